@@ -1,0 +1,145 @@
+// Package alarm collects what an operator must hear about: things that freshet noticed and did not swallow. Every
+// alarm is counted by kind, logged (a repeated one at most once a minute, with how often it came) and kept for
+// /status. An alarm is not an error that is returned: what raises one goes on.
+package alarm
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Kind names a class of alarm; it is a metric label, so there are few of them.
+type Kind string
+
+// The kinds of alarm.
+const (
+	// TruncatedTable: TRUNCATE, DROP, RENAME or a partition drop on a mapped table; its cached keys stay behind.
+	TruncatedTable Kind = "table_truncated"
+	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen.
+	StatementLogged Kind = "statement_logged"
+	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
+	ColumnAbsent Kind = "key_column_absent"
+	// PredicateFailed: a `when` failed at run time and counted as true.
+	PredicateFailed Kind = "predicate_failed"
+	// StoreFull: the store of parked keys and dead letters is full, so reading has stopped.
+	StoreFull Kind = "store_full"
+	// RedisAway: Redis does not answer or does not take writes, so reading has stopped.
+	RedisAway Kind = "redis_away"
+	// SourceAway: the source cannot be reached.
+	SourceAway Kind = "source_away"
+	// NotVisible: the source has not vouched for the visibility of read changes for long.
+	NotVisible Kind = "not_visible"
+	// DeadLetter: a key was given up after its last attempt.
+	DeadLetter Kind = "dead_letter"
+	// EpochRaised: the source's identity changed.
+	EpochRaised Kind = "epoch_raised"
+	// MappingsChanged: the mappings are not those that the checkpoint was written under.
+	MappingsChanged Kind = "mappings_changed"
+	// FirstStart: there is no checkpoint, so this looks like a first start.
+	FirstStart Kind = "first_start"
+)
+
+// Kinds returns all kinds.
+func Kinds() []Kind {
+	return []Kind{
+		TruncatedTable, StatementLogged, ColumnAbsent, PredicateFailed, StoreFull, RedisAway, SourceAway,
+		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
+	}
+}
+
+// quiet is how long an alarm that was logged is only counted when it comes again with the same words.
+const quiet = time.Minute
+
+// keep is how many alarms are kept for /status.
+const keep = 100
+
+// Record is one alarm as /status shows it.
+type Record struct {
+	Kind    Kind      `json:"kind"`
+	Message string    `json:"message"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	Count   int       `json:"count"`
+
+	unlogged int
+	logged   time.Time
+}
+
+// Board is where alarms are raised. It is safe for concurrent use. A nil Board swallows nothing: it logs to
+// slog.Default, so that a test need not make one.
+type Board struct {
+	log   *slog.Logger
+	total *prometheus.CounterVec
+
+	mu      sync.Mutex
+	records []*Record
+}
+
+// New returns a board that logs to log and counts in reg.
+func New(log *slog.Logger, reg prometheus.Registerer) (*Board, error) {
+	b := &Board{log: log, total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "freshet_alarms_total",
+		Help: "Things an operator must hear about, by kind.",
+	}, []string{"kind"})}
+	for _, k := range Kinds() {
+		b.total.WithLabelValues(string(k))
+	}
+	return b, reg.Register(b.total)
+}
+
+// Raise counts an alarm and logs it. The message is a whole sentence for the operator: what, where, what to do. It
+// must hold no row value, no key and no secret, and be the same for the same trouble, since repeats are told by it.
+func (b *Board) Raise(k Kind, message string) {
+	if b == nil {
+		slog.Default().Error("alarm", "kind", k, "message", message)
+		return
+	}
+	b.total.WithLabelValues(string(k)).Inc()
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.find(k, message)
+	if r == nil {
+		r = &Record{Kind: k, Message: message, First: now}
+		if b.records = append(b.records, r); len(b.records) > keep {
+			b.records = slices.Delete(b.records, 0, 1)
+		}
+	}
+	r.Last = now
+	r.Count++
+	if now.Sub(r.logged) < quiet {
+		r.unlogged++
+		return
+	}
+	b.log.LogAttrs(context.Background(), slog.LevelError, "alarm",
+		slog.String("kind", string(k)), slog.String("message", message), slog.Int("repeats", r.unlogged))
+	r.logged, r.unlogged = now, 0
+}
+
+func (b *Board) find(k Kind, message string) *Record {
+	for _, r := range b.records {
+		if r.Kind == k && r.Message == message {
+			return r
+		}
+	}
+	return nil
+}
+
+// Records returns the last alarms, oldest first.
+func (b *Board) Records() []Record {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Record, len(b.records))
+	for i, r := range b.records {
+		out[i] = *r
+	}
+	return out
+}

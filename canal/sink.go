@@ -1,0 +1,39 @@
+package canal
+
+import (
+	"github.com/freshet/freshet/event"
+)
+
+// Sink takes what the canal reads, in commit order and on the canal's goroutine, except for Mark. An error from it
+// ends [Canal.Run] with that error. Every method but Mark may block: that is the back pressure, and the canal then
+// stops reading from the source.
+type Sink interface {
+	// Bind is told a definition of a table before the first row under it, and answers with the columns that it
+	// wants decoded: none (nil) if it wants no row of this table.
+	Bind(t *event.Table) ([]event.Need, error)
+	// Row takes one row change. It is valid only during the call.
+	Row(c *event.Change) error
+	// Commit ends a transaction: of mapped tables or not, and also one of DDL.
+	Commit(tx *event.Tx, end event.End) error
+	// Prepare ends the rows of an XA transaction that is only prepared (tx.XID is set since its first row): no row
+	// is visible yet. What its rows made stale must be remembered durably, by XID, before Prepare returns.
+	Prepare(tx *event.Tx, end event.End) error
+	// Resolve tells the outcome of the prepared transaction tx.XID, which comes as a transaction of its own: on
+	// commit all that was remembered is to be invalidated again, under the version v.
+	Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error
+	// Flush is called when the canal is about to wait for the source: what has been gathered is to be handed on.
+	Flush() error
+	// Mark takes a mark from the heartbeat's goroutine. It must not block.
+	Mark(m event.Mark)
+}
+
+// Checkpoint is where the canal finds and founds its position. Progress is not saved through it: that is up to
+// who knows what is finished.
+type Checkpoint interface {
+	// Position returns the saved position; the zero position on a first start.
+	Position() event.Position
+	// Begin saves the position of a first start, durably, before anything is read.
+	Begin(p event.Position) error
+	// Raise saves a new server identity and epoch, durably, before either is used. The position stays.
+	Raise(server string, epoch uint32) error
+}

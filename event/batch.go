@@ -1,0 +1,141 @@
+package event
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Action is what is done to a key.
+type Action uint8
+
+// The actions. Delete is the only one built so far; the others of docs/configuration.md follow.
+const (
+	ActionDelete Action = iota + 1
+)
+
+// String returns the action's name.
+func (a Action) String() string {
+	if a == ActionDelete {
+		return "delete"
+	}
+	return "unknown"
+}
+
+// Unknown is the [Batch].Age of changes that are not yet known to be visible.
+const Unknown time.Duration = -1
+
+// Origin is what the invalidations of one rows event under one mapping have in common.
+type Origin struct {
+	// Table is the source table, schema.table.
+	Table string
+	// Tx is the transaction.
+	Tx Tx
+	// Event is the version of the rows event: Row is 0 in it.
+	Event Version
+	// D is the mapping's second delete: the longest that a reader may take from reading the database to its write
+	// taking effect in the cache. 0: one delete only.
+	D time.Duration
+	// Mapping is the ordinal of the mapping in the configuration, for counting.
+	Mapping int
+}
+
+// Invalidation is one key that a row change made stale. Its key lies in the text of its [Batch].
+type Invalidation struct {
+	off, end uint32
+	// Origin indexes [Batch].Origins.
+	Origin uint32
+	// Row is the row's ordinal, the last part of its version.
+	Row    uint32
+	Action Action
+}
+
+// Batch is a run of invalidations of one source in commit order: several transactions, or a part of one. It is
+// the unit that is handed from stage to stage, so that no stage pays for a hand-over per key.
+//
+// A batch is built by one goroutine (the Add methods), cloned and handed over; the clone is only read.
+type Batch struct {
+	Source string
+	Term   uint64
+	// Age says for how long, on the reader's monotonic clock, everybody had been known to see all changes of the
+	// batch when it was handed over; Unknown (negative) if that was not yet known.
+	Age time.Duration
+	// At is when the batch was handed over, on this process's monotonic clock; the zero time when it came from
+	// another process.
+	At            time.Time
+	Origins       []Origin
+	Invalidations []Invalidation
+	// Last is the highest version in the batch; zero when it holds no invalidation.
+	Last Version
+	// End is the progress made once everything up to and including this batch is finished. It covers whole
+	// transactions only, so it stays behind Last while a transaction is open.
+	End End
+
+	text []byte
+}
+
+// Reset empties the batch for building the next one in the same memory. Only for a batch that was built and
+// cloned, never for one that was handed over.
+func (b *Batch) Reset() {
+	*b = Batch{Origins: b.Origins[:0], Invalidations: b.Invalidations[:0], text: b.text[:0], Age: Unknown}
+}
+
+// Clone returns a copy of exactly the size that its content needs: what is built in one reused, roomy batch is
+// handed over as a snug one, since live traffic makes small batches that wait long for their final delete.
+func (b *Batch) Clone() *Batch {
+	c := *b
+	c.Origins = append(make([]Origin, 0, len(b.Origins)), b.Origins...)
+	c.Invalidations = append(make([]Invalidation, 0, len(b.Invalidations)), b.Invalidations...)
+	c.text = append(make([]byte, 0, len(b.text)), b.text...)
+	c.End.GTIDs = append([]GTIDRange(nil), b.End.GTIDs...)
+	return &c
+}
+
+// AddOrigin adds an origin; invalidations added from now on belong to it.
+func (b *Batch) AddOrigin(o Origin) { b.Origins = append(b.Origins, o) }
+
+// Text returns the buffer of key text to append the next key to; [Batch.Add] takes what was appended.
+func (b *Batch) Text() []byte { return b.text }
+
+// Add adds an invalidation of the newest origin whose key is what text holds beyond the former [Batch.Text].
+func (b *Batch) Add(text []byte, row uint32, a Action) {
+	b.Invalidations = append(b.Invalidations, Invalidation{
+		off: uint32(len(b.text)), end: uint32(len(text)),
+		Origin: uint32(len(b.Origins) - 1), Row: row, Action: a,
+	})
+	b.text = text
+	v := b.Origins[len(b.Origins)-1].Event
+	v.Row = row
+	b.Last = v
+}
+
+// Pending returns the key of invalidation i while the batch is still being built: valid until the next Add.
+func (b *Batch) Pending(i int) []byte {
+	inv := &b.Invalidations[i]
+	return b.text[inv.off:inv.end]
+}
+
+// Key returns the key of invalidation i. The string shares the batch's text, which is never written again once
+// the batch has been handed over, so it stays valid for ever; keeping it keeps the text of the whole batch.
+func (b *Batch) Key(i int) string {
+	inv := &b.Invalidations[i]
+	if inv.off == inv.end {
+		return ""
+	}
+	return unsafe.String(&b.text[inv.off], int(inv.end-inv.off))
+}
+
+// Version returns the version of invalidation i.
+func (b *Batch) Version(i int) Version {
+	inv := &b.Invalidations[i]
+	v := b.Origins[inv.Origin].Event
+	v.Row = inv.Row
+	return v
+}
+
+// Len returns the number of invalidations.
+func (b *Batch) Len() int { return len(b.Invalidations) }
+
+// Bytes returns about how much memory the batch holds.
+func (b *Batch) Bytes() int {
+	return cap(b.text) + cap(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) + cap(b.Origins)*int(unsafe.Sizeof(Origin{}))
+}

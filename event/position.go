@@ -1,0 +1,111 @@
+package event
+
+import (
+	"fmt"
+	"time"
+)
+
+// End is the progress that whole transactions make: what a [Position] gains once they are finished. The zero End
+// makes none.
+type End struct {
+	// File and Pos are where the last of the transactions ends.
+	File string
+	Pos  uint64
+	// GTIDs are the transactions' own, in runs; empty where the source has none.
+	GTIDs []GTIDRange
+	// Committed is the last transaction's commit time by the source's clock, for lag.
+	Committed time.Time
+	// State, when not nil, is what canal must know beside the position to go on from here (the definitions of
+	// tables whose columns the binlog does not name). Opaque to all others, and never written to again.
+	State []byte
+}
+
+// IsZero reports whether the end makes no progress.
+func (e *End) IsZero() bool { return e.File == "" }
+
+// Add extends e by a transaction, or run of transactions, that follows it.
+func (e *End) Add(o End) {
+	if o.IsZero() {
+		return
+	}
+	e.File, e.Pos, e.Committed = o.File, o.Pos, o.Committed
+	if o.State != nil {
+		e.State = o.State
+	}
+	for _, r := range o.GTIDs {
+		e.addRange(r)
+	}
+}
+
+func (e *End) addRange(r GTIDRange) {
+	n := len(e.GTIDs)
+	if n > 0 {
+		t := &e.GTIDs[n-1]
+		next := t.First
+		next.Number = r.First.Number
+		if next == r.First && t.Last+1 == r.First.Number {
+			t.Last = r.Last
+			return
+		}
+	}
+	e.GTIDs = append(e.GTIDs, r)
+}
+
+// AddTx is [End.Add] for one transaction.
+func (e *End) AddTx(file string, pos uint64, g GTID, committed time.Time) {
+	e.File, e.Pos, e.Committed = file, pos, committed
+	if !g.IsZero() {
+		e.addRange(GTIDRange{First: g, Last: g.Number})
+	}
+}
+
+// Position is where a restart begins: everything up to it is finished. It is always the end of a transaction.
+type Position struct {
+	// Flavor is the source's.
+	Flavor Flavor
+	// Server is the source's identity: MySQL server_uuid; MariaDB server_uid (where it has one) and server id.
+	Server string
+	// Epoch is the epoch of the versions of this stretch of the binlog.
+	Epoch uint32
+	// File and Pos are the place in that server's binlog.
+	File string
+	Pos  uint64
+	// GTIDs is everything executed up to here; empty where the source has no GTIDs, and then File and Pos are the
+	// position, on that server only.
+	GTIDs GTIDSet
+	// Committed is the commit time of the last finished transaction, for lag.
+	Committed time.Time
+	// State is canal's own, see [End].
+	State []byte
+}
+
+// IsZero reports whether there is no position yet: a first start.
+func (p *Position) IsZero() bool { return p.File == "" && p.GTIDs.IsEmpty() }
+
+// Advance moves the position over what has been finished.
+func (p *Position) Advance(e End) {
+	if e.IsZero() {
+		return
+	}
+	p.File, p.Pos = e.File, e.Pos
+	for _, r := range e.GTIDs {
+		p.GTIDs.AddRange(r)
+	}
+	if !e.Committed.IsZero() {
+		p.Committed = e.Committed
+	}
+	if e.State != nil {
+		p.State = e.State
+	}
+}
+
+// String returns the GTID set where there is one, else file:position.
+func (p *Position) String() string {
+	if !p.GTIDs.IsEmpty() {
+		return p.GTIDs.String()
+	}
+	if p.File == "" {
+		return "(none)"
+	}
+	return fmt.Sprintf("%s:%d", p.File, p.Pos)
+}

@@ -1,0 +1,44 @@
+package retry
+
+import (
+	"context"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Entry is one key in trouble: parked until its next attempt, or dead-lettered. It carries no value: retry and
+// replay delete the key, or read anew.
+type Entry struct {
+	// ID is given by the store; it orders entries by arrival.
+	ID      uint64
+	Key     string
+	Action  event.Action
+	Source  string
+	Table   string
+	Version event.Version
+	// D is the second delete of its mapping. A parked key lacks exactly one action: it was parked no earlier than
+	// D after its mark.
+	D time.Duration
+	// Error is the last attempt's, in words.
+	Error string
+	// Attempts counts those made so far, in place and parked.
+	Attempts int
+	// First and Last are when the first and the last attempt failed.
+	First, Last time.Time
+	// Due is when the next attempt is to be made; zero for a dead letter.
+	Due time.Time
+}
+
+// Store keeps parked keys and dead letters durably. Every method returns only when its effect is durable.
+type Store interface {
+	// Park stores entries in one write. It fails with [ErrFull] when they do not fit: nothing is stored then.
+	Park(ctx context.Context, entries []Entry) error
+	// Due returns up to n parked entries that are due at now, the earliest first, and leaves them in the store.
+	Due(ctx context.Context, now time.Time, n int) ([]Entry, error)
+	// NextDue returns when the earliest parked entry is due; zero when nothing is parked.
+	NextDue(ctx context.Context) (time.Time, error)
+	// Settle removes the entries done by ID and stores again those that failed, parked for later or, with a zero
+	// Due, as dead letters: all of it in one write.
+	Settle(ctx context.Context, done []uint64, again []Entry) error
+}
