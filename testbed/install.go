@@ -1,0 +1,171 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// The packages of each way to install. The programs come without system services.
+const (
+	mariaDBPackages = "mariadb-server-core mariadb-client-core"
+	redisPackages   = "redis-tools" // its redis-check-rdb is the server, when called redis-server
+	sidPackages     = "mysql-server-core,redis-server"
+	sidMirror       = "http://deb.debian.org/debian"
+)
+
+// CacheDir is the directory that holds installed servers and the data directories which new
+// servers are copied from: $XDG_CACHE_HOME/freshet-testbed, by default
+// ~/.cache/freshet-testbed. It may be removed at any time when no test runs.
+func CacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("testbed: no cache directory: %w", err)
+	}
+	dir := filepath.Join(base, "freshet-testbed")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("testbed: cache directory: %w", err)
+	}
+	return dir, nil
+}
+
+// Install finds or installs every server that the tests need, and makes the data directories
+// which they are copied from. It writes what it installs, before it does, and what it found to
+// log.
+func Install(ctx context.Context, log io.Writer) error {
+	in := &installer{log: log}
+	for _, find := range []func(context.Context) (*program, error){in.mysql, in.mariadb, in.redis} {
+		p, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(log, "testbed: %s %s: %s\n", p.name, p.version, p.argv[len(p.argv)-1])
+		if p.initData != nil {
+			if _, err := dataTemplate(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// installer finds programs, and installs what is missing.
+type installer struct {
+	log io.Writer // told before anything is installed
+}
+
+// once runs install under the lock that all test processes share, unless present then says
+// that another process has done it meanwhile.
+func (in *installer) once(ctx context.Context, what string, present func() bool, install func(context.Context) error) error {
+	if present() {
+		return nil
+	}
+	unlock, err := lockCache(ctx, "install")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if present() {
+		return nil
+	}
+	fmt.Fprintf(in.log, "testbed: installing %s\n", what)
+	start := time.Now()
+	if err := install(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(in.log, "testbed: installed %s in %s\n", what, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// apt installs Debian packages on this machine.
+func (in *installer) apt(ctx context.Context, packages ...string) error {
+	const wait = "DPkg::Lock::Timeout=120" // someone else may be installing
+	if err := asRoot(ctx, "apt-get", "-q", "-o", wait, "update"); err != nil {
+		return err
+	}
+	return asRoot(ctx, "apt-get", append([]string{"-q", "-y", "-o", wait, "--no-install-recommends", "install"}, packages...)...)
+}
+
+// sid makes a directory with a minimal Debian sid that holds MySQL and Redis. Nothing of it
+// touches the system: its programs are run from there with its own libraries.
+func (in *installer) sid(ctx context.Context, dir string) error {
+	if _, err := exec.LookPath("debootstrap"); err != nil {
+		if err := in.apt(ctx, "debootstrap", "debian-archive-keyring"); err != nil {
+			return err
+		}
+	}
+	part := dir + ".part"
+	if err := asRoot(ctx, "rm", "-rf", part); err != nil {
+		return err
+	}
+	if err := asRoot(ctx, "debootstrap", "--variant=minbase", "--include="+sidPackages, "sid", part, sidMirror); err != nil {
+		return err
+	}
+	// The downloaded archives are half of the space.
+	if err := asRoot(ctx, "rm", "-rf", part+"/var/cache/apt", part+"/var/lib/apt/lists", part+"/usr/share/doc"); err != nil {
+		return err
+	}
+	return asRoot(ctx, "mv", part, dir)
+}
+
+// canInstall says why nothing can be installed on this machine, or nil.
+func canInstall() error {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return errors.New("this is not Debian or Ubuntu")
+	}
+	if os.Geteuid() != 0 && exec.Command("sudo", "-n", "true").Run() != nil {
+		return errors.New("this user is not root and has no sudo without a password")
+	}
+	return nil
+}
+
+// asRoot runs a command as root. Its output is shown only if it fails.
+func asRoot(ctx context.Context, name string, args ...string) error {
+	argv := append([]string{"env", "DEBIAN_FRONTEND=noninteractive", name}, args...)
+	if os.Geteuid() != 0 {
+		argv = append([]string{"sudo", "-n"}, argv...)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("testbed: %s: %w\n%s", name, err, lastBytes(out, logTailBytes))
+	}
+	return nil
+}
+
+func lastBytes(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
+
+// lockCache takes a lock that all test processes of this user share.
+func lockCache(ctx context.Context, name string) (unlock func(), err error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("testbed: lock: %w", err)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("testbed: lock %s: %w", f.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("testbed: lock %s: %w", f.Name(), ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
