@@ -1,0 +1,126 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// The bounds of a batch. A batch is the unit of every hand-over: large enough that no stage feels its cost for each
+// key, small enough that the first key of a burst does not wait for the last.
+const (
+	batchKeys   = 2000
+	batchBytes  = 256 << 10
+	batchRanges = 1000
+)
+
+// appender is the reader's side of an event log.
+type appender interface {
+	Append(ctx context.Context, b *event.Batch) error
+	Mark(m event.Mark)
+}
+
+// routing turns row changes into invalidations.
+type routing interface {
+	Bind(t *event.Table) ([]event.Need, error)
+	Route(b *event.Batch, c *event.Change)
+}
+
+// reader is canal's sink: it routes each row into the batch under way and appends the batch to the event log when
+// it is full, or when the source has nothing more to send for now. It runs on the canal's goroutine.
+type reader struct {
+	ctx    context.Context
+	log    appender
+	router routing
+	// handover tells the canal what is about to be handed over and returns for how long it has been visible.
+	handover func(last event.Version) time.Duration
+	xa       *xaMemory
+	tap      *tap
+	source   string
+	term     uint64
+
+	batch event.Batch
+}
+
+// Bind implements canal.Sink.
+func (r *reader) Bind(t *event.Table) ([]event.Need, error) { return r.router.Bind(t) }
+
+// Row implements canal.Sink.
+func (r *reader) Row(c *event.Change) error {
+	from := r.batch.Len()
+	r.router.Route(&r.batch, c)
+	if c.Tx.XID != "" {
+		if err := r.xa.remember(c.Tx, &r.batch, from); err != nil {
+			return err
+		}
+	}
+	return r.handOnIfFull()
+}
+
+// Commit implements canal.Sink.
+func (r *reader) Commit(_ *event.Tx, end event.End) error {
+	r.batch.End.Add(end)
+	return r.handOnIfFull()
+}
+
+// Prepare implements canal.Sink. The rows' keys are deleted now as well, which is too early to be of use but keeps
+// the path the same for all rows; those deletes that count come with Resolve.
+func (r *reader) Prepare(tx *event.Tx, end event.End) error {
+	if err := r.xa.seal(tx); err != nil {
+		return err
+	}
+	return r.Commit(tx, end)
+}
+
+// Resolve implements canal.Sink.
+func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
+	if commit {
+		if err := r.xa.recall(tx, func(k stashedKey) error { return r.again(tx, v, k) }); err != nil {
+			return fmt.Errorf("xa transaction %s: %w", tx.XID, err)
+		}
+	}
+	r.xa.resolved(tx, end)
+	return r.Commit(tx, end)
+}
+
+// again adds a key that was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.
+func (r *reader) again(tx *event.Tx, v event.Version, k stashedKey) error {
+	n := len(r.batch.Origins)
+	if n == 0 || r.batch.Origins[n-1].Event != v || r.batch.Origins[n-1].D != k.D || r.batch.Origins[n-1].Table != k.Table {
+		r.batch.AddOrigin(event.Origin{Table: k.Table, Tx: *tx, Event: v, D: k.D, Mapping: k.Mapping})
+	}
+	r.batch.Add(append(r.batch.Text(), k.Key...), 1, k.Action)
+	return r.handOnIfFull()
+}
+
+// Flush implements canal.Sink.
+func (r *reader) Flush() error {
+	if r.batch.Len() == 0 && r.batch.End.IsZero() {
+		return nil
+	}
+	return r.handOn()
+}
+
+// Mark implements canal.Sink. It is called on the heartbeat's goroutine.
+func (r *reader) Mark(m event.Mark) { r.log.Mark(m) }
+
+func (r *reader) handOnIfFull() error {
+	if r.batch.Len() < batchKeys && len(r.batch.Text()) < batchBytes && len(r.batch.End.GTIDs) < batchRanges {
+		return nil
+	}
+	return r.handOn()
+}
+
+func (r *reader) handOn() error {
+	b := r.batch.Clone()
+	r.batch.Reset()
+	b.Source, b.Term = r.source, r.term
+	if b.Len() > 0 {
+		b.Age = r.handover(b.Last)
+	}
+	b.At = time.Now()
+	r.tap.show(b)
+	return r.log.Append(r.ctx, b)
+}
