@@ -2,6 +2,8 @@ package retry
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -41,4 +43,33 @@ type Store interface {
 	// Settle removes the entries done by ID and stores again those that failed, parked for later or, with a zero
 	// Due, as dead letters: all of it in one write.
 	Settle(ctx context.Context, done []uint64, again []Entry) error
+}
+
+// ErrFull is returned by [Store].Park when the entries do not fit into the store's bounds. Nothing was stored: the
+// caller keeps the keys, stops reading, raises an alarm and tries again, for dead letters may be purged meanwhile.
+var ErrFull = errors.New("the store of parked keys and dead letters is full")
+
+// Filter selects dead letters. The zero filter selects all.
+type Filter struct {
+	// IDs selects by ID; empty selects any.
+	IDs []uint64
+	// Table selects by the whole name schema.table; "" selects any.
+	Table string
+	// Key selects by the whole key; "" selects any.
+	Key string
+	// Before selects those whose last attempt failed before it; the zero time selects any.
+	Before time.Time
+}
+
+// IsZero reports whether the filter selects everything.
+func (f *Filter) IsZero() bool {
+	return len(f.IDs) == 0 && f.Table == "" && f.Key == "" && f.Before.IsZero()
+}
+
+// Match reports whether the filter selects e.
+func (f *Filter) Match(e *Entry) bool {
+	return (len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID)) &&
+		(f.Table == "" || f.Table == e.Table) &&
+		(f.Key == "" || f.Key == e.Key) &&
+		(f.Before.IsZero() || e.Last.Before(f.Before))
 }

@@ -1,0 +1,46 @@
+package retry
+
+import "strconv"
+
+// Class is what an error says about who is in trouble, and so about what helps.
+type Class uint8
+
+// The classes.
+const (
+	// None: no error, or an answer that is none (redis.Nil).
+	None Class = iota
+	// Away: the server as a whole does not answer, or does not take this kind of command from us. What was sent
+	// may have taken effect. Only waiting helps: the same is tried again for ever, nothing is parked for it.
+	Away
+	// Key: Redis refuses this one key or command; others may pass.
+	Key
+	// Memory: Redis has no memory for a value. The key is deleted instead, which needs none.
+	Memory
+	// Refused: the source answers, and says no. Waiting alone will not help: somebody must change something.
+	Refused
+	// Lost: the source no longer has the position that was asked for. A gap: never waited out, never skipped.
+	Lost
+	// Fatal: a fault of the program, or a server that cannot do what is asked at all. No attempt will ever pass.
+	Fatal
+)
+
+// String returns the class in one word, for logs and metrics.
+func (c Class) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Away:
+		return "away"
+	case Key:
+		return "key"
+	case Memory:
+		return "memory"
+	case Refused:
+		return "refused"
+	case Lost:
+		return "lost"
+	case Fatal:
+		return "fatal"
+	}
+	return "class(" + strconv.Itoa(int(c)) + ")"
+}

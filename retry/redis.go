@@ -1,0 +1,117 @@
+package retry
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// answer is one kind of error that Redis answers with: how its text begins and what it must hold besides.
+type answer struct {
+	prefix, holds string
+	class         Class
+	// advice is what an operator can do; empty where waiting is all.
+	advice string
+}
+
+// redisAnswers returns what Redis is known to answer, the first match counts. The texts are those of Redis 6.0 to 8
+// and Valkey (server.c, acl.c, cluster.c, script_lua.c of their sources); which of them a test has captured from a
+// running server is seen in redis_test.go.
+func redisAnswers() []answer {
+	return []answer{
+		{prefix: "LOADING ", class: Away},
+		{prefix: "READONLY ", class: Away, advice: "this Redis is a replica: point redis.addresses at the master"},
+		{prefix: "CLUSTERDOWN ", class: Away},
+		{prefix: "MASTERDOWN ", class: Away},
+		{prefix: "TRYAGAIN ", class: Away},
+		{prefix: "NOREPLICAS ", class: Away, advice: "Redis has fewer good replicas than its min-replicas-to-write asks for"},
+		{prefix: "BUSY ", class: Away, advice: "a script blocks Redis: SCRIPT KILL ends it if it has not written yet"},
+		{prefix: "MISCONF ", class: Away, advice: "Redis cannot save its data and takes no writes: look at its log and its disk"},
+		{prefix: "NOAUTH ", class: Away, advice: "set redis.password"},
+		{prefix: "WRONGPASS ", class: Away, advice: "correct redis.username and redis.password"},
+		{prefix: "DENIED ", class: Away, advice: "Redis is in protected mode: give it a password, or bind it to an address that freshet can use"},
+		{prefix: "ERR AUTH ", class: Away, advice: "this Redis has no password: leave redis.password empty"},
+		{prefix: "ERR Client sent AUTH", class: Away, advice: "this Redis has no password: leave redis.password empty"},
+		{prefix: "ERR invalid password", class: Away, advice: "correct redis.password"},
+		{prefix: "ERR DB index is out of range", class: Away, advice: "correct redis.db"},
+		{prefix: "ERR max number of clients", class: Away, advice: "raise Redis' maxclients, or find who holds its connections"},
+		// The cluster client follows redirections itself; one that comes through means that the slots are moving,
+		// or that a cluster is spoken to as if it were a single server.
+		{prefix: "MOVED ", class: Away, advice: "this Redis is part of a cluster: set redis.mode to cluster"},
+		{prefix: "ASK ", class: Away},
+		{prefix: "REDIRECT ", class: Away},
+		// The scripts are gone with the server that had loaded them: whoever uses scripts loads them again.
+		{prefix: "NOSCRIPT ", class: Away},
+		{prefix: "OOM ", class: Memory, advice: "Redis is at its maxmemory and evicts nothing: see maxmemory-policy"},
+		// Which command a user may run concerns all keys, which keys and channels he may touch only these.
+		{prefix: "NOPERM ", holds: " run the ", class: Away, advice: "give the user in redis.username the right to run this command (ACL SETUSER)"},
+		{prefix: "NOPERM ", class: Key, advice: "give the user in redis.username access to the keys of this mapping (ACL SETUSER)"},
+		{prefix: "ERR unknown command", class: Fatal, advice: "freshet needs Redis 4.0 or later, with UNLINK neither renamed nor disabled"},
+		{prefix: "ERR wrong number of arguments", class: Fatal},
+		{prefix: "ERR syntax error", class: Fatal},
+		{prefix: "ERR Protocol error", class: Fatal},
+		{prefix: "CROSSSLOT ", class: Fatal},
+		{prefix: "NOPROTO ", class: Fatal},
+		{prefix: "", class: Key},
+	}
+}
+
+// ClassifyRedis says who is in trouble when a command to Redis fails with err: [Away], [Key], [Memory] or [Fatal].
+//
+// Everything that is not an answer of Redis is [Away]: refused and broken connections, timeouts, an exhausted pool,
+// a context that ended (look at your own context first), a reply that is no Redis reply. The exceptions are faults
+// of the program: a client that was closed and an argument that cannot be sent are [Fatal]. An answer that is not
+// known is [Key]. [Memory] is what a write of a value may get; a delete needs no memory, so for one it counts as
+// [Away].
+//
+// A pipeline's own error is that of its first failed command: ask about each command's. An error of a command on
+// several keys may be the fault of one of them.
+func ClassifyRedis(err error) Class {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return None
+	}
+	if a, ok := findAnswer(err); ok {
+		return a.class
+	}
+	if errors.Is(err, redis.ErrClosed) || strings.HasPrefix(err.Error(), "redis: can't marshal") {
+		return Fatal
+	}
+	return Away
+}
+
+// RedisAdvice says in a clause what an operator can do about err; "" where nothing but waiting is known to help.
+func RedisAdvice(err error) string {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return ""
+	}
+	a, _ := findAnswer(err)
+	return a.advice
+}
+
+// findAnswer returns the kind of answer that err is; false if it is no answer of Redis.
+func findAnswer(err error) (answer, bool) {
+	var answered redis.Error
+	if !errors.As(err, &answered) {
+		return answer{}, false
+	}
+	text := inScript(answered.Error())
+	for _, a := range redisAnswers() {
+		if strings.HasPrefix(text, a.prefix) && strings.Contains(text, a.holds) {
+			return a, true
+		}
+	}
+	return answer{}, false // not reached: the last kind matches everything
+}
+
+// inScript returns the error that stopped a script, which Redis before 7.0 wraps:
+// "ERR Error running script (call to f_<sha1>): @user_script:1: -READONLY You can't write against a read only replica."
+func inScript(text string) string {
+	if !strings.HasPrefix(text, "ERR Error running script") {
+		return text
+	}
+	if _, cause, ok := strings.Cut(text, ": -"); ok {
+		return cause
+	}
+	return text
+}

@@ -1,0 +1,119 @@
+package retry
+
+import (
+	"crypto/tls"
+	"errors"
+	"slices"
+	"strings"
+
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-sql-driver/mysql"
+)
+
+// ClassifySource says what an error of MySQL or MariaDB means: [Away] (try again for ever, also on another
+// address), [Refused] (an operator must act), or [Lost] (the position is gone). It knows the errors of go-mysql and
+// of go-sql-driver.
+//
+// Everything that is not an answer of the server is [Away], except a certificate that does not verify. An answer
+// that is not known is [Refused].
+func ClassifySource(err error) Class {
+	if err == nil {
+		return None
+	}
+	code, text, ok := serverError(err)
+	if !ok {
+		var cert *tls.CertificateVerificationError
+		if errors.As(err, &cert) {
+			return Refused
+		}
+		return Away
+	}
+	switch {
+	case code == erFatalReadingBinlog:
+		return classifyDump(text)
+	case slices.Contains(awayCodes(), code):
+		return Away
+	case slices.Contains(lostCodes(), code):
+		return Lost
+	}
+	return Refused
+}
+
+// serverError returns number and text of an error packet.
+func serverError(err error) (uint16, string, bool) {
+	var stream *gomysql.MyError
+	if errors.As(err, &stream) {
+		return stream.Code, stream.Message, true
+	}
+	var query *mysql.MySQLError
+	if errors.As(err, &query) {
+		return query.Number, query.Message, true
+	}
+	return 0, "", false
+}
+
+// erFatalReadingBinlog is ER_SOURCE_FATAL_ERROR_READING_BINLOG (MariaDB: ER_MASTER_FATAL_ERROR_READING_BINLOG):
+// the one number for nearly everything that a dump can fail with. Only its text tells which.
+const erFatalReadingBinlog = 1236
+
+// awayCodes returns the errors that pass by themselves, or with the server's coming back.
+// Source: MySQL "Server Error Message Reference", MariaDB "Error Codes".
+func awayCodes() []uint16 {
+	return []uint16{
+		1037, 1038, 1041, // out of memory, out of sort memory, out of resources
+		1040,             // ER_CON_COUNT_ERROR: too many connections
+		1043,             // ER_HANDSHAKE_ERROR
+		1047,             // ER_UNKNOWN_COM_ERROR: also a Galera node that is not in the primary component
+		1053,             // ER_SERVER_SHUTDOWN
+		1077, 1078, 1079, // normal shutdown, got signal, shutdown complete
+		1080,                                           // ER_FORCING_CLOSE
+		1135,                                           // ER_CANT_CREATE_THREAD
+		1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, // aborted connections, network reads and writes
+		1161, 1184, 1189, 1190,
+		1203,       // ER_TOO_MANY_USER_CONNECTIONS
+		1205, 1213, // lock wait timeout, deadlock
+		1226,       // ER_USER_LIMIT_REACHED
+		1317,       // ER_QUERY_INTERRUPTED: also a dump that was killed
+		1927,       // MariaDB ER_CONNECTION_KILLED
+		1969, 3024, // a statement's time limit
+		3032, // ER_SERVER_OFFLINE_MODE
+		3168, // ER_SERVER_ISNT_AVAILABLE
+		3169, // ER_SESSION_WAS_KILLED
+		4031, // ER_CLIENT_INTERACTION_TIMEOUT
+	}
+}
+
+// lostCodes returns the errors with a number of their own that say that a position is gone.
+func lostCodes() []uint16 {
+	return []uint16{
+		1373,             // ER_UNKNOWN_TARGET_BINLOG
+		1789,             // ER_SOURCE_HAS_PURGED_REQUIRED_GTIDS
+		1945, 1951, 1955, // MariaDB: GTID position not found in any binlog, start from a hole, not found (2)
+		13114, 13115, // ER_SERVER_... of the two below, where a proxy hands them on
+	}
+}
+
+// classifyDump reads the text of error 1236. What is neither known to pass nor known to be a matter of settings
+// counts as a lost position: to halt aloud is right for damage of any kind.
+//
+// Source: Binlog_sender and rpl_source.cc of MySQL 5.7 to 9.7, sql_repl.cc of MariaDB 10.4 to 11.8.
+func classifyDump(text string) Class {
+	has := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
+	}
+	switch {
+	case has("memory allocation failed", "Out of memory"):
+		return Away
+	case has(
+		"same server_uuid/server_id",            // another reader took our server id: the older one is cut off
+		"GTID_MODE = OFF",                       // cannot replicate with auto position
+		"Misconfigured", "Binary log is not op", // the server id is 0; binary log is not open
+		"max_allowed_packet",
+		"checksum that",            // can not handle replication events with the checksum that source is configured to log
+		"MARIA_SLAVE_CAPABILITY_2", // the reader says that it is too old
+		"too old to", "does not support",
+	):
+		return Refused
+	}
+	return Lost
+}
