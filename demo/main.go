@@ -1,0 +1,291 @@
+// Command demo shows freshet at work: a small shop on a private MariaDB and a private Redis, writers, cache-aside
+// readers that are slow on purpose, and freshet as a process of its own that is killed with -9 half-way and started
+// again. At the end every cached key is compared with its row.
+//
+// It is steered by environment variables: DEMO_SECONDS (default 30; 0 means until Ctrl-C), DEMO_WITHOUT=1 (the same
+// load without freshet) and DEMO_SINGLE=1 (freshet with one delete only). The exit code is 0 only if no cached key
+// is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and FRESHET_TEST_REDIS give their
+// addresses: the schema freshet_demo_shop and the keys product:* and category:* are then written there.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	stale, err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+	if stale > 0 {
+		os.Exit(1)
+	}
+}
+
+// The demo's second delete, and what it rests on: readers hold a fill up by at most slowest, and give it up when it
+// took longer than limit.
+const (
+	secondDelete = "1s"
+	slowest      = 500 * time.Millisecond
+	limit        = 700 * time.Millisecond
+	writers      = 4
+	readers      = 64
+)
+
+// plan is what the environment asks for.
+type plan struct {
+	duration        time.Duration // 0: until interrupted
+	without, single bool
+}
+
+func planned() (plan, error) {
+	p := plan{duration: 30 * time.Second, without: os.Getenv("DEMO_WITHOUT") == "1", single: os.Getenv("DEMO_SINGLE") == "1"}
+	if text := os.Getenv("DEMO_SECONDS"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return p, fmt.Errorf("DEMO_SECONDS=%s: write a whole number of seconds, or 0 for until Ctrl-C", text)
+		}
+		p.duration = time.Duration(n) * time.Second
+	}
+	return p, nil
+}
+
+func run(interrupted context.Context) (stale int, err error) {
+	p, err := planned()
+	if err != nil {
+		return 0, err
+	}
+	// What follows Ctrl-C, the comparison and the cleaning up, must not be cut short by it.
+	ctx := context.WithoutCancel(interrupted)
+	st, err := build(ctx, p)
+	if st != nil {
+		defer func() { err = errors.Join(err, st.close()) }()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := st.load(ctx, interrupted); err != nil {
+		return 0, err
+	}
+	return st.settle(ctx)
+}
+
+// stage is all that the demo has set up.
+type stage struct {
+	plan
+	shop     *shop
+	database *testbed.Server
+	redis    *testbed.RedisServer
+	freshet  *freshet
+	meter    *meter
+	dir      string
+}
+
+func build(ctx context.Context, p plan) (s *stage, err error) {
+	s = &stage{plan: p}
+	if s.dir, err = os.MkdirTemp("", "freshet-demo"); err != nil {
+		return nil, err
+	}
+	if s.database, err = testbed.StartMariaDB(ctx, testbed.Options{Shared: true}); err != nil {
+		return s, err
+	}
+	if s.redis, err = testbed.StartRedis(ctx, testbed.Options{Shared: true}); err != nil {
+		return s, err
+	}
+	fmt.Printf("MariaDB %s on %s, Redis %s on %s\n", s.database.Version, s.database.Addr, s.redis.Version, s.redis.Addr)
+	s.database.DB().SetMaxOpenConns(writers + readers + 2)
+	s.database.DB().SetMaxIdleConns(writers + readers + 2)
+	s.shop = &shop{db: s.database.DB(), cache: s.redis.Client(), slow: slowest, limit: limit}
+	if err := s.shop.create(ctx); err != nil {
+		return s, err
+	}
+	if s.meter, err = newMeter(ctx, s.redis.Client()); err != nil {
+		return s, err
+	}
+	if p.without {
+		fmt.Println("without freshet: nothing deletes stale keys")
+		return s, nil
+	}
+	s.freshet, err = newFreshet(ctx, s)
+	if err != nil {
+		return s, err
+	}
+	fmt.Printf("\n%s\n$ freshet run -c %s\n\n", s.freshet.config, s.freshet.file)
+	return s, s.freshet.start(ctx)
+}
+
+func (s *stage) close() error {
+	var errs []error
+	if s.freshet != nil {
+		errs = append(errs, s.freshet.kill())
+	}
+	if s.meter != nil {
+		errs = append(errs, s.meter.close())
+	}
+	if s.shop != nil {
+		ctx := context.Background()
+		_, err := s.shop.db.ExecContext(ctx, schema[0])
+		errs = append(errs, err, s.shop.forget(ctx))
+	}
+	if s.redis != nil {
+		errs = append(errs, s.redis.Close())
+	}
+	if s.database != nil {
+		errs = append(errs, s.database.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// load runs writers and readers for the demo's duration, and kills freshet half-way.
+func (s *stage) load(ctx, interrupted context.Context) error {
+	running, cancel := context.WithCancel(interrupted)
+	defer cancel()
+	if s.duration > 0 {
+		running, cancel = context.WithTimeout(interrupted, s.duration)
+		defer cancel()
+	}
+	g, working := errgroup.WithContext(running)
+	for range writers {
+		g.Go(func() error { return s.write(ctx, working) })
+	}
+	for range readers {
+		g.Go(func() error { return s.read(ctx, working) })
+	}
+	g.Go(func() error { return s.report(ctx, working) })
+	if s.freshet != nil {
+		g.Go(func() error { return s.strike(ctx, working) })
+	}
+	return g.Wait()
+}
+
+// until calls f again and again until working ends. What f has begun is finished, so it gets ctx.
+func until(ctx, working context.Context, pause time.Duration, f func(context.Context) error) error {
+	for working.Err() == nil {
+		if err := f(ctx); err != nil {
+			return err
+		}
+		wait(working, pause)
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (s *stage) write(ctx, working context.Context) error {
+	return until(ctx, working, 4*time.Millisecond, func(ctx context.Context) error {
+		id := s.meter.begin()
+		cached, err := s.shop.cached(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer s.meter.wrote(id, cached)
+		return s.shop.write(ctx, id)
+	})
+}
+
+func (s *stage) read(ctx, working context.Context) error {
+	return until(ctx, working, time.Millisecond, func(ctx context.Context) error {
+		return s.shop.read(ctx, random())
+	})
+}
+
+// strike kills freshet with -9 once and starts it again two seconds later.
+func (s *stage) strike(ctx, working context.Context) error {
+	half := s.duration / 2
+	if half == 0 {
+		half = 15 * time.Second
+	}
+	wait(working, half)
+	if working.Err() != nil {
+		return nil
+	}
+	fmt.Println("*** kill -9 freshet")
+	if err := s.freshet.kill(); err != nil {
+		return err
+	}
+	wait(working, 2*time.Second)
+	fmt.Println("*** freshet run, again")
+	return s.freshet.start(ctx)
+}
+
+// report prints a line a second.
+func (s *stage) report(ctx, working context.Context) error {
+	fmt.Println("   writes/s  invalidations/s   commit → deleted p50       p99     keys cached   stale now")
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-working.Done():
+			return nil
+		case <-tick.C:
+		}
+		m := s.meter.second()
+		stale, cached, err := s.shop.compare(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%11d  %15d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, m.p50, m.p99, cached, stale)
+	}
+}
+
+// settle stops all writing, lets readers fill what is missing, waits until freshet has nothing left to do, and
+// compares.
+func (s *stage) settle(ctx context.Context) (stale int, err error) {
+	fmt.Println("*** writers stopped; reading every key once more, then waiting until freshet is done")
+	s.shop.slow = time.Millisecond
+	g, fill := errgroup.WithContext(ctx)
+	g.SetLimit(readers)
+	for _, o := range all() {
+		g.Go(func() error { return s.shop.read(fill, o) })
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	if s.freshet != nil {
+		if err := s.freshet.finish(ctx); err != nil {
+			return 0, err
+		}
+	}
+	// The final deletes have emptied some keys again: what counts is what applications would be served now.
+	for _, o := range all() {
+		if err := s.shop.read(ctx, o); err != nil {
+			return 0, err
+		}
+	}
+	stale, cached, err := s.shop.compare(ctx)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case s.without:
+		fmt.Println("Nothing told the cache about the writes.")
+	case s.single && stale > 0:
+		fmt.Println("One delete is not enough: a reader that had read the old row filled the cache after it.")
+	}
+	fmt.Printf("stale keys: %d of %d\n", stale, cached)
+	return stale, nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// meter measures from outside: when a write's commit returned, and when Redis said that it deleted the product's
+// key (keyspace notifications). It does not ask freshet.
+type meter struct {
+	sub  *redis.PubSub
+	done chan struct{}
+
+	mu      sync.Mutex
+	writing map[int]*write // by product
+	writes  int
+	deletes int
+	delays  []time.Duration
+}
+
+// write is one write of a product whose key was cached before it. Its delete can arrive before its commit returns.
+type write struct{ committed, deleted time.Time }
+
+// measured is what one second brought.
+type measured struct {
+	writes, deletes int
+	p50, p99        string
+}
+
+func newMeter(ctx context.Context, rdb *redis.Client) (*meter, error) {
+	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "Kg").Err(); err != nil {
+		return nil, fmt.Errorf("redis: ask for keyspace notifications: %w", err)
+	}
+	m := &meter{done: make(chan struct{}), writing: map[int]*write{}}
+	m.sub = rdb.PSubscribe(ctx, "__keyspace@*__:product:*", "__keyspace@*__:category:*")
+	if _, err := m.sub.Receive(ctx); err != nil {
+		return nil, fmt.Errorf("redis: subscribe to keyspace notifications: %w", err)
+	}
+	deleted := m.sub.Channel(redis.WithChannelSize(10_000))
+	go func() {
+		defer close(m.done)
+		for msg := range deleted {
+			m.deleted(msg.Channel, msg.Payload)
+		}
+	}()
+	return m, nil
+}
+
+func (m *meter) close() error {
+	err := m.sub.Close()
+	<-m.done
+	return err
+}
+
+// begin returns a product that nobody else is writing and whose last delete was seen, so that a delete can be told
+// to belong to one commit.
+func (m *meter) begin() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for {
+		id := 1 + rand.IntN(products)
+		if w := m.writing[id]; w == nil || time.Since(w.committed) > time.Minute && !w.committed.IsZero() {
+			m.writing[id] = &write{}
+			return id
+		}
+	}
+}
+
+// wrote is told that the commit of a write has returned, and whether the product's key was cached before it: the
+// delete of a key that is not there cannot be seen.
+func (m *meter) wrote(id int, cached bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes++
+	w := m.writing[id]
+	if !cached {
+		delete(m.writing, id)
+		return
+	}
+	w.committed = time.Now()
+	m.settle(id, w)
+}
+
+func (m *meter) deleted(channel, event string) {
+	if event != "del" && event != "unlink" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deletes++
+	_, text, _ := strings.Cut(channel, "__:product:")
+	id, err := strconv.Atoi(text)
+	if w := m.writing[id]; err == nil && w != nil && w.deleted.IsZero() {
+		w.deleted = time.Now()
+		m.settle(id, w)
+	}
+}
+
+// settle records the delay of a write that is both committed and deleted.
+func (m *meter) settle(id int, w *write) {
+	if w.committed.IsZero() || w.deleted.IsZero() {
+		return
+	}
+	m.delays = append(m.delays, max(0, w.deleted.Sub(w.committed)))
+	delete(m.writing, id)
+}
+
+// second returns what happened since the last call.
+func (m *meter) second() measured {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := measured{writes: m.writes, deletes: m.deletes, p50: quantile(m.delays, 0.50), p99: quantile(m.delays, 0.99)}
+	m.writes, m.deletes, m.delays = 0, 0, m.delays[:0]
+	return out
+}
+
+func quantile(v []time.Duration, q float64) string {
+	if len(v) == 0 {
+		return "-"
+	}
+	slices.Sort(v)
+	return v[int(q*float64(len(v)-1))].Round(10 * time.Microsecond).String()
+}
