@@ -1,0 +1,166 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+// State is how freshet is doing, in one word.
+type State string
+
+// The states.
+const (
+	// Starting: it has not begun to stream yet.
+	Starting State = "starting"
+	// Fresh: what was committed a moment ago is finished, or on its way as it should be.
+	Fresh State = "fresh"
+	// Behind: something holds it up; the status' sentence says what.
+	Behind State = "behind"
+	// Stopping: it is finishing the work in flight.
+	Stopping State = "stopping"
+)
+
+// Status is what GET /status returns.
+type Status struct {
+	State State `json:"state"`
+	// Sentence says the state to a human, and what freshet is doing about it.
+	Sentence string    `json:"sentence"`
+	Version  string    `json:"version"`
+	Started  time.Time `json:"started"`
+	// FreshAsOf: everything that was committed before this moment is finished, final deletes included. By this
+	// machine's clock; zero until it is known.
+	FreshAsOf time.Time `json:"fresh_as_of"`
+
+	Source     SourceStatus     `json:"source"`
+	Checkpoint CheckpointStatus `json:"checkpoint"`
+	Redis      RedisStatus      `json:"redis"`
+
+	// Rows and Keys are how many row changes of mapped tables were read and how many keys Redis acknowledged,
+	// since the start.
+	Rows uint64 `json:"rows"`
+	Keys uint64 `json:"keys"`
+	// InFlight keys were read and not yet deleted once; Pending wait for their final delete, the oldest for
+	// OldestPending seconds; Parked and DeadLetters are keys in trouble.
+	InFlight      int     `json:"in_flight"`
+	Pending       int     `json:"pending"`
+	OldestPending float64 `json:"oldest_pending_seconds"`
+	Parked        int     `json:"parked"`
+	DeadLetters   int     `json:"dead_letters"`
+	// LatencyP50 and LatencyP99 are from commit, by the source's clock, to the first acknowledged delete, in seconds
+	// over the last minute; 0 when nothing was deleted in it.
+	LatencyP50 float64 `json:"latency_p50_seconds"`
+	LatencyP99 float64 `json:"latency_p99_seconds"`
+
+	Alarms []alarm.Record `json:"alarms"`
+}
+
+// SourceStatus is the source as freshet sees it.
+type SourceStatus struct {
+	Name      string       `json:"name"`
+	Address   string       `json:"address"`
+	Flavor    event.Flavor `json:"flavor,omitempty"`
+	Server    string       `json:"server,omitempty"`
+	Connected bool         `json:"connected"`
+	// Position is how far it has been read: file:position.
+	Position string `json:"position,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// CheckpointStatus is the durable position: everything up to it is finished.
+type CheckpointStatus struct {
+	Position  string    `json:"position"`
+	File      string    `json:"file"`
+	Epoch     uint32    `json:"epoch"`
+	Term      uint64    `json:"term"`
+	Committed time.Time `json:"committed"`
+}
+
+// RedisStatus is Redis as freshet sees it.
+type RedisStatus struct {
+	Address string `json:"address"`
+	Up      bool   `json:"up"`
+	Error   string `json:"error,omitempty"`
+}
+
+// Print writes the status for a human.
+func (s Status) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
+	line("state", "%s: %s", s.State, s.Sentence)
+	if !s.FreshAsOf.IsZero() {
+		line("fresh as of", "%s", s.FreshAsOf.Local().Format(time.RFC3339Nano))
+	}
+	line("source", "%s", join(s.Source.Name, s.Source.Address, string(s.Source.Flavor), s.Source.Position))
+	line("checkpoint", "%s (epoch %d, term %d)", s.Checkpoint.Position, s.Checkpoint.Epoch, s.Checkpoint.Term)
+	line("redis", "%s", s.Redis.Address)
+	line("since the start", "%d row changes, %d keys deleted", s.Rows, s.Keys)
+	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
+	line("in flight", "%d keys", s.InFlight)
+	line("final deletes", "%d waiting, the oldest for %s", s.Pending, seconds(s.OldestPending))
+	line("in trouble", "%d parked, %d dead letters", s.Parked, s.DeadLetters)
+	for _, a := range s.Alarms {
+		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339), a.Message)
+	}
+	return t.Flush()
+}
+
+func join(parts ...string) string {
+	kept := parts[:0]
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, p)
+		}
+	}
+	return strings.Join(kept, ", ")
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(10 * time.Microsecond).String()
+}
+
+// TailEvent is one line of the tail: an invalidation as it passed from the router to the event log.
+type TailEvent struct {
+	Key       string    `json:"key"`
+	Action    string    `json:"action"`
+	Table     string    `json:"table"`
+	Version   string    `json:"version"`
+	GTID      string    `json:"gtid,omitempty"`
+	Committed time.Time `json:"committed"`
+	// Missed is how many batches were left out before this event, because the watcher was too slow.
+	Missed int64 `json:"missed,omitempty"`
+}
+
+// String returns the event as one line.
+func (e TailEvent) String() string {
+	s := fmt.Sprintf("%s  %s  %s  %q  %s", e.Committed.Local().Format("2006-01-02T15:04:05.000000"), e.Action, e.Table, e.Key, e.Version)
+	if e.GTID != "" {
+		s += "  " + e.GTID
+	}
+	if e.Missed > 0 {
+		s = fmt.Sprintf("(missed %d batches)\n%s", e.Missed, s)
+	}
+	return s
+}
+
+// tailEvents calls each with every invalidation of a batch.
+func tailEvents(b *event.Batch, missed int64, each func(any) error) error {
+	for i := range b.Len() {
+		inv := &b.Invalidations[i]
+		o := &b.Origins[inv.Origin]
+		e := TailEvent{
+			Key: b.Key(i), Action: inv.Action.String(), Table: o.Table, Version: b.Version(i).String(),
+			GTID: o.Tx.GTID.String(), Committed: o.Tx.Committed, Missed: missed,
+		}
+		missed = 0
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+// Command freshet keeps Redis caches fresh: it reads the MySQL or MariaDB binlog, turns every committed row change
+// into the Redis keys that it makes stale, and deletes those keys.
+//
+// Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the position in the binlog is lost. A supervisor
+// must not restart freshet after 2 and 3: somebody has to act first.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/config"
+)
+
+// The exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitGap    = 3
+)
+
+func main() { os.Exit(Main()) }
+
+// Main runs the command line and returns the exit code.
+func Main() int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitFailed) // a second signal does not wait for the work in flight
+	}()
+	return execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
+}
+
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(stdout, stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	if !errors.Is(err, errSilent) {
+		fmt.Fprintln(stderr, err)
+	}
+	return exitCode(err)
+}
+
+// errSilent marks a failure whose reason has been printed already.
+var errSilent = errors.New("failed")
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	var usage usageError
+	var problems config.Problems
+	switch {
+	case errors.As(err, &usage), errors.As(err, &problems):
+		return exitUsage
+	case errors.Is(err, app.ErrHalted):
+		return exitGap
+	}
+	return exitFailed
+}

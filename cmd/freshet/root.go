@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/config"
+)
+
+// cli is what the commands share.
+type cli struct {
+	stdout, stderr io.Writer
+	file           string // --config
+	url            string // --url
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	c := &cli{stdout: stdout, stderr: stderr}
+	root := &cobra.Command{
+		Use:   "freshet",
+		Short: "Keep Redis caches fresh from the MySQL or MariaDB binlog",
+		Long: `freshet reads the MySQL or MariaDB binlog, turns every committed row change into the Redis keys that it makes
+stale, and deletes those keys, so that cache and database are eventually consistent whatever fails.
+
+Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration,
+3 the position in the binlog is lost (do not restart: act first).`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
+	})
+	root.PersistentFlags().StringVarP(&c.file, "config", "c", "",
+		"configuration file (default: $FRESHET_CONFIG, ./freshet.yaml, /etc/freshet/freshet.yaml)")
+	root.AddCommand(
+		c.runCommand(), c.validateCommand(), c.checkCommand(), c.explainCommand(), c.tailCommand(), c.statusCommand(),
+		c.positionCommand(), c.dlqCommand(), c.configCommand(), c.versionCommand(),
+	)
+	asUsage(root)
+	return root
+}
+
+// asUsage makes every complaint about arguments a usage error, and a command group without a command as well.
+func asUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
+			}
+			return nil
+		}
+	}
+	if cmd.HasSubCommands() && cmd.RunE == nil {
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return usageError{fmt.Errorf("unknown command %q for %q; see `%s --help`", args[0], cmd.CommandPath(), cmd.CommandPath())}
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		asUsage(sub)
+	}
+}
+
+// load finds and reads the configuration, and checks the mappings in it.
+func (c *cli) load() (*config.Config, error) {
+	file, err := config.Find(c.file)
+	if err != nil {
+		return nil, err
+	}
+	return config.Load(file, app.CheckMappings)
+}
+
+// logger writes to stderr, as log.level and log.format say.
+func (c *cli) logger(l config.Log) *slog.Logger {
+	o := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == config.LogText || l.Format == config.LogAuto && terminal(c.stderr) {
+		return slog.New(slog.NewTextHandler(c.stderr, o))
+	}
+	return slog.New(slog.NewJSONHandler(c.stderr, o))
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// version is set by the linker for releases.
+var version = "dev"
+
+func (c *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			revision := ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						revision = " " + s.Value
+					}
+				}
+			}
+			_, err := fmt.Fprintf(c.stdout, "freshet %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet/app"
+)
+
+func (c *cli) runCommand() *cobra.Command {
+	var untilCaughtUp bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Keep the cache fresh: read, route and delete in one process",
+		Long: `Reads the binlog from the saved position (on a first start from source.start) and deletes the keys that the
+mappings name, until it is told to stop. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			sum, err := app.Run(cmd.Context(), cfg, app.Options{Log: c.logger(cfg.Log), Version: version, UntilCaughtUp: untilCaughtUp})
+			if err != nil || !untilCaughtUp || !sum.CaughtUp {
+				return err
+			}
+			_, err = fmt.Fprintf(c.stdout, "caught up: rows=%d keys=%d seconds=%.3f\n", sum.Rows, sum.Keys, sum.Duration.Seconds())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&untilCaughtUp, "until-caught-up", false, "stop once everything that is in the binlog now is finished, final deletes included")
+	return cmd
+}
+
+func (c *cli) validateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate",
+		Short: "Check the configuration without connecting to anything",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			keys := 0
+			for _, m := range cfg.Mappings {
+				keys += len(m.Keys)
+			}
+			_, err = fmt.Fprintf(c.stdout, "%s is valid: mappings=%d keys=%d\n", cfg.File, len(cfg.Mappings), keys)
+			return err
+		},
+	}
+}
+
+func (c *cli) configCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "config",
+		Short: "Print the effective configuration, with secrets masked",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			text, err := cfg.Marshal()
+			if err != nil {
+				return err
+			}
+			_, err = c.stdout.Write(text)
+			return err
+		},
+	}
+}
+
+func (c *cli) checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration against the live source and Redis, and say how to mend what is wrong",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			report := app.Check(cmd.Context(), cfg)
+			if err := report.Print(c.stdout); err != nil {
+				return err
+			}
+			if report.Failed() {
+				return errSilent
+			}
+			return nil
+		},
+	}
+}
+
+func (c *cli) explainCommand() *cobra.Command {
+	var old string
+	cmd := &cobra.Command{
+		Use:   "explain TABLE ROW-JSON",
+		Short: "Say which keys a row of a table makes stale, and why, without connecting to anything",
+		Long: `Says for a row, written as JSON, which keys each mapping makes of it. With --old it is an update from that row;
+without, it is an insert (a delete yields the same keys).`,
+		Example: `  freshet explain shop.product '{"id": 17, "category_id": 3}' --old '{"id": 17, "category_id": 2}'`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			if err := app.Explain(c.stdout, cfg, args[0], args[1], old); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&old, "old", "", "the row before the update, as JSON")
+	return cmd
+}
+
+func (c *cli) positionCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "position", Short: "Show or set the saved position in the binlog"}
+	var raw bool
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Show the saved position, up to which everything is finished",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			return app.ShowPosition(cmd.Context(), c.stdout, cfg, raw)
+		},
+	}
+	show.Flags().BoolVar(&raw, "json", false, "print it as JSON")
+	var skip bool
+	set := &cobra.Command{
+		Use:   "set gtid:SET | FILE:POSITION | TIME",
+		Short: "Set the saved position of a freshet that is stopped",
+		Long: `Sets where freshet goes on: after a GTID set, at a place in a binlog file, or at a time (RFC 3339, such as
+2026-01-31T08:00:00Z: the start of the file that was written then). Going back is always safe: keys are deleted again.
+Going forward leaves out what lies between, so it needs --skip, and cached keys of those changes stay stale.
+Refused while freshet runs.`,
+		Example: `  freshet position set gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-57
+  freshet position set binlog.000112:4
+  freshet position set 2026-01-31T08:00:00Z`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := c.load()
+			if err != nil {
+				return err
+			}
+			return app.SetPosition(cmd.Context(), c.stdout, cfg, c.logger(cfg.Log), args[0], skip)
+		},
+	}
+	set.Flags().BoolVar(&skip, "skip", false, "go forward although the changes between are then never invalidated")
+	cmd.AddCommand(show, set)
+	return cmd
+}
