@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/freshet/freshet/testbed/internal/port"
 )
 
 // RedisServer is a running Redis server.
@@ -24,7 +26,7 @@ type RedisServer struct {
 	Dir     string // the instance's directory. Empty for a shared server
 
 	client *redis.Client
-	held   *reservation
+	held   *port.Reservation
 }
 
 // Redis starts a private Redis server for the test, without persistence and with DEBUG
@@ -50,16 +52,16 @@ func StartRedis(ctx context.Context, o Options) (*RedisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := reservePort()
+	held, err := port.Reserve()
 	if err != nil {
 		return nil, err
 	}
 	s := &RedisServer{
-		Version: p.version, Addr: loopback(held.port), Port: held.port,
+		Version: p.version, Addr: held.Addr, Port: held.Port,
 		Process: &Process{name: p.name}, held: held,
 	}
 	if s.Dir, err = os.MkdirTemp(o.Dir, "freshet-redis-"); err != nil {
-		held.release()
+		held.Release()
 		return nil, fmt.Errorf("testbed: %w", err)
 	}
 	s.Process.dir, s.logPath = s.Dir, filepath.Join(s.Dir, "log")
@@ -137,7 +139,7 @@ func (s *RedisServer) Close() error {
 		return err
 	}
 	err = errors.Join(err, s.Kill())
-	s.held.release()
+	s.held.Release()
 	return errors.Join(err, os.RemoveAll(s.Dir))
 }
 

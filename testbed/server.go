@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/freshet/freshet/testbed/internal/port"
 )
 
 // The variables by which a user gives the address of a running server. The two databases take
@@ -69,7 +71,7 @@ type Server struct {
 	Dir      string // the instance's directory; data is below it. Empty for a shared server
 
 	db   *sql.DB
-	held *reservation
+	held *port.Reservation
 }
 
 // MySQL starts a private MySQL server for the test: GTIDs on, row metadata and all else at
@@ -181,7 +183,7 @@ func (s *Server) Close() error {
 		return err
 	}
 	err = errors.Join(err, s.Kill())
-	s.held.release()
+	s.held.Release()
 	return errors.Join(err, os.RemoveAll(s.Dir))
 }
 
@@ -191,16 +193,16 @@ func startServer(ctx context.Context, flavor Flavor, p *program, defaults []stri
 	if err != nil {
 		return nil, err
 	}
-	held, err := reservePort()
+	held, err := port.Reserve()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		Flavor: flavor, Version: p.version, Addr: loopback(held.port), Port: held.port, User: "root",
+		Flavor: flavor, Version: p.version, Addr: held.Addr, Port: held.Port, User: "root",
 		Process: &Process{name: p.name}, held: held,
 	}
 	if s.Dir, err = os.MkdirTemp(o.Dir, "freshet-"+p.name+"-"); err != nil {
-		held.release()
+		held.Release()
 		return nil, fmt.Errorf("testbed: %w", err)
 	}
 	s.Socket = filepath.Join(s.Dir, "socket")
@@ -241,9 +243,9 @@ func sharedServer(ctx context.Context, flavor Flavor, address string) (*Server, 
 		s.User, s.Password, _ = strings.Cut(address[:i], ":")
 		s.Addr = address[i+1:]
 	}
-	_, port, err := net.SplitHostPort(s.Addr)
+	_, number, err := net.SplitHostPort(s.Addr)
 	if err == nil {
-		s.Port, err = strconv.Atoi(port)
+		s.Port, err = strconv.Atoi(number)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("testbed: %q is not host:port or user:password@host:port: %w", s.Addr, err)

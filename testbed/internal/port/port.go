@@ -1,7 +1,8 @@
-package testbed
+// Package port hands out loopback ports that stay reserved while their server is down, so that
+// it can come back at the same address.
+package port
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,15 +20,17 @@ const (
 	lastPort  = 32000
 )
 
-// A reservation holds a loopback port for one server, among all processes of this machine
+// A Reservation holds a loopback port for one server, among all processes of this machine
 // which use this package. The lock goes with the process.
-type reservation struct {
-	port int
+type Reservation struct {
+	Port int
+	Addr string // 127.0.0.1:port
+
 	lock *os.File
 }
 
-// reservePort finds a free loopback port and holds it until release.
-func reservePort() (*reservation, error) {
+// Reserve finds a free loopback port and holds it until Release.
+func Reserve() (*Reservation, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("freshet-testbed-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("testbed: port locks: %w", err)
@@ -39,7 +42,7 @@ func reservePort() (*reservation, error) {
 			return nil, fmt.Errorf("testbed: port locks: %w", err)
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && portFree(port) {
-			return &reservation{port: port, lock: lock}, nil
+			return &Reservation{Port: port, Addr: loopback(port), lock: lock}, nil
 		}
 		lock.Close()
 	}
@@ -48,17 +51,16 @@ func reservePort() (*reservation, error) {
 
 // portFree says if the port can be bound now.
 func portFree(port int) bool {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", loopback(port))
+	l, err := net.Listen("tcp", loopback(port))
 	if err != nil {
 		return false
 	}
 	return l.Close() == nil
 }
 
-// release gives the port back. The lock file stays: removing it would race with another
+// Release gives the port back; on nil it does nothing. The lock file stays: removing it would race with another
 // process that has just opened it.
-func (r *reservation) release() {
+func (r *Reservation) Release() {
 	if r != nil {
 		r.lock.Close()
 	}
