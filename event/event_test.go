@@ -109,6 +109,15 @@ func TestASetOfGTIDsIsASet(t *testing.T) {
 		diff := a.Subtract(&b)
 		union := a.Clone()
 		union.Union(&b)
+		run := GTIDRange{First: gen.Draw(t, "first")}
+		run.Last = run.First.Number + rapid.Uint64Range(0, 5).Draw(t, "length")
+		all := true
+		for g := run.First; g.Number <= run.Last; g.Number++ {
+			all = all && am[g]
+		}
+		if a.ContainsRange(run) != all {
+			t.Fatalf("%s holds all of %v: %v, want %v", a.String(), run, !all, all)
+		}
 		for u := range 3 {
 			for _, tag := range []string{"", "blue"} {
 				for n := uint64(1); n <= 41; n++ {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -135,6 +136,19 @@ func (s *GTIDSet) Contains(g GTID) bool {
 	return false
 }
 
+// ContainsRange reports whether the set holds every transaction of a run. On MariaDB: whether the domain's sequence
+// has reached its last one.
+func (s *GTIDSet) ContainsRange(r GTIDRange) bool {
+	if !r.First.mysql() {
+		last := r.First
+		last.Number = r.Last
+		return s.Contains(last)
+	}
+	ivs := s.sids[sid{r.First.UUID, r.First.Tag}]
+	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].last >= r.First.Number })
+	return i < len(ivs) && ivs[i].first <= r.First.Number && r.Last <= ivs[i].last
+}
+
 // IsEmpty reports whether the set holds nothing.
 func (s *GTIDSet) IsEmpty() bool { return len(s.sids) == 0 && len(s.domains) == 0 }
 
@@ -177,10 +191,8 @@ func (s *GTIDSet) Subtract(o *GTIDSet) GTIDSet {
 // minus returns the parts of v outside the sorted intervals ivs.
 func minus(v interval, ivs []interval) []interval {
 	var out []interval
-	for _, o := range ivs {
-		if o.last < v.first {
-			continue
-		}
+	i := sort.Search(len(ivs), func(i int) bool { return ivs[i].last >= v.first })
+	for _, o := range ivs[i:] {
 		if o.first > v.last {
 			break
 		}
