@@ -1,0 +1,80 @@
+package binlog
+
+import (
+	"github.com/freshet/freshet/canal/charset"
+	"github.com/freshet/freshet/event"
+)
+
+// ColumnInfo is what a column of a table is according to the server (information_schema.COLUMNS) or to the DDL
+// that defined it.
+type ColumnInfo struct {
+	// Name is COLUMN_NAME.
+	Name string
+	// Type is COLUMN_TYPE: int(5) unsigned zerofill, enum('a','b'), varchar(64), uuid. Labels are in utf8mb4.
+	Type string
+	// Collation is COLLATION_NAME: "" for columns that have none, and where it is not known.
+	Collation string
+}
+
+// Definition says how the rows under one TABLE_MAP are decoded.
+type Definition struct {
+	// Table is handed on with every row.
+	Table *event.Table
+	// Needs are the columns to decode, in the order that the values get. It may be empty: the rows are then
+	// handed on without values.
+	Needs []event.Need
+	// Columns are parallel to Table.Columns and to the columns of the TABLE_MAP.
+	Columns []Attributes
+}
+
+// Attributes are what decoding a column needs to know beyond its type and metadata in the TABLE_MAP.
+type Attributes struct {
+	// Class is the family of the type.
+	Class event.Class
+	// Unsigned is for numbers.
+	Unsigned bool
+	// Zerofill is the display width of a ZEROFILL number; 0: none.
+	Zerofill uint8
+	// Scale is the number of decimals of FLOAT(M,D) and DOUBLE(M,D), and the fractional digits of the old temporal
+	// types of MariaDB; NoScale: none declared.
+	Scale uint8
+	// Charset converts text and labels; nil for binary columns.
+	Charset *charset.Charset
+	// Labels are those of an ENUM or SET, in utf8mb4.
+	Labels []string
+}
+
+// NoScale is the [Attributes].Scale of a type without declared decimals.
+const NoScale = 31
+
+// Definer decides what is decoded. Its methods are called by [Decoder.TableMap].
+type Definer interface {
+	// Wanted is asked first, for every TABLE_MAP of a table that is new: false if no row of this table is wanted. The
+	// slices are valid only during the call.
+	Wanted(schema, table []byte) bool
+	// Define returns how to decode the rows under m; nil if they are not wanted after all. The definition is used
+	// until a TABLE_MAP differs, or [Decoder.Forget] or [Decoder.Reset] is called.
+	Define(m *TableMap) (*Definition, error)
+}
+
+// Describe makes the Definition of a table, without Needs, from its TABLE_MAP, and from info for what the TABLE_MAP
+// does not say. With names in the TABLE_MAP (binlog_row_metadata=FULL) info may be nil, of another version of the
+// table, or incomplete: it is matched by name, and only gives what never stands in the binlog (ZEROFILL, the
+// decimals of FLOAT(M,D), MariaDB's UUID and INET). Without names info must be exactly the columns of m in order;
+// a difference in number or type is a [*MismatchError]. Collations may be nil: the well-known ones.
+func Describe(m *TableMap, info []ColumnInfo, collations *charset.Collations) (*Definition, error) {
+	return nil, ErrDamaged
+}
+
+// MismatchError says that the columns given for a table cannot be those that the TABLE_MAP describes.
+type MismatchError struct {
+	Table string
+	// Column is the ordinal of the first column that differs, or -1 if the number of columns does.
+	Column int
+	Reason string
+}
+
+// Error implements error.
+func (e *MismatchError) Error() string {
+	return "table " + e.Table + ": the known definition is not the one that the binlog was written with: " + e.Reason
+}

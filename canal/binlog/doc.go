@@ -1,0 +1,35 @@
+// Package binlog decodes the events of a MySQL or MariaDB binlog: bytes in, events and values out. It does no I/O.
+//
+// It stands at the beginning of the path of a row change: package canal reads packets from the source and gives
+// each to a [Decoder]. [Decoder.Split] takes the packet apart; the Parse functions decode the events that steer
+// the reader (GTIDs, queries, rotations); [Decoder.TableMap], [Decoder.Rows] and [Decoder.Payload] decode what a
+// transaction changed.
+//
+//	h, body, err := d.Split(packet)
+//	switch {
+//	case h.Type == binlog.TypeTableMap:
+//		err = d.TableMap(body)
+//	case h.Type.IsRows():
+//		err = d.Rows(h, body, &change, each)
+//	case h.Type == binlog.TypeTransactionPayload:
+//		err = d.Payload(body, func(h binlog.Header, body []byte) error { ... as above ... })
+//	case h.Type == binlog.TypeGTID ...:
+//		g, err := binlog.ParseGTID(h, body)
+//	default:
+//		err = h.Ignorable()
+//	}
+//
+// # Guarantees
+//
+// Only the columns that somebody needs are decoded; the others are stepped over by a plan that is compiled once per
+// definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT('', column) returns
+// on the server with time_zone='+00:00' and character set utf8mb4 (binary types: the raw bytes). Damaged input is an
+// error that wraps [ErrDamaged]: never a panic, never an endless loop, and never an allocation out of proportion to
+// the input.
+//
+// # Concurrency
+//
+// A Decoder, and all that it hands out, belongs to one goroutine at a time. Slices that it hands out alias the input
+// or the decoder's own buffers and are valid until the next call of one of its methods; values of a row until the
+// next row. The package starts no goroutine.
+package binlog

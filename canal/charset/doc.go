@@ -1,0 +1,2 @@
+// Package charset turns the bytes of a text column into utf8mb4 as the server itself would.
+package charset
