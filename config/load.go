@@ -1,0 +1,195 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Load reads the file and the environment. The error is always [Problems]; there is no Config then.
+func Load(file string, checks ...Check) (*Config, error) {
+	data, err := readFile(file)
+	if err != nil {
+		do := "make it readable for the user that freshet runs as"
+		if errors.Is(err, fs.ErrNotExist) {
+			do = "write it, or name another one with --config"
+		}
+		return nil, Problems{{Pos{File: file}, "the file cannot be read: " + cause(err).Error(), do}}
+	}
+	return Parse(file, data, checks...)
+}
+
+// readFile returns the content of a file, or a little more than a configuration may have of it.
+func readFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only: nothing is lost
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// Parse is [Load] for a file whose content is already here.
+func Parse(file string, data []byte, checks ...Check) (*Config, error) {
+	l := &loader{
+		keys: keys(), config: &Config{File: file, origins: map[string]Pos{}},
+		itemsAt: map[string][]Pos{}, bad: map[string]bool{},
+	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	top := parse(file, data, l.report)
+	if top == nil {
+		return nil, l.err()
+	}
+	l.doc = newDocument(file, data, top, l.keys, l.report)
+	l.values()
+	checkVariables(l.keys, os.Environ(), l.report)
+	l.secretFiles()
+	l.mappings()
+	l.validate()
+	l.refuseSettings()
+	for _, check := range checks {
+		check(l.config, l.report)
+	}
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	return l.config, nil
+}
+
+// loader is one load under way.
+type loader struct {
+	collector
+	keys   []key
+	doc    *document
+	config *Config
+	// itemsAt are where the items of lists from the file stand, by path.
+	itemsAt map[string][]Pos
+	// bad are the keys that were reported already, so that nothing else is said about them.
+	bad map[string]bool
+}
+
+// place is where a key's value comes from, or where it would stand in the file.
+func (l *loader) place(path string) Pos {
+	if p, ok := l.config.origins[path]; ok {
+		return p
+	}
+	return l.doc.place(path)
+}
+
+// item is where an item of a list stands.
+func (l *loader) item(path string, i int) Pos {
+	if at := l.itemsAt[path]; i < len(at) {
+		return at[i]
+	}
+	return l.place(path)
+}
+
+// given reports whether a key has a value of its own, other than the empty one.
+func (l *loader) given(path string) bool {
+	_, ok := l.config.origins[path]
+	return ok && strings.Join(l.text(path), "") != ""
+}
+
+// text returns a key's value as text; secrets are masked.
+func (l *loader) text(path string) []string {
+	i := slices.IndexFunc(l.keys, func(k key) bool { return k.path == path })
+	return l.keys[i].get(l.config)
+}
+
+// fault reports a key's fault, and that nothing else need be said about it.
+func (l *loader) fault(at Pos, path string, f *fault) {
+	l.at(at, path, f)
+	l.bad[path] = true
+}
+
+// values reads every key outside of the mappings. Those of Kafka are for the event log in Kafka only.
+func (l *loader) values() {
+	l.read(slices.DeleteFunc(slices.Clone(l.keys), ofKafka))
+	for _, k := range l.keys {
+		if ofKafka(k) {
+			k.set(l.config, k.def)
+		}
+	}
+	if l.config.EventLog.Kind == EventLogKafka {
+		l.read(slices.DeleteFunc(slices.Clone(l.keys), func(k key) bool { return !ofKafka(k) }))
+	}
+}
+
+func ofKafka(k key) bool { return strings.HasPrefix(k.path, "eventlog.kafka.") }
+
+// read reads some keys from file and environment.
+func (l *loader) read(keys []key) {
+	texts := map[string][]string{}
+	for _, k := range keys {
+		if n, ok := l.doc.given[k.path]; ok {
+			if ts, ok := l.texts(k, n); ok {
+				texts[k.path] = ts
+			}
+		}
+	}
+	all := effective(keys, texts)
+	for _, k := range keys {
+		k.set(l.config, k.def)
+		if _, ok := texts[k.path]; ok {
+			l.config.origins[k.path] = l.doc.pos(l.doc.given[k.path])
+		}
+		if at, ok := variable(k); ok {
+			l.config.origins[k.path] = at
+			delete(l.itemsAt, k.path)
+		}
+		for i, f := range k.set(l.config, all[k.path]) {
+			if f != nil {
+				l.fault(l.item(k.path, i), k.path, f)
+			}
+		}
+		if k.required && !l.bad[k.path] && strings.Join(k.get(l.config), "") == "" {
+			l.missing(k)
+		}
+	}
+}
+
+// texts returns the texts of a key in the file, after reporting what has none.
+func (l *loader) texts(k key, n *yaml.Node) ([]string, bool) {
+	if !k.list {
+		text, f := scalar(n)
+		if f != nil {
+			l.fault(l.doc.pos(n), k.path, f)
+			return nil, false
+		}
+		return []string{text}, true
+	}
+	nodes, f := l.doc.items(n)
+	if f != nil {
+		l.fault(l.doc.pos(n), k.path, f)
+		return nil, false
+	}
+	texts := []string{}
+	for _, n := range nodes {
+		text, f := scalar(n)
+		if f != nil {
+			l.fault(l.doc.pos(n), k.path, f)
+			continue
+		}
+		texts = append(texts, text)
+		l.itemsAt[k.path] = append(l.itemsAt[k.path], l.doc.pos(n))
+	}
+	return texts, true
+}
+
+// missing reports a required key without a value.
+func (l *loader) missing(k key) {
+	what := k.path + " is missing"
+	if _, ok := l.config.origins[k.path]; ok {
+		what = k.path + " is empty"
+	}
+	section, name, _ := strings.Cut(k.path, ".")
+	l.bad[k.path] = true
+	l.report(l.place(k.path), what, fmt.Sprintf("write %s below %s, or set %s", name, section, k.env()))
+}

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// events are the words for the kinds of row change.
+func events() []string { return []string{"insert", "update", "delete"} }
+
+// actions are the keys of a mapping that ask for something other than deletes.
+func actions() []string {
+	return []string{"rebuild", "hash", "set", "zset", "incr", "expire", "publish", "stream"}
+}
+
+// mappingKeys are all keys of a mapping.
+func mappingKeys() []string {
+	return append([]string{"table", "events", "columns", "when", "keys", "second_delete", "rate_limit"}, actions()...)
+}
+
+// mappings reads the mappings.
+func (l *loader) mappings() {
+	const first = "write at least one: a table, and the keys that its rows feed"
+	n, ok := l.doc.given[mappingsKey]
+	if !ok {
+		l.report(l.doc.place(mappingsKey), "mappings is missing", first)
+		return
+	}
+	nodes, f := l.doc.items(n)
+	if f != nil {
+		l.at(l.doc.pos(n), mappingsKey, &fault{f.what, first})
+		return
+	}
+	if len(nodes) == 0 {
+		l.report(l.doc.pos(n), "mappings is empty", first)
+	}
+	same := map[string]Pos{}
+	for _, n := range nodes {
+		m, ok := l.mapping(n)
+		if !ok {
+			continue
+		}
+		l.config.Mappings = append(l.config.Mappings, m)
+		c := m.canonical()
+		if at, twice := same[c]; twice && len(m.Actions) == 0 {
+			l.report(m.Pos, "this is the same mapping as the one on line "+fmt.Sprint(at.Line), "remove one of them")
+			continue
+		}
+		same[c] = m.Pos
+	}
+}
+
+// mapping reads one mapping. It is of use to checks when it has a table.
+func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
+	m := Mapping{
+		Pos:    l.doc.pos(n),
+		Events: Events{Insert: true, Update: true, Delete: true}, SecondDelete: l.config.Invalidator.SecondDelete,
+	}
+	if n.Kind != yaml.MappingNode {
+		l.report(m.Pos, "a mapping consists of keys", "write table: and keys: behind a hyphen")
+		return m, false
+	}
+	given := map[string]bool{}
+	for _, f := range l.doc.fields(n) {
+		given[f.name] = true
+		l.mappingKey(&m, f)
+	}
+	if !given["table"] {
+		l.report(m.Pos, "the mapping has no table", "write table: schema.table")
+	}
+	if !given["keys"] && len(m.Actions) == 0 {
+		l.report(m.Pos, "the mapping has no keys", "write keys: with at least one template")
+	}
+	return m, m.Table.Value != ""
+}
+
+// mappingKey reads one key of a mapping.
+func (l *loader) mappingKey(m *Mapping, f pair) {
+	switch f.name {
+	case "table":
+		m.Table = l.phrase(f, "write schema.table")
+	case "events":
+		l.events(m, f)
+	case "columns":
+		m.Columns = l.phrases(f, "column")
+	case "when":
+		m.When = l.phrase(f, "write a predicate, or remove the key")
+	case "keys":
+		m.Keys = l.phrases(f, "key template")
+	case "second_delete":
+		setting(l, f, secondDelete(), &m.SecondDelete)
+	case "rate_limit":
+		if setting(l, f, rateLimit(), &m.RateLimit) && m.RateLimit != 0 && slices.Contains(unbuilt().mappingSettings, f.name) {
+			l.report(l.doc.pos(f.value), fmt.Sprintf("rate_limit: %d of a mapping is not supported yet", m.RateLimit),
+				"write none, or remove it; invalidator.rate_limit is for all mappings")
+		}
+	default:
+		l.action(m, f)
+	}
+}
+
+// action takes in a key of a mapping that this package does not look into.
+func (l *loader) action(m *Mapping, f pair) {
+	if !slices.Contains(actions(), f.name) {
+		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOf(f.name, mappingKeys()))
+		return
+	}
+	m.Actions = append(m.Actions, Action{f.name, f.at})
+	if slices.Contains(unbuilt().actions, f.name) {
+		l.report(f.at, "the action "+f.name+" is not supported yet", "remove it; keys: deletes are")
+	}
+}
+
+// setting reads a value of a kind, and reports whether there is one.
+func setting[T any](l *loader, f pair, k kind[T], into *T) bool {
+	text, wrong := scalar(f.value)
+	if wrong == nil {
+		var v T
+		if v, wrong = k.parse(text); wrong == nil {
+			*into = v
+			return true
+		}
+	}
+	l.at(l.doc.pos(f.value), f.name, wrong)
+	return false
+}
+
+// phrase reads a text that is not empty.
+func (l *loader) phrase(f pair, do string) Text {
+	text, wrong := scalar(f.value)
+	if wrong == nil && text == "" {
+		wrong = &fault{"is empty", do}
+	}
+	if wrong != nil {
+		l.at(l.doc.pos(f.value), f.name, wrong)
+		return Text{}
+	}
+	return l.doc.lines.text(l.doc.file, f.value)
+}
+
+// phrases reads a list of texts, at least one and none of them empty or twice.
+func (l *loader) phrases(f pair, what string) []Text {
+	nodes, wrong := l.doc.items(f.value)
+	if wrong == nil && len(nodes) == 0 {
+		wrong = &fault{"is empty", "write at least one " + what + ", or remove the key"}
+	}
+	if wrong != nil {
+		l.at(l.doc.pos(f.value), f.name, wrong)
+		return nil
+	}
+	var texts []Text
+	lines := map[string]int{}
+	for _, n := range nodes {
+		text, wrong := scalar(n)
+		switch {
+		case wrong == nil && text == "":
+			wrong = &fault{"a " + what + " is empty", "write one, or remove the item"}
+		case wrong == nil && lines[text] != 0:
+			wrong = &fault{fmt.Sprintf("the %s %s is on line %d already", what, quote(text), lines[text]), "remove one of them"}
+		}
+		if wrong != nil {
+			l.at(l.doc.pos(n), f.name, wrong)
+			continue
+		}
+		lines[text] = n.Line
+		texts = append(texts, l.doc.lines.text(l.doc.file, n))
+	}
+	return texts
+}
+
+// events reads the kinds of row change that a mapping is for.
+func (l *loader) events(m *Mapping, f pair) {
+	var es Events
+	for _, t := range l.phrases(f, "event") {
+		switch t.Value {
+		case "insert":
+			es.Insert = true
+		case "update":
+			es.Update = true
+		case "delete":
+			es.Delete = true
+		default:
+			l.at(t.Pos, f.name, enumerated(t.Value, events()))
+		}
+	}
+	// Without any event, which was reported, the mapping stays one for all.
+	if es != (Events{}) {
+		m.Events = es
+	}
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// notYet is what the file can say and this version does not do. It is refused, never ignored.
+type notYet struct {
+	// settings are keys that must have their defaults.
+	settings []string
+	// single are lists that must have no more than one item.
+	single []string
+	// sections are not to be given at all.
+	sections []string
+	// mappingSettings are keys of a mapping that must be none.
+	mappingSettings []string
+	// actions are keys of a mapping that are not to be given.
+	actions []string
+}
+
+// unbuilt is the one table of what this version does not do. Who builds something deletes its line.
+func unbuilt() notYet {
+	return notYet{
+		settings: []string{
+			"source.fill_from",
+			"source.fill_timeout",
+			"source.fill_lag",
+			"redis.mode",
+			"redis.wait_replicas",
+			"redis.failover_window",
+			"on_gap",
+			"eventlog.kind",
+		},
+		single: []string{
+			"source.addresses",
+		},
+		sections: []string{
+			"eventlog.kafka",
+		},
+		mappingSettings: []string{
+			"rate_limit",
+		},
+		actions: []string{
+			"rebuild",
+			"hash",
+			"set",
+			"zset",
+			"incr",
+			"expire",
+			"publish",
+			"stream",
+		},
+	}
+}
+
+// refuseSettings reports the keys that ask for what is not built.
+func (l *loader) refuseSettings() {
+	table := unbuilt()
+	for _, k := range l.keys {
+		values := k.get(l.config)
+		switch {
+		case slices.Contains(table.settings, k.path) && strings.Join(values, ",") != strings.Join(k.def, ","):
+			l.refuse(l.place(k.path), k, values)
+		case slices.Contains(table.single, k.path) && len(values) > 1:
+			l.report(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave the first one")
+		}
+	}
+	for _, section := range table.sections {
+		if l.config.EventLog.Kind == EventLogKafka {
+			continue // the kind itself is refused, and its keys are checked
+		}
+		if at, ok := l.doc.sections[section]; ok {
+			l.report(at, section+" is not supported yet", "remove it")
+		}
+		for _, k := range l.keys {
+			if at, ok := variable(k); ok && strings.HasPrefix(k.path, section+".") {
+				l.report(at, k.path+" is not supported yet", "unset it")
+			}
+		}
+	}
+}
+
+func (l *loader) refuse(at Pos, k key, values []string) {
+	if k.list {
+		l.report(at, k.path+" is not supported yet", "remove it")
+		return
+	}
+	l.report(at, fmt.Sprintf("%s: %s is not supported yet", k.path, values[0]), "write "+k.def[0]+", or remove it")
+}

@@ -1,0 +1,175 @@
+package config
+
+import (
+	"fmt"
+	"os"
+)
+
+// validate reports values that do not go together.
+func (l *loader) validate() {
+	c := l.config
+	l.validateSource()
+	l.validateRedis()
+	if c.EventLog.Dir == "" {
+		l.wrong("eventlog.dir", "is empty", "write a directory, or remove the key for the default")
+	}
+	if c.EventLog.Kind == EventLogKafka {
+		l.validateKafka()
+	}
+	l.validateRetry()
+	l.validateAdmin()
+	l.validateTLS("source.tls", c.Source.TLS)
+	l.validateTLS("redis.tls", c.Redis.TLS)
+	l.validateTLS("eventlog.kafka.tls", c.EventLog.Kafka.TLS)
+	l.validateServerTLS("admin.tls", c.Admin.TLS)
+}
+
+// wrong reports a key's value, unless something was said about it already.
+func (l *loader) wrong(path, what, do string) {
+	if !l.bad[path] {
+		l.at(l.place(path), path, &fault{what, do})
+	}
+}
+
+// without reports those of the keys that are given and have no effect.
+func (l *loader) without(effect string, do string, paths ...string) {
+	for _, path := range paths {
+		if l.given(path) {
+			l.wrong(path, "has no effect "+effect, do)
+		}
+	}
+}
+
+func (l *loader) validateSource() {
+	s := l.config.Source
+	if s.Start.Kind != StartGTID {
+		return
+	}
+	if s.Flavor == FlavorMySQL && !isMySQLSet(s.Start.GTIDs) || s.Flavor == FlavorMariaDB && !isMariaDBSet(s.Start.GTIDs) {
+		l.wrong("source.start", "the GTID set is not of the flavor "+string(s.Flavor), "write a set of that server, or flavor: auto")
+	}
+}
+
+func (l *loader) validateRedis() {
+	r := l.config.Redis
+	if r.Mode == RedisSingle && len(r.Addresses) > 1 {
+		l.at(l.item("redis.addresses", 1), "redis.addresses", &fault{"mode single has one server", "leave one address"})
+	}
+	if r.Mode != RedisSentinel {
+		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_password", "redis.sentinel_password_file")
+	} else if r.MasterName == "" {
+		l.wrong("redis.master_name", "is missing", "write what the sentinels call the master")
+	}
+	if r.Mode == RedisCluster && r.DB != 0 {
+		l.wrong("redis.db", "a cluster has database 0 only", "remove it")
+	}
+}
+
+func (l *loader) validateKafka() {
+	k := l.config.EventLog.Kafka
+	if len(k.Brokers) == 0 {
+		l.wrong("eventlog.kafka.brokers", "is missing", "write the brokers' addresses, host:port")
+	}
+	const sasl = "eventlog.kafka.sasl."
+	if k.SASL.Mechanism == "none" {
+		l.without("with mechanism none", "write a mechanism, or remove it", sasl+"username", sasl+"password", sasl+"password_file")
+		return
+	}
+	if k.SASL.Username == "" {
+		l.wrong(sasl+"username", "is missing", "write it, or mechanism: none")
+	}
+	if k.SASL.Password.IsZero() && k.SASL.PasswordFile == "" {
+		l.wrong(sasl+"password", "is missing", "write it or password_file, or mechanism: none")
+	}
+}
+
+func (l *loader) validateRetry() {
+	r := l.config.Retry
+	if r.ParkAfter > r.MaxAttempts {
+		l.wrong("retry.park_after", fmt.Sprintf("%d is more than max_attempts, which is %d", r.ParkAfter, r.MaxAttempts), "lower it, or raise max_attempts")
+	}
+	if len(r.ParkDelays) == 0 {
+		l.wrong("retry.park_delays", "is empty", "write at least one, such as 10s")
+	}
+	if r.MinBackoff > r.MaxBackoff {
+		l.wrong("retry.min_backoff", fmt.Sprintf("%s is more than max_backoff, which is %s", shortDuration(r.MinBackoff), shortDuration(r.MaxBackoff)), "lower it, or raise max_backoff")
+	}
+}
+
+func (l *loader) validateAdmin() {
+	a := l.config.Admin
+	if a.Listen != "" && !loopback(a.Listen) && a.Token.IsZero() && !l.given("admin.token_file") {
+		l.wrong("admin.listen", quote(a.Listen)+" is not on loopback, and there is no token", "set admin.token or token_file, or listen on 127.0.0.1")
+	}
+	if a.Listen != "" && a.Listen == a.MetricsListen {
+		l.wrong("admin.metrics_listen", "is the address of admin.listen, which has /metrics already", "write another address, or none")
+	}
+}
+
+// validateTLS checks a section for connections to servers.
+func (l *loader) validateTLS(section string, t TLS) {
+	ca, cert, key, name := section+".ca_file", section+".cert_file", section+".key_file", section+".server_name"
+	switch {
+	case l.bad[section+".mode"]:
+		return
+	case t.Mode == TLSDisabled:
+		l.without("with mode disabled", "write mode: verify, or remove it", ca, cert, key, name)
+		return
+	case t.Mode != TLSVerify:
+		l.without("with mode "+string(t.Mode)+", which does not look at the server's certificate", "write mode: verify, or remove it", ca, name)
+	case t.CAFile != "":
+		l.checkAuthorities(ca, t.CAFile)
+	}
+	l.checkCertificate(cert, key, t.CertFile, t.KeyFile)
+}
+
+// validateServerTLS checks a section for listeners.
+func (l *loader) validateServerTLS(section string, t ServerTLS) {
+	ca, cert, key := section+".client_ca_file", section+".cert_file", section+".key_file"
+	switch {
+	case l.bad[section+".mode"]:
+		return
+	case t.Mode == TLSDisabled:
+		l.without("with mode disabled", "write mode: required, or remove it", ca, cert, key)
+		return
+	case t.CertFile == "" && t.KeyFile == "":
+		l.wrong(cert, "is missing", "write cert_file and key_file, or mode: disabled")
+	}
+	if t.ClientCAFile != "" {
+		l.checkAuthorities(ca, t.ClientCAFile)
+	}
+	l.checkCertificate(cert, key, t.CertFile, t.KeyFile)
+}
+
+func (l *loader) checkAuthorities(path, file string) {
+	if _, err := authorities(file); err != nil {
+		l.wrong(path, quote(file)+": "+err.Error(), "name a readable PEM file with the certificates of the authorities")
+	}
+}
+
+// checkCertificate checks that a certificate and its key are there and fit together, if one of them is named.
+func (l *loader) checkCertificate(certPath, keyPath, cert, key string) {
+	switch {
+	case cert == "" && key == "":
+		return
+	case key == "":
+		l.wrong(keyPath, "is missing", "name the file of the certificate's key")
+		return
+	case cert == "":
+		l.wrong(certPath, "is missing", "name the file of the key's certificate")
+		return
+	}
+	readable := true
+	for _, f := range []struct{ path, file string }{{certPath, cert}, {keyPath, key}} {
+		if _, err := os.ReadFile(f.file); err != nil {
+			l.wrong(f.path, quote(f.file)+": "+cause(err).Error(), "name a readable PEM file")
+			readable = false
+		}
+	}
+	if !readable {
+		return
+	}
+	if _, err := certificate(cert, key); err != nil {
+		l.wrong(certPath, quote(cert)+": "+err.Error(), "name a PEM certificate and the key that belongs to it")
+	}
+}
