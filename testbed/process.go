@@ -48,16 +48,10 @@ type run struct {
 	err  error         // how it ended; read after done
 }
 
-// launch starts the process and returns when it exists or could not be started. The goroutine
-// which forks keeps its thread until the process has ended: Linux sends the parent death
-// signal when the forking thread ends, not the whole process.
-func (p *Process) launch() (*run, error) {
-	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("testbed: %s: %w", p.name, err)
-	}
-	cmd := exec.Command(p.argv[0], p.argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+// startRun starts a command and returns when its process exists or could not be started. The
+// goroutine which forks keeps its thread until the process has ended: Linux sends the parent
+// death signal when the forking thread ends, not the whole process.
+func startRun(cmd *exec.Cmd) (*run, error) {
 	cmd.SysProcAttr = sysProcAttr()
 	r := &run{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -66,7 +60,6 @@ func (p *Process) launch() (*run, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
-		log.Close() // the child has its own descriptor
 		started <- err
 		if err == nil {
 			r.err = cmd.Wait()
@@ -74,6 +67,22 @@ func (p *Process) launch() (*run, error) {
 	}()
 	if err := <-started; err != nil {
 		<-r.done
+		return nil, err
+	}
+	return r, nil
+}
+
+// launch starts the process with its output going to the log.
+func (p *Process) launch() (*run, error) {
+	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("testbed: %s: %w", p.name, err)
+	}
+	defer log.Close() // the process has its own descriptor
+	cmd := exec.Command(p.argv[0], p.argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	r, err := startRun(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("testbed: start %s: %w", p.name, err)
 	}
 	return r, nil

@@ -27,6 +27,7 @@ type RedisServer struct {
 
 	client *redis.Client
 	held   *port.Reservation
+	owned  *instanceDir
 }
 
 // Redis starts a private Redis server for the test, without persistence and with DEBUG
@@ -60,10 +61,11 @@ func StartRedis(ctx context.Context, o Options) (*RedisServer, error) {
 		Version: p.version, Addr: held.Addr, Port: held.Port,
 		Process: &Process{name: p.name}, held: held,
 	}
-	if s.Dir, err = os.MkdirTemp(o.Dir, "freshet-redis-"); err != nil {
+	if s.owned, err = newInstanceDir(o.Dir, p.name); err != nil {
 		held.Release()
-		return nil, fmt.Errorf("testbed: %w", err)
+		return nil, err
 	}
+	s.Dir = s.owned.path
 	s.Process.dir, s.logPath = s.Dir, filepath.Join(s.Dir, "log")
 	s.argv = append(append([]string{}, p.argv...), "--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", s.Dir)
@@ -140,7 +142,7 @@ func (s *RedisServer) Close() error {
 	}
 	err = errors.Join(err, s.Kill())
 	s.held.Release()
-	return errors.Join(err, os.RemoveAll(s.Dir))
+	return errors.Join(err, s.owned.remove())
 }
 
 // atLeast says if a version's first number is major or more.

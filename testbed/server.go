@@ -70,8 +70,9 @@ type Server struct {
 	Password string // empty
 	Dir      string // the instance's directory; data is below it. Empty for a shared server
 
-	db   *sql.DB
-	held *port.Reservation
+	db    *sql.DB
+	held  *port.Reservation
+	owned *instanceDir
 }
 
 // MySQL starts a private MySQL server for the test: GTIDs on, row metadata and all else at
@@ -184,7 +185,7 @@ func (s *Server) Close() error {
 	}
 	err = errors.Join(err, s.Kill())
 	s.held.Release()
-	return errors.Join(err, os.RemoveAll(s.Dir))
+	return errors.Join(err, s.owned.remove())
 }
 
 // startServer starts a private database server.
@@ -201,10 +202,11 @@ func startServer(ctx context.Context, flavor Flavor, p *program, defaults []stri
 		Flavor: flavor, Version: p.version, Addr: held.Addr, Port: held.Port, User: "root",
 		Process: &Process{name: p.name}, held: held,
 	}
-	if s.Dir, err = os.MkdirTemp(o.Dir, "freshet-"+p.name+"-"); err != nil {
+	if s.owned, err = newInstanceDir(o.Dir, p.name); err != nil {
 		held.Release()
-		return nil, fmt.Errorf("testbed: %w", err)
+		return nil, err
 	}
+	s.Dir = s.owned.path
 	s.Socket = filepath.Join(s.Dir, "socket")
 	data := filepath.Join(s.Dir, "data")
 	s.Process.dir, s.logPath = s.Dir, filepath.Join(s.Dir, "log")

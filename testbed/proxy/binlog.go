@@ -65,7 +65,7 @@ func NewBinlog(target string) (*Binlog, error) {
 	p := &Binlog{held: make(chan Event, 1)}
 	var err error
 	p.Proxy, err = newProxy(target, true, func() (stream, stream) {
-		c := &binlogConn{proxy: p}
+		c := &binlogConn{proxy: p, up: framer{limit: maxPacket}, down: framer{limit: maxPacket}}
 		return (*binlogToServer)(c), (*binlogToClient)(c)
 	})
 	if err != nil {

@@ -41,6 +41,7 @@ type binlogConn struct {
 
 // framer follows the packets in a stream of bytes that comes in pieces.
 type framer struct {
+	limit     int    // a packet this long goes on in the next
 	head      []byte // the start of a packet, while it is too short to judge
 	rest      int    // bytes of the packet that are still to come
 	continued bool   // the next packet belongs to the one before
@@ -71,7 +72,7 @@ func (f *framer) take(b []byte, want int) (piece, remaining []byte, first bool) 
 	n := min(packetHeader+size, len(b))
 	f.rest = packetHeader + size - n
 	first = !f.continued
-	f.continued = size == maxPacket
+	f.continued = size == f.limit
 	return b[:n], b[n:], first
 }
 

@@ -35,7 +35,7 @@ func parseCommand(b []byte, words [][]byte) ([][]byte, int, error) {
 			return words, 0, fmt.Errorf("%w: word starts with %q", errRESP, line)
 		}
 		size, err := strconv.Atoi(string(line[1:]))
-		if err != nil || size < 0 {
+		if err != nil || size < 0 || size > maxLength {
 			return words, 0, fmt.Errorf("%w: word of length %q", errRESP, line)
 		}
 		at += used

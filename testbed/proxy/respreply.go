@@ -5,8 +5,10 @@ import (
 	"strconv"
 )
 
-// maxReplyDepth bounds how deep replies may nest.
-const maxReplyDepth = 32
+const (
+	maxReplyDepth = 32      // how deep replies may nest
+	maxLength     = 1 << 30 // of a string in bytes, of an array in elements; Redis allows half
+)
 
 // reply is what the proxy wants to know of one reply of the server.
 type reply struct {
@@ -118,7 +120,7 @@ func readValue(b []byte) (value, int, error) {
 		return v, at, nil
 	}
 	n, err := strconv.Atoi(string(line[1:]))
-	if err != nil {
+	if err != nil || n > maxLength {
 		return v, 0, fmt.Errorf("%w: reply starts with %q", errRESP, line)
 	}
 	if n < 0 {
