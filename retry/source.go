@@ -29,7 +29,7 @@ func ClassifySource(err error) Class {
 		return Away
 	}
 	switch {
-	case code == erFatalReadingBinlog:
+	case code == erFatalReadingBinlog, code == erServerFatalReadingBinlog:
 		return classifyDump(text)
 	case slices.Contains(awayCodes(), code):
 		return Away
@@ -55,6 +55,9 @@ func serverError(err error) (uint16, string, bool) {
 // erFatalReadingBinlog is ER_SOURCE_FATAL_ERROR_READING_BINLOG (MariaDB: ER_MASTER_FATAL_ERROR_READING_BINLOG):
 // the one number for nearly everything that a dump can fail with. Only its text tells which.
 const erFatalReadingBinlog = 1236
+
+// erServerFatalReadingBinlog is ER_SERVER_SOURCE_FATAL_ERROR_READING_BINLOG, the same for the server's own log.
+const erServerFatalReadingBinlog = 13114
 
 // awayCodes returns the errors that pass by themselves, or with the server's coming back.
 // Source: MySQL "Server Error Message Reference", MariaDB "Error Codes".
@@ -89,29 +92,27 @@ func lostCodes() []uint16 {
 		1373,             // ER_UNKNOWN_TARGET_BINLOG
 		1789,             // ER_SOURCE_HAS_PURGED_REQUIRED_GTIDS
 		1945, 1951, 1955, // MariaDB: GTID position not found in any binlog, start from a hole, not found (2)
-		13114, 13115, // ER_SERVER_... of the two below, where a proxy hands them on
 	}
 }
 
 // classifyDump reads the text of error 1236. What is neither known to pass nor known to be a matter of settings
 // counts as a lost position: to halt aloud is right for damage of any kind.
 //
-// Source: Binlog_sender and rpl_source.cc of MySQL 5.7 to 9.7, sql_repl.cc of MariaDB 10.4 to 11.8.
+// The texts are those of MySQL 5.7 to 9.7 (Binlog_sender) and MariaDB 10.4 to 11.8 (sql_repl.cc).
 func classifyDump(text string) Class {
 	has := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 	}
 	switch {
-	case has("memory allocation failed", "Out of memory"):
+	case has("ut of memory", "memory allocation failed", "I/O error reading log event"):
 		return Away
 	case has(
-		"same server_uuid/server_id",            // another reader took our server id: the older one is cut off
-		"GTID_MODE = OFF",                       // cannot replicate with auto position
-		"Misconfigured", "Binary log is not op", // the server id is 0; binary log is not open
+		"same server_uuid/server_id", // another reader has our server id: one of the two is cut off
+		"AUTO_POSITION mode",         // asked by GTID, but the source has GTID_MODE = OFF
+		"Misconfigured",              // server id 0
+		"is not open",                // no binary log
 		"max_allowed_packet",
-		"checksum that",            // can not handle replication events with the checksum that source is configured to log
-		"MARIA_SLAVE_CAPABILITY_2", // the reader says that it is too old
-		"too old to", "does not support",
+		"checksum that", // the reader has not said that it understands checksums
 	):
 		return Refused
 	}
