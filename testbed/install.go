@@ -8,16 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
 
 // The packages of each way to install. The programs come without system services.
 const (
-	mariaDBPackages = "mariadb-server-core mariadb-client-core"
-	redisPackages   = "redis-tools" // its redis-check-rdb is the server, when called redis-server
-	sidPackages     = "mysql-server-core,redis-server"
-	sidMirror       = "http://deb.debian.org/debian"
+	mariaDBPackages  = "mariadb-server-core mariadb-client-core"
+	redisPackages    = "redis-tools" // its redis-check-rdb is the server, when called redis-server
+	sidPackages      = "mysql-server-core,redis-server"
+	sidMirror        = "http://deb.debian.org/debian"
+	compilerPackages = "gcc libc6-dev" // what go test -race needs
 )
 
 // CacheDir is the directory that holds installed servers and the data directories which new
@@ -35,11 +37,14 @@ func CacheDir() (string, error) {
 	return dir, nil
 }
 
-// Install finds or installs every server that the tests need, and makes the data directories
-// which they are copied from. It writes what it installs, before it does, and what it found to
-// log.
+// Install finds or installs all that the tests need: every server, with the data directory that
+// its instances are copied from, and the C compiler that the race detector needs. It writes
+// what it installs, before it does, and what it found to log.
 func Install(ctx context.Context, log io.Writer) error {
 	in := &installer{log: log}
+	if err := in.compiler(ctx); err != nil {
+		return err
+	}
 	for _, find := range []func(context.Context) (*program, error){in.mysql, in.mariadb, in.redis} {
 		p, err := find(ctx)
 		if err != nil {
@@ -90,6 +95,17 @@ func (in *installer) apt(ctx context.Context, packages ...string) error {
 		return err
 	}
 	return asRoot(ctx, "apt-get", append([]string{"-q", "-y", "-o", wait, "--no-install-recommends", "install"}, packages...)...)
+}
+
+// compiler finds or installs a C compiler.
+func (in *installer) compiler(ctx context.Context) error {
+	present := func() bool { _, err := exec.LookPath("gcc"); return err == nil || os.Getenv("CC") != "" }
+	return in.once(ctx, "a C compiler (apt-get install "+compilerPackages+")", present, func(ctx context.Context) error {
+		if err := canInstall(); err != nil {
+			return fmt.Errorf("testbed: gcc is missing, which go test -race needs, and cannot be installed (%w): put gcc on PATH, or set CC", err)
+		}
+		return in.apt(ctx, strings.Fields(compilerPackages)...)
+	})
 }
 
 // sid makes a directory with a minimal Debian sid that holds MySQL and Redis. Nothing of it

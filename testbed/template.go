@@ -73,7 +73,8 @@ func initMySQL(ctx context.Context, p *program, dir string) error {
 // initMariaDB makes a MariaDB data directory with a root user without password.
 func initMariaDB(ctx context.Context, _ *program, dir string) error {
 	path, _ := lookPath("mariadb-install-db")
-	argv := []string{path, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + dir}
+	// Without --force it refuses where the machine's own name cannot be looked up.
+	argv := []string{path, "--no-defaults", "--force", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + dir}
 	argv = append(argv, mariaDBSmall...)
 	return initialise(ctx, append(argv, asUser()...))
 }
