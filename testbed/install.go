@@ -65,10 +65,18 @@ type installer struct {
 	log io.Writer // told before anything is installed
 }
 
-// once runs install under the lock that all test processes share, unless present then says
-// that another process has done it meanwhile.
-func (in *installer) once(ctx context.Context, what string, present func() bool, install func(context.Context) error) error {
-	if present() {
+// need is something that may have to be installed.
+type need struct {
+	what    string // and how, for the user
+	present func() bool
+	install func(context.Context) error
+	missing func(why error) error // what to say when nothing can be installed here
+}
+
+// ensure installs what is needed, under the lock that all test processes share, unless it is
+// there.
+func (in *installer) ensure(ctx context.Context, n need) error {
+	if n.present() {
 		return nil
 	}
 	unlock, err := lockCache(ctx, "install")
@@ -76,16 +84,29 @@ func (in *installer) once(ctx context.Context, what string, present func() bool,
 		return err
 	}
 	defer unlock()
-	if present() {
+	if n.present() { // another process has installed it meanwhile
 		return nil
 	}
-	fmt.Fprintf(in.log, "testbed: installing %s\n", what)
+	if err := canInstall(); err != nil {
+		return n.missing(err)
+	}
+	fmt.Fprintf(in.log, "testbed: installing %s\n", n.what)
 	start := time.Now()
-	if err := install(ctx); err != nil {
+	if err := n.install(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(in.log, "testbed: installed %s in %s\n", what, time.Since(start).Round(time.Second))
+	fmt.Fprintf(in.log, "testbed: installed %s in %s\n", n.what, time.Since(start).Round(time.Second))
 	return nil
+}
+
+// aptNeed is a need that Debian packages meet.
+func (in *installer) aptNeed(what, packages string, present func() bool, missing func(error) error) need {
+	return need{
+		what:    what + " (apt-get install " + packages + ")",
+		present: present,
+		missing: missing,
+		install: func(ctx context.Context) error { return in.apt(ctx, strings.Fields(packages)...) },
+	}
 }
 
 // apt installs Debian packages on this machine.
@@ -100,12 +121,9 @@ func (in *installer) apt(ctx context.Context, packages ...string) error {
 // compiler finds or installs a C compiler.
 func (in *installer) compiler(ctx context.Context) error {
 	present := func() bool { _, err := exec.LookPath("gcc"); return err == nil || os.Getenv("CC") != "" }
-	return in.once(ctx, "a C compiler (apt-get install "+compilerPackages+")", present, func(ctx context.Context) error {
-		if err := canInstall(); err != nil {
-			return fmt.Errorf("testbed: gcc is missing, which go test -race needs, and cannot be installed (%w): put gcc on PATH, or set CC", err)
-		}
-		return in.apt(ctx, strings.Fields(compilerPackages)...)
-	})
+	return in.ensure(ctx, in.aptNeed("a C compiler", compilerPackages, present, func(why error) error {
+		return fmt.Errorf("testbed: gcc is missing, which go test -race needs, and cannot be installed (%w): put gcc on PATH, or set CC", why)
+	}))
 }
 
 // sid makes a directory with a minimal Debian sid that holds MySQL and Redis. Nothing of it

@@ -47,10 +47,12 @@ func lookPath(name string) (string, bool) {
 	return "", false
 }
 
-// missing is the one line for somebody whose machine lacks a server.
-func missing(program, variable string, why error) error {
-	return fmt.Errorf("testbed: %s is missing and cannot be installed (%w): put %s on PATH, or set %s to the address of a server (enough for tests which can share one)",
-		program, why, program, variable)
+// missing makes the one line for somebody whose machine lacks a server.
+func missing(program, variable string) func(why error) error {
+	return func(why error) error {
+		return fmt.Errorf("testbed: %s is missing and cannot be installed (%w): put %s on PATH, or set %s to the address of a server (enough for tests which can share one)",
+			program, why, program, variable)
+	}
 }
 
 // mysql finds MySQL: on PATH, unless that is MariaDB's link; else in the sid directory.
@@ -88,15 +90,12 @@ func (in *installer) sidDir(ctx context.Context, name, variable string) (string,
 		return "", err
 	}
 	dir := filepath.Join(cache, "sid-mysql")
-	err = in.once(ctx, "MySQL (debootstrap of Debian sid with "+sidPackages+" into "+dir+")",
-		func() bool { return isDir(dir) },
-		func(ctx context.Context) error {
-			if err := canInstall(); err != nil {
-				return missing(name, variable, err)
-			}
-			return in.sid(ctx, dir)
-		})
-	return dir, err
+	return dir, in.ensure(ctx, need{
+		what:    "MySQL and Redis 8 (debootstrap of Debian sid with " + sidPackages + " into " + dir + ")",
+		present: func() bool { return isDir(dir) },
+		install: func(ctx context.Context) error { return in.sid(ctx, dir) },
+		missing: missing(name, variable),
+	})
 }
 
 // sidLoader calls a program in the sid directory with that system's own libraries. Unlike
@@ -117,13 +116,7 @@ func (in *installer) mariadb(ctx context.Context) (*program, error) {
 		_, install := lookPath("mariadb-install-db")
 		return server && install
 	}
-	err := in.once(ctx, "MariaDB (apt-get install "+mariaDBPackages+")", present, func(ctx context.Context) error {
-		if err := canInstall(); err != nil {
-			return missing("mariadbd", EnvMariaDB, err)
-		}
-		return in.apt(ctx, strings.Fields(mariaDBPackages)...)
-	})
-	if err != nil {
+	if err := in.ensure(ctx, in.aptNeed("MariaDB", mariaDBPackages, present, missing("mariadbd", EnvMariaDB))); err != nil {
 		return nil, err
 	}
 	path, ok := lookPath("mariadbd")
@@ -144,13 +137,7 @@ func (in *installer) redis(ctx context.Context) (*program, error) {
 		return newProgram(ctx, "redis-server", []string{path}, nil)
 	}
 	present := func() bool { _, ok := lookPath("redis-check-rdb"); return ok }
-	err := in.once(ctx, "Redis (apt-get install "+redisPackages+")", present, func(ctx context.Context) error {
-		if err := canInstall(); err != nil {
-			return missing("redis-server", EnvRedis, err)
-		}
-		return in.apt(ctx, redisPackages)
-	})
-	if err != nil {
+	if err := in.ensure(ctx, in.aptNeed("Redis", redisPackages, present, missing("redis-server", EnvRedis))); err != nil {
 		return nil, err
 	}
 	target, ok := lookPath("redis-check-rdb")
@@ -162,6 +149,17 @@ func (in *installer) redis(ctx context.Context) (*program, error) {
 		return nil, err
 	}
 	return newProgram(ctx, "redis-server", []string{link}, nil)
+}
+
+// redis8 finds Redis 8, which comes with MySQL.
+func (in *installer) redis8(ctx context.Context) (*program, error) {
+	root, err := in.sidDir(ctx, "redis-server 8", EnvRedis)
+	if err != nil {
+		return nil, err
+	}
+	// Called through the loader, the program does not see the name of the link: it goes by argv[0].
+	loader := append(sidLoader(root), "--argv0", "redis-server")
+	return newProgram(ctx, "redis-server", append(loader, root+"/usr/bin/redis-server"), nil)
 }
 
 // redisLink makes the link by whose name redis-check-rdb becomes the server.

@@ -37,6 +37,12 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	return forTest(t, StartRedis, Options{Args: args})
 }
 
+// Redis8 is Redis with the newest version that the testbed knows.
+func Redis8(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	return forTest(t, StartRedis, Options{Args: args, Newest: true})
+}
+
 // SharedRedis is the server that FRESHET_TEST_REDIS names, or a private one. Take a key prefix
 // that no other test has.
 func SharedRedis(t testing.TB) *RedisServer {
@@ -49,7 +55,11 @@ func StartRedis(ctx context.Context, o Options) (*RedisServer, error) {
 	if address := os.Getenv(EnvRedis); o.Shared && address != "" {
 		return sharedRedis(ctx, address)
 	}
-	p, err := o.installer().redis(ctx)
+	find := o.installer().redis
+	if o.Newest {
+		find = o.installer().redis8
+	}
+	p, err := find(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ type Options struct {
 	// Shared uses the server whose address the environment gives, if it does, in place of a
 	// private one. Such a server cannot be stopped, and others may use it at the same time.
 	Shared bool
+	// Newest asks for Redis 8 rather than for the Redis of the machine. The databases have one
+	// version each.
+	Newest bool
 	// Dir is where the instance's directory is made. Default: the temporary directory. The
 	// path must be short, a Unix socket's path has at most 107 bytes.
 	Dir string

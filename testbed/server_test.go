@@ -2,6 +2,7 @@ package testbed_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -78,4 +79,42 @@ func TestRedisRestartsEmptyAtTheSameAddress(t *testing.T) {
 		t.Fatalf("exists k: %v", n)
 	}
 	s.Do(t, "debug", "sleep", "0")
+}
+
+func TestRedis8(t *testing.T) {
+	s := testbed.Redis8(t)
+	if !strings.HasPrefix(s.Version, "8.") {
+		t.Fatalf("version %s", s.Version)
+	}
+	s.Do(t, "hset", "h", "f", "v")
+	s.Do(t, "hexpire", "h", "10", "fields", "1", "f") // new in 7.4
+}
+
+func TestSharedServersAreThoseOfTheEnvironment(t *testing.T) {
+	for _, d := range databases {
+		own := d.start(t)
+		own.Exec(t, "create user 'u'@'%' identified by 'p:w@d'", "grant all on *.* to 'u'@'%'")
+		env, shared := testbed.EnvMySQL, testbed.SharedMySQL
+		if d.flavor == testbed.FlavorMariaDB {
+			env, shared = testbed.EnvMariaDB, testbed.SharedMariaDB
+		}
+		for _, address := range []string{own.Addr, "u:p:w@d@" + own.Addr} {
+			t.Setenv(env, address)
+			s := shared(t)
+			if s.Addr != own.Addr || s.Version != own.Version {
+				t.Fatalf("shared %s %s, want %s %s", s.Addr, s.Version, own.Addr, own.Version)
+			}
+			if s.QueryText(t, "select current_user()") == "" {
+				t.Fatal("no user")
+			}
+			if s.Kill() == nil || s.Stop() == nil || s.Pause() == nil || s.Start(t.Context()) == nil {
+				t.Fatal("a shared server could be stopped")
+			}
+		}
+	}
+	own := testbed.Redis(t)
+	t.Setenv(testbed.EnvRedis, own.Addr)
+	if s := testbed.SharedRedis(t); s.Addr != own.Addr || s.Version != own.Version || s.Kill() == nil {
+		t.Fatalf("shared %+v", s)
+	}
 }
