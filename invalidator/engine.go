@@ -1,0 +1,185 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/retry"
+)
+
+// Engine deletes keys. See the package comment.
+type Engine struct {
+	options Options
+	rule    rule
+	start   time.Time
+	store   retry.Store
+	alarms  Alarms
+	log     *slog.Logger
+	metrics *metrics
+	latency *latency
+	health  *health
+	node    *node
+	room    *room
+	pacer   *pacer
+	marks   *marks
+	// stored tells the retrier that keys were parked.
+	stored chan struct{}
+	// stop is closed when Run ends: partitions are then given up.
+	stop chan struct{}
+
+	mu         sync.Mutex
+	partitions map[*partition]struct{}
+	stopped    bool
+	serving    sync.WaitGroup
+}
+
+// New returns an engine. It starts nothing and does not connect to Redis.
+func New(d Deps, o Options) (*Engine, error) {
+	o, err := o.withDefaults()
+	if d.Redis == nil || d.Store == nil {
+		err = errors.Join(err, errors.New("invalidator: needs a redis and a store"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	if d.Alarms == nil {
+		d.Alarms = (*alarm.Board)(nil)
+	}
+	e := &Engine{
+		options: o, rule: rule{o.without}, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
+		latency: newLatency(), pacer: &pacer{rate: o.RateLimit}, marks: &marks{without: o.without},
+		stored: make(chan struct{}, 1), stop: make(chan struct{}),
+		partitions: map[*partition]struct{}{},
+	}
+	e.room = &room{
+		limit: load{int64(o.MaxInFlight), int64(o.MaxPending), o.MaxMemory},
+		more:  make(chan struct{}),
+	}
+	e.metrics = newMetrics(e)
+	e.health = newHealth(d.Redis, e.clock, o.Timeout)
+	e.health.alarms, e.health.log, e.health.metrics = d.Alarms, d.Log, e.metrics
+	e.health.busy, e.health.back = func() bool { return !e.room.empty() }, e.room.changed
+	e.room.ready, e.room.filled = e.health.isUp.Load, func() { wake(e.health.kick) }
+	e.node = newNode(e.health, o, e.metrics)
+	return e, e.metrics.register(d.Registerer)
+}
+
+// clock returns the present moment.
+func (e *Engine) clock() moment { return e.moment(time.Now()) }
+
+func (e *Engine) moment(t time.Time) moment { return moment(t.Sub(e.start)) }
+
+// Run runs what all partitions share: the writers to Redis, the prober that asks whether Redis is there, and the
+// retrier of parked keys. It blocks until ctx ends or a fault stops it, and is to be called once. When it ends, so
+// does every Serve; it returns after them.
+func (e *Engine) Run(ctx context.Context) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var helpers sync.WaitGroup
+	for range tripsInFlight {
+		helpers.Go(func() { e.node.write(work) })
+	}
+	helpers.Go(func() { e.health.probe(work) })
+	r := retrier{engine: e, done: make(chan *job, 1)}
+	err := r.run(ctx)
+
+	e.mu.Lock()
+	e.stopped = true
+	close(e.stop)
+	e.mu.Unlock()
+	e.serving.Wait()
+	cancel()
+	helpers.Wait()
+	return err
+}
+
+// Serve runs one partition: it fetches its batches, deletes their keys and commits what is finished. Several
+// partitions may be served at once; Run must be running.
+//
+// It returns nil when ctx ends: what is under way in Redis then comes back first, for at most the timeout of a
+// round trip, what is finished is committed, and the rest is dropped, for the log hands it out again. It also
+// returns nil when the log ends (io.EOF), after everything is finished, final deletes included. It fails when the
+// log does, or when Redis will never do what is asked of it.
+func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := newPartition(e, p, ctx)
+	if !e.enlist(s) {
+		return nil
+	}
+	defer e.serving.Done()
+	stopped := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-e.stop:
+			cancel()
+		case <-stopped:
+		}
+	})
+	err := s.run()
+	close(stopped)
+	watching.Wait()
+	e.mu.Lock()
+	delete(e.partitions, s)
+	e.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("invalidator: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) enlist(s *partition) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped {
+		return false
+	}
+	e.partitions[s] = struct{}{}
+	e.serving.Add(1)
+	return true
+}
+
+// Mark takes a mark: D is counted from now on for the changes that it covers. It does not block, and may be called
+// by any goroutine.
+func (e *Engine) Mark(m event.Mark) {
+	e.marks.add(m, e.clock())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.partitions {
+		wake(s.poke)
+	}
+}
+
+// parkedNow is told that the store has taken keys.
+func (e *Engine) parkedNow(entries []retry.Entry) {
+	buried := 0
+	for i := range entries {
+		if entries[i].Due.IsZero() {
+			buried++
+		}
+	}
+	e.metrics.parked.Add(float64(len(entries) - buried))
+	e.buried(buried)
+	wake(e.stored)
+}
+
+// buried counts keys that were given up.
+func (e *Engine) buried(n int) {
+	if n == 0 {
+		return
+	}
+	e.metrics.buried.Add(float64(n))
+	e.alarms.Raise(alarm.DeadLetter, "keys were given up after their last attempt and may stay stale: "+
+		"see freshet dlq list, mend the cause, then freshet dlq replay")
+}

@@ -1,0 +1,256 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/retry"
+)
+
+// How Redis is asked whether it is there. While it is away the waits are short, so that deletes flow again within
+// a second of its return.
+const (
+	minProbeWait  = 20 * time.Millisecond
+	maxProbeWait  = 400 * time.Millisecond
+	shortProbe    = 500 * time.Millisecond
+	idlePulse     = time.Second
+	shortestPulse = time.Millisecond
+	pulsesPerD    = 8
+)
+
+// health knows whether Redis is there. Writers that failed wait in it; its prober, one goroutine, asks Redis for as
+// long as it is away and lets them try again.
+//
+// Redis counts as back when a command of a waiting writer has passed, or, when none waits, a PING: a replica or a
+// full disk answers a PING as if nothing were the matter.
+type health struct {
+	redis   Redis
+	clock   func() moment
+	watch   *watch
+	timeout time.Duration
+	alarms  Alarms
+	log     *slog.Logger
+	metrics *metrics
+	// busy reports whether anything is unfinished, so that silences of Redis matter.
+	busy func() bool
+	// back is called after Redis came back.
+	back func()
+	// shortest is the smallest D seen, in nanoseconds; 0: none.
+	shortest atomic.Int64
+	kick     chan struct{}
+
+	isUp atomic.Bool
+	mu   sync.Mutex
+	// since is when the present state began.
+	since     moment
+	sinceWall time.Time
+	reason    error
+	refused   int
+	again     chan struct{} // closed, and made anew, when the refused may try again
+}
+
+func newHealth(r Redis, clock func() moment, timeout time.Duration) *health {
+	return &health{
+		redis: r, clock: clock, watch: newWatch(), timeout: timeout,
+		kick: make(chan struct{}, 1), again: make(chan struct{}),
+	}
+}
+
+// answered takes note of a command that Redis carried out, or refused for itself alone.
+func (h *health) answered(a reply) {
+	h.watch.answered(a)
+	if !h.isUp.Load() {
+		h.setUp()
+	}
+}
+
+func (h *health) setUp() {
+	h.mu.Lock()
+	if h.isUp.Load() {
+		h.mu.Unlock()
+		return
+	}
+	reason, away := h.reason, h.clock().sub(h.since)
+	h.reason, h.since, h.sinceWall = nil, h.clock(), time.Now()
+	h.isUp.Store(true)
+	h.release()
+	h.mu.Unlock()
+	h.metrics.redisUp.Set(1)
+	if reason != nil {
+		h.log.Info("redis is back", "address", h.redis.String(), "away_seconds", away.Seconds())
+	} else {
+		h.log.Info("redis answers", "address", h.redis.String())
+	}
+	h.back()
+}
+
+// release lets the refused try again. The caller holds mu.
+func (h *health) release() {
+	close(h.again)
+	h.again = make(chan struct{})
+}
+
+// failed takes note of a command, sent at the given moment, whose error says that Redis is away.
+func (h *health) failed(sent moment, err error) {
+	h.watch.failed()
+	h.mu.Lock()
+	wasUp := h.isUp.Load()
+	if wasUp && sent < h.since {
+		// It was sent before Redis came back: news of the last absence, not of a new one.
+		h.mu.Unlock()
+		return
+	}
+	first := h.reason == nil
+	h.reason = err
+	if wasUp {
+		h.since, h.sinceWall = h.clock(), time.Now()
+		h.isUp.Store(false)
+	}
+	h.mu.Unlock()
+	if !first {
+		return
+	}
+	h.metrics.redisUp.Set(0)
+	h.metrics.outages.Inc()
+	h.alarms.Raise(alarm.RedisAway, h.awayMessage(err))
+	wake(h.kick)
+}
+
+// awayMessage is the same for the same trouble: without the number of a local port.
+func (h *health) awayMessage(err error) string {
+	advice := retry.RedisAdvice(err)
+	if advice == "" {
+		advice = "nothing is lost, and deletes go on as soon as it is back"
+	}
+	return fmt.Sprintf("redis %s is away (%s): deleting waits and reading has stopped; %s", h.redis, plain(err), advice)
+}
+
+func plain(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// await blocks a writer whose commands failed until it is worth trying again; false when ctx ended first.
+func (h *health) await(ctx context.Context) bool {
+	h.mu.Lock()
+	if h.isUp.Load() {
+		h.mu.Unlock()
+		return ctx.Err() == nil
+	}
+	again := h.again
+	h.refused++
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.refused--
+		h.mu.Unlock()
+	}()
+	select {
+	case <-again:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// probe is the prober. It returns when ctx ends.
+func (h *health) probe(ctx context.Context) {
+	backoff, err := retry.NewBackoff(retry.BackoffOptions{Min: minProbeWait, Max: maxProbeWait})
+	if err != nil {
+		panic(err) // constants
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			if !h.isUp.Load() || h.watch.quietFor(h.clock()) >= h.pulse() {
+				h.ping(ctx, backoff.Attempts())
+			}
+		case <-h.kick:
+		}
+		if h.isUp.Load() {
+			backoff.Reset()
+			timer.Reset(max(h.pulse()-h.watch.quietFor(h.clock()), shortestPulse/2))
+		} else {
+			timer.Reset(backoff.Next())
+		}
+	}
+}
+
+// pulse is how long Redis may go unasked. While something is unfinished that is a fraction of the shortest D, so
+// that a silence is told from a time in which nobody asked.
+func (h *health) pulse() time.Duration {
+	if d := time.Duration(h.shortest.Load()); d > 0 && h.busy() {
+		return min(max(d/pulsesPerD, shortestPulse), idlePulse)
+	}
+	return idlePulse
+}
+
+// sawD takes note of a D that is in use.
+func (h *health) sawD(d time.Duration) {
+	for {
+		old := h.shortest.Load()
+		if d <= 0 || old != 0 && old <= int64(d) || h.shortest.CompareAndSwap(old, int64(d)) {
+			return
+		}
+	}
+}
+
+// ping asks once. While Redis is away most attempts are short: one that hangs (a lost SYN) must not hide its
+// return. Every fourth is not, for a Redis that is merely slow.
+func (h *health) ping(ctx context.Context, attempt int) {
+	timeout := h.timeout
+	if !h.isUp.Load() && attempt%4 != 3 {
+		timeout = min(timeout, shortProbe)
+	}
+	pingCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sent := h.clock()
+	err := h.redis.Ping(pingCtx)
+	if ctx.Err() != nil {
+		return
+	}
+	// An error that is one command's own (no right to PING) is an answer all the same.
+	if class := retry.ClassifyRedis(err); class == retry.None || class == retry.Key {
+		h.pong(reply{sent, h.clock()})
+		return
+	}
+	h.failed(sent, err)
+}
+
+func (h *health) pong(a reply) {
+	h.watch.answered(a)
+	if h.isUp.Load() {
+		return
+	}
+	h.mu.Lock()
+	waiting := h.refused > 0
+	if waiting {
+		h.release()
+	}
+	h.mu.Unlock()
+	if !waiting {
+		h.setUp()
+	}
+}
+
+// wake sends to a channel with a buffer of one, on which somebody waits for news.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

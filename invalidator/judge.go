@@ -1,0 +1,132 @@
+package invalidator
+
+import (
+	"slices"
+	"time"
+)
+
+// judge decides what becomes of a unit of which every key has been answered.
+func (s *partition) judge(u *unit) {
+	if !u.deleted {
+		s.firstDeleted(u)
+	}
+	if len(u.failed) > 0 {
+		if u = s.setTroubleApart(u); u == nil {
+			return
+		}
+	}
+	if u.trouble != nil {
+		u.trouble = nil
+		s.troubled.Add(-int64(u.size))
+	}
+	u.known = s.since(u)
+	if s.finishes(u) {
+		s.finish(u)
+		return
+	}
+	if u.final {
+		s.engine.metrics.repeated.Add(float64(u.size))
+	}
+	s.awaitFinal(u)
+}
+
+// firstDeleted takes note of a unit's first delete.
+func (s *partition) firstDeleted(u *unit) {
+	u.deleted = true
+	n := int64(u.size)
+	s.held.inFlight.Add(-n)
+	s.held.pending.Add(n)
+	s.engine.room.take(load{inFlight: -n, pending: n})
+	s.engine.room.changed()
+	e := u.entry
+	if e.undeleted--; e.undeleted == 0 {
+		s.engine.latency.observe(e.batch, time.Now())
+		s.engine.metrics.wait.Observe(s.engine.clock().sub(e.fetched).Seconds())
+	}
+	if s.engine.options.without.final {
+		u.watermarked = true
+		s.close(e)
+	}
+}
+
+// since returns since when the unit's changes are known to be visible, not before what was known already: a unit
+// whose final delete has to be repeated counts from that one's reply.
+func (s *partition) since(u *unit) moment {
+	if u.final && u.known != never {
+		return u.known
+	}
+	return s.known(u)
+}
+
+// finishes asks the rule whether the delete that was acknowledged is the unit's last.
+func (s *partition) finishes(u *unit) bool {
+	w := s.engine.options.without
+	if w.marks && !u.final || w.delay && !u.final {
+		return u.d == 0 // the first delete is never the last in a double delete by the clock
+	}
+	dark := s.engine.health.watch.dark(u.d)
+	if w.age && !u.final && u.known <= u.sent {
+		return true
+	}
+	return s.engine.rule.counts(u.reply(), u.known, dark, u.d)
+}
+
+// awaitFinal makes the unit wait for its final delete, or for when it may be parked.
+func (s *partition) awaitFinal(u *unit) {
+	late := u.final && isLate(u.reply(), u.d)
+	u.final = true
+	if late && u.known != never && !s.engine.options.without.again {
+		u.known = max(u.known, u.replied)
+	}
+	u.begin()
+	if u.known != never || u.d == 0 {
+		s.enqueueDue(u)
+		return
+	}
+	q := s.waiting[u.entry.batch.Source]
+	if q == nil {
+		q = &fifo[*unit]{}
+		s.waiting[u.entry.batch.Source] = q
+	}
+	s.unmarked.Add(int64(u.size))
+	q.push(u)
+}
+
+// enqueueDue puts a unit whose changes are known to be visible into the queue of its D. Units are known to be
+// visible in about the order in which they come here; one that would be due before its predecessor waits for it.
+func (s *partition) enqueueDue(u *unit) {
+	i := slices.IndexFunc(s.due, func(q *dueQueue) bool { return q.d == u.d })
+	if i < 0 {
+		i = len(s.due)
+		s.due = append(s.due, &dueQueue{d: u.d})
+	}
+	s.due[i].units.push(u)
+}
+
+// finish takes a unit out of the load and its entry nearer to the watermark.
+func (s *partition) finish(u *unit) {
+	if u.trouble != nil {
+		s.troubled.Add(-int64(u.size))
+	}
+	s.give(load{pending: int64(u.size)})
+	if !u.watermarked {
+		s.close(u.entry)
+	}
+}
+
+// close counts one unit of the entry as finished. The batch is let go with the last one, the entry itself once the
+// low watermark has passed it.
+func (s *partition) close(e *entry) {
+	if e.open--; e.open > 0 {
+		return
+	}
+	if !s.engine.options.without.final {
+		bytes := e.bytes - entryBytes
+		e.batch, e.units, e.bytes = nil, nil, entryBytes
+		s.give(load{bytes: bytes})
+	}
+	s.engine.metrics.finished.Observe(s.engine.clock().sub(e.fetched).Seconds())
+	if s.engine.options.without.contiguous {
+		s.log.Commit(e.token)
+	}
+}

@@ -1,0 +1,105 @@
+package invalidator
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/freshet/freshet/event"
+)
+
+// keepMarks is how many marks of a source are remembered. One comes with every heartbeat; remembering fewer than
+// there were only makes a change look visible since later than it was.
+const keepMarks = 64
+
+// marks remembers when which mark became known here. All methods may be called by any goroutine.
+type marks struct {
+	without without
+
+	mu      sync.Mutex
+	sources map[string][]knownMark
+}
+
+// knownMark is a mark, when it became known, and when it was last heard that nothing newer is to be said.
+type knownMark struct {
+	mark      event.Mark
+	at, heard moment
+}
+
+// add remembers a mark. One of an older term than is known, or of no higher version than its term's last, says
+// nothing new, but for that the source was caught up with (Read), and when it was asked.
+func (m *marks) add(mark event.Mark, at moment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sources == nil {
+		m.sources = map[string][]knownMark{}
+	}
+	known := m.sources[mark.Source]
+	if n := len(known); n > 0 {
+		last := &known[n-1]
+		switch {
+		case mark.Term < last.mark.Term && !m.without.term:
+			return
+		case mark.Term == last.mark.Term && mark.Version.Compare(last.mark.Version) <= 0:
+			last.mark.Made, last.mark.Read, last.heard = mark.Made, mark.Read, at
+			return
+		}
+	}
+	if len(known) >= keepMarks {
+		known = thin(known)
+	}
+	m.sources[mark.Source] = append(known, knownMark{mark, at, at})
+}
+
+// thin forgets every other one of the older half: what it alone covered counts as known since the next one.
+func thin(known []knownMark) []knownMark {
+	kept := known[:0]
+	for i := range known {
+		if i >= len(known)/2 || i%2 == 0 {
+			kept = append(kept, known[i])
+		}
+	}
+	return kept
+}
+
+// covering returns since when a mark is known that covers the record; never if none is.
+func (m *marks) covering(source string, term uint64, v event.Version) moment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.sources[source]
+	since := never
+	for i, k := range slices.Backward(known) {
+		switch {
+		case m.covers(k.mark, source, term, v):
+			since = k.at
+		case known[0].mark.Term == known[i].mark.Term:
+			return since // within a term marks only rise, so the ones before cover even less
+		}
+	}
+	return since
+}
+
+func (m *marks) covers(mark event.Mark, source string, term uint64, v event.Version) bool {
+	if m.without.term {
+		term = 0
+	}
+	if m.without.version {
+		v = event.Version{}
+	}
+	return mark.Covers(source, term, v)
+}
+
+// caughtUp reports whether the newest mark of every source says that the reader had handed over all that there
+// was, and returns when the least recent of these became known.
+func (m *marks) caughtUp() (moment, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := never
+	for _, known := range m.sources {
+		k := &known[len(known)-1]
+		if !k.mark.Read {
+			return 0, false
+		}
+		at = min(at, k.heard)
+	}
+	return at, at != never
+}

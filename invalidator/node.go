@@ -1,0 +1,298 @@
+package invalidator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/retry"
+)
+
+// node writes to one Redis node: some writers, each with one round trip under way. It hands out as many slots as it
+// takes jobs; who has a slot fills a job as late as possible, with all that is ready by then, and passes it to jobs
+// without waiting.
+//
+// With Redis Cluster there would be one node for each master, and a job would hold keys of one of them.
+type node struct {
+	redis   Redis
+	clock   func() moment
+	health  *health
+	timeout time.Duration
+	prefix  string
+	metrics *metrics
+	without without
+	slots   chan struct{}
+	jobs    chan *job
+}
+
+// spareJobs is how many jobs may wait beside those that the writers have: enough for a writer not to wait for the
+// partition to hear that it is free.
+const spareJobs = 2
+
+func newNode(h *health, o Options, m *metrics) *node {
+	const slots = tripsInFlight + spareJobs
+	n := &node{
+		redis: h.redis, clock: h.clock, health: h, timeout: o.Timeout, prefix: o.KeyPrefix, metrics: m,
+		without: o.without, slots: make(chan struct{}, slots), jobs: make(chan *job, slots),
+	}
+	for range slots {
+		n.slots <- struct{}{}
+	}
+	return n
+}
+
+// job is what is sent in one round trip, and then what became of it. Whoever made it hands it over and gets it
+// back on done.
+type job struct {
+	// ctx ends when the result is of no use any more. It does not interrupt a round trip.
+	ctx  context.Context
+	done chan<- *job
+	kind kind
+	// single sends each key in a command of its own.
+	single bool
+	// parts are the keys, or keys is.
+	parts []part
+	keys  []string
+	size  int
+
+	// reply is when the first of the answered commands was sent and when the last answer came.
+	reply reply
+	found int64
+	// failed are the keys that Redis refuses, in order.
+	failed []failure
+	// err is set when nothing can be done: a fault that no attempt will mend.
+	err error
+	// givenUp says that ctx ended first: some or all keys have no answer.
+	givenUp bool
+}
+
+// part is a run of keys of a unit.
+type part struct {
+	unit     *unit
+	from, to int
+}
+
+// failure is one key that Redis refuses: its place among the keys of the job, and the error.
+type failure struct {
+	at    int
+	error string
+}
+
+func (j *job) reset() {
+	clear(j.parts)
+	clear(j.keys)
+	*j = job{parts: j.parts[:0], keys: j.keys[:0], failed: j.failed[:0]}
+}
+
+// each calls f with every key and its place.
+func (j *job) each(f func(at int, key string)) {
+	at := 0
+	for _, p := range j.parts {
+		for i := p.from; i < p.to; i++ {
+			f(at, p.unit.key(i))
+			at++
+		}
+	}
+	for _, k := range j.keys {
+		f(at, k)
+		at++
+	}
+}
+
+// write is one writer. It returns when ctx ends; it then has no job.
+func (n *node) write(ctx context.Context) {
+	w := writer{node: n, ctx: ctx, text: keyText{prefix: n.prefix}}
+	for {
+		select {
+		case j := <-n.jobs:
+			w.run(j)
+			n.slots <- struct{}{}
+			j.done <- j
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writer is the state of one writing goroutine.
+type writer struct {
+	node    *node
+	ctx     context.Context
+	text    keyText
+	full    []*Command // of commandKeys keys each
+	singles []*Command // of one key each
+	todo    []*Command
+}
+
+// run sends a job until every key of it was deleted or is known to be in trouble by itself.
+func (w *writer) run(j *job) {
+	w.text.reset()
+	j.reply = reply{sent: never, replied: always}
+	if j.single {
+		w.runSingle(j)
+		return
+	}
+	used := 0
+	j.each(func(_ int, key string) {
+		if used == 0 || w.full[used-1].full() {
+			w.full = atLeast(w.full, used, commandKeys)
+			used++
+		}
+		w.full[used-1].add(w.text.key(key))
+	})
+	if !w.send(j, w.full[:used]) {
+		return
+	}
+	at := 0
+	for _, c := range w.full[:used] {
+		if c.Err != nil && !w.split(j, c, at) {
+			return
+		}
+		at += c.Len()
+	}
+}
+
+// atLeast makes sure that there is an i-th command, and that it is empty.
+func atLeast(commands []*Command, i, keys int) []*Command {
+	if i == len(commands) {
+		commands = append(commands, newCommand(keys))
+	}
+	commands[i].reset()
+	return commands
+}
+
+func (w *writer) runSingle(j *job) {
+	used, at := 0, 0
+	flush := func() bool {
+		ok := w.send(j, w.singles[:used])
+		if ok {
+			j.fail(w.singles[:used], at)
+		}
+		at += used
+		used = 0
+		return ok
+	}
+	ok := true
+	j.each(func(_ int, key string) {
+		if !ok {
+			return
+		}
+		w.singles = atLeast(w.singles, used, 1)
+		w.singles[used].add(w.text.key(key))
+		if used++; used == commandKeys {
+			ok = flush()
+		}
+	})
+	if ok && used > 0 {
+		flush()
+	}
+}
+
+// split finds out which keys of a refused command, the first of which is at the given place, are in trouble:
+// Redis does nothing of a command when it may not touch one of its keys.
+func (w *writer) split(j *job, c *Command, at int) bool {
+	if c.Len() == 1 {
+		j.fail([]*Command{c}, at)
+		return true
+	}
+	for i := range c.Len() {
+		w.singles = atLeast(w.singles, i, 1)
+		w.singles[i].add(c.Key(i))
+	}
+	singles := w.singles[:c.Len()]
+	ok := w.send(j, singles)
+	if ok {
+		j.fail(singles, at)
+	}
+	return ok
+}
+
+// fail notes which of the single-key commands were refused.
+func (j *job) fail(singles []*Command, at int) {
+	for i, c := range singles {
+		if c.Err != nil {
+			j.failed = append(j.failed, failure{at: at + i, error: c.Err.Error()})
+		}
+	}
+}
+
+// send sends commands until each has an answer of its own, for ever while Redis is away. It returns false when the
+// job is over: its context ended, or no attempt will ever pass.
+func (w *writer) send(j *job, commands []*Command) bool {
+	w.todo = append(w.todo[:0], commands...)
+	step := len(w.todo)
+	for len(w.todo) > 0 {
+		trip := w.todo[:min(step, len(w.todo))]
+		sent := w.node.clock()
+		w.trip(trip)
+		a := reply{sent, w.node.clock()}
+		answered, away := w.sort(j, trip, a)
+		if j.err != nil {
+			return false
+		}
+		w.todo = w.todo[answered:]
+		if away == nil {
+			continue
+		}
+		w.node.metrics.retries.Inc()
+		w.node.health.failed(sent, away)
+		if !w.node.health.await(j.ctx) {
+			j.givenUp = true
+			return false
+		}
+		// A Redis that is merely slow gets less at a time, so that each attempt gets somewhere.
+		step = max(1, len(commands)/tripCommands)
+	}
+	return true
+}
+
+// trip makes one round trip.
+func (w *writer) trip(commands []*Command) {
+	ctx, cancel := context.WithTimeout(w.ctx, w.node.timeout)
+	defer cancel()
+	begin := time.Now()
+	w.node.redis.Unlink(ctx, commands)
+	w.node.metrics.trip.Observe(time.Since(begin).Seconds())
+}
+
+// sort moves the answered commands of a trip to its front. It returns how many they are, and the error of one of
+// the others.
+func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away error) {
+	for i, c := range trip {
+		class := retry.ClassifyRedis(c.Err)
+		if w.node.without.acked && class == retry.Away {
+			c.Err, class = nil, retry.None
+		}
+		switch class {
+		case retry.None:
+			j.found += c.Found
+		case retry.Key:
+			w.node.metrics.refused.Inc()
+		case retry.Fatal:
+			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), c.Err, advice(c.Err))
+			return answered, nil
+		default: // a delete needs no memory, so a Redis without any is away
+			away = c.Err
+			continue
+		}
+		trip[answered], trip[i] = trip[i], trip[answered]
+		answered++
+	}
+	if answered > 0 {
+		j.reply.sent = min(j.reply.sent, a.sent)
+		j.reply.replied = max(j.reply.replied, a.replied)
+		if away == nil {
+			w.node.health.answered(a)
+		} else {
+			w.node.health.watch.answered(a)
+		}
+	}
+	return answered, away
+}
+
+func advice(err error) string {
+	if a := retry.RedisAdvice(err); a != "" {
+		return "; " + a
+	}
+	return ""
+}

@@ -1,0 +1,104 @@
+package invalidator
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/retry"
+)
+
+// The defaults of [Options].
+const (
+	DefaultMaxInFlight = 200_000
+	DefaultMaxPending  = 4_000_000
+	DefaultMaxMemory   = 256 << 20
+	DefaultTimeout     = time.Second
+)
+
+// Alarms is where the engine raises what an operator must hear about.
+type Alarms interface {
+	Raise(k alarm.Kind, message string)
+}
+
+// Deps are what an [Engine] works with. Redis and Store are required.
+type Deps struct {
+	// Redis is where keys are deleted.
+	Redis Redis
+	// Store keeps the keys in trouble.
+	Store retry.Store
+	// Alarms may be nil: alarms are then logged.
+	Alarms Alarms
+	// Registerer takes the metrics; nil: they are registered nowhere.
+	Registerer prometheus.Registerer
+	// Log may be nil: slog.Default().
+	Log *slog.Logger
+}
+
+// Options configure an [Engine]. The zero value of each field means its default.
+type Options struct {
+	// MaxInFlight is how many keys may have been fetched and not yet been deleted once, over all partitions.
+	// Beyond it nothing is fetched. Default 200 000.
+	MaxInFlight int
+	// MaxPending is how many keys may have been deleted once and not be finished yet, over all partitions.
+	// Beyond it nothing is fetched. Default 4 000 000.
+	MaxPending int
+	// MaxMemory is about how many bytes all that is unfinished may hold. Beyond it nothing is fetched; a batch
+	// that was fetched below it is kept, however large. Default 256 MiB.
+	MaxMemory int64
+	// RateLimit paces first deletes, in keys per second over all partitions. Final deletes are not paced: they
+	// can come no faster than the first ones came. Default 0: no limit.
+	RateLimit int
+	// KeyPrefix is put before every key that is sent to Redis. Parked keys and dead letters are stored without it.
+	KeyPrefix string
+	// Timeout is how long one round trip to Redis may take before Redis counts as away. Default 1 s.
+	Timeout time.Duration
+	// Retry says what becomes of a key in trouble.
+	Retry retry.Policy
+
+	// without takes parts of the rule away. Only the property test sets it: it shows that each part is needed.
+	without without
+}
+
+// withDefaults returns o with every zero field set to its default, or all that is wrong with it.
+func (o Options) withDefaults() (Options, error) {
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.MaxPending == 0 {
+		o.MaxPending = DefaultMaxPending
+	}
+	if o.MaxMemory == 0 {
+		o.MaxMemory = DefaultMaxMemory
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int64
+		least int64
+	}{
+		{"max_in_flight", int64(o.MaxInFlight), 1},
+		{"max_pending", int64(o.MaxPending), 1},
+		{"max_memory", o.MaxMemory, 1},
+		{"rate_limit", int64(o.RateLimit), 0},
+	} {
+		if f.value < f.least {
+			errs = append(errs, fmt.Errorf("invalidator: %s %d: want at least %d", f.name, f.value, f.least))
+		}
+	}
+	if o.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("redis: timeout %s: want more than 0s", o.Timeout))
+	}
+	if err := o.Retry.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("retry: %w", err))
+	}
+	o.Retry = o.Retry.WithDefaults()
+	return o, errors.Join(errs...)
+}

@@ -1,0 +1,360 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/freshet/freshet/eventlog"
+)
+
+// partition runs one partition of the log. Its loop, on the goroutine that called Serve, owns all of its state; a
+// fetcher hands it entries, writers hand back jobs, a parker hands back units, and marks only poke it.
+type partition struct {
+	engine *Engine
+	log    eventlog.Partition
+	ctx    context.Context // ends when the partition is to be given up
+
+	fetched  chan *entry
+	fetchEnd chan error
+	results  chan *job
+	poke     chan struct{}
+	toPark   chan []*unit
+	parked   chan []*unit
+
+	// The queues, in the order in which work goes through them.
+	entries fifo[*entry]            // all that is not committed, in the order of Fetch
+	fresh   fifo[*unit]             // not yet put into jobs for the first time
+	waiting map[string]*fifo[*unit] // by source: for a mark
+	due     []*dueQueue             // by D: for their final delete to fall due
+	retries retryHeap               // keys in trouble: for their next attempt in place
+	parking []*unit                 // keys in trouble: for the parker to be free
+
+	out        int // jobs that are out
+	parkerBusy bool
+	finalNext  bool // whose turn it is, when both fresh units and final deletes could go
+	free       []*job
+	timer      *time.Timer
+	timerAt    moment
+	err        error // why the partition ends, when not because ctx did
+	ending     bool
+	eof        bool
+
+	// What others read.
+	held     struct{ inFlight, pending, bytes atomic.Int64 }
+	full     atomic.Bool  // the store is full: nothing is fetched
+	idle     atomic.Bool  // the fetcher waits in Fetch
+	oldest   atomic.Int64 // when the oldest unfinished entry was fetched; 0: there is none
+	behind   atomic.Int64 // the commit time of the oldest unfinished transaction, in Unix ns; 0: there is none
+	done     atomic.Int64 // the commit time of the last transaction below the watermark, in Unix ns; 0: unknown
+	unmarked atomic.Int64 // keys that wait for a mark
+	troubled atomic.Int64 // keys in trouble that are not parked yet
+}
+
+// dueQueue is the units of one D whose changes are known to be visible, in the order in which that was known.
+type dueQueue struct {
+	d     time.Duration
+	units fifo[*unit]
+}
+
+// fetchAhead is how many entries wait for the loop; they are prepared while it works.
+const fetchAhead = 8
+
+func newPartition(e *Engine, p eventlog.Partition, ctx context.Context) *partition {
+	s := &partition{
+		engine: e, log: p, ctx: ctx,
+		fetched:  make(chan *entry, fetchAhead),
+		fetchEnd: make(chan error, 1),
+		// As many as there can be jobs, so that a writer never waits for a partition.
+		results: make(chan *job, cap(e.node.slots)),
+		poke:    make(chan struct{}, 1),
+		toPark:  make(chan []*unit),
+		parked:  make(chan []*unit, 1),
+		waiting: map[string]*fifo[*unit]{},
+		timer:   time.NewTimer(time.Hour),
+		timerAt: never,
+	}
+	s.timer.Stop()
+	return s
+}
+
+// run runs the partition and leaves nothing behind.
+func (s *partition) run() error {
+	ctx, cancel := context.WithCancel(s.ctx)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { s.fetch(ctx) })
+	helpers.Go(func() { s.park(ctx) })
+	err := s.loop()
+	cancel()
+	helpers.Wait()
+	s.timer.Stop()
+	s.takeParked()
+	s.engine.room.give(load{s.held.inFlight.Load(), s.held.pending.Load(), s.held.bytes.Load()})
+	return err
+}
+
+// takeParked commits what the parker stored while the loop was ending.
+func (s *partition) takeParked() {
+	select {
+	case units := <-s.parked:
+		for _, u := range units {
+			s.finish(u)
+		}
+		s.commit()
+	default:
+	}
+}
+
+// fetch fetches batches and makes entries of them, as long as there is room.
+func (s *partition) fetch(ctx context.Context) {
+	split := dedup{without: s.engine.options.without}
+	notFull := func() bool { return !s.full.Load() }
+	for {
+		err := s.engine.room.wait(ctx, notFull)
+		if err == nil {
+			err = s.fetchOne(ctx, &split)
+		}
+		if err != nil {
+			s.fetchEnd <- err
+			return
+		}
+	}
+}
+
+func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
+	s.idle.Store(true)
+	b, token, err := s.log.Fetch(ctx)
+	s.idle.Store(false)
+	if err != nil {
+		return err
+	}
+	groups, duplicates := split.split(b)
+	s.engine.metrics.duplicates.Add(float64(duplicates))
+	for _, g := range groups {
+		s.engine.health.sawD(g.d)
+	}
+	e := newEntry(b, token, groups, s.engine.clock())
+	s.take(load{inFlight: e.keys(), bytes: e.bytes})
+	select {
+	case s.fetched <- e:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *partition) take(l load) {
+	s.held.inFlight.Add(l.inFlight)
+	s.held.pending.Add(l.pending)
+	s.held.bytes.Add(l.bytes)
+	s.engine.room.take(l)
+}
+
+func (s *partition) give(l load) {
+	s.take(load{-l.inFlight, -l.pending, -l.bytes})
+	s.engine.room.changed()
+}
+
+// loop is the owner of the partition's state.
+func (s *partition) loop() error {
+	for {
+		s.advance()
+		s.publish()
+		if over, err := s.over(); over {
+			return err
+		}
+		s.wait()
+	}
+}
+
+// over reports whether the loop is done: everything is finished after the last batch, or what was under way when
+// the partition was given up has come back.
+func (s *partition) over() (bool, error) {
+	if s.ctx.Err() != nil {
+		s.ending = true
+	}
+	switch {
+	case s.ending:
+		return s.out == 0, s.err
+	case s.eof:
+		return s.entries.len() == 0 && len(s.fetched) == 0, nil
+	}
+	return false, nil
+}
+
+// wait waits for something to happen and takes note of it.
+func (s *partition) wait() {
+	slots, toPark, fetched, ctxDone := s.engine.node.slots, s.toPark, s.fetched, s.ctx.Done()
+	if s.ending {
+		slots, toPark, fetched, ctxDone = nil, nil, nil, nil
+	}
+	if !s.hasWork() {
+		slots = nil
+	}
+	if s.parkerBusy || len(s.parking) == 0 {
+		toPark = nil
+	}
+	s.setTimer()
+	select {
+	case e := <-fetched:
+		s.enter(e)
+	case <-slots:
+		s.dispatch()
+	case j := <-s.results:
+		s.settle(j)
+	case <-s.poke:
+	case <-s.timer.C:
+		s.timerAt = never
+	case toPark <- s.parking:
+		s.parking, s.parkerBusy = nil, true
+	case units := <-s.parked:
+		s.parkerBusy = false
+		for _, u := range units {
+			s.finish(u)
+		}
+	case err := <-s.fetchEnd:
+		s.fetchEnded(err)
+	case <-ctxDone:
+	}
+}
+
+func (s *partition) fetchEnded(err error) {
+	switch {
+	case errors.Is(err, io.EOF):
+		s.eof = true
+	case s.ctx.Err() == nil:
+		s.fail(fmt.Errorf("partition %d: fetch: %w", s.log.ID(), err))
+	}
+}
+
+// fail ends the partition with an error, once what is under way has come back.
+func (s *partition) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+	s.ending = true
+}
+
+// enter takes in an entry.
+func (s *partition) enter(e *entry) {
+	s.entries.push(e)
+	for i := range e.units {
+		s.fresh.push(&e.units[i])
+	}
+}
+
+// advance moves what time or a mark has moved, and the low watermark.
+func (s *partition) advance() {
+	now := s.engine.clock()
+	for _, q := range s.waiting {
+		for q.len() > 0 {
+			u := q.head()
+			if u.known = s.known(u); u.known == never {
+				break
+			}
+			s.unmarked.Add(-int64(u.size))
+			s.enqueueDue(q.pop())
+		}
+	}
+	for _, q := range s.due {
+		for q.units.len() > 0 && q.units.head().parkable() && s.dueAt(q.units.head()) <= now {
+			s.parking = append(s.parking, q.units.pop())
+		}
+	}
+	s.commit()
+}
+
+// commit commits the low watermark, if it has moved.
+func (s *partition) commit() {
+	var last *entry
+	for s.entries.len() > 0 && s.entries.head().open == 0 {
+		last = s.entries.pop()
+		s.give(load{bytes: last.bytes})
+	}
+	if last != nil && !last.ended.IsZero() {
+		s.done.Store(last.ended.UnixNano())
+	}
+	if last != nil && !s.engine.options.without.contiguous {
+		s.log.Commit(last.token)
+	}
+}
+
+// publish tells others where the partition stands.
+func (s *partition) publish() {
+	if s.entries.len() == 0 {
+		s.oldest.Store(0)
+		s.behind.Store(0)
+		return
+	}
+	e := s.entries.head()
+	s.oldest.Store(max(int64(e.fetched), 1))
+	if !e.began.IsZero() {
+		s.behind.Store(e.began.UnixNano())
+	}
+}
+
+// setTimer sets the timer for what is next to happen by itself.
+func (s *partition) setTimer() {
+	at := never
+	now := s.engine.clock()
+	if !s.ending {
+		at = s.nextMoment(now)
+	}
+	if at == s.timerAt {
+		return
+	}
+	s.timerAt = at
+	if at == never {
+		s.timer.Stop()
+		return
+	}
+	s.timer.Reset(max(at.sub(now), 0))
+}
+
+// nextMoment returns when the next thing falls due that is not due yet: what is due waits for a slot.
+func (s *partition) nextMoment(now moment) moment {
+	at := never
+	sooner := func(m moment) {
+		if m > now {
+			at = min(at, m)
+		}
+	}
+	for _, q := range s.due {
+		if q.units.len() > 0 {
+			sooner(s.dueAt(q.units.head()))
+		}
+	}
+	if len(s.retries) > 0 {
+		sooner(s.retries[0].trouble.retryAt)
+	}
+	if s.fresh.len() > 0 {
+		sooner(s.engine.pacer.ready())
+	}
+	return at
+}
+
+// known returns since when everybody is known to see the unit's changes: since a mark, or since the age that the
+// batch came with.
+func (s *partition) known(u *unit) moment {
+	b := u.entry.batch
+	if s.engine.options.without.marks {
+		return u.replied
+	}
+	known := s.engine.marks.covering(b.Source, b.Term, b.Last)
+	if b.Age >= 0 {
+		since := u.entry.fetched
+		if !b.At.IsZero() {
+			since = s.engine.moment(b.At)
+		}
+		known = min(known, since.add(-b.Age))
+	}
+	return known
+}
+
+func (s *partition) dueAt(u *unit) moment {
+	return s.engine.rule.due(u.known, s.engine.health.watch.dark(u.d), u.d)
+}

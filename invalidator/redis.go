@@ -1,0 +1,86 @@
+package invalidator
+
+import (
+	"context"
+	"unsafe"
+)
+
+// The sizes of what is sent to Redis. A command blocks Redis while it runs, so it is kept to some 100 µs; several of
+// them share a round trip, and several round trips are under way at a time.
+const (
+	commandKeys   = 500
+	tripCommands  = 4
+	tripKeys      = commandKeys * tripCommands
+	tripsInFlight = 4
+)
+
+// Redis is one Redis node. It retries nothing itself: the engine must see every lost connection. Its methods may
+// be called by several goroutines at once.
+type Redis interface {
+	// Unlink sends the commands in one round trip and gives each its outcome: Found and Err. An Err that is no
+	// answer of Redis means that the command may or may not have taken effect. Neither the commands nor their keys
+	// are kept.
+	Unlink(ctx context.Context, commands []*Command)
+	// Ping asks Redis whether it is there.
+	Ping(ctx context.Context) error
+	// String names the node for the operator: its address.
+	String() string
+}
+
+// Command is one UNLINK of up to as many keys as it was made for. It is reused: filling it allocates nothing.
+type Command struct {
+	// Found is how many of the keys existed, if Err is nil.
+	Found int64
+	// Err is this command's own error.
+	Err error
+
+	keys []string
+	args []any // the command's name, then pointers to all of keys' capacity
+}
+
+// newCommand returns a command for up to n keys.
+func newCommand(n int) *Command {
+	c := &Command{keys: make([]string, 0, n), args: make([]any, 0, n+1)}
+	c.args = append(c.args, "unlink")
+	for i := range n {
+		c.args = append(c.args, &c.keys[:n][i])
+	}
+	return c
+}
+
+// Len returns the number of keys.
+func (c *Command) Len() int { return len(c.keys) }
+
+// Key returns the i-th key.
+func (c *Command) Key(i int) string { return c.keys[i] }
+
+// Args returns the command as it is sent: a string, then a *string for each key. It is valid until the command is
+// filled anew.
+func (c *Command) Args() []any { return c.args[:1+len(c.keys)] }
+
+func (c *Command) full() bool { return len(c.keys) == cap(c.keys) }
+
+func (c *Command) reset() {
+	clear(c.keys)
+	c.keys, c.Found, c.Err = c.keys[:0], 0, nil
+}
+
+// keyText makes keys out of a prefix and a rest, in memory that is used again for each round trip.
+type keyText struct {
+	prefix string
+	buf    []byte
+}
+
+func (t *keyText) reset() { t.buf = t.buf[:0] }
+
+// key returns prefix + rest. It stays valid until reset, for when the buffer grows the old one is left behind.
+func (t *keyText) key(rest string) string {
+	if t.prefix == "" {
+		return rest
+	}
+	from := len(t.buf)
+	t.buf = append(append(t.buf, t.prefix...), rest...)
+	return unsafe.String(&t.buf[from], len(t.buf)-from)
+}
+
+func (c *Command) add(key string) { c.keys = append(c.keys, key) }

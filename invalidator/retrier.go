@@ -1,0 +1,152 @@
+package invalidator
+
+import (
+	"context"
+	"time"
+
+	"github.com/freshet/freshet/retry"
+)
+
+// retrier makes the later attempts of parked keys, on one goroutine. Deletes commute, so it needs no order among
+// them nor with the partitions.
+type retrier struct {
+	engine *Engine
+	done   chan *job
+}
+
+// retryAtOnce is how many parked keys are tried in one round trip.
+const retryAtOnce = commandKeys
+
+// run runs until ctx ends, or until Redis will never do what is asked of it.
+func (r *retrier) run(ctx context.Context) error {
+	o := r.engine.options.Retry
+	backoff, err := retry.NewBackoff(retry.BackoffOptions{Min: o.MinBackoff, Max: o.MaxBackoff, Rand: o.Rand})
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-r.engine.stored:
+		}
+		wait, fatal, err := r.round(ctx)
+		switch {
+		case fatal != nil:
+			return fatal
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			wait = backoff.Next()
+			r.engine.log.Warn("parked keys cannot be read or settled", "error", err, "retry_in", wait)
+		default:
+			backoff.Reset()
+		}
+		timer.Reset(wait)
+	}
+}
+
+// longestWait bounds how long the retrier trusts what it last heard from the store, which others may change: dead
+// letters are replayed, and clocks are set.
+const longestWait = time.Second
+
+// round tries what is due and returns how long to wait for the next.
+func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err error) {
+	entries, err := r.engine.store.Due(ctx, time.Now(), retryAtOnce)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(entries) > 0 {
+		j := r.try(ctx, entries)
+		if j == nil || j.givenUp || j.err != nil {
+			return 0, j.fault(), ctx.Err()
+		}
+		if err := r.settle(ctx, entries, j); err != nil {
+			return 0, nil, err
+		}
+	}
+	next, err := r.engine.store.NextDue(ctx)
+	if err != nil || next.IsZero() {
+		return longestWait, nil, err
+	}
+	return min(max(time.Until(next), 0), longestWait), nil, nil
+}
+
+func (j *job) fault() error {
+	if j == nil {
+		return nil
+	}
+	return j.err
+}
+
+// try deletes the keys once; nil if ctx ended before they were sent.
+func (r *retrier) try(ctx context.Context, entries []retry.Entry) *job {
+	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries)}
+	for i := range entries {
+		j.keys = append(j.keys, entries[i].Key)
+	}
+	select {
+	case <-r.engine.node.slots:
+	case <-ctx.Done():
+		return nil
+	}
+	r.engine.metrics.sent[stored].Add(float64(j.size))
+	r.engine.node.jobs <- j
+	return <-r.done
+}
+
+// settle removes those that were deleted, and stores the others for later.
+func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) error {
+	var done []uint64
+	var again []retry.Entry
+	failed, buried := j.failed, 0
+	for i, e := range entries {
+		switch {
+		case len(failed) > 0 && failed[0].at == i:
+			e = r.afterFailure(e, failed[0].error)
+			failed = failed[1:]
+			if e.Due.IsZero() {
+				buried++
+			}
+			again = append(again, e)
+		case r.counts(j.reply, e.D):
+			done = append(done, e.ID)
+		default:
+			// Redis was silent: the delete may have come before the write of a reader that waited beside it.
+			e.Due = time.Now().Add(e.D)
+			again = append(again, e)
+		}
+	}
+	if err := r.engine.store.Settle(ctx, done, again); err != nil {
+		return err
+	}
+	m := r.engine.metrics
+	m.found.Add(float64(j.found))
+	m.acked[stored].Add(float64(j.size - len(j.failed)))
+	m.settled.Add(float64(len(done)))
+	r.engine.buried(buried)
+	return nil
+}
+
+// counts reports whether the delete of a parked key was its last. It was parked D after its mark, so only a
+// silence of Redis can be in the way.
+func (r *retrier) counts(a reply, d time.Duration) bool {
+	if r.engine.options.without.parked {
+		return true
+	}
+	return r.engine.rule.counts(a, always, r.engine.health.watch.dark(d), d)
+}
+
+func (r *retrier) afterFailure(e retry.Entry, text string) retry.Entry {
+	e.Attempts++
+	e.Error, e.Last = text, time.Now()
+	if step, _ := r.engine.options.Retry.Next(e.Attempts); step == retry.Bury {
+		e.Due = time.Time{}
+	} else {
+		e.Due = e.Last.Add(r.engine.options.Retry.ParkDelay(e.Attempts))
+	}
+	return e
+}

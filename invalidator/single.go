@@ -1,0 +1,146 @@
+package invalidator
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// SingleOptions say how to reach a single Redis server.
+type SingleOptions struct {
+	// Address is host:port. Required.
+	Address            string
+	Username, Password string
+	DB                 int
+	// Timeout bounds connecting, and every read and write. Default 1 s.
+	Timeout time.Duration
+	// TLS, when not nil, is used for every connection.
+	TLS *tls.Config
+}
+
+// Single is a [Redis] that is one server, over go-redis. It connects when it is first used.
+type Single struct {
+	client *redis.Client
+	addr   string
+	ctx    context.Context // ends with Close, and with it what is being dialled
+	cancel context.CancelFunc
+}
+
+// The buffers of a connection: a round trip of full commands goes out in few writes, and its replies are tiny.
+const (
+	writeBuffer = 128 << 10
+	readBuffer  = 4 << 10
+)
+
+// NewSingle returns a client of the server. Close it.
+func NewSingle(o SingleOptions) (*Single, error) {
+	if _, _, err := net.SplitHostPort(o.Address); err != nil {
+		return nil, fmt.Errorf("redis: address %q: want host:port: %w", o.Address, err)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.DB < 0 || o.Timeout < 0 {
+		return nil, errors.New("redis: db and timeout must not be negative")
+	}
+	s := &Single{addr: o.Address}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.client = redis.NewClient(&redis.Options{
+		Addr:     o.Address,
+		Username: o.Username,
+		Password: o.Password,
+		DB:       o.DB,
+		Dialer:   s.dialer(o),
+		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
+		Protocol:        2,
+		DisableIdentity: true,
+		// The engine sees every failure, and its own deadlines count.
+		MaxRetries:            -1,
+		DialerRetries:         1,
+		ContextTimeoutEnabled: true,
+		DialTimeout:           o.Timeout,
+		ReadTimeout:           o.Timeout,
+		WriteTimeout:          o.Timeout,
+		PoolTimeout:           o.Timeout,
+		// One pool, for as many as use it at once: the writers and the prober.
+		PoolSize:                 tripsInFlight + 2,
+		PipelinePoolSize:         -1,
+		WriteBufferSize:          writeBuffer,
+		ReadBufferSize:           readBuffer,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	return s, nil
+}
+
+// dialer returns how connections are made. A failure is handed on as a connection that fails at its first use: the
+// pool would count failures to dial, and after some of them try only once a second, which is too late to notice
+// that Redis is back.
+func (s *Single) dialer(o SingleOptions) func(context.Context, string, string) (net.Conn, error) {
+	dial := (&net.Dialer{Timeout: o.Timeout, KeepAlive: 15 * time.Second}).DialContext
+	if o.TLS != nil {
+		dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: o.Timeout}, Config: o.TLS}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return failedConn{err: err}, nil
+		}
+		return conn, nil
+	}
+}
+
+// Unlink implements [Redis].
+func (s *Single) Unlink(ctx context.Context, commands []*Command) {
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.IntCmd, len(commands))
+	for i, c := range commands {
+		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
+		_ = pipe.Process(ctx, replies[i]) // only queues
+	}
+	_, err := pipe.Exec(ctx)
+	failed := false
+	for i, c := range commands {
+		c.Found, c.Err = replies[i].Result()
+		failed = failed || c.Err != nil
+	}
+	if err != nil && !failed {
+		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
+		// the pipeline's error alone, and leaves the commands, which were never sent, as if they had passed.
+		for _, c := range commands {
+			c.Err = err
+		}
+	}
+}
+
+// Ping implements [Redis].
+func (s *Single) Ping(ctx context.Context) error { return s.client.Ping(ctx).Err() }
+
+// String implements [Redis].
+func (s *Single) String() string { return s.addr }
+
+// Close closes the connections. Nothing may be under way.
+func (s *Single) Close() error {
+	s.cancel()
+	return s.client.Close()
+}
+
+// failedConn is a connection that could not be made.
+type failedConn struct{ err error }
+
+func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
+func (failedConn) Close() error                     { return nil }
+func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (failedConn) SetDeadline(time.Time) error      { return nil }
+func (failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,132 @@
+package invalidator
+
+import (
+	"fmt"
+	"time"
+)
+
+// Snapshot is how the engine stands, for /status.
+type Snapshot struct {
+	// RedisUp says whether Redis answers and takes deletes; Redis says it in a sentence.
+	RedisUp bool   `json:"redis_up"`
+	Redis   string `json:"redis"`
+	// InFlight is how many keys were fetched and not yet deleted once, Pending how many were and are not
+	// finished; of these, Unmarked wait to be known as visible and InTrouble are refused by Redis.
+	InFlight  int64 `json:"in_flight"`
+	Pending   int64 `json:"pending"`
+	Unmarked  int64 `json:"unmarked"`
+	InTrouble int64 `json:"in_trouble"`
+	// Bytes is about what all unfinished work holds.
+	Bytes int64 `json:"bytes"`
+	// Waiting says in a sentence why nothing is fetched; "" while it is.
+	Waiting string `json:"waiting,omitempty"`
+	// StoreFull is true while keys in trouble cannot be parked.
+	StoreFull bool `json:"store_full"`
+	// OldestUnfinished is how long ago the oldest unfinished batch was fetched.
+	OldestUnfinished time.Duration `json:"oldest_unfinished_ns"`
+	// Lag is how far behind the source's commits the finished work is, by the source's clock.
+	Lag time.Duration `json:"lag_ns"`
+	// Latency is from commit, by the source's clock, to the first delete's acknowledgement.
+	Latency Percentiles `json:"latency_last_minute"`
+	// Partitions is how many partitions are served.
+	Partitions int `json:"partitions"`
+}
+
+// Snapshot returns how the engine stands. It may be called by any goroutine, and costs little.
+func (e *Engine) Snapshot() Snapshot {
+	up, redis := e.health.state()
+	s := Snapshot{
+		RedisUp: up, Redis: redis,
+		InFlight: e.room.inFlight.Load(), Pending: e.room.pending.Load(), Bytes: e.room.bytes.Load(),
+		Unmarked:         e.sum(func(s *partition) int64 { return s.unmarked.Load() }),
+		InTrouble:        e.sum(func(s *partition) int64 { return s.troubled.Load() }),
+		OldestUnfinished: e.oldest(),
+		Lag:              e.lag(),
+		Latency:          e.latency.lastMinute(time.Now()),
+	}
+	e.mu.Lock()
+	s.Partitions = len(e.partitions)
+	for p := range e.partitions {
+		s.StoreFull = s.StoreFull || p.full.Load()
+	}
+	e.mu.Unlock()
+	switch limit := e.room.full(); {
+	case !up:
+		s.Waiting = "redis is away"
+	case s.StoreFull:
+		s.Waiting = "the store of parked keys and dead letters is full"
+	case limit != "":
+		s.Waiting = "invalidator." + limit + " is reached"
+	}
+	return s
+}
+
+// state says how Redis is, also in a sentence.
+func (h *health) state() (up bool, sentence string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	up = h.isUp.Load()
+	switch {
+	case up:
+		return up, fmt.Sprintf("%s answers, since %s", h.redis, h.sinceWall.UTC().Format(time.RFC3339))
+	case h.reason == nil:
+		return up, fmt.Sprintf("%s has not answered yet", h.redis)
+	case h.sinceWall.IsZero():
+		return up, fmt.Sprintf("%s has never answered: %s", h.redis, plain(h.reason))
+	}
+	return up, fmt.Sprintf("%s is away since %s: %s", h.redis, h.sinceWall.UTC().Format(time.RFC3339), plain(h.reason))
+}
+
+// sum adds up what f says about each partition.
+func (e *Engine) sum(f func(*partition) int64) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var n int64
+	for s := range e.partitions {
+		n += f(s)
+	}
+	return n
+}
+
+// oldest returns how long ago the oldest unfinished batch was fetched.
+func (e *Engine) oldest() time.Duration {
+	now := e.clock()
+	var age time.Duration
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.partitions {
+		if at := moment(s.oldest.Load()); at != 0 {
+			age = max(age, now.sub(at))
+		}
+	}
+	return age
+}
+
+// staleMark is after how long without a mark the lag of an idle partition is no longer taken for zero.
+const staleMark = 5 * time.Second
+
+// lag returns how far behind the finished work is: the age of the oldest commit that is not finished. Without any
+// it is zero, if the reader says that it has handed over everything, and said so lately; it is the age of the last
+// finished commit if nobody can tell.
+func (e *Engine) lag() time.Duration {
+	heard, caughtUp := e.marks.caughtUp()
+	silent := e.clock().sub(heard)
+	now := time.Now()
+	var lag time.Duration
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.partitions {
+		behind, done := s.behind.Load(), s.done.Load()
+		switch {
+		case behind != 0:
+			lag = max(lag, now.Sub(time.Unix(0, behind)))
+		case s.idle.Load() && caughtUp:
+			if silent > staleMark {
+				lag = max(lag, silent)
+			}
+		case done != 0:
+			lag = max(lag, now.Sub(time.Unix(0, done)))
+		}
+	}
+	return lag
+}

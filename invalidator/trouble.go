@@ -1,0 +1,208 @@
+package invalidator
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/retry"
+)
+
+// setTroubleApart takes the keys that Redis refused out of a unit and gives them one of their own, which is
+// retried without holding up the others. It returns what is left of the unit, nil if nothing is.
+func (s *partition) setTroubleApart(u *unit) *unit {
+	failed := u.failed
+	u.failed = nil
+	t := &trouble{errors: make([]string, len(failed)), first: time.Now()}
+	if u.trouble != nil {
+		t.attempts, t.first = u.trouble.attempts, u.trouble.first
+	} else {
+		s.troubled.Add(int64(len(failed)))
+	}
+	t.attempts++
+	t.last = time.Now()
+	for i, f := range failed {
+		t.errors[i] = f.error
+	}
+	if len(failed) == u.size {
+		u.trouble = t
+		s.retryLater(u)
+		return nil
+	}
+	bad, good := make([]uint32, 0, len(failed)), make([]uint32, 0, u.size-len(failed))
+	for i := range u.size {
+		if n := len(bad); n < len(failed) && failed[n].at == i {
+			bad = append(bad, uint32(u.ordinal(i)))
+		} else {
+			good = append(good, uint32(u.ordinal(i)))
+		}
+	}
+	apart := &unit{
+		entry: u.entry, d: u.d, idx: bad, size: len(bad), known: u.known,
+		deleted: true, final: u.final, trouble: t,
+	}
+	more := unitBytes + int64(4*len(bad)+4*len(good))
+	u.entry.bytes += more
+	s.take(load{bytes: more})
+	if u.entry.open++; u.watermarked {
+		apart.watermarked = true
+		u.entry.open--
+	}
+	u.idx, u.size = good, len(good)
+	if u.trouble != nil {
+		s.troubled.Add(int64(-len(good)))
+		u.trouble = nil
+	}
+	s.retryLater(apart)
+	return u
+}
+
+// retryLater decides where keys that failed again are tried next.
+func (s *partition) retryLater(u *unit) {
+	t := u.trouble
+	step, wait := s.policy().Next(t.attempts)
+	if step == retry.InPlace {
+		u.begin()
+		t.retryAt = s.engine.clock().add(wait)
+		heap.Push(&s.retries, u)
+		return
+	}
+	// A parked key must lack one action only, so it waits here until that one could be its last.
+	t.park = true
+	if s.engine.options.without.parkDelay {
+		s.parking = append(s.parking, u)
+		return
+	}
+	u.known = s.since(u)
+	s.awaitFinal(u)
+}
+
+// policy is what becomes of keys in trouble.
+func (s *partition) policy() retry.Policy { return s.engine.options.Retry }
+
+// parkable reports whether the unit is to be parked once its final delete is due.
+func (u *unit) parkable() bool { return u.trouble != nil && u.trouble.park }
+
+// retryHeap is the units in trouble, the one that is tried next first.
+type retryHeap []*unit
+
+func (h retryHeap) Len() int           { return len(h) }
+func (h retryHeap) Less(i, j int) bool { return h[i].trouble.retryAt < h[j].trouble.retryAt }
+func (h retryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements [heap.Interface].
+func (h *retryHeap) Push(u any) { *h = append(*h, u.(*unit)) }
+
+// Pop implements [heap.Interface].
+func (h *retryHeap) Pop() any {
+	n := len(*h) - 1
+	u := (*h)[n]
+	(*h)[n] = nil
+	*h = (*h)[:n]
+	return u
+}
+
+func (h *retryHeap) pop() { heap.Pop(h) }
+
+// parkAtOnce is how many keys are parked in one write of the store.
+const parkAtOnce = 500
+
+// park is the parker: it stores units in trouble, one hand-over at a time, for as long as it takes.
+func (s *partition) park(ctx context.Context) {
+	for {
+		select {
+		case units := <-s.toPark:
+			if s.engine.options.without.durable {
+				s.parked <- units
+			}
+			if err := s.parkAll(ctx, s.letters(units)); err != nil {
+				return
+			}
+			if !s.engine.options.without.durable {
+				s.parked <- units
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// letters returns what the store is to keep of the units.
+func (s *partition) letters(units []*unit) []retry.Entry {
+	var entries []retry.Entry
+	for _, u := range units {
+		b, t := u.entry.batch, u.trouble
+		step, wait := s.policy().Next(t.attempts)
+		for i := range u.size {
+			inv := &b.Invalidations[u.ordinal(i)]
+			e := retry.Entry{
+				Key: u.key(i), Action: inv.Action, Source: b.Source, Table: b.Origins[inv.Origin].Table,
+				Version: b.Version(u.ordinal(i)), D: u.d, Error: t.errors[i], Attempts: t.attempts,
+				First: t.first, Last: t.last,
+			}
+			if step != retry.Bury {
+				e.Due = time.Now().Add(wait)
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// parkAll stores the entries. It fails only with ctx.
+func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
+	backoff, err := retry.NewBackoff(retry.BackoffOptions{
+		Min: s.policy().MinBackoff, Max: s.policy().MaxBackoff, Rand: s.policy().Rand,
+	})
+	if err != nil {
+		return err
+	}
+	defer s.setFull(false)
+	for n := parkAtOnce; len(entries) > 0; {
+		n = min(n, len(entries))
+		err := s.engine.store.Park(ctx, entries[:n])
+		switch {
+		case err == nil:
+			s.engine.parkedNow(entries[:n])
+			entries = entries[n:]
+			n = parkAtOnce
+			backoff.Reset()
+			s.setFull(false)
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, retry.ErrFull) && n > 1:
+			n = (n + 1) / 2 // what fits shall fit
+			continue
+		}
+		s.storeFailed(err)
+		if err := backoff.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeFailed stops fetching until the store takes keys again, and says so.
+func (s *partition) storeFailed(err error) {
+	if s.full.Load() {
+		return
+	}
+	s.setFull(true)
+	if errors.Is(err, retry.ErrFull) {
+		s.engine.alarms.Raise(alarm.StoreFull, "the store of parked keys and dead letters is full, so reading has "+
+			"stopped: mend what keeps the keys from being deleted, then replay or purge dead letters (freshet dlq)")
+		return
+	}
+	s.engine.alarms.Raise(alarm.StoreFull,
+		fmt.Sprintf("keys in trouble cannot be stored (%v), so reading has stopped: look at the disk of eventlog.dir", err))
+}
+
+func (s *partition) setFull(full bool) {
+	if s.full.Swap(full) != full {
+		s.engine.room.changed()
+	}
+}

@@ -1,0 +1,131 @@
+package invalidator
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+)
+
+// entry is one batch from when it was fetched until everything before it is committed. Entries stand in the order
+// of Fetch; the low watermark is the last one before which, itself included, nothing is open.
+type entry struct {
+	batch *event.Batch // nil once nothing of it is open
+	token eventlog.Token
+	// began and ended are the commit times of its first and its last transaction, by the source's clock; the zero
+	// time where the batch does not say.
+	began, ended time.Time
+	fetched      moment
+	bytes        int64
+	open         int // units that are not finished
+	undeleted    int // units that were not deleted once
+	units        []unit
+	one          [1]unit // room for the usual case
+}
+
+// unitBytes and entryBytes are about what a unit and an entry hold beside their batch, with the queues' slots.
+const (
+	entryBytes = int64(unsafe.Sizeof(entry{})) + 3*8 + int64(unsafe.Sizeof(event.Batch{}))
+	unitBytes  = int64(unsafe.Sizeof(unit{})) + 2*8
+)
+
+// unit is the keys of a batch that have D and fate in common: they wait for the same mark and fall due together.
+// It is owned by its partition's goroutine. While a part of it is in a job, a writer reads its keys.
+type unit struct {
+	entry *entry
+	d     time.Duration
+	// idx are the ordinals of its invalidations in the batch; nil: the first size ones.
+	idx  []uint32
+	size int
+
+	// known is since when it is known here that everybody can read the changes; never: it is not.
+	known moment
+	// deleted is set once Redis has acknowledged a delete of each key, or refused it.
+	deleted bool
+	// final says that the delete under way, or the next one, is not the first.
+	final bool
+	// watermarked is set by a mutant of the property test: open no longer counts the unit.
+	watermarked bool
+
+	// The delete under way: how many keys have been put into jobs, how many jobs are out, and what came back.
+	next, out int
+	sent      moment        // of the first part sent
+	replied   moment        // of the last part
+	slowest   time.Duration // the longest that a part's reply took
+	failed    []failure     // keys in trouble, by their place in the unit
+
+	trouble *trouble
+}
+
+// trouble is what a unit of keys in trouble has beside.
+type trouble struct {
+	errors      []string // by key
+	attempts    int
+	first, last time.Time
+	retryAt     moment
+	park        bool // no further attempt in place: it is to be parked as soon as its final delete is due
+}
+
+// key returns the i-th key.
+func (u *unit) key(i int) string { return u.entry.batch.Key(u.ordinal(i)) }
+
+func (u *unit) ordinal(i int) int {
+	if u.idx == nil {
+		return i
+	}
+	return int(u.idx[i])
+}
+
+// begin makes the unit ready to be deleted, again or for the first time.
+func (u *unit) begin() {
+	u.next, u.out = 0, 0
+	u.sent, u.replied, u.slowest = never, always, 0
+	u.failed = nil
+}
+
+// answered takes note of a part's reply.
+func (u *unit) answered(a reply) {
+	u.sent = min(u.sent, a.sent)
+	u.replied = max(u.replied, a.replied)
+	u.slowest = max(u.slowest, a.replied.sub(a.sent))
+}
+
+// reply is the unit's delete as the rule sees it: as early and as slow as its earliest and its slowest part.
+func (u *unit) reply() reply { return reply{u.sent, u.sent.add(u.slowest)} }
+
+// newEntry makes the entry of a batch out of its groups.
+func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) *entry {
+	e := &entry{
+		batch: b, token: token, fetched: now, open: len(groups), undeleted: len(groups),
+		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,
+	}
+	if len(b.Origins) > 0 {
+		e.began = b.Origins[0].Tx.Committed
+	}
+	if len(groups) == 0 {
+		e.batch = nil
+		return e
+	}
+	if len(groups) > 1 {
+		e.units = make([]unit, len(groups))
+	} else {
+		e.units = e.one[:]
+	}
+	e.bytes += int64(b.Bytes())
+	for i, g := range groups {
+		e.units[i] = unit{entry: e, d: g.d, idx: g.idx, size: g.size, known: never}
+		e.units[i].begin()
+		e.bytes += int64(4*cap(g.idx)) + unitBytes
+	}
+	return e
+}
+
+// keys returns how many keys the entry began with.
+func (e *entry) keys() int64 {
+	n := 0
+	for i := range e.units {
+		n += e.units[i].size
+	}
+	return int64(n)
+}
