@@ -64,6 +64,9 @@ func addressFault(s string, port int, listen bool) *fault {
 // withPort guesses the address that was meant where the port is missing or an IPv6 address has no brackets.
 func withPort(s string, port int, example string) string {
 	host := strings.Trim(s, "[]")
+	if n, err := strconv.ParseUint(s, 10, 16); err == nil && n > 0 {
+		return net.JoinHostPort("127.0.0.1", s) + ", or the host that is meant"
+	}
 	if isHost(host) {
 		return net.JoinHostPort(host, strconv.Itoa(port)) + ", or the port that is meant"
 	}

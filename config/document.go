@@ -121,17 +121,17 @@ func (d *document) unknown(f pair, path string, t, root *tree) {
 	if path != "" {
 		what += " in " + path
 	}
-	if n := nearest(f.name, t.names); n != "" {
-		d.report(f.at, what, fmt.Sprintf("did you mean %q?", n))
-		return
-	}
+	var elsewhere []string
 	for _, p := range root.paths {
-		if p[strings.LastIndexByte(p, '.')+1:] == f.name {
-			d.report(f.at, what, "did you mean "+p+"?")
-			return
+		if _, name := split(p); name == f.name {
+			elsewhere = append(elsewhere, p)
 		}
 	}
-	d.report(f.at, what, "its keys are "+list(t.names, "and"))
+	if len(elsewhere) == 1 && nearest(f.name, t.names) == "" {
+		d.report(f.at, what, "did you mean "+elsewhere[0]+"?")
+		return
+	}
+	d.report(f.at, what, oneOfKeys(f.name, t.names))
 }
 
 // pair is a key of a YAML mapping with its value, aliases resolved.

@@ -97,7 +97,7 @@ func enumerated(s string, words []string) *fault {
 			off = w
 		}
 	}
-	f := &fault{quote(s) + " is not one of " + list(words, "and"), oneOf(s, words)}
+	f := &fault{quote(s) + " is unknown", oneOf(s, words)}
 	if s == "" {
 		f.what = "is empty"
 	}
@@ -118,7 +118,7 @@ func booleans() kind[bool] {
 			case "false":
 				return false, nil
 			}
-			return false, &fault{quote(s) + " is not one of true and false", "write true or false"}
+			return false, &fault{quote(s) + " is unknown", "write true or false"}
 		},
 		format: strconv.FormatBool,
 		bare:   true,
@@ -219,7 +219,7 @@ func durations(lo, hi time.Duration) kind[time.Duration] {
 				return 0, &fault{"is empty", between}
 			case isNumber && n < 0:
 				return 0, &fault{s + " is negative", between}
-			case isNumber && unit == "" && (err != nil || d == 0):
+			case isNumber && unit == "" && n != 0:
 				return 0, &fault{s + " has no unit", "write " + s + "s"}
 			case err != nil:
 				return 0, &fault{quote(s) + " is not a duration", durationHint(s, between)}
@@ -298,7 +298,7 @@ func sizes(lo, hi int64) kind[int64] {
 			case n < 0:
 				return 0, &fault{s + " is negative", between}
 			case unit == "":
-				return 0, &fault{s + " has no unit", "write " + s + "MiB, or the unit that is meant"}
+				return 0, &fault{s + " has no unit", "write " + withSizeUnit(s, n) + ", or the unit that is meant"}
 			}
 			for _, u := range sizeUnits() {
 				if unit != u.name || strings.ContainsAny(s, " +") {
@@ -314,6 +314,14 @@ func sizes(lo, hi int64) kind[int64] {
 		format: formatSize,
 		bare:   true,
 	}
+}
+
+// withSizeUnit guesses what a bare number counts: bytes when it is large.
+func withSizeUnit(s string, n float64) string {
+	if n >= 1<<20 && n < 1<<62 {
+		return formatSize(int64(n))
+	}
+	return s + "MiB"
 }
 
 // sizeHint writes a size of another spelling as it should be.

@@ -104,7 +104,7 @@ func (l *loader) mappingKey(m *Mapping, f pair) {
 // action takes in a key of a mapping that this package does not look into.
 func (l *loader) action(m *Mapping, f pair) {
 	if !slices.Contains(actions(), f.name) {
-		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOf(f.name, mappingKeys()))
+		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOfKeys(f.name, mappingKeys()))
 		return
 	}
 	m.Actions = append(m.Actions, Action{f.name, f.at})

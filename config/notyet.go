@@ -64,7 +64,7 @@ func (l *loader) refuseSettings() {
 		case slices.Contains(table.settings, k.path) && strings.Join(values, ",") != strings.Join(k.def, ","):
 			l.refuse(l.place(k.path), k, values)
 		case slices.Contains(table.single, k.path) && len(values) > 1:
-			l.report(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave the first one")
+			l.report(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
 		}
 	}
 	for _, section := range table.sections {

@@ -85,8 +85,14 @@ func (c *collector) report(at Pos, what, do string) {
 // fault is what is wrong with a value and what to do, without saying where.
 type fault struct{ what, do string }
 
-// at reports a key's fault.
-func (c *collector) at(pos Pos, path string, f *fault) { c.report(pos, path+": "+f.what, f.do) }
+// at reports a key's fault: what goes on from the key's name ("is empty"), or stands by itself.
+func (c *collector) at(pos Pos, path string, f *fault) {
+	between := ": "
+	if strings.HasPrefix(f.what, "is ") || strings.HasPrefix(f.what, "has ") {
+		between = " "
+	}
+	c.report(pos, path+between+f.what, f.do)
+}
 
 // err returns the problems in the order of their places, or nil when there are none. The same problem can be met
 // twice where an alias stands for it; it is told once.

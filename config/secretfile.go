@@ -20,12 +20,12 @@ func (l *loader) secretFiles() {
 		}
 		at := l.place(file)
 		if l.given(k.path) {
-			l.at(at, file, &fault{fmt.Sprintf("%s is given as well (%s)", k.path, l.place(k.path)), "keep one of them"})
+			l.fault(at, file, &fault{fmt.Sprintf("%s is given as well (%s)", k.path, l.place(k.path)), "keep one of them"})
 			continue
 		}
 		text, err := readSecret(l.text(file)[0])
 		if err != nil {
-			l.at(at, file, &fault{err.Error(), "name a file that holds the secret and nothing else"})
+			l.fault(at, file, &fault{err.Error(), "name a file that holds the secret and nothing else"})
 			continue
 		}
 		k.set(l.config, []string{text})

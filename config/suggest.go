@@ -65,6 +65,14 @@ func oneOf(name string, names []string) string {
 	return "write " + list(names, "or")
 }
 
+// oneOfKeys says which key was meant: the nearest one, or one of them all.
+func oneOfKeys(name string, names []string) string {
+	if n := nearest(name, names); n != "" {
+		return fmt.Sprintf("did you mean %q?", n)
+	}
+	return "its keys are " + list(names, "and")
+}
+
 // list joins words as a sentence does.
 func list(words []string, last string) string {
 	if len(words) < 2 {

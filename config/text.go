@@ -115,9 +115,8 @@ func (l lines) text(file string, n *yaml.Node) Text {
 	single := n.Style&yaml.SingleQuotedStyle != 0
 	switch {
 	case block:
-		// The content begins on the next line that has any.
+		// The content begins on the next line, behind its indentation.
 		c = l.at(c.line+1, 1)
-		c.blank()
 	case double || single:
 		c.next()
 	}
@@ -127,7 +126,9 @@ func (l lines) text(file string, n *yaml.Node) Text {
 		if !c.align(r, double) {
 			break
 		}
-		if c.line != line || c.column != column {
+		if i == 0 {
+			t.Pos.Line, t.Pos.Column = c.line, c.column
+		} else if c.line != line || c.column != column {
 			t.runs = append(t.runs, run{i, c.line, c.column})
 		}
 		line = c.line

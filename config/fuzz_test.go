@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// Whatever a file holds, loading it ends, with a whole configuration or with problems that each say something and
+// stand in the file.
+func FuzzParse(f *testing.F) {
+	f.Add(minimal)
+	f.Add(hashed)
+	reference, err := os.ReadFile("testdata/reference.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(reference))
+	files, err := filepath.Glob("testdata/problems/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(archive.Files[len(archive.Files)-2].Data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "_file") {
+			return // it would read whatever the machine has by that name
+		}
+		c, err := Parse("freshet.yaml", []byte(text), func(c *Config, _ Report) { everyText(t, c, text) })
+		if err == nil {
+			again, err := Parse("freshet.yaml", []byte(c.String()))
+			if err != nil || again.MappingsHash() != c.MappingsHash() {
+				t.Fatalf("what is printed does not load as it was: %v\n%s", err, c)
+			}
+			return
+		}
+		var ps Problems
+		if c != nil || !errors.As(err, &ps) || len(ps) == 0 {
+			t.Fatalf("%v, %T: %v", c, err, err)
+		}
+		for _, p := range ps {
+			if p.What == "" || p.Do == "" || p.Pos.File != "freshet.yaml" || p.Pos.Line > 1+strings.Count(text, "\n")+strings.Count(text, "\r")+strings.Count(text, "\u0085")+strings.Count(text, "\u2028")+strings.Count(text, "\u2029") {
+				t.Fatalf("%+v", p)
+			}
+		}
+	})
+}
+
+// everyText asks for the place of every character of the mappings.
+func everyText(t *testing.T, c *Config, text string) {
+	for _, m := range c.Mappings {
+		if m.Table.Value == "" {
+			t.Fatal("a mapping without a table is given to a check")
+		}
+		for _, x := range append(append(m.Keys, m.Columns...), m.Table) {
+			last := x.Pos
+			for i := range x.Value {
+				p := x.At(i)
+				if p.Line < last.Line || p.Line == last.Line && p.Column < last.Column {
+					t.Fatalf("%q: character %d stands at %v, before the one at %v, in\n%s", x.Value, i, p, last, text)
+				}
+				last = p
+			}
+		}
+	}
+}
