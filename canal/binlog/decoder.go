@@ -1,7 +1,9 @@
 package binlog
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/freshet/freshet/event"
 )
@@ -16,11 +18,45 @@ type Options struct {
 	VerifyChecksums bool
 }
 
+const (
+	// maxTables and maxTableBytes bound what is kept of TABLE_MAPs. Past either, all that the current statement does
+	// not use are forgotten.
+	maxTables     = 4096
+	maxTableBytes = 64 << 20
+)
+
 // Decoder decodes one stream of events. It keeps what earlier events said of later ones: the format, and the plan of
 // each table.
 type Decoder struct {
 	definer Definer
 	options Options
+
+	format *Format
+	tables map[uint64]*table
+	// last is the table of the newest TABLE_MAP or rows event, since they mostly come in turn.
+	last *table
+	// bytes is how much the tables' copies of TABLE_MAPs amount to.
+	bytes int
+	// statement counts the rows events that ended a statement, see table.statement.
+	statement uint64
+
+	inflate inflater
+	payload payload
+	rows    rowReader
+}
+
+// table is what is kept for one table id.
+type table struct {
+	id uint64
+	// body is the TABLE_MAP from the schema's name on; only up to the table's name when the name alone decided that
+	// no row is wanted.
+	body []byte
+	// def is nil when no row is wanted.
+	def *Definition
+	// plan is nil when rows are not even counted.
+	plan *tablePlan
+	// statement is the newest statement that has mapped the table.
+	statement uint64
 }
 
 // New returns a decoder that asks definer which rows are wanted.
@@ -28,36 +64,180 @@ func New(definer Definer, o Options) (*Decoder, error) {
 	if definer == nil {
 		return nil, errors.New("binlog: a decoder needs a definer")
 	}
-	return &Decoder{definer: definer, options: o}, nil
+	return &Decoder{definer: definer, options: o, tables: map[uint64]*table{}}, nil
 }
 
 // Reset forgets all: for the beginning of a new connection.
-func (d *Decoder) Reset() {}
+func (d *Decoder) Reset() {
+	d.format = nil
+	d.Forget()
+}
 
 // Forget forgets the definitions of all tables, so that the Definer is asked again at each table's next TABLE_MAP.
 // It is to be called after DDL and when the mappings change, between transactions or statements, not between a
 // TABLE_MAP and its rows.
-func (d *Decoder) Forget() {}
+func (d *Decoder) Forget() {
+	clear(d.tables)
+	d.last, d.bytes = nil, 0
+}
 
-// Format returns what the newest FORMAT_DESCRIPTION said.
-func (d *Decoder) Format() *Format { return nil }
+// Format returns what the newest FORMAT_DESCRIPTION said; nil if there was none since the last Reset.
+func (d *Decoder) Format() *Format { return d.format }
 
 // Split takes an event apart: its header, and its body without checksum. A FORMAT_DESCRIPTION is noted, and resets the
 // tables. The body aliases the event.
-func (d *Decoder) Split(ev []byte) (Header, []byte, error) { return Header{}, nil, nil }
+func (d *Decoder) Split(ev []byte) (Header, []byte, error) {
+	h, err := ParseHeader(ev)
+	if err != nil {
+		return Header{}, nil, err
+	}
+	switch {
+	case h.Type == TypeFormatDescription:
+		f, err := parseFormat(ev[HeaderSize:])
+		if err != nil {
+			return Header{}, nil, err
+		}
+		d.format = f
+		d.Forget()
+		return h, ev[HeaderSize:], nil
+	case h.Type == TypeRotate:
+		// The artificial one that begins a stream comes before the FORMAT_DESCRIPTION, and may have a checksum or
+		// not, whatever that is going to say.
+		if hasChecksum(ev) {
+			return h, ev[HeaderSize : len(ev)-checksumSize], nil
+		}
+		return h, ev[HeaderSize:], nil
+	case d.format == nil || d.format.Checksum == ChecksumNone:
+		return h, ev[HeaderSize:], nil
+	}
+	if len(ev) < HeaderSize+checksumSize {
+		return Header{}, nil, damaged(h.Type, "truncated")
+	}
+	if d.options.VerifyChecksums && !hasChecksum(ev) {
+		return Header{}, nil, damaged(h.Type, "its checksum is wrong")
+	}
+	return h, ev[HeaderSize : len(ev)-checksumSize], nil
+}
 
 // TableMap takes the body of a TABLE_MAP.
-func (d *Decoder) TableMap(body []byte) error { return nil }
+func (d *Decoder) TableMap(body []byte) error {
+	c := cursor{b: body}
+	id := c.uint(d.format.idSize())
+	c.skip(2) // flags, which may differ from statement to statement
+	rest := c.rest()
+	schema, name := c.name(), c.name()
+	if c.bad {
+		return damaged(TypeTableMap, "truncated")
+	}
+	t := d.last
+	if t == nil || t.id != id {
+		t = d.tables[id]
+	}
+	named := rest[:len(rest)-len(c.rest())]
+	// Within a TRANSACTION_PAYLOAD also the rows of unwanted tables are counted, for which they must be understood.
+	if t != nil && (bytes.Equal(t.body, rest) || (t.plan == nil && !d.payload.open && bytes.Equal(t.body, named))) {
+		t.statement = d.statement
+		d.last = t
+		return nil
+	}
+	t = &table{id: id, statement: d.statement}
+	wanted := d.definer.Wanted(schema, name)
+	if wanted || d.payload.open {
+		t.body = bytes.Clone(rest)
+		if err := d.define(t, body, wanted); err != nil {
+			return err
+		}
+	} else {
+		t.body = bytes.Clone(named)
+	}
+	return d.keep(t)
+}
 
-// Rows decodes a rows event (see [Type.IsRows]) and calls each for every row change. The caller has set c.Tx and
-// c.Version, whose Row is the ordinal of the last row before this event: 0, or, within a TRANSACTION_PAYLOAD, where
-// the rows event before it left it. Rows sets all else in c and counts c.Version.Row up: also over rows of tables
-// that are not wanted, for which each is not called. An error of each ends the decoding and is returned as it is.
-func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.Change) error) error {
+// define makes the plan of a table.
+func (d *Decoder) define(t *table, body []byte, wanted bool) error {
+	// The TableMap goes to the definer, who may keep it.
+	m, err := parseTableMap(bytes.Clone(body), d.format)
+	if err != nil {
+		return err
+	}
+	if wanted {
+		if t.def, err = d.definer.Define(m); err != nil {
+			return fmt.Errorf("table %s.%s: %w", m.Schema, m.Name, err)
+		}
+	}
+	if t.def == nil && !d.payload.open {
+		return nil
+	}
+	t.plan, err = newTablePlan(m, t.def)
+	return err
+}
+
+// keep adds a table, and forgets others if they have become too many.
+func (d *Decoder) keep(t *table) error {
+	if old := d.tables[t.id]; old != nil {
+		d.bytes -= len(old.body)
+	}
+	d.tables[t.id] = t
+	d.bytes += len(t.body)
+	d.last = t
+	if len(d.tables) <= maxTables && d.bytes <= maxTableBytes {
+		return nil
+	}
+	for id, t := range d.tables {
+		if t.statement != d.statement {
+			d.bytes -= len(t.body)
+			delete(d.tables, id)
+		}
+	}
+	if len(d.tables) > maxTables || d.bytes > maxTableBytes {
+		return damaged(TypeTableMap, "one statement with %d tables, whose TABLE_MAPs have %d bytes", len(d.tables), d.bytes)
+	}
 	return nil
 }
 
-// Payload takes the body of a TRANSACTION_PAYLOAD apart and calls each for every event in it, one after the other,
-// without gathering them. Header and body are valid only during the call. An error of each ends it and is returned
-// as it is.
-func (d *Decoder) Payload(body []byte, each func(h Header, body []byte) error) error { return nil }
+// Rows decodes a rows event (see [Type.IsRows]) and calls each for every row change. The caller has set c.Tx and
+// c.Version, whose Row is the ordinal of the last row before this event: 0, or, within a TRANSACTION_PAYLOAD, where
+// the rows event before it left it. Rows sets all else in c and counts c.Version.Row up, within a TRANSACTION_PAYLOAD
+// also over rows that are not wanted, so that versions do not depend on the mappings. An error of each ends the
+// decoding and is returned as it is.
+func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.Change) error) error {
+	kind := h.Type.rows()
+	if kind.op == 0 {
+		return damaged(h.Type, "not a rows event")
+	}
+	cur := cursor{b: body}
+	id := cur.uint(d.format.idSize())
+	flags := cur.u16()
+	t := d.last
+	if t == nil || t.id != id {
+		t = d.tables[id]
+	}
+	if flags&statementEnd != 0 {
+		d.statement++
+	}
+	if cur.bad {
+		return damaged(h.Type, "truncated")
+	}
+	if t == nil {
+		if id == dummyTable {
+			return nil
+		}
+		return damaged(h.Type, "table id %d has had no TABLE_MAP", id)
+	}
+	if t.plan == nil {
+		return nil
+	}
+	d.last = t
+	if err := d.rows.begin(d, h.Type, &cur, t); err != nil {
+		return t.plan.wrap(err)
+	}
+	return d.rows.run(c, each)
+}
+
+const (
+	// statementEnd is the flag of a rows event that is the last of its statement.
+	statementEnd = 1
+	// dummyTable is the table id of a rows event without rows that only ends a statement.
+	// Source: MySQL's log_event.cc, Rows_log_event::do_apply_event.
+	dummyTable = 0x00ffffff
+)

@@ -10,7 +10,9 @@ import (
 type ColumnInfo struct {
 	// Name is COLUMN_NAME.
 	Name string
-	// Type is COLUMN_TYPE: int(5) unsigned zerofill, enum('a','b'), varchar(64), uuid. Labels are in utf8mb4.
+	// Type is COLUMN_TYPE: int(5) unsigned zerofill, enum('a','b'), varchar(64), uuid. The synonyms of types that
+	// statements use are known too. Labels are in utf8mb4, in single quotes, with backslash escapes and doubled
+	// quotes, as COLUMN_TYPE has them.
 	Type string
 	// Collation is COLLATION_NAME: "" for columns that have none, and where it is not known.
 	Collation string
@@ -42,6 +44,9 @@ type Attributes struct {
 	Charset *charset.Charset
 	// Labels are those of an ENUM or SET, in utf8mb4.
 	Labels []string
+	// Unknown, when not nil, says why the text of the column's values cannot be told, though its values can be
+	// compared. It is the error of [Decoder.TableMap] when the text is needed.
+	Unknown error
 }
 
 // NoScale is the [Attributes].Scale of a type without declared decimals.
@@ -55,26 +60,4 @@ type Definer interface {
 	// Define returns how to decode the rows under m; nil if they are not wanted after all. The definition is used
 	// until a TABLE_MAP differs, or [Decoder.Forget] or [Decoder.Reset] is called.
 	Define(m *TableMap) (*Definition, error)
-}
-
-// Describe makes the Definition of a table, without Needs, from its TABLE_MAP, and from info for what the TABLE_MAP
-// does not say. With names in the TABLE_MAP (binlog_row_metadata=FULL) info may be nil, of another version of the
-// table, or incomplete: it is matched by name, and only gives what never stands in the binlog (ZEROFILL, the
-// decimals of FLOAT(M,D), MariaDB's UUID and INET). Without names info must be exactly the columns of m in order;
-// a difference in number or type is a [*MismatchError]. Collations may be nil: the well-known ones.
-func Describe(m *TableMap, info []ColumnInfo, collations *charset.Collations) (*Definition, error) {
-	return nil, ErrDamaged
-}
-
-// MismatchError says that the columns given for a table cannot be those that the TABLE_MAP describes.
-type MismatchError struct {
-	Table string
-	// Column is the ordinal of the first column that differs, or -1 if the number of columns does.
-	Column int
-	Reason string
-}
-
-// Error implements error.
-func (e *MismatchError) Error() string {
-	return "table " + e.Table + ": the known definition is not the one that the binlog was written with: " + e.Reason
 }

@@ -22,7 +22,7 @@
 // # Guarantees
 //
 // Only the columns that somebody needs are decoded; the others are stepped over by a plan that is compiled once per
-// definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT('', column) returns
+// definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT(”, column) returns
 // on the server with time_zone='+00:00' and character set utf8mb4 (binary types: the raw bytes). Damaged input is an
 // error that wraps [ErrDamaged]: never a panic, never an endless loop, and never an allocation out of proportion to
 // the input.

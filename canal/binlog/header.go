@@ -1,5 +1,10 @@
 package binlog
 
+import (
+	"encoding/binary"
+	"fmt"
+)
+
 // HeaderSize is the length of an event's header in bytes.
 const HeaderSize = 19
 
@@ -25,4 +30,33 @@ type Header struct {
 	LogPos uint32
 	Flags  uint16
 	Type   Type
+}
+
+// ParseHeader reads the header of an event. [Decoder.Split] does it too; this is for who only steps over events.
+func ParseHeader(ev []byte) (Header, error) {
+	if len(ev) < HeaderSize {
+		return Header{}, fmt.Errorf("%w: %d bytes are less than a header", ErrDamaged, len(ev))
+	}
+	h := Header{
+		Timestamp: binary.LittleEndian.Uint32(ev),
+		Type:      Type(ev[4]),
+		ServerID:  binary.LittleEndian.Uint32(ev[5:]),
+		Size:      binary.LittleEndian.Uint32(ev[9:]),
+		LogPos:    binary.LittleEndian.Uint32(ev[13:]),
+		Flags:     binary.LittleEndian.Uint16(ev[17:]),
+	}
+	if uint64(h.Size) != uint64(len(ev)) {
+		return Header{}, damaged(h.Type, "its header says %d bytes, it has %d", h.Size, len(ev))
+	}
+	return h, nil
+}
+
+// Ignorable returns nil if a reader of rows may pass over the event unread: its type is known to change nothing, or the
+// server flagged it so. Else it returns an error that names the type: what follows the event could not be trusted.
+func (h Header) Ignorable() error {
+	if h.Type.Handling() == Skip || h.Flags&FlagIgnorable != 0 {
+		return nil
+	}
+	return fmt.Errorf("unsupported binlog event %s (number %d, from server %d): it may change rows in a way that cannot be followed",
+		h.Type, uint8(h.Type), h.ServerID)
 }

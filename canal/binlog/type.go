@@ -1,6 +1,10 @@
 package binlog
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/freshet/freshet/event"
+)
 
 // Type is the type code of an event.
 // Source: MySQL's binlog_event.h (Log_event_type); MariaDB's log_event.h.
@@ -61,9 +65,9 @@ const (
 	TypeMariaWriteRowsCompressedV1  Type = 166
 	TypeMariaUpdateRowsCompressedV1 Type = 167
 	TypeMariaDeleteRowsCompressedV1 Type = 168
-	TypeMariaWriteRowsV2            Type = 169
-	TypeMariaUpdateRowsV2           Type = 170
-	TypeMariaDeleteRowsV2           Type = 171
+	TypeMariaWriteRowsCompressedV2  Type = 169
+	TypeMariaUpdateRowsCompressedV2 Type = 170
+	TypeMariaDeleteRowsCompressedV2 Type = 171
 	TypeMariaPartialRowData         Type = 172
 )
 
@@ -93,13 +97,92 @@ func (t Type) String() string {
 }
 
 // IsRows reports whether events of the type hold row changes: they go to [Decoder.Rows].
-func (t Type) IsRows() bool { return types[t].rows }
+func (t Type) IsRows() bool { return types[t].rows.op != 0 }
+
+func (t Type) rows() rowsKind { return types[t].rows }
+
+// rowsKind is the layout of a rows event.
+type rowsKind struct {
+	op event.Op // 0: not a rows event
+	// extra: the post-header has extra data of variable length (version 2).
+	extra bool
+	// compressed: the rows are compressed as a whole (MariaDB).
+	compressed bool
+	// partial: after-images begin with value options, and JSON columns may be diffs.
+	partial bool
+}
 
 type typeInfo struct {
 	name     string
 	handling Handling
-	rows     bool
+	rows     rowsKind
 }
 
-// types is never written to.
-var types = [256]typeInfo{}
+// types says of each known type what there is to know. It is never written to. What is not here is refused, among it:
+// the row events of MySQL 5.1.0 to 5.1.15 (20 to 22), the LOAD events of MySQL 4, and events of MariaDB 12.3 that hold
+// a fragment of a rows event larger than 1 GiB (172).
+var types = [256]typeInfo{
+	TypeStartV3:            {name: "START_EVENT_V3"},
+	TypeQuery:              {name: "QUERY", handling: Handle},
+	TypeStop:               {name: "STOP", handling: Handle},
+	TypeRotate:             {name: "ROTATE", handling: Handle},
+	TypeIntvar:             {name: "INTVAR", handling: Skip},
+	TypeLoad:               {name: "LOAD"},
+	TypeSlave:              {name: "SLAVE"},
+	TypeCreateFile:         {name: "CREATE_FILE"},
+	TypeAppendBlock:        {name: "APPEND_BLOCK", handling: Skip},
+	TypeExecLoad:           {name: "EXEC_LOAD"},
+	TypeDeleteFile:         {name: "DELETE_FILE", handling: Skip},
+	TypeNewLoad:            {name: "NEW_LOAD"},
+	TypeRand:               {name: "RAND", handling: Skip},
+	TypeUserVar:            {name: "USER_VAR", handling: Skip},
+	TypeFormatDescription:  {name: "FORMAT_DESCRIPTION", handling: Handle},
+	TypeXID:                {name: "XID", handling: Handle},
+	TypeBeginLoadQuery:     {name: "BEGIN_LOAD_QUERY", handling: Skip},
+	TypeExecuteLoadQuery:   {name: "EXECUTE_LOAD_QUERY", handling: Handle},
+	TypeTableMap:           {name: "TABLE_MAP", handling: Handle},
+	TypeWriteRowsV0:        {name: "PRE_GA_WRITE_ROWS"},
+	TypeUpdateRowsV0:       {name: "PRE_GA_UPDATE_ROWS"},
+	TypeDeleteRowsV0:       {name: "PRE_GA_DELETE_ROWS"},
+	TypeWriteRowsV1:        {name: "WRITE_ROWS_V1", handling: Handle, rows: rowsKind{op: event.Insert}},
+	TypeUpdateRowsV1:       {name: "UPDATE_ROWS_V1", handling: Handle, rows: rowsKind{op: event.Update}},
+	TypeDeleteRowsV1:       {name: "DELETE_ROWS_V1", handling: Handle, rows: rowsKind{op: event.Delete}},
+	TypeIncident:           {name: "INCIDENT", handling: Handle},
+	TypeHeartbeat:          {name: "HEARTBEAT", handling: Handle},
+	TypeIgnorable:          {name: "IGNORABLE", handling: Skip},
+	TypeRowsQuery:          {name: "ROWS_QUERY", handling: Skip},
+	TypeWriteRowsV2:        {name: "WRITE_ROWS", handling: Handle, rows: rowsKind{op: event.Insert, extra: true}},
+	TypeUpdateRowsV2:       {name: "UPDATE_ROWS", handling: Handle, rows: rowsKind{op: event.Update, extra: true}},
+	TypeDeleteRowsV2:       {name: "DELETE_ROWS", handling: Handle, rows: rowsKind{op: event.Delete, extra: true}},
+	TypeGTID:               {name: "GTID", handling: Handle},
+	TypeAnonymousGTID:      {name: "ANONYMOUS_GTID", handling: Handle},
+	TypePreviousGTIDs:      {name: "PREVIOUS_GTIDS", handling: Skip},
+	TypeTransactionContext: {name: "TRANSACTION_CONTEXT", handling: Skip},
+	TypeViewChange:         {name: "VIEW_CHANGE", handling: Skip},
+	TypeXAPrepare:          {name: "XA_PREPARE", handling: Handle},
+	TypePartialUpdateRows: {name: "PARTIAL_UPDATE_ROWS", handling: Handle,
+		rows: rowsKind{op: event.Update, extra: true, partial: true}},
+	TypeTransactionPayload: {name: "TRANSACTION_PAYLOAD", handling: Handle},
+	TypeHeartbeatV2:        {name: "HEARTBEAT_V2", handling: Handle},
+	TypeGTIDTagged:         {name: "GTID_TAGGED", handling: Handle},
+
+	TypeMariaAnnotateRows:     {name: "ANNOTATE_ROWS", handling: Skip},
+	TypeMariaBinlogCheckpoint: {name: "BINLOG_CHECKPOINT", handling: Skip},
+	TypeMariaGTID:             {name: "GTID (MariaDB)", handling: Handle},
+	TypeMariaGTIDList:         {name: "GTID_LIST", handling: Skip},
+	TypeMariaStartEncryption:  {name: "START_ENCRYPTION", handling: Skip},
+	TypeMariaQueryCompressed:  {name: "QUERY_COMPRESSED", handling: Handle},
+	TypeMariaWriteRowsCompressedV1: {name: "WRITE_ROWS_COMPRESSED_V1", handling: Handle,
+		rows: rowsKind{op: event.Insert, compressed: true}},
+	TypeMariaUpdateRowsCompressedV1: {name: "UPDATE_ROWS_COMPRESSED_V1", handling: Handle,
+		rows: rowsKind{op: event.Update, compressed: true}},
+	TypeMariaDeleteRowsCompressedV1: {name: "DELETE_ROWS_COMPRESSED_V1", handling: Handle,
+		rows: rowsKind{op: event.Delete, compressed: true}},
+	TypeMariaWriteRowsCompressedV2: {name: "WRITE_ROWS_COMPRESSED", handling: Handle,
+		rows: rowsKind{op: event.Insert, extra: true, compressed: true}},
+	TypeMariaUpdateRowsCompressedV2: {name: "UPDATE_ROWS_COMPRESSED", handling: Handle,
+		rows: rowsKind{op: event.Update, extra: true, compressed: true}},
+	TypeMariaDeleteRowsCompressedV2: {name: "DELETE_ROWS_COMPRESSED", handling: Handle,
+		rows: rowsKind{op: event.Delete, extra: true, compressed: true}},
+	TypeMariaPartialRowData: {name: "PARTIAL_ROW_DATA"},
+}

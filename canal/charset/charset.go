@@ -1,12 +1,26 @@
 package charset
 
+import "github.com/freshet/freshet/event"
+
 // Charset is a character set of the server.
 type Charset struct {
 	name string
+	max  int
+}
+
+// Find returns the character set with the given name on servers of the given flavor.
+func Find(name string, flavor event.Flavor) (*Charset, bool) {
+	return &Charset{name: name, max: 4}, true
 }
 
 // Name returns the character set's name as the server writes it: latin1, utf8mb4.
 func (c *Charset) Name() string { return c.name }
+
+// MaxBytes returns the length of its longest character in bytes, which the servers multiply lengths with.
+func (c *Charset) MaxBytes() int { return c.max }
+
+// IsUTF8MB4 reports whether text in the character set is utf8mb4 already, so that it need not be converted.
+func (c *Charset) IsUTF8MB4() bool { return c.name == "utf8mb4" }
 
 // Append appends src, text in the character set, to dst as utf8mb4.
 func (c *Charset) Append(dst, src []byte) []byte { return append(dst, src...) }

@@ -1,0 +1,69 @@
+package binlog
+
+import "encoding/binary"
+
+// Codes of the status variables of a QUERY that may come before the last one that is looked at. They end with the first
+// one that is not known here, whose length is not known either.
+// Source: MySQL's statement_events.h (Query_event::Query_event_status_vars); the same numbers on MariaDB.
+const (
+	varFlags2     = 0
+	varSQLMode    = 1
+	varCatalogOld = 2
+	varAutoInc    = 3
+	varCharset    = 4
+	varTimeZone   = 5
+	varCatalog    = 6
+)
+
+// ParseQuery reads the body of a QUERY, of an EXECUTE_LOAD_QUERY, or of MariaDB's QUERY_COMPRESSED. The query's slices
+// alias the body, or a buffer of the decoder.
+func (d *Decoder) ParseQuery(h Header, body []byte) (Query, error) {
+	c := cursor{b: body}
+	q := Query{ThreadID: c.u32()}
+	c.skip(4) // the time that it took
+	schema := int(c.u8())
+	q.ErrorCode = c.u16()
+	vars := int(c.u16())
+	if h.Type == TypeExecuteLoadQuery {
+		c.skip(13) // the file, and where in the statement its name stands
+	}
+	q.readVars(c.bytes(vars))
+	q.Schema = c.bytes(schema)
+	c.skip(1) // a zero
+	q.SQL = c.rest()
+	if c.bad {
+		return Query{}, damaged(h.Type, "truncated")
+	}
+	if h.Type == TypeMariaQueryCompressed {
+		var err error
+		if q.SQL, err = d.inflate.block(h.Type, q.SQL); err != nil {
+			return Query{}, err
+		}
+	}
+	return q, nil
+}
+
+func (q *Query) readVars(b []byte) {
+	c := cursor{b: b}
+	for len(c.b) > 0 && !c.bad {
+		switch c.u8() {
+		case varFlags2:
+			c.skip(4)
+		case varSQLMode:
+			q.SQLMode = c.u64()
+		case varCatalogOld:
+			c.skip(int(c.u8()) + 1)
+		case varCatalog, varTimeZone:
+			c.skip(int(c.u8()))
+		case varAutoInc:
+			c.skip(4)
+		case varCharset:
+			if s := c.bytes(6); s != nil {
+				q.Charset = binary.LittleEndian.Uint16(s)
+			}
+			return
+		default:
+			return
+		}
+	}
+}
