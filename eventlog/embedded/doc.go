@@ -1,0 +1,27 @@
+// Package embedded is the event log of one process, and the store that outlives it.
+//
+// Its place on the path: [Log] lies between the reader and the invalidator and carries batches in memory, a few at a
+// time. It stores nothing: the binlog is the storage. What is durable is in the [Store], a bbolt file in
+// eventlog.dir: the checkpoint (how far everything is finished), the keys in trouble (parked and dead letters), and
+// the keys of XA transactions that are prepared and not yet committed.
+//
+//	reader --Append--> Log --Fetch--> invalidator --Park, Settle--> Store
+//	                    |  <--Commit--                                ^
+//	                    +--Durable--> Checkpoint.Run ---save----------+
+//
+// What is guaranteed:
+//
+//   - The checkpoint never passes work that is not finished: a position goes into it only after the token of the
+//     batch that holds it, and of every batch before, was committed. After a crash the source is read again from
+//     there.
+//   - A method that writes returns nil only when its effect is on disk. When it fails, the effect may have taken
+//     place or not; every write can be repeated, and then leads to the same. Doubt leads to work done again, never
+//     to work lost.
+//   - A file that is damaged, cut short or of a newer format is refused with a sentence; it is never taken for a
+//     first start. Only a missing file is one. Every record carries a checksum.
+//   - Everything is bounded: the log in batches, the store in entries and bytes ([retry.ErrFull], [ErrStashFull]).
+//
+// Concurrency: all types may be used by several goroutines at once. The store serialises its writes (one disk sync
+// each); the log has one lock for its buffer and one for what is not yet committed, held for a few instructions and
+// never while waiting. [Checkpoint.Run] is the only goroutine here, and it is its caller's.
+package embedded

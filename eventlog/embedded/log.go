@@ -1,0 +1,256 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+)
+
+// DefaultBuffer is the default of [LogOptions].Buffer.
+const DefaultBuffer = 4
+
+// LogOptions configure a [Log]. The zero value of each field means its default.
+type LogOptions struct {
+	// Buffer is how many batches may wait between Append and Fetch. Default 4: enough to keep both sides busy.
+	// What bounds the work in flight are the invalidator's caps, beyond which it does not fetch.
+	Buffer int
+	// Registerer takes the log's metrics; nil: they are registered nowhere.
+	Registerer prometheus.Registerer
+}
+
+// Errors of a log.
+var (
+	// ErrClosed: a batch was appended after [Log.Close].
+	ErrClosed = errors.New("the event log is closed")
+	// ErrConsumed: [Log.Consume] was called a second time.
+	ErrConsumed = errors.New("the embedded event log was consumed before")
+)
+
+// Log is the event log of one process, for one source and with one partition. It implements [eventlog.Log].
+type Log struct {
+	queue   queue
+	pending pending
+	metrics *logMetrics
+
+	markMu sync.Mutex // one sender at a time into marks
+	marks  chan event.Mark
+}
+
+var _ eventlog.Log = (*Log)(nil)
+
+// NewLog returns an empty log.
+func NewLog(o LogOptions) (*Log, error) {
+	o.Buffer = orDefault(o.Buffer, DefaultBuffer)
+	if o.Buffer < 1 {
+		return nil, fmt.Errorf("event log: a buffer of %d batches", o.Buffer)
+	}
+	l := &Log{
+		queue:   queue{most: o.Buffer, space: newSignal(), data: newSignal()},
+		pending: pending{ends: make(chan event.End, 1)},
+		metrics: newLogMetrics(),
+		marks:   make(chan event.Mark, 1),
+	}
+	if err := l.metrics.register(o.Registerer, l); err != nil {
+		return nil, fmt.Errorf("event log: metrics: %w", err)
+	}
+	return l, nil
+}
+
+// Append implements [eventlog.Log]. After [Log.Close] it returns [ErrClosed].
+func (l *Log) Append(ctx context.Context, b *event.Batch) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		pushed, err := l.queue.push(b)
+		if err != nil {
+			return err
+		}
+		if pushed {
+			l.metrics.batches.Inc()
+			return nil
+		}
+		select {
+		case <-l.queue.space:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Close ends the log: no batch is taken any more, and Fetch returns [io.EOF] after those that were. Marks still pass,
+// since what is unfinished waits for them. The channel of Durable is closed once everything is committed, or once
+// Consume has returned. Close may be called more than once.
+func (l *Log) Close() {
+	l.pending.close(l.queue.close())
+}
+
+// Mark implements [eventlog.Log]. The newest mark replaces one that nobody has taken.
+func (l *Log) Mark(m event.Mark) {
+	l.markMu.Lock()
+	defer l.markMu.Unlock()
+	offer(l.marks, m, func(event.Mark) event.Mark { return m })
+}
+
+// Marks implements [eventlog.Log]. The channel is never closed.
+func (l *Log) Marks() <-chan event.Mark { return l.marks }
+
+// Durable implements [eventlog.Log]: an end is durable once its batch and all before it are committed.
+func (l *Log) Durable() <-chan event.End { return l.pending.ends }
+
+// Consume implements [eventlog.Log] with one partition, on the caller's goroutine. It may be called once: what was
+// fetched and not committed exists nowhere else but in the binlog, so a second consumer would pass over it.
+func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
+	if !l.pending.begin() {
+		return ErrConsumed
+	}
+	defer l.pending.end()
+	err := handle(ctx, (*partition)(l))
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// offer puts v into a channel with room for one. A value that nobody has taken yet is taken back and folded with v. It never
+// blocks as long as there is one sender at a time: then, after the first select, the channel is empty and stays so.
+func offer[T any](c chan T, v T, fold func(untaken T) T) {
+	select {
+	case untaken := <-c:
+		v = fold(untaken)
+	default:
+	}
+	c <- v
+}
+
+// partition is the log as its one consumer sees it.
+type partition Log
+
+// token names a batch by its number in the order of Append, from 1.
+type token struct {
+	eventlog.Issued
+	log *Log
+	n   uint64
+}
+
+// ID implements [eventlog.Partition].
+func (p *partition) ID() int { return 0 }
+
+// Fetch implements [eventlog.Partition].
+func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		b, n, closed := p.queue.pop()
+		if b != nil {
+			p.pending.add(n, b.End)
+			return b, token{log: (*Log)(p), n: n}, nil
+		}
+		if closed {
+			return nil, nil, io.EOF
+		}
+		select {
+		case <-p.queue.data:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Commit implements [eventlog.Partition]. A token that was committed before, or is older than one that was, changes
+// nothing. A token of another log is a fault of the program, and panics.
+func (p *partition) Commit(t eventlog.Token) {
+	mine, ok := t.(token)
+	if !ok || mine.log != (*Log)(p) {
+		panic(fmt.Sprintf("event log: a token of another log (%T)", t))
+	}
+	p.pending.commit(mine.n)
+}
+
+// signal wakes whoever waits; with room for one it is never lost and never waits.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) raise() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// queue is the bounded buffer between Append and Fetch.
+type queue struct {
+	most int
+	// space is raised when there is room or the queue was closed, data when there is a batch or it was closed.
+	space, data signal
+
+	mu      sync.Mutex
+	batches []*event.Batch
+	pushed  uint64 // number of the last batch pushed
+	closed  bool
+}
+
+// push takes b unless the queue is full.
+func (q *queue) push(b *event.Batch) (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		q.space.raise() // for the next who waits
+		return false, ErrClosed
+	}
+	if len(q.batches) == q.most {
+		return false, nil
+	}
+	q.batches = append(q.batches, b)
+	q.pushed++
+	q.data.raise()
+	if len(q.batches) < q.most {
+		q.space.raise() // one signal may have stood for several places
+	}
+	return true, nil
+}
+
+// pop returns the oldest batch and its number; nil when there is none.
+func (q *queue) pop() (b *event.Batch, n uint64, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.batches) == 0 {
+		if q.closed {
+			q.data.raise()
+		}
+		return nil, 0, q.closed
+	}
+	b = q.batches[0]
+	n = q.pushed - uint64(len(q.batches)) + 1
+	q.batches = slices.Delete(q.batches, 0, 1)
+	q.space.raise()
+	if len(q.batches) > 0 {
+		q.data.raise()
+	}
+	return b, n, false
+}
+
+// close returns the number of the last batch.
+func (q *queue) close() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.space.raise()
+	q.data.raise()
+	return q.pushed
+}
+
+// len returns how many batches wait.
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.batches)
+}
