@@ -1,0 +1,148 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+// adopt takes the server that answers as the source, if it can go on from our position.
+func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
+	if l.server == "" {
+		if err := l.found(ctx, s, info); err != nil {
+			return err
+		}
+	}
+	if info.Flavor != l.flavor || info.GTID != l.byGTID {
+		return errModeChanged
+	}
+	p := l.position()
+	if l.server != info.Server {
+		if !info.GTID {
+			return otherServer(&p, info)
+		}
+		if err := l.raise(info.Server, "another server answers ("+info.Server+" in place of "+l.server+")"); err != nil {
+			return err
+		}
+	}
+	if err := l.o.checkPosition(ctx, s, info, &p); err != nil {
+		return err
+	}
+	l.vis.begin(l.server, l.epoch)
+	l.n.retention.Store(int64(info.Retention))
+	if err := l.aim(s, info); err != nil {
+		return err
+	}
+	if l.started != nil {
+		l.started(newHeart(l.Canal, &p, info))
+		l.started = nil
+	}
+	return nil
+}
+
+// found finds where to begin: at the checkpoint, or, if there is none, where the operator says.
+func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
+	p := l.checkpoint.Position()
+	if !p.IsZero() {
+		changed, err := l.convert(ctx, info, &p)
+		if err == nil && changed {
+			err = l.save(p)
+		}
+		if err != nil {
+			return err
+		}
+		return l.beginAt(&p, info)
+	}
+	p, err := l.o.startPosition(ctx, s, info)
+	if err != nil {
+		return err
+	}
+	p.Epoch = 1
+	if err := l.save(p); err != nil {
+		return err
+	}
+	l.o.Alarms.Raise(alarm.FirstStart, "source "+l.o.Source+": there is no checkpoint, so this looks like a first start: "+
+		"reading begins at "+p.String()+"; keys that were cached before are not touched: clear the mapped keys in "+
+		"Redis if any of them may be stale")
+	return l.beginAt(&p, info)
+}
+
+// save saves a position before anything is read from it.
+func (l *loop) save(p event.Position) error {
+	if err := l.checkpoint.Begin(p); err != nil {
+		return &sinkError{err}
+	}
+	return nil
+}
+
+// convert says the same position in the way that the source keeps positions now: by GTID, or by file. It reports
+// whether the position changed.
+func (l *loop) convert(ctx context.Context, info *SourceInfo, p *event.Position) (bool, error) {
+	same := p.Server == "" || p.Server == info.Server
+	switch {
+	case p.Flavor != "" && p.Flavor != info.Flavor:
+		return false, &GapError{
+			Position: *p, Mend: mendPurged,
+			Reason: fmt.Sprintf("the position is one of %s, but the source is %s", p.Flavor, info.Flavor),
+		}
+	case info.GTID && p.GTIDs.IsEmpty():
+		if !same {
+			return false, otherServer(p, info)
+		}
+		var err error
+		p.GTIDs, err = l.o.gtidsAt(ctx, info, p.File, p.Pos)
+		return !p.GTIDs.IsEmpty(), err
+	case !info.GTID && !p.GTIDs.IsEmpty():
+		if !same || p.File == "" {
+			return false, &GapError{
+				Position: *p, Mend: mendPurged,
+				Reason: fmt.Sprintf("the position is one by GTID, but the source's gtid_mode is %s", info.GTIDMode),
+			}
+		}
+		p.GTIDs = event.GTIDSet{}
+		return true, nil
+	}
+	return false, nil
+}
+
+// beginAt takes over a position.
+func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
+	l.flavor, l.byGTID = info.Flavor, info.GTID
+	l.gtids, l.epoch = p.GTIDs.Clone(), max(p.Epoch, 1)
+	if p.File != "" {
+		var err error
+		if l.done, err = placeOf(p.File, p.Pos); err != nil {
+			return err
+		}
+	}
+	l.server = p.Server
+	if p.Server == "" || p.Epoch == 0 {
+		// The position was given by hand.
+		if err := l.checkpoint.Raise(info.Server, l.epoch); err != nil {
+			return &sinkError{err}
+		}
+		l.server = info.Server
+	}
+	l.m.epoch.Set(float64(l.epoch))
+	if err := l.tables.restore(p.State); err != nil {
+		return err
+	}
+	// What an earlier run has read is vouched for once all before the position is visible.
+	l.vis.base(claim{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done})
+	return nil
+}
+
+// aim notes where to stop, if that was asked for.
+func (l *loop) aim(s *session, info *SourceInfo) error {
+	if !l.o.UntilCaughtUp || l.target.epoch == l.epoch {
+		return nil
+	}
+	if err := s.binlogEnd(info); err != nil {
+		return err
+	}
+	end, err := placeOf(info.File, info.Pos)
+	l.target = target{end, l.epoch}
+	return err
+}

@@ -1,0 +1,201 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// ErrHalt is what every error of [Canal.Run] is that another attempt would meet again, until somebody has decided
+// what is to be done: a supervisor must not simply start the process anew.
+var ErrHalt = errors.New("halted")
+
+// GapError says that the source can not go on from our position: some changes will never be read. It is an [ErrHalt].
+type GapError struct {
+	// Position is ours.
+	Position event.Position
+	// Reason is what happened, in words.
+	Reason string
+	// Missing are the transactions in question, where they are known.
+	Missing event.GTIDSet
+	// Oldest is the oldest binlog file that the source still has; "" if that is not known.
+	Oldest string
+	// Mend is what to do.
+	Mend string
+}
+
+// Error implements error.
+func (e *GapError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "position lost: %s; our position is %s", e.Reason, e.Position.String())
+	if !e.Position.GTIDs.IsEmpty() && e.Position.File != "" {
+		fmt.Fprintf(&b, " (%s:%d)", e.Position.File, e.Position.Pos)
+	}
+	if !e.Missing.IsEmpty() {
+		fmt.Fprintf(&b, "; transactions in question: %s", e.Missing.String())
+	}
+	if e.Oldest != "" {
+		fmt.Fprintf(&b, "; oldest binlog file of the source: %s", e.Oldest)
+	}
+	if e.Mend != "" {
+		fmt.Fprintf(&b, "; %s", e.Mend)
+	}
+	return b.String()
+}
+
+// Is makes a GapError an [ErrHalt].
+func (e *GapError) Is(target error) bool { return target == ErrHalt }
+
+// EventError says that the stream holds an event that cannot be passed over, or that could not be read. It is an
+// [ErrHalt].
+type EventError struct {
+	// File and Pos are where the event begins.
+	File string
+	Pos  uint64
+	Err  error
+}
+
+// Error implements error.
+func (e *EventError) Error() string {
+	return fmt.Sprintf("binlog %s:%d: %v; report it with the server's version, or step over the event with "+
+		"`freshet position set` once the keys of the changes up to there have been cleared", e.File, e.Pos, e.Err)
+}
+
+// Unwrap returns what is wrong with the event.
+func (e *EventError) Unwrap() error { return e.Err }
+
+// Is makes an EventError an [ErrHalt].
+func (e *EventError) Is(target error) bool { return target == ErrHalt }
+
+// mendPurged is what to do when changes are gone for good.
+const mendPurged = "changes in the gap are not known, so keys that they made stale may still be cached: " +
+	"clear the mapped keys in Redis, then choose where to go on with `freshet position set … --skip`"
+
+// ownedFor is how long transactions that we have and the source does not may be on their way to it: under
+// semi-synchronous replication an event comes before its commit.
+const ownedFor = 5 * time.Second
+
+// checkPosition returns a [*GapError] if the source cannot go on from p.
+func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
+	switch {
+	case !info.GTID:
+		return checkFile(s, p)
+	case info.Flavor == event.MariaDB:
+		return checkDomains(s, info, p)
+	}
+	if missing := info.Purged.Subtract(&p.GTIDs); !missing.IsEmpty() {
+		return &GapError{
+			Position: *p, Missing: missing, Oldest: oldest(s), Mend: mendPurged,
+			Reason: "the source has purged binlogs with transactions that were not read",
+		}
+	}
+	return o.checkLost(ctx, s, info, p)
+}
+
+// checkLost looks for transactions that were read and that the source has no more.
+func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
+	began := time.Now()
+	for {
+		lost := p.GTIDs.Subtract(&info.Executed)
+		lost = lost.Subtract(&info.Owned)
+		if lost.IsEmpty() {
+			return nil
+		}
+		if time.Since(began) >= ownedFor {
+			return &GapError{
+				Position: *p, Missing: lost, Oldest: oldest(s),
+				Reason: "the source has lost transactions that were read (it crashed without having synced its binlog, " +
+					"was restored from a backup, or another server with less answers now)",
+				Mend: "what it holds now may differ from what was read: clear the mapped keys in Redis, " +
+					"then choose where to go on with `freshet position set … --skip`",
+			}
+		}
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return err
+		}
+		if err := s.mysqlGTIDs(info); err != nil {
+			return err
+		}
+	}
+}
+
+// checkDomains does the same for MariaDB, whose positions are the last GTID of each domain. What it has purged, it
+// says itself when asked for a dump.
+func checkDomains(s *session, info *SourceInfo, p *event.Position) error {
+	if lost := p.GTIDs.Subtract(&info.Executed); !lost.IsEmpty() {
+		return &GapError{
+			Position: *p, Missing: lost, Oldest: oldest(s),
+			Reason: fmt.Sprintf("the source has only written up to %q in its binlog: it has lost transactions that were "+
+				"read, or another server with less answers now", info.Executed.String()),
+			Mend: "clear the mapped keys in Redis, then choose where to go on with `freshet position set … --skip`",
+		}
+	}
+	return nil
+}
+
+// checkFile does the same by file and position.
+func checkFile(s *session, p *event.Position) error {
+	files, err := s.binlogFiles()
+	if err != nil {
+		return err
+	}
+	gap := &GapError{Position: *p, Mend: mendPurged}
+	if len(files) > 0 {
+		gap.Oldest = files[0].Name
+	}
+	i := slices.IndexFunc(files, func(f BinlogFile) bool { return f.Name == p.File })
+	switch {
+	case p.File == "":
+		gap.Reason = "the source has no GTIDs (gtid_mode is not ON), and our position has no file"
+	case i < 0:
+		gap.Reason = fmt.Sprintf("the source has no binlog file %s any more", p.File)
+	case p.Pos > files[i].Size:
+		gap.Reason = fmt.Sprintf("binlog file %s of the source is only %d bytes long", p.File, files[i].Size)
+	default:
+		return nil
+	}
+	return gap
+}
+
+// otherServer is the gap between two servers where there are no GTIDs.
+func otherServer(p *event.Position, info *SourceInfo) error {
+	return &GapError{
+		Position: *p, Mend: mendPurged,
+		Reason: fmt.Sprintf("another server answers (%s in place of %s), and without GTIDs its binlog positions have "+
+			"nothing to do with ours", info.Server, p.Server),
+	}
+}
+
+// oldest names the oldest binlog file, if the server says.
+func oldest(s *session) string {
+	if files, err := s.binlogFiles(); err == nil && len(files) > 0 {
+		return files[0].Name
+	}
+	return ""
+}
+
+// ownedBy are the thread numbers in gtid_owned: uuid:4#12.
+var ownedBy = regexp.MustCompile(`#\d+`)
+
+// parseOwned reads gtid_owned.
+func parseOwned(text string) (event.GTIDSet, error) {
+	return event.ParseGTIDSet(event.MySQL, ownedBy.ReplaceAllString(text, ""))
+}
+
+// pause waits; it returns the context's error when that ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,267 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+const (
+	// soonest is how much sooner than a heartbeat the source is asked while something waits to be vouched for: a
+	// tenth. It lets a final delete fall due a tenth of a heartbeat after the commit in place of a whole one.
+	soonest = 10
+	// bigAnswer is the length of a gtid_executed above which it is asked for once a heartbeat only.
+	bigAnswer = 64 << 10
+)
+
+// heart asks the source what everybody can read, and passes the marks that follow from the answers to the sink. It
+// has a connection and a goroutine of its own: a loop that is held up by back pressure, or by one transaction of
+// hours, holds up no mark.
+type heart struct {
+	o    *Options
+	vis  *visibility
+	sink Sink
+	m    *metrics
+	n    *counters
+	// base is what had been executed before the run: answers are kept without it.
+	base  event.GTIDSet
+	whole bool // the source has said that base is visible
+
+	flavor event.Flavor
+	byGTID bool // MySQL with GTIDs
+	// past are ends of the binlog of a heartbeat ago and less, oldest first: MySQL without GTIDs.
+	past []pastEnd
+	big  bool
+	// lastMark is when a mark was last sent.
+	lastMark time.Time
+	alarmed  time.Time
+}
+
+type pastEnd struct {
+	asked time.Time
+	end   place
+}
+
+func newHeart(c *Canal, p *event.Position, info *SourceInfo) *heart {
+	return &heart{
+		o: &c.o, vis: c.vis, sink: c.sink, m: c.m, n: &c.n, base: p.GTIDs,
+		flavor: info.Flavor, byGTID: info.Flavor == event.MySQL && info.GTID,
+	}
+}
+
+// run asks until ctx ends.
+func (h *heart) run(ctx context.Context) {
+	var s *session
+	var server string
+	defer func() {
+		if s != nil {
+			s.close()
+		}
+	}()
+	for wait := time.Duration(0); ; {
+		if h.wait(ctx, wait) != nil {
+			return
+		}
+		asked := time.Now()
+		var err error
+		if s == nil {
+			s, server, err = h.connect(ctx)
+		}
+		if err == nil {
+			err = h.beat(s, server)
+		}
+		if err != nil && ctx.Err() == nil {
+			h.m.asks.failed.Inc()
+			h.o.Logger.Debug("the source was not asked what is visible", "source", h.o.Source, "error", err)
+		}
+		if err != nil && s != nil {
+			s.close()
+			s = nil
+		}
+		h.complain()
+		wait = time.Until(asked.Add(h.period(err)))
+	}
+}
+
+// wait waits for the time to ask again. It is woken when there is something new to ask for or to say.
+func (h *heart) wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+			return nil
+		case <-h.vis.wake:
+			if v, ok := h.vis.again(); ok {
+				h.mark(v)
+			}
+			if n, _ := h.vis.waiting(); n > 0 && d > h.soon() {
+				d = h.soon()
+				t.Reset(d)
+			}
+		}
+	}
+}
+
+// period is how long after a question the next one is due.
+func (h *heart) period(err error) time.Duration {
+	if n, _ := h.vis.waiting(); n > 0 && err == nil {
+		return h.soon()
+	}
+	return h.o.Heartbeat
+}
+
+// soon is the period while something waits.
+func (h *heart) soon() time.Duration {
+	if h.big || (h.flavor == event.MySQL && !h.byGTID) {
+		return h.o.Heartbeat
+	}
+	return h.o.Heartbeat / soonest
+}
+
+// connect opens a connection and returns whose it is.
+func (h *heart) connect(ctx context.Context) (*session, string, error) {
+	s, err := h.o.connect(ctx, h.o.silence())
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := h.o.identify(s)
+	if err != nil {
+		s.close()
+		return nil, "", err
+	}
+	h.past = nil
+	h.flavor, h.byGTID = info.Flavor, info.Flavor == event.MySQL && info.GTID
+	return s, info.Server, nil
+}
+
+// beat asks once, and passes on the mark that follows.
+func (h *heart) beat(s *session, server string) error {
+	of, epoch := h.vis.stream()
+	if server != of {
+		return fmt.Errorf("%s answers, but the stream comes from %s", server, of)
+	}
+	a := answer{server: server, epoch: epoch, made: time.Now()}
+	ok, err := h.ask(s, &a)
+	if err != nil {
+		return err
+	}
+	a.received = time.Now()
+	h.m.asks.answered.Inc()
+	if !ok {
+		return nil
+	}
+	v, ok := h.vis.take(a)
+	if ok && (v.news || v.read && a.made.Sub(h.lastMark) > 0 || time.Since(h.lastMark) >= h.o.Heartbeat) {
+		h.mark(v)
+	}
+	return nil
+}
+
+// ask fills in the answer; ok is false when the source says nothing that can be relied on.
+func (h *heart) ask(s *session, a *answer) (ok bool, err error) {
+	switch {
+	case h.byGTID:
+		return true, h.askGTIDs(s, a)
+	case h.flavor == event.MariaDB:
+		return true, h.askSnapshot(s, a)
+	}
+	return h.askPast(s, a)
+}
+
+// askGTIDs: MySQL's gtid_executed moves only when a commit is visible, even while semi-synchronous replication holds
+// it up after its event has been sent.
+func (h *heart) askGTIDs(s *session, a *answer) error {
+	r, err := s.row("SELECT @@global.gtid_executed")
+	if err != nil {
+		return err
+	}
+	h.big = len(r[0]) > bigAnswer
+	set, err := event.ParseGTIDSet(event.MySQL, r[0])
+	if err != nil {
+		return err
+	}
+	if !h.whole {
+		rest := h.base.Subtract(&set)
+		h.whole = rest.IsEmpty()
+	}
+	a.named, a.whole = true, h.whole
+	a.gtids = set.Subtract(&h.base)
+	return nil
+}
+
+// askSnapshot: MariaDB's snapshot position moves only when a commit is visible. What was handed over under another
+// server's positions is found by GTID.
+func (h *heart) askSnapshot(s *session, a *answer) error {
+	at, err := s.snapshot()
+	if err != nil {
+		return err
+	}
+	a.place, a.end = at, at
+	if h.vis.foreign() {
+		if a.gtids, err = s.gtidPos(at); err != nil {
+			return err
+		}
+		a.named, a.whole = true, true
+	}
+	return nil
+}
+
+// askPast: MySQL without GTIDs does not tell what is visible. The end of the binlog as it was a heartbeat ago is the
+// best that can be had, and only while no commit waits for a semi-synchronous replica.
+func (h *heart) askPast(s *session, a *answer) (bool, error) {
+	file, pos, err := s.logStatus(h.flavor)
+	if err != nil {
+		return false, err
+	}
+	if a.end, err = placeOf(file, pos); err != nil {
+		return false, err
+	}
+	waiting, err := s.pairs("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
+	if err != nil {
+		return false, err
+	}
+	h.past = append(h.past, pastEnd{a.made, a.end})
+	for name, n := range waiting {
+		if !strings.HasSuffix(name, "_wait_sessions") {
+			continue
+		}
+		if held, err := strconv.Atoi(n); err != nil || held > 0 {
+			return false, nil
+		}
+	}
+	for len(h.past) > 0 && a.made.Sub(h.past[0].asked) >= h.o.Heartbeat {
+		a.place = h.past[0].end
+		h.past = h.past[1:]
+	}
+	return !a.place.isZero(), nil
+}
+
+// mark passes a mark to the sink.
+func (h *heart) mark(v verdict) {
+	h.lastMark = time.Now()
+	if v.read {
+		h.n.read.Store(v.made.UnixNano())
+	}
+	h.m.marks.Inc()
+	h.sink.Mark(event.Mark{Source: h.o.Source, Term: h.o.Term, Version: v.version, Made: v.made, Read: v.read})
+}
+
+// complain raises an alarm when something has long not been vouched for.
+func (h *heart) complain() {
+	n, since := h.vis.waiting()
+	if n == 0 || time.Since(since) < unseenAfter || time.Since(h.alarmed) < unseenAfter {
+		return
+	}
+	h.alarmed = time.Now()
+	h.o.Alarms.Raise(alarm.NotVisible, "the source "+h.o.Source+" has not said for more than "+unseenAfter.String()+
+		" that changes read from it can be seen by everybody, so their final deletes wait: look for commits that "+
+		"wait for a semi-synchronous replica, and whether its status can be asked at all")
+}

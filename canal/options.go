@@ -1,0 +1,161 @@
+package canal
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+// The defaults of [Options].
+const (
+	DefaultHeartbeat = time.Second
+	DefaultSource    = "default"
+)
+
+// minSilence is the least time without a byte from the server that counts as a dead connection.
+const minSilence = 3 * time.Second
+
+// Options say what to read, and how. The zero value of a field is the default that it names.
+type Options struct {
+	// Source is the source's name in marks. Default: "default".
+	Source string
+	// Term is the term of this reader in marks; see [event.Mark].
+	Term uint64
+	// Address is the server's host:port, or the path of its Unix socket. Required.
+	Address string
+	// User and Password log in. The user needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: also BINLOG MONITOR)
+	// and SELECT on the mapped tables. User is required.
+	User, Password string
+	// TLS encrypts the connections; nil: not. With TLSOptional a server without TLS is talked to in clear.
+	TLS         *tls.Config
+	TLSOptional bool
+	// Flavor is what the server must be; "": whatever it says that it is.
+	Flavor event.Flavor
+	// ServerID is what we call ourselves among the source's replicas; it must differ from theirs. 0: derived from
+	// host and process, and another one if that is taken.
+	ServerID uint32
+	// Start is where a first start begins: "now" (also ""), "earliest", "gtid:<set>" or "<file>:<position>".
+	Start string
+	// Heartbeat is how often the source is asked what everybody can read, and how often an idle source says that
+	// it is alive; three of them in silence, but at least 3 s, and the connection is made anew. Default: 1 s.
+	Heartbeat time.Duration
+	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.
+	UntilCaughtUp bool
+	// Wanted reports whether any mapping names the table. Rows of others are stepped over undecoded. Nil: all are
+	// wanted. It is called on the canal's goroutine, and not for each row.
+	Wanted func(schema, table string) bool
+	// Dial makes the connections. Default: a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Alarms hears what an operator must hear. Nil: it is logged to slog.Default.
+	Alarms *alarm.Board
+	// Logger takes changes of state. Nil: slog.Default.
+	Logger *slog.Logger
+	// Registerer takes the metrics freshet_source_*. Nil: they are kept, but registered nowhere.
+	Registerer prometheus.Registerer
+}
+
+// withDefaults returns the options filled in, or all that is wrong with them.
+func (o Options) withDefaults() (Options, error) {
+	var errs []error
+	if o.Address == "" {
+		errs = append(errs, errors.New("no address"))
+	}
+	if o.User == "" {
+		errs = append(errs, errors.New("no user"))
+	}
+	switch o.Flavor {
+	case "", event.MySQL, event.MariaDB:
+	default:
+		errs = append(errs, fmt.Errorf("flavor %q: want mysql or mariadb", o.Flavor))
+	}
+	if o.Heartbeat < 0 {
+		errs = append(errs, fmt.Errorf("heartbeat %s is negative", o.Heartbeat))
+	}
+	if _, err := parseStart(o.Start); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return o, fmt.Errorf("source: %w", errors.Join(errs...))
+	}
+	if o.Source == "" {
+		o.Source = DefaultSource
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.Wanted == nil {
+		o.Wanted = func(_, _ string) bool { return true }
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, nil
+}
+
+// silence is how long the source may say nothing.
+func (o *Options) silence() time.Duration { return max(3*o.Heartbeat, minSilence) }
+
+// serverID returns what to call ourselves at the n-th attempt.
+func (o *Options) serverID(n int) uint32 {
+	if o.ServerID != 0 {
+		return o.ServerID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "freshet/%s/%d/%s/%d", host, os.Getpid(), o.Source, n)
+	return h.Sum32() | 1<<30 // far from the small numbers that people give
+}
+
+// start is where to begin, as the operator says it.
+type start struct {
+	now, earliest bool
+	gtids         string
+	file          string
+	pos           uint64
+}
+
+// parseStart reads the option source.start.
+func parseStart(s string) (start, error) {
+	switch {
+	case s == "" || s == "now":
+		return start{now: true}, nil
+	case s == "earliest":
+		return start{earliest: true}, nil
+	case strings.HasPrefix(s, "gtid:"):
+		set := strings.TrimSpace(strings.TrimPrefix(s, "gtid:"))
+		_, errMySQL := event.ParseGTIDSet(event.MySQL, set)
+		_, errMariaDB := event.ParseGTIDSet(event.MariaDB, set)
+		if set == "" || (errMySQL != nil && errMariaDB != nil) {
+			return start{}, fmt.Errorf("start %q: want gtid:<uuid>:1-100 (MySQL) or gtid:0-1-100 (MariaDB)", s)
+		}
+		return start{gtids: set}, nil
+	}
+	file, digits, ok := cutLast(s, ':')
+	pos, err := strconv.ParseUint(digits, 10, 64)
+	if !ok || err != nil || pos < firstEvent {
+		return start{}, fmt.Errorf("start %q: want now, earliest, gtid:<set> or <file>:<position>", s)
+	}
+	if _, err := fileNumber(file); err != nil || strings.ContainsAny(file, "'\\\x00") {
+		return start{}, fmt.Errorf("start %q: %q is not the name of a binlog file", s, file)
+	}
+	return start{file: file, pos: pos}, nil
+}

@@ -1,0 +1,269 @@
+package canal
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// SourceInfo is what the source says of itself.
+type SourceInfo struct {
+	Flavor  event.Flavor
+	Version string
+	// Server is the server's identity, as in [event.Position].Server: MySQL server_uuid; MariaDB server_uid, where it
+	// has one, and server_id.
+	Server   string
+	ServerID uint32
+	// GTID says whether positions are kept by GTID: always on MariaDB, on MySQL with gtid_mode=ON.
+	GTID bool
+	// GTIDMode is MySQL's gtid_mode; "" on MariaDB.
+	GTIDMode string
+	// LogBin says whether there is a binlog at all.
+	LogBin bool
+
+	// Executed is what has been executed: MySQL gtid_executed (visible to everybody), MariaDB gtid_binlog_pos (a
+	// commit may stand in it before it is visible). Owned are MySQL's transactions that are about to be committed,
+	// Purged those whose binlogs are gone.
+	Executed, Owned, Purged event.GTIDSet
+	// File and Pos are where the binlog ends.
+	File string
+	Pos  uint64
+
+	// The settings of the server that decide what the binlog holds; sessions may change some of them for
+	// themselves. "" where the server does not know the setting.
+	BinlogFormat, RowImage, RowMetadata, RowValueOptions, Checksum string
+	TransactionCompression                                         bool
+	// Retention is how long binlogs are kept; 0: for ever.
+	Retention time.Duration
+	// SemiSync says that commits wait for a replica's acknowledgement, for SemiSyncTimeout at most; before they
+	// become visible if SemiSyncWaitPoint is AFTER_SYNC.
+	SemiSync          bool
+	SemiSyncWaitPoint string
+	SemiSyncTimeout   time.Duration
+	// NetWriteTimeout is after how long the server drops a reader who takes nothing.
+	NetWriteTimeout time.Duration
+	// Files are the binlog files, oldest first.
+	Files []BinlogFile
+	// Grants are our own, as SHOW GRANTS prints them.
+	Grants []string
+	// Replicas are the server ids of the connected replicas; nil if we may not know.
+	Replicas []uint32
+}
+
+// BinlogFile is one binlog file of the source.
+type BinlogFile struct {
+	Name string
+	// Size is in bytes.
+	Size uint64
+}
+
+// Probe connects to the source and asks it about itself. What we may not ask stays empty.
+func Probe(ctx context.Context, o Options) (*SourceInfo, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.connect(ctx, queryTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	info, err := o.identify(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.settings(info); err != nil {
+		return nil, err
+	}
+	if info.LogBin {
+		// Each of these needs a right that we may lack: the grants tell.
+		info.Files, _ = s.binlogFiles()
+		_ = s.binlogEnd(info)
+	}
+	if rows, err := s.rows("SHOW GRANTS"); err == nil {
+		for _, r := range rows {
+			info.Grants = append(info.Grants, r[0])
+		}
+	}
+	info.Replicas = s.replicas(info)
+	return info, nil
+}
+
+// identify asks who the server is and what it has executed.
+func (o *Options) identify(s *session) (*SourceInfo, error) {
+	info := &SourceInfo{Flavor: event.MySQL}
+	r, err := s.row("SELECT VERSION(), @@server_id, @@log_bin")
+	if err != nil {
+		return nil, err
+	}
+	info.Version = r[0]
+	info.LogBin = r[2] == "1"
+	id, err := strconv.ParseUint(r[1], 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("server_id: %w", err)
+	}
+	info.ServerID = uint32(id)
+	if strings.Contains(info.Version, "MariaDB") {
+		info.Flavor = event.MariaDB
+	}
+	if o.Flavor != "" && o.Flavor != info.Flavor {
+		return nil, fmt.Errorf("source %s is %s %s, but source.flavor says %s", o.Address, info.Flavor, info.Version, o.Flavor)
+	}
+	if info.Flavor == event.MariaDB {
+		return info, s.identifyMariaDB(info)
+	}
+	return info, s.identifyMySQL(info)
+}
+
+func (s *session) identifyMySQL(info *SourceInfo) error {
+	r, err := s.row("SELECT @@server_uuid, @@global.gtid_mode")
+	if err != nil {
+		return err
+	}
+	info.Server, info.GTIDMode = r[0], r[1]
+	info.GTID = info.GTIDMode == "ON"
+	return s.mysqlGTIDs(info)
+}
+
+// mysqlGTIDs asks what has been executed. gtid_owned comes first: a transaction that leaves it until gtid_executed is
+// asked is in the latter.
+func (s *session) mysqlGTIDs(info *SourceInfo) error {
+	r, err := s.row("SELECT @@global.gtid_owned, @@global.gtid_executed, @@global.gtid_purged")
+	if err != nil {
+		return err
+	}
+	if info.Owned, err = parseOwned(r[0]); err != nil {
+		return fmt.Errorf("gtid_owned: %w", err)
+	}
+	if info.Executed, err = event.ParseGTIDSet(event.MySQL, r[1]); err != nil {
+		return fmt.Errorf("gtid_executed: %w", err)
+	}
+	if info.Purged, err = event.ParseGTIDSet(event.MySQL, r[2]); err != nil {
+		return fmt.Errorf("gtid_purged: %w", err)
+	}
+	return nil
+}
+
+func (s *session) identifyMariaDB(info *SourceInfo) error {
+	info.GTID = true
+	info.Server = strconv.FormatUint(uint64(info.ServerID), 10)
+	r, err := s.row("SELECT @@server_uid")
+	if err == nil {
+		info.Server = r[0] + "/" + info.Server
+	} else if e, ok := serverError(err); !ok || e.Code != errUnknownVariable {
+		return err
+	}
+	if r, err = s.row("SELECT @@global.gtid_binlog_pos"); err != nil {
+		return err
+	}
+	if info.Executed, err = event.ParseGTIDSet(event.MariaDB, r[0]); err != nil {
+		return fmt.Errorf("gtid_binlog_pos: %w", err)
+	}
+	return nil
+}
+
+// settings asks for what decides the content of the binlog.
+func (s *session) settings(info *SourceInfo) error {
+	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'rpl_semi_sync%' " +
+		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout')")
+	if err != nil {
+		return err
+	}
+	info.BinlogFormat = v["binlog_format"]
+	info.RowImage = v["binlog_row_image"]
+	info.RowMetadata = v["binlog_row_metadata"]
+	info.RowValueOptions = v["binlog_row_value_options"]
+	info.Checksum = v["binlog_checksum"]
+	info.TransactionCompression = v["binlog_transaction_compression"] == "ON"
+	info.Retention = seconds(v["binlog_expire_logs_seconds"])
+	if info.Retention == 0 {
+		// MariaDB's days may be a fraction.
+		days, _ := strconv.ParseFloat(v["expire_logs_days"], 64)
+		info.Retention = time.Duration(days * float64(24*time.Hour))
+	}
+	// MySQL has renamed them from master to source; MariaDB has not.
+	for _, name := range []string{"source", "master"} {
+		prefix := "rpl_semi_sync_" + name + "_"
+		if v[prefix+"enabled"] == "ON" {
+			info.SemiSync = true
+			info.SemiSyncWaitPoint = v[prefix+"wait_point"]
+			ms, _ := strconv.ParseInt(v[prefix+"timeout"], 10, 64)
+			info.SemiSyncTimeout = time.Duration(ms) * time.Millisecond
+		}
+	}
+	info.NetWriteTimeout = seconds(v["net_write_timeout"])
+	return nil
+}
+
+func seconds(s string) time.Duration {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// binlogEnd asks where the binlog ends.
+func (s *session) binlogEnd(info *SourceInfo) error {
+	var err error
+	info.File, info.Pos, err = s.logStatus(info.Flavor)
+	return err
+}
+
+// logStatus asks where the binlog ends. MySQL has renamed the statement in 8.2.
+func (s *session) logStatus(f event.Flavor) (file string, pos uint64, err error) {
+	statements := []string{"SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"}
+	if f == event.MariaDB {
+		statements = statements[1:]
+	}
+	var r []string
+	for _, q := range statements {
+		if r, err = s.row(q); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	pos, err = strconv.ParseUint(r[1], 10, 64)
+	return r[0], pos, err
+}
+
+// binlogFiles lists the binlog files, oldest first.
+func (s *session) binlogFiles() ([]BinlogFile, error) {
+	rows, err := s.rows("SHOW BINARY LOGS")
+	if err != nil {
+		return nil, err
+	}
+	files := make([]BinlogFile, len(rows))
+	for i, r := range rows {
+		size, err := strconv.ParseUint(r[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("SHOW BINARY LOGS: size of %s: %w", r[0], err)
+		}
+		files[i] = BinlogFile{Name: r[0], Size: size}
+	}
+	return files, nil
+}
+
+// replicas lists the server ids of the connected replicas; nil if we may not know.
+func (s *session) replicas(info *SourceInfo) []uint32 {
+	rows, err := s.rows("SHOW SLAVE HOSTS")
+	if err != nil && info.Flavor == event.MySQL {
+		rows, err = s.rows("SHOW REPLICAS")
+	}
+	if err != nil {
+		return nil
+	}
+	ids := []uint32{}
+	for _, r := range rows {
+		if id, err := strconv.ParseUint(r[0], 10, 32); err == nil {
+			ids = append(ids, uint32(id))
+		}
+	}
+	return ids
+}

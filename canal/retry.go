@@ -1,0 +1,126 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/canal/binlog"
+)
+
+const (
+	// firstRetry and lastRetry bound the wait before a new connection, which has full jitter.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 3 * time.Second
+	// awayAfter is how long the source may not be read before it is an alarm.
+	awayAfter = 10 * time.Second
+	// giveUpAfter is how often in a row, without any progress in between, the server may refuse, or the stream make
+	// no sense, before that is taken for the truth.
+	giveUpAfter = 3
+	// maxPatience bounds the factor by which the allowed silence grows while a server does not get so far as to
+	// send what we asked for: it may have to look through large files first.
+	maxPatience = 64
+)
+
+// retry decides when to connect again, and when not to.
+type retry struct {
+	// attempt counts those since the source was last read.
+	attempt int
+	// stuck counts refusals in a row.
+	stuck int
+	// patience is a factor of the allowed silence; 0 is 1.
+	patience int
+	// since is since when the source has not been read.
+	since time.Time
+	// stood is true once a dump has been begun: what fails from then on is not our configuration.
+	stood bool
+}
+
+// judge returns the error that ends the run, or nil to try again. moved says that the connection brought something.
+func (r *retry) judge(ctx context.Context, l *loop, err error, moved bool) error {
+	if moved {
+		r.stuck = 0
+	}
+	if !r.stood && !isPassing(err) {
+		if isDenied(err) {
+			return fmt.Errorf("the server refuses user %q: %w", l.o.User, err)
+		}
+		return err
+	}
+	if isTimeout(err) && !moved {
+		r.patience = min(max(1, r.patience)*2, maxPatience)
+	}
+	if !isRefusal(err) && !isDoubtful(err) {
+		return nil
+	}
+	if r.stuck++; r.stuck < giveUpAfter {
+		return nil
+	}
+	if isRefusal(err) {
+		return l.refused(ctx, err)
+	}
+	return err
+}
+
+// next returns how long to wait before the next attempt.
+func (r *retry) next() time.Duration {
+	limit := min(lastRetry, firstRetry<<min(r.attempt, 10))
+	r.attempt++
+	return time.Duration(rand.Int64N(int64(limit)))
+}
+
+// refused makes an error of the server's refusal to send the binlog from our position.
+func (l *loop) refused(ctx context.Context, err error) error {
+	p := l.position()
+	gap := &GapError{Position: p, Mend: mendPurged}
+	e, _ := serverError(err)
+	gap.Reason = fmt.Sprintf("the source refuses to send the binlog from there: %q", e.Message)
+	if s, err := l.o.connect(ctx, queryTimeout); err == nil {
+		gap.Oldest = oldest(s)
+		s.close()
+	}
+	return gap
+}
+
+// isRefusal reports whether the server says that it cannot send the binlog from our position. It says the same when
+// it ends a dump because somebody else has come with our name, which another attempt under another name mends.
+func isRefusal(err error) bool {
+	e, ok := serverError(err)
+	return ok && e.Code == errReadingBinlog && !strings.Contains(e.Message, "same server_uuid/server_id")
+}
+
+// isDoubtful reports whether the bytes of the stream are wrong: perhaps on the way, perhaps in the binlog.
+func isDoubtful(err error) bool {
+	return errors.Is(err, binlog.ErrDamaged) || errors.Is(err, errNonsense)
+}
+
+// isTimeout reports whether the server was silent for too long.
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// isPassing reports whether an error before the first dump says that the server is not there at the moment, and not
+// that we are configured wrongly.
+func isPassing(err error) bool {
+	var ne net.Error
+	if errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrBadConn) {
+		return true
+	}
+	e, ok := serverError(err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case errTooManyConnections, errServerShutdown, errTooManyUserConnections, errNormalShutdown:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,268 @@
+package canal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/event"
+)
+
+// errEnough is returned by the function given to [Options.scan] to end it.
+var errEnough = errors.New("enough")
+
+// scan reads the binlog from the beginning of a file, on a connection of its own and by a name of its own, up to the
+// end of the binlog. It calls each for every event, with the place where the event begins; events that the server
+// makes up are left out.
+func (o *Options) scan(ctx context.Context, info *SourceInfo, file string, each func(at place, h binlog.Header, body []byte) error) error {
+	s, err := o.connect(ctx, queryTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	id := o.freeServerID(info, append(s.replicas(info), o.serverID(0)))
+	if o.ServerID != 0 {
+		// A second dump by the configured name would end the first.
+		id = o.ServerID ^ 1<<31
+	}
+	events, err := s.dump(info.Flavor, dumpRequest{
+		file: file, pos: firstEvent, serverID: id, uuid: replicaUUID(id, o.Source), untilEnd: true,
+	})
+	if err != nil {
+		return err
+	}
+	dec, err := binlog.New(nobody{}, binlog.Options{})
+	if err != nil {
+		return err
+	}
+	w := walk{dec: dec, flavor: info.Flavor}
+	for {
+		ev, err := events.next()
+		if errors.Is(err, errStreamEnded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("binlog file %s: %w", file, err)
+		}
+		if err := w.event(ev, each); err != nil {
+			if errors.Is(err, errEnough) {
+				return nil
+			}
+			return fmt.Errorf("binlog %s: %w", w.at, err)
+		}
+	}
+}
+
+// nobody wants no rows.
+type nobody struct{}
+
+func (nobody) Wanted(_, _ []byte) bool                             { return false }
+func (nobody) Define(*binlog.TableMap) (*binlog.Definition, error) { return nil, nil }
+
+// walk follows the places of a scan.
+type walk struct {
+	dec    *binlog.Decoder
+	flavor event.Flavor
+	at     place
+}
+
+func (w *walk) event(ev []byte, each func(at place, h binlog.Header, body []byte) error) error {
+	h, body, err := w.dec.Split(ev)
+	if err != nil {
+		return err
+	}
+	if h.Type == binlog.TypeRotate {
+		r, err := binlog.ParseRotate(body)
+		if err != nil {
+			return err
+		}
+		w.at, err = placeOf(strings.Clone(r.File), r.Pos)
+		return err
+	}
+	if !inFile(h) {
+		return nil
+	}
+	begin := w.at
+	limit := uint32(0)
+	if w.flavor == event.MariaDB { // leaves out the text of statements
+		limit = anyJump >> 1
+	}
+	if err := w.at.pass(h.Size, h.LogPos, 0, limit); err != nil {
+		return err
+	}
+	return each(begin, h, body)
+}
+
+// inFile reports whether an event stands in the binlog file, and was not made up by the sender.
+func inFile(h binlog.Header) bool {
+	switch h.Type {
+	case binlog.TypeHeartbeat, binlog.TypeHeartbeatV2:
+		return false
+	}
+	return h.Flags&binlog.FlagArtificial == 0
+}
+
+// gtidsAt returns the transactions before a position of a file, which must be the end of a transaction.
+func (o *Options) gtidsAt(ctx context.Context, info *SourceInfo, file string, pos uint64) (event.GTIDSet, error) {
+	var set event.GTIDSet
+	at := place{}
+	err := o.scan(ctx, info, file, func(begin place, h binlog.Header, body []byte) error {
+		if begin.file != file {
+			return errEnough
+		}
+		if begin.pos >= pos && !opensFile(h.Type) {
+			if begin.pos > pos || !beginsGroup(h.Type) {
+				return fmt.Errorf("position %d is not the end of a transaction", pos)
+			}
+			return errEnough
+		}
+		at = begin
+		return addGTIDs(&set, h, body)
+	})
+	if err != nil {
+		return event.GTIDSet{}, err
+	}
+	if at.file == "" && pos > firstEvent {
+		return event.GTIDSet{}, fmt.Errorf("binlog file %s holds no event before %d", file, pos)
+	}
+	return set, nil
+}
+
+// opensFile reports whether events of the type stand at the beginning of each file and say what was before it.
+func opensFile(t binlog.Type) bool {
+	switch t {
+	case binlog.TypeFormatDescription, binlog.TypePreviousGTIDs, binlog.TypeMariaGTIDList, binlog.TypeMariaStartEncryption:
+		return true
+	}
+	return false
+}
+
+// beginsGroup reports whether events of the type stand between transactions.
+func beginsGroup(t binlog.Type) bool {
+	switch t {
+	case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID,
+		binlog.TypeMariaBinlogCheckpoint, binlog.TypeStop, binlog.TypeRotate:
+		return true
+	}
+	return false
+}
+
+// addGTIDs adds to the set what an event says of executed transactions.
+func addGTIDs(set *event.GTIDSet, h binlog.Header, body []byte) error {
+	switch h.Type {
+	case binlog.TypePreviousGTIDs:
+		s, err := parsePreviousGTIDs(body)
+		if err != nil {
+			return err
+		}
+		set.Union(&s)
+	case binlog.TypeMariaGTIDList:
+		s, err := parseGTIDList(body)
+		if err != nil {
+			return err
+		}
+		set.Union(&s)
+	case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeMariaGTID:
+		g, err := binlog.ParseGTID(h, body)
+		if err != nil {
+			return err
+		}
+		set.Add(g.GTID)
+	}
+	return nil
+}
+
+// parsePreviousGTIDs reads the body of MySQL's PREVIOUS_GTIDS.
+func parsePreviousGTIDs(body []byte) (event.GTIDSet, error) {
+	s, err := mysql.DecodeMysqlGTIDSet(body)
+	if err != nil {
+		return event.GTIDSet{}, fmt.Errorf("previous gtids: %w", err)
+	}
+	return event.ParseGTIDSet(event.MySQL, s.String())
+}
+
+// parseGTIDList reads the body of MariaDB's GTID_LIST: a count, whose upper 4 bits are flags, and that many times
+// domain, server and sequence number. A domain may come several times, once for each server.
+// Source: MariaDB Knowledge Base, "GTID_LIST_EVENT".
+func parseGTIDList(body []byte) (event.GTIDSet, error) {
+	var set event.GTIDSet
+	if len(body) < 4 {
+		return set, errors.New("gtid list: too short")
+	}
+	n := int(binary.LittleEndian.Uint32(body) & (1<<28 - 1))
+	body = body[4:]
+	if len(body) < 16*n {
+		return set, errors.New("gtid list: too short")
+	}
+	for ; n > 0; n-- {
+		var one event.GTIDSet
+		one.Add(event.GTID{
+			Domain: binary.LittleEndian.Uint32(body), Server: binary.LittleEndian.Uint32(body[4:]),
+			Number: binary.LittleEndian.Uint64(body[8:]),
+		})
+		set.Union(&one)
+		body = body[16:]
+	}
+	return set, nil
+}
+
+// positionAt returns the position before the first transaction that was committed at t or later, by the source's
+// clock, and to the second.
+func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, t time.Time) (event.Position, error) {
+	files, err := s.binlogFiles()
+	if err != nil {
+		return event.Position{}, err
+	}
+	// The first file that was begun after t, and from there one back.
+	var failed error
+	i := sort.Search(len(files), func(i int) bool {
+		begun, err := o.begun(ctx, info, files[i].Name)
+		failed = errors.Join(failed, err)
+		return !begun.Before(t)
+	})
+	if failed != nil {
+		return event.Position{}, failed
+	}
+	if i == 0 {
+		return event.Position{}, fmt.Errorf("the oldest binlog file, %s, was begun after %s: it is not known what came "+
+			"before", files[0].Name, t.Format(time.RFC3339))
+	}
+	var set event.GTIDSet
+	at := place{}
+	err = o.scan(ctx, info, files[i-1].Name, func(begin place, h binlog.Header, body []byte) error {
+		at = begin
+		switch h.Type {
+		case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID:
+			if int64(h.Timestamp) >= t.Unix() {
+				return errEnough
+			}
+		}
+		at.pos += uint64(h.Size) // if nothing follows
+		return addGTIDs(&set, h, body)
+	})
+	if err != nil {
+		return event.Position{}, err
+	}
+	p := event.Position{Flavor: info.Flavor, Server: info.Server, File: at.file, Pos: at.pos}
+	if info.GTID {
+		p.GTIDs = set
+	}
+	return p, nil
+}
+
+// begun returns when a binlog file was begun.
+func (o *Options) begun(ctx context.Context, info *SourceInfo, file string) (time.Time, error) {
+	var t time.Time
+	err := o.scan(ctx, info, file, func(_ place, h binlog.Header, _ []byte) error {
+		t = time.Unix(int64(h.Timestamp), 0)
+		return errEnough
+	})
+	return t, err
+}

@@ -1,0 +1,173 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
+)
+
+const (
+	// dialTimeout bounds the making of a connection, and each wait within its handshake.
+	dialTimeout = 5 * time.Second
+	// queryTimeout bounds each wait within the answer to a question. Questions about old binlogs
+	// (BINLOG_GTID_POS reads a file) take long on a slow disk.
+	queryTimeout = 60 * time.Second
+)
+
+// Error numbers of the servers that decide what is done; they are the same on MySQL and MariaDB.
+// Source: MySQL Server Error Message Reference.
+const (
+	errTooManyConnections     = 1040
+	errDBAccessDenied         = 1044
+	errAccessDenied           = 1045
+	errServerShutdown         = 1053
+	errNormalShutdown         = 1077
+	errHostNotPrivileged      = 1130
+	errUnknownVariable        = 1193
+	errTooManyUserConnections = 1203
+	errSpecificAccessDenied   = 1227
+	errReadingBinlog          = 1236 // ER_SOURCE_FATAL_ERROR_READING_BINLOG: the position cannot be served
+)
+
+// session is one connection to the source. One goroutine at a time uses it. It is closed when the context that it
+// was opened with ends, so that no wait outlives it.
+type session struct {
+	conn *client.Conn
+	link *link
+	stop func() bool // ends the watch over the context
+}
+
+// connect opens a connection whose reads wait for at most timeout.
+func (o *Options) connect(ctx context.Context, timeout time.Duration) (*session, error) {
+	s, err := o.connectOnce(ctx, o.TLS != nil)
+	if err != nil && o.TLS != nil && o.TLSOptional && strings.Contains(err.Error(), "does not support TLS") {
+		s, err = o.connectOnce(ctx, false)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", o.Address, err)
+	}
+	s.link.timeout = timeout
+	if err := s.exec("SET NAMES utf8mb4"); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error) {
+	s := &session{stop: func() bool { return true }}
+	dial := func(dctx context.Context, network, address string) (net.Conn, error) {
+		dctx, cancel := context.WithTimeout(dctx, dialTimeout)
+		defer cancel()
+		c, err := o.Dial(dctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		s.link = newLink(c, dialTimeout)
+		s.stop = context.AfterFunc(ctx, func() { c.Close() })
+		return s.link, nil
+	}
+	var err error
+	s.conn, err = client.ConnectWithDialer(ctx, "", o.Address, o.User, o.Password, "", dial, func(c *client.Conn) error {
+		if secure {
+			c.SetTLSConfig(o.TLS)
+		}
+		return nil
+	})
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// close ends the connection.
+func (s *session) close() {
+	s.stop()
+	_ = s.conn.Close()
+}
+
+// exec runs a statement that yields no rows.
+func (s *session) exec(statement string) error {
+	_, err := s.rows(statement)
+	return err
+}
+
+// rows runs a statement and returns its rows as text; NULL is "".
+func (s *session) rows(statement string) ([][]string, error) {
+	r, err := s.conn.Execute(statement)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", statement, err)
+	}
+	defer r.Close()
+	if r.Resultset == nil {
+		return nil, nil
+	}
+	out := make([][]string, r.RowNumber())
+	for i := range out {
+		out[i] = make([]string, r.ColumnNumber())
+		for j := range out[i] {
+			v, err := r.GetString(i, j)
+			if err != nil {
+				return nil, fmt.Errorf("%s: row %d: %w", statement, i, err)
+			}
+			out[i][j] = strings.Clone(v) // the result's memory goes back to a pool
+		}
+	}
+	return out, nil
+}
+
+// row runs a statement that yields one row.
+func (s *session) row(statement string) ([]string, error) {
+	rows, err := s.rows(statement)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != 1 {
+		return nil, fmt.Errorf("%s: %d rows, want 1", statement, len(rows))
+	}
+	return rows[0], nil
+}
+
+// pairs runs SHOW VARIABLES or SHOW STATUS and returns names in lower case with their values.
+func (s *session) pairs(statement string) (map[string]string, error) {
+	rows, err := s.rows(statement)
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]string, len(rows))
+	for _, r := range rows {
+		if len(r) >= 2 {
+			m[strings.ToLower(r[0])] = r[1]
+		}
+	}
+	return m, nil
+}
+
+// quote writes a string literal that means the same under every sql_mode.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// serverError returns the server's own error within err, if it is one.
+func serverError(err error) (*mysql.MyError, bool) {
+	var e *mysql.MyError
+	return e, errors.As(err, &e)
+}
+
+// isDenied reports whether the server refused who we are or what we may do: nothing that time mends.
+func isDenied(err error) bool {
+	e, ok := serverError(err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case errDBAccessDenied, errAccessDenied, errHostNotPrivileged, errSpecificAccessDenied:
+		return true
+	}
+	return false
+}

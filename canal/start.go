@@ -1,0 +1,163 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Locate turns what an operator says of a position into one that the source can go on from: "now", "earliest",
+// "gtid:<set>", "<file>:<position>", or a time (RFC 3339, or 2006-01-02 15:04:05 in UTC): the position before the
+// first transaction that was committed then or later. The position has no epoch yet. The error is a [*GapError] if
+// the source does not have what follows the position any more.
+func Locate(ctx context.Context, o Options, where string) (event.Position, error) {
+	at, isTime := parseTime(where)
+	if !isTime {
+		o.Start = where
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return event.Position{}, err
+	}
+	s, err := o.connect(ctx, queryTimeout)
+	if err != nil {
+		return event.Position{}, err
+	}
+	defer s.close()
+	info, err := o.identify(s)
+	if err != nil {
+		return event.Position{}, err
+	}
+	if err := info.usable(); err != nil {
+		return event.Position{}, err
+	}
+	var p event.Position
+	if isTime {
+		p, err = o.positionAt(ctx, s, info, at)
+	} else {
+		p, err = o.startPosition(ctx, s, info)
+	}
+	if err != nil {
+		return event.Position{}, err
+	}
+	return p, o.checkPosition(ctx, s, info, &p)
+}
+
+func parseTime(s string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339, time.DateTime} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// usable says why nothing can be read from the server at all.
+func (info *SourceInfo) usable() error {
+	if !info.LogBin {
+		return errors.New("the source writes no binlog: start it with log_bin (MySQL and MariaDB: log-bin=binlog)")
+	}
+	return nil
+}
+
+// startPosition returns where a first start begins.
+func (o *Options) startPosition(ctx context.Context, s *session, info *SourceInfo) (event.Position, error) {
+	at, err := parseStart(o.Start)
+	if err != nil {
+		return event.Position{}, err
+	}
+	p := event.Position{Flavor: info.Flavor, Server: info.Server}
+	switch {
+	case at.now:
+		err = o.startNow(s, info, &p)
+	case at.earliest:
+		err = startEarliest(s, info, &p)
+	case at.gtids != "":
+		if !info.GTID {
+			return p, fmt.Errorf("start gtid:…: the source's gtid_mode is %s; only ON keeps positions by GTID", info.GTIDMode)
+		}
+		p.GTIDs, err = event.ParseGTIDSet(info.Flavor, at.gtids)
+	default:
+		p.File, p.Pos = at.file, at.pos
+		if err = checkFile(s, &p); err == nil && info.GTID {
+			p.GTIDs, err = o.gtidsAt(ctx, info, p.File, p.Pos)
+		}
+	}
+	return p, err
+}
+
+// startNow fills in the visible position: whoever reads the database from now on sees what is before it, so keys
+// filled from now on need none of it. It must not be the end of the binlog, which may hold a commit that nobody
+// sees yet.
+func (o *Options) startNow(s *session, info *SourceInfo, p *event.Position) error {
+	if info.Flavor == event.MariaDB {
+		at, err := s.snapshot()
+		if err != nil {
+			return err
+		}
+		p.File, p.Pos = at.file, at.pos
+		p.GTIDs, err = s.gtidPos(at)
+		return err
+	}
+	// The file first: what is not visible when gtid_executed is asked stands in this file or a later one, since a
+	// new file is only begun when all commits in the old one are complete.
+	if err := s.binlogEnd(info); err != nil {
+		return err
+	}
+	p.File, p.Pos = info.File, firstEvent
+	if !info.GTID {
+		return nil
+	}
+	if err := s.mysqlGTIDs(info); err != nil {
+		return err
+	}
+	p.GTIDs = info.Executed.Clone()
+	return nil
+}
+
+func startEarliest(s *session, info *SourceInfo, p *event.Position) error {
+	files, err := s.binlogFiles()
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return errors.New("the source lists no binlog files")
+	}
+	p.File, p.Pos = files[0].Name, firstEvent
+	switch {
+	case info.Flavor == event.MariaDB:
+		p.GTIDs, err = s.gtidPos(place{file: p.File, pos: p.Pos})
+	case info.GTID:
+		p.GTIDs = info.Purged.Clone()
+	}
+	return err
+}
+
+// snapshot asks MariaDB where in its binlog the last commit ends that everybody can read. gtid_binlog_pos and SHOW
+// MASTER STATUS are ahead of it: they hold a commit that waits for a semi-synchronous replica.
+func (s *session) snapshot() (place, error) {
+	v, err := s.pairs("SHOW STATUS LIKE 'Binlog_snapshot_%'")
+	if err != nil {
+		return place{}, err
+	}
+	file := v["binlog_snapshot_file"]
+	pos, err := strconv.ParseUint(v["binlog_snapshot_position"], 10, 64)
+	if err != nil || file == "" {
+		return place{}, fmt.Errorf("binlog_snapshot_file %q, binlog_snapshot_position %q: want a place in the binlog",
+			file, v["binlog_snapshot_position"])
+	}
+	return placeOf(file, pos)
+}
+
+// gtidPos asks MariaDB for the GTIDs at a place of its binlog.
+func (s *session) gtidPos(at place) (event.GTIDSet, error) {
+	r, err := s.row("SELECT BINLOG_GTID_POS(" + quote(at.file) + "," + strconv.FormatUint(at.pos, 10) + ")")
+	if err != nil {
+		return event.GTIDSet{}, err
+	}
+	return event.ParseGTIDSet(event.MariaDB, r[0])
+}

@@ -1,0 +1,131 @@
+package canal
+
+import (
+	"errors"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
+)
+
+// flagThreadSpecific marks a statement that depends on temporary tables of its session.
+// Source: MySQL's binlog_event.h (LOG_EVENT_THREAD_SPECIFIC_F).
+const flagThreadSpecific = 0x4
+
+// query handles a statement that was logged as text: what begins and ends transactions, DDL, and changes of rows
+// that have no row events.
+func (l *loop) query(h binlog.Header, body []byte) error {
+	q, err := l.dec.ParseQuery(h, body)
+	if err != nil {
+		return l.damaged(l.begin, err)
+	}
+	l.open()
+	// The two that come with nearly every transaction.
+	switch string(q.SQL) {
+	case "BEGIN":
+		l.tx.began = true
+		return nil
+	case "COMMIT":
+		return l.finish(h, committed)
+	}
+	st := ddl.Parse(q.SQL, &ddl.Session{
+		Schema: q.Schema, SQLMode: q.SQLMode, Charset: l.tables.charset(q.Charset), MariaDB: l.flavor == event.MariaDB,
+		Temporary: h.Flags&flagThreadSpecific != 0, Failed: q.ErrorCode != 0,
+	})
+	return l.statement(h, &st)
+}
+
+// loadQuery handles LOAD DATA that was logged as a statement. Its post-header has 13 more bytes than that of a QUERY:
+// where in the statement the name of the file stands.
+// Source: MySQL's Execute_load_query_event.
+func (l *loop) loadQuery(h binlog.Header, body []byte) error {
+	const queryHeader, loadHeader = 13, 26
+	if len(body) < loadHeader {
+		return l.unreadable(errors.New("EXECUTE_LOAD_QUERY: too short"))
+	}
+	return l.query(h, append(append([]byte(nil), body[:queryHeader]...), body[loadHeader:]...))
+}
+
+// statement follows a statement.
+func (l *loop) statement(h binlog.Header, st *ddl.Statement) error {
+	switch st.Verb {
+	case ddl.Begin:
+		l.tx.began = true
+		return nil
+	case ddl.Commit, ddl.Rollback:
+		// ROLLBACK: the rows that stand were those of tables without transactions.
+		return l.finish(h, committed)
+	case ddl.Savepoint, ddl.XAEnd:
+		return nil
+	case ddl.XAStart:
+		l.tx.began, l.tx.XID = true, st.XID
+		return nil
+	case ddl.XAPrepare:
+		l.tx.XID = st.XID
+		return l.finish(h, prepared)
+	case ddl.XACommit:
+		l.tx.XID = st.XID
+		return l.finish(h, xaCommitted)
+	case ddl.XARollback:
+		l.tx.XID = st.XID
+		return l.finish(h, xaRolledBack)
+	}
+	l.unseen(st)
+	if st.Verb == ddl.DDL || st.Unclear {
+		l.m.statements.WithLabelValues(statementDDL).Inc()
+		if err := l.tables.apply(st); err != nil {
+			return err
+		}
+		l.dec.Forget()
+	}
+	if l.whole() {
+		return l.finish(h, committed)
+	}
+	return nil
+}
+
+// whole reports whether the present statement is the whole transaction. MariaDB says so when the transaction begins;
+// on MySQL it is so unless BEGIN came before.
+func (l *loop) whole() bool {
+	if l.flavor == event.MariaDB && l.tx.announced {
+		return l.tx.standalone
+	}
+	return !l.tx.began
+}
+
+// unseen raises an alarm about rows of mapped tables that a statement changed without row events.
+func (l *loop) unseen(st *ddl.Statement) {
+	for i := range st.Actions {
+		a := &st.Actions[i]
+		name := a.Table.String()
+		switch {
+		case a.Op == ddl.OpRename && (l.wants(a.Table) || l.wants(a.To)):
+			l.removed(a.Op.String(), name+" to "+a.To.String())
+		case !a.Rows || !l.wants(a.Table):
+		case a.Op == ddl.OpWrite:
+			l.m.statements.WithLabelValues(statementRows).Inc()
+			l.o.Alarms.Raise(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
+				"logged as a statement, so it is not known which: set binlog_format=ROW (also in sessions that set "+
+				"their own) and clear the keys of the table")
+		default:
+			l.removed(a.Op.String(), name)
+		}
+	}
+	if st.Unclear {
+		l.m.statements.WithLabelValues(statementUnclear).Inc()
+		if l.wants(ddl.Name{Schema: st.Schema}) {
+			l.o.Alarms.Raise(alarm.StatementLogged, "a statement in the binlog of source "+l.o.Source+" in schema "+
+				st.Schema+" could not be read: it may have changed rows of mapped tables there, whose definitions are "+
+				"asked for anew")
+		}
+	}
+}
+
+func (l *loop) removed(what, name string) {
+	l.m.statements.WithLabelValues(statementTruncate).Inc()
+	l.o.Alarms.Raise(alarm.TruncatedTable, what+" of table "+name+": its rows went without row events, so their keys "+
+		"are still cached: clear the keys of the table")
+}
+
+func (l *loop) wants(n ddl.Name) bool { return l.o.Wanted(n.Schema, n.Table) }

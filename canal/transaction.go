@@ -1,0 +1,221 @@
+package canal
+
+import (
+	"errors"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/event"
+)
+
+// transaction is the one that is being read.
+type transaction struct {
+	event.Tx
+	// open: its end has not been read.
+	open bool
+	// begin is where it begins.
+	begin place
+	// began: BEGIN or XA START has been read, so a statement does not end it.
+	began bool
+	// announced: a GTID event has begun it. standalone: that said that one statement follows and is all.
+	announced, standalone bool
+	// noted: the pending claim holds it.
+	noted     bool
+	inPayload bool
+}
+
+// outcome is how a transaction ends.
+type outcome uint8
+
+const (
+	committed outcome = iota
+	prepared
+	xaCommitted
+	xaRolledBack
+)
+
+// beginGroup handles the GTID event that begins a transaction.
+func (l *loop) beginGroup(h binlog.Header, body []byte) error {
+	g, err := binlog.ParseGTID(h, body)
+	if err != nil {
+		return l.damaged(l.begin, err)
+	}
+	if l.tx.open {
+		l.abandon()
+	}
+	if l.fresh {
+		if err := l.firstOf(g.GTID); err != nil {
+			return err
+		}
+	}
+	l.start()
+	l.tx.GTID = g.GTID
+	l.tx.XID = g.XID
+	l.tx.Committed = committedAt(g.Committed, h)
+	l.tx.announced, l.tx.standalone = true, g.Standalone
+	return nil
+}
+
+// start begins a transaction at the present event.
+func (l *loop) start() {
+	l.tx = transaction{open: true, begin: l.begin, inPayload: l.tx.inPayload}
+}
+
+// open begins a transaction that no GTID event has announced.
+func (l *loop) open() {
+	if l.tx.open {
+		return
+	}
+	l.start()
+	l.fresh = false
+}
+
+// firstOf looks at the first transaction of a connection, for what it tells of those before it.
+func (l *loop) firstOf(g event.GTID) error {
+	l.fresh = false
+	if !l.lost.IsZero() && l.lost != g {
+		// What was open when the connection broke does not come again.
+		l.vis.forget(l.lost)
+	}
+	l.lost = event.GTID{}
+	if !l.done.isZero() && l.begin.compare(l.done) < 0 {
+		return l.raise(l.server, "the source's binlog has begun anew: what comes next is at "+l.begin.String()+
+			", before "+l.done.String()+" that was read")
+	}
+	return nil
+}
+
+// raise begins a new epoch: from here on, places in the binlog say nothing about what came before.
+func (l *loop) raise(server, why string) error {
+	if err := l.checkpoint.Raise(server, l.epoch+1); err != nil {
+		return &sinkError{err}
+	}
+	l.epoch++
+	l.server = server
+	l.done, l.floor, l.replayed = place{}, place{}, false
+	l.vis.begin(server, l.epoch)
+	l.m.epoch.Set(float64(l.epoch))
+	l.o.Alarms.Raise(alarm.EpochRaised, "source "+l.o.Source+": "+why+"; reading goes on by GTID under a new epoch")
+	return nil
+}
+
+// abandon drops a transaction whose end did not come: the source crashed while it wrote it. Its rows were handed
+// over, which does no harm, but nobody will ever see them.
+func (l *loop) abandon() {
+	if l.tx.noted || !l.tx.GTID.IsZero() {
+		l.vis.forget(l.tx.GTID)
+	}
+	l.tx = transaction{}
+}
+
+// finish ends the transaction at the present event.
+func (l *loop) finish(h binlog.Header, how outcome) error {
+	l.open()
+	t := &l.tx
+	if t.Committed.IsZero() {
+		t.Committed = committedAt(0, h)
+	}
+	t.open = false
+	if how == xaCommitted && !t.noted {
+		l.note() // its rows were prepared earlier; the keys are handed over again now
+	}
+	if l.pend.active && !t.noted {
+		// So that the runs of a claim are few: what lies between its transactions is visible as well by then.
+		l.pend.add(t.GTID)
+	}
+	end := event.End{File: l.at.file, Pos: l.at.pos, Committed: t.Committed, State: l.tables.newState()}
+	run := event.GTIDRange{First: t.GTID, Last: t.GTID.Number}
+	if l.byGTID && !t.GTID.IsZero() {
+		l.pend.end[0] = run
+		end.GTIDs = l.pend.end[:]
+	}
+	if err := l.tell(how, end); err != nil {
+		return &sinkError{err}
+	}
+	l.done, l.replayed = l.at, false
+	if l.byGTID {
+		l.runs.AddTx(end.File, end.Pos, t.GTID, t.Committed)
+	}
+	l.transactions++
+	l.n.committed.Store(t.Committed.UnixNano())
+	return l.afterEnd()
+}
+
+// tell tells the sink of the end of a transaction.
+func (l *loop) tell(how outcome, end event.End) error {
+	switch how {
+	case prepared:
+		return l.sink.Prepare(&l.tx.Tx, end)
+	case xaCommitted, xaRolledBack:
+		l.m.statements.WithLabelValues(statementXAResolve).Inc()
+		return l.sink.Resolve(&l.tx.Tx, how == xaCommitted, l.version(0), end)
+	}
+	return l.sink.Commit(&l.tx.Tx, end)
+}
+
+// afterEnd looks after what grows, and stops where it was asked to.
+func (l *loop) afterEnd() error {
+	if l.transactions&1023 == 0 {
+		l.publish()
+	}
+	if len(l.runs.GTIDs) < maxRuns && !l.reached() {
+		return nil
+	}
+	return l.idle()
+}
+
+// xaPrepare ends the rows of an XA transaction.
+func (l *loop) xaPrepare(h binlog.Header, body []byte) error {
+	x, err := binlog.ParseXAPrepare(body)
+	if err != nil {
+		return l.damaged(l.begin, err)
+	}
+	if l.tx.XID == "" {
+		l.tx.XID = x.XID
+	}
+	if l.tx.XID != x.XID {
+		return l.unreadable(errors.New("XA PREPARE of another transaction than was begun"))
+	}
+	if x.OnePhase {
+		return l.finish(h, committed)
+	}
+	return l.finish(h, prepared)
+}
+
+// pending is what was handed to the sink and not yet handed over by it, as a claim: the transactions from the first
+// to the last one that had rows.
+type pending struct {
+	active bool
+	runs   event.End
+	// need is behind the beginning of the last transaction that had rows.
+	need place
+	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
+}
+
+func (p *pending) add(g event.GTID) { p.runs.AddTx("", 0, g, p.runs.Committed) }
+
+// note adds the present transaction to the pending claim: before the sink gets anything of it, since the sink may
+// hand over at once.
+func (l *loop) note() {
+	l.tx.noted = true
+	l.pend.active = true
+	l.pend.add(l.tx.GTID)
+	l.pend.need = l.tx.begin
+	l.pend.need.pos++
+}
+
+// claim takes the pending claim. If there is none (the keys of one transaction fill several batches), the claim is
+// again that of the last transaction.
+func (l *loop) claim(last event.Version) claim {
+	if !l.pend.active {
+		l.note()
+	}
+	p := &l.pend
+	c := claim{last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...)}
+	if l.tx.open {
+		c.open = l.tx.GTID
+	}
+	p.active, p.runs.GTIDs = false, p.runs.GTIDs[:0]
+	l.tx.noted = false
+	return c
+}

@@ -1,0 +1,383 @@
+package canal
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+const (
+	// maxClaims bounds the queue of what is not yet vouched for. Beyond it, new claims are added to the last one:
+	// the marks get coarser, not wrong.
+	maxClaims = 8192
+	// maxAnswers bounds the answers that are kept for telling a batch's age.
+	maxAnswers = 64
+	// unseenAfter is how long something may wait to be vouched for before it is an alarm.
+	unseenAfter = 30 * time.Second
+)
+
+// claim is what must be visible before everything up to a version is: the transactions of a batch, or of a run of
+// batches. Each batch's claim is judged on its own; that of a mark needs all before it as well.
+type claim struct {
+	last event.Version
+	// gtids are the transactions, where the source has GTIDs; of a run of batches those of the last one, and more
+	// those of the others.
+	gtids []event.GTIDRange
+	more  *event.GTIDSet
+	// need is the least position that an answer must have, if it is of the same epoch. Answers lie at ends of
+	// transactions, so for a transaction it is one byte behind where it begins: an answer beyond that holds all of
+	// it, even the part that was not yet read.
+	need place
+	// open is the last transaction, if its end had not been read when it was handed over; the zero GTID if it had.
+	open event.GTID
+	// since is when it began to wait.
+	since time.Time
+}
+
+// answer is what the source said that everybody can read.
+type answer struct {
+	// made and received are when it was asked and when the answer was here: what it says was true in between.
+	made, received time.Time
+	// server and epoch are those of the stream when it was asked.
+	server string
+	epoch  uint32
+	// place is the end of what is visible, where the source answers with a position, and end that of all that it
+	// holds, visible or not.
+	place, end place
+	// gtids is what is visible, where it answers with a set (named): only what passed since the start of the run,
+	// so that old fragments cost nothing. whole says that the set also holds what was executed before.
+	gtids event.GTIDSet
+	named bool
+	whole bool
+}
+
+// holds reports whether everything that c needs is visible.
+func (a *answer) holds(c *claim) bool {
+	if !a.place.isZero() && a.epoch == c.last.Epoch {
+		return a.place.compare(c.need) >= 0
+	}
+	if !a.named || !a.whole {
+		return false
+	}
+	for _, r := range c.gtids {
+		if !a.gtids.ContainsRange(r) {
+			return false
+		}
+	}
+	if c.more == nil {
+		return true
+	}
+	rest := c.more.Subtract(&a.gtids)
+	return rest.IsEmpty()
+}
+
+// visibility knows what has been handed over and what the source says that everybody can read, and draws the line
+// up to which all that was handed over is visible. The loop hands over; the heartbeat brings the answers.
+type visibility struct {
+	mu sync.Mutex
+	// server and epoch are the stream's; answers of others are not taken.
+	server string
+	epoch  uint32
+	// queue holds what is not vouched for, in commit order.
+	queue []claim
+	// vouched is the highest version such that everything handed over up to it is visible.
+	vouched event.Version
+	// answers are kept oldest first: the first one, then ever denser towards the present.
+	answers []answer
+	// spacing is the least time between kept answers.
+	spacing time.Duration
+	// read is how far the loop had handed over everything, by place and, since the start of the run, by GTID.
+	read      place
+	readEpoch uint32
+	readGTIDs event.GTIDSet
+	// wake tells the heartbeat that there is something to ask for, or to say; capacity 1.
+	wake chan struct{}
+	// drained says that the queue has become empty; capacity 1.
+	drained chan struct{}
+	// unread is the newest answer, as long as the loop has not read all that it speaks of.
+	unread *answer
+}
+
+func newVisibility(spacing time.Duration) *visibility {
+	return &visibility{spacing: spacing, wake: make(chan struct{}, 1), drained: make(chan struct{}, 1)}
+}
+
+// begin is called at each connection with the identity of its server. What other servers said, or this one in
+// another epoch, is forgotten.
+func (v *visibility) begin(server string, epoch uint32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.server == server && v.epoch == epoch {
+		return
+	}
+	v.server, v.epoch = server, epoch
+	v.answers, v.unread = nil, nil
+}
+
+// base queues the claim on what was read before the run.
+func (v *visibility) base(c claim) {
+	c.since = time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.queue = append(v.queue[:0], c)
+	v.read, v.readEpoch = c.need, c.last.Epoch
+}
+
+// stream returns the server and epoch that answers are wanted of.
+func (v *visibility) stream() (server string, epoch uint32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.server, v.epoch
+}
+
+// handover queues a claim and returns for how long all of it has been known to be visible.
+func (v *visibility) handover(c claim) time.Duration {
+	c.since = time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	age := event.Unknown
+	// What an answer holds, every later one holds too.
+	i := sort.Search(len(v.answers), func(i int) bool { return v.answers[i].holds(&c) })
+	if i < len(v.answers) {
+		age = c.since.Sub(v.answers[i].received)
+	}
+	if v.enqueue(c) {
+		signal(v.wake)
+	}
+	return age
+}
+
+// enqueue reports whether the queue was empty.
+func (v *visibility) enqueue(c claim) bool {
+	n := len(v.queue)
+	if n < maxClaims { // the last element may be a claim of many batches
+		v.queue = append(v.queue, c)
+		return n == 0
+	}
+	t := &v.queue[n-1]
+	if t.more == nil {
+		t.more = &event.GTIDSet{}
+	}
+	for _, r := range t.gtids {
+		t.more.AddRange(r)
+	}
+	t.last, t.need, t.open, t.gtids = c.last, c.need, c.open, c.gtids
+	return false
+}
+
+// forget takes back the claim on a transaction that was open when the connection broke and then did not come again:
+// the server has lost it, so it will never be visible, and nothing must wait for it.
+func (v *visibility) forget(g event.GTID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := len(v.queue) - 1; i >= 0 && v.queue[i].open == g; i-- {
+		v.queue[i].gtids = without(v.queue[i].gtids, g)
+		v.queue[i].open = event.GTID{}
+		if v.queue[i].more != nil {
+			drop(v.queue[i].more, g)
+		}
+	}
+}
+
+// drop does the same for a set.
+func drop(s *event.GTIDSet, g event.GTID) {
+	var one event.GTIDSet
+	one.Add(g)
+	if before := g; g.UUID == [16]byte{} && g.Number > 1 && s.Contains(g) {
+		before.Number--
+		s.Add(before)
+		return
+	}
+	*s = s.Subtract(&one)
+}
+
+// without returns the runs of transactions less one, the newest of its source. On MariaDB what remains is the one
+// before it in its domain.
+func without(runs []event.GTIDRange, g event.GTID) []event.GTIDRange {
+	out := runs[:0]
+	for _, r := range runs {
+		same := r.First
+		same.Number = g.Number
+		if same != g || r.Last != g.Number {
+			out = append(out, r)
+			continue
+		}
+		r.Last--
+		mariadb := r.First.UUID == [16]byte{}
+		if mariadb {
+			r.First.Number = min(r.First.Number, r.Last)
+		}
+		if r.Last > 0 && r.First.Number <= r.Last {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// handed says that everything up to a place, and these transactions, has been handed over.
+func (v *visibility) handed(p place, epoch uint32, gtids []event.GTIDRange) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.read, v.readEpoch = p, epoch
+	for _, r := range gtids {
+		v.readGTIDs.AddRange(r)
+	}
+	if v.unread != nil && v.hasRead(v.unread) {
+		signal(v.wake)
+	}
+}
+
+// hasRead reports whether all that the source held when it gave the answer has been handed over.
+func (v *visibility) hasRead(a *answer) bool {
+	if !a.end.isZero() {
+		return v.readEpoch == a.epoch && v.read.compare(a.end) >= 0
+	}
+	rest := a.gtids.Subtract(&v.readGTIDs)
+	return rest.IsEmpty()
+}
+
+// signal wakes whoever waits for the channel; it does not block.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// verdict is what follows from an answer.
+type verdict struct {
+	version event.Version
+	made    time.Time
+	read    bool
+	// news says that it tells more than the last verdict did.
+	news bool
+	// waiting is how many claims are not vouched for, and since when the first of them waits.
+	waiting int
+	since   time.Time
+}
+
+// take draws the conclusions from an answer; ok is false if it is not of the stream's server and epoch.
+func (v *visibility) take(a answer) (out verdict, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if a.server != v.server || a.epoch != v.epoch {
+		return verdict{}, false
+	}
+	v.keep(a)
+	n := 0
+	for n < len(v.queue) && a.holds(&v.queue[n]) {
+		n++
+	}
+	if n > 0 {
+		v.vouched = v.queue[n-1].last
+		v.queue = slices.Delete(v.queue, 0, n)
+		if len(v.queue) == 0 {
+			if cap(v.queue) > 1024 {
+				v.queue = nil
+			}
+			signal(v.drained)
+		}
+	}
+	v.unread = &a
+	out = v.judge()
+	out.news = n > 0
+	return out, true
+}
+
+// again judges the newest answer once more, if the loop has since read all that it speaks of.
+func (v *visibility) again() (out verdict, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.unread == nil || !v.hasRead(v.unread) {
+		return verdict{}, false
+	}
+	return v.judge(), true
+}
+
+// judge says what is known by the newest answer, which it settles once everything has been read.
+func (v *visibility) judge() verdict {
+	out := verdict{version: v.vouched, made: v.unread.made, waiting: len(v.queue)}
+	if out.waiting > 0 {
+		out.since = v.queue[0].since
+	}
+	if v.hasRead(v.unread) {
+		out.read = true
+		v.unread = nil
+	}
+	return out
+}
+
+// settled waits until everything handed over has been vouched for.
+func (v *visibility) settled(ctx context.Context) error {
+	for {
+		v.mu.Lock()
+		n := len(v.queue)
+		v.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-v.drained:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waiting returns how many claims are not vouched for, and since when the first one waits.
+func (v *visibility) waiting() (n int, since time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.queue) > 0 {
+		since = v.queue[0].since
+	}
+	return len(v.queue), since
+}
+
+// foreign reports whether the first claim is of an earlier epoch, so that a position does not tell.
+func (v *visibility) foreign() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.queue) > 0 && v.queue[0].last.Epoch != v.epoch
+}
+
+// keep remembers an answer for telling ages: the newest always, others a spacing apart at least. When there are too
+// many, the one goes that is missed least for its age, so that a few answers reach back over hours, while the last
+// minute is dense.
+func (v *visibility) keep(a answer) {
+	n := len(v.answers)
+	switch {
+	case n > 0 && v.answers[n-1].ahead(&a):
+		// The source has less than before: nothing that it said then holds now.
+		clear(v.answers)
+		v.answers = v.answers[:0]
+	case n > 1 && v.answers[n-1].received.Sub(v.answers[n-2].received) < v.spacing:
+		v.answers[n-1] = a
+		return
+	}
+	if v.answers = append(v.answers, a); len(v.answers) <= maxAnswers {
+		return
+	}
+	drop, least := 1, math.Inf(1)
+	for i := 1; i < len(v.answers)-1; i++ {
+		gap := v.answers[i+1].received.Sub(v.answers[i-1].received)
+		if missed := gap.Seconds() / a.received.Sub(v.answers[i].received).Seconds(); missed < least {
+			drop, least = i, missed
+		}
+	}
+	v.answers = slices.Delete(v.answers, drop, drop+1)
+}
+
+// ahead reports whether a holds something that the later answer b does not.
+func (a *answer) ahead(b *answer) bool {
+	if !a.place.isZero() && !b.place.isZero() {
+		return a.place.compare(b.place) > 0
+	}
+	rest := a.gtids.Subtract(&b.gtids)
+	return !rest.IsEmpty()
+}
