@@ -28,6 +28,8 @@ const (
 	PredicateFailed Kind = "predicate_failed"
 	// StoreFull: the store of parked keys and dead letters is full, so reading has stopped.
 	StoreFull Kind = "store_full"
+	// StoreFailed: the store cannot be written to.
+	StoreFailed Kind = "store_failed"
 	// RedisAway: Redis does not answer or does not take writes, so reading has stopped.
 	RedisAway Kind = "redis_away"
 	// SourceAway: the source cannot be reached.
@@ -47,7 +49,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, PredicateFailed, StoreFull, RedisAway, SourceAway,
+		TruncatedTable, StatementLogged, ColumnAbsent, PredicateFailed, StoreFull, StoreFailed, RedisAway, SourceAway,
 		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }

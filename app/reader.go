@@ -38,6 +38,7 @@ type reader struct {
 	handover func(last event.Version) time.Duration
 	xa       *xaMemory
 	tap      *tap
+	fresh    *freshness
 	source   string
 	term     uint64
 
@@ -77,11 +78,11 @@ func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 // Resolve implements canal.Sink.
 func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
 	if commit {
-		if err := r.xa.recall(tx, func(k stashedKey) error { return r.again(tx, v, k) }); err != nil {
+		if err := r.xa.recall(tx, v, func(k stashedKey) error { return r.again(tx, v, k) }); err != nil {
 			return fmt.Errorf("xa transaction %s: %w", tx.XID, err)
 		}
 	}
-	r.xa.resolved(tx, end)
+	r.xa.resolved(tx, v, end)
 	return r.Commit(tx, end)
 }
 
@@ -104,7 +105,10 @@ func (r *reader) Flush() error {
 }
 
 // Mark implements canal.Sink. It is called on the heartbeat's goroutine.
-func (r *reader) Mark(m event.Mark) { r.log.Mark(m) }
+func (r *reader) Mark(m event.Mark) {
+	r.fresh.mark(m)
+	r.log.Mark(m)
+}
 
 func (r *reader) handOnIfFull() error {
 	if r.batch.Len() < batchKeys && len(r.batch.Text()) < batchBytes && len(r.batch.End.GTIDs) < batchRanges {

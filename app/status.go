@@ -45,13 +45,13 @@ type Status struct {
 	// since the start.
 	Rows uint64 `json:"rows"`
 	Keys uint64 `json:"keys"`
-	// InFlight keys were read and not yet deleted once; Pending wait for their final delete, the oldest for
-	// OldestPending seconds; Parked and DeadLetters are keys in trouble.
-	InFlight      int     `json:"in_flight"`
-	Pending       int     `json:"pending"`
-	OldestPending float64 `json:"oldest_pending_seconds"`
-	Parked        int     `json:"parked"`
-	DeadLetters   int     `json:"dead_letters"`
+	// InFlight keys were read and not yet deleted once; Pending wait for their final delete. The oldest batch that is
+	// not finished was read OldestUnfinished seconds ago. Parked and DeadLetters are keys in trouble.
+	InFlight         int64   `json:"in_flight"`
+	Pending          int64   `json:"pending"`
+	OldestUnfinished float64 `json:"oldest_unfinished_seconds"`
+	Parked           int     `json:"parked"`
+	DeadLetters      int     `json:"dead_letters"`
 	// LatencyP50 and LatencyP99 are from commit, by the source's clock, to the first acknowledged delete, in seconds
 	// over the last minute; 0 when nothing was deleted in it.
 	LatencyP50 float64 `json:"latency_p50_seconds"`
@@ -69,7 +69,6 @@ type SourceStatus struct {
 	Connected bool         `json:"connected"`
 	// Position is how far it has been read: file:position.
 	Position string `json:"position,omitempty"`
-	Error    string `json:"error,omitempty"`
 }
 
 // CheckpointStatus is the durable position: everything up to it is finished.
@@ -85,7 +84,8 @@ type CheckpointStatus struct {
 type RedisStatus struct {
 	Address string `json:"address"`
 	Up      bool   `json:"up"`
-	Error   string `json:"error,omitempty"`
+	// Sentence says how it is.
+	Sentence string `json:"sentence"`
 }
 
 // Print writes the status for a human.
@@ -98,11 +98,11 @@ func (s Status) Print(w io.Writer) error {
 	}
 	line("source", "%s", join(s.Source.Name, s.Source.Address, string(s.Source.Flavor), s.Source.Position))
 	line("checkpoint", "%s (epoch %d, term %d)", s.Checkpoint.Position, s.Checkpoint.Epoch, s.Checkpoint.Term)
-	line("redis", "%s", s.Redis.Address)
+	line("redis", "%s", s.Redis.Sentence)
 	line("since the start", "%d row changes, %d keys deleted", s.Rows, s.Keys)
 	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
 	line("in flight", "%d keys", s.InFlight)
-	line("final deletes", "%d waiting, the oldest for %s", s.Pending, seconds(s.OldestPending))
+	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))
 	line("in trouble", "%d parked, %d dead letters", s.Parked, s.DeadLetters)
 	for _, a := range s.Alarms {
 		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339), a.Message)

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"fmt"
+	"io"
+)
+
+// Grade says how bad a finding of `freshet check` is.
+type Grade string
+
+// The grades.
+const (
+	OK   Grade = "ok"
+	Warn Grade = "warn"
+	Fail Grade = "fail"
+)
+
+// Found is one finding.
+type Found struct {
+	Grade Grade
+	// What was found, and Mend: the SQL or command that mends it.
+	What, Mend string
+}
+
+// Report is all that `freshet check` found.
+type Report struct{ Findings []Found }
+
+func (r *Report) add(g Grade, what, mend string) {
+	r.Findings = append(r.Findings, Found{g, what, mend})
+}
+
+// Failed reports whether freshet would not work as it is.
+func (r *Report) Failed() bool {
+	for _, f := range r.Findings {
+		if f.Grade == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+// Print writes the findings, one a line, with what mends each below it.
+func (r *Report) Print(w io.Writer) error {
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintf(w, "%-4s  %s\n", f.Grade, f.What); err != nil {
+			return err
+		}
+		if f.Mend == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "      %s\n", f.Mend); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/freshet/freshet/config"
+)
+
+func checkRedis(ctx context.Context, c *config.Config, r *Report) {
+	at := c.Redis.Addresses[0]
+	tls, err := c.Redis.TLS.Client()
+	if err != nil {
+		r.add(Fail, "redis.tls: "+err.Error(), "")
+		return
+	}
+	rdb := redis.NewClient(&redis.Options{
+		Addr: at, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, TLSConfig: tls,
+		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer rdb.Close()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		r.add(Fail, fmt.Sprintf("redis %s: %v", at, err), "is redis.addresses right, is the server up, and are redis.username and password?")
+		return
+	}
+	// A key that nobody has, under the prefix that freshet uses: what is asked is whether we may.
+	probe := c.Redis.KeyPrefix + "freshet:check:" + rand.Text()
+	if err := rdb.Unlink(ctx, probe).Err(); err != nil {
+		r.add(Fail, fmt.Sprintf("redis %s refuses UNLINK: %v", at, err), mendUnlink(c, err))
+		return
+	}
+	info, err := rdb.Info(ctx, "server", "replication", "memory").Result()
+	if err != nil {
+		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), "ACL SETUSER "+orDefaultUser(c)+" +info +ping +unlink")
+		return
+	}
+	v := fields(info)
+	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", at, v["redis_version"], v["role"]), "")
+	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
+		r.add(Warn, "maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants to evict", "CONFIG SET maxmemory-policy allkeys-lru")
+	}
+	if v["role"] == "slave" {
+		r.add(Fail, fmt.Sprintf("redis %s is a replica", at), "give the address of its master, "+v["master_host"]+":"+v["master_port"])
+	}
+	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < 4 {
+		r.add(Fail, "redis is older than 4.0, which brought UNLINK", "upgrade it")
+	}
+}
+
+func mendUnlink(c *config.Config, err error) string {
+	switch {
+	case redis.IsReadOnlyError(err):
+		return "give the address of the master in redis.addresses"
+	case redis.IsPermissionError(err):
+		return fmt.Sprintf("ACL SETUSER %s +ping +info +unlink ~%s*", orDefaultUser(c), c.Redis.KeyPrefix)
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it did not answer within redis.timeout"
+	}
+	return ""
+}
+
+func orDefaultUser(c *config.Config) string {
+	if c.Redis.Username == "" {
+		return "default"
+	}
+	return c.Redis.Username
+}
+
+// fields takes INFO's lines apart.
+func fields(info string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[name] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+)
+
+// Check looks at the source, the mapped tables and Redis as they are now.
+func Check(ctx context.Context, c *config.Config) *Report {
+	r := &Report{}
+	checkSource(ctx, c, r)
+	checkRedis(ctx, c, r)
+	return r
+}
+
+// leastRetention is the shortest binlog retention that is not warned of: a weekend's outage should not lose the
+// position.
+const leastRetention = 72 * time.Hour
+
+func checkSource(ctx context.Context, c *config.Config, r *Report) {
+	o, err := sourceOptions(c)
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	info, err := canal.Probe(ctx, o)
+	if err != nil {
+		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
+		return
+	}
+	r.add(OK, fmt.Sprintf("source %s is %s %s, server %s", o.Address, info.Flavor, info.Version, info.Server), "")
+	if !info.LogBin {
+		r.add(Fail, "the source writes no binlog", "start it with log_bin: [mysqld] log-bin=binlog server-id=1")
+		return
+	}
+	checkGrants(c, info, r)
+	checkSettings(c, info, r)
+	checkTables(ctx, c, o, info, r)
+}
+
+// set returns the statement that sets a global variable for good, as far as the flavor can.
+func set(info *canal.SourceInfo, variable, value string) string {
+	if info.Flavor == event.MySQL {
+		return fmt.Sprintf("SET PERSIST %s = %s;", variable, value)
+	}
+	return fmt.Sprintf("SET GLOBAL %s = %s;  -- and in my.cnf: %s=%s", variable, value, variable, strings.Trim(value, "'"))
+}
+
+func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
+	if strings.EqualFold(info.BinlogFormat, "ROW") || info.BinlogFormat == "" {
+		r.add(OK, "binlog_format is ROW", "")
+	} else {
+		r.add(Fail, fmt.Sprintf("binlog_format is %s: changes that are logged as statements name no rows, so their keys stay stale", info.BinlogFormat),
+			set(info, "binlog_format", "'ROW'")+"  -- sessions that are open keep the old format: let them reconnect")
+	}
+	if !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" {
+		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: a key of a column that is neither in the primary key nor changed cannot be named; it raises an alarm", info.RowImage),
+			set(info, "binlog_row_image", "'FULL'"))
+	}
+	if !strings.EqualFold(info.RowMetadata, "FULL") {
+		r.add(Warn, fmt.Sprintf("binlog_row_metadata is %s: the names of columns are not in the binlog, so freshet follows DDL statements; some cannot be followed, and then it stops", orNone(info.RowMetadata)),
+			set(info, "binlog_row_metadata", "'FULL'"))
+	}
+	if info.Flavor == event.MySQL && !info.GTID {
+		r.add(Warn, fmt.Sprintf("gtid_mode is %s: the position is a file and an offset of this server only, and freshet cannot ask exactly which changes readers see (promise 2 is then a best effort)", info.GTIDMode),
+			"see \"Enabling GTID Transactions Online\" in the MySQL manual")
+		if info.SemiSync && strings.EqualFold(info.SemiSyncWaitPoint, "AFTER_SYNC") {
+			r.add(Warn, "semi-synchronous replication without GTIDs: changes come seconds before readers see them, and their final deletes wait until no commit is held", "turn GTIDs on")
+		}
+	}
+	switch {
+	case info.Retention == 0:
+		r.add(OK, "binlogs are kept until somebody purges them", "")
+	case info.Retention < leastRetention:
+		r.add(Warn, fmt.Sprintf("binlogs are kept for %s only: an outage that lasts longer loses the position", info.Retention),
+			set(info, "binlog_expire_logs_seconds", "604800"))
+	default:
+		r.add(OK, fmt.Sprintf("binlogs are kept for %s", info.Retention), "")
+	}
+	if id := c.Source.ServerID; id != 0 && (id == info.ServerID || slices.Contains(info.Replicas, id)) {
+		r.add(Fail, fmt.Sprintf("source.server_id %d is taken by the source or one of its replicas", id), "choose another number, or leave it out")
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "not known to this server"
+	}
+	return s
+}
+
+var granted = regexp.MustCompile(`(?i)^GRANT (.*?) ON \*\.\* `)
+
+// checkGrants looks for the rights that reading the binlog takes. SELECT on the tables is seen by looking at them.
+func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) {
+	have := map[string]bool{}
+	for _, g := range info.Grants {
+		if m := granted.FindStringSubmatch(g); m != nil {
+			for right := range strings.SplitSeq(m[1], ",") {
+				have[strings.ToUpper(strings.TrimSpace(right))] = true
+			}
+		}
+	}
+	if have["ALL PRIVILEGES"] {
+		r.add(OK, fmt.Sprintf("user %s has all rights", c.Source.User), "")
+		return
+	}
+	need := []string{"REPLICATION SLAVE", "REPLICATION CLIENT"}
+	if info.Flavor == event.MariaDB {
+		need = []string{"REPLICATION SLAVE", "BINLOG MONITOR"}
+		// What MariaDB 10.5 split up counts under its old name too.
+		have["BINLOG MONITOR"] = have["BINLOG MONITOR"] || have["REPLICATION CLIENT"] || have["SUPER"]
+	}
+	var lacking []string
+	for _, n := range need {
+		if !have[n] && !have["SUPER"] {
+			lacking = append(lacking, n)
+		}
+	}
+	if len(lacking) > 0 {
+		r.add(Fail, fmt.Sprintf("user %s lacks %s", c.Source.User, strings.Join(lacking, " and ")),
+			fmt.Sprintf("GRANT %s ON *.* TO '%s'@'%%';", strings.Join(lacking, ", "), c.Source.User))
+		return
+	}
+	r.add(OK, fmt.Sprintf("user %s may read the binlog", c.Source.User), "")
+}

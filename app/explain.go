@@ -1,0 +1,24 @@
+package app
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/router"
+)
+
+// Explain prints which keys each mapping makes of a row change, and why. row and old are JSON objects of columns;
+// old is empty for an insert, row is null for a delete.
+func Explain(w io.Writer, c *config.Config, table, row, old string) error {
+	r, err := router.New(routerMappings(c.Mappings), router.Options{})
+	if err != nil {
+		return err
+	}
+	x, err := r.Explain(router.Sample{Table: table, Row: []byte(row), Old: []byte(old)})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(w, x)
+	return err
+}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/retry"
+)
+
+// Letters are the dead letters of a freshet that does not run.
+type Letters struct {
+	letters
+	store *embedded.Store
+}
+
+// OpenLetters opens the store of a configuration for its dead letters. It fails while a freshet runs on it.
+func OpenLetters(_ context.Context, c *config.Config) (*Letters, error) {
+	s, err := openExisting(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Letters{letters{s}, s}, nil
+}
+
+// openExisting opens the store for changing it, and makes none.
+func openExisting(c *config.Config) (*embedded.Store, error) {
+	probe, err := embedded.OpenReadOnly(c.EventLog.Dir, embedded.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := probe.Close(); err != nil {
+		return nil, err
+	}
+	return embedded.Open(c.EventLog.Dir, embedded.Options{})
+}
+
+// Close closes the store.
+func (l *Letters) Close() error { return l.store.Close() }
+
+// letters are the dead letters in a store, in the words of the admin API.
+type letters struct{ store *embedded.Store }
+
+// storeLetters are the dead letters of a pipeline; its store is opened after the listeners.
+type storeLetters struct{ p *pipeline }
+
+func (s storeLetters) letters() letters { return letters{s.p.store} }
+
+// List implements admin.Letters.
+func (s storeLetters) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
+	return s.letters().List(ctx, table, after, limit)
+}
+
+// Replay implements admin.Letters.
+func (s storeLetters) Replay(ctx context.Context, sel admin.Selection) (int, error) {
+	return s.letters().Replay(ctx, sel)
+}
+
+// Purge implements admin.Letters.
+func (s storeLetters) Purge(ctx context.Context, sel admin.Selection) (int, error) {
+	return s.letters().Purge(ctx, sel)
+}
+
+// List implements admin.Letters.
+func (l letters) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
+	entries, err := l.store.DeadLetters(ctx, retry.Filter{Table: table}, after, limit)
+	out := make([]admin.Letter, len(entries))
+	for i, e := range entries {
+		out[i] = admin.Letter{
+			ID: e.ID, Key: e.Key, Action: e.Action.String(), Source: e.Source, Table: e.Table, Version: e.Version.String(),
+			Error: e.Error, Attempts: e.Attempts, First: e.First, Last: e.Last,
+		}
+	}
+	return out, err
+}
+
+// Replay implements admin.Letters.
+func (l letters) Replay(ctx context.Context, sel admin.Selection) (int, error) {
+	return l.store.Replay(ctx, filter(sel), time.Now())
+}
+
+// Purge implements admin.Letters.
+func (l letters) Purge(ctx context.Context, sel admin.Selection) (int, error) {
+	return l.store.Purge(ctx, filter(sel))
+}
+
+func filter(s admin.Selection) retry.Filter { return retry.Filter{IDs: s.IDs, Table: s.Table} }
+
+// tail shows the invalidations that pass.
+func (p *pipeline) tail(ctx context.Context, each func(any) error) error {
+	return p.tap.watch(ctx, func(b *event.Batch, missed int64) error { return tailEvents(b, missed, each) })
+}
+
+// ready says whether the cache is being kept fresh.
+func (p *pipeline) ready() []admin.Check {
+	source := admin.Check{Name: "source"}
+	if p.canal == nil || !p.canal.Stats().Connected {
+		source.Err = fmt.Errorf("%s is not connected", p.config.Source.Addresses[0])
+	}
+	redis := admin.Check{Name: "redis"}
+	if p.engine != nil {
+		if s := p.engine.Snapshot(); !s.RedisUp {
+			redis.Err = errors.New(s.Redis)
+		}
+	}
+	return []admin.Check{source, redis}
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/embedded"
+)
+
+// stashChunk is how many keys of a prepared transaction are stored in one write.
+const stashChunk = 10_000
+
+type stashedKey = embedded.Stashed
+
+// xaMemory remembers which keys the rows of a prepared XA transaction made stale, until the transaction is
+// resolved. It belongs to the reader's goroutine.
+type xaMemory struct {
+	store *embedded.Store
+
+	xid   string
+	open  *embedded.Stash
+	chunk []stashedKey
+}
+
+// remember notes the keys from index from on, which a row of tx has just added to the batch. A transaction of which
+// the rest comes on a new connection goes on where it was.
+func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
+	if from == b.Len() {
+		return nil
+	}
+	if x.open == nil || x.xid != tx.XID {
+		x.xid, x.open, x.chunk = tx.XID, x.store.Stash(tx.XID, b.Version(from)), x.chunk[:0]
+	}
+	for i := from; i < b.Len(); i++ {
+		o := &b.Origins[b.Invalidations[i].Origin]
+		x.chunk = append(x.chunk, stashedKey{
+			Key: string(b.Pending(i)), Table: o.Table, Mapping: o.Mapping, D: o.D, Action: b.Invalidations[i].Action,
+		})
+	}
+	if len(x.chunk) < stashChunk {
+		return nil
+	}
+	return x.write()
+}
+
+func (x *xaMemory) write() error {
+	err := x.open.Append(x.chunk)
+	x.chunk = x.chunk[:0]
+	return err
+}
+
+// seal stores what is left of a transaction that is now prepared.
+func (x *xaMemory) seal(tx *event.Tx) error {
+	if x.open == nil || x.xid != tx.XID {
+		return nil // it changed no mapped row
+	}
+	err := x.write()
+	x.open, x.xid = nil, ""
+	return err
+}
+
+// recall calls each with the keys of a transaction that was prepared before v and is now committed.
+func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(stashedKey) error) error {
+	return x.store.Recall(tx.XID, v, func(keys []stashedKey) error {
+		for _, k := range keys {
+			if err := each(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// resolved lets go of what is remembered, once the checkpoint has passed end.
+func (x *xaMemory) resolved(tx *event.Tx, v event.Version, end event.End) {
+	x.store.Checkpoint().Resolve(tx.XID, v, end)
+}
