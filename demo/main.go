@@ -100,7 +100,7 @@ func build(ctx context.Context, p plan) (s *stage, err error) {
 	if s.dir, err = os.MkdirTemp("", "freshet-demo"); err != nil {
 		return nil, err
 	}
-	if s.database, err = testbed.StartMariaDB(ctx, testbed.Options{Shared: true}); err != nil {
+	if s.database, err = testbed.StartMariaDB(ctx, testbed.Options{Shared: true, Args: []string{"--binlog-row-metadata=FULL"}}); err != nil {
 		return s, err
 	}
 	if s.redis, err = testbed.StartRedis(ctx, testbed.Options{Shared: true}); err != nil {
