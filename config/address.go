@@ -95,7 +95,7 @@ func loopback(address string) bool {
 // starts are the places where a first start may begin.
 func starts() kind[Start] {
 	return kind[Start]{
-		name:   "now, earliest, gtid:<set> or <file>:<position>",
+		name:   "now, earliest, gtid:SET or FILE:POSITION",
 		parse:  parseStart,
 		format: Start.String,
 	}

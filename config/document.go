@@ -28,6 +28,8 @@ type document struct {
 	given map[string]*yaml.Node
 	// sections are where the sections of the file begin, by path.
 	sections map[string]Pos
+	// meant are the paths of keys that an unknown one was probably meant to be: they are not missed as well.
+	meant map[string]bool
 }
 
 // tree is the table of keys, section by section.
@@ -67,7 +69,7 @@ func (t *tree) add(rest, path string) {
 func newDocument(file string, data []byte, top *yaml.Node, keys []key, report Report) *document {
 	d := &document{
 		file: file, lines: newLines(data), report: report, left: maxNodes,
-		given: map[string]*yaml.Node{}, sections: map[string]Pos{},
+		given: map[string]*yaml.Node{}, sections: map[string]Pos{}, meant: map[string]bool{},
 	}
 	root := newTree(keys)
 	d.section("", top, root, root)
@@ -121,13 +123,15 @@ func (d *document) unknown(f pair, path string, t, root *tree) {
 	if path != "" {
 		what += " in " + path
 	}
+	near := nearest(f.name, t.names)
+	d.meant[strings.TrimPrefix(path+"."+near, ".")] = true
 	var elsewhere []string
 	for _, p := range root.paths {
 		if _, name := split(p); name == f.name {
 			elsewhere = append(elsewhere, p)
 		}
 	}
-	if len(elsewhere) == 1 && nearest(f.name, t.names) == "" {
+	if len(elsewhere) == 1 && near == "" {
 		d.report(f.at, what, "did you mean "+elsewhere[0]+"?")
 		return
 	}

@@ -251,10 +251,14 @@ func durationHint(s, otherwise string) string {
 		"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour, "w": 168 * time.Hour,
 	}
 	u, known := units[strings.ToLower(unit)]
-	if d := n * float64(u); known && d < math.MaxInt64/2 {
-		return "write " + shortDuration(time.Duration(d))
+	d := n * float64(u)
+	switch {
+	case !known:
+		return "its units are ms, s, m and h"
+	case d > math.MaxInt64/2:
+		return otherwise
 	}
-	return "its units are ms, s, m and h"
+	return "write " + shortDuration(time.Duration(d))
 }
 
 // shortDuration leaves out the zeros that Duration.String ends with: 1m, not 1m0s.

@@ -149,10 +149,17 @@ func (l *loader) read(keys []key) {
 				l.fault(l.item(k.path, i), k.path, f)
 			}
 		}
-		if k.required && !l.bad[k.path] && strings.Join(k.get(l.config), "") == "" {
+		if k.required && !l.bad[k.path] && !l.meant(k.path) && strings.Join(k.get(l.config), "") == "" {
 			l.missing(k)
 		}
 	}
+}
+
+// meant reports whether an unknown key was probably meant to be this one, or its section.
+func (l *loader) meant(path string) bool {
+	section, _ := split(path)
+	_, given := l.doc.sections[section]
+	return l.doc.meant[path] || l.doc.meant[section] && !given
 }
 
 // texts returns the texts of a key in the file, after reporting what has none.

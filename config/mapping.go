@@ -24,6 +24,9 @@ func mappingKeys() []string {
 func (l *loader) mappings() {
 	const first = "write at least one: a table, and the keys that its rows feed"
 	n, ok := l.doc.given[mappingsKey]
+	if !ok && l.doc.meant[mappingsKey] {
+		return
+	}
 	if !ok {
 		l.report(l.doc.place(mappingsKey), "mappings is missing", first)
 		return
@@ -65,6 +68,9 @@ func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
 	given := map[string]bool{}
 	for _, f := range l.doc.fields(n) {
 		given[f.name] = true
+		if !slices.Contains(mappingKeys(), f.name) {
+			given[nearest(f.name, mappingKeys())] = true // what was meant is not missed as well
+		}
 		l.mappingKey(&m, f)
 	}
 	if !given["table"] {
