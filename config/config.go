@@ -271,7 +271,7 @@ type Mapping struct {
 	Columns []Text
 	// When is the predicate; empty: none.
 	When Text
-	// Keys are the templates of the keys to delete, none of them twice.
+	// Keys are the templates of the keys to delete, none of them twice. Never empty.
 	Keys []Text
 	// SecondDelete is D of this mapping, that of the invalidator where the mapping is silent; 0 (`none`): one delete.
 	SecondDelete time.Duration

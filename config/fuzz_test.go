@@ -58,8 +58,8 @@ func FuzzParse(f *testing.F) {
 // everyText asks for the place of every character of the mappings.
 func everyText(t *testing.T, c *Config, text string) {
 	for _, m := range c.Mappings {
-		if m.Table.Value == "" {
-			t.Fatal("a mapping without a table is given to a check")
+		if m.Table.Value == "" || len(m.Keys) == 0 {
+			t.Fatal("a mapping without a table or keys is given to a check")
 		}
 		for _, x := range append(append(m.Keys, m.Columns...), m.Table) {
 			last := x.Pos

@@ -55,7 +55,7 @@ func (l *loader) mappings() {
 	}
 }
 
-// mapping reads one mapping. It is of use to checks when it has a table.
+// mapping reads one mapping. It is of use to checks when it has a table and keys; what is missing was reported.
 func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
 	m := Mapping{
 		Pos:    l.doc.pos(n),
@@ -79,7 +79,7 @@ func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
 	if !given["keys"] && len(m.Actions) == 0 {
 		l.report(m.Pos, "the mapping has no keys", "write keys: with at least one template")
 	}
-	return m, m.Table.Value != ""
+	return m, m.Table.Value != "" && len(m.Keys) > 0
 }
 
 // mappingKey reads one key of a mapping.
