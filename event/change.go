@@ -59,7 +59,8 @@ const (
 type Value struct {
 	// Raw is the column as it stands in the row image, for comparing; empty when Absent or Null.
 	Raw []byte
-	// Text is the printed value for Decimal, Text and Bytes; unused for Int and Uint, which print from Num.
+	// Text is the printed value for Decimal, Text and Bytes. Int and Uint print from Num; a Uint has a Text only where
+	// that would not do: ZEROFILL columns and YEAR, which print leading zeros.
 	Text []byte
 	Num  uint64
 	Kind Kind
@@ -72,7 +73,9 @@ func (v *Value) AppendText(dst []byte) []byte {
 	case Int:
 		return strconv.AppendInt(dst, int64(v.Num), 10)
 	case Uint:
-		return strconv.AppendUint(dst, v.Num, 10)
+		if len(v.Text) == 0 {
+			return strconv.AppendUint(dst, v.Num, 10)
+		}
 	}
 	return append(dst, v.Text...)
 }
