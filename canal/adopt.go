@@ -10,6 +10,9 @@ import (
 
 // adopt takes the server that answers as the source, if it can go on from our position.
 func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
+	if err := l.tables.adopt(ctx, s, info); err != nil {
+		return err
+	}
 	if l.server == "" {
 		if err := l.found(ctx, s, info); err != nil {
 			return err
@@ -60,6 +63,9 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 		return err
 	}
 	p.Epoch = 1
+	if err := l.learn(ctx, info, &p); err != nil {
+		return err
+	}
 	if err := l.save(p); err != nil {
 		return err
 	}
@@ -67,6 +73,25 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 		"reading begins at "+p.String()+"; keys that were cached before are not touched: clear the mapped keys in "+
 		"Redis if any of them may be stale")
 	return l.beginAt(&p, info)
+}
+
+// learn asks for the columns of all tables, while the position is likely not to be far behind the present, if the
+// binlog does not name them. What comes later follows from the statements in the binlog.
+func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) error {
+	l.flavor, l.byGTID, l.server, l.gtids = info.Flavor, info.GTID, info.Server, p.GTIDs.Clone()
+	defer func() { l.server = "" }() // nothing is begun yet
+	if err := l.tables.restore(nil); err != nil || p.File == "" || info.RowMetadata == "FULL" {
+		return err
+	}
+	at, err := placeOf(p.File, p.Pos)
+	if err != nil {
+		return err
+	}
+	if _, err := l.tables.resolve(ctx, at, nil); err != nil {
+		return err
+	}
+	p.State = l.tables.newState()
+	return nil
 }
 
 // save saves a position before anything is read from it.

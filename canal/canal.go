@@ -62,7 +62,7 @@ func (c *Canal) Run(ctx context.Context) error {
 	defer heartbeat.Wait()
 	defer cancel()
 
-	l, err := newLoop(c)
+	l, err := newLoop(ctx, c)
 	if err != nil {
 		return err
 	}

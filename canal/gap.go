@@ -131,7 +131,7 @@ func checkDomains(s *session, info *SourceInfo, p *event.Position) error {
 	if lost := p.GTIDs.Subtract(&info.Executed); !lost.IsEmpty() {
 		return &GapError{
 			Position: *p, Missing: lost, Oldest: oldest(s),
-			Reason: fmt.Sprintf("the source has only written up to %q in its binlog: it has lost transactions that were "+
+			Reason: fmt.Sprintf("the source has only executed up to %q: it has lost transactions that were "+
 				"read, or another server with less answers now", info.Executed.String()),
 			Mend: "clear the mapped keys in Redis, then choose where to go on with `freshet position set … --skip`",
 		}

@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ const maxRuns = 4096
 // loop reads the source. One goroutine owns it: that of [Canal.Run], which is also the one that calls the sink.
 type loop struct {
 	*Canal
+	ctx     context.Context // of the run
 	dec     *binlog.Decoder
 	tables  *tables
 	started func(*heart) // starts the heartbeat, once
@@ -53,10 +55,10 @@ type loop struct {
 	events, transactions, rows, again uint64
 }
 
-func newLoop(c *Canal) (*loop, error) {
-	l := &loop{Canal: c}
+func newLoop(ctx context.Context, c *Canal) (*loop, error) {
+	l := &loop{Canal: c, ctx: ctx}
 	l.each, l.inner = l.row, l.dispatch
-	l.tables = newTables(l)
+	l.tables = &tables{l: l}
 	var err error
 	l.dec, err = binlog.New(l.tables, binlog.Options{VerifyChecksums: true})
 	return l, err

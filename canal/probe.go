@@ -25,8 +25,8 @@ type SourceInfo struct {
 	// LogBin says whether there is a binlog at all.
 	LogBin bool
 
-	// Executed is what has been executed: MySQL gtid_executed (visible to everybody), MariaDB gtid_binlog_pos (a
-	// commit may stand in it before it is visible). Owned are MySQL's transactions that are about to be committed,
+	// Executed is what has been executed: MySQL gtid_executed (visible to everybody), MariaDB gtid_binlog_pos and
+	// gtid_slave_pos (a commit may stand in them before it is visible). Owned are MySQL's transactions that are about to be committed,
 	// Purged those whose binlogs are gone.
 	Executed, Owned, Purged event.GTIDSet
 	// File and Pos are where the binlog ends.
@@ -157,12 +157,17 @@ func (s *session) identifyMariaDB(info *SourceInfo) error {
 	} else if e, ok := serverError(err); !ok || e.Code != errUnknownVariable {
 		return err
 	}
-	if r, err = s.row("SELECT @@global.gtid_binlog_pos"); err != nil {
+	if r, err = s.row("SELECT @@global.gtid_binlog_pos, @@global.gtid_slave_pos"); err != nil {
 		return err
 	}
 	if info.Executed, err = event.ParseGTIDSet(event.MariaDB, r[0]); err != nil {
 		return fmt.Errorf("gtid_binlog_pos: %w", err)
 	}
+	replicated, err := event.ParseGTIDSet(event.MariaDB, r[1])
+	if err != nil {
+		return fmt.Errorf("gtid_slave_pos: %w", err)
+	}
+	info.Executed.Union(&replicated)
 	return nil
 }
 

@@ -18,10 +18,10 @@ import (
 // errEnough is returned by the function given to [Options.scan] to end it.
 var errEnough = errors.New("enough")
 
-// scan reads the binlog from the beginning of a file, on a connection of its own and by a name of its own, up to the
-// end of the binlog. It calls each for every event, with the place where the event begins; events that the server
-// makes up are left out.
-func (o *Options) scan(ctx context.Context, info *SourceInfo, file string, each func(at place, h binlog.Header, body []byte) error) error {
+// scan reads the binlog from a place to its end, on a connection of its own and by a name of its own. It calls each
+// for every event, with the place where the event begins; events that the server makes up are left out. The place
+// must be the beginning of an event; beyond 4 GiB, events before it come as well.
+func (o *Options) scan(ctx context.Context, info *SourceInfo, from place, each func(w *walk, at place, h binlog.Header, body []byte) error) error {
 	s, err := o.connect(ctx, queryTimeout)
 	if err != nil {
 		return err
@@ -32,24 +32,27 @@ func (o *Options) scan(ctx context.Context, info *SourceInfo, file string, each 
 		// A second dump by the configured name would end the first.
 		id = o.ServerID ^ 1<<31
 	}
+	if from.pos >= 1<<32 {
+		from.pos = firstEvent // the command has 32 bits only
+	}
 	events, err := s.dump(info.Flavor, dumpRequest{
-		file: file, pos: firstEvent, serverID: id, uuid: replicaUUID(id, o.Source), untilEnd: true,
+		file: from.file, pos: from.pos, serverID: id, uuid: replicaUUID(id, o.Source), untilEnd: true,
 	})
 	if err != nil {
 		return err
 	}
-	dec, err := binlog.New(nobody{}, binlog.Options{})
+	dec, err := binlog.New(nobody{}, binlog.Options{VerifyChecksums: true})
 	if err != nil {
 		return err
 	}
-	w := walk{dec: dec, flavor: info.Flavor}
+	w := &walk{dec: dec, flavor: info.Flavor}
 	for {
 		ev, err := events.next()
 		if errors.Is(err, errStreamEnded) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("binlog file %s: %w", file, err)
+			return fmt.Errorf("binlog file %s: %w", from.file, err)
 		}
 		if err := w.event(ev, each); err != nil {
 			if errors.Is(err, errEnough) {
@@ -73,23 +76,22 @@ type walk struct {
 	at     place
 }
 
-func (w *walk) event(ev []byte, each func(at place, h binlog.Header, body []byte) error) error {
+func (w *walk) event(ev []byte, each func(w *walk, at place, h binlog.Header, body []byte) error) error {
 	h, body, err := w.dec.Split(ev)
 	if err != nil {
 		return err
 	}
-	if h.Type == binlog.TypeRotate {
+	switch {
+	case h.Type == binlog.TypeRotate:
 		r, err := binlog.ParseRotate(body)
 		if err != nil {
 			return err
 		}
 		w.at, err = placeOf(strings.Clone(r.File), r.Pos)
 		return err
-	}
-	if !inFile(h) {
+	case !inFile(h), h.Type == binlog.TypeFormatDescription && w.at.pos != firstEvent:
 		return nil
 	}
-	begin := w.at
 	limit := uint32(0)
 	if w.flavor == event.MariaDB { // leaves out the text of statements
 		limit = anyJump >> 1
@@ -97,7 +99,24 @@ func (w *walk) event(ev []byte, each func(at place, h binlog.Header, body []byte
 	if err := w.at.pass(h.Size, h.LogPos, 0, limit); err != nil {
 		return err
 	}
-	return each(begin, h, body)
+	begin := w.at
+	begin.pos -= uint64(h.Size)
+	return each(w, begin, h, body)
+}
+
+// statements calls each for the statement that an event holds, or the statements in a compressed transaction.
+func (w *walk) statements(h binlog.Header, body []byte, each func(h binlog.Header, q *binlog.Query) error) error {
+	switch h.Type {
+	case binlog.TypeQuery, binlog.TypeMariaQueryCompressed:
+		q, err := w.dec.ParseQuery(h, body)
+		if err != nil {
+			return err
+		}
+		return each(h, &q)
+	case binlog.TypeTransactionPayload:
+		return w.dec.Payload(body, func(h binlog.Header, body []byte) error { return w.statements(h, body, each) })
+	}
+	return nil
 }
 
 // inFile reports whether an event stands in the binlog file, and was not made up by the sender.
@@ -113,7 +132,7 @@ func inFile(h binlog.Header) bool {
 func (o *Options) gtidsAt(ctx context.Context, info *SourceInfo, file string, pos uint64) (event.GTIDSet, error) {
 	var set event.GTIDSet
 	at := place{}
-	err := o.scan(ctx, info, file, func(begin place, h binlog.Header, body []byte) error {
+	err := o.scan(ctx, info, place{file: file, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
 		if begin.file != file {
 			return errEnough
 		}
@@ -236,7 +255,7 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 	}
 	var set event.GTIDSet
 	at := place{}
-	err = o.scan(ctx, info, files[i-1].Name, func(begin place, h binlog.Header, body []byte) error {
+	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
 		at = begin
 		switch h.Type {
 		case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID:
@@ -260,7 +279,7 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 // begun returns when a binlog file was begun.
 func (o *Options) begun(ctx context.Context, info *SourceInfo, file string) (time.Time, error) {
 	var t time.Time
-	err := o.scan(ctx, info, file, func(_ place, h binlog.Header, _ []byte) error {
+	err := o.scan(ctx, info, place{file: file, pos: firstEvent}, func(_ *walk, _ place, h binlog.Header, _ []byte) error {
 		t = time.Unix(int64(h.Timestamp), 0)
 		return errEnough
 	})

@@ -29,10 +29,7 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 	case "COMMIT":
 		return l.finish(h, committed)
 	}
-	st := ddl.Parse(q.SQL, &ddl.Session{
-		Schema: q.Schema, SQLMode: q.SQLMode, Charset: l.tables.charset(q.Charset), MariaDB: l.flavor == event.MariaDB,
-		Temporary: h.Flags&flagThreadSpecific != 0, Failed: q.ErrorCode != 0,
-	})
+	st := l.tables.parse(h, &q)
 	return l.statement(h, &st)
 }
 
@@ -72,11 +69,9 @@ func (l *loop) statement(h binlog.Header, st *ddl.Statement) error {
 		return l.finish(h, xaRolledBack)
 	}
 	l.unseen(st)
+	l.tables.tracker.Apply(st)
 	if st.Verb == ddl.DDL || st.Unclear {
 		l.m.statements.WithLabelValues(statementDDL).Inc()
-		if err := l.tables.apply(st); err != nil {
-			return err
-		}
 		l.dec.Forget()
 	}
 	if l.whole() {

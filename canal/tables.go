@@ -1,30 +1,46 @@
 package canal
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/canal/schema"
+	"github.com/freshet/freshet/event"
 )
 
-// tables says how the rows of each table are decoded.
+// tables says how the rows of each table are decoded: its columns as package schema knows them at the present place,
+// and which of them the sink wants. It is the decoder's [binlog.Definer].
 type tables struct {
-	l     *loop
-	state []byte
+	l          *loop
+	tracker    *schema.Tracker
+	collations *charset.Collations
+	fold       bool
+	// of is the server that collations are of.
+	of string
 }
 
-func newTables(l *loop) *tables { return &tables{l: l} }
-
+// Wanted implements [binlog.Definer].
 func (t *tables) Wanted(schema, table []byte) bool {
 	return t.l.o.Wanted(string(schema), string(table))
 }
 
+// Define implements [binlog.Definer].
 func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
-	d, err := binlog.Describe(m, nil, nil)
+	d, err := t.tracker.Describe(m)
+	if errors.Is(err, schema.ErrDoubt) {
+		d, err = t.resolve(t.l.ctx, t.l.tx.begin, m)
+	}
+	if errors.Is(err, schema.ErrUnknownSchema) {
+		return nil, &haltError{err}
+	}
 	if err != nil {
 		return nil, err
 	}
-	d.Needs, err = t.l.sink.Bind(d.Table)
-	if err != nil {
+	if d.Needs, err = t.l.sink.Bind(d.Table); err != nil {
 		return nil, &sinkError{err}
 	}
 	if d.Needs == nil {
@@ -33,14 +49,129 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	return d, nil
 }
 
-func (t *tables) charset(id uint16) *charset.Charset { return nil }
-
-func (t *tables) apply(st *ddl.Statement) error { return nil }
-
-func (t *tables) newState() []byte {
-	s := t.state
-	t.state = nil
-	return s
+// resolve asks the source about tables whose columns are in doubt.
+func (t *tables) resolve(ctx context.Context, at place, m *binlog.TableMap) (*binlog.Definition, error) {
+	s, err := t.l.o.connect(ctx, queryTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	info, err := t.l.o.identify(s)
+	if err != nil {
+		return nil, err
+	}
+	if info.Server != t.l.server {
+		return nil, fmt.Errorf("source %s: %s answers, but the stream comes from %s", t.l.o.Address, info.Server, t.l.server)
+	}
+	h := &history{l: t.l, info: info}
+	return t.tracker.Resolve(ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m)
 }
 
-func (t *tables) restore(state []byte) error { return nil }
+// adopt takes over what the server says of its collations and names.
+func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error {
+	if t.of == info.Server {
+		return nil
+	}
+	list, err := schema.LoadCollations(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	r, err := s.row("SELECT @@lower_case_table_names")
+	if err != nil {
+		return err
+	}
+	t.collations, t.fold, t.of = charset.NewCollations(list), r[0] != "0", info.Server
+	if t.tracker != nil {
+		return t.restore(t.tracker.Encode())
+	}
+	return nil
+}
+
+// restore takes over the state that was saved with a position; none: nothing is known yet.
+func (t *tables) restore(state []byte) error {
+	o := schema.Options{
+		Wanted: t.l.o.Wanted, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
+	}
+	var err error
+	if len(state) == 0 {
+		t.tracker, err = schema.New(o)
+	} else if t.tracker, err = schema.Decode(state, o); err != nil {
+		err = fmt.Errorf("definitions of tables in the checkpoint: %w", err)
+	}
+	return err
+}
+
+// newState returns the state, if it has changed.
+func (t *tables) newState() []byte {
+	if !t.tracker.Changed() {
+		return nil
+	}
+	return t.tracker.Encode()
+}
+
+// charset returns the character set of a statement.
+func (t *tables) charset(collation uint16) *charset.Charset {
+	c, ok := t.collations.ByID(uint32(collation))
+	if !ok {
+		return nil
+	}
+	cs, _ := charset.Find(c.Charset, t.l.flavor)
+	return cs
+}
+
+// parse reads a statement.
+func (t *tables) parse(h binlog.Header, q *binlog.Query) ddl.Statement {
+	return ddl.Parse(q.SQL, &ddl.Session{
+		Schema: q.Schema, SQLMode: q.SQLMode, Charset: t.charset(q.Charset), MariaDB: t.l.flavor == event.MariaDB,
+		Temporary: h.Flags&flagThreadSpecific != 0, Failed: q.ErrorCode != 0,
+	})
+}
+
+// history looks through the binlog for statements; it is a [schema.Scanner].
+type history struct {
+	l    *loop
+	info *SourceInfo
+}
+
+// DDLBetween implements [schema.Scanner].
+func (s *history) DDLBetween(ctx context.Context, from, to schema.Place, touches func(ddl.Statement) bool) (bool, error) {
+	begin, err := placeOf(from.File, from.Pos)
+	if err != nil {
+		return false, err
+	}
+	end, err := placeOf(to.File, to.Pos)
+	if err != nil {
+		return false, err
+	}
+	have := s.l.position().GTIDs
+	found, ours := false, false
+	err = s.l.o.scan(ctx, s.info, begin, func(w *walk, at place, h binlog.Header, body []byte) error {
+		if at.compare(end) >= 0 {
+			return errEnough
+		}
+		if isGTID(h.Type) {
+			g, err := binlog.ParseGTID(h, body)
+			ours = s.l.byGTID && !g.GTID.IsZero() && have.Contains(g.GTID)
+			return err
+		}
+		if ours || at.compare(begin) < 0 {
+			return nil
+		}
+		return w.statements(h, body, func(h binlog.Header, q *binlog.Query) error {
+			if st := s.l.tables.parse(h, q); touches(st) {
+				found = true
+				return errEnough
+			}
+			return nil
+		})
+	})
+	return found, err
+}
+
+// haltError is an [ErrHalt] in the words of whoever found it.
+type haltError struct{ error }
+
+func (e *haltError) Unwrap() error { return e.error }
+
+// Is makes it an [ErrHalt].
+func (e *haltError) Is(target error) bool { return target == ErrHalt }

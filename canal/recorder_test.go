@@ -1,0 +1,310 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+// change is a row change as the recorder keeps it.
+type change struct {
+	text    string // insert d.t (1,'a'), update d.t (1,'a')->(2,'a'), delete d.t (1,'a')
+	version event.Version
+	tx      event.GTID
+	xid     string
+}
+
+// batch is what was handed over at once.
+type batch struct {
+	last event.Version
+	age  time.Duration
+	at   time.Time
+	rows int
+}
+
+// recorder is a sink that keeps everything, and a checkpoint. It hands over when it is flushed, and every per rows.
+type recorder struct {
+	c   *Canal
+	per int
+
+	mu       sync.Mutex
+	changed  chan struct{}
+	rows     []change
+	ends     []event.End
+	prepares []string // xids
+	resolves []string // xid and outcome
+	resolved []event.Version
+	marks    []event.Mark
+	markedAt []time.Time
+	batches  []batch
+	tables   []*event.Table
+	flushes  int
+	commits  int
+
+	gathered int
+	last     event.Version
+	pending  event.End
+
+	pos    event.Position
+	founds []event.Position
+	raises []string
+	frozen bool
+
+	// before is asked before each row; its error is the sink's.
+	before func(n int) error
+}
+
+func newRecorder() *recorder { return &recorder{changed: make(chan struct{}), per: 1000} }
+
+func (r *recorder) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// await waits until cond, which is asked under the lock, says true.
+func (r *recorder) await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	for {
+		r.mu.Lock()
+		ok, changed := cond(), r.changed
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			t.Fatalf("not within 30 s: %s; %d rows, %d commits, %d marks, last rows %v", what, len(r.rows), r.commits, len(r.marks), tail(r.texts(), 5))
+		}
+	}
+}
+
+func tail[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
+
+// texts needs the lock.
+func (r *recorder) texts() []string {
+	out := make([]string, len(r.rows))
+	for i, c := range r.rows {
+		out[i] = c.text
+	}
+	return out
+}
+
+func (r *recorder) Bind(t *event.Table) ([]event.Need, error) {
+	r.note(func() { r.tables = append(r.tables, t) })
+	var needs []event.Need
+	for i, c := range t.Columns {
+		needs = append(needs, event.Need{Column: i, Text: c.Class != event.ClassKeyless})
+	}
+	return needs, nil
+}
+
+func (r *recorder) Row(c *event.Change) error {
+	if r.before != nil {
+		r.mu.Lock()
+		n := len(r.rows)
+		r.mu.Unlock()
+		if err := r.before(n); err != nil {
+			return err
+		}
+	}
+	text := c.Op.String() + " " + c.Table.String() + " "
+	if c.Before != nil {
+		text += image(c.Before)
+	}
+	if c.Before != nil && c.After != nil {
+		text += "->"
+	}
+	if c.After != nil {
+		text += image(c.After)
+	}
+	r.note(func() {
+		r.rows = append(r.rows, change{text, c.Version, c.Tx.GTID, c.Tx.XID})
+		r.gathered++
+		r.last = c.Version
+	})
+	if r.gathered >= r.per {
+		return r.hand()
+	}
+	return nil
+}
+
+func image(vs []event.Value) string {
+	var parts []string
+	for i := range vs {
+		switch v := &vs[i]; v.Kind {
+		case event.Absent:
+			parts = append(parts, "?")
+		case event.Null:
+			parts = append(parts, "NULL")
+		case event.Opaque:
+			parts = append(parts, "*")
+		default:
+			parts = append(parts, string(v.AppendText(nil)))
+		}
+	}
+	return "(" + strings.Join(parts, ",") + ")"
+}
+
+func (r *recorder) hand() error {
+	if r.gathered > 0 {
+		age := r.c.Handover(r.last)
+		r.note(func() {
+			r.batches = append(r.batches, batch{r.last, age, time.Now(), r.gathered})
+			r.gathered = 0
+		})
+	}
+	r.note(func() {
+		if !r.frozen {
+			r.pos.Advance(r.pending)
+		}
+		r.pending = event.End{}
+	})
+	return nil
+}
+
+func (r *recorder) Commit(_ *event.Tx, end event.End) error {
+	r.note(func() {
+		r.pending.Add(end)
+		r.commits++
+		r.ends = append(r.ends, end)
+	})
+	return nil
+}
+
+func (r *recorder) Prepare(tx *event.Tx, end event.End) error {
+	r.note(func() { r.prepares = append(r.prepares, tx.XID) })
+	return r.Commit(tx, end)
+}
+
+func (r *recorder) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
+	r.note(func() {
+		r.resolves = append(r.resolves, fmt.Sprintf("%s %v", tx.XID, commit))
+		r.resolved = append(r.resolved, v)
+		if commit {
+			r.gathered++
+			r.last = v
+			r.last.Row = 1
+		}
+	})
+	return r.Commit(tx, end)
+}
+
+func (r *recorder) Flush() error {
+	r.note(func() { r.flushes++ })
+	return r.hand()
+}
+
+func (r *recorder) Mark(m event.Mark) {
+	r.note(func() {
+		r.marks = append(r.marks, m)
+		r.markedAt = append(r.markedAt, time.Now())
+	})
+}
+
+func (r *recorder) Position() event.Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pos
+	p.GTIDs = r.pos.GTIDs.Clone()
+	return p
+}
+
+func (r *recorder) Begin(p event.Position) error {
+	r.note(func() {
+		r.founds = append(r.founds, p)
+		r.pos = p
+		r.pos.GTIDs = p.GTIDs.Clone()
+	})
+	return nil
+}
+
+func (r *recorder) Raise(server string, epoch uint32) error {
+	r.note(func() {
+		r.raises = append(r.raises, fmt.Sprintf("%s %d", server, epoch))
+		r.pos.Server, r.pos.Epoch = server, epoch
+	})
+	return nil
+}
+
+// running is a canal that runs.
+type running struct {
+	*recorder
+	t      testing.TB
+	canal  *Canal
+	cancel context.CancelFunc
+	done   chan error
+	board  *alarm.Board
+}
+
+// reading starts a canal for the test; it is stopped with it at the latest.
+func reading(t testing.TB, r *recorder, o Options) *running {
+	t.Helper()
+	if o.User == "" {
+		o.User = "root"
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 200 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = quietLogger(t)
+	}
+	if o.Alarms == nil {
+		o.Alarms = newBoard(t, o.Logger)
+	}
+	c, err := New(o, r, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.c = c
+	ctx, cancel := context.WithCancel(context.Background())
+	out := &running{recorder: r, t: t, canal: c, cancel: cancel, done: make(chan error, 1), board: o.Alarms}
+	go func() { out.done <- c.Run(ctx) }()
+	t.Cleanup(func() { out.stop() })
+	return out
+}
+
+// stop ends the canal and returns what Run returned.
+func (r *running) stop() error {
+	r.cancel()
+	return r.wait()
+}
+
+// wait waits for Run to return.
+func (r *running) wait() error {
+	r.t.Helper()
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	select {
+	case err := <-r.done:
+		r.done <- err
+		return err
+	case <-timeout.C:
+		r.t.Fatal("Run did not return within 30 s")
+		return errors.New("not reached")
+	}
+}
+
+// alarmed reports whether an alarm of the kind has been raised.
+func (r *running) alarmed(k alarm.Kind) bool {
+	for _, rec := range r.board.Records() {
+		if rec.Kind == k {
+			return true
+		}
+	}
+	return false
+}
