@@ -1,0 +1,345 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Finding is something that works, but hardly as it was meant.
+type Finding struct {
+	Pos Pos
+	// Table is schema.table, the first one that it was found with, and More how many others it is true of.
+	Table string
+	More  int
+	// What is wrong, and what to do about it.
+	What, Do string
+}
+
+// String returns the finding as one line.
+func (f Finding) String() string {
+	table := f.Table
+	if f.More > 0 {
+		table += fmt.Sprintf(" and %d more", f.More)
+	}
+	return sentence(f.Pos.String(), table, f.What, f.Do)
+}
+
+// Check looks at what the mappings make of these tables for what [Router.Bind] must allow but few would want:
+//
+//   - Free text in a key, with which a row can name a key that is not its own, and any text in a key that another
+//     template can make as well.
+//   - FLOAT and DOUBLE in keys: their text is rounded.
+//   - Collations that take for equal what is two keys.
+//   - Two placeholders with nothing between them, of which two rows can make the same key.
+//   - {schema} or {table} where the table has a column of that name.
+//   - A `when` that looks at one image only.
+//
+// Keys of templates are compared with those of all tables given, so it is best given all that are mapped. It may be
+// called from any goroutine.
+func (r *Router) Check(tables ...*event.Table) []Finding {
+	k := &checker{}
+	for _, t := range tables {
+		for _, m := range r.mappings {
+			if m.pattern.match(t.Schema, t.Name) {
+				k.gather(m, t)
+			}
+		}
+	}
+	for i := range k.seen {
+		s := &k.seen[i]
+		k.clash(i, s)
+		for j := range s.places {
+			k.column(s, &s.places[j])
+		}
+		k.neighbours(s)
+	}
+	slices.SortStableFunc(k.findings, func(a, b Finding) int { return comparePos(a.Pos, b.Pos) })
+	return k.findings
+}
+
+type checker struct {
+	findings []Finding
+	seen     []sight
+}
+
+// sight is one template over one table.
+type sight struct {
+	m        *mapping
+	t        *template
+	table    *event.Table
+	places   []place
+	language language
+	// skeleton is the template with its placeholders reduced to whether their text is the row's writer's choice.
+	skeleton string
+	// twin is an earlier sight that is the same but for the table's name (a shard), or -1.
+	twin int
+	// clash says which key it may share with another template, and which one; "" for none.
+	clash string
+}
+
+// place is one placeholder for a column.
+type place struct {
+	node   *node
+	column *event.Column
+	shape  shape
+	// content: the row's writer chooses the text, however it is encoded. free: and may choose any character.
+	content, free bool
+	// next is the placeholder that follows at once.
+	next bool
+}
+
+func (k *checker) report(at Pos, t *event.Table, what, do string) {
+	for i := range k.findings {
+		if f := &k.findings[i]; f.Pos == at && f.What == what {
+			if f.Table != t.String() {
+				f.More++
+			}
+			return
+		}
+	}
+	k.findings = append(k.findings, Finding{Pos: at, Table: t.String(), What: what, Do: do})
+}
+
+func (k *checker) gather(m *mapping, t *event.Table) {
+	k.when(m, t)
+	for _, tmpl := range m.templates {
+		s := sight{m: m, t: tmpl, table: t}
+		last := -2
+		for i := range tmpl.parts {
+			n := &tmpl.parts[i]
+			switch n.kind {
+			case nodeLiteral:
+				s.language = s.language.literal(n.lit)
+			case nodeCopies:
+				width := len(n.span.append(nil, n.span.count()-1))
+				s.language = s.language.shape(shape{set: bytesOf("0-9"), min: max(1, n.span.width), max: width})
+			case nodeSchema, nodeTable:
+				k.special(&s, n)
+			default:
+				p, ok := newPlace(n, t)
+				if !ok {
+					return // Bind has told.
+				}
+				if last == i-1 {
+					s.places[len(s.places)-1].next = true
+				}
+				last = i
+				s.places = append(s.places, p)
+				s.language = s.language.shape(p.shape)
+			}
+		}
+		s.skeleton = s.reduce()
+		s.twin = slices.IndexFunc(k.seen, func(o sight) bool {
+			return o.t == s.t && o.twin < 0 && slices.Equal(o.language, s.language)
+		})
+		k.seen = append(k.seen, s)
+	}
+}
+
+func newPlace(n *node, t *event.Table) (place, bool) {
+	c := t.Column(n.lit)
+	if c < 0 || t.Columns[c].Class == event.ClassKeyless {
+		return place{}, false
+	}
+	p := place{node: n, column: &t.Columns[c]}
+	p.shape = shapeOf(p.column)
+	switch p.column.Class {
+	case event.ClassText, event.ClassBinary, event.ClassUnknown:
+		p.content, p.free = true, true
+	}
+	for i := range n.filters {
+		p.shape = p.shape.through(&n.filters[i])
+		p.free = p.free && !encodes(n.filters[i].name)
+	}
+	return p, true
+}
+
+// encodes reports whether the filter leaves only characters that it chose.
+func encodes(filter string) bool {
+	return slices.Contains([]string{"hex", "base64", "md5", "sha1", "crc32", "urlencode"}, filter)
+}
+
+// special adds the name of the table or schema, and tells of a column that was perhaps meant.
+func (k *checker) special(s *sight, n *node) {
+	name := s.table.Name
+	if n.kind == nodeSchema {
+		name = s.table.Schema
+	}
+	s.language = s.language.literal(constant(name, n.filters).lit)
+	if word := special(n.kind); s.table.Column(word) >= 0 {
+		k.report(s.t.text.at(n.at), s.table, fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
+			fmt.Sprintf("write {`%s`} for the column", word))
+	}
+}
+
+// when tells of a predicate that looks at one image only: the other kinds of change never make it true.
+func (k *checker) when(m *mapping, t *event.Table) {
+	if m.predicate == nil || len(m.predicate.columns) == 0 {
+		return
+	}
+	old, row := 0, 0
+	for _, c := range m.predicate.columns {
+		if c.old {
+			old++
+		} else {
+			row++
+		}
+	}
+	at := m.spec.When.at(0)
+	switch {
+	case old == 0 && m.events[event.Delete]:
+		k.report(at, t, "when looks at row only, which is nil in a DELETE, and is what the row became in an UPDATE: keys of rows that go, or cease to match, stay cached",
+			"add the same for old: row.x == 1 || old.x == 1")
+	case old == 0 && m.events[event.Update]:
+		k.report(at, t, "when looks at row only, which is what the row became: keys of rows that cease to match stay cached",
+			"add the same for old: row.x == 1 || old.x == 1")
+	case row == 0 && (m.events[event.Insert] || m.events[event.Update]):
+		k.report(at, t, "when looks at old only, which is nil in an INSERT, and is what the row was in an UPDATE: keys of rows that come, or begin to match, stay cached",
+			"add the same for row: row.x == 1 || old.x == 1")
+	}
+}
+
+// column tells of a column whose text makes a poor key.
+func (k *checker) column(s *sight, p *place) {
+	at, name := s.t.text.at(p.node.at), p.column.Name
+	if p.free {
+		what := p.node.String() + " is free text, with which a row can name a key that is not its own"
+		if s.clash != "" {
+			what += ": " + s.clash
+		}
+		filter := "urlencode"
+		if p.column.Class == event.ClassBinary {
+			filter = "hex"
+		}
+		do := "write " + p.node.with(filter) + " (or hex, base64, md5 or sha1), and the same in the application"
+		k.report(at, s.table, what, do)
+	}
+	if p.column.Class == event.ClassFloat {
+		k.report(at, s.table, name+" is "+typeName(p.column)+", whose text is rounded: two values can make one key, and the application may print it otherwise",
+			"make it a DECIMAL, or take another column")
+	}
+	k.collation(s, p)
+}
+
+// with returns the placeholder as it is written with one more filter behind the others.
+func (n *node) with(filter string) string {
+	c := *n
+	c.filters = append(slices.Clone(n.filters), filterSpec{name: filter})
+	return c.String()
+}
+
+// collation tells of texts that the database takes for equal and Redis does not. Only filters before the first that
+// encodes can make one key of them.
+func (k *checker) collation(s *sight, p *place) {
+	caseless, padded := caseInsensitive(p.column.Collation), padSpace(p.column.Collation)
+	for _, f := range p.node.filters {
+		if encodes(f.name) {
+			break
+		}
+		caseless = caseless && f.name != "lower" && f.name != "upper"
+		padded = padded && f.name != "trim"
+	}
+	if p.column.Class != event.ClassText || !caseless && !padded {
+		return
+	}
+	fixed := *p.node
+	var without []string
+	if caseless {
+		without = append(without, "case")
+		fixed.filters = append([]filterSpec{{name: "lower"}}, fixed.filters...)
+	}
+	if padded {
+		without = append(without, "trailing spaces")
+		fixed.filters = append([]filterSpec{{name: "trim"}}, fixed.filters...)
+	}
+	k.report(s.t.text.at(p.node.at), s.table, fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes",
+		p.column.Name, strings.Join(without, " and "), p.column.Collation),
+		"write "+fixed.String()+" and the same in the application, or make its keys of the row that was read")
+}
+
+// caseInsensitive reports whether the collation takes upper and lower case for equal, by its name as MySQL and
+// MariaDB form them: MySQL Reference Manual, 12.3.1 "Collation Naming Conventions".
+func caseInsensitive(collation string) bool {
+	c := strings.ToLower(collation)
+	return strings.HasSuffix(c, "_ci") || strings.Contains(c, "_ci_")
+}
+
+// padSpace reports whether the collation takes texts for equal that differ in trailing spaces: all but those on UCA
+// 9.0.0 (MySQL Reference Manual, 12.10.1, "Collation Pad Attributes"), those called nopad (MariaDB), and binary.
+func padSpace(collation string) bool {
+	c := strings.ToLower(collation)
+	return c != "" && c != "binary" && !strings.Contains(c, "_0900_") && !strings.Contains(c, "nopad")
+}
+
+// clash finds another template that can make a key of this one, where one of them holds what a row's writer chose.
+// Two templates that are built alike are meant to make the same keys: a table's and that of a table beside it. A
+// template with free text is told of once, with its text, and two that are encoded are told of once, at the second.
+func (k *checker) clash(at int, s *sight) {
+	if s.twin >= 0 {
+		s.clash = k.seen[s.twin].clash
+		return
+	}
+	for i := range k.seen {
+		o := &k.seen[i]
+		switch {
+		case o.twin >= 0 || o.t == s.t || o.skeleton == s.skeleton || !s.content():
+			continue
+		case !s.free() && (o.free() || o.content() && i > at):
+			continue
+		}
+		key, ok := common(s.language, o.language)
+		if !ok {
+			continue
+		}
+		s.clash = fmt.Sprintf("%s is also a key of %s (%s)", quote(key), quote(o.t.text.Value), o.t.text.at(0))
+		if !s.free() {
+			k.report(s.t.text.at(0), s.table, "two templates can make the same key: "+s.clash, "put a word of its own before the placeholder of one of them")
+		}
+		return
+	}
+}
+
+func (s *sight) content() bool {
+	return slices.ContainsFunc(s.places, func(p place) bool { return p.content })
+}
+
+func (s *sight) free() bool {
+	return slices.ContainsFunc(s.places, func(p place) bool { return p.free })
+}
+
+func (s *sight) reduce() string {
+	var b strings.Builder
+	places := s.places
+	for i := range s.t.parts {
+		n := &s.t.parts[i]
+		switch {
+		case n.kind != nodeColumn:
+			b.WriteString(n.String())
+			continue
+		case places[0].content:
+			b.WriteString("{text}")
+		default:
+			b.WriteString("{}")
+		}
+		places = places[1:]
+	}
+	return b.String()
+}
+
+// neighbours tells of two placeholders side by side whose lengths both vary.
+func (k *checker) neighbours(s *sight) {
+	for i := range s.places {
+		p := &s.places[i]
+		if !p.next || p.fixed() || s.places[i+1].fixed() {
+			continue
+		}
+		a, b := p.node.String(), s.places[i+1].node.String()
+		k.report(s.t.text.at(p.node.at), s.table, "nothing divides "+a+" from "+b+": two rows can make the same key, as 1 and 23 do with 12 and 3",
+			"write "+a+":"+b)
+	}
+}
+
+func (p *place) fixed() bool { return !p.shape.signed && p.shape.min == p.shape.max }

@@ -1,0 +1,244 @@
+package router
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/event"
+)
+
+// user is a table whose texts are compared byte by byte, so that nothing but what a test is about is found.
+func user() *event.Table {
+	text := func(name string) event.Column {
+		return event.Column{Name: name, Type: "varchar(64)", Class: event.ClassText, Collation: "utf8mb4_0900_bin"}
+	}
+	return &event.Table{Schema: "shop", Name: "user", Columns: []event.Column{
+		{Name: "id", Type: "bigint", Class: event.ClassInt}, text("name"), text("mail"), text("table"),
+		{Name: "token", Type: "varbinary(16)", Class: event.ClassBinary},
+		{Name: "uuid", Type: "uuid", Class: event.ClassUUID},
+		{Name: "ip", Type: "inet6", Class: event.ClassInet},
+		{Name: "kind", Type: "enum('a','b')", Class: event.ClassEnum},
+		{Name: "born", Type: "date", Class: event.ClassTemporal},
+		{Name: "ratio", Type: "float", Class: event.ClassFloat},
+		{Name: "code", Type: "char(2)", Class: event.ClassText, Collation: "utf8mb4_general_ci"},
+		{Name: "note", Type: "varchar(9)", Class: event.ClassText, Collation: "latin1_bin"},
+		{Name: "doc", Type: "json", Class: event.ClassKeyless},
+	}}
+}
+
+func onUser(keys ...string) Mapping { return spec(keys...).table("shop.user") }
+
+// found returns what Check says, a line each: the place, and the beginning of the finding.
+func found(t *testing.T, specs ...Mapping) []string {
+	t.Helper()
+	var out []string
+	for _, f := range mustNew(t, specs...).Check(user(), product()) {
+		if f.Do == "" || f.Table == "" {
+			t.Errorf("%s: says not what to do, or where", f)
+		}
+		out = append(out, f.What)
+	}
+	return out
+}
+
+func TestFreeTextInAKeyIsPointedOut(t *testing.T) {
+	const free = " is free text, with which a row can name a key that is not its own"
+	for _, c := range []struct {
+		keys []string
+		want []string
+	}{
+		// Numbers, dates, labels, UUIDs and addresses cannot say whatever their writer likes.
+		{[]string{"user:{id}", "a:{uuid}", "b:{kind}", "c:{born}", "d:{ip}", "e:{name|crc32|mod:8}", "all"}, nil},
+		{[]string{"user:{name}"}, []string{"{name}" + free}},
+		{[]string{"user:{name|lower|trim|pad:5|default:none}"}, []string{"{name|lower|trim|pad:5|default:none}" + free}},
+		{[]string{"{token}:x"}, []string{"{token}" + free}},
+		{[]string{"user:{name|urlencode}", "m:{mail|hex}", "b:{mail|base64}", "h:{mail|lower|md5}", "s:{mail|sha1|upper}"}, nil},
+		// What it can name is said where the configuration knows.
+		{[]string{"user:{name}", "user:{id}:session"}, []string{"{name}" + free + `: "user:1:session" is also a key of "user:{id}:session" (f.yaml:6:10)`}},
+		{[]string{"user:{name}:x", "user:all:x"}, []string{"{name}" + free + `: "user:all:x" is also a key of "user:all:x" (f.yaml:6:10)`}},
+		{[]string{"user:{name}", "account:{id}"}, []string{"{name}" + free}},
+		// Last in the key or not, text can begin as another template does.
+		{[]string{"u:{id}:{name}", "u:{id}:{id}"}, []string{"{name}" + free + `: "u:1:1" is also a key of "u:{id}:{id}" (f.yaml:6:10)`}},
+		// An encoding does not help where the other key is in its alphabet.
+		{[]string{"user:{name|urlencode}", "user:{id}"}, []string{`two templates can make the same key: "user:1" is also a key of "user:{id}" (f.yaml:6:10)`}},
+		{[]string{"user:{name|hex}", "user:{id}"}, []string{`two templates can make the same key: "user:11" is also a key of "user:{id}" (f.yaml:6:10)`}},
+		{[]string{"user:{name|hex}", "user:all"}, nil},
+		{[]string{"user:{name|md5}", "user:{id}"}, nil}, // an md5 is longer than any BIGINT
+		{[]string{"user:{name|urlencode}", "user:{id}:session"}, nil},
+		{[]string{"user:name:{name|urlencode}", "user:{id}"}, nil},
+		// Two templates built alike mean the same keys.
+		{[]string{"user:{name|md5}", "user:{mail|md5}"}, nil},
+		{[]string{"user:{id}", "user:{id|default:0}"}, nil},
+	} {
+		if diff := cmp.Diff(c.want, found(t, onUser(c.keys...))); diff != "" {
+			t.Errorf("%q: %s", c.keys, diff)
+		}
+	}
+	// The other template may be another table's.
+	got := found(t, onUser("p:{name}"), spec("p:{id}:{sku|lower|hex}"))
+	if len(got) != 1 || !strings.Contains(got[0], `"p:1:" is also a key of "p:{id}:{sku|lower|hex}"`) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTheRemedyIsWrittenOut(t *testing.T) {
+	for keys, want := range map[string]string{
+		"u:{name|lower}": "write {name|lower|urlencode} (or hex, base64, md5 or sha1), and the same in the application",
+		"u:{token}":      "write {token|hex} (or hex, base64, md5 or sha1), and the same in the application",
+		"u:{code|hex}":   "write {code|trim|lower|hex} and the same in the application, or make its keys of the row that was read",
+		"u:{table}":      "write {`table`} for the column",
+		"u:{id}{born}":   "write {id}:{born}",
+	} {
+		got := mustNew(t, onUser(keys)).Check(user())
+		if len(got) != 1 || got[0].Do != want {
+			t.Errorf("%s: %v, want %q", keys, got, want)
+		}
+	}
+}
+
+func TestPoorKeysArePointedOut(t *testing.T) {
+	const spelled = "keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes"
+	for _, c := range []struct {
+		key  string
+		want []string
+	}{
+		{"r:{ratio}", []string{"ratio is FLOAT, whose text is rounded: two values can make one key, and the application may print it otherwise"}},
+		{"c:{code|urlencode}", []string{"code is compared without case and trailing spaces (utf8mb4_general_ci), " + spelled}},
+		{"c:{code|lower|urlencode}", []string{"code is compared without trailing spaces (utf8mb4_general_ci), " + spelled}},
+		{"c:{code|trim|upper|md5}", nil},
+		{"c:{code|md5|lower|trim}", []string{"code is compared without case and trailing spaces (utf8mb4_general_ci), " + spelled}},
+		{"c:{note|md5}", []string{"note is compared without trailing spaces (latin1_bin), " + spelled}},
+		{"c:{name|md5}", nil},
+		{"c:{table}", []string{"{table} is the name of the table, not what its column table holds"}},
+		{"c:{table}:{schema}:{`table`|md5}", []string{"{table} is the name of the table, not what its column table holds"}},
+		{"c:{id}{born}", []string{"nothing divides {id} from {born}: two rows can make the same key, as 1 and 23 do with 12 and 3"}},
+		{"c:{id}{name|md5}", nil}, // the last 32 characters are the md5
+		{"c:{uuid}{id}", nil},
+		{"c:{id}:{born}", nil},
+	} {
+		if diff := cmp.Diff(c.want, found(t, onUser(c.key))); diff != "" {
+			t.Errorf("%q: %s", c.key, diff)
+		}
+	}
+}
+
+func TestCollationsAreReadByTheirNames(t *testing.T) {
+	for name, want := range map[string][2]bool{
+		"utf8mb4_0900_ai_ci": {true, false}, "utf8mb4_0900_as_cs": {false, false}, "utf8mb4_0900_bin": {false, false},
+		"utf8mb4_de_pb_0900_ai_ci": {true, false}, "utf8mb4_ja_0900_as_cs_ks": {false, false},
+		"utf8mb4_general_ci": {true, true}, "utf8mb4_bin": {false, true}, "latin1_swedish_ci": {true, true}, "latin1_general_cs": {false, true},
+		"utf8mb3_general_nopad_ci": {true, false}, "utf8mb4_nopad_bin": {false, false},
+		"uca1400_ai_ci": {true, true}, "utf8mb4_uca1400_nopad_as_cs": {false, false}, "utf8mb4_uca1400_as_ci": {true, true},
+		"utf8_general_mysql500_ci": {true, true}, "binary": {false, false}, "": {false, false},
+	} {
+		if got := [2]bool{caseInsensitive(name), padSpace(name)}; got != want {
+			t.Errorf("%s: case-insensitive and padded %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestAPredicateOverOneImageIsPointedOut(t *testing.T) {
+	for _, c := range []struct {
+		when   string
+		events Events
+		want   string
+	}{
+		{"row.id == 1 || old.id == 1", Events{}, ""},
+		{"row.id == 1", Events{}, "when looks at row only, which is nil in a DELETE"},
+		{"row.id == 1", Events{Insert: true, Update: true}, "when looks at row only, which is what the row became"},
+		{"row.id == 1", Events{Insert: true}, ""},
+		{"old.id == 1", Events{}, "when looks at old only, which is nil in an INSERT"},
+		{"old.id == 1", Events{Delete: true}, ""},
+		{"1 == 1", Events{}, ""},
+	} {
+		got := found(t, onUser("u").when(c.when).events(c.events))
+		if len(got) != min(1, len(c.want)) || len(got) == 1 && !strings.HasPrefix(got[0], c.want) {
+			t.Errorf("%s for %+v: %q, want %q", c.when, c.events, got, c.want)
+		}
+	}
+}
+
+func TestShardsAreToldOnce(t *testing.T) {
+	r := mustNew(t, spec("o:{name}:{table}").table("shop.order_{00..63}"), spec("o:{id}").table("shop.order_{00..63}"))
+	var tables []*event.Table
+	for _, n := range []string{"order_00", "order_01", "order_02"} {
+		table := user()
+		table.Name = n
+		table.Columns = table.Columns[:3]
+		tables = append(tables, table)
+	}
+	got := r.Check(tables...)
+	want := "f.yaml:5:12: shop.order_00 and 2 more: {name} is free text, with which a row can name a key that is not its own: write {name|urlencode} (or hex, base64, md5 or sha1), and the same in the application"
+	if len(got) != 1 || got[0].String() != want {
+		t.Errorf("got %v\nwant %s", got, want)
+	}
+}
+
+func TestWhatBindRefusesIsNotCheckedAgain(t *testing.T) {
+	if got := found(t, onUser("u:{nix}", "u:{doc}")); got != nil {
+		t.Errorf("got %q", got)
+	}
+}
+
+func members(s byteSet) (out []byte) {
+	for c := range 256 {
+		if s.has(byte(c)) {
+			out = append(out, byte(c))
+		}
+	}
+	return out
+}
+
+// A key that two templates are said to share is made by both; one that both make is found.
+func TestCommonFindsAKeyOfBothLanguages(t *testing.T) {
+	shapes := []shape{
+		{set: bytesOf("0-9"), min: 1, max: 3, signed: true}, {set: bytesOf("0-9a-f"), min: 2, max: 2}, {set: anyByte(), max: endless},
+		{set: bytesOf("a-z:"), min: 1, max: endless}, {set: bytesOf("0-9"), max: endless, unit: 2}, {set: bytesOf("a1"), max: 8, unit: 4},
+	}
+	draw := rapid.Custom(func(t *rapid.T) language {
+		var l language
+		for range rapid.IntRange(0, 4).Draw(t, "parts") {
+			if rapid.Bool().Draw(t, "literal") {
+				l = l.literal(rapid.StringMatching("[a1:]{1,3}").Draw(t, "text"))
+			} else {
+				l = l.shape(rapid.SampledFrom(shapes).Draw(t, "shape"))
+			}
+		}
+		return l
+	})
+	// sample draws a key of a language.
+	sample := func(t *rapid.T, l language) string {
+		var key []byte
+		for at := 0; at < len(l); {
+			if a := l[at]; a.skip > 0 && rapid.IntRange(0, 2).Draw(t, "skip") > 0 {
+				at += a.skip
+			} else {
+				key = append(key, rapid.SampledFrom(members(a.set)).Draw(t, "byte"))
+				at += a.past
+			}
+		}
+		return string(key)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
+		if key, ok := common(a, b); ok {
+			for _, l := range []language{a, b} {
+				if _, in := common(l, language(nil).literal(key)); !in {
+					t.Fatalf("%q is not a key of both", key)
+				}
+			}
+		}
+		key := sample(t, a)
+		if _, ok := common(a, language(nil).literal(key)); !ok {
+			t.Fatalf("%q is not in its own language", key)
+		}
+		if _, in := common(b, language(nil).literal(key)); in {
+			if _, ok := common(a, b); !ok {
+				t.Fatalf("both make %q, and none was found", key)
+			}
+		}
+	})
+}

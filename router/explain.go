@@ -1,0 +1,285 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Explanation says which keys a row change makes stale, and why others not.
+type Explanation struct {
+	// Table is schema.table.
+	Table string
+	Op    event.Op
+	Lines []Explained
+}
+
+// Explained is one key, or the reason why there is none.
+type Explained struct {
+	// Key is the key; empty when Why says that there is none.
+	Key string
+	// Why says why no key was made. Beside a key it is a remark.
+	Why string
+	// Made says whether Key is one. Remark says that Why is no reason for none: keys of the mapping follow.
+	Made, Remark bool
+	// Mapping is the mapping's place in the configuration, from 1, and Pattern its table.
+	Mapping int
+	Pattern string
+	// Template is the key's template and Pos its place; the mapping's when Why concerns all of its keys.
+	Template string
+	Pos      Pos
+	// Old says that the key is that of the row before the change.
+	Old    bool
+	Action event.Action
+	// D is the second delete; 0: one delete only.
+	D time.Duration
+}
+
+// Explain says what the mappings make of a row change. It runs the code that Route does, on mappings compiled
+// anew, so it may be called from any goroutine. It fails when no mapping matches the table, when the JSON is none,
+// or (with a definition) when the mappings do not fit the table.
+func (r *Router) Explain(s Sample) (*Explanation, error) {
+	own, err := New(r.specs, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return own.explain(&s)
+}
+
+func (r *Router) explain(s *Sample) (*Explanation, error) {
+	row, err := parseFields(s.Row, "row")
+	if err != nil {
+		return nil, err
+	}
+	old, err := parseFields(s.Old, "old row")
+	if err != nil {
+		return nil, err
+	}
+	if row == nil && old == nil {
+		return nil, errors.New("there is no row: write an object of columns, such as {\"id\": 17}")
+	}
+	t, err := r.sampleTable(s, row, old)
+	if err != nil {
+		return nil, err
+	}
+	p := r.planOf(t)
+	if p.err != nil {
+		return nil, p.err
+	}
+	full, err := s.change(t, row, old)
+	if err != nil {
+		return nil, err
+	}
+	// The images of a change hold the needed columns only.
+	pick := func(image []event.Value) (out []event.Value) {
+		if image == nil {
+			return nil
+		}
+		for _, n := range p.needs {
+			out = append(out, image[n.Column])
+		}
+		return out
+	}
+	full.Before, full.After = pick(full.Before), pick(full.After)
+	x := &explainer{r: r, c: full, made: map[string]int{}, out: Explanation{Table: t.String(), Op: full.Op}}
+	for i := range p.rules {
+		x.rule(&p.rules[i])
+	}
+	return &x.out, nil
+}
+
+// sampleTable returns the table's definition: the given one, or one made of all that is named.
+func (r *Router) sampleTable(s *Sample, row, old fields) (*event.Table, error) {
+	name, faults := parsePattern(s.Table)
+	exact, ok := name.exact()
+	if len(faults) > 0 || !ok {
+		return nil, fmt.Errorf("%s is no table: write schema.table", quote(s.Table))
+	}
+	if !r.Wants(exact.schema, exact.table) {
+		var patterns []string
+		for _, m := range r.mappings {
+			patterns = append(patterns, m.spec.Table.Value)
+		}
+		return nil, errors.New(sentence("no mapping matches "+s.Table, suggest(s.Table, patterns, "mappings are for "+oneOf(patterns))))
+	}
+	if t := s.Definition; t != nil {
+		return t, errors.Join(unknownFields(t, "row", row), unknownFields(t, "old row", old))
+	}
+	t := &event.Table{Schema: exact.schema, Name: exact.table}
+	add := func(name string) {
+		if t.Column(name) < 0 {
+			t.Columns = append(t.Columns, event.Column{Name: name})
+		}
+	}
+	for _, name := range sortedNames(row, old) {
+		add(name)
+	}
+	for _, m := range r.mappings {
+		if m.pattern.match(exact.schema, exact.table) {
+			m.named(add)
+		}
+	}
+	return t, nil
+}
+
+// named calls f with each column that the mapping names.
+func (m *mapping) named(f func(string)) {
+	for _, t := range m.templates {
+		for i := range t.parts {
+			if t.parts[i].kind == nodeColumn {
+				f(t.parts[i].lit)
+			}
+		}
+	}
+	for _, c := range m.spec.Columns {
+		f(c.Value)
+	}
+	if m.predicate != nil {
+		for _, c := range m.predicate.columns {
+			f(c.name)
+		}
+	}
+}
+
+// explainer walks the rules as Route does, and writes down what becomes of each key.
+type explainer struct {
+	r   *Router
+	c   *event.Change
+	out Explanation
+	// made holds the line of each key.
+	made map[string]int
+}
+
+func (x *explainer) rule(u *rule) {
+	line := Explained{Mapping: u.ordinal + 1, Pattern: u.spec.Table.Value, Pos: u.spec.Table.at(0)}
+	v, err := u.admit(x.r, x.c)
+	switch v {
+	case wrongEvent:
+		line.Why = "the mapping is not for " + x.c.Op.String()
+	case unchanged:
+		line.Why = "none of its columns changed, nor a column of a key"
+	case predicateFalse:
+		line.Why, line.Pos = "when is false", u.spec.When.at(0)
+	default:
+		if err != nil {
+			line.Remark = true
+			line.Why, line.Pos = "when failed, which counts as true: "+err.Error(), u.spec.When.at(0)
+			x.out.Lines = append(x.out.Lines, line)
+		}
+		for i := range u.keys {
+			x.key(u, &u.keys[i])
+		}
+		return
+	}
+	x.out.Lines = append(x.out.Lines, line)
+}
+
+func (x *explainer) key(u *rule, k *keyPlan) {
+	if x.c.Op != event.Insert {
+		x.image(u, k, x.c.Before, true)
+	}
+	if x.c.Op == event.Insert || x.c.Op == event.Update && !k.same(x.c) {
+		x.image(u, k, x.c.After, false)
+	}
+}
+
+func (x *explainer) image(u *rule, k *keyPlan, image []event.Value, old bool) {
+	for i := range k.copies {
+		line := Explained{
+			Mapping: u.ordinal + 1, Pattern: u.spec.Table.Value, Template: k.text.Value, Pos: k.text.at(0),
+			Old: old && x.c.Op == event.Update && !k.same(x.c), Action: event.ActionDelete, D: u.d,
+		}
+		key, out, at := k.render(nil, image, i)
+		if out != made {
+			line.Why = k.why(out, at)
+			if n := len(x.out.Lines); old || n == 0 || x.out.Lines[n-1].Why != line.Why || x.out.Lines[n-1].Pos != line.Pos {
+				x.out.Lines = append(x.out.Lines, line)
+			}
+			return
+		}
+		if same, ok := x.made[string(key)]; ok {
+			if before := &x.out.Lines[same]; before.D < u.d {
+				before.D = u.d
+				before.Why = fmt.Sprintf("mapping %d makes it too, and its second delete is the larger", u.ordinal+1)
+			}
+			continue
+		}
+		line.Key, line.Made = string(key), true
+		x.made[line.Key] = len(x.out.Lines)
+		x.out.Lines = append(x.out.Lines, line)
+	}
+}
+
+// why says in words why a key was not made.
+func (k *keyPlan) why(out outcome, at int) string {
+	column := k.parts[at].column
+	switch out {
+	case isNull:
+		return column + " is NULL"
+	case notNumber:
+		return column + " is no integer, which mod needs"
+	case tooLong:
+		return "the key is longer than 64 KiB"
+	}
+	return "the row does not say " + column
+}
+
+// Keys returns the keys that were made.
+func (x *Explanation) Keys() []string {
+	var keys []string
+	for _, l := range x.Lines {
+		if l.Made {
+			keys = append(keys, l.Key)
+		}
+	}
+	return keys
+}
+
+// String returns a line for each key, and for each reason why there is none.
+func (x *Explanation) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, l := range x.Lines {
+		fmt.Fprintln(w, l.String())
+	}
+	// A strings.Builder does not fail.
+	_ = w.Flush()
+	return b.String()
+}
+
+// String returns the line, its fields divided by tabs: key, action, template, place, remark.
+func (l *Explained) String() string {
+	from := fmt.Sprintf("mapping %d (%s)", l.Mapping, l.Pattern)
+	if l.Template != "" {
+		from = quote(l.Template)
+	}
+	fields := []string{"-", "no key", from, l.Pos.String(), l.Why}
+	if l.Remark {
+		fields[1] = "remark"
+	}
+	if l.Made {
+		fields[0] = printable(l.Key)
+		fields[1] = l.Action.String() + ", once"
+		if l.D > 0 {
+			fields[1] = fmt.Sprintf("%s, again after %s", l.Action, l.D)
+		}
+		if l.Old && l.Why == "" {
+			fields[4] = "old row"
+		}
+	}
+	return strings.TrimRight(strings.Join(fields, "\t"), "\t")
+}
+
+// printable quotes a key that a terminal, or the columns of the table, could not show.
+func printable(key string) string {
+	plain := strings.IndexFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) < 0
+	if plain && key != "" && utf8.ValidString(key) && key != "-" {
+		return key
+	}
+	return fmt.Sprintf("%q", key)
+}

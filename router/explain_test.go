@@ -1,0 +1,187 @@
+package router
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/event"
+)
+
+func explained(t *testing.T, s Sample, specs ...Mapping) string {
+	t.Helper()
+	if s.Table == "" {
+		s.Table = "shop.product"
+	}
+	x, err := mustNew(t, specs...).Explain(s)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return x.String()
+}
+
+func TestExplainSaysWhichKeysARowYields(t *testing.T) {
+	m := spec("product:{id}", "category:{category_id}:products", "sku:{sku|lower}").d(2 * time.Second)
+	for _, c := range []struct {
+		what, row, old string
+		definition     *event.Table
+		specs          []Mapping
+		want           string
+	}{
+		{"an insert", `{"id": 17, "category_id": 3, "sku": "AB"}`, "", nil, []Mapping{m}, `
+product:17           delete, again after 2s  "product:{id}"                     f.yaml:5:10
+category:3:products  delete, again after 2s  "category:{category_id}:products"  f.yaml:6:10
+sku:ab               delete, again after 2s  "sku:{sku|lower}"                  f.yaml:7:10
+`},
+		{"NULL, and what the row does not say", `{"id": "17", "sku": null}`, "", nil, []Mapping{m}, `
+product:17  delete, again after 2s  "product:{id}"                     f.yaml:5:10
+-           no key                  "category:{category_id}:products"  f.yaml:6:10  the row does not say category_id
+-           no key                  "sku:{sku|lower}"                  f.yaml:7:10  sku is NULL
+`},
+		{"an update says only what changed", `{"id": 17, "category_id": 3, "sku": "AB"}`, `{"category_id": 4}`, nil, []Mapping{m}, `
+product:17           delete, again after 2s  "product:{id}"                     f.yaml:5:10
+category:4:products  delete, again after 2s  "category:{category_id}:products"  f.yaml:6:10  old row
+category:3:products  delete, again after 2s  "category:{category_id}:products"  f.yaml:6:10
+sku:ab               delete, again after 2s  "sku:{sku|lower}"                  f.yaml:7:10
+`},
+		{"a delete", `null`, `{"id": 17}`, nil, []Mapping{spec("{id}")}, `
+17  delete, once  "{id}"  f.yaml:5:10
+`},
+		{"why mappings pass over", `{"id": 1, "status": "x"}`, `{"status": "y"}`, nil, []Mapping{
+			spec("a").events(Events{Delete: true}), spec("a:{id}").columns("name", "id"), spec("a:{id}").columns("id"),
+			spec("a").when("row.status == 'live'"), spec("b").when("row.id < row.status"),
+		}, `
+-       no key        mapping 1 (shop.product)  f.yaml:1:10  the mapping is not for update
+a:1     delete, once  "a:{id}"                  f.yaml:5:10
+-       no key        mapping 3 (shop.product)  f.yaml:1:10  none of its columns changed, nor a column of a key
+-       no key        mapping 4 (shop.product)  f.yaml:3:10  when is false
+-       remark        mapping 5 (shop.product)  f.yaml:3:10  when failed, which counts as true: f.yaml:3:17: it compares a number with text
+b       delete, once  "b"                       f.yaml:5:10
+`},
+		{"the larger D", `{"id": 1}`, "", nil, []Mapping{spec("a:{id}", "a:1"), spec("a:{id}").d(time.Second)}, `
+a:1  delete, again after 1s  "a:{id}"  f.yaml:5:10  mapping 2 makes it too, and its second delete is the larger
+`},
+		{"copies and odd keys", `{"id": 1, "name": "a\u0000b\tc"}`, "", nil, []Mapping{spec("{id}:{0..1}", "{name}", "{name|default:|trim|hex}")}, `
+1:0                 delete, once  "{id}:{0..1}"               f.yaml:5:10
+1:1                 delete, once  "{id}:{0..1}"               f.yaml:5:10
+"a\x00b\tc"         delete, once  "{name}"                    f.yaml:6:10
+6100620963          delete, once  "{name|default:|trim|hex}"  f.yaml:7:10
+`},
+		{"mod of what is no integer", `{"id": "abc"}`, "", nil, []Mapping{spec("{id|mod:4}")}, `
+-  no key  "{id|mod:4}"  f.yaml:5:10  id is no integer, which mod needs
+`},
+		{"the definition's types", `{"ID": "17", "price": 9.9, "sku": 5, "made": 1999, "thumb": "x", "bar_code": "5", "extra": {"a": 1}}`, "", product(),
+			[]Mapping{spec("{id|mod:4}:{price}:{sku}:{made}:{thumb|hex}:{bar_code|mod:3}").when("row.id == 17 and row.price == 9.90 and row.sku == '5' and row.made > 1998").columns("extra")}, `
+1:9.9:5:1999:78:2  delete, once  "{id|mod:4}:{price}:{sku}:{made}:{thumb|hex}:{bar_code|mod:3}"  f.yaml:5:10
+`},
+		{"numbers without a definition", `{"id": 18446744073709551615, "n": -1.50, "b": true}`, "", nil, []Mapping{
+			spec("{id}:{n}:{b}").when("row.id > 9223372036854775807 and row.n == -1.5 and row.b == 1")}, `
+18446744073709551615:-1.50:1  delete, once  "{id}:{n}:{b}"  f.yaml:5:10
+`},
+	} {
+		got := explained(t, Sample{Row: []byte(c.row), Old: []byte(c.old), Definition: c.definition}, c.specs...)
+		if words(got) != words(c.want) {
+			t.Errorf("%s:\n%s\nwant%s", c.what, got, c.want)
+		}
+	}
+}
+
+// words takes the columns out of a table.
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func TestWhatCannotBeExplainedIsToldWhy(t *testing.T) {
+	for _, c := range []struct {
+		s    Sample
+		want string
+	}{
+		{Sample{Row: []byte(`{"id": 1`)}, "row: unexpected end of JSON input: write an object of columns"},
+		{Sample{Row: []byte(`[1]`)}, "row: json: cannot unmarshal array"},
+		{Sample{Old: []byte(`1`)}, "old row: json: cannot unmarshal number"},
+		{Sample{Row: []byte(`{"id": 1, "ID": 2}`)}, "comes twice: names of columns compare without case"},
+		{Sample{Row: []byte(" null ")}, "there is no row"},
+		{Sample{Table: "product", Row: []byte(`{}`)}, `"product" is no table: write schema.table`},
+		{Sample{Table: "shop.*", Row: []byte(`{}`)}, `"shop.*" is no table`},
+		{Sample{Table: "shop.prodcut", Row: []byte(`{}`)}, `no mapping matches shop.prodcut: did you mean "shop.product"?`},
+		{Sample{Table: "crm.x", Row: []byte(`{}`)}, `no mapping matches crm.x: mappings are for shop.product`},
+		{Sample{Definition: product(), Row: []byte(`{"idd": 1}`)}, `row: table shop.product has no column "idd": did you mean "id"?`},
+		{Sample{Definition: product(), Row: []byte(`{"id": "x"}`)}, `row: column id: "x" is no value of BIGINT UNSIGNED: write its digits`},
+		{Sample{Definition: product(), Row: []byte(`{"id": -1}`)}, `row: column id: "-1" is no value of BIGINT UNSIGNED`},
+		{Sample{Definition: product(), Row: []byte(`{"id": 1.5}`)}, `row: column id: "1.5" is no value of BIGINT UNSIGNED`},
+		{Sample{Definition: product(), Row: []byte(`{"id": 1}`), Old: []byte(`{"price": "1e5"}`)}, `old row: column price: "1e5" is no value of DECIMAL(10,2)`},
+		{Sample{Row: []byte(`{"id": 1e9}`)}, `row: column id: "1e9" is no value of a number column: write its digits`},
+		{Sample{Definition: &event.Table{Schema: "shop", Name: "product"}, Row: []byte(`{}`)}, `table shop.product has no column "id"`},
+	} {
+		if got := explained(t, c.s, spec("{id}").columns("price")); !strings.Contains(got, c.want) || !strings.HasPrefix(got, "error: ") {
+			t.Errorf("%+v: %s, want %s", c.s, got, c.want)
+		}
+	}
+}
+
+// What is explained is what is routed.
+func TestExplainAgreesWithRoute(t *testing.T) {
+	specs := []Mapping{
+		spec("a:{id}", "a:{category_id}", "n:{name|lower}:{0..1}").columns("name"),
+		spec("a:{category_id}", "s:{sku|default:none}").when("row.name == 'a' || old.name == 'a'").d(time.Second),
+	}
+	table := product()
+	table.Columns[0].Unsigned = false
+	router, err := New(specs, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		old, r := drawRow(t, "old"), drawRow(t, "row")
+		full := func(r row) row {
+			for _, c := range []string{"id", "category_id", "name", "sku"} {
+				if _, ok := r[c]; !ok {
+					r[c] = null{}
+				}
+			}
+			return r
+		}
+		old, r = full(old), full(r)
+		f := &feed{r: router, table: table}
+		f.change(old, r)
+		want := f.keys()
+		x, err := router.Explain(Sample{Table: "shop.product", Definition: table, Row: jsonOf(r), Old: jsonOf(old)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := x.Keys(); !slices.Equal(got, want) && len(got)+len(want) > 0 {
+			t.Fatalf("%v to %v: explained %q, routed %q", old, r, got, want)
+		}
+	})
+}
+
+func jsonOf(r row) []byte {
+	var fields []string
+	for _, name := range []string{"id", "category_id", "name", "sku"} {
+		v := "null"
+		switch x := r[name].(type) {
+		case int:
+			v = string(value(x).Raw)
+		case string:
+			v = `"` + x + `"`
+		}
+		fields = append(fields, `"`+name+`": `+v)
+	}
+	return []byte("{" + strings.Join(fields, ", ") + "}")
+}
+
+func TestAnExplanationHoldsWhatAProgramNeeds(t *testing.T) {
+	x, err := mustNew(t, spec("{id}", "{sku}").d(time.Second)).Explain(Sample{Table: "shop.product", Row: []byte(`{"id": 1, "sku": null}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Explanation{Table: "shop.product", Op: event.Insert, Lines: []Explained{
+		{Key: "1", Made: true, Mapping: 1, Pattern: "shop.product", Template: "{id}", Pos: Pos{"f.yaml", 5, 10}, Action: event.ActionDelete, D: time.Second},
+		{Why: "sku is NULL", Mapping: 1, Pattern: "shop.product", Template: "{sku}", Pos: Pos{"f.yaml", 6, 10}, Action: event.ActionDelete, D: time.Second},
+	}}
+	if diff := cmp.Diff(want, x); diff != "" {
+		t.Error(diff)
+	}
+}

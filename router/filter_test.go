@@ -1,0 +1,155 @@
+package router
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/event"
+)
+
+func TestAFilterMakesTextOfText(t *testing.T) {
+	for _, c := range []struct {
+		filters string
+		in      any
+		want    string
+	}{
+		{"lower", "Ab Ç ẞ İ 日", "ab ç ß i 日"},
+		{"upper", "Ab ç ÿ ß ı", "AB Ç Ÿ ß I"},
+		{"lower", "A\xffB\xc3", "a\xffb\xc3"},
+		{"lower", -5, "-5"},
+		{"lower", "", ""},
+		{"trim", " \t\r\n\v\fa b\u00a0 ", "a b\u00a0"},
+		{"trim", "   ", ""},
+		{"hex", "aÿ", "61c3bf"},
+		{"hex", 255, "323535"},
+		{"hex", []byte{0, 1, 0xfe}, "0001fe"},
+		{"hex|upper", []byte{0xab}, "AB"},
+		{"base64", []byte{0xfb, 0xff}, "+/8="},
+		{"base64", "", ""},
+		{"md5", "", "d41d8cd98f00b204e9800998ecf8427e"},
+		{"md5", 17, "70efdf2ec9b086079795c442636b55fb"},
+		{"sha1", "abc", "a9993e364706816aba3e25717850c26c9cd0d89d"},
+		{"crc32", "MySQL", "3259397556"},
+		{"crc32", "", "0"},
+		{"mod:16", uint64(1<<64 - 1), "15"},
+		{"mod:16", -1 << 63, "0"},
+		{"mod:10", -17, "-7"},
+		{"mod:1", -17, "0"},
+		{"mod:1000000000000000000", uint64(1<<64 - 1), "446744073709551615"},
+		{"crc32|mod:64|pad:2", "MySQL", "52"},
+		{"pad:5", 17, "00017"},
+		{"pad:5", -17, "-0017"},
+		{"pad:2", 12345, "12345"},
+		{"pad:4", "éa", "00éa"},
+		{"pad:4", "-éa", "-0éa"},
+		{"pad:1", "", "0"},
+		{"pad:3|mod:7", 9, "2"},
+		{"urlencode", "a b/ü~-._:%", "a%20b%2F%C3%BC~-._%3A%25"},
+		{"default:x", "v", "v"},
+		{"default:x", null{}, "x"},
+		{"default:", null{}, ""},
+		{"default: a b ", null{}, " a b "},
+		{"lower|default:X", null{}, "X"},
+		{"default:X|lower", null{}, "x"},
+		{"hex|default:X|lower|md5", null{}, "9dd4e461268c8034f5c8564e155c67a6"},
+		{"default:17|mod:10", null{}, "7"},
+	} {
+		table := product()
+		column := "name"
+		if _, ok := c.in.(int); ok {
+			column = "category_id"
+		} else if _, ok := c.in.(uint64); ok || strings.Contains(c.filters, "17|mod") {
+			column = "id"
+		}
+		f := newFeed(t, mustNew(t, spec("k:{"+column+"|"+c.filters+"}")), table)
+		f.change(nil, row{column: c.in})
+		if got := f.keys(); len(got) != 1 || got[0] != "k:"+c.want {
+			t.Errorf("%v|%s makes %q, want %q", c.in, c.filters, got, "k:"+c.want)
+		}
+	}
+}
+
+func TestModIsRefusedWhereTheColumnIsNoInteger(t *testing.T) {
+	for column, ok := range map[string]bool{
+		"id": true, "category_id": true, "made": true, "bar_code": true, "batch": true,
+		"name": false, "price": false, "status": false, "thumb": false, "score": false,
+	} {
+		_, err := mustNew(t, spec("k:{"+column+"|mod:4}")).Bind(product())
+		if (err == nil) != ok {
+			t.Errorf("%s|mod:4: %v", column, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "f.yaml:5:") {
+			t.Errorf("%s|mod:4: %v does not say where", column, err)
+		}
+		if _, err := mustNew(t, spec("k:{"+column+"|crc32|mod:4}")).Bind(product()); err != nil {
+			t.Errorf("%s|crc32|mod:4: %v", column, err)
+		}
+	}
+	_, err := mustNew(t, spec("k:{name|lower|mod:4}")).Bind(product())
+	want := `f.yaml:5:24: key "k:{name|lower|mod:4}": mod needs an integer, and column name of shop.product, VARCHAR(64), is none: write crc32|mod:4`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+// A filter that is not written to change its text back and forth must not make one text of two.
+func TestEncodingsKeepDifferentTextsApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SliceOfN(rapid.Byte(), 0, 20)
+		a, b := text.Draw(t, "a"), text.Draw(t, "b")
+		for _, name := range []string{"hex", "base64", "urlencode"} {
+			f := (&filterSpec{name: name}).compile()
+			x, _ := f(nil, a)
+			y, _ := f([]byte("kept"), b)
+			if !strings.HasPrefix(string(y), "kept") || (string(a) == string(b)) != (string(x) == string(y[4:])) {
+				t.Fatalf("%s makes %q of %q and %q of %q", name, x, a, y, b)
+			}
+		}
+	})
+}
+
+// What check takes for the texts that a filter can make holds all that it makes.
+func TestAShapeHoldsWhatItsFiltersMake(t *testing.T) {
+	classes := map[event.Class]*rapid.Generator[any]{
+		event.ClassInt:  rapid.Custom(func(t *rapid.T) any { return int(rapid.Int64().Draw(t, "int")) }),
+		event.ClassText: rapid.Custom(func(t *rapid.T) any { return rapid.String().Draw(t, "text") }),
+		event.ClassBinary: rapid.Custom(func(t *rapid.T) any {
+			return rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")
+		}),
+	}
+	specs := rapid.SliceOfN(rapid.SampledFrom([]filterSpec{
+		{name: "lower"}, {name: "upper"}, {name: "trim"}, {name: "hex"}, {name: "base64"}, {name: "md5"}, {name: "sha1"}, {name: "crc32"},
+		{name: "urlencode"}, {name: "pad", arg: "25", n: 25}, {name: "mod", arg: "1000", n: 1000}, {name: "default", arg: "-x:", hasArg: true},
+	}), 0, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		class := rapid.SampledFrom([]event.Class{event.ClassInt, event.ClassText, event.ClassBinary}).Draw(t, "class")
+		filters := specs.Draw(t, "filters")
+		shape := shapeOf(&event.Column{Class: class})
+		for i := range filters {
+			shape = shape.through(&filters[i])
+		}
+		v := value(classes[class].Draw(t, "value"))
+		steps, _, _ := compileFilters(filters)
+		out, ok := chain(v.AppendText(nil), 0, steps)
+		if !ok {
+			return
+		}
+		if _, ok := common(language(nil).shape(shape), language(nil).literal(string(out))); !ok {
+			t.Fatalf("%v makes %q, which is not in %+v", filters, out, shape)
+		}
+	})
+}
+
+func TestUnicodeMappingsMayGrowOrShrinkTheText(t *testing.T) {
+	for _, s := range []string{"Ⱥ", "ⱥ", strings.Repeat("Ⱥ", 40)} {
+		for _, name := range []string{"lower", "upper"} {
+			out, _ := (&filterSpec{name: name}).compile()(nil, []byte(s))
+			if !utf8.Valid(out) || utf8.RuneCount(out) != utf8.RuneCountInString(s) {
+				t.Errorf("%s of %q is %q", name, s, out)
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr/vm"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Options are what New can do without.
+type Options struct {
+	// Reporter is told of trouble that Route notices. Nil: it is only counted.
+	Reporter Reporter
+	// Registerer takes the metrics. Nil: they are registered nowhere.
+	Registerer prometheus.Registerer
+}
+
+// Router routes row changes to keys. See the package comment for who may call what.
+type Router struct {
+	specs    []Mapping
+	mappings []*mapping
+	// exact are the tables that mappings name without a wildcard; loose are the other mappings' patterns.
+	exact map[tableName]struct{}
+	loose []*pattern
+
+	report  Reporter
+	machine vm.VM
+	row     rowKeys
+	// plans holds what Bind compiled, by definition. It is a cache: compiling again gives the same plan, so it can
+	// be emptied when tables that were altered again and again have filled it.
+	plans map[*event.Table]*plan
+	// last is the plan of the table of the last row: rows of one table come in runs.
+	last *plan
+}
+
+// maxPlans bounds the definitions whose plans are kept.
+const maxPlans = 4096
+
+type tableName struct{ schema, table string }
+
+// mapping is a parsed Mapping.
+type mapping struct {
+	spec    *Mapping
+	ordinal int
+	pattern pattern
+	// events holds for each event.Op whether the mapping is for it.
+	events [4]bool
+	// templates are the keys', predicate is nil without a `when`.
+	templates []*template
+	predicate *predicate
+	d         time.Duration
+	counts    *counters
+}
+
+// New parses the mappings. Its error is [Problems]: everything that is wrong with any of them.
+func New(specs []Mapping, o Options) (*Router, error) {
+	m := newMetrics()
+	r := &Router{
+		specs: slices.Clone(specs), report: o.Reporter,
+		exact: map[tableName]struct{}{}, plans: map[*event.Table]*plan{},
+	}
+	var problems collector
+	for i := range r.specs {
+		parsed := parseMapping(&r.specs[i], &problems)
+		parsed.ordinal = i
+		parsed.counts = m.counters(i, r.specs[i].Table.Value)
+		r.mappings = append(r.mappings, parsed)
+		if name, ok := parsed.pattern.exact(); ok {
+			r.exact[name] = struct{}{}
+		} else {
+			r.loose = append(r.loose, &parsed.pattern)
+		}
+	}
+	if err := problems.err(); err != nil {
+		return nil, err
+	}
+	if err := m.register(o.Registerer); err != nil {
+		return nil, fmt.Errorf("router metrics: %w", err)
+	}
+	return r, nil
+}
+
+func parseMapping(spec *Mapping, problems *collector) *mapping {
+	m := &mapping{spec: spec, d: spec.SecondDelete}
+	e := spec.Events
+	if e == (Events{}) {
+		e = Events{true, true, true}
+	}
+	m.events = [4]bool{event.Insert: e.Insert, event.Update: e.Update, event.Delete: e.Delete}
+	var faults []fault
+	m.pattern, faults = parsePattern(spec.Table.Value)
+	problems.faults("table", &spec.Table, faults)
+	for i := range spec.Keys {
+		t, faults := parseTemplate(spec.Keys[i])
+		problems.faults("key", &spec.Keys[i], faults)
+		m.templates = append(m.templates, t)
+	}
+	if len(spec.Keys) == 0 {
+		problems.add(spec.Pos, "mapping of "+quote(spec.Table.Value)+" has no keys", `write at least one, such as "product:{id}"`)
+	}
+	for i := range spec.Columns {
+		name := &spec.Columns[i]
+		switch same := func(o Text) bool { return strings.EqualFold(o.Value, name.Value) }; {
+		case strings.TrimSpace(name.Value) == "":
+			problems.add(name.Pos, "columns: a name is empty", "write a column's name")
+		case slices.ContainsFunc(spec.Columns[:i], same):
+			problems.add(name.Pos, "columns: "+quote(name.Value)+" comes twice", "remove one")
+		}
+	}
+	if strings.TrimSpace(spec.When.Value) != "" {
+		m.predicate, faults = parsePredicate(spec.When)
+		problems.faults("when", &spec.When, faults)
+	}
+	return m
+}
+
+// name says which mapping it is, for people: they count from 1.
+func (m *mapping) name() string {
+	return fmt.Sprintf("mapping %d (%s)", m.ordinal+1, m.spec.Table.Value)
+}
+
+// Wants reports whether any mapping matches the table, by its name alone. It may be called from any goroutine.
+func (r *Router) Wants(schema, table string) bool {
+	if _, ok := r.exact[tableName{schema, table}]; ok {
+		return true
+	}
+	for _, p := range r.loose {
+		if p.match(schema, table) {
+			return true
+		}
+	}
+	return false
+}
+
+// Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.
+func (r *Router) Missing(tables []*event.Table) []Problem {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.String())
+	}
+	var problems collector
+	for _, m := range r.mappings {
+		matched := slices.ContainsFunc(tables, func(t *event.Table) bool { return m.pattern.match(t.Schema, t.Name) })
+		if !matched {
+			problems.add(m.spec.Table.Pos, "no table matches "+quote(m.spec.Table.Value),
+				suggest(m.spec.Table.Value, names, "create it, grant SELECT on it, or remove the mapping; names are case-sensitive"))
+		}
+	}
+	return problems.problems()
+}
