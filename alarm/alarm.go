@@ -24,6 +24,8 @@ const (
 	StatementLogged Kind = "statement_logged"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
+	// MappingUnfit: a mapping names a column that the table does not have, or that can make no key.
+	MappingUnfit Kind = "mapping_unfit"
 	// PredicateFailed: a `when` failed at run time and counted as true.
 	PredicateFailed Kind = "predicate_failed"
 	// StoreFull: the store of parked keys and dead letters is full, so reading has stopped.
@@ -49,7 +51,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, PredicateFailed, StoreFull, StoreFailed, RedisAway, SourceAway,
+		TruncatedTable, StatementLogged, ColumnAbsent, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, SourceAway,
 		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }

@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
 // The bounds of a batch. A batch is the unit of every hand-over: large enough that no stage feels its cost for each
@@ -37,6 +40,7 @@ type reader struct {
 	// handover tells the canal what is about to be handed over and returns for how long it has been visible.
 	handover func(last event.Version) time.Duration
 	xa       *xaMemory
+	alarms   *alarm.Board
 	tap      *tap
 	fresh    *freshness
 	source   string
@@ -45,8 +49,19 @@ type reader struct {
 	batch event.Batch
 }
 
-// Bind implements canal.Sink.
-func (r *reader) Bind(t *event.Table) ([]event.Need, error) { return r.router.Bind(t) }
+// Bind implements canal.Sink. A mapping that does not fit the table stops only itself: a column may be dropped while
+// freshet runs, and its keys cannot be named then.
+func (r *reader) Bind(t *event.Table) ([]event.Need, error) {
+	needs, err := r.router.Bind(t)
+	var problems router.Problems
+	if !errors.As(err, &problems) {
+		return needs, err
+	}
+	for _, p := range problems {
+		r.alarms.Raise(alarm.MappingUnfit, fmt.Sprintf("table %s: %s", t, p))
+	}
+	return needs, nil
+}
 
 // Row implements canal.Sink.
 func (r *reader) Row(c *event.Change) error {

@@ -181,7 +181,7 @@ func (p *pipeline) buildReader(ctx context.Context) error {
 	}
 	p.reader = &reader{
 		ctx: ctx, log: p.log, router: route, tap: &p.tap, fresh: &p.fresh, source: c.Source.Name, term: term,
-		xa: &xaMemory{store: p.store},
+		xa: &xaMemory{store: p.store}, alarms: p.alarms,
 	}
 	o, err := sourceOptions(c)
 	if err != nil {
