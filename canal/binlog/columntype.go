@@ -70,21 +70,27 @@ var columnTypeNames = map[ColumnType]string{
 	ColumnVarString: "var string", ColumnString: "string", ColumnGeometry: "geometry",
 }
 
-// numeric reports whether the SIGNEDNESS of a TABLE_MAP has a bit for columns of this type. MariaDB has one for YEAR too.
-func (t ColumnType) numeric(flavor event.Flavor) bool {
+// numeric reports whether the SIGNEDNESS of a TABLE_MAP has a bit for columns of this type.
+func (t ColumnType) numeric() bool {
 	switch t {
-	case ColumnTiny, ColumnShort, ColumnInt24, ColumnLong, ColumnLongLong, ColumnNewDecimal, ColumnFloat, ColumnDouble:
+	case ColumnTiny, ColumnShort, ColumnInt24, ColumnLong, ColumnLongLong, ColumnDecimalOld, ColumnNewDecimal,
+		ColumnFloat, ColumnDouble, ColumnYear:
 		return true
 	}
-	return t == ColumnYear && flavor == event.MariaDB
+	return false
 }
 
-// character reports whether the character sets of a TABLE_MAP have an entry for columns of this type. MariaDB has one
-// for geometry too.
-func (t ColumnType) character(flavor event.Flavor) bool {
+// isString reports whether columns of this type hold text, or bytes.
+func (t ColumnType) isString() bool {
 	switch t {
 	case ColumnString, ColumnVarString, ColumnVarchar, ColumnBlob, ColumnBlobCompressed, ColumnVarcharCompressed:
 		return true
 	}
-	return t == ColumnGeometry && flavor == event.MariaDB
+	return false
+}
+
+// hasCharset reports whether the character sets of a TABLE_MAP have an entry for columns of this type. MySQL has one for
+// VECTOR too, MariaDB for geometry.
+func (t ColumnType) hasCharset(flavor event.Flavor) bool {
+	return t.isString() || t == ColumnVector || t == ColumnGeometry && flavor == event.MariaDB
 }

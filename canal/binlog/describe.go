@@ -120,7 +120,7 @@ func (d *describer) attributes(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *
 	case ColumnJSON, ColumnGeometry, ColumnVector, ColumnTypedArray, ColumnNull:
 		a.Unknown = fmt.Errorf("a %s has no text", mc.Type)
 	default:
-		if mc.Type.character(event.MySQL) {
+		if mc.Type.isString() {
 			d.setText(a, mc, ci, t)
 		}
 	}

@@ -64,8 +64,8 @@ func (m *TableMap) readField(field uint8, v *cursor) bool {
 	return true
 }
 
-func (m *TableMap) hasSignedness(c *MapColumn) bool { return c.Type.numeric(m.Flavor) }
-func (m *TableMap) hasCharset(c *MapColumn) bool    { return c.Type.character(m.Flavor) }
+func (m *TableMap) hasSignedness(c *MapColumn) bool { return c.Type.numeric() }
+func (m *TableMap) hasCharset(c *MapColumn) bool    { return c.Type.hasCharset(m.Flavor) }
 func (m *TableMap) hasLabels(c *MapColumn) bool     { return c.Type == ColumnEnum || c.Type == ColumnSet }
 
 // selected returns the columns that a field speaks of: it numbers only these.

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 )
@@ -92,18 +93,10 @@ func pow10(n int) uint64 {
 	return p
 }
 
-// floatFormat says how a server prints FLOAT and DOUBLE without declared decimals.
-type floatFormat struct {
-	// float and double are the widths within which the form without exponent must fit.
-	float, double int
-	// plainZero: minus zero prints as 0.
-	plainZero bool
-}
-
 // appendReal prints a FLOAT or DOUBLE without declared decimals: with the fewest digits that give the number back
 // (DOUBLE), or 6 at most (FLOAT); and without an exponent if that fits and the number is neither below 10^-15 nor a
 // whole one from 10^15 on.
-// Source: MySQL's dtoa.cc (my_gcvt); the widths were measured, see [floatFormat].
+// Source: MySQL's dtoa.cc (my_gcvt); the widths were measured, see column.setReal.
 func appendReal(dst []byte, v float64, precision, width int) []byte {
 	if v == 0 {
 		if math.Signbit(v) {
@@ -193,7 +186,24 @@ func prependZeros(dst []byte, begin, width int) []byte {
 	return dst
 }
 
-// appendFixed prints a FLOAT(M,D) or DOUBLE(M,D).
+// appendFixed prints a FLOAT(M,D) or DOUBLE(M,D): with the fewest digits that give the number back, filled up with zeros,
+// if those are not too many, else rounded.
+// Source: MySQL's dtoa.cc (my_fcvt, mode 5 of dtoa).
 func appendFixed(dst []byte, v float64, decimals int) []byte {
-	return strconv.AppendFloat(dst, v, 'f', decimals, 64)
+	begin := len(dst)
+	dst = strconv.AppendFloat(dst, v, 'f', -1, 64)
+	shown := 0
+	if i := bytes.IndexByte(dst[begin:], '.'); i >= 0 {
+		shown = len(dst) - begin - i - 1
+	}
+	if shown > decimals {
+		return strconv.AppendFloat(dst[:begin], v, 'f', decimals, 64)
+	}
+	if shown == 0 && decimals > 0 {
+		dst = append(dst, '.')
+	}
+	for ; shown < decimals; shown++ {
+		dst = append(dst, '0')
+	}
+	return dst
 }
