@@ -93,7 +93,10 @@ func (d *database) options() Options {
 // onEach runs a test on each kind of server.
 func onEach(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
 	for _, k := range shared {
-		t.Run(k.name, func(t *testing.T) { f(t, k.get(t)) })
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel() // each has a server of its own
+			f(t, k.get(t))
+		})
 	}
 }
 

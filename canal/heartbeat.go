@@ -3,8 +3,7 @@ package canal
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/alarm"
@@ -15,6 +14,8 @@ const (
 	// soonest is how much sooner than a heartbeat the source is asked while something waits to be vouched for: a
 	// tenth. It lets a final delete fall due a tenth of a heartbeat after the commit in place of a whole one.
 	soonest = 10
+	// maxPast bounds the ends of the binlog that are remembered while nothing can be said.
+	maxPast = 64
 	// bigAnswer is the length of a gtid_executed above which it is asked for once a heartbeat only.
 	bigAnswer = 64 << 10
 )
@@ -149,15 +150,11 @@ func (h *heart) beat(s *session, server string) error {
 		return fmt.Errorf("%s answers, but the stream comes from %s", server, of)
 	}
 	a := answer{server: server, epoch: epoch, made: time.Now()}
-	ok, err := h.ask(s, &a)
-	if err != nil {
+	if err := h.ask(s, &a); err != nil {
 		return err
 	}
 	a.received = time.Now()
 	h.m.asks.answered.Inc()
-	if !ok {
-		return nil
-	}
 	v, ok := h.vis.take(a)
 	if ok && (v.news || v.read && a.made.Sub(h.lastMark) > 0 || time.Since(h.lastMark) >= h.o.Heartbeat) {
 		h.mark(v)
@@ -165,13 +162,13 @@ func (h *heart) beat(s *session, server string) error {
 	return nil
 }
 
-// ask fills in the answer; ok is false when the source says nothing that can be relied on.
-func (h *heart) ask(s *session, a *answer) (ok bool, err error) {
+// ask fills in the answer.
+func (h *heart) ask(s *session, a *answer) error {
 	switch {
 	case h.byGTID:
-		return true, h.askGTIDs(s, a)
+		return h.askGTIDs(s, a)
 	case h.flavor == event.MariaDB:
-		return true, h.askSnapshot(s, a)
+		return h.askSnapshot(s, a)
 	}
 	return h.askPast(s, a)
 }
@@ -216,32 +213,31 @@ func (h *heart) askSnapshot(s *session, a *answer) error {
 
 // askPast: MySQL without GTIDs does not tell what is visible. The end of the binlog as it was a heartbeat ago is the
 // best that can be had, and only while no commit waits for a semi-synchronous replica.
-func (h *heart) askPast(s *session, a *answer) (bool, error) {
+func (h *heart) askPast(s *session, a *answer) error {
 	file, pos, err := s.logStatus(h.flavor)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if a.end, err = placeOf(file, pos); err != nil {
-		return false, err
+		return err
 	}
 	waiting, err := s.pairs("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
 	if err != nil {
-		return false, err
+		return err
 	}
-	h.past = append(h.past, pastEnd{a.made, a.end})
-	for name, n := range waiting {
-		if !strings.HasSuffix(name, "_wait_sessions") {
-			continue
-		}
-		if held, err := strconv.Atoi(n); err != nil || held > 0 {
-			return false, nil
+	if h.past = append(h.past, pastEnd{a.made, a.end}); len(h.past) > maxPast {
+		h.past = slices.Delete(h.past, 1, 2)
+	}
+	for _, n := range waiting {
+		if n != "0" {
+			return nil // what is visible is not known
 		}
 	}
 	for len(h.past) > 0 && a.made.Sub(h.past[0].asked) >= h.o.Heartbeat {
 		a.place = h.past[0].end
 		h.past = h.past[1:]
 	}
-	return !a.place.isZero(), nil
+	return nil
 }
 
 // mark passes a mark to the sink.

@@ -127,61 +127,112 @@ func TestTransactionsOfEveryShapeArriveWhole(t *testing.T) {
 	})
 }
 
+// recorded is a mix in the binlog of a server: where it begins and ends, and its rows with their versions.
+type recorded struct {
+	*mix
+	d          *database
+	begin, end event.Position
+	rows       []change
+}
+
+func recordMix(t *testing.T, s *testbed.Server) *recorded {
+	t.Helper()
+	d := newDatabase(t, s, mixTables...)
+	m := &recorded{mix: newMix(d), d: d, begin: here(t, s)}
+	d.exec(m.statements...)
+	m.end = here(t, s)
+	r := reading(t, startAt(m.begin), d.options())
+	r.await(t, "everything", func() bool { return m.reached(r.recorder) })
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	m.rows = r.rows
+	if got := r.texts(); !slices.Equal(got, m.mix.rows) {
+		t.Fatalf("rows\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(m.mix.rows, "\n  "))
+	}
+	return m
+}
+
+// reached needs the recorder's lock.
+func (m *recorded) reached(r *recorder) bool {
+	return r.pos.File == m.end.File && r.pos.Pos == m.end.Pos
+}
+
+// eachBoundary calls f with the stream held behind its n-th event, for n from 0 up to all. It returns their number.
+func (m *recorded) eachBoundary(t *testing.T, f func(n int, r *running, p *proxy.Binlog)) int {
+	t.Helper()
+	p := proxy.StartBinlog(t, m.d.Addr)
+	o := m.d.options()
+	o.Address = p.Addr()
+	for n := 0; ; n++ {
+		p.HoldAfter(n)
+		r := reading(t, startAt(m.begin), o)
+		stop := make(chan struct{})
+		end := r.when(stop, func() bool { return m.reached(r.recorder) })
+		last := false
+		select {
+		case <-p.Held():
+		case <-end:
+			last = true
+		}
+		f(n, r, p)
+		close(stop)
+		<-end
+		p.Release()
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if last {
+			if n < 60 {
+				t.Errorf("only %d events were seen", n)
+			}
+			return n
+		}
+	}
+}
+
 func TestAfterACutBehindAnyEventNothingIsMissingAndNothingComesTwice(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
-		d := newDatabase(t, s, mixTables...)
-		m := newMix(d)
-		begin := here(t, s)
-		d.exec(m.statements...)
-		end := here(t, s)
-		p := proxy.StartBinlog(t, s.Addr)
-		o := d.options()
-		o.Address = p.Addr()
-		n := 0
-		for more := true; more; n++ {
-			r := startAt(begin)
-			p.Restart()
-			p.HoldAfter(n)
-			c := reading(t, r, o)
-			select {
-			case <-p.Held():
-			case <-reached(r, end):
-				more = false
-			}
+		m := recordMix(t, s)
+		n := m.eachBoundary(t, func(n int, r *running, p *proxy.Binlog) {
 			p.Reset()
 			p.Release()
-			c.await(t, "everything", func() bool { return r.pos.File == end.File && r.pos.Pos == end.Pos })
-			if err := c.stop(); err != nil {
-				t.Fatal(err)
-			}
-			if got := r.texts(); !slices.Equal(got, m.rows) {
-				t.Fatalf("cut behind event %d: rows\n  %s\nwant\n  %s", n, strings.Join(got, "\n  "), strings.Join(m.rows, "\n  "))
+			r.await(t, "everything", func() bool { return m.reached(r.recorder) })
+			if !slices.Equal(r.rows, m.rows) {
+				t.Fatalf("cut behind event %d: rows\n  %v\nwant\n  %v", n, r.rows, m.rows)
 			}
 			if !slices.Equal(r.resolves, m.resolved) {
 				t.Fatalf("cut behind event %d: XA outcomes %q, want %q", n, r.resolves, m.resolved)
 			}
-		}
-		t.Logf("cut behind each of %d events", n-1)
-		if n < 60 {
-			t.Errorf("only %d events were seen", n)
-		}
+		})
+		t.Logf("cut behind each of %d events", n)
 	})
 }
 
-// reached is closed when the recorder's position is at end.
-func reached(r *recorder, end event.Position) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		for {
+func TestAfterAKillBehindAnyEventNothingIsMissingAndVersionsAreTheSame(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		m := recordMix(t, s)
+		n := m.eachBoundary(t, func(n int, r *running, p *proxy.Binlog) {
 			r.mu.Lock()
-			ok, changed := r.pos.File == end.File && r.pos.Pos == end.Pos, r.changed
+			r.frozen = true // what has been handed on by now is all that is durable
+			saved := r.pos
+			saved.GTIDs = r.pos.GTIDs.Clone()
+			before := slices.Clone(r.rows)
 			r.mu.Unlock()
-			if ok {
-				close(done)
-				return
+			r2 := reading(t, startAt(saved), m.d.options())
+			r2.await(t, "everything", func() bool { return m.reached(r2.recorder) })
+			if err := r2.stop(); err != nil {
+				t.Fatal(err)
 			}
-			<-changed
-		}
-	}()
-	return done
+			from := len(m.rows) - len(r2.rows)
+			if from < 0 || !slices.Equal(r2.rows, m.rows[from:]) {
+				t.Fatalf("killed behind event %d: rows\n  %v\nare no end of\n  %v", n, r2.rows, m.rows)
+			}
+			if from > len(before) {
+				t.Fatalf("killed behind event %d: %d rows were handed over before, and the last %d again: some are missing",
+					n, len(before), len(r2.rows))
+			}
+		})
+		t.Logf("killed behind each of %d events", n)
+	})
 }

@@ -57,6 +57,8 @@ type recorder struct {
 	raises []string
 	frozen bool
 
+	// onMark is called with every mark, when it is sent.
+	onMark func(event.Mark)
 	// before is asked before each row; its error is the sink's.
 	before func(n int) error
 }
@@ -91,6 +93,28 @@ func (r *recorder) await(t testing.TB, what string, cond func() bool) {
 			t.Fatalf("not within 30 s: %s; %d rows, %d commits, %d marks, last rows %v", what, len(r.rows), r.commits, len(r.marks), tail(r.texts(), 5))
 		}
 	}
+}
+
+// when is closed once cond, which is asked under the lock, says true, or stop is closed.
+func (r *recorder) when(stop <-chan struct{}, cond func() bool) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			r.mu.Lock()
+			ok, changed := cond(), r.changed
+			r.mu.Unlock()
+			if ok {
+				return
+			}
+			select {
+			case <-changed:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return done
 }
 
 func tail[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
@@ -210,6 +234,9 @@ func (r *recorder) Flush() error {
 }
 
 func (r *recorder) Mark(m event.Mark) {
+	if r.onMark != nil {
+		r.onMark(m)
+	}
 	r.note(func() {
 		r.marks = append(r.marks, m)
 		r.markedAt = append(r.markedAt, time.Now())

@@ -268,7 +268,9 @@ func (v *visibility) take(a answer) (out verdict, ok bool) {
 	if a.server != v.server || a.epoch != v.epoch {
 		return verdict{}, false
 	}
-	v.keep(a)
+	if a.named || !a.place.isZero() {
+		v.keep(a)
+	}
 	n := 0
 	for n < len(v.queue) && a.holds(&v.queue[n]) {
 		n++
