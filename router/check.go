@@ -188,6 +188,7 @@ func (k *checker) when(m *mapping, t *event.Table) {
 			row++
 		}
 	}
+	k.nilOrder(m, t)
 	at := m.spec.When.at(0)
 	switch {
 	case old == 0 && m.events[event.Delete]:
@@ -199,6 +200,21 @@ func (k *checker) when(m *mapping, t *event.Table) {
 	case row == 0 && (m.events[event.Insert] || m.events[event.Update]):
 		k.report(at, t, "when looks at old only, which is nil in an INSERT, and is what the row was in an UPDATE: keys of rows that come, or begin to match, stay cached",
 			"add the same for row: row.x == 1 || old.x == 1")
+	}
+}
+
+// nilOrder tells of a comparison that fails in every INSERT, or in every DELETE.
+func (k *checker) nilOrder(m *mapping, t *event.Table) {
+	p := m.predicate
+	for _, u := range p.ordered {
+		c, kind := p.columns[u.column], event.Delete
+		if c.old {
+			kind = event.Insert
+		}
+		if m.events[kind] && !slices.Contains(p.guarded, u.column) {
+			k.report(p.text.at(u.at), t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true and raises an alarm", c, strings.ToUpper(kind.String()), u.by),
+				fmt.Sprintf("say what counts there: (%s ?? 0) %s …", c, u.by))
+		}
 	}
 }
 
@@ -261,10 +277,11 @@ func (k *checker) collation(s *sight, p *place) {
 }
 
 // caseInsensitive reports whether the collation takes upper and lower case for equal, by its name as MySQL and
-// MariaDB form them: MySQL Reference Manual, 12.3.1 "Collation Naming Conventions".
+// MariaDB form them: MySQL Reference Manual, 12.3.1 "Collation Naming Conventions". MariaDB's Thai collations of two
+// weights do not say so in their name.
 func caseInsensitive(collation string) bool {
 	c := strings.ToLower(collation)
-	return strings.HasSuffix(c, "_ci") || strings.Contains(c, "_ci_")
+	return strings.HasSuffix(c, "_ci") || strings.Contains(c, "_ci_") || strings.HasSuffix(c, "_520_w2")
 }
 
 // padSpace reports whether the collation takes texts for equal that differ in trailing spaces: all but those on UCA

@@ -203,9 +203,12 @@ func (x *explainer) image(u *rule, k *keyPlan, image []event.Value, old bool) {
 			return
 		}
 		if same, ok := x.made[string(key)]; ok {
-			if before := &x.out.Lines[same]; before.D < u.d {
+			switch before := &x.out.Lines[same]; {
+			case before.D < u.d:
 				before.D = u.d
 				before.Why = fmt.Sprintf("mapping %d makes it too, and its second delete is the larger", u.ordinal+1)
+			case before.Pos != line.Pos && before.Why == "":
+				before.Why = quote(line.Template) + " makes it too"
 			}
 			continue
 		}

@@ -26,6 +26,9 @@ type predicate struct {
 	columns []whenColumn
 	// uses are what the types of the columns must be fit for.
 	uses []use
+	// ordered are the columns whose order is asked for, which nil has not; guarded those compared with nil.
+	ordered []use
+	guarded []int
 
 	// The row under evaluation.
 	slots         []int

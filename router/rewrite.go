@@ -8,8 +8,6 @@ import (
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/conf"
-
-	"github.com/freshet/freshet/event"
 )
 
 // The names of our functions. None can be written in an expression.
@@ -217,6 +215,8 @@ func (r *rewriter) binary(node *ast.Node, n *ast.BinaryNode) {
 		r.condition(n.Right)
 	case "==", "!=":
 		r.alike(n.Left, n.Right, n.Operator)
+		r.guarded(n.Left, n.Right)
+		r.guarded(n.Right, n.Left)
 		name := fnEqual
 		if n.Operator == "!=" {
 			name = fnUnequal
@@ -224,6 +224,8 @@ func (r *rewriter) binary(node *ast.Node, n *ast.BinaryNode) {
 		r.call(node, name, n.Left, n.Right)
 	case "<", "<=", ">", ">=":
 		r.alike(n.Left, n.Right, n.Operator)
+		r.ordered(n.Left, n.Operator)
+		r.ordered(n.Right, n.Operator)
 		r.call(node, "$"+n.Operator, n.Left, n.Right)
 	case "+":
 		r.alike(n.Left, n.Right, n.Operator)
@@ -331,72 +333,24 @@ func (r *rewriter) alike(a, b ast.Node, by string) {
 	r.p.uses = append(r.p.uses, u)
 }
 
+// guarded notes that the predicate asks whether a column is nil.
+func (r *rewriter) guarded(column, other ast.Node) {
+	if _, isNil := other.(*ast.NilNode); isNil {
+		if i, ok := r.isColumn(column); ok {
+			r.p.guarded = append(r.p.guarded, i)
+		}
+	}
+}
+
+// ordered notes a column that fails the predicate when it is nil.
+func (r *rewriter) ordered(n ast.Node, by string) {
+	if i, ok := r.isColumn(n); ok {
+		r.p.ordered = append(r.p.ordered, use{column: i, by: by, at: r.at(n)})
+	}
+}
+
 func (r *rewriter) want(n ast.Node, w want, by string) {
 	if i, ok := r.isColumn(n); ok {
 		r.p.uses = append(r.p.uses, use{column: i, other: -1, want: w, by: by, at: r.at(n)})
 	}
-}
-
-// use is one place where the type of a column matters.
-type use struct {
-	column int
-	// other is the column that it is compared with, or -1.
-	other int
-	want  want
-	// by is the operator or function.
-	by string
-	at int
-}
-
-type want uint8
-
-const (
-	wantNumber want = iota + 1
-	wantText
-	wantNoDecimal
-)
-
-// numberInWhen reports whether a predicate sees the column as a number.
-func numberInWhen(c *event.Column) bool {
-	return c.Class == event.ClassInt || c.Class == event.ClassDecimal || isYear(c)
-}
-
-// isYear reports whether the column is a YEAR, the one temporal type that is a number.
-func isYear(c *event.Column) bool {
-	return c.Class == event.ClassTemporal && strings.HasPrefix(strings.ToLower(c.Type), "year")
-}
-
-// check returns what is wrong with a use, given the columns' types; nil where they are not known.
-func (u *use) check(p *predicate, columns []*event.Column) *fault {
-	c := columns[u.column]
-	if c == nil || c.Class == event.ClassUnknown {
-		return nil
-	}
-	name, number := p.columns[u.column].String(), numberInWhen(c)
-	switch {
-	case u.other >= 0:
-		o := columns[u.other]
-		if o == nil || o.Class == event.ClassUnknown || numberInWhen(o) == number {
-			return nil
-		}
-		return &fault{u.at, name + " and " + p.columns[u.other].String() + " are a text and a number, which " + u.by + " does not take together",
-			"convert one of them with int(), float() or string()"}
-	case u.want == wantNumber && !number:
-		return &fault{u.at, name + " is " + typeName(c) + ", a text in a predicate, and " + u.by + " needs a number here",
-			"write int(" + name + ") or float(" + name + ")"}
-	case u.want == wantText && number:
-		return &fault{u.at, name + " is " + typeName(c) + ", a number in a predicate, and " + u.by + " needs a text here",
-			"compare it with a number without quotes, or write string(" + name + ")"}
-	case u.want == wantNoDecimal && c.Class == event.ClassDecimal:
-		return &fault{u.at, u.by + "() does not take DECIMAL", "write " + u.by + "(float(" + name + "))"}
-	}
-	return nil
-}
-
-// typeName is the column's type for a sentence.
-func typeName(c *event.Column) string {
-	if c.Type == "" {
-		return "of another type"
-	}
-	return strings.ToUpper(c.Type)
 }

@@ -105,12 +105,19 @@ func (k *keyPlan) same(c *event.Change) bool {
 	return true
 }
 
+// maxText bounds the text of a batch, whose offsets have 32 bits. A reader hands a batch on long before, but between
+// two rows: this is for the row of which thousands of copies of keys of the longest kind are made.
+const maxText = 1 << 30
+
 // key adds the keys that one template makes of one image: all copies, or none.
 func (r *Router) key(b *event.Batch, c *event.Change, p *plan, u *rule, k *keyPlan, image []event.Value) {
 	for i := range k.copies {
 		text := b.Text()
 		from := len(text)
 		text, out, at := k.render(text, image, i)
+		if out == made && len(text) > maxText {
+			out = tooLong
+		}
 		if out != made {
 			r.missed(u, k, out, at)
 			return

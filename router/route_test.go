@@ -388,3 +388,31 @@ func TestRouteYieldsTheUnionOfBothImages(t *testing.T) {
 		}
 	})
 }
+
+// Bind and Route belong to one goroutine; everything else may be asked meanwhile. The race detector watches.
+func TestARouterCanBeAskedWhileItRoutes(t *testing.T) {
+	r := mustNew(t, spec("{id}:{name}").when("row.id != 0").columns("sku"), spec("x").table("shop.*"))
+	done := make(chan error)
+	go func() {
+		for range 20 {
+			if _, err := r.Explain(Sample{Table: "shop.product", Row: []byte(`{"id": 1, "name": "x"}`)}); err != nil {
+				done <- err
+				return
+			}
+			r.Check(product())
+			r.Missing([]*event.Table{product()})
+			r.Wants("shop", "other")
+		}
+		done <- nil
+	}()
+	f := newFeed(t, r, product())
+	for i := range 1000 {
+		f.change(nil, row{"id": i, "name": "x", "sku": "y"})
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := f.keys(); len(got) != 1999 {
+		t.Errorf("%d keys", len(got))
+	}
+}
