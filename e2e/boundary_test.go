@@ -73,8 +73,10 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 		rnd := seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d = "50ms"
-		r.source.Exec(t, schema...)
+		// From before the tables were made: under the servers' default row metadata, columns that were altered behind
+		// the start are only known when the binlog says how it all began.
 		r.cfg.start = r.placeNow()
+		r.source.Exec(t, schema...)
 		var j journal
 		mix(r, &j, cut(1, 3))
 		dir := t.TempDir()

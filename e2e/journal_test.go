@@ -26,7 +26,7 @@ type entry struct {
 }
 
 var schema = []string{
-	"CREATE DATABASE shop",
+	"CREATE DATABASE shop CHARACTER SET utf8mb4",
 	`CREATE TABLE shop.product (id INT UNSIGNED NOT NULL PRIMARY KEY, category_id INT NOT NULL, name VARCHAR(40) NOT NULL,
 		version INT NOT NULL DEFAULT 1)`,
 	"CREATE TABLE shop.note (id BIGINT NOT NULL PRIMARY KEY, body TEXT)",
