@@ -74,13 +74,13 @@ func (c *Canal) Run(ctx context.Context) error {
 			err = c.vis.settled(ctx)
 		}
 	}
-	if outer.Err() == nil {
-		return err
+	if outer.Err() != nil {
+		// Stopped: what was gathered is handed on, if the sink still takes it.
+		if err = c.flush(); errors.Is(err, outer.Err()) || errors.Is(err, context.Cause(outer)) {
+			return nil
+		}
 	}
-	if ferr := c.flush(); ferr != nil && !errors.Is(ferr, context.Cause(outer)) && !errors.Is(ferr, outer.Err()) {
-		return ferr
-	}
-	return nil
+	return plainSinkError(err)
 }
 
 // flush asks the sink to hand on what it has gathered.
@@ -151,6 +151,14 @@ type sinkError struct{ err error }
 
 func (e *sinkError) Error() string { return e.err.Error() }
 func (e *sinkError) Unwrap() error { return e.err }
+
+// plainSinkError returns an error of the sink as the sink returned it.
+func plainSinkError(err error) error {
+	if se := (*sinkError)(nil); errors.As(err, &se) {
+		return se.err
+	}
+	return err
+}
 
 // errCaughtUp ends the loop when everything that was asked for has been read.
 var errCaughtUp = errors.New("caught up")

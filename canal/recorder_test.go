@@ -281,6 +281,12 @@ type running struct {
 // reading starts a canal for the test; it is stopped with it at the latest.
 func reading(t testing.TB, r *recorder, o Options) *running {
 	t.Helper()
+	return readingInto(t, r, r, o)
+}
+
+// readingInto is reading with another sink than the recorder.
+func readingInto(t testing.TB, r *recorder, sink Sink, o Options) *running {
+	t.Helper()
 	if o.User == "" {
 		o.User = "root"
 	}
@@ -293,7 +299,7 @@ func reading(t testing.TB, r *recorder, o Options) *running {
 	if o.Alarms == nil {
 		o.Alarms = newBoard(t, o.Logger)
 	}
-	c, err := New(o, r, r)
+	c, err := New(o, sink, r)
 	if err != nil {
 		t.Fatal(err)
 	}
