@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/alarm"
@@ -31,6 +32,8 @@ type Engine struct {
 	marks   *marks
 	// stored tells the retrier that keys were parked.
 	stored chan struct{}
+	// repeating is set while parked keys wait for a delete that is repeated because of a silence.
+	repeating atomic.Bool
 	// stop is closed when Run ends: partitions are then given up.
 	stop chan struct{}
 
@@ -67,8 +70,13 @@ func New(d Deps, o Options) (*Engine, error) {
 	}
 	e.metrics = newMetrics(e)
 	e.health = newHealth(d.Redis, e.clock, o.Timeout)
+	if o.without.start {
+		e.health.watch = &watch{}
+	}
 	e.health.alarms, e.health.log, e.health.metrics = d.Alarms, d.Log, e.metrics
-	e.health.busy, e.health.back = func() bool { return !e.room.empty() }, e.room.changed
+	e.health.sawD(o.ShortestD)
+	e.health.busy = func() bool { return !e.room.empty() || e.repeating.Load() }
+	e.health.back = e.room.changed
 	e.room.ready, e.room.filled = e.health.isUp.Load, func() { wake(e.health.kick) }
 	e.node = newNode(e.health, o, e.metrics)
 	return e, e.metrics.register(d.Registerer)

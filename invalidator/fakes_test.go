@@ -3,6 +3,7 @@ package invalidator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -232,4 +233,13 @@ func start(t testing.TB, d Deps, o Options) *Engine {
 		}
 	})
 	return e
+}
+
+// brokenLog cannot be read.
+type brokenLog struct{ fakeLog }
+
+var errBroken = errors.New("broken")
+
+func (*brokenLog) Fetch(context.Context) (*event.Batch, eventlog.Token, error) {
+	return nil, nil, errBroken
 }

@@ -21,7 +21,8 @@ const (
 	maxProbeWait  = 400 * time.Millisecond
 	shortProbe    = 500 * time.Millisecond
 	idlePulse     = time.Second
-	shortestPulse = time.Millisecond
+	shortestPulse = 20 * time.Millisecond
+	busyPulse     = time.Millisecond
 	pulsesPerD    = 8
 )
 
@@ -38,7 +39,7 @@ type health struct {
 	alarms  Alarms
 	log     *slog.Logger
 	metrics *metrics
-	// busy reports whether anything is unfinished, so that silences of Redis matter.
+	// busy reports whether anything is unfinished.
 	busy func() bool
 	// back is called after Redis came back.
 	back func()
@@ -183,20 +184,25 @@ func (h *health) probe(ctx context.Context) {
 		}
 		if h.isUp.Load() {
 			backoff.Reset()
-			timer.Reset(max(h.pulse()-h.watch.quietFor(h.clock()), shortestPulse/2))
+			timer.Reset(max(h.pulse()-h.watch.quietFor(h.clock()), busyPulse/2))
 		} else {
 			timer.Reset(backoff.Next())
 		}
 	}
 }
 
-// pulse is how long Redis may go unasked. While something is unfinished that is a fraction of the shortest D, so
-// that a silence is told from a time in which nobody asked.
+// pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in
+// which nobody asked. While nothing is unfinished a very short D is not worth the while.
 func (h *health) pulse() time.Duration {
-	if d := time.Duration(h.shortest.Load()); d > 0 && h.busy() {
-		return min(max(d/pulsesPerD, shortestPulse), idlePulse)
+	d := time.Duration(h.shortest.Load())
+	if d == 0 {
+		return idlePulse
 	}
-	return idlePulse
+	least := shortestPulse
+	if h.busy() {
+		least = busyPulse
+	}
+	return min(max(d/pulsesPerD, least), idlePulse)
 }
 
 // sawD takes note of a D that is in use.

@@ -24,6 +24,10 @@ func (s *partition) judge(u *unit) {
 		s.finish(u)
 		return
 	}
+	if s.dueAt(u) <= u.sent && isLate(u.reply(), u.d) && !s.engine.options.without.again {
+		// It was late and nothing else: what waited in Redis beside it has D from here on.
+		u.known = max(u.known, u.replied)
+	}
 	if u.final {
 		s.engine.metrics.repeated.Add(float64(u.size))
 	}
@@ -73,11 +77,7 @@ func (s *partition) finishes(u *unit) bool {
 
 // awaitFinal makes the unit wait for its final delete, or for when it may be parked.
 func (s *partition) awaitFinal(u *unit) {
-	late := u.final && isLate(u.reply(), u.d)
 	u.final = true
-	if late && u.known != never && !s.engine.options.without.again {
-		u.known = max(u.known, u.replied)
-	}
 	u.begin()
 	if u.known != never || u.d == 0 {
 		s.enqueueDue(u)

@@ -250,6 +250,9 @@ func (w *writer) send(j *job, commands []*Command) bool {
 func (w *writer) trip(commands []*Command) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.node.timeout)
 	defer cancel()
+	for _, c := range commands {
+		c.Found, c.Err = 0, nil
+	}
 	begin := time.Now()
 	w.node.redis.Unlink(ctx, commands)
 	w.node.metrics.trip.Observe(time.Since(begin).Seconds())

@@ -44,8 +44,8 @@ type Options struct {
 	// MaxInFlight is how many keys may have been fetched and not yet been deleted once, over all partitions.
 	// Beyond it nothing is fetched. Default 200 000.
 	MaxInFlight int
-	// MaxPending is how many keys may have been deleted once and not be finished yet, over all partitions.
-	// Beyond it nothing is fetched. Default 4 000 000.
+	// MaxPending is how many keys may be unfinished, over all partitions: those in flight, and those that were
+	// deleted once and wait for their final delete. Beyond it nothing is fetched. Default 4 000 000.
 	MaxPending int
 	// MaxMemory is about how many bytes all that is unfinished may hold. Beyond it nothing is fetched; a batch
 	// that was fetched below it is kept, however large. Default 256 MiB.
@@ -57,6 +57,10 @@ type Options struct {
 	KeyPrefix string
 	// Timeout is how long one round trip to Redis may take before Redis counts as away. Default 1 s.
 	Timeout time.Duration
+	// ShortestD is the shortest second delete in use, where it is known beforehand: Redis is then watched closely
+	// enough from the start. Otherwise it is learnt from the batches, and old news of the first moments is deleted
+	// twice where once would have done. Default 0: not known.
+	ShortestD time.Duration
 	// Retry says what becomes of a key in trouble.
 	Retry retry.Policy
 
@@ -88,6 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 		{"max_pending", int64(o.MaxPending), 1},
 		{"max_memory", o.MaxMemory, 1},
 		{"rate_limit", int64(o.RateLimit), 0},
+		{"second_delete", int64(o.ShortestD), 0},
 	} {
 		if f.value < f.least {
 			errs = append(errs, fmt.Errorf("invalidator: %s %d: want at least %d", f.name, f.value, f.least))

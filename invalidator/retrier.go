@@ -2,8 +2,10 @@ package invalidator
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -41,7 +43,8 @@ func (r *retrier) run(ctx context.Context) error {
 			return nil
 		case err != nil:
 			wait = backoff.Next()
-			r.engine.log.Warn("parked keys cannot be read or settled", "error", err, "retry_in", wait)
+			r.engine.alarms.Raise(alarm.StoreFailed,
+				fmt.Sprintf("parked keys cannot be read or settled (%v), so they wait: look at the disk of eventlog.dir", err))
 		default:
 			backoff.Reset()
 		}
@@ -70,6 +73,7 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 	}
 	next, err := r.engine.store.NextDue(ctx)
 	if err != nil || next.IsZero() {
+		r.engine.repeating.Store(false)
 		return longestWait, nil, err
 	}
 	return min(max(time.Until(next), 0), longestWait), nil, nil
@@ -102,7 +106,7 @@ func (r *retrier) try(ctx context.Context, entries []retry.Entry) *job {
 func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) error {
 	var done []uint64
 	var again []retry.Entry
-	failed, buried := j.failed, 0
+	failed, buried, repeated := j.failed, 0, false
 	for i, e := range entries {
 		switch {
 		case len(failed) > 0 && failed[0].at == i:
@@ -115,11 +119,15 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) err
 		case r.counts(j.reply, e.D):
 			done = append(done, e.ID)
 		default:
-			// Redis was silent: the delete may have come before the write of a reader that waited beside it.
+			// Redis was silent, or nobody had asked it anything: the delete may have come before the write of a
+			// reader that waited beside it.
+			repeated = true
+			r.engine.health.sawD(e.D)
 			e.Due = time.Now().Add(e.D)
 			again = append(again, e)
 		}
 	}
+	r.engine.repeating.Store(repeated)
 	if err := r.engine.store.Settle(ctx, done, again); err != nil {
 		return err
 	}

@@ -65,10 +65,11 @@ func (r *room) empty() bool { return r.bytes.Load() == 0 }
 
 // full names the cap that is reached, in the words of the configuration; "" if none is.
 func (r *room) full() string {
+	inFlight := r.inFlight.Load()
 	switch {
-	case r.inFlight.Load() >= r.limit.inFlight:
+	case inFlight >= r.limit.inFlight:
 		return "max_in_flight"
-	case r.pending.Load() >= r.limit.pending:
+	case inFlight+r.pending.Load() >= r.limit.pending: // what is in flight will be pending
 		return "max_pending"
 	case r.bytes.Load() >= r.limit.bytes:
 		return "max_memory"

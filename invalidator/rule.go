@@ -88,6 +88,7 @@ type without struct {
 	age        bool // a first delete is enough as soon as the change is known to be visible
 	late       bool // replies may be late
 	dark       bool // only a delete's own late reply counts, not Redis' silence before it
+	start      bool // what Redis did before freshet started does not matter
 	again      bool // after a silence the delete is repeated at once, not D later
 	term       bool // a mark covers records of later terms, too
 	version    bool // a mark covers all versions

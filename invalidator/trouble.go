@@ -115,10 +115,11 @@ func (s *partition) park(ctx context.Context) {
 	for {
 		select {
 		case units := <-s.toPark:
+			letters := s.letters(units)
 			if s.engine.options.without.durable {
 				s.parked <- units
 			}
-			if err := s.parkAll(ctx, s.letters(units)); err != nil {
+			if err := s.parkAll(ctx, letters); err != nil {
 				return
 			}
 			if !s.engine.options.without.durable {
@@ -197,7 +198,7 @@ func (s *partition) storeFailed(err error) {
 			"stopped: mend what keeps the keys from being deleted, then replay or purge dead letters (freshet dlq)")
 		return
 	}
-	s.engine.alarms.Raise(alarm.StoreFull,
+	s.engine.alarms.Raise(alarm.StoreFailed,
 		fmt.Sprintf("keys in trouble cannot be stored (%v), so reading has stopped: look at the disk of eventlog.dir", err))
 }
 

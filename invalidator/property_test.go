@@ -1,0 +1,162 @@
+package invalidator
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// verdict is what became of a world: the keys that stayed stale, or why it did not end well otherwise.
+type verdict struct {
+	stale []string
+	fault string
+	trace []string
+}
+
+func (v verdict) ok() bool { return len(v.stale) == 0 && v.fault == "" }
+
+func (v verdict) String() string {
+	return fmt.Sprintf("stale: %v; fault: %q\n%s", v.stale, v.fault, strings.Join(v.trace, "\n"))
+}
+
+// play runs the world of a seed to its end.
+func play(t *testing.T, h hazards, m without, seed uint64) (v verdict) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		w := &world{scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{}}
+		p := &process{
+			w: w, records: w.layOut(rng), without: m, store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
+		}
+		w.startReaders()
+		v.fault = p.run(t)
+		v.stale, v.trace = w.stale(), append(w.describe(), w.trace...)
+	})
+	return v
+}
+
+// run plays the process's lives, waits until all is quiet, and returns what went wrong other than stale keys.
+func (p *process) run(t *testing.T) string {
+	w := p.w
+	defer p.ended.Wait()
+	for _, c := range w.crashes {
+		if c.from < w.now() {
+			continue
+		}
+		p.liveUntil(t, c.from)
+		_ = w.until(t.Context(), c.to)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	p.live(t, ctx)
+	_ = w.until(ctx, w.end)
+	return p.awaitQuiet(ctx)
+}
+
+// liveUntil has the process live until it is killed.
+func (p *process) liveUntil(t *testing.T, at time.Duration) {
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	p.live(t, ctx)
+	_ = p.w.until(ctx, at)
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.life++ // what the killed process does from here on reaches neither the log nor the store
+	p.w.note("killed")
+}
+
+// awaitQuiet waits until everything is committed and nothing is parked; an operator replays dead letters.
+func (p *process) awaitQuiet(ctx context.Context) string {
+	w := p.w
+	for range 600 {
+		w.mu.Lock()
+		committed, failure := p.committed, p.failure
+		w.mu.Unlock()
+		parked, _ := p.store.counts()
+		if failure != nil {
+			return failure.Error()
+		}
+		if committed == len(p.records) && parked == 0 && !p.store.replay() {
+			return ""
+		}
+		p.store.replay()
+		_ = w.until(ctx, w.now()+time.Second)
+	}
+	return "not quiet within ten minutes"
+}
+
+// replay has an operator replay all dead letters; false if there are none.
+func (s *memStore) replay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	letters := s.letters
+	s.letters = nil
+	for i := range letters {
+		letters[i].Attempts, letters[i].Due = 0, time.Now()
+	}
+	s.add(letters)
+	return len(letters) > 0
+}
+
+func (w *world) describe() []string {
+	lines := []string{fmt.Sprintf("D %s (small %s, %v; both %v), %d rows, %d servers, asked every %s, kafka %v, takeover %v %s",
+		w.d, w.small, w.quick, w.twoDs, w.rows, w.servers, w.askEvery, w.isKafka, w.isLiar, w.takeover)}
+	for i, c := range w.changes {
+		lines = append(lines, fmt.Sprintf("change %d of row %d: event %s, visible %v", i, c.row, c.event, c.visible))
+	}
+	for _, s := range w.stalls {
+		lines = append(lines, fmt.Sprintf("redis hangs from %s to %s", s.from, s.to))
+	}
+	for _, r := range w.refusals {
+		lines = append(lines, fmt.Sprintf("redis refuses row %d from %s to %s: %s", r.row, r.from, r.to, r.answer))
+	}
+	return lines
+}
+
+// everything is all hazards at once.
+func everything() hazards {
+	return hazards{
+		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, refuse: 0.15, away: 0.1, crash: 0.2,
+		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
+	}
+}
+
+// soak reports whether the long suites are run whole.
+func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
+
+// firstSeed is FRESHET_SEED; else 1, so that short runs are the same every time, or any number in a long run.
+func firstSeed(t *testing.T) uint64 {
+	text := os.Getenv("FRESHET_SEED")
+	switch {
+	case text == "" && soak():
+		return rand.Uint64() >> 1
+	case text == "":
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("FRESHET_SEED %q: want a number", text)
+	}
+	return seed
+}
+
+func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
+	seed, worlds := firstSeed(t), uint64(1000)
+	if soak() {
+		worlds = 50_000
+	}
+	t.Logf("seeds %d to %d (set FRESHET_SEED to the one that fails)", seed, seed+worlds-1)
+	for s := range worlds {
+		if v := play(t, everything(), without{}, seed+s); !v.ok() {
+			t.Fatalf("FRESHET_SEED=%d: %s", seed+s, v)
+		}
+	}
+}

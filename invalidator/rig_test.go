@@ -1,0 +1,180 @@
+package invalidator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshet/freshet/event"
+)
+
+// tapeRedis writes down what is deleted when, on the clock of a bubble. It answers at once unless told otherwise.
+type tapeRedis struct {
+	begin time.Time
+
+	mu     sync.Mutex
+	tape   []string
+	pings  int
+	delay  func(keys []string) time.Duration // how long the reply to a round trip takes
+	answer func(keys []string) error         // what it answers to a command: nil deletes
+	ping   func() error
+}
+
+func (r *tapeRedis) String() string { return "tape:1" }
+
+func (r *tapeRedis) Ping(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pings++
+	if r.ping != nil {
+		return r.ping()
+	}
+	return nil
+}
+
+func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
+	var all []string
+	for _, c := range commands {
+		all = append(all, commandKeysOf(c)...)
+	}
+	r.mu.Lock()
+	var wait time.Duration
+	if r.delay != nil {
+		wait = r.delay(all)
+	}
+	for _, c := range commands {
+		keys := commandKeysOf(c)
+		if r.answer != nil {
+			c.Err = r.answer(keys)
+		}
+		if c.Err == nil {
+			c.Found = int64(len(keys))
+			r.tape = append(r.tape, fmt.Sprintf("%s %s", time.Since(r.begin), strings.Join(keys, " ")))
+		}
+	}
+	r.mu.Unlock()
+	if wait == 0 {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		fail(commands, ctx.Err())
+	}
+}
+
+func commandKeysOf(c *Command) []string {
+	keys := make([]string, c.Len())
+	for i := range keys {
+		keys[i] = strings.Clone(c.Key(i))
+	}
+	return keys
+}
+
+// set changes how it answers.
+func (r *tapeRedis) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+// rig is an engine that serves one partition in a bubble.
+type rig struct {
+	*testing.T
+	engine *Engine
+	redis  *tapeRedis
+	log    *fakeLog
+	store  *memStore
+	alarms *alarms
+	stop   context.CancelFunc
+	served chan error
+}
+
+// inBubble runs a test of the engine on simulated time. Redis has been answering for a minute when it begins.
+func inBubble(t *testing.T, o Options, test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, redis: &tapeRedis{}, log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1)}
+		o.ShortestD = time.Second // no test has a shorter one
+		if o.Retry.Rand == nil {
+			o.Retry.Rand = func() float64 { return 0.999999999 }
+		}
+		r.engine = start(t, Deps{
+			Redis: r.redis, Store: r.store, Alarms: r.alarms, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		}, o)
+		ctx, stop := context.WithCancel(t.Context())
+		r.stop = stop
+		go func() { r.served <- r.engine.Serve(ctx, r.log) }()
+		r.pass(time.Minute)
+		r.redis.begin = time.Now()
+		test(r)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// pass lets time pass, and what happens at its end.
+func (r *rig) pass(d time.Duration) {
+	r.Helper()
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// append hands over a batch now.
+func (r *rig) append(b *event.Batch) {
+	if b.Age >= 0 {
+		b.At = time.Now()
+	}
+	r.log.batches <- b
+	synctest.Wait()
+}
+
+func (r *rig) mark(pos uint64) {
+	r.engine.Mark(markAt(pos))
+	synctest.Wait()
+}
+
+// tape checks what was deleted when.
+func (r *rig) tape(want ...string) {
+	r.Helper()
+	r.redis.mu.Lock()
+	defer r.redis.mu.Unlock()
+	if diff := cmp.Diff(want, r.redis.tape); diff != "" {
+		r.Fatalf("deleted: -want +got\n%s", diff)
+	}
+}
+
+// count returns how often a key was deleted.
+func (r *rig) count(key string) int {
+	r.redis.mu.Lock()
+	defer r.redis.mu.Unlock()
+	n := 0
+	for _, line := range r.redis.tape {
+		if slices.Contains(strings.Fields(line)[1:], key) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rig) watermark(want int) {
+	r.Helper()
+	if got := r.log.watermark(); got != want {
+		r.Fatalf("%d batches are committed, want %d", got, want)
+	}
+}
+
+// aged makes a batch with an age.
+func aged(b *event.Batch, age time.Duration) *event.Batch {
+	b.Age = age
+	return b
+}

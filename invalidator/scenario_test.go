@@ -1,0 +1,242 @@
+package invalidator
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// hazards says how likely which trouble is in a scenario. A mutant is looked for among those that can hurt it; the
+// whole rule is tried on all mixtures.
+type hazards struct {
+	ahead   float64 // an event comes seconds before its change is visible
+	lag     float64 // the second server lags
+	stall   float64 // Redis hangs
+	short   float64 // of the hangs, those that are about as long as D/4
+	lose    float64 // a round trip's connection or reply is lost
+	refuse  float64 // Redis refuses one key for a while
+	away    float64 // Redis refuses everything for a while
+	crash   float64 // freshet is killed and comes back
+	kafka   float64 // batches come without an age, marks late, duplicates out of order
+	liar    float64 // with kafka: an old leader leaves a server out, and a new one sends again
+	bothDs  float64 // rows have two mappings with different D
+	quicks  float64 // a row's only mapping has the small D
+	tight   float64 // the caps are tiny
+	full    float64 // the store takes few keys
+	precise float64 // a fill lands just before its bound, rather than anywhere
+}
+
+// scenario is everything about a world that is settled before it runs.
+type scenario struct {
+	hazards
+	rows     int
+	servers  int
+	small    time.Duration // the D of some mappings
+	d        time.Duration // the D of the others
+	twoDs    bool          // the rows that are not quick have mappings of both
+	quick    []bool        // by row: it has one with the small D only
+	changes  []change
+	stalls   []stall
+	refusals []window
+	fills    []fill
+	crashes  []window // from: killed, to: back
+	askEvery time.Duration
+	lateMark time.Duration
+	isKafka  bool
+	isLiar   bool
+	takeover time.Duration
+	caps     Options
+	limit    int
+	end      time.Duration // nothing happens from outside after it
+}
+
+// draw makes a scenario out of the hazards.
+func draw(h hazards, rng *rand.Rand) scenario {
+	s := scenario{hazards: h, rows: 1 + rng.IntN(3), servers: 1 + rng.IntN(2)}
+	yes := func(p float64) bool { return rng.Float64() < p }
+	span := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
+	s.d = []time.Duration{400 * time.Millisecond, time.Second, 2 * time.Second}[rng.IntN(3)]
+	s.small = s.d / 10
+	s.twoDs = yes(h.bothDs)
+	s.quick = make([]bool, s.rows)
+	for row := range s.quick {
+		s.quick[row] = yes(h.quicks)
+	}
+	if yes(h.lag) {
+		s.servers = 2
+	}
+	s.askEvery = span(50*time.Millisecond, time.Second)
+	s.lateMark = span(0, 300*time.Millisecond)
+	s.isKafka = yes(h.kafka)
+	if s.isLiar = s.isKafka && yes(h.liar); s.isLiar {
+		s.servers = 2
+	}
+	s.drawChanges(rng, yes, span)
+	s.takeover = span(s.changes[0].event, s.last()+2*time.Second)
+	s.drawFaults(yes, span)
+	s.drawFills(rng, yes, span)
+	if yes(h.tight) {
+		s.caps.MaxInFlight, s.caps.MaxPending = 1+rng.IntN(3), 1+rng.IntN(3)
+	}
+	if yes(h.full) {
+		s.limit = 1
+	}
+	s.settleEnd()
+	return s
+}
+
+func (s *scenario) drawChanges(rng *rand.Rand, yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
+	t := span(0, 2*time.Second)
+	for range 1 + rng.IntN(6) {
+		if yes(0.6) {
+			t += span(0, 30*time.Millisecond)
+		} else {
+			t += span(0, 2*s.d)
+		}
+		c := change{row: rng.IntN(s.rows), event: t}
+		visible := t + span(-5*time.Millisecond, 5*time.Millisecond)
+		if yes(s.ahead) {
+			visible = t + span(0, 3*s.d)
+		}
+		c.visible = append(c.visible, visible)
+		if s.servers > 1 {
+			lag := span(0, 5*time.Millisecond)
+			if yes(s.lag) || s.isLiar {
+				lag = span(0, 3*s.d)
+			}
+			c.visible = append(c.visible, visible+lag)
+		}
+		s.changes = append(s.changes, c)
+	}
+}
+
+// last is when the last change is visible everywhere.
+func (s *scenario) last() time.Duration {
+	var last time.Duration
+	for _, c := range s.changes {
+		last = max(last, c.event, slices.Max(c.visible))
+	}
+	return last
+}
+
+func (s *scenario) drawFaults(yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
+	until := s.last() + 2*s.d
+	at := func() time.Duration {
+		// Mostly about when a delete of some change is on its way.
+		c := s.changes[int(span(0, time.Duration(len(s.changes))))]
+		if yes(0.5) {
+			return c.event + span(-100*time.Millisecond, 100*time.Millisecond)
+		}
+		return span(0, until)
+	}
+	for range 3 {
+		if yes(s.stall) {
+			from := max(at(), 0)
+			if yes(0.5) {
+				from += s.d
+			}
+			length := span(0, 3*s.d)
+			if yes(s.short) {
+				length = span(s.d/8, s.d/2)
+			}
+			s.stalls = append(s.stalls, stall{from, from + length})
+		}
+		if yes(s.crash) {
+			from := max(at(), 0)
+			if yes(0.5) {
+				from += s.d / 2
+			}
+			s.crashes = append(s.crashes, window{from: from, to: from + span(0, 2*s.d)})
+		}
+		if yes(s.refuse) {
+			from := max(at()-s.d/4, 0)
+			s.refusals = append(s.refusals, window{
+				from: from, to: from + span(0, 4*s.d), row: int(span(0, time.Duration(s.rows))),
+				answer: "NOPERM No permissions to access a key",
+			})
+		}
+		if yes(s.away) {
+			from := max(at(), 0)
+			s.refusals = append(s.refusals, window{
+				from: from, to: from + span(0, 2*s.d), row: -1,
+				answer: "READONLY You can't write against a read only replica.",
+			})
+		}
+	}
+	slices.SortFunc(s.stalls, func(a, b stall) int { return int(a.from - b.from) })
+	for i := 1; i < len(s.stalls); i++ {
+		s.stalls[i].from = max(s.stalls[i].from, s.stalls[i-1].to)
+		s.stalls[i].to = max(s.stalls[i].to, s.stalls[i].from)
+	}
+	slices.SortFunc(s.crashes, func(a, b window) int { return int(a.from - b.from) })
+}
+
+// drawFills has readers read just before each change becomes visible to them, which is when it matters, and at
+// any time.
+func (s *scenario) drawFills(rng *rand.Rand, yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
+	add := func(row int, read time.Duration) {
+		f := fill{row: row, server: rng.IntN(s.servers), read: read}
+		s.write(&f, yes, span)
+		s.fills = append(s.fills, f)
+	}
+	for _, c := range s.changes {
+		for server := range s.servers {
+			for range 2 {
+				f := fill{row: c.row, server: server, read: c.visible[server] - span(1, 3*time.Millisecond)}
+				s.write(&f, yes, span)
+				s.fills = append(s.fills, f)
+			}
+		}
+		add(c.row, span(0, s.last()+s.d))
+	}
+}
+
+// mappings returns the D of each of the row's mappings.
+func (s *scenario) mappings(row int) []time.Duration {
+	switch {
+	case s.quick[row]:
+		return []time.Duration{s.small}
+	case s.twoDs:
+		return []time.Duration{s.small, s.d}
+	}
+	return []time.Duration{s.d}
+}
+
+// bound is the D that the row's readers keep to.
+func (s *scenario) bound(row int) time.Duration { return slices.Max(s.mappings(row)) }
+
+// write settles when a fill takes effect.
+func (s *scenario) write(f *fill, yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
+	d := s.bound(f.row)
+	within := func(from time.Duration) time.Duration {
+		if yes(s.precise) {
+			return from + d - span(1, 3*time.Millisecond)
+		}
+		return from + span(0, d)
+	}
+	f.written = within(f.read)
+	for _, st := range s.stalls {
+		switch {
+		case st.to <= f.read || st.from > f.written:
+		case st.to-st.from > d/4:
+			f.written = within(st.to)
+		case st.from <= f.written && f.written < st.to:
+			// A short hang is part of the D that the reader keeps to.
+			f.written = max(f.read, st.from-1)
+		}
+	}
+}
+
+func (s *scenario) settleEnd() {
+	s.end = s.last()
+	for _, f := range s.fills {
+		s.end = max(s.end, f.written)
+	}
+	for _, x := range s.stalls {
+		s.end = max(s.end, x.to)
+	}
+	for _, x := range slices.Concat(s.crashes, s.refusals) {
+		s.end = max(s.end, x.to)
+	}
+	s.end += time.Millisecond
+}

@@ -1,0 +1,305 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/retry"
+)
+
+// record is some changes as they wait in the log.
+type record struct {
+	at      time.Duration // when it is there
+	term    uint64
+	changes []int
+}
+
+// simToken is the ordinal of the last record of a batch, as one life of the process got it.
+type simToken struct {
+	eventlog.Issued
+	life, record int
+}
+
+// process is freshet in the world: killed and started again, with what outlives it.
+type process struct {
+	w         *world
+	records   []record
+	without   without
+	store     *memStore
+	committed int // records; guarded by w.mu, as is what follows
+	life      int
+	lastMarks map[uint64]event.Mark // by term: what a compacted topic keeps
+	engine    *Engine
+	ended     sync.WaitGroup
+	failure   error
+}
+
+// asks are the heartbeats of one life: when the servers were asked, and what they vouched for.
+type asks struct {
+	mu  sync.Mutex
+	ask []ask
+}
+
+type ask struct {
+	at      time.Duration
+	vouched int
+}
+
+func (a *asks) add(at time.Duration, vouched int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ask = append(a.ask, ask{at, vouched})
+}
+
+// age returns for how long the change had been known to be visible at t.
+func (a *asks) age(change int, t time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.ask {
+		if k.vouched >= change {
+			return t - k.at
+		}
+	}
+	return event.Unknown
+}
+
+// layOut makes the log's records: in commit order, and with Kafka also duplicates out of order, and what a second
+// leader sends again.
+func (s *scenario) layOut(rng *rand.Rand) []record {
+	var records []record
+	for i, c := range s.changes {
+		term := uint64(1)
+		if s.isLiar && c.event > s.takeover {
+			term = 2
+		}
+		records = append(records, record{at: c.event, term: term, changes: []int{i}})
+		if s.isLiar && c.event <= s.takeover {
+			again := s.takeover + time.Duration(rng.Int64N(int64(s.d)))
+			records = append(records, record{at: again, term: 2, changes: []int{i}})
+		}
+		if s.isKafka && rng.IntN(3) == 0 {
+			late := c.event + time.Duration(rng.Int64N(int64(3*s.d)))
+			records = append(records, record{at: late, term: term, changes: []int{i}})
+		}
+	}
+	slices.SortStableFunc(records, func(a, b record) int { return int(a.at - b.at) })
+	return records
+}
+
+// simLog is the partition as one life of the process sees it.
+type simLog struct {
+	p    *process
+	life int
+	next int
+	asks *asks
+}
+
+// ID implements [eventlog.Partition].
+func (*simLog) ID() int { return 0 }
+
+// Fetch implements [eventlog.Partition].
+func (l *simLog) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+	w := l.p.w
+	if l.next == len(l.p.records) {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	if err := w.until(ctx, l.p.records[l.next].at); err != nil {
+		return nil, nil, err
+	}
+	first := l.p.records[l.next]
+	w.mu.Lock()
+	most := 1 + w.rng.IntN(4)
+	ageKnown := !w.isKafka || w.rng.IntN(2) == 0
+	w.mu.Unlock()
+	changes := slices.Clone(first.changes)
+	for l.next++; l.next < len(l.p.records) && !w.isKafka && most > 1; l.next++ {
+		r := l.p.records[l.next]
+		if r.at > w.now() {
+			break
+		}
+		changes = append(changes, r.changes...)
+		most--
+	}
+	b := w.batch(changes, first.term)
+	last := changes[len(changes)-1]
+	switch {
+	case !w.isKafka:
+		b.Age, b.At = l.asks.age(last, w.now()), time.Now()
+	case ageKnown && !w.isLiar:
+		b.Age = l.p.honestAge(last, first.at)
+	}
+	return b, simToken{life: l.life, record: l.next}, nil
+}
+
+// honestAge is the age that a reader on another machine wrote on a record at t.
+func (p *process) honestAge(change int, t time.Duration) time.Duration {
+	for at := time.Duration(0); at <= t; at += p.w.askEvery {
+		if p.w.vouched(p.w.servers, at) >= change {
+			return t - at
+		}
+	}
+	return event.Unknown
+}
+
+// batch is the changes under their mappings.
+func (w *world) batch(changes []int, term uint64) *event.Batch {
+	var b event.Batch
+	b.Reset()
+	b.Source, b.Term = "s", term
+	for _, i := range changes {
+		for _, d := range w.mappings(w.changes[i].row) {
+			v := version(i)
+			v.Row = 0
+			b.AddOrigin(event.Origin{Table: "shop.row", Event: v, D: d})
+			b.Add(append(b.Text(), w.key(w.changes[i].row)...), 1, event.ActionDelete)
+		}
+	}
+	return b.Clone()
+}
+
+// Commit implements [eventlog.Partition].
+func (l *simLog) Commit(t eventlog.Token) {
+	w := l.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := t.(simToken)
+	if k.life != l.p.life {
+		return
+	}
+	if k.record <= l.p.committed && !l.p.without.contiguous {
+		l.p.failure = errors.New("the watermark moved back")
+	}
+	l.p.committed = max(l.p.committed, k.record)
+	w.note("commit %d of %d", k.record, len(l.p.records))
+}
+
+// simStore is the store as one life of the process sees it: what it had not written when it was killed is lost.
+type simStore struct {
+	*memStore
+	p    *process
+	life int
+}
+
+var errKilled = errors.New("killed")
+
+// Park implements [retry.Store].
+func (s simStore) Park(ctx context.Context, entries []retry.Entry) error {
+	return s.write(ctx, func() error { return s.memStore.Park(ctx, entries) })
+}
+
+// Settle implements [retry.Store].
+func (s simStore) Settle(ctx context.Context, done []uint64, again []retry.Entry) error {
+	return s.write(ctx, func() error { return s.memStore.Settle(ctx, done, again) })
+}
+
+func (s simStore) write(ctx context.Context, write func() error) error {
+	w := s.p.w
+	if err := w.until(ctx, w.now()+3*time.Millisecond); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.life != s.p.life {
+		return errKilled
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	if w.chance(w.lose) {
+		return errLost // written all the same
+	}
+	return nil
+}
+
+// live runs one life of the process until ctx ends.
+func (p *process) live(t *testing.T, ctx context.Context) {
+	w := p.w
+	w.mu.Lock()
+	p.life++
+	life, committed := p.life, p.committed
+	o := w.caps
+	o.without = p.without
+	o.Retry = retry.Policy{
+		MaxAttempts: 4, ParkAfter: 2, ParkDelays: []time.Duration{w.d / 10, w.d},
+		MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
+	}
+	w.note("life %d begins at record %d", life, committed)
+	w.mu.Unlock()
+	e, err := New(Deps{
+		Redis: simRedis{w}, Store: simStore{p.store, p, life}, Alarms: &alarms{},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}, o)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	log := &simLog{p: p, life: life, next: committed, asks: &asks{}}
+	p.ended.Go(func() { p.check(e.Run(ctx)) })
+	p.ended.Go(func() { p.check(e.Serve(ctx, log)) })
+	p.ended.Go(func() { p.beat(ctx, e, log.asks) })
+}
+
+func (p *process) check(err error) {
+	if err != nil {
+		p.w.mu.Lock()
+		p.failure = err
+		p.w.mu.Unlock()
+	}
+}
+
+// beat asks the servers what they have executed, at each heartbeat, and passes the marks on.
+func (p *process) beat(ctx context.Context, e *Engine, known *asks) {
+	w := p.w
+	w.mu.Lock()
+	for _, m := range p.lastMarks {
+		e.Mark(m)
+	}
+	w.mu.Unlock()
+	var late sync.WaitGroup
+	defer late.Wait()
+	for ctx.Err() == nil {
+		now := w.now()
+		honest := w.vouched(w.servers, now)
+		known.add(now, honest)
+		if w.isLiar && now < w.takeover+4*w.d {
+			// The old leader does not know yet that it is none, nor that the second server is read again.
+			p.send(ctx, &late, e, 1, w.vouched(1, now))
+		} else if !w.isLiar {
+			p.send(ctx, &late, e, 1, honest)
+		}
+		if w.isLiar && now >= w.takeover {
+			p.send(ctx, &late, e, 2, honest)
+		}
+		_ = w.until(ctx, now+w.askEvery)
+	}
+}
+
+// send delivers a mark, after a while.
+func (p *process) send(ctx context.Context, late *sync.WaitGroup, e *Engine, term uint64, vouched int) {
+	w := p.w
+	if vouched < 0 {
+		return
+	}
+	w.mu.Lock()
+	at := w.now() + time.Duration(w.rng.Int64N(int64(w.lateMark)+1))
+	m := event.Mark{Source: "s", Term: term, Version: version(vouched)}
+	if w.isKafka {
+		p.lastMarks[term] = m
+	}
+	w.mu.Unlock()
+	late.Go(func() {
+		if w.until(ctx, at) == nil {
+			e.Mark(m)
+		}
+	})
+}

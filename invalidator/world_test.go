@@ -1,0 +1,261 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/event"
+)
+
+// The world of the property test: rows in a database, servers on which their changes become visible at times of
+// their own, readers that fill the cache from these servers, and a Redis that hangs, loses replies and refuses
+// keys. All on the simulated clock of a synctest bubble, while the engine in it is the real one.
+//
+// What readers keep to is what is asked of users: a fill takes effect within D of the moment at which its value was
+// read; or, if Redis was silent for more than D/4 meanwhile, within D of Redis answering again.
+
+// change is one committed change of a row: the value of the row from then on is its ordinal.
+type change struct {
+	row     int
+	event   time.Duration   // when the reader of the binlog has it
+	visible []time.Duration // by server: when its readers see it
+}
+
+// stall is a time in which Redis does nothing. What reaches it meanwhile takes effect after it.
+type stall struct{ from, to time.Duration }
+
+// window is a time in which Redis refuses something.
+type window struct {
+	from, to time.Duration
+	row      int    // the key that it refuses; -1: all
+	answer   string // what it answers
+}
+
+// fill is one reader's visit: it reads the row from a server and writes the value to the cache.
+type fill struct {
+	row, server   int
+	read, written time.Duration
+}
+
+// world is one scenario, and the state while it runs.
+type world struct {
+	scenario
+	rng   *rand.Rand // of what happens while it runs; guarded by mu
+	begin time.Time
+
+	mu    sync.Mutex
+	cache map[string]int // key to the ordinal of the change that made the value
+	trace []string
+}
+
+func (w *world) now() time.Duration { return time.Since(w.begin) }
+
+func (w *world) key(row int) string { return fmt.Sprintf("row:%d", row) }
+
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%12s ", w.now())+fmt.Sprintf(format, args...))
+}
+
+// valueAt returns what a reader of the server sees at t: the ordinal of a change, -1 before the first.
+func (w *world) valueAt(row, server int, t time.Duration) int {
+	value := -1
+	for i, c := range w.changes {
+		if c.row == row && c.visible[server] <= t {
+			value = i
+		}
+	}
+	return value
+}
+
+// startReaders has all fills happen at their times.
+func (w *world) startReaders() {
+	for _, f := range w.fills {
+		value := w.valueAt(f.row, f.server, f.read)
+		time.AfterFunc(f.written, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.cache[w.key(f.row)] = value
+			w.note("SET row %d to change %d, read at %s from server %d", f.row, value, f.read, f.server)
+		})
+	}
+}
+
+// stale returns the keys whose cached value is older than their row.
+func (w *world) stale() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var keys []string
+	for row := range w.rows {
+		last := -1
+		for i, c := range w.changes {
+			if c.row == row {
+				last = i
+			}
+		}
+		if value, cached := w.cache[w.key(row)]; cached && value != last {
+			keys = append(keys, fmt.Sprintf("%s holds change %d of %d", w.key(row), value, last))
+		}
+	}
+	return keys
+}
+
+// release returns when Redis does what reaches it at t.
+func (w *world) release(t time.Duration) time.Duration {
+	for _, s := range w.stalls {
+		if s.from <= t && t < s.to {
+			return s.to + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
+		}
+	}
+	return t
+}
+
+// simRedis is the world's Redis, as one process of freshet sees it.
+type simRedis struct{ w *world }
+
+var errLost = errors.New("connection lost")
+
+// String implements [Redis].
+func (simRedis) String() string { return "simulated:1" }
+
+// Ping implements [Redis].
+func (r simRedis) Ping(ctx context.Context) error {
+	w := r.w
+	w.mu.Lock()
+	there := w.release(w.now() + w.delay())
+	back := w.delay()
+	lost := w.chance(w.lose / 4)
+	w.mu.Unlock()
+	if err := w.until(ctx, there+back); err != nil {
+		return err
+	}
+	if lost {
+		return errLost
+	}
+	return nil
+}
+
+// Unlink implements [Redis].
+func (r simRedis) Unlink(ctx context.Context, commands []*Command) {
+	w := r.w
+	w.mu.Lock()
+	at := w.release(w.now() + w.delay())
+	back := w.delay()
+	lostBefore, lostAfter := w.chance(w.lose), w.chance(w.lose)
+	w.mu.Unlock()
+	if lostBefore {
+		fail(commands, errLost)
+		return
+	}
+	// The commands are in Redis' socket: they take effect whether or not anybody waits for it.
+	keys := make([][]string, len(commands))
+	for i, c := range commands {
+		for j := range c.Len() {
+			keys[i] = append(keys[i], c.Key(j))
+		}
+	}
+	done := make(chan []outcome, 1)
+	time.AfterFunc(at-w.now(), func() { done <- w.unlink(keys) })
+	if err := w.until(ctx, at+back); err != nil || lostAfter {
+		fail(commands, errors.Join(errLost, err))
+		return
+	}
+	for i, o := range <-done {
+		commands[i].Found, commands[i].Err = o.found, o.err
+	}
+}
+
+func fail(commands []*Command, err error) {
+	for _, c := range commands {
+		c.Err = err
+	}
+}
+
+type outcome struct {
+	found int64
+	err   error
+}
+
+// unlink is what Redis does with the commands: each either wholly or, if it may not touch one of the keys, not.
+func (w *world) unlink(commands [][]string) []outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	outcomes := make([]outcome, len(commands))
+	for i, keys := range commands {
+		if answer := w.refusal(keys); answer != "" {
+			outcomes[i].err = answerError(answer)
+			w.note("REFUSED %v: %s", keys, answer)
+			continue
+		}
+		for _, k := range keys {
+			if _, cached := w.cache[k]; cached {
+				outcomes[i].found++
+				delete(w.cache, k)
+			}
+		}
+		w.note("UNLINK %v", keys)
+	}
+	return outcomes
+}
+
+func (w *world) refusal(keys []string) string {
+	now := w.now()
+	for _, r := range w.refusals {
+		if r.from <= now && now < r.to && (r.row < 0 || slices.Contains(keys, w.key(r.row))) {
+			return r.answer
+		}
+	}
+	return ""
+}
+
+// answerError is an error that Redis answers with.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }
+
+// RedisError makes it a [redis.Error].
+func (answerError) RedisError() {}
+
+var _ redis.Error = answerError("")
+
+// until waits for the moment t; it fails when ctx ends first.
+func (w *world) until(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t - w.now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// delay is a way through the network. The caller holds mu.
+func (w *world) delay() time.Duration {
+	return 100*time.Microsecond + time.Duration(w.rng.Int64N(int64(time.Millisecond)))
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+// version is the place of a change in the binlog.
+func version(change int) event.Version {
+	return event.Version{Epoch: 1, File: 1, Pos: uint64(4 + change), Row: 1}
+}
+
+// vouched returns the last change up to which all are visible on the given servers at t; -1 if not even the first.
+func (w *world) vouched(servers int, t time.Duration) int {
+	for i, c := range w.changes {
+		for s := range servers {
+			if c.visible[s] > t {
+				return i - 1
+			}
+		}
+	}
+	return len(w.changes) - 1
+}
