@@ -170,6 +170,9 @@ func (r *rig) verifyCache() {
 		}
 	}
 	testbed.Must(r.t, it.Err())
+	if cached == 0 {
+		r.t.Fatal("nothing is cached, so nothing is shown")
+	}
 	r.t.Logf("stale keys: %d of %d", stale, cached)
 	if stale > 0 {
 		r.t.Fatalf("%d of %d cached keys are stale", stale, cached)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,18 +24,17 @@ const (
 	loadD     = "400ms"
 	fillSlow  = 150 * time.Millisecond
 	fillLimit = 250 * time.Millisecond
-	products  = 400
+	products  = 2000
 )
 
 // load is writers and cache-aside readers racing with each other. Readers talk to Redis directly, so that the log of
 // the proxy holds freshet's commands only.
 type load struct {
-	r       *rig
-	journal journal
-	cancel  context.CancelFunc
-	group   *errgroup.Group
-	writes  atomic.Int64
-	fills   atomic.Int64
+	r                *rig
+	journal          journal
+	writers, readers flock
+	writes           atomic.Int64
+	fills            atomic.Int64
 	// away is set while a server is being hurt on purpose: clients' errors are then expected.
 	away atomic.Bool
 }
@@ -43,22 +43,40 @@ type load struct {
 func startLoad(r *rig, seed uint64) *load {
 	r.t.Helper()
 	l := &load{r: r}
-	for id := 1; id <= products; id++ {
-		r.source.Exec(r.t, fmt.Sprintf("INSERT INTO shop.product (id, category_id, name) VALUES (%d, %d, 'p')", id, id%20))
+	rows := make([]string, products)
+	for i := range rows {
+		rows[i] = fmt.Sprintf("(%d, %d, 'p')", i+1, i%20)
 	}
-	var ctx context.Context
-	ctx, l.cancel = context.WithCancel(context.Background())
-	l.group = new(errgroup.Group)
-	for i := range 4 {
+	r.source.Exec(r.t, "INSERT INTO shop.product (id, category_id, name) VALUES "+strings.Join(rows, ","))
+	l.writers.start(4, func(ctx context.Context, i int) error {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
-		l.group.Go(func() error { return l.loop(ctx, func() error { return l.write(rnd) }) })
-	}
-	for i := range 16 {
+		return l.loop(ctx, func() error { return l.write(rnd) })
+	})
+	l.readers.start(24, func(ctx context.Context, i int) error {
 		rnd := rand.New(rand.NewPCG(seed, uint64(100+i)))
-		l.group.Go(func() error { return l.loop(ctx, func() error { return l.read(ctx, rnd) }) })
-	}
-	r.t.Cleanup(func() { l.cancel(); _ = l.group.Wait() })
+		return l.loop(ctx, func() error { return l.read(ctx, rnd) })
+	})
+	r.t.Cleanup(func() { _, _ = l.writers.stop(), l.readers.stop() })
 	return l
+}
+
+// flock is goroutines that do the same until they are stopped.
+type flock struct {
+	cancel context.CancelFunc
+	group  errgroup.Group
+}
+
+func (f *flock) start(n int, do func(ctx context.Context, i int) error) {
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(context.Background())
+	for i := range n {
+		f.group.Go(func() error { return do(ctx, i) })
+	}
+}
+
+func (f *flock) stop() error {
+	f.cancel()
+	return f.group.Wait()
 }
 
 func (l *load) loop(ctx context.Context, f func() error) error {
@@ -77,11 +95,13 @@ func (l *load) loop(ctx context.Context, f func() error) error {
 	return nil
 }
 
-// stop ends the load and waits for it.
+// stop ends the load and waits for it. Readers go on for a while after the writers, so that the cache is full of what
+// may be stale: a fill only ever replaces what is missing.
 func (l *load) stop() {
 	l.r.t.Helper()
-	l.cancel()
-	if err := l.group.Wait(); err != nil {
+	err := l.writers.stop()
+	<-time.After(2 * time.Second)
+	if err := errors.Join(err, l.readers.stop()); err != nil {
 		l.r.t.Fatalf("the load failed: %v", err)
 	}
 	l.r.t.Logf("%d transactions, %d fills", l.writes.Load(), l.fills.Load())
@@ -94,7 +114,7 @@ func (l *load) write(rnd *rand.Rand) error {
 	defer cancel()
 	id := 1 + rnd.IntN(products)
 	err := l.journal.transact(ctx, l.r.source.DB(), begin, commit, func(x *tx) error {
-		switch rnd.IntN(8) {
+		switch rnd.IntN(20) {
 		case 0:
 			if err := x.change("shop.product", fmt.Sprintf("id = %d", id), fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id)); err != nil {
 				return err
@@ -104,7 +124,7 @@ func (l *load) write(rnd *rand.Rand) error {
 		case 1:
 			return x.change("shop.product", fmt.Sprintf("id = %d", id), fmt.Sprintf("UPDATE shop.product SET category_id = %d, version = version + 1 WHERE id = %d", rnd.IntN(20), id))
 		case 2:
-			where := fmt.Sprintf("id BETWEEN %d AND %d", id, id+20)
+			where := fmt.Sprintf("id BETWEEN %d AND %d", id, id+5)
 			return x.change("shop.product", where, "UPDATE shop.product SET version = version + 1 WHERE "+where+" ORDER BY id")
 		default:
 			return x.change("shop.product", fmt.Sprintf("id = %d", id), fmt.Sprintf("UPDATE shop.product SET version = version + 1 WHERE id = %d", id))
