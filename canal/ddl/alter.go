@@ -1,5 +1,7 @@
 package ddl
 
+import "slices"
+
 // alterTable reads ALTER TABLE from its IF EXISTS on.
 func (p *parser) alterTable(st *Statement) bool {
 	a := Action{Op: OpAlter, Alter: &Alter{}, If: p.ifExists()}
@@ -207,6 +209,7 @@ func (r *alterReader) rename() bool {
 		r.acceptSymbol('=')
 	}
 	to, ok := r.name()
+	r.more = slices.DeleteFunc(r.more, func(a Action) bool { return a.Op == OpRename }) // the last one holds
 	return ok && r.then(Action{Op: OpRename, Table: r.action.Table, To: to})
 }
 

@@ -204,7 +204,9 @@ func (p *parser) stringBase(k string) string {
 		if p.accept("VARBINARY") {
 			return "mediumblob"
 		}
-		p.acceptAny("CHAR", "CHARACTER", "VARYING", "VARCHAR", "VARCHARACTER")
+		if !p.acceptPair("CHAR", "VARYING") && !p.acceptPair("CHARACTER", "VARYING") {
+			p.acceptAny("VARCHAR", "VARCHARACTER")
+		}
 		return "mediumtext"
 	}
 	return strings.ToLower(k)

@@ -36,6 +36,9 @@ func (p *parser) create(st *Statement) bool {
 			return false
 		}
 		p.schemaOptions(&a)
+		if a.Create.Charset.IsZero() || a.Create.Charset.Default {
+			a.Create.Charset = CharsetClause{Charset: modernCharset(p.session.ServerCharset)}
+		}
 		st.Actions = append(st.Actions, a)
 	}
 	return true

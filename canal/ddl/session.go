@@ -10,6 +10,9 @@ type Session struct {
 	SQLMode uint64
 	// Charset is the statement's character set (character_set_client); nil: utf8mb4.
 	Charset *charset.Charset
+	// ServerCharset is the character set of collation_server, which CREATE DATABASE takes when it names none; "" when
+	// the event does not say.
+	ServerCharset string
 	// MariaDB says that a MariaDB server ran it.
 	MariaDB bool
 	// Temporary says that the statement depended on temporary tables of its session (LOG_EVENT_THREAD_SPECIFIC_F in

@@ -82,6 +82,7 @@ func TestAlterTable(t *testing.T) {
 		{"ALTER TABLE t RENAME TO s.u", "ddl; alter d.t; rename d.t -> s.u"},
 		{"ALTER TABLE t ADD c INT, RENAME u", "ddl; alter d.t [add c int]; rename d.t -> d.u"},
 		{"ALTER TABLE t RENAME AS u, ALGORITHM=INPLACE, LOCK=NONE", "ddl; alter d.t; rename d.t -> d.u"},
+		{"ALTER TABLE t RENAME TO u, RENAME TO v", "ddl; alter d.t; rename d.t -> d.v"},
 		{"ALTER TABLE t RENAME = `u`", "ddl; alter d.t; rename d.t -> d.u"},
 		{"ALTER TABLE t ADD INDEX (a), ADD UNIQUE KEY u (b, c), ADD CONSTRAINT x PRIMARY KEY (a), ADD FULLTEXT (c), ADD FOREIGN KEY (a) REFERENCES o (a)",
 			"ddl; alter d.t"},

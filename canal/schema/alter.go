@@ -1,0 +1,182 @@
+package schema
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// alter returns what ALTER TABLE makes of the definition, nil if that cannot be told. schema is the character set of
+// the table's schema.
+func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
+	if a.KeepsColumns() {
+		return d
+	}
+	if a.Versioning || a.Convert && len(a.Clauses) > 0 {
+		return nil
+	}
+	out := &definition{charset: d.charset.with(a.Charset, schema)}
+	var ok bool
+	if a.Convert {
+		out.columns, ok = convert(d.columns, out.charset)
+	} else {
+		e := alteration{old: d.columns, clauses: a.Clauses, charset: out.charset}
+		out.columns, ok = e.apply()
+	}
+	if !ok || out.ambiguous() {
+		return nil
+	}
+	return out
+}
+
+// alteration applies the clauses of one ALTER TABLE as the servers do: first every old column stays, goes or is
+// changed in its place, then the columns that are added or moved come in the order of their clauses. Names are those
+// of the old columns, but for AFTER, which names new ones.
+// Source: mysql_prepare_alter_table in sql_table.cc of both servers.
+type alteration struct {
+	old     []column
+	clauses []ddl.Clause
+	charset charsets
+	columns []column
+}
+
+func (e *alteration) apply() ([]column, bool) {
+	clauses, ok := e.effective()
+	if !ok {
+		return nil, false
+	}
+	for _, c := range e.old {
+		if !e.stay(c, clauses) {
+			return nil, false
+		}
+	}
+	for i := range clauses {
+		if c := &clauses[i]; c.Kind == ddl.AddColumn || c.Kind == ddl.ChangeColumn && moves(c) {
+			if !e.place(c) {
+				return nil, false
+			}
+		}
+	}
+	return e.columns, len(e.columns) > 0
+}
+
+func moves(c *ddl.Clause) bool { return c.First || c.After != "" }
+
+// effective returns the clauses without those that IF EXISTS or IF NOT EXISTS makes idle. False: a clause names a
+// column that is not there, or two clauses name the same one.
+func (e *alteration) effective() ([]ddl.Clause, bool) {
+	named := map[string]bool{}
+	var out []ddl.Clause
+	for _, c := range e.clauses {
+		name := c.Old
+		if c.Kind == ddl.AddColumn {
+			name = c.Column.Name
+		}
+		there := find(e.old, name) >= 0
+		if c.Kind == ddl.AddColumn && !c.If {
+			// It may take the name of a column that is dropped or renamed; a clash is noticed at the end.
+			out = append(out, c)
+			continue
+		}
+		key := strings.ToLower(name)
+		if named[key] {
+			return nil, false
+		}
+		named[key] = true
+		switch {
+		case there != (c.Kind == ddl.AddColumn):
+			out = append(out, c)
+		case !c.If:
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// stay does with an old column what the clauses say.
+func (e *alteration) stay(old column, clauses []ddl.Clause) bool {
+	for i := range clauses {
+		c := &clauses[i]
+		if c.Kind == ddl.AddColumn || !strings.EqualFold(c.Old, old.name) {
+			continue
+		}
+		switch {
+		case c.Kind == ddl.DropColumn:
+		case c.Kind == ddl.RenameColumn:
+			old.name = c.Column.Name
+			e.columns = append(e.columns, old)
+		case !moves(c):
+			col, ok := define(c.Column, e.charset)
+			e.columns = append(e.columns, col)
+			return ok
+		}
+		return true
+	}
+	e.columns = append(e.columns, old)
+	return true
+}
+
+// place puts a column that is added or moved where it belongs.
+func (e *alteration) place(c *ddl.Clause) bool {
+	col, ok := define(c.Column, e.charset)
+	if !ok {
+		return false
+	}
+	at := len(e.columns)
+	switch {
+	case c.First:
+		at = 0
+	case c.After != "":
+		at = find(e.columns, c.After) + 1
+		if at == 0 {
+			return false
+		}
+	}
+	e.columns = slices.Insert(e.columns, at, col)
+	return true
+}
+
+// convert returns the columns after CONVERT TO CHARACTER SET. A TEXT takes the type that holds as many characters as
+// the old one could.
+// Source: MySQL Reference Manual, "ALTER TABLE Statement", "Changing the Character Set".
+func convert(columns []column, to charsets) ([]column, bool) {
+	width, ok := ddl.CharacterWidth(to.charset)
+	if !ok || to.charset == "binary" {
+		return nil, false
+	}
+	out := slices.Clone(columns)
+	for i := range out {
+		c := &out[i]
+		if !c.text || c.charset == "binary" {
+			continue
+		}
+		old, ok := ddl.CharacterWidth(c.charset)
+		t, known := ddl.ParseType(c.typ, true)
+		if !ok || !known {
+			return nil, false
+		}
+		if size := ddl.TextSize(t.Base); size > 0 {
+			t.Base = ddl.SizedText(max(size, size/old*width))
+		}
+		// MariaDB keeps the bytes of labels, so they survive only in ASCII, between character sets that contain it.
+		labels := t.Base == "enum" || t.Base == "set"
+		if labels && (!holds("", t) || wide(c.charset) || wide(to.charset)) {
+			return nil, false
+		}
+		if _, ok = t.In(to.charset); !ok {
+			return nil, false
+		}
+		c.typ, c.charsets = t.String(), to
+	}
+	return out, true
+}
+
+// wide reports whether ASCII takes more than a byte in the character set.
+func wide(charset string) bool {
+	switch charset {
+	case "ucs2", "utf16", "utf16le", "utf32":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,173 @@
+package schema
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// charsets is a character set with a collation. The zero value: not known.
+type charsets struct {
+	// charset is in the servers' present spelling (utf8mb3); "" when it is not known.
+	charset string
+	// collation is "" where only the character set is known: it has the server's usual one.
+	collation string
+}
+
+// column is a column of a table.
+type column struct {
+	name string
+	// typ is COLUMN_TYPE.
+	typ string
+	// charset is empty for columns without one, and, with text, where it is not known.
+	text bool
+	charsets
+}
+
+// definition is what a table is defined as. It is never changed.
+type definition struct {
+	columns []column
+	// charset is the table's default.
+	charset charsets
+}
+
+// find returns the ordinal of a column, or -1. Names compare without case.
+func (d *definition) find(name string) int { return find(d.columns, name) }
+
+func find(columns []column, name string) int {
+	for i := range columns {
+		if strings.EqualFold(columns[i].name, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// ambiguous reports whether two columns have the same name, which no table can have.
+func (d *definition) ambiguous() bool {
+	for i, c := range d.columns {
+		if find(d.columns[:i], c.name) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// info returns the columns as package binlog wants them.
+func (d *definition) info() []binlog.ColumnInfo {
+	out := make([]binlog.ColumnInfo, len(d.columns))
+	for i, c := range d.columns {
+		out[i] = binlog.ColumnInfo{Name: c.name, Type: c.typ, Collation: c.collation}
+		if c.collation == "" && c.charset != "" {
+			// Only the character set is known: any of its collations tells it, and this is one that every one has.
+			out[i].Collation = binCollation(c.charset)
+		}
+	}
+	return out
+}
+
+// special reports whether a column has an attribute that never stands in the binlog.
+func (d *definition) special() bool {
+	for i := range d.columns {
+		if d.columns[i].special() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *column) special() bool {
+	t := strings.ToLower(c.typ)
+	switch base, _, args := strings.Cut(t, "("); base {
+	case "float", "double":
+		return args
+	case "uuid", "inet4", "inet6":
+		return true
+	}
+	return strings.Contains(t, "zerofill") || strings.Contains(t, "mariadb-5.3")
+}
+
+func binCollation(charset string) string {
+	if charset == "binary" {
+		return "binary"
+	}
+	return charset + "_bin"
+}
+
+// with returns what a clause makes of the default d. own is what CHARACTER SET DEFAULT means.
+func (d charsets) with(c ddl.CharsetClause, own charsets) charsets {
+	switch {
+	case c.Default:
+		return own
+	case c.Charset != "":
+		return charsets{c.Charset, c.Collation}
+	case c.Collation == "":
+		return d
+	}
+	if cs := ddl.CharsetOf(c.Collation); cs != "" {
+		return charsets{cs, c.Collation}
+	}
+	// MariaDB's collations that belong to several character sets: the character set stays.
+	if d.charset == "" {
+		return charsets{}
+	}
+	return charsets{d.charset, d.charset + "_" + c.Collation}
+}
+
+// define returns the column that a statement defines in a table with the default character set d. False: what it is
+// cannot be told.
+func define(c ddl.Column, d charsets) (column, bool) {
+	out := column{name: c.Name}
+	if !c.Type.HasCharset() {
+		out.typ = c.Type.String()
+		return out, out.typ != ""
+	}
+	cs := d.with(c.Type.Charset, d)
+	if c.Type.Binary && cs.charset != "" {
+		cs.collation = binCollation(cs.charset)
+	}
+	typ, ok := c.Type.In(cs.charset)
+	if !holds(cs.charset, c.Type) {
+		return out, false
+	}
+	out.typ = typ
+	if t, known := ddl.ParseType(typ, false); known && t.HasCharset() {
+		out.text, out.charsets = true, cs
+	}
+	return out, ok
+}
+
+// holds reports whether the labels of an ENUM or SET are surely kept as written in the character set. The servers
+// replace characters that it does not have; which these are is not looked into beyond ASCII and Unicode.
+func holds(charset string, t ddl.Type) bool {
+	if t.Base != "enum" && t.Base != "set" {
+		return true
+	}
+	for _, r := range t.Args {
+		switch {
+		case r < utf8.RuneSelf, charset == "utf8mb4", charset == "utf8mb3" && r <= 0xffff:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// create returns the definition that CREATE TABLE makes in a schema with the character set schema, nil if it cannot
+// be told.
+func create(d *ddl.Definition, schema charsets) *definition {
+	out := &definition{charset: schema.with(d.Charset, schema)}
+	for _, c := range d.Columns {
+		col, ok := define(c, out.charset)
+		if !ok {
+			return nil
+		}
+		out.columns = append(out.columns, col)
+	}
+	if len(out.columns) == 0 || out.ambiguous() {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package schema
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// stateVersion is the version of the encoding.
+const stateVersion = 1
+
+// state is the encoded form of a tracker. Tables share the definitions that are equal, as those of shards are.
+type state struct {
+	Version     int               `json:"v"`
+	Schemas     []stateSchema     `json:"schemas,omitempty"`
+	Definitions []stateDefinition `json:"defs,omitempty"`
+	// Tables are in the order in which they changed last.
+	Tables []stateTable `json:"tables,omitempty"`
+}
+
+type stateSchema struct {
+	Name      string `json:"s"`
+	Charset   string `json:"cs,omitempty"`
+	Collation string `json:"co,omitempty"`
+	Whole     bool   `json:"whole,omitempty"`
+}
+
+type stateTable struct {
+	Schema string `json:"s"`
+	Table  string `json:"t"`
+	// Definition is an ordinal in Definitions; -1: the table does not exist; -2: it is in doubt.
+	Definition int `json:"d"`
+}
+
+type stateDefinition struct {
+	Charset   string        `json:"cs,omitempty"`
+	Collation string        `json:"co,omitempty"`
+	Columns   []stateColumn `json:"c"`
+}
+
+type stateColumn struct {
+	Name      string `json:"n"`
+	Type      string `json:"t"`
+	Text      bool   `json:"x,omitempty"`
+	Charset   string `json:"cs,omitempty"`
+	Collation string `json:"co,omitempty"`
+}
+
+const (
+	stateAbsent = -1
+	stateDoubt  = -2
+)
+
+// Encode returns the state, for [Decode]. The bytes are never written to again. While nothing changes the same slice
+// is returned.
+func (t *Tracker) Encode() []byte {
+	t.changed = false
+	if t.encoded != nil {
+		return t.encoded
+	}
+	s := state{Version: stateVersion}
+	for _, name := range sortedKeys(t.schemas, strings.Compare) {
+		c := t.schemas[name]
+		s.Schemas = append(s.Schemas, stateSchema{name, c.charset.charset, c.charset.collation, c.whole})
+	}
+	names := sortedKeys(t.tables, func(a, b ddl.Name) int { return cmp.Compare(t.tables[a].used, t.tables[b].used) })
+	ordinals := map[string]int{}
+	for _, n := range names {
+		e := t.tables[n]
+		row := stateTable{Schema: n.Schema, Table: n.Table}
+		switch {
+		case e.status == known:
+			row.Definition = s.add(e.def, ordinals)
+		case e.status == absent:
+			row.Definition = stateAbsent
+		case t.implied(n) == doubt:
+			continue
+		default:
+			row.Definition = stateDoubt
+		}
+		s.Tables = append(s.Tables, row)
+	}
+	t.encoded = mustMarshal(s)
+	return t.encoded
+}
+
+func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, compare)
+	return keys
+}
+
+// mustMarshal encodes what consists of strings, numbers and booleans, which cannot fail.
+func mustMarshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// add returns the ordinal of a definition, adding it if there is no equal one.
+func (s *state) add(d *definition, ordinals map[string]int) int {
+	out := stateDefinition{Charset: d.charset.charset, Collation: d.charset.collation}
+	for _, c := range d.columns {
+		out.Columns = append(out.Columns, stateColumn{c.name, c.typ, c.text, c.charset, c.collation})
+	}
+	key := string(mustMarshal(out))
+	i, ok := ordinals[key]
+	if !ok {
+		i = len(s.Definitions)
+		ordinals[key] = i
+		s.Definitions = append(s.Definitions, out)
+	}
+	return i
+}
+
+// Decode returns a tracker with the state that [Tracker.Encode] returned; of an empty one it knows nothing.
+func Decode(b []byte, o Options) (*Tracker, error) {
+	t, err := New(o)
+	if err != nil || len(b) == 0 {
+		return t, err
+	}
+	var s state
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("schema: saved state: %w", err)
+	}
+	if s.Version != stateVersion {
+		return nil, fmt.Errorf("schema: saved state: version %d, want %d: it was written by another release", s.Version, stateVersion)
+	}
+	defs := make([]*definition, len(s.Definitions))
+	for i, d := range s.Definitions {
+		defs[i] = &definition{charset: charsets{d.Charset, d.Collation}}
+		for _, c := range d.Columns {
+			defs[i].columns = append(defs[i].columns, column{c.Name, c.Type, c.Text, charsets{c.Charset, c.Collation}})
+		}
+	}
+	for _, c := range s.Schemas {
+		*t.schemaOf(c.Name) = schema{charsets{c.Charset, c.Collation}, c.Whole}
+	}
+	for _, row := range s.Tables {
+		n := ddl.Name{Schema: row.Schema, Table: row.Table}
+		switch i := row.Definition; {
+		case i >= 0 && i < len(defs):
+			t.set(n, entry{status: known, def: defs[i]})
+		case i == stateAbsent:
+			t.absent(n)
+		case i == stateDoubt:
+			t.doubt(n)
+		default:
+			return nil, fmt.Errorf("schema: saved state: table %s has no definition %d", n, i)
+		}
+	}
+	t.changed = false
+	return t, nil
+}

@@ -1,0 +1,201 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/canal/charset"
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// Conn is a connection to the source. go-mysql's client.Conn is one. The functions of this package set the character
+// set, sql_mode and lock_wait_timeout of its session.
+type Conn interface {
+	Execute(query string, args ...any) (*mysql.Result, error)
+}
+
+// lockWait is how many seconds a question about a table waits for a lock on it, as that of an ALTER TABLE.
+const lockWait = "10"
+
+// Error numbers. Source: MySQL Server Error Message Reference; the same on MariaDB.
+const (
+	errNoSuchTable   = 1146
+	errBadDatabase   = 1049
+	errTableDenied   = 1142
+	errSyntax        = 1064
+	errViewInvalid   = 1356
+	errUnknownTable  = 1109
+	errNoSuchTableIn = 1932
+)
+
+// loader asks a server for what its tables are now.
+type loader struct {
+	ctx  context.Context
+	conn Conn
+}
+
+func newLoader(ctx context.Context, conn Conn) (*loader, error) {
+	l := &loader{ctx, conn}
+	// Names must come in utf8mb4: go-mysql asks for a collation that MariaDB does not have, and is given the server's
+	// own. Without NO_BACKSLASH_ESCAPES, since that changes how labels of ENUM and SET are written.
+	for _, q := range []string{"SET NAMES utf8mb4", "SET SESSION sql_mode = '', lock_wait_timeout = " + lockWait} {
+		if _, err := l.query(q); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// query asks a question. Every value of the answer is text; NULL is "".
+func (l *loader) query(query string, args ...any) ([][]string, error) {
+	if err := l.ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := l.conn.Execute(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %s: %w", query, err)
+	}
+	if r.Resultset == nil {
+		return nil, nil
+	}
+	defer r.Close()
+	rows := make([][]string, r.RowNumber())
+	for i := range rows {
+		rows[i] = make([]string, r.ColumnNumber())
+		for j := range rows[i] {
+			if rows[i][j], err = r.GetString(i, j); err != nil {
+				return nil, fmt.Errorf("schema: %s: %w", query, err)
+			}
+			rows[i][j] = strings.Clone(rows[i][j])
+		}
+	}
+	return rows, nil
+}
+
+// names returns the tables that are wanted and exist now.
+func (l *loader) names(wanted func(schema, table string) bool) ([]ddl.Name, error) {
+	rows, err := l.query("SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES " +
+		"WHERE TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys') " +
+		"ORDER BY TABLE_SCHEMA, TABLE_NAME")
+	if err != nil {
+		return nil, err
+	}
+	var out []ddl.Name
+	for _, r := range rows {
+		if wanted(r[0], r[1]) {
+			out = append(out, ddl.Name{Schema: r[0], Table: r[1]})
+		}
+	}
+	return out, nil
+}
+
+// schemas returns the default character sets of all schemas.
+func (l *loader) schemas() (map[string]charsets, error) {
+	rows, err := l.query("SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA")
+	out := make(map[string]charsets, len(rows))
+	for _, r := range rows {
+		out[r[0]] = loadedCharset(r[1])
+	}
+	return out, err
+}
+
+func loadedCharset(collation string) charsets {
+	if collation == "" {
+		return charsets{}
+	}
+	return charsets{ddl.CharsetOf(collation), collation}
+}
+
+// table returns the definition of a table as it is now, nil if it does not exist.
+//
+// It reads under a metadata lock, which a SELECT takes until the end of its transaction. No ALTER TABLE, RENAME or
+// DROP is under way then: it has either not begun to change the table, or it is complete and stands in the binlog,
+// because the servers write it there before they give up the table. So the end of the binlog, asked afterwards, has
+// behind it no statement whose effect is seen here.
+func (l *loader) table(n ddl.Name) (*definition, error) {
+	if _, err := l.query("START TRANSACTION READ ONLY"); err != nil {
+		return nil, err
+	}
+	d, err := l.lockedTable(n)
+	if _, end := l.query("ROLLBACK"); err == nil {
+		err = end
+	}
+	return d, err
+}
+
+func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
+	if _, err := l.query("SELECT 1 FROM " + quote(n.Schema) + "." + quote(n.Table) + " LIMIT 0"); err != nil {
+		var e *mysql.MyError
+		if errors.As(err, &e) {
+			switch e.Code {
+			case errNoSuchTable, errBadDatabase, errViewInvalid, errUnknownTable, errNoSuchTableIn:
+				return nil, nil
+			case errTableDenied:
+				err = fmt.Errorf("%w; GRANT SELECT ON %s.%s to the user that freshet connects as", err, quote(n.Schema), quote(n.Table))
+			}
+		}
+		return nil, err
+	}
+	rows, err := l.query("SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?", n.Schema, n.Table)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	d := &definition{charset: loadedCharset(rows[0][0])}
+	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME FROM information_schema.COLUMNS "+
+		"WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", n.Schema, n.Table)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	for _, r := range rows {
+		d.columns = append(d.columns, column{name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2])})
+	}
+	return d, nil
+}
+
+func quote(identifier string) string { return "`" + strings.ReplaceAll(identifier, "`", "``") + "`" }
+
+// end returns where the binlog ends.
+func (l *loader) end() (Place, error) {
+	rows, err := l.query("SHOW MASTER STATUS")
+	var e *mysql.MyError
+	if errors.As(err, &e) && e.Code == errSyntax { // MySQL 8.4 and later
+		rows, err = l.query("SHOW BINARY LOG STATUS")
+	}
+	if err != nil {
+		return Place{}, err
+	}
+	if len(rows) == 0 {
+		return Place{}, errors.New("schema: the source writes no binlog")
+	}
+	pos, err := strconv.ParseUint(rows[0][1], 10, 64)
+	return Place{File: rows[0][0], Pos: pos}, err
+}
+
+// LoadCollations returns all collations of the server, for [charset.NewCollations].
+func LoadCollations(ctx context.Context, conn Conn) ([]charset.Collation, error) {
+	l, err := newLoader(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	// MariaDB from 10.10 has collations that exist once for several character sets; only this table has them all.
+	rows, err := l.query("SELECT ID, FULL_COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY")
+	if err != nil {
+		if rows, err = l.query("SELECT ID, COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]charset.Collation, 0, len(rows))
+	for _, r := range rows {
+		id, err := strconv.ParseUint(r[0], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("schema: collation %s has the id %q", r[1], r[0])
+		}
+		out = append(out, charset.Collation{ID: uint32(id), Name: r[1], Charset: r[2]})
+	}
+	return out, nil
+}

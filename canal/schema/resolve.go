@@ -1,0 +1,267 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// Place is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
+type Place struct {
+	File string
+	Pos  uint64
+}
+
+// String returns file:position.
+func (p Place) String() string { return p.File + ":" + strconv.FormatUint(p.Pos, 10) }
+
+// before reports whether p is before o. Files are ordered by the number that their name ends in.
+func (p Place) before(o Place) bool {
+	a, b := number(p.File), number(o.File)
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b), cmp.Compare(p.Pos, o.Pos)) < 0
+}
+
+func number(file string) string {
+	return strings.TrimLeft(file[strings.LastIndexByte(file, '.')+1:], "0")
+}
+
+// Scanner looks through the binlog for statements.
+type Scanner interface {
+	// DDLBetween calls touches for every statement that stands as text in the binlog behind from and up to to,
+	// transactions left out that the stream has been told not to send, because they were executed before its start.
+	// It must find those in compressed transactions too. It stops, and returns true, when touches returns true.
+	DDLBetween(ctx context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error)
+}
+
+// Resolve finds out what the tables that are in doubt were at the present place of the stream, at, which is behind
+// every statement that was applied and before every other. It asks about all tables that are wanted, in one pass, and
+// returns the definition under m. m may be nil, before anything is read.
+//
+// The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. Other
+// errors are those of conn and scan, or say that a right is missing.
+func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap) (*binlog.Definition, error) {
+	l, err := newLoader(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	// A second pass, because the first is in vain if a table was altered between the questions about it and about the
+	// end of the binlog.
+	for attempt := 1; ; attempt++ {
+		r := resolution{t: t, at: at}
+		if m != nil {
+			r.mine, r.named = t.key(ddl.Name{Schema: m.Schema, Table: m.Name}), m.HasNames
+		}
+		if err := r.pass(ctx, l, scan); err != nil || m == nil {
+			return nil, err
+		}
+		d, err := t.Describe(m)
+		switch {
+		case !errors.Is(err, ErrDoubt):
+			return d, err
+		case attempt == 2 && r.named:
+			r.hint(r.mine, r.tables[r.mine], true)
+			return t.Describe(m)
+		case attempt == 2:
+			return nil, r.unknown(m, err)
+		}
+	}
+}
+
+// resolution is one pass over all tables in doubt.
+type resolution struct {
+	t  *Tracker
+	at Place
+	// mine is the table whose rows come next; zero before anything is read.
+	mine ddl.Name
+	// named says that the names of columns come with the events.
+	named bool
+	// tables are those in doubt.
+	tables map[ddl.Name]*doubtful
+	// schemas are the present character sets of all schemas; those that may have had another one are taken out.
+	schemas map[string]charsets
+	end     Place
+	// looked says that the binlog has been looked through.
+	looked bool
+}
+
+// doubtful is a table in doubt.
+type doubtful struct {
+	// now is what the server says; nil: the table does not exist now.
+	now *definition
+	history
+}
+
+func (r *resolution) pass(ctx context.Context, l *loader, scan Scanner) error {
+	if err := r.ask(l); err != nil {
+		return err
+	}
+	if r.looked = !r.named || r.special(); r.looked {
+		if err := r.look(ctx, scan); err != nil {
+			return err
+		}
+	}
+	for n, d := range r.tables {
+		r.settle(n, d)
+	}
+	return nil
+}
+
+// ask asks the server for all tables that are wanted and in doubt, then for the end of its binlog.
+func (r *resolution) ask(l *loader) error {
+	names, err := l.names(r.t.o.Wanted)
+	if err != nil {
+		return err
+	}
+	if r.schemas, err = l.schemas(); err != nil {
+		return err
+	}
+	r.tables = map[ddl.Name]*doubtful{}
+	if r.mine.Table != "" {
+		r.tables[r.mine] = &doubtful{}
+	}
+	for _, n := range names {
+		key := r.t.key(n)
+		if s := r.t.get(key).status; s == known || s == hinted && r.named {
+			continue
+		}
+		d, err := l.table(n)
+		if err != nil {
+			return err
+		}
+		r.tables[key] = &doubtful{now: d}
+	}
+	r.end, err = l.end()
+	return err
+}
+
+// special reports whether a table in doubt has columns that need to be known beyond their names.
+func (r *resolution) special() bool {
+	for _, d := range r.tables {
+		if d.now != nil && d.now.special() {
+			return true
+		}
+	}
+	return false
+}
+
+// look looks through the binlog from the place of the stream to the end for statements that touch the tables.
+func (r *resolution) look(ctx context.Context, scan Scanner) error {
+	if r.end == r.at {
+		return nil
+	}
+	if r.end.before(r.at) {
+		return fmt.Errorf("schema: the source's binlog ends at %s, before the place %s that was read", r.end, r.at)
+	}
+	_, err := scan.DDLBetween(ctx, r.at, r.end, func(st ddl.Statement) bool {
+		r.note(&st)
+		return false
+	})
+	if err != nil {
+		return fmt.Errorf("schema: look through the binlog from %s to %s: %w", r.at, r.end, err)
+	}
+	return nil
+}
+
+// note notes what a statement does to the tables.
+func (r *resolution) note(st *ddl.Statement) {
+	switch {
+	case st.Unclear && st.Verb != ddl.DML:
+		clear(r.schemas)
+		for _, d := range r.tables {
+			d.lost = true
+		}
+		return
+	case st.Verb != ddl.DDL:
+		return
+	}
+	for i := range st.Actions {
+		a := &st.Actions[i]
+		n, to := r.t.key(a.Table), r.t.key(a.To)
+		if n.Table == "" {
+			r.noteSchema(n.Schema, a)
+			continue
+		}
+		if harmless(a) {
+			continue
+		}
+		if d := r.tables[n]; d != nil {
+			d.add(a)
+		}
+		if d := r.tables[to]; d != nil && a.Op == ddl.OpRename {
+			d.add(a)
+		}
+	}
+}
+
+func (r *resolution) noteSchema(name string, a *ddl.Action) {
+	for n := range r.schemas {
+		if r.t.key(ddl.Name{Schema: n}).Schema == name && !harmless(a) {
+			delete(r.schemas, n)
+		}
+	}
+	if harmless(a) || a.Op == ddl.OpAlterSchema {
+		return
+	}
+	for n, d := range r.tables {
+		if n.Schema == name {
+			d.add(a)
+		}
+	}
+}
+
+// settle says what has become known of a table and its schema.
+func (r *resolution) settle(n ddl.Name, d *doubtful) {
+	if !r.looked {
+		r.hint(n, d, false)
+		return
+	}
+	switch s, def := d.before(n, r.t); {
+	case s == known:
+		r.t.set(n, entry{status: known, def: def})
+	case s == absent && n != r.mine:
+		r.t.absent(n)
+	case r.named:
+		r.hint(n, d, true)
+	}
+	for name, cs := range r.schemas {
+		if r.t.key(ddl.Name{Schema: name}).Schema == n.Schema && r.t.charsetOf(n.Schema).charset == "" {
+			r.t.touch()
+			r.t.schemaOf(n.Schema).charset = cs
+		}
+	}
+}
+
+// hint notes the present definition of a table, for attributes of columns whose names are known.
+func (r *resolution) hint(n ddl.Name, d *doubtful, unproven bool) {
+	e := entry{status: hinted, def: d.now, unproven: unproven}
+	if e.def == nil {
+		e.def = &definition{}
+	}
+	r.t.set(n, e)
+}
+
+// unknown returns the error for a table that stays in doubt.
+func (r *resolution) unknown(m *binlog.TableMap, doubt error) error {
+	d := r.tables[r.mine]
+	var why string
+	var mismatch *binlog.MismatchError
+	switch {
+	case errors.As(doubt, &mismatch):
+		why = "nothing in the binlog altered it since, but what the source says of it now is not what its rows say: " + mismatch.Reason
+	case d.now == nil:
+		why = "it does not exist on the source any more, or the user that freshet connects as has no right to see it"
+	case d.lost:
+		why = "a statement behind that place, which may have altered it, could not be read"
+	default:
+		why = "it was altered behind that place (" + d.actions[len(d.actions)-1].Op.String() + "), and what its columns were before is written nowhere"
+	}
+	return fmt.Errorf("table %s.%s at %s: %w: %s. To go on behind it, losing what lies between, run `freshet position set "+
+		"--skip %s` and clear the table's keys; with binlog_row_metadata=FULL on the source it does not happen again",
+		m.Schema, m.Name, r.at, ErrUnknownSchema, why, r.end)
+}

@@ -1,0 +1,222 @@
+package schema
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/freshet/freshet/canal/charset"
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// MaxOthers is how many tables are followed beside those that are wanted: the ones that were touched last.
+const MaxOthers = 100
+
+// maxSchemas is how many schemas a tracker knows the character set of.
+const maxSchemas = 1000
+
+// ErrDoubt says that it is not known what the columns of a table were at the present place of the stream.
+// [Tracker.Resolve] may find out.
+var ErrDoubt = errors.New("the columns of the table are in doubt")
+
+// ErrUnknownSchema is wrapped by the error of [Tracker.Resolve] when it cannot be found out either.
+var ErrUnknownSchema = errors.New("the columns of the table are not known")
+
+// Options of a [Tracker].
+type Options struct {
+	// Wanted says which tables are asked for. Required.
+	Wanted func(schema, table string) bool
+	// MariaDB says that the source is one.
+	MariaDB bool
+	// FoldNames compares names of tables without case: for a source with lower_case_table_names other than 0.
+	FoldNames bool
+	// Collations are those of the source; nil: the well-known ones.
+	Collations *charset.Collations
+}
+
+// Tracker knows the columns of tables at one place of the binlog, and follows them over its statements.
+type Tracker struct {
+	o       Options
+	tables  map[ddl.Name]*entry
+	schemas map[string]*schema
+	clock   uint64
+	// encoded is the state as encoded last; nil after a change.
+	encoded []byte
+	changed bool
+}
+
+// status says what is known of a table.
+type status uint8
+
+const (
+	doubt  status = iota // nothing
+	absent               // it does not exist
+	known                // its definition
+	// hinted is the present definition according to the server, which need not be that of the place: good only for
+	// attributes of columns whose names come with the events.
+	hinted
+)
+
+// entry is what is known of one table. Absent and doubtful tables mostly have none, see [Tracker.implied].
+type entry struct {
+	status status
+	def    *definition
+	// used orders the entries by when they changed last.
+	used uint64
+	// unproven, of a hinted one, says that a statement may have changed what it hints at.
+	unproven bool
+}
+
+// schema is what is known of a schema.
+type schema struct {
+	charset charsets
+	// whole says that it has no tables but those that have entries.
+	whole bool
+}
+
+// New returns a tracker that knows nothing yet.
+func New(o Options) (*Tracker, error) {
+	if o.Wanted == nil {
+		return nil, errors.New("schema: Options.Wanted is required")
+	}
+	return &Tracker{o: o, tables: map[ddl.Name]*entry{}, schemas: map[string]*schema{}}, nil
+}
+
+// Changed reports whether the state has changed since it was last encoded.
+func (t *Tracker) Changed() bool { return t.changed }
+
+// key returns the name under which a table is kept.
+func (t *Tracker) key(n ddl.Name) ddl.Name {
+	if t.o.FoldNames {
+		return ddl.Name{Schema: strings.ToLower(n.Schema), Table: strings.ToLower(n.Table)}
+	}
+	return n
+}
+
+// implied is the status of a table without an entry.
+func (t *Tracker) implied(n ddl.Name) status {
+	if s := t.schemas[n.Schema]; s != nil && s.whole {
+		return absent
+	}
+	return doubt
+}
+
+// get returns what is known of a table.
+func (t *Tracker) get(n ddl.Name) entry {
+	if e := t.tables[n]; e != nil {
+		return *e
+	}
+	return entry{status: t.implied(n)}
+}
+
+// kept reports whether the entry is part of the state.
+func (e *entry) kept() bool { return e.status == known || e.status == absent }
+
+// set says what is known of a table from now on.
+func (t *Tracker) set(n ddl.Name, e entry) {
+	old := t.get(n)
+	if old.status == e.status && old.def == e.def && old.unproven == e.unproven {
+		return
+	}
+	if old.kept() || e.kept() {
+		t.touch()
+	}
+	if e.status == t.implied(n) || e.status == absent && !t.o.Wanted(n.Schema, n.Table) && t.implied(n) == doubt {
+		// Forgetting that a table that nobody wants is absent leaves it in doubt, which is no error.
+		delete(t.tables, n)
+		return
+	}
+	t.clock++
+	e.used = t.clock
+	t.tables[n] = &e
+	t.bound()
+}
+
+func (t *Tracker) doubt(n ddl.Name)  { t.set(n, entry{}) }
+func (t *Tracker) absent(n ddl.Name) { t.set(n, entry{status: absent}) }
+
+// define sets the definition of a table; nil: it is in doubt.
+func (t *Tracker) define(n ddl.Name, d *definition) {
+	if d == nil {
+		t.doubt(n)
+		return
+	}
+	t.set(n, entry{status: known, def: d})
+}
+
+func (t *Tracker) touch() { t.encoded, t.changed = nil, true }
+
+// bound forgets the entry that was used least lately when there are too many that need not be kept.
+func (t *Tracker) bound() {
+	if len(t.tables) <= MaxOthers {
+		return
+	}
+	var oldest ddl.Name
+	first := t.clock + 1
+	others := 0
+	for n, e := range t.tables {
+		if e.def != nil && t.o.Wanted(n.Schema, n.Table) {
+			continue
+		}
+		others++
+		if e.used < first {
+			oldest, first = n, e.used
+		}
+	}
+	if others <= MaxOthers {
+		return
+	}
+	if s := t.schemas[oldest.Schema]; s != nil {
+		s.whole = false // else the table would be taken for absent
+	}
+	delete(t.tables, oldest)
+}
+
+// schemaOf returns the entry of a schema, making it if there is none.
+func (t *Tracker) schemaOf(name string) *schema {
+	s := t.schemas[name]
+	if s == nil {
+		if len(t.schemas) >= maxSchemas {
+			for n := range t.schemas { // any: what is forgotten is asked for again
+				delete(t.schemas, n)
+				break
+			}
+		}
+		s = &schema{}
+		t.schemas[name] = s
+	}
+	return s
+}
+
+// charsetOf returns the default character set of a schema.
+func (t *Tracker) charsetOf(name string) charsets {
+	if s := t.schemas[name]; s != nil {
+		return s.charset
+	}
+	return charsets{}
+}
+
+// forgetNames forgets which tables are absent: for when a table may have been made under a name that is not known.
+func (t *Tracker) forgetNames() {
+	for _, s := range t.schemas {
+		if s.whole {
+			s.whole = false
+			t.touch()
+		}
+	}
+	for n, e := range t.tables {
+		if e.status == absent {
+			delete(t.tables, n)
+			t.touch()
+		}
+	}
+}
+
+// forgetAll puts everything in doubt.
+func (t *Tracker) forgetAll() {
+	if len(t.tables)+len(t.schemas) == 0 {
+		return
+	}
+	t.touch()
+	clear(t.tables)
+	clear(t.schemas)
+}

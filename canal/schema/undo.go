@@ -1,0 +1,114 @@
+package schema
+
+import (
+	"slices"
+
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// maxTouches is how many statements that touch one table are kept while the binlog is looked through. After more than
+// so many the table's columns are as good as unknown.
+const maxTouches = 200
+
+// history is what touched a table between a place of the binlog and its end, in order.
+type history struct {
+	actions []ddl.Action
+	// lost says that there was more, or something that cannot be told.
+	lost bool
+}
+
+func (h *history) add(a *ddl.Action) {
+	if len(h.actions) == maxTouches {
+		h.lost = true
+	}
+	if !h.lost {
+		h.actions = append(h.actions, *a)
+	}
+}
+
+// harmless reports whether an action leaves the columns of a table as they are, if it has any.
+func harmless(a *ddl.Action) bool {
+	switch a.Op {
+	case ddl.OpWrite, ddl.OpTruncate:
+		return true
+	case ddl.OpAlter:
+		return !a.Unclear && a.Alter.KeepsColumns()
+	case ddl.OpCreate, ddl.OpCreateLike, ddl.OpCreateSchema:
+		return a.If
+	}
+	return false
+}
+
+// before returns what the table n was before its history, from what it is now.
+func (d *doubtful) before(n ddl.Name, t *Tracker) (status, *definition) {
+	if d.lost {
+		return doubt, nil
+	}
+	s, def := known, d.now
+	if def == nil {
+		s = absent
+	}
+	for _, a := range slices.Backward(d.actions) {
+		switch {
+		case a.Unclear || a.If:
+			return doubt, nil
+		case a.Op == ddl.OpRename && t.key(a.To) == n, creates(a.Op) && !a.Replace:
+			s, def = absent, nil
+		case a.Op == ddl.OpAlter && s == known:
+			if def = unalter(def, a.Alter); def == nil {
+				return doubt, nil
+			}
+		default: // dropped, renamed, replaced: it was something else before
+			return doubt, nil
+		}
+	}
+	return s, def
+}
+
+func creates(o ddl.Op) bool {
+	return o == ddl.OpCreate || o == ddl.OpCreateLike || o == ddl.OpCreateSchema
+}
+
+// unalter returns the definition before an ALTER TABLE that made d of it, nil if that cannot be told. Columns that were
+// added go, those that were renamed get their names back; the others keep their order under either. What a column
+// was that was dropped, changed or converted is not known.
+func unalter(d *definition, a *ddl.Alter) *definition {
+	if a.Versioning || a.Convert {
+		return nil
+	}
+	out := &definition{columns: slices.Clone(d.columns), charset: d.charset}
+	if !a.Charset.IsZero() {
+		out.charset = charsets{}
+	}
+	for _, c := range a.Clauses {
+		if c.If || c.Kind != ddl.AddColumn && c.Kind != ddl.RenameColumn {
+			return nil
+		}
+		if c.Kind == ddl.AddColumn {
+			i := out.find(c.Column.Name)
+			if i < 0 {
+				return nil
+			}
+			out.columns = slices.Delete(out.columns, i, i+1)
+		}
+	}
+	// All renames of one statement happen at once: RENAME a TO b, RENAME b TO a.
+	names := make(map[int]string)
+	for _, c := range a.Clauses {
+		if c.Kind != ddl.RenameColumn {
+			continue
+		}
+		i := out.find(c.Column.Name)
+		if i < 0 || names[i] != "" {
+			return nil
+		}
+		names[i] = c.Old
+	}
+	for i, name := range names {
+		out.columns[i].name = name
+	}
+	if len(out.columns) == 0 || out.ambiguous() {
+		return nil
+	}
+	return out
+}
