@@ -67,7 +67,6 @@ type checker struct {
 
 // sight is one template over one table.
 type sight struct {
-	m        *mapping
 	t        *template
 	table    *event.Table
 	places   []place
@@ -106,30 +105,9 @@ func (k *checker) report(at Pos, t *event.Table, what, do string) {
 func (k *checker) gather(m *mapping, t *event.Table) {
 	k.when(m, t)
 	for _, tmpl := range m.templates {
-		s := sight{m: m, t: tmpl, table: t}
-		last := -2
-		for i := range tmpl.parts {
-			n := &tmpl.parts[i]
-			switch n.kind {
-			case nodeLiteral:
-				s.language = s.language.literal(n.lit)
-			case nodeCopies:
-				width := len(n.span.append(nil, n.span.count()-1))
-				s.language = s.language.shape(shape{set: bytesOf("0-9"), min: max(1, n.span.width), max: width})
-			case nodeSchema, nodeTable:
-				k.special(&s, n)
-			default:
-				p, ok := newPlace(n, t)
-				if !ok {
-					return // Bind has told.
-				}
-				if last == i-1 {
-					s.places[len(s.places)-1].next = true
-				}
-				last = i
-				s.places = append(s.places, p)
-				s.language = s.language.shape(p.shape)
-			}
+		s := sight{t: tmpl, table: t}
+		if !k.sight(&s) {
+			continue // Bind has told why.
 		}
 		s.skeleton = s.reduce()
 		s.twin = slices.IndexFunc(k.seen, func(o sight) bool {
@@ -137,6 +115,35 @@ func (k *checker) gather(m *mapping, t *event.Table) {
 		})
 		k.seen = append(k.seen, s)
 	}
+}
+
+// sight fills in what the template makes of the table. False: it cannot be bound.
+func (k *checker) sight(s *sight) bool {
+	last := -2
+	for i := range s.t.parts {
+		n := &s.t.parts[i]
+		switch n.kind {
+		case nodeLiteral:
+			s.language = s.language.literal(n.lit)
+		case nodeCopies:
+			width := len(n.span.append(nil, n.span.count()-1))
+			s.language = s.language.shape(shape{set: bytesOf("0-9"), min: max(1, n.span.width), max: width})
+		case nodeSchema, nodeTable:
+			k.special(s, n)
+		default:
+			p, ok := newPlace(n, s.table)
+			if !ok {
+				return false
+			}
+			if last == i-1 {
+				s.places[len(s.places)-1].next = true
+			}
+			last = i
+			s.places = append(s.places, p)
+			s.language = s.language.shape(p.shape)
+		}
+	}
+	return true
 }
 
 func newPlace(n *node, t *event.Table) (place, bool) {

@@ -198,7 +198,7 @@ func TestShardsAreToldOnce(t *testing.T) {
 }
 
 func TestWhatBindRefusesIsNotCheckedAgain(t *testing.T) {
-	if got := found(t, onUser("u:{nix}", "u:{doc}")); got != nil {
+	if got := found(t, onUser("u:{nix}", "u:{doc}", "r:{ratio}")); len(got) != 1 || !strings.HasPrefix(got[0], "ratio is FLOAT") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -119,11 +119,6 @@ func parseMapping(spec *Mapping, problems *collector) *mapping {
 	return m
 }
 
-// name says which mapping it is, for people: they count from 1.
-func (m *mapping) name() string {
-	return fmt.Sprintf("mapping %d (%s)", m.ordinal+1, m.spec.Table.Value)
-}
-
 // Wants reports whether any mapping matches the table, by its name alone. It may be called from any goroutine.
 func (r *Router) Wants(schema, table string) bool {
 	if _, ok := r.exact[tableName{schema, table}]; ok {
