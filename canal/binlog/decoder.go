@@ -32,7 +32,9 @@ type Decoder struct {
 	options Options
 
 	format *Format
-	tables map[uint64]*table
+	// trailer is the length of the checksums.
+	trailer int
+	tables  map[uint64]*table
 	// last is the table of the newest TABLE_MAP or rows event, since they mostly come in turn.
 	last *table
 	// bytes is how much the tables' copies of TABLE_MAPs amount to.
@@ -69,7 +71,7 @@ func New(definer Definer, o Options) (*Decoder, error) {
 
 // Reset forgets all: for the beginning of a new connection.
 func (d *Decoder) Reset() {
-	d.format = nil
+	d.format, d.trailer = nil, 0
 	d.Forget()
 }
 
@@ -88,35 +90,43 @@ func (d *Decoder) Format() *Format { return d.format }
 // tables. The body aliases the event.
 func (d *Decoder) Split(ev []byte) (Header, []byte, error) {
 	h, err := ParseHeader(ev)
+	end := len(ev) - d.trailer
+	if err != nil || h.Type == TypeFormatDescription || h.Type == TypeRotate || end < HeaderSize {
+		return d.splitRare(h, ev, err)
+	}
+	if d.trailer > 0 && d.options.VerifyChecksums && !hasChecksum(ev) {
+		return Header{}, nil, damaged(h.Type, "its checksum is wrong")
+	}
+	return h, ev[HeaderSize:end], nil
+}
+
+// splitRare is Split for events that come rarely, or never.
+func (d *Decoder) splitRare(h Header, ev []byte, err error) (Header, []byte, error) {
 	if err != nil {
 		return Header{}, nil, err
 	}
-	switch {
-	case h.Type == TypeFormatDescription:
-		f, err := parseFormat(ev[HeaderSize:])
+	body := ev[HeaderSize:]
+	switch h.Type {
+	case TypeFormatDescription:
+		f, err := parseFormat(body)
 		if err != nil {
 			return Header{}, nil, err
 		}
-		d.format = f
+		d.format, d.trailer = f, 0
+		if f.Checksum == ChecksumCRC32 {
+			d.trailer = checksumSize
+		}
 		d.Forget()
-		return h, ev[HeaderSize:], nil
-	case h.Type == TypeRotate:
+		return h, body, nil
+	case TypeRotate:
 		// The artificial one that begins a stream comes before the FORMAT_DESCRIPTION, and may have a checksum or
 		// not, whatever that is going to say.
 		if hasChecksum(ev) {
-			return h, ev[HeaderSize : len(ev)-checksumSize], nil
+			return h, body[:len(body)-checksumSize], nil
 		}
-		return h, ev[HeaderSize:], nil
-	case d.format == nil || d.format.Checksum == ChecksumNone:
-		return h, ev[HeaderSize:], nil
+		return h, body, nil
 	}
-	if len(ev) < HeaderSize+checksumSize {
-		return Header{}, nil, damaged(h.Type, "truncated")
-	}
-	if d.options.VerifyChecksums && !hasChecksum(ev) {
-		return Header{}, nil, damaged(h.Type, "its checksum is wrong")
-	}
-	return h, ev[HeaderSize : len(ev)-checksumSize], nil
+	return Header{}, nil, damaged(h.Type, "truncated")
 }
 
 // TableMap takes the body of a TABLE_MAP.
@@ -125,19 +135,22 @@ func (d *Decoder) TableMap(body []byte) error {
 	id := c.uint(d.format.idSize())
 	c.skip(2) // flags, which may differ from statement to statement
 	rest := c.rest()
-	schema, name := c.name(), c.name()
-	if c.bad {
-		return damaged(TypeTableMap, "truncated")
-	}
 	t := d.last
 	if t == nil || t.id != id {
 		t = d.tables[id]
 	}
+	if t != nil && bytes.Equal(t.body, rest) {
+		t.statement, d.last = d.statement, t
+		return nil
+	}
+	schema, name := c.name(), c.name()
+	if c.bad {
+		return damaged(TypeTableMap, "truncated")
+	}
 	named := rest[:len(rest)-len(c.rest())]
 	// Within a TRANSACTION_PAYLOAD also the rows of unwanted tables are counted, for which they must be understood.
-	if t != nil && (bytes.Equal(t.body, rest) || (t.plan == nil && !d.payload.open && bytes.Equal(t.body, named))) {
-		t.statement = d.statement
-		d.last = t
+	if t != nil && t.plan == nil && !d.payload.open && bytes.Equal(t.body, named) {
+		t.statement, d.last = d.statement, t
 		return nil
 	}
 	t = &table{id: id, statement: d.statement}
@@ -224,7 +237,7 @@ func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.
 		}
 		return damaged(h.Type, "table id %d has had no TABLE_MAP", id)
 	}
-	if t.plan == nil {
+	if t.plan == nil || t.def == nil && !d.payload.open {
 		return nil
 	}
 	d.last = t

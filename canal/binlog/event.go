@@ -41,6 +41,9 @@ type Query struct {
 	SQLMode uint64
 	// Charset is the collation id of character_set_client; 0 when the event does not say.
 	Charset uint16
+	// ServerCharset is the collation id of collation_server, the default of a CREATE DATABASE; 0 when the event does
+	// not say.
+	ServerCharset uint16
 	// ErrorCode is the error that the statement ended with on the source; 0: none.
 	ErrorCode uint16
 	ThreadID  uint32

@@ -34,21 +34,24 @@ type Header struct {
 
 // ParseHeader reads the header of an event. [Decoder.Split] does it too; this is for who only steps over events.
 func ParseHeader(ev []byte) (Header, error) {
-	if len(ev) < HeaderSize {
-		return Header{}, fmt.Errorf("%w: %d bytes are less than a header", ErrDamaged, len(ev))
+	if len(ev) < HeaderSize || uint64(binary.LittleEndian.Uint32(ev[9:])) != uint64(len(ev)) {
+		return Header{}, badHeader(ev)
 	}
-	h := Header{
+	return Header{
 		Timestamp: binary.LittleEndian.Uint32(ev),
 		Type:      Type(ev[4]),
 		ServerID:  binary.LittleEndian.Uint32(ev[5:]),
 		Size:      binary.LittleEndian.Uint32(ev[9:]),
 		LogPos:    binary.LittleEndian.Uint32(ev[13:]),
 		Flags:     binary.LittleEndian.Uint16(ev[17:]),
+	}, nil
+}
+
+func badHeader(ev []byte) error {
+	if len(ev) < HeaderSize {
+		return fmt.Errorf("%w: %d bytes are less than a header", ErrDamaged, len(ev))
 	}
-	if uint64(h.Size) != uint64(len(ev)) {
-		return Header{}, damaged(h.Type, "its header says %d bytes, it has %d", h.Size, len(ev))
-	}
-	return h, nil
+	return damaged(Type(ev[4]), "its header says %d bytes, it has %d", binary.LittleEndian.Uint32(ev[9:]), len(ev))
 }
 
 // Ignorable returns nil if a reader of rows may pass over the event unread: its type is known to change nothing, or the

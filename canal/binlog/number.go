@@ -9,6 +9,9 @@ import (
 // decimalBytes is how many bytes a group of less than nine digits takes in a DECIMAL.
 var decimalBytes = [10]int{0, 1, 1, 2, 2, 3, 3, 4, 4, 4}
 
+// groupLimit is the first number that does not fit into a group of so many digits.
+var groupLimit = [10]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000}
+
 // decimalSize returns the length of a DECIMAL(precision, scale).
 func decimalSize(precision, scale int) int {
 	whole := precision - scale
@@ -27,36 +30,30 @@ func appendDecimal(dst, raw []byte, precision, scale int, zeros bool) ([]byte, b
 	d := decimalReader{raw: raw, flip: 0x80, ok: true}
 	if raw[0]&0x80 == 0 {
 		d.mask = 0xff
+		dst = append(dst, '-')
 	}
 	begin := len(dst)
-	dst = append(dst, '-')
 	whole := precision - scale
-	dst = d.group(dst, whole%9)
-	for range whole / 9 {
-		dst = d.group(dst, 9)
-	}
-	digits := dst[begin+1:]
-	if !zeros {
-		n := 0
-		for n < len(digits) && digits[n] == '0' {
-			n++
+	for i, digits := 0, whole%9; i <= whole/9; i, digits = i+1, 9 {
+		switch v := d.group(digits); {
+		case digits == 0:
+		case zeros || len(dst) > begin:
+			dst = appendPadded(dst, v, digits)
+		case v > 0:
+			dst = strconv.AppendUint(dst, v, 10)
 		}
-		dst = append(dst[:begin+1], digits[n:]...)
 	}
-	if len(dst) == begin+1 {
+	if len(dst) == begin {
 		dst = append(dst, '0')
 	}
-	if scale > 0 {
-		dst = append(dst, '.')
-		for range scale / 9 {
-			dst = d.group(dst, 9)
-		}
-		dst = d.group(dst, scale%9)
+	if scale == 0 {
+		return dst, d.ok
 	}
-	if d.mask == 0 { // not negative: without the sign
-		dst = append(dst[:begin], dst[begin+1:]...)
+	dst = append(dst, '.')
+	for range scale / 9 {
+		dst = appendPadded(dst, d.group(9), 9)
 	}
-	return dst, d.ok
+	return appendPadded(dst, d.group(scale%9), scale%9), d.ok
 }
 
 type decimalReader struct {
@@ -66,8 +63,8 @@ type decimalReader struct {
 	ok   bool
 }
 
-// group appends the next group of digits.
-func (d *decimalReader) group(dst []byte, digits int) []byte {
+// group reads the next group of digits.
+func (d *decimalReader) group(digits int) uint64 {
 	n := decimalBytes[digits]
 	var v uint64
 	for _, b := range d.raw[:n] {
@@ -75,22 +72,11 @@ func (d *decimalReader) group(dst []byte, digits int) []byte {
 		d.flip = 0
 	}
 	d.raw = d.raw[n:]
-	if digits < 9 && v >= pow10(digits) || v > 999999999 {
+	if limit := groupLimit[digits]; v >= limit {
 		d.ok = false
-		v %= pow10(digits)
+		v %= limit
 	}
-	if digits == 0 {
-		return dst
-	}
-	return appendPadded(dst, v, digits)
-}
-
-func pow10(n int) uint64 {
-	p := uint64(1)
-	for range n {
-		p *= 10
-	}
-	return p
+	return v
 }
 
 // appendReal prints a FLOAT or DOUBLE without declared decimals: with the fewest digits that give the number back

@@ -140,7 +140,7 @@ func (r *rowReader) partialBits() ([]byte, error) {
 	return bits, nil
 }
 
-// dropDiffs makes values of the after-image absent that are only diffs.
+// dropDiffs makes values of the after-image absent that are only diffs. An empty diff is no change.
 func (r *rowReader) dropDiffs(bits []byte) {
 	if bits == nil {
 		return
@@ -148,7 +148,11 @@ func (r *rowReader) dropDiffs(bits []byte) {
 	for i, col := range r.plan.json {
 		need := r.plan.needOf[col]
 		if need >= 0 && bits[i/8]&(1<<(i%8)) != 0 && r.after.present[col/8]&(1<<(col%8)) != 0 {
-			r.plan.after[need] = event.Value{}
+			if v := &r.plan.after[need]; v.Kind != event.Null && len(v.Raw) == 0 {
+				*v = r.plan.before[need]
+			} else if v.Kind != event.Null {
+				*v = event.Value{}
+			}
 		}
 	}
 }

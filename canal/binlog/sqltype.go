@@ -16,8 +16,6 @@ type sqlType struct {
 	labels   []string
 	unsigned bool
 	zerofill bool
-	// old: MariaDB says that a temporal column has the format of MariaDB 5.3.
-	old bool
 }
 
 // arg returns number i in the parentheses, or otherwise.
@@ -46,7 +44,6 @@ func parseSQLType(text string) (sqlType, error) {
 			return t, fmt.Errorf("column type %q: what is in parentheses cannot be read", text)
 		}
 	}
-	t.old = strings.Contains(rest, "mariadb-5.3")
 	for {
 		var w string
 		rest = strings.TrimSpace(rest)

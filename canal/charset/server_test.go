@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -31,12 +32,16 @@ func servers(t *testing.T) []flavored {
 // sequences says which sequences of bytes to ask for: for each byte the lowest and highest, and the step.
 type sequences [][3]int
 
-// full covers every sequence up to the longest of each character set.
+// full covers every sequence up to the longest of each character set, of gb18030 only with FRESHET_SOAK set.
 func full(name string, longest int) []sequences {
 	any, high := [3]int{0, 255, 1}, [3]int{128, 255, 1}
 	switch {
 	case name == "gb18030":
-		return []sequences{{any}, {high, any}, {{0x81, 0xfe, 1}, {0x30, 0x39, 1}, {0x81, 0xfe, 1}, {0x30, 0x39, 1}}}
+		step := 7 // all of them take a minute
+		if os.Getenv("FRESHET_SOAK") != "" {
+			step = 1
+		}
+		return []sequences{{any}, {high, any}, {{0x81, 0xfe, 1}, {0x30, 0x39, 1}, {0x81, 0xfe, step}, {0x30, 0x39, 1}}}
 	case name == "utf8mb3":
 		return []sequences{{any}, {high, any}, {{0xe0, 0xef, 1}, {0x80, 0xbf, 1}, {0x80, 0xbf, 1}}}
 	case name == "ucs2", name == "utf16", name == "utf16le":
