@@ -1,7 +1,16 @@
 # Everything here works on a fresh Debian or Ubuntu with Go and make, as root or with sudo.
 GO ?= go
 
-.PHONY: test servers vet
+.PHONY: demo test soak bench build servers vet
+
+## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
+demo:
+	@$(GO) build -o bin/demo ./demo
+	@DEMO_SECONDS=$(DEMO_SECONDS) DEMO_WITHOUT=$(DEMO_WITHOUT) DEMO_SINGLE=$(DEMO_SINGLE) ./bin/demo
+
+## build: the program, as ./bin/freshet
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
 ## test: vet and all tests, with the race detector, against real servers
 test: servers vet
@@ -14,3 +23,11 @@ vet:
 ## servers: find or install the servers that the tests start (kept in ~/.cache/freshet-testbed)
 servers:
 	$(GO) run ./testbed/cmd/testbed install
+
+## soak: the fault suites whole, about an hour (FRESHET_SEED repeats a run)
+soak: servers
+	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator ./eventlog/... ./e2e
+
+## bench: catching up beside a bare probe, in one run
+bench: servers
+	$(GO) run ./bench
