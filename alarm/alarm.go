@@ -24,6 +24,8 @@ const (
 	StatementLogged Kind = "statement_logged"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
+	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
+	KeyTooLong Kind = "key_too_long"
 	// MappingUnfit: a mapping names a column that the table does not have, or that can make no key.
 	MappingUnfit Kind = "mapping_unfit"
 	// PredicateFailed: a `when` failed at run time and counted as true.
@@ -51,7 +53,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, SourceAway,
+		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, SourceAway,
 		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }

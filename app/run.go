@@ -222,7 +222,10 @@ type reporter struct{ alarms *alarm.Board }
 // Report implements router.Reporter.
 func (r reporter) Report(t router.Trouble, message string) {
 	kind := alarm.ColumnAbsent
-	if t == router.PredicateFailed {
+	switch t {
+	case router.KeyTooLong:
+		kind = alarm.KeyTooLong
+	case router.PredicateFailed:
 		kind = alarm.PredicateFailed
 	}
 	r.alarms.Raise(kind, message)
