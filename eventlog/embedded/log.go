@@ -34,7 +34,8 @@ var (
 	ErrConsumed = errors.New("the embedded event log was consumed before")
 )
 
-// Log is the event log of one process, for one source and with one partition. It implements [eventlog.Log].
+// Log is the event log of one process, for one source and with one partition. It implements [eventlog.Log]. One
+// goroutine at a time appends and one fetches; all other methods may be called from anywhere.
 type Log struct {
 	queue   queue
 	pending pending
@@ -53,7 +54,7 @@ func NewLog(o LogOptions) (*Log, error) {
 		return nil, fmt.Errorf("event log: a buffer of %d batches", o.Buffer)
 	}
 	l := &Log{
-		queue:   queue{most: o.Buffer, space: newSignal(), data: newSignal()},
+		queue:   queue{most: o.Buffer, space: newWakeup(), data: newWakeup()},
 		pending: pending{ends: make(chan event.End, 1)},
 		metrics: newLogMetrics(),
 		marks:   make(chan event.Mark, 1),
@@ -119,8 +120,8 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 	return err
 }
 
-// offer puts v into a channel with room for one. A value that nobody has taken yet is taken back and folded with v. It never
-// blocks as long as there is one sender at a time: then, after the first select, the channel is empty and stays so.
+// offer puts v into a channel with room for one. A value that nobody has taken yet is taken back and folded with v.
+// It never blocks as long as there is one sender at a time: after the select the channel is empty and stays so.
 func offer[T any](c chan T, v T, fold func(untaken T) T) {
 	select {
 	case untaken := <-c:
@@ -174,14 +175,15 @@ func (p *partition) Commit(t eventlog.Token) {
 	p.pending.commit(mine.n)
 }
 
-// signal wakes whoever waits; with room for one it is never lost and never waits.
-type signal chan struct{}
+// wakeup wakes the one who waits, or is about to: with room for one it is never lost and never waits itself. Who is
+// woken looks again, so one that comes for nothing does no harm.
+type wakeup chan struct{}
 
-func newSignal() signal { return make(signal, 1) }
+func newWakeup() wakeup { return make(wakeup, 1) }
 
-func (s signal) raise() {
+func (w wakeup) raise() {
 	select {
-	case s <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
@@ -190,7 +192,7 @@ func (s signal) raise() {
 type queue struct {
 	most int
 	// space is raised when there is room or the queue was closed, data when there is a batch or it was closed.
-	space, data signal
+	space, data wakeup
 
 	mu      sync.Mutex
 	batches []*event.Batch
@@ -203,7 +205,6 @@ func (q *queue) push(b *event.Batch) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		q.space.raise() // for the next who waits
 		return false, ErrClosed
 	}
 	if len(q.batches) == q.most {
@@ -212,9 +213,6 @@ func (q *queue) push(b *event.Batch) (bool, error) {
 	q.batches = append(q.batches, b)
 	q.pushed++
 	q.data.raise()
-	if len(q.batches) < q.most {
-		q.space.raise() // one signal may have stood for several places
-	}
 	return true, nil
 }
 
@@ -223,18 +221,12 @@ func (q *queue) pop() (b *event.Batch, n uint64, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.batches) == 0 {
-		if q.closed {
-			q.data.raise()
-		}
 		return nil, 0, q.closed
 	}
 	b = q.batches[0]
 	n = q.pushed - uint64(len(q.batches)) + 1
 	q.batches = slices.Delete(q.batches, 0, 1)
 	q.space.raise()
-	if len(q.batches) > 0 {
-		q.data.raise()
-	}
 	return b, n, false
 }
 

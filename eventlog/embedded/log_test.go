@@ -238,28 +238,55 @@ func TestTheChannelOfEndsIsClosedWhenNoMoreCanCome(t *testing.T) {
 	})
 }
 
-func TestManyAppendersAllGetIn(t *testing.T) {
+func TestAnOlderTokenAfterANewerOneChangesNothing(t *testing.T) {
+	l := newLog(t, LogOptions{})
+	appendTo(t, l, transaction(1))
+	appendTo(t, l, transaction(2))
+	p, _ := consumed(t, l)
+	first, second := fetch(t, p), fetch(t, p)
+	p.Commit(second)
+	p.Commit(first)
+	l.Close()
+	if e := <-l.Durable(); e.Pos != 2 {
+		t.Errorf("the end is %+v", e)
+	}
+	select {
+	case _, open := <-l.Durable():
+		if open {
+			t.Error("another end came")
+		}
+	default:
+		t.Error("all is committed, and the channel is open")
+	}
+}
+
+func TestFullAppendsWakeUpForRoomAndForTheClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t, LogOptions{Buffer: 2})
-		const each, appenders = 50, 8
-		for a := range appenders {
-			go func() {
-				for n := range each {
-					if err := l.Append(t.Context(), transaction(uint64(a*each+n+1))); err != nil {
-						t.Errorf("append: %v", err)
-					}
+		done := make(chan error, 1)
+		go func() {
+			for n := uint64(1); ; n++ {
+				if err := l.Append(t.Context(), transaction(n)); err != nil {
+					done <- err
+					return
 				}
-			}()
-		}
-		synctest.Wait() // all of them wait for room
-		if n := l.queue.len(); n != 2 {
-			t.Errorf("%d batches wait, want 2", n)
-		}
+			}
+		}()
 		p, stop := consumed(t, l)
-		for range each * appenders {
+		for range 100 {
+			synctest.Wait()
+			if n := l.queue.len(); n != 2 {
+				t.Fatalf("%d batches wait, want 2", n)
+			}
 			fetch(t, p)
 		}
+		synctest.Wait()
 		l.Close()
+		if err := <-done; !errors.Is(err, ErrClosed) {
+			t.Errorf("append: %v, want %v", err, ErrClosed)
+		}
+		fetch(t, p)
+		fetch(t, p)
 		if _, _, err := p.Fetch(t.Context()); !errors.Is(err, io.EOF) {
 			t.Errorf("fetch: %v", err)
 		}

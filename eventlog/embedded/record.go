@@ -122,8 +122,12 @@ func (v *version) UnmarshalText(b []byte) error {
 // action is an action by its name.
 type action event.Action
 
-// MarshalText implements [encoding.TextMarshaler].
-func (a action) MarshalText() ([]byte, error) { return []byte(event.Action(a).String()), nil }
+// MarshalText implements [encoding.TextMarshaler]. It refuses what UnmarshalText would.
+func (a action) MarshalText() ([]byte, error) {
+	name := []byte(event.Action(a).String())
+	var known action
+	return name, known.UnmarshalText(name)
+}
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (a *action) UnmarshalText(b []byte) error {
@@ -171,6 +175,9 @@ func decodeEntry(record []byte) (retry.Entry, error) {
 	var r entryRecord
 	if err := decode(record, &r); err != nil {
 		return retry.Entry{}, err
+	}
+	if r.Action == 0 {
+		return retry.Entry{}, fmt.Errorf("%w: an entry without an action", ErrDamaged)
 	}
 	return retry.Entry{
 		ID: r.ID, Key: string(r.Key), Action: event.Action(r.Action), Source: r.Source, Table: r.Table,
@@ -247,6 +254,9 @@ func decodeChunk(record []byte) ([]Stashed, error) {
 	var keys []Stashed
 	for i := range groups {
 		g := &groups[i]
+		if g.Action == 0 {
+			return nil, fmt.Errorf("%w: keys without an action", ErrDamaged)
+		}
 		for _, k := range g.Keys {
 			keys = append(keys, Stashed{
 				Key: string(k), Table: g.Table, Mapping: g.Mapping, D: time.Duration(g.D), Action: event.Action(g.Action),

@@ -58,9 +58,7 @@ func makesProgressDurable(t *testing.T, h Harness) {
 	if err := p.result(done); err != nil {
 		t.Errorf("consume: %v", err)
 	}
-	p.await("all is durable and the channel is closed", func(saved event.End, closed bool) bool {
-		return closed && saved.Pos == 10*step
-	})
+	p.awaitAll(10)
 }
 
 func commitsWithoutGoingBack(t *testing.T, h Harness) {
@@ -90,7 +88,7 @@ func commitsWithoutGoingBack(t *testing.T, h Harness) {
 		t.Errorf("consume: %v", err)
 	}
 	// That it never goes back is watched all the time.
-	p.await("all is durable", func(saved event.End, closed bool) bool { return closed && saved.Pos == 6*step })
+	p.awaitAll(6)
 }
 
 // gainsNothingInsideATransaction: a batch that ends inside a transaction has no end, and its commit moves nothing.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/freshet/freshet/event"
 )
 
 // mostBuffered is how many batches a log may take before it blocks.
@@ -87,7 +85,5 @@ func closesWhileFull(t *testing.T, h Harness) {
 		t.Errorf("consume: %v", err)
 	}
 	got.check(t, 1, n)
-	p.await("all that was taken is durable", func(saved event.End, closed bool) bool {
-		return closed && saved.Pos == uint64(n*step)
-	})
+	p.awaitAll(n)
 }

@@ -3,6 +3,7 @@ package logtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -87,15 +88,18 @@ func batch(i int, keys ...string) *event.Batch {
 	}
 	b := &event.Batch{Source: source, Term: 1, Age: event.Unknown, At: time.Now()}
 	b.AddOrigin(event.Origin{
-		Table: "shop.product", Tx: event.Tx{GTID: event.GTID{Domain: 0, Server: 1, Number: uint64(i)}},
+		Table: "shop.product", Tx: event.Tx{GTID: gtid(i)},
 		Event: event.Version{Epoch: 1, File: 1, Pos: uint64(i * step)}, D: 2 * time.Second,
 	})
 	for row, k := range keys {
 		b.Add(append(b.Text(), k...), uint32(row+1), event.ActionDelete)
 	}
-	b.End.AddTx("binlog.000001", uint64(i*step), event.GTID{Domain: 0, Server: 1, Number: uint64(i)}, time.Unix(int64(i), 0))
+	b.End.AddTx("binlog.000001", uint64(i*step), gtid(i), time.Unix(int64(i), 0))
 	return b.Clone()
 }
+
+// gtid is that of batch i.
+func gtid(i int) event.GTID { return event.GTID{UUID: [16]byte{15: 1}, Number: uint64(i)} }
 
 // item is one invalidation as it was delivered.
 type item struct {
@@ -120,8 +124,9 @@ type process struct {
 	group  sync.WaitGroup
 
 	mu      sync.Mutex
-	saved   event.End // the last that was durable
-	closed  bool      // the channel of ends
+	saved   event.End     // the last that was durable
+	gtids   event.GTIDSet // of all that was durable
+	closed  bool          // the channel of ends
 	changed chan struct{}
 }
 
@@ -157,6 +162,9 @@ func (p *process) save() {
 		}
 		if open {
 			p.saved = e
+			for _, r := range e.GTIDs {
+				p.gtids.AddRange(r)
+			}
 		}
 		p.closed = !open
 		close(p.changed)
@@ -183,6 +191,20 @@ func (p *process) await(what string, cond func(saved event.End, closed bool) boo
 		case <-p.ctx.Done():
 			p.t.Fatalf("%s: not within %s; the durable end is %d", what, Patience, saved.Pos)
 		}
+	}
+}
+
+// awaitAll waits until the channel of ends is closed, and checks that it has told of n batches and of each of them.
+func (p *process) awaitAll(n int) {
+	p.t.Helper()
+	p.await("the channel of durable ends is closed", func(_ event.End, closed bool) bool { return closed })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.saved.Pos != uint64(n*step) {
+		p.t.Errorf("the durable end is %d, want %d", p.saved.Pos, n*step)
+	}
+	if want := fmt.Sprintf("00000000-0000-0000-0000-000000000001:1-%d", n); p.gtids.String() != want {
+		p.t.Errorf("durable are the transactions %s, want %s", p.gtids.String(), want)
 	}
 }
 

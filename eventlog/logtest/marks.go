@@ -106,5 +106,5 @@ func worksUnderLoad(t *testing.T, h Harness) {
 		t.Errorf("consume: %v", err)
 	}
 	got.check(t, 1, last)
-	p.await("all is durable", func(saved event.End, closed bool) bool { return closed && saved.Pos == last*step })
+	p.awaitAll(last)
 }

@@ -1,0 +1,480 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshet/freshet/event"
+)
+
+// canalCheckpoint is what canal asks of a checkpoint (canal.Checkpoint): this package does not import canal.
+type canalCheckpoint interface {
+	Position() event.Position
+	Begin(p event.Position) error
+	Raise(server string, epoch uint32) error
+}
+
+var _ canalCheckpoint = (*Checkpoint)(nil)
+
+// diff compares positions by what they print: GTID sets have no exported content.
+func diff(want, got event.Position) string {
+	print := func(p event.Position) string {
+		return fmt.Sprintf("%s %s %d %s:%d %q %s state %q", p.Flavor, p.Server, p.Epoch, p.File, p.Pos, p.GTIDs.String(),
+			p.Committed.UTC().Format(time.RFC3339Nano), p.State)
+	}
+	return cmp.Diff(print(want), print(got))
+}
+
+func gtids(t testing.TB, f event.Flavor, text string) event.GTIDSet {
+	t.Helper()
+	s, err := event.ParseGTIDSet(f, text)
+	must(t, err)
+	return s
+}
+
+// uuid is a source of GTIDs.
+const uuid = "6ed9855c-e58f-11f1-8af5-02fc00000001"
+
+// end makes the end of transaction n of a source with GTIDs.
+func end(t testing.TB, n uint64) event.End {
+	t.Helper()
+	u, err := event.ParseUUID(uuid)
+	must(t, err)
+	var e event.End
+	e.AddTx("binlog.000001", 100*n, event.GTID{UUID: u, Number: n}, time.Unix(int64(n), 0))
+	return e
+}
+
+func TestAPositionIsReadAsItWasWritten(t *testing.T) {
+	for name, p := range map[string]event.Position{
+		"mysql": {
+			Flavor: event.MySQL, Server: uuid, Epoch: 3, File: "binlog.000112", Pos: 1 << 40,
+			GTIDs:     gtids(t, event.MySQL, uuid+":1-5:7-9,"+uuid+":blue:1-3"),
+			Committed: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), State: []byte("\x00\xff tables"),
+		},
+		"mariadb": {
+			Flavor: event.MariaDB, Server: "x/1", Epoch: 1, File: "mariadb-bin.000001", Pos: 4, GTIDs: gtids(t, event.MariaDB, "0-1-100,7-2-3"),
+		},
+		"no gtids":    position(t, 4711),
+		"no file":     {Flavor: event.MySQL, GTIDs: gtids(t, event.MySQL, uuid+":1")},
+		"empty state": {Flavor: event.MySQL, File: "b.1", Pos: 4, State: []byte{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, t.TempDir(), Options{})
+			must(t, s.Checkpoint().Begin(p))
+			if d := diff(p, s.Checkpoint().Position()); d != "" {
+				t.Errorf("in memory: %s", d)
+			}
+			s = reopen(t, s)
+			if d := diff(p, s.Checkpoint().Position()); d != "" {
+				t.Errorf("on disk: %s", d)
+			}
+		})
+	}
+}
+
+func TestTheDurablePositionFollowsTheCurrentOne(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	c := s.Checkpoint()
+	p := position(t, 4)
+	p.GTIDs = gtids(t, event.MySQL, uuid+":1-4")
+	must(t, c.Begin(p))
+	c.Advance(end(t, 5))
+	c.Advance(end(t, 6))
+	c.Advance(event.End{}) // no progress
+	if got := c.Current(); got.GTIDs.String() != uuid+":1-6" || got.Pos != 600 {
+		t.Errorf("the current position is %s at %d", got.String(), got.Pos)
+	}
+	if got := c.Position(); got.GTIDs.String() != uuid+":1-4" {
+		t.Errorf("the durable position is %s before a save", got.String())
+	}
+	if got := reopen(t, s).Checkpoint().Position(); got.GTIDs.String() != uuid+":1-4" {
+		t.Errorf("on disk there is %s before a save", got.String())
+	}
+}
+
+func TestASaveIsDurable(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	c := s.Checkpoint()
+	must(t, c.Begin(position(t, 4)))
+	before := time.Now()
+	e := event.End{File: "binlog.000002", Pos: 7, Committed: time.Unix(9, 0).UTC(), State: []byte("new tables")}
+	c.Advance(e)
+	must(t, c.Save())
+	if c.Saved().Before(before) {
+		t.Errorf("saved at %s", c.Saved())
+	}
+	want := position(t, 7)
+	want.File, want.Committed, want.State = "binlog.000002", e.Committed, e.State
+	if d := diff(want, reopen(t, s).Checkpoint().Position()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
+	writes := 0
+	s := open(t, t.TempDir(), Options{Write: func(_ string, write func() error) error {
+		writes++
+		return write()
+	}})
+	c := s.Checkpoint()
+	must(t, c.Begin(position(t, 4)))
+	for range 3 {
+		must(t, c.Save())
+	}
+	if writes != 1 {
+		t.Errorf("%d writes, want that of Begin only", writes)
+	}
+}
+
+func TestAnEndThatComesAgainMovesNothingBack(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	c := s.Checkpoint()
+	must(t, c.Begin(position(t, 1000)))
+	for _, x := range []struct {
+		file string
+		pos  uint64
+		want string
+	}{
+		{"binlog.000001", 900, "binlog.000001:1000"},
+		{"binlog.000002", 4, "binlog.000002:4"},
+		{"binlog.000001", 1100, "binlog.000002:4"},
+		{"binlog.000010", 4, "binlog.000010:4"}, // numbers, not texts
+		{"binlog.000009", 5, "binlog.000010:4"},
+		{"binlog.999999", 4, "binlog.999999:4"},
+		{"binlog.1000000", 4, "binlog.1000000:4"},
+		{"other.000001", 4, "other.000001:4"}, // not to be compared
+	} {
+		c.Advance(event.End{File: x.file, Pos: x.pos})
+		if got := c.Current(); got.String() != x.want {
+			t.Errorf("after %s:%d the position is %s, want %s", x.file, x.pos, got.String(), x.want)
+		}
+	}
+}
+
+func TestAPositionBeginsOnce(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	c := s.Checkpoint()
+	if err := c.Begin(event.Position{}); err == nil {
+		t.Error("an empty position is taken")
+	}
+	must(t, c.Begin(position(t, 4)))
+	if err := c.Begin(position(t, 5)); err == nil {
+		t.Error("a second first start is taken")
+	}
+	must(t, c.Set(position(t, 3))) // by hand: back as well
+	c = reopen(t, s).Checkpoint()
+	if got := c.Position(); got.Pos != 3 {
+		t.Errorf("the position is %s", got.String())
+	}
+	if err := c.Begin(position(t, 5)); err == nil {
+		t.Error("a first start is taken although there is a position")
+	}
+}
+
+func TestANewIdentityKeepsThePosition(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	c := s.Checkpoint()
+	p := position(t, 4)
+	p.State = []byte("tables")
+	must(t, c.Begin(p))
+	must(t, c.Raise("b", 2))
+	if err := c.Raise("c", 1); err == nil {
+		t.Error("the epoch falls")
+	}
+	must(t, c.Raise("b", 2)) // again, as after a lost reply
+	p.Server, p.Epoch = "b", 2
+	if d := diff(p, reopen(t, s).Checkpoint().Position()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestEveryTermIsHigher(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	for want := uint64(1); want < 4; want++ {
+		got, err := s.Checkpoint().NextTerm()
+		must(t, err)
+		if got != want || s.Checkpoint().Term() != want {
+			t.Errorf("term %d, want %d", got, want)
+		}
+		s = reopen(t, s)
+		if got := s.Checkpoint().Term(); got != want {
+			t.Errorf("on disk is the term %d, want %d", got, want)
+		}
+	}
+}
+
+func TestTheMappingsHashIsKept(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	if h := s.Checkpoint().Mappings(); h != "" {
+		t.Errorf("a new store has the hash %q", h)
+	}
+	must(t, s.Checkpoint().SetMappings("abc"))
+	if h := reopen(t, s).Checkpoint().Mappings(); h != "abc" {
+		t.Errorf("the hash is %q", h)
+	}
+}
+
+func TestPositionsHandedOutDoNotChange(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	c := s.Checkpoint()
+	p := position(t, 4)
+	p.GTIDs = gtids(t, event.MySQL, uuid+":1-4")
+	must(t, c.Begin(p))
+	durable, current := c.Durable(), c.Current()
+	for n := range uint64(10) {
+		c.Advance(end(t, n+5))
+	}
+	must(t, c.Save())
+	for what, p := range map[string]event.Position{"given": p, "durable": durable, "current": current} {
+		if p.GTIDs.String() != uuid+":1-4" {
+			t.Errorf("the %s position became %s", what, p.String())
+		}
+	}
+}
+
+// errDisk is what a full disk says.
+var errDisk = errors.New("no space left on device")
+
+// faults lets writes fail, before or after they take effect.
+type faults struct {
+	mu     sync.Mutex
+	before func(op string) error // nil, or decides: an error means that the write is not made
+	after  func(op string) error // the write is made, and its reply is this error
+	writes int
+}
+
+func (f *faults) write(op string, write func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes++
+	if f.before != nil {
+		if err := f.before(op); err != nil {
+			return err
+		}
+	}
+	err := write()
+	if err == nil && f.after != nil {
+		return f.after(op)
+	}
+	return err
+}
+
+// count returns how many writes were tried since it was last asked.
+func (f *faults) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.writes
+	f.writes = 0
+	return n
+}
+
+// set changes the faults while a saver runs.
+func (f *faults) set(before, after func(op string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+func failing(string) error { return errDisk }
+
+func TestASaveWhoseReplyIsLostIsRepeated(t *testing.T) {
+	var f faults
+	s := open(t, t.TempDir(), Options{Write: f.write})
+	c := s.Checkpoint()
+	f.after = failing
+	if err := c.Begin(position(t, 4)); !errors.Is(err, errDisk) {
+		t.Fatalf("begin: %v", err)
+	}
+	if p := c.Position(); !p.IsZero() {
+		t.Errorf("a position that is not known to be on disk counts as durable: %s", p.String())
+	}
+	f.after = nil
+	must(t, c.Begin(position(t, 5))) // nothing was read since, so a later one may replace it
+
+	c.Advance(event.End{File: "binlog.000001", Pos: 6, State: []byte("tables")})
+	f.after = failing
+	if err := c.Save(); !errors.Is(err, errDisk) {
+		t.Fatalf("save: %v", err)
+	}
+	if p := c.Durable(); p.Pos != 5 {
+		t.Errorf("the durable position is %s", p.String())
+	}
+	f.after = nil
+	must(t, c.Save()) // without any change: the failed save left it to do
+	if p := c.Durable(); p.Pos != 6 {
+		t.Errorf("the durable position is %s", p.String())
+	}
+	if p := reopen(t, s).Checkpoint().Position(); p.Pos != 6 || !bytes.Equal(p.State, []byte("tables")) {
+		t.Errorf("on disk there is %s with state %q", p.String(), p.State)
+	}
+}
+
+// runSaver starts a saver in a bubble; stop closes its channel and returns what Run returned.
+func runSaver(ctx context.Context, c *Checkpoint, o SaverOptions) (ends chan event.End, done chan error) {
+	ends, done = make(chan event.End), make(chan error, 1)
+	go func() { done <- c.Run(ctx, ends, o) }()
+	return ends, done
+}
+
+func TestTheSaverSavesAtOnceAndThenNotTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s := open(t, t.TempDir(), Options{Write: f.write})
+		defer s.Close()
+		c := s.Checkpoint()
+		must(t, c.Begin(position(t, 4)))
+		f.count()
+		ends, done := runSaver(t.Context(), c, SaverOptions{})
+
+		ends <- event.End{File: "binlog.000001", Pos: 5}
+		synctest.Wait()
+		if p := c.Durable(); p.Pos != 5 {
+			t.Errorf("after a pause the first end is not saved at once: %s", p.String())
+		}
+		for n := range uint64(1000) { // a second of one end a millisecond
+			ends <- event.End{File: "binlog.000001", Pos: 6 + n}
+			time.Sleep(time.Millisecond)
+		}
+		if n := f.count(); n < 5 || n > 7 {
+			t.Errorf("%d saves in one second, want about five", n)
+		}
+		time.Sleep(DefaultSaveEvery)
+		synctest.Wait()
+		if p := c.Durable(); p.Pos != 1005 {
+			t.Errorf("a while later the durable position is %s", p.String())
+		}
+		ends <- event.End{File: "binlog.000001", Pos: 2000}
+		ends <- event.End{File: "binlog.000001", Pos: 2001}
+		close(ends)
+		must(t, <-done)
+		if p := c.Durable(); p.Pos != 2001 {
+			t.Errorf("at the end the durable position is %s", p.String())
+		}
+	})
+}
+
+func TestTheSaverTriesForEverAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s := open(t, t.TempDir(), Options{Write: f.write})
+		defer s.Close()
+		c := s.Checkpoint()
+		must(t, c.Begin(position(t, 4)))
+		failed, recovered := 0, 0
+		ends, done := runSaver(t.Context(), c, SaverOptions{
+			Failed:    func(error) { failed++ },
+			Recovered: func() { recovered++ },
+		})
+		f.set(failing, nil)
+		ends <- event.End{File: "binlog.000001", Pos: 5}
+		time.Sleep(time.Hour)
+		for n := range uint64(100) { // ends are taken all the same
+			ends <- event.End{File: "binlog.000001", Pos: 6 + n}
+		}
+		synctest.Wait()
+		if failed < 3600/5 || recovered != 0 {
+			t.Errorf("in one hour %d saves failed and %d came good", failed, recovered)
+		}
+		if p := c.Durable(); p.Pos != 4 {
+			t.Errorf("the durable position moved to %s", p.String())
+		}
+		f.set(nil, nil)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if p := c.Durable(); p.Pos != 105 || recovered != 1 {
+			t.Errorf("with room again the durable position is %s, recovered %d times", p.String(), recovered)
+		}
+		f.set(failing, nil) // also while it finishes
+		ends <- event.End{File: "binlog.000001", Pos: 200}
+		close(ends)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			t.Errorf("it gave up: %v", err)
+		default:
+		}
+		f.set(nil, nil)
+		must(t, <-done)
+		if p := c.Durable(); p.Pos != 200 {
+			t.Errorf("at the end the durable position is %s", p.String())
+		}
+	})
+}
+
+func TestTheSaverSavesOnceMoreWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s := open(t, t.TempDir(), Options{Write: f.write})
+		defer s.Close()
+		c := s.Checkpoint()
+		must(t, c.Begin(position(t, 4)))
+		ends := make(chan event.End, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for n := range uint64(20) { // select takes either first
+			ends <- event.End{File: "binlog.000001", Pos: 2*n + 5}
+			ends <- event.End{File: "binlog.000001", Pos: 2*n + 6}
+			must(t, c.Run(ctx, ends, SaverOptions{}))
+			if p := c.Durable(); p.Pos != 2*n+6 {
+				t.Errorf("the durable position is %s, want %d", p.String(), 2*n+6)
+			}
+		}
+		f.set(failing, nil)
+		ends <- event.End{File: "binlog.000001", Pos: 100}
+		if err := c.Run(ctx, ends, SaverOptions{}); !errors.Is(err, errDisk) {
+			t.Errorf("a last save that failed: %v", err)
+		}
+		closed := make(chan event.End)
+		close(closed)
+		if err := c.Run(ctx, closed, SaverOptions{}); !errors.Is(err, errDisk) {
+			t.Errorf("a last save that failed, with the channel closed: %v", err)
+		}
+	})
+}
+
+func TestSavesAndAdvancesMayRace(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	s.db.NoSync = true
+	c := s.Checkpoint()
+	p := position(t, 4)
+	p.GTIDs = gtids(t, event.MySQL, uuid+":1-4")
+	must(t, c.Begin(p))
+	var group sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		group.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if err := c.Save(); err != nil {
+						t.Errorf("save: %v", err)
+					}
+					d, cur := c.Durable(), c.Current()
+					if ahead := d.GTIDs.Subtract(&cur.GTIDs); !ahead.IsEmpty() {
+						t.Errorf("the durable position is ahead by %s", ahead.String())
+					}
+				}
+			}
+		})
+	}
+	for n := range uint64(500) {
+		c.Advance(end(t, n+5))
+	}
+	close(stop)
+	group.Wait()
+	must(t, c.Save())
+	if got := reopen(t, s).Checkpoint().Position(); got.GTIDs.String() != uuid+":1-504" {
+		t.Errorf("on disk there is %s", got.String())
+	}
+}
