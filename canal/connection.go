@@ -3,6 +3,7 @@ package canal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (l *loop) read(s *session, events *stream, r *retry) error {
 	for alive := false; ; {
 		ev, err := events.next()
 		if err != nil {
-			return err
+			return fmt.Errorf("binlog dump from %s: %w", l.o.Address, err)
 		}
 		if l.events == 0 {
 			l.firstByte()

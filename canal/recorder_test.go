@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -76,7 +77,7 @@ func (r *recorder) note(f func()) {
 // await waits until cond, which is asked under the lock, says true.
 func (r *recorder) await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	timeout := time.NewTimer(30 * time.Second)
+	timeout := time.NewTimer(15 * time.Second)
 	defer timeout.Stop()
 	for {
 		r.mu.Lock()
@@ -320,14 +321,15 @@ func (r *running) stop() error {
 // wait waits for Run to return.
 func (r *running) wait() error {
 	r.t.Helper()
-	timeout := time.NewTimer(30 * time.Second)
+	timeout := time.NewTimer(15 * time.Second)
 	defer timeout.Stop()
 	select {
 	case err := <-r.done:
 		r.done <- err
 		return err
 	case <-timeout.C:
-		r.t.Fatal("Run did not return within 30 s")
+		stacks := make([]byte, 1<<20)
+		r.t.Fatalf("Run did not return:\n%s", stacks[:runtime.Stack(stacks, true)])
 		return errors.New("not reached")
 	}
 }

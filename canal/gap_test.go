@@ -1,0 +1,202 @@
+package canal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/proxy"
+)
+
+// wantGap waits for Run to end with a GapError that says all of these.
+func (r *running) wantGap(words ...string) *GapError {
+	r.t.Helper()
+	err := r.wait()
+	var gap *GapError
+	if !errors.As(err, &gap) || !errors.Is(err, ErrHalt) {
+		r.t.Fatalf("Run returned %v, want a GapError", err)
+	}
+	for _, w := range words {
+		if !strings.Contains(gap.Error(), w) {
+			r.t.Errorf("%q is not said in %q", w, gap.Error())
+		}
+	}
+	if n := len(r.rows); n != 0 {
+		r.t.Errorf("%d rows were read over the gap", n)
+	}
+	return gap
+}
+
+func TestPurgedBinlogsAreAGap(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
+		"MySQLWithoutGTIDs": func(t testing.TB, args ...string) *testbed.Server {
+			return testbed.MySQL(t, append(args, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--binlog-row-metadata=FULL")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)")
+			p := here(t, s)
+			d.exec("insert into DB.t values (1)", "insert into DB.t values (2)", "flush binary logs", "insert into DB.t values (3)")
+			file, _ := s.BinlogPosition(t)
+			d.exec("purge binary logs to '" + file + "'")
+			testbed.Eventually(t, awayAfter, "the old file is gone", func() bool {
+				d.exec("purge binary logs to '" + file + "'")
+				_, err := s.DB().Exec("show binlog events in '" + p.File + "' limit 1")
+				return err != nil
+			})
+			r := reading(t, startAt(p), d.options())
+			gap := r.wantGap("position lost", "freshet position set", file, p.File)
+			if gap.Oldest != file {
+				t.Errorf("oldest file %q, want %q", gap.Oldest, file)
+			}
+			if name == "MySQL" {
+				want := fmt.Sprintf("%s:4-5", s.QueryText(t, "select @@server_uuid"))
+				if got := gap.Missing.String(); !strings.HasPrefix(got, strings.TrimSuffix(want, "4-5")) {
+					t.Errorf("missing %s", got)
+				}
+			}
+			if n := len(r.founds); n != 0 {
+				t.Errorf("the position was changed: %v", r.founds)
+			}
+		})
+	}
+}
+
+func TestTransactionsThatTheServerHasLostAreAGap(t *testing.T) {
+	for i, name := range []string{"MySQL", "MariaDB"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := shared[2*i].get(t)
+			newDatabase(t, s)
+			p := here(t, s)
+			var g event.GTID
+			p.GTIDs.Each(func(r event.GTIDRange) { g = r.First; g.Number = r.Last + 1000 })
+			p.GTIDs.Add(g)
+			r := reading(t, startAt(p), Options{Address: s.Addr})
+			r.wantGap("lost transactions", g.String(), "freshet position set")
+		})
+	}
+}
+
+func TestWithoutGTIDsAnotherServerIsAGap(t *testing.T) {
+	s := shared[1].get(t)
+	p := here(t, s)
+	p.Server = "00000000-0000-0000-0000-000000000001"
+	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("another server answers", p.Server)
+	p = here(t, s)
+	p.Pos += 1 << 30
+	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("bytes long")
+	p = here(t, s)
+	p.Flavor = event.MariaDB
+	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("one of mariadb")
+	p = here(t, s)
+	p.GTIDs.Add(gtid(uuidA, 1))
+	p.File = ""
+	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("gtid_mode is OFF")
+}
+
+// TestAnotherServerWithOurTransactionsRaisesTheEpoch moves to a server that holds all that was read, in a binlog of its
+// own.
+func TestAnotherServerWithOurTransactionsRaisesTheEpoch(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := start(t, "--binlog-row-metadata=FULL"), start(t, "--binlog-row-metadata=FULL")
+			d := newDatabase(t, first, "create table DB.t (id int primary key)")
+			var e elsewhere
+			o := d.options()
+			o.Dial = e.dial
+			r := reading(t, startAt(here(t, first)), o)
+			d.exec("insert into DB.t values (1)")
+			r.await(t, "the first row and a mark over it", func() bool {
+				return len(r.rows) == 1 && len(r.marks) > 0 && r.marks[len(r.marks)-1].Version.Compare(r.rows[0].version) >= 0
+			})
+			executed := first.GTIDs(t)
+			d2 := &database{second, t, d.name}
+			if name == "MySQL" {
+				d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)",
+					"insert into DB.t values (1)", "set global gtid_purged='"+executed+"'", "set sql_log_bin=1")
+			} else {
+				d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)",
+					"insert into DB.t values (1)", "set global gtid_slave_pos='"+executed+"'", "set sql_log_bin=1")
+			}
+			e.use(second.Addr)
+			testbed.Must(t, first.Kill())
+			d2.exec("insert into DB.t values (2)")
+			r.wantRows(d, "insert DB.t (1)", "insert DB.t (2)")
+			if v := r.rows[1].version; v.Epoch != 2 {
+				t.Errorf("version %s, want epoch 2", v)
+			}
+			if len(r.raises) != 1 || !strings.HasSuffix(r.raises[0], " 2") || !r.alarmed(alarm.EpochRaised) {
+				t.Errorf("raised %v", r.raises)
+			}
+			r.await(t, "a mark over both", func() bool { return r.marks[len(r.marks)-1].Version.Compare(r.rows[1].version) >= 0 })
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			// And a restart goes on there, in the same epoch.
+			r2 := reading(t, startAt(r.pos), o)
+			d2.exec("insert into DB.t values (3)")
+			r2.wantRows(d, "insert DB.t (3)")
+			if v := r2.rows[0].version; v.Epoch != 2 || len(r2.raises) != 0 {
+				t.Errorf("version %s, raised %v", v, r2.raises)
+			}
+		})
+	}
+}
+
+// TestABinlogThatBeginsAnewRaisesTheEpoch gives a server its GTIDs back after RESET BINARY LOGS, as is done when it is
+// set up again: positions begin anew, though the server and its transactions are the same.
+func TestABinlogThatBeginsAnewRaisesTheEpoch(t *testing.T) {
+	t.Parallel()
+	s := testbed.MySQL(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, s, "create table DB.t (id int primary key)", "flush binary logs", "insert into DB.t values (1)")
+	p := here(t, s)
+	executed := s.GTIDs(t)
+	d.exec("reset binary logs and gtids", "set global gtid_purged='"+executed+"'", "insert into DB.t values (2)")
+	r := reading(t, startAt(p), d.options())
+	r.wantRows(d, "insert DB.t (2)")
+	if v := r.rows[0].version; v.Epoch != 2 || len(r.raises) != 1 || !r.alarmed(alarm.EpochRaised) {
+		t.Errorf("version %s, raised %v", v, r.raises)
+	}
+	r.await(t, "a mark over it", func() bool { return r.marks[len(r.marks)-1].Version.Compare(r.rows[0].version) >= 0 })
+}
+
+// TestATransactionThatTheServerLostIsNotWaitedFor breaks the connection within a transaction and comes back to a
+// server that does not have it.
+func TestATransactionThatTheServerLostIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	first, second := testbed.MySQL(t, "--binlog-row-metadata=FULL"), testbed.MySQL(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, first, "create table DB.t (id int primary key)")
+	d2 := &database{second, t, d.name}
+	executed := first.GTIDs(t)
+	d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)", "set global gtid_purged='"+executed+"'", "set sql_log_bin=1")
+	var e elsewhere
+	o := d.options()
+	o.Dial = e.dial
+	p := proxy.StartBinlog(t, first.Addr)
+	o.Address = p.Addr()
+	const writeRows = 30
+	p.OnEvent(func(e proxy.Event) proxy.Verdict {
+		if e.Type == writeRows {
+			return proxy.HoldAfter
+		}
+		return proxy.Deliver
+	})
+	r := reading(t, startAt(here(t, first)), o)
+	d.exec("begin", "insert into DB.t values (1)", "insert into DB.t values (2)", "commit")
+	r.await(t, "the first row to be handed over", func() bool { return len(r.batches) == 1 })
+	e.use(second.Addr)
+	p.Reset()
+	d2.exec("insert into DB.t values (9)")
+	r.wantRows(d, "insert DB.t (1)", "insert DB.t (9)")
+	last := r.rows[1].version
+	r.await(t, "a mark over it", func() bool { return r.marks[len(r.marks)-1].Version.Compare(last) >= 0 })
+}
