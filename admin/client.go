@@ -113,7 +113,11 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", ErrAway, c.base, err)
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // without the method and the address once more
+		}
+		return nil, fmt.Errorf("%w at %s: %w; does it run, and does it listen there (admin.listen, or --url)?", ErrAway, c.base, err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil

@@ -105,12 +105,15 @@ func addrOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// Close closes the listeners of a server that was never run.
+// Close closes the listeners of a server that was not run. After Run it does nothing.
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range []net.Listener{s.admin, s.metrics} {
-		if l != nil {
-			errs = append(errs, l.Close())
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -33,7 +33,7 @@ func ShowPosition(_ context.Context, w io.Writer, c *config.Config, raw bool) er
 	case errors.Is(err, embedded.ErrLocked):
 		return fmt.Errorf("%w; `freshet status` shows the position of a running freshet", err)
 	case errors.Is(err, embedded.ErrMissing):
-		return fmt.Errorf("%w: freshet has not been started with this eventlog.dir yet, so there is no position", err)
+		return fmt.Errorf("there is no position: %w", err)
 	case err != nil:
 		return err
 	}
@@ -59,19 +59,16 @@ func ShowPosition(_ context.Context, w io.Writer, c *config.Config, raw bool) er
 
 // SetPosition sets the saved position of a freshet that does not run to what an operator says: gtid:SET, FILE:POSITION
 // or a time. Forward is refused unless skip is set.
-func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) error {
-	// The store first: it is what a running freshet holds.
-	s, err := embedded.Open(c.EventLog.Dir, embedded.Options{})
-	if errors.Is(err, embedded.ErrLocked) {
-		return fmt.Errorf("%w; stop freshet before its position is set", err)
+func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) (err error) {
+	// The store is what a running freshet holds, so it is looked at first. It is made last: a place that the source
+	// does not know must leave no store behind.
+	s, err := openExisting(c)
+	if err != nil && !errors.Is(err, embedded.ErrMissing) {
+		return stopFirst(err)
 	}
-	if err != nil {
-		return err
+	if s != nil {
+		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	return errors.Join(setPosition(ctx, w, c, log, s, where, skip), s.Close())
-}
-
-func setPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, s *embedded.Store, where string, skip bool) error {
 	o, err := sourceOptions(c)
 	if err != nil {
 		return err
@@ -80,6 +77,23 @@ func setPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.L
 	if err != nil {
 		return err
 	}
+	if s == nil {
+		if s, err = embedded.Open(c.EventLog.Dir, embedded.Options{}); err != nil {
+			return stopFirst(err)
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+	}
+	return moveTo(w, log, s, to, skip)
+}
+
+func stopFirst(err error) error {
+	if errors.Is(err, embedded.ErrLocked) {
+		return fmt.Errorf("%w; stop freshet before its position is set", err)
+	}
+	return err
+}
+
+func moveTo(w io.Writer, log *slog.Logger, s *embedded.Store, to event.Position, skip bool) error {
 	from := s.Checkpoint().Position()
 	if !skip && ahead(&from, &to) {
 		return fmt.Errorf("%s is ahead of the saved position %s: the changes between would never be invalidated, and cached keys of theirs would stay stale; "+
@@ -91,7 +105,11 @@ func setPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.L
 		return err
 	}
 	log.Warn("position set by hand", "from", from.String(), "to", to.String(), "skip", skip)
-	_, err = fmt.Fprintf(w, "position was %s, is now %s\n", from.String(), to.String())
+	was := "none"
+	if !from.IsZero() {
+		was = from.String()
+	}
+	_, err := fmt.Fprintf(w, "position was %s, is now %s\n", was, to.String())
 	return err
 }
 

@@ -249,6 +249,9 @@ func (p *pipeline) buildAdmin() error {
 		Metrics: p.registry,
 		Log:     p.options.Log,
 	}, admin.Options{Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(), TLS: tls})
+	if err == nil {
+		p.later("the listeners", p.admin.Close) // in case that what follows fails, so that they are never run
+	}
 	return err
 }
 

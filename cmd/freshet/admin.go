@@ -30,12 +30,14 @@ func (c *cli) urlFlag(cmd *cobra.Command) *cobra.Command {
 
 // client returns a client for the running freshet. With --url the configuration is only needed for its token.
 func (c *cli) client() (*admin.Client, *config.Config, error) {
+	if c.url != "" && c.file == "" {
+		if _, none := config.Find(""); none != nil && os.Getenv("FRESHET_CONFIG") == "" {
+			return admin.NewClient(c.url, os.Getenv("FRESHET_ADMIN_TOKEN"), nil), nil, nil
+		}
+	}
 	cfg, err := c.load()
 	if err != nil {
-		if c.url == "" || !errors.Is(err, os.ErrNotExist) {
-			return nil, nil, err
-		}
-		return admin.NewClient(c.url, os.Getenv("FRESHET_ADMIN_TOKEN"), nil), nil, nil
+		return nil, nil, err
 	}
 	base, hc := c.url, &http.Client{}
 	if base == "" {

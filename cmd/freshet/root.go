@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -47,8 +48,28 @@ Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usag
 		c.runCommand(), c.validateCommand(), c.checkCommand(), c.explainCommand(), c.tailCommand(), c.statusCommand(),
 		c.positionCommand(), c.dlqCommand(), c.configCommand(), c.versionCommand(),
 	)
+	// cobra adds these two when it runs; here they are treated like all others.
+	root.SetHelpCommand(helpCommand(root))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	asUsage(root)
 	return root
+}
+
+// helpCommand is cobra's, except that it refuses a topic that it does not know.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("there is no command %q; see `freshet --help`", strings.Join(args, " "))}
+			}
+			cmd.InitDefaultHelpFlag() // else the help leaves it out
+			return cmd.Help()
+		},
+	}
 }
 
 // asUsage makes every complaint about arguments a usage error, and a command group without a command as well.
@@ -61,7 +82,7 @@ func asUsage(cmd *cobra.Command) {
 			return nil
 		}
 	}
-	if cmd.HasSubCommands() && cmd.RunE == nil {
+	if cmd.HasSubCommands() && cmd.Run == nil && cmd.RunE == nil {
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

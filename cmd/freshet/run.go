@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -101,7 +102,7 @@ func (c *cli) explainCommand() *cobra.Command {
 		Use:   "explain TABLE ROW-JSON",
 		Short: "Say which keys a row of a table makes stale, and why, without connecting to anything",
 		Long: `Says for a row, written as JSON, which keys each mapping makes of it. With --old it is an update from that row;
-without, it is an insert (a delete yields the same keys).`,
+without, an insert. A delete is null with --old.`,
 		Example: `  freshet explain shop.product '{"id": 17, "category_id": 3}' --old '{"id": 17, "category_id": 2}'`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -146,7 +147,7 @@ Refused while freshet runs.`,
 		Example: `  freshet position set gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-57
   freshet position set binlog.000112:4
   freshet position set 2026-01-31T08:00:00Z`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MatchAll(cobra.ExactArgs(1), isPlace),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := c.load()
 			if err != nil {
@@ -158,4 +159,14 @@ Refused while freshet runs.`,
 	set.Flags().BoolVar(&skip, "skip", false, "go forward although the changes between are then never invalidated")
 	cmd.AddCommand(show, set)
 	return cmd
+}
+
+// place is how a position may be written; whether there is such a place is for the source to say.
+var place = regexp.MustCompile(`^(now|earliest|gtid:.+|[^\s:]+:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].+)$`)
+
+func isPlace(_ *cobra.Command, args []string) error {
+	if !place.MatchString(args[0]) {
+		return fmt.Errorf("%q is no position: write gtid:SET, FILE:POSITION or a time such as 2026-01-31T08:00:00Z", args[0])
+	}
+	return nil
 }
