@@ -84,7 +84,7 @@ func (b *benchmark) prepare(ctx context.Context) (err error) {
 	}
 	// The workload is meant to be read, not to survive: no fsync while it is made, and one binlog file.
 	if b.source, err = testbed.StartMySQL(ctx, testbed.Options{Args: []string{
-		"--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--max-binlog-size=1G", "--binlog-row-metadata=FULL",
+		"--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--max-binlog-size=1G",
 	}}); err != nil {
 		return err
 	}
