@@ -125,7 +125,7 @@ func parseTaggedGTID(h Header, body []byte) (GTID, error) {
 	}
 	// The fields that must be understood and are not looked at come after those that are: counts and versions.
 	const lastKnown = 11 // commit_group_ticket
-	if version != 0 || size != uint64(len(body)) || must > lastKnown+1 {
+	if version != 1 || size != uint64(len(body)) || must > lastKnown+1 {
 		return GTID{}, damaged(h.Type, "version %d, %d bytes of %d, fields to understand up to %d", version, size, len(body), must)
 	}
 	var g GTID

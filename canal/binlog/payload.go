@@ -20,8 +20,13 @@ const (
 	compressionNone = 255
 )
 
-// maxWindow is the largest window of a zstd frame that is unfolded: that of its highest level.
-const maxWindow = 128 << 20
+const (
+	// maxWindow is the largest window of a zstd frame that is unfolded: that of the highest level. A decoder needs that
+	// much memory.
+	maxWindow = 128 << 20
+	// keepWindow is the largest window for which the decoder is kept: that of levels up to 19.
+	keepWindow = 8 << 20
+)
 
 // payload unfolds TRANSACTION_PAYLOADs with one decoder and one buffer. Zero value: ready.
 type payload struct {
@@ -30,6 +35,7 @@ type payload struct {
 	buf  []byte
 	head [HeaderSize]byte
 	open bool // while events of one are handed out
+	big  bool // the decoder has become too large to keep
 }
 
 // Payload takes the body of a TRANSACTION_PAYLOAD apart and calls each for every event in it, one after the other,
@@ -45,7 +51,7 @@ func (d *Decoder) Payload(body []byte, each func(h Header, body []byte) error) e
 		return err
 	}
 	p.open = true
-	defer func() { p.open = false }()
+	defer p.end()
 	if cap(p.buf) > keepBuffer {
 		p.buf = nil
 	}
@@ -100,9 +106,15 @@ func (p *payload) begin(body []byte) (io.Reader, uint64, error) {
 	default:
 		return nil, 0, damaged(TypeTransactionPayload, "unknown compression %d", compression)
 	}
+	var frame zstd.Header
+	if err := frame.Decode(data); err != nil {
+		return nil, 0, damaged(TypeTransactionPayload, "%v", err)
+	}
+	p.big = frame.WindowSize > keepWindow
 	if p.zstd == nil {
 		var err error
-		p.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		p.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -111,6 +123,15 @@ func (p *payload) begin(body []byte) (io.Reader, uint64, error) {
 		return nil, 0, damaged(TypeTransactionPayload, "%v", err)
 	}
 	return p.zstd, unfolded, nil
+}
+
+// end makes ready for the next one.
+func (p *payload) end() {
+	p.open = false
+	if p.big && p.zstd != nil {
+		p.zstd.Close()
+		p.zstd, p.big = nil, false
+	}
 }
 
 // read reads the rest of the event whose header has been read, and takes its size from left.

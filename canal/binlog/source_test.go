@@ -15,20 +15,28 @@ import (
 // dump returns the events of a binlog file from pos to its end, as the server sends them.
 func dump(t testing.TB, s *testbed.Server, file string, pos uint32) [][]byte {
 	t.Helper()
+	const nonBlock = 1
+	return dumpUntil(t, s, file, pos, nonBlock, func([]byte) bool { return false })
+}
+
+// dumpUntil returns the events of a binlog file from pos up to the first that last returns true for, or to the end. The
+// server sends a heartbeat every tenth of a second.
+func dumpUntil(t testing.TB, s *testbed.Server, file string, pos uint32, flags uint16, last func(ev []byte) bool) [][]byte {
+	t.Helper()
 	c, err := client.Connect(s.Addr, s.User, s.Password, "")
 	testbed.Must(t, err)
 	defer c.Close()
 	for _, q := range []string{
-		"set @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32'", "set @mariadb_slave_capability=4",
+		"set @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32', @mariadb_slave_capability=4",
+		"set @master_heartbeat_period=100000000, @source_heartbeat_period=100000000",
 	} {
 		_, err = c.Execute(q)
 		testbed.Must(t, err)
 	}
-	const nonBlock = 1
 	b := make([]byte, 4, 64)
 	b = append(b, mysql.COM_BINLOG_DUMP)
 	b = binary.LittleEndian.AppendUint32(b, pos)
-	b = binary.LittleEndian.AppendUint16(b, nonBlock)
+	b = binary.LittleEndian.AppendUint16(b, flags)
 	b = binary.LittleEndian.AppendUint32(b, 0xfffffff0) // a server id that no other replica has
 	b = append(b, file...)
 	c.ResetSequence()
@@ -40,6 +48,9 @@ func dump(t testing.TB, s *testbed.Server, file string, pos uint32) [][]byte {
 		switch {
 		case p[0] == mysql.OK_HEADER:
 			events = append(events, slices.Clone(p[1:]))
+			if last(p[1:]) {
+				return events
+			}
 		case p[0] == mysql.EOF_HEADER && len(p) < 9:
 			return events
 		default:
