@@ -132,7 +132,7 @@ func (s *partition) settle(j *job) {
 		s.fail(j.err)
 	}
 	if j.err == nil && !j.givenUp {
-		m.acked[j.kind].Add(float64(j.size - len(j.failed)))
+		m.acknowledged(j.kind, j.size-len(j.failed))
 		at, failed := 0, j.failed
 		for _, p := range j.parts {
 			n := 0

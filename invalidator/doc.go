@@ -1,7 +1,73 @@
 // Package invalidator deletes keys in Redis: it takes batches of invalidations from a partition of the event log,
-// deletes each key once at once and, where that can have been too early, a second time, and commits to the log how
-// far everything is finished.
+// deletes each key at once and, where that can have been too early, a second time, and commits to the log how far
+// everything is finished.
 //
-// On the path of a row change it is the last stage. It knows keys, Redis and what is finished; it does not know
-// tables, binlogs, or which log it has.
+// On the path of a row change it is the last stage. It knows keys, Redis and what is finished; it knows neither
+// tables nor binlogs, nor which log it has.
+//
+// # The rule
+//
+// A reader that fills the cache may have read the database before a change was visible to it, and write the old
+// value after the change's key was deleted. D, the second delete of a mapping, is the longest that such a reader
+// takes from reading to its write taking effect. So a key is finished by a delete that was sent
+//
+//   - no earlier than D after it became known here that everybody could read the change: from a mark that covers its
+//     source, term and version, or from the age that the batch came with; and
+//   - no earlier than D after the end of the last silence of Redis, that is a time of more than D/4 in which it may
+//     have been doing nothing, for while it hangs the readers' writes wait in its sockets, beside our deletes; and
+//   - whose own reply took no longer than D/4.
+//
+// That is [rule], the whole of it, and it is asked about every delete that Redis acknowledges. The first delete goes
+// out at once, for freshness. If it fulfils the rule (old news: a backlog, a mark that came long ago) it is the
+// last. Otherwise another one is sent as soon as it would fulfil the rule, and another if it then does not. So first,
+// final, repeated and parked deletes are all the same thing, and there is one place to get right. Without D (none)
+// any acknowledged delete is the last.
+//
+// Silences are measured by [watch] from when answered commands were sent, so that it misses none; when nobody else
+// asks Redis, its prober does, so that it takes no idle time for one. The time before the first answer is a silence,
+// since nobody knows what Redis did then. Everything is on the monotonic clock of this process; no clock is compared
+// with another machine's.
+//
+// The property test plays the rule on simulated time, with the engine as it is, among readers that use up their D,
+// servers that lag, hangs, lost replies, crashes, replays and duplicates. It finds nothing, and finds a key that
+// stays stale for each part of the rule that is taken away.
+//
+// # Finished
+//
+// A key is finished by such a delete, or by being parked durably in the [retry.Store]. Work finishes out of order; a
+// batch's token is committed once it and all batches before it are finished. A crash loses what is pending, and the
+// log hands it out again.
+//
+// Redis away (no connection, no answer, LOADING, READONLY, a missing password, what [retry.ClassifyRedis] calls
+// away): the writers keep what they have and try for ever, nothing more is fetched, nothing is parked, the watermark
+// stays. One key refused (an ACL): the refused command is split to find the key, the others go on, and the key is
+// tried in place, then parked; not before its final delete is due, so that it lacks exactly one. Parked keys are
+// tried again by the engine's retrier, and become dead letters in the end. A full store stops reading.
+//
+// # Goroutines
+//
+//	Engine.Run    retrier: the parked keys            (its own goroutine: the caller's)
+//	              4 writers: a round trip each        share health and watch, under their locks, for each trip
+//	              1 prober: asks Redis                the same
+//	Engine.Serve  loop: owns all of a partition       (the caller's)
+//	              fetcher: Fetch, duplicates          hands over entries
+//	              parker: Park                        is handed units, and hands them back
+//	Engine.Mark   the caller's                        appends to marks, under its lock, and pokes the loops
+//
+// What is handed over is a batch, a unit (the keys of a batch with one D) or a job (some 2000 keys of several units:
+// one round trip), never a key; who hands over does not touch it again until it comes back. Nothing on the path of
+// a delete takes a lock, sends, sets a timer or allocates for each key. Due units wait in one queue for each D, in
+// the order in which their changes became known to be visible, under one timer.
+//
+// Handing out jobs is inverted: a loop first gets a slot, of which there are as many as the writers can have jobs,
+// and then fills a job with all that is ready by then. So small units of live traffic merge into full commands when
+// Redis is busy, and go out alone when it is not; and no loop ever waits for a writer, nor a writer for a loop.
+//
+// The caps ([Options]) hold up fetching alone. Marks, acknowledgements and parking pass them by, so whatever empties
+// the queues is never held up, and a transaction of more keys than a cap passes as its keys become visible.
+//
+// # Places left
+//
+// Other Redis modes: [node] is one master; with Cluster there is one for each, and a job holds keys of one of them.
+// Other actions: what commutes goes as deletes do; what does not needs an order for each key, between fresh and jobs.
 package invalidator

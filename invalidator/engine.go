@@ -34,8 +34,6 @@ type Engine struct {
 	stored chan struct{}
 	// repeating is set while parked keys wait for a delete that is repeated because of a silence.
 	repeating atomic.Bool
-	// stop is closed when Run ends: partitions are then given up.
-	stop chan struct{}
 
 	mu         sync.Mutex
 	partitions map[*partition]struct{}
@@ -61,7 +59,7 @@ func New(d Deps, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, rule: rule{o.without}, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
 		latency: newLatency(), pacer: &pacer{rate: o.RateLimit}, marks: &marks{without: o.without},
-		stored: make(chan struct{}, 1), stop: make(chan struct{}),
+		stored:     make(chan struct{}, 1),
 		partitions: map[*partition]struct{}{},
 	}
 	e.room = &room{
@@ -103,7 +101,9 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	e.mu.Lock()
 	e.stopped = true
-	close(e.stop)
+	for s := range e.partitions {
+		s.giveUp()
+	}
 	e.mu.Unlock()
 	e.serving.Wait()
 	cancel()
@@ -119,25 +119,13 @@ func (e *Engine) Run(ctx context.Context) error {
 // returns nil when the log ends (io.EOF), after everything is finished, final deletes included. It fails when the
 // log does, or when Redis will never do what is asked of it.
 func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s := newPartition(e, p, ctx)
+	s := newPartition(ctx, e, p)
+	defer s.giveUp()
 	if !e.enlist(s) {
 		return nil
 	}
 	defer e.serving.Done()
-	stopped := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-e.stop:
-			cancel()
-		case <-stopped:
-		}
-	})
 	err := s.run()
-	close(stopped)
-	watching.Wait()
 	e.mu.Lock()
 	delete(e.partitions, s)
 	e.mu.Unlock()

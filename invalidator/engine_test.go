@@ -29,6 +29,9 @@ func TestTheFinalDeleteGoesOutDAfterTheMark(t *testing.T) {
 		r.pass(1)
 		r.tape("0s a b", "22s a b")
 		r.watermark(1)
+		if n := r.engine.Acknowledged(); n != 4 {
+			r.Errorf("%d deletes are acknowledged, want 4", n)
+		}
 	})
 }
 

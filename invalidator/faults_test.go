@@ -328,6 +328,36 @@ func TestAFaultThatNoAttemptMendsEndsServe(t *testing.T) {
 	})
 }
 
+func TestAFaultEndsServeThoughAnotherRoundTripHangs(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.redis.set(func() {
+			r.redis.answer = func(keys []string) error {
+				if keys[0] == "fault" {
+					return answerError("ERR syntax error")
+				}
+				return nil
+			}
+			r.redis.delay = func(keys []string) time.Duration {
+				if keys[0] == "hangs" {
+					return time.Hour
+				}
+				return 0
+			}
+		})
+		r.append(batchOf(4, 0, "hangs"))
+		r.append(batchOf(5, 0, "fault"))
+		r.pass(DefaultTimeout)
+		select {
+		case err := <-r.served:
+			if err == nil || !strings.Contains(err.Error(), "ERR syntax error") {
+				r.Fatalf("Serve returned %v", err)
+			}
+		default:
+			r.Fatal("Serve waits for a Redis that hangs")
+		}
+	})
+}
+
 func TestALogThatFailsEndsServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := start(t, Deps{Redis: noRedis{}, Alarms: &alarms{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})

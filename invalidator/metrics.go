@@ -2,6 +2,7 @@ package invalidator
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -9,6 +10,7 @@ import (
 // metrics are the engine's. They are fed for each job or batch, never for each key.
 type metrics struct {
 	sent, acked [len(kindNames)]prometheus.Counter
+	ackedKeys   atomic.Uint64 // the sum of acked
 
 	found, duplicates, repeated, refused      prometheus.Counter
 	parked, settled, buried, retries, outages prometheus.Counter
@@ -44,6 +46,12 @@ func newMetrics(e *Engine) *metrics {
 		prometheus.ExponentialBuckets(0.001, 4, 11))
 	m.states(e)
 	return m
+}
+
+// acknowledged counts keys whose delete Redis has acknowledged.
+func (m *metrics) acknowledged(k kind, keys int) {
+	m.acked[k].Add(float64(keys))
+	m.ackedKeys.Add(uint64(keys))
 }
 
 // states are the gauges that are read off the engine.

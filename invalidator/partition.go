@@ -18,6 +18,7 @@ type partition struct {
 	engine *Engine
 	log    eventlog.Partition
 	ctx    context.Context // ends when the partition is to be given up
+	giveUp context.CancelFunc
 
 	fetched  chan *entry
 	fetchEnd chan error
@@ -64,9 +65,9 @@ type dueQueue struct {
 // fetchAhead is how many entries wait for the loop; they are prepared while it works.
 const fetchAhead = 8
 
-func newPartition(e *Engine, p eventlog.Partition, ctx context.Context) *partition {
+func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partition {
 	s := &partition{
-		engine: e, log: p, ctx: ctx,
+		engine: e, log: p,
 		fetched:  make(chan *entry, fetchAhead),
 		fetchEnd: make(chan error, 1),
 		// As many as there can be jobs, so that a writer never waits for a partition.
@@ -79,17 +80,17 @@ func newPartition(e *Engine, p eventlog.Partition, ctx context.Context) *partiti
 		timerAt: never,
 	}
 	s.timer.Stop()
+	s.ctx, s.giveUp = context.WithCancel(ctx)
 	return s
 }
 
 // run runs the partition and leaves nothing behind.
 func (s *partition) run() error {
-	ctx, cancel := context.WithCancel(s.ctx)
 	var helpers sync.WaitGroup
-	helpers.Go(func() { s.fetch(ctx) })
-	helpers.Go(func() { s.park(ctx) })
+	helpers.Go(func() { s.fetch(s.ctx) })
+	helpers.Go(func() { s.park(s.ctx) })
 	err := s.loop()
-	cancel()
+	s.giveUp()
 	helpers.Wait()
 	s.timer.Stop()
 	s.takeParked()
@@ -231,12 +232,12 @@ func (s *partition) fetchEnded(err error) {
 	}
 }
 
-// fail ends the partition with an error, once what is under way has come back.
+// fail gives the partition up with an error.
 func (s *partition) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
-	s.ending = true
+	s.giveUp()
 }
 
 // enter takes in an entry.

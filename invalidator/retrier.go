@@ -133,7 +133,7 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) err
 	}
 	m := r.engine.metrics
 	m.found.Add(float64(j.found))
-	m.acked[stored].Add(float64(j.size - len(j.failed)))
+	m.acknowledged(stored, j.size-len(j.failed))
 	m.settled.Add(float64(len(done)))
 	r.engine.buried(buried)
 	return nil

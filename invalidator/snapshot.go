@@ -61,6 +61,10 @@ func (e *Engine) Snapshot() Snapshot {
 	return s
 }
 
+// Acknowledged returns how many deletes of a key Redis has acknowledged since the engine was made: first, final and
+// later ones. It may be called by any goroutine.
+func (e *Engine) Acknowledged() uint64 { return e.metrics.ackedKeys.Load() }
+
 // state says how Redis is, also in a sentence.
 func (h *health) state() (up bool, sentence string) {
 	h.mu.Lock()
