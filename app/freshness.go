@@ -67,7 +67,11 @@ func finished(v event.Version, p *event.Position, file uint32) bool {
 	if v.Epoch != p.Epoch {
 		return v.Epoch < p.Epoch
 	}
-	return v.File < file || v.File == file && v.Pos < p.Pos
+	if v.File != file {
+		return v.File < file
+	}
+	// A version without a row stands before the event at its place: for all that ends there.
+	return v.Pos < p.Pos || v.Pos == p.Pos && v.Row == 0
 }
 
 // fileNumber returns 112 for binlog.000112.
