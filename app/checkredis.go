@@ -23,7 +23,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	}
 	rdb := redis.NewClient(&redis.Options{
 		Addr: at, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, TLSConfig: tls,
-		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, ContextTimeoutEnabled: true,
+		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer rdb.Close()

@@ -14,6 +14,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/config"
 )
@@ -30,6 +33,8 @@ func main() { os.Exit(Main()) }
 
 // Main runs the command line and returns the exit code.
 func Main() int {
+	// go-redis would write lines of its own to stderr, between ours; all that it could tell comes back as an error.
+	redis.SetLogger(&logging.VoidLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)

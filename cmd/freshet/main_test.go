@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+// TestMain lets the scripts, and the tests that start freshet as a process of its own, run this very test binary
+// under the name freshet.
+func TestMain(m *testing.M) {
+	testscript.Main(leakTested{m}, map[string]func(){"freshet": main})
+}
+
+// leakTested are tests that must leave no goroutine behind.
+type leakTested struct{ m *testing.M }
+
+// Run implements testscript.TestingM.
+func (l leakTested) Run() int {
+	code := l.m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
