@@ -32,16 +32,21 @@ type Entry struct {
 	Due time.Time
 }
 
-// Store keeps parked keys and dead letters durably. Every method returns only when its effect is durable.
+// Store keeps parked keys and dead letters durably. Every method returns only when its effect is durable. One that
+// fails may have taken effect all the same; each can be repeated, and then leads to the same.
 type Store interface {
-	// Park stores entries in one write. It fails with [ErrFull] when they do not fit: nothing is stored then.
+	// Park stores entries in one write, under IDs of the store's own; one with a zero Due is a dead letter at once.
+	// A store may make one entry of several that lack the same delete, and then gives it a new ID, so that an
+	// attempt under way does not settle what was parked since. It fails with [ErrFull] when they do not fit:
+	// nothing is stored then.
 	Park(ctx context.Context, entries []Entry) error
 	// Due returns up to n parked entries that are due at now, the earliest first, and leaves them in the store.
 	Due(ctx context.Context, now time.Time, n int) ([]Entry, error)
 	// NextDue returns when the earliest parked entry is due; zero when nothing is parked.
 	NextDue(ctx context.Context) (time.Time, error)
 	// Settle removes the entries done by ID and stores again those that failed, parked for later or, with a zero
-	// Due, as dead letters: all of it in one write.
+	// Due, as dead letters: all of it in one write. IDs that are not there any more are passed over. It is never
+	// refused for want of room.
 	Settle(ctx context.Context, done []uint64, again []Entry) error
 }
 
