@@ -36,6 +36,8 @@ const (
 	StoreFailed Kind = "store_failed"
 	// RedisAway: Redis does not answer or does not take writes, so reading has stopped.
 	RedisAway Kind = "redis_away"
+	// RedisSlow: final deletes are long overdue, since Redis answers too slowly for the second delete in use.
+	RedisSlow Kind = "redis_slow"
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
 	// NotVisible: the source has not vouched for the visibility of read changes for long.
@@ -53,7 +55,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, SourceAway,
+		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, SourceAway,
 		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }

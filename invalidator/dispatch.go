@@ -9,50 +9,49 @@ const (
 	finals              // deleted before, and due again
 	retried             // keys in trouble, again in place
 	stored              // keys in trouble that had been parked
+	kinds               // how many there are
 )
 
-var kindNames = [...]string{firsts: "first", finals: "final", retried: "retry", stored: "parked"}
-
-func (k kind) String() string { return kindNames[k] }
+func (k kind) String() string {
+	return [kinds]string{firsts: "first", finals: "final", retried: "retry", stored: "parked"}[k]
+}
 
 // hasWork reports whether a job could be filled now.
 func (s *partition) hasWork() bool {
-	now := s.engine.clock()
-	return s.freshReady(now) || s.finalReady(now) != nil || s.retryReady(now)
+	return s.freshReady() || s.finalReady() != nil || s.retryReady()
 }
 
-func (s *partition) freshReady(now moment) bool {
-	return s.fresh.len() > 0 && s.engine.pacer.ready() <= now
+func (s *partition) freshReady() bool {
+	return s.fresh.len() > 0 && s.engine.pacer.ready() <= s.now
 }
 
 // finalReady returns a queue whose first unit is due; nil if there is none.
-func (s *partition) finalReady(now moment) *dueQueue {
+func (s *partition) finalReady() *dueQueue {
 	for _, q := range s.due {
-		if q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= now {
+		if q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
 			return q
 		}
 	}
 	return nil
 }
 
-func (s *partition) retryReady(now moment) bool {
-	return len(s.retries) > 0 && s.retries[0].trouble.retryAt <= now
+func (s *partition) retryReady() bool {
+	return len(s.retries) > 0 && s.retries[0].trouble.retryAt <= s.now
 }
 
 // dispatch fills a job with what is ready and hands it to the writers. It is called with a slot, which it passes
 // on with the job or gives back.
 func (s *partition) dispatch() {
-	now := s.engine.clock()
 	j := s.newJob()
-	switch final := s.finalReady(now); {
-	case s.retryReady(now):
-		s.fillRetries(j, now)
-	case final != nil && (s.finalNext || !s.freshReady(now)):
+	switch final := s.finalReady(); {
+	case s.retryReady():
+		s.fillRetries(j)
+	case final != nil && (s.finalNext || !s.freshReady()):
 		s.finalNext = false
-		s.fillFinals(j, now)
-	case s.freshReady(now):
+		s.fillFinals(j)
+	case s.freshReady():
 		s.finalNext = true
-		s.fillFresh(j, now)
+		s.fillFresh(j)
 	}
 	if j.size == 0 {
 		s.free = append(s.free, j)
@@ -87,7 +86,7 @@ func (j *job) add(u *unit, most int) bool {
 	return u.next == u.size
 }
 
-func (s *partition) fillFresh(j *job, now moment) {
+func (s *partition) fillFresh(j *job) {
 	j.kind = firsts
 	most := s.engine.pacer.most()
 	for s.fresh.len() > 0 && j.size < most {
@@ -95,16 +94,16 @@ func (s *partition) fillFresh(j *job, now moment) {
 			s.fresh.pop()
 		}
 	}
-	s.engine.pacer.take(now, j.size)
+	s.engine.pacer.take(s.now, j.size)
 }
 
 // fillFinals merges the small units of live traffic into full commands.
-func (s *partition) fillFinals(j *job, now moment) {
+func (s *partition) fillFinals(j *job) {
 	j.kind = finals
-	for q := s.finalReady(now); q != nil && j.size < tripKeys; q = s.finalReady(now) {
+	for q := s.finalReady(); q != nil && j.size < tripKeys; q = s.finalReady() {
 		for q.units.len() > 0 && j.size < tripKeys {
 			u := q.units.head()
-			if u.parkable() || s.dueAt(u) > now {
+			if u.parkable() || s.dueAt(u) > s.now {
 				break
 			}
 			if j.add(u, tripKeys) {
@@ -114,9 +113,9 @@ func (s *partition) fillFinals(j *job, now moment) {
 	}
 }
 
-func (s *partition) fillRetries(j *job, now moment) {
+func (s *partition) fillRetries(j *job) {
 	j.kind, j.single = retried, true
-	for s.retryReady(now) && j.size < commandKeys {
+	for s.retryReady() && j.size < commandKeys {
 		if j.add(s.retries[0], commandKeys) {
 			s.retries.pop()
 		}

@@ -129,6 +129,34 @@ func TestASlowRedisGetsLessAtATime(t *testing.T) {
 	})
 }
 
+func TestARedisThatIsTooSlowForDIsNotWaitedForInSilence(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.redis.set(func() {
+			r.redis.ping = func() error {
+				r.redis.mu.Unlock()
+				<-time.After(d2/4 + ms)
+				r.redis.mu.Lock()
+				return nil
+			}
+		})
+		r.pass(time.Second)
+		r.append(batchOf(4, d2, "a"))
+		r.mark(4)
+		r.pass(10*d2 + 29*time.Second)
+		if n := r.alarms.count(alarm.RedisSlow); n != 0 {
+			r.Fatalf("%d alarms too early", n)
+		}
+		r.pass(2 * time.Second)
+		if n := r.alarms.count(alarm.RedisSlow); n != 1 {
+			r.Fatalf("%d alarms", n)
+		}
+		r.watermark(0)
+		r.redis.set(func() { r.redis.ping = nil })
+		r.pass(2 * d2)
+		r.watermark(1)
+	})
+}
+
 func TestAKeyInTroubleHoldsUpNoOther(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		r.refuse("bad")

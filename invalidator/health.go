@@ -141,6 +141,16 @@ func plain(err error) string {
 	return err.Error()
 }
 
+// upSince returns since when Redis is there: not yet, if it is away.
+func (h *health) upSince() moment {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.isUp.Load() {
+		return never
+	}
+	return h.since
+}
+
 // await blocks a writer whose commands failed until it is worth trying again; false when ctx ended first.
 func (h *health) await(ctx context.Context) bool {
 	h.mu.Lock()

@@ -100,6 +100,9 @@ func (s *partition) enqueueDue(u *unit) {
 		i = len(s.due)
 		s.due = append(s.due, &dueQueue{d: u.d})
 	}
+	if u.queued == 0 {
+		u.queued = s.engine.clock()
+	}
 	s.due[i].units.push(u)
 }
 

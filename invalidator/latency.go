@@ -20,14 +20,16 @@ type latency struct {
 	desc *prometheus.Desc
 
 	mu     sync.Mutex
-	counts [len(latencyBounds) + 1]uint64
+	counts [latencyBuckets + 1]uint64
 	sum    float64
 	slots  [windowSlots]windowSlot
 }
 
-// latencyBounds are the upper bounds of the histogram's buckets, in seconds.
-var latencyBounds = [...]float64{
-	0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200,
+const latencyBuckets = 18
+
+// latencyBounds returns the upper bounds of the histogram's buckets, in seconds.
+func latencyBounds() [latencyBuckets]float64 {
+	return [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 }
 
 // The window of the percentiles: the last minute, in steps of ten seconds.
@@ -79,12 +81,12 @@ func (l *latency) slot(now time.Time) *windowSlot {
 }
 
 func bucket(seconds float64) int {
-	for i, b := range latencyBounds {
+	for i, b := range latencyBounds() {
 		if seconds <= b {
 			return i
 		}
 	}
-	return len(latencyBounds)
+	return latencyBuckets
 }
 
 func fineBucket(d time.Duration) int {
@@ -150,14 +152,14 @@ func (l *latency) Describe(c chan<- *prometheus.Desc) { c <- l.desc }
 
 // Collect implements [prometheus.Collector].
 func (l *latency) Collect(c chan<- prometheus.Metric) {
-	buckets := make(map[float64]uint64, len(latencyBounds))
+	buckets := make(map[float64]uint64, latencyBuckets)
 	l.mu.Lock()
 	var total uint64
-	for i, b := range latencyBounds {
+	for i, b := range latencyBounds() {
 		total += l.counts[i]
 		buckets[b] = total
 	}
-	total += l.counts[len(latencyBounds)]
+	total += l.counts[latencyBuckets]
 	sum := l.sum
 	l.mu.Unlock()
 	c <- prometheus.MustNewConstHistogram(l.desc, total, sum, buckets)

@@ -9,7 +9,7 @@ import (
 
 // metrics are the engine's. They are fed for each job or batch, never for each key.
 type metrics struct {
-	sent, acked [len(kindNames)]prometheus.Counter
+	sent, acked [kinds]prometheus.Counter
 	ackedKeys   atomic.Uint64 // the sum of acked
 
 	found, duplicates, repeated, refused      prometheus.Counter
@@ -25,9 +25,9 @@ func newMetrics(e *Engine) *metrics {
 	m := &metrics{all: []prometheus.Collector{e.latency}}
 	sent := m.counterVec("deletes_sent_total", "Keys sent to Redis to be deleted, by which delete it is.", "delete")
 	acked := m.counterVec("deletes_acknowledged_total", "Keys whose delete Redis acknowledged, by which delete it is.", "delete")
-	for k := range kindNames {
-		m.sent[k] = sent.WithLabelValues(kind(k).String())
-		m.acked[k] = acked.WithLabelValues(kind(k).String())
+	for k := range kinds {
+		m.sent[k] = sent.WithLabelValues(k.String())
+		m.acked[k] = acked.WithLabelValues(k.String())
 	}
 	m.found = m.counter("keys_found_total", "Deleted keys that existed in Redis.")
 	m.duplicates = m.counter("duplicates_total", "Keys left out because their batch held them already.")

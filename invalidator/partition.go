@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/eventlog"
 )
 
@@ -41,7 +42,9 @@ type partition struct {
 	free       []*job
 	timer      *time.Timer
 	timerAt    moment
-	err        error // why the partition ends, when not because ctx did
+	complained moment
+	now        moment // when this turn of the loop began
+	err        error  // why the partition ends, when not because ctx did
 	ending     bool
 	eof        bool
 
@@ -163,6 +166,7 @@ func (s *partition) give(l load) {
 // loop is the owner of the partition's state.
 func (s *partition) loop() error {
 	for {
+		s.now = s.engine.clock()
 		s.advance()
 		s.publish()
 		if over, err := s.over(); over {
@@ -250,7 +254,6 @@ func (s *partition) enter(e *entry) {
 
 // advance moves what time or a mark has moved, and the low watermark.
 func (s *partition) advance() {
-	now := s.engine.clock()
 	for _, q := range s.waiting {
 		for q.len() > 0 {
 			u := q.head()
@@ -262,11 +265,37 @@ func (s *partition) advance() {
 		}
 	}
 	for _, q := range s.due {
-		for q.units.len() > 0 && q.units.head().parkable() && s.dueAt(q.units.head()) <= now {
+		for q.units.len() > 0 && q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
 			s.parking = append(s.parking, q.units.pop())
 		}
 	}
+	s.complain()
 	s.commit()
+}
+
+// overdue is for how long, beside ten times D, a final delete may be outstanding while Redis is there.
+const overdue = 30 * time.Second
+
+// complain raises an alarm, once a minute, when final deletes are long overdue. Redis may be silent for more than
+// D/4 again and again: then no delete ever counts, and the watermark stays where it is.
+func (s *partition) complain() {
+	if s.now < s.complained.add(time.Minute) {
+		return
+	}
+	for _, q := range s.due {
+		if q.units.len() == 0 {
+			continue
+		}
+		patience := overdue + 10*q.d
+		since := max(q.units.head().queued, s.engine.health.upSince())
+		if s.now.sub(since) > patience {
+			s.complained = s.now
+			s.engine.alarms.Raise(alarm.RedisSlow, fmt.Sprintf("final deletes with a second delete of %s are more than %s overdue, "+
+				"though redis %s answers: it is too slow, or silent for more than %s again and again; see what blocks it "+
+				"(SLOWLOG, LATENCY DOCTOR), or use a longer second_delete", q.d, patience, s.engine.node.redis, q.d/late))
+			return
+		}
+	}
 }
 
 // commit commits the low watermark, if it has moved.
@@ -301,9 +330,8 @@ func (s *partition) publish() {
 // setTimer sets the timer for what is next to happen by itself.
 func (s *partition) setTimer() {
 	at := never
-	now := s.engine.clock()
 	if !s.ending {
-		at = s.nextMoment(now)
+		at = s.nextMoment()
 	}
 	if at == s.timerAt {
 		return
@@ -313,14 +341,14 @@ func (s *partition) setTimer() {
 		s.timer.Stop()
 		return
 	}
-	s.timer.Reset(max(at.sub(now), 0))
+	s.timer.Reset(max(at.sub(s.now), 0))
 }
 
 // nextMoment returns when the next thing falls due that is not due yet: what is due waits for a slot.
-func (s *partition) nextMoment(now moment) moment {
+func (s *partition) nextMoment() moment {
 	at := never
 	sooner := func(m moment) {
-		if m > now {
+		if m > s.now {
 			at = min(at, m)
 		}
 	}

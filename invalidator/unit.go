@@ -41,6 +41,8 @@ type unit struct {
 
 	// known is since when it is known here that everybody can read the changes; never: it is not.
 	known moment
+	// queued is when its final delete was queued for the first time; 0: it was not.
+	queued moment
 	// deleted is set once Redis has acknowledged a delete of each key, or refused it.
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
