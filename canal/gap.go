@@ -79,7 +79,7 @@ const mendPurged = "changes in the gap are not known, so keys that they made sta
 
 // ownedFor is how long transactions that we have and the source does not may be on their way to it: under
 // semi-synchronous replication an event comes before its commit.
-const ownedFor = 5 * time.Second
+const ownedFor = 3 * time.Second
 
 // checkPosition returns a [*GapError] if the source cannot go on from p.
 func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {

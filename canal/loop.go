@@ -78,7 +78,8 @@ func (l *loop) event(ev []byte) error {
 	case h.Type == binlog.TypeHeartbeat || h.Type == binlog.TypeHeartbeatV2:
 		return l.heartbeat(h, body)
 	case h.Flags&binlog.FlagArtificial != 0:
-		return l.artificial(h)
+		l.artificial(h)
+		return nil
 	case h.Type == binlog.TypeFormatDescription:
 		return l.format(h)
 	}
@@ -214,24 +215,27 @@ func (l *loop) heartbeat(h binlog.Header, body []byte) error {
 	if l.tx.open || string(b.File) != l.at.file {
 		return nil
 	}
-	to := b.Pos
-	if !b.Wide {
-		to = reach(l.at.pos, uint32(b.Pos))
-		if to-l.at.pos >= 1<<31 {
-			return nil
-		}
+	if b.Wide {
+		l.at.pos = max(l.at.pos, b.Pos)
+	} else {
+		l.forward(reach(max(l.at.pos, l.floorPos()), uint32(b.Pos)))
 	}
-	l.at.pos = max(l.at.pos, to)
 	return nil
 }
 
 // artificial handles what the server makes up at the beginning of a stream. MariaDB says so how far it has gone
 // over what we have.
-func (l *loop) artificial(h binlog.Header) error {
+func (l *loop) artificial(h binlog.Header) {
 	if h.Type == binlog.TypeMariaGTIDList && h.LogPos != 0 && !l.tx.open {
-		return l.pass(0, h.LogPos)
+		l.forward(reach(max(l.at.pos, l.floorPos()), h.LogPos))
 	}
-	return nil
+}
+
+// forward moves on to where the server says that it is, unless that is rather before the present place.
+func (l *loop) forward(to uint64) {
+	if to > l.at.pos && to-l.at.pos <= uint64(l.maxJump()) {
+		l.at.pos = to
+	}
 }
 
 // format begins a file. Sent at the beginning of a stream from the middle of a file, it does not move the position.
@@ -247,15 +251,22 @@ func (l *loop) format(h binlog.Header) error {
 
 // pass moves over an event.
 func (l *loop) pass(size, logPos uint32) error {
-	var floor uint64
-	if l.fresh && l.floor.file == l.at.file {
-		floor = l.floor.pos
-	}
 	at := l.at
-	if err := l.at.pass(size, logPos, floor, l.maxJump()); err != nil {
+	if err := l.at.pass(size, logPos, l.floorPos(), l.maxJump()); err != nil {
 		return &EventError{File: at.file, Pos: at.pos, Err: err}
 	}
 	return nil
+}
+
+// floorPos is a position that the first events of a stream do not lie before, as far as it tells where the 32 bits of
+// theirs have wrapped. Events between transactions may come that are a little before the transaction's end that we
+// asked from.
+func (l *loop) floorPos() uint64 {
+	const slack = 1 << 24
+	if !l.fresh || l.floor.file != l.at.file || l.floor.pos < 1<<32 {
+		return 0
+	}
+	return l.floor.pos - slack
 }
 
 // maxJump is how much the server may leave out before an event: nothing on MySQL, but for transactions that we have

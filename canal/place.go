@@ -53,8 +53,8 @@ func (p place) String() string { return p.file + ":" + strconv.FormatUint(p.pos,
 // reach returns the smallest position that is at least from and whose low 32 bits are low.
 func reach(from uint64, low uint32) uint64 { return from + uint64(low-uint32(from)) }
 
-// anyJump lets an event end anywhere.
-const anyJump = 1<<32 - 1
+// anyJump lets an event end anywhere but before where it can end, by up to 256 MiB.
+const anyJump = 0xf000_0000
 
 // pass moves over an event of the given size that ends at logPos by its own word (0: it does not say). The server
 // leaves events out: transactions that we have, in a dump by GTID, and on MariaDB the text of statements. So an event

@@ -25,6 +25,7 @@ func TestPositionsAreCountedInSixtyFourBits(t *testing.T) {
 		{"nothing may be left out", 100, 20, 170, 0, 0, 0},
 		{"it never goes back", 100, 20, 110, 0, anyJump >> 1, 0},
 		{"all of a large file left out", 198, 80, 500, g4 + 400, anyJump, g4 + 500},
+		{"it never goes back, even where anything may be left out", 389, 0, 349, 0, anyJump, 0},
 		{"left out without a floor", 198, 80, 500, 0, anyJump, 500},
 		{"the floor does not matter where the sizes add up", 4, 123, 127, g4, anyJump, 127},
 	} {

@@ -328,6 +328,10 @@ func (r *running) wait() error {
 		r.done <- err
 		return err
 	case <-timeout.C:
+		v := r.canal.vis
+		v.mu.Lock()
+		r.t.Logf("queue %+v, answers %+v, server %s, epoch %d", v.queue, tail(v.answers, 2), v.server, v.epoch)
+		v.mu.Unlock()
 		stacks := make([]byte, 1<<20)
 		r.t.Fatalf("Run did not return:\n%s", stacks[:runtime.Stack(stacks, true)])
 		return errors.New("not reached")

@@ -131,27 +131,26 @@ func inFile(h binlog.Header) bool {
 // gtidsAt returns the transactions before a position of a file, which must be the end of a transaction.
 func (o *Options) gtidsAt(ctx context.Context, info *SourceInfo, file string, pos uint64) (event.GTIDSet, error) {
 	var set event.GTIDSet
-	at := place{}
+	end := uint64(firstEvent) // of the last event before pos
 	err := o.scan(ctx, info, place{file: file, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
 		if begin.file != file {
 			return errEnough
 		}
 		if begin.pos >= pos && !opensFile(h.Type) {
-			if begin.pos > pos || !beginsGroup(h.Type) {
+			if end != pos && pos != firstEvent || !beginsGroup(h.Type) {
 				return fmt.Errorf("position %d is not the end of a transaction", pos)
 			}
 			return errEnough
 		}
-		at = begin
+		if begin.pos < pos {
+			end = begin.pos + uint64(h.Size)
+		}
 		return addGTIDs(&set, h, body)
 	})
-	if err != nil {
-		return event.GTIDSet{}, err
+	if err == nil && end != pos && pos != firstEvent {
+		err = fmt.Errorf("binlog file %s: position %d is not the end of a transaction", file, pos)
 	}
-	if at.file == "" && pos > firstEvent {
-		return event.GTIDSet{}, fmt.Errorf("binlog file %s holds no event before %d", file, pos)
-	}
-	return set, nil
+	return set, err
 }
 
 // opensFile reports whether events of the type stand at the beginning of each file and say what was before it.

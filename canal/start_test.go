@@ -1,0 +1,272 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/testbed"
+)
+
+func TestAFirstStartIsFoundedBeforeAnythingIsRead(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)", "insert into DB.t values (1)", "flush binary logs")
+		mid := here(t, s)
+		d.exec("insert into DB.t values (2)", "flush binary logs", "insert into DB.t values (3)", "flush binary logs")
+		for _, c := range []struct {
+			start string
+			want  []string
+		}{
+			{"now", nil},
+			{"", nil},
+			{"earliest", []string{"insert DB.t (1)", "insert DB.t (2)", "insert DB.t (3)"}},
+			{fmt.Sprintf("%s:%d", mid.File, mid.Pos), []string{"insert DB.t (2)", "insert DB.t (3)"}},
+			{"gtid:" + mid.GTIDs.String(), []string{"insert DB.t (2)", "insert DB.t (3)"}},
+		} {
+			if strings.HasPrefix(c.start, "gtid:") && d.noGTIDs() {
+				continue
+			}
+			o := d.options()
+			o.Start, o.UntilCaughtUp = c.start, true
+			r := reading(t, newRecorder(), o)
+			if err := r.wait(); err != nil {
+				t.Fatalf("start %q: %v", c.start, err)
+			}
+			r.wantRows(d, c.want...)
+			if len(r.founds) != 1 || r.founds[0].Epoch != 1 || r.founds[0].Server == "" || r.founds[0].IsZero() {
+				t.Errorf("start %q: founded %v", c.start, r.founds)
+			}
+			if !r.alarmed(alarm.FirstStart) {
+				t.Errorf("start %q: nobody was told", c.start)
+			}
+			if last := r.pos; len(c.want) > 0 && last.File == r.founds[0].File && last.Pos == r.founds[0].Pos {
+				t.Errorf("start %q: the position did not move from %s", c.start, last.String())
+			}
+		}
+	})
+}
+
+func TestAStartThatMakesNoSenseIsAnError(t *testing.T) {
+	for _, start := range []string{"yesterday", "gtid:", "gtid:x", "binlog.000001", "binlog.000001:1", "binlog.000001:x", "log:4", "a'b.000001:4"} {
+		_, err := New(Options{Address: "x", User: "u", Start: start}, newRecorder(), newRecorder())
+		if err == nil || !strings.Contains(err.Error(), start) {
+			t.Errorf("start %q: %v", start, err)
+		}
+	}
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)", "insert into DB.t values (1)")
+		p := here(t, s)
+		for start, word := range map[string]string{
+			fmt.Sprintf("%s:%d", p.File, p.Pos-31): "is not the end of a transaction", // its XID event
+			p.File + ":99999999":                   "bytes long",
+			"binlog.999999:4":                      "no binlog file",
+		} {
+			if d.noGTIDs() && strings.Contains(word, "not the end") {
+				continue // cannot be told without reading from there
+			}
+			o := d.options()
+			o.Start = start
+			r := reading(t, newRecorder(), o)
+			if err := r.wait(); err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("start %s: %v, want %q", start, err, word)
+			}
+		}
+		if d.noGTIDs() {
+			o := d.options()
+			o.Start = "gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
+			if err := reading(t, newRecorder(), o).wait(); err == nil || !strings.Contains(err.Error(), "gtid_mode") {
+				t.Errorf("by GTID without GTIDs: %v", err)
+			}
+		}
+	})
+}
+
+// TestNowIsWhatEverybodySees starts while a commit is held whose event is in the binlog already: it must be read.
+func TestNowIsWhatEverybodySees(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--binlog-row-metadata=FULL")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)", "insert into DB.t values (1)")
+			testbed.Must(t, s.HoldCommits(t.Context(), time.Minute))
+			committed := make(chan error, 1)
+			go func() { committed <- s.ExecContext(context.Background(), "insert into "+d.name+".t values (2)") }()
+			testbed.Eventually(t, 10*time.Second, "the commit is held", func() bool {
+				n, err := s.CommitsHeld(t.Context())
+				return err == nil && n == 1
+			})
+			r := reading(t, newRecorder(), d.options())
+			r.wantRows(d, "insert DB.t (2)")
+			testbed.Must(t, s.ReleaseCommits(t.Context()))
+			testbed.Must(t, <-committed)
+			r.await(t, "a mark over it", func() bool { return r.marks[len(r.marks)-1].Version.Compare(r.rows[0].version) >= 0 })
+		})
+	}
+}
+
+func TestAnEmptyServerIsAPlaceToStart(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--binlog-row-metadata=FULL")
+			r := reading(t, newRecorder(), Options{Address: s.Addr, Wanted: func(schema, _ string) bool { return schema == "e" }})
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if r.pos.IsZero() {
+				t.Fatal("the position is not told from none")
+			}
+			s.Exec(t, "create database e", "create table e.t (id int primary key)", "insert into e.t values (1)")
+			r2 := reading(t, startAt(r.pos), Options{Address: s.Addr, Wanted: func(schema, _ string) bool { return schema == "e" }})
+			r2.await(t, "the row", func() bool { return len(r2.rows) == 1 })
+			if len(r2.founds) != 0 || r2.alarmed(alarm.FirstStart) {
+				t.Errorf("a restart took itself for a first start: %v", r2.founds)
+			}
+		})
+	}
+}
+
+// TestAPositionByFileBecomesOneByGTID goes on with GTIDs where a position was kept without them, and the other way.
+func TestAPositionByFileBecomesOneByGTID(t *testing.T) {
+	t.Parallel()
+	s := shared[0].get(t)
+	d := newDatabase(t, s, "create table DB.t (id int primary key)", "insert into DB.t values (1)")
+	p := here(t, s)
+	d.exec("insert into DB.t values (2)")
+	want := p.GTIDs.String()
+	p.GTIDs = event.GTIDSet{}
+	r := reading(t, startAt(p), d.options())
+	r.wantRows(d, "insert DB.t (2)")
+	if len(r.founds) != 1 || r.founds[0].GTIDs.String() != want {
+		t.Errorf("founded %v, want %s", r.founds, want)
+	}
+	s = shared[1].get(t)
+	d = newDatabase(t, s, "create table DB.t (id int primary key)", "insert into DB.t values (1)")
+	p = here(t, s)
+	d.exec("insert into DB.t values (2)")
+	p.GTIDs.Add(gtid(uuidA, 1))
+	r = reading(t, startAt(p), d.options())
+	r.wantRows(d, "insert DB.t (2)")
+	if len(r.founds) != 1 || !r.founds[0].GTIDs.IsEmpty() {
+		t.Errorf("founded %v, want one without GTIDs", r.founds)
+	}
+}
+
+func TestAPositionGivenByHandGetsAServerAndAnEpoch(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		p := here(t, s)
+		p.Server, p.Epoch = "", 0
+		d.exec("insert into DB.t values (1)")
+		r := reading(t, startAt(p), d.options())
+		r.wantRows(d, "insert DB.t (1)")
+		if r.pos.Server == "" || r.pos.Epoch != 1 || r.rows[0].version.Epoch != 1 {
+			t.Errorf("server %q, epoch %d, version %s", r.pos.Server, r.pos.Epoch, r.rows[0].version)
+		}
+	})
+}
+
+func TestAPositionIsFoundByTime(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		at := func(unix int64, id int) {
+			d.exec(fmt.Sprintf("set timestamp=%d", unix), fmt.Sprintf("insert into DB.t values (%d)", id), "set timestamp=default")
+		}
+		base := time.Now().Unix() + 1000
+		at(base, 1)
+		at(base+10, 2)
+		d.exec(fmt.Sprintf("set timestamp=%d", base+15), "flush binary logs", "set timestamp=default")
+		at(base+20, 3)
+		end := here(t, s)
+		at(base+30, 4)
+		o := Options{Address: s.Addr, User: "root"}
+		p, err := Locate(t.Context(), o, time.Unix(base+25, 0).UTC().Format(time.RFC3339))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.File != end.File || p.Pos != end.Pos || p.GTIDs.String() != end.GTIDs.String() || p.Server != end.Server {
+			t.Errorf("%s (%s:%d), want %s (%s:%d)", p.String(), p.File, p.Pos, end.String(), end.File, end.Pos)
+		}
+		p, err = Locate(t.Context(), o, time.Unix(base+5, 0).UTC().Format(time.DateTime))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Epoch = 1
+		r := reading(t, startAt(p), d.options())
+		r.wantRows(d, "insert DB.t (2)", "insert DB.t (3)", "insert DB.t (4)")
+		if _, err := Locate(t.Context(), o, "2001-01-01T00:00:00Z"); err == nil || !strings.Contains(err.Error(), "oldest binlog file") {
+			t.Errorf("a time before all binlogs: %v", err)
+		}
+	})
+}
+
+func TestLocateRefusesAPositionThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := shared[0].get(t)
+	newDatabase(t, s)
+	var gap *GapError
+	_, err := Locate(t.Context(), Options{Address: s.Addr, User: "root"}, "gtid:"+s.QueryText(t, "select @@server_uuid")+":1-999999")
+	if !errors.As(err, &gap) {
+		t.Errorf("%v, want a gap", err)
+	}
+}
+
+func TestProbeTellsWhatDecidesTheContentOfTheBinlog(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		newDatabase(t, s)
+		info, err := Probe(t.Context(), Options{Address: s.Addr, User: "root"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, pos := s.BinlogPosition(t)
+		switch {
+		case string(info.Flavor) != string(s.Flavor), !strings.HasPrefix(info.Version, s.Version), info.Server == "", int(info.ServerID) != s.Port:
+			t.Errorf("identity: %+v", info)
+		case !info.LogBin, info.BinlogFormat != "ROW", info.RowImage != "FULL", info.RowMetadata != "FULL", info.Checksum != "CRC32" && s.Flavor == testbed.FlavorMySQL:
+			t.Errorf("settings: %+v", info)
+		case info.File != file, info.Pos != pos, len(info.Files) == 0, info.Files[len(info.Files)-1].Name != file:
+			t.Errorf("position: %+v", info)
+		case len(info.Grants) == 0 || !strings.Contains(info.Grants[0], "GRANT"), info.NetWriteTimeout != time.Minute, info.SemiSync:
+			t.Errorf("rest: %+v", info)
+		case s.Flavor == testbed.FlavorMySQL && info.Retention != 30*24*time.Hour:
+			t.Errorf("retention %s", info.Retention)
+		}
+		_, err = Probe(t.Context(), Options{Address: s.Addr, User: "root", Flavor: map[testbed.Flavor]event.Flavor{
+			testbed.FlavorMySQL: event.MariaDB, testbed.FlavorMariaDB: event.MySQL}[s.Flavor]})
+		if err == nil || !strings.Contains(err.Error(), "source.flavor") {
+			t.Errorf("the wrong flavor: %v", err)
+		}
+	})
+}
+
+func TestCatchingUpEndsWhenEverythingIsReadAndVisible(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		p := here(t, s)
+		for i := range 20 {
+			d.exec(fmt.Sprintf("insert into DB.t values (%d)", i))
+		}
+		o := d.options()
+		o.UntilCaughtUp = true
+		r := reading(t, startAt(p), o)
+		if err := r.wait(); err != nil {
+			t.Fatal(err)
+		}
+		st := r.canal.Stats()
+		if len(r.rows) != 20 || st.Rows != 20 || st.Transactions < 20 || st.Bytes == 0 || st.Events == 0 || st.FirstByte.IsZero() {
+			t.Errorf("%d rows, %+v", len(r.rows), st)
+		}
+		if m := r.marks[len(r.marks)-1]; m.Version.Compare(r.rows[19].version) < 0 {
+			t.Errorf("the last mark is %s, before the last row %s", m.Version, r.rows[19].version)
+		}
+		if r.gathered != 0 {
+			t.Errorf("%d rows were not handed on", r.gathered)
+		}
+	})
+}
