@@ -60,9 +60,6 @@ func (r *alterReader) clause() bool {
 		return r.convert()
 	case "ALTER", "ENABLE", "DISABLE", "FORCE", "ALGORITHM", "LOCK", "WITH", "WITHOUT", "SECONDARY_LOAD",
 		"SECONDARY_UNLOAD", "UPGRADE":
-		if r.peek().is("SYSTEM") {
-			r.action.Alter.Versioning = true
-		}
 		return r.toComma()
 	case "ORDER", "PARTITION", "REMOVE":
 		return r.toEnd()
@@ -116,7 +113,6 @@ func (r *alterReader) add() bool {
 		return r.toEnd()
 	}
 	if r.at("SYSTEM") && r.peek().is("VERSIONING") {
-		r.action.Alter.Versioning = true
 		return r.toComma()
 	}
 	isColumn := r.accept("COLUMN")
@@ -158,7 +154,6 @@ func (r *alterReader) drop() bool {
 		}
 	case "SYSTEM":
 		if r.peek().is("VERSIONING") {
-			r.action.Alter.Versioning = true
 			return r.toComma()
 		}
 	}

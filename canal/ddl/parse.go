@@ -20,13 +20,17 @@ func Parse(sql []byte, s *Session) Statement {
 	if st.Unclear {
 		st.Schema = p.schema()
 	}
-	if s.Failed || s.Temporary {
-		for i := range st.Actions {
-			st.Actions[i].Unclear = st.Actions[i].Unclear || st.Actions[i].Op != OpWrite
-		}
+	for i := range st.Actions {
+		a := &st.Actions[i]
+		a.Unclear = a.Unclear || s.Failed && a.Op != OpWrite || s.Temporary && hidesBehindTemporary(a.Op)
 	}
 	return st
 }
+
+// hidesBehindTemporary reports whether an operation may have been done to a temporary table though the statement does
+// not say TEMPORARY. CREATE TABLE never is, and a DROP of temporary tables is logged as DROP TEMPORARY TABLE; MariaDB
+// marks either as dependent on temporary tables without need.
+func hidesBehindTemporary(o Op) bool { return o == OpAlter || o == OpRename || o == OpCreateLike }
 
 // parser reads a statement token by token. Methods that say whether they succeeded leave the parser anywhere when
 // they did not.

@@ -167,13 +167,19 @@ func TestCommentsQuotesAndModes(t *testing.T) {
 }
 
 func TestDoubtfulSessionsMakeDefinitionsUnclear(t *testing.T) {
-	for _, s := range []Session{{Failed: true}, {Temporary: true}} {
-		check(t, s, []example{
-			{"DROP TABLE a", "ddl; drop d.a rows unclear"},
-			{"ALTER TABLE a ADD b INT", "ddl; alter d.a unclear"},
-			{"INSERT INTO a VALUES (1)", "dml; write d.a rows"},
-		})
-	}
+	check(t, Session{Failed: true}, []example{
+		{"DROP TABLE a", "ddl; drop d.a rows unclear"},
+		{"CREATE TABLE a (b INT)", "ddl; create d.a unclear"},
+		{"ALTER TABLE a ADD b INT", "ddl; alter d.a unclear"},
+		{"INSERT INTO a VALUES (1)", "dml; write d.a rows"},
+	})
+	check(t, Session{Temporary: true}, []example{
+		{"DROP TABLE a", "ddl; drop d.a rows"},
+		{"CREATE TABLE a (b INT)", "ddl; create d.a (b int)"},
+		{"CREATE TABLE a LIKE b", "ddl; create like d.a -> d.b unclear"},
+		{"ALTER TABLE a ADD b INT, RENAME TO c", "ddl; alter d.a unclear; rename d.a -> d.c unclear"},
+		{"INSERT INTO a VALUES (1)", "dml; write d.a rows"},
+	})
 }
 
 func TestCommonestStatementsCostNoAllocation(t *testing.T) {

@@ -54,9 +54,6 @@ func renderAction(a Action) string {
 			b.WriteString(" convert")
 		}
 		b.WriteString(renderCharset(a.Alter.Charset))
-		if a.Alter.Versioning {
-			b.WriteString(" versioning")
-		}
 	}
 	return b.String()
 }

@@ -158,13 +158,12 @@ type Alter struct {
 	Charset CharsetClause
 	// Convert says that text columns are converted to Charset as well.
 	Convert bool
-	// Versioning says that system versioning was added or dropped (MariaDB), and with it hidden columns.
-	Versioning bool
 }
 
-// KeepsColumns reports whether the statement leaves the columns and the default character set as they are.
+// KeepsColumns reports whether the statement leaves the columns and the default character set as they are. The hidden
+// columns of MariaDB's system versioning do not count: they come and go behind all others.
 func (a *Alter) KeepsColumns() bool {
-	return len(a.Clauses) == 0 && a.Charset.IsZero() && !a.Convert && !a.Versioning
+	return len(a.Clauses) == 0 && a.Charset.IsZero() && !a.Convert
 }
 
 // ClauseKind is what a clause of ALTER TABLE does to a column.

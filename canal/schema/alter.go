@@ -13,7 +13,7 @@ func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 	if a.KeepsColumns() {
 		return d
 	}
-	if a.Versioning || a.Convert && len(a.Clauses) > 0 {
+	if a.Convert && len(a.Clauses) > 0 {
 		return nil
 	}
 	out := &definition{charset: d.charset.with(a.Charset, schema)}

@@ -27,6 +27,7 @@ const (
 	errNoSuchTable   = 1146
 	errBadDatabase   = 1049
 	errTableDenied   = 1142
+	errBadField      = 1054
 	errSyntax        = 1064
 	errViewInvalid   = 1356
 	errUnknownTable  = 1109
@@ -182,13 +183,15 @@ func LoadCollations(ctx context.Context, conn Conn) ([]charset.Collation, error)
 	if err != nil {
 		return nil, err
 	}
-	// MariaDB from 10.10 has collations that exist once for several character sets; only this table has them all.
-	rows, err := l.query("SELECT ID, FULL_COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY")
+	rows, err := l.query(charset.QueryCollations)
 	if err != nil {
-		if rows, err = l.query("SELECT ID, COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
+	more, err := l.query(charset.QueryCollationsMariaDB)
+	if e := (*mysql.MyError)(nil); err != nil && (!errors.As(err, &e) || e.Code != errBadField) {
+		return nil, err
+	}
+	rows = append(rows, more...)
 	out := make([]charset.Collation, 0, len(rows))
 	for _, r := range rows {
 		id, err := strconv.ParseUint(r[0], 10, 32)

@@ -94,6 +94,8 @@ type resolution struct {
 type doubtful struct {
 	// now is what the server says; nil: the table does not exist now.
 	now *definition
+	// by is the last thing that was undone, or the one that could not be.
+	by ddl.Op
 	history
 }
 
@@ -259,7 +261,7 @@ func (r *resolution) unknown(m *binlog.TableMap, doubt error) error {
 	case d.lost:
 		why = "a statement behind that place, which may have altered it, could not be read"
 	default:
-		why = "it was altered behind that place (" + d.actions[len(d.actions)-1].Op.String() + "), and what its columns were before is written nowhere"
+		why = "it was altered behind that place (" + d.by.String() + "), and what its columns were before is written nowhere"
 	}
 	return fmt.Errorf("table %s.%s at %s: %w: %s. To go on behind it, losing what lies between, run `freshet position set "+
 		"--skip %s` and clear the table's keys; with binlog_row_metadata=FULL on the source it does not happen again",

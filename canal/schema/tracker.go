@@ -113,6 +113,10 @@ func (e *entry) kept() bool { return e.status == known || e.status == absent }
 
 // set says what is known of a table from now on.
 func (t *Tracker) set(n ddl.Name, e entry) {
+	implied := t.implied(n)
+	if e.status == absent && implied == doubt && !t.o.Wanted(n.Schema, n.Table) {
+		e = entry{} // not worth remembering: a table in doubt may be absent
+	}
 	old := t.get(n)
 	if old.status == e.status && old.def == e.def && old.unproven == e.unproven {
 		return
@@ -120,8 +124,7 @@ func (t *Tracker) set(n ddl.Name, e entry) {
 	if old.kept() || e.kept() {
 		t.touch()
 	}
-	if e.status == t.implied(n) || e.status == absent && !t.o.Wanted(n.Schema, n.Table) && t.implied(n) == doubt {
-		// Forgetting that a table that nobody wants is absent leaves it in doubt, which is no error.
+	if e.status == implied {
 		delete(t.tables, n)
 		return
 	}
@@ -169,6 +172,7 @@ func (t *Tracker) bound() {
 		s.whole = false // else the table would be taken for absent
 	}
 	delete(t.tables, oldest)
+	t.touch()
 }
 
 // schemaOf returns the entry of a schema, making it if there is none.

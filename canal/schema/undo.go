@@ -49,6 +49,7 @@ func (d *doubtful) before(n ddl.Name, t *Tracker) (status, *definition) {
 		s = absent
 	}
 	for _, a := range slices.Backward(d.actions) {
+		d.by = a.Op
 		switch {
 		case a.Unclear || a.If:
 			return doubt, nil
@@ -73,7 +74,7 @@ func creates(o ddl.Op) bool {
 // added go, those that were renamed get their names back; the others keep their order under either. What a column
 // was that was dropped, changed or converted is not known.
 func unalter(d *definition, a *ddl.Alter) *definition {
-	if a.Versioning || a.Convert {
+	if a.Convert {
 		return nil
 	}
 	out := &definition{columns: slices.Clone(d.columns), charset: d.charset}

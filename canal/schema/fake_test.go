@@ -1,0 +1,154 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
+)
+
+// fakeSource answers the questions of a loader, and is the binlog as well: the statements in it, one a position.
+type fakeSource struct {
+	// tables is what information_schema says: name, type and collation of the columns.
+	tables map[string][][3]string
+	log    []string
+	// end is where the binlog ends when that is asked; 0: behind the last statement.
+	end uint64
+	// asked is called for each question that is not about a setting.
+	asked func(query string)
+	// scans counts how often the binlog was looked through.
+	scans   int
+	mariaDB bool
+	scanErr error
+	denied  bool
+}
+
+func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
+	if f.asked != nil {
+		f.asked(query)
+	}
+	name := strings.TrimSpace(strings.ReplaceAll(fmt.Sprintln(args...), " ", "."))
+	switch {
+	case strings.Contains(query, "DEFAULT_COLLATION_NAME"):
+		return rows([]any{"shop", "utf8mb4_general_ci"})
+	case strings.Contains(query, "SELECT TABLE_SCHEMA"):
+		var out [][]any
+		for n := range f.tables {
+			s, t, _ := strings.Cut(n, ".")
+			out = append(out, []any{s, t})
+		}
+		return rows(out...)
+	case strings.HasPrefix(query, "SELECT 1 FROM"):
+		if f.denied {
+			return nil, mysql.NewDefaultError(errTableDenied, "SELECT", "u", "h", "t")
+		}
+		if f.tables[strings.NewReplacer("SELECT 1 FROM ", "", " LIMIT 0", "", "`", "").Replace(query)] == nil {
+			return nil, mysql.NewDefaultError(errNoSuchTable, "s", "t")
+		}
+	case strings.Contains(query, "SELECT TABLE_COLLATION"):
+		return rows([]any{"utf8mb4_general_ci"})
+	case strings.Contains(query, "SELECT COLUMN_NAME"):
+		var out [][]any
+		for _, c := range f.tables[name] {
+			out = append(out, []any{c[0], c[1], c[2]})
+		}
+		return rows(out...)
+	case query == "SHOW MASTER STATUS":
+		end := f.end
+		if end == 0 {
+			end = uint64(len(f.log))
+		}
+		return rows([]any{"binlog.000001", fmt.Sprint(end)})
+	}
+	return &mysql.Result{}, nil
+}
+
+func rows(values ...[]any) (*mysql.Result, error) {
+	names := []string{"a", "b", "c"}
+	if len(values) > 0 {
+		names = names[:len(values[0])]
+	}
+	rs, err := mysql.BuildSimpleTextResultset(names, values)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range rs.RowDatas {
+		v, err := d.ParseText(rs.Fields, nil)
+		if err != nil {
+			return nil, err
+		}
+		rs.Values = append(rs.Values, v)
+	}
+	return &mysql.Result{Resultset: rs}, nil
+}
+
+// DDLBetween implements [Scanner].
+func (f *fakeSource) DDLBetween(_ context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+	f.scans++
+	for _, sql := range f.log[from.Pos:to.Pos] {
+		if touches(f.parse(sql)) {
+			return true, nil
+		}
+	}
+	return false, f.scanErr
+}
+
+func (f *fakeSource) parse(sql string) ddl.Statement {
+	return ddl.Parse([]byte(sql), &ddl.Session{Schema: []byte("shop"), MariaDB: f.mariaDB, ServerCharset: "utf8mb4"})
+}
+
+// tracker returns a tracker that wants the tables shop.a and shop.b.
+func tracker(t testing.TB, f *fakeSource) *Tracker {
+	t.Helper()
+	tr, err := New(Options{MariaDB: f.mariaDB, Wanted: func(s, table string) bool { return s == "shop" && (table == "a" || table == "b") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// apply moves the tracker over statements.
+func apply(f *fakeSource, tr *Tracker, statements ...string) {
+	for _, sql := range statements {
+		st := f.parse(sql)
+		tr.Apply(&st)
+	}
+}
+
+// tableMap makes a TABLE_MAP of shop.table without names: int, unsigned int (with a sign known), varchar.
+func tableMap(table string, types ...binlog.ColumnType) *binlog.TableMap {
+	m := &binlog.TableMap{Schema: "shop", Name: table, Flavor: event.MariaDB}
+	for _, ct := range types {
+		c := binlog.MapColumn{Type: ct}
+		switch ct {
+		case binlog.ColumnVarchar:
+			c.Meta = 80 // varchar(20) in utf8mb4
+		case binlog.ColumnTimestamp2:
+			c.Meta = 6
+		}
+		m.Columns = append(m.Columns, c)
+	}
+	return m
+}
+
+func names(d *binlog.Definition) string {
+	var out []string
+	for _, c := range d.Table.Columns {
+		out = append(out, c.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+var errFake = errors.New("fake")
+
+const (
+	long    = binlog.ColumnLong
+	varchar = binlog.ColumnVarchar
+)

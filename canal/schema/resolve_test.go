@@ -1,0 +1,240 @@
+package schema
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// now is what the server says in these tests: shop.a (id, title, price), shop.b (id).
+func now() map[string][][3]string {
+	return map[string][][3]string{
+		"shop.a": {{"id", "int(11)", ""}, {"title", "int(11)", ""}, {"price", "int(11)", ""}},
+		"shop.b": {{"id", "int(11)", ""}},
+		"shop.z": {{"id", "int(11)", ""}},
+	}
+}
+
+func resolve(t testing.TB, f *fakeSource, tr *Tracker, at uint64, m *binlog.TableMap) (*binlog.Definition, error) {
+	t.Helper()
+	return tr.Resolve(t.Context(), f, f, Place{"binlog.000001", at}, m)
+}
+
+func TestDoubtIsResolvedIfNothingTouchedTheTableSince(t *testing.T) {
+	for _, e := range []struct {
+		since []string
+		types int
+		want  string // the columns; "": they cannot be known
+		why   string
+	}{
+		{nil, 3, "id title price", ""},
+		{[]string{"BEGIN", "COMMIT", "ALTER TABLE b ADD x INT", "INSERT INTO a VALUES (1)", "TRUNCATE a", "DROP TABLE z"}, 3, "id title price", ""},
+		{[]string{"ALTER TABLE a ADD INDEX (id), ENGINE=InnoDB", "CREATE TABLE IF NOT EXISTS a (x INT)"}, 3, "id title price", ""},
+		{[]string{"ALTER TABLE a ADD price INT"}, 2, "id title", ""},
+		{[]string{"ALTER TABLE a RENAME COLUMN name TO title", "ALTER TABLE a ADD (price INT)"}, 2, "id name", ""},
+		{[]string{"ALTER TABLE a RENAME COLUMN id TO title, RENAME COLUMN title TO id"}, 3, "title id price", ""},
+		{[]string{"ALTER TABLE a ADD x INT", "ALTER TABLE a RENAME COLUMN x TO price"}, 2, "id title", ""},
+		{[]string{"ALTER TABLE a ADD gone INT"}, 3, "", "altered"},
+		{[]string{"ALTER TABLE a ADD IF NOT EXISTS price INT"}, 2, "", "altered"},
+		{[]string{"ALTER TABLE a DROP old"}, 4, "", "altered"},
+		{[]string{"ALTER TABLE a MODIFY price INT FIRST"}, 3, "", "altered"},
+		{[]string{"ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"}, 3, "", "altered"},
+		{[]string{"ALTER TABLE a ADD SYSTEM VERSIONING", "ALTER TABLE a DROP SYSTEM VERSIONING"}, 3, "id title price", ""},
+		{[]string{"ALTER TABLE a FROB"}, 3, "", "altered"},
+		{[]string{"RENAME TABLE a TO c, _a_gho TO a"}, 3, "", "rename"},
+		{[]string{"DROP TABLE a", "CREATE TABLE a (id INT, title INT, price INT)"}, 3, "", "drop"},
+		{[]string{"CREATE OR REPLACE TABLE a (id INT, title INT, price INT)"}, 3, "", "create"},
+		{[]string{"DROP DATABASE shop"}, 3, "", "drop schema"},
+		{[]string{"FROB"}, 3, "", "could not be read"},
+	} {
+		f := &fakeSource{tables: now(), log: append([]string{"FROB before"}, e.since...), mariaDB: true}
+		tr := tracker(t, f)
+		types := []binlog.ColumnType{long, long, long, long}[:e.types]
+		d, err := resolve(t, f, tr, 1, tableMap("a", types...))
+		switch {
+		case e.want != "" && err != nil:
+			t.Errorf("%q: %v", e.since, err)
+		case e.want != "" && names(d) != e.want:
+			t.Errorf("%q: got %s, want %s", e.since, names(d), e.want)
+		case e.want == "" && !errors.Is(err, ErrUnknownSchema):
+			t.Errorf("%q: got %v, %v, want it unknown", e.since, d, err)
+		case e.want == "" && !(strings.Contains(err.Error(), e.why) && strings.Contains(err.Error(), "shop.a at binlog.000001:1")):
+			t.Errorf("%q: the error does not say %q: %v", e.since, e.why, err)
+		}
+		if len(e.since) == 0 && f.scans != 0 {
+			t.Error("looked through a binlog that has nothing more")
+		}
+	}
+}
+
+// TestUndoneColumnsComeBackWithTheStream follows the stream over what was undone.
+func TestUndoneColumnsComeBackWithTheStream(t *testing.T) {
+	f := &fakeSource{tables: now(), log: []string{"ALTER TABLE a RENAME COLUMN name TO title", "ALTER TABLE a ADD price INT"}}
+	tr := tracker(t, f)
+	for i, want := range []string{"id name", "id title", "id title price"} {
+		m := tableMap("a", []binlog.ColumnType{long, long, long}[:len(strings.Fields(want))]...)
+		d, err := tr.Describe(m)
+		if i == 0 {
+			d, err = resolve(t, f, tr, 0, m)
+		}
+		if err != nil || names(d) != want {
+			t.Fatalf("at %d: %v, want %s", i, err, want)
+		}
+		apply(f, tr, append(f.log, "COMMIT")[i])
+	}
+}
+
+func TestOnePassResolvesAllWantedTables(t *testing.T) {
+	f := &fakeSource{tables: now(), log: []string{"ALTER TABLE a ADD price INT", "CREATE TABLE b (id INT)"}}
+	tr := tracker(t, f)
+	if _, err := resolve(t, f, tr, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if f.scans != 1 {
+		t.Errorf("looked through the binlog %d times", f.scans)
+	}
+	if d, err := tr.Describe(tableMap("a", long, long)); err != nil || names(d) != "id title" {
+		t.Errorf("a: %v", err)
+	}
+	if s := tr.get(ddl.Name{Schema: "shop", Table: "b"}).status; s != absent {
+		t.Errorf("b, made later, has status %d", s)
+	}
+	if s := tr.get(ddl.Name{Schema: "shop", Table: "z"}).status; s != doubt {
+		t.Errorf("z, which nobody wants, has status %d", s)
+	}
+	if !tr.Changed() {
+		t.Error("nothing to save")
+	}
+	apply(f, tr, f.log...)
+	if d, err := tr.Describe(tableMap("b", long)); err != nil || names(d) != "id" {
+		t.Errorf("b: %v", err)
+	}
+}
+
+func TestTableThatIsGoneIsUnknown(t *testing.T) {
+	f := &fakeSource{tables: map[string][][3]string{}}
+	_, err := resolve(t, f, tracker(t, f), 0, tableMap("a", long))
+	if !errors.Is(err, ErrUnknownSchema) || !strings.Contains(err.Error(), "does not exist") || !strings.Contains(err.Error(), "freshet position set") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestContradictionOfTheServerIsUnknown(t *testing.T) {
+	f := &fakeSource{tables: now()}
+	_, err := resolve(t, f, tracker(t, f), 0, tableMap("a", long, varchar, long))
+	if !errors.Is(err, ErrUnknownSchema) || !strings.Contains(err.Error(), "not what its rows say") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAlterBetweenTheQuestions: the table is altered after its columns were asked for, and before the end of the binlog is.
+func TestAlterBetweenTheQuestions(t *testing.T) {
+	f := &fakeSource{tables: now()}
+	f.tables["shop.a"] = f.tables["shop.a"][:2]
+	f.asked = func(query string) {
+		if query == "SHOW MASTER STATUS" && len(f.log) == 0 {
+			f.tables = now()
+			f.log = append(f.log, "ALTER TABLE a ADD price INT")
+		}
+	}
+	d, err := resolve(t, f, tracker(t, f), 0, tableMap("a", long, long))
+	if err != nil || names(d) != "id title" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
+	for _, e := range []struct {
+		f    *fakeSource
+		want string
+	}{
+		{&fakeSource{tables: now(), log: []string{"COMMIT"}, scanErr: errFake}, "look through the binlog from binlog.000001:0 to binlog.000001:1: fake"},
+		{&fakeSource{tables: now(), denied: true}, "GRANT SELECT ON `shop`.`"},
+	} {
+		_, err := resolve(t, e.f, tracker(t, e.f), 0, tableMap("a", long))
+		if err == nil || errors.Is(err, ErrUnknownSchema) || !strings.Contains(err.Error(), e.want) {
+			t.Errorf("got %v, want %s", err, e.want)
+		}
+	}
+	f := &fakeSource{tables: now()}
+	if _, err := resolve(t, f, tracker(t, f), 7, tableMap("a", long)); err == nil || !strings.Contains(err.Error(), "ends at binlog.000001:0, before") {
+		t.Errorf("a source that is behind: %v", err)
+	}
+}
+
+// named gives the columns of a TABLE_MAP names, as binlog_row_metadata=FULL does.
+func named(m *binlog.TableMap, names ...string) *binlog.TableMap {
+	m.HasNames = true
+	for i, n := range names {
+		m.Columns[i].Name = n
+	}
+	return m
+}
+
+func TestNamedColumnsNeedNoLookThroughTheBinlog(t *testing.T) {
+	f := &fakeSource{tables: now(), log: []string{"DROP TABLE a", "FROB"}}
+	tr := tracker(t, f)
+	d, err := resolve(t, f, tr, 0, named(tableMap("a", long, long), "old", "id"))
+	if err != nil || names(d) != "old id" || f.scans != 0 {
+		t.Errorf("got %v, %d looks", err, f.scans)
+	}
+	if tr.Changed() {
+		t.Error("what is not proven was saved")
+	}
+	if _, err := tr.Describe(tableMap("a", long, long, long)); !errors.Is(err, ErrDoubt) {
+		t.Errorf("without names, the same knowledge is none: %v", err)
+	}
+	apply(f, tr, "ALTER TABLE a ADD x INT")
+	if _, err := tr.Describe(named(tableMap("a", long), "id")); !errors.Is(err, ErrDoubt) {
+		t.Errorf("after an ALTER TABLE it is to be asked again: %v", err)
+	}
+}
+
+func TestNamedColumnsWithSpecialTypesAreProven(t *testing.T) {
+	tables := map[string][][3]string{"shop.a": {{"id", "int(5) unsigned zerofill", ""}, {"n", "int(11)", ""}}}
+	zerofill := func(d *binlog.Definition) uint8 { return d.Columns[0].Zerofill }
+	f := &fakeSource{tables: tables, log: []string{"COMMIT"}}
+	d, err := resolve(t, f, tracker(t, f), 0, named(tableMap("a", long, long), "id", "n"))
+	if err != nil || zerofill(d) != 5 || d.Columns[0].Unknown != nil || f.scans != 1 {
+		t.Errorf("untouched: %v, %+v, %d looks", err, d, f.scans)
+	}
+	f = &fakeSource{tables: tables, log: []string{"ALTER TABLE a MODIFY id INT(5) ZEROFILL"}}
+	d, err = resolve(t, f, tracker(t, f), 0, named(tableMap("a", long, long), "id", "n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Columns[0].Unknown == nil || d.Columns[1].Unknown != nil {
+		t.Errorf("touched: id %v, n %v: only the text of id is not known", d.Columns[0].Unknown, d.Columns[1].Unknown)
+	}
+}
+
+func TestNamedColumnsOfATableThatIsGone(t *testing.T) {
+	f := &fakeSource{tables: map[string][][3]string{}, log: []string{"DROP TABLE a"}}
+	d, err := resolve(t, f, tracker(t, f), 0, named(tableMap("a", long), "id"))
+	if err != nil || names(d) != "id" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNamesThatContradictTheServerGoBeforeIt(t *testing.T) {
+	tables := map[string][][3]string{"shop.a": {{"id", "int(5) unsigned zerofill", ""}}}
+	f := &fakeSource{tables: tables, log: []string{"COMMIT"}}
+	d, err := resolve(t, f, tracker(t, f), 0, named(tableMap("a", long), "other"))
+	if err != nil || names(d) != "other" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPlacesAreOrderedAsTheServersWriteThem(t *testing.T) {
+	ordered := []Place{{"b.000009", 500}, {"b.000010", 4}, {"b.000010", 5}, {"b.999999", 1}, {"b.1000000", 4}}
+	for i, p := range ordered {
+		for j, o := range ordered {
+			if p.before(o) != (i < j) {
+				t.Errorf("%s before %s: %t", p, o, p.before(o))
+			}
+		}
+	}
+}
