@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/testbed"
+)
+
+// patience is how long a test waits for what should happen at once. It is no measure of speed: the machine is busy.
+const patience = 30 * time.Second
+
+// both runs a test on MySQL and on MariaDB.
+func both(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
+	t.Run("mysql", func(t *testing.T) { f(t, testbed.MySQL(t)) })
+	t.Run("mariadb", func(t *testing.T) { f(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")) })
+}
+
+// site is where freshet works: a database with a table, a Redis, and a configuration for both.
+type site struct {
+	t      *testing.T
+	source *testbed.Server
+	redis  *testbed.RedisServer
+	dir    string // eventlog.dir
+	listen string // admin.listen
+	// The rest of the configuration.
+	user, password string
+	keys           []string
+	extra          string
+	env            []string
+}
+
+func newSite(t *testing.T, source *testbed.Server) *site {
+	t.Helper()
+	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
+	return &site{
+		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"), listen: freeAddress(t),
+		user: source.User, password: source.Password, keys: []string{"product:{id}"},
+	}
+}
+
+// freeAddress returns an address on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testbed.Must(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (s *site) config() string {
+	return fmt.Sprintf(`source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}
+redis: {addresses: [%q]}
+eventlog: {dir: %q}
+invalidator: {second_delete: 100ms}
+admin: {listen: %q, token: "%s"}
+mappings:
+  - table: shop.product
+    keys: ["%s"]
+%s`, s.source.Addr, s.user, s.password, s.redis.Addr, s.dir, s.listen, token, strings.Join(s.keys, `", "`), s.extra)
+}
+
+// token is the admin token of all configurations.
+const token = "hush-hush-hush"
+
+// start starts a command of freshet.
+func (s *site) start(args ...string) *testbed.Running {
+	s.t.Helper()
+	path, err := exec.LookPath("freshet") // this test binary, see TestMain
+	testbed.Must(s.t, err)
+	return testbed.Program{Path: path, Args: args, Config: s.config(), Env: s.env}.Start(s.t)
+}
+
+// run starts `freshet run` and waits until it keeps the cache fresh.
+func (s *site) run() *testbed.Running {
+	s.t.Helper()
+	r := s.start("run")
+	s.await("freshet is fresh", func(st *app.Status) bool { return st.State == app.Fresh })
+	return r
+}
+
+// ask runs a command to its end, which must be a good one, and returns its stdout. Nothing may be on its stderr.
+func (s *site) ask(args ...string) string {
+	s.t.Helper()
+	r := s.start(args...)
+	if code := r.Wait(s.t, patience); code != exitDone {
+		s.t.Fatalf("freshet %s: exit code %d", strings.Join(args, " "), code)
+	}
+	return r.Stdout()
+}
+
+// refused runs a command that must end with the code, with nothing on stdout and all of the words on stderr.
+func (s *site) refused(code int, words []string, args ...string) {
+	s.t.Helper()
+	ends(s.t, s.start(args...), code, words...)
+}
+
+// ends waits for the end of a command that must end with the code, with nothing on stdout and all of the words on
+// stderr.
+func ends(t *testing.T, r *testbed.Running, code int, words ...string) {
+	t.Helper()
+	if got := r.Wait(t, patience); got != code {
+		t.Fatalf("exit code %d, want %d", got, code)
+	}
+	if r.Stdout() != "" {
+		t.Errorf("on stdout: %s", r.Stdout())
+	}
+	for _, w := range words {
+		if !strings.Contains(r.Stderr(), w) {
+			t.Errorf("stderr lacks %q:\n%s", w, r.Stderr())
+		}
+	}
+}
+
+// status returns what GET /status says; nil while nothing answers.
+func (s *site) status() *app.Status {
+	code, body := s.get("/status")
+	if code != http.StatusOK {
+		return nil
+	}
+	var st app.Status
+	testbed.Must(s.t, json.Unmarshal([]byte(body), &st))
+	return &st
+}
+
+// await waits until the status is as cond wants it.
+func (s *site) await(what string, cond func(*app.Status) bool) {
+	s.t.Helper()
+	testbed.Eventually(s.t, patience, what, func() bool {
+		st := s.status()
+		return st != nil && cond(st)
+	})
+}
+
+// get returns the answer of the admin listener; 0 while nothing answers.
+func (s *site) get(path string) (int, string) {
+	s.t.Helper()
+	return get(s.t, "http://"+s.listen+path)
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	testbed.Must(t, err)
+	return res.StatusCode, string(body)
+}
+
+// cache puts a value under a key.
+func (s *site) cache(key string) {
+	s.t.Helper()
+	testbed.Must(s.t, s.redis.Client().Set(s.t.Context(), key, "old", 0).Err())
+}
+
+func (s *site) cached(key string) bool {
+	s.t.Helper()
+	n, err := s.redis.Client().Exists(s.t.Context(), key).Result()
+	testbed.Must(s.t, err)
+	return n == 1
+}
+
+// gone waits until a key is no longer cached.
+func (s *site) gone(key string) {
+	s.t.Helper()
+	testbed.Eventually(s.t, patience, key+" is deleted", func() bool { return !s.cached(key) })
+}
+
+// write inserts a product, or gives it another price.
+func (s *site) write(id int) {
+	s.t.Helper()
+	s.source.Exec(s.t, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1) ON DUPLICATE KEY UPDATE price = price + 1", id))
+}
