@@ -2,10 +2,71 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
+// checkTables holds the mappings against the tables as they are now.
 func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo, r *Report) {
+	route, err := router.New(routerMappings(c.Mappings), router.Options{})
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	o.Wanted = route.Wants
+	s, err := canal.Inspect(ctx, o)
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	for _, p := range unfit(route, s.Tables) {
+		r.add(Fail, p.Error(), "")
+	}
+	for _, f := range route.Check(s.Tables...) {
+		r.add(Warn, f.String(), "")
+	}
+	if !logsCascades(info) {
+		for _, f := range s.Cascades {
+			r.add(Warn, fmt.Sprintf("foreign key %s of %s changes rows of it when rows of %s change (ON UPDATE %s, ON DELETE %s), which this server does not write to the binlog: their keys would stay stale",
+				f.Constraint, f.Table, f.Parent, f.OnUpdate, f.OnDelete),
+				"make the application change those rows, or map "+f.Parent+" to the keys as well; MySQL 9.6 and later logs them")
+		}
+	}
+	if len(s.Tables) > 0 {
+		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
+	}
+}
+
+// unfit returns what keeps mappings from working with these tables, which are all that they are for.
+func unfit(route *router.Router, tables []*event.Table) []router.Problem {
+	problems := route.Missing(tables)
+	for _, t := range tables {
+		_, err := route.Bind(t)
+		var ps router.Problems
+		if errors.As(err, &ps) {
+			for _, p := range ps {
+				p.What = t.String() + ": " + p.What
+				problems = append(problems, p)
+			}
+		}
+	}
+	return problems
+}
+
+// logsCascades reports whether the server writes the rows that foreign keys change to the binlog: MySQL from 9.6 on.
+func logsCascades(info *canal.SourceInfo) bool {
+	parts := strings.SplitN(info.Version, ".", 3)
+	if info.Flavor != event.MySQL || len(parts) < 3 {
+		return false
+	}
+	major, _ := strconv.Atoi(parts[0])
+	minor, _ := strconv.Atoi(parts[1])
+	return major > 9 || major == 9 && minor >= 6
 }

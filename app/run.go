@@ -116,7 +116,7 @@ func build(ctx context.Context, c *config.Config, o Options) (*pipeline, error) 
 		return p, err
 	}
 	p.later("the store", p.store.Close)
-	if err := p.compareMappings(); err != nil {
+	if err := p.compareMappings(ctx); err != nil {
 		return p, err
 	}
 	if err := p.buildInvalidator(); err != nil {
@@ -125,18 +125,51 @@ func build(ctx context.Context, c *config.Config, o Options) (*pipeline, error) 
 	return p, p.buildReader(ctx)
 }
 
-// compareMappings says so when the mappings are not those that the checkpoint was written under.
-func (p *pipeline) compareMappings() error {
+// compareMappings holds the mappings against the live tables, and says so when they are not those that the checkpoint
+// was written under. Mappings that are new to this store must fit; later, a table that was altered meanwhile stops
+// only what it touches, with an alarm, because rows from before may be waiting in the binlog.
+func (p *pipeline) compareMappings(ctx context.Context) error {
 	cp, hash := p.store.Checkpoint(), p.config.MappingsHash()
 	last := cp.Mappings()
-	if last == hash {
-		return nil
+	if err := p.fitTables(ctx, last != hash); err != nil || last == hash {
+		return err
 	}
 	if last != "" {
 		p.alarms.Raise(alarm.MappingsChanged, "the mappings have changed since the last start: they apply to changes from the saved position on; "+
 			"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were not deleted for changes before it")
 	}
 	return cp.SetMappings(hash)
+}
+
+// fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
+// which tries again for ever.
+func (p *pipeline) fitTables(ctx context.Context, must bool) error {
+	o, err := sourceOptions(p.config)
+	if err != nil {
+		return err
+	}
+	route, err := router.New(routerMappings(p.config.Mappings), router.Options{})
+	if err != nil {
+		return err
+	}
+	o.Wanted = route.Wants
+	s, err := canal.Inspect(ctx, o)
+	if err != nil {
+		p.options.Log.Warn("the mapped tables cannot be looked at", "error", err)
+		return nil
+	}
+	var problems config.Problems
+	for _, f := range unfit(route, s.Tables) {
+		if !must {
+			p.alarms.Raise(alarm.MappingUnfit, f.Error())
+			continue
+		}
+		problems = append(problems, config.Problem{Pos: config.Pos(f.Pos), What: f.What, Do: f.Do})
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
 }
 
 func (p *pipeline) buildInvalidator() error {
