@@ -51,10 +51,7 @@ func unfit(route *router.Router, tables []*event.Table) []router.Problem {
 		_, err := route.Bind(t)
 		var ps router.Problems
 		if errors.As(err, &ps) {
-			for _, p := range ps {
-				p.What = t.String() + ": " + p.What
-				problems = append(problems, p)
-			}
+			problems = append(problems, ps...)
 		}
 	}
 	return problems
