@@ -26,15 +26,19 @@ func bulk() (*maker, int) {
 	return &m, rows
 }
 
-// updates is transactions of one updated row each, with all events around it.
-func updates() (*maker, int) {
+// updates is transactions of so many updates of one row each, with all events around them.
+func updates(perTransaction int) (*maker, int) {
 	var m maker
 	m.format("9.7.4")
 	for i := range 1000 {
-		m.begin(i + 1)
+		if i%perTransaction == 0 {
+			m.begin(i + 1)
+		}
 		m.productMap()
 		m.productRows(TypeUpdateRowsV2, i, 1)
-		m.commit()
+		if (i+1)%perTransaction == 0 {
+			m.commit()
+		}
 	}
 	return &m, 1000
 }
@@ -108,6 +112,8 @@ type reader struct {
 	keys []byte
 	rows int
 	each func(*event.Change) error
+	// inner is r.one, made once.
+	inner func(h Header, body []byte) error
 }
 
 func newReader(t testing.TB, needs ...event.Need) *reader {
@@ -115,6 +121,7 @@ func newReader(t testing.TB, needs ...event.Need) *reader {
 	var err error
 	r.d, err = New(&product{needs: needs}, Options{})
 	testbed.Must(t, err)
+	r.inner = r.one
 	r.each = func(c *event.Change) error {
 		values := c.After
 		if values == nil {
@@ -144,23 +151,8 @@ func (p *product) Define(m *TableMap) (*Definition, error) {
 func (r *reader) read(events [][]byte) error {
 	for _, ev := range events {
 		h, body, err := r.d.Split(ev)
-		if err != nil {
-			return err
-		}
-		switch h.Type {
-		case TypeTableMap:
-			err = r.d.TableMap(body)
-		case TypeGTID:
-			_, err = ParseGTID(h, body)
-		case TypeQuery:
-			_, err = r.d.ParseQuery(h, body)
-		case TypeXID:
-			_, err = ParseXID(body)
-		default:
-			if h.Type.IsRows() {
-				r.c.Version.Row = 0
-				err = r.d.Rows(h, body, &r.c, r.each)
-			}
+		if err == nil {
+			err = r.one(h, body)
 		}
 		if err != nil {
 			return err
@@ -169,21 +161,42 @@ func (r *reader) read(events [][]byte) error {
 	return nil
 }
 
+func (r *reader) one(h Header, body []byte) (err error) {
+	switch h.Type {
+	case TypeTableMap:
+		err = r.d.TableMap(body)
+	case TypeGTID:
+		_, err = ParseGTID(h, body)
+	case TypeQuery:
+		_, err = r.d.ParseQuery(h, body)
+	case TypeXID:
+		_, err = ParseXID(body)
+	case TypeTransactionPayload:
+		err = r.d.Payload(body, r.inner)
+	default:
+		if h.Type.IsRows() {
+			err = r.d.Rows(h, body, &r.c, r.each)
+		}
+	}
+	return err
+}
+
 // The decoder beside the bare loop: the same events, the same keys.
 func BenchmarkRows(b *testing.B) {
 	key := []event.Need{{Column: 0, Text: true}}
 	three := []event.Need{{Column: 0, Text: true}, {Column: 1, Text: true}, {Column: 4, Text: true}}
-	var all []event.Need
-	for i := range productColumns() {
-		all = append(all, event.Need{Column: i, Text: true})
-	}
 	for _, work := range []struct {
 		name string
 		make func() (*maker, int)
-	}{{"bulk insert", bulk}, {"one-row updates", updates}} {
+	}{
+		{"bulk insert", bulk},
+		{"updates, 100 a transaction", func() (*maker, int) { return updates(100) }},
+		{"updates, 1 a transaction", func() (*maker, int) { return updates(1) }},
+	} {
 		m, rows := work.make()
 		perRow := func(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(rows), "ns/row")
+			b.ReportMetric(0, "ns/op")
 		}
 		b.Run(work.name+"/bare", func(b *testing.B) {
 			var keys []byte
@@ -195,15 +208,16 @@ func BenchmarkRows(b *testing.B) {
 		for _, n := range []struct {
 			name  string
 			needs []event.Need
-		}{{"key", key}, {"three columns", three}, {"all columns", all}, {"unwanted", nil}} {
+		}{{"key", key}, {"three columns", three}, {"all columns", allNeeds()}, {"unwanted", nil}} {
 			b.Run(work.name+"/"+n.name, func(b *testing.B) {
 				r := newReader(b, n.needs...)
 				if n.needs == nil {
 					r.d.definer = nothing{}
 				}
+				testbed.Must(b, r.read(m.events[:1]))
 				b.ReportAllocs()
 				for b.Loop() {
-					testbed.Must(b, r.read(m.events))
+					testbed.Must(b, r.read(m.events[1:]))
 				}
 				if want := b.N * rows; n.needs != nil && r.rows != want {
 					b.Fatalf("%d rows, want %d", r.rows, want)
@@ -219,3 +233,58 @@ type nothing struct{}
 
 func (nothing) Wanted(schema, name []byte) bool       { return false }
 func (nothing) Define(*TableMap) (*Definition, error) { return nil, nil }
+
+func allNeeds() []event.Need {
+	var all []event.Need
+	for i := range productColumns() {
+		all = append(all, event.Need{Column: i, Text: true})
+	}
+	return all
+}
+
+// Compressed transactions, of one row and of many.
+func BenchmarkPayload(b *testing.B) {
+	for _, rows := range []int{1, 5000} {
+		var one maker
+		one.begin(1)
+		one.productMap()
+		for i := 0; i < rows; i += 85 {
+			one.productRows(TypeWriteRowsV2, i, min(85, rows-i))
+		}
+		one.commit()
+		m := packed(b, &one)
+		b.Run(strconv.Itoa(rows)+" rows", func(b *testing.B) {
+			r := newReader(b, event.Need{Column: 0, Text: true})
+			defer r.close()
+			testbed.Must(b, r.read(m.events[:1]))
+			b.ReportAllocs()
+			for b.Loop() {
+				testbed.Must(b, r.read(m.events[1:]))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(rows), "ns/row")
+		})
+	}
+}
+
+// close frees what a test's decoder holds of the zstd library.
+func (r *reader) close() {
+	if r.d.payload.zstd != nil {
+		r.d.payload.zstd.Close()
+	}
+}
+
+// Decoding allocates nothing, whatever is needed of a row, compressed or not.
+func TestDecodingAllocatesNothing(t *testing.T) {
+	inserts, n := bulk()
+	changes, m := updates(1)
+	compressed := packed(t, &maker{inserts.events[1:]}, &maker{changes.events[1:]})
+	for name, work := range map[string]*maker{"inserts": inserts, "updates": changes, "compressed": compressed} {
+		r := newReader(t, allNeeds()...)
+		read := func() { testbed.Must(t, r.read(work.events[1:])) }
+		testbed.Must(t, r.read(work.events))
+		if allocs := testing.AllocsPerRun(5, read); allocs > 50 { // what the race detector makes of a pool
+			t.Errorf("%s: %v allocations in %d rows", name, allocs, n+m)
+		}
+		r.close()
+	}
+}

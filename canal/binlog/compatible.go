@@ -62,7 +62,7 @@ func (d *describer) compatible(mc *MapColumn, ci *ColumnInfo, t *sqlType) bool {
 		return meta == 2 || len(t.args) > 0 // BLOB(n) takes the smallest that holds n
 	case "mediumblob", "mediumtext":
 		return meta == 3
-	case "longblob", "longtext":
+	case "longblob", "longtext", "json":
 		return meta == 4
 	case "uuid", "inet6":
 		return meta == 16

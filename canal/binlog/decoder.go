@@ -55,7 +55,7 @@ type table struct {
 	body []byte
 	// def is nil when no row is wanted.
 	def *Definition
-	// plan is nil when rows are not even counted.
+	// plan is nil when rows cannot even be counted.
 	plan *tablePlan
 	// statement is the newest statement that has mapped the table.
 	statement uint64
@@ -166,20 +166,20 @@ func (d *Decoder) TableMap(body []byte) error {
 	return d.keep(t)
 }
 
-// define makes the plan of a table.
+// define makes the plan of a table. That of a table whose rows are not wanted only counts rows.
 func (d *Decoder) define(t *table, body []byte, wanted bool) error {
 	// The TableMap goes to the definer, who may keep it.
 	m, err := parseTableMap(bytes.Clone(body), d.format)
-	if err != nil {
+	switch {
+	case err != nil && !wanted && !errors.Is(err, ErrDamaged):
+		return nil // a type that cannot be decoded, in a table that need not be
+	case err != nil:
 		return err
 	}
 	if wanted {
 		if t.def, err = d.definer.Define(m); err != nil {
 			return fmt.Errorf("table %s.%s: %w", m.Schema, m.Name, err)
 		}
-	}
-	if t.def == nil && !d.payload.open {
-		return nil
 	}
 	t.plan, err = newTablePlan(m, t.def)
 	return err

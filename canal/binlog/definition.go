@@ -42,7 +42,8 @@ type Attributes struct {
 	Scale uint8
 	// Charset converts text and labels; nil for binary columns.
 	Charset *charset.Charset
-	// Labels are those of an ENUM or SET, in utf8mb4.
+	// Labels are those of an ENUM or SET, in utf8mb4. A value beyond them is handed on as [event.Absent]: its text
+	// cannot be told.
 	Labels []string
 	// Unknown, when not nil, says why the text of the column's values cannot be told, though its values can be
 	// compared. It is the error of [Decoder.TableMap] when the text is needed.

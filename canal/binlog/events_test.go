@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,11 +94,9 @@ func TestEventsOfMySQL(t *testing.T) {
 		return fmt.Sprintf("gtid %s:%d standalone=false ddl=false prepared=false completed=false", uuid, number)
 	}
 	before := time.Now()
-	var first int
-	_, err := fmt.Sscanf(strings.TrimPrefix(s.QueryText(t, "select @@global.gtid_executed"), uuid+":1-"), "%d", &first)
-	if err != nil {
-		first = 1
-	}
+	executed := s.QueryText(t, "select @@global.gtid_executed") // UUID:1-N
+	first, err := strconv.Atoi(executed[strings.LastIndexAny(executed, ":-")+1:])
+	testbed.Must(t, err)
 	number = first
 	events := record(t, s.Server, func() {
 		s.do(t, "use d", "create table n (a int primary key, b varchar(10))",

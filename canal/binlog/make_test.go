@@ -1,8 +1,14 @@
 package binlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/freshet/freshet/testbed"
 )
 
 // maker makes events as a server would write them, without checksums, for tests that need no server.
@@ -79,7 +85,7 @@ func (m *maker) productRows(t Type, id, n int) {
 	m.add(t, b)
 }
 
-// transaction adds what a transaction has before its changes.
+// begin adds what a transaction has before its changes.
 func (m *maker) begin(number int) {
 	b := make([]byte, 42)
 	b[1], b[24+1] = 1, 2
@@ -91,3 +97,22 @@ func (m *maker) begin(number int) {
 }
 
 func (m *maker) commit() { m.add(TypeXID, make([]byte, 8)) }
+
+// packed returns the events as one TRANSACTION_PAYLOAD each, with the format before them.
+func packed(t testing.TB, transactions ...*maker) *maker {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	testbed.Must(t, err)
+	defer enc.Close()
+	out := &maker{}
+	out.format("9.7.4")
+	for _, m := range transactions {
+		all := bytes.Join(m.events, nil)
+		frame := enc.EncodeAll(all, nil)
+		body := []byte{payloadCompression, 1, compressionZstd, payloadUncompressed, 9, 0xfe}
+		body = binary.LittleEndian.AppendUint64(body, uint64(len(all)))
+		body = append(body, payloadSize, 9, 0xfe)
+		body = binary.LittleEndian.AppendUint64(body, uint64(len(frame)))
+		out.add(TypeTransactionPayload, append(append(body, payloadEnd), frame...))
+	}
+	return out
+}

@@ -14,7 +14,7 @@ func TestQueryTellsTheSessionItRanIn(t *testing.T) {
 	body := []byte{7, 0, 0, 0, 0, 0, 0, 0, 1, 0x57, 0x05, byte(len(vars)), 0}
 	body = append(body, vars...)
 	body = append(body, "d\x00CREATE DATABASE x"...)
-	d, err := New(nobody{}, Options{})
+	d, err := New(nothing{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +29,3 @@ func TestQueryTellsTheSessionItRanIn(t *testing.T) {
 		t.Errorf("sql_mode %#x, character sets %d and %d", q.SQLMode, q.Charset, q.ServerCharset)
 	}
 }
-
-// nobody wants no rows.
-type nobody struct{}
-
-func (nobody) Wanted(_, _ []byte) bool               { return false }
-func (nobody) Define(*TableMap) (*Definition, error) { return nil, nil }

@@ -179,7 +179,9 @@ func (r *rowReader) print(c *column, v *event.Value, raw []byte) bool {
 	}
 	begin := len(r.text)
 	ok := r.append(c, v, raw)
-	v.Text = r.text[begin:len(r.text):len(r.text)]
+	if v.Kind != event.Absent {
+		v.Text = r.text[begin:len(r.text):len(r.text)]
+	}
 	return ok
 }
 
@@ -215,9 +217,13 @@ func (r *rowReader) append(c *column, v *event.Value, raw []byte) bool {
 	case renderCharset:
 		r.text = c.attributes.Charset.Append(r.text, raw)
 	case renderEnum:
-		return r.appendEnum(c, raw)
+		if !r.appendEnum(c, raw) {
+			*v = event.Value{}
+		}
 	case renderSet:
-		return r.appendSet(c, raw)
+		if !r.appendSet(c, raw) {
+			*v = event.Value{}
+		}
 	case renderCompressed:
 		return r.appendCompressed(c, v, raw)
 	case renderUUID:
@@ -281,7 +287,9 @@ func (r *rowReader) appendReal(c *column, raw []byte) bool {
 	return true
 }
 
-// appendEnum prints the label of an ENUM; index 0 is the empty string that stands for an invalid value.
+// appendEnum prints the label of an ENUM; index 0 is the empty string that stands for an invalid value. It reports
+// whether there is such a label: if not, the labels that are known are not those that the row was written with, and the
+// value is as good as absent.
 func (r *rowReader) appendEnum(c *column, raw []byte) bool {
 	i := littleEndianUint(raw)
 	if i == 0 {
@@ -294,7 +302,7 @@ func (r *rowReader) appendEnum(c *column, raw []byte) bool {
 	return true
 }
 
-// appendSet prints the labels of a SET, with commas between them.
+// appendSet prints the labels of a SET, with commas between them; it reports the same.
 func (r *rowReader) appendSet(c *column, raw []byte) bool {
 	bits := littleEndianUint(raw)
 	labels := c.attributes.Labels
