@@ -24,6 +24,7 @@ func (p *parser) ddl(k string) Statement {
 // create reads CREATE TABLE and CREATE DATABASE. All else that can be created has no columns that change in rows.
 func (p *parser) create(st *Statement) bool {
 	replace := p.acceptPair("OR", "REPLACE")
+	p.accept("EXTERNAL")
 	switch {
 	case p.at("TEMPORARY"):
 		return true // it lives and dies with its session, and has no row events

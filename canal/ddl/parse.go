@@ -205,7 +205,10 @@ func (p *parser) statement() Statement {
 		}
 	}
 	k := p.keyword()
-	if k == "" && !p.atSymbol('(') {
+	switch {
+	case p.atEnd():
+		return Statement{Verb: Other} // nothing but comments, such as stand in for events that were left out
+	case k == "" && !p.atSymbol('('):
 		return unknown()
 	}
 	if st, ok := p.transaction(k); ok {

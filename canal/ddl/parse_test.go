@@ -143,7 +143,11 @@ func TestCommentsQuotesAndModes(t *testing.T) {
 		{"TRUNCATE `t", "ddl; unclear in d"},
 		{"TRUNCATE /* t", "ddl; unclear in d"},
 		{"TRUNCATE \"t\"", "ddl; unclear in d"},
-		{"", "unknown; unclear in d"},
+		{"", "other"},
+		{"# Dummy event replacing event type 160 that slave cannot handle.", "other"},
+		{"/*!50100 */ ;", "other"},
+		{"/* x", "unknown; unclear in d"},
+		{"; TRUNCATE t", "unknown; unclear in d"},
 		{"FROB t", "unknown; unclear in d"},
 		{strings.Repeat("(", 100000), "dml; unclear in d"},
 	})
