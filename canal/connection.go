@@ -91,7 +91,7 @@ func (l *loop) connection(ctx context.Context, r *retry) error {
 	if err != nil {
 		return err
 	}
-	events, err := s.dump(info.Flavor, l.request(s, info))
+	events, err := s.dump(info.Flavor, l.request(info, s.replicas(info)))
 	if err != nil {
 		return err
 	}
@@ -134,13 +134,13 @@ func (l *loop) firstByte() {
 	l.mu.Unlock()
 }
 
-// request says what to ask for, and resets what belongs to one connection.
-func (l *loop) request(s *session, info *SourceInfo) dumpRequest {
+// request says what to ask for, and resets what belongs to one connection. taken are the server ids of replicas.
+func (l *loop) request(info *SourceInfo, taken []uint32) dumpRequest {
 	l.dec.Reset()
 	l.at, l.floor, l.from = place{}, l.done, 0
 	l.tx, l.fresh = transaction{}, true
 	l.replayed = !l.last.IsZero()
-	q := dumpRequest{heartbeat: l.o.Heartbeat, serverID: l.o.freeServerID(info, s.replicas(info))}
+	q := dumpRequest{heartbeat: l.o.Heartbeat, serverID: l.o.freeServerID(info, taken)}
 	q.uuid = replicaUUID(q.serverID, l.o.Source)
 	p := l.position()
 	if l.byGTID && (l.flavor == event.MySQL || !p.GTIDs.IsEmpty()) {

@@ -103,6 +103,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
 // wantRows waits for the rows, in this order; "DB" stands for the database's name.
 func (r *running) wantRows(d *database, want ...string) {
 	r.t.Helper()
+	want = slices.Clone(want)
 	for i := range want {
 		want[i] = strings.ReplaceAll(want[i], "DB", d.name)
 	}

@@ -105,7 +105,7 @@ func (l *loop) dispatch(h binlog.Header, body []byte) error {
 		err = l.dec.TableMap(body)
 	case h.Type == binlog.TypeXID:
 		return l.finish(h, committed)
-	case h.Type == binlog.TypeQuery || h.Type == binlog.TypeMariaQueryCompressed:
+	case isQuery(h.Type):
 		return l.query(h, body)
 	case isGTID(h.Type):
 		return l.beginGroup(h, body)
@@ -116,8 +116,6 @@ func (l *loop) dispatch(h binlog.Header, body []byte) error {
 		l.tx.inPayload = false
 	case h.Type == binlog.TypeXAPrepare:
 		return l.xaPrepare(h, body)
-	case h.Type == binlog.TypeExecuteLoadQuery:
-		return l.loadQuery(h, body)
 	case h.Type == binlog.TypeIncident:
 		return l.incident(body)
 	default:
@@ -126,6 +124,14 @@ func (l *loop) dispatch(h binlog.Header, body []byte) error {
 		}
 	}
 	return l.damaged(l.begin, err)
+}
+
+func isQuery(t binlog.Type) bool {
+	switch t {
+	case binlog.TypeQuery, binlog.TypeMariaQueryCompressed, binlog.TypeExecuteLoadQuery:
+		return true
+	}
+	return false
 }
 
 func isGTID(t binlog.Type) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,8 @@ type batch struct {
 type recorder struct {
 	c   *Canal
 	per int
+	// named adds the columns' names to the rows.
+	named bool
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -148,6 +151,7 @@ func (r *recorder) Row(c *event.Change) error {
 		}
 	}
 	text := c.Op.String() + " " + c.Table.String() + " "
+	image := func(vs []event.Value) string { return r.image(c.Table, vs) }
 	if c.Before != nil {
 		text += image(c.Before)
 	}
@@ -168,7 +172,7 @@ func (r *recorder) Row(c *event.Change) error {
 	return nil
 }
 
-func image(vs []event.Value) string {
+func (r *recorder) image(t *event.Table, vs []event.Value) string {
 	var parts []string
 	for i := range vs {
 		switch v := &vs[i]; v.Kind {
@@ -180,6 +184,9 @@ func image(vs []event.Value) string {
 			parts = append(parts, "*")
 		default:
 			parts = append(parts, string(v.AppendText(nil)))
+		}
+		if r.named {
+			parts[i] = t.Columns[i].Name + "=" + parts[i]
 		}
 	}
 	return "(" + strings.Join(parts, ",") + ")"
@@ -206,6 +213,7 @@ func (r *recorder) Commit(_ *event.Tx, end event.End) error {
 	r.note(func() {
 		r.pending.Add(end)
 		r.commits++
+		end.GTIDs = slices.Clone(end.GTIDs)
 		r.ends = append(r.ends, end)
 	})
 	return nil

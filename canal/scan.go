@@ -106,14 +106,14 @@ func (w *walk) event(ev []byte, each func(w *walk, at place, h binlog.Header, bo
 
 // statements calls each for the statement that an event holds, or the statements in a compressed transaction.
 func (w *walk) statements(h binlog.Header, body []byte, each func(h binlog.Header, q *binlog.Query) error) error {
-	switch h.Type {
-	case binlog.TypeQuery, binlog.TypeMariaQueryCompressed:
+	switch {
+	case isQuery(h.Type):
 		q, err := w.dec.ParseQuery(h, body)
 		if err != nil {
 			return err
 		}
 		return each(h, &q)
-	case binlog.TypeTransactionPayload:
+	case h.Type == binlog.TypeTransactionPayload:
 		return w.dec.Payload(body, func(h binlog.Header, body []byte) error { return w.statements(h, body, each) })
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 
 // Sink takes what the canal reads, in commit order and on the canal's goroutine, except for Mark. An error from it
 // ends [Canal.Run] with that error. Every method but Mark may block: that is the back pressure, and the canal then
-// stops reading from the source.
+// stops reading from the source. The GTIDs of an End are valid only during the call that hands it over.
 type Sink interface {
 	// Bind is told a definition of a table before the first row under it, and answers with the columns that it
 	// wants decoded: none (nil) if it wants no row of this table.

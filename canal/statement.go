@@ -1,8 +1,6 @@
 package canal
 
 import (
-	"errors"
-
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
@@ -31,17 +29,6 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 	}
 	st := l.tables.parse(h, &q)
 	return l.statement(h, &st)
-}
-
-// loadQuery handles LOAD DATA that was logged as a statement. Its post-header has 13 more bytes than that of a QUERY:
-// where in the statement the name of the file stands.
-// Source: MySQL's Execute_load_query_event.
-func (l *loop) loadQuery(h binlog.Header, body []byte) error {
-	const queryHeader, loadHeader = 13, 26
-	if len(body) < loadHeader {
-		return l.unreadable(errors.New("EXECUTE_LOAD_QUERY: too short"))
-	}
-	return l.query(h, append(append([]byte(nil), body[:queryHeader]...), body[loadHeader:]...))
 }
 
 // statement follows a statement.

@@ -2,6 +2,9 @@ package canal
 
 import (
 	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,6 +100,58 @@ func scanInt(r *sql.Row) int {
 		return -1
 	}
 	return n
+}
+
+// TestEverythingThatAMarkCoversCanBeRead has many writers commit at once, and asks for each row that a mark covers, as
+// soon as the mark is sent.
+func TestEverythingThatAMarkCoversCanBeRead(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		const writers, each = 8, 60
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		rec := startAt(here(t, s))
+		checked := 0
+		rec.onMark = func(m event.Mark) {
+			rec.mu.Lock()
+			var ids []string
+			for _, c := range rec.rows[checked:] {
+				if c.version.Compare(m.Version) > 0 {
+					break
+				}
+				ids = append(ids, c.text[strings.LastIndexByte(c.text, '(')+1:len(c.text)-1])
+			}
+			rec.mu.Unlock()
+			if len(ids) == 0 {
+				return
+			}
+			checked += len(ids)
+			if n := scanInt(d.DB().QueryRow("select count(*) from " + d.name + ".t where id in (" + strings.Join(ids, ",") + ")")); n != len(ids) {
+				t.Errorf("mark %s covers %d new rows, and %d of them can be read", m.Version, len(ids), n)
+			}
+		}
+		o := d.options()
+		o.Heartbeat = 20 * time.Millisecond
+		r := reading(t, rec, o)
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				for i := range each {
+					if _, err := d.DB().Exec(fmt.Sprintf("insert into %s.t values (%d)", d.name, w*each+i)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		r.await(t, "a mark over all rows", func() bool {
+			return len(r.rows) == writers*each && r.marks[len(r.marks)-1].Version.Compare(r.rows[len(r.rows)-1].version) >= 0
+		})
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if checked != writers*each {
+			t.Errorf("%d rows were looked for", checked)
+		}
+	})
 }
 
 func TestABacklogIsKnownToBeOld(t *testing.T) {

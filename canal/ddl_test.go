@@ -1,0 +1,191 @@
+package canal
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/testbed"
+)
+
+// script is DDL between rows, whose columns would be mistaken by who knows only the first or the last definition.
+var ddlScript = []string{
+	"insert into DB.t values (1,'a',10)",
+	"alter table DB.t add column w varchar(10) default 'new' first",
+	"insert into DB.t (id,v,n) values (2,'b',20)",
+	"alter table DB.t drop column v",
+	"insert into DB.t (id,n) values (3,30)",
+	"alter table DB.t modify column n bigint unsigned after w",
+	"insert into DB.t (id,n) values (4,18446744073709551615)",
+	"alter table DB.t rename column w to x",
+	"insert into DB.t (x,id) values ('x5',5)",
+	"rename table DB.t to DB.u",
+	"insert into DB.u (x,id) values ('x6',6)",
+	"create table DB.t (a varchar(5), b int primary key)",
+	"insert into DB.t values ('y',7)",
+	"drop table DB.t",
+	"create table DB.t like DB.u",
+	"insert into DB.t (x,id) values ('z',8)",
+}
+
+var ddlRows = []string{
+	"insert DB.t (id=1,v=a,n=10)",
+	"insert DB.t (w=new,id=2,v=b,n=20)",
+	"insert DB.t (w=new,id=3,n=30)",
+	"insert DB.t (w=new,n=18446744073709551615,id=4)",
+	"insert DB.t (x=x5,n=NULL,id=5)",
+	"insert DB.u (x=x6,n=NULL,id=6)",
+	"insert DB.t (a=y,b=7)",
+	"insert DB.t (x=z,n=NULL,id=8)",
+}
+
+// metadata are the values of binlog_row_metadata of each flavor.
+var metadata = []struct {
+	name  string
+	start func(testing.TB, ...string) *testbed.Server
+	arg   string
+}{
+	{"MySQLFull", testbed.MySQL, "FULL"}, {"MySQLMinimal", testbed.MySQL, "MINIMAL"},
+	{"MariaDBFull", testbed.MariaDB, "FULL"}, {"MariaDBMinimal", testbed.MariaDB, "MINIMAL"}, {"MariaDBNoLog", testbed.MariaDB, "NO_LOG"},
+}
+
+func TestDDLBetweenRowsNeverMixesUpColumns(t *testing.T) {
+	for _, m := range metadata {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			s := m.start(t, "--binlog-row-metadata="+m.arg)
+			d := newDatabase(t, s, "create table DB.t (id int primary key, v varchar(20), n int)")
+			// Live, from before the DDL.
+			rec := newRecorder()
+			rec.named = true
+			live := reading(t, rec, d.options())
+			live.await(t, "a first mark", func() bool { return len(live.marks) > 0 })
+			begin := live.Position()
+			d.exec(ddlScript...)
+			live.wantRows(d, ddlRows...)
+			if err := live.stop(); err != nil {
+				t.Fatal(err)
+			}
+			// Again, by a process that starts after it, from the checkpoint at its beginning and from every one between.
+			for i := range live.ends {
+				p := begin
+				p.GTIDs = begin.GTIDs.Clone()
+				for _, e := range live.ends[:i] {
+					p.Advance(e)
+				}
+				rec := startAt(p)
+				rec.named = true
+				o := d.options()
+				o.UntilCaughtUp = true
+				again := reading(t, rec, o)
+				if err := again.wait(); err != nil {
+					t.Fatalf("from %s: %v", p.String(), err)
+				}
+				if from := len(live.rows) - len(rec.rows); from < 0 || !equalChanges(rec.rows, live.rows[from:]) {
+					t.Errorf("from %s: rows\n  %v\nare no end of\n  %v", p.String(), rec.rows, live.rows)
+				}
+			}
+		})
+	}
+}
+
+func equalChanges(a, b []change) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// TestColumnsThatCannotBeKnownHalt begins, without a checkpoint that knows the columns, before a column was dropped.
+func TestColumnsThatCannotBeKnownHalt(t *testing.T) {
+	t.Parallel()
+	s := testbed.MySQL(t)
+	d := newDatabase(t, s, "create table DB.t (id int primary key, a int, b int)")
+	p := here(t, s)
+	d.exec("insert into DB.t values (1,2,3)", "alter table DB.t drop column a, add column c varchar(5) first")
+	r := reading(t, startAt(p), d.options())
+	err := r.wait()
+	if err == nil || !errors.Is(err, ErrHalt) || !strings.Contains(err.Error(), d.name+".t") {
+		t.Fatalf("%v, want a halt that names the table", err)
+	}
+	if len(r.rows) != 0 {
+		t.Errorf("rows were guessed: %v", r.rows)
+	}
+}
+
+func TestRowImagesAreMerged(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key, v varchar(20), w varchar(20), b text)",
+			"insert into DB.t values (1,'a','b','long'),(2,'c','d','long')")
+		r := reading(t, startAt(here(t, s)), d.options())
+		d.exec("set session binlog_row_image=MINIMAL", "update DB.t set v='x' where id=1", "delete from DB.t where id=2",
+			"set session binlog_row_image=NOBLOB", "update DB.t set w='y' where id=1", "set session binlog_row_image=FULL")
+		r.wantRows(d, "update DB.t (1,?,?,?)->(1,x,?,?)", "delete DB.t (2,?,?,?)", "update DB.t (1,x,b,?)->(1,x,y,?)")
+	})
+}
+
+func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s,
+			"create table DB.t (id int primary key)", "create table DB.p (id int primary key) partition by range (id) "+
+				"(partition a values less than (10), partition b values less than (20))",
+			"create table DB.x (id int primary key)", "create table DB.y (id int primary key)")
+		file := "'" + d.QueryText(t, "select @@datadir") + d.name + ".txt'"
+		gone := func(c *running) float64 {
+			return testutil.ToFloat64(c.canal.m.statements.WithLabelValues(statementTruncate))
+		}
+		for _, c := range []struct {
+			statements []string
+			kind       alarm.Kind
+		}{
+			{[]string{"truncate table DB.t"}, alarm.TruncatedTable},
+			{[]string{"alter table DB.p drop partition a"}, alarm.TruncatedTable},
+			{[]string{"rename table DB.y to DB.z"}, alarm.TruncatedTable},
+			{[]string{"drop table DB.x"}, alarm.TruncatedTable},
+			{[]string{"set session binlog_format=STATEMENT", "insert into DB.t values (5)", "set session binlog_format=ROW"}, alarm.StatementLogged},
+			{[]string{
+				"select 30 into outfile " + file, "set session binlog_format=STATEMENT",
+				"load data infile " + file + " into table DB.t", "set session binlog_format=ROW",
+			}, alarm.StatementLogged},
+			{[]string{"drop database DB"}, alarm.TruncatedTable},
+		} {
+			r := reading(t, startAt(here(t, s)), d.options())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			d.exec(c.statements...)
+			end := here(t, s)
+			r.await(t, "the statement", func() bool { return r.pos.File == end.File && r.pos.Pos == end.Pos })
+			if !r.alarmed(c.kind) {
+				t.Errorf("%s: no alarm", c.statements)
+			}
+			if n := gone(r); (c.kind == alarm.TruncatedTable) != (n == 1) {
+				t.Errorf("%s: %v counted", c.statements, n)
+			}
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestWhatHappensToOtherTablesIsNoAlarm(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.other (id int primary key)")
+		o := d.options()
+		o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "t" || table == "") }
+		r := reading(t, startAt(here(t, s)), o)
+		d.exec("truncate table DB.other", "set session binlog_format=STATEMENT", "insert into DB.other values (5)",
+			"set session binlog_format=ROW", "insert into DB.other values (6)", "drop table DB.other", "insert into DB.t values (1)")
+		r.wantRows(d, "insert DB.t (1)")
+		for _, a := range r.board.Records() {
+			t.Errorf("alarm: %s", a.Message)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package canal
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/testbed"
+)
+
+// fed returns a loop that is fed by hand, at binlog.000001:4.
+func fed(t *testing.T) (*loop, *recorder) {
+	t.Helper()
+	r := newRecorder()
+	c, err := New(Options{Address: "x", User: "u", Alarms: newBoard(t, quietLogger(t))}, r, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLoop(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.flavor, l.epoch, l.server = event.MySQL, 1, "s"
+	if err := l.tables.restore(nil); err != nil {
+		t.Fatal(err)
+	}
+	c.loop, r.c = l, c
+	l.at, l.done = at(4), at(4)
+	return l, r
+}
+
+// rawEvent is an event without checksum that ends where it should.
+func rawEvent(pos uint64, t binlog.Type, flags uint16, body ...byte) []byte {
+	b := make([]byte, binlog.HeaderSize, binlog.HeaderSize+len(body))
+	b[4] = byte(t)
+	b = append(b, body...)
+	binary.LittleEndian.PutUint32(b[9:], uint32(len(b)))
+	binary.LittleEndian.PutUint32(b[13:], uint32(pos)+uint32(len(b)))
+	binary.LittleEndian.PutUint16(b[17:], flags)
+	return b
+}
+
+func TestAnUnknownEventEndsTheReading(t *testing.T) {
+	l, _ := fed(t)
+	err := l.event(rawEvent(4, 99, 0, 1, 2, 3))
+	var ee *EventError
+	if !errors.As(err, &ee) || !errors.Is(err, ErrHalt) || isDoubtful(err) {
+		t.Fatalf("%v, want an EventError that halts at once", err)
+	}
+	for _, word := range []string{"event type 99", "binlog.000001:4", "freshet position set"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is not said in %q", word, err)
+		}
+	}
+	l, _ = fed(t)
+	if err := l.event(rawEvent(4, 99, binlog.FlagIgnorable, 1, 2, 3)); err != nil {
+		t.Errorf("one that may be ignored: %v", err)
+	}
+	if l.at.pos != 4+binlog.HeaderSize+3 {
+		t.Errorf("it was not passed over: %s", l.at)
+	}
+}
+
+func TestAnIncidentIsAGap(t *testing.T) {
+	l, _ := fed(t)
+	err := l.event(rawEvent(4, binlog.TypeIncident, 0, append([]byte{1, 0, 4}, "lost"...)...))
+	var gap *GapError
+	if !errors.As(err, &gap) || !strings.Contains(err.Error(), "lost events") {
+		t.Fatalf("%v, want a GapError", err)
+	}
+}
+
+func TestAStreamThatMakesNoSenseIsAskedForAgainAndThenHalts(t *testing.T) {
+	l, _ := fed(t)
+	e := rawEvent(4, 99, binlog.FlagIgnorable)
+	binary.LittleEndian.PutUint32(e[13:], 1000)
+	err := l.event(e)
+	if !isDoubtful(err) || !errors.Is(err, ErrHalt) {
+		t.Fatalf("%v", err)
+	}
+	if err := l.disconnected(err); err != nil {
+		t.Fatalf("halts at once: %v", err)
+	}
+	r := retry{stood: true}
+	for i := 1; i < giveUpAfter; i++ {
+		if got := r.judge(t.Context(), l, err, false); got != nil {
+			t.Fatalf("attempt %d: %v", i, got)
+		}
+	}
+	if got := r.judge(t.Context(), l, err, true); got != nil {
+		t.Fatalf("after progress: %v", got)
+	}
+	for i := 1; i < giveUpAfter-1; i++ {
+		if got := r.judge(t.Context(), l, err, false); got != nil {
+			t.Fatalf("attempt %d: %v", i, got)
+		}
+	}
+	if got := r.judge(t.Context(), l, err, false); !errors.Is(got, ErrHalt) {
+		t.Fatalf("in the end: %v", got)
+	}
+}
+
+func TestATransactionThatTheServerDidNotFinishIsDropped(t *testing.T) {
+	l, r := fed(t)
+	begin := func(pos uint64) { // an anonymous GTID and BEGIN
+		t.Helper()
+		l.begin = at(pos)
+		l.start()
+		l.tx.began = true
+	}
+	begin(100)
+	l.tx.GTID = gtid(uuidA, 5)
+	if err := l.row(&event.Change{Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert, Version: version(120)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.abandon()
+	if l.tx.open || len(r.ends) != 0 {
+		t.Error("it was taken for finished")
+	}
+	v := l.vis
+	v.begin("s", 1)
+	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 4))); out.waiting != 0 {
+		t.Errorf("%d claims wait for it", out.waiting)
+	}
+}
+
+func TestPositionsBeyondFourGiBAreReachedFromTheBeginningOfTheFile(t *testing.T) {
+	l, r := fed(t)
+	l.done = at(5 << 30)
+	q := l.request(&SourceInfo{}, nil)
+	if q.file != "binlog.000001" || q.pos != firstEvent || l.from != 5<<30 {
+		t.Fatalf("%+v, from %d", q, l.from)
+	}
+	l.at = at(5<<30 - 40)
+	for i := range 2 {
+		e := rawEvent(5<<30-40+uint64(40*i), binlog.TypeXID, 0, make([]byte, 21)...)
+		if err := l.event(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.ends) != 1 || r.ends[0].Pos != 5<<30+40 {
+		t.Errorf("%+v, want only the transaction behind 5 GiB", r.ends)
+	}
+}
+
+func TestReadingOverTLS(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shared[0].get(t), "create table DB.t (id int primary key)")
+	o := d.options()
+	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	r := reading(t, startAt(here(t, d.Server)), o)
+	d.exec("insert into DB.t values (1)")
+	r.wantRows(d, "insert DB.t (1)")
+	r.await(t, "the row to be handed on, and a mark over it", func() bool {
+		return r.gathered == 0 && r.marks[len(r.marks)-1].Version.Compare(r.rows[0].version) >= 0
+	})
+	if n := d.QueryText(t, "select count(*) from performance_schema.threads where name='thread/sql/one_connection' and connection_type='SSL/TLS' and processlist_command like 'Binlog Dump%'"); n == "0" {
+		t.Error("the dump is not encrypted")
+	}
+	// MariaDB is not set up for TLS here.
+	d = newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)")
+	o = d.options()
+	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	if err := reading(t, newRecorder(), o).wait(); err == nil || !strings.Contains(err.Error(), "TLS") {
+		t.Errorf("without TLS: %v", err)
+	}
+	o.TLSOptional = true
+	r = reading(t, startAt(here(t, d.Server)), o)
+	d.exec("insert into DB.t values (1)")
+	r.wantRows(d, "insert DB.t (1)")
+}
+
+func TestAChangeOfTheGTIDModeEndsTheRun(t *testing.T) {
+	t.Parallel()
+	s := testbed.MySQL(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, s, "create table DB.t (id int primary key)")
+	r := reading(t, startAt(here(t, s)), d.options())
+	d.exec("insert into DB.t values (1)")
+	r.await(t, "the first row", func() bool { return len(r.rows) == 1 })
+	d.exec("set global gtid_mode=ON_PERMISSIVE", "set global gtid_mode=OFF_PERMISSIVE", "insert into DB.t values (2)")
+	if err := r.wait(); !errors.Is(err, errModeChanged) {
+		t.Fatalf("%v", err)
+	}
+	again := reading(t, startAt(r.pos), d.options())
+	again.wantRows(d, "insert DB.t (2)")
+	d.exec("set global gtid_mode=ON_PERMISSIVE", "set global gtid_mode=ON", "insert into DB.t values (3)")
+	again.wantRows(d, "insert DB.t (2)", "insert DB.t (3)")
+	if err := again.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d.exec("insert into DB.t values (4)")
+	last := reading(t, startAt(again.pos), d.options())
+	last.wantRows(d, "insert DB.t (4)")
+}
+
+func TestMetricsFollowTheConventions(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, newRecorder(), newRecorder()); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if n, err := testutil.GatherAndCount(reg); err != nil || n < 18 {
+		t.Errorf("%d series, %v", n, err)
+	}
+	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, newRecorder(), newRecorder()); err == nil {
+		t.Error("the same metrics were registered twice")
+	}
+}
+
+func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
+	_, err := New(Options{Flavor: "oracle", Heartbeat: -1, Start: "x"}, newRecorder(), newRecorder())
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, word := range []string{"no address", "no user", "oracle", "negative", "start"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q is not said in %q", word, err)
+		}
+	}
+}
