@@ -122,10 +122,9 @@ func (t *tables) charset(collation uint16) *charset.Charset {
 // parse reads a statement.
 func (t *tables) parse(h binlog.Header, q *binlog.Query) ddl.Statement {
 	server, _ := t.collations.ByID(uint32(q.ServerCharset))
-	server, _ := t.collations.ByID(uint32(q.ServerCharset))
 	return ddl.Parse(q.SQL, &ddl.Session{
 		Schema: q.Schema, SQLMode: q.SQLMode, Charset: t.charset(q.Charset), ServerCharset: server.Charset,
-		MariaDB: t.l.flavor == event.MariaDB, Temporary: h.Flags&flagThreadSpecific != 0, Failed: q.ErrorCode != 0, ServerCharset: server.Charset,
+		MariaDB: t.l.flavor == event.MariaDB, Temporary: h.Flags&flagThreadSpecific != 0, Failed: q.ErrorCode != 0,
 	})
 }
 
