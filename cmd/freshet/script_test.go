@@ -32,6 +32,7 @@ func TestTheCommandLine(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			env.Vars = append(env.Vars, quickExit())
 			env.Setenv("NOBODY", l.Addr().String())
 			return l.Close()
 		},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,7 @@ type site struct {
 	listen string // admin.listen
 	// The rest of the configuration.
 	user, password string
+	token          string // admin.token; "": none
 	keys           []string
 	extra          string
 	env            []string
@@ -44,7 +46,7 @@ func newSite(t *testing.T, source *testbed.Server) *site {
 	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
 	return &site{
 		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"), listen: freeAddress(t),
-		user: source.User, password: source.Password, keys: []string{"product:{id}"},
+		user: source.User, password: source.Password, token: "hush-hush-hush", keys: []string{"product:{id}"},
 	}
 }
 
@@ -62,22 +64,19 @@ func (s *site) config() string {
 redis: {addresses: [%q]}
 eventlog: {dir: %q}
 invalidator: {second_delete: 100ms}
-admin: {listen: %q, token: "%s"}
+admin: {listen: %q, token: %q}
 mappings:
   - table: shop.product
     keys: ["%s"]
-%s`, s.source.Addr, s.user, s.password, s.redis.Addr, s.dir, s.listen, token, strings.Join(s.keys, `", "`), s.extra)
+%s`, s.source.Addr, s.user, s.password, s.redis.Addr, s.dir, s.listen, s.token, strings.Join(s.keys, `", "`), s.extra)
 }
-
-// token is the admin token of all configurations.
-const token = "hush-hush-hush"
 
 // start starts a command of freshet.
 func (s *site) start(args ...string) *testbed.Running {
 	s.t.Helper()
 	path, err := exec.LookPath("freshet") // this test binary, see TestMain
 	testbed.Must(s.t, err)
-	return testbed.Program{Path: path, Args: args, Config: s.config(), Env: s.env}.Start(s.t)
+	return testbed.Program{Path: path, Args: args, Config: s.config(), Env: append(s.env[:len(s.env):len(s.env)], quickExit())}.Start(s.t)
 }
 
 // run starts `freshet run` and waits until it keeps the cache fresh.
@@ -184,3 +183,7 @@ func (s *site) write(id int) {
 	s.t.Helper()
 	s.source.Exec(s.t, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1) ON DUPLICATE KEY UPDATE price = price + 1", id))
 }
+
+// quickExit is the environment in which a process with the race detector does not wait for a second when it ends,
+// in case that another thread is about to report a race.
+func quickExit() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0" }

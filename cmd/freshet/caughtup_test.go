@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// caughtUp runs `freshet run --until-caught-up` to its end and returns what its last line says.
+func (s *site) caughtUp() (rows, keys int) {
+	s.t.Helper()
+	out := s.ask("run", "--until-caught-up")
+	m := regexp.MustCompile(`^caught up: rows=([0-9]+) keys=([0-9]+) seconds=[0-9]+\.[0-9]{3}\n$`).FindStringSubmatch(out)
+	if m == nil {
+		s.t.Fatalf("stdout is %q", out)
+	}
+	rows, _ = strconv.Atoi(m[1])
+	keys, _ = strconv.Atoi(m[2])
+	return rows, keys
+}
+
+func TestUntilCaughtUpEndsWhenTheBacklogIsFinished(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		if rows, keys := s.caughtUp(); rows != 0 || keys != 0 {
+			t.Errorf("nothing to do: rows=%d keys=%d", rows, keys)
+		}
+		const n = 300
+		var values []string
+		for id := range n {
+			s.cache(fmt.Sprintf("product:%d", id))
+			values = append(values, fmt.Sprintf("(%d, 1)", id))
+		}
+		source.Exec(t, "INSERT INTO shop.product VALUES "+strings.Join(values, ","))
+		if rows, keys := s.caughtUp(); rows != n || keys < n {
+			t.Errorf("%d rows: rows=%d keys=%d", n, rows, keys)
+		}
+		if left, err := s.redis.Client().DBSize(t.Context()).Result(); err != nil || left != 0 {
+			t.Errorf("%d keys are left, %v", left, err)
+		}
+		if rows, _ := s.caughtUp(); rows != 0 {
+			t.Errorf("the backlog comes twice: rows=%d", rows)
+		}
+	})
+}
+
+func TestUntilCaughtUpEndsWhileOthersWrite(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	s.caughtUp()
+	s.cache("product:1")
+	s.write(1)
+	ctx, stop := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 2; ctx.Err() == nil; i++ {
+			if err := s.source.ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1)", i)); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	rows, _ := s.caughtUp()
+	stop()
+	writer.Wait()
+	if rows < 1 || s.cached("product:1") {
+		t.Errorf("rows=%d, and product:1 cached: %v", rows, s.cached("product:1"))
+	}
+}

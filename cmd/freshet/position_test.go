@@ -1,0 +1,146 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// places are the ways to write the position that a source is at.
+func places(t *testing.T, source *testbed.Server) map[string]string {
+	file, pos := source.BinlogPosition(t)
+	return map[string]string{"gtid": "gtid:" + source.GTIDs(t), "file": fmt.Sprintf("%s:%d", file, pos)}
+}
+
+func TestAPositionThatIsSetBackLeadsToTheSameDeletesAgain(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.write(1)
+		s.caughtUp()
+		before := places(t, source)
+		before["time"] = time.Now().UTC().Format(time.RFC3339)
+		before["earliest"] = "earliest"
+		s.write(2)
+		s.caughtUp()
+		for form, where := range before {
+			t.Run(form, func(t *testing.T) {
+				s := *s
+				s.t = t
+				s.cache("product:2")
+				set := s.start("position", "set", where)
+				if code := set.Wait(t, patience); code != exitDone || !strings.HasPrefix(set.Stdout(), "position was ") {
+					t.Fatalf("exit code %d, %s", code, set.Stdout())
+				}
+				if !strings.Contains(set.Stderr(), `"msg":"position set by hand"`) {
+					t.Errorf("the change is not logged: %s", set.Stderr())
+				}
+				if rows, _ := s.caughtUp(); rows < 1 || s.cached("product:2") {
+					t.Errorf("rows=%d, and product:2 cached: %v", rows, s.cached("product:2"))
+				}
+			})
+		}
+	})
+}
+
+func TestAPositionIsSetForwardOnlyOnPurpose(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.caughtUp()
+		at := s.ask("position", "show")
+		s.cache("product:1")
+		s.write(1)
+		for form, where := range places(t, source) {
+			t.Run(form, func(t *testing.T) {
+				s := *s
+				s.t = t
+				s.refused(exitFailed, []string{"is ahead of the saved position", "--skip"}, "position", "set", where)
+			})
+		}
+		if now := s.ask("position", "show"); now != at {
+			t.Fatalf("a refused position was set: %s", now)
+		}
+		r := s.start("position", "set", "--skip", places(t, source)["gtid"])
+		if code := r.Wait(t, patience); code != exitDone || !strings.Contains(r.Stderr(), `"skip":true`) {
+			t.Fatalf("exit code %d", code)
+		}
+		if rows, _ := s.caughtUp(); rows != 0 || !s.cached("product:1") {
+			t.Errorf("rows=%d, and product:1 cached: %v", rows, s.cached("product:1"))
+		}
+	})
+}
+
+func TestAPositionCanBeSetBeforeTheFirstStart(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	at := places(t, s.source)["gtid"]
+	s.cache("product:1")
+	s.write(1)
+	set := s.start("position", "set", at)
+	if code := set.Wait(t, patience); code != exitDone || !strings.HasPrefix(set.Stdout(), "position was none, is now ") {
+		t.Fatalf("exit code %d, %s", code, set.Stdout())
+	}
+	if rows, _ := s.caughtUp(); rows != 1 || s.cached("product:1") {
+		t.Errorf("rows=%d, and product:1 cached: %v", rows, s.cached("product:1"))
+	}
+}
+
+func TestAPositionThatTheSourceDoesNotHaveIsRefused(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.caughtUp()
+		at := s.ask("position", "show")
+		for _, where := range []string{"binlog.004711:4", "gtid:0-1-x", "2026-13-31T08:00:00Z"} {
+			r := s.start("position", "set", where)
+			if code := r.Wait(t, patience); code == exitDone || !strings.Contains(r.Stderr(), where) && !strings.Contains(r.Stderr(), "binlog.004711") {
+				t.Errorf("%s: exit code %d", where, code)
+			}
+		}
+		if now := s.ask("position", "show"); now != at {
+			t.Errorf("a refused position was set: %s", now)
+		}
+	})
+}
+
+func TestPurgedBinlogsEndWithTheirOwnExitCodeAndTheGapInWords(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.caughtUp()
+		s.write(1)
+		source.Exec(t, "FLUSH BINARY LOGS")
+		s.write(2)
+		source.Exec(t, "FLUSH BINARY LOGS")
+		file, _ := source.BinlogPosition(t)
+		testbed.Eventually(t, patience, "the binlogs are purged", func() bool {
+			// A file that the last dump still has open is left out; the server sees only after a while that it is gone.
+			source.Exec(t, fmt.Sprintf("PURGE BINARY LOGS TO '%s'", file))
+			return oldestBinlog(t, source) == file
+		})
+		at := s.ask("position", "show")
+		s.refused(exitGap, []string{"purged", file}, "run")
+		s.refused(exitGap, []string{"purged", file}, "run", "--until-caught-up")
+		if now := s.ask("position", "show"); now != at {
+			t.Errorf("the position moved over the gap: %s", now)
+		}
+	})
+}
+
+func oldestBinlog(t *testing.T, source *testbed.Server) string {
+	rows, err := source.DB().QueryContext(t.Context(), "SHOW BINARY LOGS")
+	testbed.Must(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	testbed.Must(t, err)
+	if !rows.Next() {
+		t.Fatalf("the source has no binlog: %v", rows.Err())
+	}
+	row := make([]sql.RawBytes, len(columns)) // MySQL tells more than MariaDB
+	into := make([]any, len(columns))
+	for i := range row {
+		into[i] = &row[i]
+	}
+	testbed.Must(t, rows.Scan(into...))
+	return string(row[0])
+}
