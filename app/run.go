@@ -193,13 +193,23 @@ func (p *pipeline) buildInvalidator() error {
 		Redis: p.redis, Store: p.store, Alarms: p.alarms, Registerer: p.registry, Log: p.options.Log,
 	}, invalidator.Options{
 		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
-		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout,
+		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
 		Retry: retry.Policy{
 			MaxAttempts: c.Retry.MaxAttempts, ParkAfter: c.Retry.ParkAfter, ParkDelays: c.Retry.ParkDelays,
 			MinBackoff: c.Retry.MinBackoff, MaxBackoff: c.Retry.MaxBackoff,
 		},
 	})
 	return err
+}
+
+// shortestD returns the shortest second delete of the mappings; 0 when none has any.
+func shortestD(c *config.Config) (d time.Duration) {
+	for _, m := range c.Mappings {
+		if m.SecondDelete > 0 && (d == 0 || m.SecondDelete < d) {
+			d = m.SecondDelete
+		}
+	}
+	return d
 }
 
 func (p *pipeline) buildReader(ctx context.Context) error {
