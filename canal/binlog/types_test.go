@@ -235,8 +235,8 @@ func testTypes(flavor event.Flavor) []testType {
 	return append(all,
 		testType{sql: "geometry", edges: []string{"st_geomfromtext('point(1 2)')"}, keyless: true},
 		testType{sql: "json", edges: []string{"'{}'", `'{"a": "ü"}'`}},
-		character("varchar(100) character set latin1 compressed", 90), character("text character set utf8mb4 compressed", 200),
-		character("varchar(300) character set gbk compressed", 300), binaryType("blob compressed", 300), binaryType("varbinary(200) compressed", 200),
+		character("varchar(100) compressed character set latin1", 90), character("text compressed character set utf8mb4", 200),
+		character("varchar(300) compressed character set gbk", 300), binaryType("blob compressed", 300), binaryType("varbinary(200) compressed", 200),
 		testType{sql: "uuid", edges: []string{"'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'",
 			"'123e4567-e89b-12d3-a456-426655440000'", "'018f6a1e-0000-7000-8000-000000000000'"}, random: func(r *rand.Rand) string {
 			return fmt.Sprintf("'%08x-%04x-%04x-%04x-%012x'", r.Uint32(), r.IntN(1<<16), r.IntN(1<<16), r.IntN(1<<16), r.Uint64()>>16)

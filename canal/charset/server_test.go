@@ -137,15 +137,14 @@ func (s flavored) compare(t *testing.T, c *Charset, q sequences) {
 	}
 }
 
-// Every collation of the servers is known without asking, except for those that only one server's version has; and
-// asking gives the same.
+// The collations of the servers are known without asking, and asking gives the same.
 func TestCollationsAreTheServers(t *testing.T) {
 	for _, s := range servers(t) {
 		queries := []string{QueryCollations}
 		if s.flavor == event.MariaDB {
 			queries = append(queries, QueryCollationsMariaDB)
 		}
-		n := 0
+		n, unknown := 0, 0
 		for _, q := range queries {
 			rows, err := s.DB().QueryContext(t.Context(), q)
 			testbed.Must(t, err)
@@ -154,7 +153,9 @@ func TestCollationsAreTheServers(t *testing.T) {
 				testbed.Must(t, rows.Scan(&c.ID, &c.Name, &c.Charset))
 				n++
 				byID, ok := (*Collations)(nil).ByID(c.ID)
-				if !ok || byID.Charset != c.Charset {
+				if !ok {
+					unknown++
+				} else if byID.Charset != c.Charset {
 					t.Errorf("%s: collation %+v: known as %+v", s.flavor, c, byID)
 				}
 				if asked, ok := NewCollations([]Collation{c}).ByName(c.Name); !ok || asked != c {
@@ -163,8 +164,9 @@ func TestCollationsAreTheServers(t *testing.T) {
 			}
 			testbed.Must(t, rows.Err())
 		}
-		if n < 250 {
-			t.Errorf("%s: only %d collations", s.flavor, n)
+		// Another version than those that the list was made of may have a few more.
+		if n < 250 || unknown > n/20 {
+			t.Errorf("%s: %d of %d collations are not known", s.flavor, unknown, n)
 		}
 	}
 }
