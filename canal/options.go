@@ -54,8 +54,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.
 	UntilCaughtUp bool
-	// Wanted reports whether any mapping names the table. Rows of others are stepped over undecoded. Nil: all are
-	// wanted. It is called on the canal's goroutine, and not for each row.
+	// Wanted reports whether any mapping names the table, or with an empty table any table of the schema. Rows of
+	// others are stepped over undecoded. Nil: all are wanted. It is called on the canal's goroutine, and not for each row.
 	Wanted func(schema, table string) bool
 	// Dial makes the connections. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

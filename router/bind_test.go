@@ -154,3 +154,18 @@ func TestASuggestionIsNear(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutATableASchemaIsAskedFor(t *testing.T) {
+	r, err := New([]Mapping{
+		{Table: Text{Value: "shop.product"}, Keys: []Text{{Value: "a:{id}"}}},
+		{Table: Text{Value: "tenant_*.user"}, Keys: []Text{{Value: "b:{id}"}}},
+	}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for schema, want := range map[string]bool{"shop": true, "tenant_7": true, "other": false, "": false} {
+		if got := r.Wants(schema, ""); got != want {
+			t.Errorf("schema %q: %v", schema, got)
+		}
+	}
+}

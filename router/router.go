@@ -119,8 +119,12 @@ func parseMapping(spec *Mapping, problems *collector) *mapping {
 	return m
 }
 
-// Wants reports whether any mapping matches the table, by its name alone. It may be called from any goroutine.
+// Wants reports whether any mapping matches the table, by its name alone; without a table, whether any may match one of
+// the schema. It may be called from any goroutine.
 func (r *Router) Wants(schema, table string) bool {
+	if table == "" {
+		return slices.ContainsFunc(r.mappings, func(m *mapping) bool { return m.pattern.schema.match(schema) })
+	}
 	if _, ok := r.exact[tableName{schema, table}]; ok {
 		return true
 	}
