@@ -255,7 +255,6 @@ func BenchmarkPayload(b *testing.B) {
 		m := packed(b, &one)
 		b.Run(strconv.Itoa(rows)+" rows", func(b *testing.B) {
 			r := newReader(b, event.Need{Column: 0, Text: true})
-			defer r.close()
 			testbed.Must(b, r.read(m.events[:1]))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -263,13 +262,6 @@ func BenchmarkPayload(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(rows), "ns/row")
 		})
-	}
-}
-
-// close frees what a test's decoder holds of the zstd library.
-func (r *reader) close() {
-	if r.d.payload.zstd != nil {
-		r.d.payload.zstd.Close()
 	}
 }
 
@@ -285,6 +277,5 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 		if allocs := testing.AllocsPerRun(5, read); allocs > 50 { // what the race detector makes of a pool
 			t.Errorf("%s: %v allocations in %d rows", name, allocs, n+m)
 		}
-		r.close()
 	}
 }

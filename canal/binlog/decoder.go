@@ -91,7 +91,7 @@ func (d *Decoder) Format() *Format { return d.format }
 func (d *Decoder) Split(ev []byte) (Header, []byte, error) {
 	h, err := ParseHeader(ev)
 	end := len(ev) - d.trailer
-	if err != nil || h.Type == TypeFormatDescription || h.Type == TypeRotate || end < HeaderSize {
+	if err != nil || h.Type == TypeFormatDescription || h.Flags&FlagArtificial != 0 || end < HeaderSize {
 		return d.splitRare(h, ev, err)
 	}
 	if d.trailer > 0 && d.options.VerifyChecksums && !hasChecksum(ev) {
@@ -100,7 +100,8 @@ func (d *Decoder) Split(ev []byte) (Header, []byte, error) {
 	return h, ev[HeaderSize:end], nil
 }
 
-// splitRare is Split for events that come rarely, or never.
+// splitRare is Split for events that come rarely, or never: those that begin a file, that the sender makes up, and
+// damaged ones.
 func (d *Decoder) splitRare(h Header, ev []byte, err error) (Header, []byte, error) {
 	if err != nil {
 		return Header{}, nil, err
@@ -126,10 +127,18 @@ func (d *Decoder) splitRare(h Header, ev []byte, err error) (Header, []byte, err
 		}
 		return h, body, nil
 	}
-	return Header{}, nil, damaged(h.Type, "truncated")
+	end := len(ev) - d.trailer
+	switch {
+	case end < HeaderSize:
+		return Header{}, nil, damaged(h.Type, "truncated")
+	case d.trailer > 0 && d.options.VerifyChecksums && !hasChecksum(ev):
+		return Header{}, nil, damaged(h.Type, "its checksum is wrong")
+	}
+	return h, ev[HeaderSize:end], nil
 }
 
-// TableMap takes the body of a TABLE_MAP.
+// TableMap takes the body of a TABLE_MAP, and asks the Definer if the table is not known, or has changed. An error that
+// does not wrap [ErrDamaged] is the Definer's, or says which column's text is needed and cannot be told.
 func (d *Decoder) TableMap(body []byte) error {
 	c := cursor{b: body}
 	id := c.uint(d.format.idSize())

@@ -78,7 +78,6 @@ func TestOrdinalsDoNotDependOnWhatIsWanted(t *testing.T) {
 		if got, want := ordinals(t, d, compressed.events[1:]), []uint32{1, 2, 3, 8, 9, 1, 2, 3, 8, 9}; !slices.Equal(got, want) {
 			t.Errorf("%s, compressed: got rows %v, want %v", name, got, want)
 		}
-		d.payload.zstd.Close()
 	}
 }
 
@@ -99,16 +98,10 @@ func TestUnwantedTablesNeedNotBeUnderstood(t *testing.T) {
 		if got := ordinals(t, d, work.events); !slices.Equal(got, []uint32{1}) {
 			t.Errorf("rows %v", got)
 		}
-		if d.payload.zstd != nil {
-			d.payload.zstd.Close()
-		}
 		d, err = New(&both{}, Options{})
 		testbed.Must(t, err)
 		if err := decode(t, d, work.events, nil); err == nil || !strings.Contains(err.Error(), "type 222") {
 			t.Errorf("a wanted table of unknown types: %v", err)
-		}
-		if d.payload.zstd != nil {
-			d.payload.zstd.Close()
 		}
 	}
 }
@@ -183,9 +176,6 @@ func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
 		// And the decoder goes on with the next one.
 		if got := ordinals(t, d, work.events[1:]); len(got) != 5 {
 			t.Errorf("then rows %v", got)
-		}
-		if d.payload.zstd != nil {
-			d.payload.zstd.Close()
 		}
 	}
 }
