@@ -1,0 +1,98 @@
+package app
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/freshet/freshet/"
+
+// mayImport is the direction of dependencies that docs/architecture.md promises: cmd → app → stages → event. What a
+// package may reach of this module, directly or through others; a package that is not here must say where it stands.
+var mayImport = map[string][]string{
+	"event": nil,
+	"alarm": nil,
+	// config describes the file; only app turns it into the stages' words.
+	"config": nil,
+	"retry":  {"event"},
+	"router": {"event"},
+
+	"canal/charset":                   {"event"},
+	"canal/charset/internal/generate": nil,
+	"canal/binlog":                    {"event", "canal/charset"},
+	"canal/ddl":                       {"event", "canal/charset"},
+	"canal/schema":                    {"event", "canal/binlog", "canal/charset", "canal/ddl"},
+	"canal":                           {"event", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
+
+	"eventlog":          {"event"},
+	"eventlog/embedded": {"event", "eventlog", "retry"},
+	"eventlog/logtest":  {"event", "eventlog"},
+	"invalidator":       {"event", "eventlog", "retry", "alarm"},
+
+	// admin is given functions: it knows no stage.
+	"admin": nil,
+
+	// Tests, demo and benchmark look at freshet from outside.
+	"testbed/internal/port": nil,
+	"testbed/proxy":         {"testbed/internal/port"},
+	"testbed":               {"testbed/internal/port", "testbed/proxy"},
+	"testbed/cmd/testbed":   {"testbed", "testbed/internal/port", "testbed/proxy"},
+	"e2e":                   {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
+	"demo":                  {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
+	"bench":                 {"testbed", "testbed/internal/port", "testbed/proxy"},
+}
+
+// wirings may import everything but what stands above them.
+var wirings = map[string]string{"app": "cmd/", "cmd/freshet": ""}
+
+func TestDependenciesPointOneWay(t *testing.T) {
+	for pkg, deps := range dependencies(t) {
+		allowed, known := mayImport[pkg]
+		above, wiring := wirings[pkg]
+		switch {
+		case wiring:
+			for _, d := range deps {
+				if above != "" && strings.HasPrefix(d, above) || d == "testbed" {
+					t.Errorf("%s imports %s", pkg, d)
+				}
+			}
+		case !known:
+			t.Errorf("%s is not in the table of dependencies: say there what it may import", pkg)
+		default:
+			for _, d := range deps {
+				if !slices.Contains(allowed, d) {
+					t.Errorf("%s imports %s, directly or through others: it may import %v", pkg, d, allowed)
+				}
+			}
+		}
+	}
+}
+
+// dependencies returns for each package of the module which others of it the package reaches, tests aside.
+func dependencies(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Deps \" \"}}", module+"...").Output()
+	must(t, err)
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		pkg, ok := strings.CutPrefix(words[0], module)
+		if !ok {
+			continue
+		}
+		all[pkg] = nil
+		for _, w := range words[1:] {
+			if d, ours := strings.CutPrefix(w, module); ours {
+				all[pkg] = append(all[pkg], d)
+			}
+		}
+	}
+	for _, p := range []string{"app", "cmd/freshet", "canal", "event"} {
+		if _, ok := all[p]; !ok {
+			t.Fatalf("go list does not know %s: it found %d packages", p, len(all))
+		}
+	}
+	return all
+}

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+)
+
+func TestTheStateIsAWordAndASentence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipeline{config: &config.Config{
+			Source:      config.Source{Heartbeat: time.Second},
+			Invalidator: config.Invalidator{SecondDelete: 2 * time.Second},
+			Mappings:    []config.Mapping{{SecondDelete: 10 * time.Second}, {SecondDelete: time.Second}},
+		}}
+		if got := p.behindAfter(); got != 26*time.Second {
+			t.Errorf("behind after %s", got)
+		}
+		now := time.Now()
+		well := Status{
+			FreshAsOf: now.Add(-300 * time.Millisecond),
+			Source:    SourceStatus{Address: "db:3306", Connected: true},
+			Redis:     RedisStatus{Up: true, Sentence: "redis cache:6379 answers"},
+		}
+		for _, c := range []struct {
+			name     string
+			change   func(*Status)
+			waiting  string
+			state    State
+			sentence string
+		}{
+			{"well", func(*Status) {}, "", Fresh, "all that was committed until 300ms ago is finished, final deletes included"},
+			{"not connected yet", func(s *Status) { s.Source.Connected, s.FreshAsOf = false, time.Time{} }, "", Starting, "connecting to the source db:3306"},
+			{"backlog", func(s *Status) { s.FreshAsOf = time.Time{} }, "", Starting, "reading what was committed while freshet was away"},
+			{"source lost", func(s *Status) { s.Source.Connected = false }, "", Behind, "the source db:3306 is not connected; trying again"},
+			{"redis away", func(s *Status) { s.Redis = RedisStatus{Sentence: "redis cache:6379 does not answer"} }, "", Behind, "redis cache:6379 does not answer; reading pauses and nothing is lost"},
+			{"redis away at the start", func(s *Status) {
+				s.FreshAsOf, s.Redis = time.Time{}, RedisStatus{Sentence: "redis cache:6379 does not answer"}
+			}, "", Behind, "redis cache:6379 does not answer"},
+			{"just not behind", func(s *Status) { s.FreshAsOf = now.Add(-26 * time.Second) }, "", Fresh, "until 26s ago"},
+			{"behind", func(s *Status) { s.FreshAsOf = now.Add(-27 * time.Second) }, "", Behind, "nothing newer than 27s ago is known to be finished; catching up"},
+			{"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind, "nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits"},
+			{"held up for a moment", func(*Status) {}, "too many keys in flight", Fresh, "until 300ms ago"},
+			{"parked", func(s *Status) { s.Parked = 2 }, "", Fresh, "but for 2 keys in trouble that are tried again later"},
+			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Fresh, "but for 3 keys that were given up: see `freshet dlq list`"},
+		} {
+			s := well
+			c.change(&s)
+			state, sentence := p.judge(&s, c.waiting)
+			if state != c.state || !strings.Contains(sentence, c.sentence) {
+				t.Errorf("%s: %s: %s", c.name, state, sentence)
+			}
+		}
+	})
+}
+
+func TestAStatusIsPrintedForAHuman(t *testing.T) {
+	s := Status{
+		State: Fresh, Sentence: "all is well", FreshAsOf: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local),
+		Source:     SourceStatus{Name: "default", Address: "db:3306", Flavor: event.MariaDB, Position: "binlog.000112:4096"},
+		Checkpoint: CheckpointStatus{Position: "0-2-57", Epoch: 3, Term: 12},
+		Redis:      RedisStatus{Sentence: "redis cache:6379 answers"},
+		Rows:       17, Keys: 34, InFlight: 1, Pending: 2, OldestUnfinished: 1.5, Parked: 3, DeadLetters: 4,
+		LatencyP50: 0.0012, LatencyP99: 0.05,
+		Alarms: []alarm.Record{{Kind: alarm.DeadLetter, Message: "a key was given up", Count: 5, Last: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local)}},
+	}
+	var b strings.Builder
+	must(t, s.Print(&b))
+	zone := s.FreshAsOf.Format("Z07:00")
+	want := `state            fresh: all is well
+fresh as of      2026-01-31T12:00:00` + zone + `
+source           default, db:3306, mariadb, binlog.000112:4096
+checkpoint       0-2-57 (epoch 3, term 12)
+redis            redis cache:6379 answers
+since the start  17 row changes, 34 keys deleted
+latency          p50 1.2ms, p99 50ms (last minute)
+in flight        1 keys
+final deletes    2 keys waiting; the oldest unfinished batch was read 1.5s ago
+in trouble       3 parked, 4 dead letters
+alarm            dead_letter raised, 5 times, last 2026-01-31T12:00:00` + zone + `: a key was given up
+`
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}

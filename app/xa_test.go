@@ -1,0 +1,176 @@
+package app
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/embedded"
+)
+
+const xid = "X'6f72646572',X'',1"
+
+func openStore(t *testing.T, dir string) *embedded.Store {
+	t.Helper()
+	s, err := embedded.Open(dir, embedded.Options{})
+	must(t, err)
+	return s
+}
+
+// xaReader returns a reader that remembers in a store.
+func xaReader(t *testing.T, s *embedded.Store) (*reader, *fakeLog) {
+	r, l := newReader(t)
+	r.xa = &xaMemory{store: s}
+	return r, l
+}
+
+// prepare reads a transaction of the rows at the positions, up to its XA PREPARE.
+func prepare(t *testing.T, r *reader, xid string, positions ...uint64) {
+	t.Helper()
+	for _, pos := range positions {
+		must(t, r.Row(row(pos, xid)))
+	}
+	must(t, r.Prepare(&event.Tx{XID: xid}, end(positions[len(positions)-1]+50)))
+	must(t, r.Flush())
+}
+
+// resolve reads the XA COMMIT or XA ROLLBACK at a position, and returns which keys it made stale.
+func resolve(t *testing.T, r *reader, l *fakeLog, xid string, commit bool, pos uint64) []string {
+	t.Helper()
+	l.batches = nil
+	must(t, r.Resolve(&event.Tx{XID: xid}, commit, version(1, 1, pos, 0), end(pos+50)))
+	must(t, r.Flush())
+	if n := len(l.batches); n == 0 || l.batches[n-1].End.Pos != pos+50 {
+		t.Fatalf("the end is not handed on: %+v", l.batches)
+	}
+	for _, b := range l.batches {
+		for i := range b.Len() {
+			o := b.Origins[b.Invalidations[i].Origin]
+			if v := b.Version(i); v.Pos != pos || o.Table != "shop.product" || o.D != time.Second || o.Mapping != 4 || o.Tx.XID != xid {
+				t.Fatalf("key %s is of %v, %+v", b.Key(i), v, o)
+			}
+		}
+	}
+	return l.keys()
+}
+
+func left(t *testing.T, s *embedded.Store) int {
+	t.Helper()
+	p, err := s.Prepared()
+	must(t, err)
+	return len(p)
+}
+
+func TestAPreparedTransactionIsInvalidatedWhenItIsCommitted(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	must(t, s.Checkpoint().Begin(event.Position{Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001", Pos: 4}))
+	r, l := xaReader(t, s)
+	prepare(t, r, xid, 100, 200, 300)
+	if got := l.keys(); len(got) != 3 {
+		t.Errorf("at XA PREPARE: %q", got)
+	}
+	must(t, r.Row(row(400, ""))) // another transaction between the two
+	must(t, r.Commit(&event.Tx{}, end(450)))
+	must(t, r.Flush())
+	if got := resolve(t, r, l, xid, true, 500); !slices.Equal(got, []string{"product:100", "product:200", "product:300"}) {
+		t.Errorf("at XA COMMIT: %q", got)
+	}
+	if left(t, s) != 1 {
+		t.Error("forgotten before the checkpoint has passed the XA COMMIT: a crash would lose its deletes")
+	}
+	s.Checkpoint().Advance(end(550))
+	must(t, s.Checkpoint().Save())
+	if left(t, s) != 0 {
+		t.Error("still remembered behind the checkpoint")
+	}
+}
+
+func TestAPreparedTransactionOutlivesARestart(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	r, _ := xaReader(t, s)
+	prepare(t, r, xid, 100, 200)
+	must(t, s.Close()) // as in a crash: nothing is saved but what is durable already
+
+	s = openStore(t, dir)
+	defer s.Close()
+	r, l := xaReader(t, s)
+	// The checkpoint may be before the XA PREPARE, so that it is read again: no key comes twice for it.
+	prepare(t, r, xid, 100, 200)
+	if got := resolve(t, r, l, xid, true, 500); !slices.Equal(got, []string{"product:100", "product:200"}) {
+		t.Errorf("at XA COMMIT: %q", got)
+	}
+	// And so may it be before the XA COMMIT.
+	if got := resolve(t, r, l, xid, true, 500); len(got) != 2 {
+		t.Errorf("at the XA COMMIT that was read again: %q", got)
+	}
+}
+
+func TestARestartBetweenPrepareAndCommitLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	r, _ := xaReader(t, s)
+	prepare(t, r, xid, 100, 200)
+	prepare(t, r, "other", 300)
+	must(t, s.Close())
+	s = openStore(t, dir)
+	defer s.Close()
+	r, l := xaReader(t, s)
+	if got := resolve(t, r, l, xid, true, 500); !slices.Equal(got, []string{"product:100", "product:200"}) {
+		t.Errorf("at XA COMMIT: %q", got)
+	}
+	if got := resolve(t, r, l, "other", true, 600); !slices.Equal(got, []string{"product:300"}) {
+		t.Errorf("at the other's XA COMMIT: %q", got)
+	}
+}
+
+func TestARolledBackTransactionInvalidatesNothing(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	must(t, s.Checkpoint().Begin(event.Position{Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001", Pos: 4}))
+	r, l := xaReader(t, s)
+	prepare(t, r, xid, 100)
+	if got := resolve(t, r, l, xid, false, 500); len(got) != 0 {
+		t.Errorf("at XA ROLLBACK: %q", got)
+	}
+	s.Checkpoint().Advance(end(550))
+	must(t, s.Checkpoint().Save())
+	if left(t, s) != 0 {
+		t.Error("still remembered")
+	}
+	// The same name again, which changes no mapped row this time.
+	must(t, r.Prepare(&event.Tx{XID: xid}, end(650)))
+	if got := resolve(t, r, l, xid, true, 700); len(got) != 0 {
+		t.Errorf("at XA COMMIT of nothing: %q", got)
+	}
+}
+
+func TestALargePreparedTransactionIsRememberedInPieces(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	r, l := xaReader(t, s)
+	const rows = 2*stashChunk + stashChunk/2
+	positions := make([]uint64, rows)
+	for i := range positions {
+		positions[i] = uint64(i + 1)
+	}
+	for _, pos := range positions {
+		must(t, r.Row(row(pos, xid)))
+		if len(r.xa.chunk) > stashChunk {
+			t.Fatalf("%d keys are held in memory", len(r.xa.chunk))
+		}
+	}
+	must(t, r.Prepare(&event.Tx{XID: xid}, end(rows+50)))
+	must(t, r.Flush())
+	got := resolve(t, r, l, xid, true, rows+100)
+	if len(got) != rows || got[0] != "product:1" || got[rows-1] != "product:25000" {
+		t.Errorf("%d keys", len(got))
+	}
+	for _, b := range l.batches {
+		if b.Len() > batchKeys {
+			t.Errorf("a batch of %d keys", b.Len())
+		}
+	}
+}
