@@ -53,6 +53,7 @@ var metadata = []struct {
 }
 
 func TestDDLBetweenRowsNeverMixesUpColumns(t *testing.T) {
+	t.Parallel()
 	for _, m := range metadata {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package canal
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for servers and heartbeats most of the time, not for processors.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	for _, s := range shared {
 		if s.server != nil {

@@ -162,7 +162,7 @@ func TestReadingOverTLS(t *testing.T) {
 	d.exec("insert into DB.t values (1)")
 	r.wantRows(d, "insert DB.t (1)")
 	r.await(t, "the row to be handed on, and a mark over it", func() bool {
-		return r.gathered == 0 && r.marks[len(r.marks)-1].Version.Compare(r.rows[0].version) >= 0
+		return r.gathered == 0 && r.marked(r.rows[0].version)
 	})
 	if n := d.QueryText(t, "select count(*) from performance_schema.threads where name='thread/sql/one_connection' and connection_type='SSL/TLS' and processlist_command like 'Binlog Dump%'"); n == "0" {
 		t.Error("the dump is not encrypted")

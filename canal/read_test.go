@@ -16,7 +16,7 @@ func TestRowsArriveInCommitOrder(t *testing.T) {
 		d.exec("insert into DB.t values (2,'a'),(3,'b')", "update DB.t set v='c' where id>1", "delete from DB.t where id=2")
 		r.wantRows(d, "insert DB.t (2,a)", "insert DB.t (3,b)", "update DB.t (2,a)->(2,c)", "update DB.t (3,b)->(3,c)", "delete DB.t (2,c)")
 		last := r.rows[len(r.rows)-1].version
-		r.await(t, "a mark over all of them", func() bool { return r.marks[len(r.marks)-1].Version.Compare(last) >= 0 })
+		r.await(t, "a mark over all of them", func() bool { return r.marked(last) })
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -80,12 +80,10 @@ func (r *recorder) note(f func()) {
 // await waits until cond, which is asked under the lock, says true.
 func (r *recorder) await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	timeout := time.NewTimer(15 * time.Second)
+	timeout := time.NewTimer(30 * time.Second)
 	defer timeout.Stop()
 	for {
-		r.mu.Lock()
-		ok, changed := cond(), r.changed
-		r.mu.Unlock()
+		ok, changed := r.ask(cond)
 		if ok {
 			return
 		}
@@ -99,15 +97,20 @@ func (r *recorder) await(t testing.TB, what string, cond func() bool) {
 	}
 }
 
+// ask asks cond under the lock, and returns what is closed when the answer may be another one.
+func (r *recorder) ask(cond func() bool) (bool, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return cond(), r.changed
+}
+
 // when is closed once cond, which is asked under the lock, says true, or stop is closed.
 func (r *recorder) when(stop <-chan struct{}, cond func() bool) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
-			r.mu.Lock()
-			ok, changed := cond(), r.changed
-			r.mu.Unlock()
+			ok, changed := r.ask(cond)
 			if ok {
 				return
 			}
@@ -122,6 +125,11 @@ func (r *recorder) when(stop <-chan struct{}, cond func() bool) <-chan struct{} 
 }
 
 func tail[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
+
+// marked reports whether the last mark covers the version. It needs the lock.
+func (r *recorder) marked(v event.Version) bool {
+	return len(r.marks) > 0 && r.marks[len(r.marks)-1].Version.Compare(v) >= 0
+}
 
 // texts needs the lock.
 func (r *recorder) texts() []string {
@@ -329,7 +337,7 @@ func (r *running) stop() error {
 // wait waits for Run to return.
 func (r *running) wait() error {
 	r.t.Helper()
-	timeout := time.NewTimer(15 * time.Second)
+	timeout := time.NewTimer(30 * time.Second)
 	defer timeout.Stop()
 	select {
 	case err := <-r.done:
