@@ -208,3 +208,19 @@ func TestFreshetWaitsForTheSourceAndCanBeStoppedMeanwhile(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+func TestFreshetStopsWhileRedisHangsAndLosesNothing(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	r := s.run()
+	s.cache("product:1")
+	testbed.Must(t, s.redis.Pause())
+	s.write(1)
+	s.await("the key is in flight, and Redis is missed", func(st *app.Status) bool { return st.InFlight == 1 && !st.Redis.Up })
+	if code := r.Stop(t, patience); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	testbed.Must(t, s.redis.Resume())
+	if rows, _ := s.caughtUp(); rows != 1 || s.cached("product:1") {
+		t.Errorf("rows=%d, and product:1 cached: %v", rows, s.cached("product:1"))
+	}
+}
