@@ -119,10 +119,14 @@ mappings:
       - "note:{id}"
 `
 
-// flavors runs a test on MySQL and on MariaDB.
+// flavors runs a test on MySQL and on MariaDB, side by side: most of the time they wait.
 func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
-	t.Run("mysql", func(t *testing.T) { f(t, testbed.MySQL) })
-	t.Run("mariadb", func(t *testing.T) { f(t, testbed.MariaDB) })
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, start)
+		})
+	}
 }
 
 func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
