@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ErrAway is what a [Client] returns when nothing answers at the address: freshet does not run, or listens elsewhere.
@@ -82,7 +83,12 @@ func (c *Client) Purge(ctx context.Context, s Selection) (int, error) {
 	return n.Count, err
 }
 
+// callTimeout is how long a running freshet may take to answer anything but a tail: one that is frozen says nothing.
+const callTimeout = 30 * time.Second
+
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	res, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ type Board struct {
 	records []*Record
 }
 
-// New returns a board that logs to log and counts in reg.
+// New returns a board that logs to log and counts in reg; nil: it counts for itself.
 func New(log *slog.Logger, reg prometheus.Registerer) (*Board, error) {
 	b := &Board{log: log, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "freshet_alarms_total",
@@ -96,6 +96,9 @@ func New(log *slog.Logger, reg prometheus.Registerer) (*Board, error) {
 	}, []string{"kind"})}
 	for _, k := range Kinds() {
 		b.total.WithLabelValues(string(k))
+	}
+	if reg == nil {
+		return b, nil
 	}
 	return b, reg.Register(b.total)
 }
