@@ -105,6 +105,31 @@ func equalChanges(a, b []change) bool {
 	return true
 }
 
+// TestDDLBeforeTheStartDoesNotMatter begins behind DDL in the same binlog file, which is looked through from its
+// beginning where that is the only place that is known.
+func TestDDLBeforeTheStartDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	for _, m := range metadata {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			s := m.start(t, "--binlog-row-metadata="+m.arg)
+			d := newDatabase(t, s, "create table DB.t (gone int, id int primary key, v varchar(20))", "insert into DB.t values (1,2,'a')",
+				"alter table DB.t drop column gone")
+			rec := newRecorder()
+			rec.named = true
+			r := reading(t, rec, d.options())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			d.exec("insert into DB.t values (5,'b')", "alter table DB.t drop column v")
+			again := startAt(r.pos)
+			again.named = true
+			reading(t, again, d.options()).wantRows(d, "insert DB.t (id=5,v=b)")
+		})
+	}
+}
+
 // TestColumnsThatCannotBeKnownHalt begins, without a checkpoint that knows the columns, before a column was dropped.
 func TestColumnsThatCannotBeKnownHalt(t *testing.T) {
 	t.Parallel()

@@ -134,6 +134,40 @@ func TestATransactionThatTheServerDidNotFinishIsDropped(t *testing.T) {
 	}
 }
 
+// TestTheKeysOfAnXATransactionWaitForItsCommit: its rows came with XA PREPARE, long vouched for; the keys that are handed
+// over again at XA COMMIT wait for that, also in a batch with others.
+func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
+	l, r := fed(t)
+	l.begin = at(100)
+	l.start()
+	if err := l.row(&event.Change{Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert, Version: version(120)}); err != nil {
+		t.Fatal(err)
+	}
+	l.at = at(200)
+	if err := l.finish(binlog.Header{}, committed); err != nil {
+		t.Fatal(err)
+	}
+	l.begin, l.at = at(300), at(400)
+	l.start()
+	l.tx.XID = "X'61',X'',1"
+	if err := l.finish(binlog.Header{}, xaCommitted); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.batches) != 1 || r.batches[0].last != (event.Version{Epoch: 1, File: 1, Pos: 300, Row: 1}) {
+		t.Fatalf("batches %+v", r.batches)
+	}
+	l.vis.begin("s", 1)
+	if out := mustTake(t, l.vis, byPlace(300)); out.waiting != 1 {
+		t.Error("an answer before the XA COMMIT vouches for it")
+	}
+	if out := mustTake(t, l.vis, byPlace(400)); out.waiting != 0 {
+		t.Error("an answer behind the XA COMMIT does not vouch for it")
+	}
+}
+
 func TestPositionsBeyondFourGiBAreReachedFromTheBeginningOfTheFile(t *testing.T) {
 	l, r := fed(t)
 	l.done = at(5 << 30)
