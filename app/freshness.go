@@ -15,10 +15,38 @@ const freshnessMarks = 256
 
 // freshness knows as of when the cache is fresh: the newest moment at which the source was asked, and of which all
 // changes are finished, final deletes included.
+//
+// A mark that was made when everything had been read says that all that the source held is among what has been
+// handed on since the start. It is its place in the stream that counts, not the mark's version: what was known to be
+// visible when it was handed on needs no mark, so a version may be behind it.
 type freshness struct {
 	mu      sync.Mutex
-	waiting []event.Mark
+	handed  place // where the last transaction ends that was handed on
+	waiting []moment
+	server  string
 	asOf    time.Time
+}
+
+// place is the end of a transaction in the binlog; the zero place is before all others.
+type place struct {
+	file uint32
+	pos  uint64
+}
+
+// moment is when the source was asked, and the place that has to be finished for the cache to be fresh as of then.
+type moment struct {
+	made time.Time
+	upTo place
+}
+
+// handOn takes the end of a batch, before the batch is appended.
+func (f *freshness) handOn(e *event.End) {
+	if e.IsZero() {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handed = place{fileNumber(e.File), e.Pos}
 }
 
 // mark takes a mark when it is made. Only one that was made when everything had been read says anything about the
@@ -29,7 +57,7 @@ func (f *freshness) mark(m event.Mark) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting = append(f.waiting, m)
+	f.waiting = append(f.waiting, moment{m.Made, f.handed})
 	if len(f.waiting) <= freshnessMarks {
 		return
 	}
@@ -44,35 +72,29 @@ func (f *freshness) mark(m event.Mark) {
 
 // at returns the moment, given the position up to which everything is finished; zero while it is not known.
 func (f *freshness) at(p *event.Position) time.Time {
-	file := fileNumber(p.File)
+	done := place{fileNumber(p.File), p.Pos}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.server != p.Server {
+		// Places of different servers do not compare: what waits is asked for again.
+		if f.server != "" {
+			f.waiting, f.handed = nil, place{}
+		}
+		f.server = p.Server
+	}
 	n := 0
 	for _, m := range f.waiting {
-		if !finished(m.Version, p, file) {
+		if done.before(m.upTo) {
 			break
 		}
-		f.asOf = m.Made
+		f.asOf = m.made
 		n++
 	}
 	f.waiting = append(f.waiting[:0], f.waiting[n:]...)
 	return f.asOf
 }
 
-// finished reports whether a position, which is the end of a transaction, lies behind a version.
-func finished(v event.Version, p *event.Position, file uint32) bool {
-	if v.IsZero() {
-		return true // nothing had been read that concerns a mapping
-	}
-	if v.Epoch != p.Epoch {
-		return v.Epoch < p.Epoch
-	}
-	if v.File != file {
-		return v.File < file
-	}
-	// A version without a row stands before the event at its place: for all that ends there.
-	return v.Pos < p.Pos || v.Pos == p.Pos && v.Row == 0
-}
+func (p place) before(o place) bool { return p.file < o.file || p.file == o.file && p.pos < o.pos }
 
 // fileNumber returns 112 for binlog.000112.
 func fileNumber(file string) uint32 {

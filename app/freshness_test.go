@@ -17,63 +17,67 @@ func at(epoch uint32, file string, pos uint64) *event.Position {
 	return &event.Position{Epoch: epoch, File: file, Pos: pos}
 }
 
-func TestAVersionIsFinishedWhenThePositionIsBehindIt(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		v    event.Version
-		p    *event.Position
-		want bool
-	}{
-		{"nothing was read yet", event.Version{}, at(1, "binlog.000001", 4), true},
-		{"the position is behind the event", version(1, 112, 100, 3), at(1, "binlog.000112", 200), true},
-		{"the position is before the event", version(1, 112, 200, 3), at(1, "binlog.000112", 100), false},
-		{"the event begins at the position", version(1, 112, 100, 1), at(1, "binlog.000112", 100), false},
-		{"all before the position", version(1, 112, 100, 0), at(1, "binlog.000112", 100), true},
-		{"in an earlier file", version(1, 111, 900, 1), at(1, "binlog.000112", 4), true},
-		{"in a later file, whose number has a digit more", version(1, 1000000, 4, 1), at(1, "binlog.999999", 900), false},
-		{"of an earlier epoch", version(1, 112, 900, 1), at(2, "binlog.000001", 4), true},
-		{"of a later epoch", version(2, 1, 4, 1), at(1, "binlog.000112", 900), false},
-	} {
-		if got := finished(c.v, c.p, fileNumber(c.p.File)); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+func TestFreshnessIsTheNewestMarkOfWhichEverythingHandedOnIsFinished(t *testing.T) {
+	var f freshness
+	// The versions of marks say nothing here: what was known to be visible when it was handed on needs none.
+	mark := func(second int, read bool) {
+		f.mark(event.Mark{Version: version(1, 1, 4, 0), Made: noon.Add(time.Duration(second) * time.Second), Read: read})
+	}
+	handOn := func(file string, pos uint64) { f.handOn(&event.End{File: file, Pos: pos}) }
+	is := func(file string, pos uint64, want time.Time) {
+		t.Helper()
+		if got := f.at(at(1, file, pos)); !got.Equal(want) {
+			t.Errorf("at %s:%d: %v, want %v", file, pos, got, want)
 		}
 	}
+	const file, next = "binlog.999999", "binlog.1000000"
+	is(file, 4, time.Time{})
+	mark(1, true) // nothing was handed on yet, and the source has nothing more
+	is(file, 4, noon.Add(time.Second))
+	handOn(file, 100)
+	f.handOn(&event.End{}) // a part of a transaction
+	mark(2, true)
+	mark(3, true)
+	handOn(file, 300)
+	mark(4, true)
+	handOn(file, 400)
+	mark(5, false) // the source had more than was read then
+	handOn(next, 50)
+	mark(6, true)
+	is(file, 99, noon.Add(time.Second))
+	is(file, 100, noon.Add(3*time.Second))
+	is(file, 100, noon.Add(3*time.Second)) // and it stays
+	is(file, 350, noon.Add(4*time.Second))
+	is(file, 900, noon.Add(4*time.Second))
+	is(next, 50, noon.Add(6*time.Second))
 }
 
-func TestFreshnessIsTheNewestMarkOfWhichEverythingIsFinished(t *testing.T) {
+func TestPlacesOfAnotherServerAreNotCompared(t *testing.T) {
 	var f freshness
-	mark := func(second int, pos uint64, read bool) {
-		f.mark(event.Mark{Version: version(1, 1, pos, 1), Made: noon.Add(time.Duration(second) * time.Second), Read: read})
+	f.at(&event.Position{Server: "a", File: "binlog.000009", Pos: 4})
+	f.handOn(&event.End{File: "binlog.000009", Pos: 100})
+	f.mark(event.Mark{Made: noon, Read: true})
+	if got := f.at(&event.Position{Server: "b", File: "binlog.000010", Pos: 4}); !got.IsZero() {
+		t.Fatalf("fresh as of %v by the position of another server", got)
 	}
-	is := func(pos uint64, want time.Time) {
-		t.Helper()
-		if got := f.at(at(1, "binlog.000001", pos)); !got.Equal(want) {
-			t.Errorf("at %d: %v, want %v", pos, got, want)
-		}
+	f.mark(event.Mark{Made: noon.Add(time.Second), Read: true})
+	if got := f.at(&event.Position{Server: "b", File: "binlog.000001", Pos: 4}); !got.Equal(noon.Add(time.Second)) {
+		t.Fatalf("fresh as of %v", got)
 	}
-	is(4, time.Time{})
-	mark(1, 100, true)
-	mark(2, 100, true)
-	mark(3, 300, true)
-	mark(4, 400, false) // the source had more than was read then
-	is(50, time.Time{})
-	is(101, noon.Add(2*time.Second))
-	is(101, noon.Add(2*time.Second)) // and it stays
-	is(350, noon.Add(3*time.Second))
-	is(900, noon.Add(3*time.Second))
 }
 
 func TestFreshnessKeepsFewMarksAndIsNeverAheadForIt(t *testing.T) {
 	var f freshness
 	const n = 100 * freshnessMarks
 	for i := range n {
-		f.mark(event.Mark{Version: version(1, 1, uint64(i), 1), Made: noon.Add(time.Duration(i)), Read: true})
+		f.handOn(&event.End{File: "binlog.000001", Pos: uint64(i) + 1})
+		f.mark(event.Mark{Made: noon.Add(time.Duration(i)), Read: true})
 		if len(f.waiting) > freshnessMarks {
 			t.Fatalf("%d marks wait", len(f.waiting))
 		}
 	}
 	last := time.Time{}
-	for i := range uint64(n) {
+	for i := range uint64(n + 1) {
 		got := f.at(at(1, "binlog.000001", i))
 		if !got.IsZero() && got.Sub(noon) >= time.Duration(i) {
 			t.Fatalf("at %d it is fresh as of mark %d", i, got.Sub(noon))

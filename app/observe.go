@@ -24,10 +24,10 @@ func (p *pipeline) status() Status {
 		Version: p.options.Version, Started: p.started, FreshAsOf: p.fresh.at(&current),
 		Source: SourceStatus{
 			Name: p.config.Source.Name, Address: p.config.Source.Addresses[0], Flavor: current.Flavor,
-			Server: source.Server, Connected: source.Connected, Position: place(source.File, source.Pos),
+			Server: source.Server, Connected: source.Connected, Position: written(source.File, source.Pos),
 		},
 		Checkpoint: CheckpointStatus{
-			Position: durable.String(), File: place(durable.File, durable.Pos), Epoch: durable.Epoch, Term: cp.Term(), Committed: durable.Committed,
+			Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: cp.Term(), Committed: durable.Committed,
 		},
 		Redis:    RedisStatus{Address: p.config.Redis.Addresses[0], Up: engine.RedisUp, Sentence: engine.Redis},
 		Rows:     source.Rows,
@@ -44,7 +44,7 @@ func (p *pipeline) status() Status {
 	return s
 }
 
-func place(file string, pos uint64) string {
+func written(file string, pos uint64) string {
 	if file == "" {
 		return ""
 	}

@@ -140,6 +140,7 @@ func (r *reader) handOn() error {
 		b.Age = r.handover(b.Last)
 	}
 	b.At = time.Now()
+	r.fresh.handOn(&b.End)
 	r.tap.show(b)
 	return r.log.Append(r.ctx, b)
 }
