@@ -19,7 +19,7 @@ var errNonsense = errors.New("the binlog stream makes no sense")
 
 // run reads until ctx ends, making connections anew.
 func (l *loop) run(ctx context.Context) error {
-	r := retry{since: time.Now()}
+	r := reconnect{since: time.Now()}
 	for {
 		before := l.progress()
 		err := l.connection(ctx, &r)
@@ -72,7 +72,7 @@ func (l *loop) disconnected(err error) error {
 }
 
 // connection connects, checks whether the source can go on from our position, and reads until something breaks.
-func (l *loop) connection(ctx context.Context, r *retry) error {
+func (l *loop) connection(ctx context.Context, r *reconnect) error {
 	s, err := l.o.connect(ctx, queryTimeout)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (l *loop) connection(ctx context.Context, r *retry) error {
 }
 
 // read handles events until something breaks.
-func (l *loop) read(s *session, events *stream, r *retry) error {
+func (l *loop) read(s *session, events *stream, r *reconnect) error {
 	for alive := false; ; {
 		ev, err := events.next()
 		if err != nil {

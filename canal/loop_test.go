@@ -88,7 +88,7 @@ func TestAStreamThatMakesNoSenseIsAskedForAgainAndThenHalts(t *testing.T) {
 	if err := l.disconnected(err); err != nil {
 		t.Fatalf("halts at once: %v", err)
 	}
-	r := retry{stood: true}
+	r := reconnect{stood: true}
 	for i := 1; i < giveUpAfter; i++ {
 		if got := r.judge(t.Context(), l, err, false); got != nil {
 			t.Fatalf("attempt %d: %v", i, got)

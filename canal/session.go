@@ -23,16 +23,12 @@ const (
 // Error numbers of the servers that decide what is done; they are the same on MySQL and MariaDB.
 // Source: MySQL Server Error Message Reference.
 const (
-	errTooManyConnections     = 1040
-	errDBAccessDenied         = 1044
-	errAccessDenied           = 1045
-	errServerShutdown         = 1053
-	errNormalShutdown         = 1077
-	errHostNotPrivileged      = 1130
-	errUnknownVariable        = 1193
-	errTooManyUserConnections = 1203
-	errSpecificAccessDenied   = 1227
-	errReadingBinlog          = 1236 // ER_SOURCE_FATAL_ERROR_READING_BINLOG: the position cannot be served
+	errDBAccessDenied       = 1044
+	errAccessDenied         = 1045
+	errHostNotPrivileged    = 1130
+	errUnknownVariable      = 1193
+	errSpecificAccessDenied = 1227
+	errReadingBinlog        = 1236 // ER_SOURCE_FATAL_ERROR_READING_BINLOG: the position cannot be served
 )
 
 // session is one connection to the source. One goroutine at a time uses it. It is closed when the context that it

@@ -7,12 +7,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/retry"
 )
 
 const (
@@ -29,8 +29,8 @@ const (
 	maxPatience = 64
 )
 
-// retry decides when to connect again, and when not to.
-type retry struct {
+// reconnect decides when to connect again, and when not to.
+type reconnect struct {
 	// attempt counts those since the source was last read.
 	attempt int
 	// stuck counts refusals in a row.
@@ -44,7 +44,7 @@ type retry struct {
 }
 
 // judge returns the error that ends the run, or nil to try again. moved says that the connection brought something.
-func (r *retry) judge(ctx context.Context, l *loop, err error, moved bool) error {
+func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) error {
 	if moved {
 		r.stuck = 0
 	}
@@ -70,7 +70,7 @@ func (r *retry) judge(ctx context.Context, l *loop, err error, moved bool) error
 }
 
 // next returns how long to wait before the next attempt.
-func (r *retry) next() time.Duration {
+func (r *reconnect) next() time.Duration {
 	limit := min(lastRetry, firstRetry<<min(r.attempt, 10))
 	r.attempt++
 	return time.Duration(rand.Int64N(int64(limit)))
@@ -89,12 +89,8 @@ func (l *loop) refused(ctx context.Context, err error) error {
 	return gap
 }
 
-// isRefusal reports whether the server says that it cannot send the binlog from our position. It says the same when
-// it ends a dump because somebody else has come with our name, which another attempt under another name mends.
-func isRefusal(err error) bool {
-	e, ok := serverError(err)
-	return ok && e.Code == errReadingBinlog && !strings.Contains(e.Message, "same server_uuid/server_id")
-}
+// isRefusal reports whether the server says that it cannot send the binlog from our position.
+func isRefusal(err error) bool { return retry.ClassifySource(err) == retry.Lost }
 
 // isDoubtful reports whether the bytes of the stream are wrong: perhaps on the way, perhaps in the binlog.
 func isDoubtful(err error) bool {
@@ -110,17 +106,9 @@ func isTimeout(err error) bool {
 // isPassing reports whether an error before the first dump says that the server is not there at the moment, and not
 // that we are configured wrongly.
 func isPassing(err error) bool {
+	if _, answered := serverError(err); answered {
+		return retry.ClassifySource(err) == retry.Away
+	}
 	var ne net.Error
-	if errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrBadConn) {
-		return true
-	}
-	e, ok := serverError(err)
-	if !ok {
-		return false
-	}
-	switch e.Code {
-	case errTooManyConnections, errServerShutdown, errTooManyUserConnections, errNormalShutdown:
-		return true
-	}
-	return false
+	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrBadConn)
 }
