@@ -51,7 +51,7 @@ var shared = []*flavor{
 	{name: "MySQL", start: testbed.StartMySQL, args: []string{"--binlog-row-metadata=FULL"}},
 	{name: "MySQLWithoutGTIDs", start: testbed.StartMySQL, args: []string{
 		"--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}},
-	{name: "MariaDB", start: testbed.StartMariaDB, args: []string{"--binlog-row-metadata=FULL"}},
+	{name: "MariaDB", start: testbed.StartMariaDB, args: []string{"--binlog-row-metadata=FULL", "--skip-ssl"}},
 }
 
 func (f *flavor) get(t testing.TB) *testbed.Server {

@@ -201,7 +201,7 @@ func TestReadingOverTLS(t *testing.T) {
 	if n := d.QueryText(t, "select count(*) from performance_schema.threads where name='thread/sql/one_connection' and connection_type='SSL/TLS' and processlist_command like 'Binlog Dump%'"); n == "0" {
 		t.Error("the dump is not encrypted")
 	}
-	// MariaDB is not set up for TLS here.
+	// The shared MariaDB has none.
 	d = newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)")
 	o = d.options()
 	o.TLS = &tls.Config{InsecureSkipVerify: true}

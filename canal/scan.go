@@ -109,7 +109,7 @@ func (w *walk) statements(h binlog.Header, body []byte, each func(h binlog.Heade
 	switch {
 	case isQuery(h.Type):
 		q, err := w.dec.ParseQuery(h, body)
-		if err != nil {
+		if s := string(q.SQL); err != nil || s == "BEGIN" || s == "COMMIT" {
 			return err
 		}
 		return each(h, &q)

@@ -28,7 +28,6 @@ const (
 	errHostNotPrivileged    = 1130
 	errUnknownVariable      = 1193
 	errSpecificAccessDenied = 1227
-	errReadingBinlog        = 1236 // ER_SOURCE_FATAL_ERROR_READING_BINLOG: the position cannot be served
 )
 
 // session is one connection to the source. One goroutine at a time uses it. It is closed when the context that it

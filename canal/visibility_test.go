@@ -365,7 +365,7 @@ func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
 		versions := map[event.Version]int{} // transactions that the version covers
 		read, pos := 0, uint64(4)
 		numbers := map[[16]byte]uint64{}
-		steps := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 120).Draw(t, "steps")
+		steps := rapid.SliceOfN(rapid.IntRange(0, 4), 60, 150).Draw(t, "steps")
 		for i, step := range steps {
 			switch step {
 			case 0: // a commit, in the binlog and not yet visible
