@@ -24,7 +24,7 @@ func (l *loop) run(ctx context.Context) error {
 		before := l.progress()
 		err := l.connection(ctx, &r)
 		if l.n.connected.Swap(false) {
-			r.since = time.Now()
+			r.ended()
 		}
 		if err := l.disconnected(err); err != nil {
 			return err
@@ -63,12 +63,9 @@ func (l *loop) disconnected(err error) error {
 	if l.tx.open {
 		l.lost = l.tx.GTID
 	}
-	if err := l.flush(); err != nil {
-		return err
-	}
-	l.handed()
+	err = l.handOn()
 	l.tx = transaction{}
-	return nil
+	return err
 }
 
 // connection connects, checks whether the source can go on from our position, and reads until something breaks.
@@ -95,7 +92,7 @@ func (l *loop) connection(ctx context.Context, r *reconnect) error {
 	if err != nil {
 		return err
 	}
-	r.stood = true
+	r.begun()
 	s.link.timeout = l.o.silence() * time.Duration(max(1, r.patience))
 	s.link.received, s.link.idle = &l.n.received, l.idle
 	l.m.connects.WithLabelValues("ok").Inc()
@@ -122,7 +119,7 @@ func (l *loop) read(s *session, events *stream, r *reconnect) error {
 			// It has found what we asked for, however long it had to look.
 			alive = true
 			s.link.timeout = l.o.silence()
-			r.attempt, r.patience = 0, 1
+			r.patience = 1
 		}
 	}
 }

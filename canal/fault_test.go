@@ -84,7 +84,7 @@ func TestBackPressureIsNoReasonToReconnect(t *testing.T) {
 // longer than net_write_timeout.
 func TestALargeTransactionMakesProgressThoughTheServerDropsUs(t *testing.T) {
 	t.Parallel()
-	const rows = 60_000
+	rows := scale(60_000)
 	for name, c := range map[string]struct {
 		start func(testing.TB, ...string) *testbed.Server
 		fill  string

@@ -51,7 +51,7 @@ var shared = []*flavor{
 	{name: "MySQL", start: testbed.StartMySQL, args: []string{"--binlog-row-metadata=FULL"}},
 	{name: "MySQLWithoutGTIDs", start: testbed.StartMySQL, args: []string{
 		"--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}},
-	{name: "MariaDB", start: testbed.StartMariaDB, args: []string{"--binlog-row-metadata=FULL", "--skip-ssl"}},
+	{name: "MariaDB", start: testbed.StartMariaDB, args: []string{"--binlog-row-metadata=FULL", "--skip-ssl", "--max-allowed-packet=64M"}},
 }
 
 func (f *flavor) get(t testing.TB) *testbed.Server {
@@ -118,6 +118,14 @@ func (r *running) wantRows(d *database, want ...string) {
 	if got := r.texts(); !slices.Equal(got, want) {
 		r.t.Fatalf("rows\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
+}
+
+// scale is n, or many times that if FRESHET_SOAK is set: the whole of what otherwise a cut is run of.
+func scale(n int) int {
+	if os.Getenv("FRESHET_SOAK") != "" {
+		return 20 * n
+	}
+	return n
 }
 
 func quietLogger(t testing.TB) *slog.Logger {

@@ -138,7 +138,7 @@ func (h *heart) connect(ctx context.Context) (*session, string, error) {
 		s.close()
 		return nil, "", err
 	}
-	h.past = nil
+	h.past, h.whole = nil, false
 	h.flavor, h.byGTID = info.Flavor, info.Flavor == event.MySQL && info.GTID
 	return s, info.Server, nil
 }

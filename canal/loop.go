@@ -289,18 +289,23 @@ func (l *loop) maxJump() uint32 {
 
 // idle is called when the source has nothing more to send for now, on the loop's goroutine.
 func (l *loop) idle() error {
-	if err := l.flush(); err != nil {
+	if err := l.handOn(); err != nil {
 		return err
 	}
-	l.handed()
 	if l.reached() {
 		return errCaughtUp
 	}
 	return nil
 }
 
-// handed notes that all that was read has been handed over.
-func (l *loop) handed() {
+// handOn has the sink hand on what it has gathered, and notes that all that was read has been handed over.
+func (l *loop) handOn() error {
+	if err := l.flush(); err != nil {
+		return err
+	}
+	// What the sink has not handed over by now had no keys.
+	l.pend.clear()
+	l.tx.noted = false
 	at := l.at
 	if l.tx.open {
 		at = l.tx.begin
@@ -311,6 +316,7 @@ func (l *loop) handed() {
 	}
 	l.runs.GTIDs = l.runs.GTIDs[:0]
 	l.publish()
+	return nil
 }
 
 // publish shows the loop's numbers.

@@ -108,6 +108,13 @@ func TestAStreamThatMakesNoSenseIsAskedForAgainAndThenHalts(t *testing.T) {
 }
 
 func TestATransactionThatTheServerDidNotFinishIsDropped(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		testDropped(t, early)
+	}
+}
+
+// testDropped has the sink hand over what there is of the transaction before it is dropped, or after.
+func testDropped(t *testing.T, early bool) {
 	l, r := fed(t)
 	begin := func(pos uint64) { // an anonymous GTID and BEGIN
 		t.Helper()
@@ -120,17 +127,21 @@ func TestATransactionThatTheServerDidNotFinishIsDropped(t *testing.T) {
 	if err := l.row(&event.Change{Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert, Version: version(120)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.flush(); err != nil {
-		t.Fatal(err)
+	if early {
+		testbed.Must(t, l.handOn())
 	}
 	l.abandon()
+	testbed.Must(t, l.handOn())
+	if len(r.batches) != 1 {
+		t.Fatalf("%d batches, want 1", len(r.batches))
+	}
 	if l.tx.open || len(r.ends) != 0 {
 		t.Error("it was taken for finished")
 	}
 	v := l.vis
 	v.begin("s", 1)
 	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 4))); out.waiting != 0 {
-		t.Errorf("%d claims wait for it", out.waiting)
+		t.Errorf("handed over early %v: %d claims wait for it", early, out.waiting)
 	}
 }
 

@@ -1,6 +1,8 @@
 package canal
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/testbed"
@@ -20,5 +22,40 @@ func TestRowsArriveInCommitOrder(t *testing.T) {
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+// TestTheRightsThatTheDocumentationAsksForAreEnough reads as a user with a password and no more rights than needed.
+func TestTheRightsThatTheDocumentationAsksForAreEnough(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		rights := "replication slave, replication client"
+		if s.Flavor == testbed.FlavorMariaDB {
+			rights += ", binlog monitor"
+		}
+		d.exec("create user u_DB identified by 'pass word'", "grant "+rights+" on *.* to u_DB", "grant select on DB.* to u_DB")
+		o := d.options()
+		o.User, o.Password = "u_"+d.name, "pass word"
+		p := here(t, s)
+		d.exec("insert into DB.t values (1)")
+		for _, start := range []string{"now", fmt.Sprintf("%s:%d", p.File, p.Pos)} {
+			o.Start, o.UntilCaughtUp = start, true
+			if err := reading(t, newRecorder(), o).wait(); err != nil {
+				t.Errorf("start %s: %v", start, err)
+			}
+		}
+		info, err := Probe(t.Context(), o)
+		if err != nil || len(info.Files) == 0 || len(info.Grants) == 0 {
+			t.Errorf("%+v, %v", info, err)
+		}
+	})
+}
+
+func TestARowOfManyMegabytesArrivesWhole(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key, b longblob)")
+		r := reading(t, startAt(here(t, s)), d.options())
+		d.exec("insert into DB.t values (1, repeat('x', 20000000))", "insert into DB.t values (2, 'y')")
+		r.wantRows(d, "insert DB.t (1,"+strings.Repeat("x", 20000000)+")", "insert DB.t (2,y)")
 	})
 }

@@ -19,6 +19,8 @@ const (
 	// firstRetry and lastRetry bound the wait before a new connection, which has full jitter.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 3 * time.Second
+	// lasting is how long a dump lasts that counts as one.
+	lasting = time.Second
 	// awayAfter is how long the source may not be read before it is an alarm.
 	awayAfter = 10 * time.Second
 	// giveUpAfter is how often in a row, without any progress in between, the server may refuse, or the stream make
@@ -31,16 +33,28 @@ const (
 
 // reconnect decides when to connect again, and when not to.
 type reconnect struct {
-	// attempt counts those since the source was last read.
+	// attempt counts those since a dump last stood for some time.
 	attempt int
 	// stuck counts refusals in a row.
 	stuck int
 	// patience is a factor of the allowed silence; 0 is 1.
 	patience int
-	// since is since when the source has not been read.
+	// since is since when the source has not been read, or, while it is read, since when it has been.
 	since time.Time
 	// stood is true once a dump has been begun: what fails from then on is not our configuration.
 	stood bool
+}
+
+// begun notes that a dump has begun.
+func (r *reconnect) begun() { r.stood, r.since = true, time.Now() }
+
+// ended notes that the dump has ended. The waits begin anew only if it had lasted: two readers of one name, which end
+// one another's dumps, must not do so as fast as they can.
+func (r *reconnect) ended() {
+	if time.Since(r.since) >= lasting {
+		r.attempt = 0
+	}
+	r.since = time.Now()
 }
 
 // judge returns the error that ends the run, or nil to try again. moved says that the connection brought something.

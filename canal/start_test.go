@@ -270,5 +270,10 @@ func TestCatchingUpEndsWhenEverythingIsReadAndVisible(t *testing.T) {
 		if r.gathered != 0 {
 			t.Errorf("%d rows were not handed on", r.gathered)
 		}
+		// And where there is nothing to catch up with.
+		again := reading(t, startAt(r.pos), o)
+		if err := again.wait(); err != nil || len(again.rows) != 0 {
+			t.Errorf("again: %d rows, %v", len(again.rows), err)
+		}
 	})
 }

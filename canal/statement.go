@@ -96,7 +96,7 @@ func (l *loop) unseen(st *ddl.Statement) {
 	}
 	if st.Unclear {
 		l.m.statements.WithLabelValues(statementUnclear).Inc()
-		if l.wants(ddl.Name{Schema: st.Schema}) {
+		if st.Schema == "" || l.wants(ddl.Name{Schema: st.Schema}) {
 			l.o.Alarms.Raise(alarm.StatementLogged, "a statement in the binlog of source "+l.o.Source+" in schema "+
 				st.Schema+" could not be read: it may have changed rows of mapped tables there, whose definitions are "+
 				"asked for anew")

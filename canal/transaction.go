@@ -104,8 +104,9 @@ func (l *loop) raise(server, why string) error {
 // abandon drops a transaction whose end did not come: the source crashed while it wrote it. Its rows were handed
 // over, which does no harm, but nobody will ever see them.
 func (l *loop) abandon() {
-	if l.tx.noted || !l.tx.GTID.IsZero() {
-		l.vis.forget(l.tx.GTID)
+	if g := l.tx.GTID; !g.IsZero() {
+		l.vis.forget(g)
+		l.pend.runs.GTIDs = without(l.pend.runs.GTIDs, g)
 	}
 	l.tx = transaction{}
 }
@@ -194,6 +195,8 @@ type pending struct {
 	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
 }
 
+func (p *pending) clear() { p.active, p.runs.GTIDs = false, p.runs.GTIDs[:0] }
+
 func (p *pending) add(g event.GTID) { p.runs.AddTx("", 0, g, p.runs.Committed) }
 
 // note adds the present transaction to the pending claim: before the sink gets anything of it, since the sink may
@@ -217,7 +220,7 @@ func (l *loop) claim(last event.Version) claim {
 	if l.tx.open {
 		c.open = l.tx.GTID
 	}
-	p.active, p.runs.GTIDs = false, p.runs.GTIDs[:0]
+	p.clear()
 	l.tx.noted = false
 	return c
 }

@@ -84,8 +84,17 @@ func testNoMark(t *testing.T, d *database) {
 		t.Errorf("age %s of a batch that nobody can read", b.age)
 	}
 	r.mu.Unlock()
+	// A restart, whose position has the held commit behind it.
+	again := reading(t, startAt(r.Position()), d.options())
+	again.await(t, "marks of several heartbeats", func() bool { return len(again.marks) >= 3 })
+	again.mu.Lock()
+	if again.marked(second) {
+		t.Errorf("after a restart, a mark covers %s, which nobody can read", second)
+	}
+	again.mu.Unlock()
 	testbed.Must(t, d.ReleaseCommits(t.Context()))
 	testbed.Must(t, <-committed)
+	again.await(t, "a mark over the second row, after a restart", func() bool { return again.marked(second) })
 	r.await(t, "a mark over the second row", func() bool { return r.marked(second) })
 	select {
 	case m := <-early:
@@ -109,7 +118,8 @@ func scanInt(r *sql.Row) int {
 // soon as the mark is sent.
 func TestEverythingThatAMarkCoversCanBeRead(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
-		const writers, each = 8, 60
+		const writers = 8
+		each := scale(60)
 		d := newDatabase(t, s, "create table DB.t (id int primary key)")
 		rec := startAt(here(t, s))
 		checked := 0
