@@ -2,6 +2,7 @@ package canal
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,10 +53,12 @@ func TestTheRightsThatTheDocumentationAsksForAreEnough(t *testing.T) {
 }
 
 func TestARowOfManyMegabytesArrivesWhole(t *testing.T) {
+	t.Parallel()
+	const size = 17_000_000 // more than one packet
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s, "create table DB.t (id int primary key, b longblob)")
 		r := reading(t, startAt(here(t, s)), d.options())
-		d.exec("insert into DB.t values (1, repeat('x', 20000000))", "insert into DB.t values (2, 'y')")
-		r.wantRows(d, "insert DB.t (1,"+strings.Repeat("x", 20000000)+")", "insert DB.t (2,y)")
+		d.exec("insert into DB.t values (1, repeat('x', "+strconv.Itoa(size)+"))", "insert into DB.t values (2, 'y')")
+		r.wantRows(d, "insert DB.t (1,"+strings.Repeat("x", size)+")", "insert DB.t (2,y)")
 	})
 }

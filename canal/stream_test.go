@@ -35,7 +35,7 @@ func testStream(r io.Reader) *stream {
 }
 
 func TestEventsOfAnySizeComeOutWhole(t *testing.T) {
-	sizes := []int{0, 1, 19, 100, streamBuffer - 5, streamBuffer - 4, streamBuffer, 3 * streamBuffer, 7, fullPacket - 2, fullPacket - 1, fullPacket, 2*fullPacket + 17, 23}
+	sizes := []int{0, 1, 19, 100, streamBuffer - 5, streamBuffer - 4, streamBuffer, 3 * streamBuffer, 7, fullPacket - 2, fullPacket - 1, fullPacket + 17, 23}
 	var all [][]byte
 	for i, n := range sizes {
 		all = append(all, ev(n, byte(i+1)))
