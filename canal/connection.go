@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -37,9 +38,11 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		wait := r.next()
 		l.m.connects.WithLabelValues("error").Inc()
-		l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "error", plain(err), "retry_in", wait.Round(time.Millisecond))
+		if why := words(err); r.news(why) {
+			l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "error", why)
+		}
 		if time.Since(r.since) >= awayAfter {
-			l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+plain(err))
+			l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))
 		}
 		if pause(ctx, wait) != nil {
 			return nil
@@ -160,5 +163,11 @@ type progress struct {
 
 func (l *loop) progress() progress { return progress{l.done, l.last} }
 
-// plain is an error in one line.
-func plain(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// words is an error in one line, the same each time that it comes: without our own port.
+func words(err error) string {
+	var e *net.OpError
+	if errors.As(err, &e) {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

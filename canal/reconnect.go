@@ -21,6 +21,8 @@ const (
 	lastRetry  = 3 * time.Second
 	// lasting is how long a dump lasts that counts as one.
 	lasting = time.Second
+	// sayAgain is how long an error that comes at every attempt is not logged again.
+	sayAgain = time.Minute
 	// awayAfter is how long the source may not be read before it is an alarm.
 	awayAfter = 10 * time.Second
 	// giveUpAfter is how often in a row, without any progress in between, the server may refuse, or the stream make
@@ -41,6 +43,9 @@ type reconnect struct {
 	patience int
 	// since is since when the source has not been read, or, while it is read, since when it has been.
 	since time.Time
+	// said is the last error that was logged, and saidAt when.
+	said   string
+	saidAt time.Time
 	// stood is true once a dump has been begun: what fails from then on is not our configuration.
 	stood bool
 }
@@ -55,6 +60,15 @@ func (r *reconnect) ended() {
 		r.attempt = 0
 	}
 	r.since = time.Now()
+}
+
+// news reports whether an error is to be logged: another one than the last, or the same after a while.
+func (r *reconnect) news(why string) bool {
+	if why == r.said && time.Since(r.saidAt) < sayAgain {
+		return false
+	}
+	r.said, r.saidAt = why, time.Now()
+	return true
 }
 
 // judge returns the error that ends the run, or nil to try again. moved says that the connection brought something.
