@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -27,10 +29,11 @@ func (o *Options) scan(ctx context.Context, info *SourceInfo, from place, each f
 		return err
 	}
 	defer s.close()
-	id := o.freeServerID(info, append(s.replicas(info), o.serverID(0)))
-	if o.ServerID != 0 {
-		// A second dump by the configured name would end the first.
-		id = o.ServerID ^ 1<<31
+	// A second dump by the same name would end the first, be it our own or another scan's: a scan lasts for moments, so
+	// a random one serves.
+	id := rand.Uint32() | 1<<30
+	for id == info.ServerID || id == o.ServerID || slices.Contains(s.replicas(info), id) {
+		id = rand.Uint32() | 1<<30
 	}
 	if from.pos >= 1<<32 {
 		from.pos = firstEvent // the command has 32 bits only
