@@ -22,16 +22,16 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		return errModeChanged
 	}
 	p := l.position()
-	if l.server != info.Server {
-		if !info.GTID {
-			return otherServer(&p, info)
-		}
-		if err := l.raise(info.Server, "another server answers ("+info.Server+" in place of "+l.server+")"); err != nil {
-			return err
-		}
+	if l.server != info.Server && !info.GTID {
+		return otherServer(&p, info)
 	}
 	if err := l.o.checkPosition(ctx, s, info, &p); err != nil {
 		return err
+	}
+	if l.server != info.Server {
+		if err := l.raise(info.Server, "another server answers ("+info.Server+" in place of "+l.server+")"); err != nil {
+			return err
+		}
 	}
 	l.vis.begin(l.server, l.epoch)
 	l.n.retention.Store(int64(info.Retention))

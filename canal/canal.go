@@ -49,13 +49,12 @@ func New(o Options, sink Sink, checkpoint Checkpoint) (*Canal, error) {
 //
 // A lost connection is made anew, for ever, with an alarm. Run fails with the sink's error; with an error that is
 // [ErrHalt] when somebody must decide how to go on; with the server's refusal when it refuses who we are at the
-// first connection; and when the source's gtid_mode has changed, after which Run may be called again. It must not be
-// called twice at once.
+// first connection; and when the source's gtid_mode has changed, after which a new Canal goes on. It must be called
+// once only.
 func (c *Canal) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
-		return errors.New("canal: runs already")
+		return errors.New("canal: Run was called twice")
 	}
-	defer c.running.Store(false)
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	var heartbeat sync.WaitGroup

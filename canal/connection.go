@@ -39,7 +39,7 @@ func (l *loop) run(ctx context.Context) error {
 		wait := r.next()
 		l.m.connects.WithLabelValues("error").Inc()
 		if why := words(err); r.news(why) {
-			l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "error", why)
+			l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "address", l.o.Address, "error", why)
 		}
 		if time.Since(r.since) >= awayAfter {
 			l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))

@@ -212,6 +212,10 @@ func TestReadingOverTLS(t *testing.T) {
 	if n := d.QueryText(t, "select count(*) from performance_schema.threads where name='thread/sql/one_connection' and connection_type='SSL/TLS' and processlist_command like 'Binlog Dump%'"); n == "0" {
 		t.Error("the dump is not encrypted")
 	}
+	o.UntilCaughtUp = true
+	if err := reading(t, startAt(here(t, d.Server)), o).wait(); err != nil {
+		t.Errorf("caught up: %v", err)
+	}
 	// The shared MariaDB has none.
 	d = newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)")
 	o = d.options()

@@ -21,6 +21,8 @@ type tables struct {
 	fold       bool
 	// of is the server that collations are of.
 	of string
+	// unsaved says that the state has changed since the sink was last given it, whatever the tracker says.
+	unsaved bool
 }
 
 // Wanted implements [binlog.Definer].
@@ -81,10 +83,11 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 		return err
 	}
 	t.collations, t.fold, t.of = charset.NewCollations(list), r[0] != "0", info.Server
-	if t.tracker != nil {
-		return t.restore(t.tracker.Encode())
+	if t.tracker == nil {
+		return nil
 	}
-	return nil
+	t.unsaved = t.unsaved || t.tracker.Changed()
+	return t.restore(t.tracker.Encode())
 }
 
 // restore takes over the state that was saved with a position; none: nothing is known yet.
@@ -103,9 +106,10 @@ func (t *tables) restore(state []byte) error {
 
 // newState returns the state, if it has changed.
 func (t *tables) newState() []byte {
-	if !t.tracker.Changed() {
+	if !t.tracker.Changed() && !t.unsaved {
 		return nil
 	}
+	t.unsaved = false
 	return t.tracker.Encode()
 }
 
