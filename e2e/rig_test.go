@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,11 +203,20 @@ func (r *rig) launch(args ...string) {
 	}
 	p := &process{cmd: exec.Command(path, append(args, "-c", r.file)...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stderr, &p.stderr
-	testbed.Must(r.t, p.cmd.Start())
+	p.cmd.SysProcAttr = diesWithTest()
+	started := make(chan error)
 	go func() {
-		p.err = p.cmd.Wait()
-		close(p.exited)
+		// The process dies with the thread that starts it: the thread is kept until the process has ended, and not
+		// given back after that.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+			close(p.exited)
+		}
 	}()
+	testbed.Must(r.t, <-started)
 	r.proc = p
 }
 

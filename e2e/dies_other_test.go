@@ -1,0 +1,8 @@
+//go:build !linux
+
+package e2e
+
+import "syscall"
+
+// diesWithTest: only Linux can.
+func diesWithTest() *syscall.SysProcAttr { return nil }
