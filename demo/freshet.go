@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/freshet/freshet/admin"
@@ -82,6 +83,8 @@ func freeAddress() (string, error) {
 func (f *freshet) start(ctx context.Context) error {
 	cmd := exec.Command(f.binary, "run", "-c", f.file)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
+	// A group of its own: Ctrl-C ends the demo, which then still needs freshet for a moment.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
