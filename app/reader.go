@@ -76,7 +76,15 @@ func (r *reader) Row(c *event.Change) error {
 }
 
 // Commit implements canal.Sink.
-func (r *reader) Commit(_ *event.Tx, end event.End) error {
+func (r *reader) Commit(tx *event.Tx, end event.End) error {
+	if tx.XID != "" {
+		r.xa.abandon(tx, end)
+	}
+	return r.end(end)
+}
+
+// end ends a transaction.
+func (r *reader) end(end event.End) error {
 	r.batch.End.Add(end)
 	return r.handOnIfFull()
 }
@@ -87,7 +95,7 @@ func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 	if err := r.xa.seal(tx); err != nil {
 		return err
 	}
-	return r.Commit(tx, end)
+	return r.end(end)
 }
 
 // Resolve implements canal.Sink.
@@ -98,7 +106,7 @@ func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.E
 		}
 	}
 	r.xa.resolved(tx, v, end)
-	return r.Commit(tx, end)
+	return r.end(end)
 }
 
 // again adds a key that was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.

@@ -16,6 +16,7 @@ type xaMemory struct {
 	store *embedded.Store
 
 	xid   string
+	first event.Version // of the open transaction's first row with a key
 	open  *embedded.Stash
 	chunk []stashedKey
 }
@@ -27,7 +28,8 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 		return nil
 	}
 	if x.open == nil || x.xid != tx.XID {
-		x.xid, x.open, x.chunk = tx.XID, x.store.Stash(tx.XID, b.Version(from)), x.chunk[:0]
+		x.xid, x.first, x.chunk = tx.XID, b.Version(from), x.chunk[:0]
+		x.open = x.store.Stash(tx.XID, x.first)
 	}
 	for i := from; i < b.Len(); i++ {
 		o := &b.Origins[b.Invalidations[i].Origin]
@@ -55,6 +57,18 @@ func (x *xaMemory) seal(tx *event.Tx) error {
 	err := x.write()
 	x.open, x.xid = nil, ""
 	return err
+}
+
+// abandon lets go of a transaction that was never prepared: XA COMMIT … ONE PHASE commits it with its rows, so they
+// need no second time. What was stored of it already is dropped once the checkpoint has passed end.
+func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
+	if x.open == nil || x.xid != tx.XID {
+		return
+	}
+	behind := x.first
+	behind.Row++
+	x.store.Checkpoint().Resolve(tx.XID, behind, end)
+	x.open, x.xid, x.chunk = nil, "", x.chunk[:0]
 }
 
 // recall calls each with the keys of a transaction that was prepared before v and is now committed.

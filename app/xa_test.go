@@ -174,3 +174,34 @@ func TestALargePreparedTransactionIsRememberedInPieces(t *testing.T) {
 		}
 	}
 }
+
+func TestATransactionCommittedInOnePhaseIsNotRemembered(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	must(t, s.Checkpoint().Begin(event.Position{Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001", Pos: 4}))
+	r, l := xaReader(t, s)
+	const rows = stashChunk + 1 // one piece is stored, one row waits for the next
+	for pos := range uint64(rows) {
+		must(t, r.Row(row(pos+10, xid)))
+	}
+	if left(t, s) != 1 || len(r.xa.chunk) != 1 {
+		t.Fatalf("%d stashes, %d keys in memory", left(t, s), len(r.xa.chunk))
+	}
+	must(t, r.Commit(&event.Tx{XID: xid}, end(rows+50)))
+	must(t, r.Flush())
+	if got := len(l.keys()); got != rows {
+		t.Errorf("%d keys are handed on, want %d", got, rows)
+	}
+	// The name again, prepared this time: its keys are its own.
+	prepare(t, r, xid, rows+100)
+	s.Checkpoint().Advance(end(rows + 50))
+	must(t, s.Checkpoint().Save())
+	if got := resolve(t, r, l, xid, true, rows+300); len(got) != 1 {
+		t.Errorf("at XA COMMIT: %d keys", len(got))
+	}
+	s.Checkpoint().Advance(end(rows + 350))
+	must(t, s.Checkpoint().Save())
+	if left(t, s) != 0 {
+		t.Error("still remembered")
+	}
+}

@@ -33,6 +33,8 @@ type Checkpoint interface {
 	// Position returns the saved position; the zero position on a first start.
 	Position() event.Position
 	// Begin saves the position of a first start, durably, before anything is read.
+	// It is also called with the present place in another form, when the source has begun or ceased to keep positions by
+	// GTID.
 	Begin(p event.Position) error
 	// Raise saves a new server identity and epoch, durably, before either is used. The position stays.
 	Raise(server string, epoch uint32) error

@@ -114,16 +114,22 @@ func (c *Checkpoint) Saved() time.Time {
 	return c.saved
 }
 
-// Begin saves the position of a first start. It is an error if there is a position already.
+// Begin saves the position of a first start, or says the same place of the same server in another way, by GTID or by
+// file. To begin anywhere else while there is a position is an error.
 func (c *Checkpoint) Begin(p event.Position) error {
 	c.mu.Lock()
-	// A Begin that failed may have taken effect all the same. Nothing was read since, so the next one may replace it.
-	begun := !c.durable.IsZero()
+	elsewhere := !samePlace(&c.durable, &p) || !samePlace(&c.current, &p)
 	c.mu.Unlock()
-	if begun {
+	if elsewhere {
 		return fmt.Errorf("store %s: begin at %s: there is a position already", c.store.path, p.String())
 	}
 	return c.Set(p)
+}
+
+// samePlace reports whether a position is none yet, or the place of the other.
+func samePlace(have, p *event.Position) bool {
+	return have.IsZero() || have.String() == p.String() ||
+		have.Server == p.Server && have.File == p.File && have.Pos == p.Pos
 }
 
 // Set saves a position in the place of whatever is there. It is for an operator who moves the position by hand,

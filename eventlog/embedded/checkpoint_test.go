@@ -235,3 +235,36 @@ func TestPositionsHandedOutDoNotChange(t *testing.T) {
 		}
 	}
 }
+
+func TestThePlaceOfAPositionCanBeSaidByGTIDOrByFile(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := s.Checkpoint()
+	byFile := event.Position{Flavor: event.MySQL, Server: "a", Epoch: 1, File: "binlog.000007", Pos: 157}
+	byGTID := byFile
+	if byGTID.GTIDs, err = event.ParseGTIDSet(event.MySQL, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []event.Position{byFile, byGTID, byFile} {
+		if err := c.Begin(p); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Position(); got.String() != p.String() {
+			t.Fatalf("the position is %s, want %s", got.String(), p.String())
+		}
+	}
+	for _, change := range []func(p *event.Position){
+		func(p *event.Position) { p.Pos++ },
+		func(p *event.Position) { p.File = "binlog.000008" },
+		func(p *event.Position) { p.Server = "b"; p.Pos = 4 },
+	} {
+		p := byFile
+		change(&p)
+		if err := c.Begin(p); err == nil {
+			t.Errorf("began at %+v although there is a position", p)
+		}
+	}
+}
