@@ -118,7 +118,8 @@ func (c *Checkpoint) Saved() time.Time {
 // file. To begin anywhere else while there is a position is an error.
 func (c *Checkpoint) Begin(p event.Position) error {
 	c.mu.Lock()
-	elsewhere := !samePlace(&c.durable, &p) || !samePlace(&c.current, &p)
+	// A Begin that failed may have taken effect all the same. Nothing was read since, so the next one may replace it.
+	elsewhere := !samePlace(&c.durable, &p)
 	c.mu.Unlock()
 	if elsewhere {
 		return fmt.Errorf("store %s: begin at %s: there is a position already", c.store.path, p.String())
