@@ -12,9 +12,10 @@ demo:
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
-## test: vet and all tests, with the race detector, against real servers
+## test: vet and all tests, with the race detector, against real servers (-count=1: what is tested as a built program
+## is not seen by the test cache)
 test: servers vet
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -count=1 -timeout 20m ./...
 
 ## vet: the compiler's and vet's complaints
 vet:
