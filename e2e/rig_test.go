@@ -24,41 +24,7 @@ import (
 	"github.com/freshet/freshet/testbed/proxy"
 )
 
-var binary struct {
-	dir  string
-	race func() (string, error)
-	fast func() (string, error)
-}
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if binary.dir, err = os.MkdirTemp("", "freshet-e2e"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(binary.dir)
-		binary.race = sync.OnceValues(func() (string, error) { return build("freshet-race", "-race") })
-		binary.fast = sync.OnceValues(func() (string, error) { return build("freshet") })
-		code := m.Run()
-		if code == 0 {
-			if err := goleak.Find(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-		}
-		return code
-	}())
-}
-
-func build(name string, flags ...string) (string, error) {
-	out := filepath.Join(binary.dir, name)
-	args := append(append([]string{"build"}, flags...), "-o", out, "../cmd/freshet")
-	if text, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build freshet: %w\n%s", err, text)
-	}
-	return out, nil
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // soak reports whether the suites run whole.
 func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
@@ -97,7 +63,8 @@ type rig struct {
 	listen string
 	client *admin.Client
 	proc   *process
-	fast   bool // without the race detector: for what measures memory
+	fast   bool   // without the race detector: for what measures memory
+	binary string // of freshet, built when it is first launched
 }
 
 // configuration is what the tests vary.
@@ -192,16 +159,17 @@ func (s *syncBuffer) String() string {
 // launch starts freshet without waiting for anything.
 func (r *rig) launch(args ...string) {
 	r.t.Helper()
-	get := binary.race
-	if r.fast {
-		get = binary.fast
+	switch {
+	case r.binary != "": // one look at the source is enough for hundreds of launches
+	case r.fast:
+		r.binary = testbed.Binary(r.t)
+	default:
+		r.binary = testbed.RaceBinary(r.t)
 	}
-	path, err := get()
-	testbed.Must(r.t, err)
 	if len(args) == 0 {
 		args = []string{"run"}
 	}
-	p := &process{cmd: exec.Command(path, append(args, "-c", r.file)...), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(r.binary, append(args, "-c", r.file)...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stderr, &p.stderr
 	p.cmd.SysProcAttr = diesWithTest()
 	started := make(chan error)
