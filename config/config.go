@@ -21,12 +21,18 @@ type Config struct {
 	Retry       Retry
 	Admin       Admin
 	Log         Log
-	// Mappings are in the order of the file. Never empty.
+	// Mappings are in the order of the file. Empty only without a source.
 	Mappings []Mapping
 
 	// origins says where each value came from that is not a default, by the path of its key.
 	origins map[string]Pos
 }
+
+// HasSource reports whether there is a source to read: with Kafka, the file of an invalidator has none, nor mappings.
+func (c *Config) HasSource() bool { return len(c.Source.Addresses) > 0 }
+
+// HasRedis reports whether there is a Redis to keep fresh: with Kafka, the file of a reader may have none.
+func (c *Config) HasRedis() bool { return len(c.Redis.Addresses) > 0 }
 
 // Source is the MySQL or MariaDB server whose binlog is read.
 type Source struct {
@@ -124,7 +130,7 @@ type EventLog struct {
 	Kind EventLogKind
 	// Dir holds checkpoint, parked retries and dead letters. Default ./freshet-data.
 	Dir string
-	// Kafka is read only when Kind is EventLogKafka; it holds its defaults otherwise.
+	// Kafka counts only when Kind is EventLogKafka.
 	Kafka Kafka
 }
 

@@ -109,20 +109,33 @@ func (l *loader) fault(at Pos, path string, f *fault) {
 	l.bad[path] = true
 }
 
-// values reads every key outside of the mappings. Those of Kafka are for the event log in Kafka only.
+// values reads every key outside of the mappings: first how invalidations travel, since that decides what is needed.
 func (l *loader) values() {
-	l.read(slices.DeleteFunc(slices.Clone(l.keys), ofKafka))
-	for _, k := range l.keys {
-		if ofKafka(k) {
-			k.set(l.config, k.def)
-		}
-	}
-	if l.config.EventLog.Kind == EventLogKafka {
-		l.read(slices.DeleteFunc(slices.Clone(l.keys), func(k key) bool { return !ofKafka(k) }))
-	}
+	isKind := func(k key) bool { return k.path == "eventlog.kind" }
+	l.read(slices.DeleteFunc(slices.Clone(l.keys), func(k key) bool { return !isKind(k) }))
+	l.read(slices.DeleteFunc(slices.Clone(l.keys), isKind))
 }
 
 func ofKafka(k key) bool { return strings.HasPrefix(k.path, "eventlog.kafka.") }
+
+// needs reports whether a part of the configuration (source or redis) must be there. With Kafka, readers and
+// invalidators are processes of their own: a file without source and mappings is an invalidator's, one without redis
+// a reader's.
+func (l *loader) needs(part string) bool {
+	return l.config.EventLog.Kind != EventLogKafka || l.has(part) || part == "source" && l.has(mappingsKey) ||
+		!l.has("source") && !l.has(mappingsKey) && !l.has("redis")
+}
+
+// has reports whether file or environment say anything about a part of the configuration.
+func (l *loader) has(part string) bool {
+	if _, ok := l.doc.sections[part]; ok || l.doc.meant[part] || l.doc.given[part] != nil {
+		return true
+	}
+	return slices.ContainsFunc(l.keys, func(k key) bool {
+		_, ok := variable(k)
+		return ok && strings.HasPrefix(k.path, part+".")
+	})
+}
 
 // read reads some keys from file and environment.
 func (l *loader) read(keys []key) {
@@ -149,10 +162,16 @@ func (l *loader) read(keys []key) {
 				l.fault(l.item(k.path, i), k.path, f)
 			}
 		}
-		if k.required && !l.bad[k.path] && !l.meant(k.path) && strings.Join(k.get(l.config), "") == "" {
+		if k.required && l.needs(section(k.path)) && !l.bad[k.path] && !l.meant(k.path) && strings.Join(k.get(l.config), "") == "" {
 			l.missing(k)
 		}
 	}
+}
+
+// section is the part of the configuration that a key is in.
+func section(path string) string {
+	part, _, _ := strings.Cut(path, ".")
+	return part
 }
 
 // meant reports whether an unknown key was probably meant to be this one, or its section.

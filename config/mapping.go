@@ -28,7 +28,9 @@ func (l *loader) mappings() {
 		return
 	}
 	if !ok {
-		l.report(l.doc.place(mappingsKey), "mappings is missing", first)
+		if l.needs("source") {
+			l.report(l.doc.place(mappingsKey), "mappings is missing", first)
+		}
 		return
 	}
 	nodes, f := l.doc.items(n)

@@ -12,8 +12,6 @@ type notYet struct {
 	settings []string
 	// single are lists that must have no more than one item.
 	single []string
-	// sections are not to be given at all.
-	sections []string
 	// mappingSettings are keys of a mapping that must be none.
 	mappingSettings []string
 	// actions are keys of a mapping that are not to be given.
@@ -31,13 +29,9 @@ func unbuilt() notYet {
 			"redis.wait_replicas",
 			"redis.failover_window",
 			"on_gap",
-			"eventlog.kind",
 		},
 		single: []string{
 			"source.addresses",
-		},
-		sections: []string{
-			"eventlog.kafka",
 		},
 		mappingSettings: []string{
 			"rate_limit",
@@ -65,19 +59,6 @@ func (l *loader) refuseSettings() {
 			l.refuse(l.place(k.path), k, values)
 		case slices.Contains(table.single, k.path) && len(values) > 1:
 			l.report(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
-		}
-	}
-	for _, section := range table.sections {
-		if l.config.EventLog.Kind == EventLogKafka {
-			continue // the kind itself is refused, and its keys are checked
-		}
-		if at, ok := l.doc.sections[section]; ok {
-			l.report(at, section+" is not supported yet", "remove it")
-		}
-		for _, k := range l.keys {
-			if at, ok := variable(k); ok && strings.HasPrefix(k.path, section+".") {
-				l.report(at, k.path+" is not supported yet", "unset it")
-			}
 		}
 	}
 }

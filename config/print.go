@@ -66,13 +66,17 @@ func (c *Config) node() *yaml.Node {
 	for i := range c.Mappings {
 		list.Content = append(list.Content, c.Mappings[i].node())
 	}
-	put(top, mappingsKey, list)
+	if c.HasSource() {
+		put(top, mappingsKey, list)
+	}
 	return top
 }
 
-// shown reports whether a key counts: not those of Kafka without it, nor a secret that was read from its file.
+// shown reports whether a key counts: not those of Kafka without it, of a source or Redis that is not there, nor a
+// secret that was read from its file.
 func (c *Config) shown(k key, all []key) bool {
-	if ofKafka(k) && c.EventLog.Kind != EventLogKafka {
+	switch part := section(k.path); {
+	case ofKafka(k) && c.EventLog.Kind != EventLogKafka, part == "source" && !c.HasSource(), part == "redis" && !c.HasRedis():
 		return false
 	}
 	file := slices.IndexFunc(all, func(f key) bool { return k.secret && f.path == k.path+"_file" })

@@ -15,6 +15,8 @@ func (l *loader) validate() {
 	}
 	if c.EventLog.Kind == EventLogKafka {
 		l.validateKafka()
+	} else if l.given("eventlog.kafka.brokers") {
+		l.wrong("eventlog.kafka.brokers", "has no effect with kind embedded", "write kind: kafka below eventlog, or remove it")
 	}
 	l.validateRetry()
 	l.validateAdmin()
