@@ -15,9 +15,10 @@ var mayImport = map[string][]string{
 	"event": nil,
 	"alarm": nil,
 	// config describes the file; only app turns it into the stages' words.
-	"config": nil,
-	"retry":  {"event"},
-	"router": {"event"},
+	"config":  nil,
+	"retry":   {"event"},
+	"router":  {"event"},
+	"latency": {"event"},
 
 	"canal/charset":                   {"event"},
 	"canal/charset/internal/generate": nil,
@@ -27,9 +28,9 @@ var mayImport = map[string][]string{
 	"canal":                           {"event", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
 	"eventlog":          {"event"},
-	"eventlog/embedded": {"event", "eventlog", "retry"},
+	"eventlog/embedded": {"event", "eventlog", "retry", "latency"},
 	"eventlog/logtest":  {"event", "eventlog"},
-	"invalidator":       {"event", "eventlog", "retry", "alarm"},
+	"invalidator":       {"event", "eventlog", "retry", "alarm", "latency"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,

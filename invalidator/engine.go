@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -24,7 +25,7 @@ type Engine struct {
 	alarms  Alarms
 	log     *slog.Logger
 	metrics *metrics
-	latency *latency
+	latency *latency.Stages
 	health  *health
 	node    *node
 	room    *room
@@ -53,12 +54,15 @@ func New(d Deps, o Options) (*Engine, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
+	if d.Latency == nil {
+		d.Latency = latency.New()
+	}
 	if d.Alarms == nil {
 		d.Alarms = (*alarm.Board)(nil)
 	}
 	e := &Engine{
 		options: o, rule: rule{o.without}, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
-		latency: newLatency(), pacer: &pacer{rate: o.RateLimit}, marks: &marks{without: o.without},
+		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{without: o.without},
 		stored:     make(chan struct{}, 1),
 		partitions: map[*partition]struct{}{},
 	}

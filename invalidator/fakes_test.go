@@ -25,6 +25,7 @@ type token struct {
 
 // fakeLog is a partition that is fed by hand.
 type fakeLog struct {
+	id      int
 	batches chan *event.Batch // closed: the log ends
 	fetched int
 
@@ -34,10 +35,10 @@ type fakeLog struct {
 }
 
 func newFakeLog() *fakeLog {
-	return &fakeLog{batches: make(chan *event.Batch, 1000), commits: make(chan int, 1000)}
+	return &fakeLog{id: 7, batches: make(chan *event.Batch, 1000), commits: make(chan int, 1000)}
 }
 
-func (l *fakeLog) ID() int { return 7 }
+func (l *fakeLog) ID() int { return l.id }
 
 func (l *fakeLog) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
 	select {

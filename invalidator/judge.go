@@ -44,8 +44,10 @@ func (s *partition) firstDeleted(u *unit) {
 	s.engine.room.changed()
 	e := u.entry
 	if e.undeleted--; e.undeleted == 0 {
-		s.engine.latency.observe(e.batch, time.Now())
-		s.engine.metrics.wait.Observe(s.engine.clock().sub(e.fetched).Seconds())
+		now := time.Now()
+		e.deleted = s.engine.moment(now)
+		s.engine.latency.Invalidation.Commits(e.batch, now)
+		s.engine.latency.Delete.Observe(e.deleted.sub(e.fetched), now)
 	}
 	if s.engine.options.without.final {
 		u.watermarked = true
@@ -128,7 +130,8 @@ func (s *partition) close(e *entry) {
 		e.batch, e.units, e.bytes = nil, nil, entryBytes
 		s.give(load{bytes: bytes})
 	}
-	s.engine.metrics.finished.Observe(s.engine.clock().sub(e.fetched).Seconds())
+	now := time.Now()
+	s.engine.latency.Finish.Observe(s.engine.moment(now).sub(e.deleted), now)
 	if s.engine.options.without.contiguous {
 		s.log.Commit(e.token)
 	}

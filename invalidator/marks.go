@@ -17,12 +17,14 @@ type marks struct {
 
 	mu      sync.Mutex
 	sources map[string][]knownMark
+	// lastRead is when it was last heard of each source that its reader had handed over everything.
+	lastRead map[string]moment
 }
 
-// knownMark is a mark, when it became known, and when it was last heard that nothing newer is to be said.
+// knownMark is a mark, and when it became known.
 type knownMark struct {
-	mark      event.Mark
-	at, heard moment
+	mark event.Mark
+	at   moment
 }
 
 // add remembers a mark. One of an older term than is known, or of no higher version than its term's last, says
@@ -31,7 +33,7 @@ func (m *marks) add(mark event.Mark, at moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sources == nil {
-		m.sources = map[string][]knownMark{}
+		m.sources, m.lastRead = map[string][]knownMark{}, map[string]moment{}
 	}
 	known := m.sources[mark.Source]
 	if n := len(known); n > 0 {
@@ -40,14 +42,23 @@ func (m *marks) add(mark event.Mark, at moment) {
 		case mark.Term < last.mark.Term && !m.without.term:
 			return
 		case mark.Term == last.mark.Term && mark.Version.Compare(last.mark.Version) <= 0:
-			last.mark.Made, last.mark.Read, last.heard = mark.Made, mark.Read, at
+			last.mark.Made, last.mark.Read = mark.Made, mark.Read
+			m.heard(mark, at)
 			return
 		}
 	}
+	m.heard(mark, at)
 	if len(known) >= keepMarks {
 		known = thin(known)
 	}
-	m.sources[mark.Source] = append(known, knownMark{mark, at, at})
+	m.sources[mark.Source] = append(known, knownMark{mark, at})
+}
+
+// heard takes note of what a mark that is not out of date says about its reader. The caller holds mu.
+func (m *marks) heard(mark event.Mark, at moment) {
+	if mark.Read {
+		m.lastRead[mark.Source] = at
+	}
 }
 
 // thin forgets every other one of the older half: what it alone covered counts as known since the next one.
@@ -88,18 +99,19 @@ func (m *marks) covers(mark event.Mark, source string, term uint64, v event.Vers
 	return mark.Covers(source, term, v)
 }
 
-// caughtUp reports whether the newest mark of every source says that the reader had handed over all that there
-// was, and returns when the least recent of these became known.
-func (m *marks) caughtUp() (moment, bool) {
+// read returns what the marks say about how far the readers are, at the present moment.
+func (m *marks) read(now moment) heardRead {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := never
-	for _, known := range m.sources {
-		k := &known[len(known)-1]
-		if !k.mark.Read {
-			return 0, false
+	said, oldest := heardRead{ago: -1, still: true}, now
+	for source, known := range m.sources {
+		at, ever := m.lastRead[source]
+		if !ever {
+			return heardRead{ago: -1}
 		}
-		at = min(at, k.heard)
+		oldest = min(oldest, at)
+		said.still = said.still && known[len(known)-1].mark.Read
+		said.ago = now.sub(oldest)
 	}
-	return at, at != never
+	return said
 }

@@ -15,14 +15,14 @@ type metrics struct {
 	found, duplicates, repeated, refused      prometheus.Counter
 	parked, settled, buried, retries, outages prometheus.Counter
 
-	redisUp              prometheus.Gauge
-	trip, wait, finished prometheus.Histogram
+	redisUp prometheus.Gauge
+	trip    prometheus.Histogram
 
 	all []prometheus.Collector
 }
 
 func newMetrics(e *Engine) *metrics {
-	m := &metrics{all: []prometheus.Collector{e.latency}}
+	m := &metrics{all: []prometheus.Collector{partitionLag{e}}}
 	sent := m.counterVec("deletes_sent_total", "Keys sent to Redis to be deleted, by which delete it is.", "delete")
 	acked := m.counterVec("deletes_acknowledged_total", "Keys whose delete Redis acknowledged, by which delete it is.", "delete")
 	for k := range kinds {
@@ -40,10 +40,6 @@ func newMetrics(e *Engine) *metrics {
 	m.outages = m.counter("redis_outages_total", "How often Redis went away.")
 	m.redisUp = m.gauge("redis_up", "1 while Redis answers and takes deletes.")
 	m.trip = m.histogram("round_trip_seconds", "One round trip to Redis.", prometheus.ExponentialBuckets(0.0001, 4, 8))
-	m.wait = m.histogram("first_delete_seconds", "From fetching a batch until all its keys were deleted once.",
-		prometheus.ExponentialBuckets(0.0001, 4, 11))
-	m.finished = m.histogram("finish_seconds", "From fetching a batch until it was finished, final deletes included.",
-		prometheus.ExponentialBuckets(0.001, 4, 11))
 	m.states(e)
 	return m
 }
@@ -67,9 +63,6 @@ func (m *metrics) states(e *Engine) {
 	})
 	m.gaugeFunc("oldest_unfinished_seconds", "How long ago the oldest unfinished batch was fetched.", func() float64 {
 		return e.oldest().Seconds()
-	})
-	m.gaugeFunc("watermark_lag_seconds", "How far behind the source's commits the finished work is.", func() float64 {
-		return e.lag().Seconds()
 	})
 }
 

@@ -1,6 +1,7 @@
 package invalidator
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestMetricsPassTheLinter(t *testing.T) {
 func TestMetricsCountWhatWasDone(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		reg := prometheus.NewPedanticRegistry()
-		if err := r.engine.metrics.register(reg); err != nil {
+		if err := errors.Join(r.engine.metrics.register(reg), r.engine.latency.Register(reg)); err != nil {
 			r.Fatal(err)
 		}
 		r.refuse("bad")
@@ -71,6 +72,9 @@ freshet_invalidator_pending_keys 0
 freshet_invalidator_redis_up 1
 # HELP freshet_invalidation_latency_seconds From a transaction's commit, by the source's clock, until Redis had acknowledged the first delete of its keys.
 # TYPE freshet_invalidation_latency_seconds histogram
+freshet_invalidation_latency_seconds_bucket{le="0.0001"} 0
+freshet_invalidation_latency_seconds_bucket{le="0.00025"} 0
+freshet_invalidation_latency_seconds_bucket{le="0.0005"} 0
 freshet_invalidation_latency_seconds_bucket{le="0.001"} 0
 freshet_invalidation_latency_seconds_bucket{le="0.0025"} 0
 freshet_invalidation_latency_seconds_bucket{le="0.005"} 0

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -33,6 +34,8 @@ type Deps struct {
 	Store retry.Store
 	// Alarms may be nil: alarms are then logged.
 	Alarms Alarms
+	// Latency is told how long first and final deletes take. Who made it registers it; nil: it is kept to the engine.
+	Latency *latency.Stages
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
 	// Log may be nil: slog.Default().

@@ -18,6 +18,7 @@ import (
 type partition struct {
 	engine *Engine
 	log    eventlog.Partition
+	served moment          // since when
 	ctx    context.Context // ends when the partition is to be given up
 	giveUp context.CancelFunc
 
@@ -70,7 +71,7 @@ const fetchAhead = 8
 
 func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partition {
 	s := &partition{
-		engine: e, log: p,
+		engine: e, log: p, served: e.clock(),
 		fetched:  make(chan *entry, fetchAhead),
 		fetchEnd: make(chan error, 1),
 		// As many as there can be jobs, so that a writer never waits for a partition.

@@ -130,26 +130,32 @@ func TestForgettingMarksOnlyDelays(t *testing.T) {
 	})
 }
 
-func TestCaughtUpIsSaidByTheNewestMarkOfEverySource(t *testing.T) {
+func TestHavingReadAllIsSaidByTheNewestMarkOfEverySource(t *testing.T) {
 	var m marks
-	mark := func(source string, pos uint64, read bool, at moment) {
-		m.add(event.Mark{Source: source, Term: 1, Version: event.Version{Pos: pos}, Read: read}, at)
+	mark := func(source string, term, pos uint64, read bool, at moment) {
+		m.add(event.Mark{Source: source, Term: term, Version: event.Version{Pos: pos}, Read: read}, at)
 	}
-	check := func(want bool, wantAt moment) {
+	check := func(ago time.Duration, still bool) {
 		t.Helper()
-		if at, ok := m.caughtUp(); ok != want || ok && at != wantAt {
-			t.Errorf("caught up: %v at %d, want %v at %d", ok, at, want, wantAt)
+		if got := m.read(10); got != (heardRead{ago, still}) {
+			t.Errorf("%+v, want %d ago, still so: %v", got, ago, still)
 		}
 	}
-	check(false, 0)
-	mark("a", 1, true, 1)
-	check(true, 1)
-	mark("a", 1, true, 2) // nothing new but that
-	check(true, 2)
-	mark("b", 1, false, 3)
-	check(false, 0)
-	mark("b", 1, true, 4)
-	check(true, 2)
-	mark("a", 2, false, 5)
-	check(false, 0)
+	mark("a", 2, 1, true, 1)
+	check(9, true)
+	mark("a", 2, 1, true, 2) // nothing new but that
+	check(8, true)
+	mark("a", 1, 9, true, 3) // an old leader
+	check(8, true)
+	mark("b", 1, 1, false, 3)
+	check(-1, false)
+	mark("b", 1, 1, true, 4)
+	check(8, true)
+	mark("a", 2, 2, false, 5)
+	check(8, false)
+	mark("a", 2, 3, true, 6)
+	check(6, true)
+	if got := (&marks{}).read(10); got.ago >= 0 {
+		t.Errorf("without any mark: %+v", got)
+	}
 }

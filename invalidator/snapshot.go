@@ -3,6 +3,8 @@ package invalidator
 import (
 	"fmt"
 	"time"
+
+	"github.com/freshet/freshet/latency"
 )
 
 // Snapshot is how the engine stands, for /status.
@@ -24,12 +26,13 @@ type Snapshot struct {
 	StoreFull bool `json:"store_full"`
 	// OldestUnfinished is how long ago the oldest unfinished batch was fetched.
 	OldestUnfinished time.Duration `json:"oldest_unfinished_ns"`
-	// Lag is how far behind the source's commits the finished work is, by the source's clock.
+	// Lag is how far behind the source's commits the finished work is, by the source's clock: that of the partition
+	// that is furthest behind.
 	Lag time.Duration `json:"lag_ns"`
 	// Latency is from commit, by the source's clock, to the first delete's acknowledgement.
-	Latency Percentiles `json:"latency_last_minute"`
-	// Partitions is how many partitions are served.
-	Partitions int `json:"partitions"`
+	Latency latency.Percentiles `json:"latency_last_minute"`
+	// Partitions are those that are served now, in the order of their numbers.
+	Partitions []PartitionSnapshot `json:"partitions"`
 }
 
 // Snapshot returns how the engine stands. It may be called by any goroutine, and costs little.
@@ -41,11 +44,13 @@ func (e *Engine) Snapshot() Snapshot {
 		Unmarked:         e.sum(func(s *partition) int64 { return s.unmarked.Load() }),
 		InTrouble:        e.sum(func(s *partition) int64 { return s.troubled.Load() }),
 		OldestUnfinished: e.oldest(),
-		Lag:              e.lag(),
-		Latency:          e.latency.lastMinute(time.Now()),
+		Latency:          e.latency.Invalidation.LastMinute(time.Now()),
+		Partitions:       e.lags(),
+	}
+	for _, p := range s.Partitions {
+		s.Lag = max(s.Lag, p.Lag)
 	}
 	e.mu.Lock()
-	s.Partitions = len(e.partitions)
 	for p := range e.partitions {
 		s.StoreFull = s.StoreFull || p.full.Load()
 	}
@@ -104,33 +109,4 @@ func (e *Engine) oldest() time.Duration {
 		}
 	}
 	return age
-}
-
-// staleMark is after how long without a mark the lag of an idle partition is no longer taken for zero.
-const staleMark = 5 * time.Second
-
-// lag returns how far behind the finished work is: the age of the oldest commit that is not finished. Without any
-// it is zero, if the reader says that it has handed over everything, and said so lately; it is the age of the last
-// finished commit if nobody can tell.
-func (e *Engine) lag() time.Duration {
-	heard, caughtUp := e.marks.caughtUp()
-	silent := e.clock().sub(heard)
-	now := time.Now()
-	var lag time.Duration
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for s := range e.partitions {
-		behind, done := s.behind.Load(), s.done.Load()
-		switch {
-		case behind != 0:
-			lag = max(lag, now.Sub(time.Unix(0, behind)))
-		case s.idle.Load() && caughtUp:
-			if silent > staleMark {
-				lag = max(lag, silent)
-			}
-		case done != 0:
-			lag = max(lag, now.Sub(time.Unix(0, done)))
-		}
-	}
-	return lag
 }

@@ -17,6 +17,7 @@ type entry struct {
 	// time where the batch does not say.
 	began, ended time.Time
 	fetched      moment
+	deleted      moment // when all its keys had been deleted once
 	bytes        int64
 	open         int // units that are not finished
 	undeleted    int // units that were not deleted once
@@ -102,8 +103,11 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 		batch: b, token: token, fetched: now, open: len(groups), undeleted: len(groups),
 		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,
 	}
-	if len(b.Origins) > 0 {
+	if n := len(b.Origins); n > 0 {
 		e.began = b.Origins[0].Tx.Committed
+		if e.ended.IsZero() { // the batch came without its end, from another process
+			e.ended = b.Origins[n-1].Tx.Committed
+		}
 	}
 	if len(groups) == 0 {
 		e.batch = nil

@@ -1,4 +1,4 @@
-package invalidator
+package latency
 
 import (
 	"math"
@@ -11,25 +11,24 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// latency is the headline: how long after its commit, by the source's clock, a transaction's keys were deleted. It
-// counts each transaction of a batch once. All methods may be called by any goroutine.
-//
-// It is a collector of its own, because it is fed for each transaction: it counts in plain numbers, under one lock
-// for a whole batch.
-type latency struct {
+// Histogram counts durations, for Prometheus since the start and as percentiles of the last minute. It is fed for
+// whole batches: it counts in plain numbers, under one lock for all that is known at once.
+type Histogram struct {
 	desc *prometheus.Desc
 
 	mu     sync.Mutex
-	counts [latencyBuckets + 1]uint64
+	counts [buckets + 1]uint64
 	sum    float64
 	slots  [windowSlots]windowSlot
 }
 
-const latencyBuckets = 18
+const buckets = 21
 
-// latencyBounds returns the upper bounds of the histogram's buckets, in seconds.
-func latencyBounds() [latencyBuckets]float64 {
-	return [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+// bounds returns the upper bounds of the Prometheus buckets, in seconds.
+func bounds() [buckets]float64 {
+	return [...]float64{
+		0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200,
+	}
 }
 
 // The window of the percentiles: the last minute, in steps of ten seconds.
@@ -45,17 +44,19 @@ type windowSlot struct {
 	counts [fineBuckets]uint32
 }
 
-func newLatency() *latency {
-	return &latency{desc: prometheus.NewDesc("freshet_invalidation_latency_seconds",
-		"From a transaction's commit, by the source's clock, until Redis had acknowledged the first delete of its keys.",
-		nil, nil)}
+// Observe counts one duration that ended now.
+func (h *Histogram) Observe(d time.Duration, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(d, h.slot(now))
 }
 
-// observe counts the transactions of a batch whose keys have all been deleted by now.
-func (l *latency) observe(b *event.Batch, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slot := l.slot(now)
+// Commits counts each transaction of a batch once: from its commit, by the source's clock, until now. Transactions
+// without a commit time are left out.
+func (h *Histogram) Commits(b *event.Batch, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slot := h.slot(now)
 	var last time.Time
 	for i := range b.Origins {
 		at := b.Origins[i].Tx.Committed
@@ -63,17 +64,23 @@ func (l *latency) observe(b *event.Batch, now time.Time) {
 			continue
 		}
 		last = at
-		d := max(now.Sub(at), 0)
-		l.sum += d.Seconds()
-		l.counts[bucket(d.Seconds())]++
-		slot.counts[fineBucket(d)]++
+		h.add(now.Sub(at), slot)
 	}
 }
 
+// add counts one duration. The caller holds mu.
+func (h *Histogram) add(d time.Duration, slot *windowSlot) {
+	d = max(d, 0)
+	s := d.Seconds()
+	h.sum += s
+	h.counts[bucket(s)]++
+	slot.counts[fineBucket(d)]++
+}
+
 // slot returns the present slot of the window, emptied if it held an older step. The caller holds mu.
-func (l *latency) slot(now time.Time) *windowSlot {
+func (h *Histogram) slot(now time.Time) *windowSlot {
 	step := now.UnixNano() / int64(windowStep)
-	s := &l.slots[step%windowSlots]
+	s := &h.slots[step%windowSlots]
 	if s.step != step {
 		*s = windowSlot{step: step}
 	}
@@ -81,12 +88,12 @@ func (l *latency) slot(now time.Time) *windowSlot {
 }
 
 func bucket(seconds float64) int {
-	for i, b := range latencyBounds() {
+	for i, b := range bounds() {
 		if seconds <= b {
 			return i
 		}
 	}
-	return latencyBuckets
+	return buckets
 }
 
 func fineBucket(d time.Duration) int {
@@ -109,26 +116,27 @@ func fineBound(i int) time.Duration {
 
 // Percentiles are of the last minute; zero when there was nothing.
 type Percentiles struct {
-	P50   time.Duration `json:"p50_ns"`
-	P99   time.Duration `json:"p99_ns"`
-	Count uint64        `json:"count"`
+	P50, P99 time.Duration
+	// Count is how many durations ended in it.
+	Count uint64
 }
 
-func (l *latency) lastMinute(now time.Time) Percentiles {
+// LastMinute returns the percentiles of the minute before now, to within an eighth.
+func (h *Histogram) LastMinute(now time.Time) Percentiles {
 	var sum [fineBuckets]uint64
 	var p Percentiles
 	oldest := now.UnixNano()/int64(windowStep) - windowSlots + 1
-	l.mu.Lock()
-	for i := range l.slots {
-		if l.slots[i].step < oldest {
+	h.mu.Lock()
+	for i := range h.slots {
+		if h.slots[i].step < oldest {
 			continue
 		}
-		for j, n := range l.slots[i].counts {
+		for j, n := range h.slots[i].counts {
 			sum[j] += uint64(n)
 			p.Count += uint64(n)
 		}
 	}
-	l.mu.Unlock()
+	h.mu.Unlock()
 	p.P50, p.P99 = quantile(&sum, p.Count, 0.5), quantile(&sum, p.Count, 0.99)
 	return p
 }
@@ -148,19 +156,19 @@ func quantile(counts *[fineBuckets]uint64, total uint64, q float64) time.Duratio
 }
 
 // Describe implements [prometheus.Collector].
-func (l *latency) Describe(c chan<- *prometheus.Desc) { c <- l.desc }
+func (h *Histogram) Describe(c chan<- *prometheus.Desc) { c <- h.desc }
 
 // Collect implements [prometheus.Collector].
-func (l *latency) Collect(c chan<- prometheus.Metric) {
-	buckets := make(map[float64]uint64, latencyBuckets)
-	l.mu.Lock()
+func (h *Histogram) Collect(c chan<- prometheus.Metric) {
+	upTo := make(map[float64]uint64, buckets)
+	h.mu.Lock()
 	var total uint64
-	for i, b := range latencyBounds() {
-		total += l.counts[i]
-		buckets[b] = total
+	for i, b := range bounds() {
+		total += h.counts[i]
+		upTo[b] = total
 	}
-	total += l.counts[latencyBuckets]
-	sum := l.sum
-	l.mu.Unlock()
-	c <- prometheus.MustNewConstHistogram(l.desc, total, sum, buckets)
+	total += h.counts[buckets]
+	sum := h.sum
+	h.mu.Unlock()
+	c <- prometheus.MustNewConstHistogram(h.desc, total, sum, upTo)
 }
