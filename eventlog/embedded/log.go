@@ -7,11 +7,13 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/latency"
 )
 
 // DefaultBuffer is the default of [LogOptions].Buffer.
@@ -22,6 +24,8 @@ type LogOptions struct {
 	// Buffer is how many batches may wait between Append and Fetch. Default 4: enough to keep both sides busy.
 	// What bounds the work in flight are the invalidator's caps, beyond which it does not fetch.
 	Buffer int
+	// Latency is told how long batches wait to be taken, and to be fetched. Who made it registers it; nil: nobody is told.
+	Latency *latency.Stages
 	// Registerer takes the log's metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
 }
@@ -40,6 +44,7 @@ type Log struct {
 	queue   queue
 	pending pending
 	metrics *logMetrics
+	latency *latency.Stages
 
 	markMu sync.Mutex // one sender at a time into marks
 	marks  chan event.Mark
@@ -53,10 +58,14 @@ func NewLog(o LogOptions) (*Log, error) {
 	if o.Buffer < 1 {
 		return nil, fmt.Errorf("event log: a buffer of %d batches", o.Buffer)
 	}
+	if o.Latency == nil {
+		o.Latency = latency.New()
+	}
 	l := &Log{
 		queue:   queue{most: o.Buffer, space: newWakeup(), data: newWakeup()},
 		pending: pending{ends: make(chan event.End, 1)},
 		metrics: newLogMetrics(),
+		latency: o.Latency,
 		marks:   make(chan event.Mark, 1),
 	}
 	if err := l.metrics.register(o.Registerer, l); err != nil {
@@ -67,16 +76,19 @@ func NewLog(o LogOptions) (*Log, error) {
 
 // Append implements [eventlog.Log]. After [Log.Close] it returns [ErrClosed].
 func (l *Log) Append(ctx context.Context, b *event.Batch) error {
+	begin := time.Now()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		pushed, err := l.queue.push(b)
+		now := time.Now()
+		pushed, err := l.queue.push(b, now)
 		if err != nil {
 			return err
 		}
 		if pushed {
 			l.metrics.batches.Inc()
+			l.latency.Append.Observe(now.Sub(begin), now)
 			return nil
 		}
 		select {
@@ -151,9 +163,11 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 			return nil, nil, err
 		}
 		b, n, closed := p.queue.pop()
-		if b != nil {
+		if b.Batch != nil {
+			now := time.Now()
+			p.latency.Fetch.Observe(now.Sub(b.pushed), now)
 			p.pending.add(n, b.End)
-			return b, token{log: (*Log)(p), n: n}, nil
+			return b.Batch, token{log: (*Log)(p), n: n}, nil
 		}
 		if closed {
 			return nil, nil, io.EOF
@@ -195,13 +209,19 @@ type queue struct {
 	space, data wakeup
 
 	mu      sync.Mutex
-	batches []*event.Batch
+	batches []queued
 	pushed  uint64 // number of the last batch pushed
 	closed  bool
 }
 
+// queued is a batch, and when it was pushed.
+type queued struct {
+	*event.Batch
+	pushed time.Time
+}
+
 // push takes b unless the queue is full.
-func (q *queue) push(b *event.Batch) (bool, error) {
+func (q *queue) push(b *event.Batch, now time.Time) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -210,18 +230,18 @@ func (q *queue) push(b *event.Batch) (bool, error) {
 	if len(q.batches) == q.most {
 		return false, nil
 	}
-	q.batches = append(q.batches, b)
+	q.batches = append(q.batches, queued{b, now})
 	q.pushed++
 	q.data.raise()
 	return true, nil
 }
 
-// pop returns the oldest batch and its number; nil when there is none.
-func (q *queue) pop() (b *event.Batch, n uint64, closed bool) {
+// pop returns the oldest batch and its number; none when there is none.
+func (q *queue) pop() (b queued, n uint64, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.batches) == 0 {
-		return nil, 0, q.closed
+		return queued{}, 0, q.closed
 	}
 	b = q.batches[0]
 	n = q.pushed - uint64(len(q.batches)) + 1

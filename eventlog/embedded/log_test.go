@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/logtest"
+	"github.com/freshet/freshet/latency"
 )
 
 func newLog(t testing.TB, o LogOptions) *Log {
@@ -289,6 +290,30 @@ func TestFullAppendsWakeUpForRoomAndForTheClose(t *testing.T) {
 		fetch(t, p)
 		if _, _, err := p.Fetch(t.Context()); !errors.Is(err, io.EOF) {
 			t.Errorf("fetch: %v", err)
+		}
+		stop()
+	})
+}
+
+func TestTheWaitsInTheLogAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stages := latency.New()
+		l := newLog(t, LogOptions{Buffer: 1, Latency: stages})
+		p, stop := consumed(t, l)
+		appendTo(t, l, transaction(1))
+		done := make(chan error, 1)
+		go func() { done <- l.Append(t.Context(), transaction(2)) }()
+		<-time.After(time.Second)
+		fetch(t, p) // 1, after 1 s; 2, which waited as long, is taken
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(4 * time.Second)
+		fetch(t, p) // 2, after 4 s
+		for name, got := range map[string]latency.Percentiles{"append": stages.Append.LastMinute(time.Now()), "fetch": stages.Fetch.LastMinute(time.Now())} {
+			if want := map[string]time.Duration{"append": time.Second, "fetch": 4 * time.Second}[name]; got.Count != 2 || got.P99.Round(time.Second) != want {
+				t.Errorf("%s: %+v, want %s", name, got, want)
+			}
 		}
 		stop()
 	})
