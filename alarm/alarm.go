@@ -38,6 +38,8 @@ const (
 	RedisAway Kind = "redis_away"
 	// RedisSlow: final deletes are long overdue, since Redis answers too slowly for the second delete in use.
 	RedisSlow Kind = "redis_slow"
+	// KafkaAway: the brokers do not answer, or refuse what freshet asks of them, so reading or fetching has stopped.
+	KafkaAway Kind = "kafka_away"
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
 	// NotVisible: the source has not vouched for the visibility of read changes for long.
@@ -55,7 +57,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, SourceAway,
+		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, KafkaAway, SourceAway,
 		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }
