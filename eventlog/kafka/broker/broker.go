@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 )
@@ -19,29 +22,51 @@ type Options struct {
 	Brokers []string
 	// ClientID is what we call ourselves in the brokers' logs and quotas. Default "freshet".
 	ClientID string
-	// TLS encrypts the connections; nil: not.
+	// TLS encrypts the connections; nil: not. Each broker's certificate must be for the ServerName in it; if that is
+	// empty, for the host that the broker is reached by.
 	TLS *tls.Config
 	// SASL logs in; nil: nobody logs in. See [Mechanism].
 	SASL sasl.Mechanism
 	// Compression of what is produced. Default none.
 	Compression kafka.Compression
-	// Timeout is how long one attempt may take, dialling included. Default 10 s.
+	// Timeout is how long one attempt may take, dialling included. Default 10 s. Connecting to one broker,
+	// encryption and login included, may take 3 s of it, so that one that hangs leaves time for another.
 	Timeout time.Duration
 	// Dial makes the connections. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Registerer is where metrics go; nil: nowhere.
+	Registerer prometheus.Registerer
+	// Log gets, at level debug, what the library says of consumer groups; nil: nothing is said.
+	Log *slog.Logger
 }
 
 // Client is the connections to a Kafka cluster.
 type Client struct {
 	o         Options
-	transport *kafka.Transport
+	transport *transport
 	kafka     *kafka.Client
 	dialer    *kafka.Dialer
+	count     *counters
+	throttle  throttle
+
+	// What has worked before, which tells a broker that goes away from one that refuses us.
+	encrypted, loggedIn, answered atomic.Bool
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*conn]struct{}
+	// allGone is closed when the client is closed and the library uses no connection any more.
+	allGone chan struct{}
+	gone    sync.Once
 }
 
 // Record is one record of a partition.
 type Record struct {
-	Offset     int64
+	Offset int64
+	// Key and Value share memory with the other records of the same fetch: who keeps one for long copies it.
 	Key, Value []byte
 	// Time is the broker's or the producer's, as the topic says.
 	Time time.Time
@@ -51,7 +76,8 @@ type Record struct {
 type Fetched struct {
 	// Records are in order; their offsets may have gaps. None when nothing came in time.
 	Records []Record
-	// Next is the offset to fetch next. It may be past the last record, over control records.
+	// Next is the offset to fetch next. It may be past the last record, over control records and over what compaction
+	// has removed.
 	Next int64
 	// HighWatermark is where the records end that can be fetched; LogStart is where they begin.
 	HighWatermark, LogStart int64
@@ -60,7 +86,7 @@ type Fetched struct {
 // New returns a client. It does not connect yet.
 func New(o Options) (*Client, error) {
 	if len(o.Brokers) == 0 {
-		return nil, errors.New("kafka: no brokers")
+		return nil, errors.New("kafka: no brokers: set eventlog.kafka.brokers")
 	}
 	if o.ClientID == "" {
 		o.ClientID = "freshet"
@@ -71,28 +97,41 @@ func New(o Options) (*Client, error) {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{}).DialContext
 	}
-	c := &Client{o: o}
-	c.transport = &kafka.Transport{
-		Dial: o.Dial, DialTimeout: o.Timeout, ClientID: o.ClientID, TLS: o.TLS, SASL: o.SASL, MetadataTTL: time.Second,
+	count, err := newCounters(o.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: metrics: %w", err)
 	}
+	c := &Client{o: o, count: count, conns: map[*conn]struct{}{}, allGone: make(chan struct{})}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.transport = &transport{topics: map[string]struct{}{}, make: func(topics []string) *kafka.Transport {
+		return &kafka.Transport{
+			Context: c.life, Dial: c.dial, DialTimeout: c.dialTimeout(), ClientID: o.ClientID,
+			MetadataTTL: metadataTTL, MetadataTopics: topics,
+		}
+	}}
 	c.kafka = &kafka.Client{Addr: kafka.TCP(o.Brokers...), Timeout: o.Timeout, Transport: c.transport}
-	c.dialer = &kafka.Dialer{
-		ClientID: o.ClientID, DialFunc: o.Dial, Timeout: o.Timeout, TLS: o.TLS, SASLMechanism: o.SASL,
-	}
+	c.dialer = &kafka.Dialer{ClientID: o.ClientID, DialFunc: c.dial, Timeout: c.dialTimeout()}
 	return c, nil
 }
 
-// Close closes the connections.
-func (c *Client) Close() error {
-	c.transport.CloseIdleConnections()
-	return nil
-}
-
-// Kafka returns the library's client, for the requests that this package does not wrap.
+// Kafka returns the library's client, for the requests that this package does not wrap. [Client.Explain] makes
+// sentences of its errors. Of the cluster it knows the topics that this client has been asked about, no others.
 func (c *Client) Kafka() *kafka.Client { return c.kafka }
 
+// User returns whom the brokers' ACLs know us as, without "User:".
+func (c *Client) User() string {
+	if m, ok := c.o.SASL.(interface{ User() string }); ok {
+		return m.User()
+	}
+	if c.o.SASL == nil && c.o.TLS != nil && len(c.o.TLS.Certificates) > 0 && c.o.TLS.Certificates[0].Leaf != nil {
+		return c.o.TLS.Certificates[0].Leaf.Subject.String()
+	}
+	return "ANONYMOUS"
+}
+
 // Produce appends records to a partition, in one batch, and returns the offset of the first once all in-sync replicas
-// have them. An error leaves open whether they were appended, unless [Classify] says otherwise.
+// have them. An error leaves open whether they were appended, unless [Classify] says otherwise. Before it sends, it
+// waits as long as the broker has asked for because of a quota.
 func (c *Client) Produce(ctx context.Context, topic string, partition int, records ...Record) (int64, error) {
 	batch := make([]kafka.Record, len(records))
 	for i, r := range records {
@@ -101,17 +140,24 @@ func (c *Client) Produce(ctx context.Context, topic string, partition int, recor
 			batch[i].Time = time.Now()
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	what := fmt.Sprintf("produce to %s/%d", topic, partition)
+	need := Need{"Write", "topic", topic}
+	place := place{"produce", topic, partition}
+	if err := c.throttle.wait(ctx, place); err != nil {
+		return 0, c.failed(ctx, what, topic, partition, err, need)
+	}
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.Produce(ctx, &kafka.ProduceRequest{
+	res, err := c.kafka.Produce(attempt, &kafka.ProduceRequest{
 		Topic: topic, Partition: partition, RequiredAcks: kafka.RequireAll,
 		Records: kafka.NewRecordReader(batch...), Compression: c.o.Compression,
 	})
 	if err == nil {
 		err = res.Error
+		c.throttled(place, res.Throttle)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("kafka: produce to %s/%d: %w", topic, partition, err)
+		return 0, c.failed(ctx, what, topic, partition, err, need)
 	}
 	return res.BaseOffset, nil
 }
@@ -125,84 +171,78 @@ func nullable(b []byte) kafka.Bytes {
 }
 
 // Fetch returns what a partition holds from an offset on, up to about maxBytes, waiting for up to wait when it holds
-// nothing yet.
+// nothing yet. A batch that is larger than maxBytes comes whole, alone. Before it asks, it waits as long as the broker
+// has asked for because of a quota.
 func (c *Client) Fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int, wait time.Duration) (Fetched, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout+wait)
+	what := fmt.Sprintf("fetch %s/%d at offset %d", topic, partition, offset)
+	need := Need{"Read", "topic", topic}
+	place := place{"fetch", topic, partition}
+	if err := c.throttle.wait(ctx, place); err != nil {
+		return Fetched{}, c.failed(ctx, what, topic, partition, err, need)
+	}
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout+wait)
 	defer cancel()
-	res, err := c.kafka.Fetch(ctx, &kafka.FetchRequest{
-		Topic: topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: int64(maxBytes), MaxWait: wait,
+	msg, err := c.transport.RoundTrip(attempt, c.kafka.Addr, &fetch{
+		topic: topic, partition: int32(partition), offset: offset, maxBytes: int32(maxBytes), wait: wait, clientID: c.o.ClientID,
 	})
+	var f Fetched
 	if err == nil {
-		err = res.Error
+		res := msg.(*fetched)
+		c.throttled(place, res.throttle)
+		f = Fetched{Next: offset, HighWatermark: res.highWatermark, LogStart: res.logStart}
+		if res.code != 0 {
+			err = res.code
+		} else {
+			err = unpack(&f, res.batches, offset)
+		}
 	}
 	if err != nil {
-		return Fetched{}, fmt.Errorf("kafka: fetch %s/%d at %d: %w", topic, partition, offset, err)
+		return Fetched{}, c.failed(ctx, what, topic, partition, err, need)
 	}
-	f := Fetched{Next: offset, HighWatermark: res.HighWatermark, LogStart: res.LogStartOffset}
-	for {
-		r, err := res.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			return f, nil
-		}
-		if err != nil {
-			return Fetched{}, fmt.Errorf("kafka: fetch %s/%d at %d: %w", topic, partition, offset, err)
-		}
-		rec := Record{Offset: r.Offset, Time: r.Time}
-		if r.Key != nil {
-			rec.Key, err = kafka.ReadAll(r.Key)
-		}
-		if r.Value != nil && err == nil {
-			rec.Value, err = kafka.ReadAll(r.Value)
-		}
-		if err != nil {
-			return Fetched{}, fmt.Errorf("kafka: fetch %s/%d at %d: %w", topic, partition, offset, err)
-		}
-		if rec.Offset >= offset { // a batch may begin before what was asked for
-			f.Records = append(f.Records, rec)
-			f.Next = rec.Offset + 1
-		}
-	}
+	return f, nil
 }
 
 // Range returns where the records of a partition begin and where they end: the offset of the oldest, and the one that
 // the next will get.
 func (c *Client) Range(ctx context.Context, topic string, partition int) (start, end int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
+	res, err := c.kafka.ListOffsets(attempt, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
 		topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)},
 	}})
-	if err != nil {
-		return 0, 0, fmt.Errorf("kafka: offsets of %s/%d: %w", topic, partition, err)
-	}
-	for _, p := range res.Topics[topic] {
-		if p.Partition == partition {
-			if p.Error != nil {
-				return 0, 0, fmt.Errorf("kafka: offsets of %s/%d: %w", topic, partition, p.Error)
+	if err == nil {
+		err = kafka.UnknownTopicOrPartition
+		for _, p := range res.Topics[topic] {
+			if p.Partition == partition {
+				start, end, err = p.FirstOffset, p.LastOffset, p.Error
 			}
-			return p.FirstOffset, p.LastOffset, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("kafka: offsets of %s/%d: %w", topic, partition, kafka.UnknownTopicOrPartition)
+	if err != nil {
+		what := fmt.Sprintf("ask for the offsets of %s/%d", topic, partition)
+		return 0, 0, c.failed(ctx, what, topic, partition, err, Need{"Describe", "topic", topic})
+	}
+	return start, end, nil
 }
 
-// Partitions returns how many partitions a topic has.
+// Partitions returns how many partitions a topic has. It may be up to 2 s behind when some are added.
 func (c *Client) Partitions(ctx context.Context, topic string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
-	if err != nil {
-		return 0, fmt.Errorf("kafka: topic %s: %w", topic, err)
-	}
-	for _, t := range res.Topics {
-		if t.Name == topic {
-			if t.Error != nil {
-				return 0, fmt.Errorf("kafka: topic %s: %w", topic, t.Error)
+	n := 0
+	res, err := c.kafka.Metadata(attempt, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err == nil {
+		err = kafka.UnknownTopicOrPartition
+		for _, t := range res.Topics {
+			if t.Name == topic {
+				n, err = len(t.Partitions), t.Error
 			}
-			return len(t.Partitions), nil
 		}
 	}
-	return 0, fmt.Errorf("kafka: topic %s: %w", topic, kafka.UnknownTopicOrPartition)
+	if err != nil {
+		return 0, c.failed(ctx, "look at topic "+topic, topic, -1, err, Need{"Describe", "topic", topic})
+	}
+	return n, nil
 }
 
 // ReadAll calls each with every record that a partition holds at the time of the call, and returns the offset behind
@@ -225,16 +265,34 @@ func (c *Client) ReadAll(ctx context.Context, topic string, partition int, each 
 				return 0, err
 			}
 		}
-		if f.Next == offset {
-			return 0, fmt.Errorf("kafka: read %s/%d: nothing at offset %d, which is before the end %d", topic, partition, offset, end)
+		if f.Next == offset && f.HighWatermark < end {
+			// The end was another leader's, which had more than all replicas have.
+			return 0, &Error{
+				Class: Transient, What: fmt.Sprintf("read %s/%d", topic, partition),
+				Err: fmt.Errorf("nothing at offset %d, which is before the end %d", offset, end),
+			}
 		}
 		offset = f.Next
 	}
 	return end, nil
 }
 
-// Group joins a consumer group with the client's connections. The configuration's Brokers and Dialer are set here.
+// Group joins a consumer group with the client's connections. The configuration's Brokers, Dialer and loggers are set
+// here. The group is closed before the client.
 func (c *Client) Group(o kafka.ConsumerGroupConfig) (*kafka.ConsumerGroup, error) {
 	o.Brokers, o.Dialer = c.o.Brokers, c.dialer
+	o.Logger, o.ErrorLogger = c.logger("message", o.ID), c.logger("error", o.ID)
 	return kafka.NewConsumerGroup(o)
+}
+
+// logger returns a logger for the library, which formats what it says; so it is an attribute, not the message.
+func (c *Client) logger(as, group string) kafka.Logger {
+	if c.o.Log == nil {
+		return nil
+	}
+	return kafka.LoggerFunc(func(format string, args ...any) {
+		if c.o.Log.Enabled(context.Background(), slog.LevelDebug) {
+			c.o.Log.Debug("consumer group", "group", group, as, fmt.Sprintf(format, args...))
+		}
+	})
 }

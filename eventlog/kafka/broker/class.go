@@ -104,6 +104,8 @@ func Classify(err error) Class {
 		return classifyCode(code)
 	case errors.Is(err, protocol.ErrNoTopic), errors.Is(err, protocol.ErrNoPartition):
 		return Missing
+	case errors.Is(err, errCorrupt):
+		return Corrupt
 	case untrusted(err):
 		return Untrusted
 	}
