@@ -59,6 +59,8 @@ type Server struct {
 	opts    Options
 	admin   net.Listener
 	metrics net.Listener
+	// streams has room for as many as are served at once.
+	streams chan struct{}
 }
 
 // headerTimeout bounds how long a client may take to send its request's header.
@@ -67,7 +69,7 @@ const headerTimeout = 10 * time.Second
 // New binds the listeners, so that a port in use is known before anything else starts. An admin listener off
 // loopback without a token is refused.
 func New(d Deps, o Options) (*Server, error) {
-	s := &Server{deps: d, opts: o}
+	s := &Server{deps: d, opts: o, streams: make(chan struct{}, maxStreams)}
 	if o.Listen != "" && o.Token == "" && !loopback(o.Listen) {
 		return nil, fmt.Errorf("admin.listen %s is not on loopback: set admin.token (or token_file), or listen on 127.0.0.1", o.Listen)
 	}
@@ -173,6 +175,7 @@ func (s *Server) public(mux *http.ServeMux) {
 func (s *Server) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	s.public(mux)
+	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.deps.Status()) })
 	mux.HandleFunc("GET /tail", s.secret(s.tail))
 	mux.HandleFunc("GET /dlq", s.secret(s.listLetters))
@@ -182,16 +185,21 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/", s.secret(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/profile", s.secret(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/trace", s.secret(pprof.Trace))
-	return s.guard(mux)
+	return s.guard(mux, page())
 }
 
 // guard refuses requests under a foreign host name (a browser that was lured by DNS rebinding) and, off loopback,
-// requests without the token.
-func (s *Server) guard(next http.Handler) http.Handler {
+// requests without the token. The page's files need none: a browser shows no token when it opens an address, so it is the
+// page that asks for it and sends it along with what it asks.
+func (s *Server) guard(next http.Handler, page *http.ServeMux) http.Handler {
 	local := loopback(s.admin.Addr().String())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if local && !localHost(r.Host) {
 			fail(w, http.StatusForbidden, "this listener is on loopback: use localhost or 127.0.0.1 in the address, not "+r.Host)
+			return
+		}
+		if _, pattern := page.Handler(r); pattern != "" {
+			page.ServeHTTP(w, r)
 			return
 		}
 		if !local && !s.holdsToken(r) {

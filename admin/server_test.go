@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,7 @@ type fixture struct {
 	url   string
 	ready error
 	tails chan struct{}
+	stop  func() // ends the server, and waits for it
 }
 
 func start(t *testing.T, o Options) *fixture {
@@ -77,11 +79,14 @@ func start(t *testing.T, o Options) *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	f.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	})
+	t.Cleanup(func() {
+		f.stop()
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return f
