@@ -1,0 +1,27 @@
+package group
+
+// Claim is a partition that this member was given for a generation.
+type Claim struct {
+	// Topic and Partition say which.
+	Topic     string
+	Partition int
+	// Offset is the offset that the group has committed for it: the first that is not finished. -1 when there is
+	// none.
+	Offset int64
+	// Metadata is what was committed with it; "" when there is none. Another program may have written it.
+	Metadata string
+
+	commits *commits
+}
+
+// Commit says that everything below an offset is finished. It is sent within half a second or so, and at the latest
+// when the generation ends, after handle returned. The metadata is text of at most 4096 bytes (the brokers'
+// offset.metadata.max.bytes) that the next owner is given with the offset.
+//
+// An offset that is not above the last one changes nothing, and neither does a call after the generation has ended for
+// good: what could not be committed is done again by the next owner. Commit never blocks.
+func (c *Claim) Commit(offset int64, metadata string) { c.commits.set(c, offset, metadata, false) }
+
+// Rewind is Commit for an offset that may be lower than the last one. It is for one case: the committed offset lies
+// beyond the end of the partition, which was made anew or cut, and somebody decided to go on with what there is.
+func (c *Claim) Rewind(offset int64, metadata string) { c.commits.set(c, offset, metadata, true) }

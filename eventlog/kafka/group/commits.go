@@ -1,0 +1,184 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// every is how long commits are gathered before they are sent.
+const every = 500 * time.Millisecond
+
+// commits gathers what the handles of one generation commit, and sends it.
+type commits struct {
+	client     *kafka.Client
+	group      string
+	generation int
+	member     string
+	timeout    time.Duration // of one request
+	log        *slog.Logger
+
+	mu     sync.Mutex
+	claims map[*Claim]*progress
+	closed bool
+
+	failing bool // the last request failed, and that was logged; only the goroutine that sends looks at it
+}
+
+// progress is how far a claim has come.
+type progress struct {
+	offset   int64
+	metadata string
+	sent     bool // the brokers have it
+	bare     bool // they do not take its metadata
+}
+
+// add makes a claim part of the generation.
+func (c *commits) add(claim *Claim) {
+	claim.commits = c
+	c.claims[claim] = &progress{offset: claim.Offset, metadata: claim.Metadata, sent: true}
+}
+
+func (c *commits) set(claim *Claim, offset int64, metadata string, rewind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.claims[claim]
+	if c.closed || offset < 0 || offset <= p.offset && !rewind {
+		return
+	}
+	p.offset, p.metadata, p.sent = offset, metadata, false
+}
+
+// run sends what was gathered, until ctx ends.
+func (c *commits) run(ctx context.Context) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			c.send(ctx)
+		}
+	}
+}
+
+// flush sends until everything is committed or cannot be any more, or ctx ends. Nothing can be committed after it.
+func (c *commits) flush(ctx context.Context) {
+	defer func() {
+		c.mu.Lock()
+		c.closed = true
+		c.mu.Unlock()
+	}()
+	for !c.send(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every / 5):
+		}
+	}
+}
+
+// send commits what is not committed yet, in one attempt, and reports whether nothing is left to send.
+func (c *commits) send(ctx context.Context) bool {
+	req, sent := c.request()
+	if len(sent) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	res, err := c.client.OffsetCommit(ctx, req)
+	if err == nil {
+		err = c.settle(res, sent)
+	}
+	switch {
+	case err != nil && !c.failing && ctx.Err() == nil:
+		c.log.Warn("offsets cannot be committed for now; what is finished may be done again", "group", c.group, "error", err)
+	case err == nil && c.failing:
+		c.log.Info("offsets are committed again", "group", c.group)
+	}
+	c.failing = err != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return err == nil || c.closed
+}
+
+// attempt is a claim's progress as it was sent.
+type attempt struct {
+	claim  *Claim
+	offset int64
+}
+
+func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]attempt) {
+	req := &kafka.OffsetCommitRequest{
+		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: map[string][]kafka.OffsetCommit{},
+	}
+	sent := map[string]map[int]attempt{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for claim, p := range c.claims {
+		if p.sent || c.closed {
+			continue
+		}
+		o := kafka.OffsetCommit{Partition: claim.Partition, Offset: p.offset, Metadata: p.metadata}
+		if p.bare {
+			o.Metadata = ""
+		}
+		req.Topics[claim.Topic] = append(req.Topics[claim.Topic], o)
+		if sent[claim.Topic] == nil {
+			sent[claim.Topic] = map[int]attempt{}
+		}
+		sent[claim.Topic][claim.Partition] = attempt{claim, p.offset}
+	}
+	return req, sent
+}
+
+// settle takes the brokers' answer for each partition, and returns an error when some of it must be sent again.
+func (c *commits) settle(res *kafka.OffsetCommitResponse, sent map[string]map[int]attempt) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var failed error
+	for topic, partitions := range res.Topics {
+		for _, r := range partitions {
+			a, ok := sent[topic][r.Partition]
+			if !ok {
+				continue
+			}
+			delete(sent[topic], r.Partition)
+			switch p := c.claims[a.claim]; {
+			case r.Error == nil:
+				// It may have moved on while the request was under way.
+				p.sent = p.offset == a.offset
+			case lost(r.Error):
+				// Thrown out of the group, or a generation behind: the partitions are somebody else's.
+				c.closed = true
+				return nil
+			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && !p.bare:
+				p.bare = true
+				c.log.Warn("the brokers do not take the metadata of a commit (offset.metadata.max.bytes); committed without",
+					"topic", topic, "partition", r.Partition, "bytes", len(p.metadata))
+				failed = r.Error
+			default:
+				failed = fmt.Errorf("%s/%d at %d: %w", topic, r.Partition, a.offset, r.Error)
+			}
+		}
+	}
+	for topic, rest := range sent {
+		for partition := range rest {
+			return fmt.Errorf("%s/%d: the brokers' answer does not name it", topic, partition)
+		}
+	}
+	return failed
+}
+
+// lost reports whether an answer means that this member is not part of the generation any more.
+// Source: Kafka protocol guide, error codes 22, 25, 82.
+func lost(err error) bool {
+	return errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.UnknownMemberId) ||
+		errors.Is(err, kafka.FencedInstanceID)
+}

@@ -1,0 +1,177 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+)
+
+// The defaults of [Options].
+const (
+	DefaultSession = 10 * time.Second
+	DefaultDrain   = 3 * time.Second
+)
+
+// Options configure a [Member]. The zero value of an optional field is the default that it names.
+type Options struct {
+	// ID is the consumer group's. Required.
+	ID string
+	// Topics are those whose partitions this member takes its share of. They must exist. Required.
+	Topics []string
+	// Session is how long the brokers wait for a heartbeat before they give a member's partitions to others; a
+	// heartbeat is sent each second, or five in a session if that is more often. Default 10 s. The brokers allow 6 s
+	// to 30 min (group.min.session.timeout.ms, group.max.session.timeout.ms).
+	Session time.Duration
+	// Drain is how long the handles may take to return when a generation ends, the last commit included. At most
+	// half a session, since no heartbeats are sent meanwhile. Default 3 s, or three tenths of a shorter session.
+	Drain time.Duration
+	// Generation is called when a generation begins, with how many partitions this member was given: 0 when there
+	// are more members than partitions. It must not block. Default: nobody is told.
+	Generation func(assigned int)
+	// Log is told of changes of state. Default slog.Default.
+	Log *slog.Logger
+}
+
+// Handle works on a partition until ctx ends. An error ends the member's [Member.Run]; one that is the context's does
+// not. A handle that returns nil before ctx ends leaves its partition to rest; it is this member's all the same.
+type Handle func(ctx context.Context, c *Claim) error
+
+// Member is a member of a consumer group.
+type Member struct {
+	client   *broker.Client
+	o        Options
+	balancer balancer
+}
+
+// New returns a member, which joins the group when it runs.
+func New(c *broker.Client, o Options) (*Member, error) {
+	if o.Session == 0 {
+		o.Session = DefaultSession
+	}
+	if o.Drain == 0 {
+		o.Drain = min(DefaultDrain, o.Session*3/10)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Generation == nil {
+		o.Generation = func(int) {}
+	}
+	var errs []error
+	if o.ID == "" {
+		errs = append(errs, errors.New("the group has no name"))
+	}
+	if len(o.Topics) == 0 {
+		errs = append(errs, errors.New("there are no topics to share"))
+	}
+	if o.Session < time.Second {
+		errs = append(errs, fmt.Errorf("a session of %s: at least 1s", o.Session))
+	}
+	if o.Drain < 0 || o.Drain > o.Session/2 {
+		errs = append(errs, fmt.Errorf("a drain of %s: at most half of the session of %s", o.Drain, o.Session))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("kafka: group %q: %w", o.ID, err)
+	}
+	return &Member{client: c, o: o}, nil
+}
+
+// Run joins the group, calls handle for each partition that this member is given, each on a goroutine of its own, and
+// joins again after each rebalance and each loss of the brokers. It leaves the group and returns nil when ctx ends, or
+// the first error of a handle, once every handle has returned. One Run at a time.
+func (m *Member) Run(ctx context.Context, handle Handle) error {
+	joined, err := m.client.Group(kafka.ConsumerGroupConfig{
+		ID: m.o.ID, Topics: m.o.Topics, GroupBalancers: []kafka.GroupBalancer{&m.balancer},
+		SessionTimeout: m.o.Session, RebalanceTimeout: m.o.Session,
+		HeartbeatInterval: min(time.Second, m.o.Session/5),
+		// Half a session without an answer ends a generation here; with a heartbeat and the drain before and after,
+		// that is within the session, so before the brokers give the partitions to somebody else.
+		Timeout:          min(5*time.Second, m.o.Session/2),
+		JoinGroupBackoff: backoff, WatchPartitionChanges: true, StartOffset: kafka.FirstOffset,
+	})
+	if err != nil {
+		return fmt.Errorf("kafka: group %s: %w", m.o.ID, err)
+	}
+	r := &run{Member: m, joined: joined, handle: handle, ghosts: newGhosts(m)}
+	err = r.loop(ctx)
+	_ = joined.Close() // leaves the group; it has no error to return
+	r.hooks.Wait()
+	r.ghosts.stop()
+	return err
+}
+
+// backoff is the pause after an attempt to join that failed, and what a generation takes at the least.
+const backoff = 500 * time.Millisecond
+
+// run is one call of [Member.Run].
+type run struct {
+	*Member
+	joined *kafka.ConsumerGroup
+	handle Handle
+	hooks  sync.WaitGroup // the goroutines of [generation.release]
+	ghosts *ghosts
+
+	member  string // the member id of the last generation
+	trouble string // the trouble with joining that was logged last
+	short   int    // generations in a row that ended at once
+}
+
+func (r *run) loop(ctx context.Context) error {
+	for {
+		gen, err := r.joined.Next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			r.failed(err)
+			continue
+		}
+		began := time.Now()
+		if err := r.generation(ctx, gen); err != nil {
+			return err
+		}
+		if err := r.pace(ctx, time.Since(began)); err != nil {
+			return nil
+		}
+	}
+}
+
+// failed takes note that joining failed. The library tries again by itself, as a new member: it forgets its member id,
+// and when the coordinator is away cannot leave as the old one either. That ghost would keep its share of the
+// partitions, and the rebalance waiting, until its session ends, so it is sent away as soon as somebody answers.
+func (r *run) failed(err error) {
+	if errors.Is(err, kafka.RebalanceInProgress) {
+		return // the library keeps the id and joins the next generation
+	}
+	if r.member != "" {
+		r.ghosts.sendAway(r.member)
+		r.member = ""
+	}
+	if t := err.Error(); t != r.trouble {
+		r.trouble = t
+		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)
+	}
+}
+
+// pace waits a little after generations that ended at once, one after the other: the library would join again without
+// a pause, for instance while a topic is missing, and each time make all other members join again too.
+func (r *run) pace(ctx context.Context, took time.Duration) error {
+	if took >= backoff {
+		r.short = 0
+		return ctx.Err()
+	}
+	r.short = min(r.short+1, 4)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(backoff << (r.short - 1)): // to 4 s; heartbeats go on meanwhile
+		return nil
+	}
+}
