@@ -27,11 +27,12 @@ var mayImport = map[string][]string{
 	"canal/schema":                    {"event", "canal/binlog", "canal/charset", "canal/ddl"},
 	"canal":                           {"event", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
-	"eventlog":             {"event"},
-	"eventlog/embedded":    {"event", "eventlog", "retry", "latency"},
-	"eventlog/logtest":     {"event", "eventlog"},
-	"eventlog/kafka/group": {"eventlog/kafka/broker"},
-	"invalidator":          {"event", "eventlog", "retry", "alarm", "latency"},
+	"eventlog":               {"event"},
+	"eventlog/embedded":      {"event", "eventlog", "retry", "latency"},
+	"eventlog/logtest":       {"event", "eventlog"},
+	"eventlog/kafka/group":   {"eventlog/kafka/broker"},
+	"eventlog/kafka/letters": {"event", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"invalidator":            {"event", "eventlog", "retry", "alarm", "latency"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,

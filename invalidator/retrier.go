@@ -44,7 +44,7 @@ func (r *retrier) run(ctx context.Context) error {
 		case err != nil:
 			wait = backoff.Next()
 			r.engine.alarms.Raise(alarm.StoreFailed,
-				fmt.Sprintf("parked keys cannot be read or settled (%v), so they wait: look at the disk of eventlog.dir", err))
+				fmt.Sprintf("parked keys cannot be read or settled (%v), so they wait: %s", err, r.engine.advice()))
 		default:
 			backoff.Reset()
 		}

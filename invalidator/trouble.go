@@ -199,7 +199,18 @@ func (s *partition) storeFailed(err error) {
 		return
 	}
 	s.engine.alarms.Raise(alarm.StoreFailed,
-		fmt.Sprintf("keys in trouble cannot be stored (%v), so reading has stopped: look at the disk of eventlog.dir", err))
+		fmt.Sprintf("keys in trouble cannot be stored (%v), so reading has stopped: %s", err, s.engine.advice()))
+}
+
+// adviser is a store that knows what an operator can do when it fails for longer.
+type adviser interface{ Advice() string }
+
+// advice is what to do when the store fails.
+func (e *Engine) advice() string {
+	if a, ok := e.store.(adviser); ok {
+		return a.Advice()
+	}
+	return "look at the store"
 }
 
 func (s *partition) setFull(full bool) {

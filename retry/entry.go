@@ -32,6 +32,21 @@ type Entry struct {
 	Due time.Time
 }
 
+// Merge adds to e what is known from another entry that lacks the same delete: one attempt serves both. ID and Due stay.
+func (e *Entry) Merge(o *Entry) {
+	if o.Version.Compare(e.Version) > 0 {
+		e.Version = o.Version
+	}
+	if o.Last.After(e.Last) {
+		e.Last, e.Error = o.Last, o.Error
+	}
+	if e.First.IsZero() || !o.First.IsZero() && o.First.Before(e.First) {
+		e.First = o.First
+	}
+	e.D = max(e.D, o.D)
+	e.Attempts = max(e.Attempts, o.Attempts)
+}
+
 // Store keeps parked keys and dead letters durably. Every method returns only when its effect is durable. One that
 // fails may have taken effect all the same; each can be repeated, and then leads to the same.
 type Store interface {

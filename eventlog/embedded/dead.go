@@ -60,7 +60,7 @@ func (b *books) replay(e retry.Entry) error {
 		if err := b.remove(&b.parked, &old); err != nil {
 			return err
 		}
-		merge(&e, &old)
+		e.Merge(&old)
 		e.Attempts = 0
 	}
 	return b.put(&b.parked, &e)

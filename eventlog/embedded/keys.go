@@ -174,21 +174,6 @@ func (b *books) put(sh *shelf, e *retry.Entry) error {
 	return err
 }
 
-// merge adds to e what is known from an entry of the same identity.
-func merge(e *retry.Entry, old *retry.Entry) {
-	if old.Version.Compare(e.Version) > 0 {
-		e.Version = old.Version
-	}
-	if old.Last.After(e.Last) {
-		e.Last, e.Error = old.Last, old.Error
-	}
-	if e.First.IsZero() || !old.First.IsZero() && old.First.Before(e.First) {
-		e.First = old.First
-	}
-	e.D = max(e.D, old.D)
-	e.Attempts = max(e.Attempts, old.Attempts)
-}
-
 // Park implements [retry.Store]. An entry with a zero Due becomes a dead letter at once. One whose key is parked
 // already is merged with it and takes no more room. The entries' IDs are ignored, and not set.
 func (s *Store) Park(ctx context.Context, entries []retry.Entry) error {
@@ -228,7 +213,7 @@ func (b *books) shelve(e retry.Entry) error {
 		if old.Due.After(e.Last) && old.Due.Before(e.Due) {
 			e.Due = old.Due
 		}
-		merge(&e, &old)
+		e.Merge(&old)
 	}
 	return b.put(&b.parked, &e)
 }
@@ -244,7 +229,7 @@ func (b *books) bury(e retry.Entry) error {
 		if err := b.remove(&b.dead, &old); err != nil {
 			return err
 		}
-		merge(&e, &old)
+		e.Merge(&old)
 	}
 	return b.put(&b.dead, &e)
 }
@@ -337,7 +322,7 @@ func (b *books) retain(e retry.Entry) error {
 		}
 		// Parked anew since: the later ID stays, for an attempt on it may be under way as well.
 		e.ID = max(e.ID, old.ID)
-		merge(&e, &old)
+		e.Merge(&old)
 	}
 	if e.Due.IsZero() {
 		return b.bury(e)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/freshet/freshet/eventlog/checkpoint"
 )
 
 // FileName is the name of the store's file in its directory.
@@ -18,8 +20,8 @@ const (
 	DefaultLockWait      = time.Second
 	DefaultMaxEntries    = 100_000
 	DefaultMaxBytes      = 64 << 20
-	DefaultMaxStashKeys  = 5_000_000
-	DefaultMaxStashBytes = 512 << 20
+	DefaultMaxStashKeys  = checkpoint.DefaultMaxStashKeys
+	DefaultMaxStashBytes = checkpoint.DefaultMaxStashBytes
 )
 
 // Options configure a [Store]. The zero value of each field means its default.
@@ -148,6 +150,9 @@ func (s *Store) Close() error {
 
 // Path returns the file's path.
 func (s *Store) Path() string { return s.path }
+
+// Advice says what to do when the store fails for longer.
+func (s *Store) Advice() string { return "look at the disk of eventlog.dir" }
 
 // Created reports whether there was no file before this Open: a first start, unless the file was lost.
 func (s *Store) Created() bool { return s.created }

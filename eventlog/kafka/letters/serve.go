@@ -1,0 +1,266 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/retry"
+)
+
+const (
+	// fetchBytes is how much is fetched at a time.
+	fetchBytes = 1 << 20
+	// fetchWait is how long a fetch waits for the next entry to be parked.
+	fetchWait = 5 * time.Second
+)
+
+// claim is a partition that this process was given.
+type claim struct {
+	topic     string
+	partition int
+	offset    int64 // committed; -1: none
+	commit    func(offset int64)
+	// rewind commits an offset below the last one.
+	rewind func(offset int64)
+}
+
+// Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. It fails only
+// with a [LostError]; when Kafka fails it tries again for ever. It is to be called once for each claim, by the handler
+// of the group.
+func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
+	return s.serve(ctx, claim{
+		topic: c.Topic, partition: c.Partition, offset: c.Offset,
+		commit: func(o int64) { c.Commit(o, "") }, rewind: func(o int64) { c.Rewind(o, "") },
+	})
+}
+
+func (s *Store) serve(ctx context.Context, c claim) error {
+	if !s.isRetry(c.topic) {
+		return fmt.Errorf("parked keys: %s is no retry topic of the group %s", c.topic, s.o.Group)
+	}
+	what := fmt.Sprintf("%s/%d", c.topic, c.partition)
+	p := &patient{store: s, what: what, note: func(err error) { s.noteUnread(what, err) }}
+	defer s.noteUnread(what, nil)
+	for {
+		err := s.serveWindow(ctx, c, p)
+		var cut *cutError
+		if !errors.As(err, &cut) {
+			return ended(ctx, err)
+		}
+		c.offset = cut.next
+	}
+}
+
+// serveWindow reads from the committed offset on, until ctx ends or keys are lost.
+func (s *Store) serveWindow(ctx context.Context, c claim, p *patient) error {
+	var from int64
+	err := p.until(ctx, func() (err error) {
+		from, err = s.begin(ctx, c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w := &window{
+		topic: c.topic, partition: c.partition, commit: c.commit, next: from, high: from, room: make(chan struct{}, 1),
+	}
+	s.open(w)
+	defer s.close(w)
+	for {
+		if !s.waitForRoom(ctx, w) {
+			return nil
+		}
+		if err := p.until(ctx, func() error { return s.read(ctx, w) }); err != nil {
+			return err
+		}
+	}
+}
+
+// cutError says that a partition ends below the offset to read next, and that this is to be gone on from.
+type cutError struct{ next int64 }
+
+func (e *cutError) Error() string { return fmt.Sprintf("the partition ends below offset %d", e.next) }
+
+// noteUnread keeps why a partition cannot be read, for [Store.NextDue]; nil: it can.
+func (s *Store) noteUnread(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.unread, what)
+	} else {
+		s.unread[what] = err
+	}
+}
+
+// ended is what an error means for the caller: nothing if it is only that ctx has ended.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// begin returns the offset to read from, and makes sure that nothing is missing before it.
+func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
+	start, end, err := s.client.Range(ctx, c.topic, c.partition)
+	if err != nil {
+		return 0, err
+	}
+	lost := &LostError{Topic: c.topic, Partition: c.partition, Committed: c.offset, Start: start, End: end}
+	switch {
+	case c.offset < 0 && start == 0:
+		return 0, nil
+	case c.offset >= start && c.offset <= end:
+		return c.offset, nil
+	case !s.o.SkipLost:
+		return 0, lost
+	}
+	// What there is may have been finished before: then its deletes are only repeated.
+	s.o.Log.Warn("parked keys were lost and are skipped", "topic", c.topic, "partition", c.partition, "error", lost)
+	if c.offset > end {
+		c.rewind(start)
+	} else {
+		c.commit(start)
+	}
+	return start, nil
+}
+
+// waitForRoom waits until the window takes more; false when ctx ends first.
+func (s *Store) waitForRoom(ctx context.Context, w *window) bool {
+	for {
+		s.mu.Lock()
+		full := w.full(&s.o)
+		s.mu.Unlock()
+		if !full {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-w.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// read fetches what comes next into the window.
+func (s *Store) read(ctx context.Context, w *window) error {
+	f, err := s.client.Fetch(ctx, w.topic, w.partition, w.next, fetchBytes, fetchWait)
+	if broker.Classify(err) == broker.OutOfRange {
+		return s.lost(ctx, w, err)
+	}
+	if err != nil {
+		return err
+	}
+	type parked struct {
+		offset int64
+		entry  *retry.Entry
+	}
+	read := make([]parked, 0, len(f.Records))
+	for _, r := range f.Records {
+		e, err := decodeEntry(r.Value)
+		if err != nil {
+			// Kept whole for whoever can read it, and passed. If it cannot be kept, all is fetched again.
+			if err := s.Bury(ctx, w.topic, w.partition, r, err); err != nil {
+				return err
+			}
+			read = append(read, parked{r.Offset, nil})
+			continue
+		}
+		read = append(read, parked{r.Offset, &e})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := f.Next
+	for _, p := range read {
+		if w.full(&s.o) {
+			next = p.offset // fetched again when there is room
+			break
+		}
+		s.add(w, p.offset, p.entry)
+	}
+	w.next, w.high = next, f.HighWatermark
+	w.advance()
+	return nil
+}
+
+// lost is what a fetch out of range means: the error to give up with, or to try again after.
+func (s *Store) lost(ctx context.Context, w *window, cause error) error {
+	start, end, err := s.client.Range(ctx, w.topic, w.partition)
+	if err != nil {
+		return err
+	}
+	if w.next >= start && w.next <= end {
+		return cause // a follower that lags answered: not lost
+	}
+	lost := &LostError{Topic: w.topic, Partition: w.partition, Committed: w.next, Start: start, End: end}
+	if !s.o.SkipLost {
+		return lost
+	}
+	if w.next > end {
+		return &cutError{w.next} // the offsets in the window mean other records now
+	}
+	s.o.Log.Warn("parked keys were lost and are skipped", "topic", w.topic, "partition", w.partition, "error", lost)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.next = start // what is in the window already is still tried
+	return nil
+}
+
+// patient tries again for ever, and says so once.
+type patient struct {
+	store *Store
+	what  string
+	// note is told of each failure, and with nil that it is over.
+	note func(error)
+	// since is when the failures began; zero while all is well.
+	since time.Time
+}
+
+// until calls attempt until it succeeds, finds keys lost, or ctx ends.
+func (p *patient) until(ctx context.Context, attempt func() error) error {
+	b, err := retry.NewBackoff(retry.BackoffOptions{Min: 100 * time.Millisecond, Max: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	for {
+		err := attempt()
+		var lost *LostError
+		var cut *cutError
+		switch {
+		case err == nil:
+			p.recovered()
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &lost), errors.As(err, &cut):
+			return err
+		}
+		p.failed(err)
+		if err := b.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *patient) failed(err error) {
+	if p.since.IsZero() {
+		p.since = time.Now()
+		p.store.o.Log.Warn("a topic of keys in trouble cannot be read for now", "partition", p.what, "error", err)
+	}
+	if time.Since(p.since) > patience {
+		p.note(err)
+	}
+}
+
+func (p *patient) recovered() {
+	if p.since.IsZero() {
+		return
+	}
+	p.since = time.Time{}
+	p.store.o.Log.Info("a topic of keys in trouble is read again", "partition", p.what)
+	p.note(nil)
+}
