@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 
 	"eventlog":               {"event"},
 	"eventlog/embedded":      {"event", "eventlog", "retry", "latency"},
+	"eventlog/checkpoint":    {"event", "retry"},
 	"eventlog/logtest":       {"event", "eventlog"},
 	"eventlog/kafka/group":   {"eventlog/kafka/broker"},
 	"eventlog/kafka/letters": {"event", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},

@@ -5,43 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 )
 
-// Checkpoint is the position from which the source is read again after a restart: everything up to it is finished.
-//
-// There are two of it. The current one is in memory and moves with [Checkpoint.Advance]; the durable one follows with
-// [Checkpoint.Save], so it may be behind and is never ahead. A crash between the two makes work be done again.
-//
-// It implements canal's Checkpoint.
+// Checkpoint is the position from which the source is read again after a restart, kept in the store.
 type Checkpoint struct {
+	*checkpoint.Checkpoint
 	store *Store
 
-	saving sync.Mutex // one save at a time
-
-	mu       sync.Mutex
-	current  event.Position
-	durable  event.Position
-	saved    time.Time // of the durable position, by this process
-	dirty    bool
-	term     uint64
-	mappings string
-	resolved []resolution
+	mu   sync.Mutex
+	term uint64
 }
+
+// cells is where the store keeps a checkpoint. It implements [checkpoint.Storage].
+type cells struct{ store *Store }
 
 func loadCheckpoint(s *Store) (*Checkpoint, error) {
 	c := &Checkpoint{store: s}
-	return c, s.view("load the checkpoint", func(tx *bolt.Tx) error {
+	var loaded checkpoint.Loaded
+	err := s.view("load the checkpoint", func(tx *bolt.Tx) error {
 		cp, meta := tx.Bucket([]byte(bucketCheckpoint)), tx.Bucket([]byte(bucketMeta))
 		var err error
 		if v := cp.Get([]byte(keyPosition)); v != nil {
-			if c.durable, err = decodePosition(v); err != nil {
+			if loaded.Position, err = decodePosition(v); err != nil {
 				return fmt.Errorf("position: %w", err)
 			}
 		}
@@ -50,7 +40,7 @@ func loadCheckpoint(s *Store) (*Checkpoint, error) {
 			if err != nil {
 				return fmt.Errorf("state: %w: %w", ErrDamaged, err)
 			}
-			c.durable.State = bytes.Clone(state)
+			loaded.Position.State = bytes.Clone(state)
 		}
 		if c.term, err = readTerm(meta); err != nil {
 			return err
@@ -60,11 +50,12 @@ func loadCheckpoint(s *Store) (*Checkpoint, error) {
 			if err != nil {
 				return fmt.Errorf("mappings: %w: %w", ErrDamaged, err)
 			}
-			c.mappings = string(hash)
+			loaded.Mappings = string(hash)
 		}
-		c.current = clone(&c.durable)
 		return nil
 	})
+	c.Checkpoint = checkpoint.New("store "+s.path, cells{s}, loaded)
+	return c, err
 }
 
 func readTerm(meta *bolt.Bucket) (uint64, error) {
@@ -83,169 +74,37 @@ func readTerm(meta *bolt.Bucket) (uint64, error) {
 	return term, nil
 }
 
-// clone returns a position that can change without p changing. State is never written to, so it is shared.
-func clone(p *event.Position) event.Position {
-	c := *p
-	c.GTIDs = p.GTIDs.Clone()
-	return c
-}
-
-// Position returns the durable position: the zero position before [Checkpoint.Begin].
-func (c *Checkpoint) Position() event.Position {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return clone(&c.durable)
-}
-
-// Durable is [Checkpoint.Position], for who compares it with [Checkpoint.Current].
-func (c *Checkpoint) Durable() event.Position { return c.Position() }
-
-// Current returns the position in memory, up to which everything is finished.
-func (c *Checkpoint) Current() event.Position {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return clone(&c.current)
-}
-
-// Saved returns when this process last saved a position; the zero time if it has not.
-func (c *Checkpoint) Saved() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.saved
-}
-
-// Begin saves the position of a first start, or says the same place of the same server in another way, by GTID or by
-// file. To begin anywhere else while there is a position is an error.
-func (c *Checkpoint) Begin(p event.Position) error {
-	c.mu.Lock()
-	// A Begin that failed may have taken effect all the same. Nothing was read since, so the next one may replace it.
-	elsewhere := !samePlace(&c.durable, &p)
-	c.mu.Unlock()
-	if elsewhere {
-		return fmt.Errorf("store %s: begin at %s: there is a position already", c.store.path, p.String())
-	}
-	return c.Set(p)
-}
-
-// samePlace reports whether a position is none yet, or the place of the other.
-func samePlace(have, p *event.Position) bool {
-	return have.IsZero() || have.String() == p.String() ||
-		have.Server == p.Server && have.File == p.File && have.Pos == p.Pos
-}
-
-// Set saves a position in the place of whatever is there. It is for an operator who moves the position by hand,
-// while nothing runs.
-func (c *Checkpoint) Set(p event.Position) error {
-	if p.IsZero() {
-		return fmt.Errorf("store %s: the position is empty", c.store.path)
-	}
-	c.mu.Lock()
-	c.current = clone(&p)
-	c.dirty = true
-	c.mu.Unlock()
-	return c.Save()
-}
-
-// Raise saves a new identity of the source and a new epoch. The position stays. An epoch never falls.
-func (c *Checkpoint) Raise(server string, epoch uint32) error {
-	c.mu.Lock()
-	if epoch < c.current.Epoch {
-		defer c.mu.Unlock()
-		return fmt.Errorf("store %s: epoch %d: it is %d already", c.store.path, epoch, c.current.Epoch)
-	}
-	c.current.Server, c.current.Epoch = server, epoch
-	c.dirty = true
-	c.mu.Unlock()
-	return c.Save()
-}
-
-// Advance moves the current position over what has been finished. It is cheap and writes nothing. Ends must come in
-// order; one that comes again, because the source was read again, moves nothing back.
-func (c *Checkpoint) Advance(e event.End) {
-	if e.IsZero() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// With GTIDs the set is the position, and it only grows. Without, file and position are all there is.
-	if len(e.GTIDs) == 0 && c.current.GTIDs.IsEmpty() && before(e.File, e.Pos, c.current.File, c.current.Pos) {
-		return
-	}
-	c.current.Advance(e)
-	c.dirty = true
-}
-
-// before reports whether a place in the binlog is surely before another of the same server.
-func before(file string, pos uint64, thanFile string, thanPos uint64) bool {
-	if file == thanFile {
-		return pos < thanPos
-	}
-	base, n, ok1 := splitFile(file)
-	thanBase, than, ok2 := splitFile(thanFile)
-	return ok1 && ok2 && base == thanBase && n < than
-}
-
-// splitFile takes binlog.000112 apart into binlog and 112.
-func splitFile(file string) (string, uint64, bool) {
-	i := strings.LastIndexByte(file, '.')
-	n, err := strconv.ParseUint(file[i+1:], 10, 64)
-	return file[:max(i, 0)], n, err == nil && i >= 0
-}
-
-// Save makes the current position durable, and forgets the prepared XA transactions that were resolved before it.
-// It does nothing when nothing has changed. After an error the position on disk is either the old or the new one.
-func (c *Checkpoint) Save() error {
-	c.saving.Lock()
-	defer c.saving.Unlock()
-	c.mu.Lock()
-	if !c.dirty {
-		c.mu.Unlock()
-		return nil
-	}
-	p := clone(&c.current)
-	stale := !bytes.Equal(p.State, c.durable.State) || (p.State == nil) != (c.durable.State == nil)
-	passed := c.passed(&p)
-	c.dirty = false
-	c.mu.Unlock()
-
-	err := c.write(&p, stale, passed)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		c.dirty = true
-		return err
-	}
-	// Nobody else removes from the front: resolutions are appended while a save runs.
-	c.resolved = c.resolved[len(passed):]
-	c.durable, c.saved = p, time.Now()
-	return nil
-}
-
-// write puts a position, with its State if that is stale, and drops what was resolved before it.
-func (c *Checkpoint) write(p *event.Position, stale bool, passed []resolution) error {
+// WritePosition implements [checkpoint.Storage]: all of it in one transaction.
+func (c cells) WritePosition(w checkpoint.Write) error {
 	const op = "save the position"
-	if len(passed) == 0 {
-		return c.store.update(op, func(tx *bolt.Tx) error { return putPosition(tx, p, stale) })
+	if len(w.Passed) == 0 {
+		return c.store.update(op, func(tx *bolt.Tx) error { return putPosition(tx, &w) })
 	}
 	return c.store.updateBooks(op, func(b *books) error {
-		return errors.Join(putPosition(b.tx, p, stale), dropResolved(b, passed))
+		return errors.Join(putPosition(b.tx, &w), dropResolved(b, w.Passed))
 	})
 }
 
-func putPosition(tx *bolt.Tx, p *event.Position, withState bool) error {
+func putPosition(tx *bolt.Tx, w *checkpoint.Write) error {
 	b := tx.Bucket([]byte(bucketCheckpoint))
-	record, err := encodePosition(p)
+	record, err := encodePosition(&w.Position)
 	if err != nil {
 		return err
 	}
-	if err := b.Put([]byte(keyPosition), record); err != nil || !withState {
+	if err := b.Put([]byte(keyPosition), record); err != nil || !w.State {
 		return err
 	}
-	if p.State == nil {
+	if w.Position.State == nil {
 		return b.Delete([]byte(keyState))
 	}
-	return b.Put([]byte(keyState), seal(p.State))
+	return b.Put([]byte(keyState), seal(w.Position.State))
+}
+
+// WriteMappings implements [checkpoint.Storage].
+func (c cells) WriteMappings(hash string) error {
+	return c.store.update("save the mappings' hash", func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyMappings), seal([]byte(hash)))
+	})
 }
 
 // NextTerm takes the next term and returns it once it is durable. A term may be skipped, never taken twice.
@@ -274,25 +133,4 @@ func (c *Checkpoint) Term() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.term
-}
-
-// Mappings returns the hash of the mappings that the work up to the position was routed by; "" if none was set.
-func (c *Checkpoint) Mappings() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mappings
-}
-
-// SetMappings saves the hash of the mappings.
-func (c *Checkpoint) SetMappings(hash string) error {
-	err := c.store.update("save the mappings' hash", func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyMappings), seal([]byte(hash)))
-	})
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mappings = hash
-	return nil
 }

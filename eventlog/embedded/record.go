@@ -1,16 +1,15 @@
 package embedded
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -63,103 +62,26 @@ func decode(record []byte, v any) error {
 	return nil
 }
 
-// text is a string of any bytes. JSON strings hold UTF-8 only and would silently change others, so that another key
-// would be deleted: those are written as {"base64": "..."}.
-type text string
-
-type encodedText struct {
-	Base64 string `json:"base64"`
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (t text) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(t)) {
-		return json.Marshal(string(t))
-	}
-	return json.Marshal(encodedText{base64.StdEncoding.EncodeToString([]byte(t))})
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (t *text) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '{' {
-		var e encodedText
-		if err := json.Unmarshal(b, &e); err != nil {
-			return err
-		}
-		raw, err := base64.StdEncoding.DecodeString(e.Base64)
-		*t = text(raw)
-		return err
-	}
-	return json.Unmarshal(b, (*string)(t))
-}
-
-// span is a duration as Go writes it: 2s.
-type span time.Duration
-
-// MarshalText implements [encoding.TextMarshaler].
-func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (s *span) UnmarshalText(b []byte) error {
-	d, err := time.ParseDuration(string(b))
-	*s = span(d)
-	return err
-}
-
-// version is a version as it prints itself.
-type version event.Version
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v version) MarshalText() ([]byte, error) { return []byte(event.Version(v).String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *version) UnmarshalText(b []byte) error {
-	p, err := event.ParseVersion(string(b))
-	*v = version(p)
-	return err
-}
-
-// action is an action by its name.
-type action event.Action
-
-// MarshalText implements [encoding.TextMarshaler]. It refuses what UnmarshalText would.
-func (a action) MarshalText() ([]byte, error) {
-	name := []byte(event.Action(a).String())
-	var known action
-	return name, known.UnmarshalText(name)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (a *action) UnmarshalText(b []byte) error {
-	for known := event.ActionDelete; known <= event.ActionDelete; known++ {
-		if known.String() == string(b) {
-			*a = action(known)
-			return nil
-		}
-	}
-	return fmt.Errorf("action %q is not known", b)
-}
-
 // entryRecord is a [retry.Entry] in the store.
 type entryRecord struct {
-	ID       uint64    `json:"id"`
-	Key      text      `json:"key"`
-	Action   action    `json:"action"`
-	Source   string    `json:"source"`
-	Table    string    `json:"table"`
-	Version  version   `json:"version"`
-	D        span      `json:"d"`
-	Error    string    `json:"error"`
-	Attempts int       `json:"attempts"`
-	First    time.Time `json:"first"`
-	Last     time.Time `json:"last"`
-	Due      time.Time `json:"due,omitzero"`
+	ID       uint64             `json:"id"`
+	Key      checkpoint.Text    `json:"key"`
+	Action   checkpoint.Action  `json:"action"`
+	Source   string             `json:"source"`
+	Table    string             `json:"table"`
+	Version  checkpoint.Version `json:"version"`
+	D        checkpoint.Span    `json:"d"`
+	Error    string             `json:"error"`
+	Attempts int                `json:"attempts"`
+	First    time.Time          `json:"first"`
+	Last     time.Time          `json:"last"`
+	Due      time.Time          `json:"due,omitzero"`
 }
 
 func encodeEntry(e *retry.Entry) ([]byte, error) {
 	return encode(entryRecord{
-		ID: e.ID, Key: text(e.Key), Action: action(e.Action), Source: e.Source, Table: e.Table, Version: version(e.Version),
-		D: span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
+		ID: e.ID, Key: checkpoint.Text(e.Key), Action: checkpoint.Action(e.Action), Source: e.Source, Table: e.Table,
+		Version: checkpoint.Version(e.Version), D: checkpoint.Span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
 		First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(),
 	})
 }
@@ -186,82 +108,23 @@ func decodeEntry(record []byte) (retry.Entry, error) {
 	}, nil
 }
 
-// positionRecord is an [event.Position] in the store, but for its State, which has a record of its own: it is large
-// and seldom changes.
-type positionRecord struct {
-	Flavor    event.Flavor `json:"flavor"`
-	Server    string       `json:"server"`
-	Epoch     uint32       `json:"epoch"`
-	File      string       `json:"file"`
-	Pos       uint64       `json:"pos"`
-	GTIDs     string       `json:"gtids"`
-	Committed time.Time    `json:"committed,omitzero"`
-}
-
-func encodePosition(p *event.Position) ([]byte, error) {
-	return encode(positionRecord{
-		Flavor: p.Flavor, Server: p.Server, Epoch: p.Epoch, File: p.File, Pos: p.Pos, GTIDs: p.GTIDs.String(),
-		Committed: p.Committed.UTC(),
-	})
-}
+func encodePosition(p *event.Position) ([]byte, error) { return encode(checkpoint.PlaceOf(p)) }
 
 func decodePosition(record []byte) (event.Position, error) {
-	var r positionRecord
-	if err := decode(record, &r); err != nil {
+	var place checkpoint.Place
+	if err := decode(record, &place); err != nil {
 		return event.Position{}, err
 	}
-	gtids, err := event.ParseGTIDSet(r.Flavor, r.GTIDs)
+	p, err := place.Position()
 	if err != nil {
 		return event.Position{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return event.Position{
-		Flavor: r.Flavor, Server: r.Server, Epoch: r.Epoch, File: r.File, Pos: r.Pos, GTIDs: gtids, Committed: r.Committed,
-	}, nil
+	return p, nil
 }
 
-// stashGroup is a run of stashed keys that have all but the key in common.
-type stashGroup struct {
-	Table   string `json:"table"`
-	Mapping int    `json:"mapping"`
-	D       span   `json:"d"`
-	Action  action `json:"action"`
-	Keys    []text `json:"keys"`
-}
-
-func encodeChunk(keys []Stashed) ([]byte, error) {
-	var groups []stashGroup
-	for i := range keys {
-		k := &keys[i]
-		g := stashGroup{Table: k.Table, Mapping: k.Mapping, D: span(k.D), Action: action(k.Action)}
-		if n := len(groups); n == 0 || !groups[n-1].like(&g) {
-			groups = append(groups, g)
-		}
-		last := &groups[len(groups)-1]
-		last.Keys = append(last.Keys, text(k.Key))
-	}
-	return encode(groups)
-}
-
-func (g *stashGroup) like(o *stashGroup) bool {
-	return g.Table == o.Table && g.Mapping == o.Mapping && g.D == o.D && g.Action == o.Action
-}
+func encodeChunk(keys []Stashed) ([]byte, error) { return encode(checkpoint.Keys(keys)) }
 
 func decodeChunk(record []byte) ([]Stashed, error) {
-	var groups []stashGroup
-	if err := decode(record, &groups); err != nil {
-		return nil, err
-	}
-	var keys []Stashed
-	for i := range groups {
-		g := &groups[i]
-		if g.Action == 0 {
-			return nil, fmt.Errorf("%w: keys without an action", ErrDamaged)
-		}
-		for _, k := range g.Keys {
-			keys = append(keys, Stashed{
-				Key: string(k), Table: g.Table, Mapping: g.Mapping, D: time.Duration(g.D), Action: event.Action(g.Action),
-			})
-		}
-	}
-	return keys, nil
+	var keys checkpoint.Keys
+	return keys, decode(record, &keys)
 }

@@ -10,50 +10,20 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 )
 
-// The stash: keys of XA transactions.
-//
-// XA PREPARE brings the rows, XA COMMIT makes them visible, and between the two there may be days, a checkpoint and
-// a restart. So what the rows made stale is written down, chunk by chunk, before the checkpoint can pass the PREPARE,
-// and is kept until the checkpoint has passed the COMMIT: it is removed by the very write that saves that position.
-// Removed any earlier, a crash would read the COMMIT again and find nothing to invalidate.
-//
-// An XID may be used again while its first use is still kept for the checkpoint's sake. A stash is therefore named by
-// XID and by the version of the transaction's first row; a COMMIT takes those that are before it.
+// The stash of the store: a bucket for each transaction, named by XID and by the version of its first row, with a key
+// for each chunk. What it is for is told in package checkpoint.
 
 // ErrStashFull: the keys of prepared XA transactions exceed [Options].MaxStashKeys or MaxStashBytes.
-var ErrStashFull = errors.New("too many keys in prepared xa transactions: commit or roll back those that XA RECOVER lists on the source")
+var ErrStashFull = checkpoint.ErrStashFull
 
 // Stashed is one key that a row of a prepared transaction made stale.
-type Stashed struct {
-	Key     string
-	Table   string
-	Mapping int
-	D       time.Duration
-	Action  event.Action
-}
+type Stashed = checkpoint.Stashed
 
 // Prepared describes the stash of one prepared transaction.
-type Prepared struct {
-	XID string `json:"xid"`
-	// First is the version of its first row.
-	First event.Version `json:"-"`
-	// Since is when its first chunk was stored.
-	Since time.Time `json:"since"`
-	Keys  int       `json:"keys"`
-	Bytes int64     `json:"bytes"`
-	// Chunks is how many writes it took.
-	Chunks uint32 `json:"chunks"`
-}
-
-// resolution is a prepared transaction whose outcome is known: what of xid is before v may be dropped once the
-// checkpoint has passed end.
-type resolution struct {
-	xid string
-	v   event.Version
-	end event.End
-}
+type Prepared = checkpoint.Prepared
 
 // Stash is the stash of one transaction while its rows are read. It belongs to one goroutine.
 type Stash struct {
@@ -261,45 +231,11 @@ func lastVersion() event.Version {
 	return event.Version{Epoch: 1<<32 - 1, File: 1<<32 - 1, Pos: 1<<64 - 1, Row: 1<<32 - 1}
 }
 
-// Resolve says that the prepared transaction xid was committed or rolled back by the transaction that ends at end,
-// whose version is v. Its stash is dropped by the save that passes end. Transactions are resolved in commit order.
-func (c *Checkpoint) Resolve(xid string, v event.Version, end event.End) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resolved = append(c.resolved, resolution{xid: xid, v: v, end: end})
-	c.dirty = true
-}
-
-// passed returns those of the resolutions, from the first, that a position has passed. The caller holds c.mu.
-func (c *Checkpoint) passed(p *event.Position) []resolution {
-	n := 0
-	for n < len(c.resolved) && hasPassed(p, &c.resolved[n].end) {
-		n++
-	}
-	return c.resolved[:n]
-}
-
-// hasPassed reports whether a position surely holds an end. In doubt it says no: a stash that is kept costs room, one
-// that is dropped too early costs keys.
-func hasPassed(p *event.Position, e *event.End) bool {
-	if len(e.GTIDs) == 0 {
-		return e.File == p.File && e.Pos <= p.Pos || before(e.File, e.Pos, p.File, p.Pos)
-	}
-	for _, r := range e.GTIDs {
-		last := r.First
-		last.Number = r.Last
-		if !p.GTIDs.Contains(last) {
-			return false
-		}
-	}
-	return true
-}
-
 // dropResolved removes the stashes of resolved transactions, in the write that saves the position behind them.
-func dropResolved(b *books, resolved []resolution) error {
+func dropResolved(b *books, resolved []checkpoint.Resolution) error {
 	root := b.tx.Bucket([]byte(bucketStash))
 	for i := range resolved {
-		for _, name := range stashesOf(root, resolved[i].xid, resolved[i].v) {
+		for _, name := range stashesOf(root, resolved[i].XID, resolved[i].Version) {
 			if err := b.dropStash(root, name); err != nil {
 				return err
 			}

@@ -1,0 +1,225 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Storage keeps a checkpoint durably. Its methods return nil when their effect is durable, are called one at a time,
+// and may be called again with the same after an error.
+type Storage interface {
+	// WritePosition puts a position in the place of the one before.
+	WritePosition(w Write) error
+	// WriteMappings puts the mappings' hash in the place of the one before.
+	WriteMappings(hash string) error
+}
+
+// Write is a position on its way to a [Storage].
+type Write struct {
+	Position event.Position
+	// State says that Position.State is not what it was in the last write that succeeded. Where it is false, State
+	// need not be written.
+	State bool
+	// Passed are the resolutions that Position is behind. What the stash holds of them is to be dropped together with
+	// the write or after it, never before.
+	Passed []Resolution
+}
+
+// Loaded is what a [Storage] held when it was opened.
+type Loaded struct {
+	// Position is the zero position on a first start.
+	Position event.Position
+	// Mappings is the hash of the mappings; "" if none was set.
+	Mappings string
+}
+
+// Checkpoint is the position from which the source is read again after a restart: everything up to it is finished.
+//
+// There are two of it. The current one is in memory and moves with [Checkpoint.Advance]; the durable one follows with
+// [Checkpoint.Save], so it may be behind and is never ahead. A crash between the two makes work be done again.
+//
+// It implements canal's Checkpoint.
+type Checkpoint struct {
+	name    string
+	storage Storage
+
+	saving sync.Mutex // one write at a time
+
+	mu       sync.Mutex
+	current  event.Position
+	durable  event.Position
+	saved    time.Time // of the durable position, by this process
+	dirty    bool
+	mappings string
+	resolved []Resolution
+}
+
+// New returns a checkpoint that goes on from what its storage holds. The name says in errors where that is.
+func New(name string, s Storage, l Loaded) *Checkpoint {
+	return &Checkpoint{name: name, storage: s, current: clone(&l.Position), durable: clone(&l.Position), mappings: l.Mappings}
+}
+
+// clone returns a position that can change without p changing. State is never written to, so it is shared.
+func clone(p *event.Position) event.Position {
+	c := *p
+	c.GTIDs = p.GTIDs.Clone()
+	return c
+}
+
+// Position returns the durable position: the zero position before [Checkpoint.Begin].
+func (c *Checkpoint) Position() event.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return clone(&c.durable)
+}
+
+// Durable is [Checkpoint.Position], for who compares it with [Checkpoint.Current].
+func (c *Checkpoint) Durable() event.Position { return c.Position() }
+
+// Current returns the position in memory, up to which everything is finished.
+func (c *Checkpoint) Current() event.Position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return clone(&c.current)
+}
+
+// Saved returns when this process last saved a position; the zero time if it has not.
+func (c *Checkpoint) Saved() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saved
+}
+
+// Begin saves the position of a first start, or says the same place of the same server in another way, by GTID or by
+// file. To begin anywhere else while there is a position is an error.
+func (c *Checkpoint) Begin(p event.Position) error {
+	c.mu.Lock()
+	// A Begin that failed may have taken effect all the same. Nothing was read since, so the next one may replace it.
+	elsewhere := !samePlace(&c.durable, &p)
+	c.mu.Unlock()
+	if elsewhere {
+		return fmt.Errorf("%s: begin at %s: there is a position already", c.name, p.String())
+	}
+	return c.Set(p)
+}
+
+// samePlace reports whether a position is none yet, or the place of the other.
+func samePlace(have, p *event.Position) bool {
+	return have.IsZero() || have.String() == p.String() ||
+		have.Server == p.Server && have.File == p.File && have.Pos == p.Pos
+}
+
+// Set saves a position in the place of whatever is there. It is for an operator who moves the position by hand,
+// while nothing runs.
+func (c *Checkpoint) Set(p event.Position) error {
+	if p.IsZero() {
+		return fmt.Errorf("%s: the position is empty", c.name)
+	}
+	c.mu.Lock()
+	c.current = clone(&p)
+	c.dirty = true
+	c.mu.Unlock()
+	return c.Save()
+}
+
+// Raise saves a new identity of the source and a new epoch. The position stays. An epoch never falls.
+func (c *Checkpoint) Raise(server string, epoch uint32) error {
+	c.mu.Lock()
+	if epoch < c.current.Epoch {
+		defer c.mu.Unlock()
+		return fmt.Errorf("%s: epoch %d: it is %d already", c.name, epoch, c.current.Epoch)
+	}
+	c.current.Server, c.current.Epoch = server, epoch
+	c.dirty = true
+	c.mu.Unlock()
+	return c.Save()
+}
+
+// Advance moves the current position over what has been finished. It is cheap and writes nothing. Ends must come in
+// order; one that comes again, because the source was read again, moves nothing back.
+func (c *Checkpoint) Advance(e event.End) {
+	if e.IsZero() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// With GTIDs the set is the position, and it only grows. Without, file and position are all there is.
+	if len(e.GTIDs) == 0 && c.current.GTIDs.IsEmpty() && before(e.File, e.Pos, c.current.File, c.current.Pos) {
+		return
+	}
+	c.current.Advance(e)
+	c.dirty = true
+}
+
+// before reports whether a place in the binlog is surely before another of the same server.
+func before(file string, pos uint64, thanFile string, thanPos uint64) bool {
+	if file == thanFile {
+		return pos < thanPos
+	}
+	base, n, ok1 := splitFile(file)
+	thanBase, than, ok2 := splitFile(thanFile)
+	return ok1 && ok2 && base == thanBase && n < than
+}
+
+// splitFile takes binlog.000112 apart into binlog and 112.
+func splitFile(file string) (string, uint64, bool) {
+	i := strings.LastIndexByte(file, '.')
+	n, err := strconv.ParseUint(file[i+1:], 10, 64)
+	return file[:max(i, 0)], n, err == nil && i >= 0
+}
+
+// Save makes the current position durable, and forgets the prepared XA transactions that were resolved before it.
+// It does nothing when nothing has changed. After an error the durable position is either the old or the new one.
+func (c *Checkpoint) Save() error {
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	c.mu.Lock()
+	if !c.dirty {
+		c.mu.Unlock()
+		return nil
+	}
+	p := clone(&c.current)
+	stale := !bytes.Equal(p.State, c.durable.State) || (p.State == nil) != (c.durable.State == nil)
+	passed := c.passed(&p)
+	c.dirty = false
+	c.mu.Unlock()
+
+	err := c.storage.WritePosition(Write{Position: p, State: stale, Passed: passed})
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.dirty = true
+		return err
+	}
+	// Nobody else removes from the front: resolutions are appended while a save runs.
+	c.resolved = c.resolved[len(passed):]
+	c.durable, c.saved = p, time.Now()
+	return nil
+}
+
+// Mappings returns the hash of the mappings that the work up to the position was routed by; "" if none was set.
+func (c *Checkpoint) Mappings() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mappings
+}
+
+// SetMappings saves the hash of the mappings.
+func (c *Checkpoint) SetMappings(hash string) error {
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	if err := c.storage.WriteMappings(hash); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mappings = hash
+	return nil
+}

@@ -1,0 +1,139 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
+)
+
+// DefaultSaveEvery is the default of [SaverOptions].Every.
+const DefaultSaveEvery = 200 * time.Millisecond
+
+// SaverOptions configure [Checkpoint.Run]. The zero value of each field means its default.
+type SaverOptions struct {
+	// Every is the least time between two saves. Default 200 ms: a crash then costs at most that much work again.
+	Every time.Duration
+	// Backoff spaces the attempts after a save that failed. Default 100 ms to 5 s.
+	Backoff retry.BackoffOptions
+	// Failed, if set, is told of every save that failed. Nothing is lost: the position stays where it is.
+	Failed func(err error)
+	// Recovered, if set, is called when a save succeeds after one or more that failed.
+	Recovered func()
+}
+
+// Run advances the checkpoint over ends and saves it: at once after a pause, then no more often than
+// [SaverOptions].Every. A save that fails is tried again for ever. Run returns when ends is closed and all of it is
+// saved, or when ctx ends: then it takes what is there without waiting, saves once more and returns the error of that
+// save, if any. One Run at a time.
+func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOptions) error {
+	s, err := c.newSaver(o)
+	if err != nil {
+		return err
+	}
+	defer s.timer.Stop()
+	for {
+		select {
+		case e, open := <-ends:
+			if !open {
+				return s.finish(ctx)
+			}
+			c.Advance(e)
+			s.arm()
+		case <-s.timer.C:
+			s.armed = false
+			s.save()
+		case <-ctx.Done():
+			s.drain(ends)
+			return c.Save()
+		}
+	}
+}
+
+// saver is the state of one Run.
+type saver struct {
+	c       *Checkpoint
+	o       SaverOptions
+	backoff *retry.Backoff
+	timer   *time.Timer
+	armed   bool
+	// next is before when no save is to begin.
+	next    time.Time
+	failing bool
+}
+
+func (c *Checkpoint) newSaver(o SaverOptions) (*saver, error) {
+	o.Every = orDefault(o.Every, DefaultSaveEvery)
+	o.Backoff.Min = orDefault(o.Backoff.Min, 100*time.Millisecond)
+	o.Backoff.Max = orDefault(o.Backoff.Max, 5*time.Second)
+	b, err := retry.NewBackoff(o.Backoff)
+	if err != nil || o.Every < 0 {
+		return nil, fmt.Errorf("%s: saving every %s: %w", c.name, o.Every, err)
+	}
+	t := time.NewTimer(0)
+	t.Stop()
+	return &saver{c: c, o: o, backoff: b, timer: t}, nil
+}
+
+// arm sees to it that a save follows.
+func (s *saver) arm() {
+	if !s.armed {
+		s.armed = true
+		s.timer.Reset(time.Until(s.next))
+	}
+}
+
+// save saves once and says how it went. After a failure another one follows.
+func (s *saver) save() bool {
+	err := s.c.Save()
+	if err != nil {
+		if s.failing = true; s.o.Failed != nil {
+			s.o.Failed(err)
+		}
+		s.next = time.Now().Add(s.backoff.Next())
+		s.arm()
+		return false
+	}
+	if s.failing && s.o.Recovered != nil {
+		s.o.Recovered()
+	}
+	s.failing = false
+	s.backoff.Reset()
+	s.next = time.Now().Add(s.o.Every)
+	return true
+}
+
+// drain takes the ends that are there.
+func (s *saver) drain(ends <-chan event.End) {
+	for {
+		select {
+		case e, open := <-ends:
+			if !open {
+				return
+			}
+			s.c.Advance(e)
+		default:
+			return
+		}
+	}
+}
+
+// finish saves what is left, as often as it takes.
+func (s *saver) finish(ctx context.Context) error {
+	for !s.save() {
+		if err := s.backoff.Wait(ctx); err != nil {
+			return s.c.Save()
+		}
+	}
+	return nil
+}
+
+func orDefault[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

@@ -1,0 +1,91 @@
+package checkpoint
+
+import (
+	"errors"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// The stash: keys of XA transactions.
+//
+// XA PREPARE brings the rows, XA COMMIT makes them visible, and between the two there may be days, a checkpoint and
+// a restart. So what the rows made stale is written down, chunk by chunk, before the checkpoint can pass the PREPARE,
+// and is kept until the checkpoint has passed the COMMIT: it is removed no earlier than the write that saves that
+// position. Removed any earlier, a crash would read the COMMIT again and find nothing to invalidate.
+//
+// An XID may be used again while its first use is still kept for the checkpoint's sake. A stash is therefore named by
+// XID and by the version of the transaction's first row; a COMMIT takes those that are before it.
+
+// The default bounds of a stash.
+const (
+	DefaultMaxStashKeys  = 5_000_000
+	DefaultMaxStashBytes = 512 << 20
+)
+
+// ErrStashFull: the keys of prepared XA transactions exceed the bounds of the stash.
+var ErrStashFull = errors.New("too many keys in prepared xa transactions: commit or roll back those that XA RECOVER lists on the source")
+
+// Stashed is one key that a row of a prepared transaction made stale.
+type Stashed struct {
+	Key     string
+	Table   string
+	Mapping int
+	D       time.Duration
+	Action  event.Action
+}
+
+// Prepared describes the stash of one prepared transaction.
+type Prepared struct {
+	XID string `json:"xid"`
+	// First is the version of its first row.
+	First event.Version `json:"-"`
+	// Since is when its first chunk was stored.
+	Since time.Time `json:"since"`
+	Keys  int       `json:"keys"`
+	Bytes int64     `json:"bytes"`
+	// Chunks is how many writes it took.
+	Chunks uint32 `json:"chunks"`
+}
+
+// Resolution is a prepared transaction whose outcome is known: what the stash holds of XID from before Version may be
+// dropped once the checkpoint has passed End.
+type Resolution struct {
+	XID     string
+	Version event.Version
+	End     event.End
+}
+
+// Resolve says that the prepared transaction xid was committed or rolled back by the transaction that ends at end,
+// whose version is v. Its stash is dropped by the save that passes end. Transactions are resolved in commit order.
+func (c *Checkpoint) Resolve(xid string, v event.Version, end event.End) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resolved = append(c.resolved, Resolution{XID: xid, Version: v, End: end})
+	c.dirty = true
+}
+
+// passed returns those of the resolutions, from the first, that a position has passed. The caller holds c.mu.
+func (c *Checkpoint) passed(p *event.Position) []Resolution {
+	n := 0
+	for n < len(c.resolved) && hasPassed(p, &c.resolved[n].End) {
+		n++
+	}
+	return c.resolved[:n]
+}
+
+// hasPassed reports whether a position surely holds an end. In doubt it says no: a stash that is kept costs room, one
+// that is dropped too early costs keys.
+func hasPassed(p *event.Position, e *event.End) bool {
+	if len(e.GTIDs) == 0 {
+		return e.File == p.File && e.Pos <= p.Pos || before(e.File, e.Pos, p.File, p.Pos)
+	}
+	for _, r := range e.GTIDs {
+		last := r.First
+		last.Number = r.Last
+		if !p.GTIDs.Contains(last) {
+			return false
+		}
+	}
+	return true
+}
