@@ -39,23 +39,24 @@ func Build(t testing.TB, command string, flags ...string) string {
 // build puts the program into the cache directory, under a name of its own for each checkout
 // and flags: it must outlive this process's temporary directories, and none may be left behind.
 func build(ctx context.Context, command string, flags []string) (string, error) {
-	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	// Also from the modules within this one that replace it by its directory.
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/freshet/freshet").Output()
 	if err != nil {
-		return "", fmt.Errorf("testbed: go env GOMOD: %w", err)
+		return "", fmt.Errorf("testbed: go list -m github.com/freshet/freshet: %w", err)
 	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	root := strings.TrimSpace(string(dir))
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(root + "\n" + strings.Join(flags, " ")))
-	dir := filepath.Join(cache, "bin", hex.EncodeToString(sum[:6]))
+	target := filepath.Join(cache, "bin", hex.EncodeToString(sum[:6]))
 	unlock, err := lockCache(ctx, "build")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	path := filepath.Join(dir, filepath.Base(command))
+	path := filepath.Join(target, filepath.Base(command))
 	args := append([]string{"build", "-o", path + ".new"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, command)...)
 	cmd.Dir = root
