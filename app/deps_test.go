@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"eventlog/logtest":       {"event", "eventlog"},
 	"eventlog/kafka/group":   {"eventlog/kafka/broker"},
 	"eventlog/kafka/letters": {"event", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka/record":  {"event"},
 	"invalidator":            {"event", "eventlog", "retry", "alarm", "latency"},
 
 	// admin is given functions: it knows no stage.

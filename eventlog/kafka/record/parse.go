@@ -1,0 +1,275 @@
+package record
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// maxDocument bounds the length of a document, in bytes. Kafka's own bound is 1 MiB unless somebody raises it
+// (message.max.bytes); the batch's offsets have 32 bits.
+const maxDocument = 256 << 20
+
+// Parser makes batches of records. The zero Parser is ready for use. A reader of many records keeps one: what records
+// have in common is then made once.
+type Parser struct {
+	scanner
+	batch  event.Batch // built roomy, handed out snug
+	header Header
+	last   event.Version // as the record says
+	max    event.Version // of its changes
+
+	source, table interned
+	gtids         gtidReader
+	times         timeReader
+}
+
+// Parse is [Parser.Parse] of a new Parser.
+func Parse(data []byte) (*event.Batch, Header, error) {
+	var p Parser
+	return p.Parse(data)
+}
+
+// The bounds of what a Parser keeps for the next record.
+const (
+	keptKeys = 64 << 10
+	keptText = 4 << 20
+)
+
+// Parse makes a batch of a record. Its Source, Term, Age and Last are set; At and End are zero, for the reader's clock
+// and the source's position say nothing here. The batch shares no memory with data. The error is [ErrMalformed] or
+// [ErrUnknownFormat].
+func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
+	if len(data) > maxDocument {
+		return nil, Header{}, fmt.Errorf("record: %w: %d bytes, and %d are the most", ErrMalformed, len(data), maxDocument)
+	}
+	p.scanner = scanner{data: data, buf: p.buf}
+	p.batch.Reset()
+	p.header, p.last, p.max = Header{Age: event.Unknown}, event.Version{}, event.Version{}
+	p.record()
+	p.end()
+	err := p.err
+	p.scanner = scanner{buf: p.buf}
+	if err != nil {
+		return nil, Header{}, fmt.Errorf("record: %w", newest(err, data))
+	}
+	p.batch.Source, p.batch.Term = p.header.Source, p.header.Term
+	p.batch.Age, p.batch.Last = p.header.Age, p.max
+	b := p.batch.Clone()
+	if p.batch.Len() > keptKeys || len(p.batch.Text()) > keptText || cap(p.buf) > keptText {
+		p.batch, p.buf = event.Batch{}, nil
+	}
+	return b, p.header, nil
+}
+
+func isMalformed(err error) bool { return errors.Is(err, ErrMalformed) }
+
+// newest returns what is wrong with the document: being of another format comes first.
+func newest(err error, data []byte) error {
+	if isMalformed(err) {
+		if other := otherFormat(data); other != nil {
+			return other
+		}
+	}
+	return err
+}
+
+// The fields of a record, and those that it must have.
+const (
+	hasFormat fields = 1 << iota
+	hasSource
+	hasTerm
+	hasSeq
+	hasPrev
+	hasLast
+	hasAge
+	hasChanges
+	recordFields = hasFormat | hasSource | hasTerm | hasSeq | hasPrev | hasLast | hasChanges
+)
+
+const maxMillis = math.MaxInt64 / int64(time.Millisecond)
+
+func (p *Parser) record() {
+	var has fields
+	for more := p.begin('{', '}', "an object"); more; more = p.more('}') {
+		switch string(p.name()) {
+		case "format":
+			has.once(&p.scanner, hasFormat)
+			p.format()
+		case "source":
+			has.once(&p.scanner, hasSource)
+			p.header.Source = p.source.of(p.text("the name of a source"))
+		case "term":
+			has.once(&p.scanner, hasTerm)
+			p.header.Term = p.uint(math.MaxUint64, "a term")
+		case "seq":
+			has.once(&p.scanner, hasSeq)
+			p.header.Seq = p.uint(math.MaxUint64, "a sequence number")
+		case "prev":
+			has.once(&p.scanner, hasPrev)
+			p.header.Prev = p.version()
+		case "last":
+			has.once(&p.scanner, hasLast)
+			p.last = p.version()
+		case "age_ms":
+			has.once(&p.scanner, hasAge)
+			p.header.Age = time.Duration(p.uint(uint64(maxMillis), "milliseconds")) * time.Millisecond
+		case "changes":
+			has.once(&p.scanner, hasChanges)
+			p.changes()
+		default:
+			p.skip(0)
+		}
+	}
+	switch {
+	case has&recordFields != recordFields:
+		p.fail("format, source, term, seq, prev, last and changes before the end of the record")
+	case p.header.Source == "":
+		p.fail("a source that has a name")
+	case p.header.Seq == 0:
+		p.fail("a sequence number above 0")
+	case p.last != p.max:
+		p.fail("last to be the highest version of the changes")
+	}
+}
+
+func (p *Parser) changes() {
+	more := p.begin('[', ']', "a list of changes")
+	if !more {
+		p.fail("a change")
+	}
+	for ; more; more = p.more(']') {
+		p.change()
+	}
+}
+
+// The fields of a change, and those that it must have.
+const (
+	hasTable fields = 1 << iota
+	hasVersion
+	hasGTID
+	hasCommitted
+	hasSecondDelete
+	hasMapping
+	hasRows
+	changeFields = hasTable | hasVersion | hasSecondDelete | hasMapping | hasRows
+)
+
+// change reads a change into an origin and its invalidations. These are added before it is known where the change
+// stands, for the fields of an object have no order.
+func (p *Parser) change() {
+	var o event.Origin
+	var has fields
+	var row uint32
+	p.batch.AddOrigin(o)
+	for more := p.begin('{', '}', "a change"); more; more = p.more('}') {
+		switch string(p.name()) {
+		case "table":
+			has.once(&p.scanner, hasTable)
+			o.Table = p.table.of(p.text("the name of a table"))
+		case "version":
+			has.once(&p.scanner, hasVersion)
+			o.Event = p.place()
+		case "gtid":
+			has.once(&p.scanner, hasGTID)
+			o.Tx.GTID = p.gtids.read(&p.scanner)
+		case "committed":
+			has.once(&p.scanner, hasCommitted)
+			o.Tx.Committed = p.times.read(&p.scanner)
+		case "second_delete_ms":
+			has.once(&p.scanner, hasSecondDelete)
+			o.D = time.Duration(p.uint(uint64(maxMillis), "milliseconds")) * time.Millisecond
+		case "mapping":
+			has.once(&p.scanner, hasMapping)
+			o.Mapping = int(p.uint(math.MaxInt32, "the ordinal of a mapping"))
+		case "rows":
+			has.once(&p.scanner, hasRows)
+			row = p.rows()
+		default:
+			p.skip(0)
+		}
+	}
+	if has&changeFields != changeFields {
+		p.fail("table, version, second_delete_ms, mapping and rows before the end of the change")
+	}
+	p.batch.Origins[len(p.batch.Origins)-1] = o
+	v := o.Event
+	v.Row = row
+	if v.Compare(p.max) > 0 {
+		p.max = v
+	}
+}
+
+// rows reads the rows of a change and returns the highest ordinal.
+func (p *Parser) rows() (highest uint32) {
+	more := p.begin('[', ']', "a list of rows")
+	if !more {
+		p.fail("a row")
+	}
+	for ; more; more = p.more(']') {
+		highest = max(highest, p.row())
+	}
+	return highest
+}
+
+// The fields of a row.
+const (
+	hasRow fields = 1 << iota
+	hasDelete
+	hasDeleteBase64
+)
+
+// row reads a row and returns its ordinal. Any field that is not known may be an action, without which the cache would
+// not be kept fresh.
+func (p *Parser) row() uint32 {
+	var has fields
+	from, row := p.batch.Len(), uint32(0)
+	for more := p.begin('{', '}', "a row"); more; more = p.more('}') {
+		switch string(p.name()) {
+		case "row":
+			has.once(&p.scanner, hasRow)
+			row = uint32(p.uint(math.MaxUint32, "the ordinal of a row"))
+		case "delete":
+			has.once(&p.scanner, hasDelete)
+			p.keys(false)
+		case "delete" + base64Suffix:
+			has.once(&p.scanner, hasDeleteBase64)
+			p.keys(true)
+		default:
+			if p.err == nil {
+				p.stop(fmt.Errorf("%w at byte %d: want a row to have nothing but row, delete and delete_base64",
+					ErrUnknownFormat, p.at))
+			}
+		}
+	}
+	added := p.batch.Invalidations[from:]
+	if has&hasRow == 0 || len(added) == 0 {
+		p.fail("row and a key before the end of the row")
+	}
+	for i := range added {
+		added[i].Row = row
+	}
+	return row
+}
+
+// keys reads a list of keys to delete.
+func (p *Parser) keys(binary bool) {
+	for more := p.begin('[', ']', "a list of keys"); more; more = p.more(']') {
+		key := p.text("a key")
+		text := p.batch.Text()
+		if binary {
+			var err error
+			if text, err = base64.StdEncoding.AppendDecode(text, key); err != nil {
+				p.fail("a key in base64")
+				return
+			}
+		} else {
+			text = append(text, key...)
+		}
+		p.batch.Add(text, 0, event.ActionDelete)
+	}
+}

@@ -1,0 +1,145 @@
+package record
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/freshet/freshet/event"
+)
+
+// plain returns the index of the first byte of s, from i on, that cannot stand for itself in a JSON string, or that is
+// not ASCII and must be looked at; len(s) if there is none. It looks at eight bytes at a time.
+func plain[T string | []byte](s T, i int) int {
+	const (
+		ones = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	for ; i+8 <= len(s); i += 8 {
+		w := word(s, i)
+		quote, backslash := w^(ones*'"'), w^(ones*'\\')
+		// A byte below n leaves its high bit set in (w - n·ones) &^ w. A borrow spoils only bytes above one that is
+		// found anyway, and the lowest one found is what counts.
+		odd := (w | (w-ones*' ')&^w | (quote-ones)&^quote | (backslash-ones)&^backslash) & high
+		if odd != 0 {
+			return i + bits.TrailingZeros64(odd)/8
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return i
+		}
+	}
+	return i
+}
+
+// word returns the eight bytes of s from i on, the first one lowest. The compiler makes one load of it.
+func word[T string | []byte](s T, i int) uint64 {
+	b := s[i : i+8]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+}
+
+// appendString appends s as a JSON string. Only what must be is escaped (RFC 8259, section 7), so that the text stays
+// readable; bytes that are no UTF-8 become U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := 0; ; {
+		end := plain(s, i)
+		dst = append(dst, s[i:end]...)
+		if end == len(s) {
+			return append(dst, '"')
+		}
+		if s[end] < utf8.RuneSelf {
+			dst = appendEscape(dst, s[end])
+			i = end + 1
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[end:])
+		dst = utf8.AppendRune(dst, r)
+		i = end + n
+	}
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}
+
+// appendPlace appends the version of a rows event: epoch/file/position.
+func appendPlace(dst []byte, v event.Version) []byte {
+	dst = append(strconv.AppendUint(dst, uint64(v.Epoch), 10), '/')
+	dst = append(strconv.AppendUint(dst, uint64(v.File), 10), '/')
+	return strconv.AppendUint(dst, v.Pos, 10)
+}
+
+// appendVersion appends a row's version: epoch/file/position/row.
+func appendVersion(dst []byte, v event.Version) []byte {
+	dst = append(appendPlace(dst, v), '/')
+	return strconv.AppendUint(dst, uint64(v.Row), 10)
+}
+
+// gtidWriter writes GTIDs. It keeps the text of the server that it wrote last.
+type gtidWriter struct {
+	like event.GTID // Number is 1
+	text string     // of it, without the number
+}
+
+func (w *gtidWriter) append(dst []byte, g *event.GTID) []byte {
+	if g.UUID == [16]byte{} {
+		dst = append(strconv.AppendUint(dst, uint64(g.Domain), 10), '-')
+		dst = append(strconv.AppendUint(dst, uint64(g.Server), 10), '-')
+		return strconv.AppendUint(dst, g.Number, 10)
+	}
+	if g.UUID != w.like.UUID || g.Tag != w.like.Tag {
+		w.like = event.GTID{UUID: g.UUID, Tag: g.Tag, Number: 1}
+		text := w.like.String()
+		w.text = text[:len(text)-1]
+	}
+	return strconv.AppendUint(append(dst, w.text...), g.Number, 10)
+}
+
+// dateTime is RFC 3339 up to the seconds.
+const dateTime = "2006-01-02T15:04:05"
+
+// timeWriter writes times as RFC 3339 in UTC with microseconds. It keeps the text of the second that it wrote last.
+type timeWriter struct {
+	second int64
+	text   [len(dateTime)]byte
+	known  bool
+}
+
+// writable reports whether t is a time that RFC 3339 can say. The zero time is none: it stands for an unknown one.
+func writable(t time.Time) bool {
+	if t.IsZero() {
+		return false
+	}
+	const first, last = -62167219200, 253402300799 // the first second of the year 0, the last one of 9999
+	s := t.Unix()
+	return first <= s && s <= last
+}
+
+func (w *timeWriter) append(dst []byte, t time.Time) []byte {
+	if s := t.Unix(); !w.known || s != w.second {
+		t.UTC().AppendFormat(w.text[:0], dateTime)
+		w.second, w.known = s, true
+	}
+	dst = append(dst, w.text[:]...)
+	dst = append(dst, '.')
+	micros := t.Nanosecond() / int(time.Microsecond)
+	for n := 100_000; n > 0; n /= 10 {
+		dst = append(dst, byte('0'+micros/n%10))
+	}
+	return append(dst, 'Z')
+}
