@@ -27,14 +27,24 @@ var mayImport = map[string][]string{
 	"canal/schema":                    {"event", "canal/binlog", "canal/charset", "canal/ddl"},
 	"canal":                           {"event", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
-	"eventlog":               {"event"},
-	"eventlog/embedded":      {"event", "eventlog", "retry", "latency"},
-	"eventlog/checkpoint":    {"event", "retry"},
-	"eventlog/logtest":       {"event", "eventlog"},
-	"eventlog/kafka/group":   {"eventlog/kafka/broker"},
-	"eventlog/kafka/letters": {"event", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
-	"eventlog/kafka/record":  {"event"},
-	"invalidator":            {"event", "eventlog", "retry", "alarm", "latency"},
+	"eventlog":            {"event"},
+	"eventlog/checkpoint": {"event", "retry"},
+	"eventlog/embedded":   {"event", "eventlog", "eventlog/checkpoint", "retry", "latency"},
+	"eventlog/logtest":    {"event", "eventlog"},
+	"retry/retrytest":     {"event", "retry"},
+
+	// The Kafka event log: all of it is built on broker, and kafka puts it together.
+	"eventlog/kafka/broker":   nil,
+	"eventlog/kafka/record":   {"event"},
+	"eventlog/kafka/producer": {"event", "alarm", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
+	"eventlog/kafka/group":    {"eventlog/kafka/broker"},
+	"eventlog/kafka/consumer": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/letters":  {"event", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
+		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
+
+	"invalidator": {"event", "eventlog", "retry", "alarm", "latency"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,

@@ -1,0 +1,219 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/record"
+)
+
+// slack is what an invalidation takes in a record beside its key, at most but for odd table names.
+const slack = 512
+
+// partition is one partition of the topic: a queue that Append fills, and the goroutine that empties it into records,
+// one at a time.
+type partition struct {
+	id   int
+	wake wakeup
+
+	mu    sync.Mutex
+	queue []piece
+
+	// What follows is the goroutine's own.
+
+	enc  record.Encoder
+	have []piece // what is not acknowledged, in order
+	done int     // how many rows of the first piece are
+	seq  uint64  // of the last record that was acknowledged
+	head event.Version
+	end  int64 // offset behind the last acknowledged record
+	most int   // bytes that a record may have
+}
+
+// piece is what a batch has for one partition.
+type piece struct {
+	entry *entry
+	batch *event.Batch
+	rows  []uint32 // ordinals of the invalidations
+}
+
+// push queues a piece.
+func (s *partition) push(p piece) {
+	s.mu.Lock()
+	s.queue = append(s.queue, p)
+	s.mu.Unlock()
+	s.wake.raise()
+}
+
+// take moves what is queued to what the goroutine has, and reports whether there is anything.
+func (s *partition) take() bool {
+	s.mu.Lock()
+	s.have = append(s.have, s.queue...)
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	s.mu.Unlock()
+	return len(s.have) > 0
+}
+
+// place is how far a record goes: over the pieces before have[piece] and its first rows.
+type place struct{ piece, rows int }
+
+// fill encodes the next record: everything there is, up to the limit. It returns how far it goes and since when
+// everything in it has been known to be visible; the zero time if that is not known of all.
+func (s *partition) fill() (upTo place, visible time.Time) {
+	s.enc.Reset()
+	known := true
+	row := s.done
+	for i := range s.have {
+		p := &s.have[i]
+		if row < len(p.rows) {
+			// A batch that was known to be visible for a while when it was handed over still is: on the same clock.
+			if p.batch.Age < 0 {
+				known = false
+			} else if v := p.batch.At.Add(-p.batch.Age); v.After(visible) {
+				visible = v
+			}
+		}
+		for ; row < len(p.rows); row++ {
+			n := int(p.rows[row])
+			if s.enc.Count() > 0 && s.enc.Len()+len(p.batch.Key(n))+slack > s.most {
+				return s.upTo(i, row, known, visible)
+			}
+			s.enc.Add(p.batch, n)
+		}
+		row = 0
+	}
+	return s.upTo(len(s.have), 0, known, visible)
+}
+
+func (s *partition) upTo(piece, rows int, known bool, visible time.Time) (place, time.Time) {
+	if !known {
+		visible = time.Time{}
+	}
+	return place{piece, rows}, visible
+}
+
+// drop forgets what was acknowledged.
+func (s *partition) drop(upTo place) {
+	s.have = slices.Delete(s.have, 0, upTo.piece)
+	s.done = upTo.rows
+}
+
+// runPartition produces what is queued until ctx ends. What fails in a way that no attempt can mend is returned.
+//
+// One record is on its way at a time, so the order is kept across attempts; meanwhile the next one gathers. So an idle
+// partition sends at once, and a busy one sends as much at a time as it takes for the round trip not to matter.
+func (p *Producer) runPartition(ctx context.Context, s *partition) error {
+	t := p.newTrouble(p.metrics.retries)
+	for ctx.Err() == nil {
+		if !s.take() {
+			select {
+			case <-s.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		upTo, visible := s.fill()
+		value, head := s.seal(p.o, visible)
+		offset, err := p.produce(ctx, t, s, value)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil
+		case tooLarge(err):
+			if err := p.shrink(s, len(value), err); err != nil {
+				return err
+			}
+			continue
+		default:
+			return err
+		}
+		p.metrics.produced(s.enc.Count(), len(value))
+		s.seq, s.head, s.end = s.seq+1, head, offset+1
+		p.ledger.acknowledged(s.id, s.end, s.head, s.have[:upTo.piece])
+		s.drop(upTo)
+	}
+	return nil
+}
+
+// seal finishes the record and returns it with the partition's head behind it. The head is the highest version so far,
+// not the last: canal may send a stretch of the binlog again. The record has memory of its own, which is never used
+// again: the connection of an attempt that timed out may go on reading it.
+func (s *partition) seal(o Options, visible time.Time) ([]byte, event.Version) {
+	h := record.Header{Source: o.Source, Term: o.Term, Seq: s.seq + 1, Prev: s.head, Age: event.Unknown}
+	if !visible.IsZero() {
+		h.Age = max(0, time.Since(visible))
+	}
+	head := s.head
+	if last := s.enc.Last(); last.Compare(head) > 0 {
+		head = last
+	}
+	return s.enc.Finish(h), head
+}
+
+// produce sends a record until the brokers have acknowledged it, and returns its offset. It fails only when ctx ends,
+// when the record is too large, and when the partition turns out to have lost what it had acknowledged.
+//
+// Every attempt sends the same bytes. One whose outcome is not known (a timeout, a lost connection) may have been
+// appended, and may even be appended later than the next: whoever reads knows it by its seq.
+func (p *Producer) produce(ctx context.Context, t *trouble, s *partition, value []byte) (int64, error) {
+	p.metrics.inFlight.Inc()
+	defer p.metrics.inFlight.Dec()
+	for {
+		start := time.Now()
+		offset, err := p.client.Produce(ctx, p.o.Topics.Topic, s.id, broker.Record{Key: []byte(p.o.Source), Value: value})
+		if err == nil {
+			p.metrics.seconds.Observe(time.Since(start).Seconds())
+			t.over()
+			if offset < s.end {
+				return 0, p.wentBack(s, offset)
+			}
+			return offset, nil
+		}
+		if tooLarge(err) {
+			return 0, err
+		}
+		if t.wait(ctx, err); ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// tooLarge: the brokers will never take a record of this size.
+func tooLarge(err error) bool {
+	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
+}
+
+// shrink halves the records of a partition, down to one invalidation, after one of size bytes was too large. The limit
+// stays so small: whoever set the brokers' is not expected to set it back.
+//
+// An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its
+// halves come behind it: the first with the same seq, which makes it a repeat, the second with the next.
+func (p *Producer) shrink(s *partition, size int, err error) error {
+	p.metrics.retries.WithLabelValues(broker.Classify(err).String()).Inc()
+	if s.enc.Count() == 1 {
+		first := &s.have[0]
+		return fmt.Errorf("%w: an invalidation of table %s makes a record of %d bytes, which topic %s does not take (%w): "+
+			"raise its max.message.bytes, or make the key of that mapping shorter",
+			ErrTooLarge, first.batch.Origins[first.batch.Invalidations[first.rows[s.done]].Origin].Table, size, p.o.Topics.Topic, err)
+	}
+	s.most = size / 2
+	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the topic",
+		"topic", p.o.Topics.Topic, "partition", s.id, "bytes", size, "limit", s.most)
+	return nil
+}
+
+// wentBack is the error of a partition whose next record got an offset below its last one.
+func (p *Producer) wentBack(s *partition, offset int64) error {
+	return fmt.Errorf("%w: partition %d of %s had ended at offset %d, and now a record got offset %d: the topic was deleted and made "+
+		"again, or its brokers lost records in an unclean leader election; what they acknowledged and nobody had read is gone",
+		ErrTopicChanged, s.id, p.o.Topics.Topic, s.end, offset)
+}

@@ -1,0 +1,262 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
+)
+
+// Defaults of [Options].
+const (
+	DefaultMaxRecord   = 512 << 10
+	DefaultMaxBuffered = 32 << 20
+	DefaultRefresh     = 5 * time.Second
+)
+
+// Errors of a producer.
+var (
+	// ErrClosed: a batch was appended after [Producer.Close], or after [Producer.Run] had returned.
+	ErrClosed = errors.New("the event log is closed")
+	// ErrTopicChanged: the topic is not the one that the producer began with, or lost what it had acknowledged: it has
+	// fewer partitions, or ends before its last record. Somebody has to decide what to do about what was lost.
+	ErrTopicChanged = errors.New("the topic of invalidations has lost records")
+	// ErrTooLarge: the brokers do not take a record of one single invalidation.
+	ErrTooLarge = errors.New("a key is too large for kafka")
+)
+
+// Client is what a producer needs of [broker.Client]. All methods make one attempt.
+type Client interface {
+	// Produce appends records to a partition and returns the offset of the first once all in-sync replicas have them.
+	Produce(ctx context.Context, topic string, partition int, records ...broker.Record) (int64, error)
+	// Partitions returns how many partitions a topic has.
+	Partitions(ctx context.Context, topic string) (int, error)
+	// Range returns where the records of a partition begin and end.
+	Range(ctx context.Context, topic string, partition int) (start, end int64, err error)
+}
+
+var _ Client = (*broker.Client)(nil)
+
+// Options configure a [Producer]. The zero value of a field is the default that it names.
+type Options struct {
+	// Topics are the topics to produce to. Required.
+	Topics broker.Names
+	// Source is the name of the source that all batches are of. Required.
+	Source string
+	// Term is that of this leader; it must be higher than that of every earlier one. Required.
+	Term uint64
+	// Heads are the highest versions of the source that earlier terms are known to have put into each partition, as
+	// the checkpoint has them. A partition that is not in it begins a chain.
+	Heads map[int]event.Version
+	// MaxRecord is where a record is closed, in bytes before compression. It is exceeded by at most one invalidation.
+	// Default 512 KiB: half of the brokers' default of max.message.bytes.
+	MaxRecord int
+	// MaxBuffered is how many bytes of batches may wait to be acknowledged before Append blocks. A batch that is larger
+	// is taken when nothing else waits. The records on their way come on top, one for each partition. Default 32 MiB.
+	MaxBuffered int
+	// Refresh is how often the number of partitions is asked for. Default 5 s.
+	Refresh time.Duration
+	// Backoff spaces attempts. Default 50 ms to 1 s, so that the brokers' return is noticed within a second.
+	Backoff retry.BackoffOptions
+	// Registerer takes the metrics while Run runs; nil: they are registered nowhere.
+	Registerer prometheus.Registerer
+	// Log takes the log. Default slog.Default().
+	Log *slog.Logger
+	// Alarms hears of trouble that lasts. Nil: it is logged.
+	Alarms *alarm.Board
+}
+
+func (o *Options) complete() error {
+	o.MaxRecord = orElse(o.MaxRecord, DefaultMaxRecord)
+	o.MaxBuffered = orElse(o.MaxBuffered, DefaultMaxBuffered)
+	o.Refresh = orElse(o.Refresh, DefaultRefresh)
+	o.Backoff.Min = orElse(o.Backoff.Min, 50*time.Millisecond)
+	o.Backoff.Max = orElse(o.Backoff.Max, time.Second)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	var errs []error
+	if o.Topics.Topic == "" {
+		errs = append(errs, errors.New("no topic"))
+	}
+	if o.Source == "" {
+		errs = append(errs, errors.New("no source"))
+	}
+	if o.Term == 0 {
+		errs = append(errs, errors.New("no term"))
+	}
+	if o.MaxRecord < 0 || o.MaxBuffered < 0 || o.Refresh < 0 {
+		errs = append(errs, fmt.Errorf("records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh))
+	}
+	_, err := retry.NewBackoff(o.Backoff)
+	return errors.Join(append(errs, err)...)
+}
+
+func orElse[T int | time.Duration](v, otherwise T) T {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Producer is the reader's side of the event log in Kafka, for one source and one term. One goroutine at a time
+// appends; all other methods may be called from anywhere.
+type Producer struct {
+	client   Client
+	o        Options
+	ledger   *ledger
+	metrics  *metrics
+	troubles troubles
+	spread   spread
+}
+
+// New returns a producer that does nothing until [Producer.Run].
+func New(c Client, o Options) (*Producer, error) {
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("kafka producer: %w", err)
+	}
+	p := &Producer{client: c, o: o, ledger: newLedger(o.MaxBuffered)}
+	p.metrics = newMetrics(p.ledger)
+	p.troubles.p = p
+	return p, nil
+}
+
+// Run produces what is appended, until ctx ends, which is no error; what was not acknowledged by then stays undone. It
+// goes on after [Producer.Close], since marks do, until ctx ends.
+//
+// It fails with [ErrTopicChanged] and [ErrTooLarge]. Kafka being away, or refusing us, is no failure: it waits, and
+// raises an alarm. Call it once.
+func (p *Producer) Run(ctx context.Context) error {
+	defer p.ledger.stop()
+	unregister, err := p.metrics.register(p.o.Registerer)
+	defer unregister()
+	if err != nil {
+		return fmt.Errorf("kafka producer: metrics: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.runMarks(ctx) })
+	g.Go(func() error { return p.watch(ctx, g) })
+	return g.Wait()
+}
+
+// Append takes a batch, in commit order. It blocks while more than [Options].MaxBuffered bytes wait, and until Kafka
+// has said how many partitions there are. It returns the context's error when that ends first, or [ErrClosed]: nothing
+// of the batch was taken then. The batch belongs to the producer from then on.
+func (p *Producer) Append(ctx context.Context, b *event.Batch) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, to, err := p.ledger.admit(b)
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			p.spread.out(p.ledger, e, b, to)
+			return nil
+		}
+		select {
+		case <-p.ledger.space:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Mark passes a mark on, beside the batches and never behind them. It does not block. A newer mark replaces one that
+// the brokers do not have yet.
+func (p *Producer) Mark(m event.Mark) { p.ledger.mark(m) }
+
+// Durable delivers the ends of batches whose every record, and that of every batch before, is acknowledged; in order,
+// and added up while nobody looks. After [Producer.Close] it is closed once all is acknowledged and, if there are marks,
+// one that tells so; else when Run returns.
+func (p *Producer) Durable() <-chan event.End { return p.ledger.ends }
+
+// Close says that no more will be appended. What was goes on its way. Close may be called more than once.
+func (p *Producer) Close() { p.ledger.close() }
+
+// Heads returns for each partition the highest version that is known to be acknowledged in it, by this term or an
+// earlier one. A partition without one is left out.
+func (p *Producer) Heads() map[int]event.Version {
+	_, heads := p.ledger.progress()
+	all := make(map[int]event.Version, len(heads))
+	for id, v := range p.o.Heads {
+		all[id] = v // also before the partitions are known
+	}
+	for id, v := range heads {
+		if !v.IsZero() {
+			all[id] = v
+		}
+	}
+	return all
+}
+
+// Ends returns for each partition the offset below which everything lies that the source is known to have in it:
+// behind the last acknowledged record or, while this term has none there, where the partition ended when the producer
+// first asked. Nil until Kafka has said how many partitions there are.
+func (p *Producer) Ends() []int64 {
+	ends, _ := p.ledger.progress()
+	return ends
+}
+
+// AsOf returns the newest moment at which the source was asked of which everything that it held is acknowledged; the
+// zero time while none is known.
+func (p *Producer) AsOf() time.Time { return p.ledger.asOf() }
+
+// spread puts the invalidations of a batch into their partitions. Its memory is used again.
+type spread struct {
+	partition []uint32
+	count     []uint32
+}
+
+// out hands a batch to the partitions. It costs a lock and a wake-up for each partition that is touched, none for a key.
+func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
+	n := b.Len()
+	s.partition = grown(s.partition, n)
+	s.count = grown(s.count, len(to)+1)
+	clear(s.count)
+	for i := range n {
+		id := Partition(b.Key(i), len(to))
+		s.partition[i] = uint32(id)
+		s.count[id+1]++
+	}
+	pieces := 0
+	for id := range to {
+		if s.count[id+1] > 0 {
+			pieces++
+		}
+		s.count[id+1] += s.count[id] // where the rows of the next partition begin
+	}
+	l.split(e, pieces)
+	if pieces == 0 {
+		return
+	}
+	rows := make([]uint32, n)
+	for i, id := range s.partition[:n] {
+		rows[s.count[id]] = uint32(i)
+		s.count[id]++ // ends where the next partition's rows began
+	}
+	from := uint32(0)
+	for id, part := range to {
+		if end := s.count[id]; end > from {
+			part.push(piece{entry: e, batch: b, rows: rows[from:end:end]})
+			from = end
+		}
+	}
+}
+
+// grown returns s with length n; what it holds is not kept.
+func grown[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

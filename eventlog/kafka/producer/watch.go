@@ -1,0 +1,99 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// mostDoubt is how many times in a row the topic must have fewer partitions than it had to be believed: a broker that
+// has not heard of new ones yet says so for a moment.
+const mostDoubt = 3
+
+// watch opens the partitions of the topic, then those that are added, and runs a goroutine for each.
+func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
+	n := p.count(ctx)
+	p.open(ctx, g, 0, n)
+	tick := time.NewTicker(p.o.Refresh)
+	defer tick.Stop()
+	for fewer := 0; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now, err := p.client.Partitions(ctx, p.o.Topics.Topic)
+		switch {
+		case err != nil || now == n:
+			fewer = 0 // who produces tells of trouble
+		case now > n:
+			fewer = 0
+			p.o.Log.Info("partitions were added to the topic: switching to them once what is on its way is acknowledged",
+				"topic", p.o.Topics.Topic, "from", n, "to", now)
+			p.drain(ctx)
+			p.open(ctx, g, n, now)
+			n = now
+		default:
+			if fewer++; fewer == mostDoubt {
+				return fmt.Errorf("%w: %s had %d partitions and has %d now, so it was deleted and made again; what was in it and nobody had read is gone",
+					ErrTopicChanged, p.o.Topics.Topic, n, now)
+			}
+		}
+	}
+}
+
+// count asks for the number of partitions until it is told, or ctx ends.
+func (p *Producer) count(ctx context.Context) int {
+	t := p.newTrouble(p.metrics.retries)
+	for ctx.Err() == nil {
+		n, err := p.client.Partitions(ctx, p.o.Topics.Topic)
+		if err == nil && n > 0 {
+			t.over()
+			return n
+		}
+		if err == nil {
+			err = fmt.Errorf("kafka: topic %s has no partitions", p.o.Topics.Topic)
+		}
+		t.wait(ctx, err)
+	}
+	return 0
+}
+
+// drain lets nothing in and waits until everything is acknowledged: a key may move to another partition, and what is
+// older must be in its old one by then, on every attempt.
+func (p *Producer) drain(ctx context.Context) {
+	for !p.ledger.hold() {
+		select {
+		case <-p.ledger.drained:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// open opens the partitions from first to n and lets batches in.
+func (p *Producer) open(ctx context.Context, g *errgroup.Group, first, n int) {
+	var more []*partition
+	t := p.newTrouble(p.metrics.retries)
+	for id := first; id < n; {
+		_, end, err := p.client.Range(ctx, p.o.Topics.Topic, id)
+		if err != nil {
+			if t.wait(ctx, err); ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		t.over()
+		more = append(more, &partition{id: id, wake: newWakeup(), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
+		id++
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	p.ledger.grow(more)
+	for _, s := range more {
+		g.Go(func() error { return p.runPartition(ctx, s) })
+	}
+}
