@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -112,12 +113,6 @@ func (k *conn) Read(p []byte) (int, error) {
 	n, err := k.Conn.Read(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if n > 1 && k.got.begun == 0 && p[0] == 0x15 && p[1] == 0x03 { // a TLS alert in place of an answer
-		return 0, &Error{
-			Class: Untrusted, What: "talk to broker " + k.broker, Err: errors.New("the broker encrypts on this port"),
-			Advice: "set eventlog.kafka.tls.mode to verify, or use the port of its listener without TLS",
-		}
-	}
 	k.got.feed(p[:n])
 	if k.got.ended > 1 {
 		k.client.answered.Store(true)
@@ -127,6 +122,25 @@ func (k *conn) Read(p []byte) (int, error) {
 		return n, &Error{
 			Class: Unauthenticated, What: "talk to broker " + k.broker, Err: wantsLogin{},
 			Advice: "it may want a login: set eventlog.kafka.sasl, or use the port of its listener without SASL",
+		}
+	}
+	return n, err
+}
+
+// cleartext is a connection without encryption. A broker that encrypts answers with an alert of TLS, which the library would
+// take for the size of an answer.
+type cleartext struct {
+	net.Conn
+	began atomic.Bool
+}
+
+// Read receives.
+func (p *cleartext) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	if n > 0 && !p.began.Swap(true) && b[0] == 0x15 {
+		return 0, &Error{
+			Class: Untrusted, What: "talk to broker " + p.RemoteAddr().String(), Err: errors.New("the broker encrypts on this port"),
+			Advice: "set eventlog.kafka.tls.mode to verify, or use the port of its listener without TLS",
 		}
 	}
 	return n, err

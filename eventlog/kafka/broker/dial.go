@@ -42,7 +42,9 @@ func (k *conn) prepare(ctx context.Context) error {
 	raw := k.raw
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if c.o.TLS != nil {
+	if c.o.TLS == nil {
+		k.Conn = &cleartext{Conn: raw}
+	} else {
 		conf := c.o.TLS
 		if conf.ServerName == "" { // each broker by its own name
 			conf = conf.Clone()
@@ -132,11 +134,17 @@ func reason(err error) error {
 	if errors.As(err, &call) {
 		return call.Err
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errHungUp
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return errTimeout
 	}
 	return err
 }
+
+// errHungUp is what the end of a connection is called.
+var errHungUp = errors.New("the broker hung up")
 
 // errTimeout is what passed deadlines of our own are called.
 var errTimeout = errors.New("no answer in time")

@@ -104,8 +104,12 @@ func (c *Client) explain(ctx context.Context, what string, err error, need Need)
 func (c *Client) failed(ctx context.Context, what, topic string, partition int, err error, need Need) error {
 	e := c.explain(ctx, what, err, need)
 	if e.Class == Missing {
-		c.transport.refresh(ctx, c.kafka.Addr)
-		if found := c.look(ctx, topic, partition); found != nil {
+		found := c.look(ctx, topic, partition)
+		if class := Classify(found); class == None || class == Missing {
+			c.transport.refresh(ctx, c.kafka.Addr)
+			found = c.look(ctx, topic, partition)
+		}
+		if found != nil {
 			e = c.explain(ctx, what, found, need)
 		} else {
 			e.Class = Transient // one broker does not know yet what another does

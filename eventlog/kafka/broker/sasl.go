@@ -123,6 +123,10 @@ func (e saidNo) Unwrap() error { return e.code }
 
 // refusedLogin is the sentence for a login that failed.
 func (c *Client) refusedLogin(broker string, err error) error {
+	var told *Error
+	if errors.As(err, &told) { // the connection's own
+		return told
+	}
 	e := &Error{What: "log in to broker " + broker + " as " + c.User() + " (" + c.o.SASL.Name() + ")", Err: err, Class: Classify(err)}
 	switch {
 	case errors.Is(err, kafka.UnsupportedSASLMechanism):
@@ -134,7 +138,7 @@ func (c *Client) refusedLogin(broker string, err error) error {
 	case hungUp(err) && !c.loggedIn.Load():
 		// A broker that has no SASL hangs up at the question; old ones do at a wrong password, too. After a login that
 		// worked it is but a broker that goes away.
-		e.Class, e.Err = Unauthenticated, errors.New("the broker hung up")
+		e.Class, e.Err = Unauthenticated, errHungUp
 		e.Advice = "it may have no SASL on this port, or not know the user: correct eventlog.kafka.sasl"
 	case e.Class == Transient, e.Class == Ended:
 		e.Class, e.Err = Transient, reason(err)
