@@ -1,6 +1,9 @@
 # Everything here works on a fresh Debian or Ubuntu with Go and make, as root or with sudo.
 GO ?= go
 
+# The modules within this one: what they need is not to become what freshet needs.
+MODULES := $(patsubst %/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
+
 .PHONY: demo test soak bench build servers vet
 
 ## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
@@ -16,10 +19,12 @@ build:
 ## is not seen by the test cache)
 test: servers vet
 	$(GO) test -race -count=1 -timeout 20m ./...
+	@set -e; for m in $(MODULES); do echo "module $$m"; (cd $$m && $(GO) test -race -count=1 -timeout 20m ./...); done
 
 ## vet: the compiler's and vet's complaints
 vet:
 	$(GO) vet ./...
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
 
 ## servers: find or install the servers that the tests start (kept in ~/.cache/freshet-testbed)
 servers:

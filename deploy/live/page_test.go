@@ -1,0 +1,148 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// browser is a headless Chromium with one tab, and what its console had to say.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(testbed.Chromium(t)), chromedp.WindowSize(1280, 900))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // it refuses to run as root otherwise
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	b := &browser{t: t, ctx: ctx}
+	var listener sync.WaitGroup
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil { // waits for the process
+			t.Errorf("stop the browser: %v", err)
+		}
+		cancel()
+		stop()
+		listener.Wait()
+	})
+	testbed.Must(t, chromedp.Do(ctx)) // starts it
+	messages := chromedp.Console(ctx)
+	listener.Go(func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			b.complaints = append(b.complaints, fmt.Sprintf("%s: %s %s", m.Type, m.Text, m.URL))
+			b.mu.Unlock()
+		}
+	})
+	return b
+}
+
+// said returns what is on the console since it was last asked, and checks that it can say something at all.
+func (b *browser) said() string {
+	b.t.Helper()
+	const marker = "the test asks"
+	b.evaluate(`console.log("`+marker+`")`, nil)
+	testbed.Eventually(b.t, patience, "the console shows what is logged", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.complaints) > 0 && strings.Contains(b.complaints[len(b.complaints)-1], marker)
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := strings.Join(b.complaints[:len(b.complaints)-1], "\n")
+	b.complaints = nil
+	return all
+}
+
+// evaluate runs an expression on the page, which the page's policy does not forbid to a debugger.
+func (b *browser) evaluate(expression string, into *bool) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if into == nil {
+		_, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](expression))
+		testbed.Must(b.t, err)
+		return
+	}
+	yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+	testbed.Must(b.t, err)
+	*into = yes
+}
+
+// sees waits until an expression is true on the page.
+func (b *browser) sees(what, expression string) {
+	b.t.Helper()
+	testbed.Eventually(b.t, patience, what, func() (yes bool) {
+		b.evaluate(expression, &yes)
+		return yes
+	})
+}
+
+// picture keeps what is on the page, where FRESHET_PICTURES says.
+func (b *browser) picture(name string) {
+	b.t.Helper()
+	dir := os.Getenv("FRESHET_PICTURES")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	testbed.Must(b.t, err)
+	testbed.Must(b.t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644))
+}
+
+func TestThePageShowsHowThingsStand(t *testing.T) {
+	s := newSite(t)
+	stop := s.load()
+	b := newBrowser(t)
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(s.url()+"/")))
+	b.sees("the word is Fresh", `document.getElementById("word").textContent.endsWith("Fresh")`)
+	b.sees("the sentence says until when", `document.getElementById("sentence").textContent.startsWith("all that was committed until")`)
+	b.sees("rows flow", `/shop.*[1-9]\d* rows\/s/.test(document.getElementById("path").textContent)`)
+	b.sees("a stage is named as the slowest", `document.querySelectorAll("#path .slowest").length === 1`)
+	b.sees("every stage was passed", `document.getElementById("path").children.length === 7 && !document.getElementById("path").textContent.includes("nothing passed")`)
+	b.sees("one partition needs no table", `document.getElementById("partitions").hidden`)
+	b.picture("fresh")
+	if said := b.said(); said != "" {
+		t.Errorf("the console says: %s", said)
+	}
+
+	testbed.Must(t, s.redis.Stop())
+	b.sees("the word is Behind", `document.getElementById("word").textContent.endsWith("Behind")`)
+	b.sees("the sentence names Redis", `document.getElementById("sentence").textContent.includes("`+s.redis.Addr+`")`)
+	b.sees("the alarm is shown", `document.getElementById("alarm-rows").textContent.includes("redis away")`)
+	b.picture("behind")
+	testbed.Must(t, s.redis.Start(t.Context()))
+	b.sees("it is Fresh again", `document.getElementById("word").textContent.endsWith("Fresh")`)
+	if said := b.said(); said != "" {
+		t.Errorf("the console says: %s", said)
+	}
+	stop()
+
+	s.freshet.Stop(t, patience)
+	b.sees("it says that it lost the connection", `document.getElementById("gone").textContent.startsWith("Disconnected since")`)
+	b.picture("gone")
+	html, err := chromedp.Run(b.ctx, chromedp.OuterHTML("html"))
+	testbed.Must(t, err)
+	if strings.Contains(html, "product:") {
+		t.Error("the page names a key")
+	}
+}
