@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/freshet/freshet/admin"
@@ -13,10 +12,19 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
+// letterStore is where either event log keeps the keys in trouble.
+type letterStore interface {
+	DeadLetters(ctx context.Context, f retry.Filter, after uint64, n int) ([]retry.Entry, error)
+	Replay(ctx context.Context, f retry.Filter, now time.Time) (int, error)
+	Purge(ctx context.Context, f retry.Filter) (int, error)
+	// Usage says how many keys are parked, and how many were given up.
+	Usage() (embedded.Usage, error)
+}
+
 // Letters are the dead letters of a freshet that does not run.
 type Letters struct {
 	letters
-	store *embedded.Store
+	close func() error
 }
 
 // OpenLetters opens the store of a configuration for its dead letters. It fails while a freshet runs on it.
@@ -25,7 +33,7 @@ func OpenLetters(_ context.Context, c *config.Config) (*Letters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Letters{letters{s}, s}, nil
+	return &Letters{letters{s}, s.Close}, nil
 }
 
 // openExisting opens the store for changing it, and makes none.
@@ -41,15 +49,20 @@ func openExisting(c *config.Config) (*embedded.Store, error) {
 }
 
 // Close closes the store.
-func (l *Letters) Close() error { return l.store.Close() }
+func (l *Letters) Close() error { return l.close() }
 
 // letters are the dead letters in a store, in the words of the admin API.
-type letters struct{ store *embedded.Store }
+type letters struct{ store letterStore }
 
 // storeLetters are the dead letters of a pipeline; its store is opened after the listeners.
 type storeLetters struct{ p *pipeline }
 
-func (s storeLetters) letters() letters { return letters{s.p.store} }
+func (s storeLetters) letters() letters {
+	if s.p.letters == nil {
+		return letters{noLetters{}}
+	}
+	return letters{s.p.letters}
+}
 
 // List implements admin.Letters.
 func (s storeLetters) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
@@ -65,6 +78,20 @@ func (s storeLetters) Replay(ctx context.Context, sel admin.Selection) (int, err
 func (s storeLetters) Purge(ctx context.Context, sel admin.Selection) (int, error) {
 	return s.letters().Purge(ctx, sel)
 }
+
+// noLetters are the dead letters of a process that deletes no keys.
+type noLetters struct{}
+
+var errNoLetters = errors.New("this process deletes no keys, so it has no dead letters: ask an invalidator, or leave out --url")
+
+func (noLetters) DeadLetters(context.Context, retry.Filter, uint64, int) ([]retry.Entry, error) {
+	return nil, errNoLetters
+}
+func (noLetters) Replay(context.Context, retry.Filter, time.Time) (int, error) {
+	return 0, errNoLetters
+}
+func (noLetters) Purge(context.Context, retry.Filter) (int, error) { return 0, errNoLetters }
+func (noLetters) Usage() (embedded.Usage, error)                   { return embedded.Usage{}, nil }
 
 // List implements admin.Letters.
 func (l letters) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
@@ -94,19 +121,4 @@ func filter(s admin.Selection) retry.Filter { return retry.Filter{IDs: s.IDs, Ta
 // tail shows the invalidations that pass.
 func (p *pipeline) tail(ctx context.Context, each func(any) error) error {
 	return p.tap.watch(ctx, func(b *event.Batch, missed int64) error { return tailEvents(b, missed, each) })
-}
-
-// ready says whether the cache is being kept fresh.
-func (p *pipeline) ready() []admin.Check {
-	source := admin.Check{Name: "source"}
-	if p.canal == nil || !p.canal.Stats().Connected {
-		source.Err = fmt.Errorf("%s is not connected", p.config.Source.Addresses[0])
-	}
-	redis := admin.Check{Name: "redis"}
-	if p.engine != nil {
-		if s := p.engine.Snapshot(); !s.RedisUp {
-			redis.Err = errors.New(s.Redis)
-		}
-	}
-	return []admin.Check{source, redis}
 }

@@ -1,8 +1,11 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/freshet/freshet/admin"
 )
 
 // behindAfter is how long nothing may have been known to be finished before the state is Behind: room for the
@@ -17,31 +20,59 @@ func (p *pipeline) behindAfter() time.Duration {
 
 // status is what GET /status shows.
 func (p *pipeline) status() Status {
-	source, engine, cp := p.canal.Stats(), p.engine.Snapshot(), p.store.Checkpoint()
-	current, durable := cp.Current(), cp.Durable()
-	usage, err := p.store.Usage()
 	s := Status{
-		Version: p.options.Version, Started: p.started, FreshAsOf: p.fresh.at(&current),
-		Source: SourceStatus{
-			Name: p.config.Source.Name, Address: p.config.Source.Addresses[0], Flavor: current.Flavor,
-			Server: source.Server, Connected: source.Connected, Position: written(source.File, source.Pos),
-		},
-		Checkpoint: CheckpointStatus{
-			Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: cp.Term(), Committed: durable.Committed,
-		},
-		Redis:    RedisStatus{Address: p.config.Redis.Addresses[0], Up: engine.RedisUp, Sentence: engine.Redis},
-		Rows:     source.Rows,
-		Keys:     p.engine.Acknowledged(),
-		InFlight: engine.InFlight, Pending: engine.Pending, OldestUnfinished: engine.OldestUnfinished.Seconds(),
-		Parked: usage.Parked, DeadLetters: usage.DeadLetters,
-		LatencyP50: engine.Latency.P50.Seconds(), LatencyP99: engine.Latency.P99.Seconds(),
+		Version: p.options.Version, Role: p.options.Role.String(), Started: p.started, Now: time.Now(), FreshAsOf: p.freshAsOf(),
 		Alarms: p.alarms.Records(),
 	}
-	s.State, s.Sentence = p.judge(&s, engine.Waiting)
+	for _, g := range p.latency.LastMinute(s.Now) {
+		s.Stages = append(s.Stages, StageStatus{Stage: g.Name, P50: g.P50.Seconds(), P99: g.P99.Seconds(), Count: g.Count})
+	}
+	p.statusOfSource(&s)
+	waiting, err := p.statusOfEngine(&s)
+	s.State, s.Sentence = p.judge(&s, waiting)
 	if err != nil {
 		s.State, s.Sentence = Behind, "the store cannot be read: "+err.Error()
 	}
 	return s
+}
+
+// statusOfSource fills in what the reader knows.
+func (p *pipeline) statusOfSource(s *Status) {
+	if p.options.Role == Invalidator {
+		return
+	}
+	s.Source = &SourceStatus{Name: p.config.Source.Name, Address: p.config.Source.Addresses[0]}
+	r := p.reading.Load()
+	if r == nil {
+		return
+	}
+	source, current, durable := r.canal.Stats(), r.saved.Current(), r.saved.Durable()
+	s.Source.Flavor, s.Source.Server, s.Source.Connected = current.Flavor, source.Server, source.Connected
+	s.Source.Position = written(source.File, source.Pos)
+	s.Checkpoint = &CheckpointStatus{
+		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(), Committed: durable.Committed,
+	}
+	s.Rows = source.Rows
+}
+
+// statusOfEngine fills in what the invalidator knows, and returns why it fetches nothing.
+func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
+	if p.engine == nil {
+		return "", nil
+	}
+	engine := p.engine.Snapshot()
+	s.Redis = &RedisStatus{Address: p.config.Redis.Addresses[0], Up: engine.RedisUp, Sentence: engine.Redis}
+	s.Keys = p.engine.Acknowledged()
+	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()
+	s.LatencyP50, s.LatencyP99 = engine.Latency.P50.Seconds(), engine.Latency.P99.Seconds()
+	for _, part := range engine.Partitions {
+		s.Partitions = append(s.Partitions, PartitionStatus{
+			ID: part.ID, Lag: part.Lag.Seconds(), InFlight: part.InFlight, Pending: part.Pending, Idle: part.Idle,
+		})
+	}
+	usage, err := p.letters.Usage()
+	s.Parked, s.DeadLetters = usage.Parked, usage.DeadLetters
+	return engine.Waiting, err
 }
 
 func written(file string, pos uint64) string {
@@ -55,11 +86,11 @@ func written(file string, pos uint64) string {
 func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	age := time.Since(s.FreshAsOf)
 	switch {
-	case !s.Source.Connected && s.FreshAsOf.IsZero():
+	case s.Source != nil && !s.Source.Connected && s.FreshAsOf.IsZero():
 		return Starting, "connecting to the source " + s.Source.Address
-	case !s.Source.Connected:
+	case s.Source != nil && !s.Source.Connected:
 		return Behind, fmt.Sprintf("the source %s is not connected; trying again for ever, from where the stream broke off", s.Source.Address)
-	case !s.Redis.Up:
+	case s.Redis != nil && !s.Redis.Up:
 		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
 	case s.FreshAsOf.IsZero():
 		return Starting, "reading what was committed while freshet was away"
@@ -73,4 +104,24 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 		return Fresh, fmt.Sprintf("all that was committed is deleted, but for %d keys in trouble that are tried again later", s.Parked)
 	}
 	return Fresh, fmt.Sprintf("all that was committed until %s ago is finished, final deletes included", age.Round(time.Millisecond))
+}
+
+// ready says whether the cache is being kept fresh.
+func (p *pipeline) ready() []admin.Check {
+	var checks []admin.Check
+	if p.options.Role != Invalidator {
+		source := admin.Check{Name: "source"}
+		if r := p.reading.Load(); r == nil || !r.canal.Stats().Connected {
+			source.Err = fmt.Errorf("%s is not connected", p.config.Source.Addresses[0])
+		}
+		checks = append(checks, source)
+	}
+	if p.engine != nil {
+		redis := admin.Check{Name: "redis"}
+		if s := p.engine.Snapshot(); !s.RedisUp {
+			redis.Err = errors.New(s.Redis)
+		}
+		checks = append(checks, redis)
+	}
+	return checks
 }

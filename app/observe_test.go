@@ -24,8 +24,8 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 		now := time.Now()
 		well := Status{
 			FreshAsOf: now.Add(-300 * time.Millisecond),
-			Source:    SourceStatus{Address: "db:3306", Connected: true},
-			Redis:     RedisStatus{Up: true, Sentence: "redis cache:6379 answers"},
+			Source:    &SourceStatus{Address: "db:3306", Connected: true},
+			Redis:     &RedisStatus{Up: true, Sentence: "redis cache:6379 answers"},
 		}
 		for _, c := range []struct {
 			name     string
@@ -35,12 +35,12 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			sentence string
 		}{
 			{"well", func(*Status) {}, "", Fresh, "all that was committed until 300ms ago is finished, final deletes included"},
-			{"not connected yet", func(s *Status) { s.Source.Connected, s.FreshAsOf = false, time.Time{} }, "", Starting, "connecting to the source db:3306"},
+			{"not connected yet", func(s *Status) { s.Source, s.FreshAsOf = &SourceStatus{Address: "db:3306"}, time.Time{} }, "", Starting, "connecting to the source db:3306"},
 			{"backlog", func(s *Status) { s.FreshAsOf = time.Time{} }, "", Starting, "reading what was committed while freshet was away"},
-			{"source lost", func(s *Status) { s.Source.Connected = false }, "", Behind, "the source db:3306 is not connected; trying again"},
-			{"redis away", func(s *Status) { s.Redis = RedisStatus{Sentence: "redis cache:6379 does not answer"} }, "", Behind, "redis cache:6379 does not answer; reading pauses and nothing is lost"},
+			{"source lost", func(s *Status) { s.Source = &SourceStatus{Address: "db:3306"} }, "", Behind, "the source db:3306 is not connected; trying again"},
+			{"redis away", func(s *Status) { s.Redis = &RedisStatus{Sentence: "redis cache:6379 does not answer"} }, "", Behind, "redis cache:6379 does not answer; reading pauses and nothing is lost"},
 			{"redis away at the start", func(s *Status) {
-				s.FreshAsOf, s.Redis = time.Time{}, RedisStatus{Sentence: "redis cache:6379 does not answer"}
+				s.FreshAsOf, s.Redis = time.Time{}, &RedisStatus{Sentence: "redis cache:6379 does not answer"}
 			}, "", Behind, "redis cache:6379 does not answer"},
 			{"just not behind", func(s *Status) { s.FreshAsOf = now.Add(-26 * time.Second) }, "", Fresh, "until 26s ago"},
 			{"behind", func(s *Status) { s.FreshAsOf = now.Add(-27 * time.Second) }, "", Behind, "nothing newer than 27s ago is known to be finished; catching up"},
@@ -62,9 +62,9 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 func TestAStatusIsPrintedForAHuman(t *testing.T) {
 	s := Status{
 		State: Fresh, Sentence: "all is well", FreshAsOf: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local),
-		Source:     SourceStatus{Name: "default", Address: "db:3306", Flavor: event.MariaDB, Position: "binlog.000112:4096"},
-		Checkpoint: CheckpointStatus{Position: "0-2-57", Epoch: 3, Term: 12},
-		Redis:      RedisStatus{Sentence: "redis cache:6379 answers"},
+		Source:     &SourceStatus{Name: "default", Address: "db:3306", Flavor: event.MariaDB, Position: "binlog.000112:4096"},
+		Checkpoint: &CheckpointStatus{Position: "0-2-57", Epoch: 3, Term: 12},
+		Redis:      &RedisStatus{Sentence: "redis cache:6379 answers"},
 		Rows:       17, Keys: 34, InFlight: 1, Pending: 2, OldestUnfinished: 1.5, Parked: 3, DeadLetters: 4,
 		LatencyP50: 0.0012, LatencyP99: 0.05,
 		Alarms: []alarm.Record{{Kind: alarm.DeadLetter, Message: "a key was given up", Count: 5, Last: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local)}},

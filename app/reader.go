@@ -8,6 +8,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/router"
 )
 
@@ -43,6 +44,7 @@ type reader struct {
 	alarms   *alarm.Board
 	tap      *tap
 	fresh    *freshness
+	latency  *latency.Stages
 	source   string
 	term     uint64
 
@@ -148,6 +150,7 @@ func (r *reader) handOn() error {
 		b.Age = r.handover(b.Last)
 	}
 	b.At = time.Now()
+	r.latency.Read.Commits(b, b.At)
 	r.fresh.handOn(&b.End)
 	r.tap.show(b)
 	return r.log.Append(r.ctx, b)

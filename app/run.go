@@ -5,30 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/embedded"
 	"github.com/freshet/freshet/invalidator"
-	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/latency"
 )
 
 // ErrHalted is what Run's error is when freshet must not simply be started again: somebody has to decide first.
 var ErrHalted = canal.ErrHalt
 
+// Role is the part of the path that a process runs.
+type Role int
+
+// The roles. With the embedded event log there is only the whole.
+const (
+	// Whole reads the source and keeps Redis fresh.
+	Whole Role = iota
+	// Reader reads the source into the event log.
+	Reader
+	// Invalidator keeps Redis fresh from the event log.
+	Invalidator
+)
+
+// String returns the role as the command that runs it is called.
+func (r Role) String() string { return [...]string{"run", "reader", "invalidator"}[r] }
+
 // Options are what Run can be told beside the configuration.
 type Options struct {
+	// Role is the part of the path to run. Default Whole.
+	Role Role
 	// Log takes the log. Default slog.Default().
 	Log *slog.Logger
 	// Version is freshet's own, for the status.
@@ -60,7 +75,7 @@ func Run(ctx context.Context, c *config.Config, o Options) (Summary, error) {
 	return sum, errors.Join(err, p.close())
 }
 
-// pipeline is everything that runs, in the order of a change's path.
+// pipeline is everything that runs.
 type pipeline struct {
 	config  *config.Config
 	options Options
@@ -68,15 +83,22 @@ type pipeline struct {
 
 	registry *prometheus.Registry
 	alarms   *alarm.Board
-	store    *embedded.Store
-	canal    *canal.Canal
-	reader   *reader
-	log      *embedded.Log
-	redis    *invalidator.Single
-	engine   *invalidator.Engine
+	latency  *latency.Stages
 	admin    *admin.Server
-	fresh    freshness
 	tap      tap
+	// letters are the keys in trouble, engine what deletes keys; nil in a process that only reads.
+	letters letterStore
+	engine  *invalidator.Engine
+	// reading is the life of the reader that is under way, or was; nil before the first.
+	reading   atomic.Pointer[reading]
+	firstByte time.Time
+
+	// source runs what comes before the event log, and finish when nothing more will be put into it; sink runs what
+	// comes after, nil in a process that only reads.
+	source func(ctx context.Context, finish func(caughtUp bool) error) error
+	sink   func(ctx context.Context) error
+	// freshAsOf returns as of when everything that was committed is finished.
+	freshAsOf func() time.Time
 
 	cleanup []closer // last in, first out
 }
@@ -103,175 +125,22 @@ func (p *pipeline) later(name string, f func() error) { p.cleanup = append(p.cle
 
 // build makes the pipeline. What it returns is to be closed even when it fails.
 func build(ctx context.Context, c *config.Config, o Options) (*pipeline, error) {
-	p := &pipeline{config: c, options: o, started: time.Now(), registry: prometheus.NewRegistry()}
+	p := &pipeline{config: c, options: o, started: time.Now(), registry: prometheus.NewRegistry(), latency: latency.New()}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
 	if p.alarms, err = alarm.New(o.Log, p.registry); err != nil {
 		return p, err
 	}
+	if err := p.registerMetrics(); err != nil {
+		return p, err
+	}
 	if err := p.buildAdmin(); err != nil {
 		return p, err
 	}
-	if p.store, err = embedded.Open(c.EventLog.Dir, embedded.Options{Registerer: p.registry}); err != nil {
-		return p, err
+	if c.EventLog.Kind == config.EventLogKafka {
+		return p, p.buildKafka(ctx)
 	}
-	p.later("the store", p.store.Close)
-	if err := p.compareMappings(ctx); err != nil {
-		return p, err
-	}
-	if err := p.buildInvalidator(); err != nil {
-		return p, err
-	}
-	return p, p.buildReader(ctx)
-}
-
-// compareMappings holds the mappings against the live tables, and says so when they are not those that the checkpoint
-// was written under. Mappings that are new to this store must fit; later, a table that was altered meanwhile stops
-// only what it touches, with an alarm, because rows from before may be waiting in the binlog.
-func (p *pipeline) compareMappings(ctx context.Context) error {
-	cp, hash := p.store.Checkpoint(), p.config.MappingsHash()
-	last := cp.Mappings()
-	if err := p.fitTables(ctx, last != hash); err != nil || last == hash {
-		return err
-	}
-	if last != "" {
-		p.alarms.Raise(alarm.MappingsChanged, "the mappings have changed since the last start: they apply to changes from the saved position on; "+
-			"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were not deleted for changes before it")
-	}
-	return cp.SetMappings(hash)
-}
-
-// fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
-// which tries again for ever.
-func (p *pipeline) fitTables(ctx context.Context, must bool) error {
-	o, err := sourceOptions(p.config)
-	if err != nil {
-		return err
-	}
-	route, err := router.New(routerMappings(p.config.Mappings), router.Options{})
-	if err != nil {
-		return err
-	}
-	o.Wanted = route.Wants
-	s, err := canal.Inspect(ctx, o)
-	if err != nil {
-		p.options.Log.Warn("the mapped tables cannot be looked at", "error", err)
-		return nil
-	}
-	var problems config.Problems
-	for _, f := range unfit(route, s.Tables) {
-		if !must {
-			p.alarms.Raise(alarm.MappingUnfit, f.Error())
-			continue
-		}
-		problems = append(problems, config.Problem{Pos: config.Pos(f.Pos), What: f.What, Do: f.Do})
-	}
-	if len(problems) > 0 {
-		return problems
-	}
-	return nil
-}
-
-func (p *pipeline) buildInvalidator() error {
-	c := p.config
-	tls, err := c.Redis.TLS.Client()
-	if err != nil {
-		return fmt.Errorf("redis.tls: %w", err)
-	}
-	p.redis, err = invalidator.NewSingle(invalidator.SingleOptions{
-		Address: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		Timeout: c.Redis.Timeout, TLS: tls,
-	})
-	if err != nil {
-		return err
-	}
-	p.later("redis", p.redis.Close)
-	if p.log, err = embedded.NewLog(embedded.LogOptions{Registerer: p.registry}); err != nil {
-		return err
-	}
-	p.engine, err = invalidator.New(invalidator.Deps{
-		Redis: p.redis, Store: p.store, Alarms: p.alarms, Registerer: p.registry, Log: p.options.Log,
-	}, invalidator.Options{
-		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
-		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
-		Retry: retry.Policy{
-			MaxAttempts: c.Retry.MaxAttempts, ParkAfter: c.Retry.ParkAfter, ParkDelays: c.Retry.ParkDelays,
-			MinBackoff: c.Retry.MinBackoff, MaxBackoff: c.Retry.MaxBackoff,
-		},
-	})
-	return err
-}
-
-// shortestD returns the shortest second delete of the mappings; 0 when none has any.
-func shortestD(c *config.Config) (d time.Duration) {
-	for _, m := range c.Mappings {
-		if m.SecondDelete > 0 && (d == 0 || m.SecondDelete < d) {
-			d = m.SecondDelete
-		}
-	}
-	return d
-}
-
-func (p *pipeline) buildReader(ctx context.Context) error {
-	c := p.config
-	route, err := router.New(routerMappings(c.Mappings), router.Options{Reporter: reporter{p.alarms}, Registerer: p.registry})
-	if err != nil {
-		return err
-	}
-	term, err := p.store.Checkpoint().NextTerm()
-	if err != nil {
-		return err
-	}
-	p.reader = &reader{
-		ctx: ctx, log: p.log, router: route, tap: &p.tap, fresh: &p.fresh, source: c.Source.Name, term: term,
-		xa: &xaMemory{store: p.store}, alarms: p.alarms,
-	}
-	o, err := sourceOptions(c)
-	if err != nil {
-		return err
-	}
-	o.Term, o.UntilCaughtUp, o.Wanted = term, p.options.UntilCaughtUp, route.Wants
-	o.Alarms, o.Logger, o.Registerer = p.alarms, p.options.Log, p.registry
-	if p.canal, err = canal.New(o, p.reader, p.store.Checkpoint()); err != nil {
-		return err
-	}
-	p.reader.handover = p.canal.Handover
-	return nil
-}
-
-// sourceOptions says in canal's words how to reach the source.
-func sourceOptions(c *config.Config) (canal.Options, error) {
-	tls, err := c.Source.TLS.Client()
-	if err != nil {
-		return canal.Options{}, fmt.Errorf("source.tls: %w", err)
-	}
-	o := canal.Options{
-		Source: c.Source.Name, Address: c.Source.Addresses[0], User: c.Source.User, Password: c.Source.Password.Reveal(),
-		TLS: tls, TLSOptional: c.Source.TLS.Mode == config.TLSPreferred, ServerID: c.Source.ServerID,
-		Start: c.Source.Start.String(), Heartbeat: c.Source.Heartbeat,
-	}
-	if tls != nil && tls.ServerName == "" {
-		tls.ServerName, _, _ = net.SplitHostPort(o.Address)
-	}
-	if c.Source.Flavor != config.FlavorAuto {
-		o.Flavor = event.Flavor(c.Source.Flavor)
-	}
-	return o, nil
-}
-
-// reporter raises the router's troubles as alarms.
-type reporter struct{ alarms *alarm.Board }
-
-// Report implements router.Reporter.
-func (r reporter) Report(t router.Trouble, message string) {
-	kind := alarm.ColumnAbsent
-	switch t {
-	case router.KeyTooLong:
-		kind = alarm.KeyTooLong
-	case router.PredicateFailed:
-		kind = alarm.PredicateFailed
-	}
-	r.alarms.Raise(kind, message)
+	return p, p.buildEmbedded(ctx)
 }
 
 func (p *pipeline) buildAdmin() error {
@@ -289,7 +158,7 @@ func (p *pipeline) buildAdmin() error {
 		Status:  func() any { return p.status() },
 		Tail:    p.tail,
 		Letters: storeLetters{p},
-		Metrics: p.registry,
+		Metrics: prometheus.GathererFunc(p.gather),
 		Log:     p.options.Log,
 	}, admin.Options{Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(), TLS: tls})
 	if err == nil {
@@ -298,17 +167,25 @@ func (p *pipeline) buildAdmin() error {
 	return err
 }
 
+// gather returns the metrics of the process and of the reading that is under way.
+func (p *pipeline) gather() ([]*dto.MetricFamily, error) {
+	all := prometheus.Gatherers{p.registry}
+	if r := p.reading.Load(); r != nil {
+		all = append(all, r.registry)
+	}
+	return all.Gather()
+}
+
 // run runs everything and stops it from the source to the sink: canal, log, engine, the last save of the position,
 // HTTP.
 func (p *pipeline) run(ctx context.Context) (Summary, error) {
-	// What comes after canal outlives ctx, so that it can finish what is in flight.
+	// What comes after the reader outlives ctx, so that it can finish what is in flight.
 	after := context.WithoutCancel(ctx)
 	serving, stopServing := context.WithCancel(after)
 	defer stopServing()
-	var http errgroup.Group
 	reading, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	p.reader.ctx = reading
+	var http, sink errgroup.Group
 	if p.admin != nil {
 		http.Go(func() error {
 			err := p.admin.Run(serving)
@@ -318,25 +195,26 @@ func (p *pipeline) run(ctx context.Context) (Summary, error) {
 	}
 	invalidating, stopInvalidating := context.WithCancel(after)
 	defer stopInvalidating()
-	var sink errgroup.Group
-	sink.Go(func() error {
-		err := p.invalidate(invalidating)
-		fail(err) // reading on makes no sense without it
-		return err
-	})
-	p.options.Log.Info("freshet started", "version", p.options.Version, "source", p.config.Source.Name,
-		"position", strconv.Quote(p.position()), "mappings", len(p.config.Mappings))
-
-	err := p.canal.Run(reading)
-	caughtUp := err == nil && reading.Err() == nil
-	p.log.Close()
-	if !caughtUp {
-		stopInvalidating()
-	} else {
-		// The rest is finished in full, unless somebody has had enough.
-		defer context.AfterFunc(ctx, stopInvalidating)()
+	if p.sink != nil {
+		sink.Go(func() error {
+			err := p.sink(invalidating)
+			fail(err) // reading on makes no sense without it
+			return err
+		})
 	}
-	err = errors.Join(err, sink.Wait())
+	p.options.Log.Info("freshet started", "version", p.options.Version, "role", p.options.Role.String())
+
+	caughtUp := false
+	err := p.source(reading, func(done bool) error {
+		caughtUp = done
+		if !done {
+			stopInvalidating()
+		} else {
+			// The rest is finished in full, unless somebody has had enough.
+			defer context.AfterFunc(ctx, stopInvalidating)()
+		}
+		return sink.Wait()
+	})
 	sum := p.summary()
 	sum.CaughtUp = caughtUp && ctx.Err() == nil && err == nil
 	stopServing()
@@ -345,49 +223,17 @@ func (p *pipeline) run(ctx context.Context) (Summary, error) {
 	return sum, err
 }
 
-// invalidate runs all that comes after the event log, until ctx ends or the log has been closed and all of it is
-// finished.
-func (p *pipeline) invalidate(ctx context.Context) error {
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var beside errgroup.Group
-	beside.Go(func() error { return p.engine.Run(running) })
-	beside.Go(func() error {
-		for {
-			select {
-			case <-running.Done():
-				return nil
-			case m := <-p.log.Marks():
-				p.engine.Mark(m)
-			}
-		}
-	})
-	var saver errgroup.Group
-	saver.Go(func() error {
-		return p.store.Checkpoint().Run(running, p.log.Durable(), embedded.SaverOptions{
-			Failed: func(err error) {
-				p.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
-					"; nothing is lost, but a restart would repeat all work since the last save: look at the disk of eventlog.dir")
-			},
-			Recovered: func() { p.options.Log.Info("the position is saved again") },
-		})
-	})
-	err := p.log.Consume(ctx, p.engine.Serve)
-	// Nothing is committed any more: the last ends are there, and the saver takes them before it goes.
-	stop()
-	return errors.Join(err, beside.Wait(), saver.Wait())
-}
-
-func (p *pipeline) position() string {
-	at := p.store.Checkpoint().Position()
-	return at.String()
-}
-
 func (p *pipeline) summary() Summary {
-	s := p.canal.Stats()
-	sum := Summary{Rows: s.Rows, Keys: p.engine.Acknowledged()}
-	if !s.FirstByte.IsZero() {
-		sum.Duration = time.Since(s.FirstByte)
+	var sum Summary
+	if r := p.reading.Load(); r != nil {
+		s := r.canal.Stats()
+		sum.Rows, p.firstByte = s.Rows, s.FirstByte
+	}
+	if p.engine != nil {
+		sum.Keys = p.engine.Acknowledged()
+	}
+	if !p.firstByte.IsZero() {
+		sum.Duration = time.Since(p.firstByte)
 	}
 	return sum
 }

@@ -30,16 +30,22 @@ const (
 type Status struct {
 	State State `json:"state"`
 	// Sentence says the state to a human, and what freshet is doing about it.
-	Sentence string    `json:"sentence"`
-	Version  string    `json:"version"`
-	Started  time.Time `json:"started"`
+	Sentence string `json:"sentence"`
+	Version  string `json:"version"`
+	// Role is the command that it was started by: run, reader or invalidator.
+	Role    string    `json:"role"`
+	Started time.Time `json:"started"`
+	// Now is when all this was true.
+	Now time.Time `json:"now"`
 	// FreshAsOf: everything that was committed before this moment is finished, final deletes included. By this
 	// machine's clock; zero until it is known.
 	FreshAsOf time.Time `json:"fresh_as_of"`
 
-	Source     SourceStatus     `json:"source"`
-	Checkpoint CheckpointStatus `json:"checkpoint"`
-	Redis      RedisStatus      `json:"redis"`
+	// Source and Checkpoint are nil in a process that does not read, Checkpoint also before it leads; Redis is nil in
+	// one that deletes no keys.
+	Source     *SourceStatus     `json:"source,omitempty"`
+	Checkpoint *CheckpointStatus `json:"checkpoint,omitempty"`
+	Redis      *RedisStatus      `json:"redis,omitempty"`
 
 	// Rows and Keys are how many row changes of mapped tables were read and how many keys Redis acknowledged,
 	// since the start.
@@ -56,8 +62,35 @@ type Status struct {
 	// over the last minute; 0 when nothing was deleted in it.
 	LatencyP50 float64 `json:"latency_p50_seconds"`
 	LatencyP99 float64 `json:"latency_p99_seconds"`
+	// Stages are those of a change's path, in its order, with what they took in the last minute.
+	Stages []StageStatus `json:"stages"`
+	// Partitions are those that this process serves.
+	Partitions []PartitionStatus `json:"partitions,omitempty"`
 
 	Alarms []alarm.Record `json:"alarms"`
+}
+
+// StageStatus is how one stage did in the last minute: read (from commit), append, fetch, delete, finish.
+type StageStatus struct {
+	Stage string  `json:"stage"`
+	P50   float64 `json:"p50_seconds"`
+	P99   float64 `json:"p99_seconds"`
+	// Count is how often it was passed: by transactions for read, by batches for the others.
+	Count uint64 `json:"count"`
+}
+
+// PartitionStatus is how one partition of the event log stands.
+type PartitionStatus struct {
+	ID int `json:"id"`
+	// Lag is how far its finished work is behind the source's commits, in seconds.
+	Lag float64 `json:"lag_seconds"`
+	// InFlight and Pending are as in [Status].
+	InFlight int64 `json:"in_flight"`
+	Pending  int64 `json:"pending"`
+	// Idle is true while it waits for more.
+	Idle bool `json:"idle"`
+	// Records is how many records are in it that are not finished; nil where the event log does not count them.
+	Records *int64 `json:"records_behind,omitempty"`
 }
 
 // SourceStatus is the source as freshet sees it.
@@ -96,9 +129,15 @@ func (s Status) Print(w io.Writer) error {
 	if !s.FreshAsOf.IsZero() {
 		line("fresh as of", "%s", s.FreshAsOf.Local().Format(time.RFC3339Nano))
 	}
-	line("source", "%s", join(s.Source.Name, s.Source.Address, string(s.Source.Flavor), s.Source.Position))
-	line("checkpoint", "%s (epoch %d, term %d)", s.Checkpoint.Position, s.Checkpoint.Epoch, s.Checkpoint.Term)
-	line("redis", "%s", s.Redis.Sentence)
+	if s.Source != nil {
+		line("source", "%s", join(s.Source.Name, s.Source.Address, string(s.Source.Flavor), s.Source.Position))
+	}
+	if s.Checkpoint != nil {
+		line("checkpoint", "%s (epoch %d, term %d)", s.Checkpoint.Position, s.Checkpoint.Epoch, s.Checkpoint.Term)
+	}
+	if s.Redis != nil {
+		line("redis", "%s", s.Redis.Sentence)
+	}
 	line("since the start", "%d row changes, %d keys deleted", s.Rows, s.Keys)
 	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
 	line("in flight", "%d keys", s.InFlight)

@@ -10,14 +10,31 @@ const stashChunk = 10_000
 
 type stashedKey = embedded.Stashed
 
+// xaStore keeps durably what the rows of prepared XA transactions made stale.
+type xaStore interface {
+	// Begin begins the keys of the transaction xid, whose first row has the version first, in the place of any that an
+	// earlier reading of it has left.
+	Begin(xid string, first event.Version) xaStash
+	// Recall calls each with the keys of the transactions xid that were begun before v.
+	Recall(xid string, v event.Version, each func([]stashedKey) error) error
+	// Resolve lets go of what Recall returns, once the checkpoint has passed end.
+	Resolve(xid string, v event.Version, end event.End)
+}
+
+// xaStash takes the keys of one transaction.
+type xaStash interface {
+	// Append returns when the keys are durable.
+	Append(keys []stashedKey) error
+}
+
 // xaMemory remembers which keys the rows of a prepared XA transaction made stale, until the transaction is
 // resolved. It belongs to the reader's goroutine.
 type xaMemory struct {
-	store *embedded.Store
+	store xaStore
 
 	xid   string
 	first event.Version // of the open transaction's first row with a key
-	open  *embedded.Stash
+	open  xaStash
 	chunk []stashedKey
 }
 
@@ -29,7 +46,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	}
 	if x.open == nil || x.xid != tx.XID {
 		x.xid, x.first, x.chunk = tx.XID, b.Version(from), x.chunk[:0]
-		x.open = x.store.Stash(tx.XID, x.first)
+		x.open = x.store.Begin(tx.XID, x.first)
 	}
 	for i := from; i < b.Len(); i++ {
 		o := &b.Origins[b.Invalidations[i].Origin]
@@ -67,7 +84,7 @@ func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
 	}
 	behind := x.first
 	behind.Row++
-	x.store.Checkpoint().Resolve(tx.XID, behind, end)
+	x.store.Resolve(tx.XID, behind, end)
 	x.open, x.xid, x.chunk = nil, "", x.chunk[:0]
 }
 
@@ -85,5 +102,5 @@ func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(stashedKey) e
 
 // resolved lets go of what is remembered, once the checkpoint has passed end.
 func (x *xaMemory) resolved(tx *event.Tx, v event.Version, end event.End) {
-	x.store.Checkpoint().Resolve(tx.XID, v, end)
+	x.store.Resolve(tx.XID, v, end)
 }

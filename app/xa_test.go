@@ -21,7 +21,7 @@ func openStore(t *testing.T, dir string) *embedded.Store {
 // xaReader returns a reader that remembers in a store.
 func xaReader(t *testing.T, s *embedded.Store) (*reader, *fakeLog) {
 	r, l := newReader(t)
-	r.xa = &xaMemory{store: s}
+	r.xa = &xaMemory{store: embeddedXA{s}}
 	return r, l
 }
 

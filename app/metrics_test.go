@@ -1,0 +1,50 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestTheStateIsAMetric(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	s := Status{State: Starting}
+	must(t, reg.Register(newStateMetrics(func() Status { return s })))
+	must(t, reg.Register(buildInfo("v1.2.3")))
+	const head = `# HELP freshet_state 1 for the state that freshet is in, 0 for the others: starting, fresh, behind, stopping.
+# TYPE freshet_state gauge
+`
+	const asOf = `# HELP freshet_fresh_as_of_timestamp_seconds Everything that was committed before this moment is finished, by this machine's clock; 0 until it is known.
+# TYPE freshet_fresh_as_of_timestamp_seconds gauge
+`
+	for _, c := range []struct {
+		state State
+		at    time.Time
+		want  string
+	}{
+		{Starting, time.Time{}, head + `freshet_state{state="behind"} 0
+freshet_state{state="fresh"} 0
+freshet_state{state="starting"} 1
+freshet_state{state="stopping"} 0
+` + asOf + "freshet_fresh_as_of_timestamp_seconds 0\n"},
+		{Fresh, time.UnixMicro(1769846400_250000), head + `freshet_state{state="behind"} 0
+freshet_state{state="fresh"} 1
+freshet_state{state="starting"} 0
+freshet_state{state="stopping"} 0
+` + asOf + "freshet_fresh_as_of_timestamp_seconds 1.76984640025e+09\n"},
+	} {
+		s.State, s.FreshAsOf = c.state, c.at
+		must(t, testutil.GatherAndCompare(reg, strings.NewReader(c.want), "freshet_state", "freshet_fresh_as_of_timestamp_seconds"))
+	}
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	families, err := reg.Gather()
+	must(t, err)
+	if got := families[0].String(); families[0].GetName() != "freshet_build_info" || !strings.Contains(got, "v1.2.3") || !strings.Contains(got, "go1.") {
+		t.Errorf("build info: %s", got)
+	}
+}

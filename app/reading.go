@@ -1,0 +1,201 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/router"
+)
+
+// saved is where a reader's position is kept: the checkpoint of either event log.
+type saved interface {
+	canal.Checkpoint
+	Current() event.Position
+	Durable() event.Position
+	Term() uint64
+	Mappings() string
+	SetMappings(hash string) error
+	Run(ctx context.Context, ends <-chan event.End, o embedded.SaverOptions) error
+}
+
+// input is the reader's end of an event log.
+type input interface {
+	appender
+	// Durable delivers how far the source need not be read again; it is closed when no more will come.
+	Durable() <-chan event.End
+	// Close says that no more is appended.
+	Close()
+}
+
+// reading is one life of a reader: from the saved position on, until it is stopped. In one process there is one; with
+// Kafka there is one for each time that this process becomes its source's leader.
+type reading struct {
+	config   *config.Config
+	alarms   *alarm.Board
+	logger   *slog.Logger
+	registry *prometheus.Registry
+
+	canal *canal.Canal
+	sink  *reader
+	saved saved
+	log   input
+	fresh freshness
+}
+
+// newReading prepares a reader that goes on from a saved position. It asks the source for its tables once.
+func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaStore) (*reading, error) {
+	c := p.config
+	r := &reading{config: c, alarms: p.alarms, logger: p.options.Log, registry: prometheus.NewRegistry(), saved: at, log: log}
+	route, err := router.New(routerMappings(c.Mappings), router.Options{Reporter: reporter{p.alarms}, Registerer: r.registry})
+	if err != nil {
+		return nil, err
+	}
+	o, err := sourceOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	o.Term, o.UntilCaughtUp, o.Wanted = at.Term(), p.options.UntilCaughtUp, route.Wants
+	o.Alarms, o.Logger, o.Registerer = p.alarms, p.options.Log, r.registry
+	if err := r.compareMappings(ctx, route, o); err != nil {
+		return nil, err
+	}
+	r.sink = &reader{
+		log: log, router: route, tap: &p.tap, fresh: &r.fresh, source: c.Source.Name, term: at.Term(),
+		xa: &xaMemory{store: xa}, alarms: p.alarms, latency: p.latency,
+	}
+	if r.canal, err = canal.New(o, r.sink, at); err != nil {
+		return nil, err
+	}
+	r.sink.handover = r.canal.Handover
+	return r, nil
+}
+
+// compareMappings holds the mappings against the live tables, and says so when they are not those that the checkpoint
+// was written under. Mappings that are new to this checkpoint must fit; later, a table that was altered meanwhile stops
+// only what it touches, with an alarm, because rows from before may be waiting in the binlog.
+func (r *reading) compareMappings(ctx context.Context, route *router.Router, o canal.Options) error {
+	hash, last := r.config.MappingsHash(), r.saved.Mappings()
+	if err := r.fitTables(ctx, route, o, last != hash); err != nil || last == hash {
+		return err
+	}
+	if last != "" {
+		r.alarms.Raise(alarm.MappingsChanged, "the mappings have changed since the last start: they apply to changes from the saved position on; "+
+			"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were not deleted for changes before it")
+	}
+	return r.saved.SetMappings(hash)
+}
+
+// fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
+// which tries again for ever.
+func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
+	s, err := canal.Inspect(ctx, o)
+	if err != nil {
+		r.logger.Warn("the mapped tables cannot be looked at", "error", err)
+		return nil
+	}
+	var problems config.Problems
+	for _, f := range unfit(route, s.Tables) {
+		if !must {
+			r.alarms.Raise(alarm.MappingUnfit, f.Error())
+			continue
+		}
+		problems = append(problems, config.Problem{Pos: config.Pos(f.Pos), What: f.What, Do: f.Do})
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// run reads until ctx ends, the source is caught up with, or something fails. Then it closes the log and calls settle,
+// which returns when nothing more will become durable; the position is saved once more after that.
+func (r *reading) run(ctx context.Context, settle func(caughtUp bool) error) error {
+	r.logger.Info("reading", "source", r.config.Source.Name, "position", r.position(), "term", r.saved.Term(), "mappings", len(r.config.Mappings))
+	saving, stopSaving := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSaving()
+	var saver errgroup.Group
+	saver.Go(func() error { return r.saved.Run(saving, r.log.Durable(), r.saverOptions()) })
+	r.sink.ctx = ctx
+	err := r.canal.Run(ctx)
+	r.log.Close()
+	err = errors.Join(err, settle(err == nil && ctx.Err() == nil))
+	// The last ends are there, and the saver takes them before it goes.
+	stopSaving()
+	return errors.Join(err, saver.Wait())
+}
+
+func (r *reading) saverOptions() embedded.SaverOptions {
+	return embedded.SaverOptions{
+		Failed: func(err error) {
+			r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
+				"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))
+		},
+		Recovered: func() { r.logger.Info("the position is saved again") },
+	}
+}
+
+// placeOfCheckpoint says where to look when a position cannot be saved.
+func placeOfCheckpoint(c *config.Config) string {
+	if c.EventLog.Kind == config.EventLogKafka {
+		return "the brokers"
+	}
+	return "the disk of eventlog.dir"
+}
+
+func (r *reading) position() string {
+	at := r.saved.Durable()
+	return at.String()
+}
+
+// freshAsOf returns as of when all that was committed is finished, or with Kafka, is in the topic.
+func (r *reading) freshAsOf() time.Time {
+	at := r.saved.Current()
+	return r.fresh.at(&at)
+}
+
+// sourceOptions says in canal's words how to reach the source.
+func sourceOptions(c *config.Config) (canal.Options, error) {
+	tls, err := c.Source.TLS.Client()
+	if err != nil {
+		return canal.Options{}, fmt.Errorf("source.tls: %w", err)
+	}
+	o := canal.Options{
+		Source: c.Source.Name, Address: c.Source.Addresses[0], User: c.Source.User, Password: c.Source.Password.Reveal(),
+		TLS: tls, TLSOptional: c.Source.TLS.Mode == config.TLSPreferred, ServerID: c.Source.ServerID,
+		Start: c.Source.Start.String(), Heartbeat: c.Source.Heartbeat,
+	}
+	if tls != nil && tls.ServerName == "" {
+		tls.ServerName, _, _ = net.SplitHostPort(o.Address)
+	}
+	if c.Source.Flavor != config.FlavorAuto {
+		o.Flavor = event.Flavor(c.Source.Flavor)
+	}
+	return o, nil
+}
+
+// reporter raises the router's troubles as alarms.
+type reporter struct{ alarms *alarm.Board }
+
+// Report implements router.Reporter.
+func (r reporter) Report(t router.Trouble, message string) {
+	kind := alarm.ColumnAbsent
+	switch t {
+	case router.KeyTooLong:
+		kind = alarm.KeyTooLong
+	case router.PredicateFailed:
+		kind = alarm.PredicateFailed
+	}
+	r.alarms.Raise(kind, message)
+}
