@@ -69,8 +69,9 @@ type installer struct {
 type need struct {
 	what    string // and how, for the user
 	present func() bool
+	can     func() error // why it cannot be installed here, or nil
 	install func(context.Context) error
-	missing func(why error) error // what to say when nothing can be installed here
+	missing func(why error) error // what to say then
 }
 
 // ensure installs what is needed, under the lock that all test processes share, unless it is
@@ -87,7 +88,7 @@ func (in *installer) ensure(ctx context.Context, n need) error {
 	if n.present() { // another process has installed it meanwhile
 		return nil
 	}
-	if err := canInstall(); err != nil {
+	if err := n.can(); err != nil {
 		return n.missing(err)
 	}
 	fmt.Fprintf(in.log, "testbed: installing %s\n", n.what)
@@ -104,6 +105,7 @@ func (in *installer) aptNeed(what, packages string, present func() bool, missing
 	return need{
 		what:    what + " (apt-get install " + packages + ")",
 		present: present,
+		can:     canInstall,
 		missing: missing,
 		install: func(ctx context.Context) error { return in.apt(ctx, strings.Fields(packages)...) },
 	}

@@ -93,6 +93,7 @@ func (in *installer) sidDir(ctx context.Context, name, variable string) (string,
 	return dir, in.ensure(ctx, need{
 		what:    "MySQL and Redis 8 (debootstrap of Debian sid with " + sidPackages + " into " + dir + ")",
 		present: func() bool { return isDir(dir) },
+		can:     canInstall,
 		install: func(ctx context.Context) error { return in.sid(ctx, dir) },
 		missing: missing(name, variable),
 	})

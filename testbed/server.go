@@ -114,7 +114,7 @@ type instance interface {
 
 // forTest starts a server, fails the test if it cannot, and closes it with the test. If the
 // test failed, the end of the server's log is shown.
-func forTest[S instance](t testing.TB, start func(context.Context, Options) (S, error), o Options) S {
+func forTest[S instance, O any](t testing.TB, start func(context.Context, O) (S, error), o O) S {
 	t.Helper()
 	s, err := start(t.Context(), o)
 	if err != nil {

@@ -1,0 +1,263 @@
+package testbed
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+)
+
+const (
+	// kafkaTimeout bounds a change of the cluster, until all brokers know of it.
+	kafkaTimeout = 60 * time.Second
+	// kafkaAskTimeout bounds one question to one broker.
+	kafkaAskTimeout = 2 * time.Second
+)
+
+// allTopics stands for every topic in a question. No topic is called so.
+const allTopics = "*"
+
+// clusterView is what one broker knows of its cluster.
+type clusterView struct {
+	metadata.Response
+}
+
+// kafkaMetadata asks one broker what it knows of the cluster and of the topics, over a
+// connection of its own: the library's client answers from what it learned before.
+func kafkaMetadata(ctx context.Context, addr string, topics ...string) (*clusterView, error) {
+	ctx, cancel := context.WithTimeout(ctx, kafkaAskTimeout)
+	defer cancel()
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	deadline, _ := ctx.Deadline()
+	if err := nc.SetDeadline(deadline); err != nil {
+		return nil, err
+	}
+	c := protocol.NewConn(nc, "testbed")
+	c.SetVersions(map[protocol.ApiKey]int16{protocol.Metadata: 8})
+	names := append([]string{}, topics...)
+	if slices.Contains(topics, allTopics) {
+		names = nil
+	}
+	m, err := c.RoundTrip(&metadata.Request{TopicNames: names})
+	if err != nil {
+		return nil, err
+	}
+	return &clusterView{*m.(*metadata.Response)}, nil
+}
+
+// topic returns what is known of a topic; nil if it is not known.
+func (v *clusterView) topic(name string) *metadata.ResponseTopic {
+	for i := range v.Topics {
+		if v.Topics[i].Name == name && v.Topics[i].ErrorCode == 0 {
+			return &v.Topics[i]
+		}
+	}
+	return nil
+}
+
+// answers is nil once the broker serves requests as a member of the cluster, and the partitions
+// that it can lead have leaders again.
+func (b *KafkaBroker) answers(ctx context.Context) error {
+	v, err := kafkaMetadata(ctx, b.internal, allTopics)
+	if err != nil {
+		return err
+	}
+	member := slices.ContainsFunc(v.Brokers, func(r metadata.ResponseBroker) bool { return int(r.NodeID) == b.ID })
+	if !member || v.ControllerID < 0 {
+		return errors.New("it is not a member of the cluster yet")
+	}
+	for _, topic := range v.Topics {
+		for _, p := range topic.Partitions {
+			if p.LeaderID < 0 && slices.Contains(p.IsrNodes, int32(b.ID)) {
+				return fmt.Errorf("%s/%d has no leader", topic.Name, p.PartitionIndex)
+			}
+		}
+	}
+	return nil
+}
+
+// everywhere asks all running brokers until cond is nil for each of them.
+func (c *KafkaCluster) everywhere(ctx context.Context, topics []string, cond func(*clusterView) error) error {
+	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, b := range c.running() {
+		for {
+			v, err := kafkaMetadata(ctx, b.internal, topics...)
+			if err == nil {
+				if err = cond(v); err == nil {
+					break
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("testbed: kafka broker %d: %w; last error: %w", b.ID, ctx.Err(), err)
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}
+
+// running returns the brokers that run. Shared ones are taken to.
+func (c *KafkaCluster) running() []*KafkaBroker {
+	return slices.DeleteFunc(slices.Clone(c.brokers), func(b *KafkaBroker) bool { return b.argv != nil && b.Pid() == 0 })
+}
+
+// bootstrap returns the addresses of the running brokers for requests of our own.
+func (c *KafkaCluster) bootstrap() (addrs []string) {
+	for _, b := range c.running() {
+		addrs = append(addrs, b.internal)
+	}
+	return addrs
+}
+
+// admin makes a request of our own, with a client that knows nothing from before, and fails
+// the test on an error. It works in a test's cleanup too.
+func (c *KafkaCluster) admin(t testing.TB, what string, call func(context.Context, *kafka.Client) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kafkaTimeout)
+	defer cancel()
+	transport := &kafka.Transport{ClientID: "testbed"}
+	defer transport.CloseIdleConnections()
+	if err := call(ctx, &kafka.Client{Addr: kafka.TCP(c.bootstrap()...), Transport: transport}); err != nil {
+		t.Fatalf("testbed: kafka: %s: %v", what, err)
+	}
+}
+
+// notTopic is what a topic's name cannot hold.
+var notTopic = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
+
+// NewTopicName returns a name that no other test and no other run has; nothing is created. It
+// serves for groups too.
+func (c *KafkaCluster) NewTopicName(t testing.TB) string {
+	name := notTopic.ReplaceAllString(t.Name(), "-")
+	return name[:min(len(name), 80)] + "." + strings.ToLower(rand.Text()[:8])
+}
+
+// Topic creates a topic, with as many replicas as the cluster's topics have by default and
+// settings like "retention.ms=1000", and returns its name when all running brokers know the
+// leader of each partition.
+func (c *KafkaCluster) Topic(t testing.TB, name string, partitions int, config ...string) string {
+	t.Helper()
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: -1}
+	for _, s := range config {
+		key, value, _ := strings.Cut(s, "=")
+		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: key, ConfigValue: value})
+	}
+	c.admin(t, "create topic "+name, func(ctx context.Context, k *kafka.Client) error {
+		res, err := k.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
+		if err == nil {
+			err = res.Errors[name]
+		}
+		if err != nil {
+			return err
+		}
+		return c.awaitPartitions(ctx, name, partitions)
+	})
+	return name
+}
+
+// awaitPartitions returns when all running brokers know a leader of each partition.
+func (c *KafkaCluster) awaitPartitions(ctx context.Context, name string, partitions int) error {
+	return c.everywhere(ctx, []string{name}, func(v *clusterView) error {
+		topic := v.topic(name)
+		if topic == nil || len(topic.Partitions) != partitions {
+			return fmt.Errorf("topic %s is not known with %d partitions", name, partitions)
+		}
+		for _, p := range topic.Partitions {
+			if p.LeaderID < 0 || p.ErrorCode != 0 {
+				return fmt.Errorf("%s/%d has no leader", name, p.PartitionIndex)
+			}
+		}
+		return nil
+	})
+}
+
+// AddPartitions raises a topic's number of partitions to total, and returns when all running
+// brokers know their leaders.
+func (c *KafkaCluster) AddPartitions(t testing.TB, name string, total int) {
+	t.Helper()
+	c.admin(t, "add partitions to "+name, func(ctx context.Context, k *kafka.Client) error {
+		res, err := k.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: name, Count: int32(total)}}})
+		if err == nil {
+			err = res.Errors[name]
+		}
+		if err != nil {
+			return err
+		}
+		return c.awaitPartitions(ctx, name, total)
+	})
+}
+
+// DeleteTopic deletes a topic, and returns when no running broker knows it any more.
+func (c *KafkaCluster) DeleteTopic(t testing.TB, name string) {
+	t.Helper()
+	c.admin(t, "delete topic "+name, func(ctx context.Context, k *kafka.Client) error {
+		res, err := k.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{name}})
+		if err == nil {
+			err = res.Errors[name]
+		}
+		if err != nil {
+			return err
+		}
+		return c.everywhere(ctx, []string{name}, func(v *clusterView) error {
+			if v.topic(name) != nil {
+				return fmt.Errorf("topic %s is still known", name)
+			}
+			return nil
+		})
+	})
+}
+
+// DeleteRecords deletes the records of a partition below an offset, as retention would: the
+// log starts there afterwards.
+func (c *KafkaCluster) DeleteRecords(t testing.TB, topic string, partition int, before int64) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "offsets.json")
+	Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":%d,"offset":%d}]}`, topic, partition, before), 0o644))
+	out := c.Tool(t, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", file)
+	if !strings.Contains(out, "low_watermark") {
+		t.Fatalf("testbed: kafka: delete records of %s/%d below %d: %s", topic, partition, before, out)
+	}
+}
+
+// Tool runs one of Kafka's command-line tools, given by its class, for example
+// org.apache.kafka.tools.TopicCommand or
+// org.apache.kafka.tools.consumer.group.ConsumerGroupCommand, and returns what it wrote to
+// standard output. The option --bootstrap-server is added. It fails the test if the tool
+// fails; some report errors in their output only. A tool takes about a second.
+func (c *KafkaCluster) Tool(t testing.TB, class string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kafkaTimeout)
+	defer cancel()
+	p, err := c.tools(ctx)
+	Must(t, err)
+	argv := append(slices.Clone(p.argv), class, "--bootstrap-server", strings.Join(c.bootstrap(), ","))
+	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("testbed: %s %s: %v\n%s%s", class, strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
