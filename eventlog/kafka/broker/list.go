@@ -1,0 +1,74 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// Topics returns the names of all topics that we may see. The library's client only knows those that it was asked
+// about, so a connection of its own asks.
+func (c *Client) Topics(ctx context.Context) ([]string, error) {
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	var errs []error
+	for _, address := range c.o.Brokers {
+		names, err := c.topicsOf(attempt, address)
+		if err == nil {
+			return names, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, c.Explain(ctx, "list the topics", errors.Join(errs...), Need{"Describe", "topic", "*"})
+}
+
+func (c *Client) topicsOf(ctx context.Context, address string) ([]string, error) {
+	conn, err := c.dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	partitions, err := conn.ReadPartitions()
+	if err != nil {
+		return nil, err
+	}
+	return names(partitions), nil
+}
+
+// names returns the topics of partitions, each once.
+func names(partitions []kafka.Partition) []string {
+	var all []string
+	for _, p := range partitions {
+		all = append(all, p.Topic)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// patience is the pause between attempts of [Insist].
+const patience = 500 * time.Millisecond
+
+// Insist calls do until it does not fail with what passes by itself, such as brokers that are away, or ctx ends. It
+// tells waiting of the first failure, and then of each other one that says something new.
+func Insist(ctx context.Context, waiting func(error), do func() error) error {
+	said := ""
+	for {
+		err := do()
+		if Classify(err) != Transient || ctx.Err() != nil {
+			return err
+		}
+		if text := err.Error(); text != said {
+			said = text
+			waiting(err)
+		}
+		pause(ctx, patience)
+	}
+}
