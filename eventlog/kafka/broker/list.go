@@ -40,11 +40,11 @@ func (c *Client) topicsOf(ctx context.Context, address string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	return names(partitions), nil
+	return topicNames(partitions), nil
 }
 
-// names returns the topics of partitions, each once.
-func names(partitions []kafka.Partition) []string {
+// topicNames returns the topics of partitions, each once.
+func topicNames(partitions []kafka.Partition) []string {
 	var all []string
 	for _, p := range partitions {
 		all = append(all, p.Topic)
