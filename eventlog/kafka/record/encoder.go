@@ -36,10 +36,12 @@ type Encoder struct {
 	first, last event.Version
 
 	// What the invalidation before had: the next one of the same continues its change, its row and its list of keys.
-	origin event.Origin
-	row    uint32
-	action event.Action
-	binary bool
+	batch   *event.Batch
+	ordinal uint32
+	origin  event.Origin
+	row     uint32
+	action  event.Action
+	binary  bool
 
 	gtids gtidWriter
 	times timeWriter
@@ -52,42 +54,52 @@ const (
 )
 
 // Add appends invalidation i of b. Those of one record are added in commit order; they may be of several batches of
-// the same source and term. Consecutive ones of the same origin and row are written as one.
+// the same source and term. Consecutive ones of the same origin and row are written as one. The encoder keeps the last
+// batch until Reset, so it must be one that was handed over: nobody writes to it.
 func (e *Encoder) Add(b *event.Batch, i int) {
 	inv, key := &b.Invalidations[i], b.Key(i)
-	o := &b.Origins[inv.Origin]
 	// What is no UTF-8 has no JSON string.
 	simple := plain(key, 0) == len(key)
 	binary := !simple && !utf8.ValidString(key)
 	switch {
-	case e.count == 0:
-		e.beginChange(o)
-		e.beginRow(inv, binary)
-	case !e.continues(o):
-		e.body = append(e.body, closeRow+closeChange+`,`...)
-		e.beginChange(o)
-		e.beginRow(inv, binary)
+	case !e.continues(b, inv.Origin):
+		if e.count > 0 {
+			e.body = append(e.body, closeRow+closeChange+`,`...)
+		}
+		e.beginChange(&b.Origins[inv.Origin])
+		e.beginRow(b.Version(i), inv.Action, binary)
 	case e.row != inv.Row || e.action != inv.Action || e.binary != binary:
 		e.body = append(e.body, closeRow+`,`...)
-		e.beginRow(inv, binary)
+		e.beginRow(b.Version(i), inv.Action, binary)
 	default:
 		e.body = append(e.body, ',')
 	}
-	e.key(key, simple, binary)
-	v := b.Version(i)
-	if e.count == 0 {
-		e.first = v
-	}
-	if v.Compare(e.last) > 0 {
-		e.last = v
-	}
+	e.batch, e.ordinal = b, inv.Origin
 	e.count++
+	switch {
+	case simple:
+		e.body = append(e.body, '"')
+		e.body = append(e.body, key...)
+		e.body = append(e.body, '"')
+	case binary:
+		e.body = append(e.body, '"')
+		e.body = base64.StdEncoding.AppendEncode(e.body, []byte(key))
+		e.body = append(e.body, '"')
+	default:
+		e.body = appendString(e.body, key)
+	}
 }
 
-// continues reports whether o is the origin of the change that is open. Batches are used again, so that neither their
-// addresses nor the ordinals in them say it.
-func (e *Encoder) continues(o *event.Origin) bool {
-	l := &e.origin
+// continues reports whether the change that is open has the given origin of b. Mostly it is the very same one;
+// otherwise it is compared, for a large rows event is handed over in several batches.
+func (e *Encoder) continues(b *event.Batch, ordinal uint32) bool {
+	if e.batch == b && e.ordinal == ordinal {
+		return true
+	}
+	if e.count == 0 {
+		return false
+	}
+	o, l := &b.Origins[ordinal], &e.origin
 	return l.Event == o.Event && l.Mapping == o.Mapping && l.D == o.D && l.Tx.GTID == o.Tx.GTID &&
 		l.Tx.Committed.Equal(o.Tx.Committed) && l.Table == o.Table
 }
@@ -122,12 +134,18 @@ func roundUp(d time.Duration) int64 {
 	return ms
 }
 
-func (e *Encoder) beginRow(inv *event.Invalidation, binary bool) {
-	e.row, e.action, e.binary = inv.Row, inv.Action, binary
+func (e *Encoder) beginRow(v event.Version, action event.Action, binary bool) {
+	if e.count == 0 {
+		e.first = v
+	}
+	if v.Compare(e.last) > 0 {
+		e.last = v
+	}
+	e.row, e.action, e.binary = v.Row, action, binary
 	b := append(e.body, `{"row":`...)
-	b = strconv.AppendUint(b, uint64(inv.Row), 10)
+	b = strconv.AppendUint(b, uint64(v.Row), 10)
 	b = append(b, `,"`...)
-	b = append(b, inv.Action.String()...)
+	b = append(b, action.String()...)
 	if binary {
 		b = append(b, base64Suffix...)
 	}
@@ -136,21 +154,6 @@ func (e *Encoder) beginRow(inv *event.Invalidation, binary bool) {
 
 // base64Suffix ends the name of an action whose keys are written in base64.
 const base64Suffix = "_base64"
-
-func (e *Encoder) key(key string, simple, binary bool) {
-	switch {
-	case simple:
-		e.body = append(e.body, '"')
-		e.body = append(e.body, key...)
-		e.body = append(e.body, '"')
-	case binary:
-		e.body = append(e.body, '"')
-		e.body = base64.StdEncoding.AppendEncode(e.body, []byte(key))
-		e.body = append(e.body, '"')
-	default:
-		e.body = appendString(e.body, key)
-	}
-}
 
 // Len returns how many bytes of the record there are so far, but for its header: some 150 bytes and the source's name.
 func (e *Encoder) Len() int { return len(e.body) }

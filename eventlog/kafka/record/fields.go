@@ -183,7 +183,7 @@ func (r *timeReader) read(s *scanner) time.Time {
 		}
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil {
+	if err != nil || !t.IsZero() && !writable(t) {
 		s.fail(want)
 		return time.Time{}
 	}

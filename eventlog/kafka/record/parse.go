@@ -165,6 +165,7 @@ func (p *Parser) change() {
 	var o event.Origin
 	var has fields
 	var row uint32
+	from := p.batch.Len()
 	p.batch.AddOrigin(o)
 	for more := p.begin('{', '}', "a change"); more; more = p.more('}') {
 		switch string(p.name()) {
@@ -196,12 +197,29 @@ func (p *Parser) change() {
 	if has&changeFields != changeFields {
 		p.fail("table, version, second_delete_ms, mapping and rows before the end of the change")
 	}
-	p.batch.Origins[len(p.batch.Origins)-1] = o
+	p.origin(o, from)
 	v := o.Event
 	v.Row = row
 	if v.Compare(p.max) > 0 {
 		p.max = v
 	}
+}
+
+// origin makes o the origin of the invalidations from the given one on. Under two mappings the rows of an event take
+// turns between two changes: an origin that was there a moment ago is used again, since batches wait long in memory.
+func (p *Parser) origin(o event.Origin, from int) {
+	const near = 4
+	n := len(p.batch.Origins) - 1
+	for i := n - 1; i >= 0 && i >= n-near; i-- {
+		if l := &p.batch.Origins[i]; l.Event == o.Event && *l == o {
+			p.batch.Origins = p.batch.Origins[:n]
+			for j := from; j < p.batch.Len(); j++ {
+				p.batch.Invalidations[j].Origin = uint32(i)
+			}
+			return
+		}
+	}
+	p.batch.Origins[n] = o
 }
 
 // rows reads the rows of a change and returns the highest ordinal.

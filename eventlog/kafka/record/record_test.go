@@ -1,8 +1,13 @@
 package record
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -139,4 +144,141 @@ func TestWhatIsEncodedComesBack(t *testing.T) {
 			t.Fatalf("last %s and %s, first %s, %d", out.Last, e.Last(), e.First(), e.Count())
 		}
 	})
+}
+
+// Two mappings of one table, as the router makes them: the rows of an event take turns.
+func TestMappingsThatTakeTurnsShareTheirOrigins(t *testing.T) {
+	var b event.Batch
+	place := event.Version{Epoch: 1, File: 1, Pos: 4}
+	for m := range 2 {
+		b.AddOrigin(event.Origin{Table: "shop.product", Event: place, Mapping: m, D: time.Duration(m) * time.Second})
+	}
+	for row := range uint32(100) {
+		for m := range uint32(2) {
+			b.Add(fmt.Appendf(b.Text(), "%d:%d", m, row), row+1, event.ActionDelete)
+			b.Invalidations[b.Len()-1].Origin = m
+		}
+	}
+	out, _, err := Parse(encode(new(Encoder), header, &b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(flat(&b), flat(out)); d != "" || len(out.Origins) != 2 {
+		t.Fatalf("%d origins\n%s", len(out.Origins), d)
+	}
+}
+
+func TestWhatFollowsInTheSameRowIsWrittenAsOne(t *testing.T) {
+	part := func(keys ...string) *event.Batch {
+		var b event.Batch
+		b.AddOrigin(event.Origin{Table: "shop.product", Event: event.Version{Epoch: 1, File: 2, Pos: 3}, D: 1500*time.Millisecond + 1})
+		for _, k := range keys {
+			b.Add(append(b.Text(), k...), 7, event.ActionDelete)
+		}
+		return &b
+	}
+	data := encode(new(Encoder), Header{Source: "main", Term: 1, Seq: 1, Age: event.Unknown}, part("a", "b"), part("c", "\xff", "d"))
+	const want = `{"format":1,"source":"main","term":1,"seq":1,"prev":"0/0/0/0","last":"1/2/3/7","changes":[` +
+		`{"table":"shop.product","version":"1/2/3","second_delete_ms":1501,"mapping":0,"rows":[` +
+		`{"row":7,"delete":["a","b","c"]},{"row":7,"delete_base64":["/w=="]},{"row":7,"delete":["d"]}]}]}`
+	if d := cmp.Diff(want, string(data)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestKeysOfAnySizeAndKind(t *testing.T) {
+	var all [256]byte
+	for i := range all {
+		all[i] = byte(i)
+	}
+	var ascii []byte
+	for c := range byte(utf8.RuneSelf) {
+		ascii = append(ascii, c)
+	}
+	for _, key := range []string{
+		"", string(all[:]), string(ascii), strings.Repeat("x", 1<<20), strings.Repeat("é", 1<<19), strings.Repeat("\xff", 1<<20), "\u2028\u2029",
+	} {
+		// A byte at every offset of the words that are looked at together.
+		for pad := range 9 {
+			var b event.Batch
+			b.AddOrigin(event.Origin{Table: "t.t"})
+			b.Add(append(append(b.Text(), "12345678"[:min(pad, 8)]...), key...), 1, event.ActionDelete)
+			data := encode(new(Encoder), header, &b)
+			out, _, err := Parse(data)
+			if err != nil || out.Key(0) != b.Key(0) || !json.Valid(data) || !utf8.Valid(data) {
+				t.Fatalf("a key of %d bytes: %v", len(b.Key(0)), err)
+			}
+		}
+	}
+}
+
+func TestOurPlainJSONIsEverybodys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := batches.Draw(t, "batch")
+		data := encode(new(Encoder), header, b)
+		var r plainRecord
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatalf("%v in %s", err, data)
+		}
+		var got, want []string
+		for _, c := range r.Changes {
+			for _, row := range c.Rows {
+				got = append(got, row.Delete...)
+				for _, k := range row.DeleteBase64 {
+					got = append(got, string(k))
+				}
+			}
+		}
+		for i := range b.Len() {
+			want = append(want, b.Key(i))
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatal(d)
+		}
+		// Written anew by another program, with other white space, order and escapes, it says the same.
+		other, err := json.MarshalIndent(rewritten(t, data), "", "\t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, h, err := Parse(other)
+		if err != nil {
+			t.Fatalf("%v in %s", err, other)
+		}
+		if d := cmp.Diff(flat(b), flat(out)); d != "" || h != header {
+			t.Fatalf("%+v\n%s", h, d)
+		}
+	})
+}
+
+// rewritten is a document as a map, so that its fields are written in the order of their names, with a field more.
+func rewritten(t *rapid.T, data []byte) map[string]any {
+	var m map[string]any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	m["a new field"] = []any{nil, 1.5e-7, -0.25, true, map[string]any{"\"": []any{}}, "\n😀"}
+	m["changes"].([]any)[0].(map[string]any)["another"] = map[string]any{"x": false}
+	return m
+}
+
+func TestParsingAllocatesForTheRecordNotForItsKeys(t *testing.T) {
+	for _, s := range shapes {
+		data := encode(new(Encoder), header, benchBatch(s.rows))
+		var p Parser
+		parse := func() {
+			if _, _, err := p.Parse(data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		parse()
+		if n := testing.AllocsPerRun(10, parse); n > 6 {
+			t.Errorf("%s: %v allocations for a record of %d keys", s.name, n, benchKeys)
+		}
+		b, _, _ := p.Parse(data)
+		if size := b.Bytes(); size > benchKeys/s.rows*152+benchKeys*(20+14) {
+			t.Errorf("%s: the batch holds %d bytes", s.name, size)
+		}
+	}
 }

@@ -216,6 +216,10 @@ func hex4(data []byte, at int) (r rune, ok bool) {
 // uint reads an integer from 0 to limit.
 func (s *scanner) uint(limit uint64, want string) uint64 {
 	s.peek()
+	return s.integer(limit, want)
+}
+
+func (s *scanner) integer(limit uint64, want string) uint64 {
 	n, at := digits(s.data, s.at)
 	if at == s.at || n > limit || s.fraction(at) {
 		s.fail(want)
@@ -231,7 +235,7 @@ func (s *scanner) int(limit int64, want string) int64 {
 		return int64(s.uint(uint64(limit), want))
 	}
 	s.at++
-	if s.uint(1, want) != 1 {
+	if s.integer(1, want) != 1 {
 		s.fail(want)
 	}
 	return -1

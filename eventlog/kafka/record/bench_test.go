@@ -1,0 +1,124 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// The benchmarks' unit is one key. "rows" are keys of one rows event each 250 rows, as bulk statements make them;
+// "transactions" are keys of one transaction each.
+var shapes = []struct {
+	name string
+	rows int
+}{{"rows", 250}, {"transactions", 1}}
+
+const benchKeys = 4000
+
+func benchBatch(rows int) *event.Batch {
+	var b event.Batch
+	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for i := range benchKeys {
+		if i%rows == 0 {
+			b.AddOrigin(event.Origin{
+				Table: "shop.product", Event: event.Version{Epoch: 1, File: 112, Pos: 4_000_000 + 300*uint64(i)}, D: time.Second,
+				Tx: event.Tx{GTID: event.GTID{UUID: uuid(62), Number: uint64(i) + 1}, Committed: begin.Add(time.Duration(i) * 123 * time.Microsecond)},
+			})
+		}
+		b.Add(strconv.AppendInt(append(b.Text(), "product:"...), 400_000+int64(i), 10), uint32(i%rows)+1, event.ActionDelete)
+	}
+	return &b
+}
+
+// perKey reports the time for one key; allocations and bytes are reported for one record.
+func perKey(b *testing.B, size int) {
+	b.ReportAllocs()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchKeys, "ns/key")
+	b.ReportMetric(float64(size)/benchKeys, "bytes/key")
+}
+
+var header = Header{Source: "main", Term: 3, Seq: 17, Prev: event.Version{Epoch: 1, File: 112, Pos: 4, Row: 1}, Age: time.Second}
+
+func BenchmarkEncode(b *testing.B) {
+	for _, s := range shapes {
+		batch := benchBatch(s.rows)
+		b.Run(s.name+"/ours", func(b *testing.B) {
+			var e Encoder
+			var data []byte
+			for b.Loop() {
+				data = encode(&e, header, batch)
+			}
+			perKey(b, len(data))
+		})
+		doc := plainOf(b, encode(new(Encoder), header, batch))
+		b.Run(s.name+"/encoding/json", func(b *testing.B) {
+			var data []byte
+			for b.Loop() {
+				data, _ = json.Marshal(doc)
+			}
+			perKey(b, len(data))
+		})
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, s := range shapes {
+		data := encode(new(Encoder), header, benchBatch(s.rows))
+		b.Run(s.name+"/ours", func(b *testing.B) {
+			var p Parser
+			for b.Loop() {
+				if batch, _, err := p.Parse(data); err != nil || batch.Len() != benchKeys {
+					b.Fatal(err)
+				}
+			}
+			perKey(b, len(data))
+		})
+		b.Run(s.name+"/encoding/json", func(b *testing.B) {
+			for b.Loop() {
+				plainOf(b, data)
+			}
+			perKey(b, len(data))
+		})
+	}
+}
+
+// plainRecord is a record as a program that is not in a hurry reads it.
+type plainRecord struct {
+	Format  int           `json:"format"`
+	Source  string        `json:"source"`
+	Term    uint64        `json:"term"`
+	Seq     uint64        `json:"seq"`
+	Prev    string        `json:"prev"`
+	Last    string        `json:"last"`
+	Age     *int64        `json:"age_ms,omitempty"`
+	Changes []plainChange `json:"changes"`
+}
+
+type plainChange struct {
+	Table        string     `json:"table"`
+	Version      string     `json:"version"`
+	GTID         string     `json:"gtid,omitempty"`
+	Committed    *time.Time `json:"committed,omitempty"`
+	SecondDelete int64      `json:"second_delete_ms"`
+	Mapping      int        `json:"mapping"`
+	Rows         []plainRow `json:"rows"`
+}
+
+type plainRow struct {
+	Row          uint32   `json:"row"`
+	Delete       []string `json:"delete,omitempty"`
+	DeleteBase64 [][]byte `json:"delete_base64,omitempty"`
+}
+
+func plainOf(tb testing.TB, data []byte) *plainRecord {
+	tb.Helper()
+	var r plainRecord
+	if err := json.Unmarshal(data, &r); err != nil {
+		tb.Fatal(fmt.Errorf("%w in %s", err, data))
+	}
+	return &r
+}
