@@ -45,7 +45,11 @@ func Install(ctx context.Context, log io.Writer) error {
 	if err := in.compiler(ctx); err != nil {
 		return err
 	}
-	for _, find := range []func(context.Context) (*program, error){in.mysql, in.mariadb, in.redis} {
+	finds := []func(context.Context) (*program, error){in.mysql, in.mariadb, in.redis, in.prometheus}
+	for _, version := range KafkaVersions() {
+		finds = append(finds, func(ctx context.Context) (*program, error) { return in.kafka(ctx, version) })
+	}
+	for _, find := range finds {
 		p, err := find(ctx)
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ func TestServersDieWithTheProcessThatOwnsThem(t *testing.T) {
 		return r, regexp.MustCompile(`127\.0\.0\.1:\d+`).FindAllString(r.Stdout(), -1)
 	}
 	r, addrs := up()
-	if len(addrs) != 3 {
+	if len(addrs) != 4 {
 		t.Fatalf("%d addresses in %q", len(addrs), r.Stdout())
 	}
 	r.Kill9()
@@ -55,8 +55,8 @@ func TestServersDieWithTheProcessThatOwnsThem(t *testing.T) {
 		})
 	}
 	r, _ = up() // removes what the killed one left
-	if n := instances(t, tmp); n != 3 {
-		t.Fatalf("%d instance directories, want 3", n)
+	if n := instances(t, tmp); n != 4 {
+		t.Fatalf("%d instance directories, want 4", n)
 	}
 	if code := r.Stop(t, 30*time.Second); code != 0 {
 		t.Fatalf("exit code %d after SIGTERM", code)

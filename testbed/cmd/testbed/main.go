@@ -1,7 +1,7 @@
 // Command testbed installs the servers that freshet's tests use, or runs them for a human.
 //
-//	testbed install   finds or installs MySQL, MariaDB and Redis
-//	testbed up        starts one of each, prints their addresses, and ends them on Ctrl-C
+//	testbed install   finds or installs MySQL, MariaDB, Redis, Kafka and Prometheus
+//	testbed up        starts MySQL, MariaDB, Redis and Kafka, prints their addresses, and ends them on Ctrl-C
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// up runs one server of each kind until the context is cancelled.
+// up runs one server of each kind that freshet works with until the context is cancelled.
 func up(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	o := testbed.Options{Log: stderr}
 	closing := func(c io.Closer) { err = errors.Join(err, c.Close()) }
@@ -60,9 +60,15 @@ func up(ctx context.Context, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	defer closing(rdb)
+	kafka, err := testbed.StartKafka(ctx, testbed.KafkaOptions{Log: stderr})
+	if err != nil {
+		return err
+	}
+	defer closing(kafka)
 	fmt.Fprintf(stdout, "mysql   %s  %s  (root, no password; socket %s)\n", my.Version, my.Addr, my.Socket)
 	fmt.Fprintf(stdout, "mariadb %s  %s  (root, no password; socket %s)\n", maria.Version, maria.Addr, maria.Socket)
 	fmt.Fprintf(stdout, "redis   %s  %s\n", rdb.Version, rdb.Addr)
+	fmt.Fprintf(stdout, "kafka   %s  %s\n", kafka.Version, kafka.Brokers()[0])
 	fmt.Fprintln(stdout, "Ctrl-C ends them and removes their data.")
 	<-ctx.Done()
 	return nil
