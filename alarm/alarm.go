@@ -40,6 +40,12 @@ const (
 	RedisSlow Kind = "redis_slow"
 	// KafkaAway: the brokers do not answer, or refuse what freshet asks of them, so reading or fetching has stopped.
 	KafkaAway Kind = "kafka_away"
+	// RecordUnreadable: a record of the event log was passed over, or holds up its partition, since it cannot be read.
+	RecordUnreadable Kind = "record_unreadable"
+	// RecordsLost: the event log lost records before they were finished, and was told to go on.
+	RecordsLost Kind = "records_lost"
+	// RetentionNear: the event log will soon delete records that are not finished.
+	RetentionNear Kind = "retention_near"
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
 	// NotVisible: the source has not vouched for the visibility of read changes for long.
@@ -57,8 +63,8 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, KafkaAway, SourceAway,
-		NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
+		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, KafkaAway, RecordUnreadable,
+		RecordsLost, RetentionNear, SourceAway, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }
 

@@ -1,0 +1,234 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/latency"
+)
+
+// Options configure a [Consumer]. The zero value of an optional field is the default that it names.
+type Options struct {
+	// Names are the topics to read. Required.
+	Names broker.Names
+	// Group is the consumer group, for what is said to people. Required.
+	Group string
+	// Bury keeps a record that cannot be read, whole, with the reason; it returns once it is durable. It may be called
+	// again for the same record. Required.
+	Bury func(ctx context.Context, topic string, partition int, r broker.Record, cause error) error
+	// SkipLost passes over lost records, with an alarm, instead of ending with a [*LostError]: for an operator who has
+	// cleared the cache.
+	SkipLost bool
+	// Latency is told how long records took from the producer to here. Who made it registers it; nil: nobody is told.
+	Latency *latency.Stages
+	// Alarms are raised for what an operator must hear; nil: logged.
+	Alarms *alarm.Board
+	// Registerer takes the metrics; nil: they are registered nowhere.
+	Registerer prometheus.Registerer
+	// Log is told of changes of state. Default slog.Default.
+	Log *slog.Logger
+}
+
+// Consumer reads a topic of invalidations and its topic of marks. All methods may be called from any goroutine.
+type Consumer struct {
+	client  *broker.Client
+	o       Options
+	metrics *metrics
+	newest  *newest
+	history history
+	stop    stops
+	away    away
+
+	ended context.Context // with Run, for the fetch loops
+	end   context.CancelFunc
+
+	mu     sync.Mutex
+	parts  map[int]*partition
+	loops  sync.WaitGroup
+	closed bool
+	// retention is the topic's retention.ms; 0: not known, or for ever.
+	retention time.Duration
+}
+
+// New returns a consumer. Run makes it read marks; a partition is read from when it is claimed.
+func New(c *broker.Client, o Options) (*Consumer, error) {
+	var errs []error
+	if o.Names.Topic == "" {
+		errs = append(errs, errors.New("no topic"))
+	}
+	if o.Group == "" {
+		errs = append(errs, errors.New("no group"))
+	}
+	if o.Bury == nil {
+		errs = append(errs, errors.New("nowhere to keep records that cannot be read"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("kafka: consumer: %w", err)
+	}
+	if o.Latency == nil {
+		o.Latency = latency.New()
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	out := &Consumer{client: c, o: o, newest: newNewest(), parts: map[int]*partition{}}
+	out.stop.changed = make(chan struct{})
+	out.ended, out.end = context.WithCancel(context.Background())
+	var err error
+	if out.metrics, err = newMetrics(o.Registerer, out); err != nil {
+		return nil, fmt.Errorf("kafka: consumer: metrics: %w", err)
+	}
+	return out, nil
+}
+
+// Marks delivers the marks of all sources: those of earlier leaders too, as they come. Only the newest of each source
+// is kept for a slow receiver. The channel is never closed.
+func (c *Consumer) Marks() <-chan event.Mark { return c.newest.out }
+
+// Run reads the marks and watches how far the partitions are behind, until ctx ends. It then ends the fetch loops of
+// all partitions and waits for them; it returns nil. It is called once, and outlives the work on the partitions, which
+// needs marks to be finished.
+func (c *Consumer) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { c.readMarks(ctx) })
+	wg.Go(func() { c.newest.deliver(ctx) })
+	wg.Go(func() { c.watch(ctx) })
+	wg.Wait()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end()
+	c.loops.Wait()
+	return nil
+}
+
+// Partition begins to read a claimed partition of the topic, from where the group has come to, until ctx ends. It waits
+// for the brokers. The error is a [*LostError] when records are gone that the group has not finished, or the context's.
+func (c *Consumer) Partition(ctx context.Context, claim *group.Claim) (eventlog.Partition, error) {
+	if claim.Topic != c.o.Names.Topic {
+		return nil, fmt.Errorf("kafka: %s/%d is not of topic %s", claim.Topic, claim.Partition, c.o.Names.Topic)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &partition{
+		c: c, claim: claim, id: claim.Partition, what: fmt.Sprintf("%s/%d", claim.Topic, claim.Partition),
+		ctx: ctx, chunks: make(chan chunk, 1),
+	}
+	from, err := p.locate(claim.Offset)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	p.at, p.next, p.finished = from, from, from
+	switch {
+	case from == claim.Offset:
+		p.ahead = parseChain(claim.Metadata)
+		p.behind = p.ahead.clone()
+	default:
+		// The group begins here. It is written down, so that it is still known when the log no longer begins here.
+		claim.Rewind(from, p.behind.encode())
+	}
+	if !c.enlist(p) {
+		cancel()
+		return nil, context.Canceled
+	}
+	unhook := context.AfterFunc(c.ended, cancel)
+	go func() {
+		defer c.loops.Done()
+		defer cancel()
+		defer unhook()
+		p.fetch(from)
+		<-ctx.Done()
+		c.delist(p)
+	}()
+	return p, nil
+}
+
+// enlist makes a partition one of ours; false: Run has ended.
+func (c *Consumer) enlist(p *partition) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.parts[p.id] = p
+	c.loops.Add(1)
+	return true
+}
+
+// delist forgets a partition that was revoked, unless it has been claimed again meanwhile.
+func (c *Consumer) delist(p *partition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts[p.id] == p {
+		delete(c.parts, p.id)
+	}
+}
+
+// owned returns the partitions that are ours, by number.
+func (c *Consumer) owned() []*partition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.parts), func(a, b *partition) int { return cmp.Compare(a.id, b.id) })
+}
+
+// StopAt makes Fetch return [io.EOF] once a partition has been fetched up to its end; at once for a partition that ends
+// does not name. It may be called at any time, also again with other ends.
+func (c *Consumer) StopAt(ends map[int]int64) { c.stop.set(maps.Clone(ends)) }
+
+// stops are where partitions end.
+type stops struct {
+	mu      sync.Mutex
+	ends    map[int]int64 // nil: nowhere
+	changed chan struct{} // closed when they change
+}
+
+func (s *stops) set(ends map[int]int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ends == nil {
+		ends = map[int]int64{}
+	}
+	s.ends = ends
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *stops) at(partition int) (int64, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ends == nil {
+		return math.MaxInt64, s.changed
+	}
+	return s.ends[partition], s.changed
+}
+
+// FreshAsOf returns the newest moment, on the readers' clocks, as of which all partitions that this process owns are
+// finished: each change that a source held then has been acted upon here. With several sources it is the earliest of
+// theirs. It is the zero time while it is not known, or while this process owns no partition.
+func (c *Consumer) FreshAsOf() time.Time {
+	finished := map[int]int64{}
+	for _, p := range c.owned() {
+		p.mu.Lock()
+		finished[p.id] = p.finished
+		p.mu.Unlock()
+	}
+	if len(finished) == 0 {
+		return time.Time{}
+	}
+	return c.history.asOf(finished)
+}

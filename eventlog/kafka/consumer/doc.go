@@ -1,0 +1,39 @@
+// Package consumer is the invalidators' side of the event log in Kafka: it reads the partitions that this process was
+// given, and the marks beside them.
+//
+// Its place on the path: between the brokers and the invalidator's engine. package group says which partitions are
+// ours and commits how far they are finished; package record says what a record means.
+//
+//	brokers --fetch loop--> chunks --Fetch--> engine --Commit--> group.Claim      for each partition
+//	brokers --readMarks--> newest --Marks--> engine                               once
+//
+// A record becomes one [event.Batch], and its token is its offset. With each commit goes, as the commit's metadata, what
+// was last seen of each source in the partition, so that the next owner can tell whether a record is missing:
+//
+//	freshet1;SOURCE,TERM,SEQ,EPOCH/FILE/POS/ROW;…      the most recent source first, at most 4096 bytes
+//
+// What is guaranteed:
+//
+//   - Every record from the group's committed offset on is handed out in order, or the partition ends with a
+//     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end (cut
+//     short, or made anew), there is none although the log has been deleted from, or a record does not follow the one
+//     before. [Options].SkipLost passes over the loss, and then says so aloud.
+//   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
+//     format holds up its partition, and no other, until a newer freshet reads it.
+//   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever.
+//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: 96 MiB), one
+//     record more where records are larger than that; what the engine holds is bounded by its caps, beyond which it
+//     does not fetch. Of each source 128 moments for [Consumer.FreshAsOf], and one mark.
+//
+// Of a leader that was deposed, records may still come: the engine tells them by their versions, and the chain of their
+// source, which is its successor's by then, is not moved by them. Its marks are passed on, and say nothing for FreshAsOf.
+//
+// # Goroutines
+//
+//	Consumer.Run       marks reader, marks deliverer, lag watch          the caller's
+//	partition.fetch    one for each partition                            ends with the claim's context, or with Run
+//	Fetch, Commit      the engine's fetcher and loop                     share pending, under the partition's lock
+//
+// A partition's lock is held for a few instructions, once for each record; the consumer's, when partitions come and go
+// and when somebody looks.
+package consumer

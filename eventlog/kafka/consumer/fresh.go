@@ -1,0 +1,103 @@
+package consumer
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/eventlog/kafka/record"
+)
+
+// maxMoments is how many moments of a source are kept.
+const maxMoments = 128
+
+// moment says that all that a source held at a time lies below some offsets.
+type moment struct {
+	asOf time.Time
+	ends []int64
+}
+
+// history is the moments of each source, oldest first.
+type history struct {
+	mu      sync.Mutex
+	sources map[string]*moments
+}
+
+type moments struct {
+	term uint64
+	list []moment
+}
+
+// add takes a mark. One of an older leader says nothing any more.
+func (h *history) add(m *record.Mark) {
+	if m.AsOf.IsZero() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sources == nil {
+		h.sources = map[string]*moments{}
+	}
+	s := h.sources[m.Source]
+	if s == nil {
+		s = &moments{}
+		h.sources[m.Source] = s
+	}
+	if m.Term < s.term {
+		return
+	}
+	s.term = m.Term
+	s.list = append(s.list, moment{m.AsOf, m.Ends})
+	if len(s.list) <= maxMoments {
+		return
+	}
+	// Every other one of the older half goes: what is long ago need not be known so finely. Moments that were reached
+	// are kept too, since a partition that comes with the next rebalance may be further behind.
+	thin := s.list[:0:0]
+	for i, m := range s.list {
+		if i >= maxMoments/2 || i%2 == 0 {
+			thin = append(thin, m)
+		}
+	}
+	s.list = thin
+}
+
+// forget drops a source that is no more.
+func (h *history) forget(source string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sources, source)
+}
+
+// asOf returns the newest moment that is reached by all sources, given how far each partition is finished; the zero
+// time when there is none. A partition that a mark does not name holds nothing of its source as of then.
+func (h *history) asOf(finished map[int]int64) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var least time.Time
+	for _, s := range h.sources {
+		var newest time.Time
+		for _, m := range slices.Backward(s.list) {
+			if m.reached(finished) {
+				newest = m.asOf
+				break
+			}
+		}
+		if newest.IsZero() {
+			return time.Time{}
+		}
+		if least.IsZero() || newest.Before(least) {
+			least = newest
+		}
+	}
+	return least
+}
+
+func (m *moment) reached(finished map[int]int64) bool {
+	for p, offset := range finished {
+		if p < len(m.ends) && offset < m.ends[p] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/alarm"
+)
+
+// Lag is how far a partition is behind.
+type Lag struct {
+	Partition int
+	// Records is how many are not finished.
+	Records int64
+	// Finished is the offset below which everything is finished: what is committed, or about to be.
+	Finished int64
+	// End is the offset that the next record will get, as last heard: a second or so ago, and some more while the
+	// brokers do not answer.
+	End int64
+	// Oldest is when the oldest record that is not finished was written; the zero time when there is none, or it has
+	// not been fetched yet.
+	Oldest time.Time
+	// Headroom is how long that record is kept at least, by the topic's retention.ms; negative: retention may delete
+	// it any moment. Known says that it is known.
+	Headroom time.Duration
+	Known    bool
+
+	start int64
+}
+
+// Lags returns how far each partition that this process owns is behind, by number.
+func (c *Consumer) Lags() []Lag {
+	c.mu.Lock()
+	retention := c.retention
+	c.mu.Unlock()
+	var out []Lag
+	for _, p := range c.owned() {
+		out = append(out, p.lag(retention))
+	}
+	return out
+}
+
+func (p *partition) lag(retention time.Duration) Lag {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := Lag{
+		Partition: p.id, Records: max(p.end-p.finished, 0), Finished: p.finished, End: max(p.end, p.finished), start: p.start,
+	}
+	switch {
+	case len(p.pending) > 0:
+		l.Oldest = p.pending[0].time
+	case !p.stuck.IsZero():
+		l.Oldest = p.stuck
+	}
+	if retention > 0 && !l.Oldest.IsZero() {
+		l.Headroom, l.Known = retention-time.Since(l.Oldest), true
+	}
+	return l
+}
+
+const (
+	// watchEvery is how often lags are looked at.
+	watchEvery = 5 * time.Second
+	// settingsEvery is how often the topic's settings are.
+	settingsEvery = 5 * time.Minute
+)
+
+// watch keeps the ends of the partitions true while their fetch loops wait for room, and raises an alarm before
+// retention deletes what is not finished.
+func (c *Consumer) watch(ctx context.Context) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	var asked time.Time
+	for {
+		if time.Since(asked) >= settingsEvery {
+			asked = time.Now()
+			c.askRetention(ctx)
+		}
+		for _, p := range c.owned() {
+			c.watchPartition(ctx, p)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
+	p.mu.Lock()
+	heard := p.heard
+	p.mu.Unlock()
+	if time.Since(heard) > watchEvery/2 {
+		start, end, err := c.client.Range(ctx, p.claim.Topic, p.id)
+		if err != nil {
+			return // its fetch loop says so
+		}
+		p.observe(start, end)
+	}
+	c.mu.Lock()
+	retention := c.retention
+	c.mu.Unlock()
+	if l := p.lag(retention); l.endangered(retention) {
+		c.o.Alarms.Raise(alarm.RetentionNear, fmt.Sprintf("%s is so far behind in group %s that the topic's retention will soon"+
+			" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or mend what holds up"+
+			" the invalidators", p.what, c.o.Group, p.claim.Topic))
+	}
+}
+
+// endangered reports whether records may be deleted before they are finished. Where retention.ms is known, the last
+// quarter of it is the danger. Where it is not, and where retention.bytes is the one that bites: when the first tenth of
+// what is left is all that lies before them, records have been deleted before, and the oldest is not just being worked on.
+func (l *Lag) endangered(retention time.Duration) bool {
+	if l.Records == 0 {
+		return false
+	}
+	if l.Known && l.Headroom < retention/4 {
+		return true
+	}
+	return l.start > 0 && (l.Finished-l.start)*10 < l.End-l.start && !l.Oldest.IsZero() && time.Since(l.Oldest) > grown(retention)
+}
+
+// grown is the age from which a record's nearness to the log's beginning counts.
+func grown(retention time.Duration) time.Duration {
+	if retention > 0 {
+		return retention / 4
+	}
+	return 10 * time.Minute
+}
+
+// askRetention asks for the topic's retention.ms. It takes an ACL (DescribeConfigs) that the invalidators need for
+// nothing else, so without an answer freshet does without.
+func (c *Consumer) askRetention(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, watchEvery)
+	defer cancel()
+	res, err := c.client.Kafka().DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
+		Resources: []kafka.DescribeConfigRequestResource{{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: c.o.Names.Topic, ConfigNames: []string{"retention.ms"},
+		}},
+	})
+	if err != nil {
+		return
+	}
+	for _, r := range res.Resources {
+		for _, e := range r.ConfigEntries {
+			ms, err := strconv.ParseInt(e.ConfigValue, 10, 64)
+			if e.ConfigName == "retention.ms" && err == nil {
+				c.mu.Lock()
+				c.retention = max(time.Duration(min(ms, maxRetention))*time.Millisecond, 0)
+				c.mu.Unlock()
+			}
+		}
+	}
+}
+
+// maxRetention bounds what is believed, in ms: a century.
+const maxRetention = 100 * 365 * 24 * 3600 * 1000
+
+// raiseLost tells an operator of a loss that is passed over.
+func (c *Consumer) raiseLost(e *LostError) {
+	c.o.Alarms.Raise(alarm.RecordsLost, fmt.Sprintf("passed over, as --skip-lost says: records of %s/%d are lost to group %s: %s."+
+		" Keys that changed meanwhile may stay stale unless the cache was cleared", e.Topic, e.Partition, e.Group, e.what()))
+}

@@ -1,0 +1,139 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/record"
+)
+
+// newest holds the newest mark of each source for a slow receiver, in the order in which their sources came.
+type newest struct {
+	out chan event.Mark
+
+	mu    sync.Mutex
+	order []string
+	marks map[string]event.Mark
+	more  chan struct{} // raised when there is something to deliver
+}
+
+func newNewest() *newest {
+	return &newest{out: make(chan event.Mark), marks: map[string]event.Mark{}, more: make(chan struct{}, 1)}
+}
+
+// put replaces what waits of the same source, unless that is of a newer leader.
+func (n *newest) put(m event.Mark) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old, waits := n.marks[m.Source]
+	if waits && m.Term < old.Term {
+		return
+	}
+	if !waits {
+		n.order = append(n.order, m.Source)
+	}
+	n.marks[m.Source] = m
+	select {
+	case n.more <- struct{}{}:
+	default:
+	}
+}
+
+// first returns the mark whose turn it is.
+func (n *newest) first() (event.Mark, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.order) == 0 {
+		return event.Mark{}, false
+	}
+	return n.marks[n.order[0]], true
+}
+
+// delivered takes away the mark that was handed over, unless a newer one has taken its place: that one waits for its
+// source's next turn.
+func (n *newest) delivered(m event.Mark) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.order = slices.Delete(n.order, 0, 1)
+	if n.marks[m.Source] == m {
+		delete(n.marks, m.Source)
+	} else {
+		n.order = append(n.order, m.Source)
+	}
+}
+
+// deliver hands marks to who receives, until ctx ends. It is the only one that takes marks away, so the first source
+// stays the first while it waits; the mark in hand is looked up again whenever one was put.
+func (n *newest) deliver(ctx context.Context) {
+	for {
+		m, ok := n.first()
+		out := n.out
+		if !ok {
+			out = nil
+		}
+		select {
+		case out <- m:
+			n.delivered(m)
+		case <-n.more:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// readMarks reads the topic of marks from its beginning and on, until ctx ends.
+func (c *Consumer) readMarks(ctx context.Context) {
+	topic := c.o.Names.Marks()
+	t := c.newTrouble("read " + topic)
+	next, known := int64(0), false
+	for ctx.Err() == nil {
+		if !known {
+			start, _, err := c.client.Range(ctx, topic, 0)
+			if err != nil {
+				t.wait(ctx, err)
+				continue
+			}
+			next, known = start, true
+		}
+		f, err := c.client.Fetch(ctx, topic, 0, next, fetchBytes, poll)
+		switch {
+		case err == nil:
+			t.over()
+			next = f.Next
+			for i := range f.Records {
+				c.mark(&f.Records[i])
+			}
+		case broker.Classify(err) == broker.OutOfRange:
+			known = false // compacted, or made anew; each source's next mark says all that its old ones said
+			t.wait(ctx, err)
+		default:
+			t.wait(ctx, err)
+		}
+	}
+}
+
+// mark takes a record of the topic of marks.
+func (c *Consumer) mark(r *broker.Record) {
+	if r.Value == nil {
+		c.history.forget(string(r.Key)) // a tombstone: the source is no more
+		return
+	}
+	m, err := record.ParseMark(r.Value)
+	if err != nil {
+		c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("a mark in %s cannot be read and is passed over: %v:"+
+			" final deletes wait for one that can", c.o.Names.Marks(), err))
+		return
+	}
+	c.metrics.marks.Inc()
+	c.history.add(&m)
+	c.newest.put(m.Mark)
+}
+
+// poll is how long a fetch waits for records when there are none.
+const poll = time.Second

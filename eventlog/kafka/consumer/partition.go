@@ -1,0 +1,273 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/eventlog/kafka/record"
+)
+
+// partition is a claimed partition. It implements [eventlog.Partition].
+type partition struct {
+	c      *Consumer
+	claim  *group.Claim
+	id     int
+	what   string          // topic/partition, for people
+	ctx    context.Context // the claim's
+	chunks chan chunk      // from the fetch loop
+
+	// What belongs to Fetch: the rest of a chunk, the offset after all that was handed out, and what was seen there.
+	records []broker.Record
+	next    int64 // behind the chunk
+	at      int64
+	ahead   chain
+	parser  record.Parser
+	lost    error
+
+	// What Fetch, Commit and observers share.
+	mu         sync.Mutex
+	pending    []step // handed out and not finished, in order
+	handed     uint64 // how many steps there have been
+	finished   int64  // everything below is
+	behind     chain  // as of finished
+	start, end int64  // of the log, as last heard
+	heard      time.Time
+	stuck      time.Time // when the record was written that nobody here can read; zero: none
+}
+
+// step is a record between Fetch and Commit.
+type step struct {
+	n    uint64 // its number, from 1; offsets may begin again when the log was made anew
+	next int64  // the offset behind it
+	time time.Time
+	done bool
+
+	source string // whose link moves with it; "": nobody's
+	link   link
+	buried bool // it could not be read
+	jumped bool // records before it are lost
+}
+
+// token names a record to its partition.
+type token struct {
+	eventlog.Issued
+	p *partition
+	n uint64
+}
+
+// ID implements [eventlog.Partition].
+func (p *partition) ID() int { return p.id }
+
+// Fetch implements [eventlog.Partition]. The error is a [*LostError] when records are gone, [io.EOF] when everything
+// below the end that StopAt set was fetched, or that of a context that ended: its own, or the claim's.
+func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if err := p.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		stop, changed := p.c.stop.at(p.id)
+		switch {
+		case p.lost != nil:
+			return nil, nil, p.lost
+		case p.at >= stop, len(p.records) > 0 && p.records[0].Offset >= stop:
+			return nil, nil, io.EOF
+		case len(p.records) > 0:
+			r := p.records[0]
+			b, t, err := p.take(ctx, &r)
+			if err != nil {
+				return nil, nil, err
+			}
+			p.records[0] = broker.Record{} // not to keep it
+			p.records, p.at = p.records[1:], r.Offset+1
+			if b != nil {
+				return b, t, nil
+			}
+			continue
+		case p.next > p.at:
+			p.at = p.next // over what holds no records
+			continue
+		}
+		select {
+		case c := <-p.chunks:
+			p.open(c)
+		case <-changed:
+		case <-ctx.Done():
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// open makes a chunk the one that is handed out.
+func (p *partition) open(c chunk) {
+	if p.lost = c.lost; c.lost != nil {
+		return
+	}
+	if c.jumped {
+		p.ahead = chain{}
+		p.at = c.from
+		p.push(step{next: c.from, done: true, jumped: true})
+	}
+	p.records, p.next = c.records, c.next
+}
+
+// take makes a batch of a record. It returns none for one that was buried.
+func (p *partition) take(ctx context.Context, r *broker.Record) (*event.Batch, eventlog.Token, error) {
+	b, h, err := p.parser.Parse(r.Value)
+	s := step{next: r.Offset + 1, time: r.Time}
+	switch {
+	case errors.Is(err, record.ErrUnknownFormat):
+		return nil, nil, p.holdUp(ctx, r, err)
+	case err != nil:
+		if err := p.bury(ctx, r, err); err != nil {
+			return nil, nil, err
+		}
+		p.ahead.bury()
+		s.done, s.buried = true, true
+		p.push(s)
+		return nil, nil, nil
+	}
+	l, moves, missing := p.ahead.check(&h, b.Last)
+	if missing != nil {
+		if err := p.missing(r, missing); err != nil {
+			return nil, nil, err
+		}
+	}
+	if moves {
+		p.ahead.move(h.Source, l)
+		s.source, s.link = h.Source, l
+	}
+	now := time.Now()
+	p.c.o.Latency.Fetch.Observe(max(now.Sub(r.Time), 0), now)
+	p.c.metrics.records.Inc()
+	p.c.metrics.invalidations.Add(float64(b.Len()))
+	return b, token{p: p, n: p.push(s)}, nil
+}
+
+// missing says that records before this one are lost.
+func (p *partition) missing(r *broker.Record, b *Break) error {
+	p.mu.Lock()
+	e := &LostError{
+		Loss: Broken, Topic: p.claim.Topic, Partition: p.id, Group: p.c.o.Group, Offset: r.Offset,
+		Start: p.start, End: p.end, Break: b,
+	}
+	p.mu.Unlock()
+	return p.c.lost(e)
+}
+
+// holdUp waits for the end of a context: a record that only a newer freshet can read must not be passed over, and this
+// one will not learn to read it. Other partitions go on.
+func (p *partition) holdUp(ctx context.Context, r *broker.Record, err error) error {
+	p.mu.Lock()
+	p.stuck = r.Time
+	p.mu.Unlock()
+	again := time.NewTicker(quiet)
+	defer again.Stop()
+	for {
+		p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("%s at offset %d: %v: the partition waits there: upgrade the"+
+			" invalidators first, then the readers", p.what, r.Offset, err))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return context.Canceled
+		case <-p.ctx.Done():
+			return context.Canceled
+		}
+	}
+}
+
+// bury keeps a record that cannot be read, durably, so that it may be passed over. It tries until a context ends.
+func (p *partition) bury(ctx context.Context, r *broker.Record, cause error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	t := p.c.newTrouble("bury a record of " + p.what)
+	for {
+		err := p.c.o.Bury(ctx, p.claim.Topic, p.id, *r, cause)
+		if err == nil {
+			t.over()
+			p.c.metrics.buried.Inc()
+			p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("a record in %s cannot be read; it was put whole among the"+
+				" dead letters and passed over, and the keys that it names may stay stale: see freshet dlq list", p.what))
+			return nil
+		}
+		t.wait(ctx, err)
+		if ctx.Err() != nil {
+			return context.Canceled
+		}
+	}
+}
+
+// push adds a step and returns its number.
+func (p *partition) push(s step) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.handed++
+	s.n = p.handed
+	p.pending = append(p.pending, s)
+	if s.done {
+		p.advance()
+	}
+	return s.n
+}
+
+// Commit implements [eventlog.Partition]. It also works after the claim's context has ended, until the generation has.
+// A token of another partition is a fault of the program, and panics.
+func (p *partition) Commit(t eventlog.Token) {
+	mine, ok := t.(token)
+	if !ok || mine.p != p {
+		panic(fmt.Sprintf("kafka: %s: a token of another partition (%T)", p.what, t))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.pending {
+		if p.pending[i].n > mine.n {
+			break
+		}
+		p.pending[i].done = true
+	}
+	p.advance()
+}
+
+// advance moves over what is finished without a gap, and commits it. The caller holds the lock.
+func (p *partition) advance() {
+	n, rewind := 0, false
+	for n < len(p.pending) && p.pending[n].done {
+		s := &p.pending[n]
+		switch {
+		case s.jumped:
+			p.behind, rewind = chain{}, true
+		case s.buried:
+			p.behind.bury()
+		case s.source != "":
+			p.behind.move(s.source, s.link)
+		}
+		p.finished = s.next
+		n++
+	}
+	switch p.pending = p.pending[n:]; {
+	case n == 0:
+	case rewind:
+		p.claim.Rewind(p.finished, p.behind.encode())
+	default:
+		p.claim.Commit(p.finished, p.behind.encode())
+	}
+}
+
+// observe takes note of where the log begins and ends.
+func (p *partition) observe(start, end int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.start, p.end, p.heard = start, end, time.Now()
+}
