@@ -163,8 +163,8 @@ func (c *Client) denied(need Need, code kafka.Error, coded bool) (err error, adv
 		flag += " " + need.Name
 	}
 	text := fmt.Sprintf("user %s may not %s %s", c.User(), need.Operation, where)
-	return saidNo{code, text}, fmt.Sprintf("add the ACL: kafka-acls.sh --bootstrap-server %s --add --allow-principal %s --operation %s %s",
-		c.o.Brokers[0], shellQuote("User:"+c.User()), need.Operation, flag)
+	return saidNo{code, text}, fmt.Sprintf("add the ACL: %s --add --allow-principal %s --operation %s %s",
+		c.tool("kafka-acls.sh"), shellQuote("User:"+c.User()), need.Operation, flag)
 }
 
 // rejectedAdvice says what helps against a refusal.

@@ -34,6 +34,9 @@ func (m mechanism) String() string { return m.Name() + " as " + m.user }
 // Format keeps %+v and the like away from the password.
 func (m mechanism) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, m.String()) }
 
+// MarshalText keeps JSON away from it.
+func (m mechanism) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
 // Mechanism returns how to log in: "none" (nil: nobody logs in), "plain", "scram-sha-256" or "scram-sha-512", in upper
 // or lower case. PLAIN sends the password itself, so it wants TLS. No error holds the password.
 func Mechanism(name, user, password string) (sasl.Mechanism, error) {
