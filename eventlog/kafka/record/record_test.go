@@ -200,6 +200,9 @@ func TestKeysOfAnySizeAndKind(t *testing.T) {
 	} {
 		// A byte at every offset of the words that are looked at together.
 		for pad := range 9 {
+			if len(key) > 1000 && pad != 1 {
+				continue
+			}
 			var b event.Batch
 			b.AddOrigin(event.Origin{Table: "t.t"})
 			b.Add(append(append(b.Text(), "12345678"[:min(pad, 8)]...), key...), 1, event.ActionDelete)
