@@ -1,0 +1,10 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/freshet/freshet/testbed"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
