@@ -40,7 +40,13 @@ func (p *pipeline) buildEmbedded(ctx context.Context) error {
 	}
 	p.reading.Store(r)
 	p.freshAsOf = r.freshAsOf
-	p.source = r.run
+	p.usage = func() (int, int, error) {
+		u, err := store.Usage()
+		return u.Parked, u.DeadLetters, err
+	}
+	p.source = func(ctx context.Context, finish func(bool) error) error {
+		return r.run(ctx, func(caughtUp bool, _ <-chan struct{}) error { return finish(caughtUp) })
+	}
 	p.sink = func(ctx context.Context) error { return p.invalidate(ctx, log) }
 	return nil
 }

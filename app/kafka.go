@@ -3,6 +3,266 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	kafkago "github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/leader"
+	"github.com/freshet/freshet/eventlog/kafka/producer"
 )
 
-func (p *pipeline) buildKafka(context.Context) error { return errors.New("x") }
+// flushGrace is how long a reader that is told to stop waits for the brokers to acknowledge what it has appended. What
+// they have not is read again at the next start.
+const flushGrace = 5 * time.Second
+
+// buildKafka wires the event log in Kafka, or that end of it that the process has.
+func (p *pipeline) buildKafka(context.Context) error {
+	c := p.config
+	if err := p.hasItsPart(); err != nil {
+		return err
+	}
+	client, err := kafkaClient(c, p.registry, p.options.Log)
+	if err != nil {
+		return err
+	}
+	p.later("kafka", client.Close)
+	var log *kafka.Log
+	if p.options.Role != Reader {
+		log, err = kafka.New(client, kafka.Options{
+			Topic: c.EventLog.Kafka.Topic, Group: c.EventLog.Kafka.Group, Delays: c.Retry.ParkDelays, SkipLost: p.options.SkipLost,
+			Latency: p.latency, Registerer: p.registry, Log: p.options.Log, Alarms: p.alarms,
+		})
+		if err != nil {
+			return err
+		}
+		if err := p.buildInvalidator(log.Letters()); err != nil {
+			return err
+		}
+		p.useKafka(client, log)
+	}
+	if p.options.Role == Invalidator {
+		p.source = func(ctx context.Context, finish func(bool) error) error {
+			return p.invalidateOnly(ctx, client, log, finish)
+		}
+		return nil
+	}
+	return p.buildReaders(client, log)
+}
+
+// useKafka makes the invalidators' end of the log what comes after.
+func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
+	c := p.config
+	p.letters, p.freshAsOf = log.Letters(), log.FreshAsOf
+	p.usage = func() (int, int, error) {
+		u, err := log.Letters().Usage()
+		return u.Parked, u.DeadLetters, err
+	}
+	p.sink = func(ctx context.Context) error {
+		if err := p.ensure(ctx, client, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))); err != nil {
+			return err
+		}
+		return p.invalidate(ctx, log)
+	}
+}
+
+// buildReaders makes the readers' end: this process reads while it is the leader of its source.
+func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
+	c := p.config
+	elected, err := leader.New(client, leader.Options{
+		Names: names(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log,
+	})
+	if err != nil {
+		return err
+	}
+	p.leading = elected.Leading
+	if p.freshAsOf == nil {
+		p.freshAsOf = func() time.Time {
+			if r := p.reading.Load(); r != nil && elected.Leading() {
+				return r.freshAsOf()
+			}
+			return time.Time{}
+		}
+	}
+	p.source = func(ctx context.Context, finish func(bool) error) error {
+		var done *term
+		err := p.ensure(ctx, client, broker.ReaderTopics(names(c), c.Source.Name, sizing(c)))
+		if err == nil {
+			err = elected.Run(ctx, func(ctx context.Context, cp *leader.Checkpoint) error {
+				t, err := p.readTerm(ctx, client, cp)
+				if t.caughtUp {
+					done = t
+				}
+				return err
+			})
+		}
+		if done != nil && log != nil {
+			log.CloseAt(done.ends)
+		}
+		return errors.Join(err, finish(done != nil))
+	}
+	return nil
+}
+
+// term is how a term as leader ended.
+type term struct {
+	caughtUp bool
+	ends     map[int]int64
+}
+
+// readTerm reads the source for one term as its leader, until ctx ends or the source is caught up with.
+func (p *pipeline) readTerm(ctx context.Context, client *broker.Client, cp *leader.Checkpoint) (*term, error) {
+	t := &term{}
+	out, err := producer.New(client, producer.Options{
+		Topics: names(p.config), Source: p.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: p.latency,
+		Log: p.options.Log, Alarms: p.alarms,
+	})
+	if err != nil {
+		return t, err
+	}
+	r, err := p.newReading(ctx, out, cp, leaderXA{cp})
+	if err != nil {
+		return t, err
+	}
+	cp.FollowHeads(out.Heads)
+	p.reading.Store(r)
+	reading, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	producing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var producers errgroup.Group
+	producers.Go(func() error {
+		err := out.Run(producing)
+		fail(err) // reading on makes no sense without it
+		return err
+	})
+	err = r.run(reading, func(caughtUp bool, saved <-chan struct{}) error {
+		enough := ctx.Done() // a reader that has caught up waits for as long as nobody stops it
+		if !caughtUp {
+			grace, cancel := context.WithTimeout(producing, flushGrace)
+			defer cancel()
+			enough = grace.Done()
+		}
+		select {
+		case <-saved: // all is acknowledged, and the position that says so is written
+			t.caughtUp = caughtUp
+		case <-enough:
+		}
+		t.ends = ends(out)
+		stop()
+		return producers.Wait()
+	})
+	return t, err
+}
+
+func ends(p *producer.Producer) map[int]int64 { return maps.Collect(slices.All(p.Ends())) }
+
+// invalidateOnly stands in the place of the reader where there is none: it waits, or with UntilCaughtUp closes the log
+// at what it holds now.
+func (p *pipeline) invalidateOnly(ctx context.Context, client *broker.Client, log *kafka.Log, finish func(bool) error) error {
+	if !p.options.UntilCaughtUp {
+		<-ctx.Done()
+		return finish(false)
+	}
+	topic := p.config.EventLog.Kafka.Topic
+	ends := map[int]int64{}
+	err := p.insist(ctx, func() error {
+		n, err := client.Partitions(ctx, topic)
+		for i := range n {
+			if _, ends[i], err = client.Range(ctx, topic, i); err != nil {
+				return err
+			}
+		}
+		if broker.Classify(err) == broker.Missing {
+			return nil // it is just being made, and empty
+		}
+		return err
+	})
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, finish(false))
+	}
+	p.firstByte = time.Now()
+	log.CloseAt(ends)
+	return finish(true)
+}
+
+// hasItsPart reports whether the configuration has what the process is to do.
+func (p *pipeline) hasItsPart() error {
+	problem := func(what, do string) error {
+		return config.Problems{{Pos: config.Pos{File: p.config.File}, What: what, Do: do}}
+	}
+	switch role := p.options.Role; {
+	case role != Invalidator && !p.config.HasSource():
+		return problem("there is no source to read", "write source and mappings, or use `freshet invalidator`")
+	case role != Reader && !p.config.HasRedis():
+		return problem("there is no redis to keep fresh", "write redis, or use `freshet reader`")
+	}
+	return nil
+}
+
+// ensure waits for the brokers and sees to it that topics are there.
+func (p *pipeline) ensure(ctx context.Context, client *broker.Client, topics []broker.Topic) error {
+	err := p.insist(ctx, func() error { return client.Ensure(ctx, topics, p.config.EventLog.Kafka.CreateTopics) })
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// insist repeats what fails while the brokers are away.
+func (p *pipeline) insist(ctx context.Context, do func() error) error {
+	return broker.Insist(ctx, func(err error) {
+		p.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("%v; trying again for ever, nothing is lost", err))
+	}, do)
+}
+
+func names(c *config.Config) broker.Names { return broker.Names{Topic: c.EventLog.Kafka.Topic} }
+
+func sizing(c *config.Config) broker.Sizing {
+	return broker.Sizing{Partitions: c.EventLog.Kafka.Partitions, Replication: c.EventLog.Kafka.ReplicationFactor}
+}
+
+// kafkaClient returns a client for the brokers of a configuration. It does not connect yet.
+func kafkaClient(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*broker.Client, error) {
+	k := c.EventLog.Kafka
+	tls, err := k.TLS.Client()
+	if err != nil {
+		return nil, fmt.Errorf("eventlog.kafka.tls: %w", err)
+	}
+	mechanism, err := broker.Mechanism(k.SASL.Mechanism, k.SASL.Username, k.SASL.Password.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("eventlog.kafka.sasl: %w", err)
+	}
+	return broker.New(broker.Options{
+		Brokers: k.Brokers, TLS: tls, SASL: mechanism, Compression: compression(k.Compression), Registerer: r, Log: log,
+	})
+}
+
+// compression says in Kafka's words how records are compressed.
+func compression(name string) kafkago.Compression {
+	switch name {
+	case "lz4":
+		return kafkago.Lz4
+	case "zstd":
+		return kafkago.Zstd
+	case "snappy":
+		return kafkago.Snappy
+	}
+	return 0
+}
+
+// leaderXA keeps the keys of prepared XA transactions in the checkpoint topic.
+type leaderXA struct{ *leader.Checkpoint }
+
+// Begin implements xaStore.
+func (s leaderXA) Begin(xid string, first event.Version) xaStash { return s.Stash(xid, first) }

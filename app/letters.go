@@ -3,12 +3,15 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/eventlog/kafka"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -17,23 +20,41 @@ type letterStore interface {
 	DeadLetters(ctx context.Context, f retry.Filter, after uint64, n int) ([]retry.Entry, error)
 	Replay(ctx context.Context, f retry.Filter, now time.Time) (int, error)
 	Purge(ctx context.Context, f retry.Filter) (int, error)
-	// Usage says how many keys are parked, and how many were given up.
-	Usage() (embedded.Usage, error)
 }
 
 // Letters are the dead letters of a freshet that does not run.
 type Letters struct {
-	letters
+	letterBox
 	close func() error
 }
 
-// OpenLetters opens the store of a configuration for its dead letters. It fails while a freshet runs on it.
-func OpenLetters(_ context.Context, c *config.Config) (*Letters, error) {
+// OpenLetters opens the store of a configuration for its dead letters. With the embedded log it fails while a freshet
+// runs on it.
+func OpenLetters(ctx context.Context, c *config.Config) (*Letters, error) {
+	if c.EventLog.Kind == config.EventLogKafka {
+		return openKafkaLetters(ctx, c)
+	}
 	s, err := openExisting(c)
 	if err != nil {
 		return nil, err
 	}
-	return &Letters{letters{s}, s.Close}, nil
+	return &Letters{letterBox{s}, s.Close}, nil
+}
+
+func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
+	client, err := kafkaClient(c, nil, slog.Default())
+	if err != nil {
+		return nil, err
+	}
+	k := c.EventLog.Kafka
+	log, err := kafka.New(client, kafka.Options{Topic: k.Topic, Group: k.Group, Delays: c.Retry.ParkDelays})
+	if err == nil {
+		err = client.Ensure(ctx, broker.InvalidatorTopics(names(c), k.Group, c.Retry.ParkDelays, sizing(c)), false)
+	}
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &Letters{letterBox{log.Letters()}, client.Close}, nil
 }
 
 // openExisting opens the store for changing it, and makes none.
@@ -51,17 +72,17 @@ func openExisting(c *config.Config) (*embedded.Store, error) {
 // Close closes the store.
 func (l *Letters) Close() error { return l.close() }
 
-// letters are the dead letters in a store, in the words of the admin API.
-type letters struct{ store letterStore }
+// letterBox is the dead letters in a store, in the words of the admin API.
+type letterBox struct{ store letterStore }
 
 // storeLetters are the dead letters of a pipeline; its store is opened after the listeners.
 type storeLetters struct{ p *pipeline }
 
-func (s storeLetters) letters() letters {
+func (s storeLetters) letters() letterBox {
 	if s.p.letters == nil {
-		return letters{noLetters{}}
+		return letterBox{noLetters{}}
 	}
-	return letters{s.p.letters}
+	return letterBox{s.p.letters}
 }
 
 // List implements admin.Letters.
@@ -94,7 +115,7 @@ func (noLetters) Purge(context.Context, retry.Filter) (int, error) { return 0, e
 func (noLetters) Usage() (embedded.Usage, error)                   { return embedded.Usage{}, nil }
 
 // List implements admin.Letters.
-func (l letters) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
+func (l letterBox) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
 	entries, err := l.store.DeadLetters(ctx, retry.Filter{Table: table}, after, limit)
 	out := make([]admin.Letter, len(entries))
 	for i, e := range entries {
@@ -107,12 +128,12 @@ func (l letters) List(ctx context.Context, table string, after uint64, limit int
 }
 
 // Replay implements admin.Letters.
-func (l letters) Replay(ctx context.Context, sel admin.Selection) (int, error) {
+func (l letterBox) Replay(ctx context.Context, sel admin.Selection) (int, error) {
 	return l.store.Replay(ctx, filter(sel), time.Now())
 }
 
 // Purge implements admin.Letters.
-func (l letters) Purge(ctx context.Context, sel admin.Selection) (int, error) {
+func (l letterBox) Purge(ctx context.Context, sel admin.Selection) (int, error) {
 	return l.store.Purge(ctx, filter(sel))
 }
 

@@ -42,8 +42,9 @@ func (p *pipeline) statusOfSource(s *Status) {
 		return
 	}
 	s.Source = &SourceStatus{Name: p.config.Source.Name, Address: p.config.Source.Addresses[0]}
+	s.Standby = p.standby()
 	r := p.reading.Load()
-	if r == nil {
+	if r == nil || s.Standby {
 		return
 	}
 	source, current, durable := r.canal.Stats(), r.saved.Current(), r.saved.Durable()
@@ -54,6 +55,12 @@ func (p *pipeline) statusOfSource(s *Status) {
 	}
 	s.Rows = source.Rows
 }
+
+// standby reports whether another process leads the readers of the source.
+func (p *pipeline) standby() bool { return p.leading != nil && !p.leading() }
+
+// sourceAway reports whether the process should read a source and cannot.
+func (s *Status) sourceAway() bool { return s.Source != nil && !s.Standby && !s.Source.Connected }
 
 // statusOfEngine fills in what the invalidator knows, and returns why it fetches nothing.
 func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
@@ -70,8 +77,7 @@ func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
 			ID: part.ID, Lag: part.Lag.Seconds(), InFlight: part.InFlight, Pending: part.Pending, Idle: part.Idle,
 		})
 	}
-	usage, err := p.letters.Usage()
-	s.Parked, s.DeadLetters = usage.Parked, usage.DeadLetters
+	s.Parked, s.DeadLetters, err = p.usage()
 	return engine.Waiting, err
 }
 
@@ -86,9 +92,11 @@ func written(file string, pos uint64) string {
 func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	age := time.Since(s.FreshAsOf)
 	switch {
-	case s.Source != nil && !s.Source.Connected && s.FreshAsOf.IsZero():
+	case s.Standby && s.Redis == nil:
+		return Standby, "another reader of the source " + s.Source.Name + " leads; this one takes over when it stops"
+	case s.sourceAway() && s.FreshAsOf.IsZero():
 		return Starting, "connecting to the source " + s.Source.Address
-	case s.Source != nil && !s.Source.Connected:
+	case s.sourceAway():
 		return Behind, fmt.Sprintf("the source %s is not connected; trying again for ever, from where the stream broke off", s.Source.Address)
 	case s.Redis != nil && !s.Redis.Up:
 		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
@@ -103,6 +111,9 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	case s.Parked > 0:
 		return Fresh, fmt.Sprintf("all that was committed is deleted, but for %d keys in trouble that are tried again later", s.Parked)
 	}
+	if s.Redis == nil {
+		return Fresh, fmt.Sprintf("all that was committed until %s ago is in the event log", age.Round(time.Millisecond))
+	}
 	return Fresh, fmt.Sprintf("all that was committed until %s ago is finished, final deletes included", age.Round(time.Millisecond))
 }
 
@@ -111,7 +122,7 @@ func (p *pipeline) ready() []admin.Check {
 	var checks []admin.Check
 	if p.options.Role != Invalidator {
 		source := admin.Check{Name: "source"}
-		if r := p.reading.Load(); r == nil || !r.canal.Stats().Connected {
+		if r := p.reading.Load(); !p.standby() && (r == nil || !r.canal.Stats().Connected) {
 			source.Err = fmt.Errorf("%s is not connected", p.config.Source.Addresses[0])
 		}
 		checks = append(checks, source)

@@ -70,7 +70,7 @@ func newReader(t *testing.T) (*reader, *fakeLog) {
 	l := &fakeLog{}
 	return &reader{
 		ctx: t.Context(), log: l, router: &fakeRouter{}, alarms: board, tap: &tap{}, fresh: &freshness{}, source: "orders", term: 12,
-		latency: latency.New(),
+		latency:  latency.New(),
 		handover: func(event.Version) time.Duration { return event.Unknown },
 	}, l
 }

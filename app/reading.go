@@ -15,7 +15,7 @@ import (
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/router"
 )
 
@@ -27,7 +27,7 @@ type saved interface {
 	Term() uint64
 	Mappings() string
 	SetMappings(hash string) error
-	Run(ctx context.Context, ends <-chan event.End, o embedded.SaverOptions) error
+	Run(ctx context.Context, ends <-chan event.End, o checkpoint.SaverOptions) error
 }
 
 // input is the reader's end of an event log.
@@ -120,24 +120,29 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 }
 
 // run reads until ctx ends, the source is caught up with, or something fails. Then it closes the log and calls settle,
-// which returns when nothing more will become durable; the position is saved once more after that.
-func (r *reading) run(ctx context.Context, settle func(caughtUp bool) error) error {
+// which returns when nothing more will become durable; saved is closed before that if all has become durable and is
+// saved. The position is saved once more after settle.
+func (r *reading) run(ctx context.Context, settle func(caughtUp bool, saved <-chan struct{}) error) error {
 	r.logger.Info("reading", "source", r.config.Source.Name, "position", r.position(), "term", r.saved.Term(), "mappings", len(r.config.Mappings))
 	saving, stopSaving := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSaving()
+	saved := make(chan struct{})
 	var saver errgroup.Group
-	saver.Go(func() error { return r.saved.Run(saving, r.log.Durable(), r.saverOptions()) })
+	saver.Go(func() error {
+		defer close(saved)
+		return r.saved.Run(saving, r.log.Durable(), r.saverOptions())
+	})
 	r.sink.ctx = ctx
 	err := r.canal.Run(ctx)
 	r.log.Close()
-	err = errors.Join(err, settle(err == nil && ctx.Err() == nil))
+	err = errors.Join(err, settle(err == nil && ctx.Err() == nil, saved))
 	// The last ends are there, and the saver takes them before it goes.
 	stopSaving()
 	return errors.Join(err, saver.Wait())
 }
 
-func (r *reading) saverOptions() embedded.SaverOptions {
-	return embedded.SaverOptions{
+func (r *reading) saverOptions() checkpoint.SaverOptions {
+	return checkpoint.SaverOptions{
 		Failed: func(err error) {
 			r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
 				"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))

@@ -17,12 +17,23 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/eventlog/kafka/consumer"
+	"github.com/freshet/freshet/eventlog/kafka/leader"
+	"github.com/freshet/freshet/eventlog/kafka/letters"
+	"github.com/freshet/freshet/eventlog/kafka/producer"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/latency"
 )
 
-// ErrHalted is what Run's error is when freshet must not simply be started again: somebody has to decide first.
-var ErrHalted = canal.ErrHalt
+// Halted reports whether an error of Run says that freshet must not simply be started again: the position is lost, or
+// records of the event log are, and somebody has to decide first.
+func Halted(err error) bool {
+	var records *consumer.LostError
+	var parked *letters.LostError
+	var position *leader.LostError
+	return errors.Is(err, canal.ErrHalt) || errors.Is(err, producer.ErrTopicChanged) ||
+		errors.As(err, &records) || errors.As(err, &parked) || errors.As(err, &position)
+}
 
 // Role is the part of the path that a process runs.
 type Role int
@@ -50,6 +61,8 @@ type Options struct {
 	Version string
 	// UntilCaughtUp ends Run once everything that the source held at the start is finished, final deletes included.
 	UntilCaughtUp bool
+	// SkipLost goes on where records of the event log were lost, from what is left of them. Kafka only.
+	SkipLost bool
 }
 
 // Summary is what Run has done.
@@ -88,10 +101,13 @@ type pipeline struct {
 	tap      tap
 	// letters are the keys in trouble, engine what deletes keys; nil in a process that only reads.
 	letters letterStore
+	usage   func() (parked, dead int, err error)
 	engine  *invalidator.Engine
 	// reading is the life of the reader that is under way, or was; nil before the first.
 	reading   atomic.Pointer[reading]
 	firstByte time.Time
+	// leading reports whether this process leads the readers of its source; nil where it always does.
+	leading func() bool
 
 	// source runs what comes before the event log, and finish when nothing more will be put into it; sink runs what
 	// comes after, nil in a process that only reads.

@@ -20,6 +20,8 @@ const (
 	Starting State = "starting"
 	// Fresh: what was committed a moment ago is finished, or on its way as it should be.
 	Fresh State = "fresh"
+	// Standby: it reads when the process that leads the readers of the source stops.
+	Standby State = "standby"
 	// Behind: something holds it up; the status' sentence says what.
 	Behind State = "behind"
 	// Stopping: it is finishing the work in flight.
@@ -41,6 +43,8 @@ type Status struct {
 	// machine's clock; zero until it is known.
 	FreshAsOf time.Time `json:"fresh_as_of"`
 
+	// Standby says that another process leads the readers of the source.
+	Standby bool `json:"standby,omitempty"`
 	// Source and Checkpoint are nil in a process that does not read, Checkpoint also before it leads; Redis is nil in
 	// one that deletes no keys.
 	Source     *SourceStatus     `json:"source,omitempty"`

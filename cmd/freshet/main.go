@@ -76,7 +76,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &usage), errors.As(err, &problems):
 		return exitUsage
-	case errors.Is(err, app.ErrHalted):
+	case app.Halted(err):
 		return exitGap
 	}
 	return exitFailed

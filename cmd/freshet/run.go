@@ -10,27 +10,56 @@ import (
 )
 
 func (c *cli) runCommand() *cobra.Command {
-	var untilCaughtUp bool
-	cmd := &cobra.Command{
+	return c.pipelineCommand(app.Whole, &cobra.Command{
 		Use:   "run",
 		Short: "Keep the cache fresh: read, route and delete in one process",
 		Long: `Reads the binlog from the saved position (on a first start from source.start) and deletes the keys that the
 mappings name, until it is told to stop. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.load()
-			if err != nil {
-				return err
-			}
-			sum, err := app.Run(cmd.Context(), cfg, app.Options{Log: c.logger(cfg.Log), Version: version, UntilCaughtUp: untilCaughtUp})
-			if err != nil || !untilCaughtUp || !sum.CaughtUp {
-				return err
-			}
-			_, err = fmt.Fprintf(c.stdout, "caught up: rows=%d keys=%d seconds=%.3f\n", sum.Rows, sum.Keys, sum.Duration.Seconds())
+	}, "stop once everything that is in the binlog now is finished, final deletes included")
+}
+
+func (c *cli) readerCommand() *cobra.Command {
+	return c.pipelineCommand(app.Reader, &cobra.Command{
+		Use:   "reader",
+		Short: "Read and route into Kafka; other processes delete (freshet invalidator)",
+		Long: `Reads the binlog from the position in the checkpoint topic (on a first start from source.start) and puts the keys
+that the mappings name into the topic of eventlog.kafka. Of several readers of one source.name one leads and the others
+stand by. SIGINT and SIGTERM stop it after what is in flight was acknowledged; a second one at once.`,
+	}, "stop once everything that is in the binlog now is in Kafka")
+}
+
+func (c *cli) invalidatorCommand() *cobra.Command {
+	return c.pipelineCommand(app.Invalidator, &cobra.Command{
+		Use:   "invalidator",
+		Short: "Delete the keys that readers put into Kafka (freshet reader)",
+		Long: `Takes its share of the partitions of the topic of eventlog.kafka and deletes the keys in them, until it is told to
+stop. All invalidators of one Redis have the same eventlog.kafka.group. The configuration needs neither source nor
+mappings. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
+	}, "stop once everything that is in the topic now is finished, final deletes included")
+}
+
+// pipelineCommand completes a command that runs the pipeline or a part of it.
+func (c *cli) pipelineCommand(role app.Role, cmd *cobra.Command, caughtUp string) *cobra.Command {
+	o := app.Options{Role: role, Version: version}
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := c.load()
+		if err != nil {
 			return err
-		},
+		}
+		o.Log = c.logger(cfg.Log)
+		sum, err := app.Run(cmd.Context(), cfg, o)
+		if err != nil || !o.UntilCaughtUp || !sum.CaughtUp {
+			return err
+		}
+		_, err = fmt.Fprintf(c.stdout, "caught up: rows=%d keys=%d seconds=%.3f\n", sum.Rows, sum.Keys, sum.Duration.Seconds())
+		return err
 	}
-	cmd.Flags().BoolVar(&untilCaughtUp, "until-caught-up", false, "stop once everything that is in the binlog now is finished, final deletes included")
+	cmd.Flags().BoolVar(&o.UntilCaughtUp, "until-caught-up", false, caughtUp)
+	if role != app.Reader {
+		cmd.Flags().BoolVar(&o.SkipLost, "skip-lost", false,
+			"go on where Kafka has lost records, from what is left; keys that changed meanwhile stay stale: clear them first")
+	}
 	return cmd
 }
 

@@ -1,0 +1,220 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/consumer"
+	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/eventlog/kafka/letters"
+	"github.com/freshet/freshet/eventlog/kafka/record"
+	"github.com/freshet/freshet/latency"
+)
+
+// Options configure a [Log]. The zero value of an optional field is the default that it names.
+type Options struct {
+	// Topic is the topic of invalidations. Required.
+	Topic string
+	// Group is the consumer group of the invalidators of one Redis. Required.
+	Group string
+	// Delays are the waits of parked keys, each with a topic of its own. Default: those of retry.Policy.
+	Delays []time.Duration
+	// SkipLost goes on with what there is where records were lost, in place of a [consumer.LostError].
+	SkipLost bool
+	// Session is how long the brokers wait for a sign of life. Default [group.DefaultSession].
+	Session time.Duration
+	// Latency takes how long records were under way; nil: it is not measured.
+	Latency *latency.Stages
+	// Registerer takes the metrics; nil: they are registered nowhere.
+	Registerer prometheus.Registerer
+	// Log is told of changes of state. Default slog.Default.
+	Log *slog.Logger
+	// Alarms hears what an operator must hear. Nil: it is logged.
+	Alarms *alarm.Board
+}
+
+// Log is the invalidators' end of the event log in Kafka, for one process of a group.
+type Log struct {
+	client   *broker.Client
+	o        Options
+	letters  *letters.Store
+	consumer *consumer.Consumer
+
+	closing chan struct{} // closed when ends is set
+	once    sync.Once
+	ends    map[int]int64
+}
+
+// New returns a log. It does not connect yet.
+func New(c *broker.Client, o Options) (*Log, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	l := &Log{client: c, o: o, closing: make(chan struct{})}
+	var err error
+	l.letters, err = letters.New(c, letters.Options{
+		Topic: o.Topic, Group: o.Group, Delays: o.Delays, SkipLost: o.SkipLost, Parse: parse, Registerer: o.Registerer, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.consumer, err = consumer.New(c, consumer.Options{
+		Names: broker.Names{Topic: o.Topic}, Group: o.Group, SkipLost: o.SkipLost, Bury: l.letters.Bury, Latency: o.Latency,
+		Registerer: o.Registerer, Log: o.Log, Alarms: o.Alarms,
+	})
+	return l, err
+}
+
+func parse(data []byte) (*event.Batch, error) {
+	b, _, err := record.Parse(data)
+	return b, err
+}
+
+// Letters are the keys in trouble. They can be used while Consume does not run, too.
+func (l *Log) Letters() *letters.Store { return l.letters }
+
+// Marks delivers the marks of all sources: the newest of each, for a slow receiver.
+func (l *Log) Marks() <-chan event.Mark { return l.consumer.Marks() }
+
+// FreshAsOf returns the newest moment of which all that the sources held is finished in the partitions that this process
+// has; the zero time while it is not known.
+func (l *Log) FreshAsOf() time.Time { return l.consumer.FreshAsOf() }
+
+// Lags returns how far behind each partition is that this process has.
+func (l *Log) Lags() []consumer.Lag { return l.consumer.Lags() }
+
+// CloseAt says that there is nothing to wait for at or behind these offsets of the partitions: Consume returns once the
+// group has finished all before them. Call it once.
+func (l *Log) CloseAt(ends map[int]int64) {
+	l.once.Do(func() {
+		l.ends = ends
+		l.consumer.StopAt(ends)
+		close(l.closing)
+	})
+}
+
+// Consume joins the group and runs handle for each partition of the topic that this process is given, and beside them
+// what parked keys and marks need, until ctx ends, which is no error; until the first of them fails; or until all is
+// finished after [Log.CloseAt].
+func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
+	former, err := l.former(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	member, err := group.New(l.client, group.Options{
+		ID: l.o.Group, Topics: append(append([]string{l.o.Topic}, l.letters.Topics()...), former...), Session: l.o.Session, Log: l.o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var beside errgroup.Group
+	beside.Go(func() error {
+		defer stop() // without marks nothing would ever be finished
+		return l.consumer.Run(ctx)
+	})
+	beside.Go(func() error {
+		l.letters.Run(ctx)
+		return nil
+	})
+	beside.Go(func() error {
+		if l.awaitEnd(ctx) {
+			stop()
+		}
+		return nil
+	})
+	err = member.Run(ctx, func(ctx context.Context, c *group.Claim) error {
+		if c.Topic != l.o.Topic {
+			return l.letters.Serve(ctx, c)
+		}
+		p, err := l.consumer.Partition(ctx, c)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, p)
+	})
+	stop()
+	return errors.Join(err, beside.Wait())
+}
+
+// former returns the retry topics of delays that are not configured any more. It waits while the brokers are away.
+func (l *Log) former(ctx context.Context) (former []string, err error) {
+	waiting := func(err error) { l.o.Log.Warn("kafka is away; trying again", "error", err) }
+	err = broker.Insist(ctx, waiting, func() error {
+		all, err := l.client.Topics(ctx)
+		former = l.letters.Former(all)
+		return err
+	})
+	return former, err
+}
+
+// How often it is looked whether all is finished: what this process has costs nothing to ask, what others have is a
+// request to the brokers.
+const (
+	lookEvery = 10 * time.Millisecond
+	askEvery  = 500 * time.Millisecond
+)
+
+// awaitEnd waits until all is finished after CloseAt; false if ctx ends before.
+func (l *Log) awaitEnd(ctx context.Context) bool {
+	select {
+	case <-l.closing:
+	case <-ctx.Done():
+		return false
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var asked time.Time
+	var others map[int]broker.Committed
+	for {
+		left := l.unfinished(others)
+		if len(left) == 0 {
+			return true
+		}
+		if time.Since(asked) >= askEvery {
+			asked = time.Now()
+			if got, err := l.client.GroupOffsets(ctx, l.o.Group, l.o.Topic); err == nil { // else it is asked again
+				others = got
+				continue
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// unfinished returns the partitions that are not finished up to their ends, as far as is known here, and from what the
+// group has committed.
+func (l *Log) unfinished(committed map[int]broker.Committed) []int {
+	finished := map[int]int64{}
+	for p, c := range committed {
+		finished[p] = c.Offset
+	}
+	for _, lag := range l.consumer.Lags() {
+		finished[lag.Partition] = max(finished[lag.Partition], lag.Finished)
+	}
+	var left []int
+	for p, end := range l.ends {
+		if finished[p] < end {
+			left = append(left, p)
+		}
+	}
+	return left
+}
