@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/freshet/freshet/retry"
 )
 
@@ -22,69 +20,6 @@ func buried(t *testing.T, s *Store, n int) {
 		entries = append(entries, e)
 	}
 	must(t, s.Park(t.Context(), entries))
-}
-
-func TestDeadLettersAreListedInPagesAndByFilter(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	buried(t, s, 10)
-	var all []retry.Entry
-	for after := uint64(0); ; {
-		page, err := s.DeadLetters(t.Context(), retry.Filter{Table: "shop.cart"}, after, 2)
-		must(t, err)
-		all = append(all, page...)
-		if len(page) < 2 {
-			break
-		}
-		after = page[1].ID
-	}
-	if d := cmp.Diff([]string{"user:0", "user:2", "user:4", "user:6", "user:8"}, keys(all)); d != "" {
-		t.Errorf("by table: %s", d)
-	}
-	for name, c := range map[string]struct {
-		f    retry.Filter
-		want []string
-	}{
-		"key":            {retry.Filter{Key: "user:3"}, []string{"user:3"}},
-		"ids":            {retry.Filter{IDs: []uint64{all[1].ID, 9999, all[0].ID, all[0].ID}}, []string{"user:0", "user:2"}},
-		"ids and table":  {retry.Filter{IDs: []uint64{all[0].ID}, Table: "shop.user"}, nil},
-		"older":          {retry.Filter{Before: time.Unix(2, 0)}, []string{"user:0", "user:1"}},
-		"older of table": {retry.Filter{Before: time.Unix(2, 0), Table: "shop.user"}, []string{"user:1"}},
-	} {
-		if d := cmp.Diff(c.want, keys(dead(t, s, c.f))); d != "" {
-			t.Errorf("by %s: %s", name, d)
-		}
-	}
-	one, found, err := s.DeadLetter(t.Context(), all[3].ID)
-	if err != nil || !found || one.Key != "user:6" {
-		t.Errorf("one letter: %v %v %v", one, found, err)
-	}
-	if _, found, err := s.DeadLetter(t.Context(), 9999); found || err != nil {
-		t.Errorf("a letter that is not there: %v %v", found, err)
-	}
-}
-
-func TestReplayedLettersAreDueAtOnceAndBeginAnew(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	buried(t, s, 4)
-	now := time.Unix(1000, 0).UTC()
-	for i, want := range []int{2, 0} { // again finds none
-		if n, err := s.Replay(t.Context(), retry.Filter{Table: "shop.cart"}, now); n != want || err != nil {
-			t.Errorf("replay %d: %d letters (%v), want %d", i, n, err, want)
-		}
-	}
-	got := due(t, s, now)
-	if d := cmp.Diff([]string{"user:0", "user:2"}, keys(got)); d != "" {
-		t.Error(d)
-	}
-	for _, e := range got {
-		if e.Attempts != 0 || !e.Due.Equal(now) {
-			t.Errorf("%s has %d attempts and is due at %s", e.Key, e.Attempts, e.Due)
-		}
-	}
-	if d := cmp.Diff([]string{"user:1", "user:3"}, keys(dead(t, s, retry.Filter{}))); d != "" {
-		t.Errorf("the others: %s", d)
-	}
-	sound(t, s)
 }
 
 func TestALetterWhoseKeyIsParkedAsWellBecomesOneWithIt(t *testing.T) {

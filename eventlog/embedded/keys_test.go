@@ -3,16 +3,13 @@ package embedded
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -83,73 +80,6 @@ func sound(t rapid.TB, s *Store) {
 		}
 		return nil
 	}))
-}
-
-func TestParkedKeysComeBackAsTheyWereInTheOrderOfTheirDueTimes(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	a, b, c := entry(30), entry(10), entry(20)
-	a.ID, b.ID = 7, 7 // the caller's IDs mean nothing
-	a.Key, b.Key = "\x00\xff not text \x80", strings.Repeat("long", 20_000)
-	must(t, s.Park(t.Context(), []retry.Entry{a, b, c}))
-	s = reopen(t, s)
-	for _, now := range []int64{9, 10} {
-		if got := due(t, s, time.Unix(now, 0)); len(got) != 0 {
-			t.Errorf("at %d s %v are due, half a microsecond early", now, keys(got))
-		}
-	}
-	got := due(t, s, time.Unix(20, 500))
-	if len(got) != 2 {
-		t.Fatalf("%d keys are due, want two", len(got))
-	}
-	got = due(t, s, ever)
-	for i, want := range []retry.Entry{b, c, a} {
-		want.ID = got[i].ID
-		if d := cmp.Diff(want, got[i]); d != "" {
-			t.Errorf("%d: %s", i, d)
-		}
-	}
-	if some, err := s.Due(t.Context(), ever, 2); err != nil || len(some) != 2 {
-		t.Errorf("%d keys where two are asked for (%v)", len(some), err)
-	}
-	next, err := s.NextDue(t.Context())
-	if err != nil || !next.Equal(b.Due) {
-		t.Errorf("the next is due at %s (%v), want %s", next, err, b.Due)
-	}
-	sound(t, s)
-}
-
-func TestNothingIsDueInAnEmptyStore(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	if next, err := s.NextDue(t.Context()); err != nil || !next.IsZero() {
-		t.Errorf("next due at %s (%v)", next, err)
-	}
-	if got := due(t, s, ever); len(got) != 0 {
-		t.Errorf("%v are due", keys(got))
-	}
-	must(t, s.Settle(t.Context(), []uint64{1, 2}, nil))
-	sound(t, s)
-}
-
-func TestSettledKeysAreGoneParkedLaterOrDead(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	must(t, s.Park(t.Context(), []retry.Entry{entry(1), entry(2), entry(3), entry(4)}))
-	got := due(t, s, time.Unix(4, 0))
-	later, given := got[1], got[2]
-	later.Due, later.Attempts, later.Error = time.Unix(100, 0).UTC(), 4, "again"
-	given.Due, given.Attempts = time.Time{}, 8
-	for range 2 { // the second time changes nothing: the first reply may have been lost
-		must(t, s.Settle(t.Context(), ids(got[:1]), []retry.Entry{later, given}))
-		sound(t, s)
-	}
-	if d := cmp.Diff([]string{"user:4", "user:2"}, keys(due(t, s, ever))); d != "" {
-		t.Errorf("parked: %s", d)
-	}
-	if d := cmp.Diff(later, due(t, s, ever)[1]); d != "" {
-		t.Errorf("parked for later: %s", d)
-	}
-	if d := cmp.Diff([]retry.Entry{given}, dead(t, s, retry.Filter{})); d != "" {
-		t.Errorf("dead: %s", d)
-	}
 }
 
 func TestAKeyInTroubleTakesOnePlaceHoweverOftenItChanges(t *testing.T) {
@@ -276,35 +206,5 @@ func TestAnErrorsTextIsCutAndMadeText(t *testing.T) {
 	must(t, s.Park(t.Context(), []retry.Entry{e}))
 	if got := due(t, s, ever)[0].Error; len(got) != maxErrorText || got[:2] != "?x" {
 		t.Errorf("%d bytes of error, %.10q", len(got), got)
-	}
-}
-
-func TestAStoreDoesNothingForAnEndedContext(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err1 := s.Due(ctx, ever, 1)
-	_, err2 := s.NextDue(ctx)
-	_, err3 := s.DeadLetters(ctx, retry.Filter{}, 0, 1)
-	_, err4 := s.Purge(ctx, retry.Filter{})
-	_, err5 := s.Replay(ctx, retry.Filter{}, ever)
-	errs := []error{s.Park(ctx, []retry.Entry{entry(1)}), s.Settle(ctx, []uint64{1}, nil), err1, err2, err3, err4, err5}
-	if i := slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, context.Canceled) }); i >= 0 {
-		t.Errorf("call %d: %v", i, errs[i])
-	}
-	if got := due(t, s, ever); len(got) != 0 {
-		t.Errorf("%v were parked", keys(got))
-	}
-}
-
-func TestAnActionThatIsNotKnownIsRefused(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	e := entry(1)
-	e.Action = event.Action(200)
-	if err := s.Park(t.Context(), []retry.Entry{entry(2), e}); err == nil {
-		t.Error("an entry is stored that could not be read again")
-	}
-	if got := due(t, s, ever); len(got) != 0 {
-		t.Errorf("%v are parked", keys(got))
 	}
 }

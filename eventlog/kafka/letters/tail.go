@@ -72,5 +72,6 @@ func (s *Store) follow(ctx context.Context, c *count, next *int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.letters = len(c.keys) + c.more
+	s.progressed()
 	return nil
 }
