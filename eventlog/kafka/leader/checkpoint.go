@@ -1,0 +1,132 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
+)
+
+// Checkpoint is the checkpoint of a source while this process is its leader.
+//
+// Begin, Set, Raise, SetMappings and what stashes keys try again while the brokers are away, for as long as this
+// process leads, since their callers cannot go on without. Save makes one attempt: the saver repeats it, and tells. Once
+// another reader has taken over, everything that writes fails with [ErrDeposed].
+type Checkpoint struct {
+	*checkpoint.Checkpoint
+	reign   *reign
+	stashes *stashes
+
+	ctx     context.Context // ends when this process leads no more
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// storage is the checkpoint's own. It implements [checkpoint.Storage].
+type storage struct{ c *Checkpoint }
+
+// WritePosition implements [checkpoint.Storage].
+func (s storage) WritePosition(w checkpoint.Write) error {
+	began := time.Now()
+	err := s.c.reign.save(w)
+	if err == nil {
+		err = s.c.resolved(w.Passed)
+	}
+	s.c.metrics.saved(time.Since(began), err)
+	return s.explain("save the position", err)
+}
+
+// WriteMappings implements [checkpoint.Storage].
+func (s storage) WriteMappings(hash string) error {
+	return s.explain("save the mappings' hash", s.c.reign.rename(hash))
+}
+
+func (s storage) explain(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("checkpoint topic %s: %s: %w", s.c.reign.name(), what, err)
+}
+
+// open makes the checkpoint of a term that was taken.
+func open(ctx context.Context, c *claimed, o *Options, m *metrics) (*Checkpoint, error) {
+	loaded, err := c.load(ctx, &c.position)
+	if err != nil {
+		return nil, err
+	}
+	cp := &Checkpoint{stashes: newStashes(o, c.stashes(), m.stashed), ctx: ctx, log: o.Log, metrics: m}
+	cp.reign = newReign(c, cp.stashes.inUse)
+	cp.Checkpoint = checkpoint.New("checkpoint topic "+c.name(), storage{cp}, loaded)
+	return cp, nil
+}
+
+// Term returns the leader's term.
+func (c *Checkpoint) Term() uint64 { return c.reign.term }
+
+// Heads returns the chain heads: the highest version of the source that is known to be in each partition of the topic
+// of invalidations.
+func (c *Checkpoint) Heads() map[int]event.Version {
+	c.reign.mu.Lock()
+	defer c.reign.mu.Unlock()
+	return c.reign.last.heads()
+}
+
+// FollowHeads lets each save note the chain heads that sample returns then. It is called by one goroutine at a time,
+// and must not block.
+func (c *Checkpoint) FollowHeads(sample func() map[int]event.Version) {
+	c.reign.mu.Lock()
+	defer c.reign.mu.Unlock()
+	c.reign.heads = sample
+}
+
+// Begin is [checkpoint.Checkpoint.Begin], see [Checkpoint].
+func (c *Checkpoint) Begin(p event.Position) error {
+	return c.insist("begin", func() error { return c.Checkpoint.Begin(p) })
+}
+
+// Set is [checkpoint.Checkpoint.Set], see [Checkpoint].
+func (c *Checkpoint) Set(p event.Position) error {
+	return c.insist("set the position", func() error { return c.Checkpoint.Set(p) })
+}
+
+// Raise is [checkpoint.Checkpoint.Raise], see [Checkpoint].
+func (c *Checkpoint) Raise(server string, epoch uint32) error {
+	return c.insist("raise the epoch", func() error { return c.Checkpoint.Raise(server, epoch) })
+}
+
+// SetMappings is [checkpoint.Checkpoint.SetMappings], see [Checkpoint].
+func (c *Checkpoint) SetMappings(hash string) error {
+	return c.insist("save the mappings' hash", func() error { return c.Checkpoint.SetMappings(hash) })
+}
+
+// insist repeats what fails because the brokers are away, until this process leads no more.
+func (c *Checkpoint) insist(what string, f func() error) error {
+	pause, err := retry.NewBackoff(retry.BackoffOptions{Max: 2 * time.Second})
+	if err != nil {
+		return err
+	}
+	for {
+		err := f()
+		if !transient(err) {
+			return err
+		}
+		if pause.Attempts() == 0 {
+			c.log.Warn("the checkpoint topic cannot be used for now; trying again", "source", c.reign.source, "operation", what, "error", err)
+		}
+		if pause.Wait(c.ctx) != nil {
+			return err
+		}
+	}
+}
+
+// transient reports whether an error of the brokers passes by itself.
+func transient(err error) bool {
+	var e *broker.Error
+	return errors.As(err, &e) && e.Class == broker.Transient
+}

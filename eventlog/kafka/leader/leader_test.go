@@ -1,0 +1,177 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+func TestAStandbyTakesOverAtOnceWhenTheLeaderStops(t *testing.T) {
+	r := newRig(t)
+	a := r.start(r.client, Options{Session: time.Minute})
+	one := a.leads()
+	must(t, one.Begin(place(4)))
+	b := r.start(r.connect(brokerOptions()), Options{Session: time.Minute})
+	began := time.Now()
+	must(t, a.stop())
+	two := b.leads()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the standby took %s of a session of a minute", took)
+	}
+	if two.Term() <= one.Term() {
+		t.Errorf("the term is %d after %d", two.Term(), one.Term())
+	}
+	if p := two.Position(); p.Pos != 4 {
+		t.Errorf("it goes on from %s", p.String())
+	}
+	if a.Leading() || !b.Leading() {
+		t.Errorf("leading: %v, %v", a.Leading(), b.Leading())
+	}
+}
+
+func TestARebalanceDoesNotStopAHealthyLeader(t *testing.T) {
+	r := newRig(t)
+	a := r.start(r.client, Options{})
+	cp := a.leads()
+	for range 2 {
+		b := r.start(r.connect(brokerOptions()), Options{})
+		for n := 0; n != 2; { // a member more is a generation more
+			var err error
+			n, err = a.Members(t.Context())
+			must(t, err)
+		}
+		must(t, b.stop())
+	}
+	select {
+	case err := <-a.lost:
+		t.Fatalf("the leader stopped: %v", err)
+	default:
+	}
+	if s := a.Status(); !s.Leading || s.Term != cp.Term() {
+		t.Errorf("the leader is %+v, its term was %d", s, cp.Term())
+	}
+	must(t, cp.Begin(place(4)))
+}
+
+func TestAStandbyTakesOverWithinTheSessionWhenTheLeaderIsKilled(t *testing.T) {
+	r := newRig(t)
+	p := r.spawn()
+	p.says("led")
+	standby := r.start(r.client, Options{})
+	term, pos := p.says("saved")
+	must(t, p.Process.Kill())
+	_ = p.Wait()
+	cp := standby.leads()
+	if got := cp.Position(); cp.Term() <= term || got.Pos < pos {
+		t.Errorf("it goes on from %s in term %d; %d was saved in term %d", got.String(), cp.Term(), pos, term)
+	}
+}
+
+func TestALeaderThatWasStoppedForLongDoesNoHarmAndNotices(t *testing.T) {
+	r := newRig(t)
+	old := r.spawn()
+	old.says("led")
+	old.says("saved")
+	standby := r.start(r.client, Options{})
+	for n := 0; n != 2; {
+		var err error
+		n, err = standby.Members(t.Context())
+		must(t, err)
+	}
+	must(t, old.Process.Signal(syscall.SIGSTOP))
+	cp := standby.leads()
+	from := cp.Position()
+	cp.Advance(event.End{File: "binlog.000002", Pos: 4, State: []byte("new")})
+	must(t, cp.Save())
+	must(t, old.Process.Signal(syscall.SIGCONT))
+	old.says("lost")
+	for n := 0; n != 2; { // it stands by
+		var err error
+		n, err = standby.Members(t.Context())
+		must(t, err)
+	}
+	v, err := OpenCheckpoint(t.Context(), r.client, r.names, r.source)
+	must(t, err)
+	if v.Position.File != "binlog.000002" || string(v.Position.State) != "new" {
+		t.Errorf("the position is %s with state %q; the new leader began at %s", v.Position.String(), v.Position.State, from.String())
+	}
+	select {
+	case err := <-standby.lost:
+		t.Errorf("the new leader stopped: %v", err)
+	default:
+	}
+	must(t, cp.SetMappings("x")) // still leading
+}
+
+func TestAHigherTermEndsALeadershipAtOnce(t *testing.T) {
+	r := newRig(t)
+	a := r.start(r.client, Options{Watch: 10 * time.Millisecond})
+	one := a.leads()
+	must(t, one.Begin(place(4)))
+	other := r.open()
+	if err := a.loses(); !errors.Is(err, ErrDeposed) {
+		t.Errorf("it stopped because %v", err)
+	}
+	one.Advance(event.End{File: "binlog.000001", Pos: 5})
+	if err := one.Save(); !errors.Is(err, ErrDeposed) {
+		t.Errorf("the old leader saves: %v", err)
+	}
+	if err := one.SetMappings("x"); !errors.Is(err, ErrDeposed) {
+		t.Errorf("the old leader saves: %v", err)
+	}
+	// The group still gives it the partition: it leads again, in a higher term.
+	if two := a.leads(); two.Term() <= other.Term() {
+		t.Errorf("it leads again in term %d after %d", two.Term(), other.Term())
+	}
+}
+
+func TestRunEndsWithWhatIsLed(t *testing.T) {
+	r := newRig(t)
+	l, err := New(r.client, Options{Names: r.names, Source: r.source, Session: 6 * time.Second, Log: r.log()})
+	must(t, err)
+	failed := errors.New("no source")
+	for _, want := range []error{failed, nil} {
+		err := l.Run(t.Context(), func(context.Context, *Checkpoint) error { return want })
+		if !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("run: %v, want %v", err, want)
+		}
+	}
+	if n, err := l.Members(t.Context()); n != 0 || err != nil {
+		t.Errorf("it left %d members in the group, %v", n, err)
+	}
+}
+
+func TestALostCheckpointHalts(t *testing.T) {
+	r := newRig(t)
+	r.mark(3, 1)
+	l, err := New(r.client, Options{Names: r.names, Source: r.source, Session: 6 * time.Second, Log: r.log()})
+	must(t, err)
+	err = l.Run(t.Context(), func(context.Context, *Checkpoint) error {
+		t.Error("it leads")
+		return nil
+	})
+	var lost *LostError
+	if !errors.As(err, &lost) {
+		t.Errorf("run: %v", err)
+	}
+}
+
+func TestAPositionIsNotSetByHandWhileAReaderRuns(t *testing.T) {
+	r := newRig(t)
+	a := r.start(r.client, Options{})
+	must(t, a.leads().Begin(place(4)))
+	if err := SetPosition(t.Context(), r.client, r.names, r.source, place(3)); !errors.Is(err, ErrRunning) {
+		t.Errorf("set: %v", err)
+	}
+	must(t, a.stop())
+	must(t, SetPosition(t.Context(), r.client, r.names, r.source, place(3)))
+	v, err := OpenCheckpoint(t.Context(), r.client, r.names, r.source)
+	must(t, err)
+	if v.Position.Pos != 3 || v.Position.Epoch != 2 {
+		t.Errorf("the position is %s in epoch %d", v.Position.String(), v.Position.Epoch)
+	}
+}

@@ -1,0 +1,137 @@
+package leader
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/record"
+	"github.com/freshet/freshet/testbed"
+)
+
+// rig is the topics of one test.
+type rig struct {
+	topic
+	t       testing.TB
+	cluster *testbed.KafkaCluster
+}
+
+func newRig(t testing.TB, config ...string) *rig {
+	t.Helper()
+	return newRigOn(t, testbed.SharedKafka(t), config...)
+}
+
+func newRigOn(t testing.TB, cluster *testbed.KafkaCluster, config ...string) *rig {
+	t.Helper()
+	names := broker.Names{Topic: cluster.NewTopicName(t)}
+	r := &rig{t: t, cluster: cluster, topic: topic{names: names, source: "shop"}}
+	config = append(config, "cleanup.policy=compact")
+	cluster.Topic(t, names.Checkpoint(r.source), 1, config...)
+	cluster.Topic(t, names.Marks(), 1, config...)
+	r.client = r.connect(broker.Options{})
+	return r
+}
+
+func (r *rig) connect(o broker.Options) *broker.Client {
+	r.t.Helper()
+	o.Brokers = r.cluster.Brokers()
+	c, err := broker.New(o)
+	must(r.t, err)
+	r.t.Cleanup(func() { must(r.t, c.Close()) })
+	return c
+}
+
+func (r *rig) log() *slog.Logger { return slog.New(slog.NewTextHandler(r.t.Output(), nil)) }
+
+// open takes a term and returns its checkpoint.
+func (r *rig) open() *Checkpoint {
+	r.t.Helper()
+	return r.openWith(Options{})
+}
+
+func (r *rig) openWith(o Options) *Checkpoint {
+	r.t.Helper()
+	o.Names, o.Source, o.Log = r.names, r.source, r.log()
+	o, err := o.withDefaults()
+	must(r.t, err)
+	c, err := r.take(r.t.Context())
+	must(r.t, err)
+	cp, err := open(r.t.Context(), c, &o, newMetrics())
+	must(r.t, err)
+	return cp
+}
+
+func (r *rig) mark(term uint64, epoch uint32) {
+	r.t.Helper()
+	m := record.Mark{Mark: event.Mark{Source: r.source, Term: term, Version: event.Version{Epoch: epoch, File: 1, Pos: 4}, Made: time.Now()}}
+	_, err := r.client.Produce(r.t.Context(), r.names.Marks(), 0, broker.Record{Key: []byte(r.source), Value: m.Append(nil)})
+	must(r.t, err)
+}
+
+func place(pos uint64) event.Position {
+	return event.Position{Flavor: event.MySQL, Server: "a", Epoch: 1, File: "binlog.000001", Pos: pos}
+}
+
+// reader is a running leader or standby.
+type reader struct {
+	*Leader
+	t    testing.TB
+	led  chan *Checkpoint // a leadership began
+	lost chan error       // its context ended: the cause
+	stop func() error
+}
+
+// start starts a reader whose leadership does nothing until its context ends.
+func (r *rig) start(c *broker.Client, o Options) *reader {
+	r.t.Helper()
+	o.Names, o.Source, o.Log = r.names, r.source, r.log()
+	if o.Session == 0 {
+		o.Session = 6 * time.Second
+	}
+	l, err := New(c, o)
+	must(r.t, err)
+	out := &reader{Leader: l, t: r.t, led: make(chan *Checkpoint, 100), lost: make(chan error, 100)}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- l.Run(ctx, func(ctx context.Context, cp *Checkpoint) error {
+			out.led <- cp
+			<-ctx.Done()
+			out.lost <- context.Cause(ctx)
+			return ctx.Err()
+		})
+	}()
+	out.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	r.t.Cleanup(func() { must(r.t, out.stop()) })
+	return out
+}
+
+// leads waits until the reader leads.
+func (r *reader) leads() *Checkpoint {
+	r.t.Helper()
+	select {
+	case cp := <-r.led:
+		return cp
+	case <-time.After(30 * time.Second):
+		r.t.Fatal("it does not lead after 30 s")
+		return nil
+	}
+}
+
+// loses waits until the reader has lost its leadership.
+func (r *reader) loses() error {
+	r.t.Helper()
+	select {
+	case err := <-r.lost:
+		return err
+	case <-time.After(30 * time.Second):
+		r.t.Fatal("it still leads after 30 s")
+		return nil
+	}
+}
+
+func brokerOptions() broker.Options { return broker.Options{} }

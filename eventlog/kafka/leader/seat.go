@@ -1,0 +1,102 @@
+package leader
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/eventlog/kafka/group"
+)
+
+// standing is what the consumer group says of this member.
+type standing int
+
+const (
+	// undecided: no generation, or none that has said yet.
+	undecided standing = iota
+	// standby: the partition is somebody else's.
+	standby
+	// seated: the partition is ours.
+	seated
+)
+
+// seat follows the standing of a member. The group tells it; the leader waits for it.
+type seat struct {
+	mu      sync.Mutex
+	is      standing
+	since   time.Time
+	changed chan struct{} // closed at each change
+}
+
+func newSeat() *seat { return &seat{since: time.Now(), changed: make(chan struct{})} }
+
+func (s *seat) set(is standing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.is != is {
+		s.is, s.since = is, time.Now()
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+func (s *seat) get() (is standing, since time.Time, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.is, s.since, s.changed
+}
+
+// generation is told how many partitions a new generation gives us. When it is none, that is all we hear of it. Else
+// handle follows.
+func (s *seat) generation(assigned int) {
+	if assigned == 0 {
+		s.set(standby)
+	}
+}
+
+// handle has the partition until the generation ends. What is led goes on then: see [Leader].
+func (s *seat) handle(ctx context.Context, _ *group.Claim) error {
+	s.set(seated)
+	<-ctx.Done()
+	s.set(undecided)
+	return nil
+}
+
+// taken waits for the seat; false if ctx ends first.
+func (s *seat) taken(ctx context.Context) bool {
+	for {
+		is, _, changed := s.get()
+		if is == seated {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// lost waits until the seat is somebody else's, or has been undecided for longer than a session, and says which. It
+// returns nil if ctx ends first.
+func (s *seat) lost(ctx context.Context, session time.Duration) error {
+	for {
+		is, since, changed := s.get()
+		if is == standby {
+			return errReassigned
+		}
+		var timeout <-chan time.Time
+		if is == undecided {
+			t := time.NewTimer(time.Until(since.Add(session)))
+			defer t.Stop()
+			timeout = t.C
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return errCutOff
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
