@@ -13,11 +13,18 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Check looks at the source, the mapped tables and Redis as they are now.
+// Check looks at the source, the mapped tables, Kafka and Redis as they are now, as far as the configuration names them.
 func Check(ctx context.Context, c *config.Config) *Report {
 	r := &Report{}
-	checkSource(ctx, c, r)
-	checkRedis(ctx, c, r)
+	if c.HasSource() {
+		checkSource(ctx, c, r)
+	}
+	if c.EventLog.Kind == config.EventLogKafka {
+		checkKafka(ctx, c, r)
+	}
+	if c.HasRedis() {
+		checkRedis(ctx, c, r)
+	}
 	return r
 }
 

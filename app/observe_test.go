@@ -47,6 +47,10 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			{"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind, "nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits"},
 			{"held up for a moment", func(*Status) {}, "too many keys in flight", Fresh, "until 300ms ago"},
 			{"parked", func(s *Status) { s.Parked = 2 }, "", Fresh, "but for 2 keys in trouble that are tried again later"},
+			{"standby", func(s *Status) { s.Standby, s.Source, s.Redis = true, &SourceStatus{Name: "shop"}, nil }, "", Standby, "another reader of the source shop leads"},
+			{"standby that deletes", func(s *Status) { s.Standby, s.Source = true, &SourceStatus{Name: "shop"} }, "", Fresh, "until 300ms ago is finished"},
+			{"only reads", func(s *Status) { s.Redis = nil }, "", Fresh, "until 300ms ago is in the event log"},
+			{"only deletes", func(s *Status) { s.Source = nil }, "", Fresh, "until 300ms ago is finished"},
 			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Fresh, "but for 3 keys that were given up: see `freshet dlq list`"},
 		} {
 			s := well
@@ -77,7 +81,8 @@ fresh as of      2026-01-31T12:00:00` + zone + `
 source           default, db:3306, mariadb, binlog.000112:4096
 checkpoint       0-2-57 (epoch 3, term 12)
 redis            redis cache:6379 answers
-since the start  17 row changes, 34 keys deleted
+since the start  17 row changes
+deleted          34 keys since the start
 latency          p50 1.2ms, p99 50ms (last minute)
 in flight        1 keys
 final deletes    2 keys waiting; the oldest unfinished batch was read 1.5s ago
@@ -86,5 +91,24 @@ alarm            dead_letter raised, 5 times, last 2026-01-31T12:00:00` + zone +
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestAStatusOfAProcessThatOnlyDeletesTellsOfItsPartitions(t *testing.T) {
+	s := Status{
+		State: Fresh, Sentence: "all is well", Redis: &RedisStatus{Sentence: "redis answers"}, Keys: 5,
+		Partitions: []PartitionStatus{{ID: 3, Lag: 0.25, InFlight: 1, Pending: 2}, {ID: 7, Idle: true}},
+	}
+	var b strings.Builder
+	if err := s.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"partition 3    250ms behind, 1 keys in flight, 2 waiting", "partition 7    0s behind"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "source") {
+		t.Errorf("it tells of a source:\n%s", b.String())
 	}
 }

@@ -26,21 +26,45 @@ type savedPosition struct {
 	Committed time.Time    `json:"committed"`
 }
 
-// ShowPosition prints the saved position of a freshet that does not run; `freshet status` has that of one that does.
-func ShowPosition(_ context.Context, w io.Writer, c *config.Config, raw bool) error {
+// ShowPosition prints the saved position. With the embedded log that is one of a freshet that does not run; `freshet
+// status` has that of one that does.
+func ShowPosition(ctx context.Context, w io.Writer, c *config.Config, raw bool) error {
+	if err := needsSource(c); err != nil {
+		return err
+	}
+	p, err := readPosition(ctx, c)
+	if err != nil {
+		return err
+	}
+	return printPosition(w, &p, raw)
+}
+
+// needsSource refuses a configuration of an invalidator.
+func needsSource(c *config.Config) error {
+	if c.HasSource() {
+		return nil
+	}
+	return config.Problems{{Pos: config.Pos{File: c.File}, What: "there is no source", Do: "name the configuration of its reader with --config"}}
+}
+
+// readPosition reads the saved position of either event log.
+func readPosition(ctx context.Context, c *config.Config) (event.Position, error) {
+	if c.EventLog.Kind == config.EventLogKafka {
+		return readKafkaPosition(ctx, c)
+	}
 	s, err := embedded.OpenReadOnly(c.EventLog.Dir, embedded.Options{})
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
-		return fmt.Errorf("%w; `freshet status` shows the position of a running freshet", err)
+		return event.Position{}, fmt.Errorf("%w; `freshet status` shows the position of a running freshet", err)
 	case errors.Is(err, embedded.ErrMissing):
-		return fmt.Errorf("there is no position: %w", err)
+		return event.Position{}, fmt.Errorf("there is no position: %w", err)
 	case err != nil:
-		return err
+		return event.Position{}, err
 	}
-	p := s.Checkpoint().Position()
-	if err := s.Close(); err != nil {
-		return err
-	}
+	return s.Checkpoint().Position(), s.Close()
+}
+
+func printPosition(w io.Writer, p *event.Position, raw bool) (err error) {
 	if raw {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -59,7 +83,17 @@ func ShowPosition(_ context.Context, w io.Writer, c *config.Config, raw bool) er
 
 // SetPosition sets the saved position of a freshet that does not run to what an operator says: gtid:SET, FILE:POSITION
 // or a time. Forward is refused unless skip is set.
-func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) (err error) {
+func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) error {
+	if err := needsSource(c); err != nil {
+		return err
+	}
+	if c.EventLog.Kind == config.EventLogKafka {
+		return setKafkaPosition(ctx, w, c, log, where, skip)
+	}
+	return setEmbeddedPosition(ctx, w, c, log, where, skip)
+}
+
+func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) (err error) {
 	// The store is what a running freshet holds, so it is looked at first. It is made last: a place that the source
 	// does not know must leave no store behind.
 	s, err := openExisting(c)
@@ -69,11 +103,7 @@ func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.L
 	if s != nil {
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	o, err := sourceOptions(c)
-	if err != nil {
-		return err
-	}
-	to, err := canal.Locate(ctx, o, where)
+	to, err := locate(ctx, c, where)
 	if err != nil {
 		return err
 	}
@@ -83,7 +113,19 @@ func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.L
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	return moveTo(w, log, s, to, skip)
+	// Going back is a discontinuity as well: what is read again gets versions of its own.
+	from := s.Checkpoint().Position()
+	to.Epoch = from.Epoch + 1
+	return moveTo(w, log, &from, &to, skip, func() error { return s.Checkpoint().Set(to) })
+}
+
+// locate asks the source for a place that an operator names.
+func locate(ctx context.Context, c *config.Config, where string) (event.Position, error) {
+	o, err := sourceOptions(c)
+	if err != nil {
+		return event.Position{}, err
+	}
+	return canal.Locate(ctx, o, where)
 }
 
 func stopFirst(err error) error {
@@ -93,15 +135,13 @@ func stopFirst(err error) error {
 	return err
 }
 
-func moveTo(w io.Writer, log *slog.Logger, s *embedded.Store, to event.Position, skip bool) error {
-	from := s.Checkpoint().Position()
-	if !skip && ahead(&from, &to) {
+// moveTo sets the position by set, if it may be, and says so.
+func moveTo(w io.Writer, log *slog.Logger, from, to *event.Position, skip bool, set func() error) error {
+	if !skip && ahead(from, to) {
 		return fmt.Errorf("%s is ahead of the saved position %s: the changes between would never be invalidated, and cached keys of theirs would stay stale; "+
 			"clear those keys and add --skip if that is what you want", to.String(), from.String())
 	}
-	// Going back is a discontinuity as well: what is read again gets versions of its own.
-	to.Epoch = from.Epoch + 1
-	if err := s.Checkpoint().Set(to); err != nil {
+	if err := set(); err != nil {
 		return err
 	}
 	log.Warn("position set by hand", "from", from.String(), "to", to.String(), "skip", skip)

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -142,15 +143,30 @@ func (s Status) Print(w io.Writer) error {
 	if s.Redis != nil {
 		line("redis", "%s", s.Redis.Sentence)
 	}
-	line("since the start", "%d row changes, %d keys deleted", s.Rows, s.Keys)
-	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
-	line("in flight", "%d keys", s.InFlight)
-	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))
-	line("in trouble", "%d parked, %d dead letters", s.Parked, s.DeadLetters)
+	if s.Source != nil && !s.Standby {
+		line("since the start", "%d row changes", s.Rows)
+	}
+	if s.Redis != nil {
+		s.printDeletes(line)
+	}
 	for _, a := range s.Alarms {
 		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339), a.Message)
 	}
 	return t.Flush()
+}
+
+// printDeletes writes what a process that deletes keys has to say.
+func (s *Status) printDeletes(line func(name, format string, args ...any)) {
+	line("deleted", "%d keys since the start", s.Keys)
+	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
+	line("in flight", "%d keys", s.InFlight)
+	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))
+	line("in trouble", "%d parked, %d dead letters", s.Parked, s.DeadLetters)
+	for _, p := range s.Partitions {
+		if len(s.Partitions) > 1 {
+			line("partition "+strconv.Itoa(p.ID), "%s behind, %d keys in flight, %d waiting", seconds(p.Lag), p.InFlight, p.Pending)
+		}
+	}
 }
 
 func join(parts ...string) string {

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/leader"
+)
+
+// onKafka calls do with a client for the brokers of a configuration.
+func onKafka(c *config.Config, do func(*broker.Client) error) error {
+	client, err := kafkaClient(c, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(client), client.Close())
+}
+
+// readKafkaPosition reads the position of a source from its checkpoint topic, also while its reader runs.
+func readKafkaPosition(ctx context.Context, c *config.Config) (p event.Position, err error) {
+	err = onKafka(c, func(client *broker.Client) error {
+		v, err := leader.OpenCheckpoint(ctx, client, names(c), c.Source.Name)
+		if err != nil {
+			return err
+		}
+		p = v.Position
+		return v.Lost
+	})
+	return p, err
+}
+
+// setKafkaPosition sets the position of a source whose readers are stopped. The topics are made if they may be: the
+// position may be set before the first start.
+func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) error {
+	return onKafka(c, func(client *broker.Client) error {
+		n := names(c)
+		if err := client.Ensure(ctx, broker.ReaderTopics(n, c.Source.Name, sizing(c)), c.EventLog.Kafka.CreateTopics); err != nil {
+			return err
+		}
+		v, err := leader.OpenCheckpoint(ctx, client, n, c.Source.Name)
+		if err != nil {
+			return err
+		}
+		to, err := locate(ctx, c, where)
+		if err != nil {
+			return err
+		}
+		return moveTo(w, log, &v.Position, &to, skip, func() error {
+			err := leader.SetPosition(ctx, client, n, c.Source.Name, to)
+			if errors.Is(err, leader.ErrRunning) {
+				return fmt.Errorf("%w; stop freshet before its position is set", err)
+			}
+			return err
+		})
+	})
+}
+
+// checkKafka looks at the brokers and topics.
+func checkKafka(ctx context.Context, c *config.Config, r *Report) {
+	var topics []broker.Topic
+	if c.HasSource() {
+		topics = append(topics, broker.ReaderTopics(names(c), c.Source.Name, sizing(c))...)
+	}
+	if c.HasRedis() {
+		topics = append(topics, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))...)
+	}
+	err := onKafka(c, func(client *broker.Client) error {
+		found := client.Check(ctx, topics)
+		for _, f := range found {
+			grade := Warn
+			if f.Fail {
+				grade = Fail
+			}
+			r.add(grade, f.What, f.Mend)
+		}
+		if len(found) == 0 {
+			r.add(OK, fmt.Sprintf("kafka: the brokers answer, and all topics of %s are as they should be", c.EventLog.Kafka.Topic), "")
+		}
+		return nil
+	})
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+	}
+}
