@@ -1,9 +1,12 @@
-// Command bench measures how fast freshet catches up, beside a bare probe that does the same job with nothing that
-// makes it safe. Both read the same binlog of a private MySQL server and delete the same keys of a private Redis,
-// in turn, several times; what counts is the ratio of their medians, since machines differ and drift.
+// Command bench measures freshet in one process, and with Kafka between its halves.
 //
-// Redis holds every key before each run, for deleting what exists costs more. A run after which a mapped key is
-// still there prints INVALID, and the command then fails.
+// First, how fast it catches up, beside a bare probe that does the same job with nothing that makes it safe. All read
+// the same binlog of a private MySQL server and delete the same keys of a private Redis, in turn, several times; what
+// counts is the ratio of their medians, since machines differ and drift. Redis holds every key before each run, for
+// deleting what exists costs more. A run after which a mapped key is still there prints INVALID, and the command then
+// fails. Then, how long a key lives on after the commit that made it stale, at a steady rate.
+//
+// MySQL, Redis, the Kafka broker and freshet share the machine's cores.
 package main
 
 import (
@@ -15,10 +18,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -35,18 +34,12 @@ func main() {
 	}
 }
 
-// contender is one way of catching up: it returns the rows per second.
-type contender struct {
-	name  string
-	run   func(ctx context.Context, b *benchmark) (float64, error)
-	rates []float64
-}
-
 type benchmark struct {
 	workload workload
 	source   *testbed.Server
 	redis    *testbed.RedisServer
-	freshet  string
+	kafka    *testbed.KafkaCluster
+	freshet  string // the program
 	dir      string
 }
 
@@ -56,10 +49,13 @@ func run(ctx context.Context) error {
 	flag.IntVar(&w.bulkUpdates, "bulk-updates", 500, "updates of 1,000 rows each")
 	flag.IntVar(&w.updates, "updates", 100_000, "updates of one row, each a transaction")
 	runs := flag.Int("runs", 5, "runs of each contender, in turn")
+	var p pace
+	flag.IntVar(&p.rate, "rate", 500, "for the latency: transactions of one row in a second")
+	flag.DurationVar(&p.length, "latency", 10*time.Second, "for the latency: how long each run takes; 0: no runs")
 	binary := flag.String("freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
 	flag.Parse()
-	if w.rows < 2000 {
-		return errors.New("-rows must be at least 2000")
+	if w.rows < 2000 || w.rows < 2*p.transactions() {
+		return errors.New("-rows must be at least 2000, and twice the transactions of a run for the latency")
 	}
 	dir, err := os.MkdirTemp("", "freshet-bench")
 	if err != nil {
@@ -70,7 +66,11 @@ func run(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return errors.Join(err, b.close())
 	}
-	return errors.Join(b.compare(ctx, *runs), b.close())
+	err = b.compare(ctx, *runs)
+	if err == nil && p.length > 0 {
+		err = b.latencies(ctx, p, min(*runs, 3))
+	}
+	return errors.Join(err, b.close())
 }
 
 func (b *benchmark) prepare(ctx context.Context) (err error) {
@@ -91,7 +91,12 @@ func (b *benchmark) prepare(ctx context.Context) (err error) {
 	if b.redis, err = testbed.StartRedis(ctx, testbed.Options{}); err != nil {
 		return err
 	}
-	fmt.Printf("mysql %s, redis %s; making %d row changes ...\n", b.source.Version, b.redis.Version, b.workload.changes())
+	// The testbed's brokers start soon and work slowly: this one is to be compiled as a user's is.
+	if b.kafka, err = testbed.StartKafka(ctx, testbed.KafkaOptions{JVM: []string{"-XX:TieredStopAtLevel=4"}}); err != nil {
+		return err
+	}
+	fmt.Printf("mysql %s, redis %s, kafka %s; making %d row changes ...\n",
+		b.source.Version, b.redis.Version, b.kafka.Version, b.workload.changes())
 	return b.workload.load(ctx, b.source.DB())
 }
 
@@ -103,124 +108,8 @@ func (b *benchmark) close() error {
 	if b.redis != nil {
 		errs = append(errs, b.redis.Close())
 	}
+	if b.kafka != nil {
+		errs = append(errs, b.kafka.Close())
+	}
 	return errors.Join(errs...)
-}
-
-func (b *benchmark) compare(ctx context.Context, runs int) error {
-	contenders := []*contender{
-		{name: "bare probe", run: bareRun},
-		{name: "freshet, second_delete none", run: freshetRun("none")},
-		{name: "freshet, second_delete 200ms", run: freshetRun("200ms")},
-	}
-	invalid := false
-	for i := range runs {
-		for _, c := range contenders {
-			rate, valid, err := b.measure(ctx, c)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			verdict := ""
-			if !valid {
-				verdict, invalid = "  INVALID: mapped keys are still there", true
-			}
-			fmt.Printf("run %d  %-30s %9.0f rows/s%s\n", i+1, c.name, rate, verdict)
-		}
-	}
-	report(contenders)
-	if invalid {
-		return errors.New("INVALID: a contender left keys behind")
-	}
-	return nil
-}
-
-// measure fills Redis, runs c, and looks whether every mapped key is gone.
-func (b *benchmark) measure(ctx context.Context, c *contender) (rate float64, valid bool, err error) {
-	rdb := b.redis.Client()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
-		return 0, false, err
-	}
-	// Makes product:0 to product:N; no row has the id 0, so exactly that key must stay.
-	if err := rdb.Do(ctx, "DEBUG", "POPULATE", b.workload.rows+1, "product", 100).Err(); err != nil {
-		return 0, false, err
-	}
-	if rate, err = c.run(ctx, b); err != nil {
-		return 0, false, err
-	}
-	c.rates = append(c.rates, rate)
-	size, err := rdb.DBSize(ctx).Result()
-	if err != nil {
-		return 0, false, err
-	}
-	kept, err := rdb.Exists(ctx, "product:0").Result()
-	return rate, size == 1 && kept == 1, err
-}
-
-func report(contenders []*contender) {
-	base := median(contenders[0].rates)
-	fmt.Printf("\n%-30s %14s %14s %14s   %s\n", "rows/s", "min", "median", "max", "median / bare probe")
-	for _, c := range contenders {
-		fmt.Printf("%-30s %14.0f %14.0f %14.0f   %.2f\n", c.name, slices.Min(c.rates), median(c.rates), slices.Max(c.rates), median(c.rates)/base)
-	}
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
-}
-
-func bareRun(ctx context.Context, b *benchmark) (float64, error) {
-	n := b.workload.changes()
-	d, err := bare(ctx, b.source.Addr, b.redis.Addr, n)
-	return float64(n) / d.Seconds(), err
-}
-
-var caughtUp = regexp.MustCompile(`^caught up: rows=(\d+) keys=(\d+) seconds=([0-9.]+)$`)
-
-// freshetRun runs the built binary as users do, from the oldest binlog and with a store of its own.
-func freshetRun(secondDelete string) func(context.Context, *benchmark) (float64, error) {
-	return func(ctx context.Context, b *benchmark) (float64, error) {
-		dir, err := os.MkdirTemp(b.dir, "run")
-		if err != nil {
-			return 0, err
-		}
-		file := filepath.Join(dir, "freshet.yaml")
-		text := fmt.Sprintf(`source: {addresses: [%q], user: root, start: earliest}
-redis: {addresses: [%q]}
-eventlog: {dir: %q}
-admin: {listen: none}
-log: {level: warn}
-invalidator: {second_delete: %s}
-mappings:
-  - table: shop.product
-    keys: ["product:{id}"]
-`, b.source.Addr, b.redis.Addr, filepath.Join(dir, "data"), secondDelete)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return 0, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, b.freshet, "run", "--until-caught-up", "-c", file)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return 0, fmt.Errorf("%w\n%s%s", err, out, stderr.String())
-		}
-		return rate(string(out), b.workload.changes())
-	}
-}
-
-func rate(out string, changes int) (float64, error) {
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	m := caughtUp.FindStringSubmatch(lines[len(lines)-1])
-	if m == nil {
-		return 0, fmt.Errorf("the last line is not a result: %q", lines[len(lines)-1])
-	}
-	rows, _ := strconv.Atoi(m[1])
-	seconds, err := strconv.ParseFloat(m[3], 64)
-	if rows != changes || err != nil {
-		return 0, fmt.Errorf("%d row changes were made, but freshet says %q", changes, m[0])
-	}
-	return float64(rows) / seconds, nil
 }
