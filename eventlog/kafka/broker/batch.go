@@ -140,7 +140,7 @@ func decompress(codec compress.Compression, b []byte) ([]byte, error) {
 	}
 	d := c.NewReader(bytes.NewReader(b))
 	defer func() { _ = d.Close() }()
-	out := bytes.NewBuffer(make([]byte, 0, 4*len(b)+bytes.MinRead))
+	out := bytes.NewBuffer(make([]byte, 0, 3*len(b)+bytes.MinRead))
 	n, err := out.ReadFrom(io.LimitReader(d, maxBatch+1))
 	switch {
 	case err != nil:

@@ -42,17 +42,20 @@ func (k *checker) report(err error) {
 	}
 }
 
-// Check looks at the brokers and at topics as they are, and returns what is wrong with them, brokers first; none if
-// all is well. It changes nothing. A topic that does not exist is a warning, since [Client.Ensure] may create it.
-func (c *Client) Check(ctx context.Context, topics []Topic) []Finding {
+// Check looks at the brokers, at topics as they are, at our rights to them and to consumer groups, and returns what is
+// wrong, brokers first; none if all is well. It changes nothing. A topic that does not exist is a warning, since
+// [Client.Ensure] may create it.
+func (c *Client) Check(ctx context.Context, topics []Topic, groups ...string) []Finding {
 	topics = distinct(topics)
 	k := &checker{Client: c}
+	k.groups(ctx, groups)
 	missing, err := c.missing(ctx, topics)
 	if err != nil {
 		k.report(err)
 		return k.found
 	}
 	k.brokers(ctx)
+	k.rights(ctx, topics)
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	for _, t := range topics {

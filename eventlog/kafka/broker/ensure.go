@@ -57,13 +57,23 @@ func (c *Client) missing(ctx context.Context, topics []Topic) ([]Topic, error) {
 		state[t.Name] = t.Error
 	}
 	var missing []Topic
+	var denied []string
 	for _, t := range topics {
 		switch err := state[t.Name]; Classify(err) {
 		case None, Transient:
 		case Missing:
 			missing = append(missing, t)
+		case Denied:
+			denied = append(denied, c.aclCommand("topic", t.Name, t.Access...))
 		default:
 			return nil, c.Explain(ctx, "look for topic "+t.Name, err, Need{"Describe", "topic", t.Name})
+		}
+	}
+	if len(denied) > 0 {
+		c.count.failed(Denied)
+		return nil, &Error{
+			Class: Denied, What: "look for topics", Err: fmt.Errorf("user %s may not even see %d of %d", c.User(), len(denied), len(topics)),
+			Advice: "add the ACLs:\n  " + strings.Join(denied, "\n  "),
 		}
 	}
 	return missing, nil
@@ -107,12 +117,20 @@ func (c *Client) create(ctx context.Context, topics []Topic) error {
 	return first
 }
 
-// distinct returns topics without those that came before: readers and invalidators have some in common.
+// distinct returns each topic once, with the rights that any of its uses takes: readers and invalidators have some in
+// common.
 func distinct(topics []Topic) []Topic {
 	var out []Topic
 	for _, t := range topics {
-		if !slices.ContainsFunc(out, func(o Topic) bool { return o.Name == t.Name }) {
+		i := slices.IndexFunc(out, func(o Topic) bool { return o.Name == t.Name })
+		if i < 0 {
 			out = append(out, t)
+			continue
+		}
+		for _, a := range t.Access {
+			if !slices.Contains(out[i].Access, a) {
+				out[i].Access = append(slices.Clone(out[i].Access), a)
+			}
 		}
 	}
 	return out

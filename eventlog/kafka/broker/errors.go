@@ -156,15 +156,24 @@ func (c *Client) denied(need Need, code kafka.Error, coded bool) (err error, adv
 		return code, ""
 	}
 	where := need.Resource + " " + need.Name
-	flag := "--" + need.Resource
 	if need.Resource == "cluster" {
 		where = "the cluster"
-	} else {
-		flag += " " + need.Name
 	}
 	text := fmt.Sprintf("user %s may not %s %s", c.User(), need.Operation, where)
-	return saidNo{code, text}, fmt.Sprintf("add the ACL: %s --add --allow-principal %s --operation %s %s",
-		c.tool("kafka-acls.sh"), shellQuote("User:"+c.User()), need.Operation, flag)
+	return saidNo{code, text}, "add the ACL: " + c.aclCommand(need.Resource, need.Name, need.Operation)
+}
+
+// aclCommand returns the command that gives us rights.
+func (c *Client) aclCommand(resource, name string, operations ...string) string {
+	s := c.tool("kafka-acls.sh") + " --add --allow-principal " + shellQuote("User:"+c.User())
+	for _, o := range operations {
+		s += " --operation " + o
+	}
+	s += " --" + resource
+	if name != "" {
+		s += " " + shellQuote(name)
+	}
+	return s
 }
 
 // rejectedAdvice says what helps against a refusal.

@@ -36,6 +36,8 @@ type Topic struct {
 	Replication int
 	// Config are the settings, in a fixed order.
 	Config []Setting
+	// Access are the rights that it takes to use it: Read, Write.
+	Access []string
 	// Delay is for how long keys are parked, in [RoleRetry].
 	Delay time.Duration
 }
@@ -59,8 +61,8 @@ const Retention = 7 * 24 * time.Hour
 // ReaderTopics returns what the readers of a source need.
 func ReaderTopics(n Names, source string, s Sizing) []Topic {
 	return []Topic{
-		mainTopic(n, s), marksTopic(n, s),
-		compacted(Topic{Name: n.Checkpoint(source), Role: RoleCheckpoint}, s,
+		mainTopic(n, s, "Write"), marksTopic(n, s, "Write"),
+		compacted(Topic{Name: n.Checkpoint(source), Role: RoleCheckpoint, Access: both()}, s,
 			// A reader that reads the topic from its beginning must meet every claim of a term that was made while it
 			// reads: what is younger than this is never compacted away.
 			Setting{"min.compaction.lag.ms", "60000"},
@@ -71,7 +73,7 @@ func ReaderTopics(n Names, source string, s Sizing) []Topic {
 
 // InvalidatorTopics returns what the invalidators of a group need. Equal delays are one topic.
 func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) []Topic {
-	topics := []Topic{mainTopic(n, s), marksTopic(n, s)}
+	topics := []Topic{mainTopic(n, s, "Read"), marksTopic(n, s, "Read")}
 	seen := map[time.Duration]bool{}
 	for _, d := range delays {
 		if seen[d] {
@@ -79,7 +81,7 @@ func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) 
 		}
 		seen[d] = true
 		topics = append(topics, Topic{
-			Name: n.Retry(group, d), Role: RoleRetry, Partitions: 1, Replication: s.Replication, Delay: d,
+			Name: n.Retry(group, d), Role: RoleRetry, Partitions: 1, Replication: s.Replication, Delay: d, Access: both(),
 			Config: append(durable(s),
 				Setting{"cleanup.policy", "delete"},
 				// A parked key waits for as long as it takes, for instance until its Redis is back: it is never too
@@ -87,17 +89,18 @@ func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) 
 				Setting{"retention.ms", "-1"}, Setting{"retention.bytes", "-1"}),
 		})
 	}
-	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters}, s,
+	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters, Access: both()}, s,
 		Setting{"max.message.bytes", strconv.Itoa(MinMessageBytes)}))
 }
 
 // mainTopic is where the invalidations are.
-func mainTopic(n Names, s Sizing) Topic {
+func mainTopic(n Names, s Sizing, access string) Topic {
 	if s.Partitions == 0 {
 		s.Partitions = 12
 	}
 	return Topic{
 		Name: n.Topic, Role: RoleMain, Partitions: s.Partitions, Replication: s.Replication,
+		Access: []string{access},
 		Config: append(durable(s),
 			// Each record is an event of its own: compaction would take the older of two with one key for a copy.
 			Setting{"cleanup.policy", "delete"},
@@ -109,9 +112,12 @@ func mainTopic(n Names, s Sizing) Topic {
 }
 
 // marksTopic is where the visibility marks are.
-func marksTopic(n Names, s Sizing) Topic {
-	return compacted(Topic{Name: n.Marks(), Role: RoleMarks}, s)
+func marksTopic(n Names, s Sizing, access string) Topic {
+	return compacted(Topic{Name: n.Marks(), Role: RoleMarks, Access: []string{access}}, s)
 }
+
+// both is access to what is read and written by the same process.
+func both() []string { return []string{"Read", "Write"} }
 
 // compacted completes a topic of one partition of which the newest record of each key counts.
 func compacted(t Topic, s Sizing, more ...Setting) Topic {
