@@ -22,12 +22,13 @@ type commits struct {
 	member     string
 	timeout    time.Duration // of one request
 	log        *slog.Logger
+	explain    func(context.Context, error) error
 
 	mu     sync.Mutex
 	claims map[*Claim]*progress
 	closed bool
 
-	failing bool // the last request failed, and that was logged; only the goroutine that sends looks at it
+	trouble trouble // the sending goroutine's
 }
 
 // progress is how far a claim has come.
@@ -84,28 +85,28 @@ func (c *commits) flush(ctx context.Context) {
 	}
 }
 
-// send commits what is not committed yet, in one attempt, and reports whether nothing is left to send.
+// send commits what is not committed yet, in one attempt, and reports whether nothing of it must be sent again.
 func (c *commits) send(ctx context.Context) bool {
 	req, sent := c.request()
 	if len(sent) == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	attempt, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	res, err := c.client.OffsetCommit(ctx, req)
+	res, err := c.client.OffsetCommit(attempt, req)
 	if err == nil {
 		err = c.settle(res, sent)
 	}
-	switch {
-	case err != nil && !c.failing && ctx.Err() == nil:
-		c.log.Warn("offsets cannot be committed for now; what is finished may be done again", "group", c.group, "error", err)
-	case err == nil && c.failing:
-		c.log.Info("offsets are committed again", "group", c.group)
+	if err == nil {
+		if c.trouble.over() {
+			c.log.Info("offsets are committed again", "group", c.group)
+		}
+		return true
 	}
-	c.failing = err != nil
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return err == nil || c.closed
+	if err = c.explain(ctx, err); ctx.Err() == nil && c.trouble.worthSaying(err) {
+		c.log.Warn("offsets cannot be committed for now; what is finished may be done again", "group", c.group, "error", err)
+	}
+	return false
 }
 
 // attempt is a claim's progress as it was sent.

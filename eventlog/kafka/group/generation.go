@@ -17,7 +17,8 @@ import (
 // the last commit, but no longer than the drain: later the brokers would take us for dead, and all partitions would
 // move.
 func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
-	r.member, r.trouble = gen.MemberID, ""
+	r.member = gen.MemberID
+	r.trouble.over()
 	owned := map[string][]int{}
 	n := 0
 	for topic, partitions := range gen.Assignments {
@@ -42,6 +43,7 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
 	c := &commits{
 		client: r.client.Kafka(), group: r.o.ID, generation: int(gen.ID), member: gen.MemberID,
 		timeout: r.o.Session / 5, log: r.o.Log, claims: map[*Claim]*progress{},
+		explain: func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
 	}
 	claims, err := r.claims(hctx, owned)
 	if err != nil {
@@ -71,7 +73,7 @@ func (r *run) release(gen *kafka.Generation, revoke, cut func(), drained <-chan 
 		case <-drained:
 		case <-t.C:
 			cut()
-			r.o.Log.Warn("partitions were given up before their work was finished; it is done again", "group", r.o.ID,
+			r.o.Log.Warn("partitions were given up before all finished work was committed; what was not is done again", "group", r.o.ID,
 				"drain", r.o.Drain)
 		}
 	})
@@ -108,14 +110,14 @@ func (r *run) handles(ctx context.Context, revoke func(), cctx context.Context, 
 // but not their metadata. Every commit of an earlier generation was taken or refused before this one began, so what
 // is read now is the last. It tries until ctx ends.
 func (r *run) claims(ctx context.Context, owned map[string][]int) ([]*Claim, error) {
-	said := false
+	var t trouble
 	for len(owned) > 0 {
 		claims, err := r.committed(ctx, owned)
 		if err == nil {
 			return claims, nil
 		}
-		if ctx.Err() == nil && !said {
-			said = true
+		err = r.explain(ctx, "read the offsets of", err)
+		if ctx.Err() == nil && t.worthSaying(err) {
 			r.o.Log.Warn("the group's offsets cannot be read for now; trying again", "group", r.o.ID, "error", err)
 		}
 		select {

@@ -119,8 +119,8 @@ type run struct {
 	ghosts *ghosts
 
 	member  string // the member id of the last generation
-	trouble string // the trouble with joining that was logged last
-	short   int    // generations in a row that ended at once
+	trouble trouble
+	short   int // generations in a row that ended at once
 }
 
 func (r *run) loop(ctx context.Context) error {
@@ -130,7 +130,7 @@ func (r *run) loop(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			r.failed(err)
+			r.failed(ctx, err)
 			continue
 		}
 		began := time.Now()
@@ -146,7 +146,7 @@ func (r *run) loop(ctx context.Context) error {
 // failed takes note that joining failed. The library tries again by itself, as a new member: it forgets its member id,
 // and when the coordinator is away cannot leave as the old one either. That ghost would keep its share of the
 // partitions, and the rebalance waiting, until its session ends, so it is sent away as soon as somebody answers.
-func (r *run) failed(err error) {
+func (r *run) failed(ctx context.Context, err error) {
 	if errors.Is(err, kafka.RebalanceInProgress) {
 		return // the library keeps the id and joins the next generation
 	}
@@ -154,10 +154,15 @@ func (r *run) failed(err error) {
 		r.ghosts.sendAway(r.member)
 		r.member = ""
 	}
-	if t := err.Error(); t != r.trouble {
-		r.trouble = t
+	err = r.explain(ctx, "join", err)
+	if r.trouble.worthSaying(err) {
 		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)
 	}
+}
+
+// explain makes a sentence of an error of the group's coordinator.
+func (m *Member) explain(ctx context.Context, what string, err error) error {
+	return m.client.Explain(ctx, what+" consumer group "+m.o.ID, err, broker.Need{Operation: "Read", Resource: "group", Name: m.o.ID})
 }
 
 // pace waits a little after generations that ended at once, one after the other: the library would join again without

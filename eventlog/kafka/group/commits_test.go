@@ -1,0 +1,191 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/offsetcommit"
+)
+
+// coordinator is a broker's side of commits: it answers each request by the next of its answers, with success when
+// there is none left, and remembers what it took.
+type coordinator struct {
+	answers []func(partition int32) kafka.Error // lostReply: the request takes effect and its answer never comes
+	stored  []string
+}
+
+const lostReply = kafka.Error(-99)
+
+func (c *coordinator) RoundTrip(_ context.Context, _ net.Addr, r kafka.Request) (kafka.Response, error) {
+	req := r.(*offsetcommit.Request)
+	answer := func(int32) kafka.Error { return 0 }
+	if len(c.answers) > 0 {
+		answer, c.answers = c.answers[0], c.answers[1:]
+	}
+	res := &offsetcommit.Response{}
+	for _, t := range req.Topics {
+		out := offsetcommit.ResponseTopic{Name: t.Name}
+		for _, p := range t.Partitions {
+			code := answer(p.PartitionIndex)
+			if code == 0 || code == lostReply {
+				c.stored = append(c.stored, fmt.Sprintf("%d at %d %q", p.PartitionIndex, p.CommittedOffset, p.CommittedMetadata))
+			}
+			if code == lostReply {
+				return nil, errors.New("connection reset")
+			}
+			out.Partitions = append(out.Partitions, offsetcommit.ResponsePartition{PartitionIndex: p.PartitionIndex, ErrorCode: int16(code)})
+		}
+		res.Topics = append(res.Topics, out)
+	}
+	slices.Sort(c.stored)
+	return res, nil
+}
+
+func always(code kafka.Error) func(int32) kafka.Error { return func(int32) kafka.Error { return code } }
+
+// generationOf returns commits with claims of partitions 0 and 1, both committed at 10.
+func generationOf(t *testing.T, c *coordinator) (*commits, []*Claim, *strings.Builder) {
+	var out strings.Builder
+	commits := &commits{
+		client: &kafka.Client{Addr: kafka.TCP("x:1"), Transport: c}, group: "g", timeout: time.Second,
+		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{},
+		explain: func(_ context.Context, err error) error { return err },
+	}
+	claims := []*Claim{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
+	for _, claim := range claims {
+		commits.add(claim)
+	}
+	return commits, claims, &out
+}
+
+func (c *coordinator) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(c.stored, want) {
+		t.Fatalf("stored %q, want %q", c.stored, want)
+	}
+}
+
+func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{}
+		commits, claims, _ := generationOf(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { commits.run(ctx); close(done) }()
+		for o := range int64(30) {
+			claims[0].Commit(o, fmt.Sprint("m", o))
+		}
+		claims[0].Commit(12, "lower")
+		claims[1].Commit(9, "below what was committed")
+		claims[1].Commit(-1, "none")
+		time.Sleep(every + 1)
+		synctest.Wait()
+		c.expect(t, `0 at 29 "m29"`)
+		time.Sleep(10 * every)
+		synctest.Wait()
+		c.expect(t, `0 at 29 "m29"`) // once
+		claims[1].Rewind(3, "made anew")
+		cancel()
+		<-done
+		commits.flush(t.Context())
+		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
+		claims[0].Commit(50, "after the end")
+		commits.flush(t.Context())
+		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
+	})
+}
+
+func TestACommitThatFailsForNowIsMadeAgain(t *testing.T) {
+	for _, code := range []kafka.Error{
+		kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup, kafka.GroupLoadInProgress,
+		kafka.RebalanceInProgress, kafka.RequestTimedOut, lostReply,
+	} {
+		for _, times := range []int{2, 100} {
+			synctest.Test(t, func(t *testing.T) {
+				c := &coordinator{}
+				for range times {
+					c.answers = append(c.answers, always(code))
+				}
+				commits, claims, log := generationOf(t, c)
+				claims[0].Commit(20, "")
+				commits.flush(t.Context())
+				if len(c.stored) == 0 || c.stored[len(c.stored)-1] != `0 at 20 ""` {
+					t.Fatalf("%v: stored %q", code, c.stored)
+				}
+				// What passes within a moment is not worth saying, what lasts is said once.
+				want := map[int]int{2: 0, 100: 1}[times]
+				if n := strings.Count(log.String(), "level=WARN"); n != want || strings.Count(log.String(), "committed again") != want {
+					t.Errorf("%v: %d warnings, want %d and its end:\n%s", code, n, want, log)
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyThePartitionThatFailedIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{answers: []func(int32) kafka.Error{func(p int32) kafka.Error {
+			if p == 1 {
+				return kafka.GroupLoadInProgress
+			}
+			return 0
+		}}}
+		commits, claims, _ := generationOf(t, c)
+		claims[0].Commit(20, "")
+		claims[1].Commit(21, "")
+		commits.flush(t.Context())
+		c.expect(t, `0 at 20 ""`, `1 at 21 ""`)
+	})
+}
+
+func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
+	for _, code := range []kafka.Error{kafka.IllegalGeneration, kafka.UnknownMemberId, kafka.FencedInstanceID} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &coordinator{answers: []func(int32) kafka.Error{always(code)}}
+			commits, claims, _ := generationOf(t, c)
+			claims[0].Commit(20, "")
+			commits.flush(t.Context())
+			claims[0].Commit(30, "")
+			commits.flush(t.Context())
+			c.expect(t)
+		})
+	}
+}
+
+func TestMetadataThatIsTooLargeIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.OffsetMetadataTooLarge)}}
+		commits, claims, _ := generationOf(t, c)
+		claims[0].Commit(20, "long")
+		commits.flush(t.Context())
+		c.expect(t, `0 at 20 ""`)
+	})
+}
+
+func TestTheLastCommitIsGivenUpWhenTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{}
+		for range 1000 {
+			c.answers = append(c.answers, always(kafka.GroupCoordinatorNotAvailable))
+		}
+		commits, claims, _ := generationOf(t, c)
+		claims[0].Commit(20, "")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		commits.flush(ctx)
+		if d := time.Since(began); d != 2*time.Second {
+			t.Fatalf("took %v", d)
+		}
+		c.expect(t)
+	})
+}

@@ -1,0 +1,174 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/testbed"
+)
+
+func TestPartitionsAreSharedAndTheirOffsetsHandedOver(t *testing.T) {
+	r := newRig(t, testbed.SharedKafka(t), 4, 1)
+	// What is committed while the work is wound up counts too.
+	a := r.join(Options{}, func(c *Claim) error {
+		c.Commit(int64(100+c.Partition), fmt.Sprint("seen ", c.Partition))
+		return nil
+	})
+	for _, c := range a.began(5) {
+		if c.Offset != -1 || c.Metadata != "" {
+			t.Fatalf("%s/%d begins at %d %q in a new group", c.Topic, c.Partition, c.Offset, c.Metadata)
+		}
+		c.Commit(7, "")
+	}
+	b := r.join(Options{}, nil)
+	a.ended(5)
+	for _, c := range append(a.began(3), b.began(2)...) {
+		if want := fmt.Sprint("seen ", c.Partition); c.Offset != int64(100+c.Partition) || c.Metadata != want {
+			t.Errorf("%s/%d is handed over at %d %q", c.Topic, c.Partition, c.Offset, c.Metadata)
+		}
+	}
+	// The standard tool sees it.
+	out := r.cluster.Tool(t, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group", r.group)
+	if !strings.Contains(out, r.topics[0]) || !strings.Contains(out, "103") {
+		t.Errorf("kafka-consumer-groups shows\n%s", out)
+	}
+	must(t, a.stop())
+	if n := len(b.began(5)); n != 5 {
+		t.Errorf("who stays has %d partitions", n)
+	}
+}
+
+func TestAMemberThatDiesIsSucceededAndComesBackAsAStandby(t *testing.T) {
+	r := newRig(t, testbed.SharedKafka(t), 1)
+	a := r.join(Options{}, nil)
+	a.began(1)[0].Commit(41, "a")
+	b := r.join(Options{}, nil)
+	a.ended(1)
+	// A standby does not take the place of the one who is there.
+	claim := a.began(1)[0]
+	if claim.Offset != 41 {
+		t.Fatalf("goes on at %d", claim.Offset)
+	}
+	take(t, b.counts, 1, "generations")
+	a.cable.set(true)
+	cut := time.Now()
+	a.ended(1) // it notices by itself, before
+	noticed := time.Since(cut)
+	claim.Commit(99, "too late")
+	claim = b.began(1)[0]
+	t.Logf("the one who was cut off noticed after %v, the other had the partition after %v", noticed, time.Since(cut))
+	if claim.Offset != 41 || claim.Metadata != "a" {
+		t.Fatalf("succeeded at %d %q", claim.Offset, claim.Metadata)
+	}
+	// It comes back, and claims what it had in an older generation.
+	a.cable.set(false)
+	b.ended(1)
+	b.began(1)
+	if n := take(t, a.counts, 3, "generations"); n[2] != 0 {
+		t.Fatalf("who came back was given %v", n)
+	}
+}
+
+func TestAHandleThatTakesTooLongHoldsUpOnlyItself(t *testing.T) {
+	r := newRig(t, testbed.SharedKafka(t), 2)
+	release := make(chan struct{})
+	a := r.join(Options{Drain: time.Second}, func(c *Claim) error {
+		if c.Partition == 0 {
+			<-release
+			c.Commit(99, "long after its time")
+		}
+		return nil
+	})
+	a.began(2)
+	b := r.join(Options{}, nil)
+	a.ended(2)
+	given := b.began(1)[0] // though a's handle has not returned
+	select {
+	case c := <-a.starts:
+		t.Fatalf("%d was handled while an older handle ran", c.Partition)
+	default:
+	}
+	close(release)
+	if kept := a.began(1)[0]; kept.Partition == given.Partition || kept.Offset != -1 {
+		t.Fatalf("a goes on with %d at %d, b has %d", kept.Partition, kept.Offset, given.Partition)
+	}
+}
+
+func TestTheFirstErrorOfAHandleEndsTheMember(t *testing.T) {
+	r := newRig(t, testbed.SharedKafka(t), 3)
+	client, err := broker.New(broker.Options{Brokers: r.cluster.Brokers()})
+	must(t, err)
+	defer client.Close()
+	m, err := New(client, Options{ID: r.group, Topics: r.topics})
+	must(t, err)
+	poison := errors.New("poison")
+	err = m.Run(t.Context(), func(ctx context.Context, c *Claim) error {
+		if c.Partition == 1 {
+			return poison
+		}
+		<-ctx.Done()
+		c.Commit(5, "")
+		return ctx.Err()
+	})
+	if !errors.Is(err, poison) || !strings.Contains(err.Error(), r.topics[0]+"/1") {
+		t.Fatalf("ended with %v", err)
+	}
+	// It has left, so the next one need not wait for its session, and finds what the others committed at the end.
+	began := time.Now()
+	for _, c := range r.join(Options{}, nil).began(3) {
+		if want := map[int]int64{0: 5, 1: -1, 2: 5}[c.Partition]; c.Offset != want {
+			t.Errorf("%d goes on at %d, want %d", c.Partition, c.Offset, want)
+		}
+	}
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("the next member waited for %v", d)
+	}
+}
+
+func TestPartitionsThatAreAddedAreShared(t *testing.T) {
+	r := newRig(t, testbed.SharedKafka(t), 1)
+	a := r.join(Options{}, nil)
+	a.began(1)
+	r.cluster.AddPartitions(t, r.topics[0], 3)
+	a.ended(1)
+	a.began(3)
+}
+
+func TestAGroupOutlivesItsBroker(t *testing.T) {
+	cluster := testbed.Kafka(t)
+	r := newRig(t, cluster, 4)
+	a, b := r.join(Options{}, nil), r.join(Options{}, nil)
+	held := map[*member][]int{}
+	settle := func() {
+		t.Helper()
+		// Both have two partitions; a rebalance more may come before that.
+		clear(held)
+		for timeout := time.After(patience); len(held[a]) != 2 || len(held[b]) != 2; {
+			select {
+			case c := <-a.starts:
+				held[a] = append(held[a], c.Partition)
+				c.Commit(max(c.Offset, 0)+1, "")
+			case c := <-b.starts:
+				held[b] = append(held[b], c.Partition)
+				c.Commit(max(c.Offset, 0)+1, "")
+			case <-a.ends:
+				held[a] = nil
+			case <-b.ends:
+				held[b] = nil
+			case <-timeout:
+				t.Fatalf("held: %v", held)
+			}
+		}
+	}
+	settle()
+	must(t, cluster.Broker(1).Kill())
+	must(t, cluster.Start(t.Context()))
+	up := time.Now()
+	settle()
+	t.Logf("all partitions were worked on %v after the broker was back", time.Since(up))
+}
