@@ -33,6 +33,27 @@ type heardRead struct {
 	still bool
 }
 
+// freshPartition is a partition whose log knows as of when it is finished. A log with several partitions does: the
+// reader has handed over everything, but what it put into this one may be still to be fetched.
+type freshPartition interface {
+	// FreshAsOf returns as of when, on the reader's clock, all that belongs to the partition is committed; the zero time
+	// while that is not known.
+	FreshAsOf() time.Time
+}
+
+// heard returns what is known about how far the reader is, as far as this partition is concerned.
+func (s *partition) heard(now time.Time, read heardRead) heardRead {
+	p, ok := s.log.(freshPartition)
+	if !ok {
+		return read
+	}
+	at := p.FreshAsOf()
+	if at.IsZero() {
+		return heardRead{ago: -1}
+	}
+	return heardRead{ago: max(now.Sub(at), 0), still: true}
+}
+
 // lags returns how each partition stands. One that is served twice for a moment, while it changes hands, is told
 // once.
 func (e *Engine) lags() []PartitionSnapshot {
@@ -42,7 +63,7 @@ func (e *Engine) lags() []PartitionSnapshot {
 	all := make([]PartitionSnapshot, 0, len(e.partitions))
 	for s := range e.partitions {
 		all = append(all, PartitionSnapshot{
-			ID: s.log.ID(), Lag: s.lag(now, clock, read), Idle: s.idle.Load(),
+			ID: s.log.ID(), Lag: s.lag(now, clock, s.heard(now, read)), Idle: s.idle.Load(),
 			InFlight: s.held.inFlight.Load(), Pending: s.held.pending.Load(),
 		})
 	}

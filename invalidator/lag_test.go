@@ -48,6 +48,42 @@ func TestTheLagOfAReaderThatNeverCaughtUpIsThatOfItsCommits(t *testing.T) {
 	})
 }
 
+// freshLog is a partition of a log with several.
+type freshLog struct {
+	*fakeLog
+	asOf time.Time
+}
+
+func (l *freshLog) FreshAsOf() time.Time { return l.asOf }
+
+func TestTheLagOfOnePartitionOfManyIsWhatItsLogSays(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		l := &freshLog{fakeLog: newFakeLog()}
+		l.id = 11
+		ctx, revoke := context.WithCancel(r.Context())
+		served := make(chan error, 1)
+		go func() { served <- r.engine.Serve(ctx, l) }()
+		r.markRead(3, true)
+		r.pass(time.Second)
+		lag := func(want time.Duration) {
+			r.Helper()
+			if got := r.engine.Snapshot().Partitions[1]; got.ID != 11 || got.Lag != want {
+				r.Fatalf("%+v, want a lag of %s", got, want)
+			}
+		}
+		lag(time.Second) // since it is served: the reader is done, but nothing is known of this partition
+		l.asOf = time.Now().Add(-time.Second)
+		lag(0)
+		r.pass(9 * time.Second)
+		r.markRead(3, true)
+		lag(10 * time.Second) // something was put into it that has not come
+		revoke()
+		if err := <-served; err != nil {
+			r.Fatal(err)
+		}
+	})
+}
+
 func TestALagIsShownForEachPartitionThatIsServed(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		reg := prometheus.NewPedanticRegistry()

@@ -93,6 +93,15 @@ func (h *history) asOf(finished map[int]int64) time.Time {
 	return least
 }
 
+// FreshAsOf returns the newest moment, on the readers' clocks, as of which this partition is finished, as
+// [Consumer.FreshAsOf] does for all.
+func (p *partition) FreshAsOf() time.Time {
+	p.mu.Lock()
+	finished := p.finished
+	p.mu.Unlock()
+	return p.c.history.asOf(map[int]int64{p.id: finished})
+}
+
 func (m *moment) reached(finished map[int]int64) bool {
 	for p, offset := range finished {
 		if p < len(m.ends) && offset < m.ends[p] {
