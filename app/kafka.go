@@ -64,6 +64,13 @@ func (p *pipeline) buildKafka(context.Context) error {
 func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 	c := p.config
 	p.letters, p.freshAsOf = log.Letters(), log.FreshAsOf
+	p.recordsBehind = func() map[int]int64 {
+		behind := map[int]int64{}
+		for _, l := range log.Lags() {
+			behind[l.Partition] = l.Records
+		}
+		return behind
+	}
 	p.usage = func() (int, int, error) {
 		u, err := log.Letters().Usage()
 		return u.Parked, u.DeadLetters, err

@@ -72,10 +72,16 @@ func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
 	s.Keys = p.engine.Acknowledged()
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()
 	s.LatencyP50, s.LatencyP99 = engine.Latency.P50.Seconds(), engine.Latency.P99.Seconds()
+	records := map[int]int64{}
+	if p.recordsBehind != nil {
+		records = p.recordsBehind()
+	}
 	for _, part := range engine.Partitions {
-		s.Partitions = append(s.Partitions, PartitionStatus{
-			ID: part.ID, Lag: part.Lag.Seconds(), InFlight: part.InFlight, Pending: part.Pending, Idle: part.Idle,
-		})
+		ps := PartitionStatus{ID: part.ID, Lag: part.Lag.Seconds(), InFlight: part.InFlight, Pending: part.Pending, Idle: part.Idle}
+		if n, known := records[part.ID]; known {
+			ps.Records = &n
+		}
+		s.Partitions = append(s.Partitions, ps)
 	}
 	s.Parked, s.DeadLetters, err = p.usage()
 	return engine.Waiting, err

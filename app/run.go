@@ -113,6 +113,8 @@ type pipeline struct {
 	// comes after, nil in a process that only reads.
 	source func(ctx context.Context, finish func(caughtUp bool) error) error
 	sink   func(ctx context.Context) error
+	// recordsBehind returns how many records of each partition are not finished; nil where the event log counts none.
+	recordsBehind func() map[int]int64
 	// freshAsOf returns as of when everything that was committed is finished.
 	freshAsOf func() time.Time
 
