@@ -242,6 +242,32 @@ func TestHolesOfCompactionArePassed(t *testing.T) {
 	}
 }
 
+func TestATrimmedPartitionBeginsWhereItWasTold(t *testing.T) {
+	c := client(t, Options{})
+	name := topic(t, c, 1)
+	for range 5 {
+		_, err := c.Produce(t.Context(), name, 0, Record{Value: []byte("x")})
+		must(t, err)
+	}
+	must(t, c.Trim(t.Context(), name, 0, 3))
+	if start, end, err := c.Range(t.Context(), name, 0); start != 3 || end != 5 || err != nil {
+		t.Errorf("from %d to %d, %v", start, end, err)
+	}
+	if _, err := c.Fetch(t.Context(), name, 0, 2, 1000, time.Second); Classify(err) != OutOfRange {
+		t.Errorf("what is gone: %v: %v", Classify(err), err)
+	}
+	f, err := c.Fetch(t.Context(), name, 0, 3, 1000, time.Second)
+	if err != nil || len(f.Records) != 2 || f.LogStart != 3 {
+		t.Errorf("what is left: %+v, %v", f, err)
+	}
+	if err := c.Trim(t.Context(), name, 0, 99); Classify(err) != OutOfRange {
+		t.Errorf("past the end: %v: %v", Classify(err), err)
+	}
+	if err := c.Trim(t.Context(), "nosuch", 0, 1); Classify(err) != Missing {
+		t.Errorf("a missing topic: %v: %v", Classify(err), err)
+	}
+}
+
 func TestMembersAndOffsetsOfAGroup(t *testing.T) {
 	c := client(t, Options{})
 	name := topic(t, c, 2)

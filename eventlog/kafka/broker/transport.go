@@ -119,6 +119,8 @@ func topicsOf(req kafka.Request) []string {
 	switch r := req.(type) {
 	case *fetch:
 		names = append(names, r.topic)
+	case *trim:
+		names = append(names, r.topic)
 	case *produce.Request:
 		for i := range r.Topics {
 			names = append(names, r.Topics[i].Topic)
