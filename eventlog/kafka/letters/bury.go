@@ -116,7 +116,7 @@ func join(a, b []byte) []byte {
 	if a == nil && b == nil {
 		return nil
 	}
-	return append(a[:len(a):len(a)], b...)
+	return append(append(make([]byte, 0, len(a)+len(b)), a...), b...)
 }
 
 // readAgain returns the entries to be parked for a record that could not be read before.

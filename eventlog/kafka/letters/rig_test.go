@@ -49,7 +49,10 @@ func newRig(t *testing.T, o Options) *rig {
 	return r
 }
 
-func must(t testing.TB, err error) {
+func must(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

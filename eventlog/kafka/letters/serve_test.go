@@ -129,7 +129,22 @@ func TestAnEntryGoesToTheTopicOfTheNearestDelay(t *testing.T) {
 	}
 }
 
-// TestKafkaAwayIsSaidAndWaitedOut cuts the connections for longer than a store waits by itself.
+// cuttable is a connection that fails while Kafka is away.
+type cuttable struct {
+	net.Conn
+	away *atomic.Bool
+}
+
+var errNobody = errors.New("nobody answers")
+
+func (c cuttable) Write(b []byte) (int, error) {
+	if c.away.Load() {
+		return 0, errNobody
+	}
+	return c.Conn.Write(b)
+}
+
+// TestKafkaAwayIsSaidAndWaitedOut: for longer than a store waits by itself.
 func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
 	r := newRig(t, Options{})
 	r.park(r.store(), entry(1, time.Second))
@@ -138,9 +153,10 @@ func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
 		Brokers: r.kafka.Brokers(), Timeout: time.Second,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if away.Load() {
-				return nil, errors.New("nobody answers")
+				return nil, errNobody
 			}
-			return (&net.Dialer{}).DialContext(ctx, network, address)
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return cuttable{conn, &away}, err
 		},
 	})
 	must(t, err)
@@ -152,7 +168,7 @@ func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
 		t.Errorf("parked while nobody answers: %v", err)
 	}
 	p.wait(func() bool { p.progressed(); return len(p.unread) == 1 })
-	if _, err := p.NextDue(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") {
+	if _, err := p.NextDue(t.Context()); err == nil || !strings.Contains(err.Error(), errNobody.Error()) {
 		t.Errorf("the engine is told %v", err)
 	}
 	away.Store(false)
@@ -161,7 +177,22 @@ func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
 		t.Errorf("the engine is still told %v", err)
 	}
 	r.park(p.Store, entry(2, time.Second))
-	r.want("due", p.due(ever()), "user:1", "user:2")
+	got := p.due(ever())
+	r.want("due", got, "user:1", "user:2")
+
+	away.Store(true)
+	if err := p.Settle(t.Context(), ids(got[:1]), got[1:]); err == nil {
+		t.Error("settled while nobody answers")
+	}
+	left, err := p.Due(t.Context(), ever(), 10)
+	must(t, err)
+	r.want("what could not be written again", left, "user:2")
+	if o := r.offset(p.Topics()[0]); o != 1 {
+		t.Errorf("%d is committed, want 1", o)
+	}
+	away.Store(false)
+	must(t, p.Settle(t.Context(), nil, left))
+	r.want("parked anew", p.due(ever()), "user:2")
 }
 
 func TestMetricsAreComplete(t *testing.T) {

@@ -1,0 +1,82 @@
+package letters
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/retry"
+)
+
+// member is a store whose partitions come from a real group.
+type member struct {
+	*process
+	stop func()
+}
+
+func (r *rig) join(t *testing.T) *member {
+	p := &process{Store: r.store(), rig: r}
+	g, err := group.New(r.client, group.Options{
+		ID: r.o.Topic + "." + r.o.Group, Topics: p.Topics(), Session: 6 * time.Second, Log: r.o.Log,
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx, p.Serve) }()
+	m := &member{p, func() {
+		if ctx.Err() == nil {
+			cancel()
+			must(t, <-ended)
+		}
+	}}
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+// settleAll settles keys that are offered until it has settled n.
+func (m *member) settleAll(t *testing.T, n int) {
+	t.Helper()
+	for n > 0 {
+		var got []retry.Entry
+		m.wait(func() bool { return len(m.windows) > 0 })
+		got, err := m.Due(t.Context(), ever(), 100)
+		must(t, err)
+		if len(got) == 0 {
+			m.wait(func() bool { return len(m.ids) > 0 })
+			continue
+		}
+		must(t, m.Settle(t.Context(), ids(got), nil))
+		n -= len(got)
+	}
+}
+
+func TestTheMembersOfAGroupShareTheTopicsAndTakeOver(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.join(t)
+	a.wait(func() bool { return len(a.windows) == 3 })
+	b := r.join(t)
+	b.wait(func() bool { return len(b.windows) == 1 })
+	a.wait(func() bool { return len(a.windows) == 2 })
+	var entries []retry.Entry
+	for n := range 30 {
+		entries = append(entries, entry(n, r.o.Delays[n%3]))
+	}
+	r.park(a.Store, entries...)
+	b.settleAll(t, 10)
+	a.settleAll(t, 20)
+	r.park(b.Store, entries...)
+	a.settleAll(t, 20)
+	a.stop() // with all of its keys settled: nobody tries them again
+	b.wait(func() bool { return len(b.windows) == 3 })
+	b.settleAll(t, 10)
+	b.stop()
+	for _, topic := range a.Topics() {
+		offsets, err := r.client.GroupOffsets(t.Context(), r.o.Topic+"."+r.o.Group, topic)
+		must(t, err)
+		if fmt.Sprint(offsets[0].Offset) != fmt.Sprint(r.end(topic)) {
+			t.Errorf("%s: %v is committed of %d", topic, offsets[0], r.end(topic))
+		}
+	}
+}
