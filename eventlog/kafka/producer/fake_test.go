@@ -17,9 +17,10 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
+	"github.com/freshet/freshet/testbed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
 
 const source = "shard-1"
 
@@ -185,18 +186,32 @@ func items(b *event.Batch) []item {
 	return out
 }
 
-// contents returns what a consumer makes of each partition, which passes over repeats, or what is wrong with a chain.
+// contents returns what a consumer makes of each partition.
 func (f *fakeKafka) contents(heads map[int]event.Version) ([][]item, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([][]item, len(f.data))
+	values := make([][][]byte, len(f.data))
 	for id, records := range f.data {
-		head, seq := heads[id], uint64(0)
 		for at, r := range records {
 			if string(r.value) != string(r.copied) {
 				return nil, fmt.Errorf("partition %d: the bytes of record %d were written to after they were sent", id, at)
 			}
-			b, h, err := record.Parse(r.copied)
+			values[id] = append(values[id], r.copied)
+		}
+	}
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	return consume(values, heads)
+}
+
+// consume returns what a consumer makes of each partition's records, passing over repeats, or what is wrong with a chain.
+func consume(values [][][]byte, heads map[int]event.Version) ([][]item, error) {
+	all := make([][]item, len(values))
+	for id, records := range values {
+		head, seq := heads[id], uint64(0)
+		for at, value := range records {
+			b, h, err := record.Parse(value)
 			if err != nil {
 				return nil, fmt.Errorf("partition %d: record %d: %w", id, at, err)
 			}
@@ -213,7 +228,7 @@ func (f *fakeKafka) contents(heads map[int]event.Version) ([][]item, error) {
 			all[id] = append(all[id], items(b)...)
 		}
 	}
-	return all, f.broken
+	return all, nil
 }
 
 // running is a producer and its Run.
@@ -229,7 +244,9 @@ type running struct {
 // run runs a producer until the test ends.
 func run(t testing.TB, c Client, o Options) *running {
 	t.Helper()
-	o.Topics, o.Source, o.Term = names, source, 7
+	if o.Source, o.Term = source, 7; o.Topics.Topic == "" {
+		o.Topics = names
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

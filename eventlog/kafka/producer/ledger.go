@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/latency"
 )
 
 // overhead is about what a batch takes beside its own memory until it is durable: its entry, and for each run of GTIDs
@@ -23,8 +24,9 @@ const mostRanges = 1024
 // room, how far all is durable, and what marks may say of it. Its lock is taken a few times for each batch and each
 // record, and never held while anything is waited for.
 type ledger struct {
-	most int // bytes that may be buffered
-	ends chan event.End
+	most    int // bytes that may be buffered
+	latency *latency.Stages
+	ends    chan event.End
 
 	// space wakes Append: there is room, or none ever will be. drained wakes who waits for everything to be
 	// acknowledged. marked wakes who produces marks.
@@ -55,17 +57,17 @@ type entry struct {
 	kept  int // of what is freed when the entry is durable
 }
 
-func newLedger(most int) *ledger {
+func newLedger(most int, stages *latency.Stages) *ledger {
 	return &ledger{
-		most: most, ends: make(chan event.End, 1),
+		most: most, latency: stages, ends: make(chan event.End, 1),
 		space: newWakeup(), drained: newWakeup(), marked: newWakeup(),
 	}
 }
 
 // admit enters a batch and returns the partitions to spread it over; a nil entry when it has to wait. A batch that is
-// larger than all the room is let in when nothing else is there: it could not pass otherwise.
-func (l *ledger) admit(b *event.Batch) (*entry, []*partition, error) {
-	e := &entry{end: b.End, at: time.Now(), left: 1, bytes: b.Bytes() + 4*b.Len(), kept: overhead + rangeOverhead*len(b.End.GTIDs)}
+// larger than all the room is let in when nothing else is there: it could not pass otherwise. It was handed over at at.
+func (l *ledger) admit(b *event.Batch, at time.Time) (*entry, []*partition, error) {
+	e := &entry{end: b.End, at: at, left: 1, bytes: b.Bytes() + 4*b.Len(), kept: overhead + rangeOverhead*len(b.End.GTIDs)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -86,7 +88,7 @@ func (l *ledger) split(e *entry, pieces int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.left = pieces; pieces == 0 {
-		l.buffered -= e.bytes
+		l.complete(e, time.Now())
 		l.advance()
 	}
 }
@@ -97,19 +99,23 @@ func (l *ledger) acknowledged(partition int, offset int64, head event.Version, p
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.offsets[partition], l.heads[partition] = offset, head
-	freed := false
+	now, freed := time.Now(), false
 	for i := range pieces {
-		if e := pieces[i].entry; e.left > 1 {
-			e.left--
-		} else {
-			e.left = 0
-			l.buffered -= e.bytes
+		e := pieces[i].entry
+		if e.left--; e.left == 0 {
+			l.complete(e, now)
 			freed = true
 		}
 	}
 	if freed {
 		l.advance()
 	}
+}
+
+// complete enters that all of a batch is acknowledged.
+func (l *ledger) complete(e *entry, now time.Time) {
+	l.buffered -= e.bytes
+	l.latency.Append.Observe(now.Sub(e.at), now)
 }
 
 // advance moves what is durable over the batches that are acknowledged. The entries of those behind one that is not
@@ -167,7 +173,7 @@ func compact(e event.End) event.End {
 // finish closes the channel of ends when no more will come and nobody needs to be told more: all is acknowledged, and
 // so is a mark that says so, if there are marks.
 func (l *ledger) finish() {
-	if l.closed && !l.finished && len(l.entries) == 0 && l.marks.told() {
+	if l.closed && !l.finished && len(l.partitions) > 0 && len(l.entries) == 0 && l.marks.told() {
 		l.finished = true
 		close(l.ends)
 	}
@@ -217,6 +223,7 @@ func (l *ledger) grow(more []*partition) {
 		l.marked.raise()
 	}
 	l.space.raise()
+	l.finish()
 }
 
 // progress returns copies of the offsets behind the last acknowledged records and of the partitions' heads.

@@ -89,7 +89,7 @@ func (p plan) fate(topic string, partition, attempt int) fate {
 func (p plan) play(t *testing.T) error {
 	f := newFake(p.partitions)
 	f.fate, f.largest = p.fate, p.largest
-	r := run(t, f, Options{MaxRecord: p.maxRecord, MaxBuffered: p.room})
+	r := run(t, f, Options{MaxRecord: p.maxRecord, MaxBuffered: p.room, Refresh: 50 * time.Millisecond})
 	m := &model{f: f, r: r, before: p.partitions, after: p.partitions + p.grown, done: make(chan struct{})}
 	go m.watch()
 	for i, s := range p.steps {

@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -67,6 +68,8 @@ type Options struct {
 	Refresh time.Duration
 	// Backoff spaces attempts. Default 50 ms to 1 s, so that the brokers' return is noticed within a second.
 	Backoff retry.BackoffOptions
+	// Latency is told how long batches take until they are acknowledged. Who made it registers it; nil: nobody is told.
+	Latency *latency.Stages
 	// Registerer takes the metrics while Run runs; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
 	// Log takes the log. Default slog.Default().
@@ -81,6 +84,9 @@ func (o *Options) complete() error {
 	o.Refresh = orElse(o.Refresh, DefaultRefresh)
 	o.Backoff.Min = orElse(o.Backoff.Min, 50*time.Millisecond)
 	o.Backoff.Max = orElse(o.Backoff.Max, time.Second)
+	if o.Latency == nil {
+		o.Latency = latency.New()
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -124,7 +130,7 @@ func New(c Client, o Options) (*Producer, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("kafka producer: %w", err)
 	}
-	p := &Producer{client: c, o: o, ledger: newLedger(o.MaxBuffered)}
+	p := &Producer{client: c, o: o, ledger: newLedger(o.MaxBuffered, o.Latency)}
 	p.metrics = newMetrics(p.ledger)
 	p.troubles.p = p
 	return p, nil
@@ -152,11 +158,12 @@ func (p *Producer) Run(ctx context.Context) error {
 // has said how many partitions there are. It returns the context's error when that ends first, or [ErrClosed]: nothing
 // of the batch was taken then. The batch belongs to the producer from then on.
 func (p *Producer) Append(ctx context.Context, b *event.Batch) error {
+	at := time.Now()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, to, err := p.ledger.admit(b)
+		e, to, err := p.ledger.admit(b, at)
 		if err != nil {
 			return err
 		}
@@ -177,7 +184,8 @@ func (p *Producer) Mark(m event.Mark) { p.ledger.mark(m) }
 
 // Durable delivers the ends of batches whose every record, and that of every batch before, is acknowledged; in order,
 // and added up while nobody looks. After [Producer.Close] it is closed once all is acknowledged and, if there are marks,
-// one that tells so; else when Run returns.
+// one that tells so; not before Kafka has said how many partitions
+// there are. Else it is closed when Run returns.
 func (p *Producer) Durable() <-chan event.End { return p.ledger.ends }
 
 // Close says that no more will be appended. What was goes on its way. Close may be called more than once.

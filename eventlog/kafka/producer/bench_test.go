@@ -1,0 +1,109 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+)
+
+// sink takes everything at once.
+type sink struct {
+	partitions int
+	bytes      atomic.Int64
+	records    atomic.Int64
+}
+
+func (s *sink) Produce(_ context.Context, _ string, _ int, records ...broker.Record) (int64, error) {
+	s.bytes.Add(int64(len(records[0].Value)))
+	return s.records.Add(1), nil
+}
+
+func (s *sink) Partitions(context.Context, string) (int, error) { return s.partitions, nil }
+
+func (s *sink) Range(context.Context, string, int) (int64, int64, error) { return 0, 0, nil }
+
+// stream makes batches of 2000 keys, each rows event of so many rows.
+func stream(batches, rows int) []*event.Batch {
+	all := make([]*event.Batch, batches)
+	id, tx, pos := 0, uint64(0), uint64(4)
+	for i := range all {
+		b := &event.Batch{Source: source, Term: 7, Age: event.Unknown, At: time.Now()}
+		for b.Len() < 2000 {
+			pos += 300
+			tx++
+			g := event.GTID{UUID: [16]byte{1, 2, 3}, Number: tx}
+			at := time.Unix(1_700_000_000, int64(pos)*1000)
+			b.AddOrigin(event.Origin{Table: "shop.product", Tx: event.Tx{GTID: g, Committed: at}, Event: event.Version{Epoch: 1, File: 12, Pos: pos}, D: 2 * time.Second})
+			for row := range rows {
+				id++
+				b.Add(fmt.Appendf(b.Text(), "product:%d", id), uint32(row+1), event.ActionDelete)
+			}
+			b.End.AddTx("binlog.000012", pos+300, g, at)
+		}
+		all[i] = b.Clone()
+	}
+	return all
+}
+
+func benchmark(b *testing.B, c Client, o Options, rows int) {
+	r := run(b, c, o)
+	all := stream(200, rows)
+	r.append(all[0])
+	<-r.Durable()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if err := r.Append(b.Context(), all[i%len(all)]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r.flush()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)*2000/b.Elapsed().Seconds(), "keys/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAppend is the way from Append to the encoded record. With -cpu 1 it says what a core can do.
+func BenchmarkAppend(b *testing.B) {
+	for _, rows := range []int{1, 10, 1000} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			s := &sink{partitions: 12}
+			benchmark(b, s, Options{}, rows)
+			b.ReportMetric(float64(s.bytes.Load())/float64(b.N+1)/2000, "B/key")
+			b.ReportMetric(float64(s.bytes.Load())/float64(s.records.Load())/1024, "KiB/record")
+		})
+	}
+}
+
+// BenchmarkBroker produces to the brokers that FRESHET_TEST_KAFKA names, or those of the tests.
+func BenchmarkBroker(b *testing.B) {
+	for _, compression := range []kafka.Compression{0, kafka.Lz4, kafka.Zstd} {
+		b.Run("compression="+compression.String(), func(b *testing.B) {
+			c, err := broker.New(broker.Options{Brokers: strings.Split(os.Getenv("FRESHET_TEST_KAFKA"), ","), Compression: compression})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			topics := broker.Names{Topic: fmt.Sprintf("bench-%d", time.Now().UnixNano())}
+			_, err = c.Kafka().CreateTopics(b.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
+				{Topic: topics.Topic, NumPartitions: 12, ReplicationFactor: 1}, {Topic: topics.Marks(), NumPartitions: 1, ReplicationFactor: 1},
+			}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchmark(b, c, Options{Topics: topics}, 10)
+			if _, err := c.Kafka().DeleteTopics(b.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topics.Topic, topics.Marks()}}); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
