@@ -34,8 +34,17 @@ func (p *process) awaitMark(n int) {
 	}
 }
 
+// consumeNothing runs a consumer that fetches nothing: marks come to who consumes.
+func (p *process) consumeNothing() {
+	p.consume(func(ctx context.Context, _ eventlog.Partition) error {
+		<-ctx.Done()
+		return nil
+	})
+}
+
 func passesMarksWhenFull(t *testing.T, h Harness) {
 	p := start(t, h)
+	p.consumeNothing()
 	resume := h.stall(t)
 	defer resume()
 	p.fill()
@@ -49,6 +58,7 @@ func passesMarksWhenFull(t *testing.T, h Harness) {
 
 func keepsNewestMark(t *testing.T, h Harness) {
 	p := start(t, h)
+	p.consumeNothing()
 	for n := range 1000 {
 		p.o.Log.Mark(mark(n)) // nobody receives, and it does not block
 	}
