@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/testbed/internal/port"
+	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // EnvKafka is the variable by which a user gives brokers of a running Kafka cluster, host:port
@@ -34,6 +35,10 @@ type KafkaOptions struct {
 	// Brokers is how many there are; each is a controller too. Default 1. With 3 and more,
 	// topics have three replicas, and a write needs two of them (min.insync.replicas).
 	Brokers int
+	// Proxied puts a proxy in front of each broker, at the address that clients are told:
+	// whatever they send to a broker passes its proxy. What the brokers say to each other, and
+	// the methods here, do not.
+	Proxied bool
 	// Properties are lines added to each broker's server.properties after the defaults, so
 	// that they win.
 	Properties []string
@@ -69,8 +74,9 @@ type KafkaCluster struct {
 type KafkaBroker struct {
 	*Process
 
-	ID   int
-	Addr string // host:port for clients
+	ID    int
+	Addr  string       // host:port for clients; the proxy's, if there is one
+	Proxy *proxy.Kafka // nil unless KafkaOptions.Proxied
 
 	internal string // host:port for the other brokers and for us
 	held     []*port.Reservation
@@ -164,6 +170,13 @@ func (c *KafkaCluster) prepare(p *program, template string, o KafkaOptions) erro
 			b.held = append(b.held, held)
 		}
 		b.Addr, b.internal = b.held[0].Addr, b.held[1].Addr
+		if o.Proxied {
+			var err error
+			if b.Proxy, err = proxy.NewKafka(b.Addr); err != nil {
+				return err
+			}
+			b.Addr = b.Proxy.Addr()
+		}
 		settings.voters = append(settings.voters, strconv.Itoa(b.ID)+"@"+b.held[2].Addr)
 	}
 	for _, b := range c.brokers {
@@ -280,6 +293,9 @@ func (c *KafkaCluster) Close() error {
 	}
 	var errs []error
 	for _, b := range c.brokers {
+		if b.Proxy != nil {
+			b.Proxy.Close()
+		}
 		if b.argv != nil {
 			errs = append(errs, b.Kill())
 		}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // produce appends one record with all acknowledgements and returns its offset. It uses a
@@ -130,5 +133,32 @@ func TestSharedKafkaIsThatOfTheEnvironment(t *testing.T) {
 	b := c.Broker(1)
 	if b.Kill() == nil || b.Stop() == nil || b.Pause() == nil || b.Start(t.Context()) == nil {
 		t.Fatal("a shared broker could be stopped")
+	}
+}
+
+func TestClientsReachAProxiedBrokerThroughItsProxyOnly(t *testing.T) {
+	c := testbed.Kafka(t, testbed.KafkaOptions{Proxied: true})
+	topic := c.Topic(t, c.NewTopicName(t), 1)
+	addr, p := c.Brokers()[0], c.Broker(1).Proxy
+	p.OnRequest(func(r proxy.Request) proxy.Action {
+		if r == (proxy.Request{API: proxy.Produce, N: 1}) {
+			return proxy.DropReply
+		}
+		return proxy.Forward
+	})
+	if _, err := produce(t, addr, topic, 0, "appended"); err == nil {
+		t.Fatal("the acknowledgement was not lost")
+	}
+	if got := values(t, addr, topic, 0); len(got) != 1 || got[0] != "appended" {
+		t.Fatalf("the partition holds %q", got)
+	}
+	p.Cut()
+	if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("dial: %v, want connection refused", err)
+	}
+	c.Topic(t, c.NewTopicName(t), 1) // our own requests still pass
+	testbed.Must(t, p.Resume())
+	if offset, err := produce(t, addr, topic, 0, "later"); err != nil || offset != 1 {
+		t.Fatalf("offset %d, %v", offset, err)
 	}
 }
