@@ -131,7 +131,7 @@ type term struct {
 func (p *pipeline) readTerm(ctx context.Context, client *broker.Client, cp *leader.Checkpoint) (*term, error) {
 	t := &term{}
 	out, err := producer.New(client, producer.Options{
-		Topics: names(p.config), Source: p.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: p.latency,
+		Topics: names(p.config), Source: p.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: p.latency, Registerer: p.registry,
 		Log: p.options.Log, Alarms: p.alarms,
 	})
 	if err != nil {
