@@ -110,10 +110,11 @@ func (b *browser) picture(name string) {
 }
 
 func TestThePageShowsHowThingsStand(t *testing.T) {
-	s := newSite(t)
+	s := newShop(t)
+	f := s.run()
 	stop := s.load()
 	b := newBrowser(t)
-	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(s.url()+"/")))
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")))
 	b.sees("the word is Fresh", `document.getElementById("word").textContent.endsWith("Fresh")`)
 	b.sees("the sentence says until when", `document.getElementById("sentence").textContent.startsWith("all that was committed until")`)
 	b.sees("rows flow", `/shop.*[1-9]\d* rows\/s/.test(document.getElementById("path").textContent)`)
@@ -137,7 +138,7 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	}
 	stop()
 
-	s.freshet.Stop(t, patience)
+	f.Stop(t, patience)
 	b.sees("it says that it lost the connection", `document.getElementById("gone").textContent.startsWith("Disconnected since")`)
 	b.picture("gone")
 	html, err := chromedp.Run(b.ctx, chromedp.OuterHTML("html"))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,57 +17,98 @@ import (
 )
 
 // patience is how long a test waits for what should happen at once. It is no measure of speed: the machine is busy.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
-// site is a shop whose cache a freshet keeps fresh: a database, a Redis, and the program as it is built.
-type site struct {
+// shop is a database with a cache, which freshets keep fresh.
+type shop struct {
 	t      *testing.T
 	source *testbed.Server
 	redis  *testbed.RedisServer
-	// listen is the admin listener of the freshet.
-	listen  string
-	freshet *testbed.Running
 }
 
-// newSite starts the servers and a freshet in one process, and waits until the cache is fresh.
-func newSite(t *testing.T) *site {
+func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &site{t: t, source: testbed.MySQL(t), redis: testbed.Redis(t), listen: freeAddress(t)}
+	s := &shop{t: t, source: testbed.MySQL(t), redis: testbed.Redis(t)}
 	s.source.Exec(t, "CREATE DATABASE shop",
 		"CREATE TABLE shop.product (id INT PRIMARY KEY, category_id INT NOT NULL, price INT NOT NULL)",
 		"CREATE TABLE shop.note (id INT PRIMARY KEY, text VARCHAR(50))")
-	s.freshet = testbed.Program{Args: []string{"run"}, Config: fmt.Sprintf(`
-source: {name: shop, addresses: [%q], user: %q, password: %q, heartbeat: 200ms}
-redis: {addresses: [%q]}
-eventlog: {dir: %q}
-invalidator: {second_delete: 100ms}
-admin: {listen: %q}
-mappings:
-  - table: shop.product
-    keys: ["product:{id}", "category:{category_id}:products"]
-  - table: shop.note
-    keys: ["note:{id}"]
-`, s.source.Addr, s.source.User, s.source.Password, s.redis.Addr, filepath.Join(t.TempDir(), "data"), s.listen)}.Start(t)
-	s.await("fresh")
 	return s
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
+// freshet is a running freshet.
+type freshet struct {
+	*testbed.Running
+	t      *testing.T
+	listen string // its admin listener
 }
 
-func (s *site) url() string { return "http://" + s.listen }
+func (f *freshet) url() string { return "http://" + f.listen }
+
+// start starts a command with the sections of its configuration.
+func (s *shop) start(command string, sections ...string) *freshet {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testbed.Must(s.t, err)
+	f := &freshet{t: s.t, listen: l.Addr().String()}
+	l.Close()
+	config := fmt.Sprintf("admin: {listen: %q}\n", f.listen) + strings.Join(sections, "\n")
+	f.Running = testbed.Program{Args: []string{command}, Config: config}.Start(s.t)
+	return f
+}
+
+// The sections of a configuration.
+func (s *shop) reads() string {
+	return fmt.Sprintf(`source: {name: shop, addresses: [%q], user: %q, password: %q, heartbeat: 200ms}
+mappings:
+  - table: shop.product
+    keys: ["product:{id}", "category:{category_id}:products"]
+    second_delete: 100ms
+  - table: shop.note
+    keys: ["note:{id}"]
+    second_delete: 100ms
+`, s.source.Addr, s.source.User, s.source.Password)
+}
+
+// deletes gives keys in trouble up soon.
+func (s *shop) deletes() string {
+	return fmt.Sprintf(`redis: {addresses: [%q]}
+invalidator: {second_delete: 100ms}
+retry: {max_attempts: 2, park_after: 1, park_delays: [1s], min_backoff: 10ms}
+`, s.redis.Addr)
+}
+
+func (s *shop) embedded() string {
+	return fmt.Sprintf("eventlog: {dir: %q}\n", filepath.Join(s.t.TempDir(), "data"))
+}
+
+// run starts a freshet in one process, and waits until the cache is fresh.
+func (s *shop) run() *freshet {
+	s.t.Helper()
+	f := s.start("run", s.reads(), s.deletes(), s.embedded())
+	f.await("fresh")
+	return f
+}
+
+// onKafka starts a reader and two invalidators with Kafka between them.
+func (s *shop) onKafka() []*freshet {
+	s.t.Helper()
+	k := testbed.SharedKafka(s.t)
+	name := k.NewTopicName(s.t)
+	log := fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%q], topic: %q, group: %q, partitions: 4, replication_factor: 1}}\n",
+		strings.Join(k.Brokers(), `", "`), name, name)
+	all := []*freshet{s.start("reader", s.reads(), log), s.start("invalidator", s.deletes(), log), s.start("invalidator", s.deletes(), log)}
+	for _, f := range all {
+		f.await("fresh")
+	}
+	return all
+}
 
 // await waits until the state is the given word.
-func (s *site) await(state string) {
-	s.t.Helper()
-	testbed.Eventually(s.t, patience, "the state is "+state, func() bool {
+func (f *freshet) await(state string) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, "the state is "+state, func() bool {
 		var now struct{ State string }
-		return getJSON(s.t.Context(), s.url()+"/status", &now) == nil && now.State == state
+		return getJSON(f.t.Context(), f.url()+"/status", &now) == nil && now.State == state
 	})
 }
 
@@ -89,7 +131,7 @@ func getJSON(ctx context.Context, url string, into any) error {
 }
 
 // load changes rows, about a hundred a second, until the test ends or stop is called.
-func (s *site) load() (stop func()) {
+func (s *shop) load() (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var writer sync.WaitGroup
