@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -103,7 +102,8 @@ func (s *partition) upTo(piece, rows int, known bool, visible time.Time) (place,
 
 // drop forgets what was acknowledged.
 func (s *partition) drop(upTo place) {
-	s.have = slices.Delete(s.have, 0, upTo.piece)
+	clear(s.have[:upTo.piece])
+	s.have = s.have[upTo.piece:]
 	s.done = upTo.rows
 }
 
