@@ -49,7 +49,7 @@ func (c *Client) Check(ctx context.Context, topics []Topic, groups ...string) []
 	topics = distinct(topics)
 	k := &checker{Client: c}
 	k.groups(ctx, groups)
-	missing, err := c.missing(ctx, topics)
+	missing, denied, err := c.missing(ctx, topics)
 	if err != nil {
 		k.report(err)
 		return k.found
@@ -58,8 +58,15 @@ func (c *Client) Check(ctx context.Context, topics []Topic, groups ...string) []
 	k.rights(ctx, topics)
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
+	within := func(some []Topic, t Topic) bool {
+		return slices.ContainsFunc(some, func(o Topic) bool { return o.Name == t.Name })
+	}
 	for _, t := range topics {
-		if slices.ContainsFunc(missing, func(m Topic) bool { return m.Name == t.Name }) {
+		if within(denied, t) {
+			k.fail(c.aclCommand("topic", t.Name, t.Access...), "kafka: user %s may not even see topic %s", c.User(), t.Name)
+			continue
+		}
+		if within(missing, t) {
 			k.warn(c.CreateCommand(t), "kafka: topic %s does not exist; freshet creates it if eventlog.kafka.create_topics is true", t.Name)
 			continue
 		}

@@ -19,7 +19,10 @@ import (
 // is for [Client.Check] to judge.
 func (c *Client) Ensure(ctx context.Context, topics []Topic, create bool) error {
 	topics = distinct(topics)
-	missing, err := c.missing(ctx, topics)
+	missing, denied, err := c.missing(ctx, topics)
+	if err == nil && len(denied) > 0 {
+		err = c.mayNotSee(denied, len(topics))
+	}
 	if err != nil {
 		return err
 	}
@@ -36,47 +39,51 @@ func (c *Client) Ensure(ctx context.Context, topics []Topic, create bool) error 
 	return c.answering(ctx, topics)
 }
 
-// missing returns the topics that do not exist.
-func (c *Client) missing(ctx context.Context, topics []Topic) ([]Topic, error) {
+// missing returns the topics that do not exist, and those of which we may not know whether they do.
+func (c *Client) missing(ctx context.Context, topics []Topic) (missing, denied []Topic, err error) {
 	names := make([]string, len(topics))
 	for i := range topics {
 		names[i] = topics[i].Name
 	}
 	if _, err := c.transport.use(names...); err != nil {
-		return nil, c.Explain(ctx, "look for topics", err, Need{})
+		return nil, nil, c.Explain(ctx, "look for topics", err, Need{})
 	}
 	c.transport.refresh(ctx, c.kafka.Addr) // so that what was created a moment ago is seen
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	res, err := c.kafka.Metadata(attempt, &kafka.MetadataRequest{Topics: names})
 	if err != nil {
-		return nil, c.Explain(ctx, "look for topics", err, Need{})
+		return nil, nil, c.Explain(ctx, "look for topics", err, Need{})
 	}
 	state := map[string]error{}
 	for _, t := range res.Topics {
 		state[t.Name] = t.Error
 	}
-	var missing []Topic
-	var denied []string
 	for _, t := range topics {
 		switch err := state[t.Name]; Classify(err) {
 		case None, Transient:
 		case Missing:
 			missing = append(missing, t)
 		case Denied:
-			denied = append(denied, c.aclCommand("topic", t.Name, t.Access...))
+			denied = append(denied, t)
 		default:
-			return nil, c.Explain(ctx, "look for topic "+t.Name, err, Need{"Describe", "topic", t.Name})
+			return nil, nil, c.Explain(ctx, "look for topic "+t.Name, err, Need{"Describe", "topic", t.Name})
 		}
 	}
-	if len(denied) > 0 {
-		c.count.failed(Denied)
-		return nil, &Error{
-			Class: Denied, What: "look for topics", Err: fmt.Errorf("user %s may not even see %d of %d", c.User(), len(denied), len(topics)),
-			Advice: "add the ACLs:\n  " + strings.Join(denied, "\n  "),
-		}
+	return missing, denied, nil
+}
+
+// mayNotSee is the error for topics that brokers hide from us: the user has no right to them at all.
+func (c *Client) mayNotSee(topics []Topic, of int) error {
+	e := &Error{
+		Class: Denied, What: "look for topics", Err: fmt.Errorf("user %s may not even see %d of %d", c.User(), len(topics), of),
+		Advice: "add the ACLs:",
 	}
-	return missing, nil
+	for _, t := range topics {
+		e.Advice += "\n  " + c.aclCommand("topic", t.Name, t.Access...)
+	}
+	c.count.failed(Denied)
+	return e
 }
 
 // create creates topics.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/testbed"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -239,6 +240,31 @@ func TestHolesOfCompactionArePassed(t *testing.T) {
 	must(t, err)
 	if seen["a"] != 1 || seen["b"] == 0 || seen["c"] == 0 {
 		t.Errorf("read %v", seen)
+	}
+}
+
+// TestAQuotaIsKept gives a client of its own name a quota that it breaks at once.
+func TestAQuotaIsKept(t *testing.T) {
+	name := names(t).Topic
+	c := client(t, Options{ClientID: name})
+	must(t, c.Ensure(t.Context(), []Topic{{Name: name, Partitions: 1}}, true))
+	res, err := c.Kafka().AlterClientQuotas(t.Context(), &kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{ // over 10 s
+		Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: name}},
+		Ops:      []kafka.AlterClientQuotaOps{{Key: "producer_byte_rate", Value: 1900}},
+	}}})
+	must(t, err)
+	must(t, res.Entries[0].Error)
+	throttled := func() float64 { return testutil.ToFloat64(c.count.throttled.WithLabelValues("produce")) }
+	testbed.Eventually(t, 30*time.Second, "a throttled request", func() bool {
+		_, err := c.Produce(t.Context(), name, 0, Record{Value: make([]byte, 20_000)})
+		must(t, err)
+		return throttled() > 0
+	})
+	began, asked := time.Now(), time.Duration(throttled()*float64(time.Second))
+	_, err = c.Produce(t.Context(), name, 0, Record{Value: []byte("x")})
+	must(t, err)
+	if d := time.Since(began); d < asked*9/10 {
+		t.Errorf("it went on after %v of %v", d, asked)
 	}
 }
 

@@ -22,7 +22,7 @@ func (k *checker) rights(ctx context.Context, topics []Topic) {
 	}
 	for _, t := range topics {
 		bits, known := has[t.Name]
-		if !known { // it does not exist
+		if !known { // it does not exist, or we may not even see it
 			continue
 		}
 		for _, a := range t.Access {
