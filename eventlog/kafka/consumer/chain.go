@@ -31,6 +31,11 @@ type link struct {
 type chain struct {
 	links map[string]link
 	clock uint64
+	// whole: all that the partition ever held was seen, so a source that is not known has nothing before its first
+	// record. With a topic go the commits of its groups: one that is made anew looks new to the group too, and only its
+	// sources remember.
+	whole  bool
+	buried uint64 // of a chain that is whole
 }
 
 // check says what a record is to the chain: its successor, whose link is returned; something that was seen before or
@@ -39,6 +44,8 @@ func (c *chain) check(h *record.Header, last event.Version) (next link, moves bo
 	next = link{term: h.Term, seq: h.Seq, version: last}
 	l, known := c.links[h.Source]
 	switch {
+	case !known && c.whole && (h.Seq > 1+c.buried || !h.Prev.IsZero() && c.buried == 0):
+		return next, true, &Break{Source: h.Source, Term: h.Term, Seq: h.Seq, Prev: h.Prev}
 	case !known:
 		return next, true, nil // the chain begins here
 	case h.Term < l.term, h.Term == l.term && h.Seq <= l.seq:
@@ -76,11 +83,13 @@ func (c *chain) move(source string, l link) {
 			}
 		}
 		delete(c.links, oldest)
+		c.whole = false
 	}
 }
 
 // bury takes note of a record that could not be read.
 func (c *chain) bury() {
+	c.buried++
 	for s, l := range c.links {
 		l.buried++
 		c.links[s] = l

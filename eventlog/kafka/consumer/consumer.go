@@ -128,23 +128,16 @@ func (c *Consumer) Partition(ctx context.Context, claim *group.Claim) (eventlog.
 		c: c, claim: claim, id: claim.Partition, what: fmt.Sprintf("%s/%d", claim.Topic, claim.Partition),
 		ctx: ctx, chunks: make(chan chunk, 1),
 	}
-	from, err := p.locate(claim.Offset)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	p.at, p.next, p.finished = from, from, from
-	switch {
-	case from == claim.Offset:
-		p.ahead = parseChain(claim.Metadata)
-		p.behind = p.ahead.clone()
-	default:
-		// The group begins here. It is written down, so that it is still known when the log no longer begins here.
-		claim.Rewind(from, p.behind.encode())
-	}
 	if !c.enlist(p) {
 		cancel()
 		return nil, context.Canceled
+	}
+	from, err := p.begin()
+	if err != nil {
+		cancel()
+		c.delist(p)
+		c.loops.Done()
+		return nil, err
 	}
 	unhook := context.AfterFunc(c.ended, cancel)
 	go func() {
@@ -224,8 +217,12 @@ func (c *Consumer) FreshAsOf() time.Time {
 	finished := map[int]int64{}
 	for _, p := range c.owned() {
 		p.mu.Lock()
+		begun := p.begun
 		finished[p.id] = p.finished
 		p.mu.Unlock()
+		if !begun {
+			return time.Time{}
+		}
 	}
 	if len(finished) == 0 {
 		return time.Time{}

@@ -17,12 +17,12 @@
 //   - Every record from the group's committed offset on is handed out in order, or the partition ends with a
 //     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end (cut
 //     short, or made anew), there is none although the log has been deleted from, or a record does not follow the one
-//     before. [Options].SkipLost passes over the loss, and then says so aloud.
+//     before (a topic that was made anew, or cut and grown past the commit). [Options].SkipLost passes over the loss, and then says so aloud.
 //   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
 //     format holds up its partition, and no other, until a newer freshet reads it.
 //   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever.
-//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: 96 MiB), one
-//     record more where records are larger than that; what the engine holds is bounded by its caps, beyond which it
+//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: about 96 MiB);
+//     a record that is larger comes whole; what the engine holds is bounded by its caps, beyond which it
 //     does not fetch. Of each source 128 moments for [Consumer.FreshAsOf], and one mark.
 //
 // Of a leader that was deposed, records may still come: the engine tells them by their versions, and the chain of their

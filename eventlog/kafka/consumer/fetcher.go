@@ -30,7 +30,7 @@ type chunk struct {
 // waits, and one under way. It ends with the partition's context, or with a loss.
 func (p *partition) fetch(next int64) {
 	t := p.c.newTrouble("fetch " + p.what)
-	ask, jumped := fetchBytes, false
+	ask, jumped := fetchBytes/4, false
 	for p.ctx.Err() == nil {
 		f, err := p.c.client.Fetch(p.ctx, p.claim.Topic, p.id, next, ask, poll)
 		switch {
@@ -71,7 +71,7 @@ func adapt(ask int, records []broker.Record) int {
 		n += len(records[i].Key) + len(records[i].Value)
 	}
 	switch {
-	case n > 2*fetchBytes:
+	case n > fetchBytes*3/2:
 		return max(ask/2, leastBytes)
 	case n < fetchBytes/2:
 		return min(ask*2, fetchBytes)

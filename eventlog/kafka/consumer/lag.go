@@ -39,12 +39,15 @@ func (c *Consumer) Lags() []Lag {
 	c.mu.Unlock()
 	var out []Lag
 	for _, p := range c.owned() {
-		out = append(out, p.lag(retention))
+		if l, ok := p.lag(retention); ok {
+			out = append(out, l)
+		}
 	}
 	return out
 }
 
-func (p *partition) lag(retention time.Duration) Lag {
+// lag is not known before it is known where to read.
+func (p *partition) lag(retention time.Duration) (Lag, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := Lag{
@@ -59,7 +62,7 @@ func (p *partition) lag(retention time.Duration) Lag {
 	if retention > 0 && !l.Oldest.IsZero() {
 		l.Headroom, l.Known = retention-time.Since(l.Oldest), true
 	}
-	return l
+	return l, p.begun
 }
 
 const (
@@ -105,7 +108,7 @@ func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
 	c.mu.Lock()
 	retention := c.retention
 	c.mu.Unlock()
-	if l := p.lag(retention); l.endangered(retention) {
+	if l, ok := p.lag(retention); ok && l.endangered(retention) {
 		c.o.Alarms.Raise(alarm.RetentionNear, fmt.Sprintf("%s is so far behind in group %s that the topic's retention will soon"+
 			" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or mend what holds up"+
 			" the invalidators", p.what, c.o.Group, p.claim.Topic))

@@ -50,7 +50,8 @@ type Break struct {
 	// Term, Seq and Prev are the record's.
 	Term, Seq uint64
 	Prev      event.Version
-	// SeenTerm, SeenSeq and Seen are those of the last record of the source that was seen before.
+	// SeenTerm, SeenSeq and Seen are those of the last record of the source that was seen before. Zero: there was none,
+	// though the partition was read from its very beginning.
 	SeenTerm, SeenSeq uint64
 	Seen              event.Version
 }
@@ -75,6 +76,10 @@ func (e *LostError) what() string {
 			" without its end took it over)", e.Offset, e.End)
 	case Broken:
 		b := e.Break
+		if b.SeenSeq == 0 {
+			return fmt.Sprintf("at offset %d source %s begins with record %d of term %d, which follows version %s, and the"+
+				" log never held anything of it before that (the topic was made anew)", e.Offset, b.Source, b.Seq, b.Term, b.Prev)
+		}
 		if b.Term == b.SeenTerm {
 			return fmt.Sprintf("at offset %d source %s goes on with record %d of term %d after record %d",
 				e.Offset, b.Source, b.Seq, b.Term, b.SeenSeq)

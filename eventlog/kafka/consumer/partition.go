@@ -35,6 +35,7 @@ type partition struct {
 
 	// What Fetch, Commit and observers share.
 	mu         sync.Mutex
+	begun      bool   // it is known where to read
 	pending    []step // handed out and not finished, in order
 	handed     uint64 // how many steps there have been
 	finished   int64  // everything below is
@@ -62,6 +63,26 @@ type token struct {
 	eventlog.Issued
 	p *partition
 	n uint64
+}
+
+// begin finds out where to read.
+func (p *partition) begin() (int64, error) {
+	from, err := p.locate(p.claim.Offset)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.next, p.finished, p.begun = from, from, from, true
+	if from == p.claim.Offset {
+		p.ahead = parseChain(p.claim.Metadata)
+		p.behind = p.ahead.clone()
+	} else {
+		// The group begins here. It is written down, so that it is still known when the log no longer begins here.
+		p.claim.Rewind(from, p.behind.encode())
+	}
+	p.ahead.whole = from == 0 && p.claim.Offset <= 0
+	return from, nil
 }
 
 // ID implements [eventlog.Partition].

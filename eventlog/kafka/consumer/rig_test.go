@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
@@ -81,8 +82,12 @@ func (r *rig) produce(partition int, documents ...[]byte) int64 {
 	r.t.Helper()
 	var first int64 = -1
 	for _, d := range documents {
-		offset, err := r.client.Produce(r.t.Context(), r.names.Topic, partition, broker.Record{Key: []byte("s"), Value: d})
-		must(r.t, err)
+		var offset int64
+		eventually(r.t, "a record is taken", func() (ok bool) {
+			var err error
+			offset, err = r.client.Produce(r.t.Context(), r.names.Topic, partition, broker.Record{Key: []byte("s"), Value: d})
+			return err == nil // a client that has not heard yet that a topic was made anew fails at first
+		})
 		if first < 0 {
 			first = offset
 		}
@@ -117,16 +122,19 @@ type worker struct {
 	ends     chan error // what Fetch or Partition ended with, for each partition
 	buried   chan broker.Record
 	stop     func() error
-
-	mu    sync.Mutex
-	parts []int
+	winding  func(error) // called with the error of Fetch, before the handle returns
 }
 
 // work starts a member. Without auto, its batches are committed by the test.
 func (r *rig) work(auto bool, change ...func(*Options)) *worker {
+	return r.workWith(auto, func(error) {}, change...)
+}
+
+func (r *rig) workWith(auto bool, winding func(error), change ...func(*Options)) *worker {
 	r.t.Helper()
 	w := &worker{
-		rig: r, registry: prometheus.NewRegistry(),
+		winding: winding,
+		rig:     r, registry: prometheus.NewRegistry(),
 		batches: make(chan got, 10000), ends: make(chan error, 100), buried: make(chan broker.Record, 100),
 	}
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
@@ -179,6 +187,7 @@ func (w *worker) serve(ctx context.Context, c *group.Claim, auto bool) error {
 	for {
 		b, token, err := p.Fetch(ctx)
 		if err != nil {
+			w.winding(err)
 			w.ends <- err
 			if errors.As(err, new(*LostError)) {
 				return err
@@ -200,7 +209,17 @@ func (w *worker) take(n int) (out []got) {
 		select {
 		case g := <-w.batches:
 			out = append(out, g)
+			continue
+		default:
+		}
+		select {
+		case g := <-w.batches:
+			out = append(out, g)
 		case err := <-w.ends:
+			if len(w.batches) > 0 { // which came before
+				w.ends <- err
+				continue
+			}
 			w.rig.t.Fatalf("%d of %d batches, then %v", len(out), n, err)
 		case <-time.After(patience):
 			w.rig.t.Fatalf("%d of %d batches", len(out), n)
@@ -263,4 +282,28 @@ func eventually(t *testing.T, what string, cond func() bool) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
+}
+
+// committed returns the metadata that the group has committed for partition 0.
+func (r *rig) committed() string {
+	r.t.Helper()
+	res, err := r.client.Kafka().OffsetFetch(r.t.Context(), &kafka.OffsetFetchRequest{
+		GroupID: r.group, Topics: map[string][]int{r.names.Topic: {0}},
+	})
+	must(r.t, err)
+	return res.Topics[r.names.Topic][0].Metadata
+}
+
+// recommit commits an offset of partition 0 from outside, while the group has no members.
+func (r *rig) recommit(offset int64, metadata ...string) {
+	r.t.Helper()
+	o := kafka.OffsetCommit{Partition: 0, Offset: offset}
+	if len(metadata) > 0 {
+		o.Metadata = metadata[0]
+	}
+	res, err := r.client.Kafka().OffsetCommit(r.t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: r.group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{r.names.Topic: {o}},
+	})
+	must(r.t, err)
+	must(r.t, res.Topics[r.names.Topic][0].Error)
 }

@@ -3,7 +3,9 @@ package group
 import (
 	"cmp"
 	"encoding/json"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/segmentio/kafka-go"
@@ -21,8 +23,12 @@ const protocol = "freshet-sticky"
 // when it joins, says what that was and since which generation. When two claim the same partition, the higher
 // generation has it: the other one slept through a rebalance.
 type balancer struct {
+	log *slog.Logger
+
 	mu    sync.Mutex
 	claim claim
+
+	missing string // the topics that were said to be missing; the goroutine's that joins
 }
 
 var _ kafka.GroupBalancer = (*balancer)(nil)
@@ -65,12 +71,31 @@ func (b *balancer) AssignGroups(in []kafka.GroupMember, partitions []kafka.Parti
 	for _, p := range partitions {
 		topics[p.Topic] = append(topics[p.Topic], p.ID)
 	}
+	b.look(members, topics)
 	share(members, topics)
 	out := kafka.GroupMemberAssignments{}
 	for _, m := range members {
 		out[m.id] = m.given // also when empty: who is not named is sent something that cannot be read
 	}
 	return out
+}
+
+// look says when topics are missing. The library then knows of no partition at all, also of the topics that are there.
+func (b *balancer) look(members []*sharer, topics map[string][]int) {
+	var missing []string
+	for _, m := range members {
+		for _, t := range m.topics {
+			if len(topics[t]) == 0 {
+				missing = append(missing, t)
+			}
+		}
+	}
+	slices.Sort(missing)
+	now := strings.Join(slices.Compact(missing), " ")
+	if now != b.missing && now != "" {
+		b.log.Warn("nothing is shared out while a topic of the consumer group is missing; create it", "one_of", now)
+	}
+	b.missing = now
 }
 
 // sharer is a member while partitions are shared out.

@@ -3,8 +3,10 @@ package group
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,7 +35,7 @@ func (c *crowd) topic(name string, partitions int) {
 }
 
 func (c *crowd) share() kafka.GroupMemberAssignments {
-	return new(balancer).AssignGroups(c.members, c.partitions)
+	return (&balancer{log: slog.New(slog.DiscardHandler)}).AssignGroups(c.members, c.partitions)
 }
 
 // drawCrowd draws members with any claims, also wrong ones, and topics.
@@ -272,5 +274,26 @@ func TestAMemberClaimsWhatItWasGivenLast(t *testing.T) {
 	must(t, err)
 	if got, want := string(data), `{"generation":9,"owned":{"t":[3,1]}}`; got != want {
 		t.Fatalf("claims %s, want %s", got, want)
+	}
+}
+
+func TestAMissingTopicIsSaidOnce(t *testing.T) {
+	var out strings.Builder
+	b := &balancer{log: slog.New(slog.NewTextHandler(&out, nil))}
+	c := &crowd{}
+	c.join("a", 1, nil, "t", "u")
+	c.join("b", 1, nil, "t", "u")
+	for range 3 {
+		b.AssignGroups(c.members, nil)
+	}
+	if n := strings.Count(out.String(), "level=WARN"); n != 1 || !strings.Contains(out.String(), `one_of="t u"`) {
+		t.Fatal(out.String())
+	}
+	c.topic("t", 1)
+	c.topic("u", 1)
+	b.AssignGroups(c.members, c.partitions)
+	b.AssignGroups(c.members, nil)
+	if n := strings.Count(out.String(), "level=WARN"); n != 2 {
+		t.Fatal(out.String())
 	}
 }

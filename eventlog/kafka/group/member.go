@@ -80,7 +80,7 @@ func New(c *broker.Client, o Options) (*Member, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("kafka: group %q: %w", o.ID, err)
 	}
-	return &Member{client: c, o: o}, nil
+	return &Member{client: c, o: o, balancer: balancer{log: o.Log}}, nil
 }
 
 // Run joins the group, calls handle for each partition that this member is given, each on a goroutine of its own, and

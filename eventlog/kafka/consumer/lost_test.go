@@ -1,0 +1,236 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/testbed"
+)
+
+func quietLog() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// finished has a member finish the first n records of partition 0.
+func (r *rig) finish(n int) {
+	r.t.Helper()
+	w := r.work(false)
+	for _, g := range w.take(n) {
+		g.commit()
+	}
+	must(r.t, w.stop())
+}
+
+// skip starts a member that passes over what is lost.
+func (r *rig) skip() (*worker, *alarm.Board) {
+	board, err := alarm.New(quietLog(), nil)
+	must(r.t, err)
+	return r.work(true, func(o *Options) { o.SkipLost, o.Alarms = true, board }), board
+}
+
+func skipped(t *testing.T, w *worker, board *alarm.Board, loss Loss) {
+	t.Helper()
+	if n := testutil.ToFloat64(w.consumer.metrics.losses.WithLabelValues(string(loss))); n != 1 {
+		t.Errorf("%v losses of kind %s are counted", n, loss)
+	}
+	if records := board.Records(); len(records) != 1 || records[0].Kind != alarm.RecordsLost {
+		t.Errorf("alarms: %+v", records)
+	}
+}
+
+func TestRecordsThatRetentionDeletedFirstAreLost(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 2)
+	r.finish(2)
+	r.series(0, 3, 6)
+	r.cluster.DeleteRecords(t, r.names.Topic, 0, 4)
+	e := r.work(true).lost(Expired)
+	if e.Topic != r.names.Topic || e.Partition != 0 || e.Group != r.group || e.Offset != 2 || e.Start != 4 || e.End != 6 ||
+		time.Since(e.Until) > time.Minute {
+		t.Fatalf("%+v", e)
+	}
+	for _, want := range []string{r.names.Topic + "/0", r.group, "offset 2", "begins at 4", "clear the cache", "freshet invalidator --skip-lost"} {
+		if !strings.Contains(e.Error(), want) {
+			t.Errorf("%q does not say %q", e, want)
+		}
+	}
+	r.work(true).lost(Expired) // it does not mend itself
+	w, board := r.skip()
+	expect(t, w.take(2), "s:1:5", "s:1:6")
+	skipped(t, w, board, Expired)
+	must(t, w.stop())
+	w = r.work(true) // and that is that
+	r.series(0, 7, 7)
+	expect(t, w.take(1), "s:1:7")
+}
+
+func TestAGroupWithoutOffsetsOnAnOldTopicHasLostRecords(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 3)
+	r.cluster.DeleteRecords(t, r.names.Topic, 0, 3) // nothing is left
+	if e := r.work(true).lost(Uncommitted); e.Offset != -1 || e.Start != 3 || !e.Until.IsZero() {
+		t.Fatalf("%+v", e)
+	}
+	w, board := r.skip()
+	eventually(t, "the partition", func() bool { return len(w.consumer.Lags()) == 1 })
+	skipped(t, w, board, Uncommitted)
+	must(t, w.stop())
+	// Where it began was committed, though there was nothing to finish.
+	r.series(0, 4, 4)
+	expect(t, r.work(true).take(1), "s:1:4")
+}
+
+func TestANewGroupOnATopicThatIsWholeIsNoLoss(t *testing.T) {
+	r := newRig(t, 1)
+	w := r.work(true)
+	eventually(t, "the partition", func() bool { return len(w.consumer.Lags()) == 1 })
+	must(t, w.stop())
+	// It has begun: what is deleted from now on before it is finished is lost to it as to any other.
+	r.series(0, 1, 2)
+	r.cluster.DeleteRecords(t, r.names.Topic, 0, 1)
+	if e := r.work(true).lost(Expired); e.Offset != 0 {
+		t.Fatalf("%+v", e)
+	}
+}
+
+func TestATopicThatWasMadeAnewHasLostRecords(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 5)
+	r.finish(5)
+	r.cluster.DeleteTopic(t, r.names.Topic)
+	r.cluster.Topic(t, r.names.Topic, 1)
+	// Kafka deletes a group's offsets with the topic, unless the group has members then.
+	r.recommit(5)
+	if e := r.work(true).lost(Truncated); e.Offset != 5 || e.End != 0 {
+		t.Fatalf("%+v", e)
+	}
+	w, board := r.skip()
+	r.produce(0, document("s", 2, 1, 50, 60))
+	expect(t, w.take(1), "s:2:1")
+	skipped(t, w, board, Truncated)
+	must(t, w.stop())
+	// The commit was wound back.
+	r.produce(0, document("s", 2, 2, 60, 70))
+	expect(t, r.work(true).take(1), "s:2:2")
+}
+
+func TestATopicThatWasMadeAnewAndHasGrownHasLostRecords(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 3)
+	r.finish(3)
+	metadata := r.committed()
+	r.cluster.DeleteTopic(t, r.names.Topic)
+	r.cluster.Topic(t, r.names.Topic, 1)
+	r.recommit(3, metadata)
+	// The reader has not noticed either, and goes on counting.
+	r.series(0, 4, 8)
+	e := r.work(true).lost(Broken)
+	if b := e.Break; b == nil || e.Offset != 3 || b.SeenSeq != 3 || b.Seq != 7 || b.Source != "s" {
+		t.Fatalf("%+v", e)
+	}
+}
+
+func TestATopicThatWasMadeAnewIsNotTakenForANewOne(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 5)
+	r.finish(3)
+	r.cluster.DeleteTopic(t, r.names.Topic)
+	r.cluster.Topic(t, r.names.Topic, 1)
+	// The commits went with it. The reader's next leader knows what was there before.
+	r.produce(0, document("s", 2, 1, 50, 60), document("s", 2, 2, 60, 70))
+	e := r.work(true).lost(Broken)
+	if b := e.Break; e.Offset != 0 || b == nil || b.SeenSeq != 0 || b.Seq != 1 {
+		t.Fatalf("%+v", e)
+	}
+	w, board := r.skip()
+	expect(t, w.take(2), "s:2:1", "s:2:2")
+	skipped(t, w, board, Broken)
+}
+
+func TestATopicThatIsMadeAnewWhileItIsReadHasLostRecords(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 5)
+	w := r.work(true)
+	w.take(5)
+	r.cluster.DeleteTopic(t, r.names.Topic)
+	r.cluster.Topic(t, r.names.Topic, 1)
+	r.produce(0, document("s", 2, 1, 50, 60))
+	for {
+		err := w.end()
+		var lost *LostError
+		if errors.As(err, &lost) {
+			t.Log(lost)
+			return
+		}
+		if !errors.Is(err, context.Canceled) { // generations end while the topic is missing
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAHoleInTheChainIsALoss(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 2)
+	r.finish(2)
+	r.series(0, 4, 5)
+	if e := r.work(true).lost(Broken); e.Offset != 2 || e.Break.Seq != 4 || e.Break.SeenSeq != 2 {
+		t.Fatalf("%+v", e)
+	}
+	w, board := r.skip()
+	expect(t, w.take(2), "s:1:4", "s:1:5")
+	skipped(t, w, board, Broken)
+}
+
+func TestANewLeaderThatKnowsOfMoreIsALoss(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 2)
+	r.produce(0, document("s", 2, 1, 90, 100))
+	e := r.work(true).lost(Broken)
+	for _, want := range []string{"source s begins term 2", "version 1/1/90/1", "record 2 of term 1"} {
+		if !strings.Contains(e.Error(), want) {
+			t.Errorf("%q does not say %q", e, want)
+		}
+	}
+}
+
+func TestRecordsThatAreDeletedWhileTheyWaitAreLost(t *testing.T) {
+	cluster := testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{"log.retention.check.interval.ms=100"}})
+	// A segment for each record or two, so that retention by size has something to delete.
+	r := newRigOn(t, cluster, 1, "segment.bytes=1048576", "retention.bytes=2000000", "file.delete.delay.ms=100")
+	release := make(chan struct{})
+	w := r.work(true)
+	r.series(0, 1, 1)
+	expect(t, w.take(1), "s:1:1")
+	must(t, w.stop())
+	r.big(0, 1, 3)
+	w = r.work(true, func(o *Options) {
+		o.Bury = func(ctx context.Context, _ string, _ int, _ broker.Record, _ error) error {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}
+	})
+	eventually(t, "it waits at the first of them", func() bool {
+		l := w.consumer.Lags()
+		return len(l) == 1 && l[0].End == 4
+	})
+	// Retention runs on; what was fetched ahead is still worked on.
+	r.big(0, 1, 30)
+	eventually(t, "retention", func() bool {
+		start, _, err := r.client.Range(t.Context(), r.names.Topic, 0)
+		return err == nil && start > 20
+	})
+	close(release)
+	if e := w.lost(Expired); e.Offset < 1 || e.Offset >= e.Start {
+		t.Fatalf("%+v", e)
+	}
+}
