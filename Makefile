@@ -4,12 +4,16 @@ GO ?= go
 # The modules within this one: what they need is not to become what freshet needs.
 MODULES := $(patsubst %/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
 
-.PHONY: demo test soak bench build servers vet
+.PHONY: demo demo-kafka test soak bench build servers vet
 
 ## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
 	@$(GO) build -o bin/demo ./demo
-	@DEMO_SECONDS=$(DEMO_SECONDS) DEMO_WITHOUT=$(DEMO_WITHOUT) DEMO_SINGLE=$(DEMO_SINGLE) ./bin/demo
+	@DEMO_SECONDS=$(DEMO_SECONDS) DEMO_WITHOUT=$(DEMO_WITHOUT) DEMO_SINGLE=$(DEMO_SINGLE) DEMO_KAFKA=$(DEMO_KAFKA) ./bin/demo
+
+## demo-kafka: the same with a Kafka broker, a reader and two invalidators, each of which is killed once
+demo-kafka:
+	@$(MAKE) --no-print-directory demo DEMO_KAFKA=1
 
 ## build: the program, as ./bin/freshet
 build:

@@ -16,9 +16,11 @@ import (
 	"github.com/freshet/freshet/admin"
 )
 
-// freshet is the program under show, as a process of its own.
+// freshet is one process of the program under show.
 type freshet struct {
 	binary string
+	role   string // run, reader or invalidator
+	name   string // for people
 	file   string // of the configuration
 	config string // its text
 	log    *os.File
@@ -27,48 +29,65 @@ type freshet struct {
 	exited chan error
 }
 
-func newFreshet(ctx context.Context, s *stage) (*freshet, error) {
-	f := &freshet{binary: filepath.Join(s.dir, "freshet"), file: filepath.Join(s.dir, "freshet.yaml")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", f.binary, "./cmd/freshet")
+// buildFreshet builds the program and returns its path.
+func buildFreshet(ctx context.Context, dir string) (string, error) {
+	binary := filepath.Join(dir, "freshet")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/freshet")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("build freshet: %w", err)
+		return "", fmt.Errorf("build freshet: %w", err)
 	}
+	return binary, nil
+}
+
+// newFreshet writes the configuration of one process. It is not started yet.
+func (s *stage) newFreshet(binary, role, name string) (*freshet, error) {
+	f := &freshet{binary: binary, role: role, name: name, file: filepath.Join(s.dir, strings.ReplaceAll(name, " ", "-")+".yaml")}
 	listen, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	d := secondDelete
-	if s.single {
-		d = "none   # one delete only: this is what goes wrong"
+	f.config = s.sections(role) + fmt.Sprintf("admin:\n  listen: %q\n", listen)
+	if err := os.WriteFile(f.file, []byte(f.config), 0o600); err != nil {
+		return nil, err
 	}
-	password := ""
-	if s.database.Password != "" {
-		password = fmt.Sprintf("\n  password: %q", s.database.Password)
+	f.client = admin.NewClient("http://"+listen, "", nil)
+	f.log, err = os.Create(f.file + ".log")
+	return f, err
+}
+
+// sections returns the parts of the configuration that a role needs.
+func (s *stage) sections(role string) string {
+	var text strings.Builder
+	if role != "invalidator" {
+		fmt.Fprintf(&text, "source:\n  addresses: [%q]\n  user: %s\n", s.database.Addr, s.database.User)
+		if s.database.Password != "" {
+			fmt.Fprintf(&text, "  password: %q\n", s.database.Password)
+		}
 	}
-	f.config = fmt.Sprintf(`source:
-  addresses: [%q]
-  user: %s%s
-redis:
-  addresses: [%q]
-eventlog:
-  dir: %s
-invalidator:
+	if role != "reader" {
+		fmt.Fprintf(&text, "redis:\n  addresses: [%q]\n", s.redis.Addr)
+	}
+	if s.cluster == nil {
+		fmt.Fprintf(&text, "eventlog:\n  dir: %s\n", filepath.Join(s.dir, "data"))
+	} else {
+		fmt.Fprintf(&text, "eventlog:\n  kind: kafka\n  kafka: {brokers: [%q]}\n", s.cluster.Brokers()[0])
+	}
+	if role != "invalidator" { // D travels with the keys
+		d := secondDelete
+		if s.single {
+			d = "none   # one delete only: this is what goes wrong"
+		}
+		fmt.Fprintf(&text, `invalidator:
   second_delete: %s
-admin:
-  listen: %q
 mappings:
   - table: freshet_demo_shop.product
     keys:
       - "product:{id}"
       - "category:{category_id}:products"
-`, s.database.Addr, s.database.User, password, s.redis.Addr, filepath.Join(s.dir, "data"), d, listen)
-	if err := os.WriteFile(f.file, []byte(f.config), 0o600); err != nil {
-		return nil, err
+`, d)
 	}
-	f.client = admin.NewClient("http://"+listen, "", nil)
-	f.log, err = os.Create(filepath.Join(s.dir, "freshet.log"))
-	return f, err
+	return text.String()
 }
 
 func freeAddress() (string, error) {
@@ -79,9 +98,9 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// start starts freshet and waits until it streams.
+// start starts freshet and waits until it streams, or has its share of the topic.
 func (f *freshet) start(ctx context.Context) error {
-	cmd := exec.Command(f.binary, "run", "-c", f.file)
+	cmd := exec.Command(f.binary, f.role, "-c", f.file)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	// A group of its own: Ctrl-C ends the demo, which then still needs freshet for a moment.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -90,7 +109,7 @@ func (f *freshet) start(ctx context.Context) error {
 	}
 	f.cmd, f.exited = cmd, make(chan error, 1)
 	go func() { f.exited <- cmd.Wait() }()
-	return f.await(ctx, "stream", func(s status) bool { return s.Source.Connected })
+	return f.await(ctx, "begin", func(s status) bool { return s.Source.Connected || len(s.Partitions) > 0 && f.role == "invalidator" })
 }
 
 // kill kills freshet with SIGKILL, if it runs.
@@ -102,7 +121,7 @@ func (f *freshet) kill() error {
 	<-f.exited
 	f.cmd = nil
 	if errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("freshet had stopped by itself:\n%s", f.said())
+		return fmt.Errorf("freshet %s had stopped by itself:\n%s", f.name, f.said())
 	}
 	return err
 }
@@ -120,13 +139,14 @@ type status struct {
 	Source struct {
 		Connected bool `json:"connected"`
 	} `json:"source"`
+	// Partitions are those of the topic that this process has.
+	Partitions []json.RawMessage `json:"partitions"`
 	// FreshAsOf is when the source was last asked of whose changes all are finished, final deletes included.
 	FreshAsOf time.Time `json:"fresh_as_of"`
 }
 
-// finish waits until freshet has finished everything that was committed up to now.
-func (f *freshet) finish(ctx context.Context) error {
-	now := time.Now()
+// finish waits until freshet has finished its share of everything that was committed until now.
+func (f *freshet) finish(ctx context.Context, now time.Time) error {
 	return f.await(ctx, "finish its work", func(s status) bool { return s.FreshAsOf.After(now) })
 }
 
@@ -145,9 +165,9 @@ func (f *freshet) await(ctx context.Context, what string, done func(status) bool
 		select {
 		case err := <-f.exited:
 			f.exited <- err
-			return fmt.Errorf("freshet stopped: %w\n%s", err, f.said())
+			return fmt.Errorf("freshet %s stopped: %w\n%s", f.name, err, f.said())
 		case <-ctx.Done():
-			return fmt.Errorf("freshet did not %s within %s: status %s\n%s", what, patience, raw, f.said())
+			return fmt.Errorf("freshet %s did not %s within %s: status %s\n%s", f.name, what, patience, raw, f.said())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -2,9 +2,12 @@
 // readers that are slow on purpose, and freshet as a process of its own that is killed with -9 half-way and started
 // again. At the end every cached key is compared with its row.
 //
-// It is steered by environment variables: DEMO_SECONDS (default 30; 0 means until Ctrl-C), DEMO_WITHOUT=1 (the same
-// load without freshet) and DEMO_SINGLE=1 (freshet with one delete only). The exit code is 0 only if no cached key
-// is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and FRESHET_TEST_REDIS give their
+// With DEMO_KAFKA=1 there is an Apache Kafka broker too, and freshet is a reader and two invalidators; each of the four
+// is killed with -9 once, in turn.
+//
+// It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C), DEMO_WITHOUT=1
+// (the same load without freshet) and DEMO_SINGLE=1 (freshet with one delete only). The exit code is 0 only if no cached
+// key is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and FRESHET_TEST_REDIS give their
 // addresses: the schema freshet_demo_shop and the keys product:* and category:* are then written there.
 package main
 
@@ -50,10 +53,17 @@ const (
 type plan struct {
 	duration        time.Duration // 0: until interrupted
 	without, single bool
+	kafka           bool
 }
 
 func planned() (plan, error) {
-	p := plan{duration: 30 * time.Second, without: os.Getenv("DEMO_WITHOUT") == "1", single: os.Getenv("DEMO_SINGLE") == "1"}
+	p := plan{
+		duration: 30 * time.Second, without: os.Getenv("DEMO_WITHOUT") == "1", single: os.Getenv("DEMO_SINGLE") == "1",
+		kafka: os.Getenv("DEMO_KAFKA") == "1",
+	}
+	if p.kafka {
+		p.duration = 90 * time.Second // it takes a session of the consumer group until the others notice that a part is gone
+	}
 	if text := os.Getenv("DEMO_SECONDS"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
@@ -90,7 +100,8 @@ type stage struct {
 	shop     *shop
 	database *testbed.Server
 	redis    *testbed.RedisServer
-	freshet  *freshet
+	cluster  *testbed.KafkaCluster // nil without Kafka
+	freshets []*freshet
 	meter    *meter
 	dir      string
 }
@@ -120,18 +131,48 @@ func build(ctx context.Context, p plan) (s *stage, err error) {
 		fmt.Println("without freshet: nothing deletes stale keys")
 		return s, nil
 	}
-	s.freshet, err = newFreshet(ctx, s)
-	if err != nil {
-		return s, err
+	return s, s.startFreshets(ctx)
+}
+
+// startFreshets starts what keeps the cache fresh.
+func (s *stage) startFreshets(ctx context.Context) error {
+	roles := [][2]string{{"run", "freshet run"}}
+	if s.kafka {
+		var err error
+		if s.cluster, err = testbed.StartKafka(ctx, testbed.KafkaOptions{}); err != nil {
+			return err
+		}
+		fmt.Printf("Kafka %s on %s\n", s.cluster.Version, s.cluster.Brokers()[0])
+		roles = [][2]string{{"reader", "freshet reader"}, {"invalidator", "freshet invalidator 1"}, {"invalidator", "freshet invalidator 2"}}
 	}
-	fmt.Printf("\n%s\n$ freshet run -c %s\n\n", s.freshet.config, s.freshet.file)
-	return s, s.freshet.start(ctx)
+	binary, err := buildFreshet(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	for _, r := range roles {
+		f, err := s.newFreshet(binary, r[0], r[1])
+		if err != nil {
+			return err
+		}
+		s.freshets = append(s.freshets, f)
+		fmt.Printf("\n%s\n$ freshet %s -c %s\n", f.config, f.role, f.file)
+	}
+	fmt.Println()
+	for _, f := range s.freshets {
+		if err := f.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stage) close() error {
 	var errs []error
-	if s.freshet != nil {
-		errs = append(errs, s.freshet.kill())
+	for _, f := range s.freshets {
+		errs = append(errs, f.kill(), f.log.Close())
+	}
+	if s.cluster != nil {
+		errs = append(errs, s.cluster.Close())
 	}
 	if s.meter != nil {
 		errs = append(errs, s.meter.close())
@@ -150,7 +191,7 @@ func (s *stage) close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// load runs writers and readers for the demo's duration, and kills freshet half-way.
+// load runs writers and readers for the demo's duration, and kills every part once.
 func (s *stage) load(ctx, interrupted context.Context) error {
 	running, cancel := context.WithCancel(interrupted)
 	defer cancel()
@@ -166,7 +207,7 @@ func (s *stage) load(ctx, interrupted context.Context) error {
 		g.Go(func() error { return s.read(ctx, working) })
 	}
 	g.Go(func() error { return s.report(ctx, working) })
-	if s.freshet != nil {
+	if !s.without {
 		g.Go(func() error { return s.strike(ctx, working) })
 	}
 	return g.Wait()
@@ -213,23 +254,57 @@ func (s *stage) read(ctx, working context.Context) error {
 	})
 }
 
-// strike kills freshet with -9 once and starts it again two seconds later.
+// strike kills each part with -9 once, in turn, and starts it again two seconds later.
 func (s *stage) strike(ctx, working context.Context) error {
-	half := s.duration / 2
-	if half == 0 {
-		half = 15 * time.Second
+	victims := s.victims()
+	pause := 15 * time.Second
+	if s.duration > 0 {
+		pause = (s.duration - time.Duration(len(victims))*s.takeover()) / time.Duration(len(victims)+1)
 	}
-	wait(working, half)
-	if working.Err() != nil {
-		return nil
+	for _, v := range victims {
+		wait(working, pause)
+		if working.Err() != nil {
+			return nil
+		}
+		fmt.Println("*** kill -9", v.name)
+		if err := v.kill(); err != nil {
+			return err
+		}
+		wait(working, 2*time.Second)
+		fmt.Println("*** start", v.name, "again")
+		if err := v.start(ctx); err != nil {
+			return err
+		}
 	}
-	fmt.Println("*** kill -9 freshet")
-	if err := s.freshet.kill(); err != nil {
-		return err
+	return nil
+}
+
+// takeover is about how long it takes from a kill until all is as before. In a consumer group that is a session, for
+// nobody knows that the member is dead before.
+func (s *stage) takeover() time.Duration {
+	if s.kafka {
+		return 12 * time.Second
 	}
-	wait(working, 2*time.Second)
-	fmt.Println("*** freshet run, again")
-	return s.freshet.start(ctx)
+	return 2 * time.Second
+}
+
+// victim is a part that is killed.
+type victim struct {
+	name  string
+	kill  func() error
+	start func(context.Context) error
+}
+
+func (s *stage) victims() []victim {
+	var all []victim
+	for _, f := range s.freshets {
+		all = append(all, victim{f.name, f.kill, f.start})
+	}
+	if s.cluster != nil {
+		b := s.cluster.Broker(1)
+		all = append(all, victim{"the Kafka broker", b.Kill, b.Start})
+	}
+	return all
 }
 
 // report prints a line a second.
@@ -265,8 +340,9 @@ func (s *stage) settle(ctx context.Context) (stale int, err error) {
 	if err := g.Wait(); err != nil {
 		return 0, err
 	}
-	if s.freshet != nil {
-		if err := s.freshet.finish(ctx); err != nil {
+	now := time.Now()
+	for _, f := range s.freshets {
+		if err := f.finish(ctx, now); err != nil {
 			return 0, err
 		}
 	}

@@ -27,7 +27,10 @@ type meter struct {
 }
 
 // write is one write of a product whose key was cached before it. Its delete can arrive before its commit returns.
-type write struct{ committed, deleted time.Time }
+type write struct {
+	committed, deleted time.Time
+	under              bool // under way
+}
 
 // measured is what one second brought.
 type measured struct {
@@ -60,15 +63,20 @@ func (m *meter) close() error {
 	return err
 }
 
-// begin returns a product that nobody else is writing and whose last delete was seen, so that a delete can be told
-// to belong to one commit.
+// begin returns a product that nobody else is writing, if it can one whose last delete was seen, so that a delete can be
+// told to belong to one commit. While nothing is deleted there are soon none of these left; the delay is then that of the
+// first commit whose delete is still missing.
 func (m *meter) begin() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for {
+	for tries := 0; ; tries++ {
 		id := 1 + rand.IntN(products)
-		if w := m.writing[id]; w == nil || time.Since(w.committed) > time.Minute && !w.committed.IsZero() {
-			m.writing[id] = &write{}
+		switch w := m.writing[id]; {
+		case w == nil:
+			m.writing[id] = &write{under: true}
+			return id
+		case tries >= 20 && !w.under:
+			w.under = true
 			return id
 		}
 	}
@@ -81,7 +89,12 @@ func (m *meter) wrote(id int, cached bool) {
 	defer m.mu.Unlock()
 	m.writes++
 	w := m.writing[id]
-	if !cached {
+	w.under = false
+	switch {
+	case !w.committed.IsZero(): // an earlier write waits, or its delete came meanwhile
+		m.settle(id, w)
+		return
+	case !cached:
 		delete(m.writing, id)
 		return
 	}
@@ -106,7 +119,7 @@ func (m *meter) deleted(channel, event string) {
 
 // settle records the delay of a write that is both committed and deleted.
 func (m *meter) settle(id int, w *write) {
-	if w.committed.IsZero() || w.deleted.IsZero() {
+	if w.committed.IsZero() || w.deleted.IsZero() || w.under {
 		return
 	}
 	m.delays = append(m.delays, max(0, w.deleted.Sub(w.committed)))
