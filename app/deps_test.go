@@ -27,11 +27,12 @@ var mayImport = map[string][]string{
 	"canal/schema":                    {"event", "canal/binlog", "canal/charset", "canal/ddl"},
 	"canal":                           {"event", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
-	"eventlog":            {"event"},
-	"eventlog/checkpoint": {"event", "retry"},
-	"eventlog/embedded":   {"event", "eventlog", "eventlog/checkpoint", "retry", "latency"},
-	"eventlog/logtest":    {"event", "eventlog"},
-	"retry/retrytest":     {"event", "retry"},
+	"eventlog":                           {"event"},
+	"eventlog/checkpoint":                {"event", "retry"},
+	"eventlog/embedded":                  {"event", "eventlog", "eventlog/checkpoint", "retry", "latency"},
+	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint"},
+	"eventlog/logtest":                   {"event", "eventlog"},
+	"retry/retrytest":                    {"event", "retry"},
 
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
 	"eventlog/kafka/broker":   nil,

@@ -87,10 +87,16 @@ func (t topic) claim(ctx context.Context) (*claimed, error) {
 	return s.claim(ctx, p)
 }
 
-// claim makes one attempt to take the next term with a position.
-func (s *snapshot) claim(ctx context.Context, p position) (*claimed, error) {
+// claimOf returns the claim of the next term with a position.
+func (s *snapshot) claimOf(p position) position {
 	p.Format, p.Source, p.Term, p.Writer = format, s.source, s.term+1, nonce()
 	p.Claim, p.At, p.Seq, p.Saved = true, s.next, 0, time.Now().UTC()
+	return p
+}
+
+// claim makes one attempt to take the next term with a position.
+func (s *snapshot) claim(ctx context.Context, p position) (*claimed, error) {
+	p = s.claimOf(p)
 	value, err := json.Marshal(p)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,534 @@
+package checkpointtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
+)
+
+// Checkpoint is what is tested: the checkpoint of one life, as its users see it.
+type Checkpoint interface {
+	Position() event.Position
+	Current() event.Position
+	Begin(p event.Position) error
+	Set(p event.Position) error
+	Raise(server string, epoch uint32) error
+	Advance(e event.End)
+	Save() error
+	Mappings() string
+	SetMappings(hash string) error
+	Resolve(xid string, v event.Version, end event.End)
+	// Term is that of this life.
+	Term() uint64
+
+	// Stash begins the stash of a transaction and returns its Append.
+	Stash(xid string, first event.Version) func(keys []checkpoint.Stashed) error
+	Recall(xid string, v event.Version, each func([]checkpoint.Stashed) error) error
+	Prepared() ([]checkpoint.Prepared, error)
+	DropStash(xid string) error
+}
+
+// Storage is one place that a checkpoint is kept in, empty at first.
+type Storage interface {
+	// Open begins a new life on what the last one has left, as after a crash.
+	Open() Checkpoint
+	// LoseReply lets the next write take effect and fail all the same.
+	LoseReply()
+}
+
+// Options say what a storage is to be like.
+type Options struct {
+	// MaxStashKeys bounds its stash; 0: the default.
+	MaxStashKeys int
+}
+
+// Run runs the suite. make makes a storage that lives as long as the test.
+func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
+	for name, test := range map[string]func(t *testing.T, s Storage){
+		"a position is read as it was written":             positions,
+		"only what was saved is durable":                   durable,
+		"a position begins once":                           begins,
+		"a new identity keeps the position":                identity,
+		"the mappings' hash stays beside the position":     mappings,
+		"every life has a higher term":                     terms,
+		"a state is replaced and removed":                  states,
+		"a save whose reply is lost is repeated":           lostSave,
+		"keys come back as they were and in their order":   order,
+		"a transaction that is read again is stashed once": readAgain,
+		"a chunk whose reply is lost is stored once":       lostChunk,
+		"a stash is kept until its commit was passed":      passed,
+		"an xid may be used again":                         usedAgain,
+		"with gtids the set says what was passed":          passedByGTID,
+		"a drop whose reply is lost is repeated":           lostDrop,
+		"many keys are stashed and recalled in chunks":     many,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, make(t, Options{})) })
+	}
+	t.Run("the stash is bounded", func(t *testing.T) { bounded(t, make(t, Options{MaxStashKeys: 3})) })
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// repeat calls a write until it succeeds.
+func repeat(t testing.TB, write func() error) {
+	t.Helper()
+	var err error
+	for range 10 {
+		if err = write(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+const uuid = "6ed9855c-e58f-11f1-8af5-02fc00000001"
+
+func gtids(t testing.TB, f event.Flavor, text string) event.GTIDSet {
+	t.Helper()
+	s, err := event.ParseGTIDSet(f, text)
+	must(t, err)
+	return s
+}
+
+func place(pos uint64) event.Position {
+	return event.Position{Flavor: event.MySQL, Server: "a", Epoch: 1, File: "binlog.000001", Pos: pos}
+}
+
+func end(pos uint64) event.End { return event.End{File: "binlog.000001", Pos: pos} }
+
+// numbered is the end of transaction n of a source with GTIDs.
+func numbered(t testing.TB, n uint64) event.End {
+	t.Helper()
+	u, err := event.ParseUUID(uuid)
+	must(t, err)
+	var e event.End
+	e.AddTx("binlog.000001", 100*n, event.GTID{UUID: u, Number: n}, time.Unix(int64(n), 0))
+	return e
+}
+
+// same fails the test unless two positions are the same.
+func same(t testing.TB, what string, want, got event.Position) {
+	t.Helper()
+	print := func(p event.Position) string {
+		return fmt.Sprintf("%s %s %d %s:%d %q %s state %v %q", p.Flavor, p.Server, p.Epoch, p.File, p.Pos, p.GTIDs.String(),
+			p.Committed.UTC().Format(time.RFC3339Nano), p.State != nil, p.State)
+	}
+	if d := cmp.Diff(print(want), print(got)); d != "" {
+		t.Errorf("%s: %.2000s", what, d)
+	}
+}
+
+func positions(t *testing.T, s Storage) {
+	c := s.Open()
+	if p := c.Position(); !p.IsZero() {
+		t.Fatalf("an empty storage has the position %s", p.String())
+	}
+	for name, p := range map[string]event.Position{
+		"mysql": {
+			Flavor: event.MySQL, Server: uuid, Epoch: 3, File: "binlog.000112", Pos: 1 << 40,
+			GTIDs:     gtids(t, event.MySQL, uuid+":1-5:7-9,"+uuid+":blue:1-3"),
+			Committed: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), State: []byte("\x00\xff tables"),
+		},
+		"mariadb": {
+			Flavor: event.MariaDB, Server: "x/1", Epoch: 1, File: "mariadb-bin.000001", Pos: 4, GTIDs: gtids(t, event.MariaDB, "0-1-100,7-2-3"),
+		},
+		"no gtids":      place(4711),
+		"no file":       {Flavor: event.MySQL, GTIDs: gtids(t, event.MySQL, uuid+":1")},
+		"empty state":   {Flavor: event.MySQL, File: "b.1", Pos: 4, State: []byte{}},
+		"large state":   {Flavor: event.MySQL, File: "b.1", Pos: 5, State: []byte(strings.Repeat("таблица \"x\"\n", 30_000))},
+		"state not utf": {Flavor: event.MySQL, File: "b.1", Pos: 6, State: []byte(strings.Repeat("\xf0\x9f\xff\x00", 50_000))},
+	} {
+		must(t, c.Set(p))
+		same(t, name+", in memory", p, c.Position())
+		c = s.Open()
+		same(t, name+", read again", p, c.Position())
+		same(t, name+", current", p, c.Current())
+	}
+}
+
+func durable(t *testing.T, s Storage) {
+	c := s.Open()
+	p := place(4)
+	p.GTIDs = gtids(t, event.MySQL, uuid+":1-4")
+	must(t, c.Begin(p))
+	c.Advance(numbered(t, 5))
+	must(t, c.Save())
+	c.Advance(numbered(t, 6))
+	if got := c.Current(); got.GTIDs.String() != uuid+":1-6" || got.Pos != 600 {
+		t.Errorf("the current position is %s at %d", got.String(), got.Pos)
+	}
+	for _, when := range []string{"in memory", "after a crash"} {
+		if got := c.Position(); got.GTIDs.String() != uuid+":1-5" || got.Pos != 500 {
+			t.Errorf("the durable position %s is %s at %d", when, got.String(), got.Pos)
+		}
+		c = s.Open()
+	}
+}
+
+func begins(t *testing.T, s Storage) {
+	c := s.Open()
+	if err := c.Begin(event.Position{}); err == nil {
+		t.Error("an empty position is taken")
+	}
+	must(t, c.Begin(place(4)))
+	if err := c.Begin(place(5)); err == nil {
+		t.Error("a second first start is taken")
+	}
+	must(t, c.Set(place(3))) // by hand: back as well
+	c = s.Open()
+	if got := c.Position(); got.Pos != 3 {
+		t.Errorf("the position is %s", got.String())
+	}
+	if err := c.Begin(place(5)); err == nil {
+		t.Error("a first start is taken although there is a position")
+	}
+	byGTID := place(3) // the same place in other words
+	byGTID.GTIDs = gtids(t, event.MySQL, uuid+":1")
+	must(t, c.Begin(byGTID))
+	same(t, "by gtid", byGTID, s.Open().Position())
+}
+
+func identity(t *testing.T, s Storage) {
+	c := s.Open()
+	p := place(4)
+	p.State = []byte("tables")
+	must(t, c.Begin(p))
+	must(t, c.Raise("b", 2))
+	if err := c.Raise("c", 1); err == nil {
+		t.Error("the epoch falls")
+	}
+	must(t, c.Raise("b", 2)) // again, as after a lost reply
+	p.Server, p.Epoch = "b", 2
+	same(t, "raised", p, s.Open().Position())
+}
+
+func mappings(t *testing.T, s Storage) {
+	c := s.Open()
+	if h := c.Mappings(); h != "" {
+		t.Errorf("a new storage has the hash %q", h)
+	}
+	must(t, c.SetMappings("abc"))
+	c = s.Open()
+	if p := c.Position(); c.Mappings() != "abc" || !p.IsZero() {
+		t.Errorf("before a position: the hash is %q, the position %s", c.Mappings(), p.String())
+	}
+	must(t, c.Begin(place(4)))
+	must(t, c.SetMappings("def"))
+	c.Advance(end(5))
+	must(t, c.Save())
+	c = s.Open()
+	if p := c.Position(); c.Mappings() != "def" || p.Pos != 5 {
+		t.Errorf("the hash is %q, the position %s", c.Mappings(), p.String())
+	}
+}
+
+func terms(t *testing.T, s Storage) {
+	last := uint64(0)
+	for range 4 {
+		c := s.Open()
+		if c.Term() <= last {
+			t.Errorf("term %d after %d", c.Term(), last)
+		}
+		last = c.Term()
+		must(t, c.Set(place(4)))
+	}
+}
+
+func states(t *testing.T, s Storage) {
+	c := s.Open()
+	p := place(4)
+	must(t, c.Begin(p))
+	for n, state := range []string{"one", strings.Repeat("two ", 60_000), "three"} {
+		e := end(uint64(10*n + 5))
+		e.State = []byte(state)
+		c.Advance(e)
+		must(t, c.Save())
+		c.Advance(end(uint64(10*n + 6))) // the state stays
+		must(t, c.Save())
+		p.Pos, p.State = uint64(10*n+6), []byte(state)
+		c = s.Open()
+		same(t, "state "+fmt.Sprint(n), p, c.Position())
+	}
+	p.State = nil
+	must(t, c.Set(p))
+	same(t, "without a state", p, s.Open().Position())
+}
+
+func lostSave(t *testing.T, s Storage) {
+	c := s.Open()
+	s.LoseReply()
+	repeat(t, func() error { return c.Begin(place(4)) })
+	for n := uint64(5); n < 10; n++ {
+		e := end(n)
+		e.State = fmt.Appendf(nil, "state %d", n)
+		c.Advance(e)
+		s.LoseReply()
+		repeat(t, c.Save)
+		if p := c.Position(); p.Pos != n {
+			t.Errorf("the durable position is %s", p.String())
+		}
+	}
+	s.LoseReply()
+	repeat(t, func() error { return c.Raise("b", 2) })
+	s.LoseReply()
+	repeat(t, func() error { return c.SetMappings("abc") })
+	p := place(9)
+	p.Server, p.Epoch, p.State = "b", 2, []byte("state 9")
+	c = s.Open()
+	same(t, "after a crash", p, c.Position())
+	if c.Mappings() != "abc" {
+		t.Errorf("the hash is %q", c.Mappings())
+	}
+}
+
+const xid = "X'676c6f62616c',X'6272616e6368',1"
+
+func at(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos, Row: 1} }
+
+func last() event.Version {
+	return event.Version{Epoch: 1<<32 - 1, File: 1<<32 - 1, Pos: 1<<64 - 1, Row: 1<<32 - 1}
+}
+
+func keys(names ...string) (out []checkpoint.Stashed) {
+	for _, n := range names {
+		out = append(out, checkpoint.Stashed{Key: n, Table: "shop.user", D: time.Second, Action: event.ActionDelete})
+	}
+	return out
+}
+
+func recalled(t testing.TB, c Checkpoint, xid string, v event.Version) (out []checkpoint.Stashed) {
+	t.Helper()
+	must(t, c.Recall(xid, v, func(keys []checkpoint.Stashed) error {
+		out = append(out, keys...)
+		return nil
+	}))
+	return out
+}
+
+// holds fails the test unless just these keys are recalled, and counted.
+func holds(t testing.TB, c Checkpoint, xid string, v event.Version, want ...string) {
+	t.Helper()
+	var names []string
+	for _, k := range recalled(t, c, xid, v) {
+		names = append(names, k.Key)
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("%s holds %q before %s, want %q", xid, names, v, want)
+	}
+	prepared, err := c.Prepared()
+	must(t, err)
+	n := 0
+	for _, p := range prepared {
+		if p.XID == xid && p.First.Compare(v) < 0 {
+			n += p.Keys
+		}
+	}
+	if n != len(want) {
+		t.Errorf("%s counts %d keys before %s, want %d", xid, n, v, len(want))
+	}
+}
+
+func order(t *testing.T, s Storage) {
+	c := s.Open()
+	all := []checkpoint.Stashed{
+		{Key: "user:1", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
+		{Key: "\x00\xff\x80", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
+		{Key: "", Table: "shop.user", Mapping: 1, D: 0, Action: event.ActionDelete},
+		{Key: "user:1", Table: "shop.cart", Mapping: 2, D: time.Hour, Action: event.ActionDelete},
+		{Key: "ключ", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
+	}
+	add := c.Stash(xid, at(10))
+	must(t, add(nil))
+	must(t, add(all[:2]))
+	must(t, add(all[2:3]))
+	must(t, add(all[3:]))
+	for _, when := range []string{"written", "read again"} {
+		if d := cmp.Diff(all, recalled(t, c, xid, at(11))); d != "" {
+			t.Errorf("%s: %s", when, d)
+		}
+		prepared, err := c.Prepared()
+		must(t, err)
+		if len(prepared) != 1 || prepared[0].XID != xid || prepared[0].Keys != 5 || prepared[0].First != at(10) ||
+			prepared[0].Chunks != 3 || time.Since(prepared[0].Since).Abs() > time.Minute {
+			t.Errorf("%s: prepared: %+v", when, prepared)
+		}
+		c = s.Open()
+	}
+	stop := errors.New("stop")
+	if err := c.Recall(xid, at(11), func([]checkpoint.Stashed) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("recall: %v, want the error of the one that takes the keys", err)
+	}
+}
+
+func readAgain(t *testing.T, s Storage) {
+	c := s.Open()
+	add := c.Stash(xid, at(10))
+	for _, k := range []string{"a", "b", "c"} {
+		must(t, add(keys(k)))
+	}
+	for range 2 { // a crash before the checkpoint passed XA PREPARE, and a new connection
+		add = c.Stash(xid, at(10))
+		holds(t, c, xid, at(11), "a", "b", "c") // beginning alone removes nothing
+		must(t, add(keys("a", "b")))
+		must(t, add(keys("c")))
+		holds(t, c, xid, at(11), "a", "b", "c")
+		c = s.Open()
+		holds(t, c, xid, at(11), "a", "b", "c")
+	}
+}
+
+func lostChunk(t *testing.T, s Storage) {
+	c := s.Open()
+	add := c.Stash(xid, at(10))
+	for _, k := range []string{"a", "b", "c"} {
+		s.LoseReply()
+		repeat(t, func() error { return add(keys(k)) })
+	}
+	holds(t, c, xid, at(11), "a", "b", "c")
+	holds(t, s.Open(), xid, at(11), "a", "b", "c")
+}
+
+func passed(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(100)))
+	must(t, c.Stash(xid, at(200))(keys("a")))
+	must(t, c.Stash("other", at(210))(keys("b")))
+	c.Advance(end(300)) // XA PREPARE
+	must(t, c.Save())
+
+	c.Resolve(xid, at(400), end(500))
+	c.Advance(end(450))
+	must(t, c.Save())
+	holds(t, c, xid, at(400), "a")
+	// A crash here reads XA COMMIT again: the stash is there, and is resolved again.
+	c = s.Open()
+	holds(t, c, xid, at(400), "a")
+	c.Resolve(xid, at(400), end(500))
+	c.Advance(end(500))
+	must(t, c.Save())
+	for range 2 {
+		holds(t, c, xid, at(400))
+		holds(t, c, "other", at(400), "b")
+		c = s.Open()
+	}
+}
+
+func usedAgain(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(100)))
+	must(t, c.Stash(xid, at(200))(keys("first")))
+	c.Resolve(xid, at(300), end(350))
+	must(t, c.Stash(xid, at(400))(keys("second")))
+	holds(t, c, xid, at(300), "first")
+	c.Advance(end(350))
+	must(t, c.Save())
+	holds(t, c, xid, at(500), "second")
+	c.Resolve(xid, at(500), end(600))
+	c.Advance(end(600))
+	must(t, c.Save())
+	holds(t, c, xid, last())
+	holds(t, s.Open(), xid, last())
+}
+
+func passedByGTID(t *testing.T, s Storage) {
+	c := s.Open()
+	p := place(100)
+	p.GTIDs = gtids(t, event.MySQL, uuid+":1")
+	must(t, c.Begin(p))
+	must(t, c.Stash(xid, at(1))(keys("a")))
+	c.Resolve(xid, at(300), numbered(t, 3))
+	c.Advance(numbered(t, 2))
+	// The file of another server, far behind: only the set counts.
+	c.Advance(event.End{File: "other.000099", Pos: 9999})
+	must(t, c.Save())
+	holds(t, c, xid, at(300), "a")
+	c.Advance(numbered(t, 3))
+	must(t, c.Save())
+	holds(t, s.Open(), xid, at(300))
+}
+
+func lostDrop(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(100)))
+	must(t, c.Stash(xid, at(200))(keys("a")))
+	must(t, c.Stash("other", at(200))(keys("b")))
+	c.Resolve(xid, at(300), end(350))
+	c.Advance(end(350))
+	s.LoseReply()
+	repeat(t, c.Save)
+	s.LoseReply()
+	repeat(t, func() error { return c.DropStash("other") })
+	must(t, c.DropStash("other")) // there is none any more
+	c = s.Open()
+	if p := c.Position(); p.Pos != 350 {
+		t.Errorf("the durable position is %s", p.String())
+	}
+	holds(t, c, xid, last())
+	holds(t, c, "other", last())
+}
+
+func bounded(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Stash("one", at(1))(keys("a")))
+	add := c.Stash("two", at(2))
+	must(t, add(keys("b")))
+	if err := add(keys("c", "d")); !errors.Is(err, checkpoint.ErrStashFull) {
+		t.Fatalf("append: %v, want %v", err, checkpoint.ErrStashFull)
+	}
+	must(t, c.Stash("two", at(2))(keys("b", "c"))) // in the place of one
+	c = s.Open()
+	if err := c.Stash("three", at(3))(keys("d")); !errors.Is(err, checkpoint.ErrStashFull) {
+		t.Errorf("in the next life: %v, want %v", err, checkpoint.ErrStashFull)
+	}
+	must(t, c.DropStash("one"))
+	must(t, c.DropStash("none")) // nothing to drop
+	must(t, c.Stash("three", at(3))(keys("d")))
+	holds(t, c, "two", at(3), "b", "c")
+}
+
+func many(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(100)))
+	const chunks, each = 3, 10_000
+	var want []string
+	add := c.Stash(xid, at(1))
+	for range chunks {
+		from := len(want)
+		for range each {
+			want = append(want, fmt.Sprintf("a name for the key of a product that is so long that not all fit into half a mebibyte: %d", len(want)))
+		}
+		must(t, add(keys(want[from:]...)))
+	}
+	for range 2 {
+		n := 0
+		must(t, c.Recall(xid, at(2), func(keys []checkpoint.Stashed) error {
+			if len(keys) > each {
+				t.Errorf("a chunk of %d keys", len(keys))
+			}
+			for _, k := range keys {
+				if k.Key != want[n] {
+					t.Fatalf("key %s, want %s", k.Key, want[n])
+				}
+				n++
+			}
+			return nil
+		}))
+		if n != len(want) {
+			t.Errorf("%d keys", n)
+		}
+		c = s.Open()
+	}
+}
