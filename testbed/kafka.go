@@ -39,6 +39,17 @@ type KafkaOptions struct {
 	// whatever they send to a broker passes its proxy. What the brokers say to each other, and
 	// the methods here, do not.
 	Proxied bool
+	// TLS encrypts what clients and brokers say, see KafkaCluster.TLS.
+	TLS bool
+	// ClientCerts has clients show a certificate that the cluster's authority signed. Who they
+	// are is its subject: CN=freshet. Needs TLS.
+	ClientCerts bool
+	// Users have to log in, if there are any, with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512: by
+	// name, their passwords.
+	Users map[string]string
+	// ACL has users do only what KafkaCluster.Allow allows them. The user admin may do all.
+	// Needs Users or ClientCerts.
+	ACL bool
 	// Properties are lines added to each broker's server.properties after the defaults, so
 	// that they win.
 	Properties []string
@@ -62,8 +73,10 @@ func (o KafkaOptions) installer() *installer { return Options{Log: o.Log}.instal
 // to everyone, for the brokers among themselves and for the methods here: those work whatever
 // is done to the clients' listener.
 type KafkaCluster struct {
-	Version string // 4.3.0; empty for shared brokers
-	Dir     string // the cluster's directory; empty for shared brokers
+	Version string            // 4.3.0; empty for shared brokers
+	Dir     string            // the cluster's directory; empty for shared brokers
+	TLS     *TLSFiles         // nil without TLS
+	Users   map[string]string // those of the options
 
 	brokers []*KafkaBroker
 	tools   func(context.Context) (*program, error)
@@ -78,6 +91,7 @@ type KafkaBroker struct {
 	Addr  string       // host:port for clients; the proxy's, if there is one
 	Proxy *proxy.Kafka // nil unless KafkaOptions.Proxied
 
+	listen   string // host:port of the clients' listener, behind the proxy
 	internal string // host:port for the other brokers and for us
 	held     []*port.Reservation
 }
@@ -131,6 +145,9 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if list := os.Getenv(EnvKafka); o.Shared && list != "" {
 		return sharedKafka(ctx, o, strings.Split(list, ","))
 	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	if o.Version == "" {
 		o.Version = KafkaVersions()[0]
 	}
@@ -142,7 +159,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &KafkaCluster{Version: p.version, tools: func(context.Context) (*program, error) { return p, nil }}
+	c := &KafkaCluster{Version: p.version, Users: o.Users, tools: func(context.Context) (*program, error) { return p, nil }}
 	if c.owned, err = newInstanceDir(o.Dir, p.name); err != nil {
 		return nil, err
 	}
@@ -153,12 +170,21 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if err := c.Start(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	if err := c.addUsers(ctx, o.Users); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	return c, nil
 }
 
 // prepare makes the brokers with their addresses and data, and starts none.
 func (c *KafkaCluster) prepare(p *program, template string, o KafkaOptions) error {
-	settings := kafkaSettings{cluster: kafkaUUID(), extra: o.Properties}
+	if o.TLS {
+		var err error
+		if c.TLS, err = newTLSFiles(filepath.Join(c.Dir, "tls")); err != nil {
+			return err
+		}
+	}
+	settings := kafkaSettings{cluster: kafkaUUID(), security: o.securitySettings(c.TLS), extra: o.Properties}
 	for id := range max(1, o.Brokers) {
 		b := &KafkaBroker{ID: id + 1, Process: &Process{name: p.name}}
 		c.brokers = append(c.brokers, b)
@@ -169,10 +195,11 @@ func (c *KafkaCluster) prepare(p *program, template string, o KafkaOptions) erro
 			}
 			b.held = append(b.held, held)
 		}
-		b.Addr, b.internal = b.held[0].Addr, b.held[1].Addr
+		b.listen, b.internal = b.held[0].Addr, b.held[1].Addr
+		b.Addr = b.listen
 		if o.Proxied {
 			var err error
-			if b.Proxy, err = proxy.NewKafka(b.Addr); err != nil {
+			if b.Proxy, err = proxy.NewKafka(b.listen); err != nil {
 				return err
 			}
 			b.Addr = b.Proxy.Addr()

@@ -20,7 +20,12 @@ import (
 // client that knows nothing from before.
 func produce(t *testing.T, addr, topic string, partition int, value string) (int64, error) {
 	t.Helper()
-	tr := &kafka.Transport{}
+	return produceVia(t, &kafka.Transport{}, addr, topic, partition, value)
+}
+
+// produceVia is produce with a login, or with TLS. It ends the connections.
+func produceVia(t *testing.T, tr *kafka.Transport, addr, topic string, partition int, value string) (int64, error) {
+	t.Helper()
 	defer tr.CloseIdleConnections()
 	c := &kafka.Client{Addr: kafka.TCP(addr), Transport: tr, Timeout: 10 * time.Second}
 	res, err := c.Produce(t.Context(), &kafka.ProduceRequest{

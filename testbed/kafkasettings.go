@@ -27,26 +27,27 @@ log.retention.check.interval.ms=1000
 
 // kafkaSettings are what the server.properties of a cluster's brokers have in common.
 type kafkaSettings struct {
-	cluster string
-	voters  []string // id@host:port
-	extra   []string
+	cluster  string
+	voters   []string // id@host:port
+	security string   // lines about the listeners
+	extra    []string
 }
 
 // file returns the broker's server.properties. Of two lines for one setting the last counts.
 func (s kafkaSettings) file(b *KafkaBroker, data string) string {
 	// A killed broker is replaced as leader, and let in again, when its session is over. With
 	// several on few cores, a short one ends without a kill.
-	replicas, inSync, session := 1, 1, 2000
+	replicas, inSync, session := 1, 1, 3000
 	if len(s.voters) >= 3 {
-		replicas, inSync, session = 3, 2, 4000
+		replicas, inSync, session = 3, 2, 5000
 	}
 	var f strings.Builder
 	f.WriteString(kafkaSmall)
 	fmt.Fprintf(&f, "node.id=%d\nlog.dirs=%s\n", b.ID, filepath.ToSlash(data))
 	fmt.Fprintf(&f, "controller.quorum.voters=%s\n", strings.Join(s.voters, ","))
-	fmt.Fprintf(&f, "listeners=CLIENT://%s,INTERNAL://%s,CONTROLLER://%s\n", b.held[0].Addr, b.internal, b.held[2].Addr)
+	fmt.Fprintf(&f, "listeners=CLIENT://%s,INTERNAL://%s,CONTROLLER://%s\n", b.listen, b.internal, b.held[2].Addr)
 	fmt.Fprintf(&f, "advertised.listeners=CLIENT://%s,INTERNAL://%s\n", b.Addr, b.internal)
-	f.WriteString("listener.security.protocol.map=CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n")
+	f.WriteString(s.security)
 	for _, topic := range []string{"offsets.topic", "transaction.state.log", "share.coordinator.state.topic"} {
 		fmt.Fprintf(&f, "%s.replication.factor=%d\n", topic, replicas)
 	}

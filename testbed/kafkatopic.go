@@ -35,9 +35,9 @@ type clusterView struct {
 	metadata.Response
 }
 
-// kafkaMetadata asks one broker what it knows of the cluster and of the topics, over a
-// connection of its own: the library's client answers from what it learned before.
-func kafkaMetadata(ctx context.Context, addr string, topics ...string) (*clusterView, error) {
+// kafkaAsk makes one request of one broker, over a connection of its own: the library's client
+// answers from what it learned before, and chooses the broker.
+func kafkaAsk(ctx context.Context, addr string, version int16, request protocol.Message) (protocol.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaAskTimeout)
 	defer cancel()
 	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -50,12 +50,17 @@ func kafkaMetadata(ctx context.Context, addr string, topics ...string) (*cluster
 		return nil, err
 	}
 	c := protocol.NewConn(nc, "testbed")
-	c.SetVersions(map[protocol.ApiKey]int16{protocol.Metadata: 8})
+	c.SetVersions(map[protocol.ApiKey]int16{request.ApiKey(): version})
+	return c.RoundTrip(request)
+}
+
+// kafkaMetadata asks one broker what it knows of the cluster and of the topics.
+func kafkaMetadata(ctx context.Context, addr string, topics ...string) (*clusterView, error) {
 	names := append([]string{}, topics...)
 	if slices.Contains(topics, allTopics) {
 		names = nil
 	}
-	m, err := c.RoundTrip(&metadata.Request{TopicNames: names})
+	m, err := kafkaAsk(ctx, addr, 8, &metadata.Request{TopicNames: names})
 	if err != nil {
 		return nil, err
 	}
@@ -97,21 +102,16 @@ func (b *KafkaBroker) answers(ctx context.Context) error {
 func (c *KafkaCluster) everywhere(ctx context.Context, topics []string, cond func(*clusterView) error) error {
 	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for _, b := range c.running() {
-		for {
+		err := poll(ctx, func() error {
 			v, err := kafkaMetadata(ctx, b.internal, topics...)
-			if err == nil {
-				if err = cond(v); err == nil {
-					break
-				}
+			if err != nil {
+				return err
 			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("testbed: kafka broker %d: %w; last error: %w", b.ID, ctx.Err(), err)
-			case <-tick.C:
-			}
+			return cond(v)
+		})
+		if err != nil {
+			return fmt.Errorf("testbed: kafka broker %d: %w", b.ID, err)
 		}
 	}
 	return nil
@@ -130,15 +130,19 @@ func (c *KafkaCluster) bootstrap() (addrs []string) {
 	return addrs
 }
 
-// admin makes a request of our own, with a client that knows nothing from before, and fails
-// the test on an error. It works in a test's cleanup too.
-func (c *KafkaCluster) admin(t testing.TB, what string, call func(context.Context, *kafka.Client) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kafkaTimeout)
+// request makes a request of our own, with a client that knows nothing from before.
+func (c *KafkaCluster) request(ctx context.Context, call func(context.Context, *kafka.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
 	transport := &kafka.Transport{ClientID: "testbed"}
 	defer transport.CloseIdleConnections()
-	if err := call(ctx, &kafka.Client{Addr: kafka.TCP(c.bootstrap()...), Transport: transport}); err != nil {
+	return call(ctx, &kafka.Client{Addr: kafka.TCP(c.bootstrap()...), Transport: transport})
+}
+
+// admin is request for a test, which fails on an error. It works in a test's cleanup too.
+func (c *KafkaCluster) admin(t testing.TB, what string, call func(context.Context, *kafka.Client) error) {
+	t.Helper()
+	if err := c.request(context.WithoutCancel(t.Context()), call); err != nil {
 		t.Fatalf("testbed: kafka: %s: %v", what, err)
 	}
 }
