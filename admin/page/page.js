@@ -91,6 +91,9 @@ const stageNames = {
   finish: ["Final delete", "first delete \u2192 finished"],
 };
 
+// ownStages are those of a process that runs a part of the path.
+const ownStages = { reader: ["read", "append"], invalidator: ["fetch", "delete", "finish"] };
+
 // path returns the cards of the strip: the ends with their rates, and the stages between.
 function path(s) {
   const cards = [];
@@ -98,7 +101,8 @@ function path(s) {
     const state = s.source.connected ? "connected" : "not connected";
     cards.push({ end: true, title: `${s.source.flavor || "source"} ${s.source.name}`, lines: [s.source.address, state, `${count.format(rate("rows"))} rows/s`] });
   }
-  const stages = (s.stages ?? []).filter((g) => g.stage in stageNames);
+  const own = ownStages[s.role] ?? Object.keys(stageNames);
+  const stages = (s.stages ?? []).filter((g) => own.includes(g.stage));
   // The final delete waits for second_delete on purpose: it is no sign of trouble.
   const slowest = stages.filter((g) => g.count > 0 && g.stage !== "finish").reduce((a, b) => (a && a.p50_seconds >= b.p50_seconds ? a : b), null);
   for (const g of stages) {
@@ -176,7 +180,7 @@ function show(s) {
   $("partitions").hidden = partitions.length < 2;
   rows($("partition-rows"), partitions, tableRow(6), (tr, p) => fillRow(tr, [
     String(p.id), seconds(p.lag_seconds), p.records_behind === undefined ? "\u2013" : count.format(p.records_behind),
-    count.format(p.in_flight), count.format(p.pending), p.idle ? "idle" : "working",
+    count.format(p.in_flight), count.format(p.pending), p.idle ? "nothing to fetch" : "fetching",
   ]));
 
   const alarms = (s.alarms ?? []).slice().sort((a, b) => Date.parse(b.last) - Date.parse(a.last));

@@ -122,6 +122,10 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	b.sees("every stage was passed", `document.getElementById("path").children.length === 7 && !document.getElementById("path").textContent.includes("nothing passed")`)
 	b.sees("one partition needs no table", `document.getElementById("partitions").hidden`)
 	b.picture("fresh")
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.EmulateViewport(320, 700)))
+	b.sees("it fits on the narrowest screen", `document.documentElement.scrollWidth <= 320`)
+	b.picture("narrow")
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.ResetViewport()))
 	if said := b.said(); said != "" {
 		t.Errorf("the console says: %s", said)
 	}
@@ -145,5 +149,21 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	testbed.Must(t, err)
 	if strings.Contains(html, "product:") {
 		t.Error("the page names a key")
+	}
+}
+
+// pageOfAnInvalidator looks at the page of a process that has some of several partitions and no source, while keys are
+// being given up.
+func pageOfAnInvalidator(t *testing.T, f *freshet) {
+	b := newBrowser(t)
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")))
+	b.sees("each partition has a row, with its lag in seconds and in records", `document.getElementById("partition-rows").children.length === 2 &&
+		Array.from(document.getElementById("partition-rows").children).every((tr) => /s$/.test(tr.children[1].textContent) && /^[0-9]/.test(tr.children[2].textContent))`)
+	b.sees("only its own stages are shown", `document.getElementById("path").children.length === 4`)
+	b.sees("keys pass", `/[1-9]\d* keys\/s/.test(document.getElementById("path").lastElementChild.textContent)`)
+	b.sees("dead letters are counted", `/Dead letters[1-9]\d* keys?/.test(document.getElementById("figures").textContent)`)
+	b.picture("invalidator")
+	if said := b.said(); said != "" {
+		t.Errorf("the console says: %s", said)
 	}
 }

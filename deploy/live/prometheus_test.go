@@ -146,6 +146,7 @@ func TestARealPrometheusHasDataForEveryExpression(t *testing.T) {
 	for _, job := range []string{one.job, several.job} {
 		fires("FreshetDeadLetters", job, "firing")
 	}
+	t.Run("page", func(t *testing.T) { pageOfAnInvalidator(t, several.freshets[1]) })
 	if alerts := p.Query(t, `ALERTS{alertname=~"FreshetRedisAway|FreshetNotFresh"}`); len(alerts) > 0 {
 		t.Errorf("before anything went wrong: %v", alerts)
 	}
