@@ -42,8 +42,11 @@ func newMetrics(l *ledger) *metrics {
 			Name: "freshet_kafka_produce_seconds", Help: "How long the brokers took to acknowledge a record of invalidations.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}),
-		retries:  byClass("freshet_kafka_produce_failures_total", "Attempts to produce invalidations, or to learn about their topic, that failed and were repeated, by class of error."),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "freshet_kafka_produce_in_flight", Help: "Partitions with a record of invalidations on its way to the brokers."}),
+		retries: byClass("freshet_kafka_produce_failures_total",
+			"Attempts to produce invalidations, or to learn about their topic, that failed and were repeated, by class of error."),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "freshet_kafka_produce_in_flight", Help: "Partitions with a record of invalidations on its way to the brokers.",
+		}),
 		marks: markMetrics{
 			produced: counter("freshet_kafka_produced_marks_total", "Visibility marks that the brokers have acknowledged."),
 			retries:  byClass("freshet_kafka_mark_failures_total", "Attempts to produce a visibility mark that failed, by class of error."),
@@ -61,17 +64,19 @@ func ledgerMetrics(l *ledger) []prometheus.Collector {
 			bytes, _ := l.usage()
 			return float64(bytes)
 		}),
-		gauge("freshet_kafka_producer_oldest_seconds", "For how long the oldest batch has been waiting to be acknowledged; 0 when none is.", func() float64 {
-			_, oldest := l.usage()
-			return oldest.Seconds()
-		}),
-		gauge("freshet_kafka_producer_fresh_timestamp_seconds", "As of when everything that the source held is acknowledged by the brokers; 0 while that is not known.", func() float64 {
-			asOf := l.asOf()
-			if asOf.IsZero() {
-				return 0
-			}
-			return float64(asOf.UnixMilli()) / 1000
-		}),
+		gauge("freshet_kafka_producer_oldest_seconds",
+			"For how long the oldest batch has been waiting to be acknowledged; 0 when none is.", func() float64 {
+				_, oldest := l.usage()
+				return oldest.Seconds()
+			}),
+		gauge("freshet_kafka_producer_fresh_timestamp_seconds",
+			"As of when everything that the source held is acknowledged by the brokers; 0 while that is not known.", func() float64 {
+				asOf := l.asOf()
+				if asOf.IsZero() {
+					return 0
+				}
+				return float64(asOf.UnixMilli()) / 1000
+			}),
 	}
 }
 

@@ -101,7 +101,8 @@ func (o *Options) complete() error {
 		errs = append(errs, errors.New("no term"))
 	}
 	if o.MaxRecord < 0 || o.MaxBuffered < 0 || o.Refresh < 0 {
-		errs = append(errs, fmt.Errorf("records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh))
+		errs = append(errs, fmt.Errorf(
+			"records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh))
 	}
 	_, err := retry.NewBackoff(o.Backoff)
 	return errors.Join(append(errs, err)...)

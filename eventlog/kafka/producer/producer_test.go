@@ -12,10 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
@@ -72,54 +70,6 @@ func TestProgressWithoutInvalidationsIsProgress(t *testing.T) {
 	r.append(batch(1))
 	if e := <-r.Durable(); e.Pos != 1 {
 		t.Errorf("durable up to %d, want 1", e.Pos)
-	}
-}
-
-// While a record is on its way the next one gathers: idle sends at once, busy sends big.
-func TestRecordsGatherWhileOneIsOnItsWay(t *testing.T) {
-	f := newFake(1)
-	first, release := make(chan struct{}), make(chan struct{})
-	f.fate = func(_ string, _, attempt int) fate {
-		if attempt == 1 {
-			close(first)
-			return fate{until: release, applied: true}
-		}
-		return fate{applied: true}
-	}
-	r := run(t, f, Options{})
-	all := []*event.Batch{batch(1, "k")}
-	r.append(all...)
-	<-first
-	for n := range 100 {
-		all = append(all, batch(n+2, "k", "l"))
-		r.append(all[n+1])
-	}
-	close(release)
-	r.flush()
-	f.check(t, all...)
-	if n := len(f.data[0]); n != 2 {
-		t.Errorf("%d records, want the first batch alone and all others in one", n)
-	}
-}
-
-func TestRecordsAreClosedAtTheirLimit(t *testing.T) {
-	f := newFake(1)
-	r := run(t, f, Options{MaxRecord: 4096})
-	var keys []string
-	for n := range 500 {
-		keys = append(keys, fmt.Sprintf("product:%d", n))
-	}
-	b := batch(1, keys...)
-	r.append(b)
-	r.flush()
-	f.check(t, b)
-	for _, s := range f.data[0] {
-		if len(s.value) > 4096+256 {
-			t.Errorf("a record of %d bytes", len(s.value))
-		}
-	}
-	if n := len(f.data[0]); n < 2 || n > 7 {
-		t.Errorf("%d records", n)
 	}
 }
 
@@ -182,48 +132,6 @@ func TestALateAttemptIsARepeat(t *testing.T) {
 			t.Errorf("seqs %v, want the first again behind the second", seqs)
 		}
 	})
-}
-
-func TestRecordsThatAreTooLargeAreSplit(t *testing.T) {
-	f := newFake(2)
-	f.largest = 2000
-	r := run(t, f, Options{})
-	var keys []string
-	for n := range 1000 {
-		keys = append(keys, fmt.Sprintf("product:%d", n))
-	}
-	all := []*event.Batch{batch(1, keys...), batch(2, keys...)}
-	r.append(all...)
-	r.flush()
-	f.check(t, all...)
-	for id := range f.data {
-		if tries, n := f.attempts[fmt.Sprintf("%s/%d", names.Topic, id)], len(f.data[id]); tries > n+10 {
-			t.Errorf("%d attempts for %d records: the limit is looked for too slowly", tries, n)
-		}
-	}
-}
-
-func TestAKeyThatIsTooLargeNamesItsTableAndTheSetting(t *testing.T) {
-	f := newFake(1)
-	f.largest = 2000
-	r := run(t, f, Options{})
-	secret := strings.Repeat("secret", 1000)
-	r.append(batch(1, "a", "b", secret))
-	err := r.wait()
-	if !errors.Is(err, ErrTooLarge) || !errors.Is(err, kafka.MessageSizeTooLarge) {
-		t.Fatalf("run: %v, want %v", err, ErrTooLarge)
-	}
-	for _, part := range []string{"shop.product", "max.message.bytes", names.Topic} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not name %s", err, part)
-		}
-	}
-	if strings.Contains(err.Error(), "secret") {
-		t.Errorf("the key is in the error: %.200s", err)
-	}
-	for range r.Durable() {
-		t.Error("what was not acknowledged is durable")
-	}
 }
 
 // A batch that is refused leaves no trace, and goes in when there is room.
@@ -421,183 +329,6 @@ func TestTheChainGoesOnFromTheHeadsOfEarlierTerms(t *testing.T) {
 	if got, want := r.Ends(), []int64{102, 100}; !slices.Equal(got, want) {
 		t.Errorf("ends %v, want %v: an idle partition's is where it ended at the start", got, want)
 	}
-}
-
-func TestTheAgeOfARecordIsThatOfItsYoungestBatch(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		ages []time.Duration
-		want time.Duration
-	}{
-		// Handed over one second apart, encoded together after the last.
-		{"all known", []time.Duration{10 * time.Second, 3 * time.Second, 2500 * time.Millisecond}, 2500 * time.Millisecond},
-		{"they grow", []time.Duration{10 * time.Second, 0, 9 * time.Second}, time.Second},
-		{"one unknown", []time.Duration{10 * time.Second, event.Unknown, 9 * time.Second}, event.Unknown},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(1)
-				release := make(chan struct{})
-				f.fate = func(_ string, _, attempt int) fate {
-					if attempt == 1 {
-						return fate{until: release, applied: true}
-					}
-					return fate{applied: true}
-				}
-				r := run(t, f, Options{})
-				r.append(batch(1, "k"))
-				synctest.Wait()
-				for i, age := range c.ages {
-					time.Sleep(time.Second)
-					b := batch(i+2, "k")
-					b.Age = age
-					r.append(b)
-				}
-				close(release)
-				r.flush()
-				if len(f.data[0]) != 2 {
-					t.Fatalf("%d records", len(f.data[0]))
-				}
-				_, h, err := record.Parse(f.data[0][1].value)
-				if err != nil || h.Age != c.want {
-					t.Errorf("age %s, %v; want %s", h.Age, err, c.want)
-				}
-			})
-		})
-	}
-}
-
-func TestRunWaitsForKafkaAndSaysSo(t *testing.T) {
-	for _, c := range []struct {
-		err    error
-		alarms int // after a minute and a half
-		soon   int // after a second
-	}{
-		{fmt.Errorf("dial: %w", errLost), 2, 0},
-		{&broker.Error{Class: broker.Denied, What: "produce to " + names.Topic, Err: kafka.TopicAuthorizationFailed, Advice: "grant it"}, 2, 1},
-	} {
-		t.Run(broker.Classify(c.err).String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(12)
-				f.away = c.err
-				r := run(t, f, Options{})
-				count := func() (n int) {
-					for _, rec := range r.o.Alarms.Records() {
-						n += rec.Count
-						if !strings.Contains(rec.Message, c.err.Error()) {
-							t.Errorf("the alarm %q does not say why", rec.Message)
-						}
-					}
-					return n
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := r.Append(ctx, batch(1, "a")); !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("append while kafka is away: %v", err)
-				}
-				if n := count(); n != c.soon {
-					t.Errorf("%d alarms after a second, want %d", n, c.soon)
-				}
-				f.set(func() { f.away = nil })
-				var all []*event.Batch
-				for n := range 20 {
-					all = append(all, batch(n+1, fmt.Sprint(n), fmt.Sprint(n+100)))
-				}
-				r.append(all[0])
-				<-r.Durable()
-				before := count()
-				f.set(func() { f.away = c.err })
-				r.append(all[1:]...)
-				time.Sleep(90 * time.Second)
-				if n := count() - before; n != c.alarms {
-					t.Errorf("%d alarms in a minute and a half, want %d, however many partitions there are", n, c.alarms)
-				}
-				f.set(func() { f.away = nil })
-				r.flush()
-				f.check(t, all...)
-			})
-		})
-	}
-}
-
-func TestPartitionsThatAreAddedAreUsedOnceAllIsAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(2)
-		release := make(chan struct{})
-		f.fate = func(string, int, int) fate { return fate{until: release, applied: true} }
-		r := run(t, f, Options{})
-		before := []*event.Batch{batch(1, "a", "b", "c", "d", "e"), batch(2, "a", "b", "c", "d", "e")}
-		r.append(before...)
-		f.resize(5)
-		time.Sleep(2 * DefaultRefresh)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := r.Append(ctx, batch(3, "a")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("append while the old partitions are not acknowledged: %v", err)
-		}
-		close(release)
-		after := batch(4, "a", "b", "c", "d", "e")
-		r.append(after)
-		r.flush()
-		got, err := f.contents(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for id := range got {
-			var want []item
-			for i, b := range append(before, after) {
-				of := 2
-				if i == len(before) {
-					of = 5
-				}
-				for _, it := range items(b) {
-					if Partition(it.key, of) == id {
-						want = append(want, it)
-					}
-				}
-			}
-			if !slices.Equal(got[id], want) {
-				t.Errorf("partition %d holds %v, want %v", id, got[id], want)
-			}
-		}
-		if n := len(r.Ends()); n != 5 {
-			t.Errorf("ends of %d partitions", n)
-		}
-	})
-}
-
-func TestATopicThatWasMadeAgainStopsTheProducer(t *testing.T) {
-	t.Run("fewer partitions", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake(3)
-			r := run(t, f, Options{})
-			r.append(batch(1, "a"))
-			f.set(func() { f.count = 2 })
-			time.Sleep(2*DefaultRefresh + time.Second)
-			f.set(func() { f.count = 3 }) // a broker had not heard of the third
-			time.Sleep(time.Minute)
-			r.append(batch(2, "a"))
-			f.set(func() { f.count = 2 })
-			if err := r.wait(); !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "had 3 partitions and has 2") {
-				t.Errorf("run: %v, want %v", err, ErrTopicChanged)
-			}
-		})
-	})
-	t.Run("an offset that goes back", func(t *testing.T) {
-		f := newFake(1)
-		f.start = 1000
-		r := run(t, f, Options{})
-		r.append(batch(1, "a"))
-		<-r.Durable()
-		f.set(func() { f.start, f.data[0] = 0, nil })
-		r.append(batch(2, "a"))
-		if err := r.wait(); !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "1001") {
-			t.Errorf("run: %v, want %v", err, ErrTopicChanged)
-		}
-		for e := range r.Durable() {
-			t.Errorf("durable up to %d, though what was before it is gone", e.Pos)
-		}
-	})
 }
 
 func TestWhatWasNotAcknowledgedStaysUndone(t *testing.T) {

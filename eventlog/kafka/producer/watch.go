@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/alarm"
 )
 
 // mostDoubt is how many times in a row the topic must have fewer partitions than it had to be believed: a broker that
@@ -86,6 +88,12 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first, n int) {
 			continue
 		}
 		t.over()
+		if head := p.o.Heads[id]; end == 0 && !head.IsZero() {
+			// A term that noticed this while it ran stopped, so that somebody decides. This one was started since.
+			p.o.Alarms.Raise(alarm.RecordsLost, fmt.Sprintf(
+				"partition %d of %s is empty, although source %s has written to it before: the topic was deleted and made again; what "+
+					"was in it and no invalidator had read is gone, and its keys may be stale", id, p.o.Topics.Topic, p.o.Source))
+		}
 		more = append(more, &partition{id: id, wake: newWakeup(), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
 		id++
 	}
