@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"eventlog/kafka/group":    {"eventlog/kafka/broker"},
 	"eventlog/kafka/consumer": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
-	"eventlog/kafka/letters":  {"event", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka/letters":  {"event", "alarm", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
 	"eventlog/kafka": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 

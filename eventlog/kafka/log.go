@@ -64,6 +64,7 @@ func New(c *broker.Client, o Options) (*Log, error) {
 	var err error
 	l.letters, err = letters.New(c, letters.Options{
 		Topic: o.Topic, Group: o.Group, Delays: o.Delays, SkipLost: o.SkipLost, Parse: parse, Registerer: o.Registerer, Log: o.Log,
+		Alarms: o.Alarms,
 	})
 	if err != nil {
 		return nil, err

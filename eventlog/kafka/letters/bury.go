@@ -44,9 +44,6 @@ func (s *Store) Bury(ctx context.Context, topic string, partition int, r broker.
 	if err := s.produce(ctx, s.dead, records, nil); err != nil {
 		return fmt.Errorf("keep the unreadable record %s/%d@%d: %w", topic, partition, r.Offset, err)
 	}
-	s.o.Log.Error("a record cannot be read and is kept as a dead letter: see freshet dlq", "topic", topic,
-		"partition", partition, "offset", r.Offset, "error", cause)
-	s.metrics.unreadable.Inc()
 	return nil
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
@@ -116,6 +118,9 @@ func TestWhatIsNoParkedKeyIsBuriedAndStopsNothing(t *testing.T) {
 	dead := p.all(t, retry.Filter{})
 	if len(dead) != 3 || !strings.Contains(dead[2].Error, topic+"/0@3 cannot be read: its format is 2") {
 		t.Fatalf("%d letters, the last is %+v", len(dead), dead[len(dead)-1])
+	}
+	if got := r.alarms(); !slices.Equal(got, []alarm.Kind{alarm.RecordUnreadable}) {
+		t.Errorf("the alarms are %v", got)
 	}
 	// The letter itself is replayed by a version that reads it: here by one whose letter says format 1.
 	l := letter{key: []byte("x"), doc: &document{Record: &buried{Topic: topic, fragment: fragment{Value: good}}}}

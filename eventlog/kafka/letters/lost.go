@@ -25,5 +25,5 @@ func (e *LostError) Error() string {
 	default:
 		why = fmt.Sprintf("those below %d were finished: the topic was made anew, or an unclean leader election has cut it", e.Committed)
 	}
-	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL, then start once with what there is"
+	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL, then start once with --skip-lost"
 }

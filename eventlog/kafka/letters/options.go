@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
@@ -35,13 +36,14 @@ type Options struct {
 	// finished behind them, and the bytes of the former; one fetch of up to 1 MiB comes on top. Defaults 5000 and
 	// 8 MiB.
 	Window, WindowBytes int
-	// SkipLost goes on with what there is where parked keys were lost, and says so in the log, in place of a
-	// [LostError].
+	// SkipLost goes on with what there is where parked keys were lost, with an alarm, in place of a [LostError].
 	SkipLost bool
 	// Parse reads a record of Topic, for replaying one that could not be read before. Default: none can be.
 	Parse func(data []byte) (*event.Batch, error)
 	// Registerer takes the store's metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
+	// Alarms hears what an operator must hear. Nil: it is logged.
+	Alarms *alarm.Board
 	// Log is told of changes of state. Default [slog.Default].
 	Log *slog.Logger
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
@@ -32,7 +33,7 @@ type rig struct {
 func newRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	kafka := testbed.SharedKafka(t)
-	c, err := broker.New(broker.Options{Brokers: kafka.Brokers()})
+	c, err := broker.New(broker.Options{Brokers: kafka.Brokers(), Timeout: 30 * time.Second}) // the machine may be busy
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
 	o.Topic, o.Group = kafka.NewTopicName(t), "g"
@@ -40,6 +41,9 @@ func newRig(t *testing.T, o Options) *rig {
 		o.Delays = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
 	}
 	o.Log = slog.New(slog.DiscardHandler)
+	alarms, err := alarm.New(o.Log, nil)
+	must(t, err)
+	o.Alarms = alarms
 	r := &rig{T: t, kafka: kafka, client: c, o: o, committed: map[string]int64{}}
 	s := r.store()
 	kafka.Topic(t, s.dead, 1, "cleanup.policy=compact")
@@ -238,6 +242,14 @@ func entry(n int, in time.Duration) retry.Entry {
 		e.Due = now.Add(in)
 	}
 	return e
+}
+
+// alarms returns the kinds of alarm that were raised.
+func (r *rig) alarms() (kinds []alarm.Kind) {
+	for _, a := range r.o.Alarms.Records() {
+		kinds = append(kinds, a.Kind)
+	}
+	return kinds
 }
 
 // end returns where a topic ends.

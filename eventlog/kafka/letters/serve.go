@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
 	"github.com/freshet/freshet/retry"
@@ -120,13 +121,18 @@ func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
 		return 0, lost
 	}
 	// What there is may have been finished before: then its deletes are only repeated.
-	s.o.Log.Warn("parked keys were lost and are skipped", "topic", c.topic, "partition", c.partition, "error", lost)
+	s.skipped(lost)
 	if c.offset > end {
 		c.rewind(start)
 	} else {
 		c.commit(start)
 	}
 	return start, nil
+}
+
+// skipped says that keys were lost, and that this is not the end of it.
+func (s *Store) skipped(lost *LostError) {
+	s.o.Alarms.Raise(alarm.RecordsLost, "passed over, as --skip-lost says: "+lost.Error())
 }
 
 // waitForRoom waits until the window takes more; false when ctx ends first.
@@ -167,6 +173,9 @@ func (s *Store) read(ctx context.Context, w *window) error {
 			if err := s.Bury(ctx, w.topic, w.partition, r, err); err != nil {
 				return err
 			}
+			s.metrics.unreadable.Inc()
+			s.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("a parked key in %s/%d cannot be read; it was put whole "+
+				"among the dead letters and passed over, and may stay stale: see freshet dlq list", w.topic, w.partition))
 			read = append(read, parked{r.Offset, nil})
 			continue
 		}
@@ -212,7 +221,7 @@ func (s *Store) lost(ctx context.Context, w *window, cause error) error {
 	if w.next > end {
 		return &cutError{w.next} // the offsets in the window mean other records now
 	}
-	s.o.Log.Warn("parked keys were lost and are skipped", "topic", w.topic, "partition", w.partition, "error", lost)
+	s.skipped(lost)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.next = start // what is in the window already is still tried

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
 )
@@ -58,6 +60,9 @@ func TestParkedKeysThatTheBrokersLostAreNoticed(t *testing.T) {
 			p := r.start(topic)
 			if got := p.due(ever()); len(got) != 5-int(c.below) {
 				t.Errorf("%d are due once what was lost is skipped", len(got))
+			}
+			if got := r.alarms(); !slices.Equal(got, []alarm.Kind{alarm.RecordsLost}) {
+				t.Errorf("the alarms are %v", got)
 			}
 			if o := r.offset(topic); o != c.below {
 				t.Errorf("%d is committed, want %d, or the next start would find them lost again", o, c.below)
