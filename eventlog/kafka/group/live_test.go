@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/testbed"
 )
@@ -141,34 +143,61 @@ func TestPartitionsThatAreAddedAreShared(t *testing.T) {
 
 func TestAGroupOutlivesItsBroker(t *testing.T) {
 	cluster := testbed.Kafka(t)
-	r := newRig(t, cluster, 4)
-	a, b := r.join(Options{}, nil), r.join(Options{}, nil)
-	held := map[*member][]int{}
-	settle := func() {
-		t.Helper()
-		// Both have two partitions; a rebalance more may come before that.
-		clear(held)
-		for timeout := time.After(patience); len(held[a]) != 2 || len(held[b]) != 2; {
-			select {
-			case c := <-a.starts:
-				held[a] = append(held[a], c.Partition)
-				c.Commit(max(c.Offset, 0)+1, "")
-			case c := <-b.starts:
-				held[b] = append(held[b], c.Partition)
-				c.Commit(max(c.Offset, 0)+1, "")
-			case <-a.ends:
-				held[a] = nil
-			case <-b.ends:
-				held[b] = nil
-			case <-timeout:
-				t.Fatalf("held: %v", held)
-			}
-		}
-	}
-	settle()
+	p := newPair(newRig(t, cluster, 4))
+	p.settle()
 	must(t, cluster.Broker(1).Kill())
 	must(t, cluster.Start(t.Context()))
-	up := time.Now()
-	settle()
-	t.Logf("all partitions were worked on %v after the broker was back", time.Since(up))
+	p.settle()
+	t.Logf("all partitions were worked on %v after the broker was back", time.Since(p.settled))
+}
+
+func TestAGroupOutlivesItsCoordinator(t *testing.T) {
+	cluster := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3})
+	r := newRig(t, cluster, 4)
+	p := newPair(r)
+	p.settle()
+	client, err := broker.New(broker.Options{Brokers: cluster.Brokers()})
+	must(t, err)
+	defer client.Close()
+	res, err := client.Kafka().FindCoordinator(t.Context(), &kafka.FindCoordinatorRequest{Key: r.group, KeyType: kafka.CoordinatorKeyTypeConsumer})
+	must(t, err)
+	must(t, cluster.Broker(res.Coordinator.NodeID).Kill())
+	p.settle()
+	t.Logf("all partitions were worked on %v after the coordinator died", time.Since(p.settled))
+}
+
+// pair is two members of a group with four partitions.
+type pair struct {
+	t       *testing.T
+	a, b    *member
+	settled time.Time // when settle was called last
+}
+
+func newPair(r *rig) *pair {
+	return &pair{t: r.t, a: r.join(Options{}, nil), b: r.join(Options{}, nil)}
+}
+
+// settle waits until each has been given two partitions and not lost them again; a rebalance more may come before that.
+func (p *pair) settle() {
+	p.t.Helper()
+	p.settled = time.Now()
+	held := map[*member][]int{}
+	take := func(m *member, c *Claim) {
+		held[m] = append(held[m], c.Partition)
+		c.Commit(max(c.Offset, 0)+1, "")
+	}
+	for timeout := time.After(patience); len(held[p.a]) != 2 || len(held[p.b]) != 2; {
+		select {
+		case c := <-p.a.starts:
+			take(p.a, c)
+		case c := <-p.b.starts:
+			take(p.b, c)
+		case <-p.a.ends:
+			held[p.a] = nil
+		case <-p.b.ends:
+			held[p.b] = nil
+		case <-timeout:
+			p.t.Fatalf("held: %v and %v", held[p.a], held[p.b])
+		}
+	}
 }
