@@ -76,11 +76,12 @@ func (c *Client) explain(ctx context.Context, what string, err error, need Need)
 	}
 	var code kafka.Error
 	coded := errors.As(err, &code)
-	if e.Class == Ended { // an attempt of our own was cut short
-		if c.life.Err() != nil {
-			e.Err = errClosed
-			return e
-		}
+	switch {
+	case e.Class != Ended:
+	case c.life.Err() != nil:
+		e.Err = errClosed
+		return e
+	case errors.Is(err, context.Canceled): // not the caller's context, so an attempt was cut short on its way
 		e.Class = Transient
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

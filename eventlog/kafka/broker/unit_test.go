@@ -114,6 +114,9 @@ func TestSentencesOfMissingRights(t *testing.T) {
 			t.Errorf("%v\n%v\nwant\n%v", Classify(got), got, k.want)
 		}
 	}
+	if err := c.Explain(t.Context(), "try", kafka.ErrGroupClosed, Need{}); Classify(err) != Ended {
+		t.Errorf("a closed group: %v: %v", Classify(err), err)
+	}
 	if err := c.Explain(t.Context(), "try", nil, Need{}); err != nil {
 		t.Errorf("no error became %v", err)
 	}
