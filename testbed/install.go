@@ -56,7 +56,11 @@ func Install(ctx context.Context, log io.Writer) error {
 		}
 		fmt.Fprintf(log, "testbed: %s %s: %s\n", p.name, p.version, p.argv[len(p.argv)-1])
 		if p.initData != nil {
-			if _, err := dataTemplate(ctx, p); err != nil {
+			template, err := dataTemplate(ctx, p)
+			if err == nil && p.name == "kafka" {
+				_, err = in.withArchive(ctx, p, template)
+			}
+			if err != nil {
 				return err
 			}
 		}

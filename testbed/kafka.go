@@ -151,7 +151,8 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if o.Version == "" {
 		o.Version = KafkaVersions()[0]
 	}
-	p, err := o.installer().kafka(ctx, o.Version)
+	in := o.installer()
+	p, err := in.kafka(ctx, o.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -159,18 +160,26 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p, err = in.withArchive(ctx, p, template); err != nil {
+		return nil, err
+	}
+	return startKafka(ctx, p, template, o)
+}
+
+// startKafka starts a private cluster of a program.
+func startKafka(ctx context.Context, p *program, template string, o KafkaOptions) (*KafkaCluster, error) {
 	c := &KafkaCluster{Version: p.version, Users: o.Users, tools: func(context.Context) (*program, error) { return p, nil }}
+	var err error
 	if c.owned, err = newInstanceDir(o.Dir, p.name); err != nil {
 		return nil, err
 	}
 	c.Dir = c.owned.path
-	if err := c.prepare(p, template, o); err != nil {
-		return nil, errors.Join(err, c.Close())
+	if err = c.prepare(p, template, o); err == nil {
+		if err = c.Start(ctx); err == nil {
+			err = c.addUsers(ctx, o.Users)
+		}
 	}
-	if err := c.Start(ctx); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	if err := c.addUsers(ctx, o.Users); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

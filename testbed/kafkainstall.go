@@ -25,6 +25,7 @@ var javaPackages = []string{"openjdk-17-jre-headless", "openjdk-21-jre-headless"
 // kafkaFlags are for a small broker that is soon up. Compiling less halves the start.
 var kafkaFlags = []string{
 	"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+	"-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr", // no word about an archive that does not fit
 	"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
 	"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 }
