@@ -78,9 +78,7 @@ func (e *Encoder) Add(b *event.Batch, i int) {
 	e.count++
 	switch {
 	case simple:
-		e.body = append(e.body, '"')
-		e.body = append(e.body, key...)
-		e.body = append(e.body, '"')
+		e.body = append(append(append(e.body, '"'), key...), '"')
 	case binary:
 		e.body = append(e.body, '"')
 		e.body = base64.StdEncoding.AppendEncode(e.body, []byte(key))
@@ -144,6 +142,10 @@ func (e *Encoder) beginRow(v event.Version, action event.Action, binary bool) {
 	e.row, e.action, e.binary = v.Row, action, binary
 	b := append(e.body, `{"row":`...)
 	b = strconv.AppendUint(b, uint64(v.Row), 10)
+	if action == event.ActionDelete && !binary {
+		e.body = append(b, `,"delete":[`...)
+		return
+	}
 	b = append(b, `,"`...)
 	b = append(b, action.String()...)
 	if binary {

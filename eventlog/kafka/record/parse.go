@@ -229,9 +229,48 @@ func (p *Parser) rows() (highest uint32) {
 		p.fail("a row")
 	}
 	for ; more; more = p.more(']') {
-		highest = max(highest, p.row())
+		row, ok := p.usualRow()
+		if !ok {
+			row = p.row()
+		}
+		highest = max(highest, row)
 	}
 	return highest
+}
+
+// usualRow reads a row in the very form that an Encoder gives to most, and returns its ordinal. It stays where it was
+// when the row has any other.
+func (p *Parser) usualRow() (uint32, bool) {
+	at, ok := follows(p.data, p.at, `{"row":`)
+	if !ok {
+		return 0, false
+	}
+	row, end := digits(p.data, at)
+	if end == at || row > math.MaxUint32 {
+		return 0, false
+	}
+	from := p.batch.Len()
+	at, ok = follows(p.data, end, `,"delete":["`)
+	for ok {
+		end := plain(p.data, at)
+		if end == len(p.data) || p.data[end] != '"' {
+			break
+		}
+		p.batch.Add(append(p.batch.Text(), p.data[at:end]...), uint32(row), event.ActionDelete)
+		if at, ok = follows(p.data, end, `"]}`); ok {
+			p.at = at
+			return uint32(row), true
+		}
+		at, ok = follows(p.data, end, `","`)
+	}
+	p.batch.Invalidations = p.batch.Invalidations[:from]
+	return 0, false
+}
+
+// follows reports whether want stands at data[at], and returns where it ends.
+func follows(data []byte, at int, want string) (int, bool) {
+	end := at + len(want)
+	return end, end <= len(data) && string(data[at:end]) == want
 }
 
 // The fields of a row.

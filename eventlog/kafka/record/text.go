@@ -16,7 +16,7 @@ func plain[T string | []byte](s T, i int) int {
 		ones = 0x0101010101010101
 		high = 0x8080808080808080
 	)
-	for ; i+8 <= len(s); i += 8 {
+	for len(s)-i >= 8 {
 		w := word(s, i)
 		quote, backslash := w^(ones*'"'), w^(ones*'\\')
 		// A byte below n leaves its high bit set in (w - n·ones) &^ w. A borrow spoils only bytes above one that is
@@ -24,6 +24,9 @@ func plain[T string | []byte](s T, i int) int {
 		odd := (w | (w-ones*' ')&^w | (quote-ones)&^quote | (backslash-ones)&^backslash) & high
 		if odd != 0 {
 			return i + bits.TrailingZeros64(odd)/8
+		}
+		if i += 8; i < len(s) {
+			i = min(i, len(s)-8) // the last word begins with bytes that were looked at already
 		}
 	}
 	for ; i < len(s); i++ {
@@ -136,10 +139,11 @@ func (w *timeWriter) append(dst []byte, t time.Time) []byte {
 		w.second, w.known = s, true
 	}
 	dst = append(dst, w.text[:]...)
-	dst = append(dst, '.')
+	digits := [...]byte{'.', '0', '0', '0', '0', '0', '0', 'Z'}
 	micros := t.Nanosecond() / int(time.Microsecond)
-	for n := 100_000; n > 0; n /= 10 {
-		dst = append(dst, byte('0'+micros/n%10))
+	for i := len(digits) - 2; i > 0; i-- {
+		digits[i] += byte(micros % 10)
+		micros /= 10
 	}
-	return append(dst, 'Z')
+	return append(dst, digits[:]...)
 }
