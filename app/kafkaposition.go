@@ -64,14 +64,17 @@ func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *s
 // checkKafka looks at the brokers and topics.
 func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 	var topics []broker.Topic
+	var groups []string
 	if c.HasSource() {
+		groups = append(groups, names(c).ReaderGroup(c.Source.Name))
 		topics = append(topics, broker.ReaderTopics(names(c), c.Source.Name, sizing(c))...)
 	}
 	if c.HasRedis() {
+		groups = append(groups, c.EventLog.Kafka.Group)
 		topics = append(topics, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))...)
 	}
 	err := onKafka(c, func(client *broker.Client) error {
-		found := client.Check(ctx, topics)
+		found := client.Check(ctx, topics, groups...)
 		for _, f := range found {
 			grade := Warn
 			if f.Fail {

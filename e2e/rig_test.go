@@ -63,6 +63,7 @@ type rig struct {
 	listen string
 	client *admin.Client
 	proc   *process
+	role   string // of a process in a fleet
 	fast   bool   // without the race detector: for what measures memory
 	binary string // of freshet, built when it is first launched
 }
@@ -241,7 +242,10 @@ type status struct {
 	Checkpoint struct {
 		Position string `json:"position"`
 	} `json:"checkpoint"`
-	Pending     int `json:"pending"`
+	Pending    int `json:"pending"`
+	Partitions []struct {
+		ID int `json:"id"`
+	} `json:"partitions"`
 	Parked      int `json:"parked"`
 	DeadLetters int `json:"dead_letters"`
 }
