@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"eventlog":                           {"event"},
 	"eventlog/checkpoint":                {"event", "retry"},
 	"eventlog/embedded":                  {"event", "eventlog", "eventlog/checkpoint", "retry", "latency"},
-	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint"},
+	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry"},
 	"eventlog/logtest":                   {"event", "eventlog"},
 	"retry/retrytest":                    {"event", "retry"},
 
