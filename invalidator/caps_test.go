@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // A transaction of more keys than may be pending passes, for marks come beside it and drain the queue.
@@ -197,4 +199,17 @@ func TestAnUnknownBatchSizeIsNoMatter(t *testing.T) {
 			}
 		}
 	})
+}
+
+// advising is a store that knows what to do when it fails.
+type advising struct{ retry.Store }
+
+func (advising) Advice() string { return "look at the brokers" }
+
+func TestTheStoreItselfSaysWhatToDoWhenItFails(t *testing.T) {
+	for want, s := range map[string]retry.Store{"look at the brokers": advising{}, "look at the store": nil} {
+		if got := (&Engine{store: s}).advice(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

@@ -21,8 +21,9 @@
 //     these topics.
 //   - A record that cannot be read is a dead letter, whole, and stops nothing.
 //   - Memory is bounded: by [Options].Window and [Options].WindowBytes for each partition, by pages for lists, and to a
-//     few megabytes for the count of dead letters. The topics are bounded by the brokers' disk alone, so Park is never
-//     refused with [retry.ErrFull]. A hot key that cannot be deleted is made one entry of again whenever several of it
+//     few megabytes for the count of dead letters. Finished records are removed from the retry topics every
+//     [Options].TrimEvery. What is not finished is bounded by the brokers' disk alone, so Park is never refused with
+//     [retry.ErrFull]. A hot key that cannot be deleted is made one entry of again whenever several of it
 //     are due in one partition.
 //   - A dead letter stays until somebody replays or purges it, also when a later delete of the same key succeeds. The
 //     letter would have to be looked for after every success of any key, and what it says is of use all the same:

@@ -19,7 +19,7 @@ type member struct {
 func (r *rig) join(t *testing.T) *member {
 	p := &process{Store: r.store(), rig: r}
 	g, err := group.New(r.client, group.Options{
-		ID: r.o.Topic + "." + r.o.Group, Topics: p.Topics(), Session: 6 * time.Second, Log: r.o.Log,
+		ID: r.o.Group, Topics: p.Topics(), Session: 6 * time.Second, Log: r.o.Log,
 	})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -73,10 +73,44 @@ func TestTheMembersOfAGroupShareTheTopicsAndTakeOver(t *testing.T) {
 	b.settleAll(t, 10)
 	b.stop()
 	for _, topic := range a.Topics() {
-		offsets, err := r.client.GroupOffsets(t.Context(), r.o.Topic+"."+r.o.Group, topic)
+		offsets, err := r.client.GroupOffsets(t.Context(), r.o.Group, topic)
 		must(t, err)
 		if fmt.Sprint(offsets[0].Offset) != fmt.Sprint(r.end(topic)) {
 			t.Errorf("%s: %v is committed of %d", topic, offsets[0], r.end(topic))
 		}
 	}
+}
+
+func TestFinishedKeysAreRemovedFromTheTopicsAndNoOthers(t *testing.T) {
+	r := newRig(t, Options{TrimEvery: time.Millisecond})
+	topic := r.store().Topics()[0]
+	a := r.join(t)
+	for n := range 5 {
+		r.park(a.Store, entry(n, time.Second))
+	}
+	a.wait(func() bool { return len(a.ids) == 5 })
+	got, err := a.Due(t.Context(), ever(), 3)
+	must(t, err)
+	must(t, a.Settle(t.Context(), ids(got), nil))
+	a.stop() // so that it is committed
+	b := r.join(t)
+	b.wait(func() bool { return len(b.ids) == 2 })
+	for n := 5; ; n++ { // each read is followed by a look
+		r.park(b.Store, entry(n, time.Second))
+		b.wait(func() bool { return len(b.ids) == n-2 })
+		start, _, err := r.client.Range(t.Context(), topic, 0)
+		must(t, err)
+		if start == 3 {
+			break
+		}
+		if start != 0 || n > 100 {
+			t.Fatalf("the topic begins at %d, want 3", start)
+		}
+	}
+	b.stop()
+	c := r.join(t)
+	c.wait(func() bool { return len(c.ids) > 2 })
+	got, err = c.Due(t.Context(), ever(), 2)
+	must(t, err)
+	r.want("after that", got, "user:3", "user:4")
 }

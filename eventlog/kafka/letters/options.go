@@ -36,6 +36,9 @@ type Options struct {
 	// finished behind them, and the bytes of the former; one fetch of up to 1 MiB comes on top. Defaults 5000 and
 	// 8 MiB.
 	Window, WindowBytes int
+	// TrimEvery is how often the records of finished keys are removed from the retry topics. It takes the right to
+	// Delete on them; without it they grow, and the log says so. Default 10 min.
+	TrimEvery time.Duration
 	// SkipLost goes on with what there is where parked keys were lost, with an alarm, in place of a [LostError].
 	SkipLost bool
 	// Parse reads a record of Topic, for replaying one that could not be read before. Default: none can be.
@@ -66,8 +69,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.WindowBytes == 0 {
 		o.WindowBytes = DefaultWindowBytes
 	}
-	if o.Window < 0 || o.WindowBytes < 0 {
-		errs = append(errs, errors.New("parked keys: a negative bound makes no sense"))
+	if o.TrimEvery == 0 {
+		o.TrimEvery = DefaultTrimEvery
+	}
+	if o.Window < 0 || o.WindowBytes < 0 || o.TrimEvery < 0 {
+		errs = append(errs, errors.New("parked keys: a negative bound or time makes no sense"))
 	}
 	if o.Parse == nil {
 		o.Parse = func([]byte) (*event.Batch, error) { return nil, errors.New("records of this topic are not known here") }

@@ -36,7 +36,8 @@ func newRig(t *testing.T, o Options) *rig {
 	c, err := broker.New(broker.Options{Brokers: kafka.Brokers(), Timeout: 30 * time.Second}) // the machine may be busy
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
-	o.Topic, o.Group = kafka.NewTopicName(t), "g"
+	o.Topic = kafka.NewTopicName(t)
+	o.Group = "g" + o.Topic[len(o.Topic)-8:] // offsets are committed under it
 	if o.Delays == nil {
 		o.Delays = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
 	}

@@ -71,7 +71,9 @@ func (s *Store) serveWindow(ctx context.Context, c claim, p *patient) error {
 	}
 	s.open(w)
 	defer s.close(w)
+	t := &trimmer{store: s, w: w}
 	for {
+		t.trim(ctx)
 		if !s.waitForRoom(ctx, w) {
 			return nil
 		}

@@ -95,7 +95,7 @@ func TestKeysThatAreLostWhileServingAreNoticed(t *testing.T) {
 func TestATopicOfNobodysIsNotServed(t *testing.T) {
 	r := newRig(t, Options{})
 	s := r.store()
-	for _, topic := range []string{r.o.Topic, s.dead, r.o.Topic + ".other.retry.10s", r.o.Topic + ".g.retry.soon"} {
+	for _, topic := range []string{r.o.Topic, s.dead, r.o.Topic + ".other.retry.10s", r.o.Topic + "." + r.o.Group + ".retry.soon"} {
 		if err := s.serve(t.Context(), claim{topic: topic, offset: -1}); err == nil {
 			t.Errorf("%s is served", topic)
 		}
@@ -109,7 +109,7 @@ func TestKeysOfADelayThatIsConfiguredNoMoreAreServed(t *testing.T) {
 	r.o.Delays = []time.Duration{30 * time.Second, time.Hour}
 	s := r.store()
 	former := s.Former(append(append(old.Topics(), s.Topics()...), r.o.Topic, r.o.Topic+".other.retry.5m", s.dead))
-	if len(former) != 1 || former[0] != r.o.Topic+".g.retry.5m" {
+	if len(former) != 1 || former[0] != r.o.Topic+"."+r.o.Group+".retry.5m" {
 		t.Fatalf("topics of former delays: %v", former)
 	}
 	r.kafka.Topic(t, s.Topics()[1], 1)
