@@ -47,8 +47,20 @@ func (c *KafkaCluster) view(t testing.TB, topic string, partition int) *metadata
 	return nil
 }
 
+// awaitServed returns when partitions of a topic, all or those given, are served by their
+// leaders.
+func (c *KafkaCluster) awaitServed(ctx context.Context, topic string, partitions ...int) error {
+	return c.everywhere(ctx, []string{topic}, func(v *clusterView) error {
+		var errs []error
+		for _, b := range c.running() {
+			errs = append(errs, b.serves(ctx, v, partitions...))
+		}
+		return errors.Join(errs...)
+	})
+}
+
 // AwaitLeader returns when all running brokers agree that another broker than the given one
-// leads the partition, and returns which: what follows a kill of the leader.
+// leads and serves the partition, and returns which: what follows a kill of the leader.
 func (c *KafkaCluster) AwaitLeader(t testing.TB, topic string, partition, not int) (leader int) {
 	t.Helper()
 	Must(t, c.everywhere(t.Context(), []string{topic}, func(v *clusterView) error {
@@ -61,11 +73,12 @@ func (c *KafkaCluster) AwaitLeader(t testing.TB, topic string, partition, not in
 		}
 		return err
 	}))
+	Must(t, c.awaitServed(t.Context(), topic, partition))
 	return leader
 }
 
-// MoveLeader makes a broker the leader of a partition, and returns when all running brokers
-// know. The broker must hold a replica in sync. It stays the partition's preferred leader.
+// MoveLeader makes a broker the leader of a partition, and returns when it serves and all
+// running brokers know. The broker must hold a replica in sync. It stays the partition's preferred leader.
 func (c *KafkaCluster) MoveLeader(t testing.TB, topic string, partition, broker int) {
 	t.Helper()
 	replicas := []int{broker}
@@ -83,13 +96,17 @@ func (c *KafkaCluster) MoveLeader(t testing.TB, topic string, partition, broker 
 		if err := electPreferred(ctx, k, topic, partition); err != nil {
 			return err
 		}
-		return c.everywhere(ctx, []string{topic}, func(v *clusterView) error {
+		err := c.everywhere(ctx, []string{topic}, func(v *clusterView) error {
 			p, err := v.partition(topic, partition)
 			if err == nil && int(p.LeaderID) != broker {
 				err = fmt.Errorf("%s/%d is led by %d", topic, partition, p.LeaderID)
 			}
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		return c.awaitServed(ctx, topic, partition)
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 )
 
@@ -77,8 +78,8 @@ func (v *clusterView) topic(name string) *metadata.ResponseTopic {
 	return nil
 }
 
-// answers is nil once the broker serves requests as a member of the cluster, and the partitions
-// that it can lead have leaders again.
+// answers is nil once the broker serves requests as a member of the cluster, the partitions
+// that it can lead have leaders again, and it serves those that it leads.
 func (b *KafkaBroker) answers(ctx context.Context) error {
 	v, err := kafkaMetadata(ctx, b.internal, allTopics)
 	if err != nil {
@@ -92,6 +93,39 @@ func (b *KafkaBroker) answers(ctx context.Context) error {
 		for _, p := range topic.Partitions {
 			if p.LeaderID < 0 && slices.Contains(p.IsrNodes, int32(b.ID)) {
 				return fmt.Errorf("%s/%d has no leader", topic.Name, p.PartitionIndex)
+			}
+		}
+	}
+	return b.serves(ctx, v)
+}
+
+// serves is nil if the broker serves the partitions that it leads in the view, all or those
+// given. A broker learns from the controller who leads, tells that to clients, and takes up its
+// own part a moment later: until then it answers that it does not lead.
+func (b *KafkaBroker) serves(ctx context.Context, v *clusterView, partitions ...int) error {
+	req := &listoffsets.Request{ReplicaID: -1}
+	for _, topic := range v.Topics {
+		rt := listoffsets.RequestTopic{Topic: topic.Name}
+		for _, p := range topic.Partitions {
+			if int(p.LeaderID) == b.ID && (len(partitions) == 0 || slices.Contains(partitions, int(p.PartitionIndex))) {
+				rt.Partitions = append(rt.Partitions, listoffsets.RequestPartition{Partition: p.PartitionIndex, CurrentLeaderEpoch: p.LeaderEpoch, Timestamp: kafka.LastOffset})
+			}
+		}
+		if len(rt.Partitions) > 0 {
+			req.Topics = append(req.Topics, rt)
+		}
+	}
+	if len(req.Topics) == 0 {
+		return nil
+	}
+	m, err := kafkaAsk(ctx, b.internal, 5, req)
+	if err != nil {
+		return err
+	}
+	for _, topic := range m.(*listoffsets.Response).Topics {
+		for _, p := range topic.Partitions {
+			if p.ErrorCode != 0 {
+				return fmt.Errorf("broker %d leads %s/%d: %w", b.ID, topic.Topic, p.Partition, kafka.Error(p.ErrorCode))
 			}
 		}
 	}
@@ -159,7 +193,7 @@ func (c *KafkaCluster) NewTopicName(t testing.TB) string {
 
 // Topic creates a topic, with as many replicas as the cluster's topics have by default and
 // settings like "retention.ms=1000", and returns its name when all running brokers know the
-// leader of each partition.
+// leader of each partition, and it serves.
 func (c *KafkaCluster) Topic(t testing.TB, name string, partitions int, config ...string) string {
 	t.Helper()
 	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: -1}
@@ -180,9 +214,10 @@ func (c *KafkaCluster) Topic(t testing.TB, name string, partitions int, config .
 	return name
 }
 
-// awaitPartitions returns when all running brokers know a leader of each partition.
+// awaitPartitions returns when all running brokers know a leader of each partition, which
+// serves it.
 func (c *KafkaCluster) awaitPartitions(ctx context.Context, name string, partitions int) error {
-	return c.everywhere(ctx, []string{name}, func(v *clusterView) error {
+	err := c.everywhere(ctx, []string{name}, func(v *clusterView) error {
 		topic := v.topic(name)
 		if topic == nil || len(topic.Partitions) != partitions {
 			return fmt.Errorf("topic %s is not known with %d partitions", name, partitions)
@@ -194,6 +229,10 @@ func (c *KafkaCluster) awaitPartitions(ctx context.Context, name string, partiti
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return c.awaitServed(ctx, name)
 }
 
 // AddPartitions raises a topic's number of partitions to total, and returns when all running
