@@ -33,7 +33,7 @@ type Options struct {
 	// MaxStashKeys and MaxStashBytes bound the keys of prepared XA transactions. Defaults 5 000 000 and 512 MiB.
 	MaxStashKeys  int
 	MaxStashBytes int64
-	// Failed, if set, is told of every attempt to take a term that failed; another follows.
+	// Failed is told of every attempt to take a term that failed; another follows. Default: the first in a row is logged.
 	Failed func(err error)
 	// Recovered, if set, is called when a term is taken after attempts that failed.
 	Recovered func()
@@ -61,9 +61,6 @@ func (o Options) withDefaults() (Options, error) {
 	o.Watch = orDefault(o.Watch, DefaultWatch)
 	o.MaxStashKeys = orDefault(o.MaxStashKeys, checkpoint.DefaultMaxStashKeys)
 	o.MaxStashBytes = orDefault(o.MaxStashBytes, checkpoint.DefaultMaxStashBytes)
-	if o.Failed == nil {
-		o.Failed = func(error) {}
-	}
 	if o.Recovered == nil {
 		o.Recovered = func() {}
 	}
@@ -219,16 +216,16 @@ func (l *Leader) lead(ctx context.Context, s *seat, lead func(context.Context, *
 		}
 	})
 	cp, err := l.take(lctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		l.note(Status{Leading: true, Term: cp.Term(), Since: time.Now()})
 		watching.Go(func() { stop(l.watch(lctx, cp.reign)) })
 		err = lead(lctx, cp)
+	case lctx.Err() != nil:
+		err = nil // there was no time for it
 	}
 	if ctx.Err() != nil || lctx.Err() == nil {
 		l.note(Status{Since: time.Now(), Term: l.Status().Term})
-		if errors.Is(err, context.Canceled) {
-			err = nil
-		}
 		return nil, err
 	}
 	return context.Cause(lctx), err
@@ -254,7 +251,12 @@ func (l *Leader) take(ctx context.Context) (*Checkpoint, error) {
 		case errors.As(err, &lost), errors.Is(err, ErrNewer):
 			return nil, err
 		}
-		l.o.Failed(err)
+		switch {
+		case l.o.Failed != nil:
+			l.o.Failed(err)
+		case pause.Attempts() == 0:
+			l.o.Log.Warn("no term can be taken for now; trying again", "source", l.source, "error", err)
+		}
 		if pause.Wait(ctx) != nil {
 			return nil, ctx.Err()
 		}

@@ -11,6 +11,7 @@ import (
 )
 
 func TestAStandbyTakesOverAtOnceWhenTheLeaderStops(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := r.start(r.client, Options{Session: time.Minute})
 	one := a.leads()
@@ -34,6 +35,7 @@ func TestAStandbyTakesOverAtOnceWhenTheLeaderStops(t *testing.T) {
 }
 
 func TestARebalanceDoesNotStopAHealthyLeader(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := r.start(r.client, Options{})
 	cp := a.leads()
@@ -58,6 +60,7 @@ func TestARebalanceDoesNotStopAHealthyLeader(t *testing.T) {
 }
 
 func TestAStandbyTakesOverWithinTheSessionWhenTheLeaderIsKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.spawn()
 	p.says("led")
@@ -72,6 +75,7 @@ func TestAStandbyTakesOverWithinTheSessionWhenTheLeaderIsKilled(t *testing.T) {
 }
 
 func TestALeaderThatWasStoppedForLongDoesNoHarmAndNotices(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	old := r.spawn()
 	old.says("led")
@@ -108,6 +112,7 @@ func TestALeaderThatWasStoppedForLongDoesNoHarmAndNotices(t *testing.T) {
 }
 
 func TestAHigherTermEndsALeadershipAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := r.start(r.client, Options{Watch: 10 * time.Millisecond})
 	one := a.leads()
@@ -130,6 +135,7 @@ func TestAHigherTermEndsALeadershipAtOnce(t *testing.T) {
 }
 
 func TestRunEndsWithWhatIsLed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	l, err := New(r.client, Options{Names: r.names, Source: r.source, Session: 6 * time.Second, Log: r.log()})
 	must(t, err)
@@ -146,6 +152,7 @@ func TestRunEndsWithWhatIsLed(t *testing.T) {
 }
 
 func TestALostCheckpointHalts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.mark(3, 1)
 	l, err := New(r.client, Options{Names: r.names, Source: r.source, Session: 6 * time.Second, Log: r.log()})
@@ -161,6 +168,7 @@ func TestALostCheckpointHalts(t *testing.T) {
 }
 
 func TestAPositionIsNotSetByHandWhileAReaderRuns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := r.start(r.client, Options{})
 	must(t, a.leads().Begin(place(4)))

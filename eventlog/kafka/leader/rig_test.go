@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // rig is the topics of one test.
@@ -45,6 +47,15 @@ func (r *rig) connect(o broker.Options) *broker.Client {
 	return c
 }
 
+// proxied returns a client whose connections go through a proxy.
+func (r *rig) proxied() (*broker.Client, *proxy.Kafka) {
+	r.t.Helper()
+	p := proxy.StartKafka(r.t, r.cluster.Brokers()[0])
+	return r.connect(broker.Options{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, p.Addr())
+	}}), p
+}
+
 func (r *rig) log() *slog.Logger { return slog.New(slog.NewTextHandler(r.t.Output(), nil)) }
 
 // open takes a term and returns its checkpoint.
@@ -55,14 +66,21 @@ func (r *rig) open() *Checkpoint {
 
 func (r *rig) openWith(o Options) *Checkpoint {
 	r.t.Helper()
+	cp, err := r.tryOpen(o)
+	must(r.t, err)
+	return cp
+}
+
+func (r *rig) tryOpen(o Options) (*Checkpoint, error) {
+	r.t.Helper()
 	o.Names, o.Source, o.Log = r.names, r.source, r.log()
 	o, err := o.withDefaults()
 	must(r.t, err)
 	c, err := r.take(r.t.Context())
-	must(r.t, err)
-	cp, err := open(r.t.Context(), c, &o, newMetrics())
-	must(r.t, err)
-	return cp
+	if err != nil {
+		return nil, err
+	}
+	return open(r.t.Context(), c, &o, newMetrics())
 }
 
 func (r *rig) mark(term uint64, epoch uint32) {
@@ -102,7 +120,7 @@ func (r *rig) start(c *broker.Client, o Options) *reader {
 			out.led <- cp
 			<-ctx.Done()
 			out.lost <- context.Cause(ctx)
-			return ctx.Err()
+			return nil
 		})
 	}()
 	out.stop = sync.OnceValue(func() error { cancel(); return <-done })
