@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -129,7 +130,11 @@ func (l letterBox) List(ctx context.Context, table string, after uint64, limit i
 
 // Replay implements admin.Letters.
 func (l letterBox) Replay(ctx context.Context, sel admin.Selection) (int, error) {
-	return l.store.Replay(ctx, filter(sel), time.Now())
+	n, err := l.store.Replay(ctx, filter(sel), time.Now())
+	if err != nil && n > 0 {
+		err = fmt.Errorf("%d were replayed; %w", n, err)
+	}
+	return n, err
 }
 
 // Purge implements admin.Letters.

@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/testbed"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/metadata"
 )
 
 // client returns a client, of the tests' broker unless others are named. It is closed at the end of the test.
@@ -357,4 +358,22 @@ func ExampleClient_CreateCommand() {
 	fmt.Println(c.CreateCommand(ReaderTopics(Names{"shop"}, "main", Sizing{Replication: 3})[0]))
 	_ = c.Close()
 	// Output: kafka-topics.sh --bootstrap-server kafka-1:9092 --create --topic shop --partitions 12 --replication-factor 3 --config unclean.leader.election.enable=false --config message.timestamp.type=LogAppendTime --config min.insync.replicas=2 --config cleanup.policy=delete --config retention.ms=604800000 --config retention.bytes=-1 --config max.message.bytes=2097152
+}
+
+// A request may reach the library's transport just after another one, for a topic that is new, has replaced it.
+func TestARequestThatComesLateLeavesNoConnectionBehind(t *testing.T) {
+	c := client(t, Options{Timeout: 5 * time.Second})
+	a, b := topic(t, c, 1), topic(t, c, 1)
+	late, err := c.transport.use(a)
+	must(t, err)
+	_, err = c.transport.use(b, "freshet-of-no-broker")
+	must(t, err)
+	func() {
+		defer c.transport.used(late)
+		_, err = late.RoundTrip(t.Context(), c.kafka.Addr, &metadata.Request{TopicNames: []string{a}})
+		must(t, err)
+	}()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -36,7 +36,7 @@ type Topic struct {
 	Replication int
 	// Config are the settings, in a fixed order.
 	Config []Setting
-	// Access are the rights that it takes to use it: Read, Write.
+	// Access are the rights that it takes to use it: Read, Write, Delete.
 	Access []string
 	// Delay is for how long keys are parked, in [RoleRetry].
 	Delay time.Duration
@@ -81,7 +81,9 @@ func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) 
 		}
 		seen[d] = true
 		topics = append(topics, Topic{
-			Name: n.Retry(group, d), Role: RoleRetry, Partitions: 1, Replication: s.Replication, Delay: d, Access: both(),
+			Name: n.Retry(group, d), Role: RoleRetry, Partitions: 1, Replication: s.Replication, Delay: d,
+			// Records that are done with are deleted by freshet itself, since no retention does.
+			Access: append(both(), "Delete"),
 			Config: append(durable(s),
 				Setting{"cleanup.policy", "delete"},
 				// A parked key waits for as long as it takes, for instance until its Redis is back: it is never too

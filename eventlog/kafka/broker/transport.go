@@ -47,7 +47,23 @@ func (t *transport) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Requ
 	if err != nil {
 		return nil, err
 	}
+	defer t.used(current)
 	return current.RoundTrip(ctx, addr, req)
+}
+
+// used closes a library's transport that was replaced, or let go of, while a request was made on it. That may have
+// happened just before the request reached it:
+//
+//	A: use returns T1    B: use replaces T1 by T2 and closes T1's connections    A: T1 opens new ones
+//
+// Those are nobody's: they would stay, asking for the state of the cluster again and again, and Close would wait for
+// them in vain.
+func (t *transport) used(by *kafka.Transport) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.current != by {
+		by.CloseIdleConnections()
+	}
 }
 
 // use returns a transport that knows these topics.
@@ -83,6 +99,7 @@ func (t *transport) refresh(ctx context.Context, addr net.Addr) {
 	if current == nil || early {
 		return
 	}
+	defer t.used(current)
 	ctx, cancel := context.WithTimeout(ctx, metadataTTL)
 	defer cancel()
 	_, _ = current.RoundTrip(ctx, addr, refresh{})
