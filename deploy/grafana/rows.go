@@ -180,7 +180,7 @@ func kafka() row {
 			title: "Records per second", unit: "short",
 			queries: []query{
 				perSecond("freshet_kafka_produced_records_total", "job", "produced"),
-				perSecond("freshet_kafka_records_fetched_total", "job", "fetched"),
+				perSecond("freshet_kafka_fetched_records_total", "job", "fetched"),
 			},
 		},
 		{title: "Acknowledged by the brokers", unit: "s", queries: quantiles("freshet_kafka_produce_seconds", "")},

@@ -18,10 +18,10 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		records:       counter("freshet_kafka_records_fetched_total", "Records handed out to be worked on."),
-		invalidations: counter("freshet_kafka_invalidations_fetched_total", "Invalidations in the records handed out."),
-		buried:        counter("freshet_kafka_records_unreadable_total", "Records that could not be read and were put among the dead letters."),
-		marks:         counter("freshet_kafka_marks_fetched_total", "Visibility marks read."),
+		records:       counter("freshet_kafka_fetched_records_total", "Records handed out to be worked on."),
+		invalidations: counter("freshet_kafka_fetched_invalidations_total", "Invalidations in the records handed out."),
+		buried:        counter("freshet_kafka_unreadable_records_total", "Records that could not be read and were put among the dead letters."),
+		marks:         counter("freshet_kafka_fetched_marks_total", "Visibility marks read."),
 		retries:       counter("freshet_kafka_fetch_retries_total", "Attempts to read from Kafka that failed and were made again."),
 		losses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "freshet_kafka_losses_total",
