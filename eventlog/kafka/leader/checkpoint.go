@@ -107,19 +107,27 @@ func (c *Checkpoint) SetMappings(hash string) error {
 
 // insist repeats what fails because the brokers are away, until this process leads no more.
 func (c *Checkpoint) insist(what string, f func() error) error {
+	return insist(c.ctx, func(err error) {
+		c.log.Warn("the checkpoint topic cannot be used for now; trying again", "source", c.reign.source, "operation", what, "error", err)
+	}, f)
+}
+
+// insist repeats what fails because the brokers are away, until ctx ends, and tells waiting of the first failure.
+// Unlike [broker.Insist] it takes an error that is none of the brokers' for final.
+func insist(ctx context.Context, waiting func(error), f func() error) error {
 	pause, err := retry.NewBackoff(retry.BackoffOptions{Max: 2 * time.Second})
 	if err != nil {
 		return err
 	}
 	for {
 		err := f()
-		if !transient(err) {
+		if !transient(err) || ctx.Err() != nil {
 			return err
 		}
 		if pause.Attempts() == 0 {
-			c.log.Warn("the checkpoint topic cannot be used for now; trying again", "source", c.reign.source, "operation", what, "error", err)
+			waiting(err)
 		}
-		if pause.Wait(c.ctx) != nil {
+		if pause.Wait(ctx) != nil {
 			return err
 		}
 	}

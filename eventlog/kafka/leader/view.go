@@ -54,19 +54,35 @@ func OpenCheckpoint(ctx context.Context, c *broker.Client, names broker.Names, s
 	return v, err
 }
 
+// setPatience is how long [SetPosition] tries while the brokers are away.
+const setPatience = 30 * time.Second
+
 // SetPosition puts a position by hand in the place of whatever is known, under a new term. It is refused with
 // [ErrRunning] while the source has readers: their number includes one that was killed, until its session ends. The
 // position gets an epoch above all that the source has had, since whatever is read again gets versions of its own.
+// While the brokers are away it tries for half a minute.
 func SetPosition(ctx context.Context, c *broker.Client, names broker.Names, source string, p event.Position) error {
-	n, err := c.GroupMembers(ctx, names.ReaderGroup(source))
+	ctx, cancel := context.WithTimeout(ctx, setPatience)
+	defer cancel()
+	var (
+		members int
+		claim   *claimed
+	)
+	err := insist(ctx, func(error) {}, func() (err error) {
+		members, err = c.GroupMembers(ctx, names.ReaderGroup(source))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	if n > 0 {
+	if members > 0 {
 		return fmt.Errorf("%w: group %s has %d: stop them first (one that was killed leaves when its session ends)",
-			ErrRunning, names.ReaderGroup(source), n)
+			ErrRunning, names.ReaderGroup(source), members)
 	}
-	claim, err := topic{c, names, source}.seize(ctx)
+	err = insist(ctx, func(error) {}, func() (err error) {
+		claim, err = topic{c, names, source}.seize(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
