@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/latency"
 )
 
 func TestMetricsPassTheLinter(t *testing.T) {
@@ -104,6 +106,27 @@ freshet_invalidation_latency_seconds_count 1
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 			r.Error(err)
 		}
+	})
+}
+
+func TestTheStagesOfABatchAreMeasured(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.redis.set(func() { r.redis.delay = func([]string) time.Duration { return 30 * ms } })
+		b := batchOf(4, d2, "a", "b")
+		b.Origins[0].Tx.Committed = time.Now().Add(-50 * ms)
+		r.append(b)
+		r.pass(time.Second)
+		r.mark(4)
+		r.pass(d2 + time.Second)
+		near := func(name string, h *latency.Histogram, want time.Duration) {
+			r.Helper()
+			if p := h.LastMinute(time.Now()); p.Count != 1 || p.P50 < want || p.P50 > want+want/4 {
+				r.Errorf("%s: %+v, want %s", name, p, want)
+			}
+		}
+		near("invalidation", r.engine.latency.Invalidation, 80*ms)
+		near("delete", r.engine.latency.Delete, 30*ms)
+		near("finish", r.engine.latency.Finish, 970*ms+d2+30*ms)
 	})
 }
 

@@ -14,21 +14,23 @@ import (
 // Histogram counts durations, for Prometheus since the start and as percentiles of the last minute. It is fed for
 // whole batches: it counts in plain numbers, under one lock for all that is known at once.
 type Histogram struct {
-	desc *prometheus.Desc
+	desc   *prometheus.Desc
+	bounds [buckets]time.Duration // upper bounds of the Prometheus buckets
 
 	mu     sync.Mutex
 	counts [buckets + 1]uint64
-	sum    float64
+	sum    float64 // in nanoseconds
 	slots  [windowSlots]windowSlot
 }
 
 const buckets = 21
 
-// bounds returns the upper bounds of the Prometheus buckets, in seconds.
-func bounds() [buckets]float64 {
-	return [...]float64{
-		0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200,
-	}
+func newHistogram(d *prometheus.Desc) *Histogram {
+	const us, ms, s = time.Microsecond, time.Millisecond, time.Second
+	return &Histogram{desc: d, bounds: [...]time.Duration{
+		100 * us, 250 * us, 500 * us, ms, 2500 * us, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
+		s, 2500 * ms, 5 * s, 10 * s, 30 * s, 60 * s, 300 * s, 1800 * s, 7200 * s,
+	}}
 }
 
 // The window of the percentiles: the last minute, in steps of ten seconds.
@@ -71,10 +73,22 @@ func (h *Histogram) Commits(b *event.Batch, now time.Time) {
 // add counts one duration. The caller holds mu.
 func (h *Histogram) add(d time.Duration, slot *windowSlot) {
 	d = max(d, 0)
-	s := d.Seconds()
-	h.sum += s
-	h.counts[bucket(s)]++
+	h.sum += float64(d)
+	h.counts[h.bucket(d)]++
 	slot.counts[fineBucket(d)]++
+}
+
+// bucket returns the first whose bound is not below d.
+func (h *Histogram) bucket(d time.Duration) int {
+	low, high := 0, buckets
+	for low < high {
+		if middle := (low + high) / 2; h.bounds[middle] < d {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
 }
 
 // slot returns the present slot of the window, emptied if it held an older step. The caller holds mu.
@@ -85,15 +99,6 @@ func (h *Histogram) slot(now time.Time) *windowSlot {
 		*s = windowSlot{step: step}
 	}
 	return s
-}
-
-func bucket(seconds float64) int {
-	for i, b := range bounds() {
-		if seconds <= b {
-			return i
-		}
-	}
-	return buckets
 }
 
 func fineBucket(d time.Duration) int {
@@ -163,12 +168,12 @@ func (h *Histogram) Collect(c chan<- prometheus.Metric) {
 	upTo := make(map[float64]uint64, buckets)
 	h.mu.Lock()
 	var total uint64
-	for i, b := range bounds() {
+	for i, b := range h.bounds {
 		total += h.counts[i]
-		upTo[b] = total
+		upTo[b.Seconds()] = total
 	}
 	total += h.counts[buckets]
-	sum := h.sum
+	sum := h.sum / float64(time.Second)
 	h.mu.Unlock()
 	c <- prometheus.MustNewConstHistogram(h.desc, total, sum, upTo)
 }

@@ -62,9 +62,35 @@ func TestEachTransactionOfABatchCountsOnce(t *testing.T) {
 	if p := h.LastMinute(now); p.Count != 3 || !near(p.P50, time.Second) || !near(p.P99, 3*time.Second) {
 		t.Errorf("%+v", p)
 	}
-	if h.sum != 4 {
-		t.Errorf("the sum is %v s: a commit in the future counts as 0", h.sum)
+	if h.sum != 4e9 {
+		t.Errorf("the sum is %v ns: a commit in the future counts as 0", h.sum)
 	}
+}
+
+func TestABoundBelongsToItsBucket(t *testing.T) {
+	h := New().Fetch
+	now := time.Now()
+	for _, ms := range []int{1, 2, 7_200_000, 7_200_001} {
+		h.Observe(time.Duration(ms)*time.Millisecond, now)
+	}
+	for i, want := range map[int]uint64{3: 1, 4: 1, buckets - 1: 1, buckets: 1} {
+		if h.counts[i] != want {
+			t.Errorf("%d in bucket %d, want %d: %v", h.counts[i], i, want, h.counts)
+		}
+	}
+}
+
+func BenchmarkCommits(b *testing.B) {
+	var batch event.Batch
+	now := time.Now()
+	for i := range 1000 {
+		batch.AddOrigin(event.Origin{Tx: event.Tx{Committed: now.Add(-time.Duration(i) * 37 * time.Microsecond)}})
+	}
+	h := New().Read
+	for b.Loop() {
+		h.Commits(&batch, now)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/transaction")
 }
 
 func TestMetricsAreWellFormed(t *testing.T) {

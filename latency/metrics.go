@@ -29,14 +29,14 @@ type Stages struct {
 // New returns empty histograms, registered nowhere.
 func New() *Stages {
 	stage := func(name string) *Histogram {
-		return &Histogram{desc: prometheus.NewDesc("freshet_stage_seconds",
+		return newHistogram(prometheus.NewDesc("freshet_stage_seconds",
 			"How long changes take in each stage of their path: read (from commit), append, fetch, delete, finish.",
-			nil, prometheus.Labels{"stage": name})}
+			nil, prometheus.Labels{"stage": name}))
 	}
 	return &Stages{
-		Invalidation: &Histogram{desc: prometheus.NewDesc("freshet_invalidation_latency_seconds",
+		Invalidation: newHistogram(prometheus.NewDesc("freshet_invalidation_latency_seconds",
 			"From a transaction's commit, by the source's clock, until Redis had acknowledged the first delete of its keys.",
-			nil, nil)},
+			nil, nil)),
 		Read: stage("read"), Append: stage("append"), Fetch: stage("fetch"), Delete: stage("delete"), Finish: stage("finish"),
 	}
 }
