@@ -156,7 +156,11 @@ func (p *pipeline) readTerm(ctx context.Context, client *broker.Client, cp *lead
 	err = r.run(reading, func(caughtUp bool, saved <-chan struct{}) error {
 		enough := ctx.Done() // a reader that has caught up waits for as long as nobody stops it
 		if !caughtUp {
-			grace, cancel := context.WithTimeout(producing, flushGrace)
+			patience := flushGrace
+			if errors.Is(context.Cause(ctx), leader.ErrDeposed) {
+				patience = 0 // nothing can be saved any more; the successor reads it again
+			}
+			grace, cancel := context.WithTimeout(producing, patience)
 			defer cancel()
 			enough = grace.Done()
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/router"
 )
 
@@ -144,6 +145,9 @@ func (r *reading) run(ctx context.Context, settle func(caughtUp bool, saved <-ch
 func (r *reading) saverOptions() checkpoint.SaverOptions {
 	return checkpoint.SaverOptions{
 		Failed: func(err error) {
+			if errors.Is(err, leader.ErrDeposed) {
+				return // its successor saves now, and the term ends
+			}
 			r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
 				"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))
 		},
