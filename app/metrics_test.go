@@ -50,3 +50,18 @@ freshet_state{state="stopping"} 0
 		t.Errorf("build info: %s", got)
 	}
 }
+
+func TestTheReaderMeasuresFromTheCommit(t *testing.T) {
+	r, _ := newReader(t)
+	c := row(100, "")
+	c.Tx.Committed = time.Now().Add(-2 * time.Second)
+	must(t, r.Row(c))
+	must(t, r.Commit(c.Tx, end(150)))
+	if p := r.latency.Read.LastMinute(time.Now()); p.Count != 0 {
+		t.Errorf("%+v before it is handed on", p)
+	}
+	must(t, r.Flush())
+	if p := r.latency.Read.LastMinute(time.Now()); p.Count != 1 || p.P50 < 2*time.Second || p.P50 > 30*time.Second {
+		t.Errorf("%+v", p)
+	}
+}
