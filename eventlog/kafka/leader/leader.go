@@ -224,11 +224,28 @@ func (l *Leader) lead(ctx context.Context, s *seat, lead func(context.Context, *
 	case lctx.Err() != nil:
 		err = nil // there was no time for it
 	}
-	if ctx.Err() != nil || lctx.Err() == nil {
+	if lost = context.Cause(lctx); lost == nil {
+		lost = overBy(err)
+	}
+	if ctx.Err() != nil || lost == nil {
 		l.note(Status{Since: time.Now(), Term: l.Status().Term})
+		if overBy(err) != nil {
+			err = nil
+		}
 		return nil, err
 	}
-	return context.Cause(lctx), err
+	return lost, err
+}
+
+// overBy returns what an error of lead says about why the reign is over; nil if nothing. A write is refused as soon as
+// another leader is met, which may be before the next look.
+func overBy(err error) error {
+	for _, over := range []error{ErrDeposed, errAnew} {
+		if errors.Is(err, over) {
+			return over
+		}
+	}
+	return nil
 }
 
 // take takes a term, trying for as long as ctx lasts.
