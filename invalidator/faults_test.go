@@ -389,7 +389,7 @@ func TestAFaultEndsServeThoughAnotherRoundTripHangs(t *testing.T) {
 func TestALogThatFailsEndsServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := start(t, Deps{Redis: noRedis{}, Alarms: &alarms{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})
-		broken := &brokenLog{}
+		broken := &brokenLog{fakeLog{id: 7}}
 		if err := e.Serve(t.Context(), broken); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "partition 7") {
 			t.Fatalf("Serve returned %v", err)
 		}
