@@ -63,7 +63,7 @@ func (p *pipeline) buildKafka(context.Context) error {
 // useKafka makes the invalidators' end of the log what comes after.
 func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 	c := p.config
-	p.letters, p.freshAsOf = log.Letters(), log.FreshAsOf
+	p.letters, p.freshAsOf, p.spare = log.Letters(), log.FreshAsOf, log.Standby
 	p.recordsBehind = func() map[int]int64 {
 		behind := map[int]int64{}
 		for _, l := range log.Lags() {
@@ -92,7 +92,7 @@ func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 	if err != nil {
 		return err
 	}
-	p.leading = elected.Leading
+	p.leader = elected.Status
 	if p.freshAsOf == nil {
 		p.freshAsOf = func() time.Time {
 			if r := p.reading.Load(); r != nil && elected.Leading() {

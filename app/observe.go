@@ -42,7 +42,7 @@ func (p *pipeline) statusOfSource(s *Status) {
 		return
 	}
 	s.Source = &SourceStatus{Name: p.config.Source.Name, Address: p.config.Source.Addresses[0]}
-	s.Standby = p.standby()
+	s.Standby, s.joining = p.standby()
 	r := p.reading.Load()
 	if r == nil || s.Standby {
 		return
@@ -56,8 +56,14 @@ func (p *pipeline) statusOfSource(s *Status) {
 	s.Rows = source.Rows
 }
 
-// standby reports whether another process leads the readers of the source.
-func (p *pipeline) standby() bool { return p.leading != nil && !p.leading() }
+// standby reports whether this process does not lead the readers of the source, and whether it is not known who does.
+func (p *pipeline) standby() (standby, joining bool) {
+	if p.leader == nil {
+		return false, false
+	}
+	s := p.leader()
+	return !s.Leading, !s.Leading && !s.Standby
+}
 
 // sourceAway reports whether the process should read a source and cannot.
 func (s *Status) sourceAway() bool { return s.Source != nil && !s.Standby && !s.Source.Connected }
@@ -83,6 +89,10 @@ func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
 		}
 		s.Partitions = append(s.Partitions, ps)
 	}
+	if p.spare != nil && len(s.Partitions) == 0 {
+		s.spare = p.spare()
+		s.joining = s.joining || !s.spare
+	}
 	s.Parked, s.DeadLetters, err = p.usage()
 	return engine.Waiting, err
 }
@@ -98,6 +108,10 @@ func written(file string, pos uint64) string {
 func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	age := time.Since(s.FreshAsOf)
 	switch {
+	case s.joining && p.reading.Load() == nil && s.Keys == 0:
+		return Starting, "joining the consumer group in Kafka"
+	case s.joining:
+		return Behind, "the consumer group in Kafka cannot be reached, or shares its work out anew; trying again for ever"
 	case s.Standby && s.Redis == nil:
 		return Standby, "another reader of the source " + s.Source.Name + " leads; this one takes over when it stops"
 	case s.sourceAway() && s.FreshAsOf.IsZero():
@@ -106,6 +120,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 		return Behind, fmt.Sprintf("the source %s is not connected; trying again for ever, from where the stream broke off", s.Source.Address)
 	case s.Redis != nil && !s.Redis.Up:
 		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
+	case s.spare && (s.Source == nil || s.Standby):
+		return Standby, "the other invalidators of group " + p.config.EventLog.Kafka.Group + " have all partitions; this one takes over when one of them stops"
 	case s.FreshAsOf.IsZero():
 		return Starting, "reading what was committed while freshet was away"
 	case age > p.behindAfter() && waiting != "":
@@ -128,8 +144,11 @@ func (p *pipeline) ready() []admin.Check {
 	var checks []admin.Check
 	if p.options.Role != Invalidator {
 		source := admin.Check{Name: "source"}
-		if r := p.reading.Load(); !p.standby() && (r == nil || !r.canal.Stats().Connected) {
+		standby, joining := p.standby()
+		if r := p.reading.Load(); !standby && (r == nil || !r.canal.Stats().Connected) {
 			source.Err = fmt.Errorf("%s is not connected", p.config.Source.Addresses[0])
+		} else if joining {
+			source.Err = errors.New("it is not known which reader leads: joining their consumer group")
 		}
 		checks = append(checks, source)
 	}

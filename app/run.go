@@ -106,8 +106,10 @@ type pipeline struct {
 	// reading is the life of the reader that is under way, or was; nil before the first.
 	reading   atomic.Pointer[reading]
 	firstByte time.Time
-	// leading reports whether this process leads the readers of its source; nil where it always does.
-	leading func() bool
+	// leader says whether this process leads the readers of its source; nil where it always does. spare reports whether
+	// other processes have all partitions of the event log; nil where they cannot.
+	leader func() leader.Status
+	spare  func() bool
 
 	// source runs what comes before the event log, and finish when nothing more will be put into it; sink runs what
 	// comes after, nil in a process that only reads.

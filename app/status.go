@@ -21,7 +21,7 @@ const (
 	Starting State = "starting"
 	// Fresh: what was committed a moment ago is finished, or on its way as it should be.
 	Fresh State = "fresh"
-	// Standby: it reads when the process that leads the readers of the source stops.
+	// Standby: it reads, or deletes, when another process that does so now stops.
 	Standby State = "standby"
 	// Behind: something holds it up; the status' sentence says what.
 	Behind State = "behind"
@@ -44,8 +44,11 @@ type Status struct {
 	// machine's clock; zero until it is known.
 	FreshAsOf time.Time `json:"fresh_as_of"`
 
-	// Standby says that another process leads the readers of the source.
+	// Standby says that this process does not lead the readers of the source.
 	Standby bool `json:"standby,omitempty"`
+	// joining says that it is not known who does, or who has the partitions of the event log; spare that others have
+	// them all.
+	joining, spare bool
 	// Source and Checkpoint are nil in a process that does not read, Checkpoint also before it leads; Redis is nil in
 	// one that deletes no keys.
 	Source     *SourceStatus     `json:"source,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,8 @@ type Log struct {
 	letters  *letters.Store
 	consumer *consumer.Consumer
 
+	standby atomic.Bool
+
 	closing chan struct{} // closed when ends is set
 	once    sync.Once
 	ends    map[int]int64
@@ -94,6 +97,9 @@ func (l *Log) FreshAsOf() time.Time { return l.consumer.FreshAsOf() }
 // Lags returns how far behind each partition is that this process has.
 func (l *Log) Lags() []consumer.Lag { return l.consumer.Lags() }
 
+// Standby reports whether the group has given all partitions of the topic to its other members.
+func (l *Log) Standby() bool { return l.standby.Load() }
+
 // CloseAt says that there is nothing to wait for at or behind these offsets of the partitions: Consume returns once the
 // group has finished all before them. Call it once.
 func (l *Log) CloseAt(ends map[int]int64) {
@@ -117,6 +123,7 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 	}
 	member, err := group.New(l.client, group.Options{
 		ID: l.o.Group, Topics: append(append([]string{l.o.Topic}, l.letters.Topics()...), former...), Session: l.o.Session, Log: l.o.Log,
+		Generation: func(int) { l.standby.Store(true) }, // until the first of the topic comes
 	})
 	if err != nil {
 		return err
@@ -142,6 +149,7 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}
+		l.standby.Store(false)
 		p, err := l.consumer.Partition(ctx, c)
 		if err != nil {
 			return err

@@ -92,12 +92,16 @@ type Leader struct {
 
 	mu     sync.Mutex
 	status Status
+	seat   *seat // of the membership that is under way, or was; nil before the first
 }
 
 // Status is what an operator may want to know of a reader.
 type Status struct {
-	// Leading says whether this process leads; else it is a standby.
+	// Leading says whether this process leads.
 	Leading bool
+	// Standby says that it does not because the group has given the source to another reader, as far as was last heard.
+	// Neither: it is joining, or cannot reach the brokers, and so does not know who leads.
+	Standby bool
 	// Term is the one that it leads in, or last did; 0 before the first.
 	Term uint64
 	// Since is when it became what it is.
@@ -124,7 +128,12 @@ func New(c *broker.Client, o Options) (*Leader, error) {
 func (l *Leader) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.status
+	s := l.status
+	if l.seat != nil && !s.Leading {
+		is, _, _ := l.seat.get()
+		s.Standby = is == standby
+	}
+	return s
 }
 
 // Leading reports whether this process leads.
@@ -157,6 +166,9 @@ func (l *Leader) Run(ctx context.Context, lead func(ctx context.Context, cp *Che
 // member is one membership in the group: until the end of all, or until this process is to join anew.
 func (l *Leader) member(ctx context.Context, lead func(context.Context, *Checkpoint) error) (again bool, err error) {
 	s := newSeat()
+	l.mu.Lock()
+	l.seat = s
+	l.mu.Unlock()
 	m, err := group.New(l.client, group.Options{
 		ID: l.names.ReaderGroup(l.source), Topics: []string{l.name()}, Session: l.o.Session,
 		Generation: s.generation, Log: l.o.Log,
