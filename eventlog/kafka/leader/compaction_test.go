@@ -68,6 +68,15 @@ func TestCompactionKeepsWhatMatters(t *testing.T) {
 	if len(s.live) > 15 {
 		t.Errorf("the topic still holds %d keys: %q", len(s.live), r.keys())
 	}
+	// A chunk whose request arrives a second time: what the index knows as its place is compacted away.
+	again := chunkKey(stale.stashes.all[0].name, 1)
+	value, err := r.fetch(t.Context(), again, s.live[again].offset)
+	must(t, err)
+	r.compacted(r.produce(again, value) + 1)
+	if got := r.recalled(stale, prepared[0]); len(got) != 1 || got[0] != prepared[0]+" a" {
+		t.Errorf("from its second place %s is %q", again, got)
+	}
+
 	last.Advance(to(pos + 1000))
 	if err := last.Save(); err == nil {
 		t.Error("the leader before saves")

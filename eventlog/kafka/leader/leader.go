@@ -308,6 +308,8 @@ func (l *Leader) watch(ctx context.Context, r *reign) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-r.ended: // a write has met the successor
+			return r.watch(ctx)
 		case <-t.C:
 			// Brokers that are away end no reign: whether we are cut off, the group tells.
 			if err := r.watch(ctx); errors.Is(err, ErrDeposed) || errors.Is(err, errAnew) {

@@ -117,6 +117,7 @@ func TestAHigherTermEndsALeadershipAtOnce(t *testing.T) {
 	a := r.start(r.client, Options{Watch: 10 * time.Millisecond})
 	one := a.leads()
 	must(t, one.Begin(place(4)))
+	before := a.generations.Load()
 	other := r.open()
 	if err := a.loses(); !errors.Is(err, ErrDeposed) {
 		t.Errorf("it stopped because %v", err)
@@ -128,9 +129,28 @@ func TestAHigherTermEndsALeadershipAtOnce(t *testing.T) {
 	if err := one.SetMappings("x"); !errors.Is(err, ErrDeposed) {
 		t.Errorf("the old leader saves: %v", err)
 	}
-	// The group still gives it the partition: it leads again, in a higher term.
+	// The group still gives it the partition, also once it has joined anew: it leads again, in a higher term.
 	if two := a.leads(); two.Term() <= other.Term() {
 		t.Errorf("it leads again in term %d after %d", two.Term(), other.Term())
+	}
+	if a.generations.Load() == before {
+		t.Error("it leads again in the generation in which it was deposed")
+	}
+}
+
+func TestALeaderStopsAtOnceWhenItsSaveMeetsAHigherTerm(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.start(r.client, Options{Watch: time.Hour})
+	one := a.leads()
+	must(t, one.Begin(place(4)))
+	r.open()
+	one.Advance(to(5))
+	if err := one.Save(); !errors.Is(err, ErrDeposed) {
+		t.Errorf("save: %v", err)
+	}
+	if err := a.loses(); !errors.Is(err, ErrDeposed) {
+		t.Errorf("it stopped because %v", err)
 	}
 }
 

@@ -51,6 +51,23 @@ func TestALeaderThatIsCutOffStopsByItselfAfterASession(t *testing.T) {
 	}
 }
 
+func TestALeaderWhoseSeatWasGivenAwayStops(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	client, line := r.proxied()
+	a := r.start(client, Options{Watch: time.Hour})
+	a.leads()
+	line.Stall(proxy.ToServer | proxy.ToClient)
+	b := r.start(r.connect(broker.Options{}), Options{})
+	b.leads()
+	must(t, line.Resume()) // before it gives up by itself
+	if err := a.loses(); !errors.Is(err, errReassigned) {
+		t.Errorf("it stopped because %v", err)
+	}
+	must(t, b.stop())
+	a.leads()
+}
+
 func TestBrokersThatAreAwayEndNoTermAndLoseNothing(t *testing.T) {
 	t.Parallel()
 	cluster := testbed.Kafka(t)

@@ -35,17 +35,18 @@ type reign struct {
 
 	mu     sync.Mutex // held while one attempt to write is made
 	heads  func() map[int]event.Version
-	next   int64    // everything below is known
-	over   error    // why the reign is over; nil: it is not
-	last   position // the last that is durable
-	seq    uint64   // of the last attempt to save
-	states uint64   // attempts to write a State
-	litter []string // what is to be removed after the next save
+	next   int64         // everything below is known
+	over   error         // why the reign is over; nil: it is not
+	ended  chan struct{} // closed when it is
+	last   position      // the last that is durable
+	seq    uint64        // of the last attempt to save
+	states uint64        // attempts to write a State
+	litter []string      // what is to be removed after the next save
 }
 
 func newReign(c *claimed, inUse func(key string) bool) *reign {
 	return &reign{
-		topic: c.topic, owner: c.owner(), inUse: inUse, next: c.next, last: c.position,
+		topic: c.topic, owner: c.owner(), inUse: inUse, next: c.next, last: c.position, ended: make(chan struct{}),
 		litter: c.litter(c.owner(), c.State),
 	}
 }
@@ -72,7 +73,7 @@ func (r *reign) append(ctx context.Context, records ...broker.Record) (int64, er
 		return 0, err
 	}
 	if offset < r.next {
-		r.over = errAnew
+		r.end(errAnew)
 		return 0, r.over
 	}
 	r.next = offset + int64(len(records))
@@ -124,10 +125,18 @@ func (r *reign) examine(rec broker.Record) {
 	case !ok, o == r.owner:
 		return // our own, written twice
 	case o.term > r.term:
-		r.over = ErrDeposed
+		r.end(ErrDeposed)
 	case rec.Value == nil, kind == kindState && r.last.State.holds(key), kind == kindXA && r.inUse(key):
 	default:
 		r.discard(key)
+	}
+}
+
+// end ends the reign.
+func (r *reign) end(why error) {
+	if r.over == nil {
+		r.over = why
+		close(r.ended)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,18 +102,34 @@ type reader struct {
 	led  chan *Checkpoint // a leadership began
 	lost chan error       // its context ended: the cause
 	stop func() error
+
+	generations atomic.Int64 // that it was part of
+}
+
+// generationCounter counts what the group logs when a generation begins.
+type generationCounter struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+func (c generationCounter) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "a generation of the consumer group began" {
+		c.n.Add(1)
+	}
+	return c.Handler.Handle(ctx, r)
 }
 
 // start starts a reader whose leadership does nothing until its context ends.
 func (r *rig) start(c *broker.Client, o Options) *reader {
 	r.t.Helper()
-	o.Names, o.Source, o.Log = r.names, r.source, r.log()
+	out := &reader{t: r.t, led: make(chan *Checkpoint, 100), lost: make(chan error, 100)}
+	o.Names, o.Source, o.Log = r.names, r.source, slog.New(generationCounter{r.log().Handler(), &out.generations})
 	if o.Session == 0 {
 		o.Session = 6 * time.Second
 	}
 	l, err := New(c, o)
 	must(r.t, err)
-	out := &reader{Leader: l, t: r.t, led: make(chan *Checkpoint, 100), lost: make(chan error, 100)}
+	out.Leader = l
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan error, 1)
 	go func() {
