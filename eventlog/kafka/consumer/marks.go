@@ -27,12 +27,13 @@ func newNewest() *newest {
 	return &newest{out: make(chan event.Mark), marks: map[string]event.Mark{}, more: make(chan struct{}, 1)}
 }
 
-// put replaces what waits of the same source, unless that is of a newer leader.
+// put replaces what waits of the same source, unless that is of a newer leader, or says more: a mark that was produced
+// twice may come again behind those that came after it.
 func (n *newest) put(m event.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old, waits := n.marks[m.Source]
-	if waits && m.Term < old.Term {
+	if waits && (m.Term < old.Term || m.Term == old.Term && m.Version.Compare(old.Version) < 0) {
 		return
 	}
 	if !waits {
