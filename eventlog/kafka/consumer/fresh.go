@@ -28,11 +28,9 @@ type moments struct {
 	list []moment
 }
 
-// add takes a mark. One of an older leader says nothing any more.
+// add takes a mark. One of an older leader says nothing any more. One without a moment says that there is such a source:
+// as long as that has none, nothing is fresh, for who is behind by a long backlog cannot say anything either.
 func (h *history) add(m *record.Mark) {
-	if m.AsOf.IsZero() {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.sources == nil {
@@ -47,6 +45,9 @@ func (h *history) add(m *record.Mark) {
 		return
 	}
 	s.term = m.Term
+	if m.AsOf.IsZero() {
+		return
+	}
 	s.list = append(s.list, moment{m.AsOf, m.Ends})
 	if len(s.list) <= maxMoments {
 		return

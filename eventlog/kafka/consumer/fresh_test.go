@@ -47,6 +47,26 @@ func TestFreshAsOfTheNewestMomentThatAllPartitionsHaveReached(t *testing.T) {
 	fresh(10, map[int]int64{0: 8, 1: 8})
 }
 
+// A source whose reader has not caught up yet, for instance since it was started anew behind a long backlog, has no
+// moment: what is known of the others says nothing about it.
+func TestNothingIsFreshWhileASourceHasNoMoment(t *testing.T) {
+	var h history
+	h.add(moment1("s", 1, 10, 5))
+	finished := map[int]int64{0: 8}
+	if got := h.asOf(finished); got != time.Unix(10, 0) {
+		t.Fatalf("fresh as of %v", got)
+	}
+	h.add(&record.Mark{Mark: event.Mark{Source: "t", Term: 2}})
+	if got := h.asOf(finished); !got.IsZero() {
+		t.Errorf("fresh as of %v, though nothing is known of t", got)
+	}
+	h.add(moment1("t", 1, 4, 8)) // its former reader's
+	h.add(moment1("t", 2, 9, 8))
+	if got := h.asOf(finished); got != time.Unix(9, 0) {
+		t.Errorf("fresh as of %v", got)
+	}
+}
+
 func TestMomentsAreThinnedNotLost(t *testing.T) {
 	var h history
 	for i := range 10_000 {
@@ -79,6 +99,7 @@ func TestOnlyTheNewestMarkOfEachSourceWaits(t *testing.T) {
 			synctest.Wait()
 		}
 		n.put(event.Mark{Source: "t1", Term: 1, Version: at(9999)}) // an old leader's
+		n.put(event.Mark{Source: "t2", Term: 2, Version: at(7)})    // an attempt that arrived late
 		seen := map[string]event.Version{}
 		for range 11 {
 			m := <-n.out
