@@ -27,17 +27,20 @@ func (b *benchmark) compare(ctx context.Context, runs int) error {
 		{name: "through Kafka, 200ms", run: freshetRun(throughKafka, "200ms")},
 	}
 	invalid := false
-	for i := range runs {
+	for i := range 1 + runs { // the first is to warm up, and not counted
 		for _, c := range contenders {
 			rate, valid, err := b.measure(ctx, c)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
+			if i > 0 {
+				c.rates = append(c.rates, rate)
+			}
 			verdict := ""
 			if !valid {
 				verdict, invalid = "  INVALID: mapped keys are still there", true
 			}
-			fmt.Printf("run %d  %-30s %9.0f rows/s%s\n", i+1, c.name, rate, verdict)
+			fmt.Printf("run %d  %-30s %9.0f rows/s%s\n", i, c.name, rate, verdict)
 		}
 	}
 	report(contenders)
@@ -55,7 +58,6 @@ func (b *benchmark) measure(ctx context.Context, c *contender) (rate float64, va
 	if rate, err = c.run(ctx, b); err != nil {
 		return 0, false, err
 	}
-	c.rates = append(c.rates, rate)
 	rdb := b.redis.Client()
 	size, err := rdb.DBSize(ctx).Result()
 	if err != nil {
