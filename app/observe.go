@@ -121,7 +121,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	case s.Redis != nil && !s.Redis.Up:
 		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
 	case s.spare && (s.Source == nil || s.Standby):
-		return Standby, "the other invalidators of group " + p.config.EventLog.Kafka.Group + " have all partitions; this one takes over when one of them stops"
+		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " + p.config.EventLog.Kafka.Group +
+			" have them all; this one takes over when one of them stops"
 	case s.FreshAsOf.IsZero():
 		return Starting, "reading what was committed while freshet was away"
 	case age > p.behindAfter() && waiting != "":

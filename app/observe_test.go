@@ -51,7 +51,7 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			{"standby", func(s *Status) { s.Standby, s.Source, s.Redis = true, &SourceStatus{Name: "shop"}, nil }, "", Standby, "another reader of the source shop leads"},
 			{"does not know who leads", func(s *Status) { s.Standby, s.joining, s.Keys, s.Redis = true, true, 0, nil }, "", Starting, "joining the consumer group"},
 			{"lost its partitions", func(s *Status) { s.joining, s.Keys, s.Source = true, 7, nil }, "", Behind, "the consumer group in Kafka cannot be reached"},
-			{"a spare", func(s *Status) { s.spare, s.Source, s.FreshAsOf = true, nil, time.Time{} }, "", Standby, "the other invalidators of group cache have all partitions"},
+			{"a spare", func(s *Status) { s.spare, s.Source, s.FreshAsOf = true, nil, time.Time{} }, "", Standby, "the other invalidators of group cache have them all"},
 			{"a spare that reads", func(s *Status) { s.spare = true }, "", Fresh, "until 300ms ago"},
 			{"standby that deletes", func(s *Status) { s.Standby, s.Source = true, &SourceStatus{Name: "shop"} }, "", Fresh, "until 300ms ago is finished"},
 			{"only reads", func(s *Status) { s.Redis = nil }, "", Fresh, "until 300ms ago is in the event log"},
