@@ -86,8 +86,9 @@ func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 // buildReaders makes the readers' end: this process reads while it is the leader of its source.
 func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 	c := p.config
+	failed, recovered := p.termTrouble()
 	elected, err := leader.New(client, leader.Options{
-		Names: names(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log,
+		Names: names(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log, Failed: failed, Recovered: recovered,
 	})
 	if err != nil {
 		return err
@@ -119,6 +120,27 @@ func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 		return errors.Join(err, finish(done != nil))
 	}
 	return nil
+}
+
+// termGrace is how long a term cannot be taken, for a reason that passes by itself, before an operator hears of it.
+const termGrace = 5 * time.Second
+
+// termTrouble returns who is told of attempts to take a term as leader that fail, and of the one that succeeds in the
+// end. Until then nobody reads the source, although its readers' group has chosen this process. They are called by one
+// goroutine.
+func (p *pipeline) termTrouble() (failed func(error), recovered func()) {
+	var since time.Time
+	failed = func(err error) {
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if broker.Classify(err) == broker.Transient && time.Since(since) < termGrace {
+			return
+		}
+		p.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+
+			"trying again for ever, nothing is lost as long as the source keeps its binlog", p.config.Source.Name, err))
+	}
+	return failed, func() { since = time.Time{} }
 }
 
 // term is how a term as leader ended.

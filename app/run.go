@@ -187,10 +187,11 @@ func (p *pipeline) buildAdmin() error {
 	return err
 }
 
-// gather returns the metrics of the process and of the reading that is under way.
+// gather returns the metrics of the process and of the reading that is under way. Those of a former term are of no use any
+// more: a standby that led once is not disconnected, and does not lag.
 func (p *pipeline) gather() ([]*dto.MetricFamily, error) {
 	all := prometheus.Gatherers{p.registry}
-	if r := p.reading.Load(); r != nil {
+	if r := p.reading.Load(); r != nil && (p.leader == nil || p.leader().Leading) {
 		all = append(all, r.registry)
 	}
 	return all.Gather()
