@@ -12,10 +12,15 @@ import (
 	"github.com/freshet/freshet/testbed"
 )
 
-// caughtUp runs `freshet run --until-caught-up` to its end and returns what its last line says.
+// caughtUp runs `freshet run --until-caught-up`, or the command of the site's part, to its end and returns what its
+// last line says.
 func (s *site) caughtUp() (rows, keys int) {
 	s.t.Helper()
-	out := s.ask("run", "--until-caught-up")
+	command := s.role
+	if command == "" {
+		command = "run"
+	}
+	out := s.ask(command, "--until-caught-up")
 	m := regexp.MustCompile(`^caught up: rows=([0-9]+) keys=([0-9]+) seconds=[0-9]+\.[0-9]{3}\n$`).FindStringSubmatch(out)
 	if m == nil {
 		s.t.Fatalf("stdout is %q", out)

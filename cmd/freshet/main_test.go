@@ -7,16 +7,18 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"github.com/freshet/freshet/testbed"
 )
 
 // TestMain lets the scripts, and the tests that start freshet as a process of its own, run this very test binary
 // under the name freshet.
 func TestMain(m *testing.M) {
-	testscript.Main(leakTested{m}, map[string]func(){"freshet": main})
+	testscript.Main(leakTested{testbed.WithKafka(m)}, map[string]func(){"freshet": main})
 }
 
 // leakTested are tests that must leave no goroutine behind.
-type leakTested struct{ m *testing.M }
+type leakTested struct{ m testscript.TestingM }
 
 // Run implements testscript.TestingM.
 func (l leakTested) Run() int {

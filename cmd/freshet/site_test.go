@@ -39,6 +39,9 @@ type site struct {
 	keys           []string
 	extra          string
 	env            []string
+	// With Kafka: what eventlog.kafka says, and the command whose process this is (run, reader, invalidator).
+	kafka, role  string
+	topic, group string // as kafka says
 }
 
 func newSite(t *testing.T, source *testbed.Server) *site {
@@ -60,15 +63,21 @@ func freeAddress(t *testing.T) string {
 }
 
 func (s *site) config() string {
-	return fmt.Sprintf(`source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}
-redis: {addresses: [%q]}
-eventlog: {dir: %q}
-invalidator: {second_delete: 100ms}
-admin: {listen: %q, token: %q}
-mappings:
-  - table: shop.product
-    keys: ["%s"]
-%s`, s.source.Addr, s.user, s.password, s.redis.Addr, s.dir, s.listen, s.token, strings.Join(s.keys, `", "`), s.extra)
+	var b strings.Builder
+	if s.role != "invalidator" {
+		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n", s.source.Addr, s.user, s.password)
+		fmt.Fprintf(&b, "mappings:\n  - table: shop.product\n    keys: [\"%s\"]\n", strings.Join(s.keys, `", "`))
+	}
+	if s.role != "reader" {
+		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", s.redis.Addr)
+	}
+	if s.kafka == "" {
+		fmt.Fprintf(&b, "eventlog: {dir: %q}\n", s.dir)
+	} else {
+		fmt.Fprintf(&b, "eventlog: {kind: kafka, kafka: {%s}}\n", s.kafka)
+	}
+	fmt.Fprintf(&b, "invalidator: {second_delete: 100ms}\nadmin: {listen: %q, token: %q}\n%s", s.listen, s.token, s.extra)
+	return b.String()
 }
 
 // start starts a command of freshet.

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/eventlog/kafka/producer"
+	"github.com/freshet/freshet/testbed"
+)
+
+// produce puts a record into a partition of the topic.
+func (s *site) produce(k *testbed.KafkaCluster, partition int, value string) {
+	s.t.Helper()
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(k.Brokers()...), Transport: transport}
+	res, err := client.Produce(s.t.Context(), &kafka.ProduceRequest{
+		Topic: s.topic, Partition: partition, RequiredAcks: kafka.RequireAll,
+		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(value))}),
+	})
+	testbed.Must(s.t, err)
+	testbed.Must(s.t, res.Error)
+}
+
+// halted runs a part that must end because something is lost, and then says so again: a restart does not help.
+func (s *site) halted(words ...string) {
+	s.t.Helper()
+	for range 2 {
+		s.refused(exitGap, words, s.role)
+	}
+}
+
+// Whatever way records get lost, the invalidators end with exit code 3 and the reason, and go on only when they are
+// told to.
+func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	for name, c := range map[string]struct {
+		lose  func(*site)
+		words []string
+	}{
+		"retention deleted them": {func(s *site) {
+			kafka.DeleteRecords(t, s.topic, 0, -1)
+		}, []string{"it has come to offset", "retention deleted what lay between"}},
+		"the group's offsets were deleted": {func(s *site) {
+			kafka.Tool(t, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--delete", "--group", s.group)
+			kafka.DeleteRecords(t, s.topic, 0, 1)
+		}, []string{"it has no committed offset, and the log begins at 1"}},
+		"the topic was made anew": {func(s *site) {
+			kafka.DeleteTopic(t, s.topic)
+			kafka.Topic(t, s.topic, topicPartitions)
+			// The brokers have forgotten the group's offsets too. What comes next shows that something came before.
+			s.writeMany(1, 30)
+			r := s.part("reader").start("reader", "--until-caught-up")
+			if code := r.Wait(t, patience); code != exitDone || !strings.Contains(r.Stderr(), "is empty, although source default has written to it before") {
+				t.Errorf("reader: exit code %d", code)
+			}
+		}, []string{"the log never held anything of it before that (the topic was made anew)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := place.around(t, kafka)
+			reader, invalidator := s.part("reader"), s.part("invalidator")
+			reader.caughtUp()
+			s.writeMany(1, 30)
+			reader.caughtUp()
+			invalidator.caughtUp()
+			s.writeMany(1, 30)
+			reader.caughtUp()
+			c.lose(s)
+			invalidator.halted(append(c.words, "records of "+s.topic+"/", "lost to group "+s.group, "clear the cache", "--skip-lost")...)
+
+			r := invalidator.start("invalidator", "--until-caught-up", "--skip-lost")
+			if code := r.Wait(t, patience); code != exitDone || !strings.Contains(r.Stderr(), "passed over, as --skip-lost says") {
+				t.Fatalf("with --skip-lost: exit code %d", code)
+			}
+			testbed.Must(t, s.redis.Client().FlushAll(t.Context()).Err())
+			s.writeMany(1, 30)
+			reader.caughtUp()
+			invalidator.caughtUp()
+			s.nothingCached()
+		})
+	}
+}
+
+// A topic that is deleted and made again under the running processes ends them with exit code 3.
+func TestATopicThatIsMadeAnewUnderRunningPartsStopsThem(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	read, invalidate := reader.start("reader"), invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	s.writeMany(1, 30)
+	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	kafka.DeleteTopic(t, s.topic)
+	kafka.Topic(t, s.topic, topicPartitions)
+	ends(t, invalidate, exitGap, "and the log ends at 0 (the topic was made anew")
+	s.writeMany(1, 30)
+	ends(t, read, exitGap, "the topic was deleted and made again")
+	// What was appended and not acknowledged is read again, so nothing is lost with what the invalidators had seen.
+	if rows, _ := reader.caughtUp(); rows != 30 {
+		t.Errorf("the reader went on behind what the topic lost: rows=%d", rows)
+	}
+	invalidator.ask("invalidator", "--until-caught-up", "--skip-lost")
+	s.nothingCached()
+}
+
+func TestAnEmptiedCheckpointTopicIsNoFirstStart(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	reader.caughtUp()
+	at := places(t, s.source)["gtid"]
+	s.writeMany(1, 30)
+	reader.caughtUp()
+	kafka.DeleteTopic(t, s.topic+".checkpoint.default")
+	s.writeMany(31, 60)
+	reader.halted("position lost: source default: topic "+s.topic+".checkpoint.default", "position set")
+	reader.refused(exitGap, []string{"position lost"}, "position", "show")
+	set := reader.start("position", "set", at)
+	if code := set.Wait(t, patience); code != exitDone || !strings.HasPrefix(set.Stdout(), "position was none, is now ") {
+		t.Fatalf("exit code %d, %s", code, set.Stdout())
+	}
+	reader.caughtUp()
+	invalidator.caughtUp()
+	s.nothingCached()
+}
+
+// A record that nobody can read is kept whole and holds up nobody; one of a newer format holds up its partition alone.
+func TestRecordsThatCannotBeReadStopOnlyThemselves(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	read, invalidate := reader.start("reader"), invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	s.produce(kafka, 1, "no document at all")
+	s.writeMany(1, 30)
+	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	invalidator.await("it says that a record is among the dead letters", func(st *app.Status) bool {
+		return st.DeadLetters == 1 && len(st.Alarms) == 1 && strings.Contains(st.Alarms[0].Message, s.topic+"/1 cannot be read; it was put whole among the dead letters")
+	})
+	if out := invalidator.ask("dlq", "list"); !strings.Contains(out, "record "+s.topic+"/1@0 cannot be read: record: malformed at byte 0") {
+		t.Errorf("dlq list: %s", out)
+	}
+	invalidator.refused(exitFailed, []string{"1 dead letters cannot be read, and stay", "malformed at byte 0"}, "dlq", "replay", "--all")
+
+	s.produce(kafka, 0, `{"format": 2, "source": "default"}`)
+	invalidate.WaitOutput(t, patience, s.topic+"/0 at offset 1: record: written by a newer freshet: format 2")
+	held := s.heldUp(31, 60) // others, whose final deletes are not still to come
+	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
+	invalidator.await("it is behind, and says that it is", func(st *app.Status) bool { return st.State == app.Behind })
+	if s.size() != held {
+		t.Errorf("%d keys are cached, %d belong to the partition that waits", s.size(), held)
+	}
+	for _, r := range []*testbed.Running{read, invalidate} {
+		if code := r.Stop(t, patience); code != exitDone {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	if out := invalidator.ask("dlq", "purge", "--all"); out != "purged 1 dead letters\n" {
+		t.Errorf("dlq purge: %s", out)
+	}
+}
+
+// heldUp writes products, and returns how many of their keys are in partition 0.
+func (s *site) heldUp(from, to int) (held int64) {
+	s.t.Helper()
+	for id := from; id <= to; id++ {
+		if producer.Partition(fmt.Sprintf("product:%d", id), topicPartitions) == 0 {
+			held++
+		}
+	}
+	s.writeMany(from, to)
+	return held
+}
