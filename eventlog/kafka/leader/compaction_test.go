@@ -31,24 +31,20 @@ func (r *rig) compacted(below int64) {
 	}
 }
 
-func TestCompactionKeepsWhatMatters(t *testing.T) {
-	t.Parallel()
-	cluster := testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{
-		"log.cleaner.backoff.ms=50", "log.cleaner.min.cleanable.ratio=0.01", "log.initial.task.delay.ms=0",
-	}})
-	r := newRigOn(t, cluster, "segment.ms=100", "min.cleanable.dirty.ratio=0.01", "delete.retention.ms=0", "max.compaction.lag.ms=200")
-	var prepared []string
-	var last *Checkpoint
-	pos := uint64(4)
-	for life := range 4 { // each leader stashes, saves many times, and some replace their State
-		cp := r.open()
+// history lets four leaders work: each stashes, saves many times, and all but the last replace their State. It returns
+// the last, the transactions that stay prepared, and the position.
+func (r *rig) history() (last *Checkpoint, prepared []string, pos uint64) {
+	r.t.Helper()
+	pos = 4
+	for life := range 4 {
+		last = r.open()
 		if life == 0 {
-			must(t, cp.Begin(place(pos)))
+			must(r.t, last.Begin(place(pos)))
 		}
 		xid := fmt.Sprint("xid ", life)
-		must(t, cp.Stash(xid, at(pos)).Append(stashed(xid+" a")))
-		must(t, cp.Stash("gone", at(pos)).Append(stashed("gone")))
-		cp.Resolve("gone", at(pos+1), to(pos+2))
+		must(r.t, last.Stash(xid, at(pos)).Append(stashed(xid+" a")))
+		must(r.t, last.Stash("gone", at(pos)).Append(stashed("gone")))
+		last.Resolve("gone", at(pos+1), to(pos+2))
 		prepared = append(prepared, xid)
 		for n := range 60 {
 			pos += 3
@@ -56,11 +52,20 @@ func TestCompactionKeepsWhatMatters(t *testing.T) {
 			if n%20 == 7 && life != 3 {
 				e.State = fmt.Appendf(nil, "state %d %d", life, n)
 			}
-			cp.Advance(e)
-			must(t, cp.Save())
+			last.Advance(e)
+			must(r.t, last.Save())
 		}
-		last = cp
 	}
+	return last, prepared, pos
+}
+
+func TestCompactionKeepsWhatMatters(t *testing.T) {
+	t.Parallel()
+	cluster := testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{
+		"log.cleaner.backoff.ms=50", "log.cleaner.min.cleanable.ratio=0.01", "log.initial.task.delay.ms=0",
+	}})
+	r := newRigOn(t, cluster, "segment.ms=100", "min.cleanable.dirty.ratio=0.01", "delete.retention.ms=0", "max.compaction.lag.ms=200")
+	last, prepared, pos := r.history()
 	stale := r.open() // takes a term and saves nothing
 	r.compacted(stale.reign.next)
 
