@@ -102,7 +102,10 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 		switch {
 		case p.lost != nil:
 			return nil, nil, p.lost
-		case p.at >= stop, len(p.records) > 0 && p.records[0].Offset >= stop:
+		case len(p.records) > 0 && p.records[0].Offset > p.at:
+			p.pass(p.records[0].Offset)
+			continue
+		case p.at >= stop:
 			return nil, nil, io.EOF
 		case len(p.records) > 0:
 			r := p.records[0]
@@ -117,7 +120,7 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 			}
 			continue
 		case p.next > p.at:
-			p.at = p.next // over what holds no records
+			p.pass(p.next)
 			continue
 		}
 		select {
@@ -228,6 +231,20 @@ func (p *partition) bury(ctx context.Context, r *broker.Record, cause error) err
 			return context.Canceled
 		}
 	}
+}
+
+// pass passes over offsets that hold no record: markers of transactions, and what compaction has removed. They are
+// finished with what lies before them. Were they not, a partition that ends in one would never be.
+func (p *partition) pass(to int64) {
+	p.at = to
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.pending); n > 0 {
+		p.pending[n-1].next = to
+		return
+	}
+	p.finished = to
+	p.claim.Commit(to, p.behind.encode())
 }
 
 // push adds a step and returns its number.
