@@ -228,6 +228,34 @@ func TestMemoryIsBoundedWhileOnePartitionIsStuck(t *testing.T) {
 	})
 }
 
+// The definitions of tables that an end carries after DDL may be large, and wait as long as the end.
+func TestWhatAnEndCarriesForCanalCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		release := make(chan struct{})
+		f.fate = func(string, int, int) fate { return fate{until: release, applied: true} }
+		r := run(t, f, Options{MaxBuffered: 50_000})
+		r.append(batch(1, "a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		n := 1
+		for ; n < 100; n++ {
+			b := batch(n + 1)
+			b.End.State = make([]byte, 10_000)
+			if r.Append(ctx, b) != nil {
+				break
+			}
+		}
+		if n > 5 {
+			t.Errorf("%d states of 10 kB wait in a buffer of 50 kB", n)
+		}
+		close(release)
+		if end := r.flush(); end.Pos != uint64(n) {
+			t.Errorf("durable up to %d, want %d", end.Pos, n)
+		}
+	})
+}
+
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(1)
