@@ -63,7 +63,7 @@ func (f *freshness) mark(m event.Mark) {
 	}
 	kept := f.waiting[:0]
 	for i, w := range f.waiting {
-		if i%2 == 1 {
+		if i%2 == 0 { // their number is odd: the newest stays
 			kept = append(kept, w)
 		}
 	}

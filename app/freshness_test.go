@@ -75,6 +75,9 @@ func TestFreshnessKeepsFewMarksAndIsNeverAheadForIt(t *testing.T) {
 		if len(f.waiting) > freshnessMarks {
 			t.Fatalf("%d marks wait", len(f.waiting))
 		}
+		if newest := f.waiting[len(f.waiting)-1]; newest.made.Sub(noon) != time.Duration(i) {
+			t.Fatalf("after mark %d the newest that waits is %s", i, newest.made.Sub(noon))
+		}
 	}
 	last := time.Time{}
 	for i := range uint64(n + 1) {

@@ -46,7 +46,7 @@ func (m *marks) note(mark event.Mark, appended uint64) {
 	}
 	kept := m.waiting[:0]
 	for i, w := range m.waiting {
-		if i%2 == 1 { // the newest stays
+		if i%2 == 0 { // their number is odd: the newest stays
 			kept = append(kept, w)
 		}
 	}

@@ -167,3 +167,15 @@ func TestMomentsThatWaitAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Also of the moments that are left out it is never the newest: nothing may follow it.
+func TestTheNewestMomentIsAmongThoseThatAreKept(t *testing.T) {
+	var m marks
+	for n := range 4 * mostMoments {
+		made := time.Unix(int64(n), 0)
+		m.note(markAt(made, uint64(n), true), uint64(n))
+		if newest := m.waiting[len(m.waiting)-1]; !newest.made.Equal(made) || newest.upTo != uint64(n) {
+			t.Fatalf("after mark %d the newest of %d moments is %+v", n, len(m.waiting), newest)
+		}
+	}
+}
