@@ -37,6 +37,7 @@ func (p *pipeline) buildKafka(context.Context) error {
 		return err
 	}
 	p.later("kafka", client.Close)
+	p.kafka = client
 	var log *kafka.Log
 	if p.options.Role != Reader {
 		log, err = kafka.New(client, kafka.Options{

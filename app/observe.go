@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/freshet/freshet/admin"
@@ -29,6 +30,9 @@ func (p *pipeline) status() Status {
 	}
 	p.statusOfSource(&s)
 	waiting, err := p.statusOfEngine(&s)
+	if p.kafka != nil {
+		s.kafka = p.kafka.Trouble()
+	}
 	s.State, s.Sentence = p.judge(&s, waiting)
 	if err != nil {
 		s.State, s.Sentence = Behind, "the store cannot be read: "+err.Error()
@@ -108,6 +112,10 @@ func written(file string, pos uint64) string {
 func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	age := time.Since(s.FreshAsOf)
 	switch {
+	case p.heldUpByKafka(s) && p.reading.Load() == nil && s.Keys == 0:
+		return Starting, fmt.Sprintf("%v; trying again for ever", s.kafka)
+	case p.heldUpByKafka(s):
+		return Behind, fmt.Sprintf("%v; trying again for ever, nothing is lost", s.kafka)
 	case s.joining && p.reading.Load() == nil && s.Keys == 0:
 		return Starting, "joining the consumer group in Kafka"
 	case s.joining:
@@ -140,6 +148,30 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	return Fresh, fmt.Sprintf("all that was committed until %s ago is finished, final deletes included", age.Round(time.Millisecond))
 }
 
+// heldUpByKafka reports whether trouble with the brokers keeps this process from its work: one of several may be away
+// without anybody noticing. Who stands by has no work that could tell; it notices when it cannot stay in its group.
+func (p *pipeline) heldUpByKafka(s *Status) bool {
+	if s.kafka == nil || s.joining {
+		return s.kafka != nil
+	}
+	standsBy := s.spare || s.Standby && s.Redis == nil
+	return !standsBy && time.Since(s.FreshAsOf) > p.behindAfter()
+}
+
+// kafkaReady returns what keeps this process from the brokers; nil: nothing.
+func (p *pipeline) kafkaReady() error {
+	s := p.status()
+	switch {
+	case !p.kafka.Answered():
+		return fmt.Errorf("no broker of %s has answered yet", strings.Join(p.config.EventLog.Kafka.Brokers, ", "))
+	case p.heldUpByKafka(&s):
+		return s.kafka
+	case s.joining:
+		return errors.New("joining the consumer group")
+	}
+	return nil
+}
+
 // ready says whether the cache is being kept fresh.
 func (p *pipeline) ready() []admin.Check {
 	var checks []admin.Check
@@ -159,6 +191,9 @@ func (p *pipeline) ready() []admin.Check {
 			redis.Err = errors.New(s.Redis)
 		}
 		checks = append(checks, redis)
+	}
+	if p.kafka != nil {
+		checks = append(checks, admin.Check{Name: "kafka", Err: p.kafkaReady()})
 	}
 	return checks
 }

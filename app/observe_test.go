@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,14 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			{"a spare", func(s *Status) { s.spare, s.Source, s.FreshAsOf = true, nil, time.Time{} }, "", Standby, "the other invalidators of group cache have them all"},
 			{"a spare that reads", func(s *Status) { s.spare = true }, "", Fresh, "until 300ms ago"},
 			{"standby that deletes", func(s *Status) { s.Standby, s.Source = true, &SourceStatus{Name: "shop"} }, "", Fresh, "until 300ms ago is finished"},
+			{"kafka away", func(s *Status) {
+				s.kafka, s.Keys, s.FreshAsOf = errors.New("kafka: refused"), 7, now.Add(-27*time.Second)
+			}, "", Behind, "kafka: refused; trying again for ever, nothing is lost"},
+			{"kafka away at the start", func(s *Status) { s.kafka, s.joining, s.FreshAsOf = errors.New("kafka: refused"), true, time.Time{} }, "", Starting, "kafka: refused; trying again for ever"},
+			{"one broker away", func(s *Status) { s.kafka = errors.New("kafka: refused") }, "", Fresh, "until 300ms ago"},
+			{"one broker away, standby", func(s *Status) {
+				s.kafka, s.Standby, s.Redis, s.FreshAsOf = errors.New("kafka: refused"), true, nil, time.Time{}
+			}, "", Standby, "another reader"},
 			{"only reads", func(s *Status) { s.Redis = nil }, "", Fresh, "until 300ms ago is in the event log"},
 			{"only deletes", func(s *Status) { s.Source = nil }, "", Fresh, "until 300ms ago is finished"},
 			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Fresh, "but for 3 keys that were given up: see `freshet dlq list`"},

@@ -17,6 +17,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/consumer"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/eventlog/kafka/letters"
@@ -110,6 +111,8 @@ type pipeline struct {
 	// other processes have all partitions of the event log; nil where they cannot.
 	leader func() leader.Status
 	spare  func() bool
+	// kafka are the brokers; nil with the embedded log.
+	kafka *broker.Client
 
 	// source runs what comes before the event log, and finish when nothing more will be put into it; sink runs what
 	// comes after, nil in a process that only reads.

@@ -49,6 +49,8 @@ type Status struct {
 	// joining says that it is not known who does, or who has the partitions of the event log; spare that others have
 	// them all.
 	joining, spare bool
+	// kafka is what the brokers last held against this process; nil: nothing.
+	kafka error
 	// Source and Checkpoint are nil in a process that does not read, Checkpoint also before it leads; Redis is nil in
 	// one that deletes no keys.
 	Source     *SourceStatus     `json:"source,omitempty"`

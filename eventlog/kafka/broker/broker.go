@@ -48,6 +48,7 @@ type Client struct {
 	dialer    *kafka.Dialer
 	count     *counters
 	throttle  throttle
+	trouble   trouble
 
 	// What has worked before, which tells a broker that goes away from one that refuses us.
 	encrypted, loggedIn, answered atomic.Bool

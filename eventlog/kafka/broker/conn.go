@@ -113,9 +113,13 @@ func (k *conn) Read(p []byte) (int, error) {
 	n, err := k.Conn.Read(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before := k.got.ended
 	k.got.feed(p[:n])
 	if k.got.ended > 1 {
 		k.client.answered.Store(true)
+	}
+	if k.got.ended > before {
+		k.client.trouble.hear()
 	}
 	// A listener that wants a login answers the question for its versions and hangs up at the first real request.
 	if err != nil && hungUp(err) && k.client.o.SASL == nil && k.got.ended == 1 && !k.client.answered.Load() {

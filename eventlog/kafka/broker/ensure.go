@@ -82,7 +82,7 @@ func (c *Client) mayNotSee(topics []Topic, of int) error {
 	for _, t := range topics {
 		e.Advice += "\n  " + c.aclCommand("topic", t.Name, t.Access...)
 	}
-	c.count.failed(Denied)
+	c.note(e)
 	return e
 }
 

@@ -64,7 +64,7 @@ func (c *Client) Explain(ctx context.Context, what string, err error, need Need)
 		return nil
 	}
 	e := c.explain(ctx, what, err, need)
-	c.count.failed(e.Class)
+	c.note(e)
 	return e
 }
 
@@ -124,7 +124,7 @@ func (c *Client) failed(ctx context.Context, what, topic string, partition int, 
 			e.Advice = "create it, or set eventlog.kafka.create_topics: true"
 		}
 	}
-	c.count.failed(e.Class)
+	c.note(e)
 	return e
 }
 

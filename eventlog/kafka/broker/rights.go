@@ -11,7 +11,9 @@ import (
 
 // operations are the bits of rights in the brokers' answers.
 // Source: org.apache.kafka.common.acl.AclOperation, KIP-430.
-func operations() map[string]int32 { return map[string]int32{"Read": 1 << 3, "Write": 1 << 4, "Delete": 1 << 6} }
+func operations() map[string]int32 {
+	return map[string]int32{"Read": 1 << 3, "Write": 1 << 4, "Delete": 1 << 6}
+}
 
 // rights looks for rights to topics that are missing.
 func (k *checker) rights(ctx context.Context, topics []Topic) {
