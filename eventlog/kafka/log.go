@@ -52,6 +52,7 @@ type Log struct {
 	consumer *consumer.Consumer
 
 	standby atomic.Bool
+	missing atomic.Bool // a topic of the group is, so that the brokers share out nothing
 
 	closing chan struct{} // closed when ends is set
 	once    sync.Once
@@ -98,7 +99,7 @@ func (l *Log) FreshAsOf() time.Time { return l.consumer.FreshAsOf() }
 func (l *Log) Lags() []consumer.Lag { return l.consumer.Lags() }
 
 // Standby reports whether the group has given all partitions of the topic to its other members.
-func (l *Log) Standby() bool { return l.standby.Load() }
+func (l *Log) Standby() bool { return l.standby.Load() && !l.missing.Load() }
 
 // CloseAt says that there is nothing to wait for at or behind these offsets of the partitions: Consume returns once the
 // group has finished all before them. Call it once.
@@ -114,20 +115,6 @@ func (l *Log) CloseAt(ends map[int]int64) {
 // what parked keys and marks need, until ctx ends, which is no error; until the first of them fails; or until all is
 // finished after [Log.CloseAt].
 func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
-	former, err := l.former(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	member, err := group.New(l.client, group.Options{
-		ID: l.o.Group, Topics: append(append([]string{l.o.Topic}, l.letters.Topics()...), former...), Session: l.o.Session, Log: l.o.Log,
-		Generation: func(int) { l.standby.Store(true) }, // until the first of the topic comes
-	})
-	if err != nil {
-		return err
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside errgroup.Group
@@ -145,7 +132,7 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		}
 		return nil
 	})
-	err = member.Run(ctx, func(ctx context.Context, c *group.Claim) error {
+	err := l.join(ctx, func(ctx context.Context, c *group.Claim) error {
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}
@@ -158,17 +145,6 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 	})
 	stop()
 	return errors.Join(err, beside.Wait())
-}
-
-// former returns the retry topics of delays that are not configured any more. It waits while the brokers are away.
-func (l *Log) former(ctx context.Context) (former []string, err error) {
-	waiting := func(err error) { l.o.Log.Warn("kafka is away; trying again", "error", err) }
-	err = broker.Insist(ctx, waiting, func() error {
-		all, err := l.client.Topics(ctx)
-		former = l.letters.Former(all)
-		return err
-	})
-	return former, err
 }
 
 // How often it is looked whether all is finished: what this process has costs nothing to ask, what others have is a

@@ -1,0 +1,116 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/testbed"
+)
+
+// membership is a log of one partition whose member tells what it is given.
+type membership struct {
+	*Log
+	t                testing.TB
+	cluster          *testbed.KafkaCluster
+	client           *broker.Client
+	names            broker.Names
+	delays           []time.Duration // the first is configured, all have a topic
+	alarms           *alarm.Board
+	claimed, revoked chan int
+}
+
+func (m *membership) ensure() {
+	m.t.Helper()
+	topics := broker.InvalidatorTopics(m.names, m.names.Topic, m.delays, broker.Sizing{Partitions: 1})
+	must(m.t, m.client.Ensure(m.t.Context(), topics, true))
+}
+
+func (m *membership) await(what string, c <-chan int) {
+	m.t.Helper()
+	select {
+	case <-c:
+	case <-time.After(time.Minute):
+		m.t.Fatalf("within a minute nothing was %s", what)
+	}
+}
+
+// joined starts a member, and returns once it has its partition.
+func joined(t *testing.T) *membership {
+	t.Helper()
+	m := &membership{
+		t: t, cluster: testbed.SharedKafka(t), delays: []time.Duration{time.Minute, time.Hour},
+		claimed: make(chan int, 100), revoked: make(chan int, 100),
+	}
+	m.names.Topic = m.cluster.NewTopicName(t)
+	var err error
+	m.client, err = broker.New(broker.Options{Brokers: m.cluster.Brokers()})
+	must(t, err)
+	t.Cleanup(func() { must(t, m.client.Close()) })
+	m.ensure()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	m.alarms, err = alarm.New(log, nil)
+	must(t, err)
+	m.Log, err = New(m.client, Options{
+		Topic: m.names.Topic, Group: m.names.Topic, Delays: m.delays[:1], Session: 6 * time.Second, Log: log, Alarms: m.alarms,
+	})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- m.Consume(ctx, func(ctx context.Context, p eventlog.Partition) error {
+			m.claimed <- p.ID()
+			<-ctx.Done()
+			m.revoked <- p.ID()
+			return nil
+		})
+	}()
+	t.Cleanup(func() { stop(); must(t, <-done) })
+	m.await("shared out", m.claimed)
+	return m
+}
+
+// The brokers share out nothing at all to a group of which one topic is missing.
+func TestARetryTopicThatIsDeletedOnceItsDelayIsNotConfiguredStopsNobody(t *testing.T) {
+	m := joined(t)
+	former := m.names.Retry(m.names.Topic, m.delays[1])
+	all, err := m.client.Topics(t.Context())
+	must(t, err)
+	if !slices.Contains(all, former) {
+		t.Fatalf("%s is not there", former)
+	}
+	m.cluster.DeleteTopic(t, former)
+	m.await("revoked", m.revoked)
+	m.await("shared out again", m.claimed)
+	if got := m.alarms.Records(); len(got) > 0 {
+		t.Errorf("alarms %+v", got)
+	}
+}
+
+func TestANeededTopicThatIsDeletedIsAnAlarmAndNobodyStandsBy(t *testing.T) {
+	m := joined(t)
+	m.cluster.DeleteTopic(t, m.names.Retry(m.names.Topic, m.delays[0]))
+	m.await("revoked", m.revoked)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); !m.missing.Load() || !m.standby.Load(); {
+		select {
+		case <-tick.C: // only the brokers know
+		case <-deadline:
+			t.Fatal("it is not noticed")
+		}
+	}
+	if m.Standby() {
+		t.Error("it says that others have all partitions")
+	}
+	if got := m.alarms.Records(); len(got) != 1 || got[0].Kind != alarm.KafkaAway {
+		t.Errorf("alarms %+v", got)
+	}
+	m.ensure()
+	m.await("shared out again", m.claimed)
+}
