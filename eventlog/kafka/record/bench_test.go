@@ -10,23 +10,25 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// The benchmarks' unit is one key. "rows" are keys of one rows event each 250 rows, as bulk statements make them;
-// "transactions" are keys of one transaction each.
+// The benchmarks' unit is one key. "rows" are rows events with many keys each, as a statement makes them where
+// binlog_row_event_max_size is raised; "events" is what is left in one of a dozen partitions of the rows events of 8 KiB
+// that a statement makes by default; "transactions" are of one row each.
 var shapes = []struct {
-	name string
-	rows int
-}{{"rows", 250}, {"transactions", 1}}
+	name         string
+	rows, events int // keys in an event, events in a transaction
+}{{"rows", 250, 4}, {"events", 6, 20}, {"transactions", 1, 1}}
 
 const benchKeys = 4000
 
-func benchBatch(rows int) *event.Batch {
+func benchBatch(rows, events int) *event.Batch {
 	var b event.Batch
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for i := range benchKeys {
+		tx := i / (rows * events)
 		if i%rows == 0 {
 			b.AddOrigin(event.Origin{
 				Table: "shop.product", Event: event.Version{Epoch: 1, File: 112, Pos: 4_000_000 + 300*uint64(i)}, D: time.Second,
-				Tx: event.Tx{GTID: event.GTID{UUID: uuid(62), Number: uint64(i) + 1}, Committed: begin.Add(time.Duration(i) * 123 * time.Microsecond)},
+				Tx: event.Tx{GTID: event.GTID{UUID: uuid(62), Number: uint64(tx) + 1}, Committed: begin.Add(time.Duration(tx) * 123 * time.Microsecond)},
 			})
 		}
 		b.Add(strconv.AppendInt(append(b.Text(), "product:"...), 400_000+int64(i), 10), uint32(i%rows)+1, event.ActionDelete)
@@ -45,7 +47,7 @@ var header = Header{Source: "main", Term: 3, Seq: 17, Prev: event.Version{Epoch:
 
 func BenchmarkEncode(b *testing.B) {
 	for _, s := range shapes {
-		batch := benchBatch(s.rows)
+		batch := benchBatch(s.rows, s.events)
 		b.Run(s.name+"/ours", func(b *testing.B) {
 			var e Encoder
 			var data []byte
@@ -67,7 +69,7 @@ func BenchmarkEncode(b *testing.B) {
 
 func BenchmarkParse(b *testing.B) {
 	for _, s := range shapes {
-		data := encode(new(Encoder), header, benchBatch(s.rows))
+		data := encode(new(Encoder), header, benchBatch(s.rows, s.events))
 		b.Run(s.name+"/ours", func(b *testing.B) {
 			var p Parser
 			for b.Loop() {

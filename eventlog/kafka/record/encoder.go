@@ -42,6 +42,9 @@ type Encoder struct {
 	row     uint32
 	action  event.Action
 	binary  bool
+	// head is where its change begins in body, where the place in its version begins and ends, and where its rows
+	// begin.
+	head, place, rest, rows int
 
 	gtids gtidWriter
 	times timeWriter
@@ -94,20 +97,42 @@ func (e *Encoder) continues(b *event.Batch, ordinal uint32) bool {
 	if e.batch == b && e.ordinal == ordinal {
 		return true
 	}
-	if e.count == 0 {
-		return false
-	}
-	o, l := &b.Origins[ordinal], &e.origin
-	return l.Event == o.Event && l.Mapping == o.Mapping && l.D == o.D && l.Tx.GTID == o.Tx.GTID &&
-		l.Tx.Committed.Equal(o.Tx.Committed) && l.Table == o.Table
+	o := &b.Origins[ordinal]
+	return e.count > 0 && e.origin.Event == o.Event && e.resembles(o)
+}
+
+// resembles reports whether the last change had an origin like o, but for its place.
+func (e *Encoder) resembles(o *event.Origin) bool {
+	l := &e.origin
+	return l.Mapping == o.Mapping && l.D == o.D && l.Tx.GTID == o.Tx.GTID && l.Tx.Committed.Equal(o.Tx.Committed) &&
+		l.Table == o.Table
 }
 
 func (e *Encoder) beginChange(o *event.Origin) {
+	again := e.count > 0 && e.resembles(o)
 	e.origin = *o
-	b := append(e.body, `{"table":`...)
-	b = appendString(b, o.Table)
-	b = append(b, `,"version":"`...)
+	b, head := e.body, len(e.body)
+	if again {
+		// Statements that change many rows make an event for every 8 KiB of them, so this is the usual case.
+		b = append(b, b[e.head:e.place]...)
+	} else {
+		b = append(b, `{"table":`...)
+		b = appendString(b, o.Table)
+		b = append(b, `,"version":"`...)
+	}
+	place := len(b)
 	b = appendPlace(b, o.Event)
+	rest := len(b)
+	if again {
+		b = append(b, b[e.rest:e.rows]...)
+	} else {
+		b = e.appendRest(b, o)
+	}
+	e.body, e.head, e.place, e.rest, e.rows = b, head, place, rest, len(b)
+}
+
+// appendRest appends what follows the place of a change, up to its rows.
+func (e *Encoder) appendRest(b []byte, o *event.Origin) []byte {
 	if !o.Tx.GTID.IsZero() {
 		b = append(b, `","gtid":"`...)
 		b = e.gtids.append(b, &o.Tx.GTID)
@@ -120,7 +145,7 @@ func (e *Encoder) beginChange(o *event.Origin) {
 	b = strconv.AppendInt(b, roundUp(o.D), 10)
 	b = append(b, `,"mapping":`...)
 	b = strconv.AppendInt(b, int64(max(o.Mapping, 0)), 10)
-	e.body = append(b, `,"rows":[`...)
+	return append(b, `,"rows":[`...)
 }
 
 // roundUp returns d in milliseconds, rounded up: a second delete may come later, but never earlier.

@@ -43,23 +43,28 @@ func otherFormat(data []byte) error {
 	return nil
 }
 
-// place reads the version of a rows event: epoch/file/position.
-func (s *scanner) place() event.Version {
+// place reads the version of a rows event, epoch/file/position, and returns where it stands; 0 when escapes are in it.
+func (s *scanner) place() (v event.Version, from, to int) {
 	const want = "a place in the binlog: epoch/file/position"
 	text := s.text(want)
-	v, n := placeOf(text)
+	v, n := placeOf(text, 0)
 	if n != len(text) || n == 0 {
 		s.fail(want)
-		return event.Version{}
+		return event.Version{}, 0, 0
 	}
-	return v
+	to = s.at - 1
+	from = to - n
+	if s.data[from-1] != '"' || string(s.data[from:to]) != string(text) {
+		return v, 0, 0
+	}
+	return v, from, to
 }
 
 // version reads the version of a row: epoch/file/position/row.
 func (s *scanner) version() event.Version {
 	const want = "a version: epoch/file/position/row"
 	text := s.text(want)
-	v, n := placeOf(text)
+	v, n := placeOf(text, 0)
 	if n > 0 && n < len(text) && text[n] == '/' {
 		row, end := digits(text, n+1)
 		if end == len(text) && end > n+1 && row <= 1<<32-1 {
@@ -71,10 +76,10 @@ func (s *scanner) version() event.Version {
 	return event.Version{}
 }
 
-// placeOf reads the place at the beginning of text and returns where it ends, 0 if there is none.
-func placeOf(text []byte) (v event.Version, end int) {
-	epoch, a := digits(text, 0)
-	if a == 0 || a == len(text) || text[a] != '/' || epoch > 1<<32-1 {
+// placeOf reads the place at text[at] and returns where it ends, 0 if there is none.
+func placeOf(text []byte, at int) (v event.Version, end int) {
+	epoch, a := digits(text, at)
+	if a == at || a == len(text) || text[a] != '/' || epoch > 1<<32-1 {
 		return v, 0
 	}
 	file, b := digits(text, a+1)

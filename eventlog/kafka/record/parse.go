@@ -22,6 +22,7 @@ type Parser struct {
 	header Header
 	last   event.Version // as the record says
 	max    event.Version // of its changes
+	like   opening       // the one before
 
 	source, table interned
 	gtids         gtidReader
@@ -53,7 +54,7 @@ func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
 	p.record()
 	p.end()
 	err := p.err
-	p.scanner = scanner{buf: p.buf}
+	p.scanner, p.like = scanner{buf: p.buf}, opening{}
 	if err != nil {
 		return nil, Header{}, fmt.Errorf("record: %w", newest(err, data))
 	}
@@ -159,22 +160,39 @@ const (
 	changeFields = hasTable | hasVersion | hasSecondDelete | hasMapping | hasRows
 )
 
+// opening is how a change is written before its rows. The next one often differs in its place only, for statements that
+// change many rows make an event for every 8 KiB of them.
+type opening struct {
+	has    fields // what stands there
+	origin int    // what it means, but for the place
+	// begin is where it begins in data, rows where it ends; the place is from place to rest. There is none to compare
+	// with when place is 0.
+	begin, place, rest, rows int
+}
+
 // change reads a change into an origin and its invalidations. These are added before it is known where the change
 // stands, for the fields of an object have no order.
 func (p *Parser) change() {
 	var o event.Origin
 	var has fields
 	var row uint32
-	from := p.batch.Len()
+	this, from := opening{begin: p.at}, p.batch.Len()
 	p.batch.AddOrigin(o)
-	for more := p.begin('{', '}', "a change"); more; more = p.more('}') {
+	again := p.opensAgain(&o)
+	more := again || p.begin('{', '}', "a change")
+	if again {
+		this, has = p.like, p.like.has
+		row = p.rows()
+		more = p.more('}')
+	}
+	for ; more; more = p.more('}') {
 		switch string(p.name()) {
 		case "table":
 			has.once(&p.scanner, hasTable)
 			o.Table = p.table.of(p.text("the name of a table"))
 		case "version":
 			has.once(&p.scanner, hasVersion)
-			o.Event = p.place()
+			o.Event, this.place, this.rest = p.place()
 		case "gtid":
 			has.once(&p.scanner, hasGTID)
 			o.Tx.GTID = p.gtids.read(&p.scanner)
@@ -189,6 +207,7 @@ func (p *Parser) change() {
 			o.Mapping = int(p.uint(math.MaxInt32, "the ordinal of a mapping"))
 		case "rows":
 			has.once(&p.scanner, hasRows)
+			this.has, this.rows = has, p.at
 			row = p.rows()
 		default:
 			p.skip(0)
@@ -197,7 +216,11 @@ func (p *Parser) change() {
 	if has&changeFields != changeFields {
 		p.fail("table, version, second_delete_ms, mapping and rows before the end of the change")
 	}
-	p.origin(o, from)
+	if has != this.has {
+		this.place = 0 // something of it stands behind the rows
+	}
+	this.origin = p.origin(o, from)
+	p.like = this
 	v := o.Event
 	v.Row = row
 	if v.Compare(p.max) > 0 {
@@ -205,9 +228,31 @@ func (p *Parser) change() {
 	}
 }
 
-// origin makes o the origin of the invalidations from the given one on. Under two mappings the rows of an event take
-// turns between two changes: an origin that was there a moment ago is used again, since batches wait long in memory.
-func (p *Parser) origin(o event.Origin, from int) {
+// opensAgain reads a change up to its rows if it is written as the one before, but for its place. It stays where it was
+// if it is not.
+func (p *Parser) opensAgain(o *event.Origin) bool {
+	l := &p.like
+	if l.place == 0 {
+		return false
+	}
+	at, ok := follows(p.data, p.at, p.data[l.begin:l.place])
+	if !ok {
+		return false
+	}
+	v, end := placeOf(p.data, at)
+	if at, ok = follows(p.data, end, p.data[l.rest:l.rows]); !ok || end == 0 {
+		return false
+	}
+	*o = p.batch.Origins[l.origin]
+	o.Event = v
+	p.at = at
+	return true
+}
+
+// origin makes o the origin of the invalidations from the given one on, and returns its ordinal. Under two mappings the
+// rows of an event take turns between two changes: an origin that was there a moment ago is used again, since batches
+// wait long in memory.
+func (p *Parser) origin(o event.Origin, from int) int {
 	const near = 4
 	n := len(p.batch.Origins) - 1
 	for i := n - 1; i >= 0 && i >= n-near; i-- {
@@ -216,10 +261,11 @@ func (p *Parser) origin(o event.Origin, from int) {
 			for j := from; j < p.batch.Len(); j++ {
 				p.batch.Invalidations[j].Origin = uint32(i)
 			}
-			return
+			return i
 		}
 	}
 	p.batch.Origins[n] = o
+	return n
 }
 
 // rows reads the rows of a change and returns the highest ordinal.
@@ -268,9 +314,9 @@ func (p *Parser) usualRow() (uint32, bool) {
 }
 
 // follows reports whether want stands at data[at], and returns where it ends.
-func follows(data []byte, at int, want string) (int, bool) {
+func follows[T string | []byte](data []byte, at int, want T) (int, bool) {
 	end := at + len(want)
-	return end, end <= len(data) && string(data[at:end]) == want
+	return end, end <= len(data) && string(data[at:end]) == string(want)
 }
 
 // The fields of a row.

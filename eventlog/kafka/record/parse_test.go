@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -271,6 +272,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if err == nil {
 			again(t, b, h)
+			spaced(t, data, b)
 		} else if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnknownFormat) {
 			t.Fatal(err)
 		}
@@ -296,5 +298,67 @@ func again(t *testing.T, b *event.Batch, h Header) {
 	}
 	if d := cmp.Diff(flat(b), flat(back)); d != "" || backHeader != h || back.Last != b.Last {
 		t.Fatalf("%s: %+v, %s", data, backHeader, d)
+	}
+}
+
+// Changes that look like the one before are read faster: that must not change what is read.
+func TestChangesThatResembleTheOneBefore(t *testing.T) {
+	const head = `{"format":1,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
+	one := func(s string) string { return strings.ReplaceAll(s, "'", `"`) }
+	for _, c := range []struct {
+		changes string
+		want    string // keys with versions and Ds, or an error
+	}{
+		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},
+		  {'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}],'new':{}}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}],'mapping':0}`,
+			"not to come twice"},
+		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/18446744073709551616','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`,
+			"a place in the binlog"},
+		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[]}`,
+			"a row"},
+		// What comes behind the rows is not in what is compared.
+		{`{'table':'t','version':'1/1/1','rows':[{'row':1,'delete':['a']}],'second_delete_ms':1,'mapping':0},{'table':'t','version':'9/9/9','rows':[{'row':9,'delete':['b']}],'second_delete_ms':2,'mapping':0}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 2ms"},
+		{`{'table':'t','version':'1/1/1','rows':[{'row':1,'delete':['a']}],'second_delete_ms':1,'mapping':0},{'table':'t','version':'9/9/9','rows':[{'row':9,'delete':['b']}],'mapping':0}`,
+			"second_delete_ms"},
+		// The version may come last, or with escapes.
+		{`{'table':'t','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}],'version':'1/1/1'},{'table':'t','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}],'version':'9/9/9'}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{`{'table':'t','version':'\u0031/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'\u0039/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{`{'table':'t','version':'1/1\u002f1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+	} {
+		b, _, err := Parse([]byte(head + one(c.changes) + `]}`))
+		got := fmt.Sprint(err)
+		if err == nil {
+			var all []string
+			for i := range b.Len() {
+				all = append(all, fmt.Sprint(b.Key(i), " ", b.Version(i), " ", b.Origins[b.Invalidations[i].Origin].D))
+			}
+			got = strings.Join(all, ", ")
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s\n%s\nwant %s", c.changes, got, c.want)
+		}
+	}
+}
+
+// spaced makes sure that white space means nothing, which is also that what is read in one go is read as the rest is.
+func spaced(t *testing.T, data []byte, want *event.Batch) {
+	t.Helper()
+	var wide bytes.Buffer
+	if err := json.Indent(&wide, data, "", " "); err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	b, _, err := Parse(wide.Bytes())
+	if err != nil {
+		t.Fatalf("%v in %s", err, &wide)
+	}
+	if d := cmp.Diff(flat(want), flat(b)); d != "" {
+		t.Fatal(d)
 	}
 }
