@@ -16,6 +16,9 @@ func (p *pipeline) behindAfter() time.Duration {
 	for _, m := range p.config.Mappings {
 		d = max(d, m.SecondDelete)
 	}
+	if p.engine != nil { // an invalidator may have no mappings
+		d = max(d, p.engine.LongestD())
+	}
 	return 2*d + 5*p.config.Source.Heartbeat + time.Second
 }
 

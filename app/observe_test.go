@@ -10,6 +10,8 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/retry"
 )
 
 func TestTheStateIsAWordAndASentence(t *testing.T) {
@@ -75,6 +77,21 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An invalidator need not have mappings: how long final deletes take is told by what it fetches.
+func TestAnInvalidatorWithoutMappingsIsNotBehindBeforeFinalDeletesAreDue(t *testing.T) {
+	redis, err := invalidator.NewSingle(invalidator.SingleOptions{Address: "127.0.0.1:1"})
+	must(t, err)
+	defer func() { must(t, redis.Close()) }()
+	engine, err := invalidator.New(invalidator.Deps{Redis: redis, Store: struct{ retry.Store }{}}, invalidator.Options{ShortestD: 40 * time.Second})
+	must(t, err)
+	p := &pipeline{config: &config.Config{
+		Source: config.Source{Heartbeat: time.Second}, Invalidator: config.Invalidator{SecondDelete: 2 * time.Second},
+	}, engine: engine}
+	if got := p.behindAfter(); got != 86*time.Second {
+		t.Errorf("behind after %s", got)
+	}
 }
 
 func TestAStatusIsPrintedForAHuman(t *testing.T) {

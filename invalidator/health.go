@@ -43,9 +43,9 @@ type health struct {
 	busy func() bool
 	// back is called after Redis came back.
 	back func()
-	// shortest is the smallest D seen, in nanoseconds; 0: none.
-	shortest atomic.Int64
-	kick     chan struct{}
+	// shortest and longest are the smallest and the largest D seen, in nanoseconds; 0: none.
+	shortest, longest atomic.Int64
+	kick              chan struct{}
 
 	isUp atomic.Bool
 	mu   sync.Mutex
@@ -217,6 +217,12 @@ func (h *health) pulse() time.Duration {
 
 // sawD takes note of a D that is in use.
 func (h *health) sawD(d time.Duration) {
+	for {
+		old := h.longest.Load()
+		if old >= int64(d) || h.longest.CompareAndSwap(old, int64(d)) {
+			break
+		}
+	}
 	for {
 		old := h.shortest.Load()
 		if d <= 0 || old != 0 && old <= int64(d) || h.shortest.CompareAndSwap(old, int64(d)) {

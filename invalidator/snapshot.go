@@ -70,6 +70,10 @@ func (e *Engine) Snapshot() Snapshot {
 // later ones. It may be called by any goroutine.
 func (e *Engine) Acknowledged() uint64 { return e.metrics.ackedKeys.Load() }
 
+// LongestD returns the longest second delete of all that was fetched since the engine was made; 0 if none had any. Where
+// the mappings are another process's, this is all that is known of them. It may be called by any goroutine.
+func (e *Engine) LongestD() time.Duration { return time.Duration(e.health.longest.Load()) }
+
 // state says how Redis is, also in a sentence.
 func (h *health) state() (up bool, sentence string) {
 	h.mu.Lock()
