@@ -44,7 +44,7 @@ func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOpti
 			s.arm()
 		case <-s.timer.C:
 			s.armed = false
-			s.save()
+			_ = s.save() // another follows
 		case <-ctx.Done():
 			s.drain(ends)
 			return c.Save()
@@ -85,8 +85,8 @@ func (s *saver) arm() {
 	}
 }
 
-// save saves once and says how it went. After a failure another one follows.
-func (s *saver) save() bool {
+// save saves once and tells how it went. After a failure another one follows.
+func (s *saver) save() error {
 	err := s.c.Save()
 	if err != nil {
 		if s.failing = true; s.o.Failed != nil {
@@ -94,7 +94,7 @@ func (s *saver) save() bool {
 		}
 		s.next = time.Now().Add(s.backoff.Next())
 		s.arm()
-		return false
+		return err
 	}
 	if s.failing && s.o.Recovered != nil {
 		s.o.Recovered()
@@ -102,7 +102,7 @@ func (s *saver) save() bool {
 	s.failing = false
 	s.backoff.Reset()
 	s.next = time.Now().Add(s.o.Every)
-	return true
+	return nil
 }
 
 // drain takes the ends that are there.
@@ -120,14 +120,18 @@ func (s *saver) drain(ends <-chan event.End) {
 	}
 }
 
-// finish saves what is left, as often as it takes.
+// finish saves what is left, as often as it takes. Once ctx has ended a failure is final, also that of an attempt which
+// began before: each may take long, and a process that stops has seconds.
 func (s *saver) finish(ctx context.Context) error {
-	for !s.save() {
-		if err := s.backoff.Wait(ctx); err != nil {
+	for {
+		err := s.save()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if s.backoff.Wait(ctx) != nil {
 			return s.c.Save()
 		}
 	}
-	return nil
 }
 
 func orDefault[T comparable](v, otherwise T) T {
