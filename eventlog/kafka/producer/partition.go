@@ -214,6 +214,6 @@ func (p *Producer) shrink(s *partition, size int, err error) error {
 // wentBack is the error of a partition whose next record got an offset below its last one.
 func (p *Producer) wentBack(s *partition, offset int64) error {
 	return fmt.Errorf("%w: partition %d of %s had ended at offset %d, and now a record got offset %d: the topic was deleted and made "+
-		"again, or its brokers lost records in an unclean leader election; what they acknowledged and nobody had read is gone",
-		ErrTopicChanged, s.id, p.o.Topics.Topic, s.end, offset)
+		"again, or its brokers lost records in an unclean leader election; what they acknowledged and nobody had read is gone: %s",
+		ErrTopicChanged, s.id, p.o.Topics.Topic, s.end, offset, afterLoss)
 }

@@ -35,6 +35,10 @@ var (
 	ErrTooLarge = errors.New("a key is too large for kafka")
 )
 
+// afterLoss is what an operator can do about [ErrTopicChanged].
+const afterLoss = "clear the cache in each Redis that the topic feeds, then start the reader again, which goes on from its checkpoint, " +
+	"and each invalidator that stops, too, once with --skip-lost"
+
 // Client is what a producer needs of [broker.Client]. All methods make one attempt.
 type Client interface {
 	// Produce appends records to a partition and returns the offset of the first once all in-sync replicas have them.

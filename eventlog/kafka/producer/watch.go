@@ -39,8 +39,8 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 			n = now
 		default:
 			if fewer++; fewer == mostDoubt {
-				return fmt.Errorf("%w: %s had %d partitions and has %d now, so it was deleted and made again; what was in it and nobody had read is gone",
-					ErrTopicChanged, p.o.Topics.Topic, n, now)
+				return fmt.Errorf("%w: %s had %d partitions and has %d now, so it was deleted and made again; what was in it and nobody had read is gone: %s",
+					ErrTopicChanged, p.o.Topics.Topic, n, now, afterLoss)
 			}
 		}
 	}
