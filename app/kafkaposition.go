@@ -74,7 +74,7 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 		topics = append(topics, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))...)
 	}
 	err := onKafka(c, func(client *broker.Client) error {
-		found := client.Check(ctx, topics, groups...)
+		found := client.Check(ctx, topics, c.EventLog.Kafka.CreateTopics, groups...)
 		for _, f := range found {
 			grade := Warn
 			if f.Fail {

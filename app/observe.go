@@ -196,7 +196,7 @@ func (p *pipeline) ready() []admin.Check {
 		checks = append(checks, redis)
 	}
 	if p.kafka != nil {
-		checks = append(checks, admin.Check{Name: "kafka", Err: p.kafkaReady()})
+		checks = append(checks, admin.Check{Name: "eventlog", Err: p.kafkaReady()})
 	}
 	return checks
 }

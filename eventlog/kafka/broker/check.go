@@ -43,9 +43,9 @@ func (k *checker) report(err error) {
 }
 
 // Check looks at the brokers, at topics as they are, at our rights to them and to consumer groups, and returns what is
-// wrong, brokers first; none if all is well. It changes nothing. A topic that does not exist is a warning, since
-// [Client.Ensure] may create it.
-func (c *Client) Check(ctx context.Context, topics []Topic, groups ...string) []Finding {
+// wrong, brokers first; none if all is well. It changes nothing. A topic that does not exist is a warning if create
+// allows [Client.Ensure] to create it, and the brokers would let us.
+func (c *Client) Check(ctx context.Context, topics []Topic, create bool, groups ...string) []Finding {
 	topics = distinct(topics)
 	k := &checker{Client: c}
 	k.groups(ctx, groups)
@@ -67,12 +67,27 @@ func (c *Client) Check(ctx context.Context, topics []Topic, groups ...string) []
 			continue
 		}
 		if within(missing, t) {
-			k.warn(c.CreateCommand(t), "kafka: topic %s does not exist; freshet creates it if eventlog.kafka.create_topics is true", t.Name)
+			k.missing(attempt, t, create)
 			continue
 		}
 		k.topic(attempt, t)
 	}
 	return k.found
+}
+
+// missing looks whether a topic that does not exist would be created.
+func (k *checker) missing(ctx context.Context, t Topic, create bool) {
+	if !create {
+		k.fail(k.CreateCommand(t), "kafka: topic %s does not exist, and eventlog.kafka.create_topics is false", t.Name)
+		return
+	}
+	err := k.creation(ctx, []Topic{t}, true)[t.Name]
+	if err == nil || Classify(err) == Transient { // the brokers are looked at elsewhere
+		k.warn(k.CreateCommand(t), "kafka: topic %s does not exist; freshet creates it when it starts", t.Name)
+		return
+	}
+	e := k.explain(ctx, "create topic "+t.Name, err, Need{"Create", "topic", t.Name})
+	k.fail(k.CreateCommand(t), "%v", e)
 }
 
 // brokers connects to every broker that the cluster names, since any may lead a partition, and to those of the

@@ -86,9 +86,10 @@ func (c *Client) mayNotSee(topics []Topic, of int) error {
 	return e
 }
 
-// create creates topics.
-func (c *Client) create(ctx context.Context, topics []Topic) error {
-	req := &kafka.CreateTopicsRequest{}
+// creation asks the brokers to create topics, or whether they would, and returns what they hold against each. It is an
+// error of the whole request that stands there for all of them.
+func (c *Client) creation(ctx context.Context, topics []Topic, validate bool) map[string]error {
+	req := &kafka.CreateTopicsRequest{ValidateOnly: validate}
 	for _, t := range topics {
 		k := kafka.TopicConfig{Topic: t.Name, NumPartitions: t.Partitions, ReplicationFactor: t.Replication}
 		if t.Replication == 0 {
@@ -102,13 +103,23 @@ func (c *Client) create(ctx context.Context, topics []Topic) error {
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	res, err := c.kafka.CreateTopics(attempt, req)
-	if err != nil {
-		return c.Explain(ctx, "create topics", err, Need{"Create", "cluster", ""})
+	if err == nil {
+		return res.Errors
 	}
+	all := map[string]error{}
+	for _, t := range topics {
+		all[t.Name] = err
+	}
+	return all
+}
+
+// create creates topics.
+func (c *Client) create(ctx context.Context, topics []Topic) error {
+	found := c.creation(ctx, topics, false)
 	var failed []Topic
 	var first error
 	for _, t := range topics {
-		err := res.Errors[t.Name]
+		err := found[t.Name]
 		if err == nil || errors.Is(err, kafka.TopicAlreadyExists) {
 			continue
 		}

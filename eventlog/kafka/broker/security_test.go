@@ -246,7 +246,7 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	})
 	refused(t, err, Denied, []string{"user freshet may not Write topic shop"})
 	var mend []string
-	for _, f := range c.Check(t.Context(), topics, "freshet") {
+	for _, f := range c.Check(t.Context(), topics, true, "freshet") {
 		if f.Fail {
 			mend = append(mend, f.Mend)
 		}

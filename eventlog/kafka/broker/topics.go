@@ -61,7 +61,8 @@ const Retention = 7 * 24 * time.Hour
 // ReaderTopics returns what the readers of a source need.
 func ReaderTopics(n Names, source string, s Sizing) []Topic {
 	return []Topic{
-		mainTopic(n, s, "Write"), marksTopic(n, s, "Write"),
+		// A leader reads the marks too: they tell a first start from a checkpoint that was lost.
+		mainTopic(n, s, "Write"), marksTopic(n, s, both()...),
 		compacted(Topic{Name: n.Checkpoint(source), Role: RoleCheckpoint, Access: both()}, s,
 			// A reader that reads the topic from its beginning must meet every claim of a term that was made while it
 			// reads: what is younger than this is never compacted away.
@@ -114,8 +115,8 @@ func mainTopic(n Names, s Sizing, access string) Topic {
 }
 
 // marksTopic is where the visibility marks are.
-func marksTopic(n Names, s Sizing, access string) Topic {
-	return compacted(Topic{Name: n.Marks(), Role: RoleMarks, Access: []string{access}}, s)
+func marksTopic(n Names, s Sizing, access ...string) Topic {
+	return compacted(Topic{Name: n.Marks(), Role: RoleMarks, Access: access}, s)
 }
 
 // both is access to what is read and written by the same process.

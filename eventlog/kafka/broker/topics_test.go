@@ -56,7 +56,7 @@ func TestEnsureCreatesWhatIsMissingOnce(t *testing.T) {
 		t.Errorf("%d partitions, %v", n, err)
 	}
 	// As freshet makes them, there is nothing to complain of, but that there is only one broker.
-	for _, f := range c.Check(t.Context(), topics) {
+	for _, f := range c.Check(t.Context(), topics, true) {
 		if f.Fail || !strings.Contains(f.What, "has one copy only") {
 			t.Errorf("%+v", f)
 		}
@@ -75,10 +75,16 @@ func TestEnsureSaysHowToCreateWhatItMayNot(t *testing.T) {
 			t.Errorf("%v\nhas no command for %s", err, name)
 		}
 	}
-	for _, f := range c.Check(t.Context(), all(n, Sizing{})) {
-		if f.Fail || !strings.Contains(f.What, "does not exist") || !strings.Contains(f.Mend, "--create") {
-			t.Errorf("%+v", f)
+	for _, create := range []bool{true, false} {
+		for _, f := range c.Check(t.Context(), all(n, Sizing{}), create) {
+			if f.Fail == create || !strings.Contains(f.What, "does not exist") || !strings.Contains(f.Mend, "--create") {
+				t.Errorf("%+v", f)
+			}
 		}
+	}
+	found := c.Check(t.Context(), []Topic{{Name: n.Topic, Partitions: 1, Replication: 99}}, true)
+	if len(found) != 1 || !found[0].Fail || !strings.Contains(found[0].What, "eventlog.kafka.replication_factor") {
+		t.Errorf("%+v", found)
 	}
 }
 
@@ -109,7 +115,7 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 		wrong(n.Retry("freshet", 10*time.Second), 1, Setting{"retention.ms", "60000"}),
 		wrong(n.DeadLetters("freshet"), 1, Setting{"cleanup.policy", "compact,delete"}),
 	}, true))
-	found := c.Check(t.Context(), slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }))
+	found := c.Check(t.Context(), slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }), true)
 	for _, want := range []struct {
 		fail       bool
 		what, mend string
@@ -138,7 +144,7 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 func TestCheckNamesABrokerThatCannotBeReached(t *testing.T) {
 	good := client(t, Options{})
 	c := client(t, Options{Brokers: append(slices.Clone(good.o.Brokers), "127.0.0.1:1")})
-	found := c.Check(t.Context(), nil)
+	found := c.Check(t.Context(), nil, true)
 	if len(found) != 1 || !found[0].Fail || !strings.Contains(found[0].What, "127.0.0.1:1") {
 		t.Errorf("%+v", found)
 	}
