@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -127,11 +128,13 @@ func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 const termGrace = 5 * time.Second
 
 // termTrouble returns who is told of attempts to take a term as leader that fail, and of the one that succeeds in the
-// end. Until then nobody reads the source, although its readers' group has chosen this process. They are called by one
-// goroutine.
+// end. Until then nobody reads the source, although its readers' group has chosen this process.
 func (p *pipeline) termTrouble() (failed func(error), recovered func()) {
+	var mu sync.Mutex
 	var since time.Time
 	failed = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
 		if since.IsZero() {
 			since = time.Now()
 		}
@@ -141,7 +144,12 @@ func (p *pipeline) termTrouble() (failed func(error), recovered func()) {
 		p.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+
 			"trying again for ever, nothing is lost as long as the source keeps its binlog", p.config.Source.Name, err))
 	}
-	return failed, func() { since = time.Time{} }
+	recovered = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		since = time.Time{}
+	}
+	return failed, recovered
 }
 
 // term is how a term as leader ended.

@@ -131,7 +131,7 @@ func (l *Leader) Status() Status {
 	s := l.status
 	if l.seat != nil && !s.Leading {
 		is, _, _ := l.seat.get()
-		s.Standby = is == standby
+		s.Standby = is == standby && !l.seat.missing.Load()
 	}
 	return s
 }
@@ -179,6 +179,9 @@ func (l *Leader) member(ctx context.Context, lead func(context.Context, *Checkpo
 	// The membership outlives ctx: it keeps the partition ours while lead finishes.
 	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
 	left := make(chan error, 1)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { l.watchTopic(joined, s) })
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {

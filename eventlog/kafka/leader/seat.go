@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/group"
@@ -22,6 +23,8 @@ const (
 
 // seat follows the standing of a member. The group tells it; the leader waits for it.
 type seat struct {
+	missing atomic.Bool // the topic is, as far as is known
+
 	mu      sync.Mutex
 	is      standing
 	since   time.Time

@@ -1,0 +1,38 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+)
+
+// topicEvery is how often a reader that has no seat looks whether there is one. The client has the answer in memory.
+const topicEvery = 2 * time.Second
+
+// watchTopic tells of a checkpoint topic that is not there any more, until ctx ends: the group then gives the source to
+// nobody, which looks to each reader as if it were given to another.
+func (l *Leader) watchTopic(ctx context.Context, s *seat) {
+	t := time.NewTicker(topicEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		missing := false
+		if is, _, _ := s.get(); is != seated {
+			_, err := l.client.Partitions(ctx, l.name())
+			missing = broker.Classify(err) == broker.Missing
+		}
+		s.missing.Store(missing)
+		if missing {
+			l.o.Failed(&broker.Error{
+				Class: broker.Missing, What: "look at the position of source " + l.source,
+				Err: fmt.Errorf("topic %s does not exist any more", l.name()), Advice: "start freshet again, which says how to go on",
+			})
+		}
+	}
+}
