@@ -63,3 +63,15 @@ func TestOffsetsWithoutARecordAreFinishedWithWhatLiesBefore(t *testing.T) {
 	r.mark("s", 1, 30, now, 4)
 	eventually(t, "it is fresh", func() bool { return w.consumer.FreshAsOf().Equal(now) })
 }
+
+// A reader whose clock is ahead must not make the cache look fresh after it has died.
+func TestNothingIsFreshAsOfATimeToCome(t *testing.T) {
+	r := newRig(t, 1)
+	w := r.work(true)
+	ahead := time.Now().Add(time.Hour)
+	r.mark("s", 1, 30, ahead, 0)
+	eventually(t, "it is fresh", func() bool { return !w.consumer.FreshAsOf().IsZero() })
+	if got, now := w.consumer.FreshAsOf(), time.Now(); got.After(now) {
+		t.Errorf("fresh as of %s, and it is %s", got, now)
+	}
+}

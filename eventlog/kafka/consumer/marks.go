@@ -132,6 +132,9 @@ func (c *Consumer) mark(r *broker.Record) {
 		return
 	}
 	c.metrics.marks.Inc()
+	if now := time.Now(); m.AsOf.After(now) {
+		m.AsOf = now // the reader's clock is ahead of ours: it would look fresh for as long after it has died
+	}
 	c.history.add(&m)
 	c.newest.put(m.Mark)
 }
