@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"testbed":               {"testbed/internal/port", "testbed/proxy"},
 	"testbed/cmd/testbed":   {"testbed", "testbed/internal/port", "testbed/proxy"},
 	"e2e":                   {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
+	"docs":                  {},
 	"demo":                  {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
 	"bench":                 {"testbed", "testbed/internal/port", "testbed/proxy"},
 }

@@ -1,0 +1,211 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+)
+
+// files returns the repository's files of one kind, by their path from its root, with their text.
+func files(t *testing.T, suffix string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, suffix):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		all[strings.TrimPrefix(filepath.ToSlash(path), "../")] = string(text)
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d files *%s: %v", len(all), suffix, err)
+	}
+	return all
+}
+
+var (
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns the places of a page that a link can lead to, named as GitHub does.
+func anchors(page string) map[string]bool {
+	all := map[string]bool{"": true}
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		all[strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")] = true
+	}
+	return all
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages := files(t, ".md")
+	n := 0
+	for name, page := range pages {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			n++
+			target := name
+			if to != "" {
+				target = filepath.ToSlash(filepath.Join(filepath.Dir(name), to))
+			}
+			if _, err := os.Stat(filepath.Join("..", target)); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[1], err)
+			} else if !anchors(pages[target])[anchor] {
+				t.Errorf("%s links to %s, and there is no such heading", name, m[1])
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d links were found", n)
+	}
+}
+
+func TestEveryTestThatIsNamedExists(t *testing.T) {
+	declared := map[string]bool{}
+	for _, text := range files(t, "_test.go") {
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(text, -1) {
+			declared[m[1]] = true
+		}
+	}
+	for name, page := range files(t, ".md") {
+		for _, named := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(page, -1) {
+			if !declared[named] {
+				t.Errorf("%s names %s, which does not exist", name, named)
+			}
+		}
+	}
+}
+
+func TestMetricsAlarmsAndAlertsThatAreNamedExist(t *testing.T) {
+	pages := files(t, ".md")
+	rules, err := os.ReadFile("../deploy/prometheus/freshet.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"README.md", "docs/kafka.md", "docs/architecture.md"} {
+		page := fenced.ReplaceAllString(pages[name], "")
+		for _, metric := range regexp.MustCompile("`(freshet_[a-z0-9_]+)").FindAllStringSubmatch(page, -1) {
+			if !strings.Contains(pages["docs/metrics.md"], "`"+metric[1]+"`") {
+				t.Errorf("%s names %s, which is not in docs/metrics.md", name, metric[1])
+			}
+		}
+		for _, kind := range regexp.MustCompile("alarm `([a-z_]+)`").FindAllStringSubmatch(page, -1) {
+			if !slices.Contains(alarm.Kinds(), alarm.Kind(kind[1])) {
+				t.Errorf("%s names the alarm %s, which does not exist", name, kind[1])
+			}
+		}
+		for _, alert := range regexp.MustCompile(`\bFreshet[A-Z]\w+`).FindAllString(page, -1) {
+			if !strings.Contains(string(rules), "alert: "+alert+"\n") {
+				t.Errorf("%s names the alert %s, which does not exist", name, alert)
+			}
+		}
+	}
+}
+
+func TestTheFilesOfTheKafkaPageAreValid(t *testing.T) {
+	page := files(t, ".md")["docs/kafka.md"]
+	t.Chdir(t.TempDir())
+	write(t, "mysql-password", "secret\n")
+	for _, name := range []string{"reader.yaml", "invalidator.yaml"} {
+		m := regexp.MustCompile("(?s)```yaml\n(# " + name + "\n.*?)```").FindStringSubmatch(page)
+		if m == nil {
+			t.Fatalf("%s is not on the page", name)
+		}
+		write(t, name, m[1])
+		if _, err := config.Load(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheCommandsThatCreateTopicsAreThoseThatAreMeant(t *testing.T) {
+	page := files(t, ".md")["docs/kafka.md"]
+	c, err := broker.New(broker.Options{Brokers: []string{"kafka-1:9092"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, sizing := broker.Names{Topic: "freshet.invalidations"}, broker.Sizing{Replication: 3}
+	delays := []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
+	for _, topic := range append(broker.ReaderTopics(names, "main", sizing), broker.InvalidatorTopics(names, "freshet", delays, sizing)...) {
+		if command := c.CreateCommand(topic); !strings.Contains(page, "\n"+command+"\n") {
+			t.Errorf("this is not on the page:\n%s", command)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// others are parts of sentences that are not freshet's: the words of Kafka and of Go, and freshet's own where a word
+// is put in.
+var others = []string{
+	"connection refused", "[19] Not Enough Replicas", "Authentication failed during authentication due to invalid credentials",
+	"tls: failed to verify certificate: x509: certificate signed by unknown authority", "(SCRAM-SHA-512)", "(…)",
+	"may not Write topic", "may not Read topic", "may not Read group", "may not Create topic", "--operation Create --topic", "join consumer group",
+}
+
+// joint is where a sentence may be put together of several.
+var joint = regexp.MustCompile(`…|[:;] |, or `)
+
+// What the page says that freshet says must be in its source, piece by piece: a sentence that is changed there is to
+// be changed here.
+func TestSentencesThatAreQuotedAreSaid(t *testing.T) {
+	var source strings.Builder
+	for name, text := range files(t, ".go") {
+		if !strings.HasSuffix(name, "_test.go") {
+			source.WriteString(text)
+		}
+	}
+	said := regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(source.String(), "")
+	_, page, found := strings.Cut(files(t, ".md")["docs/kafka.md"], "## What each failure looks like")
+	if !found {
+		t.Fatal("the section is not there")
+	}
+	n := 0
+	for _, quote := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(quote[1], "…") && strings.Count(quote[1], " ") < 2 || strings.HasPrefix(quote[1], "freshet ") {
+			continue // a name or a command
+		}
+		rest := quote[1]
+		for _, o := range others {
+			rest = strings.ReplaceAll(rest, o, "…")
+		}
+		for _, piece := range joint.Split(rest, -1) {
+			piece = strings.Trim(piece, " :;,.()")
+			if piece != "" && !strings.Contains(said, piece) {
+				t.Errorf("%q of\n%s\nis said nowhere", piece, quote[1])
+			}
+			n++
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d pieces were found", n)
+	}
+}
