@@ -96,6 +96,30 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 	}
 }
 
+func TestTheFileMapNamesFilesThatExist(t *testing.T) {
+	_, page, _ := strings.Cut(files(t, ".md")["docs/architecture.md"], "## File map")
+	page, _, _ = strings.Cut(page, "\n## ")
+	n := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^|]+)` \\| (.*) \\|$").FindAllStringSubmatch(page, -1) {
+		dirs := strings.Split(row[1], "`, `")
+		for _, dir := range dirs {
+			if _, err := os.Stat(filepath.Join("..", dir)); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, file := range regexp.MustCompile("`([a-z*]+\\.go)`").FindAllStringSubmatch(row[2], -1) {
+			found, err := filepath.Glob(filepath.Join("..", dirs[0], file[1]))
+			if err != nil || len(found) == 0 {
+				t.Errorf("%s has no %s: %v", dirs[0], file[1], err)
+			}
+			n++
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d files were found", n)
+	}
+}
+
 func TestMetricsAlarmsAndAlertsThatAreNamedExist(t *testing.T) {
 	pages := files(t, ".md")
 	rules, err := os.ReadFile("../deploy/prometheus/freshet.rules.yaml")
