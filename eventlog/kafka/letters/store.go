@@ -3,6 +3,7 @@ package letters
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -126,19 +127,17 @@ func (s *Store) Settle(ctx context.Context, done []uint64, again []retry.Entry) 
 		return err
 	}
 	s.finish(done)
+	var errs []error // a topic in trouble holds up no other
 	for _, b := range batches {
 		// What was acknowledged is finished at once, so that a repeat does not write it again. A crash in between
 		// leaves both records: one delete too many.
 		ids := b.ids
-		err := s.produce(ctx, b.topic, b.records, func(n int) {
+		errs = append(errs, s.produce(ctx, b.topic, b.records, func(n int) {
 			s.finish(ids[:n])
 			ids = ids[n:]
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // known returns the entries that still stand for items.
