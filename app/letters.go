@@ -43,6 +43,12 @@ func OpenLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 }
 
 func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
+	if !c.HasRedis() {
+		return nil, config.Problems{{
+			Pos: config.Pos{File: c.File}, What: "there is no redis, so this is a reader's, which has no dead letters",
+			Do: "name the configuration of an invalidator with --config",
+		}}
+	}
 	client, err := kafkaClient(c, nil, slog.Default())
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/config"
 )
 
 func (c *cli) runCommand() *cobra.Command {
@@ -46,6 +47,9 @@ func (c *cli) pipelineCommand(role app.Role, cmd *cobra.Command, caughtUp string
 		cfg, err := c.load()
 		if err != nil {
 			return err
+		}
+		if o.SkipLost && cfg.EventLog.Kind != config.EventLogKafka {
+			return usageError{fmt.Errorf("--skip-lost is for the event log in Kafka, and eventlog.kind is %s: leave it out", cfg.EventLog.Kind)}
 		}
 		o.Log = c.logger(cfg.Log)
 		sum, err := app.Run(cmd.Context(), cfg, o)
