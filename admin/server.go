@@ -35,7 +35,8 @@ type Deps struct {
 	Ready func() []Check
 	// Status is what GET /status returns as JSON.
 	Status func() any
-	// Tail calls each with events as they pass, until ctx ends or each fails. An event is encoded as JSON.
+	// Tail calls each with events as they pass, until ctx ends or each fails. An event is encoded as JSON. Nil where none
+	// pass.
 	Tail func(ctx context.Context, each func(event any) error) error
 	// Letters are the dead letters.
 	Letters Letters
@@ -278,6 +279,10 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 
 // tail streams events as lines of JSON.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
+	if s.deps.Tail == nil {
+		fail(w, http.StatusNotFound, "this process reads no source, so there is nothing to tail: ask the reader that leads")
+		return
+	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
 	if flush.Flush() != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -239,5 +240,13 @@ func TestTheClientDoesWhatTheServerOffers(t *testing.T) {
 	gone := NewClient("http://127.0.0.1:1", "", hc)
 	if _, err := gone.Status(t.Context()); !errors.Is(err, ErrAway) {
 		t.Fatalf("nobody there: %v", err)
+	}
+}
+
+func TestWhereNothingPassesTheTailSaysSo(t *testing.T) {
+	w := httptest.NewRecorder()
+	(&Server{}).tail(w, httptest.NewRequest(http.MethodGet, "/tail", nil))
+	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "ask the reader that leads") {
+		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }

@@ -175,11 +175,15 @@ func (p *pipeline) buildAdmin() error {
 	if err != nil {
 		return fmt.Errorf("admin.tls: %w", err)
 	}
+	tail := p.tail
+	if p.options.Role == Invalidator {
+		tail = nil
+	}
 	p.admin, err = admin.New(admin.Deps{
 		Live:    func() error { return nil },
 		Ready:   p.ready,
 		Status:  func() any { return p.status() },
-		Tail:    p.tail,
+		Tail:    tail,
 		Letters: storeLetters{p},
 		Metrics: prometheus.GathererFunc(p.gather),
 		Log:     p.options.Log,

@@ -1,8 +1,8 @@
 // Command freshet keeps Redis caches fresh: it reads the MySQL or MariaDB binlog, turns every committed row change
 // into the Redis keys that it makes stale, and deletes those keys.
 //
-// Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the position in the binlog is lost. A supervisor
-// must not restart freshet after 2 and 3: somebody has to act first.
+// Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the position in the binlog is lost, or records that
+// Kafka should hold. A supervisor must not restart freshet after 2 and 3: somebody has to act first.
 package main
 
 import (

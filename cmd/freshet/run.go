@@ -110,7 +110,7 @@ func (c *cli) configCommand() *cobra.Command {
 func (c *cli) checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Check the configuration against the live source and Redis, and say how to mend what is wrong",
+		Short: "Check the configuration against the live source, Kafka and Redis, and say how to mend what is wrong",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()
