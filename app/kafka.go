@@ -108,13 +108,16 @@ func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 		var done *term
 		err := p.ensure(ctx, client, broker.ReaderTopics(names(c), c.Source.Name, sizing(c)))
 		if err == nil {
-			err = elected.Run(ctx, func(ctx context.Context, cp *leader.Checkpoint) error {
+			leading, stop := context.WithCancel(ctx)
+			err = elected.Run(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
 				t, err := p.readTerm(ctx, client, cp)
 				if t.caughtUp {
 					done = t
+					stop() // also when another has just been chosen: there is nothing left to stand by for
 				}
 				return err
 			})
+			stop()
 		}
 		if done != nil && log != nil {
 			log.CloseAt(done.ends)
