@@ -65,6 +65,7 @@ func TestLeadersThatGo(t *testing.T) {
 		t.Errorf("with two of three: %v: %v", Classify(short), short)
 	}
 	must(t, cluster.Start(t.Context()))
+	cluster.AwaitInSync(t) // else two are left that count, and none of them may hang
 
 	hung := cluster.Leader(t, name, 0)
 	must(t, cluster.Broker(hung).Pause())
