@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -58,7 +59,11 @@ type Resolution struct {
 
 // Resolve says that the prepared transaction xid was committed or rolled back by the transaction that ends at end,
 // whose version is v. Its stash is dropped by the save that passes end. Transactions are resolved in commit order.
+//
+// The GTIDs of end are copied: they are valid during the call only, and what they become is another transaction's, which
+// may be passed long before this one.
 func (c *Checkpoint) Resolve(xid string, v event.Version, end event.End) {
+	end.GTIDs = slices.Clone(end.GTIDs)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resolved = append(c.resolved, Resolution{XID: xid, Version: v, End: end})
