@@ -46,22 +46,27 @@ func newFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaCluster,
 // member prepares one process.
 func (f *fleet) member(role string, n int) *rig {
 	f.t.Helper()
+	m := f.prepare(role, fmt.Sprintf("%s-%d", role, n))
+	switch role {
+	case "reader":
+		m.write(f.inKafka(f.topic+".g"), m.fromSource("default"))
+	default:
+		m.write(f.inKafka(f.topic+".g"), m.toRedis())
+	}
+	return m
+}
+
+// prepare makes a process around Kafka, with a listener of its own. Its configuration is still to be written.
+func (f *fleet) prepare(role, name string) *rig {
+	f.t.Helper()
+	f.build()
 	m := *f.rig
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testbed.Must(f.t, err)
 	m.role, m.listen = role, l.Addr().String()
 	testbed.Must(f.t, l.Close())
 	m.client = admin.NewClient("http://"+m.listen, "", nil)
-	m.file = filepath.Join(f.t.TempDir(), fmt.Sprintf("%s-%d.yaml", role, n))
-	var text strings.Builder
-	fmt.Fprintf(&text, "admin: {listen: %q}\neventlog:\n  kind: kafka\n  kafka: {brokers: [%s], topic: %q, group: %q, partitions: %d, replication_factor: %d}\n",
-		m.listen, `"`+strings.Join(f.kafka.Brokers(), `", "`)+`"`, f.topic, f.topic+".g", f.partitions, min(3, len(f.kafka.Brokers())))
-	if role == "reader" {
-		fmt.Fprintf(&text, "source: {addresses: [%q], user: root, heartbeat: 200ms}\ninvalidator: {second_delete: %s}\n%s", f.binlog.Addr(), loadD, mappings)
-	} else {
-		fmt.Fprintf(&text, "redis: {addresses: [%q]}\n", f.resp.Addr())
-	}
-	testbed.Must(f.t, os.WriteFile(m.file, []byte(text.String()), 0o600))
+	m.file = filepath.Join(f.t.TempDir(), name+".yaml")
 	f.t.Cleanup(func() {
 		if m.proc != nil {
 			m.kill()
@@ -69,6 +74,28 @@ func (f *fleet) member(role string, n int) *rig {
 	})
 	return &m
 }
+
+// write writes the configuration of a process from its parts.
+func (r *rig) write(parts ...string) {
+	r.t.Helper()
+	text := fmt.Sprintf("admin: {listen: %q}\n", r.listen) + strings.Join(parts, "\n")
+	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
+}
+
+// inKafka is the part about the event log, for a group of invalidators.
+func (f *fleet) inKafka(group string) string {
+	return fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%s], topic: %q, group: %q, partitions: %d, replication_factor: %d}}",
+		`"`+strings.Join(f.kafka.Brokers(), `", "`)+`"`, f.topic, group, f.partitions, min(3, len(f.kafka.Brokers())))
+}
+
+// fromSource is the part about a reader's source.
+func (r *rig) fromSource(name string) string {
+	return fmt.Sprintf("source: {name: %s, addresses: [%q], user: root, heartbeat: 200ms}\ninvalidator: {second_delete: %s}\n%s",
+		name, r.binlog.Addr(), loadD, mappings)
+}
+
+// toRedis is the part about an invalidator's Redis.
+func (r *rig) toRedis() string { return fmt.Sprintf("redis: {addresses: [%q]}", r.resp.Addr()) }
 
 func (f *fleet) members() []*rig { return append(append([]*rig{}, f.readers...), f.invalidators...) }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/freshet/freshet/testbed/proxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
 
 // soak reports whether the suites run whole.
 func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
@@ -160,13 +160,7 @@ func (s *syncBuffer) String() string {
 // launch starts freshet without waiting for anything.
 func (r *rig) launch(args ...string) {
 	r.t.Helper()
-	switch {
-	case r.binary != "": // one look at the source is enough for hundreds of launches
-	case r.fast:
-		r.binary = testbed.Binary(r.t)
-	default:
-		r.binary = testbed.RaceBinary(r.t)
-	}
+	r.build()
 	if len(args) == 0 {
 		args = []string{"run"}
 	}
@@ -187,6 +181,28 @@ func (r *rig) launch(args ...string) {
 	}()
 	testbed.Must(r.t, <-started)
 	r.proc = p
+}
+
+// build builds freshet. One look at the source is enough for hundreds of launches.
+func (r *rig) build() {
+	r.t.Helper()
+	switch {
+	case r.binary != "":
+	case r.fast:
+		r.binary = testbed.Binary(r.t)
+	default:
+		r.binary = testbed.RaceBinary(r.t)
+	}
+}
+
+// ask runs a command to its end, with the configuration of the process, and returns what it wrote and its exit code.
+func (r *rig) ask(args ...string) (string, int) {
+	r.t.Helper()
+	other := *r
+	other.launch(args...)
+	<-other.proc.exited
+	r.noRaces(other.proc)
+	return other.proc.stderr.String(), other.proc.cmd.ProcessState.ExitCode()
 }
 
 // run starts freshet and waits until it streams.
@@ -241,6 +257,7 @@ type status struct {
 	} `json:"source"`
 	Checkpoint struct {
 		Position string `json:"position"`
+		Term     uint64 `json:"term"`
 	} `json:"checkpoint"`
 	Pending    int `json:"pending"`
 	Partitions []struct {

@@ -2,11 +2,12 @@ package group
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
 // ghosts are members that this process was and is no more, until the brokers know.
@@ -23,14 +24,13 @@ func newGhosts(m *Member) *ghosts {
 	return g
 }
 
-// sendAway leaves the group as a former member, trying for as long as its session can last.
+// sendAway leaves the group as a former member. It goes on trying while the brokers are away, however long that takes: a
+// coordinator that starts gives the members that it finds written down a whole session anew.
 func (g *ghosts) sendAway(id string) {
 	g.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(g.ctx, g.m.o.Session)
-		defer cancel()
-		for !g.leave(ctx, id) {
+		for !g.gone(id) {
 			select {
-			case <-ctx.Done():
+			case <-g.ctx.Done():
 				return
 			case <-time.After(backoff / 2):
 			}
@@ -38,9 +38,9 @@ func (g *ghosts) sendAway(id string) {
 	})
 }
 
-// leave reports whether the brokers do not know the member any more.
-func (g *ghosts) leave(ctx context.Context, id string) bool {
-	ctx, cancel := context.WithTimeout(ctx, g.m.o.Session/5)
+// gone reports whether the brokers do not know the member any more, or will not let us send it away.
+func (g *ghosts) gone(id string) bool {
+	ctx, cancel := context.WithTimeout(g.ctx, g.m.o.Session/5)
 	defer cancel()
 	res, err := g.m.client.Kafka().LeaveGroup(ctx, &kafka.LeaveGroupRequest{
 		GroupID: g.m.o.ID, Members: []kafka.LeaveGroupRequestMember{{ID: id}},
@@ -51,7 +51,7 @@ func (g *ghosts) leave(ctx context.Context, id string) bool {
 	if err == nil && len(res.Members) == 1 {
 		err = res.Members[0].Error
 	}
-	return err == nil || errors.Is(err, kafka.UnknownMemberId)
+	return broker.Classify(err) != broker.Transient
 }
 
 // stop gives up, and waits for the goroutines.
