@@ -255,6 +255,14 @@ func hurts() []hurt {
 			b := f.broker(rnd)
 			f.down(b, b.Stop, func() error { return b.Start(context.Background()) }, 0)
 		}},
+		{"all brokers are killed", func(f *fleet, rnd *rand.Rand) {
+			for id := range f.kafka.Brokers() {
+				testbed.Must(f.t, f.kafka.Broker(1+id).Kill())
+			}
+			<-time.After(while(rnd))
+			testbed.Must(f.t, f.kafka.Start(context.Background()))
+			f.kafka.AwaitInSync(f.t)
+		}},
 		{"a broker hangs", func(f *fleet, rnd *rand.Rand) {
 			b := f.broker(rnd)
 			f.down(b, b.Pause, b.Resume, while(rnd))
@@ -311,6 +319,16 @@ func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 		}
 	}
 	t.Logf("%d faults", faults)
+	f.settle(l)
+}
+
+// settle ends the load, waits until the fleet is done, and verifies both what was deleted and what is cached. Readers go
+// on until the fleet has caught up, and a little longer: what they fill before that may be deleted again, and then
+// nothing would be left to look at.
+func (f *fleet) settle(l *load) {
+	f.t.Helper()
+	testbed.Must(f.t, l.writers.stop())
+	f.finish(2 * time.Minute)
 	l.stop()
 	f.finish(2 * time.Minute)
 	l.journal.verify(f.rig, time.Time{})

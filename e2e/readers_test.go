@@ -76,11 +76,7 @@ func TestReadersTakeOverFromEachOther(t *testing.T) {
 		return readers[0].State == "standby" && readers[1].Source.Connected && readers[1].Checkpoint.Term == term
 	})
 	t.Logf("handed over after %s, taken over %s after a kill and %s after a stop", handed, killed, hung)
-	l.stop()
-	f.finish(time.Minute)
-	l.journal.verify(f.rig, time.Time{})
-	f.verifyCache()
-	f.stop()
+	f.settle(l)
 }
 
 // prepared changes a note in an XA transaction and prepares it, and caches what the note was before; commit commits it

@@ -61,7 +61,21 @@ func (s *site) nothingCached() {
 }
 
 func TestUntilCaughtUpEndsForEachPartAroundKafka(t *testing.T) {
-	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
+	for name, kafka := range map[string]func(testing.TB) *testbed.KafkaCluster{
+		"newest": testbed.SharedKafka,
+		"4.1.0": func(t testing.TB) *testbed.KafkaCluster {
+			return testbed.Kafka(t, testbed.KafkaOptions{Version: "4.1.0"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			partsCatchUp(newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka(t)))
+		})
+	}
+}
+
+func partsCatchUp(s *site) {
+	t := s.t
 	reader, invalidator, run := s.part("reader"), s.part("invalidator"), s.part("run")
 	// There is nothing to do, and the topics are just being made.
 	for _, p := range []*site{invalidator, reader, run} {
@@ -89,6 +103,17 @@ func TestUntilCaughtUpEndsForEachPartAroundKafka(t *testing.T) {
 		t.Errorf("run: rows=%d keys=%d", rows, keys)
 	}
 	s.nothingCached()
+	// Another invalidator has its share, and goes on afterwards.
+	other := s.part("invalidator")
+	stays := other.start("invalidator")
+	other.await("it has all partitions", func(st *app.Status) bool { return len(st.Partitions) == topicPartitions })
+	s.writeMany(3*n+1, 4*n)
+	reader.caughtUp()
+	invalidator.caughtUp()
+	s.nothingCached()
+	if code := stays.Stop(t, patience); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
 }
 
 // awaitFresh waits until the process of the site is fresh.
