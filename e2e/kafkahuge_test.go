@@ -48,9 +48,6 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	back := time.Now()
 	testbed.Eventually(t, time.Minute, "more keys are deleted", func() bool { return size() < left })
 	again := time.Since(back)
-	if again > 8*time.Second {
-		t.Errorf("it went on only %s after the broker's return: as if somebody's session had to run out", again)
-	}
 	reader.finish(5 * time.Minute)
 	invalidator.finish(5 * time.Minute)
 	if n := size(); n != 1 {
