@@ -13,7 +13,7 @@ import (
 // killed in the middle of it and stays away for longer than a session: both sides say so, wait, and go on by themselves.
 func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T) {
 	t.Parallel()
-	rows, away := cut(500_000, 5_000_000), cut(15*time.Second, 2*time.Minute)
+	rows, away := cut(300_000, 5_000_000), cut(15*time.Second, 2*time.Minute)
 	f := newFleet(t, testbed.MySQL(t, "--max-binlog-size=1G"), testbed.Kafka(t), 0, 0)
 	f.fast = true
 	f.source.Exec(t, schema...)

@@ -51,7 +51,7 @@ func (g *ghosts) gone(id string) bool {
 	if err == nil && len(res.Members) == 1 {
 		err = res.Members[0].Error
 	}
-	return broker.Classify(err) != broker.Transient
+	return broker.Classify(g.m.explain(g.ctx, "leave", err)) != broker.Transient
 }
 
 // stop gives up, and waits for the goroutines.
