@@ -37,7 +37,7 @@ func (p *pipeline) status() Status {
 		s.kafka = p.kafka.Trouble()
 	}
 	s.State, s.Sentence = p.judge(&s, waiting)
-	if err != nil {
+	if err != nil && !p.heldUpByKafka(&s) {
 		s.State, s.Sentence = Behind, "the store cannot be read: "+err.Error()
 	}
 	return s
@@ -152,9 +152,10 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 }
 
 // heldUpByKafka reports whether trouble with the brokers keeps this process from its work: one of several may be away
-// without anybody noticing. Who stands by has no work that could tell; it notices when it cannot stay in its group.
+// without anybody noticing. Who stands by has no work that could tell; it notices when it cannot stay in its group. A
+// leader that loses its group lets go of the source before it says so.
 func (p *pipeline) heldUpByKafka(s *Status) bool {
-	if s.kafka == nil || s.joining {
+	if s.kafka == nil || s.joining || s.sourceAway() {
 		return s.kafka != nil
 	}
 	standsBy := s.spare || s.Standby && s.Redis == nil

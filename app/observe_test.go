@@ -61,6 +61,9 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				s.kafka, s.Keys, s.FreshAsOf = errors.New("kafka: refused"), 7, now.Add(-27*time.Second)
 			}, "", Behind, "kafka: refused; trying again for ever, nothing is lost"},
 			{"kafka away at the start", func(s *Status) { s.kafka, s.joining, s.FreshAsOf = errors.New("kafka: refused"), true, time.Time{} }, "", Starting, "kafka: refused; trying again for ever"},
+			{"kafka away, and the source let go of", func(s *Status) {
+				s.kafka, s.Keys, s.Source = errors.New("kafka: refused"), 7, &SourceStatus{Address: "db:3306"}
+			}, "", Behind, "kafka: refused; trying again for ever"},
 			{"one broker away", func(s *Status) { s.kafka = errors.New("kafka: refused") }, "", Fresh, "until 300ms ago"},
 			{"one broker away, standby", func(s *Status) {
 				s.kafka, s.Standby, s.Redis, s.FreshAsOf = errors.New("kafka: refused"), true, nil, time.Time{}

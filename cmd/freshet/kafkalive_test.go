@@ -104,6 +104,21 @@ func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
 	}
 	s.writeMany(1, 30)
 	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	// It goes away and comes back while they run.
+	testbed.Must(t, kafka.Broker(1).Stop())
+	s.writeMany(1, 30)
+	for p := range parts {
+		p.await("it says that Kafka is away", func(st *app.Status) bool {
+			return st.State == app.Behind && strings.HasPrefix(st.Sentence, "kafka: ") && strings.HasSuffix(st.Sentence, "; trying again for ever, nothing is lost")
+		})
+		if code, body := p.get("/readyz"); code != 503 || !strings.Contains(body, "[-] eventlog: kafka: ") {
+			t.Errorf("%s: /readyz: %d %s", p.role, code, body)
+		}
+	}
+	testbed.Must(t, kafka.Broker(1).Start(t.Context()))
+	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	reader.awaitFresh()
+	invalidator.awaitFresh()
 	for p, r := range parts {
 		if code := r.Stop(t, patience); code != exitDone {
 			t.Errorf("%s: exit code %d", p.role, code)

@@ -208,6 +208,7 @@ func namedUntilGranted(s *site, kafka *testbed.KafkaCluster) {
 	})
 	kafka.Allow(t, "carol", "group:*", "read")
 	invalidator.awaitFresh()
+	discreet(t, reader.ask("status"), invalidator.ask("status", "--json"))
 	for _, r := range []*testbed.Running{read, invalidate} {
 		if code := r.Stop(t, patience); code != exitDone {
 			t.Errorf("exit code %d", code)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -107,11 +108,19 @@ func (c *cli) load() (*config.Config, error) {
 
 // logger writes to stderr, as log.level and log.format say.
 func (c *cli) logger(l config.Log) *slog.Logger {
-	o := &slog.HandlerOptions{Level: l.Level}
+	o := &slog.HandlerOptions{Level: l.Level, ReplaceAttr: readable}
 	if l.Format == config.LogText || l.Format == config.LogAuto && terminal(c.stderr) {
 		return slog.New(slog.NewTextHandler(c.stderr, o))
 	}
 	return slog.New(slog.NewJSONHandler(c.stderr, o))
+}
+
+// readable writes durations with their unit in every format: as JSON they would be bare nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().Round(time.Millisecond).String())
+	}
+	return a
 }
 
 func terminal(w io.Writer) bool {

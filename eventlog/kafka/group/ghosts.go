@@ -51,7 +51,9 @@ func (g *ghosts) gone(id string) bool {
 	if err == nil && len(res.Members) == 1 {
 		err = res.Members[0].Error
 	}
-	return broker.Classify(g.m.explain(g.ctx, "leave", err)) != broker.Transient
+	class := broker.Classify(err)
+	// The library cuts requests short when it lets go of connections: that is no answer.
+	return class != broker.Transient && (class != broker.Ended || g.ctx.Err() != nil)
 }
 
 // stop gives up, and waits for the goroutines.
