@@ -5,22 +5,6 @@ import (
 	"unsafe"
 )
 
-// Action is what is done to a key.
-type Action uint8
-
-// The actions. Delete is the only one built so far; the others of docs/configuration.md follow.
-const (
-	ActionDelete Action = iota + 1
-)
-
-// String returns the action's name.
-func (a Action) String() string {
-	if a == ActionDelete {
-		return "delete"
-	}
-	return "unknown"
-}
-
 // Unknown is the [Batch].Age of changes that are not yet known to be visible.
 const Unknown time.Duration = -1
 
@@ -35,11 +19,15 @@ type Origin struct {
 	// D is the mapping's second delete: the longest that a reader may take from reading the database to its write
 	// taking effect in the cache. 0: one delete only.
 	D time.Duration
-	// Mapping is the ordinal of the mapping in the configuration, for counting.
+	// Mapping is the ordinal of the mapping in the configuration: for counting, and, with the source's name, whom
+	// RateLimit is for.
 	Mapping int
+	// RateLimit is the mapping's own: how many of its keys a second are sent for the first time; 0: no limit.
+	RateLimit int
 }
 
-// Invalidation is one key that a row change made stale. Its key lies in the text of its [Batch].
+// Invalidation is one key that a row change made stale. Its key lies in the text of its [Batch], and directly behind
+// it what else its action needs: see [Batch.Fields].
 type Invalidation struct {
 	off, end uint32
 	// Origin indexes [Batch].Origins.
@@ -47,6 +35,9 @@ type Invalidation struct {
 	// Row is the row's ordinal, the last part of its version.
 	Row    uint32
 	Action Action
+	Intent Intent
+	// Effect is the ordinal in [Batch].Effects plus one; 0: none, as for every plain delete.
+	Effect uint16
 }
 
 // Batch is a run of invalidations of one source in commit order: several transactions, or a part of one. It is
@@ -61,8 +52,13 @@ type Batch struct {
 	Age time.Duration
 	// At is when the batch was handed over, on this process's monotonic clock; the zero time when it came from
 	// another process.
-	At            time.Time
-	Origins       []Origin
+	At time.Time
+	// Leftover says that an older leader left the batch, behind work of a newer one: nothing of it may be written,
+	// only forgotten.
+	Leftover bool
+	Origins  []Origin
+	// Effects are what the invalidations that have one refer to, each once.
+	Effects       []*Effect
 	Invalidations []Invalidation
 	// Last is the highest version in the batch; zero when it holds no invalidation.
 	Last Version
@@ -76,7 +72,7 @@ type Batch struct {
 // Reset empties the batch for building the next one in the same memory. Only for a batch that was built and
 // cloned, never for one that was handed over.
 func (b *Batch) Reset() {
-	*b = Batch{Origins: b.Origins[:0], Invalidations: b.Invalidations[:0], text: b.text[:0], Age: Unknown}
+	*b = Batch{Origins: b.Origins[:0], Invalidations: b.Invalidations[:0], Effects: b.Effects[:0], text: b.text[:0], Age: Unknown}
 }
 
 // Clone returns a copy of exactly the size that its content needs: what is built in one reused, roomy batch is
@@ -85,6 +81,7 @@ func (b *Batch) Clone() *Batch {
 	c := *b
 	c.Origins = append(make([]Origin, 0, len(b.Origins)), b.Origins...)
 	c.Invalidations = append(make([]Invalidation, 0, len(b.Invalidations)), b.Invalidations...)
+	c.Effects = append([]*Effect(nil), b.Effects...)
 	c.text = append(make([]byte, 0, len(b.text)), b.text...)
 	c.End.GTIDs = append([]GTIDRange(nil), b.End.GTIDs...)
 	return &c
@@ -96,16 +93,48 @@ func (b *Batch) AddOrigin(o Origin) { b.Origins = append(b.Origins, o) }
 // Text returns the buffer of key text to append the next key to; [Batch.Add] takes what was appended.
 func (b *Batch) Text() []byte { return b.text }
 
-// Add adds an invalidation of the newest origin whose key is what text holds beyond the former [Batch.Text].
+// Add adds a delete of the newest origin whose key is what text holds beyond the former [Batch.Text].
 func (b *Batch) Add(text []byte, row uint32, a Action) {
+	b.AddItem(Item{Text: text, Key: len(text) - len(b.text), Row: row, Action: a})
+}
+
+// Item is an invalidation to be added to a batch.
+type Item struct {
+	// Text is what [Batch.Text] returned, with the key and then the fields ([AppendField]) appended.
+	Text []byte
+	// Key is the length of the key in bytes.
+	Key    int
+	Row    uint32
+	Action Action
+	Intent Intent
+	// Effect is nil for a plain delete. It is shared by many batches, and never written to.
+	Effect *Effect
+}
+
+// AddItem adds an invalidation of the newest origin.
+func (b *Batch) AddItem(i Item) {
 	b.Invalidations = append(b.Invalidations, Invalidation{
-		off: uint32(len(b.text)), end: uint32(len(text)),
-		Origin: uint32(len(b.Origins) - 1), Row: row, Action: a,
+		off: uint32(len(b.text)), end: uint32(len(b.text) + i.Key),
+		Origin: uint32(len(b.Origins) - 1), Row: i.Row, Action: i.Action, Intent: i.Intent, Effect: b.effect(i.Effect),
 	})
-	b.text = text
+	b.text = i.Text
 	v := b.Origins[len(b.Origins)-1].Event
-	v.Row = row
+	v.Row = i.Row
 	b.Last = v
+}
+
+// effect returns the ordinal of an effect plus one, adding it if it is not there. A configuration has few.
+func (b *Batch) effect(e *Effect) uint16 {
+	if e == nil {
+		return 0
+	}
+	for i := len(b.Effects) - 1; i >= 0; i-- {
+		if b.Effects[i] == e {
+			return uint16(i + 1)
+		}
+	}
+	b.Effects = append(b.Effects, e)
+	return uint16(len(b.Effects))
 }
 
 // Pending returns the key of invalidation i while the batch is still being built: valid until the next Add.
@@ -122,6 +151,24 @@ func (b *Batch) Key(i int) string {
 		return ""
 	}
 	return unsafe.String(&b.text[inv.off], int(inv.end-inv.off))
+}
+
+// Fields returns what the action of invalidation i needs beside its key; what it holds is told at [Effect]. It shares
+// the batch's text as the key does.
+func (b *Batch) Fields(i int) Fields {
+	end := len(b.text)
+	if i+1 < len(b.Invalidations) {
+		end = int(b.Invalidations[i+1].off)
+	}
+	return Fields(b.text[b.Invalidations[i].end:end:end])
+}
+
+// EffectOf returns the effect of invalidation i, nil if it has none.
+func (b *Batch) EffectOf(i int) *Effect {
+	if n := b.Invalidations[i].Effect; n != 0 {
+		return b.Effects[n-1]
+	}
+	return nil
 }
 
 // Version returns the version of invalidation i.

@@ -49,9 +49,10 @@ const (
 	Text
 	// Bytes is BINARY, VARBINARY, BLOB or BIT: Text holds the raw bytes.
 	Bytes
-	// Opaque has no text that could be part of a key (JSON, GEOMETRY, VECTOR), or none was asked for
-	// ([Need].Text false): it can only be compared.
+	// Opaque has no text (GEOMETRY, VECTOR), or none was asked for ([Need].Text false): it can only be compared.
 	Opaque
+	// JSON is a JSON column whose text was asked for: Text is the document as the server prints it. No key is made of it.
+	JSON
 )
 
 // Value is one column of one row image. Its slices alias buffers of whoever decoded it and are valid only while
@@ -101,7 +102,7 @@ const (
 	ClassEnum           // ENUM, SET
 	ClassUUID           // MariaDB UUID
 	ClassInet           // MariaDB INET4, INET6
-	ClassKeyless        // JSON, GEOMETRY, VECTOR: no text that could be part of a key
+	ClassKeyless        // JSON (its Type is json), GEOMETRY, VECTOR: no text that could be part of a key
 )
 
 // Column describes one column of a table as its row events carry it.
