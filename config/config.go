@@ -277,21 +277,23 @@ type Mapping struct {
 	Columns []Text
 	// When is the predicate; empty: none.
 	When Text
-	// Keys are the templates of the keys to delete, none of them twice. Never empty.
+	// Keys are the templates of the keys to delete, or with Rebuild to write anew, none of them twice. Empty only if
+	// there is another action. Never empty with Rebuild, Publish or Stream.
 	Keys []Text
 	// SecondDelete is D of this mapping, that of the invalidator where the mapping is silent; 0 (`none`): one delete.
 	SecondDelete time.Duration
 	// RateLimit is keys a second of this mapping; 0, the default (`none`): no limit.
 	RateLimit int
-	// Actions are the other things the mapping asks for (rebuild, hash, set, zset, incr, expire, publish, stream), in
-	// the order of the file. This version has none of them: a configuration with one is refused.
-	Actions []Action
-}
 
-// Action is the bare presence of an action in a mapping.
-type Action struct {
-	Name string
-	Pos  Pos
+	// The actions other than deletes; nil, or empty: not asked for. Incr is the template of a counter's key.
+	Rebuild *Rebuild
+	Hash    *Hash
+	Set     *Set
+	ZSet    *ZSet
+	Expire  *Expire
+	Incr    Text
+	Publish *Publish
+	Stream  *Stream
 }
 
 // Events are the kinds of row change that a mapping is for.

@@ -49,7 +49,7 @@ func (l *loader) mappings() {
 		}
 		l.config.Mappings = append(l.config.Mappings, m)
 		c := m.canonical()
-		if at, twice := same[c]; twice && len(m.Actions) == 0 {
+		if at, twice := same[c]; twice {
 			l.report(m.Pos, "this is the same mapping as the one on line "+fmt.Sprint(at.Line), "remove one of them")
 			continue
 		}
@@ -78,7 +78,7 @@ func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
 	if !given["table"] {
 		l.report(m.Pos, "the mapping has no table", "write table: schema.table")
 	}
-	if !given["keys"] && len(m.Actions) == 0 {
+	if !given["keys"] && !slices.ContainsFunc(actions(), func(name string) bool { return given[name] }) {
 		l.report(m.Pos, "the mapping has no keys", "write keys: with at least one template")
 	}
 	return m, m.Table.Value != "" && len(m.Keys) > 0
@@ -110,12 +110,11 @@ func (l *loader) mappingKey(m *Mapping, f pair) {
 }
 
 // action takes in a key of a mapping that this package does not look into.
-func (l *loader) action(m *Mapping, f pair) {
+func (l *loader) action(_ *Mapping, f pair) {
 	if !slices.Contains(actions(), f.name) {
 		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOfKeys(f.name, mappingKeys()))
 		return
 	}
-	m.Actions = append(m.Actions, Action{f.name, f.at})
 	if slices.Contains(unbuilt().actions, f.name) {
 		l.report(f.at, "the action "+f.name+" is not supported yet", "remove it; keys: deletes are")
 	}
