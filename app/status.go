@@ -190,8 +190,10 @@ func seconds(s float64) string {
 
 // TailEvent is one line of the tail: an invalidation as it passed from the router to the event log.
 type TailEvent struct {
-	Key       string    `json:"key"`
-	Action    string    `json:"action"`
+	Key    string `json:"key"`
+	Action string `json:"action"`
+	// Intent says which way the action goes (put, remove, forget); empty where there is only one.
+	Intent    string    `json:"intent,omitempty"`
 	Table     string    `json:"table"`
 	Version   string    `json:"version"`
 	GTID      string    `json:"gtid,omitempty"`
@@ -202,7 +204,8 @@ type TailEvent struct {
 
 // String returns the event as one line.
 func (e TailEvent) String() string {
-	s := fmt.Sprintf("%s  %s  %s  %q  %s", e.Committed.Local().Format("2006-01-02T15:04:05.000000"), e.Action, e.Table, e.Key, e.Version)
+	action := strings.TrimSpace(e.Action + " " + e.Intent)
+	s := fmt.Sprintf("%s  %s  %s  %q  %s", e.Committed.Local().Format("2006-01-02T15:04:05.000000"), action, e.Table, e.Key, e.Version)
 	if e.GTID != "" {
 		s += "  " + e.GTID
 	}
@@ -220,6 +223,10 @@ func tailEvents(b *event.Batch, missed int64, each func(any) error) error {
 		e := TailEvent{
 			Key: b.Key(i), Action: inv.Action.String(), Table: o.Table, Version: b.Version(i).String(),
 			GTID: o.Tx.GTID.String(), Committed: o.Tx.Committed, Missed: missed,
+		}
+		switch inv.Action {
+		case event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet:
+			e.Intent = inv.Intent.String()
 		}
 		missed = 0
 		if err := each(e); err != nil {
