@@ -17,8 +17,11 @@ var mayImport = map[string][]string{
 	// config describes the file; only app turns it into the stages' words.
 	"config":  nil,
 	"retry":   {"event"},
-	"router":  {"event"},
+	"router":  {"event", "document", "query"},
 	"latency": {"event"},
+
+	// What a row looks like as a value.
+	"document": {"event"},
 
 	"canal/charset":                   {"event"},
 	"canal/charset/internal/generate": nil,
