@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"retry":   {"event"},
 	"router":  {"event", "document", "query"},
 	"latency": {"event"},
+	"hot":     {"event"},
 
 	// What a row looks like as a value.
 	"document": {"event"},
