@@ -21,6 +21,10 @@ var mayImport = map[string][]string{
 	"latency": {"event"},
 	"hot":     {"event"},
 
+	// The SQL of a rebuild, read and not run; and what runs it.
+	"query":   nil,
+	"rebuild": {"event", "document", "query"},
+
 	// What a row looks like as a value.
 	"document": {"event"},
 

@@ -1,0 +1,19 @@
+// Package query reads the SQL of a rebuild by query: one SELECT with named parameters (:product_id), each of which
+// stands for a column of the row that changed. It does no I/O.
+//
+// It stands beside the path of a row change: the router fills the parameters in ([Query.Params] says which columns, in
+// which order), the invalidator's rebuilds prepare the text ([Query.Text], in which each parameter is a ?). The
+// [Query.ID] is what travels between the two: the text itself comes only from the configuration of who runs it.
+//
+// # What is read
+//
+// MySQL's and MariaDB's SQL as they read it with their default quotes: strings in ' and " with backslash escapes and
+// doubled quotes, names in `, comments (--, #, /* */) and optimizer hints (/*+ */). Nothing inside them is a parameter,
+// and neither are := and ::. Package rebuild sets its sessions so that this holds whatever the server's sql_mode is.
+//
+// # Guarantees
+//
+// What [Parse] accepts is one statement that reads: it begins with SELECT or WITH … SELECT, writes into nothing (INTO)
+// and locks no rows (FOR UPDATE, FOR SHARE, LOCK IN SHARE MODE). Any input is an answer or an [*Error]: never a panic. The
+// package keeps nothing; all of it may be used by several goroutines at once.
+package query
