@@ -159,10 +159,10 @@ const deviations = 2
 // top returns the n largest counts, in changes. What a counter took over from others is not its own for sure, so it
 // counts only for the upper bound: else the many keys that changed once would look as hot as what they displaced.
 func (s *summary) top(n int) []Count {
-	own := func(i uint16) float64 { return s.counts[i] - s.counters[i].error }
+	own := func(i uint16) float64 { return max(s.counts[i]-s.counters[i].error, 0) }
 	order := make([]uint16, 0, len(s.counters))
 	for i := range uint16(len(s.counters)) {
-		if own(i) >= gone {
+		if s.counts[i] >= gone {
 			order = append(order, i)
 		}
 	}
