@@ -1,79 +1,8 @@
 package config
 
-import "time"
-
-// Rebuild says that the mapping's keys are written anew, instead of deleted.
-type Rebuild struct {
-	// Pos is where the action stands, as in all of them.
-	Pos Pos
-	// FromRow: the value is made of the row as it is after the change. Else Query reads it.
-	FromRow bool
-	// Query is one SELECT with parameters named as columns (:product_id); empty with FromRow. Its syntax is not
-	// checked here.
-	Query Text
-	// Server is where the query runs: source. Empty with FromRow.
-	Server Text
-	// Timeout is how long the query may take. Default 5s, from 10ms to 5m; 0 with FromRow.
-	Timeout time.Duration
-	// As is how the value is kept in Redis. Default json.
-	As Form
-	// Value is the template of the value; exactly with As FormString and FromRow.
-	Value Text
-	// Columns are those that the value holds, each maybe `as` another name ("user_name as userName"); empty, the
-	// default: all. Only with FromRow and As other than FormString. None of them twice. Their syntax is not checked
-	// here.
-	Columns []Text
-	// Decimals is how a DECIMAL stands in a JSON document. Default DecimalsString.
-	Decimals Decimals
-	// Rows is how many rows of the query the value holds. Default RowsOne; RowsMany only with As FormJSON.
-	Rows Rows
-	// ExpireAt, when above 0, is how long after it was written the value counts as expired for readers: it stands in
-	// the value as expire_at, in Unix milliseconds. Not with FormString, nor with RowsMany. From 1ms to 10 years.
-	ExpireAt time.Duration
-	// TTL is how long the value lives; 0, the default (`none`): for ever. From 1ms to 10 years.
-	TTL time.Duration
-	// Jitter is how much longer or shorter than TTL it may be, as a part of it. From 0, the default, to 1.
-	Jitter float64
-	// Missing is what is kept where there is no row; nil, the default: the key is deleted. Not with FormHash.
-	Missing *Missing
-}
-
-// Missing is a negative entry: it says that there is no row.
-type Missing struct {
-	Pos Pos
-	// Cache is the value, as it stands there: no template. Default empty.
-	Cache Text
-	// TTL is how long it lives. Never 0.
-	TTL time.Duration
-}
-
-// Form is how a rebuilt value is kept in Redis.
-type Form string
-
-// The forms: a string that holds JSON, a hash with a field for each column, a string made by a template or of the
-// first column of a query.
-const (
-	FormJSON   Form = "json"
-	FormHash   Form = "hash"
-	FormString Form = "string"
-)
-
-// Decimals is how a DECIMAL stands in a JSON document.
-type Decimals string
-
-// The ways: "9.90" keeps every digit for every reader, 9.90 is a number.
-const (
-	DecimalsString Decimals = "string"
-	DecimalsNumber Decimals = "number"
-)
-
-// Rows is how many rows of a query a value holds.
-type Rows string
-
-// The numbers of rows: one, as an object, or any number, as a list of them.
-const (
-	RowsOne  Rows = "one"
-	RowsMany Rows = "many"
+import (
+	"iter"
+	"time"
 )
 
 // Hash says that one field of a hash is removed or set.
@@ -124,4 +53,171 @@ type Stream struct {
 	Key Text
 	// MaxLen is how many entries the stream keeps, about; 0 (`none`): all. Default 10,000.
 	MaxLen int64
+}
+
+// actions are the keys of a mapping that ask for something other than deletes.
+func actions() []string {
+	return []string{"rebuild", "hash", "set", "zset", "incr", "expire", "publish", "stream"}
+}
+
+// The keys of each action, but for those of rebuild.
+func hashKeys() []string    { return []string{"key", "field", "value"} }
+func setKeys() []string     { return []string{"key", "member"} }
+func zsetKeys() []string    { return []string{"key", "member", "score"} }
+func expireKeys() []string  { return []string{"keys", "in"} }
+func publishKeys() []string { return []string{"channel", "message"} }
+func streamKeys() []string  { return []string{"key", "maxlen"} }
+
+// streamLength is how many entries a stream keeps when the mapping does not say.
+const streamLength = 10_000
+
+// maxLen is how many entries a stream keeps.
+func maxLen() kind[int64] { return orWord(integers[int64](1, 1e9), "none") }
+
+// action reads one action. One that lacks a part is left out of the mapping, which was reported.
+func (l *loader) action(m *Mapping, f pair) {
+	switch f.name {
+	case "rebuild":
+		l.rebuild(m, f)
+	case "hash":
+		l.hash(m, f)
+	case "set":
+		l.set(m, f)
+	case "zset":
+		l.zset(m, f)
+	case "incr":
+		m.Incr = l.phrase(f, "write the template of the counter's key, or remove the key")
+	case "expire":
+		l.expire(m, f)
+	case "publish":
+		l.publish(m, f)
+	case "stream":
+		l.stream(m, f)
+	default:
+		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOfKeys(f.name, mappingKeys()))
+	}
+}
+
+func (l *loader) hash(m *Mapping, f pair) {
+	b, ok := l.body(f, `{key: "user:{id}", field: profile}`, hashKeys())
+	if !ok {
+		return
+	}
+	h := &Hash{Pos: f.at, Value: b.text("value", "write a template, or remove the key to have the field removed")}
+	h.Key = b.need("key", "write the template of the hash's key")
+	h.Field = b.need("field", "write the template of the field's name")
+	if h.Key.Value != "" && h.Field.Value != "" {
+		m.Hash = h
+	}
+}
+
+func (l *loader) set(m *Mapping, f pair) {
+	b, ok := l.body(f, `{key: "tag:{tag}", member: "{id}"}`, setKeys())
+	if !ok {
+		return
+	}
+	s := &Set{Pos: f.at}
+	s.Key = b.need("key", "write the template of the set's key")
+	s.Member = b.need("member", "write the template of the member")
+	if s.Key.Value != "" && s.Member.Value != "" {
+		m.Set = s
+	}
+}
+
+func (l *loader) zset(m *Mapping, f pair) {
+	b, ok := l.body(f, `{key: "board:{game}", member: "{id}"}`, zsetKeys())
+	if !ok {
+		return
+	}
+	z := &ZSet{Pos: f.at, Score: b.text("score", "write a template, or remove the key to have the member removed")}
+	z.Key = b.need("key", "write the template of the sorted set's key")
+	z.Member = b.need("member", "write the template of the member")
+	if z.Key.Value != "" && z.Member.Value != "" {
+		m.ZSet = z
+	}
+}
+
+func (l *loader) expire(m *Mapping, f pair) {
+	b, ok := l.body(f, `{keys: ["setting:{name}"], in: 5s}`, expireKeys())
+	if !ok {
+		return
+	}
+	e := &Expire{Pos: f.at, Keys: b.texts("keys", "key template")}
+	b.lacks("keys", "write at least one template")
+	b.lacks("in", "write how long the keys may live on, such as 5s")
+	b.set("in", func(p pair) bool { return setting(l, p, timeToLive(), &e.In) })
+	if len(e.Keys) > 0 && e.In > 0 {
+		m.Expire = e
+	}
+}
+
+func (l *loader) publish(m *Mapping, f pair) {
+	b, ok := l.body(f, `{channel: changed, message: "{id}"}`, publishKeys())
+	if !ok {
+		return
+	}
+	p := &Publish{Pos: f.at}
+	p.Channel = b.need("channel", "write the template of the channel's name")
+	p.Message = b.need("message", `write the template of the message, such as "{id}"`)
+	if p.Channel.Value != "" && p.Message.Value != "" {
+		m.Publish = p
+	}
+}
+
+func (l *loader) stream(m *Mapping, f pair) {
+	b, ok := l.body(f, `{key: changes, maxlen: 10000}`, streamKeys())
+	if !ok {
+		return
+	}
+	s := &Stream{Pos: f.at, MaxLen: streamLength}
+	s.Key = b.need("key", "write the template of the stream's key")
+	b.set("maxlen", func(p pair) bool { return setting(l, p, maxLen(), &s.MaxLen) })
+	if s.Key.Value != "" {
+		m.Stream = s
+	}
+}
+
+// keysFit reports actions that do not go with the mapping's keys, and leaves them out. at says where the keys of the
+// mapping stand.
+func (l *loader) keysFit(m *Mapping, at map[string]Pos) {
+	const do = "write keys: with at least one template"
+	if len(m.Keys) == 0 {
+		_, said := at["keys"]
+		for name, what := range map[string]string{
+			"rebuild": "rebuild has no keys to write anew",
+			"publish": "publish follows what is done to the mapping's keys, and there are none",
+			"stream":  "stream follows what is done to the mapping's keys, and there are none",
+		} {
+			if p, ok := at[name]; ok && !said {
+				l.report(p, what, do)
+			}
+		}
+		m.Rebuild, m.Publish, m.Stream = nil, nil, nil
+	}
+	for _, k := range m.Keys {
+		for name, other := range m.otherKeys() {
+			if other.Value == k.Value {
+				l.at(other.Pos, name, &fault{quote(k.Value) + " is one of the mapping's keys, which are dealt with whole", "remove it from keys, or here"})
+			}
+		}
+	}
+}
+
+// otherKeys are the templates of keys that stand with the actions, by the path of their key.
+func (m *Mapping) otherKeys() iter.Seq2[string, Text] {
+	return func(yield func(string, Text) bool) {
+		if m.Hash != nil && !yield("hash.key", m.Hash.Key) || m.Set != nil && !yield("set.key", m.Set.Key) ||
+			m.ZSet != nil && !yield("zset.key", m.ZSet.Key) || m.Stream != nil && !yield("stream.key", m.Stream.Key) ||
+			m.Incr.Value != "" && !yield("incr", m.Incr) {
+			return
+		}
+		if m.Expire == nil {
+			return
+		}
+		for _, k := range m.Expire.Keys {
+			if !yield("expire.keys", k) {
+				return
+			}
+		}
+	}
 }

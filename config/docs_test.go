@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -81,16 +80,73 @@ func documented(k key) string {
 	return "`" + k.def[0] + "`"
 }
 
-func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
-	text, err := os.ReadFile("../docs/configuration.md")
+// mappingRow is a line of the tables of a mapping's keys: key, type, default, meaning.
+var mappingRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\| ([^|]*) \\| (.*) \\|$")
+
+// documentedUnder returns what is documented under a heading, and the examples in it.
+func documentedUnder(t *testing.T, heading string) (text, examples string) {
+	t.Helper()
+	data, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range mappingKeys() {
-		line := regexp.MustCompile(fmt.Sprintf("(?m)^\\| (`[a-z]+`, )*`%s`[,| ].*$", name)).FindString(string(text))
-		refused := slices.Contains(unbuilt().actions, name) || slices.Contains(unbuilt().mappingSettings, name)
-		if line == "" || refused != strings.Contains(line, "not supported yet") {
-			t.Errorf("%s of a mapping: the line is %q", name, line)
+	_, text, ok := strings.Cut(string(data), "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("there is no %q", heading)
+	}
+	text = regexp.MustCompile(`(?m)^##`).Split(text, 2)[0]
+	for _, block := range yamlBlock.FindAllStringSubmatch(text, -1) {
+		examples += block[1]
+	}
+	return text, examples
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// Every key of a mapping and of its actions has a row with its type and default, and is in an example.
+func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
+	types := map[string]string{
+		"mappings.second_delete": secondDelete().name, "mappings.rate_limit": rateLimit().name,
+		"rebuild.timeout": rebuildTimeout().name, "rebuild.rows": rowsKinds().name, "rebuild.as": forms().name,
+		"rebuild.decimals": decimalsKinds().name, "rebuild.expire_at": orWord(timeToLive(), "none").name,
+		"rebuild.ttl": orWord(timeToLive(), "none").name, "rebuild.jitter": percentages().name,
+		"rebuild.missing.ttl": timeToLive().name, "expire.in": timeToLive().name, "stream.maxlen": maxLen().name,
+	}
+	defaults := map[string]string{
+		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(RowsOne), "rebuild.as": string(FormJSON),
+		"rebuild.decimals": string(DecimalsString), "rebuild.jitter": percentages().format(0), "stream.maxlen": maxLen().format(streamLength),
+	}
+	for action, names := range map[string][]string{
+		"mappings": mappingKeys(), "rebuild": append(rebuildKeys(), "missing.cache", "missing.ttl"), "hash": hashKeys(), "set": setKeys(),
+		"zset": zsetKeys(), "expire": expireKeys(), "publish": publishKeys(), "stream": streamKeys(),
+	} {
+		heading := "### " + action
+		if action == "mappings" {
+			heading = "## " + action
+		}
+		text, examples := documentedUnder(t, heading)
+		rows := map[string][]string{}
+		for _, r := range mappingRow.FindAllStringSubmatch(text, -1) {
+			rows[r[1]] = r[2:]
+		}
+		for _, name := range names {
+			path := action + "." + name
+			r, ok := rows[name]
+			delete(rows, name)
+			_, last := split(path)
+			switch {
+			case !ok:
+				t.Errorf("%s has no row", path)
+			case types[path] != "" && r[0] != types[path]:
+				t.Errorf("%s: the type is %q, want %q", path, r[0], types[path])
+			case defaults[path] != "" && r[1] != "`"+defaults[path]+"`":
+				t.Errorf("%s: the default is %s, want %s", path, r[1], defaults[path])
+			case !slices.Contains(actions(), name) && !regexp.MustCompile(`\b`+last+`:`).MatchString(examples):
+				t.Errorf("%s is in no example", path)
+			}
+		}
+		for name := range rows {
+			t.Errorf("%s.%s has a row and is no key", action, name)
 		}
 	}
 }
@@ -101,16 +157,21 @@ func TestTheExamplesOfTheDocumentationAreTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 3 || blocks[0][1] != "yaml" || blocks[1][1] != "yaml" || blocks[2][1] != "text" {
-		t.Fatalf("it has %d examples: teach this test", len(blocks))
+	head, _, _ := strings.Cut(minimal, "mappings:\n")
+	blocks := yamlBlock.FindAllStringSubmatch(string(text), -1)
+	problems := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 3 || len(problems) != 1 {
+		t.Fatalf("it has %d examples and %d lists of problems: teach this test", len(blocks), len(problems))
 	}
-	mustParse(t, blocks[0][2])
-	_, err = Parse("freshet.yaml", []byte(blocks[1][2]))
+	mustParse(t, blocks[0][1])
+	_, err = Parse("freshet.yaml", []byte(blocks[1][1]))
 	if err == nil {
 		t.Fatal("the wrong example loads")
 	}
-	if d := cmp.Diff(blocks[2][2], err.Error()+"\n"); d != "" {
+	if d := cmp.Diff(problems[0][1], err.Error()+"\n"); d != "" {
 		t.Errorf("the problems of the wrong example (-shown +true):\n%s", d)
+	}
+	for _, block := range blocks[2:] {
+		mustParse(t, head+block[1])
 	}
 }

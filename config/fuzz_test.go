@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,10 +59,11 @@ func FuzzParse(f *testing.F) {
 // everyText asks for the place of every character of the mappings.
 func everyText(t *testing.T, c *Config, text string) {
 	for _, m := range c.Mappings {
-		if m.Table.Value == "" || len(m.Keys) == 0 {
-			t.Fatal("a mapping without a table or keys is given to a check")
+		if m.Table.Value == "" || !m.acts() {
+			t.Fatal("a mapping without a table or anything to do is given to a check")
 		}
-		for _, x := range append(append(m.Keys, m.Columns...), m.Table) {
+		whole(t, &m)
+		for _, x := range textsOf(&m) {
 			last := x.Pos
 			for i := range x.Value {
 				p := x.At(i)
@@ -72,4 +74,46 @@ func everyText(t *testing.T, c *Config, text string) {
 			}
 		}
 	}
+}
+
+// whole fails when an action lacks a part.
+func whole(t *testing.T, m *Mapping) {
+	for path, x := range m.otherKeys() {
+		if x.Value == "" {
+			t.Fatalf("%s is given to a check without its text", path)
+		}
+	}
+	follows := m.Rebuild != nil || m.Publish != nil || m.Stream != nil
+	switch r := m.Rebuild; {
+	case follows && len(m.Keys) == 0:
+		t.Fatal("an action on the mapping's keys is given to a check without them")
+	case r != nil && r.FromRow == (r.Query.Value != ""):
+		t.Fatal("a rebuild is given to a check that has both ways to make the value, or none")
+	case r != nil && r.Missing != nil && r.Missing.TTL == 0:
+		t.Fatal("a negative entry is given to a check that would stay for ever")
+	}
+}
+
+// textsOf returns every text of a mapping that has a language of its own.
+func textsOf(m *Mapping) []Text {
+	texts := append([]Text{m.Table, m.When}, slices.Concat(m.Keys, m.Columns)...)
+	for _, x := range m.otherKeys() {
+		texts = append(texts, x)
+	}
+	if r := m.Rebuild; r != nil {
+		texts = append(append(texts, r.Query, r.Value), r.Columns...)
+	}
+	if h := m.Hash; h != nil {
+		texts = append(texts, h.Field, h.Value)
+	}
+	if s := m.Set; s != nil {
+		texts = append(texts, s.Member)
+	}
+	if z := m.ZSet; z != nil {
+		texts = append(texts, z.Member, z.Score)
+	}
+	if p := m.Publish; p != nil {
+		texts = append(texts, p.Channel, p.Message)
+	}
+	return texts
 }

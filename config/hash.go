@@ -10,7 +10,7 @@ import (
 
 // MappingsHash returns 32 hexadecimal digits that change when the meaning of any mapping does, and with nothing else:
 // not with comments, layout, defaults written out, or the order of mappings, keys and columns. The second delete
-// counts, wherever it comes from.
+// counts, wherever it comes from. The rate limit does not: it says how fast, not what.
 func (c *Config) MappingsHash() string {
 	texts := make([]string, len(c.Mappings))
 	for i, m := range c.Mappings {
@@ -32,10 +32,52 @@ func (m *Mapping) canonical() string {
 		"keys", canonicalList(sorted(m.Keys)),
 		"second_delete", m.SecondDelete.String(),
 	}
-	if m.RateLimit != 0 {
-		parts = append(parts, "rate_limit", strconv.Itoa(m.RateLimit))
+	if m.Rebuild != nil {
+		parts = append(parts, "rebuild", m.Rebuild.canonical())
+	}
+	if h := m.Hash; h != nil {
+		parts = append(parts, "hash", canonicalTexts(h.Key, h.Field, h.Value))
+	}
+	if s := m.Set; s != nil {
+		parts = append(parts, "set", canonicalTexts(s.Key, s.Member))
+	}
+	if z := m.ZSet; z != nil {
+		parts = append(parts, "zset", canonicalTexts(z.Key, z.Member, z.Score))
+	}
+	if e := m.Expire; e != nil {
+		parts = append(parts, "expire", canonicalList(sorted(e.Keys)), e.In.String())
+	}
+	if m.Incr.Value != "" {
+		parts = append(parts, "incr", m.Incr.Value)
+	}
+	if p := m.Publish; p != nil {
+		parts = append(parts, "publish", canonicalTexts(p.Channel, p.Message))
+	}
+	if s := m.Stream; s != nil {
+		parts = append(parts, "stream", s.Key.Value, strconv.FormatInt(s.MaxLen, 10))
 	}
 	return canonicalList(parts)
+}
+
+// canonical is that of a mapping, for its rebuild. The order of columns counts: it is that of the document.
+func (r *Rebuild) canonical() string {
+	parts := []string{
+		"query", r.Query.Value, "server", r.Server.Value, "timeout", r.Timeout.String(), "rows", string(r.Rows),
+		"as", string(r.As), "value", r.Value.Value, "columns", canonicalTexts(r.Columns...), "decimals", string(r.Decimals),
+		"expire_at", r.ExpireAt.String(), "ttl", r.TTL.String(), "jitter", percentages().format(r.Jitter),
+	}
+	if e := r.Missing; e != nil {
+		parts = append(parts, "missing", e.Cache.Value, e.TTL.String())
+	}
+	return canonicalList(parts)
+}
+
+func canonicalTexts(texts ...Text) string {
+	values := make([]string, len(texts))
+	for i, t := range texts {
+		values[i] = t.Value
+	}
+	return canonicalList(values)
 }
 
 func sorted(texts []Text) []string {

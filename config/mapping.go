@@ -10,11 +10,6 @@ import (
 // events are the words for the kinds of row change.
 func events() []string { return []string{"insert", "update", "delete"} }
 
-// actions are the keys of a mapping that ask for something other than deletes.
-func actions() []string {
-	return []string{"rebuild", "hash", "set", "zset", "incr", "expire", "publish", "stream"}
-}
-
 // mappingKeys are all keys of a mapping.
 func mappingKeys() []string {
 	return append([]string{"table", "events", "columns", "when", "keys", "second_delete", "rate_limit"}, actions()...)
@@ -57,7 +52,8 @@ func (l *loader) mappings() {
 	}
 }
 
-// mapping reads one mapping. It is of use to checks when it has a table and keys; what is missing was reported.
+// mapping reads one mapping. It is of use to checks when it has a table and something to do; what is missing was
+// reported.
 func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
 	m := Mapping{
 		Pos:    l.doc.pos(n),
@@ -67,21 +63,28 @@ func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
 		l.report(m.Pos, "a mapping consists of keys", "write table: and keys: behind a hyphen")
 		return m, false
 	}
-	given := map[string]bool{}
+	given := map[string]Pos{}
 	for _, f := range l.doc.fields(n) {
-		given[f.name] = true
+		given[f.name] = f.at
 		if !slices.Contains(mappingKeys(), f.name) {
-			given[nearest(f.name, mappingKeys())] = true // what was meant is not missed as well
+			given[nearest(f.name, mappingKeys())] = f.at // what was meant is not missed as well
 		}
 		l.mappingKey(&m, f)
 	}
-	if !given["table"] {
+	if _, ok := given["table"]; !ok {
 		l.report(m.Pos, "the mapping has no table", "write table: schema.table")
 	}
-	if !given["keys"] && !slices.ContainsFunc(actions(), func(name string) bool { return given[name] }) {
+	acts := func(name string) bool { _, ok := given[name]; return ok }
+	if !acts("keys") && !slices.ContainsFunc(actions(), acts) {
 		l.report(m.Pos, "the mapping has no keys", "write keys: with at least one template")
 	}
-	return m, m.Table.Value != "" && len(m.Keys) > 0
+	l.keysFit(&m, given)
+	return m, m.Table.Value != "" && m.acts()
+}
+
+// acts reports whether there is anything to be done for a row of the mapping.
+func (m *Mapping) acts() bool {
+	return len(m.Keys) > 0 || m.Hash != nil || m.Set != nil || m.ZSet != nil || m.Expire != nil || m.Incr.Value != ""
 }
 
 // mappingKey reads one key of a mapping.
@@ -100,23 +103,9 @@ func (l *loader) mappingKey(m *Mapping, f pair) {
 	case "second_delete":
 		setting(l, f, secondDelete(), &m.SecondDelete)
 	case "rate_limit":
-		if setting(l, f, rateLimit(), &m.RateLimit) && m.RateLimit != 0 && slices.Contains(unbuilt().mappingSettings, f.name) {
-			l.report(l.doc.pos(f.value), fmt.Sprintf("rate_limit: %d of a mapping is not supported yet", m.RateLimit),
-				"write none, or remove it; invalidator.rate_limit is for all mappings")
-		}
+		setting(l, f, rateLimit(), &m.RateLimit)
 	default:
 		l.action(m, f)
-	}
-}
-
-// action takes in a key of a mapping that this package does not look into.
-func (l *loader) action(_ *Mapping, f pair) {
-	if !slices.Contains(actions(), f.name) {
-		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOfKeys(f.name, mappingKeys()))
-		return
-	}
-	if slices.Contains(unbuilt().actions, f.name) {
-		l.report(f.at, "the action "+f.name+" is not supported yet", "remove it; keys: deletes are")
 	}
 }
 

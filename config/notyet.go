@@ -6,16 +6,13 @@ import (
 	"strings"
 )
 
-// notYet is what the file can say and this version does not do. It is refused, never ignored.
+// notYet is what the file can say and this version does not do. It is refused, never ignored. What an action of a
+// mapping lacks is refused where the action is read.
 type notYet struct {
 	// settings are keys that must have their defaults.
 	settings []string
 	// single are lists that must have no more than one item.
 	single []string
-	// mappingSettings are keys of a mapping that must be none.
-	mappingSettings []string
-	// actions are keys of a mapping that are not to be given.
-	actions []string
 }
 
 // unbuilt is the one table of what this version does not do. Who builds something deletes its line.
@@ -32,19 +29,6 @@ func unbuilt() notYet {
 		},
 		single: []string{
 			"source.addresses",
-		},
-		mappingSettings: []string{
-			"rate_limit",
-		},
-		actions: []string{
-			"rebuild",
-			"hash",
-			"set",
-			"zset",
-			"incr",
-			"expire",
-			"publish",
-			"stream",
 		},
 	}
 }

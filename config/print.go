@@ -126,35 +126,3 @@ func scalarNode(text string, bare bool) *yaml.Node {
 	}
 	return n
 }
-
-func (m *Mapping) node() *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	put(n, "table", scalarNode(m.Table.Value, false))
-	es := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-	for i, on := range []bool{m.Events.Insert, m.Events.Update, m.Events.Delete} {
-		if on {
-			es.Content = append(es.Content, scalarNode(events()[i], false))
-		}
-	}
-	put(n, "events", es)
-	if len(m.Columns) > 0 {
-		put(n, "columns", textNodes(m.Columns, yaml.FlowStyle))
-	}
-	if m.When.Value != "" {
-		put(n, "when", scalarNode(m.When.Value, false))
-	}
-	if len(m.Keys) > 0 {
-		put(n, "keys", textNodes(m.Keys, 0))
-	}
-	put(n, "second_delete", scalarNode(secondDelete().format(m.SecondDelete), true))
-	put(n, "rate_limit", scalarNode(rateLimit().format(m.RateLimit), true))
-	return n
-}
-
-func textNodes(texts []Text, style yaml.Style) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.SequenceNode, Style: style}
-	for _, t := range texts {
-		n.Content = append(n.Content, scalarNode(t.Value, false))
-	}
-	return n
-}

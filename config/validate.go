@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 // validate reports values that do not go together.
@@ -10,6 +11,7 @@ func (l *loader) validate() {
 	c := l.config
 	l.validateSource()
 	l.validateRedis()
+	l.validateQueries()
 	if c.EventLog.Dir == "" {
 		l.wrong("eventlog.dir", "is empty", "write a directory, or remove the key for the default")
 	}
@@ -64,6 +66,33 @@ func (l *loader) validateRedis() {
 	}
 	if r.Mode == RedisCluster && r.DB != 0 {
 		l.wrong("redis.db", "a cluster has database 0 only", "remove it")
+	}
+	if !wholeTag(r.KeyPrefix) {
+		l.wrong("redis.key_prefix", quote(r.KeyPrefix)+" has braces that are not one hash tag", "write one with something in it, such as {shop}:, or no braces")
+	}
+}
+
+// wholeTag reports whether a prefix of keys has no braces, or those of one hash tag. Half a tag would be ended by what
+// is in a key, and move the key to a slot that the keys beside it (its version, its lock) cannot be put in beforehand.
+func wholeTag(prefix string) bool {
+	before, rest, tagged := strings.Cut(prefix, "{")
+	tag, after, ended := strings.Cut(rest, "}")
+	if !tagged {
+		return !strings.Contains(prefix, "}")
+	}
+	return ended && tag != "" && !strings.ContainsAny(before+tag+after, "{}")
+}
+
+// validateQueries reports queries without a server to run on. With Kafka a file without source is an invalidator's,
+// and what is to be done with a key travels with it, but for queries: those are run by the invalidators.
+func (l *loader) validateQueries() {
+	if l.config.EventLog.Kind != EventLogKafka || l.has("source") {
+		return
+	}
+	for _, m := range l.config.Mappings {
+		if r := m.Rebuild; r != nil && !r.FromRow {
+			l.at(r.Query.Pos, "rebuild.query", &fault{"it runs on the source, and the file has none", "write source: with addresses and user, in the files of invalidators too"})
+		}
 	}
 }
 
