@@ -62,10 +62,23 @@ type Mapping struct {
 	Columns []Text
 	// When is a predicate over row and old. Empty, the default: every row counts.
 	When Text
-	// Keys are the templates. At least one.
+	// Keys are the templates of the keys to delete, or with Rebuild to write anew. At least one, unless there is another
+	// action; Rebuild, Publish and Stream are about them, and need one.
 	Keys []Text
 	// SecondDelete is D of the keys; 0: one delete only.
 	SecondDelete time.Duration
+	// RateLimit is how many keys of the mapping a second are sent for the first time; 0: no limit.
+	RateLimit int
+
+	// The actions other than deletes; nil, or the zero Text: none. Incr is the template of a counter's key.
+	Rebuild *Rebuild
+	Hash    *Hash
+	Set     *Set
+	ZSet    *ZSet
+	Expire  *Expire
+	Incr    Text
+	Publish *Publish
+	Stream  *Stream
 }
 
 // Trouble is a kind of thing that Route notices and cannot mend.
@@ -79,6 +92,10 @@ const (
 	KeyTooLong
 	// PredicateFailed: a `when` failed at run time and counted as true.
 	PredicateFailed
+	// ValueTooLarge: a value would have been larger than [MaxValue], so its key was deleted instead.
+	ValueTooLarge
+	// ValueUnfit: a value is not of the kind that Redis wants, a score that is no number, so its key was deleted instead.
+	ValueUnfit
 )
 
 // Reporter is told of trouble, once for each row that has it, on the goroutine of Route. The message is a whole
@@ -90,3 +107,7 @@ type Reporter interface {
 // MaxKey is the longest key that a template makes, in bytes. It bounds the memory of one row: a text column may
 // hold gigabytes, and a template may ask for 1,024 copies. A longer key is counted and reported, and not made.
 const MaxKey = 64 << 10
+
+// MaxValue is the largest value that a key, or the field of a hash, is given, in bytes. What is larger is deleted
+// instead, counted and reported: it would be carried through the event log, and block Redis while it is written.
+const MaxValue = 256 << 10
