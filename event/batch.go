@@ -95,7 +95,7 @@ func (b *Batch) Text() []byte { return b.text }
 
 // Add adds a delete of the newest origin whose key is what text holds beyond the former [Batch.Text].
 func (b *Batch) Add(text []byte, row uint32, a Action) {
-	b.AddItem(Item{Text: text, Key: len(text) - len(b.text), Row: row, Action: a})
+	b.add(text, Invalidation{off: uint32(len(b.text)), end: uint32(len(text)), Row: row, Action: a})
 }
 
 // Item is an invalidation to be added to a batch.
@@ -113,14 +113,18 @@ type Item struct {
 
 // AddItem adds an invalidation of the newest origin.
 func (b *Batch) AddItem(i Item) {
-	b.Invalidations = append(b.Invalidations, Invalidation{
+	b.add(i.Text, Invalidation{
 		off: uint32(len(b.text)), end: uint32(len(b.text) + i.Key),
-		Origin: uint32(len(b.Origins) - 1), Row: i.Row, Action: i.Action, Intent: i.Intent, Effect: b.effect(i.Effect),
+		Row: i.Row, Action: i.Action, Intent: i.Intent, Effect: b.effect(i.Effect),
 	})
-	b.text = i.Text
-	v := b.Origins[len(b.Origins)-1].Event
-	v.Row = i.Row
-	b.Last = v
+}
+
+func (b *Batch) add(text []byte, i Invalidation) {
+	i.Origin = uint32(len(b.Origins) - 1)
+	b.Invalidations = append(b.Invalidations, i)
+	b.text = text
+	b.Last = b.Origins[i.Origin].Event
+	b.Last.Row = i.Row
 }
 
 // effect returns the ordinal of an effect plus one, adding it if it is not there. A configuration has few.
@@ -135,6 +139,14 @@ func (b *Batch) effect(e *Effect) uint16 {
 	}
 	b.Effects = append(b.Effects, e)
 	return uint16(len(b.Effects))
+}
+
+// Cut takes the invalidations from the n-th on back while the batch is being built, with their text. Last stays as it is.
+func (b *Batch) Cut(n int) {
+	if n < len(b.Invalidations) {
+		b.text = b.text[:b.Invalidations[n].off]
+		b.Invalidations = b.Invalidations[:n]
+	}
 }
 
 // Pending returns the key of invalidation i while the batch is still being built: valid until the next Add.
@@ -184,5 +196,6 @@ func (b *Batch) Len() int { return len(b.Invalidations) }
 
 // Bytes returns about how much memory the batch holds.
 func (b *Batch) Bytes() int {
-	return cap(b.text) + cap(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) + cap(b.Origins)*int(unsafe.Sizeof(Origin{}))
+	return cap(b.text) + cap(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) + cap(b.Origins)*int(unsafe.Sizeof(Origin{})) +
+		cap(b.Effects)*int(unsafe.Sizeof((*Effect)(nil)))
 }

@@ -114,8 +114,8 @@ func ParseForm(s string) (Form, error) {
 //
 // The fields ([Batch.Fields]) of an invalidation are, in this order:
 //
-//	if Publish              the channel, the message
-//	if Stream               the key of the stream
+//	if Publish              the channel, the message; both null: nothing is published for this one
+//	if Stream               the key of the stream; null: no entry is added for this one
 //	rebuild, Query == ""    put: the value (json, string), or field, value, field, value, … (hash)
 //	rebuild, Query != ""    the query's parameters, in its order; NULL is a null field
 //	hash                    the field; put: the value
@@ -123,7 +123,7 @@ func ParseForm(s string) (Form, error) {
 //	zset                    the member; put: the score
 //	delete, expire, incr    none
 //
-// With [IntentForget], rebuild from row, set and zset have none of their own either; a hash always has its field.
+// With [IntentForget], rebuild, set and zset have none of their own either; a hash always has its field.
 type Effect struct {
 	// Publish and Stream: after each acknowledged action, a message is published, or an entry added to a stream.
 	Publish, Stream bool
