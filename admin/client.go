@@ -39,6 +39,12 @@ func (c *Client) Status(ctx context.Context) (json.RawMessage, error) {
 	return raw, c.call(ctx, http.MethodGet, "/status", nil, &raw)
 }
 
+// Hot returns what GET /hot says, as it is.
+func (c *Client) Hot(ctx context.Context) (json.RawMessage, error) {
+	var raw json.RawMessage
+	return raw, c.call(ctx, http.MethodGet, "/hot", nil, &raw)
+}
+
 // Tail calls each with every line of the tail until ctx ends, the server does, or each fails.
 func (c *Client) Tail(ctx context.Context, each func(line []byte) error) error {
 	res, err := c.send(ctx, http.MethodGet, "/tail", nil)

@@ -38,6 +38,8 @@ type Deps struct {
 	// Tail calls each with events as they pass, until ctx ends or each fails. An event is encoded as JSON. Nil where none
 	// pass.
 	Tail func(ctx context.Context, each func(event any) error) error
+	// Hot is what GET /hot returns as JSON: the keys and tables that change most. Nil where none are counted.
+	Hot func() any
 	// Letters are the dead letters.
 	Letters Letters
 	// Metrics is what GET /metrics shows.
@@ -179,6 +181,7 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.deps.Status()) })
 	mux.HandleFunc("GET /tail", s.secret(s.tail))
+	mux.HandleFunc("GET /hot", s.secret(s.hot))
 	mux.HandleFunc("GET /dlq", s.secret(s.listLetters))
 	mux.HandleFunc("GET /dlq/{id}", s.secret(s.showLetter))
 	mux.HandleFunc("POST /dlq/replay", s.change(s.replayLetters))
@@ -275,6 +278,14 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprintln(w, "ok")
 	}
+}
+
+func (s *Server) hot(w http.ResponseWriter, _ *http.Request) {
+	if s.deps.Hot == nil {
+		fail(w, http.StatusNotFound, "this process deletes no keys, so it counts none: ask an invalidator")
+		return
+	}
+	reply(w, s.deps.Hot())
 }
 
 // tail streams events as lines of JSON.

@@ -69,6 +69,7 @@ func start(t *testing.T, o Options) *fixture {
 			f.tails <- struct{}{}
 			return nil
 		},
+		Hot:     func() any { return map[string][]string{"keys": {"user:1"}} },
 		Letters: &fakeLetters{ids: []uint64{1, 2, 3}},
 		Metrics: prometheus.NewRegistry(),
 		Log:     slog.New(slog.DiscardHandler),
@@ -248,5 +249,27 @@ func TestWhereNothingPassesTheTailSaysSo(t *testing.T) {
 	(&Server{}).tail(w, httptest.NewRequest(http.MethodGet, "/tail", nil))
 	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "ask the reader that leads") {
 		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+func TestHotKeysAreForWhoHoldsTheToken(t *testing.T) {
+	f := start(t, Options{Token: "s3cret"})
+	if code, body := get(t, "GET", f.url+"/hot", "", ""); code != 401 || strings.Contains(body, "user:1") {
+		t.Errorf("without the token: %d %s", code, body)
+	}
+	if code, body := get(t, "GET", f.url+"/hot", "s3cret", ""); code != 200 || !strings.Contains(body, "user:1") {
+		t.Errorf("with the token: %d %s", code, body)
+	}
+	b, err := NewClient(f.url, "s3cret", nil).Hot(t.Context())
+	if err != nil || !strings.Contains(string(b), "user:1") {
+		t.Errorf("%s %v", b, err)
+	}
+	if code, _ := get(t, "GET", start(t, Options{}).url+"/hot", "", ""); code != 200 {
+		t.Errorf("on loopback, where no token is set: %d", code)
+	}
+	none := httptest.NewRecorder()
+	(&Server{}).hot(none, nil)
+	if none.Code != 404 || !strings.Contains(none.Body.String(), "ask an invalidator") {
+		t.Errorf("where none are counted: %d %s", none.Code, none.Body)
 	}
 }

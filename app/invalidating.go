@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/retry"
 )
@@ -36,6 +37,9 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 		return err
 	}
 	p.later("redis", redis.Close)
+	if p.hot, err = hot.New(hot.Options{}); err != nil {
+		return err
+	}
 	p.engine, err = invalidator.New(invalidator.Deps{
 		Redis: redis, Store: store, Alarms: p.alarms, Latency: p.latency, Registerer: p.registry, Log: p.options.Log,
 	}, invalidator.Options{
@@ -67,7 +71,7 @@ func (p *pipeline) invalidate(ctx context.Context, log output, beside ...func(co
 	consuming, fail := context.WithCancel(ctx)
 	defer fail()
 	var group errgroup.Group
-	for _, f := range append(beside, p.engine.Run) {
+	for _, f := range append(beside, p.engine.Run, p.logHot) {
 		group.Go(func() error {
 			err := f(running)
 			if err != nil {

@@ -33,6 +33,7 @@ func (p *pipeline) status() Status {
 	}
 	p.statusOfSource(&s)
 	waiting, err := p.statusOfEngine(&s)
+	s.Hot = p.hotNow(hotTables)
 	if p.kafka != nil {
 		s.kafka = p.kafka.Trouble()
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/eventlog/kafka/letters"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
+	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/latency"
 )
@@ -100,10 +101,12 @@ type pipeline struct {
 	latency  *latency.Stages
 	admin    *admin.Server
 	tap      tap
-	// letters are the keys in trouble, engine what deletes keys; nil in a process that only reads.
+	// letters are the keys in trouble, engine what deletes keys, and hot knows which change most; nil in a process that
+	// only reads.
 	letters letterStore
 	usage   func() (parked, dead int, err error)
 	engine  *invalidator.Engine
+	hot     *hot.Sketch
 	// reading is the life of the reader that is under way, or was; nil before the first.
 	reading   atomic.Pointer[reading]
 	firstByte time.Time
@@ -175,15 +178,19 @@ func (p *pipeline) buildAdmin() error {
 	if err != nil {
 		return fmt.Errorf("admin.tls: %w", err)
 	}
-	tail := p.tail
-	if p.options.Role == Invalidator {
+	tail, hottest := p.tail, p.hotKeys
+	switch p.options.Role {
+	case Invalidator:
 		tail = nil
+	case Reader:
+		hottest = nil
 	}
 	p.admin, err = admin.New(admin.Deps{
 		Live:    func() error { return nil },
 		Ready:   p.ready,
 		Status:  func() any { return p.status() },
 		Tail:    tail,
+		Hot:     hottest,
 		Letters: storeLetters{p},
 		Metrics: prometheus.GathererFunc(p.gather),
 		Log:     p.options.Log,

@@ -76,6 +76,8 @@ type Status struct {
 	Stages []StageStatus `json:"stages"`
 	// Partitions are those that this process serves.
 	Partitions []PartitionStatus `json:"partitions,omitempty"`
+	// Hot are the tables that change most; nil in a process that deletes no keys. The keys are at GET /hot.
+	Hot *HotStatus `json:"hot,omitempty"`
 
 	Alarms []alarm.Record `json:"alarms"`
 }
@@ -167,6 +169,13 @@ func (s *Status) printDeletes(line func(name, format string, args ...any)) {
 	line("in flight", "%d keys", s.InFlight)
 	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))
 	line("in trouble", "%d parked, %d dead letters", s.Parked, s.DeadLetters)
+	if s.Hot != nil && len(s.Hot.Tables) > 0 {
+		var hottest []string
+		for _, c := range s.Hot.Tables[:min(3, len(s.Hot.Tables))] {
+			hottest = append(hottest, c.String())
+		}
+		line("hottest", "%s of %s keys (--hot: all, and which keys)", strings.Join(hottest, ", "), rate(s.Hot.PerSecond))
+	}
 	for _, p := range s.Partitions {
 		if len(s.Partitions) > 1 {
 			line("partition "+strconv.Itoa(p.ID), "%s behind, %d keys in flight, %d waiting", seconds(p.Lag), p.InFlight, p.Pending)

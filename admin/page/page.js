@@ -20,6 +20,12 @@ function seconds(s) {
     .map(([size, unit], i) => Math.floor(i === 0 ? s / size : (s % parts[first][0]) / size) + " " + unit).join(" ");
 }
 
+// perSecond says how often, in no more digits than are of use.
+function perSecond(n) {
+  if (n >= 100) return count.format(n);
+  return n >= 1 ? n.toFixed(1) : String(Number(n.toPrecision(2)));
+}
+
 // moment says a time of day, with its date when it is not today's, and the offset.
 function moment(t) {
   const d = new Date(t), offset = -d.getTimezoneOffset();
@@ -183,6 +189,11 @@ function show(s) {
     count.format(p.in_flight), count.format(p.pending), p.idle ? "nothing to fetch" : "fetching",
   ]));
 
+  const tables = s.hot?.tables ?? [];
+  $("hot").hidden = tables.length === 0;
+  if (s.hot) setText($("hot-since"), `over about the last ${seconds(s.hot.window_seconds)}, of ${perSecond(s.hot.keys_per_second)} keys per second`);
+  rows($("hot-table-rows"), tables, tableRow(3), fillHot);
+
   const alarms = (s.alarms ?? []).slice().sort((a, b) => Date.parse(b.last) - Date.parse(a.last));
   $("quiet").hidden = alarms.length > 0;
   $("alarms").hidden = alarms.length === 0;
@@ -190,9 +201,16 @@ function show(s) {
   $("main").hidden = false;
 }
 
+function fillHot(tr, c) {
+  tr.firstElementChild.dir = "auto"; // a name reads from its own side
+  fillRow(tr, [c.length ? `${c.name}\u2026 (${several(c.length, "byte", "bytes")})` : c.name, perSecond(c.per_second), `${perSecond(c.low)} and ${perSecond(c.high)}`]);
+}
+
 // ---- the connection ----
 
 let token = ""; // in memory only: gone with the tab
+
+const authorized = () => (token ? { Authorization: `Bearer ${token}` } : {});
 let heard = null; // when the last event came
 
 const patience = 5000; // how long to wait for the next event
@@ -204,7 +222,7 @@ async function stream() {
   const abort = new AbortController();
   let watchdog = setTimeout(() => abort.abort(), patience);
   try {
-    const response = await fetch("/events", { signal: abort.signal, cache: "no-store", headers: token ? { Authorization: `Bearer ${token}` } : {} });
+    const response = await fetch("/events", { signal: abort.signal, cache: "no-store", headers: authorized() });
     if (response.status === 401) throw new Refused();
     if (!response.ok) throw new Error((await response.json()).error);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -239,22 +257,60 @@ function disconnected(why) {
   document.title = "Disconnected \u2013 freshet";
 }
 
-// asked resolves when a token was given.
-function asked() {
-  $("wrong").hidden = token === "";
-  $("ask").hidden = false;
-  $("token").focus();
+// asked resolves when a token was given in the form that is named.
+function asked(form, field, wrong) {
+  $(wrong).hidden = token === "";
+  $(form).hidden = false;
+  $(field).focus();
   return new Promise((resolve) => {
-    $("ask").addEventListener("submit", (e) => {
+    $(form).addEventListener("submit", (e) => {
       e.preventDefault();
-      token = $("token").value;
-      $("token").value = "";
+      token = $(field).value;
+      $(field).value = "";
       resolve();
     }, { once: true });
   });
 }
 
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// ---- the hottest keys: asked for while somebody looks, and forgotten afterwards ----
+
+const hotEvery = 2000;
+let watchingHot = false;
+
+async function watchHot() {
+  if (watchingHot) return;
+  watchingHot = true;
+  while ($("hot-keys").open) {
+    const problem = await showHot();
+    setText($("hot-problem"), problem);
+    $("hot-problem").hidden = problem === "";
+    await wait(hotEvery);
+  }
+  rows($("hot-key-rows"), [], tableRow(3), fillHot);
+  watchingHot = false;
+}
+
+// showHot shows the keys once, and returns what kept it from doing so.
+async function showHot() {
+  try {
+    const response = await fetch("/hot", { cache: "no-store", headers: authorized() });
+    if (response.status === 401) {
+      await asked("hot-ask", "hot-token", "hot-wrong");
+      return await showHot();
+    }
+    const answer = await response.json();
+    if (!response.ok) return answer.error;
+    $("hot-ask").hidden = true;
+    rows($("hot-key-rows"), answer.keys ?? [], tableRow(3), fillHot);
+    return "";
+  } catch (e) {
+    return `The keys cannot be asked for: ${e.message}. Trying again.`;
+  }
+}
+
+$("hot-keys").addEventListener("toggle", watchHot);
 
 for (;;) {
   try {
@@ -263,7 +319,7 @@ for (;;) {
   } catch (e) {
     if (e instanceof Refused) {
       $("gone").hidden = true;
-      await asked();
+      await asked("ask", "token", "wrong");
       continue;
     }
     disconnected(e.name === "AbortError" ? "" : e.message);

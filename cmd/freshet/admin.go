@@ -74,7 +74,7 @@ func address(a config.Admin) (string, *http.Client, error) {
 }
 
 func (c *cli) statusCommand() *cobra.Command {
-	var raw bool
+	var raw, hot bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say how a running freshet is doing",
@@ -84,23 +84,51 @@ func (c *cli) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if hot && raw {
+				return c.printJSON(client.Hot(cmd.Context()))
+			}
+			if raw {
+				return c.printJSON(client.Status(cmd.Context()))
+			}
+			var s app.Status
 			b, err := client.Status(cmd.Context())
+			if err == nil {
+				err = decode(b, &s)
+			}
+			if err == nil {
+				err = s.Print(c.stdout)
+			}
+			if err != nil || !hot {
+				return err
+			}
+			var h app.HotStatus
+			if b, err = client.Hot(cmd.Context()); err == nil {
+				err = decode(b, &h)
+			}
 			if err != nil {
 				return err
 			}
-			if raw {
-				_, err = fmt.Fprintln(c.stdout, strings.TrimSpace(string(b)))
-				return err
-			}
-			var s app.Status
-			if err := json.Unmarshal(b, &s); err != nil {
-				return fmt.Errorf("the answer is not a status: %w", err)
-			}
-			return s.Print(c.stdout)
+			return h.Print(c.stdout)
 		},
 	}
 	cmd.Flags().BoolVar(&raw, "json", false, "print the status as JSON")
+	cmd.Flags().BoolVar(&hot, "hot", false, "also the tables and keys that change most (with --json: only these)")
 	return c.urlFlag(cmd)
+}
+
+// printJSON prints an answer as it is.
+func (c *cli) printJSON(answer json.RawMessage, err error) error {
+	if err == nil {
+		_, err = fmt.Fprintln(c.stdout, strings.TrimSpace(string(answer)))
+	}
+	return err
+}
+
+func decode(answer json.RawMessage, into any) error {
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("the answer is not a status: %w", err)
+	}
+	return nil
 }
 
 func (c *cli) tailCommand() *cobra.Command {
