@@ -28,7 +28,8 @@ type Config struct {
 	origins map[string]Pos
 }
 
-// HasSource reports whether there is a source to read: with Kafka, the file of an invalidator has none, nor mappings.
+// HasSource reports whether there is a source: with Kafka, the file of an invalidator has none, nor mappings, unless it
+// runs queries.
 func (c *Config) HasSource() bool { return len(c.Source.Addresses) > 0 }
 
 // HasRedis reports whether there is a Redis to keep fresh: with Kafka, the file of a reader may have none.

@@ -16,6 +16,7 @@ import (
 func FuzzParse(f *testing.F) {
 	f.Add(minimal)
 	f.Add(hashed)
+	f.Add(acting)
 	reference, err := os.ReadFile("testdata/reference.yaml")
 	if err != nil {
 		f.Fatal(err)

@@ -273,49 +273,6 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// percentages are parts of a whole, from 0 to 1.
-func percentages() kind[float64] {
-	const between = "write one from 0% to 100%"
-	return kind[float64]{
-		name: "percentage, 0% to 100%",
-		parse: func(s string) (float64, *fault) {
-			n, unit, ok := measure(s)
-			switch {
-			case s == "":
-				return 0, &fault{"is empty", between}
-			case switchedOff(s) && n == 0:
-				return 0, &fault{quote(s) + " does not switch it off", "write 0%"}
-			case !ok:
-				return 0, &fault{quote(s) + " is not a percentage", between}
-			case n < 0:
-				return 0, &fault{s + " is negative", between}
-			case unit == "" && n < 1:
-				return 0, &fault{s + " has no unit", "write " + formatPercentage(n) + " if a part of 1 is meant"}
-			case unit == "":
-				return 0, &fault{s + " has no unit", "write " + s + "%"}
-			case unit != "%" || strings.ContainsAny(s, " +"):
-				return 0, &fault{quote(s) + " is not a percentage", "write it as 10%"}
-			case n > 100:
-				return 0, &fault{s + " is out of range", between}
-			}
-			return n / 100, nil
-		},
-		format: formatPercentage,
-		bare:   true,
-	}
-}
-
-// formatPercentage writes a part of 1 with as few digits as it takes to read it again.
-func formatPercentage(part float64) string {
-	for precision := range 20 {
-		s := strconv.FormatFloat(part*100, 'f', precision, 64)
-		if n, err := strconv.ParseFloat(s, 64); err == nil && n/100 == part {
-			return s + "%"
-		}
-	}
-	return strconv.FormatFloat(part*100, 'f', -1, 64) + "%"
-}
-
 // sizeUnit is a unit of a size.
 type sizeUnit struct {
 	name  string

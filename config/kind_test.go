@@ -42,6 +42,24 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+func TestPercentages(t *testing.T) {
+	for text, want := range map[string]float64{"0%": 0, "10%": 0.1, "7%": 0.07, "0.5%": 0.005, "100%": 1, "33.3%": 0.333} {
+		got, f := percentages().parse(text)
+		if f != nil || got != want || percentages().format(got) != text {
+			t.Errorf("%s: %v %v, written back as %s, want %v", text, got, f, percentages().format(got), want)
+		}
+	}
+	for text, do := range map[string]string{
+		"": "write one from 0% to 100%", "100.1%": "write one from 0% to 100%", "-1%": "write one from 0% to 100%", "10": "write 10%",
+		"0.1": "write 10% if a part of 1 is meant", "0": "write 0%", "none": "write 0%", "off": "write 0%", "10 %": "write it as 10%", "+10%": "write it as 10%",
+		"10percent": "write it as 10%", "some": "write one from 0% to 100%", "%": "write one from 0% to 100%", "1e400%": "write it as 10%",
+	} {
+		if p, f := percentages().parse(text); f == nil || f.do != do {
+			t.Errorf("%q: %v %v, want %s", text, p, f, do)
+		}
+	}
+}
+
 // What a kind writes, it reads as the same value.
 func TestWhatIsWrittenIsReadAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,6 +70,10 @@ func TestWhatIsWrittenIsReadAlike(t *testing.T) {
 		n := rapid.Int64Range(1, 1<<40).Draw(t, "size")
 		if got, f := sizes(1, 1<<40).parse(formatSize(n)); f != nil || got != n {
 			t.Fatalf("%s: %v %v", formatSize(n), got, f)
+		}
+		part := rapid.Float64Range(0, 1).Draw(t, "part")
+		if got, f := percentages().parse(formatPercentage(part)); f != nil || got != part {
+			t.Fatalf("%s: %v %v, want %v", formatPercentage(part), got, f, part)
 		}
 		i := rapid.IntRange(-1e9, 1e9).Draw(t, "integer")
 		k := integers[int](-1e9, 1e9)

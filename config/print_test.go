@@ -40,6 +40,7 @@ func TestTheEffectiveConfigurationLoadsAgain(t *testing.T) {
     when: "row.status == 'it''s' && row.n > 0 # no comment"
     keys: ["{{order}}:{id}", 'a: b', "- x", "null", "größe\t\"{id}\""]
     second_delete: none
+    rate_limit: 70
 source:
 `
 	file = strings.Replace(file, "source:\n  addresses", "source: &s\n  server_id: 7\n  start: binlog.000001:4\n  name: \"1e3\"\n  addresses", 1)
@@ -59,6 +60,27 @@ eventlog: {dir: "null"}
 	other, err := yaml.Marshal(first)
 	if err != nil || mustParse(t, string(other)).MappingsHash() != first.MappingsHash() {
 		t.Errorf("yaml.Marshal: %v\n%s", err, other)
+	}
+}
+
+func TestActionsArePrintedAsTheyCount(t *testing.T) {
+	c := mustParse(t, acting)
+	text := c.String()
+	for _, want := range []string{
+		"    rebuild:\n      from: row\n      as: json\n      columns: [id, user_name as userName]\n      decimals: number\n      expire_at: 5m\n      ttl: 1h\n      jitter: 10%\n      missing:\n        cache: '-'\n        ttl: 30s\n",
+		"    hash:\n      key: users\n      field: '{id}'\n      value: '{name}'\n    set:\n      key: names\n      member: '{name}'\n",
+		"    zset:\n      key: board\n      member: '{id}'\n      score: '{points}'\n",
+		"    expire:\n      keys:\n        - a:{id}\n        - b:{id}\n      in: 5s\n    incr: users:gen\n    publish:\n      channel: changed\n      message: '{id}'\n    stream:\n      key: changes\n      maxlen: 500\n",
+		"    rebuild:\n      query: SELECT 1\n      server: source\n      timeout: 2s\n      rows: many\n      as: json\n      decimals: string\n      ttl: none\n    second_delete: 2s\n",
+		"    rebuild:\n      from: row\n      as: string\n      value: '{name}'\n      ttl: none\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks\n%s\nin\n%s", want, text)
+		}
+	}
+	again := mustParse(t, text)
+	if d := cmp.Diff(c.Mappings, again.Mappings, cmpopts.IgnoreUnexported(Text{}), cmpopts.IgnoreTypes(Pos{})); d != "" {
+		t.Error(d)
 	}
 }
 

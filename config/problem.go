@@ -71,8 +71,8 @@ func (ps Problems) Unwrap() []error {
 type Report func(at Pos, what, do string)
 
 // Check looks at a configuration for problems that this package cannot know of. It is called on every load, also
-// when there are problems already; c then holds what could be read, and every mapping in it has a table and keys. It
-// must not keep c.
+// when there are problems already; c then holds what could be read: every mapping in it has a table and something to do,
+// and every action that it has is whole. It must not keep c.
 type Check func(c *Config, report Report)
 
 // collector gathers problems.

@@ -41,7 +41,7 @@ type Rebuild struct {
 // Missing is a negative entry: it says that there is no row.
 type Missing struct {
 	Pos Pos
-	// Cache is the value, as it stands there: no template. Default empty.
+	// Cache is the value, as it stands there: no template. At most 64 KiB. Default empty.
 	Cache Text
 	// TTL is how long it lives. Never 0.
 	TTL time.Duration
@@ -82,6 +82,8 @@ const (
 	decade = 3650 * day
 	// queryTimeout is how long a query may take when the mapping does not say.
 	queryTimeout = 5 * time.Second
+	// maxCache bounds a negative entry, which travels with what is to be done.
+	maxCache = 64 << 10
 	// onSource is the one server that queries run on.
 	onSource = "source"
 )
@@ -176,7 +178,11 @@ func (l *loader) missingRow(f pair) *Missing {
 	}
 	e := &Missing{Pos: f.at}
 	if p, ok := b.given["cache"]; ok {
-		if _, wrong := scalar(p.value); wrong != nil {
+		text, wrong := scalar(p.value)
+		if wrong == nil && len(text) > maxCache {
+			wrong = &fault{"is too long", "write at most " + formatSize(maxCache)}
+		}
+		if wrong != nil {
 			l.at(l.doc.pos(p.value), p.name, wrong)
 		} else {
 			e.Cache = l.doc.lines.text(l.doc.file, p.value)
