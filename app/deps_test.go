@@ -53,7 +53,8 @@ var mayImport = map[string][]string{
 	"eventlog/kafka": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 
-	"invalidator": {"event", "eventlog", "retry", "alarm", "latency"},
+	"invalidator/write": {"event"},
+	"invalidator":       {"event", "eventlog", "retry", "alarm", "latency", "invalidator/write"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,

@@ -1,0 +1,227 @@
+package write
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// The sizes of what is written. A script blocks Redis while it runs; see the package's documentation for the times.
+const (
+	// inlineFields and inlineBytes are what a hash may have for being written by one script.
+	inlineFields = 256
+	inlineBytes  = 64 << 10
+	// stageTTL is how long a hash that is being put together is kept, should nobody finish it.
+	stageTTL = time.Minute
+	// leastTTL is how long a companion is kept, at least; foreverTTL if its key lives for ever.
+	leastTTL   = time.Hour
+	foreverTTL = 24 * time.Hour
+	// DefaultEntries is how many fields or members a generation of a companion holds. Two are kept.
+	DefaultEntries = 4096
+)
+
+// Options of a [Builder].
+type Options struct {
+	Names Names
+	// Random draws jitter and names of temporary keys. Default: math/rand/v2's Uint64.
+	Random func() uint64
+	// Entries bounds a generation of the companion of a hash or set. Default [DefaultEntries].
+	Entries int
+}
+
+// Builder makes calls of items, in memory that it uses again. It belongs to one goroutine.
+type Builder struct {
+	memory
+
+	names   Names
+	random  func() uint64
+	entries string
+}
+
+// New returns a builder.
+func New(o Options) (*Builder, error) {
+	if o.Random == nil {
+		o.Random = rand.Uint64
+	}
+	if o.Entries == 0 {
+		o.Entries = DefaultEntries
+	}
+	if o.Entries < 0 {
+		return nil, fmt.Errorf("a companion of %d entries: want at least 1", o.Entries)
+	}
+	return &Builder{names: o.Names, random: o.Random, entries: strconv.Itoa(o.Entries)}, nil
+}
+
+// Names returns the names that the builder uses.
+func (b *Builder) Names() Names { return b.names }
+
+// Reset takes back all calls that the builder has made, and their memory.
+func (b *Builder) Reset() { b.reset() }
+
+// Append appends the calls of an item, at least one. They go down one connection in this order; to send all of them
+// again is harmless, to send a part of them again is not. The item's key and fields must not change until [Builder.Reset].
+//
+// What cannot be made out (damaged fields, a put without an Effect) is forgotten.
+func (b *Builder) Append(calls []*Call, it *Item) []*Call {
+	switch it.Action {
+	case event.ActionRebuild:
+		return b.appendRebuild(calls, it)
+	case event.ActionHash:
+		return append(calls, b.field(it))
+	case event.ActionSet, event.ActionZSet:
+		return append(calls, b.member(it))
+	case event.ActionExpire:
+		if it.Effect == nil {
+			break
+		}
+		c := b.script(expireScript, b.key(it), 1)
+		c.add(b.millis(it.Effect.In))
+		return append(calls, c)
+	case event.ActionIncr:
+		return append(calls, b.script(incrScript, b.key(it), 0))
+	}
+	c := b.call(2)
+	c.add("unlink", b.key(it))
+	return append(calls, c)
+}
+
+// Fallback returns a call that removes the key of an item, with all that is known of it: for when its own calls are
+// refused. It takes the companions along, since those would go on to vouch for older values.
+func (b *Builder) Fallback(it *Item) *Call {
+	c := b.call(7)
+	c.add("unlink", b.key(it))
+	for _, k := range [...]Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
+		c.add(b.name(k, it))
+	}
+	return c
+}
+
+// The replies of the scripts.
+const (
+	replyOlder = iota
+	replyWritten
+	replyRemoved
+	replyForgotten
+	replyAbsent
+)
+
+// Outcome tells what the calls that [Builder.Append] made of the item did, or the first of their errors.
+func (b *Builder) Outcome(it *Item, calls []*Call) (Outcome, error) {
+	if len(calls) == 0 {
+		return 0, errors.New("redis: no call was made")
+	}
+	for _, c := range calls {
+		if c.Err != nil {
+			return 0, fmt.Errorf("redis: %s: %w", c.Name(), c.Err)
+		}
+	}
+	c := calls[len(calls)-1]
+	n, ok := c.Reply.(int64)
+	if !ok {
+		return 0, fmt.Errorf("redis: %s: unexpected reply %T", c.Name(), c.Reply)
+	}
+	if c.Script == nil { // UNLINK and HDEL
+		if n == 0 {
+			return Absent, nil
+		}
+		return Removed, nil
+	}
+	switch n {
+	case replyOlder:
+		return Older, nil
+	case replyWritten:
+		return Written, nil
+	case replyRemoved:
+		return Removed, nil
+	case replyForgotten:
+		return Forgotten, nil
+	case replyAbsent:
+		return Absent, nil
+	}
+	return 0, fmt.Errorf("redis: %s: unexpected reply %d", c.Name(), n)
+}
+
+// script returns a call of a script on the key and what it has beside it.
+func (b *Builder) script(s *Script, key string, args int, beside ...string) *Call {
+	c := b.call(4 + len(beside) + args)
+	c.Script = s
+	c.add("evalsha", s.SHA, digits[1+len(beside)], key)
+	c.add(beside...)
+	return c
+}
+
+var digits = [...]string{"0", "1", "2", "3"}
+
+// guarded adds what all scripts with a guard take first: [guardArgs] arguments.
+func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
+	c.add(op, b.version(it.Version), it.Source, b.millis(Window(it.D)))
+	if it.D == 0 {
+		c.add("1")
+	} else {
+		c.add("0")
+	}
+	keep := foreverTTL
+	if ttl > 0 {
+		keep = max(leastTTL, ttl+it.D)
+	}
+	c.add(b.millis(keep))
+}
+
+const guardArgs = 6
+
+// opForget is the forgetting of all scripts with a guard.
+const opForget = "forget"
+
+func (b *Builder) key(it *Item) string {
+	if b.names.Prefix == "" {
+		return it.Key
+	}
+	m := b.mark()
+	b.buf = append(append(b.buf, b.names.Prefix...), it.Key...)
+	return b.since(m)
+}
+
+func (b *Builder) name(k Kind, it *Item) string {
+	m := b.mark()
+	b.buf = b.names.Append(b.buf, k, it.Key)
+	return b.since(m)
+}
+
+func (b *Builder) number(n int64) string {
+	m := b.mark()
+	b.buf = strconv.AppendInt(b.buf, n, 10)
+	return b.since(m)
+}
+
+// millis is a duration for Redis: whole milliseconds, at least one if there is any.
+func (b *Builder) millis(d time.Duration) string {
+	if d <= 0 {
+		return "0"
+	}
+	return b.number(max(1, d.Milliseconds()))
+}
+
+// version is [event.Version.String], in the builder's memory.
+func (b *Builder) version(v event.Version) string {
+	m := b.mark()
+	for i, part := range [...]uint64{uint64(v.Epoch), uint64(v.File), v.Pos, uint64(v.Row)} {
+		if i > 0 {
+			b.buf = append(b.buf, '/')
+		}
+		b.buf = strconv.AppendUint(b.buf, part, 10)
+	}
+	return b.since(m)
+}
+
+// ttl draws how long a value lives; 0: for ever.
+func (b *Builder) ttl(e *event.Effect) time.Duration {
+	if e.TTL <= 0 || e.Jitter <= 0 {
+		return max(0, e.TTL)
+	}
+	share := float64(b.random()>>11) / (1 << 52) // 0 to 2
+	return max(time.Millisecond, e.TTL+time.Duration((share-1)*min(1, e.Jitter)*float64(e.TTL)))
+}

@@ -1,0 +1,66 @@
+
+-- field sets or removes one field of a hash.
+-- KEYS: hash, marks of its fields, the generation of marks before.
+-- ARGV behind the guard's: fields that a generation holds, field, value.
+local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
+local limit, field, value = tonumber(ARGV[7]), ARGV[8], ARGV[9]
+
+-- note leaves the mark, or none where it cannot be written: one that is not there vouches for nothing.
+local function note(mark)
+  if redis.call('HEXISTS', marks, field) == 0 and redis.call('HLEN', marks) >= limit then
+    redis.call('UNLINK', before)
+    redis.call('RENAME', marks, before)
+  end
+  local done = redis.pcall('HSET', marks, field, mark)
+  if failed(done) then
+    redis.call('UNLINK', marks, before)
+    return false
+  end
+  redis.call('PEXPIRE', marks, keep)
+  return true
+end
+
+-- remove takes the field away, and the whole key if it is no hash.
+local function remove()
+  if failed(redis.pcall('HDEL', key, field)) then redis.call('UNLINK', key) end
+end
+
+local function absent() return redis.pcall('HEXISTS', key, field) == 0 end
+
+local mark = redis.pcall('HGET', marks, field)
+if failed(mark) then
+  redis.call('UNLINK', marks)
+  mark = false
+end
+if not mark then
+  mark = redis.pcall('HGET', before, field)
+  if failed(mark) then mark = false end
+end
+
+if op == 'forget' then
+  remove()
+  local left = forget(mark)
+  if left == true then
+    redis.call('HDEL', marks, field)
+    redis.call('HDEL', before, field)
+  elseif left then
+    note(left)
+  end
+  return FORGOTTEN
+end
+
+local good, left = judge(mark, absent)
+if good == nil then return OLDER end
+if op == 'hdel' then
+  remove()
+  if left then note(left) end
+  return REMOVED
+end
+if good and note(left) then
+  if not failed(redis.pcall('HSET', key, field, value)) then return WRITTEN end
+  redis.call('UNLINK', key)
+  return FORGOTTEN
+end
+remove()
+if not good and left then note(left) end
+return FORGOTTEN

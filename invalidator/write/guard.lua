@@ -1,0 +1,74 @@
+-- The guard: what the scripts that write values begin with. Each is atomic; KEYS[1] is the key, the others are beside
+-- it in the same slot.
+--
+-- A mark says which change a value was last written for: "<version> <since> <source>". Version is
+-- epoch/file/position/row in decimal. Since is 0 if the mark vouches for having seen all newer changes that were
+-- finished; else it was begun at that time (of Redis, in ms), and does not vouch yet.
+--
+-- ARGV: what to do, version, source, window (ms), "1" if no second action follows, how long marks are kept (ms).
+local OLDER, WRITTEN, REMOVED, FORGOTTEN, ABSENT = 0, 1, 2, 3, 4
+local op, version, source = ARGV[1], ARGV[2], ARGV[3]
+local window, single, keep = tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
+local epoch, file, pos, row = string.match(version, '^(%d+)/(%d+)/(%d+)/(%d+)$')
+
+-- order compares two decimal numbers without leading zeros as text: Lua's own numbers end at 2^53.
+local function order(a, b)
+  if a == b then return 0 end
+  if #a ~= #b then return #a < #b and -1 or 1 end
+  return a < b and -1 or 1
+end
+
+-- Redis' time in ms. It may be set back, at a failover too.
+local function now()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function text(v, since)
+  return v .. ' ' .. string.format('%.0f', since) .. ' ' .. source
+end
+
+-- relate compares a mark with the change: 'none' (no mark, or of another source: nothing is known), 'later' (the mark
+-- is of an earlier epoch: the change is of a newer history), 'former' (the change is of a history that is over), and
+-- within one epoch -1, 0 or 1 as the mark is older, the same, or newer; then the mark's version and since.
+local function relate(mark)
+  if type(mark) ~= 'string' then return 'none' end
+  local e, f, p, r, since, s = string.match(mark, '^(%d+)/(%d+)/(%d+)/(%d+) (%d+) (.*)$')
+  if s ~= source then return 'none' end
+  local o = order(e, epoch)
+  if o ~= 0 then return o < 0 and 'later' or 'former' end
+  o = order(f, file)
+  if o == 0 then o = order(p, pos) end
+  if o == 0 then o = order(r, row) end
+  return o, e .. '/' .. f .. '/' .. p .. '/' .. r, tonumber(since)
+end
+
+-- judge says whether the change may be written over what the mark stands for, and the mark to be left: none if it is
+-- to stay. fresh is called where nothing is marked; it says whether nothing is there either.
+local function judge(mark, fresh)
+  local o, v, since = relate(mark)
+  if o == 'none' or o == 'later' then
+    if single and o == 'none' and not mark and fresh() then return true, text(version, 0) end
+    return false, text(version, now())
+  end
+  if o == 'former' then return false end
+  if o == 1 then return nil end
+  if since == 0 or o == 0 then return true, text(version, 0) end
+  local t = now()
+  if t < since then since = t end
+  if t - since >= window then return true, text(version, 0) end
+  return false, text(version, since)
+end
+
+-- forget returns the mark to be left by a change that only removes: true if none may be left, nil if it stays.
+local function forget(mark)
+  local o, v, since = relate(mark)
+  if not mark or o == 'former' or o == 1 then return nil end
+  if o == 'none' or o == 'later' then return true end
+  return text(version, since)
+end
+
+-- failed says whether a pcall was refused.
+local function failed(reply)
+  return type(reply) == 'table' and reply.err ~= nil
+end

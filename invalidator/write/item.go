@@ -1,0 +1,82 @@
+package write
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Item is one action on one key that is to be sent now.
+type Item struct {
+	// Key is without the prefix.
+	Key    string
+	Action event.Action
+	Intent event.Intent
+	// Effect may be nil where nothing is put: what has none is forgotten. A hash action whose Effect is nil is a plain
+	// HDEL; one with an Effect is guarded.
+	Effect *event.Effect
+	// Fields are the action's own, without those of publish and stream (see [Split]). For a rebuild by query they are
+	// what the query gave, in the form of one from the row; where it gave nothing the Intent is [event.IntentRemove].
+	Fields event.Fields
+	// Source and Version are the change's.
+	Source  string
+	Version event.Version
+	// D is the mapping's second delete; 0: this action is the only one.
+	D time.Duration
+	// Now is the time for [event.Effect].ExpireAt.
+	Now time.Time
+}
+
+// Outcome is what an item did in Redis.
+type Outcome uint8
+
+// The outcomes. All of them are a success: the key holds nothing older than the item, or nothing.
+const (
+	// Written: the value, field, member, counter or shorter TTL is there.
+	Written Outcome = iota + 1
+	// Removed: the key, field or member is gone, or the negative entry is there, as the item wanted.
+	Removed
+	// Forgotten: the key or field was removed, since what it should hold could not be vouched for or not be written
+	// (or since that was the intent). The application reads it anew.
+	Forgotten
+	// Older: nothing was done, since a newer change has been written.
+	Older
+	// Absent: there was no key that could have been changed.
+	Absent
+
+	outcomes = Absent
+)
+
+// String returns the outcome's name, in lower case.
+func (o Outcome) String() string {
+	if o == 0 || o > outcomes {
+		return "unknown"
+	}
+	return [...]string{"written", "removed", "forgotten", "older", "absent"}[o-1]
+}
+
+// Window returns for how long after a change became known to be visible its value may be sent for the first time. What
+// is older news is forgotten instead ([event.IntentForget]): see "Why that is enough" in the package's documentation.
+func Window(d time.Duration) time.Duration { return max(d, 5*time.Second) }
+
+// Split parts the fields of an invalidation ([event.Batch.Fields]) into those of its notices, which [Builder.Notices]
+// wants, and the action's own. It fails on damaged fields.
+func Split(e *event.Effect, f event.Fields) (notices, own event.Fields, err error) {
+	n := 0
+	if e != nil && e.Publish {
+		n += 2
+	}
+	if e != nil && e.Stream {
+		n++
+	}
+	own = f
+	for range n {
+		_, rest, ok := own.Next()
+		if !ok {
+			return nil, nil, fmt.Errorf("fields of an invalidation are damaged: want %d for its notices", n)
+		}
+		own = rest
+	}
+	return f[:len(f)-len(own)], own, nil
+}

@@ -1,0 +1,57 @@
+package write
+
+import "github.com/freshet/freshet/event"
+
+// field returns the call for one field of a hash.
+func (b *Builder) field(it *Item) *Call {
+	name, rest, ok := it.Fields.Next()
+	if !ok || name == nil {
+		// Which field is not known: all of them may be stale.
+		c := b.call(2)
+		c.add("unlink", b.key(it))
+		return c
+	}
+	if it.Effect == nil {
+		c := b.call(3)
+		c.add("hdel", b.key(it), text(name))
+		return c
+	}
+	op, value := opForget, ""
+	switch it.Intent {
+	case event.IntentRemove:
+		op = "hdel"
+	case event.IntentPut:
+		if v, _, ok := rest.Next(); ok && v != nil {
+			op, value = "hset", text(v)
+		}
+	}
+	c := b.script(fieldScript, b.key(it), guardArgs+3, b.name(KindField, it), b.name(KindOldField, it))
+	b.guarded(c, op, it, 0)
+	c.add(b.entries, text(name), value)
+	return c
+}
+
+// member returns the call for one member of a set or sorted set.
+func (b *Builder) member(it *Item) *Call {
+	op, score := opForget, ""
+	name, rest, ok := it.Fields.Next()
+	if ok = ok && name != nil && it.Effect != nil; ok {
+		zset := it.Action == event.ActionZSet
+		switch {
+		case it.Intent == event.IntentRemove && zset:
+			op = "zrem"
+		case it.Intent == event.IntentRemove:
+			op = "srem"
+		case it.Intent == event.IntentPut && zset:
+			if v, _, ok := rest.Next(); ok && v != nil {
+				op, score = "zadd", text(v)
+			}
+		case it.Intent == event.IntentPut:
+			op = "sadd"
+		}
+	}
+	c := b.script(memberScript, b.key(it), guardArgs+3, b.name(KindMember, it), b.name(KindOldMember, it))
+	b.guarded(c, op, it, 0)
+	c.add(b.entries, text(name), score)
+	return c
+}

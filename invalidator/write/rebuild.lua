@@ -1,0 +1,76 @@
+
+-- rebuild writes, replaces or removes a whole key.
+-- KEYS: key, companion, for swap the temporary key.
+-- ARGV behind the guard's: ttl of the value (ms, 0: for ever); then
+--   set, remove   the value, or the negative entry
+--   hash          field, value, …
+--   swap          how many fields the temporary key must have
+--   drop, forget  nothing
+local key, companion = KEYS[1], KEYS[2]
+local ttl = tonumber(ARGV[7])
+
+local function put(mark)
+  return redis.pcall('SET', companion, mark, 'PX', keep)
+end
+
+-- note leaves the mark. Where it cannot be written (no memory), none may be left: it would vouch for older values.
+local function note(mark)
+  if failed(put(mark)) then redis.call('UNLINK', companion) end
+end
+
+local function absent() return redis.call('EXISTS', key) == 0 end
+
+local write = {}
+
+function write.set()
+  if ttl > 0 then return redis.pcall('SET', key, ARGV[8], 'PX', ARGV[7]) end
+  return redis.pcall('SET', key, ARGV[8])
+end
+write.remove = write.set
+
+function write.hash()
+  redis.call('UNLINK', key)
+  local done = redis.pcall('HSET', key, unpack(ARGV, 8))
+  if not failed(done) and ttl > 0 then redis.call('PEXPIRE', key, ARGV[7]) end
+  return done
+end
+
+-- Half of the temporary key may have been lost: it is never swapped in then.
+function write.swap()
+  if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end
+  redis.call('UNLINK', key)
+  redis.call('RENAME', KEYS[3], key)
+  if ttl > 0 then return redis.call('PEXPIRE', key, ARGV[7]) end
+  return redis.call('PERSIST', key)
+end
+
+function write.drop() return redis.call('UNLINK', key) end
+
+local mark = redis.pcall('GET', companion)
+if op == 'forget' then
+  redis.call('UNLINK', key)
+  local left = forget(mark)
+  if left == true then
+    redis.call('UNLINK', companion)
+  elseif left then
+    note(left)
+  end
+  return FORGOTTEN
+end
+
+local good, left = judge(mark, absent)
+local done = FORGOTTEN
+if good == nil then
+  done = OLDER
+elseif op == 'drop' then
+  redis.call('UNLINK', key)
+  if left then note(left) end
+  done = REMOVED
+elseif good and not failed(put(left)) and not failed(write[op]()) then
+  done = op == 'remove' and REMOVED or WRITTEN
+else
+  redis.call('UNLINK', key)
+  if left then note(left) end
+end
+if op == 'swap' then redis.call('UNLINK', KEYS[3]) end
+return done

@@ -1,0 +1,114 @@
+package write
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/testbed"
+)
+
+// rig sends calls to a real Redis.
+type rig struct {
+	testing.TB
+	server *testbed.RedisServer
+	client *redis.Client
+	b      *Builder
+}
+
+func newRig(t testing.TB, server *testbed.RedisServer, o Options) *rig {
+	t.Helper()
+	b, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{TB: t, server: server, client: server.Client(), b: b}
+}
+
+// send sends the calls in one round trip, and again those whose script was missing, as the engine does.
+func send(ctx context.Context, client redis.UniversalClient, calls []*Call) {
+	for range 2 {
+		pipe := client.Pipeline()
+		replies := make([]*redis.Cmd, len(calls))
+		for i, c := range calls {
+			replies[i] = pipe.Do(ctx, c.Args...)
+		}
+		_, _ = pipe.Exec(ctx)
+		missing := false
+		for i, c := range calls {
+			c.Reply, c.Err = replies[i].Result()
+			if c.Err != nil && strings.HasPrefix(c.Err.Error(), "NOSCRIPT") {
+				missing = true
+				client.ScriptLoad(ctx, c.Script.Source)
+			}
+		}
+		if !missing {
+			return
+		}
+	}
+}
+
+// do sends an item and returns what it did.
+func (r *rig) do(it *Item) Outcome {
+	r.Helper()
+	o, err := r.try(it)
+	if err != nil {
+		r.Fatalf("%s %s: %v", it.Action, it.Key, err)
+	}
+	return o
+}
+
+func (r *rig) try(it *Item) (Outcome, error) {
+	defer r.b.Reset()
+	calls := r.b.Append(nil, it)
+	send(r.Context(), r.client, calls)
+	return r.b.Outcome(it, calls)
+}
+
+func (r *rig) redis(words ...any) any {
+	r.Helper()
+	v, err := r.client.Do(r.Context(), words...).Result()
+	if err != nil && err != redis.Nil {
+		r.Fatalf("redis %v: %v", words, err)
+	}
+	return v
+}
+
+// ago makes all marks of a key older than the window, so that they vouch: it sets back the time at which they were
+// begun.
+func (r *rig) ago(key string) {
+	r.Helper()
+	set := func(mark string) string {
+		parts := strings.SplitN(mark, " ", 3)
+		if len(parts) == 3 && parts[1] != "0" {
+			parts[1] = "1"
+		}
+		return strings.Join(parts, " ")
+	}
+	n := r.b.Names()
+	if name := n.Version(key); r.redis("exists", name) == int64(1) {
+		r.redis("set", name, set(r.redis("get", name).(string)), "keepttl")
+	}
+	for _, k := range []Kind{KindField, KindOldField, KindMember, KindOldMember} {
+		name := string(n.Append(nil, k, key))
+		for f, v := range r.client.HGetAll(r.Context(), name).Val() {
+			r.redis("hset", name, f, set(v))
+		}
+	}
+}
+
+func fields(values ...string) event.Fields {
+	var f []byte
+	for _, v := range values {
+		f = event.AppendField(f, v)
+	}
+	return f
+}
+
+func at(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos, Row: 1} }
+
+const testD = 2 * time.Second
