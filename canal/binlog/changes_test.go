@@ -192,7 +192,7 @@ func TestPartialJSON(t *testing.T) {
 		}))
 		// In a MINIMAL image the other columns are not even in the before-image.
 		want := []string{
-			fmt.Sprintf("1 %d 7 %d v", event.Opaque, event.Absent), fmt.Sprintf("2 %d 3 %d z", event.Opaque, event.Null),
+			fmt.Sprintf("1 %d 7 %d v", event.JSON, event.Absent), fmt.Sprintf("2 %d 3 %d z", event.JSON, event.Null),
 		}
 		if image == "minimal" {
 			want = []string{fmt.Sprintf("1 %d 7 %d ", event.Absent, event.Absent), fmt.Sprintf("2 %d  %d z", event.Absent, event.Absent)}

@@ -117,7 +117,8 @@ func (d *describer) attributes(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *
 		}
 	case ColumnEnum, ColumnSet:
 		d.setLabels(a, mc, ci, t)
-	case ColumnJSON, ColumnGeometry, ColumnVector, ColumnTypedArray, ColumnNull:
+	case ColumnJSON: // its documents have a text, though no key is made of it
+	case ColumnGeometry, ColumnVector, ColumnTypedArray, ColumnNull:
 		a.Unknown = fmt.Errorf("a %s has no text", mc.Type)
 	default:
 		if mc.Type.isString() {

@@ -23,9 +23,10 @@
 //
 // Only the columns that somebody needs are decoded; the others are stepped over by a plan that is compiled once per
 // definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT(”, column) returns
-// on the server with time_zone='+00:00' and character set utf8mb4 (binary types: the raw bytes). Damaged input is an
-// error that wraps [ErrDamaged]: never a panic, never an endless loop, and never an allocation out of proportion to
-// the input.
+// on the server with time_zone='+00:00' and character set utf8mb4 (binary types: the raw bytes). A JSON document's text
+// is what SELECT prints; one that is damaged, nested deeper than 100 levels or larger than 64 MiB has none
+// ([event.Opaque]), and a partial update of one is [event.Absent]. Other damaged input is an error that wraps
+// [ErrDamaged]: never a panic, never an endless loop, and never an allocation out of proportion to the input.
 //
 // # Concurrency
 //

@@ -177,7 +177,7 @@ func (w *wants) Define(m *TableMap) (*Definition, error) {
 func allColumns(d *Definition) []event.Need {
 	out := make([]event.Need, len(d.Columns))
 	for i := range out {
-		out[i] = event.Need{Column: i, Text: d.Columns[i].Unknown == nil && d.Columns[i].Class != event.ClassKeyless}
+		out[i] = event.Need{Column: i, Text: d.Columns[i].Unknown == nil}
 	}
 	return out
 }
@@ -240,7 +240,7 @@ func check(t testing.TB, what string, types []testType, needs []event.Need, valu
 		}
 		switch {
 		case ty.keyless:
-			if v.Kind != event.Opaque && v.Kind != event.Null {
+			if v.Kind != event.Null && (v.Kind == event.JSON) != (ty.sql == "json") {
 				t.Errorf("%s: row %s: %s: kind %d", what, id.AppendText(nil), ty.sql, v.Kind)
 			}
 			continue

@@ -41,6 +41,7 @@ const (
 	renderInet4
 	renderInet6
 	renderCompressed
+	renderJSON
 )
 
 // setRender decides how the text of a needed column is made.
@@ -85,6 +86,8 @@ func (c *column) setRender(m *MapColumn, flavor event.Flavor) error {
 		return c.setString(m)
 	case ColumnVarcharCompressed, ColumnBlobCompressed:
 		c.render = renderCompressed
+	case ColumnJSON:
+		c.render = renderJSON
 	default:
 		return fmt.Errorf("a %s has no text", m.Type)
 	}
@@ -176,6 +179,9 @@ func (r *rowReader) print(c *column, v *event.Value, raw []byte) bool {
 		if len(raw) == int(c.size) {
 			return true
 		}
+	case renderJSON:
+		r.printJSON(v, raw)
+		return true
 	}
 	begin := len(r.text)
 	ok := r.append(c, v, raw)
