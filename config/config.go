@@ -283,7 +283,7 @@ type Mapping struct {
 	Keys []Text
 	// SecondDelete is D of this mapping, that of the invalidator where the mapping is silent; 0 (`none`): one delete.
 	SecondDelete time.Duration
-	// RateLimit is keys a second of this mapping; 0, the default (`none`): no limit.
+	// RateLimit is keys a second of this mapping, in each process that invalidates; 0, the default (`none`): no limit.
 	RateLimit int
 
 	// The actions other than deletes; nil, or empty: not asked for. Incr is the template of a counter's key.
