@@ -135,7 +135,7 @@ func TestIDsTellQueriesApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if words != nil {
-			q.Identify(words[0], words[1], words[2])
+			q.Identify(words[0], words[1], words[2], words[3])
 		}
 		return q.ID
 	}
@@ -146,10 +146,11 @@ func TestIDsTellQueriesApart(t *testing.T) {
 	seen := map[string]bool{same: true}
 	for _, id := range []string{
 		parse("SELECT a FROM t WHERE b = ':b'"),
-		parse("SELECT a FROM t WHERE b = :b", "json", "one", "string"),
-		parse("SELECT a FROM t WHERE b = :b", "hash", "one", "string"),
-		parse("SELECT a FROM t WHERE b = :b", "json", "many", "string"),
-		parse("SELECT a FROM t WHERE b = :b", "json", "one", "number"),
+		parse("SELECT a FROM t WHERE b = :b", "shop", "json", "one", "string"),
+		parse("SELECT a FROM t WHERE b = :b", "shop2", "json", "one", "string"),
+		parse("SELECT a FROM t WHERE b = :b", "shop", "hash", "one", "string"),
+		parse("SELECT a FROM t WHERE b = :b", "shop", "json", "many", "string"),
+		parse("SELECT a FROM t WHERE b = :b", "shop", "json", "one", "number"),
 		ID("ab", "c"), ID("a", "bc"), ID("abc"), ID(),
 	} {
 		if seen[id] {

@@ -33,10 +33,12 @@ type Param struct {
 	Offset int
 }
 
-// Identify sets ID to the fingerprint of the whole definition: the text, and what is made of the rows that it returns.
-// Both ends must give the same words: as (json, hash, string), rows (one, many), decimals (string, number), in full,
-// defaults included.
-func (q *Query) Identify(as, rows, decimals string) { q.ID = ID(q.Text, as, rows, decimals) }
+// Identify sets ID to the fingerprint of the whole definition: the schema in which tables without one are looked up (""
+// if a mapping's pattern leaves it open), the text, and what is made of the rows that it returns. Both ends must give the
+// same words: as (json, hash, string), rows (one, many), decimals (string, number), in full, defaults included.
+func (q *Query) Identify(schema, as, rows, decimals string) {
+	q.ID = ID(schema, q.Text, as, rows, decimals)
+}
 
 // ID returns a fingerprint of parts: the first 16 hexadecimal digits of a SHA-256 over each part with its length before
 // it.
