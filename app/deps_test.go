@@ -12,8 +12,9 @@ const module = "github.com/freshet/freshet/"
 // mayImport is the direction of dependencies that docs/architecture.md promises: cmd → app → stages → event. What a
 // package may reach of this module, directly or through others; a package that is not here must say where it stands.
 var mayImport = map[string][]string{
-	"event": nil,
-	"alarm": nil,
+	"event":       nil,
+	"event/float": nil,
+	"alarm":       nil,
 	// config describes the file; only app turns it into the stages' words.
 	"config":  nil,
 	"retry":   {"event"},
@@ -23,17 +24,17 @@ var mayImport = map[string][]string{
 
 	// The SQL of a rebuild, read and not run; and what runs it.
 	"query":   nil,
-	"rebuild": {"event", "document", "query"},
+	"rebuild": {"event", "event/float", "document", "query"},
 
 	// What a row looks like as a value.
 	"document": {"event"},
 
 	"canal/charset":                   {"event"},
 	"canal/charset/internal/generate": nil,
-	"canal/binlog":                    {"event", "canal/charset"},
+	"canal/binlog":                    {"event", "event/float", "canal/charset"},
 	"canal/ddl":                       {"event", "canal/charset"},
-	"canal/schema":                    {"event", "canal/binlog", "canal/charset", "canal/ddl"},
-	"canal":                           {"event", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
+	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
+	"canal":                           {"event", "event/float", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
 	"eventlog":                           {"event"},
 	"eventlog/checkpoint":                {"event", "retry"},

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/float"
 )
 
 // The types of values within a JSON document.
@@ -122,7 +123,7 @@ func (w *jsonWriter) double(v float64) bool {
 		return false
 	}
 	begin := len(w.out)
-	w.out = appendReal(w.out, v, -1, jsonDoubleWidth)
+	w.out = float.Format{Decimals: float.NoDecimals, Width: float.Unlimited}.Append(w.out, v)
 	for _, c := range w.out[begin:] {
 		if c == '.' || c == 'e' {
 			return true
@@ -131,9 +132,6 @@ func (w *jsonWriter) double(v float64) bool {
 	w.out = append(w.out, ".0"...)
 	return true
 }
-
-// jsonDoubleWidth is the width within which a double has no exponent. Measured on MySQL 9.7.
-const jsonDoubleWidth = 330
 
 // jsonData takes a length, of seven bits in each byte, the lowest first, and as many bytes from b.
 func jsonData(b []byte) ([]byte, bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/float"
 )
 
 // column is how one column lies in a row image, and how it is rendered if it is needed.
@@ -21,8 +22,8 @@ type column struct {
 	zerofill uint8
 	// size is the length of values without prefix; with prefix, the length that BINARY values are padded to.
 	size uint16
-	// floatWidth is the width within which FLOAT and DOUBLE avoid the exponent.
-	floatWidth uint16
+	// real is how a FLOAT or DOUBLE is printed.
+	real       float.Format
 	attributes *Attributes
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/float"
 )
 
 // render says how the text of a value is made.
@@ -94,16 +95,14 @@ func (c *column) setRender(m *MapColumn, flavor event.Flavor) error {
 	return nil
 }
 
-// setReal sets how a FLOAT or DOUBLE prints. Measured: CONCAT of MySQL 9.7 prints within 12 characters (FLOAT) or 24
-// (DOUBLE), MariaDB 10.11 and 11.8 have no such limit. What MySQL before 9 does was not measured.
+// setReal sets how a FLOAT or DOUBLE prints.
 func (c *column) setReal(t ColumnType, flavor event.Flavor) {
-	c.render, c.floatWidth = renderFloat, 12
-	if t == ColumnDouble {
-		c.render, c.floatWidth = renderDouble, 24
+	single := t == ColumnFloat
+	c.render = renderDouble
+	if single {
+		c.render = renderFloat
 	}
-	if flavor == event.MariaDB {
-		c.floatWidth = 330
-	}
+	c.real = float.Format{Single: single, Decimals: c.digits, Zerofill: c.zerofill, Width: float.Width(single, flavor == event.MariaDB)}
 }
 
 func (c *column) setOldTemporal(t ColumnType) {
@@ -272,24 +271,16 @@ func (r *rowReader) appendTemporal(c *column, raw []byte) {
 
 // appendReal prints a FLOAT or DOUBLE. The servers store no infinity and no NaN.
 func (r *rowReader) appendReal(c *column, raw []byte) bool {
-	var f float64
-	precision := -1
+	var v float64
 	if c.render == renderFloat {
-		f = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
-		precision = 5
+		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 	} else {
-		f = math.Float64frombits(binary.LittleEndian.Uint64(raw))
+		v = math.Float64frombits(binary.LittleEndian.Uint64(raw))
 	}
-	if math.IsNaN(f) || math.IsInf(f, 0) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return false
 	}
-	begin := len(r.text)
-	if c.digits < NoScale {
-		r.text = appendFixed(r.text, f, int(c.digits))
-	} else {
-		r.text = appendReal(r.text, f, precision, int(c.floatWidth))
-	}
-	r.text = prependZeros(r.text, begin, int(c.zerofill))
+	r.text = c.real.Append(r.text, v)
 	return true
 }
 
