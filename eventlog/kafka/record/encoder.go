@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/base64"
+	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -31,23 +32,31 @@ type Header struct {
 
 // Encoder makes a record out of invalidations of one source and term. The zero Encoder is ready for use.
 type Encoder struct {
-	body        []byte // the changes so far, the last one without its closing brackets
-	count       int
-	first, last event.Version
+	state
+	body    []byte // the changes so far, the last one without its closing brackets
+	table   []byte // the effects so far
+	effects []usedEffect
 
-	// What the invalidation before had: the next one of the same continues its change, its row and its list of keys.
+	gtids gtidWriter
+	times timeWriter
+	json  scanner
+}
+
+// state is what an Encoder knows of what it has written: with it, an item that does not fit is taken back.
+type state struct {
+	count, forgotten int
+	first, last      event.Version
+
+	// What the invalidation before had: the next one of the same continues its change, its row and its list.
 	batch   *event.Batch
 	ordinal uint32
 	origin  event.Origin
 	row     uint32
-	action  event.Action
-	binary  bool
+	list    list
+	whole   bool // it was an item that could be forgotten
 	// head is where its change begins in body, where the place in its version begins and ends, and where its rows
 	// begin.
 	head, place, rest, rows int
-
-	gtids gtidWriter
-	times timeWriter
 }
 
 // The brackets that close a list of keys and its row, then the list of rows and their change.
@@ -56,29 +65,72 @@ const (
 	closeChange = `]}`
 )
 
+// slack is what a plain delete takes in a record beside its key, at most but for odd table names.
+const slack = 512
+
 // Add appends invalidation i of b. Those of one record are added in commit order; they may be of several batches of
-// the same source and term. Consecutive ones of the same origin and row are written as one. The encoder keeps the last
-// batch until Reset, so it must be one that was handed over: nobody writes to it.
-func (e *Encoder) Add(b *event.Batch, i int) {
-	inv, key := &b.Invalidations[i], b.Key(i)
+// the same source and term. Consecutive ones of the same origin, row and action are written as one list. The encoder
+// keeps the last batch until Reset, so it must be one that was handed over: nobody writes to it.
+func (e *Encoder) Add(b *event.Batch, i int) { e.TryAdd(b, i, math.MaxInt) }
+
+// TryAdd is [Encoder.Add] for a record that is to have about most bytes. It returns false when there is no room, and
+// leaves the record as it was then. There always is room for the first invalidation of a record: one that is too large
+// by itself loses its payload, and forgets what the cache holds; if that is not enough its notices too. Of what
+// is left, only the key can be long. [Encoder.Forgotten] counts it.
+//
+// An invalidation whose fields are not what its action has becomes a plain delete: nobody could carry it out, and a
+// cache may forget. It is counted with them.
+func (e *Encoder) TryAdd(b *event.Batch, i, most int) bool {
+	inv := &b.Invalidations[i]
+	if inv.Effect == 0 && inv.Action == event.ActionDelete {
+		return e.tryKey(b, i, most)
+	}
+	before, body, table, effects := e.state, len(e.body), len(e.table), len(e.effects)
+	for without := nothing; without <= payloadAndNotices; without++ {
+		ok := e.addItem(b, i, without)
+		if ok && e.Len() <= most {
+			e.forgotten += min(int(without), 1)
+			return true
+		}
+		e.state, e.body, e.table, e.effects = before, e.body[:body], e.table[:table], e.effects[:effects]
+		if !ok {
+			break
+		}
+		if e.count > 0 {
+			return false
+		}
+	}
+	ok := e.tryKey(b, i, most)
+	if ok {
+		e.forgotten++
+	}
+	return ok
+}
+
+func (e *Encoder) tryKey(b *event.Batch, i, most int) bool {
+	if e.count > 0 && e.Len()+len(b.Key(i)) > most-slack {
+		return false
+	}
+	e.addKey(b, i)
+	return true
+}
+
+// addKey appends a plain delete.
+func (e *Encoder) addKey(b *event.Batch, i int) {
+	key := b.Key(i)
 	// What is no UTF-8 has no JSON string.
 	simple := plain(key, 0) == len(key)
 	binary := !simple && !utf8.ValidString(key)
-	switch {
-	case !e.continues(b, inv.Origin):
-		if e.count > 0 {
-			e.body = append(e.body, closeRow+closeChange+`,`...)
-		}
-		e.beginChange(&b.Origins[inv.Origin])
-		e.beginRow(b.Version(i), inv.Action, binary)
-	case e.row != inv.Row || e.action != inv.Action || e.binary != binary:
-		e.body = append(e.body, closeRow+`,`...)
-		e.beginRow(b.Version(i), inv.Action, binary)
-	default:
-		e.body = append(e.body, ',')
+	l := listDelete
+	if binary {
+		l = listDeleteBase64
 	}
-	e.batch, e.ordinal = b, inv.Origin
-	e.count++
+	if inv := &b.Invalidations[i]; e.batch == b && e.ordinal == inv.Origin && e.row == inv.Row && e.list == l {
+		e.body = append(e.body, ',') // most keys follow one of the same row
+		e.count++
+	} else {
+		e.begin(b, i, l)
+	}
 	switch {
 	case simple:
 		e.body = append(append(append(e.body, '"'), key...), '"')
@@ -89,6 +141,26 @@ func (e *Encoder) Add(b *event.Batch, i int) {
 	default:
 		e.body = appendString(e.body, key)
 	}
+}
+
+// begin appends what comes before invalidation i of b in a list.
+func (e *Encoder) begin(b *event.Batch, i int, l list) {
+	inv := &b.Invalidations[i]
+	switch {
+	case !e.continues(b, inv.Origin):
+		if e.count > 0 {
+			e.body = append(e.body, closeRow+closeChange+`,`...)
+		}
+		e.beginChange(&b.Origins[inv.Origin])
+		e.beginRow(b.Version(i), l)
+	case e.row != inv.Row || e.list != l:
+		e.body = append(e.body, closeRow+`,`...)
+		e.beginRow(b.Version(i), l)
+	default:
+		e.body = append(e.body, ',')
+	}
+	e.batch, e.ordinal, e.whole = b, inv.Origin, false
+	e.count++
 }
 
 // continues reports whether the change that is open has the given origin of b. Mostly it is the very same one;
@@ -104,7 +176,7 @@ func (e *Encoder) continues(b *event.Batch, ordinal uint32) bool {
 // resembles reports whether the last change had an origin like o, but for its place.
 func (e *Encoder) resembles(o *event.Origin) bool {
 	l := &e.origin
-	return l.Mapping == o.Mapping && l.D == o.D && l.Tx.GTID == o.Tx.GTID && l.Tx.Committed.Equal(o.Tx.Committed) &&
+	return l.Mapping == o.Mapping && l.D == o.D && l.RateLimit == o.RateLimit && l.Tx.GTID == o.Tx.GTID && l.Tx.Committed.Equal(o.Tx.Committed) &&
 		l.Table == o.Table
 }
 
@@ -145,6 +217,10 @@ func (e *Encoder) appendRest(b []byte, o *event.Origin) []byte {
 	b = strconv.AppendInt(b, roundUp(o.D), 10)
 	b = append(b, `,"mapping":`...)
 	b = strconv.AppendInt(b, int64(max(o.Mapping, 0)), 10)
+	if o.RateLimit > 0 {
+		b = append(b, `,"rate_limit":`...)
+		b = strconv.AppendInt(b, int64(min(o.RateLimit, math.MaxInt32)), 10)
+	}
 	return append(b, `,"rows":[`...)
 }
 
@@ -157,36 +233,37 @@ func roundUp(d time.Duration) int64 {
 	return ms
 }
 
-func (e *Encoder) beginRow(v event.Version, action event.Action, binary bool) {
+func (e *Encoder) beginRow(v event.Version, l list) {
 	if e.count == 0 {
 		e.first = v
 	}
 	if v.Compare(e.last) > 0 {
 		e.last = v
 	}
-	e.row, e.action, e.binary = v.Row, action, binary
+	e.row, e.list = v.Row, l
 	b := append(e.body, `{"row":`...)
 	b = strconv.AppendUint(b, uint64(v.Row), 10)
-	if action == event.ActionDelete && !binary {
+	if l == listDelete {
 		e.body = append(b, `,"delete":[`...)
 		return
 	}
 	b = append(b, `,"`...)
-	b = append(b, action.String()...)
-	if binary {
-		b = append(b, base64Suffix...)
-	}
+	b = append(b, l.String()...)
 	e.body = append(b, `":[`...)
 }
 
-// base64Suffix ends the name of an action whose keys are written in base64.
-const base64Suffix = "_base64"
-
 // Len returns how many bytes of the record there are so far, but for its header: some 150 bytes and the source's name.
-func (e *Encoder) Len() int { return len(e.body) }
+func (e *Encoder) Len() int { return len(e.body) + len(e.table) }
 
 // Count returns how many invalidations were added.
 func (e *Encoder) Count() int { return e.count }
+
+// Forgotten returns how many of them lost their payload: those that were too large for a record, see [Encoder.TryAdd],
+// and those whose fields are not what their action has.
+func (e *Encoder) Forgotten() int { return e.forgotten }
+
+// CanForget reports whether the last invalidation that was added would be shorter without its payload.
+func (e *Encoder) CanForget() bool { return e.whole }
 
 // First returns the version of the first invalidation added; zero if there is none.
 func (e *Encoder) First() event.Version { return e.first }
@@ -198,7 +275,7 @@ func (e *Encoder) Last() event.Version { return e.last }
 // Parse. The encoder stays as it is until Reset.
 func (e *Encoder) Finish(h Header) []byte {
 	const numbers = 256 // more than the names of the fields and the numbers in them can take
-	b := make([]byte, 0, numbers+2*len(h.Source)+len(e.body))
+	b := make([]byte, 0, numbers+2*len(h.Source)+e.Len())
 	b = append(b, `{"format":1,"source":`...)
 	b = appendString(b, h.Source)
 	b = append(b, `,"term":`...)
@@ -214,6 +291,11 @@ func (e *Encoder) Finish(h Header) []byte {
 		b = append(b, `,"age_ms":`...)
 		b = strconv.AppendInt(b, int64(h.Age/time.Millisecond), 10)
 	}
+	if len(e.table) > 0 {
+		b = append(b, `,"effects":[`...)
+		b = append(b, e.table...)
+		b = append(b, ']')
+	}
 	b = append(b, `,"changes":[`...)
 	b = append(b, e.body...)
 	if e.count > 0 {
@@ -227,9 +309,15 @@ const keptBody = 4 << 20
 
 // Reset empties the encoder for the next record.
 func (e *Encoder) Reset() {
-	body := e.body[:0]
+	body, buf := e.body[:0], e.json.buf
 	if cap(body) > keptBody {
 		body = nil
 	}
-	*e = Encoder{body: body, gtids: e.gtids, times: e.times}
+	if cap(buf) > keptBody {
+		buf = nil
+	}
+	clear(e.effects) // not to keep them
+	*e = Encoder{
+		body: body, table: e.table[:0], effects: e.effects[:0], gtids: e.gtids, times: e.times, json: scanner{buf: buf},
+	}
 }

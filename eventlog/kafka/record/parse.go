@@ -24,6 +24,12 @@ type Parser struct {
 	max    event.Version // of its changes
 	like   opening       // the one before
 
+	item        itemReader
+	added       []addedItem
+	effects     []*event.Effect // of the record
+	kept        []*event.Effect // those of a record before
+	effectsText []byte          // and how they were written
+
 	source, table interned
 	gtids         gtidReader
 	times         timeReader
@@ -50,6 +56,7 @@ func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
 	}
 	p.scanner = scanner{data: data, buf: p.buf}
 	p.batch.Reset()
+	p.added, p.effects = p.added[:0], nil
 	p.header, p.last, p.max = Header{Age: event.Unknown}, event.Version{}, event.Version{}
 	p.record()
 	p.end()
@@ -61,8 +68,8 @@ func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
 	p.batch.Source, p.batch.Term = p.header.Source, p.header.Term
 	p.batch.Age, p.batch.Last = p.header.Age, p.max
 	b := p.batch.Clone()
-	if p.batch.Len() > keptKeys || len(p.batch.Text()) > keptText || cap(p.buf) > keptText {
-		p.batch, p.buf = event.Batch{}, nil
+	if p.batch.Len() > keptKeys || len(p.item.parts[partOwn]) > keptText || len(p.batch.Text()) > keptText || cap(p.buf) > keptText {
+		p.batch, p.buf, p.item, p.added = event.Batch{}, nil, itemReader{}, nil
 	}
 	return b, p.header, nil
 }
@@ -88,6 +95,7 @@ const (
 	hasPrev
 	hasLast
 	hasAge
+	hasEffects
 	hasChanges
 	recordFields = hasFormat | hasSource | hasTerm | hasSeq | hasPrev | hasLast | hasChanges
 )
@@ -118,7 +126,10 @@ func (p *Parser) record() {
 			p.last = p.version()
 		case "age_ms":
 			has.once(&p.scanner, hasAge)
-			p.header.Age = time.Duration(p.uint(uint64(maxMillis), "milliseconds")) * time.Millisecond
+			p.header.Age = p.millis()
+		case "effects":
+			has.once(&p.scanner, hasEffects)
+			p.effectTable()
 		case "changes":
 			has.once(&p.scanner, hasChanges)
 			p.changes()
@@ -136,6 +147,7 @@ func (p *Parser) record() {
 	case p.last != p.max:
 		p.fail("last to be the highest version of the changes")
 	}
+	p.match()
 }
 
 func (p *Parser) changes() {
@@ -156,6 +168,7 @@ const (
 	hasCommitted
 	hasSecondDelete
 	hasMapping
+	hasRateLimit
 	hasRows
 	changeFields = hasTable | hasVersion | hasSecondDelete | hasMapping | hasRows
 )
@@ -201,10 +214,13 @@ func (p *Parser) change() {
 			o.Tx.Committed = p.times.read(&p.scanner)
 		case "second_delete_ms":
 			has.once(&p.scanner, hasSecondDelete)
-			o.D = time.Duration(p.uint(uint64(maxMillis), "milliseconds")) * time.Millisecond
+			o.D = p.millis()
 		case "mapping":
 			has.once(&p.scanner, hasMapping)
 			o.Mapping = int(p.uint(math.MaxInt32, "the ordinal of a mapping"))
+		case "rate_limit":
+			has.once(&p.scanner, hasRateLimit)
+			o.RateLimit = int(p.uint(math.MaxInt32, "keys a second"))
 		case "rows":
 			has.once(&p.scanner, hasRows)
 			this.has, this.rows = has, p.at
@@ -309,7 +325,7 @@ func (p *Parser) usualRow() (uint32, bool) {
 		}
 		at, ok = follows(p.data, end, `","`)
 	}
-	p.batch.Invalidations = p.batch.Invalidations[:from]
+	p.batch.Cut(from)
 	return 0, false
 }
 
@@ -319,12 +335,8 @@ func follows[T string | []byte](data []byte, at int, want T) (int, bool) {
 	return end, end <= len(data) && string(data[at:end]) == string(want)
 }
 
-// The fields of a row.
-const (
-	hasRow fields = 1 << iota
-	hasDelete
-	hasDeleteBase64
-)
+// hasRow is the field of a row that is no list. The lists follow.
+const hasRow fields = 1
 
 // row reads a row and returns its ordinal. Any field that is not known may be an action, without which the cache would
 // not be kept fresh.
@@ -332,21 +344,23 @@ func (p *Parser) row() uint32 {
 	var has fields
 	from, row := p.batch.Len(), uint32(0)
 	for more := p.begin('{', '}', "a row"); more; more = p.more('}') {
-		switch string(p.name()) {
-		case "row":
+		name := p.name()
+		if string(name) == "row" {
 			has.once(&p.scanner, hasRow)
 			row = uint32(p.uint(math.MaxUint32, "the ordinal of a row"))
-		case "delete":
-			has.once(&p.scanner, hasDelete)
-			p.keys(false)
-		case "delete" + base64Suffix:
-			has.once(&p.scanner, hasDeleteBase64)
-			p.keys(true)
+			continue
+		}
+		l, ok := listNamed(name)
+		if !ok {
+			p.unknown("a row to have nothing but row and the actions that are known")
+			continue
+		}
+		has.once(&p.scanner, hasRow<<1<<l)
+		switch l {
+		case listDelete, listDeleteBase64:
+			p.keys(l == listDeleteBase64)
 		default:
-			if p.err == nil {
-				p.stop(fmt.Errorf("%w at byte %d: want a row to have nothing but row, delete and delete_base64",
-					ErrUnknownFormat, p.at))
-			}
+			p.items(l)
 		}
 	}
 	added := p.batch.Invalidations[from:]

@@ -34,8 +34,10 @@ func TestTheSample(t *testing.T) {
 	}
 	at := func(row uint32) event.Version { v := place; v.Row = row; return v }
 	want := []invalidation{
-		{"product:17", at(1), o, event.ActionDelete}, {"category:3:products", at(1), o, event.ActionDelete},
-		{"product:18", at(2), o, event.ActionDelete}, {"\xff", at(2), o, event.ActionDelete},
+		{Key: "product:17", Version: at(1), Origin: o, Action: event.ActionDelete},
+		{Key: "category:3:products", Version: at(1), Origin: o, Action: event.ActionDelete},
+		{Key: "product:18", Version: at(2), Origin: o, Action: event.ActionDelete},
+		{Key: "\xff", Version: at(2), Origin: o, Action: event.ActionDelete},
 	}
 	if d := cmp.Diff(want, flat(b)); d != "" {
 		t.Error(d)
@@ -185,7 +187,7 @@ func TestWhatANewerFreshetWroteIsRefusedAsSuch(t *testing.T) {
 		{`"format":1`, `"format":18446744073709551615`},
 		{sample, `{"changes":{"new":[]},"format":2,"x":}`},
 		{sample, `{"changes":[{"rows":[{"row":0.5}]}],"format":2}`},
-		{`"delete":["product:18"]`, `"rebuild":[{"key":"product:18"}]`},
+		{`"delete":["product:18"]`, `"scope":[{"key":"product:18"}]`},
 		{`"delete":["product:18"]`, `"delete":["product:18"],"publish":["x"]`},
 		{`"delete":["product:18"]`, `"unknown":["product:18"]`},
 	} {
@@ -260,6 +262,7 @@ func TestABatchSharesNothing(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
+	f.Add([]byte(sampleItem))
 	f.Add([]byte(sampleMark))
 	f.Add([]byte(`{"format":2}`))
 	f.Add([]byte(strings.ReplaceAll(sample, ":", " :\n")))

@@ -21,6 +21,9 @@ type invalidation struct {
 	Version event.Version
 	Origin  event.Origin
 	Action  event.Action
+	Intent  event.Intent
+	Effect  *event.Effect
+	Fields  [][]byte
 }
 
 // flat returns what is in batches, without how it is shared out among origins. The times are as a record has them.
@@ -33,11 +36,30 @@ func flat(batches ...*event.Batch) []invalidation {
 			if !o.Tx.Committed.IsZero() {
 				o.Tx.Committed = o.Tx.Committed.Truncate(time.Microsecond).UTC()
 			}
-			o.D = (o.D + time.Millisecond - 1).Truncate(time.Millisecond)
-			all = append(all, invalidation{b.Key(i), b.Version(i), o, b.Invalidations[i].Action})
+			o.D = upToMillis(o.D)
+			fields, err := b.Fields(i).All()
+			if err != nil {
+				panic(err)
+			}
+			inv := &b.Invalidations[i]
+			all = append(all, invalidation{b.Key(i), b.Version(i), o, inv.Action, inv.Intent, written(b.EffectOf(i)), fields})
 		}
 	}
 	return all
+}
+
+func upToMillis(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// written returns an effect as a record has it.
+func written(e *event.Effect) *event.Effect {
+	if e == nil {
+		return nil
+	}
+	out := *e
+	out.TTL, out.ExpireAt, out.MissingTTL, out.In = upToMillis(e.TTL), upToMillis(e.ExpireAt), upToMillis(e.MissingTTL), upToMillis(e.In)
+	return &out
 }
 
 func encode(e *Encoder, h Header, batches ...*event.Batch) []byte {
@@ -93,22 +115,34 @@ var keys = rapid.OneOf(
 	rapid.SampledFrom([]string{"", "\x00", "\"", `\`, "\u2028", "é", "😀", "a\xffb", "\xed\xa0\x80", "\x7f", "</script>", "\r\n\t\b\f", "12345678\x1f", "1234567\""}),
 )
 
-var batches = rapid.Custom(func(t *rapid.T) *event.Batch {
+// batches are of all actions, deletes of plain deletes only.
+var (
+	batches = rapid.Custom(func(t *rapid.T) *event.Batch { return someBatch(t, true) })
+	deletes = rapid.Custom(func(t *rapid.T) *event.Batch { return someBatch(t, false) })
+)
+
+func someBatch(t *rapid.T, all bool) *event.Batch {
 	var b event.Batch
+	effects := rapid.SliceOfN(effects, 1, 3).Draw(t, "effects")
 	for range rapid.IntRange(1, 4).Draw(t, "origins") {
 		b.AddOrigin(event.Origin{
 			Table: rapid.SampledFrom([]string{"shop.product", "shop.order", "größe.\"x\""}).Draw(t, "table"),
 			Tx:    event.Tx{GTID: gtids.Draw(t, "gtid"), Committed: times.Draw(t, "committed")},
 			Event: versions.Draw(t, "version"), D: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "d")),
-			Mapping: rapid.IntRange(0, 9).Draw(t, "mapping"),
+			Mapping: rapid.IntRange(0, 9).Draw(t, "mapping"), RateLimit: rapid.IntRange(0, 2).Draw(t, "rate limit"),
 		})
 	}
 	for range rapid.IntRange(1, 12).Draw(t, "keys") {
-		b.Add(append(b.Text(), keys.Draw(t, "key")...), rapid.Uint32Range(1, 3).Draw(t, "row"), event.ActionDelete)
+		key, row := keys.Draw(t, "key"), rapid.Uint32Range(1, 3).Draw(t, "row")
+		if all && rapid.Bool().Draw(t, "item") {
+			addItem(t, &b, key, row, effects)
+		} else {
+			b.Add(append(b.Text(), key...), row, event.ActionDelete)
+		}
 		b.Invalidations[b.Len()-1].Origin = rapid.Uint32Range(0, uint32(len(b.Origins)-1)).Draw(t, "origin")
 	}
 	return &b
-})
+}
 
 func TestWhatIsEncodedComesBack(t *testing.T) {
 	var e Encoder
@@ -217,7 +251,7 @@ func TestKeysOfAnySizeAndKind(t *testing.T) {
 
 func TestOurPlainJSONIsEverybodys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := batches.Draw(t, "batch")
+		b := deletes.Draw(t, "batch")
 		data := encode(new(Encoder), header, b)
 		var r plainRecord
 		if err := json.Unmarshal(data, &r); err != nil {

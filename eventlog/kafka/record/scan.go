@@ -25,6 +25,8 @@ type scanner struct {
 	at   int
 	err  error
 	buf  []byte // the last string that had escapes in it
+	// blanks counts the white space that was passed over, but for that at the end.
+	blanks int
 }
 
 func (s *scanner) stop(err error) {
@@ -47,6 +49,7 @@ func (s *scanner) peek() byte {
 	for ; s.at < len(s.data); s.at++ {
 		switch c := s.data[s.at]; c {
 		case ' ', '\t', '\n', '\r':
+			s.blanks++
 		default:
 			return c
 		}

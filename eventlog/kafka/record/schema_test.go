@@ -90,6 +90,7 @@ func TestTheSchemaRefusesWhatParseDoes(t *testing.T) {
 		{`"row":1,`, ``},
 		{`"delete":["product:17","category:3:products"]`, `"delete":[]`},
 		{`"delete":["product:18"]`, `"rebuild":["product:18"]`},
+		{`"delete":["product:18"]`, `"scope":[{"key":"product:18"}]`},
 		{`["product:18"]`, `[18]`},
 		{`"/w=="`, `"/w"`},
 	} {
@@ -101,7 +102,34 @@ func TestTheSchemaRefusesWhatParseDoes(t *testing.T) {
 			t.Errorf("the schema takes %s", doc)
 		}
 	}
-	for _, doc := range []string{sample, sampleMark} {
+	for _, c := range []struct{ old, new string }{
+		{`"key":"user:7",`, ``},
+		{`"key":"user:7"`, `"key":null`},
+		{`"effect":0`, `"effect":-1`},
+		{`"json":{"id":7}`, `"json":{"id":7},"string":"x"`},
+		{`"json":{"id":7}`, `"member":"7"`},
+		{`,"message":"m"`, ``},
+		{`"hash":{"id":"7"}`, `"hash":{"id":7}`},
+		{`"hash":{"id":"7"}`, `"hash":{"id":{"base64":"/w"}}`},
+		{`"hash":{"id":"7"}`, `"hash":{"id":{"hex":"ff"}}`},
+		{`"intent":"put"`, `"intent":"guess"`},
+		{`"json":{"id":7}`, `"json":{"id":7},"unless":"x"`},
+		{`"as":"json"`, `"as":"list"`},
+		{`"as":"json"`, `"idle_ms":1`},
+		{`"cache":"",`, ``},
+		{`"jitter":0.1`, `"jitter":1.1`},
+		{`"ttl_ms":3600000`, `"ttl_ms":-1`},
+		{`"rate_limit":100`, `"rate_limit":2147483648`},
+	} {
+		doc := change(t, sampleItem, c.old, c.new)
+		if _, _, err := Parse(doc); err == nil {
+			t.Errorf("Parse takes %s", doc)
+		}
+		if valid(all, doc) == nil {
+			t.Errorf("the schema takes %s", doc)
+		}
+	}
+	for _, doc := range []string{sample, sampleItem, sampleMark} {
 		if err := valid(all, []byte(doc)); err != nil {
 			t.Error(err)
 		}
@@ -158,7 +186,7 @@ func TestThePageNamesEveryField(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	prefix := map[string]string{"record": "", "mark": "", "change": "changes[].", "row": "rows[]."}
+	prefix := map[string]string{"record": "", "mark": "", "change": "changes[].", "row": "rows[].", "item": "", "effect": ""}
 	n := 0
 	for def, d := range s.Defs {
 		for field := range d.Properties {

@@ -1,10 +1,12 @@
 package record
 
 import (
+	"encoding/base64"
 	"math/bits"
 	"strconv"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/freshet/freshet/event"
 )
@@ -64,6 +66,36 @@ func appendString(dst []byte, s string) []byte {
 		i = end + n
 	}
 }
+
+// appendText appends bytes of an item: as a string, or as {"base64": …} where that is no UTF-8 or would be longer.
+func appendText(dst []byte, s string) []byte {
+	if plain(s, 0) == len(s) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
+	begin := len(dst)
+	if utf8.ValidString(s) {
+		// What has many escapes is longer than base64 and no better to read.
+		const wrapping = len(`{"base64":""}`)
+		if dst = appendString(dst, s); len(dst)-begin <= base64.StdEncoding.EncodedLen(len(s))+wrapping {
+			return dst
+		}
+		dst = dst[:begin]
+	}
+	dst = append(dst, `{"base64":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, unsafe.Slice(unsafe.StringData(s), len(s)))
+	return append(dst, `"}`...)
+}
+
+// appendField is appendText for what may be null.
+func appendField(dst, value []byte) []byte {
+	if value == nil {
+		return append(dst, "null"...)
+	}
+	return appendText(dst, view(value))
+}
+
+// view is a string of the same memory, for as long as nobody writes to it.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func appendEscape(dst []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
