@@ -23,6 +23,8 @@
 //   - Nothing is given up. An attempt that failed is repeated until the brokers take it or Run's context ends: an outage
 //     of Kafka stops the reader, which is harmless as long as the binlog is kept. Only what no attempt can mend makes
 //     Run fail: [ErrTopicChanged], [ErrTooLarge].
+//   - A value that is too large for a record stops nothing: what the cache holds is forgotten in place of written, which
+//     is counted and said. Only a key can be too large.
 //   - A topic that loses what it had acknowledged is noticed: its offsets go back, or its partitions become fewer. One
 //     that was made again while no reader ran raises an alarm at the start.
 //   - Marks never wait behind batches, nor batches behind marks. Only at the very end does Durable's close wait for a

@@ -121,7 +121,14 @@ func TestARealBrokersLimitIsFound(t *testing.T) {
 	r.append(b)
 	<-r.Durable()
 	g.check(1, []*event.Batch{b})
-	r.append(batch(2, incompressible(40_000)))
+	all := []*event.Batch{b, valued(2, "short", incompressible(40_000), "short")}
+	r.append(all[1])
+	<-r.Durable()
+	g.check(1, all)
+	if n := testutil.ToFloat64(r.metrics.forgotten); n != 1 {
+		t.Errorf("%v values were forgotten, want the one that is too large", n)
+	}
+	r.append(batch(3, incompressible(40_000)))
 	if err := r.wait(); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "max.message.bytes") {
 		t.Errorf("run: %v, want %v", err, ErrTooLarge)
 	}

@@ -6,16 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
 // metrics are one producer's. They begin anew with each term.
 type metrics struct {
-	records, bytes, invalidations prometheus.Counter
-	seconds                       prometheus.Histogram
-	retries                       *prometheus.CounterVec
-	inFlight                      prometheus.Gauge
-	marks                         markMetrics
-	ofLedger                      []prometheus.Collector
+	records, bytes, invalidations, forgotten prometheus.Counter
+
+	seconds  prometheus.Histogram
+	retries  *prometheus.CounterVec
+	inFlight prometheus.Gauge
+	marks    markMetrics
+	ofLedger []prometheus.Collector
 }
 
 type markMetrics struct {
@@ -38,6 +40,8 @@ func newMetrics(l *ledger) *metrics {
 		records:       counter("freshet_kafka_produced_records_total", "Records of invalidations that the brokers have acknowledged."),
 		bytes:         counter("freshet_kafka_produced_bytes_total", "Size of the acknowledged records of invalidations, before compression."),
 		invalidations: counter("freshet_kafka_produced_invalidations_total", "Invalidations in the acknowledged records."),
+		forgotten: counter("freshet_kafka_produced_forgotten_total",
+			"Invalidations in the acknowledged records whose payload was left out, since it was too large or did not fit its action."),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "freshet_kafka_produce_seconds", Help: "How long the brokers took to acknowledge a record of invalidations.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
@@ -81,10 +85,11 @@ func ledgerMetrics(l *ledger) []prometheus.Collector {
 }
 
 // produced counts an acknowledged record.
-func (m *metrics) produced(invalidations, bytes int) {
+func (m *metrics) produced(e *record.Encoder, bytes int) {
 	m.records.Inc()
 	m.bytes.Add(float64(bytes))
-	m.invalidations.Add(float64(invalidations))
+	m.invalidations.Add(float64(e.Count()))
+	m.forgotten.Add(float64(e.Forgotten()))
 }
 
 // register registers the metrics. A process that leads again does so with a new producer, so they are taken back.
@@ -93,7 +98,7 @@ func (m *metrics) register(reg prometheus.Registerer) (unregister func(), err er
 		return func() {}, nil
 	}
 	all := append([]prometheus.Collector{
-		m.records, m.bytes, m.invalidations, m.seconds, m.retries, m.inFlight, m.marks.produced, m.marks.retries,
+		m.records, m.bytes, m.invalidations, m.forgotten, m.seconds, m.retries, m.inFlight, m.marks.produced, m.marks.retries,
 	}, m.ofLedger...)
 	var registered []prometheus.Collector
 	var errs []error

@@ -14,9 +14,6 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
-// slack is what an invalidation takes in a record beside its key, at most but for odd table names.
-const slack = 512
-
 // partition is one partition of the topic: a queue that Append fills, and the goroutine that empties it into records,
 // one at a time.
 type partition struct {
@@ -33,8 +30,9 @@ type partition struct {
 	done int     // how many rows of the first piece are
 	seq  uint64  // of the last record that was acknowledged
 	head event.Version
-	end  int64 // offset behind the last acknowledged record
-	most int   // bytes that a record may have
+	end  int64     // offset behind the last acknowledged record
+	most int       // bytes that a record may have
+	told time.Time // when it was last said that a payload was left out
 }
 
 // piece is what a batch has for one partition.
@@ -83,10 +81,9 @@ func (s *partition) fill() (upTo place, visible time.Time) {
 		}
 		for ; row < len(p.rows); row++ {
 			n := int(p.rows[row])
-			if s.enc.Count() > 0 && s.enc.Len()+len(p.batch.Key(n))+slack > s.most {
+			if !s.enc.TryAdd(p.batch, n, s.most) {
 				return s.upTo(i, row, known, visible)
 			}
-			s.enc.Add(p.batch, n)
 		}
 		row = 0
 	}
@@ -136,7 +133,8 @@ func (p *Producer) runPartition(ctx context.Context, s *partition) error {
 		default:
 			return err
 		}
-		p.metrics.produced(s.enc.Count(), len(value))
+		p.metrics.produced(&s.enc, len(value))
+		p.tellForgotten(s)
 		s.seq, s.head, s.end = s.seq+1, head, offset+1
 		p.ledger.acknowledged(s.id, s.end, s.head, s.have[:upTo.piece])
 		s.drop(upTo)
@@ -193,13 +191,14 @@ func tooLarge(err error) bool {
 }
 
 // shrink halves the records of a partition, down to one invalidation, after one of size bytes was too large. The limit
-// stays so small: whoever set the brokers' is not expected to set it back.
+// stays so small: whoever set the brokers' is not expected to set it back. One that is too large alone then loses
+// its payload, so that the next attempt takes less.
 //
 // An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its
 // halves come behind it: the first with the same seq, which makes it a repeat, the second with the next.
 func (p *Producer) shrink(s *partition, size int, err error) error {
 	p.metrics.retries.WithLabelValues(broker.Classify(err).String()).Inc()
-	if s.enc.Count() == 1 {
+	if s.enc.Count() == 1 && !s.enc.CanForget() {
 		first := &s.have[0]
 		return fmt.Errorf("%w: an invalidation of table %s makes a record of %d bytes, which topic %s does not take (%w): "+
 			"raise its max.message.bytes, or make the key of that mapping shorter",
@@ -209,6 +208,17 @@ func (p *Producer) shrink(s *partition, size int, err error) error {
 	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the topic",
 		"topic", p.o.Topics.Topic, "partition", s.id, "bytes", size, "limit", s.most)
 	return nil
+}
+
+// tellForgotten says, now and then, that payloads were left out of a record that is in the log now.
+func (p *Producer) tellForgotten(s *partition) {
+	n := s.enc.Forgotten()
+	if n == 0 || !s.told.IsZero() && time.Since(s.told) < quiet {
+		return
+	}
+	s.told = time.Now()
+	p.o.Log.Warn("what was to be written is too large for a record, so its key is forgotten in place of written",
+		"topic", p.o.Topics.Topic, "partition", s.id, "keys", n, "limit", s.most)
 }
 
 // wentBack is the error of a partition whose next record got an offset below its last one.

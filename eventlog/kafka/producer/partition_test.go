@@ -1,13 +1,18 @@
 package producer
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/event"
@@ -54,6 +59,89 @@ func TestAKeyThatIsTooLargeNamesItsTableAndTheSetting(t *testing.T) {
 	for range r.Durable() {
 		t.Error("what was not acknowledged is durable")
 	}
+}
+
+// valued is a batch of rebuilds with the given values.
+func valued(n int, values ...string) *event.Batch {
+	b := part(n)
+	b.AddOrigin(event.Origin{Table: "shop.user", Event: event.Version{Epoch: 1, File: 1, Pos: uint64(n)}})
+	effect := &event.Effect{As: event.FormString, TTL: time.Hour}
+	for i, value := range values {
+		key := fmt.Sprintf("user:%d", i)
+		b.AddItem(event.Item{
+			Text: event.AppendField(append(b.Text(), key...), value), Key: len(key), Row: uint32(i + 1),
+			Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect,
+		})
+	}
+	b.End.AddTx("binlog.000001", uint64(n), event.GTID{Server: 1, Number: uint64(n)}, time.Unix(int64(n), 0))
+	return b.Clone()
+}
+
+func xs(n int) string { return strings.Repeat("x", n) }
+
+// intents returns the keys in the order in which they were produced, with the intent of each.
+func (f *fakeKafka) intents(t *testing.T) (all []string) {
+	t.Helper()
+	for _, s := range f.data[0] {
+		b, _, err := record.Parse(s.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Len() {
+			all = append(all, b.Key(i)+" "+b.Invalidations[i].Intent.String())
+		}
+	}
+	return all
+}
+
+// Nothing is held up by a value that no record can hold, and nothing of it is lost: its key is forgotten.
+func TestAValueThatIsTooLargeIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		largest, record int
+	}{{"by its size", 0, 4000}, {"by what the brokers say", 4000, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(1)
+			f.largest = c.largest
+			var said bytes.Buffer
+			r := run(t, f, Options{MaxRecord: c.record, Log: slog.New(slog.NewTextHandler(&said, nil))})
+			b := valued(1, xs(10), xs(1000), xs(9000), xs(500), xs(4100), xs(20))
+			r.append(b)
+			r.flush()
+			f.check(t, b)
+			want := []string{"user:0 put", "user:1 put", "user:2 forget", "user:3 put", "user:4 forget", "user:5 put"}
+			if d := cmp.Diff(want, f.intents(t)); d != "" {
+				t.Error(d)
+			}
+			if n := testutil.ToFloat64(r.metrics.forgotten); n != 2 {
+				t.Errorf("%v counted", n)
+			}
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+			if n := strings.Count(said.String(), "forgotten in place of written"); n != 1 {
+				t.Errorf("said %d times: %s", n, &said)
+			}
+		})
+	}
+}
+
+func TestValuesCountAsBuffered(t *testing.T) {
+	f := newFake(1)
+	release := make(chan struct{})
+	f.fate = func(_ string, _, attempt int) fate { return fate{until: release, applied: true} }
+	r := run(t, f, Options{MaxBuffered: 1 << 20})
+	r.append(valued(1, xs(500<<10), xs(500<<10)))
+	if bytes, _ := r.ledger.usage(); bytes < 1000<<10 {
+		t.Errorf("%d bytes are buffered", bytes)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Append(ctx, valued(2, xs(100<<10))); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a full buffer takes more: %v", err)
+	}
+	close(release)
+	r.flush()
 }
 
 // While a record is on its way the next one gathers: idle sends at once, busy sends big.

@@ -31,7 +31,7 @@ var (
 	// ErrTopicChanged: the topic is not the one that the producer began with, or lost what it had acknowledged: it has
 	// fewer partitions, or ends before its last record. Somebody has to decide what to do about what was lost.
 	ErrTopicChanged = errors.New("the topic of invalidations has lost records")
-	// ErrTooLarge: the brokers do not take a record of one single invalidation.
+	// ErrTooLarge: the brokers do not take a record of one single invalidation, without any payload.
 	ErrTooLarge = errors.New("a key is too large for kafka")
 )
 
@@ -62,8 +62,10 @@ type Options struct {
 	// Heads are the highest versions of the source that earlier terms are known to have put into each partition, as
 	// the checkpoint has them. A partition that is not in it begins a chain.
 	Heads map[int]event.Version
-	// MaxRecord is where a record is closed, in bytes before compression. It is exceeded by at most one invalidation.
-	// Default 512 KiB: half of the brokers' default of max.message.bytes.
+	// MaxRecord is where a record is closed, in bytes before compression. It is exceeded by little: a key of odd
+	// bytes takes more than was reckoned, and one that is larger by itself is alone in its record. An invalidation whose
+	// payload alone exceeds it loses the payload: the key is forgotten in place of written. Default 512 KiB: half of
+	// the brokers' default of max.message.bytes (message.max.bytes), and room for a value of 256 KiB of any bytes.
 	MaxRecord int
 	// MaxBuffered is how many bytes of batches may wait to be acknowledged before Append blocks. A batch that is larger
 	// is taken when nothing else waits. The records on their way come on top, one for each partition. Default 32 MiB.

@@ -80,10 +80,11 @@ func layout(a event.Action, intent event.Intent, effect *event.Effect) (has fiel
 	if effect.Stream {
 		has |= itemStream
 	}
-	put := intent == event.IntentPut
+	put, forget := intent == event.IntentPut, intent == event.IntentForget
 	switch {
-	case a == event.ActionRebuild && effect.Query != "":
+	case a == event.ActionRebuild && effect.Query != "" && !forget:
 		has |= itemParams
+	case a == event.ActionRebuild && effect.Query != "":
 	case a == event.ActionRebuild && put && effect.As == event.FormHash:
 		has |= itemHash
 	case a == event.ActionRebuild && put:
@@ -94,7 +95,7 @@ func layout(a event.Action, intent event.Intent, effect *event.Effect) (has fiel
 		has |= itemField
 	case a == event.ActionZSet && put:
 		has |= itemMember | itemScore
-	case (a == event.ActionZSet || a == event.ActionSet) && intent != event.IntentForget:
+	case (a == event.ActionZSet || a == event.ActionSet) && !forget:
 		has |= itemMember
 	}
 	return has

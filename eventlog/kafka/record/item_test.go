@@ -46,16 +46,25 @@ func fieldsOf(t *rapid.T, a event.Action, intent event.Intent, effect *event.Eff
 	if effect == nil {
 		effect = &event.Effect{}
 	}
+	notices := 0
 	if effect.Publish {
-		add("channel and message", 2)
+		notices += 2
 	}
 	if effect.Stream {
-		add("stream", 1)
+		notices++
+	}
+	for range notices {
+		if rapid.IntRange(0, 4).Draw(t, "no notice") == 0 {
+			f = event.AppendNull(f)
+		} else {
+			add("notice", 1)
+		}
 	}
 	put := intent == event.IntentPut
 	switch a {
 	case event.ActionRebuild:
 		switch {
+		case effect.Query != "" && intent == event.IntentForget:
 		case effect.Query != "":
 			for range rapid.IntRange(0, 3).Draw(t, "params") {
 				if rapid.Bool().Draw(t, "null") {
