@@ -38,6 +38,8 @@ const (
 	RedisAway Kind = "redis_away"
 	// RedisSlow: final deletes are long overdue, since Redis answers too slowly for the second delete in use.
 	RedisSlow Kind = "redis_slow"
+	// RebuildFailed: a key could not be rebuilt by its mapping's query, so it was deleted.
+	RebuildFailed Kind = "rebuild_failed"
 	// KafkaAway: the brokers do not answer, or refuse what freshet asks of them, so reading or fetching has stopped.
 	KafkaAway Kind = "kafka_away"
 	// RecordUnreadable: a record of the event log was passed over, or holds up its partition, since it cannot be read.
@@ -63,7 +65,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, KafkaAway, RecordUnreadable,
+		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway, RecordUnreadable,
 		RecordsLost, RetentionNear, SourceAway, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }

@@ -9,9 +9,12 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// group is the invalidations of a batch that have a D in common, without duplicates.
+// group is the invalidations of a batch that have a D and a class in common, without duplicates.
 type group struct {
-	d time.Duration
+	d     time.Duration
+	class class
+	// rate and mapping are whose rate limit paces them; rate 0: none does.
+	rate, mapping int
 	// idx are their ordinals in the batch; nil: all of the batch.
 	idx  []uint32
 	size int
@@ -37,6 +40,9 @@ func (s *dedup) split(b *event.Batch) ([]group, int) {
 		return nil, 0
 	}
 	s.reset(b, n)
+	if isMixed(b) {
+		return s.splitMixed(b, n)
+	}
 	if len(s.ds) == 1 {
 		return s.splitOne(b, n)
 	}

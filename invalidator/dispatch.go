@@ -1,5 +1,7 @@
 package invalidator
 
+import "time"
+
 // kind is why keys are sent, for counting and for who is paced.
 type kind uint8
 
@@ -16,19 +18,40 @@ func (k kind) String() string {
 	return [kinds]string{firsts: "first", finals: "final", retried: "retry", stored: "parked"}[k]
 }
 
+// supply is where a partition's next job may come from.
+type supply uint8
+
+// The supplies, whose turn it is one after the other. Keys in trouble come before all of them.
+const (
+	finalDeletes supply = iota
+	freshDeletes
+	finalWrites
+	freshWrites
+	pacedFresh
+	supplies // how many there are
+)
+
 // hasWork reports whether a job could be filled now.
 func (s *partition) hasWork() bool {
-	return s.freshReady() || s.finalReady() != nil || s.retryReady()
+	if s.retryReady() || s.pacedReady() != nil {
+		return true
+	}
+	for c := deletes; c <= writes; c++ {
+		if s.freshReady(c) || s.finalReady(c) != nil {
+			return true
+		}
+	}
+	return false
 }
 
-func (s *partition) freshReady() bool {
-	return s.fresh.len() > 0 && s.engine.pacer.ready() <= s.now
+func (s *partition) freshReady(c class) bool {
+	return s.fresh[c].len() > 0 && s.engine.pacer.ready() <= s.now
 }
 
-// finalReady returns a queue whose first unit is due; nil if there is none.
-func (s *partition) finalReady() *dueQueue {
+// finalReady returns a queue of the class whose first unit is due; nil if there is none.
+func (s *partition) finalReady(c class) *dueQueue {
 	for _, q := range s.due {
-		if q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
+		if q.class == c && q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
 			return q
 		}
 	}
@@ -43,15 +66,12 @@ func (s *partition) retryReady() bool {
 // on with the job or gives back.
 func (s *partition) dispatch() {
 	j := s.newJob()
-	switch final := s.finalReady(); {
-	case s.retryReady():
+	if s.retryReady() {
 		s.fillRetries(j)
-	case final != nil && (s.finalNext || !s.freshReady()):
-		s.finalNext = false
-		s.fillFinals(j)
-	case s.freshReady():
-		s.finalNext = true
-		s.fillFresh(j)
+	}
+	for n := supplies; n > 0 && j.size == 0; n-- {
+		s.turn = (s.turn + 1) % supplies
+		s.fill(j, s.turn)
 	}
 	if j.size == 0 {
 		s.free = append(s.free, j)
@@ -61,6 +81,22 @@ func (s *partition) dispatch() {
 	s.out++
 	s.engine.metrics.sent[j.kind].Add(float64(j.size))
 	s.engine.node.jobs <- j
+}
+
+// fill fills an empty job from one supply, if that has anything ready.
+func (s *partition) fill(j *job, from supply) {
+	switch from {
+	case finalDeletes:
+		s.fillFinals(j, deletes)
+	case freshDeletes:
+		s.fillFresh(j, deletes)
+	case finalWrites:
+		s.fillFinals(j, writes)
+	case freshWrites:
+		s.fillFresh(j, writes)
+	case pacedFresh:
+		s.fillPaced(j)
+	}
 }
 
 func (s *partition) newJob() *job {
@@ -76,9 +112,27 @@ func (s *partition) newJob() *job {
 	return j
 }
 
-// add puts keys of a unit into a job, up to most keys in all, and reports whether the unit is in it wholly.
+// most is how many keys of its class a job may hold.
+func (c class) most() int {
+	if c == deletes {
+		return tripKeys
+	}
+	return tripCalls
+}
+
+// fits reports whether keys of a class can be added to the job.
+func (j *job) fits(c class) bool {
+	return j.size == 0 || j.class == c && j.size < c.most() && j.bytes < tripBytes
+}
+
+// add puts keys of a unit into a job that they fit into, up to most keys in all, and reports whether the unit is in it
+// wholly.
 func (j *job) add(u *unit, most int) bool {
+	j.class = u.class
 	n := min(u.size-u.next, most-j.size)
+	if u.class == writes {
+		n = j.weigh(u, n)
+	}
 	j.parts = append(j.parts, part{u, u.next, u.next + n})
 	j.size += n
 	u.next += n
@@ -86,27 +140,43 @@ func (j *job) add(u *unit, most int) bool {
 	return u.next == u.size
 }
 
-func (s *partition) fillFresh(j *job) {
+// weigh returns how many of the unit's next n keys it takes to make the job as heavy as a round trip should be.
+func (j *job) weigh(u *unit, n int) int {
+	b := u.entry.batch
+	for i := range n {
+		at := u.ordinal(u.next + i)
+		if j.bytes += len(b.Key(at)) + len(b.Fields(at)); j.bytes >= tripBytes {
+			return i + 1
+		}
+	}
+	return n
+}
+
+func (s *partition) fillFresh(j *job, c class) {
+	if !s.freshReady(c) {
+		return
+	}
 	j.kind = firsts
-	most := s.engine.pacer.most()
-	for s.fresh.len() > 0 && j.size < most {
-		if j.add(s.fresh.head(), most) {
-			s.fresh.pop()
+	most := min(s.engine.pacer.most(), c.most())
+	for q := &s.fresh[c]; q.len() > 0 && j.size < most && j.fits(c); {
+		s.decide(q.head())
+		if j.add(q.head(), most) {
+			q.pop()
 		}
 	}
 	s.engine.pacer.take(s.now, j.size)
 }
 
 // fillFinals merges the small units of live traffic into full commands.
-func (s *partition) fillFinals(j *job) {
+func (s *partition) fillFinals(j *job, c class) {
 	j.kind = finals
-	for q := s.finalReady(); q != nil && j.size < tripKeys; q = s.finalReady() {
-		for q.units.len() > 0 && j.size < tripKeys {
+	for q := s.finalReady(c); q != nil && j.fits(c); q = s.finalReady(c) {
+		for q.units.len() > 0 && j.fits(c) {
 			u := q.units.head()
 			if u.parkable() || s.dueAt(u) > s.now {
 				break
 			}
-			if j.add(u, tripKeys) {
+			if j.add(u, c.most()) {
 				q.units.pop()
 			}
 		}
@@ -115,10 +185,27 @@ func (s *partition) fillFinals(j *job) {
 
 func (s *partition) fillRetries(j *job) {
 	j.kind, j.single = retried, true
-	for s.retryReady() && j.size < commandKeys {
+	for s.retryReady() && j.size < commandKeys && j.fits(s.retries[0].class) && s.retries[0].class != queries {
+		s.decide(s.retries[0])
 		if j.add(s.retries[0], commandKeys) {
 			s.retries.pop()
 		}
+	}
+}
+
+// oldNews is for how long, at least, a change may have been known to be visible when its value is written.
+const oldNews = 5 * time.Second
+
+// decide settles, when a unit's first action is about to be sent (or one that failed is sent again), whether it is
+// old news. Then everybody has been able to read the change for long, and what is cached was probably read since: a
+// backlog of old values must not take its place. So nothing of it is written: the keys are forgotten, and the unit's
+// final action forgets as well.
+func (s *partition) decide(u *unit) {
+	if u.class != writes || u.forget || u.next > 0 || s.engine.options.without.oldNews {
+		return
+	}
+	if known := s.known(u); known != never && s.now.sub(known) > max(u.d, oldNews) {
+		u.forget = true
 	}
 }
 
@@ -136,12 +223,12 @@ func (s *partition) settle(j *job) {
 		for _, p := range j.parts {
 			n := 0
 			for n < len(failed) && failed[n].at < at+p.to-p.from {
-				p.unit.failed = append(p.unit.failed, failure{p.from + failed[n].at - at, failed[n].error})
+				p.unit.failed = append(p.unit.failed, failure{p.from + failed[n].at - at, failed[n].error, failed[n].permanent})
 				n++
 			}
 			failed = failed[n:]
 			at += p.to - p.from
-			p.unit.answered(j.reply)
+			p.unit.answered(j.reply, j.slowest)
 			if p.unit.out--; p.unit.out == 0 && p.unit.next == p.unit.size {
 				s.judge(p.unit)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// Engine deletes keys. See the package comment.
+// Engine deletes keys, or writes them anew. See the package comment.
 type Engine struct {
 	options Options
 	rule    rule
@@ -30,6 +30,9 @@ type Engine struct {
 	node    *node
 	room    *room
 	pacer   *pacer
+	pacers  pacers
+	queries *queryPool
+	hot     Hot
 	marks   *marks
 	// stored tells the retrier that keys were parked.
 	stored chan struct{}
@@ -63,7 +66,7 @@ func New(d Deps, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, rule: rule{o.without}, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
 		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{without: o.without},
-		stored:     make(chan struct{}, 1),
+		hot: d.Hot, stored: make(chan struct{}, 1),
 		partitions: map[*partition]struct{}{},
 	}
 	e.room = &room{
@@ -81,6 +84,7 @@ func New(d Deps, o Options) (*Engine, error) {
 	e.health.back = e.room.changed
 	e.room.ready, e.room.filled = e.health.isUp.Load, func() { wake(e.health.kick) }
 	e.node = newNode(e.health, o, e.metrics)
+	e.queries = newQueryPool(e, d.Rebuilder)
 	return e, e.metrics.register(d.Registerer)
 }
 
@@ -89,8 +93,8 @@ func (e *Engine) clock() moment { return e.moment(time.Now()) }
 
 func (e *Engine) moment(t time.Time) moment { return moment(t.Sub(e.start)) }
 
-// Run runs what all partitions share: the writers to Redis, the prober that asks whether Redis is there, and the
-// retrier of parked keys. It blocks until ctx ends or a fault stops it, and is to be called once. When it ends, so
+// Run runs what all partitions share: the writers to Redis, those who rebuild by query, the prober that asks whether
+// Redis is there, and the retrier of parked keys. It blocks until ctx ends or a fault stops it, and is to be called once. When it ends, so
 // does every Serve; it returns after them.
 func (e *Engine) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -98,6 +102,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	var helpers sync.WaitGroup
 	for range tripsInFlight {
 		helpers.Go(func() { e.node.write(work) })
+	}
+	for range e.options.QueryWorkers {
+		helpers.Go(func() { e.queries.work(work) })
 	}
 	helpers.Go(func() { e.health.probe(work) })
 	r := retrier{engine: e, done: make(chan *job, 1)}

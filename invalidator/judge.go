@@ -37,13 +37,12 @@ func (s *partition) judge(u *unit) {
 // firstDeleted takes note of a unit's first delete.
 func (s *partition) firstDeleted(u *unit) {
 	u.deleted = true
-	n := int64(u.size)
-	s.held.inFlight.Add(-n)
-	s.held.pending.Add(n)
-	s.engine.room.take(load{inFlight: -n, pending: n})
-	s.engine.room.changed()
+	if n := int64(u.size); !u.paced {
+		s.take(load{inFlight: -n, pending: n})
+		s.engine.room.changed()
+	}
 	e := u.entry
-	if e.undeleted--; e.undeleted == 0 {
+	if e.undeleted--; e.undeleted == 0 && !e.shared {
 		now := time.Now()
 		e.deleted = s.engine.moment(now)
 		s.engine.latency.Invalidation.Commits(e.batch, now)
@@ -85,6 +84,21 @@ func (s *partition) awaitFinal(u *unit) {
 		s.enqueueDue(u)
 		return
 	}
+	s.awaitMark(u)
+}
+
+// awaitVisible has a unit that is rebuilt by query wait until its changes are known to be visible: what a query read
+// before could be the old value.
+func (s *partition) awaitVisible(u *unit) {
+	if u.known = s.known(u); u.known == never && !s.engine.options.without.visible {
+		s.awaitMark(u)
+		return
+	}
+	s.ask(u)
+}
+
+// awaitMark makes the unit wait for its changes to be known to be visible.
+func (s *partition) awaitMark(u *unit) {
 	q := s.waiting[u.entry.batch.Source]
 	if q == nil {
 		q = &fifo[*unit]{}
@@ -94,13 +108,13 @@ func (s *partition) awaitFinal(u *unit) {
 	q.push(u)
 }
 
-// enqueueDue puts a unit whose changes are known to be visible into the queue of its D. Units are known to be
+// enqueueDue puts a unit whose changes are known to be visible into the queue of its D and class. Units are known to be
 // visible in about the order in which they come here; one that would be due before its predecessor waits for it.
 func (s *partition) enqueueDue(u *unit) {
-	i := slices.IndexFunc(s.due, func(q *dueQueue) bool { return q.d == u.d })
+	i := slices.IndexFunc(s.due, func(q *dueQueue) bool { return q.d == u.d && q.class == u.class })
 	if i < 0 {
 		i = len(s.due)
-		s.due = append(s.due, &dueQueue{d: u.d})
+		s.due = append(s.due, &dueQueue{d: u.d, class: u.class})
 	}
 	if u.queued == 0 {
 		u.queued = s.engine.clock()
@@ -114,25 +128,34 @@ func (s *partition) finish(u *unit) {
 		s.troubled.Add(-int64(u.size))
 	}
 	s.give(load{pending: int64(u.size)})
+	s.closeAbsorbed(u)
 	if !u.watermarked {
 		s.close(u.entry)
 	}
 }
 
-// close counts one unit of the entry as finished. The batch is let go with the last one, the entry itself once the
-// low watermark has passed it.
+// close counts one unit of the entry, or one place in line, as finished. The batch is let go with the last that needs
+// it, the entry itself once the low watermark has passed it.
 func (s *partition) close(e *entry) {
-	if e.open--; e.open > 0 {
+	e.open--
+	s.letGo(e)
+	if e.open > 0 {
 		return
 	}
-	if !s.engine.options.without.final {
-		bytes := e.bytes - entryBytes
-		e.batch, e.units, e.bytes = nil, nil, entryBytes
-		s.give(load{bytes: bytes})
+	if now := time.Now(); !e.shared {
+		s.engine.latency.Finish.Observe(s.engine.moment(now).sub(e.deleted), now)
 	}
-	now := time.Now()
-	s.engine.latency.Finish.Observe(s.engine.moment(now).sub(e.deleted), now)
 	if s.engine.options.without.contiguous {
 		s.log.Commit(e.token)
 	}
+}
+
+// letGo lets the entry's batch go if nothing needs it any more.
+func (s *partition) letGo(e *entry) {
+	if e.open > e.absorbed || e.batch == nil || s.engine.options.without.final {
+		return
+	}
+	bytes := e.bytes - entryBytes
+	e.batch, e.units, e.bytes = nil, nil, entryBytes
+	s.give(load{bytes: bytes})
 }

@@ -51,7 +51,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 		r.mark(4)
 		r.pass(d2)
 		want := `
-# HELP freshet_invalidator_deletes_acknowledged_total Keys whose delete Redis acknowledged, by which delete it is.
+# HELP freshet_invalidator_deletes_acknowledged_total Keys whose delete, or other action, Redis acknowledged, by which time it is.
 # TYPE freshet_invalidator_deletes_acknowledged_total counter
 freshet_invalidator_deletes_acknowledged_total{delete="final"} 2
 freshet_invalidator_deletes_acknowledged_total{delete="first"} 2

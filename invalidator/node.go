@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -45,19 +46,27 @@ func newNode(h *health, o Options, m *metrics) *node {
 // back on done.
 type job struct {
 	// ctx ends when the result is of no use any more. It does not interrupt a round trip.
-	ctx  context.Context
-	done chan<- *job
-	kind kind
+	ctx   context.Context
+	done  chan<- *job
+	kind  kind
+	class class
 	// single sends each key in a command of its own.
 	single bool
 	// parts are the keys, or keys is.
 	parts []part
 	keys  []string
 	size  int
+	bytes int // of the keys and values, if the class is writes
+	// once gives up when Redis goes away, for what is sent would be old by the time that it is back.
+	once bool
+	// telling says that everything is done and only told about: what comes back is no reply to a delete or write.
+	telling bool
 
-	// reply is when the first of the answered commands was sent and when the last answer came.
-	reply reply
-	found int64
+	// reply is when the first of the answered commands was sent and when the last answer came; slowest is how long the
+	// slowest round trip with an answer took.
+	reply   reply
+	slowest time.Duration
+	found   int64
 	// failed are the keys that Redis refuses, in order.
 	failed []failure
 	// err is set when nothing can be done: a fault that no attempt will mend.
@@ -76,12 +85,21 @@ type part struct {
 type failure struct {
 	at    int
 	error string
+	// permanent says that trying again will not help.
+	permanent bool
 }
 
 func (j *job) reset() {
 	clear(j.parts)
 	clear(j.keys)
 	*j = job{parts: j.parts[:0], keys: j.keys[:0], failed: j.failed[:0]}
+}
+
+// answered takes note of a round trip with answers.
+func (j *job) answered(a reply) {
+	j.reply.sent = min(j.reply.sent, a.sent)
+	j.reply.replied = max(j.reply.replied, a.replied)
+	j.slowest = max(j.slowest, a.replied.sub(a.sent))
 }
 
 // each calls f with every key and its place.
@@ -101,7 +119,7 @@ func (j *job) each(f func(at int, key string)) {
 
 // write is one writer. It returns when ctx ends; it then has no job.
 func (n *node) write(ctx context.Context) {
-	w := writer{node: n, ctx: ctx, text: keyText{prefix: n.prefix}}
+	w := n.newWriter(ctx)
 	for {
 		select {
 		case j := <-n.jobs:
@@ -114,6 +132,18 @@ func (n *node) write(ctx context.Context) {
 	}
 }
 
+func (n *node) newWriter(ctx context.Context) *writer {
+	return &writer{node: n, ctx: ctx, text: keyText{prefix: n.prefix}, builder: n.newBuilder()}
+}
+
+func (n *node) newBuilder() *write.Builder {
+	b, err := write.New(write.Options{Names: write.Names{Prefix: n.prefix}})
+	if err != nil {
+		panic(err) // constants
+	}
+	return b
+}
+
 // writer is the state of one writing goroutine.
 type writer struct {
 	node    *node
@@ -122,12 +152,21 @@ type writer struct {
 	full    []*Command // of commandKeys keys each
 	singles []*Command // of one key each
 	todo    []*Command
+
+	builder *write.Builder
+	actions []action
+	calls   []*write.Call // of the round trip under way
+	ends    []int         // by action in it: where its calls end
 }
 
-// run sends a job until every key of it was deleted or is known to be in trouble by itself.
+// run sends a job until every key of it was dealt with or is known to be in trouble by itself.
 func (w *writer) run(j *job) {
 	w.text.reset()
 	j.reply = reply{sent: never, replied: always}
+	if j.class == writes {
+		w.runWrites(j)
+		return
+	}
 	if j.single {
 		w.runSingle(j)
 		return
@@ -282,8 +321,7 @@ func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away erro
 		answered++
 	}
 	if answered > 0 {
-		j.reply.sent = min(j.reply.sent, a.sent)
-		j.reply.replied = max(j.reply.replied, a.replied)
+		j.answered(a)
 		if away == nil {
 			w.node.health.answered(a)
 		} else {

@@ -1,6 +1,7 @@
 package invalidator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/retry"
 )
@@ -19,6 +21,8 @@ const (
 	DefaultMaxPending  = 4_000_000
 	DefaultMaxMemory   = 256 << 20
 	DefaultTimeout     = time.Second
+
+	DefaultQueryWorkers = 4
 )
 
 // Alarms is where the engine raises what an operator must hear about.
@@ -26,10 +30,30 @@ type Alarms interface {
 	Raise(k alarm.Kind, message string)
 }
 
+// Rebuilder runs the queries that the configuration names. It may be called by several goroutines at once.
+type Rebuilder interface {
+	// Query runs the query of that fingerprint ([event.Effect].Query) against the source with the parameters, and
+	// returns the value in the fields of a rebuild from row of the same form; missing says that there was no row. An
+	// error that has a method Permanent() bool which returns true will come again whenever it is tried. Errors name
+	// neither rows nor secrets: they are shown to operators.
+	Query(ctx context.Context, source, id string, params event.Fields) (value event.Fields, missing bool, err error)
+}
+
+// Hot counts what changes most.
+type Hot interface {
+	// Count is shown every batch once, before its keys are sent. It must not keep it, and must be quick. Several
+	// goroutines call it at once.
+	Count(b *event.Batch)
+}
+
 // Deps are what an [Engine] works with. Redis and Store are required.
 type Deps struct {
-	// Redis is where keys are deleted.
+	// Redis is where keys are deleted and written.
 	Redis Redis
+	// Rebuilder reads the values of keys that are rebuilt by query. nil: there is none, and such keys are deleted.
+	Rebuilder Rebuilder
+	// Hot may be nil: nothing is counted then.
+	Hot Hot
 	// Store keeps the keys in trouble.
 	Store retry.Store
 	// Alarms may be nil: alarms are then logged.
@@ -53,13 +77,16 @@ type Options struct {
 	// MaxMemory is about how many bytes all that is unfinished may hold. Beyond it nothing is fetched; a batch
 	// that was fetched below it is kept, however large. Default 256 MiB.
 	MaxMemory int64
-	// RateLimit paces first deletes, in keys per second over all partitions. Final deletes are not paced: they
-	// can come no faster than the first ones came. Default 0: no limit.
+	// RateLimit paces first actions, in keys per second over all partitions. Final ones are not paced: they can come
+	// no faster than the first ones came. A mapping's own limit comes with its changes ([event.Origin].RateLimit).
+	// Default 0: no limit.
 	RateLimit int
 	// KeyPrefix is put before every key that is sent to Redis. Parked keys and dead letters are stored without it.
 	KeyPrefix string
 	// Timeout is how long one round trip to Redis may take before Redis counts as away. Default 1 s.
 	Timeout time.Duration
+	// QueryWorkers is how many queries run at once to rebuild keys. Default 4.
+	QueryWorkers int
 	// ShortestD is the shortest second delete in use, where it is known beforehand: Redis is then watched closely
 	// enough from the start. Otherwise it is learnt from the batches, and old news of the first moments is deleted
 	// twice where once would have done. Default 0: not known.
@@ -85,6 +112,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
+	if o.QueryWorkers == 0 {
+		o.QueryWorkers = DefaultQueryWorkers
+	}
 	var errs []error
 	for _, f := range []struct {
 		name  string
@@ -95,6 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 		{"max_pending", int64(o.MaxPending), 1},
 		{"max_memory", o.MaxMemory, 1},
 		{"rate_limit", int64(o.RateLimit), 0},
+		{"query workers", int64(o.QueryWorkers), 1},
 		{"second_delete", int64(o.ShortestD), 0},
 	} {
 		if f.value < f.least {

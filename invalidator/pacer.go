@@ -5,13 +5,39 @@ import (
 	"time"
 )
 
-// pacer spaces first deletes so that there are no more than rate keys a second. The zero rate does not pace. All
+// pacer spaces first actions so that there are no more than rate keys a second. The zero rate does not pace. All
 // methods may be called by any goroutine.
 type pacer struct {
-	rate int
+	rate int // settled when it is made
 
 	mu   sync.Mutex
 	next moment // when the next key may go
+}
+
+// pacers are the pacers of the mappings that have a rate limit of their own, shared by all partitions.
+type pacers struct {
+	mu sync.Mutex
+	of map[pacedBy]*pacer
+}
+
+// pacedBy is whose limit a pacer keeps: a mapping of the configuration under which a source is read. A mapping whose
+// limit was changed is another one.
+type pacedBy struct {
+	source        string
+	mapping, rate int
+}
+
+// get returns a mapping's pacer.
+func (p *pacers) get(by pacedBy) *pacer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[pacedBy]*pacer{}
+	}
+	if p.of[by] == nil {
+		p.of[by] = &pacer{rate: by.rate}
+	}
+	return p.of[by]
 }
 
 // pacerBurst is for how long a pause is made up for, and how much of a second's keys goes out at once.

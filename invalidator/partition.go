@@ -1,6 +1,7 @@
 package invalidator
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -31,15 +32,17 @@ type partition struct {
 
 	// The queues, in the order in which work goes through them.
 	entries fifo[*entry]            // all that is not committed, in the order of Fetch
-	fresh   fifo[*unit]             // not yet put into jobs for the first time
+	fresh   [classes]fifo[*unit]    // not yet put into jobs for the first time
+	paced   map[pacedBy]*pacedKeys  // the same, by the mappings with a rate limit of their own
 	waiting map[string]*fifo[*unit] // by source: for a mark
-	due     []*dueQueue             // by D: for their final delete to fall due
+	due     []*dueQueue             // by D and class: for their final action to fall due
 	retries retryHeap               // keys in trouble: for their next attempt in place
 	parking []*unit                 // keys in trouble: for the parker to be free
 
 	out        int // jobs that are out
+	asked      int // keys that are out to be rebuilt by query
 	parkerBusy bool
-	finalNext  bool // whose turn it is, when both fresh units and final deletes could go
+	turn       supply // whose turn it was when a job was last filled
 	free       []*job
 	timer      *time.Timer
 	timerAt    moment
@@ -58,11 +61,15 @@ type partition struct {
 	done     atomic.Int64 // the commit time of the last transaction below the watermark, in Unix ns; 0: unknown
 	unmarked atomic.Int64 // keys that wait for a mark
 	troubled atomic.Int64 // keys in trouble that are not parked yet
+	limited  atomic.Int64 // keys that wait because of their mapping's rate limit
+	answers  inbox        // from those who rebuild by query
 }
 
-// dueQueue is the units of one D whose changes are known to be visible, in the order in which that was known.
+// dueQueue is the units of one D and class whose changes are known to be visible, in the order in which that was
+// known.
 type dueQueue struct {
 	d     time.Duration
+	class class
 	units fifo[*unit]
 }
 
@@ -79,6 +86,7 @@ func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partiti
 		poke:    make(chan struct{}, 1),
 		toPark:  make(chan []*unit),
 		parked:  make(chan []*unit, 1),
+		paced:   map[pacedBy]*pacedKeys{},
 		waiting: map[string]*fifo[*unit]{},
 		timer:   time.NewTimer(time.Hour),
 		timerAt: never,
@@ -142,8 +150,11 @@ func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
 	for _, g := range groups {
 		s.engine.health.sawD(g.d)
 	}
+	if s.engine.hot != nil {
+		s.engine.hot.Count(b)
+	}
 	e := newEntry(b, token, groups, s.engine.clock())
-	s.take(load{inFlight: e.keys(), bytes: e.bytes})
+	s.take(e.load())
 	select {
 	case s.fetched <- e:
 		return nil
@@ -180,12 +191,13 @@ func (s *partition) loop() error {
 // over reports whether the loop is done: everything is finished after the last batch, or what was under way when
 // the partition was given up has come back.
 func (s *partition) over() (bool, error) {
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil && !s.ending {
 		s.ending = true
+		s.asked -= s.engine.queries.withdraw(s)
 	}
 	switch {
 	case s.ending:
-		return s.out == 0, s.err
+		return s.out == 0 && s.asked == 0, s.err
 	case s.eof:
 		return s.entries.len() == 0 && len(s.fetched) == 0, nil
 	}
@@ -249,12 +261,20 @@ func (s *partition) fail(err error) {
 func (s *partition) enter(e *entry) {
 	s.entries.push(e)
 	for i := range e.units {
-		s.fresh.push(&e.units[i])
+		switch u := &e.units[i]; {
+		case u.limit != nil:
+			s.pace(u)
+		case u.class == queries:
+			s.awaitVisible(u)
+		default:
+			s.fresh[u.class].push(u)
+		}
 	}
 }
 
 // advance moves what time or a mark has moved, and the low watermark.
 func (s *partition) advance() {
+	s.takeAnswers()
 	for _, q := range s.waiting {
 		for q.len() > 0 {
 			u := q.head()
@@ -262,13 +282,24 @@ func (s *partition) advance() {
 				break
 			}
 			s.unmarked.Add(-int64(u.size))
-			s.enqueueDue(q.pop())
+			if u = q.pop(); u.final {
+				s.enqueueDue(u)
+			} else {
+				s.ask(u)
+			}
 		}
 	}
 	for _, q := range s.due {
-		for q.units.len() > 0 && q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
-			s.parking = append(s.parking, q.units.pop())
+		for q.units.len() > 0 && (q.units.head().parkable() || q.class == queries) && s.dueAt(q.units.head()) <= s.now {
+			if u := q.units.pop(); u.parkable() {
+				s.parking = append(s.parking, u)
+			} else {
+				s.ask(u)
+			}
 		}
+	}
+	for s.retryReady() && s.retries[0].class == queries {
+		s.ask(heap.Pop(&s.retries).(*unit))
 	}
 	s.complain()
 	s.commit()
@@ -361,8 +392,13 @@ func (s *partition) nextMoment() moment {
 	if len(s.retries) > 0 {
 		sooner(s.retries[0].trouble.retryAt)
 	}
-	if s.fresh.len() > 0 {
+	if s.fresh[deletes].len() > 0 || s.fresh[writes].len() > 0 {
 		sooner(s.engine.pacer.ready())
+	}
+	for _, p := range s.paced {
+		if p.queue.len() > 0 {
+			sooner(max(p.pacer.ready(), s.engine.pacer.ready()))
+		}
 	}
 	return at
 }

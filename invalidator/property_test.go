@@ -32,7 +32,8 @@ func play(t *testing.T, h hazards, m without, seed uint64) (v verdict) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := &world{scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{}}
+		w := &world{scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{},
+			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}}
 		p := &process{
 			w: w, records: w.layOut(rng), without: m, store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
 		}

@@ -3,6 +3,8 @@ package invalidator
 import (
 	"context"
 	"unsafe"
+
+	"github.com/freshet/freshet/invalidator/write"
 )
 
 // The sizes of what is sent to Redis. A command blocks Redis while it runs, so it is kept to some 100 µs; several of
@@ -12,6 +14,9 @@ const (
 	tripCommands  = 4
 	tripKeys      = commandKeys * tripCommands
 	tripsInFlight = 4
+	// A round trip of calls, each of which does more: so many calls and bytes at most, but for an item of more.
+	tripCalls = 500
+	tripBytes = 1 << 20
 )
 
 // Redis is one Redis node. It retries nothing itself: the engine must see every lost connection. Its methods may
@@ -21,6 +26,9 @@ type Redis interface {
 	// answer of Redis means that the command may or may not have taken effect. Neither the commands nor their keys
 	// are kept.
 	Unlink(ctx context.Context, commands []*Command)
+	// Do sends the calls in one round trip, in their order down one connection, and gives each its outcome: Reply and
+	// Err, as for Unlink. A script that Redis does not have is loaded, and all calls are sent again.
+	Do(ctx context.Context, calls []*write.Call)
 	// Ping asks Redis whether it is there.
 	Ping(ctx context.Context) error
 	// String names the node for the operator: its address.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
 )
 
 // tapeRedis writes down what is deleted when, on the clock of a bubble. It answers at once unless told otherwise.
@@ -27,6 +28,9 @@ type tapeRedis struct {
 	delay  func(keys []string) time.Duration // how long the reply to a round trip takes
 	answer func(keys []string) error         // what it answers to a command: nil deletes
 	ping   func() error
+
+	calls      []string // as tape, of the calls
+	answerCall func(c sentCall) (any, error)
 }
 
 func (r *tapeRedis) String() string { return "tape:1" }
@@ -69,6 +73,38 @@ func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 	case <-time.After(wait):
 	case <-ctx.Done():
 		fail(commands, ctx.Err())
+	}
+}
+
+// Do implements [Redis]: every call is written down, and answered with what answerCall says, or 1.
+func (r *tapeRedis) Do(ctx context.Context, calls []*write.Call) {
+	r.mu.Lock()
+	var wait time.Duration
+	if r.delay != nil {
+		wait = r.delay(nil)
+	}
+	for i, c := range sentCalls(calls) {
+		text := strings.Join(append([]string{c.script}, c.args...), " ")
+		var reply any = int64(1)
+		var err error
+		if r.answerCall != nil {
+			reply, err = r.answerCall(c)
+		}
+		calls[i].Reply, calls[i].Err = reply, err
+		if err == nil {
+			r.calls = append(r.calls, fmt.Sprintf("%s %s", time.Since(r.begin), strings.TrimSpace(text)))
+		}
+	}
+	r.mu.Unlock()
+	if wait == 0 {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		for _, c := range calls {
+			c.Err = ctx.Err()
+		}
 	}
 }
 

@@ -99,4 +99,11 @@ type without struct {
 	parkDelay  bool // keys are parked at once, not D after their mark
 	durable    bool // parked keys are finished before the store has them
 	parked     bool // whatever was parked is settled by any acknowledged delete
+
+	oldNews  bool // values are written, however long their changes have been known to be visible
+	leftover bool // what an older leader left is written
+	visible  bool // queries run before the change is known to be visible
+	joined   bool // a run that began before a change was due serves it as well
+	finalPut bool // whatever was written once is finished
+	notices  bool // notices are sent before the action is acknowledged
 }

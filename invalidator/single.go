@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/freshet/freshet/invalidator/write"
 )
 
 // SingleOptions say how to reach a single Redis server.
@@ -20,6 +23,8 @@ type SingleOptions struct {
 	DB                 int
 	// Timeout bounds connecting, and every read and write. Default 1 s.
 	Timeout time.Duration
+	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
+	QueryWorkers int
 	// TLS, when not nil, is used for every connection.
 	TLS *tls.Config
 }
@@ -46,8 +51,11 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
-	if o.DB < 0 || o.Timeout < 0 {
-		return nil, errors.New("redis: db and timeout must not be negative")
+	if o.QueryWorkers == 0 {
+		o.QueryWorkers = DefaultQueryWorkers
+	}
+	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 {
+		return nil, errors.New("redis: db, timeout and query workers must not be negative")
 	}
 	s := &Single{addr: o.Address}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -68,8 +76,9 @@ func NewSingle(o SingleOptions) (*Single, error) {
 		ReadTimeout:           o.Timeout,
 		WriteTimeout:          o.Timeout,
 		PoolTimeout:           o.Timeout,
-		// One pool, for as many as use it at once: the writers and the prober.
-		PoolSize:                 tripsInFlight + 2,
+		// One pool, for as many as use it at once: the writers, the prober, those who rebuild by query, and each of
+		// these has somebody who renews its lock.
+		PoolSize:                 tripsInFlight + 2 + 2*o.QueryWorkers,
 		PipelinePoolSize:         -1,
 		WriteBufferSize:          writeBuffer,
 		ReadBufferSize:           readBuffer,
@@ -119,6 +128,59 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 			c.Err = err
 		}
 	}
+}
+
+// Do implements [Redis].
+func (s *Single) Do(ctx context.Context, calls []*write.Call) {
+	s.do(ctx, calls)
+	if !slices.ContainsFunc(calls, func(c *write.Call) bool { return isNoScript(c.Err) }) {
+		return
+	}
+	// Redis was started anew, or has never seen them. All are loaded and all calls sent again, for a call may build
+	// upon the one before it. To repeat them does no harm; calls that must not be repeated for nothing use no scripts.
+	if err := s.loadScripts(ctx); err != nil {
+		for _, c := range calls {
+			c.Reply, c.Err = nil, err
+		}
+		return
+	}
+	s.do(ctx, calls)
+}
+
+func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// do sends the calls in one round trip.
+func (s *Single) do(ctx context.Context, calls []*write.Call) {
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		replies[i] = redis.NewCmd(ctx, c.Args...)
+		_ = pipe.Process(ctx, replies[i]) // only queues
+	}
+	_, err := pipe.Exec(ctx)
+	answered := false
+	for i, c := range calls {
+		c.Reply, c.Err = replies[i].Result()
+		answered = answered || c.Err != nil || c.Reply != nil
+		if errors.Is(c.Err, redis.Nil) {
+			c.Reply, c.Err = nil, nil
+		}
+	}
+	if err != nil && !answered { // as in Unlink
+		for _, c := range calls {
+			c.Err = err
+		}
+	}
+}
+
+// loadScripts gives Redis all scripts, in one round trip.
+func (s *Single) loadScripts(ctx context.Context) error {
+	pipe := s.client.Pipeline()
+	for _, script := range write.Scripts() {
+		pipe.ScriptLoad(ctx, script.Source)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // Ping implements [Redis].

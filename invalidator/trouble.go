@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/alarm"
@@ -23,6 +24,9 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 		s.troubled.Add(int64(len(failed)))
 	}
 	t.attempts++
+	if !slices.ContainsFunc(failed, func(f failure) bool { return !f.permanent }) {
+		t.attempts = max(t.attempts, min(s.policy().ParkAfter, s.policy().MaxAttempts-1)) // no more in place
+	}
 	t.last = time.Now()
 	for i, f := range failed {
 		t.errors[i] = f.error
@@ -41,10 +45,10 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 		}
 	}
 	apart := &unit{
-		entry: u.entry, d: u.d, idx: bad, size: len(bad), known: u.known,
+		entry: u.entry, d: u.d, class: u.class, forget: u.forget, idx: bad, size: len(bad), known: u.known,
 		deleted: true, final: u.final, trouble: t,
 	}
-	more := unitBytes + int64(4*len(bad)+4*len(good))
+	more := unitBytes + int64(4*len(bad)+4*len(good)) + s.shareAbsorbed(u, apart)
 	u.entry.bytes += more
 	s.take(load{bytes: more})
 	if u.entry.open++; u.watermarked {

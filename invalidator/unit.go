@@ -19,10 +19,14 @@ type entry struct {
 	fetched      moment
 	deleted      moment // when all its keys had been deleted once
 	bytes        int64
-	open         int // units that are not finished
-	undeleted    int // units that were not deleted once
-	units        []unit
-	one          [1]unit // room for the usual case
+	open         int32 // units that are not finished, and slots of paced keys that refer to it
+	undeleted    int32 // units that were not deleted once, and slots of which it has the key
+	// absorbed is how many of open are keys that a later change's action is to serve as well (see [pacedKeys]): they
+	// need the batch no more. shared is set once there were any: how long its keys took cannot be told any more.
+	absorbed int32
+	shared   bool
+	units    []unit
+	one      [1]unit // room for the usual case
 }
 
 // unitBytes and entryBytes are about what a unit and an entry hold beside their batch, with the queues' slots.
@@ -36,6 +40,8 @@ const (
 type unit struct {
 	entry *entry
 	d     time.Duration
+	// limit is there if its mapping has a rate limit of its own.
+	limit *limit
 	// idx are the ordinals of its invalidations in the batch; nil: the first size ones.
 	idx  []uint32
 	size int
@@ -44,10 +50,15 @@ type unit struct {
 	known moment
 	// queued is when its final delete was queued for the first time; 0: it was not.
 	queued moment
+	class class
+	// forget is set once its actions are old news, or an older leader's: nothing is written, only forgotten.
+	forget bool
 	// deleted is set once Redis has acknowledged a delete of each key, or refused it.
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
 	final bool
+	// paced says that it waited in line for its mapping's rate limit, and so counts as pending from the start.
+	paced bool
 	// watermarked is set by a mutant of the property test: open no longer counts the unit.
 	watermarked bool
 
@@ -59,6 +70,14 @@ type unit struct {
 	failed    []failure     // keys in trouble, by their place in the unit
 
 	trouble *trouble
+}
+
+// limit is what a unit has beside if its mapping has a rate limit of its own.
+type limit struct {
+	rate, mapping int
+	// absorbed are the entries of older changes that its actions serve as well; each is listed as often as it has
+	// keys here.
+	absorbed []*entry
 }
 
 // trouble is what a unit of keys in trouble has beside.
@@ -87,11 +106,11 @@ func (u *unit) begin() {
 	u.failed = nil
 }
 
-// answered takes note of a part's reply.
-func (u *unit) answered(a reply) {
+// answered takes note of a part's reply, and of how long the slowest of its round trips took.
+func (u *unit) answered(a reply, slowest time.Duration) {
 	u.sent = min(u.sent, a.sent)
 	u.replied = max(u.replied, a.replied)
-	u.slowest = max(u.slowest, a.replied.sub(a.sent))
+	u.slowest = max(u.slowest, slowest)
 }
 
 // reply is the unit's delete as the rule sees it: as early and as slow as its earliest and its slowest part.
@@ -100,7 +119,7 @@ func (u *unit) reply() reply { return reply{u.sent, u.sent.add(u.slowest)} }
 // newEntry makes the entry of a batch out of its groups.
 func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) *entry {
 	e := &entry{
-		batch: b, token: token, fetched: now, open: len(groups), undeleted: len(groups),
+		batch: b, token: token, fetched: now, open: int32(len(groups)), undeleted: int32(len(groups)),
 		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,
 	}
 	if n := len(b.Origins); n > 0 {
@@ -120,18 +139,40 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 	}
 	e.bytes += int64(b.Bytes())
 	for i, g := range groups {
-		e.units[i] = unit{entry: e, d: g.d, idx: g.idx, size: g.size, known: never}
+		e.units[i] = unit{
+			entry: e, d: g.d, class: g.class, idx: g.idx, size: g.size, known: never, forget: b.Leftover,
+		}
+		if g.rate > 0 {
+			e.units[i].limit = &limit{rate: g.rate, mapping: g.mapping}
+		}
 		e.units[i].begin()
-		e.bytes += int64(4*cap(g.idx)) + unitBytes
+		e.bytes += int64(4*cap(g.idx)) + unitBytes + e.units[i].extra()
 	}
 	return e
 }
 
-// keys returns how many keys the entry began with.
-func (e *entry) keys() int64 {
-	n := 0
-	for i := range e.units {
-		n += e.units[i].size
+// extra is about what the keys of a unit hold while they wait one by one.
+func (u *unit) extra() int64 {
+	n := int64(0)
+	if u.limit != nil {
+		n += slotBytes
 	}
-	return int64(n)
+	if u.class == queries {
+		n += waiterBytes
+	}
+	return n * int64(u.size)
+}
+
+// load returns what the entry begins with. Keys that are paced by themselves wait for as long as it takes, so they
+// count as pending: they must not hold up others as what is in flight does.
+func (e *entry) load() load {
+	l := load{bytes: e.bytes}
+	for i := range e.units {
+		if e.units[i].limit != nil {
+			l.pending += int64(e.units[i].size)
+		} else {
+			l.inFlight += int64(e.units[i].size)
+		}
+	}
+	return l
 }

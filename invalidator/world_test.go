@@ -53,6 +53,11 @@ type world struct {
 	mu    sync.Mutex
 	cache map[string]int // key to the ordinal of the change that made the value
 	trace []string
+	// guards are what is known of the versions of rebuilt keys, locks who holds them, and local what a process that
+	// is told of changes has in its own memory.
+	guards map[string]mark
+	locks  map[string]string
+	local  map[string]int
 }
 
 func (w *world) now() time.Duration { return time.Since(w.begin) }

@@ -1,0 +1,279 @@
+package invalidator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/freshet/freshet/event"
+)
+
+// queryPool rebuilds keys by query: some workers, each with one query under way. Keys come to it when their changes are
+// known to be visible (a first action), or when a final action is due; from then on a run of their query that begins
+// serves them. So all that wait for one key share the next run, whatever partition they came from, and those that
+// come while it is under way share the one after it: it may have read before their changes.
+//
+// A run is as good as a delete that was sent when it began. What it reads is at least as new as all changes that
+// were visible then, and it is written under the highest version among those it serves, so that the guard keeps it
+// from replacing what a later run, or another process, has written meanwhile.
+type queryPool struct {
+	engine    *Engine
+	rebuilder Rebuilder
+	more      chan struct{}
+	// waiting is how many keys wait for a run to begin.
+	waiting atomic.Int64
+
+	mu   sync.Mutex
+	runs map[runKey]*queryRun
+	line fifo[*queryRun] // those that have keys and are not under way
+}
+
+// runKey is what keys must have in common for one run to serve them.
+type runKey struct{ source, query, key, params string }
+
+// queryRun is the runs of one query for one key, for as long as any key waits for one.
+type queryRun struct {
+	key     runKey
+	waiting []waiter
+	// serves are those that the run under way serves; cancel ends it.
+	serves []waiter
+	cancel context.CancelFunc
+}
+
+// waiter is a key of a unit that waits for a run.
+type waiter struct {
+	partition *partition
+	unit      *unit
+	at        int // its place in the unit
+}
+
+// waiterBytes is about what a key holds while it waits for a run, beside its batch, and until its answer is taken.
+const waiterBytes = int64(unsafe.Sizeof(waiter{})) + int64(unsafe.Sizeof(queryRun{})) + 2*int64(unsafe.Sizeof(runKey{})) + int64(unsafe.Sizeof(answer{}))
+
+// answer is what became of a key that was to be rebuilt by query.
+type answer struct {
+	waiter
+	// reply is when the run began and when its write was acknowledged; slowest is how long the write's round trip took.
+	reply   reply
+	slowest time.Duration
+	// failure says why the key is in trouble; permanent says that trying again will not help.
+	failure   string
+	permanent bool
+	// err is set when nothing can be done; givenUp when the partition ended first.
+	err     error
+	givenUp bool
+}
+
+// inbox is where a partition finds answers. There are never more than keys it asked for.
+type inbox struct {
+	mu      sync.Mutex
+	answers []answer
+}
+
+func newQueryPool(e *Engine, r Rebuilder) *queryPool {
+	if r == nil {
+		r = noRebuilder{}
+	}
+	return &queryPool{engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{}}
+}
+
+// ask has the keys of a unit that is due rebuilt. It does not block. The unit is the pool's until all its keys are
+// answered.
+func (q *queryPool) ask(s *partition, u *unit) {
+	q.waiting.Add(int64(u.size))
+	q.mu.Lock()
+	for i := range u.size {
+		q.enqueue(waiter{s, u, i})
+	}
+	q.mu.Unlock()
+	wake(q.more)
+}
+
+// enqueue adds a key to the next run of its query. The caller holds mu.
+func (q *queryPool) enqueue(w waiter) {
+	k := w.key()
+	r := q.runs[k]
+	if r == nil {
+		r = &queryRun{key: k}
+		q.runs[k] = r
+		q.line.push(r)
+	} else {
+		q.engine.metrics.joined.Inc()
+	}
+	r.waiting = append(r.waiting, w)
+}
+
+func (w waiter) key() runKey {
+	b, n := w.unit.entry.batch, w.unit.ordinal(w.at)
+	e := b.EffectOf(n)
+	k := runKey{source: b.Source, query: e.Query, key: b.Key(n)}
+	if _, params := cut(b.Fields(n), notices(e)); len(params) > 0 {
+		k.params = unsafe.String(&params[0], len(params)) // the batch's text is never written again
+	}
+	return k
+}
+
+// next takes the run that has waited longest; nil when ctx ended.
+func (q *queryPool) next(ctx context.Context) *queryRun {
+	for {
+		q.mu.Lock()
+		for q.line.len() > 0 {
+			r := q.line.pop()
+			if len(r.waiting) == 0 { // withdrawn
+				delete(q.runs, r.key)
+				continue
+			}
+			if q.line.len() > 0 {
+				wake(q.more)
+			}
+			q.mu.Unlock()
+			return r
+		}
+		q.mu.Unlock()
+		select {
+		case <-q.more:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// begin has a run serve all that wait for it by now, and those that it was to serve before.
+func (q *queryPool) begin(r *queryRun) []waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting.Add(-int64(len(r.waiting)))
+	r.serves = append(r.serves, r.waiting...)
+	r.waiting = nil
+	return slices.Clone(r.serves)
+}
+
+// late are those who came while the run was under way. Only a mutant of the property test serves them as well.
+func (q *queryPool) late(r *queryRun) []waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	late := r.waiting
+	q.waiting.Add(-int64(len(late)))
+	r.waiting = nil
+	return late
+}
+
+// end ends a run. If keys came meanwhile it stands in line again.
+func (q *queryPool) end(r *queryRun) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.serves, r.cancel = nil, nil
+	delete(q.runs, r.key)
+	if len(r.waiting) == 0 {
+		return
+	}
+	r.key = r.waiting[0].key() // not to hold on to the text of a batch that is finished
+	q.runs[r.key] = r
+	q.line.push(r)
+	wake(q.more)
+}
+
+// withdraw takes back the keys of a partition that ends, and returns how many had not begun. A run under way that
+// serves nobody else is cut short; those that it serves come back all the same.
+func (q *queryPool) withdraw(s *partition) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	isOurs := func(w waiter) bool { return w.partition == s }
+	for _, r := range q.runs {
+		before := len(r.waiting)
+		r.waiting = slices.DeleteFunc(r.waiting, isOurs)
+		n += before - len(r.waiting)
+		if r.cancel != nil && !slices.ContainsFunc(r.serves, func(w waiter) bool { return w.partition.ctx.Err() == nil }) &&
+			len(r.waiting) == 0 {
+			r.cancel()
+		}
+	}
+	q.waiting.Add(-int64(n))
+	return n
+}
+
+// deliver hands answers to the partitions.
+func deliver(answers []answer) {
+	for _, a := range answers {
+		in := &a.partition.answers
+		in.mu.Lock()
+		in.answers = append(in.answers, a)
+		in.mu.Unlock()
+		wake(a.partition.poke)
+	}
+}
+
+// ask has a unit that is due rebuilt by query.
+func (s *partition) ask(u *unit) {
+	if s.ending {
+		return
+	}
+	u.next, u.out = u.size, u.size
+	s.asked += u.size
+	s.engine.metrics.sent[u.kind()].Add(float64(u.size))
+	s.engine.queries.ask(s, u)
+}
+
+// kind is why the keys of a unit are sent.
+func (u *unit) kind() kind {
+	switch {
+	case u.trouble != nil:
+		return retried
+	case u.final:
+		return finals
+	}
+	return firsts
+}
+
+// takeAnswers takes note of what came back from those who rebuild by query.
+func (s *partition) takeAnswers() {
+	s.answers.mu.Lock()
+	answers := s.answers.answers
+	s.answers.answers = nil
+	s.answers.mu.Unlock()
+	s.asked -= len(answers)
+	for i := range answers {
+		a := &answers[i]
+		switch {
+		case a.err != nil:
+			s.fail(a.err)
+			continue
+		case a.givenUp:
+			continue
+		}
+		u := a.unit
+		if a.failure != "" {
+			u.failed = append(u.failed, failure{a.at, a.failure, a.permanent})
+		} else {
+			s.engine.metrics.acknowledged(u.kind(), 1)
+		}
+		u.answered(a.reply, a.slowest)
+		if u.out--; u.out == 0 {
+			slices.SortFunc(u.failed, func(f, g failure) int { return f.at - g.at })
+			s.judge(u)
+		}
+	}
+}
+
+// noRebuilder is what an engine has that was given none.
+type noRebuilder struct{}
+
+// Query implements [Rebuilder].
+func (noRebuilder) Query(context.Context, string, string, event.Fields) (event.Fields, bool, error) {
+	return nil, false, errNoQuery{}
+}
+
+// errNoQuery says that this process knows no queries.
+type errNoQuery struct{}
+
+// Error implements error.
+func (errNoQuery) Error() string {
+	return "the query is not in this process's configuration: give it the mappings that the reader has"
+}
+
+// Permanent implements what [Rebuilder] tells.
+func (errNoQuery) Permanent() bool { return true }

@@ -1,0 +1,202 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
+)
+
+// What the world's Redis does with calls: the scripts of package write as far as rebuilding a whole key, its locks and
+// its notices go, in Go. Package write tests the scripts themselves, on a real Redis.
+
+// sentCall is a call as it lies in Redis' socket.
+type sentCall struct {
+	script string // "" for other commands
+	args   []string
+}
+
+func sentCalls(calls []*write.Call) []sentCall {
+	sent := make([]sentCall, len(calls))
+	for i, c := range calls {
+		for _, a := range c.Args {
+			sent[i].args = append(sent[i].args, strings.Clone(*a.(*string)))
+		}
+		if c.Script != nil {
+			sent[i].script = c.Script.Name
+		}
+	}
+	return sent
+}
+
+type callOutcome struct {
+	reply any
+	err   error
+}
+
+// Do implements [Redis].
+func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
+	w := r.w
+	w.mu.Lock()
+	at := w.release(w.now() + w.delay())
+	back := w.delay()
+	lostBefore, lostAfter := w.chance(w.lose), w.chance(w.lose)
+	w.mu.Unlock()
+	failAll := func(err error) {
+		for _, c := range calls {
+			c.Err = err
+		}
+	}
+	if lostBefore {
+		failAll(errLost)
+		return
+	}
+	sent := sentCalls(calls)
+	done := make(chan []callOutcome, 1)
+	time.AfterFunc(at-w.now(), func() { done <- w.run(sent) })
+	if err := w.until(ctx, at+back); err != nil || lostAfter {
+		failAll(errors.Join(errLost, err))
+		return
+	}
+	for i, o := range <-done {
+		calls[i].Reply, calls[i].Err = o.reply, o.err
+	}
+}
+
+// run is what Redis does with the calls of a round trip.
+func (w *world) run(calls []sentCall) []callOutcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	outcomes := make([]callOutcome, len(calls))
+	for i, c := range calls {
+		if answer := w.refusal(c.keys()); answer != "" {
+			outcomes[i].err = answerError(answer)
+			w.note("REFUSED %s %v: %s", c.script, c.args, answer)
+			continue
+		}
+		outcomes[i].reply = w.call(c)
+		w.note("%s %v: %v", c.script, c.args, outcomes[i].reply)
+	}
+	return outcomes
+}
+
+// keys are the words that may be keys.
+func (c sentCall) keys() []string { return c.args[1:] }
+
+func (w *world) call(c sentCall) any {
+	switch {
+	case c.script == "rebuild":
+		return w.rebuild(c.args[3], c.args[5:])
+	case c.script == "acquire":
+		if owner, locked := w.locks[c.args[3]]; locked && owner != c.args[4] {
+			return int64(0)
+		}
+		w.locks[c.args[3]] = c.args[4]
+		return int64(1)
+	case c.script == "renew":
+		return int64(1)
+	case c.script == "release":
+		if w.locks[c.args[3]] == c.args[4] {
+			delete(w.locks, c.args[3])
+		}
+		return int64(1)
+	case c.args[0] == "unlink":
+		found := int64(0)
+		for _, k := range c.args[1:] {
+			if _, cached := w.cache[k]; cached {
+				found++
+				delete(w.cache, k)
+			}
+			if row, ok := strings.CutPrefix(k, "freshet:v:{"); ok {
+				delete(w.guards, strings.TrimSuffix(row, "}"))
+			}
+		}
+		return found
+	case c.args[0] == "publish":
+		w.told(c.args[2])
+		return int64(1)
+	}
+	panic(fmt.Sprintf("the world's Redis does not know %q", c.args))
+}
+
+// mark is what a guard knows of a key.
+type mark struct {
+	version event.Version
+	since   time.Duration // 0: it vouches
+}
+
+// The replies of the script.
+const (
+	isOlder = iota
+	isWritten
+	isRemoved
+	isForgotten
+)
+
+// rebuild is rebuild.lua: args are what to do, version, source, window, single, keep, ttl, value.
+func (w *world) rebuild(key string, args []string) any {
+	v, err := event.ParseVersion(args[1])
+	if err != nil {
+		panic(err)
+	}
+	millis, err := strconv.Atoi(args[3])
+	if err != nil {
+		panic(err)
+	}
+	window, single := time.Duration(millis)*time.Millisecond, args[4] == "1"
+	old, marked := w.guards[key]
+	_, cached := w.cache[key]
+	if args[0] == "forget" {
+		delete(w.cache, key)
+		if marked && old.version.Compare(v) <= 0 {
+			w.guards[key] = mark{v, old.since}
+		}
+		return int64(isForgotten)
+	}
+	good, left := false, mark{v, 0}
+	switch {
+	case !marked && single && !cached:
+		good = true
+	case !marked:
+		left.since = w.now()
+	case old.version.Compare(v) > 0:
+		return int64(isOlder)
+	case old.since == 0 || old.version == v || w.now()-old.since >= window:
+		good = true
+	default:
+		left.since = old.since
+	}
+	w.guards[key] = left
+	switch {
+	case args[0] == "drop":
+		delete(w.cache, key)
+		return int64(isRemoved)
+	case !good:
+		delete(w.cache, key)
+		return int64(isForgotten)
+	}
+	value, err := strconv.Atoi(args[7])
+	if err != nil {
+		panic(err)
+	}
+	w.cache[key] = value
+	return int64(isWritten)
+}
+
+// told is a local cache that hears of a row: it takes what Redis holds then, and if that is nothing, the row.
+func (w *world) told(message string) {
+	row, err := strconv.Atoi(message)
+	if err != nil {
+		panic(err)
+	}
+	value, cached := w.cache[w.key(row)]
+	if !cached {
+		value = w.valueAt(row, 0, w.now())
+	}
+	w.local[w.key(row)] = value
+}

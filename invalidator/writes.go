@@ -1,0 +1,286 @@
+package invalidator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/retry"
+)
+
+// action is what is to be done to one key of a job, and how far it is. Its round trips are
+//
+//	act      what is to be done, with its value
+//	forget   if that was refused: the same as something to be forgotten, which raises the guard
+//	drop     if that was refused, too: UNLINK
+//	notify   if something was done: what follows it
+//
+// each made for all actions of the job together, and each repeated while Redis is away.
+type action struct {
+	at    int // its place in the job
+	item  write.Item
+	note  write.Notice
+	notes []write.Notice // of further changes that are served as well
+
+	outcome write.Outcome // once anything was done to the key
+	// err is why the key is in trouble: not before it is over, for a lack of memory is no trouble for a delete.
+	err error
+}
+
+// runWrites carries out the actions of a job.
+func (w *writer) runWrites(j *job) {
+	w.actions = w.actions[:0]
+	for _, p := range j.parts {
+		for i := p.from; i < p.to; i++ {
+			w.actions = append(w.actions, w.action(len(w.actions), p.unit, i))
+		}
+	}
+	if w.perform(j, w.actions) {
+		for i := range w.actions {
+			j.noted(&w.actions[i])
+		}
+	}
+	w.node.metrics.did(w.actions)
+	clear(w.actions)
+	if cap(w.actions) > 4*tripCalls {
+		w.actions = nil
+	}
+}
+
+// action is what is to be done to the i-th key of a unit.
+func (w *writer) action(at int, u *unit, i int) action {
+	b, n := u.entry.batch, u.ordinal(i)
+	inv := &b.Invalidations[n]
+	origin := &b.Origins[inv.Origin]
+	a := action{at: at, item: write.Item{
+		Key: b.Key(n), Action: inv.Action, Intent: inv.Intent, Effect: b.EffectOf(n),
+		Source: b.Source, Version: b.Version(n), D: u.d, Now: time.Now(),
+	}}
+	notes, own, err := write.Split(a.item.Effect, b.Fields(n))
+	if err != nil {
+		a.err = err
+	}
+	a.item.Fields = own
+	if u.forget && !w.node.without.leftover || a.err != nil {
+		a.item.Intent = event.IntentForget
+	}
+	a.note = write.Notice{
+		Key: a.item.Key, Action: inv.Action, Effect: a.item.Effect, Fields: notes,
+		Table: origin.Table, Source: b.Source, Version: a.item.Version,
+	}
+	return a
+}
+
+// noted tells the job what became of an action.
+func (j *job) noted(a *action) {
+	if a.err != nil {
+		j.failed = append(j.failed, failure{at: a.at, error: a.err.Error()})
+	}
+	if a.item.Action == event.ActionDelete && a.outcome == write.Removed {
+		j.found++
+	}
+}
+
+// perform carries actions out. It returns false when the job is over: see [writer.send].
+func (w *writer) perform(j *job, all []action) bool {
+	todo := make([]*action, 0, len(all))
+	pick := func(which func(*action) bool) []*action {
+		todo = todo[:0]
+		for i := range all {
+			if which(&all[i]) {
+				todo = append(todo, &all[i])
+			}
+		}
+		return todo
+	}
+	undone := func(a *action) bool { return a.outcome == 0 }
+	if w.node.without.notices && !w.exchange(j, pick(func(a *action) bool { return true }), w.notify, w.notified) {
+		return false
+	}
+	if !w.exchange(j, pick(undone), w.act, w.acted) ||
+		!w.exchange(j, pick(undone), w.forget, w.forgot) ||
+		!w.exchange(j, pick(undone), w.drop, w.dropped) {
+		return false
+	}
+	// A key that is gone is told of even if what should have been written to it is in trouble.
+	// How long the telling takes says nothing about the deed.
+	j.telling = true
+	return w.node.without.notices || w.exchange(j, pick(func(a *action) bool { return a.outcome != 0 }), w.notify, w.notified)
+}
+
+func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
+	return w.builder.Append(calls, &a.item)
+}
+
+func (w *writer) acted(a *action, calls []*write.Call) {
+	outcome, err := w.builder.Outcome(&a.item, calls)
+	if err == nil {
+		a.outcome = outcome
+		return
+	}
+	a.err = err
+	w.node.metrics.refused.Inc()
+}
+
+func (w *writer) forget(calls []*write.Call, a *action) []*write.Call {
+	forgotten := a.item
+	forgotten.Intent = event.IntentForget
+	return w.builder.Append(calls, &forgotten)
+}
+
+// forgot takes note of a key that was forgotten instead of written. It ends well if nothing but memory lacked: what
+// is gone needs none, and the final action tries again to write.
+func (w *writer) forgot(a *action, calls []*write.Call) {
+	if _, err := w.builder.Outcome(&a.item, calls); err == nil {
+		w.gone(a)
+	}
+}
+
+func (w *writer) drop(calls []*write.Call, a *action) []*write.Call {
+	return append(calls, w.builder.Fallback(&a.item))
+}
+
+func (w *writer) dropped(a *action, calls []*write.Call) {
+	if calls[0].Err == nil {
+		w.gone(a)
+	}
+}
+
+func (w *writer) gone(a *action) {
+	a.outcome = write.Forgotten
+	if retry.ClassifyRedis(a.err) == retry.Memory {
+		a.err = nil
+	}
+}
+
+func (w *writer) notify(calls []*write.Call, a *action) []*write.Call {
+	calls = w.builder.Notices(calls, &a.note)
+	for i := range a.notes {
+		calls = w.builder.Notices(calls, &a.notes[i])
+	}
+	return calls
+}
+
+func (w *writer) notified(a *action, calls []*write.Call) {
+	for _, c := range calls {
+		if c.Err != nil && a.err == nil {
+			a.err = fmt.Errorf("redis: %s: %w", c.Name(), c.Err)
+			w.node.metrics.refused.Inc()
+		}
+	}
+}
+
+// exchange has the calls of each action answered, in round trips of bounded size, for ever while Redis is away; all
+// calls of an action are then sent again. It returns false when the job is over.
+func (w *writer) exchange(j *job, todo []*action, ask func([]*write.Call, *action) []*write.Call, answered func(*action, []*write.Call)) bool {
+	most := tripCalls
+	for len(todo) > 0 {
+		w.builder.Reset()
+		w.calls, w.ends = w.calls[:0], w.ends[:0]
+		bytes := 0
+		for _, a := range todo {
+			from := len(w.calls)
+			w.calls = ask(w.calls, a)
+			w.ends = append(w.ends, len(w.calls))
+			for _, c := range w.calls[from:] {
+				bytes += c.Bytes()
+			}
+			if len(w.calls) >= most || bytes >= tripBytes {
+				break
+			}
+		}
+		trip := todo[:len(w.ends)]
+		sent := w.node.clock()
+		w.do()
+		left, away := w.sift(j, trip, reply{sent, w.node.clock()}, answered)
+		if j.err != nil {
+			return false
+		}
+		// Those without an answer come first again.
+		todo = todo[len(trip)-left:]
+		if away == nil {
+			continue
+		}
+		w.node.metrics.retries.Inc()
+		w.node.health.failed(sent, away)
+		if j.once {
+			j.givenUp = true
+			return false
+		}
+		if !w.node.health.await(j.ctx) {
+			j.givenUp = true
+			return false
+		}
+		most = max(1, tripCalls/8) // as in send
+	}
+	return true
+}
+
+// do makes one round trip.
+func (w *writer) do() {
+	if len(w.calls) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, w.node.timeout)
+	defer cancel()
+	begin := time.Now()
+	w.node.redis.Do(ctx, w.calls)
+	w.node.metrics.trip.Observe(time.Since(begin).Seconds())
+}
+
+// sift hands on the answers of a round trip and moves the actions that got none to the end of it. It returns how many
+// these are, and the error of one of them.
+func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []*write.Call)) (left int, away error) {
+	from := 0
+	var again []*action
+	for i, end := range w.ends {
+		calls := w.calls[from:end]
+		from = end
+		class, err := worst(calls)
+		if w.node.without.acked && class == retry.Away {
+			for _, c := range calls {
+				c.Err, c.Reply = nil, int64(1)
+			}
+			class = retry.None
+		}
+		switch class {
+		case retry.Away:
+			away = err
+			again = append(again, trip[i])
+		case retry.Fatal:
+			j.err = fmt.Errorf("redis %s: %s: %w%s", w.node.redis, trip[i].item.Action, err, advice(err))
+			return 0, nil
+		default:
+			answered(trip[i], calls)
+			trip[i-len(again)] = trip[i]
+		}
+	}
+	copy(trip[len(trip)-len(again):], again)
+	if len(w.calls) > 0 && len(again) < len(trip) {
+		if !j.telling {
+			j.answered(r)
+		}
+		if away == nil {
+			w.node.health.answered(r)
+		} else {
+			w.node.health.watch.answered(r)
+		}
+	}
+	return len(again), away
+}
+
+// worst returns what the calls of an action say about Redis: whether it is away or will never do it, before what
+// they say about the key.
+func worst(calls []*write.Call) (class retry.Class, err error) {
+	for _, c := range calls {
+		switch k := retry.ClassifyRedis(c.Err); {
+		case k == retry.Away, k == retry.Fatal:
+			return k, c.Err
+		case k != retry.None && class == retry.None:
+			class, err = k, c.Err
+		}
+	}
+	return class, err
+}
