@@ -1,0 +1,164 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+)
+
+// Error says why there is no value: which query, what happened, and what to do.
+type Error struct {
+	text      string
+	permanent bool
+	cause     error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.text }
+
+// Unwrap returns what it came of, if that was another error.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Permanent reports whether the same will happen whenever the query is run again, unless somebody changes something.
+func (e *Error) Permanent() bool { return e.permanent }
+
+func permanent(format string, args ...any) *Error {
+	return &Error{text: fmt.Sprintf(format, args...), permanent: true}
+}
+
+// fault is what is wrong with a result. The connection that it came on has more to read.
+type fault struct{ reason string }
+
+func (f *fault) Error() string { return f.reason }
+
+func faulty(format string, args ...any) error { return &fault{fmt.Sprintf(format, args...)} }
+
+func tooLarge(limit int) error {
+	return faulty("its result is larger than %d bytes: select fewer rows or columns", limit)
+}
+
+// errExceeded ends a connection that brings more than was allowed.
+var errExceeded = errors.New("more is received than is allowed")
+
+// prepareError says that the server refused the text. No value is bound yet, so that its sentence holds none.
+type prepareError struct{ err error }
+
+func (e *prepareError) Error() string { return e.err.Error() }
+func (e *prepareError) Unwrap() error { return e.err }
+
+// connectError says that there is no connection.
+type connectError struct {
+	address string
+	err     error
+}
+
+func (e *connectError) Error() string {
+	return fmt.Sprintf("no connection to %s: %s", e.address, oneLine(e.err))
+}
+func (e *connectError) Unwrap() error { return e.err }
+
+// oneLine is an error in one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// verdict is what an error number means.
+type verdict struct {
+	permanent bool
+	// lost: the session, or its prepared statement, is gone.
+	lost bool
+	// advice says what to do.
+	advice string
+}
+
+// verdictOf returns what the server's error means. Numbers that are not here mean that the query, or what it finds, is
+// wrong, unless their SQLSTATE says otherwise.
+// Source: MySQL Server Error Message Reference; MariaDB, "MariaDB Error Codes"; ISO SQLSTATE classes 08 (connection) and
+// 40 (rollback).
+func verdictOf(e *mysql.MyError) verdict {
+	switch e.Code {
+	case 1053, 1077, 1079, 1927, 3169, 4031, 1243: // shutdown, killed, idle for too long; unknown statement handler
+		return verdict{lost: true, advice: "it is run again"}
+	case 3024, 1969: // max_execution_time, max_statement_time
+		return verdict{advice: "give it an index, or raise timeout"}
+	case 1205, 1213, 1317, 1412, 1615, 1689: // lock wait, deadlock, interrupted, table changed, prepare again
+		return verdict{advice: "it is run again"}
+	case 1040, 1203, 1226, 1461: // connections, resources of the user, statements
+		return verdict{advice: "raise the server's limit, or lower the number of queries at once; it is run again"}
+	case 1021, 1037, 1038, 1041, 1114, 1135: // disk full, out of memory, table full, no thread
+		return verdict{advice: "the server lacks disk or memory; it is run again"}
+	case 1064, 1149:
+		return verdict{permanent: true, advice: "correct its SQL"}
+	case 1054, 1052, 1146, 1051, 1109, 1049, 1305:
+		return verdict{permanent: true, advice: "name what exists, or write schema.table; freshet check tries all queries"}
+	case 1046:
+		return verdict{permanent: true, advice: "write the schema before each table, such as shop.review"}
+	case 1044, 1142, 1143, 1227, 1370:
+		return verdict{permanent: true, advice: "GRANT SELECT on what it reads to the user of source"}
+	}
+	switch {
+	case strings.HasPrefix(e.State, "08"), strings.HasPrefix(e.State, "40"):
+		return verdict{advice: "it is run again"}
+	}
+	return verdict{permanent: true, advice: "run it by hand with the row's values to see why"}
+}
+
+// serverError returns the server's own error within err, if it is one.
+func serverError(err error) (*mysql.MyError, bool) {
+	var e *mysql.MyError
+	return e, errors.As(err, &e)
+}
+
+// isLost reports whether the session is gone, and not for anything that the query did.
+func isLost(err error) bool {
+	var f *fault
+	if err == nil || errors.As(err, &f) || errors.Is(err, errTimeout) || errors.Is(err, errClosed) || isContext(err) {
+		return false
+	}
+	if e, ok := serverError(err); ok {
+		return verdictOf(e).lost
+	}
+	return true
+}
+
+// isUsable reports whether the session can go on after the error: the server has said all that it had to say.
+func isUsable(err error) bool {
+	e, ok := serverError(err)
+	return ok && !verdictOf(e).lost
+}
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// explain makes an [Error] of what went wrong, unless it is the caller's own context that ended.
+func (q *Query) explain(err error) error {
+	var f *fault
+	var c *connectError
+	var p *prepareError
+	e, fromServer := serverError(err)
+	text, final := "", false
+	switch {
+	case errors.As(err, &f):
+		text, final = f.reason, true
+	case errors.As(err, &c):
+		text = c.Error() + "; it is run again"
+	case errors.Is(err, errTimeout), fromServer && (e.Code == 3024 || e.Code == 1969):
+		text = fmt.Sprintf("it took longer than its timeout of %s: give it an index, or raise timeout", q.Timeout)
+	case errors.Is(err, errClosed):
+		text = errClosed.Error()
+	case isContext(err):
+		return err
+	case fromServer:
+		v := verdictOf(e)
+		said := fmt.Sprintf("the server refused it with error %d (%s)", e.Code, e.State)
+		if errors.As(err, &p) {
+			said += ": " + oneLine(errors.New(e.Message))
+		}
+		text, final = said+": "+v.advice, v.permanent
+	default:
+		text = "the connection was lost: " + oneLine(err) + "; it is run again"
+	}
+	return &Error{text: q.name() + ": " + text, permanent: final, cause: err}
+}

@@ -1,0 +1,271 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Runner runs the queries of one source.
+type Runner struct {
+	o       Options
+	queries []*prepared
+	byID    map[string]*prepared
+	metrics *metrics
+	// places are the pool's: who holds one may have a connection.
+	places chan struct{}
+	// life ends with Close, and with it all that runs.
+	life context.Context
+	end  context.CancelFunc
+
+	mu     sync.Mutex
+	idle   []*conn // the one used last is at the end
+	closed bool
+	active sync.WaitGroup
+}
+
+// prepared is a query with what belongs to it for as long as the Runner lives.
+type prepared struct {
+	Query
+	ordinal int // of its statement in each connection
+	counters
+}
+
+// New returns a Runner. It connects when it is asked for the first value.
+func New(o Options) (*Runner, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{o: o, byID: map[string]*prepared{}, metrics: newMetrics(), places: make(chan struct{}, o.Pool)}
+	r.life, r.end = context.WithCancel(context.Background())
+	for i := range o.Queries {
+		q := o.Queries[i]
+		if q.Timeout == 0 {
+			q.Timeout = DefaultTimeout
+		}
+		p := &prepared{Query: q, ordinal: i, counters: r.metrics.counters(&q)}
+		r.queries = append(r.queries, p)
+		if first := r.byID[q.ID]; first == nil {
+			r.byID[q.ID] = p
+		} else {
+			first.Timeout = max(first.Timeout, q.Timeout)
+		}
+	}
+	if err := r.metrics.register(o.Registerer); err != nil {
+		r.end()
+		return nil, fmt.Errorf("rebuild: metrics: %w", err)
+	}
+	return r, nil
+}
+
+// Query runs the query with the given fingerprint and returns the value that it makes, in the fields of event.Effect;
+// missing says that there is none: no row, a string that is NULL, or a hash of which all columns are NULL. It waits for a
+// place in the pool until ctx ends. See the package for its errors.
+func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields) (value event.Fields, missing bool, err error) {
+	q := r.byID[id]
+	switch {
+	case source != r.o.Source:
+		return nil, false, permanent("the change is of the source %q, and the queries of this process run on %q: give the invalidator that has them its changes", source, r.o.Source)
+	case q == nil:
+		return nil, false, permanent("the query %s is not in this process's configuration: give it the mappings that the reader has", id)
+	}
+	args, err := q.arguments(params)
+	if err != nil {
+		return nil, false, err
+	}
+	leave, err := r.enter(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	began := time.Now()
+	s := &sink{query: &q.Query, limit: r.o.MaxBytes}
+	err = r.with(ctx, q.Timeout, func(c *conn) error {
+		*s = sink{query: s.query, limit: s.limit, maria: c.maria}
+		return c.run(q, args, s)
+	})
+	q.observe(time.Since(began), err)
+	if err != nil {
+		return nil, false, q.explain(err)
+	}
+	value, missing = s.value()
+	return value, missing, nil
+}
+
+// arguments are the parameters as the library takes them: texts, or bytes where they are no UTF-8.
+func (q *prepared) arguments(params event.Fields) ([]any, error) {
+	all, err := params.All()
+	if err != nil {
+		return nil, permanent("%s: %s", q.name(), err)
+	}
+	if len(all) != len(q.Params) {
+		return nil, permanent("%s was asked for with %d parameters and has %d: give all processes the same mappings", q.name(), len(all), len(q.Params))
+	}
+	args := make([]any, len(all))
+	for i, v := range all {
+		switch {
+		case v == nil:
+		case utf8.Valid(v):
+			args[i] = v
+		default:
+			// As a text it would be refused, or mended.
+			args[i] = mysql.TypedBytes{Type: mysql.MYSQL_TYPE_BLOB, Bytes: v}
+		}
+	}
+	return args, nil
+}
+
+// enter takes a place in the pool; leave gives it back.
+func (r *Runner) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case r.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-r.life.Done():
+		return nil, errClosed
+	}
+	// Close sets closed before it waits, and nobody adds to active after that: a WaitGroup must not be added to while it
+	// is waited for.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		<-r.places
+		return nil, errClosed
+	}
+	r.active.Add(1)
+	r.metrics.inUse.Inc()
+	return func() {
+		r.metrics.inUse.Dec()
+		<-r.places
+		r.active.Done()
+	}, nil
+}
+
+// with calls f with a connection. The server may have closed one that was idle, or all if it was restarted: then f is
+// called again with a new one, for all that it does is to read.
+func (r *Runner) with(ctx context.Context, timeout time.Duration, f func(*conn) error) error {
+	c := r.takeIdle()
+	if c != nil {
+		err := r.use(ctx, timeout, c, f)
+		if !isLost(err) || ctx.Err() != nil {
+			return err
+		}
+		r.closeIdle(time.Time{})
+	}
+	c, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return r.use(ctx, timeout, c, f)
+}
+
+// use calls f with the connection and puts it back, or closes it if it cannot be used again.
+func (r *Runner) use(ctx context.Context, timeout time.Duration, c *conn, f func(*conn) error) error {
+	run, cancel := context.WithTimeoutCause(ctx, timeout+grace, errTimeout)
+	defer cancel()
+	defer context.AfterFunc(r.life, cancel)()
+	stop := context.AfterFunc(run, c.meter.abort)
+	err := c.limitTo(timeout)
+	if err == nil {
+		err = f(c)
+	}
+	if !stop() {
+		// It was closed under f's hands, which saw a lost connection: what matters is why.
+		c.close()
+		switch {
+		case err == nil:
+			return nil
+		case r.life.Err() != nil:
+			return errClosed
+		}
+		return context.Cause(run)
+	}
+	if err != nil && !isUsable(err) {
+		c.close()
+		return err
+	}
+	r.putIdle(c)
+	return err
+}
+
+func (r *Runner) takeIdle() *conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.idle)
+	if n == 0 {
+		return nil
+	}
+	c := r.idle[n-1]
+	r.idle[n-1] = nil
+	r.idle = r.idle[:n-1]
+	r.metrics.idle.Dec()
+	return c
+}
+
+func (r *Runner) putIdle(c *conn) {
+	c.since = time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		c.close()
+		return
+	}
+	r.idle = append(r.idle, c)
+	r.metrics.idle.Inc()
+}
+
+// closeIdle closes connections that have been idle since before the given time; the zero time: all.
+func (r *Runner) closeIdle(before time.Time) {
+	r.mu.Lock()
+	n := 0
+	for n < len(r.idle) && (before.IsZero() || r.idle[n].since.Before(before)) {
+		n++
+	}
+	old := r.idle[:n:n]
+	r.idle = append([]*conn(nil), r.idle[n:]...)
+	r.metrics.idle.Sub(float64(n))
+	r.mu.Unlock()
+	for _, c := range old {
+		c.close()
+	}
+}
+
+// Run closes idle connections in time until ctx ends, and then all: see [Runner.Close].
+func (r *Runner) Run(ctx context.Context) error {
+	t := time.NewTicker(max(r.o.MaxIdle/4, time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			r.closeIdle(time.Now().Add(-r.o.MaxIdle))
+		case <-ctx.Done():
+			return r.Close()
+		}
+	}
+}
+
+// Close ends the queries that run, which then fail, and closes all connections. It returns when that is done; the
+// second time it does nothing.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.end()
+	r.active.Wait()
+	r.closeIdle(time.Time{})
+	return nil
+}
+
+// errClosed and errTimeout are what a query ended of.
+var (
+	errClosed  = errors.New("this process is stopping")
+	errTimeout = errors.New("the query took longer than its timeout")
+)
