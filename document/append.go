@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// bits reads the value of a BIT column, of at most 64 bits.
-func bits(raw []byte) uint64 {
+// Bits returns the number that a BIT column of at most 64 bits holds, given its bytes.
+func Bits(raw []byte) uint64 {
 	var n uint64
 	for _, c := range raw {
 		n = n<<8 | uint64(c)

@@ -86,13 +86,18 @@ func Writable(c *event.Column) bool {
 	return c.Class != event.ClassKeyless || strings.EqualFold(c.Type, "json")
 }
 
+// IsBits reports whether the column is a BIT, whose values are numbers ([Bits]).
+func IsBits(c *event.Column) bool {
+	return c.Class == event.ClassBinary && strings.HasPrefix(strings.ToLower(c.Type), "bit")
+}
+
 func formOf(c *event.Column) form {
 	t := strings.ToLower(c.Type)
 	switch c.Class {
 	case event.ClassInt, event.ClassFloat:
 		return formNumber
 	case event.ClassBinary:
-		if strings.HasPrefix(t, "bit") {
+		if IsBits(c) {
 			return formBits
 		}
 	case event.ClassTemporal:
@@ -141,7 +146,7 @@ func (w *Writer) json(dst []byte, form form, v *event.Value) ([]byte, bool) {
 		return append(dst, v.Text...), true
 	case event.Bytes:
 		if form == formBits {
-			return strconv.AppendUint(dst, bits(v.Text), 10), true
+			return strconv.AppendUint(dst, Bits(v.Text), 10), true
 		}
 		dst = base64.StdEncoding.AppendEncode(append(dst, '"'), v.Text)
 		return append(dst, '"'), true
@@ -181,7 +186,7 @@ func (w *Writer) Hash(dst []byte, values []event.Value) ([]byte, error) {
 		case event.Bytes:
 			text = v.Text
 			if f.form == formBits {
-				text = strconv.AppendUint(scratch[:0], bits(v.Text), 10)
+				text = strconv.AppendUint(scratch[:0], Bits(v.Text), 10)
 			}
 		case event.Text:
 			switch {

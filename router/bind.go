@@ -3,7 +3,6 @@ package router
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/freshet/freshet/event"
 )
@@ -14,7 +13,9 @@ type plan struct {
 	name  string
 	needs []event.Need
 	rules []rule
-	err   error
+	// counts: one of the rules has an incr.
+	counts bool
+	err    error
 }
 
 // rule is one mapping compiled for one table definition. Columns stand in it as slots: their places in the images
@@ -29,38 +30,27 @@ type rule struct {
 	failed string
 	// doubtful: the predicate reads what the table lacks, so it counts as failed.
 	doubtful bool
-	keys     []keyPlan
+	acts     []act
 	// origin is where in the batch the rule's origin was last, to be checked before use.
 	origin uint32
+	// counting: the row under way asks for the rule's counters.
+	counting bool
 }
 
-// keyPlan is one template compiled for one table definition.
-type keyPlan struct {
-	*template
-	parts []part
-	// slots are all columns of the template.
-	slots []int
-	// broken: the template names what the table lacks, so none of its keys can be named.
-	broken bool
-	// long is what is reported when a key is too long.
-	long string
-}
-
-// part is one part of a keyPlan.
-type part struct {
-	kind nodeKind
-	lit  string
-	// slot, filters, fallback: of a column. What stands for NULL goes through the filters from after on only.
-	slot     int
-	filters  []filter
-	fallback []byte
-	nullable bool
-	after    int
-	// span and stride: of copies. Copy i has the number (i / stride) % count.
-	span   span
-	stride int
-	// column is the name, for explanations; lacking is what is reported when an image lacks it.
-	column, lacking string
+// act is one action compiled for one table definition.
+type act struct {
+	*action
+	key *textPlan
+	// field and value are nil where the action has none.
+	field, value *textPlan
+	// row is what a rebuilt value, or the parameters of its query, are made of; nil where a template makes it.
+	row *rowPlan
+	// channel, message and stream are nil where nothing is sent.
+	channel, message, stream *textPlan
+	// unfit is what is reported when a score is no number.
+	unfit string
+	// identity are the slots of all columns that tell whose key, field or member it is.
+	identity []int
 }
 
 // Bind compiles the mappings for one table definition, and returns the columns that they need decoded: nil when no
@@ -95,50 +85,49 @@ func (r *Router) planOf(t *event.Table) *plan {
 type binder struct {
 	t *event.Table
 	collector
-	// text holds for each column that is needed whether its text is.
-	text map[int]bool
+	// texts and columns are what was bound, in ordinals until they are assigned.
+	texts   []*textPlan
+	columns [][]int
+	// needed holds for each column that is needed whether its text is.
+	needed map[int]bool
 }
 
 // compile makes the plan. Rules hold ordinals of columns until all are known, and slots from then on.
 func (r *Router) compile(t *event.Table) *plan {
 	p := &plan{table: t, name: t.String()}
-	b := &binder{t: t, text: map[int]bool{}}
+	b := &binder{t: t, needed: map[int]bool{}}
 	for _, m := range r.mappings {
 		if m.pattern.match(t.Schema, t.Name) {
 			p.rules = append(p.rules, b.rule(m))
+			p.counts = p.counts || m.counts
 		}
 	}
 	if p.rules == nil {
 		return p
 	}
-	p.needs = make([]event.Need, 0, len(b.text))
+	p.needs = make([]event.Need, 0, len(b.needed))
 	slots := make([]int, len(t.Columns))
 	for i := range t.Columns {
-		if text, needed := b.text[i]; needed {
+		if text, needed := b.needed[i]; needed {
 			slots[i] = len(p.needs)
 			p.needs = append(p.needs, event.Need{Column: i, Text: text})
 		}
 	}
-	for i := range p.rules {
-		p.rules[i].assign(slots)
-	}
+	b.assign(slots)
 	p.err = b.err()
 	return p
 }
 
-// assign turns ordinals into slots.
-func (u *rule) assign(slots []int) {
-	turn := func(columns []int) {
+// assign turns the ordinals of everything that was bound into slots.
+func (b *binder) assign(slots []int) {
+	for _, columns := range b.columns {
 		for i, c := range columns {
 			columns[i] = slots[c]
 		}
 	}
-	turn(u.compare)
-	turn(u.reads)
-	for i := range u.keys {
-		turn(u.keys[i].slots)
-		for j := range u.keys[i].parts {
-			if p := &u.keys[i].parts[j]; p.kind == nodeColumn {
+	for _, t := range b.texts {
+		for i := range t.parts {
+			if p := &t.parts[i]; p.kind == nodeColumn {
 				p.slot = slots[p.slot]
 			}
 		}
@@ -147,9 +136,7 @@ func (u *rule) assign(slots []int) {
 
 func (b *binder) rule(m *mapping) rule {
 	u := rule{mapping: m, all: len(m.spec.Columns) == 0}
-	for _, t := range m.templates {
-		u.keys = append(u.keys, b.key(m, t))
-	}
+	b.acts(&u)
 	if m.predicate != nil {
 		b.when(&u)
 	}
@@ -163,13 +150,87 @@ func (b *binder) rule(m *mapping) rule {
 		}
 	}
 	if !u.all {
-		for i := range u.keys {
-			u.compare = append(u.compare, u.keys[i].slots...)
+		for i := range u.acts {
+			u.compare = append(u.compare, u.acts[i].named()...)
 		}
-		slices.Sort(u.compare)
-		u.compare = slices.Compact(u.compare)
+		u.compare = distinct(u.compare)
 	}
+	b.columns = append(b.columns, u.compare, u.reads)
 	return u
+}
+
+// acts compiles the actions. What the keys of one action have in common is compiled once.
+func (b *binder) acts(u *rule) {
+	var last *act
+	for i := range u.actions {
+		a := &u.actions[i]
+		x := act{action: a, key: b.text(a.key, a.lost())}
+		if last != nil && last.effect == a.effect {
+			x.value, x.row, x.channel, x.message, x.stream = last.value, last.row, last.channel, last.message, last.stream
+		} else {
+			b.shared(&x)
+		}
+		if a.kind == event.ActionZSet && a.value != nil {
+			x.unfit = sentence(a.value.text.at(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
+				"take a number column")
+		}
+		if a.field != nil {
+			x.field = b.text(a.field, "so the whole key was deleted")
+		}
+		x.identity = append([]int(nil), x.key.slots...)
+		if x.field != nil {
+			x.identity = append(x.identity, x.field.slots...)
+		}
+		x.identity = distinct(x.identity)
+		b.columns = append(b.columns, x.identity)
+		u.acts = append(u.acts, x)
+		last = &u.acts[i]
+	}
+}
+
+// shared compiles what all keys of the action have in common.
+func (b *binder) shared(x *act) {
+	const instead = "so what it makes was deleted instead of written"
+	if x.value == nil && x.action.value != nil {
+		x.value = b.text(x.action.value, instead)
+	}
+	if r := x.rebuild; r != nil && x.action.value == nil {
+		x.row = b.rebuilt(r, instead)
+	}
+	if n := x.notices; n != nil {
+		if n.channel != nil {
+			x.channel, x.message = b.text(n.channel, "so nothing was published"), b.text(n.message, "so nothing was published")
+		}
+		if n.stream != nil {
+			x.stream = b.text(n.stream, "so nothing was added to the stream")
+		}
+	}
+}
+
+// lost says what becomes of a key that cannot be named.
+func (a *action) lost() string {
+	if a.kind == event.ActionDelete {
+		return fmt.Sprintf("so a key of %q was not deleted", a.key.text.Value)
+	}
+	return fmt.Sprintf("so a key of %q was left as it was", a.key.text.Value)
+}
+
+// named returns the columns that the action's own templates, or the parameters of its query, name. Those of a document
+// are not among them: `columns` may leave some of these out on purpose.
+func (x *act) named() []int {
+	out := append([]int(nil), x.identity...)
+	if x.value != nil {
+		out = append(out, x.value.slots...)
+	}
+	if x.row != nil && x.row.doc == nil {
+		out = append(out, x.row.slots...)
+	}
+	return out
+}
+
+func distinct(columns []int) []int {
+	slices.Sort(columns)
+	return slices.Compact(columns)
 }
 
 // find returns the ordinal of a column, or -1 and a problem.
@@ -186,112 +247,7 @@ func (b *binder) find(name string, at Pos, what string) int {
 	return c
 }
 
-func (b *binder) need(column int, text bool) { b.text[column] = b.text[column] || text }
-
-func (b *binder) key(m *mapping, t *template) keyPlan {
-	k := keyPlan{template: t}
-	k.long = sentence(t.text.at(0).String(), "a row of "+b.t.String()+" made a key longer than 64 KiB, which was not deleted",
-		"put md5 or sha1 over the column that is so long")
-	stride := 1
-	for i := range t.parts {
-		n := &t.parts[i]
-		p := part{kind: n.kind, lit: n.lit, span: n.span, stride: stride}
-		switch n.kind {
-		case nodeCopies:
-			stride *= n.span.count()
-		case nodeSchema:
-			p = constant(b.t.Schema, n.filters)
-		case nodeTable:
-			p = constant(b.t.Name, n.filters)
-		case nodeColumn:
-			if !b.column(&p, m, t, n) {
-				k.broken = true
-				continue
-			}
-			k.slots = append(k.slots, p.slot)
-		}
-		if last := len(k.parts) - 1; p.kind == nodeLiteral && last >= 0 && k.parts[last].kind == nodeLiteral {
-			k.parts[last].lit += p.lit
-			continue
-		}
-		k.parts = append(k.parts, p)
-	}
-	slices.Sort(k.slots)
-	k.slots = slices.Compact(k.slots)
-	return k
-}
-
-// constant returns a literal: the name of the schema or table, filtered once for all rows.
-func constant(name string, specs []filterSpec) part {
-	filters, _, _ := compileFilters(specs)
-	text, _ := chain([]byte(name), 0, filters)
-	return part{kind: nodeLiteral, lit: string(text)}
-}
-
-// column compiles a placeholder. False: the table has no such column, or one that makes no key.
-func (b *binder) column(p *part, m *mapping, t *template, n *node) bool {
-	at := t.text.at(n.at)
-	what := "key " + quote(t.text.Value)
-	c := b.find(n.lit, at, what)
-	if c < 0 {
-		return false
-	}
-	column := &b.t.Columns[c]
-	begin, class := numericOf(column)
-	if f := checkMod(begin, fmt.Sprintf("column %s of %s, %s,", column.Name, b.t, class), n.filters); f != nil {
-		b.add(t.text.at(f.at), what+": "+f.what, f.do)
-		return false
-	}
-	if column.Class == event.ClassKeyless {
-		b.add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that could be part of a key", what, column.Name, b.t, typeName(column)),
-			"take another column, or a generated one that extracts what the key needs")
-		return false
-	}
-	b.need(c, true)
-	p.slot, p.column = c, column.Name
-	p.filters, p.after, p.nullable = compileFilters(n.filters)
-	for _, f := range n.filters {
-		if f.name == "default" {
-			p.fallback = []byte(f.arg)
-		}
-	}
-	p.lacking = sentence(at.String(), fmt.Sprintf("a row image of %s lacks column %s, so a key of %q was not deleted", b.t, column.Name, t.text.Value),
-		"set binlog_row_image=FULL, in every session that writes to the table")
-	return true
-}
-
-// compileFilters returns the steps; those from after on are for what default put in the place of NULL.
-func compileFilters(specs []filterSpec) (steps []filter, after int, nullable bool) {
-	for i := range specs {
-		if f := specs[i].compile(); f != nil {
-			steps = append(steps, f)
-		} else {
-			after, nullable = len(steps), true
-		}
-	}
-	return steps, after, nullable
-}
-
-// numericOf says whether a column's text is an integer, and what it is in words.
-func numericOf(c *event.Column) (numeric, string) {
-	switch {
-	case c.Class == event.ClassInt || isYear(c):
-		return surelyInteger, ""
-	case c.Class == event.ClassUnknown:
-		return maybeInteger, ""
-	case c.Class == event.ClassDecimal && scaleZero(c.Type):
-		return surelyInteger, ""
-	}
-	return surelyText, typeName(c)
-}
-
-// scaleZero reports whether the type is a DECIMAL that surely has no digits behind the point.
-func scaleZero(typ string) bool {
-	_, rest, ok := strings.Cut(typ, "(")
-	size, _, ok2 := strings.Cut(rest, ")")
-	precision, scale, both := strings.Cut(size, ",")
-	return ok && ok2 && digits(strings.TrimSpace(precision)) && (!both || strings.TrimSpace(scale) == "0")
-}
+func (b *binder) need(column int, text bool) { b.needed[column] = b.needed[column] || text }
 
 // when binds the predicate's columns.
 func (b *binder) when(u *rule) {

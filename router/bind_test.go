@@ -77,7 +77,7 @@ func TestWhatCannotBeBoundInvalidatesMore(t *testing.T) {
 	if got := f.keys(); len(got) != 1 || got[0] != "q:1" {
 		t.Errorf("got %q", got)
 	}
-	c := r.mappings[0].counts
+	c := r.mappings[0].meters
 	if absent, failed := testutil.ToFloat64(c.absent), testutil.ToFloat64(c.failed); absent != 1 || failed != 1 || len(h) != 1 {
 		t.Errorf("%v absent, %v failed, heard %q", absent, failed, h)
 	}

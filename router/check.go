@@ -67,6 +67,8 @@ type checker struct {
 
 // sight is one template over one table.
 type sight struct {
+	by       *action
+	mapping  *mapping
 	t        *template
 	table    *event.Table
 	places   []place
@@ -104,8 +106,8 @@ func (k *checker) report(at Pos, t *event.Table, what, do string) {
 
 func (k *checker) gather(m *mapping, t *event.Table) {
 	k.when(m, t)
-	for _, tmpl := range m.templates {
-		s := sight{t: tmpl, table: t}
+	for i := range m.actions {
+		s := sight{t: m.actions[i].key, table: t, by: &m.actions[i], mapping: m}
 		if !k.sight(&s) {
 			continue // Bind has told why.
 		}

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Explanation says which keys a row change makes stale, and why others not.
+// Explanation says what is done to which keys after a row change, and why others are left alone.
 type Explanation struct {
 	// Table is schema.table.
 	Table string
@@ -19,7 +20,7 @@ type Explanation struct {
 	Lines []Explained
 }
 
-// Explained is one key, or the reason why there is none.
+// Explained is one invalidation, or the reason why there is none.
 type Explained struct {
 	// Key is the key; empty when Why says that there is none.
 	Key string
@@ -36,6 +37,12 @@ type Explained struct {
 	// Old says that the key is that of the row before the change.
 	Old    bool
 	Action event.Action
+	Intent event.Intent
+	// Effect is nil for a plain delete.
+	Effect *event.Effect
+	// Does says in words what is done beside the action's name: with which field, member or value, for how long, and
+	// what is sent after it. Empty for a plain delete.
+	Does string
 	// D is the second delete; 0: one delete only.
 	D time.Duration
 }
@@ -86,11 +93,9 @@ func (r *Router) explain(s *Sample) (*Explanation, error) {
 		return out
 	}
 	full.Before, full.After = pick(full.Before), pick(full.After)
-	x := &explainer{r: r, c: full, made: map[string]int{}, out: Explanation{Table: t.String(), Op: full.Op}}
-	for i := range p.rules {
-		x.rule(&p.rules[i])
-	}
-	return &x.out, nil
+	r.trace = &explainer{lines: map[int]int{}, out: Explanation{Table: t.String(), Op: full.Op}}
+	r.Route(&event.Batch{}, full)
+	return &r.trace.out, nil
 }
 
 // sampleTable returns the table's definition: the given one, or one made of all that is named.
@@ -129,10 +134,22 @@ func (r *Router) sampleTable(s *Sample, row, old fields) (*event.Table, error) {
 
 // named calls f with each column that the mapping names.
 func (m *mapping) named(f func(string)) {
-	for _, t := range m.templates {
-		for i := range t.parts {
-			if t.parts[i].kind == nodeColumn {
-				f(t.parts[i].lit)
+	for i := range m.actions {
+		for _, t := range m.actions[i].templates() {
+			for j := range t.parts {
+				if t.parts[j].kind == nodeColumn {
+					f(t.parts[j].lit)
+				}
+			}
+		}
+		if r := m.actions[i].rebuild; r != nil {
+			for _, c := range r.columns {
+				f(c.column)
+			}
+			if r.query != nil {
+				for _, p := range r.query.Params {
+					f(p.Name)
+				}
 			}
 		}
 	}
@@ -146,88 +163,100 @@ func (m *mapping) named(f func(string)) {
 	}
 }
 
-// explainer walks the rules as Route does, and writes down what becomes of each key.
-type explainer struct {
-	r   *Router
-	c   *event.Change
-	out Explanation
-	// made holds the line of each key.
-	made map[string]int
+// templates returns all templates of the action.
+func (a *action) templates() []*template {
+	all := []*template{a.key, a.field, a.value}
+	if n := a.notices; n != nil {
+		all = append(all, n.channel, n.message, n.stream)
+	}
+	return slices.DeleteFunc(all, func(t *template) bool { return t == nil })
 }
 
-func (x *explainer) rule(u *rule) {
+// explainer writes down what Route makes of one change.
+type explainer struct {
+	out Explanation
+	// lines holds the line of each invalidation.
+	lines map[int]int
+}
+
+// rule is told what a mapping says of the change.
+func (x *explainer) rule(r *run, v verdict, err error) {
+	u := r.u
 	line := Explained{Mapping: u.ordinal + 1, Pattern: u.spec.Table.Value, Pos: u.spec.Table.at(0)}
-	v, err := u.admit(x.r, x.c)
 	switch v {
 	case wrongEvent:
-		line.Why = "the mapping is not for " + x.c.Op.String()
+		line.Why = "the mapping is not for " + r.c.Op.String()
 	case unchanged:
 		line.Why = "none of its columns changed, nor a column of a key"
 	case predicateFalse:
 		line.Why, line.Pos = "when is false", u.spec.When.at(0)
 	default:
-		if err != nil {
-			line.Remark = true
-			line.Why, line.Pos = "when failed, which counts as true: "+err.Error(), u.spec.When.at(0)
-			x.out.Lines = append(x.out.Lines, line)
+		if err == nil {
+			return
 		}
-		for i := range u.keys {
-			x.key(u, &u.keys[i])
-		}
-		return
+		line.Remark = true
+		line.Why, line.Pos = "when failed, which counts as true: "+err.Error(), u.spec.When.at(0)
 	}
 	x.out.Lines = append(x.out.Lines, line)
 }
 
-func (x *explainer) key(u *rule, k *keyPlan) {
-	if x.c.Op != event.Insert {
-		x.image(u, k, x.c.Before, true)
-	}
-	if x.c.Op == event.Insert || x.c.Op == event.Update && !k.same(x.c) {
-		x.image(u, k, x.c.After, false)
+// line begins what is said of a key of the action.
+func (x *explainer) line(r *run, a *act, image []event.Value) Explained {
+	old := r.c.Op == event.Update && len(image) > 0 && &image[0] == &r.c.Before[0] && !same(a.identity, r.c)
+	return Explained{
+		Mapping: r.u.ordinal + 1, Pattern: r.u.spec.Table.Value, Template: a.key.text.Value, Pos: a.key.text.at(0),
+		Old: old, Action: a.kind, D: r.u.d,
 	}
 }
 
-func (x *explainer) image(u *rule, k *keyPlan, image []event.Value, old bool) {
-	for i := range k.copies {
-		line := Explained{
-			Mapping: u.ordinal + 1, Pattern: u.spec.Table.Value, Template: k.text.Value, Pos: k.text.at(0),
-			Old: old && x.c.Op == event.Update && !k.same(x.c), Action: event.ActionDelete, D: u.d,
-		}
-		key, out, at := k.render(nil, image, i)
-		if out != made {
-			line.Why = k.why(out, at)
-			if n := len(x.out.Lines); old || n == 0 || x.out.Lines[n-1].Why != line.Why || x.out.Lines[n-1].Pos != line.Pos {
-				x.out.Lines = append(x.out.Lines, line)
-			}
-			return
-		}
-		if same, ok := x.made[string(key)]; ok {
-			switch before := &x.out.Lines[same]; {
-			case before.D < u.d:
-				before.D = u.d
-				before.Why = fmt.Sprintf("mapping %d makes it too, and its second delete is the larger", u.ordinal+1)
-			case before.Pos != line.Pos && before.Why == "":
-				before.Why = quote(line.Template) + " makes it too"
-			}
-			continue
-		}
-		line.Key, line.Made = string(key), true
-		x.made[line.Key] = len(x.out.Lines)
+// added is told of the invalidation that was added last.
+func (x *explainer) added(r *run, a *act, image []event.Value, f *filling) {
+	i := r.b.Len() - 1
+	inv := &r.b.Invalidations[i]
+	line := x.line(r, a, image)
+	line.Key, line.Made = string(r.b.Pending(i)), true
+	line.Action, line.Intent, line.Effect = inv.Action, inv.Intent, r.b.EffectOf(i)
+	if f != nil {
+		line.Does = does(a, f)
+	}
+	x.lines[i] = len(x.out.Lines)
+	x.out.Lines = append(x.out.Lines, line)
+}
+
+// merged is told that an invalidation is the same as one that was added before.
+func (x *explainer) merged(r *run, a *act, same int) {
+	switch before := &x.out.Lines[x.lines[same]]; {
+	case before.D < r.u.d:
+		before.D = r.u.d
+		before.Why = fmt.Sprintf("mapping %d makes it too, and its second delete is the larger", r.u.ordinal+1)
+	case before.Pos != a.key.text.at(0) && before.Why == "":
+		before.Why = quote(a.key.text.Value) + " makes it too"
+	}
+}
+
+// missed is told why nothing was made of an image.
+func (x *explainer) missed(r *run, a *act, image []event.Value, why string) {
+	line := x.line(r, a, image)
+	line.Why = why
+	if n := len(x.out.Lines); n == 0 || x.out.Lines[n-1].Why != why || x.out.Lines[n-1].Pos != line.Pos {
 		x.out.Lines = append(x.out.Lines, line)
 	}
 }
 
-// why says in words why a key was not made.
-func (k *keyPlan) why(out outcome, at int) string {
+// why says in words why a text was not made.
+func (k *textPlan) why(out outcome, at int) string {
+	switch out {
+	case tooLong:
+		return fmt.Sprintf("the %s is longer than %d KiB", k.role, k.most>>10)
+	case unnamed:
+		return fmt.Sprintf("the %s names what the table lacks", k.role)
+	}
 	column := k.parts[at].column
 	switch out {
 	case isNull:
 		return column + " is NULL"
 	case notNumber:
 		return column + " is no integer, which mod needs"
-	case tooLong:
-		return "the key is longer than 64 KiB"
 	}
 	return "the row does not say " + column
 }
@@ -255,7 +284,7 @@ func (x *Explanation) String() string {
 	return b.String()
 }
 
-// String returns the line, its fields divided by tabs: key, action, template, place, remark.
+// String returns the line, its fields divided by tabs: key, action, template, place, what it does, and a remark.
 func (l *Explained) String() string {
 	from := fmt.Sprintf("mapping %d (%s)", l.Mapping, l.Pattern)
 	if l.Template != "" {
@@ -274,6 +303,7 @@ func (l *Explained) String() string {
 		if l.Old && l.Why == "" {
 			fields[4] = "old row"
 		}
+		fields[4] = strings.Join(slices.DeleteFunc([]string{l.Does, fields[4]}, func(s string) bool { return s == "" }), "; ")
 	}
 	return strings.TrimRight(strings.Join(fields, "\t"), "\t")
 }

@@ -10,7 +10,7 @@ import (
 // metrics are the counters of all mappings. Their labels come from the configuration only: mapping is the mapping's
 // place in it, from 1, and table its pattern.
 type metrics struct {
-	rows, keys, null, absent, long, failed, filtered *prometheus.CounterVec
+	rows, keys, null, absent, long, failed, filtered, forgotten, unsent *prometheus.CounterVec
 
 	all []prometheus.Collector
 }
@@ -20,6 +20,8 @@ type counters struct {
 	rows, keys, null, absent, long, failed prometheus.Counter
 	// filtered is by verdict.
 	filtered [admitted]prometheus.Counter
+	// forgotten and unsent are by reason; of unsent there are fewer. None of a mapping that only deletes keys.
+	forgotten, unsent [reasons]prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -31,13 +33,15 @@ func newMetrics() *metrics {
 		return v
 	}
 	m := &metrics{
-		rows:     counter("rows_total", "Row changes of tables that the mapping matches."),
-		filtered: counter("filtered_rows_total", "Row changes that the mapping passed over, by what it asks for.", "by"),
-		keys:     counter("keys_total", "Keys that the mapping's rows made stale."),
-		null:     counter("null_keys_total", "Keys not made because a column was NULL."),
-		absent:   counter("absent_keys_total", "Keys that could not be named because the row image lacked a column."),
-		long:     counter("long_keys_total", "Keys not made because they were longer than 64 KiB."),
-		failed:   counter("predicate_errors_total", "Predicates that failed at run time and counted as true."),
+		rows:      counter("rows_total", "Row changes of tables that the mapping matches."),
+		filtered:  counter("filtered_rows_total", "Row changes that the mapping passed over, by what it asks for.", "by"),
+		keys:      counter("keys_total", "Keys that the mapping's rows made stale."),
+		null:      counter("null_keys_total", "Keys not made because a column was NULL."),
+		absent:    counter("absent_keys_total", "Keys that could not be named because the row image lacked a column."),
+		long:      counter("long_keys_total", "Keys not made because they were longer than 64 KiB."),
+		forgotten: counter("forgotten_values_total", "Values, fields and members that were deleted instead of written, by what was in doubt.", "by"),
+		unsent:    counter("unsent_notices_total", "Messages and stream entries that were not made, by the reason.", "by"),
+		failed:    counter("predicate_errors_total", "Predicates that failed at run time and counted as true."),
 	}
 	m.all = all
 	return m
@@ -54,8 +58,8 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 	return errors.Join(errs...)
 }
 
-// counters creates the counters of the mapping with the given ordinal.
-func (m *metrics) counters(ordinal int, table string) *counters {
+// counters creates the counters of the mapping with the given ordinal; more says that it does more than delete keys.
+func (m *metrics) counters(ordinal int, table string, more bool) *counters {
 	mapping := strconv.Itoa(ordinal + 1)
 	of := func(v *prometheus.CounterVec, labels ...string) prometheus.Counter {
 		return v.WithLabelValues(append([]string{mapping, table}, labels...)...)
@@ -65,6 +69,12 @@ func (m *metrics) counters(ordinal int, table string) *counters {
 	}
 	for v := range admitted {
 		c.filtered[v] = of(m.filtered, v.label())
+	}
+	for r := reason(0); r < reasons && more; r++ {
+		c.forgotten[r] = of(m.forgotten, r.label())
+		if r <= valueNull {
+			c.unsent[r] = of(m.unsent, r.label())
+		}
 	}
 	return c
 }

@@ -159,10 +159,17 @@ func (p *pattern) match(schema, table string) bool {
 
 // exact returns the one table that the pattern matches, if it has no wildcard.
 func (p *pattern) exact() (tableName, bool) {
-	if len(p.schema) == 1 && len(p.table) == 1 && p.schema[0].kind == pieceLiteral && p.table[0].kind == pieceLiteral {
-		return tableName{p.schema[0].lit, p.table[0].lit}, true
+	schema, one := p.schema.exact()
+	table, only := p.table.exact()
+	return tableName{schema, table}, one && only
+}
+
+// exact returns the one name that is matched; false when there may be several.
+func (g glob) exact() (string, bool) {
+	if len(g) == 1 && g[0].kind == pieceLiteral {
+		return g[0].lit, true
 	}
-	return tableName{}, false
+	return "", false
 }
 
 // match runs the pieces over the set of places that the ones before may have ended at, so that it takes at most

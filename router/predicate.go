@@ -137,13 +137,24 @@ func (p *predicate) column(c whenColumn) int {
 // eval evaluates the predicate for a change, in whose images the columns have these slots. What it returns beside an
 // error is true: a predicate that cannot be evaluated holds up nothing. The error holds no value of the row.
 func (p *predicate) eval(machine *vm.VM, c *event.Change, slots []int) (bool, error) {
-	p.slots, p.before, p.after = slots, nil, nil
+	p.before, p.after = nil, nil
 	if c.Op != event.Insert {
 		p.before = c.Before
 	}
 	if c.Op != event.Delete {
 		p.after = c.After
 	}
+	return p.run(machine, slots)
+}
+
+// alone is eval for a row as it stands, whether it was or is: it is `row`, and there is no `old`.
+func (p *predicate) alone(machine *vm.VM, image []event.Value, slots []int) (bool, error) {
+	p.before, p.after = nil, image
+	return p.run(machine, slots)
+}
+
+func (p *predicate) run(machine *vm.VM, slots []int) (bool, error) {
+	p.slots = slots
 	out, err := machine.Run(p.program, nil)
 	p.before, p.after = nil, nil
 	if err != nil {
@@ -195,7 +206,7 @@ func (p *predicate) value(i int) (any, error) {
 		return d, nil
 	case event.Text, event.Bytes:
 		return string(v.Text), nil
-	case event.Opaque:
+	case event.Opaque, event.JSON:
 		return nil, failure{errNoText}
 	}
 	return nil, failure{errAbsent}

@@ -22,7 +22,7 @@ func decide(t testing.TB, when string, old, r row) (bool, string) {
 	}
 	f := newFeed(t, router, product())
 	f.change(old, r)
-	failed := testutil.ToFloat64(router.mappings[0].counts.failed)
+	failed := testutil.ToFloat64(router.mappings[0].meters.failed)
 	if int(failed) != len(h) {
 		t.Errorf("%s: %v failures counted, %d reported", when, failed, len(h))
 	}
@@ -368,7 +368,7 @@ func FuzzPredicate(f *testing.F) {
 		}
 		var b event.Batch
 		r.Route(&b, &event.Change{Table: table, Tx: &event.Tx{}, Op: event.Update, Before: image, After: image})
-		if failed := testutil.ToFloat64(r.mappings[0].counts.failed); failed > 0 && b.Len() != 1 {
+		if failed := testutil.ToFloat64(r.mappings[0].meters.failed); failed > 0 && b.Len() != 1 {
 			t.Fatalf("%q failed and did not count as true", text)
 		}
 	})

@@ -33,56 +33,151 @@ func (r *Router) Route(b *event.Batch, c *event.Change) {
 		return
 	}
 	r.row.begin(b)
+	x := run{Router: r, b: b, c: c, p: p}
 	for i := range p.rules {
-		r.rule(b, c, p, &p.rules[i])
+		x.u = &p.rules[i]
+		x.rule()
 	}
-}
-
-func (r *Router) rule(b *event.Batch, c *event.Change, p *plan, u *rule) {
-	u.counts.rows.Inc()
-	v, err := u.admit(r, c)
-	if err != nil {
-		u.counts.failed.Inc()
-		r.tell(PredicateFailed, u.failed)
-	}
-	if v != admitted {
-		u.counts.filtered[v].Inc()
+	if !p.counts {
 		return
 	}
-	from := b.Len()
-	for i := range u.keys {
-		k := &u.keys[i]
-		if c.Op != event.Insert {
-			r.key(b, c, p, u, k, c.Before)
-		}
-		// Where no column of the template changed, both images make the same keys.
-		if c.Op == event.Insert || c.Op == event.Update && !k.same(c) {
-			r.key(b, c, p, u, k, c.After)
-		}
-	}
-	if n := b.Len() - from; n > 0 {
-		u.counts.keys.Add(float64(n))
+	r.once.begin(c)
+	for i := range p.rules {
+		x.u = &p.rules[i]
+		x.counters()
 	}
 }
 
-// admit decides whether the mapping is for the change. An error says that the predicate could not be evaluated,
-// which counts as true.
-func (u *rule) admit(r *Router, c *event.Change) (verdict, error) {
+// run is one rule at work on one row change.
+type run struct {
+	*Router
+	b *event.Batch
+	c *event.Change
+	p *plan
+	u *rule
+	// after says what an action that writes does with the after-image.
+	after event.Intent
+}
+
+func (x *run) rule() {
+	u := x.u
+	u.meters.rows.Inc()
+	u.counting = false
+	v, after, err := u.admit(x.Router, x.c)
+	if err != nil {
+		u.meters.failed.Inc()
+		x.tell(PredicateFailed, u.failed)
+	}
+	if x.trace != nil {
+		x.trace.rule(x, v, err)
+	}
+	if v != admitted {
+		u.meters.filtered[v].Inc()
+		return
+	}
+	x.after = after
+	from := x.b.Len()
+	for i := range u.acts {
+		switch a := &u.acts[i]; {
+		case a.effect == nil:
+			x.deletes(a)
+		case a.kind == event.ActionIncr:
+			u.counting = true
+		default:
+			x.effect(a)
+		}
+	}
+	x.made(from)
+}
+
+// counters makes the counters of the rule, behind all else that is made of the row: who sees the new generation must
+// not find what the old keys held.
+func (x *run) counters() {
+	if !x.u.counting {
+		return
+	}
+	from := x.b.Len()
+	for i := range x.u.acts {
+		if a := &x.u.acts[i]; a.kind == event.ActionIncr {
+			x.effect(a)
+		}
+	}
+	x.made(from)
+}
+
+// made counts the invalidations from the given one on.
+func (x *run) made(from int) {
+	if n := x.b.Len() - from; n > 0 {
+		x.u.meters.keys.Add(float64(n))
+	}
+}
+
+// deletes makes the plain deletes of one template, the row before the change first.
+func (x *run) deletes(a *act) {
+	if x.c.Op != event.Insert {
+		x.delete(a, x.c.Before)
+	}
+	// Where no column of the template changed, both images make the same keys.
+	if x.c.Op == event.Insert || x.c.Op == event.Update && !same(a.key.slots, x.c) {
+		x.delete(a, x.c.After)
+	}
+}
+
+// admit decides whether the mapping is for the change, and what an action that writes does with the after-image. An
+// error says that the predicate could not be evaluated, which counts as true, and as a reason to write nothing.
+func (u *rule) admit(r *Router, c *event.Change) (verdict, event.Intent, error) {
 	switch {
 	case !u.events[c.Op&3]:
-		return wrongEvent, nil
+		return wrongEvent, 0, nil
 	case c.Op == event.Update && !u.all && !u.changed(c):
-		return unchanged, nil
+		return unchanged, 0, nil
 	case u.predicate == nil:
-		return admitted, nil
+		return admitted, event.IntentPut, nil
 	case u.doubtful:
-		return admitted, errDoubtful
+		return admitted, event.IntentForget, errDoubtful
 	}
 	yes, err := u.predicate.eval(&r.machine, c, u.reads)
-	if !yes {
-		return predicateFalse, nil
+	switch {
+	case !u.writes:
+		return verdictOf(yes), event.IntentForget, err
+	case err != nil:
+		return admitted, event.IntentForget, err
 	}
-	return admitted, err
+	return u.membership(r, c, yes)
+}
+
+func verdictOf(yes bool) verdict {
+	if yes {
+		return admitted
+	}
+	return predicateFalse
+}
+
+// membership decides for a mapping that writes. What such a mapping keeps is the set of rows for which the predicate
+// holds on their own, without an old row. The after-image is written only if it is one of them. And a row that was one
+// and no longer is counts, though the predicate, which sees both images, is false: row.status == 'live' is false when a
+// live row becomes a draft, and in every DELETE.
+func (u *rule) membership(r *Router, c *event.Change, yes bool) (verdict, event.Intent, error) {
+	after, err := event.IntentRemove, error(nil)
+	switch c.Op {
+	case event.Insert: // the predicate saw the after-image alone
+		if yes {
+			after = event.IntentPut
+		}
+		return verdictOf(yes), after, nil
+	case event.Update:
+		var is bool
+		if is, err = u.predicate.alone(&r.machine, c.After, u.reads); err != nil {
+			after = event.IntentForget
+		} else if is {
+			after = event.IntentPut
+		}
+	}
+	if yes || after == event.IntentPut {
+		return verdictOf(yes), after, err
+	}
+	was, wrong := u.predicate.alone(&r.machine, c.Before, u.reads)
+	return verdictOf(was || err != nil), after, errors.Join(err, wrong)
 }
 
 // changed reports whether a column that the mapping looks at may have changed.
@@ -95,9 +190,9 @@ func (u *rule) changed(c *event.Change) bool {
 	return false
 }
 
-// same reports whether the template makes the same of both images.
-func (k *keyPlan) same(c *event.Change) bool {
-	for _, s := range k.slots {
+// same reports whether both images of a change surely hold the same in these columns.
+func same(slots []int, c *event.Change) bool {
+	for _, s := range slots {
 		if !c.Before[s].Same(&c.After[s]) {
 			return false
 		}
@@ -109,62 +204,83 @@ func (k *keyPlan) same(c *event.Change) bool {
 // two rows: this is for the row of which thousands of copies of keys of the longest kind are made.
 const maxText = 1 << 30
 
-// key adds the keys that one template makes of one image: all copies, or none.
-func (r *Router) key(b *event.Batch, c *event.Change, p *plan, u *rule, k *keyPlan, image []event.Value) {
-	for i := range k.copies {
-		text := b.Text()
+// delete makes the plain deletes of one template and one image: all copies, or none.
+func (x *run) delete(a *act, image []event.Value) {
+	for i := range a.key.copies {
+		text := x.b.Text()
 		from := len(text)
-		text, out, at := k.render(text, image, i)
+		text, out, at := a.key.render(text, image, i)
 		if out == made && len(text) > maxText {
 			out = tooLong
 		}
 		if out != made {
-			r.missed(u, k, out, at)
+			x.missed(a, a.key, out, at, image)
 			return
 		}
-		if same := r.row.find(b, text[from:]); same >= 0 {
-			if b.Origins[b.Invalidations[same].Origin].D < u.d {
-				b.Invalidations[same].Origin = u.originIn(b, c, p)
-			}
+		if same := x.row.find(x.b, identity{action: event.ActionDelete, key: text[from:]}); same >= 0 {
+			x.merge(a, same)
 			continue
 		}
-		o := u.originIn(b, c, p)
-		b.Add(text, c.Version.Row, event.ActionDelete)
-		b.Invalidations[b.Len()-1].Origin = o
-		r.row.added(b)
+		o := x.origin()
+		x.b.Add(text, x.c.Version.Row, event.ActionDelete)
+		x.added(a, o, image, nil)
 	}
 }
 
-// originIn returns the index of the origin of the change's rows event under the rule, adding it if it is not there.
+// merge gives an invalidation that another one is the same as the larger second delete of both.
+func (x *run) merge(a *act, same int) {
+	if x.trace != nil {
+		x.trace.merged(x, a, same)
+	}
+	if x.b.Origins[x.b.Invalidations[same].Origin].D < x.u.d {
+		x.b.Invalidations[same].Origin = x.origin()
+	}
+}
+
+// added takes note of the invalidation that was added last; f is nil for a plain delete.
+func (x *run) added(a *act, origin uint32, image []event.Value, f *filling) {
+	x.b.Invalidations[x.b.Len()-1].Origin = origin
+	x.row.added(x.b)
+	if x.trace != nil {
+		x.trace.added(x, a, image, f)
+	}
+}
+
+// origin returns the index of the origin of the change's rows event under the rule, adding it if it is not there.
 // Its place is remembered from row to row. The batch may have been emptied meanwhile, so that another origin, or
 // none, stands there now; what is equal in all of these is the right one, whoever added it.
-func (u *rule) originIn(b *event.Batch, c *event.Change, p *plan) uint32 {
-	v := c.Version
+func (x *run) origin() uint32 {
+	b, u := x.b, x.u
+	v := x.c.Version
 	v.Row = 0
 	if int(u.origin) < len(b.Origins) {
-		if o := &b.Origins[u.origin]; o.Event == v && o.Mapping == u.ordinal && o.Table == p.name {
+		if o := &b.Origins[u.origin]; o.Event == v && o.Mapping == u.ordinal && o.Table == x.p.name {
 			return u.origin
 		}
 	}
-	b.AddOrigin(event.Origin{Table: p.name, Tx: *c.Tx, Event: v, D: u.d, Mapping: u.ordinal})
+	b.AddOrigin(event.Origin{Table: x.p.name, Tx: *x.c.Tx, Event: v, D: u.d, Mapping: u.ordinal, RateLimit: u.spec.RateLimit})
 	u.origin = uint32(len(b.Origins) - 1)
 	return u.origin
 }
 
-// missed counts a key that was not made, and reports it unless that is in the nature of the data.
-func (r *Router) missed(u *rule, k *keyPlan, out outcome, at int) {
+// missed counts a key that was not made, because of the text k, and reports it unless that is in the nature of the data.
+func (x *run) missed(a *act, k *textPlan, out outcome, at int, image []event.Value) {
+	u := x.u
 	switch out {
 	case isNull:
-		u.counts.null.Inc()
+		u.meters.null.Inc()
 	case tooLong:
-		u.counts.long.Inc()
-		r.tell(KeyTooLong, k.long)
+		u.meters.long.Inc()
+		x.tell(KeyTooLong, k.long)
 	case unnamed:
 		// Bind has told why.
-		u.counts.absent.Inc()
+		u.meters.absent.Inc()
 	default:
-		u.counts.absent.Inc()
-		r.tell(ColumnAbsent, k.parts[at].lacking)
+		u.meters.absent.Inc()
+		x.tell(ColumnAbsent, k.parts[at].lacking)
+	}
+	if x.trace != nil {
+		x.trace.missed(x, a, image, k.why(out, at))
 	}
 }
 
@@ -172,80 +288,4 @@ func (r *Router) tell(t Trouble, message string) {
 	if r.report != nil {
 		r.report.Report(t, message)
 	}
-}
-
-// outcome says what became of a key.
-type outcome uint8
-
-const (
-	made outcome = iota
-	// isNull: a column is NULL, and no default stands for it.
-	isNull
-	// isAbsent: the image lacks a column, or holds no text for it.
-	isAbsent
-	// notNumber: mod was asked of a text whose type was not known before.
-	notNumber
-	tooLong
-	// unnamed: the template is broken.
-	unnamed
-)
-
-// render appends a key to dst: the template over one image, copy i of all. On any other outcome than made it says
-// which part was the reason, and what dst holds beyond its former end means nothing.
-func (k *keyPlan) render(dst []byte, image []event.Value, i int) ([]byte, outcome, int) {
-	if k.broken {
-		return dst, unnamed, 0
-	}
-	from := len(dst)
-	for at := range k.parts {
-		p := &k.parts[at]
-		switch p.kind {
-		case nodeLiteral:
-			dst = append(dst, p.lit...)
-		case nodeCopies:
-			dst = p.span.append(dst, i/p.stride%p.span.count())
-		default:
-			var out outcome
-			if dst, out = p.value(dst, &image[p.slot]); out != made {
-				return dst, out, at
-			}
-		}
-		if len(dst)-from > MaxKey {
-			return dst, tooLong, at
-		}
-	}
-	return dst, made, 0
-}
-
-// value appends a column's text as the filters make it.
-func (p *part) value(dst []byte, v *event.Value) ([]byte, outcome) {
-	start, steps, ok := len(dst), p.filters, true
-	switch v.Kind {
-	case event.Null:
-		if !p.nullable {
-			return dst, isNull
-		}
-		dst, steps = append(dst, p.fallback...), steps[p.after:]
-	case event.Int, event.Uint:
-		dst = v.AppendText(dst)
-	case event.Decimal, event.Text, event.Bytes:
-		if len(steps) == 0 {
-			// Before the copy: the value may be far larger than any key.
-			if len(v.Text) > MaxKey {
-				return dst, tooLong
-			}
-			return append(dst, v.Text...), made
-		}
-		// The first filter reads the value where it is, so that a digest of a large one costs no memory.
-		if dst, ok = steps[0](dst, v.Text); !ok {
-			return dst, notNumber
-		}
-		steps = steps[1:]
-	default:
-		return dst, isAbsent
-	}
-	if dst, ok = chain(dst, start, steps); !ok {
-		return dst, notNumber
-	}
-	return dst, made
 }

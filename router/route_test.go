@@ -52,7 +52,7 @@ func TestAMappingIsForItsEventsOnly(t *testing.T) {
 		if got := strings.Join(f.keys(), " "); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.events, got, c.want)
 		}
-		if n := testutil.ToFloat64(r.mappings[0].counts.filtered[wrongEvent]); n != c.filtered {
+		if n := testutil.ToFloat64(r.mappings[0].meters.filtered[wrongEvent]); n != c.filtered {
 			t.Errorf("%+v: %v rows counted as filtered, want %v", c.events, n, c.filtered)
 		}
 	}
@@ -103,7 +103,7 @@ func TestNullMakesNoKeyAndIsCounted(t *testing.T) {
 	if diff := cmp.Diff([]string{"sku:x:0", "sku:x:1", "sku:x:2", "sku:x:3", "id:1", "or:x", "or:none"}, f.keys()); diff != "" {
 		t.Error(diff)
 	}
-	if n := testutil.ToFloat64(r.mappings[0].counts.null); n != 1 {
+	if n := testutil.ToFloat64(r.mappings[0].meters.null); n != 1 {
 		t.Errorf("%v keys counted as NULL, want 1", n)
 	}
 }
@@ -124,7 +124,7 @@ func TestAnAbsentColumnMakesNoKeyAndIsReported(t *testing.T) {
 	if diff := cmp.Diff(heard{want, want}, h); diff != "" {
 		t.Error(diff)
 	}
-	if n := testutil.ToFloat64(r.mappings[0].counts.absent); n != 2 {
+	if n := testutil.ToFloat64(r.mappings[0].meters.absent); n != 2 {
 		t.Errorf("%v keys counted as absent, want 2", n)
 	}
 }
@@ -148,7 +148,7 @@ func TestAKeyIsAtMost64KiBLong(t *testing.T) {
 	if len(h) != 4 || !strings.HasPrefix(h[0], "2 f.yaml:5:10: a row of shop.product made a key longer than 64 KiB") {
 		t.Errorf("heard %q", h)
 	}
-	if n := testutil.ToFloat64(r.mappings[0].counts.long); n != 4 {
+	if n := testutil.ToFloat64(r.mappings[0].meters.long); n != 4 {
 		t.Errorf("%v keys counted as long, want 4", n)
 	}
 }

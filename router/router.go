@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/query"
 )
 
 // Options are what New can do without.
@@ -31,6 +32,10 @@ type Router struct {
 	report  Reporter
 	machine vm.VM
 	row     rowKeys
+	once    once
+	fill    scratch
+	// trace is told what becomes of each key; nil but for explanations.
+	trace *explainer
 	// plans holds what Bind compiled, by definition. It is a cache: compiling again gives the same plan, so it can
 	// be emptied when tables that were altered again and again have filled it.
 	plans map[*event.Table]*plan
@@ -50,11 +55,14 @@ type mapping struct {
 	pattern pattern
 	// events holds for each event.Op whether the mapping is for it.
 	events [4]bool
-	// templates are the keys', predicate is nil without a `when`.
-	templates []*template
+	// actions are in the order in which a row's invalidations are carried. writes: one of them writes what the row
+	// holds. counts: the last one is an incr.
+	actions        []action
+	writes, counts bool
+	// predicate is nil without a `when`.
 	predicate *predicate
 	d         time.Duration
-	counts    *counters
+	meters    *counters
 }
 
 // New parses the mappings. Its error is [Problems]: everything that is wrong with any of them.
@@ -68,7 +76,7 @@ func New(specs []Mapping, o Options) (*Router, error) {
 	for i := range r.specs {
 		parsed := parseMapping(&r.specs[i], &problems)
 		parsed.ordinal = i
-		parsed.counts = m.counters(i, r.specs[i].Table.Value)
+		parsed.meters = m.counters(i, r.specs[i].Table.Value, parsed.more())
 		r.mappings = append(r.mappings, parsed)
 		if name, ok := parsed.pattern.exact(); ok {
 			r.exact[name] = struct{}{}
@@ -85,6 +93,11 @@ func New(specs []Mapping, o Options) (*Router, error) {
 	return r, nil
 }
 
+// more reports whether the mapping does more than delete keys.
+func (m *mapping) more() bool {
+	return slices.ContainsFunc(m.actions, func(a action) bool { return a.effect != nil })
+}
+
 func parseMapping(spec *Mapping, problems *collector) *mapping {
 	m := &mapping{spec: spec, d: spec.SecondDelete}
 	e := spec.Events
@@ -95,14 +108,7 @@ func parseMapping(spec *Mapping, problems *collector) *mapping {
 	var faults []fault
 	m.pattern, faults = parsePattern(spec.Table.Value)
 	problems.faults("table", &spec.Table, faults)
-	for i := range spec.Keys {
-		t, faults := parseTemplate(spec.Keys[i])
-		problems.faults("key", &spec.Keys[i], faults)
-		m.templates = append(m.templates, t)
-	}
-	if len(spec.Keys) == 0 {
-		problems.add(spec.Pos, "mapping of "+quote(spec.Table.Value)+" has no keys", `write at least one, such as "product:{id}"`)
-	}
+	(&mappingParser{problems, m}).actions()
 	for i := range spec.Columns {
 		name := &spec.Columns[i]
 		switch same := func(o Text) bool { return strings.EqualFold(o.Value, name.Value) }; {
@@ -134,6 +140,30 @@ func (r *Router) Wants(schema, table string) bool {
 		}
 	}
 	return false
+}
+
+// Query is the query of one mapping, as whoever runs it needs it.
+type Query struct {
+	// Query is the parsed text; its ID is what invalidations refer to ([event.Effect].Query).
+	Query *query.Query
+	// Schema is where tables without one are looked up; "" where the mapping's pattern leaves it open.
+	Schema string
+	// Mapping is the ordinal of the mapping, and Rebuild the action.
+	Mapping int
+	Rebuild *Rebuild
+}
+
+// Queries returns the queries of all mappings. It may be called from any goroutine.
+func (r *Router) Queries() []Query {
+	var all []Query
+	for _, m := range r.mappings {
+		// All keys of a mapping share the rebuild.
+		if b := m.actions[0].rebuild; b != nil && b.query != nil {
+			schema, _ := m.pattern.schema.exact()
+			all = append(all, Query{Query: b.query, Schema: schema, Mapping: m.ordinal, Rebuild: b.spec})
+		}
+	}
+	return all
 }
 
 // Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.

@@ -31,18 +31,47 @@ func (k *rowKeys) begin(b *event.Batch) {
 	}
 }
 
-// find returns the invalidation of this row that has the key, or -1.
-func (k *rowKeys) find(b *event.Batch, key []byte) int {
+// identity is what makes two invalidations of a row one.
+type identity struct {
+	action event.Action
+	effect *event.Effect
+	key    []byte
+	// mark is the field of a hash, or the member, as a field of the invalidation; empty when it is about a whole key.
+	mark []byte
+}
+
+// is reports whether invalidation i is the same.
+func (d *identity) is(b *event.Batch, i int) bool {
+	inv := &b.Invalidations[i]
+	if inv.Action != d.action || !bytes.Equal(b.Pending(i), d.key) {
+		return false
+	}
+	if d.effect == nil {
+		return inv.Effect == 0
+	}
+	if b.EffectOf(i) != d.effect {
+		return false
+	}
+	switch d.action {
+	case event.ActionHash, event.ActionSet, event.ActionZSet:
+		fields := b.Fields(i)
+		return len(d.mark) > 0 && bytes.HasPrefix(fields, d.mark) || len(d.mark) == 0 && len(fields) == 0
+	}
+	return true
+}
+
+// find returns the invalidation of this row that is the same, or -1.
+func (k *rowKeys) find(b *event.Batch, d identity) int {
 	if k.hashed == 0 {
 		for i := k.first; i < b.Len(); i++ {
-			if bytes.Equal(b.Pending(i), key) {
+			if d.is(b, i) {
 				return i
 			}
 		}
 		return -1
 	}
-	for at := k.place(key); k.table[at] != 0; at = k.next(at) {
-		if i := k.first + int(k.table[at]) - 1; bytes.Equal(b.Pending(i), key) {
+	for at := k.place(d.key); k.table[at] != 0; at = k.next(at) {
+		if i := k.first + int(k.table[at]) - 1; d.is(b, i) {
 			return i
 		}
 	}

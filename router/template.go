@@ -9,9 +9,10 @@ import (
 // maxCopies bounds how many keys one template makes of one row image.
 const maxCopies = 1024
 
-// template is a parsed key template.
+// template is a parsed template.
 type template struct {
 	text  Text
+	role  role
 	parts []node
 	// copies is the product of all its spans; 1 without any.
 	copies int

@@ -1,0 +1,180 @@
+package router
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/freshet/freshet/event"
+)
+
+// textPlan is one template compiled for one table definition.
+type textPlan struct {
+	*template
+	parts []part
+	// slots are all columns of the template.
+	slots []int
+	// most is the most bytes that it makes.
+	most int
+	// broken: the template names what the table lacks, so it makes nothing.
+	broken bool
+	// long is what is reported when it makes more than that; lost, what comes of whatever goes wrong.
+	long, lost string
+}
+
+// part is one part of a textPlan.
+type part struct {
+	kind nodeKind
+	lit  string
+	// slot, filters, fallback: of a column. What stands for NULL goes through the filters from after on only.
+	slot     int
+	filters  []filter
+	fallback []byte
+	nullable bool
+	after    int
+	// span and stride: of copies. Copy i has the number (i / stride) % count.
+	span   span
+	stride int
+	// column is the name, for explanations; lacking is what is reported when an image lacks it.
+	column, lacking string
+}
+
+// text compiles a template; lost says what comes of it when it makes nothing.
+func (b *binder) text(t *template, lost string) *textPlan {
+	k := &textPlan{template: t, most: t.role.most(), lost: lost}
+	k.long = sentence(t.text.at(0).String(), fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
+	stride := 1
+	for i := range t.parts {
+		n := &t.parts[i]
+		p := part{kind: n.kind, lit: n.lit, span: n.span, stride: stride}
+		switch n.kind {
+		case nodeCopies:
+			stride *= n.span.count()
+		case nodeSchema:
+			p = constant(b.t.Schema, n.filters)
+		case nodeTable:
+			p = constant(b.t.Name, n.filters)
+		case nodeColumn:
+			if !b.column(&p, k, n) {
+				k.broken = true
+				continue
+			}
+			k.slots = append(k.slots, p.slot)
+		}
+		if last := len(k.parts) - 1; p.kind == nodeLiteral && last >= 0 && k.parts[last].kind == nodeLiteral {
+			k.parts[last].lit += p.lit
+			continue
+		}
+		k.parts = append(k.parts, p)
+	}
+	k.slots = distinct(k.slots)
+	b.texts, b.columns = append(b.texts, k), append(b.columns, k.slots)
+	return k
+}
+
+// constant returns a literal: the name of the schema or table, filtered once for all rows.
+func constant(name string, specs []filterSpec) part {
+	filters, _, _ := compileFilters(specs)
+	text, _ := chain([]byte(name), 0, filters)
+	return part{kind: nodeLiteral, lit: string(text)}
+}
+
+// column compiles a placeholder. False: the table has no such column, or one that makes no key.
+func (b *binder) column(p *part, k *textPlan, n *node) bool {
+	t := k.template
+	at := t.text.at(n.at)
+	what := t.role.String() + " " + quote(t.text.Value)
+	c := b.find(n.lit, at, what)
+	if c < 0 {
+		return false
+	}
+	column := &b.t.Columns[c]
+	begin, class := numericOf(column)
+	if f := checkMod(begin, fmt.Sprintf("column %s of %s, %s,", column.Name, b.t, class), n.filters); f != nil {
+		b.add(t.text.at(f.at), what+": "+f.what, f.do)
+		return false
+	}
+	if f := t.role.check(column); f != nil {
+		b.add(at, fmt.Sprintf("%s: column %s of %s is %s, %s", what, column.Name, b.t, typeName(column), f.what), f.do)
+		return false
+	}
+	b.need(c, true)
+	p.slot, p.column = c, column.Name
+	p.filters, p.after, p.nullable = compileFilters(n.filters)
+	for _, f := range n.filters {
+		if f.name == "default" {
+			p.fallback = []byte(f.arg)
+		}
+	}
+	p.lacking = sentence(at.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, column.Name, k.lost),
+		fullImage)
+	return true
+}
+
+// fullImage is what to do when row images lack columns.
+const fullImage = "set binlog_row_image=FULL, in every session that writes to the table"
+
+// check returns what is wrong with a column in a template of the role.
+func (r role) check(c *event.Column) *fault {
+	switch {
+	case c.Class == event.ClassKeyless && !(r.holdsJSON() && isJSON(c)):
+		return &fault{what: "which has no text that could be part of a " + r.String(), do: "take another column, or a generated one that extracts what the " + r.String() + " needs"}
+	case r == roleScore && !mayBeScore(c):
+		return &fault{what: "which is no number, as a score must be", do: "take a number, or a generated column that makes one of it"}
+	}
+	return nil
+}
+
+// isJSON reports whether the column is one of JSON.
+func isJSON(c *event.Column) bool { return strings.EqualFold(c.Type, "json") }
+
+// mayBeScore reports whether the column's text can be a number.
+func mayBeScore(c *event.Column) bool {
+	switch c.Class {
+	case event.ClassTemporal:
+		return isYear(c)
+	case event.ClassUUID, event.ClassInet:
+		return false
+	}
+	return true
+}
+
+// shorten says what to do about a text that is too long.
+func (r role) shorten() string {
+	if r == roleValue {
+		return "leave the column out that is so large"
+	}
+	return "put md5 or sha1 over the column that is so long"
+}
+
+// compileFilters returns the steps; those from after on are for what default put in the place of NULL.
+func compileFilters(specs []filterSpec) (steps []filter, after int, nullable bool) {
+	for i := range specs {
+		if f := specs[i].compile(); f != nil {
+			steps = append(steps, f)
+		} else {
+			after, nullable = len(steps), true
+		}
+	}
+	return steps, after, nullable
+}
+
+// numericOf says whether a column's text is an integer, and what it is in words.
+func numericOf(c *event.Column) (numeric, string) {
+	switch {
+	case c.Class == event.ClassInt || isYear(c):
+		return surelyInteger, ""
+	case c.Class == event.ClassUnknown:
+		return maybeInteger, ""
+	case c.Class == event.ClassDecimal && scaleZero(c.Type):
+		return surelyInteger, ""
+	}
+	return surelyText, typeName(c)
+}
+
+// scaleZero reports whether the type is a DECIMAL that surely has no digits behind the point.
+func scaleZero(typ string) bool {
+	_, rest, ok := strings.Cut(typ, "(")
+	size, _, ok2 := strings.Cut(rest, ")")
+	precision, scale, both := strings.Cut(size, ",")
+	return ok && ok2 && digits(strings.TrimSpace(precision)) && (!both || strings.TrimSpace(scale) == "0")
+}

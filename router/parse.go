@@ -1,0 +1,318 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/query"
+)
+
+// action is one thing that a mapping does to the keys of one template.
+type action struct {
+	kind event.Action
+	// effect is nil for a plain delete. All keys of a mapping, and all that expire, share one.
+	effect *event.Effect
+	key    *template
+	// field is that of a hash, or the member of a set.
+	field *template
+	// value is that of the field, the score, or the string of a rebuild; nil where no template makes it.
+	value   *template
+	rebuild *rebuild
+	// notices are what follows the keys; nil for none.
+	notices *notices
+}
+
+// writes reports whether the action writes what the row holds, and not only makes the cache forget.
+func (a *action) writes() bool {
+	switch a.kind {
+	case event.ActionHash:
+		return a.value != nil
+	case event.ActionRebuild, event.ActionSet, event.ActionZSet:
+		return true
+	}
+	return false
+}
+
+// notices are the templates of what is sent after each action on a key; nil for none.
+type notices struct{ channel, message, stream *template }
+
+// rebuild is a parsed Rebuild.
+type rebuild struct {
+	spec *Rebuild
+	// columns are those of the value; nil for all.
+	columns []chosen
+	// query is nil with FromRow.
+	query *query.Query
+}
+
+// chosen is one column of a value, and the name that it has there.
+type chosen struct {
+	column, name string
+	// at is where the column's name stands.
+	at Pos
+}
+
+// maxCarried bounds the copies of a key that carry a value or a message: the row of which they are made may ask for
+// MaxValue bytes with each.
+const maxCarried = 64
+
+// mappingParser parses one mapping.
+type mappingParser struct {
+	*collector
+	m *mapping
+}
+
+// actions parses what is done, in the order in which a row's invalidations are carried.
+func (p *mappingParser) actions() {
+	spec := p.m.spec
+	p.keys()
+	if h := spec.Hash; h != nil {
+		p.act(action{kind: event.ActionHash, effect: &event.Effect{}, key: p.template(roleKey, &h.Key), field: p.template(roleField, &h.Field),
+			value: p.optional(roleValue, &h.Value)})
+	}
+	if s := spec.Set; s != nil {
+		p.act(action{kind: event.ActionSet, effect: &event.Effect{}, key: p.template(roleKey, &s.Key), field: p.template(roleMember, &s.Member)})
+	}
+	if z := spec.ZSet; z != nil {
+		p.act(action{kind: event.ActionZSet, effect: &event.Effect{}, key: p.template(roleKey, &z.Key), field: p.template(roleMember, &z.Member),
+			value: p.optional(roleScore, &z.Score)})
+	}
+	if e := spec.Expire; e != nil {
+		effect := &event.Effect{In: e.In}
+		for i := range e.Keys {
+			p.act(action{kind: event.ActionExpire, effect: effect, key: p.template(roleKey, &e.Keys[i])})
+		}
+	}
+	if spec.Incr.Value != "" {
+		p.act(action{kind: event.ActionIncr, effect: &event.Effect{}, key: p.template(roleKey, &spec.Incr)})
+	}
+	if len(p.m.actions) == 0 {
+		p.add(spec.Pos, "mapping of "+quote(spec.Table.Value)+" has no keys", `write at least one, such as "product:{id}"`)
+	}
+}
+
+func (p *mappingParser) act(a action) {
+	if a.key != nil && a.key.copies > maxCarried && (a.notices != nil || a.writes() && a.kind != event.ActionSet && a.kind != event.ActionZSet) {
+		p.add(a.key.text.at(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message", quote(a.key.text.Value), a.key.copies),
+			fmt.Sprintf("write at most %d copies", maxCarried))
+	}
+	p.m.actions = append(p.m.actions, a)
+	p.m.writes = p.m.writes || a.writes()
+	p.m.counts = p.m.counts || a.kind == event.ActionIncr
+}
+
+// keys parses what is done with the mapping's own keys: they are deleted or rebuilt, and notices follow.
+func (p *mappingParser) keys() {
+	spec := p.m.spec
+	a := action{kind: event.ActionDelete}
+	if r := spec.Rebuild; r != nil {
+		a.kind, a.rebuild = event.ActionRebuild, &rebuild{spec: r}
+		a.effect = &event.Effect{As: r.As, TTL: r.TTL, Jitter: r.Jitter, ExpireAt: r.ExpireAt}
+		if r.Missing != nil {
+			a.effect.Missing, a.effect.MissingValue, a.effect.MissingTTL = true, r.Missing.Cache, r.Missing.TTL
+		}
+		p.rebuild(&a)
+	}
+	p.notices(&a)
+	for i := range spec.Keys {
+		a.key = p.template(roleKey, &spec.Keys[i])
+		p.act(a)
+	}
+	if len(spec.Keys) == 0 && a.effect != nil {
+		p.add(spec.Pos, "rebuild, publish and stream are about keys, and the mapping has none", `write keys:, such as "product:{id}"`)
+	}
+}
+
+func (p *mappingParser) notices(a *action) {
+	spec := p.m.spec
+	if spec.Publish == nil && spec.Stream == nil {
+		return
+	}
+	if a.effect == nil {
+		a.effect = &event.Effect{}
+	}
+	a.notices = &notices{}
+	if s := spec.Publish; s != nil {
+		a.effect.Publish = true
+		a.notices.channel, a.notices.message = p.template(roleChannel, &s.Channel), p.template(roleMessage, &s.Message)
+	}
+	if s := spec.Stream; s != nil {
+		a.effect.Stream, a.effect.MaxLen = true, s.MaxLen
+		a.notices.stream = p.template(roleStream, &s.Key)
+	}
+}
+
+// rebuild parses what the value is made of.
+func (p *mappingParser) rebuild(a *action) {
+	r := a.rebuild
+	switch {
+	case !r.spec.FromRow:
+		p.query(a)
+	case r.spec.As == event.FormString:
+		a.value = p.template(roleValue, &r.spec.Value)
+	default:
+		for i := range r.spec.Columns {
+			p.column(r, &r.spec.Columns[i])
+		}
+	}
+}
+
+// query parses the query; its fingerprint is of all that the value depends on.
+func (p *mappingParser) query(a *action) {
+	spec := a.rebuild.spec
+	q, err := query.Parse(spec.Query.Value)
+	if err != nil {
+		at := 0
+		var bad *query.Error
+		if errors.As(err, &bad) {
+			at = bad.Offset
+		}
+		p.add(spec.Query.at(at), "query: "+err.Error(), "")
+		return
+	}
+	rows, decimals := "one", "string"
+	if spec.Many {
+		rows = "many"
+	}
+	if spec.DecimalNumbers {
+		decimals = "number"
+	}
+	schema, _ := p.m.pattern.schema.exact()
+	q.Identify(schema, spec.As.String(), rows, decimals)
+	a.rebuild.query, a.effect.Query = q, q.ID
+}
+
+// column parses one column of a value: its name, or its name, as, and the name that it has there. Names may stand in
+// backticks.
+func (p *mappingParser) column(r *rebuild, t *Text) {
+	c, f := parseChosen(t)
+	if f == nil {
+		switch same := func(o chosen) bool { return o.name == c.name }; {
+		case slices.ContainsFunc(r.columns, same):
+			f = &fault{0, quote(c.name) + " comes twice", "give one of them another name: " + quote(c.column+" as "+c.name+"2")}
+		case r.spec.ExpireAt > 0 && c.name == expireAt:
+			f = &fault{0, "expire_at is the name of what expire_at puts there", "give the column another name"}
+		}
+	}
+	if f != nil {
+		p.faults("column", t, []fault{*f})
+	}
+	// It is kept in any case: a value without it would be another.
+	r.columns = append(r.columns, c)
+}
+
+// expireAt is what the logical expiry is called inside a value.
+const expireAt = "expire_at"
+
+func parseChosen(t *Text) (chosen, *fault) {
+	p := &nameParser{text: t.Value}
+	p.blank()
+	c := chosen{at: t.at(p.at)}
+	const do = `write a column, or a column and its name in the value: "user_name as userName"`
+	var f *fault
+	if c.column, f = p.name(); f != nil {
+		return c, f
+	}
+	c.name = c.column
+	p.blank()
+	if p.at == len(p.text) {
+		return c, nil
+	}
+	as := p.at
+	if word, f := p.name(); f != nil || !strings.EqualFold(word, "as") {
+		return c, &fault{as, "unexpected " + quote(p.text[as:]), do}
+	}
+	p.blank()
+	if c.name, f = p.name(); f != nil {
+		return c, f
+	}
+	if p.blank(); p.at < len(p.text) {
+		return c, &fault{p.at, "unexpected " + quote(p.text[p.at:]), do}
+	}
+	return c, nil
+}
+
+// nameParser reads names that stand apart from each other.
+type nameParser struct {
+	text string
+	at   int
+}
+
+func (p *nameParser) blank() {
+	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t') {
+		p.at++
+	}
+}
+
+func (p *nameParser) name() (string, *fault) {
+	if p.at < len(p.text) && p.text[p.at] == '`' {
+		name, end, f := unquote(p.text, p.at)
+		if f == nil {
+			p.at = end
+		}
+		return name, f
+	}
+	from := p.at
+	for p.at < len(p.text) && p.text[p.at] != ' ' && p.text[p.at] != '\t' {
+		p.at++
+	}
+	if from == p.at {
+		return "", &fault{from, "a name is missing", "write a column's name"}
+	}
+	return p.text[from:p.at], nil
+}
+
+// template parses one template; what is wrong with it is told where it stands.
+func (p *mappingParser) template(r role, t *Text) *template {
+	parsed, faults := parseTemplate(*t)
+	if parsed != nil {
+		parsed.role = r
+		for _, n := range parsed.parts {
+			if n.kind == nodeCopies && r != roleKey {
+				faults = append(faults, fault{n.at, "copies are for keys", "remove " + n.String()})
+			}
+		}
+	}
+	p.faults(r.String(), t, faults)
+	return parsed
+}
+
+func (p *mappingParser) optional(r role, t *Text) *template {
+	if t.Value == "" {
+		return nil
+	}
+	return p.template(r, t)
+}
+
+// role is what a template makes.
+type role uint8
+
+const (
+	roleKey role = iota
+	roleField
+	roleMember
+	roleScore
+	roleValue
+	roleChannel
+	roleMessage
+	roleStream
+)
+
+// String returns the role for a sentence.
+func (r role) String() string {
+	return [...]string{"key", "field", "member", "score", "value", "channel", "message", "stream"}[r]
+}
+
+// most is the most bytes that a template of the role makes.
+func (r role) most() int {
+	if r == roleValue {
+		return MaxValue
+	}
+	return MaxKey
+}
+
+// holdsJSON reports whether the text of a JSON column may be a part of what the template makes.
+func (r role) holdsJSON() bool { return r == roleValue || r == roleMessage }
