@@ -39,7 +39,8 @@ type chain struct {
 }
 
 // check says what a record is to the chain: its successor, whose link is returned; something that was seen before or
-// that an old leader left behind, which changes nothing; or proof that records before it are missing.
+// that an old leader left behind, which changes nothing: the link that stays is returned, and has a higher term then; or
+// proof that records before it are missing.
 func (c *chain) check(h *record.Header, last event.Version) (next link, moves bool, missing *Break) {
 	next = link{term: h.Term, seq: h.Seq, version: last}
 	l, known := c.links[h.Source]

@@ -25,8 +25,11 @@
 //     a record that is larger comes whole; what the engine holds is bounded by its caps, beyond which it
 //     does not fetch. Of each source 128 moments for [Consumer.FreshAsOf], and one mark.
 //
-// Of a leader that was deposed, records may still come: the engine tells them by their versions, and the chain of their
-// source, which is its successor's by then, is not moved by them. Its marks are passed on, and say nothing for FreshAsOf.
+// Of a leader that was deposed, records may still come: a record of a lower term than the highest that was seen of its
+// source in the partition is handed out as a [event.Batch].Leftover, and the chain of the source, which is its successor's
+// by then, is not moved by it. The highest term is in the commit's metadata, so it is known after a restart too; only
+// where a topic has more sources than the metadata holds may a leftover of one that had been silent for long pass for
+// news, and then the versions of its values sort it out. Its marks are passed on, and say nothing for FreshAsOf.
 //
 // # Goroutines
 //

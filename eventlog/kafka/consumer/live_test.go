@@ -34,6 +34,27 @@ func TestRecordsAreHandedOutInOrderAndGoOnFromTheCommit(t *testing.T) {
 	must(t, b.stop())
 }
 
+// What an old leader left behind its successor's work must not be written any more, and who reads it need not have seen
+// that work itself: another member may have finished it.
+func TestWhatAnOldLeaderLeftIsALeftover(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(0, document("s", 1, 1, 0, 10), document("s", 2, 1, 10, 20), document("t", 1, 1, 0, 10), document("s", 1, 2, 10, 30))
+	want := func(batches []got, leftovers ...bool) {
+		t.Helper()
+		for i, g := range batches {
+			if g.leftover != leftovers[i] {
+				t.Errorf("%s is a leftover: %v", g.key, g.leftover)
+			}
+			g.commit()
+		}
+	}
+	a := r.work(false)
+	want(a.take(4), false, false, false, true)
+	must(t, a.stop())
+	r.produce(0, document("s", 1, 3, 30, 40), document("s", 2, 1, 10, 20), document("s", 3, 1, 20, 50), document("s", 2, 2, 20, 50))
+	want(r.work(false).take(4), true, false, false, true) // the second one is a repeat
+}
+
 func TestWhatIsFinishedWhileThePartitionIsRevokedIsCommitted(t *testing.T) {
 	r := newRig(t, 1)
 	r.series(0, 1, 3)

@@ -172,6 +172,7 @@ func (p *partition) take(ctx context.Context, r *broker.Record) (*event.Batch, e
 		p.ahead.move(h.Source, l)
 		s.source, s.link = h.Source, l
 	}
+	b.Leftover = h.Term < l.term
 	now := time.Now()
 	p.c.o.Latency.Fetch.Observe(max(now.Sub(r.Time), 0), now)
 	p.c.metrics.records.Inc()

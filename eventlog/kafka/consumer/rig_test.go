@@ -109,6 +109,7 @@ type got struct {
 	key       string
 	p         eventlog.Partition
 	token     eventlog.Token
+	leftover  bool
 }
 
 func (g got) commit() { g.p.Commit(g.token) }
@@ -194,7 +195,7 @@ func (w *worker) serve(ctx context.Context, c *group.Claim, auto bool) error {
 			}
 			return nil
 		}
-		g := got{p.ID(), b.Key(0), p, token}
+		g := got{p.ID(), b.Key(0), p, token, b.Leftover}
 		if auto {
 			g.commit()
 		}
