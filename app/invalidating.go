@@ -41,7 +41,7 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 		return err
 	}
 	p.engine, err = invalidator.New(invalidator.Deps{
-		Redis: redis, Store: store, Alarms: p.alarms, Latency: p.latency, Registerer: p.registry, Log: p.options.Log,
+		Redis: redis, Store: store, Alarms: p.alarms, Latency: p.latency, Hot: p.hot, Registerer: p.registry, Log: p.options.Log,
 	}, invalidator.Options{
 		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
 		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
