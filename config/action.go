@@ -26,7 +26,7 @@ type ZSet struct {
 	Pos Pos
 	// Key and Member are templates. Never empty.
 	Key, Member Text
-	// Score is the template of the score; empty: the member is removed, not set.
+	// Score is the template of the score; empty: it is not known, the member is removed, never set.
 	Score Text
 }
 
@@ -129,7 +129,7 @@ func (l *loader) zset(m *Mapping, f pair) {
 	if !ok {
 		return
 	}
-	z := &ZSet{Pos: f.at, Score: b.text("score", "write a template, or remove the key to have the member removed")}
+	z := &ZSet{Pos: f.at, Score: b.text("score", "write a template, or remove the key: members are then removed, never set")}
 	z.Key = b.need("key", "write the template of the sorted set's key")
 	z.Member = b.need("member", "write the template of the member")
 	if z.Key.Value != "" && z.Member.Value != "" {

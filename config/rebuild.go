@@ -25,7 +25,7 @@ type Rebuild struct {
 	Columns []Text
 	// Decimals is how a DECIMAL stands in a JSON document. Default DecimalsString.
 	Decimals Decimals
-	// Rows is how many rows of the query the value holds. Default RowsOne; RowsMany only with As FormJSON.
+	// Rows is how many rows of the query the value holds. Default RowsOne; RowsMany not with FormString.
 	Rows Rows
 	// ExpireAt, when above 0, is how long after it was written the value counts as expired for readers: it stands in
 	// the value as expire_at, in Unix milliseconds. Not with FormString, nor with RowsMany. From 1ms to 10 years.
@@ -34,7 +34,8 @@ type Rebuild struct {
 	TTL time.Duration
 	// Jitter is how much longer or shorter than TTL it may be, as a part of it. From 0, the default, to 1.
 	Jitter float64
-	// Missing is what is kept where there is no row; nil, the default: the key is deleted. Not with FormHash.
+	// Missing is what is kept where there is no row; nil, the default: the key is deleted. Not with FormHash, nor with
+	// RowsMany.
 	Missing *Missing
 }
 
@@ -70,7 +71,8 @@ const (
 // Rows is how many rows of a query a value holds.
 type Rows string
 
-// The numbers of rows: one, as an object, or any number, as a list of them.
+// The numbers of rows: one, or any number: a JSON list of objects, or a hash of two columns, the fields' names and
+// their values.
 const (
 	RowsOne  Rows = "one"
 	RowsMany Rows = "many"
@@ -223,10 +225,11 @@ func (b *body) rebuildFits(r *Rebuild) {
 		b.wrong("missing", "a string in place of a hash would be an error for readers", "remove it: where there is no row, the key is deleted")
 	}
 	if r.Rows == RowsMany && !r.FromRow {
-		if r.As != FormJSON {
-			b.wrong("rows", "many rows are a list, which "+string(r.As)+" cannot hold", "write as: json, or rows: one")
+		if r.As == FormString {
+			b.wrong("rows", "a string cannot hold many rows", "write as: json, or rows: one")
 		}
-		b.without("with rows: many, since a list has no place for it", "remove it", "expire_at")
+		b.without("with rows: many, which has no place for it", "remove it", "expire_at")
+		b.without("with rows: many, where no rows are an empty list", "remove it", "missing")
 	}
 }
 
