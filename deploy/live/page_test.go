@@ -121,6 +121,8 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	b.sees("a stage is named as the slowest", `document.querySelectorAll("#path .slowest").length === 1`)
 	b.sees("every stage was passed", `document.getElementById("path").children.length === 7 && !document.getElementById("path").textContent.includes("nothing passed")`)
 	b.sees("one partition needs no table", `document.getElementById("partitions").hidden`)
+	b.sees("the hottest tables are named, and no key", `document.getElementById("hot-table-rows").textContent.includes("shop.product") &&
+		!document.documentElement.innerHTML.includes("product:")`)
 	b.picture("fresh")
 	testbed.Must(t, chromedp.Do(b.ctx, chromedp.EmulateViewport(320, 700)))
 	b.sees("it fits on the narrowest screen", `document.documentElement.scrollWidth <= 320`)
@@ -137,6 +139,14 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	b.picture("behind")
 	testbed.Must(t, s.redis.Start(t.Context()))
 	b.sees("it is Fresh again", `document.getElementById("word").textContent.endsWith("Fresh")`)
+	if said := b.said(); said != "" {
+		t.Errorf("the console says: %s", said)
+	}
+	b.evaluate(`document.querySelector("#hot-keys > summary").click()`, nil)
+	b.sees("the hottest keys are shown to who asks", `/^category:\d:products\d/.test(document.getElementById("hot-key-rows").firstElementChild?.textContent)`)
+	b.picture("hot")
+	b.evaluate(`document.querySelector("#hot-keys > summary").click()`, nil)
+	b.sees("and forgotten afterwards", `document.getElementById("hot-key-rows").children.length === 0`)
 	if said := b.said(); said != "" {
 		t.Errorf("the console says: %s", said)
 	}
@@ -166,4 +176,26 @@ func pageOfAnInvalidator(t *testing.T, f *freshet) {
 	if said := b.said(); said != "" {
 		t.Errorf("the console says: %s", said)
 	}
+}
+
+// With a token the page asks for it before it shows keys, on loopback as well, and says when it is not the right one.
+func TestKeysAreShownToWhoHoldsTheToken(t *testing.T) {
+	const token = "s3cret"
+	t.Setenv("FRESHET_ADMIN_TOKEN", token)
+	s := newShop(t)
+	f := s.run()
+	s.load()
+	b := newBrowser(t)
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")))
+	b.sees("the tables are there", `!document.getElementById("hot").hidden`)
+	b.evaluate(`document.querySelector("#hot-keys > summary").click()`, nil)
+	asks := `!document.getElementById("hot-ask").hidden && document.getElementById("hot-key-rows").children.length === 0`
+	b.sees("it asks", asks)
+	give := func(what string) {
+		b.evaluate(`document.getElementById("hot-token").value = "`+what+`"; document.getElementById("hot-ask").requestSubmit()`, nil)
+	}
+	give("wrong")
+	b.sees("it says that it was wrong, and asks again", asks+` && !document.getElementById("hot-wrong").hidden`)
+	give(token)
+	b.sees("the keys are shown", `document.getElementById("hot-ask").hidden && /^category:/.test(document.getElementById("hot-key-rows").textContent)`)
 }
