@@ -70,7 +70,7 @@ func (s *partition) finishes(u *unit) bool {
 		return u.d == 0 // the first delete is never the last in a double delete by the clock
 	}
 	dark := s.engine.health.watch.dark(u.d)
-	if w.age && !u.final && u.known <= u.sent {
+	if w.age && !u.final && u.known <= u.sent || w.finalPut && u.class != deletes {
 		return true
 	}
 	return s.engine.rule.counts(u.reply(), u.known, dark, u.d)

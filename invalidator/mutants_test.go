@@ -25,6 +25,13 @@ func TestEveryPartOfTheRuleIsNeeded(t *testing.T) {
 		{"a key is parked no earlier than D after its mark", without{parkDelay: true}, hazards{refuse: 0.9, ahead: 0.5}},
 		{"a parked key is finished once it is stored durably", without{durable: true}, hazards{refuse: 0.9, crash: 0.9, full: 1}},
 		{"a parked key's delete is repeated after a silence", without{parked: true}, hazards{refuse: 0.9, stall: 0.9, precise: 0.9}},
+		{"old news is forgotten, not written", without{oldNews: true}, hazards{kafka: 1, values: 1, none: 0.9, evict: 0.9, again: 0.9}},
+		{"an older leader's leftovers are forgotten, not written", without{leftover: true},
+			hazards{kafka: 1, liar: 1, values: 1, none: 0.5, evict: 0.9, behind: 0.9, crash: 0.9}},
+		{"a query runs once the change is visible", without{visible: true}, hazards{ahead: 0.9, values: 1, queried: 1, none: 0.9}},
+		{"a run serves only who waited when it began", without{joined: true}, hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
+		{"what was written once is written again", without{finalPut: true}, hazards{values: 1, precise: 0.5}},
+		{"others are told after the deed, not before", without{notices: true}, hazards{told: 1, precise: 0.9}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const most = 3000

@@ -38,6 +38,7 @@ func play(t *testing.T, h hazards, m without, seed uint64) (v verdict) {
 			w: w, records: w.layOut(rng), without: m, store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
 		}
 		w.startReaders()
+		w.startEvictions()
 		v.fault = p.run(t)
 		v.stale, v.trace = w.stale(), append(w.describe(), w.trace...)
 	})
@@ -113,6 +114,9 @@ func (w *world) describe() []string {
 	for i, c := range w.changes {
 		lines = append(lines, fmt.Sprintf("change %d of row %d: event %s, visible %v", i, c.row, c.event, c.visible))
 	}
+	for row, k := range w.kinds {
+		lines = append(lines, fmt.Sprintf("row %d: %+v", row, k))
+	}
 	for _, s := range w.stalls {
 		lines = append(lines, fmt.Sprintf("redis hangs from %s to %s", s.from, s.to))
 	}
@@ -127,6 +131,7 @@ func everything() hazards {
 	return hazards{
 		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, refuse: 0.15, away: 0.1, crash: 0.2,
 		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
+		values: 0.6, queried: 0.4, none: 0.1, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
 	}
 }
 

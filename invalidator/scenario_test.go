@@ -24,6 +24,23 @@ type hazards struct {
 	tight   float64 // the caps are tiny
 	full    float64 // the store takes few keys
 	precise float64 // a fill lands just before its bound, rather than anywhere
+
+	values  float64 // a row's key is rebuilt, from the row or by query, rather than deleted
+	queried float64 // of these, by query
+	none    float64 // a row's mapping has no second delete, and its readers do not race
+	told    float64 // a local cache is told of what is done to a row's key
+	limited float64 // a row's mapping has a rate limit of its own
+	evict   float64 // Redis forgets keys, and what their guards know, once nothing has been written to them for long
+	behind  float64 // with kafka: an old leader's leftovers come long after everything else
+	again   float64 // with kafka: the same by the present leader, which no real one does without sending all that followed
+}
+
+// kind is how the world's rows are mapped.
+type rowKind struct {
+	values, query bool
+	alone         bool // no second delete
+	told          bool
+	limit         int
 }
 
 // scenario is everything about a world that is settled before it runs.
@@ -47,7 +64,10 @@ type scenario struct {
 	takeover time.Duration
 	caps     Options
 	limit    int
-	end      time.Duration // nothing happens from outside after it
+	kinds    []rowKind       // by row
+	evicts   []time.Duration // when Redis forgets what has not been written to for long
+	lates    []int           // changes that come again, long after
+	end      time.Duration   // nothing happens from outside after it
 }
 
 // draw makes a scenario out of the hazards.
@@ -82,7 +102,41 @@ func draw(h hazards, rng *rand.Rand) scenario {
 		s.limit = 1
 	}
 	s.settleEnd()
+	s.drawValues(rng, yes, span)
 	return s
+}
+
+// untouched is for how long a key has not been written to when Redis forgets it: longer than duplicates are late.
+const untouched = 8 * time.Second
+
+// drawValues settles what the rows' mappings do.
+func (s *scenario) drawValues(rng *rand.Rand, yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
+	s.kinds = make([]rowKind, s.rows)
+	for row := range s.kinds {
+		k := &s.kinds[row]
+		k.values = yes(s.values)
+		k.query = k.values && yes(s.queried)
+		k.alone = yes(s.none)
+		k.told = yes(s.told) && !k.alone // the local cache is a reader, too
+		if yes(s.limited) {
+			k.limit = 2 + rng.IntN(10)
+		}
+	}
+	s.fills = slices.DeleteFunc(s.fills, func(f fill) bool { return s.kinds[f.row].alone })
+	for range 3 {
+		if yes(s.evict) {
+			s.evicts = append(s.evicts, s.end+untouched+span(0, 10*time.Second))
+		}
+	}
+	for i := range s.changes {
+		if s.isKafka && (yes(s.behind) && s.isLiar && s.changes[i].event <= s.takeover || yes(s.again)) {
+			s.lates = append(s.lates, i)
+		}
+	}
+	if len(s.lates) > 0 && yes(s.crash) {
+		from := s.end + 25*time.Second
+		s.crashes = append(s.crashes, window{from: from, to: from + span(0, s.d)})
+	}
 }
 
 func (s *scenario) drawChanges(rng *rand.Rand, yes func(float64) bool, span func(a, b time.Duration) time.Duration) {
@@ -194,6 +248,8 @@ func (s *scenario) drawFills(rng *rand.Rand, yes func(float64) bool, span func(a
 // mappings returns the D of each of the row's mappings.
 func (s *scenario) mappings(row int) []time.Duration {
 	switch {
+	case s.kinds != nil && s.kinds[row].alone:
+		return []time.Duration{0}
 	case s.quick[row]:
 		return []time.Duration{s.small}
 	case s.twoDs:

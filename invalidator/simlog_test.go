@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ type record struct {
 	at      time.Duration // when it is there
 	term    uint64
 	changes []int
+	// leftover says that an older leader left it behind work of a newer one.
+	leftover bool
 }
 
 // simToken is the ordinal of the last record of a batch, as one life of the process got it.
@@ -91,7 +94,16 @@ func (s *scenario) layOut(rng *rand.Rand) []record {
 			records = append(records, record{at: late, term: term, changes: []int{i}})
 		}
 	}
+	for _, i := range s.lates {
+		late := s.end + 26*time.Second + time.Duration(rng.Int64N(int64(s.d)))
+		records = append(records, record{at: late, term: 1, changes: []int{i}})
+	}
 	slices.SortStableFunc(records, func(a, b record) int { return int(a.at - b.at) })
+	highest := uint64(0)
+	for i := range records {
+		highest = max(highest, records[i].term)
+		records[i].leftover = records[i].term < highest
+	}
 	return records
 }
 
@@ -131,6 +143,7 @@ func (l *simLog) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error
 		most--
 	}
 	b := w.batch(changes, first.term)
+	b.Leftover = first.leftover
 	last := changes[len(changes)-1]
 	switch {
 	case !w.isKafka:
@@ -157,14 +170,39 @@ func (w *world) batch(changes []int, term uint64) *event.Batch {
 	b.Reset()
 	b.Source, b.Term = "s", term
 	for _, i := range changes {
-		for _, d := range w.mappings(w.changes[i].row) {
+		row := w.changes[i].row
+		for _, d := range w.mappings(row) {
 			v := version(i)
 			v.Row = 0
-			b.AddOrigin(event.Origin{Table: "shop.row", Event: v, D: d})
-			b.Add(append(b.Text(), w.key(w.changes[i].row)...), 1, event.ActionDelete)
+			b.AddOrigin(event.Origin{Table: "shop.row", Event: v, D: d, Mapping: row, RateLimit: w.kinds[row].limit})
+			b.AddItem(w.item(b.Text(), row, i))
 		}
 	}
 	return b.Clone()
+}
+
+// item is what a change does to its row's key.
+func (w *world) item(text []byte, row, change int) event.Item {
+	k := w.kinds[row]
+	it := event.Item{Key: len(w.key(row)), Row: 1, Action: event.ActionDelete}
+	text = append(text, w.key(row)...)
+	if k.values || k.told {
+		it.Effect = &event.Effect{Publish: k.told, As: event.FormString}
+	}
+	if k.told {
+		text = event.AppendField(event.AppendField(text, "rows"), strconv.Itoa(row))
+	}
+	if k.values {
+		it.Action, it.Intent = event.ActionRebuild, event.IntentPut
+		if k.query {
+			it.Effect.Query = "the row"
+			text = event.AppendField(text, strconv.Itoa(row))
+		} else {
+			text = event.AppendField(text, strconv.Itoa(change))
+		}
+	}
+	it.Text = text
+	return it
 }
 
 // Commit implements [eventlog.Partition].
@@ -236,7 +274,7 @@ func (p *process) live(t *testing.T, ctx context.Context) {
 	w.note("life %d begins at record %d", life, committed)
 	w.mu.Unlock()
 	e, err := New(Deps{
-		Redis: simRedis{w}, Store: simStore{p.store, p, life}, Alarms: &alarms{},
+		Redis: simRedis{w}, Rebuilder: simRebuilder{w}, Store: simStore{p.store, p, life}, Alarms: &alarms{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}, o)
 	if err != nil {

@@ -50,7 +50,7 @@ type unit struct {
 	known moment
 	// queued is when its final delete was queued for the first time; 0: it was not.
 	queued moment
-	class class
+	class  class
 	// forget is set once its actions are old news, or an older leader's: nothing is written, only forgotten.
 	forget bool
 	// deleted is set once Redis has acknowledged a delete of each key, or refused it.

@@ -107,8 +107,16 @@ func (w *world) stale() []string {
 		if value, cached := w.cache[w.key(row)]; cached && value != last {
 			keys = append(keys, fmt.Sprintf("%s holds change %d of %d", w.key(row), value, last))
 		}
+		if value, cached := w.local[w.key(row)]; cached && value != last && !w.wasRefused(row) {
+			keys = append(keys, fmt.Sprintf("the local cache holds change %d of %d of row %d", value, last, row))
+		}
 	}
 	return keys
+}
+
+// wasRefused reports whether the row's key may have been parked: what is parked is deleted, and nobody told.
+func (w *world) wasRefused(row int) bool {
+	return slices.ContainsFunc(w.refusals, func(r window) bool { return r.row == row })
 }
 
 // release returns when Redis does what reaches it at t.

@@ -128,6 +128,7 @@ func (w *world) call(c sentCall) any {
 type mark struct {
 	version event.Version
 	since   time.Duration // 0: it vouches
+	left    time.Duration // when it was left
 }
 
 // The replies of the script.
@@ -154,11 +155,11 @@ func (w *world) rebuild(key string, args []string) any {
 	if args[0] == "forget" {
 		delete(w.cache, key)
 		if marked && old.version.Compare(v) <= 0 {
-			w.guards[key] = mark{v, old.since}
+			w.guards[key] = mark{v, old.since, w.now()}
 		}
 		return int64(isForgotten)
 	}
-	good, left := false, mark{v, 0}
+	good, left := false, mark{v, 0, w.now()}
 	switch {
 	case !marked && single && !cached:
 		good = true
@@ -199,4 +200,53 @@ func (w *world) told(message string) {
 		value = w.valueAt(row, 0, w.now())
 	}
 	w.local[w.key(row)] = value
+	w.note("the local cache has change %d of row %d", value, row)
+}
+
+// startEvictions has Redis forget keys and guards that nothing has been written to for long.
+func (w *world) startEvictions() {
+	for _, at := range w.evicts {
+		time.AfterFunc(at, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for k, m := range w.guards {
+				if w.now()-m.left >= untouched {
+					delete(w.guards, k)
+					delete(w.cache, k)
+					w.note("EVICTED %s", k)
+				}
+			}
+		})
+	}
+}
+
+// simRebuilder queries the first of the world's servers, which is the source.
+type simRebuilder struct{ w *world }
+
+// Query implements [Rebuilder].
+func (r simRebuilder) Query(ctx context.Context, _, _ string, params event.Fields) (event.Fields, bool, error) {
+	w := r.w
+	w.mu.Lock()
+	there, back := w.delay(), w.delay()
+	if w.chance(0.3) {
+		back += time.Duration(w.rng.Int64N(int64(w.d)))
+	}
+	fails := w.chance(w.lose)
+	w.mu.Unlock()
+	if err := w.until(ctx, w.now()+there); err != nil {
+		return nil, false, err
+	}
+	text, _, _ := params.Next()
+	row, err := strconv.Atoi(string(text))
+	if err != nil {
+		return nil, false, err
+	}
+	value := w.valueAt(row, 0, w.now())
+	if err := w.until(ctx, w.now()+back); err != nil {
+		return nil, false, err
+	}
+	if fails {
+		return nil, false, errLost
+	}
+	return event.AppendField(nil, strconv.Itoa(value)), value < 0, nil
 }

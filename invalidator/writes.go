@@ -63,7 +63,7 @@ func (w *writer) action(at int, u *unit, i int) action {
 		a.err = err
 	}
 	a.item.Fields = own
-	if u.forget && !w.node.without.leftover || a.err != nil {
+	if u.forget || a.err != nil {
 		a.item.Intent = event.IntentForget
 	}
 	a.note = write.Notice{

@@ -1,0 +1,60 @@
+package invalidator
+
+import "context"
+
+// fetch fetches batches and makes entries of them, as long as there is room.
+func (s *partition) fetch(ctx context.Context) {
+	split := dedup{without: s.engine.options.without}
+	notFull := func() bool { return !s.full.Load() }
+	for {
+		err := s.engine.room.wait(ctx, notFull)
+		if err == nil {
+			err = s.fetchOne(ctx, &split)
+		}
+		if err != nil {
+			s.fetchEnd <- err
+			return
+		}
+	}
+}
+
+func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
+	s.idle.Store(true)
+	b, token, err := s.log.Fetch(ctx)
+	s.idle.Store(false)
+	if err != nil {
+		return err
+	}
+	if s.engine.options.without.leftover && b.Leftover {
+		b = b.Clone()
+		b.Leftover = false
+	}
+	groups, duplicates := split.split(b)
+	s.engine.metrics.duplicates.Add(float64(duplicates))
+	for _, g := range groups {
+		s.engine.health.sawD(g.d)
+	}
+	if s.engine.hot != nil {
+		s.engine.hot.Count(b)
+	}
+	e := newEntry(b, token, groups, s.engine.clock())
+	s.take(e.load())
+	select {
+	case s.fetched <- e:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *partition) take(l load) {
+	s.held.inFlight.Add(l.inFlight)
+	s.held.pending.Add(l.pending)
+	s.held.bytes.Add(l.bytes)
+	s.engine.room.take(l)
+}
+
+func (s *partition) give(l load) {
+	s.take(load{-l.inFlight, -l.pending, -l.bytes})
+	s.engine.room.changed()
+}
