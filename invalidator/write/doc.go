@@ -1,2 +1,78 @@
-// Package write turns one action on a key into calls to Redis, and their replies into what it did.
+// Package write turns an action on a key into calls to Redis, and their replies into what it did. It sends nothing
+// itself: the engine of package invalidator does.
+//
+// On the path of a row change it stands at the very end, between the engine and Redis. What it guarantees: in Redis, an
+// older value of a row never takes the place of a newer one, and where it cannot be known which is which, neither is
+// there. A cache may forget.
+//
+// A [Builder] belongs to one goroutine, and its calls are valid until it is reset. [Names] and the scripts are only read.
+//
+// # The guard
+//
+// Delete, expire and incr commute, and need no guard. A value does not: a process that lost its partition, replays, or
+// is a leader no more may come late with an old one. So beside each key that freshet writes to there is a companion in
+// the same Cluster slot ([Names]) that says for which change the key was last written:
+//
+//	<epoch>/<file>/<position>/<row> <since> <source>
+//
+// A script decides and writes in one step (guard.lua, and rebuild.lua, field.lua, member.lua behind it). With v the
+// version of the change and c that of the companion:
+//
+//	same source and epoch, c > v                   older: nothing is done
+//	same source and epoch, c <= v, it vouches      written, c := v
+//	... c = v, it does not vouch yet               written, and it vouches from now on
+//	... c < v, it does not vouch yet               the key is removed, c := v, unless it is old enough to vouch
+//	no companion, another source, a later epoch    the key is removed, c := v, does not vouch
+//	the companion is of a later epoch              the key is removed, the companion stays
+//
+// since is 0 where the companion vouches, else Redis' time at which it was begun. Forgetting always removes, and raises
+// a companion that is there.
+//
+// # Why that is enough
+//
+// Let a change be settled when its final action has been done: from then on nobody repairs what an older value does.
+// The value of an older change v may only be written while all newer ones have not been settled, or a companion says so.
+// While the companion lives it says so. It may be evicted, though, alone or with the key, and then be begun anew by just
+// that late writer. Whether the key is there says nothing about it, so an absent key is no reason to write either.
+//
+// The owner of the late value decided to send it no later than Window after it knew v to be visible, and it takes
+// effect within D, as a reader's write does ([Timely]). A newer change was settled no sooner than D after it was known
+// to be visible. So Window after a companion was begun nothing comes that was overtaken before: it vouches. Until then
+// one change only is written, that which the companion was begun by (or raised to): its second action. Had a newer
+// one been settled before the first action, then v had been known to be visible for D by then, and there is no second.
+// After a failure there may be one: therefore it forgets.
+//
+// So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
+// changes come faster is written from Window after the first of them. From then on every change is written at once.
+// Without D there is no second action: there, and only there, is an absent key without a companion written.
+//
+// # What the sender owes
+//
+//   - [Timely] is asked before every sending, also one again after a lost connection: a value that is late is forgotten.
+//   - After an action that would have been the final one was sent, and its reply came late or never, it is sent again to
+//     forget, not to put.
+//   - Calls of one item go down one connection in order, and all of them are sent again or none.
+//
+// # Fields and members
+//
+// A field of a hash has the companion of its own inside a hash of them. That is bounded: it has two generations of
+// [DefaultEntries] each, and what falls out is unknown again: the next change removes the field.
+//
+// A member is marked in the same way, but a set that lacks a member says something, too: so where the marks do not
+// vouch for a member, the whole key goes. The marks as a whole have a floor, the change that they were begun by or the
+// newest one that a generation that is gone had; a change below it removes the key. A member is only ever added to a
+// key that is there, for a set of one member that should have a thousand is worse than none.
+//
+// # Memory and time
+//
+// A companion lives as long as its value, D longer, and an hour at least; 24 hours beside a value that lives for ever,
+// fields and members. A value of any size is written by one SET within the script. A hash of more than 256 fields or
+// 64 KiB is put together in a temporary key, in pieces of that size, and renamed by the guard's script; what is lost of
+// it meanwhile is noticed, and the key removed instead. A temporary key that is left lives for a minute.
+//
+// # Errors
+//
+// A key of another type, a score that is no number, no memory (OOM): the script removes the key instead, at once, and
+// says so ([Forgotten]). What Redis refuses as a whole (READONLY, NOPERM, MISCONF, LOADING) is handed on as an error;
+// [Builder.Fallback] is what can be sent instead.
 package write

@@ -56,9 +56,24 @@ func (o Outcome) String() string {
 	return [...]string{"written", "removed", "forgotten", "older", "absent"}[o-1]
 }
 
-// Window returns for how long after a change became known to be visible its value may be sent for the first time. What
-// is older news is forgotten instead ([event.IntentForget]): see "Why that is enough" in the package's documentation.
-func Window(d time.Duration) time.Duration { return max(d, 5*time.Second) }
+// Window returns for how long after a change became known to be visible its value may be sent: time enough for the first
+// and the final action. It is also how old a companion must be to vouch.
+func Window(d time.Duration) time.Duration { return d + 5*time.Second }
+
+// Timely returns the intent with which an action is to be sent now: what it was made for, or to forget. It is to be
+// asked before every sending, be it the first, the final one, or one again after a failure: the guard counts on it (see
+// "What the sender owes" in the package's documentation).
+//
+//   - age is for how long the change has been known to be visible, negative if that is not known. For a rebuild by
+//     query it is for how long the query has been running.
+//   - again says that an action which would have been the final one was sent before, and its reply came late or never.
+//   - leftover is [event.Batch].Leftover.
+func Timely(i event.Intent, age, d time.Duration, again, leftover bool) event.Intent {
+	if again || leftover || age > Window(d) {
+		return event.IntentForget
+	}
+	return i
+}
 
 // Split parts the fields of an invalidation ([event.Batch.Fields]) into those of its notices, which [Builder.Notices]
 // wants, and the action's own. It fails on damaged fields.

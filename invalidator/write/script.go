@@ -11,7 +11,7 @@ type Script struct {
 	Name, Source, SHA string
 }
 
-// The scripts. guard.lua stands before each of those that compare versions.
+// The sources of the scripts.
 var (
 	//go:embed guard.lua
 	guardSource string
@@ -33,26 +33,38 @@ var (
 	renewSource string
 	//go:embed release.lua
 	releaseSource string
-
-	rebuildScript = newScript("rebuild", guardSource+rebuildSource)
-	stageScript   = newScript("stage", stageSource)
-	fieldScript   = newScript("field", guardSource+fieldSource)
-	memberScript  = newScript("member", guardSource+memberSource)
-	expireScript  = newScript("expire", expireSource)
-	incrScript    = newScript("incr", incrSource)
-	acquireScript = newScript("acquire", acquireSource)
-	renewScript   = newScript("renew", renewSource)
-	releaseScript = newScript("release", releaseSource)
 )
+
+// scripts are all of them, by what they do.
+type scripts struct {
+	rebuild, stage, field, member, expire, incr, acquire, renew, release *Script
+}
+
+// theScripts are never written to.
+var theScripts = newScripts()
+
+// newScripts makes the scripts. The guard stands before each of those that compare versions.
+func newScripts() *scripts {
+	return &scripts{
+		rebuild: newScript("rebuild", guardSource+rebuildSource),
+		stage:   newScript("stage", stageSource),
+		field:   newScript("field", guardSource+fieldSource),
+		member:  newScript("member", guardSource+memberSource),
+		expire:  newScript("expire", expireSource),
+		incr:    newScript("incr", incrSource),
+		acquire: newScript("acquire", acquireSource),
+		renew:   newScript("renew", renewSource),
+		release: newScript("release", releaseSource),
+	}
+}
 
 func newScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }
 
-// Scripts returns all scripts, to be loaded when a connection is made or when one is missing.
+// Scripts returns all scripts, to be loaded before they are needed or when one is missing.
 func Scripts() []*Script {
-	return []*Script{
-		rebuildScript, stageScript, fieldScript, memberScript, expireScript, incrScript, acquireScript, renewScript, releaseScript,
-	}
+	s := theScripts
+	return []*Script{s.rebuild, s.stage, s.field, s.member, s.expire, s.incr, s.acquire, s.renew, s.release}
 }

@@ -1,0 +1,94 @@
+package write
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// replaced are scripts with a piece of their text replaced: to give them the world's clock, and to take rules away.
+func replaced(t testing.TB, in *scripts, old, with string) *scripts {
+	t.Helper()
+	found := false
+	edit := func(s *Script) *Script {
+		if strings.Contains(s.Source, old) {
+			found = true
+		}
+		return newScript(s.Name, strings.ReplaceAll(s.Source, old, with))
+	}
+	out := &scripts{rebuild: edit(in.rebuild), stage: edit(in.stage), field: edit(in.field), member: edit(in.member)}
+	if !found {
+		t.Fatalf("no script holds %q", old)
+	}
+	return out
+}
+
+// simulated are the scripts with the world's clock.
+func simulated(t testing.TB) *scripts {
+	t.Helper()
+	return replaced(t, theScripts, "redis.call('TIME')", "redis.call('HMGET', 'clock', 's', 'u')")
+}
+
+// play runs the world of a seed.
+func play(t testing.TB, client *redis.Client, s *scripts, k kind, h hazards, seed uint64) *world {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	w := &world{ctx: t.Context(), h: h, rng: rng, client: client, kind: k}
+	o := Options{Random: rng.Uint64}
+	if w.chance(h.fewMarks) {
+		o.Entries = 1 + rng.IntN(2)
+	}
+	b, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.scripts = s
+	if h.torn > 0 {
+		b.inlineFields = 1
+	}
+	w.b = b
+	w.run()
+	return w
+}
+
+func kinds() map[string]kind {
+	return map[string]kind{
+		"string": whole{}, "string with negative entries": whole{missing: true}, "hash": columns{},
+		"fields": fieldwise{}, "set": members{}, "sorted set": members{sorted: true},
+	}
+}
+
+func drawHazards(t *rapid.T) hazards {
+	c := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.1, 0.3, 0.6, 0.9}).Draw(t, name) }
+	return hazards{
+		evict: c("evict"), handover: c("handover"), rewind: c("rewind"), rename: c("rename"), zombie: c("zombie"),
+		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), slow: c("slow"), fewMarks: c("few marks"), torn: c("torn"),
+	}
+}
+
+func TestWhatIsWrittenIsNeverOlderThanTheRow(t *testing.T) {
+	for version, start := range map[string]func(testing.TB, ...string) *testbed.RedisServer{"redis": testbed.Redis, "redis 8": testbed.Redis8} {
+		client := start(t).Client()
+		s := simulated(t)
+		for name, k := range kinds() {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				written := 0
+				rapid.Check(t, func(rt *rapid.T) {
+					w := play(t, client, s, k, drawHazards(rt), rapid.Uint64().Draw(rt, "seed"))
+					if w.fault != "" {
+						rt.Fatalf("%s\n%s", w.fault, strings.Join(w.trace, "\n"))
+					}
+					written += w.written
+				})
+				if written == 0 {
+					t.Error("nothing was ever written")
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package write
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// Every rule of the guard is needed: without it some world ends with a value that is older than its row.
+func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
+	client := testbed.Redis(t).Client()
+	whole := simulated(t)
+	for _, c := range []struct {
+		name      string
+		old, with string
+		kind      string
+		hazards   hazards
+	}{
+		{
+			"a key without a companion is not written", "if o == 'none' or o == 'later' then\n    if single",
+			"if o == 'none' then return true, text(version, 0) end\n  if o == 'later' then\n    if single",
+			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9, slow: 0.2},
+		},
+		{
+			"a key without a companion is not written, even if it is absent", "single and o == 'none'", "o == 'none'",
+			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+		},
+		{
+			"a companion vouches after a while only", "if t - since >= window then return true", "if true then return true",
+			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+		},
+		{
+			"a companion of another source says nothing", "if s ~= source then return 'none' end", "",
+			"string", hazards{handover: 0.9, rename: 0.9, rewind: 0.9},
+		},
+		{
+			"versions of different epochs are not compared", "if o ~= 0 then return o < 0 and 'later' or 'former' end", "",
+			"string", hazards{handover: 0.9, rewind: 0.9},
+		},
+		{
+			"a former epoch writes nothing", "if o == 'former' then return false end", "if o == 'former' then return true, mark end",
+			"string", hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
+		},
+		{
+			"an older change is not written", "if o == 1 then return nil end", "if o == 1 then return true, mark end",
+			"string", hazards{handover: 0.9, zombie: 0.9},
+		},
+		{
+			"forgetting raises the companion", "  return text(version, since)\nend", "  return nil\nend",
+			"string", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, slow: 0.5},
+		},
+		{
+			"a doubt raises the companion", "  return false, text(version, since)\n", "  return false\n",
+			"string", hazards{handover: 0.9, zombie: 0.9, evict: 0.3},
+		},
+		{
+			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end", "",
+			"hash", hazards{torn: 0.5},
+		},
+		{
+			"an older field is not written", "if o == 1 then return nil end", "if o == 1 then return true, mark end",
+			"fields", hazards{handover: 0.9, zombie: 0.9},
+		},
+		{
+			"a field without a mark is removed", "if o == 'none' or o == 'later' then\n    if single",
+			"if o == 'none' then return true, text(version, 0) end\n  if o == 'later' then\n    if single",
+			"fields", hazards{evict: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
+		},
+		{
+			"an older member is not put back", "if newer(mine, version) then return OLDER end", "",
+			"set", hazards{handover: 0.9, zombie: 0.9},
+		},
+		{
+			"members without marks are in doubt", "begin(now())\n  return doubt()", "begin(0)\n  return apply()",
+			"set", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+		},
+		{
+			"marks of members vouch after a while only", "good = t - since >= window", "good = true",
+			"set", hazards{evict: 0.6, handover: 0.9, zombie: 0.9},
+		},
+		{
+			"what is below the floor is in doubt", "if newer(floor, version) then return doubt() end", "",
+			"set", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9, evict: 0.1},
+		},
+		{
+			"forgetting raises the floor", "set('<', text(version, since))\n  end\n  return FORGOTTEN", "end\n  return FORGOTTEN",
+			"set", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9},
+		},
+		{
+			"the floor rises over a generation that is dropped",
+			"if newer(oldtop, floor) then floor = oldtop end\n  redis.call('UNLINK', before)", "redis.call('UNLINK', before)",
+			"set", hazards{fewMarks: 1, handover: 0.9, zombie: 0.9},
+		},
+		{
+			"the floor rises over a generation that Redis lost", "if newer(oldtop, floor) then floor = oldtop end\n    oldtop = false",
+			"oldtop = false",
+			"set", hazards{fewMarks: 1, handover: 0.9, zombie: 0.9, evict: 0.5},
+		},
+		{
+			"a member is added only to a set that is there", "if redis.call('EXISTS', key) == 0 then return ABSENT end", "",
+			"set", hazards{evict: 0.3},
+		},
+		{
+			"a former epoch touches no set", "if o == 'former' then return doubt() end", "if o == 'former' then return apply() end",
+			"sorted set", hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const most = 6000
+			s := replaced(t, whole, c.old, c.with)
+			k := kinds()[c.kind]
+			for seed := uint64(1); seed <= most; seed++ {
+				w := play(t, client, s, k, c.hazards, seed)
+				if w.fault == "" {
+					continue
+				}
+				if strings.Contains(w.fault, "ERR") {
+					t.Fatal(w.fault) // the replaced script is no script
+				}
+				if again := play(t, client, whole, k, c.hazards, seed); again.fault != "" {
+					t.Fatalf("seed %d: the whole guard does not hold either: %s\n%s", seed, again.fault, strings.Join(again.trace, "\n"))
+				}
+				t.Logf("after %d worlds: %s", seed, w.fault)
+				return
+			}
+			t.Errorf("no counterexample in %d worlds: is this rule of no use, or the world too kind?", most)
+		})
+	}
+}

@@ -1,0 +1,411 @@
+package write
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/event"
+)
+
+// A world plays changes of the rows behind one key, on simulated time: the database, servers that lag, an application
+// that fills what it misses within D, and processes that come and go, each doing what the engine does with the key: a
+// first action at once, a final one D after the change is known to be visible, again where the reply was late. Redis is
+// real, but for its clock.
+
+// hazards are the chances of what may go wrong, from 0 to 1.
+type hazards struct {
+	evict    float64 // Redis loses the key, or what is beside it
+	handover float64 // another process takes over, from where the one before had committed or earlier
+	rewind   float64 // ... and the source begins a new epoch with it
+	rename   float64 // ... and has another name
+	zombie   float64 // what the process before had in hand takes effect long afterwards, all at once
+	overlap  float64 // ... and it does not know for a while that it is over
+	late     float64 // replies come late, or are lost, and the action is repeated
+	leftover float64 // an older leader left records behind: they are forgotten
+	slow     float64 // changes reach the process when they are old
+	fewMarks float64 // companions hold few entries
+	torn     float64 // a hash in pieces loses some of them
+}
+
+const (
+	worldD = 2000 // ms
+)
+
+// moment is simulated milliseconds.
+type moment = int64
+
+// happening is something that happens at a moment.
+type happening struct {
+	at    moment
+	order int
+	do    func()
+}
+
+type agenda []happening
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(happening)) }
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// rowChange is one change of a subject: the row, field or member. The n-th writes the value n, or removes it.
+type rowChange struct {
+	subject            int
+	gone               bool
+	committed, visible moment
+}
+
+type world struct {
+	ctx     context.Context
+	h       hazards
+	rng     *rand.Rand
+	client  *redis.Client
+	b       *Builder
+	kind    kind
+	changes []rowChange
+	clock   moment
+	agenda  agenda
+	order   int
+	owner   *owner
+	trace   []string
+	fault   string
+
+	// holds is what freshet wrote for a subject, while that is in Redis.
+	holds   map[int]event.Version
+	written int
+}
+
+// kind is a way to keep the rows in Redis.
+type kind interface {
+	subjects() int
+	// item is the action of a change, without what all have.
+	item(w *world, n int) *Item
+	// misses says whether the application finds nothing for the subject.
+	misses(w *world, subject int) bool
+	// fill writes what the application read: state holds the last change of each subject, 0 for none.
+	fill(w *world, subject int, state []int)
+	// wrong says what in Redis is not as the state.
+	wrong(w *world, state []int) string
+}
+
+// owner is a process that has the key's partition.
+type owner struct {
+	w      *world
+	source string
+	epoch  uint32
+	base   uint64
+	from   int
+	begins moment
+	ends   moment // it is told to stop then, if not 0
+	known  []moment
+	tasks  []*task
+}
+
+// task is a change in a process's hands.
+type task struct {
+	o        *owner
+	n        int
+	again    bool // an action that could have been the final one was sent
+	done     bool
+	sentLate bool
+}
+
+func (w *world) at(t moment, do func()) {
+	w.order++
+	heap.Push(&w.agenda, happening{max(t, w.clock), w.order, do})
+}
+
+func (w *world) chance(p float64) bool { return w.rng.Float64() < p }
+
+func (w *world) ms(most int) moment { return moment(w.rng.IntN(most + 1)) }
+
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%6d ", w.clock)+fmt.Sprintf(format, args...))
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.note(format, args...)
+	if w.fault == "" {
+		w.fault = fmt.Sprintf(format, args...)
+	}
+}
+
+// redis runs a command.
+func (w *world) redis(words ...any) any {
+	v, err := w.client.Do(w.ctx, words...).Result()
+	if err != nil && err != redis.Nil {
+		w.fail("redis %v: %v", words, err)
+	}
+	return v
+}
+
+const worldKey = "k"
+
+// layOut draws the changes.
+func (w *world) layOut() {
+	n := 2 + w.rng.IntN(8)
+	var t, visible moment = 1000, 1000
+	for range n {
+		t += w.ms(2500)
+		visible = max(visible, t+w.ms(800))
+		w.changes = append(w.changes, rowChange{
+			subject: w.rng.IntN(w.kind.subjects()), gone: w.chance(0.25), committed: t, visible: visible,
+		})
+	}
+}
+
+// state returns the last change of each subject among the first n, counted from 1; 0 for none.
+func (w *world) state(n int) []int {
+	s := make([]int, w.kind.subjects())
+	for i, c := range w.changes[:n] {
+		s[c.subject] = i + 1
+	}
+	return s
+}
+
+// visible returns how many changes readers see now.
+func (w *world) visible() int {
+	n := 0
+	for n < len(w.changes) && w.changes[n].visible <= w.clock {
+		n++
+	}
+	return n
+}
+
+// horizon is when the last of the changes is visible.
+func (w *world) horizon() moment { return w.changes[len(w.changes)-1].visible }
+
+// run plays the world to its end and leaves what was wrong in fault.
+func (w *world) run() {
+	w.redis("flushall")
+	w.holds = map[int]event.Version{}
+	w.layOut()
+	for t := moment(0); t < w.horizon()+3*worldD; t += 300 + w.ms(900) {
+		w.at(t, w.read)
+		if w.chance(w.h.evict) {
+			w.at(t+w.ms(300), w.evict)
+		}
+	}
+	w.takeOver(&owner{w: w, source: "s", epoch: 1, base: 1000, from: 1, begins: w.ms(500)})
+	for w.agenda.Len() > 0 && w.fault == "" {
+		next := heap.Pop(&w.agenda).(happening)
+		w.clock = next.at
+		w.client.HSet(w.ctx, "clock", "s", w.clock/1000, "u", w.clock%1000*1000)
+		next.do()
+	}
+	if w.fault == "" {
+		if s := w.kind.wrong(w, w.state(len(w.changes))); s != "" {
+			w.fail("at the end: %s", s)
+		}
+	}
+}
+
+// read is a reader of the application: what it misses it fills, within D.
+func (w *world) read() {
+	subject := w.rng.IntN(w.kind.subjects())
+	if !w.kind.misses(w, subject) {
+		return
+	}
+	n := w.visible()
+	state := w.state(n)
+	w.at(w.clock+w.ms(worldD), func() {
+		w.note("application fills %v as of %d", subject, n)
+		w.kind.fill(w, subject, state)
+		clear(w.holds)
+	})
+}
+
+// evict has Redis lose the key or something beside it.
+func (w *world) evict() {
+	names := []string{worldKey}
+	for _, k := range [...]Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
+		if name := string(w.b.names.Append(nil, k, worldKey)); w.redis("exists", name) == int64(1) {
+			names = append(names, name)
+		}
+	}
+	name := names[w.rng.IntN(len(names))]
+	both := w.chance(0.4)
+	w.note("evict %s (the key too: %v)", name, both)
+	w.redis("unlink", name)
+	if both {
+		w.redis("unlink", worldKey)
+	}
+	clear(w.holds)
+}
+
+// takeOver makes o the owner, and draws who comes after it.
+func (w *world) takeOver(o *owner) {
+	before := w.owner
+	w.owner = o
+	w.note("owner of %s epoch %d from %d", o.source, o.epoch, o.from)
+	lag := w.ms(1500)
+	known := moment(0)
+	for _, c := range w.changes {
+		k := c.visible + w.ms(1500)
+		if c.visible < o.begins && w.chance(0.5) {
+			k = o.begins + lag // no age came along, and a mark only now
+		}
+		known = max(known, k)
+		o.known = append(o.known, known)
+	}
+	sent := o.begins
+	for n := o.from; n <= len(w.changes); n++ {
+		pipe := w.ms(200)
+		if w.chance(w.h.slow) {
+			pipe = w.ms(20000)
+		}
+		sent = max(sent, w.changes[n-1].committed+pipe)
+		t := &task{o: o, n: n}
+		o.tasks = append(o.tasks, t)
+		w.at(sent, t.send)
+	}
+	if before == nil {
+		w.leftovers()
+	}
+	if w.chance(w.h.handover) && o.epoch < 3 {
+		w.at(o.begins+w.ms(int(w.horizon())), w.handOver)
+	}
+}
+
+// leftovers are forgotten at any time, in any order.
+func (w *world) leftovers() {
+	for n := range w.changes {
+		if w.chance(w.h.leftover) {
+			w.at(w.changes[n].committed+w.ms(4000), func() { w.act(w.owner, n+1, true) })
+		}
+	}
+}
+
+// handOver makes another process the owner.
+func (w *world) handOver() {
+	o := w.owner
+	o.ends = w.clock
+	if w.chance(w.h.overlap) {
+		o.ends += w.ms(2000)
+	}
+	committed := o.from - 1
+	for _, t := range o.tasks {
+		if !t.done {
+			break
+		}
+		committed = t.n
+	}
+	if w.chance(w.h.zombie) {
+		w.at(o.ends+w.ms(15000), o.burst)
+	}
+	next := &owner{w: w, source: o.source, epoch: o.epoch, base: o.base, begins: w.clock + w.ms(500)}
+	next.from = 1 + w.rng.IntN(committed+1)
+	if w.chance(w.h.rewind) {
+		next.epoch, next.base = o.epoch+1, uint64(w.rng.IntN(2000)+20)
+	}
+	if w.chance(w.h.rename) {
+		next.source = o.source + "'"
+	}
+	w.at(next.begins, func() { w.takeOver(next) })
+}
+
+// burst is what the process had in hand when it was stopped: it had decided to send it.
+func (o *owner) burst() {
+	for _, t := range o.tasks {
+		if !t.done && !t.sentLate && o.w.changes[t.n-1].committed < o.ends {
+			o.w.note("zombie:")
+			o.w.act(o, t.n, false)
+		}
+	}
+}
+
+func (o *owner) over() bool { return o.ends != 0 && o.w.clock >= o.ends }
+
+// send does what the engine does: it judges, and sends.
+func (t *task) send() {
+	w, o := t.o.w, t.o
+	if o.over() {
+		return
+	}
+	known := o.known[t.n-1]
+	age := w.clock - known
+	sent := w.clock
+	forget := Timely(event.IntentPut, time.Duration(age)*time.Millisecond, worldD*time.Millisecond, t.again, false) == event.IntentForget
+	took := w.ms(50)
+	late := w.chance(w.h.late)
+	if late {
+		took = w.ms(3000)
+	}
+	t.sentLate = late
+	w.at(sent+took, func() {
+		w.act(o, t.n, forget)
+		lost := late && w.chance(0.5)
+		if !lost && sent >= known+worldD && took <= worldD/4 {
+			t.done = true
+			return
+		}
+		t.again = t.again || sent >= known+worldD
+		next := known + worldD
+		if took > worldD/4 || lost {
+			next = max(next, w.clock+worldD)
+		}
+		w.at(next, t.send)
+	})
+}
+
+// act does the action of a change.
+func (w *world) act(o *owner, n int, forget bool) {
+	it := w.kind.item(w, n)
+	it.Key, it.Source, it.D = worldKey, o.source, worldD*time.Millisecond
+	it.Version = event.Version{Epoch: o.epoch, File: 1, Pos: o.base + uint64(n), Row: 1}
+	if forget {
+		it.Intent = event.IntentForget
+	}
+	calls := w.b.Append(nil, it)
+	defer w.b.Reset()
+	for i, c := range calls {
+		if i > 0 && w.chance(w.h.torn) {
+			w.tear(c)
+		}
+		send(w.ctx, w.client, []*Call{c})
+	}
+	outcome, err := w.b.Outcome(it, calls)
+	w.note("%s/%d %s %d of %d (gone %v): %s", o.source, o.epoch, it.Intent, n, w.changes[n-1].subject, w.changes[n-1].gone, outcome)
+	if err != nil {
+		w.fail("%v", err)
+		return
+	}
+	subject := w.changes[n-1].subject
+	switch h := w.holds[subject]; outcome {
+	case Written:
+		if h.Epoch == it.Version.Epoch && h.Compare(it.Version) > 0 {
+			w.fail("%s replaces %s", it.Version, h)
+		}
+		w.written++
+		w.holds[subject] = it.Version
+	case Removed:
+		delete(w.holds, subject)
+	case Forgotten, Absent:
+		clear(w.holds)
+	}
+}
+
+// tear takes away a part of what is staged.
+func (w *world) tear(c *Call) {
+	for _, word := range c.words {
+		if len(word) > 10 && word[:10] == "freshet:t:" {
+			w.note("torn")
+			w.redis("hdel", word, "a")
+			if w.chance(0.3) {
+				w.redis("unlink", word)
+			}
+		}
+	}
+}
