@@ -2,6 +2,7 @@ package config
 
 import (
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -67,6 +68,9 @@ func zsetKeys() []string    { return []string{"key", "member", "score"} }
 func expireKeys() []string  { return []string{"keys", "in"} }
 func publishKeys() []string { return []string{"channel", "message"} }
 func streamKeys() []string  { return []string{"key", "maxlen"} }
+
+// reserved is what the names of freshet's own keys begin with.
+const reserved = "freshet:"
 
 // streamLength is how many entries a stream keeps when the mapping does not say.
 const streamLength = 10_000
@@ -194,12 +198,29 @@ func (l *loader) keysFit(m *Mapping, at map[string]Pos) {
 		}
 		m.Rebuild, m.Publish, m.Stream = nil, nil, nil
 	}
+	for name, k := range m.allKeys() {
+		if strings.HasPrefix(k.Value, reserved) {
+			l.at(k.Pos, name, &fault{quote(k.Value) + " begins with " + reserved + ", where versions and locks are kept", "give the key another name"})
+		}
+	}
 	for _, k := range m.Keys {
 		for name, other := range m.otherKeys() {
 			if other.Value == k.Value {
 				l.at(other.Pos, name, &fault{quote(k.Value) + " is one of the mapping's keys, which are dealt with whole", "remove it from keys, or here"})
 			}
 		}
+	}
+}
+
+// allKeys are the templates of all keys that the mapping writes or deletes, by the path of their key.
+func (m *Mapping) allKeys() iter.Seq2[string, Text] {
+	return func(yield func(string, Text) bool) {
+		for _, k := range m.Keys {
+			if !yield("keys", k) {
+				return
+			}
+		}
+		m.otherKeys()(yield)
 	}
 }
 
