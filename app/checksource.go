@@ -51,6 +51,7 @@ func checkSource(ctx context.Context, c *config.Config, r *Report) {
 	checkGrants(c, info, r)
 	checkSettings(c, info, r)
 	checkTables(ctx, c, o, info, r)
+	checkQueries(ctx, c, r)
 }
 
 // set returns the statement that sets a global variable for good, as far as the flavor can.

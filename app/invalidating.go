@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/rebuild"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -40,9 +41,17 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 	if p.hot, err = hot.New(hot.Options{}); err != nil {
 		return err
 	}
-	p.engine, err = invalidator.New(invalidator.Deps{
+	d := invalidator.Deps{
 		Redis: redis, Store: store, Alarms: p.alarms, Latency: p.latency, Hot: p.hot, Registerer: p.registry, Log: p.options.Log,
-	}, invalidator.Options{
+	}
+	if p.queries, err = newRebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry }); err != nil {
+		return err
+	}
+	if p.queries != nil {
+		p.later("queries", p.queries.Close)
+		d.Rebuilder = p.queries
+	}
+	p.engine, err = invalidator.New(d, invalidator.Options{
 		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
 		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
 		Retry: retry.Policy{
@@ -71,7 +80,11 @@ func (p *pipeline) invalidate(ctx context.Context, log output, beside ...func(co
 	consuming, fail := context.WithCancel(ctx)
 	defer fail()
 	var group errgroup.Group
-	for _, f := range append(beside, p.engine.Run, p.logHot) {
+	beside = append(beside, p.engine.Run, p.logHot)
+	if p.queries != nil {
+		beside = append(beside, p.queries.Run)
+	}
+	for _, f := range beside {
 		group.Go(func() error {
 			err := f(running)
 			if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/rebuild"
 )
 
 // Halted reports whether an error of Run says that freshet must not simply be started again: the position is lost, or
@@ -107,6 +108,8 @@ type pipeline struct {
 	usage   func() (parked, dead int, err error)
 	engine  *invalidator.Engine
 	hot     *hot.Sketch
+	// queries read the values of keys that are rebuilt by query; nil without such mappings.
+	queries *rebuild.Runner
 	// reading is the life of the reader that is under way, or was; nil before the first.
 	reading   atomic.Pointer[reading]
 	firstByte time.Time

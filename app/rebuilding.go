@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/rebuild"
+	"github.com/freshet/freshet/router"
+)
+
+// newRebuilder makes what runs the queries of the mappings; nil when there are none.
+func newRebuilder(c *config.Config, more func(*rebuild.Options)) (*rebuild.Runner, error) {
+	if !c.HasSource() {
+		return nil, nil
+	}
+	route, err := router.New(routerMappings(c.Mappings), router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var queries []rebuild.Query
+	for _, q := range route.Queries() {
+		m := &c.Mappings[q.Mapping]
+		queries = append(queries, rebuild.Query{
+			Query: *q.Query, Schema: q.Schema, As: q.Rebuild.As, Many: q.Rebuild.Many, DecimalNumbers: q.Rebuild.DecimalNumbers,
+			Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value, Where: m.Rebuild.Query.Pos.String(),
+		})
+	}
+	if queries == nil {
+		return nil, nil
+	}
+	at, err := sourceOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	o := rebuild.Options{
+		Source: at.Source, Address: at.Address, User: at.User, Password: at.Password,
+		TLS: at.TLS, TLSOptional: at.TLSOptional, Queries: queries,
+	}
+	more(&o)
+	return rebuild.New(o)
+}
+
+// checkQueries has the source prepare the queries of the mappings.
+func checkQueries(ctx context.Context, c *config.Config, r *Report) {
+	run, err := newRebuilder(c, func(*rebuild.Options) {})
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	if run == nil {
+		return
+	}
+	defer run.Close()
+	checked, err := run.Check(ctx)
+	if err != nil {
+		r.add(Fail, "the queries could not be tried: "+err.Error(), "")
+		return
+	}
+	good := 0
+	for _, q := range checked {
+		if q.Err != nil {
+			r.add(Fail, q.Err.Error(), "")
+			continue
+		}
+		good++
+	}
+	if good > 0 {
+		r.add(OK, fmt.Sprintf("%d of %d queries can be run by %s", good, len(checked), c.Source.User), "")
+	}
+}
