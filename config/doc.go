@@ -15,7 +15,8 @@
 //   - A [Secret] is printed by nothing but [Secret.Reveal].
 //
 // The table in keys.go is the one place that names the keys with their types and defaults; loading, printing,
-// environment names and documentation all follow it.
+// environment names and documentation all follow it. The keys of mappings and their actions, which come from the file
+// alone, are named where they are read: mapping.go, action.go, rebuild.go.
 //
 // A Config is not written to after it was loaded and may be read by any number of goroutines. There is no state
 // beside it: each load starts from nothing.
