@@ -37,6 +37,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 		r.add(Fail, fmt.Sprintf("redis %s refuses UNLINK: %v", at, err), mendUnlink(c, err))
 		return
 	}
+	defer checkActions(ctx, c, r)
 	info, err := rdb.Info(ctx, "server", "replication", "memory").Result()
 	if err != nil {
 		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), "ACL SETUSER "+orDefaultUser(c)+" +info +ping +unlink")

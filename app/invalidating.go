@@ -26,14 +26,7 @@ type output interface {
 // buildInvalidator makes the engine and its Redis.
 func (p *pipeline) buildInvalidator(store retry.Store) error {
 	c := p.config
-	tls, err := c.Redis.TLS.Client()
-	if err != nil {
-		return fmt.Errorf("redis.tls: %w", err)
-	}
-	redis, err := invalidator.NewSingle(invalidator.SingleOptions{
-		Address: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		Timeout: c.Redis.Timeout, TLS: tls,
-	})
+	redis, err := newRedis(c)
 	if err != nil {
 		return err
 	}
@@ -60,6 +53,18 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 		},
 	})
 	return err
+}
+
+// newRedis makes the connections to Redis. None is opened yet.
+func newRedis(c *config.Config) (*invalidator.Single, error) {
+	tls, err := c.Redis.TLS.Client()
+	if err != nil {
+		return nil, fmt.Errorf("redis.tls: %w", err)
+	}
+	return invalidator.NewSingle(invalidator.SingleOptions{
+		Address: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
+		Timeout: c.Redis.Timeout, TLS: tls,
+	})
 }
 
 // shortestD returns the shortest second delete of the mappings; 0 when none has any.
