@@ -58,7 +58,8 @@ func serve(ctx context.Context, listen, redisAddr, dsn string) error {
 	cache := localcache.New(limit, lease, s.read)
 	follower := localcache.Follower{Redis: rdb, Stream: "price-changes", Handler: cache}
 
-	http.HandleFunc("GET /price/{id}", func(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /price/{id}", func(w http.ResponseWriter, r *http.Request) {
 		price, held, err := cache.Get(r.Context(), "price:"+r.PathValue("id"))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -70,7 +71,7 @@ func serve(ctx context.Context, listen, redisAddr, dsn string) error {
 			fmt.Fprintln(w, price)
 		}
 	})
-	server := &http.Server{Addr: listen, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: listen, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	var all sync.WaitGroup
 	all.Go(func() { follower.Run(ctx, func(err error) { log.Print(err) }) })
 	all.Go(func() { <-ctx.Done(); _ = server.Shutdown(context.WithoutCancel(ctx)) })
