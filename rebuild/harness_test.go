@@ -33,6 +33,12 @@ func TestOnServers(t *testing.T) {
 			"a large result is refused in bounded memory":        aLargeResultIsRefusedInBoundedMemory,
 			"sessions read only, whatever the server's settings": sessionsReadOnly,
 			"only committed data is read":                        onlyCommittedDataIsRead,
+			"the pool is bounded":                                thePoolIsBounded,
+			"the caller's context ends a query":                  theCallersContextEndsAQuery,
+			"close ends what runs":                               closeEndsWhatRuns,
+			"idle sessions are closed":                           idleSessionsAreClosed,
+			"check tries all queries":                            checkTriesAllQueries,
+			"metrics count queries":                              metricsCountQueries,
 		} {
 			t.Run(name, func(t *testing.T) {
 				s.Exec(t, "drop database shop", "create database shop character set utf8mb4")
