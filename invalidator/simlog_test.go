@@ -76,14 +76,12 @@ func (a *asks) age(change int, t time.Duration) time.Duration {
 }
 
 // layOut makes the log's records: in commit order, and with Kafka also duplicates out of order, and what a second
-// leader sends again.
+// leader sends again. Deletes bear a duplicate that comes alone. A real log hands out again, in order, all that
+// follows as well, and for values it matters: see [scenario.follow].
 func (s *scenario) layOut(rng *rand.Rand) []record {
 	var records []record
 	for i, c := range s.changes {
-		term := uint64(1)
-		if s.isLiar && c.event > s.takeover {
-			term = 2
-		}
+		term := s.term(i)
 		records = append(records, record{at: c.event, term: term, changes: []int{i}})
 		if s.isLiar && c.event <= s.takeover {
 			again := s.takeover + time.Duration(rng.Int64N(int64(s.d)))
@@ -94,6 +92,7 @@ func (s *scenario) layOut(rng *rand.Rand) []record {
 			records = append(records, record{at: late, term: term, changes: []int{i}})
 		}
 	}
+	records = s.follow(records, rng)
 	for _, i := range s.lates {
 		late := s.end + 26*time.Second + time.Duration(rng.Int64N(int64(s.d)))
 		records = append(records, record{at: late, term: 1, changes: []int{i}})
@@ -105,6 +104,36 @@ func (s *scenario) layOut(rng *rand.Rand) []record {
 		records[i].leftover = records[i].term < highest
 	}
 	return records
+}
+
+// follow adds, behind each record of a rebuilt row that has come again, all later changes of the row, for whoever sends
+// a change again sends again what followed it.
+func (s *scenario) follow(records []record, rng *rand.Rand) []record {
+	seen := map[int]bool{}
+	for _, r := range slices.Clone(records) {
+		i := r.changes[0]
+		again := seen[i]
+		seen[i] = true
+		if !again || !s.kinds[s.changes[i].row].values {
+			continue
+		}
+		at := r.at
+		for j := i + 1; j < len(s.changes); j++ {
+			if s.changes[j].row == s.changes[i].row {
+				at = max(at, s.changes[j].event) + time.Duration(rng.Int64N(int64(20*time.Millisecond)))
+				records = append(records, record{at: at, term: max(r.term, s.term(j)), changes: []int{j}})
+			}
+		}
+	}
+	return records
+}
+
+// term is the leader's that sends a change for the first time.
+func (s *scenario) term(change int) uint64 {
+	if s.isLiar && s.changes[change].event > s.takeover {
+		return 2
+	}
+	return 1
 }
 
 // simLog is the partition as one life of the process sees it.
@@ -232,7 +261,12 @@ var errKilled = errors.New("killed")
 
 // Park implements [retry.Store].
 func (s simStore) Park(ctx context.Context, entries []retry.Entry) error {
-	return s.write(ctx, func() error { return s.memStore.Park(ctx, entries) })
+	return s.write(ctx, func() error {
+		for i := range entries {
+			s.p.w.parked[entries[i].Key] = true
+		}
+		return s.memStore.Park(ctx, entries)
+	})
 }
 
 // Settle implements [retry.Store].

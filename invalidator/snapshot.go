@@ -18,6 +18,9 @@ type Snapshot struct {
 	Pending   int64 `json:"pending"`
 	Unmarked  int64 `json:"unmarked"`
 	InTrouble int64 `json:"in_trouble"`
+	// RateLimited of the pending wait for the rate limit of their mapping, and RebuildQueue of all for a query to begin.
+	RateLimited  int64 `json:"rate_limited"`
+	RebuildQueue int64 `json:"rebuild_queue"`
 	// Bytes is about what all unfinished work holds.
 	Bytes int64 `json:"bytes"`
 	// Waiting says in a sentence why nothing is fetched; "" while it is.
@@ -43,6 +46,8 @@ func (e *Engine) Snapshot() Snapshot {
 		InFlight: e.room.inFlight.Load(), Pending: e.room.pending.Load(), Bytes: e.room.bytes.Load(),
 		Unmarked:         e.sum(func(s *partition) int64 { return s.unmarked.Load() }),
 		InTrouble:        e.sum(func(s *partition) int64 { return s.troubled.Load() }),
+		RateLimited:      e.sum(func(s *partition) int64 { return s.limited.Load() }),
+		RebuildQueue:     e.queries.waiting.Load(),
 		OldestUnfinished: e.oldest(),
 		Latency:          e.latency.Invalidation.LastMinute(time.Now()),
 		Partitions:       e.lags(),

@@ -58,6 +58,8 @@ type world struct {
 	guards map[string]mark
 	locks  map[string]string
 	local  map[string]int
+	writer map[string]bool // whether a key's last write was freshet's
+	parked map[string]bool // the keys that ever were: they are deleted later, and nobody is told
 }
 
 func (w *world) now() time.Duration { return time.Since(w.begin) }
@@ -86,7 +88,7 @@ func (w *world) startReaders() {
 		time.AfterFunc(f.written, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.cache[w.key(f.row)] = value
+			w.cache[w.key(f.row)], w.writer[w.key(f.row)] = value, false
 			w.note("SET row %d to change %d, read at %s from server %d", f.row, value, f.read, f.server)
 		})
 	}
@@ -107,16 +109,11 @@ func (w *world) stale() []string {
 		if value, cached := w.cache[w.key(row)]; cached && value != last {
 			keys = append(keys, fmt.Sprintf("%s holds change %d of %d", w.key(row), value, last))
 		}
-		if value, cached := w.local[w.key(row)]; cached && value != last && !w.wasRefused(row) {
+		if value, cached := w.local[w.key(row)]; cached && value != last && !w.parked[w.key(row)] {
 			keys = append(keys, fmt.Sprintf("the local cache holds change %d of %d of row %d", value, last, row))
 		}
 	}
 	return keys
-}
-
-// wasRefused reports whether the row's key may have been parked: what is parked is deleted, and nobody told.
-func (w *world) wasRefused(row int) bool {
-	return slices.ContainsFunc(w.refusals, func(r window) bool { return r.row == row })
 }
 
 // release returns when Redis does what reaches it at t.

@@ -185,8 +185,21 @@ func (w *world) rebuild(key string, args []string) any {
 	if err != nil {
 		panic(err)
 	}
-	w.cache[key] = value
+	w.cache[key], w.writer[key] = value, true
 	return int64(isWritten)
+}
+
+// rebuilt returns the keys whose last write was freshet's.
+func (w *world) rebuilt() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var keys []string
+	for k, by := range w.writer {
+		if by {
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }
 
 // told is a local cache that hears of a row: it takes what Redis holds then, and if that is nothing, the row.

@@ -1,0 +1,334 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+// thing is one invalidation of a batch that is made by hand.
+type thing struct {
+	key    string
+	action event.Action
+	intent event.Intent
+	effect *event.Effect
+	fields []string
+}
+
+// origin is what the things of a batch have in common.
+func origin(pos uint64, d time.Duration) event.Origin {
+	return event.Origin{Table: "shop.product", Event: event.Version{Epoch: 1, File: 1, Pos: pos}, D: d}
+}
+
+// batchOfThings makes a batch, each thing a row of one rows event.
+func batchOfThings(o event.Origin, things ...thing) *event.Batch {
+	var b event.Batch
+	b.Reset()
+	b.Source, b.Term = "s", 1
+	b.AddOrigin(o)
+	for i, th := range things {
+		text := append(b.Text(), th.key...)
+		for _, f := range th.fields {
+			text = event.AppendField(text, f)
+		}
+		b.AddItem(event.Item{Text: text, Key: len(th.key), Row: uint32(i + 1), Action: th.action, Intent: th.intent, Effect: th.effect})
+	}
+	b.End = event.End{File: "binlog.000001", Pos: o.Event.Pos + 1}
+	return b.Clone()
+}
+
+// put is a key that is rebuilt from its row.
+func put(key, value string) thing {
+	return thing{key, event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormString}, []string{value}}
+}
+
+// calls checks which calls were made when, by their words: each line of want holds some of them.
+func (r *rig) calls(want ...string) {
+	r.Helper()
+	r.redis.mu.Lock()
+	defer r.redis.mu.Unlock()
+	ok := len(want) == len(r.redis.calls)
+	for i := 0; ok && i < len(want); i++ {
+		words := strings.Fields(r.redis.calls[i])
+		for _, w := range strings.Fields(want[i]) {
+			ok = ok && slices.Contains(words, w)
+		}
+	}
+	if !ok {
+		r.Fatalf("calls: -want +got\n%s", cmp.Diff(want, r.redis.calls))
+	}
+}
+
+func TestAValueIsWrittenAndWrittenAgain(t *testing.T) {
+	inBubble(t, Options{KeyPrefix: "p:"}, func(r *rig) {
+		r.append(batchOfThings(origin(4, d2), put("a", "one")))
+		r.calls("0s rebuild p:a set 1/1/4/1 s one")
+		r.watermark(0)
+		r.mark(4)
+		r.pass(d2)
+		r.calls("0s rebuild p:a set 1/1/4/1 s one", "2s rebuild p:a set 1/1/4/1 s one")
+		r.watermark(1)
+		if s := r.engine.Snapshot(); s.InFlight+s.Pending+s.Bytes != 0 {
+			r.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestOldNewsIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		d, age   time.Duration
+		leftover bool
+		want     string
+	}{
+		{d2, 4900 * ms, false, "set"},
+		{d2, 5100 * ms, false, "forget"},
+		{8 * time.Second, 7 * time.Second, false, "set"},
+		{8 * time.Second, 9 * time.Second, false, "forget"},
+		{0, 4900 * ms, false, "set"},
+		{0, 5100 * ms, false, "forget"},
+		{d2, event.Unknown, false, "set"},
+		{d2, event.Unknown, true, "forget"},
+		{d2, 0, true, "forget"},
+	} {
+		inBubble(t, Options{}, func(r *rig) {
+			b := aged(batchOfThings(origin(4, c.d), put("a", "one")), c.age)
+			b.Leftover = c.leftover
+			r.append(b)
+			r.pass(time.Minute)
+			r.mark(4)
+			r.pass(time.Minute)
+			r.watermark(1)
+			for _, call := range r.redis.calls {
+				if !slices.Contains(strings.Fields(call), c.want) {
+					r.Errorf("%+v: %s", c, call)
+				}
+			}
+		})
+	}
+}
+
+// A query of a leftover is not run either: the key is forgotten.
+func TestALeftoverRunsNoQuery(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		b := aged(batchOfThings(origin(4, d2), query("a")), time.Hour)
+		b.Leftover = true
+		r.append(b)
+		r.calls("0s rebuild a forget")
+		r.watermark(1)
+	})
+}
+
+// What follows an action is told in a round trip of its own, after it and before it counts as finished.
+func TestNoticesFollowTheAcknowledgedAction(t *testing.T) {
+	inBubble(t, Options{KeyPrefix: "p:"}, func(r *rig) {
+		r.redis.set(func() { r.redis.delay = func([]string) time.Duration { return 10 * ms } })
+		tell := &event.Effect{Publish: true, Stream: true, MaxLen: 7}
+		r.append(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, tell, []string{"changes", "it was a", "log"}}))
+		r.pass(10 * ms)
+		r.watermark(0)
+		r.pass(10 * ms)
+		r.watermark(1)
+		r.calls("0s unlink p:a", "10ms publish changes it was a", "10ms xadd p:log maxlen ~ 7 key p:a source s version 1/1/4/1 action delete")
+	})
+}
+
+// The command took effect and its reply was lost, so it is sent again: told at least once.
+func TestANoticeWhoseReplyWasLostIsSentAgain(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		lost := false
+		r.redis.set(func() {
+			r.redis.answerCall = func(c sentCall) (any, error) {
+				if c.args[0] == "publish" && !lost {
+					lost = true
+					return nil, errLost
+				}
+				return int64(1), nil
+			}
+		})
+		r.append(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, &event.Effect{Publish: true}, []string{"changes", "a"}}))
+		r.watermark(0)
+		r.pass(time.Second)
+		r.watermark(1)
+		if !lost || len(r.redis.calls) != 2 || !strings.Contains(r.redis.calls[1], "publish") {
+			r.Fatalf("lost %v, then %q", lost, r.redis.calls)
+		}
+	})
+}
+
+// refusing answers some calls with an error.
+func (r *rig) refusing(which func(c sentCall) bool, answer string) {
+	r.redis.set(func() {
+		r.redis.answerCall = func(c sentCall) (any, error) {
+			if which(c) {
+				return nil, answerError(answer)
+			}
+			return int64(3), nil
+		}
+	})
+}
+
+// isPut recognises the call that writes a value.
+func isPut(c sentCall) bool { return c.script == "rebuild" && slices.Contains(c.args, "set") }
+
+func TestAValueWithoutMemoryForItIsForgottenAndNoTrouble(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.refusing(isPut, "OOM command not allowed when used memory > 'maxmemory'.")
+		r.append(batchOfThings(origin(4, d2), put("a", "one"), put("b", "two")))
+		r.calls("0s rebuild a forget", "0s rebuild b forget")
+		if s := r.engine.Snapshot(); s.InTrouble != 0 || !s.RedisUp {
+			r.Fatalf("%+v", s)
+		}
+		r.redis.set(func() { r.redis.answerCall = nil })
+		r.mark(4)
+		r.pass(d2)
+		r.calls("0s rebuild a forget", "0s rebuild b forget", "2s rebuild a set one", "2s rebuild b set two")
+		r.watermark(1)
+	})
+}
+
+func TestAKeyThatCannotBeWrittenIsForgottenAtOnceThenTriedAgainThenParked(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.refusing(func(c sentCall) bool { return isPut(c) && slices.Contains(c.args, "bad") }, "ERR something about this value")
+		r.append(batchOfThings(origin(4, d2), put("a", "good"), put("b", "bad")))
+		r.calls("0s rebuild a set good", "0s rebuild b forget")
+		r.mark(4)
+		r.pass(time.Minute)
+		r.watermark(1)
+		parked := r.store.parked()
+		if dead := len(r.store.letters); len(parked)+dead != 0 {
+			r.Fatalf("%d parked, %d dead: a parked rebuild is retried as a delete, which passes", len(parked), dead)
+		}
+		if r.store.parks != 1 || r.count("b") == 0 {
+			r.Fatalf("parked %d times, deleted %d times", r.store.parks, r.count("b"))
+		}
+	})
+}
+
+func TestAKeyThatMayNotEvenBeForgottenIsUnlinked(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.refusing(func(c sentCall) bool { return c.script == "rebuild" }, "NOPERM No permissions to access a key")
+		r.append(batchOfThings(origin(4, d2), put("a", "one")))
+		r.calls("0s unlink a freshet:v:{a}")
+		if s := r.engine.Snapshot(); s.InTrouble != 1 {
+			r.Fatalf("%+v", s)
+		}
+	})
+}
+
+// Of several changes of a key in one batch the last says all; a counter rises once.
+func TestABatchSaysEachThingOnce(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		e, count := &event.Effect{As: event.FormString}, &event.Effect{}
+		member := func(m string, i event.Intent) thing {
+			return thing{"tag", event.ActionSet, i, count, []string{m}}
+		}
+		rebuilt := func(v string) thing { return thing{"a", event.ActionRebuild, event.IntentPut, e, []string{v}} }
+		incr := thing{key: "gen", action: event.ActionIncr}
+		r.append(batchOfThings(origin(4, 0), rebuilt("old"), incr, member("x", event.IntentPut), rebuilt("new"),
+			member("y", event.IntentPut), incr, member("x", event.IntentRemove), thing{key: "a", action: event.ActionDelete}))
+		r.calls("rebuild a set 1/1/4/4 new", "member tag sadd y", "incr gen", "member tag srem x 1/1/4/7")
+		r.tape("0s a")
+		r.watermark(1)
+	})
+}
+
+// Redis goes away in the middle of a trip: all calls of the keys without an answer are sent again.
+func TestWritesWaitWhileRedisIsAway(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.refusing(isPut, "READONLY You can't write against a read only replica.")
+		r.append(batchOfThings(origin(4, 0), put("a", "one"), put("b", "two")))
+		r.pass(time.Minute)
+		if s := r.engine.Snapshot(); s.RedisUp || s.InTrouble != 0 || r.alarms.count(alarm.RedisAway) != 1 {
+			r.Fatalf("%+v", s)
+		}
+		r.watermark(0)
+		r.redis.set(func() { r.redis.answerCall = nil })
+		r.pass(time.Second)
+		r.watermark(1)
+		r.calls("rebuild a set one", "rebuild b set two")
+	})
+}
+
+// A job of values is bounded in bytes as well as in keys.
+func TestARoundTripOfValuesIsBounded(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		largest := 0
+		r.redis.set(func() {
+			r.redis.delay = func([]string) time.Duration { return ms }
+		})
+		value := strings.Repeat("x", 100<<10)
+		var things []thing
+		for i := range 40 {
+			things = append(things, put(fmt.Sprint(i), value))
+		}
+		r.append(batchOfThings(origin(4, 0), things...))
+		r.pass(time.Second)
+		r.watermark(1)
+		at := map[string]int{}
+		for _, c := range r.redis.calls {
+			when, _, _ := strings.Cut(c, " ")
+			at[when] += len(c)
+			largest = max(largest, at[when])
+		}
+		// Writers are beside each other, so at one moment there are as many trips as writers.
+		if most := tripsInFlight * (tripBytes + len(value) + 10000); largest > most || len(at) < 1 {
+			r.Errorf("%d bytes at one moment, want at most %d", largest, most)
+		}
+	})
+}
+
+// query is a key that is rebuilt by query.
+func query(key string) thing {
+	return thing{key, event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormString, Query: "q"}, []string{key}}
+}
+
+// tapeRebuilder writes down which queries begin when, on the clock of a bubble.
+type tapeRebuilder struct {
+	r      *rig
+	tape   []string
+	answer func(ctx context.Context, key string) (string, error)
+}
+
+// Query implements [Rebuilder].
+func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params event.Fields) (event.Fields, bool, error) {
+	key, _, _ := params.Next()
+	q.r.redis.mu.Lock()
+	q.tape = append(q.tape, fmt.Sprintf("%s %s", time.Since(q.r.redis.begin), key))
+	answer := q.answer
+	q.r.redis.mu.Unlock()
+	if answer == nil {
+		return event.AppendField(nil, "the row"), false, nil
+	}
+	value, err := answer(ctx, string(key))
+	if value == "" || err != nil {
+		return nil, true, err
+	}
+	return event.AppendField(nil, value), false, nil
+}
+
+func (q *tapeRebuilder) ran(want ...string) {
+	q.r.Helper()
+	q.r.redis.mu.Lock()
+	defer q.r.redis.mu.Unlock()
+	if diff := cmp.Diff(want, q.tape); diff != "" {
+		q.r.Fatalf("queries: -want +got\n%s", diff)
+	}
+}
+
+// rebuilding gives the rig's engine a rebuilder.
+func (r *rig) rebuilding(answer func(ctx context.Context, key string) (string, error)) *tapeRebuilder {
+	q := &tapeRebuilder{r: r, answer: answer}
+	r.engine.queries.rebuilder = q
+	return q
+}
+
+var errQuery = errors.New("table is gone")

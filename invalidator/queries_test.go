@@ -1,0 +1,256 @@
+package invalidator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+func TestAQueryWaitsUntilTheChangeIsVisible(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		q := r.rebuilding(nil)
+		r.append(batchOfThings(origin(4, d2), query("a")))
+		r.pass(time.Minute)
+		q.ran()
+		if s := r.engine.Snapshot(); s.Unmarked != 1 || s.InFlight != 1 {
+			r.Fatalf("%+v", s)
+		}
+		r.mark(4)
+		q.ran("1m0s a")
+		r.calls("acquire", "rebuild a set 1/1/4/1 the row", "release")
+		r.watermark(0)
+		r.pass(d2)
+		q.ran("1m0s a", "1m2s a")
+		r.watermark(1)
+		if s := r.engine.Snapshot(); s.Unmarked+s.InFlight+s.Pending+s.Bytes != 0 || s.RebuildQueue != 0 {
+			r.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestOldNewsIsQueriedOnce(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		q := r.rebuilding(nil)
+		r.append(aged(batchOfThings(origin(4, d2), query("a")), time.Hour))
+		q.ran("0s a")
+		r.calls("acquire", "rebuild a set", "release")
+		r.watermark(1)
+	})
+}
+
+// All that wait for a key share one run; those that come while it is under way share the next, for it may have read
+// before their changes.
+func TestOneRunServesAllThatWaitedWhenItBegan(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 2}, func(r *rig) {
+		q := r.rebuilding(func(ctx context.Context, _ string) (string, error) {
+			return "v", pauseErr(ctx, 100*ms)
+		})
+		b := func(pos uint64) *event.Batch { return aged(batchOfThings(origin(pos, 0), query("a")), 0) }
+		r.append(b(4)) // begins at once
+		for pos := uint64(5); pos < 10; pos++ {
+			r.append(b(pos))
+		}
+		r.watermark(0)
+		r.pass(100 * ms)
+		r.watermark(1)
+		r.pass(100 * ms)
+		r.watermark(6)
+		q.ran("0s a", "100ms a")
+		r.calls("acquire", "rebuild 1/1/4/1", "release", "acquire", "rebuild 1/1/9/1", "release")
+	})
+}
+
+func pauseErr(ctx context.Context, d time.Duration) error {
+	if !pause(ctx, d) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func TestARowThatIsGoneIsRemoved(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.rebuilding(func(context.Context, string) (string, error) { return "", nil })
+		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+		r.calls("acquire", "rebuild a drop", "release")
+		r.watermark(1)
+	})
+}
+
+func TestAFailedQueryDeletesTheKeyAndIsTriedAgain(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		failing := true
+		q := r.rebuilding(func(context.Context, string) (string, error) {
+			if failing {
+				return "", errQuery
+			}
+			return "v", nil
+		})
+		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+		q.ran("0s a")
+		r.calls("acquire", "rebuild a forget", "release")
+		if s := r.engine.Snapshot(); s.InTrouble != 1 || r.alarms.count(alarm.RebuildFailed) != 1 {
+			r.Fatalf("%+v", s)
+		}
+		r.redis.set(func() { failing = false })
+		r.pass(time.Second)
+		r.watermark(1)
+		if len(q.tape) != 2 || !strings.Contains(r.redis.calls[4], "set 1/1/4/1") {
+			r.Fatalf("%q %q", q.tape, r.redis.calls)
+		}
+	})
+}
+
+func TestAQueryThatFailsForeverEndsAsADelete(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.rebuilding(func(context.Context, string) (string, error) { return "", errQuery })
+		r.append(batchOfThings(origin(4, d2), query("a")))
+		r.mark(4)
+		r.pass(time.Minute)
+		r.watermark(1)
+		if parked, dead := r.store.counts(); parked+dead != 0 || r.store.parks != 1 || r.count("a") != 1 {
+			r.Fatalf("%d parked, %d dead, parked %d times, deleted %d times", parked, dead, r.store.parks, r.count("a"))
+		}
+	})
+}
+
+// Without the query in its configuration a process can only delete; it does not try again in place.
+func TestAnUnknownQueryIsNotTriedAgain(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.append(batchOfThings(origin(4, d2), query("a")))
+		r.mark(4)
+		r.calls("acquire", "rebuild a forget", "release")
+		r.pass(d2)
+		r.watermark(1)
+		if parked, _ := r.store.counts(); parked != 1 || r.store.parked()[0].Action != event.ActionRebuild {
+			r.Fatalf("%+v", r.store.parked())
+		}
+		r.calls("acquire", "rebuild a forget", "release")
+		r.pass(time.Minute)
+		if parked, dead := r.store.counts(); parked+dead != 0 || r.count("a") != 1 {
+			r.Fatalf("%d parked, %d dead", parked, dead)
+		}
+	})
+}
+
+// What was read before Redis went away is not written when it is back: it is read anew.
+func TestAValueReadBeforeRedisWentAwayIsReadAnew(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		n := 0
+		q := r.rebuilding(func(context.Context, string) (string, error) {
+			n++
+			return fmt.Sprintf("value%d", n), nil
+		})
+		r.refusing(isPut, "READONLY You can't write against a read only replica.")
+		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+		r.pass(10 * time.Second)
+		r.watermark(0)
+		r.redis.set(func() { r.redis.answerCall = nil })
+		r.pass(time.Second)
+		r.watermark(1)
+		last := r.redis.calls[len(r.redis.calls)-2]
+		if !strings.Contains(last, fmt.Sprintf("value%d", n)) || n < 2 {
+			r.Errorf("after %d queries %s was written", n, last)
+		}
+		if got := len(q.tape); got != n {
+			r.Errorf("%d queries", got)
+		}
+	})
+}
+
+func TestALockThatSomebodyElseHoldsIsWaitedForOnlySoLong(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		free time.Duration // when the other gives it back
+		want time.Duration // when the query runs at the latest
+	}{
+		{"given back", time.Second, 1500 * ms},
+		{"never given back", time.Hour, 5500 * ms},
+	} {
+		inBubble(t, Options{}, func(r *rig) {
+			begin := time.Now()
+			r.redis.set(func() {
+				r.redis.answerCall = func(s sentCall) (any, error) {
+					if s.script == "acquire" && time.Since(begin) < c.free {
+						return int64(0), nil
+					}
+					return int64(1), nil
+				}
+			})
+			q := r.rebuilding(nil)
+			r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+			q.ran()
+			r.pass(c.want)
+			if len(q.tape) != 1 {
+				r.Fatalf("%s: queries: %q", c.name, q.tape)
+			}
+			r.watermark(1)
+		})
+	}
+}
+
+// A query that takes long keeps its lock; and the lock is given back after the value is written.
+func TestALockIsRenewedWhileTheQueryRuns(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.rebuilding(func(ctx context.Context, _ string) (string, error) { return "v", pauseErr(ctx, 6*time.Second) })
+		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+		r.pass(6 * time.Second)
+		r.calls("acquire freshet:lock:{a}", "renew", "renew", "renew", "rebuild a set", "release")
+	})
+}
+
+// When the partition ends, a query that runs for it alone is cut short, and those that wait are not run.
+func TestQueriesEndWithTheirPartition(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		cut := false
+		q := r.rebuilding(func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			cut = true
+			return "", ctx.Err()
+		})
+		r.append(aged(batchOfThings(origin(4, 0), query("a"), query("b"), query("c")), 0))
+		q.ran("0s a")
+		r.stop()
+		if err := <-r.served; err != nil {
+			r.Fatal(err)
+		}
+		r.served <- nil
+		synctest.Wait()
+		q.ran("0s a")
+		r.calls("acquire", "release")
+		if s := r.engine.Snapshot(); !cut || s.InFlight+s.Pending+s.Bytes+s.RebuildQueue != 0 || len(r.engine.queries.runs) != 0 {
+			r.Fatalf("cut short: %v, %d runs, %+v", cut, len(r.engine.queries.runs), s)
+		}
+	})
+}
+
+// Queries are bounded, and so is what they hold.
+func TestSoManyQueriesRunAtOnce(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 3}, func(r *rig) {
+		running, most := 0, 0
+		r.rebuilding(func(ctx context.Context, _ string) (string, error) {
+			r.redis.set(func() { running++; most = max(most, running) })
+			err := pauseErr(ctx, 10*ms)
+			r.redis.set(func() { running-- })
+			return "v", err
+		})
+		var things []thing
+		for i := range 30 {
+			things = append(things, query(fmt.Sprint(i)))
+		}
+		r.append(aged(batchOfThings(origin(4, 0), things...), 0))
+		if s := r.engine.Snapshot(); s.RebuildQueue != 27 {
+			r.Errorf("%d wait, want 27", s.RebuildQueue)
+		}
+		r.pass(time.Second)
+		r.watermark(1)
+		if most != 3 {
+			r.Errorf("%d at once, want 3", most)
+		}
+	})
+}
