@@ -23,7 +23,7 @@ func newRebuilder(c *config.Config, more func(*rebuild.Options)) (*rebuild.Runne
 		m := &c.Mappings[q.Mapping]
 		queries = append(queries, rebuild.Query{
 			Query: *q.Query, Schema: q.Schema, As: q.Rebuild.As, Many: q.Rebuild.Many, DecimalNumbers: q.Rebuild.DecimalNumbers,
-			Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value, Where: m.Rebuild.Query.Pos.String(),
+			ExpireAt: m.Rebuild.ExpireAt, Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value, Where: m.Rebuild.Query.Pos.String(),
 		})
 	}
 	if queries == nil {

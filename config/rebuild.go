@@ -52,7 +52,7 @@ type Missing struct {
 type Form string
 
 // The forms: a string that holds JSON, a hash with a field for each column, a string made by a template or of the
-// first column of a query.
+// only column of a query.
 const (
 	FormJSON   Form = "json"
 	FormHash   Form = "hash"
@@ -206,7 +206,7 @@ func (b *body) rebuildFits(r *Rebuild) {
 		b.without("with from: row", "remove it, or write query: instead", "server", "timeout", "rows")
 	} else {
 		b.without("with query", "name the columns in the SELECT", "columns")
-		b.without("with query", "let the SELECT make it: as: string takes its first column", "value")
+		b.without("with query", "let the SELECT make it: as: string takes its only column", "value")
 	}
 	switch {
 	case r.As != FormString && r.FromRow:

@@ -40,6 +40,9 @@ func (s *sink) begin(r *mysql.Result) error {
 	return s.err
 }
 
+// expireAt is the member that stands for event.Effect.ExpireAt in a value.
+const expireAt = "expire_at"
+
 // document returns what writes rows of the columns; its error says what is wrong with them.
 func (q *Query) document(columns []column) (*document.Writer, error) {
 	switch {
@@ -57,6 +60,8 @@ func (q *Query) document(columns []column) (*document.Writer, error) {
 		switch {
 		case seen[c.Name]:
 			return nil, faulty("it has two columns called %s: give one another name with AS", called(c.Name))
+		case q.ExpireAt > 0 && c.Name == expireAt:
+			return nil, faulty("its column %s has the name of what expire_at puts there: give it another one with AS", called(c.Name))
 		case !document.Writable(c):
 			return nil, faulty("its column %s is of the type %s, which has no text: leave it out, or convert it", called(c.Name), strings.ToUpper(c.Type))
 		}
