@@ -91,8 +91,9 @@ func (r *reader) end(end event.End) error {
 	return r.handOnIfFull()
 }
 
-// Prepare implements canal.Sink. The rows' keys are deleted now as well, which is too early to be of use but keeps
-// the path the same for all rows; those deletes that count come with Resolve.
+// Prepare implements canal.Sink. The rows' keys are deleted now as well, and nothing is written under them: which is too
+// early to be of use but keeps the path the same for all rows, and is right where XA COMMIT … ONE PHASE follows. Those
+// actions that count come with Resolve.
 func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 	if err := r.xa.seal(tx); err != nil {
 		return err
@@ -103,7 +104,8 @@ func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 // Resolve implements canal.Sink.
 func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
 	if commit {
-		if err := r.xa.recall(tx, v, func(k stashedKey) error { return r.again(tx, v, k) }); err != nil {
+		err := r.xa.recall(tx, v, func(k *stashedKey, row uint32) error { return r.again(tx, v, k, row) })
+		if err != nil {
 			return fmt.Errorf("xa transaction %s: %w", tx.XID, err)
 		}
 	}
@@ -111,13 +113,13 @@ func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.E
 	return r.end(end)
 }
 
-// again adds a key that was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.
-func (r *reader) again(tx *event.Tx, v event.Version, k stashedKey) error {
-	n := len(r.batch.Origins)
-	if n == 0 || r.batch.Origins[n-1].Event != v || r.batch.Origins[n-1].D != k.D || r.batch.Origins[n-1].Table != k.Table {
-		r.batch.AddOrigin(event.Origin{Table: k.Table, Tx: *tx, Event: v, D: k.D, Mapping: k.Mapping})
+// again adds what was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.
+func (r *reader) again(tx *event.Tx, v event.Version, k *stashedKey, row uint32) error {
+	o := event.Origin{Table: k.Table, Tx: *tx, Event: v, D: k.D, Mapping: k.Mapping, RateLimit: k.RateLimit}
+	if n := len(r.batch.Origins); n == 0 || r.batch.Origins[n-1] != o {
+		r.batch.AddOrigin(o)
 	}
-	r.batch.Add(append(r.batch.Text(), k.Key...), 1, k.Action)
+	add(&r.batch, k, row)
 	return r.handOnIfFull()
 }
 

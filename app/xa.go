@@ -1,12 +1,21 @@
 package app
 
 import (
+	"slices"
+
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
 
-// stashChunk is how many keys of a prepared transaction are stored in one write.
-const stashChunk = 10_000
+// How much of a prepared transaction is stored in one write: so many keys, or so many bytes.
+const (
+	stashChunk = 10_000
+	stashBytes = 4 << 20
+)
+
+// stashPayload is how many bytes of what is to be written are kept for one prepared transaction. The keys of the rest
+// are forgotten when it is committed: a stash is for keys, and a large transaction must not fill it with values.
+const stashPayload = 64 << 20
 
 type stashedKey = embedded.Stashed
 
@@ -36,33 +45,77 @@ type xaMemory struct {
 	first event.Version // of the open transaction's first row with a key
 	open  xaStash
 	chunk []stashedKey
+	bytes int // of chunk
+	// payload is how many bytes of fields were remembered of the open transaction.
+	payload int
 }
 
-// remember notes the keys from index from on, which a row of tx has just added to the batch. A transaction of which
-// the rest comes on a new connection goes on where it was.
+// remember notes the invalidations from index from on, which a row of tx has just added to the batch. A transaction of
+// which the rest comes on a new connection goes on where it was.
+//
+// Those in the batch go on as what forgets. Nobody can see the row yet, and perhaps nobody ever will: what it would write
+// now could stay in the cache though the transaction is rolled back.
 func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	if from == b.Len() {
 		return nil
 	}
 	if x.open == nil || x.xid != tx.XID {
 		x.xid, x.first, x.chunk = tx.XID, b.Version(from), x.chunk[:0]
+		x.bytes, x.payload = 0, 0
 		x.open = x.store.Begin(tx.XID, x.first)
 	}
+	begin := len(x.chunk)
 	for i := from; i < b.Len(); i++ {
-		o := &b.Origins[b.Invalidations[i].Origin]
-		x.chunk = append(x.chunk, stashedKey{
-			Key: string(b.Pending(i)), Table: o.Table, Mapping: o.Mapping, D: o.D, Action: b.Invalidations[i].Action,
-		})
+		inv := &b.Invalidations[i]
+		o := &b.Origins[inv.Origin]
+		k := stashedKey{
+			Key: string(b.Pending(i)), Table: o.Table, Mapping: o.Mapping, D: o.D, RateLimit: o.RateLimit,
+			Action: inv.Action, Intent: inv.Intent, Effect: b.EffectOf(i), Fields: slices.Clone(b.Fields(i)),
+		}
+		x.payload += len(k.Fields)
+		x.chunk = append(x.chunk, k)
 	}
-	if len(x.chunk) < stashChunk {
+	withhold(b, from, x.chunk[begin:])
+	for i := begin; i < len(x.chunk); i++ {
+		if x.payload > stashPayload {
+			x.chunk[i].Forget()
+		}
+		x.bytes += x.chunk[i].Bytes()
+	}
+	if len(x.chunk) < stashChunk && x.bytes < stashBytes {
 		return nil
 	}
 	return x.write()
 }
 
+// withhold makes the invalidations from index from on, which are remembered as keys, forget in place of write.
+func withhold(b *event.Batch, from int, keys []stashedKey) {
+	if !slices.ContainsFunc(keys, func(k stashedKey) bool { return k.Intent != event.IntentForget }) {
+		return
+	}
+	were := slices.Clone(b.Invalidations[from:])
+	b.Cut(from)
+	for i, k := range keys {
+		if k.Intent != event.IntentForget {
+			k.Forget()
+		}
+		add(b, &k, were[i].Row)
+		b.Invalidations[from+i].Origin = were[i].Origin
+	}
+}
+
+// add adds what was remembered to a batch.
+func add(b *event.Batch, k *stashedKey, row uint32) {
+	b.AddItem(event.Item{
+		Text: append(append(b.Text(), k.Key...), k.Fields...), Key: len(k.Key), Row: row,
+		Action: k.Action, Intent: k.Intent, Effect: k.Effect,
+	})
+}
+
 func (x *xaMemory) write() error {
 	err := x.open.Append(x.chunk)
-	x.chunk = x.chunk[:0]
+	clear(x.chunk) // not to keep what it names
+	x.chunk, x.bytes = x.chunk[:0], 0
 	return err
 }
 
@@ -85,14 +138,22 @@ func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
 	behind := x.first
 	behind.Row++
 	x.store.Resolve(tx.XID, behind, end)
-	x.open, x.xid, x.chunk = nil, "", x.chunk[:0]
+	clear(x.chunk)
+	x.open, x.xid, x.chunk, x.bytes = nil, "", x.chunk[:0], 0
 }
 
-// recall calls each with the keys of a transaction that was prepared before v and is now committed.
-func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(stashedKey) error) error {
+// recall calls each with the keys of a transaction that was prepared before v and is now committed, and with the ordinals
+// that they have as rows of the commit. What is written under a key twice has two versions, so that the later one
+// wins as it does in the table; plain deletes need none of their own.
+func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey, row uint32) error) error {
+	row := uint32(0)
 	return x.store.Recall(tx.XID, v, func(keys []stashedKey) error {
-		for _, k := range keys {
-			if err := each(k); err != nil {
+		for i := range keys {
+			k := &keys[i]
+			if row == 0 || k.Effect != nil || k.Action != event.ActionDelete {
+				row++
+			}
+			if err := each(k, row); err != nil {
 				return err
 			}
 		}

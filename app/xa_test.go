@@ -1,9 +1,14 @@
 package app
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
@@ -203,5 +208,153 @@ func TestATransactionCommittedInOnePhaseIsNotRemembered(t *testing.T) {
 	must(t, s.Checkpoint().Save())
 	if left(t, s) != 0 {
 		t.Error("still remembered")
+	}
+}
+
+// valueRouter makes of a row a document under user:1, one field of a hash and a plain delete; the position is the value.
+type valueRouter struct{ effect *event.Effect }
+
+func (r valueRouter) Bind(*event.Table) ([]event.Need, error) { return nil, nil }
+
+func (r valueRouter) Route(b *event.Batch, c *event.Change) {
+	v := c.Version
+	v.Row = 0
+	value := strconv.FormatUint(v.Pos, 10)
+	for mapping := range 2 {
+		b.AddOrigin(event.Origin{Table: c.Table.String(), Tx: *c.Tx, Event: v, D: time.Second, Mapping: mapping, RateLimit: 7})
+		if mapping == 0 {
+			b.AddItem(event.Item{
+				Text: event.AppendField(append(b.Text(), "user:1"...), value), Key: 6, Row: c.Version.Row,
+				Action: event.ActionRebuild, Intent: event.IntentPut, Effect: r.effect,
+			})
+			continue
+		}
+		b.AddItem(event.Item{
+			Text: event.AppendField(event.AppendField(append(b.Text(), "users"...), "1"), value), Key: 5, Row: c.Version.Row,
+			Action: event.ActionHash, Intent: event.IntentPut,
+		})
+		b.Add(append(b.Text(), "list"...), c.Version.Row, event.ActionDelete)
+	}
+}
+
+// described returns what is done to which key under which mapping.
+func described(t *testing.T, l *fakeLog) (all []string) {
+	t.Helper()
+	for _, b := range l.batches {
+		for i := range b.Len() {
+			inv := &b.Invalidations[i]
+			fields, err := b.Fields(i).All()
+			must(t, err)
+			if o := &b.Origins[inv.Origin]; o.RateLimit != 7 || o.D != time.Second {
+				t.Errorf("%s has the origin %+v", b.Key(i), o)
+			}
+			all = append(all, fmt.Sprintf("%d %s %s %s %q %s", b.Origins[inv.Origin].Mapping, b.Key(i), inv.Action, inv.Intent, fields, b.Version(i)))
+			if e := b.EffectOf(i); inv.Action == event.ActionRebuild && (e == nil || e.TTL != time.Hour) {
+				t.Errorf("%s has the effect %+v", b.Key(i), e)
+			}
+		}
+	}
+	return all
+}
+
+// Nobody may see a value before its transaction is committed, and never one that was rolled back.
+func TestAValueIsWrittenWhenItsTransactionIsCommitted(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	r, l := xaReader(t, s)
+	r.router = valueRouter{&event.Effect{TTL: time.Hour}}
+	prepare(t, r, xid, 100, 200)
+	want := []string{
+		`0 user:1 rebuild forget [] 1/1/100/1`, `1 users hash forget ["1"] 1/1/100/1`, `1 list delete forget [] 1/1/100/1`,
+		`0 user:1 rebuild forget [] 1/1/200/1`, `1 users hash forget ["1"] 1/1/200/1`, `1 list delete forget [] 1/1/200/1`,
+	}
+	if d := cmp.Diff(want, described(t, l)); d != "" {
+		t.Errorf("at XA PREPARE: %s", d)
+	}
+	must(t, s.Close())
+
+	s = openStore(t, dir)
+	defer s.Close()
+	r, l = xaReader(t, s)
+	for range 2 { // the XA COMMIT is read again after a crash: the same versions
+		l.batches = nil
+		must(t, r.Resolve(&event.Tx{XID: xid}, true, version(1, 1, 500, 0), end(550)))
+		must(t, r.Flush())
+		// The later value has the higher version, though all have the commit's place.
+		want = []string{
+			`0 user:1 rebuild put ["100"] 1/1/500/1`, `1 users hash put ["1" "100"] 1/1/500/2`, `1 list delete forget [] 1/1/500/2`,
+			`0 user:1 rebuild put ["200"] 1/1/500/3`, `1 users hash put ["1" "200"] 1/1/500/4`, `1 list delete forget [] 1/1/500/4`,
+		}
+		if d := cmp.Diff(want, described(t, l)); d != "" {
+			t.Errorf("at XA COMMIT: %s", d)
+		}
+	}
+}
+
+// A row of a transaction that is committed in one phase is seen as soon as it is read: what it forgets is enough.
+func TestAValueCommittedInOnePhaseIsForgotten(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	r, l := xaReader(t, s)
+	r.router = valueRouter{&event.Effect{TTL: time.Hour}}
+	must(t, r.Row(row(100, xid)))
+	must(t, r.Commit(&event.Tx{XID: xid}, end(150)))
+	must(t, r.Flush())
+	want := []string{`0 user:1 rebuild forget [] 1/1/100/1`, `1 users hash forget ["1"] 1/1/100/1`, `1 list delete forget [] 1/1/100/1`}
+	if d := cmp.Diff(want, described(t, l)); d != "" {
+		t.Error(d)
+	}
+}
+
+// listXA keeps what is stashed in memory.
+type listXA struct{ keys []stashedKey }
+
+func (s *listXA) Begin(string, event.Version) xaStash { return s }
+
+func (s *listXA) Append(keys []stashedKey) error {
+	s.keys = append(s.keys, keys...)
+	return nil
+}
+
+func (s *listXA) Recall(_ string, _ event.Version, each func([]stashedKey) error) error {
+	return each(s.keys)
+}
+
+func (s *listXA) Resolve(string, event.Version, event.End) { s.keys = nil }
+
+// A large prepared transaction is remembered by its keys, not by its values, and little of it is in memory.
+func TestTheValuesOfAPreparedTransactionAreBounded(t *testing.T) {
+	s := &listXA{}
+	x := &xaMemory{store: s}
+	effect := &event.Effect{}
+	tx := &event.Tx{XID: xid}
+	const rows, size = 100, 1 << 20
+	var b event.Batch
+	for pos := range uint64(rows) {
+		b.Reset()
+		b.AddOrigin(event.Origin{Table: "shop.user", Event: version(1, 1, pos+1, 0)})
+		key := fmt.Sprint("user:", pos)
+		text := event.AppendField(append(b.Text(), key...), bytes.Repeat([]byte{'x'}, size))
+		b.AddItem(event.Item{Text: text, Key: len(key), Row: 1, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect})
+		must(t, x.remember(tx, &b, 0))
+		if x.bytes > stashBytes+2*size {
+			t.Fatalf("%d bytes are held in memory", x.bytes)
+		}
+	}
+	must(t, x.seal(tx))
+	put, forget := 0, 0
+	must(t, x.recall(tx, version(1, 1, 500, 0), func(k *stashedKey, row uint32) error {
+		switch {
+		case k.Key != fmt.Sprint("user:", put+forget) || int(row) != put+forget+1:
+			t.Errorf("%s is the row %d", k.Key, row)
+		case k.Intent == event.IntentPut && forget == 0:
+			put++
+		default:
+			forget++
+		}
+		return nil
+	}))
+	if put != stashPayload/(size+4) || put+forget != rows {
+		t.Errorf("%d values and %d keys without", put, forget)
 	}
 }

@@ -95,7 +95,7 @@ func (b *Batch) Text() []byte { return b.text }
 
 // Add adds a delete of the newest origin whose key is what text holds beyond the former [Batch.Text].
 func (b *Batch) Add(text []byte, row uint32, a Action) {
-	b.add(text, Invalidation{off: uint32(len(b.text)), end: uint32(len(text)), Row: row, Action: a})
+	b.add(text, uint32(len(text)), row).Action = a
 }
 
 // Item is an invalidation to be added to a batch.
@@ -113,18 +113,20 @@ type Item struct {
 
 // AddItem adds an invalidation of the newest origin.
 func (b *Batch) AddItem(i Item) {
-	b.add(i.Text, Invalidation{
-		off: uint32(len(b.text)), end: uint32(len(b.text) + i.Key),
-		Row: i.Row, Action: i.Action, Intent: i.Intent, Effect: b.effect(i.Effect),
-	})
+	inv := b.add(i.Text, uint32(len(b.text)+i.Key), i.Row)
+	inv.Action, inv.Intent, inv.Effect = i.Action, i.Intent, b.effect(i.Effect)
 }
 
-func (b *Batch) add(text []byte, i Invalidation) {
-	i.Origin = uint32(len(b.Origins) - 1)
-	b.Invalidations = append(b.Invalidations, i)
+// add adds an invalidation, and returns it to be filled in where it stands: made elsewhere and copied, it would cost
+// twice as much.
+func (b *Batch) add(text []byte, end, row uint32) *Invalidation {
+	b.Invalidations = append(b.Invalidations, Invalidation{})
+	inv := &b.Invalidations[len(b.Invalidations)-1]
+	inv.off, inv.end, inv.Origin, inv.Row = uint32(len(b.text)), end, uint32(len(b.Origins)-1), row
 	b.text = text
-	b.Last = b.Origins[i.Origin].Event
-	b.Last.Row = i.Row
+	b.Last = b.Origins[inv.Origin].Event
+	b.Last.Row = row
+	return inv
 }
 
 // effect returns the ordinal of an effect plus one, adding it if it is not there. A configuration has few.

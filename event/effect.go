@@ -188,3 +188,26 @@ func (f Fields) All() ([][]byte, error) {
 	}
 	return all, nil
 }
+
+// Forget returns what is left of the fields of an invalidation that is to forget in place of write: its notices, and
+// the field of a hash. It shares memory with f. ok is false when fields are missing.
+func (f Fields) Forget(a Action, e *Effect) (left Fields, ok bool) {
+	n := 0
+	if e != nil && e.Publish {
+		n += 2
+	}
+	if e != nil && e.Stream {
+		n++
+	}
+	if a == ActionHash {
+		n++
+	}
+	rest := f
+	for range n {
+		if _, rest, ok = rest.Next(); !ok {
+			return nil, false
+		}
+	}
+	end := len(f) - len(rest)
+	return f[:end:end], true
+}

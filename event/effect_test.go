@@ -105,6 +105,30 @@ func TestFieldsHaveNoRoomToGrow(t *testing.T) {
 	}
 }
 
+func TestWhatIsForgottenKeepsItsNoticesAndItsField(t *testing.T) {
+	f := appended([][]byte{[]byte("channel"), nil, []byte("stream"), []byte("own"), []byte("value")})
+	both := &Effect{Publish: true, Stream: true}
+	for _, c := range []struct {
+		action Action
+		effect *Effect
+		want   int
+	}{
+		{ActionRebuild, nil, 0}, {ActionHash, nil, 1}, {ActionRebuild, &Effect{}, 0}, {ActionSet, &Effect{Stream: true}, 1},
+		{ActionRebuild, &Effect{Publish: true}, 2}, {ActionZSet, both, 3}, {ActionHash, both, 4}, {ActionDelete, both, 3},
+	} {
+		left, ok := Fields(f).Forget(c.action, c.effect)
+		all, err := left.All()
+		if !ok || err != nil || len(all) != c.want || cap(left) != len(left) || !bytes.HasPrefix(f, left) {
+			t.Errorf("%s with %+v: %q, %v, %v", c.action, c.effect, left, ok, err)
+		}
+	}
+	for _, missing := range []Fields{nil, appended([][]byte{nil, nil, nil}), {9}} {
+		if left, ok := missing.Forget(ActionHash, both); ok || left != nil {
+			t.Errorf("of %q: %q", missing, left)
+		}
+	}
+}
+
 func FuzzFields(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(appended([][]byte{[]byte("one"), nil, {}}))

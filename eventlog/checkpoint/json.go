@@ -3,8 +3,6 @@ package checkpoint
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -19,10 +17,14 @@ type encodedText struct {
 	Base64 string `json:"base64"`
 }
 
-// MarshalJSON implements [json.Marshaler].
+// MarshalJSON implements [json.Marshaler]. A text that needs many escapes is longer than base64 and no better to read.
 func (t Text) MarshalJSON() ([]byte, error) {
+	const wrapping = len(`{"base64":""}`)
 	if utf8.ValidString(string(t)) {
-		return json.Marshal(string(t))
+		text, err := json.Marshal(string(t))
+		if err != nil || len(text) <= base64.StdEncoding.EncodedLen(len(t))+wrapping {
+			return text, err
+		}
 	}
 	return json.Marshal(encodedText{base64.StdEncoding.EncodeToString([]byte(t))})
 }
@@ -72,20 +74,16 @@ type Action event.Action
 
 // MarshalText implements [encoding.TextMarshaler]. It refuses what UnmarshalText would.
 func (a Action) MarshalText() ([]byte, error) {
-	name := []byte(event.Action(a).String())
-	var known Action
-	return name, known.UnmarshalText(name)
+	name := event.Action(a).String()
+	_, err := event.ParseAction(name)
+	return []byte(name), err
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (a *Action) UnmarshalText(b []byte) error {
-	for known := event.ActionDelete; known <= event.ActionDelete; known++ {
-		if known.String() == string(b) {
-			*a = Action(known)
-			return nil
-		}
-	}
-	return fmt.Errorf("action %q is not known", b)
+	known, err := event.ParseAction(string(b))
+	*a = Action(known)
+	return err
 }
 
 // Place is an [event.Position] in JSON, but for its State, which is kept apart: it is large and seldom changes.
@@ -116,55 +114,4 @@ func (p *Place) Position() (event.Position, error) {
 	return event.Position{
 		Flavor: p.Flavor, Server: p.Server, Epoch: p.Epoch, File: p.File, Pos: p.Pos, GTIDs: gtids, Committed: p.Committed,
 	}, nil
-}
-
-// Keys are stashed keys in JSON: runs of keys that have all else in common.
-type Keys []Stashed
-
-type keyRun struct {
-	Table   string `json:"table"`
-	Mapping int    `json:"mapping"`
-	D       Span   `json:"d"`
-	Action  Action `json:"action"`
-	Keys    []Text `json:"keys"`
-}
-
-func (r *keyRun) like(o *keyRun) bool {
-	return r.Table == o.Table && r.Mapping == o.Mapping && r.D == o.D && r.Action == o.Action
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (ks Keys) MarshalJSON() ([]byte, error) {
-	var runs []keyRun
-	for i := range ks {
-		k := &ks[i]
-		r := keyRun{Table: k.Table, Mapping: k.Mapping, D: Span(k.D), Action: Action(k.Action)}
-		if n := len(runs); n == 0 || !runs[n-1].like(&r) {
-			runs = append(runs, r)
-		}
-		last := &runs[len(runs)-1]
-		last.Keys = append(last.Keys, Text(k.Key))
-	}
-	return json.Marshal(runs)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (ks *Keys) UnmarshalJSON(b []byte) error {
-	var runs []keyRun
-	if err := json.Unmarshal(b, &runs); err != nil {
-		return err
-	}
-	*ks = nil
-	for i := range runs {
-		r := &runs[i]
-		if r.Action == 0 {
-			return errors.New("keys without an action")
-		}
-		for _, k := range r.Keys {
-			*ks = append(*ks, Stashed{
-				Key: string(k), Table: r.Table, Mapping: r.Mapping, D: time.Duration(r.D), Action: event.Action(r.Action),
-			})
-		}
-	}
-	return nil
 }

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/freshet/freshet/event"
 )
 
-// The stash: keys of XA transactions.
+// The stash: keys of XA transactions, and what is to be written under them.
 //
 // XA PREPARE brings the rows, XA COMMIT makes them visible, and between the two there may be days, a checkpoint and
 // a restart. So what the rows made stale is written down, chunk by chunk, before the checkpoint can pass the PREPARE,
@@ -27,13 +28,40 @@ const (
 // ErrStashFull: the keys of prepared XA transactions exceed the bounds of the stash.
 var ErrStashFull = errors.New("too many keys in prepared xa transactions: commit or roll back those that XA RECOVER lists on the source")
 
-// Stashed is one key that a row of a prepared transaction made stale.
+// Stashed is one key that a row of a prepared transaction made stale, with all that its action needs.
 type Stashed struct {
-	Key     string
-	Table   string
-	Mapping int
-	D       time.Duration
-	Action  event.Action
+	Key       string
+	Table     string
+	Mapping   int
+	D         time.Duration
+	RateLimit int
+	Action    event.Action
+	Intent    event.Intent
+	// Effect and Fields are the invalidation's; a plain delete has neither.
+	Effect *event.Effect
+	Fields event.Fields
+}
+
+// Bytes returns about how much memory the key and its fields hold.
+func (s *Stashed) Bytes() int { return int(unsafe.Sizeof(*s)) + len(s.Key) + len(s.Fields) }
+
+// Forget takes away what is to be written: what is left forgets what the cache holds under the key, or in its field.
+func (s *Stashed) Forget() {
+	left, ok := s.Fields.Forget(s.Action, s.Effect)
+	if !ok {
+		s.Action, s.Effect = event.ActionDelete, nil
+	}
+	s.Intent, s.Fields = event.IntentForget, left
+}
+
+// Shorten makes the key forget in place of write, and where that takes no less room, a plain delete. It reports whether
+// there was something to take away.
+func (s *Stashed) Shorten() bool {
+	was := len(s.Fields)
+	if s.Forget(); was > 0 && len(s.Fields) == was {
+		s.Action, s.Effect, s.Fields = event.ActionDelete, nil, nil
+	}
+	return was > 0
 }
 
 // Prepared describes the stash of one prepared transaction.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,34 @@ func holds(t testing.TB, c Checkpoint, xid string, v event.Version, want ...stri
 	}
 }
 
+// everyAction is one key of each action, with all that it can have.
+func everyAction() []checkpoint.Stashed {
+	whole := &event.Effect{
+		Publish: true, Stream: true, MaxLen: 1000, As: event.FormHash, Query: "0123456789abcdef", TTL: time.Hour + 1, Jitter: 0.25,
+		ExpireAt: time.Minute, Missing: true, MissingValue: "\xff", MissingTTL: time.Second, In: time.Millisecond,
+	}
+	fields := func(all ...string) (f event.Fields) {
+		for _, v := range all {
+			f = event.AppendField(f, v)
+		}
+		return f
+	}
+	var out []checkpoint.Stashed
+	for a := event.ActionDelete; a <= event.ActionIncr; a++ {
+		for _, s := range []checkpoint.Stashed{
+			{Intent: event.IntentPut, Effect: whole, Fields: fields("channel", "", "stream", `{"a":"<b>&"}`, "\x00\xff")},
+			{Intent: event.IntentRemove, Effect: whole, Fields: event.AppendNull(fields("x"))},
+			{Intent: event.IntentForget, Effect: whole},
+			{Intent: event.IntentForget, Effect: &event.Effect{}},
+			{RateLimit: 100, Fields: fields(strings.Repeat("\x01", 1000))},
+		} {
+			s.Key, s.Table, s.Action = a.String(), "shop.user", a
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 func order(t *testing.T, s Storage) {
 	c := s.Open()
 	all := []checkpoint.Stashed{
@@ -69,6 +98,7 @@ func order(t *testing.T, s Storage) {
 		{Key: "user:1", Table: "shop.cart", Mapping: 2, D: time.Hour, Action: event.ActionDelete},
 		{Key: "ключ", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
 	}
+	all = append(all, everyAction()...)
 	add := c.Stash(xid, at(10))
 	must(t, add(nil))
 	must(t, add(all[:2]))
@@ -80,7 +110,7 @@ func order(t *testing.T, s Storage) {
 		}
 		prepared, err := c.Prepared()
 		must(t, err)
-		if len(prepared) != 1 || prepared[0].XID != xid || prepared[0].Keys != 5 || prepared[0].First != at(10) ||
+		if len(prepared) != 1 || prepared[0].XID != xid || prepared[0].Keys != len(all) || prepared[0].First != at(10) ||
 			prepared[0].Chunks != 3 || time.Since(prepared[0].Since).Abs() > time.Minute {
 			t.Errorf("%s: prepared: %+v", when, prepared)
 		}
@@ -249,6 +279,39 @@ func many(t *testing.T, s Storage) {
 		}))
 		if n != len(want) {
 			t.Errorf("%d keys", n)
+		}
+		c = s.Open()
+	}
+}
+
+// large: what a value may have comes back; what is larger than any record comes back as what forgets, and holds up
+// nothing.
+func large(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(100)))
+	effect := &event.Effect{TTL: time.Hour}
+	var all []checkpoint.Stashed
+	for _, value := range []string{
+		strings.Repeat("x", 256<<10), strings.Repeat("\x01", 256<<10), strings.Repeat("\xff", 256<<10), strings.Repeat("<", 256<<10), strings.Repeat("y", 3<<20),
+	} {
+		all = append(all, checkpoint.Stashed{
+			Key: fmt.Sprint(len(all)), Table: "shop.user", Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect,
+			Fields: event.AppendField(nil, value),
+		})
+	}
+	must(t, c.Stash(xid, at(1))(all))
+	for range 2 {
+		got := recalled(t, c, xid, at(2))
+		if len(got) != len(all) {
+			t.Fatalf("%d keys of %d", len(got), len(all))
+		}
+		for i, want := range all {
+			if i == len(all)-1 && got[i].Intent == event.IntentForget {
+				want.Intent, want.Fields = event.IntentForget, nil
+			}
+			if got[i].Key != want.Key || got[i].Intent != want.Intent || string(got[i].Fields) != string(want.Fields) || got[i].Effect.TTL != want.Effect.TTL {
+				t.Errorf("%s: came back as %s with %d bytes", want.Key, got[i].Intent, len(got[i].Fields))
+			}
 		}
 		c = s.Open()
 	}

@@ -67,6 +67,7 @@ func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
 		"with gtids the set says what was passed":          passedByGTID,
 		"a drop whose reply is lost is repeated":           lostDrop,
 		"many keys are stashed and recalled in chunks":     many,
+		"large values are stashed whole, or forgotten":     large,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, make(t, Options{})) })
 	}

@@ -237,7 +237,8 @@ type encoded struct {
 	value []byte
 }
 
-// encode makes records of keys, none larger than it may be.
+// encode makes records of keys, none larger than it may be. What is to be written under a key that is too large by
+// itself is left out, for a transaction must not be held up by it: the key is forgotten then.
 func (st *Stash) encode(keys []checkpoint.Stashed) ([]encoded, error) {
 	value, err := json.Marshal(xaChunk{
 		xaHead: xaHead{
@@ -248,6 +249,13 @@ func (st *Stash) encode(keys []checkpoint.Stashed) ([]encoded, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: stash: %w", st.c.reign.name(), err)
+	}
+	if len(value) > maxRecord && len(keys) == 1 {
+		if less := keys[0]; less.Shorten() {
+			st.c.log.Warn("a value of a prepared xa transaction is too large to be kept, so its key will be forgotten in place of written",
+				"source", st.c.reign.source, "table", less.Table, "bytes", len(value), "limit", maxRecord)
+			return st.encode([]checkpoint.Stashed{less})
+		}
 	}
 	if len(value) <= maxRecord || len(keys) == 1 {
 		return []encoded{{chunk{keys: len(keys), bytes: int64(len(value))}, value}}, nil
