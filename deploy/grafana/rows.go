@@ -2,7 +2,7 @@ package grafana
 
 // rows returns all that is on the dashboard, from the question to the details.
 func rows() []row {
-	return []row{fresh(), stages(), lag(), keys(), redis(), trouble(), binlog(), kafka(), process()}
+	return []row{fresh(), stages(), lag(), keys(), actions(), redis(), trouble(), binlog(), kafka(), process()}
 }
 
 // quantiles are p50 and p99 of a histogram over all instances; by is kept apart, if it is not empty.
@@ -103,6 +103,43 @@ func keys() row {
 		{
 			title: "Found in Redis", description: "Which share of the deleted keys existed. Near 0: the mappings may not name what the application caches.", unit: "percentunit",
 			queries: []query{{`sum(rate(freshet_invalidator_keys_found_total{$all}[$__rate_interval])) / sum(rate(freshet_invalidator_deletes_acknowledged_total{$all}[$__rate_interval]))`, "found"}},
+		},
+	}}}
+}
+
+func actions() row {
+	return row{"Actions other than deletes", [][]panel{{
+		{title: "By action, per second", unit: "short", queries: []query{perSecond("freshet_invalidator_actions_total", "action", "{{action}}")}},
+		{
+			title: "By what they did, per second", description: "forgotten: deleted where nothing could be written safely, as in a backlog. older: a newer value was there.", unit: "short",
+			queries: []query{perSecond("freshet_invalidator_actions_total", "outcome", "{{outcome}}")},
+		},
+		{
+			title: "Waiting", description: "For the rate_limit of their mapping, or for a query to begin.", unit: "short",
+			queries: []query{
+				{`sum(freshet_invalidator_rate_limited_keys{$all})`, "for rate_limit"},
+				{`sum(freshet_invalidator_rebuild_queue_keys{$all})`, "for a query"},
+			},
+		},
+		{
+			title: "Saved, per second", description: "Keys that a later change's action served while they waited for rate_limit, and keys that shared another's query.", unit: "short",
+			queries: []query{
+				perSecond("freshet_invalidator_coalesced_total", "job", "coalesced"),
+				perSecond("freshet_invalidator_rebuilds_joined_total", "job", "shared a query"),
+			},
+		},
+	}, {
+		{title: "Queries that rebuild, per second", unit: "short", queries: []query{perSecond("freshet_invalidator_rebuild_queries_total", "result", "{{result}}")}},
+		{title: "Queries, p99 by mapping", description: "Shown where a mapping has a query.", unit: "s", queries: []query{
+			{`histogram_quantile(0.99, sum by (mapping, table, le) (rate(freshet_rebuild_query_duration_seconds_bucket{$all}[$__rate_interval])))`, "{{mapping}} {{table}}"},
+		}},
+		{title: "Query errors, per second", unit: "short", queries: []query{perSecond("freshet_rebuild_query_errors_total", "mapping, table, class", "{{mapping}} {{table}} {{class}}")}},
+		{
+			title: "Not written, not sent, per second", description: "Values, fields and members that were deleted instead of written, and messages that were not made, because the row did not have what they need.", unit: "short",
+			queries: []query{
+				perSecond("freshet_router_forgotten_values_total", "mapping, table, by", "{{mapping}} {{table}} not written: {{by}}"),
+				perSecond("freshet_router_unsent_notices_total", "mapping, table, by", "{{mapping}} {{table}} not sent: {{by}}"),
+			},
 		},
 	}}}
 }

@@ -124,7 +124,7 @@ func newPrometheus(t *testing.T, sets ...scraped) *testbed.PrometheusServer {
 func TestARealPrometheusHasDataForEveryExpression(t *testing.T) {
 	s := newShop(t)
 	// Notes are refused: they are parked, and then given up.
-	s.redis.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~product:*", "~category:*")
+	s.redis.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~product:*", "~category:*", "~freshet:*")
 	one := scraped{job: "freshet", freshets: []*freshet{s.run()}}
 	several := scraped{job: "kafka", freshets: s.onKafka(), kafka: true}
 	p := newPrometheus(t, one, several)
@@ -147,7 +147,7 @@ func TestARealPrometheusHasDataForEveryExpression(t *testing.T) {
 		fires("FreshetDeadLetters", job, "firing")
 	}
 	t.Run("page", func(t *testing.T) { pageOfAnInvalidator(t, several.freshets[1]) })
-	if alerts := p.Query(t, `ALERTS{alertname=~"FreshetRedisAway|FreshetNotFresh"}`); len(alerts) > 0 {
+	if alerts := p.Query(t, `ALERTS{alertname=~"FreshetRedisAway|FreshetRebuildsFail"}`); len(alerts) > 0 {
 		t.Errorf("before anything went wrong: %v", alerts)
 	}
 

@@ -66,6 +66,12 @@ mappings:
   - table: shop.note
     keys: ["note:{id}"]
     second_delete: 100ms
+  - table: shop.product
+    keys: ["product:{id}:price"]
+    rebuild: {query: "SELECT price FROM shop.product WHERE id = :id", as: hash, ttl: 1h}
+    publish: {channel: price-changed, message: "{id}"}
+    second_delete: 100ms
+    rate_limit: 500
 `, s.source.Addr, s.source.User, s.source.Password)
 }
 
@@ -96,7 +102,10 @@ func (s *shop) onKafka() []*freshet {
 	name := k.NewTopicName(s.t)
 	log := fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%q], topic: %q, group: %q, partitions: 4, replication_factor: 1}}\n",
 		strings.Join(k.Brokers(), `", "`), name, name)
-	all := []*freshet{s.start("reader", s.reads(), log), s.start("invalidator", s.deletes(), log), s.start("invalidator", s.deletes(), log)}
+	all := []*freshet{s.start("reader", s.reads(), log)}
+	for range 2 {
+		all = append(all, s.start("invalidator", s.reads(), s.deletes(), log)) // for the query of a rebuild
+	}
 	for _, f := range all {
 		f.await("fresh")
 	}
