@@ -9,12 +9,13 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Entry is one key in trouble: parked until its next attempt, or dead-lettered. It carries no value: retry and
-// replay delete the key, or read anew.
+// Entry is one key in trouble: parked until its next attempt, or dead-lettered. It carries no value: whatever was to be
+// done, retry and replay delete the key, and the application reads anew.
 type Entry struct {
 	// ID is given by the store; it orders entries by arrival.
-	ID      uint64
-	Key     string
+	ID  uint64
+	Key string
+	// Action is what was to be done at Version, for who looks at the entry. The attempt is a delete all the same.
 	Action  event.Action
 	Source  string
 	Table   string
@@ -32,10 +33,11 @@ type Entry struct {
 	Due time.Time
 }
 
-// Merge adds to e what is known from another entry that lacks the same delete: one attempt serves both. ID and Due stay.
+// Merge adds to e what is known from another entry of the same source, table and key, whatever its action: one delete
+// serves both. The higher version stays, with its action; ID and Due stay.
 func (e *Entry) Merge(o *Entry) {
 	if o.Version.Compare(e.Version) > 0 {
-		e.Version = o.Version
+		e.Version, e.Action = o.Version, o.Action
 	}
 	if o.Last.After(e.Last) {
 		e.Last, e.Error = o.Last, o.Error

@@ -17,8 +17,9 @@ import (
 // Keys in trouble.
 //
 // An entry says "this key lacks one delete, from now on". Two of them for one key say no more than one, so there is
-// at most one parked entry and one dead letter for each identity (source, table, action, key): a hot key that cannot
-// be deleted takes one place in the store, not one for every change, and a replay after a crash adds nothing.
+// at most one parked entry and one dead letter for each identity (source, table, key): a hot key that cannot be
+// deleted takes one place in the store, not one for every change, and a replay after a crash adds nothing. It does not
+// matter what was to be done to the key: no value is kept, so every attempt is a delete.
 //
 // The one thing to guard is an attempt under way while the same key is parked anew: the attempt may have been too
 // early for the new change. So a merged entry gets a new ID. Settling the old one then removes nothing, and the new
@@ -99,14 +100,12 @@ func (s *Store) updateBooks(op string, f func(b *books) error) error {
 	return err
 }
 
-// identity tells entries apart that need an attempt each. Lengths keep "a"+"bc" and "ab"+"c" apart.
+// identity tells entries apart that need an attempt each. Lengths keep "a"+"bc" and "ab"+"c" apart. What the attempt does
+// is named, as it is in stores that were written before.
 func identity(e *retry.Entry) []byte {
 	h := sha256.New()
-	for _, part := range []string{e.Source, e.Table, e.Action.String(), e.Key} {
+	for _, part := range []string{e.Source, e.Table, event.ActionDelete.String(), e.Key} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	if e.Action != event.ActionDelete { // only deletes are as good as one another
-		fmt.Fprint(h, e.Version)
 	}
 	return h.Sum(nil)
 }

@@ -90,6 +90,42 @@ func (s *suite) hot() {
 	s.want("settled", s.due(ever()))
 }
 
+// anyAction: an entry says what was to be done, and no more than that: two of one key are one attempt.
+func (s *suite) anyAction() {
+	var all []retry.Entry
+	for a := event.ActionDelete; a <= event.ActionIncr; a++ {
+		e := Entry(int(a))
+		e.Action = a
+		all = append(all, e)
+	}
+	s.park(all...)
+	s.store = s.rig.Open()
+	s.rig.Seen()
+	parked := s.due(ever())
+	for i, want := range all {
+		s.same(want.Action.String(), parked[i], want)
+	}
+	given := parked[len(parked)-1]
+	given.Due = time.Time{}
+	s.settle(ids(parked[:len(parked)-1]), given)
+	dead := s.dead(retry.Filter{})
+	s.want("dead", dead, given.Key)
+	s.same("dead", dead[0], given)
+
+	newer, older := Entry(10), Entry(10)
+	newer.Action, newer.Version = event.ActionRebuild, At(20)
+	older.Action = event.ActionIncr
+	s.park(newer)
+	s.park(older)
+	got := s.due(ever())
+	s.want("of two actions", got, newer.Key)
+	if got[0].Action != event.ActionRebuild || got[0].Version != At(20) {
+		s.Errorf("merged to %s of %s", got[0].Action, got[0].Version)
+	}
+	s.settle(ids(got))
+	s.want("settled", s.due(ever()))
+}
+
 func (s *suite) underWay() {
 	second := Entry(1)
 	second.Version = At(2)

@@ -37,6 +37,7 @@ func Run(t *testing.T, rig func(t *testing.T) Rig) {
 		"nothing is due in an empty store":                                    (*suite).empty,
 		"settled keys are gone, parked later or dead":                         (*suite).settled,
 		"a hot key is one attempt, however often it changes":                  (*suite).hot,
+		"any action is kept, and one attempt serves all of a key":             (*suite).anyAction,
 		"an attempt under way does not settle what was parked since":          (*suite).underWay,
 		"a store does nothing for an ended context":                           (*suite).ended,
 		"an action that is not known is refused":                              (*suite).refused,

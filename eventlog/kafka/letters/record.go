@@ -101,7 +101,7 @@ func decode(data []byte) (*document, error) {
 }
 
 func encodeEntry(e *retry.Entry) ([]byte, error) {
-	if _, err := parseAction(e.Action.String()); err != nil {
+	if _, err := event.ParseAction(e.Action.String()); err != nil {
 		return nil, err
 	}
 	d := document{
@@ -128,7 +128,7 @@ func decodeEntry(data []byte) (retry.Entry, error) {
 
 // entry returns the key that a document is about.
 func (d *document) entry() (retry.Entry, error) {
-	action, err := parseAction(d.Action)
+	action, err := event.ParseAction(d.Action)
 	if err != nil {
 		return retry.Entry{}, err
 	}
@@ -145,15 +145,6 @@ func (d *document) entry() (retry.Entry, error) {
 		e.Key = string(d.KeyBase64)
 	}
 	return e, nil
-}
-
-func parseAction(name string) (event.Action, error) {
-	for a := event.ActionDelete; a <= event.ActionDelete; a++ {
-		if a.String() == name {
-			return a, nil
-		}
-	}
-	return 0, fmt.Errorf("action %q is not known", name)
 }
 
 // letterKey is the record key of a dead letter. It is made of what the letter says, so that one that is written again

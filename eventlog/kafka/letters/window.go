@@ -1,9 +1,6 @@
 package letters
 
-import (
-	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/retry"
-)
+import "github.com/freshet/freshet/retry"
 
 // window is what is in memory of one partition of a retry topic: the entries that come next. It is guarded by the
 // store's lock.
@@ -106,20 +103,10 @@ func (w *window) advance() {
 	}
 }
 
-// identity tells entries apart that need an attempt each.
-type identity struct {
-	source, table, key string
-	action             event.Action
-	version            event.Version
-}
+// identity tells entries apart that need an attempt each: every attempt is a delete, whatever was to be done.
+type identity struct{ source, table, key string }
 
-func identify(e *retry.Entry) identity {
-	i := identity{source: e.Source, table: e.Table, key: e.Key, action: e.Action}
-	if e.Action != event.ActionDelete { // only deletes are as good as one another
-		i.version = e.Version
-	}
-	return i
-}
+func identify(e *retry.Entry) identity { return identity{e.Source, e.Table, e.Key} }
 
 // gather makes one of the entries that lack the same delete and are all due: one attempt serves them all, and if it
 // fails, one goes on. So a hot key that cannot be deleted grows to as many entries as it has changes in one topic
