@@ -223,14 +223,38 @@ func sessionsReadOnly(t *testing.T, s *testbed.Server) {
 	mode := as(t, event.FormJSON, `SELECT 'it\'s' AS a, "b" AS b, @@time_zone AS z, @@group_concat_max_len AS n`)
 	// What the server's own sql_mode would have made of the text.
 	t.Cleanup(func() {
-		testbed.Must(t, s.ExecContext(context.Background(), "set global sql_mode = default", "set global time_zone = default"))
+		testbed.Must(t, s.ExecContext(context.Background(), "set global sql_mode = default", "set global time_zone = default",
+			"set global sql_select_limit = default"))
 	})
-	s.Exec(t, "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,STRICT_ALL_TABLES'", "set global time_zone = '+05:00'")
-	r := newRunner(t, options(s, q, mode))
+	s.Exec(t, "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,STRICT_ALL_TABLES'", "set global time_zone = '+05:00'",
+		"set global sql_select_limit = 1")
+	list := as(t, event.FormJSON, "SELECT 1 AS a UNION ALL SELECT 2", many)
+	r := newRunner(t, options(s, q, mode, list))
+	if got := get(t, r, list); got != `[{"a":1},{"a":2}]` {
+		t.Error(got)
+	}
 	wants(t, fails(t, r, q), true, "error 1792 (25006)")
 	if got := get(t, r, mode); got != `{"a":"it's","b":"b","z":"+00:00","n":8388608}` {
 		t.Error(got)
 	}
+}
+
+// A table that is locked, or being altered, is not waited for longer than any query; not by the server either, which
+// would not notice that nobody waits for the answer any more.
+func aLockedTableIsNotWaitedFor(t *testing.T, s *testbed.Server) {
+	s.Exec(t, "create table shop.t (id int)")
+	q := as(t, event.FormJSON, "SELECT 'behind the lock' AS a FROM t", func(q *Query) { q.Timeout = 50 * time.Millisecond })
+	r := newRunner(t, options(s, q))
+	conn, err := s.DB().Conn(t.Context())
+	testbed.Must(t, err)
+	_, err = conn.ExecContext(t.Context(), "lock tables shop.t write")
+	testbed.Must(t, err)
+	wants(t, fails(t, r, q), false)
+	testbed.Must(t, r.Close())
+	for s.QueryText(t, "SELECT count(*) FROM information_schema.processlist WHERE state LIKE '%metadata lock%'") != "0" {
+	}
+	_, err = conn.ExecContext(t.Context(), "unlock tables")
+	testbed.Must(t, errors.Join(err, conn.Close()))
 }
 
 // A value is committed data as of the time of the run.

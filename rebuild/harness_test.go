@@ -33,6 +33,7 @@ func TestOnServers(t *testing.T) {
 			"a large result is refused in bounded memory":        aLargeResultIsRefusedInBoundedMemory,
 			"sessions read only, whatever the server's settings": sessionsReadOnly,
 			"only committed data is read":                        onlyCommittedDataIsRead,
+			"a locked table is not waited for":                   aLockedTableIsNotWaitedFor,
 			"the pool is bounded":                                thePoolIsBounded,
 			"the caller's context ends a query":                  theCallersContextEndsAQuery,
 			"close ends what runs":                               closeEndsWhatRuns,
