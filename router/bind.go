@@ -40,7 +40,9 @@ type rule struct {
 // act is one action compiled for one table definition.
 type act struct {
 	*action
-	key *textPlan
+	// plain: it is a delete and no more.
+	plain bool
+	key   *textPlan
 	// field and value are nil where the action has none.
 	field, value *textPlan
 	// row is what a rebuilt value, or the parameters of its query, are made of; nil where a template makes it.
@@ -164,7 +166,7 @@ func (b *binder) acts(u *rule) {
 	var last *act
 	for i := range u.actions {
 		a := &u.actions[i]
-		x := act{action: a, key: b.text(a.key, a.lost())}
+		x := act{action: a, plain: a.effect == nil, key: b.text(a.key, a.lost())}
 		if last != nil && last.effect == a.effect {
 			x.value, x.row, x.channel, x.message, x.stream = last.value, last.row, last.channel, last.message, last.stream
 		} else {

@@ -120,7 +120,7 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 			break
 		}
 		text = append(text, f.fields...)
-		d := identity{action: f.action, effect: f.effect, key: text[from : from+key], mark: f.fields[:f.mark]}
+		d := &identity{action: f.action, effect: f.effect, key: text[from : from+key], mark: f.fields[:f.mark]}
 		if a.kind == event.ActionIncr && x.once.has(d.key, x.u.d) {
 			continue
 		}
@@ -130,7 +130,11 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 		}
 		o := x.origin()
 		x.b.AddItem(event.Item{Text: text, Key: key, Row: x.c.Version.Row, Action: f.action, Intent: f.intent, Effect: f.effect})
-		x.added(a, o, image, &f)
+		x.b.Invalidations[x.b.Len()-1].Origin = o
+		x.row.added(x.b)
+		if x.trace != nil {
+			x.trace.added(x, a, image, &f)
+		}
 		any = true
 	}
 	if any && f.doubted {

@@ -62,8 +62,7 @@ type run struct {
 func (x *run) rule() {
 	u := x.u
 	u.meters.rows.Inc()
-	u.counting = false
-	v, after, err := u.admit(x.Router, x.c)
+	v, err := x.admit()
 	if err != nil {
 		u.meters.failed.Inc()
 		x.tell(PredicateFailed, u.failed)
@@ -75,19 +74,19 @@ func (x *run) rule() {
 		u.meters.filtered[v].Inc()
 		return
 	}
-	x.after = after
+	u.counting = u.counts
 	from := x.b.Len()
 	for i := range u.acts {
 		switch a := &u.acts[i]; {
-		case a.effect == nil:
+		case a.plain:
 			x.deletes(a)
-		case a.kind == event.ActionIncr:
-			u.counting = true
-		default:
+		case a.kind != event.ActionIncr:
 			x.effect(a)
 		}
 	}
-	x.made(from)
+	if n := x.b.Len() - from; n > 0 {
+		u.meters.keys.Add(float64(n))
+	}
 }
 
 // counters makes the counters of the rule, behind all else that is made of the row: who sees the new generation must
@@ -96,20 +95,14 @@ func (x *run) counters() {
 	if !x.u.counting {
 		return
 	}
+	x.u.counting = false
 	from := x.b.Len()
 	for i := range x.u.acts {
 		if a := &x.u.acts[i]; a.kind == event.ActionIncr {
 			x.effect(a)
 		}
 	}
-	x.made(from)
-}
-
-// made counts the invalidations from the given one on.
-func (x *run) made(from int) {
-	if n := x.b.Len() - from; n > 0 {
-		x.u.meters.keys.Add(float64(n))
-	}
+	x.u.meters.keys.Add(float64(x.b.Len() - from))
 }
 
 // deletes makes the plain deletes of one template, the row before the change first.
@@ -125,25 +118,32 @@ func (x *run) deletes(a *act) {
 
 // admit decides whether the mapping is for the change, and what an action that writes does with the after-image. An
 // error says that the predicate could not be evaluated, which counts as true, and as a reason to write nothing.
-func (u *rule) admit(r *Router, c *event.Change) (verdict, event.Intent, error) {
+func (x *run) admit() (verdict, error) {
+	u, c := x.u, x.c
 	switch {
 	case !u.events[c.Op&3]:
-		return wrongEvent, 0, nil
+		return wrongEvent, nil
 	case c.Op == event.Update && !u.all && !u.changed(c):
-		return unchanged, 0, nil
-	case u.predicate == nil:
-		return admitted, event.IntentPut, nil
-	case u.doubtful:
-		return admitted, event.IntentForget, errDoubtful
+		return unchanged, nil
+	case u.predicate != nil:
+		return x.asks()
 	}
-	yes, err := u.predicate.eval(&r.machine, c, u.reads)
-	switch {
-	case !u.writes:
-		return verdictOf(yes), event.IntentForget, err
-	case err != nil:
-		return admitted, event.IntentForget, err
+	x.after = event.IntentPut
+	return admitted, nil
+}
+
+// asks is admit for a mapping with a predicate.
+func (x *run) asks() (verdict, error) {
+	u := x.u
+	x.after = event.IntentForget
+	if u.doubtful {
+		return admitted, errDoubtful
 	}
-	return u.membership(r, c, yes)
+	yes, err := u.predicate.eval(&x.machine, x.c, u.reads)
+	if !u.writes || err != nil {
+		return verdictOf(yes), err
+	}
+	return x.membership(yes)
 }
 
 func verdictOf(yes bool) verdict {
@@ -157,27 +157,29 @@ func verdictOf(yes bool) verdict {
 // holds on their own, without an old row. The after-image is written only if it is one of them. And a row that was one
 // and no longer is counts, though the predicate, which sees both images, is false: row.status == 'live' is false when a
 // live row becomes a draft, and in every DELETE.
-func (u *rule) membership(r *Router, c *event.Change, yes bool) (verdict, event.Intent, error) {
-	after, err := event.IntentRemove, error(nil)
+func (x *run) membership(yes bool) (verdict, error) {
+	u, c := x.u, x.c
+	x.after = event.IntentRemove
+	var err error
 	switch c.Op {
 	case event.Insert: // the predicate saw the after-image alone
 		if yes {
-			after = event.IntentPut
+			x.after = event.IntentPut
 		}
-		return verdictOf(yes), after, nil
+		return verdictOf(yes), nil
 	case event.Update:
 		var is bool
-		if is, err = u.predicate.alone(&r.machine, c.After, u.reads); err != nil {
-			after = event.IntentForget
+		if is, err = u.predicate.alone(&x.machine, c.After, u.reads); err != nil {
+			x.after = event.IntentForget
 		} else if is {
-			after = event.IntentPut
+			x.after = event.IntentPut
 		}
 	}
-	if yes || after == event.IntentPut {
-		return verdictOf(yes), after, err
+	if yes || x.after == event.IntentPut {
+		return verdictOf(yes), err
 	}
-	was, wrong := u.predicate.alone(&r.machine, c.Before, u.reads)
-	return verdictOf(was || err != nil), after, errors.Join(err, wrong)
+	was, wrong := u.predicate.alone(&x.machine, c.Before, u.reads)
+	return verdictOf(was || err != nil), errors.Join(err, wrong)
 }
 
 // changed reports whether a column that the mapping looks at may have changed.
@@ -206,24 +208,29 @@ const maxText = 1 << 30
 
 // delete makes the plain deletes of one template and one image: all copies, or none.
 func (x *run) delete(a *act, image []event.Value) {
-	for i := range a.key.copies {
-		text := x.b.Text()
+	b, k := x.b, a.key
+	for i := range k.copies {
+		text := b.Text()
 		from := len(text)
-		text, out, at := a.key.render(text, image, i)
+		text, out, at := k.render(text, image, i)
 		if out == made && len(text) > maxText {
 			out = tooLong
 		}
 		if out != made {
-			x.missed(a, a.key, out, at, image)
+			x.missed(a, k, out, at, image)
 			return
 		}
-		if same := x.row.find(x.b, identity{action: event.ActionDelete, key: text[from:]}); same >= 0 {
+		if same := x.row.plain(b, text[from:]); same >= 0 {
 			x.merge(a, same)
 			continue
 		}
 		o := x.origin()
-		x.b.Add(text, x.c.Version.Row, event.ActionDelete)
-		x.added(a, o, image, nil)
+		b.Add(text, x.c.Version.Row, event.ActionDelete)
+		b.Invalidations[b.Len()-1].Origin = o
+		x.row.added(b)
+		if x.trace != nil {
+			x.trace.added(x, a, image, nil)
+		}
 	}
 }
 
@@ -234,15 +241,6 @@ func (x *run) merge(a *act, same int) {
 	}
 	if x.b.Origins[x.b.Invalidations[same].Origin].D < x.u.d {
 		x.b.Invalidations[same].Origin = x.origin()
-	}
-}
-
-// added takes note of the invalidation that was added last; f is nil for a plain delete.
-func (x *run) added(a *act, origin uint32, image []event.Value, f *filling) {
-	x.b.Invalidations[x.b.Len()-1].Origin = origin
-	x.row.added(x.b)
-	if x.trace != nil {
-		x.trace.added(x, a, image, f)
 	}
 }
 

@@ -61,7 +61,7 @@ func (d *identity) is(b *event.Batch, i int) bool {
 }
 
 // find returns the invalidation of this row that is the same, or -1.
-func (k *rowKeys) find(b *event.Batch, d identity) int {
+func (k *rowKeys) find(b *event.Batch, d *identity) int {
 	if k.hashed == 0 {
 		for i := k.first; i < b.Len(); i++ {
 			if d.is(b, i) {
@@ -78,12 +78,27 @@ func (k *rowKeys) find(b *event.Batch, d identity) int {
 	return -1
 }
 
+// plain is find for a plain delete, which most invalidations are.
+func (k *rowKeys) plain(b *event.Batch, key []byte) int {
+	if k.hashed > 0 {
+		return k.find(b, &identity{action: event.ActionDelete, key: key})
+	}
+	for i := k.first; i < len(b.Invalidations); i++ {
+		if inv := &b.Invalidations[i]; inv.Effect == 0 && inv.Action == event.ActionDelete && bytes.Equal(b.Pending(i), key) {
+			return i
+		}
+	}
+	return -1
+}
+
 // added takes note of the key that was added last.
 func (k *rowKeys) added(b *event.Batch) {
-	n := b.Len() - k.first
-	if n <= few {
-		return
+	if n := b.Len() - k.first; n > few {
+		k.hash(b, n)
 	}
+}
+
+func (k *rowKeys) hash(b *event.Batch, n int) {
 	if k.hashed == 0 || 2*n > len(k.table) {
 		k.rebuild(b, n)
 		return
