@@ -25,6 +25,8 @@ type live struct {
 	alarms *alarms
 	served chan error
 	pos    uint64
+	// fetched is how many batches do has handed over.
+	fetched int
 }
 
 // liveD is short, since it passes in real time.

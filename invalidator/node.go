@@ -52,11 +52,12 @@ type job struct {
 	class class
 	// single sends each key in a command of its own.
 	single bool
-	// parts are the keys, or keys is.
-	parts []part
-	keys  []string
-	size  int
-	bytes int // of the keys and values, if the class is writes
+	// parts are the keys, or keys is, or, to be forgotten, entries.
+	parts   []part
+	keys    []string
+	entries []retry.Entry
+	size    int
+	bytes   int // of the keys and values, if the class is writes
 	// once gives up when Redis goes away, for what is sent would be old by the time that it is back.
 	once bool
 	// telling says that everything is done and only told about: what comes back is no reply to a delete or write.

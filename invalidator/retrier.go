@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -62,14 +63,30 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(entries) > 0 {
-		j := r.try(ctx, entries)
+	plain, guarded := sortEntries(entries)
+	if r.engine.options.without.raised {
+		for i := range entries {
+			entries[i].Action = event.ActionDelete
+		}
+		plain, guarded = entries, nil
+	}
+	repeated := false
+	for _, some := range [][]retry.Entry{plain, guarded} {
+		if len(some) == 0 {
+			continue
+		}
+		j := r.try(ctx, some)
 		if j == nil || j.givenUp || j.err != nil {
 			return 0, j.fault(), ctx.Err()
 		}
-		if err := r.settle(ctx, entries, j); err != nil {
+		again, err := r.settle(ctx, some, j)
+		if err != nil {
 			return 0, nil, err
 		}
+		repeated = repeated || again
+	}
+	if len(entries) > 0 {
+		r.engine.repeating.Store(repeated)
 	}
 	next, err := r.engine.store.NextDue(ctx)
 	if err != nil || next.IsZero() {
@@ -77,6 +94,20 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 		return longestWait, nil, err
 	}
 	return min(max(time.Until(next), 0), longestWait), nil, nil
+}
+
+// sortEntries tells keys that are only deleted from those with a guard. These are forgotten under the version of their
+// change: an older value may be written once more, by an action that was repeated, and the guard must know better.
+func sortEntries(entries []retry.Entry) (plain, guarded []retry.Entry) {
+	for _, e := range entries {
+		switch e.Action {
+		case event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet:
+			guarded = append(guarded, e)
+		default:
+			plain = append(plain, e)
+		}
+	}
+	return plain, guarded
 }
 
 func (j *job) fault() error {
@@ -89,8 +120,12 @@ func (j *job) fault() error {
 // try deletes the keys once; nil if ctx ended before they were sent.
 func (r *retrier) try(ctx context.Context, entries []retry.Entry) *job {
 	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries)}
-	for i := range entries {
-		j.keys = append(j.keys, entries[i].Key)
+	if a := entries[0].Action; a == event.ActionDelete || a == event.ActionExpire || a == event.ActionIncr {
+		for i := range entries {
+			j.keys = append(j.keys, entries[i].Key)
+		}
+	} else {
+		j.class, j.entries = writes, entries
 	}
 	select {
 	case <-r.engine.node.slots:
@@ -102,11 +137,12 @@ func (r *retrier) try(ctx context.Context, entries []retry.Entry) *job {
 	return <-r.done
 }
 
-// settle removes those that were deleted, and stores the others for later.
-func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) error {
+// settle removes those that were deleted, and stores the others for later. It reports whether some are to be deleted
+// again because of a silence.
+func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (repeated bool, err error) {
 	var done []uint64
 	var again []retry.Entry
-	failed, buried, repeated := j.failed, 0, false
+	failed, buried := j.failed, 0
 	for i, e := range entries {
 		switch {
 		case len(failed) > 0 && failed[0].at == i:
@@ -127,16 +163,15 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) err
 			again = append(again, e)
 		}
 	}
-	r.engine.repeating.Store(repeated)
 	if err := r.engine.store.Settle(ctx, done, again); err != nil {
-		return err
+		return repeated, err
 	}
 	m := r.engine.metrics
 	m.found.Add(float64(j.found))
 	m.acknowledged(stored, j.size-len(j.failed))
 	m.settled.Add(float64(len(done)))
 	r.engine.buried(buried)
-	return nil
+	return repeated, nil
 }
 
 // counts reports whether the delete of a parked key was its last. It was parked D after its mark, so only a

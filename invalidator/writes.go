@@ -25,6 +25,8 @@ type action struct {
 	notes []write.Notice // of further changes that are served as well
 
 	outcome write.Outcome // once anything was done to the key
+	// removed says that the key is to be removed with all that is known of it, and nothing else is tried.
+	removed bool
 	// err is why the key is in trouble: not before it is over, for a lack of memory is no trouble for a delete.
 	err error
 }
@@ -36,6 +38,9 @@ func (w *writer) runWrites(j *job) {
 		for i := p.from; i < p.to; i++ {
 			w.actions = append(w.actions, w.action(len(w.actions), p.unit, i))
 		}
+	}
+	for i := range j.entries {
+		w.actions = append(w.actions, parkedAction(i, &j.entries[i]))
 	}
 	if w.perform(j, w.actions) {
 		for i := range w.actions {
@@ -73,6 +78,14 @@ func (w *writer) action(at int, u *unit, i int) action {
 	return a
 }
 
+// parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change. A field's name
+// was not kept, so its whole hash goes, with what is known of all fields.
+func parkedAction(at int, e *retry.Entry) action {
+	return action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
+		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D, Now: time.Now(),
+	}}
+}
+
 // noted tells the job what became of an action.
 func (j *job) noted(a *action) {
 	if a.err != nil {
@@ -96,11 +109,12 @@ func (w *writer) perform(j *job, all []action) bool {
 		return todo
 	}
 	undone := func(a *action) bool { return a.outcome == 0 }
+	unwritten := func(a *action) bool { return a.outcome == 0 && !a.removed }
 	if w.node.without.notices && !w.exchange(j, pick(func(a *action) bool { return true }), w.notify, w.notified) {
 		return false
 	}
-	if !w.exchange(j, pick(undone), w.act, w.acted) ||
-		!w.exchange(j, pick(undone), w.forget, w.forgot) ||
+	if !w.exchange(j, pick(unwritten), w.act, w.acted) ||
+		!w.exchange(j, pick(unwritten), w.forget, w.forgot) ||
 		!w.exchange(j, pick(undone), w.drop, w.dropped) {
 		return false
 	}
@@ -143,8 +157,11 @@ func (w *writer) drop(calls []*write.Call, a *action) []*write.Call {
 }
 
 func (w *writer) dropped(a *action, calls []*write.Call) {
-	if calls[0].Err == nil {
+	switch err := calls[0].Err; {
+	case err == nil:
 		w.gone(a)
+	case a.err == nil:
+		a.err = fmt.Errorf("redis: unlink: %w", err)
 	}
 }
 
