@@ -75,6 +75,13 @@ func (s *site) statusIsTold(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ask("status", "--json")), &st); err != nil || st.Rows != 1 || !st.Redis.Up || st.Source.Server == "" {
 		t.Errorf("status --json: %+v, %v", st, err)
 	}
+	if hot := s.ask("status", "--hot"); !strings.Contains(hot, "HOTTEST TABLES") || !strings.Contains(hot, "HOTTEST KEYS") || !strings.HasPrefix(hot, "state") {
+		t.Errorf("the hottest: %s", hot)
+	}
+	var hot app.HotStatus
+	if err := json.Unmarshal([]byte(s.ask("status", "--hot", "--json")), &hot); err != nil || len(hot.Keys) == 0 || len(hot.Tables) != 1 {
+		t.Errorf("the hottest: %+v, %v", hot, err)
+	}
 	if elsewhere := s.ask("status", "--url", "http://"+s.listen+"/"); !strings.HasPrefix(elsewhere, "state") {
 		t.Errorf("status --url: %s", elsewhere)
 	}
