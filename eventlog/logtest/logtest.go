@@ -49,6 +49,9 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	}{
 		{"keeps the order of each key", keepsOrder},
 		{"carries what is odd unchanged", carriesWhatIsOdd},
+		{"carries every action with all it has", carriesEveryAction},
+		{"carries every action again in the next life", carriesActionsAgain},
+		{"carries large values in large batches", carriesLargeBatches},
 		{"ends with EOF after the rest", endsWithEOF},
 		{"takes nothing after close", takesNothingAfterClose},
 		{"returns from consume when its context ends", returnsWhenContextEnds},
@@ -259,6 +262,14 @@ func (d *deliveries) add(b *event.Batch) {
 
 // all fetches and commits everything until the log is closed.
 func (d *deliveries) all(ctx context.Context, p eventlog.Partition) error {
+	return each(ctx, p, func(b *event.Batch, token eventlog.Token) {
+		d.add(b)
+		p.Commit(token)
+	})
+}
+
+// each fetches everything until the log is closed.
+func each(ctx context.Context, p eventlog.Partition, take func(b *event.Batch, token eventlog.Token)) error {
 	for {
 		b, token, err := p.Fetch(ctx)
 		if errors.Is(err, io.EOF) {
@@ -267,8 +278,7 @@ func (d *deliveries) all(ctx context.Context, p eventlog.Partition) error {
 		if err != nil {
 			return err
 		}
-		d.add(b)
-		p.Commit(token)
+		take(b, token)
 	}
 }
 
