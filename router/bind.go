@@ -30,7 +30,11 @@ type rule struct {
 	failed string
 	// doubtful: the predicate reads what the table lacks, so it counts as failed.
 	doubtful bool
-	acts     []act
+	// plain are the deletes and no more; effects are the other actions, those together that share an effect; counters
+	// is the incr, which comes last.
+	plain    []act
+	effects  [][]act
+	counters []act
 	// origin is where in the batch the rule's origin was last, to be checked before use.
 	origin uint32
 	// counting: the row under way asks for the rule's counters.
@@ -40,9 +44,7 @@ type rule struct {
 // act is one action compiled for one table definition.
 type act struct {
 	*action
-	// plain: it is a delete and no more.
-	plain bool
-	key   *textPlan
+	key *textPlan
 	// field and value are nil where the action has none.
 	field, value *textPlan
 	// row is what a rebuilt value, or the parameters of its query, are made of; nil where a template makes it.
@@ -152,9 +154,6 @@ func (b *binder) rule(m *mapping) rule {
 		}
 	}
 	if !u.all {
-		for i := range u.acts {
-			u.compare = append(u.compare, u.acts[i].named()...)
-		}
 		u.compare = distinct(u.compare)
 	}
 	b.columns = append(b.columns, u.compare, u.reads)
@@ -163,18 +162,17 @@ func (b *binder) rule(m *mapping) rule {
 
 // acts compiles the actions. What the keys of one action have in common is compiled once.
 func (b *binder) acts(u *rule) {
-	var last *act
+	var group []act
 	for i := range u.actions {
 		a := &u.actions[i]
-		x := act{action: a, plain: a.effect == nil, key: b.text(a.key, a.lost())}
-		if last != nil && last.effect == a.effect {
-			x.value, x.row, x.channel, x.message, x.stream = last.value, last.row, last.channel, last.message, last.stream
+		x := act{action: a, key: b.text(a.key, a.lost())}
+		if len(group) > 0 && group[0].effect == a.effect {
+			first := &group[0]
+			x.value, x.row, x.channel, x.message, x.stream = first.value, first.row, first.channel, first.message, first.stream
 		} else {
+			u.add(group)
+			group = nil
 			b.shared(&x)
-		}
-		if a.kind == event.ActionZSet && a.value != nil {
-			x.unfit = sentence(a.value.text.at(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
-				"take a number column")
 		}
 		if a.field != nil {
 			x.field = b.text(a.field, "so the whole key was deleted")
@@ -184,15 +182,35 @@ func (b *binder) acts(u *rule) {
 			x.identity = append(x.identity, x.field.slots...)
 		}
 		x.identity = distinct(x.identity)
+		if !u.all {
+			u.compare = append(u.compare, x.named()...)
+		}
 		b.columns = append(b.columns, x.identity)
-		u.acts = append(u.acts, x)
-		last = &u.acts[i]
+		group = append(group, x)
+	}
+	u.add(group)
+}
+
+// add adds the actions that share an effect.
+func (u *rule) add(group []act) {
+	switch {
+	case len(group) == 0:
+	case group[0].effect == nil:
+		u.plain = group
+	case group[0].kind == event.ActionIncr:
+		u.counters = group
+	default:
+		u.effects = append(u.effects, group)
 	}
 }
 
 // shared compiles what all keys of the action have in common.
 func (b *binder) shared(x *act) {
 	const instead = "so what it makes was deleted instead of written"
+	if a := x.action; a.kind == event.ActionZSet && a.value != nil {
+		x.unfit = sentence(a.value.text.at(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
+			"take a number column")
+	}
 	if x.value == nil && x.action.value != nil {
 		x.value = b.text(x.action.value, instead)
 	}

@@ -70,14 +70,19 @@ func (f *filling) doubt(why reason, t Trouble, told string) {
 	f.intent, f.doubted, f.why, f.trouble, f.told = event.IntentForget, true, why, t, told
 }
 
-// effect makes the invalidations of one action other than a plain delete. The row after the change comes first: what it
-// holds is written where a key, field or member of the row before the change would be removed.
-func (x *run) effect(a *act) {
+// effects makes the invalidations of actions that share an effect: those of all keys of a mapping. The row after the
+// change comes first, for all of them: what it holds is written where a key, field or member of the row before the change
+// would be removed, also if another template made that one.
+func (x *run) effects(acts []act) {
 	if x.c.Op != event.Delete {
-		x.image(a, x.c.After, x.intent(a, false))
+		for i := range acts {
+			x.image(&acts[i], x.c.After, x.intent(&acts[i], false))
+		}
 	}
-	if x.c.Op == event.Delete || x.c.Op == event.Update && !same(a.identity, x.c) {
-		x.image(a, x.c.Before, x.intent(a, true))
+	for i := range acts {
+		if a := &acts[i]; x.c.Op == event.Delete || x.c.Op == event.Update && !same(a.identity, x.c) {
+			x.image(a, x.c.Before, x.intent(a, true))
+		}
 	}
 }
 

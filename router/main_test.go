@@ -93,6 +93,8 @@ func value(v any) event.Value {
 		return event.Value{Kind: event.Uint, Num: n, Text: []byte(v), Raw: []byte(v)}
 	case string:
 		return event.Value{Kind: event.Text, Text: []byte(v), Raw: []byte(v)}
+	case doc:
+		return event.Value{Kind: event.JSON, Text: []byte(v), Raw: []byte(v)}
 	case []byte:
 		return event.Value{Kind: event.Bytes, Text: v, Raw: v}
 	}
@@ -182,3 +184,6 @@ func (h *heard) Report(t Trouble, message string) {
 }
 
 func (h *heard) String() string { return strings.Join(*h, "\n") }
+
+// doc is a JSON column in a row.
+type doc string

@@ -74,15 +74,13 @@ func (x *run) rule() {
 		u.meters.filtered[v].Inc()
 		return
 	}
-	u.counting = u.counts
+	u.counting = len(u.counters) > 0
 	from := x.b.Len()
-	for i := range u.acts {
-		switch a := &u.acts[i]; {
-		case a.plain:
-			x.deletes(a)
-		case a.kind != event.ActionIncr:
-			x.effect(a)
-		}
+	for i := range u.plain {
+		x.deletes(&u.plain[i])
+	}
+	for _, acts := range u.effects {
+		x.effects(acts)
 	}
 	if n := x.b.Len() - from; n > 0 {
 		u.meters.keys.Add(float64(n))
@@ -97,11 +95,7 @@ func (x *run) counters() {
 	}
 	x.u.counting = false
 	from := x.b.Len()
-	for i := range x.u.acts {
-		if a := &x.u.acts[i]; a.kind == event.ActionIncr {
-			x.effect(a)
-		}
-	}
+	x.effects(x.u.counters)
 	x.u.meters.keys.Add(float64(x.b.Len() - from))
 }
 
