@@ -196,7 +196,7 @@ func (c *cli) dlqList() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.letters(cmd.Context(), func(l admin.Letters) error {
 				w := tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tTABLE\tKEY\tATTEMPTS\tLAST\tERROR")
+				fmt.Fprintln(w, "ID\tTABLE\tKEY\tACTION\tATTEMPTS\tLAST\tERROR")
 				after, shown := uint64(0), 0
 				for shown < limit {
 					page, err := l.List(cmd.Context(), table, after, min(limit-shown, 1000))
@@ -207,7 +207,7 @@ func (c *cli) dlqList() *cobra.Command {
 						break
 					}
 					for _, d := range page {
-						fmt.Fprintf(w, "%d\t%s\t%q\t%d\t%s\t%s\n", d.ID, d.Table, d.Key, d.Attempts, d.Last.Format(time.RFC3339), d.Error)
+						fmt.Fprintf(w, "%d\t%s\t%q\t%s\t%d\t%s\t%s\n", d.ID, d.Table, d.Key, d.Action, d.Attempts, d.Last.Format(time.RFC3339), d.Error)
 						after = d.ID
 					}
 					shown += len(page)
