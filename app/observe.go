@@ -84,6 +84,7 @@ func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
 	engine := p.engine.Snapshot()
 	s.Redis = &RedisStatus{Address: p.config.Redis.Addresses[0], Up: engine.RedisUp, Sentence: engine.Redis}
 	s.Keys = p.engine.Acknowledged()
+	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()
 	s.LatencyP50, s.LatencyP99 = engine.Latency.P50.Seconds(), engine.Latency.P99.Seconds()
 	records := map[int]int64{}
@@ -139,6 +140,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 		return Starting, "reading what was committed while freshet was away"
 	case age > p.behindAfter() && waiting != "":
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s, so reading waits", age.Round(time.Second), waiting)
+	case age > p.behindAfter() && s.heldBack() != "":
+		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s; catching up", age.Round(time.Second), s.heldBack())
 	case age > p.behindAfter():
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished; catching up", age.Round(time.Second))
 	case s.DeadLetters > 0:

@@ -48,6 +48,11 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			}, "", Behind, "redis cache:6379 does not answer"},
 			{"just not behind", func(s *Status) { s.FreshAsOf = now.Add(-26 * time.Second) }, "", Fresh, "until 26s ago"},
 			{"behind", func(s *Status) { s.FreshAsOf = now.Add(-27 * time.Second) }, "", Behind, "nothing newer than 27s ago is known to be finished; catching up"},
+			{"rate limited", func(s *Status) { s.FreshAsOf, s.RateLimited = now.Add(-27*time.Second), 5 }, "", Behind,
+				"nothing newer than 27s ago is known to be finished: 5 keys wait for the rate_limit of their mapping; catching up"},
+			{"queries are slow", func(s *Status) { s.FreshAsOf, s.RateLimited, s.RebuildQueue = now.Add(-27*time.Second), 5, 7 }, "", Behind,
+				": 5 keys wait for the rate_limit of their mapping, 7 keys wait for a query to begin; catching up"},
+			{"rate limited for a moment", func(s *Status) { s.RateLimited = 5 }, "", Fresh, "until 300ms ago"},
 			{"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind, "nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits"},
 			{"held up for a moment", func(*Status) {}, "too many keys in flight", Fresh, "until 300ms ago"},
 			{"parked", func(s *Status) { s.Parked = 2 }, "", Fresh, "but for 2 keys in trouble that are tried again later"},
@@ -103,7 +108,7 @@ func TestAStatusIsPrintedForAHuman(t *testing.T) {
 		Source:     &SourceStatus{Name: "default", Address: "db:3306", Flavor: event.MariaDB, Position: "binlog.000112:4096"},
 		Checkpoint: &CheckpointStatus{Position: "0-2-57", Epoch: 3, Term: 12},
 		Redis:      &RedisStatus{Sentence: "redis cache:6379 answers"},
-		Rows:       17, Keys: 34, InFlight: 1, Pending: 2, OldestUnfinished: 1.5, Parked: 3, DeadLetters: 4,
+		Rows:       17, Keys: 34, InFlight: 1, Pending: 2, OldestUnfinished: 1.5, RateLimited: 1, RebuildQueue: 6, Parked: 3, DeadLetters: 4,
 		LatencyP50: 0.0012, LatencyP99: 0.05,
 		Alarms: []alarm.Record{{Kind: alarm.DeadLetter, Message: "a key was given up", Count: 5, Last: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local)}},
 	}
@@ -120,6 +125,7 @@ deleted          34 keys since the start
 latency          p50 1.2ms, p99 50ms (last minute)
 in flight        1 keys
 final deletes    2 keys waiting; the oldest unfinished batch was read 1.5s ago
+waiting          1 keys wait for the rate_limit of their mapping, 6 keys wait for a query to begin
 in trouble       3 parked, 4 dead letters
 alarm            dead_letter raised, 5 times, last 2026-01-31T12:00:00` + zone + `: a key was given up
 `

@@ -63,8 +63,11 @@ type Status struct {
 	Keys uint64 `json:"keys"`
 	// InFlight keys were read and not yet deleted once; Pending wait for their final delete. The oldest batch that is
 	// not finished was read OldestUnfinished seconds ago. Parked and DeadLetters are keys in trouble.
-	InFlight         int64   `json:"in_flight"`
-	Pending          int64   `json:"pending"`
+	InFlight int64 `json:"in_flight"`
+	Pending  int64 `json:"pending"`
+	// RateLimited of the pending keys wait for the rate_limit of their mapping, RebuildQueue of all for a query to begin.
+	RateLimited      int64   `json:"rate_limited"`
+	RebuildQueue     int64   `json:"rebuild_queue"`
 	OldestUnfinished float64 `json:"oldest_unfinished_seconds"`
 	Parked           int     `json:"parked"`
 	DeadLetters      int     `json:"dead_letters"`
@@ -168,6 +171,9 @@ func (s *Status) printDeletes(line func(name, format string, args ...any)) {
 	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
 	line("in flight", "%d keys", s.InFlight)
 	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))
+	if held := s.heldBack(); held != "" {
+		line("waiting", "%s", held)
+	}
 	line("in trouble", "%d parked, %d dead letters", s.Parked, s.DeadLetters)
 	if s.Hot != nil && len(s.Hot.Tables) > 0 {
 		var hottest []string
@@ -181,6 +187,18 @@ func (s *Status) printDeletes(line func(name, format string, args ...any)) {
 			line("partition "+strconv.Itoa(p.ID), "%s behind, %d keys in flight, %d waiting", seconds(p.Lag), p.InFlight, p.Pending)
 		}
 	}
+}
+
+// heldBack says which keys wait for what a mapping asks for; "" if none do.
+func (s *Status) heldBack() string {
+	var parts []string
+	if s.RateLimited > 0 {
+		parts = append(parts, fmt.Sprintf("%d keys wait for the rate_limit of their mapping", s.RateLimited))
+	}
+	if s.RebuildQueue > 0 {
+		parts = append(parts, fmt.Sprintf("%d keys wait for a query to begin", s.RebuildQueue))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func join(parts ...string) string {

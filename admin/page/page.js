@@ -135,6 +135,14 @@ function fillCard(li, c) {
   c.lines.forEach((text, i) => setText(li.children[i + 1] ?? li.appendChild(element("span")), text));
 }
 
+const seen = new Set();
+
+// waiting returns a figure that most have no use for: it is shown from when there was something to show.
+function waiting(field, s, name, note) {
+  if (s[field] > 0) seen.add(field);
+  return seen.has(field) ? [[name, several(s[field], "key", "keys"), note]] : [];
+}
+
 // figures returns the numbers below the strip: name, value, what is to be said about it, and whether it is bad.
 function figures(s) {
   const now = Date.parse(s.now), list = [];
@@ -147,6 +155,8 @@ function figures(s) {
     list.push(
       ["In flight", several(s.in_flight, "key", "keys"), "read, and not yet deleted once"],
       ["Waiting for their final delete", several(s.pending, "key", "keys"), s.pending + s.in_flight > 0 ? `oldest ${seconds(s.oldest_unfinished_seconds)}` : ""],
+      ...waiting("rate_limited", s, "Waiting for rate_limit", "of their mapping"),
+      ...waiting("rebuild_queue", s, "Waiting for a query", "that rebuilds them"),
       ["Parked", several(s.parked, "key", "keys"), "in trouble, tried again later", s.parked > 0],
       ["Dead letters", several(s.dead_letters, "key", "keys"), s.dead_letters > 0 ? "given up, and may be stale: freshet dlq list" : "given up", s.dead_letters > 0],
     );
