@@ -109,7 +109,11 @@ func (s *HotStatus) Print(w io.Writer) error {
 			if c.Length > 0 {
 				name += fmt.Sprintf("… (%d bytes)", c.Length)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s and %s\n", name, rate(c.PerSecond), rate(c.Low), rate(c.High))
+			between := "exactly"
+			if c.Low != c.High {
+				between = rate(c.Low) + " and " + rate(c.High)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\n", name, rate(c.PerSecond), between)
 		}
 	}
 	return t.Flush()

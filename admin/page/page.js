@@ -201,7 +201,7 @@ function show(s) {
 
   const tables = s.hot?.tables ?? [];
   $("hot").hidden = tables.length === 0;
-  if (s.hot) setText($("hot-since"), `over about the last ${seconds(s.hot.window_seconds)}, of ${perSecond(s.hot.keys_per_second)} keys per second`);
+  if (s.hot) setText($("hot-since"), `over about the last ${seconds(s.hot.window_seconds).replace(/ 0 s$/, "")}, of ${perSecond(s.hot.keys_per_second)} keys per second`);
   rows($("hot-table-rows"), tables, tableRow(3), fillHot);
 
   const alarms = (s.alarms ?? []).slice().sort((a, b) => Date.parse(b.last) - Date.parse(a.last));
@@ -213,7 +213,7 @@ function show(s) {
 
 function fillHot(tr, c) {
   tr.firstElementChild.dir = "auto"; // a name reads from its own side
-  fillRow(tr, [c.length ? `${c.name}\u2026 (${several(c.length, "byte", "bytes")})` : c.name, perSecond(c.per_second), `${perSecond(c.low)} and ${perSecond(c.high)}`]);
+  fillRow(tr, [c.length ? `${c.name}\u2026 (${several(c.length, "byte", "bytes")})` : c.name, perSecond(c.per_second), c.low === c.high ? "exactly" : `${perSecond(c.low)} and ${perSecond(c.high)}`]);
 }
 
 // ---- the connection ----
