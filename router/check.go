@@ -36,6 +36,8 @@ func (f Finding) String() string {
 //   - Two placeholders with nothing between them, of which two rows can make the same key.
 //   - {schema} or {table} where the table has a column of that name.
 //   - A `when` that looks at one image only.
+//   - Two actions that write the same key, and would undo each other's work.
+//   - A mapping that writes but is not for every event, and a board without scores.
 //
 // Keys of templates are compared with those of all tables given, so it is best given all that are mapped. It may be
 // called from any goroutine.
@@ -56,6 +58,7 @@ func (r *Router) Check(tables ...*event.Table) []Finding {
 		}
 		k.neighbours(s)
 	}
+	k.fights()
 	slices.SortStableFunc(k.findings, func(a, b Finding) int { return comparePos(a.Pos, b.Pos) })
 	return k.findings
 }
@@ -106,6 +109,7 @@ func (k *checker) report(at Pos, t *event.Table, what, do string) {
 
 func (k *checker) gather(m *mapping, t *event.Table) {
 	k.when(m, t)
+	k.events(m, t)
 	for i := range m.actions {
 		s := sight{t: m.actions[i].key, table: t, by: &m.actions[i], mapping: m}
 		if !k.sight(&s) {
@@ -200,6 +204,8 @@ func (k *checker) when(m *mapping, t *event.Table) {
 	k.nilOrder(m, t)
 	at := m.spec.When.at(0)
 	switch {
+	case old == 0 && m.writes:
+		// Such a mapping removes what ceases to match: see membership.
 	case old == 0 && m.events[event.Delete]:
 		k.report(at, t, "when looks at row only, which is nil in a DELETE, and is what the row became in an UPDATE: keys of rows that go, or cease to match, stay cached",
 			"add the same for old: row.x == 1 || old.x == 1")

@@ -1,13 +1,17 @@
 package router
 
 import (
+	"cmp"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/event"
 )
 
 // The page about mappings is what users go by, so all of its examples are run: a yaml block is the configuration of
@@ -29,7 +33,7 @@ func TestThePageAboutMappingsIsTrue(t *testing.T) {
 			for _, c := range strings.Split("\n"+body, "\n$ ")[1:] {
 				command, want, _ := strings.Cut(c, "\n")
 				if got := runCommand(t, specs, command); strings.TrimSpace(got) != strings.TrimSpace(want) {
-					t.Errorf("$ %s\n%s\nwant\n%s\n%s", command, got, want, cmp.Diff(want, got))
+					t.Errorf("$ %s\n%s\nwant\n%s\n%s", command, got, want, gocmp.Diff(want, got))
 				}
 				commands++
 			}
@@ -51,6 +55,27 @@ func readMappings(t *testing.T, body string) []Mapping {
 			Events        []string
 			Columns, Keys []yaml.Node
 			SecondDelete  string `yaml:"second_delete"`
+			Rebuild       *struct {
+				From, As, Decimals, Rows string
+				Query, Value             yaml.Node
+				Columns                  []yaml.Node
+				TTL, Jitter              string
+				ExpireAt                 string `yaml:"expire_at"`
+				Missing                  *struct{ Cache, TTL string }
+			}
+			Hash   *struct{ Key, Field, Value yaml.Node }
+			Set    *struct{ Key, Member yaml.Node }
+			ZSet   *struct{ Key, Member, Score yaml.Node }
+			Expire *struct {
+				Keys []yaml.Node
+				In   string
+			}
+			Incr    yaml.Node
+			Publish *struct{ Channel, Message yaml.Node }
+			Stream  *struct {
+				Key    yaml.Node
+				MaxLen int64
+			}
 		}
 	}
 	if err := yaml.Unmarshal([]byte(body), &doc); err != nil {
@@ -82,15 +107,56 @@ func readMappings(t *testing.T, body string) []Mapping {
 		case "none":
 			s.SecondDelete = 0
 		default:
-			d, err := time.ParseDuration(m.SecondDelete)
+			s.SecondDelete = duration(t, m.SecondDelete)
+		}
+		if r := m.Rebuild; r != nil {
+			form, err := event.ParseForm(cmp.Or(r.As, "json"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.SecondDelete = d
+			percent, _ := strconv.ParseFloat(strings.TrimSuffix(r.Jitter, "%"), 64)
+			s.Rebuild = &Rebuild{
+				Pos: s.Table.Pos, FromRow: r.From == "row", Query: place(r.Query), As: form, Value: place(r.Value), Columns: places(r.Columns),
+				DecimalNumbers: r.Decimals == "number", Many: r.Rows == "many", ExpireAt: duration(t, r.ExpireAt), TTL: duration(t, r.TTL), Jitter: percent / 100,
+			}
+			if r.Missing != nil {
+				s.Rebuild.Missing = &Missing{Cache: r.Missing.Cache, TTL: duration(t, r.Missing.TTL)}
+			}
+		}
+		if h := m.Hash; h != nil {
+			s.Hash = &Hash{Key: place(h.Key), Field: place(h.Field), Value: place(h.Value)}
+		}
+		if x := m.Set; x != nil {
+			s.Set = &Set{Key: place(x.Key), Member: place(x.Member)}
+		}
+		if z := m.ZSet; z != nil {
+			s.ZSet = &ZSet{Key: place(z.Key), Member: place(z.Member), Score: place(z.Score)}
+		}
+		if e := m.Expire; e != nil {
+			s.Expire = &Expire{Keys: places(e.Keys), In: duration(t, e.In)}
+		}
+		s.Incr = place(m.Incr)
+		if p := m.Publish; p != nil {
+			s.Publish = &Publish{Channel: place(p.Channel), Message: place(p.Message)}
+		}
+		if x := m.Stream; x != nil {
+			s.Stream = &Stream{Key: place(x.Key), MaxLen: x.MaxLen}
 		}
 		specs = append(specs, s)
 	}
 	return specs
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // runCommand does what the command line does.

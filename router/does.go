@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/freshet/freshet/event"
@@ -40,7 +41,7 @@ func did(a *act, f *filling, own [][]byte) string {
 	case event.ActionHash, event.ActionSet, event.ActionZSet:
 		return didMember(a, f, own)
 	case event.ActionExpire:
-		return "in " + f.effect.In.String() + " at most"
+		return "in " + short(f.effect.In) + " at most"
 	case event.ActionIncr:
 		return "once a transaction"
 	}
@@ -72,7 +73,7 @@ func didRebuild(a *act, f *filling, own [][]byte) string {
 		return "forget" + because(a, f)
 	case event.IntentRemove:
 		if e.Missing {
-			return fmt.Sprintf("remove: put %s for %s", strconv.Quote(e.MissingValue), e.MissingTTL)
+			return fmt.Sprintf("remove: put %s for %s", strconv.Quote(e.MissingValue), short(e.MissingTTL))
 		}
 		return "remove"
 	}
@@ -96,10 +97,10 @@ func didRebuild(a *act, f *filling, own [][]byte) string {
 		words = "put " + shown(own[0])
 	}
 	if e.ExpireAt > 0 {
-		words += ", with an expire_at " + e.ExpireAt.String() + " ahead"
+		words += ", with an expire_at " + short(e.ExpireAt) + " ahead"
 	}
 	if e.TTL > 0 {
-		words += ", for " + e.TTL.String()
+		words += ", for " + short(e.TTL)
 		if e.Jitter > 0 {
 			words += fmt.Sprintf(" ± %g%%", e.Jitter*100)
 		}
@@ -125,6 +126,18 @@ func because(a *act, f *filling) string {
 		return ", since the score is no number"
 	}
 	return ", since the row lacks a column"
+}
+
+// short is the duration without the units that are zero at its end: 1h rather than 1h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // shown is a text that a line can take.

@@ -123,9 +123,13 @@ func parseValue(raw json.RawMessage, c *event.Column) (event.Value, error) {
 	if err := d.Decode(&v); err != nil {
 		return event.Value{}, err
 	}
-	switch v := v.(type) {
-	case nil:
+	switch {
+	case v == nil:
 		return event.Value{Kind: event.Null}, nil
+	case isJSON(c):
+		return jsonValue(raw), nil
+	}
+	switch v := v.(type) {
 	case bool:
 		if v {
 			return event.Value{Kind: event.Int, Num: 1, Raw: []byte("1")}, nil
@@ -142,7 +146,12 @@ func parseValue(raw json.RawMessage, c *event.Column) (event.Value, error) {
 		}
 		return textValue(v, c), nil
 	}
-	return event.Value{Kind: event.Opaque, Raw: raw}, nil
+	return jsonValue(raw), nil
+}
+
+// jsonValue is a JSON column, in the form that MySQL prints but for the order of members.
+func jsonValue(raw json.RawMessage) event.Value {
+	return event.Value{Kind: event.JSON, Text: raw, Raw: raw}
 }
 
 func textValue(s string, c *event.Column) event.Value {
