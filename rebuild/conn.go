@@ -138,22 +138,18 @@ func (c *conn) text(statement string) (string, error) {
 	return strings.Clone(s), nil // the result's memory goes back to a pool
 }
 
-// limitTo tells the server for how long a statement may run, and wait for a table that is locked or altered: that wait
-// is in no statement's time while it is prepared, its default is a year, and a session that waits does not notice that its
-// client has gone. So sessions would gather behind an ALTER.
-// Source: MySQL Reference Manual, max_execution_time (milliseconds), lock_wait_timeout (seconds); MariaDB,
-// max_statement_time (seconds).
+// limitTo tells the server for how long a statement may run. That leaves out the wait for a locked table while a statement
+// is prepared; that wait ends when the session is closed, which both servers notice within a second or so.
+// Source: MySQL Reference Manual, max_execution_time (milliseconds); MariaDB, max_statement_time (seconds).
 func (c *conn) limitTo(timeout time.Duration) error {
 	if c.limit == timeout {
 		return nil
 	}
 	c.meter.allow(handshakeBytes)
 	millis := max(1, timeout.Milliseconds())
-	statement := fmt.Sprintf("SET SESSION lock_wait_timeout = %d, ", (millis+999)/1000)
+	statement := fmt.Sprintf("SET SESSION max_execution_time = %d", millis)
 	if c.maria {
-		statement += fmt.Sprintf("max_statement_time = %d.%03d", millis/1000, millis%1000)
-	} else {
-		statement += fmt.Sprintf("max_execution_time = %d", millis)
+		statement = fmt.Sprintf("SET SESSION max_statement_time = %d.%03d", millis/1000, millis%1000)
 	}
 	if _, err := c.client.Execute(statement); err != nil {
 		return err

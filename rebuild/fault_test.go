@@ -239,8 +239,8 @@ func sessionsReadOnly(t *testing.T, s *testbed.Server) {
 	}
 }
 
-// A table that is locked, or being altered, is not waited for longer than any query; not by the server either, which
-// would not notice that nobody waits for the answer any more.
+// A table that is locked, or being altered, is not waited for longer than any query; not by the server either: sessions
+// must not gather behind an ALTER.
 func aLockedTableIsNotWaitedFor(t *testing.T, s *testbed.Server) {
 	s.Exec(t, "create table shop.t (id int)")
 	q := as(t, event.FormJSON, "SELECT 'behind the lock' AS a FROM t", func(q *Query) { q.Timeout = 50 * time.Millisecond })

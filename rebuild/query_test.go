@@ -76,6 +76,11 @@ func parametersFindTheirRows(t *testing.T, s *testbed.Server) {
 			t.Errorf("%s = %q: %s, want %s", c.column, c.value, got, c.want)
 		}
 	}
+	// Bytes stay bytes.
+	raw := as(t, event.FormJSON, "SELECT hex(:v) AS h, cast(:v AS binary) AS b")
+	if got := get(t, newRunner(t, options(s, raw)), raw, "\x00\xff\xc3", "\x00\xff\xc3"); got != `{"h":"00FFC3","b":"AP/D"}` {
+		t.Error(got)
+	}
 	// One parameter several times, others between, NULL in one place and not in the other.
 	q := as(t, event.FormJSON, "SELECT :a AS a, :b AS b, :a IS NULL AS c, ':a' AS d, CONCAT(:b, :b) AS e")
 	r := newRunner(t, options(s, q))

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unicode/utf8"
-
-	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/freshet/freshet/event"
 )
@@ -100,7 +97,7 @@ func (r *Runner) Query(ctx context.Context, source, id string, params event.Fiel
 	return value, missing, nil
 }
 
-// arguments are the parameters as the library takes them: texts, or bytes where they are no UTF-8.
+// arguments are the parameters as the library takes them.
 func (q *prepared) arguments(params event.Fields) ([]any, error) {
 	all, err := params.All()
 	if err != nil {
@@ -111,13 +108,8 @@ func (q *prepared) arguments(params event.Fields) ([]any, error) {
 	}
 	args := make([]any, len(all))
 	for i, v := range all {
-		switch {
-		case v == nil:
-		case utf8.Valid(v):
+		if v != nil {
 			args[i] = v
-		default:
-			// As a text it would be refused, or mended.
-			args[i] = mysql.TypedBytes{Type: mysql.MYSQL_TYPE_BLOB, Bytes: v}
 		}
 	}
 	return args, nil
