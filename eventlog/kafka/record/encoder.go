@@ -81,10 +81,13 @@ func (e *Encoder) Add(b *event.Batch, i int) { e.TryAdd(b, i, math.MaxInt) }
 // An invalidation whose fields are not what its action has becomes a plain delete: nobody could carry it out, and a
 // cache may forget. It is counted with them.
 func (e *Encoder) TryAdd(b *event.Batch, i, most int) bool {
-	inv := &b.Invalidations[i]
-	if inv.Effect == 0 && inv.Action == event.ActionDelete {
+	if inv := &b.Invalidations[i]; inv.Effect == 0 && inv.Action == event.ActionDelete {
 		return e.tryKey(b, i, most)
 	}
+	return e.tryItem(b, i, most)
+}
+
+func (e *Encoder) tryItem(b *event.Batch, i, most int) bool {
 	before, body, table, effects := e.state, len(e.body), len(e.table), len(e.effects)
 	for without := nothing; without <= payloadAndNotices; without++ {
 		ok := e.addItem(b, i, without)
@@ -107,17 +110,12 @@ func (e *Encoder) TryAdd(b *event.Batch, i, most int) bool {
 	return ok
 }
 
+// tryKey is TryAdd for a plain delete.
 func (e *Encoder) tryKey(b *event.Batch, i, most int) bool {
-	if e.count > 0 && e.Len()+len(b.Key(i)) > most-slack {
+	inv, key := &b.Invalidations[i], b.Key(i)
+	if e.count > 0 && e.Len()+len(key) > most-slack {
 		return false
 	}
-	e.addKey(b, i)
-	return true
-}
-
-// addKey appends a plain delete.
-func (e *Encoder) addKey(b *event.Batch, i int) {
-	key := b.Key(i)
 	// What is no UTF-8 has no JSON string.
 	simple := plain(key, 0) == len(key)
 	binary := !simple && !utf8.ValidString(key)
@@ -125,7 +123,7 @@ func (e *Encoder) addKey(b *event.Batch, i int) {
 	if binary {
 		l = listDeleteBase64
 	}
-	if inv := &b.Invalidations[i]; e.batch == b && e.ordinal == inv.Origin && e.row == inv.Row && e.list == l {
+	if e.batch == b && e.ordinal == inv.Origin && e.row == inv.Row && e.list == l {
 		e.body = append(e.body, ',') // most keys follow one of the same row
 		e.count++
 	} else {
@@ -141,6 +139,7 @@ func (e *Encoder) addKey(b *event.Batch, i int) {
 	default:
 		e.body = appendString(e.body, key)
 	}
+	return true
 }
 
 // begin appends what comes before invalidation i of b in a list.
