@@ -31,9 +31,16 @@ type fleet struct {
 // newFleet prepares processes around a cluster. They are not started.
 func newFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaCluster, readers, invalidators int) *fleet {
 	t.Helper()
+	return newFleetFor(t, loadD, mappings, source, kafka, readers, invalidators)
+}
+
+// newFleetFor is newFleet with another second delete and other mappings.
+func newFleetFor(t *testing.T, d, mappings string, source *testbed.Server, kafka *testbed.KafkaCluster, readers, invalidators int) *fleet {
+	t.Helper()
 	f := &fleet{
 		rig: newRig(t, source, "--appendonly", "yes", "--appendfsync", "no"), kafka: kafka, topic: kafka.NewTopicName(t), partitions: 6,
 	}
+	f.cfg.d, f.cfg.mappings = d, mappings
 	for i := range readers {
 		f.readers = append(f.readers, f.member("reader", i))
 	}
@@ -51,7 +58,11 @@ func (f *fleet) member(role string, n int) *rig {
 	case "reader":
 		m.write(f.inKafka(f.topic+".g"), m.fromSource("default"))
 	default:
-		m.write(f.inKafka(f.topic+".g"), m.toRedis())
+		parts := []string{f.inKafka(f.topic + ".g"), m.toRedis()}
+		if f.cfg.mappings != mappings { // queries are run by whoever writes their results
+			parts = append(parts, m.fromSource("default"))
+		}
+		m.write(parts...)
 	}
 	return m
 }
@@ -91,7 +102,7 @@ func (f *fleet) inKafka(group string) string {
 // fromSource is the part about a reader's source.
 func (r *rig) fromSource(name string) string {
 	return fmt.Sprintf("source: {name: %s, addresses: [%q], user: root, heartbeat: 200ms}\ninvalidator: {second_delete: %s}\n%s",
-		name, r.binlog.Addr(), loadD, mappings)
+		name, r.binlog.Addr(), r.cfg.d, r.cfg.mappings)
 }
 
 // toRedis is the part about an invalidator's Redis.

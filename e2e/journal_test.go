@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,6 +45,14 @@ type tx struct {
 var keysOf = map[string]string{
 	"shop.product": "SELECT CONCAT('product:', id) FROM shop.product WHERE %[1]s UNION SELECT CONCAT('category:', category_id, ':products') FROM shop.product WHERE %[1]s",
 	"shop.note":    "SELECT CONCAT('note:', id) FROM shop.note WHERE %[1]s",
+	"shop.item": `SELECT CONCAT('item:', id) FROM shop.item WHERE %[1]s UNION SELECT CONCAT('item:', id, ':hash') FROM shop.item WHERE %[1]s
+		UNION SELECT CONCAT('item:', id, ':text') FROM shop.item WHERE live = 1 AND (%[1]s)
+		UNION SELECT CONCAT('kind:', kind, ':stats') FROM shop.item WHERE %[1]s UNION SELECT CONCAT('kind:', kind, ':list') FROM shop.item WHERE %[1]s
+		UNION SELECT CONCAT('kind:', kind, ':top') FROM shop.item WHERE %[1]s UNION SELECT 'items:gen' FROM shop.item WHERE %[1]s`,
+	"shop.profile": "SELECT CONCAT('user:', user_id) FROM shop.profile WHERE %[1]s",
+	"shop.member":  "SELECT CONCAT('tag:', tag) FROM shop.member WHERE %[1]s",
+	"shop.score":   "SELECT CONCAT('board:', game) FROM shop.score WHERE %[1]s",
+	"shop.setting": "SELECT CONCAT('setting:', id) FROM shop.setting WHERE %[1]s",
 }
 
 // change runs a statement that changes the rows of table which match where (before it, after it, or both), and
@@ -112,7 +121,10 @@ func (j *journal) transact(ctx context.Context, db *sql.DB, begin, end []string,
 
 var begin, commit = []string{"BEGIN"}, []string{"COMMIT"}
 
-// verify fails the test unless every key of every committed change has an acknowledged delete that was sent after
+// acting are the commands that act on a key: deletes, and the scripts of the other actions.
+var acting = []string{"UNLINK", "DEL", "HDEL", "EVALSHA", "EVAL"}
+
+// verify fails the test unless every key of every committed change has an acknowledged action that was sent after
 // the commit and after since.
 func (j *journal) verify(r *rig, since time.Time) {
 	r.t.Helper()
@@ -121,10 +133,10 @@ func (j *journal) verify(r *rig, since time.Time) {
 	if len(j.entries) == 0 {
 		r.t.Fatal("nothing was changed, so nothing is shown")
 	}
-	acks := map[string]time.Time{} // when the last acknowledged delete of a key was sent
+	acks := map[string]time.Time{} // when the last acknowledged action on a key was sent
 	for _, k := range r.resp.Keys() {
 		for _, a := range r.resp.Acks(k) {
-			if (a.Command == "UNLINK" || a.Command == "DEL") && a.Err == "" && !a.Acked.IsZero() && a.Sent.After(acks[k]) {
+			if slices.Contains(acting, a.Command) && a.Err == "" && !a.Acked.IsZero() && a.Sent.After(acks[k]) {
 				acks[k] = a.Sent
 			}
 		}
@@ -139,11 +151,11 @@ func (j *journal) verify(r *rig, since time.Time) {
 			continue
 		}
 		if missing++; missing <= 10 {
-			r.t.Errorf("%s: committed at %s, but the last acknowledged delete was sent at %s", e.key, need.Format(time.StampMicro), acks[e.key].Format(time.StampMicro))
+			r.t.Errorf("%s: committed at %s, but the last acknowledged action was sent at %s", e.key, need.Format(time.StampMicro), acks[e.key].Format(time.StampMicro))
 		}
 	}
 	if missing > 0 {
-		r.t.Fatalf("%d of %d changes have no acknowledged delete after their commit", missing, len(j.entries))
+		r.t.Fatalf("%d of %d changes have no acknowledged action after their commit", missing, len(j.entries))
 	}
 }
 

@@ -264,39 +264,46 @@ func TestEveryReplyOfRedisLostOnceLosesNothing(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		r := newRig(t, start(t))
 		r.source.Exec(t, schema...)
-		var mu sync.Mutex
-		lost := map[string]bool{}
+		l := loser{lost: map[string]bool{}}
 		r.configure()
 		r.run()
-		r.resp.OnCommand(lose(&mu, lost))
+		r.resp.OnCommand(l.lose)
 		var j journal
 		mix(r, &j, cut(2, 10))
 		r.finish(time.Minute)
 		j.verify(r, time.Time{})
-		mu.Lock()
-		defer mu.Unlock()
-		t.Logf("%d replies lost", len(lost))
-		if len(lost) < 10 {
-			t.Fatalf("only %d replies were lost", len(lost))
+		t.Logf("%d replies lost", l.n())
+		if l.n() < 10 {
+			t.Fatalf("only %d replies were lost", l.n())
 		}
 		r.stop()
 	})
 }
 
+// loser loses the first reply to a command with each key.
+type loser struct {
+	mu   sync.Mutex
+	lost map[string]bool
+}
+
 // lose drops the reply of a command when it has a key whose reply was not lost before.
-func lose(mu *sync.Mutex, lost map[string]bool) func(proxy.Command) proxy.Action {
-	return func(c proxy.Command) proxy.Action {
-		mu.Lock()
-		defer mu.Unlock()
-		action := proxy.Forward
-		for _, k := range c.Keys {
-			if !lost[k] {
-				lost[k] = true
-				action = proxy.DropReply
-			}
+func (l *loser) lose(c proxy.Command) proxy.Action {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	action := proxy.Forward
+	for _, k := range c.Keys {
+		if !l.lost[k] {
+			l.lost[k] = true
+			action = proxy.DropReply
 		}
-		return action
 	}
+	return action
+}
+
+func (l *loser) n() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.lost)
 }
 
 // deadlock reports whether the server chose a transaction as the victim of a deadlock: it did not commit.

@@ -70,10 +70,11 @@ type rig struct {
 
 // configuration is what the tests vary.
 type configuration struct {
-	d     string // second_delete
-	start string // source.start
-	dir   string // eventlog.dir
-	extra string // more top-level keys
+	d        string // second_delete
+	start    string // source.start
+	dir      string // eventlog.dir
+	extra    string // more top-level keys
+	mappings string
 }
 
 // The tables of all suites. The mapping and the CONCATs of journal.go say the same, independently.
@@ -110,7 +111,7 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	r.listen = l.Addr().String()
 	l.Close()
 	r.client = admin.NewClient("http://"+r.listen, "", nil)
-	r.cfg = configuration{d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data")}
+	r.cfg = configuration{d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
 	r.file = filepath.Join(t.TempDir(), "freshet.yaml")
 	t.Cleanup(func() {
 		if r.proc != nil {
@@ -128,7 +129,7 @@ redis: {addresses: [%q]}
 eventlog: {dir: %q}
 invalidator: {second_delete: %s}
 admin: {listen: %q}
-%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.dir, r.cfg.d, r.listen, r.cfg.extra, mappings)
+%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.dir, r.cfg.d, r.listen, r.cfg.extra, r.cfg.mappings)
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 

@@ -1,0 +1,12 @@
+DROP DATABASE IF EXISTS example;
+CREATE DATABASE example CHARACTER SET utf8mb4;
+CREATE USER IF NOT EXISTS freshet@'%' IDENTIFIED BY 'freshet';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO freshet@'%';
+GRANT SELECT ON example.* TO freshet@'%';
+USE example;
+
+CREATE TABLE setting (
+  name VARCHAR(20) PRIMARY KEY,
+  value VARCHAR(80) NOT NULL
+);
+INSERT INTO setting VALUES ('motto', 'hello');

@@ -1,0 +1,13 @@
+DROP DATABASE IF EXISTS example;
+CREATE DATABASE example CHARACTER SET utf8mb4;
+CREATE USER IF NOT EXISTS freshet@'%' IDENTIFIED BY 'freshet';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO freshet@'%';
+GRANT SELECT ON example.* TO freshet@'%';
+USE example;
+
+CREATE TABLE price (
+  sku VARCHAR(20) PRIMARY KEY,
+  amount DECIMAL(10,2) NOT NULL,
+  currency CHAR(3) NOT NULL
+);
+INSERT INTO price VALUES ('lamp', 9.90, 'EUR'), ('chair', 49.00, 'EUR');

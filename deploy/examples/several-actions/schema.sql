@@ -1,0 +1,14 @@
+DROP DATABASE IF EXISTS example;
+CREATE DATABASE example CHARACTER SET utf8mb4;
+CREATE USER IF NOT EXISTS freshet@'%' IDENTIFIED BY 'freshet';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO freshet@'%';
+GRANT SELECT ON example.* TO freshet@'%';
+USE example;
+
+CREATE TABLE article (
+  id INT PRIMARY KEY,
+  author_id INT NOT NULL,
+  title VARCHAR(80) NOT NULL,
+  published BIGINT NOT NULL
+);
+INSERT INTO article VALUES (1, 7, 'First', 1700000000);
