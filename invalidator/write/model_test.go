@@ -41,7 +41,7 @@ func play(t testing.TB, client *redis.Client, s *scripts, k kind, h hazards, see
 	w := &world{ctx: t.Context(), h: h, rng: rng, client: client, kind: k}
 	o := Options{Random: rng.Uint64}
 	if w.chance(h.fewMarks) {
-		o.Entries = 1 + rng.IntN(2)
+		o.Entries = 1 + rng.IntN(3)
 	}
 	b, err := New(o)
 	if err != nil {

@@ -8,6 +8,24 @@ import (
 )
 
 // Every rule of the guard is needed: without it some world ends with a value that is older than its row.
+func TestASenderThatDoesNotAskWhetherItIsLateLeavesOldValues(t *testing.T) {
+	client := testbed.Redis(t).Client()
+	s := simulated(t)
+	h := hazards{evict: 0.5, late: 0.6, handover: 0.5, overlap: 0.5}
+	for seed := uint64(1); seed <= 2000; seed++ {
+		h.careless = true
+		if play(t, client, s, kinds()["string"], h, seed).fault == "" {
+			continue
+		}
+		h.careless = false
+		if again := play(t, client, s, kinds()["string"], h, seed); again.fault != "" {
+			t.Fatalf("seed %d: one that asks does, too: %s\n%s", seed, again.fault, strings.Join(again.trace, "\n"))
+		}
+		return
+	}
+	t.Error("no counterexample")
+}
+
 func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 	client := testbed.Redis(t).Client()
 	whole := simulated(t)
@@ -32,7 +50,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 		},
 		{
 			"a companion of another source says nothing", "if s ~= source then return 'none' end", "",
-			"string", hazards{handover: 0.9, rename: 0.9, rewind: 0.9},
+			"string", hazards{handover: 0.9, rename: 0.9},
 		},
 		{
 			"versions of different epochs are not compared", "if o ~= 0 then return o < 0 and 'later' or 'former' end", "",
@@ -76,26 +94,17 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			"set", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
-			"marks of members vouch after a while only", "good = t - since >= window", "good = true",
-			"set", hazards{evict: 0.6, handover: 0.9, zombie: 0.9},
-		},
-		{
 			"what is below the floor is in doubt", "if newer(floor, version) then return doubt() end", "",
 			"set", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9, evict: 0.1},
 		},
 		{
 			"forgetting raises the floor", "set('<', text(version, since))\n  end\n  return FORGOTTEN", "end\n  return FORGOTTEN",
-			"set", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9},
+			"set", hazards{slow: 0.3, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"the floor rises over a generation that is dropped",
 			"if newer(oldtop, floor) then floor = oldtop end\n  redis.call('UNLINK', before)", "redis.call('UNLINK', before)",
 			"set", hazards{fewMarks: 1, handover: 0.9, zombie: 0.9},
-		},
-		{
-			"the floor rises over a generation that Redis lost", "if newer(oldtop, floor) then floor = oldtop end\n    oldtop = false",
-			"oldtop = false",
-			"set", hazards{fewMarks: 1, handover: 0.9, zombie: 0.9, evict: 0.5},
 		},
 		{
 			"a member is added only to a set that is there", "if redis.call('EXISTS', key) == 0 then return ABSENT end", "",
@@ -107,7 +116,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const most = 6000
+			const most = 2000
 			s := replaced(t, whole, c.old, c.with)
 			k := kinds()[c.kind]
 			for seed := uint64(1); seed <= most; seed++ {

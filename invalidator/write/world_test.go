@@ -27,13 +27,16 @@ type hazards struct {
 	overlap  float64 // ... and it does not know for a while that it is over
 	late     float64 // replies come late, or are lost, and the action is repeated
 	leftover float64 // an older leader left records behind: they are forgotten
-	slow     float64 // changes reach the process when they are old
+	slow     float64 // changes reach the process when they are old, or nobody takes over for long
 	fewMarks float64 // companions hold few entries
 	torn     float64 // a hash in pieces loses some of them
+
+	careless bool // the sender does not ask whether it is late
 }
 
 const (
-	worldD = 2000 // ms
+	worldD    = 2000  // ms
+	zombieAge = 40000 // ms
 )
 
 // moment is simulated milliseconds.
@@ -79,6 +82,8 @@ type world struct {
 	agenda  agenda
 	order   int
 	owner   *owner
+	owners  int
+	bursts  bool
 	trace   []string
 	fault   string
 
@@ -155,7 +160,7 @@ const worldKey = "k"
 
 // layOut draws the changes.
 func (w *world) layOut() {
-	n := 2 + w.rng.IntN(8)
+	n := 2 + w.rng.IntN(10)
 	var t, visible moment = 1000, 1000
 	for range n {
 		t += w.ms(2500)
@@ -192,10 +197,13 @@ func (w *world) run() {
 	w.redis("flushall")
 	w.holds = map[int]event.Version{}
 	w.layOut()
-	for t := moment(0); t < w.horizon()+3*worldD; t += 300 + w.ms(900) {
+	for t, pace := moment(0), 1000; t < w.horizon()+zombieAge; t += 300 + w.ms(pace) {
 		w.at(t, w.read)
 		if w.chance(w.h.evict) {
 			w.at(t+w.ms(300), w.evict)
+		}
+		if t > w.horizon()+3*worldD {
+			pace = 6000
 		}
 	}
 	w.takeOver(&owner{w: w, source: "s", epoch: 1, base: 1000, from: 1, begins: w.ms(500)})
@@ -274,7 +282,7 @@ func (w *world) takeOver(o *owner) {
 	if before == nil {
 		w.leftovers()
 	}
-	if w.chance(w.h.handover) && o.epoch < 3 {
+	if w.owners++; w.owners < 6 && w.chance(w.h.handover) {
 		w.at(o.begins+w.ms(int(w.horizon())), w.handOver)
 	}
 }
@@ -302,8 +310,11 @@ func (w *world) handOver() {
 		}
 		committed = t.n
 	}
-	if w.chance(w.h.zombie) {
-		w.at(o.ends+w.ms(15000), o.burst)
+	// What takes effect that late is more than the guard counts on; once it holds nevertheless, for what is late at once
+	// is late together.
+	if !w.bursts && w.chance(w.h.zombie) {
+		w.bursts = true
+		w.at(o.ends+w.ms(zombieAge), o.burst)
 	}
 	next := &owner{w: w, source: o.source, epoch: o.epoch, base: o.base, begins: w.clock + w.ms(500)}
 	next.from = 1 + w.rng.IntN(committed+1)
@@ -311,7 +322,10 @@ func (w *world) handOver() {
 		next.epoch, next.base = o.epoch+1, uint64(w.rng.IntN(2000)+20)
 	}
 	if w.chance(w.h.rename) {
-		next.source = o.source + "'"
+		next.source, next.base = o.source+"'", uint64(w.rng.IntN(2000)+20)
+	}
+	if w.chance(w.h.slow) {
+		next.begins += w.ms(20000)
 	}
 	w.at(next.begins, func() { w.takeOver(next) })
 }
@@ -337,6 +351,9 @@ func (t *task) send() {
 	known := o.known[t.n-1]
 	age := w.clock - known
 	sent := w.clock
+	if w.h.careless {
+		age, t.again = min(age, 0), false
+	}
 	forget := Timely(event.IntentPut, time.Duration(age)*time.Millisecond, worldD*time.Millisecond, t.again, false) == event.IntentForget
 	took := w.ms(50)
 	late := w.chance(w.h.late)

@@ -1,0 +1,227 @@
+package write
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/testbed"
+)
+
+// both runs a test on the oldest and the newest Redis that the testbed has.
+func both(t *testing.T, run func(r *rig)) {
+	t.Run("redis", func(t *testing.T) { run(newRig(t, testbed.Redis(t), Options{})) })
+	t.Run("redis 8", func(t *testing.T) { run(newRig(t, testbed.Redis8(t), Options{})) })
+}
+
+// Lua's numbers end at 2^53; positions do not.
+func TestVersionsCompareExactlyInRedis(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	edges32 := []uint32{0, 1, 9, 10, 1<<31 - 1, 1 << 31, 1<<32 - 2, 1<<32 - 1}
+	edges64 := []uint64{0, 1, 9, 10, 1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<63 - 1, 1 << 63, 1<<64 - 2, 1<<64 - 1}
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.SampledFrom(edges32), rapid.Uint32())
+		pos := rapid.OneOf(rapid.SampledFrom(edges64), rapid.Uint64())
+		draw := func(name string, of event.Version) event.Version {
+			v := event.Version{Epoch: 7, File: part.Draw(t, name+" file"), Pos: pos.Draw(t, name+" pos"), Row: part.Draw(t, name+" row")}
+			if rapid.Bool().Draw(t, "same file") {
+				v.File = of.File
+			}
+			if rapid.Bool().Draw(t, "same pos") {
+				v.Pos = of.Pos
+			}
+			return v
+		}
+		a := draw("a", event.Version{})
+		b := draw("b", a)
+		r.redis("set", "freshet:v:{k}", a.String()+" 0 s")
+		want := Written
+		if a.Compare(b) > 0 {
+			want = Older
+		}
+		if got := r.do(put("k", "x", b)); got != want {
+			t.Fatalf("%s over %s: %s, want %s", b, a, got, want)
+		}
+		r.redis("unlink", "freshet:m:{k}", "k")
+		r.redis("hset", "freshet:m:{k}", "<", "7/0/0/0 0 s", ">", a.String(), "=m", a.String())
+		if got := r.do(member("k", "m", event.IntentPut, b)); (got == Older) != (want == Older) {
+			t.Fatalf("member %s over %s: %s, want %s", b, a, got, want)
+		}
+	})
+}
+
+func TestASourcesNameMayHaveSpaces(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	it := put("k", "1", at(1))
+	it.Source = "a 0 b"
+	r.do(it)
+	if o := r.do(it); o != Written {
+		t.Error(o)
+	}
+	it.Source = "b"
+	if o := r.do(it); o != Forgotten {
+		t.Errorf("of another source: %s", o)
+	}
+}
+
+func TestAKeyOfAnotherTypeIsRemoved(t *testing.T) {
+	both(t, func(r *rig) {
+		for _, it := range []*Item{
+			field("k", "f", "1", event.IntentPut, at(2)), field("k", "f", "", event.IntentRemove, at(2)), field("k", "f", "", event.IntentForget, at(2)),
+			member("k", "m", event.IntentPut, at(2)), member("k", "m", event.IntentRemove, at(2)), scored("k", "m", "1", at(2)),
+			scored("k", "m", "no number", at(2)),
+		} {
+			r.redis("flushall")
+			r.redis("hset", "freshet:f:{k}", "f", "1/1/1/1 0 s")
+			r.redis("hset", "freshet:m:{k}", "<", "1/1/1/1 0 s")
+			r.redis("set", "k", "a string")
+			if it.Fields != nil && strings.Contains(string(it.Fields), "no number") {
+				r.redis("unlink", "k")
+				r.redis("zadd", "k", "1", "other")
+			}
+			o := r.do(it)
+			if o != Forgotten && (o != Removed || it.Action != event.ActionHash) || r.redis("exists", "k") != int64(0) {
+				r.Errorf("%s %s: %s", it.Action, it.Intent, o)
+			}
+		}
+	})
+}
+
+func TestWhatIsBesideAKeyMayBeOfAnyType(t *testing.T) {
+	both(t, func(r *rig) {
+		for _, wrong := range [][]any{{"sadd", "x"}, {"set", "x"}, {"hset", "f", "junk"}} {
+			for _, it := range []*Item{put("k", "v", at(2)), field("k", "f", "1", event.IntentPut, at(2)), member("k", "m", event.IntentPut, at(2))} {
+				r.redis("flushall")
+				for _, k := range []Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
+					words := append([]any{wrong[0], string(r.b.Names().Append(nil, k, "k"))}, wrong[1:]...)
+					r.redis(words...)
+				}
+				if o := r.do(it); o != Forgotten && o != Absent {
+					r.Errorf("%v, %s: %s", wrong, it.Action, o)
+				}
+				forgotten := *it
+				forgotten.Intent = event.IntentForget
+				r.do(&forgotten)
+			}
+		}
+	})
+}
+
+func TestWithoutMemoryTheKeyIsRemovedAndItsCompanionVouchesForNothing(t *testing.T) {
+	both(t, func(r *rig) {
+		r.do(put("k", "1", at(1)))
+		r.do(put("k", "1", at(1)))
+		hash := put("h", "", at(1))
+		hash.Effect, hash.Fields = &event.Effect{As: event.FormHash}, fields("a", "1")
+		r.do(hash)
+		r.do(hash)
+		r.redis("hset", "f", "f", "1")
+		r.redis("hset", "freshet:f:{f}", "f", "1/1/1/1 0 s")
+		r.redis("sadd", "s", "m")
+		r.redis("hset", "freshet:m:{s}", "<", "1/1/1/1 0 s", ">", "1/1/1/1")
+		r.redis("set", "n", "5")
+		send(r.Context(), r.client, []*Call{r.b.Append(nil, field("f", "f", "1", event.IntentPut, at(0)))[0]}) // loads the script
+		r.redis("config", "set", "maxmemory", "1")
+		hash.Version = at(2)
+		for _, it := range []*Item{
+			put("k", "2", at(2)), hash, field("f", "f", "2", event.IntentPut, at(2)), member("s", "m2", event.IntentPut, at(2)),
+			{Key: "n", Action: event.ActionIncr},
+		} {
+			o, err := r.try(it)
+			if err != nil && strings.Contains(err.Error(), "OOM") {
+				r.b.Reset()
+				c := r.b.Fallback(it)
+				send(r.Context(), r.client, []*Call{c})
+				if c.Err != nil {
+					r.Errorf("%s: fallback: %v", it.Action, c.Err)
+				}
+			} else if o != Forgotten || err != nil {
+				r.Errorf("%s: %s, %v", it.Action, o, err)
+			}
+			if r.redis("exists", it.Key) != int64(0) {
+				r.Errorf("%s is there", it.Key)
+			}
+		}
+		r.redis("config", "set", "maxmemory", "0")
+		if o := r.do(put("k", "1", at(1))); o == Written {
+			r.Error("an older value was written after one that could not be")
+		}
+	})
+}
+
+func TestWhatRedisRefusesAsAWholeIsAnError(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	r.redis("replicaof", "127.0.0.1", "1")
+	if _, err := r.try(put("k", "1", at(1))); err == nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Error(err)
+	}
+	r.redis("replicaof", "no", "one")
+	r.redis("acl", "setuser", "weak", "on", ">p", "~*", "+@all", "-@scripting")
+	client := r.server.NewClient(&redis.Options{Username: "weak", Password: "p"})
+	defer func() { _ = client.Close() }()
+	r.client = client
+	if _, err := r.try(put("k", "1", at(1))); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Error(err)
+	}
+}
+
+func TestExpireShortensAndNeverLengthens(t *testing.T) {
+	both(t, func(r *rig) {
+		it := &Item{Key: "k", Action: event.ActionExpire, Effect: &event.Effect{In: 5 * time.Second}}
+		if o := r.do(it); o != Absent {
+			r.Error(o)
+		}
+		for _, c := range []struct{ before, most int64 }{{0, 5000}, {100000, 5000}, {3000, 3000}} {
+			r.redis("set", "k", "v")
+			if c.before > 0 {
+				r.redis("pexpire", "k", c.before)
+			}
+			if o := r.do(it); o != Written {
+				r.Error(o)
+			}
+			if left := r.redis("pttl", "k").(int64); left <= 0 || left > c.most {
+				r.Errorf("%d ms left of %d, want at most %d", left, c.before, c.most)
+			}
+		}
+	})
+}
+
+func TestACounterBeginsAtRedisTimeAndRises(t *testing.T) {
+	both(t, func(r *rig) {
+		it := &Item{Key: "k", Action: event.ActionIncr}
+		now := func() int64 { return r.client.Time(r.Context()).Val().UnixMilli() }
+		read := func() int64 {
+			n, err := r.client.Get(r.Context(), "k").Int64()
+			if err != nil {
+				r.Error(err)
+			}
+			return n
+		}
+		before := now()
+		if o := r.do(it); o != Written {
+			r.Error(o)
+		}
+		first := read()
+		if after := now(); first < before || first > after {
+			r.Errorf("%d is not between %d and %d", first, before, after)
+		}
+		if r.do(it); read() != first+1 {
+			r.Errorf("%d follows %d", read(), first)
+		}
+		for _, words := range [][]any{{"set", "k", "text"}, {"set", "k", "9223372036854775807"}, {"sadd", "k", "m"}} {
+			r.redis("unlink", "k")
+			r.redis(words...)
+			before := now()
+			if o := r.do(it); o != Forgotten {
+				r.Error(o)
+			}
+			if n := read(); n < before {
+				r.Errorf("%v became %d", words, n)
+			}
+		}
+	})
+}

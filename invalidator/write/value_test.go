@@ -1,0 +1,210 @@
+package write
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/testbed"
+)
+
+// vouched makes the key's companion vouch for all that comes after.
+func (r *rig) vouched(key string) {
+	r.Helper()
+	r.redis("set", r.b.Names().Version(key), "1/0/0/0 0 s")
+}
+
+func TestExpireAtIsPutInsideTheObject(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	now := time.UnixMilli(1763739000123)
+	r.vouched("k")
+	for value, want := range map[string]string{
+		`{"id":1}`: `{"id":1,"expire_at":1763739060123}`, `{}`: `{"expire_at":1763739060123}`, `[1]`: `[1]`, ``: ``, `{`: `{`, `null`: `null`,
+	} {
+		it := put("k", value, at(1))
+		it.Effect, it.Now = &event.Effect{As: event.FormJSON, ExpireAt: time.Minute}, now
+		if o := r.do(it); o != Written || r.redis("get", "k") != want {
+			t.Errorf("%s became %v (%s), want %s", value, r.redis("get", "k"), o, want)
+		}
+	}
+	it := put("k", "", at(1))
+	it.Effect, it.Now = &event.Effect{As: event.FormHash, ExpireAt: time.Minute}, now
+	it.Fields = event.AppendNull(fields("a", "1", "b"))
+	r.do(it)
+	if have := fmt.Sprint(r.client.HGetAll(t.Context(), "k").Val()); have != "map[a:1 expire_at:1763739060123]" {
+		t.Error(have)
+	}
+}
+
+func TestTTLsHaveJitterAndCompanionsOutliveThem(t *testing.T) {
+	var random uint64
+	r := newRig(t, testbed.Redis(t), Options{Random: func() uint64 { return random }})
+	for _, c := range []struct {
+		ttl, least, most, companion time.Duration
+		jitter                      float64
+		random                      uint64
+	}{
+		{0, -1, -1, foreverTTL, 0.1, 0},
+		{time.Minute, time.Minute, time.Minute, leastTTL, 0, 0},
+		{2 * time.Hour, 2 * time.Hour, 2 * time.Hour, 2*time.Hour + testD, 0, 1 << 63},
+		{time.Hour, 54 * time.Minute, 54 * time.Minute, leastTTL, 0.1, 0},
+		{time.Hour, 66*time.Minute - time.Second, 66 * time.Minute, 66*time.Minute + testD, 0.1, 1<<64 - 1},
+		{time.Second, time.Millisecond, time.Millisecond, leastTTL, 1, 0},
+	} {
+		random = c.random
+		for _, form := range []event.Form{event.FormString, event.FormHash} {
+			r.vouched("k")
+			it := put("k", "v", at(1))
+			it.Effect, it.Fields = &event.Effect{As: form, TTL: c.ttl, Jitter: c.jitter}, fields("f", "v")
+			if form == event.FormString {
+				it.Fields = fields("v")
+			}
+			calls := r.b.Append(nil, it)
+			if c.most != time.Millisecond { // else it is gone before it can be looked at
+				r.do(it)
+				if left := r.client.PTTL(t.Context(), "k").Val(); left > c.most || c.least > 0 && left < c.least-time.Minute {
+					t.Errorf("%+v, %s: %s", c, form, left)
+				}
+				if left := r.client.PTTL(t.Context(), "freshet:v:{k}").Val(); left > c.companion || left < c.companion-time.Minute {
+					t.Errorf("%+v, %s: companion %s", c, form, left)
+				}
+			} else if ttl := calls[0].words[4+1+guardArgs]; ttl != "1" {
+				t.Errorf("%+v: ttl %s", c, ttl)
+			}
+			r.b.Reset()
+		}
+	}
+}
+
+func TestARowThatIsGone(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	it := put("k", "", at(2))
+	it.Intent, it.Fields = event.IntentRemove, nil
+	r.vouched("k")
+	r.redis("set", "k", "v")
+	if o := r.do(it); o != Removed || r.redis("exists", "k") != int64(0) {
+		t.Error(o)
+	}
+	it.Effect = &event.Effect{Missing: true, MissingValue: "", MissingTTL: 30 * time.Second}
+	if o := r.do(it); o != Removed || r.redis("get", "k") != "" {
+		t.Error(o, r.redis("get", "k"))
+	}
+	if left := r.client.PTTL(t.Context(), "k").Val(); left <= 0 || left > 30*time.Second {
+		t.Error(left)
+	}
+	if o := r.do(put("k", "1", at(1))); o != Older {
+		t.Error(o)
+	}
+}
+
+func TestARowOfNullsIsNoHash(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	r.vouched("k")
+	r.redis("hset", "k", "old", "1")
+	it := put("k", "", at(2))
+	it.Effect, it.Fields = &event.Effect{As: event.FormHash}, event.AppendNull(fields("a"))
+	if o := r.do(it); o != Removed || r.redis("exists", "k") != int64(0) {
+		t.Error(o)
+	}
+}
+
+// large returns an item whose hash has n fields of the given size.
+func large(key string, n, size int, v event.Version) *Item {
+	it := put(key, "", v)
+	it.Effect = &event.Effect{As: event.FormHash, TTL: time.Hour}
+	var f []byte
+	for i := range n {
+		f = event.AppendField(event.AppendField(f, fmt.Sprintf("field%d", i)), strings.Repeat("x", size))
+	}
+	it.Fields = f
+	return it
+}
+
+func TestALargeHashIsPutTogetherAndSwappedIn(t *testing.T) {
+	both(t, func(r *rig) {
+		for _, c := range []struct{ fields, size, calls int }{
+			{inlineFields, 10, 1}, {inlineFields + 1, 10, 3}, {1000, 10, 5}, {3, inlineBytes, 4}, {1, 3 * inlineBytes, 2},
+		} {
+			r.redis("flushall")
+			r.vouched("k")
+			r.redis("hset", "k", "old", "1")
+			it := large("k", c.fields, c.size, at(2))
+			if n := len(r.b.Append(nil, it)); n != c.calls {
+				r.Errorf("%+v: %d calls", c, n)
+			}
+			r.b.Reset()
+			if o := r.do(it); o != Written {
+				r.Errorf("%+v: %s", c, o)
+			}
+			if n := r.redis("hlen", "k"); n != int64(c.fields) {
+				r.Errorf("%+v: %d fields", c, n)
+			}
+			if left := r.client.TTL(r.Context(), "k").Val(); left < 59*time.Minute {
+				r.Errorf("%+v: lives for %s", c, left)
+			}
+			it.Version = at(1)
+			if o := r.do(it); o != Older {
+				r.Errorf("%+v: %s", c, o)
+			}
+			it.Version, it.Effect = at(3), &event.Effect{As: event.FormHash}
+			if o := r.do(it); o != Written || r.redis("pttl", "k") != int64(-1) {
+				r.Errorf("%+v: %s, lives for %d ms", c, o, r.redis("pttl", "k"))
+			}
+			for _, key := range r.client.Keys(r.Context(), "*").Val() {
+				if strings.Contains(key, ":t:") {
+					r.Errorf("%s is left", key)
+				}
+			}
+		}
+	})
+}
+
+func TestCallsOfAnItemMayBeSentAgain(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	r.vouched("k")
+	it := large("k", 1000, 10, at(2))
+	calls := r.b.Append(nil, it)
+	for n := range calls {
+		send(t.Context(), r.client, calls[:n])
+	}
+	for range 2 {
+		send(t.Context(), r.client, calls)
+		if o, err := r.b.Outcome(it, calls); o != Written || err != nil || r.redis("hlen", "k") != int64(1000) {
+			t.Error(o, err)
+		}
+	}
+}
+
+func TestATemporaryKeyDoesNotStay(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	calls := r.b.Append(nil, large("k", 1000, 10, at(2)))
+	send(t.Context(), r.client, calls[:1])
+	name := calls[0].words[3]
+	if left := r.client.PTTL(t.Context(), name).Val(); left <= 0 || left > stageTTL {
+		t.Error(name, left)
+	}
+}
+
+func TestWhatCannotBeMadeOutIsForgotten(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	damaged := event.Fields{200}
+	for _, it := range []*Item{
+		{Action: event.ActionRebuild, Intent: event.IntentPut, Fields: fields("v")},
+		{Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
+		{Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{As: event.FormHash}, Fields: fields("odd")},
+		{Action: event.ActionHash, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
+		{Action: event.ActionSet, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
+		{Action: event.ActionZSet, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: fields("m")},
+		{Action: event.ActionSet, Intent: event.IntentPut, Fields: fields("m")},
+		{Action: event.ActionExpire}, {Action: event.ActionDelete}, {},
+	} {
+		it.Key, it.Source, it.Version, it.D = "k", "s", at(2), testD
+		r.vouched("k")
+		r.redis("hset", "k", "f", "v")
+		if o := r.do(it); o != Forgotten && o != Removed || r.redis("exists", "k") != int64(0) {
+			t.Errorf("%s: %s", it.Action, o)
+		}
+	}
+}
