@@ -18,16 +18,8 @@ const (
 	classes // how many there are
 )
 
-// isMixed reports whether a batch holds anything but plain deletes that nothing paces.
-func isMixed(b *event.Batch) bool {
-	if len(b.Effects) > 0 {
-		return true
-	}
-	for i := range b.Origins {
-		if b.Origins[i].RateLimit > 0 {
-			return true
-		}
-	}
+// hasOther reports whether a batch holds other actions than deletes.
+func hasOther(b *event.Batch) bool {
 	for i := range b.Invalidations {
 		if b.Invalidations[i].Action != event.ActionDelete {
 			return true

@@ -29,6 +29,7 @@ type dedup struct {
 	ds      []time.Duration
 	groupOf []uint16 // by ordinal of the invalidation: its group, or dropped
 	byOrig  []uint16 // by ordinal of the origin: its group
+	mixed   bool     // there are effects, or keys that are paced by themselves
 }
 
 const dropped = 1<<16 - 1
@@ -40,7 +41,7 @@ func (s *dedup) split(b *event.Batch) ([]group, int) {
 		return nil, 0
 	}
 	s.reset(b, n)
-	if isMixed(b) {
+	if s.mixed || hasOther(b) {
 		return s.splitMixed(b, n)
 	}
 	if len(s.ds) == 1 {
@@ -59,8 +60,9 @@ func (s *dedup) reset(b *event.Batch, n int) {
 	} else if len(s.slots) > 1<<16 && size < len(s.slots)/16 {
 		s.slots = make([]uint64, size) // a huge batch is no reason to keep so much for ever
 	}
-	s.ds, s.byOrig = s.ds[:0], s.byOrig[:0]
+	s.ds, s.byOrig, s.mixed = s.ds[:0], s.byOrig[:0], len(b.Effects) > 0
 	for i := range b.Origins {
+		s.mixed = s.mixed || b.Origins[i].RateLimit > 0
 		d := max(b.Origins[i].D, 0)
 		g := slices.Index(s.ds, d)
 		if g < 0 {

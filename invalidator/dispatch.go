@@ -1,6 +1,6 @@
 package invalidator
 
-import "time"
+import "github.com/freshet/freshet/invalidator/write"
 
 // kind is why keys are sent, for counting and for who is paced.
 type kind uint8
@@ -193,9 +193,6 @@ func (s *partition) fillRetries(j *job) {
 	}
 }
 
-// oldNews is for how long, at least, a change may have been known to be visible when its value is written.
-const oldNews = 5 * time.Second
-
 // decide settles, when a unit's first action is about to be sent (or one that failed is sent again), whether it is
 // old news. Then everybody has been able to read the change for long, and what is cached was probably read since: a
 // backlog of old values must not take its place. So nothing of it is written: the keys are forgotten, and the unit's
@@ -204,7 +201,7 @@ func (s *partition) decide(u *unit) {
 	if u.class != writes || u.forget || u.next > 0 || s.engine.options.without.oldNews {
 		return
 	}
-	if known := s.known(u); known != never && s.now.sub(known) > max(u.d, oldNews) {
+	if known := s.known(u); known != never && s.now.sub(known) > write.Window(u.d) {
 		u.forget = true
 	}
 }

@@ -1,6 +1,6 @@
-// Package invalidator deletes keys in Redis: it takes batches of invalidations from a partition of the event log,
-// deletes each key at once and, where that can have been too early, a second time, and commits to the log how far
-// everything is finished.
+// Package invalidator deletes keys in Redis, or writes them anew: it takes batches of invalidations from a partition of
+// the event log, does to each key what its mapping says at once and, where that can have been too early, a second time,
+// and commits to the log how far everything is finished.
 //
 // On the path of a row change it is the last stage. It knows keys, Redis and what is finished; it knows neither
 // tables nor binlogs, nor which log it has.
@@ -29,8 +29,32 @@
 // with another machine's.
 //
 // The property test plays the rule on simulated time, with the engine as it is, among readers that use up their D,
-// servers that lag, hangs, lost replies, crashes, replays and duplicates. It finds nothing, and finds a key that
-// stays stale for each part of the rule that is taken away.
+// servers that lag, hangs, lost replies, crashes, replays, duplicates, evictions and rate limits, over keys that are
+// deleted, rebuilt from their rows and rebuilt by query, and a local cache that is told of them. It finds nothing, and
+// finds a key that stays stale for each part of the rule, and of what follows, that is taken away.
+//
+// # Other actions
+//
+// The rule holds for every action: the final one is the same again. Units of keys are of three classes. Deletes are
+// above. Writes are all other actions of which the row says all (values that are rebuilt from it, fields, members,
+// counters, shorter lifetimes), and deletes that somebody is told of: package write makes calls of them, in which
+// values are guarded by version, so that they need no order here. Where Redis refuses one, the key is forgotten in
+// the next round trip, which raises its guard, and unlinked if that is refused as well; then it is a key in trouble,
+// unless nothing but memory was lacking. What it publishes or adds to a stream is sent in another round trip, after the
+// acknowledgement and before the key counts as done: at least once. Only a key that was parked is later deleted
+// without anybody being told.
+//
+// Old news never writes, it forgets: a change that has been known to be visible for longer than [write.Window] when
+// it is sent for the first time, and all that an older leader left. A backlog of old values must not replace
+// what the application has read since, and a guard that was evicted cannot tell. What was parked is forgotten under the
+// version of its change, for an older change's action may be repeated after it.
+//
+// Queries wait for their change to be known as visible, since what they read before might be the old value; then they go
+// to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was
+// sent then. A query that fails has its key forgotten before it is tried again.
+//
+// Keys of a mapping with a rate limit of its own wait for their first action in [pacedKeys], where a later
+// change takes the place of an older one.
 //
 // # Finished
 //
@@ -48,16 +72,19 @@
 //
 //	Engine.Run    retrier: the parked keys            (its own goroutine: the caller's)
 //	              4 writers: a round trip each        share health and watch, under their locks, for each trip
+//	              4 query workers: a query each, and  the same; share the line of runs under its lock
+//	                who renews its lock meanwhile
 //	              1 prober: asks Redis                the same
 //	Engine.Serve  loop: owns all of a partition       (the caller's)
 //	              fetcher: Fetch, duplicates          hands over entries
 //	              parker: Park                        is handed units, and hands them back
 //	Engine.Mark   the caller's                        appends to marks, under its lock, and pokes the loops
 //
-// What is handed over is a batch, a unit (the keys of a batch with one D) or a job (some 2000 keys of several units:
-// one round trip), never a key; who hands over does not touch it again until it comes back. Nothing on the path of
-// a delete takes a lock, sends, sets a timer or allocates for each key. Due units wait in one queue for each D, in
-// the order in which their changes became known to be visible, under one timer.
+// What is handed over is a batch, a unit (the keys of a batch with one D and class) or a job (some 2000 keys of several
+// units, 500 or 1 MiB of them if they are writes: one round trip), never a key; who hands over does not touch it again
+// until it comes back. Nothing on the path of a delete takes a lock, sends, sets a timer or allocates for each key. Due
+// units wait in one queue for each D and class, in the order in which their changes became known to be visible, under one
+// timer. Only queries are answered key by key, into the inbox of their partition.
 //
 // Handing out jobs is inverted: a loop first gets a slot, of which there are as many as the writers can have jobs,
 // and then fills a job with all that is ready by then. So small units of live traffic merge into full commands when
@@ -69,5 +96,5 @@
 // # Places left
 //
 // Other Redis modes: [node] is one master; with Cluster there is one for each, and a job holds keys of one of them.
-// Other actions: what commutes goes as deletes do; what does not needs an order for each key, between fresh and jobs.
+// All that package write sends for a key lies in the key's slot.
 package invalidator
