@@ -53,15 +53,15 @@ type jsonWriter struct {
 	depth int
 }
 
-// appendJSON appends the text of a document in MySQL's binary format; ok is false when it is damaged, too deep or too
-// large, and dst is then returned as it was. A document without any bytes stands for null: MySQL stores that where a
+// appendJSON appends the text of a document in MySQL's binary format; ok is false when it is damaged, too deep or of more
+// than most bytes, and dst is then returned as it was. A document without any bytes stands for null: MySQL stores that where a
 // NOT NULL column got no value (Field_json::val_json).
-func appendJSON(dst, doc []byte) (out []byte, ok bool) {
+func appendJSON(dst, doc []byte, most int) (out []byte, ok bool) {
 	if len(doc) == 0 {
 		return append(dst, "null"...), true
 	}
-	w := jsonWriter{out: dst, limit: len(dst) + min(jsonGrowth*len(doc)+64, maxJSONText)}
-	if !w.value(doc[0], doc[1:]) {
+	w := jsonWriter{out: dst, limit: len(dst) + min(jsonGrowth*len(doc)+64, most)}
+	if !w.value(doc[0], doc[1:]) || len(w.out) > w.limit {
 		return dst, false
 	}
 	return w.out, true
@@ -313,7 +313,7 @@ func appendPackedTime(dst []byte, typ ColumnType, packed int64) []byte {
 func (r *rowReader) printJSON(v *event.Value, raw []byte) {
 	begin := len(r.text)
 	var ok bool
-	if r.text, ok = appendJSON(r.text, raw); !ok {
+	if r.text, ok = appendJSON(r.text, raw, maxJSONText); !ok {
 		v.Kind = event.Opaque
 		return
 	}

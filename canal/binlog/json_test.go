@@ -204,12 +204,21 @@ func TestDamagedJSONHasNoText(t *testing.T) {
 		"too deep":                  append(smallArray("\x02\x04\x00", ""), 0),
 		"too much":                  append([]byte{jsonSmallArray}, bomb...),
 	} {
-		if out, ok := appendJSON([]byte("before"), doc); ok || string(out) != "before" {
+		if out, ok := appendJSON([]byte("before"), doc, maxJSONText); ok || string(out) != "before" {
 			t.Errorf("%s: %.100s %v", name, out, ok)
 		}
 	}
-	if out, ok := appendJSON(nil, nil); !ok || string(out) != "null" {
+	if out, ok := appendJSON(nil, nil, 0); !ok || string(out) != "null" {
 		t.Errorf("no document: %s %v", out, ok)
+	}
+}
+
+func TestTooLargeJSONHasNoText(t *testing.T) {
+	doc := smallArray("\x0c\x07\x00", "\x05bytes")
+	for most, want := range map[int]bool{9: true, 8: false} { // ["bytes"]
+		if out, ok := appendJSON(nil, doc, most); ok != want {
+			t.Errorf("at most %d bytes: %s %v", most, out, ok)
+		}
 	}
 }
 
@@ -230,7 +239,7 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		out, ok := appendJSON(nil, doc)
+		out, ok := appendJSON(nil, doc, maxJSONText)
 		if !ok {
 			return
 		}
@@ -247,7 +256,7 @@ func TestPrintingJSONAllocatesNothing(t *testing.T) {
 	doc := smallArray("\x05\x01\x00\x0c\x0a\x00", "\x02\"\n")
 	dst := make([]byte, 0, 1024)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, ok := appendJSON(dst, doc); !ok {
+		if _, ok := appendJSON(dst, doc, maxJSONText); !ok {
 			t.Fatal("damaged")
 		}
 	}); n != 0 {
