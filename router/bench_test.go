@@ -61,6 +61,37 @@ func cases() []struct {
 	}
 }
 
+// effects are the actions other than plain deletes, each alone.
+func effects() map[string]Mapping {
+	table := func(m Mapping) Mapping { m.Table = text("shop.product", 1); return m }
+	return map[string]Mapping{
+		"rebuild/json":   spec("product:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id", "name", "price", "sku", "status") }),
+		"rebuild/hash":   spec("product:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormHash, "id", "name", "price", "sku", "status") }),
+		"rebuild/query":  spec("product:{id}").with(func(m *Mapping) { m.Rebuild = &Rebuild{Query: text("select 1 from x where id = :id", 5)} }),
+		"rebuild/when":   spec("product:{id}").when("row.status == 'live'").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id", "name") }),
+		"hash/remove":    table(Mapping{Hash: &Hash{Key: text("h:{category_id}", 5), Field: text("{id}", 6)}}),
+		"hash/value":     table(Mapping{Hash: &Hash{Key: text("h:{category_id}", 5), Field: text("{id}", 6), Value: text("{name}", 7)}}),
+		"set":            table(Mapping{Set: &Set{Key: text("s:{category_id}", 5), Member: text("{id}", 6)}}),
+		"zset":           table(Mapping{ZSet: &ZSet{Key: text("z:{category_id}", 5), Member: text("{id}", 6), Score: text("{price}", 7)}}),
+		"expire":         table(Mapping{Expire: &Expire{Keys: []Text{text("e:{id}", 5)}, In: 1}}),
+		"incr":           gen("gen:{category_id}"),
+		"delete/publish": spec("product:{id}").with(func(m *Mapping) { m.Publish = &Publish{Channel: text("c", 5), Message: text("{id}", 6)} }),
+	}
+}
+
+func BenchmarkEffect(b *testing.B) {
+	full := cases()[0].row
+	for name, m := range effects() {
+		b.Run(name, func(b *testing.B) {
+			run := routed(b, full, full, m)
+			b.ReportAllocs()
+			for b.Loop() {
+				run()
+			}
+		})
+	}
+}
+
 func TestRoutingAllocatesNothing(t *testing.T) {
 	for _, c := range cases() {
 		run := routed(t, c.old, c.row, c.specs...)

@@ -13,7 +13,8 @@ type Whole struct {
 	What string
 }
 
-// Whole returns the actions that write what the row holds, and so delete instead wherever binlog_row_image is not FULL.
+// Whole returns the actions that write, and so delete instead where a row image lacks a column that they need: wherever
+// binlog_row_image is not FULL.
 // It may be called from any goroutine.
 func (r *Router) Whole() []Whole {
 	var all []Whole
@@ -33,6 +34,15 @@ func (k *checker) events(m *mapping, t *event.Table) {
 		return
 	}
 	at := m.spec.Table.at(0)
+	z := m.spec.ZSet
+	unscored := z != nil && z.Score.Value == ""
+	if unscored && (m.events[event.Insert] || m.events[event.Update]) {
+		k.report(z.Key.at(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known",
+			"write score:, or events: [delete]")
+	}
+	if unscored && m.spec.Rebuild == nil && m.spec.Hash == nil && m.spec.Set == nil {
+		return // it writes nothing, but removes
+	}
 	if !m.events[event.Delete] {
 		k.report(at, t, "the mapping writes what rows hold, and is not for delete: what was written of a row stays when the row goes",
 			"add delete to events")
@@ -40,10 +50,6 @@ func (k *checker) events(m *mapping, t *event.Table) {
 	if !m.events[event.Update] {
 		k.report(at, t, "the mapping writes what rows hold, and is not for update: what was written of a row stays when the row changes",
 			"add update to events")
-	}
-	if z := m.spec.ZSet; z != nil && z.Score.Value == "" && (m.events[event.Insert] || m.events[event.Update]) {
-		k.report(z.Key.at(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known",
-			"write score:, or events: [delete]")
 	}
 }
 

@@ -1,30 +1,40 @@
-// Package router turns row changes into the Redis keys that they make stale. It stands between the canal, which
-// knows rows but no keys, and the event log, which knows keys but no rows, and holds the mapping language:
-// docs/mappings.md describes it for users.
+// Package router turns row changes into the Redis keys that they make stale, and what is to be done with each. It stands
+// between the canal, which knows rows but no keys, and the event log, which knows keys but no rows, and holds the
+// mapping language: docs/mappings.md describes it for users.
 //
 // It is pure: no I/O, no clock. The same mappings, table definition and row change always give the
 // same invalidations in the same order, which is what makes a replay of the binlog harmless.
 //
 // # From text to keys
 //
-// [New] parses every table pattern, key template and predicate and reports all faults at once, each with its place
+// [New] parses every table pattern, template, query and predicate and reports all faults at once, each with its place
 // in the configuration. [Router.Bind] compiles the mappings that match one table definition into ordinals and says
 // which columns it needs decoded. [Router.Route] then does no more than append literals and column values: no
 // reflection, no look-up by name, no allocation beyond the growth of the batch (predicates excepted, which run on
-// the expr virtual machine).
+// the expr virtual machine, and the keys of counters, of which those of the open transaction are remembered).
+//
+// # Actions
+//
+// Each key template of a mapping is an act: a plain delete, or an action with an [event.Effect] that New made once and all
+// batches share. An action that writes puts what the after-image holds and removes what only the before-image named;
+// everything in doubt is forgotten. Files: parse.go and actions.go read them, bind.go, bindtext.go and bindvalue.go compile
+// them, route.go decides whether a mapping applies and makes plain deletes, effect.go makes all else, once.go keeps counters
+// to one increment a transaction.
 //
 // # Guarantees
 //
 //   - Both images count: an UPDATE yields the keys of the row before and after it.
 //   - NULL in a key column makes no key, and is counted; an absent column makes no key, is counted and reported.
-//   - Every doubt invalidates more: an absent column counts as changed, a predicate that fails counts as true.
-//   - Within one row no key comes twice; of two mappings that make the same key the larger second delete holds.
+//   - Every doubt invalidates more: an absent column counts as changed, a predicate that fails counts as true. Nothing is
+//     written that is in doubt, and no value in part.
+//   - Within one row nothing comes twice: the same action on the same key, field or member. Of two mappings that delete
+//     the same key the larger second delete holds; what a row now has wins over what it had.
+//   - A replay of the same changes gives the same invalidations, in the same order.
 //
 // # Concurrency
 //
-// Bind and Route belong to one goroutine. Wants, Check, Missing and Explain may be called from any, at any time:
-// they read only what New made.
+// Bind and Route belong to one goroutine. Wants, Check, Missing, Queries, Whole and Explain may be called from any, at
+// any time: they read only what New made. Explain runs Route itself, on a router of its own that notes what it does.
 //
-// The place of the actions to come (rebuild, hash, set, …) is mapping and keyPlan, which carry what is done to the
-// key beside its template; that of scopes is the template's list of parts, which says what a template can produce.
+// The place of scopes is the template's list of parts, which says what a template can produce.
 package router

@@ -95,3 +95,20 @@ func TestMetricsAreWellFormed(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestTheMetricsOfActionsAreLinted(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	if _, err := New([]Mapping{everything(spec("k:{id}")), spec("k:{id}")}, Options{Registerer: reg}); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	// A mapping that only deletes has none of them.
+	for name, want := range map[string]int{"freshet_router_forgotten_values_total": int(reasons), "freshet_router_unsent_notices_total": 3} {
+		if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
+			t.Errorf("%s: %d series, %v, want %d", name, n, err, want)
+		}
+	}
+}
