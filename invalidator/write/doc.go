@@ -70,6 +70,10 @@
 // 64 KiB is put together in a temporary key, in pieces of that size, and renamed by the guard's script; what is lost of
 // it meanwhile is noticed, and the key removed instead. A temporary key that is left lives for a minute.
 //
+// What a script keeps Redis from doing else (BenchmarkBlocking, Redis 7.0 on a busy machine of two cores, medians): a
+// string of 1 KiB 16 µs, of 1 MiB 1.3 ms, since Lua copies it; a piece of a large hash 0.15 to 0.25 ms; renaming one of
+// 100,000 fields 50 µs. BenchmarkWrites tells what the guard costs beside plain writes.
+//
 // # Errors
 //
 // A key of another type, a score that is no number, no memory (OOM): the script removes the key instead, at once, and

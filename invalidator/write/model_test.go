@@ -92,3 +92,19 @@ func TestWhatIsWrittenIsNeverOlderThanTheRow(t *testing.T) {
 		}
 	}
 }
+
+// A guard that wrote nothing would pass all else: where nothing goes wrong, the final action leaves the row's value.
+func TestWhereNothingGoesWrongTheValueIsThere(t *testing.T) {
+	client := testbed.Redis(t).Client()
+	s := simulated(t)
+	for seed := uint64(1); seed <= 40; seed++ {
+		w := play(t, client, s, whole{missing: true}, hazards{}, seed)
+		last, want := len(w.changes), "none"
+		if !w.changes[last-1].gone {
+			want = value(last)
+		}
+		if have := w.redis("get", worldKey); have != want || w.fault != "" {
+			t.Fatalf("seed %d: %v, want %s; %s\n%s", seed, have, want, w.fault, strings.Join(w.trace, "\n"))
+		}
+	}
+}
