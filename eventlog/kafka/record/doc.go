@@ -11,14 +11,15 @@
 // reader of a UI, on the topic of marks because that one is compacted by key. Headers are neither written nor read:
 // whatever copies a topic may lose them.
 //
-// Guarantees: a round trip keeps every byte of a key, also of one that is not UTF-8, and the order of the
-// invalidations. Parse accepts any JSON text of the schema, whatever its white space, order of fields and escapes; it
-// passes over fields that it does not know, unless they might be an action: what it cannot carry out it refuses
-// ([ErrUnknownFormat]), and never drops. It never panics, and what it allocates is bounded by the length of the
-// document (some 30 bytes for each of it, in the worst case).
+// Guarantees: a round trip keeps every byte of a key and of what its action needs, also of what is not UTF-8, and the
+// order of the invalidations. Durations are rounded up to milliseconds. What no record could hold becomes one that
+// forgets ([Encoder.TryAdd]), never nothing. Parse accepts any JSON text of the schema, whatever its white space, order
+// of fields and escapes; it passes over fields that it does not know, unless they might be an action or what one
+// needs: what it cannot carry out it refuses ([ErrUnknownFormat]), and never drops. It never panics, and what it
+// allocates is bounded by the length of the document (some 30 bytes for each of it, in the worst case).
 //
 // Both directions are written by hand, without reflection: a transaction costs each of them a few hundred nanoseconds, a
-// key some tens, and neither costs an allocation. What is usual in what an Encoder writes is read in one go, and what
+// plain delete some tens, and neither costs an allocation; an item costs some hundreds, by its size. What is usual in what an Encoder writes is read in one go, and what
 // differs from the change before in its place only is not read again.
 //
 // An Encoder or a Parser belongs to one goroutine at a time; it keeps its buffers and what it saw last (the second of
