@@ -56,12 +56,12 @@ func (n Names) Append(dst []byte, kind Kind, key string) []byte {
 	dst = append(dst, reserved...)
 	dst = append(dst, kind...)
 	dst = append(dst, ':')
-	open, tagged := n.tag(key)
+	odd, tagged := n.tag(key)
 	switch {
 	case tagged:
 		dst = append(dst, ':')
 		return append(dst, key...)
-	case !open:
+	case !odd:
 		dst = append(dst, '{')
 		dst = append(dst, n.Prefix...)
 		dst = append(dst, key...)

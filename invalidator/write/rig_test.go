@@ -78,29 +78,6 @@ func (r *rig) redis(words ...any) any {
 	return v
 }
 
-// ago makes all marks of a key older than the window, so that they vouch: it sets back the time at which they were
-// begun.
-func (r *rig) ago(key string) {
-	r.Helper()
-	set := func(mark string) string {
-		parts := strings.SplitN(mark, " ", 3)
-		if len(parts) == 3 && parts[1] != "0" {
-			parts[1] = "1"
-		}
-		return strings.Join(parts, " ")
-	}
-	n := r.b.Names()
-	if name := n.Version(key); r.redis("exists", name) == int64(1) {
-		r.redis("set", name, set(r.redis("get", name).(string)), "keepttl")
-	}
-	for _, k := range []Kind{KindField, KindOldField, KindMember, KindOldMember} {
-		name := string(n.Append(nil, k, key))
-		for f, v := range r.client.HGetAll(r.Context(), name).Val() {
-			r.redis("hset", name, f, set(v))
-		}
-	}
-}
-
 func fields(values ...string) event.Fields {
 	var f []byte
 	for _, v := range values {
