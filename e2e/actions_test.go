@@ -137,18 +137,25 @@ func TestAfterARewindEveryValueIsRight(t *testing.T) {
 		b := bazaarRig(t, start(t), rnd.Uint64())
 		places := []string{b.r.placeNow()}
 		for range cut(2, 20) {
-			<-time.After(time.Duration(500+rnd.IntN(1500)) * time.Millisecond)
-			places = append(places, b.r.placeNow())
-			b.r.stop()
-			place := pick(rnd, places)
-			if out, code := b.r.ask("position", "set", place); code != 0 {
-				t.Fatalf("position set %s: exit code %d\n%s", place, code, out)
-			}
-			b.r.launch()
+			b.r.rewind(rnd, &places)
 		}
 		b.settle(b.finish, false)
 		b.r.stop()
 	})
+}
+
+// rewind lets freshet go on for a while, and sends it back to a place where it has been.
+func (r *rig) rewind(rnd *rand.Rand, places *[]string) {
+	r.t.Helper()
+	<-time.After(time.Duration(500+rnd.IntN(1500)) * time.Millisecond)
+	*places = append(*places, r.placeNow())
+	r.finish(2 * time.Minute)
+	r.stop()
+	place := pick(rnd, *places)
+	if out, code := r.ask("position", "set", place); code != 0 {
+		r.t.Fatalf("position set %s: exit code %d\n%s", place, code, out)
+	}
+	r.launch()
 }
 
 // Two readers and two invalidators around Kafka are killed and stopped in turn, so that leaders change and partitions

@@ -168,14 +168,7 @@ func TestNoRewindReplacesANewerValue(t *testing.T) {
 		w := startWatch(b, rnd.Uint64())
 		places := []string{r.placeNow()}
 		for range cut(2, 20) {
-			<-time.After(time.Duration(500+rnd.IntN(1500)) * time.Millisecond)
-			places = append(places, r.placeNow())
-			r.stop()
-			place := pick(rnd, places)
-			if out, code := r.ask("position", "set", place); code != 0 {
-				t.Fatalf("position set %s: exit code %d\n%s", place, code, out)
-			}
-			r.launch()
+			r.rewind(rnd, &places)
 		}
 		w.end(b.finish)
 		r.stop()
