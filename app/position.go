@@ -113,9 +113,12 @@ func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	// Going back is a discontinuity as well: what is read again gets versions of its own.
+	// Going back is a discontinuity as well: what is read again gets versions of its own. Before a first start there is
+	// no epoch to go on from: the reader finds one.
 	from := s.Checkpoint().Position()
-	to.Epoch = from.Epoch + 1
+	if from.Epoch > 0 {
+		to.Epoch = from.Epoch + 1
+	}
 	return moveTo(w, log, &from, &to, skip, func() error { return s.Checkpoint().Set(to) })
 }
 

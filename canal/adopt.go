@@ -3,6 +3,7 @@ package canal
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
@@ -62,7 +63,7 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	if err != nil {
 		return err
 	}
-	p.Epoch = 1
+	p.Epoch = firstEpoch()
 	if err := l.learn(ctx, info, &p); err != nil {
 		return err
 	}
@@ -74,6 +75,12 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 		"Redis if any of them may be stale")
 	return l.beginAt(&p, info)
 }
+
+// firstEpoch is the epoch of a first start: the time, in seconds. Where the checkpoint was lost, an earlier life may have
+// left versions in Redis, beside values (and in Kafka, in records); and if the source's binlog began anew as well, its
+// places say nothing about those. An epoch that was never used tells them apart, and a clock that was set back says no
+// more than an epoch that always began at 1.
+func firstEpoch() uint32 { return uint32(max(time.Now().Unix(), 1)) }
 
 // learn asks for the columns of all tables, while the position is likely not to be far behind the present, if the
 // binlog does not name them. What comes later follows from the statements in the binlog.
@@ -135,7 +142,10 @@ func (l *loop) convert(ctx context.Context, info *SourceInfo, p *event.Position)
 // beginAt takes over a position.
 func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	l.flavor, l.byGTID = info.Flavor, info.GTID
-	l.gtids, l.epoch = p.GTIDs.Clone(), max(p.Epoch, 1)
+	l.gtids, l.epoch = p.GTIDs.Clone(), p.Epoch
+	if l.epoch == 0 {
+		l.epoch = firstEpoch()
+	}
 	if p.File != "" {
 		var err error
 		if l.done, err = placeOf(p.File, p.Pos); err != nil {

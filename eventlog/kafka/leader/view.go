@@ -94,7 +94,9 @@ func SetPosition(ctx context.Context, c *broker.Client, names broker.Names, sour
 	if err != nil {
 		return err
 	}
-	p.Epoch = max(p.Epoch, claim.Epoch+1)
+	if claim.Epoch > 0 { // else it is the first position, and the reader finds an epoch
+		p.Epoch = max(p.Epoch, claim.Epoch+1)
+	}
 	return cp.Set(p)
 }
 
