@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -107,14 +108,19 @@ func freshetRun(l eventLog, secondDelete string) func(context.Context, *benchmar
 		if err != nil {
 			return 0, err
 		}
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return 0, fmt.Errorf("%w\n%s%s", err, out, stderr.String())
-		}
-		return rate(string(out), b.workload.changes())
+		return catchUp(cmd, b.workload.changes())
 	}
+}
+
+// catchUp runs freshet until it has caught up, and returns the rows per second.
+func catchUp(cmd *exec.Cmd, changes int) (float64, error) {
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("%w\n%s%s", err, out, stderr.String())
+	}
+	return rate(string(out), changes)
 }
 
 func rate(out string, changes int) (float64, error) {

@@ -4,7 +4,9 @@
 // the same binlog of a private MySQL server and delete the same keys of a private Redis, in turn, several times; what
 // counts is the ratio of their medians, since machines differ and drift. Redis holds every key before each run, for
 // deleting what exists costs more. A run after which a mapped key is still there prints INVALID, and the command then
-// fails. Then, how long a key lives on after the commit that made it stale, at a steady rate.
+// fails. Then, how long a key lives on after the commit that made it stale, at a steady rate. Last, how fast the other
+// actions are: through freshet, beside redis-benchmark doing the same writes plainly, and beside the same client doing
+// them with and without the guard of versions.
 //
 // MySQL, Redis, the Kafka broker and freshet share the machine's cores.
 package main
@@ -52,6 +54,7 @@ func run(ctx context.Context) error {
 	var p pace
 	flag.IntVar(&p.rate, "rate", 500, "for the latency: transactions of one row in a second")
 	flag.DurationVar(&p.length, "latency", 10*time.Second, "for the latency: how long each run takes; 0: no runs")
+	withActions := flag.Bool("actions", true, "measure the actions that write values, too")
 	binary := flag.String("freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
 	flag.Parse()
 	if w.rows < 2000 || w.rows < 2*p.transactions() {
@@ -69,6 +72,9 @@ func run(ctx context.Context) error {
 	err = b.compare(ctx, *runs)
 	if err == nil && p.length > 0 {
 		err = b.latencies(ctx, p, min(*runs, 3))
+	}
+	if err == nil && *withActions {
+		err = b.compareActions(ctx, *runs)
 	}
 	return errors.Join(err, b.close())
 }

@@ -85,7 +85,11 @@ mappings:
     keys:
       - "product:{id}"
       - "category:{category_id}:products"
-`, d)
+  - table: freshet_demo_shop.product
+    keys:
+      - "price:{id}"   # written anew, not deleted
+    rebuild: {from: row, as: json, columns: [id, price, version], missing: {cache: "%s", ttl: 1m}}
+`, d, noPrice)
 	}
 	return text.String()
 }

@@ -1,6 +1,7 @@
 // Command demo shows freshet at work: a small shop on a private MariaDB and a private Redis, writers, cache-aside
 // readers that are slow on purpose, and freshet as a process of its own that is killed with -9 half-way and started
-// again. At the end every cached key is compared with its row.
+// again. Products and lists are deleted when they change; prices are written anew. At the end every cached key is
+// compared with its row.
 //
 // With DEMO_KAFKA=1 there is an Apache Kafka broker too, and freshet is a reader and two invalidators; each of the four
 // is killed with -9 once, in turn.
@@ -8,7 +9,7 @@
 // It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C), DEMO_WITHOUT=1
 // (the same load without freshet) and DEMO_SINGLE=1 (freshet with one delete only). The exit code is 0 only if no cached
 // key is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and FRESHET_TEST_REDIS give their
-// addresses: the schema freshet_demo_shop and the keys product:* and category:* are then written there.
+// addresses: the schema freshet_demo_shop and the keys product:*, price:* and category:* are then written there.
 package main
 
 import (
@@ -307,23 +308,33 @@ func (s *stage) victims() []victim {
 	return all
 }
 
-// report prints a line a second.
+// report prints a line a second, and every five seconds what has become of one product that was written a second ago.
 func (s *stage) report(ctx, working context.Context) error {
-	fmt.Println("   writes/s  invalidations/s   commit → deleted p50       p99     keys cached   stale now")
+	fmt.Println("   writes/s   deleted/s   rebuilt/s   commit → deleted p50       p99     keys cached   stale now")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for {
+	written, filled := 0, int64(0)
+	for second := 1; ; second++ {
 		select {
 		case <-working.Done():
 			return nil
 		case <-tick.C:
 		}
 		m := s.meter.second()
+		fills := s.shop.priceFills.Load()
 		stale, cached, err := s.shop.compare(ctx)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%11d  %15d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, m.p50, m.p99, cached, stale)
+		fmt.Printf("%11d %11d %11d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, max(0, m.sets-int(fills-filled)), m.p50, m.p99, cached, stale)
+		if second%5 == 0 && written > 0 {
+			line, err := s.shop.example(ctx, written)
+			if err != nil {
+				return err
+			}
+			fmt.Println(line)
+		}
+		written, filled = m.last, fills
 	}
 }
 

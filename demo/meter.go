@@ -23,6 +23,8 @@ type meter struct {
 	writing map[int]*write // by product
 	writes  int
 	deletes int
+	sets    int // of prices, readers' fills included
+	last    int // the product written last
 	delays  []time.Duration
 }
 
@@ -34,24 +36,25 @@ type write struct {
 
 // measured is what one second brought.
 type measured struct {
-	writes, deletes int
-	p50, p99        string
+	writes, deletes, sets int
+	last                  int // the product written last
+	p50, p99              string
 }
 
 func newMeter(ctx context.Context, rdb *redis.Client) (*meter, error) {
-	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "Kg").Err(); err != nil {
+	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "K$g").Err(); err != nil {
 		return nil, fmt.Errorf("redis: ask for keyspace notifications: %w", err)
 	}
 	m := &meter{done: make(chan struct{}), writing: map[int]*write{}}
-	m.sub = rdb.PSubscribe(ctx, "__keyspace@*__:product:*", "__keyspace@*__:category:*")
+	m.sub = rdb.PSubscribe(ctx, "__keyspace@*__:product:*", "__keyspace@*__:category:*", "__keyspace@*__:price:*")
 	if _, err := m.sub.Receive(ctx); err != nil {
 		return nil, fmt.Errorf("redis: subscribe to keyspace notifications: %w", err)
 	}
-	deleted := m.sub.Channel(redis.WithChannelSize(10_000))
+	events := m.sub.Channel(redis.WithChannelSize(10_000))
 	go func() {
 		defer close(m.done)
-		for msg := range deleted {
-			m.deleted(msg.Channel, msg.Payload)
+		for msg := range events {
+			m.happened(msg.Channel, msg.Payload)
 		}
 	}()
 	return m, nil
@@ -88,6 +91,7 @@ func (m *meter) wrote(id int, cached bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes++
+	m.last = id
 	w := m.writing[id]
 	w.under = false
 	switch {
@@ -102,12 +106,17 @@ func (m *meter) wrote(id int, cached bool) {
 	m.settle(id, w)
 }
 
-func (m *meter) deleted(channel, event string) {
-	if event != "del" && event != "unlink" {
-		return
-	}
+// happened is told what happened to a key.
+func (m *meter) happened(channel, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	switch {
+	case event == "set" && strings.Contains(channel, "__:price:"):
+		m.sets++
+		return
+	case event != "del" && event != "unlink":
+		return
+	}
 	m.deletes++
 	_, text, _ := strings.Cut(channel, "__:product:")
 	id, err := strconv.Atoi(text)
@@ -130,8 +139,8 @@ func (m *meter) settle(id int, w *write) {
 func (m *meter) second() measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := measured{writes: m.writes, deletes: m.deletes, p50: quantile(m.delays, 0.50), p99: quantile(m.delays, 0.99)}
-	m.writes, m.deletes, m.delays = 0, 0, m.delays[:0]
+	out := measured{writes: m.writes, deletes: m.deletes, sets: m.sets, last: m.last, p50: quantile(m.delays, 0.50), p99: quantile(m.delays, 0.99)}
+	m.writes, m.deletes, m.sets, m.delays = 0, 0, 0, m.delays[:0]
 	return out
 }
 

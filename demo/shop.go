@@ -7,13 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// shop is the application of the demo: a table of products, and a cache in front of it that holds each product and
-// the list of each category. It does plain cache-aside: read the cache, on a miss read the database and fill.
+// shop is the application of the demo: a table of products, and a cache in front of it that holds each product, its
+// price by itself, and the list of each category. It does plain cache-aside: read the cache, on a miss read the database
+// and fill. freshet deletes products and lists that changed, and writes prices anew.
 type shop struct {
 	db    *sql.DB
 	cache *redis.Client
@@ -23,6 +25,8 @@ type shop struct {
 	// limit is when a fill that took too long is given up, counted from before the database was read. It keeps the
 	// promise that freshet's second_delete relies on.
 	limit time.Duration
+	// priceFills counts the prices that readers have put into the cache: all others are freshet's.
+	priceFills atomic.Int64
 }
 
 const (
@@ -84,23 +88,38 @@ func (s *shop) cached(ctx context.Context, id int) (bool, error) {
 	return n > 0, err
 }
 
-// forget empties the cache of all that the shop has put there.
+// forget empties the cache of all that the shop has put there, and of freshet's versions beside it.
 func (s *shop) forget(ctx context.Context) error {
 	var keys []string
 	for _, o := range all() {
 		keys = append(keys, o.key())
+		if o.kind == price {
+			keys = append(keys, "freshet:v:{"+o.key()+"}")
+		}
 	}
 	return s.cache.Unlink(ctx, keys...).Err()
 }
 
-// object is something that the cache holds: a product (or a category's list) under its key.
+// kind is what an object is of.
+type kind uint8
+
+const (
+	product kind = iota
+	price
+	category
+)
+
+// object is something that the cache holds under its key.
 type object struct {
-	category bool
-	id       int
+	kind kind
+	id   int
 }
 
 func (o object) key() string {
-	if o.category {
+	switch o.kind {
+	case price:
+		return fmt.Sprintf("price:%d", o.id)
+	case category:
 		return fmt.Sprintf("category:%d:products", o.id)
 	}
 	return fmt.Sprintf("product:%d", o.id)
@@ -108,22 +127,25 @@ func (o object) key() string {
 
 // all returns every object of the shop.
 func all() []object {
-	out := make([]object, 0, products+categories)
+	out := make([]object, 0, 2*products+categories)
 	for id := 1; id <= products; id++ {
-		out = append(out, object{id: id})
+		out = append(out, object{product, id}, object{price, id})
 	}
 	for id := range categories {
-		out = append(out, object{category: true, id: id})
+		out = append(out, object{category, id})
 	}
 	return out
 }
 
-// random returns an object to read: a product nearly always.
+// random returns an object to read: a list now and then.
 func random() object {
-	if rand.IntN(50) == 0 {
-		return object{category: true, id: rand.IntN(categories)}
+	switch n := rand.IntN(50); {
+	case n == 0:
+		return object{category, rand.IntN(categories)}
+	case n < 10:
+		return object{price, 1 + rand.IntN(products)}
 	}
-	return object{id: 1 + rand.IntN(products)}
+	return object{product, 1 + rand.IntN(products)}
 }
 
 // read is cache-aside as applications write it.
@@ -147,6 +169,9 @@ func (s *shop) read(ctx context.Context, o object) error {
 	if time.Since(start) > s.limit {
 		return nil // too late to be sure that the second delete still comes after it
 	}
+	if o.kind == price {
+		s.priceFills.Add(1)
+	}
 	return s.cache.Set(ctx, o.key(), value, 0).Err()
 }
 
@@ -155,11 +180,11 @@ const columns = "SELECT id, category_id, name, price, version FROM freshet_demo_
 // query reads the object from the database, in the form in which it is cached. What is absent is cached as well.
 func (s *shop) query(ctx context.Context, o object) (string, error) {
 	where := " WHERE id = ?"
-	if o.category {
+	if o.kind == category {
 		where = " WHERE category_id = ? ORDER BY id"
 	}
 	found, err := s.rows(ctx, columns+where, o.id)
-	return encode(found), err
+	return o.encode(found), err
 }
 
 // row is a product as it is cached.
@@ -171,8 +196,26 @@ type row struct {
 	Version  uint32 `json:"version"`
 }
 
-func encode(rows []row) string {
-	b, _ := json.Marshal(rows) // strings and numbers cannot fail
+// tag is a product's price as it is cached, the same as freshet writes it.
+type tag struct {
+	ID      int    `json:"id"`
+	Price   string `json:"price"`
+	Version uint32 `json:"version"`
+}
+
+// noPrice is what is cached for a product that is not there, as the mapping says at missing.
+const noPrice = "null"
+
+// encode returns what is cached for an object, made of its rows.
+func (o object) encode(rows []row) string {
+	var v any = rows
+	if o.kind == price {
+		if len(rows) == 0 {
+			return noPrice
+		}
+		v = tag{rows[0].ID, rows[0].Price, rows[0].Version}
+	}
+	b, _ := json.Marshal(v) // strings and numbers cannot fail
 	return string(b)
 }
 
@@ -194,7 +237,7 @@ func (s *shop) rows(ctx context.Context, query string, args ...any) ([]row, erro
 }
 
 // compare reads the whole cache and then the whole table: how many objects are cached, and how many of those differ
-// from their rows. While writers run, some differ for the moment that freshet needs.
+// from their rows, byte by byte. While writers run, some differ for the moment that freshet needs.
 func (s *shop) compare(ctx context.Context) (stale, cached int, err error) {
 	objects := all()
 	keys := make([]string, len(objects))
@@ -211,18 +254,41 @@ func (s *shop) compare(ctx context.Context) (stale, cached int, err error) {
 	}
 	want := map[object][]row{}
 	for _, r := range table {
-		product, category := object{id: r.ID}, object{category: true, id: r.Category}
-		want[product] = append(want[product], r)
-		want[category] = append(want[category], r)
+		for _, o := range []object{{product, r.ID}, {price, r.ID}, {category, r.Category}} {
+			want[o] = append(want[o], r)
+		}
 	}
 	for i, o := range objects {
 		if have[i] == nil {
 			continue
 		}
 		cached++
-		if have[i] != encode(want[o]) {
+		if have[i] != o.encode(want[o]) {
 			stale++
 		}
 	}
 	return stale, cached, nil
+}
+
+// example says what the cache holds of a product, beside its row.
+func (s *shop) example(ctx context.Context, id int) (string, error) {
+	found, err := s.rows(ctx, columns+" WHERE id = ?", id)
+	if err != nil {
+		return "", err
+	}
+	have, err := s.cache.MGet(ctx, object{price, id}.key(), object{product, id}.key()).Result()
+	if err != nil {
+		return "", err
+	}
+	held := func(v any) string {
+		if text, ok := v.(string); ok {
+			return text
+		}
+		return "(deleted)"
+	}
+	row := "the row is gone"
+	if len(found) > 0 {
+		row = fmt.Sprintf("its row says %s, version %d", found[0].Price, found[0].Version)
+	}
+	return fmt.Sprintf("    product %d: %s;  price:%d %s;  product:%d %s", id, row, id, held(have[0]), id, held(have[1])), nil
 }

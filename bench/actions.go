@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// action is one way of doing more to a key than deleting it, and the same writes done plainly.
+type action struct {
+	name string
+	// table has rows rows, each of which is changed once.
+	table string
+	rows  int
+	// mapping is freshet's, without the table.
+	mapping string
+	// plain are commands of redis-benchmark that write as much as one change does; __rand_int__ is one of the rows.
+	plain [][]string
+	// guard writes what freshet does, over one connection each, with and without the guard. Nil: there is no guard.
+	guard *guarded
+	// spoil undoes one row's write, and written reports whether it is done again.
+	spoil   func(ctx context.Context, rdb *redis.Client) error
+	written func(ctx context.Context, rdb *redis.Client) (bool, error)
+
+	start                        string // where the changes begin in the binlog
+	freshet, bare, with, without []float64
+}
+
+const (
+	itemRows  = 100_000
+	queryRows = 5_000
+	perGroup  = 1000 // rows whose field or member is in one key
+	payload   = 64   // bytes of a row's name
+)
+
+// actions returns what is measured.
+func actions() []*action {
+	name := strings.Repeat("n", payload)
+	document := fmt.Sprintf(`{"id":__rand_int__,"name":"%s","stock":1}`, name)
+	return []*action{
+		{
+			name: "rebuild from row, json", table: "item", rows: itemRows,
+			mapping: `keys: ["item:{id}"]
+    rebuild: {from: row, as: json, columns: [id, name, stock]}`,
+			plain: [][]string{{"SET", "item:__rand_int__", document}},
+			guard: rebuildGuard(document),
+			spoil: func(ctx context.Context, rdb *redis.Client) error { return rdb.Set(ctx, "item:7", "spoilt", 0).Err() },
+			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
+				v, err := rdb.Get(ctx, "item:7").Result()
+				return strings.HasPrefix(v, `{"id":7,"name":"nn`), err
+			},
+		},
+		{
+			name: "hash field set", table: "item", rows: itemRows,
+			mapping: fmt.Sprintf(`hash: {key: "group:{id|mod:%d}", field: "f{id}", value: "{name}"}`, itemRows/perGroup),
+			plain:   [][]string{{"HSET", "group:plain", "f__rand_int__", name}},
+			guard:   fieldGuard(name),
+			spoil: func(ctx context.Context, rdb *redis.Client) error {
+				return rdb.HSet(ctx, "group:7", "f7", "spoilt").Err()
+			},
+			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
+				v, err := rdb.HGet(ctx, "group:7", "f7").Result()
+				return v == name, err
+			},
+		},
+		{
+			name: "set member", table: "item", rows: itemRows,
+			mapping: fmt.Sprintf(`set: {key: "tag:{id|mod:%d}", member: "{id}"}`, itemRows/perGroup),
+			plain:   [][]string{{"SADD", "tag:plain", "__rand_int__"}},
+			guard:   memberGuard(),
+			spoil: func(ctx context.Context, rdb *redis.Client) error {
+				for i := range itemRows / perGroup { // members are only added to sets that are there
+					if err := rdb.SAdd(ctx, fmt.Sprintf("tag:%d", i), "0").Err(); err != nil {
+						return err
+					}
+				}
+				return rdb.SRem(ctx, "tag:7", "7").Err()
+			},
+			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
+				return rdb.SIsMember(ctx, "tag:7", "7").Result()
+			},
+		},
+		{
+			name: "delete and publish", table: "item", rows: itemRows,
+			mapping: `keys: ["gone:{id}"]
+    publish: {channel: gone, message: "{id}"}`,
+			plain: [][]string{{"UNLINK", "gone:__rand_int__"}, {"PUBLISH", "gone", "__rand_int__"}},
+			spoil: func(ctx context.Context, rdb *redis.Client) error { return rdb.Set(ctx, "gone:7", "spoilt", 0).Err() },
+			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
+				n, err := rdb.Exists(ctx, "gone:7").Result()
+				return n == 0, err
+			},
+		},
+		{
+			name: "rebuild by query", table: "sale", rows: queryRows,
+			mapping: `keys: ["sale:{id}"]
+    rebuild: {query: "SELECT id, name, stock FROM sale WHERE id = :id", as: json}`,
+			plain: [][]string{{"SET", "sale:__rand_int__", document}},
+			spoil: func(ctx context.Context, rdb *redis.Client) error { return rdb.Set(ctx, "sale:7", "spoilt", 0).Err() },
+			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
+				v, err := rdb.Get(ctx, "sale:7").Result()
+				return strings.HasPrefix(v, `{"id":7,"name":"nn`), err
+			},
+		},
+	}
+}
+
+// compareActions measures every action in turn, several times over: through freshet, and plainly by redis-benchmark.
+// Each change is one action (second_delete: none), to a key that freshet knows already.
+func (b *benchmark) compareActions(ctx context.Context, runs int) error {
+	all := actions()
+	if err := b.prepareActions(ctx, all); err != nil {
+		return err
+	}
+	fmt.Printf("\nactions: keys/s, %d connections of redis-benchmark with %d commands in a pipeline\n", bareClients, barePipeline)
+	for i := range 1 + runs { // in the first one freshet gets to know the keys
+		for _, a := range all {
+			if err := b.measureAction(ctx, a, i > 0); err != nil {
+				return fmt.Errorf("%s: %w", a.name, err)
+			}
+		}
+	}
+	fmt.Printf("\n%-24s %14s %18s %8s   %16s %14s %6s\n", "keys/s (medians)", "freshet", "redis-benchmark", "ratio", "guarded writes", "plain writes", "ratio")
+	for _, a := range all {
+		fmt.Printf("%-24s %14.0f %18.0f %8.2f", a.name, median(a.freshet), median(a.bare), median(a.freshet)/median(a.bare))
+		if a.guard != nil {
+			fmt.Printf("   %16.0f %14.0f %6.2f", median(a.with), median(a.without), median(a.with)/median(a.without))
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// prepareActions makes the tables, and changes each of their rows once.
+func (b *benchmark) prepareActions(ctx context.Context, all []*action) error {
+	if err := b.redis.Client().FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	start := map[string]string{}
+	for _, a := range all {
+		if start[a.table] != "" {
+			a.start = start[a.table]
+			continue
+		}
+		if err := b.makeTable(ctx, a.table, a.rows); err != nil {
+			return err
+		}
+		place, err := b.place(ctx)
+		if err != nil {
+			return err
+		}
+		for lo := 1; lo <= a.rows; lo += 1000 {
+			q := fmt.Sprintf("UPDATE shop.%s SET stock = 1 WHERE id BETWEEN %d AND %d", a.table, lo, lo+999)
+			if _, err := b.source.DB().ExecContext(ctx, q); err != nil {
+				return err
+			}
+		}
+		start[a.table], a.start = place, place
+	}
+	return nil
+}
+
+func (b *benchmark) makeTable(ctx context.Context, table string, rows int) error {
+	q := fmt.Sprintf("CREATE TABLE shop.%s (id BIGINT PRIMARY KEY, name VARCHAR(100) NOT NULL, stock INT NOT NULL)", table)
+	if _, err := b.source.DB().ExecContext(ctx, q); err != nil {
+		return err
+	}
+	for lo := 1; lo <= rows; lo += 1000 {
+		var values []string
+		for id := lo; id < min(lo+1000, rows+1); id++ {
+			values = append(values, fmt.Sprintf("(%d, REPEAT('n', %d), 0)", id, payload))
+		}
+		if _, err := b.source.DB().ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.%s VALUES %s", table, strings.Join(values, ","))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place returns where the source's binlog ends now.
+func (b *benchmark) place(ctx context.Context) (string, error) {
+	rows, err := b.source.DB().QueryContext(ctx, "SHOW BINARY LOG STATUS")
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	var file, pos string
+	into := []any{&file, &pos}
+	for range columns[2:] {
+		into = append(into, new(any))
+	}
+	if !rows.Next() {
+		return "", errors.Join(errors.New("the source has no binlog"), rows.Err())
+	}
+	return file + ":" + pos, errors.Join(rows.Scan(into...), err)
+}
+
+// measureAction runs an action once, in each way.
+func (b *benchmark) measureAction(ctx context.Context, a *action, counts bool) error {
+	rdb := b.redis.Client()
+	if counts { // before, freshet is to find nothing that it does not know
+		if err := a.spoil(ctx, rdb); err != nil {
+			return err
+		}
+	}
+	cmd, err := b.commandFor(ctx, fmt.Sprintf("  - table: shop.%s\n    %s\n", a.table, a.mapping), embedded, a.start, "none", "--until-caught-up")
+	if err != nil {
+		return err
+	}
+	freshet, err := catchUp(cmd, a.rows)
+	if err != nil {
+		return err
+	}
+	if ok, err := a.written(ctx, rdb); counts && (!ok || err != nil) {
+		return errors.Join(errors.New("INVALID: freshet did not write"), err)
+	}
+	bare, err := b.plainly(ctx, a)
+	if err != nil {
+		return err
+	}
+	with, without := 0.0, 0.0
+	if a.guard != nil {
+		if with, without, err = a.guard.measure(ctx, b.redis, a.rows); err != nil {
+			return err
+		}
+	}
+	if counts {
+		a.freshet, a.bare, a.with, a.without = append(a.freshet, freshet), append(a.bare, bare), append(a.with, with), append(a.without, without)
+		fmt.Printf("%-24s %9.0f keys/s, plainly %9.0f; guarded %9.0f, plain %9.0f\n", a.name, freshet, bare, with, without)
+	}
+	return nil
+}
+
+const (
+	bareClients  = 4
+	barePipeline = 100
+	barePlenty   = 200_000
+)
+
+var perSecond = regexp.MustCompile(`([0-9.]+) requests per second`)
+
+// plainly has redis-benchmark do the commands of one change, and returns the changes per second.
+func (b *benchmark) plainly(ctx context.Context, a *action) (float64, error) {
+	took := 0.0 // of one change, in seconds
+	for _, command := range a.plain {
+		args := append([]string{
+			"-p", strconv.Itoa(b.redis.Port), "-n", strconv.Itoa(barePlenty), "-c", strconv.Itoa(bareClients), "-P", strconv.Itoa(barePipeline),
+			"-r", strconv.Itoa(a.rows), "-q",
+		}, command...)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		out, err := exec.CommandContext(ctx, "redis-benchmark", args...).CombinedOutput()
+		cancel()
+		if err != nil {
+			return 0, fmt.Errorf("redis-benchmark (of the package redis-tools): %w\n%s", err, out)
+		}
+		m := perSecond.FindAllSubmatch(out, -1)
+		if len(m) == 0 {
+			return 0, fmt.Errorf("redis-benchmark says %q", out)
+		}
+		rate, err := strconv.ParseFloat(string(m[len(m)-1][1]), 64)
+		if err != nil || rate == 0 {
+			return 0, fmt.Errorf("redis-benchmark says %q", out)
+		}
+		took += 1 / rate
+	}
+	return 1 / took, nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/testbed"
+)
+
+// guarded is one kind of write, with the guard and without: the same keys and values, by the same client.
+type guarded struct {
+	item  func(id int) write.Item
+	plain func(id int) []any
+}
+
+func rebuildGuard(document string) *guarded {
+	e := &event.Effect{As: event.FormJSON}
+	fields := event.Fields(event.AppendField(nil, document))
+	return &guarded{
+		item: func(id int) write.Item {
+			return write.Item{Key: fmt.Sprintf("guarded:%d", id), Action: event.ActionRebuild, Effect: e, Fields: fields}
+		},
+		plain: func(id int) []any { return []any{"set", fmt.Sprintf("plain:%d", id), document} },
+	}
+}
+
+func fieldGuard(value string) *guarded {
+	e := &event.Effect{}
+	return &guarded{
+		item: func(id int) write.Item {
+			field := event.AppendField(event.AppendField(nil, fmt.Sprintf("f%d", id)), value)
+			return write.Item{Key: fmt.Sprintf("guardedhash:%d", id/perGroup), Action: event.ActionHash, Effect: e, Fields: field}
+		},
+		plain: func(id int) []any {
+			return []any{"hset", fmt.Sprintf("plainhash:%d", id/perGroup), fmt.Sprintf("f%d", id), value}
+		},
+	}
+}
+
+func memberGuard() *guarded {
+	e := &event.Effect{}
+	return &guarded{
+		item: func(id int) write.Item {
+			return write.Item{
+				Key: fmt.Sprintf("guardedset:%d", id/perGroup), Action: event.ActionSet, Effect: e,
+				Fields: event.AppendField(nil, fmt.Sprint(id)),
+			}
+		},
+		plain: func(id int) []any { return []any{"sadd", fmt.Sprintf("plainset:%d", id/perGroup), fmt.Sprint(id)} },
+	}
+}
+
+// measure writes rows keys in both ways and returns how many there were in a second. What the guard finds is what it
+// finds as a rule: a version that is older.
+func (g *guarded) measure(ctx context.Context, server *testbed.RedisServer, rows int) (with, without float64, err error) {
+	rdb := server.NewClient(&redis.Options{})
+	defer rdb.Close()
+	for _, s := range write.Scripts() {
+		if err := rdb.ScriptLoad(ctx, s.Source).Err(); err != nil {
+			return 0, 0, err
+		}
+	}
+	version := event.Version{Epoch: 1, File: 1, Pos: uint64(time.Now().UnixNano())}
+	if with, err = g.timed(rows, func(from, to int) error { return g.writeGuarded(ctx, rdb, version, from, to) }); err != nil {
+		return 0, 0, err
+	}
+	without, err = g.timed(rows, func(from, to int) error {
+		p := rdb.Pipeline()
+		for id := from; id < to; id++ {
+			p.Do(ctx, g.plain(id)...)
+		}
+		_, err := p.Exec(ctx)
+		return err
+	})
+	return with, without, err
+}
+
+// timed has rows written by several goroutines, so many in a pipeline, and returns the rate.
+func (g *guarded) timed(rows int, do func(from, to int) error) (float64, error) {
+	var all errgroup.Group
+	share := rows / bareClients
+	start := time.Now()
+	for i := range bareClients {
+		all.Go(func() error {
+			for from := i * share; from < (i+1)*share; from += barePipeline {
+				if err := do(from, min(from+barePipeline, (i+1)*share)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	return float64(share*bareClients) / time.Since(start).Seconds(), err
+}
+
+func (g *guarded) writeGuarded(ctx context.Context, rdb *redis.Client, v event.Version, from, to int) error {
+	b, err := write.New(write.Options{})
+	if err != nil {
+		return err
+	}
+	p := rdb.Pipeline()
+	for id := from; id < to; id++ {
+		it := g.item(id)
+		it.Intent, it.Source, it.Version, it.Now = event.IntentPut, "bench", v, time.Now()
+		for _, c := range b.Append(nil, &it) {
+			p.Do(ctx, c.Args...)
+		}
+	}
+	_, err = p.Exec(ctx)
+	return err
+}
