@@ -151,6 +151,7 @@ func TestRebuildByQueryAsksForBothImages(t *testing.T) {
 		{"update that moves the row", live(1, "a"), live(2, null{}), "rebuild put rating:2 <2> NULL <2>\nrebuild put rating:1 <1> <a> <1>\n"},
 		{"delete", live(1, "a"), nil, "rebuild put rating:1 <1> <a> <1>\n"},
 		{"a row that leaves what when selects", live(1, "a"), row{"category_id": 1, "name": "a", "status": "dead"}, "rebuild put rating:1 <1> <a> <1>\n"},
+		{"texts that print otherwise than their number", nil, row{"category_id": zerofill("007"), "name": dec("1.50"), "status": "live"}, "rebuild put rating:007 <007> <1.50> <007>\n"},
 		{"an absent parameter", nil, row{"category_id": 1, "status": "live"}, "rebuild forget rating:1\n"},
 		{"a row that is of no interest", nil, row{"category_id": 1, "name": "a", "status": "dead"}, ""},
 	})
@@ -343,6 +344,16 @@ func TestTheSameKeyOfTwoActionsIsTwo(t *testing.T) {
 	f.change(nil, row{"id": 1, "category_id": 1})
 	want := "delete forget k:1\nrebuild put k:1 <{\"id\":1}>\nhash forget k:1 <a>\nhash forget k:1 <b>\n"
 	if diff := cmp.Diff(want, f.items()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Whatever comes first: a delete is not taken for done because the key is rebuilt.
+func TestADeleteBehindARebuildOfTheSameKeyStays(t *testing.T) {
+	rebuild := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id") })
+	f := newFeed(t, mustNew(t, rebuild, spec("k:{id}")), product())
+	f.change(nil, row{"id": 1})
+	if diff := cmp.Diff("rebuild put k:1 <{\"id\":1}>\ndelete forget k:1\n", f.items()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -301,7 +301,7 @@ func (x *run) document(f *filling, p *rowPlan, image []event.Value) {
 		var err error
 		switch {
 		case p.doc == nil:
-			f.fields = p.parameters(f.fields, x.fill.value[:0], values)
+			f.fields = p.parameters(f.fields, values)
 		case p.form == event.FormHash:
 			f.fields, err = p.doc.Hash(f.fields, values)
 		default:
@@ -322,22 +322,21 @@ func (x *run) document(f *filling, p *rowPlan, image []event.Value) {
 
 // parameters appends the parameters of a query, as the texts that the server prints for the columns. A BIT is a number,
 // since its bytes would be compared as text.
-func (p *rowPlan) parameters(dst, scratch []byte, values []event.Value) []byte {
+func (p *rowPlan) parameters(dst []byte, values []event.Value) []byte {
 	for i := range values {
 		v := &values[i]
+		var digits [20]byte
+		text := v.Text
 		switch {
 		case v.Kind == event.Null:
 			dst = event.AppendNull(dst)
 			continue
-		case v.Kind == event.JSON:
-			dst = event.AppendField(dst, v.Text)
-			continue
+		case v.Kind == event.Int || v.Kind == event.Uint:
+			text = v.AppendText(digits[:0])
 		case v.Kind == event.Bytes && document.IsBits(p.columns[i]):
-			scratch = strconv.AppendUint(scratch[:0], document.Bits(v.Text), 10)
-		default:
-			scratch = v.AppendText(scratch[:0])
+			text = strconv.AppendUint(digits[:0], document.Bits(v.Text), 10)
 		}
-		dst = event.AppendField(dst, scratch)
+		dst = event.AppendField(dst, text)
 	}
 	return dst
 }
