@@ -124,7 +124,7 @@ func texts(ctx context.Context, db querier, query string, args ...any) ([]map[st
 }
 
 // printed reads an item with the values as JSON is to have them: what differs from what the server prints by itself.
-const printed = `SELECT id, kind, name, price, weight, big, TO_BASE64(code) AS code, REPLACE(made, ' ', 'T') AS made, day, doc, note,
+const printed = `SELECT id, kind, name, price, CONCAT(weight) AS weight, big, TO_BASE64(code) AS code, REPLACE(made, ' ', 'T') AS made, day, doc, note,
 	live, version FROM shop.item WHERE id = ?`
 
 // numbers are the columns that are numbers in JSON.

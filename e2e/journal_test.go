@@ -56,31 +56,44 @@ var keysOf = map[string]string{
 }
 
 // change runs a statement that changes the rows of table which match where (before it, after it, or both), and
-// notes their keys.
+// notes their keys. One that changes no row is no change.
 func (x *tx) change(table, where, statement string, args ...any) error {
-	if err := x.note(table, where); err != nil {
-		return err
-	}
-	if _, err := x.ExecContext(x.ctx, statement, args...); err != nil {
-		return fmt.Errorf("%s: %w", statement, err)
-	}
-	return x.note(table, where)
-}
-
-func (x *tx) note(table, where string) error {
-	rows, err := x.QueryContext(x.ctx, fmt.Sprintf(keysOf[table], where))
+	before, err := x.stale(table, where)
 	if err != nil {
 		return err
+	}
+	result, err := x.ExecContext(x.ctx, statement, args...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", statement, err)
+	}
+	after, err := x.stale(table, where)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if n > 0 {
+		for _, key := range append(before, after...) {
+			x.keys[key] = true
+		}
+	}
+	return err
+}
+
+// stale returns the keys of the rows of table that match where.
+func (x *tx) stale(table, where string) (keys []string, err error) {
+	rows, err := x.QueryContext(x.ctx, fmt.Sprintf(keysOf[table], where))
+	if err != nil {
+		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var key string
 		if err := rows.Scan(&key); err != nil {
-			return err
+			return nil, err
 		}
-		x.keys[key] = true
+		keys = append(keys, key)
 	}
-	return rows.Err()
+	return keys, rows.Err()
 }
 
 func (x *tx) exec(statement string) error {
