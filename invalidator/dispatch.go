@@ -1,7 +1,5 @@
 package invalidator
 
-import "github.com/freshet/freshet/invalidator/write"
-
 // kind is why keys are sent, for counting and for who is paced.
 type kind uint8
 
@@ -133,7 +131,7 @@ func (j *job) add(u *unit, most int) bool {
 	if u.class == writes {
 		n = j.weigh(u, n)
 	}
-	j.parts = append(j.parts, part{u, u.next, u.next + n})
+	j.parts = append(j.parts, part{unit: u, from: u.next, to: u.next + n})
 	j.size += n
 	u.next += n
 	u.out++
@@ -159,7 +157,6 @@ func (s *partition) fillFresh(j *job, c class) {
 	j.kind = firsts
 	most := min(s.engine.pacer.most(), c.most())
 	for q := &s.fresh[c]; q.len() > 0 && j.size < most && j.fits(c); {
-		s.decide(q.head())
 		if j.add(q.head(), most) {
 			q.pop()
 		}
@@ -186,23 +183,9 @@ func (s *partition) fillFinals(j *job, c class) {
 func (s *partition) fillRetries(j *job) {
 	j.kind, j.single = retried, true
 	for s.retryReady() && j.size < commandKeys && j.fits(s.retries[0].class) && s.retries[0].class != queries {
-		s.decide(s.retries[0])
 		if j.add(s.retries[0], commandKeys) {
 			s.retries.pop()
 		}
-	}
-}
-
-// decide settles, when a unit's first action is about to be sent (or one that failed is sent again), whether it is
-// old news. Then everybody has been able to read the change for long, and what is cached was probably read since: a
-// backlog of old values must not take its place. So nothing of it is written: the keys are forgotten, and the unit's
-// final action forgets as well.
-func (s *partition) decide(u *unit) {
-	if u.class != writes || u.forget || u.next > 0 || s.engine.options.without.oldNews {
-		return
-	}
-	if known := s.known(u); known != never && s.now.sub(known) > write.Window(u.d) {
-		u.forget = true
 	}
 }
 
@@ -226,6 +209,7 @@ func (s *partition) settle(j *job) {
 			failed = failed[n:]
 			at += p.to - p.from
 			p.unit.answered(j.reply, j.slowest)
+			p.unit.again = p.unit.again || p.again
 			if p.unit.out--; p.unit.out == 0 && p.unit.next == p.unit.size {
 				s.judge(p.unit)
 			}

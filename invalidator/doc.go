@@ -44,10 +44,11 @@
 // acknowledgement and before the key counts as done: at least once. Only a key that was parked is later deleted
 // without anybody being told.
 //
-// Old news never writes, it forgets: a change that has been known to be visible for longer than [write.Window] when
-// it is sent for the first time, and all that an older leader left. A backlog of old values must not replace
-// what the application has read since, and a guard that was evicted cannot tell. What was parked is forgotten under the
-// version of its change, for an older change's action may be repeated after it.
+// Whether a value may still be written is settled each time that it is sent ([write.Timely]). Old news forgets: a change
+// that has been known to be visible for longer than [write.Window], and all that an older leader left. A backlog of old
+// values must not replace what the application has read since, and a guard that was evicted cannot tell. So does
+// what is sent again after it could have been the final action. What was parked is forgotten under the version of its
+// change, for an older change's action may be repeated after it.
 //
 // Queries wait for their change to be known as visible, since what they read before might be the old value; then they go
 // to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was

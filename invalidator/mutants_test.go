@@ -31,12 +31,10 @@ func TestEveryPartOfTheRuleIsNeeded(t *testing.T) {
 		{"a query runs once the change is visible", without{visible: true}, hazards{ahead: 0.9, values: 1, queried: 1, none: 0.9}},
 		{"a run serves only who waited when it began", without{joined: true}, hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
 		{"what was written once is written again", without{finalPut: true}, hazards{values: 1, precise: 0.5}},
-		{"what was parked raises its guard", without{raised: true},
-			hazards{kafka: 1, liar: 0, lag: 0.9, ahead: 0.5, values: 1, limited: 0.9, refuse: 0.9, stall: 0.5, precise: 0.5, quicks: 1}},
 		{"others are told after the deed, not before", without{notices: true}, hazards{told: 1, precise: 0.9}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const most = 20_000
+			const most = 3000
 			seed := firstSeed(t)
 			for i := range uint64(most) {
 				v := play(t, c.hazards, c.without, seed+i)

@@ -22,8 +22,10 @@ type node struct {
 	prefix  string
 	metrics *metrics
 	without without
-	slots   chan struct{}
-	jobs    chan *job
+	// known says since when everybody is known to see what an entry holds.
+	known func(*entry) moment
+	slots chan struct{}
+	jobs  chan *job
 }
 
 // spareJobs is how many jobs may wait beside those that the writers have: enough for a writer not to wait for the
@@ -80,6 +82,8 @@ type job struct {
 type part struct {
 	unit     *unit
 	from, to int
+	// again says of some of them that an action was sent which could have been the final one.
+	again bool
 }
 
 // failure is one key that Redis refuses: its place among the keys of the job, and the error.
@@ -158,6 +162,9 @@ type writer struct {
 	actions []action
 	calls   []*write.Call // of the round trip under way
 	ends    []int         // by action in it: where its calls end
+	// asked is the entry of the last action in it, and visible since when everybody is known to see what it holds.
+	asked   *entry
+	visible moment
 }
 
 // run sends a job until every key of it was dealt with or is known to be in trouble by itself.

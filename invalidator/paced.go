@@ -139,7 +139,6 @@ func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
 			s.awaitVisible(u)
 			continue
 		}
-		s.decide(u)
 		for whole := false; !whole; { // a little heavier than a round trip should be, if they are heavy
 			whole = j.add(u, c.most())
 		}
@@ -152,7 +151,7 @@ func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
 // takeRun makes a unit of the first keys, up to most, that are of one batch and have one D.
 func (s *partition) takeRun(p *pacedKeys, most int) *unit {
 	first := p.queue.head()
-	u := &unit{entry: first.entry, d: first.d, class: first.class, known: never, paced: true, limit: &limit{}, forget: first.entry.batch.Leftover}
+	u := &unit{entry: first.entry, d: first.d, class: first.class, known: never, paced: true, limit: &limit{}}
 	for u.size < most && p.queue.len() > 0 {
 		n := p.queue.head()
 		if n.entry != u.entry || n.d != u.d || n.class != u.class {

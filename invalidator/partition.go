@@ -353,15 +353,21 @@ func (s *partition) nextMoment() moment {
 // known returns since when everybody is known to see the unit's changes: since a mark, or since the age that the
 // batch came with.
 func (s *partition) known(u *unit) moment {
-	b := u.entry.batch
 	if s.engine.options.without.marks {
 		return u.replied
 	}
-	known := s.engine.marks.covering(b.Source, b.Term, b.Last)
+	return s.engine.known(u.entry)
+}
+
+// known returns since when everybody is known to see what the entry's batch holds. It may be called by any goroutine
+// that has a unit of it.
+func (e *Engine) known(of *entry) moment {
+	b := of.batch
+	known := e.marks.covering(b.Source, b.Term, b.Last)
 	if b.Age >= 0 {
-		since := u.entry.fetched
+		since := of.fetched
 		if !b.At.IsZero() {
-			since = s.engine.moment(b.At)
+			since = e.moment(b.At)
 		}
 		known = min(known, since.add(-b.Age))
 	}

@@ -203,10 +203,10 @@ func TestALockThatSomebodyElseHoldsIsWaitedForOnlySoLong(t *testing.T) {
 // A query that takes long keeps its lock; and the lock is given back after the value is written.
 func TestALockIsRenewedWhileTheQueryRuns(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
-		r.rebuilding(func(ctx context.Context, _ string) (string, error) { return "v", pauseErr(ctx, 6*time.Second) })
+		r.rebuilding(func(ctx context.Context, _ string) (string, error) { return "v", pauseErr(ctx, 4*time.Second) })
 		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
-		r.pass(6 * time.Second)
-		r.calls("acquire freshet:lock:{a}", "renew", "renew", "renew", "rebuild a set", "release")
+		r.pass(4 * time.Second)
+		r.calls("acquire freshet:lock:{a}", "renew", "renew", "rebuild a set", "release")
 	})
 }
 

@@ -62,6 +62,8 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 	default:
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
+	// What it read is as old as the run.
+	a.item.Intent = write.Timely(a.item.Intent, q.engine.clock().sub(began), a.item.D, false, false)
 	actions := []action{a}
 	w.writer.perform(j, actions)
 	if j.givenUp && ctx.Err() == nil {

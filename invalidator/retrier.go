@@ -64,12 +64,6 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 		return 0, nil, err
 	}
 	plain, guarded := sortEntries(entries)
-	if r.engine.options.without.raised {
-		for i := range entries {
-			entries[i].Action = event.ActionDelete
-		}
-		plain, guarded = entries, nil
-	}
 	repeated := false
 	for _, some := range [][]retry.Entry{plain, guarded} {
 		if len(some) == 0 {

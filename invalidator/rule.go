@@ -105,6 +105,5 @@ type without struct {
 	visible  bool // queries run before the change is known to be visible
 	joined   bool // a run that began before a change was due serves it as well
 	finalPut bool // whatever was written once is finished
-	raised   bool // what was parked is deleted without raising its guard
 	notices  bool // notices are sent before the action is acknowledged
 }

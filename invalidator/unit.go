@@ -51,8 +51,8 @@ type unit struct {
 	// queued is when its final delete was queued for the first time; 0: it was not.
 	queued moment
 	class  class
-	// forget is set once its actions are old news, or an older leader's: nothing is written, only forgotten.
-	forget bool
+	// again is set once an action was sent that would have been the final one: what is sent from then on forgets.
+	again bool
 	// deleted is set once Redis has acknowledged a delete of each key, or refused it.
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
@@ -140,7 +140,7 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 	e.bytes += int64(b.Bytes())
 	for i, g := range groups {
 		e.units[i] = unit{
-			entry: e, d: g.d, class: g.class, idx: g.idx, size: g.size, known: never, forget: b.Leftover,
+			entry: e, d: g.d, class: g.class, idx: g.idx, size: g.size, known: never,
 		}
 		if g.rate > 0 {
 			e.units[i].limit = &limit{rate: g.rate, mapping: g.mapping}

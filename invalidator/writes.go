@@ -3,6 +3,7 @@ package invalidator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -19,7 +20,11 @@ import (
 //
 // each made for all actions of the job together, and each repeated while Redis is away.
 type action struct {
-	at    int // its place in the job
+	at     int   // its place in the job
+	unit   *unit // nil: what is to be done is settled
+	intent event.Intent
+	// again says that it was sent when it could have been the final action: see [write.Timely].
+	again bool
 	item  write.Item
 	note  write.Notice
 	notes []write.Notice // of further changes that are served as well
@@ -47,6 +52,13 @@ func (w *writer) runWrites(j *job) {
 			j.noted(&w.actions[i])
 		}
 	}
+	at := 0
+	for i := range j.parts {
+		p := &j.parts[i]
+		n := p.to - p.from
+		p.again = slices.ContainsFunc(w.actions[at:at+n], func(a action) bool { return a.again })
+		at += n
+	}
 	w.node.metrics.did(w.actions)
 	clear(w.actions)
 	if cap(w.actions) > 4*tripCalls {
@@ -59,8 +71,8 @@ func (w *writer) action(at int, u *unit, i int) action {
 	b, n := u.entry.batch, u.ordinal(i)
 	inv := &b.Invalidations[n]
 	origin := &b.Origins[inv.Origin]
-	a := action{at: at, item: write.Item{
-		Key: b.Key(n), Action: inv.Action, Intent: inv.Intent, Effect: b.EffectOf(n),
+	a := action{at: at, unit: u, intent: inv.Intent, again: u.again, item: write.Item{
+		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Now: time.Now(),
 	}}
 	notes, own, err := write.Split(a.item.Effect, b.Fields(n))
@@ -68,8 +80,8 @@ func (w *writer) action(at int, u *unit, i int) action {
 		a.err = err
 	}
 	a.item.Fields = own
-	if u.forget || a.err != nil {
-		a.item.Intent = event.IntentForget
+	if a.err != nil {
+		a.intent = event.IntentForget
 	}
 	a.note = write.Notice{
 		Key: a.item.Key, Action: inv.Action, Effect: a.item.Effect, Fields: notes,
@@ -125,7 +137,29 @@ func (w *writer) perform(j *job, all []action) bool {
 }
 
 func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
+	if a.unit != nil {
+		w.decide(a)
+	}
 	return w.builder.Append(calls, &a.item)
+}
+
+// decide settles, each time that an action is about to be sent, whether its value may still be written. Old news forgets:
+// when everybody has been able to read a change for long, what is cached was probably read since. So does what may come
+// after a newer change's final action: see what package write says that the sender owes.
+func (w *writer) decide(a *action) {
+	if w.asked != a.unit.entry { // a trip's keys come from few batches
+		w.asked, w.visible = a.unit.entry, w.node.known(a.unit.entry)
+	}
+	age := time.Duration(-1)
+	if w.visible != never {
+		age = max(w.node.clock().sub(w.visible), 0)
+	}
+	again := a.again
+	a.again = a.again || age >= a.item.D
+	if w.node.without.oldNews {
+		age = -1
+	}
+	a.item.Intent = write.Timely(a.intent, age, a.item.D, again, a.unit.entry.batch.Leftover)
 }
 
 func (w *writer) acted(a *action, calls []*write.Call) {
@@ -195,7 +229,7 @@ func (w *writer) exchange(j *job, todo []*action, ask func([]*write.Call, *actio
 	most := tripCalls
 	for len(todo) > 0 {
 		w.builder.Reset()
-		w.calls, w.ends = w.calls[:0], w.ends[:0]
+		w.calls, w.ends, w.asked = w.calls[:0], w.ends[:0], nil
 		bytes := 0
 		for _, a := range todo {
 			from := len(w.calls)
