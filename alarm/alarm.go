@@ -26,6 +26,8 @@ const (
 	ColumnAbsent Kind = "key_column_absent"
 	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
 	KeyTooLong Kind = "key_too_long"
+	// ValueLost: a value could not be made of a row (too large, or not what Redis wants there), so its key was deleted.
+	ValueLost Kind = "value_lost"
 	// MappingUnfit: a mapping names a column that the table does not have, or that can make no key.
 	MappingUnfit Kind = "mapping_unfit"
 	// PredicateFailed: a `when` failed at run time and counted as true.
@@ -65,8 +67,8 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway, RecordUnreadable,
-		RecordsLost, RetentionNear, SourceAway, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
+		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
+		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }
 

@@ -32,6 +32,14 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	for _, f := range route.Check(s.Tables...) {
 		r.add(Warn, f.String(), "")
 	}
+	if whole := route.Whole(); !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" && len(whole) > 0 {
+		var names []string
+		for _, w := range whole {
+			names = append(names, w.What)
+		}
+		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: where a row image lacks a column, these delete in place of writing: %s", info.RowImage, strings.Join(names, ", ")),
+			set(info, "binlog_row_image", "'FULL'"))
+	}
 	if !logsCascades(info) {
 		for _, f := range s.Cascades {
 			r.add(Warn, fmt.Sprintf("foreign key %s of %s changes rows of it when rows of %s change (ON UPDATE %s, ON DELETE %s), which this server does not write to the binlog: their keys would stay stale",

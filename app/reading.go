@@ -203,6 +203,8 @@ func (r reporter) Report(t router.Trouble, message string) {
 	switch t {
 	case router.KeyTooLong:
 		kind = alarm.KeyTooLong
+	case router.ValueTooLarge, router.ValueUnfit:
+		kind = alarm.ValueLost
 	case router.PredicateFailed:
 		kind = alarm.PredicateFailed
 	}

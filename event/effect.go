@@ -123,6 +123,8 @@ func ParseForm(s string) (Form, error) {
 //	zset                    the member; put: the score
 //	delete, expire, incr    none
 //
+// A hash without a value has no effect: its field is only ever removed, which commutes.
+//
 // With [IntentForget], rebuild, set and zset have none of their own either; a hash always has its field.
 type Effect struct {
 	// Publish and Stream: after each acknowledged action, a message is published, or an entry added to a stream.

@@ -30,7 +30,12 @@ func (f *feed) items() string {
 				fmt.Fprintf(&out, " <%s>", v)
 			}
 		}
-		if (b.EffectOf(i) == nil) != (inv.Action == event.ActionDelete && len(all) == 0) {
+		switch hasEffect := b.EffectOf(i) != nil; {
+		case inv.Action == event.ActionHash && inv.Intent == event.IntentForget:
+			if hasEffect { // of a hash with values; one without commutes
+				out.WriteString(" guarded")
+			}
+		case hasEffect == (inv.Action == event.ActionDelete && len(all) == 0):
 			fmt.Fprintf(&out, " effect %v", b.EffectOf(i))
 		}
 		out.WriteByte('\n')
@@ -181,8 +186,8 @@ func TestHash(t *testing.T) {
 		{"update of the value", row{"id": 1, "sku": "a", "name": "x"}, row{"id": 1, "sku": "a", "name": "y"}, "hash put h:1 <a> <y>\n"},
 		{"delete", row{"id": 1, "sku": "a"}, nil, "hash remove h:1 <a>\n"},
 		{"a value of NULL", nil, row{"id": 1, "sku": "a", "name": null{}}, "hash remove h:1 <a>\n"},
-		{"an absent value", nil, row{"id": 1, "sku": "a"}, "hash forget h:1 <a>\n"},
-		{"a value too large", nil, row{"id": 1, "sku": "a", "name": strings.Repeat("x", MaxValue+1)}, "hash forget h:1 <a>\n"},
+		{"an absent value", nil, row{"id": 1, "sku": "a"}, "hash forget h:1 <a> guarded\n"},
+		{"a value too large", nil, row{"id": 1, "sku": "a", "name": strings.Repeat("x", MaxValue+1)}, "hash forget h:1 <a> guarded\n"},
 		{"an absent field", nil, row{"id": 1, "name": "x"}, "delete forget h:1\n"},
 	})
 }

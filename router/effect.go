@@ -105,6 +105,9 @@ func (x *run) intent(a *act, old bool) event.Intent {
 // image makes the invalidations of one image: those of all copies of the key, or none.
 func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 	f := filling{action: a.kind, intent: intent, effect: a.effect, fields: x.fill.fields[:0]}
+	if a.kind == event.ActionHash && a.value == nil {
+		f.effect = nil // the field is only ever removed: that commutes, and without an effect it is not guarded
+	}
 	if a.writes() && intent == event.IntentForget && (a.kind != event.ActionZSet || a.value != nil) {
 		f.doubt(inDoubt, PredicateFailed, "") // admit has told it
 	}

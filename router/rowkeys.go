@@ -46,9 +46,6 @@ func (d *identity) is(b *event.Batch, i int) bool {
 	if inv.Action != d.action || !bytes.Equal(b.Pending(i), d.key) {
 		return false
 	}
-	if d.effect == nil {
-		return inv.Effect == 0
-	}
 	if b.EffectOf(i) != d.effect {
 		return false
 	}
