@@ -121,7 +121,7 @@ source           default, db:3306, mariadb, binlog.000112:4096
 checkpoint       0-2-57 (epoch 3, term 12)
 redis            redis cache:6379 answers
 since the start  17 row changes
-deleted          34 keys since the start
+keys done        34 since the start, as often as Redis acknowledged an action on one
 latency          p50 1.2ms, p99 50ms (last minute)
 in flight        1 keys
 final deletes    2 keys waiting; the oldest unfinished batch was read 1.5s ago

@@ -167,7 +167,7 @@ func (s Status) Print(w io.Writer) error {
 
 // printDeletes writes what a process that deletes keys has to say.
 func (s *Status) printDeletes(line func(name, format string, args ...any)) {
-	line("deleted", "%d keys since the start", s.Keys)
+	line("keys done", "%d since the start, as often as Redis acknowledged an action on one", s.Keys)
 	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
 	line("in flight", "%d keys", s.InFlight)
 	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))

@@ -64,7 +64,7 @@ func (s *site) statusIsTold(t *testing.T) {
 		`(?m)^fresh as of +20`,
 		`(?m)^source +default, ` + regexp.QuoteMeta(s.source.Addr) + `, ` + string(s.source.Flavor) + `, .*:[0-9]+$`,
 		`(?m)^since the start +1 row changes$`,
-		`(?m)^deleted +[2-9] keys since the start$`,
+		`(?m)^keys done +[2-9] since the start, `,
 		`(?m)^in trouble +0 parked, 0 dead letters$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(text) {
