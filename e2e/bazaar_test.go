@@ -25,7 +25,9 @@ type bazaar struct {
 	load *load // for its loop and its journal
 	// version is given to each change of an item, a profile or a score: what is newer is higher, whatever was deleted
 	// and made again in between.
-	version  atomic.Int64
+	version atomic.Int64
+	// few: there are only some rows of each table, so that a short run changes most of them more than once.
+	few      bool
 	heard    ear
 	readers  flock
 	writers  flock
@@ -114,7 +116,7 @@ func (b *bazaar) upsertScore(x *tx, game, user int) error {
 
 // write makes one transaction.
 func (b *bazaar) write(rnd *rand.Rand) error {
-	err := b.transact(func(x *tx) error { return b.change(x, rnd) })
+	err := b.transact(func(x *tx) error { return b.change(x, rnd, rnd.IntN(changes)) })
 	if deadlock(err) {
 		return nil
 	}
@@ -124,10 +126,22 @@ func (b *bazaar) write(rnd *rand.Rand) error {
 	return err
 }
 
-func (b *bazaar) change(x *tx, rnd *rand.Rand) error {
-	id, user := 1+rnd.IntN(items), rnd.IntN(users)
-	item, member := fmt.Sprintf("id = %d", id), fmt.Sprintf("tag = %d AND user_id = %d", rnd.IntN(tags), rnd.IntN(members))
-	switch rnd.IntN(16) {
+// choose returns one of so many, or of the first few.
+func (b *bazaar) choose(rnd *rand.Rand, of int) int {
+	if b.few {
+		of = min(of, 4)
+	}
+	return rnd.IntN(of)
+}
+
+// changes is how many kinds of change there are.
+const changes = 16
+
+// change makes a change of one kind.
+func (b *bazaar) change(x *tx, rnd *rand.Rand, kind int) error {
+	id, user := 1+b.choose(rnd, items), b.choose(rnd, users)
+	item, member := fmt.Sprintf("id = %d", id), fmt.Sprintf("tag = %d AND user_id = %d", b.choose(rnd, tags), b.choose(rnd, members))
+	switch kind {
 	case 0:
 		return x.change("shop.item", item, "DELETE FROM shop.item WHERE "+item)
 	case 1:
@@ -136,7 +150,7 @@ func (b *bazaar) change(x *tx, rnd *rand.Rand) error {
 		where := fmt.Sprintf("id BETWEEN %d AND %d", id, id+5)
 		return x.change("shop.item", where, fmt.Sprintf("UPDATE shop.item SET price = price + 1, version = %d WHERE %s ORDER BY id", b.version.Add(1), where))
 	case 3, 4:
-		return b.upsertItem(x, id, rnd.IntN(kinds), rnd.IntN(3) > 0, "again")
+		return b.upsertItem(x, id, b.choose(rnd, kinds), rnd.IntN(3) > 0, "again")
 	case 5, 6:
 		return b.upsertProfile(x, user)
 	case 7:
@@ -148,12 +162,12 @@ func (b *bazaar) change(x *tx, rnd *rand.Rand) error {
 		values := strings.NewReplacer("tag = ", "", " AND user_id = ", ", ").Replace(member)
 		return x.change("shop.member", member, "INSERT IGNORE INTO shop.member VALUES ("+values+")")
 	case 11:
-		return b.upsertScore(x, rnd.IntN(games), rnd.IntN(members))
+		return b.upsertScore(x, b.choose(rnd, games), b.choose(rnd, members))
 	case 12:
-		where := fmt.Sprintf("game = %d AND user_id = %d", rnd.IntN(games), rnd.IntN(members))
+		where := fmt.Sprintf("game = %d AND user_id = %d", b.choose(rnd, games), b.choose(rnd, members))
 		return x.change("shop.score", where, "DELETE FROM shop.score WHERE "+where)
 	case 13:
-		where := fmt.Sprintf("id = %d", rnd.IntN(settings))
+		where := fmt.Sprintf("id = %d", b.choose(rnd, settings))
 		return x.change("shop.setting", where, fmt.Sprintf("UPDATE shop.setting SET value = 'value %d' WHERE %s", b.version.Add(1), where))
 	default:
 		return x.change("shop.item", item, fmt.Sprintf("UPDATE shop.item SET price = price + 1, version = %d WHERE %s", b.version.Add(1), item))
