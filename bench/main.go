@@ -54,6 +54,7 @@ func run(ctx context.Context) error {
 	var p pace
 	flag.IntVar(&p.rate, "rate", 500, "for the latency: transactions of one row in a second")
 	flag.DurationVar(&p.length, "latency", 10*time.Second, "for the latency: how long each run takes; 0: no runs")
+	catchUps := flag.Bool("catch-up", true, "measure how fast it catches up")
 	withActions := flag.Bool("actions", true, "measure the actions that write values, too")
 	binary := flag.String("freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
 	flag.Parse()
@@ -69,7 +70,9 @@ func run(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return errors.Join(err, b.close())
 	}
-	err = b.compare(ctx, *runs)
+	if *catchUps {
+		err = b.compare(ctx, *runs)
+	}
 	if err == nil && p.length > 0 {
 		err = b.latencies(ctx, p, min(*runs, 3))
 	}

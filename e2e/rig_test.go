@@ -99,6 +99,17 @@ func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string
 	}
 }
 
+// oneFlavor runs a test on MySQL and on MariaDB in a soak, and else on the one that is named.
+func oneFlavor(t *testing.T, name string, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
+	if soak() {
+		flavors(t, f)
+		return
+	}
+	start := map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB}[name]
+	t.Parallel()
+	t.Run(name, func(t *testing.T) { f(t, start) })
+}
+
 func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	t.Helper()
 	r := &rig{t: t, source: source, redis: testbed.Redis(t, redisArgs...)}
