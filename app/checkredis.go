@@ -27,7 +27,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer rdb.Close()
-	if err := rdb.Ping(ctx).Err(); err != nil {
+	if err := rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
 		r.add(Fail, fmt.Sprintf("redis %s: %v", at, err), "is redis.addresses right, is the server up, and are redis.username and password?")
 		return
 	}
@@ -37,7 +37,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 		r.add(Fail, fmt.Sprintf("redis %s refuses UNLINK: %v", at, err), mendUnlink(c, err))
 		return
 	}
-	defer checkActions(ctx, c, r)
+	defer checkActions(ctx, rdb, c, r)
 	info, err := rdb.Info(ctx, "server", "replication", "memory").Result()
 	if err != nil {
 		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), "ACL SETUSER "+orDefaultUser(c)+" +info +ping +unlink")

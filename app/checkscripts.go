@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
@@ -14,31 +17,40 @@ import (
 )
 
 // checkActions tries the actions of the mappings, beside deletes, on a key that nobody has: scripts, and the commands
-// inside them, need rights of their own. Without mappings, as in the file of an invalidator, all of them are tried. What
-// is published or added to a stream is not: somebody listens.
-func checkActions(ctx context.Context, c *config.Config, r *Report) {
+// inside them, need rights of their own. Without mappings, as in the file of an invalidator, all of them are tried.
+func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
 	wanted := actionsOf(c.Mappings)
 	if len(c.Mappings) == 0 {
 		wanted = []event.Action{event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionExpire, event.ActionIncr}
 	}
-	if len(wanted) == 0 {
+	commands := commandsOf(c, wanted)
+	if len(commands) == 0 {
 		return
 	}
-	redis, err := newRedis(c)
+	single, err := newRedis(c)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return
 	}
-	defer redis.Close()
+	defer single.Close()
 	build, err := write.New(write.Options{Names: write.Names{Prefix: c.Redis.KeyPrefix}})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return
 	}
+	grade := Fail
+	if len(c.Mappings) == 0 {
+		grade = Warn // perhaps no reader asks for it
+	}
+	if missing := missingCommands(ctx, rdb, commands, c.Redis.KeyPrefix); len(missing) > 0 {
+		r.add(grade, fmt.Sprintf("redis %s: user %s may not run %s, in scripts neither", single, orDefaultUser(c), strings.Join(missing, ", ")),
+			fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
+		return
+	}
 	var may, mayNot []string
 	var first error
 	for _, a := range wanted {
-		if err := tryAction(ctx, redis, build, a); err != nil {
+		if err := tryAction(ctx, single, build, a); err != nil {
 			mayNot = append(mayNot, a.String())
 			if first == nil {
 				first = err
@@ -50,15 +62,71 @@ func checkActions(ctx context.Context, c *config.Config, r *Report) {
 	if len(may) > 0 {
 		r.add(OK, "redis takes "+strings.Join(may, ", "), "")
 	}
-	if len(mayNot) == 0 {
-		return
+	if len(mayNot) > 0 {
+		r.add(grade, fmt.Sprintf("redis %s refuses %s: %v", single, strings.Join(mayNot, ", "), first),
+			fmt.Sprintf("ACL SETUSER %s +@read +@write +evalsha +script|load +time ~%s*", orDefaultUser(c), c.Redis.KeyPrefix))
 	}
-	grade := Fail
-	if len(c.Mappings) == 0 {
-		grade = Warn // perhaps no reader asks for it
+}
+
+// commandsOf returns the commands that the actions and notices of the mappings need, each once.
+func commandsOf(c *config.Config, actions []event.Action) []string {
+	query, publish, stream := len(c.Mappings) == 0, len(c.Mappings) == 0, len(c.Mappings) == 0
+	var all []string
+	for i := range c.Mappings {
+		m := &c.Mappings[i]
+		query = query || m.Rebuild != nil && m.Rebuild.Query.Value != ""
+		publish = publish || m.Publish != nil
+		stream = stream || m.Stream != nil
+		if m.Hash != nil {
+			all = append(all, "hdel")
+		}
 	}
-	r.add(grade, fmt.Sprintf("redis %s refuses %s: %v", redis, strings.Join(mayNot, ", "), first),
-		fmt.Sprintf("ACL SETUSER %s +@read +@write +evalsha +script|load +time ~%s*", orDefaultUser(c), c.Redis.KeyPrefix))
+	if publish {
+		all = append(all, "publish")
+	}
+	if stream {
+		all = append(all, "xadd")
+	}
+	for _, a := range actions {
+		all = append(all, write.Commands(a, query)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// missingCommands tries each command on a key that nobody has, and returns those that the user may not run. Scripts
+// cannot be asked: they go on without a command that was refused, by deleting what they cannot write.
+func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, prefix string) []string {
+	key := prefix + "freshet:check:" + rand.Text()
+	trials := trials(key)
+	replies, _ := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its own error
+		for _, c := range append(slices.Clone(commands), "unlink") {
+			pipe.Do(ctx, trials[c]...)
+		}
+		return nil
+	})
+	var missing []string
+	for i, c := range commands {
+		// A right to a key or channel is another matter: the key is not one of the mappings'.
+		if err := replies[i].Err(); redis.IsPermissionError(err) && strings.Contains(err.Error(), " run the ") {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
+
+// trials returns for every command how it is tried: with arguments enough that Redis looks at the user's rights. What
+// it answers then does not matter. Nobody listens to a channel of that name.
+func trials(key string) map[string][]any {
+	return map[string][]any{
+		"del": {"del", key}, "evalsha": {"evalsha", strings.Repeat("0", 40), "1", key}, "exists": {"exists", key},
+		"get": {"get", key}, "hdel": {"hdel", key, "f"}, "hexists": {"hexists", key, "f"}, "hget": {"hget", key, "f"},
+		"hlen": {"hlen", key}, "hmget": {"hmget", key, "f"}, "hset": {"hset", key, "f", "1"}, "incr": {"incr", key},
+		"persist": {"persist", key}, "pexpire": {"pexpire", key, "1000"}, "pttl": {"pttl", key}, "publish": {"publish", key, "1"},
+		"rename": {"rename", key, key}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
+		"set": {"set", key, "1", "px", "1000"}, "srem": {"srem", key, "m"}, "time": {"time"}, "unlink": {"unlink", key},
+		"xadd": {"xadd", key, "*", "f", "1"}, "zadd": {"zadd", key, "1", "m"}, "zrem": {"zrem", key, "m"},
+	}
 }
 
 // actionsOf returns the actions of the mappings that are more than deletes, each once.
@@ -83,7 +151,7 @@ func actionsOf(mappings []config.Mapping) []event.Action {
 }
 
 // tryAction does to a key that nobody has what the action does, and deletes it again.
-func tryAction(ctx context.Context, redis *invalidator.Single, build *write.Builder, a event.Action) error {
+func tryAction(ctx context.Context, single *invalidator.Single, build *write.Builder, a event.Action) error {
 	build.Reset()
 	it := write.Item{
 		Key: "freshet:check:" + rand.Text(), Action: a, Intent: event.IntentPut, Source: "check",
@@ -98,10 +166,10 @@ func tryAction(ctx context.Context, redis *invalidator.Single, build *write.Buil
 		it.Fields = event.AppendField(nil, "1")
 	}
 	calls := build.Append(nil, &it)
-	redis.Do(ctx, calls)
+	single.Do(ctx, calls)
 	_, err := build.Outcome(&it, calls)
 	last := []*write.Call{build.Fallback(&it)}
-	redis.Do(ctx, last)
+	single.Do(ctx, last)
 	if err == nil {
 		err = last[0].Err
 	}

@@ -86,6 +86,17 @@ func TestSingleReadsEachCommandsOwnError(t *testing.T) {
 	}
 }
 
+func TestAUserWhoMayNotPingIsAnsweredAllTheSame(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~*", "+unlink")
+	s := single(t, SingleOptions{Address: server.Addr, Username: "some", Password: "secret"})
+	testbed.Must(t, s.Ping(t.Context()))
+	testbed.Must(t, server.Stop())
+	if err := s.Ping(t.Context()); retry.ClassifyRedis(err) != retry.Away {
+		t.Errorf("a Redis that is gone: %v", err)
+	}
+}
+
 // go-redis leaves commands that were never sent as if they had passed when the server refuses the connection.
 func TestARefusedConnectionIsNoSuccess(t *testing.T) {
 	server := testbed.Redis(t)
