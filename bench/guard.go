@@ -17,6 +17,8 @@ import (
 type guarded struct {
 	item  func(id int) write.Item
 	plain func(id int) []any
+	// fill makes what must be there before, with the id as member. Nil: nothing.
+	fill func(id int) []any
 }
 
 func rebuildGuard(document string) *guarded {
@@ -53,11 +55,12 @@ func memberGuard() *guarded {
 			}
 		},
 		plain: func(id int) []any { return []any{"sadd", fmt.Sprintf("plainset:%d", id/perGroup), fmt.Sprint(id)} },
+		fill:  func(id int) []any { return []any{"sadd", fmt.Sprintf("guardedset:%d", id/perGroup), "first"} },
 	}
 }
 
-// measure writes rows keys in both ways and returns how many there were in a second. What the guard finds is what it
-// finds as a rule: a version that is older.
+// measure writes rows keys in both ways and returns how many there were in a second. What it finds is what there is as
+// a rule: the same keys, with an older version.
 func (g *guarded) measure(ctx context.Context, server *testbed.RedisServer, rows int) (with, without float64, err error) {
 	rdb := server.NewClient(&redis.Options{})
 	defer rdb.Close()
@@ -66,19 +69,40 @@ func (g *guarded) measure(ctx context.Context, server *testbed.RedisServer, rows
 			return 0, 0, err
 		}
 	}
-	version := event.Version{Epoch: 1, File: 1, Pos: uint64(time.Now().UnixNano())}
-	if with, err = g.timed(rows, func(from, to int) error { return g.writeGuarded(ctx, rdb, version, from, to) }); err != nil {
-		return 0, 0, err
+	plainly := func(command func(id int) []any) func(from, to int) error {
+		return func(from, to int) error { return pipeline(ctx, rdb, command, from, to) }
 	}
-	without, err = g.timed(rows, func(from, to int) error {
-		p := rdb.Pipeline()
-		for id := from; id < to; id++ {
-			p.Do(ctx, g.plain(id)...)
+	guardedly := func(pos uint64) func(from, to int) error {
+		return func(from, to int) error {
+			return g.writeGuarded(ctx, rdb, event.Version{Epoch: 1, File: 1, Pos: pos}, from, to)
 		}
-		_, err := p.Exec(ctx)
-		return err
-	})
-	return with, without, err
+	}
+	for _, step := range []struct {
+		do   func(from, to int) error
+		rate *float64
+	}{{guardedly(1), nil}, {plainly(g.fill), nil}, {guardedly(2), &with}, {plainly(g.plain), nil}, {plainly(g.plain), &without}} {
+		rate, err := g.timed(rows, step.do)
+		if err != nil {
+			return 0, 0, err
+		}
+		if step.rate != nil {
+			*step.rate = rate
+		}
+	}
+	return with, without, nil
+}
+
+// pipeline sends a command for each of some ids.
+func pipeline(ctx context.Context, rdb *redis.Client, command func(id int) []any, from, to int) error {
+	if command == nil {
+		return nil
+	}
+	p := rdb.Pipeline()
+	for id := from; id < to; id++ {
+		p.Do(ctx, command(id)...)
+	}
+	_, err := p.Exec(ctx)
+	return err
 }
 
 // timed has rows written by several goroutines, so many in a pipeline, and returns the rate.
