@@ -19,6 +19,9 @@ func (q *fifo[T]) push(v T) {
 // head returns the first element; the queue must not be empty.
 func (q *fifo[T]) head() T { return q.ring[q.first] }
 
+// at returns the i-th element; the queue must have more.
+func (q *fifo[T]) at(i int) T { return q.ring[(q.first+i)&(len(q.ring)-1)] }
+
 // pop removes the first element; the queue must not be empty.
 func (q *fifo[T]) pop() T {
 	var zero T

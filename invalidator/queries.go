@@ -38,6 +38,8 @@ type runKey struct{ source, query, key, params string }
 type queryRun struct {
 	key     runKey
 	waiting []waiter
+	// since is since when one of them has waited whose key was not deleted meanwhile; never if there is none.
+	since moment
 	// serves are those that the run under way serves; cancel ends it.
 	serves []waiter
 	cancel context.CancelFunc
@@ -97,13 +99,14 @@ func (q *queryPool) enqueue(w waiter) {
 	k := w.key()
 	r := q.runs[k]
 	if r == nil {
-		r = &queryRun{key: k}
+		r = &queryRun{key: k, since: never}
 		q.runs[k] = r
 		q.line.push(r)
 	} else {
 		q.engine.metrics.joined.Inc()
 	}
 	r.waiting = append(r.waiting, w)
+	r.since = min(r.since, q.engine.clock())
 }
 
 func (w waiter) key() runKey {
@@ -147,7 +150,7 @@ func (q *queryPool) begin(r *queryRun) []waiter {
 	defer q.mu.Unlock()
 	q.waiting.Add(-int64(len(r.waiting)))
 	r.serves = append(r.serves, r.waiting...)
-	r.waiting = nil
+	r.waiting, r.since = nil, never
 	return slices.Clone(r.serves)
 }
 
@@ -157,7 +160,7 @@ func (q *queryPool) late(r *queryRun) []waiter {
 	defer q.mu.Unlock()
 	late := r.waiting
 	q.waiting.Add(-int64(len(late)))
-	r.waiting = nil
+	r.waiting, r.since = nil, never
 	return late
 }
 

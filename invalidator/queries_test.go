@@ -210,6 +210,43 @@ func TestALockIsRenewedWhileTheQueryRuns(t *testing.T) {
 	})
 }
 
+// A slow query of one key holds up the others; what they hold is not to be stale for as long.
+func TestAKeyThatWaitsLongForItsQueryIsDeletedMeanwhile(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		r.rebuilding(func(ctx context.Context, key string) (string, error) {
+			if key != "a" {
+				return "v", nil
+			}
+			return "v", pauseErr(ctx, 10*time.Second)
+		})
+		r.append(aged(batchOfThings(origin(4, 0), query("a"), query("b")), 0))
+		r.pass(4 * time.Second)
+		forgotten := func() (n int) {
+			r.redis.mu.Lock()
+			defer r.redis.mu.Unlock()
+			for _, c := range r.redis.calls {
+				if strings.Contains(c, "freshet:v:{b} forget") {
+					n++
+				}
+			}
+			return n
+		}
+		if n := forgotten(); n != 0 {
+			r.Fatalf("deleted %d times after 4s: %q", n, r.redis.calls)
+		}
+		r.pass(3 * time.Second)
+		if n := forgotten(); n != 1 {
+			r.Fatalf("deleted %d times after 7s: %q", n, r.redis.calls)
+		}
+		r.watermark(0)
+		r.pass(3 * time.Second)
+		r.watermark(1)
+		if n := forgotten(); n != 1 || !strings.Contains(strings.Join(r.redis.calls, "\n"), "freshet:v:{b} set 1/1/4/2") {
+			r.Fatalf("deleted %d times: %q", n, r.redis.calls)
+		}
+	})
+}
+
 // When the partition ends, a query that runs for it alone is cut short, and those that wait are not run.
 func TestQueriesEndWithTheirPartition(t *testing.T) {
 	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {

@@ -78,7 +78,7 @@ func NewSingle(o SingleOptions) (*Single, error) {
 		PoolTimeout:           o.Timeout,
 		// One pool, for as many as use it at once: the writers, the prober, those who rebuild by query, and each of
 		// these has somebody who renews its lock.
-		PoolSize:                 tripsInFlight + 2 + 2*o.QueryWorkers,
+		PoolSize:                 tripsInFlight + 3 + 2*o.QueryWorkers,
 		PipelinePoolSize:         -1,
 		WriteBufferSize:          writeBuffer,
 		ReadBufferSize:           readBuffer,
