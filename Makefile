@@ -34,7 +34,7 @@ vet:
 servers:
 	$(GO) run ./testbed/cmd/testbed install
 
-## soak: the fault suites whole, about an hour (FRESHET_SEED repeats a run)
+## soak: the fault suites whole, about two hours (FRESHET_SEED repeats a run)
 soak: servers
 	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator ./eventlog/... ./e2e
 
