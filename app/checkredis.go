@@ -40,7 +40,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	defer checkActions(ctx, rdb, c, r)
 	info, err := rdb.Info(ctx, "server", "replication", "memory").Result()
 	if err != nil {
-		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), "ACL SETUSER "+orDefaultUser(c)+" +info +ping +unlink")
+		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
 		return
 	}
 	v := fields(info)
@@ -61,11 +61,19 @@ func mendUnlink(c *config.Config, err error) string {
 	case redis.IsReadOnlyError(err):
 		return "give the address of the master in redis.addresses"
 	case redis.IsPermissionError(err):
-		return fmt.Sprintf("ACL SETUSER %s +ping +info +unlink ~%s*", orDefaultUser(c), c.Redis.KeyPrefix)
+		return fmt.Sprintf("ACL SETUSER %s %s ~%s*", orDefaultUser(c), plainRights(c), c.Redis.KeyPrefix)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer within redis.timeout"
 	}
 	return ""
+}
+
+// plainRights are the commands of a freshet that only deletes.
+func plainRights(c *config.Config) string {
+	if c.Redis.DB != 0 {
+		return "+ping +info +select +unlink"
+	}
+	return "+ping +info +unlink"
 }
 
 func orDefaultUser(c *config.Config) string {

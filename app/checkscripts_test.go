@@ -68,4 +68,8 @@ func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 	if text := told(); text != "" {
 		t.Errorf("with all that is needed, but PING: %s", text)
 	}
+	c.Redis.DB = 1
+	if text := told(); !strings.HasSuffix(text, "ACL SETUSER some +ping +info +select +unlink ~*") {
+		t.Errorf("without SELECT: %q", text)
+	}
 }
