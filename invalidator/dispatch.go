@@ -131,7 +131,7 @@ func (j *job) add(u *unit, most int) bool {
 	if u.class == writes {
 		n = j.weigh(u, n)
 	}
-	j.parts = append(j.parts, part{unit: u, from: u.next, to: u.next + n})
+	j.parts = append(j.parts, part{unit: u, from: u.next, to: u.next + n, again: u.again})
 	j.size += n
 	u.next += n
 	u.out++

@@ -82,7 +82,8 @@ type job struct {
 type part struct {
 	unit     *unit
 	from, to int
-	// again says of some of them that an action was sent which could have been the final one.
+	// again says of some of them that an action was sent which could have been the final one: of the unit when the job
+	// was made, and of this part once it has been answered.
 	again bool
 }
 

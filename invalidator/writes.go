@@ -39,9 +39,10 @@ type action struct {
 // runWrites carries out the actions of a job.
 func (w *writer) runWrites(j *job) {
 	w.actions = w.actions[:0]
-	for _, p := range j.parts {
+	for k := range j.parts {
+		p := &j.parts[k]
 		for i := p.from; i < p.to; i++ {
-			w.actions = append(w.actions, w.action(len(w.actions), p.unit, i))
+			w.actions = append(w.actions, w.action(len(w.actions), p, i))
 		}
 	}
 	for i := range j.entries {
@@ -66,12 +67,14 @@ func (w *writer) runWrites(j *job) {
 	}
 }
 
-// action is what is to be done to the i-th key of a unit.
-func (w *writer) action(at int, u *unit, i int) action {
+// action is what is to be done to the i-th key of a part's unit. Of the unit it reads only what does not change while
+// parts of it are out: an answer to another part may just be setting again.
+func (w *writer) action(at int, p *part, i int) action {
+	u := p.unit
 	b, n := u.entry.batch, u.ordinal(i)
 	inv := &b.Invalidations[n]
 	origin := &b.Origins[inv.Origin]
-	a := action{at: at, unit: u, intent: inv.Intent, again: u.again, item: write.Item{
+	a := action{at: at, unit: u, intent: inv.Intent, again: p.again, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Now: time.Now(),
 	}}
