@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/rebuild"
 	"github.com/freshet/freshet/router"
 )
@@ -59,6 +60,11 @@ func checkQueries(ctx context.Context, c *config.Config, r *Report) {
 	}
 	good := 0
 	for _, q := range checked {
+		m := &c.Mappings[q.Query.Mapping]
+		if most := write.Window(m.SecondDelete); m.Rebuild.Timeout > most {
+			r.add(Warn, fmt.Sprintf("%s: timeout %s is of no use: a query that takes longer than %s, second_delete and 5s, deletes its key in place of writing it",
+				q.Query.Where, m.Rebuild.Timeout, most), fmt.Sprintf("write timeout: %s at most, or use a longer second_delete", most))
+		}
 		if q.Err != nil {
 			r.add(Fail, q.Err.Error(), "")
 			continue

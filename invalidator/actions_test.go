@@ -116,6 +116,35 @@ func TestOldNewsIsForgotten(t *testing.T) {
 	}
 }
 
+// What is read after a start, a rewind or an outage is a backlog, and may be of any age, though it was vouched for just
+// now or not yet: until the reader has handed over all that the source holds, under the same term.
+func TestABacklogIsForgotten(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		b := batchOfThings(origin(4, d2), put("a", "old"))
+		b.Term = 2 // the reader began anew
+		r.append(b)
+		r.calls("0s rebuild a forget")
+		r.engine.Mark(event.Mark{Source: "s", Term: 2, Version: markAt(4).Version, Read: true})
+		r.pass(d2)
+		b = batchOfThings(origin(5, d2), put("a", "new"))
+		b.Term = 2
+		r.append(b)
+		r.calls("0s rebuild a forget", "2s rebuild a forget", "2s rebuild a set 1/1/5/1 new")
+		r.watermark(1)
+		// The line to the source is cut for long, and then all comes at once.
+		r.pass(d2 + backlog + 6*time.Second)
+		r.redis.mu.Lock()
+		r.redis.calls = nil
+		r.redis.mu.Unlock()
+		b = batchOfThings(origin(6, d2), put("a", "newer"))
+		b.Term = 2
+		r.append(b)
+		if len(r.redis.calls) != 1 || !strings.Contains(r.redis.calls[0], " forget ") {
+			r.Fatalf("%q", r.redis.calls)
+		}
+	})
+}
+
 // A query of a leftover is not run either: the key is forgotten.
 func TestALeftoverRunsNoQuery(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {

@@ -84,7 +84,7 @@ func New(d Deps, o Options) (*Engine, error) {
 	e.health.back = e.room.changed
 	e.room.ready, e.room.filled = e.health.isUp.Load, func() { wake(e.health.kick) }
 	e.node = newNode(e.health, o, e.metrics)
-	e.node.known = e.known
+	e.node.known, e.node.unseen = e.known, e.unseen
 	e.queries = newQueryPool(e, d.Rebuilder)
 	return e, e.metrics.register(d.Registerer)
 }

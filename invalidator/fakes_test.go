@@ -221,6 +221,9 @@ func (noRedis) Ping(context.Context) error { return nil }
 func (noRedis) String() string             { return "nowhere:0" }
 
 // start runs an engine until the test ends.
+// caughtUp tells an engine that the reader has handed over everything: what comes from now on is new.
+func caughtUp(e *Engine) { e.Mark(event.Mark{Source: "s", Term: 1, Read: true}) }
+
 func start(t testing.TB, d Deps, o Options) *Engine {
 	t.Helper()
 	if d.Store == nil {

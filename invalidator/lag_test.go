@@ -15,6 +15,7 @@ import (
 
 func TestTheLagIsTrueWhenIdle(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
+		r.unheard()
 		r.lag(time.Minute, "since it is served: nothing is known yet")
 		r.markRead(3, true)
 		r.pass(time.Second)
@@ -39,6 +40,7 @@ func TestTheLagIsTrueWhenIdle(t *testing.T) {
 
 func TestTheLagOfAReaderThatNeverCaughtUpIsThatOfItsCommits(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
+		r.unheard()
 		b := batchOf(4, d2, "a")
 		b.Origins[0].Tx.Committed, b.End = time.Now().Add(-time.Hour), event.End{} // as from another process
 		r.append(b)

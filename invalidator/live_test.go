@@ -45,6 +45,7 @@ func newLive(t *testing.T, user, password string) *live {
 	l.engine = start(t, Deps{
 		Redis: s, Store: l.store, Alarms: l.alarms, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}, Options{ShortestD: liveD, Retry: retry.Policy{ParkDelays: []time.Duration{liveD}}})
+	caughtUp(l.engine)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { l.served <- l.engine.Serve(ctx, l.log) }()
 	t.Cleanup(func() {

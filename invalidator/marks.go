@@ -25,6 +25,8 @@ type marks struct {
 type knownMark struct {
 	mark event.Mark
 	at   moment
+	// read is when it was last heard, with no higher version, that the reader had handed over everything; always: never.
+	read moment
 }
 
 // add remembers a mark. One of an older term than is known, or of no higher version than its term's last, says
@@ -43,6 +45,9 @@ func (m *marks) add(mark event.Mark, at moment) {
 			return
 		case mark.Term == last.mark.Term && mark.Version.Compare(last.mark.Version) <= 0:
 			last.mark.Made, last.mark.Read = mark.Made, mark.Read
+			if mark.Read {
+				last.read = at
+			}
 			m.heard(mark, at)
 			return
 		}
@@ -51,7 +56,11 @@ func (m *marks) add(mark event.Mark, at moment) {
 	if len(known) >= keepMarks {
 		known = thin(known)
 	}
-	m.sources[mark.Source] = append(known, knownMark{mark, at})
+	k := knownMark{mark, at, always}
+	if mark.Read {
+		k.read = at
+	}
+	m.sources[mark.Source] = append(known, k)
 }
 
 // heard takes note of what a mark that is not out of date says about its reader. The caller holds mu.
@@ -87,6 +96,21 @@ func (m *marks) covering(source string, term uint64, v event.Version) moment {
 		}
 	}
 	return since
+}
+
+// unseen returns the last moment at which the record was known not to be there yet: its reader had handed over all that
+// the source held, and nothing vouched for the record. always: there was none, so the record may be from any time before
+// its reader began, or before this process heard of it: part of a backlog. Only the reader's own term counts, since the
+// one before was caught up with another part of the binlog.
+func (m *marks) unseen(source string, term uint64, v event.Version) moment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range slices.Backward(m.sources[source]) {
+		if k.mark.Term == term && k.read != always && v.Compare(k.mark.Version) > 0 {
+			return k.read
+		}
+	}
+	return always
 }
 
 func (m *marks) covers(mark event.Mark, source string, term uint64, v event.Version) bool {

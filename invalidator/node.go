@@ -22,10 +22,10 @@ type node struct {
 	prefix  string
 	metrics *metrics
 	without without
-	// known says since when everybody is known to see what an entry holds.
-	known func(*entry) moment
-	slots chan struct{}
-	jobs  chan *job
+	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be there.
+	known, unseen func(*entry) moment
+	slots         chan struct{}
+	jobs          chan *job
 }
 
 // spareJobs is how many jobs may wait beside those that the writers have: enough for a writer not to wait for the
@@ -164,8 +164,9 @@ type writer struct {
 	calls   []*write.Call // of the round trip under way
 	ends    []int         // by action in it: where its calls end
 	// asked is the entry of the last action in it, and visible since when everybody is known to see what it holds.
-	asked   *entry
-	visible moment
+	// unseen is when it was last known not to be there yet.
+	asked           *entry
+	visible, unseen moment
 }
 
 // run sends a job until every key of it was dealt with or is known to be in trouble by itself.

@@ -359,6 +359,12 @@ func (s *partition) known(u *unit) moment {
 	return s.engine.known(u.entry)
 }
 
+// unseen returns when what the entry's batch holds was last known not to be there yet; always: never.
+func (e *Engine) unseen(of *entry) moment {
+	b := of.batch
+	return e.marks.unseen(b.Source, b.Term, b.Version(0))
+}
+
 // known returns since when everybody is known to see what the entry's batch holds. It may be called by any goroutine
 // that has a unit of it.
 func (e *Engine) known(of *entry) moment {

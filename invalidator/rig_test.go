@@ -151,6 +151,7 @@ func inBubble(t *testing.T, o Options, test func(r *rig)) {
 		r.stop = stop
 		go func() { r.served <- r.engine.Serve(ctx, r.log) }()
 		r.pass(time.Minute)
+		caughtUp(r.engine)
 		r.redis.begin = time.Now()
 		test(r)
 		stop()
@@ -163,6 +164,15 @@ func (r *rig) pass(d time.Duration) {
 	r.Helper()
 	<-time.After(d)
 	synctest.Wait()
+}
+
+// unheard takes back that the reader was ever heard of.
+func (r *rig) unheard() {
+	m := r.engine.marks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.sources)
+	clear(m.lastRead)
 }
 
 // append hands over a batch now.

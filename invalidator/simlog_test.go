@@ -364,7 +364,7 @@ func (p *process) send(ctx context.Context, late *sync.WaitGroup, e *Engine, ter
 	}
 	w.mu.Lock()
 	at := w.now() + time.Duration(w.rng.Int64N(int64(w.lateMark)+1))
-	m := event.Mark{Source: "s", Term: term, Version: version(vouched)}
+	m := event.Mark{Source: "s", Term: term, Version: version(vouched), Read: true}
 	if w.isKafka {
 		p.lastMarks[term] = m
 	}

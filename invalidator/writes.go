@@ -146,23 +146,35 @@ func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
 	return w.builder.Append(calls, &a.item)
 }
 
+// backlog is for how long, beside [write.Window], a change may have been committed before what it says is part of a
+// backlog: longer than the longest heartbeat, which is the time between two marks.
+const backlog = time.Minute
+
 // decide settles, each time that an action is about to be sent, whether its value may still be written. Old news forgets:
 // when everybody has been able to read a change for long, what is cached was probably read since. So does what may come
 // after a newer change's final action: see what package write says that the sender owes.
+//
+// That a change has become known to be visible just now does not say that it is new. After a start, a rewind or an
+// outage the first marks cover all that came meanwhile, or not even that. So a change also has to be known not to have
+// been there a while ago.
 func (w *writer) decide(a *action) {
 	if w.asked != a.unit.entry { // a trip's keys come from few batches
-		w.asked, w.visible = a.unit.entry, w.node.known(a.unit.entry)
+		w.asked, w.visible, w.unseen = a.unit.entry, w.node.known(a.unit.entry), w.node.unseen(a.unit.entry)
 	}
-	age := time.Duration(-1)
+	now, age := w.node.clock(), time.Duration(-1)
 	if w.visible != never {
-		age = max(w.node.clock().sub(w.visible), 0)
+		age = max(now.sub(w.visible), 0)
 	}
 	again := a.again
 	a.again = a.again || age >= a.item.D
-	if w.node.without.oldNews {
-		age = -1
+	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog
+	switch {
+	case w.node.without.oldNews:
+		age, old = -1, a.unit.entry.batch.Leftover
+	case w.node.without.leftover:
+		old = false // a leader's marks mostly tell of its leftovers, too
 	}
-	a.item.Intent = write.Timely(a.intent, age, a.item.D, again, a.unit.entry.batch.Leftover)
+	a.item.Intent = write.Timely(a.intent, age, a.item.D, again, old)
 }
 
 func (w *writer) acted(a *action, calls []*write.Call) {
