@@ -45,9 +45,10 @@
 // without anybody being told.
 //
 // Whether a value may still be written is settled each time that it is sent ([write.Timely]). Old news forgets: a change
-// that has been known to be visible for longer than [write.Window], and all that an older leader left. A backlog of old
-// values must not replace what the application has read since, and a guard that was evicted cannot tell. So does
-// what is sent again after it could have been the final action. What was parked is forgotten under the version of its
+// that has been known to be visible for longer than [write.Window], all that an older leader left, and all that was read
+// before its reader had ever, or for long, handed over all that the source held ([marks.unseen]): the first mark after a
+// start or a rewind covers changes of any age. A backlog of old values must not replace what the application has read
+// since, and a guard that was evicted, or is of another epoch, cannot tell. So does what is sent again after it could have been the final action. What was parked is forgotten under the version of its
 // change, for an older change's action may be repeated after it.
 //
 // Queries wait for their change to be known as visible, since what they read before might be the old value; then they go
