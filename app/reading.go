@@ -135,8 +135,10 @@ func (r *reading) run(ctx context.Context, settle func(caughtUp bool, saved <-ch
 	})
 	r.sink.ctx = ctx
 	err := r.canal.Run(ctx)
+	// Asked before the log is closed: with nothing left to do its other end is finished at once, which ends ctx.
+	caughtUp := err == nil && ctx.Err() == nil
 	r.log.Close()
-	err = errors.Join(err, settle(err == nil && ctx.Err() == nil, saved))
+	err = errors.Join(err, settle(caughtUp, saved))
 	// The last ends are there, and the saver takes them before it goes.
 	stopSaving()
 	return errors.Join(err, saver.Wait())
