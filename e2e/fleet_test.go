@@ -190,7 +190,7 @@ func (f *fleet) finish(d time.Duration) {
 	now := time.Now()
 	f.awaitAll("finish everything", d, func(_, invalidators []status) bool {
 		for _, s := range invalidators {
-			if len(s.Partitions) > 0 && !s.FreshAsOf.After(now) {
+			if s.Parked > 0 || len(s.Partitions) > 0 && !s.FreshAsOf.After(now) {
 				return false
 			}
 		}
