@@ -67,9 +67,9 @@ func Window(d time.Duration) time.Duration { return d + 5*time.Second }
 //   - age is for how long the change has been known to be visible, negative if that is not known. For a rebuild by
 //     query it is for how long the query has been running.
 //   - again says that an action which would have been the final one was sent before, and its reply came late or never.
-//   - leftover is [event.Batch].Leftover.
-func Timely(i event.Intent, age, d time.Duration, again, leftover bool) event.Intent {
-	if again || leftover || age > Window(d) {
+//   - old says that the change is old news whatever its age is known to be: [event.Batch].Leftover, or part of a backlog.
+func Timely(i event.Intent, age, d time.Duration, again, old bool) event.Intent {
+	if again || old || age > Window(d) {
 		return event.IntentForget
 	}
 	return i
