@@ -253,19 +253,8 @@ func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
 		kills := 0
 		for n := 1 + rnd.IntN(step); n <= events; n += step {
 			attempt(fmt.Sprint(n), func() {
-				r.binlog.HoldAfter(n)
-				r.launch()
-				select {
-				case <-r.binlog.Held():
-				case <-r.proc.exited:
-					t.Fatalf("freshet ended before event %d: %v\n%s", n, r.proc.err, r.proc.stderr.String())
-				case <-time.After(30 * time.Second):
-					t.Fatalf("event %d of %d never came\n%s", n, events, r.proc.stderr.String())
-				}
-				<-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond) // how far it gets with it is left to chance
-				r.kill()
+				r.killAfter(n, events, rnd)
 				kills++
-				r.binlog.Release()
 			})
 			r.kill()
 		}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -101,19 +102,8 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 		kills := 0
 		for n := 1; n <= events; n++ {
 			attempt(fmt.Sprint(n), func() {
-				r.binlog.HoldAfter(n)
-				r.launch()
-				select {
-				case <-r.binlog.Held():
-				case <-r.proc.exited:
-					t.Fatalf("freshet ended before event %d: %v\n%s", n, r.proc.err, r.proc.stderr.String())
-				case <-time.After(30 * time.Second):
-					t.Fatalf("event %d of %d never came\n%s", n, events, r.proc.stderr.String())
-				}
-				<-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond) // how far it gets with it is left to chance
-				r.kill()
+				r.killAfter(n, events, rnd)
 				kills++
-				r.binlog.Release()
 			})
 			r.kill()
 		}
@@ -122,4 +112,21 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 			t.Fatalf("%d kills at %d events", kills, events)
 		}
 	})
+}
+
+// killAfter launches freshet over a proxy that lets n events of the stream pass, and kills it there.
+func (r *rig) killAfter(n, events int, rnd *rand.Rand) {
+	r.t.Helper()
+	r.binlog.HoldAfter(n)
+	r.launch()
+	select {
+	case <-r.binlog.Held():
+	case <-r.proc.exited:
+		r.t.Fatalf("freshet ended before event %d: %v\n%s", n, r.proc.err, r.proc.stderr.String())
+	case <-time.After(30 * time.Second):
+		r.t.Fatalf("event %d of %d never came\n%s", n, events, r.proc.stderr.String())
+	}
+	<-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond) // how far it gets with it is left to chance
+	r.kill()
+	r.binlog.Release()
 }
