@@ -68,6 +68,16 @@ func TestAnUnknownEventEndsTheReading(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAServersLifeIsPassedOver(t *testing.T) {
+	l, _ := fed(t)
+	if err := l.event(rawEvent(4, binlog.TypeStop, 0)); err != nil {
+		t.Fatalf("a backlog that goes over a clean shutdown of the server: %v", err)
+	}
+	if l.at.pos != 4+binlog.HeaderSize {
+		t.Errorf("it was not passed over: %s", l.at)
+	}
+}
+
 func TestAnIncidentIsAGap(t *testing.T) {
 	l, _ := fed(t)
 	err := l.event(rawEvent(4, binlog.TypeIncident, 0, append([]byte{1, 0, 4}, "lost"...)...))

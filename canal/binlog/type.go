@@ -124,7 +124,7 @@ type typeInfo struct {
 var types = [256]typeInfo{
 	TypeStartV3:            {name: "START_EVENT_V3"},
 	TypeQuery:              {name: "QUERY", handling: Handle},
-	TypeStop:               {name: "STOP", handling: Handle},
+	TypeStop:               {name: "STOP", handling: Skip}, // ends the file of a server that was shut down
 	TypeRotate:             {name: "ROTATE", handling: Handle},
 	TypeIntvar:             {name: "INTVAR", handling: Skip},
 	TypeLoad:               {name: "LOAD"},
