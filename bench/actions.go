@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/testbed"
 )
 
 // action is one way of doing more to a key than deleting it, and the same writes done plainly.
@@ -31,8 +34,7 @@ type action struct {
 	spoil   func(ctx context.Context, rdb *redis.Client) error
 	written func(ctx context.Context, rdb *redis.Client) (bool, error)
 
-	store                        string // freshet's, of before the changes: each run goes on from a copy of it
-	freshet, bare, with, without []float64
+	store string // freshet's, of before the changes: each run goes on from a copy of it
 }
 
 const (
@@ -120,42 +122,62 @@ func fillSets(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
-// compareActions measures every action in turn, several times over: through freshet, and plainly by redis-benchmark.
-// Each change is one action (second_delete: none), to a key that freshet knows already.
-func (b *benchmark) compareActions(ctx context.Context, runs int) error {
+// actionsSection measures every action through freshet, and plainly by redis-benchmark. Each change is one action
+// (second_delete: none), to a key that freshet knows already.
+func (b *benchmark) actionsSection() *section {
+	s := &section{
+		name:     "actions",
+		title:    fmt.Sprintf("actions that write, beside redis-benchmark (%d connections, %d commands in a pipeline)", bareClients, barePipeline),
+		noWarmUp: true,
+	}
 	all := actions()
-	if err := b.prepareActions(ctx, all); err != nil {
-		return err
-	}
-	fmt.Printf("\nactions: keys/s, %d connections of redis-benchmark with %d commands in a pipeline\n", bareClients, barePipeline)
-	for range runs {
-		for _, a := range all {
-			if err := b.measureAction(ctx, a); err != nil {
-				return fmt.Errorf("%s: %w", a.name, err)
-			}
-		}
-	}
-	fmt.Printf("\n%-24s %14s %18s %8s   %16s %14s %6s\n", "keys/s (medians)", "freshet", "redis-benchmark", "ratio", "guarded writes", "plain writes", "ratio")
+	s.setup = func(ctx context.Context, b *benchmark) error { return b.prepareActions(ctx, all) }
 	for _, a := range all {
-		fmt.Printf("%-24s %14.0f %18.0f %8.3f", a.name, median(a.freshet), median(a.bare), median(a.freshet)/median(a.bare))
-		if a.guard != nil {
-			fmt.Printf("   %16.0f %14.0f %6.3f", median(a.with), median(a.without), median(a.with)/median(a.without))
-		}
-		fmt.Println()
+		plain := a.name + ", plainly"
+		s.contenders = append(s.contenders, &contender{name: plain, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+			rate, err := b.plainly(ctx, a)
+			return []measure{{name: "keys/s", value: rate}}, err
+		}}, &contender{name: a.name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+			rate, err := b.throughFreshet(ctx, a)
+			return []measure{{name: "keys/s", value: rate, of: plain}}, err
+		}})
 	}
-	return nil
+	return s
+}
+
+// guardSection measures what the guard of versions costs in itself: the same client writes with it and without it.
+func (b *benchmark) guardSection() *section {
+	s := &section{name: "guard", title: "the same client writing with the guard of versions and without it", noWarmUp: true}
+	for _, a := range actions() {
+		if a.guard == nil {
+			continue
+		}
+		plain := a.name + ", plain"
+		s.contenders = append(s.contenders, &contender{name: plain, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+			rate, err := a.guard.withoutGuard(ctx, b, a.rows)
+			return []measure{{name: "keys/s", value: rate}}, err
+		}}, &contender{name: a.name + ", guarded", run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+			rate, err := a.guard.withGuard(ctx, b, a.rows)
+			return []measure{{name: "keys/s", value: rate, of: plain}}, err
+		}})
+	}
+	return s
 }
 
 // prepareActions makes the tables, has freshet begin to read, and then changes each of the rows once. A version's epoch is
 // that of the store, and what is known of another epoch is not trusted: so all runs of an action go on from one store.
 func (b *benchmark) prepareActions(ctx context.Context, all []*action) error {
-	if err := b.redis.Client().FlushAll(ctx).Err(); err != nil {
+	source, err := b.liveMySQL(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.fill(ctx, true); err != nil {
 		return err
 	}
 	rows := map[string]int{}
 	for _, a := range all {
 		if rows[a.table] == 0 {
-			if err := b.makeTable(ctx, a.table, a.rows); err != nil {
+			if err := makeTable(ctx, source.DB(), a.table, a.rows); err != nil {
 				return err
 			}
 		}
@@ -163,18 +185,14 @@ func (b *benchmark) prepareActions(ctx context.Context, all []*action) error {
 	}
 	for i, a := range all {
 		a.store = filepath.Join(b.dir, fmt.Sprintf("action%d", i))
-		cmd, err := b.commandFor(ctx, a.mappings(), kept(a.store), "now", "none", "--until-caught-up")
-		if err != nil {
+		if _, err := b.catchUp(ctx, a.setting(source, a.store), 0); err != nil {
 			return err
-		}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
 		}
 	}
 	for table, n := range rows {
 		for lo := 1; lo <= n; lo += 1000 {
 			q := fmt.Sprintf("UPDATE shop.%s SET stock = 1 WHERE id BETWEEN %d AND %d", table, lo, lo+999)
-			if _, err := b.source.DB().ExecContext(ctx, q); err != nil {
+			if _, err := source.DB().ExecContext(ctx, q); err != nil {
 				return err
 			}
 		}
@@ -182,18 +200,17 @@ func (b *benchmark) prepareActions(ctx context.Context, all []*action) error {
 	return nil
 }
 
-func (a *action) mappings() string {
-	return fmt.Sprintf("  - table: shop.%s\n    %s\n", a.table, a.mapping)
+// setting is freshet with this action only, the event log in one process, and its store in a directory of its own.
+func (a *action) setting(source *testbed.Server, store string) setting {
+	return setting{
+		source: source, mappings: fmt.Sprintf("  - table: shop.%s\n    %s\n", a.table, a.mapping),
+		log: func(context.Context, *benchmark, string) (string, error) { return fmt.Sprintf("{dir: %q}", store), nil },
+	}
 }
 
-// kept is the event log in one process, with its store in a directory of its own.
-func kept(store string) eventLog {
-	return func(*benchmark, string) string { return fmt.Sprintf("{dir: %q}", store) }
-}
-
-func (b *benchmark) makeTable(ctx context.Context, table string, rows int) error {
+func makeTable(ctx context.Context, db *sql.DB, table string, rows int) error {
 	q := fmt.Sprintf("CREATE TABLE shop.%s (id BIGINT PRIMARY KEY, name VARCHAR(100) NOT NULL, stock INT NOT NULL)", table)
-	if _, err := b.source.DB().ExecContext(ctx, q); err != nil {
+	if _, err := db.ExecContext(ctx, q); err != nil {
 		return err
 	}
 	for lo := 1; lo <= rows; lo += 1000 {
@@ -201,48 +218,27 @@ func (b *benchmark) makeTable(ctx context.Context, table string, rows int) error
 		for id := lo; id < min(lo+1000, rows+1); id++ {
 			values = append(values, fmt.Sprintf("(%d, REPEAT('n', %d), 0)", id, payload))
 		}
-		if _, err := b.source.DB().ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.%s VALUES %s", table, strings.Join(values, ","))); err != nil {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.%s VALUES %s", table, strings.Join(values, ","))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measureAction runs an action once, in each way.
-func (b *benchmark) measureAction(ctx context.Context, a *action) error {
-	var freshet float64
-	var err error
-	for tries := 0; freshet == 0 && err == nil; tries++ {
-		if tries == 3 {
-			return errors.New("INVALID: three times freshet did not write, but forget: this machine is too slow, or too busy")
-		}
-		freshet, err = b.throughFreshet(ctx, a)
-	}
-	if err != nil {
-		return err
-	}
-	bare, err := b.plainly(ctx, a)
-	if err != nil {
-		return err
-	}
-	with, without := 0.0, 0.0
-	if a.guard != nil {
-		if with, without, err = a.guard.measure(ctx, b.redis, a.rows); err != nil {
-			return err
-		}
-	}
-	a.freshet, a.bare, a.with, a.without = append(a.freshet, freshet), append(a.bare, bare), append(a.with, with), append(a.without, without)
-	fmt.Printf("%-24s %9.0f keys/s, plainly %9.0f", a.name, freshet, bare)
-	if a.guard != nil {
-		fmt.Printf("; guarded %9.0f, plain %9.0f", with, without)
-	}
-	fmt.Println()
-	return nil
-}
-
-// throughFreshet has freshet get to know the keys, and then do it all again, which is measured. The rate is 0 if it has
-// not written: what takes too long is old news, and forgotten.
+// throughFreshet returns the keys per second. A machine that is too slow, or too busy, has freshet forget in place of
+// writing, for what takes too long is old news: then it tries again.
 func (b *benchmark) throughFreshet(ctx context.Context, a *action) (float64, error) {
+	for range 3 {
+		if rate, err := b.oneAction(ctx, a); rate != 0 || err != nil {
+			return rate, err
+		}
+	}
+	return 0, fmt.Errorf("%w: three times freshet did not write, but forget: this machine is too slow, or too busy", errInvalid)
+}
+
+// oneAction has freshet get to know the keys, and then do it all again, which is measured. The rate is 0 if it has not
+// written.
+func (b *benchmark) oneAction(ctx context.Context, a *action) (float64, error) {
 	rdb := b.redis.Client()
 	if err := rdb.FlushAll(ctx).Err(); err != nil {
 		return 0, err
@@ -253,7 +249,7 @@ func (b *benchmark) throughFreshet(ctx context.Context, a *action) (float64, err
 	if err := a.spoil(ctx, rdb); err != nil {
 		return 0, err
 	}
-	rate, err := b.runAction(ctx, a)
+	c, err := b.runAction(ctx, a)
 	if err != nil {
 		return 0, err
 	}
@@ -261,23 +257,23 @@ func (b *benchmark) throughFreshet(ctx context.Context, a *action) (float64, err
 	if !ok && (err == nil || errors.Is(err, redis.Nil)) {
 		return 0, nil
 	}
-	return rate, err
+	return c.rate(), err
 }
 
 // runAction has freshet do an action, from a copy of its store.
-func (b *benchmark) runAction(ctx context.Context, a *action) (float64, error) {
+func (b *benchmark) runAction(ctx context.Context, a *action) (*caughtUp, error) {
+	source, err := b.liveMySQL(ctx)
+	if err != nil {
+		return nil, err
+	}
 	store, err := os.MkdirTemp(b.dir, "store")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := os.CopyFS(store, os.DirFS(a.store)); err != nil {
-		return 0, err
+		return nil, err
 	}
-	cmd, err := b.commandFor(ctx, a.mappings(), kept(store), "now", "none", "--until-caught-up")
-	if err != nil {
-		return 0, err
-	}
-	return catchUp(cmd, a.rows)
+	return b.catchUp(ctx, a.setting(source, store), a.rows)
 }
 
 const (

@@ -2,137 +2,138 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
+	"syscall"
 	"time"
+
+	"github.com/freshet/freshet/testbed"
 )
 
-// contender is one way of catching up: it returns the rows per second.
-type contender struct {
-	name  string
-	run   func(ctx context.Context, b *benchmark) (float64, error)
-	rates []float64
+// backlog is a binlog to catch up with.
+type backlog struct {
+	changes int // row changes of shop.product
+	source  func(ctx context.Context) (*testbed.Server, error)
+	empty   bool // Redis is empty, in place of holding every key
 }
 
-func (b *benchmark) compare(ctx context.Context, runs int) error {
-	contenders := []*contender{
-		{name: "bare probe", run: bareRun},
-		{name: "freshet, second_delete none", run: freshetRun(embedded, "none")},
-		{name: "freshet, second_delete 200ms", run: freshetRun(embedded, "200ms")},
-		{name: "through Kafka, none", run: freshetRun(throughKafka, "none")},
-		{name: "through Kafka, 200ms", run: freshetRun(throughKafka, "200ms")},
+const bareName = "bare probe"
+
+// catchUpSection is freshet in one process, on MySQL.
+func (b *benchmark) catchUpSection() *section {
+	l := backlog{changes: b.workload.changes(), source: b.mysql}
+	return &section{
+		name: "catch-up", title: "catching up with MySQL, Redis holding the keys",
+		contenders: []*contender{
+			l.bare(),
+			l.freshet("freshet, second_delete none", setting{}, "≥ 0.9"),
+			l.freshet("freshet, second_delete 200ms", setting{secondDelete: "200ms"}, "≥ 0.6"),
+		},
 	}
-	invalid := false
-	for i := range 1 + runs { // the first is to warm up, and not counted
-		for _, c := range contenders {
-			rate, valid, err := b.measure(ctx, c)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			if i > 0 {
-				c.rates = append(c.rates, rate)
-			}
-			verdict := ""
-			if !valid {
-				verdict, invalid = "  INVALID: mapped keys are still there", true
-			}
-			fmt.Printf("run %d  %-30s %9.0f rows/s%s\n", i, c.name, rate, verdict)
+}
+
+// kafkaSection is the same with Kafka between freshet's halves.
+func (b *benchmark) kafkaSection() *section {
+	l := backlog{changes: b.workload.changes(), source: b.mysql}
+	return &section{
+		name: "catch-up-kafka", title: "catching up with MySQL through Kafka, Redis holding the keys",
+		contenders: []*contender{
+			l.bare(),
+			l.freshet("through Kafka, second_delete none", setting{log: throughKafka}, "≥ 0.5"),
+			l.freshet("through Kafka, second_delete 200ms", setting{log: throughKafka, secondDelete: "200ms"}, "≥ 0.5"),
+		},
+	}
+}
+
+// bare is the bare probe, which all others are divided by.
+func (l backlog) bare() *contender {
+	return l.contender(bareName, func(ctx context.Context, b *benchmark, source *testbed.Server) ([]measure, error) {
+		before := ownCPU()
+		took, err := bare(ctx, source.Addr, b.redis.Addr, l.changes)
+		if err != nil {
+			return nil, err
 		}
-	}
-	report(contenders)
-	if invalid {
-		return errors.New("INVALID: a contender left keys behind")
-	}
-	return nil
+		return l.measures(float64(l.changes)/took.Seconds(), ownCPU()-before, "", ""), nil
+	})
 }
 
-// measure fills Redis, runs c, and looks whether every mapped key is gone.
-func (b *benchmark) measure(ctx context.Context, c *contender) (rate float64, valid bool, err error) {
-	if err := b.populate(ctx); err != nil {
-		return 0, false, err
+// freshet is freshet run from the oldest binlog until it has caught up.
+func (l backlog) freshet(name string, s setting, goal string) *contender {
+	return l.contender(name, func(ctx context.Context, b *benchmark, source *testbed.Server) ([]measure, error) {
+		s := s
+		s.source, s.start = source, "earliest"
+		c, err := b.catchUp(ctx, s, l.changes)
+		if err != nil {
+			return nil, err
+		}
+		return l.measures(c.rate(), c.cpu, bareName, goal), nil
+	})
+}
+
+// contender fills Redis, has the backlog read, and looks whether every mapped key is gone.
+func (l backlog) contender(name string, run func(context.Context, *benchmark, *testbed.Server) ([]measure, error)) *contender {
+	return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+		source, err := l.source(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.fill(ctx, l.empty); err != nil {
+			return nil, err
+		}
+		m, err := run(ctx, b, source)
+		if err != nil {
+			return nil, err
+		}
+		return m, b.allGone(ctx)
+	}}
+}
+
+func (l backlog) measures(rate float64, cpu time.Duration, of, goal string) []measure {
+	return []measure{
+		{name: "rows/s", value: rate, of: of, goal: goal},
+		{name: "CPU s/M rows", value: cpu.Seconds() / float64(l.changes) * 1e6, of: of},
 	}
-	if rate, err = c.run(ctx, b); err != nil {
-		return 0, false, err
+}
+
+// ownCPU is what this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0 // it does not fail for the process itself
 	}
-	rdb := b.redis.Client()
-	size, err := rdb.DBSize(ctx).Result()
-	if err != nil {
-		return 0, false, err
-	}
-	kept, err := rdb.Exists(ctx, "product:0").Result()
-	return rate, size == 1 && kept == 1, err
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // populate makes product:0 to product:N. No row has the id 0, so after a run exactly that key must still be there.
-func (b *benchmark) populate(ctx context.Context) error {
-	rdb := b.redis.Client()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
+func (b *benchmark) populate(ctx context.Context) error { return b.fill(ctx, false) }
+
+// fill is populate, unless only product:0 is wanted.
+func (b *benchmark) fill(ctx context.Context, empty bool) error {
+	s, err := b.redisServer(ctx)
+	if err != nil {
 		return err
 	}
-	return rdb.Do(ctx, "DEBUG", "POPULATE", b.workload.rows+1, "product", 100).Err()
-}
-
-func report(contenders []*contender) {
-	base := median(contenders[0].rates)
-	fmt.Printf("\n%-30s %14s %14s %14s   %s\n", "rows/s", "min", "median", "max", "median / bare probe")
-	for _, c := range contenders {
-		fmt.Printf("%-30s %14.0f %14.0f %14.0f   %.2f\n", c.name, slices.Min(c.rates), median(c.rates), slices.Max(c.rates), median(c.rates)/base)
+	if err := s.Client().FlushAll(ctx).Err(); err != nil {
+		return err
 	}
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
-}
-
-func bareRun(ctx context.Context, b *benchmark) (float64, error) {
-	n := b.workload.changes()
-	d, err := bare(ctx, b.source.Addr, b.redis.Addr, n)
-	return float64(n) / d.Seconds(), err
-}
-
-var caughtUp = regexp.MustCompile(`^caught up: rows=(\d+) keys=(\d+) seconds=([0-9.]+)$`)
-
-// freshetRun runs the built binary as users do, from the oldest binlog and with a store, or topics, of its own.
-func freshetRun(l eventLog, secondDelete string) func(context.Context, *benchmark) (float64, error) {
-	return func(ctx context.Context, b *benchmark) (float64, error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-		defer cancel()
-		cmd, err := b.command(ctx, l, "earliest", secondDelete, "--until-caught-up")
-		if err != nil {
-			return 0, err
-		}
-		return catchUp(cmd, b.workload.changes())
+	keys := b.workload.rows + 1
+	if empty {
+		keys = 1
 	}
+	return s.Client().Do(ctx, "DEBUG", "POPULATE", keys, "product", 100).Err()
 }
 
-// catchUp runs freshet until it has caught up, and returns the rows per second.
-func catchUp(cmd *exec.Cmd, changes int) (float64, error) {
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+// allGone is nil if product:0 is there, which no row has, and nothing else.
+func (b *benchmark) allGone(ctx context.Context) error {
+	size, err := b.redis.Client().DBSize(ctx).Result()
 	if err != nil {
-		return 0, fmt.Errorf("%w\n%s%s", err, out, stderr.String())
+		return err
 	}
-	return rate(string(out), changes)
-}
-
-func rate(out string, changes int) (float64, error) {
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	m := caughtUp.FindStringSubmatch(lines[len(lines)-1])
-	if m == nil {
-		return 0, fmt.Errorf("the last line is not a result: %q", lines[len(lines)-1])
+	kept, err := b.redis.Client().Exists(ctx, "product:0").Result()
+	if err != nil {
+		return err
 	}
-	rows, _ := strconv.Atoi(m[1])
-	seconds, err := strconv.ParseFloat(m[3], 64)
-	if rows != changes || err != nil {
-		return 0, fmt.Errorf("%d row changes were made, but freshet says %q", changes, m[0])
+	if size != 1 || kept != 1 {
+		return fmt.Errorf("%w: one key must be left, product:0: there are %d, of which it is %d", errInvalid, size, kept)
 	}
-	return float64(rows) / seconds, nil
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
-	"github.com/freshet/freshet/testbed"
 )
 
 // guarded is one kind of write, with the guard and without: the same keys and values, by the same client.
@@ -59,37 +58,57 @@ func memberGuard() *guarded {
 	}
 }
 
-// measure writes rows keys in both ways and returns how many there were in a second. What it finds is what there is as
-// a rule: the same keys, with an older version.
-func (g *guarded) measure(ctx context.Context, server *testbed.RedisServer, rows int) (with, without float64, err error) {
-	rdb := server.NewClient(&redis.Options{})
+// withGuard writes rows keys under the guard and returns how many there were in a second. What it finds is what there is
+// as a rule: the same keys, with an older version.
+func (g *guarded) withGuard(ctx context.Context, b *benchmark, rows int) (float64, error) {
+	rdb, err := b.guardClient(ctx)
+	if err != nil {
+		return 0, err
+	}
 	defer rdb.Close()
 	for _, s := range write.Scripts() {
 		if err := rdb.ScriptLoad(ctx, s.Source).Err(); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
-	}
-	plainly := func(command func(id int) []any) func(from, to int) error {
-		return func(from, to int) error { return pipeline(ctx, rdb, command, from, to) }
 	}
 	guardedly := func(pos uint64) func(from, to int) error {
 		return func(from, to int) error {
 			return g.writeGuarded(ctx, rdb, event.Version{Epoch: 1, File: 1, Pos: pos}, from, to)
 		}
 	}
-	for _, step := range []struct {
-		do   func(from, to int) error
-		rate *float64
-	}{{guardedly(1), nil}, {plainly(g.fill), nil}, {guardedly(2), &with}, {plainly(g.plain), nil}, {plainly(g.plain), &without}} {
-		rate, err := g.timed(rows, step.do)
-		if err != nil {
-			return 0, 0, err
-		}
-		if step.rate != nil {
-			*step.rate = rate
+	return g.last(rows, guardedly(1), plainly(ctx, rdb, g.fill), guardedly(2))
+}
+
+// withoutGuard writes the same plainly, to keys that are there.
+func (g *guarded) withoutGuard(ctx context.Context, b *benchmark, rows int) (float64, error) {
+	rdb, err := b.guardClient(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer rdb.Close()
+	return g.last(rows, plainly(ctx, rdb, g.plain), plainly(ctx, rdb, g.plain))
+}
+
+// guardClient returns a client of an empty Redis.
+func (b *benchmark) guardClient(ctx context.Context) (*redis.Client, error) {
+	if err := b.fill(ctx, true); err != nil {
+		return nil, err
+	}
+	return b.redis.NewClient(&redis.Options{}), nil
+}
+
+func plainly(ctx context.Context, rdb *redis.Client, command func(id int) []any) func(from, to int) error {
+	return func(from, to int) error { return pipeline(ctx, rdb, command, from, to) }
+}
+
+// last takes the steps and returns the rate of the last one.
+func (g *guarded) last(rows int, steps ...func(from, to int) error) (rate float64, err error) {
+	for _, step := range steps {
+		if rate, err = g.timed(rows, step); err != nil {
+			return 0, err
 		}
 	}
-	return with, without, nil
+	return rate, nil
 }
 
 // pipeline sends a command for each of some ids.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/testbed"
 )
 
 // pace is a steady rate of transactions, each of which changes a row of its own.
@@ -33,36 +35,35 @@ func (p pace) transactions() int { return p.count(warmUp) + p.count(p.length) }
 
 func (p pace) count(d time.Duration) int { return int(float64(p.rate) * d.Seconds()) }
 
-// latencies measures, for both event logs in turn, from when a client knows that its transaction has committed until
+// latencySection measures, for both event logs in turn, from when a client knows that its transaction has committed until
 // its key is gone. It can be negative: the binlog is ahead of the reply.
-func (b *benchmark) latencies(ctx context.Context, p pace, runs int) error {
-	logs := []struct {
-		name          string
-		log           eventLog
-		p50, p99, max []float64
-	}{{name: "freshet, in one process", log: embedded}, {name: "through Kafka", log: throughKafka}}
-	fmt.Printf("\n%d transactions of one row a second, for %s:\n", p.rate, p.length)
-	for i := range runs {
-		for j := range logs {
-			l := &logs[j]
-			all, err := b.latency(ctx, l.log, p)
+func (b *benchmark) latencySection() *section {
+	p := pace{rate: 1000, length: time.Duration(10 * float64(time.Second) * min(1, b.scale))}
+	through := func(name string, log eventLog) *contender {
+		return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+			all, err := b.latency(ctx, log, p)
 			if err != nil {
-				return fmt.Errorf("latency, %s: %w", l.name, err)
+				return nil, err
 			}
 			n := len(all)
-			l.p50, l.p99, l.max = append(l.p50, all[n/2]), append(l.p99, all[n*99/100]), append(l.max, all[n-1])
-			fmt.Printf("run %d  %-30s p50 %7.2f ms  p99 %7.2f ms\n", i+1, l.name, all[n/2], all[n*99/100])
-		}
+			return []measure{
+				{name: "p50 ms", value: all[n/2]}, {name: "p99 ms", value: all[n*99/100]}, {name: "max ms", value: all[n-1]},
+			}, nil
+		}}
 	}
-	fmt.Printf("\n%-30s %14s %14s %14s   %s\n", "commit to key gone, ms", "p50", "p99", "max", "(medians of the runs)")
-	for _, l := range logs {
-		fmt.Printf("%-30s %14.2f %14.2f %14.2f\n", l.name, median(l.p50), median(l.p99), median(l.max))
+	return &section{
+		name: "latency", title: fmt.Sprintf("commit to key gone, at %d transactions of one row a second", p.rate),
+		contenders: []*contender{through("embedded", embedded), through("through Kafka", throughKafka)},
+		rounds:     3, noWarmUp: true,
 	}
-	return nil
 }
 
 // latency runs freshet under the load once and returns the latencies, sorted, in milliseconds.
 func (b *benchmark) latency(ctx context.Context, l eventLog, p pace) (_ []float64, err error) {
+	source, err := b.liveMySQL(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := b.populate(ctx); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (b *benchmark) latency(ctx context.Context, l eventLog, p pace) (_ []float6
 
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	cmd, err := b.command(running, l, "now", "200ms")
+	cmd, err := b.command(running, setting{source: source, log: l, secondDelete: "200ms"})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (b *benchmark) latency(ctx context.Context, l eventLog, p pace) (_ []float6
 		cancel(nil)
 		<-exited
 	}()
-	ms, err := b.load(running, p, w)
+	ms, err := b.load(running, source, p, w)
 	if err != nil {
 		return nil, errors.Join(err, context.Cause(running))
 	}
@@ -103,10 +104,10 @@ func (b *benchmark) latency(ctx context.Context, l eventLog, p pace) (_ []float6
 }
 
 // load waits until keys are deleted at all, makes the transactions, and waits until all their keys are gone.
-func (b *benchmark) load(ctx context.Context, p pace, w *watch) ([]float64, error) {
+func (b *benchmark) load(ctx context.Context, source *testbed.Server, p pace, w *watch) ([]float64, error) {
 	canary := b.workload.rows
 	for !w.isGone(canary) {
-		if err := b.touch(ctx, canary); err != nil {
+		if err := touch(ctx, source, canary); err != nil {
 			return nil, err
 		}
 		if err := w.pause(ctx, 50*time.Millisecond); err != nil {
@@ -124,7 +125,7 @@ func (b *benchmark) load(ctx context.Context, p pace, w *watch) ([]float64, erro
 				if err := w.pause(ctx, time.Until(at)); err != nil {
 					return err
 				}
-				if err := b.touch(ctx, id); err != nil {
+				if err := touch(ctx, source, id); err != nil {
 					return err
 				}
 				committed[id] = time.Now()
@@ -150,8 +151,8 @@ func (b *benchmark) load(ctx context.Context, p pace, w *watch) ([]float64, erro
 	return ms, nil
 }
 
-func (b *benchmark) touch(ctx context.Context, id int) error {
-	_, err := b.source.DB().ExecContext(ctx, "UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id = "+strconv.Itoa(id))
+func touch(ctx context.Context, source *testbed.Server, id int) error {
+	_, err := source.DB().ExecContext(ctx, "UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id = "+strconv.Itoa(id))
 	return err
 }
 
@@ -205,7 +206,7 @@ func (w *watch) isGone(id int) bool { return w.gone[id].Load() != 0 }
 func (w *watch) await(ctx context.Context, id int) (time.Time, error) {
 	for begin := time.Now(); !w.isGone(id); {
 		if time.Since(begin) > goneWithin {
-			return time.Time{}, fmt.Errorf("INVALID: product:%d is still there %s after its commit", id, goneWithin)
+			return time.Time{}, fmt.Errorf("%w: product:%d is still there %s after its commit", errInvalid, id, goneWithin)
 		}
 		if err := w.pause(ctx, time.Millisecond); err != nil {
 			return time.Time{}, err

@@ -14,6 +14,15 @@ import (
 // and updates of one row in a transaction of its own.
 type workload struct{ rows, bulkUpdates, updates int }
 
+// fullWorkload is that of -scale 1.
+var fullWorkload = workload{rows: 500_000, bulkUpdates: 500, updates: 100_000}
+
+// scaled returns a workload so many times as large, of at least as many rows as a bulk update needs.
+func (w workload) scaled(f float64) workload {
+	times := func(n int) int { return int(float64(n) * f) }
+	return workload{rows: max(2000, times(w.rows)/insertRows*insertRows), bulkUpdates: times(w.bulkUpdates), updates: times(w.updates)}
+}
+
 // changes returns the number of row changes that it makes.
 func (w workload) changes() int { return w.rows + 1000*w.bulkUpdates + w.updates }
 

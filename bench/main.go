@@ -1,14 +1,12 @@
-// Command bench measures freshet in one process, and with Kafka between its halves.
+// Command bench measures freshet beside what it competes with, and prints one table.
 //
-// First, how fast it catches up, beside a bare probe that does the same job with nothing that makes it safe. All read
-// the same binlog of a private MySQL server and delete the same keys of a private Redis, in turn, several times; what
-// counts is the ratio of their medians, since machines differ and drift. Redis holds every key before each run, for
-// deleting what exists costs more. A run after which a mapped key is still there prints INVALID, and the command then
-// fails. Then, how long a key lives on after the commit that made it stale, at a steady rate. Last, how fast the other
-// actions are: through freshet, beside redis-benchmark doing the same writes plainly, and beside the same client doing
-// them with and without the guard of versions.
+// It starts real servers on this machine: MySQL, MariaDB, Redis, a Kafka broker. They, freshet and the bench itself
+// share its cores, so an absolute figure says little. Each section of the table has contenders that do the same work in
+// turn, round by round, and what counts is the median of the ratios within a round, since machines differ and drift.
+// What each section measures, and what its contenders do and leave out, is in docs/benchmarks.md.
 //
-// MySQL, Redis, the Kafka broker and freshet share the machine's cores.
+// A run whose outcome is not what it must be (a mapped key is still there) prints INVALID and is not counted; the
+// command then fails in the end.
 package main
 
 import (
@@ -20,10 +18,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
-	"time"
-
-	"github.com/freshet/freshet/testbed"
 )
 
 func main() {
@@ -36,90 +32,100 @@ func main() {
 	}
 }
 
+// benchmark is one run of the command. Its methods are for one goroutine, the one that runs the sections.
 type benchmark struct {
+	servers
+
+	rounds   int // at most, of each section, beside the uncounted one
+	scale    float64
 	workload workload
-	source   *testbed.Server
-	redis    *testbed.RedisServer
-	kafka    *testbed.KafkaCluster
 	freshet  string // the program
-	dir      string
+	dir      string // for whatever a run needs; removed in the end
+}
+
+// sections returns all parts of the table, in its order.
+func (b *benchmark) sections() []*section {
+	return []*section{
+		b.catchUpSection(),
+		b.kafkaSection(),
+		b.latencySection(),
+		b.actionsSection(),
+		b.guardSection(),
+	}
 }
 
 func run(ctx context.Context) error {
-	var w workload
-	flag.IntVar(&w.rows, "rows", 500_000, "rows inserted, 500 in a statement")
-	flag.IntVar(&w.bulkUpdates, "bulk-updates", 500, "updates of 1,000 rows each")
-	flag.IntVar(&w.updates, "updates", 100_000, "updates of one row, each a transaction")
-	runs := flag.Int("runs", 5, "runs of each contender, in turn")
-	var p pace
-	flag.IntVar(&p.rate, "rate", 500, "for the latency: transactions of one row in a second")
-	flag.DurationVar(&p.length, "latency", 10*time.Second, "for the latency: how long each run takes; 0: no runs")
-	catchUps := flag.Bool("catch-up", true, "measure how fast it catches up")
-	withActions := flag.Bool("actions", true, "measure the actions that write values, too")
-	binary := flag.String("freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
+	b := &benchmark{}
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each section, in which each contender runs once, after one that is not counted")
+	flag.Float64Var(&b.scale, "scale", 1, "makes all workloads smaller (0.05) or larger; below 1 the figures mean little")
+	flag.StringVar(&b.freshet, "freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
+	only := flag.String("only", "", "run only the sections whose name matches this `regexp`")
+	list := flag.Bool("list", false, "list the sections and do nothing")
 	flag.Parse()
-	if w.rows < 2000 || w.rows < 2*p.transactions() {
-		return errors.New("-rows must be at least 2000, and twice the transactions of a run for the latency")
+	if b.rounds < 1 || b.scale <= 0 || flag.NArg() > 0 {
+		return errors.New("-rounds must be at least 1 and -scale above 0, and there are no arguments")
 	}
-	dir, err := os.MkdirTemp("", "freshet-bench")
+	pattern, err := regexp.Compile(*only)
 	if err != nil {
-		return err
+		return fmt.Errorf("-only: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	b := &benchmark{workload: w, dir: dir, freshet: *binary}
-	if err := b.prepare(ctx); err != nil {
-		return errors.Join(err, b.close())
-	}
-	if *catchUps {
-		err = b.compare(ctx, *runs)
-	}
-	if err == nil && p.length > 0 {
-		err = b.latencies(ctx, p, min(*runs, 3))
-	}
-	if err == nil && *withActions {
-		err = b.compareActions(ctx, *runs)
-	}
-	return errors.Join(err, b.close())
-}
-
-func (b *benchmark) prepare(ctx context.Context) (err error) {
-	if b.freshet == "" {
-		b.freshet = filepath.Join(b.dir, "freshet")
-		build := exec.CommandContext(ctx, "go", "build", "-o", b.freshet, "./cmd/freshet")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return fmt.Errorf("build freshet: %w", err)
+	b.workload = fullWorkload.scaled(b.scale)
+	var chosen []*section
+	for _, s := range b.sections() {
+		if pattern.MatchString(s.name) {
+			chosen = append(chosen, s)
 		}
 	}
-	// The workload is meant to be read, not to survive: no fsync while it is made, and one binlog file.
-	if b.source, err = testbed.StartMySQL(ctx, testbed.Options{Args: []string{
-		"--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--max-binlog-size=1G",
-	}}); err != nil {
-		return err
+	if len(chosen) == 0 {
+		return fmt.Errorf("-only %s: no section has such a name; see -list", *only)
 	}
-	if b.redis, err = testbed.StartRedis(ctx, testbed.Options{}); err != nil {
-		return err
+	if *list {
+		for _, s := range chosen {
+			fmt.Printf("%-20s %s\n", s.name, s.title)
+		}
+		return nil
 	}
-	// As the testbed starts it, Java's optimising compiler is off. In a broker that runs for days it has long done its
-	// work; here it would be at work throughout, on the cores that are shared.
-	if b.kafka, err = testbed.StartKafka(ctx, testbed.KafkaOptions{}); err != nil {
-		return err
-	}
-	fmt.Printf("mysql %s, redis %s, kafka %s; making %d row changes ...\n",
-		b.source.Version, b.redis.Version, b.kafka.Version, b.workload.changes())
-	return b.workload.load(ctx, b.source.DB())
+	return b.runAll(ctx, chosen)
 }
 
-func (b *benchmark) close() error {
-	var errs []error
-	if b.source != nil {
-		errs = append(errs, b.source.Close())
+// runAll runs the sections and prints the table. One that fails does not keep the others from running.
+func (b *benchmark) runAll(ctx context.Context, sections []*section) (err error) {
+	if b.dir, err = os.MkdirTemp("", "freshet-bench"); err != nil {
+		return err
 	}
-	if b.redis != nil {
-		errs = append(errs, b.redis.Close())
+	defer os.RemoveAll(b.dir)
+	defer func() { err = errors.Join(err, b.servers.close()) }()
+	if err := b.build(ctx); err != nil {
+		return err
 	}
-	if b.kafka != nil {
-		errs = append(errs, b.kafka.Close())
+	var results []*result
+	var failed []error
+	for _, s := range sections {
+		r, err := b.runSection(ctx, s)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("section %s: %w", s.name, err))
+		}
+		if ctx.Err() != nil {
+			return errors.Join(failed...)
+		}
+		results = append(results, r)
 	}
-	return errors.Join(errs...)
+	if err := printTable(os.Stdout, results); err != nil {
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// build builds freshet, unless a program was given.
+func (b *benchmark) build(ctx context.Context) error {
+	if b.freshet != "" {
+		return nil
+	}
+	b.freshet = filepath.Join(b.dir, "freshet")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.freshet, "./cmd/freshet")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build freshet: %w", err)
+	}
+	return nil
 }

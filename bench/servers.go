@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// servers are started when they are first asked for, and closed together in the end.
+type servers struct {
+	sources  map[string]*testbed.Server // by what is in their binlog
+	redis    *testbed.RedisServer
+	kafka    *testbed.KafkaCluster
+	versions []string // of what was started: mysql 9.7.4
+	closers  []func() error
+}
+
+// mysql returns the MySQL server whose binlog holds the workload and nothing else, from the start of binlog.000001 on.
+// It is only read: who writes takes liveMySQL.
+func (b *benchmark) mysql(ctx context.Context) (*testbed.Server, error) {
+	return b.source(ctx, "the workload on MySQL", testbed.StartMySQL, b.workload.load)
+}
+
+// mariadb is mysql for MariaDB.
+func (b *benchmark) mariadb(ctx context.Context) (*testbed.Server, error) {
+	return b.source(ctx, "the workload on MariaDB", testbed.StartMariaDB, b.workload.load)
+}
+
+// liveMySQL returns a MySQL server with the workload's table and rows, for sections that write. All of them share it:
+// they leave shop.product's rows 1 to workload.rows there, and have freshet start at "now".
+func (b *benchmark) liveMySQL(ctx context.Context) (*testbed.Server, error) {
+	return b.source(ctx, "rows to write to, on MySQL", testbed.StartMySQL, workload{rows: b.workload.rows}.load)
+}
+
+// source returns the server that goes by the name of its contents: started by the first who asks, and loaded.
+//
+// It is meant to be read, not to survive: no fsync while it is loaded.
+func (b *benchmark) source(
+	ctx context.Context, contents string,
+	start func(context.Context, testbed.Options) (*testbed.Server, error), load func(context.Context, *sql.DB) error,
+) (*testbed.Server, error) {
+	if s := b.sources[contents]; s != nil {
+		return s, nil
+	}
+	s, err := start(ctx, testbed.Options{Args: []string{
+		"--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--max-binlog-size=1G",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	b.atEnd(s.Close)
+	b.started(string(s.Flavor), s.Version)
+	fmt.Printf("  making %s ...\n", contents)
+	if err := load(ctx, s.DB()); err != nil {
+		return nil, fmt.Errorf("make %s: %w", contents, err)
+	}
+	if b.sources == nil {
+		b.sources = map[string]*testbed.Server{}
+	}
+	b.sources[contents] = s
+	return s, nil
+}
+
+// redisServer returns the Redis that all sections share. Each run begins by filling it, or emptying it.
+func (b *benchmark) redisServer(ctx context.Context) (*testbed.RedisServer, error) {
+	if b.redis != nil {
+		return b.redis, nil
+	}
+	s, err := testbed.StartRedis(ctx, testbed.Options{})
+	if err != nil {
+		return nil, err
+	}
+	b.redis = s
+	b.atEnd(s.Close)
+	b.started("redis", s.Version)
+	return s, nil
+}
+
+// kafkaCluster returns one broker. As the testbed starts it, Java's optimising compiler is off: in a broker that runs
+// for days it has long done its work; here it would be at work throughout, on the cores that are shared.
+func (b *benchmark) kafkaCluster(ctx context.Context) (*testbed.KafkaCluster, error) {
+	if b.kafka != nil {
+		return b.kafka, nil
+	}
+	c, err := testbed.StartKafka(ctx, testbed.KafkaOptions{})
+	if err != nil {
+		return nil, err
+	}
+	b.kafka = c
+	b.atEnd(c.Close)
+	b.started("kafka", c.Version)
+	return c, nil
+}
+
+func (s *servers) started(name, version string) {
+	v := name + " " + version
+	if !slices.Contains(s.versions, v) {
+		s.versions = append(s.versions, v)
+	}
+	fmt.Printf("  started %s\n", v)
+}
+
+// atEnd has something closed when all sections have run.
+func (s *servers) atEnd(f func() error) { s.closers = append(s.closers, f) }
+
+// close closes what was started, the last first.
+func (s *servers) close() error {
+	var errs []error
+	for _, f := range slices.Backward(s.closers) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
