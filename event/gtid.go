@@ -298,7 +298,8 @@ func ParseUUID(s string) ([16]byte, error) {
 	return u, nil
 }
 
-// ParseGTIDSet reads a set as the servers print it; white space is ignored and the empty string is the empty set.
+// ParseGTIDSet reads a set as the servers print it; white space is ignored and the empty string is the empty set. The
+// UUID of zeros, which MySQL takes from SET gtid_next, is refused.
 func ParseGTIDSet(f Flavor, text string) (GTIDSet, error) {
 	var s GTIDSet
 	for part := range strings.SplitSeq(text, ",") {
@@ -339,6 +340,9 @@ func (s *GTIDSet) parseSID(part string) error {
 	u, err := ParseUUID(f[0])
 	if err != nil {
 		return err
+	}
+	if u == [16]byte{} { // MySQL takes it from SET gtid_next; here it says that a GTID is MariaDB's
+		return fmt.Errorf("%q: the UUID of zeros is not supported", part)
 	}
 	tag, seen := "", false
 	for _, w := range f[1:] {
