@@ -9,11 +9,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/testbed"
 )
 
 // The bare probe does freshet's job with nothing that makes it safe: binlog dump, the id of each row of
@@ -23,45 +24,33 @@ import (
 const (
 	bareBatch   = 500
 	bareWriters = 2
-	bareServer  = 770077 // a server id that nothing else here uses
 )
 
-// bare reads the binlog from its first file until it has handled rows row changes, and returns how long that took.
-func bare(ctx context.Context, source, target string, rows int) (time.Duration, error) {
-	conn, err := client.Connect(source, "root", "", "")
+// bare reads the binlog from its first file to the end, and returns how long that took. It must have seen so many rows.
+func bare(ctx context.Context, source *testbed.Server, target string, rows int) (time.Duration, error) {
+	d, err := openDump(source)
 	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	if err := dump(conn, "binlog.000001"); err != nil {
 		return 0, err
 	}
 	full, empty := make(chan []string, 8), make(chan []string, 16)
 	g, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, d.close)()
+	defer d.close()
 	for range bareWriters {
 		g.Go(func() error { return unlinkAll(ctx, target, full, empty) })
 	}
 	start := time.Now()
-	p := bareProbe{conn: conn, left: rows, full: full, empty: empty, wanted: map[uint64]*layout{}}
+	p := bareProbe{dump: d, full: full, empty: empty, wanted: map[uint64]*layout{}}
 	g.Go(func() error {
 		defer close(full)
 		return p.read(ctx)
 	})
 	err = g.Wait()
-	return time.Since(start), err
-}
-
-func dump(c *client.Conn, file string) error {
-	if _, err := c.Execute("SET @source_binlog_checksum='NONE', @master_binlog_checksum='NONE'"); err != nil {
-		return err
+	took := time.Since(start)
+	if err == nil && p.seen != rows {
+		err = fmt.Errorf("%d row changes were made, but the bare probe saw %d", rows, p.seen)
 	}
-	c.ResetSequence()
-	req := make([]byte, 4, 32) // the packet's header, filled in by WritePacket
-	req = append(req, mysql.COM_BINLOG_DUMP)
-	req = binary.LittleEndian.AppendUint32(req, 4)
-	req = binary.LittleEndian.AppendUint16(req, 0)
-	req = binary.LittleEndian.AppendUint32(req, bareServer)
-	return c.WritePacket(append(req, file...))
+	return took, err
 }
 
 func unlinkAll(ctx context.Context, target string, full <-chan []string, empty chan<- []string) error {
@@ -80,13 +69,12 @@ func unlinkAll(ctx context.Context, target string, full <-chan []string, empty c
 }
 
 type bareProbe struct {
-	conn        *client.Conn
-	left        int
+	dump        *dump
+	seen        int // rows
 	full, empty chan []string
 	wanted      map[uint64]*layout // nil for tables that are not the benchmark's
 	keys        []string
 	key         []byte
-	checksums   bool
 }
 
 // layout is what is needed to step over the columns of shop.product.
@@ -98,35 +86,30 @@ type layout struct {
 func (p *bareProbe) read(ctx context.Context) error {
 	p.key = append(p.key, "product:"...)
 	p.keys = make([]string, 0, bareBatch)
-	var packet bytes.Buffer
-	for p.left > 0 {
-		packet.Reset()
-		if err := p.conn.ReadPacketTo(&packet); err != nil {
+	for {
+		t, body, err := p.dump.next()
+		if err != nil {
 			return err
 		}
-		b := packet.Bytes()
-		if b[0] != mysql.OK_HEADER {
-			return fmt.Errorf("the dump ended before all rows came: packet %x", b[:min(len(b), 80)])
-		}
-		body := b[1+replication.EventHeaderSize:]
-		if p.checksums {
-			body = body[:len(body)-4]
-		}
-		switch replication.EventType(b[5]) {
-		case replication.FORMAT_DESCRIPTION_EVENT:
-			p.checksums = b[len(b)-5] == 1 // the server may send them although it was asked not to
+		switch t {
 		case replication.TABLE_MAP_EVENT:
 			p.table(body)
 		case replication.WRITE_ROWS_EVENTv2, replication.DELETE_ROWS_EVENTv2:
-			p.rows(body, false)
+			p.rows(body, rowsHeader, false)
 		case replication.UPDATE_ROWS_EVENTv2:
-			p.rows(body, true)
+			p.rows(body, rowsHeader, true)
+		case replication.WRITE_ROWS_EVENTv1, replication.DELETE_ROWS_EVENTv1: // MariaDB's
+			p.rows(body, rowsHeaderV1, false)
+		case replication.UPDATE_ROWS_EVENTv1:
+			p.rows(body, rowsHeaderV1, true)
+		}
+		if body == nil {
+			return p.send(ctx, 1)
 		}
 		if err := p.send(ctx, bareBatch); err != nil {
 			return err
 		}
 	}
-	return p.send(ctx, 1)
 }
 
 // send hands the gathered keys to a writer if there are at least n.
@@ -184,14 +167,21 @@ func (p *bareProbe) table(b []byte) {
 	p.wanted[id] = l
 }
 
-func (p *bareProbe) rows(b []byte, update bool) {
+// The bytes before the number of columns in a rows event.
+const (
+	rowsHeaderV1 = 8  // table id (6), flags (2)
+	rowsHeader   = 10 // and the extra data's length (2), there being none
+)
+
+// rows takes the ids out of a rows event.
+func (p *bareProbe) rows(b []byte, header int, update bool) {
 	l := p.wanted[tableID(b)]
 	if l == nil {
 		return
 	}
-	n := int(b[10]) // after id (6), flags (2) and the empty extra data's length (2)
+	n := int(b[header])
 	bitmap := (n + 7) / 8
-	b = b[11+bitmap:]
+	b = b[header+1+bitmap:]
 	if update {
 		b = b[bitmap:]
 	}
@@ -201,7 +191,7 @@ func (p *bareProbe) rows(b []byte, update bool) {
 		if !after {
 			p.key = strconv.AppendUint(p.key[:len("product:")], binary.LittleEndian.Uint64(b), 10)
 			p.keys = append(p.keys, string(p.key))
-			p.left--
+			p.seen++
 		}
 		for i := range n {
 			if nulls[i>>3]&(1<<(i&7)) == 0 {

@@ -111,7 +111,7 @@ func (b *benchmark) catchUp(ctx context.Context, s setting, changes int) (*caugh
 	if err != nil {
 		return nil, err
 	}
-	c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	c.cpu = usedCPU(cmd)
 	return c, nil
 }
 

@@ -86,3 +86,20 @@ func update(ctx context.Context, db *sql.DB, lo, hi int) error {
 	_, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN %d AND %d", lo, hi))
 	return err
 }
+
+const (
+	// longPasses times every row is updated in the long backlog.
+	longPasses  = 50
+	longUpdate  = 5000 // rows in a statement
+	longLoaders = 3
+)
+
+// updateAll changes each row once, by statements of many rows, over a few connections.
+func updateAll(ctx context.Context, db *sql.DB, rows int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(longLoaders)
+	for lo := 1; lo <= rows; lo += longUpdate {
+		g.Go(func() error { return update(ctx, db, lo, min(lo+longUpdate-1, rows)) })
+	}
+	return g.Wait()
+}

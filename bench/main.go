@@ -40,13 +40,18 @@ type benchmark struct {
 	scale    float64
 	workload workload
 	freshet  string // the program
-	dir      string // for whatever a run needs; removed in the end
+	// reference is the command of another bare probe, to run beside this one; empty: none.
+	reference string
+	dir       string // for whatever a run needs; removed in the end
 }
 
 // sections returns all parts of the table, in its order.
 func (b *benchmark) sections() []*section {
 	return []*section{
 		b.catchUpSection(),
+		b.catchUpMariaDBSection(),
+		b.catchUpEmptySection(),
+		b.backlogSection(),
 		b.kafkaSection(),
 		b.latencySection(),
 		b.actionsSection(),
@@ -59,6 +64,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each section, in which each contender runs once, after one that is not counted")
 	flag.Float64Var(&b.scale, "scale", 1, "makes all workloads smaller (0.05) or larger; below 1 the figures mean little")
 	flag.StringVar(&b.freshet, "freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
+	flag.StringVar(&b.reference, "reference", "", "another bare probe to run beside ours, a `command` called with -mysql ADDR -redis ADDR that prints rows/s")
 	only := flag.String("only", "", "run only the sections whose name matches this `regexp`")
 	list := flag.Bool("list", false, "list the sections and do nothing")
 	flag.Parse()
