@@ -107,8 +107,8 @@ func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, 
 	})
 	var missing []string
 	for i, c := range commands {
-		// A right to a key or channel is another matter: the key is not one of the mappings'.
-		if err := replies[i].Err(); redis.IsPermissionError(err) && strings.Contains(err.Error(), " run the ") {
+		// A right to a key or channel is another matter, see checkKeys: this key is not one of the mappings'.
+		if err := replies[i].Err(); redis.IsPermissionError(err) && !refusedKey(err) {
 			missing = append(missing, c)
 		}
 	}

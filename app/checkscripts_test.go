@@ -47,7 +47,11 @@ func TestCheckNamesTheOneCommandThatIsMissing(t *testing.T) {
 func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 	server := testbed.Redis(t)
 	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~freshet:*", "+@read", "+@write", "+evalsha", "+script|load", "+time")
-	c := &config.Config{Mappings: []config.Mapping{{Hash: &config.Hash{}, Rebuild: &config.Rebuild{FromRow: true}, Publish: &config.Publish{}}}}
+	key := func(s string) config.Text { return config.Text{Value: s} }
+	c := &config.Config{Mappings: []config.Mapping{{
+		Table: key("shop.product"), Keys: []config.Text{key("freshets")}, Rebuild: &config.Rebuild{FromRow: true},
+		Hash: &config.Hash{Key: key("freshets"), Field: key("f")}, Publish: &config.Publish{Channel: key("c"), Message: key("m")},
+	}}}
 	c.Redis.Addresses, c.Redis.Username, c.Redis.Timeout = []string{server.Addr}, "some", 10*time.Second
 	c.Redis.Password = config.NewSecret("secret")
 	told := func() string {

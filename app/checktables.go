@@ -29,7 +29,16 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	for _, p := range unfit(route, s.Tables) {
 		r.add(Fail, p.Error(), "")
 	}
-	for _, f := range route.Check(s.Tables...) {
+	findings := append(route.Remarks(), route.Check(s.Tables...)...)
+	if len(route.Whole()) > 0 {
+		unique, err := canal.UniqueIndexes(ctx, o, s.Tables)
+		if err != nil {
+			r.add(Fail, err.Error(), "")
+			return
+		}
+		findings = append(findings, route.Shared(s.Tables, unique)...)
+	}
+	for _, f := range findings {
 		r.add(Warn, f.String(), "")
 	}
 	if whole := route.Whole(); !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" && len(whole) > 0 {

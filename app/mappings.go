@@ -20,6 +20,20 @@ func CheckMappings(c *config.Config, report config.Report) {
 	}
 }
 
+// Remarks returns what may be said of the mappings of a valid configuration without looking at anything else: sentences
+// about what works, but hardly as it was meant.
+func Remarks(c *config.Config) ([]string, error) {
+	route, err := router.New(routerMappings(c.Mappings), router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, f := range route.Remarks() {
+		all = append(all, f.String())
+	}
+	return all, nil
+}
+
 // routerMappings says in the router's words what the configuration says.
 func routerMappings(in []config.Mapping) []router.Mapping {
 	out := make([]router.Mapping, len(in))

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/invalidator/write"
@@ -12,8 +13,9 @@ import (
 
 // newRebuilder makes what runs the queries of the mappings; nil when there are none.
 func newRebuilder(c *config.Config, more func(*rebuild.Options)) (*rebuild.Runner, error) {
-	if !c.HasSource() {
-		return nil, nil
+	queried := func(m config.Mapping) bool { return m.Rebuild != nil && m.Rebuild.Query.Value != "" }
+	if !c.HasSource() || !slices.ContainsFunc(c.Mappings, queried) {
+		return nil, nil // most have none, and need not be compiled for it
 	}
 	route, err := router.New(routerMappings(c.Mappings), router.Options{})
 	if err != nil {
@@ -26,9 +28,6 @@ func newRebuilder(c *config.Config, more func(*rebuild.Options)) (*rebuild.Runne
 			Query: *q.Query, Schema: q.Schema, As: q.Rebuild.As, Many: q.Rebuild.Many, DecimalNumbers: q.Rebuild.DecimalNumbers,
 			ExpireAt: m.Rebuild.ExpireAt, Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value, Where: m.Rebuild.Query.Pos.String(),
 		})
-	}
-	if queries == nil {
-		return nil, nil
 	}
 	at, err := sourceOptions(c)
 	if err != nil {

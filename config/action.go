@@ -72,6 +72,17 @@ func streamKeys() []string  { return []string{"key", "maxlen"} }
 // reserved is what the names of freshet's own keys begin with.
 const reserved = "freshet:"
 
+// isReserved returns what the template begins with if its keys are freshet's own: the word, or that of a freshet whose
+// key_prefix is a hash tag. What a column makes of a key only `freshet check` can tell.
+func isReserved(template string) (string, bool) {
+	tag := ""
+	if inner, rest, ok := strings.Cut(strings.TrimPrefix(template, "{{"), "}}"); ok && strings.HasPrefix(template, "{{") &&
+		inner != "" && !strings.ContainsAny(inner, "{}") && !strings.HasPrefix(rest, "}") {
+		tag = template[:len(template)-len(rest)]
+	}
+	return tag + reserved, strings.HasPrefix(template[len(tag):], reserved)
+}
+
 // streamLength is how many entries a stream keeps when the mapping does not say.
 const streamLength = 10_000
 
@@ -199,8 +210,8 @@ func (l *loader) keysFit(m *Mapping, at map[string]Pos) {
 		m.Rebuild, m.Publish, m.Stream = nil, nil, nil
 	}
 	for name, k := range m.allKeys() {
-		if strings.HasPrefix(k.Value, reserved) {
-			l.at(k.Pos, name, &fault{quote(k.Value) + " begins with " + reserved + ", where versions and locks are kept", "give the key another name"})
+		if begin, ok := isReserved(k.Value); ok {
+			l.at(k.Pos, name, &fault{quote(k.Value) + " begins with " + begin + ", where versions and locks are kept", "give the key another name"})
 		}
 	}
 	for _, k := range m.Keys {

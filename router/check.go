@@ -37,7 +37,7 @@ func (f Finding) String() string {
 //   - {schema} or {table} where the table has a column of that name.
 //   - A `when` that looks at one image only.
 //   - Two actions that write the same key, and would undo each other's work.
-//   - A mapping that writes but is not for every event, and a board without scores.
+//   - A mapping that writes but is not for every event, a board without scores, and one whose scores are texts.
 //
 // Keys of templates are compared with those of all tables given, so it is best given all that are mapped. It may be
 // called from any goroutine.
@@ -59,8 +59,7 @@ func (r *Router) Check(tables ...*event.Table) []Finding {
 		k.neighbours(s)
 	}
 	k.fights()
-	slices.SortStableFunc(k.findings, func(a, b Finding) int { return comparePos(a.Pos, b.Pos) })
-	return k.findings
+	return k.sorted()
 }
 
 type checker struct {
@@ -107,10 +106,17 @@ func (k *checker) report(at Pos, t *event.Table, what, do string) {
 	k.findings = append(k.findings, Finding{Pos: at, Table: t.String(), What: what, Do: do})
 }
 
+// sorted returns what was found in the order of the places.
+func (k *checker) sorted() []Finding {
+	slices.SortStableFunc(k.findings, func(a, b Finding) int { return comparePos(a.Pos, b.Pos) })
+	return k.findings
+}
+
 func (k *checker) gather(m *mapping, t *event.Table) {
 	k.when(m, t)
 	k.events(m, t)
 	for i := range m.actions {
+		k.score(&m.actions[i], t)
 		s := sight{t: m.actions[i].key, table: t, by: &m.actions[i], mapping: m}
 		if !k.sight(&s) {
 			continue // Bind has told why.

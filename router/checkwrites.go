@@ -53,6 +53,23 @@ func (k *checker) events(m *mapping, t *event.Table) {
 	}
 }
 
+// score tells of a score that is made of a text, which need not be a number.
+func (k *checker) score(a *action, t *event.Table) {
+	if a.kind != event.ActionZSet || a.value == nil {
+		return
+	}
+	for i := range a.value.parts {
+		p, ok := place{}, false
+		if n := &a.value.parts[i]; n.kind == nodeColumn {
+			p, ok = newPlace(n, t)
+		}
+		if number := bytesOf("0-9.e+").or(bytesOf("-")); ok && p.shape.set.and(number) != p.shape.set {
+			k.report(a.value.text.at(p.node.at), t, fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node, typeName(p.column)),
+				"take a number, or a generated column that makes one of the text")
+		}
+	}
+}
+
 // fights tells of two actions that write the same key. A template stands for one action over many tables, and
 // deletes, counters and shorter lives do not mind whatever is written.
 func (k *checker) fights() {

@@ -81,6 +81,15 @@ func (c *cli) validateCommand() *cobra.Command {
 			for _, m := range cfg.Mappings {
 				keys += len(m.Keys)
 			}
+			remarks, err := app.Remarks(cfg)
+			if err != nil {
+				return err
+			}
+			for _, text := range remarks {
+				if _, err := fmt.Fprintf(c.stdout, "%-4s  %s\n", app.Warn, text); err != nil {
+					return err
+				}
+			}
 			_, err = fmt.Fprintf(c.stdout, "%s is valid: mappings=%d keys=%d\n", cfg.File, len(cfg.Mappings), keys)
 			return err
 		},

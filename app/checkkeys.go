@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/router"
+)
+
+// keyTrial is a command that touches one key or channel, as the mappings' actions would.
+type keyTrial struct {
+	args []any
+	// touched is what the command touches, in words, and rule the ACL rule that allows it.
+	touched, rule string
+}
+
+// checkKeys looks whether the user may touch what the mappings touch: an example for each of their templates, and the
+// keys that freshet keeps beside it. It asks within a transaction that is discarded: Redis refuses what a user may not
+// do when it is queued, and does nothing of what is (https://redis.io/docs/latest/develop/using-commands/transactions/).
+func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
+	if len(c.Mappings) == 0 {
+		return
+	}
+	trials, err := keyTrials(c)
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	at, user := c.Redis.Addresses[0], orDefaultUser(c)
+	conn := rdb.Conn() // all on one connection: another would carry them out
+	defer conn.Close()
+	if err := conn.Do(ctx, "multi").Err(); err != nil {
+		what, mend := fmt.Sprintf("redis %s: whether user %s may touch the keys of the mappings was not tried: %v", at, user, err), ""
+		if redis.IsPermissionError(err) {
+			mend = fmt.Sprintf("ACL SETUSER %s +multi +discard", user)
+		}
+		r.add(Warn, what, mend)
+		return
+	}
+	replies, _ := conn.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its own error
+		for _, t := range trials {
+			pipe.Do(ctx, t.args...)
+		}
+		pipe.Do(ctx, "discard")
+		return nil
+	})
+	refused := map[string]bool{}
+	for i, t := range trials {
+		switch err := replies[i].Err(); {
+		case err == nil || refused[t.rule]:
+		case refusedKey(err):
+			refused[t.rule] = true
+			r.add(Fail, fmt.Sprintf("redis %s: user %s may not touch %s", at, user, t.touched), fmt.Sprintf("ACL SETUSER %s %s", user, t.rule))
+		case !redis.IsPermissionError(err): // of commands, missingCommands tells
+			r.add(Fail, fmt.Sprintf("redis %s: whether user %s may touch %s could not be tried: %v", at, user, t.touched, err), "")
+			return
+		}
+	}
+	if len(refused) == 0 {
+		r.add(OK, fmt.Sprintf("redis user %s may touch what the mappings name", user), "")
+	}
+}
+
+// keyTrials returns the trials of all mappings. A key is tried with the commands that are sent for it: those inside a
+// script are allowed what the script's keys are.
+func keyTrials(c *config.Config) ([]keyTrial, error) {
+	route, err := router.New(routerMappings(c.Mappings), router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	prefix := router.EscapeGlob(c.Redis.KeyPrefix)
+	names := write.Names{Prefix: c.Redis.KeyPrefix}
+	var all []keyTrial
+	for _, t := range route.Touched() {
+		where := fmt.Sprintf("%q (%s), such as %s", t.Template, config.Pos(t.Pos), t.Example)
+		key, rule := names.Key(t.Example), "~"+prefix+t.Pattern
+		switch {
+		case t.Channel:
+			all = append(all, keyTrial{[]any{"publish", t.Example, "1"}, "the channels of " + where, "&" + t.Pattern})
+			continue
+		case t.Stream:
+			all = append(all, keyTrial{[]any{"xadd", key, "*", "key", "1"}, "the streams of " + where, rule})
+			continue
+		case t.Action == event.ActionDelete:
+			all = append(all, keyTrial{[]any{"unlink", key}, "the keys of " + where, rule})
+			continue
+		case t.Action == event.ActionHash:
+			all = append(all, keyTrial{[]any{"hdel", key, "1"}, "the keys of " + where, rule})
+		default:
+			all = append(all, keyTrial{[]any{"evalsha", noScript, "1", key}, "the keys of " + where, rule})
+		}
+		own := names.Version(t.Example)
+		all = append(all, keyTrial{[]any{"evalsha", noScript, "1", own}, "freshet's own keys, such as " + own, "~" + prefix + "freshet:*"})
+	}
+	return all, nil
+}
+
+// noScript is the name of no script.
+const noScript = "0000000000000000000000000000000000000000"

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/testbed"
+)
+
+// What can be seen only beside the tables as they are, and what could be seen without, is warned of.
+func TestCheckWarnsOfValuesThatSeveralRowsShare(t *testing.T) {
+	source := testbed.MariaDB(t)
+	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.review (id INT PRIMARY KEY, product_id INT, place INT, UNIQUE (product_id, place))",
+		"CREATE TABLE shop.log (product_id INT)")
+	c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["`+source.Addr+`"], user: root}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings:
+  - {table: shop.review, keys: ["one:{id}", "place:{product_id}:{place}", "many:{product_id}"], rebuild: {from: row}}
+  - {table: shop.log, keys: ["log:{product_id}"], rebuild: {query: "SELECT 1 AS one"}}
+  - {table: shop.log, set: {key: "logs", member: "{product_id}"}}
+`), CheckMappings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Report
+	checkSource(t.Context(), c, &r)
+	var warned []string
+	for _, f := range r.Findings {
+		if f.Grade == Fail {
+			t.Errorf("%+v", f)
+		}
+		if f.Grade == Warn && strings.HasPrefix(f.What, "freshet.yaml") {
+			place, _, _ := strings.Cut(f.What, ": ")
+			what, _, _ := strings.Cut(strings.TrimPrefix(f.What, place+": "), ":")
+			warned = append(warned, place+" "+what)
+		}
+	}
+	want := "freshet.yaml:6:69 shop.log, freshet.yaml:5:76 shop.review, freshet.yaml:7:35 shop.log"
+	if got := strings.Join(warned, ", "); got != want {
+		t.Errorf("warned of %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,102 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/event"
+)
+
+// Shared returns the actions that write one thing for several rows: a rebuilt key, the field of a hash or the member of
+// a set within whose columns no unique index of the table lies. Of such rows the last change wins, and when one of them
+// goes, what was written goes with it, though others are left. unique has for each of the tables the columns of each of
+// its unique indexes.
+//
+// It may be called from any goroutine.
+func (r *Router) Shared(tables []*event.Table, unique map[*event.Table][][]string) []Finding {
+	k := &checker{}
+	for _, t := range tables {
+		for _, m := range r.mappings {
+			if !m.pattern.match(t.Schema, t.Name) {
+				continue
+			}
+			for i := range m.actions {
+				k.shared(&m.actions[i], t, unique[t])
+			}
+		}
+	}
+	return k.sorted()
+}
+
+func (k *checker) shared(a *action, t *event.Table, unique [][]string) {
+	what, do := "", "add the columns of a unique index"
+	switch {
+	case !a.writes() || a.rebuild != nil && a.rebuild.query != nil:
+		return // a query reads what there is now
+	case a.kind == event.ActionRebuild:
+		what, do = "this key", do+", or rebuild by query"
+	case a.kind == event.ActionHash:
+		what, do = "this field", do+" to the key or to the field"
+	default:
+		what, do = "this member", do+" to the key or to the member"
+	}
+	columns := a.telling()
+	if slices.ContainsFunc(unique, func(index []string) bool { return within(index, columns) }) {
+		return
+	}
+	reason := "it is made of no column that tells rows apart"
+	if len(columns) > 0 {
+		reason = "no unique index lies within " + strings.Join(columns, ", ")
+	}
+	k.report(a.key.text.at(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
+}
+
+// telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field or
+// member. A filter that makes one text of many values, or a text of NULL, leaves nothing to tell by; those that leave
+// out case and blanks are taken to follow the column's collation.
+func (a *action) telling() (columns []string) {
+	for _, t := range []*template{a.key, a.field} {
+		if t == nil {
+			continue
+		}
+		for i := range t.parts {
+			n := &t.parts[i]
+			blurs := slices.ContainsFunc(n.filters, func(f filterSpec) bool { return slices.Contains([]string{"crc32", "mod", "default"}, f.name) })
+			if n.kind == nodeColumn && !blurs && !slices.Contains(columns, n.lit) {
+				columns = append(columns, n.lit)
+			}
+		}
+	}
+	return columns
+}
+
+// within reports whether all columns of an index are among others.
+func within(index, columns []string) bool {
+	for _, c := range index {
+		if !slices.ContainsFunc(columns, func(o string) bool { return strings.EqualFold(o, c) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Remarks returns what can be said of the mappings without their tables: a query without a parameter gives each of the
+// keys that rows make the same value. It may be called from any goroutine.
+func (r *Router) Remarks() []Finding {
+	k := &checker{}
+	for _, q := range r.Queries() {
+		m := r.mappings[q.Mapping]
+		many := slices.ContainsFunc(m.actions, func(a action) bool {
+			return a.rebuild != nil && slices.ContainsFunc(a.key.parts, func(n node) bool { return n.kind == nodeColumn })
+		})
+		if many && len(q.Query.Params) == 0 {
+			k.findings = append(k.findings, Finding{
+				Pos: q.Rebuild.Query.at(0), Table: m.spec.Table.Value,
+				What: "the query has no parameter: whichever row changes, its key is given the same value",
+				Do:   "write :column for what it should find, or a key without a column",
+			})
+		}
+	}
+	return k.sorted()
+}
