@@ -32,17 +32,17 @@ func bare(ctx context.Context, source *testbed.Server, target string, rows int) 
 	if err != nil {
 		return 0, err
 	}
-	full, empty := make(chan []string, 8), make(chan []string, 16)
+	w := newKeyWriters()
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, d.close)()
 	defer d.close()
 	for range bareWriters {
-		g.Go(func() error { return unlinkAll(ctx, target, full, empty) })
+		g.Go(func() error { return w.unlinkAll(ctx, target) })
 	}
 	start := time.Now()
-	p := bareProbe{dump: d, full: full, empty: empty, wanted: map[uint64]*layout{}}
+	p := bareProbe{dump: d, writers: w, wanted: map[uint64]*layout{}}
 	g.Go(func() error {
-		defer close(full)
+		defer close(w.full)
 		return p.read(ctx)
 	})
 	err = g.Wait()
@@ -53,28 +53,56 @@ func bare(ctx context.Context, source *testbed.Server, target string, rows int) 
 	return took, err
 }
 
-func unlinkAll(ctx context.Context, target string, full <-chan []string, empty chan<- []string) error {
+// keyWriters is the way to the goroutines of unlinkAll: full batches there, empty ones back.
+type keyWriters struct{ full, empty chan []string }
+
+func newKeyWriters() keyWriters {
+	return keyWriters{make(chan []string, 8), make(chan []string, 16)}
+}
+
+func (w keyWriters) unlinkAll(ctx context.Context, target string) error {
 	rdb := redis.NewClient(&redis.Options{Addr: target})
 	defer rdb.Close()
-	for keys := range full {
+	for keys := range w.full {
 		if err := rdb.Unlink(ctx, keys...).Err(); err != nil {
 			return err
 		}
 		select {
-		case empty <- keys[:0]:
+		case w.empty <- keys[:0]:
 		default:
 		}
 	}
 	return nil
 }
 
+// send hands keys to the writers in batches as long as there are at least n, and returns the others.
+func (w keyWriters) send(ctx context.Context, keys []string, n int) ([]string, error) {
+	for len(keys) >= n {
+		m := min(len(keys), bareBatch)
+		var next []string
+		select {
+		case next = <-w.empty:
+		default:
+			next = make([]string, 0, bareBatch)
+		}
+		next = append(next, keys[m:]...)
+		select {
+		case w.full <- keys[:m]:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), errors.New("a writer gave up"))
+		}
+		keys = next
+	}
+	return keys, nil
+}
+
 type bareProbe struct {
-	dump        *dump
-	seen        int // rows
-	full, empty chan []string
-	wanted      map[uint64]*layout // nil for tables that are not the benchmark's
-	keys        []string
-	key         []byte
+	dump    *dump
+	seen    int // rows
+	writers keyWriters
+	wanted  map[uint64]*layout // nil for tables that are not the benchmark's
+	keys    []string
+	key     []byte
 }
 
 // layout is what is needed to step over the columns of shop.product.
@@ -85,7 +113,6 @@ type layout struct {
 
 func (p *bareProbe) read(ctx context.Context) error {
 	p.key = append(p.key, "product:"...)
-	p.keys = make([]string, 0, bareBatch)
 	for {
 		t, body, err := p.dump.next()
 		if err != nil {
@@ -104,33 +131,13 @@ func (p *bareProbe) read(ctx context.Context) error {
 			p.rows(body, rowsHeaderV1, true)
 		}
 		if body == nil {
-			return p.send(ctx, 1)
+			_, err := p.writers.send(ctx, p.keys, 1)
+			return err
 		}
-		if err := p.send(ctx, bareBatch); err != nil {
+		if p.keys, err = p.writers.send(ctx, p.keys, bareBatch); err != nil {
 			return err
 		}
 	}
-}
-
-// send hands the gathered keys to a writer if there are at least n.
-func (p *bareProbe) send(ctx context.Context, n int) error {
-	for len(p.keys) >= n {
-		m := min(len(p.keys), bareBatch)
-		var next []string
-		select {
-		case next = <-p.empty:
-		default:
-			next = make([]string, 0, bareBatch)
-		}
-		next = append(next, p.keys[m:]...)
-		select {
-		case p.full <- p.keys[:m]:
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), errors.New("a writer gave up"))
-		}
-		p.keys = next
-	}
-	return nil
 }
 
 func tableID(b []byte) uint64 {
