@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +16,8 @@ import (
 	"github.com/freshet/freshet/testbed"
 )
 
-// pace is a steady rate of transactions, each of which changes a row of its own.
+// pace is a steady rate of transactions, each of which changes a row of its own. Each has its time: one that is late,
+// because the source was busy, does not put off those after it.
 type pace struct {
 	rate   int // in a second
 	length time.Duration
@@ -28,6 +28,8 @@ const (
 	writers = 4
 	// goneWithin is how long a key may live on after its commit, and how long freshet may take to begin.
 	goneWithin = time.Minute
+	// liveRate is how many transactions a second are made wherever latency is measured.
+	liveRate = 1000
 )
 
 // transactions returns how many a run makes.
@@ -35,100 +37,144 @@ func (p pace) transactions() int { return p.count(warmUp) + p.count(p.length) }
 
 func (p pace) count(d time.Duration) int { return int(float64(p.rate) * d.Seconds()) }
 
-// latencySection measures, for both event logs in turn, from when a client knows that its transaction has committed until
-// its key is gone. It can be negative: the binlog is ahead of the reply.
+// latencySection measures from when a client knows that its transaction has committed until another client hears from
+// Redis that the key is gone. It can be negative: the binlog is ahead of the reply.
 func (b *benchmark) latencySection() *section {
-	p := pace{rate: 1000, length: time.Duration(10 * float64(time.Second) * min(1, b.scale))}
-	through := func(name string, log eventLog) *contender {
+	p := pace{rate: liveRate, length: max(time.Second, time.Duration(10*float64(time.Second)*min(1, b.scale)))}
+	const bare = "bare reader"
+	through := func(name string, run programs, of, goal string) *contender {
 		return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-			all, err := b.latency(ctx, log, p)
-			if err != nil {
-				return nil, err
-			}
-			n := len(all)
-			return []measure{
-				{name: "p50 ms", value: all[n/2]}, {name: "p99 ms", value: all[n*99/100]}, {name: "max ms", value: all[n-1]},
-			}, nil
+			ms, err := b.latency(ctx, run, p)
+			return percentiles(ms, of, goal), err
 		}}
 	}
+	kafka := setting{log: throughKafka, secondDelete: "200ms"}
 	return &section{
-		name: "latency", title: fmt.Sprintf("commit to key gone, at %d transactions of one row a second", p.rate),
-		contenders: []*contender{through("embedded", embedded), through("through Kafka", throughKafka)},
-		rounds:     3, noWarmUp: true,
+		name:  "latency",
+		title: fmt.Sprintf("commit to key gone, at %d transactions of one row a second", p.rate),
+		contenders: []*contender{
+			through(bare, live, "", ""),
+			{name: "floor: UNLINK by the writer", run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+				ms, err := b.latencyFloor(ctx, p)
+				return percentiles(ms, "", ""), err
+			}},
+			through("embedded, none", together(setting{secondDelete: "none"}), bare, "≤ 1.5"),
+			through("embedded, 200ms", together(setting{secondDelete: "200ms"}), bare, "≤ 1.5"),
+			through("embedded, 2s", together(setting{secondDelete: "2s"}), bare, "≤ 1.5"),
+			through("Kafka, 200ms, one process", together(kafka), bare, "≤ 4"),
+			through("Kafka, 200ms, two processes", apart(kafka), bare, "≤ 4"),
+		},
+		noWarmUp: true,
 	}
 }
 
-// latency runs freshet under the load once and returns the latencies, sorted, in milliseconds.
-func (b *benchmark) latency(ctx context.Context, l eventLog, p pace) (_ []float64, err error) {
+// percentiles makes measures of latencies, which it sorts.
+func percentiles(ms []float64, of, goal string) []measure {
+	n := len(ms)
+	if n == 0 {
+		return nil
+	}
+	slices.Sort(ms)
+	return []measure{
+		{name: "p50 ms", value: ms[n/2], of: of, goal: goal},
+		{name: "p99 ms", value: ms[n*99/100], of: of, goal: goal},
+		{name: "max ms", value: ms[n-1]},
+	}
+}
+
+// latency has processes follow the load once and returns the latencies in milliseconds.
+func (b *benchmark) latency(ctx context.Context, run programs, p pace) (ms []float64, err error) {
+	err = b.watched(ctx, func(source *testbed.Server, w *watch) error {
+		return b.while(ctx, run, func(ctx context.Context, _ []int) error {
+			if err := awaitFirst(ctx, source, w); err != nil {
+				return err
+			}
+			committed, err := p.load(ctx, source, nil)
+			if err != nil {
+				return err
+			}
+			ms, err = w.since(ctx, committed, p.count(warmUp)+1)
+			return err
+		})
+	})
+	return ms, err
+}
+
+// latencyFloor has the writers themselves delete the key, as soon as they know of the commit: what is left is what it
+// takes to send UNLINK and to hear of it.
+func (b *benchmark) latencyFloor(ctx context.Context, p pace) (ms []float64, err error) {
+	err = b.watched(ctx, func(source *testbed.Server, w *watch) error {
+		committed, err := p.load(ctx, source, b.redis.Client())
+		if err != nil {
+			return err
+		}
+		ms, err = w.since(ctx, committed, p.count(warmUp)+1)
+		return err
+	})
+	return ms, err
+}
+
+// watched fills Redis and watches it while f runs.
+func (b *benchmark) watched(ctx context.Context, f func(*testbed.Server, *watch) error) error {
 	source, err := b.liveMySQL(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.populate(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	w := newWatch(b.workload.rows + 1)
-	if err := w.subscribe(ctx, b.redis.Client()); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.close(ctx)) }()
-
-	running, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	cmd, err := b.command(running, setting{source: source, log: l, secondDelete: "200ms"})
+	w, err := newWatch(ctx, b.redis.Client(), b.workload.rows)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = goneWithin
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	exited := make(chan struct{})
-	go func() {
-		defer close(exited)
-		err := cmd.Wait()
-		cancel(fmt.Errorf("freshet stopped: %w\n%s", err, &stderr))
-	}()
-	defer func() {
-		cancel(nil)
-		<-exited
-	}()
-	ms, err := b.load(running, source, p, w)
-	if err != nil {
-		return nil, errors.Join(err, context.Cause(running))
-	}
-	return ms, nil
+	return errors.Join(f(source, w), w.close(ctx))
 }
 
-// load waits until keys are deleted at all, makes the transactions, and waits until all their keys are gone.
-func (b *benchmark) load(ctx context.Context, source *testbed.Server, p pace, w *watch) ([]float64, error) {
-	canary := b.workload.rows
-	for !w.isGone(canary) {
-		if err := touch(ctx, source, canary); err != nil {
-			return nil, err
+// awaitFirst changes the last row until its key is gone: whoever deletes has begun.
+func awaitFirst(ctx context.Context, source *testbed.Server, w *watch) error {
+	last := len(w.gone) - 1
+	for !w.isGone(last) {
+		if time.Since(w.begin) > goneWithin {
+			return fmt.Errorf("%w: nothing is deleted after %s", errInvalid, goneWithin)
 		}
-		if err := w.pause(ctx, 50*time.Millisecond); err != nil {
-			return nil, err
+		if _, err := source.DB().ExecContext(ctx, touch(last)); err != nil {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
-	committed := make([]time.Time, 1+p.transactions()) // by the row's id
+	return nil
+}
+
+// load makes the transactions and returns when each was known to have committed, by the row's id, which begin at 1. With
+// rdb it also deletes their keys.
+func (p pace) load(ctx context.Context, source *testbed.Server, rdb *redis.Client) ([]time.Time, error) {
+	committed := make([]time.Time, 1+p.transactions())
 	var next atomic.Int64
-	var g errgroup.Group
+	g, ctx := errgroup.WithContext(ctx)
 	begin := time.Now()
 	for range writers {
 		g.Go(func() error {
+			conn, err := source.DB().Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
 			for id := int(next.Add(1)); id < len(committed); id = int(next.Add(1)) {
 				at := begin.Add(time.Duration(id) * time.Second / time.Duration(p.rate))
-				if err := w.pause(ctx, time.Until(at)); err != nil {
+				if err := pause(ctx, time.Until(at)); err != nil {
 					return err
 				}
-				if err := touch(ctx, source, id); err != nil {
+				if committed[id], err = commit(ctx, conn, id); err != nil {
 					return err
 				}
-				committed[id] = time.Now()
+				if rdb == nil {
+					continue
+				}
+				if err := rdb.Unlink(ctx, "product:"+strconv.Itoa(id)).Err(); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
@@ -137,92 +183,29 @@ func (b *benchmark) load(ctx context.Context, source *testbed.Server, p pace, w 
 		return nil, err
 	}
 	if took := time.Since(begin); took > (warmUp+p.length)*11/10 {
-		return nil, fmt.Errorf("the source takes no %d transactions a second here: they took %s", p.rate, took)
+		return nil, fmt.Errorf("%w: the source took %d transactions a second, not %d", errInvalid, int(float64(p.transactions())/took.Seconds()), p.rate)
 	}
+	return committed, nil
+}
+
+func commit(ctx context.Context, conn *sql.Conn, id int) (time.Time, error) {
+	_, err := conn.ExecContext(ctx, touch(id))
+	return time.Now(), err
+}
+
+func touch(id int) string {
+	return "UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id = " + strconv.Itoa(id)
+}
+
+// since returns for the rows from first on how long after their commit their key was gone, in milliseconds, once all are.
+func (w *watch) since(ctx context.Context, committed []time.Time, first int) ([]float64, error) {
 	var ms []float64
-	for id := p.count(warmUp) + 1; id < len(committed); id++ {
+	for id := first; id < len(committed); id++ {
 		at, err := w.await(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		ms = append(ms, at.Sub(committed[id]).Seconds()*1000)
 	}
-	slices.Sort(ms)
 	return ms, nil
-}
-
-func touch(ctx context.Context, source *testbed.Server, id int) error {
-	_, err := source.DB().ExecContext(ctx, "UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id = "+strconv.Itoa(id))
-	return err
-}
-
-// watch notes when keys are deleted, as Redis tells it.
-type watch struct {
-	begin time.Time
-	gone  []atomic.Int64 // by the row's id: nanoseconds after begin, 0 while the key is there
-	rdb   *redis.Client
-	sub   *redis.PubSub
-	ended chan error
-}
-
-func newWatch(rows int) *watch {
-	return &watch{begin: time.Now(), gone: make([]atomic.Int64, rows+1), ended: make(chan error, 1)}
-}
-
-func (w *watch) subscribe(ctx context.Context, rdb *redis.Client) error {
-	w.rdb = rdb
-	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "Eg").Err(); err != nil {
-		return err
-	}
-	w.sub = rdb.Subscribe(ctx, "__keyevent@0__:del")
-	if _, err := w.sub.Receive(ctx); err != nil { // the subscription's confirmation
-		return err
-	}
-	go func() {
-		for {
-			m, err := w.sub.ReceiveMessage(ctx)
-			if err != nil {
-				w.ended <- err
-				return
-			}
-			at := int64(time.Since(w.begin))
-			if id, err := strconv.Atoi(strings.TrimPrefix(m.Payload, "product:")); err == nil && id < len(w.gone) {
-				w.gone[id].CompareAndSwap(0, at)
-			}
-		}
-	}()
-	return nil
-}
-
-func (w *watch) close(ctx context.Context) error {
-	err := w.sub.Close()
-	<-w.ended
-	return errors.Join(err, w.rdb.ConfigSet(ctx, "notify-keyspace-events", "").Err())
-}
-
-func (w *watch) isGone(id int) bool { return w.gone[id].Load() != 0 }
-
-// await returns when the key of a row was deleted.
-func (w *watch) await(ctx context.Context, id int) (time.Time, error) {
-	for begin := time.Now(); !w.isGone(id); {
-		if time.Since(begin) > goneWithin {
-			return time.Time{}, fmt.Errorf("%w: product:%d is still there %s after its commit", errInvalid, id, goneWithin)
-		}
-		if err := w.pause(ctx, time.Millisecond); err != nil {
-			return time.Time{}, err
-		}
-	}
-	return w.begin.Add(time.Duration(w.gone[id].Load())), nil
-}
-
-// pause waits for d, unless ctx ends first.
-func (w *watch) pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

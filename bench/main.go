@@ -25,7 +25,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	do := run
+	if len(os.Args) > 1 && os.Args[1] == bareReaderCommand {
+		do = follow
+	}
+	if err := do(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
@@ -54,12 +58,14 @@ func (b *benchmark) sections() []*section {
 		b.backlogSection(),
 		b.kafkaSection(),
 		b.latencySection(),
+		b.latencyBigSection(),
+		b.restSection(),
 		b.actionsSection(),
 		b.guardSection(),
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, args []string) error {
 	b := &benchmark{}
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each section, in which each contender runs once, after one that is not counted")
 	flag.Float64Var(&b.scale, "scale", 1, "makes all workloads smaller (0.05) or larger; below 1 the figures mean little")
@@ -67,7 +73,9 @@ func run(ctx context.Context) error {
 	flag.StringVar(&b.reference, "reference", "", "another bare probe to run beside ours, a `command` called with -mysql ADDR -redis ADDR that prints rows/s")
 	only := flag.String("only", "", "run only the sections whose name matches this `regexp`")
 	list := flag.Bool("list", false, "list the sections and do nothing")
-	flag.Parse()
+	if err := flag.CommandLine.Parse(args); err != nil {
+		return err
+	}
 	if b.rounds < 1 || b.scale <= 0 || flag.NArg() > 0 {
 		return errors.New("-rounds must be at least 1 and -scale above 0, and there are no arguments")
 	}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// watch notes when keys of shop.product are deleted for the first time, as Redis tells it.
+type watch struct {
+	begin time.Time
+	gone  []atomic.Int64 // by the row's id: nanoseconds after begin, 0 while the key is there
+	rdb   *redis.Client
+	sub   *redis.PubSub
+	ended chan error
+}
+
+// newWatch begins to watch the keys of the rows 1 to rows. Close it.
+func newWatch(ctx context.Context, rdb *redis.Client, rows int) (*watch, error) {
+	w := &watch{begin: time.Now(), gone: make([]atomic.Int64, rows+1), rdb: rdb, ended: make(chan error, 1)}
+	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "Eg").Err(); err != nil {
+		return nil, err
+	}
+	w.sub = rdb.Subscribe(ctx, "__keyevent@0__:del")
+	if _, err := w.sub.Receive(ctx); err != nil { // the subscription's confirmation
+		return nil, errors.Join(err, w.sub.Close())
+	}
+	go func() {
+		for {
+			m, err := w.sub.ReceiveMessage(ctx)
+			if err != nil {
+				w.ended <- err
+				return
+			}
+			at := int64(time.Since(w.begin))
+			if id, err := strconv.Atoi(strings.TrimPrefix(m.Payload, "product:")); err == nil && id < len(w.gone) {
+				w.gone[id].CompareAndSwap(0, at)
+			}
+		}
+	}()
+	return w, nil
+}
+
+func (w *watch) close(ctx context.Context) error {
+	err := w.sub.Close()
+	<-w.ended
+	return errors.Join(err, w.rdb.ConfigSet(ctx, "notify-keyspace-events", "").Err())
+}
+
+func (w *watch) isGone(id int) bool { return w.gone[id].Load() != 0 }
+
+// await returns when the key of a row was deleted.
+func (w *watch) await(ctx context.Context, id int) (time.Time, error) {
+	for begin := time.Now(); !w.isGone(id); {
+		if time.Since(begin) > goneWithin {
+			return time.Time{}, fmt.Errorf("%w: product:%d is still there %s after its commit", errInvalid, id, goneWithin)
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return w.begin.Add(time.Duration(w.gone[id].Load())), nil
+}
+
+// pause waits for d, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
