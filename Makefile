@@ -38,6 +38,6 @@ servers:
 soak: servers
 	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator ./eventlog/... ./e2e
 
-## bench: catching up beside a bare probe, in one run
+## bench: the whole table of docs/benchmarks.md, in about half an hour (one part: go run ./bench -only NAME; -list)
 bench: servers
-	$(GO) run ./bench
+	$(GO) run ./bench -write docs/benchmarks.md

@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 )
 
@@ -57,6 +58,7 @@ func (b *benchmark) sections() []*section {
 		b.catchUpEmptySection(),
 		b.backlogSection(),
 		b.kafkaSection(),
+		b.besideSection(),
 		b.latencySection(),
 		b.latencyBigSection(),
 		b.restSection(),
@@ -72,6 +74,7 @@ func run(ctx context.Context, args []string) error {
 	flag.StringVar(&b.freshet, "freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
 	flag.StringVar(&b.reference, "reference", "", "another bare probe to run beside ours, a `command` called with -mysql ADDR -redis ADDR that prints rows/s")
 	only := flag.String("only", "", "run only the sections whose name matches this `regexp`")
+	file := flag.String("write", "", "the `file` in which to replace the sections that were run: docs/benchmarks.md")
 	list := flag.Bool("list", false, "list the sections and do nothing")
 	if err := flag.CommandLine.Parse(args); err != nil {
 		return err
@@ -99,11 +102,12 @@ func run(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	return b.runAll(ctx, chosen)
+	return b.runAll(ctx, chosen, *file)
 }
 
 // runAll runs the sections and prints the table. One that fails does not keep the others from running.
-func (b *benchmark) runAll(ctx context.Context, sections []*section) (err error) {
+// What ran is written to the file, if there is one.
+func (b *benchmark) runAll(ctx context.Context, sections []*section, file string) (err error) {
 	if b.dir, err = os.MkdirTemp("", "freshet-bench"); err != nil {
 		return err
 	}
@@ -124,8 +128,10 @@ func (b *benchmark) runAll(ctx context.Context, sections []*section) (err error)
 		}
 		results = append(results, r)
 	}
-	if err := printTable(os.Stdout, results); err != nil {
-		failed = append(failed, err)
+	failed = append(failed, printTable(os.Stdout, results))
+	if file != "" {
+		whole := slices.DeleteFunc(results, func(r *result) bool { return r.failed })
+		failed = append(failed, b.write(ctx, file, whole))
 	}
 	return errors.Join(failed...)
 }

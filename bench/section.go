@@ -52,15 +52,25 @@ type sample struct {
 type result struct {
 	section *section
 	samples []sample
+	servers []string // those that it took, with their versions
+	failed  bool     // or invalid: not for the document
 }
 
 // runSection runs a section. The result holds what there is, also if it failed.
 func (b *benchmark) runSection(ctx context.Context, s *section) (*result, error) {
 	fmt.Printf("\n%s: %s\n", s.name, s.title)
+	b.taken = nil
 	r := &result{section: s}
+	err := b.runRounds(ctx, r)
+	r.servers, r.failed = b.taken, err != nil
+	return r, err
+}
+
+func (b *benchmark) runRounds(ctx context.Context, r *result) error {
+	s := r.section
 	if s.setup != nil {
 		if err := s.setup(ctx, b); err != nil {
-			return r, err
+			return err
 		}
 	}
 	rounds, first := b.rounds, 0
@@ -80,13 +90,13 @@ func (b *benchmark) runSection(ctx context.Context, s *section) (*result, error)
 			case errors.Is(err, errInvalid):
 				invalid = append(invalid, err)
 			case err != nil:
-				return r, errors.Join(append(invalid, err)...)
+				return errors.Join(append(invalid, err)...)
 			case round > 0:
 				r.samples = append(r.samples, sample{c.name, round, m})
 			}
 		}
 	}
-	return r, errors.Join(invalid...)
+	return errors.Join(invalid...)
 }
 
 func named(err error, c *contender, round int) error {

@@ -12,11 +12,11 @@ import (
 
 // servers are started when they are first asked for, and closed together in the end.
 type servers struct {
-	sources  map[string]*testbed.Server // by what is in their binlog
-	redis    *testbed.RedisServer
-	kafka    *testbed.KafkaCluster
-	versions []string // of what was started: mysql 9.7.4
-	closers  []func() error
+	sources map[string]*testbed.Server // by what is in their binlog
+	redis   *testbed.RedisServer
+	kafka   *testbed.KafkaCluster
+	taken   []string // what the section under way has asked for: mysql 9.7.4
+	closers []func() error
 }
 
 // mysql returns the MySQL server whose binlog holds the workload and nothing else, from the start of binlog.000001 on.
@@ -44,6 +44,7 @@ func (b *benchmark) source(
 	start func(context.Context, testbed.Options) (*testbed.Server, error), load func(context.Context, *sql.DB) error,
 ) (*testbed.Server, error) {
 	if s := b.sources[contents]; s != nil {
+		b.took(string(s.Flavor), s.Version)
 		return s, nil
 	}
 	s, err := start(ctx, testbed.Options{Args: []string{
@@ -68,6 +69,7 @@ func (b *benchmark) source(
 // redisServer returns the Redis that all sections share. Each run begins by filling it, or emptying it.
 func (b *benchmark) redisServer(ctx context.Context) (*testbed.RedisServer, error) {
 	if b.redis != nil {
+		b.took("redis", b.redis.Version)
 		return b.redis, nil
 	}
 	s, err := testbed.StartRedis(ctx, testbed.Options{})
@@ -84,6 +86,7 @@ func (b *benchmark) redisServer(ctx context.Context) (*testbed.RedisServer, erro
 // for days it has long done its work; here it would be at work throughout, on the cores that are shared.
 func (b *benchmark) kafkaCluster(ctx context.Context) (*testbed.KafkaCluster, error) {
 	if b.kafka != nil {
+		b.took("kafka", b.kafka.Version)
 		return b.kafka, nil
 	}
 	c, err := testbed.StartKafka(ctx, testbed.KafkaOptions{})
@@ -97,11 +100,15 @@ func (b *benchmark) kafkaCluster(ctx context.Context) (*testbed.KafkaCluster, er
 }
 
 func (s *servers) started(name, version string) {
-	v := name + " " + version
-	if !slices.Contains(s.versions, v) {
-		s.versions = append(s.versions, v)
+	fmt.Printf("  started %s %s\n", name, version)
+	s.took(name, version)
+}
+
+// took notes what the section under way takes.
+func (s *servers) took(name, version string) {
+	if v := name + " " + version; !slices.Contains(s.taken, v) {
+		s.taken = append(s.taken, v)
 	}
-	fmt.Printf("  started %s\n", v)
 }
 
 // atEnd has something closed when all sections have run.
