@@ -1,6 +1,7 @@
 package event
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -85,6 +86,13 @@ func (b *Batch) Clone() *Batch {
 	c.text = append(make([]byte, 0, len(b.text)), b.text...)
 	c.End.GTIDs = append([]GTIDRange(nil), b.End.GTIDs...)
 	return &c
+}
+
+// Grow makes room in an empty batch for so many origins, invalidations and bytes of text.
+func (b *Batch) Grow(origins, invalidations, text int) {
+	b.Origins = slices.Grow(b.Origins, origins)
+	b.Invalidations = slices.Grow(b.Invalidations, invalidations)
+	b.text = slices.Grow(b.text, text)
 }
 
 // AddOrigin adds an origin; invalidations added from now on belong to it.

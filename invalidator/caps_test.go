@@ -42,7 +42,7 @@ func TestATransactionLargerThanEveryCapPasses(t *testing.T) {
 
 func TestBeyondACapNothingIsFetched(t *testing.T) {
 	for name, o := range map[string]Options{
-		"max_in_flight": {MaxInFlight: 3}, "max_pending": {MaxPending: 3}, "max_memory": {MaxMemory: 2000},
+		"max_in_flight": {MaxInFlight: 3}, "max_pending": {MaxPending: 3}, "max_memory": {MaxMemory: 1300},
 	} {
 		inBubble(t, o, func(r *rig) {
 			if name == "max_in_flight" {

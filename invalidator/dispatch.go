@@ -173,6 +173,7 @@ func (s *partition) fillFinals(j *job, c class) {
 			if u.parkable() || s.dueAt(u) > s.now {
 				break
 			}
+			s.rouse(u)
 			if j.add(u, c.most()) {
 				q.units.pop()
 			}

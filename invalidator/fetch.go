@@ -38,6 +38,7 @@ func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
 		s.engine.hot.Count(b)
 	}
 	e := newEntry(b, token, groups, s.engine.clock())
+	e.aged = s.engine.aged(b, e.fetched)
 	s.take(e.load())
 	select {
 	case s.fetched <- e:

@@ -82,9 +82,10 @@ func (s *partition) awaitFinal(u *unit) {
 	u.begin()
 	if u.known != never || u.d == 0 {
 		s.enqueueDue(u)
-		return
+	} else {
+		s.awaitMark(u)
 	}
-	s.awaitMark(u)
+	s.rest(u)
 }
 
 // awaitVisible has a unit that is rebuilt by query wait until its changes are known to be visible: what a query read
@@ -99,10 +100,10 @@ func (s *partition) awaitVisible(u *unit) {
 
 // awaitMark makes the unit wait for its changes to be known to be visible.
 func (s *partition) awaitMark(u *unit) {
-	q := s.waiting[u.entry.batch.Source]
+	q := s.waiting[u.entry.source]
 	if q == nil {
 		q = &fifo[*unit]{}
-		s.waiting[u.entry.batch.Source] = q
+		s.waiting[u.entry.source] = q
 	}
 	s.unmarked.Add(int64(u.size))
 	q.push(u)
@@ -140,6 +141,7 @@ func (s *partition) close(e *entry) {
 	e.open--
 	s.letGo(e)
 	if e.open > 0 {
+		s.packResting(e)
 		return
 	}
 	if now := time.Now(); !e.shared {
@@ -156,6 +158,6 @@ func (s *partition) letGo(e *entry) {
 		return
 	}
 	bytes := e.bytes - entryBytes
-	e.batch, e.units, e.bytes = nil, nil, entryBytes
+	e.batch, e.packed, e.units, e.bytes = nil, nil, nil, entryBytes
 	s.give(load{bytes: bytes})
 }

@@ -34,7 +34,7 @@ func (*endlessLog) Commit(eventlog.Token) {}
 func TestPendingKeysHoldAboutWhatIsCounted(t *testing.T) {
 	const limit = 32 << 20
 	for _, keys := range []int{1, 20, 2000} {
-		e := start(t, Deps{Redis: noRedis{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{MaxMemory: limit})
+		e := start(t, Deps{Redis: noRedis{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{MaxMemory: limit, MaxPending: 1 << 30})
 		before := heapBytes()
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)

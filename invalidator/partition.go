@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 )
 
@@ -39,6 +40,7 @@ type partition struct {
 	retries retryHeap               // keys in trouble: for their next attempt in place
 	parking []*unit                 // keys in trouble: for the parker to be free
 
+	packer     packer
 	out        int // jobs that are out
 	asked      int // keys that are out to be rebuilt by query
 	parkerBusy bool
@@ -239,6 +241,7 @@ func (s *partition) advance() {
 	for _, q := range s.due {
 		for q.units.len() > 0 && (q.units.head().parkable() || q.class == queries) && s.dueAt(q.units.head()) <= s.now {
 			if u := q.units.pop(); u.parkable() {
+				s.rouse(u)
 				s.parking = append(s.parking, u)
 			} else {
 				s.ask(u)
@@ -368,16 +371,18 @@ func (e *Engine) unseen(of *entry) moment {
 // known returns since when everybody is known to see what the entry's batch holds. It may be called by any goroutine
 // that has a unit of it.
 func (e *Engine) known(of *entry) moment {
-	b := of.batch
-	known := e.marks.covering(b.Source, b.Term, b.Last)
-	if b.Age >= 0 {
-		since := of.fetched
-		if !b.At.IsZero() {
-			since = e.moment(b.At)
-		}
-		known = min(known, since.add(-b.Age))
+	return min(e.marks.covering(of.source, of.term, of.last), of.aged)
+}
+
+// aged returns since when everybody had been known to see a batch that was fetched then, by its age; never: it has none.
+func (e *Engine) aged(b *event.Batch, fetched moment) moment {
+	if b.Age < 0 {
+		return never
 	}
-	return known
+	if !b.At.IsZero() {
+		fetched = e.moment(b.At)
+	}
+	return fetched.add(-b.Age)
 }
 
 func (s *partition) dueAt(u *unit) moment {

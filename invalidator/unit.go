@@ -11,8 +11,18 @@ import (
 // entry is one batch from when it was fetched until everything before it is committed. Entries stand in the order
 // of Fetch; the low watermark is the last one before which, itself included, nothing is open.
 type entry struct {
-	batch *event.Batch // nil once nothing of it is open
-	token eventlog.Token
+	batch *event.Batch // nil once nothing of it is open, and while it is packed
+	// packed is the batch while all that is open of it waits for its second delete; it stays for the next time. spread
+	// is set when the batch holds what cannot be packed.
+	packed []byte
+	spread bool
+	token  eventlog.Token
+	// source, term and last are the batch's; aged is since when everybody had been known to see it when it came, by
+	// its age; never: that was not known.
+	source string
+	term   uint64
+	last   event.Version
+	aged   moment
 	// began and ended are the commit times of its first and its last transaction, by the source's clock; the zero
 	// time where the batch does not say.
 	began, ended time.Time
@@ -20,6 +30,7 @@ type entry struct {
 	deleted      moment // when all its keys had been deleted once
 	bytes        int64
 	open         int32 // units that are not finished, and slots of paced keys that refer to it
+	resting      int32 // units that wait for their second delete (see [unit].resting)
 	undeleted    int32 // units that were not deleted once, and slots of which it has the key
 	// absorbed is how many of open are keys that a later change's action is to serve as well (see [pacedKeys]): they
 	// need the batch no more. shared is set once there were any: how long its keys took cannot be told any more.
@@ -31,7 +42,7 @@ type entry struct {
 
 // unitBytes and entryBytes are about what a unit and an entry hold beside their batch, with the queues' slots.
 const (
-	entryBytes = int64(unsafe.Sizeof(entry{})) + 3*8 + int64(unsafe.Sizeof(event.Batch{}))
+	entryBytes = int64(unsafe.Sizeof(entry{})) + 3*8
 	unitBytes  = int64(unsafe.Sizeof(unit{})) + 2*8
 )
 
@@ -59,6 +70,8 @@ type unit struct {
 	final bool
 	// paced says that it waited in line for its mapping's rate limit, and so counts as pending from the start.
 	paced bool
+	// resting says that it is a unit of plain deletes that waits for its second delete, so that its keys may be packed.
+	resting bool
 	// watermarked is set by a mutant of the property test: open no longer counts the unit.
 	watermarked bool
 
@@ -121,6 +134,7 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 	e := &entry{
 		batch: b, token: token, fetched: now, open: int32(len(groups)), undeleted: int32(len(groups)),
 		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,
+		source: b.Source, term: b.Term, last: b.Last, aged: never,
 	}
 	if n := len(b.Origins); n > 0 {
 		e.began = b.Origins[0].Tx.Committed
@@ -137,7 +151,7 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 	} else {
 		e.units = e.one[:]
 	}
-	e.bytes += int64(b.Bytes())
+	e.bytes += batchBytes(b)
 	for i, g := range groups {
 		e.units[i] = unit{
 			entry: e, d: g.d, class: g.class, idx: g.idx, size: g.size, known: never,
@@ -147,6 +161,9 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 		}
 		e.units[i].begin()
 		e.bytes += int64(4*cap(g.idx)) + unitBytes + e.units[i].extra()
+	}
+	if len(groups) == 1 {
+		e.bytes -= int64(unsafe.Sizeof(unit{})) // it is in the entry
 	}
 	return e
 }

@@ -1,0 +1,102 @@
+package invalidator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/event"
+)
+
+// told is what a batch of plain deletes says that is needed after its first delete.
+func told(b *event.Batch) []string {
+	var all []string
+	for i := range b.Len() {
+		all = append(all, fmt.Sprintf("%q of %s at %s: %s", b.Key(i), b.Origins[b.Invalidations[i].Origin].Table, b.Version(i), b.Invalidations[i].Action))
+	}
+	return all
+}
+
+// What is packed says the same when it is a batch again, whatever the keys have in common.
+func TestWhatIsPackedIsTheSameWhenItIsABatchAgain(t *testing.T) {
+	var p packer
+	rapid.Check(t, func(t *rapid.T) {
+		var b event.Batch
+		b.Reset()
+		key := rapid.OneOf(rapid.StringN(0, 40, 300), rapid.StringMatching(`(product|category|user:session):[0-9]{1,7}(:page:[0-9])?`))
+		for range rapid.IntRange(0, 5).Draw(t, "origins") {
+			b.AddOrigin(event.Origin{
+				Table: rapid.SampledFrom([]string{"shop.product", "shop.order", "x"}).Draw(t, "table"),
+				Event: event.Version{
+					Epoch: rapid.Uint32().Draw(t, "epoch"), File: rapid.Uint32().Draw(t, "file"), Pos: rapid.Uint64().Draw(t, "pos"),
+				},
+				D: time.Second,
+			})
+			for _, k := range rapid.SliceOfN(key, 0, 30).Draw(t, "keys") {
+				b.Add(append(b.Text(), k...), rapid.Uint32().Draw(t, "row"), event.ActionDelete)
+			}
+		}
+		var again event.Batch
+		p.unpack(p.pack(&b), &again)
+		if diff := cmp.Diff(told(&b), told(&again)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// A value, or anything else that an action needs beside the key, is not packed: it would be lost.
+func TestNothingButPlainDeletesIsPacked(t *testing.T) {
+	effect := &event.Effect{Publish: true}
+	for _, i := range []event.Item{
+		{Action: event.ActionIncr},
+		{Action: event.ActionDelete, Effect: effect},
+		{Action: event.ActionDelete, Intent: event.IntentPut},
+		{Action: event.ActionDelete, Text: event.AppendField([]byte("kp"), "a field"), Key: 2},
+	} {
+		var b event.Batch
+		b.Reset()
+		b.AddOrigin(event.Origin{Table: "shop.product"})
+		b.Add([]byte("k"), 1, event.ActionDelete)
+		if i.Text == nil {
+			i.Text, i.Key = []byte("kp"), 1
+		}
+		b.AddItem(i)
+		var p packer
+		if p.pack(&b) != nil {
+			t.Errorf("%+v was packed", i)
+		}
+	}
+}
+
+// Keys of bulk changes, of single rows and of several keys a row: bytes for each, and what it costs.
+func BenchmarkPack(b *testing.B) {
+	several := benchBatches(1, 200, time.Second, 0)[0]
+	var rows event.Batch
+	rows.Reset()
+	rows.AddOrigin(several.Origins[0])
+	for i := 0; rows.Len() < keysPerBatch; i++ {
+		for _, k := range []string{fmt.Sprintf("product:%d", 100_000+i), fmt.Sprintf("category:%d:products", i*7919%1000), fmt.Sprintf("sku:SKU-%08d", i)} {
+			rows.Add(append(rows.Text(), k...), uint32(i), event.ActionDelete)
+		}
+	}
+	for name, batch := range map[string]*event.Batch{
+		"bulk": several, "single": benchBatches(1, 1, time.Second, 0)[0], "three a row": rows.Clone(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			var p packer
+			var again event.Batch
+			b.ReportAllocs()
+			for b.Loop() {
+				packed := p.pack(batch)
+				again.Reset()
+				p.unpack(packed, &again)
+			}
+			b.ReportMetric(float64(len(p.pack(batch)))/float64(batch.Len()), "bytes/key")
+			b.ReportMetric(float64(batch.Bytes())/float64(batch.Len()), "unpacked-bytes/key")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch.Len()), "ns/key")
+		})
+	}
+}
