@@ -103,7 +103,10 @@ func FuzzEvent(f *testing.F) {
 	f.Add(false, byte(TypeHeartbeat), []byte("binlog.000001"))
 	f.Add(false, byte(TypeHeartbeatV2), []byte("\x01\x01a\x02\x01\x04\x00"))
 	f.Fuzz(func(t *testing.T, maria bool, typ byte, body []byte) {
-		_ = feed(primed(t, maria), Header{Type: Type(typ)}, body)
+		err := feed(primed(t, maria), Header{Type: Type(typ)}, body)
+		if err != nil && !errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "unsupported") && !strings.HasPrefix(err.Error(), "table ") {
+			t.Errorf("an error that does not say what it is: %v", err)
+		}
 	})
 }
 
@@ -132,6 +135,93 @@ func FuzzRows(f *testing.F) {
 		// The same again: nothing must be left of the first time.
 		if again := feed(d, Header{Type: Type(typ)}, body); (err == nil) != (again == nil) {
 			t.Errorf("%v, and then %v", err, again)
+		}
+	})
+}
+
+// some is a Definer that needs what anything does, of the columns of a set, and their text in another one.
+type some struct{ columns, texts uint64 }
+
+func (some) Wanted(schema, name []byte) bool { return true }
+
+func (s some) Define(m *TableMap) (*Definition, error) {
+	d, err := anything{}.Define(m)
+	var needs []event.Need
+	for _, n := range d.Needs {
+		if s.columns>>(n.Column%64)&1 != 0 {
+			n.Text = n.Text && s.texts>>(n.Column%64)&1 != 0
+			needs = append(needs, n)
+		}
+	}
+	d.Needs = needs
+	return d, err
+}
+
+// images returns the values of all row images of an event by column, the number of rows that were counted, and the error.
+func images(t *testing.T, definer Definer, maria bool, table []byte, typ Type, body []byte) (all []map[int]event.Value, rows uint32, err error) {
+	d := primed(t, maria)
+	d.definer = definer
+	d.payload.open = true // where rows of tables that nobody wants are counted
+	if err := d.TableMap(table); err != nil {
+		return nil, 0, err
+	}
+	var c event.Change
+	err = d.Rows(Header{Type: typ}, body, &c, func(c *event.Change) error {
+		for _, values := range [][]event.Value{c.Before, c.After} {
+			image := map[int]event.Value{}
+			for i, v := range values {
+				v.Raw, v.Text = bytes.Clone(v.Raw), bytes.Clone(v.Text)
+				image[d.last.def.Needs[i].Column] = v
+			}
+			all = append(all, image)
+		}
+		return nil
+	})
+	return all, c.Version.Row, err
+}
+
+// FuzzNeeds holds what is stepped over against what is decoded: whichever columns are needed, the values of those are
+// the same, the rows are as many, and a row that can be decoded can be stepped over. No text is out of proportion.
+func FuzzNeeds(f *testing.F) {
+	var table []byte
+	masks := []uint64{0, 1, 1 << 1, 0x5555555555555555, 1<<63 | 1<<20}
+	each(f, func(maria bool, h Header, body []byte) {
+		switch {
+		case h.Type == TypeTableMap:
+			table = body
+		case h.Type.IsRows():
+			m := masks[len(body)%len(masks)]
+			f.Add(maria, table, byte(h.Type), body, m, ^m^7)
+		}
+	})
+	f.Fuzz(func(t *testing.T, maria bool, table []byte, typ byte, body []byte, columns, texts uint64) {
+		if !Type(typ).IsRows() {
+			return
+		}
+		whole, n, err := images(t, anything{}, maria, table, Type(typ), body)
+		part, partN, partErr := images(t, some{columns, texts}, maria, table, Type(typ), body)
+		_, counted, countErr := images(t, nothing{}, maria, table, Type(typ), body)
+		switch {
+		case err == nil && (partErr != nil || countErr != nil):
+			t.Fatalf("what can be decoded cannot be stepped over: %v, %v", partErr, countErr)
+		case err == nil && (n != partN || n != counted && counted != 0):
+			t.Fatalf("%d rows, with fewer needs %d, and without %d", n, partN, counted)
+		case partErr == nil && countErr == nil && partN != counted && counted != 0:
+			t.Fatalf("%d rows, and without needs %d", partN, counted)
+		}
+		for i, image := range part[:min(len(part), len(whole))] {
+			for column, got := range image {
+				want := whole[i][column]
+				if got.Kind == event.Opaque && want.Kind != event.Null && want.Kind != event.Absent {
+					got.Kind, got.Text, got.Num = want.Kind, want.Text, want.Num // the text was not asked for
+				}
+				if want.Kind != event.Absent && (got.Kind != want.Kind || !bytes.Equal(got.Raw, want.Raw) || !bytes.Equal(got.Text, want.Text) || got.Num != want.Num) {
+					t.Errorf("column %d of image %d is %+v, and %+v when all are needed", column, i, got, want)
+				}
+				if len(want.Text) > 2*jsonGrowth*len(want.Raw)+1024 {
+					t.Errorf("%d bytes became %d", len(want.Raw), len(want.Text))
+				}
+			}
 		}
 	})
 }
