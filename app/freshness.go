@@ -1,8 +1,6 @@
 package app
 
 import (
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +44,7 @@ func (f *freshness) handOn(e *event.End) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.handed = place{fileNumber(e.File), e.Pos}
+	f.handed = placeOf(e.File, e.Pos)
 }
 
 // mark takes a mark when it is made. Only one that was made when everything had been read says anything about the
@@ -72,7 +70,7 @@ func (f *freshness) mark(m event.Mark) {
 
 // at returns the moment, given the position up to which everything is finished; zero while it is not known.
 func (f *freshness) at(p *event.Position) time.Time {
-	done := place{fileNumber(p.File), p.Pos}
+	done := placeOf(p.File, p.Pos)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.server != p.Server {
@@ -96,8 +94,8 @@ func (f *freshness) at(p *event.Position) time.Time {
 
 func (p place) before(o place) bool { return p.file < o.file || p.file == o.file && p.pos < o.pos }
 
-// fileNumber returns 112 for binlog.000112.
-func fileNumber(file string) uint32 {
-	n, _ := strconv.ParseUint(file[strings.LastIndexByte(file, '.')+1:], 10, 32)
-	return uint32(n)
+// placeOf returns the place at a position of a binlog file.
+func placeOf(file string, pos uint64) place {
+	_, n, _ := event.SplitFile(file) // canal has read it
+	return place{n, pos}
 }

@@ -167,6 +167,5 @@ func ahead(from, to *event.Position) bool {
 	case from.Server != to.Server:
 		return true
 	}
-	a, b := fileNumber(from.File), fileNumber(to.File)
-	return b > a || b == a && to.Pos > from.Pos
+	return placeOf(from.File, from.Pos).before(placeOf(to.File, to.Pos))
 }

@@ -154,7 +154,7 @@ func parseStart(s string) (start, error) {
 	if !ok || err != nil || pos < firstEvent {
 		return start{}, fmt.Errorf("start %q: want now, earliest, gtid:<set> or <file>:<position>", s)
 	}
-	if _, err := fileNumber(file); err != nil || strings.ContainsAny(file, "'\\\x00") {
+	if _, _, err := event.SplitFile(file); err != nil || strings.ContainsAny(file, "'\\\x00") {
 		return start{}, fmt.Errorf("start %q: %q is not the name of a binlog file", s, file)
 	}
 	return start{file: file, pos: pos}, nil

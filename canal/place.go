@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/freshet/freshet/event"
 )
 
 // firstEvent is where the first event of every binlog file begins, behind the magic number.
@@ -20,18 +22,8 @@ type place struct {
 
 // placeOf returns the place at a position of a file.
 func placeOf(file string, pos uint64) (place, error) {
-	n, err := fileNumber(file)
+	_, n, err := event.SplitFile(file)
 	return place{file, n, pos}, err
-}
-
-// fileNumber returns the number at the end of a binlog file's name.
-func fileNumber(name string) (uint32, error) {
-	_, digits, _ := cutLast(name, '.')
-	n, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("binlog file %q: want a name that ends in a dot and a number", name)
-	}
-	return uint32(n), nil
 }
 
 func cutLast(s string, sep byte) (before, after string, found bool) {

@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -235,6 +236,21 @@ func TestValuesThatAreAbsentAreNeverTheSame(t *testing.T) {
 	}
 }
 
+func TestSplitFile(t *testing.T) {
+	for name, want := range map[string]string{
+		"binlog.000112": "binlog 112", "mysql-bin.1000000": "mysql-bin 1000000", "a.b.000001": "a.b 1", ".7": " 7", "x.2147483647": "x 2147483647",
+	} {
+		if base, n, err := SplitFile(name); err != nil || fmt.Sprint(base, " ", n) != want {
+			t.Errorf("%s: %q %d (%v)", name, base, n, err)
+		}
+	}
+	for _, name := range []string{"", "binlog", "binlog.", "binlog.x1", "112", "binlog.-1", "binlog.+1", "binlog.1 ", "binlog.4294967296"} {
+		if base, n, err := SplitFile(name); err == nil || base != "" || n != 0 || !strings.Contains(err.Error(), strconv.Quote(name)) {
+			t.Errorf("%s: %q %d (%v)", name, base, n, err)
+		}
+	}
+}
+
 func FuzzParseGTIDSet(f *testing.F) {
 	f.Add("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:blue:7")
 	f.Add("0-1-5,1-2-3")
@@ -244,6 +260,17 @@ func FuzzParseGTIDSet(f *testing.F) {
 			if err != nil {
 				continue
 			}
+			for _, same := range []GTIDSet{s, s.Clone()} {
+				if left := s.Subtract(&same); !left.IsEmpty() {
+					t.Fatalf("%q lacks %s of itself", in, left.String())
+				}
+				s.Union(&same)
+			}
+			s.Each(func(r GTIDRange) {
+				if !s.ContainsRange(r) || !s.Contains(r.First) {
+					t.Fatalf("%q does not hold its own %v", in, r)
+				}
+			})
 			again, err := ParseGTIDSet(flavor, s.String())
 			if err != nil || again.String() != s.String() {
 				t.Fatalf("%q printed as %q, which reads as %q, %v", in, s.String(), again.String(), err)

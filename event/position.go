@@ -2,8 +2,21 @@ package event
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
+
+// SplitFile takes the name of a binlog file apart: binlog and 112 for binlog.000112. Names of one server are ordered by
+// their numbers, which grow longer beyond 999999.
+func SplitFile(name string) (base string, number uint32, err error) {
+	i := strings.LastIndexByte(name, '.')
+	n, err := strconv.ParseUint(name[i+1:], 10, 32)
+	if i < 0 || err != nil {
+		return "", 0, fmt.Errorf("binlog file %q: want a name that ends in a dot and a number", name)
+	}
+	return name[:i], uint32(n), nil
+}
 
 // End is the progress that whole transactions make: what a [Position] gains once they are finished. The zero End
 // makes none.

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
 )
 
 // Place is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
@@ -23,12 +23,9 @@ func (p Place) String() string { return p.File + ":" + strconv.FormatUint(p.Pos,
 
 // before reports whether p is before o. Files are ordered by the number that their name ends in.
 func (p Place) before(o Place) bool {
-	a, b := number(p.File), number(o.File)
-	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b), cmp.Compare(p.Pos, o.Pos)) < 0
-}
-
-func number(file string) string {
-	return strings.TrimLeft(file[strings.LastIndexByte(file, '.')+1:], "0")
+	_, a, _ := event.SplitFile(p.File) // canal has read it
+	_, b, _ := event.SplitFile(o.File)
+	return cmp.Or(cmp.Compare(a, b), cmp.Compare(p.Pos, o.Pos)) < 0
 }
 
 // Scanner looks through the binlog for statements.

@@ -3,8 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -162,16 +160,9 @@ func before(file string, pos uint64, thanFile string, thanPos uint64) bool {
 	if file == thanFile {
 		return pos < thanPos
 	}
-	base, n, ok1 := splitFile(file)
-	thanBase, than, ok2 := splitFile(thanFile)
-	return ok1 && ok2 && base == thanBase && n < than
-}
-
-// splitFile takes binlog.000112 apart into binlog and 112.
-func splitFile(file string) (string, uint64, bool) {
-	i := strings.LastIndexByte(file, '.')
-	n, err := strconv.ParseUint(file[i+1:], 10, 64)
-	return file[:max(i, 0)], n, err == nil && i >= 0
+	base, n, err := event.SplitFile(file)
+	thanBase, than, thanErr := event.SplitFile(thanFile)
+	return err == nil && thanErr == nil && base == thanBase && n < than
 }
 
 // Save makes the current position durable, and forgets the prepared XA transactions that were resolved before it.
