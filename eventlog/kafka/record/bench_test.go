@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -101,19 +102,49 @@ type plainRecord struct {
 }
 
 type plainChange struct {
-	Table        string     `json:"table"`
+	Table        string     `json:"table,omitempty"`
 	Version      string     `json:"version"`
 	GTID         string     `json:"gtid,omitempty"`
 	Committed    *time.Time `json:"committed,omitempty"`
-	SecondDelete int64      `json:"second_delete_ms"`
-	Mapping      int        `json:"mapping"`
+	SecondDelete *int64     `json:"second_delete_ms,omitempty"`
+	Mapping      *int       `json:"mapping,omitempty"`
 	Rows         []plainRow `json:"rows"`
 }
 
 type plainRow struct {
-	Row          uint32   `json:"row"`
-	Delete       []string `json:"delete,omitempty"`
-	DeleteBase64 [][]byte `json:"delete_base64,omitempty"`
+	Row          uint32
+	Delete       []string
+	DeleteBase64 [][]byte
+}
+
+// UnmarshalJSON reads both forms of a row.
+func (r *plainRow) UnmarshalJSON(data []byte) error {
+	if data[0] != '[' {
+		return json.Unmarshal(data, &struct {
+			Row          *uint32   `json:"row"`
+			Delete       *[]string `json:"delete"`
+			DeleteBase64 *[][]byte `json:"delete_base64"`
+		}{&r.Row, &r.Delete, &r.DeleteBase64})
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil || len(all) == 0 {
+		return err
+	}
+	r.Delete = make([]string, len(all)-1)
+	err := json.Unmarshal(all[0], &r.Row)
+	for i, key := range all[1:] {
+		err = errors.Join(err, json.Unmarshal(key, &r.Delete[i]))
+	}
+	return err
+}
+
+// MarshalJSON writes the form of a row that has only keys to delete.
+func (r plainRow) MarshalJSON() ([]byte, error) {
+	all := []any{r.Row}
+	for _, key := range r.Delete {
+		all = append(all, key)
+	}
+	return json.Marshal(all)
 }
 
 func plainOf(tb testing.TB, data []byte) *plainRecord {

@@ -19,8 +19,10 @@
 // allocates is bounded by the length of the document (some 30 bytes for each of it, in the worst case).
 //
 // Both directions are written by hand, without reflection: a transaction costs each of them a few hundred nanoseconds, a
-// plain delete some tens, and neither costs an allocation; an item costs some hundreds, by its size. What is usual in what an Encoder writes is read in one go, and what
-// differs from the change before in its place only is not read again.
+// plain delete some tens, and neither costs an allocation; an item costs some hundreds, by its size. What is usual in
+// what an Encoder writes is read in one go. What a change has in common with the one before is left out: each byte of a
+// record is encoded, compressed, unpacked by the brokers to look at it, unpacked again and read, on cores that have
+// other work to do.
 //
 // An Encoder or a Parser belongs to one goroutine at a time; it keeps its buffers and what it saw last (the second of
 // a commit time, the server of a GTID, the name of a table) from one record to the next. The package does no I/O.

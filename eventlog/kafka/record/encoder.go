@@ -10,8 +10,9 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Format is the number of the format that this package writes and reads.
-const Format = 1
+// Format is the number of the format of the records that this package writes. It reads those of format 1 as well, in
+// which every change has all of its fields and every row is an object.
+const Format = 2
 
 // Header is what a record says beside its changes.
 type Header struct {
@@ -54,16 +55,10 @@ type state struct {
 	row     uint32
 	list    list
 	whole   bool // it was an item that could be forgotten
-	// head is where its change begins in body, where the place in its version begins and ends, and where its rows
-	// begin.
-	head, place, rest, rows int
 }
 
-// The brackets that close a list of keys and its row, then the list of rows and their change.
-const (
-	closeRow    = `]}`
-	closeChange = `]}`
-)
+// closeChange are the brackets that close the list of rows and their change.
+const closeChange = `]}`
 
 // slack is what a plain delete takes in a record beside its key, at most but for odd table names.
 const slack = 512
@@ -148,12 +143,14 @@ func (e *Encoder) begin(b *event.Batch, i int, l list) {
 	switch {
 	case !e.continues(b, inv.Origin):
 		if e.count > 0 {
-			e.body = append(e.body, closeRow+closeChange+`,`...)
+			e.closeRow()
+			e.body = append(e.body, closeChange+`,`...)
 		}
 		e.beginChange(&b.Origins[inv.Origin])
 		e.beginRow(b.Version(i), l)
 	case e.row != inv.Row || e.list != l:
-		e.body = append(e.body, closeRow+`,`...)
+		e.closeRow()
+		e.body = append(e.body, ',')
 		e.beginRow(b.Version(i), l)
 	default:
 		e.body = append(e.body, ',')
@@ -169,50 +166,55 @@ func (e *Encoder) continues(b *event.Batch, ordinal uint32) bool {
 		return true
 	}
 	o := &b.Origins[ordinal]
-	return e.count > 0 && e.origin.Event == o.Event && e.resembles(o)
+	return e.count > 0 && e.origin.Event == o.Event && e.sameMapping(o) && e.sameGTID(o) && e.sameTime(o)
 }
 
-// resembles reports whether the last change had an origin like o, but for its place.
-func (e *Encoder) resembles(o *event.Origin) bool {
+// sameMapping, sameGTID and sameTime report what an origin has in common with the last change.
+
+func (e *Encoder) sameMapping(o *event.Origin) bool {
 	l := &e.origin
-	return l.Mapping == o.Mapping && l.D == o.D && l.RateLimit == o.RateLimit && l.Tx.GTID == o.Tx.GTID && l.Tx.Committed.Equal(o.Tx.Committed) &&
-		l.Table == o.Table
+	return l.Mapping == o.Mapping && l.D == o.D && l.RateLimit == o.RateLimit && l.Table == o.Table
 }
 
+func (e *Encoder) sameGTID(o *event.Origin) bool { return e.origin.Tx.GTID == o.Tx.GTID }
+
+func (e *Encoder) sameTime(o *event.Origin) bool { return e.origin.Tx.Committed.Equal(o.Tx.Committed) }
+
+// beginChange appends a change up to its rows. What is as in the change before is left out, which is told by there
+// being no table: statements that change many rows make an event for every 8 KiB of them, and a partition gets a few
+// keys of each. What the change before had and this one has not cannot be said so.
 func (e *Encoder) beginChange(o *event.Origin) {
-	again := e.count > 0 && e.resembles(o)
+	gtid, committed := !e.sameGTID(o), !e.sameTime(o)
+	again := e.count > 0 && e.sameMapping(o) && (!gtid || !o.Tx.GTID.IsZero()) && (!committed || writable(o.Tx.Committed))
 	e.origin = *o
-	b, head := e.body, len(e.body)
+	b := e.body
 	if again {
-		// Statements that change many rows make an event for every 8 KiB of them, so this is the usual case.
-		b = append(b, b[e.head:e.place]...)
+		b = append(b, `{"version":"`...)
 	} else {
+		gtid, committed = !o.Tx.GTID.IsZero(), writable(o.Tx.Committed)
 		b = append(b, `{"table":`...)
 		b = appendString(b, o.Table)
 		b = append(b, `,"version":"`...)
 	}
-	place := len(b)
 	b = appendPlace(b, o.Event)
-	rest := len(b)
-	if again {
-		b = append(b, b[e.rest:e.rows]...)
-	} else {
-		b = e.appendRest(b, o)
-	}
-	e.body, e.head, e.place, e.rest, e.rows = b, head, place, rest, len(b)
-}
-
-// appendRest appends what follows the place of a change, up to its rows.
-func (e *Encoder) appendRest(b []byte, o *event.Origin) []byte {
-	if !o.Tx.GTID.IsZero() {
+	if gtid {
 		b = append(b, `","gtid":"`...)
 		b = e.gtids.append(b, &o.Tx.GTID)
 	}
-	if writable(o.Tx.Committed) {
+	if committed {
 		b = append(b, `","committed":"`...)
 		b = e.times.append(b, o.Tx.Committed)
 	}
-	b = append(b, `","second_delete_ms":`...)
+	b = append(b, '"')
+	if !again {
+		b = appendMapping(b, o)
+	}
+	e.body = append(b, `,"rows":[`...)
+}
+
+// appendMapping appends what a change says of its mapping.
+func appendMapping(b []byte, o *event.Origin) []byte {
+	b = append(b, `,"second_delete_ms":`...)
 	b = strconv.AppendInt(b, roundUp(o.D), 10)
 	b = append(b, `,"mapping":`...)
 	b = strconv.AppendInt(b, int64(max(o.Mapping, 0)), 10)
@@ -220,7 +222,7 @@ func (e *Encoder) appendRest(b []byte, o *event.Origin) []byte {
 		b = append(b, `,"rate_limit":`...)
 		b = strconv.AppendInt(b, int64(min(o.RateLimit, math.MaxInt32)), 10)
 	}
-	return append(b, `,"rows":[`...)
+	return b
 }
 
 // roundUp returns d in milliseconds, rounded up: a second delete may come later, but never earlier.
@@ -232,6 +234,8 @@ func roundUp(d time.Duration) int64 {
 	return ms
 }
 
+// beginRow appends what comes before the first key or item of a row. A row that has only keys to delete, as most have,
+// is a list of its ordinal and the keys.
 func (e *Encoder) beginRow(v event.Version, l list) {
 	if e.count == 0 {
 		e.first = v
@@ -240,15 +244,22 @@ func (e *Encoder) beginRow(v event.Version, l list) {
 		e.last = v
 	}
 	e.row, e.list = v.Row, l
-	b := append(e.body, `{"row":`...)
-	b = strconv.AppendUint(b, uint64(v.Row), 10)
 	if l == listDelete {
-		e.body = append(b, `,"delete":[`...)
+		e.body = append(strconv.AppendUint(append(e.body, '['), uint64(v.Row), 10), ',')
 		return
 	}
+	b := append(e.body, `{"row":`...)
+	b = strconv.AppendUint(b, uint64(v.Row), 10)
 	b = append(b, `,"`...)
 	b = append(b, l.String()...)
 	e.body = append(b, `":[`...)
+}
+
+// closeRow appends the brackets that close the row.
+func (e *Encoder) closeRow() {
+	if e.body = append(e.body, ']'); e.list != listDelete {
+		e.body = append(e.body, '}')
+	}
 }
 
 // Len returns how many bytes of the record there are so far, but for its header: some 150 bytes and the source's name.
@@ -275,7 +286,7 @@ func (e *Encoder) Last() event.Version { return e.last }
 func (e *Encoder) Finish(h Header) []byte {
 	const numbers = 256 // more than the names of the fields and the numbers in them can take
 	b := make([]byte, 0, numbers+2*len(h.Source)+e.Len())
-	b = append(b, `{"format":1,"source":`...)
+	b = append(b, `{"format":2,"source":`...)
 	b = appendString(b, h.Source)
 	b = append(b, `,"term":`...)
 	b = strconv.AppendUint(b, h.Term, 10)
@@ -297,8 +308,12 @@ func (e *Encoder) Finish(h Header) []byte {
 	}
 	b = append(b, `,"changes":[`...)
 	b = append(b, e.body...)
-	if e.count > 0 {
-		b = append(b, closeRow+closeChange...)
+	switch {
+	case e.count == 0:
+	case e.list == listDelete:
+		b = append(b, `]`+closeChange...)
+	default:
+		b = append(b, `]}`+closeChange...)
 	}
 	return append(b, `]}`...)
 }

@@ -19,20 +19,20 @@ func (f *fields) once(s *scanner, bit fields) {
 	*f |= bit
 }
 
-// format reads the number of the format.
-func (s *scanner) format() {
-	if f := s.uint(1<<64-1, "a format's number"); f != Format && s.err == nil {
-		s.stop(fmt.Errorf("%w: format %d, and this one reads format %d", ErrUnknownFormat, f, Format))
+// format reads the number of the format, which is to be from 1 to newest.
+func (s *scanner) format(newest uint64) {
+	if f := s.uint(1<<64-1, "a format's number"); (f < 1 || f > newest) && s.err == nil {
+		s.stop(fmt.Errorf("%w: format %d, and this one reads formats up to %d", ErrUnknownFormat, f, newest))
 	}
 }
 
 // otherFormat returns the error of a document of another format, whatever else is in it: its number need not stand
 // before what is different. Nil if there is none.
-func otherFormat(data []byte) error {
+func otherFormat(data []byte, newest uint64) error {
 	s := scanner{data: data}
 	for more := s.begin('{', '}', "an object"); more; more = s.more('}') {
 		if string(s.name()) == "format" {
-			s.format()
+			s.format(newest)
 			break
 		}
 		s.skip(0)
@@ -43,21 +43,16 @@ func otherFormat(data []byte) error {
 	return nil
 }
 
-// place reads the version of a rows event, epoch/file/position, and returns where it stands; 0 when escapes are in it.
-func (s *scanner) place() (v event.Version, from, to int) {
+// place reads the version of a rows event, epoch/file/position.
+func (s *scanner) place() event.Version {
 	const want = "a place in the binlog: epoch/file/position"
 	text := s.text(want)
 	v, n := placeOf(text, 0)
 	if n != len(text) || n == 0 {
 		s.fail(want)
-		return event.Version{}, 0, 0
+		return event.Version{}
 	}
-	to = s.at - 1
-	from = to - n
-	if s.data[from-1] != '"' || string(s.data[from:to]) != string(text) {
-		return v, 0, 0
-	}
-	return v, from, to
+	return v
 }
 
 // version reads the version of a row: epoch/file/position/row.

@@ -265,7 +265,7 @@ func TestWhatIsTooLargeForgets(t *testing.T) {
 		{oneItem(event.ActionRebuild, event.IntentPut, told, "k", "c", large, large), `"effects":[{"ttl_ms":3600000}]…"rebuild":[{"key":"k","effect":0}]`},
 		{oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "k", "a", large), `"rebuild":[{"key":"k","effect":0}]`},
 		{oneItem(event.ActionHash, event.IntentPut, nil, "k", "f", large), `"hash":[{"key":"k","field":"f"}]`},
-		{oneItem(event.ActionHash, event.IntentPut, nil, "k", large, "v"), `"delete":["k"]`},
+		{oneItem(event.ActionHash, event.IntentPut, nil, "k", large, "v"), `"rows":[[1,"k"]]`},
 		{oneItem(event.ActionSet, event.IntentPut, nil, "k", large), `"set":[{"key":"k"}]`},
 		{oneItem(event.ActionIncr, event.IntentForget, told, "k", "c", large), `"incr":[{"key":"k","effect":0}]`},
 		{oneItem(event.ActionSet, event.IntentPut, nil, large, "v"), `"delete_base64":["`},

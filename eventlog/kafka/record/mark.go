@@ -12,6 +12,9 @@ import (
 // maxEnds bounds the partitions that a mark names.
 const maxEnds = 100_000
 
+// MarkFormat is the number of the format of the marks that this package writes and reads.
+const MarkFormat = 1
+
 // Mark is a visibility mark as it travels through Kafka.
 type Mark struct {
 	event.Mark
@@ -62,7 +65,7 @@ func ParseMark(data []byte) (Mark, error) {
 	m.read(&s)
 	s.end()
 	if s.err != nil {
-		return Mark{}, fmt.Errorf("mark: %w", newest(s.err, data))
+		return Mark{}, fmt.Errorf("mark: %w", reason(s.err, data, MarkFormat))
 	}
 	return m, nil
 }
@@ -87,7 +90,7 @@ func (m *Mark) read(s *scanner) {
 		switch string(s.name()) {
 		case "format":
 			has.once(s, markFormat)
-			s.format()
+			s.format(MarkFormat)
 		case "source":
 			has.once(s, markSource)
 			m.Source = string(s.text("the name of a source"))

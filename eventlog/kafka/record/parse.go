@@ -22,7 +22,7 @@ type Parser struct {
 	header Header
 	last   event.Version // as the record says
 	max    event.Version // of its changes
-	like   opening       // the one before
+	before int           // ordinal of the origin of the change before, plus one; 0: there is none
 
 	item        itemReader
 	added       []addedItem
@@ -61,9 +61,9 @@ func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
 	p.record()
 	p.end()
 	err := p.err
-	p.scanner, p.like = scanner{buf: p.buf}, opening{}
+	p.scanner, p.before = scanner{buf: p.buf}, 0
 	if err != nil {
-		return nil, Header{}, fmt.Errorf("record: %w", newest(err, data))
+		return nil, Header{}, fmt.Errorf("record: %w", reason(err, data, Format))
 	}
 	p.batch.Source, p.batch.Term = p.header.Source, p.header.Term
 	p.batch.Age, p.batch.Last = p.header.Age, p.max
@@ -76,10 +76,10 @@ func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
 
 func isMalformed(err error) bool { return errors.Is(err, ErrMalformed) }
 
-// newest returns what is wrong with the document: being of another format comes first.
-func newest(err error, data []byte) error {
+// reason returns what is wrong with the document: being of a format above newest comes first.
+func reason(err error, data []byte, newest uint64) error {
 	if isMalformed(err) {
-		if other := otherFormat(data); other != nil {
+		if other := otherFormat(data, newest); other != nil {
 			return other
 		}
 	}
@@ -108,7 +108,7 @@ func (p *Parser) record() {
 		switch string(p.name()) {
 		case "format":
 			has.once(&p.scanner, hasFormat)
-			p.format()
+			p.format(Format)
 		case "source":
 			has.once(&p.scanner, hasSource)
 			p.header.Source = p.source.of(p.text("the name of a source"))
@@ -173,30 +173,20 @@ const (
 	changeFields = hasTable | hasVersion | hasSecondDelete | hasMapping | hasRows
 )
 
-// opening is how a change is written before its rows. The next one often differs in its place only, for statements that
-// change many rows make an event for every 8 KiB of them.
-type opening struct {
-	has    fields // what stands there
-	origin int    // what it means, but for the place
-	// begin is where it begins in data, rows where it ends; the place is from place to rest. There is none to compare
-	// with when place is 0.
-	begin, place, rest, rows int
-}
-
 // change reads a change into an origin and its invalidations. These are added before it is known where the change
 // stands, for the fields of an object have no order.
 func (p *Parser) change() {
 	var o event.Origin
 	var has fields
 	var row uint32
-	this, from := opening{begin: p.at}, p.batch.Len()
+	from, more := p.batch.Len(), false
 	p.batch.AddOrigin(o)
-	again := p.opensAgain(&o)
-	more := again || p.begin('{', '}', "a change")
-	if again {
-		this, has = p.like, p.like.has
+	if p.usualChange(&o) {
+		has = hasVersion | hasRows
 		row = p.rows()
 		more = p.more('}')
+	} else {
+		more = p.begin('{', '}', "a change")
 	}
 	for ; more; more = p.more('}') {
 		switch string(p.name()) {
@@ -205,7 +195,7 @@ func (p *Parser) change() {
 			o.Table = p.table.of(p.text("the name of a table"))
 		case "version":
 			has.once(&p.scanner, hasVersion)
-			o.Event, this.place, this.rest = p.place()
+			o.Event = p.place()
 		case "gtid":
 			has.once(&p.scanner, hasGTID)
 			o.Tx.GTID = p.gtids.read(&p.scanner)
@@ -223,20 +213,16 @@ func (p *Parser) change() {
 			o.RateLimit = int(p.uint(math.MaxInt32, "keys a second"))
 		case "rows":
 			has.once(&p.scanner, hasRows)
-			this.has, this.rows = has, p.at
 			row = p.rows()
 		default:
 			p.skip(0)
 		}
 	}
+	has |= p.inherit(&o, has)
 	if has&changeFields != changeFields {
 		p.fail("table, version, second_delete_ms, mapping and rows before the end of the change")
 	}
-	if has != this.has {
-		this.place = 0 // something of it stands behind the rows
-	}
-	this.origin = p.origin(o, from)
-	p.like = this
+	p.before = p.origin(o, from) + 1
 	v := o.Event
 	v.Row = row
 	if v.Compare(p.max) > 0 {
@@ -244,25 +230,45 @@ func (p *Parser) change() {
 	}
 }
 
-// opensAgain reads a change up to its rows if it is written as the one before, but for its place. It stays where it was
-// if it is not.
-func (p *Parser) opensAgain(o *event.Origin) bool {
-	l := &p.like
-	if l.place == 0 {
-		return false
-	}
-	at, ok := follows(p.data, p.at, p.data[l.begin:l.place])
+// usualChange reads a change of the same transaction and mapping as the one before up to its rows, in the very form that
+// an Encoder gives it. It stays where it was if the change has any other.
+func (p *Parser) usualChange(o *event.Origin) bool {
+	at, ok := follows(p.data, p.at, `{"version":"`)
 	if !ok {
 		return false
 	}
 	v, end := placeOf(p.data, at)
-	if at, ok = follows(p.data, end, p.data[l.rest:l.rows]); !ok || end == 0 {
+	if at, ok = follows(p.data, end, `","rows":`); !ok || end == 0 {
 		return false
 	}
-	*o = p.batch.Origins[l.origin]
-	o.Event = v
-	p.at = at
+	o.Event, p.at = v, at
 	return true
+}
+
+// inherit takes what a change without a table leaves out from the change before, and returns which of the fields that
+// each must have it was given so.
+func (p *Parser) inherit(o *event.Origin, has fields) fields {
+	if has&hasTable != 0 || p.before == 0 {
+		return 0
+	}
+	l := &p.batch.Origins[p.before-1]
+	o.Table = l.Table
+	if has&hasGTID == 0 {
+		o.Tx.GTID = l.Tx.GTID
+	}
+	if has&hasCommitted == 0 {
+		o.Tx.Committed = l.Tx.Committed
+	}
+	if has&hasSecondDelete == 0 {
+		o.D = l.D
+	}
+	if has&hasMapping == 0 {
+		o.Mapping = l.Mapping
+	}
+	if has&hasRateLimit == 0 {
+		o.RateLimit = l.RateLimit
+	}
+	return hasTable | hasSecondDelete | hasMapping
 }
 
 // origin makes o the origin of the invalidations from the given one on, and returns its ordinal. Under two mappings the
@@ -292,7 +298,11 @@ func (p *Parser) rows() (highest uint32) {
 	}
 	for ; more; more = p.more(']') {
 		row, ok := p.usualRow()
-		if !ok {
+		switch {
+		case ok:
+		case p.peek() == '[':
+			row = p.list()
+		default:
 			row = p.row()
 		}
 		highest = max(highest, row)
@@ -300,10 +310,10 @@ func (p *Parser) rows() (highest uint32) {
 	return highest
 }
 
-// usualRow reads a row in the very form that an Encoder gives to most, and returns its ordinal. It stays where it was
-// when the row has any other.
+// usualRow reads a row that has only keys to delete, in the very form that an Encoder gives it, and returns its ordinal.
+// It stays where it was when the row has any other.
 func (p *Parser) usualRow() (uint32, bool) {
-	at, ok := follows(p.data, p.at, `{"row":`)
+	at, ok := follows(p.data, p.at, `[`)
 	if !ok {
 		return 0, false
 	}
@@ -312,14 +322,14 @@ func (p *Parser) usualRow() (uint32, bool) {
 		return 0, false
 	}
 	from := p.batch.Len()
-	at, ok = follows(p.data, end, `,"delete":["`)
+	at, ok = follows(p.data, end, `,"`)
 	for ok {
 		end := plain(p.data, at)
 		if end == len(p.data) || p.data[end] != '"' {
 			break
 		}
 		p.batch.Add(append(p.batch.Text(), p.data[at:end]...), uint32(row), event.ActionDelete)
-		if at, ok = follows(p.data, end, `"]}`); ok {
+		if at, ok = follows(p.data, end, `"]`); ok {
 			p.at = at
 			return uint32(row), true
 		}
@@ -337,6 +347,23 @@ func follows[T string | []byte](data []byte, at int, want T) (int, bool) {
 
 // hasRow is the field of a row that is no list. The lists follow.
 const hasRow fields = 1
+
+// list reads a row that has only keys to delete: a list of its ordinal and the keys.
+func (p *Parser) list() uint32 {
+	const want = "a row: its ordinal and a key"
+	if !p.begin('[', ']', want) {
+		p.fail(want)
+	}
+	from := p.batch.Len()
+	row := uint32(p.uint(math.MaxUint32, "the ordinal of a row"))
+	for p.more(']') {
+		p.batch.Add(append(p.batch.Text(), p.text("a key")...), row, event.ActionDelete)
+	}
+	if p.batch.Len() == from {
+		p.fail(want)
+	}
+	return row
+}
 
 // row reads a row and returns its ordinal. Any field that is not known may be an action, without which the cache would
 // not be kept fresh.

@@ -14,7 +14,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// sample is a record as docs/events.md shows one.
+// sample is a record with all fields, in format 1, which is read as well.
 const sample = `{"format":1,"source":"main","term":3,"seq":17,"prev":"1/112/4711/2","last":"1/112/5230/2","age_ms":1250,"changes":[` +
 	`{"table":"shop.product","version":"1/112/5230","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:77","committed":"2026-03-01T12:00:00.123456Z","second_delete_ms":1000,"mapping":0,` +
 	`"rows":[{"row":1,"delete":["product:17","category:3:products"]},{"row":2,"delete":["product:18"],"delete_base64":["/w=="]}]}]}`
@@ -69,6 +69,10 @@ func TestWhatIsAcceptedBesideOurOwnWriting(t *testing.T) {
 		{`"committed":"2026-03-01T12:00:00.123456Z"`, `"committed":"2026-03-01T13:00:00.123456000+01:00"`},
 		{`"row":1,"delete":["product:17","category:3:products"]`, `"delete":["product:17","category:3:products"],"row":1`},
 		{`["/w=="]`, `[ "\/w==" ]`},
+		{`"format":1`, `"format":2`},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,"product:17","category:3:products"]`},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, ` [ 1 ,"product:17", "category\u003a3:products" ] `},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,"product:17"],{"row":1,"delete":["category:3:products"]}`},
 	} {
 		doc := change(t, sample, c.old, c.new)
 		if c.new == "" { // to the end
@@ -155,6 +159,12 @@ func TestWhatIsRefused(t *testing.T) {
 		{`["product:18"]`, `"product:18"`, "a list of keys"},
 		{`["product:18"]`, `[18]`, "a key"},
 		{`"/w=="`, `"/w"`, "a key in base64"},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[]`, "a row: its ordinal and a key"},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1]`, "a row: its ordinal and a key"},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `["product:17"]`, "the ordinal of a row"},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[4294967296,"product:17"]`, "the ordinal of a row"},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,{"base64":"/w=="}]`, "a key"},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1 "product:17"]`, "a comma or the end of the list"},
 	} {
 		doc := change(t, sample, c.old, c.new)
 		_, _, err := Parse(doc)
@@ -183,10 +193,11 @@ func TestAMistakeIsNamedWithItsPlaceAndNothingOfTheKey(t *testing.T) {
 
 func TestWhatANewerFreshetWroteIsRefusedAsSuch(t *testing.T) {
 	for _, c := range []struct{ old, new string }{
-		{`"format":1`, `"format":2`},
+		{`"format":1`, `"format":3`},
+		{`"format":1`, `"format":0`},
 		{`"format":1`, `"format":18446744073709551615`},
-		{sample, `{"changes":{"new":[]},"format":2,"x":}`},
-		{sample, `{"changes":[{"rows":[{"row":0.5}]}],"format":2}`},
+		{sample, `{"changes":{"new":[]},"format":3,"x":}`},
+		{sample, `{"changes":[{"rows":[{"row":0.5}]}],"format":3}`},
 		{`"delete":["product:18"]`, `"scope":[{"key":"product:18"}]`},
 		{`"delete":["product:18"]`, `"delete":["product:18"],"publish":["x"]`},
 		{`"delete":["product:18"]`, `"unknown":["product:18"]`},
@@ -224,7 +235,8 @@ func TestAParserIsAsGoodAsNew(t *testing.T) {
 		change(t, sample, `,"age_ms":1250`, ``),
 		change(t, sample, `shop.product`, `shop.order`),
 		change(t, sample, `"main"`, `"other"`),
-		[]byte(`{"format":2}`),
+		[]byte(`{"format":3}`),
+		[]byte(brief),
 		[]byte(`{"`),
 	}
 	for i := range 3 * len(docs) {
@@ -264,7 +276,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(sampleItem))
 	f.Add([]byte(sampleMark))
-	f.Add([]byte(`{"format":2}`))
+	f.Add([]byte(`{"format":3}`))
+	f.Add([]byte(brief))
 	f.Add([]byte(strings.ReplaceAll(sample, ":", " :\n")))
 	f.Add([]byte(strings.Replace(sample, "product:17", `\ud83d\ude00\u0000é`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -304,36 +317,88 @@ func again(t *testing.T, b *event.Batch, h Header) {
 	}
 }
 
-// Changes that look like the one before are read faster: that must not change what is read.
-func TestChangesThatResembleTheOneBefore(t *testing.T) {
-	const head = `{"format":1,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
+// brief is a record of format 2: its second change is of the same transaction as the first, the third one is not.
+const brief = `{"format":2,"source":"main","term":3,"seq":17,"prev":"1/112/4711/2","last":"1/112/5900/1","changes":[` +
+	`{"table":"shop.product","version":"1/112/5230","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:77","committed":"2026-03-01T12:00:00.123456Z","second_delete_ms":1000,"mapping":2,"rate_limit":9,"rows":[[1,"product:17"]]},` +
+	`{"version":"1/112/5560","rows":[[2,"product:18","product:19"]]},` +
+	`{"version":"1/112/5900","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:78","committed":"2026-03-01T12:00:01.123456Z","rows":[[1,"product:20"]]}]}`
+
+func TestWhatIsAsInTheChangeBeforeIsLeftOut(t *testing.T) {
+	b, h, err := Parse([]byte(brief))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := b.Origins[0]
+	if o.Table != "shop.product" || o.D != time.Second || o.Mapping != 2 || o.RateLimit != 9 || o.Tx.GTID.Number != 77 || len(b.Origins) != 3 {
+		t.Fatalf("%+v", b.Origins)
+	}
+	second, third := o, o
+	second.Event.Pos, third.Event.Pos = 5560, 5900
+	third.Tx.GTID.Number, third.Tx.Committed = 78, o.Tx.Committed.Add(time.Second)
+	if d := cmp.Diff([]event.Origin{o, second, third}, b.Origins); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(brief, string(encode(new(Encoder), h, b))); d != "" {
+		t.Error(d)
+	}
+}
+
+// What only the change before has cannot be left out by the next one.
+func TestAChangeThatHasLessThanTheOneBeforeIsWrittenWhole(t *testing.T) {
+	whole := event.Origin{Table: "t", Tx: event.Tx{GTID: event.GTID{Domain: 1, Number: 1}, Committed: time.Unix(1_800_000_000, 0).UTC()}, RateLimit: 1, Mapping: 1, D: time.Second}
+	for name, less := range map[string]func(*event.Origin){
+		"no GTID":       func(o *event.Origin) { o.Tx.GTID = event.GTID{} },
+		"no time":       func(o *event.Origin) { o.Tx.Committed = time.Time{} },
+		"no rate limit": func(o *event.Origin) { o.RateLimit = 0 },
+		"no D":          func(o *event.Origin) { o.D = 0 },
+		"mapping 0":     func(o *event.Origin) { o.Mapping = 0 },
+	} {
+		var b event.Batch
+		for i := range 3 {
+			o := whole
+			if o.Event.Pos = uint64(i); i == 1 {
+				less(&o)
+			}
+			b.AddOrigin(o)
+			b.Add(append(b.Text(), byte('a'+i)), 1, event.ActionDelete)
+		}
+		data := encode(new(Encoder), header, &b)
+		out, _, err := Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(b.Origins, out.Origins); d != "" {
+			t.Errorf("%s: %s\n%s", name, data, d)
+		}
+	}
+}
+
+func TestChangesAfterOthers(t *testing.T) {
+	const head = `{"format":2,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
+	const first = `{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[[1,'a']]},`
 	one := func(s string) string { return strings.ReplaceAll(s, "'", `"`) }
 	for _, c := range []struct {
 		changes string
 		want    string // keys with versions and Ds, or an error
 	}{
-		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},
-		  {'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
-		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}],'new':{}}`,
-			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
-		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}],'mapping':0}`,
-			"not to come twice"},
-		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/18446744073709551616','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`,
-			"a place in the binlog"},
-		{`{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[]}`,
-			"a row"},
-		// What comes behind the rows is not in what is compared.
-		{`{'table':'t','version':'1/1/1','rows':[{'row':1,'delete':['a']}],'second_delete_ms':1,'mapping':0},{'table':'t','version':'9/9/9','rows':[{'row':9,'delete':['b']}],'second_delete_ms':2,'mapping':0}`,
-			"a 1/1/1/1 1ms, b 9/9/9/9 2ms"},
-		{`{'table':'t','version':'1/1/1','rows':[{'row':1,'delete':['a']}],'second_delete_ms':1,'mapping':0},{'table':'t','version':'9/9/9','rows':[{'row':9,'delete':['b']}],'mapping':0}`,
-			"second_delete_ms"},
-		// The version may come last, or with escapes.
-		{`{'table':'t','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}],'version':'1/1/1'},{'table':'t','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}],'version':'9/9/9'}`,
-			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
-		{`{'table':'t','version':'\u0031/1/1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'\u0039/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`,
-			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
-		{`{'table':'t','version':'1/1\u002f1','second_delete_ms':1,'mapping':0,'rows':[{'row':1,'delete':['a']}]},{'table':'t','version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[{'row':9,'delete':['b']}]}`,
-			"a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{first + `{'table':'t','version':'9/9/9','second_delete_ms':2,'mapping':0,'rows':[[9,'b']]}`, "a 1/1/1/1 1ms, b 9/9/9/9 2ms"},
+		{first + `{'version':'9/9/9','rows':[[9,'b']]}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{first + `{'version':'9/9/9','rows':[{'row':9,'delete':['b']}]}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{first + `{ 'rows':[[9,'b']], 'version':'\u0039/9/9' }`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{first + `{'version':'9/9/9','second_delete_ms':2,'rows':[[9,'b']]}`, "a 1/1/1/1 1ms, b 9/9/9/9 2ms"},
+		{first + `{'version':'9/9/9','rows':[[9,'b']],'second_delete_ms':2}`, "a 1/1/1/1 1ms, b 9/9/9/9 2ms"},
+		{first + `{'version':'2/2/2','second_delete_ms':3,'rows':[[2,'b']]},{'version':'9/9/9','rows':[[9,'c']]}`,
+			"a 1/1/1/1 1ms, b 2/2/2/2 3ms, c 9/9/9/9 3ms"},
+		{first + `{'version':'9/9/9','rows':[[9,'b']],'new':{}}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{first + `{'version':'9/9/9','rows':[[9,'b']],'rows':[[9,'b']]}`, "not to come twice"},
+		{first + `{'version':'9/9/9','rows':[[9,'b']],'version':'9/9/9'}`, "not to come twice"},
+		{first + `{'version':'9/9/18446744073709551616','rows':[[9,'b']]}`, "a place in the binlog"},
+		{first + `{'version':'9/9/9','rows':[]}`, "a row"},
+		{first + `{'version':'9/9/9'}`, "table, version"},
+		{first + `{'rows':[[9,'b']]}`, "table, version"},
+		{first + `{'table':'t','version':'9/9/9','rows':[[9,'b']],'mapping':0}`, "second_delete_ms"},
+		{`{'version':'9/9/9','rows':[[9,'b']]}`, "table, version"},
+		{`{'version':'9/9/9','second_delete_ms':1,'mapping':0,'rows':[[9,'b']]}`, "table, version"},
 	} {
 		b, _, err := Parse([]byte(head + one(c.changes) + `]}`))
 		got := fmt.Sprint(err)
