@@ -64,6 +64,10 @@ func (b *benchmark) sections() []*section {
 		b.restSection(),
 		b.actionsSection(),
 		b.guardSection(),
+		b.scalingRest(),
+		b.scalingCatchUp(),
+		b.scalingLive(),
+		b.scalingRebalance(),
 	}
 }
 

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/freshet/freshet/testbed"
 )
@@ -72,24 +70,13 @@ func (b *benchmark) rest(ctx context.Context, run programs, length time.Duration
 	return m, err
 }
 
-// cpuOf returns what a process has used until now.
-// Source: proc_pid_stat(5): utime and stime are the 14th and 15th field, in ticks of which Linux has 100 a second; the
-// second one, the name, stands in parentheses and may hold anything.
+// cpuOf returns what a process has used until now, to the nanosecond; threads that have ended are included. It needs
+// Linux. The clock is that of clock_getcpuclockid(3); that CPUCLOCK_SCHED is 2 is from the kernel's
+// include/linux/posix-timers_types.h.
 func cpuOf(pid int) (time.Duration, error) {
-	const tick = 10 * time.Millisecond
-	file := filepath.Join("/proc", strconv.Itoa(pid), "stat")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|2), &used); err != nil {
+		return 0, fmt.Errorf("the CPU time of process %d: %w", pid, err)
 	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%s says %q", file, text)
-	}
-	user, err1 := strconv.Atoi(string(fields[11]))
-	system, err2 := strconv.Atoi(string(fields[12]))
-	if err1 != nil || err2 != nil {
-		return 0, fmt.Errorf("%s says %q", file, text)
-	}
-	return time.Duration(user+system) * tick, nil
+	return time.Duration(used.Nano()), nil
 }
