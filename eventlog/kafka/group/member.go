@@ -25,8 +25,8 @@ type Options struct {
 	ID string
 	// Topics are those whose partitions this member takes its share of. They must exist. Required.
 	Topics []string
-	// Session is how long the brokers wait for a heartbeat before they give a member's partitions to others; a
-	// heartbeat is sent each second, or five in a session if that is more often. Default 10 s. The brokers allow 6 s
+	// Session is how long the brokers wait for a heartbeat before they give a member's partitions to others; four
+	// heartbeats are sent each second, or five in a session if that is more often. Default 10 s. The brokers allow 6 s
 	// to 30 min (group.min.session.timeout.ms, group.max.session.timeout.ms).
 	Session time.Duration
 	// Drain is how long the handles may take to return when a generation ends, the last commit included. At most
@@ -90,7 +90,8 @@ func (m *Member) Run(ctx context.Context, handle Handle) error {
 	joined, err := m.client.Group(kafka.ConsumerGroupConfig{
 		ID: m.o.ID, Topics: m.o.Topics, GroupBalancers: []kafka.GroupBalancer{&m.balancer},
 		SessionTimeout: m.o.Session, RebalanceTimeout: m.o.Session,
-		HeartbeatInterval: min(time.Second, m.o.Session/5),
+		// The answer to a heartbeat is how a member hears of a rebalance, for which all others wait.
+		HeartbeatInterval: min(250*time.Millisecond, m.o.Session/5),
 		// Half a session without an answer ends a generation here; with a heartbeat and the drain before and after,
 		// that is within the session, so before the brokers give the partitions to somebody else.
 		Timeout:          min(5*time.Second, m.o.Session/2),
@@ -165,6 +166,10 @@ func (m *Member) explain(ctx context.Context, what string, err error) error {
 	return m.client.Explain(ctx, what+" consumer group "+m.o.ID, err, broker.Need{Operation: "Read", Resource: "group", Name: m.o.ID})
 }
 
+// calm is how many generations in a row may end at once before the next one waits: as many come when processes are
+// started one after the other, and while a member waits the others wait for it.
+const calm = 4
+
 // pace waits a little after generations that ended at once, one after the other: the library would join again without
 // a pause, for instance while a topic is missing, and each time make all other members join again too.
 func (r *run) pace(ctx context.Context, took time.Duration) error {
@@ -172,11 +177,13 @@ func (r *run) pace(ctx context.Context, took time.Duration) error {
 		r.short = 0
 		return ctx.Err()
 	}
-	r.short = min(r.short+1, 4)
+	if r.short = min(r.short+1, calm+4); r.short <= calm {
+		return ctx.Err()
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(backoff << (r.short - 1)): // to 4 s; heartbeats go on meanwhile
+	case <-time.After(backoff << (r.short - calm - 1)): // to 4 s; heartbeats go on meanwhile
 		return nil
 	}
 }
