@@ -100,6 +100,9 @@ func (h *heart) wait(ctx context.Context, d time.Duration) error {
 		case <-t.C:
 			return nil
 		case <-h.vis.wake:
+			if h.vis.urgent() {
+				return nil
+			}
 			if v, ok := h.vis.again(); ok {
 				h.mark(v)
 			}

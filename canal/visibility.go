@@ -99,6 +99,8 @@ type visibility struct {
 	wake chan struct{}
 	// drained says that the queue has become empty; capacity 1.
 	drained chan struct{}
+	// asap is set where somebody waits for the answer alone: it is asked for once without the usual pause.
+	asap bool
 	// unread is the newest answer, as long as the loop has not read all that it speaks of.
 	unread *answer
 }
@@ -314,8 +316,13 @@ func (v *visibility) judge() verdict {
 	return out
 }
 
-// settled waits until everything handed over has been vouched for.
+// settled waits until everything handed over has been vouched for. Nothing else is left to do, so it is asked for now:
+// a catch-up does not take a pause between two questions longer than its work.
 func (v *visibility) settled(ctx context.Context) error {
+	v.mu.Lock()
+	v.asap = true
+	v.mu.Unlock()
+	signal(v.wake)
 	for {
 		v.mu.Lock()
 		n := len(v.queue)
@@ -329,6 +336,15 @@ func (v *visibility) settled(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// urgent reports, once, whether to ask without the usual pause.
+func (v *visibility) urgent() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	urgent := v.asap
+	v.asap = false
+	return urgent
 }
 
 // waiting returns how many claims are not vouched for, and since when the first one waits.

@@ -350,6 +350,26 @@ func TestSettledWaitsForTheLastClaim(t *testing.T) {
 	})
 }
 
+func TestACatchUpsLastQuestionDoesNotWaitForItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := begun()
+		v.handover(claim{last: version(1), need: at(5)})
+		drainSignal(v.wake)
+		h := &heart{o: &Options{Heartbeat: time.Second}, vis: v}
+		begin := time.Now()
+		go func() { _ = v.settled(t.Context()) }()
+		if err := h.wait(t.Context(), h.soon()); err != nil || time.Since(begin) != 0 {
+			t.Fatalf("asked after %s, %v", time.Since(begin), err)
+		}
+		// Once: while a commit is held up, the source is asked as often as ever.
+		if err := h.wait(t.Context(), h.soon()); err != nil || time.Since(begin) != h.soon() {
+			t.Fatalf("asked again after %s, %v", time.Since(begin), err)
+		}
+		mustTake(t, v, byPlace(9))
+		synctest.Wait()
+	})
+}
+
 // TestNoMarkIsEverAheadOfWhatIsVisible plays a source whose transactions become visible in any order, a reader that is
 // ahead of it or behind, hands over parts of transactions, and loses connections and transactions.
 func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
