@@ -3,19 +3,14 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/freshet/freshet/testbed"
 )
 
 // action is one way of doing more to a key than deleting it, and the same writes done plainly.
@@ -30,15 +25,15 @@ type action struct {
 	plain [][]string
 	// guard writes what freshet does, over one connection each, with and without the guard. Nil: there is no guard.
 	guard *guarded
-	// spoil undoes one row's write, and written reports whether it is done again.
-	spoil   func(ctx context.Context, rdb *redis.Client) error
-	written func(ctx context.Context, rdb *redis.Client) (bool, error)
-
-	store string // freshet's, of before the changes: each run goes on from a copy of it
+	// fill makes what must be there before a change. Nil: nothing.
+	fill func(ctx context.Context, rdb *redis.Client) error
+	// spoil undoes a row's write, and written reports whether it is done again, with the row's stock as it is now.
+	spoil   func(ctx context.Context, rdb *redis.Client, id int) error
+	written func(ctx context.Context, rdb *redis.Client, id, stock int) (bool, error)
 }
 
 const (
-	// A run must take less than 5 s: what has been known for longer is old news, and forgotten instead of written.
+	// A change must be written within 5 s of its commit: then it is old news, and forgotten instead.
 	itemRows  = 40_000
 	queryRows = 5_000
 	perGroup  = 1000 // rows whose field or member is in one key
@@ -56,22 +51,18 @@ func actions() []*action {
     rebuild: {from: row, as: json, columns: [id, name, stock]}`,
 			plain: [][]string{{"SET", "item:__rand_int__", document}},
 			guard: rebuildGuard(document),
-			spoil: func(ctx context.Context, rdb *redis.Client) error { return rdb.Set(ctx, "item:7", "spoilt", 0).Err() },
-			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
-				v, err := rdb.Get(ctx, "item:7").Result()
-				return strings.HasPrefix(v, `{"id":7,"name":"nn`), err
-			},
+			spoil: spoilString("item"), written: hasDocument("item"),
 		},
 		{
 			name: "hash field set", table: "item", rows: itemRows,
 			mapping: fmt.Sprintf(`hash: {key: "group:{id|mod:%d}", field: "f{id}", value: "{name}"}`, itemRows/perGroup),
 			plain:   [][]string{{"HSET", "group:plain", "f__rand_int__", name}},
 			guard:   fieldGuard(name),
-			spoil: func(ctx context.Context, rdb *redis.Client) error {
-				return rdb.HSet(ctx, "group:7", "f7", "spoilt").Err()
+			spoil: func(ctx context.Context, rdb *redis.Client, id int) error {
+				return rdb.HSet(ctx, fmt.Sprintf("group:%d", id%(itemRows/perGroup)), fmt.Sprintf("f%d", id), "spoilt").Err()
 			},
-			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
-				v, err := rdb.HGet(ctx, "group:7", "f7").Result()
+			written: func(ctx context.Context, rdb *redis.Client, id, _ int) (bool, error) {
+				v, err := rdb.HGet(ctx, fmt.Sprintf("group:%d", id%(itemRows/perGroup)), fmt.Sprintf("f%d", id)).Result()
 				return v == name, err
 			},
 		},
@@ -81,9 +72,10 @@ func actions() []*action {
 			mapping: `set: {key: "tag:{id}", member: "{stock}"}`,
 			plain:   [][]string{{"SADD", "tag:__rand_int__", "1"}},
 			guard:   memberGuard(),
-			spoil:   fillSets,
-			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
-				return rdb.SIsMember(ctx, "tag:7", "1").Result()
+			fill:    fillSets,
+			spoil:   func(context.Context, *redis.Client, int) error { return nil }, // the next member is another one
+			written: func(ctx context.Context, rdb *redis.Client, id, stock int) (bool, error) {
+				return rdb.SIsMember(ctx, fmt.Sprintf("tag:%d", id), stock).Result()
 			},
 		},
 		{
@@ -91,9 +83,9 @@ func actions() []*action {
 			mapping: `keys: ["gone:{id}"]
     publish: {channel: gone, message: "{id}"}`,
 			plain: [][]string{{"UNLINK", "gone:__rand_int__"}, {"PUBLISH", "gone", "__rand_int__"}},
-			spoil: func(ctx context.Context, rdb *redis.Client) error { return rdb.Set(ctx, "gone:7", "spoilt", 0).Err() },
-			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
-				n, err := rdb.Exists(ctx, "gone:7").Result()
+			spoil: spoilString("gone"),
+			written: func(ctx context.Context, rdb *redis.Client, id, _ int) (bool, error) {
+				n, err := rdb.Exists(ctx, fmt.Sprintf("gone:%d", id)).Result()
 				return n == 0, err
 			},
 		},
@@ -102,12 +94,22 @@ func actions() []*action {
 			mapping: `keys: ["sale:{id}"]
     rebuild: {query: "SELECT id, name, stock FROM sale WHERE id = :id", as: json}`,
 			plain: [][]string{{"SET", "sale:__rand_int__", document}},
-			spoil: func(ctx context.Context, rdb *redis.Client) error { return rdb.Set(ctx, "sale:7", "spoilt", 0).Err() },
-			written: func(ctx context.Context, rdb *redis.Client) (bool, error) {
-				v, err := rdb.Get(ctx, "sale:7").Result()
-				return strings.HasPrefix(v, `{"id":7,"name":"nn`), err
-			},
+			spoil: spoilString("sale"), written: hasDocument("sale"),
 		},
+	}
+}
+
+func spoilString(name string) func(context.Context, *redis.Client, int) error {
+	return func(ctx context.Context, rdb *redis.Client, id int) error {
+		return rdb.Set(ctx, fmt.Sprintf("%s:%d", name, id), "spoilt", 0).Err()
+	}
+}
+
+func hasDocument(name string) func(context.Context, *redis.Client, int, int) (bool, error) {
+	return func(ctx context.Context, rdb *redis.Client, id, stock int) (bool, error) {
+		v, err := rdb.Get(ctx, fmt.Sprintf("%s:%d", name, id)).Result()
+		whole := strings.HasPrefix(v, fmt.Sprintf(`{"id":%d,"name":"nn`, id)) && strings.HasSuffix(v, fmt.Sprintf(`,"stock":%d}`, stock))
+		return whole, err
 	}
 }
 
@@ -122,13 +124,14 @@ func fillSets(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
-// actionsSection measures every action through freshet, and plainly by redis-benchmark. Each change is one action
+// actionsSection measures every action through freshet, and plainly by redis-benchmark. All rows change in one
+// transaction while freshet follows, for a backlog is forgotten, not written. Each change is one action
 // (second_delete: none), to a key that freshet knows already.
 func (b *benchmark) actionsSection() *section {
 	s := &section{
-		name:     "actions",
-		title:    fmt.Sprintf("actions that write, beside redis-benchmark (%d connections, %d commands in a pipeline)", bareClients, barePipeline),
-		noWarmUp: true,
+		name:   "actions",
+		title:  fmt.Sprintf("actions that write, beside redis-benchmark (%d connections, %d commands in a pipeline)", bareClients, barePipeline),
+		rounds: 3, noWarmUp: true,
 	}
 	all := actions()
 	s.setup = func(ctx context.Context, b *benchmark) error { return b.prepareActions(ctx, all) }
@@ -164,48 +167,23 @@ func (b *benchmark) guardSection() *section {
 	return s
 }
 
-// prepareActions makes the tables, has freshet begin to read, and then changes each of the rows once. A version's epoch is
-// that of the store, and what is known of another epoch is not trusted: so all runs of an action go on from one store.
+// prepareActions makes the tables.
 func (b *benchmark) prepareActions(ctx context.Context, all []*action) error {
 	source, err := b.liveMySQL(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.fill(ctx, true); err != nil {
-		return err
-	}
-	rows := map[string]int{}
+	made := map[string]bool{}
 	for _, a := range all {
-		if rows[a.table] == 0 {
-			if err := makeTable(ctx, source.DB(), a.table, a.rows); err != nil {
-				return err
-			}
+		if made[a.table] {
+			continue
 		}
-		rows[a.table] = a.rows
-	}
-	for i, a := range all {
-		a.store = filepath.Join(b.dir, fmt.Sprintf("action%d", i))
-		if _, err := b.catchUp(ctx, a.setting(source, a.store), 0); err != nil {
+		made[a.table] = true
+		if err := makeTable(ctx, source.DB(), a.table, a.rows); err != nil {
 			return err
 		}
 	}
-	for table, n := range rows {
-		for lo := 1; lo <= n; lo += 1000 {
-			q := fmt.Sprintf("UPDATE shop.%s SET stock = 1 WHERE id BETWEEN %d AND %d", table, lo, lo+999)
-			if _, err := source.DB().ExecContext(ctx, q); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
-}
-
-// setting is freshet with this action only, the event log in one process, and its store in a directory of its own.
-func (a *action) setting(source *testbed.Server, store string) setting {
-	return setting{
-		source: source, mappings: fmt.Sprintf("  - table: shop.%s\n    %s\n", a.table, a.mapping),
-		log: func(context.Context, *benchmark, string) (string, error) { return fmt.Sprintf("{dir: %q}", store), nil },
-	}
 }
 
 func makeTable(ctx context.Context, db *sql.DB, table string, rows int) error {
@@ -225,57 +203,6 @@ func makeTable(ctx context.Context, db *sql.DB, table string, rows int) error {
 	return nil
 }
 
-// throughFreshet returns the keys per second. A machine that is too slow, or too busy, has freshet forget in place of
-// writing, for what takes too long is old news: then it tries again.
-func (b *benchmark) throughFreshet(ctx context.Context, a *action) (float64, error) {
-	for range 3 {
-		if rate, err := b.oneAction(ctx, a); rate != 0 || err != nil {
-			return rate, err
-		}
-	}
-	return 0, fmt.Errorf("%w: three times freshet did not write, but forget: this machine is too slow, or too busy", errInvalid)
-}
-
-// oneAction has freshet get to know the keys, and then do it all again, which is measured. The rate is 0 if it has not
-// written.
-func (b *benchmark) oneAction(ctx context.Context, a *action) (float64, error) {
-	rdb := b.redis.Client()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
-		return 0, err
-	}
-	if _, err := b.runAction(ctx, a); err != nil {
-		return 0, err
-	}
-	if err := a.spoil(ctx, rdb); err != nil {
-		return 0, err
-	}
-	c, err := b.runAction(ctx, a)
-	if err != nil {
-		return 0, err
-	}
-	ok, err := a.written(ctx, rdb)
-	if !ok && (err == nil || errors.Is(err, redis.Nil)) {
-		return 0, nil
-	}
-	return c.rate(), err
-}
-
-// runAction has freshet do an action, from a copy of its store.
-func (b *benchmark) runAction(ctx context.Context, a *action) (*caughtUp, error) {
-	source, err := b.liveMySQL(ctx)
-	if err != nil {
-		return nil, err
-	}
-	store, err := os.MkdirTemp(b.dir, "store")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.CopyFS(store, os.DirFS(a.store)); err != nil {
-		return nil, err
-	}
-	return b.catchUp(ctx, a.setting(source, store), a.rows)
-}
-
 const (
 	bareClients  = 4
 	barePipeline = 100
@@ -286,6 +213,9 @@ var perSecond = regexp.MustCompile(`([0-9.]+) requests per second`)
 
 // plainly has redis-benchmark do the commands of one change, and returns the changes per second.
 func (b *benchmark) plainly(ctx context.Context, a *action) (float64, error) {
+	if err := b.fill(ctx, true); err != nil {
+		return 0, err
+	}
 	took := 0.0 // of one change, in seconds
 	for _, command := range a.plain {
 		args := append([]string{

@@ -101,7 +101,7 @@ func (b *benchmark) longMySQL(ctx context.Context) (*testbed.Server, error) {
 			}
 		}
 		return nil
-	})
+	}, "--innodb-buffer-pool-size=512M", "--innodb-redo-log-capacity=1G", "--binlog-cache-size=4M") // so that it is soon made
 }
 
 // kafkaSection is freshet with Kafka between its halves.

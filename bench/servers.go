@@ -41,15 +41,15 @@ func (b *benchmark) liveMySQL(ctx context.Context) (*testbed.Server, error) {
 // It is meant to be read, not to survive: no fsync while it is loaded.
 func (b *benchmark) source(
 	ctx context.Context, contents string,
-	start func(context.Context, testbed.Options) (*testbed.Server, error), load func(context.Context, *sql.DB) error,
+	start func(context.Context, testbed.Options) (*testbed.Server, error), load func(context.Context, *sql.DB) error, args ...string,
 ) (*testbed.Server, error) {
 	if s := b.sources[contents]; s != nil {
 		b.took(string(s.Flavor), s.Version)
 		return s, nil
 	}
-	s, err := start(ctx, testbed.Options{Args: []string{
+	s, err := start(ctx, testbed.Options{Args: append([]string{
 		"--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--max-binlog-size=1G",
-	}})
+	}, args...)})
 	if err != nil {
 		return nil, err
 	}
