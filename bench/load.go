@@ -89,7 +89,7 @@ func update(ctx context.Context, db *sql.DB, lo, hi int) error {
 
 const (
 	// longPasses times every row is updated in the long backlog.
-	longPasses  = 50
+	longPasses  = 80
 	longUpdate  = 5000 // rows in a statement
 	longLoaders = 3
 )
