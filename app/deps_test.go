@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"e2e":                   {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
 	"docs":                  {},
 	"demo":                  {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
-	"bench":                 {"event", "invalidator/write", "testbed", "testbed/internal/port", "testbed/proxy"},
+	"bench":                 {"admin", "event", "invalidator/write", "testbed", "testbed/internal/port", "testbed/proxy"},
 }
 
 // wirings may import everything but what stands above them.
