@@ -28,10 +28,13 @@ const (
 // errCorrupt is what damaged batches are: [Corrupt].
 var errCorrupt = errors.New("the batch is damaged")
 
+// unpacker takes batches apart. It keeps its memory from one to the next, and belongs to one goroutine at a time.
+type unpacker struct{ plain bytes.Buffer }
+
 // unpack appends the records of an answer from an offset on to f, and moves f.Next behind the batches, whatever they
 // hold. A batch that the answer holds in part only is left for the next. A damaged one is an error only if no batch
 // came before it; it will be first in the next answer.
-func unpack(f *Fetched, answer []byte, offset int64) error {
+func (u *unpacker) unpack(f *Fetched, answer []byte, offset int64) error {
 	for first := true; len(answer) >= batchHead; first = false {
 		r := reader{b: answer}
 		base, size := r.i64(), int(r.i32())
@@ -41,7 +44,7 @@ func unpack(f *Fetched, answer []byte, offset int64) error {
 			}
 			return nil
 		}
-		next, err := unpackBatch(f, r.b[:max(size, 0)], base, offset)
+		next, err := u.batch(f, r.b[:max(size, 0)], base, offset)
 		if err != nil {
 			if first {
 				return fmt.Errorf("%w: at offset %d: %w", errCorrupt, base, err)
@@ -54,8 +57,8 @@ func unpack(f *Fetched, answer []byte, offset int64) error {
 	return nil
 }
 
-// unpackBatch appends the records of a batch from an offset on, and returns the offset behind the batch.
-func unpackBatch(f *Fetched, b []byte, base, offset int64) (int64, error) {
+// batch appends the records of a batch from an offset on, and returns the offset behind the batch.
+func (u *unpacker) batch(f *Fetched, b []byte, base, offset int64) (int64, error) {
 	if len(b) < batchFixed {
 		return 0, errors.New("it is too short")
 	}
@@ -81,7 +84,7 @@ func unpackBatch(f *Fetched, b []byte, base, offset int64) (int64, error) {
 	records := r.b
 	if codec := compress.Compression(attributes & 7); codec != compress.None {
 		var err error
-		if records, err = decompress(codec, records); err != nil {
+		if records, err = u.decompress(codec, records); err != nil {
 			return 0, err
 		}
 	}
@@ -132,21 +135,26 @@ func (r *reader) nullable() []byte {
 	return p[:len(p):len(p)]
 }
 
-// decompress returns what was compressed.
-func decompress(codec compress.Compression, b []byte) ([]byte, error) {
+// decompress returns what was compressed, in memory of its own of just that size: how much it is going to be is not
+// known before.
+func (u *unpacker) decompress(codec compress.Compression, b []byte) ([]byte, error) {
 	c := codec.Codec()
 	if c == nil {
 		return nil, fmt.Errorf("its compression %d is not known", codec)
 	}
 	d := c.NewReader(bytes.NewReader(b))
 	defer func() { _ = d.Close() }()
-	out := bytes.NewBuffer(make([]byte, 0, 3*len(b)+bytes.MinRead))
-	n, err := out.ReadFrom(io.LimitReader(d, maxBatch+1))
+	u.plain.Reset()
+	n, err := u.plain.ReadFrom(io.LimitReader(d, maxBatch+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("its compression is damaged: %w", err)
 	case n > maxBatch:
 		return nil, fmt.Errorf("it holds more than %d bytes", maxBatch)
 	}
-	return out.Bytes(), nil
+	out := bytes.Clone(u.plain.Bytes())
+	if u.plain.Cap() > keptPlain {
+		u.plain = bytes.Buffer{}
+	}
+	return out, nil
 }

@@ -90,7 +90,7 @@ func TestUnpack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Fetched{Next: c.offset}
-			err := unpack(&f, c.answer, c.offset)
+			err := new(unpacker).unpack(&f, c.answer, c.offset)
 			if (Classify(err) == Corrupt) != c.corrupt || !c.corrupt && err != nil {
 				t.Fatalf("error %v (%v), want damage %v", err, Classify(err), c.corrupt)
 			}
@@ -108,7 +108,7 @@ func TestUnpack(t *testing.T) {
 func TestUnpackedRecordsAreWhole(t *testing.T) {
 	for _, compression := range []kafka.Compression{0, kafka.Gzip, kafka.Snappy, kafka.Lz4, kafka.Zstd} {
 		var f Fetched
-		must(t, unpack(&f, batch(t, 10, 3, compression), 0))
+		must(t, new(unpacker).unpack(&f, batch(t, 10, 3, compression), 0))
 		for i, r := range f.Records {
 			if string(r.Key) != fmt.Sprintf("k%d", i) || string(r.Value) != fmt.Sprintf("v%d", i) || r.Offset != int64(10+i) || r.Time.UnixMilli() != int64(1000+i) {
 				t.Errorf("%v: record %d is %+v", compression, i, r)
@@ -119,7 +119,7 @@ func TestUnpackedRecordsAreWhole(t *testing.T) {
 		}
 	}
 	var f Fetched
-	must(t, unpack(&f, change(batch(t, 0, 2, 0), attributes(appendTime)), 0))
+	must(t, new(unpacker).unpack(&f, change(batch(t, 0, 2, 0), attributes(appendTime)), 0))
 	if f.Records[0].Time != f.Records[1].Time || f.Records[0].Time.UnixMilli() != 1001 {
 		t.Errorf("the broker's time is not that of all: %v, %v", f.Records[0].Time, f.Records[1].Time)
 	}
@@ -135,7 +135,7 @@ func FuzzUnpack(f *testing.F) {
 			answer = change(answer, func([]byte) {})
 		}
 		got := Fetched{Next: offset}
-		_ = unpack(&got, answer, offset)
+		_ = new(unpacker).unpack(&got, answer, offset)
 		if got.Next < offset {
 			t.Errorf("went back from %d to %d", offset, got.Next)
 		}
@@ -166,9 +166,10 @@ func BenchmarkUnpack(b *testing.B) {
 			}
 			b.SetBytes(int64(len(answer)))
 			b.ReportAllocs()
+			var u unpacker
 			for b.Loop() {
 				var f Fetched
-				if err := unpack(&f, answer, 0); err != nil || len(f.Records) != 5000 {
+				if err := u.unpack(&f, answer, 0); err != nil || len(f.Records) != 5000 {
 					b.Fatal(err, len(f.Records))
 				}
 			}

@@ -49,6 +49,8 @@ type Client struct {
 	count     *counters
 	throttle  throttle
 	trouble   trouble
+	packers   sync.Pool
+	unpackers sync.Pool
 
 	// What has worked before, which tells a broker that goes away from one that refuses us.
 	encrypted, loggedIn, answered atomic.Bool
@@ -130,17 +132,11 @@ func (c *Client) User() string {
 	return "ANONYMOUS"
 }
 
-// Produce appends records to a partition, in one batch, and returns the offset of the first once all in-sync replicas
-// have them. An error leaves open whether they were appended, unless [Classify] says otherwise. Before it sends, it
-// waits as long as the broker has asked for because of a quota.
+// Produce appends records, one at least, to a partition, in one batch, and returns the offset of the first once all
+// in-sync replicas have them. A record without a time has that of the call. An error leaves open whether they were appended, unless
+// [Classify] says otherwise; what the records lie in may be used again all the same. Before it sends, it waits as long
+// as the broker has asked for because of a quota.
 func (c *Client) Produce(ctx context.Context, topic string, partition int, records ...Record) (int64, error) {
-	batch := make([]kafka.Record, len(records))
-	for i, r := range records {
-		batch[i] = kafka.Record{Key: nullable(r.Key), Value: nullable(r.Value), Time: r.Time}
-		if r.Time.IsZero() {
-			batch[i].Time = time.Now()
-		}
-	}
 	what := fmt.Sprintf("produce to %s/%d", topic, partition)
 	need := Need{"Write", "topic", topic}
 	place := place{"produce", topic, partition}
@@ -149,26 +145,38 @@ func (c *Client) Produce(ctx context.Context, topic string, partition int, recor
 	}
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.Produce(attempt, &kafka.ProduceRequest{
-		Topic: topic, Partition: partition, RequiredAcks: kafka.RequireAll,
-		Records: kafka.NewRecordReader(batch...), Compression: c.o.Compression,
-	})
+	res, err := c.produce(attempt, &produce{
+		topic: topic, partition: int32(partition), timeout: int32(c.o.Timeout.Milliseconds()), clientID: c.o.ClientID,
+	}, records)
 	if err == nil {
-		err = res.Error
-		c.throttled(place, res.Throttle)
+		c.throttled(place, res.throttle)
+		if res.code != 0 {
+			err = res.code
+		}
 	}
 	if err != nil {
 		return 0, c.failed(ctx, what, topic, partition, err, need)
 	}
-	return res.BaseOffset, nil
+	return res.offset, nil
 }
 
-// nullable keeps nil and empty apart: nil is Kafka's null, a tombstone in a compacted topic.
-func nullable(b []byte) kafka.Bytes {
-	if b == nil {
-		return nil
+// produce packs records and sends them. A packer is back before anything is sent, for an attempt that is given up may
+// still be under way.
+func (c *Client) produce(ctx context.Context, req *produce, records []Record) (_ *produced, err error) {
+	p, ok := c.packers.Get().(*packer)
+	if !ok {
+		p = &packer{}
 	}
-	return kafka.NewBytes(b)
+	req.batch, err = p.pack(records, c.o.Compression)
+	c.packers.Put(p)
+	if err != nil {
+		return nil, err
+	}
+	msg, err := c.transport.RoundTrip(ctx, c.kafka.Addr, req)
+	if err != nil {
+		return nil, err
+	}
+	return msg.(*produced), nil
 }
 
 // Fetch returns what a partition holds from an offset on, up to about maxBytes, waiting for up to wait when it holds
@@ -194,7 +202,12 @@ func (c *Client) Fetch(ctx context.Context, topic string, partition int, offset 
 		if res.code != 0 {
 			err = res.code
 		} else {
-			err = unpack(&f, res.batches, offset)
+			u, ok := c.unpackers.Get().(*unpacker)
+			if !ok {
+				u = &unpacker{}
+			}
+			err = u.unpack(&f, res.batches, offset)
+			c.unpackers.Put(u)
 		}
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/produce"
+	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 )
 
 // TestEveryErrorHasItsClass holds the errors as the library hands them on; those that only a running broker makes are
@@ -51,10 +51,10 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		{kafka.UnknownLeaderEpoch, Transient},
 		{kafka.ThrottlingQuotaExceeded, Transient},
 		{kafka.Error(999), Transient},
-		{produce.NewError(protocol.NewErrNoLeader("t", 1)), Transient},
+		{produceapi.NewError(protocol.NewErrNoLeader("t", 1)), Transient},
 		{kafka.OffsetOutOfRange, OutOfRange},
 		{kafka.UnknownTopicOrPartition, Missing},
-		{produce.NewError(protocol.NewErrNoTopic("t")), Missing},
+		{produceapi.NewError(protocol.NewErrNoTopic("t")), Missing},
 		{protocol.NewErrNoPartition("t", 3), Missing},
 		{kafka.GroupIdNotFound, Missing},
 		{fmt.Errorf("%w: too large by far", kafka.MessageSizeTooLarge), Rejected},

@@ -14,9 +14,9 @@
 //
 // # Over the library
 //
-// The library (kafka-go) routes requests, keeps connections, joins consumer groups and encodes what is produced; it has
-// no idempotent producer, so that what a lost acknowledgement doubles is told apart by the records' own numbers. Three
-// things are done here, below or beside it:
+// The library (kafka-go) routes requests, keeps connections and joins consumer groups; it has no idempotent
+// producer, so that what a lost acknowledgement doubles is told apart by the records' own numbers. Four things are done
+// here, below or beside it:
 //
 //   - Connections (dial.go, conn.go, sasl.go) come to it encrypted and logged in. A login is bounded in time, tells a
 //     wrong password from a wrong port, and is renewed before the brokers end the session (KIP-368), on the same
@@ -25,6 +25,8 @@
 //     being asked for everything, and a missing ACL from looking like a missing topic.
 //   - Fetches are read by us (fetch.go, batch.go). The library does not say how far a batch reaches, and swallows a
 //     wrong checksum behind a good batch.
+//   - What is produced is packed by us (produce.go, pack.go): in one pass, through memory that is kept, and with lz4 in
+//     blocks of 64 KiB. Packed by the library it costs several times as much.
 //
 // It takes one connection to each broker for each request that is under way at the same time, kept for 30 s after the
 // last, and one more for looking at the cluster: an invalidator with all 12 partitions of a topic on three brokers

@@ -27,7 +27,7 @@ func client(t *testing.T, o Options) *Client {
 	return c
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

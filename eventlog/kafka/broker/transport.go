@@ -15,7 +15,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 	"github.com/segmentio/kafka-go/protocol/metadata"
-	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
 // metadataTTL is how long the library trusts what it knows of the cluster; it asks again at a random moment of this
@@ -138,10 +137,8 @@ func topicsOf(req kafka.Request) []string {
 		names = append(names, r.topic)
 	case *trim:
 		names = append(names, r.topic)
-	case *produce.Request:
-		for i := range r.Topics {
-			names = append(names, r.Topics[i].Topic)
-		}
+	case *produce:
+		names = append(names, r.topic)
 	case *listoffsets.Request:
 		for i := range r.Topics {
 			names = append(names, r.Topics[i].Topic)

@@ -143,8 +143,8 @@ func (p *Producer) runPartition(ctx context.Context, s *partition) error {
 }
 
 // seal finishes the record and returns it with the partition's head behind it. The head is the highest version so far,
-// not the last: canal may send a stretch of the binlog again. The record has memory of its own, which is never used
-// again: the connection of an attempt that timed out may go on reading it.
+// not the last: canal may send a stretch of the binlog again. The record has memory of its own, so
+// that every attempt sends the same bytes, whatever becomes of the one before.
 func (s *partition) seal(o Options, visible time.Time) ([]byte, event.Version) {
 	h := record.Header{Source: o.Source, Term: o.Term, Seq: s.seq + 1, Prev: s.head, Age: event.Unknown}
 	if !visible.IsZero() {

@@ -1,0 +1,94 @@
+package broker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// produceVersion is the version of the produce request that we speak: brokers have known it since 2.1.
+const produceVersion = 7
+
+// produce is a request that appends one batch to a partition. The library's own writes a batch piece by piece, copies it
+// through pages of memory that it does not keep, and has lz4 work on blocks of 4 MiB, which no cache holds.
+// See https://kafka.apache.org/protocol#The_Messages_Produce.
+type produce struct {
+	topic     string
+	partition int32
+	batch     []byte
+	timeout   int32 // ms
+	clientID  string
+	version   int16
+}
+
+// produced is the answer.
+type produced struct {
+	throttle time.Duration
+	code     kafka.Error
+	offset   int64
+}
+
+// ApiKey returns the number of Produce.
+func (*produce) ApiKey() protocol.ApiKey { return protocol.Produce }
+
+// ApiKey returns the number of Produce.
+func (*produced) ApiKey() protocol.ApiKey { return protocol.Produce }
+
+// Prepare is told the version that both sides know.
+func (p *produce) Prepare(version int16) { p.version = version }
+
+// Required says that RawExchange is used.
+func (*produce) Required(map[protocol.ApiKey]int16) bool { return true }
+
+// Broker returns the leader of the partition.
+func (p *produce) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
+	return leader(cluster, p.topic, p.partition)
+}
+
+// RawExchange sends the request and reads the answer.
+func (p *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if p.version < produceVersion {
+		return nil, saidNo{kafka.UnsupportedVersion, fmt.Sprintf("the broker knows version %d of produce requests, not %d", p.version, produceVersion)}
+	}
+	w := newRequest(protocol.Produce, produceVersion, p.clientID)
+	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // no transaction
+	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // acknowledged by all in-sync replicas
+	w.i32(p.timeout)
+	w.i32(1) // one topic
+	w.str(p.topic)
+	w.i32(1) // one partition
+	w.i32(p.partition)
+	w.i32(int32(len(p.batch)))
+	w.b = append(w.b, p.batch...)
+	answer, err := exchange(rw, w)
+	if err != nil {
+		return nil, err
+	}
+	return parseProduced(answer, p.partition)
+}
+
+// parseProduced reads the answer.
+func parseProduced(answer []byte, partition int32) (*produced, error) {
+	r := reader{b: answer}
+	p := &produced{code: kafka.Unknown}
+	for range r.count(6) {
+		r.skip(int(r.i16())) // topic
+		for range r.count(30) {
+			index, code, offset := r.i32(), r.i16(), r.i64()
+			r.skip(8 + 8) // time of appending, log start
+			if index == partition {
+				p.code, p.offset = kafka.Error(code), offset
+			}
+		}
+	}
+	p.throttle = time.Duration(r.i32()) * time.Millisecond
+	if r.failed {
+		return nil, errShort
+	}
+	return p, nil
+}
