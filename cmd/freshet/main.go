@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,7 @@ func main() { os.Exit(Main()) }
 
 // Main runs the command line and returns the exit code.
 func Main() int {
+	defer runtime.KeepAlive(saveMemory())
 	// go-redis would write lines of its own to stderr, between ours; all that it could tell comes back as an error.
 	redis.SetLogger(&logging.VoidLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
