@@ -133,4 +133,4 @@ func (t *bigTransaction) measures(ctx context.Context, w *watch, committed []tim
 }
 
 // normal is a latency, in milliseconds, that says that nothing is waited for any more.
-const normal = 10
+const normal = 50
