@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // section is one part of the table: its contenders run in turn, round by round.
@@ -60,8 +61,9 @@ type result struct {
 func (b *benchmark) runSection(ctx context.Context, s *section) (*result, error) {
 	fmt.Printf("\n%s: %s\n", s.name, s.title)
 	b.taken = nil
-	r := &result{section: s}
+	r, begin := &result{section: s}, time.Now()
 	err := b.runRounds(ctx, r)
+	fmt.Printf("  took %s\n", time.Since(begin).Round(time.Second))
 	r.servers, r.failed = b.taken, err != nil
 	return r, err
 }
