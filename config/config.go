@@ -182,7 +182,7 @@ type Invalidator struct {
 	MaxInFlight int
 	// MaxPending bounds the keys whose final delete is not yet due. Default 4,000,000.
 	MaxPending int
-	// MaxMemory is a soft bound over all queues, in bytes. Default 40 MiB.
+	// MaxMemory is a soft bound over all queues, in bytes. Default 32 MiB.
 	MaxMemory int64
 	// RateLimit is keys a second over all mappings; 0, the default (`none`): no limit.
 	RateLimit int

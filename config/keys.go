@@ -167,7 +167,7 @@ func invalidatorKeys() []key {
 		field("invalidator.second_delete", "2s", secondDelete(), func(c *Config) *time.Duration { return &c.Invalidator.SecondDelete }),
 		field("invalidator.max_in_flight", "200000", integers[int](1, 1e9), func(c *Config) *int { return &c.Invalidator.MaxInFlight }),
 		field("invalidator.max_pending", "4000000", integers[int](1, 1e9), func(c *Config) *int { return &c.Invalidator.MaxPending }),
-		field("invalidator.max_memory", "40MiB", sizes(1<<20, 1<<40), func(c *Config) *int64 { return &c.Invalidator.MaxMemory }),
+		field("invalidator.max_memory", "32MiB", sizes(1<<20, 1<<40), func(c *Config) *int64 { return &c.Invalidator.MaxMemory }),
 		field("invalidator.rate_limit", "none", rateLimit(), func(c *Config) *int { return &c.Invalidator.RateLimit }),
 	}
 }

@@ -34,7 +34,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 				SASL: SASL{Mechanism: "none"}, TLS: TLS{Mode: TLSDisabled},
 			},
 		},
-		Invalidator: Invalidator{SecondDelete: 2 * time.Second, MaxInFlight: 200_000, MaxPending: 4_000_000, MaxMemory: 40 << 20},
+		Invalidator: Invalidator{SecondDelete: 2 * time.Second, MaxInFlight: 200_000, MaxPending: 4_000_000, MaxMemory: 32 << 20},
 		Retry: Retry{
 			MaxAttempts: 8, ParkAfter: 3, ParkDelays: []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute},
 			MinBackoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second,

@@ -19,7 +19,7 @@ func TestTheEffectiveConfigurationSaysWhereValuesComeFrom(t *testing.T) {
 		"  user: \"0123\" # line 3\n  password: '******' # line 4\n",
 		"  heartbeat: 1s # default\n  tls:\n    mode: disabled # default\n",
 		"on_gap: halt # default\n",
-		"  max_memory: 40MiB # default\n  rate_limit: none # default\n",
+		"  max_memory: 32MiB # default\n  rate_limit: none # default\n",
 		"  park_delays: [10s, 1m, 10m] # default\n",
 		"log:\n  level: debug # $FRESHET_LOG_LEVEL\n",
 		"mappings:\n  - table: shop.product\n    events: [insert, update, delete]\n    keys:\n      - product:{id}\n    second_delete: 2s\n    rate_limit: none\n",

@@ -19,7 +19,7 @@ import (
 const (
 	DefaultMaxInFlight = 200_000
 	DefaultMaxPending  = 4_000_000
-	DefaultMaxMemory   = 40 << 20
+	DefaultMaxMemory   = 32 << 20
 	DefaultTimeout     = time.Second
 
 	DefaultQueryWorkers = 4
@@ -75,7 +75,7 @@ type Options struct {
 	// deleted once and wait for their final delete. Beyond it nothing is fetched. Default 4 000 000.
 	MaxPending int
 	// MaxMemory is about how many bytes all that is unfinished may hold. Beyond it nothing is fetched; a batch
-	// that was fetched below it is kept, however large. Default 40 MiB.
+	// that was fetched below it is kept, however large. Default 32 MiB.
 	MaxMemory int64
 	// RateLimit paces first actions, in keys per second over all partitions. Final ones are not paced: they can come
 	// no faster than the first ones came. A mapping's own limit comes with its changes ([event.Origin].RateLimit).
