@@ -207,7 +207,8 @@ func (c *unlinkConn) unlink(commands []*Command) bool {
 		good = good && retry.ClassifyRedis(command.Err) != retry.Away
 	}
 	c.used = time.Now()
-	return good
+	// An answer too many would be taken for that of the next command, and acknowledge a delete that Redis may refuse.
+	return good && c.in.Buffered() == 0
 }
 
 // send writes the commands, in as few writes as the buffer allows.

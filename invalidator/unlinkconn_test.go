@@ -193,3 +193,13 @@ func TestAnAnswerThatIsNoneIsRedisAway(t *testing.T) {
 		testbed.Must(t, s.Close())
 	}
 }
+
+// Another command's answer must never count for it.
+func TestAConnectionWithAnAnswerTooManyIsNotUsedAgain(t *testing.T) {
+	address, _ := scripted(t, ":1\r\n:1\r\n")
+	s := single(t, SingleOptions{Address: address})
+	testbed.Must(t, unlinkOne(t, s, "a").Err)
+	if n := len(s.unlinks); n != 0 {
+		t.Errorf("%d connections are kept", n)
+	}
+}
