@@ -11,8 +11,12 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// maxRuns bounds the runs of GTIDs that are gathered before they are noted.
-const maxRuns = 4096
+const (
+	// maxRuns bounds the runs of GTIDs that are gathered before they are noted.
+	maxRuns = 4096
+	// publishEach is after how many rows or transactions, a power of two, the loop's numbers are shown.
+	publishEach = 1024
+)
 
 // loop reads the source. One goroutine owns it: that of [Canal.Run], which is also the one that calls the sink.
 type loop struct {
@@ -50,9 +54,10 @@ type loop struct {
 	change   event.Change
 	begin    place // of the present event, or of the TRANSACTION_PAYLOAD around it
 
-	// The loop's own numbers; publish shows them.
+	// The loop's own numbers; publish shows them. shown are the rows that it has shown.
 
-	events, transactions, rows, again uint64
+	events, transactions, rows, again, shown uint64
+	committed                                time.Time
 }
 
 func newLoop(ctx context.Context, c *Canal) (*loop, error) {
@@ -152,7 +157,9 @@ func (l *loop) rowsEvent(h binlog.Header, body []byte) error {
 	l.change.Version = l.version(row)
 	l.change.Tx = &l.tx.Tx
 	err := l.dec.Rows(h, body, &l.change, l.each)
-	l.n.rows.Store(l.rows)
+	if l.rows-l.shown >= publishEach {
+		l.publish()
+	}
 	return l.damaged(l.begin, err)
 }
 
@@ -325,6 +332,10 @@ func (l *loop) publish() {
 	l.n.transactions.Store(l.transactions)
 	l.n.rows.Store(l.rows)
 	l.n.replayed.Store(l.again)
+	if !l.committed.IsZero() {
+		l.n.committed.Store(l.committed.UnixNano())
+	}
+	l.shown = l.rows
 }
 
 // target is where to stop.

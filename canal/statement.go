@@ -14,19 +14,22 @@ const flagThreadSpecific = 0x4
 // query handles a statement that was logged as text: what begins and ends transactions, DDL, and changes of rows
 // that have no row events.
 func (l *loop) query(h binlog.Header, body []byte) error {
+	if h.Type == binlog.TypeQuery {
+		// The two that come with nearly every transaction, and say nothing else that matters.
+		switch string(binlog.QuerySQL(body)) {
+		case "BEGIN":
+			l.open()
+			l.tx.began = true
+			return nil
+		case "COMMIT":
+			return l.finish(h, committed)
+		}
+	}
 	q, err := l.dec.ParseQuery(h, body)
 	if err != nil {
 		return l.damaged(l.begin, err)
 	}
 	l.open()
-	// The two that come with nearly every transaction.
-	switch string(q.SQL) {
-	case "BEGIN":
-		l.tx.began = true
-		return nil
-	case "COMMIT":
-		return l.finish(h, committed)
-	}
 	st := l.tables.parse(h, &q)
 	return l.statement(h, &st)
 }

@@ -58,7 +58,10 @@ func (l *loop) beginGroup(h binlog.Header, body []byte) error {
 
 // start begins a transaction at the present event.
 func (l *loop) start() {
-	l.tx = transaction{open: true, begin: l.begin, inPayload: l.tx.inPayload}
+	t := &l.tx
+	in := t.inPayload
+	*t = transaction{} // emptied where it stands: made elsewhere and copied, it would cost twice as much
+	t.open, t.begin, t.inPayload = true, l.begin, in
 }
 
 // open begins a transaction that no GTID event has announced.
@@ -140,7 +143,7 @@ func (l *loop) finish(h binlog.Header, how outcome) error {
 		l.runs.AddTx(end.File, end.Pos, t.GTID, t.Committed)
 	}
 	l.transactions++
-	l.n.committed.Store(t.Committed.UnixNano())
+	l.committed = t.Committed
 	return l.afterEnd()
 }
 
@@ -158,7 +161,7 @@ func (l *loop) tell(how outcome, end event.End) error {
 
 // afterEnd looks after what grows, and stops where it was asked to.
 func (l *loop) afterEnd() error {
-	if l.transactions&1023 == 0 {
+	if l.transactions%publishEach == 0 {
 		l.publish()
 	}
 	if len(l.runs.GTIDs) < maxRuns && !l.reached() {

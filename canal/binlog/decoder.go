@@ -42,9 +42,10 @@ type Decoder struct {
 	// statement counts the rows events that ended a statement, see table.statement.
 	statement uint64
 
-	inflate inflater
-	payload payload
-	rows    rowReader
+	checksum checksummer
+	inflate  inflater
+	payload  payload
+	rows     rowReader
 }
 
 // table is what is kept for one table id.
@@ -94,7 +95,7 @@ func (d *Decoder) Split(ev []byte) (Header, []byte, error) {
 	if err != nil || h.Type == TypeFormatDescription || h.Flags&FlagArtificial != 0 || end < HeaderSize {
 		return d.splitRare(h, ev, err)
 	}
-	if d.trailer > 0 && d.options.VerifyChecksums && !hasChecksum(ev) {
+	if d.trailer > 0 && d.options.VerifyChecksums && !d.checksum.right(ev) {
 		return Header{}, nil, damaged(h.Type, "its checksum is wrong")
 	}
 	return h, ev[HeaderSize:end], nil
@@ -122,7 +123,7 @@ func (d *Decoder) splitRare(h Header, ev []byte, err error) (Header, []byte, err
 	case TypeRotate:
 		// The artificial one that begins a stream comes before the FORMAT_DESCRIPTION, and may have a checksum or
 		// not, whatever that is going to say.
-		if hasChecksum(ev) {
+		if d.checksum.right(ev) {
 			return h, body[:len(body)-checksumSize], nil
 		}
 		return h, body, nil
@@ -131,7 +132,7 @@ func (d *Decoder) splitRare(h Header, ev []byte, err error) (Header, []byte, err
 	switch {
 	case end < HeaderSize:
 		return Header{}, nil, damaged(h.Type, "truncated")
-	case d.trailer > 0 && d.options.VerifyChecksums && !hasChecksum(ev):
+	case d.trailer > 0 && d.options.VerifyChecksums && !d.checksum.right(ev):
 		return Header{}, nil, damaged(h.Type, "its checksum is wrong")
 	}
 	return h, ev[HeaderSize:end], nil

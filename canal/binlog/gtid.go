@@ -17,19 +17,24 @@ const (
 )
 
 // ParseGTID reads the body of a GTID, GTID_TAGGED, ANONYMOUS_GTID or of MariaDB's GTID, as the header says.
-func ParseGTID(h Header, body []byte) (GTID, error) {
+func ParseGTID(h Header, body []byte) (g GTID, err error) {
 	switch h.Type {
 	case TypeMariaGTID:
-		return parseMariaGTID(h, body)
+		err = g.parseMariaDB(h, body)
 	case TypeGTIDTagged:
-		return parseTaggedGTID(h, body)
+		err = g.parseTagged(h, body)
+	default:
+		err = g.parse(h, body)
 	}
-	return parseGTID(h, body)
+	if err != nil {
+		return GTID{}, err
+	}
+	return g, nil
 }
 
-// parseGTID reads MySQL's GTID and ANONYMOUS_GTID.
+// parse reads MySQL's GTID and ANONYMOUS_GTID.
 // Source: MySQL's control_events.cpp (Gtid_event). MySQL 5.6 and 5.7 write less.
-func parseGTID(h Header, body []byte) (GTID, error) {
+func (g *GTID) parse(h Header, body []byte) error {
 	const (
 		logicalClock  = 2
 		stampSize     = 7
@@ -38,19 +43,18 @@ func parseGTID(h Header, body []byte) (GTID, error) {
 	)
 	c := cursor{b: body}
 	c.skip(1) // flags: may have statements
-	var g GTID
 	copy(g.GTID.UUID[:], c.bytes(16))
 	g.GTID.Number = c.u64()
 	if c.bad {
-		return GTID{}, damaged(h.Type, "truncated")
+		return damaged(h.Type, "truncated")
 	}
 	if h.Type == TypeAnonymousGTID {
 		g.GTID = event.GTID{}
 	} else if err := checkGTID(h, g.GTID); err != nil {
-		return GTID{}, err
+		return err
 	}
 	if len(c.b) < 1+logicalLength+stampSize || c.u8() != logicalClock {
-		return g, nil
+		return nil
 	}
 	c.skip(logicalLength)
 	g.Committed = c.uint(stampSize)
@@ -60,9 +64,9 @@ func parseGTID(h Header, body []byte) (GTID, error) {
 		g.Original = c.uint(stampSize)
 	}
 	if c.bad {
-		return GTID{}, damaged(h.Type, "truncated")
+		return damaged(h.Type, "truncated")
 	}
-	return g, nil
+	return nil
 }
 
 // checkGTID makes sure that what is read as a GTID is one: the servers number from 1 to 2^63-1.
@@ -73,10 +77,10 @@ func checkGTID(h Header, g event.GTID) error {
 	return nil
 }
 
-// parseMariaGTID reads MariaDB's GTID.
-func parseMariaGTID(h Header, body []byte) (GTID, error) {
+// parseMariaDB reads MariaDB's GTID.
+func (g *GTID) parseMariaDB(h Header, body []byte) error {
 	c := cursor{b: body}
-	g := GTID{GTID: event.GTID{Server: h.ServerID, Number: c.u64(), Domain: c.u32()}}
+	g.GTID = event.GTID{Server: h.ServerID, Number: c.u64(), Domain: c.u32()}
 	flags := c.u8()
 	g.Standalone = flags&mariaStandalone != 0
 	g.DDL = flags&mariaDDL != 0
@@ -89,14 +93,14 @@ func parseMariaGTID(h Header, body []byte) (GTID, error) {
 		format := c.u32()
 		gtrid, bqual := int(c.u8()), int(c.u8())
 		if gtrid > maxXIDPart || bqual > maxXIDPart {
-			return GTID{}, damaged(h.Type, "an xid of %d and %d bytes; at most 64 each", gtrid, bqual)
+			return damaged(h.Type, "an xid of %d and %d bytes; at most 64 each", gtrid, bqual)
 		}
 		g.XID = formatXID(format, c.bytes(gtrid), c.bytes(bqual))
 	}
 	if c.bad {
-		return GTID{}, damaged(h.Type, "truncated")
+		return damaged(h.Type, "truncated")
 	}
-	return g, checkGTID(h, g.GTID)
+	return checkGTID(h, g.GTID)
 }
 
 // Fields of a GTID_TAGGED event.
@@ -113,22 +117,21 @@ const (
 	taggedKnown // from here on: not looked at
 )
 
-// parseTaggedGTID reads MySQL's GTID_TAGGED, which is a message in the format of mysql::serialization: a version, the
+// parseTagged reads MySQL's GTID_TAGGED, which is a message in the format of mysql::serialization: a version, the
 // size, the last field that must be understood, then fields that each begin with their number, in growing order; a
 // field that is missing has its default.
 // Source: MySQL Source Code Documentation, "Library mysql_serialization".
-func parseTaggedGTID(h Header, body []byte) (GTID, error) {
+func (g *GTID) parseTagged(h Header, body []byte) error {
 	s := serialized{cursor{b: body}}
 	version, size, must := s.uint(), s.uint(), s.uint()
 	if s.bad {
-		return GTID{}, damaged(h.Type, "truncated")
+		return damaged(h.Type, "truncated")
 	}
 	// The fields that must be understood and are not looked at come after those that are: counts and versions.
 	const lastKnown = 11 // commit_group_ticket
 	if version != 1 || size != uint64(len(body)) || must > lastKnown+1 {
-		return GTID{}, damaged(h.Type, "version %d, %d bytes of %d, fields to understand up to %d", version, size, len(body), must)
+		return damaged(h.Type, "version %d, %d bytes of %d, fields to understand up to %d", version, size, len(body), must)
 	}
-	var g GTID
 	original := false
 	for len(s.b) > 0 && !s.bad {
 		field := s.uint()
@@ -153,12 +156,12 @@ func parseTaggedGTID(h Header, body []byte) (GTID, error) {
 		}
 	}
 	if s.bad {
-		return GTID{}, damaged(h.Type, "truncated")
+		return damaged(h.Type, "truncated")
 	}
 	if !original {
 		g.Original = g.Committed
 	}
-	return g, checkGTID(h, g.GTID)
+	return checkGTID(h, g.GTID)
 }
 
 // serialized reads the primitives of mysql::serialization.

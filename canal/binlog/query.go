@@ -43,6 +43,19 @@ func (d *Decoder) ParseQuery(h Header, body []byte) (Query, error) {
 	return q, nil
 }
 
+// QuerySQL returns the statement of the body of a plain QUERY and nothing else of it; nil if the body is damaged.
+func QuerySQL(body []byte) []byte {
+	const fixed = 4 + 4 + 1 + 2 + 2 // thread, time, length of the schema, error, length of the variables
+	if len(body) < fixed {
+		return nil
+	}
+	at := fixed + int(binary.LittleEndian.Uint16(body[11:])) + int(body[8]) + 1
+	if at > len(body) {
+		return nil
+	}
+	return body[at:]
+}
+
 func (q *Query) readVars(b []byte) {
 	c := cursor{b: b}
 	for len(c.b) > 0 && !c.bad {

@@ -22,6 +22,14 @@ func TestQueryTellsTheSessionItRanIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := QuerySQL(body); string(got) != string(q.SQL) {
+		t.Errorf("the statement alone is %q, want %q", got, q.SQL)
+	}
+	for n := range len(body) - len(q.SQL) {
+		if got := QuerySQL(body[:n]); got != nil {
+			t.Errorf("the statement of %d bytes of %d is %q", n, len(body), got)
+		}
+	}
 	if string(q.Schema) != "d" || string(q.SQL) != "CREATE DATABASE x" || q.ThreadID != 7 || q.ErrorCode != 1367 {
 		t.Errorf("got %+v", q)
 	}
