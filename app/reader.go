@@ -30,6 +30,7 @@ type appender interface {
 type routing interface {
 	Bind(t *event.Table) ([]event.Need, error)
 	Route(b *event.Batch, c *event.Change)
+	Publish()
 }
 
 // reader is canal's sink: it routes each row into the batch under way and appends the batch to the event log when
@@ -125,6 +126,7 @@ func (r *reader) again(tx *event.Tx, v event.Version, k *stashedKey, row uint32)
 
 // Flush implements canal.Sink.
 func (r *reader) Flush() error {
+	r.router.Publish()
 	if r.batch.Len() == 0 && r.batch.End.IsZero() {
 		return nil
 	}

@@ -53,6 +53,8 @@ func (r *fakeRouter) Bind(*event.Table) ([]event.Need, error) {
 	return []event.Need{{Column: 0, Text: true}}, r.err
 }
 
+func (r *fakeRouter) Publish() {}
+
 func (r *fakeRouter) Route(b *event.Batch, c *event.Change) {
 	v := c.Version
 	v.Row = 0

@@ -216,6 +216,8 @@ type valueRouter struct{ effect *event.Effect }
 
 func (r valueRouter) Bind(*event.Table) ([]event.Need, error) { return nil, nil }
 
+func (r valueRouter) Publish() {}
+
 func (r valueRouter) Route(b *event.Batch, c *event.Change) {
 	v := c.Version
 	v.Row = 0

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"slices"
 	"time"
 	"unsafe"
@@ -81,9 +82,9 @@ func (b *Batch) Reset() {
 func (b *Batch) Clone() *Batch {
 	c := *b
 	c.Origins = append(make([]Origin, 0, len(b.Origins)), b.Origins...)
-	c.Invalidations = append(make([]Invalidation, 0, len(b.Invalidations)), b.Invalidations...)
+	c.Invalidations = slices.Clone(b.Invalidations)
 	c.Effects = append([]*Effect(nil), b.Effects...)
-	c.text = append(make([]byte, 0, len(b.text)), b.text...)
+	c.text = bytes.Clone(b.text)
 	c.End.GTIDs = append([]GTIDRange(nil), b.End.GTIDs...)
 	return &c
 }

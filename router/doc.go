@@ -33,7 +33,7 @@
 //
 // # Concurrency
 //
-// Bind and Route belong to one goroutine. Wants, Check, Missing, Queries, Whole and Explain may be called from any, at
+// Bind, Route and Publish belong to one goroutine. Wants, Check, Missing, Queries, Whole and Explain may be called from any, at
 // any time: they read only what New made. Explain runs Route itself, on a router of its own that notes what it does.
 //
 // The place of scopes is the template's list of parts, which says what a template can produce.

@@ -17,11 +17,34 @@ type metrics struct {
 
 // counters are those of one mapping.
 type counters struct {
-	rows, keys, null, absent, long, failed prometheus.Counter
+	rows, keys                 tally
+	null, absent, long, failed prometheus.Counter
 	// filtered is by verdict.
 	filtered [admitted]prometheus.Counter
 	// forgotten and unsent are by reason; of unsent there are fewer. None of a mapping that only deletes keys.
 	forgotten, unsent [reasons]prometheus.Counter
+}
+
+// tally counts what comes with every row. A counter is an atomic operation, and two for each row would be a sixth of
+// what routing costs: so they are added up, and shown when there are many, and by [Router.Publish].
+type tally struct {
+	n     int
+	shown prometheus.Counter
+}
+
+const tallyMost = 1024
+
+func (t *tally) add(n int) {
+	if t.n += n; t.n >= tallyMost {
+		t.publish()
+	}
+}
+
+func (t *tally) publish() {
+	if t.n > 0 {
+		t.shown.Add(float64(t.n))
+		t.n = 0
+	}
 }
 
 func newMetrics() *metrics {
@@ -65,7 +88,8 @@ func (m *metrics) counters(ordinal int, table string, more bool) *counters {
 		return v.WithLabelValues(append([]string{mapping, table}, labels...)...)
 	}
 	c := &counters{
-		rows: of(m.rows), keys: of(m.keys), null: of(m.null), absent: of(m.absent), long: of(m.long), failed: of(m.failed),
+		rows: tally{shown: of(m.rows)}, keys: tally{shown: of(m.keys)},
+		null: of(m.null), absent: of(m.absent), long: of(m.long), failed: of(m.failed),
 	}
 	for v := range admitted {
 		c.filtered[v] = of(m.filtered, v.label())

@@ -42,6 +42,7 @@ freshet_router_predicate_errors_total{mapping="1",table="shop.product"} 0
 freshet_router_predicate_errors_total{mapping="2",table="shop.*"} 1
 freshet_router_rows_total{mapping="1",table="shop.product"} 5
 freshet_router_rows_total{mapping="2",table="shop.*"} 5`
+	r.Publish()
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -110,5 +111,23 @@ func TestTheMetricsOfActionsAreLinted(t *testing.T) {
 		if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
 			t.Errorf("%s: %d series, %v, want %d", name, n, err, want)
 		}
+	}
+}
+
+func TestRowsThatDoNotPauseAreCountedFromTimeToTime(t *testing.T) {
+	r := mustNew(t, spec("{id}", "all"))
+	f := newFeed(t, r, product())
+	c := r.mappings[0].meters
+	for n := 1; n <= 2*tallyMost; n++ {
+		f.change(nil, row{"id": n})
+		if rows, keys := testutil.ToFloat64(c.rows.shown), testutil.ToFloat64(c.keys.shown); rows <= float64(n-tallyMost) || keys <= float64(2*n-tallyMost) {
+			t.Fatalf("after %d rows of two keys each, %v rows and %v keys are shown", n, rows, keys)
+		}
+	}
+	f.change(nil, row{"id": 1})
+	r.Publish()
+	r.Publish()
+	if rows, keys := testutil.ToFloat64(c.rows.shown), testutil.ToFloat64(c.keys.shown); rows != 2*tallyMost+1 || keys != 2*rows {
+		t.Errorf("%v rows and %v keys, want %d and twice that", rows, keys, 2*tallyMost+1)
 	}
 }

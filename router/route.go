@@ -48,6 +48,14 @@ func (r *Router) Route(b *event.Batch, c *event.Change) {
 	}
 }
 
+// Publish shows in the metrics what was routed since the last call. It is to be called when rows pause.
+func (r *Router) Publish() {
+	for _, m := range r.mappings {
+		m.meters.rows.publish()
+		m.meters.keys.publish()
+	}
+}
+
 // run is one rule at work on one row change.
 type run struct {
 	*Router
@@ -61,7 +69,7 @@ type run struct {
 
 func (x *run) rule() {
 	u := x.u
-	u.meters.rows.Inc()
+	u.meters.rows.add(1)
 	v, err := x.admit()
 	if err != nil {
 		u.meters.failed.Inc()
@@ -82,9 +90,7 @@ func (x *run) rule() {
 	for _, acts := range u.effects {
 		x.effects(acts)
 	}
-	if n := x.b.Len() - from; n > 0 {
-		u.meters.keys.Add(float64(n))
-	}
+	u.meters.keys.add(x.b.Len() - from)
 }
 
 // counters makes the counters of the rule, behind all else that is made of the row: who sees the new generation must
@@ -96,7 +102,7 @@ func (x *run) counters() {
 	x.u.counting = false
 	from := x.b.Len()
 	x.effects(x.u.counters)
-	x.u.meters.keys.Add(float64(x.b.Len() - from))
+	x.u.meters.keys.add(x.b.Len() - from)
 }
 
 // deletes makes the plain deletes of one template, the row before the change first.
