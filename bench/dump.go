@@ -29,19 +29,22 @@ const (
 )
 
 // openDump asks for the dump. The connection's address and an empty password are the testbed's.
-func openDump(source *testbed.Server) (*dump, error) {
+func openDump(source *testbed.Server) (*dump, error) { return openDumpAt(source, firstFile) }
+
+// openDumpAt is openDump from the beginning of a file on.
+func openDumpAt(source *testbed.Server, file string) (*dump, error) {
 	c, err := client.Connect(source.Addr, source.User, source.Password, "")
 	if err != nil {
 		return nil, err
 	}
 	d := &dump{conn: c}
-	if err := d.request(source.Flavor); err != nil {
+	if err := d.request(source.Flavor, file); err != nil {
 		return nil, fmt.Errorf("dump of %s: %w", source.Addr, err)
 	}
 	return d, nil
 }
 
-func (d *dump) request(flavor testbed.Flavor) error {
+func (d *dump) request(flavor testbed.Flavor, file string) error {
 	set := "SET @source_binlog_checksum='NONE', @master_binlog_checksum='NONE'"
 	if flavor == testbed.FlavorMariaDB {
 		set += ", @mariadb_slave_capability=4" // the events as they are, none rewritten for older replicas
@@ -55,7 +58,7 @@ func (d *dump) request(flavor testbed.Flavor) error {
 	req = binary.LittleEndian.AppendUint32(req, 4)
 	req = binary.LittleEndian.AppendUint16(req, dumpNonBlock)
 	req = binary.LittleEndian.AppendUint32(req, dumpServer)
-	return d.conn.WritePacket(append(req, firstFile...))
+	return d.conn.WritePacket(append(req, file...))
 }
 
 // next returns the type and the body of the next event, which is valid until the next call. The body is nil at the end.
@@ -100,4 +103,31 @@ func discard(ctx context.Context, source *testbed.Server) (time.Duration, error)
 			return time.Since(start), err
 		}
 	}
+}
+
+// discardFile is discard for one file, and counts from the first event on.
+func discardFile(ctx context.Context, source *testbed.Server, file string) (time.Duration, error) {
+	d, err := openDumpAt(source, file)
+	if err != nil {
+		return 0, err
+	}
+	defer context.AfterFunc(ctx, d.close)()
+	defer d.close()
+	var start time.Time
+	// The server makes up a first ROTATE, which names the file; the second one ends it.
+	for rotates := 0; rotates < 2; {
+		t, body, err := d.next()
+		switch {
+		case err != nil:
+			return 0, err
+		case body == nil:
+			return 0, fmt.Errorf("the dump ended before %s did", file)
+		case t == replication.ROTATE_EVENT:
+			rotates++
+		}
+		if start.IsZero() {
+			start = time.Now()
+		}
+	}
+	return time.Since(start), nil
 }

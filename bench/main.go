@@ -52,7 +52,7 @@ type benchmark struct {
 
 // sections returns all parts of the table, in its order.
 func (b *benchmark) sections() []*section {
-	return []*section{
+	all := []*section{
 		b.catchUpSection(),
 		b.catchUpMariaDBSection(),
 		b.catchUpEmptySection(),
@@ -72,6 +72,7 @@ func (b *benchmark) sections() []*section {
 		b.scalingLive(),
 		b.scalingRebalance(),
 	}
+	return append(all, b.decodeSections()...)
 }
 
 func run(ctx context.Context, args []string) error {
