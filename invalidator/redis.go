@@ -43,16 +43,28 @@ type Command struct {
 	Err error
 
 	keys []string
+	args []any // the command's name, then pointers to all of keys' capacity
 }
 
 // newCommand returns a command for up to n keys.
-func newCommand(n int) *Command { return &Command{keys: make([]string, 0, n)} }
+func newCommand(n int) *Command {
+	c := &Command{keys: make([]string, 0, n), args: make([]any, 0, n+1)}
+	c.args = append(c.args, "unlink")
+	for i := range n {
+		c.args = append(c.args, &c.keys[:n][i])
+	}
+	return c
+}
 
 // Len returns the number of keys.
 func (c *Command) Len() int { return len(c.keys) }
 
 // Key returns the i-th key.
 func (c *Command) Key(i int) string { return c.keys[i] }
+
+// Args returns the command as it is sent: a string, then a *string for each key. It is valid until the command is
+// filled anew.
+func (c *Command) Args() []any { return c.args[:1+len(c.keys)] }
 
 func (c *Command) full() bool { return len(c.keys) == cap(c.keys) }
 

@@ -29,16 +29,12 @@ type SingleOptions struct {
 	TLS *tls.Config
 }
 
-// Single is a [Redis] that is one server: deletes over connections of their own, all else over go-redis. It connects when
-// it is first used.
+// Single is a [Redis] that is one server, over go-redis. It connects when it is first used.
 type Single struct {
-	options SingleOptions
-	client  *redis.Client
-	dial    func(context.Context) (net.Conn, error)
-	unlinks chan *unlinkConn // that nobody uses
-	addr    string
-	ctx     context.Context // ends with Close, and with it what is being dialled
-	cancel  context.CancelFunc
+	client *redis.Client
+	addr   string
+	ctx    context.Context // ends with Close, and with it what is being dialled
+	cancel context.CancelFunc
 }
 
 // The buffers of a connection: a round trip of full commands goes out in few writes, and its replies are tiny.
@@ -61,15 +57,14 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 {
 		return nil, errors.New("redis: db, timeout and query workers must not be negative")
 	}
-	s := &Single{addr: o.Address, options: o, unlinks: make(chan *unlinkConn, tripsInFlight)}
+	s := &Single{addr: o.Address}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.dial = s.dialer()
 	s.client = redis.NewClient(&redis.Options{
 		Addr:     o.Address,
 		Username: o.Username,
 		Password: o.Password,
 		DB:       o.DB,
-		Dialer:   s.dialForPool,
+		Dialer:   s.dialer(o),
 		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
 		Protocol:        2,
 		DisableIdentity: true,
@@ -81,8 +76,8 @@ func NewSingle(o SingleOptions) (*Single, error) {
 		ReadTimeout:           o.Timeout,
 		WriteTimeout:          o.Timeout,
 		PoolTimeout:           o.Timeout,
-		// One pool, for as many as use it at once: the writers that do more than delete, the prober, those who rebuild
-		// by query, and each of these has somebody who renews its lock.
+		// One pool, for as many as use it at once: the writers, the prober, those who rebuild by query, and each of
+		// these has somebody who renews its lock.
 		PoolSize:                 tripsInFlight + 3 + 2*o.QueryWorkers,
 		PipelinePoolSize:         -1,
 		WriteBufferSize:          writeBuffer,
@@ -92,29 +87,47 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	return s, nil
 }
 
-// dialer returns how connections are made.
-func (s *Single) dialer() func(context.Context) (net.Conn, error) {
-	dial := (&net.Dialer{Timeout: s.options.Timeout, KeepAlive: 15 * time.Second}).DialContext
-	if s.options.TLS != nil {
-		dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: s.options.Timeout}, Config: s.options.TLS}).DialContext
+// dialer returns how connections are made. A failure is handed on as a connection that fails at its first use: the
+// pool would count failures to dial, and after some of them try only once a second, which is too late to notice
+// that Redis is back.
+func (s *Single) dialer(o SingleOptions) func(context.Context, string, string) (net.Conn, error) {
+	dial := (&net.Dialer{Timeout: o.Timeout, KeepAlive: 15 * time.Second}).DialContext
+	if o.TLS != nil {
+		dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: o.Timeout}, Config: o.TLS}).DialContext
 	}
-	return func(ctx context.Context) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.ctx, cancel)()
-		return dial(ctx, "tcp", s.addr)
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return failedConn{err: err}, nil
+		}
+		return conn, nil
 	}
 }
 
-// dialForPool makes a connection for go-redis. A failure is handed on as a connection that fails at its first use: the
-// pool would count failures to dial, and after some of them try only once a second, which is too late to notice
-// that Redis is back.
-func (s *Single) dialForPool(ctx context.Context, _, _ string) (net.Conn, error) {
-	conn, err := s.dial(ctx)
-	if err != nil {
-		return failedConn{err: err}, nil
+// Unlink implements [Redis].
+func (s *Single) Unlink(ctx context.Context, commands []*Command) {
+	pipe := s.client.Pipeline()
+	replies := make([]*redis.IntCmd, len(commands))
+	for i, c := range commands {
+		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
+		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
-	return conn, nil
+	_, err := pipe.Exec(ctx)
+	failed := false
+	for i, c := range commands {
+		c.Found, c.Err = replies[i].Result()
+		failed = failed || c.Err != nil
+	}
+	if err != nil && !failed {
+		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
+		// the pipeline's error alone, and leaves the commands, which were never sent, as if they had passed.
+		for _, c := range commands {
+			c.Err = err
+		}
+	}
 }
 
 // Do implements [Redis].
@@ -153,9 +166,7 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 			c.Reply, c.Err = nil, nil
 		}
 	}
-	if err != nil && !answered {
-		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
-		// the pipeline's error alone, and leaves the calls, which were never sent, as if they had passed.
+	if err != nil && !answered { // as in Unlink
 		for _, c := range calls {
 			c.Err = err
 		}
@@ -188,14 +199,7 @@ func (s *Single) String() string { return s.addr }
 // Close closes the connections. Nothing may be under way.
 func (s *Single) Close() error {
 	s.cancel()
-	for {
-		select {
-		case c := <-s.unlinks:
-			_ = c.Close()
-		default:
-			return s.client.Close()
-		}
-	}
+	return s.client.Close()
 }
 
 // failedConn is a connection that could not be made.
