@@ -32,6 +32,7 @@ type SingleOptions struct {
 // Single is a [Redis] that is one server, over go-redis. It connects when it is first used.
 type Single struct {
 	client *redis.Client
+	kept   chan *sticky // connections for deletes that nobody uses
 	addr   string
 	ctx    context.Context // ends with Close, and with it what is being dialled
 	cancel context.CancelFunc
@@ -57,7 +58,7 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 {
 		return nil, errors.New("redis: db, timeout and query workers must not be negative")
 	}
-	s := &Single{addr: o.Address}
+	s := &Single{addr: o.Address, kept: make(chan *sticky, tripsInFlight)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.client = redis.NewClient(&redis.Options{
 		Addr:     o.Address,
@@ -76,9 +77,9 @@ func NewSingle(o SingleOptions) (*Single, error) {
 		ReadTimeout:           o.Timeout,
 		WriteTimeout:          o.Timeout,
 		PoolTimeout:           o.Timeout,
-		// One pool, for as many as use it at once: the writers, the prober, those who rebuild by query, and each of
-		// these has somebody who renews its lock.
-		PoolSize:                 tripsInFlight + 3 + 2*o.QueryWorkers,
+		// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for
+		// all else, the prober, those who rebuild by query, and each of these has somebody who renews its lock.
+		PoolSize:                 2*tripsInFlight + 3 + 2*o.QueryWorkers,
 		PipelinePoolSize:         -1,
 		WriteBufferSize:          writeBuffer,
 		ReadBufferSize:           readBuffer,
@@ -104,29 +105,6 @@ func (s *Single) dialer(o SingleOptions) func(context.Context, string, string) (
 			return failedConn{err: err}, nil
 		}
 		return conn, nil
-	}
-}
-
-// Unlink implements [Redis].
-func (s *Single) Unlink(ctx context.Context, commands []*Command) {
-	pipe := s.client.Pipeline()
-	replies := make([]*redis.IntCmd, len(commands))
-	for i, c := range commands {
-		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
-		_ = pipe.Process(ctx, replies[i]) // only queues
-	}
-	_, err := pipe.Exec(ctx)
-	failed := false
-	for i, c := range commands {
-		c.Found, c.Err = replies[i].Result()
-		failed = failed || c.Err != nil
-	}
-	if err != nil && !failed {
-		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
-		// the pipeline's error alone, and leaves the commands, which were never sent, as if they had passed.
-		for _, c := range commands {
-			c.Err = err
-		}
 	}
 }
 
@@ -199,7 +177,14 @@ func (s *Single) String() string { return s.addr }
 // Close closes the connections. Nothing may be under way.
 func (s *Single) Close() error {
 	s.cancel()
-	return s.client.Close()
+	for {
+		select {
+		case c := <-s.kept:
+			_ = c.Close()
+		default:
+			return s.client.Close()
+		}
+	}
 }
 
 // failedConn is a connection that could not be made.

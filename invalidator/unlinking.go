@@ -1,0 +1,78 @@
+package invalidator
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sticky is a connection that deletes keep between round trips, so that the pool and the state of the socket are not
+// looked at for each. One goroutine at a time uses it.
+type sticky struct {
+	*redis.Conn
+	used time.Time
+}
+
+// trusted is how long a connection may have been unused for it to be taken without a look whether Redis has left it open.
+const trusted = 100 * time.Millisecond
+
+// sticky returns a connection that nobody uses.
+func (s *Single) sticky() *sticky {
+	select {
+	case c := <-s.kept:
+		if time.Since(c.used) < trusted {
+			return c
+		}
+		_ = c.Close() // back to the pool, which looks at it before it hands it out
+	default:
+	}
+	return &sticky{Conn: s.client.Conn()}
+}
+
+// release keeps the connection for the next round trip if this one was good. After any error it goes back to the pool,
+// which knows those that cannot be used again.
+func (s *Single) release(c *sticky, good bool) {
+	if good {
+		c.used = time.Now()
+		select {
+		case s.kept <- c:
+			return
+		default:
+		}
+	}
+	_ = c.Close()
+}
+
+// Unlink implements [Redis].
+func (s *Single) Unlink(ctx context.Context, commands []*Command) {
+	conn := s.sticky()
+	if len(commands) == 1 { // as in quiet times: a pipeline would cost more than the command
+		c := commands[0]
+		reply := redis.NewIntCmd(ctx, c.Args()...)
+		_ = conn.Process(ctx, reply)
+		c.Found, c.Err = reply.Result()
+		s.release(conn, c.Err == nil)
+		return
+	}
+	pipe := conn.Pipeline()
+	replies := make([]*redis.IntCmd, len(commands))
+	for i, c := range commands {
+		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
+		_ = pipe.Process(ctx, replies[i]) // only queues
+	}
+	_, err := pipe.Exec(ctx)
+	failed := false
+	for i, c := range commands {
+		c.Found, c.Err = replies[i].Result()
+		failed = failed || c.Err != nil
+	}
+	if err != nil && !failed {
+		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
+		// the pipeline's error alone, and leaves the commands, which were never sent, as if they had passed.
+		for _, c := range commands {
+			c.Err = err
+		}
+	}
+	s.release(conn, err == nil && !failed)
+}
