@@ -125,6 +125,9 @@ func (o *Options) serverID(n int) uint32 {
 	return h.Sum32() | 1<<30 // far from the small numbers that people give
 }
 
+// earliest is the start at the oldest binlog that the source has.
+const earliest = "earliest"
+
 // start is where to begin, as the operator says it.
 type start struct {
 	now, earliest bool
@@ -138,7 +141,7 @@ func parseStart(s string) (start, error) {
 	switch {
 	case s == "" || s == "now":
 		return start{now: true}, nil
-	case s == "earliest":
+	case s == earliest:
 		return start{earliest: true}, nil
 	case strings.HasPrefix(s, "gtid:"):
 		set := strings.TrimSpace(strings.TrimPrefix(s, "gtid:"))

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/proxy"
 )
 
 func TestAFirstStartIsFoundedBeforeAnythingIsRead(t *testing.T) {
@@ -279,4 +282,49 @@ func TestCatchingUpEndsWhenEverythingIsReadAndVisible(t *testing.T) {
 			t.Errorf("again: %d rows, %v", len(again.rows), err)
 		}
 	})
+}
+
+// From the earliest place on, a table that the stream makes is known by what the stream says: the binlog is read once.
+// One that was made before is asked for when its first rows come.
+func TestTheEarliestStartReadsTheBinlogOnceWhereItMakesTheTables(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			d := newDatabase(t, s, "create table DB.t (id int primary key, name varchar(20))", "insert into DB.t values (1, 'a')")
+			read := func(want ...string) (rowsEvents int32) {
+				t.Helper()
+				p := proxy.StartBinlog(t, s.Addr)
+				var n atomic.Int32
+				p.OnEvent(func(e proxy.Event) proxy.Verdict {
+					if t := binlog.Type(e.Type); t == binlog.TypeWriteRowsV1 || t == binlog.TypeWriteRowsV2 {
+						n.Add(1)
+					}
+					return proxy.Deliver
+				})
+				o := d.options()
+				o.Start, o.UntilCaughtUp, o.Address = "earliest", true, p.Addr()
+				r := reading(t, newRecorder(), o)
+				if err := r.wait(); err != nil {
+					t.Fatal(err)
+				}
+				r.wantRows(d, want...)
+				return n.Load()
+			}
+			if n := read("insert DB.t (1,a)"); n != 1 {
+				t.Errorf("one rows event was read %d times", n)
+			}
+			old := here(t, s).File
+			d.exec("flush binary logs", "insert into DB.t values (2, 'b')")
+			testbed.Eventually(t, awayAfter, "the old file is gone", func() bool {
+				d.exec("purge binary logs to '" + here(t, s).File + "'")
+				_, err := s.DB().Exec("show binlog events in '" + old + "' limit 1")
+				return err != nil
+			})
+			if n := read("insert DB.t (2,b)"); n != 2 {
+				t.Errorf("the table was made before, but its rows were read %d times", n)
+			}
+		})
+	}
 }

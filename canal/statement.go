@@ -22,6 +22,7 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 			l.tx.began = true
 			return nil
 		case "COMMIT":
+			l.open()
 			return l.finish(h, committed)
 		}
 	}
