@@ -113,6 +113,7 @@ func (b *benchmark) kafkaSection() *section {
 			l.bare(),
 			l.freshet("through Kafka, second_delete none", setting{log: throughKafka}, "≥ 0.5"),
 			l.freshet("through Kafka, second_delete 200ms", setting{log: throughKafka, secondDelete: "200ms"}, "≥ 0.5"),
+			l.freshet("through Kafka, 4 partitions, second_delete none", setting{log: partitioned(4)}, "≥ 0.5"),
 		},
 	}
 }
