@@ -147,8 +147,8 @@ func TestRecordsThatCannotBeReadStopOnlyThemselves(t *testing.T) {
 	}
 	invalidator.refused(exitFailed, []string{"1 dead letters cannot be read, and stay", "malformed at byte 0"}, "dlq", "replay", "--all")
 
-	s.produce(kafka, 0, `{"format": 2, "source": "default"}`)
-	invalidate.WaitOutput(t, patience, s.topic+"/0 at offset 1: record: written by a newer freshet: format 2")
+	s.produce(kafka, 0, `{"format": 3, "source": "default"}`)
+	invalidate.WaitOutput(t, patience, s.topic+"/0 at offset 1: record: written by a newer freshet: format 3")
 	held := s.heldUp(31, 60) // others, whose final deletes are not still to come
 	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
 	invalidator.await("it is behind, and says that it is", func(st *app.Status) bool { return st.State == app.Behind })
