@@ -27,6 +27,8 @@ type balancer struct {
 
 	mu    sync.Mutex
 	claim claim
+	// lacking says that topics were missing when partitions were last shared out here, until somebody asks.
+	lacking bool
 
 	missing string // the topics that were said to be missing; the goroutine's that joins
 }
@@ -96,6 +98,18 @@ func (b *balancer) look(members []*sharer, topics map[string][]int) {
 		b.log.Warn("nothing is shared out while a topic of the consumer group is missing; create it", "one_of", now)
 	}
 	b.missing = now
+	b.mu.Lock()
+	b.lacking = now != ""
+	b.mu.Unlock()
+}
+
+// lacked reports, once, that this member has shared out partitions while topics were missing.
+func (b *balancer) lacked() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lacking := b.lacking
+	b.lacking = false
+	return lacking
 }
 
 // sharer is a member while partitions are shared out.

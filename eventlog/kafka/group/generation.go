@@ -39,6 +39,9 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
 	drained := make(chan struct{})
 	r.release(gen, revoke, cut, drained)
 	defer close(drained)
+	if r.balancer.lacked() {
+		r.lookAgain(gen)
+	}
 
 	c := &commits{
 		client: r.client.Kafka(), group: r.o.ID, generation: int(gen.ID), member: gen.MemberID,
@@ -75,6 +78,23 @@ func (r *run) release(gen *kafka.Generation, revoke, cut func(), drained <-chan 
 			cut()
 			r.o.Log.Warn("partitions were given up before all finished work was committed; what was not is done again", "group", r.o.ID,
 				"drain", r.o.Drain)
+		}
+	})
+}
+
+// lookAgain ends a generation in which nothing was shared out because a topic was missing. The library ends it when it
+// does not find the topic either. But a topic that is made after the partitions were shared out, and before the library
+// begins to watch their number, is for it one that has always been there: all would stand idle until something else
+// changed.
+func (r *run) lookAgain(gen *kafka.Generation) {
+	r.hooks.Add(1)
+	gen.Start(func(ctx context.Context) { // the generation ends when this returns
+		defer r.hooks.Done()
+		t := time.NewTimer(2 * backoff)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
 		}
 	})
 }

@@ -84,7 +84,9 @@ func (r *rig) join(o Options, work func(*Claim) error) *member {
 	r.t.Cleanup(func() { must(r.t, c.Close()) })
 	o.ID, o.Topics = r.group, r.topics
 	o.Session = 6 * time.Second // the least that brokers allow
-	o.Log = slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	}
 	o.Generation = func(n int) { out.counts <- n }
 	m, err := New(c, o)
 	must(r.t, err)
