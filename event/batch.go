@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"slices"
 	"time"
 	"unsafe"
@@ -82,11 +81,18 @@ func (b *Batch) Reset() {
 func (b *Batch) Clone() *Batch {
 	c := *b
 	c.Origins = append(make([]Origin, 0, len(b.Origins)), b.Origins...)
-	c.Invalidations = slices.Clone(b.Invalidations)
+	c.Invalidations, c.text = snug(b.Invalidations), snug(b.text)
 	c.Effects = append([]*Effect(nil), b.Effects...)
-	c.text = bytes.Clone(b.text)
 	c.End.GTIDs = append([]GTIDRange(nil), b.End.GTIDs...)
 	return &c
+}
+
+// snug returns a copy without room to spare, as slices.Clone would leave. What is made and copied in one is not cleared
+// first.
+func snug[T any](s []T) []T {
+	c := make([]T, len(s))
+	copy(c, s)
+	return c
 }
 
 // Grow makes room in an empty batch for so many origins, invalidations and bytes of text.
