@@ -19,7 +19,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"syscall"
 )
 
@@ -135,12 +134,11 @@ func (b *benchmark) runAll(ctx context.Context, sections []*section, file string
 			return errors.Join(failed...)
 		}
 		results = append(results, r)
+		if file != "" && !r.failed { // now: who interrupts a long run keeps what it has measured
+			failed = append(failed, b.write(ctx, file, []*result{r}))
+		}
 	}
 	failed = append(failed, printTable(os.Stdout, results))
-	if file != "" {
-		whole := slices.DeleteFunc(results, func(r *result) bool { return r.failed })
-		failed = append(failed, b.write(ctx, file, whole))
-	}
 	return errors.Join(failed...)
 }
 
