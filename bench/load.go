@@ -42,16 +42,8 @@ func (w workload) load(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
-	for n := 0; n < w.rows; n += insertRows {
-		if err := insert(ctx, db, n); err != nil {
-			return err
-		}
-	}
-	for range w.bulkUpdates {
-		lo := 1 + rand.IntN(w.rows-1000)
-		if err := update(ctx, db, lo, lo+999); err != nil {
-			return err
-		}
+	if err := w.loadBulk(ctx, db); err != nil {
+		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range loaders {
@@ -66,6 +58,22 @@ func (w workload) load(ctx context.Context, db *sql.DB) error {
 		})
 	}
 	return g.Wait()
+}
+
+// loadBulk makes the rows inserted in bulk, and the bulk updates.
+func (w workload) loadBulk(ctx context.Context, db *sql.DB) error {
+	for n := 0; n < w.rows; n += insertRows {
+		if err := insert(ctx, db, n); err != nil {
+			return err
+		}
+	}
+	for range w.bulkUpdates {
+		lo := 1 + rand.IntN(w.rows-1000)
+		if err := update(ctx, db, lo, lo+999); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func insert(ctx context.Context, db *sql.DB, n int) error {

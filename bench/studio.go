@@ -37,7 +37,7 @@ func (s *studio) reels(w workload) []*reel {
 	s.all = []*reel{
 		{
 			name: "decode-bulk", what: "rows inserted 500 at once and updated 1,000 at once", goal: "≥ 0.7", rows: bulk,
-			record: w.recordBulk,
+			record: w.loadBulk,
 		},
 		{
 			name: "decode-single", what: "updates of one row, each a transaction", goal: "≥ 0.7", rows: 2 * w.updates,
@@ -101,21 +101,6 @@ func (s *studio) record(ctx context.Context, db *sql.DB) error {
 func binlogEnd(ctx context.Context, db *sql.DB, r *reel) error {
 	var ignored sql.NullString
 	return db.QueryRowContext(ctx, "SHOW BINARY LOG STATUS").Scan(&r.file, &r.end, &ignored, &ignored, &ignored)
-}
-
-func (w workload) recordBulk(ctx context.Context, db *sql.DB) error {
-	for n := 0; n < w.rows; n += insertRows {
-		if err := insert(ctx, db, n); err != nil {
-			return err
-		}
-	}
-	for range w.bulkUpdates {
-		lo := 1 + rand.IntN(w.rows-1000)
-		if err := update(ctx, db, lo, lo+999); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (w workload) recordSingle(ctx context.Context, db *sql.DB) error {
