@@ -151,8 +151,9 @@ func FuzzUnpack(f *testing.F) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 't', 0, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		if got, err := parseFetched(answer, 0); err == nil && len(got.batches) > len(answer) {
-			t.Errorf("%d bytes out of %d", len(got.batches), len(answer))
+		got, err := parseFetched(answer, []FetchFrom{{Partition: 0}, {Partition: 1}})
+		if err == nil && len(got.parts[0].batches)+len(got.parts[1].batches) > len(answer) {
+			t.Errorf("%d and %d bytes out of %d", len(got.parts[0].batches), len(got.parts[1].batches), len(answer))
 		}
 	})
 }

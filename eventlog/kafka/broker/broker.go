@@ -133,87 +133,17 @@ func (c *Client) User() string {
 }
 
 // Produce appends records, one at least, to a partition, in one batch, and returns the offset of the first once all
-// in-sync replicas have them. A record without a time has that of the call. An error leaves open whether they were appended, unless
-// [Classify] says otherwise; what the records lie in may be used again all the same. Before it sends, it waits as long
-// as the broker has asked for because of a quota.
+// in-sync replicas have them. [Client.ProduceAll] says the rest.
 func (c *Client) Produce(ctx context.Context, topic string, partition int, records ...Record) (int64, error) {
-	what := fmt.Sprintf("produce to %s/%d", topic, partition)
-	need := Need{"Write", "topic", topic}
-	place := place{"produce", topic, partition}
-	if err := c.throttle.wait(ctx, place); err != nil {
-		return 0, c.failed(ctx, what, topic, partition, err, need)
-	}
-	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	res, err := c.produce(attempt, &produce{
-		topic: topic, partition: int32(partition), timeout: int32(c.o.Timeout.Milliseconds()), clientID: c.o.ClientID,
-	}, records)
-	if err == nil {
-		c.throttled(place, res.throttle)
-		if res.code != 0 {
-			err = res.code
-		}
-	}
-	if err != nil {
-		return 0, c.failed(ctx, what, topic, partition, err, need)
-	}
-	return res.offset, nil
-}
-
-// produce packs records and sends them. A packer is back before anything is sent, for an attempt that is given up may
-// still be under way.
-func (c *Client) produce(ctx context.Context, req *produce, records []Record) (_ *produced, err error) {
-	p, ok := c.packers.Get().(*packer)
-	if !ok {
-		p = &packer{}
-	}
-	req.batch, err = p.pack(records, c.o.Compression)
-	c.packers.Put(p)
-	if err != nil {
-		return nil, err
-	}
-	msg, err := c.transport.RoundTrip(ctx, c.kafka.Addr, req)
-	if err != nil {
-		return nil, err
-	}
-	return msg.(*produced), nil
+	r := c.ProduceAll(ctx, topic, []ProduceTo{{partition, records}})[0]
+	return r.Offset, r.Err
 }
 
 // Fetch returns what a partition holds from an offset on, up to about maxBytes, waiting for up to wait when it holds
-// nothing yet. A batch that is larger than maxBytes comes whole, alone. Before it asks, it waits as long as the broker
-// has asked for because of a quota.
+// nothing yet. A batch that is larger than maxBytes comes whole, alone. [Client.FetchAll] says the rest.
 func (c *Client) Fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int, wait time.Duration) (Fetched, error) {
-	what := fmt.Sprintf("fetch %s/%d at offset %d", topic, partition, offset)
-	need := Need{"Read", "topic", topic}
-	place := place{"fetch", topic, partition}
-	if err := c.throttle.wait(ctx, place); err != nil {
-		return Fetched{}, c.failed(ctx, what, topic, partition, err, need)
-	}
-	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout+wait)
-	defer cancel()
-	msg, err := c.transport.RoundTrip(attempt, c.kafka.Addr, &fetch{
-		topic: topic, partition: int32(partition), offset: offset, maxBytes: int32(maxBytes), wait: wait, clientID: c.o.ClientID,
-	})
-	var f Fetched
-	if err == nil {
-		res := msg.(*fetched)
-		c.throttled(place, res.throttle)
-		f = Fetched{Next: offset, HighWatermark: res.highWatermark, LogStart: res.logStart}
-		if res.code != 0 {
-			err = res.code
-		} else {
-			u, ok := c.unpackers.Get().(*unpacker)
-			if !ok {
-				u = &unpacker{}
-			}
-			err = u.unpack(&f, res.batches, offset)
-			c.unpackers.Put(u)
-		}
-	}
-	if err != nil {
-		return Fetched{}, c.failed(ctx, what, topic, partition, err, need)
-	}
-	return f, nil
+	r := c.FetchAll(ctx, topic, []FetchFrom{{partition, offset, maxBytes}}, maxBytes, wait)[0]
+	return r.Fetched, r.Err
 }
 
 // Range returns where the records of a partition begin and where they end: the offset of the oldest, and the one that
@@ -241,22 +171,46 @@ func (c *Client) Range(ctx context.Context, topic string, partition int) (start,
 
 // Partitions returns how many partitions a topic has. It may be up to 2 s behind when some are added.
 func (c *Client) Partitions(ctx context.Context, topic string) (int, error) {
+	t, err := c.describe(ctx, topic)
+	return len(t.Partitions), err
+}
+
+// describe returns what is known of a topic.
+func (c *Client) describe(ctx context.Context, topic string) (found kafka.Topic, err error) {
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	n := 0
 	res, err := c.kafka.Metadata(attempt, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err == nil {
 		err = kafka.UnknownTopicOrPartition
 		for _, t := range res.Topics {
 			if t.Name == topic {
-				n, err = len(t.Partitions), t.Error
+				found, err = t, t.Error
 			}
 		}
 	}
 	if err != nil {
-		return 0, c.failed(ctx, "look at topic "+topic, topic, -1, err, Need{"Describe", "topic", topic})
+		return kafka.Topic{}, c.failed(ctx, "look at topic "+topic, topic, -1, err, Need{"Describe", "topic", topic})
 	}
-	return n, nil
+	return found, nil
+}
+
+// Leaders returns the number of the broker that leads each partition of a topic; -1: none does, or none that is known.
+// It may be up to 2 s behind, and less after an error of a request, which makes the client look again.
+func (c *Client) Leaders(ctx context.Context, topic string) ([]int, error) {
+	t, err := c.describe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	leaders := make([]int, len(t.Partitions))
+	for i := range leaders {
+		leaders[i] = -1
+	}
+	for _, p := range t.Partitions {
+		if p.ID < len(leaders) && p.Leader.Host != "" {
+			leaders[p.ID] = p.Leader.ID
+		}
+	}
+	return leaders, nil
 }
 
 // ReadAll calls each with every record that a partition holds at the time of the call, and returns the offset behind

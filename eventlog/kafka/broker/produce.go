@@ -14,23 +14,34 @@ import (
 // produceVersion is the version of the produce request that we speak: brokers have known it since 2.1.
 const produceVersion = 7
 
-// produce is a request that appends one batch to a partition. The library's own writes a batch piece by piece, copies it
-// through pages of memory that it does not keep, and has lz4 work on blocks of 4 MiB, which no cache holds.
+// produce is a request that appends a batch to each of some partitions, which one broker leads. The library's own writes a
+// batch piece by piece, copies it through pages of memory that it does not keep, and has lz4 work on blocks of 4 MiB,
+// which no cache holds.
 // See https://kafka.apache.org/protocol#The_Messages_Produce.
 type produce struct {
-	topic     string
-	partition int32
-	batch     []byte
-	timeout   int32 // ms
-	clientID  string
-	version   int16
+	topic    string
+	to       []packed
+	timeout  int32 // ms
+	clientID string
+	version  int16
 }
 
-// produced is the answer.
+// packed is a batch and where it is to go.
+type packed struct {
+	partition int32
+	batch     []byte
+}
+
+// produced is the answer, with what it says of each partition in the order of the request.
 type produced struct {
 	throttle time.Duration
-	code     kafka.Error
-	offset   int64
+	parts    []appended
+}
+
+// appended is what became of a batch.
+type appended struct {
+	code   kafka.Error
+	offset int64
 }
 
 // ApiKey returns the number of Produce.
@@ -45,9 +56,9 @@ func (p *produce) Prepare(version int16) { p.version = version }
 // Required says that RawExchange is used.
 func (*produce) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// Broker returns the leader of the partition.
+// Broker returns the leader of the first partition. It refuses those that it does not lead, one by one.
 func (p *produce) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
-	return leader(cluster, p.topic, p.partition)
+	return leader(cluster, p.topic, p.to[0].partition)
 }
 
 // RawExchange sends the request and reads the answer.
@@ -55,34 +66,44 @@ func (p *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if p.version < produceVersion {
 		return nil, saidNo{kafka.UnsupportedVersion, fmt.Sprintf("the broker knows version %d of produce requests, not %d", p.version, produceVersion)}
 	}
-	w := newRequest(protocol.Produce, produceVersion, p.clientID)
+	size := len(p.topic)
+	for _, t := range p.to {
+		size += 8 + len(t.batch)
+	}
+	w := newRequest(protocol.Produce, produceVersion, p.clientID, size)
 	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // no transaction
 	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // acknowledged by all in-sync replicas
 	w.i32(p.timeout)
 	w.i32(1) // one topic
 	w.str(p.topic)
-	w.i32(1) // one partition
-	w.i32(p.partition)
-	w.i32(int32(len(p.batch)))
-	w.b = append(w.b, p.batch...)
+	w.i32(int32(len(p.to)))
+	for _, t := range p.to {
+		w.i32(t.partition)
+		w.i32(int32(len(t.batch)))
+		w.b = append(w.b, t.batch...)
+	}
 	answer, err := exchange(rw, w)
 	if err != nil {
 		return nil, err
 	}
-	return parseProduced(answer, p.partition)
+	return parseProduced(answer, p.to)
 }
 
-// parseProduced reads the answer.
-func parseProduced(answer []byte, partition int32) (*produced, error) {
+// parseProduced reads the answer. What it does not speak of is no success.
+func parseProduced(answer []byte, to []packed) (*produced, error) {
 	r := reader{b: answer}
-	p := &produced{code: kafka.Unknown}
+	p := &produced{parts: make([]appended, len(to))}
+	for i := range p.parts {
+		p.parts[i].code = kafka.Unknown
+	}
+	asked := order{partition: func(i int) int32 { return to[i].partition }, len: len(to)}
 	for range r.count(6) {
 		r.skip(int(r.i16())) // topic
 		for range r.count(30) {
 			index, code, offset := r.i32(), r.i16(), r.i64()
 			r.skip(8 + 8) // time of appending, log start
-			if index == partition {
-				p.code, p.offset = kafka.Error(code), offset
+			if i := asked.find(index); i >= 0 {
+				p.parts[i] = appended{kafka.Error(code), offset}
 			}
 		}
 	}

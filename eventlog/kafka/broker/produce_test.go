@@ -96,30 +96,42 @@ func TestARecordWithoutATimeHasThatOfTheCall(t *testing.T) {
 }
 
 func TestTheAnswerToAProduceRequest(t *testing.T) {
-	answer := func(index int32, code int16) []byte {
+	type part struct {
+		index int32
+		code  kafka.Error
+	}
+	answer := func(parts ...part) []byte {
 		b := binary.BigEndian.AppendUint32(nil, 1)
 		b = append(append(b, 0, 1), 't')
-		b = binary.BigEndian.AppendUint32(b, 1)
-		b = binary.BigEndian.AppendUint32(b, uint32(index))
-		b = binary.BigEndian.AppendUint16(b, uint16(code))
-		b = binary.BigEndian.AppendUint64(b, 77)
-		b = append(b, make([]byte, 16)...)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(parts)))
+		for _, p := range parts {
+			b = binary.BigEndian.AppendUint32(b, uint32(p.index))
+			b = binary.BigEndian.AppendUint16(b, uint16(p.code))
+			b = binary.BigEndian.AppendUint64(b, uint64(70+p.index))
+			b = append(b, make([]byte, 16)...)
+		}
 		return binary.BigEndian.AppendUint32(b, 250)
 	}
-	got, err := parseProduced(answer(3, 0), 3)
-	must(t, err)
-	if *got != (produced{throttle: 250 * time.Millisecond, offset: 77}) {
-		t.Errorf("%+v", got)
+	to := []packed{{partition: 3}, {partition: 9}, {partition: 4}}
+	for name, c := range map[string]struct {
+		said []part
+		want []appended
+	}{
+		"in order":      {[]part{{3, 0}, {9, 0}, {4, 0}}, []appended{{0, 73}, {0, 79}, {0, 74}}},
+		"in another":    {[]part{{4, 0}, {3, 0}, {9, 0}}, []appended{{0, 73}, {0, 79}, {0, 74}}},
+		"one refused":   {[]part{{3, 0}, {9, kafka.NotEnoughReplicas}, {4, 0}}, []appended{{0, 73}, {kafka.NotEnoughReplicas, 79}, {0, 74}}},
+		"of others":     {[]part{{5, 0}, {4, 0}}, []appended{{kafka.Unknown, 0}, {kafka.Unknown, 0}, {0, 74}}}, // silence is no acknowledgement
+		"of none asked": {[]part{{1, 0}}, []appended{{kafka.Unknown, 0}, {kafka.Unknown, 0}, {kafka.Unknown, 0}}},
+	} {
+		got, err := parseProduced(answer(c.said...), to)
+		must(t, err)
+		if d := cmp.Diff(&produced{250 * time.Millisecond, c.want}, got, cmp.AllowUnexported(produced{}, appended{})); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
-	if got, err = parseProduced(answer(3, int16(kafka.NotEnoughReplicas)), 3); err != nil || got.code != kafka.NotEnoughReplicas {
-		t.Errorf("%+v, %v", got, err)
-	}
-	// An answer about something else is no acknowledgement.
-	if got, err = parseProduced(answer(4, 0), 3); err != nil || got.code == 0 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for n := range len(answer(3, 0)) {
-		if _, err := parseProduced(answer(3, 0)[:n], 3); !errors.Is(err, errShort) {
+	whole := answer(part{3, 0}, part{9, 0})
+	for n := range len(whole) {
+		if _, err := parseProduced(whole[:n], to); !errors.Is(err, errShort) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}

@@ -41,7 +41,7 @@ func (d *trim) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 
 // RawExchange sends the request and reads the answer.
 func (d *trim) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
-	w := newRequest(protocol.DeleteRecords, 1, d.clientID)
+	w := newRequest(protocol.DeleteRecords, 1, d.clientID, len(d.topic)+32)
 	w.i32(1) // one topic
 	w.str(d.topic)
 	w.i32(1) // one partition

@@ -16,9 +16,9 @@ var errShort = errors.New("the answer is shorter than it says")
 // request is a request under construction.
 type request struct{ b []byte }
 
-// newRequest begins a request with its header, version 1.
-func newRequest(key protocol.ApiKey, version int16, clientID string) *request {
-	w := &request{b: make([]byte, 4, 256)}
+// newRequest begins a request with its header, version 1, with room for a body of about size bytes.
+func newRequest(key protocol.ApiKey, version int16, clientID string, size int) *request {
+	w := &request{b: make([]byte, 4, 128+size)}
 	w.b = binary.BigEndian.AppendUint16(w.b, uint16(key))
 	w.b = binary.BigEndian.AppendUint16(w.b, uint16(version))
 	w.i32(correlation)
@@ -70,6 +70,26 @@ func leader(cluster protocol.Cluster, topic string, partition int32) (protocol.B
 		Topic: topic, Partitions: []fetchapi.RequestPartition{{Partition: partition}},
 	}}}
 	return like.Broker(cluster)
+}
+
+// order finds partitions in the order in which they were asked about, which is the order that answers mostly have.
+type order struct {
+	partition func(i int) int32
+	len, next int
+}
+
+// find returns the place of a partition; -1: it was not asked about.
+func (o *order) find(partition int32) int {
+	for range o.len {
+		i := o.next
+		if o.next++; o.next == o.len {
+			o.next = 0
+		}
+		if o.partition(i) == partition {
+			return i
+		}
+	}
+	return -1
 }
 
 // reader takes big-endian numbers off bytes. It fails once and for all at the end.

@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// ProduceTo is what to append to a partition: records, one at least, in one batch.
+type ProduceTo struct {
+	Partition int
+	Records   []Record
+}
+
+// ProduceResult is the offset of the first record of a batch, or why it has none.
+type ProduceResult struct {
+	Offset int64
+	Err    error
+}
+
+// FetchFrom is where to fetch from in a partition, and about how many bytes at most.
+type FetchFrom struct {
+	Partition int
+	Offset    int64
+	MaxBytes  int
+}
+
+// FetchResult is what one partition holds, or why that is not known.
+type FetchResult struct {
+	Fetched
+	Err error
+}
+
+// ProduceAll appends a batch to each of some partitions in one request, to the broker that leads the first of them, and
+// returns the results in the same order once all in-sync replicas have all of them. A record without a time has that of
+// the call. An error of the whole request is that of each partition. It leaves open whether the records were appended,
+// unless [Classify] says otherwise; what the records lie in may be used again all the same. Of a partition that another broker leads, the
+// error is [Transient], and [Client.Leaders] knows better then.
+//
+// Before it sends, it waits as long as the broker has asked for because of a quota. No partition may be named twice.
+func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) []ProduceResult {
+	results := make([]ProduceResult, len(to))
+	failed := func(to []ProduceTo, results []ProduceResult, err error) {
+		first := to[0].Partition
+		err = c.failed(ctx, "produce to "+several(topic, first, len(to)), topic, first, err, Need{"Write", "topic", topic})
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	for _, t := range to {
+		if err := c.throttle.wait(ctx, place{"produce", topic, t.Partition}); err != nil {
+			failed(to, results, err)
+			return results
+		}
+	}
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	res, err := c.produce(attempt, topic, to)
+	if err != nil {
+		failed(to, results, err)
+		return results
+	}
+	for i, part := range res.parts {
+		c.throttled(place{"produce", topic, to[i].Partition}, res.throttle)
+		if part.code != 0 {
+			failed(to[i:i+1], results[i:i+1], part.code)
+			continue
+		}
+		results[i].Offset = part.offset
+	}
+	return results
+}
+
+// produce packs records and sends them. A packer is back before anything is sent, for an attempt that is given up may
+// still be under way.
+func (c *Client) produce(ctx context.Context, topic string, to []ProduceTo) (*produced, error) {
+	req := &produce{
+		topic: topic, to: make([]packed, len(to)), timeout: int32(c.o.Timeout.Milliseconds()), clientID: c.o.ClientID,
+	}
+	p, ok := c.packers.Get().(*packer)
+	if !ok {
+		p = &packer{}
+	}
+	defer c.packers.Put(p)
+	for i := range to {
+		batch, err := p.pack(to[i].Records, c.o.Compression)
+		if err != nil {
+			return nil, err
+		}
+		req.to[i] = packed{int32(to[i].Partition), batch}
+	}
+	msg, err := c.transport.RoundTrip(ctx, c.kafka.Addr, req)
+	if err != nil {
+		return nil, err
+	}
+	return msg.(*produced), nil
+}
+
+// FetchAll returns what some partitions hold, in one request to the broker that leads the first of them, waiting for up
+// to wait while none of them holds anything. The results are in the same order; an error of the whole request is that of
+// each. A partition that another broker leads is answered from a replica if the one that was asked has one (KIP-392), a
+// little later than its leader would; else its error is [Transient], and [Client.Leaders] knows better then.
+//
+// The broker fills the answer in the order of from, up to about maxBytes in all: those at the end may go away empty-handed
+// although they hold something, and so does one whose next batch does not fit. Who calls puts them first the next time:
+// the first that holds anything gets a batch of whatever size.
+//
+// Before it asks, it waits as long as the broker has asked for because of a quota. No partition may be named twice.
+// Records of different partitions share no memory.
+// Source: KIP-74, and https://kafka.apache.org/documentation/#consumerconfigs_fetch.max.bytes.
+func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, maxBytes int, wait time.Duration) []FetchResult {
+	results := make([]FetchResult, len(from))
+	failed := func(from []FetchFrom, results []FetchResult, err error) {
+		first := from[0].Partition
+		what := "fetch " + several(topic, first, len(from))
+		if len(from) == 1 {
+			what += fmt.Sprintf(" at offset %d", from[0].Offset)
+		}
+		err = c.failed(ctx, what, topic, first, err, Need{"Read", "topic", topic})
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	for _, f := range from {
+		if err := c.throttle.wait(ctx, place{"fetch", topic, f.Partition}); err != nil {
+			failed(from, results, err)
+			return results
+		}
+	}
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout+wait)
+	defer cancel()
+	msg, err := c.transport.RoundTrip(attempt, c.kafka.Addr, &fetch{
+		topic: topic, from: from, maxBytes: int32(maxBytes), wait: wait, clientID: c.o.ClientID,
+	})
+	if err != nil {
+		failed(from, results, err)
+		return results
+	}
+	res := msg.(*fetched)
+	u, ok := c.unpackers.Get().(*unpacker)
+	if !ok {
+		u = &unpacker{}
+	}
+	defer c.unpackers.Put(u)
+	for i, part := range res.parts {
+		c.throttled(place{"fetch", topic, from[i].Partition}, res.throttle)
+		f := Fetched{Next: from[i].Offset, HighWatermark: part.highWatermark, LogStart: part.logStart}
+		err := error(part.code)
+		if part.code == 0 {
+			err = u.unpack(&f, part.batches, f.Next)
+		}
+		if err != nil {
+			failed(from[i:i+1], results[i:i+1], err)
+			continue
+		}
+		results[i].Fetched = f
+	}
+	return results
+}
+
+// several names partitions, the first of n, for people.
+func several(topic string, partition, n int) string {
+	if n == 1 {
+		return fmt.Sprintf("%s/%d", topic, partition)
+	}
+	return fmt.Sprintf("%s/%d and %d more partitions", topic, partition, n-1)
+}
