@@ -82,12 +82,10 @@ func actions() []*action {
 			name: "delete and publish", table: "item", rows: itemRows,
 			mapping: `keys: ["gone:{id}"]
     publish: {channel: gone, message: "{id}"}`,
-			plain: [][]string{{"UNLINK", "gone:__rand_int__"}, {"PUBLISH", "gone", "__rand_int__"}},
-			spoil: spoilString("gone"),
-			written: func(ctx context.Context, rdb *redis.Client, id, _ int) (bool, error) {
-				n, err := rdb.Exists(ctx, fmt.Sprintf("gone:%d", id)).Result()
-				return n == 0, err
-			},
+			plain:   [][]string{{"UNLINK", "gone:__rand_int__"}, {"PUBLISH", "gone", "__rand_int__"}},
+			fill:    func(ctx context.Context, rdb *redis.Client) error { return rdb.ConfigResetStat(ctx).Err() },
+			spoil:   spoilString("gone"),
+			written: goneAndPublished,
 		},
 		{
 			name: "rebuild by query", table: "sale", rows: queryRows,
@@ -98,6 +96,27 @@ func actions() []*action {
 		},
 	}
 }
+
+// goneAndPublished looks at the last row for whether Redis has been told of all rows since its statistics began anew.
+func goneAndPublished(ctx context.Context, rdb *redis.Client, id, _ int) (bool, error) {
+	if id == itemRows {
+		stats, err := rdb.Info(ctx, "commandstats").Result()
+		if err != nil {
+			return false, err
+		}
+		m := publishCalls.FindStringSubmatch(stats)
+		if m == nil {
+			return false, nil // none yet
+		}
+		if calls, err := strconv.Atoi(m[1]); err != nil || calls < itemRows {
+			return false, err
+		}
+	}
+	n, err := rdb.Exists(ctx, fmt.Sprintf("gone:%d", id)).Result()
+	return n == 0, err
+}
+
+var publishCalls = regexp.MustCompile(`(?m)^cmdstat_publish:calls=(\d+),`)
 
 func spoilString(name string) func(context.Context, *redis.Client, int) error {
 	return func(ctx context.Context, rdb *redis.Client, id int) error {

@@ -91,7 +91,7 @@ func (b *benchmark) longUpdates() int { return longPasses * b.workload.rows }
 
 // longMySQL returns the MySQL server whose binlog holds the long backlog, made by updates of many rows each.
 func (b *benchmark) longMySQL(ctx context.Context) (*testbed.Server, error) {
-	return b.source(ctx, "a long backlog on MySQL", testbed.StartMySQL, func(ctx context.Context, db *sql.DB) error {
+	return b.ownSource(ctx, "a long backlog on MySQL", func(ctx context.Context, db *sql.DB) error {
 		if err := (workload{rows: b.workload.rows}).load(ctx, db); err != nil {
 			return err
 		}

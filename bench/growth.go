@@ -111,7 +111,7 @@ func partitioned(n int) eventLog {
 // spreadMySQL returns the MySQL server whose rows are spread over so many tables, t_00 and on, and were changed once.
 func (b *benchmark) spreadMySQL(tables int) func(context.Context) (*testbed.Server, error) {
 	return func(ctx context.Context) (*testbed.Server, error) {
-		return b.source(ctx, fmt.Sprintf("%d tables on MySQL", tables), testbed.StartMySQL, func(ctx context.Context, db *sql.DB) error {
+		return b.ownSource(ctx, fmt.Sprintf("%d tables on MySQL", tables), func(ctx context.Context, db *sql.DB) error {
 			return loadSpread(ctx, db, tables, b.workload.rows)
 		})
 	}
@@ -151,7 +151,7 @@ func loadSpread(ctx context.Context, db *sql.DB, tables, rows int) error {
 // longerMySQL returns the MySQL server whose binlog is so many times as long as two changes of each row.
 func (b *benchmark) longerMySQL(times int) func(context.Context) (*testbed.Server, error) {
 	return func(ctx context.Context) (*testbed.Server, error) {
-		return b.source(ctx, fmt.Sprintf("%d changes of each row on MySQL", 2*times), testbed.StartMySQL, func(ctx context.Context, db *sql.DB) error {
+		return b.ownSource(ctx, fmt.Sprintf("%d changes of each row on MySQL", 2*times), func(ctx context.Context, db *sql.DB) error {
 			if err := (workload{rows: b.workload.rows}).load(ctx, db); err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func (b *benchmark) latencyBigSection() *section {
 	t.rate, t.length = liveRate, max(4*time.Second, time.Duration(20*float64(time.Second)*min(1, b.scale)))
 	t.below = t.transactions() + 1
 	const bare = "bare reader"
-	beside := func(name string, run programs, of string) *contender {
+	behind := func(name string, run programs, of string) *contender {
 		return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
 			return b.latencyBeside(ctx, run, t, of)
 		}}
@@ -41,9 +41,9 @@ func (b *benchmark) latencyBigSection() *section {
 		name:  "latency-big",
 		title: fmt.Sprintf("commit to key gone, at %d transactions a second, behind one of %d row changes", t.rate, t.changes),
 		contenders: []*contender{
-			beside(bare, live, ""),
-			beside("embedded, 2s", together(setting{secondDelete: "2s"}), bare),
-			beside("Kafka, 2s, one process", together(setting{log: throughKafka, secondDelete: "2s"}), bare),
+			behind(bare, live, ""),
+			behind("embedded, 2s", together(setting{secondDelete: "2s"}), bare),
+			behind("Kafka, 2s, one process", together(setting{log: throughKafka, secondDelete: "2s"}), bare),
 		},
 		rounds: 1, noWarmUp: true,
 	}
@@ -129,7 +129,7 @@ func (t *bigTransaction) measures(ctx context.Context, w *watch, committed []tim
 		return nil, fmt.Errorf("%w: of %d transactions behind the big one %d waited for it", errInvalid, len(order), len(ms))
 	}
 	wait := committed[order[len(ms)-1]].Sub(big)
-	return append(percentiles(ms, of, ""), measure{name: "s until all is as before", value: wait.Seconds(), of: of}), nil
+	return append(percentiles(ms, beside{of: of}), measure{name: "s until all is as before", value: wait.Seconds(), of: of}), nil
 }
 
 // normal is a latency, in milliseconds, that says that nothing is waited for any more.

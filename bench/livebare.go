@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/testbed"
 )
@@ -40,42 +42,52 @@ func (b *benchmark) bareReader(ctx context.Context, source *testbed.Server) ([]*
 	return []*exec.Cmd{exec.CommandContext(ctx, self, bareReaderCommand, source.Addr, rdb.Addr, file, pos)}, nil
 }
 
-// follow is the bare reader: its arguments are its name, the source's address, that of Redis, and where to begin. It ends with ctx.
+// follow is the bare reader: its arguments are its name, the source's address, that of Redis, and where to begin; and for
+// the bare reader through Kafka a broker's address and the topic. It ends with ctx.
 //
 // It takes the shortest way that there is from one socket to the other: what an event names goes out as one UNLINK, from
 // the goroutine that has read it, and no answer is waited for.
 func follow(ctx context.Context, args []string) error {
-	if len(args) != 5 {
-		return fmt.Errorf("%s: want 4 arguments", bareReaderCommand)
+	if len(args) != 5 && len(args) != 7 {
+		return fmt.Errorf("%s: want 4 arguments, or 6", bareReaderCommand)
 	}
 	mysqld, redis, file := args[1], args[2], args[3]
 	pos, err := strconv.ParseUint(args[4], 10, 32)
 	if err != nil {
 		return err
 	}
+	connected, end := context.WithCancel(ctx)
+	defer end()
+	g, running := errgroup.WithContext(connected)
 	d, err := followDump(mysqld, file, uint32(pos))
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	context.AfterFunc(running, d.close)
 	out, err := (&net.Dialer{}).DialContext(ctx, "tcp", redis)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	answers := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(io.Discard, out)
-		answers <- err
-	}()
-	stop := context.AfterFunc(ctx, d.close)
-	err = unlinkEach(d, out)
-	if !stop() {
-		err = nil // ctx ended it
+	context.AfterFunc(running, func() { _ = out.Close() })
+	var commands io.Writer = out
+	if len(args) == 7 {
+		through, err := newDetour(running, args[5], args[6])
+		if err != nil {
+			return err
+		}
+		g.Go(through.produce)
+		g.Go(func() error { return through.deliver(out) })
+		commands = through
 	}
-	_ = out.Close()
-	<-answers
-	return err
+	g.Go(func() error { return unlinkEach(d, commands) })
+	g.Go(func() error {
+		_, err := io.Copy(io.Discard, out)
+		return errors.Join(err, io.EOF) // Redis has closed the connection, or it was closed here
+	})
+	if err := g.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // followDump asks for a source's binlog from a position on; at its end the server waits for more.

@@ -19,7 +19,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -47,36 +49,37 @@ type benchmark struct {
 	// reference is the command of another bare probe, to run beside this one; empty: none.
 	reference string
 	dir       string // for whatever a run needs; removed in the end
+	where     string // the commit and the machine, as they were before anything was written
 }
 
-// sections returns all parts of the table, in its order.
+// sections returns all parts of the table, in its order: what is a goal first, then what else there is to know.
 func (b *benchmark) sections() []*section {
-	all := []*section{
+	return slices.Concat([]*section{
 		b.catchUpSection(),
 		b.catchUpMariaDBSection(),
 		b.catchUpEmptySection(),
 		b.backlogSection(),
+		b.liveSection(),
 		b.kafkaSection(),
-		b.besideSection(),
+	}, b.decodeSections(), []*section{
 		b.latencySection(),
 		b.latencyBigSection(),
+		b.memorySection(),
+		b.growthSection(),
 		b.restSection(),
+		b.besideSection(),
 		b.actionsSection(),
 		b.guardSection(),
-		b.memorySection(),
-		b.liveSection(),
-		b.growthSection(),
 		b.scalingRest(),
 		b.scalingCatchUp(),
 		b.scalingLive(),
 		b.scalingRebalance(),
-	}
-	return append(all, b.decodeSections()...)
+	})
 }
 
 func run(ctx context.Context, args []string) error {
 	b := &benchmark{}
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds of each section, in which each contender runs once, after one that is not counted")
+	flag.IntVar(&b.rounds, "rounds", 3, "rounds of each section at most, in which each contender runs once, after one that is not counted")
 	flag.Float64Var(&b.scale, "scale", 1, "makes all workloads smaller (0.05) or larger; below 1 the figures mean little")
 	flag.StringVar(&b.freshet, "freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
 	flag.StringVar(&b.reference, "reference", "", "another bare probe to run beside ours, a `command` called with -mysql ADDR -redis ADDR that prints rows/s")
@@ -123,6 +126,8 @@ func (b *benchmark) runAll(ctx context.Context, sections []*section, file string
 	if err := b.build(ctx); err != nil {
 		return err
 	}
+	begin := time.Now()
+	b.where = machine(ctx)
 	var results []*result
 	var failed []error
 	for _, s := range sections {
@@ -135,10 +140,11 @@ func (b *benchmark) runAll(ctx context.Context, sections []*section, file string
 		}
 		results = append(results, r)
 		if file != "" && !r.failed { // now: who interrupts a long run keeps what it has measured
-			failed = append(failed, b.write(ctx, file, []*result{r}))
+			failed = append(failed, b.write(file, []*result{r}))
 		}
 	}
 	failed = append(failed, printTable(os.Stdout, results))
+	fmt.Printf("\nall took %s\n", time.Since(begin).Round(time.Second))
 	return errors.Join(failed...)
 }
 

@@ -57,7 +57,7 @@ const bigPasses = 10
 
 // bigMySQL returns the MySQL server whose binlog holds a very large transaction, behind the inserts of its rows.
 func (b *benchmark) bigMySQL(ctx context.Context) (*testbed.Server, error) {
-	return b.source(ctx, "a transaction of millions of rows on MySQL", testbed.StartMySQL, func(ctx context.Context, db *sql.DB) error {
+	return b.ownSource(ctx, "a transaction of millions of rows on MySQL", func(ctx context.Context, db *sql.DB) error {
 		if err := (workload{rows: b.workload.rows}).load(ctx, db); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +34,8 @@ type contender struct {
 type measure struct {
 	name  string // with its unit: rows/s, p50 ms, resident MB
 	value float64
-	// of is the contender whose measure of the same name it is divided by, round by round. Empty: none.
+	// of is the contender whose measure of the same name it is divided by, round by round. Empty: none. A measure that is
+	// divided by several contenders is there once for each.
 	of string
 	// goal is "≥ 0.9" or "≤ 100": of the median ratio if of is set, else of the median value. Empty: none.
 	goal string
@@ -55,16 +57,22 @@ type result struct {
 	samples []sample
 	servers []string // those that it took, with their versions
 	failed  bool     // or invalid: not for the document
+	took    time.Duration
 }
+
+// sectionWithin is how long a section may take: one that hangs must not keep the others from running.
+const sectionWithin = 30 * time.Minute
 
 // runSection runs a section. The result holds what there is, also if it failed.
 func (b *benchmark) runSection(ctx context.Context, s *section) (*result, error) {
 	fmt.Printf("\n%s: %s\n", s.name, s.title)
 	b.taken = nil
 	r, begin := &result{section: s}, time.Now()
-	err := b.runRounds(ctx, r)
-	fmt.Printf("  took %s\n", time.Since(begin).Round(time.Second))
-	r.servers, r.failed = b.taken, err != nil
+	ctx, cancel := context.WithTimeoutCause(ctx, sectionWithin, fmt.Errorf("it took more than %s", sectionWithin))
+	defer cancel()
+	err := errors.Join(b.runRounds(ctx, r), b.endSection())
+	r.servers, r.failed, r.took = b.taken, err != nil, time.Since(begin).Round(time.Second)
+	fmt.Printf("  took %s\n", r.took)
 	return r, err
 }
 
@@ -112,7 +120,10 @@ func named(err error, c *contender, round int) error {
 func runText(measures []measure, err error) string {
 	var parts []string
 	for _, m := range measures {
-		parts = append(parts, number(m.value)+" "+m.name)
+		part := number(m.value) + " " + m.name
+		if !slices.Contains(parts, part) { // or it is there for another ratio
+			parts = append(parts, part)
+		}
 	}
 	if err != nil {
 		parts = append(parts, err.Error())

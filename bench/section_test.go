@@ -51,6 +51,39 @@ func TestTheRatioIsTheMedianOfTheRatiosWithinARound(t *testing.T) {
 	}
 }
 
+func TestAMeasureCanBeDividedByTwoContendersButNotByWhatIsNotAboveZero(t *testing.T) {
+	late := func(name string, of []beside, ms float64) *contender {
+		return &contender{name: name, run: func(context.Context, *benchmark) ([]measure, error) {
+			return percentiles([]float64{ms}, of...), nil
+		}}
+	}
+	s := &section{name: "x", contenders: []*contender{
+		late("bare", nil, 2), late("early", nil, -0.1), late("freshet", []beside{{"bare", "≤ 4"}, {of: "early"}}, 6),
+	}}
+	r, err := (&benchmark{rounds: 1}).runSection(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := r.lines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range lines[len(lines)-5:] {
+		got = append(got, strings.Join(l.cells(), " "))
+	}
+	want := []string{
+		"freshet p50 ms 6.00 6.00 6.00 3.00 ÷ bare ≤ 4 yes",
+		"freshet p99 ms 6.00 6.00 6.00 3.00 ÷ bare ≤ 4 yes",
+		"freshet p50 ms 6.00 6.00 6.00 – ÷ early  ",
+		"freshet p99 ms 6.00 6.00 6.00 – ÷ early  ",
+		"freshet max ms 6.00 6.00 6.00   ",
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("got  %q\nwant %q", got, want)
+	}
+}
+
 func TestAnInvalidRunIsNotCountedAndTheSectionFails(t *testing.T) {
 	s := &section{name: "x", contenders: []*contender{
 		rates("bare", "", "", 1, 100, 200),

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/freshet/freshet/testbed"
@@ -13,6 +14,7 @@ import (
 // servers are started when they are first asked for, and closed together in the end.
 type servers struct {
 	sources map[string]*testbed.Server // by what is in their binlog
+	own     []string                   // of these, what is for the section under way alone
 	redis   *testbed.RedisServer
 	kafka   *testbed.KafkaCluster
 	taken   []string // what the section under way has asked for: mysql 9.7.4
@@ -36,6 +38,15 @@ func (b *benchmark) liveMySQL(ctx context.Context) (*testbed.Server, error) {
 	return b.source(ctx, "rows to write to, on MySQL", testbed.StartMySQL, workload{rows: b.workload.rows}.load)
 }
 
+// ownSource is source for a server that no other section takes: it is closed with the section under way, since a long
+// binlog takes much of the disk.
+func (b *benchmark) ownSource(
+	ctx context.Context, contents string, load func(context.Context, *sql.DB) error, args ...string,
+) (*testbed.Server, error) {
+	b.own = append(b.own, contents)
+	return b.source(ctx, contents, testbed.StartMySQL, load, args...)
+}
+
 // source returns the server that goes by the name of its contents: started by the first who asks, and loaded.
 //
 // It is meant to be read, not to survive: no fsync while it is loaded.
@@ -53,17 +64,34 @@ func (b *benchmark) source(
 	if err != nil {
 		return nil, err
 	}
-	b.atEnd(s.Close)
 	b.started(string(s.Flavor), s.Version)
 	fmt.Printf("  making %s ...\n", contents)
 	if err := load(ctx, s.DB()); err != nil {
-		return nil, fmt.Errorf("make %s: %w", contents, err)
+		return nil, errors.Join(fmt.Errorf("make %s: %w", contents, err), s.Close())
 	}
 	if b.sources == nil {
 		b.sources = map[string]*testbed.Server{}
 	}
 	b.sources[contents] = s
 	return s, nil
+}
+
+// endSection closes what was for the section under way alone.
+func (s *servers) endSection() error {
+	err := s.closeSources(s.own)
+	s.own = nil
+	return err
+}
+
+func (s *servers) closeSources(contents []string) error {
+	var errs []error
+	for _, c := range contents {
+		if source := s.sources[c]; source != nil {
+			errs = append(errs, source.Close())
+			delete(s.sources, c)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // redisServer returns the Redis that all sections share. Each run begins by filling it, or emptying it.
@@ -114,9 +142,9 @@ func (s *servers) took(name, version string) {
 // atEnd has something closed when all sections have run.
 func (s *servers) atEnd(f func() error) { s.closers = append(s.closers, f) }
 
-// close closes what was started, the last first.
+// close closes what was started.
 func (s *servers) close() error {
-	var errs []error
+	errs := []error{s.closeSources(slices.Collect(maps.Keys(s.sources)))}
 	for _, f := range slices.Backward(s.closers) {
 		errs = append(errs, f())
 	}

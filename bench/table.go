@@ -15,7 +15,7 @@ type line struct {
 	contender, measure string
 	min, median, max   float64
 	of                 string  // empty: there is no ratio
-	ratio              float64 // the median of the ratios within a round; NaN if there was no such round
+	ratio              float64 // the median of the ratios within a round; NaN if no round has one
 	goal, met          string  // met is yes, no, or empty without a goal
 }
 
@@ -31,7 +31,7 @@ func (r *result) lines() ([]line, error) {
 			base := r.values(m.of, m.name)
 			for round, v := range values {
 				all = append(all, v)
-				if d, ok := base[round]; ok {
+				if d := base[round]; d > 0 { // a latency can be negative
 					ratios = append(ratios, v/d)
 				}
 			}
@@ -50,11 +50,11 @@ func (r *result) lines() ([]line, error) {
 	return lines, nil
 }
 
-// measuresOf returns each measure of a contender once, as it was first seen.
+// measuresOf returns each measure of a contender once for each other that it is divided by, as it was first seen.
 func (r *result) measuresOf(contender string) (found []measure) {
 	for _, s := range r.samples {
 		for _, m := range s.measures {
-			known := slices.ContainsFunc(found, func(f measure) bool { return f.name == m.name })
+			known := slices.ContainsFunc(found, func(f measure) bool { return f.name == m.name && f.of == m.of })
 			if s.contender == contender && !known {
 				found = append(found, m)
 			}
@@ -135,7 +135,7 @@ func columns() []string {
 func (l *line) cells() []string {
 	ratio := ""
 	if l.of != "" {
-		ratio = fmt.Sprintf("%s ÷ %s", strconv.FormatFloat(l.ratio, 'f', 2, 64), l.of)
+		ratio = fmt.Sprintf("%s ÷ %s", number(l.ratio), l.of)
 	}
 	return []string{l.contender, l.measure, number(l.min), number(l.median), number(l.max), ratio, l.goal, l.met}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestGoals(t *testing.T) {
@@ -52,7 +53,7 @@ func TestMedian(t *testing.T) {
 func twoContenders(goal string) *result {
 	return &result{
 		section: &section{name: "catch-up", title: "catching up", contenders: []*contender{{name: "bare probe"}, {name: "freshet"}}},
-		servers: []string{"mysql 9.7.4"},
+		servers: []string{"mysql 9.7.4"}, took: 90 * time.Second,
 		samples: []sample{
 			{"bare probe", 1, []measure{{name: "rows/s", value: 1e6}}},
 			{"freshet", 1, []measure{{name: "rows/s", value: 95e4, of: "bare probe", goal: goal}, {name: "p50 ms", value: 0.2}}},

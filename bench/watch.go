@@ -50,7 +50,7 @@ func newWatch(ctx context.Context, rdb *redis.Client, rows int) (*watch, error) 
 func (w *watch) close(ctx context.Context) error {
 	err := w.sub.Close()
 	<-w.ended
-	return errors.Join(err, w.rdb.ConfigSet(ctx, "notify-keyspace-events", "").Err())
+	return errors.Join(err, w.rdb.ConfigSet(context.WithoutCancel(ctx), "notify-keyspace-events", "").Err())
 }
 
 func (w *watch) isGone(id int) bool { return w.gone[id].Load() != 0 }

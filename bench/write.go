@@ -20,7 +20,7 @@ const (
 )
 
 // write puts the sections of this run into the document. What it says of others stays, if there still are such sections.
-func (b *benchmark) write(ctx context.Context, file string, results []*result) error {
+func (b *benchmark) write(file string, results []*result) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -30,9 +30,8 @@ func (b *benchmark) write(ctx context.Context, file string, results []*result) e
 		order = append(order, s.name)
 	}
 	fresh := map[string]string{}
-	where := machine(ctx)
 	for _, r := range results {
-		if fresh[r.section.name], err = r.markdown(where, b.scale); err != nil {
+		if fresh[r.section.name], err = r.markdown(b.where, b.scale); err != nil {
 			return err
 		}
 	}
@@ -85,7 +84,7 @@ func (r *result) markdown(where string, scale float64) (string, error) {
 	for _, sample := range r.samples {
 		rounds = max(rounds, sample.round)
 	}
-	fmt.Fprintf(&s, "\n%s; %s; rounds: %d", time.Now().Format(time.DateOnly), where, rounds)
+	fmt.Fprintf(&s, "\n%s; %s; rounds: %d, which took %s", time.Now().Format(time.DateOnly), where, rounds, r.took)
 	if len(r.servers) > 0 {
 		fmt.Fprintf(&s, "; %s", strings.Join(r.servers, ", "))
 	}
