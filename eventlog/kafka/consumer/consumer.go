@@ -47,6 +47,7 @@ type Options struct {
 // Consumer reads a topic of invalidations and its topic of marks. All methods may be called from any goroutine.
 type Consumer struct {
 	client  *broker.Client
+	cluster cluster // the same
 	o       Options
 	metrics *metrics
 	newest  *newest
@@ -54,12 +55,14 @@ type Consumer struct {
 	stop    stops
 	away    away
 
-	ended context.Context // with Run, for the fetch loops
+	fetcher fetcher
+
+	ended context.Context // with Run, for the partitions
 	end   context.CancelFunc
 
 	mu     sync.Mutex
 	parts  map[int]*partition
-	loops  sync.WaitGroup
+	loops  sync.WaitGroup // of the partitions, and of what is done for them
 	closed bool
 	// retention is the topic's retention.ms; 0: not known, or for ever.
 	retention time.Duration
@@ -86,7 +89,8 @@ func New(c *broker.Client, o Options) (*Consumer, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	out := &Consumer{client: c, o: o, newest: newNewest(), parts: map[int]*partition{}}
+	out := &Consumer{client: c, cluster: c, o: o, newest: newNewest(), parts: map[int]*partition{}}
+	out.fetcher = fetcher{c: out, lanes: map[int]*lane{}}
 	out.stop.changed = make(chan struct{})
 	out.ended, out.end = context.WithCancel(context.Background())
 	var err error
@@ -100,8 +104,8 @@ func New(c *broker.Client, o Options) (*Consumer, error) {
 // is kept for a slow receiver. The channel is never closed.
 func (c *Consumer) Marks() <-chan event.Mark { return c.newest.out }
 
-// Run reads the marks and watches how far the partitions are behind, until ctx ends. It then ends the fetch loops of
-// all partitions and waits for them; it returns nil. It is called once, and outlives the work on the partitions, which
+// Run reads the marks and watches how far the partitions are behind, until ctx ends. It then ends all
+// partitions and waits for what is fetched of them; it returns nil. It is called once, and outlives the work on the partitions, which
 // needs marks to be finished.
 func (c *Consumer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
@@ -126,7 +130,7 @@ func (c *Consumer) Partition(ctx context.Context, claim *group.Claim) (eventlog.
 	ctx, cancel := context.WithCancel(ctx)
 	p := &partition{
 		c: c, claim: claim, id: claim.Partition, what: fmt.Sprintf("%s/%d", claim.Topic, claim.Partition),
-		ctx: ctx, chunks: make(chan chunk, 1),
+		ctx: ctx,
 	}
 	if !c.enlist(p) {
 		cancel()
@@ -139,16 +143,22 @@ func (c *Consumer) Partition(ctx context.Context, claim *group.Claim) (eventlog.
 		c.loops.Done()
 		return nil, err
 	}
-	unhook := context.AfterFunc(c.ended, cancel)
-	go func() {
-		defer c.loops.Done()
-		defer cancel()
-		defer unhook()
-		p.fetch(from)
-		<-ctx.Done()
-		c.delist(p)
-	}()
+	c.attend(p, from, cancel)
 	return p, nil
+}
+
+// attend has a partition fetched from an offset on, until its context ends; cancel ends it.
+func (c *Consumer) attend(p *partition, from int64, cancel context.CancelFunc) {
+	p.feed = newFeed(p, from)
+	unhook := context.AfterFunc(c.ended, cancel)
+	c.loops.Add(1)
+	go c.fetcher.mend(p.feed, nil)
+	context.AfterFunc(p.ctx, func() {
+		defer c.loops.Done()
+		unhook()
+		c.fetcher.leave(p.feed)
+		c.delist(p)
+	})
 }
 
 // enlist makes a partition one of ours; false: Run has ended.

@@ -4,7 +4,7 @@
 // Its place on the path: between the brokers and the invalidator's engine. package group says which partitions are
 // ours and commits how far they are finished; package record says what a record means.
 //
-//	brokers --fetch loop--> chunks --Fetch--> engine --Commit--> group.Claim      for each partition
+//	brokers --fetcher--> feed --Fetch--> engine --Commit--> group.Claim            for each partition
 //	brokers --readMarks--> newest --Marks--> engine                               once
 //
 // A record becomes one [event.Batch], and its token is its offset. With each commit goes, as the commit's metadata, what
@@ -20,9 +20,13 @@
 //     before (a topic that was made anew, or cut and grown past the commit). [Options].SkipLost passes over the loss, and then says so aloud.
 //   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
 //     format holds up its partition, and no other, until a newer freshet reads it.
-//   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever.
-//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: about 96 MiB);
-//     a record that is larger comes whole; what the engine holds is bounded by its caps, beyond which it
+//   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever, for each
+//     partition by itself. A broker that hangs holds up the partitions that it leads, and no others; trouble with a
+//     partition holds up that one alone.
+//   - One request asks a broker for all partitions that have room. While nothing happens that is one a second for each
+//     broker, however many partitions there are; while much happens, a few that carry many partitions.
+//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: about 96 MiB), and
+//     for each broker one answer of 2 MiB as the brokers store it; a record that is larger comes whole; what the engine holds is bounded by its caps, beyond which it
 //     does not fetch. Of each source 128 moments for [Consumer.FreshAsOf], and one mark.
 //
 // Of a leader that was deposed, records may still come: a record of a lower term than the highest that was seen of its
@@ -34,9 +38,14 @@
 // # Goroutines
 //
 //	Consumer.Run       marks reader, marks deliverer, lag watch          the caller's
-//	partition.fetch    one for each partition                            ends with the claim's context, or with Run
+//	fetcher.run        one for each request under way                    end when their partitions have left
+//	fetcher.mend       one for each partition in trouble, or just begun  ends with the claim's context, or with Run
 //	Fetch, Commit      the engine's fetcher and loop                     share pending, under the partition's lock
 //
-// A partition's lock is held for a few instructions, once for each record; the consumer's, when partitions come and go
-// and when somebody looks.
+// Run waits for those of the fetcher. A request under way keeps no partition from leaving: once the claim's context has
+// ended, what comes of it is dropped.
+//
+// The fetcher's lock guards what is fetched ahead and who is in which request; it is held for a few instructions, for each
+// request and each chunk. A partition's lock may be taken under it, not the other way round. That one is held for a few
+// instructions, once for each record; the consumer's, when partitions come and go and when somebody looks.
 package consumer

@@ -1,162 +1,245 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
 const (
-	// fetchBytes is what one fetch may bring, as the brokers store it, and what it should bring once unpacked. A
-	// record that is larger comes whole.
+	// fetchBytes is what one fetch may bring of a partition, as the brokers store it, and what it should bring once
+	// unpacked. A record that is larger comes whole. A partition for which as much waits is not fetched.
 	fetchBytes = 512 << 10
 	// leastBytes is how far the former is lowered when records are compressed well.
 	leastBytes = 32 << 10
+	// answerBytes is what one request may bring of all its partitions together, as the brokers store it.
+	answerBytes = 2 << 20
+	// poll is how long a request waits for records when there are none.
+	poll = time.Second
+	// soon is how near the end of a request must be for others to wait for it, so that all go on in one request.
+	soon = 10 * time.Millisecond
 )
 
-// chunk is what one fetch brought.
-type chunk struct {
-	records []broker.Record
-	// from is the first offset that the chunk stands for, next the one behind the last.
-	from, next int64
-	// jumped: what lay before from was lost and is passed over.
-	jumped bool
-	// lost ends the partition.
-	lost error
+// cluster is what is asked of the brokers. A [broker.Client] is one.
+type cluster interface {
+	Leaders(ctx context.Context, topic string) ([]int, error)
+	Range(ctx context.Context, topic string, partition int) (start, end int64, err error)
+	FetchAll(ctx context.Context, topic string, from []broker.FetchFrom, maxBytes int, wait time.Duration) []broker.FetchResult
 }
 
-// fetch is a partition's fetch loop. At most three fetches are in memory: one that is being handed out, one that
-// waits, and one under way. It ends with the partition's context, or with a loss.
-func (p *partition) fetch(next int64) {
-	t := p.c.newTrouble("fetch " + p.what)
-	ask, jumped := fetchBytes/4, false
-	for p.ctx.Err() == nil {
-		f, err := p.c.client.Fetch(p.ctx, p.claim.Topic, p.id, next, ask, poll)
-		switch {
-		case err == nil:
-			t.over()
-			p.observe(f.LogStart, f.HighWatermark)
-		case p.ctx.Err() != nil:
-			return
-		case broker.Classify(err) == broker.OutOfRange:
-			from, lost := p.locate(next)
-			switch {
-			case lost != nil:
-				p.hand(chunk{lost: lost})
-				return
-			case from == next:
-				t.wait(p.ctx, err) // the brokers do not agree yet
-			default:
-				next, jumped = from, true
-			}
-		default:
-			t.wait(p.ctx, err)
-			continue
-		}
-		ask = adapt(ask, f.Records) // before they are handed over
-		if f.Next > next || jumped {
-			if !p.hand(chunk{records: f.Records, from: next, next: f.Next, jumped: jumped}) {
-				return
-			}
-		}
-		next, jumped = f.Next, false
-	}
+// fetcher fetches for all partitions: those that one broker leads come in one request, since a request costs all who take
+// part much more than what it brings. A request has a goroutine, which hands over what it brought and goes on with the
+// next one to that broker, as long as there is one to make. All else is done under the lock, by whoever changes it.
+type fetcher struct {
+	c *Consumer
+
+	mu    sync.Mutex
+	lanes map[int]*lane // by the broker's number; -1: those of which no leader is known
+	turns uint64
 }
 
-// adapt returns how much to ask for next: what is compressed well takes many times its size in memory.
-func adapt(ask int, records []broker.Record) int {
-	n := 0
-	for i := range records {
-		n += len(records[i].Key) + len(records[i].Value)
-	}
-	switch {
-	case n > fetchBytes*3/2:
-		return max(ask/2, leastBytes)
-	case n < fetchBytes/2:
-		return min(ask*2, fetchBytes)
-	}
-	return ask
+// lane is the way to a broker.
+type lane struct {
+	feeds []*feed // those that it leads, without those in trouble
+	under []*request
 }
 
-// hand hands a chunk over and reports whether it was taken.
-func (p *partition) hand(c chunk) bool {
-	select {
-	case p.chunks <- c:
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
+// request is one that is under way.
+type request struct {
+	ctx    context.Context // ends when nobody wants any of it any more
+	cancel context.CancelFunc
+	feeds  []*feed
+	from   []broker.FetchFrom
+	wait   time.Duration
+	due    time.Time // when it is answered at the latest, if the broker is well
+	wanted int       // how many of its feeds are still ours
 }
 
-// locate compares an offset (-1: there is none) with what the partition holds, and returns where to read: the offset,
-// or where the log begins when records are lost and may be passed over. The error is a [*LostError] or the context's.
+// next returns the request that is to be made now of what has room; nil: none. The caller holds the lock.
 //
-// That the log ends before the offset is believed only when it has been so for a while: a broker that has just become
-// the leader may not know yet how far all replicas are.
-func (p *partition) locate(offset int64) (int64, error) {
-	t := p.c.newTrouble("look at " + p.what)
-	var since time.Time
+// A feed that is nearly empty makes a request, and all others that have room go with it. None is made while another is
+// about to be answered: the feeds that come to have room meanwhile gather for the one after it, so that in a catch-up
+// few requests carry many partitions. One that waits for records to be written, though, can take a second, which nobody
+// waits for: it gets company. So that the company does not stay, both wait to the same moment; who comes back first, with
+// nothing, then waits for the other, and at rest one request a second goes to each broker.
+func (f *fetcher) next(l *lane) *request {
+	now := time.Now()
+	wait := poll
+	for _, u := range l.under {
+		left := u.due.Sub(now)
+		if left < soon {
+			return nil
+		}
+		wait = min(wait, left)
+	}
+	r := &request{wait: wait, due: now.Add(wait)}
+	urgent := false
+	for _, d := range l.feeds {
+		if d.under == nil && d.waiting < fetchBytes {
+			r.feeds = append(r.feeds, d)
+			urgent = urgent || d.urgent()
+			if d.behind() {
+				r.wait, r.due = 0, now
+			}
+		}
+	}
+	if !urgent {
+		return nil
+	}
+	// The broker fills its answer in this order, up to answerBytes: first come those that have had nothing for longest.
+	slices.SortStableFunc(r.feeds, func(a, b *feed) int { return cmp.Compare(a.turn, b.turn) })
+	r.from = make([]broker.FetchFrom, len(r.feeds))
+	for i, d := range r.feeds {
+		d.under = r
+		r.from[i] = broker.FetchFrom{Partition: d.p.id, Offset: d.next, MaxBytes: d.ask}
+	}
+	r.wanted = len(r.feeds)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	l.under = append(l.under, r)
+	return r
+}
+
+// pump makes the request that is to be made now. The caller holds the lock, and some feed of the lane is ours, so that
+// Run still waits.
+func (f *fetcher) pump(l *lane) {
+	if r := f.next(l); r != nil {
+		f.c.loops.Add(1)
+		go f.run(l, r)
+	}
+}
+
+// run makes a request, and those that follow from it.
+func (f *fetcher) run(l *lane, r *request) {
+	defer f.c.loops.Done()
+	for r != nil {
+		results := f.c.cluster.FetchAll(r.ctx, f.c.o.Names.Topic, r.from, answerBytes, r.wait)
+		r.cancel()
+		r = f.answered(l, r, results)
+	}
+}
+
+// answered hands over what a request brought, and returns the next one.
+func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.under = slices.DeleteFunc(l.under, func(u *request) bool { return u == r })
+	for i, d := range r.feeds {
+		d.under = nil
+		res := &results[i]
+		switch {
+		case d.gone:
+		case res.Err != nil:
+			f.remove(d)
+			f.c.loops.Add(1)
+			go f.mend(d, res.Err)
+		default:
+			if len(res.Records) > 0 {
+				f.turns++
+				d.turn = f.turns
+			}
+			d.took(&res.Fetched)
+		}
+	}
+	return f.next(l)
+}
+
+// take returns the next chunk of a feed, if one waits.
+func (f *fetcher) take(d *feed) (chunk, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(d.chunks) == 0 {
+		return chunk{}, false
+	}
+	c := d.chunks[0]
+	d.chunks[0] = chunk{} // not to keep it
+	d.chunks = d.chunks[1:]
+	was := d.urgent()
+	d.waiting -= c.size
+	if d.lane != nil && d.under == nil && !was && d.urgent() {
+		f.pump(d.lane)
+	}
+	return c, true
+}
+
+// mend does what must be done before a feed can be fetched on: it waits after an error, looks where to go on when the
+// offset is not there any more, and finds the leader. The feed is in no lane meanwhile, and its place is mend's. It also begins a
+// feed, without an error.
+func (f *fetcher) mend(d *feed, err error) {
+	defer f.c.loops.Done()
+	p := d.p
+	switch {
+	case err == nil, p.ctx.Err() != nil:
+	case broker.Classify(err) == broker.OutOfRange:
+		from, lost := p.locate(d.next)
+		switch {
+		case p.ctx.Err() != nil:
+		case lost != nil:
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			d.put(chunk{lost: lost})
+			return
+		case from == d.next:
+			d.trouble.wait(p.ctx, err) // the brokers do not agree yet
+		default:
+			d.next, d.jumped = from, true
+		}
+	default:
+		d.trouble.wait(p.ctx, err)
+	}
 	for p.ctx.Err() == nil {
-		start, end, err := p.c.client.Range(p.ctx, p.claim.Topic, p.id)
+		leaders, err := f.c.cluster.Leaders(p.ctx, p.claim.Topic)
 		if err != nil {
-			t.wait(p.ctx, err)
+			d.trouble.wait(p.ctx, err)
 			continue
 		}
-		t.over()
-		p.observe(start, end)
-		lost := &LostError{
-			Topic: p.claim.Topic, Partition: p.id, Group: p.c.o.Group, Offset: offset, Start: start, End: end,
+		leader := -1 // the request will say what is wrong
+		if p.id < len(leaders) {
+			leader = leaders[p.id]
 		}
-		switch {
-		case offset >= start && offset <= end:
-			return offset, nil
-		case offset < 0 && start == 0:
-			return 0, nil
-		case offset < 0:
-			lost.Loss = Uncommitted
-		case offset < start:
-			lost.Loss = Expired
-		default:
-			lost.Loss = Truncated
-			if since.IsZero() {
-				since = time.Now()
-			}
-			if time.Since(since) < grace {
-				t.pause(p.ctx)
-				continue
-			}
-		}
-		lost.Until = p.oldest(start, end)
-		if err := p.c.lost(lost); err != nil {
-			return 0, err
-		}
-		return start, nil
+		f.enter(d, leader)
+		return
 	}
-	return 0, p.ctx.Err()
 }
 
-// oldest returns when the record at the beginning of the log was written, if that can be told.
-func (p *partition) oldest(start, end int64) time.Time {
-	if start >= end {
-		return time.Time{}
+// enter makes a feed one that is fetched from a broker.
+func (f *fetcher) enter(d *feed, leader int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.gone {
+		return
 	}
-	f, err := p.c.client.Fetch(p.ctx, p.claim.Topic, p.id, start, leastBytes, poll)
-	if err != nil || len(f.Records) == 0 {
-		return time.Time{}
+	l := f.lanes[leader]
+	if l == nil {
+		l = &lane{}
+		f.lanes[leader] = l
 	}
-	return f.Records[0].Time
+	d.lane = l
+	l.feeds = append(l.feeds, d)
+	f.pump(l)
 }
 
-// lost counts a loss. It returns it, unless losses are passed over; then an operator is told.
-func (c *Consumer) lost(e *LostError) error {
-	c.metrics.losses.WithLabelValues(string(e.Loss)).Inc()
-	if !c.o.SkipLost {
-		return e
+// remove takes a feed out of its lane. The caller holds the lock.
+func (f *fetcher) remove(d *feed) {
+	if l := d.lane; l != nil {
+		l.feeds = slices.DeleteFunc(l.feeds, func(o *feed) bool { return o == d })
+		d.lane = nil
 	}
-	c.raiseLost(e)
-	return nil
 }
 
-// pause waits a little, without there being any trouble.
-func (t *trouble) pause(ctx context.Context) { _ = t.backoff.Wait(ctx) }
+// leave ends a feed. It does not wait for the request that the feed is in, if there is one: that goes on for the others,
+// and what it brings of this one is dropped.
+func (f *fetcher) leave(d *feed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.remove(d)
+	d.gone, d.chunks, d.waiting = true, nil, 0
+	if r := d.under; r != nil {
+		if r.wanted--; r.wanted == 0 {
+			r.cancel()
+		}
+	}
+}

@@ -72,7 +72,7 @@ const (
 	settingsEvery = 5 * time.Minute
 )
 
-// watch keeps the ends of the partitions true while their fetch loops wait for room, and raises an alarm before
+// watch keeps the ends of the partitions true while they have no room, and raises an alarm before
 // retention deletes what is not finished.
 func (c *Consumer) watch(ctx context.Context) {
 	t := time.NewTicker(watchEvery)
@@ -99,9 +99,9 @@ func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
 	heard := p.heard
 	p.mu.Unlock()
 	if time.Since(heard) > watchEvery/2 {
-		start, end, err := c.client.Range(ctx, p.claim.Topic, p.id)
+		start, end, err := c.cluster.Range(ctx, p.claim.Topic, p.id)
 		if err != nil {
-			return // its fetch loop says so
+			return // who fetches it says so
 		}
 		p.observe(start, end)
 	}

@@ -373,6 +373,47 @@ func TestReadingGoesOnWhenTheBrokerComesBack(t *testing.T) {
 	}
 }
 
+// Each broker is asked for the partitions that it leads, also after they have moved and one has died.
+func TestPartitionsAreReadWhereverTheirLeadersGo(t *testing.T) {
+	cluster := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3})
+	r := newRigOn(t, cluster, 6)
+	a := r.work(true)
+	seq := 0
+	goesOn := func() {
+		t.Helper()
+		seq++
+		want, seen := fmt.Sprintf("s:1:%d", seq), map[int]bool{}
+		for p := range 6 {
+			r.series(p, seq, seq)
+		}
+		for timeout := time.After(patience); len(seen) < 6; {
+			select {
+			case g := <-a.batches:
+				if g.key == want {
+					seen[g.partition] = true
+				}
+			case err := <-a.ends: // the generation may end when a broker dies
+				if !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+			case <-timeout:
+				t.Fatalf("record %d was read in partitions %v only", seq, seen)
+			}
+		}
+	}
+	goesOn()
+	for p := range 6 {
+		cluster.MoveLeader(t, r.names.Topic, p, cluster.Leader(t, r.names.Topic, p)%3+1)
+		goesOn()
+	}
+	dead := cluster.Leader(t, r.names.Topic, 0)
+	must(t, cluster.Broker(dead).Kill())
+	for p := range 6 {
+		cluster.AwaitLeader(t, r.names.Topic, p, dead)
+	}
+	goesOn()
+}
+
 func TestWhatIsWrongWithTheOptionsIsSaid(t *testing.T) {
 	c := newRig(t, 1).client
 	for _, o := range []Options{

@@ -234,3 +234,36 @@ func TestRecordsThatAreDeletedWhileTheyWaitAreLost(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 }
+
+// What is passed over while it is read is passed over once, and reading goes on where the log begins then.
+func TestWhatIsLostWhileItIsReadIsPassedOverOnce(t *testing.T) {
+	r := newRig(t, 1)
+	r.big(0, 1, 12)
+	release := make(chan struct{})
+	board, err := alarm.New(quietLog(), nil)
+	must(t, err)
+	w := r.work(true, func(o *Options) {
+		o.SkipLost, o.Alarms = true, board
+		bury := o.Bury
+		o.Bury = func(ctx context.Context, topic string, p int, b broker.Record, cause error) error {
+			<-release
+			return bury(ctx, topic, p, b, cause)
+		}
+	})
+	eventually(t, "it waits at the first of them", func() bool {
+		l := w.consumer.Lags()
+		return len(l) == 1 && l[0].End == 12
+	})
+	r.series(0, 1, 3)
+	r.cluster.DeleteRecords(t, r.names.Topic, 0, 13)
+	close(release)
+	expect(t, w.take(2), "s:1:2", "s:1:3")
+	r.series(0, 4, 4)
+	expect(t, w.take(1), "s:1:4")
+	if n := testutil.ToFloat64(w.consumer.metrics.losses.WithLabelValues(string(Expired))); n != 1 {
+		t.Errorf("%v losses are counted", n)
+	}
+	must(t, w.stop())
+	r.series(0, 5, 5)
+	expect(t, r.work(true).take(1), "s:1:5")
+}

@@ -138,6 +138,3 @@ func (c *Consumer) mark(r *broker.Record) {
 	c.history.add(&m)
 	c.newest.put(m.Mark)
 }
-
-// poll is how long a fetch waits for records when there are none.
-const poll = time.Second

@@ -18,12 +18,12 @@ import (
 
 // partition is a claimed partition. It implements [eventlog.Partition].
 type partition struct {
-	c      *Consumer
-	claim  *group.Claim
-	id     int
-	what   string          // topic/partition, for people
-	ctx    context.Context // the claim's
-	chunks chan chunk      // from the fetch loop
+	c     *Consumer
+	claim *group.Claim
+	id    int
+	what  string          // topic/partition, for people
+	ctx   context.Context // the claim's
+	feed  *feed           // what is fetched ahead
 
 	// What belongs to Fetch: the rest of a chunk, the offset after all that was handed out, and what was seen there.
 	records []broker.Record
@@ -123,9 +123,12 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 			p.pass(p.next)
 			continue
 		}
-		select {
-		case c := <-p.chunks:
+		if c, ok := p.c.fetcher.take(p.feed); ok {
 			p.open(c)
+			continue
+		}
+		select {
+		case <-p.feed.more:
 		case <-changed:
 		case <-ctx.Done():
 		case <-p.ctx.Done():

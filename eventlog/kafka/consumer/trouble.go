@@ -54,6 +54,9 @@ func (t *trouble) wait(ctx context.Context, err error) {
 	_ = t.backoff.Wait(ctx) // the caller looks at ctx
 }
 
+// failing reports whether the last attempt failed.
+func (t *trouble) failing() bool { return !t.since.IsZero() }
+
 // over is to be called after a success.
 func (t *trouble) over() {
 	if t.told {
@@ -84,3 +87,6 @@ func (a *away) raise(alarms *alarm.Board, class broker.Class, err error) {
 	alarms.Raise(alarm.KafkaAway, err.Error()+"; the invalidator tries again until it can read on: nothing is lost as long"+
 		" as the topic's retention lasts")
 }
+
+// pause waits a little, without there being any trouble.
+func (t *trouble) pause(ctx context.Context) { _ = t.backoff.Wait(ctx) }
