@@ -38,6 +38,6 @@ servers:
 soak: servers
 	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator ./eventlog/... ./e2e
 
-## bench: the whole table of docs/benchmarks.md, in about half an hour (one part: go run ./bench -only NAME; -list)
+## bench: the whole table of docs/benchmarks.md, in about an hour (one part: go run ./bench -only NAME; -list)
 bench: servers
 	$(GO) run ./bench -write docs/benchmarks.md
