@@ -36,16 +36,30 @@ func embedded(_ context.Context, _ *benchmark, dir string) (string, error) {
 	return fmt.Sprintf("{dir: %q}", filepath.Join(dir, "data")), nil
 }
 
-// throughKafka has a topic for each run, so that all begin at the beginning.
-func throughKafka(ctx context.Context, b *benchmark, dir string) (string, error) {
+// throughKafka is Kafka with as many partitions as is the default.
+func throughKafka(ctx context.Context, b *benchmark, _ string) (string, error) {
+	return b.kafkaLog(ctx, "bench", "")
+}
+
+// partitioned is Kafka with so many partitions.
+func partitioned(n int) eventLog {
+	return func(ctx context.Context, b *benchmark, _ string) (string, error) {
+		return b.kafkaLog(ctx, fmt.Sprintf("bench%d", n), fmt.Sprintf(", partitions: %d", n))
+	}
+}
+
+// kafkaLog has the same topic for all runs with as many partitions, as users have one topic for long: a broker makes the
+// files of a partition when its first record comes, which takes as much CPU as tens of thousands of keys.
+func (b *benchmark) kafkaLog(ctx context.Context, topic, more string) (string, error) {
 	c, err := b.kafkaCluster(ctx)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q}}", strings.Join(c.Brokers(), ","), filepath.Base(dir)), nil
+	return fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q%s}}", strings.Join(c.Brokers(), ","), topic, more), nil
 }
 
-// command returns freshet run with a configuration and a store, or topics, of its own, as users run it.
+// command returns freshet run as users run it, with a configuration, and a store or a source's name, of its own, so that it
+// begins where its start says.
 func (b *benchmark) command(ctx context.Context, s setting, flags ...string) (*exec.Cmd, error) {
 	rdb, err := b.redisServer(ctx)
 	if err != nil {
@@ -62,14 +76,14 @@ func (b *benchmark) command(ctx context.Context, s setting, flags ...string) (*e
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(`source: {addresses: [%q], user: root, start: %q}
+	text := fmt.Sprintf(`source: {name: %q, addresses: [%q], user: root, start: %q}
 redis: {addresses: [%q]}
 eventlog: %s
 admin: {listen: none}
 log: {level: warn}
 invalidator: {second_delete: %s}
 %smappings:
-%s`, s.source.Addr, orElse(s.start, "now"), rdb.Addr, log, orElse(s.secondDelete, "none"), s.more, orElse(s.mappings, productKeys))
+%s`, filepath.Base(dir), s.source.Addr, orElse(s.start, "now"), rdb.Addr, log, orElse(s.secondDelete, "none"), s.more, orElse(s.mappings, productKeys))
 	file := filepath.Join(dir, "freshet.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

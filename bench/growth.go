@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/freshet/freshet/testbed"
@@ -94,18 +93,6 @@ func severalKeys(n int) string {
 		keys = append(keys, fmt.Sprintf(`"list%d:{id}"`, i))
 	}
 	return fmt.Sprintf("  - table: shop.t_*\n    keys: [%s]\n", strings.Join(keys, ", "))
-}
-
-// partitioned is throughKafka with so many partitions.
-func partitioned(n int) eventLog {
-	return func(ctx context.Context, b *benchmark, dir string) (string, error) {
-		c, err := b.kafkaCluster(ctx)
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q, partitions: %d}}",
-			strings.Join(c.Brokers(), ","), filepath.Base(dir), n), nil
-	}
 }
 
 // spreadMySQL returns the MySQL server whose rows are spread over so many tables, t_00 and on, and were changed once.

@@ -87,12 +87,16 @@ type produceTo struct {
 	*lives
 }
 
-// Produce implements producer.Client.
-func (p produceTo) Produce(ctx context.Context, topic string, partition int, records ...broker.Record) (int64, error) {
-	if topic == p.topic && p.stalled.Load() {
-		return 0, kafkago.NotEnoughReplicas
+// ProduceAll implements producer.Client.
+func (p produceTo) ProduceAll(ctx context.Context, topic string, to []broker.ProduceTo) []broker.ProduceResult {
+	if topic != p.topic || !p.stalled.Load() {
+		return p.Client.ProduceAll(ctx, topic, to)
 	}
-	return p.Client.Produce(ctx, topic, partition, records...)
+	results := make([]broker.ProduceResult, len(to))
+	for i := range results {
+		results[i].Err = kafkago.NotEnoughReplicas
+	}
+	return results
 }
 
 func (l *lives) open(t *testing.T) logtest.Opened {

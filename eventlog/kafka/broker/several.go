@@ -74,9 +74,9 @@ func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) [
 // produce packs records and sends them. A packer is back before anything is sent, for an attempt that is given up may
 // still be under way.
 func (c *Client) produce(ctx context.Context, topic string, to []ProduceTo) (*produced, error) {
-	req := &produce{
-		topic: topic, to: make([]packed, len(to)), timeout: int32(c.o.Timeout.Milliseconds()), clientID: c.o.ClientID,
-	}
+	// The broker gives up waiting for replicas before we do, and says for which partitions.
+	patience := int32((c.o.Timeout * 8 / 10).Milliseconds())
+	req := &produce{topic: topic, to: make([]packed, len(to)), timeout: patience, clientID: c.o.ClientID}
 	p, ok := c.packers.Get().(*packer)
 	if !ok {
 		p = &packer{}

@@ -22,12 +22,16 @@ type sink struct {
 	records    atomic.Int64
 }
 
-func (s *sink) Produce(_ context.Context, _ string, _ int, records ...broker.Record) (int64, error) {
-	s.bytes.Add(int64(len(records[0].Value)))
-	return s.records.Add(1), nil
+func (s *sink) ProduceAll(_ context.Context, _ string, to []broker.ProduceTo) []broker.ProduceResult {
+	results := make([]broker.ProduceResult, len(to))
+	for i, t := range to {
+		s.bytes.Add(int64(len(t.Records[0].Value)))
+		results[i].Offset = s.records.Add(1)
+	}
+	return results
 }
 
-func (s *sink) Partitions(context.Context, string) (int, error) { return s.partitions, nil }
+func (s *sink) Leaders(context.Context, string) ([]int, error) { return make([]int, s.partitions), nil }
 
 func (s *sink) Range(context.Context, string, int) (int64, int64, error) { return 0, 0, nil }
 

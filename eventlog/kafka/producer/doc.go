@@ -5,9 +5,10 @@
 // acknowledge the records, and [Producer.Durable] says how far the source need not be read again. Beside that,
 // [Producer.Mark] carries visibility marks to a topic of their own.
 //
-//	reader --Append--> spread by hash of key --> partition 0: queue, encode, produce, retry --+
-//	                                         --> partition 1: ...                             |
-//	                                                                              ledger <----+ acknowledged
+//	reader --Append--> spread by hash of key --> partition 0: queue --+--> lane of broker 1: encode, produce --+
+//	                                         --> partition 1: queue --+                                        |
+//	                                         --> partition 2: queue -----> lane of broker 2: ...               |
+//	                                                                               ledger <-------acknowledged-+
 //	checkpoint <--Durable------------------------------------------------------------+
 //	canal --Mark--> newest mark --> marks topic
 //
@@ -33,9 +34,14 @@
 // # Records
 //
 // A record holds what has gathered for its partition while the one before was on its way: a single invalidation when
-// nothing goes on, up to [Options].MaxRecord when much does. One produce request carries one record, and one request
-// for each partition is on its way at a time. Half a megabyte for each round trip is more than a source can give, so
-// nothing is gained by more.
+// nothing goes on, up to [Options].MaxRecord when much does. One record for each partition is on its way at a time. Half a
+// megabyte for each round trip is more than a source can give, so nothing is gained by more.
+//
+// A produce request carries the records of all partitions that a broker leads and that have something by then: what a
+// request costs the broker is paid once. When little waits, it goes out at once, beside what is under way; when much
+// does, it gathers until one of the two requests under way to that broker is answered. A request is answered when the
+// replicas of all its partitions have it, so a partition that failed is tried in requests of its own, or with those that
+// failed with it, until it succeeds.
 //
 // Each carries its source, term, seq (1, 2, 3, ... in this partition and term) and prev (the highest version that the
 // source is known to have in the partition before it), from which a consumer sees repeats, leftovers of earlier
@@ -67,12 +73,14 @@
 // # Concurrency
 //
 //	Append, one caller at a time   hashes keys, pushes a piece of the batch to each partition that it touches
-//	runPartition, for each         owns encoder, seq and head; encodes, produces, waits, repeats
+//	lanes.send, 5 for each broker  takes partitions, whose encoder, seq and head it owns until it gives them back;
+//	                               encodes, produces
 //	runMarks                       produces the newest mark
-//	watch                          asks for the number of partitions, opens those that are added
+//	watch                          asks who leads the partitions, opens those that are added
 //
-// All but Append run under [Producer.Run]. Two kinds of lock: that of a partition's queue, taken once for a batch and
-// once for a record; and the ledger's, which knows what is acknowledged and what may be told, taken a few times for
-// each of both. Neither is held while anything is waited for, and neither is taken inside the other. There is no lock,
-// channel send or allocation for a key.
+// All but Append run under [Producer.Run]. Three kinds of lock: that of a partition's queue, taken once for a batch and
+// a few times for a record; that of the lanes, which says which partitions are taken, twice for a request; and the
+// ledger's, which knows what is acknowledged and what may be told, a few times for each batch and record. None is held
+// while anything is waited for. A partition's is taken inside that of the lanes, no other inside another. There is no
+// lock, channel send or allocation for a key.
 package producer

@@ -33,12 +33,14 @@ type fakeKafka struct {
 	fate func(topic string, partition, attempt int) fate
 
 	mu       sync.Mutex
-	count    int // partitions of the topic of invalidations
+	count    int   // partitions of the topic of invalidations
+	leaders  []int // of these; those that are not in it are led by broker 0
 	away     error
 	largest  int // bytes of a value; 0: any
 	data     [][]stored
 	marks    [][]byte
-	start    int64 // offset of the first record of each partition
+	start    int64   // offset of the first record of each partition
+	requests [][]int // for the topic of invalidations: their partitions
 	attempts map[string]int
 	inFlight map[string]bool
 	changed  chan struct{} // closed and replaced whenever something is appended
@@ -65,7 +67,25 @@ func newFake(partitions int) *fakeKafka {
 	}
 }
 
-func (f *fakeKafka) Produce(ctx context.Context, topic string, partition int, records ...broker.Record) (int64, error) {
+// ProduceAll answers once it has an answer for each partition, as brokers do.
+func (f *fakeKafka) ProduceAll(ctx context.Context, topic string, to []broker.ProduceTo) []broker.ProduceResult {
+	if topic == names.Topic {
+		var ids []int
+		for _, t := range to {
+			ids = append(ids, t.Partition)
+		}
+		f.set(func() { f.requests = append(f.requests, ids) })
+	}
+	results := make([]broker.ProduceResult, len(to))
+	var wg sync.WaitGroup
+	for i, t := range to {
+		wg.Go(func() { results[i].Offset, results[i].Err = f.produce(ctx, topic, t.Partition, t.Records) })
+	}
+	wg.Wait()
+	return results
+}
+
+func (f *fakeKafka) produce(ctx context.Context, topic string, partition int, records []broker.Record) (int64, error) {
 	name := fmt.Sprintf("%s/%d", topic, partition)
 	f.mu.Lock()
 	if f.inFlight[name] {
@@ -128,10 +148,15 @@ func (f *fakeKafka) append(topic string, partition int, value []byte) int64 {
 	return f.start + int64(len(f.data[partition])-1)
 }
 
-func (f *fakeKafka) Partitions(context.Context, string) (int, error) {
+func (f *fakeKafka) Leaders(context.Context, string) ([]int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.count, f.away
+	if f.away != nil {
+		return nil, f.away
+	}
+	leaders := make([]int, f.count)
+	copy(leaders, f.leaders)
+	return leaders, nil
 }
 
 func (f *fakeKafka) Range(_ context.Context, _ string, partition int) (int64, int64, error) {

@@ -137,8 +137,8 @@ func (p *Producer) runMarks(ctx context.Context) error {
 			continue
 		}
 		// The memory is new each time: an attempt that timed out may still be read by the connection that it was for.
-		_, err := p.client.Produce(ctx, topic, 0, broker.Record{Key: []byte(m.Source), Value: m.Append(nil)})
-		if err != nil {
+		mark := []broker.Record{{Key: []byte(m.Source), Value: m.Append(nil)}}
+		if err := p.client.ProduceAll(ctx, topic, []broker.ProduceTo{{Records: mark}})[0].Err; err != nil {
 			t.wait(ctx, err)
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -14,25 +15,33 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
-// partition is one partition of the topic: a queue that Append fills, and the goroutine that empties it into records,
-// one at a time.
+// partition is one partition of the topic: a queue that Append fills, and what becomes of it. One request at a time is
+// for it.
 type partition struct {
-	id   int
-	wake wakeup
+	id int
+	// lane carries it: that of the broker which leads it.
+	lane atomic.Pointer[lane]
 
-	mu    sync.Mutex
-	queue []piece
+	mu     sync.Mutex
+	queue  []piece
+	queued int // rows in it
 
-	// What follows is the goroutine's own.
+	// What follows belongs to who has taken it from its lane; while nobody has, it is under the lock of the lanes.
 
-	enc  record.Encoder
-	have []piece // what is not acknowledged, in order
-	done int     // how many rows of the first piece are
-	seq  uint64  // of the last record that was acknowledged
-	head event.Version
-	end  int64     // offset behind the last acknowledged record
-	most int       // bytes that a record may have
-	told time.Time // when it was last said that a payload was left out
+	taken   bool
+	trouble *trouble
+	again   time.Time // after a failure: when it is tried again; else zero
+
+	enc    record.Encoder
+	have   []piece // what is not acknowledged, in order
+	done   int     // how many rows of the first piece are
+	left   int     // how many rows in all are not
+	sealed *sealed // the record that is tried; nil: there is none
+	seq    uint64  // of the last record that was acknowledged
+	head   event.Version
+	end    int64     // offset behind the last acknowledged record
+	most   int       // bytes that a record may have
+	told   time.Time // when it was last said that a payload was left out
 }
 
 // piece is what a batch has for one partition.
@@ -42,22 +51,37 @@ type piece struct {
 	rows  []uint32 // ordinals of the invalidations
 }
 
-// push queues a piece.
+// sealed is a record, how far it goes, and the partition's head behind it. Its bytes are not written to again, so that
+// every attempt sends the same, whatever becomes of the one before.
+type sealed struct {
+	value []byte
+	upTo  place
+	head  event.Version
+}
+
+// push queues a piece. Its lane is to be woken.
 func (s *partition) push(p piece) {
 	s.mu.Lock()
 	s.queue = append(s.queue, p)
+	s.queued += len(p.rows)
 	s.mu.Unlock()
-	s.wake.raise()
 }
 
-// take moves what is queued to what the goroutine has, and reports whether there is anything.
-func (s *partition) take() bool {
+// waiting returns how many rows wait to be sent.
+func (s *partition) waiting() int {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left + s.queued
+}
+
+// take moves what is queued to what its taker has.
+func (s *partition) take() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.have = append(s.have, s.queue...)
+	s.left += s.queued
 	clear(s.queue)
-	s.queue = s.queue[:0]
-	s.mu.Unlock()
-	return len(s.have) > 0
+	s.queue, s.queued = s.queue[:0], 0
 }
 
 // place is how far a record goes: over the pieces before have[piece] and its first rows.
@@ -104,48 +128,14 @@ func (s *partition) drop(upTo place) {
 	s.done = upTo.rows
 }
 
-// runPartition produces what is queued until ctx ends. What fails in a way that no attempt can mend is returned.
-//
-// One record is on its way at a time, so the order is kept across attempts; meanwhile the next one gathers. So an idle
-// partition sends at once, and a busy one sends as much at a time as it takes for the round trip not to matter.
-func (p *Producer) runPartition(ctx context.Context, s *partition) error {
-	t := p.newTrouble(p.metrics.retries)
-	for ctx.Err() == nil {
-		if !s.take() {
-			select {
-			case <-s.wake:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		upTo, visible := s.fill()
-		value, head := s.seal(p.o, visible)
-		offset, err := p.produce(ctx, t, s, value)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return nil
-		case tooLarge(err):
-			if err := p.shrink(s, len(value), err); err != nil {
-				return err
-			}
-			continue
-		default:
-			return err
-		}
-		p.metrics.produced(&s.enc, len(value))
-		p.tellForgotten(s)
-		s.seq, s.head, s.end = s.seq+1, head, offset+1
-		p.ledger.acknowledged(s.id, s.end, s.head, s.have[:upTo.piece])
-		s.drop(upTo)
+// seal makes the next record, if there is none. The head is the highest version so far, not the last: canal may send a
+// stretch of the binlog again.
+func (s *partition) seal(o *Options) {
+	if s.sealed != nil {
+		return
 	}
-	return nil
-}
-
-// seal finishes the record and returns it with the partition's head behind it. The head is the highest version so far,
-// not the last: canal may send a stretch of the binlog again. The record has memory of its own, so
-// that every attempt sends the same bytes, whatever becomes of the one before.
-func (s *partition) seal(o Options, visible time.Time) ([]byte, event.Version) {
+	s.take()
+	upTo, visible := s.fill()
 	h := record.Header{Source: o.Source, Term: o.Term, Seq: s.seq + 1, Prev: s.head, Age: event.Unknown}
 	if !visible.IsZero() {
 		h.Age = max(0, time.Since(visible))
@@ -154,35 +144,46 @@ func (s *partition) seal(o Options, visible time.Time) ([]byte, event.Version) {
 	if last := s.enc.Last(); last.Compare(head) > 0 {
 		head = last
 	}
-	return s.enc.Finish(h), head
+	s.sealed = &sealed{s.enc.Finish(h), upTo, head}
 }
 
-// produce sends a record until the brokers have acknowledged it, and returns its offset. It fails only when ctx ends,
-// when the record is too large, and when the partition turns out to have lost what it had acknowledged.
+// settle enters what became of an attempt. It fails when the record is too large whatever is done, and when the
+// partition turns out to have lost what it had acknowledged.
 //
-// Every attempt sends the same bytes. One whose outcome is not known (a timeout, a lost connection) may have been
-// appended, and may even be appended later than the next: whoever reads knows it by its seq.
-func (p *Producer) produce(ctx context.Context, t *trouble, s *partition, value []byte) (int64, error) {
-	p.metrics.inFlight.Inc()
-	defer p.metrics.inFlight.Dec()
-	for {
-		start := time.Now()
-		offset, err := p.client.Produce(ctx, p.o.Topics.Topic, s.id, broker.Record{Key: []byte(p.o.Source), Value: value})
-		if err == nil {
-			p.metrics.seconds.Observe(time.Since(start).Seconds())
-			t.over()
-			if offset < s.end {
-				return 0, p.wentBack(s, offset)
-			}
-			return offset, nil
-		}
-		if tooLarge(err) {
-			return 0, err
-		}
-		if t.wait(ctx, err); ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
+// An attempt whose outcome is not known (a timeout, a lost connection) may have been appended, and may even be appended
+// later than the next: whoever reads knows it by its seq.
+func (p *Producer) settle(ctx context.Context, s *partition, r broker.ProduceResult) error {
+	switch {
+	case r.Err == nil:
+		return p.acknowledged(s, r.Offset)
+	case ctx.Err() != nil:
+		return nil
+	case tooLarge(r.Err):
+		size := len(s.sealed.value)
+		s.sealed = nil
+		return p.shrink(s, size, r.Err)
 	}
+	pause := s.trouble.pause(r.Err)
+	s.again = time.Now().Add(pause)
+	time.AfterFunc(pause, func() { s.lane.Load().wake.raise() })
+	return nil
+}
+
+// acknowledged enters that the brokers have the record.
+func (p *Producer) acknowledged(s *partition, offset int64) error {
+	s.trouble.over()
+	s.again = time.Time{}
+	if offset < s.end {
+		return p.wentBack(s, offset)
+	}
+	p.metrics.produced(&s.enc, len(s.sealed.value))
+	p.tellForgotten(s)
+	upTo := s.sealed.upTo
+	s.seq, s.head, s.end, s.sealed = s.seq+1, s.sealed.head, offset+1, nil
+	p.ledger.acknowledged(s.id, s.end, s.head, s.have[:upTo.piece])
+	s.drop(upTo)
+	s.left -= s.enc.Count()
+	return nil
 }
 
 // tooLarge: the brokers will never take a record of this size.

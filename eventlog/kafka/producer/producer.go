@@ -41,10 +41,11 @@ const afterLoss = "clear the cache in each Redis that the topic feeds, then star
 
 // Client is what a producer needs of [broker.Client]. All methods make one attempt.
 type Client interface {
-	// Produce appends records to a partition and returns the offset of the first once all in-sync replicas have them.
-	Produce(ctx context.Context, topic string, partition int, records ...broker.Record) (int64, error)
-	// Partitions returns how many partitions a topic has.
-	Partitions(ctx context.Context, topic string) (int, error)
+	// ProduceAll appends records to some partitions that one broker leads, and returns for each the offset of the first
+	// once all in-sync replicas have all of them, or why it has none.
+	ProduceAll(ctx context.Context, topic string, to []broker.ProduceTo) []broker.ProduceResult
+	// Leaders returns who leads each partition of a topic.
+	Leaders(ctx context.Context, topic string) ([]int, error)
 	// Range returns where the records of a partition begin and end.
 	Range(ctx context.Context, topic string, partition int) (start, end int64, err error)
 }
@@ -126,7 +127,9 @@ func orElse[T int | time.Duration](v, otherwise T) T {
 type Producer struct {
 	client   Client
 	o        Options
+	key      []byte // of all records: the source
 	ledger   *ledger
+	lanes    lanes
 	metrics  *metrics
 	troubles troubles
 	spread   spread
@@ -137,9 +140,9 @@ func New(c Client, o Options) (*Producer, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("kafka producer: %w", err)
 	}
-	p := &Producer{client: c, o: o, ledger: newLedger(o.MaxBuffered, o.Latency)}
+	p := &Producer{client: c, o: o, key: []byte(o.Source), ledger: newLedger(o.MaxBuffered, o.Latency)}
 	p.metrics = newMetrics(p.ledger)
-	p.troubles.p = p
+	p.troubles.p, p.lanes.p = p, p
 	return p, nil
 }
 
@@ -230,9 +233,11 @@ func (p *Producer) AsOf() time.Time { return p.ledger.asOf() }
 type spread struct {
 	partition []uint32
 	count     []uint32
+	touched   []*partition
 }
 
-// out hands a batch to the partitions. It costs a lock and a wake-up for each partition that is touched, none for a key.
+// out hands a batch to the partitions, and wakes their lanes once all of them have it, so that one request takes it all.
+// It costs a lock for each partition that is touched, and a wake-up for each broker; none for a key.
 func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
 	n := b.Len()
 	s.partition = grown(s.partition, n)
@@ -260,12 +265,18 @@ func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
 		s.count[id]++ // ends where the next partition's rows began
 	}
 	from := uint32(0)
+	touched := s.touched[:0]
 	for id, part := range to {
 		if end := s.count[id]; end > from {
 			part.push(piece{entry: e, batch: b, rows: rows[from:end:end]})
+			touched = append(touched, part)
 			from = end
 		}
 	}
+	for _, part := range touched {
+		part.lane.Load().wake.raise()
+	}
+	s.touched = touched
 }
 
 // grown returns s with length n; what it holds is not kept.

@@ -20,7 +20,7 @@ const (
 	quiet = time.Minute
 )
 
-// trouble spaces the attempts of one goroutine. None is ever the last: whatever the brokers say, somebody may mend it
+// trouble spaces the attempts at one thing. None is ever the last: whatever the brokers say, somebody may mend it
 // while we wait (an ACL, a password, a replica), and what we hold is nowhere else but in the binlog.
 type trouble struct {
 	p       *Producer
@@ -43,6 +43,11 @@ func (t *trouble) wait(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	_ = retry.Sleep(ctx, t.pause(err)) // the caller looks at ctx
+}
+
+// pause enters an attempt that failed, and returns how long to wait before the next.
+func (t *trouble) pause(err error) time.Duration {
 	class := broker.Classify(err)
 	t.retries.WithLabelValues(class.String()).Inc()
 	if t.since.IsZero() {
@@ -52,7 +57,7 @@ func (t *trouble) wait(ctx context.Context, err error) {
 		t.p.troubles.raise(class, err, !t.told)
 		t.told = true
 	}
-	_ = t.backoff.Wait(ctx) // the caller looks at ctx
+	return t.backoff.Next()
 }
 
 // over is to be called after a success.
@@ -71,7 +76,7 @@ func (t *trouble) over() {
 type troubles struct {
 	p      *Producer
 	mu     sync.Mutex
-	told   int // of the goroutines in trouble, those that said so
+	told   int // of those in trouble, how many said so
 	raised map[broker.Class]time.Time
 }
 

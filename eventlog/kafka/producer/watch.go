@@ -14,10 +14,11 @@ import (
 // has not heard of new ones yet says so for a moment.
 const mostDoubt = 3
 
-// watch opens the partitions of the topic, then those that are added, and runs a goroutine for each.
+// watch opens the partitions of the topic, then those that are added, and keeps known who leads them.
 func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
-	n := p.count(ctx)
-	p.open(ctx, g, 0, n)
+	leaders := p.leaders(ctx)
+	n := len(leaders)
+	p.open(ctx, g, 0, leaders)
 	tick := time.NewTicker(p.o.Refresh)
 	defer tick.Stop()
 	for fewer := 0; ; {
@@ -26,16 +27,20 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 			return nil
 		case <-tick.C:
 		}
-		now, err := p.client.Partitions(ctx, p.o.Topics.Topic)
+		leaders, err := p.client.Leaders(ctx, p.o.Topics.Topic)
+		now := len(leaders)
 		switch {
-		case err != nil || now == n:
+		case err != nil:
 			fewer = 0 // who produces tells of trouble
+		case now == n:
+			fewer = 0
+			p.lanes.lead(ctx, g, leaders)
 		case now > n:
 			fewer = 0
 			p.o.Log.Info("partitions were added to the topic: switching to them once what is on its way is acknowledged",
 				"topic", p.o.Topics.Topic, "from", n, "to", now)
 			p.drain(ctx)
-			p.open(ctx, g, n, now)
+			p.open(ctx, g, n, leaders)
 			n = now
 		default:
 			if fewer++; fewer == mostDoubt {
@@ -46,21 +51,21 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// count asks for the number of partitions until it is told, or ctx ends.
-func (p *Producer) count(ctx context.Context) int {
+// leaders asks who leads the partitions until it is told, or ctx ends.
+func (p *Producer) leaders(ctx context.Context) []int {
 	t := p.newTrouble(p.metrics.retries)
 	for ctx.Err() == nil {
-		n, err := p.client.Partitions(ctx, p.o.Topics.Topic)
-		if err == nil && n > 0 {
+		leaders, err := p.client.Leaders(ctx, p.o.Topics.Topic)
+		if err == nil && len(leaders) > 0 {
 			t.over()
-			return n
+			return leaders
 		}
 		if err == nil {
 			err = fmt.Errorf("kafka: topic %s has no partitions", p.o.Topics.Topic)
 		}
 		t.wait(ctx, err)
 	}
-	return 0
+	return nil
 }
 
 // drain lets nothing in and waits until everything is acknowledged: a key may move to another partition, and what is
@@ -75,11 +80,11 @@ func (p *Producer) drain(ctx context.Context) {
 	}
 }
 
-// open opens the partitions from first to n and lets batches in.
-func (p *Producer) open(ctx context.Context, g *errgroup.Group, first, n int) {
+// open opens the partitions from first on and lets batches in.
+func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leaders []int) {
 	var more []*partition
 	t := p.newTrouble(p.metrics.retries)
-	for id := first; id < n; {
+	for id := first; id < len(leaders); {
 		_, end, err := p.client.Range(ctx, p.o.Topics.Topic, id)
 		if err != nil {
 			if t.wait(ctx, err); ctx.Err() != nil {
@@ -94,14 +99,12 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first, n int) {
 				"partition %d of %s is empty, although source %s has written to it before: the topic was deleted and made again; what "+
 					"was in it and no invalidator had read is gone, and its keys may be stale", id, p.o.Topics.Topic, p.o.Source))
 		}
-		more = append(more, &partition{id: id, wake: newWakeup(), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
+		more = append(more, &partition{id: id, trouble: p.newTrouble(p.metrics.retries), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
 		id++
 	}
 	if ctx.Err() != nil {
 		return
 	}
+	p.lanes.add(ctx, g, more, leaders)
 	p.ledger.grow(more)
-	for _, s := range more {
-		g.Go(func() error { return p.runPartition(ctx, s) })
-	}
 }

@@ -1,0 +1,210 @@
+package producer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+)
+
+const (
+	// busyRequests is how many requests may be under way to one broker when much waits: meanwhile the next one gathers.
+	busyRequests = 2
+	// quietRequests is how many may be when little waits, so that a change need not wait for the one before.
+	quietRequests = 4
+	// little is how many rows that is.
+	little = 64
+	// mostPartitions is how many partitions a request is for, of DefaultMaxRecord each: a third of what brokers take
+	// (socket.request.max.bytes, 100 MiB).
+	mostPartitions = 64
+)
+
+// lanes carry records to the brokers: there is one for each broker that leads partitions. A request is for all
+// partitions of a lane that have something by then, so what a request costs is paid once, not for each partition; and a
+// broker that hangs holds up its own partitions alone.
+type lanes struct {
+	p *Producer
+
+	mu    sync.Mutex
+	parts []*partition
+	of    map[int]*lane
+	next  int // where the next request begins to look, so that no partition is passed over
+}
+
+// lane is the way to one broker. Those who send on it wait for wake.
+type lane struct {
+	wake wakeup
+
+	// Under the lock of the lanes.
+	requests int  // under way, for partitions that are not in trouble
+	mending  bool // there is one for those that are
+}
+
+// add begins to send what partitions get, to the brokers that lead them.
+func (l *lanes) add(ctx context.Context, g *errgroup.Group, parts []*partition, leaders []int) {
+	l.mu.Lock()
+	l.parts = append(l.parts, parts...)
+	l.mu.Unlock()
+	l.lead(ctx, g, leaders)
+}
+
+// lead moves partitions to the lanes of the brokers that lead them now. What is under way stays where it is.
+func (l *lanes) lead(ctx context.Context, g *errgroup.Group, leaders []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.parts {
+		if s.id >= len(leaders) {
+			continue
+		}
+		to := l.of[leaders[s.id]]
+		if to == nil {
+			to = &lane{wake: newWakeup()}
+			if l.of == nil {
+				l.of = map[int]*lane{}
+			}
+			l.of[leaders[s.id]] = to
+			for range quietRequests + 1 {
+				g.Go(func() error { return l.send(ctx, g, to) })
+			}
+		}
+		if s.lane.Swap(to) != to {
+			to.wake.raise()
+		}
+	}
+}
+
+// send carries what partitions of a lane have to the broker until ctx ends. What fails in a way that no attempt can mend
+// is returned.
+//
+// One request at a time is for a partition, so the order is kept across attempts; meanwhile the next record gathers. So
+// an idle partition sends at once, and a busy one sends as much at a time as it takes for the round trip not to matter.
+func (l *lanes) send(ctx context.Context, g *errgroup.Group, on *lane) error {
+	for ctx.Err() == nil {
+		taken, mend := l.take(ctx, on)
+		if len(taken) == 0 {
+			select {
+			case <-on.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		failed, err := l.p.request(ctx, taken)
+		if err != nil {
+			return err
+		}
+		if failed {
+			if leaders, err := l.p.client.Leaders(ctx, l.p.o.Topics.Topic); err == nil {
+				l.lead(ctx, g, leaders)
+			}
+		}
+		l.release(on, taken, mend)
+	}
+	return nil
+}
+
+// take takes the partitions that the next request is for; none if there is to be none now. Partitions in trouble go by
+// themselves, so that one whose replicas do not answer holds up no other again.
+func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() != nil { // what was given back since was given back for that
+		return nil, false
+	}
+	if !on.mending {
+		if taken = l.due(on); len(taken) > 0 {
+			on.mending = true
+			on.wake.raise() // others may have something, too
+			return taken, true
+		}
+	}
+	rows := 0
+	for i := range l.parts {
+		s := l.parts[(l.next+i)%len(l.parts)]
+		if s.taken || s.lane.Load() != on || !s.again.IsZero() {
+			continue
+		}
+		if n := s.waiting(); n > 0 {
+			rows += n
+			taken = append(taken, s)
+		}
+	}
+	if len(taken) == 0 || on.requests >= quietRequests || on.requests >= busyRequests && rows > little {
+		return nil, false
+	}
+	if len(taken) > mostPartitions {
+		taken = taken[:mostPartitions]
+		l.next = (slices.Index(l.parts, taken[mostPartitions-1]) + 1) % len(l.parts)
+		on.wake.raise()
+	}
+	on.requests++
+	for _, s := range taken {
+		s.taken = true
+	}
+	return taken, false
+}
+
+// due takes all partitions in trouble if the time has come for one of them: what failed together is tried together.
+func (l *lanes) due(on *lane) (taken []*partition) {
+	now, due := time.Now(), false
+	for _, s := range l.parts {
+		if s.taken || s.lane.Load() != on || s.again.IsZero() || len(taken) == mostPartitions {
+			continue
+		}
+		taken = append(taken, s)
+		due = due || !s.again.After(now)
+	}
+	if !due {
+		return nil
+	}
+	for _, s := range taken {
+		s.taken = true
+	}
+	return taken
+}
+
+// release gives partitions back after a request. Who releases looks for more himself; those of a partition that has moved
+// are told.
+func (l *lanes) release(on *lane, taken []*partition, mend bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mend {
+		on.mending = false
+	} else {
+		on.requests--
+	}
+	for _, s := range taken {
+		s.taken = false
+		if to := s.lane.Load(); to != on {
+			to.wake.raise()
+		}
+	}
+}
+
+// request makes one attempt for some partitions, and reports whether it failed for any.
+func (p *Producer) request(ctx context.Context, taken []*partition) (failed bool, err error) {
+	to := make([]broker.ProduceTo, len(taken))
+	for i, s := range taken {
+		s.seal(&p.o)
+		to[i] = broker.ProduceTo{Partition: s.id, Records: []broker.Record{{Key: p.key, Value: s.sealed.value}}}
+	}
+	p.metrics.inFlight.Add(float64(len(taken)))
+	start := time.Now()
+	results := p.client.ProduceAll(ctx, p.o.Topics.Topic, to)
+	took := time.Since(start).Seconds()
+	p.metrics.inFlight.Sub(float64(len(taken)))
+	for i, s := range taken {
+		if results[i].Err == nil {
+			p.metrics.seconds.Observe(took)
+		} else {
+			failed = true
+		}
+		if err := p.settle(ctx, s, results[i]); err != nil {
+			return failed, err
+		}
+	}
+	return failed, nil
+}
