@@ -8,8 +8,8 @@
 //	reader --Append--> spread by hash of key --> partition 0: queue --+--> lane of broker 1: encode, produce --+
 //	                                         --> partition 1: queue --+                                        |
 //	                                         --> partition 2: queue -----> lane of broker 2: ...               |
-//	                                                                               ledger <-------acknowledged-+
-//	checkpoint <--Durable------------------------------------------------------------+
+//	                                                                      ledger <---------acknowledged--------+
+//	checkpoint <--Durable---------------------------------------------------+
 //	canal --Mark--> newest mark --> marks topic
 //
 // # What is guaranteed
