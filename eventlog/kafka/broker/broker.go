@@ -50,6 +50,7 @@ type Client struct {
 	throttle  throttle
 	trouble   trouble
 	packers   sync.Pool
+	requests  sync.Pool
 	unpackers sync.Pool
 
 	// What has worked before, which tells a broker that goes away from one that refuses us.

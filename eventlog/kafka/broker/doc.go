@@ -33,7 +33,7 @@
 //
 // It takes one connection to each broker for each request that is under way at the same time, kept for 30 s after the
 // last, and one more for looking at the cluster: an invalidator with all 12 partitions of a topic on three brokers
-// has about 12 for fetches, a few for the small topics, and one for its group.
+// has one or two to each for fetches, a few for the small topics, and one for its group.
 //
 // Brokers must be of Kafka 2.3 or later.
 //

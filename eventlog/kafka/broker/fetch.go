@@ -30,6 +30,8 @@ type fetch struct {
 type fetched struct {
 	throttle time.Duration
 	parts    []stored
+	// withheld: it speaks of no partition, since a quota is used up.
+	withheld bool
 }
 
 // stored is what a partition holds.
@@ -94,6 +96,7 @@ func parseFetched(answer []byte, from []FetchFrom) (*fetched, error) {
 	r := reader{b: answer}
 	f := &fetched{throttle: time.Duration(r.i32()) * time.Millisecond, parts: make([]stored, len(from))}
 	whole := kafka.Error(r.i16())
+	f.withheld = whole == 0 && f.throttle > 0
 	if whole == 0 {
 		whole = kafka.Unknown
 	}
@@ -113,6 +116,7 @@ func parseFetched(answer []byte, from []FetchFrom) (*fetched, error) {
 			r.i32() // preferred replica
 			size := r.i32()
 			batches := r.take(max(int(size), 0))
+			f.withheld = false
 			if i := asked.find(index); i >= 0 {
 				f.parts[i] = stored{kafka.Error(code), high, start, batches}
 			}

@@ -269,6 +269,32 @@ func TestAQuotaIsKept(t *testing.T) {
 	}
 }
 
+// A broker whose quota is used up withholds its answer, which must not pass for an error, nor for an end.
+func TestAQuotaOfFetchesIsKept(t *testing.T) {
+	name := names(t).Topic
+	free, c := client(t, Options{}), client(t, Options{ClientID: name})
+	must(t, c.Ensure(t.Context(), []Topic{{Name: name, Partitions: 2}}, true))
+	res, err := c.Kafka().AlterClientQuotas(t.Context(), &kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{ // over 10 s
+		Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: name}},
+		Ops:      []kafka.AlterClientQuotaOps{{Key: "consumer_byte_rate", Value: 15_000}},
+	}}})
+	must(t, err)
+	must(t, res.Entries[0].Error)
+	for partition := range 2 {
+		_, err := free.Produce(t.Context(), name, partition, Record{Value: noise(50_000)})
+		must(t, err)
+	}
+	throttled := func() float64 { return testutil.ToFloat64(c.count.throttled.WithLabelValues("fetch")) }
+	testbed.Eventually(t, 30*time.Second, "a throttled request", func() bool {
+		for i, r := range c.FetchAll(t.Context(), name, []FetchFrom{{0, 0, 1 << 20}, {1, 0, 1 << 20}}, 2<<20, time.Second) {
+			if r.Err != nil || len(r.Records) != 1 || r.HighWatermark != 1 {
+				t.Fatalf("partition %d: %d records, high %d, %v", i, len(r.Records), r.HighWatermark, r.Err)
+			}
+		}
+		return throttled() > 0
+	})
+}
+
 func TestATrimmedPartitionBeginsWhereItWasTold(t *testing.T) {
 	c := client(t, Options{})
 	name := topic(t, c, 1)

@@ -19,8 +19,8 @@ type packer struct {
 	lz4   lz4.Compressor
 }
 
-// pack returns records as a batch of the format that unpack reads. It shares no memory with them.
-func (p *packer) pack(records []Record, compression kafka.Compression) ([]byte, error) {
+// pack appends records to b as a batch of the format that unpack reads. It shares no memory with them.
+func (p *packer) pack(b []byte, records []Record, compression kafka.Compression) ([]byte, error) {
 	now := time.Now()
 	first, last := timeOf(records[0], now), int64(0)
 	p.plain = p.plain[:0]
@@ -33,8 +33,11 @@ func (p *packer) pack(records []Record, compression kafka.Compression) ([]byte, 
 	if compression != compress.None {
 		size = size/3 + min(size, lz4Block) + 1<<10 // as a rule
 	}
-	b := make([]byte, batchHead+batchFixed, batchHead+batchFixed+size)
-	head := b[batchHead:]
+	start := len(b)
+	b = grow(b, batchHead+batchFixed+size)
+	b = b[:start+batchHead+batchFixed]
+	clear(b[start:])
+	head := b[start+batchHead:]
 	binary.BigEndian.PutUint32(head, math.MaxUint32) // the leader's epoch: the broker writes it
 	head[4] = 2                                      // format
 	binary.BigEndian.PutUint16(head[9:], uint16(compression))
@@ -49,8 +52,8 @@ func (p *packer) pack(records []Record, compression kafka.Compression) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-batchHead))
-	head = b[batchHead:]
+	binary.BigEndian.PutUint32(b[start+8:], uint32(len(b)-start-batchHead))
+	head = b[start+batchHead:]
 	binary.BigEndian.PutUint32(head[5:], crc32.Checksum(head[batchSummed:], crc32.MakeTable(crc32.Castagnoli)))
 	if cap(p.plain) > keptPlain {
 		p.plain = nil

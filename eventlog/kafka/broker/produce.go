@@ -19,17 +19,10 @@ const produceVersion = 7
 // which no cache holds.
 // See https://kafka.apache.org/protocol#The_Messages_Produce.
 type produce struct {
-	topic    string
-	to       []packed
-	timeout  int32 // ms
-	clientID string
-	version  int16
-}
-
-// packed is a batch and where it is to go.
-type packed struct {
-	partition int32
-	batch     []byte
+	topic      string
+	partitions []int32
+	request    *request
+	version    int16
 }
 
 // produced is the answer, with what it says of each partition in the order of the request.
@@ -58,7 +51,7 @@ func (*produce) Required(map[protocol.ApiKey]int16) bool { return true }
 
 // Broker returns the leader of the first partition. It refuses those that it does not lead, one by one.
 func (p *produce) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
-	return leader(cluster, p.topic, p.to[0].partition)
+	return leader(cluster, p.topic, p.partitions[0])
 }
 
 // RawExchange sends the request and reads the answer.
@@ -66,37 +59,33 @@ func (p *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if p.version < produceVersion {
 		return nil, saidNo{kafka.UnsupportedVersion, fmt.Sprintf("the broker knows version %d of produce requests, not %d", p.version, produceVersion)}
 	}
-	size := len(p.topic)
-	for _, t := range p.to {
-		size += 8 + len(t.batch)
-	}
-	w := newRequest(protocol.Produce, produceVersion, p.clientID, size)
-	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // no transaction
-	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // acknowledged by all in-sync replicas
-	w.i32(p.timeout)
-	w.i32(1) // one topic
-	w.str(p.topic)
-	w.i32(int32(len(p.to)))
-	for _, t := range p.to {
-		w.i32(t.partition)
-		w.i32(int32(len(t.batch)))
-		w.b = append(w.b, t.batch...)
-	}
-	answer, err := exchange(rw, w)
+	answer, err := exchange(rw, p.request)
 	if err != nil {
 		return nil, err
 	}
-	return parseProduced(answer, p.to)
+	return parseProduced(answer, p.partitions)
+}
+
+// begin begins the request, behind which come for each partition its number, the size of its batch, and the batch.
+func (p *produce) begin(clientID string, timeout time.Duration) {
+	w := p.request
+	w.begin(protocol.Produce, produceVersion, clientID)
+	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // no transaction
+	w.b = binary.BigEndian.AppendUint16(w.b, math.MaxUint16) // acknowledged by all in-sync replicas
+	w.i32(int32(timeout.Milliseconds()))
+	w.i32(1) // one topic
+	w.str(p.topic)
+	w.i32(int32(len(p.partitions)))
 }
 
 // parseProduced reads the answer. What it does not speak of is no success.
-func parseProduced(answer []byte, to []packed) (*produced, error) {
+func parseProduced(answer []byte, partitions []int32) (*produced, error) {
 	r := reader{b: answer}
-	p := &produced{parts: make([]appended, len(to))}
+	p := &produced{parts: make([]appended, len(partitions))}
 	for i := range p.parts {
 		p.parts[i].code = kafka.Unknown
 	}
-	asked := order{partition: func(i int) int32 { return to[i].partition }, len: len(to)}
+	asked := order{partition: func(i int) int32 { return partitions[i] }, len: len(partitions)}
 	for range r.count(6) {
 		r.skip(int(r.i16())) // topic
 		for range r.count(30) {

@@ -40,7 +40,7 @@ func TestWhatIsPackedIsUnpacked(t *testing.T) {
 		for _, compression := range codecs {
 			var p packer
 			for range 2 { // with new memory, and with that of the batch before
-				b, err := p.pack(records, compression)
+				b, err := p.pack(nil, records, compression)
 				must(t, err)
 				binary.BigEndian.PutUint64(b, 40) // as the broker does
 				f := Fetched{Next: 40}
@@ -67,7 +67,7 @@ func TestOthersReadWhatIsPacked(t *testing.T) {
 	value := []byte(strings.Repeat(`[17,"product:17"],`, 10_000))
 	for _, compression := range codecs {
 		var p packer
-		b, err := p.pack([]Record{{Key: []byte("k"), Value: value, Time: time.UnixMilli(5)}, {Value: nil, Time: time.UnixMilli(9)}}, compression)
+		b, err := p.pack(nil, []Record{{Key: []byte("k"), Value: value, Time: time.UnixMilli(5)}, {Value: nil, Time: time.UnixMilli(9)}}, compression)
 		must(t, err)
 		set := protocol.RecordSet{}
 		_, err = set.ReadFrom(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)))
@@ -86,7 +86,7 @@ func TestOthersReadWhatIsPacked(t *testing.T) {
 
 func TestARecordWithoutATimeHasThatOfTheCall(t *testing.T) {
 	begin := time.Now().Truncate(time.Millisecond)
-	b, err := new(packer).pack([]Record{{Value: []byte("v")}}, 0)
+	b, err := new(packer).pack(nil, []Record{{Value: []byte("v")}}, 0)
 	must(t, err)
 	var f Fetched
 	must(t, new(unpacker).unpack(&f, b, 0))
@@ -112,7 +112,7 @@ func TestTheAnswerToAProduceRequest(t *testing.T) {
 		}
 		return binary.BigEndian.AppendUint32(b, 250)
 	}
-	to := []packed{{partition: 3}, {partition: 9}, {partition: 4}}
+	to := []int32{3, 9, 4}
 	for name, c := range map[string]struct {
 		said []part
 		want []appended
@@ -149,8 +149,10 @@ func BenchmarkPack(b *testing.B) {
 			b.SetBytes(int64(len(value)))
 			b.ReportAllocs()
 			size := 0
+			var batch []byte
+			var err error
 			for b.Loop() {
-				batch, err := p.pack(records, compression)
+				batch, err = p.pack(batch[:0], records, compression)
 				must(b, err)
 				size = len(batch)
 			}

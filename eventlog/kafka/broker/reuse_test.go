@@ -21,10 +21,10 @@ func TestWhatIsHandedOutIsNotWrittenToAgain(t *testing.T) {
 	for _, compression := range codecs {
 		var p packer
 		var u unpacker
-		first, err := p.pack(one('a'), compression)
+		first, err := p.pack(nil, one('a'), compression)
 		must(t, err)
 		kept := slices.Clone(first)
-		second, err := p.pack(one('x'), compression)
+		second, err := p.pack(nil, one('x'), compression)
 		must(t, err)
 		if !bytes.Equal(first, kept) {
 			t.Errorf("%v: packing the next batch wrote to the one before", compression)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 )
@@ -60,8 +61,8 @@ func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) [
 		failed(to, results, err)
 		return results
 	}
+	c.throttledAll("produce", topic, res.throttle, len(to), func(i int) int { return to[i].Partition })
 	for i, part := range res.parts {
-		c.throttled(place{"produce", topic, to[i].Partition}, res.throttle)
 		if part.code != 0 {
 			failed(to[i:i+1], results[i:i+1], part.code)
 			continue
@@ -71,29 +72,52 @@ func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) [
 	return results
 }
 
-// produce packs records and sends them. A packer is back before anything is sent, for an attempt that is given up may
-// still be under way.
+// produce packs records into a request and sends it. A packer is back before anything is sent, for an attempt that is
+// given up may still be under way; so may its request, whose memory is used again only if it was answered.
 func (c *Client) produce(ctx context.Context, topic string, to []ProduceTo) (*produced, error) {
+	p := &produce{topic: topic, partitions: make([]int32, len(to))}
+	for i := range to {
+		p.partitions[i] = int32(to[i].Partition)
+	}
+	var ok bool
+	if p.request, ok = c.requests.Get().(*request); !ok {
+		p.request = &request{}
+	}
 	// The broker gives up waiting for replicas before we do, and says for which partitions.
-	patience := int32((c.o.Timeout * 8 / 10).Milliseconds())
-	req := &produce{topic: topic, to: make([]packed, len(to)), timeout: patience, clientID: c.o.ClientID}
+	p.begin(c.o.ClientID, c.o.Timeout*8/10)
+	if err := c.pack(p.request, to); err != nil {
+		return nil, err
+	}
+	msg, err := c.transport.RoundTrip(ctx, c.kafka.Addr, p)
+	if err != nil {
+		return nil, err
+	}
+	if cap(p.request.b) <= keptRequest {
+		c.requests.Put(p.request)
+	}
+	return msg.(*produced), nil
+}
+
+// keptRequest bounds the memory of a request that is kept for the next.
+const keptRequest = 2 << 20
+
+// pack appends the batches to a request.
+func (c *Client) pack(w *request, to []ProduceTo) (err error) {
 	p, ok := c.packers.Get().(*packer)
 	if !ok {
 		p = &packer{}
 	}
 	defer c.packers.Put(p)
-	for i := range to {
-		batch, err := p.pack(to[i].Records, c.o.Compression)
-		if err != nil {
-			return nil, err
+	for _, t := range to {
+		w.i32(int32(t.Partition))
+		size := len(w.b)
+		w.i32(0)
+		if w.b, err = p.pack(w.b, t.Records, c.o.Compression); err != nil {
+			return err
 		}
-		req.to[i] = packed{int32(to[i].Partition), batch}
+		binary.BigEndian.PutUint32(w.b[size:], uint32(len(w.b)-size-4))
 	}
-	msg, err := c.transport.RoundTrip(ctx, c.kafka.Addr, req)
-	if err != nil {
-		return nil, err
-	}
-	return msg.(*produced), nil
+	return nil
 }
 
 // FetchAll returns what some partitions hold, in one request to the broker that leads the first of them, waiting for up
@@ -121,29 +145,19 @@ func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, m
 			results[i].Err = err
 		}
 	}
-	for _, f := range from {
-		if err := c.throttle.wait(ctx, place{"fetch", topic, f.Partition}); err != nil {
-			failed(from, results, err)
-			return results
-		}
-	}
-	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout+wait)
-	defer cancel()
-	msg, err := c.transport.RoundTrip(attempt, c.kafka.Addr, &fetch{
+	res, err := c.fetch(ctx, &fetch{
 		topic: topic, from: from, maxBytes: int32(maxBytes), wait: wait, clientID: c.o.ClientID,
 	})
 	if err != nil {
 		failed(from, results, err)
 		return results
 	}
-	res := msg.(*fetched)
 	u, ok := c.unpackers.Get().(*unpacker)
 	if !ok {
 		u = &unpacker{}
 	}
 	defer c.unpackers.Put(u)
 	for i, part := range res.parts {
-		c.throttled(place{"fetch", topic, from[i].Partition}, res.throttle)
 		f := Fetched{Next: from[i].Offset, HighWatermark: part.highWatermark, LogStart: part.logStart}
 		err := error(part.code)
 		if part.code == 0 {
@@ -156,6 +170,28 @@ func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, m
 		results[i].Fetched = f
 	}
 	return results
+}
+
+// fetch asks until the broker does not withhold its answer because of a quota.
+func (c *Client) fetch(ctx context.Context, req *fetch) (*fetched, error) {
+	for {
+		for _, f := range req.from {
+			if err := c.throttle.wait(ctx, place{"fetch", req.topic, f.Partition}); err != nil {
+				return nil, err
+			}
+		}
+		attempt, cancel := context.WithTimeout(ctx, c.o.Timeout+req.wait)
+		msg, err := c.transport.RoundTrip(attempt, c.kafka.Addr, req)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		res := msg.(*fetched)
+		c.throttledAll("fetch", req.topic, res.throttle, len(req.from), func(i int) int { return req.from[i].Partition })
+		if !res.withheld {
+			return res, nil
+		}
+	}
 }
 
 // several names partitions, the first of n, for people.

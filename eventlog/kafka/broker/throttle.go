@@ -45,18 +45,26 @@ func (t *throttle) wait(ctx context.Context, p place) error {
 	}
 }
 
-// throttled notes and counts what a broker asked for.
+// throttled notes and counts what a broker asked for of one partition.
 func (c *Client) throttled(p place, d time.Duration) {
+	c.throttledAll(p.request, p.topic, d, 1, func(int) int { return p.partition })
+}
+
+// throttledAll notes what a broker asked for of the n partitions of a request, and counts it once.
+func (c *Client) throttledAll(request, topic string, d time.Duration, n int, partition func(i int) int) {
 	if d <= 0 {
 		return
 	}
-	c.count.throttledFor(p.request, d)
+	c.count.throttledFor(request, d)
 	t := &c.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.until == nil {
 		t.until = map[place]time.Time{}
 	}
-	t.until[p] = time.Now().Add(d)
+	until := time.Now().Add(d)
+	for i := range n {
+		t.until[place{request, topic, partition(i)}] = until
+	}
 	t.some.Store(true)
 }

@@ -18,12 +18,18 @@ type request struct{ b []byte }
 
 // newRequest begins a request with its header, version 1, with room for a body of about size bytes.
 func newRequest(key protocol.ApiKey, version int16, clientID string, size int) *request {
-	w := &request{b: make([]byte, 4, 128+size)}
+	w := &request{b: make([]byte, 0, 128+size)}
+	w.begin(key, version, clientID)
+	return w
+}
+
+// begin begins a request anew.
+func (w *request) begin(key protocol.ApiKey, version int16, clientID string) {
+	w.b = append(w.b[:0], 0, 0, 0, 0) // the size, which is known in the end
 	w.b = binary.BigEndian.AppendUint16(w.b, uint16(key))
 	w.b = binary.BigEndian.AppendUint16(w.b, uint16(version))
 	w.i32(correlation)
 	w.str(clientID)
-	return w
 }
 
 func (w *request) i32(v int32) { w.b = binary.BigEndian.AppendUint32(w.b, uint32(v)) }

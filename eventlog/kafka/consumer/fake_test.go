@@ -21,6 +21,7 @@ type fake struct {
 	hung    map[int]chan struct{} // brokers, until closed
 	locates chan struct{}         // Range waits for it, if there is one
 	takes   time.Duration         // each answer
+	follow  bool                  // brokers answer for what they do not lead, too
 	changed chan struct{}
 	asked   []asked
 }
@@ -136,7 +137,7 @@ func (f *fake) answer(from int, parts []broker.FetchFrom, maxBytes int) (out []b
 		log := f.logs[p.Partition]
 		r := broker.FetchResult{Fetched: broker.Fetched{Next: p.Offset, HighWatermark: int64(len(log))}}
 		switch {
-		case f.leaders[p.Partition] != from:
+		case f.leaders[p.Partition] != from && !f.follow:
 			r = broker.FetchResult{Err: errMoved}
 		case f.errs[p.Partition] != nil:
 			r = broker.FetchResult{Err: f.errs[p.Partition]}

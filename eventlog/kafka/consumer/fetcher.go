@@ -3,6 +3,7 @@ package consumer
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -143,6 +144,9 @@ func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *r
 			}
 			d.took(&res.Fetched)
 		}
+		if d.lane != nil && d.lane != l { // it has another leader now
+			f.pump(d.lane)
+		}
 	}
 	return f.next(l)
 }
@@ -209,9 +213,13 @@ func (f *fetcher) mend(d *feed, err error) {
 func (f *fetcher) enter(d *feed, leader int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if d.gone {
-		return
+	if !d.gone {
+		f.join(d, leader)
 	}
+}
+
+// join puts a feed into a lane. The caller holds the lock.
+func (f *fetcher) join(d *feed, leader int) {
 	l := f.lanes[leader]
 	if l == nil {
 		l = &lane{}
@@ -220,6 +228,21 @@ func (f *fetcher) enter(d *feed, leader int) {
 	d.lane = l
 	l.feeds = append(l.feeds, d)
 	f.pump(l)
+}
+
+// lead moves feeds to the brokers that lead them now. A broker that no longer leads a partition may answer as a follower
+// (KIP-392), without an error and late. What is under way stays where it is.
+func (f *fetcher) lead(leaders []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for broker, l := range maps.Clone(f.lanes) {
+		for _, d := range slices.Clone(l.feeds) {
+			if d.p.id < len(leaders) && leaders[d.p.id] != broker {
+				f.remove(d)
+				f.join(d, leaders[d.p.id])
+			}
+		}
+	}
 }
 
 // remove takes a feed out of its lane. The caller holds the lock.

@@ -211,6 +211,28 @@ func TestAPartitionFollowsItsLeader(t *testing.T) {
 	}, 1, 1, 2)
 }
 
+// A broker that has only a replica of a partition answers as well, later than its leader.
+func TestAPartitionDoesNotStayWithAFollower(t *testing.T) {
+	onFake(t, func(b *bench) {
+		b.follow = true
+		all := b.claimAll()
+		b.change(func() { b.leaders = []int{2, 1} }) // no error says so
+		b.c.fetcher.lead([]int{2, 1})
+		time.Sleep(2 * poll)
+		b.requests()
+		b.write(0, 1, kilo)
+		b.expect(all[0], 1)
+		for range 3 {
+			time.Sleep(poll)
+		}
+		for _, a := range b.requests() {
+			if len(a.partitions) != 1 || a.partitions[0] != 2-a.broker {
+				b.Errorf("broker %d is asked for %v", a.broker, a.partitions)
+			}
+		}
+	}, 1, 1)
+}
+
 func TestAPartitionThatIsRevokedDuringARequestLeavesAtOnce(t *testing.T) {
 	onFake(t, func(b *bench) {
 		b.hung[1] = make(chan struct{})

@@ -72,7 +72,7 @@ const (
 	settingsEvery = 5 * time.Minute
 )
 
-// watch keeps the ends of the partitions true while they have no room, and raises an alarm before
+// watch keeps the ends of the partitions true while they have no room, and known who leads them; it raises an alarm before
 // retention deletes what is not finished.
 func (c *Consumer) watch(ctx context.Context) {
 	t := time.NewTicker(watchEvery)
@@ -82,6 +82,9 @@ func (c *Consumer) watch(ctx context.Context) {
 		if time.Since(asked) >= settingsEvery {
 			asked = time.Now()
 			c.askRetention(ctx)
+		}
+		if leaders, err := c.cluster.Leaders(ctx, c.o.Names.Topic); err == nil {
+			c.fetcher.lead(leaders)
 		}
 		for _, p := range c.owned() {
 			c.watchPartition(ctx, p)

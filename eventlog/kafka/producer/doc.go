@@ -34,8 +34,8 @@
 // # Records
 //
 // A record holds what has gathered for its partition while the one before was on its way: a single invalidation when
-// nothing goes on, up to [Options].MaxRecord when much does. One record for each partition is on its way at a time. Half a
-// megabyte for each round trip is more than a source can give, so nothing is gained by more.
+// nothing goes on, some 128 KiB when much does, and more only for the sake of a large value. One record for each partition
+// is on its way at a time: that much for each round trip is more than a source can give.
 //
 // A produce request carries the records of all partitions that a broker leads and that have something by then: what a
 // request costs the broker is paid once. When little waits, it goes out at once, beside what is under way; when much

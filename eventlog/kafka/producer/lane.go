@@ -18,8 +18,11 @@ const (
 	quietRequests = 4
 	// little is how many rows that is.
 	little = 64
-	// mostPartitions is how many partitions a request is for, of DefaultMaxRecord each: a third of what brokers take
-	// (socket.request.max.bytes, 100 MiB).
+	// full is the size from which nothing more is gathered into a record, in bytes before compression: some four thousand
+	// keys. Larger ones cost no less for each key, and those who read them hold a few of each partition.
+	full = 128 << 10
+	// mostPartitions is how many partitions a request is for. Were each record as large as [DefaultMaxRecord], that would be
+	// a third of what brokers take (socket.request.max.bytes, 100 MiB).
 	mostPartitions = 64
 )
 

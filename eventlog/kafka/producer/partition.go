@@ -87,7 +87,7 @@ func (s *partition) take() {
 // place is how far a record goes: over the pieces before have[piece] and its first rows.
 type place struct{ piece, rows int }
 
-// fill encodes the next record: everything there is, up to the limit. It returns how far it goes and since when
+// fill encodes the next record: everything there is, until it is full. It returns how far it goes and since when
 // everything in it has been known to be visible; the zero time if that is not known of all.
 func (s *partition) fill() (upTo place, visible time.Time) {
 	s.enc.Reset()
@@ -105,7 +105,7 @@ func (s *partition) fill() (upTo place, visible time.Time) {
 		}
 		for ; row < len(p.rows); row++ {
 			n := int(p.rows[row])
-			if !s.enc.TryAdd(p.batch, n, s.most) {
+			if s.enc.Len() >= full || !s.enc.TryAdd(p.batch, n, s.most) {
 				return s.upTo(i, row, known, visible)
 			}
 		}
