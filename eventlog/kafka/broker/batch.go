@@ -82,7 +82,9 @@ func (u *unpacker) batch(f *Fetched, b []byte, base, offset int64) (int64, error
 		return next, nil
 	}
 	records := r.b
-	if codec := compress.Compression(attributes & 7); codec != compress.None {
+	if codec := compress.Compression(attributes & 7); codec == compress.None {
+		records = bytes.Clone(records) // the answer holds other partitions', too
+	} else {
 		var err error
 		if records, err = u.decompress(codec, records); err != nil {
 			return 0, err

@@ -70,7 +70,7 @@ type Client struct {
 // Record is one record of a partition.
 type Record struct {
 	Offset int64
-	// Key and Value share memory with the other records of the same fetch: who keeps one for long copies it.
+	// Key and Value share memory with the other records of the same batch: who keeps one for long copies it.
 	Key, Value []byte
 	// Time is the broker's or the producer's, as the topic says.
 	Time time.Time

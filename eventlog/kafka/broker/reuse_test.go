@@ -44,3 +44,18 @@ func TestWhatIsHandedOutIsNotWrittenToAgain(t *testing.T) {
 		}
 	}
 }
+
+// An answer is for several partitions: records that wait must not keep it.
+func TestRecordsShareNothingWithTheAnswer(t *testing.T) {
+	for _, compression := range codecs {
+		var p packer
+		b, err := p.pack(nil, []Record{{Key: []byte("key"), Value: []byte("value")}}, compression)
+		must(t, err)
+		var f Fetched
+		must(t, new(unpacker).unpack(&f, b, 0))
+		clear(b)
+		if r := f.Records[0]; string(r.Key) != "key" || string(r.Value) != "value" {
+			t.Errorf("%v: %q %q", compression, r.Key, r.Value)
+		}
+	}
+}

@@ -102,6 +102,9 @@ func (t *transport) refresh(ctx context.Context, addr net.Addr) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTTL)
 	defer cancel()
 	_, _ = current.RoundTrip(ctx, addr, refresh{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refreshed = time.Now() // it may have taken long: who has waited for it, too, need not wait for another
 }
 
 // close lets go of all connections that are not in use, and of the others once they are not.

@@ -57,7 +57,9 @@ func (d *feed) took(f *broker.Fetched) {
 	d.trouble.over()
 	d.p.observe(f.LogStart, f.HighWatermark)
 	d.end = f.HighWatermark
-	d.ask = adapt(d.ask, f.Records)
+	if len(f.Records) > 0 { // else others have filled the answer
+		d.ask = adapt(d.ask, f.Records)
+	}
 	if f.Next > d.next || d.jumped {
 		d.put(chunk{
 			records: f.Records, from: d.next, next: f.Next, jumped: d.jumped,

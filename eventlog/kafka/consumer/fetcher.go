@@ -3,7 +3,6 @@ package consumer
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -144,6 +143,8 @@ func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *r
 			}
 			d.took(&res.Fetched)
 		}
+	}
+	for _, d := range r.feeds {
 		if d.lane != nil && d.lane != l { // it has another leader now
 			f.pump(d.lane)
 		}
@@ -215,10 +216,11 @@ func (f *fetcher) enter(d *feed, leader int) {
 	defer f.mu.Unlock()
 	if !d.gone {
 		f.join(d, leader)
+		f.pump(d.lane)
 	}
 }
 
-// join puts a feed into a lane. The caller holds the lock.
+// join puts a feed into a lane, which is to be pumped then. The caller holds the lock.
 func (f *fetcher) join(d *feed, leader int) {
 	l := f.lanes[leader]
 	if l == nil {
@@ -227,7 +229,6 @@ func (f *fetcher) join(d *feed, leader int) {
 	}
 	d.lane = l
 	l.feeds = append(l.feeds, d)
-	f.pump(l)
 }
 
 // lead moves feeds to the brokers that lead them now. A broker that no longer leads a partition may answer as a follower
@@ -235,13 +236,20 @@ func (f *fetcher) join(d *feed, leader int) {
 func (f *fetcher) lead(leaders []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for broker, l := range maps.Clone(f.lanes) {
-		for _, d := range slices.Clone(l.feeds) {
+	var moved []*feed
+	for broker, l := range f.lanes {
+		for _, d := range l.feeds {
 			if d.p.id < len(leaders) && leaders[d.p.id] != broker {
-				f.remove(d)
-				f.join(d, leaders[d.p.id])
+				moved = append(moved, d)
 			}
 		}
+	}
+	for _, d := range moved {
+		f.remove(d)
+		f.join(d, leaders[d.p.id])
+	}
+	for _, d := range moved {
+		f.pump(d.lane)
 	}
 }
 

@@ -262,3 +262,16 @@ func TestAPartitionThatIsRevokedDuringARequestLeavesAtOnce(t *testing.T) {
 		b.c.loops.Wait()
 	}, 1, 1)
 }
+
+// A partition that went away empty-handed, since others filled the answer, is not asked for more the next time.
+func TestOnlyWhatCameSaysHowMuchToAskFor(t *testing.T) {
+	onFake(t, func(b *bench) {
+		p, _ := b.claim(0)
+		synctest.Wait()
+		p.feed.ask = leastBytes
+		p.feed.took(&broker.Fetched{Next: 0, HighWatermark: 10})
+		if p.feed.ask != leastBytes {
+			b.Errorf("%d bytes", p.feed.ask)
+		}
+	}, 1)
+}

@@ -150,19 +150,18 @@ func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bo
 	return taken, false
 }
 
-// due takes all partitions in trouble if the time has come for one of them: what failed together is tried together.
+// due takes the partitions in trouble if the time has come for one of them, those first that have waited for longest.
 func (l *lanes) due(on *lane) (taken []*partition) {
-	now, due := time.Now(), false
 	for _, s := range l.parts {
-		if s.taken || s.lane.Load() != on || s.again.IsZero() || len(taken) == mostPartitions {
-			continue
+		if !s.taken && s.lane.Load() == on && !s.again.IsZero() {
+			taken = append(taken, s)
 		}
-		taken = append(taken, s)
-		due = due || !s.again.After(now)
 	}
-	if !due {
+	slices.SortFunc(taken, func(a, b *partition) int { return a.again.Compare(b.again) })
+	if len(taken) == 0 || taken[0].again.After(time.Now()) {
 		return nil
 	}
+	taken = taken[:min(len(taken), mostPartitions)]
 	for _, s := range taken {
 		s.taken = true
 	}
@@ -199,15 +198,39 @@ func (p *Producer) request(ctx context.Context, taken []*partition) (failed bool
 	results := p.client.ProduceAll(ctx, p.o.Topics.Topic, to)
 	took := time.Since(start).Seconds()
 	p.metrics.inFlight.Sub(float64(len(taken)))
+	var again []*partition
+	var pause time.Duration
 	for i, s := range taken {
 		if results[i].Err == nil {
 			p.metrics.seconds.Observe(took)
-		} else {
-			failed = true
+		} else if failed = true; ctx.Err() != nil {
+			continue
 		}
-		if err := p.settle(ctx, s, results[i]); err != nil {
+		wait, err := p.settle(s, results[i])
+		if err != nil {
 			return failed, err
 		}
+		if wait > 0 {
+			again, pause = append(again, s), max(pause, wait)
+		}
 	}
+	p.retry(again, pause)
 	return failed, nil
+}
+
+// retry has partitions tried again after a while: all together, for many with a pause of their own each would be tried
+// whenever the shortest of all is over.
+func (p *Producer) retry(again []*partition, pause time.Duration) {
+	if len(again) == 0 {
+		return
+	}
+	at := time.Now().Add(pause)
+	for _, s := range again {
+		s.again = at
+	}
+	time.AfterFunc(pause, func() {
+		for _, s := range again {
+			s.lane.Load().wake.raise()
+		}
+	})
 }

@@ -204,3 +204,43 @@ func TestNothingIsSentOnceTheContextHasEnded(t *testing.T) {
 		t.Errorf("%d taken, want the one", len(taken))
 	}
 }
+
+// However many are in trouble and stay there: one that is out of it is sent, and none is tried more often than one alone.
+func TestManyPartitionsInTroubleHoldUpNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bad = mostPartitions + 6
+		f := newFake(bad + 1)
+		mended := make(chan struct{})
+		f.fate = func(_ string, partition, attempt int) fate {
+			select {
+			case <-mended:
+			default:
+				if partition < bad || attempt == 1 {
+					return fate{err: errLost}
+				}
+			}
+			return fate{applied: true}
+		}
+		r := run(t, f, Options{})
+		var all []int
+		for id := range bad + 1 {
+			all = append(all, id)
+		}
+		b := inEach(1, 1, bad+1, all...)
+		r.append(b)
+		time.Sleep(20 * time.Second)
+		f.set(func() {
+			if len(f.data[bad]) != 1 {
+				t.Error("the one that is out of trouble was not sent")
+			}
+			for id := range bad { // pauses of a second at most, of half of one on average where there is one partition
+				if n := f.attempts[fmt.Sprintf("%s/%d", names.Topic, id)]; n < 10 || n > 60 {
+					t.Errorf("partition %d was tried %d times in 20 s", id, n)
+				}
+			}
+		})
+		close(mended)
+		r.flush()
+		f.check(t, b)
+	})
+}

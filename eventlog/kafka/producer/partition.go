@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -147,26 +146,22 @@ func (s *partition) seal(o *Options) {
 	s.sealed = &sealed{s.enc.Finish(h), upTo, head}
 }
 
-// settle enters what became of an attempt. It fails when the record is too large whatever is done, and when the
-// partition turns out to have lost what it had acknowledged.
+// settle enters what became of an attempt, and returns how long to wait before the next if it has to be made again. It
+// fails when the record is too large whatever is done, and when the partition turns out to have lost what it had
+// acknowledged.
 //
 // An attempt whose outcome is not known (a timeout, a lost connection) may have been appended, and may even be appended
 // later than the next: whoever reads knows it by its seq.
-func (p *Producer) settle(ctx context.Context, s *partition, r broker.ProduceResult) error {
+func (p *Producer) settle(s *partition, r broker.ProduceResult) (pause time.Duration, err error) {
 	switch {
 	case r.Err == nil:
-		return p.acknowledged(s, r.Offset)
-	case ctx.Err() != nil:
-		return nil
+		return 0, p.acknowledged(s, r.Offset)
 	case tooLarge(r.Err):
 		size := len(s.sealed.value)
 		s.sealed = nil
-		return p.shrink(s, size, r.Err)
+		return 0, p.shrink(s, size, r.Err)
 	}
-	pause := s.trouble.pause(r.Err)
-	s.again = time.Now().Add(pause)
-	time.AfterFunc(pause, func() { s.lane.Load().wake.raise() })
-	return nil
+	return s.trouble.pause(r.Err), nil
 }
 
 // acknowledged enters that the brokers have the record.
