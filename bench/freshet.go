@@ -36,20 +36,20 @@ func embedded(_ context.Context, _ *benchmark, dir string) (string, error) {
 	return fmt.Sprintf("{dir: %q}", filepath.Join(dir, "data")), nil
 }
 
-// throughKafka is Kafka with as many partitions as is the default.
-func throughKafka(ctx context.Context, b *benchmark, _ string) (string, error) {
-	return b.kafkaLog(ctx, "bench", "")
+// throughKafka has a topic for each run, so that nothing of the run before is left to do.
+func throughKafka(ctx context.Context, b *benchmark, dir string) (string, error) {
+	return b.kafkaLog(ctx, filepath.Base(dir), "")
 }
 
-// partitioned is Kafka with so many partitions.
+// partitioned has the same topic for all runs with as many partitions, as users have one topic for long: a broker makes
+// the files of a partition when its first record comes, which takes as much CPU as tens of thousands of keys. It is for
+// runs that finish all that they have read, so that they leave nothing to the next.
 func partitioned(n int) eventLog {
 	return func(ctx context.Context, b *benchmark, _ string) (string, error) {
 		return b.kafkaLog(ctx, fmt.Sprintf("bench%d", n), fmt.Sprintf(", partitions: %d", n))
 	}
 }
 
-// kafkaLog has the same topic for all runs with as many partitions, as users have one topic for long: a broker makes the
-// files of a partition when its first record comes, which takes as much CPU as tens of thousands of keys.
 func (b *benchmark) kafkaLog(ctx context.Context, topic, more string) (string, error) {
 	c, err := b.kafkaCluster(ctx)
 	if err != nil {

@@ -73,7 +73,7 @@
 // # Concurrency
 //
 //	Append, one caller at a time   hashes keys, pushes a piece of the batch to each partition that it touches
-//	lanes.send, 5 for each broker  takes partitions, whose encoder, seq and head it owns until it gives them back;
+//	lanes.send, 13 for each broker takes partitions, whose encoder, seq and head it owns until it gives them back;
 //	                               encodes, produces
 //	runMarks                       produces the newest mark
 //	watch                          asks who leads the partitions, opens those that are added
