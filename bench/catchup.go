@@ -217,12 +217,17 @@ func (b *benchmark) fill(ctx context.Context, empty bool) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Client().FlushAll(ctx).Err(); err != nil {
-		return err
-	}
 	keys := b.workload.rows + 1
 	if empty {
 		keys = 1
+	}
+	return fillRedis(ctx, s, keys)
+}
+
+// fillRedis makes so many keys, product:0 and on, and removes all others.
+func fillRedis(ctx context.Context, s *testbed.RedisServer, keys int) error {
+	if err := s.Client().FlushAll(ctx).Err(); err != nil {
+		return err
 	}
 	return s.Client().Do(ctx, "DEBUG", "POPULATE", keys, "product", 100).Err()
 }

@@ -93,15 +93,7 @@ func (f *fleet) regionRedis(ctx context.Context, group int) (rdb *testbed.RedisS
 	if err != nil {
 		return nil, err
 	}
-	return rdb, f.populate(ctx, rdb)
-}
-
-// populate makes the keys of all rows, and one more.
-func (f *fleet) populate(ctx context.Context, rdb *testbed.RedisServer) error {
-	if err := rdb.Client().FlushAll(ctx).Err(); err != nil {
-		return err
-	}
-	return rdb.Client().Do(ctx, "DEBUG", "POPULATE", f.b.workload.rows+1, "product", 100).Err()
+	return rdb, fillRedis(ctx, rdb, f.b.workload.rows+1)
 }
 
 // warm has all of it done once before it is measured: a broker makes the files of a partition when its first record
@@ -122,7 +114,7 @@ func (f *fleet) warm(ctx context.Context) error {
 		return err
 	}
 	for _, rdb := range f.redis {
-		if err := f.populate(ctx, rdb); err != nil {
+		if err := fillRedis(ctx, rdb, f.b.workload.rows+1); err != nil {
 			return err
 		}
 	}

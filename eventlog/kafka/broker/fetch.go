@@ -54,7 +54,7 @@ func (f *fetch) Prepare(version int16) { f.version = version }
 // Required says that RawExchange is used.
 func (*fetch) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// Broker returns the leader of the first partition. It refuses those that it does not lead, one by one.
+// Broker returns the leader of the first partition. Of the others it refuses, one by one, those that it has no replica of.
 func (f *fetch) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 	return leader(cluster, f.topic, int32(f.from[0].Partition))
 }

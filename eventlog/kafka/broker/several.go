@@ -48,11 +48,13 @@ func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) [
 			results[i].Err = err
 		}
 	}
-	for _, t := range to {
-		if err := c.throttle.wait(ctx, place{"produce", topic, t.Partition}); err != nil {
-			failed(to, results, err)
-			return results
-		}
+	places := make([]place, len(to))
+	for i, t := range to {
+		places[i] = place{"produce", topic, t.Partition}
+	}
+	if err := c.throttle.wait(ctx, places...); err != nil {
+		failed(to, results, err)
+		return results
 	}
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
@@ -61,7 +63,7 @@ func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) [
 		failed(to, results, err)
 		return results
 	}
-	c.throttledAll("produce", topic, res.throttle, len(to), func(i int) int { return to[i].Partition })
+	c.throttled(res.throttle, places...)
 	for i, part := range res.parts {
 		if part.code != 0 {
 			failed(to[i:i+1], results[i:i+1], part.code)
@@ -174,11 +176,13 @@ func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, m
 
 // fetch asks until the broker does not withhold its answer because of a quota.
 func (c *Client) fetch(ctx context.Context, req *fetch) (*fetched, error) {
+	places := make([]place, len(req.from))
+	for i, f := range req.from {
+		places[i] = place{"fetch", req.topic, f.Partition}
+	}
 	for {
-		for _, f := range req.from {
-			if err := c.throttle.wait(ctx, place{"fetch", req.topic, f.Partition}); err != nil {
-				return nil, err
-			}
+		if err := c.throttle.wait(ctx, places...); err != nil {
+			return nil, err
 		}
 		attempt, cancel := context.WithTimeout(ctx, c.o.Timeout+req.wait)
 		msg, err := c.transport.RoundTrip(attempt, c.kafka.Addr, req)
@@ -187,7 +191,7 @@ func (c *Client) fetch(ctx context.Context, req *fetch) (*fetched, error) {
 			return nil, err
 		}
 		res := msg.(*fetched)
-		c.throttledAll("fetch", req.topic, res.throttle, len(req.from), func(i int) int { return req.from[i].Partition })
+		c.throttled(res.throttle, places...)
 		if !res.withheld {
 			return res, nil
 		}

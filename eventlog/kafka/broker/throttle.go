@@ -21,21 +21,25 @@ type throttle struct {
 	until map[place]time.Time
 }
 
-// wait returns when the place may be asked again, or with the context's error when that ends before.
-func (t *throttle) wait(ctx context.Context, p place) error {
+// wait returns when all places may be asked again, or with the context's error when that ends before.
+func (t *throttle) wait(ctx context.Context, places ...place) error {
 	if !t.some.Load() {
 		return nil
 	}
 	t.mu.Lock()
-	left := time.Until(t.until[p])
-	if left <= 0 {
-		delete(t.until, p)
+	longest := time.Duration(0)
+	for _, p := range places {
+		left := time.Until(t.until[p])
+		if left <= 0 {
+			delete(t.until, p)
+		}
+		longest = max(longest, left)
 	}
 	t.mu.Unlock()
-	if left <= 0 {
+	if longest == 0 {
 		return nil
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -45,26 +49,20 @@ func (t *throttle) wait(ctx context.Context, p place) error {
 	}
 }
 
-// throttled notes and counts what a broker asked for of one partition.
-func (c *Client) throttled(p place, d time.Duration) {
-	c.throttledAll(p.request, p.topic, d, 1, func(int) int { return p.partition })
-}
-
-// throttledAll notes what a broker asked for of the n partitions of a request, and counts it once.
-func (c *Client) throttledAll(request, topic string, d time.Duration, n int, partition func(i int) int) {
+// throttled notes what a broker asked for in answer to a request for these places, and counts it once.
+func (c *Client) throttled(d time.Duration, places ...place) {
 	if d <= 0 {
 		return
 	}
-	c.count.throttledFor(request, d)
+	c.count.throttledFor(places[0].request, d)
 	t := &c.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.until == nil {
 		t.until = map[place]time.Time{}
 	}
-	until := time.Now().Add(d)
-	for i := range n {
-		t.until[place{request, topic, partition(i)}] = until
+	for _, p := range places {
+		t.until[p] = time.Now().Add(d)
 	}
 	t.some.Store(true)
 }

@@ -45,7 +45,7 @@ func TestAThrottledPartitionIsLeftAloneForAsLong(t *testing.T) {
 		must(t, err)
 		c := &Client{count: count}
 		here, elsewhere := place{"fetch", "t", 1}, place{"fetch", "t", 2}
-		c.throttled(here, 3*time.Second)
+		c.throttled(3*time.Second, here)
 		began := time.Now()
 		must(t, c.throttle.wait(t.Context(), elsewhere))
 		if d := time.Since(began); d != 0 {
@@ -59,7 +59,7 @@ func TestAThrottledPartitionIsLeftAloneForAsLong(t *testing.T) {
 		if d := time.Since(began); d != 3*time.Second || len(c.throttle.until) != 0 {
 			t.Errorf("it waited again, for %v; %d are kept", d, len(c.throttle.until))
 		}
-		c.throttled(here, time.Hour)
+		c.throttled(time.Hour, here)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := c.throttle.wait(ctx, here); !errors.Is(err, context.DeadlineExceeded) {

@@ -73,10 +73,7 @@ func (d *feed) took(f *broker.Fetched) {
 func (d *feed) put(c chunk) {
 	d.chunks = append(d.chunks, c)
 	d.waiting += c.size
-	select {
-	case d.more <- struct{}{}:
-	default:
-	}
+	raise(d.more)
 }
 
 // overhead is about what a record takes beside its bytes, and a chunk beside its records.

@@ -40,8 +40,13 @@ func (n *newest) put(m event.Mark) {
 		n.order = append(n.order, m.Source)
 	}
 	n.marks[m.Source] = m
+	raise(n.more)
+}
+
+// raise wakes the one who waits, or is about to: more has room for one.
+func raise(more chan struct{}) {
 	select {
-	case n.more <- struct{}{}:
+	case more <- struct{}{}:
 	default:
 	}
 }
