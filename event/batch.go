@@ -87,6 +87,25 @@ func (b *Batch) Clone() *Batch {
 	return &c
 }
 
+// Arrange returns a copy of a batch that was built, with its invalidations in another order: order holds the ordinal of
+// each, once. Who goes through a batch in that order more than once, or later, then finds what it reads side by side.
+func (b *Batch) Arrange(order []uint32) *Batch {
+	c := *b
+	c.Invalidations, c.text = make([]Invalidation, len(order)), make([]byte, 0, len(b.text))
+	for at, i := range order {
+		from, end := &b.Invalidations[i], len(b.text)
+		if int(i)+1 < len(b.Invalidations) {
+			end = int(b.Invalidations[i+1].off)
+		}
+		to := &c.Invalidations[at]
+		*to = *from
+		to.off = uint32(len(c.text))
+		to.end = to.off + from.end - from.off
+		c.text = append(c.text, b.text[from.off:end]...)
+	}
+	return &c
+}
+
 // snug returns a copy without room to spare, as slices.Clone would leave. What is made and copied in one is not cleared
 // first.
 func snug[T any](s []T) []T {

@@ -206,6 +206,19 @@ func TestABatchKeepsWhatItsActionsNeed(t *testing.T) {
 		check(b, "built")
 		c := b.Clone()
 		check(c, "cloned")
+		order, back := make([]uint32, n), make([]uint32, n)
+		for i := range order {
+			order[i] = uint32(i)
+		}
+		order = rapid.Permutation(order).Draw(t, "order")
+		arranged := c.Arrange(order)
+		for at, i := range order {
+			back[i] = uint32(at)
+			if arranged.Key(at) != keys[i] || arranged.Version(at) != c.Version(int(i)) || arranged.EffectOf(at) != effects[i] {
+				t.Fatalf("%d of %v: %q at %s", at, order, arranged.Key(at), arranged.Version(at))
+			}
+		}
+		check(arranged.Arrange(back), "arranged and back")
 		if least := len(b.text) + 8*len(b.Effects); c.Bytes() < least || b.Bytes() < c.Bytes() {
 			t.Fatalf("%d bytes, and a clone of %d; at least %d", b.Bytes(), c.Bytes(), least)
 		}

@@ -68,7 +68,7 @@ func newLedger(most int, stages *latency.Stages) *ledger {
 // larger than all the room is let in when nothing else is there: it could not pass otherwise. It was handed over at at.
 func (l *ledger) admit(b *event.Batch, at time.Time) (*entry, []*partition, error) {
 	e := &entry{
-		end: b.End, at: at, left: 1, bytes: b.Bytes() + 4*b.Len(), kept: overhead + rangeOverhead*len(b.End.GTIDs) + len(b.End.State),
+		end: b.End, at: at, left: 1, bytes: b.Bytes(), kept: overhead + rangeOverhead*len(b.End.GTIDs) + len(b.End.State),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

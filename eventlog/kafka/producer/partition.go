@@ -45,10 +45,12 @@ type partition struct {
 
 // piece is what a batch has for one partition.
 type piece struct {
-	entry *entry
-	batch *event.Batch
-	rows  []uint32 // ordinals of the invalidations
+	entry     *entry
+	batch     *event.Batch
+	from, end int // ordinals of the first invalidation, and behind the last
 }
+
+func (p *piece) rows() int { return p.end - p.from }
 
 // sealed is a record, how far it goes, and the partition's head behind it. Its bytes are not written to again, so that
 // every attempt sends the same, whatever becomes of the one before.
@@ -62,7 +64,7 @@ type sealed struct {
 func (s *partition) push(p piece) {
 	s.mu.Lock()
 	s.queue = append(s.queue, p)
-	s.queued += len(p.rows)
+	s.queued += p.rows()
 	s.mu.Unlock()
 }
 
@@ -94,7 +96,7 @@ func (s *partition) fill() (upTo place, visible time.Time) {
 	row := s.done
 	for i := range s.have {
 		p := &s.have[i]
-		if row < len(p.rows) {
+		if row < p.rows() {
 			// A batch that was known to be visible for a while when it was handed over still is: on the same clock.
 			if p.batch.Age < 0 {
 				known = false
@@ -102,9 +104,8 @@ func (s *partition) fill() (upTo place, visible time.Time) {
 				visible = v
 			}
 		}
-		for ; row < len(p.rows); row++ {
-			n := int(p.rows[row])
-			if s.enc.Len() >= full || !s.enc.TryAdd(p.batch, n, s.most) {
+		for ; row < p.rows(); row++ {
+			if s.enc.Len() >= full || !s.enc.TryAdd(p.batch, p.from+row, s.most) {
 				return s.upTo(i, row, known, visible)
 			}
 		}
@@ -198,7 +199,7 @@ func (p *Producer) shrink(s *partition, size int, err error) error {
 		first := &s.have[0]
 		return fmt.Errorf("%w: an invalidation of table %s makes a record of %d bytes, which topic %s does not take (%w): "+
 			"raise its max.message.bytes, or make the key of that mapping shorter",
-			ErrTooLarge, first.batch.Origins[first.batch.Invalidations[first.rows[s.done]].Origin].Table, size, p.o.Topics.Topic, err)
+			ErrTooLarge, first.batch.Origins[first.batch.Invalidations[first.from+s.done].Origin].Table, size, p.o.Topics.Topic, err)
 	}
 	s.most = size / 2
 	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the topic",

@@ -233,42 +233,29 @@ func (p *Producer) AsOf() time.Time { return p.ledger.asOf() }
 type spread struct {
 	partition []uint32
 	count     []uint32
+	order     []uint32
 	touched   []*partition
 }
 
 // out hands a batch to the partitions, and wakes their lanes once all of them have it, so that one request takes it all.
 // It costs a lock for each partition that is touched, and a wake-up for each broker; none for a key.
+//
+// The batch is arranged by partition first. Each partition's record is made later, by itself, of what many batches have
+// for it: with many partitions it would else fetch a part of the cache's lines for each key, and use little of it.
 func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
-	n := b.Len()
-	s.partition = grown(s.partition, n)
-	s.count = grown(s.count, len(to)+1)
-	clear(s.count)
-	for i := range n {
-		id := Partition(b.Key(i), len(to))
-		s.partition[i] = uint32(id)
-		s.count[id+1]++
-	}
-	pieces := 0
-	for id := range to {
-		if s.count[id+1] > 0 {
-			pieces++
-		}
-		s.count[id+1] += s.count[id] // where the rows of the next partition begin
-	}
+	pieces := s.sort(b, len(to))
 	l.split(e, pieces)
 	if pieces == 0 {
 		return
 	}
-	rows := make([]uint32, n)
-	for i, id := range s.partition[:n] {
-		rows[s.count[id]] = uint32(i)
-		s.count[id]++ // ends where the next partition's rows began
+	if pieces > 1 {
+		b = b.Arrange(s.order)
 	}
-	from := uint32(0)
+	from := 0
 	touched := s.touched[:0]
 	for id, part := range to {
-		if end := s.count[id]; end > from {
-			part.push(piece{entry: e, batch: b, rows: rows[from:end:end]})
+		if end := int(s.count[id]); end > from {
+			part.push(piece{entry: e, batch: b, from: from, end: end})
 			touched = append(touched, part)
 			from = end
 		}
@@ -277,6 +264,31 @@ func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
 		part.lane.Load().wake.raise()
 	}
 	s.touched = touched
+}
+
+// sort puts the ordinals of a batch's invalidations in the order of their partitions, and count to where those of each
+// end there. It returns how many partitions have any.
+func (s *spread) sort(b *event.Batch, partitions int) (pieces int) {
+	n := b.Len()
+	s.partition, s.order = grown(s.partition, n), grown(s.order, n)
+	s.count = grown(s.count, partitions+1)
+	clear(s.count)
+	for i := range n {
+		id := Partition(b.Key(i), partitions)
+		s.partition[i] = uint32(id)
+		s.count[id+1]++
+	}
+	for id := range partitions {
+		if s.count[id+1] > 0 {
+			pieces++
+		}
+		s.count[id+1] += s.count[id] // where those of the next partition begin
+	}
+	for i, id := range s.partition {
+		s.order[s.count[id]] = uint32(i)
+		s.count[id]++ // ends where the next partition's began
+	}
+	return pieces
 }
 
 // grown returns s with length n; what it holds is not kept.

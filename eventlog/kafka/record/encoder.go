@@ -51,7 +51,7 @@ type state struct {
 	// What the invalidation before had: the next one of the same continues its change, its row and its list.
 	batch   *event.Batch
 	ordinal uint32
-	origin  event.Origin
+	origin  *event.Origin // nil: there was none
 	row     uint32
 	list    list
 	whole   bool // it was an item that could be forgotten
@@ -165,28 +165,28 @@ func (e *Encoder) continues(b *event.Batch, ordinal uint32) bool {
 	if e.batch == b && e.ordinal == ordinal {
 		return true
 	}
-	o := &b.Origins[ordinal]
-	return e.count > 0 && e.origin.Event == o.Event && e.sameMapping(o) && e.sameGTID(o) && e.sameTime(o)
+	l, o := e.origin, &b.Origins[ordinal]
+	return l != nil && l.Event == o.Event && sameMapping(l, o) && sameGTID(l, o) && sameTime(l, o)
 }
 
 // sameMapping, sameGTID and sameTime report what an origin has in common with the last change.
 
-func (e *Encoder) sameMapping(o *event.Origin) bool {
-	l := &e.origin
+func sameMapping(l, o *event.Origin) bool {
 	return l.Mapping == o.Mapping && l.D == o.D && l.RateLimit == o.RateLimit && l.Table == o.Table
 }
 
-func (e *Encoder) sameGTID(o *event.Origin) bool { return e.origin.Tx.GTID == o.Tx.GTID }
+func sameGTID(l, o *event.Origin) bool { return l.Tx.GTID == o.Tx.GTID }
 
-func (e *Encoder) sameTime(o *event.Origin) bool { return e.origin.Tx.Committed.Equal(o.Tx.Committed) }
+func sameTime(l, o *event.Origin) bool { return l.Tx.Committed.Equal(o.Tx.Committed) }
 
 // beginChange appends a change up to its rows. What is as in the change before is left out, which is told by there
 // being no table: statements that change many rows make an event for every 8 KiB of them, and a partition gets a few
 // keys of each. What the change before had and this one has not cannot be said so.
 func (e *Encoder) beginChange(o *event.Origin) {
-	gtid, committed := !e.sameGTID(o), !e.sameTime(o)
-	again := e.count > 0 && e.sameMapping(o) && (!gtid || !o.Tx.GTID.IsZero()) && (!committed || writable(o.Tx.Committed))
-	e.origin = *o
+	l := e.origin
+	e.origin = o
+	gtid, committed := l == nil || !sameGTID(l, o), l == nil || !sameTime(l, o)
+	again := l != nil && sameMapping(l, o) && (!gtid || !o.Tx.GTID.IsZero()) && (!committed || writable(o.Tx.Committed))
 	b := e.body
 	if again {
 		b = append(b, `{"version":"`...)
