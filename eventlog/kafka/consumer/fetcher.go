@@ -22,6 +22,9 @@ const (
 	poll = time.Second
 	// soon is how near the end of a request must be for others to wait for it, so that all go on in one request.
 	soon = 10 * time.Millisecond
+	// mostWaiting is how many requests to a broker wait for records when they come one by one: with one, or one for each of
+	// 12 partitions, they are later.
+	mostWaiting = 4
 )
 
 // cluster is what is asked of the brokers. A [broker.Client] is one.
@@ -59,31 +62,37 @@ type request struct {
 	wanted int       // how many of its feeds are still ours
 }
 
-// next returns the request that is to be made now of what has room; nil: none. The caller holds the lock.
+// next returns the requests that are to be made now of what has room. The caller holds the lock.
 //
 // A feed that is nearly empty makes a request, and all others that have room go with it. None is made while another is
 // about to be answered: the feeds that come to have room meanwhile gather for the one after it, so that in a catch-up
 // few requests carry many partitions. One that waits for records to be written, though, can take a second, which nobody
 // waits for: it gets company. So that the company does not stay, both wait to the same moment; who comes back first, with
 // nothing, then waits for the other, and at rest one request a second goes to each broker.
-func (f *fetcher) next(l *lane) *request {
+//
+// When one that has waited brings records (came), others wait for nobody, and in two requests, the second for the half
+// whose records are the latest: a request is ended by the first record of any of its partitions, and a broker looks at
+// all of them each time that it is made again. So the more records come one by one, the fewer partitions share one.
+func (f *fetcher) next(l *lane, came bool) []*request {
 	now := time.Now()
 	wait := poll
 	for _, u := range l.under {
 		left := u.due.Sub(now)
-		if left < soon {
+		switch {
+		case u.wait == 0, !came && left < soon:
 			return nil
+		case !came:
+			wait = min(wait, left)
 		}
-		wait = min(wait, left)
 	}
-	r := &request{wait: wait, due: now.Add(wait)}
+	var feeds []*feed
 	urgent := false
 	for _, d := range l.feeds {
 		if d.under == nil && d.waiting < fetchBytes {
-			r.feeds = append(r.feeds, d)
+			feeds = append(feeds, d)
 			urgent = urgent || d.urgent()
 			if d.behind() {
-				r.wait, r.due = 0, now
+				wait = 0
 			}
 		}
 	}
@@ -91,22 +100,33 @@ func (f *fetcher) next(l *lane) *request {
 		return nil
 	}
 	// The broker fills its answer in this order, up to answerBytes: first come those that have had nothing for longest.
-	slices.SortStableFunc(r.feeds, func(a, b *feed) int { return cmp.Compare(a.turn, b.turn) })
-	r.from = make([]broker.FetchFrom, len(r.feeds))
-	for i, d := range r.feeds {
+	slices.SortStableFunc(feeds, func(a, b *feed) int { return cmp.Compare(a.turn, b.turn) })
+	if half := len(feeds) / 2; came && wait > 0 && half > 0 && len(l.under)+2 <= mostWaiting {
+		return []*request{l.request(feeds[half:], now, wait), l.request(feeds[:half], now, wait)}
+	}
+	return []*request{l.request(feeds, now, wait)}
+}
+
+// request makes a request for some feeds.
+func (l *lane) request(feeds []*feed, now time.Time, wait time.Duration) *request {
+	r := &request{feeds: feeds, wait: wait, due: now.Add(wait), wanted: len(feeds)}
+	r.from = make([]broker.FetchFrom, len(feeds))
+	for i, d := range feeds {
 		d.under = r
 		r.from[i] = broker.FetchFrom{Partition: d.p.id, Offset: d.next, MaxBytes: d.ask}
 	}
-	r.wanted = len(r.feeds)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	l.under = append(l.under, r)
 	return r
 }
 
-// pump makes the request that is to be made now. The caller holds the lock, and some feed of the lane is ours, so that
+// pump makes the requests that are to be made now. The caller holds the lock, and some feed of the lane is ours, so that
 // Run still waits.
-func (f *fetcher) pump(l *lane) {
-	if r := f.next(l); r != nil {
+func (f *fetcher) pump(l *lane) { f.start(l, f.next(l, false)) }
+
+// start begins requests. The caller holds the lock.
+func (f *fetcher) start(l *lane, requests []*request) {
+	for _, r := range requests {
 		f.c.loops.Add(1)
 		go f.run(l, r)
 	}
@@ -122,11 +142,12 @@ func (f *fetcher) run(l *lane, r *request) {
 	}
 }
 
-// answered hands over what a request brought, and returns the next one.
+// answered hands over what a request brought, and returns the next one, if there is one; what else is to be asked it starts.
 func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l.under = slices.DeleteFunc(l.under, func(u *request) bool { return u == r })
+	came := false
 	for i, d := range r.feeds {
 		d.under = nil
 		res := &results[i]
@@ -140,6 +161,7 @@ func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *r
 			if len(res.Records) > 0 {
 				f.turns++
 				d.turn = f.turns
+				came = r.wait > 0
 			}
 			d.took(&res.Fetched)
 		}
@@ -149,7 +171,12 @@ func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *r
 			f.pump(d.lane)
 		}
 	}
-	return f.next(l)
+	requests := f.next(l, came)
+	if len(requests) == 0 {
+		return nil
+	}
+	f.start(l, requests[1:])
+	return requests[0]
 }
 
 // take returns the next chunk of a feed, if one waits.

@@ -77,6 +77,35 @@ func TestARecordComesAtOnce(t *testing.T) {
 	}, 1, 1, 1)
 }
 
+// A request that waits is ended by the first record of any of its partitions, and the broker looks at all of them each time.
+func TestWhenRecordsComeOneByOneFewPartitionsShareARequest(t *testing.T) {
+	onFake(t, func(b *bench) {
+		all := b.claimAll()
+		one := func(i int) {
+			b.write(i%len(all), 1, kilo)
+			b.expect(all[i%len(all)], 1)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(2 * poll) // they come together
+		b.requests()
+		for i := range 1200 {
+			one(i)
+			b.c.fetcher.mu.Lock()
+			if n := len(b.c.fetcher.lanes[1].under); n > mostWaiting {
+				b.Errorf("%d requests wait", n)
+			}
+			b.c.fetcher.mu.Unlock()
+		}
+		places, requests := 0, b.requests()
+		for _, a := range requests {
+			places += len(a.partitions)
+		}
+		if share := float64(places) / float64(len(requests)); share > 6 {
+			b.Errorf("a request is for %.1f partitions", share)
+		}
+	}, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+}
+
 func TestInACatchUpARequestCarriesManyPartitions(t *testing.T) {
 	onFake(t, func(b *bench) {
 		const each = 4000
