@@ -80,13 +80,21 @@ func New(d Deps, o Options) (*Engine, error) {
 	}
 	e.health.alarms, e.health.log, e.health.metrics = d.Alarms, d.Log, e.metrics
 	e.health.sawD(o.ShortestD)
-	e.health.busy = func() bool { return !e.room.empty() || e.repeating.Load() }
+	e.health.busy = e.counting
 	e.health.back = e.room.changed
 	e.room.ready, e.room.filled = e.health.isUp.Load, func() { wake(e.health.kick) }
 	e.node = newNode(e.health, o, e.metrics)
 	e.node.known, e.node.unseen = e.known, e.unseen
 	e.queries = newQueryPool(e, d.Rebuilder)
 	return e, e.metrics.register(d.Registerer)
+}
+
+// counting reports whether the D of anything is counted, or will be once what is in Redis comes back: whether anything is
+// unfinished beside keys that wait for a mark. These may wait for ever, if their reader is gone for good, and it makes no
+// difference to them when Redis was silent before: their D is counted from the mark on.
+func (e *Engine) counting() bool {
+	unmarked := e.sum(func(s *partition) int64 { return s.unmarked.Load() })
+	return e.room.inFlight.Load()+e.room.pending.Load() > unmarked || e.repeating.Load()
 }
 
 // clock returns the present moment.

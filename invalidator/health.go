@@ -17,13 +17,14 @@ import (
 // How Redis is asked whether it is there. While it is away the waits are short, so that deletes flow again within
 // a second of its return.
 const (
-	minProbeWait  = 20 * time.Millisecond
-	maxProbeWait  = 400 * time.Millisecond
-	shortProbe    = 500 * time.Millisecond
-	idlePulse     = time.Second
-	shortestPulse = 20 * time.Millisecond
-	busyPulse     = time.Millisecond
-	pulsesPerD    = 8
+	minProbeWait = 20 * time.Millisecond
+	maxProbeWait = 400 * time.Millisecond
+	shortProbe   = 500 * time.Millisecond
+	idlePulse    = time.Second
+	restPulse    = 100 * time.Millisecond
+	busyPulse    = time.Millisecond
+	pulsesPerD   = 8
+	restPerD     = 5 // a silence lasts longer than a quarter of D: see late
 )
 
 // health knows whether Redis is there. Writers that failed wait in it; its prober, one goroutine, asks Redis for as
@@ -39,13 +40,15 @@ type health struct {
 	alarms  Alarms
 	log     *slog.Logger
 	metrics *metrics
-	// busy reports whether anything is unfinished.
+	// busy reports whether a silence of Redis would make a difference: see [Engine.counting].
 	busy func() bool
 	// back is called after Redis came back.
 	back func()
 	// shortest and longest are the smallest and the largest D seen, in nanoseconds; 0: none.
 	shortest, longest atomic.Int64
 	kick              chan struct{}
+	// slow: the prober asks as seldom as at rest, unless it is kicked.
+	slow atomic.Bool
 
 	isUp atomic.Bool
 	mu   sync.Mutex
@@ -202,17 +205,30 @@ func (h *health) probe(ctx context.Context) {
 }
 
 // pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in
-// which nobody asked. While nothing is unfinished a very short D is not worth the while.
+// which nobody asked. While no D is counted a short one is not worth the while. A time in which nobody asked counts as a
+// silence, so asking less often takes nothing away: what comes first, and was visible for long, then takes two deletes.
+//
+// What begins to count after busy was asked, and before the prober sleeps, finds slow raised, and kicks it: slow is
+// raised first.
 func (h *health) pulse() time.Duration {
 	d := time.Duration(h.shortest.Load())
 	if d == 0 {
 		return idlePulse
 	}
-	least := shortestPulse
-	if h.busy() {
-		least = busyPulse
+	h.slow.Store(true)
+	if !h.busy() {
+		return min(max(d/restPerD, restPulse), idlePulse)
 	}
-	return min(max(d/pulsesPerD, least), idlePulse)
+	h.slow.Store(false)
+	return min(max(d/pulsesPerD, busyPulse), idlePulse)
+}
+
+// hurry is called when a D begins to count: the prober then asks at the pace that this takes. One kick for each time that
+// slow was raised is enough, and more would put off its attempts while Redis is away.
+func (h *health) hurry() {
+	if h.slow.Load() && h.slow.Swap(false) {
+		wake(h.kick)
+	}
 }
 
 // sawD takes note of a D that is in use.

@@ -121,6 +121,7 @@ func (s *partition) enqueueDue(u *unit) {
 		u.queued = s.engine.clock()
 	}
 	s.due[i].units.push(u)
+	s.engine.health.hurry()
 }
 
 // finish takes a unit out of the load and its entry nearer to the watermark.

@@ -81,6 +81,7 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 	}
 	if len(entries) > 0 {
 		r.engine.repeating.Store(repeated)
+		r.engine.health.hurry()
 	}
 	next, err := r.engine.store.NextDue(ctx)
 	if err != nil || next.IsZero() {

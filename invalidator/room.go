@@ -61,8 +61,6 @@ func (r *room) changed() {
 	r.mu.Unlock()
 }
 
-func (r *room) empty() bool { return r.bytes.Load() == 0 }
-
 // full names the cap that is reached, in the words of the configuration; "" if none is.
 func (r *room) full() string {
 	inFlight := r.inFlight.Load()
