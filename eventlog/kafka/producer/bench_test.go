@@ -13,6 +13,7 @@ import (
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/latency"
 )
 
 // sink takes everything at once.
@@ -84,6 +85,45 @@ func BenchmarkAppend(b *testing.B) {
 			benchmark(b, s, Options{}, rows)
 			b.ReportMetric(float64(s.bytes.Load())/float64(b.N+1)/2000, "B/key")
 			b.ReportMetric(float64(s.bytes.Load())/float64(s.records.Load())/1024, "KiB/record")
+		})
+	}
+}
+
+// BenchmarkGathered is the way from Append to the records of all partitions when a quarter of a million keys of bulk
+// changes of a transaction have gathered, 60 in a rows event: what a key costs with many partitions.
+func BenchmarkGathered(b *testing.B) {
+	all := stream(128, 60)
+	for _, batch := range all {
+		for i := range batch.Origins {
+			batch.Origins[i].Tx = all[0].Origins[0].Tx
+		}
+	}
+	for _, partitions := range []int{1, 12, 64} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			l, to := newLedger(1<<40, latency.New()), make([]*partition, partitions)
+			for i := range to {
+				to[i] = &partition{id: i, most: DefaultMaxRecord}
+				to[i].lane.Store(&lane{wake: newWakeup()})
+			}
+			var s spread
+			keys, size := 0, 0
+			b.ReportAllocs()
+			for b.Loop() {
+				keys, size = 0, 0
+				for _, batch := range all {
+					s.out(l, &entry{}, batch, to)
+				}
+				for _, p := range to {
+					for p.waiting() > 0 {
+						p.seal(&Options{Source: source, Term: 7})
+						keys, size, p.left = keys+p.enc.Count(), size+len(p.sealed.value), p.left-p.enc.Count()
+						p.drop(p.sealed.upTo)
+						p.sealed = nil
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(keys), "ns/key")
+			b.ReportMetric(float64(size)/float64(keys), "B/key")
 		})
 	}
 }
