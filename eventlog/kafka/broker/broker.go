@@ -150,11 +150,20 @@ func (c *Client) Fetch(ctx context.Context, topic string, partition int, offset 
 // Range returns where the records of a partition begin and where they end: the offset of the oldest, and the one that
 // the next will get.
 func (c *Client) Range(ctx context.Context, topic string, partition int) (start, end int64, err error) {
+	return c.offsets(ctx, topic, partition, kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition))
+}
+
+// End is Range for who only wants the end: half of the requests, since a broker is asked for one offset at a time.
+func (c *Client) End(ctx context.Context, topic string, partition int) (int64, error) {
+	_, end, err := c.offsets(ctx, topic, partition, kafka.LastOffsetOf(partition))
+	return end, err
+}
+
+// offsets asks for one or both ends of a partition.
+func (c *Client) offsets(ctx context.Context, topic string, partition int, which ...kafka.OffsetRequest) (start, end int64, err error) {
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.ListOffsets(attempt, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
-		topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)},
-	}})
+	res, err := c.kafka.ListOffsets(attempt, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: which}})
 	if err == nil {
 		err = kafka.UnknownTopicOrPartition
 		for _, p := range res.Topics[topic] {

@@ -306,6 +306,9 @@ func TestATrimmedPartitionBeginsWhereItWasTold(t *testing.T) {
 	if start, end, err := c.Range(t.Context(), name, 0); start != 3 || end != 5 || err != nil {
 		t.Errorf("from %d to %d, %v", start, end, err)
 	}
+	if end, err := c.End(t.Context(), name, 0); end != 5 || err != nil {
+		t.Fatalf("the end is %d, %v; want 5", end, err)
+	}
 	if _, err := c.Fetch(t.Context(), name, 0, 2, 1000, time.Second); Classify(err) != OutOfRange {
 		t.Errorf("what is gone: %v: %v", Classify(err), err)
 	}

@@ -27,6 +27,7 @@ type commits struct {
 	mu     sync.Mutex
 	claims map[*Claim]*progress
 	closed bool
+	more   chan struct{} // has room for one; full: there is something to send
 
 	trouble trouble // the sending goroutine's
 }
@@ -53,18 +54,34 @@ func (c *commits) set(claim *Claim, offset int64, metadata string, rewind bool) 
 		return
 	}
 	p.offset, p.metadata, p.sent = offset, metadata, false
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
 }
 
-// run sends what was gathered, until ctx ends.
+// run sends what was gathered, until ctx ends. While there is nothing to send it sleeps: a process at rest is not woken.
+//
+// Nothing is left behind: set raises more after it has changed the progress. If this looks for what to send before the
+// change, it takes more afterwards, for that is still raised.
 func (c *commits) run(ctx context.Context) {
-	t := time.NewTicker(every)
+	t := time.NewTimer(every)
+	t.Stop()
 	defer t.Stop()
+	more := c.more
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-more:
+			more = nil // what else comes until t goes with it, and does not put it off
+			t.Reset(every)
 		case <-t.C:
-			c.send(ctx)
+			if c.send(ctx) {
+				more = c.more
+			} else {
+				t.Reset(every)
+			}
 		}
 	}
 }

@@ -57,7 +57,7 @@ func generationOf(t *testing.T, c *coordinator) (*commits, []*Claim, *strings.Bu
 	var out strings.Builder
 	commits := &commits{
 		client: &kafka.Client{Addr: kafka.TCP("x:1"), Transport: c}, group: "g", timeout: time.Second,
-		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{},
+		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1),
 		explain: func(_ context.Context, err error) error { return err },
 	}
 	claims := []*Claim{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
@@ -101,6 +101,33 @@ func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
 		claims[0].Commit(50, "after the end")
 		commits.flush(t.Context())
 		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
+	})
+}
+
+// Commits that keep coming must not put off the request that gathers them, nor may one that failed wait for the next.
+func TestCommitsAreSentWhileMoreCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.NotCoordinatorForGroup)}}
+		commits, claims, _ := generationOf(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { commits.run(ctx); close(done) }()
+		claims[1].Commit(20, "after a failure")
+		time.Sleep(2*every + 1)
+		synctest.Wait()
+		c.expect(t, `1 at 20 "after a failure"`)
+		c.stored = nil
+		for o := range int64(20) {
+			claims[0].Commit(100+o, "")
+			time.Sleep(every / 5)
+		}
+		time.Sleep(every + 1)
+		synctest.Wait()
+		if n := len(c.stored); n < 4 || n > 5 || c.stored[n-1] != `0 at 119 ""` {
+			t.Errorf("20 commits in %s were sent as %q", 4*every, c.stored)
+		}
+		cancel()
+		<-done
 	})
 }
 

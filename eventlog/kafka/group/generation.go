@@ -45,7 +45,7 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
 
 	c := &commits{
 		client: r.client.Kafka(), group: r.o.ID, generation: int(gen.ID), member: gen.MemberID,
-		timeout: r.o.Session / 5, log: r.o.Log, claims: map[*Claim]*progress{},
+		timeout: r.o.Session / 5, log: r.o.Log, claims: map[*Claim]*progress{}, more: make(chan struct{}, 1),
 		explain: func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
 	}
 	claims, err := r.claims(hctx, owned)

@@ -25,7 +25,7 @@ type Options struct {
 	ID string
 	// Topics are those whose partitions this member takes its share of. They must exist. Required.
 	Topics []string
-	// Session is how long the brokers wait for a heartbeat before they give a member's partitions to others; four
+	// Session is how long the brokers wait for a heartbeat before they give a member's partitions to others; two
 	// heartbeats are sent each second, or five in a session if that is more often. Default 10 s. The brokers allow 6 s
 	// to 30 min (group.min.session.timeout.ms, group.max.session.timeout.ms).
 	Session time.Duration
@@ -90,8 +90,9 @@ func (m *Member) Run(ctx context.Context, handle Handle) error {
 	joined, err := m.client.Group(kafka.ConsumerGroupConfig{
 		ID: m.o.ID, Topics: m.o.Topics, GroupBalancers: []kafka.GroupBalancer{&m.balancer},
 		SessionTimeout: m.o.Session, RebalanceTimeout: m.o.Session,
-		// The answer to a heartbeat is how a member hears of a rebalance, for which all others wait.
-		HeartbeatInterval: min(250*time.Millisecond, m.o.Session/5),
+		// The answer to a heartbeat is how a member hears of a rebalance, for which all others wait, and a standby that its
+		// leader has left. More of them would be heard of a little sooner, and are most of what a process costs at rest.
+		HeartbeatInterval: min(heartbeat, m.o.Session/5),
 		// Half a session without an answer ends a generation here; with a heartbeat and the drain before and after,
 		// that is within the session, so before the brokers give the partitions to somebody else.
 		Timeout:          min(5*time.Second, m.o.Session/2),
@@ -107,6 +108,9 @@ func (m *Member) Run(ctx context.Context, handle Handle) error {
 	r.ghosts.stop()
 	return err
 }
+
+// heartbeat is how often a member says that it is there.
+const heartbeat = 500 * time.Millisecond
 
 // backoff is the pause after an attempt to join that failed, and what a generation takes at the least.
 const backoff = 500 * time.Millisecond

@@ -87,7 +87,7 @@ func (r *reign) watch(ctx context.Context) error {
 	if r.over != nil {
 		return r.over
 	}
-	_, end, err := r.client.Range(ctx, r.name(), 0)
+	end, err := r.client.End(ctx, r.name(), 0)
 	if err != nil {
 		return err
 	}
