@@ -115,7 +115,7 @@ func catchUpFleet(ctx context.Context, f *fleet) ([]measure, error) {
 
 // scalingLive is what a key costs at a steady rate of small transactions, in fleets of several shapes.
 func (b *benchmark) scalingLive() *section {
-	p := pace{rate: 2000, length: time.Duration(5 * float64(time.Second) * min(1, b.scale))}
+	p := pace{rate: liveRate, length: time.Duration(5 * float64(time.Second) * min(1, b.scale))}
 	title := fmt.Sprintf("what a key costs at %d transactions of one row a second", p.rate)
 	s := &section{name: "scaling-live", title: title, rounds: 2}
 	for _, x := range []shape{{1, 1, 1, 1}, {4, 1, 1, 1}, {16, 1, 1, 1}, {64, 1, 1, 1}, {64, 1, 4, 1}} {
