@@ -224,7 +224,7 @@ func (p *pipeline) invalidateOnly(ctx context.Context, client *broker.Client, lo
 	err := p.insist(ctx, func() error {
 		n, err := client.Partitions(ctx, topic)
 		for i := range n {
-			if _, ends[i], err = client.Range(ctx, topic, i); err != nil {
+			if ends[i], err = client.End(ctx, topic, i); err != nil {
 				return err
 			}
 		}

@@ -1,3 +1,4 @@
+// Package docs holds the documentation to what the code does.
 package docs
 
 import (

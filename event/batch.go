@@ -93,15 +93,11 @@ func (b *Batch) Arrange(order []uint32) *Batch {
 	c := *b
 	c.Invalidations, c.text = make([]Invalidation, len(order)), make([]byte, 0, len(b.text))
 	for at, i := range order {
-		from, end := &b.Invalidations[i], len(b.text)
-		if int(i)+1 < len(b.Invalidations) {
-			end = int(b.Invalidations[i+1].off)
-		}
-		to := &c.Invalidations[at]
+		from, to := &b.Invalidations[i], &c.Invalidations[at]
 		*to = *from
 		to.off = uint32(len(c.text))
 		to.end = to.off + from.end - from.off
-		c.text = append(c.text, b.text[from.off:end]...)
+		c.text = append(c.text, b.text[from.off:b.behind(int(i))]...)
 	}
 	return &c
 }
@@ -204,11 +200,16 @@ func (b *Batch) Key(i int) string {
 // Fields returns what the action of invalidation i needs beside its key; what it holds is told at [Effect]. It shares
 // the batch's text as the key does.
 func (b *Batch) Fields(i int) Fields {
-	end := len(b.text)
-	if i+1 < len(b.Invalidations) {
-		end = int(b.Invalidations[i+1].off)
-	}
+	end := b.behind(i)
 	return Fields(b.text[b.Invalidations[i].end:end:end])
+}
+
+// behind returns where the text of invalidation i ends, its key and its fields.
+func (b *Batch) behind(i int) int {
+	if i+1 < len(b.Invalidations) {
+		return int(b.Invalidations[i+1].off)
+	}
+	return len(b.text)
 }
 
 // EffectOf returns the effect of invalidation i, nil if it has none.

@@ -93,8 +93,12 @@ func New(d Deps, o Options) (*Engine, error) {
 // unfinished beside keys that wait for a mark. These may wait for ever, if their reader is gone for good, and it makes no
 // difference to them when Redis was silent before: their D is counted from the mark on.
 func (e *Engine) counting() bool {
-	unmarked := e.sum(func(s *partition) int64 { return s.unmarked.Load() })
-	return e.room.inFlight.Load()+e.room.pending.Load() > unmarked || e.repeating.Load()
+	return e.room.inFlight.Load()+e.room.pending.Load() > e.unmarked() || e.repeating.Load()
+}
+
+// unmarked returns how many keys wait for a mark.
+func (e *Engine) unmarked() int64 {
+	return e.sum(func(s *partition) int64 { return s.unmarked.Load() })
 }
 
 // clock returns the present moment.

@@ -122,9 +122,7 @@ func (m *metrics) states(e *Engine) {
 	m.gaugeFunc("in_flight_keys", "Keys fetched and not yet deleted once.", func() float64 { return float64(e.room.inFlight.Load()) })
 	m.gaugeFunc("pending_keys", "Keys deleted once and not finished.", func() float64 { return float64(e.room.pending.Load()) })
 	m.gaugeFunc("memory_bytes", "About what all unfinished work holds.", func() float64 { return float64(e.room.bytes.Load()) })
-	m.gaugeFunc("unmarked_keys", "Keys that wait to be known as visible.", func() float64 {
-		return float64(e.sum(func(s *partition) int64 { return s.unmarked.Load() }))
-	})
+	m.gaugeFunc("unmarked_keys", "Keys that wait to be known as visible.", func() float64 { return float64(e.unmarked()) })
 	m.gaugeFunc("keys_in_trouble", "Keys that Redis refuses, tried again in place or waiting to be parked.", func() float64 {
 		return float64(e.sum(func(s *partition) int64 { return s.troubled.Load() }))
 	})

@@ -44,7 +44,7 @@ func (e *Engine) Snapshot() Snapshot {
 	s := Snapshot{
 		RedisUp: up, Redis: redis,
 		InFlight: e.room.inFlight.Load(), Pending: e.room.pending.Load(), Bytes: e.room.bytes.Load(),
-		Unmarked:         e.sum(func(s *partition) int64 { return s.unmarked.Load() }),
+		Unmarked:         e.unmarked(),
 		InTrouble:        e.sum(func(s *partition) int64 { return s.troubled.Load() }),
 		RateLimited:      e.sum(func(s *partition) int64 { return s.limited.Load() }),
 		RebuildQueue:     e.queries.waiting.Load(),

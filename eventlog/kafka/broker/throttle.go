@@ -61,8 +61,9 @@ func (c *Client) throttled(d time.Duration, places ...place) {
 	if t.until == nil {
 		t.until = map[place]time.Time{}
 	}
+	until := time.Now().Add(d)
 	for _, p := range places {
-		t.until[p] = time.Now().Add(d)
+		t.until[p] = until
 	}
 	t.some.Store(true)
 }

@@ -70,7 +70,7 @@ type request struct {
 // waits for: it gets company. So that the company does not stay, both wait to the same moment; who comes back first, with
 // nothing, then waits for the other, and at rest one request a second goes to each broker.
 //
-// When one that has waited brings records (came), others wait for nobody, and in two requests, the second for the half
+// When one that has waited brings records (came), others wait for nobody, and in two requests, the first for the half
 // whose records are the latest: a request is ended by the first record of any of its partitions, and a broker looks at
 // all of them each time that it is made again. So the more records come one by one, the fewer partitions share one.
 func (f *fetcher) next(l *lane, came bool) []*request {

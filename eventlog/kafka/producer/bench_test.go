@@ -34,7 +34,7 @@ func (s *sink) ProduceAll(_ context.Context, _ string, to []broker.ProduceTo) []
 
 func (s *sink) Leaders(context.Context, string) ([]int, error) { return make([]int, s.partitions), nil }
 
-func (s *sink) Range(context.Context, string, int) (int64, int64, error) { return 0, 0, nil }
+func (s *sink) End(context.Context, string, int) (int64, error) { return 0, nil }
 
 // stream makes batches of 2000 keys, each rows event of so many rows.
 func stream(batches, rows int) []*event.Batch {

@@ -159,10 +159,10 @@ func (f *fakeKafka) Leaders(context.Context, string) ([]int, error) {
 	return leaders, nil
 }
 
-func (f *fakeKafka) Range(_ context.Context, _ string, partition int) (int64, int64, error) {
+func (f *fakeKafka) End(_ context.Context, _ string, partition int) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return 0, f.start + int64(len(f.data[partition])), f.away
+	return f.start + int64(len(f.data[partition])), f.away
 }
 
 // resize gives the topic another number of partitions.

@@ -46,8 +46,8 @@ type Client interface {
 	ProduceAll(ctx context.Context, topic string, to []broker.ProduceTo) []broker.ProduceResult
 	// Leaders returns who leads each partition of a topic.
 	Leaders(ctx context.Context, topic string) ([]int, error)
-	// Range returns where the records of a partition begin and end.
-	Range(ctx context.Context, topic string, partition int) (start, end int64, err error)
+	// End returns the offset that the next record of a partition will get.
+	End(ctx context.Context, topic string, partition int) (int64, error)
 }
 
 var _ Client = (*broker.Client)(nil)

@@ -85,7 +85,7 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leade
 	var more []*partition
 	t := p.newTrouble(p.metrics.retries)
 	for id := first; id < len(leaders); {
-		_, end, err := p.client.Range(ctx, p.o.Topics.Topic, id)
+		end, err := p.client.End(ctx, p.o.Topics.Topic, id)
 		if err != nil {
 			if t.wait(ctx, err); ctx.Err() != nil {
 				return
