@@ -117,7 +117,7 @@ func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.E
 // again adds what was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.
 func (r *reader) again(tx *event.Tx, v event.Version, k *stashedKey, row uint32) error {
 	o := event.Origin{Table: k.Table, Tx: *tx, Event: v, D: k.D, Mapping: k.Mapping, RateLimit: k.RateLimit}
-	if n := len(r.batch.Origins); n == 0 || r.batch.Origins[n-1] != o {
+	if n := len(r.batch.Origins); n == 0 || r.batch.Origin(n-1) != o {
 		r.batch.AddOrigin(o)
 	}
 	add(&r.batch, k, row)
@@ -147,8 +147,8 @@ func (r *reader) handOnIfFull() error {
 }
 
 func (r *reader) handOn() error {
-	b := r.batch.Clone()
-	r.batch.Reset()
+	b := &r.batch
+	defer b.Reset()
 	b.Source, b.Term = r.source, r.term
 	if b.Len() > 0 {
 		b.Age = r.handover(b.Last)

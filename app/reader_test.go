@@ -26,7 +26,7 @@ type fakeLog struct {
 
 func (l *fakeLog) Append(_ context.Context, b *event.Batch) error {
 	if l.fail == nil {
-		l.batches = append(l.batches, b)
+		l.batches = append(l.batches, b.Clone())
 	}
 	return l.fail
 }

@@ -246,7 +246,7 @@ func (e TailEvent) String() string {
 func tailEvents(b *event.Batch, missed int64, each func(any) error) error {
 	for i := range b.Len() {
 		inv := &b.Invalidations[i]
-		o := &b.Origins[inv.Origin]
+		o := b.Origin(int(inv.Origin))
 		e := TailEvent{
 			Key: b.Key(i), Action: inv.Action.String(), Table: o.Table, Version: b.Version(i).String(),
 			GTID: o.Tx.GTID.String(), Committed: o.Tx.Committed, Missed: missed,

@@ -25,11 +25,12 @@ type watcher struct {
 	missed  atomic.Int64
 }
 
-// show hands a batch, which nobody writes to any more, to all watchers.
+// show hands a copy of a batch to all watchers.
 func (t *tap) show(b *event.Batch) {
 	if t == nil || t.watched.Load() == 0 || b.Len() == 0 {
 		return
 	}
+	b = b.Clone()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range t.watchers {

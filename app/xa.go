@@ -67,7 +67,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	begin := len(x.chunk)
 	for i := from; i < b.Len(); i++ {
 		inv := &b.Invalidations[i]
-		o := &b.Origins[inv.Origin]
+		o := b.Of(i)
 		k := stashedKey{
 			Key: string(b.Pending(i)), Table: o.Table, Mapping: o.Mapping, D: o.D, RateLimit: o.RateLimit,
 			Action: inv.Action, Intent: inv.Intent, Effect: b.EffectOf(i), Fields: slices.Clone(b.Fields(i)),

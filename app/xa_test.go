@@ -51,7 +51,7 @@ func resolve(t *testing.T, r *reader, l *fakeLog, xid string, commit bool, pos u
 	}
 	for _, b := range l.batches {
 		for i := range b.Len() {
-			o := b.Origins[b.Invalidations[i].Origin]
+			o := b.Origin(int(b.Invalidations[i].Origin))
 			if v := b.Version(i); v.Pos != pos || o.Table != "shop.product" || o.D != time.Second || o.Mapping != 4 || o.Tx.XID != xid {
 				t.Fatalf("key %s is of %v, %+v", b.Key(i), v, o)
 			}
@@ -247,10 +247,10 @@ func described(t *testing.T, l *fakeLog) (all []string) {
 			inv := &b.Invalidations[i]
 			fields, err := b.Fields(i).All()
 			must(t, err)
-			if o := &b.Origins[inv.Origin]; o.RateLimit != 7 || o.D != time.Second {
+			if o := b.Of(i); o.RateLimit != 7 || o.D != time.Second {
 				t.Errorf("%s has the origin %+v", b.Key(i), o)
 			}
-			all = append(all, fmt.Sprintf("%d %s %s %s %q %s", b.Origins[inv.Origin].Mapping, b.Key(i), inv.Action, inv.Intent, fields, b.Version(i)))
+			all = append(all, fmt.Sprintf("%d %s %s %s %q %s", b.Of(i).Mapping, b.Key(i), inv.Action, inv.Intent, fields, b.Version(i)))
 			if e := b.EffectOf(i); inv.Action == event.ActionRebuild && (e == nil || e.TTL != time.Hour) {
 				t.Errorf("%s has the effect %+v", b.Key(i), e)
 			}

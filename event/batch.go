@@ -9,24 +9,6 @@ import (
 // Unknown is the [Batch].Age of changes that are not yet known to be visible.
 const Unknown time.Duration = -1
 
-// Origin is what the invalidations of one rows event under one mapping have in common.
-type Origin struct {
-	// Table is the source table, schema.table.
-	Table string
-	// Tx is the transaction.
-	Tx Tx
-	// Event is the version of the rows event: Row is 0 in it.
-	Event Version
-	// D is the mapping's second delete: the longest that a reader may take from reading the database to its write
-	// taking effect in the cache. 0: one delete only.
-	D time.Duration
-	// Mapping is the ordinal of the mapping in the configuration: for counting, and, with the source's name, whom
-	// RateLimit is for.
-	Mapping int
-	// RateLimit is the mapping's own: how many of its keys a second are sent for the first time; 0: no limit.
-	RateLimit int
-}
-
 // Invalidation is one key that a row change made stale. Its key lies in the text of its [Batch], and directly behind
 // it what else its action needs: see [Batch.Fields].
 type Invalidation struct {
@@ -44,7 +26,8 @@ type Invalidation struct {
 // Batch is a run of invalidations of one source in commit order: several transactions, or a part of one. It is
 // the unit that is handed from stage to stage, so that no stage pays for a hand-over per key.
 //
-// A batch is built by one goroutine (the Add methods), cloned and handed over; the clone is only read.
+// A batch is built by one goroutine (the Add methods), and copied ([Batch.Clone], [Batch.Arrange]) by whoever keeps it;
+// a copy is only read.
 type Batch struct {
 	Source string
 	Term   uint64
@@ -57,7 +40,9 @@ type Batch struct {
 	// Leftover says that an older leader left the batch, behind work of a newer one: nothing of it may be written,
 	// only forgotten.
 	Leftover bool
-	Origins  []Origin
+	// Origins say where the changes stand, and Commons what several of them have in common: [Batch.Origin] is one whole.
+	Origins []Placed
+	Commons []Common
 	// Effects are what the invalidations that have one refer to, each once.
 	Effects       []*Effect
 	Invalidations []Invalidation
@@ -70,27 +55,32 @@ type Batch struct {
 	text []byte
 }
 
-// Reset empties the batch for building the next one in the same memory. Only for a batch that was built and
-// cloned, never for one that was handed over.
+// Reset empties the batch for building the next one in the same memory. Only for one that was built, never for a copy.
 func (b *Batch) Reset() {
-	*b = Batch{Origins: b.Origins[:0], Invalidations: b.Invalidations[:0], Effects: b.Effects[:0], text: b.text[:0], Age: Unknown}
+	*b = Batch{Origins: b.Origins[:0], Commons: b.Commons[:0], Invalidations: b.Invalidations[:0], Effects: b.Effects[:0], text: b.text[:0], Age: Unknown}
 }
 
 // Clone returns a copy of exactly the size that its content needs: what is built in one reused, roomy batch is
 // handed over as a snug one, since live traffic makes small batches that wait long for their final delete.
 func (b *Batch) Clone() *Batch {
-	c := *b
-	c.Origins = append(make([]Origin, 0, len(b.Origins)), b.Origins...)
+	c := b.bare()
 	c.Invalidations, c.text = snug(b.Invalidations), snug(b.text)
+	return c
+}
+
+// bare returns a copy with the invalidations and their text still to be copied.
+func (b *Batch) bare() *Batch {
+	c := *b
+	c.Origins, c.Commons = snug(b.Origins), append([]Common(nil), b.Commons...)
 	c.Effects = append([]*Effect(nil), b.Effects...)
 	c.End.GTIDs = append([]GTIDRange(nil), b.End.GTIDs...)
 	return &c
 }
 
-// Arrange returns a copy of a batch that was built, with its invalidations in another order: order holds the ordinal of
-// each, once. Who goes through a batch in that order more than once, or later, then finds what it reads side by side.
+// Arrange is [Batch.Clone] with the invalidations in another order: order holds the ordinal of each, once. Who goes
+// through a batch in that order more than once, or later, then finds what it reads side by side.
 func (b *Batch) Arrange(order []uint32) *Batch {
-	c := *b
+	c := b.bare()
 	c.Invalidations, c.text = make([]Invalidation, len(order)), make([]byte, 0, len(b.text))
 	for at, i := range order {
 		from, to := &b.Invalidations[i], &c.Invalidations[at]
@@ -99,7 +89,7 @@ func (b *Batch) Arrange(order []uint32) *Batch {
 		to.end = to.off + from.end - from.off
 		c.text = append(c.text, b.text[from.off:b.behind(int(i))]...)
 	}
-	return &c
+	return c
 }
 
 // snug returns a copy without room to spare, as slices.Clone would leave. What is made and copied in one is not cleared
@@ -116,9 +106,6 @@ func (b *Batch) Grow(origins, invalidations, text int) {
 	b.Invalidations = slices.Grow(b.Invalidations, invalidations)
 	b.text = slices.Grow(b.text, text)
 }
-
-// AddOrigin adds an origin; invalidations added from now on belong to it.
-func (b *Batch) AddOrigin(o Origin) { b.Origins = append(b.Origins, o) }
 
 // Text returns the buffer of key text to append the next key to; [Batch.Add] takes what was appended.
 func (b *Batch) Text() []byte { return b.text }
@@ -231,8 +218,8 @@ func (b *Batch) Version(i int) Version {
 // Len returns the number of invalidations.
 func (b *Batch) Len() int { return len(b.Invalidations) }
 
-// Bytes returns about how much memory the batch holds.
+// Bytes returns about how much memory a copy of the batch holds.
 func (b *Batch) Bytes() int {
-	return cap(b.text) + cap(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) + cap(b.Origins)*int(unsafe.Sizeof(Origin{})) +
-		cap(b.Effects)*int(unsafe.Sizeof((*Effect)(nil)))
+	return len(b.text) + len(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) + len(b.Origins)*int(unsafe.Sizeof(Placed{})) +
+		len(b.Commons)*int(unsafe.Sizeof(Common{})) + len(b.Effects)*int(unsafe.Sizeof((*Effect)(nil)))
 }

@@ -26,7 +26,8 @@ func (Issued) token() {}
 // Log carries batches from the reader to the invalidators.
 type Log interface {
 	// Append takes a batch, in commit order. It blocks while the log is full and returns the context's error when
-	// that ends first; the batch was then not taken. The batch belongs to the log from then on.
+	// that ends first; the batch was then not taken. The log keeps nothing of the batch but copies, so that it may be
+	// emptied and built anew once Append has returned.
 	Append(ctx context.Context, b *event.Batch) error
 	// Mark passes a mark on, beside the batches and never behind them. It does not block. A newer mark may
 	// replace an older one that nobody has seen yet.

@@ -137,7 +137,7 @@ func (s *Sketch) Count(b *event.Batch) {
 
 // look counts one key for all of its stride.
 func (s *Sketch) look(b *event.Batch, i int) {
-	key, table := b.Key(i), b.Origins[b.Invalidations[i].Origin].Table
+	key, table := b.Key(i), b.Of(i).Table
 	weight := float64(s.stride)
 	// Of n keys, one in stride was seen: the variance of n as told from one that was.
 	variance := weight * (weight - 1)

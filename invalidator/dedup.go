@@ -24,12 +24,12 @@ type group struct {
 // the first. It may, since a unit's final delete waits for a mark that covers the whole batch. It belongs to one
 // goroutine, and its memory is used again for each batch.
 type dedup struct {
-	without without
-	slots   []uint64 // half of the hash, then the ordinal plus one; 0: free
-	ds      []time.Duration
-	groupOf []uint16 // by ordinal of the invalidation: its group, or dropped
-	byOrig  []uint16 // by ordinal of the origin: its group
-	mixed   bool     // there are effects, or keys that are paced by themselves
+	without  without
+	slots    []uint64 // half of the hash, then the ordinal plus one; 0: free
+	ds       []time.Duration
+	groupOf  []uint16 // by ordinal of the invalidation: its group, or dropped
+	byCommon []uint16 // by ordinal in the batch's commons: their group
+	mixed    bool     // there are effects, or keys that are paced by themselves
 }
 
 const dropped = 1<<16 - 1
@@ -60,16 +60,16 @@ func (s *dedup) reset(b *event.Batch, n int) {
 	} else if len(s.slots) > 1<<16 && size < len(s.slots)/16 {
 		s.slots = make([]uint64, size) // a huge batch is no reason to keep so much for ever
 	}
-	s.ds, s.byOrig, s.mixed = s.ds[:0], s.byOrig[:0], len(b.Effects) > 0
-	for i := range b.Origins {
-		s.mixed = s.mixed || b.Origins[i].RateLimit > 0
-		d := max(b.Origins[i].D, 0)
+	s.ds, s.byCommon, s.mixed = s.ds[:0], s.byCommon[:0], len(b.Effects) > 0
+	for i := range b.Commons {
+		s.mixed = s.mixed || b.Commons[i].RateLimit > 0
+		d := max(b.Commons[i].D, 0)
 		g := slices.Index(s.ds, d)
 		if g < 0 {
 			g = len(s.ds)
 			s.ds = append(s.ds, d)
 		}
-		s.byOrig = append(s.byOrig, uint16(g))
+		s.byCommon = append(s.byCommon, uint16(g))
 	}
 	clear(s.slots[:size])
 }
@@ -131,7 +131,7 @@ func (s *dedup) splitMany(b *event.Batch, n int) ([]group, int) {
 	}
 	found := 0
 	for i := range n {
-		g := s.byOrig[b.Invalidations[i].Origin]
+		g := s.byCommon[b.Origins[b.Invalidations[i].Origin].Common]
 		s.groupOf[i] = g
 		if slot, j := s.find(b, i, mask); j >= 0 {
 			found++

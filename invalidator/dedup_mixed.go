@@ -57,7 +57,7 @@ func (s *dedup) splitMixed(b *event.Batch, n int) ([]group, int) {
 
 // groupFor returns the ordinal of the group that invalidation i belongs to. There are few.
 func (s *dedup) groupFor(groups *[]group, b *event.Batch, i int) uint16 {
-	o := &b.Origins[b.Invalidations[i].Origin]
+	o := b.Of(i)
 	g := group{d: max(o.D, 0), class: classOf(b, i)}
 	if o.RateLimit > 0 {
 		g.rate, g.mapping = o.RateLimit, o.Mapping
@@ -95,7 +95,7 @@ func (s *dedup) findSame(b *event.Batch, i int, mask uint64) (slot uint64, equal
 // isSame reports whether one of two invalidations says all that both say.
 func isSame(b *event.Batch, i, j int) bool {
 	x, y := &b.Invalidations[i], &b.Invalidations[j]
-	o, p := &b.Origins[x.Origin], &b.Origins[y.Origin]
+	o, p := b.Of(i), b.Of(j)
 	if x.Action != y.Action || x.Effect != y.Effect || b.Key(i) != b.Key(j) || classOf(b, i) != classOf(b, j) {
 		return false
 	}

@@ -42,7 +42,7 @@ func TestTheLagOfAReaderThatNeverCaughtUpIsThatOfItsCommits(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		r.unheard()
 		b := batchOf(4, d2, "a")
-		b.Origins[0].Tx.Committed, b.End = time.Now().Add(-time.Hour), event.End{} // as from another process
+		b.Origins[0].Committed, b.End = time.Now().Add(-time.Hour).UnixMicro(), event.End{} // as from another process
 		r.append(b)
 		r.markRead(4, false)
 		r.pass(3 * time.Second)
@@ -143,6 +143,6 @@ func (r *rig) markRead(pos uint64, read bool) {
 // appendCommitted hands over a batch of one key with a commit time.
 func (r *rig) appendCommitted(pos uint64, committed time.Time) {
 	b := batchOf(pos, d2, "a")
-	b.Origins[0].Tx.Committed, b.End.Committed = committed, committed
+	b.Origins[0].Committed, b.End.Committed = committed.UnixMicro(), committed
 	r.append(b)
 }

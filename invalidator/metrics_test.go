@@ -46,7 +46,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 		}
 		r.refuse("bad")
 		b := batchOf(4, d2, "a", "a", "b", "bad")
-		b.Origins[0].Tx.Committed = time.Now().Add(-20 * ms)
+		b.Origins[0].Committed = time.Now().Add(-20 * ms).UnixMicro()
 		r.append(b)
 		r.mark(4)
 		r.pass(d2)
@@ -113,7 +113,7 @@ func TestTheStagesOfABatchAreMeasured(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		r.redis.set(func() { r.redis.delay = func([]string) time.Duration { return 30 * ms } })
 		b := batchOf(4, d2, "a", "b")
-		b.Origins[0].Tx.Committed = time.Now().Add(-50 * ms)
+		b.Origins[0].Committed = time.Now().Add(-50 * ms).UnixMicro()
 		r.append(b)
 		r.pass(time.Second)
 		r.mark(4)

@@ -12,11 +12,11 @@ import (
 // as large, and nothing that the garbage collector would look into. When the first of it falls due it becomes a batch
 // again: nobody else knows of it.
 //
-// Format, all numbers as varints: how many origins, invalidations and bytes of keys there are; then for each
-// invalidation
+// Format, all numbers as varints: how many origins, invalidations and bytes of keys there are; how many commons, and for
+// each the number of its table in names; then for each invalidation
 //
-//	how many origins begin with it, and for each: the number of its table in names, and how much higher epoch, file and
-//	position of its event are than those of the origin before
+//	how many origins begin with it, and for each: its common, and how much higher epoch, file and position of its event
+//	are than those of the origin before
 //	by how much its row is higher than the one before, from 0 at each origin
 //	shared<<3 | slot: how many of its first bytes are those of the key that last had this slot
 //	how many more bytes it has, and these
@@ -54,6 +54,10 @@ func (p *packer) pack(b *event.Batch) []byte {
 	buf := binary.AppendUvarint(p.buf[:0], uint64(len(b.Origins)))
 	buf = binary.AppendUvarint(buf, uint64(b.Len()))
 	buf = binary.AppendUvarint(buf, uint64(text))
+	buf = binary.AppendUvarint(buf, uint64(len(b.Commons)))
+	for i := range b.Commons {
+		buf = binary.AppendUvarint(buf, p.numberOf(b.Commons[i].Table))
+	}
 	var last [slots]string
 	var at event.Version
 	origins, row := 0, uint32(0)
@@ -63,7 +67,7 @@ func (p *packer) pack(b *event.Batch) []byte {
 		buf = binary.AppendUvarint(buf, uint64(begin))
 		for ; begin > 0; begin-- {
 			o := &b.Origins[origins]
-			buf = binary.AppendUvarint(buf, p.numberOf(o.Table))
+			buf = binary.AppendUvarint(buf, uint64(o.Common))
 			buf = binary.AppendVarint(buf, int64(o.Event.Epoch)-int64(at.Epoch))
 			buf = binary.AppendVarint(buf, int64(o.Event.File)-int64(at.File))
 			buf = binary.AppendVarint(buf, int64(o.Event.Pos-at.Pos))
@@ -113,16 +117,19 @@ func shared(a, b string) int {
 func (p *packer) unpack(packed []byte, b *event.Batch) {
 	r := varints(packed)
 	b.Grow(int(r.next()), int(r.next()), int(r.next()))
+	for commons := r.next(); commons > 0; commons-- {
+		b.Commons = append(b.Commons, event.Common{Table: p.names[r.next()]})
+	}
 	var last [slots][]byte
-	var origin event.Origin
+	var origin event.Placed
 	row := int64(0)
 	for len(r) > 0 {
 		for begin := r.next(); begin > 0; begin-- {
-			origin.Table = p.names[r.next()]
+			origin.Common = uint32(r.next())
 			origin.Event.Epoch += uint32(r.nextSigned())
 			origin.Event.File += uint32(r.nextSigned())
 			origin.Event.Pos += uint64(r.nextSigned())
-			b.AddOrigin(origin)
+			b.Origins = append(b.Origins, origin)
 			row = 0
 		}
 		row += r.nextSigned()

@@ -15,7 +15,7 @@ import (
 func told(b *event.Batch) []string {
 	var all []string
 	for i := range b.Len() {
-		all = append(all, fmt.Sprintf("%q of %s at %s: %s", b.Key(i), b.Origins[b.Invalidations[i].Origin].Table, b.Version(i), b.Invalidations[i].Action))
+		all = append(all, fmt.Sprintf("%q of %s at %s: %s", b.Key(i), b.Of(i).Table, b.Version(i), b.Invalidations[i].Action))
 	}
 	return all
 }
@@ -76,7 +76,7 @@ func BenchmarkPack(b *testing.B) {
 	several := benchBatches(1, 200, time.Second, 0)[0]
 	var rows event.Batch
 	rows.Reset()
-	rows.AddOrigin(several.Origins[0])
+	rows.AddOrigin(several.Origin(0))
 	for i := 0; rows.Len() < keysPerBatch; i++ {
 		for _, k := range []string{fmt.Sprintf("product:%d", 100_000+i), fmt.Sprintf("category:%d:products", i*7919%1000), fmt.Sprintf("sku:SKU-%08d", i)} {
 			rows.Add(append(rows.Text(), k...), uint32(i), event.ActionDelete)

@@ -110,7 +110,7 @@ func newest(serves []waiter) action {
 		v, e := b.Version(n), b.EffectOf(n)
 		note := write.Notice{
 			Key: b.Key(n), Action: event.ActionRebuild, Effect: e, Source: b.Source, Version: v,
-			Table: b.Origins[b.Invalidations[n].Origin].Table,
+			Table: b.Of(n).Table,
 		}
 		note.Fields, _ = cut(b.Fields(n), notices(e))
 		if len(note.Fields) > 0 && !isTold(a.notes, note) {

@@ -142,10 +142,10 @@ func (s *partition) letters(units []*unit) []retry.Entry {
 		b, t := u.entry.batch, u.trouble
 		step, wait := s.policy().Next(t.attempts)
 		for i := range u.size {
-			inv := &b.Invalidations[u.ordinal(i)]
+			n := u.ordinal(i)
 			e := retry.Entry{
-				Key: u.key(i), Action: inv.Action, Source: b.Source, Table: b.Origins[inv.Origin].Table,
-				Version: b.Version(u.ordinal(i)), D: u.d, Error: t.errors[i], Attempts: t.attempts,
+				Key: u.key(i), Action: b.Invalidations[n].Action, Source: b.Source, Table: b.Of(n).Table,
+				Version: b.Version(n), D: u.d, Error: t.errors[i], Attempts: t.attempts,
 				First: t.first, Last: t.last,
 			}
 			if step != retry.Bury {

@@ -137,9 +137,9 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 		source: b.Source, term: b.Term, last: b.Last, aged: never,
 	}
 	if n := len(b.Origins); n > 0 {
-		e.began = b.Origins[0].Tx.Committed
+		e.began = b.Origins[0].Time()
 		if e.ended.IsZero() { // the batch came without its end, from another process
-			e.ended = b.Origins[n-1].Tx.Committed
+			e.ended = b.Origins[n-1].Time()
 		}
 	}
 	if len(groups) == 0 {

@@ -73,7 +73,6 @@ func (w *writer) action(at int, p *part, i int) action {
 	u := p.unit
 	b, n := u.entry.batch, u.ordinal(i)
 	inv := &b.Invalidations[n]
-	origin := &b.Origins[inv.Origin]
 	a := action{at: at, unit: u, intent: inv.Intent, again: p.again, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Now: time.Now(),
@@ -88,7 +87,7 @@ func (w *writer) action(at int, p *part, i int) action {
 	}
 	a.note = write.Notice{
 		Key: a.item.Key, Action: inv.Action, Effect: a.item.Effect, Fields: notes,
-		Table: origin.Table, Source: b.Source, Version: a.item.Version,
+		Table: b.Of(n).Table, Source: b.Source, Version: a.item.Version,
 	}
 	return a
 }

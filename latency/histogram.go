@@ -59,14 +59,14 @@ func (h *Histogram) Commits(b *event.Batch, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	slot := h.slot(now)
-	var last time.Time
 	for i := range b.Origins {
-		at := b.Origins[i].Tx.Committed
-		if at.IsZero() || at.Equal(last) && i > 0 {
+		o := &b.Origins[i]
+		if i > 0 && o.Committed == b.Origins[i-1].Committed {
 			continue
 		}
-		last = at
-		h.add(now.Sub(at), slot)
+		if at := o.Time(); !at.IsZero() {
+			h.add(now.Sub(at), slot)
+		}
 	}
 }
 

@@ -330,7 +330,7 @@ func TestOneMappingDoesEverythingInAFixedOrder(t *testing.T) {
 	})
 	f := newFeed(t, mustNew(t, m, spec("l:{id}")), product())
 	f.change(nil, row{"id": 1, "price": dec("2")})
-	if got := f.batch.Origins[0].RateLimit; got != 50 {
+	if got := f.batch.Origin(0).RateLimit; got != 50 {
 		t.Errorf("rate limit %d, want 50", got)
 	}
 	want := "delete forget k:1\nhash forget h <1>\nset put s <1>\nzset put z <1> <2>\nexpire forget e\ndelete forget l:1\nincr forget gen\n"

@@ -64,7 +64,7 @@ func TestTheLongerSecondDeleteOfACounterCounts(t *testing.T) {
 	f.r.Route(&f.batch, &event.Change{Table: f.table, Tx: &tx, Op: event.Insert, Version: at(1, 1, 4), After: row{}.image(f.table, needs)})
 	var got []time.Duration
 	for i := range f.batch.Len() {
-		got = append(got, f.batch.Origins[f.batch.Invalidations[i].Origin].D)
+		got = append(got, f.batch.Of(i).D)
 	}
 	if fmt.Sprint(got) != "[1s 5s]" {
 		t.Errorf("second deletes %v, want 1s and then the longer 5s", got)

@@ -239,7 +239,7 @@ func (x *run) merge(a *act, same int) {
 	if x.trace != nil {
 		x.trace.merged(x, a, same)
 	}
-	if x.b.Origins[x.b.Invalidations[same].Origin].D < x.u.d {
+	if x.b.Of(same).D < x.u.d {
 		x.b.Invalidations[same].Origin = x.origin()
 	}
 }
@@ -252,8 +252,10 @@ func (x *run) origin() uint32 {
 	v := x.c.Version
 	v.Row = 0
 	if int(u.origin) < len(b.Origins) {
-		if o := &b.Origins[u.origin]; o.Event == v && o.Mapping == u.ordinal && o.Table == x.p.name {
-			return u.origin
+		if o := &b.Origins[u.origin]; o.Event == v {
+			if c := &b.Commons[o.Common]; c.Mapping == u.ordinal && c.Table == x.p.name {
+				return u.origin
+			}
 		}
 	}
 	b.AddOrigin(event.Origin{Table: x.p.name, Tx: *x.c.Tx, Event: v, D: u.d, Mapping: u.ordinal, RateLimit: u.spec.RateLimit})

@@ -164,7 +164,7 @@ func TestOneRowYieldsAKeyOnce(t *testing.T) {
 	b := f.batch.Clone()
 	var got []string
 	for i := range b.Len() {
-		o := b.Origins[b.Invalidations[i].Origin]
+		o := b.Origin(int(b.Invalidations[i].Origin))
 		got = append(got, fmt.Sprintf("%s D=%s mapping %d at %s", b.Key(i), o.D, o.Mapping, b.Version(i)))
 	}
 	want := []string{
@@ -189,7 +189,7 @@ func TestRowsOfOneEventShareTheirMappingsOrigin(t *testing.T) {
 		t.Fatalf("%d origins of %d invalidations, want 4 of 8", len(b.Origins), b.Len())
 	}
 	for i := range b.Len() {
-		o := b.Origins[b.Invalidations[i].Origin]
+		o := b.Origin(int(b.Invalidations[i].Origin))
 		if o.Table != "shop.product" || o.Event.Row != 0 || o.Mapping != i%2 || b.Version(i).Row != []uint32{1, 2, 3, 1}[i/2] {
 			t.Errorf("%s: %+v", b.Key(i), o)
 		}
@@ -223,7 +223,7 @@ func TestTablesOfOnePayloadDoNotShareOrigins(t *testing.T) {
 		r.Route(&b, &event.Change{Table: t1, Tx: &event.Tx{}, Op: event.Insert, After: []event.Value{value(i)}, Version: event.Version{Pos: 4, Row: uint32(i + 1)}})
 	}
 	for i := range b.Len() {
-		if got, want := b.Origins[b.Invalidations[i].Origin].Table, tables[i%2].String(); got != want {
+		if got, want := b.Of(i).Table, tables[i%2].String(); got != want {
 			t.Errorf("row %d is of %s, want %s", i, got, want)
 		}
 	}
@@ -253,7 +253,7 @@ func TestManyKeysOfOneRowAreDeduplicatedToo(t *testing.T) {
 		if n >= 500 {
 			want = time.Second
 		}
-		if d := b.Origins[b.Invalidations[i].Origin].D; d != want {
+		if d := b.Of(i).D; d != want {
 			t.Fatalf("%s has D %s, want %s", b.Key(i), d, want)
 		}
 	}

@@ -77,6 +77,7 @@ func NewLog(o LogOptions) (*Log, error) {
 // Append implements [eventlog.Log]. After [Log.Close] it returns [ErrClosed].
 func (l *Log) Append(ctx context.Context, b *event.Batch) error {
 	begin := time.Now()
+	b = b.Clone()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err

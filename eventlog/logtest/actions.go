@@ -17,7 +17,7 @@ import (
 // keeps the order of a batch, whatever that is.
 func actionsOf(i int) *event.Batch {
 	b := batch(i, []string{}...)
-	b.Origins[0].RateLimit = i
+	b.Commons[0].RateLimit = i
 	told := &event.Effect{Publish: true, Stream: true, MaxLen: 1000}
 	value := &event.Effect{As: event.FormJSON, TTL: time.Hour, Jitter: 0.25, ExpireAt: time.Minute, Missing: true, MissingValue: "\xff", MissingTTL: time.Second}
 	hash := &event.Effect{As: event.FormHash, Publish: true}
@@ -68,7 +68,7 @@ func actionsOf(i int) *event.Batch {
 // whole is all that is known of an invalidation, as text.
 func whole(b *event.Batch, i int) string {
 	inv := &b.Invalidations[i]
-	o := b.Origins[inv.Origin]
+	o := b.Of(i)
 	var effect event.Effect
 	if e := b.EffectOf(i); e != nil {
 		effect = *e

@@ -89,7 +89,15 @@ func batch(i int, keys ...string) *event.Batch {
 	if keys == nil {
 		keys = keysOf(i)
 	}
-	b := &event.Batch{Source: source, Term: 1, Age: event.Unknown, At: time.Now()}
+	var b event.Batch
+	fill(&b, i, keys...)
+	return b.Clone()
+}
+
+// fill builds batch i in the memory of another.
+func fill(b *event.Batch, i int, keys ...string) {
+	b.Reset()
+	b.Source, b.Term, b.At = source, 1, time.Now()
 	b.AddOrigin(event.Origin{
 		Table: "shop.product", Tx: event.Tx{GTID: gtid(i)},
 		Event: event.Version{Epoch: 1, File: 1, Pos: uint64(i * step)}, D: 2 * time.Second,
@@ -98,7 +106,6 @@ func batch(i int, keys ...string) *event.Batch {
 		b.Add(append(b.Text(), k...), uint32(row+1), event.ActionDelete)
 	}
 	b.End.AddTx("binlog.000001", uint64(i*step), gtid(i), time.Unix(int64(i), 0))
-	return b.Clone()
 }
 
 // gtid is that of batch i.
@@ -218,11 +225,14 @@ func (p *process) durable() int {
 	return int(p.saved.Pos / step)
 }
 
-// append appends the batches from to last.
+// append appends the batches from to last, each built in the memory of the one before: the log has its own of all that it
+// keeps.
 func (p *process) append(from, last int) {
 	p.t.Helper()
+	var b event.Batch
 	for i := from; i <= last; i++ {
-		if err := p.o.Log.Append(p.ctx, batch(i)); err != nil {
+		fill(&b, i, keysOf(i)...)
+		if err := p.o.Log.Append(p.ctx, &b); err != nil {
 			p.t.Errorf("append batch %d: %v", i, err)
 			return
 		}

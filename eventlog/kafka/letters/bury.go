@@ -143,7 +143,7 @@ func entries(b *event.Batch, now time.Time) []retry.Entry {
 	out := make([]retry.Entry, len(b.Invalidations))
 	for i := range b.Invalidations {
 		inv := &b.Invalidations[i]
-		o := &b.Origins[inv.Origin]
+		o := b.Of(i)
 		out[i] = retry.Entry{
 			Key: b.Key(i), Action: inv.Action, Source: b.Source, Table: o.Table, Version: b.Version(i), D: o.D,
 			Error: "replayed with a record that could not be read", First: now, Last: now, Due: now.Add(o.D),

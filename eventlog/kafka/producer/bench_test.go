@@ -95,7 +95,8 @@ func BenchmarkGathered(b *testing.B) {
 	all := stream(128, 60)
 	for _, batch := range all {
 		for i := range batch.Origins {
-			batch.Origins[i].Tx = all[0].Origins[0].Tx
+			o := &batch.Origins[i]
+			o.Number, o.Committed = all[0].Origins[0].Number, all[0].Origins[0].Committed
 		}
 	}
 	for _, partitions := range []int{1, 12, 64} {

@@ -80,6 +80,7 @@ func (l *ledger) admit(b *event.Batch, at time.Time) (*entry, []*partition, erro
 	}
 	l.appended++
 	e.n = l.appended
+	e.end.GTIDs = slices.Clone(b.End.GTIDs)
 	l.buffered += e.bytes + e.kept
 	l.entries = append(l.entries, e)
 	return e, l.partitions, nil

@@ -199,7 +199,7 @@ func (p *Producer) shrink(s *partition, size int, err error) error {
 		first := &s.have[0]
 		return fmt.Errorf("%w: an invalidation of table %s makes a record of %d bytes, which topic %s does not take (%w): "+
 			"raise its max.message.bytes, or make the key of that mapping shorter",
-			ErrTooLarge, first.batch.Origins[first.batch.Invalidations[first.from+s.done].Origin].Table, size, p.o.Topics.Topic, err)
+			ErrTooLarge, first.batch.Of(first.from+s.done).Table, size, p.o.Topics.Topic, err)
 	}
 	s.most = size / 2
 	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the topic",

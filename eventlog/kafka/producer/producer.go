@@ -166,7 +166,7 @@ func (p *Producer) Run(ctx context.Context) error {
 
 // Append takes a batch, in commit order. It blocks while more than [Options].MaxBuffered bytes wait, and until Kafka
 // has said how many partitions there are. It returns the context's error when that ends first, or [ErrClosed]: nothing
-// of the batch was taken then. The batch belongs to the producer from then on.
+// of the batch was taken then. What is kept of the batch is a copy.
 func (p *Producer) Append(ctx context.Context, b *event.Batch) error {
 	at := time.Now()
 	for {
@@ -250,6 +250,8 @@ func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
 	}
 	if pieces > 1 {
 		b = b.Arrange(s.order)
+	} else {
+		b = b.Clone()
 	}
 	from := 0
 	touched := s.touched[:0]

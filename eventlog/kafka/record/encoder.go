@@ -51,7 +51,8 @@ type state struct {
 	// What the invalidation before had: the next one of the same continues its change, its row and its list.
 	batch   *event.Batch
 	ordinal uint32
-	origin  *event.Origin // nil: there was none
+	origin  *event.Placed // nil: there was none
+	common  *event.Common // of the origin
 	row     uint32
 	list    list
 	whole   bool // it was an item that could be forgotten
@@ -146,7 +147,8 @@ func (e *Encoder) begin(b *event.Batch, i int, l list) {
 			e.closeRow()
 			e.body = append(e.body, closeChange+`,`...)
 		}
-		e.beginChange(&b.Origins[inv.Origin])
+		o := &b.Origins[inv.Origin]
+		e.beginChange(o, &b.Commons[o.Common])
 		e.beginRow(b.Version(i), l)
 	case e.row != inv.Row || e.list != l:
 		e.closeRow()
@@ -166,61 +168,69 @@ func (e *Encoder) continues(b *event.Batch, ordinal uint32) bool {
 		return true
 	}
 	l, o := e.origin, &b.Origins[ordinal]
-	return l != nil && l.Event == o.Event && sameMapping(l, o) && sameGTID(l, o) && sameTime(l, o)
+	if l == nil || l.Event != o.Event || l.Number != o.Number || l.Committed != o.Committed {
+		return false
+	}
+	c := &b.Commons[o.Common]
+	return sameMapping(e.common, c) && sameServer(e.common, c)
 }
 
-// sameMapping, sameGTID and sameTime report what an origin has in common with the last change.
+// sameMapping and sameServer report what an origin has in common with the last change: all that a change says of its
+// mapping, and all of its GTID but the number.
 
-func sameMapping(l, o *event.Origin) bool {
-	return l.Mapping == o.Mapping && l.D == o.D && l.RateLimit == o.RateLimit && l.Table == o.Table
+func sameMapping(l, c *event.Common) bool {
+	return l == c || l.Mapping == c.Mapping && l.D == c.D && l.RateLimit == c.RateLimit && l.Table == c.Table
 }
 
-func sameGTID(l, o *event.Origin) bool { return l.Tx.GTID == o.Tx.GTID }
-
-func sameTime(l, o *event.Origin) bool { return l.Tx.Committed.Equal(o.Tx.Committed) }
+func sameServer(l, c *event.Common) bool { return l == c || l.GTID(0) == c.GTID(0) }
 
 // beginChange appends a change up to its rows. What is as in the change before is left out, which is told by there
 // being no table: statements that change many rows make an event for every 8 KiB of them, and a partition gets a few
 // keys of each. What the change before had and this one has not cannot be said so.
-func (e *Encoder) beginChange(o *event.Origin) {
-	l := e.origin
-	e.origin = o
-	gtid, committed := l == nil || !sameGTID(l, o), l == nil || !sameTime(l, o)
-	again := l != nil && sameMapping(l, o) && (!gtid || !o.Tx.GTID.IsZero()) && (!committed || writable(o.Tx.Committed))
+func (e *Encoder) beginChange(o *event.Placed, c *event.Common) {
+	l, lc := e.origin, e.common
+	e.origin, e.common = o, c
+	gtid, committed := o.Number != 0, writable(o.Committed)
+	again := false
+	if l != nil && sameMapping(lc, c) {
+		newGTID, newTime := l.Number != o.Number || !sameServer(lc, c), l.Committed != o.Committed
+		if again = (!newGTID || gtid) && (!newTime || committed); again {
+			gtid, committed = newGTID, newTime
+		}
+	}
 	b := e.body
 	if again {
 		b = append(b, `{"version":"`...)
 	} else {
-		gtid, committed = !o.Tx.GTID.IsZero(), writable(o.Tx.Committed)
 		b = append(b, `{"table":`...)
-		b = appendString(b, o.Table)
+		b = appendString(b, c.Table)
 		b = append(b, `,"version":"`...)
 	}
 	b = appendPlace(b, o.Event)
 	if gtid {
 		b = append(b, `","gtid":"`...)
-		b = e.gtids.append(b, &o.Tx.GTID)
+		b = e.gtids.append(b, c, o.Number)
 	}
 	if committed {
 		b = append(b, `","committed":"`...)
-		b = e.times.append(b, o.Tx.Committed)
+		b = e.times.append(b, o.Committed)
 	}
 	b = append(b, '"')
 	if !again {
-		b = appendMapping(b, o)
+		b = appendMapping(b, c)
 	}
 	e.body = append(b, `,"rows":[`...)
 }
 
 // appendMapping appends what a change says of its mapping.
-func appendMapping(b []byte, o *event.Origin) []byte {
+func appendMapping(b []byte, c *event.Common) []byte {
 	b = append(b, `,"second_delete_ms":`...)
-	b = strconv.AppendInt(b, roundUp(o.D), 10)
+	b = strconv.AppendInt(b, roundUp(c.D), 10)
 	b = append(b, `,"mapping":`...)
-	b = strconv.AppendInt(b, int64(max(o.Mapping, 0)), 10)
-	if o.RateLimit > 0 {
+	b = strconv.AppendInt(b, int64(max(c.Mapping, 0)), 10)
+	if c.RateLimit > 0 {
 		b = append(b, `,"rate_limit":`...)
-		b = strconv.AppendInt(b, int64(min(o.RateLimit, math.MaxInt32)), 10)
+		b = strconv.AppendInt(b, int64(min(c.RateLimit, math.MaxInt32)), 10)
 	}
 	return b
 }

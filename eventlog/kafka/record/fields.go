@@ -130,6 +130,19 @@ func (r *gtidReader) read(s *scanner) event.GTID {
 	return event.GTID{}
 }
 
+// number reads the rest of a GTID at data[at], which is to be of the same server as the others that have c in common, and
+// returns where it ends, 0 if it is any other.
+func (r *gtidReader) number(data []byte, at int, c *event.Common) (n uint64, end int) {
+	at, ok := follows(data, at, r.text)
+	if !ok || len(r.text) == 0 || c.GTID(0) != r.like {
+		return 0, 0
+	}
+	if n, end = digits(data, at); n == 0 {
+		return 0, 0
+	}
+	return n, end
+}
+
 // mariaGTID reads domain-server-number.
 func mariaGTID(text []byte) (event.GTID, bool) {
 	domain, a := digits(text, 0)
@@ -183,7 +196,7 @@ func (r *timeReader) read(s *scanner) time.Time {
 		}
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil || !t.IsZero() && !writable(t) {
+	if err != nil || !isTime(t) {
 		s.fail(want)
 		return time.Time{}
 	}
@@ -192,6 +205,28 @@ func (r *timeReader) read(s *scanner) time.Time {
 		copy(r.text[:], text)
 	}
 	return t.UTC()
+}
+
+// micros reads a time of the second that was read last, in the very form that an Encoder gives it, at data[at]. It returns
+// its microseconds since 1970 and where it ends, 0 if it is any other.
+func (r *timeReader) micros(data []byte, at int) (micros int64, end int) {
+	at, ok := follows(data, at, r.text[:])
+	if ok && r.known {
+		at, ok = follows(data, at, ".")
+	}
+	if !ok || !r.known || at+6 > len(data) {
+		return 0, 0
+	}
+	for _, c := range data[at : at+6] {
+		if c < '0' || c > '9' {
+			return 0, 0
+		}
+		micros = micros*10 + int64(c-'0')
+	}
+	if end, ok = follows(data, at+6, "Z"); !ok {
+		return 0, 0
+	}
+	return r.second*million + micros, end
 }
 
 // fractionOfUTC reads .123456Z, or Z.

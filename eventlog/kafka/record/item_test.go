@@ -105,7 +105,7 @@ const sampleItem = `{"format":1,"source":"main","term":3,"seq":17,"prev":"1/112/
 
 func TestItemsAreReadInAnyForm(t *testing.T) {
 	want, _, err := Parse([]byte(sampleItem))
-	if err != nil || want.Origins[0].RateLimit != 100 {
+	if err != nil || want.Origin(0).RateLimit != 100 {
 		t.Fatal(err)
 	}
 	const effects = `"effects":[{"as":"json","ttl_ms":3600000,"jitter":0.1,"missing":{"cache":"","ttl_ms":30000}},{"as":"hash","publish":true}],`

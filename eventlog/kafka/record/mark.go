@@ -35,15 +35,15 @@ func (m *Mark) Append(dst []byte) []byte {
 	dst = append(dst, `,"version":"`...)
 	dst = appendVersion(dst, m.Version)
 	dst = append(dst, '"')
-	if writable(m.Made) {
+	if writable(m.Made.UnixMicro()) {
 		dst = append(dst, `,"made":"`...)
-		dst = append(times.append(dst, m.Made), '"')
+		dst = append(times.append(dst, m.Made.UnixMicro()), '"')
 	}
 	dst = append(dst, `,"read":`...)
 	dst = strconv.AppendBool(dst, m.Read)
-	if writable(m.AsOf) {
+	if writable(m.AsOf.UnixMicro()) {
 		dst = append(dst, `,"as_of":"`...)
-		dst = append(times.append(dst, m.AsOf), '"')
+		dst = append(times.append(dst, m.AsOf.UnixMicro()), '"')
 	}
 	if len(m.Ends) > 0 {
 		dst = append(dst, `,"ends":[`...)

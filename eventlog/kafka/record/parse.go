@@ -176,19 +176,24 @@ const (
 // change reads a change into an origin and its invalidations. These are added before it is known where the change
 // stands, for the fields of an object have no order.
 func (p *Parser) change() {
+	begin, from, added := p.at, p.batch.Len(), len(p.added)
+	p.batch.Origins = append(p.batch.Origins, event.Placed{})
+	if like, ok := p.usualChange(); ok {
+		row := p.rows()
+		if !p.more('}') {
+			n := len(p.batch.Origins)
+			p.batch.Origins[n-1], p.before = like, n
+			p.reached(like.Event, row)
+			return
+		}
+		// There is more to it, so it is read once more, whatever comes first.
+		p.batch.Cut(from)
+		p.at, p.added = begin, p.added[:added]
+	}
 	var o event.Origin
 	var has fields
 	var row uint32
-	from, more := p.batch.Len(), false
-	p.batch.AddOrigin(o)
-	if p.usualChange(&o) {
-		has = hasVersion | hasRows
-		row = p.rows()
-		more = p.more('}')
-	} else {
-		more = p.begin('{', '}', "a change")
-	}
-	for ; more; more = p.more('}') {
+	for more := p.begin('{', '}', "a change"); more; more = p.more('}') {
 		switch string(p.name()) {
 		case "table":
 			has.once(&p.scanner, hasTable)
@@ -223,26 +228,42 @@ func (p *Parser) change() {
 		p.fail("table, version, second_delete_ms, mapping and rows before the end of the change")
 	}
 	p.before = p.origin(o, from) + 1
-	v := o.Event
+	p.reached(o.Event, row)
+}
+
+// reached takes note of the highest row of a change.
+func (p *Parser) reached(v event.Version, row uint32) {
 	v.Row = row
 	if v.Compare(p.max) > 0 {
 		p.max = v
 	}
 }
 
-// usualChange reads a change of the same transaction and mapping as the one before up to its rows, in the very form that
-// an Encoder gives it. It stays where it was if the change has any other.
-func (p *Parser) usualChange(o *event.Origin) bool {
+// usualChange reads a change of the same mapping as the one before, and of a transaction of the same server, up to its
+// rows, in the very form that an Encoder gives it. It stays where it was if the change has any other.
+func (p *Parser) usualChange() (event.Placed, bool) {
 	at, ok := follows(p.data, p.at, `{"version":"`)
-	if !ok {
-		return false
+	if !ok || p.before == 0 {
+		return event.Placed{}, false
 	}
-	v, end := placeOf(p.data, at)
-	if at, ok = follows(p.data, end, `","rows":`); !ok || end == 0 {
-		return false
+	o := p.batch.Origins[p.before-1]
+	if o.Event, at = placeOf(p.data, at); at == 0 {
+		return event.Placed{}, false
 	}
-	o.Event, p.at = v, at
-	return true
+	if next, ok := follows(p.data, at, `","gtid":"`); ok {
+		if o.Number, at = p.gtids.number(p.data, next, &p.batch.Commons[o.Common]); at == 0 {
+			return event.Placed{}, false
+		}
+	}
+	if next, ok := follows(p.data, at, `","committed":"`); ok {
+		if o.Committed, at = p.times.micros(p.data, next); at == 0 {
+			return event.Placed{}, false
+		}
+	}
+	if at, ok = follows(p.data, at, `","rows":`); ok {
+		p.at = at
+	}
+	return o, ok
 }
 
 // inherit takes what a change without a table leaves out from the change before, and returns which of the fields that
@@ -251,7 +272,7 @@ func (p *Parser) inherit(o *event.Origin, has fields) fields {
 	if has&hasTable != 0 || p.before == 0 {
 		return 0
 	}
-	l := &p.batch.Origins[p.before-1]
+	l := p.batch.Origin(p.before - 1)
 	o.Table = l.Table
 	if has&hasGTID == 0 {
 		o.Tx.GTID = l.Tx.GTID
@@ -277,16 +298,16 @@ func (p *Parser) inherit(o *event.Origin, has fields) fields {
 func (p *Parser) origin(o event.Origin, from int) int {
 	const near = 4
 	n := len(p.batch.Origins) - 1
+	p.batch.Origins = p.batch.Origins[:n]
 	for i := n - 1; i >= 0 && i >= n-near; i-- {
-		if l := &p.batch.Origins[i]; l.Event == o.Event && *l == o {
-			p.batch.Origins = p.batch.Origins[:n]
+		if p.batch.Origins[i].Event == o.Event && p.batch.Origin(i) == o {
 			for j := from; j < p.batch.Len(); j++ {
 				p.batch.Invalidations[j].Origin = uint32(i)
 			}
 			return i
 		}
 	}
-	p.batch.Origins[n] = o
+	p.batch.AddOrigin(o)
 	return n
 }
 

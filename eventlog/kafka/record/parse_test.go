@@ -328,14 +328,14 @@ func TestWhatIsAsInTheChangeBeforeIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := b.Origins[0]
+	o := b.Origin(0)
 	if o.Table != "shop.product" || o.D != time.Second || o.Mapping != 2 || o.RateLimit != 9 || o.Tx.GTID.Number != 77 || len(b.Origins) != 3 {
 		t.Fatalf("%+v", b.Origins)
 	}
 	second, third := o, o
 	second.Event.Pos, third.Event.Pos = 5560, 5900
 	third.Tx.GTID.Number, third.Tx.Committed = 78, o.Tx.Committed.Add(time.Second)
-	if d := cmp.Diff([]event.Origin{o, second, third}, b.Origins); d != "" {
+	if d := cmp.Diff([]event.Origin{o, second, third}, origins(b)); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(brief, string(encode(new(Encoder), h, b))); d != "" {
@@ -367,7 +367,7 @@ func TestAChangeThatHasLessThanTheOneBeforeIsWrittenWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(b.Origins, out.Origins); d != "" {
+		if d := cmp.Diff(origins(&b), origins(out)); d != "" {
 			t.Errorf("%s: %s\n%s", name, data, d)
 		}
 	}
@@ -405,12 +405,57 @@ func TestChangesAfterOthers(t *testing.T) {
 		if err == nil {
 			var all []string
 			for i := range b.Len() {
-				all = append(all, fmt.Sprint(b.Key(i), " ", b.Version(i), " ", b.Origins[b.Invalidations[i].Origin].D))
+				all = append(all, fmt.Sprint(b.Key(i), " ", b.Version(i), " ", b.Of(i).D))
 			}
 			got = strings.Join(all, ", ")
 		}
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s\n%s\nwant %s", c.changes, got, c.want)
+		}
+	}
+}
+
+// What follows in the usual form is read in one go; in any other it says the same.
+func TestTransactionsAfterOthers(t *testing.T) {
+	const (
+		head = `{"format":2,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
+		id   = `00000000-0000-0000-0000-0000000000`
+		gtid = `'gtid':'` + id + `01:`
+		time = `'committed':'2026-03-01T12:00:0`
+	)
+	const first = `{'table':'t','version':'1/1/1',` + gtid + `7',` + time + `0.000001Z','second_delete_ms':1,'mapping':0,'rows':[[1,'a']]},`
+	for _, c := range []struct{ change, want string }{
+		{gtid + `8',` + time + `0.000002Z','rows':[[9,'b']]`, id + "01:8 12:00:00.000002 b"},
+		{gtid + `8','rows':[[9,'b']]`, id + "01:8 12:00:00.000001 b"},
+		{time + `0.999999Z','rows':[[9,'b']]`, id + "01:7 12:00:00.999999 b"},
+		{time + `1.000002Z',` + gtid + `8','rows':[[9,'b']]`, id + "01:8 12:00:01.000002 b"},
+		{gtid + `8',` + time + `1.000002Z','rows':[[9,'b']]`, id + "01:8 12:00:01.000002 b"},
+		{gtid + `8',` + time + `0.2Z','rows':[[9,'b']]`, id + "01:8 12:00:00.2 b"},
+		{gtid + `8',` + time + `0.000002+01:00','rows':[[9,'b']]`, id + "01:8 11:00:00.000002 b"},
+		{`'gtid':'` + id + `02:8','rows':[[9,'b']]`, id + "02:8 12:00:00.000001 b"},
+		{`'gtid':'` + id + `01:tag:8','rows':[[9,'b']]`, id + "01:tag:8 12:00:00.000001 b"},
+		{`'gtid':'0-1-8','rows':[[9,'b']]`, "0-1-8 12:00:00.000001 b"},
+		{gtid + `8',` + time + `0.000002Z','rows':[{'row':9,'incr':[{'key':'b'}]}],'new':1`, id + "01:8 12:00:00.000002 b"},
+		{gtid + `8',` + time + `0.000002Z','rows':[[9,'b']],` + gtid + `8'`, "not to come twice"},
+		{gtid + `0','rows':[[9,'b']]`, "a GTID"},
+		{gtid + `08','rows':[[9,'b']]`, "a GTID"},
+		{gtid + `','rows':[[9,'b']]`, "a GTID"},
+		{gtid + `8x','rows':[[9,'b']]`, "a GTID"},
+		{time + `0.00002xZ','rows':[[9,'b']]`, "a time"},
+		{time + `0.000002','rows':[[9,'b']]`, "a time"},
+	} {
+		b, _, err := Parse([]byte(head + strings.ReplaceAll(first+`{'version':'9/9/9',`+c.change, "'", `"`) + `}]}`))
+		got := fmt.Sprint(err)
+		if err == nil {
+			if b.Len() != 2 || len(b.Origins) != 2 {
+				t.Errorf("%s\n%d invalidations of %d origins", c.change, b.Len(), len(b.Origins))
+				continue
+			}
+			o := b.Origin(1)
+			got = fmt.Sprint(o.Tx.GTID, o.Tx.Committed.Format(" 15:04:05.999999 "), b.Key(1))
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s\n%s\nwant %s", c.change, got, c.want)
 		}
 	}
 }

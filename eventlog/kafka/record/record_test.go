@@ -31,7 +31,7 @@ func flat(batches ...*event.Batch) []invalidation {
 	var all []invalidation
 	for _, b := range batches {
 		for i := range b.Invalidations {
-			o := b.Origins[b.Invalidations[i].Origin]
+			o := b.Origin(int(b.Invalidations[i].Origin))
 			o.Tx.XID = ""
 			if !o.Tx.Committed.IsZero() {
 				o.Tx.Committed = o.Tx.Committed.Truncate(time.Microsecond).UTC()
@@ -44,6 +44,15 @@ func flat(batches ...*event.Batch) []invalidation {
 			inv := &b.Invalidations[i]
 			all = append(all, invalidation{b.Key(i), b.Version(i), o, inv.Action, inv.Intent, written(b.EffectOf(i)), fields})
 		}
+	}
+	return all
+}
+
+// origins returns the origins of a batch, each whole.
+func origins(b *event.Batch) []event.Origin {
+	var all []event.Origin
+	for i := range b.Origins {
+		all = append(all, b.Origin(i))
 	}
 	return all
 }

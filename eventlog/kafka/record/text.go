@@ -127,22 +127,21 @@ func appendVersion(dst []byte, v event.Version) []byte {
 
 // gtidWriter writes GTIDs. It keeps the text of the server that it wrote last.
 type gtidWriter struct {
-	like event.GTID // Number is 1
-	text string     // of it, without the number
+	common *event.Common // that it was
+	like   event.GTID    // Number is 1
+	text   string        // of it, without the number
 }
 
-func (w *gtidWriter) append(dst []byte, g *event.GTID) []byte {
-	if g.UUID == [16]byte{} {
-		dst = append(strconv.AppendUint(dst, uint64(g.Domain), 10), '-')
-		dst = append(strconv.AppendUint(dst, uint64(g.Server), 10), '-')
-		return strconv.AppendUint(dst, g.Number, 10)
+func (w *gtidWriter) append(dst []byte, c *event.Common, number uint64) []byte {
+	if w.common != c {
+		w.common = c
+		if like := c.GTID(1); like != w.like {
+			w.like = like
+			text := like.String()
+			w.text = text[:len(text)-1]
+		}
 	}
-	if g.UUID != w.like.UUID || g.Tag != w.like.Tag {
-		w.like = event.GTID{UUID: g.UUID, Tag: g.Tag, Number: 1}
-		text := w.like.String()
-		w.text = text[:len(text)-1]
-	}
-	return strconv.AppendUint(append(dst, w.text...), g.Number, 10)
+	return strconv.AppendUint(append(dst, w.text...), number, 10)
 }
 
 // dateTime is RFC 3339 up to the seconds.
@@ -155,27 +154,37 @@ type timeWriter struct {
 	known  bool
 }
 
-// writable reports whether t is a time that RFC 3339 can say. The zero time is none: it stands for an unknown one.
-func writable(t time.Time) bool {
-	if t.IsZero() {
-		return false
-	}
+const million = 1_000_000
+
+// unknownTime is [event.Placed].Committed of what has no time.
+const unknownTime = -62135596800 * million
+
+// writable reports whether micros, since 1970, is a time that RFC 3339 can say.
+func writable(micros int64) bool {
 	const first, last = -62167219200, 253402300799 // the first second of the year 0, the last one of 9999
-	s := t.Unix()
-	return first <= s && s <= last
+	return micros != unknownTime && first*million <= micros && micros < (last+1)*million
 }
 
-func (w *timeWriter) append(dst []byte, t time.Time) []byte {
-	if s := t.Unix(); !w.known || s != w.second {
-		t.UTC().AppendFormat(w.text[:0], dateTime)
+// isTime reports whether t is the zero time or one that is writable.
+func isTime(t time.Time) bool {
+	micros := t.UnixMicro()
+	return micros == unknownTime || writable(micros)
+}
+
+func (w *timeWriter) append(dst []byte, micros int64) []byte {
+	rest := micros % million
+	if rest < 0 {
+		rest += million
+	}
+	if s := (micros - rest) / million; !w.known || s != w.second {
+		time.Unix(s, 0).UTC().AppendFormat(w.text[:0], dateTime)
 		w.second, w.known = s, true
 	}
 	dst = append(dst, w.text[:]...)
 	digits := [...]byte{'.', '0', '0', '0', '0', '0', '0', 'Z'}
-	micros := t.Nanosecond() / int(time.Microsecond)
 	for i := len(digits) - 2; i > 0; i-- {
-		digits[i] += byte(micros % 10)
-		micros /= 10
+		digits[i] += byte(rest % 10)
+		rest /= 10
 	}
 	return append(dst, digits[:]...)
 }
