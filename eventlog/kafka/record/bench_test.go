@@ -112,19 +112,24 @@ type plainChange struct {
 }
 
 type plainRow struct {
+	Position     *uint64 // of a further event, in place of a row
 	Row          uint32
 	Delete       []string
 	DeleteBase64 [][]byte
 }
 
-// UnmarshalJSON reads both forms of a row.
+// UnmarshalJSON reads both forms of a row, or a position.
 func (r *plainRow) UnmarshalJSON(data []byte) error {
-	if data[0] != '[' {
+	switch data[0] {
+	default:
+		return json.Unmarshal(data, &r.Position)
+	case '{':
 		return json.Unmarshal(data, &struct {
 			Row          *uint32   `json:"row"`
 			Delete       *[]string `json:"delete"`
 			DeleteBase64 *[][]byte `json:"delete_base64"`
 		}{&r.Row, &r.Delete, &r.DeleteBase64})
+	case '[':
 	}
 	var all []json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil || len(all) == 0 {
@@ -138,8 +143,11 @@ func (r *plainRow) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes the form of a row that has only keys to delete.
+// MarshalJSON writes the form of a row that has only keys to delete, or a position.
 func (r plainRow) MarshalJSON() ([]byte, error) {
+	if r.Position != nil {
+		return json.Marshal(r.Position)
+	}
 	all := []any{r.Row}
 	for _, key := range r.Delete {
 		all = append(all, key)
@@ -151,7 +159,7 @@ func plainOf(tb testing.TB, data []byte) *plainRecord {
 	tb.Helper()
 	var r plainRecord
 	if err := json.Unmarshal(data, &r); err != nil {
-		tb.Fatal(fmt.Errorf("%w in %s", err, data))
+		tb.Fatal(fmt.Errorf("%w in %.1000s", err, data))
 	}
 	return &r
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Format is the number of the format of the records that this package writes. It reads those of format 1 as well, in
-// which every change has all of its fields and every row is an object.
-const Format = 2
+// Format is the number of the format of the records that this package writes. It reads those of format 2 as well, in
+// which every rows event is a change of its own, and of format 1, in which also every change has all of its fields and
+// every row is an object.
+const Format = 3
 
 // Header is what a record says beside its changes.
 type Header struct {
@@ -143,12 +144,8 @@ func (e *Encoder) begin(b *event.Batch, i int, l list) {
 	inv := &b.Invalidations[i]
 	switch {
 	case !e.continues(b, inv.Origin):
-		if e.count > 0 {
-			e.closeRow()
-			e.body = append(e.body, closeChange+`,`...)
-		}
 		o := &b.Origins[inv.Origin]
-		e.beginChange(o, &b.Commons[o.Common])
+		e.beginEvent(o, &b.Commons[o.Common])
 		e.beginRow(b.Version(i), l)
 	case e.row != inv.Row || e.list != l:
 		e.closeRow()
@@ -184,9 +181,28 @@ func sameMapping(l, c *event.Common) bool {
 
 func sameServer(l, c *event.Common) bool { return l == c || l.GTID(0) == c.GTID(0) }
 
+// beginEvent appends what comes before the rows of an event. One of the same transaction and mapping as the last, in the
+// same file, goes on in the same change with its position: statements that change many rows make an event for every 8 KiB
+// of them, and a partition gets few keys of each.
+func (e *Encoder) beginEvent(o *event.Placed, c *event.Common) {
+	l := e.origin
+	switch {
+	case e.count == 0:
+		e.beginChange(o, c)
+	case l.Event.File == o.Event.File && l.Event.Epoch == o.Event.Epoch && l.Number == o.Number && l.Committed == o.Committed &&
+		sameMapping(e.common, c) && sameServer(e.common, c):
+		e.closeRow()
+		e.body = append(strconv.AppendUint(append(e.body, ','), o.Event.Pos, 10), ',')
+		e.origin, e.common = o, c
+	default:
+		e.closeRow()
+		e.body = append(e.body, closeChange+`,`...)
+		e.beginChange(o, c)
+	}
+}
+
 // beginChange appends a change up to its rows. What is as in the change before is left out, which is told by there
-// being no table: statements that change many rows make an event for every 8 KiB of them, and a partition gets a few
-// keys of each. What the change before had and this one has not cannot be said so.
+// being no table. What the change before had and this one has not cannot be said so.
 func (e *Encoder) beginChange(o *event.Placed, c *event.Common) {
 	l, lc := e.origin, e.common
 	e.origin, e.common = o, c
@@ -296,7 +312,7 @@ func (e *Encoder) Last() event.Version { return e.last }
 func (e *Encoder) Finish(h Header) []byte {
 	const numbers = 256 // more than the names of the fields and the numbers in them can take
 	b := make([]byte, 0, numbers+2*len(h.Source)+e.Len())
-	b = append(b, `{"format":2,"source":`...)
+	b = append(b, `{"format":3,"source":`...)
 	b = appendString(b, h.Source)
 	b = append(b, `,"term":`...)
 	b = strconv.AppendUint(b, h.Term, 10)

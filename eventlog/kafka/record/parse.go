@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -176,23 +175,23 @@ const (
 // change reads a change into an origin and its invalidations. These are added before it is known where the change
 // stands, for the fields of an object have no order.
 func (p *Parser) change() {
-	begin, from, added := p.at, p.batch.Len(), len(p.added)
+	begin, from, added, first := p.at, p.batch.Len(), len(p.added), len(p.batch.Origins)
 	p.batch.Origins = append(p.batch.Origins, event.Placed{})
-	if like, ok := p.usualChange(); ok {
-		row := p.rows()
+	if o, ok := p.usualChange(); ok {
+		rows := p.rows()
 		if !p.more('}') {
-			n := len(p.batch.Origins)
-			p.batch.Origins[n-1], p.before = like, n
-			p.reached(like.Event, row)
+			p.settle(first, o)
+			p.reached(o.Event, rows)
 			return
 		}
 		// There is more to it, so it is read once more, whatever comes first.
 		p.batch.Cut(from)
+		p.batch.Origins = p.batch.Origins[:first+1]
 		p.at, p.added = begin, p.added[:added]
 	}
 	var o event.Origin
 	var has fields
-	var row uint32
+	var rows highest
 	for more := p.begin('{', '}', "a change"); more; more = p.more('}') {
 		switch string(p.name()) {
 		case "table":
@@ -218,7 +217,7 @@ func (p *Parser) change() {
 			o.RateLimit = int(p.uint(math.MaxInt32, "keys a second"))
 		case "rows":
 			has.once(&p.scanner, hasRows)
-			row = p.rows()
+			rows = p.rows()
 		default:
 			p.skip(0)
 		}
@@ -227,16 +226,14 @@ func (p *Parser) change() {
 	if has&changeFields != changeFields {
 		p.fail("table, version, second_delete_ms, mapping and rows before the end of the change")
 	}
-	p.before = p.origin(o, from) + 1
-	p.reached(o.Event, row)
-}
-
-// reached takes note of the highest row of a change.
-func (p *Parser) reached(v event.Version, row uint32) {
-	v.Row = row
-	if v.Compare(p.max) > 0 {
-		p.max = v
+	if !p.known(o, first, from) {
+		n := len(p.batch.Origins)
+		p.batch.Origins = p.batch.Origins[:first]
+		p.batch.AddOrigin(o)
+		p.batch.Origins = p.batch.Origins[:n]
+		p.settle(first, p.batch.Origins[first])
 	}
+	p.reached(o.Event, rows)
 }
 
 // usualChange reads a change of the same mapping as the one before, and of a transaction of the same server, up to its
@@ -292,149 +289,45 @@ func (p *Parser) inherit(o *event.Origin, has fields) fields {
 	return hasTable | hasSecondDelete | hasMapping
 }
 
-// origin makes o the origin of the invalidations from the given one on, and returns its ordinal. Under two mappings the
-// rows of an event take turns between two changes: an origin that was there a moment ago is used again, since batches
-// wait long in memory.
-func (p *Parser) origin(o event.Origin, from int) int {
+// known looks whether the origin of a change was there a moment ago, and gives its invalidations, from the given one on,
+// to that: under two mappings the rows of an event take turns between two changes, and batches wait long in memory.
+func (p *Parser) known(o event.Origin, first, from int) bool {
 	const near = 4
-	n := len(p.batch.Origins) - 1
-	p.batch.Origins = p.batch.Origins[:n]
-	for i := n - 1; i >= 0 && i >= n-near; i-- {
+	if len(p.batch.Origins) != first+1 {
+		return false
+	}
+	for i := first - 1; i >= 0 && i >= first-near; i-- {
 		if p.batch.Origins[i].Event == o.Event && p.batch.Origin(i) == o {
+			p.batch.Origins = p.batch.Origins[:first]
 			for j := from; j < p.batch.Len(); j++ {
 				p.batch.Invalidations[j].Origin = uint32(i)
 			}
-			return i
+			p.before = i + 1
+			return true
 		}
 	}
-	p.batch.AddOrigin(o)
-	return n
+	return false
 }
 
-// rows reads the rows of a change and returns the highest ordinal.
-func (p *Parser) rows() (highest uint32) {
-	more := p.begin('[', ']', "a list of rows")
-	if !more {
-		p.fail("a row")
-	}
-	for ; more; more = p.more(']') {
-		row, ok := p.usualRow()
-		switch {
-		case ok:
-		case p.peek() == '[':
-			row = p.list()
-		default:
-			row = p.row()
+// settle makes the origins from first on those of a change's events: o is of the first, and all but the position is the
+// same for the others.
+func (p *Parser) settle(first int, o event.Placed) {
+	for i := first; i < len(p.batch.Origins); i++ {
+		if i > first {
+			o.Event.Pos = p.batch.Origins[i].Event.Pos
 		}
-		highest = max(highest, row)
+		p.batch.Origins[i] = o
 	}
-	return highest
+	p.before = len(p.batch.Origins)
 }
 
-// usualRow reads a row that has only keys to delete, in the very form that an Encoder gives it, and returns its ordinal.
-// It stays where it was when the row has any other.
-func (p *Parser) usualRow() (uint32, bool) {
-	at, ok := follows(p.data, p.at, `[`)
-	if !ok {
-		return 0, false
+// reached takes note of the highest version of a change, whose first event is at v.
+func (p *Parser) reached(v event.Version, rows highest) {
+	v.Row = rows.first
+	if v.Compare(p.max) > 0 {
+		p.max = v
 	}
-	row, end := digits(p.data, at)
-	if end == at || row > math.MaxUint32 {
-		return 0, false
-	}
-	from := p.batch.Len()
-	at, ok = follows(p.data, end, `,"`)
-	for ok {
-		end := plain(p.data, at)
-		if end == len(p.data) || p.data[end] != '"' {
-			break
-		}
-		p.batch.Add(append(p.batch.Text(), p.data[at:end]...), uint32(row), event.ActionDelete)
-		if at, ok = follows(p.data, end, `"]`); ok {
-			p.at = at
-			return uint32(row), true
-		}
-		at, ok = follows(p.data, end, `","`)
-	}
-	p.batch.Cut(from)
-	return 0, false
-}
-
-// follows reports whether want stands at data[at], and returns where it ends.
-func follows[T string | []byte](data []byte, at int, want T) (int, bool) {
-	end := at + len(want)
-	return end, end <= len(data) && string(data[at:end]) == string(want)
-}
-
-// hasRow is the field of a row that is no list. The lists follow.
-const hasRow fields = 1
-
-// list reads a row that has only keys to delete: a list of its ordinal and the keys.
-func (p *Parser) list() uint32 {
-	const want = "a row: its ordinal and a key"
-	if !p.begin('[', ']', want) {
-		p.fail(want)
-	}
-	from := p.batch.Len()
-	row := uint32(p.uint(math.MaxUint32, "the ordinal of a row"))
-	for p.more(']') {
-		p.batch.Add(append(p.batch.Text(), p.text("a key")...), row, event.ActionDelete)
-	}
-	if p.batch.Len() == from {
-		p.fail(want)
-	}
-	return row
-}
-
-// row reads a row and returns its ordinal. Any field that is not known may be an action, without which the cache would
-// not be kept fresh.
-func (p *Parser) row() uint32 {
-	var has fields
-	from, row := p.batch.Len(), uint32(0)
-	for more := p.begin('{', '}', "a row"); more; more = p.more('}') {
-		name := p.name()
-		if string(name) == "row" {
-			has.once(&p.scanner, hasRow)
-			row = uint32(p.uint(math.MaxUint32, "the ordinal of a row"))
-			continue
-		}
-		l, ok := listNamed(name)
-		if !ok {
-			p.unknown("a row to have nothing but row and the actions that are known")
-			continue
-		}
-		has.once(&p.scanner, hasRow<<1<<l)
-		switch l {
-		case listDelete, listDeleteBase64:
-			p.keys(l == listDeleteBase64)
-		default:
-			p.items(l)
-		}
-	}
-	added := p.batch.Invalidations[from:]
-	if has&hasRow == 0 || len(added) == 0 {
-		p.fail("row and a key before the end of the row")
-	}
-	for i := range added {
-		added[i].Row = row
-	}
-	return row
-}
-
-// keys reads a list of keys to delete.
-func (p *Parser) keys(binary bool) {
-	for more := p.begin('[', ']', "a list of keys"); more; more = p.more(']') {
-		key := p.text("a key")
-		text := p.batch.Text()
-		if binary {
-			var err error
-			if text, err = base64.StdEncoding.AppendDecode(text, key); err != nil {
-				p.fail("a key in base64")
-				return
-			}
-		} else {
-			text = append(text, key...)
-		}
-		p.batch.Add(text, 0, event.ActionDelete)
+	if v.Pos, v.Row = rows.pos, rows.row; rows.further && v.Compare(p.max) > 0 {
+		p.max = v
 	}
 }

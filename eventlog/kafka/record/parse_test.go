@@ -69,7 +69,7 @@ func TestWhatIsAcceptedBesideOurOwnWriting(t *testing.T) {
 		{`"committed":"2026-03-01T12:00:00.123456Z"`, `"committed":"2026-03-01T13:00:00.123456000+01:00"`},
 		{`"row":1,"delete":["product:17","category:3:products"]`, `"delete":["product:17","category:3:products"],"row":1`},
 		{`["/w=="]`, `[ "\/w==" ]`},
-		{`"format":1`, `"format":2`},
+		{`"format":1`, `"format":3`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,"product:17","category:3:products"]`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, ` [ 1 ,"product:17", "category\u003a3:products" ] `},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,"product:17"],{"row":1,"delete":["category:3:products"]}`},
@@ -193,11 +193,11 @@ func TestAMistakeIsNamedWithItsPlaceAndNothingOfTheKey(t *testing.T) {
 
 func TestWhatANewerFreshetWroteIsRefusedAsSuch(t *testing.T) {
 	for _, c := range []struct{ old, new string }{
-		{`"format":1`, `"format":3`},
+		{`"format":1`, `"format":4`},
 		{`"format":1`, `"format":0`},
 		{`"format":1`, `"format":18446744073709551615`},
-		{sample, `{"changes":{"new":[]},"format":3,"x":}`},
-		{sample, `{"changes":[{"rows":[{"row":0.5}]}],"format":3}`},
+		{sample, `{"changes":{"new":[]},"format":4,"x":}`},
+		{sample, `{"changes":[{"rows":[{"row":0.5}]}],"format":4}`},
 		{`"delete":["product:18"]`, `"scope":[{"key":"product:18"}]`},
 		{`"delete":["product:18"]`, `"delete":["product:18"],"publish":["x"]`},
 		{`"delete":["product:18"]`, `"unknown":["product:18"]`},
@@ -317,11 +317,14 @@ func again(t *testing.T, b *event.Batch, h Header) {
 	}
 }
 
-// brief is a record of format 2: its second change is of the same transaction as the first, the third one is not.
-const brief = `{"format":2,"source":"main","term":3,"seq":17,"prev":"1/112/4711/2","last":"1/112/5900/1","changes":[` +
-	`{"table":"shop.product","version":"1/112/5230","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:77","committed":"2026-03-01T12:00:00.123456Z","second_delete_ms":1000,"mapping":2,"rate_limit":9,"rows":[[1,"product:17"]]},` +
-	`{"version":"1/112/5560","rows":[[2,"product:18","product:19"]]},` +
-	`{"version":"1/112/5900","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:78","committed":"2026-03-01T12:00:01.123456Z","rows":[[1,"product:20"]]}]}`
+// brief is a record of three rows events: the second is of the same transaction as the first, the third one is not. In
+// format 2 each was a change of its own.
+const (
+	brief = `{"format":3,"source":"main","term":3,"seq":17,"prev":"1/112/4711/2","last":"1/112/5900/1","changes":[` +
+		`{"table":"shop.product","version":"1/112/5230","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:77","committed":"2026-03-01T12:00:00.123456Z","second_delete_ms":1000,"mapping":2,"rate_limit":9,"rows":[[1,"product:17"],5560,[2,"product:18","product:19"]]},` +
+		`{"version":"1/112/5900","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:78","committed":"2026-03-01T12:00:01.123456Z","rows":[[1,"product:20"]]}]}`
+	more = `]},{"version":"1/112/5560","rows":[`
+)
 
 func TestWhatIsAsInTheChangeBeforeIsLeftOut(t *testing.T) {
 	b, h, err := Parse([]byte(brief))
@@ -339,6 +342,13 @@ func TestWhatIsAsInTheChangeBeforeIsLeftOut(t *testing.T) {
 		t.Error(d)
 	}
 	if d := cmp.Diff(brief, string(encode(new(Encoder), h, b))); d != "" {
+		t.Error(d)
+	}
+	former, _, err := Parse([]byte(strings.NewReplacer(`"format":3`, `"format":2`, `,5560,`, more).Replace(brief)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(origins(b), origins(former)); d != "" {
 		t.Error(d)
 	}
 }
@@ -374,7 +384,7 @@ func TestAChangeThatHasLessThanTheOneBeforeIsWrittenWhole(t *testing.T) {
 }
 
 func TestChangesAfterOthers(t *testing.T) {
-	const head = `{"format":2,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
+	const head = `{"format":3,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
 	const first = `{'table':'t','version':'1/1/1','second_delete_ms':1,'mapping':0,'rows':[[1,'a']]},`
 	one := func(s string) string { return strings.ReplaceAll(s, "'", `"`) }
 	for _, c := range []struct {
@@ -390,6 +400,21 @@ func TestChangesAfterOthers(t *testing.T) {
 		{first + `{'version':'2/2/2','second_delete_ms':3,'rows':[[2,'b']]},{'version':'9/9/9','rows':[[9,'c']]}`,
 			"a 1/1/1/1 1ms, b 2/2/2/2 3ms, c 9/9/9/9 3ms"},
 		{first + `{'version':'9/9/9','rows':[[9,'b']],'new':{}}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
+		{`{'table':'t','version':'9/9/1','second_delete_ms':1,'mapping':0,'rows':[[1,'a'],5,[7,'b'],9,{'row':9,'delete':['c','d']},[8,'e']]}`,
+			"a 9/9/1/1 1ms, b 9/9/5/7 1ms, c 9/9/9/9 1ms, d 9/9/9/9 1ms, e 9/9/9/8 1ms"},
+		{`{'rows':[[1,'a'],5,[7,'b'], 9 ,[9,'c']],'table':'t','version':'9/9/1','second_delete_ms':1,'mapping':0}`,
+			"a 9/9/1/1 1ms, b 9/9/5/7 1ms, c 9/9/9/9 1ms"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],3,[7,'c'],1,[8,'d']]},{'version':'9/9/4','rows':[[7,'e']]}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 1ms, c 9/9/3/7 1ms, d 9/9/1/8 1ms, e 9/9/4/7 1ms"},
+		{first + `{'version':'9/9/3','rows':[[7,'c'],9,[9,'d']],'new':[]}`, "a 1/1/1/1 1ms, c 9/9/3/7 1ms, d 9/9/9/9 1ms"},
+		{first + `{'version':'9/9/3','rows':[[7,'c'],9,[9,'d']],'second_delete_ms':2}`, "a 1/1/1/1 1ms, c 9/9/3/7 2ms, d 9/9/9/9 2ms"},
+		{first + `{'version':'9/9/9','rows':[5,[9,'b']]}`, "a row"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],5]}`, "a row"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],5,6,[9,'b']]}`, "a row"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],'5',[9,'b']]}`, "a row, or the position"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],-5,[9,'b']]}`, "a row, or the position"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],5.0,[9,'b']]}`, "a row, or the position"},
+		{first + `{'version':'9/9/9','rows':[[9,'b'],18446744073709551616,[9,'b']]}`, "a row, or the position"},
 		{first + `{'version':'9/9/9','rows':[[9,'b']],'rows':[[9,'b']]}`, "not to come twice"},
 		{first + `{'version':'9/9/9','rows':[[9,'b']],'version':'9/9/9'}`, "not to come twice"},
 		{first + `{'version':'9/9/18446744073709551616','rows':[[9,'b']]}`, "a place in the binlog"},
@@ -418,7 +443,7 @@ func TestChangesAfterOthers(t *testing.T) {
 // What follows in the usual form is read in one go; in any other it says the same.
 func TestTransactionsAfterOthers(t *testing.T) {
 	const (
-		head = `{"format":2,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
+		head = `{"format":3,"source":"a","term":1,"seq":1,"prev":"0/0/0/0","last":"9/9/9/9","changes":[`
 		id   = `00000000-0000-0000-0000-0000000000`
 		gtid = `'gtid':'` + id + `01:`
 		time = `'committed':'2026-03-01T12:00:0`

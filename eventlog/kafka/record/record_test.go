@@ -221,7 +221,7 @@ func TestWhatFollowsInTheSameRowIsWrittenAsOne(t *testing.T) {
 		return &b
 	}
 	data := encode(new(Encoder), Header{Source: "main", Term: 1, Seq: 1, Age: event.Unknown}, part("a", "b"), part("c", "\xff", "d"))
-	const want = `{"format":2,"source":"main","term":1,"seq":1,"prev":"0/0/0/0","last":"1/2/3/7","changes":[` +
+	const want = `{"format":3,"source":"main","term":1,"seq":1,"prev":"0/0/0/0","last":"1/2/3/7","changes":[` +
 		`{"table":"shop.product","version":"1/2/3","second_delete_ms":1501,"mapping":0,"rows":[` +
 		`[7,"a","b","c"],{"row":7,"delete_base64":["/w=="]},[7,"d"]]}]}`
 	if d := cmp.Diff(want, string(data)); d != "" {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed is returned for what is no record, or no mark, of format 1: it names the offset in bytes and what was
+// ErrMalformed is returned for what is no record, or no mark, of a format that is known: it names the offset in bytes and what was
 // expected there, and never what was found, which may be a key.
 var ErrMalformed = errors.New("malformed")
 

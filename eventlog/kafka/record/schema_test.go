@@ -73,13 +73,17 @@ func TestWhatIsWrittenFollowsTheSchema(t *testing.T) {
 func TestTheSchemaRefusesWhatParseDoes(t *testing.T) {
 	all := schema(t, "")
 	for _, c := range []struct{ old, new string }{
-		{`"format":1`, `"format":3`},
+		{`"format":1`, `"format":4`},
 		{`"format":1`, `"format":0`},
 		{`"format":1,`, ``},
 		{`"table":"shop.product",`, ``},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1]`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `["product:17"]`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,2]`},
+		{`{"row":1,"delete":["product:17","category:3:products"]}`, `5400`},
+		{`"rows":[`, `"rows":[[1,"a"],-5400,`},
+		{`"rows":[`, `"rows":[[1,"a"],54.5,`},
+		{`"rows":[`, `"rows":[[1,"a"],"5400",`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[-1,"product:17"]`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,{"base64":"/w=="}]`},
 		{`"main"`, `""`},
