@@ -13,6 +13,7 @@ import (
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/record"
 	"github.com/freshet/freshet/latency"
 )
 
@@ -107,6 +108,7 @@ func BenchmarkGathered(b *testing.B) {
 				to[i].lane.Store(&lane{wake: newWakeup()})
 			}
 			var s spread
+			var enc record.Encoder
 			keys, size := 0, 0
 			b.ReportAllocs()
 			for b.Loop() {
@@ -116,8 +118,8 @@ func BenchmarkGathered(b *testing.B) {
 				}
 				for _, p := range to {
 					for p.waiting() > 0 {
-						p.seal(&Options{Source: source, Term: 7})
-						keys, size, p.left = keys+p.enc.Count(), size+len(p.sealed.value), p.left-p.enc.Count()
+						p.seal(&Options{Source: source, Term: 7}, &enc)
+						keys, size, p.left = keys+p.sealed.rows, size+len(p.sealed.value), p.left-p.sealed.rows
 						p.drop(p.sealed.upTo)
 						p.sealed = nil
 					}

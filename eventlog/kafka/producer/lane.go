@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
 const (
@@ -25,10 +26,15 @@ const (
 	// mostPartitions is how many partitions a request is for. Were each record as large as [DefaultMaxRecord], that would be
 	// a third of what brokers take (socket.request.max.bytes, 100 MiB).
 	mostPartitions = 64
+	// plenty is how many rows a request takes before it leaves the partitions that are left to the next one: those of 16
+	// full records. Were it to take those of 64, they would all be in memory at once, for each of two requests.
+	plenty = 16 * fullRows
+	// fullRows is about how many rows a full record has: of a partition no more count.
+	fullRows = 4000
 )
 
 // lanes carry records to the brokers: there is one for each broker that leads partitions. A request is for all
-// partitions of a lane that have something by then, so what a request costs is paid once, not for each partition; and a
+// partitions of a lane that have something by then, up to plenty, so what a request costs is paid once, not for each partition; and a
 // broker that hangs holds up its own partitions alone.
 type lanes struct {
 	p *Producer
@@ -36,7 +42,6 @@ type lanes struct {
 	mu    sync.Mutex
 	parts []*partition
 	of    map[int]*lane
-	next  int // where the next request begins to look, so that no partition is passed over
 }
 
 // lane is the way to one broker. Those who send on it wait for wake.
@@ -44,6 +49,7 @@ type lane struct {
 	wake wakeup
 
 	// Under the lock of the lanes.
+	next     int  // where the next request begins to look, so that no partition is passed over
 	requests int  // under way, for partitions that are not in trouble
 	mending  bool // there is one for those that are
 }
@@ -125,23 +131,12 @@ func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bo
 			return taken, true
 		}
 	}
-	rows := 0
-	for i := range l.parts {
-		s := l.parts[(l.next+i)%len(l.parts)]
-		if s.taken || s.lane.Load() != on || !s.again.IsZero() {
-			continue
-		}
-		if n := s.waiting(); n > 0 {
-			rows += n
-			taken = append(taken, s)
-		}
-	}
+	taken, rows, next := l.some(on)
 	if len(taken) == 0 || on.requests >= quietRequests || on.requests >= busyRequests && rows > little {
 		return nil, false
 	}
-	if len(taken) > mostPartitions {
-		taken = taken[:mostPartitions]
-		l.next = (slices.Index(l.parts, taken[mostPartitions-1]) + 1) % len(l.parts)
+	if next != on.next { // there is more, for another request if there may be one, or else for who comes back first
+		on.next = next
 		on.wake.raise()
 	}
 	on.requests++
@@ -149,6 +144,26 @@ func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bo
 		s.taken = true
 	}
 	return taken, false
+}
+
+// some returns the partitions that have something, up to plenty; how many rows that is, and where the next request is to
+// begin to look: at the first that was left out, if one was.
+func (l *lanes) some(on *lane) (found []*partition, rows, next int) {
+	for i := range l.parts {
+		at := (on.next + i) % len(l.parts)
+		s := l.parts[at]
+		if s.taken || s.lane.Load() != on || !s.again.IsZero() {
+			continue
+		}
+		if n := s.waiting(); n > 0 {
+			if rows >= plenty || len(found) == mostPartitions {
+				return found, rows, at
+			}
+			rows += min(n, fullRows)
+			found = append(found, s)
+		}
+	}
+	return found, rows, on.next
 }
 
 // due takes the partitions in trouble if the time has come for one of them, those first that have waited for longest.
@@ -190,10 +205,15 @@ func (l *lanes) release(on *lane, taken []*partition, mend bool) {
 // request makes one attempt for some partitions, and reports whether it failed for any.
 func (p *Producer) request(ctx context.Context, taken []*partition) (failed bool, err error) {
 	to := make([]broker.ProduceTo, len(taken))
+	enc, ok := p.encoders.Get().(*record.Encoder)
+	if !ok {
+		enc = &record.Encoder{}
+	}
 	for i, s := range taken {
-		s.seal(&p.o)
+		s.seal(&p.o, enc)
 		to[i] = broker.ProduceTo{Partition: s.id, Records: []broker.Record{{Key: p.key, Value: s.sealed.value}}}
 	}
+	p.encoders.Put(enc)
 	p.metrics.inFlight.Add(float64(len(taken)))
 	start := time.Now()
 	results := p.client.ProduceAll(ctx, p.o.Topics.Topic, to)

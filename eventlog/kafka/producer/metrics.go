@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
-	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
 // metrics are one producer's. They begin anew with each term.
@@ -85,11 +84,11 @@ func ledgerMetrics(l *ledger) []prometheus.Collector {
 }
 
 // produced counts an acknowledged record.
-func (m *metrics) produced(e *record.Encoder, bytes int) {
+func (m *metrics) produced(r *sealed) {
 	m.records.Inc()
-	m.bytes.Add(float64(bytes))
-	m.invalidations.Add(float64(e.Count()))
-	m.forgotten.Add(float64(e.Forgotten()))
+	m.bytes.Add(float64(len(r.value)))
+	m.invalidations.Add(float64(r.rows))
+	m.forgotten.Add(float64(r.forgotten))
 }
 
 // register registers the metrics. A process that leads again does so with a new producer, so they are taken back.

@@ -31,7 +31,6 @@ type partition struct {
 	trouble *trouble
 	again   time.Time // after a failure: when it is tried again; else zero
 
-	enc    record.Encoder
 	have   []piece // what is not acknowledged, in order
 	done   int     // how many rows of the first piece are
 	left   int     // how many rows in all are not
@@ -52,12 +51,15 @@ type piece struct {
 
 func (p *piece) rows() int { return p.end - p.from }
 
-// sealed is a record, how far it goes, and the partition's head behind it. Its bytes are not written to again, so that
-// every attempt sends the same, whatever becomes of the one before.
+// sealed is a record. Its bytes are not written to again, so that every attempt sends the same, whatever becomes of the
+// one before.
 type sealed struct {
-	value []byte
-	upTo  place
-	head  event.Version
+	value     []byte
+	upTo      place         // how far it goes
+	head      event.Version // of the partition, behind it
+	rows      int
+	forgotten int  // how many of them lost their payload
+	canForget bool // the last one still has a payload to lose
 }
 
 // push queues a piece. Its lane is to be woken.
@@ -90,8 +92,7 @@ type place struct{ piece, rows int }
 
 // fill encodes the next record: everything there is, until it is full. It returns how far it goes and since when
 // everything in it has been known to be visible; the zero time if that is not known of all.
-func (s *partition) fill() (upTo place, visible time.Time) {
-	s.enc.Reset()
+func (s *partition) fill(enc *record.Encoder) (upTo place, visible time.Time) {
 	known := true
 	row := s.done
 	for i := range s.have {
@@ -105,7 +106,7 @@ func (s *partition) fill() (upTo place, visible time.Time) {
 			}
 		}
 		for ; row < p.rows(); row++ {
-			if s.enc.Len() >= full || !s.enc.TryAdd(p.batch, p.from+row, s.most) {
+			if enc.Len() >= full || !enc.TryAdd(p.batch, p.from+row, s.most) {
 				return s.upTo(i, row, known, visible)
 			}
 		}
@@ -128,23 +129,26 @@ func (s *partition) drop(upTo place) {
 	s.done = upTo.rows
 }
 
-// seal makes the next record, if there is none. The head is the highest version so far, not the last: canal may send a
-// stretch of the binlog again.
-func (s *partition) seal(o *Options) {
+// seal makes the next record with an encoder, which is empty afterwards as before; if there is none. The head is the
+// highest version so far, not the last: canal may send a stretch of the binlog again.
+func (s *partition) seal(o *Options, enc *record.Encoder) {
 	if s.sealed != nil {
 		return
 	}
 	s.take()
-	upTo, visible := s.fill()
+	defer enc.Reset() // not to keep a batch
+	upTo, visible := s.fill(enc)
 	h := record.Header{Source: o.Source, Term: o.Term, Seq: s.seq + 1, Prev: s.head, Age: event.Unknown}
 	if !visible.IsZero() {
 		h.Age = max(0, time.Since(visible))
 	}
 	head := s.head
-	if last := s.enc.Last(); last.Compare(head) > 0 {
+	if last := enc.Last(); last.Compare(head) > 0 {
 		head = last
 	}
-	s.sealed = &sealed{s.enc.Finish(h), upTo, head}
+	s.sealed = &sealed{
+		value: enc.Finish(h), upTo: upTo, head: head, rows: enc.Count(), forgotten: enc.Forgotten(), canForget: enc.CanForget(),
+	}
 }
 
 // settle enters what became of an attempt, and returns how long to wait before the next if it has to be made again. It
@@ -158,9 +162,7 @@ func (p *Producer) settle(s *partition, r broker.ProduceResult) (pause time.Dura
 	case r.Err == nil:
 		return 0, p.acknowledged(s, r.Offset)
 	case tooLarge(r.Err):
-		size := len(s.sealed.value)
-		s.sealed = nil
-		return 0, p.shrink(s, size, r.Err)
+		return 0, p.shrink(s, r.Err)
 	}
 	return s.trouble.pause(r.Err), nil
 }
@@ -172,13 +174,13 @@ func (p *Producer) acknowledged(s *partition, offset int64) error {
 	if offset < s.end {
 		return p.wentBack(s, offset)
 	}
-	p.metrics.produced(&s.enc, len(s.sealed.value))
-	p.tellForgotten(s)
-	upTo := s.sealed.upTo
-	s.seq, s.head, s.end, s.sealed = s.seq+1, s.sealed.head, offset+1, nil
-	p.ledger.acknowledged(s.id, s.end, s.head, s.have[:upTo.piece])
-	s.drop(upTo)
-	s.left -= s.enc.Count()
+	r := s.sealed
+	p.metrics.produced(r)
+	p.tellForgotten(s, r.forgotten)
+	s.seq, s.head, s.end, s.sealed = s.seq+1, r.head, offset+1, nil
+	p.ledger.acknowledged(s.id, s.end, s.head, s.have[:r.upTo.piece])
+	s.drop(r.upTo)
+	s.left -= r.rows
 	return nil
 }
 
@@ -187,29 +189,30 @@ func tooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 
-// shrink halves the records of a partition, down to one invalidation, after one of size bytes was too large. The limit
+// shrink halves the records of a partition, down to one invalidation, after the one that was tried was too large. The limit
 // stays so small: whoever set the brokers' is not expected to set it back. One that is too large alone then loses
 // its payload, so that the next attempt takes less.
 //
 // An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its
 // halves come behind it: the first with the same seq, which makes it a repeat, the second with the next.
-func (p *Producer) shrink(s *partition, size int, err error) error {
+func (p *Producer) shrink(s *partition, err error) error {
+	r := s.sealed
+	s.sealed = nil
 	p.metrics.retries.WithLabelValues(broker.Classify(err).String()).Inc()
-	if s.enc.Count() == 1 && !s.enc.CanForget() {
+	if r.rows == 1 && !r.canForget {
 		first := &s.have[0]
 		return fmt.Errorf("%w: an invalidation of table %s makes a record of %d bytes, which topic %s does not take (%w): "+
 			"raise its max.message.bytes, or make the key of that mapping shorter",
-			ErrTooLarge, first.batch.Of(first.from+s.done).Table, size, p.o.Topics.Topic, err)
+			ErrTooLarge, first.batch.Of(first.from+s.done).Table, len(r.value), p.o.Topics.Topic, err)
 	}
-	s.most = size / 2
+	s.most = len(r.value) / 2
 	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the topic",
-		"topic", p.o.Topics.Topic, "partition", s.id, "bytes", size, "limit", s.most)
+		"topic", p.o.Topics.Topic, "partition", s.id, "bytes", len(r.value), "limit", s.most)
 	return nil
 }
 
 // tellForgotten says, now and then, that payloads were left out of a record that is in the log now.
-func (p *Producer) tellForgotten(s *partition) {
-	n := s.enc.Forgotten()
+func (p *Producer) tellForgotten(s *partition, n int) {
 	if n == 0 || !s.told.IsZero() && time.Since(s.told) < quiet {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -130,6 +131,7 @@ type Producer struct {
 	key      []byte // of all records: the source
 	ledger   *ledger
 	lanes    lanes
+	encoders sync.Pool // those that no request is being made with
 	metrics  *metrics
 	troubles troubles
 	spread   spread
