@@ -19,9 +19,8 @@
 //     acknowledged.
 //   - An end is durable when every record of every batch up to it was acknowledged by all in-sync replicas. A batch
 //     that Append refused leaves no trace.
-//   - Memory is bounded by [Options].MaxBuffered, and one record for each partition; in a catch-up those of some 16
-//     partitions for each request under way, and of those in trouble. Parts of a transaction go out while it is still
-//     open, so its size does not matter.
+//   - Memory is bounded by [Options].MaxBuffered, and one record for each partition. Parts of a transaction go out
+//     while it is still open, so its size does not matter.
 //   - Nothing is given up. An attempt that failed is repeated until the brokers take it or Run's context ends: an outage
 //     of Kafka stops the reader, which is harmless as long as the binlog is kept. Only what no attempt can mend makes
 //     Run fail: [ErrTopicChanged], [ErrTooLarge].
@@ -39,8 +38,7 @@
 // is on its way at a time: that much for each round trip is more than a source can give.
 //
 // A produce request carries the records of all partitions that a broker leads and that have something by then: what a
-// request costs the broker is paid once. With some 16 full records it has plenty, and the next one begins at the first
-// partition that it left out. When little waits, it goes out at once, beside what is under way; when much
+// request costs the broker is paid once. When little waits, it goes out at once, beside what is under way; when much
 // does, it gathers until one of the two requests under way to that broker is answered. A request is answered when the
 // replicas of all its partitions have it, so a partition that failed is tried in requests of its own, or with those that
 // failed with it, until it succeeds.

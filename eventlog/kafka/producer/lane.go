@@ -26,15 +26,10 @@ const (
 	// mostPartitions is how many partitions a request is for. Were each record as large as [DefaultMaxRecord], that would be
 	// a third of what brokers take (socket.request.max.bytes, 100 MiB).
 	mostPartitions = 64
-	// plenty is how many rows a request takes before it leaves the partitions that are left to the next one: those of 16
-	// full records. Were it to take those of 64, they would all be in memory at once, for each of two requests.
-	plenty = 16 * fullRows
-	// fullRows is about how many rows a full record has: of a partition no more count.
-	fullRows = 4000
 )
 
 // lanes carry records to the brokers: there is one for each broker that leads partitions. A request is for all
-// partitions of a lane that have something by then, up to plenty, so what a request costs is paid once, not for each partition; and a
+// partitions of a lane that have something by then, so what a request costs is paid once, not for each partition; and a
 // broker that hangs holds up its own partitions alone.
 type lanes struct {
 	p *Producer
@@ -146,8 +141,8 @@ func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bo
 	return taken, false
 }
 
-// some returns the partitions that have something, up to plenty; how many rows that is, and where the next request is to
-// begin to look: at the first that was left out, if one was.
+// some returns the partitions that have something, up to mostPartitions; how many rows that is, and where the next request
+// is to begin to look: at the first that was left out, if one was.
 func (l *lanes) some(on *lane) (found []*partition, rows, next int) {
 	for i := range l.parts {
 		at := (on.next + i) % len(l.parts)
@@ -156,10 +151,10 @@ func (l *lanes) some(on *lane) (found []*partition, rows, next int) {
 			continue
 		}
 		if n := s.waiting(); n > 0 {
-			if rows >= plenty || len(found) == mostPartitions {
+			if len(found) == mostPartitions {
 				return found, rows, at
 			}
-			rows += min(n, fullRows)
+			rows += n
 			found = append(found, s)
 		}
 	}

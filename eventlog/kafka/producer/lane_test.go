@@ -264,11 +264,10 @@ func ids(taken []*partition) string {
 	return fmt.Sprintf("%d of %d to %d", len(taken), taken[0].id, taken[len(taken)-1].id)
 }
 
-// Of many partitions with much only some are in memory as records at a time; each comes before one comes again, with every
-// broker by itself.
-func TestARequestWithPlentyLeavesTheRestToTheNext(t *testing.T) {
+// Of more partitions than a request is for, each comes before one comes again, whatever other brokers have taken meanwhile.
+func TestARequestBeginsWhereTheOneBeforeStopped(t *testing.T) {
 	var l lanes
-	first, second := laneOf(&l, 0, 40, 10*fullRows), laneOf(&l, 40, 40, 10*fullRows)
+	first, second := laneOf(&l, 0, 100, 1000), laneOf(&l, 100, 100, 1000)
 	take := func(on *lane, want string) []*partition {
 		t.Helper()
 		taken, _ := l.take(t.Context(), on)
@@ -277,31 +276,16 @@ func TestARequestWithPlentyLeavesTheRestToTheNext(t *testing.T) {
 		}
 		return taken
 	}
-	a := take(first, "16 of 0 to 15")
+	a := take(first, "64 of 0 to 63")
 	select {
 	case <-first.wake:
 	default:
 		t.Error("nobody is woken for what was left")
 	}
-	b := take(first, "16 of 16 to 31")
-	take(first, "none") // as many requests are under way as may be when there is much
-	x := take(second, "16 of 40 to 55")
+	x := take(second, "64 of 100 to 163")
 	l.release(first, a, false)
 	l.release(second, x, false)
-	c := take(first, "16 of 32 to 7")
-	take(second, "16 of 56 to 71")
-	l.release(first, b, false)
-	l.release(first, c, false)
-	take(first, "16 of 8 to 23")
-}
-
-// What little traffic leaves in many partitions goes at once, and what it costs is paid once; a long queue of one of them,
-// of which a record takes a part only, is no reason to leave the others.
-func TestARequestWithLittleIsForAllPartitions(t *testing.T) {
-	var l lanes
-	on := laneOf(&l, 0, mostPartitions, 1)
-	l.parts[0].left = 100 * plenty
-	if taken, _ := l.take(t.Context(), on); len(taken) != mostPartitions {
-		t.Errorf("taken: %s", ids(taken))
-	}
+	take(first, "64 of 64 to 27")
+	take(second, "64 of 164 to 127")
+	take(first, "36 of 28 to 63")
 }

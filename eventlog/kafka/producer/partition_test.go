@@ -235,3 +235,36 @@ func TestTheAgeOfARecordIsThatOfItsYoungestBatch(t *testing.T) {
 		})
 	}
 }
+
+// What is asked about a record later is kept with it: its encoder makes that of the next partition meanwhile.
+func TestAnEncoderMakesOneRecordAfterTheOther(t *testing.T) {
+	var enc record.Encoder
+	var all []*partition
+	for id, b := range []*event.Batch{batch(1, "a", "b"), batch(2, "c"), valued(3, "x", "y", "z")} {
+		s := &partition{id: id, most: DefaultMaxRecord}
+		s.push(piece{entry: &entry{}, batch: b, end: b.Len()})
+		s.seal(&Options{Source: source, Term: 7}, &enc)
+		if enc.Count() != 0 || enc.Len() != 0 {
+			t.Errorf("record %d is still in the encoder", id)
+		}
+		all = append(all, s)
+	}
+	for i, want := range []struct {
+		keys      string
+		rows      int
+		canForget bool
+	}{{"a b", 2, false}, {"c", 1, false}, {"user:0 user:1 user:2", 3, true}} {
+		r := all[i].sealed
+		b, _, err := record.Parse(r.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for k := range b.Len() {
+			keys = append(keys, b.Key(k))
+		}
+		if got := strings.Join(keys, " "); got != want.keys || r.rows != want.rows || r.canForget != want.canForget || r.forgotten != 0 {
+			t.Errorf("record %d: keys %s, %d rows, %t, %d", i, got, r.rows, r.canForget, r.forgotten)
+		}
+	}
+}
