@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
+	"github.com/freshet/freshet/eventlog/kafka/record"
 	"github.com/freshet/freshet/testbed"
 )
 
@@ -147,8 +148,8 @@ func TestRecordsThatCannotBeReadStopOnlyThemselves(t *testing.T) {
 	}
 	invalidator.refused(exitFailed, []string{"1 dead letters cannot be read, and stay", "malformed at byte 0"}, "dlq", "replay", "--all")
 
-	s.produce(kafka, 0, `{"format": 3, "source": "default"}`)
-	invalidate.WaitOutput(t, patience, s.topic+"/0 at offset 1: record: written by a newer freshet: format 3")
+	s.produce(kafka, 0, fmt.Sprintf(`{"format": %d, "source": "default"}`, record.Format+1))
+	invalidate.WaitOutput(t, patience, fmt.Sprintf("%s/0 at offset 1: record: written by a newer freshet: format %d", s.topic, record.Format+1))
 	held := s.heldUp(31, 60) // others, whose final deletes are not still to come
 	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
 	invalidator.await("it is behind, and says that it is", func(st *app.Status) bool { return st.State == app.Behind })

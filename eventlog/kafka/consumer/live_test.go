@@ -153,7 +153,7 @@ func TestARecordThatCannotBeBuriedIsNotPassedOver(t *testing.T) {
 
 func TestARecordOfANewerFormatHoldsUpItsPartitionAlone(t *testing.T) {
 	r := newRig(t, 2)
-	r.produce(0, document("s", 1, 1, 0, 10), []byte(`{"format":3,"source":"s"}`), document("s", 1, 3, 20, 30))
+	r.produce(0, document("s", 1, 1, 0, 10), fmt.Appendf(nil, `{"format":%d,"source":"s"}`, record.Format+1), document("s", 1, 3, 20, 30))
 	r.series(1, 1, 3)
 	board, err := alarm.New(quietLog(), nil)
 	must(t, err)

@@ -20,7 +20,7 @@ const (
 	quietRequests = 12
 	// little is how many rows that is.
 	little = 64
-	// full is the size from which nothing more is gathered into a record, in bytes before compression: some four thousand
+	// full is the size from which nothing more is gathered into a record, in bytes before compression: some five thousand
 	// keys. Larger ones cost no less for each key, and those who read them hold a few of each partition.
 	full = 128 << 10
 	// mostPartitions is how many partitions a request is for. Were each record as large as [DefaultMaxRecord], that would be
