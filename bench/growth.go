@@ -22,10 +22,10 @@ func (b *benchmark) growthSection() *section {
 	for i := range each {
 		each[i] = fmt.Sprintf("shop.t_%02d", i)
 	}
-	kafka := func(partitions int, of string) *contender {
+	kafka := func(partitions, times int, what, of string) *contender {
 		return growth{
-			source: b.spreadMySQL(10), changes: rows, mappings: mappingsOf("shop.t_*"), log: partitioned(partitions), of: of,
-		}.contender(fmt.Sprintf("%d partitions", partitions))
+			source: b.longerMySQL(times), changes: times * rows, log: partitioned(partitions), of: of,
+		}.contender(what)
 	}
 	return &section{
 		name:  "growth",
@@ -39,8 +39,11 @@ func (b *benchmark) growthSection() *section {
 			growth{source: b.spreadMySQL(10), changes: rows, mappings: severalKeys(10), keys: 10, of: "1 key a row"}.contender("10 keys a row"),
 			growth{source: b.longerMySQL(1), changes: rows, of: ""}.contender("backlog"),
 			growth{source: b.longerMySQL(10), changes: 10 * rows, of: "backlog"}.contender("backlog, 10 times as long"),
-			kafka(12, ""),
-			kafka(64, "12 partitions"),
+			kafka(12, 1, "12 partitions", ""),
+			kafka(64, 1, "64 partitions", "12 partitions"),
+			// With more partitions more memory is touched for the first time, which the long backlog pays once, too.
+			kafka(12, 10, "12 partitions, the long backlog", ""),
+			kafka(64, 10, "64 partitions, the long backlog", "12 partitions, the long backlog"),
 		},
 		rounds: 3,
 	}
