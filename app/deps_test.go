@@ -15,6 +15,7 @@ var mayImport = map[string][]string{
 	"event":       nil,
 	"event/float": nil,
 	"alarm":       nil,
+	"doubt":       {"event", "alarm", "retry"},
 	// config describes the file; only app turns it into the stages' words.
 	"config":  nil,
 	"retry":   {"event"},
@@ -34,11 +35,11 @@ var mayImport = map[string][]string{
 	"canal/binlog":                    {"event", "event/float", "canal/charset"},
 	"canal/ddl":                       {"event", "canal/charset"},
 	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
-	"canal":                           {"event", "event/float", "alarm", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
+	"canal":                           {"event", "event/float", "alarm", "doubt", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
 	"eventlog":                           {"event"},
 	"eventlog/checkpoint":                {"event", "retry"},
-	"eventlog/embedded":                  {"event", "eventlog", "eventlog/checkpoint", "retry", "latency"},
+	"eventlog/embedded":                  {"event", "alarm", "doubt", "eventlog", "eventlog/checkpoint", "retry", "latency"},
 	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry"},
 	"eventlog/logtest":                   {"event", "eventlog"},
 	"retry/retrytest":                    {"event", "retry"},
@@ -55,7 +56,7 @@ var mayImport = map[string][]string{
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 
 	"invalidator/write": {"event"},
-	"invalidator":       {"event", "eventlog", "retry", "alarm", "latency", "invalidator/write"},
+	"invalidator":       {"event", "eventlog", "retry", "alarm", "doubt", "latency", "invalidator/write"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,
@@ -69,7 +70,7 @@ var mayImport = map[string][]string{
 	"docs":                  {},
 	"demo":                  {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
 	// The benchmark also measures two stages alone: canal and router.
-	"bench": {"admin", "event", "invalidator/write", "testbed", "testbed/internal/port", "testbed/proxy", "alarm", "canal", "canal/binlog",
+	"bench": {"admin", "event", "invalidator/write", "testbed", "testbed/internal/port", "testbed/proxy", "alarm", "doubt", "canal", "canal/binlog",
 		"canal/charset", "canal/ddl", "canal/schema", "document", "event/float", "latency", "query", "retry", "router"},
 }
 

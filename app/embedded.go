@@ -23,6 +23,9 @@ func (p *pipeline) buildEmbedded(ctx context.Context) error {
 	}
 	p.later("the store", store.Close)
 	p.letters = store
+	if err := p.buildDoubts(ctx, store); err != nil {
+		return err
+	}
 	log, err := embedded.NewLog(embedded.LogOptions{Latency: p.latency, Registerer: p.registry})
 	if err != nil {
 		return err

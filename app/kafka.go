@@ -28,7 +28,7 @@ import (
 const flushGrace = 5 * time.Second
 
 // buildKafka wires the event log in Kafka, or that end of it that the process has.
-func (p *pipeline) buildKafka(context.Context) error {
+func (p *pipeline) buildKafka(ctx context.Context) error {
 	c := p.config
 	if err := p.hasItsPart(); err != nil {
 		return err
@@ -39,6 +39,9 @@ func (p *pipeline) buildKafka(context.Context) error {
 	}
 	p.later("kafka", client.Close)
 	p.kafka = client
+	if err := p.buildDoubts(ctx, nil); err != nil {
+		return err
+	}
 	var log *kafka.Log
 	if p.options.Role != Reader {
 		log, err = kafka.New(client, kafka.Options{

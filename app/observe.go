@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/doubt"
 )
 
 // behindAfter is how long nothing may have been known to be finished before the state is Behind: room for the
@@ -26,7 +27,7 @@ func (p *pipeline) behindAfter() time.Duration {
 func (p *pipeline) status() Status {
 	s := Status{
 		Version: p.options.Version, Role: p.options.Role.String(), Started: p.started, Now: time.Now(), FreshAsOf: p.freshAsOf(),
-		Alarms: p.alarms.Records(),
+		Alarms: p.alarms.Records(), Doubts: p.doubts.List(),
 	}
 	for _, g := range p.latency.LastMinute(s.Now) {
 		s.Stages = append(s.Stages, StageStatus{Stage: g.Name, P50: g.P50.Seconds(), P99: g.P99.Seconds(), Count: g.Count})
@@ -113,6 +114,15 @@ func written(file string, pos uint64) string {
 	return fmt.Sprintf("%s:%d", file, pos)
 }
 
+// doubtSentence says what the doubts are about.
+func doubtSentence(doubts []doubt.Doubt) string {
+	oldest := doubts[0]
+	if len(doubts) == 1 {
+		return fmt.Sprintf("keys may be stale: %s (when it is seen to: `freshet doubts dismiss %s`)", oldest.Message, oldest.ID)
+	}
+	return fmt.Sprintf("keys may be stale for %d reasons, see `freshet doubts list`; the oldest: %s", len(doubts), oldest.Message)
+}
+
 // judge says in a word and a sentence how things stand.
 func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	age := time.Since(s.FreshAsOf)
@@ -144,6 +154,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s; catching up", age.Round(time.Second), s.heldBack())
 	case age > p.behindAfter():
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished; catching up", age.Round(time.Second))
+	case len(s.Doubts) > 0:
+		return Doubtful, doubtSentence(s.Doubts)
 	case s.DeadLetters > 0:
 		return Fresh, fmt.Sprintf("all that was committed is deleted, but for %d keys that were given up: see `freshet dlq list`", s.DeadLetters)
 	case s.Parked > 0:

@@ -68,7 +68,7 @@ func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaSto
 		return nil, err
 	}
 	o.Term, o.UntilCaughtUp, o.Wanted = at.Term(), p.options.UntilCaughtUp, route.Wants
-	o.Alarms, o.Logger, o.Registerer = p.alarms, p.options.Log, r.registry
+	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err
 	}

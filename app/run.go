@@ -17,6 +17,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/consumer"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
@@ -99,6 +100,7 @@ type pipeline struct {
 
 	registry *prometheus.Registry
 	alarms   *alarm.Board
+	doubts   *doubt.Book
 	latency  *latency.Stages
 	admin    *admin.Server
 	tap      tap
@@ -170,6 +172,14 @@ func build(ctx context.Context, c *config.Config, o Options) (*pipeline, error) 
 		return p, p.buildKafka(ctx)
 	}
 	return p, p.buildEmbedded(ctx)
+}
+
+// buildDoubts makes the book of doubts and reads what is kept.
+func (p *pipeline) buildDoubts(ctx context.Context, k doubt.Keeper) (err error) {
+	if p.doubts, err = doubt.New(k, p.alarms, p.registry); err != nil {
+		return err
+	}
+	return p.doubts.Load(ctx)
 }
 
 func (p *pipeline) buildAdmin() error {

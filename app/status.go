@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 )
 
@@ -25,6 +26,9 @@ const (
 	Standby State = "standby"
 	// Behind: something holds it up; the status' sentence says what.
 	Behind State = "behind"
+	// Doubtful: all work is finished or on its way, but something happened that may have left stale keys; the doubts say
+	// what, and stay until they are answered.
+	Doubtful State = "doubtful"
 	// Stopping: it is finishing the work in flight.
 	Stopping State = "stopping"
 )
@@ -83,6 +87,8 @@ type Status struct {
 	Hot *HotStatus `json:"hot,omitempty"`
 
 	Alarms []alarm.Record `json:"alarms"`
+	// Doubts are what may have left stale keys, until they are answered.
+	Doubts []doubt.Doubt `json:"doubts"`
 }
 
 // StageStatus is how one stage did in the last minute: read (from commit), append, fetch, delete, finish.
@@ -158,6 +164,9 @@ func (s Status) Print(w io.Writer) error {
 	}
 	if s.Redis != nil {
 		s.printDeletes(line)
+	}
+	for _, d := range s.Doubts {
+		line("doubt "+d.ID, "%s since %s: %s", d.Cause, d.Since.Local().Format(time.RFC3339), d.Message)
 	}
 	for _, a := range s.Alarms {
 		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339), a.Message)

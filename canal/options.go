@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 )
 
@@ -61,6 +62,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Alarms hears what an operator must hear. Nil: it is logged to slog.Default.
 	Alarms *alarm.Board
+	// Doubts keeps what may have left stale keys behind. Nil: it is logged as an alarm, and forgotten.
+	Doubts *doubt.Book
 	// Logger takes changes of state. Nil: slog.Default.
 	Logger *slog.Logger
 	// Registerer takes the metrics freshet_source_*. Nil: they are kept, but registered nowhere.

@@ -4,6 +4,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 )
 
@@ -59,7 +60,9 @@ func (l *loop) statement(h binlog.Header, st *ddl.Statement) error {
 		l.tx.XID = st.XID
 		return l.finish(h, xaRolledBack)
 	}
-	l.unseen(st)
+	if err := l.unseen(st); err != nil {
+		return err
+	}
 	l.tables.tracker.Apply(st)
 	if st.Verb == ddl.DDL || st.Unclear {
 		l.m.statements.WithLabelValues(statementDDL).Inc()
@@ -80,38 +83,49 @@ func (l *loop) whole() bool {
 	return !l.tx.began
 }
 
-// unseen raises an alarm about rows of mapped tables that a statement changed without row events.
-func (l *loop) unseen(st *ddl.Statement) {
+// unseen records doubts about rows of mapped tables that a statement changed without row events.
+func (l *loop) unseen(st *ddl.Statement) error {
 	for i := range st.Actions {
 		a := &st.Actions[i]
 		name := a.Table.String()
+		var err error
 		switch {
 		case a.Op == ddl.OpRename && (l.wants(a.Table) || l.wants(a.To)):
-			l.removed(a.Op.String(), name+" to "+a.To.String())
+			err = l.removed(a.Op.String()+" of table "+name+" to "+a.To.String(), name, a.To.String())
 		case !a.Rows || !l.wants(a.Table):
 		case a.Op == ddl.OpWrite:
 			l.m.statements.WithLabelValues(statementRows).Inc()
-			l.o.Alarms.Raise(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
+			err = l.doubt(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
 				"logged as a statement, so it is not known which: set binlog_format=ROW (also in sessions that set "+
-				"their own) and clear the keys of the table")
+				"their own) and clear the keys of the table", name)
 		default:
-			l.removed(a.Op.String(), name)
+			err = l.removed(a.Op.String()+" of table "+name, name)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if st.Unclear {
-		l.m.statements.WithLabelValues(statementUnclear).Inc()
-		if st.Schema == "" || l.wants(ddl.Name{Schema: st.Schema}) {
-			l.o.Alarms.Raise(alarm.StatementLogged, "a statement in the binlog of source "+l.o.Source+" in schema "+
-				st.Schema+" could not be read: it may have changed rows of mapped tables there, whose definitions are "+
-				"asked for anew")
-		}
+	if !st.Unclear {
+		return nil
 	}
+	l.m.statements.WithLabelValues(statementUnclear).Inc()
+	if st.Schema != "" && !l.wants(ddl.Name{Schema: st.Schema}) {
+		return nil
+	}
+	return l.doubt(alarm.StatementLogged, "a statement in the binlog of source "+l.o.Source+" in schema "+
+		st.Schema+" could not be read: it may have changed rows of mapped tables there, whose definitions are "+
+		"asked for again")
 }
 
-func (l *loop) removed(what, name string) {
+func (l *loop) removed(what string, tables ...string) error {
 	l.m.statements.WithLabelValues(statementTruncate).Inc()
-	l.o.Alarms.Raise(alarm.TruncatedTable, what+" of table "+name+": its rows went without row events, so their keys "+
-		"are still cached: clear the keys of the table")
+	return l.doubt(alarm.TruncatedTable, what+": its rows went without row events, so their keys "+
+		"are still cached: clear the keys of the table", tables...)
+}
+
+// doubt records durably that keys of some tables (none named: of all mapped ones) may be stale.
+func (l *loop) doubt(cause alarm.Kind, message string, tables ...string) error {
+	return l.o.Doubts.Record(l.ctx, doubt.Doubt{Cause: cause, Source: l.o.Source, Tables: tables, Message: message})
 }
 
 func (l *loop) wants(n ddl.Name) bool { return l.o.Wanted(n.Schema, n.Table) }

@@ -28,6 +28,7 @@ const (
 	bucketDead       = "dead"        // id → entry
 	bucketDeadKeys   = "dead_keys"   // identity → id
 	bucketStash      = "xa"          // xid, version → bucket of chunks
+	bucketDoubts     = "doubts"      // id → doubt; made with the first, so that a file from before is still whole
 
 	keyFormat   = "format"
 	keyUsage    = "usage"
