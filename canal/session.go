@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/login"
 )
 
 const (
@@ -41,7 +43,7 @@ type session struct {
 // connect opens a connection whose reads wait for at most timeout.
 func (o *Options) connect(ctx context.Context, timeout time.Duration) (*session, error) {
 	s, err := o.connectOnce(ctx, o.TLS != nil)
-	if err != nil && o.TLS != nil && o.TLSOptional && strings.Contains(err.Error(), "does not support TLS") {
+	if o.TLSOptional && errors.Is(err, login.ErrNoTLS) {
 		s, err = o.connectOnce(ctx, false)
 	}
 	if err != nil {
@@ -68,14 +70,12 @@ func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error
 		s.stop = context.AfterFunc(ctx, func() { c.Close() })
 		return s.link, nil
 	}
+	at := login.Server{Address: o.Address, User: o.User, Password: o.Password}
+	if secure {
+		at.TLS = o.TLS
+	}
 	var err error
-	s.conn, err = client.ConnectWithDialer(ctx, "", o.Address, o.User, o.Password, "", dial, func(c *client.Conn) error {
-		if secure {
-			c.SetTLSConfig(o.TLS)
-		}
-		return nil
-	})
-	if err != nil {
+	if s.conn, err = login.Connect(ctx, at, dial); err != nil {
 		s.stop()
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package rebuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/login"
 )
 
 const (
@@ -36,7 +39,7 @@ type conn struct {
 // connect opens a session and sets it up.
 func (r *Runner) connect(ctx context.Context) (*conn, error) {
 	c, err := r.open(ctx, r.o.TLS != nil)
-	if err != nil && r.o.TLS != nil && r.o.TLSOptional && strings.Contains(err.Error(), "does not support TLS") {
+	if r.o.TLSOptional && errors.Is(err, login.ErrNoTLS) {
 		c, err = r.open(ctx, false)
 	}
 	if err == nil {
@@ -64,14 +67,12 @@ func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
 		stop = context.AfterFunc(dctx, c.meter.abort)
 		return c.meter, nil
 	}
+	at := login.Server{Address: r.o.Address, User: r.o.User, Password: r.o.Password}
+	if secure {
+		at.TLS = r.o.TLS
+	}
 	var err error
-	c.client, err = client.ConnectWithDialer(dctx, "", r.o.Address, r.o.User, r.o.Password, "", dial, func(cc *client.Conn) error {
-		if secure {
-			cc.SetTLSConfig(r.o.TLS)
-		}
-		return nil
-	})
-	if err == nil {
+	if c.client, err = login.Connect(dctx, at, dial); err == nil {
 		err = c.settle(r.o.MaxBytes)
 	}
 	if !stop() && err == nil {
