@@ -13,7 +13,9 @@ const Unknown time.Duration = -1
 // it what else its action needs: see [Batch.Fields].
 type Invalidation struct {
 	off, end uint32
-	// Origin indexes [Batch].Origins.
+	// Origin indexes [Batch].Origins. Those of a batch's invalidations come in any order, and more than once: the rows of
+	// one event under two mappings take turns between two origins, as rows of two tables do in a compressed transaction.
+	// Whatever encodes a batch must give back any order.
 	Origin uint32
 	// Row is the row's ordinal, the last part of its version.
 	Row    uint32

@@ -13,13 +13,14 @@ import (
 // again: nobody else knows of it.
 //
 // Format, all numbers as varints: how many origins, invalidations and bytes of keys there are; how many commons, and for
-// each the number of its table in names; then for each invalidation
+// each the number of its table in names; for each origin its common, and how much higher epoch, file and position of its
+// event are than those of the origin before; then for each invalidation
 //
-//	how many origins begin with it, and for each: its common, and how much higher epoch, file and position of its event
-//	are than those of the origin before
-//	by how much its row is higher than the one before, from 0 at each origin
+//	by how much the number of its origin, and then by how much its row, is higher than that of the one before, from 0
 //	shared<<3 | slot: how many of its first bytes are those of the key that last had this slot
 //	how many more bytes it has, and these
+//
+// What is higher by may be negative: origins come in any order, see [event.Invalidation].
 //
 // A key's slot comes of its first bytes, so that of several keys that each row has, every one is told by its like.
 
@@ -58,24 +59,14 @@ func (p *packer) pack(b *event.Batch) []byte {
 	for i := range b.Commons {
 		buf = binary.AppendUvarint(buf, p.numberOf(b.Commons[i].Table))
 	}
+	buf = appendOrigins(buf, b.Origins)
 	var last [slots]string
-	var at event.Version
-	origins, row := 0, uint32(0)
+	origin, row := uint32(0), uint32(0)
 	for i := range b.Invalidations {
 		inv := &b.Invalidations[i]
-		begin := int(inv.Origin) + 1 - origins
-		buf = binary.AppendUvarint(buf, uint64(begin))
-		for ; begin > 0; begin-- {
-			o := &b.Origins[origins]
-			buf = binary.AppendUvarint(buf, uint64(o.Common))
-			buf = binary.AppendVarint(buf, int64(o.Event.Epoch)-int64(at.Epoch))
-			buf = binary.AppendVarint(buf, int64(o.Event.File)-int64(at.File))
-			buf = binary.AppendVarint(buf, int64(o.Event.Pos-at.Pos))
-			at, row = o.Event, 0
-			origins++
-		}
+		buf = binary.AppendVarint(buf, int64(inv.Origin)-int64(origin))
 		buf = binary.AppendVarint(buf, int64(inv.Row)-int64(row))
-		row = inv.Row
+		origin, row = inv.Origin, inv.Row
 		key := b.Key(i)
 		slot := slotOf(key)
 		same := shared(last[slot], key)
@@ -89,6 +80,19 @@ func (p *packer) pack(b *event.Batch) []byte {
 		p.buf = nil // a huge batch is no reason to keep so much for ever
 	}
 	return append(make([]byte, 0, len(buf)), buf...)
+}
+
+func appendOrigins(buf []byte, origins []event.Placed) []byte {
+	var at event.Version
+	for i := range origins {
+		o := &origins[i]
+		buf = binary.AppendUvarint(buf, uint64(o.Common))
+		buf = binary.AppendVarint(buf, int64(o.Event.Epoch)-int64(at.Epoch))
+		buf = binary.AppendVarint(buf, int64(o.Event.File)-int64(at.File))
+		buf = binary.AppendVarint(buf, int64(o.Event.Pos-at.Pos))
+		at = o.Event
+	}
+	return buf
 }
 
 func (p *packer) numberOf(table string) uint64 {
@@ -116,22 +120,16 @@ func shared(a, b string) int {
 // unpack fills an empty batch with what was packed.
 func (p *packer) unpack(packed []byte, b *event.Batch) {
 	r := varints(packed)
-	b.Grow(int(r.next()), int(r.next()), int(r.next()))
+	origins, invalidations, text := int(r.next()), int(r.next()), int(r.next())
+	b.Grow(origins, invalidations, text)
 	for commons := r.next(); commons > 0; commons-- {
 		b.Commons = append(b.Commons, event.Common{Table: p.names[r.next()]})
 	}
+	r.origins(b, origins)
 	var last [slots][]byte
-	var origin event.Placed
-	row := int64(0)
-	for len(r) > 0 {
-		for begin := r.next(); begin > 0; begin-- {
-			origin.Common = uint32(r.next())
-			origin.Event.Epoch += uint32(r.nextSigned())
-			origin.Event.File += uint32(r.nextSigned())
-			origin.Event.Pos += uint64(r.nextSigned())
-			b.Origins = append(b.Origins, origin)
-			row = 0
-		}
+	origin, row := int64(0), int64(0)
+	for range invalidations {
+		origin += r.nextSigned()
 		row += r.nextSigned()
 		head := r.next()
 		more := r.next()
@@ -142,11 +140,24 @@ func (p *packer) unpack(packed []byte, b *event.Batch) {
 		r = r[more:]
 		last[head%slots] = text[from:]
 		b.Add(text, uint32(row), event.ActionDelete)
+		b.Invalidations[len(b.Invalidations)-1].Origin = uint32(origin)
 	}
 }
 
 // varints is read from its beginning. It was written here, so it is not damaged.
 type varints []byte
+
+// origins reads what appendOrigins wrote of n origins.
+func (r *varints) origins(b *event.Batch, n int) {
+	var o event.Placed
+	for range n {
+		o.Common = uint32(r.next())
+		o.Event.Epoch += uint32(r.nextSigned())
+		o.Event.File += uint32(r.nextSigned())
+		o.Event.Pos += uint64(r.nextSigned())
+		b.Origins = append(b.Origins, o)
+	}
+}
 
 func (r *varints) next() uint64 {
 	v, n := binary.Uvarint(*r)

@@ -37,6 +37,7 @@ func TestWhatIsPackedIsTheSameWhenItIsABatchAgain(t *testing.T) {
 			})
 			for _, k := range rapid.SliceOfN(key, 0, 30).Draw(t, "keys") {
 				b.Add(append(b.Text(), k...), rapid.Uint32().Draw(t, "row"), event.ActionDelete)
+				b.Invalidations[b.Len()-1].Origin = rapid.Uint32Range(0, uint32(len(b.Origins)-1)).Draw(t, "origin")
 			}
 		}
 		var again event.Batch
@@ -45,6 +46,37 @@ func TestWhatIsPackedIsTheSameWhenItIsABatchAgain(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// The rows of one event under two mappings take turns between two origins: product:{id} and cat:{category_id} of each.
+func TestKeysThatTakeTurnsBetweenOriginsArePacked(t *testing.T) {
+	batch := turns(2, 8)
+	var p packer
+	var again event.Batch
+	p.unpack(p.pack(batch), &again)
+	if diff := cmp.Diff(told(batch), told(&again)); diff != "" {
+		t.Error(diff)
+	}
+	if len(again.Origins) != 2 {
+		t.Errorf("%d origins, want the two that there were", len(again.Origins))
+	}
+}
+
+// turns is a rows event under several mappings with a key each, as the router makes it of so many keys.
+func turns(mappings, keys int) *event.Batch {
+	var b event.Batch
+	b.Reset()
+	like := benchBatches(1, 1, time.Second, 0)[0].Origin(0)
+	for m := range mappings {
+		like.Mapping = m
+		b.AddOrigin(like)
+	}
+	for i := range keys {
+		row, m := i/mappings, i%mappings
+		b.Add(fmt.Appendf(b.Text(), "mapping:%d:%d", m, 100_000+row*(m+1)), uint32(row+1), event.ActionDelete)
+		b.Invalidations[i].Origin = uint32(m)
+	}
+	return b.Clone()
 }
 
 // A value, or anything else that an action needs beside the key, is not packed: it would be lost.
@@ -84,6 +116,7 @@ func BenchmarkPack(b *testing.B) {
 	}
 	for name, batch := range map[string]*event.Batch{
 		"bulk": several, "single": benchBatches(1, 1, time.Second, 0)[0], "three a row": rows.Clone(),
+		"three mappings": turns(3, keysPerBatch),
 	} {
 		b.Run(name, func(b *testing.B) {
 			var p packer

@@ -28,8 +28,9 @@ func (s *partition) rouse(u *unit) {
 	if e.batch != nil {
 		return
 	}
-	e.batch = &event.Batch{Source: e.source, Term: e.term, Last: e.last}
+	e.batch = &event.Batch{Source: e.source, Term: e.term}
 	s.packer.unpack(e.packed, e.batch)
+	e.batch.Last = e.last
 	e.hold(s, batchBytes(e.batch))
 }
 
