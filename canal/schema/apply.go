@@ -122,7 +122,7 @@ func (t *Tracker) dropSchema(name string) {
 	for n := range t.tables {
 		if n.Schema == name {
 			t.touch()
-			delete(t.tables, n)
+			t.remove(n)
 		}
 	}
 }

@@ -68,13 +68,14 @@ func (t *Tracker) Encode() []byte {
 		s.Schemas = append(s.Schemas, stateSchema{name, c.charset.charset, c.charset.collation, c.whole})
 	}
 	names := sortedKeys(t.tables, func(a, b ddl.Name) int { return cmp.Compare(t.tables[a].used, t.tables[b].used) })
-	ordinals := map[string]int{}
+	shared := sharing{ordinals: map[*definition]int{}, equal: map[string]*definition{}}
 	for _, n := range names {
 		e := t.tables[n]
 		row := stateTable{Schema: n.Schema, Table: n.Table}
 		switch {
 		case e.status == known:
-			row.Definition = s.add(e.def, ordinals)
+			e.def = shared.one(e.def)
+			row.Definition = shared.ordinals[e.def]
 		case e.status == absent:
 			row.Definition = stateAbsent
 		case t.implied(n) == doubt:
@@ -84,6 +85,7 @@ func (t *Tracker) Encode() []byte {
 		}
 		s.Tables = append(s.Tables, row)
 	}
+	s.Definitions = shared.list
 	t.encoded = mustMarshal(s)
 	return t.encoded
 }
@@ -106,20 +108,31 @@ func mustMarshal(v any) []byte {
 	return b
 }
 
-// add returns the ordinal of a definition, adding it if there is no equal one.
-func (s *state) add(d *definition, ordinals map[string]int) int {
+// sharing finds definitions that are equal.
+type sharing struct {
+	list []stateDefinition
+	// ordinals are the places of definitions in the list; equal has them by what they look like when encoded.
+	ordinals map[*definition]int
+	equal    map[string]*definition
+}
+
+// one returns the definition that stands for all that are equal to d, which need not be kept then. Those that were found
+// to be equal once are the same from then on, so that only new ones are looked at.
+func (s *sharing) one(d *definition) *definition {
+	if _, ok := s.ordinals[d]; ok {
+		return d
+	}
 	out := stateDefinition{Charset: d.charset.charset, Collation: d.charset.collation}
 	for _, c := range d.columns {
 		out.Columns = append(out.Columns, stateColumn{c.name, c.typ, c.text, c.charset, c.collation})
 	}
 	key := string(mustMarshal(out))
-	i, ok := ordinals[key]
-	if !ok {
-		i = len(s.Definitions)
-		ordinals[key] = i
-		s.Definitions = append(s.Definitions, out)
+	if same := s.equal[key]; same != nil {
+		return same
 	}
-	return i
+	s.equal[key], s.ordinals[d] = d, len(s.list)
+	s.list = append(s.list, out)
+	return d
 }
 
 // Decode returns a tracker with the state that [Tracker.Encode] returned; of an empty one it knows nothing.

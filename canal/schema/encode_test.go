@@ -117,3 +117,76 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// manyTables returns the state of a tracker that has seen n tables made, and how often it was asked
+// whether a table is wanted.
+func manyTables(t testing.TB, n int) (state []byte, o Options, asked *int) {
+	t.Helper()
+	asked = new(int)
+	o = Options{Wanted: func(string, string) bool { *asked++; return true }}
+	tr, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeSource{}
+	for i := range n {
+		apply(f, tr, fmt.Sprintf("CREATE TABLE t_%d (id INT, name VARCHAR(%d), price DECIMAL(10,2))", i, 1+i%50))
+	}
+	return tr.Encode(), o, asked
+}
+
+func TestEachTableIsLookedAtOnceHoweverManyThereAre(t *testing.T) {
+	for _, n := range []int{1000, 4000} {
+		state, o, asked := manyTables(t, n)
+		if *asked > 2*n {
+			t.Errorf("%d tables were made: %d looks", n, *asked)
+		}
+		*asked = 0
+		tr, err := Decode(state, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *asked > 2*n || len(tr.tables) != n {
+			t.Errorf("%d tables were decoded as %d: %d looks", n, len(tr.tables), *asked)
+		}
+	}
+}
+
+func TestEqualDefinitionsAreKeptOnce(t *testing.T) {
+	tr, err := New(Options{Wanted: func(string, string) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeSource{}
+	for i := range 500 {
+		apply(f, tr, fmt.Sprintf("CREATE TABLE t_%d (id INT, n INT)", i))
+	}
+	kept := func(tr *Tracker) int {
+		defs := map[*definition]bool{}
+		for _, e := range tr.tables {
+			defs[e.def] = true
+		}
+		return len(defs)
+	}
+	state := tr.Encode()
+	if n := kept(tr); n != 1 {
+		t.Errorf("%d definitions of 500 equal tables", n)
+	}
+	if tr, err = Decode(state, tr.o); err != nil || kept(tr) != 1 {
+		t.Errorf("%d definitions of 500 equal tables after a restart (%v)", kept(tr), err)
+	}
+}
+
+func BenchmarkDecodeState(b *testing.B) {
+	for _, n := range []int{10_000, 40_000} {
+		state, o, _ := manyTables(b, n)
+		b.Run(fmt.Sprintf("tables=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Decode(state, o); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/table")
+		})
+	}
+}

@@ -117,8 +117,13 @@ func (r *resolution) ask(l *loader) error {
 	if err != nil {
 		return err
 	}
-	if r.schemas, err = l.schemas(); err != nil {
+	schemas, err := l.schemas()
+	if err != nil {
 		return err
+	}
+	r.schemas = make(map[string]charsets, len(schemas))
+	for name, cs := range schemas {
+		r.schemas[r.t.key(ddl.Name{Schema: name}).Schema] = cs
 	}
 	r.tables = map[ddl.Name]*doubtful{}
 	if r.mine.Table != "" {
@@ -199,12 +204,11 @@ func (r *resolution) note(st *ddl.Statement) {
 }
 
 func (r *resolution) noteSchema(name string, a *ddl.Action) {
-	for n := range r.schemas {
-		if r.t.key(ddl.Name{Schema: n}).Schema == name && !harmless(a) {
-			delete(r.schemas, n)
-		}
+	if harmless(a) {
+		return
 	}
-	if harmless(a) || a.Op == ddl.OpAlterSchema {
+	delete(r.schemas, name)
+	if a.Op == ddl.OpAlterSchema {
 		return
 	}
 	for n, d := range r.tables {
@@ -228,11 +232,9 @@ func (r *resolution) settle(n ddl.Name, d *doubtful) {
 	case r.named:
 		r.hint(n, d, true)
 	}
-	for name, cs := range r.schemas {
-		if r.t.key(ddl.Name{Schema: name}).Schema == n.Schema && r.t.charsetOf(n.Schema).charset == "" {
-			r.t.touch()
-			r.t.schemaOf(n.Schema).charset = cs
-		}
+	if cs, ok := r.schemas[n.Schema]; ok && r.t.charsetOf(n.Schema).charset == "" {
+		r.t.touch()
+		r.t.schemaOf(n.Schema).charset = cs
 	}
 }
 

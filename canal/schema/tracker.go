@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"container/list"
 	"errors"
 	"strings"
 
@@ -39,6 +40,9 @@ type Tracker struct {
 	tables  map[ddl.Name]*entry
 	schemas map[string]*schema
 	clock   uint64
+	// others are the names of the entries that need not be kept, the one that changed last at the end. They have a list of
+	// their own, since to look for the oldest among all tables at each change of one would take the square of their number.
+	others list.List
 	// encoded is the state as encoded last; nil after a change.
 	encoded []byte
 	changed bool
@@ -64,6 +68,8 @@ type entry struct {
 	used uint64
 	// unproven, of a hinted one, says that a statement may have changed what it hints at.
 	unproven bool
+	// other is its place in [Tracker.others]; nil for what is wanted and defined.
+	other *list.Element
 }
 
 // schema is what is known of a schema.
@@ -124,14 +130,29 @@ func (t *Tracker) set(n ddl.Name, e entry) {
 	if old.kept() || e.kept() {
 		t.touch()
 	}
+	t.remove(n)
 	if e.status == implied {
-		delete(t.tables, n)
 		return
 	}
 	t.clock++
-	e.used = t.clock
+	e.used, e.other = t.clock, nil
 	t.tables[n] = &e
-	t.bound()
+	if e.def == nil || !t.o.Wanted(n.Schema, n.Table) {
+		e.other = t.others.PushBack(n)
+		t.bound()
+	}
+}
+
+// remove removes the entry of a table, if it has one.
+func (t *Tracker) remove(n ddl.Name) {
+	e := t.tables[n]
+	if e == nil {
+		return
+	}
+	if e.other != nil {
+		t.others.Remove(e.other)
+	}
+	delete(t.tables, n)
 }
 
 func (t *Tracker) doubt(n ddl.Name)  { t.set(n, entry{}) }
@@ -150,28 +171,14 @@ func (t *Tracker) touch() { t.encoded, t.changed = nil, true }
 
 // bound forgets the entry that was used least lately when there are too many that need not be kept.
 func (t *Tracker) bound() {
-	if len(t.tables) <= MaxOthers {
+	if t.others.Len() <= MaxOthers {
 		return
 	}
-	var oldest ddl.Name
-	first := t.clock + 1
-	others := 0
-	for n, e := range t.tables {
-		if e.def != nil && t.o.Wanted(n.Schema, n.Table) {
-			continue
-		}
-		others++
-		if e.used < first {
-			oldest, first = n, e.used
-		}
-	}
-	if others <= MaxOthers {
-		return
-	}
+	oldest := t.others.Front().Value.(ddl.Name)
 	if s := t.schemas[oldest.Schema]; s != nil {
 		s.whole = false // else the table would be taken for absent
 	}
-	delete(t.tables, oldest)
+	t.remove(oldest)
 	t.touch()
 }
 
@@ -209,7 +216,7 @@ func (t *Tracker) forgetNames() {
 	}
 	for n, e := range t.tables {
 		if e.status == absent {
-			delete(t.tables, n)
+			t.remove(n)
 			t.touch()
 		}
 	}
@@ -222,5 +229,6 @@ func (t *Tracker) forgetAll() {
 	}
 	t.touch()
 	clear(t.tables)
+	t.others.Init()
 	clear(t.schemas)
 }
