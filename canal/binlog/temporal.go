@@ -2,15 +2,17 @@ package binlog
 
 import "time"
 
-// appendPadded appends v in decimal with at least width digits.
+// appendPadded appends v in decimal with at least width digits: up to 255 of them, as wide as ZEROFILL may fill. 0 without a
+// width is nothing.
 func appendPadded(dst []byte, v uint64, width int) []byte {
-	var b [20]byte
+	var b [20]byte // the digits of the highest number
 	i := len(b)
-	for v > 0 || width > 0 {
+	for ; v > 0; v /= 10 {
 		i--
 		b[i] = byte('0' + v%10)
-		v /= 10
-		width--
+	}
+	for n := width - (len(b) - i); n > 0; n-- {
+		dst = append(dst, '0')
 	}
 	return append(dst, b[i:]...)
 }

@@ -38,6 +38,8 @@ func integer(bits int) []testType {
 			random: func(r *rand.Rand) string { return fmt.Sprint(r.Uint64() >> (64 - bits)) }},
 		{sql: name + " zerofill", edges: []string{"0", "7", fmt.Sprint(top)},
 			random: func(r *rand.Rand) string { return fmt.Sprint(r.Uint64() >> (64 - bits)) }},
+		{sql: name + "(25) zerofill", edges: []string{"0", "7", fmt.Sprint(top)}},
+		{sql: name + "(255) zerofill", edges: []string{"0", "7", fmt.Sprint(top)}},
 		{sql: name + "(2) zerofill", edges: []string{"0", "7", "100", fmt.Sprint(top)},
 			random: func(r *rand.Rand) string { return fmt.Sprint(r.Uint64() >> (64 - bits)) }},
 	}
@@ -200,6 +202,7 @@ func testTypes(flavor event.Flavor) []testType {
 	}
 	all = append(all, decimalType(10, 2, ""), decimalType(65, 30, ""), decimalType(1, 0, ""), decimalType(9, 9, ""), decimalType(18, 9, ""), decimalType(19, 8, ""),
 		decimalType(20, 20, ""), decimalType(10, 3, "unsigned"), decimalType(10, 3, "zerofill"), decimalType(12, 0, "zerofill"),
+		decimalType(65, 30, "zerofill"), decimalType(65, 0, "zerofill"), realType("float(255,30) zerofill"), realType("double(255,30) zerofill"),
 		realType("float"), realType("double"), realType("float unsigned"), realType("float zerofill"), realType("double zerofill"), realType("float(10,3)"),
 		realType("double(20,5)"), realType("float(7,4) zerofill"), realType("float(30)"), realType("double(12,0)"))
 	for digits := range 7 {
