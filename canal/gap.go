@@ -83,12 +83,10 @@ const ownedFor = 3 * time.Second
 
 // checkPosition returns a [*GapError] if the source cannot go on from p.
 func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
-	switch {
-	case !info.GTID:
+	if !info.GTID {
 		return checkFile(s, p)
-	case info.Flavor == event.MariaDB:
-		return checkDomains(s, info, p)
 	}
+	// What MariaDB has purged, it says itself when asked for a dump.
 	if missing := info.Purged.Subtract(&p.GTIDs); !missing.IsEmpty() {
 		return &GapError{
 			Position: *p, Missing: missing, Oldest: oldest(s), Mend: mendPurged,
@@ -98,10 +96,11 @@ func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInf
 	return o.checkLost(ctx, s, info, p)
 }
 
-// checkLost looks for transactions that were read and that the source has no more.
+// checkLost looks for transactions that were read and that the source has no more. The source goes on working while it
+// is asked, and p may be newer than the first answer, so what seems to be lost is asked for again.
 func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
 	began := time.Now()
-	for {
+	for wait := time.Duration(0); ; wait = 250 * time.Millisecond {
 		lost := p.GTIDs.Subtract(&info.Executed)
 		lost = lost.Subtract(&info.Owned)
 		if lost.IsEmpty() {
@@ -116,27 +115,13 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 					"then choose where to go on with `freshet position set … --skip`",
 			}
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		if err := s.mysqlGTIDs(info); err != nil {
+		if err := s.executed(info); err != nil {
 			return err
 		}
 	}
-}
-
-// checkDomains does the same for MariaDB, whose positions are the last GTID of each domain. What it has purged, it
-// says itself when asked for a dump.
-func checkDomains(s *session, info *SourceInfo, p *event.Position) error {
-	if lost := p.GTIDs.Subtract(&info.Executed); !lost.IsEmpty() {
-		return &GapError{
-			Position: *p, Missing: lost, Oldest: oldest(s),
-			Reason: fmt.Sprintf("the source has only executed up to %q: it has lost transactions that were "+
-				"read, or another server with less answers now", info.Executed.String()),
-			Mend: "clear the mapped keys in Redis, then choose where to go on with `freshet position set … --skip`",
-		}
-	}
-	return nil
 }
 
 // checkFile does the same by file and position.

@@ -126,6 +126,14 @@ func (s *session) identifyMySQL(info *SourceInfo) error {
 	}
 	info.Server, info.GTIDMode = r[0], r[1]
 	info.GTID = info.GTIDMode == "ON"
+	return s.executed(info)
+}
+
+// executed asks what has been executed.
+func (s *session) executed(info *SourceInfo) error {
+	if info.Flavor == event.MariaDB {
+		return s.mariaDBGTIDs(info)
+	}
 	return s.mysqlGTIDs(info)
 }
 
@@ -157,7 +165,12 @@ func (s *session) identifyMariaDB(info *SourceInfo) error {
 	} else if e, ok := serverError(err); !ok || e.Code != errUnknownVariable {
 		return err
 	}
-	if r, err = s.row("SELECT @@global.gtid_binlog_pos, @@global.gtid_slave_pos"); err != nil {
+	return s.executed(info)
+}
+
+func (s *session) mariaDBGTIDs(info *SourceInfo) error {
+	r, err := s.row("SELECT @@global.gtid_binlog_pos, @@global.gtid_slave_pos")
+	if err != nil {
 		return err
 	}
 	if info.Executed, err = event.ParseGTIDSet(event.MariaDB, r[0]); err != nil {

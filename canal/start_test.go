@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,6 +114,42 @@ func TestNowIsWhatEverybodySees(t *testing.T) {
 			r.await(t, "a mark over it", func() bool { return r.marked(r.rows[0].version) })
 		})
 	}
+}
+
+// TestAFirstStartOnABusyServerFindsAPlace starts again and again while four clients insert: the place where it begins is
+// always newer than what the server said of itself a moment before.
+func TestAFirstStartOnABusyServerFindsAPlace(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key auto_increment)")
+		ctx, stop := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		var inserted atomic.Int64
+		defer clients.Wait()
+		defer stop()
+		for range 4 {
+			clients.Go(func() {
+				for ctx.Err() == nil {
+					if s.ExecContext(ctx, "insert into "+d.name+".t values ()") == nil {
+						inserted.Add(1)
+					}
+				}
+			})
+		}
+		for i := range 8 {
+			before := inserted.Load()
+			testbed.Eventually(t, 30*time.Second, "the clients insert", func() bool { return inserted.Load() >= before+8 })
+			r := reading(t, newRecorder(), d.options())
+			select {
+			case <-r.when(t.Context().Done(), func() bool { return len(r.rows) > 0 }):
+			case err := <-r.done:
+				r.done <- err
+				t.Fatalf("start %d: %v", i, err)
+			}
+			if err := r.stop(); err != nil {
+				t.Fatalf("start %d: %v", i, err)
+			}
+		}
+	})
 }
 
 func TestAnEmptyServerIsAPlaceToStart(t *testing.T) {
