@@ -73,9 +73,12 @@ type listener struct {
 	end  event.End
 	rows int
 	ids  uint64
+	// bound are the definitions that it was told.
+	bound map[*event.Table]int
 }
 
-func (l *listener) Bind(*event.Table) ([]event.Need, error) {
+func (l *listener) Bind(t *event.Table) ([]event.Need, error) {
+	l.bound[t]++
 	return []event.Need{{Column: 0, Text: true}}, nil
 }
 
@@ -104,7 +107,7 @@ type player struct {
 
 func play(t testing.TB, p *tape, wanted bool) *player {
 	t.Helper()
-	s := &listener{recorder: newRecorder()}
+	s := &listener{recorder: newRecorder(), bound: map[*event.Table]int{}}
 	c, err := New(Options{
 		Address: "x", User: "u", Alarms: newBoard(t, quietLogger(t)), Wanted: func(string, string) bool { return wanted },
 	}, s, s)

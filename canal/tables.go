@@ -21,6 +21,8 @@ type tables struct {
 	fold       bool
 	// of is the server that collations are of.
 	of string
+	// kept are the definitions that the sink has.
+	kept definitions
 	// unsaved says that the state has changed since the sink was last given it, whatever the tracker says.
 	unsaved bool
 }
@@ -42,6 +44,7 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	d = t.kept.one(d)
 	if d.Needs, err = t.l.sink.Bind(d.Table); err != nil {
 		return nil, &sinkError{err}
 	}

@@ -16,6 +16,8 @@ type plan struct {
 	// counts: one of the rules has an incr.
 	counts bool
 	err    error
+	// bytes is what it weighs.
+	bytes int
 }
 
 // rule is one mapping compiled for one table definition. Columns stand in it as slots: their places in the images
@@ -73,13 +75,10 @@ func (r *Router) planOf(t *event.Table) *plan {
 	if r.last != nil && r.last.table == t {
 		return r.last
 	}
-	p := r.plans[t]
+	p := r.plans.of[t]
 	if p == nil {
-		if len(r.plans) >= maxPlans {
-			clear(r.plans)
-		}
 		p = r.compile(t)
-		r.plans[t] = p
+		r.plans.keep(t, p)
 	}
 	r.last = p
 	return p

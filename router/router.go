@@ -36,15 +36,10 @@ type Router struct {
 	fill    scratch
 	// trace is told what becomes of each key; nil but for explanations.
 	trace *explainer
-	// plans holds what Bind compiled, by definition. It is a cache: compiling again gives the same plan, so it can
-	// be emptied when tables that were altered again and again have filled it.
-	plans map[*event.Table]*plan
+	plans plans
 	// last is the plan of the table of the last row: rows of one table come in runs.
 	last *plan
 }
-
-// maxPlans bounds the definitions whose plans are kept.
-const maxPlans = 4096
 
 type tableName struct{ schema, table string }
 
@@ -70,7 +65,7 @@ func New(specs []Mapping, o Options) (*Router, error) {
 	m := newMetrics()
 	r := &Router{
 		specs: slices.Clone(specs), report: o.Reporter,
-		exact: map[tableName]struct{}{}, plans: map[*event.Table]*plan{},
+		exact: map[tableName]struct{}{}, plans: newPlans(),
 	}
 	var problems collector
 	for i := range r.specs {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/freshet/freshet/event"
 )
@@ -19,8 +20,9 @@ type Options struct {
 }
 
 const (
-	// maxTables and maxTableBytes bound what is kept of TABLE_MAPs. Past either, all that the current statement does
-	// not use are forgotten.
+	// maxTables and maxTableBytes bound what is kept of TABLE_MAPs, and the plans made of them: a table that the server
+	// opens again gets another id, and the old one stays. Past either, all that the current statement does not use are
+	// forgotten.
 	maxTables     = 4096
 	maxTableBytes = 64 << 20
 )
@@ -37,7 +39,7 @@ type Decoder struct {
 	tables  map[uint64]*table
 	// last is the table of the newest TABLE_MAP or rows event, since they mostly come in turn.
 	last *table
-	// bytes is how much the tables' copies of TABLE_MAPs amount to.
+	// bytes is how much the tables amount to.
 	bytes int
 	// statement counts the rows events that ended a statement, see table.statement.
 	statement uint64
@@ -198,24 +200,34 @@ func (d *Decoder) define(t *table, body []byte, wanted bool) error {
 // keep adds a table, and forgets others if they have become too many.
 func (d *Decoder) keep(t *table) error {
 	if old := d.tables[t.id]; old != nil {
-		d.bytes -= len(old.body)
+		d.bytes -= old.size()
 	}
 	d.tables[t.id] = t
-	d.bytes += len(t.body)
+	d.bytes += t.size()
 	d.last = t
 	if len(d.tables) <= maxTables && d.bytes <= maxTableBytes {
 		return nil
 	}
 	for id, t := range d.tables {
 		if t.statement != d.statement {
-			d.bytes -= len(t.body)
+			d.bytes -= t.size()
 			delete(d.tables, id)
 		}
 	}
 	if len(d.tables) > maxTables || d.bytes > maxTableBytes {
-		return damaged(TypeTableMap, "one statement with %d tables, whose TABLE_MAPs have %d bytes", len(d.tables), d.bytes)
+		return damaged(TypeTableMap, "one statement with %d tables, whose plans have %d bytes", len(d.tables), d.bytes)
 	}
 	return nil
+}
+
+// size estimates how many bytes the table takes.
+func (t *table) size() int {
+	const perColumn = int(unsafe.Sizeof(column{}) + 4 + 2*(unsafe.Sizeof(step{})+unsafe.Sizeof(presentColumn{}))) // of two images
+	n := len(t.body)
+	if t.plan != nil {
+		n += len(t.plan.columns) * perColumn
+	}
+	return n
 }
 
 // Rows decodes a rows event (see [Type.IsRows]) and calls each for every row change. The caller has set c.Tx and

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -327,5 +328,30 @@ func TestTablesAreForgotten(t *testing.T) {
 	}
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "tables") {
 		t.Errorf("a statement with %d tables: %v", 3*maxTables, err)
+	}
+}
+
+// A wide table that the server opens again and again, under another id each time, is not kept once for each.
+func TestThePlansOfWideTablesAreBoundedInBytes(t *testing.T) {
+	const columns = 4000
+	d := primed(t, false)
+	var c event.Change
+	for id := range 750 {
+		b := binary.LittleEndian.AppendUint32(nil, uint32(id))
+		b = append(b, "\x00\x00\x01\x00\x01d\x00\x01t\x00\xfc"...)
+		b = binary.LittleEndian.AppendUint16(b, columns)
+		b = append(b, bytes.Repeat([]byte{byte(ColumnTiny)}, columns)...)
+		b = append(append(b, 0), make([]byte, columns/8)...)
+		testbed.Must(t, d.TableMap(b))
+		rows := append(b[:6:6], statementEnd, 0, 2, 0, 0xfc, columns&0xff, columns>>8)
+		rows = append(rows, bytes.Repeat([]byte{0xff}, columns/8)...)
+		testbed.Must(t, d.Rows(Header{Type: TypeWriteRowsV2}, rows, &c, func(*event.Change) error { return nil }))
+		kept := 0
+		for _, t := range d.tables {
+			kept += len(t.plan.columns) * int(unsafe.Sizeof(column{}))
+		}
+		if kept > maxTableBytes {
+			t.Fatalf("%d plans of %d bytes are kept after %d tables", len(d.tables), kept, id+1)
+		}
 	}
 }
