@@ -84,17 +84,35 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 			r.add(Warn, "semi-synchronous replication without GTIDs: changes come seconds before readers see them, and their final deletes wait until no commit is held", "turn GTIDs on")
 		}
 	}
-	switch {
-	case info.Retention == 0:
-		r.add(OK, "binlogs are kept until somebody purges them", "")
-	case info.Retention < leastRetention:
-		r.add(Warn, fmt.Sprintf("binlogs are kept for %s only: an outage that lasts longer loses the position", info.Retention),
-			set(info, "binlog_expire_logs_seconds", "604800"))
-	default:
-		r.add(OK, fmt.Sprintf("binlogs are kept for %s", info.Retention), "")
-	}
+	checkRetention(info, r)
 	if id := c.Source.ServerID; id != 0 && (id == info.ServerID || slices.Contains(info.Replicas, id)) {
 		r.add(Fail, fmt.Sprintf("source.server_id %d is taken by the source or one of its replicas", id), "choose another number, or leave it out")
+	}
+}
+
+// checkRetention says for how long the source keeps its binlogs, as it says and as was seen.
+func checkRetention(info *canal.SourceInfo, r *Report) {
+	k := &info.Retention
+	do := set(info, "binlog_expire_logs_seconds", "604800")
+	if k.Soon || k.Unknown || k.Setting == canal.RDSHours {
+		do = fmt.Sprintf("CALL mysql.rds_set_configuration('%s', 168);", canal.RDSHours)
+	}
+	kept := k.For(time.Now())
+	switch {
+	case k.Soon:
+		r.add(Warn, fmt.Sprintf("`%s` is not set, so the service purges binlogs as soon as it does not need them itself: any outage loses the position", k.Setting), do)
+	case k.Unknown:
+		r.add(Warn, fmt.Sprintf("the service purges binlogs by `%s`, which source.user may not read: the oldest that is left is %s old", k.Setting, kept.Round(time.Minute)),
+			"GRANT SELECT ON mysql.rds_configuration TO the user, and look at `CALL mysql.rds_show_configuration;`")
+	case k.Kept > 0 && kept < k.Kept/2:
+		r.add(Warn, fmt.Sprintf("%s says that binlogs are kept for %s, but the oldest that is left is %s old: something else purges them", k.Setting, k.Kept, kept.Round(time.Minute)),
+			"find out what does (PURGE BINARY LOGS, a limit of their size, the service), and let it keep some days")
+	case kept == 0:
+		r.add(OK, "binlogs are kept until somebody purges them", "")
+	case kept < leastRetention:
+		r.add(Warn, fmt.Sprintf("binlogs are kept for %s only: an outage that lasts longer loses the position", kept.Round(time.Second)), do)
+	default:
+		r.add(OK, fmt.Sprintf("binlogs are kept for %s", kept.Round(time.Second)), "")
 	}
 }
 

@@ -35,7 +35,6 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		}
 	}
 	l.vis.begin(l.server, l.epoch)
-	l.n.retention.Store(int64(info.Retention))
 	if err := l.aim(s, info); err != nil {
 		return err
 	}

@@ -66,7 +66,10 @@ func (c *Canal) Run(ctx context.Context) error {
 		return err
 	}
 	c.loop = l
-	l.started = func(h *heart) { heartbeat.Go(func() { h.run(ctx) }) }
+	l.started = func(h *heart) {
+		heartbeat.Go(func() { h.run(ctx) })
+		heartbeat.Go(func() { c.watchRetention(ctx) })
+	}
 	err = l.run(ctx)
 	if errors.Is(err, errCaughtUp) {
 		if err = c.flush(); err == nil {

@@ -20,8 +20,8 @@ type counters struct {
 	// read is when the source was last known to hold nothing that was not handed over, by our clock, in Unix
 	// nanoseconds.
 	read atomic.Int64
-	// retention is how long the source keeps its binlogs, in nanoseconds; 0: for ever, or not known.
-	retention atomic.Int64
+	// retention is how long the source keeps its binlogs; nil: not known yet.
+	retention atomic.Pointer[Retention]
 }
 
 // fresh is how long the source's word that we have read everything counts.
@@ -40,11 +40,15 @@ func (c *counters) lag(now time.Time, heartbeat time.Duration) time.Duration {
 
 // headroom is for how many seconds the source keeps what is to be read next.
 func (c *counters) headroom(now time.Time, heartbeat time.Duration) float64 {
-	r := time.Duration(c.retention.Load())
-	if r == 0 {
+	r := c.retention.Load()
+	if r == nil {
+		return math.NaN()
+	}
+	kept := r.For(now)
+	if kept == 0 {
 		return math.Inf(1)
 	}
-	return (r - c.lag(now, heartbeat)).Seconds()
+	return (kept - c.lag(now, heartbeat)).Seconds()
 }
 
 type metrics struct {

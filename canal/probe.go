@@ -37,8 +37,8 @@ type SourceInfo struct {
 	// themselves. "" where the server does not know the setting.
 	BinlogFormat, RowImage, RowMetadata, RowValueOptions, Checksum string
 	TransactionCompression                                         bool
-	// Retention is how long binlogs are kept; 0: for ever.
-	Retention time.Duration
+	// Retention is how long binlogs are kept. Its Oldest is known after [Probe] only.
+	Retention Retention
 	// SemiSync says that commits wait for a replica's acknowledgement, for SemiSyncTimeout at most; before they
 	// become visible if SemiSyncWaitPoint is AFTER_SYNC.
 	SemiSync          bool
@@ -83,6 +83,7 @@ func Probe(ctx context.Context, o Options) (*SourceInfo, error) {
 		// Each of these needs a right that we may lack: the grants tell.
 		info.Files, _ = s.binlogFiles()
 		_ = s.binlogEnd(info)
+		info.Retention.Oldest, _ = o.oldestBinlog(ctx, s, info, info.Retention.Soon || info.Retention.Unknown)
 	}
 	if rows, err := s.rows("SHOW GRANTS"); err == nil {
 		for _, r := range rows {
@@ -187,7 +188,7 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 // settings asks for what decides the content of the binlog.
 func (s *session) settings(info *SourceInfo) error {
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'rpl_semi_sync%' " +
-		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout')")
+		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir')")
 	if err != nil {
 		return err
 	}
@@ -197,11 +198,9 @@ func (s *session) settings(info *SourceInfo) error {
 	info.RowValueOptions = v["binlog_row_value_options"]
 	info.Checksum = v["binlog_checksum"]
 	info.TransactionCompression = v["binlog_transaction_compression"] == "ON"
-	info.Retention = seconds(v["binlog_expire_logs_seconds"])
-	if info.Retention == 0 {
-		// MariaDB's days may be a fraction.
-		days, _ := strconv.ParseFloat(v["expire_logs_days"], 64)
-		info.Retention = time.Duration(days * float64(24*time.Hour))
+	info.Retention.fromSettings(v)
+	if strings.HasPrefix(v["basedir"], rdsRoot) {
+		info.Retention.fromRDS(s)
 	}
 	// MySQL has renamed them from master to source; MariaDB has not.
 	for _, name := range []string{"source", "master"} {
