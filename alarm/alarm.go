@@ -22,6 +22,8 @@ const (
 	TruncatedTable Kind = "table_truncated"
 	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen.
 	StatementLogged Kind = "statement_logged"
+	// BinlogIncomplete: the source is set so that changes of mapped tables are not in its binlog.
+	BinlogIncomplete Kind = "binlog_incomplete"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
 	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
@@ -67,7 +69,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
+		TruncatedTable, StatementLogged, BinlogIncomplete, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
 		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }

@@ -84,6 +84,12 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 			r.add(Warn, "semi-synchronous replication without GTIDs: changes come seconds before readers see them, and their final deletes wait until no commit is held", "turn GTIDs on")
 		}
 	}
+	for _, lack := range info.Lacks {
+		r.add(Fail, lack.What+": their keys stay stale", lack.Do)
+	}
+	if len(info.Lacks) == 0 {
+		r.add(OK, "no setting leaves changes of mapped tables out of the binlog; what a session leaves out by sql_log_bin=0 cannot be seen", "")
+	}
 	checkRetention(info, r)
 	if id := c.Source.ServerID; id != 0 && (id == info.ServerID || slices.Contains(info.Replicas, id)) {
 		r.add(Fail, fmt.Sprintf("source.server_id %d is taken by the source or one of its replicas", id), "choose another number, or leave it out")

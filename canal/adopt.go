@@ -34,6 +34,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 			return err
 		}
 	}
+	if err := l.doubtLacks(s, info); err != nil {
+		return err
+	}
 	l.vis.begin(l.server, l.epoch)
 	if err := l.aim(s, info); err != nil {
 		return err

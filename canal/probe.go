@@ -37,6 +37,11 @@ type SourceInfo struct {
 	// themselves. "" where the server does not know the setting.
 	BinlogFormat, RowImage, RowMetadata, RowValueOptions, Checksum string
 	TransactionCompression                                         bool
+	// LogReplicaUpdates says that what the server replicates is in its binlog as well; Galera that it is a node of such a
+	// cluster, Replicates that it has replicated from another server (MariaDB only).
+	LogReplicaUpdates, Galera, Replicates bool
+	// Lacks are reasons for which changes of wanted tables are not in the binlog. Known after [Probe] only.
+	Lacks []Lack
 	// Retention is how long binlogs are kept. Its Oldest is known after [Probe] only.
 	Retention Retention
 	// SemiSync says that commits wait for a replica's acknowledgement, for SemiSyncTimeout at most; before they
@@ -85,6 +90,7 @@ func Probe(ctx context.Context, o Options) (*SourceInfo, error) {
 		_ = s.binlogEnd(info)
 		info.Retention.Oldest, _ = o.oldestBinlog(ctx, s, info, info.Retention.Soon || info.Retention.Unknown)
 	}
+	info.Lacks = o.lacks(s, info)
 	if rows, err := s.rows("SHOW GRANTS"); err == nil {
 		for _, r := range rows {
 			info.Grants = append(info.Grants, r[0])
@@ -181,6 +187,7 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 	if err != nil {
 		return fmt.Errorf("gtid_slave_pos: %w", err)
 	}
+	info.Replicates = !replicated.IsEmpty()
 	info.Executed.Union(&replicated)
 	return nil
 }
@@ -188,7 +195,7 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 // settings asks for what decides the content of the binlog.
 func (s *session) settings(info *SourceInfo) error {
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'rpl_semi_sync%' " +
-		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir')")
+		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir', 'log_replica_updates', 'log_slave_updates', 'wsrep_on')")
 	if err != nil {
 		return err
 	}
@@ -197,6 +204,9 @@ func (s *session) settings(info *SourceInfo) error {
 	info.RowMetadata = v["binlog_row_metadata"]
 	info.RowValueOptions = v["binlog_row_value_options"]
 	info.Checksum = v["binlog_checksum"]
+	// Both names where the server knows both; one that knows neither logs them.
+	info.LogReplicaUpdates = v["log_replica_updates"] != "OFF" && v["log_slave_updates"] != "OFF"
+	info.Galera = v["wsrep_on"] == "ON"
 	info.TransactionCompression = v["binlog_transaction_compression"] == "ON"
 	info.Retention.fromSettings(v)
 	if strings.HasPrefix(v["basedir"], rdsRoot) {
@@ -233,12 +243,8 @@ func (s *session) binlogEnd(info *SourceInfo) error {
 
 // logStatus asks where the binlog ends. MySQL has renamed the statement in 8.2.
 func (s *session) logStatus(f event.Flavor) (file string, pos uint64, err error) {
-	statements := []string{"SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"}
-	if f == event.MariaDB {
-		statements = statements[1:]
-	}
 	var r []string
-	for _, q := range statements {
+	for _, q := range logStatusStatements(f) {
 		if r, err = s.row(q); err == nil {
 			break
 		}
@@ -248,6 +254,13 @@ func (s *session) logStatus(f event.Flavor) (file string, pos uint64, err error)
 	}
 	pos, err = strconv.ParseUint(r[1], 10, 64)
 	return r[0], pos, err
+}
+
+func logStatusStatements(f event.Flavor) []string {
+	if f == event.MariaDB {
+		return []string{"SHOW MASTER STATUS"}
+	}
+	return []string{"SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"}
 }
 
 // binlogFiles lists the binlog files, oldest first.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 )
 
@@ -293,6 +294,7 @@ type running struct {
 	cancel context.CancelFunc
 	done   chan error
 	board  *alarm.Board
+	doubts *doubt.Book
 }
 
 // reading starts a canal for the test; it is stopped with it at the latest.
@@ -316,13 +318,19 @@ func readingInto(t testing.TB, r *recorder, sink Sink, o Options) *running {
 	if o.Alarms == nil {
 		o.Alarms = newBoard(t, o.Logger)
 	}
+	if o.Doubts == nil {
+		var err error
+		if o.Doubts, err = doubt.New(nil, o.Alarms, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c, err := New(o, sink, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.c = c
 	ctx, cancel := context.WithCancel(context.Background())
-	out := &running{recorder: r, t: t, canal: c, cancel: cancel, done: make(chan error, 1), board: o.Alarms}
+	out := &running{recorder: r, t: t, canal: c, cancel: cancel, done: make(chan error, 1), board: o.Alarms, doubts: o.Doubts}
 	go func() { out.done <- c.Run(ctx) }()
 	t.Cleanup(func() { out.stop() })
 	return out

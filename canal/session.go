@@ -96,26 +96,48 @@ func (s *session) exec(statement string) error {
 
 // rows runs a statement and returns its rows as text; NULL is "".
 func (s *session) rows(statement string) ([][]string, error) {
+	_, rows, err := s.query(statement)
+	return rows, err
+}
+
+// named runs a statement and returns its rows by the names of their columns, in lower case.
+func (s *session) named(statement string) ([]map[string]string, error) {
+	names, rows, err := s.query(statement)
+	out := make([]map[string]string, len(rows))
+	for i, r := range rows {
+		out[i] = make(map[string]string, len(names))
+		for j, name := range names {
+			out[i][strings.ToLower(name)] = r[j]
+		}
+	}
+	return out, err
+}
+
+// query runs a statement and returns the names of its columns, and its rows as text.
+func (s *session) query(statement string) (names []string, out [][]string, err error) {
 	r, err := s.conn.Execute(statement)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", statement, err)
+		return nil, nil, fmt.Errorf("%s: %w", statement, err)
 	}
 	defer r.Close()
 	if r.Resultset == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	out := make([][]string, r.RowNumber())
+	for _, f := range r.Fields {
+		names = append(names, string(f.Name))
+	}
+	out = make([][]string, r.RowNumber())
 	for i := range out {
 		out[i] = make([]string, r.ColumnNumber())
 		for j := range out[i] {
 			v, err := r.GetString(i, j)
 			if err != nil {
-				return nil, fmt.Errorf("%s: row %d: %w", statement, i, err)
+				return nil, nil, fmt.Errorf("%s: row %d: %w", statement, i, err)
 			}
 			out[i][j] = strings.Clone(v) // the result's memory goes back to a pool
 		}
 	}
-	return out, nil
+	return names, out, nil
 }
 
 // row runs a statement that yields one row.

@@ -250,5 +250,5 @@ func (b *Book) Dismiss(ctx context.Context, id string) error {
 
 // Causes returns the kinds of alarm that are doubts.
 func Causes() []alarm.Kind {
-	return []alarm.Kind{alarm.TruncatedTable, alarm.StatementLogged}
+	return []alarm.Kind{alarm.TruncatedTable, alarm.StatementLogged, alarm.BinlogIncomplete}
 }

@@ -1,0 +1,143 @@
+package canal
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/event"
+)
+
+// Lack is a reason for which changes of mapped tables are not in the source's binlog, now and as long as it is set so.
+type Lack struct {
+	// Setting is what leaves them out.
+	Setting string
+	// What is a sentence without its end that says what is left out, Do what to do.
+	What, Do string
+}
+
+// lacks finds out what leaves changes of wanted tables out of the binlog. What a session does to itself (sql_log_bin=0)
+// cannot be seen. Rights that are missing make it see less: what it cannot ask is no reason.
+func (o *Options) lacks(s *session, info *SourceInfo) []Lack {
+	out := o.filtered(s, info)
+	replicas := s.replicaStatus(info.Flavor)
+	if !info.LogReplicaUpdates {
+		switch {
+		case info.Galera:
+			out = append(out, Lack{
+				"log_slave_updates", "changes that are made on other nodes of the Galera cluster are not in this node's binlog (log_slave_updates is OFF)",
+				"set log_slave_updates=ON on every node, and restart it",
+			})
+		case len(replicas) > 0 || info.Replicates:
+			out = append(out, Lack{
+				info.replicaUpdates(), "what this server replicates from another is not in its binlog (" + info.replicaUpdates() + " is OFF)",
+				"set " + info.replicaUpdates() + "=ON and restart the server, or read the server that it replicates from",
+			})
+		}
+	}
+	for _, r := range replicas {
+		for _, name := range replicaFilters {
+			if v := r[name]; v != "" {
+				out = append(out, Lack{
+					name, "this server leaves out some of what it replicates (" + name + ": " + v + "), so its binlog has not all changes of the server before it",
+					"remove the filter, or read the server that it replicates from, if the application fills its cache from there",
+				})
+			}
+		}
+	}
+	return out
+}
+
+// replicaFilters are the columns of SHOW REPLICA STATUS that name filters.
+// Source: MySQL Reference Manual, "SHOW REPLICA STATUS Statement"; MariaDB, "SHOW REPLICA STATUS".
+var replicaFilters = []string{
+	"replicate_do_db", "replicate_ignore_db", "replicate_do_table", "replicate_ignore_table", "replicate_wild_do_table",
+	"replicate_wild_ignore_table", "replicate_rewrite_db", "replicate_do_domain_ids", "replicate_ignore_domain_ids",
+}
+
+// filtered asks for --binlog-do-db and --binlog-ignore-db, as far as they touch schemas of wanted tables.
+// Source: MySQL Reference Manual, "Binary Logging Options and Variables".
+func (o *Options) filtered(s *session, info *SourceInfo) (out []Lack) {
+	var status []map[string]string
+	for _, q := range logStatusStatements(info.Flavor) {
+		var err error
+		if status, err = s.named(q); err == nil {
+			break
+		}
+	}
+	if len(status) == 0 {
+		return nil
+	}
+	doOnly, ignored := list(status[0]["binlog_do_db"]), list(status[0]["binlog_ignore_db"])
+	if len(doOnly)+len(ignored) == 0 {
+		return nil
+	}
+	schemas, err := s.rows("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA ORDER BY 1")
+	if err != nil {
+		return nil
+	}
+	left := func(setting string, left func(schema string) bool) {
+		var names []string
+		for _, r := range schemas {
+			if o.Wanted(r[0], "") && left(r[0]) {
+				names = append(names, r[0])
+			}
+		}
+		if len(names) > 0 {
+			out = append(out, Lack{
+				setting, "changes of mapped tables in " + strings.Join(names, ", ") + " are not in the binlog (" + setting + ")",
+				"remove " + setting + " from the server's options, and restart it",
+			})
+		}
+	}
+	// With binlog-do-db the other list is not looked at.
+	if len(doOnly) > 0 {
+		left("binlog-do-db", func(schema string) bool { return !slices.Contains(doOnly, schema) })
+		return out
+	}
+	left("binlog-ignore-db", func(schema string) bool { return slices.Contains(ignored, schema) })
+	return out
+}
+
+// list reads a list with commas; none has an empty name.
+func list(s string) []string {
+	return slices.DeleteFunc(strings.Split(s, ","), func(v string) bool { return v == "" })
+}
+
+// replicaStatus returns a row for each server that this one replicates from, by the names of their columns in lower case;
+// none if we may not know.
+func (s *session) replicaStatus(f event.Flavor) []map[string]string {
+	statements := []string{"SHOW REPLICA STATUS", "SHOW SLAVE STATUS"}
+	if f == event.MariaDB {
+		statements = []string{"SHOW ALL SLAVES STATUS"}
+	}
+	for _, q := range statements {
+		if rows, err := s.named(q); err == nil {
+			return rows
+		}
+	}
+	return nil
+}
+
+// replicaUpdates is what the server calls the setting.
+func (i *SourceInfo) replicaUpdates() string {
+	if i.Flavor == event.MariaDB {
+		return "log_slave_updates"
+	}
+	return "log_replica_updates"
+}
+
+// doubtLacks records that the binlog of the server that answers has not all changes.
+func (l *loop) doubtLacks(s *session, info *SourceInfo) error {
+	for _, lack := range l.o.lacks(s, info) {
+		err := l.o.Doubts.Record(l.ctx, doubt.Doubt{
+			Cause: alarm.BinlogIncomplete, Source: l.o.Source, Subject: lack.Setting,
+			Message: "source " + l.o.Source + ": " + lack.What + ", so their keys stay stale: " + lack.Do,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

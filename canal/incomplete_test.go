@@ -1,0 +1,121 @@
+package canal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/testbed"
+)
+
+// lacking probes a server of whose tables those in schema shop are wanted, and returns the settings that leave out
+// changes of them.
+func lacking(t *testing.T, s *testbed.Server) (settings []string) {
+	t.Helper()
+	info, err := Probe(t.Context(), shopOptions(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range info.Lacks {
+		if l.What == "" || l.Do == "" {
+			t.Errorf("%+v says too little", l)
+		}
+		settings = append(settings, l.Setting)
+	}
+	return settings
+}
+
+func shopOptions(s *testbed.Server) Options {
+	return Options{Address: s.Addr, User: "root", Wanted: func(schema, table string) bool {
+		return schema == "shop" && (table == "" || table == "product")
+	}}
+}
+
+func TestABinlogThatLeavesOutMappedTablesIsFound(t *testing.T) {
+	t.Parallel()
+	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+		for _, c := range []struct {
+			arg  string
+			want []string
+		}{
+			{"--binlog-ignore-db=shop", []string{"binlog-ignore-db"}},
+			{"--binlog-do-db=other", []string{"binlog-do-db"}},
+			{"--binlog-ignore-db=other", nil},
+			{"--binlog-do-db=shop", nil},
+		} {
+			t.Run(flavor+c.arg, func(t *testing.T) {
+				t.Parallel()
+				s := start(t, c.arg)
+				s.Exec(t, "create database shop", "create database other", "create table shop.product (id int primary key)")
+				if got := lacking(t, s); !slices.Equal(got, c.want) {
+					t.Errorf("%v, want %v", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+func TestAnIncompleteBinlogIsADoubtWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	s := testbed.MySQL(t, "--binlog-ignore-db=shop")
+	s.Exec(t, "create database shop", "create table shop.product (id int primary key)")
+	r := reading(t, startAt(here(t, s)), shopOptions(s))
+	r.await(t, "a doubt", func() bool { return len(r.doubts.List()) > 0 })
+	if d := r.doubts.List(); len(d) != 1 || d[0].Cause != alarm.BinlogIncomplete || !strings.Contains(d[0].Message, "shop") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// replicate makes one server replicate from another, and waits until it has what the other has.
+func replicate(t *testing.T, replica, from *testbed.Server) {
+	t.Helper()
+	if from.Flavor == testbed.FlavorMariaDB {
+		replica.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', master_use_gtid=slave_pos", from.Port), "start slave")
+		if replica.QueryText(t, "select master_gtid_wait(?, 30)", from.QueryText(t, "select @@gtid_binlog_pos")) != "0" {
+			t.Fatal("the replica does not follow")
+		}
+		return
+	}
+	replica.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', source_auto_position=1, get_source_public_key=1", from.Port), "start replica")
+	if replica.QueryText(t, "select wait_for_executed_gtid_set(?, 30)", from.QueryText(t, "select @@gtid_executed")) != "0" {
+		t.Fatal("the replica does not follow")
+	}
+}
+
+func TestAReplicaThatDoesNotLogWhatItReplicatesIsFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, setting string
+		start         func(testing.TB, ...string) *testbed.Server
+		off, on       string
+	}{
+		{"MySQL", "log_replica_updates", testbed.MySQL, "--log-replica-updates=OFF", "--log-replica-updates=ON"},
+		{"MariaDB", "log_slave_updates", testbed.MariaDB, "--log-slave-updates=OFF", "--log-slave-updates=ON"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			primary := c.start(t)
+			primary.Exec(t, "create database shop", "create table shop.product (id int primary key)")
+			lone := c.start(t, c.off)
+			if got := lacking(t, lone); len(got) > 0 {
+				t.Errorf("a server that replicates nothing: %v", got)
+			}
+			replicate(t, lone, primary)
+			if got := lacking(t, lone); !slices.Equal(got, []string{c.setting}) {
+				t.Errorf("%v, want %s", got, c.setting)
+			}
+			logging := c.start(t, c.on)
+			replicate(t, logging, primary)
+			if got := lacking(t, logging); len(got) > 0 {
+				t.Errorf("a replica that logs all: %v", got)
+			}
+			filtering := c.start(t, c.on, "--replicate-ignore-table=shop.review")
+			replicate(t, filtering, primary)
+			if got := lacking(t, filtering); !slices.Equal(got, []string{"replicate_ignore_table"}) {
+				t.Errorf("a replica with a filter: %v", got)
+			}
+		})
+	}
+}
