@@ -68,7 +68,9 @@ func (c *Canal) Run(ctx context.Context) error {
 	c.loop = l
 	l.started = func(h *heart) {
 		heartbeat.Go(func() { h.run(ctx) })
-		heartbeat.Go(func() { c.watchRetention(ctx) })
+		if !c.o.UntilCaughtUp { // a run that ends by itself does not last until anything is purged
+			heartbeat.Go(func() { c.watchRetention(ctx) })
+		}
 	}
 	err = l.run(ctx)
 	if errors.Is(err, errCaughtUp) {
