@@ -16,6 +16,8 @@ var mayImport = map[string][]string{
 	"event/float": nil,
 	"alarm":       nil,
 	"doubt":       {"event", "alarm", "retry"},
+	// doubttest is the suite of every keeper.
+	"doubt/doubttest": {"event", "alarm", "doubt", "retry"},
 	// config describes the file; only app turns it into the stages' words.
 	"config":  nil,
 	"retry":   {"event"},
@@ -52,6 +54,7 @@ var mayImport = map[string][]string{
 	"eventlog/kafka/group":    {"eventlog/kafka/broker"},
 	"eventlog/kafka/consumer": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/doubts":   {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/letters":  {"event", "alarm", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
 	"eventlog/kafka": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},

@@ -39,7 +39,7 @@ func (p *pipeline) buildKafka(ctx context.Context) error {
 	}
 	p.later("kafka", client.Close)
 	p.kafka = client
-	if err := p.buildDoubts(ctx, nil); err != nil {
+	if err := p.buildKafkaDoubts(ctx, client); err != nil {
 		return err
 	}
 	var log *kafka.Log

@@ -146,6 +146,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	case s.spare && (s.Source == nil || s.Standby):
 		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " + p.config.EventLog.Kafka.Group +
 			" have them all; this one takes over when one of them stops"
+	case !p.doubts.Loaded():
+		return Starting, "reading from Kafka what is in doubt"
 	case s.FreshAsOf.IsZero():
 		return Starting, "reading what was committed while freshet was away"
 	case age > p.behindAfter() && waiting != "":
@@ -157,7 +159,7 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	case len(s.Doubts) > 0:
 		return Doubtful, doubtSentence(s.Doubts)
 	case s.DeadLetters > 0:
-		return Fresh, fmt.Sprintf("all that was committed is deleted, but for %d keys that were given up: see `freshet dlq list`", s.DeadLetters)
+		return Doubtful, fmt.Sprintf("%d keys were given up and may be stale: see `freshet dlq list`, then replay them, or purge them once they are seen to", s.DeadLetters)
 	case s.Parked > 0:
 		return Fresh, fmt.Sprintf("all that was committed is deleted, but for %d keys in trouble that are tried again later", s.Parked)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/retry"
@@ -75,7 +76,14 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			}, "", Standby, "another reader"},
 			{"only reads", func(s *Status) { s.Redis = nil }, "", Fresh, "until 300ms ago is in the event log"},
 			{"only deletes", func(s *Status) { s.Source = nil }, "", Fresh, "until 300ms ago is finished"},
-			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Fresh, "but for 3 keys that were given up: see `freshet dlq list`"},
+			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Doubtful, "3 keys were given up and may be stale: see `freshet dlq list`"},
+			{"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
+				"keys may be stale: TRUNCATE of shop.a (when it is seen to: `freshet doubts dismiss 1f`)"},
+			{"in several doubts", func(s *Status) {
+				s.DeadLetters, s.Doubts = 1, []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}, {ID: "2f"}}
+			}, "", Doubtful,
+				"keys may be stale for 2 reasons, see `freshet doubts list`; the oldest: TRUNCATE of shop.a"},
+			{"in doubt, and behind", func(s *Status) { s.FreshAsOf, s.Doubts = now.Add(-27*time.Second), []doubt.Doubt{{}} }, "", Behind, "catching up"},
 		} {
 			s := well
 			c.change(&s)

@@ -101,9 +101,11 @@ type pipeline struct {
 	registry *prometheus.Registry
 	alarms   *alarm.Board
 	doubts   *doubt.Book
-	latency  *latency.Stages
-	admin    *admin.Server
-	tap      tap
+	// facts are kept where doubts are, and outlive a restart.
+	facts   doubt.Facts
+	latency *latency.Stages
+	admin   *admin.Server
+	tap     tap
 	// letters are the keys in trouble, engine what deletes keys, and hot knows which change most; nil in a process that
 	// only reads.
 	letters letterStore
@@ -174,10 +176,20 @@ func build(ctx context.Context, c *config.Config, o Options) (*pipeline, error) 
 	return p, p.buildEmbedded(ctx)
 }
 
-// buildDoubts makes the book of doubts and reads what is kept.
-func (p *pipeline) buildDoubts(ctx context.Context, k doubt.Keeper) (err error) {
+// doubtKeeper keeps doubts and facts: the store, or the topic.
+type doubtKeeper interface {
+	doubt.Keeper
+	doubt.Facts
+}
+
+// buildDoubts makes the book of doubts. What is kept in the store is read at once, what is in Kafka when the brokers answer.
+func (p *pipeline) buildDoubts(ctx context.Context, k doubtKeeper) (err error) {
 	if p.doubts, err = doubt.New(k, p.alarms, p.registry); err != nil {
 		return err
+	}
+	p.facts = k
+	if _, later := k.(doubt.Follower); later {
+		return nil
 	}
 	return p.doubts.Load(ctx)
 }
@@ -233,14 +245,15 @@ func (p *pipeline) run(ctx context.Context) (Summary, error) {
 	defer stopServing()
 	reading, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	var http, sink errgroup.Group
+	var serve, sink errgroup.Group
 	if p.admin != nil {
-		http.Go(func() error {
+		serve.Go(func() error {
 			err := p.admin.Run(serving)
 			fail(err)
 			return err
 		})
 	}
+	serve.Go(func() error { return p.doubts.Run(serving) })
 	invalidating, stopInvalidating := context.WithCancel(after)
 	defer stopInvalidating()
 	if p.sink != nil {
@@ -266,7 +279,7 @@ func (p *pipeline) run(ctx context.Context) (Summary, error) {
 	sum := p.summary()
 	sum.CaughtUp = caughtUp && ctx.Err() == nil && err == nil
 	stopServing()
-	err = errors.Join(err, http.Wait())
+	err = errors.Join(err, serve.Wait())
 	p.options.Log.Info("freshet stopped", "rows", sum.Rows, "keys", sum.Keys)
 	return sum, err
 }

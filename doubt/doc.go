@@ -5,7 +5,10 @@
 // survives restarts, and while there is one the state is never `fresh`. It ends when an operator dismisses it by its id.
 //
 // The stages record doubts; where they are kept is the event log's business (a [Keeper]): the store of the embedded log,
-// or a compacted topic next to the one with the invalidations.
+// or a compacted topic next to the one with the invalidations, which all processes follow (a [Follower]). The same place
+// keeps a few small facts ([Facts]) that must outlive a restart.
 //
-// A [Book] is safe for concurrent use. Recording holds no lock while it waits for the keeper.
+// A [Book] is safe for concurrent use. Its lock is never held while it waits for the keeper, so that the status can be
+// asked at any time. What is written to the keeper, and what is read of all of it, takes turns: so that an answer that is
+// older than a write never undoes it, and a dismissal never takes with it what came after.
 package doubt

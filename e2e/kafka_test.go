@@ -83,7 +83,7 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	insert(f.rig, &j, 31, 50)
 	west.finish(time.Minute)
 	j.verify(west, time.Time{})
-	east.await("it has given a key up", time.Minute, func(s status) bool { return s.DeadLetters == 1 && s.Parked == 0 && s.State == "fresh" })
+	east.await("it has given a key up", time.Minute, func(s status) bool { return s.DeadLetters == 1 && s.Parked == 0 && s.State == "doubtful" })
 	west.await("it knows nothing of that", time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
 	if out, code := west.ask("dlq", "list"); code != 0 || strings.Contains(out, "note:") {
 		t.Errorf("dlq list of the other group: %d\n%s", code, out)

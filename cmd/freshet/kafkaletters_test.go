@@ -21,7 +21,7 @@ func TestAKeyThatRedisRefusesBecomesADeadLetterAroundKafka(t *testing.T) {
 	s.cache("secret:1")
 	s.write(1)
 	s.gone("product:1")
-	givenUp := func(st *app.Status) bool { return st.DeadLetters == 1 && st.Parked == 0 && st.State == app.Fresh }
+	givenUp := func(st *app.Status) bool { return st.DeadLetters == 1 && st.Parked == 0 && st.State == app.Doubtful }
 	invalidator.await("the key is given up", givenUp)
 	id := invalidator.oneLetter()
 	reader.refused(exitFailed, []string{"this process deletes no keys", "ask an invalidator"}, "dlq", "list", "--url", "http://"+reader.listen)

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -10,19 +9,25 @@ import (
 	"github.com/freshet/freshet/doubt"
 )
 
-var _ doubt.Keeper = (*Store)(nil)
+var (
+	_ doubt.Keeper = (*Store)(nil)
+	_ doubt.Facts  = (*Store)(nil)
+)
 
 // Doubts implements [doubt.Keeper].
-func (s *Store) Doubts(context.Context) (kept []doubt.Doubt, err error) {
+func (s *Store) Doubts(ctx context.Context) (kept []doubt.Doubt, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	err = s.view("doubts", func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte(bucketDoubts))
-		if b == nil { // a file of before there were doubts, opened for reading only
+		if b == nil { // none was put yet
 			return nil
 		}
-		return b.ForEach(func(id, text []byte) error {
+		return b.ForEach(func(id, record []byte) error {
 			var d doubt.Doubt
-			if err := json.Unmarshal(text, &d); err != nil {
-				return fmt.Errorf("doubt %q: %w: %w", id, ErrDamaged, err)
+			if err := decode(record, &d); err != nil {
+				return fmt.Errorf("doubt %q: %w", id, err)
 			}
 			kept = append(kept, d)
 			return nil
@@ -32,27 +37,72 @@ func (s *Store) Doubts(context.Context) (kept []doubt.Doubt, err error) {
 }
 
 // PutDoubt implements [doubt.Keeper].
-func (s *Store) PutDoubt(_ context.Context, d doubt.Doubt) error {
-	text, err := json.Marshal(d)
+func (s *Store) PutDoubt(ctx context.Context, d doubt.Doubt) error {
+	record, err := encode(d)
 	if err != nil {
 		return fmt.Errorf("doubt %s: %w", d.ID, err)
 	}
-	return s.update("put doubt", func(tx *bolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists([]byte(bucketDoubts))
-		if err != nil {
-			return err
-		}
-		return b.Put([]byte(d.ID), text)
-	})
+	return s.putAside(ctx, opPutDoubt, bucketDoubts, d.ID, record)
 }
 
 // DropDoubt implements [doubt.Keeper].
-func (s *Store) DropDoubt(_ context.Context, id string) error {
-	return s.update("drop doubt", func(tx *bolt.Tx) error {
+func (s *Store) DropDoubt(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.update(opDropDoubt, func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte(bucketDoubts))
 		if b == nil {
 			return nil
 		}
 		return b.Delete([]byte(id))
+	})
+}
+
+// Fact implements [doubt.Facts].
+func (s *Store) Fact(ctx context.Context, name string) (value []byte, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err = s.view("fact", func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bucketFacts))
+		if b == nil {
+			return nil
+		}
+		record := b.Get([]byte(name))
+		if record == nil {
+			return nil
+		}
+		if err := decode(record, &value); err != nil {
+			return fmt.Errorf("fact %q: %w", name, err)
+		}
+		return nil
+	})
+	return value, err
+}
+
+// SetFact implements [doubt.Facts].
+func (s *Store) SetFact(ctx context.Context, name string, value []byte) error {
+	if len(value) > doubt.MaxFact {
+		return fmt.Errorf("fact %s: it has %d bytes, more than %d", name, len(value), doubt.MaxFact)
+	}
+	record, err := encode(value)
+	if err != nil {
+		return fmt.Errorf("fact %s: %w", name, err)
+	}
+	return s.putAside(ctx, opSetFact, bucketFacts, name, record)
+}
+
+// putAside puts a record into a bucket that is made with its first.
+func (s *Store) putAside(ctx context.Context, op, bucket, key string, record []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.update(op, func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(key), record)
 	})
 }

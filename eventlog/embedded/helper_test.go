@@ -30,7 +30,7 @@ const (
 // help is the process: it runs a task until it is killed, or to its end.
 func help(task, dir string) int {
 	tasks := map[string]func(dir string) error{
-		"save": helpSave, "park": helpPark, "make": helpMake, "full": helpFull, "hold": helpHold,
+		"save": helpSave, "park": helpPark, "make": helpMake, "full": helpFull, "hold": helpHold, "doubt": helpDoubt,
 	}
 	if err := tasks[task](dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)

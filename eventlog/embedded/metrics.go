@@ -17,10 +17,18 @@ type metrics struct {
 	failures                     *prometheus.CounterVec
 }
 
+// The writes that keep what stands beside the work.
+const (
+	opPutDoubt  = "put doubt"
+	opDropDoubt = "drop doubt"
+	opSetFact   = "set fact"
+)
+
 // operations returns the names of the store's writes.
 func operations() []string {
 	return []string{
 		"save the position", "take a term", "save the mappings' hash", "park", "settle", "replay", "purge", "stash", "drop stash",
+		opPutDoubt, opDropDoubt, opSetFact,
 	}
 }
 

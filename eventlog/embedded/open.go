@@ -28,7 +28,10 @@ const (
 	bucketDead       = "dead"        // id → entry
 	bucketDeadKeys   = "dead_keys"   // identity → id
 	bucketStash      = "xa"          // xid, version → bucket of chunks
-	bucketDoubts     = "doubts"      // id → doubt; made with the first, so that a file from before is still whole
+
+	// These are made with their first record, so that a file from before there were any is still whole.
+	bucketDoubts = "doubts" // id → doubt
+	bucketFacts  = "facts"  // name → value
 
 	keyFormat   = "format"
 	keyUsage    = "usage"
@@ -176,6 +179,13 @@ func verifyPages(tx *bolt.Tx) (err error) {
 	for _, name := range buckets() {
 		if err := verifyRecords(tx.Bucket([]byte(name)), name); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
+		}
+	}
+	for _, name := range []string{bucketDoubts, bucketFacts} {
+		if b := tx.Bucket([]byte(name)); b != nil {
+			if err := verifyRecords(b, name); err != nil {
+				return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
+			}
 		}
 	}
 	var found error

@@ -8,6 +8,9 @@ type Names struct{ Topic string }
 // Marks is the topic of visibility marks: one partition, compacted, keyed by source.
 func (n Names) Marks() string { return n.Topic + ".marks" }
 
+// Doubts is the topic of what may have left stale keys, and of facts that outlive a restart: one partition, compacted.
+func (n Names) Doubts() string { return n.Topic + ".doubts" }
+
 // Checkpoint is the topic of a source's checkpoints: one partition, compacted.
 func (n Names) Checkpoint(source string) string { return n.Topic + ".checkpoint." + source }
 

@@ -227,7 +227,7 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		}
 	}
 	err := c.Ensure(t.Context(), topics, true) // may not see
-	refused(t, err, Denied, []string{"user freshet may not even see 3 of 3", "--operation Read --operation Write --topic shop.checkpoint.main"})
+	refused(t, err, Denied, []string{"user freshet may not even see 4 of 4", "--operation Read --operation Write --topic shop.checkpoint.main"})
 	run(err.Error())
 	err = c.Ensure(t.Context(), topics, true) // may not create
 	refused(t, err, Denied, []string{"user freshet may not Create", "or let an operator create"})

@@ -21,6 +21,8 @@ const (
 	RoleRetry
 	// RoleDeadLetters is the topic of keys that were given up.
 	RoleDeadLetters
+	// RoleDoubts is the topic of what may have left stale keys.
+	RoleDoubts
 )
 
 // Setting is one of a topic's settings, in Kafka's words.
@@ -62,7 +64,7 @@ const Retention = 7 * 24 * time.Hour
 func ReaderTopics(n Names, source string, s Sizing) []Topic {
 	return []Topic{
 		// A leader reads the marks too: they tell a first start from a checkpoint that was lost.
-		mainTopic(n, s, "Write"), marksTopic(n, s, both()...),
+		mainTopic(n, s, "Write"), marksTopic(n, s, both()...), DoubtsTopic(n, s),
 		compacted(Topic{Name: n.Checkpoint(source), Role: RoleCheckpoint, Access: both()}, s,
 			// A reader that reads the topic from its beginning must meet every claim of a term that was made while it
 			// reads: what is younger than this is never compacted away.
@@ -74,7 +76,7 @@ func ReaderTopics(n Names, source string, s Sizing) []Topic {
 
 // InvalidatorTopics returns what the invalidators of a group need. Equal delays are one topic.
 func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) []Topic {
-	topics := []Topic{mainTopic(n, s, "Read"), marksTopic(n, s, "Read")}
+	topics := []Topic{mainTopic(n, s, "Read"), marksTopic(n, s, "Read"), DoubtsTopic(n, s)}
 	seen := map[time.Duration]bool{}
 	for _, d := range delays {
 		if seen[d] {
@@ -117,6 +119,11 @@ func mainTopic(n Names, s Sizing, access string) Topic {
 // marksTopic is where the visibility marks are.
 func marksTopic(n Names, s Sizing, access ...string) Topic {
 	return compacted(Topic{Name: n.Marks(), Role: RoleMarks, Access: access}, s)
+}
+
+// DoubtsTopic is where doubts and facts are: all readers and invalidators use it.
+func DoubtsTopic(n Names, s Sizing) Topic {
+	return compacted(Topic{Name: n.Doubts(), Role: RoleDoubts, Access: both()}, s)
 }
 
 // both is access to what is read and written by the same process.

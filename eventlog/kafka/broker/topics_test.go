@@ -25,7 +25,7 @@ func TestTheTopicsOfEachRole(t *testing.T) {
 	for _, topic := range distinct(all(Names{"shop"}, Sizing{Partitions: 3})) {
 		got = append(got, topic.Name)
 	}
-	want := []string{"shop", "shop.marks", "shop.checkpoint.main", "shop.freshet.retry.10s", "shop.freshet.retry.1m", "shop.freshet.dlq"}
+	want := []string{"shop", "shop.marks", "shop.doubts", "shop.checkpoint.main", "shop.freshet.retry.10s", "shop.freshet.retry.1m", "shop.freshet.dlq"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -70,7 +70,7 @@ func TestEnsureSaysHowToCreateWhatItMayNot(t *testing.T) {
 	if Classify(err) != Missing {
 		t.Fatalf("%v: %v", Classify(err), err)
 	}
-	for _, name := range []string{n.Topic, n.Marks(), n.Checkpoint("main"), n.Retry("freshet", time.Minute), n.DeadLetters("freshet")} {
+	for _, name := range []string{n.Topic, n.Marks(), n.Doubts(), n.Checkpoint("main"), n.Retry("freshet", time.Minute), n.DeadLetters("freshet")} {
 		if strings.Count(err.Error(), " --create --topic "+name+" ") != 1 {
 			t.Errorf("%v\nhas no command for %s", err, name)
 		}
@@ -112,6 +112,7 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 			Setting{"max.message.bytes", "100000"}, Setting{"unclean.leader.election.enable", "true"}, Setting{"min.insync.replicas", "2"}),
 		wrong(n.Marks(), 2),
 		wrong(n.Checkpoint("main"), 1, Setting{"cleanup.policy", "delete"}),
+		wrong(n.Doubts(), 1, Setting{"cleanup.policy", "delete"}),
 		wrong(n.Retry("freshet", 10*time.Second), 1, Setting{"retention.ms", "60000"}),
 		wrong(n.DeadLetters("freshet"), 1, Setting{"cleanup.policy", "compact,delete"}),
 	}, true))
@@ -130,6 +131,7 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 		{true, n.Marks() + " has 2 partitions", "--partitions 1"},
 		{false, n.Marks() + " has cleanup.policy delete", "cleanup.policy=compact"},
 		{true, n.Checkpoint("main") + " has cleanup.policy delete", "cleanup.policy=compact"},
+		{true, n.Doubts() + " has cleanup.policy delete", "cleanup.policy=compact"},
 		{true, n.Retry("freshet", 10*time.Second) + " removes keys", "retention.ms=-1"},
 		{true, n.DeadLetters("freshet") + " has cleanup.policy compact,delete", "cleanup.policy=compact"},
 	} {

@@ -1,0 +1,388 @@
+package doubt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/retry"
+)
+
+const (
+	// most is how many doubts a book takes of one cause. Beyond it they are told as one about every table.
+	most = 200
+	// again is for how long a doubt that was just put is only counted in memory when it comes again.
+	again = time.Second
+	// other is the cause that the metric gives to doubts of a cause that this version does not know.
+	other alarm.Kind = "other"
+)
+
+// Book is the list of what is in doubt. A nil Book logs to slog.Default and keeps nothing, so that a test need not make
+// one.
+type Book struct {
+	alarms *alarm.Board
+	keeper Keeper
+	open   *prometheus.GaugeVec
+	// writing has room for one: who writes to the keeper, or reads all of it.
+	writing chan struct{}
+	// repeated is raised when something is to be put that nobody waits for.
+	repeated chan struct{}
+
+	mu     sync.Mutex
+	loaded bool
+	doubts map[string]*entry
+}
+
+// entry is a doubt in memory.
+type entry struct {
+	Doubt
+	// put is when it last became durable; zero: it never was.
+	put time.Time
+	// behind: it has come since, so that it is to be put.
+	behind bool
+}
+
+// New returns a book that raises an alarm with each doubt and keeps it in k; nil: in memory only. It is empty until
+// [Book.Load], and keeps up with what others write to k while [Book.Run] runs.
+func New(k Keeper, alarms *alarm.Board, reg prometheus.Registerer) (*Book, error) {
+	b := &Book{
+		alarms: alarms, keeper: k, loaded: k == nil, doubts: map[string]*entry{},
+		writing: make(chan struct{}, 1), repeated: make(chan struct{}, 1),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "freshet_doubts",
+			Help: "Causes for which keys may be stale until somebody answers them, by cause.",
+		}, []string{"cause"}),
+	}
+	b.count()
+	if reg == nil {
+		return b, nil
+	}
+	return b, reg.Register(b.open)
+}
+
+// Run puts what has come again and follows what other processes write to the keeper, until ctx ends.
+func (b *Book) Run(ctx context.Context) error {
+	var g errgroup.Group
+	if f, ok := b.keeper.(Follower); ok {
+		g.Go(func() error {
+			f.Follow(ctx, func() { _ = b.Load(ctx) }) // what it has read it returns; only ctx can stop that
+			return nil
+		})
+	}
+	g.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-b.repeated:
+			}
+			if retry.Sleep(ctx, again) == nil {
+				b.catchUp(ctx)
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// catchUp puts the doubts of which the keeper lacks a repeat.
+func (b *Book) catchUp(ctx context.Context) {
+	b.mu.Lock()
+	var late []string
+	for id, e := range b.doubts {
+		if e.behind {
+			late = append(late, id)
+		}
+	}
+	b.mu.Unlock()
+	for _, id := range late {
+		if err := b.put(ctx, id); err != nil && ctx.Err() == nil {
+			b.alarms.Raise(alarm.StoreFailed, "a doubt that has come again cannot be kept: "+err.Error())
+			raise(b.repeated)
+		}
+	}
+}
+
+func raise(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// turn waits until nobody else writes to the keeper, or reads all of it. Call done afterwards.
+func (b *Book) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case b.writing <- struct{}{}:
+		return func() { <-b.writing }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Load reads what is kept. With a [Follower] it waits for what that reads while [Book.Run] runs.
+func (b *Book) Load(ctx context.Context) error {
+	if b == nil || b.keeper == nil {
+		return nil
+	}
+	done, err := b.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	kept, err := b.keeper.Doubts(ctx)
+	if err != nil {
+		return fmt.Errorf("doubts: %w", err)
+	}
+	b.merge(kept)
+	return nil
+}
+
+// merge takes over what is kept. Whoever calls it has the turn, so that nothing is put between the reading and this.
+func (b *Book) merge(kept []Doubt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	there := map[string]bool{}
+	for _, d := range kept {
+		there[d.ID] = true
+		e := b.doubts[d.ID]
+		switch {
+		case e == nil:
+			b.doubts[d.ID] = &entry{Doubt: d, put: now}
+			continue
+		case e.put.IsZero(): // it came while what is kept was not known yet
+			e.Count += d.Count
+			e.put, e.behind = now, true
+			raise(b.repeated)
+		default:
+			e.Count = max(e.Count, d.Count)
+		}
+		if d.Since.Before(e.Since) {
+			e.Since = d.Since
+		}
+		if d.Last.After(e.Last) {
+			e.Last, e.Message = d.Last, d.Message
+		}
+	}
+	for id, e := range b.doubts {
+		switch {
+		case there[id] || e.put.IsZero():
+		case e.behind:
+			e.renew(b) // dismissed by another process, which did not know that it has come again
+		default:
+			delete(b.doubts, id)
+		}
+	}
+	b.loaded = true
+	b.count()
+}
+
+// renew makes a new doubt of what came last, since the one before is dismissed. The caller has the lock.
+func (e *entry) renew(b *Book) {
+	e.Since, e.Count, e.put, e.behind = e.Last, 1, time.Time{}, true
+	raise(b.repeated)
+}
+
+// Loaded reports whether it is known what is kept.
+func (b *Book) Loaded() bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.loaded
+}
+
+// Record adds a doubt, or counts it once more, and raises its alarm. It returns when the doubt is durable: what caused it
+// must not be passed over before. While it cannot be kept it tries again, with an alarm, until ctx ends; then it returns
+// ctx's error, and the caller must not go on.
+//
+// One that is durable and comes again soon is counted in memory, and put a little later by [Book.Run].
+func (b *Book) Record(ctx context.Context, d Doubt) error {
+	if b == nil {
+		var none *alarm.Board
+		none.Raise(d.Cause, d.Message)
+		return nil
+	}
+	id, durable := b.note(d)
+	b.alarms.Raise(d.Cause, d.Message)
+	if durable {
+		return nil
+	}
+	backoff, err := retry.NewBackoff(retry.BackoffOptions{Max: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	for {
+		if err = nil; !b.Loaded() {
+			err = b.Load(ctx)
+		}
+		if err == nil {
+			err = b.put(ctx, id)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		b.alarms.Raise(alarm.StoreFailed, "a doubt cannot be kept, so the work that caused it waits: "+err.Error())
+		if err := backoff.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// note enters d in memory, so that the status says so from here on, and reports whether it is durable and only the repeat
+// is to be put some time.
+func (b *Book) note(d Doubt) (id string, durable bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d.normalize()
+	if b.doubts[d.ID] == nil && b.of(d.Cause) >= most {
+		d.Tables, d.Subject = nil, ""
+		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them", most)
+		d.normalize()
+	}
+	now := time.Now().UTC().Round(0)
+	e := b.doubts[d.ID]
+	if e == nil {
+		e = &entry{Doubt: d}
+		e.Since, e.Count = now, 0
+		b.doubts[d.ID] = e
+		b.count()
+	}
+	e.Last, e.Message, e.behind = now, d.Message, true
+	e.Count++
+	if durable = !e.put.IsZero() && time.Since(e.put) <= again; durable {
+		raise(b.repeated)
+	}
+	return d.ID, durable
+}
+
+// put makes a doubt durable as it stands now, once.
+func (b *Book) put(ctx context.Context, id string) error {
+	done, err := b.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return b.write(ctx, id)
+}
+
+// write is put for who has the turn.
+func (b *Book) write(ctx context.Context, id string) error {
+	b.mu.Lock()
+	e := b.doubts[id]
+	if e == nil || !e.behind { // somebody has put it, or dismissed it with what came last in view
+		b.mu.Unlock()
+		return nil
+	}
+	d := e.Doubt
+	b.mu.Unlock()
+	if b.keeper != nil {
+		if err := b.keeper.PutDoubt(ctx, d); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.put = time.Now() // it stays the entry while it is our turn
+	if e.behind = e.Count != d.Count; e.behind {
+		raise(b.repeated)
+	}
+	return nil
+}
+
+// of returns how many doubts have a cause.
+func (b *Book) of(c alarm.Kind) (n int) {
+	for _, e := range b.doubts {
+		if e.Cause == c {
+			n++
+		}
+	}
+	return n
+}
+
+// count sets the metric.
+func (b *Book) count() {
+	n := map[alarm.Kind]int{other: 0}
+	for _, c := range Causes() {
+		n[c] = 0
+	}
+	for _, e := range b.doubts {
+		c := e.Cause
+		if _, known := n[c]; !known {
+			c = other
+		}
+		n[c]++
+	}
+	for c, v := range n {
+		b.open.WithLabelValues(string(c)).Set(float64(v))
+	}
+}
+
+// List returns the doubts, oldest first.
+func (b *Book) List() []Doubt {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Doubt, 0, len(b.doubts))
+	for _, e := range b.doubts {
+		out = append(out, e.Doubt)
+	}
+	slices.SortFunc(out, older)
+	return out
+}
+
+// Dismiss removes a doubt for good: somebody has seen to it. It returns [ErrUnknown] if there is none with this ID, and
+// [ErrCameAgain] if its Last is after seen, the Last that this somebody was shown; a zero seen means whatever there is.
+func (b *Book) Dismiss(ctx context.Context, id string, seen time.Time) error {
+	if b == nil {
+		return fmt.Errorf("%w: %q", ErrUnknown, id)
+	}
+	done, err := b.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	b.mu.Lock()
+	e := b.doubts[id]
+	var d Doubt
+	if e != nil {
+		d = e.Doubt
+	}
+	b.mu.Unlock()
+	switch {
+	case e == nil:
+		return fmt.Errorf("%w: %q", ErrUnknown, id)
+	case !seen.IsZero() && d.Last.After(seen):
+		return fmt.Errorf("doubt %s: %w, at %s", id, ErrCameAgain, d.Last.Format(time.RFC3339Nano))
+	}
+	if b.keeper != nil {
+		if err := b.keeper.DropDoubt(ctx, id); err != nil {
+			return fmt.Errorf("dismiss doubt %s: %w", id, err)
+		}
+	}
+	b.mu.Lock()
+	again := e.Count != d.Count
+	if again {
+		e.renew(b) // while it was being dropped; who recorded it relies on it being kept
+	} else {
+		delete(b.doubts, id)
+		b.count()
+	}
+	b.mu.Unlock()
+	if again {
+		return b.write(ctx, id)
+	}
+	return nil
+}

@@ -1,0 +1,485 @@
+package doubt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/doubttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open returns a book over k, and its alarms. It runs until the test ends.
+func open(t *testing.T, k doubt.Keeper) (*doubt.Book, *alarm.Board) {
+	t.Helper()
+	alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil)
+	must(t, err)
+	b, err := doubt.New(k, alarms, nil)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-done)
+	})
+	must(t, b.Load(t.Context()))
+	return b, alarms
+}
+
+func truncated(table string) doubt.Doubt {
+	return doubt.Doubt{
+		Cause: alarm.TruncatedTable, Source: "shop", Tables: []string{table}, Message: "TRUNCATE of " + table + ": clear its keys",
+	}
+}
+
+func TestTheMemoryKeeperIsAKeeper(t *testing.T) {
+	doubttest.Run(t, func(*testing.T) doubttest.Rig {
+		m := &doubttest.Memory{}
+		return doubttest.Rig{
+			Open:  func(*testing.T) doubttest.Keeper { return m },
+			Crash: func(*testing.T, doubttest.Keeper) {},
+		}
+	})
+}
+
+func TestADoubtOutlivesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, alarms := open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.product")))
+		was := b.List()
+		if len(was) != 1 || was[0].Count != 1 || was[0].ID == "" || len(alarms.Records()) != 1 {
+			t.Fatalf("%+v, alarms %+v", was, alarms.Records())
+		}
+		again, _ := open(t, m)
+		if is := again.List(); len(is) != 1 || is[0].ID != was[0].ID || !is[0].Since.Equal(was[0].Since) {
+			t.Fatalf("after a restart: %+v", is)
+		}
+	})
+}
+
+func TestTheSameTroubleAfterAReplayIsTheSameDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		d := truncated("shop.a")
+		d.Tables = []string{"shop.b", "shop.a", "shop.b"}
+		must(t, b.Record(t.Context(), d))
+		first := b.List()[0]
+		b, _ = open(t, m) // killed before the position was saved
+		time.Sleep(time.Hour)
+		d.Tables, d.Message = []string{"shop.a", "shop.b"}, "in other words"
+		must(t, b.Record(t.Context(), d))
+		is := b.List()
+		if len(is) != 1 || is[0].ID != first.ID || is[0].Count != 2 || !is[0].Since.Equal(first.Since) || is[0].Last.Sub(first.Last) != time.Hour {
+			t.Fatalf("%+v", is)
+		}
+		for _, other := range []func(*doubt.Doubt){
+			func(d *doubt.Doubt) { d.Tables = []string{"shop.a"} },
+			func(d *doubt.Doubt) { d.Cause = alarm.StatementLogged },
+			func(d *doubt.Doubt) { d.Source = "crm" },
+			func(d *doubt.Doubt) { d.Source, d.Group = "", "shop" },
+			func(d *doubt.Doubt) { d.Subject = "10.0.0.3" },
+		} {
+			o := d
+			other(&o)
+			must(t, b.Record(t.Context(), o))
+		}
+		if n := len(b.List()); n != 6 || len(m.IDs()) != 6 {
+			t.Fatalf("%d doubts, %d kept", n, len(m.IDs()))
+		}
+	})
+}
+
+func TestRecordReturnsWhenTheDoubtIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ok atomic.Bool
+		lost := true
+		m := &doubttest.Memory{
+			Fail: func(_ context.Context, op, _ string) error {
+				if op == "put" && !ok.Load() {
+					return errors.New("the disk is full")
+				}
+				return nil
+			},
+			After: func(_ context.Context, op, _ string) error {
+				if op == "put" && lost {
+					lost = false
+					return errors.New("the reply was lost")
+				}
+				return nil
+			},
+		}
+		b, alarms := open(t, m)
+		done := make(chan error, 1)
+		go func() { done <- b.Record(context.Background(), truncated("shop.a")) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			t.Fatal("it returned before", err)
+		default:
+		}
+		if l := b.List(); len(l) != 1 {
+			t.Fatalf("the status says so at once: %+v", l)
+		}
+		if r := alarms.Records(); len(r) != 2 || r[1].Kind != alarm.StoreFailed || !strings.Contains(r[1].Message, "the disk is full") {
+			t.Fatalf("alarms %+v", r)
+		}
+		ok.Store(true)
+		must(t, <-done)
+		if len(m.IDs()) != 1 || lost {
+			t.Fatal("it is not kept")
+		}
+	})
+}
+
+func TestRecordGivesUpOnlyWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{Fail: func(_ context.Context, op, _ string) error {
+			if op == "put" {
+				return errors.New("no")
+			}
+			return nil
+		}}
+		b, _ := open(t, m)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		if err := b.Record(ctx, truncated("shop.a")); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Hour {
+			t.Fatalf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestADoubtThatIsRecordedBeforeTheBookIsLoadedJoinsWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		must(t, b.Record(t.Context(), truncated("shop.b")))
+		since := b.List()[0].Since
+		time.Sleep(time.Hour)
+		b, err := doubt.New(m, nil, nil)
+		must(t, err)
+		if b.Loaded() {
+			t.Fatal("it does not know what is kept")
+		}
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		l := b.List()
+		if !b.Loaded() || len(l) != 2 || !l[0].Since.Equal(since) || !l[1].Since.Equal(since) || l[0].Count+l[1].Count != 3 {
+			t.Fatalf("%+v", l)
+		}
+	})
+}
+
+func TestManyDoubtsOfACauseAreToldAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		for i := range 1000 {
+			must(t, b.Record(t.Context(), truncated(fmt.Sprintf("shop.t%04d", i))))
+		}
+		must(t, b.Record(t.Context(), doubt.Doubt{Cause: alarm.StatementLogged, Source: "shop", Message: "another cause"}))
+		l := b.List()
+		if len(l) != 202 || len(m.IDs()) != 202 {
+			t.Fatalf("%d doubts, %d kept", len(l), len(m.IDs()))
+		}
+		all := 0
+		for _, d := range l {
+			if d.Cause == alarm.TruncatedTable && len(d.Tables) == 0 && d.Count == 800 {
+				all++
+			}
+		}
+		if all != 1 {
+			t.Fatalf("%d of them are about every table", all)
+		}
+		must(t, b.Record(t.Context(), truncated("shop.t0000"))) // one that is known is still itself
+		if n := len(b.List()); n != 202 {
+			t.Fatal(n)
+		}
+		b, _ = open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.t9999")))
+		if n := len(b.List()); n != 202 {
+			t.Fatalf("%d after a restart", n)
+		}
+	})
+}
+
+func TestOneDoubtIsBounded(t *testing.T) {
+	b, _ := open(t, nil)
+	d := truncated("shop.a")
+	d.Message = strings.Repeat("ü", 1<<20)
+	d.Tables = nil
+	for i := range 100_000 {
+		d.Tables = append(d.Tables, fmt.Sprint("shop.t", i))
+	}
+	must(t, b.Record(t.Context(), d))
+	if l := b.List()[0]; len(l.Message) > 5000 || len(l.Tables) > 0 || !strings.HasSuffix(l.Message, "ü…") {
+		t.Fatalf("%d bytes, %d tables", len(l.Message), len(l.Tables))
+	}
+}
+
+func TestARepeatIsCountedAndKeptALittleLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var puts atomic.Int64
+		m := &doubttest.Memory{Fail: func(_ context.Context, op, _ string) error {
+			if op == "put" {
+				puts.Add(1)
+			}
+			return nil
+		}}
+		b, _ := open(t, m)
+		for range 1000 {
+			must(t, b.Record(t.Context(), truncated("shop.a")))
+		}
+		if puts.Load() != 1 {
+			t.Fatalf("%d puts", puts.Load())
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		kept, err := m.Doubts(t.Context())
+		must(t, err)
+		if puts.Load() != 2 || len(kept) != 1 || kept[0].Count != 1000 {
+			t.Fatalf("%d puts, kept %+v", puts.Load(), kept)
+		}
+	})
+}
+
+func TestADismissedDoubtIsGoneForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		for range 3 {
+			must(t, b.Record(t.Context(), truncated("shop.a")))
+		}
+		id := b.List()[0].ID
+		must(t, b.Dismiss(t.Context(), id, b.List()[0].Last))
+		time.Sleep(time.Minute) // the repeats that were to be put are not
+		synctest.Wait()
+		if len(b.List()) > 0 || len(m.IDs()) > 0 {
+			t.Fatalf("%+v, kept %v", b.List(), m.IDs())
+		}
+		if err := b.Dismiss(t.Context(), id, time.Time{}); !errors.Is(err, doubt.ErrUnknown) {
+			t.Fatal(err)
+		}
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		if l := b.List(); len(l) != 1 || l[0].Count != 1 || len(m.IDs()) != 1 {
+			t.Fatalf("when it comes again it is a new one: %+v", l)
+		}
+	})
+}
+
+func TestADoubtThatCannotBeDroppedStays(t *testing.T) {
+	m := &doubttest.Memory{Fail: func(_ context.Context, op, _ string) error {
+		if op == "drop" {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}}
+	b, _ := open(t, m)
+	must(t, b.Record(t.Context(), truncated("shop.a")))
+	err := b.Dismiss(t.Context(), b.List()[0].ID, time.Time{})
+	if err == nil || !strings.Contains(err.Error(), "the disk is gone") || len(b.List()) != 1 {
+		t.Fatalf("%v, %+v", err, b.List())
+	}
+}
+
+func TestADismissalDoesNotTakeWhatCameAfterItWasLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := open(t, &doubttest.Memory{})
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		seen := b.List()[0]
+		time.Sleep(time.Millisecond)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		if err := b.Dismiss(t.Context(), seen.ID, seen.Last); !errors.Is(err, doubt.ErrCameAgain) || len(b.List()) != 1 {
+			t.Fatalf("%v, %+v", err, b.List())
+		}
+		must(t, b.Dismiss(t.Context(), seen.ID, b.List()[0].Last))
+	})
+}
+
+// It comes again between the keeper's dropping it and its reply.
+func TestADoubtThatComesAgainWhileItIsDismissedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dropping, drop := make(chan struct{}), make(chan struct{})
+		m := &doubttest.Memory{After: func(_ context.Context, op, _ string) error {
+			if op == "drop" {
+				close(dropping)
+				<-drop
+			}
+			return nil
+		}}
+		b, _ := open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		done := make(chan error, 1)
+		go func() { done <- b.Dismiss(context.Background(), b.List()[0].ID, time.Time{}) }()
+		<-dropping
+		must(t, b.Record(t.Context(), truncated("shop.a"))) // within a second of the last put: it does not wait
+		close(drop)
+		must(t, <-done)
+		if l := b.List(); len(l) != 1 || l[0].Count != 1 || len(m.IDs()) != 1 {
+			t.Fatalf("%+v, kept %v", l, m.IDs())
+		}
+	})
+}
+
+// It is put, by a recorder that waits for it, while it is being dismissed.
+func TestADoubtThatIsBeingPutWhenItIsDismissedIsEitherKeptOrGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		putting, put := make(chan struct{}), make(chan struct{})
+		hold := false
+		m := &doubttest.Memory{Fail: func(_ context.Context, op, _ string) error {
+			if op == "put" && hold {
+				hold = false
+				close(putting)
+				<-put
+			}
+			return nil
+		}}
+		b, _ := open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		seen := b.List()[0]
+		time.Sleep(time.Minute)
+		hold = true
+		recorded, dismissed := make(chan error, 1), make(chan error, 1)
+		go func() { recorded <- b.Record(context.Background(), truncated("shop.a")) }()
+		<-putting
+		go func() { dismissed <- b.Dismiss(context.Background(), seen.ID, time.Time{}) }()
+		synctest.Wait()
+		close(put)
+		must(t, <-recorded)
+		must(t, <-dismissed)
+		if len(b.List()) != len(m.IDs()) {
+			t.Fatalf("%+v, kept %v", b.List(), m.IDs())
+		}
+	})
+}
+
+func TestEachProcessSeesWhatOthersRecordAndDismiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		here := doubttest.Shared{Memory: m, Changes: make(chan struct{}, 10)}
+		there := doubttest.Shared{Memory: m, Changes: make(chan struct{}, 10)}
+		a, _ := open(t, here)
+		b, _ := open(t, there)
+		tell := func() {
+			here.Changes <- struct{}{}
+			there.Changes <- struct{}{}
+			synctest.Wait()
+		}
+		must(t, a.Record(t.Context(), truncated("shop.a")))
+		tell()
+		if l := b.List(); len(l) != 1 {
+			t.Fatalf("%+v", l)
+		}
+		time.Sleep(time.Hour)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		tell()
+		if x, y := a.List(), b.List(); x[0].Count != 2 || y[0].Count != 2 || !x[0].Since.Equal(y[0].Since) {
+			t.Fatalf("%+v\n%+v", x, y)
+		}
+		must(t, b.Dismiss(t.Context(), b.List()[0].ID, time.Time{}))
+		tell()
+		if l := a.List(); len(l) > 0 || len(m.IDs()) > 0 {
+			t.Fatalf("%+v", l)
+		}
+	})
+}
+
+func TestADismissalByAnotherProcessDoesNotTakeARepeatThatItDidNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		here := doubttest.Shared{Memory: m, Changes: make(chan struct{}, 10)}
+		a, _ := open(t, here)
+		b, _ := open(t, doubttest.Shared{Memory: m})
+		must(t, a.Record(t.Context(), truncated("shop.a")))
+		must(t, b.Load(t.Context()))
+		time.Sleep(time.Millisecond)
+		must(t, a.Record(t.Context(), truncated("shop.a"))) // in memory only, so far
+		must(t, b.Dismiss(t.Context(), b.List()[0].ID, b.List()[0].Last))
+		here.Changes <- struct{}{}
+		synctest.Wait()
+		if l := a.List(); len(l) != 1 || l[0].Count != 1 {
+			t.Fatalf("%+v", l)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(m.IDs()) != 1 {
+			t.Fatal("it is not kept")
+		}
+	})
+}
+
+func TestTheMetricCountsDoubtsByCause(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := &doubttest.Memory{}
+	must(t, m.PutDoubt(t.Context(), doubt.Doubt{ID: "1", Cause: "of_a_newer_version"}))
+	b, err := doubt.New(m, nil, reg)
+	must(t, err)
+	must(t, b.Load(t.Context()))
+	must(t, b.Record(t.Context(), truncated("shop.a")))
+	must(t, b.Record(t.Context(), truncated("shop.b")))
+	for cause, want := range map[string]string{"table_truncated": "2", "statement_logged": "0", "other": "1"} {
+		if text := gather(t, reg); !strings.Contains(text, fmt.Sprintf("%s=%s\n", cause, want)) {
+			t.Errorf("want %s=%s in\n%s", cause, want, text)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Fatalf("%v, %v", problems, err)
+	}
+}
+
+func gather(t *testing.T, reg *prometheus.Registry) string {
+	t.Helper()
+	families, err := reg.Gather()
+	must(t, err)
+	var out strings.Builder
+	for _, f := range families {
+		for _, m := range f.Metric {
+			fmt.Fprintf(&out, "%s=%v\n", m.Label[0].GetValue(), m.Gauge.GetValue())
+		}
+	}
+	return out.String()
+}
+
+func TestEveryCauseIsAKindOfAlarm(t *testing.T) {
+	kinds := map[alarm.Kind]bool{}
+	for _, k := range alarm.Kinds() {
+		kinds[k] = true
+	}
+	for _, c := range doubt.Causes() {
+		if !kinds[c] {
+			t.Errorf("%s is none", c)
+		}
+	}
+}
+
+func TestANilBookLogsAndKeepsNothing(t *testing.T) {
+	var b *doubt.Book
+	must(t, b.Record(t.Context(), truncated("shop.a")))
+	must(t, b.Load(t.Context()))
+	if b.List() != nil || !b.Loaded() || !errors.Is(b.Dismiss(t.Context(), "x", time.Time{}), doubt.ErrUnknown) {
+		t.Fatal("a nil book")
+	}
+}

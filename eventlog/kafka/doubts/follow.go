@@ -1,0 +1,143 @@
+package doubts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
+)
+
+const (
+	// fetchBytes is how much one fetch asks for, fetchWait for how long the broker holds an answer back that is empty.
+	fetchBytes = 1 << 20
+	fetchWait  = 10 * time.Second
+	// patience is how long this topic may fail, by what passes by itself, before an operator hears of it: brokers that are
+	// away are everybody's trouble, and told of sooner by who has work to do.
+	patience = time.Minute
+	// stale is after how long without an answer all is read anew: the brokers forget a removal after delete.retention.ms,
+	// a day, and who has not seen it by then would believe for ever what was removed.
+	stale = 12 * time.Hour
+)
+
+// Follow implements [doubt.Follower].
+func (k *Keeper) Follow(ctx context.Context, changed func()) {
+	backoff, err := retry.NewBackoff(retry.BackoffOptions{Min: 200 * time.Millisecond, Max: 5 * time.Second})
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	last := time.Now()
+	for ctx.Err() == nil {
+		if time.Since(last) > stale {
+			k.next = -1
+		}
+		news, err := k.read(ctx)
+		if err == nil {
+			last = time.Now()
+			backoff.Reset()
+			if news {
+				changed()
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		k.failed(ctx, err, time.Since(last))
+		_ = backoff.Wait(ctx) // it ends early with ctx only
+	}
+}
+
+// failed does what can be done about a failure, and tells an operator of it unless it will pass by itself.
+func (k *Keeper) failed(ctx context.Context, err error, since time.Duration) {
+	switch class := broker.Classify(err); {
+	case class == broker.OutOfRange, class == broker.Missing:
+		k.next, k.gone = -1, true
+		if class == broker.Missing && k.o.Ensure != nil {
+			err = k.o.Ensure(ctx)
+		}
+		if class == broker.OutOfRange || err == nil || ctx.Err() != nil {
+			return
+		}
+	case class == broker.Transient && since < patience:
+		return
+	}
+	k.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again for ever", err))
+}
+
+// read reads what came since the last call, or all, and reports whether that was anything new.
+func (k *Keeper) read(ctx context.Context) (news bool, err error) {
+	if k.next < 0 {
+		return true, k.readAll(ctx)
+	}
+	f, err := k.client.Fetch(ctx, k.o.Topic, 0, k.next, fetchBytes, fetchWait)
+	if err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range f.Records {
+		news = k.view.take(&f.Records[i]) || news
+	}
+	k.next = f.Next
+	k.view.forget(k.next)
+	return news, nil
+}
+
+// readAll reads the topic from its beginning. If it is not the topic that it was, what was known before and is not in it,
+// neither kept nor removed, is written again.
+func (k *Keeper) readAll(ctx context.Context) error {
+	fresh := newView()
+	k.build(fresh)
+	defer k.build(nil)
+	next, err := k.client.ReadAll(ctx, k.o.Topic, 0, func(r broker.Record) error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		fresh.take(&r)
+		return nil
+	})
+	if err == nil && k.gone {
+		err = k.rewrite(ctx, fresh)
+	}
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.view, k.next, k.gone = fresh, next, false
+	k.view.forget(next)
+	select {
+	case <-k.loaded:
+	default:
+		close(k.loaded)
+	}
+	return nil
+}
+
+func (k *Keeper) build(v *view) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.building = v
+}
+
+// rewrite writes what fresh lacks of what is known.
+func (k *Keeper) rewrite(ctx context.Context, fresh *view) error {
+	k.mu.Lock()
+	keys := fresh.lacks(k.view)
+	k.mu.Unlock()
+	for _, key := range keys {
+		k.mu.Lock()
+		_, known := fresh.kept[key] // by now, since it was written here meanwhile
+		value := k.view.kept[key].value
+		k.mu.Unlock()
+		if known || value == nil {
+			continue
+		}
+		if err := k.write(ctx, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

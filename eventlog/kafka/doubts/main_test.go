@@ -1,0 +1,11 @@
+package doubts
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
