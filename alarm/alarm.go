@@ -54,6 +54,11 @@ const (
 	RetentionNear Kind = "retention_near"
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
+	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before.
+	SourceBehind Kind = "source_behind"
+	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
+	// cached from it may be stale.
+	ServerBehind Kind = "server_behind"
 	// NotVisible: the source has not vouched for the visibility of read changes for long.
 	NotVisible Kind = "not_visible"
 	// DeadLetter: a key was given up after its last attempt.
@@ -70,7 +75,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		TruncatedTable, StatementLogged, BinlogIncomplete, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
-		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
+		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
 	}
 }
 

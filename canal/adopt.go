@@ -2,10 +2,12 @@ package canal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 )
 
@@ -26,9 +28,14 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if l.server != info.Server && !info.GTID {
 		return otherServer(&p, info)
 	}
-	if err := l.o.checkPosition(ctx, s, info, &p); err != nil {
+	err := l.o.checkPosition(ctx, s, info, &p)
+	if behind := (*behindError)(nil); errors.As(err, &behind) {
+		return l.lags(behind)
+	}
+	if err != nil {
 		return err
 	}
+	l.lagging = ""
 	if l.server != info.Server {
 		if err := l.raise(info.Server, "another server answers ("+info.Server+" in place of "+l.server+")"); err != nil {
 			return err
@@ -47,6 +54,38 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	}
 	return nil
 }
+
+// lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it asked
+// again. Whoever fills the cache from it now reads what was before them, though the deletes that they called for are done.
+func (l *loop) lags(behind *behindError) error {
+	l.o.Alarms.Raise(alarm.SourceBehind, "source "+l.o.Source+": "+behind.Error()+"; if it never will, clear the mapped "+
+		"keys in Redis and choose where to go on with `freshet position set … --skip`")
+	if l.lagging == behind.server {
+		return behind
+	}
+	missing := behind.missing.String()
+	if len(missing) > maxMissing {
+		missing = missing[:maxMissing] + "…"
+	}
+	until := ""
+	if !l.committed.IsZero() {
+		until = ", the last of which was committed at " + l.committed.UTC().Format(time.RFC3339)
+	}
+	err := l.o.Doubts.Record(l.ctx, doubt.Doubt{
+		Cause: alarm.ServerBehind, Source: l.o.Source, Subject: behind.server,
+		Message: "source " + l.o.Source + ": server " + behind.server + " answers in place of " + behind.was + " and lacked, " +
+			"when it first did, transactions whose keys were deleted already (" + missing + until + "): what was cached from " +
+			"it before it had them is stale; clear the keys of the rows that they changed, or all mapped keys",
+	})
+	if err != nil {
+		return err
+	}
+	l.lagging = behind.server
+	return behind
+}
+
+// maxMissing bounds the list of transactions in a message, in bytes.
+const maxMissing = 300
 
 // found finds where to begin: at the checkpoint, or, if there is none, where the operator says.
 func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {

@@ -41,7 +41,7 @@ func (l *loop) run(ctx context.Context) error {
 		if why := words(err); r.news(why) {
 			l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "address", l.o.Address, "error", why)
 		}
-		if time.Since(r.since) >= awayAfter {
+		if time.Since(r.since) >= awayAfter && !isBehind(err) { // that has an alarm of its own
 			l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))
 		}
 		if pause(ctx, wait) != nil {

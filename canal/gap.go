@@ -93,10 +93,45 @@ func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInf
 			Reason: "the source has purged binlogs with transactions that were not read",
 		}
 	}
+	if p.Server != info.Server {
+		return checkBehind(s, info, p)
+	}
 	return o.checkLost(ctx, s, info, p)
 }
 
-// checkLost looks for transactions that were read and that the source has no more. The source goes on working while it
+// behindError says that another server answers, and that it does not show its readers all that we have passed: it may
+// yet get it from the server before. It is not an [ErrHalt].
+type behindError struct {
+	server, was string
+	missing     event.GTIDSet
+}
+
+// Error implements error. It is the same at every attempt, though less is missing each time.
+func (e *behindError) Error() string {
+	return "another server answers (" + e.server + " in place of " + e.was + "), which has not executed all that was read " +
+		"from the one before; it is asked again until it has"
+}
+
+// checkBehind compares what the readers of another server see with all that we have passed.
+func checkBehind(s *session, info *SourceInfo, p *event.Position) error {
+	visible := info.Executed
+	if info.Flavor == event.MariaDB {
+		at, err := s.snapshot()
+		if err != nil {
+			return err
+		}
+		if visible, err = s.gtidPos(at); err != nil {
+			return err
+		}
+		visible.Union(&info.Replicated)
+	}
+	if missing := p.GTIDs.Subtract(&visible); !missing.IsEmpty() {
+		return &behindError{info.Server, p.Server, missing}
+	}
+	return nil
+}
+
+// checkLost looks for transactions that were read and that the same server has no more. The source goes on working while it
 // is asked, and p may be newer than the first answer, so what seems to be lost is asked for again.
 func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
 	began := time.Now()
@@ -110,7 +145,7 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 			return &GapError{
 				Position: *p, Missing: lost, Oldest: oldest(s),
 				Reason: "the source has lost transactions that were read (it crashed without having synced its binlog, " +
-					"was restored from a backup, or another server with less answers now)",
+					"or was restored from a backup)",
 				Mend: "what it holds now may differ from what was read: clear the mapped keys in Redis, " +
 					"then choose where to go on with `freshet position set … --skip`",
 			}

@@ -42,6 +42,8 @@ type loop struct {
 	pend   pending
 	// lost is the transaction that was open when the connection broke, until it comes again.
 	lost event.GTID
+	// lagging is the server that answers and lacks what we have passed, once that is a doubt; "" while none does.
+	lagging string
 
 	// What does not.
 

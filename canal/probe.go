@@ -29,6 +29,8 @@ type SourceInfo struct {
 	// gtid_slave_pos (a commit may stand in them before it is visible). Owned are MySQL's transactions that are about to be committed,
 	// Purged those whose binlogs are gone.
 	Executed, Owned, Purged event.GTIDSet
+	// Replicated is MariaDB's gtid_slave_pos.
+	Replicated event.GTIDSet
 	// File and Pos are where the binlog ends.
 	File string
 	Pos  uint64
@@ -183,12 +185,11 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 	if info.Executed, err = event.ParseGTIDSet(event.MariaDB, r[0]); err != nil {
 		return fmt.Errorf("gtid_binlog_pos: %w", err)
 	}
-	replicated, err := event.ParseGTIDSet(event.MariaDB, r[1])
-	if err != nil {
+	if info.Replicated, err = event.ParseGTIDSet(event.MariaDB, r[1]); err != nil {
 		return fmt.Errorf("gtid_slave_pos: %w", err)
 	}
-	info.Replicates = !replicated.IsEmpty()
-	info.Executed.Union(&replicated)
+	info.Replicates = !info.Replicated.IsEmpty()
+	info.Executed.Union(&info.Replicated)
 	return nil
 }
 

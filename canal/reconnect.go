@@ -120,6 +120,12 @@ func (l *loop) refused(ctx context.Context, err error) error {
 // isRefusal reports whether the server says that it cannot send the binlog from our position.
 func isRefusal(err error) bool { return retry.ClassifySource(err) == retry.Lost }
 
+// isBehind reports whether another server answers that still lacks what we have passed.
+func isBehind(err error) bool {
+	var b *behindError
+	return errors.As(err, &b)
+}
+
 // isDoubtful reports whether the bytes of the stream are wrong: perhaps on the way, perhaps in the binlog.
 func isDoubtful(err error) bool {
 	return errors.Is(err, binlog.ErrDamaged) || errors.Is(err, errNonsense)
@@ -138,5 +144,5 @@ func isPassing(err error) bool {
 		return retry.ClassifySource(err) == retry.Away
 	}
 	var ne net.Error
-	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrBadConn)
+	return isBehind(err) || errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrBadConn)
 }

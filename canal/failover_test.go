@@ -1,0 +1,142 @@
+package canal
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/proxy"
+)
+
+// replicas is a server and its replica, which keeps a binlog of its own.
+type replicas struct {
+	first, second *testbed.Server
+	t             testing.TB
+	mariadb       bool
+}
+
+// onPairs runs a test on a pair of each kind that has GTIDs.
+func onPairs(t *testing.T, f func(t *testing.T, p *replicas)) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--binlog-row-metadata=FULL"}
+			if name == "MariaDB" {
+				args = append(args, "--log-slave-updates")
+			}
+			p := &replicas{start(t, args...), start(t, args...), t, name == "MariaDB"}
+			if p.mariadb {
+				p.second.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
+					"master_use_gtid=slave_pos, master_connect_retry=1", p.first.Port))
+			} else {
+				p.second.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', "+
+					"source_auto_position=1, get_source_public_key=1, source_connect_retry=1", p.first.Port))
+			}
+			p.replicate()
+			f(t, p)
+		})
+	}
+}
+
+// replicate has the second server follow the first, and hold no less than it.
+func (p *replicas) replicate() {
+	p.t.Helper()
+	start, wait := "start replica", "select wait_for_executed_gtid_set(?, 30)"
+	if p.mariadb {
+		start, wait = "start slave", "select master_gtid_wait(?, 30)"
+	}
+	p.second.Exec(p.t, start)
+	if left := p.second.QueryText(p.t, wait, p.first.GTIDs(p.t)); left != "0" {
+		p.t.Fatalf("the replica does not follow: %s", left)
+	}
+}
+
+// hold has the second server stay where it is.
+func (p *replicas) hold() {
+	p.t.Helper()
+	if p.mariadb {
+		p.second.Exec(p.t, "stop slave")
+		return
+	}
+	p.second.Exec(p.t, "stop replica")
+}
+
+// TestAServerThatIsBehindIsWaitedFor cuts the line to a server whose replica then answers, without the last transaction:
+// its readers see what was before it, whose key has been deleted for good.
+func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
+	onPairs(t, func(t *testing.T, p *replicas) {
+		d := newDatabase(t, p.first, "create table DB.t (id int primary key)", "insert into DB.t values (1)")
+		begin := here(t, p.first)
+		p.replicate()
+		p.hold()
+		line := proxy.Start(t, p.first.Addr)
+		o := d.options()
+		o.Address = line.Addr()
+		var e elsewhere
+		o.Dial = e.dial
+		r := reading(t, startAt(begin), o)
+		d.exec("insert into DB.t values (2)")
+		r.await(t, "the row and a mark over it", func() bool { return len(r.rows) == 1 && r.marked(r.rows[0].version) })
+		lacking := r.rows[0].tx.String()
+
+		e.use(p.second.Addr)
+		line.Cut()
+		for range 2 { // and a restart changes nothing
+			attempts := func() float64 { return testutil.ToFloat64(r.canal.m.connects.WithLabelValues("error")) }
+			testbed.Eventually(t, awayAfter, "several attempts", func() bool { return attempts() >= 4 || len(r.done) > 0 })
+			if !r.alarmed(alarm.SourceBehind) || len(r.done) > 0 {
+				t.Fatalf("alarmed %v", r.board.Records())
+			}
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			o.Alarms, o.Doubts = r.board, r.doubts
+			r = reading(t, startAt(r.pos), o)
+		}
+		p.replicate()
+		d2 := &database{p.second, t, d.name}
+		d2.exec("insert into DB.t values (3)")
+		r.wantRows(d, "insert DB.t (3)")
+		if v := r.rows[0].version; v.Epoch != 2 {
+			t.Errorf("version %s, want epoch 2", v)
+		}
+		r.await(t, "a mark over it", func() bool { return r.marked(r.rows[0].version) })
+		doubts := r.doubts.List()
+		if len(doubts) != 1 || doubts[0].Cause != alarm.ServerBehind || len(doubts[0].Tables) != 0 {
+			t.Fatalf("doubts %+v", doubts)
+		}
+		if !strings.Contains(doubts[0].Message, lacking) {
+			t.Errorf("%q does not name %s", doubts[0].Message, lacking)
+		}
+	})
+}
+
+// TestAServerThatHoldsAllIsNoDoubt fails over to a replica that lacks nothing.
+func TestAServerThatHoldsAllIsNoDoubt(t *testing.T) {
+	onPairs(t, func(t *testing.T, p *replicas) {
+		d := newDatabase(t, p.first, "create table DB.t (id int primary key)", "insert into DB.t values (1)")
+		line := proxy.Start(t, p.first.Addr)
+		o := d.options()
+		o.Address = line.Addr()
+		var e elsewhere
+		o.Dial = e.dial
+		r := reading(t, startAt(here(t, p.first)), o)
+		d.exec("insert into DB.t values (2)")
+		r.await(t, "the row", func() bool { return len(r.rows) == 1 })
+		p.replicate()
+		e.use(p.second.Addr)
+		line.Cut()
+		d2 := &database{p.second, t, d.name}
+		d2.exec("insert into DB.t values (3)")
+		r.wantRows(d, "insert DB.t (2)", "insert DB.t (3)")
+		r.await(t, "a mark over both", func() bool { return r.marked(r.rows[1].version) })
+		if doubts := r.doubts.List(); len(doubts) != 0 || r.alarmed(alarm.SourceBehind) {
+			t.Errorf("doubts %+v, alarms %+v", doubts, r.board.Records())
+		}
+	})
+}
