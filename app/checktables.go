@@ -20,7 +20,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		r.add(Fail, err.Error(), "")
 		return
 	}
-	o.Wanted = route.Wants
+	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	s, err := canal.Inspect(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "")

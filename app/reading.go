@@ -67,7 +67,8 @@ func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaSto
 	if err != nil {
 		return nil, err
 	}
-	o.Term, o.UntilCaughtUp, o.Wanted = at.Term(), p.options.UntilCaughtUp, route.Wants
+	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
+	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err

@@ -44,6 +44,10 @@ func Inspect(ctx context.Context, o Options) (*Schema, error) {
 // Source: MySQL Reference Manual "The INFORMATION_SCHEMA COLUMNS Table": only tables on which the user has some
 // privilege are listed.
 func (s *session) wantedTables(o *Options, out *Schema) error {
+	fold, err := s.foldsNames()
+	if err != nil {
+		return err
+	}
 	rows, err := s.rows("SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, COALESCE(c.COLLATION_NAME, '') " +
 		"FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME) " +
 		"WHERE t.TABLE_TYPE = 'BASE TABLE' AND c.TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') " +
@@ -54,8 +58,8 @@ func (s *session) wantedTables(o *Options, out *Schema) error {
 	var t *event.Table
 	for _, r := range rows {
 		if t == nil || t.Schema != r[0] || t.Name != r[1] {
-			t = &event.Table{Schema: r[0], Name: r[1]}
-			if o.Wanted(t.Schema, t.Name) {
+			t = &event.Table{Schema: r[0], Name: r[1], FoldNames: fold}
+			if o.wanted(fold, t.Schema, t.Name) {
 				out.Tables = append(out.Tables, t)
 			}
 		}
@@ -98,13 +102,17 @@ func classOf(dataType, collation string) event.Class {
 }
 
 func (s *session) cascades(o *Options, out *Schema) error {
+	fold, err := s.foldsNames()
+	if err != nil {
+		return err
+	}
 	rows, err := s.rows("SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE " +
 		"FROM information_schema.REFERENTIAL_CONSTRAINTS ORDER BY 1, 2, 5")
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if !o.Wanted(r[0], r[1]) || still(r[5]) && still(r[6]) {
+		if !o.wanted(fold, r[0], r[1]) || still(r[5]) && still(r[6]) {
 			continue
 		}
 		out.Cascades = append(out.Cascades, Cascade{

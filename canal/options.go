@@ -57,7 +57,11 @@ type Options struct {
 	UntilCaughtUp bool
 	// Wanted reports whether any mapping names the table, or with an empty table any table of the schema. Rows of
 	// others are stepped over undecoded. Nil: all are wanted. It is called on the canal's goroutine, and not for each row.
+	// The names are those that the server itself uses, in lower case where it compares names without letter case.
 	Wanted func(schema, table string) bool
+	// WantedFolded is asked instead of Wanted where the server compares names without letter case (its
+	// lower_case_table_names is not 0). Nil: Wanted is.
+	WantedFolded func(schema, table string) bool
 	// Dial makes the connections. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Alarms hears what an operator must hear. Nil: it is logged to slog.Default.
@@ -102,6 +106,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Wanted == nil {
 		o.Wanted = func(_, _ string) bool { return true }
 	}
+	if o.WantedFolded == nil {
+		o.WantedFolded = o.Wanted
+	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
@@ -109,6 +116,14 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.Default()
 	}
 	return o, nil
+}
+
+// wanted reports whether any mapping names the table, on a server that compares names without letter case or with.
+func (o *Options) wanted(fold bool, schema, table string) bool {
+	if fold {
+		return o.WantedFolded(schema, table)
+	}
+	return o.Wanted(schema, table)
 }
 
 // silence is how long the source may say nothing.

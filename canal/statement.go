@@ -128,4 +128,4 @@ func (l *loop) doubt(cause alarm.Kind, message string, tables ...string) error {
 	return l.o.Doubts.Record(l.ctx, doubt.Doubt{Cause: cause, Source: l.o.Source, Tables: tables, Message: message})
 }
 
-func (l *loop) wants(n ddl.Name) bool { return l.o.Wanted(n.Schema, n.Table) }
+func (l *loop) wants(n ddl.Name) bool { return l.tables.wants(n.Schema, n.Table) }

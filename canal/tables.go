@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/charset"
@@ -18,7 +19,8 @@ type tables struct {
 	l          *loop
 	tracker    *schema.Tracker
 	collations *charset.Collations
-	fold       bool
+	// fold says that the server compares names of schemas and tables without letter case.
+	fold bool
 	// of is the server that collations are of.
 	of string
 	// kept are the definitions that the sink has.
@@ -29,7 +31,22 @@ type tables struct {
 
 // Wanted implements [binlog.Definer].
 func (t *tables) Wanted(schema, table []byte) bool {
-	return t.l.o.Wanted(string(schema), string(table))
+	return t.wants(string(schema), string(table))
+}
+
+// wants reports whether any mapping names the table, or without a table, any of the schema. The name of one is compared
+// as the server compares it.
+func (t *tables) wants(schema, table string) bool {
+	n := t.name(ddl.Name{Schema: schema, Table: table})
+	return t.l.o.wanted(t.fold, n.Schema, n.Table)
+}
+
+// name returns the form of a name in which it is compared.
+func (t *tables) name(n ddl.Name) ddl.Name {
+	if t.fold {
+		return ddl.Name{Schema: strings.ToLower(n.Schema), Table: strings.ToLower(n.Table)}
+	}
+	return n
 }
 
 // Define implements [binlog.Definer].
@@ -44,6 +61,7 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.Table.FoldNames = t.fold
 	d = t.kept.one(d)
 	if d.Needs, err = t.l.sink.Bind(d.Table); err != nil {
 		return nil, &sinkError{err}
@@ -74,18 +92,18 @@ func (t *tables) resolve(ctx context.Context, at place, m *binlog.TableMap) (*bi
 
 // adopt takes over what the server says of its collations and names.
 func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error {
-	if t.of == info.Server {
+	fold, err := s.foldsNames()
+	if err != nil {
+		return err
+	}
+	if t.of == info.Server && t.fold == fold {
 		return nil
 	}
 	list, err := schema.LoadCollations(ctx, s.conn)
 	if err != nil {
 		return err
 	}
-	r, err := s.row("SELECT @@lower_case_table_names")
-	if err != nil {
-		return err
-	}
-	t.collations, t.fold, t.of = charset.NewCollations(list), r[0] != "0", info.Server
+	t.collations, t.fold, t.of = charset.NewCollations(list), fold, info.Server
 	if t.tracker == nil {
 		return nil
 	}
@@ -96,7 +114,7 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 // restore takes over the state that was saved with a position; none: nothing is known yet.
 func (t *tables) restore(state []byte) error {
 	o := schema.Options{
-		Wanted: t.l.o.Wanted, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
+		Wanted: t.wants, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
 	}
 	var err error
 	if len(state) == 0 {
@@ -129,10 +147,16 @@ func (t *tables) charset(collation uint16) *charset.Charset {
 // parse reads a statement.
 func (t *tables) parse(h binlog.Header, q *binlog.Query) ddl.Statement {
 	server, _ := t.collations.ByID(uint32(q.ServerCharset))
-	return ddl.Parse(q.SQL, &ddl.Session{
+	st := ddl.Parse(q.SQL, &ddl.Session{
 		Schema: q.Schema, SQLMode: q.SQLMode, Charset: t.charset(q.Charset), ServerCharset: server.Charset,
 		MariaDB: t.l.flavor == event.MariaDB, Temporary: h.Flags&flagThreadSpecific != 0, Failed: q.ErrorCode != 0,
 	})
+	// A statement stands in the binlog as it was written, in whatever letter case.
+	for i := range st.Actions {
+		a := &st.Actions[i]
+		a.Table, a.To = t.name(a.Table), t.name(a.To)
+	}
+	return st
 }
 
 // history looks through the binlog for statements; it is a [schema.Scanner].

@@ -122,6 +122,9 @@ type Column struct {
 type Table struct {
 	Schema, Name string
 	Columns      []Column
+	// FoldNames says that the source compares names of schemas and tables without letter case: its
+	// lower_case_table_names is not 0.
+	FoldNames bool
 }
 
 // String returns schema.table.

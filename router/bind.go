@@ -100,7 +100,7 @@ func (r *Router) compile(t *event.Table) *plan {
 	p := &plan{table: t, name: t.String()}
 	b := &binder{t: t, needed: map[int]bool{}}
 	for _, m := range r.mappings {
-		if m.pattern.match(t.Schema, t.Name) {
+		if m.matches(t) {
 			p.rules = append(p.rules, b.rule(m))
 			p.counts = p.counts || m.counts
 		}

@@ -45,7 +45,7 @@ func (r *Router) Check(tables ...*event.Table) []Finding {
 	k := &checker{}
 	for _, t := range tables {
 		for _, m := range r.mappings {
-			if m.pattern.match(t.Schema, t.Name) {
+			if m.matches(t) {
 				k.gather(m, t)
 			}
 		}

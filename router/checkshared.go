@@ -18,7 +18,7 @@ func (r *Router) Shared(tables []*event.Table, unique map[*event.Table][][]strin
 	k := &checker{}
 	for _, t := range tables {
 		for _, m := range r.mappings {
-			if !m.pattern.match(t.Schema, t.Name) {
+			if !m.matches(t) {
 				continue
 			}
 			for i := range m.actions {

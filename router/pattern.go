@@ -1,11 +1,23 @@
 package router
 
 import (
+	"slices"
 	"strings"
 )
 
-// pattern matches tables by name. Names compare byte by byte, as MySQL does on Linux (lower_case_table_names=0).
+// pattern matches tables by name. Names compare byte by byte, as the servers do with lower_case_table_names=0.
 type pattern struct{ schema, table glob }
+
+// folded returns the pattern for names in lower case, for servers that compare names without letter case.
+func (p *pattern) folded() pattern { return pattern{p.schema.folded(), p.table.folded()} }
+
+func (g glob) folded() glob {
+	out := slices.Clone(g)
+	for i := range out {
+		out[i].lit = strings.ToLower(out[i].lit)
+	}
+	return out
+}
 
 // glob matches one name.
 type glob []piece

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/freshet/freshet/event"
 )
 
 func TestAPatternMatchesTablesByName(t *testing.T) {
@@ -129,4 +131,29 @@ func FuzzPattern(f *testing.F) {
 			t.Fatalf("%q does not match its own table", text)
 		}
 	})
+}
+
+func TestPatternsMatchWithoutLetterCaseWhereTheSourceDoes(t *testing.T) {
+	for _, c := range []struct{ pattern, schema, table string }{
+		{"Shop.Product", "shop", "product"}, {"shop.product", "SHOP", "Product"},
+		{"Shop_{00..63}.Order*", "shop_07", "orders"}, {"*.`Ünï.X`", "a", "ünï.x"},
+	} {
+		r := mustNew(t, spec("p:{id}").table(c.pattern))
+		table := product()
+		table.Schema, table.Name = c.schema, c.table
+		if needs, _ := r.Bind(table); needs != nil || r.Wants(c.schema, c.table) {
+			t.Errorf("%s matches %s.%s, byte by byte", c.pattern, c.schema, c.table)
+		}
+		if len(r.Missing([]*event.Table{table})) == 0 {
+			t.Errorf("%s is not missing among %s", c.pattern, table)
+		}
+		folded := *table
+		folded.FoldNames = true
+		if needs, err := r.Bind(&folded); needs == nil || err != nil || !r.WantsFolded(c.schema, c.table) || !r.WantsFolded(c.schema, "") {
+			t.Errorf("%s does not match %s.%s without letter case (%v)", c.pattern, c.schema, c.table, err)
+		}
+		if missing := r.Missing([]*event.Table{&folded}); len(missing) > 0 {
+			t.Error(missing)
+		}
+	}
 }

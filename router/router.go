@@ -25,9 +25,8 @@ type Options struct {
 type Router struct {
 	specs    []Mapping
 	mappings []*mapping
-	// exact are the tables that mappings name without a wildcard; loose are the other mappings' patterns.
-	exact map[tableName]struct{}
-	loose []*pattern
+	// cased matches names as they are written, folded without letter case.
+	cased, folded names
 
 	report  Reporter
 	machine vm.VM
@@ -43,11 +42,47 @@ type Router struct {
 
 type tableName struct{ schema, table string }
 
+// names are the patterns of all mappings.
+type names struct {
+	// exact are the tables that mappings name without a wildcard; loose are the other mappings' patterns.
+	exact map[tableName]struct{}
+	loose []*pattern
+	// schemas are the patterns of schemas.
+	schemas []glob
+}
+
+func (n *names) add(p *pattern) {
+	n.schemas = append(n.schemas, p.schema)
+	if name, ok := p.exact(); ok {
+		n.exact[name] = struct{}{}
+	} else {
+		n.loose = append(n.loose, p)
+	}
+}
+
+// want reports whether any mapping matches the table, or, without a table, any may match one of the schema.
+func (n *names) want(schema, table string) bool {
+	if table == "" {
+		return slices.ContainsFunc(n.schemas, func(g glob) bool { return g.match(schema) })
+	}
+	if _, ok := n.exact[tableName{schema, table}]; ok {
+		return true
+	}
+	for _, p := range n.loose {
+		if p.match(schema, table) {
+			return true
+		}
+	}
+	return false
+}
+
 // mapping is a parsed Mapping.
 type mapping struct {
 	spec    *Mapping
 	ordinal int
 	pattern pattern
+	// folded is the pattern for names in lower case.
+	folded pattern
 	// events holds for each event.Op whether the mapping is for it.
 	events [4]bool
 	// actions are in the order in which a row's invalidations are carried. writes: one of them writes what the row
@@ -65,7 +100,7 @@ func New(specs []Mapping, o Options) (*Router, error) {
 	m := newMetrics()
 	r := &Router{
 		specs: slices.Clone(specs), report: o.Reporter,
-		exact: map[tableName]struct{}{}, plans: newPlans(),
+		cased: names{exact: map[tableName]struct{}{}}, folded: names{exact: map[tableName]struct{}{}}, plans: newPlans(),
 	}
 	var problems collector
 	for i := range r.specs {
@@ -73,11 +108,8 @@ func New(specs []Mapping, o Options) (*Router, error) {
 		parsed.ordinal = i
 		parsed.meters = m.counters(i, r.specs[i].Table.Value, parsed.more())
 		r.mappings = append(r.mappings, parsed)
-		if name, ok := parsed.pattern.exact(); ok {
-			r.exact[name] = struct{}{}
-		} else {
-			r.loose = append(r.loose, &parsed.pattern)
-		}
+		r.cased.add(&parsed.pattern)
+		r.folded.add(&parsed.folded)
 	}
 	if err := problems.err(); err != nil {
 		return nil, err
@@ -103,6 +135,7 @@ func parseMapping(spec *Mapping, problems *collector) *mapping {
 	var faults []fault
 	m.pattern, faults = parsePattern(spec.Table.Value)
 	problems.faults("table", &spec.Table, faults)
+	m.folded = m.pattern.folded()
 	(&mappingParser{problems, m}).actions()
 	for i := range spec.Columns {
 		name := &spec.Columns[i]
@@ -121,20 +154,20 @@ func parseMapping(spec *Mapping, problems *collector) *mapping {
 }
 
 // Wants reports whether any mapping matches the table, by its name alone; without a table, whether any may match one of
-// the schema. It may be called from any goroutine.
-func (r *Router) Wants(schema, table string) bool {
-	if table == "" {
-		return slices.ContainsFunc(r.mappings, func(m *mapping) bool { return m.pattern.schema.match(schema) })
+// the schema. Names compare byte by byte. It may be called from any goroutine.
+func (r *Router) Wants(schema, table string) bool { return r.cased.want(schema, table) }
+
+// WantsFolded is Wants for a source that compares names without letter case.
+func (r *Router) WantsFolded(schema, table string) bool {
+	return r.folded.want(strings.ToLower(schema), strings.ToLower(table))
+}
+
+// matches reports whether the mapping is for the table.
+func (m *mapping) matches(t *event.Table) bool {
+	if t.FoldNames {
+		return m.folded.match(strings.ToLower(t.Schema), strings.ToLower(t.Name))
 	}
-	if _, ok := r.exact[tableName{schema, table}]; ok {
-		return true
-	}
-	for _, p := range r.loose {
-		if p.match(schema, table) {
-			return true
-		}
-	}
-	return false
+	return m.pattern.match(t.Schema, t.Name)
 }
 
 // Query is the query of one mapping, as whoever runs it needs it.
@@ -164,15 +197,18 @@ func (r *Router) Queries() []Query {
 // Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.
 func (r *Router) Missing(tables []*event.Table) []Problem {
 	var names []string
+	advice := "create it, grant SELECT on it, or remove the mapping; names are case-sensitive"
 	for _, t := range tables {
 		names = append(names, t.String())
+		if t.FoldNames {
+			advice = "create it, grant SELECT on it, or remove the mapping"
+		}
 	}
 	var problems collector
 	for _, m := range r.mappings {
-		matched := slices.ContainsFunc(tables, func(t *event.Table) bool { return m.pattern.match(t.Schema, t.Name) })
-		if !matched {
+		if !slices.ContainsFunc(tables, m.matches) {
 			problems.add(m.spec.Table.Pos, "no table matches "+quote(m.spec.Table.Value),
-				suggest(m.spec.Table.Value, names, "create it, grant SELECT on it, or remove the mapping; names are case-sensitive"))
+				suggest(m.spec.Table.Value, names, advice))
 		}
 	}
 	return problems.problems()

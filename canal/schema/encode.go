@@ -159,7 +159,7 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 		*t.schemaOf(c.Name) = schema{charsets{c.Charset, c.Collation}, c.Whole}
 	}
 	for _, row := range s.Tables {
-		n := ddl.Name{Schema: row.Schema, Table: row.Table}
+		n := t.key(ddl.Name{Schema: row.Schema, Table: row.Table}) // the source may fold names only now
 		switch i := row.Definition; {
 		case i >= 0 && i < len(defs):
 			t.set(n, entry{status: known, def: defs[i]})
