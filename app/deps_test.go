@@ -19,11 +19,13 @@ var mayImport = map[string][]string{
 	// doubttest is the suite of every keeper.
 	"doubt/doubttest": {"event", "alarm", "doubt", "retry"},
 	// config describes the file; only app turns it into the stages' words.
-	"config":  nil,
-	"retry":   {"event"},
-	"router":  {"event", "document", "query"},
-	"latency": {"event"},
-	"hot":     {"event"},
+	"config": nil,
+	"retry":  {"event"},
+	"router": {"event", "document", "query"},
+	// Batches for the tests of whatever encodes them.
+	"router/routertest": {"event", "document", "query", "router"},
+	"latency":           {"event"},
+	"hot":               {"event"},
 
 	// The SQL of a rebuild, read and not run; and what runs it.
 	"query":   nil,
@@ -43,7 +45,7 @@ var mayImport = map[string][]string{
 	"eventlog":                           {"event"},
 	"eventlog/checkpoint":                {"event", "retry"},
 	"eventlog/embedded":                  {"event", "alarm", "doubt", "eventlog", "eventlog/checkpoint", "retry", "latency"},
-	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry"},
+	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry", "document", "query", "router", "router/routertest"},
 	"eventlog/logtest":                   {"event", "eventlog"},
 	"retry/retrytest":                    {"event", "retry"},
 

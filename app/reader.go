@@ -117,10 +117,14 @@ func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.E
 // again adds what was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.
 func (r *reader) again(tx *event.Tx, v event.Version, k *stashedKey, row uint32) error {
 	o := event.Origin{Table: k.Table, Tx: *tx, Event: v, D: k.D, Mapping: k.Mapping, RateLimit: k.RateLimit}
-	if n := len(r.batch.Origins); n == 0 || r.batch.Origin(n-1) != o {
+	// Mappings take turns here as they did when the rows were routed.
+	at := r.batch.FindOrigin(&o, len(r.batch.Origins))
+	if at < 0 {
+		at = len(r.batch.Origins)
 		r.batch.AddOrigin(o)
 	}
 	add(&r.batch, k, row)
+	r.batch.Invalidations[r.batch.Len()-1].Origin = uint32(at)
 	return r.handOnIfFull()
 }
 

@@ -54,7 +54,8 @@ func (c *Common) GTID(number uint64) GTID {
 	return g
 }
 
-// near is how many commons are looked at for one that is there already: under several mappings they take turns.
+// near is how many origins, and commons, are looked at for one that is there already: under several mappings they take
+// turns.
 const near = 16
 
 // AddOrigin adds an origin; invalidations added from now on belong to it. Of its commit time, whole microseconds are kept.
@@ -62,6 +63,19 @@ func (b *Batch) AddOrigin(o Origin) {
 	b.Origins = append(b.Origins, Placed{
 		Event: o.Event, Number: o.Tx.GTID.Number, Committed: o.Tx.Committed.UnixMicro(), Common: b.common(&o),
 	})
+}
+
+// FindOrigin returns which of the newest origins before the n-th is o, or -1: the same rows event under the same mapping
+// comes back after another mapping's turn, and an origin for each key would take more memory than the keys.
+func (b *Batch) FindOrigin(o *Origin, n int) int {
+	committed := o.Tx.Committed.UnixMicro()
+	for i := n - 1; i >= 0 && i >= n-near; i-- {
+		p := &b.Origins[i]
+		if p.Event == o.Event && p.Number == o.Tx.GTID.Number && p.Committed == committed && b.Commons[p.Common].of(o) {
+			return i
+		}
+	}
+	return -1
 }
 
 // common returns the ordinal of what an origin has in common with others, adding it if it is not there.

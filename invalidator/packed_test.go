@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router/routertest"
 )
 
 // told is what a batch of plain deletes says that is needed after its first delete.
@@ -101,6 +102,35 @@ func TestNothingButPlainDeletesIsPacked(t *testing.T) {
 			t.Errorf("%+v was packed", i)
 		}
 	}
+}
+
+// A codec must cope with whatever the router makes: several mappings of one table, several tables of one transaction,
+// and what is left of a batch when a partition takes its share.
+func TestWhatTheRouterMakesIsTheSameWhenItIsUnpacked(t *testing.T) {
+	var p packer
+	rapid.Check(t, func(t *rapid.T) {
+		for _, b := range routertest.Batches(t) {
+			var plain []uint32
+			for i := range b.Invalidations {
+				if b.EffectOf(i) == nil && b.Invalidations[i].Action == event.ActionDelete {
+					plain = append(plain, uint32(i))
+				}
+			}
+			b = b.Arrange(plain)
+			packed := p.pack(b)
+			if packed == nil {
+				t.Fatal("plain deletes were not packed")
+			}
+			var again event.Batch
+			p.unpack(packed, &again)
+			if diff := cmp.Diff(told(b), told(&again)); diff != "" {
+				t.Fatal(diff)
+			}
+			if len(again.Origins) != len(b.Origins) {
+				t.Fatalf("%d origins became %d", len(b.Origins), len(again.Origins))
+			}
+		}
+	})
 }
 
 // Keys of bulk changes, of single rows and of several keys a row: bytes for each, and what it costs.

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/router/routertest"
 )
 
 const xid = "X'676c6f62616c',X'6272616e6368',1"
@@ -120,6 +123,32 @@ func order(t *testing.T, s Storage) {
 	if err := c.Recall(xid, at(11), func([]checkpoint.Stashed) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("recall: %v, want the error of the one that takes the keys", err)
 	}
+}
+
+// routed stashes what the router makes of random rows under random mappings.
+func routed(t *testing.T, s Storage) {
+	c := s.Open()
+	pos := uint64(10)
+	rapid.Check(t, func(r *rapid.T) {
+		pos++
+		xid := fmt.Sprintf("X'%x',X'',1", pos)
+		add := c.Stash(xid, at(pos))
+		var want []checkpoint.Stashed
+		for _, b := range routertest.Batches(r) {
+			from := len(want)
+			for i := range b.Invalidations {
+				inv, o := &b.Invalidations[i], b.Of(i)
+				want = append(want, checkpoint.Stashed{
+					Key: b.Key(i), Table: o.Table, Mapping: o.Mapping, D: o.D, RateLimit: o.RateLimit,
+					Action: inv.Action, Intent: inv.Intent, Effect: b.EffectOf(i), Fields: b.Fields(i),
+				})
+			}
+			must(t, add(want[from:]))
+		}
+		if d := cmp.Diff(want, recalled(t, c, xid, at(pos+1)), cmpopts.EquateEmpty()); d != "" {
+			r.Fatal(d)
+		}
+	})
 }
 
 func readAgain(t *testing.T, s Storage) {

@@ -71,6 +71,7 @@ func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, make(t, Options{})) })
 	}
+	t.Run("what the router makes comes back", func(t *testing.T) { routed(t, make(t, Options{})) })
 	t.Run("the stash is bounded", func(t *testing.T) { bounded(t, make(t, Options{MaxStashKeys: 3})) })
 }
 

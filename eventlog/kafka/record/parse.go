@@ -292,21 +292,19 @@ func (p *Parser) inherit(o *event.Origin, has fields) fields {
 // known looks whether the origin of a change was there a moment ago, and gives its invalidations, from the given one on,
 // to that: under two mappings the rows of an event take turns between two changes, and batches wait long in memory.
 func (p *Parser) known(o event.Origin, first, from int) bool {
-	const near = 4
 	if len(p.batch.Origins) != first+1 {
 		return false
 	}
-	for i := first - 1; i >= 0 && i >= first-near; i-- {
-		if p.batch.Origins[i].Event == o.Event && p.batch.Origin(i) == o {
-			p.batch.Origins = p.batch.Origins[:first]
-			for j := from; j < p.batch.Len(); j++ {
-				p.batch.Invalidations[j].Origin = uint32(i)
-			}
-			p.before = i + 1
-			return true
-		}
+	at := p.batch.FindOrigin(&o, first)
+	if at < 0 {
+		return false
 	}
-	return false
+	p.batch.Origins = p.batch.Origins[:first]
+	for j := from; j < p.batch.Len(); j++ {
+		p.batch.Invalidations[j].Origin = uint32(at)
+	}
+	p.before = at + 1
+	return true
 }
 
 // settle makes the origins from first on those of a change's events: o is of the first, and all but the position is the
