@@ -67,6 +67,8 @@ const (
 	EpochRaised Kind = "epoch_raised"
 	// MappingsChanged: the mappings are not those that the checkpoint was written under.
 	MappingsChanged Kind = "mappings_changed"
+	// XAKeysUnknown: the keys of a prepared XA transaction do not fit into the stash, so its commit leaves stale keys.
+	XAKeysUnknown Kind = "xa_keys_unknown"
 	// FirstStart: there is no checkpoint, so this looks like a first start.
 	FirstStart Kind = "first_start"
 )
@@ -75,7 +77,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		TruncatedTable, StatementLogged, BinlogIncomplete, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
-		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, FirstStart,
+		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, XAKeysUnknown, FirstStart,
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/router"
@@ -43,6 +46,7 @@ type reader struct {
 	handover func(last event.Version) time.Duration
 	xa       *xaMemory
 	alarms   *alarm.Board
+	doubts   *doubt.Book
 	tap      *tap
 	fresh    *freshness
 	latency  *latency.Stages
@@ -105,13 +109,30 @@ func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 // Resolve implements canal.Sink.
 func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
 	if commit {
-		err := r.xa.recall(tx, v, func(k *stashedKey, row uint32) error { return r.again(tx, v, k, row) })
+		unknown, err := r.xa.recall(tx, v, func(k *stashedKey, row uint32) error { return r.again(tx, v, k, row) })
+		if err == nil && len(unknown) > 0 {
+			err = r.unknown(unknown)
+		}
 		if err != nil {
 			return fmt.Errorf("xa transaction %s: %w", tx.XID, err)
 		}
 	}
 	r.xa.resolved(tx, v, end)
 	return r.end(end)
+}
+
+// unknown records the doubt about tables of which a transaction that is now committed changed rows whose keys did not fit
+// into the stash. It returns once that is durable: the XA COMMIT must not be passed before.
+func (r *reader) unknown(tables []string) error {
+	which := "table " + strings.Join(tables, ", ")
+	if slices.Contains(tables, "") {
+		tables, which = nil, "every mapped table"
+	}
+	return r.doubts.Record(r.ctx, doubt.Doubt{
+		Cause: alarm.XAKeysUnknown, Source: r.source, Tables: tables,
+		Message: "an xa transaction was committed that had changed more rows than could be remembered, so some keys of " + which +
+			" were not deleted: clear the keys of " + which,
+	})
 }
 
 // again adds what was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.

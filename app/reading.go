@@ -75,7 +75,7 @@ func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaSto
 	}
 	r.sink = &reader{
 		log: log, router: route, tap: &p.tap, fresh: &r.fresh, source: c.Source.Name, term: at.Term(),
-		xa: &xaMemory{store: xa}, alarms: p.alarms, latency: p.latency,
+		xa: &xaMemory{store: xa, alarms: p.alarms}, alarms: p.alarms, doubts: p.doubts, latency: p.latency,
 	}
 	if r.canal, err = canal.New(o, r.sink, at); err != nil {
 		return nil, err

@@ -1,9 +1,12 @@
 package app
 
 import (
+	"errors"
 	"slices"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
 
@@ -39,7 +42,8 @@ type xaStash interface {
 // xaMemory remembers which keys the rows of a prepared XA transaction made stale, until the transaction is
 // resolved. It belongs to the reader's goroutine.
 type xaMemory struct {
-	store xaStore
+	store  xaStore
+	alarms *alarm.Board
 
 	xid   string
 	first event.Version // of the open transaction's first row with a key
@@ -48,6 +52,9 @@ type xaMemory struct {
 	bytes int // of chunk
 	// payload is how many bytes of fields were remembered of the open transaction.
 	payload int
+	// unknown are the tables of its rows whose keys did not fit into the stash. From the first such row on nothing else of
+	// it is remembered.
+	unknown []string
 }
 
 // remember notes the invalidations from index from on, which a row of tx has just added to the batch. A transaction of
@@ -61,7 +68,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	}
 	if x.open == nil || x.xid != tx.XID {
 		x.xid, x.first, x.chunk = tx.XID, b.Version(from), x.chunk[:0]
-		x.bytes, x.payload = 0, 0
+		x.bytes, x.payload, x.unknown = 0, 0, nil
 		x.open = x.store.Begin(tx.XID, x.first)
 	}
 	begin := len(x.chunk)
@@ -82,7 +89,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 		}
 		x.bytes += x.chunk[i].Bytes()
 	}
-	if len(x.chunk) < stashChunk && x.bytes < stashBytes {
+	if len(x.unknown) == 0 && len(x.chunk) < stashChunk && x.bytes < stashBytes {
 		return nil
 	}
 	return x.write()
@@ -112,11 +119,32 @@ func add(b *event.Batch, k *stashedKey, row uint32) {
 	})
 }
 
+// write stores the chunk. If it does not fit, or one before it did not, only its tables are kept.
 func (x *xaMemory) write() error {
-	err := x.open.Append(x.chunk)
+	var err error
+	if len(x.unknown) == 0 {
+		err = x.open.Append(x.chunk)
+	}
+	if full := errors.Is(err, checkpoint.ErrStashFull); full || len(x.unknown) > 0 {
+		if full {
+			x.alarms.Raise(alarm.XAKeysUnknown, "the keys of a prepared xa transaction do not fit into the store, so its commit will leave stale keys: "+err.Error())
+		}
+		x.lose()
+		err = nil
+	}
 	clear(x.chunk) // not to keep what it names
 	x.chunk, x.bytes = x.chunk[:0], 0
 	return err
+}
+
+// lose keeps the tables of the chunk: one more than can be named stands for all.
+func (x *xaMemory) lose() {
+	for i := range x.chunk {
+		t := x.chunk[i].Table
+		if len(x.unknown) <= checkpoint.MaxUnknown && !slices.Contains(x.unknown, t) {
+			x.unknown = append(x.unknown, t)
+		}
+	}
 }
 
 // seal stores what is left of a transaction that is now prepared.
@@ -125,7 +153,10 @@ func (x *xaMemory) seal(tx *event.Tx) error {
 		return nil // it changed no mapped row
 	}
 	err := x.write()
-	x.open, x.xid = nil, ""
+	if err == nil && len(x.unknown) > 0 {
+		err = x.open.Append(checkpoint.Unknown(x.unknown))
+	}
+	x.open, x.xid, x.unknown = nil, "", nil
 	return err
 }
 
@@ -139,17 +170,23 @@ func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
 	behind.Row++
 	x.store.Resolve(tx.XID, behind, end)
 	clear(x.chunk)
-	x.open, x.xid, x.chunk, x.bytes = nil, "", x.chunk[:0], 0
+	x.open, x.xid, x.chunk, x.bytes, x.unknown = nil, "", x.chunk[:0], 0, nil
 }
 
 // recall calls each with the keys of a transaction that was prepared before v and is now committed, and with the ordinals
 // that they have as rows of the commit. What is written under a key twice has two versions, so that the later one
-// wins as it does in the table; plain deletes need none of their own.
-func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey, row uint32) error) error {
+// wins as it does in the table; plain deletes need none of their own. It returns the tables of keys that did not fit.
+func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey, row uint32) error) (unknown []string, err error) {
 	row := uint32(0)
-	return x.store.Recall(tx.XID, v, func(keys []stashedKey) error {
+	err = x.store.Recall(tx.XID, v, func(keys []stashedKey) error {
 		for i := range keys {
 			k := &keys[i]
+			if k.Unknown {
+				if !slices.Contains(unknown, k.Table) {
+					unknown = append(unknown, k.Table)
+				}
+				continue
+			}
 			if row == 0 || k.Effect != nil || k.Action != event.ActionDelete {
 				row++
 			}
@@ -159,6 +196,7 @@ func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey
 		}
 		return nil
 	})
+	return unknown, err
 }
 
 // resolved lets go of what is remembered, once the checkpoint has passed end.

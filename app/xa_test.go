@@ -10,7 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
 
@@ -309,11 +312,17 @@ func TestAValueCommittedInOnePhaseIsForgotten(t *testing.T) {
 }
 
 // listXA keeps what is stashed in memory.
-type listXA struct{ keys []stashedKey }
+type listXA struct {
+	keys []stashedKey
+	full bool
+}
 
 func (s *listXA) Begin(string, event.Version) xaStash { return s }
 
 func (s *listXA) Append(keys []stashedKey) error {
+	if s.full && !checkpoint.AllUnknown(keys) {
+		return checkpoint.ErrStashFull
+	}
 	s.keys = append(s.keys, keys...)
 	return nil
 }
@@ -345,7 +354,7 @@ func TestTheValuesOfAPreparedTransactionAreBounded(t *testing.T) {
 	}
 	must(t, x.seal(tx))
 	put, forget := 0, 0
-	must(t, x.recall(tx, version(1, 1, 500, 0), func(k *stashedKey, row uint32) error {
+	_, err := x.recall(tx, version(1, 1, 500, 0), func(k *stashedKey, row uint32) error {
 		switch {
 		case k.Key != fmt.Sprint("user:", put+forget) || int(row) != put+forget+1:
 			t.Errorf("%s is the row %d", k.Key, row)
@@ -355,8 +364,87 @@ func TestTheValuesOfAPreparedTransactionAreBounded(t *testing.T) {
 			forget++
 		}
 		return nil
-	}))
+	})
+	must(t, err)
 	if put != stashPayload/(size+4) || put+forget != rows {
 		t.Errorf("%d values and %d keys without", put, forget)
+	}
+}
+
+// What does not fit into the stash must not end the reader: it would read the same transaction at every start. Its commit
+// leaves stale keys, so it is a doubt about its tables.
+func TestAPreparedTransactionThatDoesNotFitIsADoubtAtItsCommit(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*reader, *fakeLog, *embedded.Store) {
+		s, err := embedded.Open(dir, embedded.Options{MaxStashKeys: stashChunk + 10})
+		must(t, err)
+		r, l := xaReader(t, s)
+		r.xa.alarms = r.alarms
+		r.doubts, err = doubt.New(nil, r.alarms, nil)
+		must(t, err)
+		return r, l, s
+	}
+	r, _, s := open()
+	const rows = 3 * stashChunk // the first piece fits
+	positions := make([]uint64, rows)
+	for i := range positions {
+		positions[i] = uint64(i + 1)
+	}
+	for range 2 { // read again after a crash
+		prepare(t, r, "large", positions...)
+	}
+	prepare(t, r, "rolled back", positions...)
+	prepare(t, r, "small", rows+100)
+	if n := len(r.doubts.List()); n != 0 {
+		t.Errorf("%d doubts before anything is committed", n)
+	}
+	if !slices.ContainsFunc(r.alarms.Records(), func(a alarm.Record) bool { return a.Kind == alarm.XAKeysUnknown }) {
+		t.Errorf("no alarm: %+v", r.alarms.Records())
+	}
+	must(t, s.Close())
+
+	r, l, s := open()
+	defer s.Close()
+	for _, c := range []struct {
+		xid    string
+		commit bool
+		keys   int
+		doubts int
+	}{{"rolled back", false, 0, 0}, {"small", true, 1, 0}, {"large", true, stashChunk, 1}} {
+		if got := len(resolve(t, r, l, c.xid, c.commit, rows+300)); got != c.keys {
+			t.Errorf("%s: %d keys, want %d", c.xid, got, c.keys)
+		}
+		doubts := r.doubts.List()
+		if len(doubts) != c.doubts {
+			t.Errorf("%s: %+v, want %d", c.xid, doubts, c.doubts)
+		}
+		for _, d := range doubts {
+			if d.Cause != alarm.XAKeysUnknown || !slices.Equal(d.Tables, []string{"shop.product"}) || d.Source != "orders" {
+				t.Errorf("%+v", d)
+			}
+		}
+	}
+}
+
+// A transaction of rows of very many tables is remembered by the name of none.
+func TestUnknownKeysOfVeryManyTablesAreThoseOfEveryTable(t *testing.T) {
+	s := &listXA{full: true}
+	x := &xaMemory{store: s}
+	tx := &event.Tx{XID: xid}
+	var b event.Batch
+	for i := range 10 * checkpoint.MaxUnknown {
+		b.Reset()
+		b.AddOrigin(event.Origin{Table: fmt.Sprint("shop.t", i), Event: version(1, 1, 5, 0)})
+		b.Add(bytes.Repeat([]byte{'x'}, stashBytes/50), 1, event.ActionDelete)
+		must(t, x.remember(tx, &b, 0))
+		if len(x.unknown) > checkpoint.MaxUnknown+1 {
+			t.Fatalf("%d tables are held in memory", len(x.unknown))
+		}
+	}
+	must(t, x.seal(tx))
+	unknown, err := x.recall(tx, version(1, 1, 500, 0), func(*stashedKey, uint32) error { return nil })
+	must(t, err)
+	if !slices.Equal(unknown, []string{""}) {
+		t.Errorf("%q", unknown)
 	}
 }

@@ -21,6 +21,7 @@ type keyRun struct {
 	Action    Action  `json:"action"`
 	Intent    intent  `json:"intent,omitzero"`
 	Effect    *effect `json:"effect,omitempty"`
+	Unknown   bool    `json:"unknown,omitempty"`
 	Keys      []Text  `json:"keys"`
 	// Fields are those of each key, in their order, NULL as null; left out when no key has any.
 	Fields [][]*Text `json:"fields,omitempty"`
@@ -30,7 +31,7 @@ type keyRun struct {
 
 func (r *keyRun) like(o *keyRun) bool {
 	return r.Table == o.Table && r.Mapping == o.Mapping && r.D == o.D && r.RateLimit == o.RateLimit && r.Action == o.Action &&
-		r.Intent == o.Intent && r.of == o.of && (r.Fields == nil) == (o.Fields == nil)
+		r.Intent == o.Intent && r.of == o.of && r.Unknown == o.Unknown && (r.Fields == nil) == (o.Fields == nil)
 }
 
 // intent is an intent in JSON by its name.
@@ -111,6 +112,7 @@ func (ks Keys) MarshalJSON() ([]byte, error) {
 		k := &ks[i]
 		r := keyRun{
 			Table: k.Table, Mapping: k.Mapping, D: Span(k.D), RateLimit: k.RateLimit, Action: Action(k.Action), Intent: intent(k.Intent), of: k.Effect,
+			Unknown: k.Unknown,
 		}
 		if len(k.Fields) > 0 {
 			r.Fields = [][]*Text{}
@@ -160,6 +162,7 @@ func (ks *Keys) UnmarshalJSON(b []byte) error {
 			s := Stashed{
 				Key: string(k), Table: r.Table, Mapping: r.Mapping, D: time.Duration(r.D), RateLimit: r.RateLimit,
 				Action: event.Action(r.Action), Intent: event.Intent(r.Intent), Effect: of,
+				Unknown: r.Unknown,
 			}
 			if len(r.Fields) > 0 {
 				for _, f := range r.Fields[n] {

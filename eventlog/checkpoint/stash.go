@@ -25,7 +25,8 @@ const (
 	DefaultMaxStashBytes = 512 << 20
 )
 
-// ErrStashFull: the keys of prepared XA transactions exceed the bounds of the stash.
+// ErrStashFull: the keys of prepared XA transactions exceed the bounds of the stash. What does not fit is stored by
+// tables ([Unknown]), or the same transaction would end the reader at every start.
 var ErrStashFull = errors.New("too many keys in prepared xa transactions: commit or roll back those that XA RECOVER lists on the source")
 
 // Stashed is one key that a row of a prepared transaction made stale, with all that its action needs.
@@ -40,6 +41,30 @@ type Stashed struct {
 	// Effect and Fields are the invalidation's; a plain delete has neither.
 	Effect *event.Effect
 	Fields event.Fields
+	// Unknown says that this stands for keys that did not fit: rows of Table changed, of any mapped table if it is empty,
+	// and which keys they made stale is not known. The rest but Action is zero.
+	Unknown bool
+}
+
+// MaxUnknown is how many tables of one transaction [Unknown] names. Beyond it, one stands for every mapped table.
+const MaxUnknown = 100
+
+// Unknown returns what is stored for the keys of a transaction that do not fit: one entry for each table. Entries of that
+// kind have no bound in the stash but how many transactions a source keeps prepared (InnoDB: some 130,000).
+func Unknown(tables []string) []Stashed {
+	if len(tables) > MaxUnknown {
+		tables = []string{""}
+	}
+	all := make([]Stashed, len(tables))
+	for i, t := range tables {
+		all[i] = Stashed{Table: t, Action: event.ActionDelete, Unknown: true}
+	}
+	return all
+}
+
+// AllUnknown reports whether there is no key among them, so that they are stored however full the stash is.
+func AllUnknown(keys []Stashed) bool {
+	return !slices.ContainsFunc(keys, func(s Stashed) bool { return !s.Unknown })
 }
 
 // Bytes returns about how much memory the key and its fields hold.

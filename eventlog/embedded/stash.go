@@ -40,7 +40,7 @@ func (s *Store) Stash(xid string, first event.Version) *Stash {
 }
 
 // Append stores the next chunk of keys durably; some thousands make a good chunk. After an error the same call may
-// be repeated. [ErrStashFull] means that nothing of the chunk was stored.
+// be repeated. [ErrStashFull] means that nothing of the chunk was stored; a chunk of [checkpoint.Unknown] always is.
 func (st *Stash) Append(keys []Stashed) error {
 	if len(keys) == 0 {
 		return nil
@@ -56,14 +56,14 @@ func (st *Stash) Append(keys []Stashed) error {
 	next.Keys += len(keys)
 	next.Bytes += int64(len(record))
 	next.Chunks++
-	err = st.s.updateBooks("stash", func(b *books) error { return st.write(b, next, record) })
+	err = st.s.updateBooks("stash", func(b *books) error { return st.write(b, next, record, checkpoint.AllUnknown(keys)) })
 	if err == nil {
 		st.info, st.begun = next, true
 	}
 	return err
 }
 
-func (st *Stash) write(b *books, next Prepared, record []byte) error {
+func (st *Stash) write(b *books, next Prepared, record []byte, unbounded bool) error {
 	root := b.tx.Bucket([]byte(bucketStash))
 	if !st.begun {
 		if err := b.dropStash(root, st.name); err != nil {
@@ -81,7 +81,7 @@ func (st *Stash) write(b *books, next Prepared, record []byte) error {
 	}
 	b.usage.StashKeys += next.Keys - was.Keys
 	b.usage.StashBytes += next.Bytes - was.Bytes
-	if b.usage.StashKeys > st.s.o.MaxStashKeys || b.usage.StashBytes > st.s.o.MaxStashBytes {
+	if !unbounded && (b.usage.StashKeys > st.s.o.MaxStashKeys || b.usage.StashBytes > st.s.o.MaxStashBytes) {
 		return fmt.Errorf("xa transaction %s: %w", st.info.XID, ErrStashFull)
 	}
 	info, err := encode(next)

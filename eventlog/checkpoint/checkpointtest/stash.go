@@ -268,6 +268,15 @@ func bounded(t *testing.T, s Storage) {
 	if err := add(keys("c", "d")); !errors.Is(err, checkpoint.ErrStashFull) {
 		t.Fatalf("append: %v, want %v", err, checkpoint.ErrStashFull)
 	}
+	must(t, add(checkpoint.Unknown([]string{"shop.user", "shop.order"}))) // always fit
+	for _, when := range []string{"written", "read again"} {
+		want := append(keys("b"), checkpoint.Stashed{Table: "shop.user", Action: event.ActionDelete, Unknown: true},
+			checkpoint.Stashed{Table: "shop.order", Action: event.ActionDelete, Unknown: true})
+		if d := cmp.Diff(want, recalled(t, c, "two", at(3))); d != "" {
+			t.Errorf("%s: %s", when, d)
+		}
+		c = s.Open()
+	}
 	must(t, c.Stash("two", at(2))(keys("b", "c"))) // in the place of one
 	c = s.Open()
 	if err := c.Stash("three", at(3))(keys("d")); !errors.Is(err, checkpoint.ErrStashFull) {

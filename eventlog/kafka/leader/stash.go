@@ -199,7 +199,7 @@ func (c *Checkpoint) Stash(xid string, first event.Version) *Stash {
 
 // Append stores the next keys durably; some thousands make a good chunk. It tries again while the brokers are away, for
 // as long as this process leads. After an error the same call may be repeated. [checkpoint.ErrStashFull] means that
-// nothing was stored.
+// nothing was stored; [checkpoint.Unknown] always is.
 func (st *Stash) Append(keys []checkpoint.Stashed) error {
 	if len(keys) == 0 {
 		return nil
@@ -216,8 +216,10 @@ func (st *Stash) Append(keys []checkpoint.Stashed) error {
 	if len(s.chunks) == 0 {
 		replaced = x.find(s.xid, func(o *stash) bool { return o.first == s.first })
 	}
-	if err := x.room(s.xid, replaced, values); err != nil {
-		return err
+	if !checkpoint.AllUnknown(keys) {
+		if err := x.room(s.xid, replaced, values); err != nil {
+			return err
+		}
 	}
 	for i := range values {
 		if err := st.c.insist("stash", func() error { return st.write(len(s.chunks)+i+1, &values[i]) }); err != nil {
