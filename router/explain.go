@@ -188,6 +188,9 @@ func (x *explainer) rule(r *run, v verdict, err error) {
 		line.Why = "the mapping is not for " + r.c.Op.String()
 	case unchanged:
 		line.Why = "none of its columns changed, nor a column of a key"
+		if u.predicate != nil {
+			line.Why += ", nor what when says of the row"
+		}
 	case predicateFalse:
 		line.Why, line.Pos = "when is false", u.spec.When.at(0)
 	default:

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -151,5 +152,16 @@ func TestUnicodeMappingsMayGrowOrShrinkTheText(t *testing.T) {
 				t.Errorf("%s of %q is %q", name, s, out)
 			}
 		}
+	}
+}
+
+func TestSpacesNextToTheBarsDoNotCount(t *testing.T) {
+	f := newFeed(t, mustNew(t, spec("{id|pad:5 |crc32}", "{ id | mod:64 }", "{id | pad:3\t}", "{sku|default: x }")), product())
+	f.change(nil, row{"id": uint64(70), "sku": null{}})
+	g := newFeed(t, mustNew(t, spec("{id|pad:5|crc32}", "{id|mod:64}", "{id|pad:3}", "{sku|default: x }")), product())
+	g.change(nil, row{"id": uint64(70), "sku": null{}})
+	got := f.keys()
+	if want := g.keys(); !slices.Equal(got, want) || got[3] != " x " {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

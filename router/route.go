@@ -123,13 +123,32 @@ func (x *run) admit() (verdict, error) {
 	switch {
 	case !u.events[c.Op&3]:
 		return wrongEvent, nil
-	case c.Op == event.Update && !u.all && !u.changed(c):
+	case c.Op == event.Update && !u.all && !u.changed(c) && !x.turned():
 		return unchanged, nil
 	case u.predicate != nil:
 		return x.asks()
 	}
 	x.after = event.IntentPut
 	return admitted, nil
+}
+
+// turned reports whether the predicate may say something else of the row as it is than of the row as it was, each on its
+// own: the row came to, or ceased to be, what the mapping is about, whichever of the columns it names changed. What cannot
+// be evaluated may have turned.
+func (x *run) turned() bool {
+	u, c := x.u, x.c
+	switch {
+	case u.predicate == nil || !u.doubtful && same(u.reads, c):
+		return false
+	case u.doubtful:
+		return true
+	}
+	was, err := u.predicate.alone(&x.machine, c.Before, u.reads)
+	if err != nil {
+		return true
+	}
+	is, err := u.predicate.alone(&x.machine, c.After, u.reads)
+	return err != nil || was != is
 }
 
 // asks is admit for a mapping with a predicate.

@@ -57,8 +57,8 @@ type Mapping struct {
 	Table Text
 	// Events are the changes that count. Default all three.
 	Events Events
-	// Columns: an UPDATE counts only if one of these, or a column of one of the mapping's keys, changed. Empty, the
-	// default: every UPDATE counts.
+	// Columns: an UPDATE counts only if one of these, or a column of one of the mapping's keys, changed, or what When says
+	// of the row. Empty, the default: every UPDATE counts.
 	Columns []Text
 	// When is a predicate over row and old. Empty, the default: every row counts.
 	When Text

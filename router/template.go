@@ -284,7 +284,7 @@ func (p *parser) blank() {
 	}
 }
 
-// filter reads one filter behind its |. Its argument goes as far as the next | or }, as it is.
+// filter reads one filter behind its |. Its argument goes as far as the next | or }, without the spaces before that.
 func (p *parser) filter(before []filterSpec) filterSpec {
 	p.blank()
 	f := filterSpec{at: p.at}
@@ -300,6 +300,9 @@ func (p *parser) filter(before []filterSpec) filterSpec {
 		}
 		f.arg, f.hasArg = p.text[p.at:p.at+n], true
 		p.at += n
+		if f.name != "default" { // whose spaces are part of the value
+			f.arg = strings.TrimRight(f.arg, " \t")
+		}
 	}
 	// What is wrong with one filter does not make the rest of the placeholder unreadable.
 	if bad := f.check(before); bad != nil {

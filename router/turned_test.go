@@ -1,0 +1,72 @@
+package router
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshet/freshet/event"
+)
+
+// A row that begins or ceases to be what `when` asks for has changed, whichever columns `columns` names.
+func TestAChangeOfWhatWhenSaysCountsWhateverColumnsSays(t *testing.T) {
+	live := row{"id": 1, "name": "a", "status": "live", "price": dec("1.00")}
+	with := func(name string, v any) row {
+		r := row{}
+		for n, v := range live {
+			r[n] = v
+		}
+		r[name] = v
+		return r
+	}
+	draft := with("status", "dead")
+	rebuild := func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "name") }
+	set := func(m *Mapping) { m.Set = &Set{Key: text("live", 9), Member: text("{id}", 9)} }
+	only := func(when string) Mapping { return spec("k:{id}").columns("name").when(when) }
+	for _, c := range []struct {
+		what    string
+		m       Mapping
+		old, is row
+		want    string
+	}{
+		{"a row ceases to match: rebuild", only("row.status == 'live'").with(rebuild), live, draft, "rebuild remove k:1\n"},
+		{"a row begins to match: rebuild", only("row.status == 'live'").with(rebuild), draft, live, "rebuild put k:1 <{\"name\":\"a\"}>\n"},
+		{"a row ceases to match: set", only("row.status == 'live'").with(set), live, draft, "delete forget k:1\nset remove live <1>\n"},
+		{"a row ceases to match: delete", only("row.status == 'live' || old.status == 'live'"), live, draft, "delete forget k:1\n"},
+		{"a row begins to match: delete", only("row.status == 'live'"), draft, live, "delete forget k:1\n"},
+		{"another column", only("row.status == 'live'").with(rebuild), live, with("price", dec("2.00")), ""},
+		{"a column of when, which says the same", only("row.price < 5"), live, with("price", dec("2.00")), ""},
+		{"a column of when is NULL, which has no order", only("row.price < 5"), with("price", null{}), live, "delete forget k:1\n"},
+		{"a column of when is absent", only("row.status == 'live' || old.status == 'live'"), row{"id": 1, "name": "a"}, live, "delete forget k:1\n"},
+		{"a predicate over both images says the same of each", only("old.status != row.status"), live, draft, ""},
+	} {
+		f := newFeed(t, mustNew(t, c.m), product())
+		f.change(c.old, c.is)
+		got := f.items()
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", c.what, d)
+		}
+	}
+}
+
+// A `when` of which the table lacks a column counts as true, and so does every change of it.
+func TestAWhenThatCannotBeEvaluatedMayAlwaysHaveChanged(t *testing.T) {
+	r := mustNew(t, spec("k:{id}").columns("name").when("row.nothing == 1"))
+	table := product()
+	if _, err := r.Bind(table); err == nil {
+		t.Fatal("a column that the table lacks was bound")
+	}
+	f := &feed{t: t, r: r, table: table}
+	f.change(row{"id": 1, "name": "a", "price": dec("1.00")}, row{"id": 1, "name": "a", "price": dec("2.00")})
+	if got := f.items(); got != "delete forget k:1\n" {
+		t.Error(got)
+	}
+}
+
+// What the mapping removes needs no warning, with `columns` or without.
+func TestWhenOverRowAloneIsNoFindingWhereWhatCeasesToMatchIsRemoved(t *testing.T) {
+	m := spec("k:{id}").columns("name").when("row.status == 'live'").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "name") })
+	if found := mustNew(t, m).Check(product()); len(found) > 0 {
+		t.Error(found)
+	}
+}
