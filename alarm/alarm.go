@@ -24,6 +24,8 @@ const (
 	StatementLogged Kind = "statement_logged"
 	// BinlogIncomplete: the source is set so that changes of mapped tables are not in its binlog.
 	BinlogIncomplete Kind = "binlog_incomplete"
+	// EventUndecodable: rows of a mapped table could not be read, so their keys are not known.
+	EventUndecodable Kind = "event_undecodable"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
 	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
@@ -76,7 +78,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, BinlogIncomplete, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
+		TruncatedTable, StatementLogged, BinlogIncomplete, EventUndecodable, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
 		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, XAKeysUnknown, FirstStart,
 	}
 }

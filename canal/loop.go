@@ -44,6 +44,10 @@ type loop struct {
 	lost event.GTID
 	// lagging is the server that answers and lacks what we have passed, once that is a doubt; "" while none does.
 	lagging string
+	// troubles are the tables of which rows could not be read, by schema.table. suspect is the last event that may have been
+	// damaged on its way.
+	troubles map[string]trouble
+	suspect  place
 
 	// What does not.
 
@@ -63,7 +67,7 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, c *Canal) (*loop, error) {
-	l := &loop{Canal: c, ctx: ctx}
+	l := &loop{Canal: c, ctx: ctx, troubles: map[string]trouble{}}
 	l.each, l.inner = l.row, l.dispatch
 	l.tables = &tables{l: l}
 	var err error
@@ -109,7 +113,7 @@ func (l *loop) dispatch(h binlog.Header, body []byte) error {
 	case h.Type.IsRows():
 		return l.rowsEvent(h, body)
 	case h.Type == binlog.TypeTableMap:
-		err = l.dec.TableMap(body)
+		return l.tableMap(body)
 	case h.Type == binlog.TypeXID:
 		return l.finish(h, committed)
 	case isQuery(h.Type):
@@ -149,8 +153,15 @@ func isGTID(t binlog.Type) bool {
 	return false
 }
 
+// tableMap takes the definition that the next rows have.
+func (l *loop) tableMap(body []byte) (err error) {
+	defer l.contain(&err)
+	return l.dec.TableMap(body)
+}
+
 // rowsEvent hands the rows of an event to the sink.
-func (l *loop) rowsEvent(h binlog.Header, body []byte) error {
+func (l *loop) rowsEvent(h binlog.Header, body []byte) (err error) {
+	defer l.contain(&err)
 	l.open()
 	if !l.tx.inPayload {
 		l.change.Version.Row = 0
@@ -158,11 +169,11 @@ func (l *loop) rowsEvent(h binlog.Header, body []byte) error {
 	row := l.change.Version.Row
 	l.change.Version = l.version(row)
 	l.change.Tx = &l.tx.Tx
-	err := l.dec.Rows(h, body, &l.change, l.each)
+	err = l.dec.Rows(h, body, &l.change, l.each)
 	if l.rows-l.shown >= publishEach {
 		l.publish()
 	}
-	return l.damaged(l.begin, err)
+	return err
 }
 
 // version is that of the event being handled.

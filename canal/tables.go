@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/freshet/freshet/canal/binlog"
@@ -56,7 +57,7 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 		d, err = t.resolve(t.l.ctx, t.l.tx.begin, m)
 	}
 	if errors.Is(err, schema.ErrUnknownSchema) {
-		return nil, &haltError{err}
+		return nil, &undefinedError{err}
 	}
 	if err != nil {
 		return nil, err
@@ -68,6 +69,10 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	}
 	if d.Needs == nil {
 		return nil, nil
+	}
+	unknown := slices.ContainsFunc(d.Needs, func(n event.Need) bool { return n.Text && d.Columns[n.Column].Unknown != nil })
+	if !unknown && len(t.l.troubles) > 0 {
+		delete(t.l.troubles, d.Table.String()) // what goes wrong from here on is news
 	}
 	return d, nil
 }
@@ -200,10 +205,11 @@ func (s *history) DDLBetween(ctx context.Context, from, to schema.Place, touches
 	return found, err
 }
 
-// haltError is an [ErrHalt] in the words of whoever found it.
-type haltError struct{ error }
+// undefinedError is a [binlog.ErrUndefined] in the words of whoever found it.
+type undefinedError struct{ error }
 
-func (e *haltError) Unwrap() error { return e.error }
+// Unwrap returns what was found.
+func (e *undefinedError) Unwrap() error { return e.error }
 
-// Is makes it an [ErrHalt].
-func (e *haltError) Is(target error) bool { return target == ErrHalt }
+// Is makes it a [binlog.ErrUndefined].
+func (e *undefinedError) Is(target error) bool { return target == binlog.ErrUndefined }

@@ -12,6 +12,30 @@ import (
 // ErrDamaged is wrapped by every error that says that the bytes of an event are not what they should be.
 var ErrDamaged = errors.New("damaged event")
 
+// ErrUndefined is wrapped by the error of a [Definer] that says that it cannot be known what the columns of a table were.
+// The rows under such a TABLE_MAP are a [*TableError], and all else goes on.
+var ErrUndefined = errors.New("the definition of the table is not known")
+
+// TableError says that rows of one table cannot be decoded, or not all of their columns. No other event is concerned:
+// whoever passes over it goes on with the next one.
+type TableError struct {
+	Schema, Table string
+	// Column is the name of the column at fault, "" where it is not one.
+	Column string
+	Err    error
+}
+
+// Error implements error.
+func (e *TableError) Error() string {
+	if e.Column == "" {
+		return "table " + e.Schema + "." + e.Table + ": " + e.Err.Error()
+	}
+	return "table " + e.Schema + "." + e.Table + ", column " + e.Column + ": " + e.Err.Error()
+}
+
+// Unwrap returns what is wrong.
+func (e *TableError) Unwrap() error { return e.Err }
+
 // Options of a [Decoder]. The zero value is ready for use.
 type Options struct {
 	// VerifyChecksums checks the CRC32 of every event that has one; default: checksums are stripped only, since TCP
@@ -60,6 +84,8 @@ type table struct {
 	def *Definition
 	// plan is nil when rows cannot even be counted.
 	plan *tablePlan
+	// broken says why no row can be decoded though rows are wanted.
+	broken *TableError
 	// statement is the newest statement that has mapped the table.
 	statement uint64
 }
@@ -141,7 +167,7 @@ func (d *Decoder) splitRare(h Header, ev []byte, err error) (Header, []byte, err
 }
 
 // TableMap takes the body of a TABLE_MAP, and asks the Definer if the table is not known, or has changed. An error that
-// does not wrap [ErrDamaged] is the Definer's, or says which column's text is needed and cannot be told.
+// does not wrap [ErrDamaged] is the Definer's. That the table cannot be defined is no error until there are rows of it.
 func (d *Decoder) TableMap(body []byte) error {
 	c := cursor{b: body}
 	id := c.uint(d.format.idSize())
@@ -169,32 +195,71 @@ func (d *Decoder) TableMap(body []byte) error {
 	wanted := d.definer.Wanted(schema, name)
 	if wanted || d.payload.open {
 		t.body = bytes.Clone(rest)
-		if err := d.define(t, body, wanted); err != nil {
-			return err
-		}
+		// So until it is defined: also if that panics, and somebody recovers.
+		t.broken = &TableError{Schema: string(schema), Table: string(name), Err: ErrUndefined}
 	} else {
 		t.body = bytes.Clone(named)
 	}
-	return d.keep(t)
+	if err := d.keep(t); err != nil || t.broken == nil {
+		return err
+	}
+	err := d.define(t, body, wanted)
+	if err != nil {
+		d.drop(t)
+	}
+	return err
 }
 
 // define makes the plan of a table. That of a table whose rows are not wanted only counts rows.
 func (d *Decoder) define(t *table, body []byte, wanted bool) error {
 	// The TableMap goes to the definer, who may keep it.
 	m, err := parseTableMap(bytes.Clone(body), d.format)
-	switch {
-	case err != nil && !wanted && !errors.Is(err, ErrDamaged):
-		return nil // a type that cannot be decoded, in a table that need not be
-	case err != nil:
-		return err
-	}
-	if wanted {
-		if t.def, err = d.definer.Define(m); err != nil {
+	var def *Definition
+	if err == nil && wanted {
+		def, err = d.definer.Define(m)
+		if err != nil && !errors.Is(err, ErrUndefined) {
 			return fmt.Errorf("table %s.%s: %w", m.Schema, m.Name, err)
 		}
 	}
-	t.plan, err = newTablePlan(m, t.def)
-	return err
+	var plan *tablePlan
+	if err == nil {
+		plan, err = newTablePlan(m, def)
+	}
+	switch {
+	case err == nil:
+		t.def, t.plan, t.broken = def, plan, nil
+	case wanted:
+		t.broken.Err = err
+		if m != nil {
+			t.plan, _ = newTablePlan(m, nil) // to count the rows, if that can be done
+		}
+	case errors.Is(err, ErrDamaged):
+		return err
+	default:
+		t.broken = nil // a type that cannot be decoded, in a table that need not be
+	}
+	return nil
+}
+
+// drop forgets a table.
+func (d *Decoder) drop(t *table) {
+	delete(d.tables, t.id)
+	d.bytes -= len(t.body)
+	d.last = nil
+}
+
+// Failed makes an error of the table that the decoder was at, and the column whose value it was printing, if it was: for
+// whoever has recovered from a panic of the decoder or of what it called. Without a table in the error none was begun.
+func (d *Decoder) Failed(err error) *TableError {
+	switch t := d.last; {
+	case t == nil:
+		return &TableError{Err: err}
+	case t.plan != nil && t.broken == nil:
+		return t.plan.fault(d.rows.at, err)
+	default:
+		c := cursor{b: t.body}
+		return &TableError{Schema: string(c.name()), Table: string(c.name()), Err: err}
+	}
 }
 
 // keep adds a table, and forgets others if they have become too many.
@@ -234,7 +299,8 @@ func (t *table) size() int {
 // c.Version, whose Row is the ordinal of the last row before this event: 0, or, within a TRANSACTION_PAYLOAD, where
 // the rows event before it left it. Rows sets all else in c and counts c.Version.Row up, within a TRANSACTION_PAYLOAD
 // also over rows that are not wanted, so that versions do not depend on the mappings. An error of each ends the
-// decoding and is returned as it is.
+// decoding and is returned as it is. A [*TableError] says that rows of the event are missing, or were handed out with
+// [event.Absent] for a value that cannot be told.
 func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.Change) error) error {
 	kind := h.Type.rows()
 	if kind.op == 0 {
@@ -259,14 +325,28 @@ func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.
 		}
 		return damaged(h.Type, "table id %d has had no TABLE_MAP", id)
 	}
-	if t.plan == nil || t.def == nil && !d.payload.open {
-		return nil
-	}
 	d.last = t
-	if err := d.rows.begin(d, h.Type, &cur, t); err != nil {
-		return t.plan.wrap(err)
+	if t.plan == nil || t.def == nil && !d.payload.open {
+		return t.missing()
 	}
-	return d.rows.run(c, each)
+	if err := d.rows.begin(d, h.Type, &cur, t); err != nil {
+		return d.rows.fault(err)
+	}
+	if err := d.rows.run(c, each); err != nil {
+		return err
+	}
+	return t.missing()
+}
+
+// missing returns what the rows of the table lack, though nothing is wrong with them.
+func (t *table) missing() error {
+	switch {
+	case t.broken != nil:
+		return t.broken
+	case t.plan != nil && t.plan.unknown != nil:
+		return t.plan.unknown
+	}
+	return nil
 }
 
 const (

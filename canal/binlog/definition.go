@@ -46,7 +46,7 @@ type Attributes struct {
 	// cannot be told.
 	Labels []string
 	// Unknown, when not nil, says why the text of the column's values cannot be told, though its values can be
-	// compared. It is the error of [Decoder.TableMap] when the text is needed.
+	// compared. Where the text is needed, values are [event.Absent], and it is the error of [Decoder.Rows].
 	Unknown error
 }
 
@@ -58,7 +58,8 @@ type Definer interface {
 	// Wanted is asked first, for every TABLE_MAP of a table that is new: false if no row of this table is wanted. The
 	// slices are valid only during the call.
 	Wanted(schema, table []byte) bool
-	// Define returns how to decode the rows under m; nil if they are not wanted after all. The definition is used
-	// until a TABLE_MAP differs, or [Decoder.Forget] or [Decoder.Reset] is called.
+	// Define returns how to decode the rows under m; nil if they are not wanted after all. The definition, or that it
+	// cannot be known ([ErrUndefined]), holds until a TABLE_MAP differs, or [Decoder.Forget] or [Decoder.Reset] is
+	// called. Any other error is that of [Decoder.TableMap].
 	Define(m *TableMap) (*Definition, error)
 }

@@ -127,12 +127,13 @@ func TestNamesInTheBinlogGoFirst(t *testing.T) {
 		t.Error(diff)
 	}
 	d.Needs = []event.Need{{Column: 4, Text: true}}
-	if _, err := newTablePlan(m, d); err == nil || !strings.Contains(err.Error(), "column k: its collation, number 77777, is not known") {
-		t.Errorf("the text of an unknown collation: %v", err)
+	p, err := newTablePlan(m, d)
+	if err != nil || p.unknown == nil || !strings.Contains(p.unknown.Error(), "column k: its collation, number 77777, is not known") {
+		t.Errorf("the text of an unknown collation: %v, %v", err, p.unknown)
 	}
 	d.Needs[0].Text = false
-	if _, err := newTablePlan(m, d); err != nil {
-		t.Errorf("to compare it: %v", err)
+	if p, err := newTablePlan(m, d); err != nil || p.unknown != nil {
+		t.Errorf("to compare it: %v, %v", err, p.unknown)
 	}
 }
 

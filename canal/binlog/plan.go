@@ -25,6 +25,8 @@ type column struct {
 	// real is how a FLOAT or DOUBLE is printed.
 	real       float.Format
 	attributes *Attributes
+	// ordinal is the column's, from 1.
+	ordinal uint16
 }
 
 // imagePlan is how row images with certain columns present are gone through.
@@ -66,6 +68,7 @@ type step struct {
 
 // tablePlan is what is compiled once for a definition of a table.
 type tablePlan struct {
+	schema  string
 	name    string
 	table   *event.Table
 	columns []column
@@ -76,6 +79,8 @@ type tablePlan struct {
 	// before and after are where the values of an image go.
 	before, after []event.Value
 	images        []*imagePlan
+	// unknown says which needed text cannot be told, if one cannot.
+	unknown *TableError
 }
 
 // maxImages bounds how many different sets of present columns have their plan kept.
@@ -83,29 +88,31 @@ const maxImages = 32
 
 // newTablePlan compiles a plan. With a nil definition rows are only counted.
 func newTablePlan(m *TableMap, def *Definition) (*tablePlan, error) {
-	p := &tablePlan{name: m.Schema + "." + m.Name, columns: make([]column, len(m.Columns)), needOf: make([]int32, len(m.Columns))}
+	p := &tablePlan{schema: m.Schema, name: m.Name, columns: make([]column, len(m.Columns)), needOf: make([]int32, len(m.Columns))}
 	for i := range p.needOf {
 		p.needOf[i] = -1
 	}
 	if def != nil {
 		if err := p.addNeeds(m, def); err != nil {
-			return nil, p.wrap(err)
+			return nil, err
 		}
 	}
 	for i := range m.Columns {
 		mc, c := &m.Columns[i], &p.columns[i]
+		c.ordinal = uint16(i + 1)
 		if def != nil {
 			c.attributes = &def.Columns[i]
 		}
 		if err := c.setLayout(mc); err != nil {
-			return nil, p.wrap(fmt.Errorf("column %d: %w", i+1, err))
+			return nil, fmt.Errorf("column %d: %w", i+1, err)
 		}
 		if mc.Type == ColumnJSON {
 			p.json = append(p.json, i)
 		}
 		if n := p.needOf[i]; n >= 0 && def.Needs[n].Text {
 			if err := c.setRender(mc, m.Flavor); err != nil {
-				return nil, p.wrap(fmt.Errorf("column %s: %w", def.Table.Columns[i].Name, err))
+				c.render = renderUnknown
+				p.unknown = p.fault(c.ordinal, err)
 			}
 		}
 	}
@@ -132,8 +139,14 @@ func (p *tablePlan) addNeeds(m *TableMap, def *Definition) error {
 	return nil
 }
 
-// wrap says which table an error is about.
-func (p *tablePlan) wrap(err error) error { return fmt.Errorf("table %s: %w", p.name, err) }
+// fault says where an error is: in the column with an ordinal from 1, or (0) not in one.
+func (p *tablePlan) fault(ordinal uint16, err error) *TableError {
+	e := &TableError{Schema: p.schema, Table: p.name, Err: err}
+	if ordinal > 0 && p.table != nil {
+		e.Column = p.table.Columns[ordinal-1].Name
+	}
+	return e
+}
 
 // setLayout sets how long values are.
 func (c *column) setLayout(m *MapColumn) error {

@@ -16,12 +16,14 @@ type rowReader struct {
 	after   *imagePlan
 	b       []byte
 	pos     int
+	at      uint16 // the ordinal of the column being printed, or printed last; 0 while a row is handed out
 	text    []byte // the texts of the current row
 	inflate *inflater
 }
 
 // begin reads what is before the rows; of the post-header, table id and flags have been read.
 func (r *rowReader) begin(d *Decoder, typ Type, c *cursor, t *table) error {
+	r.at = 0
 	r.typ, r.kind, r.plan, r.counts, r.inflate = typ, typ.rows(), t.plan, t.def == nil, &d.inflate
 	if cap(r.text) > keepBuffer {
 		r.text = nil
@@ -74,10 +76,11 @@ func (r *rowReader) run(c *event.Change, each func(*event.Change) error) error {
 		begin := r.pos
 		r.text = r.text[:0]
 		if err := r.row(); err != nil {
-			return p.wrap(err)
+			return r.fault(err)
 		}
+		r.at = 0
 		if r.pos == begin && !empty {
-			return p.wrap(damaged(r.typ, "rows without content"))
+			return r.fault(damaged(r.typ, "rows without content"))
 		}
 		empty = false
 		c.Version.Row++
@@ -263,7 +266,15 @@ func (r *rowReader) raw(c *column) ([]byte, bool) {
 	return r.b[pos : pos+n : pos+n], true
 }
 
-func (r *rowReader) truncated() error { return damaged(r.typ, "a row is truncated") }
+func (r *rowReader) truncated() error {
+	r.at = 0
+	return damaged(r.typ, "a row is truncated")
+}
+
+// fault says where an error is.
+func (r *rowReader) fault(err error) error {
+	return r.plan.fault(r.at, err)
+}
 
 // take decodes the next value into v.
 func (r *rowReader) take(c *column, v *event.Value) error {
@@ -277,6 +288,7 @@ func (r *rowReader) take(c *column, v *event.Value) error {
 		return nil
 	}
 	if !r.print(c, v, raw) {
+		r.at = c.ordinal
 		return damaged(r.typ, "a value of %d bytes is not one of its column", len(raw))
 	}
 	return nil

@@ -43,6 +43,7 @@ const (
 	renderInet6
 	renderCompressed
 	renderJSON
+	renderUnknown // the text cannot be told
 )
 
 // setRender decides how the text of a needed column is made.
@@ -192,6 +193,7 @@ func (r *rowReader) print(c *column, v *event.Value, raw []byte) bool {
 
 // append appends the text of a value that does not stand in the image as it is, and sets its kind.
 func (r *rowReader) append(c *column, v *event.Value, raw []byte) bool {
+	r.at = c.ordinal
 	v.Kind = event.Text
 	switch c.render {
 	case renderZerofill:
@@ -231,6 +233,8 @@ func (r *rowReader) append(c *column, v *event.Value, raw []byte) bool {
 		}
 	case renderCompressed:
 		return r.appendCompressed(c, v, raw)
+	case renderUnknown:
+		*v = event.Value{}
 	case renderUUID:
 		r.text = appendUUID(r.text, raw)
 	case renderInet4:
