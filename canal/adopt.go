@@ -123,14 +123,14 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 // more than an epoch that always began at 1.
 func firstEpoch() uint32 { return uint32(max(time.Now().Unix(), 1)) }
 
-// learn asks for the columns of all tables, while the position is likely not to be far behind the present, if the
-// binlog does not name them. What comes later follows from the statements in the binlog. At the earliest position the
+// learn asks for the columns of all tables, while the position is likely not to be far behind the present: the binlog
+// names none of them, or does not say all that matters. What comes later follows from the statements in the binlog. At the earliest position the
 // present is far, and what the server says now counts only after a look through the whole binlog in between; so those
 // whose rows come before a statement that makes them are asked for when their first rows come, and the others never.
 func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) error {
 	l.flavor, l.byGTID, l.server, l.gtids = info.Flavor, info.GTID, info.Server, p.GTIDs.Clone()
 	defer func() { l.server = "" }() // nothing is begun yet
-	if err := l.tables.restore(nil); err != nil || p.File == "" || info.RowMetadata == "FULL" || l.o.Start == earliest {
+	if err := l.tables.restore(nil); err != nil || p.File == "" || l.o.Start == earliest {
 		return err
 	}
 	at, err := placeOf(p.File, p.Pos)

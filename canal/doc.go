@@ -10,7 +10,8 @@
 //
 // Nothing committed is missed. Only the end of a transaction is a position. A position that the source can not go on
 // from ends [Canal.Run] with a [GapError] before anything is read: it is never skipped. An event that cannot be read
-// ends it with an [EventError].
+// ends it with an [EventError], unless it concerns the rows of one table only: those are passed over, once it is durable
+// that the table is in doubt ([alarm.EventUndecodable]). So is an event over which the decoder or the sink panics.
 //
 // Another server that answers is read from once all that has been handed on is visible there. Until then it is asked
 // again, with an alarm for as long as it takes, for it may get it from the server before; and it is a doubt, for what

@@ -101,6 +101,9 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 	if err != nil {
 		return err
 	}
+	if t.tracker != nil {
+		t.tracker.Retry()
+	}
 	if t.of == info.Server && t.fold == fold {
 		return nil
 	}

@@ -203,11 +203,13 @@ func (d *Decoder) TableMap(body []byte) error {
 	if err := d.keep(t); err != nil || t.broken == nil {
 		return err
 	}
-	err := d.define(t, body, wanted)
-	if err != nil {
-		d.drop(t)
+	before := t.size()
+	if err := d.define(t, body, wanted); err != nil {
+		d.drop(t, before)
+		return err
 	}
-	return err
+	d.bytes += t.size() - before
+	return d.bound()
 }
 
 // define makes the plan of a table. That of a table whose rows are not wanted only counts rows.
@@ -241,10 +243,10 @@ func (d *Decoder) define(t *table, body []byte, wanted bool) error {
 	return nil
 }
 
-// drop forgets a table.
-func (d *Decoder) drop(t *table) {
+// drop forgets a table that counts for so many bytes.
+func (d *Decoder) drop(t *table, size int) {
 	delete(d.tables, t.id)
-	d.bytes -= len(t.body)
+	d.bytes -= size
 	d.last = nil
 }
 
@@ -262,7 +264,7 @@ func (d *Decoder) Failed(err error) *TableError {
 	}
 }
 
-// keep adds a table, and forgets others if they have become too many.
+// keep adds a table.
 func (d *Decoder) keep(t *table) error {
 	if old := d.tables[t.id]; old != nil {
 		d.bytes -= old.size()
@@ -270,6 +272,11 @@ func (d *Decoder) keep(t *table) error {
 	d.tables[t.id] = t
 	d.bytes += t.size()
 	d.last = t
+	return d.bound()
+}
+
+// bound forgets tables if they have become too many.
+func (d *Decoder) bound() error {
 	if len(d.tables) <= maxTables && d.bytes <= maxTableBytes {
 		return nil
 	}

@@ -25,8 +25,8 @@
 // definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT(”, column) returns
 // on the server with time_zone='+00:00' and character set utf8mb4 (binary types: the raw bytes). A JSON document's text
 // is what SELECT prints; one that is damaged, nested deeper than 100 levels or larger than 64 MiB has none
-// ([event.Opaque]), and a partial update of one is [event.Absent]. Other damaged input is an error that wraps
-// [ErrDamaged]: never a panic, never an endless loop, and never an allocation out of proportion to the input.
+// ([event.Opaque]), and a partial update of one is [event.Absent]. What is wrong with one table only is a [*TableError] of
+// its rows. Other damaged input is an error that wraps [ErrDamaged]: never a panic, never an endless loop, and never an allocation out of proportion to the input.
 //
 // # Concurrency
 //

@@ -30,6 +30,37 @@ func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 	return out
 }
 
+// alterNamed returns what ALTER TABLE makes of columns that are known by name, and which need not be all: those that it
+// leaves alone, renames or defines. Where it says IF it may have done nothing, and what it names is not known.
+func (d *definition) alterNamed(a *ddl.Alter) *definition {
+	out := &definition{}
+	for _, c := range d.columns {
+		name, same := c.name, true
+		for i := range a.Clauses {
+			l := &a.Clauses[i]
+			old := l.Kind != ddl.AddColumn && strings.EqualFold(l.Old, c.name)
+			switch {
+			case old && l.Kind == ddl.RenameColumn && !l.If:
+				name = l.Column.Name
+			case old, l.If && strings.EqualFold(l.Column.Name, c.name):
+				same = false
+			}
+		}
+		if same {
+			c.name = name
+			out.columns = append(out.columns, c)
+		}
+	}
+	for i := range a.Clauses {
+		if l := &a.Clauses[i]; !l.If && (l.Kind == ddl.AddColumn || l.Kind == ddl.ChangeColumn) && out.find(l.Column.Name) < 0 {
+			if c, ok := define(l.Column, charsets{}); ok {
+				out.columns = append(out.columns, c)
+			}
+		}
+	}
+	return out
+}
+
 // alteration applies the clauses of one ALTER TABLE as the servers do: first every old column stays, goes or is
 // changed in its place, then the columns that are added or moved come in the order of their clauses. Names are those
 // of the old columns, but for AFTER, which names new ones.

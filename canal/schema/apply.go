@@ -77,6 +77,8 @@ func (t *Tracker) alter(n ddl.Name, a *ddl.Action) {
 	case a.Alter.KeepsColumns() || e.status == absent && a.If:
 	case e.status == known:
 		t.define(n, e.def.alter(a.Alter, t.charsetOf(n.Schema)))
+	case e.status == partial:
+		t.set(n, entry{status: partial, def: e.def.alterNamed(a.Alter)})
 	default:
 		t.doubt(n)
 	}

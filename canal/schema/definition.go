@@ -89,6 +89,13 @@ func (c *column) special() bool {
 	return strings.Contains(t, "zerofill") || strings.Contains(t, "mariadb-5.3")
 }
 
+// labelled reports whether the column is an ENUM or SET. The labels of one whose character set is not known are ASCII, or
+// the definition would not be known either: see holds.
+func (c *column) labelled() bool {
+	base, _, _ := strings.Cut(strings.ToLower(c.typ), "(")
+	return base == "enum" || base == "set"
+}
+
 func binCollation(charset string) string {
 	if charset == "binary" {
 		return "binary"

@@ -1,13 +1,16 @@
 package schema
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
 )
 
 // Describe returns the definition of the table that a TABLE_MAP describes, without Needs. The error wraps [ErrDoubt]
@@ -15,15 +18,36 @@ import (
 func (t *Tracker) Describe(m *binlog.TableMap) (*binlog.Definition, error) {
 	n := t.key(ddl.Name{Schema: m.Schema, Table: m.Name})
 	e := t.get(n)
-	if e.status != known && (e.status != hinted || !m.HasNames) {
+	asked := e.of != nil && sameColumns(e.of, m)
+	switch {
+	case e.status == unknown && asked:
+		return nil, e.why
+	case e.status != known && (e.status != hinted && e.status != partial || !m.HasNames):
 		return nil, fmt.Errorf("table %s.%s: %w", m.Schema, m.Name, ErrDoubt)
 	}
 	d, err := t.describe(m, &e)
-	if mismatch := (*binlog.MismatchError)(nil); errors.As(err, &mismatch) {
+	mismatch := (*binlog.MismatchError)(nil)
+	switch {
+	case errors.As(err, &mismatch):
 		t.doubt(n)
 		return nil, fmt.Errorf("%w: %w", err, ErrDoubt)
+	case err != nil && (asked || e.status == known):
+		return nil, fmt.Errorf("%w: %w", ErrUnknownSchema, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", err, ErrDoubt)
+	case e.status != known && !t.complete(m, &e, d) && !asked:
+		return nil, fmt.Errorf("table %s.%s: %w", m.Schema, m.Name, ErrDoubt)
 	}
-	return d, err
+	return d, nil
+}
+
+// sameColumns reports whether two TABLE_MAPs say the same of the columns.
+func sameColumns(a, b *binlog.TableMap) bool {
+	return a.HasNames == b.HasNames && a.HasSignedness == b.HasSignedness && a.HasCharsets == b.HasCharsets &&
+		slices.EqualFunc(a.Columns, b.Columns, func(x, y binlog.MapColumn) bool {
+			return x.Name == y.Name && x.Type == y.Type && x.Meta == y.Meta && x.Unsigned == y.Unsigned &&
+				x.Collation == y.Collation && slices.EqualFunc(x.Labels, y.Labels, bytes.Equal)
+		})
 }
 
 // describe makes the definition of what is known of the table. The error is a [*binlog.MismatchError] if that
@@ -38,17 +62,47 @@ func (t *Tracker) describe(m *binlog.TableMap, e *entry) (*binlog.Definition, er
 		return nil, err
 	}
 	if e.status == known {
-		if err := t.contradiction(m, e.def); err != nil {
+		if err := t.contradiction(m, e.def, d.Table); err != nil {
 			return nil, err
 		}
 	}
-	for i := range d.Columns {
-		if j := e.def.find(d.Table.Columns[i].Name); e.unproven && j >= 0 && e.def.columns[j].special() {
-			d.Columns[i].Unknown = fmt.Errorf("the table was altered since, and the binlog does not tell whether the column "+
-				"was a %s then", e.def.columns[j].typ)
+	return d, nil
+}
+
+// complete reports whether e tells all that matters of the columns, whose names come from the TABLE_MAP. It marks those of
+// d of which it does not.
+func (t *Tracker) complete(m *binlog.TableMap, e *entry, d *binlog.Definition) bool {
+	all := true
+	for i := range m.Columns {
+		mc, c := &m.Columns[i], &d.Table.Columns[i]
+		if !maySpecial(m, mc) {
+			continue
+		}
+		// What the TABLE_MAP contradicts, package binlog has passed over.
+		if j := e.def.find(c.Name); e.status == partial && j >= 0 && c.Type == e.def.columns[j].typ {
+			continue
+		}
+		all = false
+		if numeric(mc.Type) {
+			d.Columns[i].Unknown = errors.New("the table was altered since these rows were written, and neither the binlog nor " +
+				"the table as it is now tells whether the column was zero-filled then, or how many decimals it had")
 		}
 	}
-	return d, nil
+	return all
+}
+
+// maySpecial reports whether a column of a TABLE_MAP may have an attribute that never stands there: ZEROFILL, which is
+// always unsigned, the decimals of FLOAT(M,D), and on MariaDB UUID, INET4, INET6 and the digits of old temporal types.
+func maySpecial(m *binlog.TableMap, c *binlog.MapColumn) bool {
+	switch c.Type {
+	case binlog.ColumnFloat, binlog.ColumnDouble:
+		return true
+	case binlog.ColumnString:
+		return m.Flavor == event.MariaDB && (c.Meta == 16 || c.Meta == 4)
+	case binlog.ColumnTime, binlog.ColumnDatetime, binlog.ColumnTimestamp:
+		return m.Flavor == event.MariaDB
+	}
+	return numeric(c.Type) && (c.Unsigned || !m.HasSignedness)
 }
 
 // addHidden adds to the columns those that information_schema does not show and rows have: of MariaDB's system
@@ -77,7 +131,7 @@ func (t *Tracker) addHidden(m *binlog.TableMap, info []binlog.ColumnInfo) []binl
 // contradiction compares with the TABLE_MAP what package binlog does not: it takes the names, the sign and the
 // character set from the TABLE_MAP where it has them. A definition that differs in one of these is not the one that
 // the rows were written under, though it would do for their lengths.
-func (t *Tracker) contradiction(m *binlog.TableMap, d *definition) error {
+func (t *Tracker) contradiction(m *binlog.TableMap, d *definition, described *event.Table) error {
 	for i := range d.columns {
 		if i >= len(m.Columns) {
 			return t.differs(m, -1, "it has fewer columns")
@@ -85,6 +139,9 @@ func (t *Tracker) contradiction(m *binlog.TableMap, d *definition) error {
 		c, mc := &d.columns[i], &m.Columns[i]
 		if m.HasNames && !strings.EqualFold(c.name, mc.Name) {
 			return t.differs(m, i, "column "+c.name+" is named "+mc.Name)
+		}
+		if m.HasNames && described.Columns[i].Type != c.typ {
+			return t.differs(m, i, "column "+c.name+" is known as "+c.typ+", its values are "+mc.String())
 		}
 		if unsigned := strings.Contains(c.typ, " unsigned"); m.HasSignedness && numeric(mc.Type) && unsigned != mc.Unsigned {
 			return t.differs(m, i, "column "+c.name+" has another sign")
@@ -95,7 +152,7 @@ func (t *Tracker) contradiction(m *binlog.TableMap, d *definition) error {
 		col, ok := t.o.Collations.ByID(mc.Collation)
 		switch {
 		case mc.Collation == 0:
-			if c.charset == "" && !m.HasCharsets {
+			if c.charset == "" && !m.HasCharsets && !c.labelled() {
 				return t.differs(m, i, "the character set of column "+c.name+" is not known")
 			}
 		case ok && c.charset != "" && ddl.CharsetOf(col.Name) != c.charset:

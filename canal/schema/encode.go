@@ -11,7 +11,10 @@ import (
 )
 
 // stateVersion is the version of the encoding.
-const stateVersion = 1
+const stateVersion = 2
+
+// stateWhole is the version of a state in which all columns of each table are known, or none: earlier releases read it.
+const stateWhole = 1
 
 // state is the encoded form of a tracker. Tables share the definitions that are equal, as those of shards are.
 type state struct {
@@ -34,6 +37,8 @@ type stateTable struct {
 	Table  string `json:"t"`
 	// Definition is an ordinal in Definitions; -1: the table does not exist; -2: it is in doubt.
 	Definition int `json:"d"`
+	// Partial says that the table may have other columns than the definition.
+	Partial bool `json:"p,omitempty"`
 }
 
 type stateDefinition struct {
@@ -62,7 +67,7 @@ func (t *Tracker) Encode() []byte {
 	if t.encoded != nil {
 		return t.encoded
 	}
-	s := state{Version: stateVersion}
+	s := state{Version: stateWhole}
 	for _, name := range sortedKeys(t.schemas, strings.Compare) {
 		c := t.schemas[name]
 		s.Schemas = append(s.Schemas, stateSchema{name, c.charset.charset, c.charset.collation, c.whole})
@@ -73,9 +78,12 @@ func (t *Tracker) Encode() []byte {
 		e := t.tables[n]
 		row := stateTable{Schema: n.Schema, Table: n.Table}
 		switch {
-		case e.status == known:
+		case e.status == known || e.status == partial:
 			e.def = shared.one(e.def)
 			row.Definition = shared.ordinals[e.def]
+			if e.status == partial {
+				row.Partial, s.Version = true, stateVersion
+			}
 		case e.status == absent:
 			row.Definition = stateAbsent
 		case t.implied(n) == doubt:
@@ -145,7 +153,7 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, fmt.Errorf("schema: saved state: %w", err)
 	}
-	if s.Version != stateVersion {
+	if s.Version != stateVersion && s.Version != stateWhole {
 		return nil, fmt.Errorf("schema: saved state: version %d, want %d: it was written by another release", s.Version, stateVersion)
 	}
 	defs := make([]*definition, len(s.Definitions))
@@ -162,7 +170,11 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 		n := t.key(ddl.Name{Schema: row.Schema, Table: row.Table}) // the source may fold names only now
 		switch i := row.Definition; {
 		case i >= 0 && i < len(defs):
-			t.set(n, entry{status: known, def: defs[i]})
+			status := known
+			if row.Partial {
+				status = partial
+			}
+			t.set(n, entry{status: status, def: defs[i]})
 		case i == stateAbsent:
 			t.absent(n)
 		case i == stateDoubt:

@@ -90,7 +90,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestDamagedStateIsRefused(t *testing.T) {
 	o := Options{Wanted: func(string, string) bool { return true }}
 	for _, e := range []struct{ state, want string }{
-		{"{", "saved state"}, {`{"v":2}`, "another release"}, {`{"v":1,"tables":[{"s":"a","t":"b","d":0}]}`, "no definition"},
+		{"{", "saved state"}, {`{"v":3}`, "another release"}, {`{"v":1,"tables":[{"s":"a","t":"b","d":0}]}`, "no definition"},
 	} {
 		if _, err := Decode([]byte(e.state), o); err == nil || !strings.Contains(err.Error(), e.want) {
 			t.Errorf("%s: %v, want %s", e.state, err, e.want)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/freshet/freshet/canal/binlog"
@@ -50,7 +51,7 @@ func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place
 	// A second pass, because the first is in vain if a table was altered between the questions about it and about the
 	// end of the binlog.
 	for attempt := 1; ; attempt++ {
-		r := resolution{t: t, at: at}
+		r := resolution{t: t, at: at, m: m}
 		if m != nil {
 			r.mine, r.named = t.key(ddl.Name{Schema: m.Schema, Table: m.Name}), m.HasNames
 		}
@@ -62,10 +63,11 @@ func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place
 		case !errors.Is(err, ErrDoubt):
 			return d, err
 		case attempt == 2 && r.named:
-			r.hint(r.mine, r.tables[r.mine], true)
-			return t.Describe(m)
+			return r.incomplete()
 		case attempt == 2:
-			return nil, r.unknown(m, err)
+			err = r.unknown(err)
+			t.set(r.mine, entry{status: unknown, of: m, why: err})
+			return nil, err
 		}
 	}
 }
@@ -74,7 +76,8 @@ func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place
 type resolution struct {
 	t  *Tracker
 	at Place
-	// mine is the table whose rows come next; zero before anything is read.
+	// m describes the table whose rows come next, mine; nil and zero before anything is read.
+	m    *binlog.TableMap
 	mine ddl.Name
 	// named says that the names of columns come with the events.
 	named bool
@@ -100,13 +103,16 @@ func (r *resolution) pass(ctx context.Context, l *loader, scan Scanner) error {
 	if err := r.ask(l); err != nil {
 		return err
 	}
-	if r.looked = !r.named || r.special(); r.looked {
+	if r.looked = r.looks() || r.special(); r.looked {
 		if err := r.look(ctx, scan); err != nil {
 			return err
 		}
 	}
 	for n, d := range r.tables {
 		r.settle(n, d)
+	}
+	if r.looked {
+		r.settleSchemas()
 	}
 	return nil
 }
@@ -131,7 +137,7 @@ func (r *resolution) ask(l *loader) error {
 	}
 	for _, n := range names {
 		key := r.t.key(n)
-		if s := r.t.get(key).status; s == known || s == hinted && r.named {
+		if s := r.t.get(key).status; s == known || r.named && key != r.mine && (s == partial || s == hinted && !r.looks()) {
 			continue
 		}
 		d, err := l.table(n)
@@ -142,6 +148,11 @@ func (r *resolution) ask(l *loader) error {
 	}
 	r.end, err = l.end()
 	return err
+}
+
+// looks reports whether what the TABLE_MAP says does not do.
+func (r *resolution) looks() bool {
+	return !r.named || slices.ContainsFunc(r.m.Columns, func(c binlog.MapColumn) bool { return maySpecial(r.m, &c) })
 }
 
 // special reports whether a table in doubt has columns that need to be known beyond their names.
@@ -221,7 +232,11 @@ func (r *resolution) noteSchema(name string, a *ddl.Action) {
 // settle says what has become known of a table and its schema.
 func (r *resolution) settle(n ddl.Name, d *doubtful) {
 	if !r.looked {
-		r.hint(n, d, false)
+		e := entry{status: hinted, def: d.now}
+		if e.def == nil {
+			e.def = &definition{}
+		}
+		r.t.set(n, e)
 		return
 	}
 	switch s, def := d.before(n, r.t); {
@@ -230,25 +245,40 @@ func (r *resolution) settle(n ddl.Name, d *doubtful) {
 	case s == absent && n != r.mine:
 		r.t.absent(n)
 	case r.named:
-		r.hint(n, d, true)
-	}
-	if cs, ok := r.schemas[n.Schema]; ok && r.t.charsetOf(n.Schema).charset == "" {
-		r.t.touch()
-		r.t.schemaOf(n.Schema).charset = cs
+		def := d.named()
+		if e := r.t.get(n); e.status == partial { // what followed from the statements up to here
+			for _, c := range e.def.columns {
+				if def.find(c.name) < 0 {
+					def.columns = append(def.columns, c)
+				}
+			}
+		}
+		r.t.set(n, entry{status: partial, def: def})
 	}
 }
 
-// hint notes the present definition of a table, for attributes of columns whose names are known.
-func (r *resolution) hint(n ddl.Name, d *doubtful, unproven bool) {
-	e := entry{status: hinted, def: d.now, unproven: unproven}
-	if e.def == nil {
-		e.def = &definition{}
+// settleSchemas notes the character sets of the schemas that hold wanted tables, or may later.
+func (r *resolution) settleSchemas() {
+	for name, cs := range r.schemas {
+		if r.t.o.Wanted(name, "") && r.t.charsetOf(name).charset == "" {
+			r.t.touch()
+			r.t.schemaOf(name).charset = cs
+		}
 	}
-	r.t.set(n, e)
+}
+
+// incomplete notes that mine is not known better than it is now, and has it described by that.
+func (r *resolution) incomplete() (*binlog.Definition, error) {
+	e := r.t.get(r.mine)
+	if e.status != partial {
+		e.def = &definition{} // the rows contradict the server, so nothing that it says can be trusted
+	}
+	r.t.set(r.mine, entry{status: partial, def: e.def, of: r.m})
+	return r.t.Describe(r.m)
 }
 
 // unknown returns the error for a table that stays in doubt.
-func (r *resolution) unknown(m *binlog.TableMap, doubt error) error {
+func (r *resolution) unknown(doubt error) error {
 	d := r.tables[r.mine]
 	var why string
 	var mismatch *binlog.MismatchError
@@ -262,7 +292,5 @@ func (r *resolution) unknown(m *binlog.TableMap, doubt error) error {
 	default:
 		why = "it was altered behind that place (" + d.by.String() + "), and what its columns were before is written nowhere"
 	}
-	return fmt.Errorf("table %s.%s at %s: %w: %s. To go on behind it, losing what lies between, run `freshet position set "+
-		"--skip %s` and clear the table's keys; with binlog_row_metadata=FULL on the source it does not happen again",
-		m.Schema, m.Name, r.at, ErrUnknownSchema, why, r.end)
+	return fmt.Errorf("%w: %s (with binlog_row_metadata=FULL on the source, the binlog names them)", ErrUnknownSchema, why)
 }

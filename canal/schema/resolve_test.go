@@ -61,8 +61,8 @@ func TestDoubtIsResolvedIfNothingTouchedTheTableSince(t *testing.T) {
 			t.Errorf("%q: got %s, want %s", e.since, names(d), e.want)
 		case e.want == "" && !errors.Is(err, ErrUnknownSchema):
 			t.Errorf("%q: got %v, %v, want it unknown", e.since, d, err)
-		case e.want == "" && !(strings.Contains(err.Error(), e.why) && strings.Contains(err.Error(), "shop.a at binlog.000001:1")):
-			t.Errorf("%q: the error does not say %q: %v", e.since, e.why, err)
+		case e.want == "" && (!strings.Contains(err.Error(), e.why) || strings.Contains(err.Error(), "--skip")):
+			t.Errorf("%q: the error does not say %q, or advises to skip: %v", e.since, e.why, err)
 		}
 		if len(e.since) == 0 && f.scans != 0 {
 			t.Error("looked through a binlog that has nothing more")
@@ -117,7 +117,7 @@ func TestOnePassResolvesAllWantedTables(t *testing.T) {
 func TestTableThatIsGoneIsUnknown(t *testing.T) {
 	f := &fakeSource{tables: map[string][][3]string{}}
 	_, err := resolve(t, f, tracker(t, f), 0, tableMap("a", long))
-	if !errors.Is(err, ErrUnknownSchema) || !strings.Contains(err.Error(), "does not exist") || !strings.Contains(err.Error(), "freshet position set") {
+	if !errors.Is(err, ErrUnknownSchema) || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
 
 // named gives the columns of a TABLE_MAP names, as binlog_row_metadata=FULL does.
 func named(m *binlog.TableMap, names ...string) *binlog.TableMap {
-	m.HasNames = true
+	m.HasNames, m.HasSignedness = true, true
 	for i, n := range names {
 		m.Columns[i].Name = n
 	}
@@ -196,13 +196,14 @@ func TestNamedColumnsNeedNoLookThroughTheBinlog(t *testing.T) {
 func TestNamedColumnsWithSpecialTypesAreProven(t *testing.T) {
 	tables := map[string][][3]string{"shop.a": {{"id", "int(5) unsigned zerofill", ""}, {"n", "int(11)", ""}}}
 	zerofill := func(d *binlog.Definition) uint8 { return d.Columns[0].Zerofill }
+	rows := unsigned(named(tableMap("a", long, long), "id", "n"), 0)
 	f := &fakeSource{tables: tables, log: []string{"COMMIT"}}
-	d, err := resolve(t, f, tracker(t, f), 0, named(tableMap("a", long, long), "id", "n"))
+	d, err := resolve(t, f, tracker(t, f), 0, rows)
 	if err != nil || zerofill(d) != 5 || d.Columns[0].Unknown != nil || f.scans != 1 {
 		t.Errorf("untouched: %v, %+v, %d looks", err, d, f.scans)
 	}
 	f = &fakeSource{tables: tables, log: []string{"ALTER TABLE a MODIFY id INT(5) ZEROFILL"}}
-	d, err = resolve(t, f, tracker(t, f), 0, named(tableMap("a", long, long), "id", "n"))
+	d, err = resolve(t, f, tracker(t, f), 0, rows)
 	if err != nil {
 		t.Fatal(err)
 	}

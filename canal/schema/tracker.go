@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/canal/ddl"
 )
@@ -19,7 +20,8 @@ const maxSchemas = 1000
 // [Tracker.Resolve] may find out.
 var ErrDoubt = errors.New("the columns of the table are in doubt")
 
-// ErrUnknownSchema is wrapped by the error of [Tracker.Resolve] when it cannot be found out either.
+// ErrUnknownSchema is wrapped by the error of [Tracker.Resolve] when it cannot be found out either, and then by that of
+// [Tracker.Describe] until something changes.
 var ErrUnknownSchema = errors.New("the columns of the table are not known")
 
 // Options of a [Tracker].
@@ -55,9 +57,13 @@ const (
 	doubt  status = iota // nothing
 	absent               // it does not exist
 	known                // its definition
-	// hinted is the present definition according to the server, which need not be that of the place: good only for
-	// attributes of columns whose names come with the events.
+	// hinted is the present definition according to the server, which need not be that of the place: good only where
+	// names come with the events, and all else that matters of the columns.
 	hinted
+	// partial is the definition of some columns, by name: good only where names come with the events.
+	partial
+	// unknown: the server was asked, and what the columns were is written nowhere.
+	unknown
 )
 
 // entry is what is known of one table. Absent and doubtful tables mostly have none, see [Tracker.implied].
@@ -66,8 +72,10 @@ type entry struct {
 	def    *definition
 	// used orders the entries by when they changed last.
 	used uint64
-	// unproven, of a hinted one, says that a statement may have changed what it hints at.
-	unproven bool
+	// of, of a partial or unknown one, is the TABLE_MAP for which the server was asked: it is not asked again for the same.
+	of *binlog.TableMap
+	// why is the error of an unknown one.
+	why error
 	// other is its place in [Tracker.others]; nil for what is wanted and defined.
 	other *list.Element
 }
@@ -115,7 +123,7 @@ func (t *Tracker) get(n ddl.Name) entry {
 }
 
 // kept reports whether the entry is part of the state.
-func (e *entry) kept() bool { return e.status == known || e.status == absent }
+func (e *entry) kept() bool { return e.status == known || e.status == absent || e.status == partial }
 
 // set says what is known of a table from now on.
 func (t *Tracker) set(n ddl.Name, e entry) {
@@ -124,7 +132,7 @@ func (t *Tracker) set(n ddl.Name, e entry) {
 		e = entry{} // not worth remembering: a table in doubt may be absent
 	}
 	old := t.get(n)
-	if old.status == e.status && old.def == e.def && old.unproven == e.unproven {
+	if old.status == e.status && old.def == e.def && old.of == e.of {
 		return
 	}
 	if old.kept() || e.kept() {
@@ -153,6 +161,19 @@ func (t *Tracker) remove(n ddl.Name) {
 		t.others.Remove(e.other)
 	}
 	delete(t.tables, n)
+}
+
+// Retry has the server asked again about what could not be found out: for a new connection, since another server or other
+// rights may answer otherwise.
+func (t *Tracker) Retry() {
+	for n, e := range t.tables {
+		switch e.status {
+		case unknown:
+			t.doubt(n)
+		case partial:
+			e.of = nil
+		}
+	}
 }
 
 func (t *Tracker) doubt(n ddl.Name)  { t.set(n, entry{}) }

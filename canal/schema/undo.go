@@ -2,6 +2,7 @@ package schema
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/freshet/freshet/canal/ddl"
 )
@@ -64,6 +65,48 @@ func (d *doubtful) before(n ddl.Name, t *Tracker) (status, *definition) {
 		}
 	}
 	return s, def
+}
+
+// named returns those columns of what the table is now that were the same before its history, by the names that they had.
+func (d *doubtful) named() *definition {
+	out := &definition{}
+	if d.now == nil || d.lost {
+		return out
+	}
+	out.columns = slices.Clone(d.now.columns)
+	for _, a := range slices.Backward(d.actions) {
+		if a.Unclear || a.If || a.Op != ddl.OpAlter {
+			return &definition{}
+		}
+		out = out.unalterNamed(a.Alter)
+	}
+	return out
+}
+
+// unalterNamed returns those columns of d, which an ALTER TABLE has made, that it left alone or renamed.
+func (d *definition) unalterNamed(a *ddl.Alter) *definition {
+	out := &definition{}
+	for _, c := range d.columns {
+		name, same := c.name, true
+		for i := range a.Clauses {
+			switch l := &a.Clauses[i]; {
+			case l.Kind == ddl.DropColumn:
+				// If it has the name of c, c is another column: one that was added, or renamed.
+			case l.Kind == ddl.AddColumn && l.If:
+				// If it has the name of c, that was there as it is now, or was not there.
+			case !strings.EqualFold(l.Column.Name, c.name):
+			case l.Kind == ddl.RenameColumn && !l.If:
+				name = l.Old
+			default:
+				same = false
+			}
+		}
+		if same {
+			c.name = name
+			out.columns = append(out.columns, c)
+		}
+	}
+	return out
 }
 
 func creates(o ddl.Op) bool {
