@@ -74,7 +74,7 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 			set(info, "binlog_row_image", "'FULL'"))
 	}
 	if !strings.EqualFold(info.RowMetadata, "FULL") {
-		r.add(Warn, fmt.Sprintf("binlog_row_metadata is %s: the names of columns are not in the binlog, so freshet follows DDL statements; some cannot be followed, and then it stops", orNone(info.RowMetadata)),
+		r.add(Warn, fmt.Sprintf("binlog_row_metadata is %s: the names of columns are not in the binlog, so freshet follows DDL statements; some cannot be followed, and then the table is in doubt", orNone(info.RowMetadata)),
 			set(info, "binlog_row_metadata", "'FULL'"))
 	}
 	if info.Flavor == event.MySQL && !info.GTID {

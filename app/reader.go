@@ -70,16 +70,32 @@ func (r *reader) Bind(t *event.Table) ([]event.Need, error) {
 	return needs, nil
 }
 
-// Row implements canal.Sink.
+// Row implements canal.Sink. If it panics, canal passes over the rows event; what the batch holds by then is whole, and to
+// delete more is always right.
 func (r *reader) Row(c *event.Change) error {
-	from := r.batch.Len()
-	r.router.Route(&r.batch, c)
 	if c.Tx.XID != "" {
-		if err := r.xa.remember(c.Tx, &r.batch, from); err != nil {
+		if err := r.xaRow(c); err != nil {
 			return err
 		}
+	} else {
+		r.router.Route(&r.batch, c)
 	}
 	return r.handOnIfFull()
+}
+
+// xaRow is Row for an XA transaction. If it panics it leaves nothing of the row in the batch: what the row writes must not be
+// written before the transaction is committed.
+func (r *reader) xaRow(c *event.Change) error {
+	from, whole := r.batch.Len(), false
+	defer func() {
+		if !whole {
+			r.batch.Cut(from)
+		}
+	}()
+	r.router.Route(&r.batch, c)
+	err := r.xa.remember(c.Tx, &r.batch, from)
+	whole = true
+	return err
 }
 
 // Commit implements canal.Sink.
@@ -182,5 +198,36 @@ func (r *reader) handOn() error {
 	r.latency.Read.Commits(b, b.At)
 	r.fresh.handOn(&b.End)
 	r.tap.show(b)
+	return r.append(b)
+}
+
+// append appends the batch to the log. A panic over it would come again at each start: the tables of the batch are in doubt
+// then, and its end goes on without its keys.
+func (r *reader) append(b *event.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = r.unappended(b, p)
+		}
+	}()
+	return r.log.Append(r.ctx, b)
+}
+
+func (r *reader) unappended(b *event.Batch, p any) error {
+	var tables []string
+	for i := range b.Commons {
+		tables = append(tables, b.Commons[i].Table)
+	}
+	slices.Sort(tables)
+	err := r.doubts.Record(r.ctx, doubt.Doubt{
+		Cause: alarm.EventUndecodable, Source: r.source, Tables: slices.Compact(tables),
+		Message: fmt.Sprintf("the event log failed over keys of source %s up to %s:%d (%T), so they were not deleted: clear the keys "+
+			"of the tables, and please report it", r.source, b.End.File, b.End.Pos, p),
+	})
+	if err != nil {
+		return err
+	}
+	end := b.End
+	b.Reset()
+	b.Source, b.Term, b.End, b.At = r.source, r.term, end, time.Now()
 	return r.log.Append(r.ctx, b)
 }

@@ -133,6 +133,9 @@ func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) e
 	if err := l.tables.restore(nil); err != nil || p.File == "" || l.o.Start == earliest {
 		return err
 	}
+	if from, err := parseStart(l.o.Start); err != nil || info.RowMetadata == "FULL" && !from.now {
+		return err // most tables have no column of which the binlog does not say all
+	}
 	at, err := placeOf(p.File, p.Pos)
 	if err != nil {
 		return err

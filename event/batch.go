@@ -132,18 +132,21 @@ type Item struct {
 
 // AddItem adds an invalidation of the newest origin.
 func (b *Batch) AddItem(i Item) {
+	effect := b.effect(i.Effect)
 	inv := b.add(i.Text, uint32(len(b.text)+i.Key), i.Row)
-	inv.Action, inv.Intent, inv.Effect = i.Action, i.Intent, b.effect(i.Effect)
+	inv.Action, inv.Intent, inv.Effect = i.Action, i.Intent, effect
 }
 
 // add adds an invalidation, and returns it to be filled in where it stands: made elsewhere and copied, it would cost
-// twice as much.
+// twice as much. What may panic comes before the batch is changed, so that the batch is whole whoever recovers.
 func (b *Batch) add(text []byte, end, row uint32) *Invalidation {
+	origin := len(b.Origins) - 1
+	last := b.Origins[origin].Event
 	b.Invalidations = append(b.Invalidations, Invalidation{})
 	inv := &b.Invalidations[len(b.Invalidations)-1]
-	inv.off, inv.end, inv.Origin, inv.Row = uint32(len(b.text)), end, uint32(len(b.Origins)-1), row
+	inv.off, inv.end, inv.Origin, inv.Row = uint32(len(b.text)), end, uint32(origin), row
 	b.text = text
-	b.Last = b.Origins[inv.Origin].Event
+	b.Last = last
 	b.Last.Row = row
 	return inv
 }

@@ -18,7 +18,8 @@
 //
 // The package never guesses. A statement that it cannot follow in full puts the table in doubt ([ErrDoubt]), as does
 // a TABLE_MAP that contradicts what is known; [Tracker.Resolve] asks the server, and when that does not settle it the
-// error wraps [ErrUnknownSchema], says which table, where and why, and what to do.
+// error wraps [ErrUnknownSchema] and says why. It stays so, without another question, until a statement, other columns
+// or a new connection give reason to ask again.
 //
 // What is known is a value ([Tracker.Encode], [Decode]), which is saved with the position, so that a restart at a
 // checkpoint knows the columns as of that checkpoint.
@@ -26,9 +27,10 @@
 // Memory: the definitions of the tables that are wanted, and of at most [MaxOthers] others which may still become
 // wanted ones, as gh-ost and pt-online-schema-change do it: they build a table under another name and rename it.
 //
-// With binlog_row_metadata=FULL the names come from the events. The package then only says what never stands in the
-// binlog (ZEROFILL, the decimals of FLOAT(M,D), which binaries are UUIDs), and looks through the binlog only for
-// tables that have such columns.
+// With binlog_row_metadata=FULL the names come from the events, and with them nearly all. What never stands in the binlog
+// is followed and looked for all the same, for tables whose columns may have it: ZEROFILL and its width, the decimals of
+// FLOAT(M,D), which binaries are UUIDs. As names need no order, it may be known of some columns and not of others, which
+// statements have touched in between; those are marked ([binlog.Attributes].Unknown).
 //
 // # Concurrency
 //
