@@ -7,11 +7,12 @@ import (
 )
 
 // kafkaSmall are the settings of every broker: start, fail over and clean up soon, keep little.
-// Sessions of group members may be short; a member itself says how short.
+// Sessions of group members may be short; a member itself says how short. Who asks for a topic creates it unless it
+// says otherwise, as with Kafka's defaults.
 const kafkaSmall = `process.roles=broker,controller
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=INTERNAL
-auto.create.topics.enable=false
+auto.create.topics.enable=true
 delete.topic.enable=true
 offsets.topic.num.partitions=1
 transaction.state.log.num.partitions=1

@@ -20,6 +20,8 @@ type conn struct {
 	client *Client
 	broker string
 
+	out requests // belongs to Write
+
 	mu        sync.Mutex
 	sent, got frames
 	// renew is when to log in again; zero: never.
@@ -82,11 +84,13 @@ func (k *conn) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := k.Conn.Write(p)
+	if err := k.out.write(k.Conn, p); err != nil {
+		return 0, err // whatever was sent, the library lets go of the connection
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.sent.feed(p[:n])
-	return n, err
+	k.sent.feed(p)
+	return len(p), nil
 }
 
 // again logs in on a connection that is in use, and leaves its deadlines as they were.

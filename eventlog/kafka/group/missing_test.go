@@ -2,11 +2,13 @@ package group
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/testbed"
 )
 
@@ -45,4 +47,25 @@ func TestATopicThatIsMadeWhileNothingIsSharedOutIsShared(t *testing.T) {
 		t.Fatalf("%d partitions were shared out without a topic", n[0])
 	}
 	m.began(5)
+}
+
+// Kafka's own default is to create a topic that somebody asks about, and the library says nothing against it.
+func TestATopicThatIsMissingIsNotCreatedByAskingForIt(t *testing.T) {
+	r := newRig(t, testbed.SharedKafka(t), 3)
+	there := r.topics[0]
+	for i := range 40 { // more than the library sends in one go
+		r.topics = append(r.topics, fmt.Sprintf("%s.%d.%s", r.group, i, strings.Repeat("x", 100)))
+	}
+	m := r.join(Options{}, nil)
+	take(t, m.counts, 3, "generations") // before each the library has asked
+	c, err := broker.New(broker.Options{Brokers: r.cluster.Brokers()})
+	must(t, err)
+	defer func() { must(t, c.Close()) }()
+	all, err := c.Topics(t.Context())
+	must(t, err)
+	for _, topic := range all {
+		if strings.HasPrefix(topic, r.group) && topic != there {
+			t.Errorf("topic %s exists", topic)
+		}
+	}
 }
