@@ -258,11 +258,20 @@ func (p *pipeline) hasItsPart() error {
 	return nil
 }
 
-// ensure waits for the brokers and sees to it that topics are there.
+// ensure waits for the brokers and sees to it that topics are there, and are as they must be.
 func (p *pipeline) ensure(ctx context.Context, client *broker.Client, topics []broker.Topic) error {
-	err := p.insist(ctx, func() error { return client.Ensure(ctx, topics, p.config.EventLog.Kafka.CreateTopics) })
+	var warnings []broker.Finding
+	err := p.insist(ctx, func() (err error) {
+		if err = client.Ensure(ctx, topics, p.config.EventLog.Kafka.CreateTopics); err == nil {
+			warnings, err = client.Fit(ctx, topics)
+		}
+		return err
+	})
 	if ctx.Err() != nil {
 		return nil
+	}
+	for _, w := range warnings {
+		p.options.Log.Warn("a kafka topic is not as it should be", "finding", w.What, "do", w.Mend)
 	}
 	return err
 }

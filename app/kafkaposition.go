@@ -43,6 +43,9 @@ func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *s
 		if err := client.Ensure(ctx, broker.ReaderTopics(n, c.Source.Name, sizing(c)), c.EventLog.Kafka.CreateTopics); err != nil {
 			return err
 		}
+		if _, err := client.Fit(ctx, broker.ReaderTopics(n, c.Source.Name, sizing(c))); err != nil {
+			return err
+		}
 		v, err := leader.OpenCheckpoint(ctx, client, n, c.Source.Name)
 		if err != nil {
 			return err

@@ -16,12 +16,16 @@ import (
 // produce puts a record into a partition of the topic.
 func (s *site) produce(k *testbed.KafkaCluster, partition int, value string) {
 	s.t.Helper()
+	s.produceTo(k, s.topic, partition, kafka.Record{Value: kafka.NewBytes([]byte(value))})
+}
+
+func (s *site) produceTo(k *testbed.KafkaCluster, topic string, partition int, r kafka.Record) {
+	s.t.Helper()
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(k.Brokers()...), Transport: transport}
 	res, err := client.Produce(s.t.Context(), &kafka.ProduceRequest{
-		Topic: s.topic, Partition: partition, RequiredAcks: kafka.RequireAll,
-		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(value))}),
+		Topic: topic, Partition: partition, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(r),
 	})
 	testbed.Must(s.t, err)
 	testbed.Must(s.t, res.Error)
@@ -176,4 +180,66 @@ func (s *site) heldUp(from, to int) (held int64) {
 	}
 	s.writeMany(from, to)
 	return held
+}
+
+// What check calls an error is one at a start, too: these would lead to several leaders, and to dead letters that vanish.
+func TestTopicsThatAreNotAsTheyMustBeAreRefusedAtTheStart(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	checkpoint, letters := s.topic+".checkpoint.default", s.topic+"."+s.group+".dlq"
+	kafka.Topic(t, checkpoint, 3, "cleanup.policy=compact")
+	kafka.Topic(t, letters, 1, "cleanup.policy=delete")
+	several := []string{"topic " + checkpoint + " has 3 partitions; its records keep their order only in one", "--partitions 1"}
+	reader.refused(exitFailed, several, "reader")
+	reader.refused(exitFailed, several, "position", "set", "now")
+	invalidator.refused(exitFailed, []string{"topic " + letters + " has cleanup.policy delete", "cleanup.policy=compact"}, "invalidator")
+	for _, topic := range []string{checkpoint, letters} {
+		kafka.DeleteTopic(t, topic)
+	}
+	reader.caughtUp()
+	s.writeMany(1, 30)
+	reader.caughtUp()
+	invalidator.caughtUp()
+	s.nothingCached()
+}
+
+// The invalidators go on all the time, and remember the earlier source of the name.
+func TestASourceThatWasRemovedComesBackUnderItsName(t *testing.T) {
+	cluster := testbed.SharedKafka(t)
+	for name, compacted := range map[string]bool{"its tombstone is there": false, "nothing of it is there": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, cluster)
+			reader, invalidator := s.part("reader"), s.part("invalidator")
+			read, invalidate := reader.start("reader"), invalidator.start("invalidator")
+			invalidator.awaitFresh()
+			s.writeMany(1, 30)
+			testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+			if code := read.Stop(t, patience); code != exitDone {
+				t.Fatalf("reader: exit code %d", code)
+			}
+			for range 4 { // its last mark, and terms enough for those of the next life, were they counted from 1
+				reader.caughtUp()
+			}
+			s.produceTo(cluster, s.topic+".marks", 0, kafka.Record{Key: kafka.NewBytes([]byte("default"))})
+			cluster.DeleteTopic(t, s.topic+".checkpoint.default")
+			if compacted {
+				cluster.DeleteTopic(t, s.topic+".marks")
+			}
+			read = reader.start("reader")
+			reader.awaitFresh()
+			s.writeMany(31, 60)
+			testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+			invalidator.await("all final deletes are done", func(st *app.Status) bool {
+				return st.State == app.Fresh && st.InFlight+st.Pending == 0
+			})
+			if code := read.Stop(t, patience); code != exitDone {
+				t.Fatalf("reader: exit code %d", code)
+			}
+			if code := invalidate.Stop(t, patience); code != exitDone {
+				t.Fatalf("invalidator: exit code %d", code)
+			}
+			s.nothingCached()
+		})
+	}
 }

@@ -27,7 +27,7 @@ func (l *Log) join(ctx context.Context, handle group.Handle) error {
 		ours := append([]string{l.o.Topic}, l.letters.Topics()...)
 		m, err := group.New(l.client, group.Options{
 			ID: l.o.Group, Topics: append(former, ours...), Session: l.o.Session, Log: l.o.Log,
-			Generation: func(int) { l.standby.Store(true) }, // until the first of the topic comes
+			Generation: func(map[string][]int) { l.standby.Store(true) }, // until the first of the topic comes
 		})
 		if err != nil {
 			return err

@@ -168,13 +168,20 @@ func (k *checker) topic(ctx context.Context, t Topic) {
 	if len(partitions) == 0 {
 		return // its creation is under way
 	}
-	k.partitions(t, partitions)
+	k.leaders(t, partitions)
+	if err := k.settings(ctx, t, partitions); err != nil {
+		k.warn("", "%v", err)
+	}
+}
+
+// settings looks at what a topic was made with: at what stays wrong until somebody changes it. The error is that its
+// configuration cannot be read, for which it takes a right that not everybody gives, and brokers that know the request.
+func (k *checker) settings(ctx context.Context, t Topic, partitions []kafka.Partition) error {
+	k.partitions(t, len(partitions))
 	config, err := k.config(ctx, kafka.ResourceTypeTopic, t.Name, "cleanup.policy", "retention.ms", "retention.bytes",
 		"max.message.bytes", "min.insync.replicas", "unclean.leader.election.enable", "message.timestamp.type")
 	if err != nil {
-		e := k.explain(ctx, "read the settings of topic "+t.Name, err, Need{"DescribeConfigs", "topic", t.Name})
-		k.warn("", "%v", e)
-		return
+		return k.explain(ctx, "read the settings of topic "+t.Name, err, Need{"DescribeConfigs", "topic", t.Name})
 	}
 	k.cleanup(t, config["cleanup.policy"])
 	k.retention(t, config)
@@ -183,11 +190,12 @@ func (k *checker) topic(ctx context.Context, t Topic) {
 		k.fail(k.alterCommand(t.Name, "max.message.bytes="+strconv.Itoa(MinMessageBytes)),
 			"kafka: topic %s takes records of up to %d bytes only; freshet's are up to 512 KiB, more with a huge key", t.Name, n)
 	}
+	return nil
 }
 
-// partitions looks at their number and at their leaders.
-func (k *checker) partitions(t Topic, partitions []kafka.Partition) {
-	switch n := len(partitions); {
+// partitions looks at their number.
+func (k *checker) partitions(t Topic, n int) {
+	switch {
 	case t.Role != RoleMain && n != 1:
 		k.fail("delete it and let freshet create it, or create it with one partition: "+k.CreateCommand(t),
 			"kafka: topic %s has %d partitions; its records keep their order only in one", t.Name, n)
@@ -195,6 +203,10 @@ func (k *checker) partitions(t Topic, partitions []kafka.Partition) {
 		k.warn("", "kafka: topic %s has %d partitions, not %d as eventlog.kafka.partitions says; freshet uses those that there are",
 			t.Name, n, t.Partitions)
 	}
+}
+
+// leaders looks for partitions without one, and for copies that lag.
+func (k *checker) leaders(t Topic, partitions []kafka.Partition) {
 	for _, p := range partitions {
 		switch {
 		case p.Leader.Host == "":

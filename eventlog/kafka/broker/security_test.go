@@ -233,6 +233,11 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	refused(t, err, Denied, []string{"user freshet may not Create", "or let an operator create"})
 	run(strings.SplitN(err.Error(), "\n", 2)[1]) // what the operator would do
 	must(t, c.Ensure(t.Context(), topics, false))
+	warnings, err := c.Fit(t.Context(), topics) // may not see how the topics are made, which holds up nobody
+	must(t, err)
+	if len(warnings) != 3 || !strings.Contains(warnings[0].What, "user freshet may not DescribeConfigs topic shop") {
+		t.Errorf("warnings: %+v", warnings)
+	}
 
 	for _, group := range []string{"freshet", Names{"shop"}.ReaderGroup("main")} {
 		_, err = c.GroupMembers(t.Context(), group)

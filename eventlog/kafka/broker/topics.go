@@ -91,12 +91,14 @@ func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) 
 				Setting{"cleanup.policy", "delete"},
 				// A parked key waits for as long as it takes, for instance until its Redis is back: it is never too
 				// old.
-				Setting{"retention.ms", "-1"}, Setting{"retention.bytes", "-1"}),
+				Setting{"retention.ms", "-1"}, Setting{"retention.bytes", "-1"}, letterSize()),
 		})
 	}
-	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters, Access: both()}, s,
-		Setting{"max.message.bytes", strconv.Itoa(MinMessageBytes)}))
+	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters, Access: both()}, s, letterSize()))
 }
+
+// letterSize has room for any key that came in a record of [MinMessageBytes]: one that is not UTF-8 is written as base64.
+func letterSize() Setting { return Setting{"max.message.bytes", strconv.Itoa(2 * MinMessageBytes)} }
 
 // mainTopic is where the invalidations are.
 func mainTopic(n Names, s Sizing, access string) Topic {

@@ -141,6 +141,27 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 			t.Errorf("not found: %+v\nin %+v", want, found)
 		}
 	}
+	// What is a failure there stops a start, and all of it at once.
+	warnings, err := c.Fit(t.Context(), slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }))
+	if Classify(err) != Rejected {
+		t.Fatalf("%v: %v", Classify(err), err)
+	}
+	for _, f := range found {
+		if f.Fail && !(strings.Contains(err.Error(), strings.TrimPrefix(f.What, "kafka: ")) && strings.Contains(err.Error(), f.Mend)) {
+			t.Errorf("%v\ndoes not say %+v", err, f)
+		}
+		if !f.Fail && !slices.Contains(warnings, f) && !strings.Contains(f.What, "forgets the offsets") {
+			t.Errorf("%+v\ndoes not warn of %+v", warnings, f)
+		}
+	}
+}
+
+func TestTopicsAsFreshetMakesThemFit(t *testing.T) {
+	c := client(t, Options{})
+	topics := all(names(t), Sizing{Partitions: 3})
+	must(t, c.Ensure(t.Context(), topics, true))
+	_, err := c.Fit(t.Context(), topics)
+	must(t, err)
 }
 
 func TestCheckNamesABrokerThatCannotBeReached(t *testing.T) {

@@ -29,7 +29,7 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
 	}
 	r.balancer.remember(gen.ID, owned)
 	r.o.Log.Info("a generation of the consumer group began", "group", r.o.ID, "generation", gen.ID, "partitions", n)
-	r.o.Generation(n)
+	r.o.Generation(owned)
 
 	hctx, revoke := context.WithCancel(ctx)
 	defer revoke()

@@ -32,9 +32,9 @@ type Options struct {
 	// Drain is how long the handles may take to return when a generation ends, the last commit included. At most
 	// half a session, since no heartbeats are sent meanwhile. Default 3 s, or three tenths of a shorter session.
 	Drain time.Duration
-	// Generation is called when a generation begins, with how many partitions this member was given: 0 when there
-	// are more members than partitions. It must not block. Default: nobody is told.
-	Generation func(assigned int)
+	// Generation is called when a generation begins, with the partitions of each topic that this member was given: none
+	// when there are more members than partitions. It must not block, nor change them. Default: nobody is told.
+	Generation func(assigned map[string][]int)
 	// Log is told of changes of state. Default slog.Default.
 	Log *slog.Logger
 }
@@ -62,7 +62,7 @@ func New(c *broker.Client, o Options) (*Member, error) {
 		o.Log = slog.Default()
 	}
 	if o.Generation == nil {
-		o.Generation = func(int) {}
+		o.Generation = func(map[string][]int) {}
 	}
 	var errs []error
 	if o.ID == "" {

@@ -87,7 +87,13 @@ func (r *rig) join(o Options, work func(*Claim) error) *member {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	}
-	o.Generation = func(n int) { out.counts <- n }
+	o.Generation = func(assigned map[string][]int) {
+		n := 0
+		for _, partitions := range assigned {
+			n += len(partitions)
+		}
+		out.counts <- n
+	}
 	m, err := New(c, o)
 	must(r.t, err)
 	ctx, cancel := context.WithCancel(r.t.Context())

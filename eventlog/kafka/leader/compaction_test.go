@@ -89,8 +89,8 @@ func TestCompactionKeepsWhatMatters(t *testing.T) {
 	r.compacted(r.snapshot().next)
 	cp := r.open()
 	p := cp.Position()
-	if p.Pos != pos || string(p.State) != "state 2 47" || cp.Term() != stale.Term()+1 {
-		t.Errorf("the position is %s with state %q in term %d; want %d, in term %d", p.String(), p.State, cp.Term(), pos, stale.Term()+1)
+	if p.Pos != pos || string(p.State) != "state 2 47" || cp.Term() <= stale.Term() {
+		t.Errorf("the position is %s with state %q in term %d; want %d, in a term above %d", p.String(), p.State, cp.Term(), pos, stale.Term()+1)
 	}
 	for _, xid := range prepared {
 		if got := r.recalled(cp, xid); len(got) != 1 || got[0] != xid+" a" {

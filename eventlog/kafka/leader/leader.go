@@ -33,7 +33,8 @@ type Options struct {
 	// MaxStashKeys and MaxStashBytes bound the keys of prepared XA transactions. Defaults 5 000 000 and 512 MiB.
 	MaxStashKeys  int
 	MaxStashBytes int64
-	// Failed is told of every attempt to take a term that failed; another follows. Default: the first in a row is logged.
+	// Failed is told of every attempt to take a term that failed; another follows. It may be called by several goroutines
+	// at once. Default: what is not what was said last is logged.
 	Failed func(err error)
 	// Recovered, if set, is called when a term is taken after attempts that failed.
 	Recovered func()
@@ -67,7 +68,24 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Failed == nil {
+		o.Failed = o.logNew()
+	}
 	return o, nil
+}
+
+// logNew is the default of Failed.
+func (o Options) logNew() func(error) {
+	var mu sync.Mutex
+	var said string
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if text := err.Error(); text != said {
+			said = text
+			o.Log.Warn("no term can be taken for now; trying again", "source", o.Source, "error", err)
+		}
+	}
 }
 
 func orDefault[T comparable](v, otherwise T) T {
@@ -89,6 +107,8 @@ type Leader struct {
 	topic
 	o       Options
 	metrics *metrics
+
+	held bool // this process has led with a position. It belongs to Run
 
 	mu     sync.Mutex
 	status Status
@@ -116,7 +136,7 @@ func New(c *broker.Client, o Options) (*Leader, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Leader{topic: topic{c, o.Names, o.Source}, o: o, metrics: newMetrics()}
+	l := &Leader{topic: topic{client: c, names: o.Names, source: o.Source}, o: o, metrics: newMetrics()}
 	if err := l.metrics.register(o.Registerer); err != nil {
 		return nil, fmt.Errorf("kafka: leader: metrics: %w", err)
 	}
@@ -236,6 +256,8 @@ func (l *Leader) lead(ctx context.Context, s *seat, lead func(context.Context, *
 		l.note(Status{Leading: true, Term: cp.Term(), Since: time.Now()})
 		watching.Go(func() { stop(l.watch(lctx, cp.reign)) })
 		err = lead(lctx, cp)
+		at := cp.Durable()
+		l.held = l.held || !at.IsZero()
 	case lctx.Err() != nil:
 		err = nil // there was no time for it
 	}
@@ -283,12 +305,7 @@ func (l *Leader) take(ctx context.Context) (*Checkpoint, error) {
 		case errors.As(err, &lost), errors.Is(err, ErrNewer):
 			return nil, err
 		}
-		switch {
-		case l.o.Failed != nil:
-			l.o.Failed(err)
-		case pause.Attempts() == 0:
-			l.o.Log.Warn("no term can be taken for now; trying again", "source", l.source, "error", err)
-		}
+		l.o.Failed(err)
 		if pause.Wait(ctx) != nil {
 			return nil, ctx.Err()
 		}
@@ -296,7 +313,9 @@ func (l *Leader) take(ctx context.Context) (*Checkpoint, error) {
 }
 
 func (l *Leader) attempt(ctx context.Context) (*Checkpoint, error) {
-	c, err := l.topic.take(ctx)
+	t := l.topic
+	t.held = l.held
+	c, err := t.take(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
 func TestAStandbyTakesOverAtOnceWhenTheLeaderStops(t *testing.T) {
@@ -201,5 +202,130 @@ func TestAPositionIsNotSetByHandWhileAReaderRuns(t *testing.T) {
 	must(t, err)
 	if v.Position.Pos != 3 || v.Position.Epoch != 2 {
 		t.Errorf("the position is %s in epoch %d", v.Position.String(), v.Position.Epoch)
+	}
+}
+
+func TestPartitionsThatAreAddedToACheckpointTopicMakeNoSecondLeader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.start(r.client, Options{})
+	one := a.leads()
+	must(t, one.Begin(place(4)))
+	r.cluster.AddPartitions(t, r.name(), 3)
+	b := r.start(r.connect(brokerOptions()), Options{})
+	for !b.Status().Standby { // it has partitions, but not the one that counts
+		select {
+		case <-b.led:
+			t.Fatal("a second reader leads")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	one.Advance(to(5))
+	must(t, one.Save())
+	select {
+	case err := <-a.lost:
+		t.Errorf("the leader stopped: %v", err)
+	default:
+	}
+}
+
+// runs runs a reader until it ends by itself; lead works while it leads.
+func (r *rig) runs(o Options, lead func(ctx context.Context, cp *Checkpoint) error) error {
+	r.t.Helper()
+	o.Names, o.Source, o.Session, o.Log = r.names, r.source, 6*time.Second, r.log()
+	l, err := New(r.client, o)
+	must(r.t, err)
+	return l.Run(r.t.Context(), lead)
+}
+
+func TestACheckpointTopicThatIsMadeAgainUnderItsLeaderIsALostPosition(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		watch time.Duration
+		then  func(*testing.T, context.Context, *Checkpoint)
+	}{
+		"nothing is saved": {10 * time.Millisecond, func(_ *testing.T, ctx context.Context, _ *Checkpoint) { <-ctx.Done() }},
+		"a position is saved": {time.Hour, func(t *testing.T, ctx context.Context, cp *Checkpoint) {
+			cp.Advance(to(5))
+			for err := cp.Save(); transient(err); err = cp.Save() {
+			}
+			if p := cp.Durable(); p.Pos == 5 {
+				t.Error("a position in the new topic counts")
+			}
+			<-ctx.Done()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			begun := 0
+			err := r.runs(Options{Watch: c.watch}, func(ctx context.Context, cp *Checkpoint) error {
+				begun++
+				must(t, cp.Begin(place(4)))
+				must(t, cp.Stash("x", at(4)).Append(stashed("a")))
+				r.cluster.DeleteTopic(t, r.name())
+				r.cluster.Topic(t, r.name(), 1, "cleanup.policy=compact")
+				c.then(t, ctx, cp)
+				return ctx.Err()
+			})
+			var lost *LostError
+			if !errors.As(err, &lost) {
+				t.Errorf("run: %v", err)
+			}
+			if begun != 1 {
+				t.Errorf("it led %d times", begun)
+			}
+			if c.watch != time.Hour {
+				return // another process cannot know: no mark was made
+			}
+			v, err := OpenCheckpoint(t.Context(), r.client, r.names, r.source)
+			must(t, err)
+			if v.Lost == nil {
+				t.Errorf("another process finds %+v", v)
+			}
+			must(t, SetPosition(t.Context(), r.client, r.names, r.source, place(7)))
+			if cp := r.open(); cp.Position().Pos != 7 {
+				t.Errorf("set by hand it is %d", cp.Position().Pos)
+			}
+		})
+	}
+}
+
+// remove takes a source out as docs/kafka.md says. compacted: its tombstone, and all before it, are gone, too.
+func (r *rig) remove(compacted bool) {
+	r.t.Helper()
+	_, err := r.client.Produce(r.t.Context(), r.names.Marks(), 0, broker.Record{Key: []byte(r.source)})
+	must(r.t, err)
+	topics := []string{r.name()}
+	if compacted {
+		topics = append(topics, r.names.Marks())
+	}
+	for _, topic := range topics {
+		r.cluster.DeleteTopic(r.t, topic)
+		r.cluster.Topic(r.t, topic, 1, "cleanup.policy=compact")
+	}
+}
+
+func TestASourceThatWasRemovedBeginsAgainAboveItsEarlierLife(t *testing.T) {
+	t.Parallel()
+	for name, compacted := range map[string]bool{"its tombstone is there": false, "its tombstone is compacted away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			old := r.open()
+			must(t, old.Begin(place(4)))
+			r.mark(old.Term(), 1)
+			r.remove(compacted)
+			r.least = nil
+			now := uint64(time.Now().UnixMilli())
+			cp, err := r.tryOpen(Options{})
+			for transient(err) {
+				cp, err = r.tryOpen(Options{})
+			}
+			must(t, err)
+			if p := cp.Position(); !p.IsZero() || cp.Term() < now {
+				t.Errorf("it goes on from %s in term %d, at %d", p.String(), cp.Term(), now)
+			}
+		})
 	}
 }

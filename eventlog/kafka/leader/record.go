@@ -84,6 +84,9 @@ type position struct {
 	// offset that it has.
 	Claim bool  `json:"claim"`
 	At    int64 `json:"at,omitempty"`
+	// After is what the offset of a position cannot be below, since its leader knew of all offsets before. A position
+	// with a lower one was written to another topic of the same name, or to one that was cut short: it does not count.
+	After int64 `json:"after,omitempty"`
 	// Seq counts the leader's attempts to save, from 1; 0 is its claim.
 	Seq uint64 `json:"seq"`
 	checkpoint.Place

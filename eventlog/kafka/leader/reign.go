@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/segmentio/kafka-go"
+
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -90,6 +92,10 @@ func (r *reign) watch(ctx context.Context) error {
 	end, err := r.client.End(ctx, r.name(), 0)
 	if err != nil {
 		return err
+	}
+	// A broker that has just become the leader does not tell an end before it knows how far all replicas are (KIP-207).
+	if end < r.next {
+		r.end(errAnew)
 	}
 	return r.look(ctx, end)
 }
@@ -188,7 +194,7 @@ func (r *reign) rename(mappings string) error {
 // position when the topic is compacted.
 func (r *reign) put(ctx context.Context, p position) error {
 	r.seq++
-	p.Term, p.Writer, p.Claim, p.At, p.Seq = r.term, r.writer, false, 0, r.seq
+	p.Term, p.Writer, p.Claim, p.At, p.After, p.Seq = r.term, r.writer, false, 0, r.next, r.seq
 	p.Heads, p.Saved = r.sample(), time.Now().UTC()
 	value, err := json.Marshal(p)
 	if err != nil {
@@ -224,6 +230,9 @@ func (r *reign) sample() map[int]checkpoint.Version {
 // stateBytes is how much of a State goes into one record: JSON makes up to six bytes of one.
 const stateBytes = 64 << 10
 
+// leastStateBytes is how little is tried where the topic takes small records only.
+const leastStateBytes = 1 << 10
+
 // putState writes a State under a name of its own.
 func (r *reign) putState(ctx context.Context, state []byte) (*stateRef, error) {
 	if state == nil {
@@ -231,14 +240,20 @@ func (r *reign) putState(ctx context.Context, state []byte) (*stateRef, error) {
 	}
 	r.states++
 	ref := &stateRef{Name: r.key(kindState, r.states), Bytes: len(state)}
+	size := stateBytes
 	for rest := state; len(rest) > 0; {
-		n := cut(rest, stateBytes)
+		n := cut(rest, size)
 		value, err := json.Marshal(stateChunk{Format: format, Text: checkpoint.Text(rest[:n])})
 		if err != nil {
 			return nil, err
 		}
+		_, err = r.append(ctx, broker.Record{Key: []byte(chunkKey(ref.Name, ref.Chunks+1)), Value: value})
+		if errors.Is(err, kafka.MessageSizeTooLarge) && size > leastStateBytes {
+			size /= 2 // somebody has lowered the topic's max.message.bytes since the start
+			continue
+		}
 		ref.Chunks++
-		if _, err := r.append(ctx, broker.Record{Key: []byte(chunkKey(ref.Name, ref.Chunks)), Value: value}); err != nil {
+		if err != nil {
 			r.discardState(ref)
 			return nil, err
 		}

@@ -307,3 +307,14 @@ func TestWhatIsWrittenIsReadable(t *testing.T) {
 		}
 	}
 }
+
+func TestAStateIsSplitIntoRecordsThatTheTopicTakes(t *testing.T) {
+	r := newRig(t, "max.message.bytes=10000")
+	cp := r.open()
+	p := place(4)
+	p.State = []byte(strings.Repeat("a table and its columns ", 20_000))
+	must(t, cp.Begin(p))
+	if got := r.open().Position(); !slices.Equal(got.State, p.State) {
+		t.Errorf("%d bytes are %d", len(p.State), len(got.State))
+	}
+}

@@ -32,6 +32,7 @@ func newRigOn(t testing.TB, cluster *testbed.KafkaCluster, config ...string) *ri
 	t.Helper()
 	names := broker.Names{Topic: cluster.NewTopicName(t)}
 	r := &rig{t: t, cluster: cluster, topic: topic{names: names, source: "shop"}}
+	r.least = func() uint64 { return 1 } // for terms that can be read
 	config = append(config, "cleanup.policy=compact")
 	cluster.Topic(t, names.Checkpoint(r.source), 1, config...)
 	cluster.Topic(t, names.Marks(), 1, config...)

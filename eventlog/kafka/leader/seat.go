@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,16 +50,26 @@ func (s *seat) get() (is standing, since time.Time, changed <-chan struct{}) {
 	return s.is, s.since, s.changed
 }
 
-// generation is told how many partitions a new generation gives us. When it is none, that is all we hear of it. Else
-// handle follows.
-func (s *seat) generation(assigned int) {
-	if assigned == 0 {
-		s.set(standby)
+// first is the partition of the checkpoint topic that makes a leader. There should be no other, but anybody may add some
+// while readers run, and each would make one more.
+const first = 0
+
+// generation is told which partitions a new generation gives us. When ours is not among them, that is all we hear of it.
+// Else handle follows.
+func (s *seat) generation(assigned map[string][]int) {
+	for _, partitions := range assigned {
+		if slices.Contains(partitions, first) {
+			return
+		}
 	}
+	s.set(standby)
 }
 
 // handle has the partition until the generation ends. What is led goes on then: see [Leader].
-func (s *seat) handle(ctx context.Context, _ *group.Claim) error {
+func (s *seat) handle(ctx context.Context, c *group.Claim) error {
+	if c.Partition != first {
+		return nil
+	}
 	s.set(seated)
 	<-ctx.Done()
 	s.set(undecided)

@@ -21,6 +21,10 @@ type topic struct {
 	client *broker.Client
 	names  broker.Names
 	source string
+	// held: this process has led the source with a position from this topic, so there must be one.
+	held bool
+	// least is the lowest term to take. Default: the time, see term.go.
+	least func() uint64
 }
 
 func (t topic) name() string { return t.names.Checkpoint(t.source) }
@@ -34,7 +38,8 @@ type snapshot struct {
 	live map[string]kept
 	// term is the highest term that any record or mark of the source names.
 	term uint64
-	// epoch is the highest epoch that a mark of the source names, and known says that there is such a mark.
+	// epoch is the highest epoch that a mark of the source names. known says that there must be a position: there is a
+	// mark, and nobody has taken it out since, or a position that does not count.
 	epoch uint32
 	known bool
 }
@@ -98,7 +103,11 @@ func (s *snapshot) add(r broker.Record) error {
 }
 
 func (s *snapshot) addMark(r broker.Record) error {
-	if string(r.Key) != s.source || r.Value == nil {
+	if string(r.Key) != s.source {
+		return nil
+	}
+	if r.Value == nil { // the source was removed: should it come back, it begins again, in a term of its own
+		s.known = false
 		return nil
 	}
 	m, err := record.ParseMark(r.Value)
@@ -111,7 +120,7 @@ func (s *snapshot) addMark(r broker.Record) error {
 }
 
 // newest returns the position to go on from: that of the highest term that was taken, and of this the last. A claim
-// that came to nothing is none. The zero value means that there is none, which is a [LostError] if the source has made
+// that came to nothing is none, nor is a position that its leader meant for another topic. The zero value means that there is none, which is a [LostError] if the source has made
 // marks, since those come after its first position.
 func (s *snapshot) newest() (position, error) {
 	var best position
@@ -130,13 +139,17 @@ func (s *snapshot) newest() (position, error) {
 		if p.Claim && p.At != k.offset {
 			continue
 		}
+		if p.After > k.offset {
+			s.known = true
+			continue
+		}
 		if cmp.Or(cmp.Compare(p.Term, best.Term), cmp.Compare(p.Seq, best.Seq)) > 0 {
 			best = p
 		}
 	}
 	best.Epoch = max(best.Epoch, s.epoch)
-	if best.File == "" && best.GTIDs == "" && s.known {
-		return best, s.lost(errors.New("it holds no position, although the topic of marks knows the source"))
+	if best.File == "" && best.GTIDs == "" && (s.known || s.held) {
+		return best, s.lost(errors.New("it holds no position, although the source has had one: it was deleted, made anew or emptied"))
 	}
 	return best, nil
 }

@@ -14,7 +14,7 @@ import (
 
 // How a term is taken: compare and append.
 //
-// A claimant reads the topic to its end E, chooses the term T one higher than any that it has seen, and appends a claim
+// A claimant reads the topic to its end E, chooses a term T that is higher than any that it has seen, and appends a claim
 // (T, E, the position that it found). The brokers give the claim an offset. The term is taken if that offset is E: then
 // nothing was appended between what the claimant has read and its claim. Whoever reads the topic later can tell the
 // same from the record alone, since the claim names E.
@@ -29,6 +29,11 @@ import (
 //
 //	A reads, B reads, A claims (at E: takes T), B claims (at E+1: does not)
 //	A reads, C writes, A claims (at E+1: does not take T), B reads, B claims T+1
+//
+// T is the time, in milliseconds, or one more than the highest term that was seen if that is higher. Counted from 1, a source
+// that was removed, with its mark and its checkpoint topic, and comes back under its name would begin below what running
+// invalidators, and the groups' commits, remember of its earlier life: they would take its records for leftovers of an
+// old leader, and its marks for old ones.
 //
 // Both read the topic to an end that the brokers gave; records that were appended and are not replicated yet lie behind
 // that end, and make the claim's offset another one. Offsets are given once: compaction removes records but never
@@ -89,8 +94,14 @@ func (t topic) claim(ctx context.Context) (*claimed, error) {
 
 // claimOf returns the claim of the next term with a position.
 func (s *snapshot) claimOf(p position) position {
-	p.Format, p.Source, p.Term, p.Writer = format, s.source, s.term+1, nonce()
-	p.Claim, p.At, p.Seq, p.Saved = true, s.next, 0, time.Now().UTC()
+	now := time.Now().UTC()
+	p.Format, p.Source, p.Writer = format, s.source, nonce()
+	least := uint64(max(now.UnixMilli(), 0))
+	if s.least != nil {
+		least = s.least()
+	}
+	p.Term = max(s.term+1, least)
+	p.Claim, p.At, p.After, p.Seq, p.Saved = true, s.next, 0, 0, now
 	return p
 }
 

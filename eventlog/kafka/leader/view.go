@@ -33,7 +33,7 @@ type View struct {
 
 // OpenCheckpoint reads the checkpoint of a source. It changes nothing, and may be used while readers run.
 func OpenCheckpoint(ctx context.Context, c *broker.Client, names broker.Names, source string) (*View, error) {
-	s, err := topic{c, names, source}.read(ctx)
+	s, err := topic{client: c, names: names, source: source}.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func SetPosition(ctx context.Context, c *broker.Client, names broker.Names, sour
 			ErrRunning, names.ReaderGroup(source), members)
 	}
 	err = insist(ctx, func(error) {}, func() (err error) {
-		claim, err = topic{c, names, source}.seize(ctx)
+		claim, err = topic{client: c, names: names, source: source}.seize(ctx)
 		return err
 	})
 	if err != nil {
