@@ -74,7 +74,7 @@ func New(c *broker.Client, o Options) (*Log, error) {
 		return nil, err
 	}
 	l.consumer, err = consumer.New(c, consumer.Options{
-		Names: broker.Names{Topic: o.Topic}, Group: o.Group, SkipLost: o.SkipLost, Bury: l.letters.Bury, Latency: o.Latency,
+		Names: broker.Names{Topic: o.Topic}, Group: o.Group, SkipLost: o.SkipLost, Bury: l.letters.Bury, Letters: l.deadLetters, Latency: o.Latency,
 		Registerer: o.Registerer, Log: o.Log, Alarms: o.Alarms,
 	})
 	return l, err
@@ -83,6 +83,12 @@ func New(c *broker.Client, o Options) (*Log, error) {
 func parse(data []byte) (*event.Batch, error) {
 	b, _, err := record.Parse(data)
 	return b, err
+}
+
+// deadLetters returns how many the group has, as far as this process knows.
+func (l *Log) deadLetters() int {
+	u, _ := l.letters.Usage()
+	return u.DeadLetters
 }
 
 // Letters are the keys in trouble. They can be used while Consume does not run, too.

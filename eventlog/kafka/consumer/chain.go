@@ -1,12 +1,14 @@
 package consumer
 
 import (
+	"bytes"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
@@ -21,7 +23,7 @@ const maxSources = 256
 type link struct {
 	term, seq uint64
 	version   event.Version // the highest
-	// buried counts records since then that could not be read: any of them may have been this source's.
+	// buried counts records since then that could not be read and may have been this source's.
 	buried uint64
 	used   uint64 // when, by the chain's clock
 }
@@ -35,7 +37,7 @@ type chain struct {
 	// record. With a topic go the commits of its groups: one that is made anew looks new to the group too, and only its
 	// sources remember.
 	whole  bool
-	buried uint64 // of a chain that is whole
+	buried uint64 // of a chain that is whole: of sources that it does not know
 }
 
 // check says what a record is to the chain: its successor, whose link is returned; something that was seen before or
@@ -88,13 +90,29 @@ func (c *chain) move(source string, l link) {
 	}
 }
 
-// bury takes note of a record that could not be read.
-func (c *chain) bury() {
-	c.buried++
-	for s, l := range c.links {
+// bury takes note of a record that could not be read and may have been a source's; "": it was none of freshet's, and says
+// nothing of what is missing.
+func (c *chain) bury(source string) {
+	l, known := c.links[source]
+	switch {
+	case source == "":
+	case known:
 		l.buried++
-		c.links[s] = l
+		c.links[source] = l
+	default:
+		c.buried++
 	}
+}
+
+// suspect returns the source that a record which cannot be read may be of: one that says so twice, in its key and, being a
+// JSON object or the beginning of one, in its value; "" if it is none of freshet's. Whoever else writes to the topic must
+// not excuse the loss of our records.
+func suspect(r *broker.Record) string {
+	name := strconv.AppendQuote(nil, string(r.Key))
+	if len(r.Key) == 0 || !bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{")) || !bytes.Contains(r.Value, name) {
+		return ""
+	}
+	return string(r.Key)
 }
 
 // clone returns a copy that shares nothing.

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
@@ -84,8 +85,10 @@ func TestAChainThatIsWholeBeginsAtTheBeginning(t *testing.T) {
 	} {
 		ch := chain{whole: true}
 		ch.move("other", link{term: 1, seq: 1})
+		ch.bury("other")
+		ch.bury("")
 		for range c.buried {
-			ch.bury()
+			ch.bury("s")
 		}
 		if _, _, missing := ch.check(c.first.header(), at(c.first.pos)); (missing != nil) != c.missing {
 			t.Errorf("%d buried, then %+v: missing %+v", c.buried, c.first, missing)
@@ -109,8 +112,11 @@ func TestABuriedRecordMayHaveBeenTheMissingOne(t *testing.T) {
 	} {
 		var ch chain
 		ch.move("s", link{term: 1, seq: 5, version: at(50)})
+		ch.move("other", link{term: 1, seq: 5, version: at(50)})
+		ch.bury("other")
+		ch.bury("")
 		for range c.buried {
-			ch.bury()
+			ch.bury("s")
 		}
 		ch = parseChain(ch.encode())
 		l, _, missing := ch.check(c.next.header(), at(c.next.pos))
@@ -185,4 +191,21 @@ func FuzzParseChain(f *testing.F) {
 			t.Fatalf("%q: %q, then %q", s, text, back.encode())
 		}
 	})
+}
+
+func TestOnlyARecordThatNamesItsSourceTwiceMayHaveBeenOurs(t *testing.T) {
+	for _, c := range []struct{ key, value, want string }{
+		{"shop", `{"format":1,"source":"shop","te`, "shop"},
+		{"shop", " \n{\"source\" : \"shop\", \"format\": true}", "shop"},
+		{"shop", `{"format":1,"source":"other"}`, ""},
+		{"shop", `shop`, ""},
+		{"shop", `["shop"]`, ""},
+		{"shop", ``, ""},
+		{"", `{"source":""}`, ""},
+		{"order-17", `{"id":17}`, ""},
+	} {
+		if got := suspect(&broker.Record{Key: []byte(c.key), Value: []byte(c.value)}); got != c.want {
+			t.Errorf("%s %s: %q", c.key, c.value, got)
+		}
+	}
 }

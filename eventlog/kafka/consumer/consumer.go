@@ -31,6 +31,9 @@ type Options struct {
 	// Bury keeps a record that cannot be read, whole, with the reason; it returns once it is durable. It may be called
 	// again for the same record. Required.
 	Bury func(ctx context.Context, topic string, partition int, r broker.Record, cause error) error
+	// Letters says how many dead letters the group has, about: from some number on, records that are none of freshet's are
+	// passed over without becoming more. It must not block. Default: none.
+	Letters func() int
 	// SkipLost passes over lost records, with an alarm, instead of ending with a [*LostError]: for an operator who has
 	// cleared the cache.
 	SkipLost bool
@@ -85,6 +88,9 @@ func New(c *broker.Client, o Options) (*Consumer, error) {
 	}
 	if o.Latency == nil {
 		o.Latency = latency.New()
+	}
+	if o.Letters == nil {
+		o.Letters = func() int { return 0 }
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -128,6 +128,33 @@ func TestARecordThatIsNoneIsBuriedAndPassedOver(t *testing.T) {
 	}
 }
 
+func TestARecordOfSomebodyElseExcusesNoLoss(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 1)
+	r.produce(0, []byte("theirs"))
+	r.series(0, 3, 3)
+	a := r.work(true)
+	expect(t, a.take(1), "s:1:1")
+	<-a.buried
+	if lost := a.lost(Broken); lost.Break.Seq != 3 {
+		t.Errorf("lost before %+v", lost.Break)
+	}
+}
+
+func TestRecordsOfSomebodyElseBecomeDeadLettersUpToABound(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 1)
+	r.produce(0, []byte("theirs"))
+	ours := []byte(`{"format":1,"source":"s","term":1,"seq":2,`)
+	r.produce(0, ours)
+	r.series(0, 3, 3)
+	a := r.work(true, func(o *Options) { o.Letters = func() int { return maxForeign } })
+	expect(t, a.take(2), "s:1:1", "s:1:3")
+	if b := <-a.buried; !bytes.Equal(b.Value, ours) || len(a.buried) > 0 {
+		t.Errorf("buried %q, and %d more", b.Value, len(a.buried))
+	}
+}
+
 func TestARecordThatCannotBeBuriedIsNotPassedOver(t *testing.T) {
 	r := newRig(t, 1)
 	r.produce(0, []byte("x"))

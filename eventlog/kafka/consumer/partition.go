@@ -54,7 +54,7 @@ type step struct {
 
 	source string // whose link moves with it; "": nobody's
 	link   link
-	buried bool // it could not be read
+	buried bool // it could not be read; source is whose it may have been
 	jumped bool // records before it are lost
 }
 
@@ -157,10 +157,11 @@ func (p *partition) take(ctx context.Context, r *broker.Record) (*event.Batch, e
 	case errors.Is(err, record.ErrUnknownFormat):
 		return nil, nil, p.holdUp(ctx, r, err)
 	case err != nil:
-		if err := p.bury(ctx, r, err); err != nil {
+		s.source = suspect(r)
+		if err := p.bury(ctx, r, s.source == "", err); err != nil {
 			return nil, nil, err
 		}
-		p.ahead.bury()
+		p.ahead.bury(s.source)
 		s.done, s.buried = true, true
 		p.push(s)
 		return nil, nil, nil
@@ -215,8 +216,19 @@ func (p *partition) holdUp(ctx context.Context, r *broker.Record, err error) err
 	}
 }
 
+// maxForeign is how many dead letters there may be for a record that is none of freshet's to become another one. Whoever
+// takes the topic for his own would fill that of the dead letters as well.
+const maxForeign = 1000
+
 // bury keeps a record that cannot be read, durably, so that it may be passed over. It tries until a context ends.
-func (p *partition) bury(ctx context.Context, r *broker.Record, cause error) error {
+func (p *partition) bury(ctx context.Context, r *broker.Record, foreign bool, cause error) error {
+	if foreign && p.c.o.Letters() >= maxForeign {
+		p.c.metrics.buried.Inc()
+		p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("records in %s are none of freshet's, the last at offset %d; they are passed"+
+			" over, and no longer kept, since there are %d dead letters already: see to it that nobody else produces to the topic, then"+
+			" freshet dlq purge", p.what, r.Offset, maxForeign))
+		return nil
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
@@ -291,7 +303,7 @@ func (p *partition) advance() {
 		case s.jumped:
 			p.behind, rewind = chain{}, true
 		case s.buried:
-			p.behind.bury()
+			p.behind.bury(s.source)
 		case s.source != "":
 			p.behind.move(s.source, s.link)
 		}

@@ -2,9 +2,12 @@ package letters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -15,12 +18,25 @@ import (
 // max.message.bytes (1 MiB).
 const partBytes = 384 << 10
 
+// leastPartBytes is how little goes into one where the topic takes small records only.
+const leastPartBytes = 4 << 10
+
 // Bury keeps a record that cannot be read whole, as a dead letter: where it was, its key and value, and why. It
 // returns when the letter is durable. It is safe to repeat: the same record is the same letter.
 func (s *Store) Bury(ctx context.Context, topic string, partition int, r broker.Record, cause error) (err error) {
 	defer s.metrics.time(opBury, &err)()
+	for most := partBytes; ; most /= 2 {
+		err := s.bury(ctx, topic, partition, r, cause, most)
+		if !errors.Is(err, kafka.MessageSizeTooLarge) || most/2 < leastPartBytes {
+			return err
+		}
+	}
+}
+
+// bury is Bury with parts of a size. Those of an attempt with larger ones are replaced, since there are fewer of them.
+func (s *Store) bury(ctx context.Context, topic string, partition int, r broker.Record, cause error, most int) error {
 	now := time.Now().UTC()
-	parts := split(fragment{r.Key, r.Value}, partBytes)
+	parts := split(fragment{r.Key, r.Value}, most)
 	key := letterKey([]byte(topic), []byte(strconv.Itoa(partition)), []byte(strconv.FormatInt(r.Offset, 10)), r.Key, r.Value)
 	// The parts first: a letter that is there is whole.
 	var records []broker.Record

@@ -235,3 +235,17 @@ func TestMoreLettersThanOneReadingFindsAreFoundInOrder(t *testing.T) {
 		t.Errorf("found %v, want %v", found, want)
 	}
 }
+
+func TestARecordIsKeptInPartsThatTheTopicTakes(t *testing.T) {
+	r := newRig(t, Options{Parse: parse})
+	r.o.Group += "small"
+	s := r.store()
+	r.kafka.Topic(t, s.dead, 1, "cleanup.policy=compact", "max.message.bytes=20000")
+	for _, topic := range s.Topics() {
+		r.kafka.Topic(t, topic, 1)
+	}
+	r.bury(s, 4711, []byte("shop.cart "+strings.Repeat("x", 500_000)))
+	if n, err := s.Replay(t.Context(), retry.Filter{}, time.Now()); n != 1 || err != nil {
+		t.Errorf("%d replayed, %v", n, err)
+	}
+}
