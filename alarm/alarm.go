@@ -26,6 +26,9 @@ const (
 	BinlogIncomplete Kind = "binlog_incomplete"
 	// EventUndecodable: rows of a mapped table could not be read, so their keys are not known.
 	EventUndecodable Kind = "event_undecodable"
+	// DefinitionChanged: the columns of a mapped table are not those that statements in the binlog made of it, or were not
+	// certain, so rows may have been read under wrong names.
+	DefinitionChanged Kind = "definition_changed"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
 	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
@@ -78,7 +81,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, BinlogIncomplete, EventUndecodable, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
+		TruncatedTable, StatementLogged, BinlogIncomplete, DefinitionChanged, EventUndecodable, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
 		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, XAKeysUnknown, FirstStart,
 	}
 }

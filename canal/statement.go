@@ -128,4 +128,9 @@ func (l *loop) doubt(cause alarm.Kind, message string, tables ...string) error {
 	return l.o.Doubts.Record(l.ctx, doubt.Doubt{Cause: cause, Source: l.o.Source, Tables: tables, Message: message})
 }
 
+// doubtful records that rows of a table may have been taken for what they are not.
+func (l *loop) doubtful(table, why string) error {
+	return l.doubt(alarm.DefinitionChanged, "table "+table+": "+why+": clear the keys of the table", table)
+}
+
 func (l *loop) wants(n ddl.Name) bool { return l.tables.wants(n.Schema, n.Table) }

@@ -62,6 +62,11 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.Doubt != "" {
+		if err := t.l.doubtful(d.Table.String(), d.Doubt); err != nil {
+			return nil, err
+		}
+	}
 	d.Table.FoldNames = t.fold
 	d = t.kept.one(d)
 	if d.Needs, err = t.l.sink.Bind(d.Table); err != nil {

@@ -27,6 +27,9 @@ type Definition struct {
 	Needs []event.Need
 	// Columns are parallel to Table.Columns and to the columns of the TABLE_MAP.
 	Columns []Attributes
+	// Doubt, when not empty, says what about the definition is not certain: keys and values that are made under it may be
+	// wrong.
+	Doubt string
 }
 
 // Attributes are what decoding a column needs to know beyond its type and metadata in the TABLE_MAP.
@@ -45,6 +48,9 @@ type Attributes struct {
 	// Labels are those of an ENUM or SET, in utf8mb4. A value beyond them is handed on as [event.Absent]: its text
 	// cannot be told.
 	Labels []string
+	// RowEnd marks the column that says until when a row held, of a table with MariaDB's system versioning. Rows that
+	// hold no more are then not handed on, and one that ceases to hold is a DELETE, though it is logged as an UPDATE.
+	RowEnd bool
 	// Unknown, when not nil, says why the text of the column's values cannot be told, though its values can be
 	// compared. Where the text is needed, values are [event.Absent], and it is the error of [Decoder.Rows].
 	Unknown error

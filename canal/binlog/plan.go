@@ -81,6 +81,8 @@ type tablePlan struct {
 	images        []*imagePlan
 	// unknown says which needed text cannot be told, if one cannot.
 	unknown *TableError
+	// needs is how many of the values are handed on. rowEnd is the place of the ROW END among all, -1: none.
+	needs, rowEnd int
 }
 
 // maxImages bounds how many different sets of present columns have their plan kept.
@@ -88,7 +90,7 @@ const maxImages = 32
 
 // newTablePlan compiles a plan. With a nil definition rows are only counted.
 func newTablePlan(m *TableMap, def *Definition) (*tablePlan, error) {
-	p := &tablePlan{schema: m.Schema, name: m.Name, columns: make([]column, len(m.Columns)), needOf: make([]int32, len(m.Columns))}
+	p := &tablePlan{schema: m.Schema, name: m.Name, columns: make([]column, len(m.Columns)), needOf: make([]int32, len(m.Columns)), rowEnd: -1}
 	for i := range p.needOf {
 		p.needOf[i] = -1
 	}
@@ -109,7 +111,7 @@ func newTablePlan(m *TableMap, def *Definition) (*tablePlan, error) {
 		if mc.Type == ColumnJSON {
 			p.json = append(p.json, i)
 		}
-		if n := p.needOf[i]; n >= 0 && def.Needs[n].Text {
+		if n := p.needOf[i]; n >= 0 && int(n) < p.needs && def.Needs[n].Text {
 			if err := c.setRender(mc, m.Flavor); err != nil {
 				c.render = renderUnknown
 				p.unknown = p.fault(c.ordinal, err)
@@ -134,8 +136,19 @@ func (p *tablePlan) addNeeds(m *TableMap, def *Definition) error {
 		}
 		p.needOf[need.Column] = int32(i)
 	}
-	p.before = make([]event.Value, len(def.Needs))
-	p.after = make([]event.Value, len(def.Needs))
+	p.needs = len(def.Needs)
+	values := p.needs
+	for i := range def.Columns {
+		if !def.Columns[i].RowEnd {
+			continue
+		}
+		if p.needOf[i] < 0 {
+			p.needOf[i] = int32(values)
+			values++
+		}
+		p.rowEnd = int(p.needOf[i])
+	}
+	p.before, p.after = make([]event.Value, values), make([]event.Value, values)
 	return nil
 }
 

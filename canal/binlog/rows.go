@@ -64,10 +64,10 @@ func (r *rowReader) run(c *event.Change, each func(*event.Change) error) error {
 	p := r.plan
 	c.Table, c.Op, c.Before, c.After = p.table, r.kind.op, nil, nil
 	if r.kind.op != event.Insert {
-		c.Before = p.before
+		c.Before = p.before[:p.needs]
 	}
 	if r.kind.op != event.Delete {
-		c.After = p.after
+		c.After = p.after[:p.needs]
 	}
 	// MySQL logs INSERT … VALUES () under binlog_row_image=MINIMAL as an image without any column, which has no bytes. It
 	// refuses more than one such row in a statement.
@@ -84,7 +84,7 @@ func (r *rowReader) run(c *event.Change, each func(*event.Change) error) error {
 		}
 		empty = false
 		c.Version.Row++
-		if r.counts {
+		if r.counts || p.rowEnd >= 0 && !r.current(c) {
 			continue
 		}
 		if err := each(c); err != nil {

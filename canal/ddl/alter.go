@@ -112,7 +112,8 @@ func (r *alterReader) add() bool {
 	if r.at("PARTITION") {
 		return r.toEnd()
 	}
-	if r.at("SYSTEM") && r.peek().is("VERSIONING") {
+	if r.acceptPair("SYSTEM", "VERSIONING") {
+		r.action.Alter.AddsVersioning = true
 		return r.toComma()
 	}
 	isColumn := r.accept("COLUMN")
@@ -153,7 +154,8 @@ func (r *alterReader) drop() bool {
 			return r.toComma()
 		}
 	case "SYSTEM":
-		if r.peek().is("VERSIONING") {
+		if r.acceptPair("SYSTEM", "VERSIONING") {
+			r.action.Alter.DropsVersioning = true
 			return r.toComma()
 		}
 	}

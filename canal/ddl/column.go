@@ -312,9 +312,15 @@ func (p *parser) column(name string, place *Clause) (Column, bool) {
 	if !ok {
 		return Column{}, false
 	}
+	c := Column{Name: name}
 	for !p.atSymbol(',') && !p.atSymbol(')') && !p.atEnd() {
 		ok = true
 		switch {
+		case p.acceptPair("ROW", "END"):
+			c.RowEnd = true
+		case p.at("WITH") && p.peek().is("SYSTEM"):
+			p.advance()
+			c.versioned = p.acceptPair("SYSTEM", "VERSIONING")
 		case p.accept("COLLATE"):
 			ok = p.collation(&t.Charset)
 		case p.accept("REFERENCES"):
@@ -333,5 +339,6 @@ func (p *parser) column(name string, place *Clause) (Column, bool) {
 	if t.Base != "" && !t.HasCharset() {
 		t.Charset = CharsetClause{}
 	}
-	return Column{Name: name, Type: t}, true
+	c.Type = t
+	return c, true
 }

@@ -42,6 +42,7 @@ func (p *parser) elements(d *Definition) bool {
 			return false
 		} else {
 			d.Columns = append(d.Columns, c)
+			d.Versioned = d.Versioned || c.versioned
 		}
 		if p.acceptSymbol(')') {
 			return true
@@ -86,6 +87,12 @@ func (p *parser) tableOptions(a *Action) bool {
 		case !ok:
 			return false
 		case found, p.acceptSymbol(','):
+		case p.at("WITH") && p.peek().is("SYSTEM"):
+			p.advance()
+			if !p.acceptPair("SYSTEM", "VERSIONING") {
+				return false
+			}
+			a.Create.Versioned = true
 		case p.acceptPair("START", "TRANSACTION"):
 			// The columns are all listed, and the rows of the SELECT follow as row events.
 		case p.at("PARTITION"):
@@ -125,8 +132,6 @@ func (p *parser) tableOption() bool {
 		known = true
 	case "DATA", "INDEX":
 		known = p.accept("DIRECTORY")
-	case "WITH":
-		return p.acceptPair("SYSTEM", "VERSIONING") // its hidden columns are found out from the row events
 	}
 	if !p.acceptSymbol('=') && !known {
 		return false

@@ -130,6 +130,8 @@ type Action struct {
 type Definition struct {
 	Columns []Column
 	Charset CharsetClause
+	// Versioned says that the table has MariaDB's system versioning: it keeps the rows that were, too.
+	Versioned bool
 }
 
 // CharsetClause is a character set or collation, as written. The zero value: none is written.
@@ -149,6 +151,10 @@ func (c CharsetClause) IsZero() bool { return c == CharsetClause{} }
 type Column struct {
 	Name string
 	Type Type
+	// RowEnd says GENERATED ALWAYS AS ROW END: until when a row of a system-versioned table held.
+	RowEnd bool
+	// versioned says WITH SYSTEM VERSIONING, which makes the table a versioned one.
+	versioned bool
 }
 
 // Alter is what ALTER TABLE says of the columns.
@@ -158,12 +164,14 @@ type Alter struct {
 	Charset CharsetClause
 	// Convert says that text columns are converted to Charset as well.
 	Convert bool
+	// AddsVersioning and DropsVersioning say ADD and DROP SYSTEM VERSIONING.
+	AddsVersioning, DropsVersioning bool
 }
 
-// KeepsColumns reports whether the statement leaves the columns and the default character set as they are. The hidden
-// columns of MariaDB's system versioning do not count: they come and go behind all others.
+// KeepsColumns reports whether the statement leaves the columns and the default character set as they are, and whether
+// the table is a versioned one.
 func (a *Alter) KeepsColumns() bool {
-	return len(a.Clauses) == 0 && a.Charset.IsZero() && !a.Convert
+	return len(a.Clauses) == 0 && a.Charset.IsZero() && !a.Convert && !a.AddsVersioning && !a.DropsVersioning
 }
 
 // ClauseKind is what a clause of ALTER TABLE does to a column.

@@ -24,7 +24,7 @@ func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 		e := alteration{old: d.columns, clauses: a.Clauses, charset: out.charset}
 		out.columns, ok = e.apply()
 	}
-	if !ok || out.ambiguous() {
+	if out.rowEnd, ok = d.versioning(a, ok); !ok || out.ambiguous() {
 		return nil
 	}
 	return out
@@ -34,6 +34,7 @@ func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 // leaves alone, renames or defines. Where it says IF it may have done nothing, and what it names is not known.
 func (d *definition) alterNamed(a *ddl.Alter) *definition {
 	out := &definition{}
+	out.rowEnd, _ = d.versioning(a, true)
 	for _, c := range d.columns {
 		name, same := c.name, true
 		for i := range a.Clauses {
@@ -59,6 +60,29 @@ func (d *definition) alterNamed(a *ddl.Alter) *definition {
 		}
 	}
 	return out
+}
+
+// versioning returns the ROW END column after ALTER TABLE; ok is handed on. False: it cannot be told.
+func (d *definition) versioning(a *ddl.Alter, ok bool) (string, bool) {
+	switch {
+	case a.AddsVersioning && a.DropsVersioning:
+		return "", false
+	case a.AddsVersioning:
+		var added []ddl.Column
+		for _, c := range a.Clauses {
+			added = append(added, c.Column)
+		}
+		return rowEndOf(added), ok
+	case a.DropsVersioning:
+		// Columns that it names itself stay unless they are dropped as well.
+		return "", ok
+	}
+	for _, c := range a.Clauses {
+		if d.rowEnd != "" && (strings.EqualFold(c.Old, d.rowEnd) || strings.EqualFold(c.Column.Name, d.rowEnd)) {
+			return "", false
+		}
+	}
+	return d.rowEnd, ok
 }
 
 // alteration applies the clauses of one ALTER TABLE as the servers do: first every old column stays, goes or is

@@ -31,6 +31,26 @@ type definition struct {
 	columns []column
 	// charset is the table's default.
 	charset charsets
+	// rowEnd is the column that says until when a row held, of a table with system versioning; "": it has none. The
+	// column is not among columns where the table has it by itself, behind all others and invisible.
+	rowEnd string
+}
+
+// hiddenRowEnd and hiddenRowStart are the columns of a table with system versioning for which it names none.
+// Source: MariaDB Knowledge Base, "System-Versioned Tables", "Creating a System-Versioned Table".
+const hiddenRowStart, hiddenRowEnd = "row_start", "row_end"
+
+// hides reports whether the table has the columns of its versioning by itself.
+func (d *definition) hides() bool { return d.rowEnd != "" && d.find(d.rowEnd) < 0 }
+
+// rowEndOf returns the name of the ROW END column of a versioned table, of which the columns are known that are defined.
+func rowEndOf(columns []ddl.Column) string {
+	for _, c := range columns {
+		if c.RowEnd {
+			return c.Name
+		}
+	}
+	return hiddenRowEnd
 }
 
 // find returns the ordinal of a column, or -1. Names compare without case.
@@ -70,6 +90,9 @@ func (d *definition) info() []binlog.ColumnInfo {
 
 // special reports whether a column has an attribute that never stands in the binlog.
 func (d *definition) special() bool {
+	if d.rowEnd != "" {
+		return true
+	}
 	for i := range d.columns {
 		if d.columns[i].special() {
 			return true
@@ -172,6 +195,9 @@ func create(d *ddl.Definition, schema charsets) *definition {
 			return nil
 		}
 		out.columns = append(out.columns, col)
+	}
+	if d.Versioned {
+		out.rowEnd = rowEndOf(d.Columns)
 	}
 	if len(out.columns) == 0 || out.ambiguous() {
 		return nil

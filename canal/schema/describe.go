@@ -55,7 +55,7 @@ func sameColumns(a, b *binlog.TableMap) bool {
 func (t *Tracker) describe(m *binlog.TableMap, e *entry) (*binlog.Definition, error) {
 	info := e.def.info()
 	if !m.HasNames {
-		info = t.addHidden(m, info)
+		info = t.addHidden(m, info, e.def.hides())
 	}
 	d, err := binlog.Describe(m, info, t.o.Collations)
 	if err != nil {
@@ -66,7 +66,20 @@ func (t *Tracker) describe(m *binlog.TableMap, e *entry) (*binlog.Definition, er
 			return nil, err
 		}
 	}
+	t.markRowEnd(m, e, d)
 	return d, nil
+}
+
+// markRowEnd marks the ROW END column of a table with system versioning.
+func (t *Tracker) markRowEnd(m *binlog.TableMap, e *entry, d *binlog.Definition) {
+	for i := range d.Columns {
+		d.Columns[i].RowEnd = e.def.rowEnd != "" && strings.EqualFold(d.Table.Columns[i].Name, e.def.rowEnd)
+	}
+	if i := findHidden(m); t.o.MariaDB && e.status != known && !e.def.hides() && i >= 0 && e.def.find(hiddenRowEnd) < 0 {
+		d.Columns[i].RowEnd = true
+		d.Doubt = "rows of it were written while it had columns " + hiddenRowStart + " and " + hiddenRowEnd + ", which it has no more: " +
+			"they are taken for those of system versioning, and the binlog does not tell"
+	}
 }
 
 // complete reports whether e tells all that matters of the columns, whose names come from the TABLE_MAP. It marks those of
@@ -108,15 +121,17 @@ func maySpecial(m *binlog.TableMap, c *binlog.MapColumn) bool {
 // addHidden adds to the columns those that information_schema does not show and rows have: of MariaDB's system
 // versioning, and of its unique keys over BLOBs. They stand at the end, in this order, also after columns are added.
 // Observed on MariaDB 10.11; sql_table.cc, mysql_prepare_create_table.
-func (t *Tracker) addHidden(m *binlog.TableMap, info []binlog.ColumnInfo) []binlog.ColumnInfo {
+func (t *Tracker) addHidden(m *binlog.TableMap, info []binlog.ColumnInfo, versioned bool) []binlog.ColumnInfo {
 	if !t.o.MariaDB || len(m.Columns) <= len(info) {
 		return info
 	}
 	rest := m.Columns[len(info):]
-	const rowTime = binlog.ColumnTimestamp2
-	if len(rest) >= 2 && rest[0].Type == rowTime && rest[1].Type == rowTime {
-		info = append(info, binlog.ColumnInfo{Name: "row_start", Type: "timestamp(6)"},
-			binlog.ColumnInfo{Name: "row_end", Type: "timestamp(6)"})
+	if versioned {
+		if len(rest) < 2 {
+			return info
+		}
+		info = append(info, binlog.ColumnInfo{Name: hiddenRowStart, Type: "timestamp(6)"},
+			binlog.ColumnInfo{Name: hiddenRowEnd, Type: "timestamp(6)"})
 		rest = rest[2:]
 	}
 	for i := range rest {
@@ -126,6 +141,19 @@ func (t *Tracker) addHidden(m *binlog.TableMap, info []binlog.ColumnInfo) []binl
 		info = append(info, binlog.ColumnInfo{Name: "DB_ROW_HASH_" + strconv.Itoa(i+1), Type: "bigint unsigned"})
 	}
 	return info
+}
+
+// findHidden returns the ordinal of the ROW END column that a versioned table has by itself, or -1, by its name, type
+// and place.
+func findHidden(m *binlog.TableMap) int {
+	isTime := func(c *binlog.MapColumn) bool { return c.Type == binlog.ColumnTimestamp2 && c.Meta == 6 && !c.Nullable }
+	for i := 1; i < len(m.Columns); i++ {
+		a, b := &m.Columns[i-1], &m.Columns[i]
+		if a.Name == hiddenRowStart && b.Name == hiddenRowEnd && isTime(a) && isTime(b) {
+			return i
+		}
+	}
+	return -1
 }
 
 // contradiction compares with the TABLE_MAP what package binlog does not: it takes the names, the sign and the

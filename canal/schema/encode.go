@@ -45,6 +45,7 @@ type stateDefinition struct {
 	Charset   string        `json:"cs,omitempty"`
 	Collation string        `json:"co,omitempty"`
 	Columns   []stateColumn `json:"c"`
+	RowEnd    string        `json:"re,omitempty"`
 }
 
 type stateColumn struct {
@@ -130,7 +131,7 @@ func (s *sharing) one(d *definition) *definition {
 	if _, ok := s.ordinals[d]; ok {
 		return d
 	}
-	out := stateDefinition{Charset: d.charset.charset, Collation: d.charset.collation}
+	out := stateDefinition{Charset: d.charset.charset, Collation: d.charset.collation, RowEnd: d.rowEnd}
 	for _, c := range d.columns {
 		out.Columns = append(out.Columns, stateColumn{c.name, c.typ, c.text, c.charset, c.collation})
 	}
@@ -158,7 +159,7 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 	}
 	defs := make([]*definition, len(s.Definitions))
 	for i, d := range s.Definitions {
-		defs[i] = &definition{charset: charsets{d.Charset, d.Collation}}
+		defs[i] = &definition{charset: charsets{d.Charset, d.Collation}, rowEnd: d.RowEnd}
 		for _, c := range d.Columns {
 			defs[i].columns = append(defs[i].columns, column{c.Name, c.Type, c.Text, charsets{c.Charset, c.Collation}})
 		}

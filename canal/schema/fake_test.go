@@ -53,11 +53,11 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 			return nil, mysql.NewDefaultError(errNoSuchTable, "s", "t")
 		}
 	case strings.Contains(query, "SELECT TABLE_COLLATION"):
-		return rows([]any{"utf8mb4_general_ci"})
+		return rows([]any{"utf8mb4_general_ci", "BASE TABLE"})
 	case strings.Contains(query, "SELECT COLUMN_NAME"):
 		var out [][]any
 		for _, c := range f.tables[name] {
-			out = append(out, []any{c[0], c[1], c[2]})
+			out = append(out, []any{c[0], c[1], c[2], ""})
 		}
 		return rows(out...)
 	case query == "SHOW MASTER STATUS":
@@ -72,7 +72,7 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 
 // rows makes a result. The library's own helper takes one from a pool, in which those of real servers have left their types.
 func rows(values ...[]any) (*mysql.Result, error) {
-	rs := &mysql.Resultset{Fields: make([]*mysql.Field, 3)}
+	rs := &mysql.Resultset{Fields: make([]*mysql.Field, 4)}
 	for _, row := range values {
 		var out []mysql.FieldValue
 		for _, v := range row {

@@ -142,20 +142,34 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 		}
 		return nil, err
 	}
-	rows, err := l.query("SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?", n.Schema, n.Table)
+	rows, err := l.query("SELECT TABLE_COLLATION, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?", n.Schema, n.Table)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	d := &definition{charset: loadedCharset(rows[0][0])}
-	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME FROM information_schema.COLUMNS "+
+	if rows[0][1] == versionedType {
+		d.rowEnd = hiddenRowEnd
+	}
+	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION FROM information_schema.COLUMNS "+
 		"WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", n.Schema, n.Table)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	for _, r := range rows {
-		d.columns = append(d.columns, column{name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2])})
+		d.load(r)
 	}
 	return d, nil
+}
+
+// versionedType is the TABLE_TYPE of a table with system versioning. Observed on MariaDB 10.11.
+const versionedType = "SYSTEM VERSIONED"
+
+// load adds a column: COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME and GENERATION_EXPRESSION.
+func (d *definition) load(r []string) {
+	d.columns = append(d.columns, column{name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2])})
+	if d.rowEnd != "" && r[3] == "ROW END" {
+		d.rowEnd = r[0]
+	}
 }
 
 func quote(identifier string) string { return "`" + strings.ReplaceAll(identifier, "`", "``") + "`" }

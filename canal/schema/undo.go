@@ -73,9 +73,9 @@ func (d *doubtful) named() *definition {
 	if d.now == nil || d.lost {
 		return out
 	}
-	out.columns = slices.Clone(d.now.columns)
+	out.columns, out.rowEnd = slices.Clone(d.now.columns), d.now.rowEnd
 	for _, a := range slices.Backward(d.actions) {
-		if a.Unclear || a.If || a.Op != ddl.OpAlter {
+		if a.Unclear || a.If || a.Op != ddl.OpAlter || a.Alter.DropsVersioning && out.mayKeepTimes() {
 			return &definition{}
 		}
 		out = out.unalterNamed(a.Alter)
@@ -85,7 +85,13 @@ func (d *doubtful) named() *definition {
 
 // unalterNamed returns those columns of d, which an ALTER TABLE has made, that it left alone or renamed.
 func (d *definition) unalterNamed(a *ddl.Alter) *definition {
-	out := &definition{}
+	out := &definition{rowEnd: d.rowEnd}
+	switch {
+	case a.AddsVersioning:
+		out.rowEnd = ""
+	case a.DropsVersioning:
+		out.rowEnd = hiddenRowEnd
+	}
 	for _, c := range d.columns {
 		name, same := c.name, true
 		for i := range a.Clauses {
@@ -117,10 +123,16 @@ func creates(o ddl.Op) bool {
 // added go, those that were renamed get their names back; the others keep their order under either. What a column
 // was that was dropped, changed or converted is not known.
 func unalter(d *definition, a *ddl.Alter) *definition {
-	if a.Convert {
+	if a.Convert || a.DropsVersioning && d.mayKeepTimes() {
 		return nil
 	}
-	out := &definition{columns: slices.Clone(d.columns), charset: d.charset}
+	out := &definition{columns: slices.Clone(d.columns), charset: d.charset, rowEnd: d.rowEnd}
+	switch {
+	case a.AddsVersioning:
+		out.rowEnd = ""
+	case a.DropsVersioning:
+		out.rowEnd = hiddenRowEnd
+	}
 	if !a.Charset.IsZero() {
 		out.charset = charsets{}
 	}
@@ -151,8 +163,19 @@ func unalter(d *definition, a *ddl.Alter) *definition {
 	for i, name := range names {
 		out.columns[i].name = name
 	}
+	if d.rowEnd != "" && out.rowEnd != "" && d.hides() != out.hides() {
+		return nil
+	}
 	if len(out.columns) == 0 || out.ambiguous() {
 		return nil
 	}
 	return out
+}
+
+// mayKeepTimes reports whether the columns may hold those of a versioning that was dropped, which stay where the table
+// named them itself. Otherwise the table had them by itself.
+func (d *definition) mayKeepTimes() bool {
+	return slices.ContainsFunc(d.columns, func(c column) bool {
+		return strings.HasPrefix(c.typ, "timestamp") || strings.HasPrefix(c.typ, "bigint") && strings.HasSuffix(c.typ, "unsigned")
+	})
 }
