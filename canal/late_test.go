@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/freshet/freshet/testbed"
 )
 
 // What a number prints depends on what stands in no binlog: ZEROFILL and its width, the decimals of FLOAT(M,D). Read late,
@@ -183,5 +185,26 @@ func TestTablesThatAreGoneStopNoOther(t *testing.T) {
 				t.Errorf("rows %q", got)
 			}
 		})
+	}
+}
+
+// A server's own columns, as that of an index over an expression, are no reason to doubt the others.
+func TestHiddenColumnsAreNoDoubtUnderFullMetadata(t *testing.T) {
+	t.Parallel()
+	s := testbed.MySQL(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, s, "create table DB.t (id bigint unsigned primary key, c int(4) zerofill, index x ((c + 1)))")
+	o := d.options()
+	o.Doubts = newBook(t)
+	rec := newRecorder()
+	r := reading(t, rec, o)
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	d.exec("insert into DB.t values (1,2)", "alter table DB.t add column e int unsigned", "insert into DB.t values (2,3,4)")
+	r.await(t, "two rows", func() bool { return len(r.rows) == 2 })
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(r.texts(), " ")
+	if tables, _ := inDoubt(o.Doubts); !strings.Contains(got, "(1,0002") || !strings.Contains(got, "(2,0003") {
+		t.Errorf("rows %s, in doubt %q", got, tables)
 	}
 }

@@ -35,7 +35,7 @@ func (t *Tracker) Describe(m *binlog.TableMap) (*binlog.Definition, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnknownSchema, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", err, ErrDoubt)
-	case e.status != known && !t.complete(m, &e, d) && !asked:
+	case !t.complete(m, &e, d) && e.status != known && !asked:
 		return nil, fmt.Errorf("table %s.%s: %w", m.Schema, m.Name, ErrDoubt)
 	}
 	return d, nil
@@ -86,13 +86,16 @@ func (t *Tracker) markRowEnd(m *binlog.TableMap, e *entry, d *binlog.Definition)
 // d of which it does not.
 func (t *Tracker) complete(m *binlog.TableMap, e *entry, d *binlog.Definition) bool {
 	all := true
+	if !m.HasNames {
+		return all
+	}
 	for i := range m.Columns {
 		mc, c := &m.Columns[i], &d.Table.Columns[i]
 		if !maySpecial(m, mc) {
 			continue
 		}
 		// What the TABLE_MAP contradicts, package binlog has passed over.
-		if j := e.def.find(c.Name); e.status == partial && j >= 0 && c.Type == e.def.columns[j].typ {
+		if j := e.def.find(c.Name); e.status != hinted && j >= 0 && c.Type == e.def.columns[j].typ {
 			continue
 		}
 		all = false
@@ -164,13 +167,17 @@ func (t *Tracker) contradiction(m *binlog.TableMap, d *definition, described *ev
 		if i >= len(m.Columns) {
 			return t.differs(m, -1, "it has fewer columns")
 		}
-		c, mc := &d.columns[i], &m.Columns[i]
-		if m.HasNames && !strings.EqualFold(c.name, mc.Name) {
-			return t.differs(m, i, "column "+c.name+" is named "+mc.Name)
+		c, at := &d.columns[i], i
+		if m.HasNames {
+			// By name: the servers have columns that information_schema need not show, as MySQL's own primary key, the first.
+			if at = described.Column(c.name); at < 0 {
+				return t.differs(m, i, "it has no column "+c.name)
+			}
+			if described.Columns[at].Type != c.typ {
+				return t.differs(m, at, "column "+c.name+" is known as "+c.typ+", its values are "+m.Columns[at].String())
+			}
 		}
-		if m.HasNames && described.Columns[i].Type != c.typ {
-			return t.differs(m, i, "column "+c.name+" is known as "+c.typ+", its values are "+mc.String())
-		}
+		mc := &m.Columns[at]
 		if unsigned := strings.Contains(c.typ, " unsigned"); m.HasSignedness && numeric(mc.Type) && unsigned != mc.Unsigned {
 			return t.differs(m, i, "column "+c.name+" has another sign")
 		}
