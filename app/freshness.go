@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -18,17 +19,18 @@ const freshnessMarks = 256
 // handed on since the start. It is its place in the stream that counts, not the mark's version: what was known to be
 // visible when it was handed on needs no mark, so a version may be behind it.
 type freshness struct {
-	mu      sync.Mutex
-	handed  place // where the last transaction ends that was handed on
-	waiting []moment
-	server  string
-	asOf    time.Time
+	mu sync.Mutex
+	// handed and finished are where the last transaction ends that was handed on, and that everything up to is finished.
+	handed, finished place
+	waiting          []moment
+	asOf             time.Time
 }
 
-// place is the end of a transaction in the binlog; the zero place is before all others.
+// place is the end of a transaction in the binlog; the zero place is before all others. Those of another server, which
+// has an epoch of its own, are behind those of the server before: work is handed on, and finished, in that order.
 type place struct {
-	file uint32
-	pos  uint64
+	epoch, file uint32
+	pos         uint64
 }
 
 // moment is when the source was asked, and the place that has to be finished for the cache to be fresh as of then.
@@ -44,7 +46,17 @@ func (f *freshness) handOn(e *event.End) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.handed = placeOf(e.File, e.Pos)
+	f.handed = placeOf(e.Epoch, e.File, e.Pos)
+}
+
+// finish takes the end of what is finished.
+func (f *freshness) finish(e event.End) {
+	if e.IsZero() {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.finished = placeOf(e.Epoch, e.File, e.Pos)
 }
 
 // mark takes a mark when it is made. Only one that was made when everything had been read says anything about the
@@ -68,21 +80,13 @@ func (f *freshness) mark(m event.Mark) {
 	f.waiting = kept
 }
 
-// at returns the moment, given the position up to which everything is finished; zero while it is not known.
-func (f *freshness) at(p *event.Position) time.Time {
-	done := placeOf(p.File, p.Pos)
+// at returns the moment; zero while it is not known.
+func (f *freshness) at() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.server != p.Server {
-		// Places of different servers do not compare: what waits is asked for again.
-		if f.server != "" {
-			f.waiting, f.handed = nil, place{}
-		}
-		f.server = p.Server
-	}
 	n := 0
 	for _, m := range f.waiting {
-		if done.before(m.upTo) {
+		if f.finished.before(m.upTo) {
 			break
 		}
 		f.asOf = m.made
@@ -92,10 +96,12 @@ func (f *freshness) at(p *event.Position) time.Time {
 	return f.asOf
 }
 
-func (p place) before(o place) bool { return p.file < o.file || p.file == o.file && p.pos < o.pos }
+func (p place) before(o place) bool {
+	return cmp.Or(cmp.Compare(p.epoch, o.epoch), cmp.Compare(p.file, o.file), cmp.Compare(p.pos, o.pos)) < 0
+}
 
 // placeOf returns the place at a position of a binlog file.
-func placeOf(file string, pos uint64) place {
+func placeOf(epoch uint32, file string, pos uint64) place {
 	_, n, _ := event.SplitFile(file) // canal has read it
-	return place{n, pos}
+	return place{epoch, n, pos}
 }

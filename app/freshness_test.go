@@ -13,20 +13,17 @@ func version(epoch, file uint32, pos uint64, row uint32) event.Version {
 	return event.Version{Epoch: epoch, File: file, Pos: pos, Row: row}
 }
 
-func at(epoch uint32, file string, pos uint64) *event.Position {
-	return &event.Position{Epoch: epoch, File: file, Pos: pos}
-}
-
 func TestFreshnessIsTheNewestMarkOfWhichEverythingHandedOnIsFinished(t *testing.T) {
 	var f freshness
 	// The versions of marks say nothing here: what was known to be visible when it was handed on needs none.
 	mark := func(second int, read bool) {
 		f.mark(event.Mark{Version: version(1, 1, 4, 0), Made: noon.Add(time.Duration(second) * time.Second), Read: read})
 	}
-	handOn := func(file string, pos uint64) { f.handOn(&event.End{File: file, Pos: pos}) }
+	handOn := func(file string, pos uint64) { f.handOn(&event.End{Epoch: 1, File: file, Pos: pos}) }
 	is := func(file string, pos uint64, want time.Time) {
 		t.Helper()
-		if got := f.at(at(1, file, pos)); !got.Equal(want) {
+		f.finish(event.End{Epoch: 1, File: file, Pos: pos})
+		if got := f.at(); !got.Equal(want) {
 			t.Errorf("at %s:%d: %v, want %v", file, pos, got, want)
 		}
 	}
@@ -52,18 +49,26 @@ func TestFreshnessIsTheNewestMarkOfWhichEverythingHandedOnIsFinished(t *testing.
 	is(next, 50, noon.Add(6*time.Second))
 }
 
-func TestPlacesOfAnotherServerAreNotCompared(t *testing.T) {
+func TestFreshnessWaitsForTheWorkOfTheServerBefore(t *testing.T) {
 	var f freshness
-	f.at(&event.Position{Server: "a", File: "binlog.000009", Pos: 4})
-	f.handOn(&event.End{File: "binlog.000009", Pos: 100})
+	is := func(want time.Time) {
+		t.Helper()
+		if got := f.at(); !got.Equal(want) {
+			t.Errorf("fresh as of %v, want %v", got, want)
+		}
+	}
+	f.handOn(&event.End{Epoch: 1, File: "binlog.000009", Pos: 100})
+	f.finish(event.End{Epoch: 1, File: "binlog.000009", Pos: 60})
+	// Another server answers, in whose binlog the numbers are lower: its mark says nothing of what is pending.
 	f.mark(event.Mark{Made: noon, Read: true})
-	if got := f.at(&event.Position{Server: "b", File: "binlog.000010", Pos: 4}); !got.IsZero() {
-		t.Fatalf("fresh as of %v by the position of another server", got)
-	}
+	is(time.Time{})
+	f.handOn(&event.End{Epoch: 2, File: "binlog.000001", Pos: 50})
 	f.mark(event.Mark{Made: noon.Add(time.Second), Read: true})
-	if got := f.at(&event.Position{Server: "b", File: "binlog.000001", Pos: 4}); !got.Equal(noon.Add(time.Second)) {
-		t.Fatalf("fresh as of %v", got)
-	}
+	is(time.Time{})
+	f.finish(event.End{Epoch: 1, File: "binlog.000009", Pos: 100})
+	is(noon)
+	f.finish(event.End{Epoch: 2, File: "binlog.000001", Pos: 50})
+	is(noon.Add(time.Second))
 }
 
 func TestFreshnessKeepsFewMarksAndIsNeverAheadForIt(t *testing.T) {
@@ -81,7 +86,8 @@ func TestFreshnessKeepsFewMarksAndIsNeverAheadForIt(t *testing.T) {
 	}
 	last := time.Time{}
 	for i := range uint64(n + 1) {
-		got := f.at(at(1, "binlog.000001", i))
+		f.finish(event.End{File: "binlog.000001", Pos: i})
+		got := f.at()
 		if !got.IsZero() && got.Sub(noon) >= time.Duration(i) {
 			t.Fatalf("at %d it is fresh as of mark %d", i, got.Sub(noon))
 		}

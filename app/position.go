@@ -74,7 +74,11 @@ func printPosition(w io.Writer, p *event.Position, raw bool) (err error) {
 		_, err = fmt.Fprintln(w, "there is no position yet")
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s\n  file %s:%d of server %s (%s), epoch %d\n", p.String(), p.File, p.Pos, p.Server, p.Flavor, p.Epoch)
+	of := ""
+	if p.File != "" {
+		of = fmt.Sprintf("file %s:%d of ", p.File, p.Pos)
+	}
+	_, err = fmt.Fprintf(w, "%s\n  %sserver %s (%s), epoch %d\n", p.String(), of, p.Server, p.Flavor, p.Epoch)
 	if err == nil && !p.Committed.IsZero() {
 		_, err = fmt.Fprintf(w, "  last finished transaction was committed at %s\n", p.Committed.Format(time.RFC3339Nano))
 	}
@@ -167,5 +171,5 @@ func ahead(from, to *event.Position) bool {
 	case from.Server != to.Server:
 		return true
 	}
-	return placeOf(from.File, from.Pos).before(placeOf(to.File, to.Pos))
+	return placeOf(0, from.File, from.Pos).before(placeOf(0, to.File, to.Pos))
 }

@@ -194,7 +194,7 @@ func TestMarksPassBesideTheBatch(t *testing.T) {
 	if len(l.marks) != 1 || l.marks[0] != m || len(l.batches) != 0 {
 		t.Errorf("marks %v, %d batches", l.marks, len(l.batches))
 	}
-	if got := r.fresh.at(at(1, "binlog.000001", 200)); !got.Equal(noon) {
+	if got := r.fresh.at(); !got.Equal(noon) {
 		t.Errorf("fresh as of %v", got)
 	}
 }

@@ -147,6 +147,7 @@ func (r *reading) run(ctx context.Context, settle func(caughtUp bool, saved <-ch
 
 func (r *reading) saverOptions() checkpoint.SaverOptions {
 	return checkpoint.SaverOptions{
+		Advanced: r.fresh.finish,
 		Failed: func(err error) {
 			if errors.Is(err, leader.ErrDeposed) {
 				return // its successor saves now, and the term ends
@@ -173,8 +174,7 @@ func (r *reading) position() string {
 
 // freshAsOf returns as of when all that was committed is finished, or with Kafka, is in the topic.
 func (r *reading) freshAsOf() time.Time {
-	at := r.saved.Current()
-	return r.fresh.at(&at)
+	return r.fresh.at()
 }
 
 // sourceOptions says in canal's words how to reach the source.

@@ -210,8 +210,14 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	if err := l.tables.restore(p.State); err != nil {
 		return err
 	}
-	// What an earlier run has read is vouched for once all before the position is visible.
-	l.vis.base(claim{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done})
+	// What an earlier run has read is vouched for once all before the position is visible. MySQL's answers say whether they
+	// hold all that was executed before; MariaDB's are places, and GTIDs where the position is no place.
+	c := claim{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
+	if l.flavor == event.MariaDB && l.done.isZero() {
+		had := l.gtids.Clone()
+		c.more = &had
+	}
+	l.vis.base(c)
 	return nil
 }
 

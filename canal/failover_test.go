@@ -140,3 +140,47 @@ func TestAServerThatHoldsAllIsNoDoubt(t *testing.T) {
 		}
 	})
 }
+
+// TestARestartRightAfterAFailoverKnowsWhereItIs ends the run when another server, whose binlog has a lower number, has
+// taken over and nothing of it has been read: what is saved must be no place in the binlog of the server before.
+func TestARestartRightAfterAFailoverKnowsWhereItIs(t *testing.T) {
+	onPairs(t, func(t *testing.T, p *replicas) {
+		d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
+		for range 5 {
+			d.exec("flush binary logs")
+		}
+		line := proxy.Start(t, p.first.Addr)
+		o := d.options()
+		o.Address = line.Addr()
+		var e elsewhere
+		o.Dial = e.dial
+		r := reading(t, startAt(here(t, p.first)), o)
+		d.exec("insert into DB.t values (1)")
+		r.await(t, "the row and a mark over it", func() bool { return len(r.rows) == 1 && r.marked(r.rows[0].version) })
+		p.replicate()
+		e.use(p.second.Addr)
+		line.Cut()
+		r.await(t, "the other server is taken", func() bool { return len(r.raises) == 1 })
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		again := o
+		again.UntilCaughtUp = true
+		r2 := reading(t, startAt(r.pos), again)
+		if err := r2.wait(); err != nil {
+			t.Fatal(err)
+		}
+		if v := r2.marks[len(r2.marks)-1].Version; v.Compare(r.rows[0].version) < 0 || len(r2.rows) != 0 {
+			t.Errorf("the last mark is %s, before %s; rows %v", v, r.rows[0].version, r2.texts())
+		}
+		// And it goes on there in the same epoch.
+		r3 := reading(t, startAt(r2.pos), o)
+		d2 := &database{p.second, t, d.name}
+		d2.exec("insert into DB.t values (2)")
+		r3.wantRows(d, "insert DB.t (2)")
+		r3.await(t, "a mark over it", func() bool { return r3.marked(r3.rows[0].version) })
+		if v := r3.rows[0].version; v.Epoch != 2 || len(r3.raises) != 0 || r3.pos.File == "" {
+			t.Errorf("version %s, raised %v, position %+v", v, r3.raises, r3.pos)
+		}
+	})
+}

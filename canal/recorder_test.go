@@ -281,7 +281,7 @@ func (r *recorder) Begin(p event.Position) error {
 func (r *recorder) Raise(server string, epoch uint32) error {
 	r.note(func() {
 		r.raises = append(r.raises, fmt.Sprintf("%s %d", server, epoch))
-		r.pos.Server, r.pos.Epoch = server, epoch
+		r.pos.Raise(server, epoch)
 	})
 	return nil
 }

@@ -129,7 +129,7 @@ func (l *loop) finish(h binlog.Header, how outcome) error {
 		// So that the runs of a claim are few: what lies between its transactions is visible as well by then.
 		l.pend.add(t.GTID)
 	}
-	end := event.End{File: l.at.file, Pos: l.at.pos, Committed: t.Committed, State: l.tables.newState()}
+	end := event.End{Epoch: l.epoch, File: l.at.file, Pos: l.at.pos, Committed: t.Committed, State: l.tables.newState()}
 	run := event.GTIDRange{First: t.GTID, Last: t.GTID.Number}
 	if l.byGTID && !t.GTID.IsZero() {
 		l.pend.end[0] = run

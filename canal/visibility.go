@@ -29,7 +29,7 @@ type claim struct {
 	// those of the others.
 	gtids []event.GTIDRange
 	more  *event.GTIDSet
-	// need is the least position that an answer must have, if it is of the same epoch. Answers lie at ends of
+	// need is the least position that an answer must have, if it is of the same epoch; zero: only GTIDs tell. Answers lie at ends of
 	// transactions, so for a transaction it is one byte behind where it begins: an answer beyond that holds all of
 	// it, even the part that was not yet read.
 	need place
@@ -58,7 +58,7 @@ type answer struct {
 
 // holds reports whether everything that c needs is visible.
 func (a *answer) holds(c *claim) bool {
-	if !a.place.isZero() && a.epoch == c.last.Epoch {
+	if !a.place.isZero() && !c.need.isZero() && a.epoch == c.last.Epoch {
 		return a.place.compare(c.need) >= 0
 	}
 	if !a.named || !a.whole {
@@ -357,11 +357,11 @@ func (v *visibility) waiting() (n int, since time.Time) {
 	return len(v.queue), since
 }
 
-// foreign reports whether the first claim is of an earlier epoch, so that a position does not tell.
+// foreign reports whether the first claim is of an earlier epoch, or has no position, so that a position does not tell.
 func (v *visibility) foreign() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.queue) > 0 && v.queue[0].last.Epoch != v.epoch
+	return len(v.queue) > 0 && (v.queue[0].last.Epoch != v.epoch || v.queue[0].need.isZero())
 }
 
 // keep remembers an answer for telling ages: the newest always, others a spacing apart at least. When there are too

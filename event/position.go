@@ -21,9 +21,10 @@ func SplitFile(name string) (base string, number uint32, err error) {
 // End is the progress that whole transactions make: what a [Position] gains once they are finished. The zero End
 // makes none.
 type End struct {
-	// File and Pos are where the last of the transactions ends.
-	File string
-	Pos  uint64
+	// Epoch is that of File and Pos, and File and Pos are where the last of the transactions ends.
+	Epoch uint32
+	File  string
+	Pos   uint64
 	// GTIDs are the transactions' own, in runs; empty where the source has none.
 	GTIDs []GTIDRange
 	// Committed is the last transaction's commit time by the source's clock, for lag.
@@ -41,7 +42,7 @@ func (e *End) Add(o End) {
 	if o.IsZero() {
 		return
 	}
-	e.File, e.Pos, e.Committed = o.File, o.Pos, o.Committed
+	e.Epoch, e.File, e.Pos, e.Committed = o.Epoch, o.File, o.Pos, o.Committed
 	if o.State != nil {
 		e.State = o.State
 	}
@@ -80,7 +81,8 @@ type Position struct {
 	Server string
 	// Epoch is the epoch of the versions of this stretch of the binlog.
 	Epoch uint32
-	// File and Pos are the place in that server's binlog.
+	// File and Pos are the place in that server's binlog; File is "" where only GTIDs tell: another server has taken over,
+	// and nothing that was read from it is finished yet.
 	File string
 	Pos  uint64
 	// GTIDs is everything executed up to here; empty where the source has no GTIDs, and then File and Pos are the
@@ -100,7 +102,9 @@ func (p *Position) Advance(e End) {
 	if e.IsZero() {
 		return
 	}
-	p.File, p.Pos = e.File, e.Pos
+	if e.Epoch == 0 || e.Epoch >= p.Epoch { // work of the server before is finished later, and has a place there
+		p.File, p.Pos = e.File, e.Pos
+	}
 	for _, r := range e.GTIDs {
 		p.GTIDs.AddRange(r)
 	}
@@ -110,6 +114,15 @@ func (p *Position) Advance(e End) {
 	if e.State != nil {
 		p.State = e.State
 	}
+}
+
+// Raise begins a new epoch, or names the server of one that has none. The place in the binlog of the epoch before says
+// nothing in a new one: with GTIDs they alone are the position from there on.
+func (p *Position) Raise(server string, epoch uint32) {
+	if p.Epoch != 0 && epoch != p.Epoch && !p.GTIDs.IsEmpty() {
+		p.File, p.Pos = "", 0
+	}
+	p.Server, p.Epoch = server, epoch
 }
 
 // String returns the GTID set where there is one, else file:position.

@@ -126,14 +126,15 @@ func (c *Checkpoint) Set(p event.Position) error {
 	return c.Save()
 }
 
-// Raise saves a new identity of the source and a new epoch. The position stays. An epoch never falls.
+// Raise saves a new identity of the source and a new epoch: see [event.Position.Raise]. The position stays. An epoch never
+// falls.
 func (c *Checkpoint) Raise(server string, epoch uint32) error {
 	c.mu.Lock()
 	if epoch < c.current.Epoch {
 		defer c.mu.Unlock()
 		return fmt.Errorf("%s: epoch %d: it is %d already", c.name, epoch, c.current.Epoch)
 	}
-	c.current.Server, c.current.Epoch = server, epoch
+	c.current.Raise(server, epoch)
 	c.dirty = true
 	c.mu.Unlock()
 	return c.Save()

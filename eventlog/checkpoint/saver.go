@@ -20,6 +20,8 @@ type SaverOptions struct {
 	Backoff retry.BackoffOptions
 	// Failed, if set, is told of every save that failed. Nothing is lost: the position stays where it is.
 	Failed func(err error)
+	// Advanced, if set, is told of every end that the position has moved over, in order.
+	Advanced func(e event.End)
 	// Recovered, if set, is called when a save succeeds after one or more that failed.
 	Recovered func()
 }
@@ -40,7 +42,7 @@ func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOpti
 			if !open {
 				return s.finish(ctx)
 			}
-			c.Advance(e)
+			s.advance(e)
 			s.arm()
 		case <-s.timer.C:
 			s.armed = false
@@ -75,6 +77,13 @@ func (c *Checkpoint) newSaver(o SaverOptions) (*saver, error) {
 	t := time.NewTimer(0)
 	t.Stop()
 	return &saver{c: c, o: o, backoff: b, timer: t}, nil
+}
+
+func (s *saver) advance(e event.End) {
+	s.c.Advance(e)
+	if s.o.Advanced != nil {
+		s.o.Advanced(e)
+	}
 }
 
 // arm sees to it that a save follows.
@@ -113,7 +122,7 @@ func (s *saver) drain(ends <-chan event.End) {
 			if !open {
 				return
 			}
-			s.c.Advance(e)
+			s.advance(e)
 		default:
 			return
 		}
