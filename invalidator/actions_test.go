@@ -375,7 +375,7 @@ type tapeRebuilder struct {
 }
 
 // Query implements [Rebuilder].
-func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params event.Fields) (event.Fields, bool, error) {
+func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields, bool, error) {
 	key, _, _ := params.Next()
 	q.r.redis.mu.Lock()
 	q.tape = append(q.tape, fmt.Sprintf("%s %s", time.Since(q.r.redis.begin), key))

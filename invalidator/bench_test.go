@@ -71,7 +71,7 @@ func benchEngine(b *testing.B, r Redis, batches []*event.Batch) {
 type benchRebuilder struct{}
 
 // Query implements [Rebuilder].
-func (benchRebuilder) Query(context.Context, string, string, event.Fields) (event.Fields, bool, error) {
+func (benchRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool, error) {
 	return event.AppendField(nil, "a row"), false, nil
 }
 

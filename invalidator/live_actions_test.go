@@ -232,7 +232,7 @@ type liveRebuilder struct {
 }
 
 // Query implements [Rebuilder].
-func (q *liveRebuilder) Query(context.Context, string, string, event.Fields) (event.Fields, bool, error) {
+func (q *liveRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool, error) {
 	q.runs.Add(1)
 	return event.AppendField(nil, *q.value.Load()), false, nil
 }

@@ -36,7 +36,10 @@ type Rebuilder interface {
 	// returns the value in the fields of a rebuild from row of the same form; missing says that there was no row. An
 	// error that has a method Permanent() bool which returns true will come again whenever it is tried. Errors name
 	// neither rows nor secrets: they are shown to operators.
-	Query(ctx context.Context, source, id string, params event.Fields) (value event.Fields, missing bool, err error)
+	//
+	// It must be a server that has executed after: the transactions whose changes the value answers, as far as they have
+	// GTIDs. Another server that has taken over, or the one before it, may lack them.
+	Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields, missing bool, err error)
 }
 
 // Hot counts what changes most.

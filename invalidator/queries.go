@@ -266,7 +266,7 @@ func (s *partition) takeAnswers() {
 type noRebuilder struct{}
 
 // Query implements [Rebuilder].
-func (noRebuilder) Query(context.Context, string, string, event.Fields) (event.Fields, bool, error) {
+func (noRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool, error) {
 	return nil, false, errNoQuery{}
 }
 

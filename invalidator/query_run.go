@@ -46,7 +46,7 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		return nil, false
 	}
 	began := q.engine.clock()
-	value, missing, err := q.rebuilder.Query(ctx, r.key.source, r.key.query, event.Fields(r.key.params))
+	value, missing, err := q.rebuilder.Query(ctx, r.key.source, r.key.query, event.Fields(r.key.params), transactions(serves))
 	j := &job{ctx: ctx, once: true, reply: reply{sent: never, replied: always}}
 	if ctx.Err() != nil {
 		j.givenUp = true
@@ -80,6 +80,26 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		answers = append(answers, (&job{reply: reply{now, now}}).answers(q.late(r), now, nil)...)
 	}
 	return answers, false
+}
+
+// transactions are those whose changes a run answers, as far as they have GTIDs; nil: none has.
+func transactions(serves []waiter) *event.GTIDSet {
+	var set *event.GTIDSet
+	for _, s := range serves {
+		b := s.unit.entry.batch
+		o := &b.Origins[b.Invalidations[s.unit.ordinal(s.at)].Origin]
+		if o.Number == 0 {
+			continue
+		}
+		if set == nil {
+			set = &event.GTIDSet{}
+		}
+		// On MariaDB a set is the last GTID of each domain, and they come in any order.
+		if g := b.Commons[o.Common].GTID(o.Number); !set.Contains(g) {
+			set.Add(g)
+		}
+	}
+	return set
 }
 
 // answers tells each key what became of the run that began then.

@@ -13,12 +13,18 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/login"
 )
 
 const (
 	// dialTimeout bounds the making of a connection, up to its settings.
 	dialTimeout = 5 * time.Second
+	// maxAge is for how long a session is used. What asks for no transactions (a server without GTIDs, a key that was
+	// parked) would otherwise never notice that another server has taken over.
+	maxAge = time.Minute
+	// executedBytes is more than the text of the transactions that a server has executed.
+	executedBytes = 16 << 20
 	// grace is how long after the server should have ended a query the connection is closed.
 	grace = time.Second
 )
@@ -33,7 +39,10 @@ type conn struct {
 	schema     string
 	// limit is the time that the server gives a statement; 0: not yet set.
 	limit time.Duration
-	since time.Time
+	// made is when it was made, and since since when it has been idle.
+	made, since time.Time
+	// executed is what the server has executed, as far as it was asked.
+	executed event.GTIDSet
 }
 
 // connect opens a session and sets it up.
@@ -55,7 +64,7 @@ func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
 	dctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.life, cancel)()
-	c := &conn{statements: map[int]*client.Stmt{}}
+	c := &conn{statements: map[int]*client.Stmt{}, made: time.Now()}
 	stop := func() bool { return true }
 	// The handshake and the settings have no deadlines of their own: closing the connection ends their waits.
 	dial := func(_ context.Context, network, address string) (net.Conn, error) {
@@ -137,6 +146,69 @@ func (c *conn) text(statement string) (string, error) {
 		return "", fmt.Errorf("%s: %w", statement, err)
 	}
 	return strings.Clone(s), nil // the result's memory goes back to a pool
+}
+
+// reach returns errBehind unless readers of this session's server see the transactions. Whoever wants the value has them
+// from the server that was streamed from, and this one may be another: the one before a failover, or a replica. The
+// server is asked when it is not known yet, which a backlog of changes pays for once.
+func (c *conn) reach(after *event.GTIDSet) error {
+	if after == nil {
+		return nil
+	}
+	for asked := false; ; asked = true {
+		if missing := after.Subtract(&c.executed); missing.IsEmpty() {
+			return nil
+		}
+		if asked {
+			return errBehind
+		}
+		if err := c.ask(); err != nil {
+			return err
+		}
+	}
+}
+
+// errBehind says that the server of a session has not executed what the value must be no older than.
+var errBehind = errors.New("the server that answers has not executed the change")
+
+// ask asks what the server has executed and everybody can read.
+//
+// MySQL's gtid_executed is just that. On MariaDB, gtid_slave_pos is, for what the server has replicated; gtid_binlog_pos
+// runs a little ahead of what can be read, so it counts for what the server has committed itself only: it is the server
+// that is streamed from then, which has said already that the change can be read.
+func (c *conn) ask() (err error) {
+	c.meter.allow(executedBytes)
+	flavor, statement := event.MySQL, "SELECT @@global.gtid_executed"
+	if c.maria {
+		flavor, statement = event.MariaDB, "SELECT @@global.gtid_slave_pos"
+	}
+	if c.executed, err = c.gtids(flavor, statement); err != nil || !c.maria {
+		return err
+	}
+	id, err := c.text("SELECT @@server_id")
+	if err != nil {
+		return err
+	}
+	written, err := c.gtids(flavor, "SELECT @@global.gtid_binlog_pos")
+	if err != nil {
+		return err
+	}
+	var own event.GTIDSet
+	written.Each(func(r event.GTIDRange) {
+		if strconv.FormatUint(uint64(r.First.Server), 10) == id {
+			own.AddRange(r)
+		}
+	})
+	c.executed.Union(&own)
+	return nil
+}
+
+func (c *conn) gtids(flavor event.Flavor, statement string) (event.GTIDSet, error) {
+	text, err := c.text(statement)
+	if err != nil {
+		return event.GTIDSet{}, err
+	}
+	return event.ParseGTIDSet(flavor, text)
 }
 
 // limitTo tells the server for how long a statement may run. That leaves out the wait for a locked table while a statement

@@ -7,6 +7,9 @@
 //   - What is returned is one consistent read of committed data, begun after [Runner.Query] was called. Nothing older,
 //     nothing half: a result that is cut, too large, of more rows than expected, or has two columns of one name is an
 //     error.
+//   - It is read on a server that has executed the transactions that the value is asked for, where they have GTIDs:
+//     sessions of the server before a failover, and of a replica that is behind, are closed. Without GTIDs, and for keys
+//     that were parked, a session is used for a minute at most.
 //   - Nothing is written and no row is locked: sessions are read-only, and statements run in transactions of their own.
 //   - A value looks as it would from the row: columns are described as event.Column does and written by package document;
 //     sessions have time_zone '+00:00' and utf8mb4.

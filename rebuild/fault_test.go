@@ -38,7 +38,7 @@ func begun(t *testing.T, r *Runner, q Query, values ...string) (result func() (s
 	go func() {
 		defer close(done)
 		var value event.Fields
-		value, _, err = r.Query(t.Context(), DefaultSource, q.ID, params(values...))
+		value, _, err = r.Query(t.Context(), DefaultSource, q.ID, params(values...), nil)
 		if err == nil {
 			got = string(value)
 		}
@@ -274,4 +274,73 @@ func onlyCommittedDataIsRead(t *testing.T, s *testbed.Server) {
 	if got := get(t, r, q, "1"); got != "2" {
 		t.Errorf("%s after the commit", got)
 	}
+}
+
+// A session that was made before another server took over is not asked any more once a change is committed there: the
+// server before would give the row as it was. A server that has not executed the change is not asked either.
+func TestAfterAFailoverTheServerThatHasTheChangeIsAsked(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, first *testbed.Server) {
+		second := server(t, first.Flavor)
+		for _, s := range []*testbed.Server{first, second} {
+			s.Exec(t, "create table shop.t (id int primary key, v varchar(9))", "insert into shop.t values (1, 'old')")
+		}
+		q := as(t, event.FormString, "SELECT v FROM t WHERE id = :id")
+		o := options(first, q)
+		var to atomic.Pointer[string]
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if a := to.Load(); a != nil {
+				address = *a
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		r := newRunner(t, o)
+		ask := func(change event.GTIDSet) (string, error) {
+			value, _, err := r.Query(t.Context(), DefaultSource, q.ID, params("1"), &change)
+			if err != nil {
+				return "", err
+			}
+			return joined(t, value), nil
+		}
+		if got, err := ask(last(t, first)); err != nil || got != "old" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		second.Exec(t, "update shop.t set v = 'new' where id = 1")
+		change := last(t, second)
+		_, err := ask(change) // the endpoint still leads to the server before
+		transient(t, err, "has not executed the change")
+		if n := idle(r); n != 0 {
+			t.Errorf("%d sessions of the server before are kept", n)
+		}
+		if got, err := ask(event.GTIDSet{}); err != nil || got != "old" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		to.Store(&second.Addr)
+		if got, err := ask(change); err != nil || got != "new" {
+			t.Errorf("%q, %v: want the row of the server that has taken over", got, err)
+		}
+	})
+}
+
+// last returns the last transaction that a server has executed.
+func last(t *testing.T, s *testbed.Server) (set event.GTIDSet) {
+	t.Helper()
+	flavor := event.MySQL
+	if s.Flavor == testbed.FlavorMariaDB {
+		flavor = event.MariaDB
+	}
+	all, err := event.ParseGTIDSet(flavor, s.GTIDs(t))
+	testbed.Must(t, err)
+	all.Each(func(r event.GTIDRange) {
+		g := r.First
+		g.Number = r.Last
+		set.Add(g)
+	})
+	return set
+}
+
+func idle(r *Runner) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.idle)
 }

@@ -104,7 +104,7 @@ func params(values ...string) event.Fields {
 // get runs a query and returns its value, its fields divided by |; "missing" if there is none.
 func get(t testing.TB, r *Runner, q Query, values ...string) string {
 	t.Helper()
-	value, missing, err := r.Query(t.Context(), DefaultSource, q.ID, params(values...))
+	value, missing, err := r.Query(t.Context(), DefaultSource, q.ID, params(values...), nil)
 	switch {
 	case err != nil:
 		t.Fatalf("%s %q: %v", q.Text, values, err)
@@ -128,7 +128,7 @@ func joined(t testing.TB, value event.Fields) string {
 // fails runs a query that fails, and returns the error.
 func fails(t testing.TB, r *Runner, q Query, values ...string) *Error {
 	t.Helper()
-	value, missing, err := r.Query(t.Context(), DefaultSource, q.ID, params(values...))
+	value, missing, err := r.Query(t.Context(), DefaultSource, q.ID, params(values...), nil)
 	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("%s %q: %.100q %v %v, want an error", q.Text, values, value, missing, err)

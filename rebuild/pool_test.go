@@ -50,7 +50,7 @@ func thePoolIsBounded(t *testing.T, s *testbed.Server) {
 	// All places are taken: who waits no longer than this gets none, and has asked the server nothing.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := r.Query(ctx, DefaultSource, q.ID, params("bound", "bound")); !errors.Is(err, context.Canceled) {
+	if _, _, err := r.Query(ctx, DefaultSource, q.ID, params("bound", "bound"), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the end of its context", err)
 	}
 	if n := len(sessions(t, s, "SELECT get_lock")); n != 2 || len(r.places) != 2 {
@@ -71,7 +71,7 @@ func theCallersContextEndsAQuery(t *testing.T, s *testbed.Server) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, _, err := r.Query(ctx, DefaultSource, q.ID, params("context", "context"))
+		_, _, err := r.Query(ctx, DefaultSource, q.ID, params("context", "context"), nil)
 		done <- err
 	}()
 	sessions(t, s, "SELECT get_lock")
@@ -98,7 +98,7 @@ func closeEndsWhatRuns(t *testing.T, s *testbed.Server) {
 			t.Errorf("%v, want that the process is stopping", err)
 		}
 	}
-	if _, _, err := r.Query(t.Context(), DefaultSource, q.ID, params("close", "close")); err == nil {
+	if _, _, err := r.Query(t.Context(), DefaultSource, q.ID, params("close", "close"), nil); err == nil {
 		t.Error("a query ran after the end")
 	}
 	testbed.Must(t, r.Close())
@@ -120,7 +120,7 @@ func idleSessionsAreClosed(t *testing.T, s *testbed.Server) {
 	}
 	cancel()
 	testbed.Must(t, <-done)
-	if _, _, err := r.Query(t.Context(), DefaultSource, q.ID, nil); err == nil {
+	if _, _, err := r.Query(t.Context(), DefaultSource, q.ID, nil, nil); err == nil {
 		t.Error("a query ran after the end")
 	}
 }
@@ -174,7 +174,7 @@ func metricsCountQueries(t *testing.T, s *testbed.Server) {
 	o.Registerer = reg
 	r := newRunner(t, o)
 	get(t, r, good, "1")
-	_, _, err := r.Query(t.Context(), DefaultSource, bad.ID, nil)
+	_, _, err := r.Query(t.Context(), DefaultSource, bad.ID, nil, nil)
 	if err == nil {
 		t.Error("a query of no column ran")
 	}

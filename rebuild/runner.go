@@ -65,8 +65,10 @@ func New(o Options) (*Runner, error) {
 
 // Query runs the query with the given fingerprint and returns the value that it makes, in the fields of event.Effect;
 // missing says that there is none: no row, a string that is NULL, or a hash of which all columns are NULL. It waits for a
-// place in the pool until ctx ends. See the package for its errors.
-func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields) (value event.Fields, missing bool, err error) {
+// place in the pool until ctx ends. after are transactions that the server must have executed, so that what is read is no
+// older than they are: a session that was made before another server took over is closed. nil: none is asked for. See the
+// package for its errors.
+func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields, missing bool, err error) {
 	q := r.byID[id]
 	switch {
 	case source != r.o.Source:
@@ -87,6 +89,9 @@ func (r *Runner) Query(ctx context.Context, source, id string, params event.Fiel
 	s := &sink{query: &q.Query, limit: r.o.MaxBytes}
 	err = r.with(ctx, q.Timeout, func(c *conn) error {
 		*s = sink{query: s.query, limit: s.limit, maria: c.maria}
+		if err := c.reach(after); err != nil {
+			return err
+		}
 		return c.run(q, args, s)
 	})
 	q.observe(time.Since(began), err)
@@ -141,8 +146,8 @@ func (r *Runner) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// with calls f with a connection. The server may have closed one that was idle, or all if it was restarted: then f is
-// called again with a new one, for all that it does is to read.
+// with calls f with a connection. The server may have closed one that was idle, or all if it was restarted, or another
+// one may have taken its place: then f is called again with a new one, for all that it does is to read.
 func (r *Runner) with(ctx context.Context, timeout time.Duration, f func(*conn) error) error {
 	c := r.takeIdle()
 	if c != nil {
@@ -180,7 +185,7 @@ func (r *Runner) use(ctx context.Context, timeout time.Duration, c *conn, f func
 		}
 		return context.Cause(run)
 	}
-	if err != nil && !isUsable(err) {
+	if err != nil && !isUsable(err) || time.Since(c.made) >= maxAge {
 		c.close()
 		return err
 	}
