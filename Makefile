@@ -22,7 +22,7 @@ build:
 ## test: vet and all tests, with the race detector, against real servers (-count=1: what is tested as a built program
 ## is not seen by the test cache)
 test: servers vet
-	$(GO) test -race -count=1 -timeout 20m ./...
+	$(GO) test -race -count=1 -timeout 40m ./...
 	@set -e; for m in $(MODULES); do echo "module $$m"; (cd $$m && $(GO) test -race -count=1 -timeout 20m ./...); done
 
 ## vet: the compiler's and vet's complaints

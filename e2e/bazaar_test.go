@@ -273,23 +273,37 @@ type ear struct {
 	back     []string // how the counter went back
 }
 
-// listen hears messages and looks at the counter until ctx ends. It closes ready once it hears.
+// listen hears messages and looks at the counter until ctx ends. It closes ready once it hears for the first time, or will
+// not any more. A subscription that Redis ends, or does not take because it is away, is made again.
 func (b *bazaar) listen(ctx context.Context, ready chan<- struct{}) error {
+	once := sync.OnceFunc(func() { close(ready) })
+	defer once()
+	for ctx.Err() == nil {
+		b.subscribe(ctx, once)
+	}
+	return nil
+}
+
+// subscribe hears until the subscription or ctx ends.
+func (b *bazaar) subscribe(ctx context.Context, hears func()) {
 	sub := b.r.redis.Client().Subscribe(ctx, "items")
 	defer sub.Close()
-	_, err := sub.Receive(ctx) // the subscription's confirmation
-	close(ready)
-	if err != nil {
-		return err
-	}
-	messages := sub.Channel(redis.WithChannelSize(100_000))
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	if _, err := sub.Receive(ctx); err != nil { // the subscription's confirmation
+		<-tick.C
+		return
+	}
+	hears()
+	messages := sub.Channel(redis.WithChannelSize(100_000))
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case m := <-messages:
+			return
+		case m, open := <-messages:
+			if !open {
+				return
+			}
 			b.heard.hear(m.Payload)
 		case <-tick.C:
 			n, err := b.r.redis.Client().Get(ctx, "items:gen").Int64()
