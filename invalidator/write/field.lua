@@ -4,8 +4,12 @@
 -- ARGV behind the guard's: fields that a generation holds, field, value.
 local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
 local limit, field, value = tonumber(ARGV[7]), ARGV[8], ARGV[9]
+local moved = false
 
--- note leaves the mark, or none where it cannot be written: one that is not there vouches for nothing.
+-- A field has its mark in one of the generations only. Were an older one left in the generation before, it would confirm
+-- an older value as soon as Redis evicts the younger generation.
+
+-- note leaves the mark, or none where it cannot be written: one that is not there confirms nothing.
 local function note(mark)
   if redis.call('HEXISTS', marks, field) == 0 and redis.call('HLEN', marks) >= limit then
     redis.call('UNLINK', before)
@@ -16,6 +20,7 @@ local function note(mark)
     redis.call('UNLINK', marks, before)
     return false
   end
+  if moved then redis.call('HDEL', before, field) end
   redis.call('PEXPIRE', marks, keep)
   return true
 end
@@ -35,6 +40,7 @@ end
 if not mark then
   mark = redis.pcall('HGET', before, field)
   if failed(mark) then mark = false end
+  moved = mark
 end
 
 if op == 'forget' then

@@ -73,6 +73,28 @@ func TestMarksOfMembers(t *testing.T) {
 	}
 }
 
+// Redis may evict one generation of marks and leave the other.
+func TestAFieldsMarkIsInOneGenerationOnly(t *testing.T) {
+	server := testbed.Redis(t)
+	play := func(r *rig) Outcome {
+		r.redis("flushall")
+		r.redis("hset", "freshet:fo:{k}", "f", at(20).String()+" 0 s")
+		if o := r.do(field("k", "f", "40", event.IntentPut, at(40))); o != Written {
+			t.Fatal(o)
+		}
+		r.redis("unlink", "freshet:f:{k}")
+		return r.do(field("k", "f", "30", event.IntentPut, at(30)))
+	}
+	r := newRig(t, server, Options{})
+	if o := play(r); o != Forgotten || r.redis("hexists", "k", "f") != int64(0) {
+		t.Errorf("a late value: %s", o)
+	}
+	r.b.scripts = replaced(t, theScripts, "if moved then redis.call('HDEL', before, field) end", "")
+	if o := play(r); o != Written {
+		t.Errorf("without the rule: %s", o)
+	}
+}
+
 func TestMarksAreBounded(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{Entries: 10})
 	r.redis("sadd", "k", "x")
