@@ -49,7 +49,7 @@
 // before its reader had ever, or for long, handed over all that the source held ([marks.unseen]): the first mark after a
 // start or a rewind covers changes of any age. A backlog of old values must not replace what the application has read
 // since, and a guard that was evicted, or is of another epoch, cannot tell. So does what is sent again after it could have been the final action. What was parked is forgotten under the version of its
-// change, for an older change's action may be repeated after it.
+// change, for an older change's action may be repeated after it; a parked counter is raised.
 //
 // Queries wait for their change to be known as visible, since what they read before might be the old value; then they go
 // to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was

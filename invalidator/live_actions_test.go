@@ -140,6 +140,25 @@ func TestAKeyOfAnotherTypeIsReplacedNotTrouble(t *testing.T) {
 	}
 }
 
+// A counter that is removed begins again only with the next change, and until then readers have none.
+func TestAParkedCounterIsRaisedNotRemoved(t *testing.T) {
+	l := newLive(t, "some", "secret")
+	c := l.server.Client()
+	testbed.Must(t, c.Set(t.Context(), "gen", 41, 0).Err())
+	l.do(thing{"gen", event.ActionIncr, event.IntentForget, nil, nil})
+	if parked, _ := l.store.counts(); parked != 1 || c.Get(t.Context(), "gen").Val() != "41" {
+		t.Fatalf("%d parked, the counter is %s", parked, c.Get(t.Context(), "gen").Val())
+	}
+	l.server.Do(t, "acl", "setuser", "some", "allkeys")
+	testbed.Eventually(t, 20*time.Second, "the parked counter is settled", func() bool {
+		parked, _ := l.store.counts()
+		return parked == 0
+	})
+	if n, err := c.Get(t.Context(), "gen").Int(); n < 42 || n > 1000 {
+		t.Errorf("the counter is %d, %v: want it raised", n, err)
+	}
+}
+
 // Redis without memory takes deletes, so nothing waits and nothing is parked; no old value stays.
 func TestWithoutMemoryKeysAreDeletedInstead(t *testing.T) {
 	l := newLive(t, "", "")

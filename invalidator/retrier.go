@@ -10,7 +10,7 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// retrier makes the later attempts of parked keys, on one goroutine. Deletes commute, so it needs no order among
+// retrier makes the later attempts of parked keys, on one goroutine. What it does commutes, so it needs no order among
 // them nor with the partitions.
 type retrier struct {
 	engine *Engine
@@ -63,9 +63,9 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 	if err != nil {
 		return 0, nil, err
 	}
-	plain, guarded := sortEntries(entries)
+	plain, others := sortEntries(entries)
 	repeated := false
-	for _, some := range [][]retry.Entry{plain, guarded} {
+	for _, some := range [][]retry.Entry{plain, others} {
 		if len(some) == 0 {
 			continue
 		}
@@ -91,18 +91,27 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 	return min(max(time.Until(next), 0), longestWait), nil, nil
 }
 
-// sortEntries tells keys that are only deleted from those with a guard. These are forgotten under the version of their
-// change: an older value may be written once more, by an action that was repeated, and the guard must know better.
-func sortEntries(entries []retry.Entry) (plain, guarded []retry.Entry) {
+// sortEntries tells keys that are only deleted from those that take more. With a guard they are forgotten under the
+// version of their change: an older value may be written once more, by an action that was repeated, and the guard must
+// know better. A counter is raised: one that is gone would say nothing to who reads it meanwhile.
+func sortEntries(entries []retry.Entry) (plain, others []retry.Entry) {
 	for _, e := range entries {
-		switch e.Action {
-		case event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet:
-			guarded = append(guarded, e)
-		default:
+		if isPlain(e.Action) {
 			plain = append(plain, e)
+		} else {
+			others = append(others, e)
 		}
 	}
-	return plain, guarded
+	return plain, others
+}
+
+// isPlain reports whether a parked key of the action is deleted, and nothing else.
+func isPlain(a event.Action) bool {
+	switch a {
+	case event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionIncr:
+		return false
+	}
+	return true
 }
 
 func (j *job) fault() error {
@@ -115,7 +124,7 @@ func (j *job) fault() error {
 // try deletes the keys once; nil if ctx ended before they were sent.
 func (r *retrier) try(ctx context.Context, entries []retry.Entry) *job {
 	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries)}
-	if a := entries[0].Action; a == event.ActionDelete || a == event.ActionExpire || a == event.ActionIncr {
+	if isPlain(entries[0].Action) {
 		for i := range entries {
 			j.keys = append(j.keys, entries[i].Key)
 		}

@@ -169,6 +169,48 @@ func TestWhatRedisRefusesAsAWholeIsAnError(t *testing.T) {
 	}
 }
 
+// An action that Redis did not carry out is never acknowledged, whether there was a key or not.
+func TestWhatWasRefusedIsNotAcknowledged(t *testing.T) {
+	both(t, func(r *rig) {
+		expire := &Item{Key: "k", Action: event.ActionExpire, Effect: &event.Effect{In: time.Minute}}
+		items := []*Item{
+			{Key: "k", Action: event.ActionIncr}, expire, {Key: "k", Action: event.ActionDelete},
+			put("k", "1", at(1)), field("k", "f", "1", event.IntentPut, at(1)), field("k", "f", "1", event.IntentForget, at(1)),
+			field("k", "f", "1", event.IntentRemove, at(1)), member("k", "m", event.IntentPut, at(1)), member("k", "m", event.IntentForget, at(1)),
+		}
+		for _, it := range items {
+			r.do(it) // loads the scripts
+		}
+		for _, refuses := range []struct {
+			code     string
+			from, to []any
+		}{
+			{"READONLY", []any{"replicaof", "127.0.0.1", "1"}, []any{"replicaof", "no", "one"}},
+			{"NOREPLICAS", []any{"config", "set", "min-replicas-to-write", "1"}, []any{"config", "set", "min-replicas-to-write", "0"}},
+		} {
+			for _, there := range []bool{false, true} {
+				r.redis("flushall")
+				if there {
+					r.redis("set", "k", "5", "px", "1000")
+				}
+				r.redis(refuses.from...)
+				for _, it := range items {
+					if o, err := r.try(it); err == nil || !strings.Contains(err.Error(), refuses.code) {
+						r.Errorf("%s %s, %v there: %s, %v; want %s", it.Action, it.Intent, there, o, err, refuses.code)
+					}
+				}
+				r.redis(refuses.to...)
+			}
+		}
+		r.redis("flushall")
+		r.redis("config", "set", "maxmemory", "1")
+		if o, err := r.try(items[0]); err == nil || !strings.Contains(err.Error(), "OOM") {
+			r.Errorf("a counter that is missing, without memory: %s, %v", o, err)
+		}
+		r.redis("config", "set", "maxmemory", "0")
+	})
+}
+
 func TestExpireShortensAndNeverLengthens(t *testing.T) {
 	both(t, func(r *rig) {
 		it := &Item{Key: "k", Action: event.ActionExpire, Effect: &event.Effect{In: 5 * time.Second}}
