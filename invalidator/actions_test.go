@@ -193,34 +193,61 @@ func TestANoticeWhoseReplyWasLostIsSentAgain(t *testing.T) {
 	})
 }
 
-// A final action whose reply was lost may have been overtaken by a newer change's: sent again it forgets. A first one may
-// not, so it is sent again as it was.
-func TestAFinalActionIsSentAgainToForget(t *testing.T) {
-	inBubble(t, Options{}, func(r *rig) {
-		losing := true
-		r.redis.set(func() {
-			r.redis.answerCall = func(sentCall) (any, error) {
-				if losing {
-					losing = false
-					return nil, errLost
+// The final action confirms the guard that the first one has begun, if no newer change can have been finished before: its
+// reply came, before the change had been visible for D, and nothing here had slept.
+func TestTheFinalActionConfirmsWhatTheFirstHasBegun(t *testing.T) {
+	const begun = 1763739000123
+	for name, c := range map[string]struct {
+		lose    func(sent int) bool
+		fault   func(r *rig)
+		first   time.Duration
+		confirm bool
+	}{
+		"all is well":                             {confirm: true},
+		"the first reply is lost":                 {lose: func(sent int) bool { return sent == 1 }},
+		"a reply of the final one is lost":        {lose: func(sent int) bool { return sent == 2 }, confirm: true},
+		"the first reply comes when D has passed": {first: d2 + 100*time.Millisecond},
+		"the process was stopped":                 {fault: func(r *rig) { r.engine.health.woke(time.Now().Add(-time.Hour), time.Now(), time.Second) }},
+		"the machine was suspended": {fault: func(r *rig) {
+			now := time.Now()
+			r.engine.health.woke(now.Round(0).Add(-time.Hour), now, time.Second)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Options{Timeout: time.Minute}, func(r *rig) {
+				sent := 0
+				r.redis.set(func() {
+					r.redis.answerCall = func(sentCall) (any, error) {
+						if sent++; c.lose != nil && c.lose(sent) {
+							return nil, errLost
+						}
+						return int64(begun), nil
+					}
+					r.redis.delay = func([]string) time.Duration { return c.first }
+				})
+				r.append(batchOfThings(origin(4, d2), put("a", "one")))
+				r.mark(4)
+				r.pass(c.first + 10*time.Millisecond)
+				r.redis.set(func() { r.redis.delay = nil })
+				if !strings.Contains(r.lastCall(), " set 1/1/4/1 s 7000 0 ") {
+					r.Fatalf("the first action: %s", r.lastCall())
 				}
-				return int64(1), nil
-			}
+				if c.fault != nil {
+					c.fault(r)
+				}
+				r.pass(2 * d2)
+				want := " set 1/1/4/1 s 7000 0 "
+				if c.confirm {
+					want = fmt.Sprintf(" set 1/1/4/1 s 7000 %d ", begun)
+				}
+				if sent < 2 || !strings.Contains(r.lastCall(), want) {
+					r.Errorf("the final action: %s, want%s", r.lastCall(), want)
+				}
+				r.pass(time.Minute)
+				r.watermark(1)
+			})
 		})
-		r.append(batchOfThings(origin(4, d2), put("a", "one")))
-		r.pass(time.Second)
-		if !strings.Contains(r.lastCall(), " set 1/1/4/1 ") {
-			r.Fatal(r.lastCall())
-		}
-		r.mark(4)
-		r.redis.set(func() { losing = true })
-		r.pass(d2 + time.Second)
-		if losing || !strings.Contains(r.lastCall(), " forget 1/1/4/1 ") {
-			r.Fatal(r.lastCall())
-		}
-		r.pass(time.Minute)
-		r.watermark(1)
-	})
+	}
 }
 
 // What was parked is forgotten under the version of its change; of a hash everything goes that is known of its fields.

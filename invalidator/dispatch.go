@@ -131,7 +131,7 @@ func (j *job) add(u *unit, most int) bool {
 	if u.class == writes {
 		n = j.weigh(u, n)
 	}
-	j.parts = append(j.parts, part{unit: u, from: u.next, to: u.next + n, again: u.again})
+	j.parts = append(j.parts, part{unit: u, from: u.next, to: u.next + n, first: u.first, final: u.final})
 	j.size += n
 	u.next += n
 	u.out++
@@ -210,7 +210,9 @@ func (s *partition) settle(j *job) {
 			failed = failed[n:]
 			at += p.to - p.from
 			p.unit.answered(j.reply, j.slowest)
-			p.unit.again = p.unit.again || p.again
+			if !p.final {
+				p.unit.first = p.unit.first.and(p.first)
+			}
 			if p.unit.out--; p.unit.out == 0 && p.unit.next == p.unit.size {
 				s.judge(p.unit)
 			}

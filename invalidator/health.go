@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -47,6 +48,8 @@ type health struct {
 	// shortest and longest are the smallest and the largest D seen, in nanoseconds; 0: none.
 	shortest, longest atomic.Int64
 	kick              chan struct{}
+	// overslept is when it was last noticed that nothing had run here for long; 0: never.
+	overslept atomic.Int64
 	// slow: the prober asks as seldom as at rest, unless it is kicked.
 	slow atomic.Bool
 
@@ -185,11 +188,13 @@ func (h *health) probe(ctx context.Context) {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	var wait time.Duration
+	for asleep := time.Now(); ; asleep = time.Now() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			h.woke(asleep, time.Now(), wait)
 			if !h.isUp.Load() || h.watch.quietFor(h.clock()) >= h.pulse() {
 				h.ping(ctx, backoff.Attempts())
 			}
@@ -197,11 +202,34 @@ func (h *health) probe(ctx context.Context) {
 		}
 		if h.isUp.Load() {
 			backoff.Reset()
-			timer.Reset(max(h.pulse()-h.watch.quietFor(h.clock()), busyPulse/2))
+			wait = max(h.pulse()-h.watch.quietFor(h.clock()), busyPulse/2)
 		} else {
-			timer.Reset(backoff.Next())
+			wait = backoff.Next()
 		}
+		timer.Reset(wait)
 	}
+}
+
+// oversleep is how much longer than meant the prober sleeps if the process was stopped, or the machine suspended. It is
+// less than any session, so whoever has lost a partition meanwhile has slept for longer.
+const oversleep = 2 * time.Second
+
+// woke takes note of a sleep that was longer than meant. A suspended machine's monotonic clock stands still, so it asks
+// the other one, too.
+func (h *health) woke(asleep, awake time.Time, meant time.Duration) {
+	slept := max(awake.Sub(asleep), awake.Round(0).Sub(asleep.Round(0)))
+	if slept <= meant+oversleep {
+		return
+	}
+	h.overslept.Store(int64(h.clock()))
+	h.log.Info("nothing ran here for a while: values of keys that were not known are not written for now", "seconds", slept.Seconds())
+}
+
+// slept reports whether nothing had run here for long when a change that was fetched then was fetched, or later, or shortly
+// before: somebody else may have finished newer changes meanwhile, and what was lying about here may say nothing of them.
+func (h *health) slept(fetched moment, d time.Duration) bool {
+	s := h.overslept.Load()
+	return s != 0 && fetched < moment(s).add(write.Window(d))
 }
 
 // pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in

@@ -82,9 +82,10 @@ type job struct {
 type part struct {
 	unit     *unit
 	from, to int
-	// again says of some of them that an action was sent which could have been the final one: of the unit when the job
-	// was made, and of this part once it has been answered.
-	again bool
+	// first is the unit's when the job was made, and this part's once it has been answered.
+	first firstAction
+	// final is the unit's.
+	final bool
 }
 
 // failure is one key that Redis refuses: its place among the keys of the job, and the error.

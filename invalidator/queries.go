@@ -67,6 +67,8 @@ type answer struct {
 	// err is set when nothing can be done; givenUp when the partition ended first.
 	err     error
 	givenUp bool
+	// begun is what the run says about the marks of a final one: see [firstAction].
+	begun int64
 }
 
 // inbox is where a partition finds answers. There are never more than keys it asked for.
@@ -255,6 +257,9 @@ func (s *partition) takeAnswers() {
 			s.engine.metrics.acknowledged(u.kind(), 1)
 		}
 		u.answered(a.reply, a.slowest)
+		if !u.final {
+			u.first.begun = max(u.first.begun, a.begun)
+		}
 		if u.out--; u.out == 0 {
 			slices.SortFunc(u.failed, func(f, g failure) int { return f.at - g.at })
 			s.judge(u)

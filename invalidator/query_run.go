@@ -63,7 +63,7 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
 	// What it read is as old as the run.
-	a.item.Intent = write.Timely(a.item.Intent, q.engine.clock().sub(began), a.item.D, false, false)
+	a.item.Intent = write.Timely(a.item.Intent, q.engine.clock().sub(began), a.item.D, false)
 	actions := []action{a}
 	w.writer.perform(j, actions)
 	if j.givenUp && ctx.Err() == nil {
@@ -75,6 +75,9 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		err = actions[0].err
 	}
 	answers = j.answers(serves, began, err)
+	for i := range answers {
+		answers[i].begun = actions[0].first.begun
+	}
 	if q.engine.options.without.joined && err == nil {
 		now := q.engine.clock()
 		answers = append(answers, (&job{reply: reply{now, now}}).answers(q.late(r), now, nil)...)
@@ -125,6 +128,7 @@ func (q *queryPool) failed(a *action, err error) {
 // what each of them is to be told about.
 func newest(serves []waiter) action {
 	var a action
+	var begun int64
 	for i, s := range serves {
 		b, n := s.unit.entry.batch, s.unit.ordinal(s.at)
 		v, e := b.Version(n), b.EffectOf(n)
@@ -142,7 +146,10 @@ func newest(serves []waiter) action {
 			a.note = write.Notice{Table: note.Table}
 		}
 		a.item.D = d
+		// A mark that was begun before this run holds all that was finished since, and the run reads all that was before.
+		begun = max(begun, s.unit.first.begun)
 	}
+	a.item.Begun = begun
 	return a
 }
 

@@ -45,7 +45,7 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 		}
 	}
 	apart := &unit{
-		entry: u.entry, d: u.d, class: u.class, again: u.again, idx: bad, size: len(bad), known: u.known,
+		entry: u.entry, d: u.d, class: u.class, first: u.first, idx: bad, size: len(bad), known: u.known,
 		deleted: true, final: u.final, trouble: t,
 	}
 	more := unitBytes + int64(4*len(bad)+4*len(good)) + s.shareAbsorbed(u, apart)

@@ -62,8 +62,8 @@ type unit struct {
 	// queued is when its final delete was queued for the first time; 0: it was not.
 	queued moment
 	class  class
-	// again is set once an action was sent that would have been the final one: what is sent from then on forgets.
-	again bool
+	// first is what the first actions say about the marks that they have begun.
+	first firstAction
 	// deleted is set once Redis has acknowledged a delete of each key, or refused it.
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
@@ -83,6 +83,28 @@ type unit struct {
 	failed    []failure     // keys in trouble, by their place in the unit
 
 	trouble *trouble
+}
+
+// firstAction is what is known of the first action of some keys once it was answered. The final one may confirm the marks
+// that it has begun: see "What the sender owes" in the documentation of package write.
+type firstAction struct {
+	// begun is when the last of the marks was begun, by Redis' clock in ms; 0: none was.
+	begun int64
+	// unproven says that a reply of one of them was lost, or came when a newer change might have been finished.
+	unproven bool
+}
+
+// and adds what is known of further keys.
+func (f firstAction) and(o firstAction) firstAction {
+	return firstAction{max(f.begun, o.begun), f.unproven || o.unproven}
+}
+
+// confirms returns by when a mark was begun that the final action may confirm; 0: none.
+func (f firstAction) confirms() int64 {
+	if f.unproven {
+		return 0
+	}
+	return f.begun
 }
 
 // limit is what a unit has beside if its mapping has a rate limit of its own.

@@ -3,7 +3,6 @@ package invalidator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -23,8 +22,8 @@ type action struct {
 	at     int   // its place in the job
 	unit   *unit // nil: what is to be done is settled
 	intent event.Intent
-	// again says that it was sent when it could have been the final action: see [write.Timely].
-	again bool
+	// first is what is known of it if it is a first action.
+	first firstAction
 	item  write.Item
 	note  write.Notice
 	notes []write.Notice // of further changes that are served as well
@@ -57,7 +56,12 @@ func (w *writer) runWrites(j *job) {
 	for i := range j.parts {
 		p := &j.parts[i]
 		n := p.to - p.from
-		p.again = slices.ContainsFunc(w.actions[at:at+n], func(a action) bool { return a.again })
+		if p.first = (firstAction{}); !p.final {
+			p.first.unproven = !w.inTime(p.unit)
+			for _, a := range w.actions[at : at+n] {
+				p.first = p.first.and(a.first)
+			}
+		}
 		at += n
 	}
 	w.node.metrics.did(w.actions)
@@ -73,10 +77,13 @@ func (w *writer) action(at int, p *part, i int) action {
 	u := p.unit
 	b, n := u.entry.batch, u.ordinal(i)
 	inv := &b.Invalidations[n]
-	a := action{at: at, unit: u, intent: inv.Intent, again: p.again, item: write.Item{
+	a := action{at: at, unit: u, intent: inv.Intent, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Now: time.Now(),
 	}}
+	if p.final && !w.node.health.slept(u.entry.fetched, u.d) {
+		a.item.Begun = p.first.confirms()
+	}
 	notes, own, err := write.Split(a.item.Effect, b.Fields(n))
 	if err != nil {
 		a.err = err
@@ -164,8 +171,6 @@ func (w *writer) decide(a *action) {
 	if w.visible != never {
 		age = max(now.sub(w.visible), 0)
 	}
-	again := a.again
-	a.again = a.again || age >= a.item.D
 	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog
 	switch {
 	case w.node.without.oldNews:
@@ -173,13 +178,20 @@ func (w *writer) decide(a *action) {
 	case w.node.without.leftover:
 		old = false // a leader's marks mostly tell of its leftovers, too
 	}
-	a.item.Intent = write.Timely(a.intent, age, a.item.D, again, old)
+	a.item.Intent = write.Timely(a.intent, age, a.item.D, old)
+}
+
+// inTime reports, after the first action of a unit was answered, whether its changes have not been known to be visible
+// for D: no newer change had been finished by then.
+func (w *writer) inTime(u *unit) bool {
+	known := w.node.known(u.entry)
+	return known == never || w.node.clock().sub(known) < u.d
 }
 
 func (w *writer) acted(a *action, calls []*write.Call) {
 	outcome, err := w.builder.Outcome(&a.item, calls)
 	if err == nil {
-		a.outcome = outcome
+		a.outcome, a.first.begun = outcome, w.builder.Begun(calls)
 		return
 	}
 	a.err = err
@@ -313,6 +325,7 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 		switch class {
 		case retry.Away:
 			away = err
+			trip[i].first.unproven = true
 			again = append(again, trip[i])
 		case retry.Fatal:
 			j.err = fmt.Errorf("redis %s: %s: %w%s", w.node.redis, trip[i].item.Action, err, advice(err))

@@ -147,8 +147,27 @@ func (b *Builder) Outcome(it *Item, calls []*Call) (Outcome, error) {
 	case replyAbsent:
 		return Absent, nil
 	}
+	if begun(c) > 0 {
+		return Forgotten, nil
+	}
 	return 0, fmt.Errorf("redis: %s: unexpected reply %d", c.Name(), n)
 }
+
+// Begun returns when the mark was begun that the calls of an item left for it, by Redis' clock in ms: the key was
+// removed, and the mark confirms nothing yet. 0: they left no such mark, or have no answer.
+func (b *Builder) Begun(calls []*Call) int64 { return begun(calls[len(calls)-1]) }
+
+// begun is what the scripts of the guard reply instead of replyForgotten where they leave such a mark: a time, which is
+// far above all other replies.
+func begun(c *Call) int64 {
+	if n, ok := c.Reply.(int64); ok && n > leastTime && c.Script != nil && c.Err == nil {
+		return n
+	}
+	return 0
+}
+
+// leastTime is below every time in ms, and above every other reply.
+const leastTime = 1000
 
 // script returns a call of a script on the key and what it has beside it.
 func (b *Builder) script(s *Script, key string, args int, beside ...string) *Call {
@@ -167,7 +186,7 @@ func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
 	if it.D == 0 {
 		c.add("1")
 	} else {
-		c.add("0")
+		c.add(b.number(it.Begun))
 	}
 	keep := foreverTTL
 	if ttl > 0 {

@@ -19,28 +19,36 @@
 // version of the change and c that of the companion:
 //
 //	same source and epoch, c > v                   older: nothing is done
-//	same source and epoch, c <= v, it vouches      written, c := v
-//	... c = v, it does not vouch yet               written, and it vouches from now on
-//	... c < v, it does not vouch yet               the key is removed, c := v, unless it is old enough to vouch
-//	no companion, another source, a later epoch    the key is removed, c := v, does not vouch
+//	same source and epoch, c <= v, it confirms     written, c := v
+//	... it does not confirm yet                    the key is removed, c := v; but written, and it confirms from now on, if
+//	                                               it was begun before the time that v brings, or is old enough
+//	no companion, another source, a later epoch    the key is removed, c := v, does not confirm
 //	the companion is of a later epoch              the key is removed, the companion stays
 //
-// since is 0 where the companion vouches, else Redis' time at which it was begun. Forgetting always removes, and raises
+// since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting always removes, and raises
 // a companion that is there.
 //
 // # Why that is enough
 //
 // Let a change be settled when its final action has been done: from then on nobody repairs what an older value does.
 // The value of an older change v may only be written while all newer ones have not been settled, or a companion says so.
-// While the companion lives it says so. It may be evicted, though, alone or with the key, and then be begun anew by just
+// While the companion lives it says so. It may be evicted, though, alone or with the key, and then be begun again by just
 // that late writer. Whether the key is there says nothing about it, so an absent key is no reason to write either.
 //
-// The owner of the late value decided to send it no later than Window after it knew v to be visible, and it takes
-// effect within D, as a reader's write does ([Timely]). A newer change was settled no sooner than D after it was known
-// to be visible. So Window after a companion was begun nothing comes that was overtaken before: it vouches. Until then
-// one change only is written, that which the companion was begun by (or raised to): its second action. Had a newer
-// one been settled before the first action, then v had been known to be visible for D by then, and there is no second.
-// After a failure there may be one: therefore it forgets.
+// A companion knows of all that is settled after it was begun. So the final action of v may take one for good that was
+// there at a moment T at which nothing newer than v had been settled, and for that it brings T. It comes from the reply to
+// the first action of v, which found no companion and began one, or found one that does not confirm yet: the script
+// answers with its since. A newer change is settled no sooner than D after it was known to be visible, and so after v was.
+// Hence a T counts if the reply came before v had been known to be visible for D, whatever became of the action's copies: a
+// repeat, or one that a stopped process sends long afterwards, can only begin a companion later than T. A reply that was
+// lost brings none. Time in Redis alone is compared, so a second action may take effect as late as it likes.
+//
+// What lies about in a process that was stopped, or on a machine that was suspended, says nothing about what is visible.
+// So it notices that it has slept, and brings no T for changes that it got before, or shortly after.
+//
+// A companion also confirms once it is Window old. The owner of a late value decided to send it no later than Window after
+// it knew v to be visible, and it takes effect within D, as a reader's write does ([Timely]): nothing comes then that was
+// overtaken before the companion was begun.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
 // changes come faster is written from Window after the first of them. From then on every change is written at once.
@@ -49,14 +57,16 @@
 // # What the sender owes
 //
 //   - [Timely] is asked before every sending, also one again after a lost connection: a value that is late is forgotten.
-//   - After an action that would have been the final one was sent, and its reply came late or never, it is sent again to
-//     forget, not to put.
+//   - [Item].Begun of a final action is the largest [Builder.Begun] of the first one's calls; 0 if one of its replies was
+//     lost, or came when the change had been known to be visible for D, or if the process has slept since it got the change.
+//     Of a query that was run after that reply it is always that: what the query read holds all that was settled before.
 //   - Calls of one item go down one connection in order, and all of them are sent again or none.
 //
 // # Fields and members
 //
 // A field of a hash has the companion of its own inside a hash of them. That is bounded: it has two generations of
-// [DefaultEntries] each, and what falls out is unknown again: the next change removes the field.
+// [DefaultEntries] each, and what falls out is unknown again: the next change removes the field. A field has its mark in
+// one generation only, for Redis may evict the younger one alone.
 //
 // A member is marked in the same way, but a set that lacks a member says something, too: so where the marks do not
 // vouch for a member, the whole key goes. The marks as a whole have a floor, the change that they were begun by or the

@@ -60,7 +60,7 @@ if good == nil then return OLDER end
 if op == 'hdel' then
   remove()
   if left then note(left) end
-  return REMOVED
+  return pending or REMOVED
 end
 if good and note(left) then
   if not failed(redis.pcall('HSET', key, field, value)) then return WRITTEN end
@@ -69,4 +69,4 @@ if good and note(left) then
 end
 remove()
 if not good and left then note(left) end
-return FORGOTTEN
+return pending or FORGOTTEN

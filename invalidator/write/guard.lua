@@ -5,10 +5,11 @@
 -- epoch/file/position/row in decimal. Since is 0 if the mark vouches for having seen all newer changes that were
 -- finished; else it was begun at that time (of Redis, in ms), and does not vouch yet.
 --
--- ARGV: what to do, version, source, window (ms), "1" if no second action follows, how long marks are kept (ms).
+-- ARGV: what to do, version, source, window (ms), "1" if no second action follows, else by when a mark was begun that the
+-- change may confirm (ms; "0": none may), how long marks are kept (ms).
 local OLDER, WRITTEN, REMOVED, FORGOTTEN, ABSENT = 0, 1, 2, 3, 4
 local op, version, source = ARGV[1], ARGV[2], ARGV[3]
-local window, single, keep = tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
+local window, single, begun, keep = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[5]), ARGV[6]
 local epoch, file, pos, row = string.match(version, '^(%d+)/(%d+)/(%d+)/(%d+)$')
 
 -- order compares two decimal numbers without leading zeros as text: Lua's own numbers end at 2^53.
@@ -43,21 +44,32 @@ local function relate(mark)
   return o, e .. '/' .. f .. '/' .. p .. '/' .. r, tonumber(since)
 end
 
+-- pending is set where a mark is left that does not confirm: to when it was begun, which is what the script replies then.
+local pending
+
+-- confirm returns the since of a mark that is written for this change: 0 if it confirms, from now on or already.
+local function confirm(since)
+  if since <= begun then return 0 end
+  local t = now()
+  if t < since then since = t end
+  if t - since >= window then return 0 end
+  pending = since
+  return since
+end
+
 -- judge says whether the change may be written over what the mark stands for, and the mark to be left: none if it is
 -- to stay. fresh is called where nothing is marked; it says whether nothing is there either.
 local function judge(mark, fresh)
   local o, v, since = relate(mark)
   if o == 'none' or o == 'later' then
     if single and o == 'none' and not mark and fresh() then return true, text(version, 0) end
-    return false, text(version, now())
+    pending = now()
+    return false, text(version, pending)
   end
   if o == 'former' then return false end
   if o == 1 then return nil end
-  if since == 0 or o == 0 then return true, text(version, 0) end
-  local t = now()
-  if t < since then since = t end
-  if t - since >= window then return true, text(version, 0) end
-  return false, text(version, since)
+  since = confirm(since)
+  return since == 0, text(version, since)
 end
 
 -- forget returns the mark to be left by a change that only removes: true if none may be left, nil if it stays.

@@ -24,6 +24,9 @@ type Item struct {
 	Version event.Version
 	// D is the mapping's second delete; 0: this action is the only one.
 	D time.Duration
+	// Begun confirms a mark that this change itself has begun, or found, if it was begun by then (Redis' clock, in ms): see
+	// [Builder.Begun] and "What the sender owes". 0: none.
+	Begun int64
 	// Now is the time for [event.Effect].ExpireAt.
 	Now time.Time
 }
@@ -66,10 +69,9 @@ func Window(d time.Duration) time.Duration { return d + 5*time.Second }
 //
 //   - age is for how long the change has been known to be visible, negative if that is not known. For a rebuild by
 //     query it is for how long the query has been running.
-//   - again says that an action which would have been the final one was sent before, and its reply came late or never.
 //   - old says that the change is old news whatever its age is known to be: [event.Batch].Leftover, or part of a backlog.
-func Timely(i event.Intent, age, d time.Duration, again, old bool) event.Intent {
-	if again || old || age > Window(d) {
+func Timely(i event.Intent, age, d time.Duration, old bool) event.Intent {
+	if old || age > Window(d) {
 		return event.IntentForget
 	}
 	return i

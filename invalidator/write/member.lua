@@ -56,7 +56,8 @@ local function apply()
 end
 
 local function doubt()
-  return redis.call('UNLINK', key) == 1 and FORGOTTEN or ABSENT
+  local had = redis.call('UNLINK', key)
+  return pending or had == 1 and FORGOTTEN or ABSENT
 end
 
 local have = redis.pcall('HMGET', marks, '<', '>', '|', entry)
@@ -80,7 +81,8 @@ if o == 'none' or o == 'later' then
     begin(0)
     return ABSENT
   end
-  begin(now())
+  pending = now()
+  begin(pending)
   return doubt()
 end
 
@@ -99,16 +101,11 @@ end
 if newer(mine, version) then return OLDER end
 if newer(floor, version) then return doubt() end
 
-local good = true
-if since ~= 0 then
-  if floor ~= version then
-    local t = now()
-    if t < since then since = t end
-    good = t - since >= window
-    if not good then floor = version end
-  end
-  if good then since = 0 end
-end
+-- Of changes before its own a sender knows nothing: where it confirms marks that it has begun, they stay below the floor.
+local own = since ~= 0 and since <= begun
+since = confirm(since)
+local good = since == 0
+if own or not good then floor = version end
 
 if have[4] == false and redis.call('HLEN', marks) >= limit + 3 then
   if newer(oldtop, floor) then floor = oldtop end

@@ -67,7 +67,7 @@ func drawHazards(t *rapid.T) hazards {
 	c := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.1, 0.3, 0.6, 0.9}).Draw(t, name) }
 	return hazards{
 		evict: c("evict"), handover: c("handover"), rewind: c("rewind"), rename: c("rename"), zombie: c("zombie"),
-		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), slow: c("slow"), fewMarks: c("few marks"), torn: c("torn"),
+		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), stuck: c("stuck"), slow: c("slow"), fewMarks: c("few marks"), torn: c("torn"),
 	}
 }
 

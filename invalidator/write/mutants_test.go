@@ -45,7 +45,12 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
-			"a companion vouches after a while only", "if t - since >= window then return true", "if true then return true",
+			"a change confirms only a companion that was there before anything newer was finished", "since = confirm(since)\n",
+			"since = o == 0 and 0 or confirm(since)\n",
+			"string", hazards{evict: 0.9, handover: 0.9, zombie: 0.9, stuck: 0.5},
+		},
+		{
+			"a companion vouches after a while only", "if t - since >= window then return 0 end", "if true then return 0 end",
 			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
@@ -69,8 +74,9 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			"string", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, slow: 0.5},
 		},
 		{
-			"a doubt raises the companion", "  return false, text(version, since)\n", "  return false\n",
-			"string", hazards{handover: 0.9, zombie: 0.9, evict: 0.3},
+			"a doubt raises the companion", "  return since == 0, text(version, since)\n",
+			"  if since ~= 0 then return false end\n  return true, text(version, 0)\n",
+			"string", hazards{handover: 0.9, zombie: 0.9, evict: 0.3, late: 0.9},
 		},
 		{
 			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end", "",
@@ -86,11 +92,15 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			"fields", hazards{evict: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
 		},
 		{
+			"a field has its mark in one generation", "if moved then redis.call('HDEL', before, field) end", "",
+			"fields", hazards{evict: 0.9, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
+		},
+		{
 			"an older member is not put back", "if newer(mine, version) then return OLDER end", "",
 			"set", hazards{handover: 0.9, zombie: 0.9},
 		},
 		{
-			"members without marks are in doubt", "begin(now())\n  return doubt()", "begin(0)\n  return apply()",
+			"members without marks are in doubt", "begin(pending)\n  return doubt()", "begin(0)\n  return apply()",
 			"set", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{

@@ -65,12 +65,13 @@ if good == nil then
 elseif op == 'drop' then
   redis.call('UNLINK', key)
   if left then note(left) end
-  done = REMOVED
+  done = pending or REMOVED
 elseif good and not failed(put(left)) and not failed(write[op]()) then
   done = op == 'remove' and REMOVED or WRITTEN
 else
   redis.call('UNLINK', key)
   if left then note(left) end
+  done = pending or FORGOTTEN
 end
 if op == 'swap' then redis.call('UNLINK', KEYS[3]) end
 return done

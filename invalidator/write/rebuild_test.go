@@ -32,3 +32,31 @@ func TestTheFirstPutOfAKeyDeletesItAndItsSecondWritesIt(t *testing.T) {
 		t.Error(v)
 	}
 }
+
+// One process pauses before its first action, another finishes that change and a newer one, Redis evicts what both have
+// left, and the first goes on: its action begins a companion, the reply is lost, and it is sent again.
+func TestAnActionThatIsSentAgainConfirmsNothing(t *testing.T) {
+	both(t, func(r *rig) {
+		for _, late := range []*Item{
+			put("k", "old", at(1)), field("k", "f", "old", event.IntentPut, at(1)), member("k", "old", event.IntentPut, at(1)),
+			scored("k", "m", "1", at(1)),
+		} {
+			r.redis("flushall")
+			for range 3 {
+				switch late.Action { // members are added only to what is there
+				case event.ActionSet:
+					r.redis("sadd", "k", "another")
+				case event.ActionZSet:
+					r.redis("zadd", "k", "1", "another")
+				default:
+				}
+				calls := r.b.Append(nil, late)
+				send(r.Context(), r.client, calls)
+				if o, err := r.b.Outcome(late, calls); o != Forgotten || err != nil || r.redis("exists", "k") != int64(0) {
+					r.Errorf("%s: %s, %v", late.Action, o, err)
+				}
+				r.b.Reset()
+			}
+		}
+	})
+}

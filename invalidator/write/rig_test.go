@@ -18,6 +18,8 @@ type rig struct {
 	server *testbed.RedisServer
 	client *redis.Client
 	b      *Builder
+	// begun are the marks that items have left: what is done again confirms them, as a final action does.
+	begun map[string]int64
 }
 
 func newRig(t testing.TB, server *testbed.RedisServer, o Options) *rig {
@@ -26,7 +28,7 @@ func newRig(t testing.TB, server *testbed.RedisServer, o Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{TB: t, server: server, client: server.Client(), b: b}
+	return &rig{TB: t, server: server, client: server.Client(), b: b, begun: map[string]int64{}}
 }
 
 // send sends the calls in one round trip, and again those whose script was missing, as the engine does.
@@ -64,8 +66,13 @@ func (r *rig) do(it *Item) Outcome {
 
 func (r *rig) try(it *Item) (Outcome, error) {
 	defer r.b.Reset()
+	change := it.Key + " " + it.Version.String()
+	it.Begun = max(it.Begun, r.begun[change])
 	calls := r.b.Append(nil, it)
 	send(r.Context(), r.client, calls)
+	if n := r.b.Begun(calls); n > 0 {
+		r.begun[change] = n
+	}
 	return r.b.Outcome(it, calls)
 }
 

@@ -27,6 +27,7 @@ type hazards struct {
 	overlap  float64 // ... and it does not know for a while that it is over
 	late     float64 // replies come late, or are lost, and the action is repeated
 	leftover float64 // an older leader left records behind: they are forgotten
+	stuck    float64 // what a process sends takes effect long afterwards, and it goes on then, over or not
 	slow     float64 // changes reach the process when they are old, or nobody takes over for long
 	fewMarks float64 // companions hold few entries
 	torn     float64 // a hash in pieces loses some of them
@@ -37,6 +38,8 @@ type hazards struct {
 const (
 	worldD    = 2000  // ms
 	zombieAge = 40000 // ms
+	// worldBegins is Redis' time at the beginning, in seconds.
+	worldBegins = 1000
 )
 
 // moment is simulated milliseconds.
@@ -122,7 +125,8 @@ type owner struct {
 type task struct {
 	o        *owner
 	n        int
-	again    bool // an action that could have been the final one was sent
+	answered bool  // the first action was answered, or its reply was lost
+	begun    int64 // what may be confirmed: see Item.Begun
 	done     bool
 	sentLate bool
 }
@@ -210,7 +214,7 @@ func (w *world) run() {
 	for w.agenda.Len() > 0 && w.fault == "" {
 		next := heap.Pop(&w.agenda).(happening)
 		w.clock = next.at
-		w.client.HSet(w.ctx, "clock", "s", w.clock/1000, "u", w.clock%1000*1000)
+		w.client.HSet(w.ctx, "clock", "s", worldBegins+w.clock/1000, "u", w.clock%1000*1000)
 		next.do()
 	}
 	if w.fault == "" {
@@ -250,7 +254,16 @@ func (w *world) evict() {
 	if both {
 		w.redis("unlink", worldKey)
 	}
-	clear(w.holds)
+	w.look()
+}
+
+// look takes note of what Redis does not hold any more. A companion that is gone takes no value along.
+func (w *world) look() {
+	for subject := range w.holds {
+		if w.kind.misses(w, subject) {
+			delete(w.holds, subject)
+		}
+	}
 }
 
 // takeOver makes o the owner, and draws who comes after it.
@@ -291,7 +304,7 @@ func (w *world) takeOver(o *owner) {
 func (w *world) leftovers() {
 	for n := range w.changes {
 		if w.chance(w.h.leftover) {
-			w.at(w.changes[n].committed+w.ms(4000), func() { w.act(w.owner, n+1, true) })
+			w.at(w.changes[n].committed+w.ms(4000), func() { w.act(w.owner, n+1, 0, true) })
 		}
 	}
 }
@@ -302,6 +315,9 @@ func (w *world) handOver() {
 	o.ends = w.clock
 	if w.chance(w.h.overlap) {
 		o.ends += w.ms(2000)
+	}
+	if w.chance(w.h.stuck) {
+		o.ends += w.ms(20000)
 	}
 	committed := o.from - 1
 	for _, t := range o.tasks {
@@ -335,7 +351,7 @@ func (o *owner) burst() {
 	for _, t := range o.tasks {
 		if !t.done && !t.sentLate && o.w.changes[t.n-1].committed < o.ends {
 			o.w.note("zombie:")
-			o.w.act(o, t.n, false)
+			o.w.act(o, t.n, t.begun, false)
 		}
 	}
 }
@@ -352,35 +368,45 @@ func (t *task) send() {
 	age := w.clock - known
 	sent := w.clock
 	if w.h.careless {
-		age, t.again = min(age, 0), false
+		age = min(age, 0)
 	}
-	forget := Timely(event.IntentPut, time.Duration(age)*time.Millisecond, worldD*time.Millisecond, t.again, false) == event.IntentForget
+	forget := Timely(event.IntentPut, time.Duration(age)*time.Millisecond, worldD*time.Millisecond, false) == event.IntentForget
 	took := w.ms(50)
 	late := w.chance(w.h.late)
 	if late {
 		took = w.ms(3000)
 	}
+	if w.chance(w.h.stuck / 4) {
+		took = w.ms(20000)
+	}
 	t.sentLate = late
 	w.at(sent+took, func() {
-		w.act(o, t.n, forget)
+		begun := w.act(o, t.n, t.begun, forget)
 		lost := late && w.chance(0.5)
+		inTime := !lost && w.clock < known+worldD
+		if !t.answered && inTime || w.h.careless && begun > 0 {
+			t.begun = begun
+		}
+		t.answered = true
 		if !lost && sent >= known+worldD && took <= worldD/4 {
 			t.done = true
 			return
 		}
-		t.again = t.again || sent >= known+worldD
 		next := known + worldD
-		if took > worldD/4 || lost {
+		switch {
+		case lost && w.chance(0.5):
+			next = w.clock + w.ms(300) // it is sent again as soon as there is a connection
+		case took > worldD/4 || lost:
 			next = max(next, w.clock+worldD)
 		}
 		w.at(next, t.send)
 	})
 }
 
-// act does the action of a change.
-func (w *world) act(o *owner, n int, forget bool) {
+// act does the action of a change, and returns when the mark was begun that it left, if that confirms nothing yet.
+func (w *world) act(o *owner, n int, begun int64, forget bool) int64 {
 	it := w.kind.item(w, n)
-	it.Key, it.Source, it.D = worldKey, o.source, worldD*time.Millisecond
+	it.Key, it.Source, it.D, it.Begun = worldKey, o.source, worldD*time.Millisecond, begun
 	it.Version = event.Version{Epoch: o.epoch, File: 1, Pos: o.base + uint64(n), Row: 1}
 	if forget {
 		it.Intent = event.IntentForget
@@ -397,7 +423,7 @@ func (w *world) act(o *owner, n int, forget bool) {
 	w.note("%s/%d %s %d of %d (gone %v): %s", o.source, o.epoch, it.Intent, n, w.changes[n-1].subject, w.changes[n-1].gone, outcome)
 	if err != nil {
 		w.fail("%v", err)
-		return
+		return 0
 	}
 	subject := w.changes[n-1].subject
 	switch h := w.holds[subject]; outcome {
@@ -410,8 +436,9 @@ func (w *world) act(o *owner, n int, forget bool) {
 	case Removed:
 		delete(w.holds, subject)
 	case Forgotten, Absent:
-		clear(w.holds)
+		w.look()
 	}
+	return w.b.Begun(calls)
 }
 
 // tear takes away a part of what is staged.
