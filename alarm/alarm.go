@@ -29,6 +29,8 @@ const (
 	// DefinitionChanged: the columns of a mapped table are not those that statements in the binlog made of it, or were not
 	// certain, so rows may have been read under wrong names.
 	DefinitionChanged Kind = "definition_changed"
+	// RedisChanged: Redis is not the server that it was, or holds older data: keys that were deleted may be back.
+	RedisChanged Kind = "redis_changed"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
 	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
@@ -81,7 +83,7 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, BinlogIncomplete, DefinitionChanged, EventUndecodable, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
+		TruncatedTable, StatementLogged, BinlogIncomplete, RedisChanged, DefinitionChanged, EventUndecodable, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
 		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, XAKeysUnknown, FirstStart,
 	}
 }

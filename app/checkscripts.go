@@ -27,7 +27,7 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 	if len(commands) == 0 {
 		return
 	}
-	single, err := newRedis(c)
+	single, err := newRedis(c, nil)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return

@@ -61,8 +61,9 @@ var mayImport = map[string][]string{
 	"eventlog/kafka": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 
-	"invalidator/write": {"event"},
-	"invalidator":       {"event", "eventlog", "retry", "alarm", "doubt", "latency", "invalidator/write"},
+	"invalidator/write":    {"event"},
+	"invalidator/identity": {"event", "alarm", "doubt", "retry"},
+	"invalidator":          {"event", "eventlog", "retry", "alarm", "doubt", "latency", "invalidator/write"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,

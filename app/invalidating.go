@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/rebuild"
 	"github.com/freshet/freshet/retry"
 )
@@ -26,11 +27,21 @@ type output interface {
 // buildInvalidator makes the engine and its Redis.
 func (p *pipeline) buildInvalidator(store retry.Store) error {
 	c := p.config
-	redis, err := newRedis(c)
+	redis, err := newRedis(c, func(info string, err error) { p.identity.Answered(info, err) })
 	if err != nil {
 		return err
 	}
 	p.later("redis", redis.Close)
+	who := identity.Options{Address: c.Redis.Addresses[0], DB: c.Redis.DB, Source: c.Source.Name}
+	if c.EventLog.Kind == config.EventLogKafka {
+		who.Source, who.Group = "", c.EventLog.Kafka.Group
+	}
+	p.identity, err = identity.New(identity.Deps{
+		Ask: redis.Info, Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
+	}, who)
+	if err != nil {
+		return err
+	}
 	if p.hot, err = hot.New(hot.Options{}); err != nil {
 		return err
 	}
@@ -55,15 +66,15 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 	return err
 }
 
-// newRedis makes the connections to Redis. None is opened yet.
-func newRedis(c *config.Config) (*invalidator.Single, error) {
+// newRedis makes the connections to Redis. None is opened yet. What each of them answers to INFO goes to connected.
+func newRedis(c *config.Config, connected func(info string, err error)) (*invalidator.Single, error) {
 	tls, err := c.Redis.TLS.Client()
 	if err != nil {
 		return nil, fmt.Errorf("redis.tls: %w", err)
 	}
 	return invalidator.NewSingle(invalidator.SingleOptions{
 		Address: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		Timeout: c.Redis.Timeout, TLS: tls,
+		Timeout: c.Redis.Timeout, TLS: tls, Connected: connected,
 	})
 }
 
@@ -85,7 +96,7 @@ func (p *pipeline) invalidate(ctx context.Context, log output, beside ...func(co
 	consuming, fail := context.WithCancel(ctx)
 	defer fail()
 	var group errgroup.Group
-	beside = append(beside, p.engine.Run, p.logHot)
+	beside = append(beside, p.engine.Run, p.logHot, p.identity.Run)
 	if p.queries != nil {
 		beside = append(beside, p.queries.Run)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/producer"
 	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/rebuild"
 )
@@ -111,7 +112,9 @@ type pipeline struct {
 	letters letterStore
 	usage   func() (parked, dead int, err error)
 	engine  *invalidator.Engine
-	hot     *hot.Sketch
+	// identity notices when Redis is not what it was.
+	identity *identity.Watch
+	hot      *hot.Sketch
 	// queries read the values of keys that are rebuilt by query; nil without such mappings.
 	queries *rebuild.Runner
 	// reading is the life of the reader that is under way, or was; nil before the first.

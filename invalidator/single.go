@@ -25,6 +25,9 @@ type SingleOptions struct {
 	Timeout time.Duration
 	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
 	QueryWorkers int
+	// Connected, if it is there, is given what each new connection answers to INFO, before the connection is used. It must
+	// not block.
+	Connected func(info string, err error)
 	// TLS, when not nil, is used for every connection.
 	TLS *tls.Config
 }
@@ -61,11 +64,12 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	s := &Single{addr: o.Address, kept: make(chan *sticky, tripsInFlight)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.client = redis.NewClient(&redis.Options{
-		Addr:     o.Address,
-		Username: o.Username,
-		Password: o.Password,
-		DB:       o.DB,
-		Dialer:   s.dialer(o),
+		Addr:      o.Address,
+		Username:  o.Username,
+		Password:  o.Password,
+		DB:        o.DB,
+		Dialer:    s.dialer(o),
+		OnConnect: onConnect(o.Connected),
 		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
 		Protocol:        2,
 		DisableIdentity: true,
@@ -87,6 +91,21 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	})
 	return s, nil
 }
+
+// onConnect returns what is done with a new connection. What INFO says is of no consequence to it; a connection that is
+// lost fails at its next use.
+func onConnect(connected func(info string, err error)) func(context.Context, *redis.Conn) error {
+	if connected == nil {
+		return nil
+	}
+	return func(ctx context.Context, c *redis.Conn) error {
+		connected(c.Info(ctx).Result())
+		return nil
+	}
+}
+
+// Info returns what Redis says about itself.
+func (s *Single) Info(ctx context.Context) (string, error) { return s.client.Info(ctx).Result() }
 
 // dialer returns how connections are made. A failure is handed on as a connection that fails at its first use: the
 // pool would count failures to dial, and after some of them try only once a second, which is too late to notice

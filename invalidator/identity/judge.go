@@ -1,0 +1,41 @@
+package identity
+
+import "time"
+
+// known is what is kept of the Redis that was seen last.
+type known struct {
+	Run  string    `json:"run_id"`
+	Repl string    `json:"master_replid,omitempty"`
+	Seen time.Time `json:"seen"` // by this machine's clock
+}
+
+const (
+	// unwatched is how long Redis may go unseen for nothing else to have happened to it than what INFO still says.
+	unwatched = time.Minute
+	// tick is how exactly the uptime is known.
+	tick = time.Second
+)
+
+// suspicion says in a clause why keys that had been deleted may be back in s; "" if they cannot be.
+func suspicion(was known, s server, now time.Time) string {
+	switch {
+	case was.Run == s.run && was.Repl == s.repl:
+		return ""
+	case s.keys == 0:
+		return "" // whoever it is, it holds nothing old
+	case was.Run == s.run:
+		// A master draws a new name for its history when its first replica comes, and when it has had none for long. One
+		// that was a replica meanwhile keeps the name that it had then.
+		if s.parent == "" && now.Sub(was.Seen) < unwatched {
+			return ""
+		}
+		return "it was a replica of another server meanwhile, or could have been, and has taken over its data"
+	case s.parent != "" && s.parent == was.Repl:
+		return "a replica has taken the place of its master, and may lack the last deletes, since Redis replicates without waiting"
+	case s.loaded == 0 && s.parent == "" && s.uptime <= now.Sub(was.Seen)+tick:
+		return "" // it was started since, and began with nothing
+	case s.uptime <= now.Sub(was.Seen)+tick:
+		return "it was restarted, and has read back what it had saved, which may be from before the last deletes"
+	}
+	return "another server answers at this address, and nothing says that the deletes reached it"
+}

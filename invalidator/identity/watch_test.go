@@ -1,0 +1,255 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/doubttest"
+	"github.com/freshet/freshet/testbed"
+)
+
+// rig is a watch that is moved by hand.
+type rig struct {
+	*testing.T
+	server *testbed.RedisServer
+	facts  *doubttest.Memory
+	book   *doubt.Book
+	watch  *Watch
+	log    strings.Builder
+	was    known
+}
+
+func newRig(t *testing.T, server *testbed.RedisServer) *rig {
+	t.Helper()
+	r := &rig{T: t, server: server, facts: &doubttest.Memory{}}
+	book, err := doubt.New(nil, nil, nil)
+	testbed.Must(t, err)
+	r.book = book
+	r.begin()
+	return r
+}
+
+// begin is freshet's start: what it knows is what was kept.
+func (r *rig) begin() {
+	r.Helper()
+	w, err := New(Deps{
+		Ask: r.ask, Facts: r.facts, Doubts: r.book, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+	}, Options{Address: "redis:6379", Source: "shop"})
+	testbed.Must(r, err)
+	r.watch = w
+	r.was, err = w.load(r.Context())
+	testbed.Must(r, err)
+}
+
+func (r *rig) ask(ctx context.Context) (string, error) { return r.server.Client().Info(ctx).Result() }
+
+// look has Redis asked once.
+func (r *rig) look() {
+	r.Helper()
+	r.watch.Answered(r.ask(r.Context()))
+	for _, s := range r.watch.take() {
+		is, err := r.watch.compare(r.Context(), r.was, s)
+		testbed.Must(r, err)
+		r.was = is
+		r.watch.keep(r.Context(), is)
+	}
+}
+
+// doubtful checks how many doubts there were, and what the first says; want "" is for none.
+func (r *rig) doubtful(want string) {
+	r.Helper()
+	list := r.book.List()
+	switch {
+	case want == "" && len(list) > 0:
+		r.Fatalf("a false doubt: %s", list[0].Message)
+	case want != "" && (len(list) != 1 || list[0].Cause != alarm.RedisChanged || !strings.Contains(list[0].Message, want)):
+		r.Fatalf("want a doubt that says %q: %+v", want, list)
+	}
+}
+
+func (r *rig) restart() {
+	r.Helper()
+	testbed.Must(r, r.server.Kill())
+	testbed.Must(r, r.server.Start(r.Context()))
+}
+
+func both(t *testing.T, run func(r *rig)) {
+	t.Run("redis", func(t *testing.T) { run(newRig(t, testbed.Redis(t))) })
+	t.Run("redis 8", func(t *testing.T) { run(newRig(t, testbed.Redis8(t))) })
+}
+
+func TestARedisThatReadsBackAnOldSnapshotIsInDoubt(t *testing.T) {
+	both(t, func(r *rig) {
+		r.server.Do(r, "set", "k", "old")
+		r.look()
+		r.server.Do(r, "save")
+		r.server.Do(r, "unlink", "k")
+		r.look()
+		r.doubtful("")
+		r.restart()
+		if r.server.Do(r, "get", "k") != "old" {
+			r.Fatal("the key is not back")
+		}
+		r.look()
+		r.doubtful("was restarted, and has read back")
+		r.look()
+		if n := r.book.List()[0].Count; n != 1 {
+			r.Errorf("told %d times", n)
+		}
+	})
+}
+
+func TestARestartWhileFreshetIsDownIsNoticed(t *testing.T) {
+	both(t, func(r *rig) {
+		r.server.Do(r, "set", "k", "old")
+		r.look()
+		r.server.Do(r, "save")
+		r.restart()
+		r.begin()
+		r.look()
+		r.doubtful("was restarted, and has read back")
+	})
+}
+
+func TestARedisThatBeginsWithNothingIsNoDoubt(t *testing.T) {
+	both(t, func(r *rig) {
+		r.server.Do(r, "set", "k", "old")
+		r.look()
+		r.restart()
+		r.server.Do(r, "set", "filled by a reader", "1") // before anybody has looked
+		r.look()
+		r.doubtful("")
+		r.server.Do(r, "flushall")
+		r.look()
+		r.doubtful("")
+	})
+}
+
+func TestARedisThatReadItsLogBackIsInDoubt(t *testing.T) {
+	r := newRig(t, testbed.Redis(t, "--appendonly", "yes"))
+	r.server.Do(t, "set", "k", "old")
+	r.look()
+	r.restart()
+	r.look()
+	r.doubtful("was restarted")
+}
+
+func TestARedisOfBefore7SaysNotWhatItReadSoAnyKeyIsADoubt(t *testing.T) {
+	was := known{Run: "a", Repl: "x", Seen: time.Now()}
+	info := "run_id:b\r\nmaster_replid:y\r\nuptime_in_seconds:0\r\nrole:master\r\naof_enabled:0\r\n"
+	for more, doubtful := range map[string]bool{"": false, "db0:keys=1,expires=0\r\n": true, "db3:keys=1,expires=0\r\n": false} {
+		s, ok := parse(info+more, 0)
+		if why := suspicion(was, s, was.Seen.Add(time.Second)); !ok || (why != "") != doubtful {
+			t.Errorf("%q: %v, %q", more, ok, why)
+		}
+	}
+}
+
+func TestAPromotedReplicaIsInDoubt(t *testing.T) {
+	both(t, func(r *rig) {
+		master, replica := r.server, testbed.Redis(r)
+		if strings.HasPrefix(master.Version, "8") {
+			replica = testbed.Redis8(r)
+		}
+		master.Do(r, "set", "k", "old")
+		r.look()
+		replica.Do(r, "replicaof", "127.0.0.1", master.Port)
+		testbed.Eventually(r, 20*time.Second, "the replica follows", func() bool {
+			return replica.Client().Exists(r.Context(), "k").Val() == 1
+		})
+		r.look() // the master has drawn a new name for its history, for it has a replica now
+		r.doubtful("")
+		testbed.Must(r, master.Kill())
+		r.server = replica
+		r.look() // it is a replica still
+		r.doubtful("")
+		replica.Do(r, "replicaof", "no", "one")
+		r.look()
+		r.doubtful("a replica has taken the place of its master")
+	})
+}
+
+func TestAMasterThatFollowedAnotherMeanwhileIsInDoubt(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	other := testbed.Redis(t)
+	other.Do(t, "set", "k", "of another")
+	r.look()
+	r.server.Do(t, "replicaof", "127.0.0.1", other.Port)
+	testbed.Eventually(t, 20*time.Second, "it follows", func() bool { return r.server.Client().Exists(t.Context(), "k").Val() == 1 })
+	r.server.Do(t, "replicaof", "no", "one")
+	r.look()
+	r.doubtful("has taken over its data")
+}
+
+func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.look()
+	other := testbed.Redis(t)
+	other.Do(t, "set", "k", "1")
+	info, err := other.Client().Info(t.Context()).Result()
+	testbed.Must(t, err)
+	// It has been running for long.
+	r.watch.Answered(strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1), nil)
+	r.look() // by a connection that is still to the first: both were seen
+	r.doubtful("another server answers")
+}
+
+func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.server.Do(t, "set", "k", "1")
+	r.server.Do(t, "acl", "setuser", "some", "on", ">p", "~*", "+@all", "-info")
+	c := r.server.NewClient(&redis.Options{Username: "some", Password: "p"})
+	defer func() { testbed.Must(t, c.Close()) }()
+	for range 3 {
+		r.watch.Answered(c.Info(t.Context()).Result())
+		r.watch.Answered("# Server\r\nredis_version:7.0.0\r\n", nil)
+	}
+	r.watch.Answered("", errors.New("i/o timeout")) // nothing to be said
+	if n := strings.Count(r.log.String(), "does not say who it is"); n != 1 {
+		t.Errorf("said %d times: %s", n, r.log.String())
+	}
+	if len(r.watch.take()) != 0 {
+		t.Error("somebody was seen")
+	}
+	r.doubtful("")
+}
+
+func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.look()
+	r.watch.Answered("run_id:b\r\nuptime_in_seconds:0\r\nrole:master\r\nloading:1\r\n", nil)
+	if len(r.watch.take()) != 0 {
+		t.Error("an empty Redis was seen, and it is only reading")
+	}
+}
+
+// The doubt comes before what is kept: a crash between them finds the change once more.
+func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.server.Do(t, "set", "k", "old")
+	r.look()
+	r.server.Do(t, "save")
+	r.restart()
+	kept := make(chan int, 100)
+	r.facts.After = func(context.Context, string, string) error {
+		kept <- len(r.book.List())
+		return nil
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error)
+	go func() { ran <- r.watch.Run(ctx) }()
+	<-kept // read
+	if n := <-kept; n != 1 {
+		t.Errorf("%d doubts when the new identity was kept", n)
+	}
+	stop()
+	testbed.Must(t, <-ran)
+}
