@@ -42,7 +42,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 		checkActions(ctx, rdb, c, r)
 		checkKeys(ctx, rdb, c, r)
 	}()
-	info, err := rdb.Info(ctx, "server", "replication", "memory").Result()
+	info, err := rdb.Info(ctx).Result() // several sections can be named from Redis 7 on only
 	if err != nil {
 		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
 		return
@@ -52,12 +52,32 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
 		r.add(Warn, "maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants to evict", "CONFIG SET maxmemory-policy allkeys-lru")
 	}
+	if message, advice := persistence(v, func(name string) string { return rdb.ConfigGet(ctx, name).Val()[name] }); message != "" {
+		r.add(Warn, fmt.Sprintf("redis %s %s", at, message), advice)
+	}
 	if v["role"] == "slave" {
 		r.add(Fail, fmt.Sprintf("redis %s is a replica", at), "give the address of its master, "+v["master_host"]+":"+v["master_port"])
 	}
 	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < 4 {
 		r.add(Fail, "redis is older than 4.0, which brought UNLINK", "upgrade it")
 	}
+}
+
+// persistence says what a restart of Redis would bring back, from its INFO and from setting, which returns "" for what may not
+// be asked (CONFIG is refused on managed services); "" if nothing.
+func persistence(info map[string]string, setting func(name string) string) (message, advice string) {
+	const noticed = "a restart is noticed, and the state is doubtful until you dismiss that; for a mere cache turn it off: "
+	switch save := setting("save"); {
+	case info["run_id"] == "" || info["uptime_in_seconds"] == "":
+		return "does not say in INFO who it is: a restart from an old snapshot, or a failover, will not be noticed", "let its INFO through"
+	case info["aof_enabled"] == "1":
+		return "keeps an append-only file: a restart brings back what was written, but for up to a second of the last deletes",
+			noticed + "CONFIG SET appendonly no"
+	case save != "":
+		return fmt.Sprintf("saves snapshots (save %q): a restart brings back keys that were deleted since the last one", save),
+			noticed + `CONFIG SET save ""`
+	}
+	return "", ""
 }
 
 func mendUnlink(c *config.Config, err error) string {

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/testbed"
+)
+
+func TestCheckSaysWhatARestartOfRedisBringsBack(t *testing.T) {
+	server := testbed.Redis(t)
+	check := func(user string) string {
+		c := &config.Config{}
+		c.Redis.Addresses, c.Redis.Username = []string{server.Addr}, user
+		if user != "" {
+			c.Redis.Password = config.NewSecret("p")
+		}
+		var r Report
+		checkRedis(t.Context(), c, &r)
+		var text strings.Builder
+		for _, f := range r.Findings {
+			text.WriteString(f.What + "\n")
+		}
+		return text.String()
+	}
+	if s := check(""); strings.Contains(s, "a restart brings back") {
+		t.Errorf("without persistence: %s", s)
+	}
+	server.Do(t, "config", "set", "save", "3600 1")
+	if s := check(""); !strings.Contains(s, `saves snapshots (save "3600 1")`) {
+		t.Errorf("with snapshots: %s", s)
+	}
+	server.Do(t, "acl", "setuser", "managed", "on", ">p", "~*", "+@all", "-config")
+	if s := check("managed"); strings.Contains(s, "a restart brings back") || !strings.Contains(s, "takes UNLINK") {
+		t.Errorf("where CONFIG is refused: %s", s)
+	}
+	server.Do(t, "config", "set", "appendonly", "yes")
+	if s := check("managed"); !strings.Contains(s, "append-only file") {
+		t.Errorf("with a log: %s", s)
+	}
+}
