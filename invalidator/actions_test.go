@@ -227,7 +227,7 @@ func TestTheFinalActionConfirmsWhatTheFirstHasBegun(t *testing.T) {
 				})
 				r.append(batchOfThings(origin(4, d2), put("a", "one")))
 				r.mark(4)
-				r.pass(c.first + 10*time.Millisecond)
+				r.pass(c.first + time.Second)
 				r.redis.set(func() { r.redis.delay = nil })
 				if !strings.Contains(r.lastCall(), " set 1/1/4/1 s 7000 0 ") {
 					r.Fatalf("the first action: %s", r.lastCall())
