@@ -31,6 +31,8 @@ const (
 	DefinitionChanged Kind = "definition_changed"
 	// RedisChanged: Redis is not the server that it was, or holds older data: keys that were deleted may be back.
 	RedisChanged Kind = "redis_changed"
+	// XAUnread: an XA transaction was committed whose rows came before reading began.
+	XAUnread Kind = "xa_unread"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
 	ColumnAbsent Kind = "key_column_absent"
 	// KeyTooLong: a key would have been longer than any key should be, so it was not made.
@@ -83,8 +85,36 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		TruncatedTable, StatementLogged, BinlogIncomplete, RedisChanged, DefinitionChanged, EventUndecodable, ColumnAbsent, KeyTooLong, ValueLost, MappingUnfit, PredicateFailed, StoreFull, StoreFailed, RedisAway, RedisSlow, RebuildFailed, KafkaAway,
-		RecordUnreadable, RecordsLost, RetentionNear, SourceAway, SourceBehind, ServerBehind, NotVisible, DeadLetter, EpochRaised, MappingsChanged, XAKeysUnknown, FirstStart,
+		TruncatedTable,
+		StatementLogged,
+		BinlogIncomplete,
+		RedisChanged,
+		DefinitionChanged,
+		EventUndecodable,
+		ColumnAbsent,
+		KeyTooLong,
+		ValueLost,
+		MappingUnfit,
+		PredicateFailed,
+		StoreFull,
+		StoreFailed,
+		RedisAway,
+		RedisSlow,
+		RebuildFailed,
+		KafkaAway,
+		RecordUnreadable,
+		RecordsLost,
+		RetentionNear,
+		SourceAway,
+		SourceBehind,
+		ServerBehind,
+		NotVisible,
+		DeadLetter,
+		EpochRaised,
+		MappingsChanged,
+		XAKeysUnknown,
+		XAUnread,
+		FirstStart,
 	}
 }
 

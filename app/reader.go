@@ -122,17 +122,23 @@ func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 	return r.end(end)
 }
 
-// Resolve implements canal.Sink.
-func (r *reader) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
-	if commit {
-		unknown, err := r.xa.recall(tx, v, func(k *stashedKey, row uint32) error { return r.again(tx, v, k, row) })
-		if err == nil && len(unknown) > 0 {
-			err = r.unknown(unknown)
-		}
-		if err != nil {
-			return fmt.Errorf("xa transaction %s: %w", tx.XID, err)
-		}
+// Recall implements canal.Sink.
+func (r *reader) Recall(tx *event.Tx, v event.Version) (known bool, err error) {
+	unknown, err := r.xa.recall(tx, v, func(k *stashedKey, row uint32) error {
+		known = true
+		return r.again(tx, v, k, row)
+	})
+	if err == nil && len(unknown) > 0 {
+		known, err = true, r.unknown(unknown)
 	}
+	if err != nil {
+		return known, fmt.Errorf("xa transaction %s: %w", tx.XID, err)
+	}
+	return known, nil
+}
+
+// Resolve implements canal.Sink.
+func (r *reader) Resolve(tx *event.Tx, v event.Version, end event.End) error {
 	r.xa.resolved(tx, v, end)
 	return r.end(end)
 }

@@ -47,7 +47,12 @@ func prepare(t *testing.T, r *reader, xid string, positions ...uint64) {
 func resolve(t *testing.T, r *reader, l *fakeLog, xid string, commit bool, pos uint64) []string {
 	t.Helper()
 	l.batches = nil
-	must(t, r.Resolve(&event.Tx{XID: xid}, commit, version(1, 1, pos, 0), end(pos+50)))
+	tx := &event.Tx{XID: xid}
+	if commit {
+		_, err := r.Recall(tx, version(1, 1, pos, 0))
+		must(t, err)
+	}
+	must(t, r.Resolve(tx, version(1, 1, pos, 0), end(pos+50)))
 	must(t, r.Flush())
 	if n := len(l.batches); n == 0 || l.batches[n-1].End.Pos != pos+50 {
 		t.Fatalf("the end is not handed on: %+v", l.batches)
@@ -283,7 +288,10 @@ func TestAValueIsWrittenWhenItsTransactionIsCommitted(t *testing.T) {
 	r, l = xaReader(t, s)
 	for range 2 { // the XA COMMIT is read again after a crash: the same versions
 		l.batches = nil
-		must(t, r.Resolve(&event.Tx{XID: xid}, true, version(1, 1, 500, 0), end(550)))
+		tx := &event.Tx{XID: xid}
+		_, err := r.Recall(tx, version(1, 1, 500, 0))
+		must(t, err)
+		must(t, r.Resolve(tx, version(1, 1, 500, 0), end(550)))
 		must(t, r.Flush())
 		// The later value has the higher version, though all have the commit's place.
 		want = []string{

@@ -210,7 +210,11 @@ func (d *dropper) Commit(_ *event.Tx, end event.End) error {
 
 func (d *dropper) Prepare(*event.Tx, event.End) error { return errors.New("there is no XA") }
 
-func (d *dropper) Resolve(*event.Tx, bool, event.Version, event.End) error {
+func (d *dropper) Recall(*event.Tx, event.Version) (bool, error) {
+	return false, errors.New("there is no XA")
+}
+
+func (d *dropper) Resolve(*event.Tx, event.Version, event.End) error {
 	return errors.New("there is no XA")
 }
 

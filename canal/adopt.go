@@ -20,6 +20,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		if err := l.found(ctx, s, info); err != nil {
 			return err
 		}
+		if err := l.askXA(s, info); err != nil {
+			return err
+		}
 	}
 	if info.Flavor != l.flavor || info.GTID != l.byGTID {
 		return errModeChanged
@@ -207,7 +210,12 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 		l.server = info.Server
 	}
 	l.m.epoch.Set(float64(l.epoch))
-	if err := l.tables.restore(p.State); err != nil {
+	x, definitions, err := splitState(p.State, l.flavor)
+	if err != nil {
+		return err
+	}
+	l.xa = x
+	if err := l.tables.restore(definitions); err != nil {
 		return err
 	}
 	// What an earlier run has read is vouched for once all before the position is visible. MySQL's answers say whether they

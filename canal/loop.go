@@ -40,6 +40,7 @@ type loop struct {
 	last   event.Version // of the last row
 	target target
 	pend   pending
+	xa     *xaStart
 	// lost is the transaction that was open when the connection broke, until it comes again.
 	lost event.GTID
 	// lagging is the server that answers and lacks what we have passed, once that is a doubt; "" while none does.
@@ -67,7 +68,7 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, c *Canal) (*loop, error) {
-	l := &loop{Canal: c, ctx: ctx, troubles: map[string]trouble{}}
+	l := &loop{Canal: c, ctx: ctx, troubles: map[string]trouble{}, xa: &xaStart{}}
 	l.each, l.inner = l.row, l.dispatch
 	l.tables = &tables{l: l}
 	var err error

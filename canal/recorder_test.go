@@ -44,14 +44,17 @@ type recorder struct {
 	rows     []change
 	ends     []event.End
 	prepares []string // xids
-	resolves []string // xid and outcome
-	resolved []event.Version
-	marks    []event.Mark
-	markedAt []time.Time
-	batches  []batch
-	tables   []*event.Table
-	flushes  int
-	commits  int
+	// remembered are the xids of rows; committing: an XA COMMIT is under way.
+	remembered []string
+	committing bool
+	resolves   []string // xid and outcome
+	resolved   []event.Version
+	marks      []event.Mark
+	markedAt   []time.Time
+	batches    []batch
+	tables     []*event.Table
+	flushes    int
+	commits    int
 
 	gathered int
 	last     event.Version
@@ -159,6 +162,9 @@ func (r *recorder) Row(c *event.Change) error {
 			return err
 		}
 	}
+	if c.Tx.XID != "" {
+		r.note(func() { r.remembered = append(r.remembered, c.Tx.XID) })
+	}
 	text := c.Op.String() + " " + c.Table.String() + " "
 	image := func(vs []event.Value) string { return r.image(c.Table, vs) }
 	if c.Before != nil {
@@ -233,15 +239,22 @@ func (r *recorder) Prepare(tx *event.Tx, end event.End) error {
 	return r.Commit(tx, end)
 }
 
-func (r *recorder) Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error {
+func (r *recorder) Recall(tx *event.Tx, v event.Version) (known bool, err error) {
 	r.note(func() {
-		r.resolves = append(r.resolves, fmt.Sprintf("%s %v", tx.XID, commit))
+		known = slices.Contains(r.remembered, tx.XID)
+		r.committing = true
+		r.gathered++
+		r.last = v
+		r.last.Row = 1
+	})
+	return known, nil
+}
+
+func (r *recorder) Resolve(tx *event.Tx, v event.Version, end event.End) error {
+	r.note(func() {
+		r.resolves = append(r.resolves, fmt.Sprintf("%s %v", tx.XID, r.committing))
 		r.resolved = append(r.resolved, v)
-		if commit {
-			r.gathered++
-			r.last = v
-			r.last.Row = 1
-		}
+		r.committing = false
 	})
 	return r.Commit(tx, end)
 }

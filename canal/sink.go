@@ -18,9 +18,12 @@ type Sink interface {
 	// Prepare ends the rows of an XA transaction that is only prepared (tx.XID is set since its first row): no row
 	// is visible yet. What its rows made stale must be remembered durably, by XID, before Prepare returns.
 	Prepare(tx *event.Tx, end event.End) error
-	// Resolve tells the outcome of the prepared transaction tx.XID, which comes as a transaction of its own: on
-	// commit all that was remembered is to be invalidated again, under the version v.
-	Resolve(tx *event.Tx, commit bool, v event.Version, end event.End) error
+	// Recall tells that the prepared transaction tx.XID is committed: all that was remembered of it is to be invalidated
+	// again, under the version v. It reports whether anything was remembered. Resolve follows.
+	Recall(tx *event.Tx, v event.Version) (known bool, err error)
+	// Resolve tells that the prepared transaction tx.XID is over, committed or not, with a transaction of its own that
+	// ends at end: what was remembered is of no use once that is passed.
+	Resolve(tx *event.Tx, v event.Version, end event.End) error
 	// Flush is called when the canal is about to wait for the source: what has been gathered is to be handed on.
 	Flush() error
 	// Mark takes a mark from the heartbeat's goroutine. It must not block.

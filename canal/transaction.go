@@ -129,14 +129,14 @@ func (l *loop) finish(h binlog.Header, how outcome) error {
 		// So that the runs of a claim are few: what lies between its transactions is visible as well by then.
 		l.pend.add(t.GTID)
 	}
-	end := event.End{Epoch: l.epoch, File: l.at.file, Pos: l.at.pos, Committed: t.Committed, State: l.tables.newState()}
+	end := event.End{Epoch: l.epoch, File: l.at.file, Pos: l.at.pos, Committed: t.Committed}
 	run := event.GTIDRange{First: t.GTID, Last: t.GTID.Number}
 	if l.byGTID && !t.GTID.IsZero() {
 		l.pend.end[0] = run
 		end.GTIDs = l.pend.end[:]
 	}
 	if err := l.tell(how, end); err != nil {
-		return &sinkError{err}
+		return err
 	}
 	l.done, l.replayed = l.at, false
 	if l.byGTID {
@@ -147,16 +147,27 @@ func (l *loop) finish(h binlog.Header, how outcome) error {
 	return l.afterEnd()
 }
 
-// tell tells the sink of the end of a transaction.
-func (l *loop) tell(how outcome, end event.End) error {
-	switch how {
-	case prepared:
-		return l.sink.Prepare(&l.tx.Tx, end)
-	case xaCommitted, xaRolledBack:
-		l.m.statements.WithLabelValues(statementXAResolve).Inc()
-		return l.sink.Resolve(&l.tx.Tx, how == xaCommitted, l.version(0), end)
+// tell tells the sink of the end of a transaction, and what has to be known beside the position from there on.
+func (l *loop) tell(how outcome, end event.End) (err error) {
+	t := &l.tx.Tx
+	if how == prepared {
+		l.xa.prepare(t.XID, t.GTID, l.at)
 	}
-	return l.sink.Commit(&l.tx.Tx, end)
+	if end.State, err = l.newState(); err != nil {
+		return err
+	}
+	switch how {
+	case xaCommitted, xaRolledBack:
+		return l.resolve(how == xaCommitted, end)
+	case prepared:
+		err = l.sink.Prepare(t, end)
+	default:
+		err = l.sink.Commit(t, end)
+	}
+	if err != nil {
+		return &sinkError{err}
+	}
+	return nil
 }
 
 // afterEnd looks after what grows, and stops where it was asked to.

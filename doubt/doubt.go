@@ -69,7 +69,17 @@ const MaxFact = 64 << 10
 
 // Causes returns the kinds of alarm that are doubts.
 func Causes() []alarm.Kind {
-	return []alarm.Kind{alarm.TruncatedTable, alarm.StatementLogged, alarm.BinlogIncomplete, alarm.RedisChanged, alarm.DefinitionChanged, alarm.EventUndecodable, alarm.ServerBehind, alarm.XAKeysUnknown}
+	return []alarm.Kind{
+		alarm.TruncatedTable,
+		alarm.StatementLogged,
+		alarm.BinlogIncomplete,
+		alarm.RedisChanged,
+		alarm.DefinitionChanged,
+		alarm.EventUndecodable,
+		alarm.ServerBehind,
+		alarm.XAKeysUnknown,
+		alarm.XAUnread,
+	}
 }
 
 // The errors of [Book.Dismiss].

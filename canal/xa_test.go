@@ -1,0 +1,140 @@
+package canal
+
+import (
+	"database/sql/driver"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/testbed"
+)
+
+// inXA runs statements in an XA transaction on a session of its own and prepares it. The session is closed: a prepared
+// transaction outlives it.
+func inXA(t *testing.T, d *database, xid string, statements ...string) {
+	t.Helper()
+	c, err := d.DB().Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, q := range append(append([]string{"xa start " + xid}, statements...), "xa end "+xid, "xa prepare "+xid) {
+		if _, err := c.ExecContext(t.Context(), strings.ReplaceAll(q, "DB.", d.name+".")); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+	// So that another session may end it.
+	if err := c.Raw(func(any) error { return driver.ErrBadConn }); err == nil {
+		t.Fatal("the session goes on")
+	}
+}
+
+// unread returns how many doubts there are about XA transactions that were not read.
+func (r *running) unread() (n int) {
+	for _, d := range r.doubts.List() {
+		if d.Cause == alarm.XAUnread {
+			n += d.Count
+		}
+	}
+	return n
+}
+
+// begin is a first start, or where that reads the present file from its beginning, a position that was set by hand.
+func begin(t *testing.T, s *testbed.Server) *recorder {
+	if s.Flavor == testbed.FlavorMySQL && s.QueryText(t, "select @@gtid_mode") == "OFF" {
+		return startAt(here(t, s))
+	}
+	return newRecorder()
+}
+
+func TestAnXATransactionPreparedBeforeTheFirstStartIsADoubtOnceItIsCommitted(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.other (id int primary key)")
+		own := func(n string) string { return "X'00" + n + "',X'ff'" } // bytes that are no text
+		inXA(t, d, own("01"), "insert into DB.t values (1)")
+		inXA(t, d, own("02"), "insert into DB.t values (2)")
+		o := d.options()
+		o.Wanted = func(schema, table string) bool { return schema == d.name && table != "other" }
+		r := reading(t, begin(t, s), o)
+		r.await(t, "the start", func() bool { return r.canal.Stats().Connected })
+		// What is prepared from now on is known, with rows or without.
+		inXA(t, d, own("03"), "insert into DB.t values (3)")
+		inXA(t, d, own("04"), "insert into DB.other values (4)")
+		d.exec("xa commit "+own("03"), "xa commit "+own("04"), "xa rollback "+own("02"), "insert into DB.t values (5)")
+		r.await(t, "the last row", func() bool { return len(r.rows) == 2 })
+		if n := r.unread(); n != 0 {
+			t.Fatalf("%d doubts about what was read", n)
+		}
+		d.exec("xa commit "+own("01"), "insert into DB.t values (6)")
+		r.await(t, "the row behind the commit", func() bool { return len(r.rows) == 3 })
+		if n := r.unread(); n != 1 {
+			t.Errorf("%d doubts, want one about the transaction that was prepared before", n)
+		}
+	})
+}
+
+func TestWhatWasPreparedBeforeTheStartIsKnownAfterARestart(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		inXA(t, d, "'"+d.name+"early'", "insert into DB.t values (1)")
+		first := reading(t, begin(t, s), d.options())
+		first.await(t, "the start", func() bool { return first.canal.Stats().Connected })
+		d.exec("insert into DB.t values (2)")
+		first.await(t, "a row", func() bool { return len(first.rows) == 1 && first.gathered == 0 })
+		if err := first.stop(); err != nil {
+			t.Fatal(err)
+		}
+		d.exec("xa commit '"+d.name+"early'", "insert into DB.t values (3)")
+		again := reading(t, startAt(first.pos), d.options())
+		again.await(t, "the next row", func() bool { return len(again.rows) == 1 })
+		if n := again.unread(); n != 1 {
+			t.Errorf("%d doubts after a restart", n)
+		}
+	})
+}
+
+// From a place in the past, what was prepared before it and committed before the source was asked is not listed.
+func TestWhatWasPreparedBeforeAPlaceInThePastIsADoubt(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.other (id int primary key)")
+		early, late := "'"+d.name+"early'", "'"+d.name+"late'"
+		inXA(t, d, early, "insert into DB.t values (1)")
+		past := here(t, s)
+		inXA(t, d, late, "insert into DB.other values (1)")
+		d.exec("xa commit "+late, "insert into DB.t values (2)")
+		o := d.options()
+		o.Wanted = func(schema, table string) bool { return schema == d.name && table != "other" }
+		read := reading(t, startAt(past), o)
+		read.await(t, "the row", func() bool { return len(read.rows) == 1 })
+		if n := read.unread(); n != 0 {
+			t.Fatalf("%d doubts about what was read", n)
+		}
+		if err := read.stop(); err != nil {
+			t.Fatal(err)
+		}
+		d.exec("xa commit "+early, "insert into DB.t values (3)")
+		read = reading(t, startAt(past), o)
+		read.await(t, "the rows", func() bool { return len(read.rows) == 2 })
+		if n := read.unread(); n != 1 {
+			t.Errorf("%d doubts, want one", n)
+		}
+	})
+}
+
+func TestTheStateOfXASurvives(t *testing.T) {
+	x := &xaStart{Listed: []string{"X'61',X'',1"}, Executed: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}
+	b, err := x.joinState([]byte(`{"v":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, definitions, err := splitState(b, "mysql")
+	if err != nil || string(definitions) != `{"v":1}` || len(y.Listed) != 1 || y.Executed != x.Executed {
+		t.Errorf("%+v, %s, %v", y, definitions, err)
+	}
+	if y, definitions, err = splitState([]byte(`{"v":1}`), "mysql"); err != nil || !y.All || string(definitions) != `{"v":1}` {
+		t.Errorf("a state of before: %+v, %s, %v", y, definitions, err)
+	}
+	if _, _, err = splitState([]byte("xa {"), "mysql"); err == nil {
+		t.Error("a damaged state is taken")
+	}
+}
