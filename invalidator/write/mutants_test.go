@@ -76,7 +76,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 		{
 			"a doubt raises the companion", "  return since == 0, text(version, since)\n",
 			"  if since ~= 0 then return false end\n  return true, text(version, 0)\n",
-			"string", hazards{handover: 0.9, zombie: 0.9, evict: 0.3, late: 0.9},
+			"string", hazards{handover: 0.9, zombie: 0.9, evict: 0.3},
 		},
 		{
 			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end", "",
