@@ -25,22 +25,26 @@ func onPairs(t *testing.T, f func(t *testing.T, p *replicas)) {
 	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"--binlog-row-metadata=FULL"}
-			if name == "MariaDB" {
-				args = append(args, "--log-slave-updates")
-			}
-			p := &replicas{start(t, args...), start(t, args...), t, name == "MariaDB"}
-			if p.mariadb {
-				p.second.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
-					"master_use_gtid=slave_pos, master_connect_retry=1", p.first.Port))
-			} else {
-				p.second.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', "+
-					"source_auto_position=1, get_source_public_key=1, source_connect_retry=1", p.first.Port))
-			}
-			p.replicate()
-			f(t, p)
+			f(t, newReplicas(t, start, name == "MariaDB", "--binlog-row-metadata=FULL"))
 		})
 	}
+}
+
+func newReplicas(t testing.TB, start func(testing.TB, ...string) *testbed.Server, mariadb bool, args ...string) *replicas {
+	t.Helper()
+	if mariadb {
+		args = append(args, "--log-slave-updates")
+	}
+	p := &replicas{start(t, args...), start(t, args...), t, mariadb}
+	if mariadb {
+		p.second.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
+			"master_use_gtid=slave_pos, master_connect_retry=1", p.first.Port))
+	} else {
+		p.second.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', "+
+			"source_auto_position=1, get_source_public_key=1, source_connect_retry=1", p.first.Port))
+	}
+	p.replicate()
+	return p
 }
 
 // replicate has the second server follow the first, and hold no less than it.

@@ -25,7 +25,8 @@ type tables struct {
 	// of is the server that collations are of.
 	of string
 	// kept are the definitions that the sink has.
-	kept definitions
+	kept  definitions
+	check verification
 	// unsaved says that the state has changed since the sink was last given it, whatever the tracker says.
 	unsaved bool
 }
@@ -52,6 +53,9 @@ func (t *tables) name(n ddl.Name) ddl.Name {
 
 // Define implements [binlog.Definer].
 func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
+	if err := t.verify(m.HasNames); err != nil {
+		return nil, err
+	}
 	d, err := t.tracker.Describe(m)
 	if errors.Is(err, schema.ErrDoubt) {
 		d, err = t.resolve(t.l.ctx, t.l.tx.begin, m)
@@ -83,25 +87,34 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 }
 
 // resolve asks the source about tables whose columns are in doubt.
-func (t *tables) resolve(ctx context.Context, at place, m *binlog.TableMap) (*binlog.Definition, error) {
+func (t *tables) resolve(ctx context.Context, at place, m *binlog.TableMap) (d *binlog.Definition, err error) {
+	err = t.ask(ctx, func(s *session, h *history) error {
+		d, err = t.tracker.Resolve(ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m)
+		return err
+	})
+	return d, err
+}
+
+// ask has f ask the source that is read, on a connection of its own.
+func (t *tables) ask(ctx context.Context, f func(s *session, h *history) error) error {
 	s, err := t.l.o.connect(ctx, queryTimeout)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.close()
 	info, err := t.l.o.identify(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if info.Server != t.l.server {
-		return nil, fmt.Errorf("source %s: %s answers, but the stream comes from %s", t.l.o.Address, info.Server, t.l.server)
+		return fmt.Errorf("source %s: %s answers, but the stream comes from %s", t.l.o.Address, info.Server, t.l.server)
 	}
-	h := &history{l: t.l, info: info}
-	return t.tracker.Resolve(ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m)
+	return f(s, &history{l: t.l, info: info})
 }
 
 // adopt takes over what the server says of its collations and names.
 func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error {
+	t.check.begin(info.Server, t.l.done)
 	fold, err := s.foldsNames()
 	if err != nil {
 		return err

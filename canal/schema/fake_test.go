@@ -34,7 +34,6 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 	if f.asked != nil {
 		f.asked(query)
 	}
-	name := strings.TrimSpace(strings.ReplaceAll(fmt.Sprintln(args...), " ", "."))
 	switch {
 	case strings.Contains(query, "DEFAULT_COLLATION_NAME"):
 		return rows([]any{"shop", "utf8mb4_general_ci"})
@@ -53,11 +52,19 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 			return nil, mysql.NewDefaultError(errNoSuchTable, "s", "t")
 		}
 	case strings.Contains(query, "SELECT TABLE_COLLATION"):
-		return rows([]any{"utf8mb4_general_ci", "BASE TABLE"})
+		var out [][]any
+		for _, a := range args[1:] {
+			if f.tables[fmt.Sprint(args[0], ".", a)] != nil {
+				out = append(out, []any{"utf8mb4_general_ci", "BASE TABLE", a})
+			}
+		}
+		return rows(out...)
 	case strings.Contains(query, "SELECT COLUMN_NAME"):
 		var out [][]any
-		for _, c := range f.tables[name] {
-			out = append(out, []any{c[0], c[1], c[2], ""})
+		for _, a := range args[1:] {
+			for _, c := range f.tables[fmt.Sprint(args[0], ".", a)] {
+				out = append(out, []any{c[0], c[1], c[2], "", a})
+			}
 		}
 		return rows(out...)
 	case query == "SHOW MASTER STATUS":
@@ -72,7 +79,7 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 
 // rows makes a result. The library's own helper takes one from a pool, in which those of real servers have left their types.
 func rows(values ...[]any) (*mysql.Result, error) {
-	rs := &mysql.Resultset{Fields: make([]*mysql.Field, 4)}
+	rs := &mysql.Resultset{Fields: make([]*mysql.Field, 5)}
 	for _, row := range values {
 		var out []mysql.FieldValue
 		for _, v := range row {

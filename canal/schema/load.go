@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -142,23 +143,54 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 		}
 		return nil, err
 	}
-	rows, err := l.query("SELECT TABLE_COLLATION, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?", n.Schema, n.Table)
+	defs, err := l.definitions(n.Schema, []ddl.Name{n})
+	if err != nil {
+		return nil, err
+	}
+	d := defs[n.Table]
+	if d == nil {
+		for _, d = range defs { // its name is written in other letters
+			break
+		}
+	}
+	return d, nil
+}
+
+// definitions returns what tables of one schema are now, by their names as the server writes them, without those that do
+// not exist or that we may not see. It takes no lock.
+func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*definition, error) {
+	args := []any{schema}
+	for _, n := range tables {
+		args = append(args, n.Table)
+	}
+	where := " WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?" // MariaDB looks only for these two if that is all
+	if len(tables) > 1 {
+		where = " WHERE TABLE_SCHEMA = ? AND TABLE_NAME IN (?" + strings.Repeat(", ?", len(tables)-1) + ")"
+	}
+	rows, err := l.query("SELECT TABLE_COLLATION, TABLE_TYPE, TABLE_NAME FROM information_schema.TABLES"+where, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	d := &definition{charset: loadedCharset(rows[0][0])}
-	if rows[0][1] == versionedType {
-		d.rowEnd = hiddenRowEnd
+	defs := make(map[string]*definition, len(rows))
+	for _, r := range rows {
+		d := &definition{charset: loadedCharset(r[0])}
+		if r[1] == versionedType {
+			d.rowEnd = hiddenRowEnd
+		}
+		defs[r[2]] = d
 	}
-	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION FROM information_schema.COLUMNS "+
-		"WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION", n.Schema, n.Table)
-	if err != nil || len(rows) == 0 {
+	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION, TABLE_NAME FROM information_schema.COLUMNS"+
+		where+" ORDER BY TABLE_NAME, ORDINAL_POSITION", args...)
+	if err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
-		d.load(r)
+		if d := defs[r[4]]; d != nil {
+			d.load(r)
+		}
 	}
-	return d, nil
+	maps.DeleteFunc(defs, func(_ string, d *definition) bool { return len(d.columns) == 0 })
+	return defs, nil
 }
 
 // versionedType is the TABLE_TYPE of a table with system versioning. Observed on MariaDB 10.11.
