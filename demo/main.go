@@ -7,7 +7,7 @@
 // is killed with -9 once, in turn.
 //
 // It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C), DEMO_WITHOUT=1
-// (the same load without freshet) and DEMO_SINGLE=1 (freshet with one delete only). The exit code is 0 only if no cached
+// (the same load without freshet) and DEMO_SINGLE=1 (freshet that waits for no slow reader). The exit code is 0 only if no cached
 // key is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and FRESHET_TEST_REDIS give their
 // addresses: the schema freshet_demo_shop and the keys product:*, price:* and category:* are then written there.
 package main
@@ -371,7 +371,7 @@ func (s *stage) settle(ctx context.Context) (stale int, err error) {
 	case s.without:
 		fmt.Println("Nothing told the cache about the writes.")
 	case s.single && stale > 0:
-		fmt.Println("One delete is not enough: a reader that had read the old row filled the cache after it.")
+		fmt.Println("Slow readers were not waited for: one that had read the old row filled the cache after the last delete.")
 	}
 	fmt.Printf("stale keys: %d of %d\n", stale, cached)
 	return stale, nil

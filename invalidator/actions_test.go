@@ -161,7 +161,7 @@ func TestNoticesFollowTheAcknowledgedAction(t *testing.T) {
 	inBubble(t, Options{KeyPrefix: "p:"}, func(r *rig) {
 		r.redis.set(func() { r.redis.delay = func([]string) time.Duration { return 10 * ms } })
 		tell := &event.Effect{Publish: true, Stream: true, MaxLen: 7}
-		r.append(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, tell, []string{"changes", "it was a", "log"}}))
+		r.append(aged(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, tell, []string{"changes", "it was a", "log"}}), 0))
 		r.pass(10 * ms)
 		r.watermark(0)
 		r.pass(10 * ms)
@@ -183,7 +183,7 @@ func TestANoticeWhoseReplyWasLostIsSentAgain(t *testing.T) {
 				return int64(1), nil
 			}
 		})
-		r.append(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, &event.Effect{Publish: true}, []string{"changes", "a"}}))
+		r.append(aged(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, &event.Effect{Publish: true}, []string{"changes", "a"}}), 0))
 		r.watermark(0)
 		r.pass(time.Second)
 		r.watermark(1)
@@ -336,8 +336,8 @@ func TestABatchSaysEachThingOnce(t *testing.T) {
 		}
 		rebuilt := func(v string) thing { return thing{"a", event.ActionRebuild, event.IntentPut, e, []string{v}} }
 		incr := thing{key: "gen", action: event.ActionIncr}
-		r.append(batchOfThings(origin(4, 0), rebuilt("old"), incr, member("x", event.IntentPut), rebuilt("new"),
-			member("y", event.IntentPut), incr, member("x", event.IntentRemove), thing{key: "a", action: event.ActionDelete}))
+		r.append(aged(batchOfThings(origin(4, 0), rebuilt("old"), incr, member("x", event.IntentPut), rebuilt("new"),
+			member("y", event.IntentPut), incr, member("x", event.IntentRemove), thing{key: "a", action: event.ActionDelete}), 0))
 		r.calls("rebuild a set 1/1/4/4 new", "member tag sadd y", "incr gen", "member tag srem x 1/1/4/7")
 		r.tape("0s a")
 		r.watermark(1)
@@ -348,7 +348,7 @@ func TestABatchSaysEachThingOnce(t *testing.T) {
 func TestWritesWaitWhileRedisIsAway(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		r.refusing(isPut, "READONLY You can't write against a read only replica.")
-		r.append(batchOfThings(origin(4, 0), put("a", "one"), put("b", "two")))
+		r.append(batchOfThings(origin(4, d2), put("a", "one"), put("b", "two")))
 		r.pass(time.Minute)
 		if s := r.engine.Snapshot(); s.RedisUp || s.InTrouble != 0 || r.alarms.count(alarm.RedisAway) != 1 {
 			r.Fatalf("%+v", s)
@@ -356,8 +356,10 @@ func TestWritesWaitWhileRedisIsAway(t *testing.T) {
 		r.watermark(0)
 		r.redis.set(func() { r.redis.answerCall = nil })
 		r.pass(time.Second)
-		r.watermark(1)
 		r.calls("rebuild a set one", "rebuild b set two")
+		r.mark(4)
+		r.pass(d2)
+		r.watermark(1)
 	})
 }
 
@@ -373,7 +375,7 @@ func TestARoundTripOfValuesIsBounded(t *testing.T) {
 		for i := range 40 {
 			things = append(things, put(fmt.Sprint(i), value))
 		}
-		r.append(batchOfThings(origin(4, 0), things...))
+		r.append(aged(batchOfThings(origin(4, 0), things...), 0))
 		r.pass(time.Second)
 		r.watermark(1)
 		at := map[string]int{}

@@ -20,8 +20,9 @@
 // That is [rule], the whole of it, and it is asked about every delete that Redis acknowledges. The first delete goes
 // out at once, for freshness. If it fulfils the rule (old news: a backlog, a mark that came long ago) it is the
 // last. Otherwise another one is sent as soon as it would fulfil the rule, and another if it then does not. So first,
-// final, repeated and parked deletes are all the same thing, and there is one place to get right. Without D (none)
-// any acknowledged delete is the last.
+// final, repeated and parked deletes are all the same thing, and there is one place to get right. Where D is
+// 0 (second_delete: none) no reader is slow, and no silence matters: what was deleted before its change was known to be
+// visible is deleted once more as soon as it is, and what was known to be visible is deleted once.
 //
 // Silences are measured by [watch] from when answered commands were sent, so that it misses none; when nobody else
 // asks Redis, its prober does, so that it takes no idle time for one. The time before the first answer is a silence,

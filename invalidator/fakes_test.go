@@ -74,7 +74,8 @@ func (l *fakeLog) watermark() int {
 	return l.committed
 }
 
-// batchOf makes a batch of the given keys, each a row of one rows event at pos.
+// batchOf makes a batch of the given keys, each a row of one rows event at pos. Without D it has just become known to be
+// visible, so that one delete is enough.
 func batchOf(pos uint64, d time.Duration, keys ...string) *event.Batch {
 	var b event.Batch
 	b.Reset()
@@ -84,6 +85,9 @@ func batchOf(pos uint64, d time.Duration, keys ...string) *event.Batch {
 		b.Add(append(b.Text(), k...), uint32(i+1), event.ActionDelete)
 	}
 	b.End = event.End{File: "binlog.000001", Pos: pos + 1}
+	if d == 0 {
+		b.Age = 0
+	}
 	return b.Clone()
 }
 

@@ -67,7 +67,7 @@ func (s *partition) since(u *unit) moment {
 func (s *partition) finishes(u *unit) bool {
 	w := s.engine.options.without
 	if w.marks && !u.final || w.delay && !u.final {
-		return u.d == 0 // the first delete is never the last in a double delete by the clock
+		return u.d == 0 && w.marks // the first delete is never the last in a double delete by the clock
 	}
 	dark := s.engine.health.watch.dark(u.d)
 	if w.age && !u.final && u.known <= u.sent || w.finalPut && u.class != deletes {
@@ -80,7 +80,7 @@ func (s *partition) finishes(u *unit) bool {
 func (s *partition) awaitFinal(u *unit) {
 	u.final = true
 	u.begin()
-	if u.known != never || u.d == 0 {
+	if u.known != never {
 		s.enqueueDue(u)
 	} else {
 		s.awaitMark(u)
@@ -89,9 +89,9 @@ func (s *partition) awaitFinal(u *unit) {
 }
 
 // awaitVisible has a unit that is rebuilt by query wait until its changes are known to be visible: what a query read
-// before could be the old value.
+// before could be the old value, and would have to be asked for once more.
 func (s *partition) awaitVisible(u *unit) {
-	if u.known = s.known(u); u.known == never && !s.engine.options.without.visible {
+	if u.known = s.known(u); u.known == never {
 		s.awaitMark(u)
 		return
 	}

@@ -42,34 +42,35 @@ type reply struct{ sent, replied moment }
 // known. Its write takes effect within D of the reading, or, where Redis was silent meanwhile, within D of Redis
 // answering again. Either way before this delete was sent: unless Redis was silent just then, which the reply
 // tells. Why less is not enough is shown by the property test, which takes every part of it away in turn.
+//
+// D of 0 (second_delete: none) is a promise that no reader is slow: what it has read is in the cache at once. Then
+// a delete that was sent after known is the last, however long Redis took for it. One that was sent before is not:
+// a reader that came between them read the old value, as fast as it may have been.
 type rule struct{ without without }
 
 // due returns when a delete may be sent that will finish the keys; never while that is not known.
 func (r rule) due(known, dark moment, d time.Duration) moment {
-	if d == 0 {
+	if d == 0 && r.without.instant {
 		return always
 	}
 	if known == never {
 		return never
 	}
+	if d > 0 && dark > known && !r.without.late && !r.without.dark && !r.without.again {
+		known = dark
+	}
 	if r.without.delay {
 		d = 0
-	}
-	if dark > known && !r.without.late && !r.without.dark && !r.without.again {
-		known = dark
 	}
 	return known.add(d)
 }
 
 // counts reports whether the delete finishes its keys. dark must have been asked for after the reply.
 func (r rule) counts(a reply, known, dark moment, d time.Duration) bool {
-	if d == 0 {
-		return true
-	}
 	if a.sent < r.due(known, dark, d) {
 		return false
 	}
-	if r.without.late {
+	if d == 0 || r.without.late {
 		return true
 	}
 	if r.without.again && a.sent < dark {
@@ -85,6 +86,7 @@ func isLate(a reply, d time.Duration) bool { return a.replied.sub(a.sent) > d/la
 type without struct {
 	marks      bool // D is counted from the first delete, not from a mark
 	delay      bool // the final delete follows the mark at once
+	instant    bool // where no reader is slow, any acknowledged delete is the last
 	age        bool // a first delete is enough as soon as the change is known to be visible
 	late       bool // replies may be late
 	dark       bool // only a delete's own late reply counts, not Redis' silence before it
@@ -102,7 +104,6 @@ type without struct {
 
 	oldNews  bool // values are written, however long their changes have been known to be visible
 	leftover bool // what an older leader left is written
-	visible  bool // queries run before the change is known to be visible
 	joined   bool // a run that began before a change was due serves it as well
 	finalPut bool // whatever was written once is finished
 	notices  bool // notices are sent before the action is acknowledged

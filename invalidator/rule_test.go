@@ -37,8 +37,27 @@ func TestADeleteCountsFromDAfterTheMarkOn(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	if !(rule{}).counts(reply{0, 1000 * sec}, never, never, 0) {
-		t.Error("without a second delete any acknowledged one counts")
+}
+
+func TestWithoutSlowReadersADeleteCountsFromTheMarkOn(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		sent        moment
+		took        time.Duration
+		known, dark moment
+		want        bool
+	}{
+		{"no mark", 1000 * sec, 0, never, always, false},
+		{"just before the mark", 10*sec - 1, time.Second, 10 * sec, always, false},
+		{"at the mark", 10 * sec, 0, 10 * sec, always, true},
+		{"known before the engine was made", 0, 0, -1, always, true},
+		{"Redis took its time", 10 * sec, time.Hour, 10 * sec, always, true},
+		{"Redis was silent", 10 * sec, 0, 10 * sec, 20 * sec, true},
+		{"Redis has never answered before", 10 * sec, 0, 10 * sec, never, true},
+	} {
+		if got := (rule{}).counts(reply{c.sent, c.sent.add(c.took)}, c.known, c.dark, 0); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
 	}
 }
 
@@ -51,7 +70,7 @@ func TestWhatIsDueCountsWhenItIsSentThen(t *testing.T) {
 		if !(rule{}).counts(reply{due, due}, known, dark, d) {
 			t.Fatalf("due at %d, but a delete then does not count", due)
 		}
-		if d > 0 && (rule{}).counts(reply{due - 1, due - 1}, known, dark, d) {
+		if (rule{}).counts(reply{due - 1, due - 1}, known, dark, d) {
 			t.Fatalf("due at %d, but a delete before counts", due)
 		}
 	})

@@ -52,7 +52,8 @@
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
 // changes come faster is written from Window after the first of them. From then on every change is written at once.
-// Without D there is no second action: there, and only there, is an absent key without a companion written.
+// Without D what is known to be visible has no second action: there, and only there, is an absent key without a companion
+// written.
 //
 // # What the sender owes
 //

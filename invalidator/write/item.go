@@ -22,7 +22,7 @@ type Item struct {
 	// Source and Version are the change's.
 	Source  string
 	Version event.Version
-	// D is the mapping's second delete; 0: this action is the only one.
+	// D is the mapping's second delete; 0: this action is the only one, if its change is known to be visible.
 	D time.Duration
 	// Begun confirms a mark that this change itself has begun, or found, if it was begun by then (Redis' clock, in ms): see
 	// [Builder.Begun] and "What the sender owes". 0: none.
