@@ -37,7 +37,7 @@ type routing interface {
 }
 
 // reader is canal's sink: it routes each row into the batch under way and appends the batch to the event log when
-// it is full, or when the source has nothing more to send for now. It runs on the canal's goroutine.
+// it is full, when the source has nothing more to send for now, or when some of it has waited for 100 ms. It runs on the canal's goroutine.
 type reader struct {
 	ctx    context.Context
 	log    appender

@@ -94,6 +94,7 @@ func (l *listener) Commit(_ *event.Tx, end event.End) error {
 }
 
 func (l *listener) Flush() error {
+	l.flushes++
 	l.end = event.End{GTIDs: l.end.GTIDs[:0]}
 	return nil
 }

@@ -41,6 +41,7 @@ type loop struct {
 	target target
 	pend   pending
 	xa     *xaStart
+	pace   pace
 	// lost is the transaction that was open when the connection broke, until it comes again.
 	lost event.GTID
 	// lagging is the server that answers and lacks what we have passed, once that is a doubt; "" while none does.
@@ -70,6 +71,7 @@ type loop struct {
 func newLoop(ctx context.Context, c *Canal) (*loop, error) {
 	l := &loop{Canal: c, ctx: ctx, troubles: map[string]trouble{}, xa: &xaStart{}}
 	l.each, l.inner = l.row, l.dispatch
+	l.pace.now = time.Now
 	l.tables = &tables{l: l}
 	var err error
 	l.dec, err = binlog.New(l.tables, binlog.Options{VerifyChecksums: true})
@@ -83,6 +85,11 @@ func (l *loop) event(ev []byte) error {
 		return l.damaged(l.at, err)
 	}
 	l.events++
+	if l.pace.read(len(ev)) {
+		if err := l.idle(); err != nil {
+			return err
+		}
+	}
 	begin := l.at
 	switch {
 	case h.Type == binlog.TypeRotate:
@@ -308,7 +315,8 @@ func (l *loop) maxJump() uint32 {
 	return 1<<31 - 1
 }
 
-// idle is called when the source has nothing more to send for now, on the loop's goroutine.
+// idle is called when the source has nothing more to send for now, or when what was read has waited for long enough, on
+// the loop's goroutine.
 func (l *loop) idle() error {
 	if err := l.handOn(); err != nil {
 		return err
@@ -336,6 +344,7 @@ func (l *loop) handOn() error {
 		l.gtids.AddRange(r)
 	}
 	l.runs.GTIDs = l.runs.GTIDs[:0]
+	l.pace.handedOn()
 	l.publish()
 	return nil
 }

@@ -24,7 +24,8 @@ type Sink interface {
 	// Resolve tells that the prepared transaction tx.XID is over, committed or not, with a transaction of its own that
 	// ends at end: what was remembered is of no use once that is passed.
 	Resolve(tx *event.Tx, v event.Version, end event.End) error
-	// Flush is called when the canal is about to wait for the source: what has been gathered is to be handed on.
+	// Flush is called when the canal is about to wait for the source, and some times a second while the source always has
+	// more: what has been gathered is to be handed on.
 	Flush() error
 	// Mark takes a mark from the heartbeat's goroutine. It must not block.
 	Mark(m event.Mark)
