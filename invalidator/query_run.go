@@ -217,8 +217,10 @@ func (w *queryWorker) lock(ctx context.Context, key string) (release func()) {
 func (w *queryWorker) send(b *write.Builder, c *write.Call) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(w.writer.ctx, w.writer.node.timeout)
 	defer cancel()
-	w.writer.node.redis.Do(ctx, []*write.Call{c})
-	held, err = write.Held(c)
+	for again := true; again; again = errors.Is(err, errUnused) {
+		w.writer.node.redis.Do(ctx, []*write.Call{c})
+		held, err = write.Held(c)
+	}
 	b.Reset()
 	return held, err
 }

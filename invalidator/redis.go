@@ -19,8 +19,9 @@ const (
 	tripBytes = 1 << 20
 )
 
-// Redis is one Redis node. It retries nothing itself: the engine must see every lost connection. Its methods may
-// be called by several goroutines at once.
+// Redis is one Redis node. It retries nothing itself: the engine must see every lost connection, and decides again what
+// is sent ([write.Timely]). An error that is errUnused says nothing of Redis. Its methods may be called by several
+// goroutines at once.
 type Redis interface {
 	// Unlink sends the commands in one round trip and gives each its outcome: Found and Err. An Err that is no
 	// answer of Redis means that the command may or may not have taken effect. Neither the commands nor their keys

@@ -14,6 +14,7 @@ type hazards struct {
 	stall   float64 // Redis hangs
 	short   float64 // of the hangs, those that are about as long as D/4
 	lose    float64 // a round trip's connection or reply is lost
+	unused  float64 // of these, because the connection was not used for a while and closed
 	refuse  float64 // Redis refuses one key for a while
 	away    float64 // Redis refuses everything for a while
 	crash   float64 // freshet is killed and comes back

@@ -107,24 +107,13 @@ func onConnect(connected func(info string, err error)) func(context.Context, *re
 // Info returns what Redis says about itself.
 func (s *Single) Info(ctx context.Context) (string, error) { return s.client.Info(ctx).Result() }
 
-// dialer returns how connections are made. A failure is handed on as a connection that fails at its first use: the
-// pool would count failures to dial, and after some of them try only once a second, which is too late to notice
-// that Redis is back.
+// dialer returns how connections are made.
 func (s *Single) dialer(o SingleOptions) func(context.Context, string, string) (net.Conn, error) {
-	dial := (&net.Dialer{Timeout: o.Timeout, KeepAlive: 15 * time.Second}).DialContext
+	plain := &net.Dialer{Timeout: o.Timeout, KeepAlive: 15 * time.Second}
 	if o.TLS != nil {
-		dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: o.Timeout}, Config: o.TLS}).DialContext
+		return s.dialed((&tls.Dialer{NetDialer: plain, Config: o.TLS}).DialContext)
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return failedConn{err: err}, nil
-		}
-		return conn, nil
-	}
+	return s.dialed(plain.DialContext)
 }
 
 // Do implements [Redis].
@@ -205,15 +194,3 @@ func (s *Single) Close() error {
 		}
 	}
 }
-
-// failedConn is a connection that could not be made.
-type failedConn struct{ err error }
-
-func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
-func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
-func (failedConn) Close() error                     { return nil }
-func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (failedConn) SetDeadline(time.Time) error      { return nil }
-func (failedConn) SetReadDeadline(time.Time) error  { return nil }
-func (failedConn) SetWriteDeadline(time.Time) error { return nil }

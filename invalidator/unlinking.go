@@ -14,9 +14,6 @@ type sticky struct {
 	used time.Time
 }
 
-// trusted is how long a connection may have been unused for it to be taken without a look whether Redis has left it open.
-const trusted = 100 * time.Millisecond
-
 // sticky returns a connection that nobody uses.
 func (s *Single) sticky() *sticky {
 	select {

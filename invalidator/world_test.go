@@ -134,19 +134,27 @@ var errLost = errors.New("connection lost")
 // String implements [Redis].
 func (simRedis) String() string { return "simulated:1" }
 
+// lost is how a connection is lost. The caller holds mu.
+func (w *world) lost() error {
+	if w.chance(w.unused) {
+		return errUnused
+	}
+	return errLost
+}
+
 // Ping implements [Redis].
 func (r simRedis) Ping(ctx context.Context) error {
 	w := r.w
 	w.mu.Lock()
 	there := w.release(w.now() + w.delay())
 	back := w.delay()
-	lost := w.chance(w.lose / 4)
+	lost, loss := w.chance(w.lose/4), w.lost()
 	w.mu.Unlock()
 	if err := w.until(ctx, there+back); err != nil {
 		return err
 	}
 	if lost {
-		return errLost
+		return loss
 	}
 	return nil
 }
@@ -157,10 +165,10 @@ func (r simRedis) Unlink(ctx context.Context, commands []*Command) {
 	w.mu.Lock()
 	at := w.release(w.now() + w.delay())
 	back := w.delay()
-	lostBefore, lostAfter := w.chance(w.lose), w.chance(w.lose)
+	lostBefore, lostAfter, loss := w.chance(w.lose), w.chance(w.lose), w.lost()
 	w.mu.Unlock()
 	if lostBefore {
-		fail(commands, errLost)
+		fail(commands, loss)
 		return
 	}
 	// The commands are in Redis' socket: they take effect whether or not anybody waits for it.
@@ -172,8 +180,11 @@ func (r simRedis) Unlink(ctx context.Context, commands []*Command) {
 	}
 	done := make(chan []outcome, 1)
 	time.AfterFunc(at-w.now(), func() { done <- w.unlink(keys) })
-	if err := w.until(ctx, at+back); err != nil || lostAfter {
+	if err := w.until(ctx, at+back); err != nil {
 		fail(commands, errors.Join(errLost, err))
+		return
+	} else if lostAfter {
+		fail(commands, loss)
 		return
 	}
 	for i, o := range <-done {

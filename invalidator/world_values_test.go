@@ -45,7 +45,7 @@ func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
 	w.mu.Lock()
 	at := w.release(w.now() + w.delay())
 	back := w.delay()
-	lostBefore, lostAfter := w.chance(w.lose), w.chance(w.lose)
+	lostBefore, lostAfter, loss := w.chance(w.lose), w.chance(w.lose), w.lost()
 	w.mu.Unlock()
 	failAll := func(err error) {
 		for _, c := range calls {
@@ -53,14 +53,17 @@ func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
 		}
 	}
 	if lostBefore {
-		failAll(errLost)
+		failAll(loss)
 		return
 	}
 	sent := sentCalls(calls)
 	done := make(chan []callOutcome, 1)
 	time.AfterFunc(at-w.now(), func() { done <- w.run(sent) })
-	if err := w.until(ctx, at+back); err != nil || lostAfter {
+	if err := w.until(ctx, at+back); err != nil {
 		failAll(errors.Join(errLost, err))
+		return
+	} else if lostAfter {
+		failAll(loss)
 		return
 	}
 	for i, o := range <-done {

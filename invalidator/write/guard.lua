@@ -5,8 +5,8 @@
 -- epoch/file/position/row in decimal. Since is 0 if the mark vouches for having seen all newer changes that were
 -- finished; else it was begun at that time (of Redis, in ms), and does not vouch yet.
 --
--- ARGV: what to do, version, source, window (ms), "1" if D is 0, so that no second action may follow, else by when a mark was begun that
--- the change may confirm (ms; "0": none may), how long marks are kept (ms).
+-- ARGV: what to do, version, source, window (ms), "1" if D is 0, so that no second action may follow, else by when a mark
+-- was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms).
 local OLDER, WRITTEN, REMOVED, FORGOTTEN, ABSENT = 0, 1, 2, 3, 4
 local op, version, source = ARGV[1], ARGV[2], ARGV[3]
 local window, single, begun, keep = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[5]), ARGV[6]

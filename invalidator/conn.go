@@ -1,0 +1,104 @@
+package invalidator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// trusted is how long a connection may have been unused for it to be taken without a look whether Redis has left it
+// open, and for its loss to be news of Redis.
+const trusted = 100 * time.Millisecond
+
+// errUnused is in the error of a command that went down a connection which had been unused for longer than trusted, and
+// turned out to be closed. Servers (the setting timeout) and proxies close what is unused, so it says nothing of Redis: the
+// command is sent again at once. It may or may not have taken effect.
+var errUnused = errors.New("the connection was closed while it was not used")
+
+// conn is a connection to Redis that knows whether it was unused before it was lost. The pool looks at a connection
+// before it hands it out ([conn.SyscallConn]), but it may be closed just then.
+//
+// One goroutine at a time uses it.
+type conn struct {
+	net.Conn
+	// used is when something last came; the zero time: nothing yet. A new connection has not been unused.
+	used time.Time
+	// doubted is set while nothing has come since a write that followed a time of no use.
+	doubted bool
+}
+
+// Read implements [net.Conn].
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.used, c.doubted = time.Now(), false
+	}
+	return n, c.judge(err)
+}
+
+// Write implements [net.Conn].
+func (c *conn) Write(b []byte) (int, error) {
+	if !c.doubted && !c.used.IsZero() {
+		c.doubted = time.Since(c.used) >= trusted
+	}
+	n, err := c.Conn.Write(b)
+	return n, c.judge(err)
+}
+
+// judge says of an error whether it is that of a connection which was closed while it was not used. What did not come
+// in time never is: a Redis that is silent is just that.
+func (c *conn) judge(err error) error {
+	if err == nil || !c.doubted {
+		return err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("%w: %w", errUnused, err)
+	}
+	return err
+}
+
+// SyscallConn implements [syscall.Conn], by which the pool looks whether a connection is still open: of TLS, too, of
+// which it sees that something has come, be it the end or the other side's notice of it. Between commands nothing else
+// comes.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	under := c.Conn
+	if secured, ok := under.(interface{ NetConn() net.Conn }); ok {
+		under = secured.NetConn()
+	}
+	if s, ok := under.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, fmt.Errorf("a %T has no file descriptor", under)
+}
+
+// dialed returns how connections are made, by way of dial. A failure is handed on as a connection that fails at its
+// first use: the pool would count failures to dial, and after some of them try only once a second, which is too late to
+// notice that Redis is back.
+func (s *Single) dialed(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return failedConn{err: err}, nil
+		}
+		return &conn{Conn: c}, nil
+	}
+}
+
+// failedConn is a connection that could not be made.
+type failedConn struct{ err error }
+
+func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
+func (failedConn) Close() error                     { return nil }
+func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (failedConn) SetDeadline(time.Time) error      { return nil }
+func (failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error { return nil }
