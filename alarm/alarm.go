@@ -53,6 +53,8 @@ const (
 	RedisSlow Kind = "redis_slow"
 	// RebuildFailed: a key could not be rebuilt by its mapping's query, so it was deleted.
 	RebuildFailed Kind = "rebuild_failed"
+	// RebuildForgone: the queries of a mapping cannot keep up with its changes, so keys were deleted in place of rebuilt.
+	RebuildForgone Kind = "rebuild_forgone"
 	// KafkaAway: the brokers do not answer, or refuse what freshet asks of them, so reading or fetching has stopped.
 	KafkaAway Kind = "kafka_away"
 	// RecordUnreadable: a record of the event log was passed over, or holds up its partition, since it cannot be read.
@@ -101,6 +103,7 @@ func Kinds() []Kind {
 		RedisAway,
 		RedisSlow,
 		RebuildFailed,
+		RebuildForgone,
 		KafkaAway,
 		RecordUnreadable,
 		RecordsLost,

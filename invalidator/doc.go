@@ -56,7 +56,9 @@
 //
 // Queries wait for their change to be known as visible, since what they read before might be the old value; then they go
 // to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was
-// sent then. A query that fails has its key forgotten before it is tried again.
+// sent then. A query that fails has its key forgotten before it is tried again. What waits for queries counts as pending
+// from the start, is bounded in bytes and in time, and is forgotten beyond that (query_wait.go), for slow queries of one
+// mapping must not hold up the keys of any other.
 //
 // Keys of a mapping with a rate limit of its own wait for their first action in [pacedKeys], where a later
 // change takes the place of an older one.
@@ -79,6 +81,7 @@
 //	              4 writers: a round trip each        share health and watch, under their locks, for each trip
 //	              4 query workers: a query each, and  the same; share the line of runs under its lock
 //	                who renews its lock meanwhile
+//	              1 that ends long waits for queries  the line of runs, under its lock
 //	              1 prober: asks Redis                the same
 //	Engine.Serve  loop: owns all of a partition       (the caller's)
 //	              fetcher: Fetch, duplicates          hands over entries

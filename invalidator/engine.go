@@ -106,7 +106,7 @@ func (e *Engine) clock() moment { return e.moment(time.Now()) }
 
 func (e *Engine) moment(t time.Time) moment { return moment(t.Sub(e.start)) }
 
-// Run runs what all partitions share: the writers to Redis, those who rebuild by query and who deletes what waits for
+// Run runs what all partitions share: the writers to Redis, those who rebuild by query and who ends what waits for
 // them for long, the prober that asks whether Redis is there, and the retrier of parked keys. It blocks until ctx ends
 // or a fault stops it, and is to be called once. When it ends, so does every Serve; it returns after them.
 func (e *Engine) Run(ctx context.Context) error {

@@ -130,6 +130,7 @@ func (s *partition) finish(u *unit) {
 		s.troubled.Add(-int64(u.size))
 	}
 	s.give(load{pending: int64(u.size)})
+	s.released(u)
 	s.closeAbsorbed(u)
 	if !u.watermarked {
 		s.close(u.entry)

@@ -18,9 +18,9 @@ type metrics struct {
 	found, duplicates, repeated, refused      prometheus.Counter
 	parked, settled, buried, retries, outages prometheus.Counter
 
-	coalesced, joined prometheus.Counter
-	actions           [event.ActionIncr + 1][write.Absent + 2]prometheus.Counter // by outcome; the last is a failure
-	rebuilds          [3]prometheus.Counter                                      // by result
+	coalesced, joined, forgone prometheus.Counter
+	actions                    [event.ActionIncr + 1][write.Absent + 2]prometheus.Counter // by outcome; the last is a failure
+	rebuilds                   [3]prometheus.Counter                                      // by result
 
 	redisUp prometheus.Gauge
 	trip    prometheus.Histogram
@@ -47,6 +47,7 @@ func newMetrics(e *Engine) *metrics {
 	m.outages = m.counter("redis_outages_total", "How often Redis went away.")
 	m.coalesced = m.counter("coalesced_total", "Keys that waited for their mapping's rate limit and were served by a later change's action.")
 	m.joined = m.counter("rebuilds_joined_total", "Keys that shared the query of another change of the same key.")
+	m.forgone = m.counter("rebuilds_forgone_total", "Keys that were deleted in place of rebuilt by query, since they would have had to wait for too long.")
 	m.actionCounters()
 	m.redisUp = m.gauge("redis_up", "1 while Redis answers and takes deletes.")
 	m.trip = m.histogram("round_trip_seconds", "One round trip to Redis.", prometheus.ExponentialBuckets(0.0001, 4, 8))

@@ -30,6 +30,8 @@ func TestEveryPartOfTheRuleIsNeeded(t *testing.T) {
 		{"an older leader's leftovers are forgotten, not written", without{leftover: true},
 			hazards{kafka: 1, liar: 1, values: 1, none: 0.5, evict: 0.9, behind: 0.9, crash: 0.9}},
 		{"a run serves only who waited when it began", without{joined: true}, hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
+		{"a run that is under way forgets where a later change forwent its query", without{spoiled: true},
+			hazards{values: 1, queried: 1, tight: 1, none: 1}},
 		{"what was written once is written again", without{finalPut: true}, hazards{values: 1, precise: 0.5}},
 		{"others are told after the deed, not before", without{notices: true}, hazards{told: 1, precise: 0.9}},
 	} {

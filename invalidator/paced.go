@@ -136,7 +136,7 @@ func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
 		u := s.takeRun(p, room)
 		taken += u.size
 		if c == queries {
-			s.awaitVisible(u)
+			s.admit(u)
 			continue
 		}
 		for whole := false; !whole; { // a little heavier than a round trip should be, if they are heavy

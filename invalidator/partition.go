@@ -41,8 +41,9 @@ type partition struct {
 	parking []*unit                 // keys in trouble: for the parker to be free
 
 	packer     packer
-	out        int // jobs that are out
-	asked      int // keys that are out to be rebuilt by query
+	out        int   // jobs that are out
+	asked      int   // keys that are out to be rebuilt by query
+	queried    int64 // what is held by those that are to be
 	parkerBusy bool
 	turn       supply // whose turn it was when a job was last filled
 	free       []*job
@@ -108,6 +109,7 @@ func (s *partition) run() error {
 	helpers.Wait()
 	s.timer.Stop()
 	s.takeParked()
+	s.engine.queries.held.Add(-s.queried)
 	s.engine.room.give(load{s.held.inFlight.Load(), s.held.pending.Load(), s.held.bytes.Load()})
 	return err
 }
@@ -214,7 +216,7 @@ func (s *partition) enter(e *entry) {
 		case u.limit != nil:
 			s.pace(u)
 		case u.class == queries:
-			s.awaitVisible(u)
+			s.admit(u)
 		default:
 			s.fresh[u.class].push(u)
 		}

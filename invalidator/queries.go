@@ -25,6 +25,9 @@ type queryPool struct {
 	more      chan struct{}
 	// waiting is how many keys wait for a run to begin.
 	waiting atomic.Int64
+	// held is about how many bytes all hold that is to be rebuilt by query, and most how many it may be.
+	held atomic.Int64
+	most int64
 
 	mu   sync.Mutex
 	runs map[runKey]*queryRun
@@ -38,8 +41,10 @@ type runKey struct{ source, query, key, params string }
 type queryRun struct {
 	key     runKey
 	waiting []waiter
-	// since is since when one of them has waited whose key was not deleted meanwhile; never if there is none.
+	// since is since when one of them has waited; never if there is none.
 	since moment
+	// spoiled says that a change came for which no run will follow the one under way.
+	spoiled bool
 	// serves are those that the run under way serves; cancel ends it.
 	serves []waiter
 	cancel context.CancelFunc
@@ -64,6 +69,8 @@ type answer struct {
 	// failure says why the key is in trouble; permanent says that trying again will not help.
 	failure   string
 	permanent bool
+	// forgone says that no query was run, since it would have had to wait for too long.
+	forgone bool
 	// err is set when nothing can be done; givenUp when the partition ended first.
 	err     error
 	givenUp bool
@@ -81,7 +88,9 @@ func newQueryPool(e *Engine, r Rebuilder) *queryPool {
 	if r == nil {
 		r = noRebuilder{}
 	}
-	return &queryPool{engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{}}
+	return &queryPool{
+		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{}, most: max(e.options.queryBytes, 1),
+	}
 }
 
 // ask has the keys of a unit that is due rebuilt. It does not block. The unit is the pool's until all its keys are
@@ -152,7 +161,7 @@ func (q *queryPool) begin(r *queryRun) []waiter {
 	defer q.mu.Unlock()
 	q.waiting.Add(-int64(len(r.waiting)))
 	r.serves = append(r.serves, r.waiting...)
-	r.waiting, r.since = nil, never
+	r.waiting, r.since, r.spoiled = nil, never, false
 	return slices.Clone(r.serves)
 }
 
@@ -241,6 +250,7 @@ func (s *partition) takeAnswers() {
 	s.answers.answers = nil
 	s.answers.mu.Unlock()
 	s.asked -= len(answers)
+	var touched []*unit
 	for i := range answers {
 		a := &answers[i]
 		switch {
@@ -251,16 +261,31 @@ func (s *partition) takeAnswers() {
 			continue
 		}
 		u := a.unit
-		if a.failure != "" {
+		switch {
+		case a.forgone:
+			u.forgone = append(u.forgone, a.at)
+		case a.failure != "":
 			u.failed = append(u.failed, failure{a.at, a.failure, a.permanent})
-		} else {
+			u.answered(a.reply, a.slowest)
+		default:
 			s.engine.metrics.acknowledged(u.kind(), 1)
+			u.answered(a.reply, a.slowest)
 		}
-		u.answered(a.reply, a.slowest)
 		if !u.final {
 			u.first.begun = max(u.first.begun, a.begun)
 		}
-		if u.out--; u.out == 0 {
+		if u.out--; !u.touched && (a.forgone || u.out == 0) {
+			u.touched = true
+			touched = append(touched, u)
+		}
+	}
+	for _, u := range touched {
+		u.touched = false
+		s.setForgoneApart(u)
+		if u.out > 0 {
+			continue
+		}
+		if u = s.withoutForgone(u); u != nil {
 			slices.SortFunc(u.failed, func(f, g failure) int { return f.at - g.at })
 			s.judge(u)
 		}

@@ -18,7 +18,7 @@ func TestAQueryWaitsUntilTheChangeIsVisible(t *testing.T) {
 		r.append(batchOfThings(origin(4, d2), query("a")))
 		r.pass(time.Minute)
 		q.ran()
-		if s := r.engine.Snapshot(); s.Unmarked != 1 || s.InFlight != 1 {
+		if s := r.engine.Snapshot(); s.Unmarked != 1 || s.Pending != 1 {
 			r.Fatalf("%+v", s)
 		}
 		r.mark(4)
@@ -210,40 +210,110 @@ func TestALockIsRenewedWhileTheQueryRuns(t *testing.T) {
 	})
 }
 
-// A slow query of one key holds up the others; what they hold is not to be stale for as long.
-func TestAKeyThatWaitsLongForItsQueryIsDeletedMeanwhile(t *testing.T) {
-	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
-		r.rebuilding(func(ctx context.Context, key string) (string, error) {
-			if key != "a" {
-				return "v", nil
-			}
-			return "v", pauseErr(ctx, 10*time.Second)
-		})
-		r.append(aged(batchOfThings(origin(4, 0), query("a"), query("b")), 0))
-		r.pass(4 * time.Second)
-		forgotten := func() (n int) {
-			r.redis.mu.Lock()
-			defer r.redis.mu.Unlock()
-			for _, c := range r.redis.calls {
-				if strings.Contains(c, "freshet:v:{b} forget") {
-					n++
-				}
-			}
-			return n
+// forgotten returns how often a key was forgotten.
+func (r *rig) forgotten(key string) (n int) {
+	r.redis.mu.Lock()
+	defer r.redis.mu.Unlock()
+	for _, c := range r.redis.calls {
+		if strings.Contains(c, "freshet:v:{"+key+"} forget") {
+			n++
 		}
-		if n := forgotten(); n != 0 {
+	}
+	return n
+}
+
+// slowly has the query of the key a take 10 s.
+func (r *rig) slowly() *tapeRebuilder {
+	return r.rebuilding(func(ctx context.Context, key string) (string, error) {
+		if key != "a" {
+			return "v", nil
+		}
+		return "v", pauseErr(ctx, 10*time.Second)
+	})
+}
+
+// A slow query of one key holds up the others: they are deleted instead, and finished, with no query at all.
+func TestAKeyThatWaitsLongForItsQueryIsDeletedInstead(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		q := r.slowly()
+		r.append(aged(batchOfThings(origin(4, d2), query("a"), query("b")), 0))
+		r.append(aged(batchOfThings(origin(5, d2), query("c")), time.Hour))
+		r.mark(5)
+		r.pass(4 * time.Second)
+		if n := r.forgotten("b") + r.forgotten("c"); n != 0 {
 			r.Fatalf("deleted %d times after 4s: %q", n, r.redis.calls)
 		}
 		r.pass(3 * time.Second)
-		if n := forgotten(); n != 1 {
-			r.Fatalf("deleted %d times after 7s: %q", n, r.redis.calls)
+		if b, c := r.forgotten("b"), r.forgotten("c"); b != 1 || c != 1 || r.alarms.count(alarm.RebuildForgone) == 0 {
+			r.Fatalf("after 7s b was deleted %d times, c %d times, and there are %d alarms: %q", b, c, r.alarms.count(alarm.RebuildForgone), r.redis.calls)
 		}
 		r.watermark(0)
-		r.pass(3 * time.Second)
-		r.watermark(1)
-		if n := forgotten(); n != 1 || !strings.Contains(strings.Join(r.redis.calls, "\n"), "freshet:v:{b} set 1/1/4/2") {
+		r.pass(time.Minute)
+		r.watermark(2)
+		q.ran("0s a", "10s a")
+		if s := r.engine.Snapshot(); s.InFlight+s.Pending+s.Bytes+s.RebuildQueue != 0 || r.engine.queries.held.Load() != 0 {
+			r.Fatalf("%+v, %d bytes held", s, r.engine.queries.held.Load())
+		}
+	})
+}
+
+// What is to be rebuilt by query may hold a share of the memory. The rest is deleted at once, and again as the final
+// action.
+func TestWhatFindsNoRoomToWaitForItsQueryIsDeletedInstead(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1, queryBytes: 1}, func(r *rig) {
+		q := r.slowly()
+		r.append(batchOfThings(origin(4, d2), query("a")))
+		r.append(batchOfThings(origin(5, d2), query("b")))
+		if n := r.forgotten("b"); n != 1 || r.alarms.count(alarm.RebuildForgone) != 1 {
+			r.Fatalf("deleted %d times, %d alarms: %q", n, r.alarms.count(alarm.RebuildForgone), r.redis.calls)
+		}
+		r.mark(5)
+		r.pass(d2)
+		if n := r.forgotten("b"); n != 2 {
 			r.Fatalf("deleted %d times: %q", n, r.redis.calls)
 		}
+		r.watermark(0)
+		r.pass(time.Minute)
+		r.watermark(2)
+		q.ran("0s a", "10s a")
+		r.append(aged(batchOfThings(origin(6, 0), query("b")), 0)) // there is room again
+		q.ran("0s a", "10s a", "1m2s b")
+		r.watermark(3)
+	})
+}
+
+// A run that has read before a change must not write it back once the change was finished without a query.
+func TestARunForgetsItsKeyIfALaterChangeFoundNoRoom(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1, queryBytes: 1}, func(r *rig) {
+		r.slowly()
+		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+		r.append(aged(batchOfThings(origin(5, 0), query("a")), 0))
+		if n := r.forgotten("a"); n != 1 {
+			r.Fatalf("deleted %d times: %q", n, r.redis.calls)
+		}
+		r.pass(10 * time.Second)
+		if n := r.forgotten("a"); n != 2 || strings.Contains(strings.Join(r.redis.calls, "\n"), " set ") {
+			r.Fatalf("deleted %d times: %q", n, r.redis.calls)
+		}
+		r.watermark(2)
+	})
+}
+
+// Keys that wait for queries do not stop the fetching: max_in_flight does not count them.
+func TestKeysThatWaitForQueriesHoldUpNoOther(t *testing.T) {
+	inBubble(t, Options{QueryWorkers: 1, MaxInFlight: 2}, func(r *rig) {
+		r.slowly()
+		var things []thing
+		for i := range 20 {
+			things = append(things, query(fmt.Sprint("a", i)))
+		}
+		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
+		r.append(aged(batchOfThings(origin(5, 0), things...), 0))
+		r.append(aged(batchOf(6, 0, "other"), 0))
+		r.tape("0s other")
+		r.append(batchOfThings(origin(7, d2), things...)) // not visible yet
+		r.append(aged(batchOf(8, 0, "another"), 0))
+		r.tape("0s other", "0s another")
 	})
 }
 

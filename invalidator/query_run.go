@@ -57,6 +57,8 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 	case err != nil:
 		q.failed(&a, err)
 		a.item.Intent = event.IntentForget
+	case q.isSpoiled(r):
+		a.item.Intent = event.IntentForget
 	case missing:
 		a.item.Intent = event.IntentRemove
 	default:

@@ -105,6 +105,7 @@ type without struct {
 	oldNews  bool // values are written, however long their changes have been known to be visible
 	leftover bool // what an older leader left is written
 	joined   bool // a run that began before a change was due serves it as well
+	spoiled  bool // a run under way writes what it has read although a later change forwent its query
 	finalPut bool // whatever was written once is finished
 	notices  bool // notices are sent before the action is acknowledged
 }

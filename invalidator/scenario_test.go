@@ -98,6 +98,7 @@ func draw(h hazards, rng *rand.Rand) scenario {
 	s.drawFills(rng, yes, span)
 	if yes(h.tight) {
 		s.caps.MaxInFlight, s.caps.MaxPending = 1+rng.IntN(3), 1+rng.IntN(3)
+		s.caps.queryBytes, s.caps.QueryWorkers = 1, 1
 	}
 	if yes(h.full) {
 		s.limit = 1

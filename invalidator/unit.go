@@ -68,8 +68,13 @@ type unit struct {
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
 	final bool
-	// paced says that it waited in line for its mapping's rate limit, and so counts as pending from the start.
+	// paced says that it waits for long before its first action, for its mapping's rate limit or for queries, and so counts
+	// as pending from the start.
 	paced bool
+	// forget says that its keys are forgotten, though they should be rebuilt by query. queried is what it holds as long
+	// as they are to be rebuilt.
+	forget  bool
+	queried int64
 	// resting says that it is a unit of plain deletes that waits for its second delete, so that its keys may be packed.
 	resting bool
 	// watermarked is set by a mutant of the property test: open no longer counts the unit.
@@ -81,6 +86,9 @@ type unit struct {
 	replied   moment        // of the last part
 	slowest   time.Duration // the longest that a part's reply took
 	failed    []failure     // keys in trouble, by their place in the unit
+	forgone   []int         // keys that wait for no query any more, by their place in the unit
+	apart     int           // how many of these have been set apart
+	touched   bool          // it is among those that answers have come for
 
 	trouble *trouble
 }
@@ -138,7 +146,7 @@ func (u *unit) ordinal(i int) int {
 func (u *unit) begin() {
 	u.next, u.out = 0, 0
 	u.sent, u.replied, u.slowest = never, always, 0
-	u.failed = nil
+	u.failed, u.forgone, u.apart = nil, nil, 0
 }
 
 // answered takes note of a part's reply, and of how long the slowest of its round trips took.
@@ -177,6 +185,7 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) 
 	for i, g := range groups {
 		e.units[i] = unit{
 			entry: e, d: g.d, class: g.class, idx: g.idx, size: g.size, known: never,
+			paced: g.class == queries,
 		}
 		if g.rate > 0 {
 			e.units[i].limit = &limit{rate: g.rate, mapping: g.mapping}
@@ -202,12 +211,12 @@ func (u *unit) extra() int64 {
 	return n * int64(u.size)
 }
 
-// load returns what the entry begins with. Keys that are paced by themselves wait for as long as it takes, so they
-// count as pending: they must not hold up others as what is in flight does.
+// load returns what the entry begins with. Keys that are paced by themselves, or wait for queries, wait for as long as it
+// takes, so they count as pending: they must not hold up others as what is in flight does.
 func (e *entry) load() load {
 	l := load{bytes: e.bytes}
 	for i := range e.units {
-		if e.units[i].limit != nil {
+		if u := &e.units[i]; u.limit != nil || u.paced {
 			l.pending += int64(e.units[i].size)
 		} else {
 			l.inFlight += int64(e.units[i].size)

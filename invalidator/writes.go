@@ -89,7 +89,7 @@ func (w *writer) action(at int, p *part, i int) action {
 		a.err = err
 	}
 	a.item.Fields = own
-	if a.err != nil {
+	if a.err != nil || u.forget {
 		a.intent = event.IntentForget
 	}
 	a.note = write.Notice{
