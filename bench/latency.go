@@ -94,11 +94,23 @@ func percentiles(ms []float64, others ...beside) (m []measure) {
 }
 
 // latency has processes follow the load once and returns the latencies in milliseconds.
-func (b *benchmark) latency(ctx context.Context, run programs, p pace) (ms []float64, err error) {
+func (b *benchmark) latency(ctx context.Context, run programs, p pace) ([]float64, error) {
+	return b.latencyAfter(ctx, run, p, nil)
+}
+
+// latencyAfter is latency after something that is done to the source when the processes have begun; nil: nothing is.
+func (b *benchmark) latencyAfter(
+	ctx context.Context, run programs, p pace, before func(context.Context, *testbed.Server) error,
+) (ms []float64, err error) {
 	err = b.watched(ctx, func(source *testbed.Server, w *watch) error {
 		return b.while(ctx, run, func(ctx context.Context, _ []int) error {
 			if err := awaitFirst(ctx, source, w); err != nil {
 				return err
+			}
+			if before != nil {
+				if err := before(ctx, source); err != nil {
+					return err
+				}
 			}
 			committed, err := p.load(ctx, source, nil)
 			if err != nil {

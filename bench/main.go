@@ -64,6 +64,7 @@ func (b *benchmark) sections() []*section {
 	}, b.decodeSections(), []*section{
 		b.latencySection(),
 		b.latencyBigSection(),
+		b.latencyQueriesSection(),
 		b.memorySection(),
 		b.growthSection(),
 		b.restSection(),
