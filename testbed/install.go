@@ -65,7 +65,8 @@ func Install(ctx context.Context, log io.Writer) error {
 			}
 		}
 	}
-	return nil
+	_, err := in.suites(ctx)
+	return err
 }
 
 // installer finds programs, and installs what is missing.

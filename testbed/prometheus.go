@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,7 +232,7 @@ func (in *installer) prometheus(ctx context.Context) (*program, error) {
 		what:    "Prometheus (apt-get download " + prometheusPackage + ", into " + dir + ")",
 		present: func() bool { return find() != "" },
 		can:     canInstall,
-		install: func(ctx context.Context) error { return in.unpack(ctx, prometheusPackage, dir) },
+		install: func(ctx context.Context) error { return in.unpack(ctx, dir, prometheusPackage) },
 		missing: func(why error) error {
 			return fmt.Errorf("testbed: prometheus is missing and cannot be installed (%w): put prometheus and promtool on PATH", why)
 		},
@@ -246,9 +247,9 @@ func (in *installer) prometheus(ctx context.Context) (*program, error) {
 	return newProgram(ctx, "prometheus", []string{path}, nil)
 }
 
-// unpack puts the files of a Debian package into a directory, and nothing into the system. The
-// package's dependencies must be there.
-func (in *installer) unpack(ctx context.Context, name, dir string) error {
+// unpack puts the files of Debian packages into a directory, and nothing into the system. What they
+// depend on must be there.
+func (in *installer) unpack(ctx context.Context, dir string, names ...string) error {
 	if err := asRoot(ctx, "apt-get", "-q", "update"); err != nil {
 		return err
 	}
@@ -256,10 +257,10 @@ func (in *installer) unpack(ctx context.Context, name, dir string) error {
 	if err := errors.Join(os.RemoveAll(part), os.MkdirAll(part, 0o755)); err != nil {
 		return fmt.Errorf("testbed: %w", err)
 	}
-	download := exec.CommandContext(ctx, "apt-get", "-q", "download", name)
+	download := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "download"}, names...)...)
 	download.Dir = part
 	if out, err := download.CombinedOutput(); err != nil {
-		return fmt.Errorf("testbed: apt-get download %s: %w\n%s", name, err, lastBytes(out, logTailBytes))
+		return fmt.Errorf("testbed: apt-get download %s: %w\n%s", strings.Join(names, " "), err, lastBytes(out, logTailBytes))
 	}
 	debs, _ := filepath.Glob(filepath.Join(part, "*.deb"))
 	for _, deb := range debs {

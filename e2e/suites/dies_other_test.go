@@ -1,0 +1,8 @@
+//go:build !linux
+
+package suites
+
+import "syscall"
+
+// diesWithTest: only Linux can.
+func diesWithTest() *syscall.SysProcAttr { return nil }

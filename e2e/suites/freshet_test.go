@@ -1,0 +1,188 @@
+package suites
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/freshet/freshet/testbed"
+)
+
+// residentLimit is the most memory that freshet may have resident, in bytes. What is missing is 350 MB a second.
+const residentLimit = 250 << 20
+
+// addressSpace is what freshet may reserve, in KiB: a leak is to hurt the test and not the machine.
+const addressSpace = 6 << 20
+
+// The tables of the suites, as they are when freshet starts. Each mapping has keys that need columns which many of their
+// tables have, and a second one has values of all columns.
+const columns = "a INT, b INT, c INT, d INT, i INT, f1 INT, id INT, pk INT PRIMARY KEY, col1 INT"
+
+const mappings = `
+mappings:
+  - table: test.t{1..4}
+    keys: ["{table}:a:{a}", "{table}:b:{b}", "{table}:a:{a}:b:{b}:c:{c}"]
+  - table: test.t{1..4}
+    columns: [c, b]
+    keys: ["{table}:c:{c}", "{table}:pk:{pk}:{0..2}", "{table}:id:{id|default:none}"]
+  - table: test.t{1..4}
+    when: "(row.i ?? 0) != 5 || (old.a ?? 1) != 7"
+    keys: ["{table}:i:{i}", "{table}:f1:{f1|hex}", "{table}:d:{d|md5}", "{table}:col1:{col1|crc32|mod:16}"]
+  - table: test.t{1..2}
+    keys: ["{table}:row:{a}"]
+    rebuild: {from: row, as: hash}
+  - table: suites.done
+    keys: ["done:{id}"]
+`
+
+// freshet is the program between a database and a Redis.
+type freshet struct {
+	t      *testing.T
+	source *testbed.Server
+	redis  *testbed.RedisServer
+	cmd    *exec.Cmd
+	stderr syncBuffer
+	exited chan struct{}
+	err    error // how it ended; read after exited
+	admin  string
+	done   int // rows in suites.done
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// attach starts freshet, with the embedded log, between a database and a new Redis.
+func attach(t *testing.T, source *testbed.Server) *freshet {
+	t.Helper()
+	f := &freshet{t: t, source: source, redis: testbed.Redis(t), exited: make(chan struct{})}
+	source.Exec(t, "CREATE DATABASE IF NOT EXISTS test", "CREATE DATABASE mtr", "CREATE DATABASE suites",
+		"CREATE TABLE suites.done (id INT PRIMARY KEY)")
+	for n := range 4 {
+		source.Exec(t, fmt.Sprintf("CREATE TABLE test.t%d (%s)", n+1, columns))
+	}
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testbed.Must(t, err)
+	f.admin = l.Addr().String()
+	l.Close()
+	file := filepath.Join(dir, "freshet.yaml")
+	log, pos := source.BinlogPosition(t)
+	testbed.Must(t, os.WriteFile(file, fmt.Appendf(nil, `source: {addresses: [%q], user: root, start: "%s:%d", heartbeat: 200ms}
+redis: {addresses: [%q]}
+eventlog: {dir: %q}
+invalidator: {second_delete: 100ms}
+admin: {listen: %q}
+%s`, source.Addr, log, pos, f.redis.Addr, filepath.Join(dir, "data"), f.admin, mappings), 0o600))
+	f.start("sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace), testbed.Binary(t), "run", "-c", file)
+	return f
+}
+
+func (f *freshet) start(argv ...string) {
+	f.t.Helper()
+	f.cmd = exec.Command(argv[0], argv[1:]...)
+	f.cmd.Stdout, f.cmd.Stderr = &f.stderr, &f.stderr
+	f.cmd.SysProcAttr = diesWithTest()
+	started := make(chan error)
+	go func() {
+		// The process dies with the thread that starts it: the thread is kept until the process has ended.
+		runtime.LockOSThread()
+		err := f.cmd.Start()
+		started <- err
+		if err == nil {
+			f.err = f.cmd.Wait()
+			close(f.exited)
+		}
+	}()
+	testbed.Must(f.t, <-started)
+	f.t.Cleanup(func() {
+		_ = f.cmd.Process.Kill()
+		<-f.exited
+	})
+}
+
+// complaints are lines of the log that tell of a fault of freshet's own, and not of what it met.
+var complaints = regexp.MustCompile(`(?m)^.*(panic|please report it|fatal error|the event log failed).*$`)
+
+// survived fails the test unless freshet reads on behind all that was committed, does not complain, and has not grown.
+func (f *freshet) survived(what string) {
+	f.t.Helper()
+	f.done++
+	key := fmt.Sprintf("done:%d", f.done)
+	f.redis.Do(f.t, "SET", key, "stale")
+	f.source.Exec(f.t, fmt.Sprintf("INSERT INTO suites.done VALUES (%d)", f.done))
+	ended := false
+	testbed.Eventually(f.t, patience, "freshet reads what follows "+what+f.tail(), func() bool {
+		select {
+		case <-f.exited:
+			ended = true
+		default:
+		}
+		return ended || f.redis.Do(f.t, "EXISTS", key) == int64(0)
+	})
+	if ended {
+		f.t.Fatalf("%s: freshet ended: %v%s", what, f.err, f.tail())
+	}
+	if lines := complaints.FindAllString(f.stderr.String(), 5); len(lines) > 0 {
+		f.t.Fatalf("%s: freshet complains:\n%s", what, strings.Join(lines, "\n"))
+	}
+	if n := f.resident(); n > residentLimit {
+		f.t.Fatalf("%s: %d MiB were resident, more than %d", what, n>>20, residentLimit>>20)
+	}
+}
+
+// undecodable returns what freshet says of rows that it could not read.
+func (f *freshet) undecodable() string {
+	return strings.Join(regexp.MustCompile(`(?m)^.*"event_undecodable".*$`).FindAllString(f.stderr.String(), -1), "\n")
+}
+
+// alarms counts what freshet has raised in its log, by kind.
+func (f *freshet) alarms() map[string]int {
+	all := map[string]int{}
+	for _, m := range regexp.MustCompile(`kind"?[=:]"?(\w+)`).FindAllStringSubmatch(f.stderr.String(), -1) {
+		all[m[1]]++
+	}
+	return all
+}
+
+func (f *freshet) tail() string {
+	s := f.stderr.String()
+	return "\n" + s[max(0, len(s)-4<<10):]
+}
+
+// resident returns the high-water mark of freshet's resident memory.
+func (f *freshet) resident() int {
+	f.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.cmd.Process.Pid))
+	testbed.Must(f.t, err)
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	words := strings.Fields(after)
+	if len(words) == 0 {
+		return 0 // it has ended
+	}
+	kib, err := strconv.Atoi(words[0])
+	testbed.Must(f.t, err)
+	return kib << 10
+}

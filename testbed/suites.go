@@ -1,0 +1,107 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// suitesPackages hold MariaDB's own test suites and the interpreter of their language.
+const suitesPackages = "mariadb-test mariadb-test-data libpcre2-posix3"
+
+// Suites are MariaDB's own test suites: thousands of tests, each of which does odd things to tables with the same few names.
+// As a load they are worth more than anything that one thinks of oneself. Whether a test passes is of no interest: many
+// compare output that depends on the server's settings, which mtr would choose for each.
+type Suites struct {
+	root    string // below it stand /usr/bin and /usr/share; "" for this machine's own
+	scratch string
+}
+
+// MariaDBSuites finds MariaDB's test suites on this machine, else in the cache directory, where they are unpacked to if
+// need be. scratch is a directory for what the tests write beside the server.
+func MariaDBSuites(ctx context.Context, scratch string) (*Suites, error) {
+	in := Options{}.installer()
+	root, err := in.suites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"tmp", "log"} {
+		if err := os.MkdirAll(filepath.Join(scratch, dir), 0o755); err != nil {
+			return nil, fmt.Errorf("testbed: test suites: %w", err)
+		}
+	}
+	return &Suites{root: root, scratch: scratch}, nil
+}
+
+// suites returns the directory below which the test suites stand as they would below /.
+func (in *installer) suites(ctx context.Context) (string, error) {
+	complete := func(root string) bool {
+		_, err := os.Stat(root + "/usr/bin/mysqltest")
+		return err == nil && isDir(root+"/usr/share/mysql/mysql-test/main")
+	}
+	if complete("") {
+		return "", nil
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "mariadb-test")
+	return dir, in.ensure(ctx, need{
+		what:    "MariaDB's test suites (apt-get download " + suitesPackages + ", into " + dir + ")",
+		present: func() bool { return complete(dir) },
+		can:     canInstall,
+		install: func(ctx context.Context) error { return in.unpack(ctx, dir, strings.Fields(suitesPackages)...) },
+		missing: func(why error) error {
+			return fmt.Errorf("testbed: MariaDB's test suites are missing and cannot be installed (%w): install mysqltest into /usr/bin, "+
+				"and the tests into /usr/share/mysql/mysql-test", why)
+		},
+	})
+}
+
+// Plugins is the directory of the plugins that some of the tests need, for the server's --plugin-dir.
+func (s *Suites) Plugins() string { return s.root + "/usr/lib/mysql/plugin" }
+
+// Tests returns the names of the tests in a suite, in order: main.type_set, gcol.gcol_keys_innodb.
+func (s *Suites) Tests(suite string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(s.File(suite+".x")), "*.test"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("testbed: suite %s has no tests: %v", suite, err)
+	}
+	for i, f := range files {
+		files[i] = suite + "." + strings.TrimSuffix(filepath.Base(f), ".test")
+	}
+	return files, nil
+}
+
+// File returns the path of a test.
+func (s *Suites) File(test string) string {
+	suite, name, _ := strings.Cut(test, ".")
+	if suite == "main" {
+		return filepath.Join(s.base(), "main", name+".test")
+	}
+	return filepath.Join(s.base(), "suite", suite, "t", name+".test")
+}
+
+func (s *Suites) base() string { return s.root + "/usr/share/mysql/mysql-test" }
+
+// Command is the run of one test against a server, in its database test. It goes on behind statements that fail.
+func (s *Suites) Command(ctx context.Context, server *Server, test string) *exec.Cmd {
+	libs, _ := filepath.Glob(s.root + "/usr/lib/*/libpcre2-posix.so.*")
+	cmd := exec.CommandContext(ctx, s.root+"/usr/bin/mysqltest", "--no-defaults", "--user="+server.User, "--socket="+server.Socket,
+		"--database=test", "--basedir="+s.base()+"/", "--tmpdir="+s.scratch+"/tmp", "--logdir="+s.scratch+"/log",
+		"--continue-on-error", "--test-file="+s.File(test))
+	cmd.Dir = s.base()
+	// What mtr gives its tests: BIG_TEST lets those run that take long.
+	cmd.Env = append(os.Environ(), "MYSQL_TEST_DIR="+s.base(), "MYSQLTEST_VARDIR="+s.scratch, "MYSQL_TMP_DIR="+s.scratch+"/tmp",
+		"MASTER_MYSOCK="+server.Socket, "MASTER_MYPORT="+strconv.Itoa(server.Port), "BIG_TEST=1", "TEST_VERSIONING_SO=test_versioning.so", "TZ=GMT-3", "LC_ALL=C",
+		"MYSQLD_DATADIR="+filepath.Join(server.Dir, "data"))
+	if len(libs) > 0 {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+filepath.Dir(libs[0]))
+	}
+	return cmd
+}
