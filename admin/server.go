@@ -42,6 +42,8 @@ type Deps struct {
 	Hot func() any
 	// Letters are the dead letters.
 	Letters Letters
+	// Doubts are what may have left stale keys.
+	Doubts Doubts
 	// Metrics is what GET /metrics shows.
 	Metrics prometheus.Gatherer
 	Log     *slog.Logger
@@ -186,6 +188,9 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("GET /dlq/{id}", s.secret(s.showLetter))
 	mux.HandleFunc("POST /dlq/replay", s.change(s.replayLetters))
 	mux.HandleFunc("POST /dlq/purge", s.change(s.purgeLetters))
+	mux.HandleFunc("GET /doubts", s.listDoubts) // no key names, and /status shows them too
+	mux.HandleFunc("GET /doubts/{id}", s.showDoubt)
+	mux.HandleFunc("POST /doubts/{id}/dismiss", s.change(s.dismissDoubt))
 	mux.HandleFunc("GET /debug/pprof/", s.secret(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/profile", s.secret(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/trace", s.secret(pprof.Trace))

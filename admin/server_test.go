@@ -71,6 +71,7 @@ func start(t *testing.T, o Options) *fixture {
 		},
 		Hot:     func() any { return map[string][]string{"keys": {"user:1"}} },
 		Letters: &fakeLetters{ids: []uint64{1, 2, 3}},
+		Doubts:  &fakeDoubts{all: []Doubt{{ID: "a1", Message: "TRUNCATE", Last: noon}, {ID: "b2", Last: noon}}},
 		Metrics: prometheus.NewRegistry(),
 		Log:     slog.New(slog.DiscardHandler),
 	}, o)

@@ -80,8 +80,10 @@ const (
 	MappingsChanged Kind = "mappings_changed"
 	// XAKeysUnknown: the keys of a prepared XA transaction do not fit into the stash, so its commit leaves stale keys.
 	XAKeysUnknown Kind = "xa_keys_unknown"
-	// FirstStart: there is no checkpoint, so this looks like a first start.
+	// FirstStart: there was no checkpoint, and Redis held keys of the mappings already, or could not be asked.
 	FirstStart Kind = "first_start"
+	// PositionSkipped: an operator set the position forward, over changes that were not read.
+	PositionSkipped Kind = "position_skipped"
 )
 
 // Kinds returns all kinds.
@@ -118,6 +120,7 @@ func Kinds() []Kind {
 		XAKeysUnknown,
 		XAUnread,
 		FirstStart,
+		PositionSkipped,
 	}
 }
 

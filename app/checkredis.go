@@ -14,18 +14,27 @@ import (
 	"github.com/freshet/freshet/config"
 )
 
-func checkRedis(ctx context.Context, c *config.Config, r *Report) {
-	at := c.Redis.Addresses[0]
+// redisOptions say how to reach Redis for some questions, each asked once.
+func redisOptions(c *config.Config) (*redis.Options, error) {
 	tls, err := c.Redis.TLS.Client()
 	if err != nil {
-		r.add(Fail, "redis.tls: "+err.Error(), "")
-		return
+		return nil, fmt.Errorf("redis.tls: %w", err)
 	}
-	rdb := redis.NewClient(&redis.Options{
-		Addr: at, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, TLSConfig: tls,
+	return &redis.Options{
+		Addr: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, TLSConfig: tls,
 		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}, nil
+}
+
+func checkRedis(ctx context.Context, c *config.Config, r *Report) {
+	at := c.Redis.Addresses[0]
+	options, err := redisOptions(c)
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	if err := rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
 		r.add(Fail, fmt.Sprintf("redis %s: %v", at, err), "is redis.addresses right, is the server up, and are redis.username and password?")

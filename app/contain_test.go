@@ -80,7 +80,7 @@ func (l *fragile) Append(ctx context.Context, b *event.Batch) error {
 func TestAPanicInTheLogIsADoubtOfTheBatchsTables(t *testing.T) {
 	r, _ := newReader(t)
 	l := &fragile{}
-	book, err := doubt.New(nil, r.alarms, nil)
+	book, err := doubt.New(nil, r.troubles.alarms, nil)
 	must(t, err)
 	r.log, r.doubts = l, book
 	must(t, r.Row(row(100, "")))

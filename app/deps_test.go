@@ -52,13 +52,13 @@ var mayImport = map[string][]string{
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
 	"eventlog/kafka/broker":   nil,
 	"eventlog/kafka/record":   {"event"},
-	"eventlog/kafka/producer": {"event", "alarm", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
+	"eventlog/kafka/producer": {"event", "alarm", "doubt", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
 	"eventlog/kafka/group":    {"eventlog/kafka/broker"},
-	"eventlog/kafka/consumer": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/consumer": {"event", "alarm", "doubt", "eventlog", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/doubts":   {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker"},
-	"eventlog/kafka/letters":  {"event", "alarm", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
-	"eventlog/kafka": {"event", "alarm", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
+	"eventlog/kafka/letters":  {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka": {"event", "alarm", "doubt", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 
 	"invalidator/write":    {"event"},

@@ -10,17 +10,22 @@ import (
 
 // buildKafkaDoubts makes the book of doubts over the topic that all processes share.
 func (p *pipeline) buildKafkaDoubts(ctx context.Context, client *broker.Client) error {
+	k, err := p.kafkaDoubts(client)
+	if err != nil {
+		return err
+	}
+	return p.buildDoubts(ctx, k)
+}
+
+// kafkaDoubts returns the keeper of the doubts that concern this process.
+func (p *pipeline) kafkaDoubts(client *broker.Client) (*doubts.Keeper, error) {
 	c := p.config
-	k, err := doubts.New(client, doubts.Options{
+	return doubts.New(client, doubts.Options{
 		Topic: names(c).Doubts(), Concerns: p.concerns, Alarms: p.alarms,
 		Ensure: func(ctx context.Context) error {
 			return client.Ensure(ctx, []broker.Topic{broker.DoubtsTopic(names(c), sizing(c))}, c.EventLog.Kafka.CreateTopics)
 		},
 	})
-	if err != nil {
-		return err
-	}
-	return p.buildDoubts(ctx, k)
 }
 
 // concerns reports whether a doubt is one of this process: those of a source are its readers' and all invalidators', those

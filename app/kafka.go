@@ -46,7 +46,7 @@ func (p *pipeline) buildKafka(ctx context.Context) error {
 	if p.options.Role != Reader {
 		log, err = kafka.New(client, kafka.Options{
 			Topic: c.EventLog.Kafka.Topic, Group: c.EventLog.Kafka.Group, Delays: c.Retry.ParkDelays, SkipLost: p.options.SkipLost,
-			Latency: p.latency, Registerer: p.registry, Log: p.options.Log, Alarms: p.alarms,
+			Latency: p.latency, Registerer: p.registry, Log: p.options.Log, Alarms: p.alarms, Doubts: p.doubts,
 		})
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (p *pipeline) readTerm(ctx context.Context, client *broker.Client, cp *lead
 	t := &term{}
 	out, err := producer.New(client, producer.Options{
 		Topics: names(p.config), Source: p.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: p.latency, Registerer: p.registry,
-		Log: p.options.Log, Alarms: p.alarms,
+		Log: p.options.Log, Alarms: p.alarms, Doubts: p.doubts,
 	})
 	if err != nil {
 		return t, err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
@@ -54,7 +55,17 @@ func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *s
 		if err != nil {
 			return err
 		}
-		return moveTo(w, log, &v.Position, &to, skip, func() error {
+		return moveTo(w, log, &v.Position, &to, skip, func(skipped *doubt.Doubt) error {
+			// With readers running it is refused below, and nothing is skipped.
+			if running, err := client.GroupMembers(ctx, n.ReaderGroup(c.Source.Name)); skipped != nil && (err != nil || running == 0) {
+				kept, err := openKafkaDoubts(ctx, c)
+				if err == nil {
+					err = errors.Join(recordAlone(ctx, kept.keeper, c, skipped), kept.Close())
+				}
+				if err != nil {
+					return err
+				}
+			}
 			err := leader.SetPosition(ctx, client, n, c.Source.Name, to)
 			if errors.Is(err, leader.ErrRunning) {
 				return fmt.Errorf("%w; stop freshet before its position is set", err)

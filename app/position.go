@@ -9,8 +9,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
@@ -123,7 +125,12 @@ func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log
 	if from.Epoch > 0 {
 		to.Epoch = from.Epoch + 1
 	}
-	return moveTo(w, log, &from, &to, skip, func() error { return s.Checkpoint().Set(to) })
+	return moveTo(w, log, &from, &to, skip, func(skipped *doubt.Doubt) error {
+		if err := recordAlone(ctx, s, c, skipped); err != nil {
+			return err
+		}
+		return s.Checkpoint().Set(to)
+	})
 }
 
 // locate asks the source for a place that an operator names.
@@ -142,13 +149,35 @@ func stopFirst(err error) error {
 	return err
 }
 
-// moveTo sets the position by set, if it may be, and says so.
-func moveTo(w io.Writer, log *slog.Logger, from, to *event.Position, skip bool, set func() error) error {
-	if !skip && ahead(from, to) {
+// recordAlone records a doubt, if there is one, where no freshet runs.
+func recordAlone(ctx context.Context, k doubt.Keeper, c *config.Config, d *doubt.Doubt) error {
+	if d == nil {
+		return nil
+	}
+	alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil) // who is asked has been told
+	if err != nil {
+		return err
+	}
+	book, err := doubt.New(k, alarms, nil)
+	if err != nil {
+		return err
+	}
+	d.Source = c.Source.Name
+	return book.Record(ctx, *d)
+}
+
+// moveTo sets the position by set, if it may be, and says so. If it leaves changes out, set keeps that as a doubt first.
+func moveTo(w io.Writer, log *slog.Logger, from, to *event.Position, skip bool, set func(skipped *doubt.Doubt) error) error {
+	var skipped *doubt.Doubt
+	if ahead(from, to) {
+		skipped = &doubt.Doubt{Cause: alarm.PositionSkipped, Message: "the position was set forward by hand, from " + from.String() + " to " + to.String() +
+			": the changes between were not read, and their keys may be stale unless they were cleared"}
+	}
+	if !skip && skipped != nil {
 		return fmt.Errorf("%s is ahead of the saved position %s: the changes between would never be invalidated, and cached keys of theirs would stay stale; "+
 			"clear those keys and add --skip if that is what you want", to.String(), from.String())
 	}
-	if err := set(); err != nil {
+	if err := set(skipped); err != nil {
 		return err
 	}
 	log.Warn("position set by hand", "from", from.String(), "to", to.String(), "skip", skip)

@@ -45,8 +45,8 @@ type reader struct {
 	// handover tells the canal what is about to be handed over and returns for how long it has been visible.
 	handover func(last event.Version) time.Duration
 	xa       *xaMemory
-	alarms   *alarm.Board
 	doubts   *doubt.Book
+	troubles *troubles
 	tap      *tap
 	fresh    *freshness
 	latency  *latency.Stages
@@ -65,7 +65,9 @@ func (r *reader) Bind(t *event.Table) ([]event.Need, error) {
 		return needs, err
 	}
 	for _, p := range problems {
-		r.alarms.Raise(alarm.MappingUnfit, fmt.Sprintf("table %s: %s", t, p))
+		if err := r.troubles.unfit(r.ctx, fmt.Sprintf("table %s: %s", t, p)); err != nil {
+			return needs, err
+		}
 	}
 	return needs, nil
 }
@@ -194,6 +196,9 @@ func (r *reader) handOnIfFull() error {
 }
 
 func (r *reader) handOn() error {
+	if err := r.troubles.record(r.ctx); err != nil {
+		return err
+	}
 	b := &r.batch
 	defer b.Reset()
 	b.Source, b.Term = r.source, r.term

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/router"
@@ -66,12 +68,20 @@ func (r *fakeRouter) Route(b *event.Batch, c *event.Change) {
 
 var product = &event.Table{Schema: "shop", Name: "product"}
 
+// book is an empty book of doubts.
+func book(t *testing.T, alarms *alarm.Board) *doubt.Book {
+	t.Helper()
+	b, err := doubt.New(&doubttest.Memory{}, alarms, nil)
+	must(t, err)
+	return b
+}
+
 func newReader(t *testing.T) (*reader, *fakeLog) {
 	board, err := alarm.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	l := &fakeLog{}
 	return &reader{
-		ctx: t.Context(), log: l, router: &fakeRouter{}, alarms: board, tap: &tap{}, fresh: &freshness{}, source: "orders", term: 12,
+		ctx: t.Context(), log: l, router: &fakeRouter{}, troubles: &troubles{alarms: board, doubts: book(t, board), source: "orders"}, tap: &tap{}, fresh: &freshness{}, source: "orders", term: 12,
 		latency:  latency.New(),
 		handover: func(event.Version) time.Duration { return event.Unknown },
 	}, l
@@ -206,8 +216,8 @@ func TestAMappingThatDoesNotFitATableStopsOnlyItself(t *testing.T) {
 	if err != nil || len(needs) != 1 {
 		t.Errorf("needs %v, %v", needs, err)
 	}
-	records := r.alarms.Records()
-	if len(records) != 1 || records[0].Kind != alarm.MappingUnfit || !strings.Contains(records[0].Message, "table shop.product") ||
+	records := r.troubles.doubts.List()
+	if len(records) != 1 || records[0].Cause != alarm.MappingUnfit || !strings.Contains(records[0].Message, "table shop.product") ||
 		!strings.Contains(records[0].Message, "no column sku") {
 		t.Errorf("alarms %+v", records)
 	}

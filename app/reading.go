@@ -14,6 +14,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
@@ -45,6 +46,7 @@ type input interface {
 type reading struct {
 	config   *config.Config
 	alarms   *alarm.Board
+	doubts   *doubt.Book
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
@@ -58,8 +60,9 @@ type reading struct {
 // newReading prepares a reader that goes on from a saved position. It asks the source for its tables once.
 func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaStore) (*reading, error) {
 	c := p.config
-	r := &reading{config: c, alarms: p.alarms, logger: p.options.Log, registry: prometheus.NewRegistry(), saved: at, log: log}
-	route, err := router.New(routerMappings(c.Mappings), router.Options{Reporter: reporter{p.alarms}, Registerer: r.registry})
+	r := &reading{config: c, alarms: p.alarms, doubts: p.doubts, logger: p.options.Log, registry: prometheus.NewRegistry(), saved: at, log: log}
+	troubles := &troubles{alarms: p.alarms, doubts: p.doubts, source: c.Source.Name}
+	route, err := router.New(routerMappings(c.Mappings), router.Options{Reporter: troubles, Registerer: r.registry})
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +73,15 @@ func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaSto
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
+	if p.engine != nil {
+		o.FirstStart = p.firstStart
+	}
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err
 	}
 	r.sink = &reader{
 		log: log, router: route, tap: &p.tap, fresh: &r.fresh, source: c.Source.Name, term: at.Term(),
-		xa: &xaMemory{store: xa, alarms: p.alarms}, alarms: p.alarms, doubts: p.doubts, latency: p.latency,
+		xa: &xaMemory{store: xa, alarms: p.alarms}, troubles: troubles, doubts: p.doubts, latency: p.latency,
 	}
 	if r.canal, err = canal.New(o, r.sink, at); err != nil {
 		return nil, err
@@ -93,8 +99,15 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 		return err
 	}
 	if last != "" {
-		r.alarms.Raise(alarm.MappingsChanged, "the mappings have changed since the last start: they apply to changes from the saved position on; "+
-			"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were not deleted for changes before it")
+		err := r.doubts.Record(ctx, doubt.Doubt{
+			Cause: alarm.MappingsChanged, Source: r.config.Source.Name,
+			Message: "the mappings have changed since the last start: they apply to changes from the saved position on; " +
+				"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were not deleted for changes before it: " +
+				"clear both",
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return r.saved.SetMappings(hash)
 }
@@ -110,7 +123,9 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 	var problems config.Problems
 	for _, f := range unfit(route, s.Tables) {
 		if !must {
-			r.alarms.Raise(alarm.MappingUnfit, f.Error())
+			if err := r.doubts.Record(ctx, unfitDoubt(r.config.Source.Name, f.Error())); err != nil {
+				return err
+			}
 			continue
 		}
 		problems = append(problems, config.Problem{Pos: config.Pos(f.Pos), What: f.What, Do: f.Do})
@@ -195,21 +210,4 @@ func sourceOptions(c *config.Config) (canal.Options, error) {
 		o.Flavor = event.Flavor(c.Source.Flavor)
 	}
 	return o, nil
-}
-
-// reporter raises the router's troubles as alarms.
-type reporter struct{ alarms *alarm.Board }
-
-// Report implements router.Reporter.
-func (r reporter) Report(t router.Trouble, message string) {
-	kind := alarm.ColumnAbsent
-	switch t {
-	case router.KeyTooLong:
-		kind = alarm.KeyTooLong
-	case router.ValueTooLarge, router.ValueUnfit:
-		kind = alarm.ValueLost
-	case router.PredicateFailed:
-		kind = alarm.PredicateFailed
-	}
-	r.alarms.Raise(kind, message)
 }

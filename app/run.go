@@ -220,6 +220,7 @@ func (p *pipeline) buildAdmin() error {
 		Tail:    tail,
 		Hot:     hottest,
 		Letters: storeLetters{p},
+		Doubts:  doubtList{func() *doubt.Book { return p.doubts }},
 		Metrics: prometheus.GathererFunc(p.gather),
 		Log:     p.options.Log,
 	}, admin.Options{Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(), TLS: tls})

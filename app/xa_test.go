@@ -387,8 +387,8 @@ func TestAPreparedTransactionThatDoesNotFitIsADoubtAtItsCommit(t *testing.T) {
 		s, err := embedded.Open(dir, embedded.Options{MaxStashKeys: stashChunk + 10})
 		must(t, err)
 		r, l := xaReader(t, s)
-		r.xa.alarms = r.alarms
-		r.doubts, err = doubt.New(nil, r.alarms, nil)
+		r.xa.alarms = r.troubles.alarms
+		r.doubts, err = doubt.New(nil, r.troubles.alarms, nil)
 		must(t, err)
 		return r, l, s
 	}
@@ -406,8 +406,8 @@ func TestAPreparedTransactionThatDoesNotFitIsADoubtAtItsCommit(t *testing.T) {
 	if n := len(r.doubts.List()); n != 0 {
 		t.Errorf("%d doubts before anything is committed", n)
 	}
-	if !slices.ContainsFunc(r.alarms.Records(), func(a alarm.Record) bool { return a.Kind == alarm.XAKeysUnknown }) {
-		t.Errorf("no alarm: %+v", r.alarms.Records())
+	if !slices.ContainsFunc(r.troubles.alarms.Records(), func(a alarm.Record) bool { return a.Kind == alarm.XAKeysUnknown }) {
+		t.Errorf("no alarm: %+v", r.troubles.alarms.Records())
 	}
 	must(t, s.Close())
 

@@ -111,12 +111,16 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.learn(ctx, info, &p); err != nil {
 		return err
 	}
+	if l.o.FirstStart != nil { // before the position is kept: afterwards it is no first start any more
+		if err := l.o.FirstStart(ctx, p.String()); err != nil {
+			return err
+		}
+	}
 	if err := l.save(p); err != nil {
 		return err
 	}
-	l.o.Alarms.Raise(alarm.FirstStart, "source "+l.o.Source+": there is no checkpoint, so this looks like a first start: "+
-		"reading begins at "+p.String()+"; keys that were cached before are not touched: clear the mapped keys in "+
-		"Redis if any of them may be stale")
+	l.o.Logger.Info("there is no checkpoint, so this looks like a first start: keys that were cached before are not touched",
+		"source", l.o.Source, "position", p.String())
 	return l.beginAt(&p, info)
 }
 

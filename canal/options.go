@@ -66,6 +66,9 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Alarms hears what an operator must hear. Nil: it is logged to slog.Default.
 	Alarms *alarm.Board
+	// FirstStart is called when there is no checkpoint, with where reading begins, before that is kept: what was cached
+	// before then is not touched. Nil: nobody asks.
+	FirstStart func(ctx context.Context, position string) error
 	// Doubts keeps what may have left stale keys behind. Nil: it is logged as an alarm, and forgotten.
 	Doubts *doubt.Book
 	// Logger takes changes of state. Nil: slog.Default.

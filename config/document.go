@@ -132,7 +132,12 @@ func (d *document) unknown(f pair, path string, t, root *tree) {
 		}
 	}
 	if len(elsewhere) == 1 && near == "" {
-		d.report(f.at, what, "did you mean "+elsewhere[0]+"?")
+		section, name := split(elsewhere[0])
+		where := "in " + section
+		if section == "" {
+			where = "at the top level"
+		}
+		d.report(f.at, what, name+" belongs "+where)
 		return
 	}
 	d.report(f.at, what, oneOfKeys(f.name, t.names))

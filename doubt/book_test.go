@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -471,6 +472,24 @@ func TestEveryCauseIsAKindOfAlarm(t *testing.T) {
 	for _, c := range doubt.Causes() {
 		if !kinds[c] {
 			t.Errorf("%s is none", c)
+		}
+	}
+}
+
+// What operators are told of a cause: the page, and an alert that is raised once.
+func TestEveryCauseIsDescribed(t *testing.T) {
+	page, err := os.ReadFile("../docs/doubts.md")
+	must(t, err)
+	rules, err := os.ReadFile("../deploy/prometheus/freshet.rules.yaml")
+	must(t, err)
+	_, other, _ := strings.Cut(string(rules), "alert: FreshetAlarm\n")
+	other, _, _ = strings.Cut(other, "\n        for:")
+	for _, c := range doubt.Causes() {
+		if !strings.Contains(string(page), "| `"+string(c)+"` |") {
+			t.Errorf("docs/doubts.md does not say what %s is", c)
+		}
+		if c != alarm.RecordUnreadable && !strings.Contains(other, string(c)+"|") {
+			t.Errorf("FreshetAlarm is raised for %s too, beside FreshetDoubt", c)
 		}
 	}
 }

@@ -79,6 +79,14 @@ func Causes() []alarm.Kind {
 		alarm.ServerBehind,
 		alarm.XAKeysUnknown,
 		alarm.XAUnread,
+		alarm.ColumnAbsent,
+		alarm.KeyTooLong,
+		alarm.MappingUnfit,
+		alarm.MappingsChanged,
+		alarm.FirstStart,
+		alarm.PositionSkipped,
+		alarm.RecordsLost,
+		alarm.RecordUnreadable,
 	}
 }
 

@@ -179,7 +179,7 @@ func batchKeys(b *event.Batch) []string {
 // heard is a Reporter that keeps what it is told.
 type heard []string
 
-func (h *heard) Report(t Trouble, message string) {
+func (h *heard) Report(t Trouble, _, message string) {
 	*h = append(*h, fmt.Sprintf("%d %s", t, message))
 }
 

@@ -303,8 +303,8 @@ func (x *run) missed(a *act, k *textPlan, out outcome, at int, image []event.Val
 	}
 }
 
-func (r *Router) tell(t Trouble, message string) {
-	if r.report != nil {
-		r.report.Report(t, message)
+func (x *run) tell(t Trouble, message string) {
+	if x.report != nil {
+		x.report.Report(t, x.p.name, message)
 	}
 }

@@ -98,10 +98,10 @@ const (
 	ValueUnfit
 )
 
-// Reporter is told of trouble, once for each row that has it, on the goroutine of Route. The message is a whole
-// sentence for the operator, the same for the same trouble, and holds no value of a row.
+// Reporter is told of trouble, once for each row that has it, on the goroutine of Route. The table is schema.table. The
+// message is a whole sentence for the operator, the same for the same trouble, and holds no value of a row.
 type Reporter interface {
-	Report(t Trouble, message string)
+	Report(t Trouble, table, message string)
 }
 
 // MaxKey is the longest key that a template makes, in bytes. It bounds the memory of one row: a text column may

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 
 // ---- text ----
 
-const marks = { fresh: "\u25cf", behind: "\u25b2", starting: "\u25cc", standby: "\u25cb", stopping: "\u25a0" };
+const marks = { fresh: "\u25cf", doubtful: "\u25c6", behind: "\u25b2", starting: "\u25cc", standby: "\u25cb", stopping: "\u25a0" };
 
 const count = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 
@@ -189,6 +189,9 @@ function show(s) {
   setText($("sentence"), s.sentence);
   setText($("who"), [s.source?.name, s.role, s.redis?.address].filter(Boolean).join(" \u00b7 "));
   setText($("since"), `up ${seconds(Math.max(1, Math.round((Date.parse(s.now) - Date.parse(s.started)) / 1000)))} \u00b7 ${s.version}`);
+  const doubts = s.doubts ?? [];
+  $("doubts").hidden = doubts.length === 0;
+  rows($("doubt-rows"), doubts, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), count.format(d.count), d.cause.replaceAll("_", " "), d.message]));
   rows($("path"), path(s), card, fillCard);
   rows($("figures"), figures(s), figure, fillFigure);
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/testbed"
@@ -32,13 +34,45 @@ func TestATruncateIsInDoubtThroughAKill(t *testing.T) {
 		if code, body := s.get("/readyz"); code != 200 {
 			t.Errorf("/readyz: %d %s", code, body)
 		}
+		s.doubtIsDismissed(id)
 		s.cache("product:1")
 		s.write(1)
 		s.gone("product:1")
 		if code := r.Stop(t, patience); code != exitDone {
 			t.Errorf("exit code %d", code)
 		}
+		if out := s.ask("doubts", "list"); strings.Count(out, "\n") != 1 { // from the store
+			t.Errorf("doubts list: %s", out)
+		}
 	})
+}
+
+// doubtIsDismissed lists, shows and dismisses the only doubt of a running freshet.
+func (s *site) doubtIsDismissed(id string) {
+	s.t.Helper()
+	list := s.ask("doubts", "list")
+	if lines := strings.Split(strings.TrimSpace(list), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[1], id+"  table_truncated") {
+		s.t.Errorf("doubts list:\n%s", list)
+	}
+	if out := s.ask("doubts", "show", id); !strings.Contains(out, "shop.product") || !strings.Contains(out, "clear the keys") {
+		s.t.Errorf("doubts show:\n%s", out)
+	}
+	var d admin.Doubt
+	if err := json.Unmarshal([]byte(s.ask("doubts", "show", "--json", id)), &d); err != nil || d.ID != id || d.Tables[0] != "shop.product" {
+		s.t.Errorf("doubts show --json: %+v, %v", d, err)
+	}
+	if code, body := s.get("/metrics"); code != 200 || !strings.Contains(body, `freshet_doubts{cause="table_truncated"} 1`) ||
+		!strings.Contains(body, `freshet_state{state="doubtful"} 1`) {
+		s.t.Errorf("metrics: %d", code)
+	}
+	s.refused(exitFailed, []string{`there is no doubt "nonsense"`, "freshet doubts list"}, "doubts", "dismiss", "nonsense")
+	stranger := *s
+	stranger.token = "guessed-token"
+	stranger.refused(exitFailed, []string{"401", "admin.token"}, "doubts", "dismiss", id)
+	if out := s.ask("doubts", "dismiss", id); !strings.HasPrefix(out, "dismissed:\n") || !strings.Contains(out, "shop.product") {
+		s.t.Errorf("doubts dismiss:\n%s", out)
+	}
+	s.await("nothing is in doubt", func(st *app.Status) bool { return st.State == app.Fresh && len(st.Doubts) == 0 })
 }
 
 func TestATruncateIsInDoubtThroughAKillAroundKafka(t *testing.T) {
@@ -61,8 +95,12 @@ func TestATruncateIsInDoubtThroughAKillAroundKafka(t *testing.T) {
 	for _, p := range append(all, other) {
 		running[p] = p.start(p.role)
 	}
-	for p, r := range running {
+	for p := range running {
 		p.await("it is still in doubt", truncated)
+	}
+	invalidator.doubtIsDismissed(invalidator.status().Doubts[0].ID)
+	for p, r := range running {
+		p.await("nobody is in doubt", func(st *app.Status) bool { return len(st.Doubts) == 0 })
 		if code := r.Stop(t, patience); code != exitDone {
 			t.Errorf("%s: exit code %d", p.role, code)
 		}

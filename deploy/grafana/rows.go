@@ -173,6 +173,10 @@ func trouble() row {
 			},
 		},
 		{
+			title: "Doubts", description: "Causes for which keys may be stale until somebody dismisses them: `freshet doubts list`.", unit: "short",
+			queries: []query{{`max by (cause) (freshet_doubts{$all}) > 0`, "{{cause}}"}},
+		},
+		{
 			title: "What became of them, per second", unit: "short",
 			queries: []query{
 				perSecond("freshet_invalidator_commands_refused_total", "job", "refused"),

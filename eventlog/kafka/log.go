@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -42,6 +43,8 @@ type Options struct {
 	Log *slog.Logger
 	// Alarms hears what an operator must hear. Nil: it is logged.
 	Alarms *alarm.Board
+	// Doubts keeps which losses were passed over. Nil: they are logged, and forgotten.
+	Doubts *doubt.Book
 }
 
 // Log is the invalidators' end of the event log in Kafka, for one process of a group.
@@ -68,14 +71,14 @@ func New(c *broker.Client, o Options) (*Log, error) {
 	var err error
 	l.letters, err = letters.New(c, letters.Options{
 		Topic: o.Topic, Group: o.Group, Delays: o.Delays, SkipLost: o.SkipLost, Parse: parse, Registerer: o.Registerer, Log: o.Log,
-		Alarms: o.Alarms,
+		Alarms: o.Alarms, Doubts: o.Doubts,
 	})
 	if err != nil {
 		return nil, err
 	}
 	l.consumer, err = consumer.New(c, consumer.Options{
 		Names: broker.Names{Topic: o.Topic}, Group: o.Group, SkipLost: o.SkipLost, Bury: l.letters.Bury, Letters: l.deadLetters, Latency: o.Latency,
-		Registerer: o.Registerer, Log: o.Log, Alarms: o.Alarms,
+		Registerer: o.Registerer, Log: o.Log, Alarms: o.Alarms, Doubts: o.Doubts,
 	})
 	return l, err
 }

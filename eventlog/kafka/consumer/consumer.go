@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -41,6 +42,8 @@ type Options struct {
 	Latency *latency.Stages
 	// Alarms are raised for what an operator must hear; nil: logged.
 	Alarms *alarm.Board
+	// Doubts keeps which losses were passed over. Nil: they are logged, and forgotten.
+	Doubts *doubt.Book
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
 	// Log is told of changes of state. Default slog.Default.

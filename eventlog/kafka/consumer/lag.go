@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 )
 
 // Lag is how far a partition is behind.
@@ -167,8 +168,11 @@ func (c *Consumer) askRetention(ctx context.Context) {
 // maxRetention bounds what is believed, in ms: a century.
 const maxRetention = 100 * 365 * 24 * 3600 * 1000
 
-// raiseLost tells an operator of a loss that is passed over.
-func (c *Consumer) raiseLost(e *LostError) {
-	c.o.Alarms.Raise(alarm.RecordsLost, fmt.Sprintf("passed over, as --skip-lost says: records of %s/%d are lost to group %s: %s."+
-		" Keys that changed meanwhile may stay stale unless the cache was cleared", e.Topic, e.Partition, e.Group, e.what()))
+// doubtLost keeps durably that a loss is passed over.
+func (c *Consumer) doubtLost(ctx context.Context, e *LostError) error {
+	return c.o.Doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.RecordsLost, Group: e.Group, Subject: fmt.Sprintf("%s/%d", e.Topic, e.Partition),
+		Message: fmt.Sprintf("passed over, as --skip-lost says: records of %s/%d are lost to group %s: %s."+
+			" Keys that changed meanwhile may stay stale unless the cache was cleared", e.Topic, e.Partition, e.Group, e.what()),
+	})
 }

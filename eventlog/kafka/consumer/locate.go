@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -45,7 +46,7 @@ func (p *partition) locate(offset int64) (int64, error) {
 			}
 		}
 		lost.Until = p.oldest(start, end)
-		if err := p.c.lost(lost); err != nil {
+		if err := p.c.lost(p.ctx, lost); err != nil {
 			return 0, err
 		}
 		return start, nil
@@ -66,12 +67,11 @@ func (p *partition) oldest(start, end int64) time.Time {
 	return f.Records[0].Time
 }
 
-// lost counts a loss. It returns it, unless losses are passed over; then an operator is told.
-func (c *Consumer) lost(e *LostError) error {
+// lost counts a loss. It returns it, unless losses are passed over; then it is a doubt, durable when lost returns nil.
+func (c *Consumer) lost(ctx context.Context, e *LostError) error {
 	c.metrics.losses.WithLabelValues(string(e.Loss)).Inc()
 	if !c.o.SkipLost {
 		return e
 	}
-	c.raiseLost(e)
-	return nil
+	return c.doubtLost(ctx, e)
 }

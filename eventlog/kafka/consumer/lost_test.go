@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/testbed"
 )
@@ -32,13 +33,23 @@ func (r *rig) finish(n int) {
 func (r *rig) skip() (*worker, *alarm.Board) {
 	board, err := alarm.New(quietLog(), nil)
 	must(r.t, err)
-	return r.work(true, func(o *Options) { o.SkipLost, o.Alarms = true, board }), board
+	return r.work(true, func(o *Options) { o.SkipLost, o.Alarms, o.Doubts = true, board, book(r.t, board) }), board
+}
+
+// book keeps doubts for one test.
+func book(t *testing.T, board *alarm.Board) *doubt.Book {
+	b, err := doubt.New(nil, board, nil)
+	must(t, err)
+	return b
 }
 
 func skipped(t *testing.T, w *worker, board *alarm.Board, loss Loss) {
 	t.Helper()
 	if n := testutil.ToFloat64(w.consumer.metrics.losses.WithLabelValues(string(loss))); n != 1 {
 		t.Errorf("%v losses of kind %s are counted", n, loss)
+	}
+	if l := w.consumer.o.Doubts.List(); len(l) != 1 || l[0].Group != w.consumer.o.Group || l[0].Cause != alarm.RecordsLost {
+		t.Errorf("in doubt: %+v", l)
 	}
 	if records := board.Records(); len(records) != 1 || records[0].Kind != alarm.RecordsLost {
 		t.Errorf("alarms: %+v", records)
@@ -243,7 +254,7 @@ func TestWhatIsLostWhileItIsReadIsPassedOverOnce(t *testing.T) {
 	board, err := alarm.New(quietLog(), nil)
 	must(t, err)
 	w := r.work(true, func(o *Options) {
-		o.SkipLost, o.Alarms = true, board
+		o.SkipLost, o.Alarms, o.Doubts = true, board, book(t, board)
 		bury := o.Bury
 		o.Bury = func(ctx context.Context, topic string, p int, b broker.Record, cause error) error {
 			<-release

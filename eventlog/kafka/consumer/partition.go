@@ -192,7 +192,7 @@ func (p *partition) missing(r *broker.Record, b *Break) error {
 		Start: p.start, End: p.end, Break: b,
 	}
 	p.mu.Unlock()
-	return p.c.lost(e)
+	return p.c.lost(p.ctx, e)
 }
 
 // holdUp waits for the end of a context: a record that only a newer freshet can read must not be passed over, and this

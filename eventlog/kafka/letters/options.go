@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
@@ -47,6 +48,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Alarms hears what an operator must hear. Nil: it is logged.
 	Alarms *alarm.Board
+	// Doubts keeps which losses were passed over. Nil: they are logged, and forgotten.
+	Doubts *doubt.Book
 	// Log is told of changes of state. Default [slog.Default].
 	Log *slog.Logger
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
@@ -45,6 +46,8 @@ func newRig(t *testing.T, o Options) *rig {
 	alarms, err := alarm.New(o.Log, nil)
 	must(t, err)
 	o.Alarms = alarms
+	o.Doubts, err = doubt.New(nil, alarms, nil)
+	must(t, err)
 	r := &rig{T: t, kafka: kafka, client: c, o: o, committed: map[string]int64{}}
 	s := r.store()
 	kafka.Topic(t, s.dead, 1, "cleanup.policy=compact")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
 	"github.com/freshet/freshet/retry"
@@ -123,7 +124,9 @@ func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
 		return 0, lost
 	}
 	// What there is may have been finished before: then its deletes are only repeated.
-	s.skipped(lost)
+	if err := s.skipped(ctx, lost); err != nil {
+		return 0, err
+	}
 	if c.offset > end {
 		c.rewind(start)
 	} else {
@@ -132,9 +135,12 @@ func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
 	return start, nil
 }
 
-// skipped says that keys were lost, and that this is not the end of it.
-func (s *Store) skipped(lost *LostError) {
-	s.o.Alarms.Raise(alarm.RecordsLost, "passed over, as --skip-lost says: "+lost.Error())
+// skipped keeps durably that keys were lost, and that this is not the end of it.
+func (s *Store) skipped(ctx context.Context, lost *LostError) error {
+	return s.o.Doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.RecordsLost, Group: s.o.Group, Subject: fmt.Sprintf("%s/%d", lost.Topic, lost.Partition),
+		Message: "passed over, as --skip-lost says: " + lost.Error(),
+	})
 }
 
 // waitForRoom waits until the window takes more; false when ctx ends first.
@@ -223,7 +229,9 @@ func (s *Store) lost(ctx context.Context, w *window, cause error) error {
 	if w.next > end {
 		return &cutError{w.next} // the offsets in the window mean other records now
 	}
-	s.skipped(lost)
+	if err := s.skipped(ctx, lost); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.next = start // what is in the window already is still tried

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
@@ -280,6 +281,10 @@ func run(t testing.TB, c Client, o Options) *running {
 		if o.Alarms, err = alarm.New(o.Log, nil); err != nil {
 			t.Fatal(err)
 		}
+	}
+	var err error
+	if o.Doubts, err = doubt.New(nil, o.Alarms, nil); err != nil {
+		t.Fatal(err)
 	}
 	p, err := New(c, o)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/latency"
@@ -84,6 +85,8 @@ type Options struct {
 	Log *slog.Logger
 	// Alarms hears of trouble that lasts. Nil: it is logged.
 	Alarms *alarm.Board
+	// Doubts keeps what was lost before this term. Nil: it is logged, and forgotten.
+	Doubts *doubt.Book
 }
 
 func (o *Options) complete() error {

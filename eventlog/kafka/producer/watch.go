@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 )
 
 // mostDoubt is how many times in a row the topic must have fewer partitions than it had to be believed: a broker that
@@ -95,9 +96,14 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leade
 		t.over()
 		if head := p.o.Heads[id]; end == 0 && !head.IsZero() {
 			// A term that noticed this while it ran stopped, so that somebody decides. This one was started since.
-			p.o.Alarms.Raise(alarm.RecordsLost, fmt.Sprintf(
-				"partition %d of %s is empty, although source %s has written to it before: the topic was deleted and made again; what "+
-					"was in it and no invalidator had read is gone, and its keys may be stale", id, p.o.Topics.Topic, p.o.Source))
+			err := p.o.Doubts.Record(ctx, doubt.Doubt{
+				Cause: alarm.RecordsLost, Source: p.o.Source, Subject: fmt.Sprintf("%s/%d", p.o.Topics.Topic, id),
+				Message: fmt.Sprintf("partition %d of %s is empty, although source %s has written to it before: the topic was deleted and made again; what "+
+					"was in it and no invalidator had read is gone, and its keys may be stale", id, p.o.Topics.Topic, p.o.Source),
+			})
+			if err != nil {
+				return // ctx has ended
+			}
 		}
 		more = append(more, &partition{id: id, trouble: p.newTrouble(p.metrics.retries), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
 		id++

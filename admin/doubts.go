@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Doubt is a doubt as the API shows it: some keys may be stale although all work is finished.
+type Doubt struct {
+	ID      string    `json:"id"`
+	Cause   string    `json:"cause"`
+	Source  string    `json:"source,omitempty"`
+	Group   string    `json:"group,omitempty"`
+	Tables  []string  `json:"tables,omitempty"`
+	Subject string    `json:"subject,omitempty"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
+	Last    time.Time `json:"last"`
+	Count   int       `json:"count"`
+}
+
+// Doubts are what is in doubt, wherever it is kept. [Client] is one as well.
+type Doubts interface {
+	// ListDoubts returns all, oldest first.
+	ListDoubts(ctx context.Context) ([]Doubt, error)
+	// DismissDoubt removes one for good. It fails with [ErrNoDoubt], and with [ErrCameAgain] if its Last is after seen, the
+	// Last that was looked at; a zero seen means whatever there is.
+	DismissDoubt(ctx context.Context, id string, seen time.Time) error
+}
+
+// The errors of [Doubts].
+var (
+	ErrNoDoubt   = errors.New("there is no such doubt")
+	ErrCameAgain = errors.New("it has come again since it was looked at")
+)
+
+// Seen is the body of a dismissal: the Last of the doubt as it was looked at.
+type Seen struct {
+	Last time.Time `json:"last"`
+}
+
+func (s *Server) listDoubts(w http.ResponseWriter, r *http.Request) {
+	if all, ok := s.allDoubts(w, r); ok {
+		reply(w, all)
+	}
+}
+
+func (s *Server) allDoubts(w http.ResponseWriter, r *http.Request) ([]Doubt, bool) {
+	all, err := s.deps.Doubts.ListDoubts(r.Context())
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return nil, false
+	}
+	if all == nil {
+		all = []Doubt{}
+	}
+	return all, true
+}
+
+func (s *Server) showDoubt(w http.ResponseWriter, r *http.Request) {
+	all, ok := s.allDoubts(w, r)
+	if !ok {
+		return
+	}
+	for i := range all {
+		if all[i].ID == r.PathValue("id") {
+			reply(w, all[i])
+			return
+		}
+	}
+	fail(w, http.StatusNotFound, fmt.Sprintf("there is no doubt %q", r.PathValue("id")))
+}
+
+func (s *Server) dismissDoubt(w http.ResponseWriter, r *http.Request) {
+	var seen Seen
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&seen); err != nil && !errors.Is(err, io.EOF) { // no body: whatever there is
+		fail(w, http.StatusBadRequest, `the body is to be empty, or JSON with the doubt's last, such as {"last": "2026-01-31T08:00:00Z"}: `+err.Error())
+		return
+	}
+	id := r.PathValue("id")
+	err := s.deps.Doubts.DismissDoubt(r.Context(), id, seen.Last)
+	switch {
+	case errors.Is(err, ErrNoDoubt):
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no doubt %q", id))
+	case errors.Is(err, ErrCameAgain):
+		fail(w, http.StatusConflict, fmt.Sprintf("doubt %s has come again since it was looked at: look again", id))
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err.Error())
+	default:
+		s.deps.Log.Info("doubt dismissed", "id", id, "remote", r.RemoteAddr)
+		reply(w, Counted{Count: 1})
+	}
+}
+
+// ListDoubts implements [Doubts].
+func (c *Client) ListDoubts(ctx context.Context) ([]Doubt, error) {
+	var out []Doubt
+	return out, c.call(ctx, http.MethodGet, "/doubts", nil, &out)
+}
+
+// DismissDoubt implements [Doubts].
+func (c *Client) DismissDoubt(ctx context.Context, id string, seen time.Time) error {
+	var body any
+	if !seen.IsZero() {
+		body = Seen{seen}
+	}
+	return c.call(ctx, http.MethodPost, "/doubts/"+url.PathEscape(id)+"/dismiss", body, &Counted{})
+}

@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 123456789, time.UTC)
+
+// fakeDoubts holds doubts until they are dismissed.
+type fakeDoubts struct{ all []Doubt }
+
+func (f *fakeDoubts) ListDoubts(context.Context) ([]Doubt, error) { return f.all, nil }
+
+func (f *fakeDoubts) DismissDoubt(_ context.Context, id string, seen time.Time) error {
+	i := slices.IndexFunc(f.all, func(d Doubt) bool { return d.ID == id })
+	switch {
+	case i < 0:
+		return ErrNoDoubt
+	case !seen.IsZero() && f.all[i].Last.After(seen):
+		return ErrCameAgain
+	}
+	f.all = slices.Delete(f.all, i, i+1)
+	return nil
+}
+
+func TestDoubtsAreShownToAllAndDismissedByWhoHoldsTheToken(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	stranger, c := NewClient(f.url, "", nil), NewClient(f.url, "hush", nil)
+	all, err := stranger.ListDoubts(t.Context())
+	if err != nil || len(all) != 2 || all[0].ID != "a1" || !all[0].Last.Equal(noon) {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	refused := func(err error, words string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, want %q", err, words)
+		}
+	}
+	refused(stranger.DismissDoubt(t.Context(), "a1", noon), "401")
+	refused(c.DismissDoubt(t.Context(), "nothing", noon), `there is no doubt "nothing"`)
+	refused(c.DismissDoubt(t.Context(), "a1", noon.Add(-time.Nanosecond)), "has come again")
+	if err := c.DismissDoubt(t.Context(), "a1", noon); err != nil {
+		t.Error(err)
+	}
+	if err := c.DismissDoubt(t.Context(), "b2", time.Time{}); err != nil {
+		t.Error(err)
+	}
+	if all, err := c.ListDoubts(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestWithoutATokenNothingIsDismissed(t *testing.T) {
+	f := start(t, Options{})
+	err := NewClient(f.url, "", nil).DismissDoubt(t.Context(), "a1", noon)
+	if err == nil || !strings.Contains(err.Error(), "admin.token") {
+		t.Error(err)
+	}
+	for path, want := range map[string]int{"/doubts": 200, "/doubts/a1": 200, "/doubts/x": 404} {
+		res, err := http.Get(f.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+}

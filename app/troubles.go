@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/router"
+)
+
+// troubles are what the router cannot mend. It belongs to the reader's goroutine. Those that leave a key stale are doubts:
+// they are gathered while rows are routed, since a million rows may have the same, and recorded before the batch is handed
+// on, so that they are durable before the position passes their rows.
+type troubles struct {
+	alarms *alarm.Board
+	doubts *doubt.Book
+	source string
+	// gathered are those since the last batch; a message stands for its kind and its table.
+	gathered map[string]doubt.Doubt
+}
+
+// maxGathered bounds what is gathered for one batch; beyond it, tables are left out, which means all.
+const maxGathered = 1000
+
+// Report implements router.Reporter.
+func (t *troubles) Report(kind router.Trouble, table, message string) {
+	switch kind {
+	case router.ValueTooLarge, router.ValueUnfit:
+		t.alarms.Raise(alarm.ValueLost, message) // its key was deleted
+	case router.PredicateFailed:
+		t.alarms.Raise(alarm.PredicateFailed, message) // and counted as true
+	case router.KeyTooLong:
+		t.gather(alarm.KeyTooLong, table, message)
+	default:
+		t.gather(alarm.ColumnAbsent, table, message)
+	}
+}
+
+func (t *troubles) gather(cause alarm.Kind, table, message string) {
+	if _, known := t.gathered[message]; known {
+		return
+	}
+	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, Message: message + ": clear the keys of the table"}
+	if len(t.gathered) >= maxGathered {
+		message, d.Tables = string(cause), nil
+	}
+	if t.gathered == nil {
+		t.gathered = map[string]doubt.Doubt{}
+	}
+	t.gathered[message] = d
+}
+
+// record makes what was gathered durable.
+func (t *troubles) record(ctx context.Context) error {
+	if t == nil || len(t.gathered) == 0 {
+		return nil
+	}
+	for _, message := range slices.Sorted(maps.Keys(t.gathered)) {
+		if err := t.doubts.Record(ctx, t.gathered[message]); err != nil {
+			return err
+		}
+	}
+	clear(t.gathered)
+	return nil
+}
+
+// unfit records that a mapping cannot be used with a table.
+func (t *troubles) unfit(ctx context.Context, what string) error {
+	return t.doubts.Record(ctx, unfitDoubt(t.source, what))
+}
+
+func unfitDoubt(source, what string) doubt.Doubt {
+	return doubt.Doubt{
+		Cause: alarm.MappingUnfit, Source: source, Subject: what, Message: what + "; the keys of this mapping are not deleted meanwhile: clear them once it is mended",
+	}
+}

@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/doubttest"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/testbed"
+)
+
+func TestWhatLeavesAKeyStaleIsInDoubtAndTheRestIsNot(t *testing.T) {
+	board, err := alarm.New(slog.New(slog.DiscardHandler), nil)
+	must(t, err)
+	for kind, want := range map[router.Trouble]alarm.Kind{
+		router.ColumnAbsent: alarm.ColumnAbsent, router.KeyTooLong: alarm.KeyTooLong,
+		router.ValueTooLarge: "", router.ValueUnfit: "", router.PredicateFailed: "",
+	} {
+		x := troubles{alarms: board, doubts: book(t, board), source: "shop"}
+		x.Report(kind, "shop.product", "a sentence")
+		must(t, x.record(t.Context()))
+		l := x.doubts.List()
+		if want == "" {
+			if len(l) > 0 {
+				t.Errorf("%d: %+v", kind, l)
+			}
+			continue
+		}
+		if len(l) != 1 || l[0].Cause != want || l[0].Source != "shop" || l[0].Tables[0] != "shop.product" {
+			t.Errorf("%d: %+v", kind, l)
+		}
+	}
+}
+
+func TestAMillionRowsWithTheSameTroubleCostNothing(t *testing.T) {
+	x := troubles{doubts: book(t, nil), source: "shop"}
+	x.Report(router.ColumnAbsent, "shop.product", "a sentence")
+	if n := testing.AllocsPerRun(1000, func() { x.Report(router.ColumnAbsent, "shop.product", "a sentence") }); n > 0 {
+		t.Errorf("%v allocations for a row", n)
+	}
+	for i := range 10 * maxGathered {
+		x.Report(router.ColumnAbsent, "shop.product", fmt.Sprint("sentence ", i))
+	}
+	if len(x.gathered) > maxGathered+1 {
+		t.Errorf("%d gathered", len(x.gathered))
+	}
+}
+
+// The position passes a row only when it is durable that its key may be stale.
+func TestABatchIsNotHandedOnBeforeItsDoubtsAreDurable(t *testing.T) {
+	r, log := newReader(t)
+	kept, err := doubt.New(&doubttest.Memory{Fail: func(_ context.Context, op, _ string) error {
+		if op == "put" && len(log.batches) > 0 {
+			return errors.New("it was handed on")
+		}
+		return nil
+	}}, nil, nil)
+	must(t, err)
+	r.troubles.doubts = kept
+	r.troubles.Report(router.ColumnAbsent, "shop.product", "a sentence")
+	must(t, r.Row(row(100, "")))
+	must(t, r.Commit(&event.Tx{}, end(100)))
+	must(t, r.Flush())
+	if len(kept.List()) != 1 || len(log.batches) != 1 {
+		t.Fatalf("%+v, %d batches", kept.List(), len(log.batches))
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.ctx = gone
+	r.troubles.Report(router.ColumnAbsent, "shop.other", "another")
+	must(t, r.Row(row(200, "")))
+	must(t, r.Commit(&event.Tx{}, end(200)))
+	if err := r.Flush(); !errors.Is(err, context.Canceled) || len(log.batches) != 1 {
+		t.Fatalf("%v, %d batches", err, len(log.batches))
+	}
+}
+
+func TestWhatAKeyBeginsWithIsTheTextBeforeItsPlaceholder(t *testing.T) {
+	for template, want := range map[string]string{
+		"product:{id}": "product:", "{id}": "", "all": "all", "a{{b}}:{id}": "a{b}:", "{{{id}}}": "{",
+	} {
+		if got := literal(template); got != want {
+			t.Errorf("%s: %q, want %q", template, got, want)
+		}
+	}
+}
+
+func TestAFirstStartIsInDoubtOnlyIfRedisHoldsKeysOfTheMappings(t *testing.T) {
+	for _, x := range []struct {
+		name, key, prefix string
+		doubts            int
+	}{
+		{"empty", "", "", 0},
+		{"keys of others", "session:1", "", 0},
+		{"a key of a mapping", "product:1", "", 1},
+		{"without the prefix", "product:1", "p:", 0},
+		{"with the prefix", "p:product:1", "p:", 1},
+		{"a hash of a mapping", "stock:7", "", 1},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			server := testbed.Redis(t)
+			if x.key != "" {
+				server.Do(t, "SET", x.key, "v")
+			}
+			p := firstStarter(t, server.Addr)
+			p.config.Redis.KeyPrefix = x.prefix
+			must(t, p.firstStart(t.Context(), "binlog.000001:4"))
+			if l := p.doubts.List(); len(l) != x.doubts || x.doubts > 0 && l[0].Cause != alarm.FirstStart {
+				t.Errorf("%+v", l)
+			}
+			if a := p.alarms.Records(); len(a) != x.doubts {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+func TestAFirstStartThatCannotLookSaysSo(t *testing.T) {
+	p := firstStarter(t, "127.0.0.1:1")
+	must(t, p.firstStart(t.Context(), "binlog.000001:4"))
+	if a := p.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.FirstStart || len(p.doubts.List()) > 0 {
+		t.Errorf("%+v, %+v", a, p.doubts.List())
+	}
+}
+
+func firstStarter(t *testing.T, redis string) *pipeline {
+	board, err := alarm.New(slog.New(slog.DiscardHandler), nil)
+	must(t, err)
+	return &pipeline{alarms: board, doubts: book(t, board), config: &config.Config{
+		Source: config.Source{Name: "shop"}, Redis: config.Redis{Addresses: []string{redis}},
+		Mappings: []config.Mapping{
+			{Keys: []config.Text{{Value: "product:{id}"}}}, {Hash: &config.Hash{Key: config.Text{Value: "stock:{id}"}}},
+		},
+	}}
+}
