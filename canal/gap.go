@@ -138,14 +138,18 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 	for wait := time.Duration(0); ; wait = 250 * time.Millisecond {
 		lost := p.GTIDs.Subtract(&info.Executed)
 		lost = lost.Subtract(&info.Owned)
+		reason := "the source has lost transactions that were read"
 		if lost.IsEmpty() {
-			return nil
+			cut, err := cutOff(s, info, p)
+			if err != nil || cut == "" {
+				return err
+			}
+			reason += ", and may have given their numbers to others: " + cut
 		}
 		if time.Since(began) >= ownedFor {
 			return &GapError{
 				Position: *p, Missing: lost, Oldest: oldest(s),
-				Reason: "the source has lost transactions that were read (it crashed without having synced its binlog, " +
-					"or was restored from a backup)",
+				Reason: reason + " (it crashed without having synced its binlog, or was restored from a backup)",
 				Mend: "what it holds now may differ from what was read: clear the mapped keys in Redis, " +
 					"then choose where to go on with `freshet position set … --skip`",
 			}
@@ -157,6 +161,33 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 			return err
 		}
 	}
+}
+
+// cutOff says that a binlog file ends before what was read of it; "" if none does. A server that crashed begins a new file,
+// so one that lost its tail stays shorter than it was, though its transactions' numbers are given out again. Where the
+// binlog was begun anew on purpose, all that was read is said to have been before the file.
+func cutOff(s *session, info *SourceInfo, p *event.Position) (string, error) {
+	if p.File == "" || p.Server != info.Server {
+		return "", nil
+	}
+	files, err := s.binlogFiles()
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(files, func(f BinlogFile) bool { return f.Name == p.File })
+	if i < 0 || p.Pos <= files[i].Size {
+		return "", nil
+	}
+	before := info.Purged
+	if info.Flavor == event.MariaDB {
+		if before, err = s.gtidPos(place{file: p.File, pos: firstEvent}); err != nil {
+			return "", err
+		}
+	}
+	if after := p.GTIDs.Subtract(&before); after.IsEmpty() {
+		return "", nil
+	}
+	return fmt.Sprintf("binlog file %s was read up to %d and is %d bytes long", p.File, p.Pos, files[i].Size), nil
 }
 
 // checkFile does the same by file and position.

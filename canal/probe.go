@@ -42,6 +42,9 @@ type SourceInfo struct {
 	// LogReplicaUpdates says that what the server replicates is in its binlog as well; Galera that it is a node of such a
 	// cluster, Replicates that it has replicated from another server (MariaDB only).
 	LogReplicaUpdates, Galera, Replicates bool
+	// SyncBinlog and FlushLog are sync_binlog and innodb_flush_log_at_trx_commit: with anything but 1 a crash of the machine
+	// loses transactions that were read. "" where the server does not know them.
+	SyncBinlog, FlushLog string
 	// Lacks are reasons for which changes of wanted tables are not in the binlog. Known after [Probe] only.
 	Lacks []Lack
 	// Retention is how long binlogs are kept. Its Oldest is known after [Probe] only.
@@ -196,7 +199,7 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 // settings asks for what decides the content of the binlog.
 func (s *session) settings(info *SourceInfo) error {
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'rpl_semi_sync%' " +
-		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir', 'log_replica_updates', 'log_slave_updates', 'wsrep_on')")
+		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir', 'log_replica_updates', 'log_slave_updates', 'wsrep_on', 'sync_binlog', 'innodb_flush_log_at_trx_commit')")
 	if err != nil {
 		return err
 	}
@@ -208,6 +211,7 @@ func (s *session) settings(info *SourceInfo) error {
 	// Both names where the server knows both; one that knows neither logs them.
 	info.LogReplicaUpdates = v["log_replica_updates"] != "OFF" && v["log_slave_updates"] != "OFF"
 	info.Galera = v["wsrep_on"] == "ON"
+	info.SyncBinlog, info.FlushLog = v["sync_binlog"], v["innodb_flush_log_at_trx_commit"]
 	info.TransactionCompression = v["binlog_transaction_compression"] == "ON"
 	info.Retention.fromSettings(v)
 	if strings.HasPrefix(v["basedir"], rdsRoot) {
