@@ -174,7 +174,7 @@ func trouble() row {
 		},
 		{
 			title: "Doubts", description: "Causes for which keys may be stale until somebody dismisses them: `freshet doubts list`.", unit: "short",
-			queries: []query{{`max by (cause) (freshet_doubts{$all}) > 0`, "{{cause}}"}},
+			queries: []query{{`max by (cause) (freshet_doubts{$all})`, "{{cause}}"}},
 		},
 		{
 			title: "What became of them, per second", unit: "short",
