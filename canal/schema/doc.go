@@ -21,6 +21,10 @@
 // error wraps [ErrUnknownSchema] and says why. It stays so, without another question, until a statement, other columns
 // or a new connection give reason to ask again.
 //
+// A statement that stands in no binlog (sql_log_bin=0, or one on another server of several) cannot be followed.
+// [Tracker.Verify] finds what it has altered: what is known, with the statements that are still to come, must be what the
+// server says now.
+//
 // What is known is a value ([Tracker.Encode], [Decode]), which is saved with the position, so that a restart at a
 // checkpoint knows the columns as of that checkpoint.
 //

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,16 @@ type fakeSource struct {
 	mariaDB bool
 	scanErr error
 	denied  bool
+	// kind is the TABLE_TYPE of all tables; "": BASE TABLE. failing is a question that fails.
+	kind, failing string
 }
 
 func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 	if f.asked != nil {
 		f.asked(query)
+	}
+	if query == f.failing {
+		return nil, errFake
 	}
 	switch {
 	case strings.Contains(query, "DEFAULT_COLLATION_NAME"):
@@ -55,7 +61,7 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 		var out [][]any
 		for _, a := range args[1:] {
 			if f.tables[fmt.Sprint(args[0], ".", a)] != nil {
-				out = append(out, []any{"utf8mb4_general_ci", "BASE TABLE", a})
+				out = append(out, []any{"utf8mb4_general_ci", cmp.Or(f.kind, "BASE TABLE"), a})
 			}
 		}
 		return rows(out...)

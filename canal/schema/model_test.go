@@ -1,7 +1,9 @@
 package schema
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,8 @@ func TestTrackerAgreesWithServers(t *testing.T) {
 	for _, s := range servers {
 		t.Run(string(s.flavor), func(t *testing.T) {
 			t.Parallel()
-			conn := connect(t, s.start(t, "--sync-binlog=0", "--tmpdir="+t.TempDir()))
+			server := s.start(t, "--sync-binlog=0", "--tmpdir="+t.TempDir())
+			conn, asking := connect(t, server), connect(t, server)
 			runs, sure, unsure := 0, 0, 0
 			rapid.Check(t, func(rt *rapid.T) {
 				runs++
@@ -25,9 +28,16 @@ func TestTrackerAgreesWithServers(t *testing.T) {
 				for range 3 {
 					m.run(m.create())
 				}
-				for range rapid.IntRange(5, 20).Draw(rt, "statements") {
+				var late *Tracker
+				var at Place
+				behind := rapid.IntRange(0, 5).Draw(rt, "behind")
+				for left := rapid.IntRange(5, 20).Draw(rt, "statements"); left > 0; left-- {
+					if left == behind {
+						late, at = m.tracker.copy(t), m.log.at
+					}
 					m.step()
 				}
+				m.verify(asking, late, at)
 				sure += m.sure
 				unsure += m.unsure
 				m.drop()
@@ -50,6 +60,7 @@ type model struct {
 	log     *logged
 	session ddl.Session
 	tracker *Tracker
+	past    []past
 	// sure and unsure count the comparisons.
 	sure, unsure int
 }
@@ -117,17 +128,84 @@ func (m *model) run(sql string) {
 	if refused != nil {
 		m.rt.Logf("refused: %s: %v", sql, refused)
 	}
-	err := m.log.read(Place{}, func(_ Place, schema, sql string) {
+	err := m.log.read(Place{}, func(end Place, schema, sql string) {
 		m.rt.Logf("logged: %s", sql)
 		session := m.session
 		session.Schema = []byte(schema)
 		session.Failed = refused != nil // a CREATE OR REPLACE of MariaDB has dropped the old table by then
 		st := ddl.Parse([]byte(sql), &session)
+		m.past = append(m.past, past{end, st})
 		m.tracker.Apply(&st)
 	})
 	if err != nil {
 		m.t.Fatal(err)
 	}
+}
+
+// past is a statement that was logged up to end.
+type past struct {
+	end Place
+	st  ddl.Statement
+}
+
+// DDLBetween implements [Scanner].
+func (m *model) DDLBetween(_ context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+	for _, p := range m.past {
+		if from.before(p.end) && !to.before(p.end) && touches(p.st) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// copy returns a tracker that knows the same.
+func (t *Tracker) copy(tb testing.TB) *Tracker {
+	c, err := Decode(t.Encode(), t.o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// verify has the server's tables compared with what was known of them some statements ago, which explain them, and with what
+// is known once a statement that is not logged has altered one.
+func (m *model) verify(conn Conn, late *Tracker, at Place) {
+	for _, named := range []bool{false, true} {
+		if late == nil {
+			break
+		}
+		if found := m.found(conn, late.copy(m.t), at, named); len(found) > 0 {
+			m.rt.Fatalf("not explained by the statements from %s on: %q", at, found)
+		}
+	}
+	for n, e := range m.tracker.tables {
+		if n.Schema != m.schema || e.status != known {
+			continue
+		}
+		m.must("SET sql_log_bin=0")
+		m.must("ALTER TABLE " + quote(n.Schema) + "." + quote(n.Table) + " ADD COLUMN unlogged INT(3) ZEROFILL FIRST")
+		m.must("SET sql_log_bin=1")
+		for _, named := range []bool{false, true} {
+			if found := m.found(conn, m.tracker.copy(m.t), m.log.at, named); !slices.Equal(found, []string{n.String()}) {
+				m.rt.Fatalf("%s was altered without a log, found %q", n, found)
+			}
+		}
+		break
+	}
+}
+
+// found returns the tables that Verify finds to be altered past the binlog.
+func (m *model) found(conn Conn, t *Tracker, at Place, named bool) []string {
+	var out []string
+	err := t.Verify(m.t.Context(), conn, m, at, named, func(n ddl.Name, how string) error {
+		m.rt.Logf("%s: %s", n, how)
+		out = append(out, n.String())
+		return nil
+	})
+	if err != nil {
+		m.rt.Fatal(err)
+	}
+	return out
 }
 
 // step executes a random statement and compares.

@@ -24,7 +24,7 @@ const (
 // [Tracker.Resolve]. What is known must become what the server says now by the statements that stand in the binlog between
 // that place and its end. If it does not, the table was altered by a statement that stands in no binlog that was read. found
 // is then called with the table's name and what differs, before anything is taken over; its error is returned. From then on
-// the table is known as what it was at the place, and if that cannot be told, it is in doubt.
+// the table is known as what it was at the place, or, if that is not known, it is in doubt.
 //
 // With named the names of columns come with the events: only columns count of which the binlog does not say all then.
 // Tables that the server does not show, or that may not be read, are left as they are.
@@ -160,8 +160,8 @@ func (f follower) DDLBetween(ctx context.Context, from, to Place, touches func(d
 // judge takes over what a table was at the place, if the statements to come do not explain what it is now.
 func (v *verification) judge(n ddl.Name, d *doubtful, found func(n ddl.Name, how string) error) error {
 	e, then := v.t.get(n), v.then.get(n)
-	told := then.status == known || then.status == partial
-	if told && v.difference(&then, d.now) == "" {
+	follows := then.status == known || then.status == partial
+	if follows && v.difference(&then, d.now) == "" {
 		return nil
 	}
 	s, was := d.before(n, v.t)
@@ -174,7 +174,7 @@ func (v *verification) judge(n ddl.Name, d *doubtful, found func(n ddl.Name, how
 			return nil
 		}
 	}
-	if !told {
+	if !follows {
 		return nil // what lies ahead explains it, for all that can be said
 	}
 	if err := found(n, v.difference(&then, d.now)); err != nil {
