@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/testbed"
 	"github.com/freshet/freshet/testbed/proxy"
 )
 
@@ -153,6 +154,45 @@ func TestAnotherServerWhoseTablesDifferIsADoubt(t *testing.T) {
 				"insert DB.u (id=3,n=4)", "insert DB.t (b=6,id=4,a=5)", "insert DB.u (n=6,id=5)")
 			if got, want := altered(r.doubts), []string{d.name + ".t"}; !slices.Equal(got, want) {
 				t.Errorf("in doubt: %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// What servers make of statements in their own way (own keys, hidden columns, spellings of types) is no doubt.
+func TestWhatServersMakeOfStatementsIsNoDoubt(t *testing.T) {
+	t.Parallel()
+	own := map[bool][]string{
+		true: {
+			"create table DB.g (a int, b text unique) with system versioning", "create table DB.s select 1 as x, 'a' as y",
+			"create table DB.h (a int invisible default 5, b int as (a+1) stored, j json, u uuid, i inet6)",
+			"alter table DB.h add system versioning", "alter table DB.h drop system versioning",
+			"create table DB.z (id int primary key, s timestamp(6) generated always as row start invisible, " +
+				"e timestamp(6) generated always as row end invisible, period for system_time(s,e)) with system versioning",
+		},
+		false: {
+			"set session sql_generate_invisible_primary_key=1", "create table DB.g (a int, b varchar(5))",
+			"create table DB.h (a int invisible, b int as (a+1) stored, j json, key((a+b)))", "create table DB.s select 1 as x, 'a' as y",
+		},
+	}
+	for _, m := range metadata {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			s := m.start(t, "--binlog-row-metadata="+m.arg)
+			d := newDatabase(t, s, "create table DB.last (id int primary key)")
+			r := reading(t, newRecorder(), d.options())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			d.exec(own[s.Flavor == testbed.FlavorMariaDB]...)
+			d.exec("create table DB.l (a varchar(10) character set latin1, e enum('x','y'), f float(7,3), t timestamp(3) null, d datetime default now(), "+
+				"c char(3) binary, n nchar(4), s serial, b bool, y year, bits bit(3), p point, m mediumtext)", "insert into DB.last values (1)")
+			last := "insert " + d.name + ".last (1)"
+			r.await(t, "the last row", func() bool { return slices.Contains(r.texts(), last) })
+			testbed.Must(t, r.stop())
+			d.exec("insert into DB.last values (2)")
+			r = reading(t, startAt(r.pos), d.options())
+			r.wantRows(d, "insert DB.last (2)")
+			if got := altered(r.doubts); len(got) > 0 {
+				t.Errorf("in doubt: %v", r.doubts.List())
 			}
 		})
 	}
