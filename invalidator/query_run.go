@@ -149,7 +149,10 @@ func newest(serves []waiter) action {
 		}
 		a.item.D = d
 		// A mark that was begun before this run holds all that was finished since, and the run reads all that was before.
-		begun = max(begun, s.unit.first.begun)
+		// Only a final action confirms; in a first one the partition is still noting what other keys of the unit have begun.
+		if s.unit.final {
+			begun = max(begun, s.unit.first.begun)
+		}
 	}
 	a.item.Begun = begun
 	return a
