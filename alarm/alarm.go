@@ -59,7 +59,7 @@ const (
 	KafkaAway Kind = "kafka_away"
 	// RecordUnreadable: a record of the event log was passed over, or holds up its partition, since it cannot be read.
 	RecordUnreadable Kind = "record_unreadable"
-	// RecordsLost: the event log lost records before they were finished, and was told to go on.
+	// RecordsLost: the event log lost records before they were finished; the partition is stopped, unless it was to go on.
 	RecordsLost Kind = "records_lost"
 	// RetentionNear: the event log will soon delete records that are not finished.
 	RetentionNear Kind = "retention_near"

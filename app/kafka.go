@@ -76,6 +76,15 @@ func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 		}
 		return behind
 	}
+	p.stopped = func() map[int]error {
+		stopped := map[int]error{}
+		for _, l := range log.Lags() {
+			if l.Stopped != nil {
+				stopped[l.Partition] = l.Stopped
+			}
+		}
+		return stopped
+	}
 	p.usage = func() (int, int, error) {
 		u, err := log.Letters().Usage()
 		return u.Parked, u.DeadLetters, err

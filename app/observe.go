@@ -1,8 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,12 +102,48 @@ func (p *pipeline) statusOfEngine(s *Status) (waiting string, err error) {
 		}
 		s.Partitions = append(s.Partitions, ps)
 	}
+	if p.stopped != nil {
+		s.addStopped(p.stopped(), records)
+	}
 	if p.spare != nil && len(s.Partitions) == 0 {
 		s.spare = p.spare()
 		s.joining = s.joining || !s.spare
 	}
 	s.Parked, s.DeadLetters, err = p.usage()
 	return engine.Waiting, err
+}
+
+// addStopped adds the partitions that are stopped. Of one that is, the engine may still finish what lies before.
+func (s *Status) addStopped(stopped map[int]error, records map[int]int64) {
+	for i := range s.Partitions {
+		if err := stopped[s.Partitions[i].ID]; err != nil {
+			s.Partitions[i].Stopped = err.Error()
+			delete(stopped, s.Partitions[i].ID)
+		}
+	}
+	for id, err := range stopped {
+		n := records[id]
+		s.Partitions = append(s.Partitions, PartitionStatus{ID: id, Stopped: err.Error(), Records: &n})
+	}
+	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// stoppedSentence says which partitions are stopped, and why the first is; "" if none are.
+func (s *Status) stoppedSentence() string {
+	var ids []string
+	why := ""
+	for _, p := range s.Partitions {
+		if p.Stopped == "" {
+			continue
+		}
+		if ids = append(ids, strconv.Itoa(p.ID)); why == "" {
+			why = p.Stopped
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("partition %s of the topic is stopped, so changes of its keys are not acted upon (the others go on): %s", strings.Join(ids, ", "), why)
 }
 
 func written(file string, pos uint64) string {
@@ -146,6 +185,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	case s.spare && (s.Source == nil || s.Standby):
 		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " + p.config.EventLog.Kafka.Group +
 			" have them all; this one takes over when one of them stops"
+	case s.stoppedSentence() != "":
+		return Behind, s.stoppedSentence()
 	case !p.doubts.Loaded():
 		return Starting, "reading from Kafka what is in doubt"
 	case s.FreshAsOf.IsZero():

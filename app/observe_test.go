@@ -83,6 +83,10 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				s.DeadLetters, s.Doubts = 1, []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}, {ID: "2f"}}
 			}, "", Doubtful,
 				"keys may be stale for 2 reasons, see `freshet doubts list`; the oldest: TRUNCATE of shop.a"},
+			{"stopped", func(s *Status) {
+				s.FreshAsOf, s.Doubts = time.Time{}, []doubt.Doubt{{}}
+				s.addStopped(map[int]error{2: errors.New("records are lost"), 5: errors.New("other")}, nil)
+			}, "", Behind, "partition 2, 5 of the topic is stopped, so changes of its keys are not acted upon (the others go on): records are lost"},
 			{"in doubt, and behind", func(s *Status) { s.FreshAsOf, s.Doubts = now.Add(-27*time.Second), []doubt.Doubt{{}} }, "", Behind, "catching up"},
 		} {
 			s := well

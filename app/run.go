@@ -133,6 +133,8 @@ type pipeline struct {
 	sink   func(ctx context.Context) error
 	// recordsBehind returns how many records of each partition are not finished; nil where the event log counts none.
 	recordsBehind func() map[int]int64
+	// stopped returns the partitions of this process that are read no further, and why; nil where there cannot be any.
+	stopped func() map[int]error
 	// freshAsOf returns as of when everything that was committed is finished.
 	freshAsOf func() time.Time
 

@@ -112,6 +112,8 @@ type PartitionStatus struct {
 	Idle bool `json:"idle"`
 	// Records is how many records are in it that are not finished; nil where the event log does not count them.
 	Records *int64 `json:"records_behind,omitempty"`
+	// Stopped is why it is read no further, and what to do about it; empty while it is read.
+	Stopped string `json:"stopped,omitempty"`
 }
 
 // SourceStatus is the source as freshet sees it.
@@ -192,7 +194,10 @@ func (s *Status) printDeletes(line func(name, format string, args ...any)) {
 		line("hottest", "%s of %s keys (--hot: all, and which keys)", strings.Join(hottest, ", "), rate(s.Hot.PerSecond))
 	}
 	for _, p := range s.Partitions {
-		if len(s.Partitions) > 1 {
+		switch {
+		case p.Stopped != "":
+			line("partition "+strconv.Itoa(p.ID), "stopped: %s", p.Stopped)
+		case len(s.Partitions) > 1:
 			line("partition "+strconv.Itoa(p.ID), "%s behind, %d keys in flight, %d waiting", seconds(p.Lag), p.InFlight, p.Pending)
 		}
 	}

@@ -199,7 +199,7 @@ function show(s) {
   $("partitions").hidden = partitions.length < 2;
   rows($("partition-rows"), partitions, tableRow(6), (tr, p) => fillRow(tr, [
     String(p.id), seconds(p.lag_seconds), p.records_behind === undefined ? "\u2013" : count.format(p.records_behind),
-    count.format(p.in_flight), count.format(p.pending), p.idle ? "nothing to fetch" : "fetching",
+    count.format(p.in_flight), count.format(p.pending), p.stopped ? "stopped" : p.idle ? "nothing to fetch" : "fetching",
   ]));
 
   const tables = s.hot?.tables ?? [];

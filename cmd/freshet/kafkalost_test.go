@@ -7,6 +7,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
 	"github.com/freshet/freshet/eventlog/kafka/record"
@@ -32,15 +33,15 @@ func (s *site) produceTo(k *testbed.KafkaCluster, topic string, partition int, r
 }
 
 // halted runs a part that must end because something is lost, and then says so again: a restart does not help.
-func (s *site) halted(words ...string) {
+func (s *site) halted(words []string, args ...string) {
 	s.t.Helper()
 	for range 2 {
-		s.refused(exitGap, words, s.role)
+		s.refused(exitGap, words, append([]string{s.role}, args...)...)
 	}
 }
 
-// Whatever way records get lost, the invalidators end with exit code 3 and the reason, and go on only when they are
-// told to.
+// Whatever way records get lost, the backlog cannot be finished: that ends with exit code 3 and the reason, and goes on only
+// when it is told to.
 func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
@@ -76,7 +77,8 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 			s.writeMany(1, 30)
 			reader.caughtUp()
 			c.lose(s)
-			invalidator.halted(append(c.words, "records of "+s.topic+"/", "lost to group "+s.group, "clear the cache", "--skip-lost")...)
+			words := append(c.words, "records of "+s.topic+"/", "lost to group "+s.group, "clear the cache", "--skip-lost")
+			invalidator.halted(words, "--until-caught-up")
 
 			r := invalidator.start("invalidator", "--until-caught-up", "--skip-lost")
 			if code := r.Wait(t, patience); code != exitDone || !strings.Contains(r.Stderr(), "passed over, as --skip-lost says") {
@@ -88,6 +90,61 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 			invalidator.caughtUp()
 			s.nothingCached()
 		})
+	}
+}
+
+// A partition of which records are lost is stopped, whoever has it; the others go on, and all says so until somebody has
+// seen to it.
+func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	reader, invalidator, other := s.part("reader"), s.part("invalidator"), s.part("invalidator")
+	reader.caughtUp()
+	s.writeMany(1, 30)
+	reader.caughtUp()
+	invalidator.caughtUp()
+	held := s.heldUp(1, 30)
+	reader.caughtUp()
+	kafka.DeleteRecords(t, s.topic, 0, -1)
+
+	stays := invalidator.start("invalidator")
+	loud := func(st *app.Status) bool {
+		return st.State == app.Behind && strings.Contains(st.Sentence, "partition 0 of the topic is stopped") &&
+			strings.Contains(st.Sentence, "clear the cache") && strings.Contains(st.Sentence, "--skip-lost") &&
+			len(st.Partitions) == topicPartitions && strings.Contains(st.Partitions[0].Stopped, "retention deleted what lay between") &&
+			st.Partitions[1].Stopped == "" &&
+			len(st.Doubts) == 1 && st.Doubts[0].Cause == alarm.RecordsLost && st.Doubts[0].Group == s.group && st.Doubts[0].Subject == s.topic+"/0"
+	}
+	invalidator.await("it says that the partition is stopped", loud)
+	reading := reader.start("reader")
+	held += s.heldUp(31, 60)
+	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
+	if _, metrics := invalidator.get("/metrics"); !strings.Contains(metrics, "freshet_kafka_stopped_partitions 1\n") {
+		t.Error("no metric says that a partition is stopped")
+	}
+	// A process that is to finish what there is cannot, whichever of the two has the partition, and leaves the other alone.
+	other.halted([]string{"records of " + s.topic + "/0 are lost to group " + s.group, "retention deleted what lay between"}, "--until-caught-up")
+	held += s.heldUp(61, 90)
+	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
+	invalidator.await("it still says so", loud)
+	for _, r := range []*testbed.Running{reading, stays} {
+		if code := r.Stop(t, patience); code != exitDone {
+			t.Errorf("exit code %d", code)
+		}
+	}
+
+	testbed.Must(t, s.redis.Client().FlushAll(t.Context()).Err())
+	s.writeMany(61, 90)
+	reader.caughtUp()
+	goesOn := invalidator.start("invalidator", "--skip-lost")
+	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	invalidator.await("it is only in doubt now", func(st *app.Status) bool {
+		return st.State == app.Doubtful && len(st.Doubts) == 1 && st.Partitions[0].Stopped == ""
+	})
+	invalidator.ask("doubts", "dismiss", invalidator.status().Doubts[0].ID)
+	invalidator.await("it says no more", func(st *app.Status) bool { return len(st.Doubts) == 0 })
+	if code := goesOn.Stop(t, patience); code != exitDone {
+		t.Errorf("exit code %d", code)
 	}
 }
 
@@ -123,7 +180,7 @@ func TestAnEmptiedCheckpointTopicIsNoFirstStart(t *testing.T) {
 	reader.caughtUp()
 	kafka.DeleteTopic(t, s.topic+".checkpoint.default")
 	s.writeMany(31, 60)
-	reader.halted("position lost: source default: topic "+s.topic+".checkpoint.default", "position set")
+	reader.halted([]string{"position lost: source default: topic " + s.topic + ".checkpoint.default", "position set"})
 	reader.refused(exitGap, []string{"position lost"}, "position", "show")
 	set := reader.start("position", "set", at)
 	if code := set.Wait(t, patience); code != exitDone || !strings.HasPrefix(set.Stdout(), "position was none, is now ") {

@@ -62,7 +62,7 @@ func (c *cli) pipelineCommand(role app.Role, cmd *cobra.Command, caughtUp string
 	cmd.Flags().BoolVar(&o.UntilCaughtUp, "until-caught-up", false, caughtUp)
 	if role != app.Reader {
 		cmd.Flags().BoolVar(&o.SkipLost, "skip-lost", false,
-			"go on where Kafka has lost records, from what is left; keys that changed meanwhile stay stale: clear them first")
+			"go on where Kafka has lost records and the partition is stopped, from what is left; keys that changed meanwhile stay stale: clear them first")
 	}
 	return cmd
 }

@@ -31,7 +31,7 @@ type Options struct {
 	Group string
 	// Delays are the waits of parked keys, each with a topic of its own. Default: those of retry.Policy.
 	Delays []time.Duration
-	// SkipLost goes on with what there is where records were lost, in place of a [consumer.LostError].
+	// SkipLost goes on with what there is where records were lost, in place of stopping the partition.
 	SkipLost bool
 	// Session is how long the brokers wait for a sign of life. Default [group.DefaultSession].
 	Session time.Duration
@@ -43,7 +43,7 @@ type Options struct {
 	Log *slog.Logger
 	// Alarms hears what an operator must hear. Nil: it is logged.
 	Alarms *alarm.Board
-	// Doubts keeps which losses were passed over. Nil: they are logged, and forgotten.
+	// Doubts keeps which partitions are stopped, and which losses were passed over. Nil: they are logged, and forgotten.
 	Doubts *doubt.Book
 }
 
@@ -60,6 +60,8 @@ type Log struct {
 	closing chan struct{} // closed when ends is set
 	once    sync.Once
 	ends    map[int]int64
+
+	resting resting
 }
 
 // New returns a log. It does not connect yet.
@@ -123,6 +125,10 @@ func (l *Log) CloseAt(ends map[int]int64) {
 // Consume joins the group and runs handle for each partition of the topic that this process is given, and beside them
 // what parked keys and marks need, until ctx ends, which is no error; until the first of them fails; or until all is
 // finished after [Log.CloseAt].
+//
+// A partition of which records are lost is stopped, and the others go on. The error is a [consumer.LostError] when that
+// leaves nothing to do: all partitions of the topic are this process's and stopped, or after [Log.CloseAt] those that are
+// not finished are.
 func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -136,21 +142,18 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		return nil
 	})
 	beside.Go(func() error {
-		if l.awaitEnd(ctx) {
+		over, lost := l.awaitEnd(ctx)
+		if over {
 			stop()
 		}
-		return nil
+		return lost
 	})
 	err := l.join(ctx, func(ctx context.Context, c *group.Claim) error {
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}
 		l.standby.Store(false)
-		p, err := l.consumer.Partition(ctx, c)
-		if err != nil {
-			return err
-		}
-		return handle(ctx, p)
+		return l.serve(ctx, c, handle)
 	})
 	stop()
 	return errors.Join(err, beside.Wait())
@@ -163,33 +166,38 @@ const (
 	askEvery  = 500 * time.Millisecond
 )
 
-// awaitEnd waits until all is finished after CloseAt; false if ctx ends before.
-func (l *Log) awaitEnd(ctx context.Context) bool {
+// awaitEnd waits until all is finished after CloseAt, but for partitions that are stopped, which it returns as an error;
+// false if ctx ends before.
+func (l *Log) awaitEnd(ctx context.Context) (over bool, lost error) {
 	select {
 	case <-l.closing:
 	case <-ctx.Done():
-		return false
+		return false, nil
 	}
+	elsewhere := elsewhere{log: l, since: map[int]time.Time{}}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var asked time.Time
 	var others map[int]broker.Committed
 	for {
 		left := l.unfinished(others)
-		if len(left) == 0 {
-			return true
+		stopped := l.resting.among(left)
+		stopped = append(stopped, elsewhere.among(left)...)
+		if len(left) == len(stopped) {
+			return true, errors.Join(stopped...)
 		}
 		if time.Since(asked) >= askEvery {
 			asked = time.Now()
 			if got, err := l.client.GroupOffsets(ctx, l.o.Group, l.o.Topic); err == nil { // else it is asked again
 				others = got
+				elsewhere.look(ctx, left, others)
 				continue
 			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return false
+			return false, nil
 		}
 	}
 }

@@ -132,11 +132,13 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 // Partition begins to read a claimed partition of the topic, from where the group has come to, until ctx ends. It waits
 // for the brokers. The error is a [*LostError] when records are gone that the group has not finished, or the context's.
-func (c *Consumer) Partition(ctx context.Context, claim *group.Claim) (eventlog.Partition, error) {
+//
+// A partition of which records were found to be lost before stays stopped, whoever has it, until [Options].SkipLost.
+func (c *Consumer) Partition(claimed context.Context, claim *group.Claim) (eventlog.Partition, error) {
 	if claim.Topic != c.o.Names.Topic {
 		return nil, fmt.Errorf("kafka: %s/%d is not of topic %s", claim.Topic, claim.Partition, c.o.Names.Topic)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(claimed)
 	p := &partition{
 		c: c, claim: claim, id: claim.Partition, what: fmt.Sprintf("%s/%d", claim.Topic, claim.Partition),
 		ctx: ctx,
@@ -148,7 +150,11 @@ func (c *Consumer) Partition(ctx context.Context, claim *group.Claim) (eventlog.
 	from, err := p.begin()
 	if err != nil {
 		cancel()
-		c.delist(p)
+		if p.stopped() {
+			context.AfterFunc(claimed, func() { c.delist(p) }) // till then it is ours, and seen to be stopped
+		} else {
+			c.delist(p)
+		}
 		c.loops.Done()
 		return nil, err
 	}
@@ -231,12 +237,13 @@ func (s *stops) at(partition int) (int64, <-chan struct{}) {
 
 // FreshAsOf returns the newest moment, on the readers' clocks, as of which all partitions that this process owns are
 // finished: each change that a source held then has been acted upon here. With several sources it is the earliest of
-// theirs. It is the zero time while it is not known, or while this process owns no partition.
+// theirs. It is the zero time while it is not known, while this process owns no partition, and while it owns one that is
+// stopped: what it lacks is not known.
 func (c *Consumer) FreshAsOf() time.Time {
 	finished := map[int]int64{}
 	for _, p := range c.owned() {
 		p.mu.Lock()
-		begun := p.begun
+		begun := p.begun && p.loss == nil
 		finished[p.id] = p.finished
 		p.mu.Unlock()
 		if !begun {

@@ -11,13 +11,15 @@
 // was last seen of each source in the partition, so that the next owner can tell whether a record is missing:
 //
 //	freshet1;SOURCE,TERM,SEQ,EPOCH/FILE/POS/ROW;…      the most recent source first, at most 4096 bytes
+//	freshet1;lost,LOSS,WHAT;SOURCE,…                   once the partition is stopped
 //
 // What is guaranteed:
 //
 //   - Every record from the group's committed offset on is handed out in order, or the partition ends with a
 //     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end (cut
 //     short, or made anew), there is none although the log has been deleted from, or a record does not follow the one
-//     before (a topic that was made anew, or cut and grown past the commit). [Options].SkipLost passes over the loss, and then says so aloud.
+//     before (a topic that was made anew, or cut and grown past the commit). It is read no further then by any member of the
+//     group (stopped.go), until [Options].SkipLost passes over the loss, and says so aloud.
 //   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
 //     format holds up its partition, and no other, until a newer freshet reads it.
 //   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever, for each

@@ -293,6 +293,9 @@ func (f *fetcher) remove(d *feed) {
 func (f *fetcher) leave(d *feed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if d.gone {
+		return // it was stopped before
+	}
 	f.remove(d)
 	d.gone, d.chunks, d.waiting = true, nil, 0
 	if r := d.under; r != nil {

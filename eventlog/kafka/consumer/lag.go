@@ -29,6 +29,8 @@ type Lag struct {
 	// it any moment. Known says that it is known.
 	Headroom time.Duration
 	Known    bool
+	// Stopped is why nothing more is read of it; nil: it is read.
+	Stopped *LostError
 
 	start int64
 }
@@ -53,6 +55,7 @@ func (p *partition) lag(retention time.Duration) (Lag, bool) {
 	defer p.mu.Unlock()
 	l := Lag{
 		Partition: p.id, Records: max(p.end-p.finished, 0), Finished: p.finished, End: max(p.end, p.finished), start: p.start,
+		Stopped: p.loss,
 	}
 	switch {
 	case len(p.pending) > 0:
@@ -123,7 +126,7 @@ func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
 // quarter of it is the danger. Where it is not, and where retention.bytes is the one that bites: when the first tenth of
 // what is left is all that lies before them, records have been deleted before, and the oldest is not just being worked on.
 func (l *Lag) endangered(retention time.Duration) bool {
-	if l.Records == 0 {
+	if l.Records == 0 || l.Stopped != nil {
 		return false
 	}
 	if l.Known && l.Headroom < retention/4 {

@@ -42,6 +42,8 @@ type LostError struct {
 	Until time.Time
 	// Break is set when the loss is [Broken]: Offset is then that of the record that shows it.
 	Break *Break
+
+	said string // what the member said that found it before
 }
 
 // Break is a record that does not follow what was seen before.
@@ -67,6 +69,9 @@ func (e *LostError) Error() string {
 }
 
 func (e *LostError) what() string {
+	if e.said != "" {
+		return e.said
+	}
 	switch e.Loss {
 	case Uncommitted:
 		return fmt.Sprintf("it has no committed offset, and the log begins at %d (its offsets expired, or it is new and"+

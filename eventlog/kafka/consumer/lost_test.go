@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -204,6 +205,10 @@ func TestANewLeaderThatKnowsOfMoreIsALoss(t *testing.T) {
 	r.series(0, 1, 2)
 	r.produce(0, document("s", 2, 1, 90, 100))
 	e := r.work(true).lost(Broken)
+	again := r.work(true).lost(Broken) // whoever has it next
+	if again.Error() != e.Error() {
+		t.Errorf("%q, and then %q", e, again)
+	}
 	for _, want := range []string{"source s begins term 2", "version 1/1/90/1", "record 2 of term 1"} {
 		if !strings.Contains(e.Error(), want) {
 			t.Errorf("%q does not say %q", e, want)
@@ -277,4 +282,77 @@ func TestWhatIsLostWhileItIsReadIsPassedOverOnce(t *testing.T) {
 	must(t, w.stop())
 	r.series(0, 5, 5)
 	expect(t, r.work(true).take(1), "s:1:5")
+}
+
+// What the group sees after the loss need not show it any more: here the records that did come from two sources, of which
+// the later one is new to whoever goes on from the earlier one's commit. It is remembered all the same.
+func TestAPartitionThatWasStoppedStaysStoppedForWhoeverHasItNext(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(0, document("a", 1, 1, 0, 10), document("b", 2, 1, 50, 60))
+	w := r.work(true)
+	expect(t, w.take(1), "a:1:1")
+	e := w.lost(Broken)
+	if e.Offset != 1 || e.Break == nil || e.Break.Source != "b" {
+		t.Fatalf("%+v", e)
+	}
+	if n := testutil.ToFloat64(w.consumer.metrics.losses.WithLabelValues(string(Broken))); n != 1 {
+		t.Errorf("%v losses are counted", n)
+	}
+	for range 2 {
+		w := r.work(true)
+		if again := w.lost(Broken); again.Error() != e.Error() {
+			t.Errorf("%q, and then %q", e, again)
+		}
+	}
+	w, board := r.skip()
+	expect(t, w.take(1), "b:2:1")
+	skipped(t, w, board, Broken)
+	must(t, w.stop())
+	r.produce(0, document("b", 2, 2, 60, 70))
+	expect(t, r.work(true).take(1), "b:2:2")
+}
+
+// What is finished late is committed, and only then that the partition is stopped: what was not finished is done again.
+func TestWhatLiesBeforeALossIsDoneByWhoeverHasItNext(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 2)
+	r.series(0, 4, 4)
+	w := r.work(false)
+	w.take(1)[0].commit()
+	w.take(1)
+	w.lost(Broken)
+	w = r.work(true)
+	expect(t, w.take(1), "s:1:2")
+	w.lost(Broken)
+	if _, what, stopped := StoppedBy(r.committed()); !stopped || !strings.Contains(what, "record 4 of term 1 after record 2") {
+		t.Errorf("committed with %q", r.committed())
+	}
+}
+
+func TestALossIsKeptWithTheCommitHoweverManySourcesThereAre(t *testing.T) {
+	var c chain
+	for i := range 200 {
+		c.move(fmt.Sprintf("source-%d", i), link{term: 1, seq: uint64(i), version: at(i + 1)})
+	}
+	e := &LostError{Loss: Expired, Offset: 3, Start: 9, said: "50 % of it; gone, " + strings.Repeat("ä", maxWhat)}
+	got := withLoss(c.encode(), e)
+	if len(got) > maxMetadata {
+		t.Errorf("%d bytes", len(got))
+	}
+	loss, what, stopped := StoppedBy(got)
+	if !stopped || loss != Expired || !strings.HasPrefix(what, "50 % of it; gone, ää") {
+		t.Errorf("%v %s %q", stopped, loss, what)
+	}
+	parsed := parseChain(got)
+	if l, known := parsed.links["source-199"]; !known || l.seq != 199 {
+		t.Errorf("the most recent source is %+v", l)
+	}
+	if again := withLoss(got, &LostError{Loss: Broken, said: "other"}); again != got {
+		t.Error("the first reason is not kept")
+	}
+	for _, none := range []string{"", "freshet1", "freshet1;s,1,2,1/1/1/1", "somebody;lost,expired,x", "freshet1;lost"} {
+		if _, _, stopped := StoppedBy(none); stopped {
+			t.Errorf("%q says that it is stopped", none)
+		}
+	}
 }

@@ -45,8 +45,8 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) (*metrics, error) {
 
 // lagCollector shows the partitions that are owned when it is asked, so that one that was revoked is shown no more.
 type lagCollector struct {
-	c                                   *Consumer
-	lag, finished, end, headroom, owned *prometheus.Desc
+	c                                            *Consumer
+	lag, finished, end, headroom, owned, stopped *prometheus.Desc
 }
 
 func newLagCollector(c *Consumer) *lagCollector {
@@ -60,13 +60,14 @@ func newLagCollector(c *Consumer) *lagCollector {
 		end:      desc("freshet_kafka_end_offset", "Offset that the partition's next record will get.", "partition"),
 		headroom: desc("freshet_kafka_retention_headroom_seconds",
 			"Time left until retention.ms may delete the oldest record that is not finished.", "partition"),
-		owned: desc("freshet_kafka_owned_partitions", "Partitions that this process works on."),
+		owned:   desc("freshet_kafka_owned_partitions", "Partitions that this process was given."),
+		stopped: desc("freshet_kafka_stopped_partitions", "Those of them that are read no further, since records of them are lost."),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (l *lagCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.lag, l.finished, l.end, l.headroom, l.owned} {
+	for _, d := range []*prometheus.Desc{l.lag, l.finished, l.end, l.headroom, l.owned, l.stopped} {
 		out <- d
 	}
 }
@@ -77,6 +78,7 @@ func (l *lagCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	stopped := 0
 	for _, lag := range lags {
 		p := strconv.Itoa(lag.Partition)
 		gauge(l.lag, float64(lag.Records), p)
@@ -85,6 +87,10 @@ func (l *lagCollector) Collect(out chan<- prometheus.Metric) {
 		if lag.Known {
 			gauge(l.headroom, lag.Headroom.Seconds(), p)
 		}
+		if lag.Stopped != nil {
+			stopped++
+		}
 	}
 	gauge(l.owned, float64(len(lags)))
+	gauge(l.stopped, float64(stopped))
 }

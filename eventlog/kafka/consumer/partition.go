@@ -42,7 +42,8 @@ type partition struct {
 	behind     chain  // as of finished
 	start, end int64  // of the log, as last heard
 	heard      time.Time
-	stuck      time.Time // when the record was written that nobody here can read; zero: none
+	loss       *LostError // nothing more is read: records are lost; nil: none are
+	stuck      time.Time  // when the record was written that nobody here can read; zero: none
 }
 
 // step is a record between Fetch and Commit.
@@ -68,20 +69,29 @@ type token struct {
 // begin finds out where to read.
 func (p *partition) begin() (int64, error) {
 	from, err := p.locate(p.claim.Offset)
+	known := p.foundBefore(from)
+	if err == nil && known != nil && from == p.claim.Offset {
+		err = p.c.lost(p.ctx, known)
+	}
 	if err != nil {
+		p.stop(err)
 		return 0, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.next, p.finished, p.begun = from, from, from, true
-	if from == p.claim.Offset {
-		p.ahead = parseChain(p.claim.Metadata)
-		p.behind = p.ahead.clone()
-	} else {
+	switch {
+	case from != p.claim.Offset:
 		// The group begins here. It is written down, so that it is still known when the log no longer begins here.
 		p.claim.Rewind(from, p.behind.encode())
+	case known != nil:
+		// It was stopped here, and begins again with what is left, of which nothing was seen before.
+		p.claim.Rewind(from, p.behind.encode())
+	default:
+		p.ahead = parseChain(p.claim.Metadata)
+		p.behind = p.ahead.clone()
 	}
-	p.ahead.whole = from == 0 && p.claim.Offset <= 0
+	p.ahead.whole = from == 0 && p.claim.Offset <= 0 && known == nil
 	return from, nil
 }
 
@@ -101,6 +111,7 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 		stop, changed := p.c.stop.at(p.id)
 		switch {
 		case p.lost != nil:
+			p.stop(p.lost)
 			return nil, nil, p.lost
 		case len(p.records) > 0 && p.records[0].Offset > p.at:
 			p.pass(p.records[0].Offset)
@@ -111,6 +122,7 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 			r := p.records[0]
 			b, t, err := p.take(ctx, &r)
 			if err != nil {
+				p.stop(err)
 				return nil, nil, err
 			}
 			p.records[0] = broker.Record{} // not to keep it
@@ -314,6 +326,8 @@ func (p *partition) advance() {
 	case n == 0:
 	case rewind:
 		p.claim.Rewind(p.finished, p.behind.encode())
+	case p.loss != nil && len(p.pending) == 0:
+		p.writeLoss()
 	default:
 		p.claim.Commit(p.finished, p.behind.encode())
 	}
