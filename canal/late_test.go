@@ -204,7 +204,31 @@ func TestHiddenColumnsAreNoDoubtUnderFullMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Join(r.texts(), " ")
-	if tables, _ := inDoubt(o.Doubts); !strings.Contains(got, "(1,0002") || !strings.Contains(got, "(2,0003") {
-		t.Errorf("rows %s, in doubt %q", got, tables)
+	if tables, messages := inDoubt(o.Doubts); tables != nil || !strings.Contains(got, "(1,0002") || !strings.Contains(got, "(2,0003") {
+		t.Errorf("rows %s, in doubt %q", got, messages)
+	}
+}
+
+// The hash that MariaDB keeps of a BLOB with a unique key stands in no definition of the table, and its name in the binlog.
+func TestHashesOfUniqueBlobsAreNoDoubtUnderFullMetadata(t *testing.T) {
+	t.Parallel()
+	s := testbed.MariaDB(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, s, "create table DB.t (id int primary key, b blob unique)")
+	o := d.options()
+	o.Doubts = newBook(t)
+	rec := newRecorder()
+	rec.named = true
+	r := reading(t, rec, o)
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	d.exec("insert into DB.t values (1, 'x')", "alter table DB.t add c int", "insert into DB.t values (2, 'y', 3)")
+	r.await(t, "two rows", func() bool { return len(r.rows) == 2 })
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if tables, messages := inDoubt(o.Doubts); tables != nil {
+		t.Errorf("in doubt: %q", messages)
+	}
+	if got := r.texts(); len(got) != 2 || !strings.Contains(got[0], "(id=1,b=x,DB_ROW_HASH_1=") || !strings.Contains(got[1], "(id=2,b=y,c=3,DB_ROW_HASH_1=") {
+		t.Errorf("rows %q", got)
 	}
 }

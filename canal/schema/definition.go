@@ -40,6 +40,9 @@ type definition struct {
 // Source: MariaDB Knowledge Base, "System-Versioned Tables", "Creating a System-Versioned Table".
 const hiddenRowStart, hiddenRowEnd = "row_start", "row_end"
 
+// hiddenHash begins the names of the columns that MariaDB adds for unique keys over BLOBs.
+const hiddenHash = "DB_ROW_HASH_"
+
 // hides reports whether the table has the columns of its versioning by itself.
 func (d *definition) hides() bool { return d.rowEnd != "" && d.find(d.rowEnd) < 0 }
 

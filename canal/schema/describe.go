@@ -91,7 +91,7 @@ func (t *Tracker) complete(m *binlog.TableMap, e *entry, d *binlog.Definition) b
 	}
 	for i := range m.Columns {
 		mc, c := &m.Columns[i], &d.Table.Columns[i]
-		if !maySpecial(m, mc) {
+		if !maySpecial(m, mc) || e.def.find(c.Name) < 0 && hash(m, mc) {
 			continue
 		}
 		// What the TABLE_MAP contradicts, package binlog has passed over.
@@ -141,9 +141,15 @@ func (t *Tracker) addHidden(m *binlog.TableMap, info []binlog.ColumnInfo, versio
 		if rest[i].Type != binlog.ColumnLongLong {
 			return info
 		}
-		info = append(info, binlog.ColumnInfo{Name: "DB_ROW_HASH_" + strconv.Itoa(i+1), Type: "bigint unsigned"})
+		info = append(info, binlog.ColumnInfo{Name: hiddenHash + strconv.Itoa(i+1), Type: "bigint unsigned"})
 	}
 	return info
+}
+
+// hash reports whether a column is by its name and type one that MariaDB adds by itself to a table with a unique key over a
+// BLOB. It is a plain BIGINT UNSIGNED.
+func hash(m *binlog.TableMap, c *binlog.MapColumn) bool {
+	return m.Flavor == event.MariaDB && c.Type == binlog.ColumnLongLong && strings.HasPrefix(c.Name, hiddenHash)
 }
 
 // findHidden returns the ordinal of the ROW END column that a versioned table has by itself, or -1, by its name, type
