@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"testbed/proxy":         {"testbed/internal/port"},
 	"testbed":               {"testbed/internal/port", "testbed/proxy"},
 	"testbed/cmd/testbed":   {"testbed", "testbed/internal/port", "testbed/proxy"},
-	"e2e/suites":            {"testbed", "testbed/internal/port", "testbed/proxy"},
+	"e2e/suites":            {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
 	"e2e":                   {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
 	"docs":                  {},
 	"demo":                  {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},

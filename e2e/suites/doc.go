@@ -1,7 +1,8 @@
 // Package suites runs what others thought of as a load: the test suites of a database's vendor, with freshet attached to
 // the server. Their tests do odd things to tables called t1 to t4, with other columns each time, and drop them at once.
 //
-// freshet must survive them: it neither ends nor panics, its memory is bounded, and it reads on behind each test.
+// freshet must survive them: it neither ends nor panics, its memory is bounded, and it reads on behind each test. The keys
+// that another reader of binlogs finds must be among those that it deletes.
 //
 // FRESHET_SOAK=1 runs whole suites (`make soak`); otherwise a dozen tests that once hurt run, to fit `make test`.
 package suites

@@ -2,6 +2,7 @@ package suites
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -13,8 +14,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // residentLimit is the most memory that freshet may have resident, in bytes. What is missing is 350 MB a second.
@@ -30,13 +34,14 @@ const columns = "a INT, b INT, c INT, d INT, i INT, f1 INT, id INT, pk INT PRIMA
 const mappings = `
 mappings:
   - table: test.t{1..4}
-    keys: ["{table}:a:{a}", "{table}:b:{b}", "{table}:a:{a}:b:{b}:c:{c}"]
+    keys: ["{table}:a:{a}", "{table}:b:{b}", "{table}:c:{c}", "{table}:d:{d}", "{table}:i:{i}", "{table}:f1:{f1}", "{table}:id:{id}",
+      "{table}:pk:{pk}", "{table}:col1:{col1}"]
   - table: test.t{1..4}
     columns: [c, b]
-    keys: ["{table}:c:{c}", "{table}:pk:{pk}:{0..2}", "{table}:id:{id|default:none}"]
+    keys: ["{table}:copies:{pk}:{0..2}", "{table}:default:{id|default:none}", "{table}:three:{a}:{b}:{c}"]
   - table: test.t{1..4}
     when: "(row.i ?? 0) != 5 || (old.a ?? 1) != 7"
-    keys: ["{table}:i:{i}", "{table}:f1:{f1|hex}", "{table}:d:{d|md5}", "{table}:col1:{col1|crc32|mod:16}"]
+    keys: ["{table}:hex:{f1|hex}", "{table}:md5:{d|md5}", "{table}:mod:{col1|crc32|mod:16}"]
   - table: test.t{1..2}
     keys: ["{table}:row:{a}"]
     rebuild: {from: row, as: hash}
@@ -49,11 +54,12 @@ type freshet struct {
 	t      *testing.T
 	source *testbed.Server
 	redis  *testbed.RedisServer
+	resp   *proxy.RESP
 	cmd    *exec.Cmd
 	stderr syncBuffer
 	exited chan struct{}
 	err    error // how it ended; read after exited
-	admin  string
+	admin  *admin.Client
 	done   int // rows in suites.done
 }
 
@@ -74,10 +80,11 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// attach starts freshet, with the embedded log, between a database and a new Redis.
+// attach starts freshet, with the embedded log, between a database and a new Redis whose commands are logged.
 func attach(t *testing.T, source *testbed.Server) *freshet {
 	t.Helper()
 	f := &freshet{t: t, source: source, redis: testbed.Redis(t), exited: make(chan struct{})}
+	f.resp = proxy.StartRESP(t, f.redis.Addr)
 	source.Exec(t, "CREATE DATABASE IF NOT EXISTS test", "CREATE DATABASE mtr", "CREATE DATABASE suites",
 		"CREATE TABLE suites.done (id INT PRIMARY KEY)")
 	for n := range 4 {
@@ -86,8 +93,9 @@ func attach(t *testing.T, source *testbed.Server) *freshet {
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testbed.Must(t, err)
-	f.admin = l.Addr().String()
+	listen := l.Addr().String()
 	l.Close()
+	f.admin = admin.NewClient("http://"+listen, "", nil)
 	file := filepath.Join(dir, "freshet.yaml")
 	log, pos := source.BinlogPosition(t)
 	testbed.Must(t, os.WriteFile(file, fmt.Appendf(nil, `source: {addresses: [%q], user: root, start: "%s:%d", heartbeat: 200ms}
@@ -95,7 +103,7 @@ redis: {addresses: [%q]}
 eventlog: {dir: %q}
 invalidator: {second_delete: 100ms}
 admin: {listen: %q}
-%s`, source.Addr, log, pos, f.redis.Addr, filepath.Join(dir, "data"), f.admin, mappings), 0o600))
+%s`, source.Addr, log, pos, f.resp.Addr(), filepath.Join(dir, "data"), listen, mappings), 0o600))
 	f.start("sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace), testbed.Binary(t), "run", "-c", file)
 	return f
 }
@@ -151,6 +159,19 @@ func (f *freshet) survived(what string) {
 	if n := f.resident(); n > residentLimit {
 		f.t.Fatalf("%s: %d MiB were resident, more than %d", what, n>>20, residentLimit>>20)
 	}
+}
+
+// finish waits until freshet has finished all that is committed now.
+func (f *freshet) finish(what string) {
+	f.t.Helper()
+	now := time.Now()
+	testbed.Eventually(f.t, patience, "freshet finishes "+what, func() bool {
+		var s struct {
+			FreshAsOf time.Time `json:"fresh_as_of"`
+		}
+		raw, err := f.admin.Status(f.t.Context())
+		return err == nil && json.Unmarshal(raw, &s) == nil && s.FreshAsOf.After(now)
+	})
 }
 
 // undecodable returns what freshet says of rows that it could not read.
