@@ -83,13 +83,19 @@ func newBenchRig(b *testing.B, item benchItem) *rig {
 		}
 		return r
 	}
-	for range 2 { // the second time of a change makes its companion vouch
+	begun := int64(0)
+	for range 2 { // the second time of a change confirms the companion that the first has begun
 		for from := 0; from < benchKeys; from += benchPipeline {
 			var calls []*Call
 			for n := from; n < from+benchPipeline; n++ {
-				calls = r.b.Append(calls, item(n))
+				it := item(n)
+				it.Begun = begun
+				calls = r.b.Append(calls, it)
 			}
 			send(b.Context(), r.client, calls)
+			for i := range calls {
+				begun = max(begun, r.b.Begun(calls[i:i+1]))
+			}
 			r.b.Reset()
 		}
 	}
