@@ -84,10 +84,10 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 			r.add(Warn, "semi-synchronous replication without GTIDs: changes come seconds before readers see them, and their final deletes wait until no commit is held", "turn GTIDs on")
 		}
 	}
-	for setting, value := range map[string]string{"sync_binlog": info.SyncBinlog, "innodb_flush_log_at_trx_commit": info.FlushLog} {
-		if value != "" && value != "1" {
-			r.add(Warn, fmt.Sprintf("%s is %s: when the source's machine crashes, it loses transactions that were read, and gives their numbers to others; freshet halts then", setting, value),
-				set(info, setting, "1"))
+	for _, s := range []struct{ name, value string }{{"sync_binlog", info.SyncBinlog}, {"innodb_flush_log_at_trx_commit", info.FlushLog}} {
+		if s.value != "" && s.value != "1" {
+			r.add(Warn, fmt.Sprintf("%s is %s: when the source's machine crashes, it loses transactions that were read, and may give their numbers "+
+				"to others; freshet halts then", s.name, s.value), set(info, s.name, "1"))
 		}
 	}
 	for _, lack := range info.Lacks {

@@ -103,7 +103,7 @@ func obeyed(s *site, kafka *testbed.KafkaCluster) {
 		obey(t, kafka, run.Stderr())
 		settings := p.ask("check")
 		obey(t, kafka, settings) // that it cannot read the topics' settings is a warning
-		if out := p.ask("check"); strings.Contains(out, "fail") || strings.Count(out, "warn") != strings.Count(out, "has one copy only") {
+		if out := p.ask("check"); strings.Contains(out, "fail") || strings.Count(out, "warn  kafka:") != strings.Count(out, "has one copy only") {
 			t.Errorf("check: %s", out)
 		}
 		discreet(t, rights.Stdout(), topics.Stdout(), run.Stderr(), settings, p.ask("config"))
