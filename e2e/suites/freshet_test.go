@@ -101,7 +101,7 @@ func attach(t *testing.T, source *testbed.Server) *freshet {
 	testbed.Must(t, os.WriteFile(file, fmt.Appendf(nil, `source: {addresses: [%q], user: root, start: "%s:%d", heartbeat: 200ms}
 redis: {addresses: [%q]}
 eventlog: {dir: %q}
-invalidator: {second_delete: 100ms}
+invalidator: {second_delete: 1s} # replies later than a quarter of it finish nothing, and the proxy that reads along is slow
 admin: {listen: %q}
 %s`, source.Addr, log, pos, f.resp.Addr(), filepath.Join(dir, "data"), listen, mappings), 0o600))
 	f.start("sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace), testbed.Binary(t), "run", "-c", file)
