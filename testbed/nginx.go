@@ -38,7 +38,7 @@ func (in *installer) nginx(ctx context.Context) (string, error) {
 		what:    "nginx (apt-get download " + nginxPackage + ", into " + dir + ")",
 		present: func() bool { _, ok := find(); return ok },
 		can:     canInstall,
-		install: func(ctx context.Context) error { return in.unpack(ctx, nginxPackage, dir) },
+		install: func(ctx context.Context) error { return in.unpack(ctx, dir, nginxPackage) },
 		missing: func(why error) error {
 			return fmt.Errorf("testbed: nginx is missing and cannot be installed (%w): put nginx on PATH", why)
 		},
