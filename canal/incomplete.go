@@ -29,7 +29,7 @@ func (o *Options) lacks(s *session, info *SourceInfo) []Lack {
 				"log_slave_updates", "changes that are made on other nodes of the Galera cluster are not in this node's binlog (log_slave_updates is OFF)",
 				"set log_slave_updates=ON on every node, and restart it",
 			})
-		case len(replicas) > 0 || info.Replicates:
+		case len(replicas) > 0 || !info.Replicated.IsEmpty():
 			out = append(out, Lack{
 				info.replicaUpdates(), "what this server replicates from another is not in its binlog (" + info.replicaUpdates() + " is OFF)",
 				"set " + info.replicaUpdates() + "=ON and restart the server, or read the server that it replicates from",
@@ -77,10 +77,14 @@ func (o *Options) filtered(s *session, info *SourceInfo) (out []Lack) {
 	if err != nil {
 		return nil
 	}
+	fold, err := s.foldsNames()
+	if err != nil {
+		return nil
+	}
 	left := func(setting string, left func(schema string) bool) {
 		var names []string
 		for _, r := range schemas {
-			if o.Wanted(r[0], "") && left(r[0]) {
+			if o.wanted(fold, r[0], "") && left(r[0]) {
 				names = append(names, r[0])
 			}
 		}

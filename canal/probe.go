@@ -40,8 +40,8 @@ type SourceInfo struct {
 	BinlogFormat, RowImage, RowMetadata, RowValueOptions, Checksum string
 	TransactionCompression                                         bool
 	// LogReplicaUpdates says that what the server replicates is in its binlog as well; Galera that it is a node of such a
-	// cluster, Replicates that it has replicated from another server (MariaDB only).
-	LogReplicaUpdates, Galera, Replicates bool
+	// cluster.
+	LogReplicaUpdates, Galera bool
 	// SyncBinlog and FlushLog are sync_binlog and innodb_flush_log_at_trx_commit: with anything but 1 a crash of the machine
 	// loses transactions that were read. "" where the server does not know them.
 	SyncBinlog, FlushLog string
@@ -191,7 +191,6 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 	if info.Replicated, err = event.ParseGTIDSet(event.MariaDB, r[1]); err != nil {
 		return fmt.Errorf("gtid_slave_pos: %w", err)
 	}
-	info.Replicates = !info.Replicated.IsEmpty()
 	info.Executed.Union(&info.Replicated)
 	return nil
 }

@@ -168,22 +168,30 @@ func (c *cli) dlqCommand() *cobra.Command {
 	return c.urlFlag(cmd)
 }
 
-// letters calls do with the dead letters: those of the running freshet, or those in the store when none runs.
-func (c *cli) letters(ctx context.Context, do func(admin.Letters) error) error {
+// either asks the running freshet, or uses what is kept when none runs. open returns what uses it and closes it.
+func (c *cli) either(running func(*admin.Client) error, open func(*config.Config) (func() error, error)) error {
 	client, cfg, err := c.client()
 	if cfg == nil && err != nil {
 		return err
 	}
 	if client != nil {
-		if err = do(client); !errors.Is(err, admin.ErrAway) || cfg == nil || c.url != "" {
+		if err = running(client); !errors.Is(err, admin.ErrAway) || cfg == nil || c.url != "" {
 			return err
 		}
 	}
-	store, openErr := app.OpenLetters(ctx, cfg)
+	use, openErr := open(cfg)
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}
-	return errors.Join(do(store), store.Close())
+	return use()
+}
+
+// letters calls do with the dead letters: those of the running freshet, or those in the store when none runs.
+func (c *cli) letters(ctx context.Context, do func(admin.Letters) error) error {
+	return c.either(func(l *admin.Client) error { return do(l) }, func(cfg *config.Config) (func() error, error) {
+		store, err := app.OpenLetters(ctx, cfg)
+		return func() error { return errors.Join(do(store), store.Close()) }, err
+	})
 }
 
 func (c *cli) dlqList() *cobra.Command {
@@ -239,9 +247,7 @@ func (c *cli) dlqShow() *cobra.Command {
 				if len(page) == 0 || page[0].ID != ids[0] {
 					return fmt.Errorf("there is no dead letter %d; `freshet dlq list` shows them", ids[0])
 				}
-				enc := json.NewEncoder(c.stdout)
-				enc.SetIndent("", "  ")
-				return enc.Encode(page[0])
+				return printIndented(c.stdout, page[0])
 			})
 		},
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/config"
 )
 
 func (c *cli) doubtsCommand() *cobra.Command {
@@ -27,20 +28,10 @@ func (c *cli) doubtsCommand() *cobra.Command {
 
 // doubts calls do with the doubts: those of the running freshet, or those that are kept when none runs.
 func (c *cli) doubts(ctx context.Context, do func(admin.Doubts) error) error {
-	client, cfg, err := c.client()
-	if cfg == nil && err != nil {
-		return err
-	}
-	if client != nil {
-		if err = do(client); !errors.Is(err, admin.ErrAway) || cfg == nil || c.url != "" {
-			return err
-		}
-	}
-	kept, openErr := app.OpenDoubts(ctx, cfg)
-	if openErr != nil {
-		return errors.Join(err, openErr)
-	}
-	return errors.Join(do(kept), kept.Close())
+	return c.either(func(d *admin.Client) error { return do(d) }, func(cfg *config.Config) (func() error, error) {
+		kept, err := app.OpenDoubts(ctx, cfg)
+		return func() error { return errors.Join(do(kept), kept.Close()) }, err
+	})
 }
 
 // doubt calls do with one doubt.
