@@ -2,15 +2,17 @@ package canal
 
 import (
 	"database/sql/driver"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/testbed"
 )
 
-// inXA runs statements in an XA transaction on a session of its own and prepares it. The session is closed: a prepared
-// transaction outlives it.
+// inXA runs statements in an XA transaction on a session of its own and prepares it. The session has ended when it returns: a
+// prepared transaction outlives it, and no other session may end the transaction before (MariaDB: "Unknown XID").
 func inXA(t *testing.T, d *database, xid string, statements ...string) {
 	t.Helper()
 	c, err := d.DB().Conn(t.Context())
@@ -18,14 +20,21 @@ func inXA(t *testing.T, d *database, xid string, statements ...string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	var session int
+	if err := c.QueryRowContext(t.Context(), "select connection_id()").Scan(&session); err != nil {
+		t.Fatal(err)
+	}
 	for _, q := range append(append([]string{"xa start " + xid}, statements...), "xa end "+xid, "xa prepare "+xid) {
 		if _, err := c.ExecContext(t.Context(), strings.ReplaceAll(q, "DB.", d.name+".")); err != nil {
 			t.Fatalf("%s: %v", q, err)
 		}
 	}
-	// So that another session may end it.
 	if err := c.Raw(func(any) error { return driver.ErrBadConn }); err == nil {
 		t.Fatal("the session goes on")
+	}
+	left := fmt.Sprintf("select count(*) from information_schema.processlist where id = %d", session)
+	for d.QueryText(t, left) != "0" {
+		<-time.After(time.Millisecond)
 	}
 }
 

@@ -240,11 +240,19 @@ func (r *rig) kill() {
 	r.noRaces(p)
 }
 
-// stop stops freshet as a supervisor does, and expects exit code 0.
+// stop stops freshet as a supervisor does, and expects exit code 0. A process that was just launched has first said that it
+// has started: a signal that comes before it is waited for ends any process.
 func (r *rig) stop() {
 	r.t.Helper()
 	p := r.proc
 	r.proc = nil
+	for p.stderr.String() == "" {
+		select {
+		case <-p.exited:
+			r.t.Fatalf("freshet ended by itself: %v", p.err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	testbed.Must(r.t, p.cmd.Process.Signal(os.Interrupt))
 	<-p.exited
 	if p.err != nil {

@@ -2,12 +2,14 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/canal/ddl"
@@ -183,8 +185,14 @@ func (m *model) verify(conn Conn, late *Tracker, at Place) {
 			continue
 		}
 		m.must("SET sql_log_bin=0")
-		m.must("ALTER TABLE " + quote(n.Schema) + "." + quote(n.Table) + " ADD COLUMN unlogged INT(3) ZEROFILL FIRST")
+		_, refused := m.conn.Execute("ALTER TABLE " + quote(n.Schema) + "." + quote(n.Table) + " ADD COLUMN unlogged INT(3) ZEROFILL FIRST")
 		m.must("SET sql_log_bin=1")
+		if e := (*mysql.MyError)(nil); errors.As(refused, &e) && e.Code == mysql.ER_TOO_BIG_ROWSIZE { // it has no room for a column
+			continue
+		}
+		if refused != nil {
+			m.t.Fatal(refused)
+		}
 		for _, named := range []bool{false, true} {
 			if found := m.found(conn, m.tracker.copy(m.t), m.log.at, named); !slices.Equal(found, []string{n.String()}) {
 				m.rt.Fatalf("%s was altered without a log, found %q", n, found)
