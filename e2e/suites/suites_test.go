@@ -37,6 +37,9 @@ var biting = []string{
 // A test of the vendor's that resets, purges or turns off the binlog, or the server, is none for somebody who reads it.
 var unfit = regexp.MustCompile(`(?i)reset\s+master|purge\s+(binary|master)\s+logs|sql_log_bin|log_bin|shutdown|restart|kill_mysqld|crash|mysqldump|upgrade|rpl_|gtid|set\s+global\s+(server_id|read_only|max_connections)`)
 
+// only limits a soak to some tests: FRESHET_SUITES=^main.type_ names those with a regular expression.
+var only = regexp.MustCompile(os.Getenv("FRESHET_SUITES"))
+
 // tests returns the tests of a suite that are fit.
 func tests(t *testing.T, s *testbed.Suites, suite string) (all []string) {
 	t.Helper()
@@ -45,7 +48,7 @@ func tests(t *testing.T, s *testbed.Suites, suite string) (all []string) {
 	for _, name := range names {
 		text, err := os.ReadFile(s.File(name))
 		testbed.Must(t, err)
-		if !unfit.MatchString(name) && !unfit.Match(text) {
+		if !unfit.MatchString(name) && !unfit.Match(text) && only.MatchString(name) {
 			all = append(all, name)
 		}
 	}
