@@ -106,21 +106,8 @@ func (s *partition) newJob() *job {
 	} else {
 		j = &job{}
 	}
-	j.ctx, j.done = s.ctx, s.results
+	j.ctx, j.done, j.halved = s.ctx, s.results, s.engine.node.trips.halved.Load()
 	return j
-}
-
-// most is how many keys of its class a job may hold.
-func (c class) most() int {
-	if c == deletes {
-		return tripKeys
-	}
-	return tripCalls
-}
-
-// fits reports whether keys of a class can be added to the job.
-func (j *job) fits(c class) bool {
-	return j.size == 0 || j.class == c && j.size < c.most() && j.bytes < tripBytes
 }
 
 // add puts keys of a unit into a job that they fit into, up to most keys in all, and reports whether the unit is in it
@@ -143,7 +130,7 @@ func (j *job) weigh(u *unit, n int) int {
 	b := u.entry.batch
 	for i := range n {
 		at := u.ordinal(u.next + i)
-		if j.bytes += len(b.Key(at)) + len(b.Fields(at)); j.bytes >= tripBytes {
+		if j.bytes += len(b.Key(at)) + len(b.Fields(at)); j.heavy() {
 			return i + 1
 		}
 	}
@@ -155,7 +142,7 @@ func (s *partition) fillFresh(j *job, c class) {
 		return
 	}
 	j.kind = firsts
-	most := min(s.engine.pacer.most(), c.most())
+	most := min(s.engine.pacer.most(), j.most(c))
 	for q := &s.fresh[c]; q.len() > 0 && j.size < most && j.fits(c); {
 		if j.add(q.head(), most) {
 			q.pop()
@@ -174,7 +161,7 @@ func (s *partition) fillFinals(j *job, c class) {
 				break
 			}
 			s.rouse(u)
-			if j.add(u, c.most()) {
+			if j.add(u, j.most(c)) {
 				q.units.pop()
 			}
 		}
@@ -183,8 +170,9 @@ func (s *partition) fillFinals(j *job, c class) {
 
 func (s *partition) fillRetries(j *job) {
 	j.kind, j.single = retried, true
-	for s.retryReady() && j.size < commandKeys && j.fits(s.retries[0].class) && s.retries[0].class != queries {
-		if j.add(s.retries[0], commandKeys) {
+	most := commandKeys >> j.halved
+	for s.retryReady() && j.size < most && j.fits(s.retries[0].class) && s.retries[0].class != queries {
+		if j.add(s.retries[0], most) {
 			s.retries.pop()
 		}
 	}

@@ -17,6 +17,8 @@
 //     have been doing nothing, for while it hangs the readers' writes wait in its sockets, beside our deletes; and
 //   - whose own reply took no longer than D/4.
 //
+// A Redis that is later than that for a full round trip gets smaller ones, until it is in time ([trips]).
+//
 // That is [rule], the whole of it, and it is asked about every delete that Redis acknowledges. The first delete goes
 // out at once, for freshness. If it fulfils the rule (old news: a backlog, a mark that came long ago) it is the
 // last. Otherwise another one is sent as soon as it would fulfil the rule, and another if it then does not. So first,

@@ -26,6 +26,7 @@ type node struct {
 	known, unseen func(*entry) moment
 	slots         chan struct{}
 	jobs          chan *job
+	trips         trips
 }
 
 // spareJobs is how many jobs may wait beside those that the writers have: enough for a writer not to wait for the
@@ -59,7 +60,8 @@ type job struct {
 	keys    []string
 	entries []retry.Entry
 	size    int
-	bytes   int // of the keys and values, if the class is writes
+	bytes   int   // of the keys and values, if the class is writes
+	halved  int32 // how often what fits into it was halved: see [trips]
 	// once gives up when Redis goes away, for what is sent would be old by the time that it is back.
 	once bool
 	// telling says that everything is done and only told about: what comes back is no reply to a delete or write.
@@ -131,6 +133,7 @@ func (n *node) write(ctx context.Context) {
 		select {
 		case j := <-n.jobs:
 			w.run(j)
+			n.trips.ended(j, time.Duration(n.health.shortest.Load()), n.clock())
 			n.slots <- struct{}{}
 			j.done <- j
 		case <-ctx.Done():

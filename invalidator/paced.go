@@ -131,7 +131,7 @@ func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
 	for taken < most && p.queue.len() > 0 && p.queue.head().class == c && j.fits(c) {
 		room := most - taken
 		if c != queries {
-			room = min(room, c.most()-j.size)
+			room = min(room, j.most(c)-j.size)
 		}
 		u := s.takeRun(p, room)
 		taken += u.size
@@ -140,7 +140,7 @@ func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
 			continue
 		}
 		for whole := false; !whole; { // a little heavier than a round trip should be, if they are heavy
-			whole = j.add(u, c.most())
+			whole = j.add(u, j.most(c))
 		}
 	}
 	s.limited.Add(-int64(taken))

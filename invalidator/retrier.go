@@ -17,7 +17,7 @@ type retrier struct {
 	done   chan *job
 }
 
-// retryAtOnce is how many parked keys are tried in one round trip.
+// retryAtOnce is how many parked keys are tried in one round trip, unless [trips] are halved.
 const retryAtOnce = commandKeys
 
 // run runs until ctx ends, or until Redis will never do what is asked of it.
@@ -59,7 +59,8 @@ const longestWait = time.Second
 
 // round tries what is due and returns how long to wait for the next.
 func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err error) {
-	entries, err := r.engine.store.Due(ctx, time.Now(), retryAtOnce)
+	halved := r.engine.node.trips.halved.Load()
+	entries, err := r.engine.store.Due(ctx, time.Now(), retryAtOnce>>halved)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -69,7 +70,7 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 		if len(some) == 0 {
 			continue
 		}
-		j := r.try(ctx, some)
+		j := r.try(ctx, some, halved)
 		if j == nil || j.givenUp || j.err != nil {
 			return 0, j.fault(), ctx.Err()
 		}
@@ -122,8 +123,8 @@ func (j *job) fault() error {
 }
 
 // try deletes the keys once; nil if ctx ended before they were sent.
-func (r *retrier) try(ctx context.Context, entries []retry.Entry) *job {
-	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries)}
+func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) *job {
+	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries), halved: halved}
 	if isPlain(entries[0].Action) {
 		for i := range entries {
 			j.keys = append(j.keys, entries[i].Key)

@@ -29,13 +29,32 @@ type tapeRedis struct {
 	answer func(keys []string) error         // what it answers to a command: nil deletes
 	ping   func() error
 
+	// slow: it does one thing at a time, whichever connection that came down, and takes so long for each key.
+	slow time.Duration
+	turn chan struct{}
+	most int // the most keys in a round trip
+
 	calls      []string // as tape, of the calls
 	answerCall func(c sentCall) (any, error)
 }
 
 func (r *tapeRedis) String() string { return "tape:1" }
 
+// work takes the time that some keys take. A lock would not do: a bubble's time stands still while one is waited for.
+func (r *tapeRedis) work(keys int) {
+	r.mu.Lock()
+	slow, turn := r.slow, r.turn
+	r.mu.Unlock()
+	if slow == 0 {
+		return
+	}
+	turn <- struct{}{}
+	<-time.After(time.Duration(keys) * slow)
+	<-turn
+}
+
 func (r *tapeRedis) Ping(context.Context) error {
+	r.work(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pings++
@@ -48,9 +67,11 @@ func (r *tapeRedis) Ping(context.Context) error {
 func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 	var all []string
 	for _, c := range commands {
+		r.work(c.Len())
 		all = append(all, commandKeysOf(c)...)
 	}
 	r.mu.Lock()
+	r.most = max(r.most, len(all))
 	var wait time.Duration
 	if r.delay != nil {
 		wait = r.delay(all)
@@ -78,7 +99,11 @@ func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 
 // Do implements [Redis]: every call is written down, and answered with what answerCall says, or 1.
 func (r *tapeRedis) Do(ctx context.Context, calls []*write.Call) {
+	for range calls {
+		r.work(1)
+	}
 	r.mu.Lock()
+	r.most = max(r.most, len(calls))
 	var wait time.Duration
 	if r.delay != nil {
 		wait = r.delay(nil)
@@ -139,7 +164,7 @@ type rig struct {
 func inBubble(t *testing.T, o Options, test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, redis: &tapeRedis{}, log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1)}
+		r := &rig{T: t, redis: &tapeRedis{turn: make(chan struct{}, 1)}, log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1)}
 		o.ShortestD = time.Second // no test has a shorter one
 		if o.Retry.Rand == nil {
 			o.Retry.Rand = func() float64 { return 0.999999999 }
