@@ -97,7 +97,7 @@ func (l *loop) connection(ctx context.Context, r *reconnect) error {
 	}
 	r.begun()
 	s.link.timeout = l.o.silence() * time.Duration(max(1, r.patience))
-	s.link.received, s.link.idle = &l.n.received, l.idle
+	s.link.received, s.link.idle = &l.n.received, l.waits
 	l.m.connects.WithLabelValues("ok").Inc()
 	l.n.connected.Store(true)
 	l.o.Logger.Info("reading the source", "source", l.o.Source, "server", info.Server, "version", info.Version,

@@ -72,7 +72,7 @@ func newLoop(ctx context.Context, c *Canal) (*loop, error) {
 	l := &loop{Canal: c, ctx: ctx, troubles: map[string]trouble{}, xa: &xaStart{}}
 	l.each, l.inner = l.row, l.dispatch
 	l.pace.now = time.Now
-	l.tables = &tables{l: l}
+	l.tables = &tables{l: l, looks: looks{now: time.Now}}
 	var err error
 	l.dec, err = binlog.New(l.tables, binlog.Options{VerifyChecksums: true})
 	return l, err
@@ -315,10 +315,19 @@ func (l *loop) maxJump() uint32 {
 	return 1<<31 - 1
 }
 
+// waits is called when the source has nothing more to send for now, on the loop's goroutine.
+func (l *loop) waits() error {
+	l.tables.looks.waits()
+	return l.idle()
+}
+
 // idle is called when the source has nothing more to send for now, or when what was read has waited for long enough, on
 // the loop's goroutine.
 func (l *loop) idle() error {
 	if err := l.handOn(); err != nil {
+		return err
+	}
+	if err := l.tables.look(l.reached()); err != nil {
 		return err
 	}
 	if l.reached() {

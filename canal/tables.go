@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/charset"
@@ -27,6 +28,7 @@ type tables struct {
 	// kept are the definitions that the sink has.
 	kept  definitions
 	check verification
+	looks looks
 	// unsaved says that the state has changed since the sink was last given it, whatever the tracker says.
 	unsaved bool
 }
@@ -54,6 +56,9 @@ func (t *tables) name(n ddl.Name) ddl.Name {
 // Define implements [binlog.Definer].
 func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if err := t.verify(m.HasNames); err != nil {
+		return nil, err
+	}
+	if err := t.mapped(m); err != nil {
 		return nil, err
 	}
 	d, err := t.tracker.Describe(m)
@@ -115,6 +120,7 @@ func (t *tables) ask(ctx context.Context, f func(s *session, h *history) error) 
 // adopt takes over what the server says of its collations and names.
 func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	t.check.begin(info.Server, t.l.done)
+	t.looks.since = time.Time{} // the ids were those of the connection before
 	fold, err := s.foldsNames()
 	if err != nil {
 		return err

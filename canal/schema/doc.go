@@ -23,7 +23,8 @@
 //
 // A statement that stands in no binlog (sql_log_bin=0, or one on another server of several) cannot be followed.
 // [Tracker.Verify] finds what it has altered: what is known, with the statements that are still to come, must be what the
-// server says now.
+// server says now. It is asked on each connection, and of a table whose TABLE_MAP has another id than before
+// ([Tracker.Mapped], [Tracker.VerifyMapped]): any ALTER gives it one.
 //
 // What is known is a value ([Tracker.Encode], [Decode]), which is saved with the position, so that a restart at a
 // checkpoint knows the columns as of that checkpoint.

@@ -78,6 +78,17 @@ type entry struct {
 	why error
 	// other is its place in [Tracker.others]; nil for what is wanted and defined.
 	other *list.Element
+	mapped
+}
+
+// mapped is how the rows of a table were last announced. It belongs to a connection, and is not saved.
+type mapped struct {
+	// id is the server's own for the table as it has opened it; 0: there were no rows.
+	id uint64
+	// named says that the names of columns came with them.
+	named bool
+	// due says that what is known has not been compared with the server since the table got this id.
+	due bool
 }
 
 // schema is what is known of a schema.
@@ -163,10 +174,11 @@ func (t *Tracker) remove(n ddl.Name) {
 	delete(t.tables, n)
 }
 
-// Retry has the server asked again about what could not be found out: for a new connection, since another server or other
-// rights may answer otherwise.
+// Retry has the server asked again about what could not be found out, and forgets the ids of tables: for a new connection,
+// since another server or other rights may answer otherwise.
 func (t *Tracker) Retry() {
 	for n, e := range t.tables {
+		e.mapped = mapped{}
 		switch e.status {
 		case unknown:
 			t.doubt(n)

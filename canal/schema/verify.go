@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 )
 
@@ -29,11 +30,57 @@ const (
 // With named the names of columns come with the events: only columns count of which the binlog does not say all then.
 // Tables that the server does not show, or that may not be read, are left as they are.
 func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool, found func(n ddl.Name, how string) error) error {
+	return t.verify(ctx, conn, scan, at, named, func(*entry) bool { return true }, found)
+}
+
+// Mapped takes note of a TABLE_MAP, and reports whether what is known of the table is to be compared with the server before
+// the rows under it can be relied on: whether it has another id than when that was last done. Whatever statement alters a
+// table, it has another id from then on, whether it is in the binlog or not. It also has when the server has only opened it
+// again, so another id says nothing but that it is time to look.
+func (t *Tracker) Mapped(m *binlog.TableMap) bool {
+	e := t.tables[t.key(ddl.Name{Schema: m.Schema, Table: m.Name})]
+	if e == nil || !e.comparable(m.HasNames) {
+		return false
+	}
+	if e.id != m.ID || e.named != m.HasNames {
+		e.mapped = mapped{m.ID, m.HasNames, true}
+	}
+	return e.due
+}
+
+// VerifyMapped is [Tracker.Verify] of the tables for which [Tracker.Mapped] has said so, or of the one that m describes only.
+func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap, found func(n ddl.Name, how string) error) error {
+	var mine *entry
+	if m != nil {
+		mine = t.tables[t.key(ddl.Name{Schema: m.Schema, Table: m.Name})]
+	}
+	for _, named := range []bool{false, true} {
+		of := func(e *entry) bool { return e.due && e.named == named && (m == nil || e == mine) }
+		var done []*entry
+		for _, e := range t.tables {
+			if of(e) {
+				done = append(done, e)
+			}
+		}
+		if len(done) == 0 {
+			continue
+		}
+		if err := t.verify(ctx, conn, scan, at, named, of, found); err != nil {
+			return err
+		}
+		for _, e := range done {
+			e.due = false
+		}
+	}
+	return nil
+}
+
+func (t *Tracker) verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool, of func(*entry) bool, found func(n ddl.Name, how string) error) error {
 	l, err := newLoader(ctx, conn)
 	if err != nil {
 		return err
 	}
-	v := verification{resolution: resolution{t: t, at: at, named: named}, l: l}
+	v := verification{resolution: resolution{t: t, at: at, named: named}, l: l, of: of}
 	suspects, err := v.suspects()
 	if err != nil || len(suspects) == 0 {
 		return err
@@ -63,15 +110,20 @@ func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place,
 type verification struct {
 	resolution
 	l *loader
+	// of says which tables it is about.
+	of func(*entry) bool
 	// then is what becomes of what is known, up to the end of the binlog.
 	then *Tracker
 }
+
+// comparable reports whether enough is known to be compared with what the server says.
+func (e *entry) comparable(named bool) bool { return e.status == known || e.status == partial && named }
 
 // suspects returns the tables that are known as something else than they are now.
 func (v *verification) suspects() ([]ddl.Name, error) {
 	of := map[string][]ddl.Name{}
 	for n, e := range v.t.tables {
-		if e.status == known || e.status == partial && v.named {
+		if e.comparable(v.named) && v.of(e) {
 			of[n.Schema] = append(of[n.Schema], n)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 )
 
@@ -192,5 +193,65 @@ func TestWhatCannotBeAskedIsNotVerified(t *testing.T) {
 		if err := tr.Verify(t.Context(), f, f, Place{"binlog.000001", 0}, false, nil); !errors.Is(err, errFake) {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// Tables are compared when they have another id than before, each once, and many with one question.
+func TestTablesAreComparedOnceUnderEachId(t *testing.T) {
+	f := &fakeSource{tables: now(), mariaDB: true}
+	tr := tracker(t, f)
+	apply(f, tr, "CREATE TABLE a (id INT, title INT, price INT)", "CREATE TABLE b (x INT)")
+	f.tables["shop.a"] = [][3]string{{"id", "int", ""}, {"title", "int", ""}, {"price", "int", ""}}
+	f.tables["shop.b"] = [][3]string{{"x", "int", ""}}
+	a, b := tableMap("a", long, long, long), tableMap("b", long)
+	compare := func(m *binlog.TableMap) (questions int, found []string) {
+		f.asked = func(q string) {
+			if strings.Contains(q, "FROM information_schema.COLUMNS") {
+				questions++
+			}
+		}
+		err := tr.VerifyMapped(t.Context(), f, f, Place{"binlog.000001", 0}, m, func(n ddl.Name, how string) error {
+			found = append(found, n.Table)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return questions, found
+	}
+	a.ID, b.ID = 1, 2
+	if !tr.Mapped(a) || !tr.Mapped(b) || tr.Mapped(tableMap("c", long)) {
+		t.Error("the first id of a known table is not due, or that of another table is")
+	}
+	if n, found := compare(nil); n != 1 || found != nil {
+		t.Errorf("%d questions, found %q", n, found)
+	}
+	if tr.Mapped(a) || tr.Mapped(b) {
+		t.Error("what was compared is due again")
+	}
+	f.tables["shop.a"][0], f.tables["shop.a"][1] = f.tables["shop.a"][1], f.tables["shop.a"][0]
+	if n, found := compare(nil); n != 0 || found != nil {
+		t.Errorf("without another id %d questions, found %q", n, found)
+	}
+	a.ID, b.ID = 3, 4
+	if !tr.Mapped(a) || !tr.Mapped(b) {
+		t.Error("another id is not due")
+	}
+	if _, found := compare(b); found != nil {
+		t.Errorf("looked at b, found %q", found)
+	}
+	if !tr.Mapped(a) || tr.Mapped(b) {
+		t.Error("a is not due any more, or b is still")
+	}
+	if _, found := compare(nil); !slices.Equal(found, []string{"a"}) {
+		t.Errorf("found %q", found)
+	}
+	tr.Encode()
+	if tr.Mapped(a); tr.Changed() {
+		t.Error("ids are taken for a change of the state")
+	}
+	compare(nil)
+	if tr.Retry(); !tr.Mapped(a) {
+		t.Error("on another connection the same id is taken for the same definition")
 	}
 }

@@ -1,0 +1,104 @@
+package canal
+
+import (
+	"time"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/canal/schema"
+)
+
+const (
+	// lookEach is how long at least is between two looks at tables that have got another id, and lookShare how many times as
+	// long as the last one took. A server whose table cache is smaller than its tables gives them new ids all the time.
+	lookEach  = time.Second
+	lookShare = 10
+	// presentFor is for how long after the source had nothing more to send what comes counts as the present.
+	presentFor = time.Second
+	// lookAfter is how long a look is put off while the source has always more to send. In the past a look may have to go
+	// through all of the binlog that is still to come; in the present there is next to none.
+	lookAfter = time.Minute
+)
+
+// looks says when to look at tables that have got another id while a connection stands.
+type looks struct {
+	now func() time.Time
+	// waited is when the source last had nothing more to send, next is when there may be another look.
+	waited, next time.Time
+	// since is since when a table is to be looked at; zero: none is.
+	since time.Time
+}
+
+func (k *looks) waits() { k.waited = k.now() }
+
+// atOnce notes that a table is to be looked at, and reports whether that can be done before its rows are decoded. Where
+// others wait to be looked at it waits with them: else, with new ones all the time, they would wait for ever.
+func (k *looks) atOnce() bool {
+	now := k.now()
+	if k.since.IsZero() && !now.Before(k.next) && now.Sub(k.waited) < presentFor {
+		return true
+	}
+	if k.since.IsZero() {
+		k.since = now
+	}
+	return false
+}
+
+// due reports whether it is time for those that wait.
+func (k *looks) due() bool {
+	if k.since.IsZero() {
+		return false
+	}
+	now := k.now()
+	return !now.Before(k.next) && (now.Sub(k.waited) < presentFor || now.Sub(k.since) >= lookAfter)
+}
+
+// looked notes that a look is over that began at the time.
+func (k *looks) looked(begun time.Time) {
+	now := k.now()
+	k.next = now.Add(max(lookEach, lookShare*now.Sub(begun)))
+}
+
+// mapped takes note of a TABLE_MAP. If the table has another id than when its definition was last compared with what the
+// server says, a statement that was not read may have altered it. It is compared again: here, so that the rows are decoded
+// by the right names, or soon, where too many are to be compared; then rows may be decoded by the wrong ones, and the doubt
+// comes after them. A crash in between leads back to the definition as it was known, and the same doubt at the next start.
+func (t *tables) mapped(m *binlog.TableMap) error {
+	if !t.tracker.Mapped(m) || !t.looks.atOnce() {
+		return nil
+	}
+	begun := t.looks.now()
+	defer t.looks.looked(begun)
+	_, err := t.compare(t.l.tx.begin, m)
+	return err
+}
+
+// look compares the definitions of the tables that wait for it, between transactions, once it is time, or at once. Decoders
+// of definitions that proved wrong are forgotten.
+func (t *tables) look(now bool) error {
+	k := &t.looks
+	if t.l.tx.open || k.since.IsZero() || !now && !k.due() {
+		return nil
+	}
+	begun := k.now()
+	defer k.looked(begun)
+	found, err := t.compare(t.l.at, nil)
+	if found {
+		t.l.dec.Forget()
+	}
+	if err == nil {
+		k.since = time.Time{}
+	}
+	return err
+}
+
+// compare compares the definition of the table that m describes, or of all that wait, and reports whether any was wrong.
+func (t *tables) compare(at place, m *binlog.TableMap) (found bool, err error) {
+	err = t.ask(t.l.ctx, func(s *session, h *history) error {
+		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m, func(n ddl.Name, how string) error {
+			found = true
+			return t.altered(n, how)
+		})
+	})
+	return found, err
+}
