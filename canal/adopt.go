@@ -35,6 +35,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if behind := (*behindError)(nil); errors.As(err, &behind) {
 		return l.lags(behind)
 	}
+	if err == nil {
+		err = l.checkBegun(ctx, s, info, &p)
+	}
 	if err != nil {
 		return err
 	}
@@ -214,7 +217,13 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 		l.server = info.Server
 	}
 	l.m.epoch.Set(float64(l.epoch))
-	x, definitions, err := splitState(p.State, l.flavor)
+	var state []byte
+	var err error
+	if l.begun, state, err = splitBegun(p.State); err != nil {
+		return err
+	}
+	l.reading = l.begun
+	x, definitions, err := splitState(state, l.flavor)
 	if err != nil {
 		return err
 	}

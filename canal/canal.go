@@ -25,6 +25,9 @@ type Canal struct {
 
 	mu    sync.Mutex
 	first time.Time // when the first byte of a dump came
+
+	// hangUp ends the dump that is being read, so that another is begun; nil before the first one.
+	hangUp atomic.Pointer[context.CancelFunc]
 }
 
 // New returns a canal that hands what it reads to sink, and begins where checkpoint says.

@@ -73,6 +73,9 @@ func (l *loop) disconnected(err error) error {
 
 // connection connects, checks whether the source can go on from our position, and reads until something breaks.
 func (l *loop) connection(ctx context.Context, r *reconnect) error {
+	ctx, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	l.hangUp.Store(&hangUp)
 	s, err := l.o.connect(ctx, queryTimeout)
 	if err != nil {
 		return err

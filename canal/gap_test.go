@@ -231,3 +231,65 @@ func TestATransactionThatTheServerLostIsNotWaitedFor(t *testing.T) {
 	last := r.rows[1].version
 	r.await(t, "a mark over it", func() bool { return r.marked(last) })
 }
+
+// A source whose binlog is deleted begins again with the names and the numbers that it gave before. Once it has gone further
+// than it had come, they look as if nothing had happened; and a reader that is connected goes on waiting for the old ones.
+func TestABinlogThatIsDeletedIsAGap(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]struct {
+		start func(testing.TB, ...string) *testbed.Server
+		args  []string
+		reset string
+	}{
+		"MySQL":             {testbed.MySQL, nil, "reset binary logs and gtids"},
+		"MySQLWithoutGTIDs": {testbed.MySQL, []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}, "reset binary logs and gtids"},
+		"MariaDB":           {testbed.MariaDB, nil, "reset master"},
+	} {
+		for _, connected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/%v", name, connected), func(t *testing.T) {
+				t.Parallel()
+				s := m.start(t, append(m.args, "--binlog-row-metadata=FULL")...)
+				d := newDatabase(t, s, "create table DB.t (id int primary key)")
+				r := reading(t, newRecorder(), d.options())
+				r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+				d.exec("insert into DB.t values (1)")
+				r.wantRows(d, "insert DB.t (1)")
+				r.await(t, "its end", func() bool { return r.commits > 0 && r.marked(r.rows[0].version) })
+				old := begunAt(t, r, s)
+				if !connected {
+					testbed.Must(t, r.stop())
+				}
+				testbed.Eventually(t, patience, "a file of another second", func() bool {
+					d.exec(m.reset)
+					return begunAt(t, r, s) != old
+				})
+				for i := range 50 {
+					d.exec(fmt.Sprintf("insert into DB.t values (%d)", 10+i))
+				}
+				if !connected {
+					r.rows = nil
+					r = reading(t, startAt(r.Position()), d.options())
+				}
+				err := r.wait()
+				if gap := (*GapError)(nil); !errors.As(err, &gap) {
+					t.Errorf("Run returned %v, want a GapError", err)
+				}
+				if n := len(r.rows); n > 1 {
+					t.Errorf("%d rows were read over the gap", n)
+				}
+			})
+		}
+	}
+}
+
+// begunAt returns when the source's present binlog file was begun.
+func begunAt(t testing.TB, r *running, s *testbed.Server) int64 {
+	t.Helper()
+	file, _ := s.BinlogPosition(t)
+	o := r.canal.o
+	info, err := Probe(t.Context(), o)
+	testbed.Must(t, err)
+	at, err := o.begun(t.Context(), info, file)
+	testbed.Must(t, err)
+	return at.Unix()
+}

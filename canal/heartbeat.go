@@ -2,6 +2,7 @@ package canal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,6 +39,14 @@ type heart struct {
 	// past are ends of the binlog of a heartbeat ago and less, oldest first: MySQL without GTIDs.
 	past []pastEnd
 	big  bool
+	// last is the answer before, and set what of it was executed: neither goes back, unless the binlog was begun anew.
+	last struct {
+		end  place
+		text string
+		set  event.GTIDSet
+	}
+	// hangUp ends the dump.
+	hangUp func()
 	// lastMark is when a mark was last sent.
 	lastMark time.Time
 	alarmed  time.Time
@@ -50,7 +59,7 @@ type pastEnd struct {
 
 func newHeart(c *Canal, p *event.Position, info *SourceInfo) *heart {
 	return &heart{
-		o: &c.o, vis: c.vis, sink: c.sink, m: c.m, n: &c.n, base: p.GTIDs,
+		o: &c.o, vis: c.vis, sink: c.sink, m: c.m, n: &c.n, base: p.GTIDs, hangUp: func() { (*c.hangUp.Load())() },
 		flavor: info.Flavor, byGTID: info.Flavor == event.MySQL && info.GTID,
 	}
 }
@@ -142,6 +151,7 @@ func (h *heart) connect(ctx context.Context) (*session, string, error) {
 		return nil, "", err
 	}
 	h.past, h.whole = nil, false
+	h.last.end, h.last.text, h.last.set = place{}, "", event.GTIDSet{}
 	h.flavor, h.byGTID = info.Flavor, info.Flavor == event.MySQL && info.GTID
 	return s, info.Server, nil
 }
@@ -156,6 +166,10 @@ func (h *heart) beat(s *session, server string) error {
 	if err := h.ask(s, &a); err != nil {
 		return err
 	}
+	if a.end.compare(h.last.end) < 0 {
+		return h.wentBack()
+	}
+	h.last.end = a.end
 	a.received = time.Now()
 	h.m.asks.answered.Inc()
 	v, ok := h.vis.take(a)
@@ -176,6 +190,14 @@ func (h *heart) ask(s *session, a *answer) error {
 	return h.askPast(s, a)
 }
 
+// wentBack ends the dump: a server whose binlog is deleted under its readers may leave them waiting at the end of a file that
+// is no more. What became of it is found out when the next one is begun.
+func (h *heart) wentBack() error {
+	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun anew", "source", h.o.Source)
+	h.hangUp()
+	return errors.New("the source's binlog has gone back")
+}
+
 // askGTIDs: MySQL's gtid_executed moves only when a commit is visible, even while semi-synchronous replication holds
 // it up after its event has been sent.
 func (h *heart) askGTIDs(s *session, a *answer) error {
@@ -187,6 +209,12 @@ func (h *heart) askGTIDs(s *session, a *answer) error {
 	set, err := event.ParseGTIDSet(event.MySQL, r[0])
 	if err != nil {
 		return err
+	}
+	if r[0] != h.last.text {
+		if gone := h.last.set.Subtract(&set); !gone.IsEmpty() {
+			return h.wentBack()
+		}
+		h.last.text, h.last.set = r[0], set
 	}
 	if !h.whole {
 		rest := h.base.Subtract(&set)

@@ -41,7 +41,9 @@ type loop struct {
 	target target
 	pend   pending
 	xa     *xaStart
-	pace   pace
+	// begun is of the file of done; reading of the one that is being read.
+	begun, reading birth
+	pace           pace
 	// lost is the transaction that was open when the connection broke, until it comes again.
 	lost event.GTID
 	// lagging is the server that answers and lacks what we have passed, once that is a doubt; "" while none does.
@@ -277,6 +279,7 @@ func (l *loop) format(h binlog.Header) error {
 	if l.tx.open {
 		l.abandon()
 	}
+	l.reading = birth{l.at.file, h.Timestamp}
 	if l.at.pos != firstEvent || h.LogPos == 0 {
 		return nil
 	}

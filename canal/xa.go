@@ -191,12 +191,13 @@ func (l *loop) resolve(commit bool, end event.End) error {
 // newState returns what has to be known beside the position to go on from it, if that has changed.
 func (l *loop) newState() ([]byte, error) {
 	definitions := l.tables.newState()
-	if definitions == nil && !l.xa.changed {
+	if definitions == nil && !l.xa.changed && l.begun == l.reading {
 		return nil, nil
 	}
 	if definitions == nil {
 		definitions = l.tables.tracker.Encode()
 	}
-	l.xa.changed = false
-	return l.xa.joinState(definitions)
+	l.xa.changed, l.begun = false, l.reading
+	state, err := l.xa.joinState(definitions)
+	return l.begun.join(state), err
 }
