@@ -115,6 +115,9 @@ type Column struct {
 	Unsigned bool
 	// Collation is the name of a text column's collation, "" where it is not known or the column has none.
 	Collation string
+	// Hidden says that the server made the column by itself and shows it nowhere, not even in information_schema; rows have
+	// it all the same (MariaDB's system versioning, and its unique keys over BLOBs). It is none of the row's values.
+	Hidden bool
 }
 
 // Table is one definition of a table: what the columns were while a stretch of the binlog was written. A later

@@ -371,3 +371,21 @@ func TestManyCopiesOfAnEffectAreToldApart(t *testing.T) {
 		t.Errorf("%d invalidations, want 1000 puts, 1000 removes and 1000 deletes", n)
 	}
 }
+
+func TestColumnsThatTheServerHidesAreNoPartOfAValue(t *testing.T) {
+	m := spec("k:{id}")
+	m.Rebuild = fromRow(event.FormJSON)
+	r := mustNew(t, m)
+	table := &event.Table{Schema: "shop", Name: "product", Columns: []event.Column{
+		{Name: "id", Type: "bigint unsigned", Class: event.ClassInt, Unsigned: true},
+		{Name: "row_end", Type: "timestamp(6)", Class: event.ClassTemporal, Hidden: true},
+		{Name: "DB_ROW_HASH_1", Type: "bigint unsigned", Class: event.ClassInt, Unsigned: true, Hidden: true},
+	}}
+	needs, err := r.Bind(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(needs) != 1 || needs[0].Column != 0 {
+		t.Errorf("a value of the whole row needs the columns %v, want the first only", needs)
+	}
+}

@@ -84,10 +84,13 @@ func (b *binder) document(p *rowPlan, r *rebuild) {
 	p.doc = doc
 }
 
-// all returns all columns of the table.
+// all returns all columns of the table, but for those that the server hides.
 func (b *binder) all(r *rebuild) []chosen {
 	var all []chosen
 	for i := range b.t.Columns {
+		if b.t.Columns[i].Hidden {
+			continue
+		}
 		name := b.t.Columns[i].Name
 		if name == expireAt && r.spec.ExpireAt > 0 {
 			b.add(r.spec.Pos, fmt.Sprintf("rebuild: table %s has a column expire_at, which is the name of what expire_at puts there", b.t),

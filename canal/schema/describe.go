@@ -67,7 +67,27 @@ func (t *Tracker) describe(m *binlog.TableMap, e *entry) (*binlog.Definition, er
 		}
 	}
 	t.markRowEnd(m, e, d)
+	t.markHidden(e, d)
 	return d, nil
+}
+
+// markHidden marks the columns that rows have and information_schema does not show.
+func (t *Tracker) markHidden(e *entry, d *binlog.Definition) {
+	if !t.o.MariaDB {
+		return
+	}
+	for i := range d.Table.Columns {
+		c := &d.Table.Columns[i]
+		if e.def.find(c.Name) >= 0 {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(c.Name, hiddenHash):
+			c.Hidden = true
+		case d.Columns[i].RowEnd && c.Name == hiddenRowEnd && i > 0 && d.Table.Columns[i-1].Name == hiddenRowStart:
+			c.Hidden, d.Table.Columns[i-1].Hidden = true, true
+		}
+	}
 }
 
 // markRowEnd marks the ROW END column of a table with system versioning.

@@ -110,6 +110,11 @@ func TestHiddenColumnsOfMariaDBStandAtTheEnd(t *testing.T) {
 		if got := names(d); got != e.want {
 			t.Errorf("got %s, want %s", got, e.want)
 		}
+		for i, c := range d.Table.Columns {
+			if c.Hidden != (i >= 2) {
+				t.Errorf("%s: column %s is hidden: %t", e.want, c.Name, c.Hidden)
+			}
+		}
 	}
 	for table, types := range map[string][]binlog.ColumnType{"a": {long, long, hash}, "b": {long, long, time, time}} {
 		if _, err := tr.Describe(tableMap(table, types...)); !errors.Is(err, ErrDoubt) {
