@@ -202,7 +202,9 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 	case s.DeadLetters > 0:
 		return Doubtful, fmt.Sprintf("%d keys were given up and may be stale: see `freshet dlq list`, then replay them, or purge them once they are seen to", s.DeadLetters)
 	case s.Parked > 0:
-		return Fresh, fmt.Sprintf("all that was committed is deleted, but for %d keys in trouble that are tried again later", s.Parked)
+		// Nothing else waits for them: not the checkpoint, nor as of when the cache is fresh.
+		return Doubtful, fmt.Sprintf("all that was committed is finished, but for %d keys in trouble that may be stale: they are tried again later "+
+			"(the log says what redis answers), and become dead letters if that does not help", s.Parked)
 	}
 	if s.Redis == nil {
 		return Fresh, fmt.Sprintf("all that was committed until %s ago is in the event log", age.Round(time.Millisecond))

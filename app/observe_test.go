@@ -56,7 +56,7 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			{"rate limited for a moment", func(s *Status) { s.RateLimited = 5 }, "", Fresh, "until 300ms ago"},
 			{"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind, "nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits"},
 			{"held up for a moment", func(*Status) {}, "too many keys in flight", Fresh, "until 300ms ago"},
-			{"parked", func(s *Status) { s.Parked = 2 }, "", Fresh, "but for 2 keys in trouble that are tried again later"},
+			{"parked", func(s *Status) { s.Parked = 2 }, "", Doubtful, "but for 2 keys in trouble that may be stale: they are tried again later"},
 			{"standby", func(s *Status) { s.Standby, s.Source, s.Redis = true, &SourceStatus{Name: "shop"}, nil }, "", Standby, "another reader of the source shop leads"},
 			{"does not know who leads", func(s *Status) { s.Standby, s.joining, s.Keys, s.Redis = true, true, 0, nil }, "", Starting, "joining the consumer group"},
 			{"lost its partitions", func(s *Status) { s.joining, s.Keys, s.Source = true, 7, nil }, "", Behind, "the consumer group in Kafka cannot be reached"},

@@ -27,7 +27,7 @@ const (
 	// Behind: something holds it up; the status' sentence says what.
 	Behind State = "behind"
 	// Doubtful: all work is finished or on its way, but something happened that may have left stale keys; the doubts say
-	// what, and stay until they are answered.
+	// what, and stay until they are answered. So it is while keys are parked, or dead letters.
 	Doubtful State = "doubtful"
 	// Stopping: it is finishing the work in flight.
 	Stopping State = "stopping"
@@ -44,8 +44,8 @@ type Status struct {
 	Started time.Time `json:"started"`
 	// Now is when all this was true.
 	Now time.Time `json:"now"`
-	// FreshAsOf: everything that was committed before this moment is finished, final deletes included. By this
-	// machine's clock; zero until it is known.
+	// FreshAsOf: everything that was committed before this moment is finished, final deletes included, but for keys in
+	// trouble (Parked, DeadLetters). By this machine's clock; zero until it is known.
 	FreshAsOf time.Time `json:"fresh_as_of"`
 
 	// Standby says that this process does not lead the readers of the source.

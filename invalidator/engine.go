@@ -38,6 +38,8 @@ type Engine struct {
 	stored chan struct{}
 	// repeating is set while parked keys wait for a delete that is repeated because of a silence.
 	repeating atomic.Bool
+	// toldParked is until when the log does not say again why keys are parked.
+	toldParked atomic.Int64
 
 	mu         sync.Mutex
 	partitions map[*partition]struct{}
@@ -182,8 +184,13 @@ func (e *Engine) Mark(m event.Mark) {
 	}
 }
 
-// parkedNow is told that the store has taken keys.
+// parkedNow is told that the store has taken keys. It says why once a minute: the keys themselves may be many.
 func (e *Engine) parkedNow(entries []retry.Entry) {
+	now, told := e.clock(), e.toldParked.Load()
+	if now >= moment(told) && e.toldParked.CompareAndSwap(told, int64(now.add(time.Minute))) {
+		e.log.Warn("keys are in trouble and tried again later; until then they may be stale",
+			"keys", len(entries), "table", entries[0].Table, "redis", e.node.redis.String(), "error", entries[0].Error)
+	}
 	buried := 0
 	for i := range entries {
 		if entries[i].Due.IsZero() {
