@@ -32,7 +32,7 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 		return err
 	}
 	p.later("redis", redis.Close)
-	who := identity.Options{Address: c.Redis.Addresses[0], DB: c.Redis.DB, Source: c.Source.Name}
+	who := identity.Options{Address: c.Redis.Addresses[0], DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix, Source: c.Source.Name}
 	if c.EventLog.Kind == config.EventLogKafka {
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}

@@ -7,6 +7,8 @@ type known struct {
 	Run  string    `json:"run_id"`
 	Repl string    `json:"master_replid,omitempty"`
 	Seen time.Time `json:"seen"` // by this machine's clock
+	// Place says where in it the keys are; empty: it was not kept.
+	Place string `json:"place,omitempty"`
 }
 
 const (

@@ -36,9 +36,10 @@ type Deps struct {
 
 // Options of a [Watch].
 type Options struct {
-	// Address and DB are those of Redis: host:port, and the number of its database.
+	// Address and DB are those of Redis: host:port, and the number of its database. Prefix is what all keys begin with.
 	Address string
 	DB      int
+	Prefix  string
 	// Source and Group say whose doubt a change is: see [doubt.Doubt]. One of them is empty.
 	Source, Group string
 }
@@ -141,7 +142,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			if was, err = w.compare(ctx, was, s); err != nil {
 				return nil //nolint:nilerr // ctx ended
 			}
-			if was.Run != kept.Run || was.Repl != kept.Repl || was.Seen.Sub(kept.Seen) >= keeps {
+			if was.Run != kept.Run || was.Repl != kept.Repl || was.Place != kept.Place || was.Seen.Sub(kept.Seen) >= keeps {
 				if w.keep(ctx, was) {
 					kept = was
 				}
@@ -170,9 +171,14 @@ func (w *Watch) take() []seen {
 
 // compare records what is in doubt, and returns who Redis is known to be from now on. It fails only with ctx.
 func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
-	is := known{s.run, s.repl, s.at}
+	is := known{Run: s.run, Repl: s.repl, Seen: s.at, Place: w.options.place()}
 	if was.Run == "" {
 		return is, nil
+	}
+	if was.Place != "" && was.Place != is.Place && s.keys > 0 {
+		if err := w.moved(ctx, was.Place); err != nil {
+			return is, err
+		}
 	}
 	why := suspicion(was, s.server, s.at)
 	if why == "" {
@@ -186,6 +192,20 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted shortly before may be "+
 			"back: empty the cache (FLUSHDB), or read the changes of that time again (freshet position set)", w.options.Address, why, s.keys),
 	})
+}
+
+// moved records that the keys are looked for in another place than before.
+func (w *Watch) moved(ctx context.Context, from string) error {
+	return w.deps.Doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address + ", " + w.options.place(),
+		Message: fmt.Sprintf("the keys in redis %s were those of %s, and now are those of %s: what is cached there already was not deleted "+
+			"for earlier changes, and what is left where it was is not deleted any more: clear both", w.options.Address, from, w.options.place()),
+	})
+}
+
+// place says where in Redis the keys are.
+func (o *Options) place() string {
+	return fmt.Sprintf("redis.db %d with redis.key_prefix %q", o.DB, o.Prefix)
 }
 
 // fact is the name under which the identity is kept.

@@ -25,6 +25,8 @@ type rig struct {
 	watch  *Watch
 	log    strings.Builder
 	was    known
+	db     int
+	prefix string
 }
 
 func newRig(t *testing.T, server *testbed.RedisServer) *rig {
@@ -42,7 +44,7 @@ func (r *rig) begin() {
 	r.Helper()
 	w, err := New(Deps{
 		Ask: r.ask, Facts: r.facts, Doubts: r.book, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-	}, Options{Address: "redis:6379", Source: "shop"})
+	}, Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix})
 	testbed.Must(r, err)
 	r.watch = w
 	r.was, err = w.load(r.Context())
@@ -200,6 +202,37 @@ func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
 	r.watch.Answered(strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1), nil)
 	r.look() // by a connection that is still to the first: both were seen
 	r.doubtful("another server answers")
+}
+
+// What is cached under another prefix, or in another database, was never deleted.
+func TestAnotherPlaceInTheSameRedisIsInDoubt(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		move       func(r *rig)
+	}{
+		{"another prefix", `with redis.key_prefix "eu:": what is cached there already`, func(r *rig) { r.prefix = "eu:" }},
+		{"another database", "redis.db 3 with", func(r *rig) { r.db = 3; r.server.Do(r, "copy", "k", "k", "db", "3") }},
+		{"another database, which is empty", "", func(r *rig) { r.db = 3 }},
+		{"the same", "", func(*rig) {}},
+		{"it was not kept", "", func(r *rig) {
+			r.prefix, r.was.Place = "eu:", ""
+			r.watch.keep(r.Context(), r.was)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, testbed.Redis(t))
+			r.server.Do(t, "set", "k", "1")
+			r.look()
+			c.move(r)
+			r.begin()
+			r.look()
+			r.doubtful(c.want)
+			r.begin()
+			r.look()
+			r.look() // said once
+			r.doubtful(c.want)
+		})
+	}
 }
 
 func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
