@@ -1,7 +1,10 @@
 package invalidator
 
 import (
+	"slices"
+
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // class is how the keys of a unit are dealt with.
@@ -54,6 +57,16 @@ func notices(e *event.Effect) int {
 		n++
 	}
 	return n
+}
+
+// noticesOf returns what is told after the action of invalidation i; nil: nothing.
+func noticesOf(b *event.Batch, i int) []retry.Notice {
+	e := b.EffectOf(i)
+	first, _ := cut(b.Fields(i), notices(e))
+	if len(first) == 0 {
+		return nil
+	}
+	return []retry.Notice{{Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, Fields: slices.Clone(first)}}
 }
 
 // cut splits fields after the first n; damaged ones are all behind the cut.

@@ -115,6 +115,56 @@ func TestNoticesOnARealServer(t *testing.T) {
 	}
 }
 
+// Caches that follow a stream, or listen, are stale until they are told, whatever was in trouble: the key, or the telling.
+// And what cannot be told is not settled: it ends as a dead letter.
+func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		breaks, mends []any
+		user, key     string
+	}{
+		{"the stream was no stream", []any{"set", "ok:log", "text"}, []any{"unlink", "ok:log"}, "", "ok:1"},
+		{"the key was refused", []any{"ping"}, []any{"acl", "setuser", "some", "allkeys", "allchannels"}, "some", "1"},
+		{"there was no memory", []any{"config", "set", "maxmemory", "1"}, []any{"config", "set", "maxmemory", "0"}, "", "ok:1"},
+	} {
+		for _, action := range []event.Action{event.ActionDelete, event.ActionRebuild, event.ActionSet} {
+			t.Run(c.name+", "+action.String(), func(t *testing.T) {
+				l := newLive(t, c.user, "secret")
+				rdb := l.server.Client()
+				l.server.Do(t, c.breaks...)
+				e := &event.Effect{Publish: true, Stream: true, MaxLen: 100, As: event.FormString}
+				l.do(thing{c.key, action, event.IntentForget, e, []string{"changes", "it is 1", "ok:log", "x"}})
+				parked := l.store.takeAll()
+				if len(parked) != 1 {
+					t.Fatalf("parked or given up: %+v", parked)
+				}
+				l.server.Do(t, c.mends...)
+				again := parked[0]
+				again.Attempts, again.Due = 3, time.Now()
+				testbed.Must(t, l.store.Park(t.Context(), []retry.Entry{again}))
+				l.engine.parkedNow([]retry.Entry{again})
+				testbed.Eventually(t, time.Minute, "it is settled", func() bool {
+					parked, _ := l.store.counts()
+					return parked == 0
+				})
+				entries := rdb.XRange(t.Context(), "ok:log", "-", "+").Val()
+				if len(entries) == 0 || entries[0].Values["key"] != c.key || entries[0].Values["version"] != "1/1/5/1" {
+					t.Errorf("stream: %+v", entries)
+				}
+			})
+		}
+	}
+}
+
+// takeAll takes all entries out of the store.
+func (s *memStore) takeAll() []retry.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(s.entries, s.letters...)
+	s.entries, s.letters = nil, nil
+	return all
+}
+
 func (s *memStore) parkCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

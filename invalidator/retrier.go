@@ -94,10 +94,10 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 
 // sortEntries tells keys that are only deleted from those that take more. With a guard they are forgotten under the
 // version of their change: an older value may be written once more, by an action that was repeated, and the guard must
-// know better. A counter is raised: one that is gone would say nothing to who reads it meanwhile.
+// know better. A counter is raised: one that is gone would say nothing to who reads it meanwhile. And some are told of.
 func sortEntries(entries []retry.Entry) (plain, others []retry.Entry) {
 	for _, e := range entries {
-		if isPlain(e.Action) {
+		if isPlain(&e) {
 			plain = append(plain, e)
 		} else {
 			others = append(others, e)
@@ -106,13 +106,13 @@ func sortEntries(entries []retry.Entry) (plain, others []retry.Entry) {
 	return plain, others
 }
 
-// isPlain reports whether a parked key of the action is deleted, and nothing else.
-func isPlain(a event.Action) bool {
-	switch a {
+// isPlain reports whether a parked key is deleted, and nothing else.
+func isPlain(e *retry.Entry) bool {
+	switch e.Action {
 	case event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionIncr:
 		return false
 	}
-	return true
+	return len(e.Notices) == 0
 }
 
 func (j *job) fault() error {
@@ -125,7 +125,7 @@ func (j *job) fault() error {
 // try deletes the keys once; nil if ctx ended before they were sent.
 func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) *job {
 	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries), halved: halved}
-	if isPlain(entries[0].Action) {
+	if isPlain(&entries[0]) {
 		for i := range entries {
 			j.keys = append(j.keys, entries[i].Key)
 		}

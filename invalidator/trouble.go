@@ -146,7 +146,7 @@ func (s *partition) letters(units []*unit) []retry.Entry {
 			e := retry.Entry{
 				Key: u.key(i), Action: b.Invalidations[n].Action, Source: b.Source, Table: b.Of(n).Table,
 				Version: b.Version(n), D: u.d, Error: t.errors[i], Attempts: t.attempts,
-				First: t.first, Last: t.last,
+				First: t.first, Last: t.last, Notices: noticesOf(b, n),
 			}
 			if step != retry.Bury {
 				e.Due = time.Now().Add(wait)

@@ -99,12 +99,19 @@ func (w *writer) action(at int, p *part, i int) action {
 	return a
 }
 
-// parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change. A field's name
-// was not kept, so its whole hash goes, with what is known of all fields.
+// parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change, and told of. A
+// field's name was not kept, so its whole hash goes, with what is known of all fields.
 func parkedAction(at int, e *retry.Entry) action {
-	return action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
+	a := action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
 		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D, Now: time.Now(),
 	}}
+	for _, n := range e.Notices {
+		a.notes = append(a.notes, write.Notice{
+			Key: e.Key, Action: e.Action, Effect: &event.Effect{Publish: n.Publish, Stream: n.Stream, MaxLen: n.MaxLen},
+			Fields: n.Fields, Table: e.Table, Source: e.Source, Version: e.Version,
+		})
+	}
+	return a
 }
 
 // noted tells the job what became of an action.

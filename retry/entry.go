@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -10,7 +11,7 @@ import (
 )
 
 // Entry is one key in trouble: parked until its next attempt, or dead-lettered. It carries no value: whatever was to be
-// done, retry and replay delete the key, and the application reads anew.
+// done, retry and replay delete the key, and the application reads anew. What is told of the change it does carry.
 type Entry struct {
 	// ID is given by the store; it orders entries by arrival.
 	ID  uint64
@@ -31,10 +32,48 @@ type Entry struct {
 	First, Last time.Time
 	// Due is when the next attempt is to be made; zero for a dead letter.
 	Due time.Time
+	// Notices are told after the attempt that passes.
+	Notices []Notice
+}
+
+// Notice is what is told after an acknowledged action on a key: a message, an entry of a stream, or both.
+type Notice struct {
+	// Publish and Stream say which; MaxLen bounds the stream, about; 0: no bound.
+	Publish bool  `json:"publish,omitempty"`
+	Stream  bool  `json:"stream,omitempty"`
+	MaxLen  int64 `json:"max_len,omitempty"`
+	// Fields are those of the action: channel and message, then the stream's key.
+	Fields event.Fields `json:"fields"`
+}
+
+func (n Notice) equal(o Notice) bool {
+	return n.Publish == o.Publish && n.Stream == o.Stream && n.MaxLen == o.MaxLen && bytes.Equal(n.Fields, o.Fields)
+}
+
+// The bounds of what one entry has to tell: of a key that changes again and again, with another message each time.
+const (
+	maxNotices     = 16
+	maxNoticeBytes = 256 << 10
+)
+
+// mergeNotices returns both without duplicates, up to their bounds.
+func mergeNotices(all, more []Notice) []Notice {
+	size := 0
+	for _, n := range all {
+		size += len(n.Fields)
+	}
+	for _, n := range more {
+		if slices.ContainsFunc(all, n.equal) || len(all) >= maxNotices || len(all) > 0 && size+len(n.Fields) > maxNoticeBytes {
+			continue
+		}
+		all, size = append(slices.Clip(all), n), size+len(n.Fields)
+	}
+	return all
 }
 
 // Merge adds to e what is known from another entry of the same source, table and key, whatever its action: one delete
-// serves both. The higher version stays, with its action; ID and Due stay.
+// serves both. The higher version stays, with its action; ID and Due stay. What both have to tell is kept, up to 16
+// notices and 256 KiB of them.
 func (e *Entry) Merge(o *Entry) {
 	if o.Version.Compare(e.Version) > 0 {
 		e.Version, e.Action = o.Version, o.Action
@@ -46,6 +85,7 @@ func (e *Entry) Merge(o *Entry) {
 		e.First = o.First
 	}
 	e.D = max(e.D, o.D)
+	e.Notices = mergeNotices(e.Notices, o.Notices)
 	e.Attempts = max(e.Attempts, o.Attempts)
 }
 

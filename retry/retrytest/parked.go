@@ -15,6 +15,10 @@ func (s *suite) parked() {
 	a, b, c := Entry(30), Entry(10), Entry(20)
 	a.ID, b.ID = 7, 7 // the caller's IDs mean nothing
 	a.Key, b.Key = "\x00\xff not text \x80", strings.Repeat("long", 16_000)
+	a.Notices = []retry.Notice{
+		{Publish: true, Stream: true, MaxLen: 10, Fields: event.AppendField(event.AppendField(event.AppendField(nil, "c"), "\xff\x00"), "s")},
+		{Stream: true, Fields: event.AppendField(nil, "other")},
+	}
 	s.park(a, b, c)
 	s.store = s.rig.Open()
 	s.rig.Seen()
@@ -74,6 +78,7 @@ func (s *suite) hot() {
 		e.Version, e.D = At(uint64(100-n)), time.Duration((n+5)%10)*time.Second
 		e.Last = time.Unix(int64(10+n), 0).UTC()
 		e.First, e.Due = e.Last, e.Last.Add(10*time.Second)
+		e.Notices = []retry.Notice{{Publish: true, Fields: event.AppendField(nil, strings.Repeat("x", n%3))}}
 		s.must(s.store.Park(s.Context(), []retry.Entry{e, e}))
 	}
 	s.rig.Seen()
@@ -81,6 +86,9 @@ func (s *suite) hot() {
 	s.want("due", got, "user:1")
 	if e := got[0]; e.Version != At(100) || e.D != 9*time.Second || !e.First.Equal(time.Unix(10, 0)) || !e.Last.Equal(time.Unix(59, 0)) {
 		s.Errorf("merged to %+v", e)
+	}
+	if n := len(got[0].Notices); n != 3 {
+		s.Errorf("%d notices, want each one once", n)
 	}
 	other := Entry(1)
 	other.Table = "shop.cart"

@@ -3,6 +3,7 @@ package retrytest
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -134,7 +135,7 @@ func (s *suite) want(what string, entries []retry.Entry, keys ...string) {
 func (s *suite) same(what string, got, want retry.Entry) {
 	s.Helper()
 	got.ID, want.ID = 0, 0
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		s.Errorf("%s: %+v, want %+v", what, got, want)
 	}
 }

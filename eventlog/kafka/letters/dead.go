@@ -208,7 +208,7 @@ func (s *Store) take(ctx context.Context, op string, f retry.Filter, now time.Ti
 		entries, tombstones = append(entries, parked...), append(tombstones, l.tombstones()...)
 		letters++
 		for i := range parked {
-			size += itemBytes + len(parked[i].Key)
+			size += sizeOf(&parked[i])
 		}
 		if size < batchBytes && len(tombstones) < batchRecords {
 			return true, nil

@@ -34,6 +34,15 @@ type item struct {
 // itemBytes is about what an item takes beside its texts.
 const itemBytes = 300
 
+// sizeOf is about what an entry takes.
+func sizeOf(e *retry.Entry) int {
+	size := itemBytes + len(e.Key) + len(e.Error) + len(e.Source) + len(e.Table)
+	for i := range e.Notices {
+		size += len(e.Notices[i].Fields)
+	}
+	return size
+}
+
 // full reports whether nothing more is to be read for now.
 func (w *window) full(o *Options) bool {
 	return len(w.items) >= o.Window || w.bytes >= o.WindowBytes
@@ -55,7 +64,7 @@ func (s *Store) add(w *window, offset int64, e *retry.Entry) {
 	it := &item{window: w, offset: offset, settled: e == nil}
 	if e != nil {
 		it.entry = *e
-		it.size = itemBytes + len(e.Key) + len(e.Error) + len(e.Source) + len(e.Table)
+		it.size = sizeOf(e)
 		w.bytes += it.size
 		s.name(it)
 	}
