@@ -6,11 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/testbed"
 )
 
@@ -48,6 +50,48 @@ func TestPendingKeysHoldAboutWhatIsCounted(t *testing.T) {
 			keys, e.Snapshot().Pending, e.Snapshot().Bytes>>20, held>>20)
 		if held > limit*5/4 || held < limit/2 {
 			t.Errorf("batches of %d keys hold %d bytes, counted as %d", keys, held, limit)
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refusingRedis refuses every key, each time in a text of its own, as a text that was read from a connection is.
+type refusingRedis struct {
+	noRedis
+	some bool // of one command's keys all but the first
+}
+
+func (r refusingRedis) Unlink(_ context.Context, commands []*Command) {
+	for i, c := range commands {
+		c.Found, c.Err = 0, nil
+		if c.Len() > 1 || !r.some || i > 0 {
+			c.Err = answerError(strings.Clone("NOPERM this user has no permissions to access one of the keys used as arguments"))
+		}
+	}
+}
+
+// Keys that Redis refuses are pending like others, and hold what Redis said of them as well.
+func TestKeysInTroubleHoldAboutWhatIsCounted(t *testing.T) {
+	const limit = 8 << 20
+	for name, redis := range map[string]refusingRedis{"all": {}, "all but one": {some: true}} {
+		e := start(t, Deps{Redis: redis, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{
+			MaxMemory: limit, MaxPending: 1 << 30, Retry: retry.Policy{ParkAfter: 1},
+		})
+		before := heapBytes()
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- e.Serve(ctx, &endlessLog{keys: 2000}) }()
+		testbed.Eventually(t, 2*time.Minute, "the cap is reached", func() bool {
+			s := e.Snapshot()
+			return s.Waiting == "invalidator.max_memory is reached" && s.InFlight == 0
+		})
+		held := heapBytes() - before
+		t.Logf("%s: %d keys pending, %d MiB counted, %d MiB held", name, e.Snapshot().Pending, e.Snapshot().Bytes>>20, held>>20)
+		if held > limit*2 {
+			t.Errorf("%s: keys in trouble hold %d bytes, counted as %d", name, held, limit)
 		}
 		stop()
 		if err := <-served; err != nil {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/retry"
@@ -28,10 +30,13 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 		t.attempts = max(t.attempts, min(s.policy().ParkAfter, s.policy().MaxAttempts-1)) // no more in place
 	}
 	t.last = time.Now()
-	for i, f := range failed {
-		t.errors[i] = f.error
-	}
+	t.note(failed)
 	if len(failed) == u.size {
+		more := t.bytes
+		if u.trouble != nil {
+			more -= u.trouble.bytes
+		}
+		u.entry.hold(s, more)
 		u.trouble = t
 		s.retryLater(u)
 		return nil
@@ -48,7 +53,7 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 		entry: u.entry, d: u.d, class: u.class, first: u.first, idx: bad, size: len(bad), known: u.known,
 		deleted: true, final: u.final, trouble: t,
 	}
-	more := unitBytes + int64(4*len(bad)+4*len(good)) + s.shareAbsorbed(u, apart)
+	more := unitBytes + int64(4*len(bad)+4*len(good)) + t.bytes + s.shareAbsorbed(u, apart)
 	u.entry.bytes += more
 	s.take(load{bytes: more})
 	if u.entry.open++; u.watermarked {
@@ -62,6 +67,19 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 	}
 	s.retryLater(apart)
 	return u
+}
+
+// note keeps what Redis said of each key, and how much that holds. Mostly it says the same of all of them.
+func (t *trouble) note(failed []failure) {
+	last := ""
+	t.bytes = int64(unsafe.Sizeof(*t)) + int64(len(failed))*int64(unsafe.Sizeof(last))
+	for i, f := range failed {
+		if f.error != last {
+			last = strings.Clone(f.error)
+			t.bytes += int64(len(last))
+		}
+		t.errors[i] = last
+	}
 }
 
 // retryLater decides where keys that failed again are tried next.

@@ -126,6 +126,7 @@ type limit struct {
 // trouble is what a unit of keys in trouble has beside.
 type trouble struct {
 	errors      []string // by key
+	bytes       int64    // about what it holds
 	attempts    int
 	first, last time.Time
 	retryAt     moment
