@@ -75,6 +75,12 @@ func literals(c *config.Config) []string {
 		if m.ZSet != nil {
 			keys = append(keys, m.ZSet.Key)
 		}
+		if m.Expire != nil {
+			keys = append(keys, m.Expire.Keys...)
+		}
+		if m.Incr.Value != "" {
+			keys = append(keys, m.Incr) // what is cached under its generation is stale if the counter should have been raised
+		}
 		for _, k := range keys {
 			out = append(out, c.Redis.KeyPrefix+literal(k.Value))
 		}

@@ -103,6 +103,8 @@ func TestAFirstStartIsInDoubtOnlyIfRedisHoldsKeysOfTheMappings(t *testing.T) {
 		{"without the prefix", "product:1", "p:", 0},
 		{"with the prefix", "p:product:1", "p:", 1},
 		{"a hash of a mapping", "stock:7", "", 1},
+		{"a key that expires", "banner:7", "", 1},
+		{"a counter", "articles:gen", "", 1},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			server := testbed.Redis(t)
@@ -137,6 +139,7 @@ func firstStarter(t *testing.T, redis string) *pipeline {
 		Source: config.Source{Name: "shop"}, Redis: config.Redis{Addresses: []string{redis}},
 		Mappings: []config.Mapping{
 			{Keys: []config.Text{{Value: "product:{id}"}}}, {Hash: &config.Hash{Key: config.Text{Value: "stock:{id}"}}},
+			{Expire: &config.Expire{Keys: []config.Text{{Value: "banner:{id}"}}}}, {Incr: config.Text{Value: "articles:gen"}},
 		},
 	}}
 }
