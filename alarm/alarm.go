@@ -20,7 +20,8 @@ type Kind string
 const (
 	// TruncatedTable: TRUNCATE, DROP, RENAME or a partition drop on a mapped table; its cached keys stay behind.
 	TruncatedTable Kind = "table_truncated"
-	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen.
+	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen; also an ALTER TABLE
+	// that made other values of a column.
 	StatementLogged Kind = "statement_logged"
 	// BinlogIncomplete: the source is set so that changes of mapped tables are not in its binlog.
 	BinlogIncomplete Kind = "binlog_incomplete"

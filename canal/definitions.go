@@ -40,6 +40,9 @@ func (ds *definitions) one(d *binlog.Definition) *binlog.Definition {
 	return d
 }
 
+// of returns the definition of a table that the sink was given last, or nil.
+func (ds *definitions) of(n ddl.Name) *binlog.Definition { return ds.last[n] }
+
 // weigh estimates how many bytes a definition takes.
 func weigh(d *binlog.Definition) int {
 	n := 512

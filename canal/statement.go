@@ -92,6 +92,8 @@ func (l *loop) unseen(st *ddl.Statement) error {
 		switch {
 		case a.Op == ddl.OpRename && (l.wants(a.Table) || l.wants(a.To)):
 			err = l.removed(a.Op.String()+" of table "+name+" to "+a.To.String(), name, a.To.String())
+		case a.Op == ddl.OpAlter && !a.Rows && !a.Unclear:
+			err = l.altered(a)
 		case !a.Rows || !l.wants(a.Table):
 		case a.Op == ddl.OpWrite:
 			l.m.statements.WithLabelValues(statementRows).Inc()
@@ -115,6 +117,22 @@ func (l *loop) unseen(st *ddl.Statement) error {
 	return l.doubt(alarm.StatementLogged, "a statement in the binlog of source "+l.o.Source+" in schema "+
 		st.Schema+" could not be read: it may have changed rows of mapped tables there, whose definitions are "+
 		"asked for again")
+}
+
+// altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use: what
+// was cached under it, or with it, stays.
+func (l *loop) altered(a *ddl.Action) error {
+	if !l.wants(a.Table) {
+		return nil
+	}
+	column := l.tables.rewrites(a)
+	if column == "" {
+		return nil
+	}
+	name := a.Table.String()
+	l.m.statements.WithLabelValues(statementRows).Inc()
+	return l.doubt(alarm.StatementLogged, "ALTER TABLE "+name+" changed column "+column+": values of it may be others than "+
+		"they were, or gone, and the source logs no rows for that: clear the keys of the table", name)
 }
 
 func (l *loop) removed(what string, tables ...string) error {

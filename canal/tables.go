@@ -166,6 +166,30 @@ func (t *tables) newState() []byte {
 	return t.tracker.Encode()
 }
 
+// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the sink uses it.
+func (t *tables) rewrites(a *ddl.Action) string {
+	d := t.kept.of(a.Table)
+	find := func(column string) int {
+		if d == nil {
+			return -1
+		}
+		return slices.IndexFunc(d.Table.Columns, func(c event.Column) bool { return strings.EqualFold(c.Name, column) })
+	}
+	for i := range a.Alter.Clauses {
+		c := &a.Alter.Clauses[i]
+		at := find(c.Old)
+		if c.Kind == ddl.DropColumn && at >= 0 && slices.ContainsFunc(d.Needs, func(n event.Need) bool { return n.Column == at }) {
+			return c.Old
+		}
+	}
+	return t.tracker.Rewrites(a.Table, a.Alter, func(column string) string {
+		if at := find(column); at >= 0 {
+			return d.Table.Columns[at].Type
+		}
+		return ""
+	})
+}
+
 // charset returns the character set of a statement.
 func (t *tables) charset(collation uint16) *charset.Charset {
 	c, ok := t.collations.ByID(uint32(collation))

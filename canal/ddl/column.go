@@ -318,6 +318,9 @@ func (p *parser) column(name string, place *Clause) (Column, bool) {
 		switch {
 		case p.acceptPair("ROW", "END"):
 			c.RowEnd = true
+		case p.at("AS"):
+			p.advance()
+			c.Generated = c.Generated || p.atSymbol('(')
 		case p.at("WITH") && p.peek().is("SYSTEM"):
 			p.advance()
 			c.versioned = p.acceptPair("SYSTEM", "VERSIONING")

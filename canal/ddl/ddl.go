@@ -47,10 +47,15 @@ func (p *parser) create(st *Statement) bool {
 
 // alter reads ALTER TABLE and ALTER DATABASE.
 func (p *parser) alter(st *Statement) bool {
-	p.acceptAny("ONLINE", "OFFLINE", "IGNORE")
+	p.acceptAny("ONLINE", "OFFLINE")
+	ignore := p.accept("IGNORE")
 	switch {
 	case p.accept("TABLE"):
-		return p.alterTable(st)
+		ok := p.alterTable(st)
+		if len(st.Actions) > 0 && ignore {
+			st.Actions[0].Rows = true // those that a new unique key does not admit
+		}
+		return ok
 	case p.accept("DATABASE"), p.accept("SCHEMA"):
 		a := Action{Op: OpAlterSchema, Table: Name{Schema: p.schema()}}
 		switch p.keyword() {

@@ -117,7 +117,7 @@ type Action struct {
 	// Replace says that a table of that name was dropped first.
 	Replace bool
 	// Rows says that rows were changed or removed without row events: by OpWrite, OpDrop, OpTruncate, OpDropSchema,
-	// OpCreate with Replace, and by ALTER TABLE with partitions or tablespaces dropped, emptied or exchanged.
+	// OpCreate with Replace, and by ALTER TABLE with partitions or tablespaces dropped, emptied or exchanged, or with IGNORE.
 	Rows bool
 	// Unclear says that this action could not be read whole, or was done in part or to a temporary table: it
 	// changed the definition of Table (and To) in an unknown way, or not at all.
@@ -153,6 +153,8 @@ type Column struct {
 	Type Type
 	// RowEnd says GENERATED ALWAYS AS ROW END: until when a row of a system-versioned table held.
 	RowEnd bool
+	// Generated says that an expression makes the column's values.
+	Generated bool
 	// versioned says WITH SYSTEM VERSIONING, which makes the table a versioned one.
 	versioned bool
 }

@@ -116,7 +116,7 @@ func TestAlterTableOfMariaDB(t *testing.T) {
 	check(t, Session{MariaDB: true}, []example{
 		{"ALTER ONLINE IGNORE TABLE IF EXISTS t WAIT 5 ADD COLUMN IF NOT EXISTS c INT AFTER a, DROP COLUMN IF EXISTS d, MODIFY IF EXISTS e INT, " +
 			"CHANGE COLUMN IF EXISTS f g INT, RENAME COLUMN IF EXISTS h TO i",
-			"ddl; alter d.t if [add if c int after a] [drop if d] [change if e: e int] [change if f: g int] [rename if h: i]"},
+			"ddl; alter d.t if rows [add if c int after a] [drop if d] [change if e: e int] [change if f: g int] [rename if h: i]"},
 		{"ALTER TABLE t NOWAIT ADD SYSTEM VERSIONING", "ddl; alter d.t"},
 		{"ALTER TABLE t DROP SYSTEM VERSIONING, DROP PERIOD FOR p", "ddl; alter d.t"},
 		{"ALTER TABLE t ADD PERIOD FOR p(a,b), ADD CONSTRAINT IF NOT EXISTS c CHECK (1), ADD INDEX IF NOT EXISTS (a)", "ddl; alter d.t"},

@@ -1,0 +1,127 @@
+package schema
+
+import (
+	"strings"
+
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// Rewrites returns the name of a column whose values ALTER TABLE may make others than they were, "" if it changes none. It
+// does so without row events: whoever has cached rows of the table has what no row says any more. A type that holds all that
+// the old one did, and prints it the same, changes nothing; nor do columns that come, or get another name.
+//
+// It is to be asked before [Tracker.Apply]. typeOf is asked for the type of columns that are not known here, as COLUMN_TYPE;
+// "": it is not known either, and any definition of the column may have changed it.
+func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) string) string {
+	e := t.get(t.key(n))
+	table := charsets{}
+	if e.status == known {
+		table = e.def.charset.with(a.Charset, t.charsetOf(n.Schema))
+	}
+	for i := range a.Clauses {
+		c := &a.Clauses[i]
+		if c.Kind != ddl.DropColumn && !strings.EqualFold(c.Old, c.Column.Name) && leaves(a, c.Column.Name) {
+			return c.Column.Name // another column has had the name up to here
+		}
+		if c.Kind != ddl.ChangeColumn {
+			continue
+		}
+		old := column{typ: typeOf(c.Old)}
+		if e.status == known || e.status == partial {
+			if at := e.def.find(c.Old); at >= 0 {
+				old = e.def.columns[at]
+			}
+		}
+		now, ok := define(c.Column, table)
+		if c.Column.Generated || !ok || !t.keeps(&old, &now) {
+			return c.Old
+		}
+	}
+	if !a.Convert || full(a.Charset.Charset) {
+		return ""
+	}
+	if e.status != known {
+		return "(any text)"
+	}
+	for _, c := range e.def.columns {
+		if c.text && c.charset != a.Charset.Charset {
+			return c.name
+		}
+	}
+	return ""
+}
+
+// leaves reports whether ALTER TABLE takes a name from the column that has it.
+func leaves(a *ddl.Alter, name string) bool {
+	for i := range a.Clauses {
+		c := &a.Clauses[i]
+		if c.Kind != ddl.AddColumn && strings.EqualFold(c.Old, name) && (c.Kind == ddl.DropColumn || !strings.EqualFold(c.Column.Name, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// full reports whether every text can be written in the character set.
+func full(charset string) bool {
+	switch charset {
+	case "utf8mb4", "utf16", "utf16le", "utf32":
+		return true
+	}
+	return false
+}
+
+// keeps reports whether every value of the old type is the same in the new one, and is printed so.
+func (t *Tracker) keeps(old, now *column) bool {
+	if old.charset != now.charset && old.charset != "" && now.charset != "" && !full(now.charset) {
+		return false
+	}
+	x, ok1 := ddl.ParseType(old.typ, t.o.MariaDB)
+	y, ok2 := ddl.ParseType(now.typ, t.o.MariaDB)
+	switch {
+	case !ok1 || !ok2:
+		return false
+	case x.String() == y.String():
+		return true
+	case x.Suffix != y.Suffix && (integer(x.Base) == 0 || strings.Contains(x.Suffix+y.Suffix, "zerofill")):
+		return false
+	}
+	switch x.Base {
+	case "char", "varchar":
+		return x.Base == y.Base && x.Length <= y.Length || x.Base == "char" && y.Base == "varchar" && x.Length <= y.Length ||
+			ddl.TextSize(y.Base) >= 4*x.Length && y.Args == ""
+	case "varbinary":
+		return y.Base == x.Base && x.Length <= y.Length
+	case "enum", "set":
+		return x.Base == y.Base && strings.HasPrefix(y.Args, strings.TrimSuffix(x.Args, ")")+",")
+	case "decimal":
+		m, d, _ := strings.Cut(x.Args, ",")
+		n, e, _ := strings.Cut(y.Args, ",")
+		return x.Base == y.Base && d == e && (len(m) < len(n) || len(m) == len(n) && m <= n)
+	}
+	if i, j := integer(x.Base), integer(y.Base); i > 0 && j > 0 {
+		return x.Suffix == y.Suffix && i <= j || x.Suffix == " unsigned" && y.Suffix == "" && i < j
+	}
+	if i, j := ddl.TextSize(x.Base), ddl.TextSize(y.Base); i > 0 && j > 0 {
+		return i <= j
+	}
+	i, j := ddl.TextSize(strings.Replace(x.Base, "blob", "text", 1)), ddl.TextSize(strings.Replace(y.Base, "blob", "text", 1))
+	return i > 0 && j >= i && strings.HasSuffix(x.Base, "blob") && strings.HasSuffix(y.Base, "blob")
+}
+
+// integer returns the bytes of an integer type, 0 for others.
+func integer(base string) int {
+	switch base {
+	case "tinyint":
+		return 1
+	case "smallint":
+		return 2
+	case "mediumint":
+		return 3
+	case "int":
+		return 4
+	case "bigint":
+		return 8
+	}
+	return 0
+}
