@@ -83,7 +83,7 @@ func (t *Tracker) keeps(old, now *column) bool {
 		return false
 	case x.String() == y.String():
 		return true
-	case x.Suffix != y.Suffix && (integer(x.Base) == 0 || strings.Contains(x.Suffix+y.Suffix, "zerofill")):
+	case strings.Contains(x.Suffix+y.Suffix, "zerofill") && x.Args != y.Args, x.Suffix != y.Suffix && integer(x.Base) == 0:
 		return false
 	}
 	switch x.Base {

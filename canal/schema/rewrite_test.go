@@ -1,0 +1,44 @@
+package schema
+
+import (
+	"testing"
+
+	"github.com/freshet/freshet/canal/ddl"
+)
+
+// A type that holds all values of another one, and prints them the same, rewrites none.
+func TestATypeThatHoldsAllThatAnotherDidRewritesNothing(t *testing.T) {
+	for _, e := range []struct {
+		old, now string
+		rewrites bool
+	}{
+		{"int", "int(11)", false}, {"int", "bigint", false}, {"bigint", "int", true}, {"int unsigned", "bigint", false},
+		{"int unsigned", "int", true}, {"int", "int unsigned", true}, {"int(5) unsigned zerofill", "int(5) unsigned zerofill", false},
+		{"int(5) unsigned zerofill", "bigint(5) unsigned zerofill", false}, {"int(5) unsigned zerofill", "int(6) unsigned zerofill", true},
+		{"int unsigned", "int(5) unsigned zerofill", true}, {"int(5) unsigned zerofill", "bigint", true}, {"int", "varchar(20)", true},
+		{"decimal(5,2)", "decimal(12,2)", false}, {"decimal(12,2)", "decimal(5,2)", true}, {"decimal(5,2)", "decimal(6,3)", true},
+		{"varchar(5)", "varchar(6)", false}, {"varchar(6)", "varchar(5)", true}, {"char(5)", "varchar(5)", false},
+		{"varchar(5)", "char(5)", true}, {"varchar(50)", "text", false}, {"text", "varchar(50)", true}, {"text", "longtext", false},
+		{"longtext", "text", true}, {"blob", "mediumblob", false}, {"text", "blob", true}, {"varbinary(5)", "varbinary(6)", false},
+		{"binary(5)", "binary(6)", true}, {"enum('a','b')", "enum('a','b','c')", false}, {"enum('a','b')", "enum('b','a')", true},
+		{"set('a')", "set('a','b')", false}, {"enum('a')", "enum('ab')", true}, {"datetime", "datetime(3)", true}, {"date", "datetime", true},
+		{"float", "double", true}, {"float(7,3)", "float(7,3)", false}, {"json", "json", false},
+	} {
+		f := &fakeSource{tables: now(), log: []string{"ALTER TABLE a MODIFY n " + e.now + " NOT NULL FIRST"}}
+		tr := tracker(t, f)
+		st := f.parse(f.log[0])
+		unknown := func(string) string { return "" }
+		n := ddl.Name{Schema: "shop", Table: "a"}
+		if got := tr.Rewrites(n, st.Actions[0].Alter, unknown); got != "n" {
+			t.Errorf("%s: %q is rewritten though nothing is known of it", e.now, got)
+		}
+		given := func(string) string { return e.old }
+		if got := tr.Rewrites(n, st.Actions[0].Alter, given) != ""; got != e.rewrites {
+			t.Errorf("%s to %s by the rows' word: %v", e.old, e.now, got)
+		}
+		apply(f, tr, "CREATE TABLE a (id INT, n "+e.old+")")
+		if got := tr.Rewrites(n, st.Actions[0].Alter, unknown) != ""; got != e.rewrites {
+			t.Errorf("%s to %s: %v", e.old, e.now, got)
+		}
+	}
+}
