@@ -300,3 +300,18 @@ func TestASourceThatWasRemovedComesBackUnderItsName(t *testing.T) {
 		})
 	}
 }
+
+// With a topic go the commits of its groups, so that nothing of what it held seems to be left to do.
+func TestATopicThatIsMadeAnewWithNothingInItIsNotCaughtUpWith(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	reader.caughtUp()
+	s.writeMany(1, 30)
+	reader.caughtUp() // and nobody deletes
+	kafka.DeleteTopic(t, s.topic)
+	invalidator.refused(exitGap, []string{"source default has written to it up to offset", "and the log ends at 0", "--skip-lost"}, "invalidator", "--until-caught-up")
+	if out := invalidator.ask("doubts", "list"); !strings.Contains(out, "records_lost") {
+		t.Errorf("doubts list: %s", out)
+	}
+}

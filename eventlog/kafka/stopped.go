@@ -126,9 +126,6 @@ type elsewhere struct {
 	lost  map[int]error
 }
 
-// believed is for how long a partition of somebody else must look stopped: it may just be passed over, or be given to us.
-const believed = 10 * time.Second
-
 // look takes what the group has committed. A partition without a commit is stopped if its log has been deleted from.
 func (e *elsewhere) look(ctx context.Context, partitions []int, committed map[int]broker.Committed) {
 	ours := map[int]bool{}
