@@ -127,6 +127,12 @@ func (c *chain) clone() chain {
 // signature begins the metadata of our commits, with the number of their format.
 const signature = "freshet1"
 
+// signed reports whether the metadata of a commit is freshet's.
+func signed(metadata string) bool {
+	first, _, _ := strings.Cut(metadata, ";")
+	return first == signature
+}
+
 // encode writes the chain as the metadata of a commit: the most recent sources first, as many as fit.
 func (c *chain) encode() string {
 	sources := make([]string, 0, len(c.links))

@@ -179,3 +179,13 @@ func (c *Consumer) doubtLost(ctx context.Context, e *LostError) error {
 			" Keys that changed meanwhile may stay stale unless the cache was cleared", e.Topic, e.Partition, e.Group, e.what()),
 	})
 }
+
+// doubtStrange keeps durably that another program has committed the group's offset. It fails with ctx only.
+func (p *partition) doubtStrange() error {
+	return p.c.o.Doubts.Record(p.ctx, doubt.Doubt{
+		Cause: alarm.PositionSkipped, Group: p.c.o.Group, Subject: p.what,
+		Message: fmt.Sprintf("the offset of group %s in %s was set to %d by another program than freshet: if it was set forward, the"+
+			" changes between are never acted upon, and their keys may stay stale (if nobody has, the brokers keep no metadata of"+
+			" commits: raise offset.metadata.max.bytes)", p.c.o.Group, p.what, p.claim.Offset),
+	})
+}

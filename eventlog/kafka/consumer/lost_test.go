@@ -356,3 +356,29 @@ func TestALossIsKeptWithTheCommitHoweverManySourcesThereAre(t *testing.T) {
 		}
 	}
 }
+
+// kafka-consumer-groups --reset-offsets, for one. Nothing in the log shows what lies between.
+func TestAnOffsetThatAnotherProgramHasSetIsADoubt(t *testing.T) {
+	r := newRig(t, 1)
+	r.series(0, 1, 5)
+	r.finish(2)
+	r.recommit(4)
+	board, err := alarm.New(quietLog(), nil)
+	must(t, err)
+	doubts := book(t, board)
+	with := func(o *Options) { o.Alarms, o.Doubts = board, doubts }
+	w := r.work(true, with)
+	expect(t, w.take(1), "s:1:5")
+	d := doubts.List()
+	if len(d) != 1 || d[0].Cause != alarm.PositionSkipped || d[0].Group != r.group || d[0].Subject != r.names.Topic+"/0" ||
+		!strings.Contains(d[0].Message, "was set to 4 by another program") {
+		t.Fatalf("doubts: %+v", d)
+	}
+	must(t, w.stop())
+	must(t, r.work(true, with).stop()) // what is freshet's own is none
+	w = r.work(true, with)
+	eventually(t, "the partition", func() bool { return len(w.consumer.Lags()) == 1 })
+	if d := doubts.List(); len(d) != 1 || d[0].Count != 1 {
+		t.Fatalf("doubts: %+v", d)
+	}
+}

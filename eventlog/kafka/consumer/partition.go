@@ -77,6 +77,12 @@ func (p *partition) begin() (int64, error) {
 		p.stop(err)
 		return 0, err
 	}
+	strange := known == nil && from == p.claim.Offset && from > 0 && !signed(p.claim.Metadata)
+	if strange {
+		if err := p.doubtStrange(); err != nil {
+			return 0, err
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.next, p.finished, p.begun = from, from, from, true
@@ -84,8 +90,8 @@ func (p *partition) begin() (int64, error) {
 	case from != p.claim.Offset:
 		// The group begins here. It is written down, so that it is still known when the log no longer begins here.
 		p.claim.Rewind(from, p.behind.encode())
-	case known != nil:
-		// It was stopped here, and begins again with what is left, of which nothing was seen before.
+	case known != nil, strange:
+		// It was stopped here, or set to here, and begins again with what is left, of which nothing was seen before.
 		p.claim.Rewind(from, p.behind.encode())
 	default:
 		p.ahead = parseChain(p.claim.Metadata)
