@@ -89,6 +89,10 @@ func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 		u, err := log.Letters().Usage()
 		return u.Parked, u.DeadLetters, err
 	}
+	p.counted = func() bool {
+		u, _ := log.Letters().Usage()
+		return u.Counted
+	}
 	p.sink = func(ctx context.Context) error {
 		if err := p.ensure(ctx, client, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))); err != nil {
 			return err

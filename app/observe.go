@@ -199,6 +199,8 @@ func (p *pipeline) judge(s *Status, waiting string) (State, string) {
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished; catching up", age.Round(time.Second))
 	case len(s.Doubts) > 0:
 		return Doubtful, doubtSentence(s.Doubts)
+	case p.counted != nil && !p.counted():
+		return Starting, "reading from Kafka which keys were given up"
 	case s.DeadLetters > 0:
 		return Doubtful, fmt.Sprintf("%d keys were given up and may be stale: see `freshet dlq list`, then replay them, or purge them once they are seen to", s.DeadLetters)
 	case s.Parked > 0:

@@ -111,6 +111,8 @@ type pipeline struct {
 	// only reads.
 	letters letterStore
 	usage   func() (parked, dead int, err error)
+	// counted reports whether usage knows of all dead letters; nil where it always does.
+	counted func() bool
 	engine  *invalidator.Engine
 	// identity notices when Redis is not what it was.
 	identity *identity.Watch

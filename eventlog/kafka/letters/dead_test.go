@@ -249,3 +249,32 @@ func TestARecordIsKeptInPartsThatTheTopicTakes(t *testing.T) {
 		t.Errorf("%d replayed, %v", n, err)
 	}
 }
+
+func TestLettersThatAreLostWithTheirTopicAreADoubt(t *testing.T) {
+	r := newRig(t, Options{})
+	p := r.start()
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	if u, _ := p.Usage(); u.Counted {
+		t.Error("the letters are counted before anybody has read them")
+	}
+	go func() { defer close(ran); p.Run(ctx) }()
+	defer func() { cancel(); <-ran }()
+	p.wait(func() bool { return p.counted })
+	r.park(p.Store, entry(1, 0), entry(2, 0), entry(3, 0))
+	p.wait(func() bool { return p.letters == 3 })
+	if _, err := p.Purge(t.Context(), retry.Filter{IDs: []uint64{1}}); err != nil {
+		t.Fatal(err)
+	}
+	p.wait(func() bool { return p.letters == 2 })
+	if d := r.o.Doubts.List(); len(d) != 0 {
+		t.Fatalf("a false doubt: %+v", d)
+	}
+	r.kafka.DeleteTopic(t, p.dead)
+	r.kafka.Topic(t, p.dead, 1, "cleanup.policy=compact")
+	p.wait(func() bool { return p.letters == 0 })
+	d := r.o.Doubts.List()
+	if len(d) != 1 || d[0].Cause != alarm.RecordsLost || d[0].Group != r.o.Group || !strings.Contains(d[0].Message, "2 dead letters of group") {
+		t.Fatalf("doubts: %+v", d)
+	}
+}

@@ -104,6 +104,7 @@ type Store struct {
 	windows []*window
 	unread  map[string]error // partitions that cannot be read for longer, and why
 	letters int              // live dead letters, as [Store.Run] knows
+	counted bool             // it has read them
 	tailing error            // why it knows no better; nil while all is well
 }
 
@@ -182,8 +183,9 @@ func (s *Store) route(e *retry.Entry, now time.Time) string {
 type Usage struct {
 	// Parked counts the keys that wait in the partitions of retry topics that this process was given.
 	Parked int
-	// DeadLetters counts the group's; 0 until [Store.Run] has read them.
+	// DeadLetters counts the group's; 0 until [Store.Run] has read them, which Counted says.
 	DeadLetters int
+	Counted     bool
 }
 
 // Usage returns what the store holds from memory. It fails, with what was known last, while the dead letters cannot
@@ -191,7 +193,7 @@ type Usage struct {
 func (s *Store) Usage() (Usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Usage{DeadLetters: s.letters}
+	u := Usage{DeadLetters: s.letters, Counted: s.counted}
 	for _, w := range s.windows {
 		u.Parked += w.parked()
 	}

@@ -2,7 +2,10 @@ package letters
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
@@ -35,43 +38,97 @@ func (c *count) add(r broker.Record) {
 	}
 }
 
+// tail follows the dead letters.
+type tail struct {
+	store *Store
+	count
+	// next is the offset to read next; below 0: all is read, from the beginning on. end is what all is: it has been read
+	// when next has come to it.
+	next, end int64
+	read      bool
+	// before are the letters that were known when that began: those that are not found again are lost.
+	before map[hashed]struct{}
+}
+
 // Run counts the dead letters for [Store.Usage], until ctx ends: it reads their topic once and follows it from then
-// on. It never fails: when Kafka does, it tries again for ever.
+// on. It never fails: when Kafka does, it tries again for ever. Letters that are lost with their topic are a doubt, or else
+// nobody would know of their keys any more.
 func (s *Store) Run(ctx context.Context) {
 	p := &patient{store: s, what: s.dead, note: func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.tailing = err
 	}}
-	c, next := count{}, int64(-1)
+	t := &tail{store: s, next: -1}
 	for ctx.Err() == nil {
-		_ = p.until(ctx, func() error { return s.follow(ctx, &c, &next) }) // fails with ctx only
+		_ = p.until(ctx, func() error { return t.follow(ctx) }) // fails with ctx only
 	}
 }
 
-// follow counts what one more fetch brings. A next below 0 begins anew.
-func (s *Store) follow(ctx context.Context, c *count, next *int64) error {
-	if *next < 0 {
-		start, _, err := s.client.Range(ctx, s.dead, 0)
+// follow counts what one more fetch brings.
+func (t *tail) follow(ctx context.Context) error {
+	s := t.store
+	if t.next < 0 {
+		start, end, err := s.client.Range(ctx, s.dead, 0)
 		if err != nil {
 			return err
 		}
-		*c, *next = count{keys: map[hashed]struct{}{}}, start
+		if t.before == nil {
+			t.before = t.keys
+		}
+		t.count, t.next, t.end, t.read = count{keys: map[hashed]struct{}{}}, start, end, false
 	}
-	f, err := s.client.Fetch(ctx, s.dead, 0, *next, fetchBytes, fetchWait)
-	if broker.Classify(err) == broker.OutOfRange {
-		*next = -1 // it is not the topic that it was
+	if !t.read && t.next >= t.end {
+		return t.whole(ctx)
+	}
+	f, err := s.client.Fetch(ctx, s.dead, 0, t.next, fetchBytes, fetchWait)
+	if class := broker.Classify(err); class == broker.OutOfRange || class == broker.Missing {
+		t.next = -1 // it is not the topic that it was
 	}
 	if err != nil {
 		return err
 	}
 	for _, r := range f.Records {
-		c.add(r)
+		t.add(r)
 	}
-	*next = f.Next
+	if f.Next == t.next {
+		t.end = t.next // what would come is compacted
+	}
+	t.next = f.Next
+	if t.read {
+		t.tell()
+	}
+	return nil
+}
+
+// whole takes note that all has been read.
+func (t *tail) whole(ctx context.Context) error {
+	lost := 0
+	for key := range t.before {
+		if _, there := t.keys[key]; !there {
+			lost++
+		}
+	}
+	if lost > 0 {
+		err := t.store.o.Doubts.Record(ctx, doubt.Doubt{
+			Cause: alarm.RecordsLost, Group: t.store.o.Group, Subject: t.store.dead,
+			Message: fmt.Sprintf("%d dead letters of group %s were lost with their topic %s, which was deleted, made anew or cut: the keys"+
+				" that had been given up may stay stale", lost, t.store.o.Group, t.store.dead),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	t.before, t.read = nil, true
+	t.tell()
+	return nil
+}
+
+// tell makes the count known.
+func (t *tail) tell() {
+	s := t.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.letters = len(c.keys) + c.more
+	s.letters, s.counted = len(t.keys)+t.more, true
 	s.progressed()
-	return nil
 }
