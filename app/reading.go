@@ -17,6 +17,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/embedded"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/router"
 )
@@ -166,6 +167,10 @@ func (r *reading) saverOptions() checkpoint.SaverOptions {
 		Failed: func(err error) {
 			if errors.Is(err, leader.ErrDeposed) {
 				return // its successor saves now, and the term ends
+			}
+			if errors.Is(err, embedded.ErrRemoved) {
+				r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved, and the next start would not know it: "+err.Error())
+				return
 			}
 			r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
 				"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))

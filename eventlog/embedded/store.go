@@ -3,6 +3,8 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -71,6 +73,8 @@ var (
 	ErrDamaged = errors.New("damaged")
 	// ErrNewer: the file was written by a newer version of freshet.
 	ErrNewer = errors.New("written by a newer version")
+	// ErrRemoved: the store's file was removed or replaced while it was open.
+	ErrRemoved = errors.New("the store's file was removed while freshet runs on it")
 	// ErrReadOnly: a store that was opened by [OpenReadOnly] was to be changed.
 	ErrReadOnly = errors.New("opened for reading only")
 )
@@ -80,6 +84,7 @@ type Store struct {
 	path    string
 	o       Options
 	db      *bolt.DB
+	file    os.FileInfo // of the file that is open
 	created bool
 	metrics *metrics
 	cp      *Checkpoint
@@ -126,6 +131,9 @@ func (s *Store) open(readOnly bool) (_ *Store, err error) {
 	if s.db, err = openVerified(s.path, readOnly, s.o.LockWait); err != nil {
 		return nil, err
 	}
+	if s.file, err = os.Stat(s.path); err != nil {
+		return nil, errors.Join(explain(s.path, err), s.db.Close())
+	}
 	if s.cp, err = loadCheckpoint(s); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
@@ -166,7 +174,12 @@ func (s *Store) update(op string, f func(tx *bolt.Tx) error) error {
 		return fmt.Errorf("store %s: %s: %w", s.path, op, ErrReadOnly)
 	}
 	start := time.Now()
-	write := func() error { return s.db.Update(f) }
+	write := func() error {
+		if err := s.inPlace(); err != nil {
+			return err
+		}
+		return s.db.Update(f)
+	}
 	var err error
 	if s.o.Write != nil {
 		err = s.o.Write(op, write)
@@ -178,6 +191,22 @@ func (s *Store) update(op string, f func(tx *bolt.Tx) error) error {
 		return fmt.Errorf("store %s: %s: %w", s.path, op, err)
 	}
 	return nil
+}
+
+// inPlace fails if the file that is open is not the one under its name any more: what is written to it then is gone with
+// this process, and the next start finds no store, or another one.
+func (s *Store) inPlace() error {
+	info, err := os.Stat(s.path)
+	switch {
+	case err == nil && os.SameFile(info, s.file):
+		return nil
+	case err == nil:
+		err = errors.New("another file has taken its place")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return fmt.Errorf("%w: %w: stop freshet, put back a copy of the file, or set the position where the source is to be read from"+
+		" (freshet position set) before it is started again", ErrRemoved, err)
 }
 
 // view runs f in a transaction that only reads. f must be short: while it runs, pages that are freed cannot be

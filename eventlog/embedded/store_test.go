@@ -338,3 +338,24 @@ func position(t testing.TB, pos uint64) event.Position {
 	t.Helper()
 	return event.Position{Flavor: event.MySQL, Server: "a", Epoch: 1, File: "binlog.000001", Pos: pos, Committed: time.Unix(5, 0).UTC()}
 }
+
+// The system lets a process write on to a file that has no name any more; at the next start all of it is gone.
+func TestAStoreThatIsRemovedUnderFreshetSaysSo(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"the directory is removed": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"another file is put in its place": func(path string) error {
+			data, err := os.ReadFile(path)
+			return errors.Join(err, os.WriteFile(path+".new", data, 0o600), os.Rename(path+".new", path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, filepath.Join(t.TempDir(), "data"), Options{})
+			must(t, s.SetFact(t.Context(), "a", []byte("1")))
+			must(t, remove(s.Path()))
+			err := s.SetFact(t.Context(), "a", []byte("2"))
+			if !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), s.Path()) || !strings.Contains(err.Error(), "freshet position set") {
+				t.Errorf("written all the same: %v", err)
+			}
+		})
+	}
+}
