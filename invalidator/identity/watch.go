@@ -135,6 +135,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx ended
 	}
 	kept := was
+	var other rival
 	ticker := time.NewTicker(asks)
 	defer ticker.Stop()
 	for {
@@ -157,6 +158,9 @@ func (w *Watch) Run(ctx context.Context) error {
 			asked, cancel := context.WithTimeout(ctx, 2*asks)
 			w.Answered(w.deps.Ask(asked))
 			cancel()
+			if err := w.watchRival(ctx, &other, was, kept); err != nil {
+				return nil //nolint:nilerr // ctx ended
+			}
 		}
 	}
 }

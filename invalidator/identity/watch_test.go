@@ -286,3 +286,50 @@ func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
 	stop()
 	testbed.Must(t, <-ran)
 }
+
+// Each Redis gets a part of the deletes then.
+func TestTwoInvalidatorsOfAGroupOnTwoRedisAreADoubt(t *testing.T) {
+	w, err := New(Deps{
+		Ask: func(context.Context) (string, error) { return "", nil }, Facts: &doubttest.Memory{}, Doubts: mustBook(t),
+	}, Options{Address: "redis:6379", Group: "freshet"})
+	testbed.Must(t, err)
+	start := time.Now()
+	ours := known{Run: "ours", Seen: start}
+	var r rival
+	look := func(after time.Duration) {
+		t.Helper()
+		ours.Seen = start.Add(after)
+		testbed.Must(t, w.watchRival(t.Context(), &r, ours, ours))
+	}
+	doubts := func() []doubt.Doubt { return w.deps.Doubts.(*doubt.Book).List() }
+	w.keep(t.Context(), ours)
+	look(time.Second)
+	look(time.Minute)
+	w.keep(t.Context(), known{Run: "theirs", Seen: start})
+	look(time.Minute)
+	look(time.Minute + rivalAfter - time.Second)
+	w.keep(t.Context(), ours) // they have come to ours, as at a failover
+	look(time.Minute + rivalAfter)
+	w.keep(t.Context(), known{Run: "theirs", Seen: start})
+	look(time.Minute + rivalAfter + time.Second)
+	if d := doubts(); len(d) != 0 {
+		t.Fatalf("a false doubt: %s", d[0].Message)
+	}
+	look(2 * time.Minute)
+	if d := doubts(); len(d) != 1 || d[0].Cause != alarm.RedisChanged || d[0].Group != "freshet" ||
+		!strings.Contains(d[0].Message, "another invalidator of group freshet works on another Redis") {
+		t.Fatalf("doubts: %+v", d)
+	}
+	look(2*time.Minute + time.Second)
+	look(3 * time.Minute)
+	if d := doubts(); len(d) != 1 || d[0].Count != 2 {
+		t.Fatalf("doubts: %+v", d)
+	}
+}
+
+func mustBook(t *testing.T) *doubt.Book {
+	t.Helper()
+	b, err := doubt.New(nil, nil, nil)
+	testbed.Must(t, err)
+	return b
+}
