@@ -315,3 +315,19 @@ func TestATopicThatIsMadeAnewWithNothingInItIsNotCaughtUpWith(t *testing.T) {
 		t.Errorf("doubts list: %s", out)
 	}
 }
+
+// Two that work on two Redis under one group, as with the default in both files, would each get a part of the deletes.
+func TestTwoRedisUnderOneGroupAreNotFresh(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
+	reader, a, b := s.part("reader"), s.part("invalidator"), s.part("invalidator")
+	b.redis = testbed.Redis(t)
+	reader.start("reader")
+	a.start("invalidator")
+	a.awaitFresh()
+	b.start("invalidator")
+	for _, p := range []*site{a, b} {
+		p.await("it is in doubt", func(st *app.Status) bool {
+			return st.State == app.Doubtful && strings.Contains(st.Sentence, "another invalidator of group "+s.group+" works on another Redis")
+		})
+	}
+}
