@@ -146,14 +146,17 @@ func (p *parser) labels(k string) (Type, bool) {
 		return Type{}, false
 	}
 	var labels []string
+	raw := false
 	for {
-		if p.tok.kind != literal {
-			return Type{}, false
+		written := p.tok.kind != literal
+		l, ok := p.bytes()
+		if !ok || written && !ascii(l) {
+			return Type{}, false // what bytes beyond ASCII mean depends on the character set of the column
 		}
-		// Both servers cut trailing blanks off labels.
-		l := bytes.TrimRight(p.unquote(p.tok), " ")
-		labels = append(labels, p.session.text(l))
-		p.advance()
+		// Both servers cut trailing blanks off labels, but for those that are binary.
+		cut := bytes.TrimRight(l, " ")
+		raw = raw || written || len(cut) < len(l)
+		labels = append(labels, p.session.text(cut))
 		if p.acceptSymbol(')') {
 			break
 		}
@@ -161,7 +164,7 @@ func (p *parser) labels(k string) (Type, bool) {
 			return Type{}, false
 		}
 	}
-	t := Type{Base: strings.ToLower(k), Args: quoteLabels(labels)}
+	t := Type{Base: strings.ToLower(k), Args: quoteLabels(labels), Raw: raw}
 	return t, p.typeCharset(&t)
 }
 

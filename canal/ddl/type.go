@@ -19,6 +19,9 @@ type Type struct {
 	// Charset is what the column says of its character set, Binary that it asks for the _bin collation.
 	Charset CharsetClause
 	Binary  bool
+	// Raw says that the labels of an ENUM or SET hold in character sets whose ASCII takes one byte, and not in binary: one
+	// was written as bytes (0x41), or ended with blanks, which only binary keeps.
+	Raw bool
 }
 
 // String returns the type as information_schema writes it, before the character set of the table is known. The

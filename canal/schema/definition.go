@@ -1,11 +1,14 @@
 package schema
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
 )
 
 // charsets is a character set with a collation. The zero value: not known.
@@ -173,19 +176,46 @@ func define(c ddl.Column, d charsets) (column, bool) {
 }
 
 // holds reports whether the labels of an ENUM or SET are surely kept as written in the character set. The servers
-// replace characters that it does not have; which these are is not looked into beyond ASCII and Unicode.
-func holds(charset string, t ddl.Type) bool {
+// replace characters that it does not have; which these are is looked into for Unicode and where they are single bytes.
+func holds(cs string, t ddl.Type) bool {
 	if t.Base != "enum" && t.Base != "set" {
 		return true
 	}
+	if t.Raw && (cs == "" || cs == "binary" || wide(cs)) {
+		return false
+	}
+	beyond := ""
 	for _, r := range t.Args {
 		switch {
-		case r < utf8.RuneSelf, charset == "utf8mb4", charset == "utf8mb3" && r <= 0xffff:
-		default:
+		case r < utf8.RuneSelf, cs == "utf8mb4", cs == "utf8mb3" && r <= 0xffff:
+			continue
+		case beyond == "":
+			beyond = singles(cs)
+		}
+		if r == utf8.RuneError || !strings.ContainsRune(beyond, r) {
 			return false
 		}
 	}
 	return true
+}
+
+// singles returns the characters beyond ASCII that a character set of single bytes has on both servers; "" of any other.
+func singles(name string) string {
+	width, known := ddl.CharacterWidth(name)
+	mysql, ok := charset.Find(name, event.MySQL)
+	mariaDB, also := charset.Find(name, event.MariaDB)
+	if !known || width != 1 || name == "binary" || !ok || !also {
+		return ""
+	}
+	var all []byte
+	for b := 0x80; b <= 0xff; b++ {
+		at := len(all)
+		all = mysql.Append(all, []byte{byte(b)})
+		if !bytes.Equal(all[at:], mariaDB.Append(nil, []byte{byte(b)})) {
+			all = all[:at]
+		}
+	}
+	return string(all)
 }
 
 // create returns the definition that CREATE TABLE makes in a schema with the character set schema, nil if it cannot
