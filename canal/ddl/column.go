@@ -145,8 +145,9 @@ func (p *parser) labels(k string) (Type, bool) {
 	if !p.acceptSymbol('(') {
 		return Type{}, false
 	}
-	var labels []string
-	raw := false
+	t := Type{Base: strings.ToLower(k)}
+	var labels, kept []string
+	blanks := false
 	for {
 		written := p.tok.kind != literal
 		l, ok := p.bytes()
@@ -155,8 +156,8 @@ func (p *parser) labels(k string) (Type, bool) {
 		}
 		// Both servers cut trailing blanks off labels, but for those that are binary.
 		cut := bytes.TrimRight(l, " ")
-		raw = raw || written || len(cut) < len(l)
-		labels = append(labels, p.session.text(cut))
+		t.Bytes, blanks = t.Bytes || written, blanks || len(cut) < len(l)
+		labels, kept = append(labels, p.session.text(cut)), append(kept, p.session.text(l))
 		if p.acceptSymbol(')') {
 			break
 		}
@@ -164,7 +165,10 @@ func (p *parser) labels(k string) (Type, bool) {
 			return Type{}, false
 		}
 	}
-	t := Type{Base: strings.ToLower(k), Args: quoteLabels(labels), Raw: raw}
+	t.Args = quoteLabels(labels)
+	if blanks {
+		t.Blanks = quoteLabels(kept)
+	}
 	return t, p.typeCharset(&t)
 }
 

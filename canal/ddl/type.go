@@ -19,9 +19,10 @@ type Type struct {
 	// Charset is what the column says of its character set, Binary that it asks for the _bin collation.
 	Charset CharsetClause
 	Binary  bool
-	// Raw says that the labels of an ENUM or SET hold in character sets whose ASCII takes one byte, and not in binary: one
-	// was written as bytes (0x41), or ended with blanks, which only binary keeps.
-	Raw bool
+	// Bytes says that a label of an ENUM or SET was written as bytes (0x41): the text in Args holds in character sets in
+	// which ASCII takes one byte. Blanks is Args with the blanks that labels ended with, if any did: only binary keeps them.
+	Bytes  bool
+	Blanks string
 }
 
 // String returns the type as information_schema writes it, before the character set of the table is known. The
@@ -79,6 +80,10 @@ func (t Type) In(charset string) (string, bool) {
 	switch {
 	case t.Base == "":
 		return "", false
+	case t.Blanks != "" && charset == "":
+		return "", false
+	case t.Blanks != "" && charset == "binary":
+		return t.Base + t.Blanks, true
 	case !t.HasCharset(), t.Base == "enum", t.Base == "set":
 		return t.String(), true
 	case charset == "":

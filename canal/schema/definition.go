@@ -181,7 +181,7 @@ func holds(cs string, t ddl.Type) bool {
 	if t.Base != "enum" && t.Base != "set" {
 		return true
 	}
-	if t.Raw && (cs == "" || cs == "binary" || wide(cs)) {
+	if t.Bytes && (cs == "" || wide(cs)) {
 		return false
 	}
 	beyond := ""

@@ -80,8 +80,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// attach starts freshet, with the embedded log, between a database and a new Redis whose commands are logged.
-func attach(t *testing.T, source *testbed.Server) *freshet {
+// attach starts freshet, with an event log of the given kind, between a database and a new Redis whose commands are logged.
+func attach(t *testing.T, source *testbed.Server, log string) *freshet {
 	t.Helper()
 	f := &freshet{t: t, source: source, redis: testbed.Redis(t), exited: make(chan struct{})}
 	f.resp = proxy.StartRESP(t, f.redis.Addr)
@@ -97,13 +97,19 @@ func attach(t *testing.T, source *testbed.Server) *freshet {
 	l.Close()
 	f.admin = admin.NewClient("http://"+listen, "", nil)
 	file := filepath.Join(dir, "freshet.yaml")
-	log, pos := source.BinlogPosition(t)
+	eventlog := fmt.Sprintf("{dir: %q}", filepath.Join(dir, "data"))
+	if log == "kafka" {
+		broker := testbed.SharedKafka(t)
+		eventlog = fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q, partitions: 4, replication_factor: 1}}",
+			strings.Join(broker.Brokers(), ", "), broker.NewTopicName(t))
+	}
+	binlog, pos := source.BinlogPosition(t)
 	testbed.Must(t, os.WriteFile(file, fmt.Appendf(nil, `source: {addresses: [%q], user: root, start: "%s:%d", heartbeat: 200ms}
 redis: {addresses: [%q]}
-eventlog: {dir: %q}
+eventlog: %s
 invalidator: {second_delete: 1s} # replies later than a quarter of it finish nothing, and the proxy that reads along is slow
 admin: {listen: %q}
-%s`, source.Addr, log, pos, f.resp.Addr(), filepath.Join(dir, "data"), listen, mappings), 0o600))
+%s`, source.Addr, binlog, pos, f.resp.Addr(), eventlog, listen, mappings), 0o600))
 	f.start("sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace), testbed.Binary(t), "run", "-c", file)
 	return f
 }
