@@ -52,6 +52,8 @@ const (
 	RedisAway Kind = "redis_away"
 	// RedisSlow: final deletes are long overdue, since Redis answers too slowly for the second delete in use.
 	RedisSlow Kind = "redis_slow"
+	// RedisUnknown: Redis does not say who it is, so a restart from an old snapshot, or a failover, would not be noticed.
+	RedisUnknown Kind = "redis_unknown"
 	// RebuildFailed: a key could not be rebuilt by its mapping's query, so it was deleted.
 	RebuildFailed Kind = "rebuild_failed"
 	// RebuildForgone: the queries of a mapping cannot keep up with its changes, so keys were deleted in place of rebuilt.
@@ -105,6 +107,7 @@ func Kinds() []Kind {
 		StoreFailed,
 		RedisAway,
 		RedisSlow,
+		RedisUnknown,
 		RebuildFailed,
 		RebuildForgone,
 		KafkaAway,

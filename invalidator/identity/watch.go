@@ -124,8 +124,8 @@ func (w *Watch) silent(err error) {
 	if err != nil {
 		reason = "it refuses INFO: " + err.Error()
 	}
-	w.deps.Log.Warn("redis does not say who it is: a restart from an old snapshot, or a failover, will not be noticed",
-		"address", w.options.Address, "reason", reason)
+	w.deps.Alarms.Raise(alarm.RedisUnknown, fmt.Sprintf("redis %s does not say who it is (%s): a restart from an old snapshot, or a failover, "+
+		"will not be noticed; give the user in redis.username the right to INFO (ACL SETUSER)", w.options.Address, reason))
 }
 
 // Run asks Redis who it is, compares, and records what is in doubt, until ctx ends.

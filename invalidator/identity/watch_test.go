@@ -22,6 +22,7 @@ type rig struct {
 	server *testbed.RedisServer
 	facts  *doubttest.Memory
 	book   *doubt.Book
+	alarms *alarm.Board
 	watch  *Watch
 	log    strings.Builder
 	was    known
@@ -42,8 +43,11 @@ func newRig(t *testing.T, server *testbed.RedisServer) *rig {
 // begin is freshet's start: what it knows is what was kept.
 func (r *rig) begin() {
 	r.Helper()
+	board, err := alarm.New(slog.New(slog.NewTextHandler(&r.log, nil)), nil)
+	testbed.Must(r, err)
+	r.alarms = board
 	w, err := New(Deps{
-		Ask: r.ask, Facts: r.facts, Doubts: r.book, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Ask: r.ask, Alarms: board, Facts: r.facts, Doubts: r.book, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 	}, Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix})
 	testbed.Must(r, err)
 	r.watch = w
@@ -246,8 +250,8 @@ func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
 		r.watch.Answered("# Server\r\nredis_version:7.0.0\r\n", nil)
 	}
 	r.watch.Answered("", errors.New("i/o timeout")) // nothing to be said
-	if n := strings.Count(r.log.String(), "does not say who it is"); n != 1 {
-		t.Errorf("said %d times: %s", n, r.log.String())
+	if a := r.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.RedisUnknown || a[0].Count != 1 || !strings.Contains(a[0].Message, "does not say who it is") {
+		t.Errorf("alarms: %+v", a)
 	}
 	if len(r.watch.take()) != 0 {
 		t.Error("somebody was seen")
