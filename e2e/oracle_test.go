@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,10 +14,16 @@ import (
 	"github.com/freshet/freshet/testbed"
 )
 
+// knownSeed is where the cut begins: what is new is looked for in a soak.
+const knownSeed = 1795374597688043065
+
 // What is deleted is what triggers, and an evaluator that shares nothing with freshet, say must be deleted: whatever the
 // columns, the mappings and the statements.
-func TestTriggersAgreeWithWhatIsDeleted(t *testing.T) {
-	r := seeded(t)
+func TestTriggersSayWhatIsDeleted(t *testing.T) {
+	r := rand.New(rand.NewPCG(knownSeed, 1))
+	if soak() || os.Getenv("FRESHET_SEED") != "" {
+		r = seeded(t)
+	}
 	seeds := map[testbed.Flavor]uint64{testbed.FlavorMySQL: r.Uint64(), testbed.FlavorMariaDB: r.Uint64()}
 	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		source := start(t, "--log-bin-trust-function-creators=1")
@@ -24,8 +31,13 @@ func TestTriggersAgreeWithWhatIsDeleted(t *testing.T) {
 		for n := range cut(2, 60) {
 			metadata := []string{"FULL", "MINIMAL"}[n%2]
 			source.Exec(t, "SET GLOBAL binlog_row_metadata = "+metadata)
-			t.Run(fmt.Sprintf("%d with %s metadata", n, metadata), func(t *testing.T) {
-				newTrial(t, source, oracle.New(r, source.Flavor == testbed.FlavorMariaDB, n)).run(cut(3, 6))
+			world := oracle.New(r, source.Flavor == testbed.FlavorMariaDB, n)
+			t.Run(fmt.Sprintf("%d %s", n, metadata), func(t *testing.T) {
+				if n%5 == 4 {
+					throughKafka(t, source, world).run(cut(2, 6))
+				} else {
+					embedded(t, source, world).run(cut(2, 6))
+				}
 			})
 		}
 	})
@@ -33,33 +45,70 @@ func TestTriggersAgreeWithWhatIsDeleted(t *testing.T) {
 
 // trial is one configuration, and what is done under it.
 type trial struct {
-	*rig
-	world  *oracle.World
-	before map[string]*oracle.Key
-	keys   int
+	*rig            // which the servers and the proxies are of
+	freshets []*rig // the processes
+	world    *oracle.World
+	before   map[string]*oracle.Key
+	keys     int
 }
 
-func newTrial(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
-	t.Helper()
-	tr := &trial{rig: newRig(t, source), world: w}
-	tr.cfg.mappings = w.YAML()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("configuration:\n%s\nstatements:\n%s", w.YAML(), w.Statements())
+// begin makes the world's tables.
+func (tr *trial) begin() *trial {
+	tr.t.Helper()
+	tr.t.Cleanup(func() {
+		if tr.t.Failed() {
+			tr.t.Logf("configuration:\n%s\nstatements:\n%s", tr.world.YAML(), tr.world.Statements())
 		}
 	})
-	testbed.Must(t, w.Make(t.Context(), source.DB()))
-	tr.configure()
+	testbed.Must(tr.t, tr.world.Make(tr.t.Context(), tr.source.DB()))
 	return tr
 }
 
+func embedded(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
+	t.Helper()
+	r := newRig(t, source)
+	r.cfg.mappings = w.YAML()
+	r.configure()
+	return (&trial{rig: r, freshets: []*rig{r}, world: w}).begin()
+}
+
+func throughKafka(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
+	t.Helper()
+	f := newFleetFor(t, "150ms", w.YAML(), source, testbed.SharedKafka(t), 1, 1)
+	return (&trial{rig: f.rig, freshets: []*rig{f.readers[0], f.invalidators[0]}, world: w}).begin()
+}
+
+func (tr *trial) start() {
+	tr.t.Helper()
+	for _, f := range tr.freshets {
+		f.launch(strings.Fields(f.role)...)
+		f.finish(2 * time.Minute) // it reads from here, or from where it was
+	}
+}
+
+func (tr *trial) stop() {
+	tr.t.Helper()
+	for _, f := range tr.freshets {
+		f.stop()
+	}
+}
+
+// run does everything in steps, one of them while freshet is away.
 func (tr *trial) run(steps int) {
 	tr.t.Helper()
-	tr.rig.run()
+	tr.start()
 	for n := range steps {
 		tr.resp.Forget()
+		if n == 1 {
+			tr.stop()
+		}
 		testbed.Must(tr.t, tr.world.Step(tr.t.Context(), 25))
-		tr.finish(2 * time.Minute)
+		if n == 1 {
+			tr.start()
+		}
+		for _, f := range tr.freshets {
+			f.finish(2 * time.Minute)
+		}
 		tr.look(fmt.Sprintf("step %d", n))
 	}
 	testbed.Must(tr.t, tr.world.Close(tr.t.Context()))
@@ -82,18 +131,26 @@ func (tr *trial) look(what string) {
 	for _, line := range wrong[:min(len(wrong), 15)] {
 		tr.t.Errorf("%s: %s", what, line)
 	}
-	doubts, err := tr.client.ListDoubts(tr.t.Context())
+	for _, f := range tr.freshets {
+		tr.healthy(what, f)
+	}
+	if tr.t.Failed() {
+		tr.t.FailNow()
+	}
+}
+
+// healthy fails the test for doubts that are not documented, and for faults in the log.
+func (tr *trial) healthy(what string, f *rig) {
+	tr.t.Helper()
+	doubts, err := f.client.ListDoubts(tr.t.Context())
 	testbed.Must(tr.t, err)
 	for _, d := range doubts {
 		if d.Cause != "table_truncated" || slices.ContainsFunc(d.Tables, func(name string) bool { return !tr.world.Doubted(name) }) {
 			tr.t.Errorf("%s: a doubt: %s of %q: %s", what, d.Cause, d.Tables, d.Message)
 		}
 	}
-	if lines := complaints.FindAllString(tr.proc.stderr.String(), 5); len(lines) > 0 {
+	if lines := complaints.FindAllString(f.proc.stderr.String(), 5); len(lines) > 0 {
 		tr.t.Errorf("%s: freshet complains: %s", what, strings.Join(lines, "\n"))
-	}
-	if tr.t.Failed() {
-		tr.t.FailNow()
 	}
 }
 

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -23,24 +24,65 @@ func (w *World) mapped(t *table, c *column) bool {
 	return false
 }
 
-// alter changes a table's definition. Its triggers are made again, for its columns as they are then.
-func (w *World) alter(ctx context.Context, t *table) error {
-	for _, s := range t.untrigger() {
+// all runs statements until one fails.
+func (w *World) all(ctx context.Context, statements ...string) error {
+	for _, s := range statements {
 		if err := w.do(ctx, 0, s); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// alter changes a table's definition. Its triggers are made again, for its columns as they are then.
+func (w *World) alter(ctx context.Context, t *table) error {
+	if err := w.all(ctx, t.untrigger()...); err != nil {
+		return err
 	}
 	clause, columns := w.clause(t)
 	if w.do(ctx, 0, "ALTER TABLE "+t.full()+" "+clause) == nil {
 		t.columns = columns
 	}
 	w.remember(t)
-	for _, s := range t.triggers() {
-		if err := w.do(ctx, 0, s); err != nil {
-			return err
-		}
+	return w.all(ctx, t.triggers()...)
+}
+
+// elsewhere is the name of a table on its way from one name to another.
+const elsewhere = "away from here"
+
+// replaceTable takes a table's rows away in a way that is documented to leave a doubt. What changes later is as ever.
+func (w *World) replaceTable(ctx context.Context, t *table) error {
+	w.doubted[t.schema+"."+t.name], w.doubted[t.schema+"."+elsewhere] = true, true
+	switch w.r.IntN(4) {
+	case 0:
+		_ = w.do(ctx, 0, "TRUNCATE TABLE "+t.full()) // not where rows have history
+		return nil
+	case 1:
+		away := quote(t.schema) + "." + quote(elsewhere)
+		return w.all(ctx, "RENAME TABLE "+t.full()+" TO "+away, "ALTER TABLE "+away+" RENAME TO "+t.full())
+	case 2:
+		t.columns = slices.Clone(t.columns)
+		w.r.Shuffle(len(t.columns), func(i, j int) { t.columns[i], t.columns[j] = t.columns[j], t.columns[i] })
+		w.remember(t)
+		return w.all(ctx, append([]string{"DROP TABLE " + t.full(), t.create()}, t.triggers()...)...)
 	}
-	return nil
+	return w.swap(ctx, t)
+}
+
+// swap exchanges the names of two tables of the same family, which ALTER may have made different.
+func (w *World) swap(ctx context.Context, t *table) error {
+	i := slices.IndexFunc(w.families, func(f []*table) bool { return slices.Contains(f, t) })
+	if len(w.families[i]) < 2 {
+		return nil
+	}
+	a, b, away := w.families[i][0], w.families[i][1], quote(t.schema)+"."+quote(elsewhere)
+	w.doubted[a.schema+"."+a.name], w.doubted[b.schema+"."+b.name] = true, true
+	statements := append(a.untrigger(), b.untrigger()...)
+	statements = append(statements, fmt.Sprintf("RENAME TABLE %[1]s TO %[3]s, %[2]s TO %[1]s, %[3]s TO %[2]s", a.full(), b.full(), away))
+	a.columns, b.columns = b.columns, a.columns
+	w.remember(a)
+	w.remember(b)
+	return w.all(ctx, append(append(statements, a.triggers()...), b.triggers()...)...)
 }
 
 // clause draws what is done to a table, and returns its columns as they are then.

@@ -26,6 +26,10 @@ func (w *World) Step(ctx context.Context, actions int) error {
 			if err := w.alter(ctx, pick(w.r, w.tables()...)); err != nil {
 				return err
 			}
+		case oneIn(w.r, 2):
+			if err := w.replaceTable(ctx, pick(w.r, w.tables()...)); err != nil {
+				return err
+			}
 		default:
 			w.session(ctx, w.r.IntN(2))
 		}
