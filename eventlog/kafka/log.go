@@ -152,7 +152,6 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}
-		l.standby.Store(false)
 		return l.serve(ctx, c, handle)
 	})
 	stop()

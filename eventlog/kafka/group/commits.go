@@ -14,22 +14,34 @@ import (
 // every is how long commits are gathered before they are sent.
 const every = 500 * time.Millisecond
 
-// commits gathers what the handles of one generation commit, and sends it.
+// commits gathers what the handles commit, and sends it for the generation that this member is part of. A claim may outlive
+// its generation; what could not be sent for that one is sent for the next.
 type commits struct {
-	client     *kafka.Client
-	group      string
+	client  *kafka.Client
+	group   string
+	timeout time.Duration // of one request
+	log     *slog.Logger
+	explain func(context.Context, error) error
+
+	mu         sync.Mutex
 	generation int
 	member     string
-	timeout    time.Duration // of one request
-	log        *slog.Logger
-	explain    func(context.Context, error) error
+	out        bool // the brokers say that this member is not part of the generation any more: nothing is sent until the next
+	claims     map[*Claim]*progress
+	more       chan struct{} // has room for one; full: there is something to send
 
-	mu     sync.Mutex
-	claims map[*Claim]*progress
-	closed bool
-	more   chan struct{} // has room for one; full: there is something to send
+	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the brokers
+	// would take it.
+	sending chan struct{}
+	trouble trouble // of who is sending
+}
 
-	trouble trouble // the sending goroutine's
+func (r *run) newCommits() *commits {
+	return &commits{
+		client: r.client.Kafka(), group: r.o.ID, timeout: r.o.Session / 5, log: r.o.Log,
+		explain: func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
+		claims:  map[*Claim]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+	}
 }
 
 // progress is how far a claim has come.
@@ -40,24 +52,46 @@ type progress struct {
 	bare     bool // they do not take its metadata
 }
 
-// add makes a claim part of the generation.
+// add takes the commits of a claim from now on.
 func (c *commits) add(claim *Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	claim.commits = c
 	c.claims[claim] = &progress{offset: claim.Offset, metadata: claim.Metadata, sent: true}
+}
+
+// forget takes none of a claim any more.
+func (c *commits) forget(claim *Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.claims, claim)
+}
+
+// begin sends for another generation from now on, of which all claims are part that are not forgotten.
+func (c *commits) begin(generation int, member string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation, c.member, c.out = generation, member, false
+	c.raise()
+}
+
+// raise has run look for what to send. The caller holds the lock.
+func (c *commits) raise() {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
 }
 
 func (c *commits) set(claim *Claim, offset int64, metadata string, rewind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.claims[claim]
-	if c.closed || offset < 0 || offset <= p.offset && !rewind {
+	if p == nil || offset < 0 || offset <= p.offset && !rewind {
 		return
 	}
 	p.offset, p.metadata, p.sent = offset, metadata, false
-	select {
-	case c.more <- struct{}{}:
-	default:
-	}
+	c.raise()
 }
 
 // run sends what was gathered, until ctx ends. While there is nothing to send it sleeps: a process at rest is not woken.
@@ -90,7 +124,7 @@ func (c *commits) run(ctx context.Context) {
 func (c *commits) flush(ctx context.Context) {
 	defer func() {
 		c.mu.Lock()
-		c.closed = true
+		clear(c.claims)
 		c.mu.Unlock()
 	}()
 	for !c.send(ctx) {
@@ -104,6 +138,12 @@ func (c *commits) flush(ctx context.Context) {
 
 // send commits what is not committed yet, in one attempt, and reports whether nothing of it must be sent again.
 func (c *commits) send(ctx context.Context) bool {
+	select {
+	case c.sending <- struct{}{}:
+		defer func() { <-c.sending }()
+	case <-ctx.Done():
+		return false
+	}
 	req, sent := c.request()
 	if len(sent) == 0 {
 		return true
@@ -112,7 +152,7 @@ func (c *commits) send(ctx context.Context) bool {
 	defer cancel()
 	res, err := c.client.OffsetCommit(attempt, req)
 	if err == nil {
-		err = c.settle(res, sent)
+		err = c.settle(req, res, sent)
 	}
 	if err == nil {
 		if c.trouble.over() {
@@ -128,19 +168,20 @@ func (c *commits) send(ctx context.Context) bool {
 
 // attempt is a claim's progress as it was sent.
 type attempt struct {
-	claim  *Claim
-	offset int64
+	claim    *Claim
+	offset   int64
+	metadata string
 }
 
 func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	req := &kafka.OffsetCommitRequest{
 		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: map[string][]kafka.OffsetCommit{},
 	}
 	sent := map[string]map[int]attempt{}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for claim, p := range c.claims {
-		if p.sent || c.closed {
+		if p.sent || c.out {
 			continue
 		}
 		o := kafka.OffsetCommit{Partition: claim.Partition, Offset: p.offset, Metadata: p.metadata}
@@ -151,13 +192,13 @@ func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]atte
 		if sent[claim.Topic] == nil {
 			sent[claim.Topic] = map[int]attempt{}
 		}
-		sent[claim.Topic][claim.Partition] = attempt{claim, p.offset}
+		sent[claim.Topic][claim.Partition] = attempt{claim, p.offset, p.metadata}
 	}
 	return req, sent
 }
 
 // settle takes the brokers' answer for each partition, and returns an error when some of it must be sent again.
-func (c *commits) settle(res *kafka.OffsetCommitResponse, sent map[string]map[int]attempt) error {
+func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommitResponse, sent map[string]map[int]attempt) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var failed error
@@ -168,14 +209,16 @@ func (c *commits) settle(res *kafka.OffsetCommitResponse, sent map[string]map[in
 				continue
 			}
 			delete(sent[topic], r.Partition)
-			switch p := c.claims[a.claim]; {
-			case r.Error == nil:
-				// It may have moved on while the request was under way.
-				p.sent = p.offset == a.offset
-			case lost(r.Error):
-				// Thrown out of the group, or a generation behind: the partitions are somebody else's.
-				c.closed = true
+			p := c.claims[a.claim]
+			switch {
+			case lost(r.Error) && req.GenerationID == c.generation && req.MemberID == c.member:
+				// Thrown out of the group, or a generation behind: the partitions may be somebody else's.
+				c.out = true
 				return nil
+			case p == nil: // forgotten while the request was under way
+			case r.Error == nil:
+				// It may have moved on while the request was under way, or have more to say of the same offset.
+				p.sent = p.offset == a.offset && p.metadata == a.metadata
 			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && !p.bare:
 				p.bare = true
 				c.log.Warn("the brokers do not take the metadata of a commit (offset.metadata.max.bytes); committed without",

@@ -21,12 +21,15 @@ import (
 type coordinator struct {
 	answers []func(partition int32) kafka.Error // lostReply: the request takes effect and its answer never comes
 	stored  []string
+	// generations are those for which something was sent.
+	generations []int32
 }
 
 const lostReply = kafka.Error(-99)
 
 func (c *coordinator) RoundTrip(_ context.Context, _ net.Addr, r kafka.Request) (kafka.Response, error) {
 	req := r.(*offsetcommit.Request)
+	c.generations = append(c.generations, req.GenerationID)
 	answer := func(int32) kafka.Error { return 0 }
 	if len(c.answers) > 0 {
 		answer, c.answers = c.answers[0], c.answers[1:]
@@ -57,7 +60,7 @@ func generationOf(t *testing.T, c *coordinator) (*commits, []*Claim, *strings.Bu
 	var out strings.Builder
 	commits := &commits{
 		client: &kafka.Client{Addr: kafka.TCP("x:1"), Transport: c}, group: "g", timeout: time.Second,
-		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1),
+		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		explain: func(_ context.Context, err error) error { return err },
 	}
 	claims := []*Claim{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
@@ -214,5 +217,21 @@ func TestTheLastCommitIsGivenUpWhenTimeIsOver(t *testing.T) {
 			t.Fatalf("took %v", d)
 		}
 		c.expect(t)
+	})
+}
+
+// A partition is stopped after all that was finished has been sent: at the same offset there is more to say.
+func TestMoreToSayOfAnOffsetThatIsUnderWayIsSentToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{}
+		commits, claims, _ := generationOf(t, c)
+		c.answers = append(c.answers, func(int32) kafka.Error {
+			claims[0].Rewind(20, "stopped")
+			return 0
+		})
+		claims[0].Commit(20, "")
+		commits.send(t.Context())
+		commits.send(t.Context())
+		c.expect(t, `0 at 20 ""`, `0 at 20 "stopped"`)
 	})
 }

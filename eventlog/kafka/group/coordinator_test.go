@@ -101,9 +101,10 @@ func (b *bareMember) commit(generation int, offset int64) error {
 	return res.Topics[b.topics[0]][0].Error
 }
 
-func (b *bareMember) committed() int64 {
+// committed returns what the group has committed of a partition of the first topic; -1: nothing.
+func (b *bareMember) committed(partition int) int64 {
 	b.t.Helper()
-	res, err := b.client.OffsetFetch(b.t.Context(), &kafka.OffsetFetchRequest{GroupID: b.group, Topics: map[string][]int{b.topics[0]: {0}}})
+	res, err := b.client.OffsetFetch(b.t.Context(), &kafka.OffsetFetchRequest{GroupID: b.group, Topics: map[string][]int{b.topics[0]: {partition}}})
 	must(b.t, err)
 	return res.Topics[b.topics[0]][0].CommittedOffset
 }
@@ -150,7 +151,7 @@ func TestTheCoordinatorTakesCommitsOfAGenerationUntilAllHaveJoinedTheNextOne(t *
 		t.Fatalf("the rebalance is over, with %v, though one has not joined", err)
 	default:
 	}
-	if got := b.committed(); got != 30 {
+	if got := b.committed(0); got != 30 {
 		t.Fatalf("committed: %d", got)
 	}
 
@@ -172,7 +173,7 @@ func TestTheCoordinatorTakesCommitsOfAGenerationUntilAllHaveJoinedTheNextOne(t *
 			t.Errorf("a commit %s is answered %v", what, err)
 		}
 	}
-	if got := b.committed(); got != 30 {
+	if got := b.committed(0); got != 30 {
 		t.Errorf("committed: %d", got)
 	}
 }

@@ -4,20 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// generation works through one generation: it returns once that has ended and every handle has returned.
+// place is a partition of a topic.
+type place struct {
+	topic     string
+	partition int
+}
+
+// held is a partition that this member works on.
+type held struct {
+	claim  *Claim
+	revoke context.CancelFunc // ends the handle's context
+}
+
+// generation works through one generation: it returns once that has ended, and unless what we have is kept, every handle
+// has returned.
 //
 // The order at its end is what matters. Somebody else may be given our partitions once this member joins again, and
-// the library joins when the hooks of the generation have returned. So the hook here waits for the handles and for
-// the last commit, but no longer than the drain: later the brokers would take us for dead, and all partitions would
-// move.
-func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
-	r.member = gen.MemberID
+// the library joins when the hooks of the generation have returned. So the hook here waits for the last commit, and where
+// nothing is kept for the handles before it, but no longer than the drain: later the brokers would take us for dead, and all
+// partitions would move.
+func (r *run) generation(ctx context.Context, gen *kafka.Generation) {
 	r.trouble.over()
 	owned := map[string][]int{}
 	n := 0
@@ -31,45 +43,115 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) error {
 	r.o.Log.Info("a generation of the consumer group began", "group", r.o.ID, "generation", gen.ID, "partitions", n)
 	r.o.Generation(owned)
 
-	hctx, revoke := context.WithCancel(ctx)
-	defer revoke()
+	gctx, ended := context.WithCancel(ctx)
+	defer ended()
 	// What commits at the end must outlive ctx: the process stops by finishing what it does.
 	cctx, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	drained := make(chan struct{})
-	r.release(gen, revoke, cut, drained)
+	r.release(gen, ended, cut, drained)
 	defer close(drained)
 	if r.balancer.lacked() {
 		r.lookAgain(gen)
 	}
 
-	c := &commits{
-		client: r.client.Kafka(), group: r.o.ID, generation: int(gen.ID), member: gen.MemberID,
-		timeout: r.o.Session / 5, log: r.o.Log, claims: map[*Claim]*progress{}, more: make(chan struct{}, 1),
-		explain: func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
+	claims, err := r.claims(gctx, r.adopt(gen.ID, gen.MemberID, owned))
+	if err == nil { // else the generation ended first
+		for _, claim := range claims {
+			r.start(ctx, claim)
+		}
 	}
-	claims, err := r.claims(hctx, owned)
-	if err != nil {
-		return nil // the generation ended first
+	<-gctx.Done()
+	r.ended = time.Now()
+	if ctx.Err() != nil || !r.o.Keep {
+		r.windUp(cctx)
+		return
 	}
-	for _, claim := range claims {
-		c.add(claim)
-	}
-	err = r.handles(hctx, revoke, cctx, c, claims)
+	// Whatever moves is done again from here on. What is finished while we join is sent too, as long as the brokers take it.
 	fctx, done := context.WithTimeout(cctx, r.o.Drain)
 	defer done()
-	c.flush(fctx)
-	return err
+	r.commits.send(fctx)
 }
 
-// release is the hook at the end of the generation: it tells the handles, and lets the library join again when they
-// are done or their time is over.
-func (r *run) release(gen *kafka.Generation, revoke, cut func(), drained <-chan struct{}) {
+// adopt revokes what a generation takes from us, and returns what it gives us that we do not have.
+//
+// What we have and are given again is kept if nobody can have had it between: this member was part of the generation
+// before. If one was missed, or this is another member as the brokers see it, somebody else may have come further.
+func (r *run) adopt(generation int32, member string, owned map[string][]int) map[string][]int {
+	next := r.o.Keep && member == r.member && generation == r.number+1
+	r.revoke(func(at place) bool { return !next || !slices.Contains(owned[at.topic], at.partition) })
+	r.member, r.number = member, generation
+	r.commits.begin(int(generation), member)
+	given := map[string][]int{}
+	for topic, partitions := range owned {
+		for _, p := range partitions {
+			if _, kept := r.held[place{topic, p}]; !kept {
+				given[topic] = append(given[topic], p)
+			}
+		}
+	}
+	return given
+}
+
+// revoke gives up partitions at once: what their handles finish from now on is done again by the next owner.
+func (r *run) revoke(which func(place) bool) {
+	for at, h := range r.held {
+		if which(at) {
+			r.commits.forget(h.claim)
+			h.revoke()
+			delete(r.held, at)
+		}
+	}
+}
+
+func all(place) bool { return true }
+
+// windUp ends all handles, waits for them, and commits what they have finished. The context bounds the commits, as does the
+// drain.
+func (r *run) windUp(ctx context.Context) {
+	for _, h := range r.held {
+		h.revoke()
+	}
+	clear(r.held)
+	r.working.Wait()
+	ctx, done := context.WithTimeout(ctx, r.o.Drain)
+	defer done()
+	r.commits.flush(ctx)
+}
+
+// start has a claim handled, once an earlier handle of the same partition has returned.
+func (r *run) start(ctx context.Context, claim *Claim) {
+	ctx, revoke := context.WithCancel(ctx)
+	at := place{claim.Topic, claim.Partition}
+	before, done := r.last[at], make(chan struct{})
+	r.held[at], r.last[at] = held{claim, revoke}, done
+	r.commits.add(claim)
+	r.working.Go(func() {
+		defer close(done)
+		if before != nil {
+			if <-before; ctx.Err() != nil {
+				return
+			}
+		}
+		err := r.handle(ctx, claim)
+		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return
+		}
+		r.once.Do(func() {
+			r.first = fmt.Errorf("%s/%d: %w", claim.Topic, claim.Partition, err)
+			r.stop()
+		})
+	})
+}
+
+// release is the hook at the end of the generation: it calls ended, and lets the library join again when all is drained or
+// the time for it is over.
+func (r *run) release(gen *kafka.Generation, ended, cut func(), drained <-chan struct{}) {
 	r.hooks.Add(1)
 	gen.Start(func(ctx context.Context) {
 		defer r.hooks.Done()
 		<-ctx.Done()
-		revoke()
+		ended()
 		t := time.NewTimer(r.o.Drain)
 		defer t.Stop()
 		select {
@@ -99,34 +181,7 @@ func (r *run) lookAgain(gen *kafka.Generation) {
 	})
 }
 
-// handles runs a handle for each claim, and the commits beside them, and returns when all have returned, with the
-// first error that is not about the end of the generation.
-func (r *run) handles(ctx context.Context, revoke func(), cctx context.Context, c *commits, claims []*Claim) error {
-	var (
-		working, committing sync.WaitGroup
-		once                sync.Once
-		first               error
-	)
-	cctx, stop := context.WithCancel(cctx)
-	committing.Go(func() { c.run(cctx) })
-	for _, claim := range claims {
-		working.Go(func() {
-			err := r.handle(ctx, claim)
-			if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-				return
-			}
-			once.Do(func() { first = fmt.Errorf("%s/%d: %w", claim.Topic, claim.Partition, err) })
-			revoke()
-		})
-	}
-	<-ctx.Done()
-	working.Wait()
-	stop()
-	committing.Wait()
-	return first
-}
-
-// claims returns the claims of the generation, with what the group has committed for them. The library has the offsets
+// claims returns claims of partitions, with what the group has committed for them. The library has the offsets
 // but not their metadata. Every commit of an earlier generation was taken or refused before this one began, so what
 // is read now is the last. It tries until ctx ends.
 func (r *run) claims(ctx context.Context, owned map[string][]int) ([]*Claim, error) {

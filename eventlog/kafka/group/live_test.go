@@ -166,38 +166,56 @@ func TestAGroupOutlivesItsCoordinator(t *testing.T) {
 	t.Logf("all partitions were worked on %v after the coordinator died", time.Since(p.settled))
 }
 
-// pair is two members of a group with four partitions.
+// pair is two members of a group with four partitions, of which the first keeps what it has.
 type pair struct {
 	t       *testing.T
 	a, b    *member
-	settled time.Time // when settle was called last
+	held    map[*member]map[*Claim]bool // false: it has ended
+	settled time.Time                   // when settle was called last
 }
 
 func newPair(r *rig) *pair {
-	return &pair{t: r.t, a: r.join(Options{}, nil), b: r.join(Options{}, nil)}
+	p := &pair{t: r.t, a: r.join(Options{Keep: true}, nil), b: r.join(Options{}, nil)}
+	p.held = map[*member]map[*Claim]bool{p.a: {}, p.b: {}}
+	return p
 }
 
-// settle waits until each has been given two partitions and not lost them again; a rebalance more may come before that.
+// settle waits until each has heard of another generation, has two partitions and has not lost them again; a rebalance more
+// may come before that.
 func (p *pair) settle() {
 	p.t.Helper()
 	p.settled = time.Now()
-	held := map[*member][]int{}
-	take := func(m *member, c *Claim) {
-		held[m] = append(held[m], c.Partition)
+	begun := func(m *member, c *Claim) {
+		if _, ended := p.held[m][c]; !ended {
+			p.held[m][c] = true
+		}
 		c.Commit(max(c.Offset, 0)+1, "")
 	}
-	for timeout := time.After(patience); len(held[p.a]) != 2 || len(held[p.b]) != 2; {
+	working := func(m *member) (n int) {
+		for _, held := range p.held[m] {
+			if held {
+				n++
+			}
+		}
+		return n
+	}
+	heard := map[*member]bool{}
+	for timeout := time.After(patience); !heard[p.a] || !heard[p.b] || working(p.a) != 2 || working(p.b) != 2; {
 		select {
+		case <-p.a.counts:
+			heard[p.a] = true
+		case <-p.b.counts:
+			heard[p.b] = true
 		case c := <-p.a.starts:
-			take(p.a, c)
+			begun(p.a, c)
 		case c := <-p.b.starts:
-			take(p.b, c)
-		case <-p.a.ends:
-			held[p.a] = nil
-		case <-p.b.ends:
-			held[p.b] = nil
+			begun(p.b, c)
+		case c := <-p.a.ends:
+			p.held[p.a][c] = false
+		case c := <-p.b.ends:
+			p.held[p.b][c] = false
 		case <-timeout:
-			p.t.Fatalf("held: %v and %v", held[p.a], held[p.b])
+			p.t.Fatalf("heard: %d of 2; held: %d and %d", len(heard), working(p.a), working(p.b))
 		}
 	}
 }

@@ -32,6 +32,10 @@ type Options struct {
 	// Drain is how long the handles may take to return when a generation ends, the last commit included. At most
 	// half a session, since no heartbeats are sent meanwhile. Default 3 s, or three tenths of a shorter session.
 	Drain time.Duration
+	// Keep lets the handles go on while a generation ends and the next one begins, with the partitions that it gives us
+	// again. It is for work that may be done twice: until this member hears which of its partitions are somebody else's, two
+	// work on them, for two sessions at the most after the generation has ended.
+	Keep bool
 	// Generation is called when a generation begins, with the partitions of each topic that this member was given: none
 	// when there are more members than partitions. It must not block, nor change them. Default: nobody is told.
 	Generation func(assigned map[string][]int)
@@ -101,8 +105,8 @@ func (m *Member) Run(ctx context.Context, handle Handle) error {
 	if err != nil {
 		return fmt.Errorf("kafka: group %s: %w", m.o.ID, err)
 	}
-	r := &run{Member: m, joined: joined, handle: handle, ghosts: newGhosts(m)}
-	err = r.loop(ctx)
+	r := m.newRun(joined, handle)
+	err = r.run(ctx)
 	_ = joined.Close() // leaves the group; it has no error to return
 	r.hooks.Wait()
 	r.ghosts.stop()
@@ -115,37 +119,89 @@ const heartbeat = 500 * time.Millisecond
 // backoff is the pause after an attempt to join that failed, and what a generation takes at the least.
 const backoff = 500 * time.Millisecond
 
+// generations is where the generations of the group come from, and what joining fails with. [kafka.ConsumerGroup] is one.
+type generations interface {
+	Next(ctx context.Context) (*kafka.Generation, error)
+}
+
 // run is one call of [Member.Run].
 type run struct {
 	*Member
-	joined *kafka.ConsumerGroup
-	handle Handle
-	hooks  sync.WaitGroup // the goroutines of [generation.release]
-	ghosts *ghosts
+	joined  generations
+	handle  Handle
+	commits *commits
+	hooks   sync.WaitGroup // the goroutines of [generation.release]
+	ghosts  *ghosts
 
-	member  string // the member id of the last generation
+	member string // the member id of the last generation; "": joining has failed since
+	number int32  // the last generation's
+	ended  time.Time
+	held   map[place]held
+	last   map[place]<-chan struct{} // closed when the last handle of a partition has returned
+
+	working sync.WaitGroup // the handles
+	once    sync.Once
+	first   error  // of a handle; to be read when all have returned
+	stop    func() // ends all
+
 	trouble trouble
 	short   int // generations in a row that ended at once
 }
 
-func (r *run) loop(ctx context.Context) error {
+func (m *Member) newRun(joined generations, handle Handle) *run {
+	r := &run{
+		Member: m, joined: joined, handle: handle, ghosts: newGhosts(m), held: map[place]held{}, last: map[place]<-chan struct{}{},
+	}
+	r.commits = r.newCommits()
+	return r
+}
+
+// run returns once ctx has ended or a handle has failed, every handle has returned, and what they have finished is committed.
+func (r *run) run(ctx context.Context) error {
+	after := context.WithoutCancel(ctx)
+	ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	cctx, stop := context.WithCancel(after)
+	var committing sync.WaitGroup
+	committing.Go(func() { r.commits.run(cctx) })
+	r.loop(ctx)
+	r.windUp(after)
+	stop()
+	committing.Wait()
+	return r.first
+}
+
+func (r *run) loop(ctx context.Context) {
 	for {
-		gen, err := r.joined.Next(ctx)
+		gen, err := r.next(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if err != nil {
 			r.failed(ctx, err)
 			continue
 		}
 		began := time.Now()
-		if err := r.generation(ctx, gen); err != nil {
-			return err
-		}
+		r.generation(ctx, gen)
 		if err := r.pace(ctx, time.Since(began)); err != nil {
-			return nil
+			return
 		}
 	}
+}
+
+// next waits for the next generation. What is kept meanwhile is given up two sessions after the last one ended: one for those
+// that do not join, and one to join.
+func (r *run) next(ctx context.Context) (*kafka.Generation, error) {
+	if len(r.held) > 0 {
+		bounded, cancel := context.WithDeadline(ctx, r.ended.Add(2*r.o.Session))
+		defer cancel()
+		gen, err := r.joined.Next(bounded)
+		if err == nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()) {
+			return gen, err
+		}
+		r.revoke(all)
+	}
+	return r.joined.Next(ctx)
 }
 
 // failed takes note that joining failed. The library tries again by itself, as a new member: it forgets its member id,
@@ -160,6 +216,9 @@ func (r *run) failed(ctx context.Context, err error) {
 		r.member = ""
 	}
 	err = r.explain(ctx, "join", err)
+	if broker.Classify(err) != broker.Transient {
+		r.revoke(all) // it is thrown out, or not let in: others have its partitions, or will
+	}
 	if r.trouble.worthSaying(err) {
 		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)
 	}
