@@ -21,7 +21,6 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/consumer"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
-	"github.com/freshet/freshet/eventlog/kafka/letters"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
 	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
@@ -34,10 +33,9 @@ import (
 // records of the event log are, and somebody has to decide first.
 func Halted(err error) bool {
 	var records *consumer.LostError
-	var parked *letters.LostError
 	var position *leader.LostError
 	return errors.Is(err, canal.ErrHalt) || errors.Is(err, producer.ErrTopicChanged) ||
-		errors.As(err, &records) || errors.As(err, &parked) || errors.As(err, &position)
+		errors.As(err, &records) || errors.As(err, &position)
 }
 
 // Role is the part of the path that a process runs.

@@ -72,7 +72,7 @@ func New(c *broker.Client, o Options) (*Log, error) {
 	l := &Log{client: c, o: o, closing: make(chan struct{})}
 	var err error
 	l.letters, err = letters.New(c, letters.Options{
-		Topic: o.Topic, Group: o.Group, Delays: o.Delays, SkipLost: o.SkipLost, Parse: parse, Registerer: o.Registerer, Log: o.Log,
+		Topic: o.Topic, Group: o.Group, Delays: o.Delays, Parse: parse, Registerer: o.Registerer, Log: o.Log,
 		Alarms: o.Alarms, Doubts: o.Doubts,
 	})
 	if err != nil {

@@ -38,11 +38,13 @@ func newLossy(t *testing.T) *lossy {
 }
 
 // lose writes a record to a partition and deletes it.
-func (l *lossy) lose(partition int) {
+func (l *lossy) lose(partition int) { l.loseOf(l.names.Topic, partition) }
+
+func (l *lossy) loseOf(topic string, partition int) {
 	l.t.Helper()
-	_, err := l.client.Produce(l.t.Context(), l.names.Topic, partition, broker.Record{Value: []byte("{}")})
+	_, err := l.client.Produce(l.t.Context(), topic, partition, broker.Record{Value: []byte("{}")})
 	must(l.t, err)
-	l.cluster.DeleteRecords(l.t, l.names.Topic, partition, -1)
+	l.cluster.DeleteRecords(l.t, topic, partition, -1)
 }
 
 // lossyMember is a process of the group.
@@ -160,4 +162,23 @@ func TestNothingIsLeftToDoOnceAllPartitionsAreStopped(t *testing.T) {
 	if n := len(m.doubts.List()); n != 2 {
 		t.Errorf("%d doubts", n)
 	}
+}
+
+func TestParkedKeysThatAreLostAreADoubtAndTheDeletesGoOn(t *testing.T) {
+	l := newLossy(t)
+	retries := l.names.Retry(l.names.Topic, time.Minute)
+	l.loseOf(retries, 0)
+	m := l.join()
+	eventually(t, "there is a doubt, and both partitions are worked on", func() bool {
+		select {
+		case <-m.done:
+			t.Fatalf("the invalidator ended: %v", m.stop())
+		default:
+		}
+		return len(m.doubts.List()) == 1 && len(m.Lags()) == 2
+	})
+	if d := m.doubts.List()[0]; d.Cause != alarm.RecordsLost || d.Group != l.names.Topic || d.Subject != retries+"/0" {
+		t.Errorf("the doubt: %+v", d)
+	}
+	must(t, m.stop())
 }

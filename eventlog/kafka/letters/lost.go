@@ -2,9 +2,9 @@ package letters
 
 import "fmt"
 
-// LostError says that parked keys were lost by the brokers: their deletes may never be made. It is not waited out;
-// somebody must decide to go on without them ([Options].SkipLost).
-type LostError struct {
+// loss says that parked keys were lost by the brokers: their deletes may never be made. Nothing brings them back, and those
+// that are left wait for theirs, so it becomes a doubt and is passed over.
+type loss struct {
 	Topic     string
 	Partition int
 	// Committed is the offset up to which keys were finished; -1: there was no commit.
@@ -13,8 +13,8 @@ type LostError struct {
 	Start, End int64
 }
 
-// Error says what was lost, how it may have come to that, and what to do.
-func (e *LostError) Error() string {
+// String says what was lost, how it may have come to that, and what to do.
+func (e *loss) String() string {
 	where := fmt.Sprintf("parked keys were lost: %s/%d holds the offsets from %d to %d, and ", e.Topic, e.Partition, e.Start, e.End)
 	var why string
 	switch {
@@ -25,5 +25,5 @@ func (e *LostError) Error() string {
 	default:
 		why = fmt.Sprintf("those below %d were finished: the topic was made anew, or an unclean leader election has cut it", e.Committed)
 	}
-	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL, then start once with --skip-lost"
+	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL. freshet goes on with the keys that are left"
 }

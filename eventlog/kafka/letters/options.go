@@ -40,8 +40,6 @@ type Options struct {
 	// TrimEvery is how often the records of finished keys are removed from the retry topics. It takes the right to
 	// Delete on them; without it they grow, and the log says so. Default 10 min.
 	TrimEvery time.Duration
-	// SkipLost goes on with what there is where parked keys were lost, with an alarm, in place of a [LostError].
-	SkipLost bool
 	// Parse reads a record of Topic, for replaying one that could not be read before. Default: none can be.
 	Parse func(data []byte) (*event.Batch, error)
 	// Registerer takes the store's metrics; nil: they are registered nowhere.

@@ -30,9 +30,9 @@ type claim struct {
 	rewind func(offset int64)
 }
 
-// Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. It fails only
-// with a [LostError]; when Kafka fails it tries again for ever. It is to be called once for each claim, by the handler
-// of the group.
+// Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. When Kafka fails it
+// tries again for ever, and what Kafka has lost it passes over, as a doubt. It is to be called once for each claim, by the
+// handler of the group.
 func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
 	return s.serve(ctx, claim{
 		topic: c.Topic, partition: c.Partition, offset: c.Offset,
@@ -53,11 +53,12 @@ func (s *Store) serve(ctx context.Context, c claim) error {
 		if !errors.As(err, &cut) {
 			return ended(ctx, err)
 		}
+		c.rewind(cut.next)
 		c.offset = cut.next
 	}
 }
 
-// serveWindow reads from the committed offset on, until ctx ends or keys are lost.
+// serveWindow reads from the committed offset on, until ctx ends or the offsets begin again.
 func (s *Store) serveWindow(ctx context.Context, c claim, p *patient) error {
 	var from int64
 	err := p.until(ctx, func() (err error) {
@@ -84,10 +85,12 @@ func (s *Store) serveWindow(ctx context.Context, c claim, p *patient) error {
 	}
 }
 
-// cutError says that a partition ends below the offset to read next, and that this is to be gone on from.
+// cutError says that a partition ended below the offset to read next, and where to go on.
 type cutError struct{ next int64 }
 
-func (e *cutError) Error() string { return fmt.Sprintf("the partition ends below offset %d", e.next) }
+func (e *cutError) Error() string {
+	return fmt.Sprintf("the partition was cut, and begins again at offset %d", e.next)
+}
 
 // noteUnread keeps why a partition cannot be read, for [Store.NextDue]; nil: it can.
 func (s *Store) noteUnread(what string, err error) {
@@ -108,23 +111,21 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// begin returns the offset to read from, and makes sure that nothing is missing before it.
+// begin returns the offset to read from. If something is missing before it, that is a doubt by then.
 func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
 	start, end, err := s.client.Range(ctx, c.topic, c.partition)
 	if err != nil {
 		return 0, err
 	}
-	lost := &LostError{Topic: c.topic, Partition: c.partition, Committed: c.offset, Start: start, End: end}
 	switch {
 	case c.offset < 0 && start == 0:
 		return 0, nil
 	case c.offset >= start && c.offset <= end:
 		return c.offset, nil
-	case !s.o.SkipLost:
-		return 0, lost
 	}
 	// What there is may have been finished before: then its deletes are only repeated.
-	if err := s.skipped(ctx, lost); err != nil {
+	lost := &loss{Topic: c.topic, Partition: c.partition, Committed: c.offset, Start: start, End: end}
+	if err := s.doubt(ctx, lost); err != nil {
 		return 0, err
 	}
 	if c.offset > end {
@@ -135,11 +136,11 @@ func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
 	return start, nil
 }
 
-// skipped keeps durably that keys were lost, and that this is not the end of it.
-func (s *Store) skipped(ctx context.Context, lost *LostError) error {
+// doubt keeps durably that keys were lost.
+func (s *Store) doubt(ctx context.Context, lost *loss) error {
 	return s.o.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.RecordsLost, Group: s.o.Group, Subject: fmt.Sprintf("%s/%d", lost.Topic, lost.Partition),
-		Message: "passed over, as --skip-lost says: " + lost.Error(),
+		Message: lost.String(),
 	})
 }
 
@@ -213,7 +214,7 @@ func (s *Store) progressed() {
 	}
 }
 
-// lost is what a fetch out of range means: the error to give up with, or to try again after.
+// lost is what a fetch out of range means: the error to begin again with, or to try again after.
 func (s *Store) lost(ctx context.Context, w *window, cause error) error {
 	start, end, err := s.client.Range(ctx, w.topic, w.partition)
 	if err != nil {
@@ -222,15 +223,12 @@ func (s *Store) lost(ctx context.Context, w *window, cause error) error {
 	if w.next >= start && w.next <= end {
 		return cause // a follower that lags answered: not lost
 	}
-	lost := &LostError{Topic: w.topic, Partition: w.partition, Committed: w.next, Start: start, End: end}
-	if !s.o.SkipLost {
-		return lost
+	lost := &loss{Topic: w.topic, Partition: w.partition, Committed: w.next, Start: start, End: end}
+	if err := s.doubt(ctx, lost); err != nil {
+		return err
 	}
 	if w.next > end {
-		return &cutError{w.next} // the offsets in the window mean other records now
-	}
-	if err := s.skipped(ctx, lost); err != nil {
-		return err
+		return &cutError{start} // the offsets in the window mean other records now
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +246,7 @@ type patient struct {
 	since time.Time
 }
 
-// until calls attempt until it succeeds, finds keys lost, or ctx ends.
+// until calls attempt until it succeeds, finds that the offsets begin again, or ctx ends.
 func (p *patient) until(ctx context.Context, attempt func() error) error {
 	b, err := retry.NewBackoff(retry.BackoffOptions{Min: 100 * time.Millisecond, Max: 5 * time.Second})
 	if err != nil {
@@ -256,7 +254,6 @@ func (p *patient) until(ctx context.Context, attempt func() error) error {
 	}
 	for {
 		err := attempt()
-		var lost *LostError
 		var cut *cutError
 		switch {
 		case err == nil:
@@ -264,7 +261,7 @@ func (p *patient) until(ctx context.Context, attempt func() error) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &lost), errors.As(err, &cut):
+		case errors.As(err, &cut):
 			return err
 		}
 		p.failed(err)
