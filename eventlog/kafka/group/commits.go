@@ -33,7 +33,7 @@ type commits struct {
 	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the brokers
 	// would take it.
 	sending chan struct{}
-	trouble trouble // of who is sending
+	trouble trouble // belongs to the holder of sending
 }
 
 func (r *run) newCommits() *commits {
@@ -212,7 +212,7 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 			p := c.claims[a.claim]
 			switch {
 			case lost(r.Error) && req.GenerationID == c.generation && req.MemberID == c.member:
-				// Thrown out of the group, or a generation behind: the partitions may be somebody else's.
+				// Thrown out of the group, or of a generation that is over: the partitions may be somebody else's.
 				c.out = true
 				return nil
 			case p == nil: // forgotten while the request was under way

@@ -255,7 +255,7 @@ func TestWhatIsFinishedBetweenTwoGenerationsIsCommittedInTheSecond(t *testing.T)
 	})
 }
 
-// An answer of the generation before must not keep back what is to be sent for this one.
+// An answer of the generation before must not hold up the commits of this one.
 func TestARefusalThatComesAfterTheNextGenerationBeganIsOfThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t, nil)

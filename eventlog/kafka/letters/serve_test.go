@@ -94,7 +94,7 @@ func TestARetryTopicThatIsMadeAnewWhileItIsServedIsReadFromItsBeginning(t *testi
 	r.park(s, entry(1, time.Second))
 	var cut *cutError
 	if err := s.lost(t.Context(), w, errNoSense); !errors.As(err, &cut) || cut.next != 0 {
-		t.Fatalf("a fetch behind the end comes to %v", err)
+		t.Fatalf("a fetch after the end comes to %v", err)
 	}
 	if got := r.o.Doubts.List(); len(got) != 1 || !strings.Contains(got[0].Message, "those below 7 were finished") {
 		t.Errorf("doubts: %+v", got)
