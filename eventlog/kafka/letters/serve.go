@@ -31,8 +31,8 @@ type claim struct {
 }
 
 // Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. When Kafka fails it
-// tries again for ever, and what Kafka has lost it passes over, as a doubt. The
-// handler of the group calls it once for each claim.
+// tries again for ever, and what Kafka has lost it passes over, as a doubt. The handler of the group calls it once for each
+// claim.
 func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
 	return s.serve(ctx, claim{
 		topic: c.Topic, partition: c.Partition, offset: c.Offset,
