@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ type progress struct {
 	offset   int64
 	metadata string
 	sent     bool // the brokers have it
-	bare     bool // they do not take its metadata
+	bare     bool // they take the first part of its metadata only
 }
 
 // add takes the commits of a claim from now on.
@@ -186,7 +187,7 @@ func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]atte
 		}
 		o := kafka.OffsetCommit{Partition: claim.Partition, Offset: p.offset, Metadata: p.metadata}
 		if p.bare {
-			o.Metadata = ""
+			o.Metadata, _, _ = strings.Cut(p.metadata, ";")
 		}
 		req.Topics[claim.Topic] = append(req.Topics[claim.Topic], o)
 		if sent[claim.Topic] == nil {
@@ -221,7 +222,7 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 				p.sent = p.offset == a.offset && p.metadata == a.metadata
 			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && !p.bare:
 				p.bare = true
-				c.log.Warn("the brokers do not take the metadata of a commit (offset.metadata.max.bytes); committed without",
+				c.log.Warn("the brokers do not take all metadata of a commit (offset.metadata.max.bytes); committed with its first part only",
 					"topic", topic, "partition", r.Partition, "bytes", len(p.metadata))
 				failed = r.Error
 			default:

@@ -191,13 +191,14 @@ func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 	}
 }
 
-func TestMetadataThatIsTooLargeIsLeftOut(t *testing.T) {
+// Its first part says whose the commit is.
+func TestOfMetadataThatIsTooLargeTheFirstPartIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.OffsetMetadataTooLarge)}}
 		commits, claims, _ := generationOf(t, c)
-		claims[0].Commit(20, "long")
+		claims[0].Commit(20, "first;more")
 		commits.flush(t.Context())
-		c.expect(t, `0 at 20 ""`)
+		c.expect(t, `0 at 20 "first"`)
 	})
 }
 
