@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -317,8 +318,12 @@ func TestWhatLiesBeforeALossIsDoneByWhoeverHasItNext(t *testing.T) {
 	r := newRig(t, 1)
 	r.series(0, 1, 2)
 	r.series(0, 4, 4)
-	w := r.work(false)
+	committed := make(chan struct{})
+	commit := sync.OnceFunc(func() { close(committed) })
+	defer commit()
+	w := r.workWith(false, func(error) { <-committed }) // before the handle returns, after which nothing can be committed
 	w.take(1)[0].commit()
+	commit()
 	w.take(1)
 	w.lost(Broken)
 	w = r.work(true)
