@@ -125,7 +125,7 @@ func TestALargeTransactionMakesProgressThoughTheServerDropsUs(t *testing.T) {
 
 // awaitNoDump waits until the server has ended its dump.
 func awaitNoDump(t testing.TB, d *database) {
-	testbed.Eventually(t, 30*time.Second, "the server drops the reader", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the server drops the reader", func() bool {
 		var n int
 		err := d.DB().QueryRow("select count(*) from information_schema.processlist where command like 'Binlog Dump%'").Scan(&n)
 		return err == nil && n == 0
@@ -162,7 +162,7 @@ func TestAServerThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
 	o := d.options()
 	o.Address = p.Addr()
 	r := reading(t, startAt(here(t, d.Server)), o)
-	testbed.Eventually(t, 10*time.Second, "three attempts", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "three attempts", func() bool {
 		return testutil.ToFloat64(r.canal.m.connects.WithLabelValues("error")) >= 3
 	})
 	testbed.Must(t, p.Resume())

@@ -111,7 +111,7 @@ func TestNowIsWhatEverybodySees(t *testing.T) {
 			testbed.Must(t, s.HoldCommits(t.Context(), time.Minute))
 			committed := make(chan error, 1)
 			go func() { committed <- s.ExecContext(context.Background(), "insert into "+d.name+".t values (2)") }()
-			testbed.Eventually(t, 10*time.Second, "the commit is held", func() bool {
+			testbed.Eventually(t, 2*time.Minute, "the commit is held", func() bool {
 				n, err := s.CommitsHeld(t.Context())
 				return err == nil && n == 1
 			})
@@ -145,7 +145,7 @@ func TestAFirstStartOnABusyServerFindsAPlace(t *testing.T) {
 		}
 		for i := range 8 {
 			before := inserted.Load()
-			testbed.Eventually(t, 30*time.Second, "the clients insert", func() bool { return inserted.Load() >= before+8 })
+			testbed.Eventually(t, 2*time.Minute, "the clients insert", func() bool { return inserted.Load() >= before+8 })
 			r := reading(t, newRecorder(), d.options())
 			select {
 			case <-r.when(t.Context().Done(), func() bool { return len(r.rows) > 0 }):

@@ -141,7 +141,7 @@ func TestRedisStopsInTheMiddleOfAHugeTransaction(t *testing.T) {
 		direct(t, r)
 		r.launch()
 		size := func() int64 { return r.redis.Do(t, "DBSIZE").(int64) }
-		testbed.Eventually(t, time.Minute, "a tenth of the keys is deleted", func() bool { return size() < int64(rows)*9/10 })
+		testbed.Eventually(t, 2*time.Minute, "a tenth of the keys is deleted", func() bool { return size() < int64(rows)*9/10 })
 		testbed.Must(t, r.redis.Pause())
 		<-time.After(pause)
 		dumps := r.binlog.Dumps()

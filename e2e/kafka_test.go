@@ -102,7 +102,7 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	}
 	east.launch(east.role)
 	// A parked key is not counted before it has been read.
-	testbed.Eventually(t, time.Minute, "the replayed key is deleted", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the replayed key is deleted", func() bool {
 		return slices.ContainsFunc(east.resp.Acks("note:31"), func(a proxy.Ack) bool { return a.Err == "" && !a.Acked.IsZero() })
 	})
 	east.await("nothing is in trouble", time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
@@ -145,7 +145,7 @@ func TestSourcesShareATopicAndFailApart(t *testing.T) {
 	insert(f.rig, &journals[0], 11, 30)
 	unread := time.Now()
 	insert(&g, &journals[1], 1011, 1030)
-	testbed.Eventually(t, time.Minute, "what the other source changed is deleted", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "what the other source changed is deleted", func() bool {
 		a := f.resp.Acks("product:1030")
 		return len(a) > 1 && !a[len(a)-1].Acked.IsZero()
 	})

@@ -46,7 +46,7 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	}
 	testbed.Must(t, broker.Start(t.Context()))
 	back := time.Now()
-	testbed.Eventually(t, time.Minute, "more keys are deleted", func() bool { return size() < left })
+	testbed.Eventually(t, 2*time.Minute, "more keys are deleted", func() bool { return size() < left })
 	again := time.Since(back)
 	reader.finish(5 * time.Minute)
 	invalidator.finish(5 * time.Minute)

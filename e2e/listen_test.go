@@ -22,7 +22,7 @@ func TestTheSubscriberWaitsForARedisThatIsAway(t *testing.T) {
 		t.Fatal("it does not subscribe when Redis is there")
 	}
 	redis.Do(t, "publish", "items", "17")
-	testbed.Eventually(t, 30*time.Second, "the message is heard", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the message is heard", func() bool {
 		b.heard.mu.Lock()
 		defer b.heard.mu.Unlock()
 		return b.heard.n == 1

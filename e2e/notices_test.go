@@ -33,7 +33,7 @@ func (b *bazaar) verifyMessages() {
 	b.r.t.Helper()
 	// A message can come after the acknowledgement of the command that published it.
 	testbed.Must(b.r.t, b.r.redis.Client().Publish(b.r.t.Context(), "items", "end").Err())
-	testbed.Eventually(b.r.t, time.Minute, "the end of the messages is heard", func() bool { return !b.heard.last("end").IsZero() })
+	testbed.Eventually(b.r.t, 2*time.Minute, "the end of the messages is heard", func() bool { return !b.heard.last("end").IsZero() })
 	b.verifyNotices("messages", b.heard.all(), b.heard.last)
 }
 

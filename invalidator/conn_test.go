@@ -56,7 +56,7 @@ func redisOverTLS(t *testing.T, args ...string) (server *testbed.RedisServer, ad
 // awaitClosed waits until nobody but the test is connected.
 func awaitClosed(t *testing.T, server *testbed.RedisServer) {
 	t.Helper()
-	testbed.Eventually(t, 30*time.Second, "nobody else is connected", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "nobody else is connected", func() bool {
 		list, err := server.Client().ClientList(t.Context()).Result()
 		return err == nil && strings.Count(list, "\n") <= 1
 	})

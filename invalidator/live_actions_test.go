@@ -143,7 +143,7 @@ func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 				again.Attempts, again.Due = 3, time.Now()
 				testbed.Must(t, l.store.Park(t.Context(), []retry.Entry{again}))
 				l.engine.parkedNow([]retry.Entry{again})
-				testbed.Eventually(t, time.Minute, "it is settled", func() bool {
+				testbed.Eventually(t, 2*time.Minute, "it is settled", func() bool {
 					parked, _ := l.store.counts()
 					return parked == 0
 				})
@@ -200,7 +200,7 @@ func TestAParkedCounterIsRaisedNotRemoved(t *testing.T) {
 		t.Fatalf("%d parked, the counter is %s", parked, c.Get(t.Context(), "gen").Val())
 	}
 	l.server.Do(t, "acl", "setuser", "some", "allkeys")
-	testbed.Eventually(t, 20*time.Second, "the parked counter is settled", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the parked counter is settled", func() bool {
 		parked, _ := l.store.counts()
 		return parked == 0
 	})
@@ -274,12 +274,12 @@ func TestValuesAreWrittenAgainAfterRedisWasKilled(t *testing.T) {
 	l.do(put("before", "1"))
 	l.pos++
 	l.log.batches <- batchOfThings(origin(l.pos, liveD), put("a", "new"))
-	testbed.Eventually(t, 10*time.Second, "the first action", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the first action", func() bool {
 		return l.engine.Snapshot().Pending == 1
 	})
 	testbed.Must(t, l.server.Kill())
 	l.engine.Mark(markAt(l.pos))
-	testbed.Eventually(t, 20*time.Second, "Redis counts as away", func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
+	testbed.Eventually(t, 2*time.Minute, "Redis counts as away", func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
 	testbed.Must(t, l.server.Start(t.Context()))
 	l.fetched++
 	l.finished(l.fetched)
@@ -288,7 +288,7 @@ func TestValuesAreWrittenAgainAfterRedisWasKilled(t *testing.T) {
 		t.Errorf("a is %q", got)
 	}
 	// A final action that a busy machine answers late is made again to forget, so one change may not be enough.
-	testbed.Eventually(t, 30*time.Second, "a value is written again", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a value is written again", func() bool {
 		l.do(put("a", "newer"))
 		return l.server.Client().Get(t.Context(), "a").Val() == "newer"
 	})

@@ -160,7 +160,7 @@ func TestDeletesFlowSoonAfterRedisIsBack(t *testing.T) {
 			l.pos++
 			l.log.batches <- batchOf(l.pos, liveD, "during")
 			l.engine.Mark(markAt(l.pos))
-			testbed.Eventually(t, 20*time.Second, "Redis counts as away", func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
+			testbed.Eventually(t, 2*time.Minute, "Redis counts as away", func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
 			l.log.batches <- batchOf(l.pos, liveD, "later")
 			if l.log.watermark() != 1 {
 				t.Fatal("the watermark moved while Redis was away")
@@ -196,7 +196,7 @@ func TestAForbiddenKeyIsParkedAndDeletedOnceItIsAllowed(t *testing.T) {
 		t.Fatalf("%d parked, %d dead letters", parked, dead)
 	}
 	l.server.Do(t, "acl", "setuser", "some", "allkeys")
-	testbed.Eventually(t, 20*time.Second, "the parked key is settled", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the parked key is settled", func() bool {
 		parked, _ := l.store.counts()
 		return parked == 0
 	})

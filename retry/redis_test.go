@@ -105,7 +105,7 @@ func TestAServerThatTakesNoWrites(t *testing.T) {
 	s.Do(t, "config", "set", "save", "3600 1")
 	s.Do(t, "set", "text", "x")
 	s.Do(t, "bgsave")
-	testbed.Eventually(t, 10*time.Second, "the save fails", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the save fails", func() bool {
 		return strings.Contains(c.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
 	})
 	want(t, unlink(c), retry.Away, "MISCONF")
@@ -125,7 +125,7 @@ func TestAServerThatIsBusy(t *testing.T) {
 	loop := make(chan error, 1)
 	go func() { loop <- c.Eval(context.Background(), "while true do end", nil).Err() }()
 	var err error
-	testbed.Eventually(t, 10*time.Second, "the script blocks others", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the script blocks others", func() bool {
 		err = unlink(c)
 		return err != nil
 	})
@@ -155,7 +155,7 @@ func TestAServerThatLoads(t *testing.T) {
 	reloaded := make(chan error, 1)
 	go func() { reloaded <- c.Do(context.Background(), "debug", "reload").Err() }()
 	var err error
-	testbed.Eventually(t, 10*time.Second, "the server loads", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the server loads", func() bool {
 		err = unlink(c)
 		return err != nil
 	})
@@ -170,7 +170,7 @@ func TestAClusterThatIsNotWhole(t *testing.T) {
 	want(t, unlink(c), retry.Away, "CLUSTERDOWN")
 	s.Do(t, "config", "set", "cluster-require-full-coverage", "no")
 	s.Do(t, "cluster", "addslotsrange", "0", "16383")
-	testbed.Eventually(t, 10*time.Second, "the cluster is up", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the cluster is up", func() bool {
 		return strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	})
 	want(t, c.Unlink(t.Context(), "a", "b").Err(), retry.Fatal, "CROSSSLOT")
@@ -179,7 +179,7 @@ func TestAClusterThatIsNotWhole(t *testing.T) {
 	peer := testbed.Redis(t, "--cluster-enabled", "yes")
 	s.Do(t, "cluster", "meet", "127.0.0.1", peer.Port)
 	id := peer.Do(t, "cluster", "myid").(string)
-	testbed.Eventually(t, 10*time.Second, "the nodes know each other", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the nodes know each other", func() bool {
 		return strings.Contains(c.ClusterNodes(t.Context()).Val(), id)
 	})
 	s.Do(t, "cluster", "setslot", slot, "migrating", id)
@@ -208,7 +208,7 @@ func TestAServerThatIsNotThere(t *testing.T) {
 
 	waits := make(chan error, 1)
 	go func() { waits <- c.BLPop(context.Background(), 0, "nothing").Err() }()
-	testbed.Eventually(t, 10*time.Second, "a client blocks", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a client blocks", func() bool {
 		return strings.Contains(s.Client().Info(t.Context(), "clients").Val(), "blocked_clients:1")
 	})
 	want(t, unlink(c), retry.Away, "pool timeout")

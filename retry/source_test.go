@@ -121,7 +121,7 @@ func connections(t *testing.T, s *testbed.Server) {
 		_, err := c.Execute("select sleep(100)")
 		slept <- err
 	}()
-	testbed.Eventually(t, 10*time.Second, "the query runs", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the query runs", func() bool {
 		r, err := admin.Execute("select count(*) from information_schema.processlist where info = 'select sleep(100)'")
 		testbed.Must(t, err)
 		n, err := r.GetInt(0, 0)
@@ -182,7 +182,7 @@ func TestErrorsOfARealMySQL(t *testing.T) {
 	first := make(chan error, 1)
 	older := reader(t, s, me)
 	go func() { first <- dump(t, older, byFile("binlog.000002", 4)) }()
-	testbed.Eventually(t, 10*time.Second, "the first reader reads", func() bool { return dumps(t, s) == 1 })
+	testbed.Eventually(t, 2*time.Minute, "the first reader reads", func() bool { return dumps(t, s) == 1 })
 	second := make(chan error, 1)
 	newer := reader(t, s, me)
 	go func() { second <- dump(t, newer, byFile("binlog.000002", 4)) }()
@@ -208,7 +208,7 @@ func TestErrorsOfAMySQLWithoutGTIDs(t *testing.T) {
 	s.Exec(t, "create user shop@'%' identified by 'secret'")
 	// One connection more than max_connections is kept for those with CONNECTION_ADMIN.
 	var err error
-	testbed.Eventually(t, 10*time.Second, "the connections are used up", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the connections are used up", func() bool {
 		var c *client.Conn
 		if c, err = dial(s.Addr, "shop", "secret"); err == nil {
 			t.Cleanup(func() { _ = c.Close() })
@@ -234,7 +234,7 @@ func TestErrorsOfARealMariaDB(t *testing.T) {
 	older := reader(t, s)
 	first := make(chan error, 1)
 	go func() { first <- dump(t, older, byFile("binlog.000002", 4)) }()
-	testbed.Eventually(t, 10*time.Second, "the first reader reads", func() bool { return dumps(t, s) == 1 })
+	testbed.Eventually(t, 2*time.Minute, "the first reader reads", func() bool { return dumps(t, s) == 1 })
 	newer := reader(t, s)
 	second := make(chan error, 1)
 	go func() { second <- dump(t, newer, byFile("binlog.000002", 4)) }()
@@ -249,7 +249,7 @@ func TestErrorsOfARealMariaDB(t *testing.T) {
 func purge(t *testing.T, s *testbed.Server) {
 	t.Helper()
 	s.Exec(t, "flush binary logs")
-	testbed.Eventually(t, 10*time.Second, "the first binlog is purged", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the first binlog is purged", func() bool {
 		s.Exec(t, "purge binary logs to 'binlog.000002'")
 		return dump(t, reader(t, s), byFile("binlog.000001", 1<<30)).Error() == "ERROR 1236 (HY000): Could not find first log file name in binary log index file"
 	})

@@ -23,7 +23,7 @@ func TestClusterLosesNothingWhileItsLeadersGo(t *testing.T) {
 	send := func(value string) {
 		t.Helper()
 		var last error
-		testbed.Eventually(t, 30*time.Second, value+" is taken", func() bool {
+		testbed.Eventually(t, 2*time.Minute, value+" is taken", func() bool {
 			_, last = produce(t, c.Brokers()[len(sent)%3], topic, 0, value)
 			return last == nil
 		})

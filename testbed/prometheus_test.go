@@ -20,7 +20,7 @@ func TestPrometheusScrapesAndAnswers(t *testing.T) {
 		t.Fatal("half an expression was answered")
 	}
 	scraper := testbed.Prometheus(t, fmt.Sprintf("global: {scrape_interval: 100ms}\nscrape_configs: [{job_name: p, static_configs: [{targets: [%q]}]}]\n", s.Addr))
-	testbed.Eventually(t, 10*time.Second, "the target is up", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the target is up", func() bool {
 		got := scraper.Query(t, `up{job="p"}`)
 		return len(got) == 1 && got[0].Value == 1 && got[0].Labels["instance"] == s.Addr
 	})

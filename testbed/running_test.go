@@ -46,7 +46,7 @@ func TestServersDieWithTheProcessThatOwnsThem(t *testing.T) {
 	}
 	r.Kill9()
 	for _, addr := range addrs {
-		testbed.Eventually(t, 10*time.Second, addr+" is gone", func() bool {
+		testbed.Eventually(t, 2*time.Minute, addr+" is gone", func() bool {
 			c, err := net.Dial("tcp", addr)
 			if err == nil {
 				c.Close()

@@ -19,7 +19,7 @@ func TestHeldCommitIsInTheBinlogAndNotInSelect(t *testing.T) {
 				gtids := s.GTIDs(t)
 				done := make(chan error, 1)
 				go func() { done <- s.ExecContext(t.Context(), "update a.t set v = v + 1 where id = 1") }()
-				testbed.Eventually(t, 10*time.Second, "the commit is held", func() bool {
+				testbed.Eventually(t, 2*time.Minute, "the commit is held", func() bool {
 					n, err := s.CommitsHeld(t.Context())
 					testbed.Must(t, err)
 					return n == 1

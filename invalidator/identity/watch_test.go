@@ -168,7 +168,7 @@ func TestAPromotedReplicaIsInDoubt(t *testing.T) {
 		master.Do(r, "set", "k", "old")
 		r.look()
 		replica.Do(r, "replicaof", "127.0.0.1", master.Port)
-		testbed.Eventually(r, 20*time.Second, "the replica follows", func() bool {
+		testbed.Eventually(r, 2*time.Minute, "the replica follows", func() bool {
 			return replica.Client().Exists(r.Context(), "k").Val() == 1
 		})
 		r.look() // the master has drawn a new name for its history, for it has a replica now
@@ -189,7 +189,7 @@ func TestAMasterThatFollowedAnotherMeanwhileIsInDoubt(t *testing.T) {
 	other.Do(t, "set", "k", "of another")
 	r.look()
 	r.server.Do(t, "replicaof", "127.0.0.1", other.Port)
-	testbed.Eventually(t, 20*time.Second, "it follows", func() bool { return r.server.Client().Exists(t.Context(), "k").Val() == 1 })
+	testbed.Eventually(t, 2*time.Minute, "it follows", func() bool { return r.server.Client().Exists(t.Context(), "k").Val() == 1 })
 	r.server.Do(t, "replicaof", "no", "one")
 	r.look()
 	r.doubtful("has taken over its data")

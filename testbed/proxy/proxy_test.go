@@ -97,7 +97,7 @@ func TestResetIsSeenAsReset(t *testing.T) {
 	c, r = dial(t, p.Addr())
 	say(t, c, r, "two")
 	c.Close()
-	testbed.Eventually(t, 5*time.Second, "no connection is left", func() bool { return p.Conns() == 0 })
+	testbed.Eventually(t, 2*time.Minute, "no connection is left", func() bool { return p.Conns() == 0 })
 }
 
 func TestStallIsSilentAndLosesNothing(t *testing.T) {

@@ -48,13 +48,13 @@ func TestAcksFollowReplies(t *testing.T) {
 			testbed.Must(t, s.Pause())
 			done := make(chan error, 1)
 			go func() { done <- c.Unlink(ctx, "late").Err() }()
-			testbed.Eventually(t, 5*time.Second, "the command is sent", func() bool { return len(p.Acks("late")) == 1 })
+			testbed.Eventually(t, 2*time.Minute, "the command is sent", func() bool { return len(p.Acks("late")) == 1 })
 			if a := p.Acks("late")[0]; !a.Acked.IsZero() {
 				t.Fatalf("acknowledged by a server that is paused: %+v", a)
 			}
 			testbed.Must(t, s.Resume())
 			testbed.Must(t, <-done)
-			testbed.Eventually(t, 5*time.Second, "the reply is noted", func() bool { return !p.Acks("late")[0].Acked.IsZero() })
+			testbed.Eventually(t, 2*time.Minute, "the reply is noted", func() bool { return !p.Acks("late")[0].Acked.IsZero() })
 		})
 	}
 }

@@ -18,7 +18,7 @@ func TestLeadersThatGo(t *testing.T) {
 	until := func(what string, try func() error) {
 		t.Helper()
 		began, tries := time.Now(), 0
-		testbed.Eventually(t, time.Minute, what, func() bool {
+		testbed.Eventually(t, 2*time.Minute, what, func() bool {
 			tries++
 			err := try()
 			if class := Classify(err); err != nil && class != Transient {
@@ -57,7 +57,7 @@ func TestLeadersThatGo(t *testing.T) {
 	// A topic that wants all three acknowledges nothing now.
 	cluster.AwaitLeader(t, strict, 0, dead)
 	var short error
-	testbed.Eventually(t, 10*time.Second, "too few replicas", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "too few replicas", func() bool {
 		_, short = c.Produce(t.Context(), strict, 0, Record{Value: []byte("x")})
 		return errors.Is(short, kafka.NotEnoughReplicas) || errors.Is(short, kafka.NotEnoughReplicasAfterAppend)
 	})

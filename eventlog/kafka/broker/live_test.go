@@ -171,7 +171,7 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	must(t, err)
 	id := name + ".tx"
 	var producer *kafka.InitProducerIDResponse
-	testbed.Eventually(t, 30*time.Second, "a coordinator of transactions", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a coordinator of transactions", func() bool {
 		producer, err = c.Kafka().InitProducerID(t.Context(), &kafka.InitProducerIDRequest{TransactionalID: id, TransactionTimeoutMs: 10_000})
 		return err == nil && producer.Error == nil
 	})
@@ -187,7 +187,7 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	must(t, err)
 	must(t, ended.Error)
 	var f Fetched
-	testbed.Eventually(t, 30*time.Second, "the marker in the partition", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the marker in the partition", func() bool {
 		f, err = c.Fetch(t.Context(), name, 0, 0, 1<<20, 10*time.Millisecond)
 		must(t, err)
 		return f.HighWatermark == 2
@@ -219,7 +219,7 @@ func TestHolesOfCompactionArePassed(t *testing.T) {
 		must(t, err)
 	}
 	put("a", "b", "c") // only a will be left of it, and its end is offset 2
-	testbed.Eventually(t, time.Minute, "compaction", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "compaction", func() bool {
 		put("b", "c")
 		f, err := c.Fetch(t.Context(), name, 0, 0, 1, time.Second)
 		must(t, err)
@@ -256,7 +256,7 @@ func TestAQuotaIsKept(t *testing.T) {
 	must(t, err)
 	must(t, res.Entries[0].Error)
 	throttled := func() float64 { return testutil.ToFloat64(c.count.throttled.WithLabelValues("produce")) }
-	testbed.Eventually(t, 30*time.Second, "a throttled request", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a throttled request", func() bool {
 		_, err := c.Produce(t.Context(), name, 0, Record{Value: make([]byte, 20_000)})
 		must(t, err)
 		return throttled() > 0
@@ -285,7 +285,7 @@ func TestAQuotaOfFetchesIsKept(t *testing.T) {
 		must(t, err)
 	}
 	throttled := func() float64 { return testutil.ToFloat64(c.count.throttled.WithLabelValues("fetch")) }
-	testbed.Eventually(t, 30*time.Second, "a throttled request", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a throttled request", func() bool {
 		for i, r := range c.FetchAll(t.Context(), name, []FetchFrom{{0, 0, 1 << 20}, {1, 0, 1 << 20}}, 2<<20, time.Second) {
 			if r.Err != nil || len(r.Records) != 1 || r.HighWatermark != 1 {
 				t.Fatalf("partition %d: %d records, high %d, %v", i, len(r.Records), r.HighWatermark, r.Err)
@@ -337,7 +337,7 @@ func TestMembersAndOffsetsOfAGroup(t *testing.T) {
 	group, err := c.Group(kafka.ConsumerGroupConfig{ID: name, Topics: []string{name}, JoinGroupBackoff: 100 * time.Millisecond})
 	must(t, err)
 	var generation *kafka.Generation
-	testbed.Eventually(t, time.Minute, "a generation", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a generation", func() bool {
 		generation, err = group.Next(t.Context())
 		return err == nil
 	})
@@ -355,7 +355,7 @@ func TestMembersAndOffsetsOfAGroup(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	must(t, group.Close())
-	testbed.Eventually(t, 10*time.Second, "the member's farewell", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the member's farewell", func() bool {
 		n, err := c.GroupMembers(t.Context(), name)
 		must(t, err)
 		return n == 0

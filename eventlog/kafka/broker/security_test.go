@@ -245,7 +245,7 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	}
 	// Read alone is not enough for who writes.
 	cluster.Tool(t, "org.apache.kafka.tools.AclCommand", "--remove", "--force", "--allow-principal", "User:freshet", "--operation", "Write", "--topic", "shop")
-	testbed.Eventually(t, 10*time.Second, "the right's end", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the right's end", func() bool {
 		_, err = c.Produce(t.Context(), "shop", 0, Record{Value: []byte("x")})
 		return err != nil
 	})
@@ -260,7 +260,7 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		t.Fatalf("found %q", mend)
 	}
 	run(strings.Join(mend, "\n"))
-	testbed.Eventually(t, 10*time.Second, "the rights", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "the rights", func() bool {
 		_, produced := c.Produce(t.Context(), "shop", 0, Record{Value: []byte("x")})
 		_, joined := c.GroupMembers(t.Context(), "freshet")
 		return produced == nil && Classify(joined) != Denied
@@ -283,7 +283,7 @@ func sessions(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	must(t, err)
 	defer func() { must(t, group.Close()) }()
 	var generation *kafka.Generation
-	testbed.Eventually(t, time.Minute, "a generation", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a generation", func() bool {
 		generation, err = group.Next(t.Context())
 		return err == nil
 	})

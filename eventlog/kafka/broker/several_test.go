@@ -96,12 +96,12 @@ func TestPartitionsOfSeveralLeaders(t *testing.T) {
 	for partition := range 3 {
 		cluster.MoveLeader(t, name, partition, partition+1)
 	}
-	testbed.Eventually(t, time.Minute, "leaders", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "leaders", func() bool {
 		got, err := c.Leaders(t.Context(), name)
 		return err == nil && len(got) == 3 && got[0] == 1 && got[1] == 2 && got[2] == 3
 	})
 	x := []Record{{Value: []byte("x")}}
-	testbed.Eventually(t, time.Minute, "a record", func() bool { return c.ProduceAll(t.Context(), name, []ProduceTo{{1, x}})[0].Err == nil })
+	testbed.Eventually(t, 2*time.Minute, "a record", func() bool { return c.ProduceAll(t.Context(), name, []ProduceTo{{1, x}})[0].Err == nil })
 	produced := c.ProduceAll(t.Context(), name, []ProduceTo{{1, x}, {2, x}})
 	got := c.FetchAll(t.Context(), name, []FetchFrom{{1, 0, 1000}, {2, 0, 1000}}, 1000, time.Second)
 	if produced[0].Err != nil || got[0].Err != nil || len(got[0].Records) != 2 {

@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // rig is a topic of invalidations, its marks and a group of one test.
 type rig struct {

@@ -50,7 +50,7 @@ func TestAMemberWhoseRequestsAreThrottledStaysInItsGroup(t *testing.T) {
 		done <- m.Run(ctx, func(ctx context.Context, _ *Claim) error { <-ctx.Done(); return nil })
 	}()
 	<-began
-	testbed.Eventually(t, time.Minute, "a throttled request", func() bool {
+	testbed.Eventually(t, 2*time.Minute, "a throttled request", func() bool {
 		res, err := c.Kafka().ListOffsets(t.Context(), &kafka.ListOffsetsRequest{
 			Topics: map[string][]kafka.OffsetRequest{r.topics[0]: {kafka.LastOffsetOf(0)}},
 		})

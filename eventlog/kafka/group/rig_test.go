@@ -14,7 +14,7 @@ import (
 	"github.com/freshet/freshet/testbed"
 )
 
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // rig is the topics and the group of one test.
 type rig struct {
