@@ -52,6 +52,20 @@ var metadata = []struct {
 	{"MariaDBFull", testbed.MariaDB, "FULL"}, {"MariaDBMinimal", testbed.MariaDB, "MINIMAL"}, {"MariaDBNoLog", testbed.MariaDB, "NO_LOG"},
 }
 
+// onMariaDB runs a test on MariaDB with each kind of metadata, side by side, each on a server of its own.
+func onMariaDB(t *testing.T, f func(t *testing.T, s *testbed.Server)) {
+	t.Parallel()
+	for _, m := range metadata {
+		if !strings.HasPrefix(m.name, "MariaDB") {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, m.start(t, "--binlog-row-metadata="+m.arg))
+		})
+	}
+}
+
 func TestDDLBetweenRowsNeverMixesUpColumns(t *testing.T) {
 	t.Parallel()
 	for _, m := range metadata {

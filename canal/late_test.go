@@ -213,43 +213,35 @@ func TestHiddenColumnsAreNoDoubtUnderFullMetadata(t *testing.T) {
 // What MariaDB adds by itself is in the rows, and is marked as none of their values; what a table defines is not, though it
 // be INVISIBLE or of the same kind.
 func TestColumnsThatTheServerHidesAreMarked(t *testing.T) {
-	t.Parallel()
-	for _, m := range metadata {
-		if !strings.HasPrefix(m.name, "MariaDB") {
-			continue
+	onMariaDB(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s)
+		rec := newRecorder()
+		r := reading(t, rec, d.options())
+		r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+		d.exec("create table DB.a (id int primary key, b blob unique, v int invisible) with system versioning", "insert into DB.a values (1, 'x')",
+			"create table DB.b (id int primary key, row_start timestamp(6) generated always as row start invisible, "+
+				"row_end timestamp(6) generated always as row end invisible, period for system_time(row_start, row_end)) with system versioning",
+			"insert into DB.b (id) values (1)", "create table DB.c (id int, DB_ROW_HASH_1 bigint unsigned)", "insert into DB.c values (1, 2)")
+		r.await(t, "a row of each table", func() bool { return len(r.rows) == 3 })
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
 		}
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s)
-			rec := newRecorder()
-			r := reading(t, rec, d.options())
-			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-			d.exec("create table DB.a (id int primary key, b blob unique, v int invisible) with system versioning", "insert into DB.a values (1, 'x')",
-				"create table DB.b (id int primary key, row_start timestamp(6) generated always as row start invisible, "+
-					"row_end timestamp(6) generated always as row end invisible, period for system_time(row_start, row_end)) with system versioning",
-				"insert into DB.b (id) values (1)", "create table DB.c (id int, DB_ROW_HASH_1 bigint unsigned)", "insert into DB.c values (1, 2)")
-			r.await(t, "a row of each table", func() bool { return len(r.rows) == 3 })
-			if err := r.stop(); err != nil {
-				t.Fatal(err)
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			got := map[string]string{}
-			for _, table := range r.tables {
-				hidden := ""
-				for _, c := range table.Columns {
-					if c.Hidden {
-						hidden += " " + c.Name
-					}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		got := map[string]string{}
+		for _, table := range r.tables {
+			hidden := ""
+			for _, c := range table.Columns {
+				if c.Hidden {
+					hidden += " " + c.Name
 				}
-				got[table.Name] = hidden
 			}
-			if want := map[string]string{"a": " row_start row_end DB_ROW_HASH_1", "b": "", "c": ""}; !maps.Equal(got, want) {
-				t.Errorf("hidden are %q, want %q", got, want)
-			}
-		})
-	}
+			got[table.Name] = hidden
+		}
+		if want := map[string]string{"a": " row_start row_end DB_ROW_HASH_1", "b": "", "c": ""}; !maps.Equal(got, want) {
+			t.Errorf("hidden are %q, want %q", got, want)
+		}
+	})
 }
 
 // The hash that MariaDB keeps of a BLOB with a unique key stands in no definition of the table, and its name in the binlog.

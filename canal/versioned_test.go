@@ -53,43 +53,35 @@ func short(rows []string) []string {
 }
 
 func TestOnlyTheRowsThatHoldAreHandedOnOfSystemVersionedTables(t *testing.T) {
-	t.Parallel()
-	for _, m := range metadata {
-		if !strings.HasPrefix(m.name, "MariaDB") {
-			continue
-		}
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			for _, table := range versionedTables {
-				d := newDatabase(t, s)
-				rec := newRecorder()
-				rec.named = true
-				r := reading(t, rec, d.options())
-				r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-				begin := r.Position()
-				d.exec(table)
-				made := here(t, s)
-				d.exec(versionedScript...)
-				wantVersioned(t, r, table)
-				if err := r.stop(); err != nil {
+	onMariaDB(t, func(t *testing.T, s *testbed.Server) {
+		for _, table := range versionedTables {
+			d := newDatabase(t, s)
+			rec := newRecorder()
+			rec.named = true
+			r := reading(t, rec, d.options())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			begin := r.Position()
+			d.exec(table)
+			made := here(t, s)
+			d.exec(versionedScript...)
+			wantVersioned(t, r, table)
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			// Again from before the table was made, and by who must ask what it is.
+			for _, p := range []struct {
+				what string
+				rec  *recorder
+			}{{"from the statement that made it", startAt(begin)}, {"from what the server says", startAt(made)}} {
+				p.rec.named = true
+				again := reading(t, p.rec, d.options())
+				wantVersioned(t, again, table+", "+p.what)
+				if err := again.stop(); err != nil {
 					t.Fatal(err)
 				}
-				// Again from before the table was made, and by who must ask what it is.
-				for _, p := range []struct {
-					what string
-					rec  *recorder
-				}{{"from the statement that made it", startAt(begin)}, {"from what the server says", startAt(made)}} {
-					p.rec.named = true
-					again := reading(t, p.rec, d.options())
-					wantVersioned(t, again, table+", "+p.what)
-					if err := again.stop(); err != nil {
-						t.Fatal(err)
-					}
-				}
 			}
-		})
-	}
+		}
+	})
 }
 
 func wantVersioned(t *testing.T, r *running, what string) {
@@ -105,54 +97,46 @@ func wantVersioned(t *testing.T, r *running, what string) {
 
 // TestVersioningThatComesAndGoesIsFollowed reads live, and again from every place between.
 func TestVersioningThatComesAndGoesIsFollowed(t *testing.T) {
-	t.Parallel()
-	for _, m := range metadata {
-		if !strings.HasPrefix(m.name, "MariaDB") {
-			continue
+	onMariaDB(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key, v varchar(10))")
+		rec := newRecorder()
+		rec.named = true
+		live := reading(t, rec, d.options())
+		live.await(t, "a first mark", func() bool { return len(live.marks) > 0 })
+		begin := live.Position()
+		d.exec("insert into DB.t (id,v) values (1,'a'),(2,'b')",
+			"alter table DB.t add system versioning", "update DB.t set v='A' where id=1",
+			"alter table DB.t drop system versioning", "update DB.t set v='C' where id=1",
+			"alter table DB.t add column s timestamp(6) generated always as row start, add column e timestamp(6) generated always as row end, "+
+				"add period for system_time(s,e), add system versioning", "update DB.t set v='D' where id=1", "delete from DB.t where id=2",
+			"create table DB.u like DB.t", "insert into DB.u (id,v) values (7,'u')", "delete from DB.u")
+		want := []string{"insert (1,a)", "insert (2,b)", "update (1,a)->(1,A)", "update (1,A)->(1,C)", "update (1,C)->(1,D)", "delete (2,b)", "insert (7,u)", "delete (7,u)"}
+		live.await(t, "all rows", func() bool { return len(live.rows) >= len(want) })
+		if got := short(live.texts()); !slices.Equal(got, want) {
+			t.Fatalf("rows\n  %s", strings.Join(got, "\n  "))
 		}
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s, "create table DB.t (id int primary key, v varchar(10))")
-			rec := newRecorder()
+		if err := live.stop(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range live.ends {
+			p := begin
+			p.GTIDs = begin.GTIDs.Clone()
+			for _, e := range live.ends[:i] {
+				p.Advance(e)
+			}
+			rec := startAt(p)
 			rec.named = true
-			live := reading(t, rec, d.options())
-			live.await(t, "a first mark", func() bool { return len(live.marks) > 0 })
-			begin := live.Position()
-			d.exec("insert into DB.t (id,v) values (1,'a'),(2,'b')",
-				"alter table DB.t add system versioning", "update DB.t set v='A' where id=1",
-				"alter table DB.t drop system versioning", "update DB.t set v='C' where id=1",
-				"alter table DB.t add column s timestamp(6) generated always as row start, add column e timestamp(6) generated always as row end, "+
-					"add period for system_time(s,e), add system versioning", "update DB.t set v='D' where id=1", "delete from DB.t where id=2",
-				"create table DB.u like DB.t", "insert into DB.u (id,v) values (7,'u')", "delete from DB.u")
-			want := []string{"insert (1,a)", "insert (2,b)", "update (1,a)->(1,A)", "update (1,A)->(1,C)", "update (1,C)->(1,D)", "delete (2,b)", "insert (7,u)", "delete (7,u)"}
-			live.await(t, "all rows", func() bool { return len(live.rows) >= len(want) })
-			if got := short(live.texts()); !slices.Equal(got, want) {
-				t.Fatalf("rows\n  %s", strings.Join(got, "\n  "))
+			o := d.options()
+			o.UntilCaughtUp = true
+			again := reading(t, rec, o)
+			if err := again.wait(); err != nil {
+				t.Fatalf("from %s: %v", p.String(), err)
 			}
-			if err := live.stop(); err != nil {
-				t.Fatal(err)
+			if from := len(live.rows) - len(rec.rows); from < 0 || !equalChanges(rec.rows, live.rows[from:]) {
+				t.Errorf("from %s: rows\n  %v\nare no end of\n  %v", p.String(), rec.rows, live.rows)
 			}
-			for i := range live.ends {
-				p := begin
-				p.GTIDs = begin.GTIDs.Clone()
-				for _, e := range live.ends[:i] {
-					p.Advance(e)
-				}
-				rec := startAt(p)
-				rec.named = true
-				o := d.options()
-				o.UntilCaughtUp = true
-				again := reading(t, rec, o)
-				if err := again.wait(); err != nil {
-					t.Fatalf("from %s: %v", p.String(), err)
-				}
-				if from := len(live.rows) - len(rec.rows); from < 0 || !equalChanges(rec.rows, live.rows[from:]) {
-					t.Errorf("from %s: rows\n  %v\nare no end of\n  %v", p.String(), rec.rows, live.rows)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestASystemVersionedTableIsThere(t *testing.T) {
