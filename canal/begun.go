@@ -46,7 +46,7 @@ func splitBegun(state []byte) (b birth, rest []byte, err error) {
 	return birth{string(file), uint32(n)}, rest, nil
 }
 
-// checkBegun returns a [*GapError] if the source has begun its binlog anew since p, and its GTIDs with it.
+// checkBegun returns a [*GapError] if the source has begun its binlog again since p, and its GTIDs with it.
 func (l *loop) checkBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
 	if p.File == "" || p.Server != info.Server {
 		return nil

@@ -16,7 +16,7 @@
 // Another server that answers is read from once all that has been handed on is visible there. Until then it is asked
 // again, with an alarm for as long as it takes, for it may get it from the server before; and it is a doubt, for what
 // its readers put into the cache meanwhile is older than what was deleted for good. The same server with less than before
-// has lost it, which is a GapError. So is one that has begun its binlog anew under the old names and numbers: when each
+// has lost it, which is a GapError. So is one that has begun its binlog again under the old names and numbers: when each
 // file was begun is kept with the position.
 //
 // Every change has an [event.Version], made of where it stands in the binlog, so a replay gives the same one. After a

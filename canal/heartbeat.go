@@ -39,7 +39,7 @@ type heart struct {
 	// past are ends of the binlog of a heartbeat ago and less, oldest first: MySQL without GTIDs.
 	past []pastEnd
 	big  bool
-	// last is the answer before, and set what of it was executed: neither goes back, unless the binlog was begun anew.
+	// last is the answer before, and set what of it was executed: neither goes back, unless the binlog was begun again.
 	last struct {
 		end  place
 		text string

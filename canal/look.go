@@ -32,7 +32,7 @@ type looks struct {
 func (k *looks) waits() { k.waited = k.now() }
 
 // atOnce notes that a table is to be looked at, and reports whether that can be done before its rows are decoded. Where
-// others wait to be looked at it waits with them: else, with new ones all the time, they would wait for ever.
+// others wait to be looked at it waits with them: else, with new ones all the time, they would wait forever.
 func (k *looks) atOnce() bool {
 	now := k.now()
 	if k.since.IsZero() && !now.Before(k.next) && now.Sub(k.waited) < presentFor {

@@ -6,7 +6,7 @@ import (
 )
 
 // trips is how large the round trips to a Redis are. A delete counts only if its reply came within D/4 (see [rule]), so
-// one that was late and is sent again in a round trip of the same size may be late for ever. Hence a late round trip has
+// one that was late and is sent again in a round trip of the same size may be late forever. Hence a late round trip has
 // the next ones halved, down to a 64th, for deletes and for writes, first and final ones: a large command holds up what
 // others have sent.
 //
@@ -14,7 +14,7 @@ import (
 // risk; and after none has been late for long, since a far Redis takes as long for a small round trip as for a large one.
 // How long depends on D: a large unit, all of whose round trips have to be in time, must fit in between.
 //
-// It is asked and told once for each round trip, by any goroutine.
+// It is asked, and hears of the outcome, once for each round trip, by any goroutine.
 type trips struct {
 	halved atomic.Int32
 	// tried is when a round trip was late, or when they were last doubled just to see.

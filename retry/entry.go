@@ -32,11 +32,11 @@ type Entry struct {
 	First, Last time.Time
 	// Due is when the next attempt is to be made; zero for a dead letter.
 	Due time.Time
-	// Notices are told after the attempt that passes.
+	// Notices are sent after the attempt that passes.
 	Notices []Notice
 }
 
-// Notice is what is told after an acknowledged action on a key: a message, an entry of a stream, or both.
+// Notice is what is sent after an acknowledged action on a key: a message, an entry of a stream, or both.
 type Notice struct {
 	// Publish and Stream say which; MaxLen bounds the stream, about; 0: no bound.
 	Publish bool  `json:"publish,omitempty"`

@@ -31,7 +31,7 @@ type claim struct {
 }
 
 // Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. When Kafka fails it
-// tries again for ever, and what Kafka has lost it passes over, as a doubt. The handler of the group calls it once for each
+// tries again forever, and what Kafka has lost it passes over, as a doubt. The handler of the group calls it once for each
 // claim.
 func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
 	return s.serve(ctx, claim{
