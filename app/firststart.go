@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 )
@@ -26,7 +27,7 @@ func (p *pipeline) firstStart(ctx context.Context, position string) error {
 	c := p.config
 	look, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
-	options, err := redisOptions(c)
+	options, err := connect.RedisOptions(c)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -21,22 +20,17 @@ const freshnessMarks = 256
 type freshness struct {
 	mu sync.Mutex
 	// handed and finished are where the last transaction ends that was handed on, and that everything up to is finished.
-	handed, finished place
+	// Those of another server, which has an epoch of its own, come after those of the server before: work is handed on,
+	// and finished, in that order.
+	handed, finished event.Version
 	waiting          []moment
 	asOf             time.Time
-}
-
-// place is the end of a transaction in the binlog; the zero place is before all others. Those of another server, which
-// has an epoch of its own, are behind those of the server before: work is handed on, and finished, in that order.
-type place struct {
-	epoch, file uint32
-	pos         uint64
 }
 
 // moment is when the source was asked, and the place that has to be finished for the cache to be fresh as of then.
 type moment struct {
 	made time.Time
-	upTo place
+	upTo event.Version
 }
 
 // handOn takes the end of a batch, before the batch is appended.
@@ -46,7 +40,7 @@ func (f *freshness) handOn(e *event.End) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.handed = placeOf(e.Epoch, e.File, e.Pos)
+	f.handed = event.VersionAt(e.Epoch, e.File, e.Pos)
 }
 
 // finish takes the end of what is finished.
@@ -56,7 +50,7 @@ func (f *freshness) finish(e event.End) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.finished = placeOf(e.Epoch, e.File, e.Pos)
+	f.finished = event.VersionAt(e.Epoch, e.File, e.Pos)
 }
 
 // mark takes a mark when it is made. Only one that was made when everything had been read says anything about the
@@ -86,7 +80,7 @@ func (f *freshness) at() time.Time {
 	defer f.mu.Unlock()
 	n := 0
 	for _, m := range f.waiting {
-		if f.finished.before(m.upTo) {
+		if f.finished.Compare(m.upTo) < 0 {
 			break
 		}
 		f.asOf = m.made
@@ -94,14 +88,4 @@ func (f *freshness) at() time.Time {
 	}
 	f.waiting = append(f.waiting[:0], f.waiting[n:]...)
 	return f.asOf
-}
-
-func (p place) before(o place) bool {
-	return cmp.Or(cmp.Compare(p.epoch, o.epoch), cmp.Compare(p.file, o.file), cmp.Compare(p.pos, o.pos)) < 0
-}
-
-// placeOf returns the place at a position of a binlog file.
-func placeOf(epoch uint32, file string, pos uint64) place {
-	_, n, _ := event.SplitFile(file) // canal has read it
-	return place{epoch, n, pos}
 }

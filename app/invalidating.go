@@ -3,11 +3,11 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
@@ -27,7 +27,7 @@ type output interface {
 // buildInvalidator makes the engine and its Redis.
 func (p *pipeline) buildInvalidator(store retry.Store) error {
 	c := p.config
-	redis, err := newRedis(c, func(info string, err error) { p.identity.Answered(info, err) })
+	redis, err := connect.Redis(c, func(info string, err error) { p.identity.Answered(info, err) })
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 	d := invalidator.Deps{
 		Redis: redis, Store: store, Alarms: p.alarms, Latency: p.latency, Hot: p.hot, Registerer: p.registry, Log: p.options.Log,
 	}
-	if p.queries, err = newRebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry }); err != nil {
+	if p.queries, err = connect.Rebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry }); err != nil {
 		return err
 	}
 	if p.queries != nil {
@@ -64,18 +64,6 @@ func (p *pipeline) buildInvalidator(store retry.Store) error {
 		},
 	})
 	return err
-}
-
-// newRedis makes the connections to Redis. None is opened yet. What each of them answers to INFO goes to connected.
-func newRedis(c *config.Config, connected func(info string, err error)) (*invalidator.Single, error) {
-	tls, err := c.Redis.TLS.Client()
-	if err != nil {
-		return nil, fmt.Errorf("redis.tls: %w", err)
-	}
-	return invalidator.NewSingle(invalidator.SingleOptions{
-		Address: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		Timeout: c.Redis.Timeout, TLS: tls, Connected: connected,
-	})
 }
 
 // shortestD returns the shortest second delete of the mappings; 0 when none has any.

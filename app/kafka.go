@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	kafkago "github.com/segmentio/kafka-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka"
@@ -33,7 +31,7 @@ func (p *pipeline) buildKafka(ctx context.Context) error {
 	if err := p.hasItsPart(); err != nil {
 		return err
 	}
-	client, err := kafkaClient(c, p.registry, p.options.Log)
+	client, err := connect.Kafka(c, p.registry, p.options.Log)
 	if err != nil {
 		return err
 	}
@@ -65,6 +63,15 @@ func (p *pipeline) buildKafka(ctx context.Context) error {
 	return p.buildReaders(client, log)
 }
 
+// buildKafkaDoubts makes the book of doubts over the topic that all processes share.
+func (p *pipeline) buildKafkaDoubts(ctx context.Context, client *broker.Client) error {
+	k, err := connect.Doubts(client, p.config, p.options.Role == Reader, p.alarms)
+	if err != nil {
+		return err
+	}
+	return p.buildDoubts(ctx, k)
+}
+
 // useKafka makes the invalidators' end of the log what comes after.
 func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 	c := p.config
@@ -94,7 +101,7 @@ func (p *pipeline) useKafka(client *broker.Client, log *kafka.Log) {
 		return u.Counted
 	}
 	p.sink = func(ctx context.Context) error {
-		if err := p.ensure(ctx, client, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))); err != nil {
+		if err := p.ensure(ctx, client, broker.InvalidatorTopics(connect.Topics(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, connect.Sizing(c))); err != nil {
 			return err
 		}
 		return p.invalidate(ctx, log)
@@ -106,7 +113,7 @@ func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 	c := p.config
 	failed, recovered := p.termTrouble()
 	elected, err := leader.New(client, leader.Options{
-		Names: names(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log, Failed: failed, Recovered: recovered,
+		Names: connect.Topics(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log, Failed: failed, Recovered: recovered,
 	})
 	if err != nil {
 		return err
@@ -122,7 +129,7 @@ func (p *pipeline) buildReaders(client *broker.Client, log *kafka.Log) error {
 	}
 	p.source = func(ctx context.Context, finish func(bool) error) error {
 		var done *term
-		err := p.ensure(ctx, client, broker.ReaderTopics(names(c), c.Source.Name, sizing(c)))
+		err := p.ensure(ctx, client, broker.ReaderTopics(connect.Topics(c), c.Source.Name, connect.Sizing(c)))
 		if err == nil {
 			leading, stop := context.WithCancel(ctx)
 			err = elected.Run(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
@@ -181,7 +188,7 @@ type term struct {
 func (p *pipeline) readTerm(ctx context.Context, client *broker.Client, cp *leader.Checkpoint) (*term, error) {
 	t := &term{}
 	out, err := producer.New(client, producer.Options{
-		Topics: names(p.config), Source: p.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: p.latency, Registerer: p.registry,
+		Topics: connect.Topics(p.config), Source: p.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: p.latency, Registerer: p.registry,
 		Log: p.options.Log, Alarms: p.alarms, Doubts: p.doubts,
 	})
 	if err != nil {
@@ -294,41 +301,6 @@ func (p *pipeline) insist(ctx context.Context, do func() error) error {
 	return broker.Insist(ctx, func(err error) {
 		p.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("%v; trying again for ever, nothing is lost", err))
 	}, do)
-}
-
-func names(c *config.Config) broker.Names { return broker.Names{Topic: c.EventLog.Kafka.Topic} }
-
-func sizing(c *config.Config) broker.Sizing {
-	return broker.Sizing{Partitions: c.EventLog.Kafka.Partitions, Replication: c.EventLog.Kafka.ReplicationFactor}
-}
-
-// kafkaClient returns a client for the brokers of a configuration. It does not connect yet.
-func kafkaClient(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*broker.Client, error) {
-	k := c.EventLog.Kafka
-	tls, err := k.TLS.Client()
-	if err != nil {
-		return nil, fmt.Errorf("eventlog.kafka.tls: %w", err)
-	}
-	mechanism, err := broker.Mechanism(k.SASL.Mechanism, k.SASL.Username, k.SASL.Password.Reveal())
-	if err != nil {
-		return nil, fmt.Errorf("eventlog.kafka.sasl: %w", err)
-	}
-	return broker.New(broker.Options{
-		Brokers: k.Brokers, TLS: tls, SASL: mechanism, Compression: compression(k.Compression), Registerer: r, Log: log,
-	})
-}
-
-// compression says in Kafka's words how records are compressed.
-func compression(name string) kafkago.Compression {
-	switch name {
-	case "lz4":
-		return kafkago.Lz4
-	case "zstd":
-		return kafkago.Zstd
-	case "snappy":
-		return kafkago.Snappy
-	}
-	return 0
 }
 
 // leaderXA keeps the keys of prepared XA transactions in the checkpoint topic.

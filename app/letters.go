@@ -3,93 +3,22 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/freshet/freshet/admin"
-	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/embedded"
-	"github.com/freshet/freshet/eventlog/kafka"
-	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
 )
-
-// letterStore is where either event log keeps the keys in trouble.
-type letterStore interface {
-	DeadLetters(ctx context.Context, f retry.Filter, after uint64, n int) ([]retry.Entry, error)
-	Replay(ctx context.Context, f retry.Filter, now time.Time) (int, error)
-	Purge(ctx context.Context, f retry.Filter) (int, error)
-}
-
-// Letters are the dead letters of a freshet that does not run.
-type Letters struct {
-	letterBox
-	close func() error
-}
-
-// OpenLetters opens the store of a configuration for its dead letters. With the embedded log it fails while a freshet
-// runs on it.
-func OpenLetters(ctx context.Context, c *config.Config) (*Letters, error) {
-	if c.EventLog.Kind == config.EventLogKafka {
-		return openKafkaLetters(ctx, c)
-	}
-	s, err := openExisting(c)
-	if err != nil {
-		return nil, err
-	}
-	return &Letters{letterBox{s}, s.Close}, nil
-}
-
-func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
-	if !c.HasRedis() {
-		return nil, config.Problems{{
-			Pos: config.Pos{File: c.File}, What: "there is no redis, so this is a reader's, which has no dead letters",
-			Do: "name the configuration of an invalidator with --config",
-		}}
-	}
-	client, err := kafkaClient(c, nil, slog.Default())
-	if err != nil {
-		return nil, err
-	}
-	k := c.EventLog.Kafka
-	log, err := kafka.New(client, kafka.Options{Topic: k.Topic, Group: k.Group, Delays: c.Retry.ParkDelays})
-	if err == nil {
-		err = client.Ensure(ctx, broker.InvalidatorTopics(names(c), k.Group, c.Retry.ParkDelays, sizing(c)), false)
-	}
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return &Letters{letterBox{log.Letters()}, client.Close}, nil
-}
-
-// openExisting opens the store for changing it, and makes none.
-func openExisting(c *config.Config) (*embedded.Store, error) {
-	probe, err := embedded.OpenReadOnly(c.EventLog.Dir, embedded.Options{})
-	if err != nil {
-		return nil, err
-	}
-	if err := probe.Close(); err != nil {
-		return nil, err
-	}
-	return embedded.Open(c.EventLog.Dir, embedded.Options{})
-}
-
-// Close closes the store.
-func (l *Letters) Close() error { return l.close() }
-
-// letterBox is the dead letters in a store, in the words of the admin API.
-type letterBox struct{ store letterStore }
 
 // storeLetters are the dead letters of a pipeline; its store is opened after the listeners.
 type storeLetters struct{ p *pipeline }
 
-func (s storeLetters) letters() letterBox {
+func (s storeLetters) letters() operate.Box {
 	if s.p.letters == nil {
-		return letterBox{noLetters{}}
+		return operate.Box{Store: noLetters{}}
 	}
-	return letterBox{s.p.letters}
+	return operate.Box{Store: s.p.letters}
 }
 
 // List implements admin.Letters.
@@ -119,36 +48,6 @@ func (noLetters) Replay(context.Context, retry.Filter, time.Time) (int, error) {
 	return 0, errNoLetters
 }
 func (noLetters) Purge(context.Context, retry.Filter) (int, error) { return 0, errNoLetters }
-func (noLetters) Usage() (embedded.Usage, error)                   { return embedded.Usage{}, nil }
-
-// List implements admin.Letters.
-func (l letterBox) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
-	entries, err := l.store.DeadLetters(ctx, retry.Filter{Table: table}, after, limit)
-	out := make([]admin.Letter, len(entries))
-	for i, e := range entries {
-		out[i] = admin.Letter{
-			ID: e.ID, Key: e.Key, Action: e.Action.String(), Source: e.Source, Table: e.Table, Version: e.Version.String(),
-			Error: e.Error, Attempts: e.Attempts, First: e.First, Last: e.Last,
-		}
-	}
-	return out, err
-}
-
-// Replay implements admin.Letters.
-func (l letterBox) Replay(ctx context.Context, sel admin.Selection) (int, error) {
-	n, err := l.store.Replay(ctx, filter(sel), time.Now())
-	if err != nil && n > 0 {
-		err = fmt.Errorf("%d were replayed; %w", n, err)
-	}
-	return n, err
-}
-
-// Purge implements admin.Letters.
-func (l letterBox) Purge(ctx context.Context, sel admin.Selection) (int, error) {
-	return l.store.Purge(ctx, filter(sel))
-}
-
-func filter(s admin.Selection) retry.Filter { return retry.Filter{IDs: s.IDs, Table: s.Table} }
 
 // tail shows the invalidations that pass.
 func (p *pipeline) tail(ctx context.Context, each func(any) error) error {

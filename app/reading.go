@@ -3,15 +3,14 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
@@ -63,11 +62,11 @@ func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaSto
 	c := p.config
 	r := &reading{config: c, alarms: p.alarms, doubts: p.doubts, logger: p.options.Log, registry: prometheus.NewRegistry(), saved: at, log: log}
 	troubles := &troubles{alarms: p.alarms, doubts: p.doubts, source: c.Source.Name}
-	route, err := router.New(routerMappings(c.Mappings), router.Options{Reporter: troubles, Registerer: r.registry})
+	route, err := router.New(connect.Mappings(c.Mappings), router.Options{Reporter: troubles, Registerer: r.registry})
 	if err != nil {
 		return nil, err
 	}
-	o, err := sourceOptions(c)
+	o, err := connect.Source(c)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +121,7 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 		return nil
 	}
 	var problems config.Problems
-	for _, f := range unfit(route, s.Tables) {
+	for _, f := range route.Unfit(s.Tables) {
 		if !must {
 			if err := r.doubts.Record(ctx, unfitDoubt(r.config.Source.Name, f.Error())); err != nil {
 				return err
@@ -195,24 +194,4 @@ func (r *reading) position() string {
 // freshAsOf returns as of when all that was committed is finished, or with Kafka, is in the topic.
 func (r *reading) freshAsOf() time.Time {
 	return r.fresh.at()
-}
-
-// sourceOptions says in canal's words how to reach the source.
-func sourceOptions(c *config.Config) (canal.Options, error) {
-	tls, err := c.Source.TLS.Client()
-	if err != nil {
-		return canal.Options{}, fmt.Errorf("source.tls: %w", err)
-	}
-	o := canal.Options{
-		Source: c.Source.Name, Address: c.Source.Addresses[0], User: c.Source.User, Password: c.Source.Password.Reveal(),
-		TLS: tls, TLSOptional: c.Source.TLS.Mode == config.TLSPreferred, ServerID: c.Source.ServerID,
-		Start: c.Source.Start.String(), Heartbeat: c.Source.Heartbeat,
-	}
-	if tls != nil && tls.ServerName == "" {
-		tls.ServerName, _, _ = net.SplitHostPort(o.Address)
-	}
-	if c.Source.Flavor != config.FlavorAuto {
-		o.Flavor = event.Flavor(c.Source.Flavor)
-	}
-	return o, nil
 }

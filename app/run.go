@@ -15,6 +15,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
@@ -107,7 +108,7 @@ type pipeline struct {
 	tap     tap
 	// letters are the keys in trouble, engine what deletes keys, and hot knows which change most; nil in a process that
 	// only reads.
-	letters letterStore
+	letters operate.LetterStore
 	usage   func() (parked, dead int, err error)
 	// counted reports whether usage knows of all dead letters; nil where it always does.
 	counted func() bool
@@ -222,7 +223,7 @@ func (p *pipeline) buildAdmin() error {
 		Tail:    tail,
 		Hot:     hottest,
 		Letters: storeLetters{p},
-		Doubts:  doubtList{func() *doubt.Book { return p.doubts }},
+		Doubts:  operate.Book(func() *doubt.Book { return p.doubts }),
 		Metrics: prometheus.GathererFunc(p.gather),
 		Log:     p.options.Log,
 	}, admin.Options{Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(), TLS: tls})

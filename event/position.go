@@ -18,6 +18,13 @@ func SplitFile(name string) (base string, number uint32, err error) {
 	return name[:i], uint32(n), nil
 }
 
+// VersionAt returns the version of a change at a position of a binlog file: its order among all changes of the source. The
+// file's name is one that [SplitFile] takes, or empty, which comes before all others.
+func VersionAt(epoch uint32, file string, pos uint64) Version {
+	_, n, _ := SplitFile(file)
+	return Version{Epoch: epoch, File: n, Pos: pos}
+}
+
 // End is the progress that whole transactions make: what a [Position] gains once they are finished. The zero End
 // makes none.
 type End struct {

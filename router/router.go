@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -192,6 +193,19 @@ func (r *Router) Queries() []Query {
 		}
 	}
 	return all
+}
+
+// Unfit returns what keeps mappings from working with these tables, which are all that they are for.
+func (r *Router) Unfit(tables []*event.Table) []Problem {
+	problems := r.Missing(tables)
+	for _, t := range tables {
+		_, err := r.Bind(t)
+		var ps Problems
+		if errors.As(err, &ps) {
+			problems = append(problems, ps...)
+		}
+	}
+	return problems
 }
 
 // Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.

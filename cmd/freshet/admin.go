@@ -19,6 +19,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 )
 
@@ -189,7 +190,7 @@ func (c *cli) either(running func(*admin.Client) error, open func(*config.Config
 // letters calls do with the dead letters: those of the running freshet, or those in the store when none runs.
 func (c *cli) letters(ctx context.Context, do func(admin.Letters) error) error {
 	return c.either(func(l *admin.Client) error { return do(l) }, func(cfg *config.Config) (func() error, error) {
-		store, err := app.OpenLetters(ctx, cfg)
+		store, err := operate.OpenLetters(ctx, cfg)
 		return func() error { return errors.Join(do(store), store.Close()) }, err
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/freshet/freshet/admin"
-	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 )
 
@@ -29,7 +29,7 @@ func (c *cli) doubtsCommand() *cobra.Command {
 // doubts calls do with the doubts: those of the running freshet, or those that are kept when none runs.
 func (c *cli) doubts(ctx context.Context, do func(admin.Doubts) error) error {
 	return c.either(func(d *admin.Client) error { return do(d) }, func(cfg *config.Config) (func() error, error) {
-		kept, err := app.OpenDoubts(ctx, cfg)
+		kept, err := operate.OpenDoubts(ctx, cfg)
 		return func() error { return errors.Join(do(kept), kept.Close()) }, err
 	})
 }

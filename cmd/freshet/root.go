@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 )
 
@@ -103,7 +103,7 @@ func (c *cli) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.Load(file, app.CheckMappings)
+	return config.Load(file, operate.CheckMappings)
 }
 
 // logger writes to stderr, as log.level and log.format say.

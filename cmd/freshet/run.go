@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 )
 
@@ -81,12 +82,12 @@ func (c *cli) validateCommand() *cobra.Command {
 			for _, m := range cfg.Mappings {
 				keys += len(m.Keys)
 			}
-			remarks, err := app.Remarks(cfg)
+			remarks, err := operate.Remarks(cfg)
 			if err != nil {
 				return err
 			}
 			for _, text := range remarks {
-				if _, err := fmt.Fprintf(c.stdout, "%-4s  %s\n", app.Warn, text); err != nil {
+				if _, err := fmt.Fprintf(c.stdout, "%-4s  %s\n", operate.Warn, text); err != nil {
 					return err
 				}
 			}
@@ -126,7 +127,7 @@ func (c *cli) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := app.Check(cmd.Context(), cfg)
+			report := operate.Check(cmd.Context(), cfg)
 			if err := report.Print(c.stdout); err != nil {
 				return err
 			}
@@ -152,7 +153,7 @@ without, an insert. A delete is null with --old.`,
 			if err != nil {
 				return err
 			}
-			if err := app.Explain(c.stdout, cfg, args[0], args[1], old); err != nil {
+			if err := operate.Explain(c.stdout, cfg, args[0], args[1], old); err != nil {
 				return usageError{err}
 			}
 			return nil
@@ -174,7 +175,7 @@ func (c *cli) positionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return app.ShowPosition(cmd.Context(), c.stdout, cfg, raw)
+			return operate.ShowPosition(cmd.Context(), c.stdout, cfg, raw)
 		},
 	}
 	show.Flags().BoolVar(&raw, "json", false, "print it as JSON")
@@ -195,7 +196,7 @@ Refused while freshet runs.`,
 			if err != nil {
 				return err
 			}
-			return app.SetPosition(cmd.Context(), c.stdout, cfg, c.logger(cfg.Log), args[0], skip)
+			return operate.SetPosition(cmd.Context(), c.stdout, cfg, c.logger(cfg.Log), args[0], skip)
 		},
 	}
 	set.Flags().BoolVar(&skip, "skip", false, "go forward although the changes between are then never invalidated")

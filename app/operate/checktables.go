@@ -1,12 +1,12 @@
-package app
+package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
@@ -15,7 +15,7 @@ import (
 
 // checkTables holds the mappings against the tables as they are now.
 func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo, r *Report) {
-	route, err := router.New(routerMappings(c.Mappings), router.Options{})
+	route, err := router.New(connect.Mappings(c.Mappings), router.Options{})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return
@@ -26,7 +26,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		r.add(Fail, err.Error(), "")
 		return
 	}
-	for _, p := range unfit(route, s.Tables) {
+	for _, p := range route.Unfit(s.Tables) {
 		r.add(Fail, p.Error(), "")
 	}
 	findings := append(route.Remarks(), route.Check(s.Tables...)...)
@@ -59,19 +59,6 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	if len(s.Tables) > 0 {
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
 	}
-}
-
-// unfit returns what keeps mappings from working with these tables, which are all that they are for.
-func unfit(route *router.Router, tables []*event.Table) []router.Problem {
-	problems := route.Missing(tables)
-	for _, t := range tables {
-		_, err := route.Bind(t)
-		var ps router.Problems
-		if errors.As(err, &ps) {
-			problems = append(problems, ps...)
-		}
-	}
-	return problems
 }
 
 // logsCascades reports whether the server writes the rows that foreign keys change to the binlog: MySQL from 9.6 on.

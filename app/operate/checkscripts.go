@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator"
@@ -27,7 +28,7 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 	if len(commands) == 0 {
 		return
 	}
-	single, err := newRedis(c, nil)
+	single, err := connect.Redis(c, nil)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return

@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
@@ -69,7 +70,7 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 // keyTrials returns the trials of all mappings. A key is tried with the commands that are sent for it: those inside a
 // script are allowed what the script's keys are.
 func keyTrials(c *config.Config) ([]keyTrial, error) {
-	route, err := router.New(routerMappings(c.Mappings), router.Options{})
+	route, err := router.New(connect.Mappings(c.Mappings), router.Options{})
 	if err != nil {
 		return nil, err
 	}

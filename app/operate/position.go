@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
@@ -135,7 +136,7 @@ func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log
 
 // locate asks the source for a place that an operator names.
 func locate(ctx context.Context, c *config.Config, where string) (event.Position, error) {
-	o, err := sourceOptions(c)
+	o, err := connect.Source(c)
 	if err != nil {
 		return event.Position{}, err
 	}
@@ -200,5 +201,5 @@ func ahead(from, to *event.Position) bool {
 	case from.Server != to.Server:
 		return true
 	}
-	return placeOf(0, from.File, from.Pos).before(placeOf(0, to.File, to.Pos))
+	return event.VersionAt(0, from.File, from.Pos).Compare(event.VersionAt(0, to.File, to.Pos)) < 0
 }

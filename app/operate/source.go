@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
@@ -33,7 +34,7 @@ func Check(ctx context.Context, c *config.Config) *Report {
 const leastRetention = 72 * time.Hour
 
 func checkSource(ctx context.Context, c *config.Config, r *Report) {
-	o, err := sourceOptions(c)
+	o, err := connect.Source(c)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return

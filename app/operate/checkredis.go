@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -9,27 +9,14 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 )
 
-// redisOptions say how to reach Redis for some questions, each asked once.
-func redisOptions(c *config.Config) (*redis.Options, error) {
-	tls, err := c.Redis.TLS.Client()
-	if err != nil {
-		return nil, fmt.Errorf("redis.tls: %w", err)
-	}
-	return &redis.Options{
-		Addr: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, TLSConfig: tls,
-		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}, nil
-}
-
 func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	at := c.Redis.Addresses[0]
-	options, err := redisOptions(c)
+	options, err := connect.RedisOptions(c)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return

@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -9,21 +9,22 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
-// doubtList is a book of doubts in the words of the admin API.
-type doubtList struct{ book func() *doubt.Book }
+// Book is a book of doubts, once there is one, in the words of the admin API.
+type Book func() *doubt.Book
 
 // ListDoubts implements admin.Doubts.
-func (l doubtList) ListDoubts(context.Context) ([]admin.Doubt, error) {
+func (b Book) ListDoubts(context.Context) ([]admin.Doubt, error) {
 	var out []admin.Doubt
-	if !l.book().Loaded() {
+	if !b().Loaded() {
 		return nil, errors.New("it is not known yet what is in doubt: Kafka has not answered")
 	}
-	for _, d := range l.book().List() {
+	for _, d := range b().List() {
 		out = append(out, admin.Doubt{
 			ID: d.ID, Cause: string(d.Cause), Source: d.Source, Group: d.Group, Tables: d.Tables, Subject: d.Subject,
 			Message: d.Message, Since: d.Since, Last: d.Last, Count: d.Count,
@@ -33,8 +34,8 @@ func (l doubtList) ListDoubts(context.Context) ([]admin.Doubt, error) {
 }
 
 // DismissDoubt implements admin.Doubts.
-func (l doubtList) DismissDoubt(ctx context.Context, id string, seen time.Time) error {
-	err := l.book().Dismiss(ctx, id, seen)
+func (b Book) DismissDoubt(ctx context.Context, id string, seen time.Time) error {
+	err := b().Dismiss(ctx, id, seen)
 	switch {
 	case errors.Is(err, doubt.ErrUnknown):
 		return fmt.Errorf("%w: %s", admin.ErrNoDoubt, id)
@@ -46,7 +47,7 @@ func (l doubtList) DismissDoubt(ctx context.Context, id string, seen time.Time) 
 
 // Doubts are the doubts of a freshet that does not run.
 type Doubts struct {
-	doubtList
+	Book
 	keeper doubt.Keeper
 	close  func() error
 }
@@ -70,41 +71,37 @@ func OpenDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &Doubts{doubtList{func() *doubt.Book { return book }}, store, store.Close}, nil
+	return &Doubts{func() *doubt.Book { return book }, store, store.Close}, nil
 }
 
 func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
-	client, err := kafkaClient(c, nil, slog.Default())
+	client, err := connect.Kafka(c, nil, slog.Default())
 	if err != nil {
 		return nil, err
 	}
-	err = client.Ensure(ctx, []broker.Topic{broker.DoubtsTopic(names(c), sizing(c))}, false)
+	err = client.Ensure(ctx, []broker.Topic{broker.DoubtsTopic(connect.Topics(c), connect.Sizing(c))}, false)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	// With the whole configuration it is an invalidator's view, which lacks nothing of a reader's.
-	role := Reader
-	if c.HasRedis() {
-		role = Invalidator
+	keeper, err := connect.Doubts(client, c, !c.HasRedis(), nil)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
 	}
-	p := &pipeline{config: c, options: Options{Role: role}}
-	keeper, err := p.kafkaDoubts(client)
-	if err == nil {
-		p.doubts, err = doubt.New(keeper, nil, nil)
-	}
+	book, err := doubt.New(keeper, nil, nil)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var run sync.WaitGroup
-	run.Go(func() { _ = p.doubts.Run(running) }) // it never fails
+	run.Go(func() { _ = book.Run(running) }) // it never fails
 	end := func() error {
 		stop()
 		run.Wait()
 		return client.Close()
 	}
-	if err := p.doubts.Load(ctx); err != nil {
+	if err := book.Load(ctx); err != nil {
 		return nil, errors.Join(err, end())
 	}
-	return &Doubts{doubtList{func() *doubt.Book { return p.doubts }}, keeper, end}, nil
+	return &Doubts{func() *doubt.Book { return book }, keeper, end}, nil
 }

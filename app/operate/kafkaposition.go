@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
@@ -16,7 +17,7 @@ import (
 
 // onKafka calls do with a client for the brokers of a configuration.
 func onKafka(c *config.Config, do func(*broker.Client) error) error {
-	client, err := kafkaClient(c, nil, slog.New(slog.DiscardHandler))
+	client, err := connect.Kafka(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -26,7 +27,7 @@ func onKafka(c *config.Config, do func(*broker.Client) error) error {
 // readKafkaPosition reads the position of a source from its checkpoint topic, also while its reader runs.
 func readKafkaPosition(ctx context.Context, c *config.Config) (p event.Position, err error) {
 	err = onKafka(c, func(client *broker.Client) error {
-		v, err := leader.OpenCheckpoint(ctx, client, names(c), c.Source.Name)
+		v, err := leader.OpenCheckpoint(ctx, client, connect.Topics(c), c.Source.Name)
 		if err != nil {
 			return err
 		}
@@ -40,11 +41,11 @@ func readKafkaPosition(ctx context.Context, c *config.Config) (p event.Position,
 // position may be set before the first start.
 func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) error {
 	return onKafka(c, func(client *broker.Client) error {
-		n := names(c)
-		if err := client.Ensure(ctx, broker.ReaderTopics(n, c.Source.Name, sizing(c)), c.EventLog.Kafka.CreateTopics); err != nil {
+		n := connect.Topics(c)
+		if err := client.Ensure(ctx, broker.ReaderTopics(n, c.Source.Name, connect.Sizing(c)), c.EventLog.Kafka.CreateTopics); err != nil {
 			return err
 		}
-		if _, err := client.Fit(ctx, broker.ReaderTopics(n, c.Source.Name, sizing(c))); err != nil {
+		if _, err := client.Fit(ctx, broker.ReaderTopics(n, c.Source.Name, connect.Sizing(c))); err != nil {
 			return err
 		}
 		v, err := leader.OpenCheckpoint(ctx, client, n, c.Source.Name)
@@ -80,12 +81,12 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 	var topics []broker.Topic
 	var groups []string
 	if c.HasSource() {
-		groups = append(groups, names(c).ReaderGroup(c.Source.Name))
-		topics = append(topics, broker.ReaderTopics(names(c), c.Source.Name, sizing(c))...)
+		groups = append(groups, connect.Topics(c).ReaderGroup(c.Source.Name))
+		topics = append(topics, broker.ReaderTopics(connect.Topics(c), c.Source.Name, connect.Sizing(c))...)
 	}
 	if c.HasRedis() {
 		groups = append(groups, c.EventLog.Kafka.Group)
-		topics = append(topics, broker.InvalidatorTopics(names(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, sizing(c))...)
+		topics = append(topics, broker.InvalidatorTopics(connect.Topics(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, connect.Sizing(c))...)
 	}
 	err := onKafka(c, func(client *broker.Client) error {
 		found := client.Check(ctx, topics, c.EventLog.Kafka.CreateTopics, groups...)

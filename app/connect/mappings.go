@@ -1,41 +1,13 @@
-package app
+package connect
 
 import (
-	"errors"
-
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
 )
 
-// CheckMappings is a [config.Check]: it reports what is wrong inside the templates, patterns, predicates and queries of
-// the mappings, so that a user sees all problems of a file at once.
-func CheckMappings(c *config.Config, report config.Report) {
-	_, err := router.New(routerMappings(c.Mappings), router.Options{})
-	var problems router.Problems
-	if errors.As(err, &problems) {
-		for _, p := range problems {
-			report(config.Pos(p.Pos), p.What, p.Do)
-		}
-	}
-}
-
-// Remarks returns what may be said of the mappings of a valid configuration without looking at anything else: sentences
-// about what works, but hardly as it was meant.
-func Remarks(c *config.Config) ([]string, error) {
-	route, err := router.New(routerMappings(c.Mappings), router.Options{})
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, f := range route.Remarks() {
-		all = append(all, f.String())
-	}
-	return all, nil
-}
-
-// routerMappings says in the router's words what the configuration says.
-func routerMappings(in []config.Mapping) []router.Mapping {
+// Mappings says in the router's words what the configuration says.
+func Mappings(in []config.Mapping) []router.Mapping {
 	out := make([]router.Mapping, len(in))
 	for i, m := range in {
 		out[i] = router.Mapping{

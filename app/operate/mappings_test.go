@@ -1,4 +1,4 @@
-package app
+package operate
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // What is shipped as an example must work as it stands.
 func TestTheExampleConfigurationIsValid(t *testing.T) {
-	c, err := config.Load("../deploy/freshet.yaml", CheckMappings)
+	c, err := config.Load("../../deploy/freshet.yaml", CheckMappings)
 	must(t, err)
 	if len(c.Mappings) == 0 {
 		t.Error("it has no mappings")
