@@ -38,7 +38,7 @@ func fill(ctx context.Context, rdb redis.UniversalClient, prefix, key string, lo
 		}
 		err = rdb.Do(ctx, "SET", name, token, "NX", "PX", 5000).Err()
 		if err == nil || wait > time.Second {
-			break // it is ours; or it is not, and nobody waits for ever
+			break // it is ours; or it is not, and nobody waits forever
 		}
 		if err != redis.Nil {
 			return "", err
