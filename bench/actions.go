@@ -149,7 +149,7 @@ func fillSets(ctx context.Context, rdb *redis.Client) error {
 func (b *benchmark) actionsSection() *section {
 	s := &section{
 		name:   "actions",
-		title:  fmt.Sprintf("actions that write, beside redis-benchmark (%d connections, %d commands in a pipeline)", bareClients, barePipeline),
+		title:  fmt.Sprintf("actions that write, compared with redis-benchmark (%d connections, %d commands in a pipeline)", bareClients, barePipeline),
 		rounds: 3, noWarmUp: true,
 	}
 	all := actions()

@@ -23,7 +23,7 @@ import (
 func (b *benchmark) besideSection() *section {
 	l := backlog{changes: b.workload.changes(), source: b.mysql}
 	return &section{
-		name: "beside", title: "catching up with MySQL, beside other ways and the dump alone, Redis holding the keys",
+		name: "beside", title: "catching up with MySQL, compared with other ways and the dump alone, Redis holding the keys",
 		contenders: []*contender{
 			l.bare(),
 			l.freshet("freshet, second_delete none", setting{}, ""),

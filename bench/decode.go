@@ -32,7 +32,7 @@ func (b *benchmark) decodeSections() []*section {
 	var all []*section
 	for _, r := range s.reels(b.workload) {
 		all = append(all, &section{
-			name: r.name, title: "decode and route only, beside a dump: " + r.what,
+			name: r.name, title: "decode and route only, compared with a dump: " + r.what,
 			setup:      func(ctx context.Context, b *benchmark) error { return s.prepare(ctx, b, r) },
 			contenders: []*contender{s.packetsDropped(r), s.mysqlbinlog(r), s.freshet(r)},
 		})

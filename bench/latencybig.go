@@ -39,7 +39,7 @@ func (b *benchmark) latencyBigSection() *section {
 	}
 	return &section{
 		name:  "latency-big",
-		title: fmt.Sprintf("commit to key gone, at %d transactions a second, behind one of %d row changes", t.rate, t.changes),
+		title: fmt.Sprintf("commit to key gone, at %d transactions a second, after one of %d row changes", t.rate, t.changes),
 		contenders: []*contender{
 			behind(bare, live, ""),
 			behind("embedded, 2s", together(setting{secondDelete: "2s"}), bare),

@@ -234,3 +234,50 @@ func TestSentencesThatAreQuotedAreSaid(t *testing.T) {
 		t.Errorf("only %d pieces were found", n)
 	}
 }
+
+// turns are turns of phrase that make a reader stop, with what to write instead: the pages are in plain English, for
+// readers whose first language is another one.
+var turns = []struct{ phrase, instead string }{
+	{`\bmend(s|ed|ing)?\b`, "fix"},
+	{`\banew\b`, "again"},
+	{`\bbeside\b`, "next to, alongside, besides, compared with"},
+	{`\bbehind\b`, "after; only lag is behind"},
+	{`\btold\b`, "reported, known, said"},
+	{`\bwho (calls|has|is|made|makes|takes)\b`, "the caller, the process that …"},
+	{`\bwhoever\b`, "name it"},
+	{`\bfor ever\b`, "forever"},
+	{`\bin place of\b`, "instead of"},
+	{`\bof its like\b`, "name it"},
+	{`\bby (the|its) like\b`, "name it"},
+	{`\bwhat (is|was|are|were) to( be)?\b`, "name it"},
+	{`\bis to be\b`, "must be, will be"},
+	{`\bas it comes\b`, "by default"},
+	{`\bvouch(es|ed|ing)?\b`, "confirm"},
+	{`\bmakes? of\b`, "name the result"},
+	{`\bperhaps twice\b`, "at least once"},
+	{`\bthereby\b`, "so"},
+	{`\b(hither|thither)\b`, "to"},
+}
+
+var (
+	// quoted is what a page shows rather than says: code, messages, names, and the table that the benchmark writes.
+	quoted = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^    [^\n]*$|<!-- table.*<!-- end of the table -->|``[^\n]*?``|`[^`\n]*(?:\n[^`\n]+)?`|<!--.*?-->")
+	// lag is the one thing that is behind.
+	lag = regexp.MustCompile(`(?i)\b(is|are|was|were|falls?|fell|far|seconds|reading is|partition is)\s+behind\b|\blags behind\b`)
+)
+
+func TestThePagesAreInPlainEnglish(t *testing.T) {
+	for name, page := range files(t, ".md") {
+		if name != "README.md" && !strings.HasPrefix(name, "docs/") {
+			continue
+		}
+		blank := func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
+		page = lag.ReplaceAllStringFunc(quoted.ReplaceAllStringFunc(page, blank), blank)
+		for _, turn := range turns {
+			for _, at := range regexp.MustCompile("(?i)"+turn.phrase).FindAllStringIndex(page, -1) {
+				line := 1 + strings.Count(page[:at[0]], "\n")
+				t.Errorf("%s:%d: %q: write %s", name, line, page[at[0]:at[1]], turn.instead)
+			}
+		}
+	}
+}
