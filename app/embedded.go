@@ -2,14 +2,19 @@ package app
 
 import (
 	"context"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
 
 // buildEmbedded wires the event log of one process.
-func (p *pipeline) buildEmbedded(ctx context.Context) error {
+func (p *process) buildEmbedded(ctx context.Context) error {
 	if p.options.Role != Whole {
 		return config.Problems{{
 			Pos:  config.Pos{File: p.config.File},
@@ -22,37 +27,60 @@ func (p *pipeline) buildEmbedded(ctx context.Context) error {
 		return err
 	}
 	p.later("the store", store.Close)
-	p.letters = store
-	if err := p.buildDoubts(ctx, store); err != nil {
+	if err := p.buildDoubts(store); err != nil {
+		return err
+	}
+	if err := p.doubts.Load(ctx); err != nil {
 		return err
 	}
 	log, err := embedded.NewLog(embedded.LogOptions{Latency: p.latency, Registerer: p.registry})
 	if err != nil {
 		return err
 	}
-	if err := p.buildInvalidator(store); err != nil {
+	reader := &embeddedReader{}
+	if p.invalidator, err = p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() }); err != nil {
 		return err
 	}
 	cp := store.Checkpoint()
 	if _, err := cp.NextTerm(); err != nil {
 		return err
 	}
-	r, err := p.newReading(ctx, log, cp, embeddedXA{store})
-	if err != nil {
-		return err
-	}
-	p.reading.Store(r)
-	p.freshAsOf = r.freshAsOf
-	p.usage = func() (int, int, error) {
-		u, err := store.Usage()
-		return u.Parked, u.DeadLetters, err
-	}
-	p.source = func(ctx context.Context, finish func(bool) error) error {
-		return r.run(ctx, func(caughtUp bool, _ <-chan struct{}) error { return finish(caughtUp) })
-	}
-	p.sink = func(ctx context.Context) error { return p.invalidate(ctx, log) }
-	return nil
+	reader.reading, err = p.newReading(ctx, log, cp, embeddedXA{store})
+	p.reader, p.log = reader, inProcess{}
+	return err
 }
+
+// embeddedReader is the reader half of the one process that there is: it reads once, to the end.
+type embeddedReader struct{ *reading }
+
+// Run implements readerHalf.
+func (r *embeddedReader) Run(ctx context.Context) (caughtUp bool, err error) { return r.read(ctx) }
+
+// Close implements readerHalf.
+func (r *embeddedReader) Close() error { return r.saveLast() }
+
+// Status implements readerHalf.
+func (r *embeddedReader) Status(s *Status) { r.status(s) }
+
+// Ready implements readerHalf.
+func (r *embeddedReader) Ready() []admin.Check {
+	return []admin.Check{{Name: "source", Err: r.connected()}}
+}
+
+// Metrics implements readerHalf.
+func (r *embeddedReader) Metrics() prometheus.Gatherers { return prometheus.Gatherers{r.registry} }
+
+// Stats implements readerHalf.
+func (r *embeddedReader) Stats() canal.Stats { return r.canal.Stats() }
+
+// inProcess is an event log without servers of its own.
+type inProcess struct{}
+
+// Status implements carrier.
+func (inProcess) Status(*Status) {}
+
+// Ready implements carrier.
+func (inProcess) Ready(*Status) []admin.Check { return nil }
 
 // embeddedXA keeps the keys of prepared XA transactions in the store.
 type embeddedXA struct{ *embedded.Store }

@@ -23,7 +23,7 @@ const (
 
 // firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted. If it
 // does, that is a doubt; if it could not be seen, an alarm says so. An empty Redis is nobody's trouble.
-func (p *pipeline) firstStart(ctx context.Context, position string) error {
+func (p *shared) firstStart(ctx context.Context, position string) error {
 	c := p.config
 	look, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
@@ -54,7 +54,7 @@ func (p *pipeline) firstStart(ctx context.Context, position string) error {
 }
 
 // group returns the group of invalidators that this process belongs to; "" with the embedded log.
-func (p *pipeline) group() string {
+func (p *shared) group() string {
 	if p.config.EventLog.Kind != config.EventLogKafka {
 		return ""
 	}

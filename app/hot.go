@@ -46,18 +46,15 @@ type HotCount struct {
 	High      float64 `json:"high"`
 }
 
-// hotNow returns what changes most, without keys; nil in a process that deletes none.
-func (p *pipeline) hotNow(tables int) *HotStatus {
-	if p.hot == nil {
-		return nil
-	}
-	return &HotStatus{Window: p.hot.Window().Seconds(), PerSecond: p.hot.PerSecond(), Tables: hotCounts(p.hot.Tables(tables))}
+// hotNow returns what changes most, without keys.
+func (d *deleting) hotNow(tables int) *HotStatus {
+	return &HotStatus{Window: d.hot.Window().Seconds(), PerSecond: d.hot.PerSecond(), Tables: hotCounts(d.hot.Tables(tables))}
 }
 
-// hotKeys is what GET /hot returns.
-func (p *pipeline) hotKeys() any {
-	s := p.hotNow(hotShown)
-	s.Keys = hotCounts(p.hot.Keys(hotShown))
+// Hot implements invalidatorHalf: it is what GET /hot returns.
+func (d *deleting) Hot() any {
+	s := d.hotNow(hotShown)
+	s.Keys = hotCounts(d.hot.Keys(hotShown))
 	return s
 }
 
@@ -121,7 +118,7 @@ func (s *HotStatus) Print(w io.Writer) error {
 
 // logHot says once a minute, at debug, what changes most, until ctx ends. Tables are named; of keys only their
 // rates are told, since a key can hold what stands in a row, and a log goes where the token does not.
-func (p *pipeline) logHot(ctx context.Context) error {
+func (d *deleting) logHot(ctx context.Context) error {
 	tick := time.NewTicker(hotLogEvery)
 	defer tick.Stop()
 	for {
@@ -130,7 +127,7 @@ func (p *pipeline) logHot(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		tables := hotCounts(p.hot.Tables(hotLogged))
+		tables := hotCounts(d.hot.Tables(hotLogged))
 		if len(tables) == 0 {
 			continue
 		}
@@ -139,9 +136,9 @@ func (p *pipeline) logHot(ctx context.Context) error {
 			named[i] = c.String()
 		}
 		keys := []string{}
-		for _, c := range p.hot.Keys(hotLogged) {
+		for _, c := range d.hot.Keys(hotLogged) {
 			keys = append(keys, rate(c.PerSecond))
 		}
-		p.options.Log.Debug("hottest tables and keys", "keys_per_second", rate(p.hot.PerSecond()), "tables", named, "hottest_keys", keys)
+		d.options.Log.Debug("hottest tables and keys", "keys_per_second", rate(d.hot.PerSecond()), "tables", named, "hottest_keys", keys)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/freshet/freshet/hot"
 )
 
-// hotPipeline has seen some keys of two tables, for a second.
-func hotPipeline(t *testing.T) *pipeline {
+// hottest has seen some keys of two tables, for a second.
+func hottest(t *testing.T) *deleting {
 	t.Helper()
 	sketch, err := hot.New(hot.Options{})
 	must(t, err)
@@ -28,12 +28,12 @@ func hotPipeline(t *testing.T) *pipeline {
 	b.AddOrigin(event.Origin{Table: "shop.product"})
 	b.Add(append(b.Text(), strings.Repeat("p", 300)...), 1, event.ActionDelete)
 	sketch.Count(b.Clone())
-	return &pipeline{hot: sketch}
+	return &deleting{hot: sketch, shared: &shared{}}
 }
 
 func TestTheStatusNamesTablesAndNoKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := hotPipeline(t)
+		p := hottest(t)
 		s := Status{Redis: &RedisStatus{}, Hot: p.hotNow(hotTables)}
 		b, err := json.Marshal(s)
 		must(t, err)
@@ -46,7 +46,7 @@ func TestTheStatusNamesTablesAndNoKeys(t *testing.T) {
 		if !strings.Contains(out.String(), "hottest        shop.user 3.0/s, shop.product 1.0/s of 4.0/s keys") || strings.Contains(out.String(), "secret") {
 			t.Error(out.String())
 		}
-		if (&pipeline{}).hotNow(1) != nil {
+		if s := quiet(t).status(); s.Hot != nil {
 			t.Error("a process that deletes no keys has hot tables")
 		}
 	})
@@ -54,8 +54,8 @@ func TestTheStatusNamesTablesAndNoKeys(t *testing.T) {
 
 func TestTheHottestKeysAreShownWhateverTheyHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := hotPipeline(t)
-		b, err := json.Marshal(p.hotKeys())
+		p := hottest(t)
+		b, err := json.Marshal(p.Hot())
 		must(t, err)
 		var s HotStatus
 		must(t, json.Unmarshal(b, &s))
@@ -86,7 +86,7 @@ func TestAKeyThatIsNotPrintableIsQuoted(t *testing.T) {
 func TestTheLogSaysOnceAMinuteWhatIsHottestAndNamesNoKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo} {
-			p := hotPipeline(t)
+			p := hottest(t)
 			var out bytes.Buffer
 			p.options.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*hotLogEvery+time.Second)

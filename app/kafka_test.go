@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/alarm"
@@ -16,27 +15,13 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 )
 
-func TestTheMetricsOfAFormerTermAreNotShown(t *testing.T) {
-	former := prometheus.NewRegistry()
-	former.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "freshet_source_connected", Help: "As canal has it."}))
-	status := leader.Status{Leading: true}
-	p := &pipeline{registry: prometheus.NewRegistry(), leader: func() leader.Status { return status }}
-	p.reading.Store(&reading{registry: former})
-	shown := func() int {
-		families, err := p.gather()
-		must(t, err)
-		return len(families)
+func TestAReadingOfAFormerTermIsNotShown(t *testing.T) {
+	last := &reading{}
+	if current(leader.Status{Leading: true}, last) != last {
+		t.Error("the leader does not show its own")
 	}
-	if n := shown(); n != 1 {
-		t.Errorf("the leader shows %d", n)
-	}
-	status = leader.Status{Standby: true}
-	if n := shown(); n != 0 {
-		t.Errorf("a standby that led before shows %d: it would look disconnected", n)
-	}
-	p.leader = nil
-	if n := shown(); n != 1 {
-		t.Errorf("without elections it shows %d", n)
+	if current(leader.Status{Standby: true}, last) != nil {
+		t.Error("a standby that led before would look disconnected")
 	}
 }
 
@@ -44,7 +29,7 @@ func TestAReaderThatIsChosenAndCannotTakeOverSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 		must(t, err)
-		p := &pipeline{config: &config.Config{Source: config.Source{Name: "shop"}}, alarms: alarms}
+		p := &elected{brokers: &brokers{shared: &shared{config: &config.Config{Source: config.Source{Name: "shop"}}, alarms: alarms}}}
 		failed, recovered := p.termTrouble()
 		passing := errors.New("connection refused")
 		failed(passing)

@@ -9,7 +9,7 @@ import (
 )
 
 // registerMetrics registers what is true of the process as a whole.
-func (p *pipeline) registerMetrics() error {
+func (p *process) registerMetrics() error {
 	return errors.Join(p.latency.Register(p.registry), p.registry.Register(buildInfo(p.options.Version)), p.registry.Register(newStateMetrics(p.status)))
 }
 

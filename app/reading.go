@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/embedded"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
@@ -32,35 +33,28 @@ type saved interface {
 	Run(ctx context.Context, ends <-chan event.End, o checkpoint.SaverOptions) error
 }
 
-// input is the reader's end of an event log.
-type input interface {
-	appender
-	// Durable delivers how far the source need not be read again; it is closed when no more will come.
-	Durable() <-chan event.End
-	// Close says that no more is appended.
-	Close()
-}
-
 // reading is one life of a reader: from the saved position on, until it is stopped. In one process there is one; with
 // Kafka there is one for each time that this process becomes its source's leader.
 type reading struct {
-	config   *config.Config
-	alarms   *alarm.Board
-	doubts   *doubt.Book
-	logger   *slog.Logger
+	*shared
+	// registry is that of this reading: the metrics of one that is over are not shown.
 	registry *prometheus.Registry
+	canal    *canal.Canal
+	sink     *reader
+	saved    saved
+	log      eventlog.Input
+	fresh    freshness
 
-	canal *canal.Canal
-	sink  *reader
-	saved saved
-	log   input
-	fresh freshness
+	saver      errgroup.Group
+	stopSaving context.CancelFunc
+	// allSaved is closed when all that was appended is durable, and the position that says so is saved.
+	allSaved chan struct{}
 }
 
 // newReading prepares a reader that goes on from a saved position. It asks the source for its tables once.
-func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaStore) (*reading, error) {
+func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, xa xaStore) (*reading, error) {
 	c := p.config
-	r := &reading{config: c, alarms: p.alarms, doubts: p.doubts, logger: p.options.Log, registry: prometheus.NewRegistry(), saved: at, log: log}
+	r := &reading{shared: p.shared, registry: prometheus.NewRegistry(), saved: at, log: log, allSaved: make(chan struct{})}
 	troubles := &troubles{alarms: p.alarms, doubts: p.doubts, source: c.Source.Name}
 	route, err := router.New(connect.Mappings(c.Mappings), router.Options{Reporter: troubles, Registerer: r.registry})
 	if err != nil {
@@ -73,9 +67,7 @@ func (p *pipeline) newReading(ctx context.Context, log input, at saved, xa xaSto
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
-	if p.engine != nil {
-		o.FirstStart = p.firstStart
-	}
+	o.FirstStart = p.invalidator.FirstStart()
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err
 	}
@@ -117,7 +109,7 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
 	s, err := canal.Inspect(ctx, o)
 	if err != nil {
-		r.logger.Warn("the mapped tables cannot be looked at", "error", err)
+		r.options.Log.Warn("the mapped tables cannot be looked at", "error", err)
 		return nil
 	}
 	var problems config.Problems
@@ -136,28 +128,29 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 	return nil
 }
 
-// run reads until ctx ends, the source is caught up with, or something fails. Then it closes the log and calls settle,
-// which returns when nothing more will become durable; saved is closed before that if all has become durable and is
-// saved. The position is saved once more after settle.
-func (r *reading) run(ctx context.Context, settle func(caughtUp bool, saved <-chan struct{}) error) error {
-	r.logger.Info("reading", "source", r.config.Source.Name, "position", r.position(), "term", r.saved.Term(), "mappings", len(r.config.Mappings))
-	saving, stopSaving := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopSaving()
-	saved := make(chan struct{})
-	var saver errgroup.Group
-	saver.Go(func() error {
-		defer close(saved)
+// read reads until ctx ends, the source is caught up with, or something fails. Then it closes the log; what becomes durable
+// of it is saved until [reading.saveLast].
+func (r *reading) read(ctx context.Context) (caughtUp bool, err error) {
+	at := r.saved.Durable()
+	r.options.Log.Info("reading", "source", r.config.Source.Name, "position", at.String(), "term", r.saved.Term(), "mappings", len(r.config.Mappings))
+	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stopSaving = stop
+	r.saver.Go(func() error {
+		defer close(r.allSaved)
 		return r.saved.Run(saving, r.log.Durable(), r.saverOptions())
 	})
 	r.sink.ctx = ctx
-	err := r.canal.Run(ctx)
+	err = r.canal.Run(ctx)
 	// Asked before the log is closed: with nothing left to do its other end is finished at once, which ends ctx.
-	caughtUp := err == nil && ctx.Err() == nil
+	caughtUp = err == nil && ctx.Err() == nil
 	r.log.Close()
-	err = errors.Join(err, settle(caughtUp, saved))
-	// The last ends are there, and the saver takes them before it goes.
-	stopSaving()
-	return errors.Join(err, saver.Wait())
+	return caughtUp, err
+}
+
+// saveLast saves the position once more, when nothing more will become durable.
+func (r *reading) saveLast() error {
+	r.stopSaving() // the last ends are there, and the saver takes them before it goes
+	return r.saver.Wait()
 }
 
 func (r *reading) saverOptions() checkpoint.SaverOptions {
@@ -174,7 +167,7 @@ func (r *reading) saverOptions() checkpoint.SaverOptions {
 			r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
 				"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))
 		},
-		Recovered: func() { r.logger.Info("the position is saved again") },
+		Recovered: func() { r.options.Log.Info("the position is saved again") },
 	}
 }
 
@@ -186,12 +179,40 @@ func placeOfCheckpoint(c *config.Config) string {
 	return "the disk of eventlog.dir"
 }
 
-func (r *reading) position() string {
-	at := r.saved.Durable()
-	return at.String()
-}
-
 // freshAsOf returns as of when all that was committed is finished, or with Kafka, is in the topic.
 func (r *reading) freshAsOf() time.Time {
 	return r.fresh.at()
+}
+
+// status fills in what the reading knows.
+func (r *reading) status(s *Status) {
+	source, current, durable := r.canal.Stats(), r.saved.Current(), r.saved.Durable()
+	s.Source = &SourceStatus{
+		Name: r.config.Source.Name, Address: r.config.Source.Addresses[0], Flavor: current.Flavor, Server: source.Server,
+		Connected: source.Connected, Position: written(source.File, source.Pos),
+	}
+	s.Checkpoint = &CheckpointStatus{
+		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(), Committed: durable.Committed,
+	}
+	s.Rows, s.began = source.Rows, true
+}
+
+// written returns a place in a binlog as file:position; "" for none.
+func written(file string, pos uint64) string {
+	if file == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", file, pos)
+}
+
+// connected says what keeps the reading from the source; nil: nothing.
+func (r *reading) connected() error {
+	if r.canal.Stats().Connected {
+		return nil
+	}
+	return notConnected(r.config)
+}
+
+func notConnected(c *config.Config) error {
+	return fmt.Errorf("%s is not connected", c.Source.Addresses[0])
 }

@@ -17,7 +17,7 @@ func TestAPositionThatCannotBeSavedIsAnAlarmUnlessASuccessorSaves(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reading{config: &config.Config{}, alarms: alarms}
+	r := &reading{shared: &shared{config: &config.Config{}, alarms: alarms}}
 	failed := r.saverOptions().Failed
 	failed(fmt.Errorf("save the position: %w", leader.ErrDeposed))
 	if got := alarms.Records(); len(got) != 0 {

@@ -50,11 +50,8 @@ type Status struct {
 
 	// Standby says that this process does not lead the readers of the source.
 	Standby bool `json:"standby,omitempty"`
-	// joining says that it is not known who does, or who has the partitions of the event log; spare that others have
-	// them all.
-	joining, spare bool
-	// kafka is what the brokers last held against this process; nil: nothing.
-	kafka error
+	circumstances
+
 	// Source and Checkpoint are nil in a process that does not read, Checkpoint also before it leads; Redis is nil in
 	// one that deletes no keys.
 	Source     *SourceStatus     `json:"source,omitempty"`
@@ -89,6 +86,25 @@ type Status struct {
 	Alarms []alarm.Record `json:"alarms"`
 	// Doubts are what may have left stale keys, until they are answered.
 	Doubts []doubt.Doubt `json:"doubts"`
+}
+
+// circumstances are what the state is judged by, besides what is shown.
+type circumstances struct {
+	// began says that this process has read from the source. joining says that it is not known who leads the readers, or
+	// who has the partitions of the event log; spare that others have them all.
+	began, joining, spare bool
+	// group is that of the invalidators, with Kafka.
+	group string
+	// kafka is what the brokers last held against this process; nil: nothing.
+	kafka error
+	// unloaded says that it is not known yet what is in doubt, uncounted that the dead letters are not counted yet, and
+	// unreadable why they cannot be.
+	unloaded, uncounted bool
+	unreadable          error
+	// waiting is why the engine fetches nothing; "" while it does.
+	waiting string
+	// behindAfter is how long nothing may have been known to be finished before the state is Behind.
+	behindAfter time.Duration
 }
 
 // StageStatus is how one stage did in the last minute: read (from commit), append, fetch, delete, finish.

@@ -132,10 +132,10 @@ func TestAFirstStartThatCannotLookSaysSo(t *testing.T) {
 	}
 }
 
-func firstStarter(t *testing.T, redis string) *pipeline {
+func firstStarter(t *testing.T, redis string) *shared {
 	board, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 	must(t, err)
-	return &pipeline{alarms: board, doubts: book(t, board), config: &config.Config{
+	return &shared{alarms: board, doubts: book(t, board), config: &config.Config{
 		Source: config.Source{Name: "shop"}, Redis: config.Redis{Addresses: []string{redis}},
 		Mappings: []config.Mapping{
 			{Keys: []config.Text{{Value: "product:{id}"}}}, {Hash: &config.Hash{Key: config.Text{Value: "stock:{id}"}}},

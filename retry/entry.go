@@ -89,6 +89,15 @@ func (e *Entry) Merge(o *Entry) {
 	e.Attempts = max(e.Attempts, o.Attempts)
 }
 
+// Held is how many keys in trouble a store holds, as far as this process knows.
+type Held struct {
+	// Parked wait for their next attempt: with Kafka those in the partitions that this process was given.
+	Parked int
+	// DeadLetters were given up. They are all the store's, or the group's, once Counted is set.
+	DeadLetters int
+	Counted     bool
+}
+
 // Store keeps parked keys and dead letters durably. Every method returns only when its effect is durable. One that
 // fails may have taken effect all the same; each can be repeated, and then leads to the same.
 type Store interface {

@@ -39,7 +39,7 @@ func OpenLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Letters{Box{s}, s.Close}, nil
+	return &Letters{func() LetterStore { return s }, s.Close}, nil
 }
 
 func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
@@ -61,7 +61,7 @@ func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &Letters{Box{log.Letters()}, client.Close}, nil
+	return &Letters{func() LetterStore { return log.Letters() }, client.Close}, nil
 }
 
 // openExisting opens the store for changing it, and makes none.
@@ -79,12 +79,12 @@ func openExisting(c *config.Config) (*embedded.Store, error) {
 // Close closes the store.
 func (l *Letters) Close() error { return l.close() }
 
-// Box is the dead letters in a store, in the words of the admin API.
-type Box struct{ Store LetterStore }
+// Box is the dead letters in a store, once there is one, in the words of the admin API.
+type Box func() LetterStore
 
 // List implements admin.Letters.
 func (b Box) List(ctx context.Context, table string, after uint64, limit int) ([]admin.Letter, error) {
-	entries, err := b.Store.DeadLetters(ctx, retry.Filter{Table: table}, after, limit)
+	entries, err := b().DeadLetters(ctx, retry.Filter{Table: table}, after, limit)
 	out := make([]admin.Letter, len(entries))
 	for i, e := range entries {
 		out[i] = admin.Letter{
@@ -97,7 +97,7 @@ func (b Box) List(ctx context.Context, table string, after uint64, limit int) ([
 
 // Replay implements admin.Letters.
 func (b Box) Replay(ctx context.Context, sel admin.Selection) (int, error) {
-	n, err := b.Store.Replay(ctx, filter(sel), time.Now())
+	n, err := b().Replay(ctx, filter(sel), time.Now())
 	if err != nil && n > 0 {
 		err = fmt.Errorf("%d were replayed; %w", n, err)
 	}
@@ -106,7 +106,7 @@ func (b Box) Replay(ctx context.Context, sel admin.Selection) (int, error) {
 
 // Purge implements admin.Letters.
 func (b Box) Purge(ctx context.Context, sel admin.Selection) (int, error) {
-	return b.Store.Purge(ctx, filter(sel))
+	return b().Purge(ctx, filter(sel))
 }
 
 func filter(s admin.Selection) retry.Filter { return retry.Filter{IDs: s.IDs, Table: s.Table} }

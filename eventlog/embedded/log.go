@@ -38,7 +38,7 @@ var (
 	ErrConsumed = errors.New("the embedded event log was consumed before")
 )
 
-// Log is the event log of one process, for one source and with one partition. It implements [eventlog.Log]. One
+// Log is the event log of one process, for one source and with one partition. It is an [eventlog.Input] and an [eventlog.Output]. One
 // goroutine at a time appends and one fetches; all other methods may be called from anywhere.
 type Log struct {
 	queue   queue
@@ -50,7 +50,10 @@ type Log struct {
 	marks  chan event.Mark
 }
 
-var _ eventlog.Log = (*Log)(nil)
+var (
+	_ eventlog.Input  = (*Log)(nil)
+	_ eventlog.Output = (*Log)(nil)
+)
 
 // NewLog returns an empty log.
 func NewLog(o LogOptions) (*Log, error) {
@@ -74,7 +77,7 @@ func NewLog(o LogOptions) (*Log, error) {
 	return l, nil
 }
 
-// Append implements [eventlog.Log]. After [Log.Close] it returns [ErrClosed].
+// Append implements [eventlog.Input]. After [Log.Close] it returns [ErrClosed].
 func (l *Log) Append(ctx context.Context, b *event.Batch) error {
 	begin := time.Now()
 	b = b.Clone()
@@ -106,20 +109,26 @@ func (l *Log) Close() {
 	l.pending.close(l.queue.close())
 }
 
-// Mark implements [eventlog.Log]. The newest mark replaces one that nobody has taken.
+// Mark implements [eventlog.Input]. The newest mark replaces one that nobody has taken.
 func (l *Log) Mark(m event.Mark) {
 	l.markMu.Lock()
 	defer l.markMu.Unlock()
 	offer(l.marks, m, func(event.Mark) event.Mark { return m })
 }
 
-// Marks implements [eventlog.Log]. The channel is never closed.
+// Marks implements [eventlog.Output]. The channel is never closed.
 func (l *Log) Marks() <-chan event.Mark { return l.marks }
 
-// Durable implements [eventlog.Log]: an end is durable once its batch and all before it are committed.
+// Partitions implements [eventlog.Output]: there are no records to count.
+func (*Log) Partitions() []eventlog.PartitionState { return nil }
+
+// Standby implements [eventlog.Output]: there are no other processes.
+func (*Log) Standby() (standby, known bool) { return false, true }
+
+// Durable implements [eventlog.Input]: an end is durable once its batch and all before it are committed.
 func (l *Log) Durable() <-chan event.End { return l.pending.ends }
 
-// Consume implements [eventlog.Log] with one partition, on the caller's goroutine. It may be called once: what was
+// Consume implements [eventlog.Output] with one partition, on the caller's goroutine. It may be called once: what was
 // fetched and not committed exists nowhere else but in the binlog, so a second consumer would pass over it.
 func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
 	if !l.pending.begin() {

@@ -111,6 +111,12 @@ func (s *Store) Usage() (Usage, error) {
 	return Usage{u.Parked, u.Dead, u.Bytes, u.StashKeys, u.StashBytes}, err
 }
 
+// Held returns how many keys in trouble the store holds.
+func (s *Store) Held() (retry.Held, error) {
+	u, err := s.Usage()
+	return retry.Held{Parked: u.Parked, DeadLetters: u.DeadLetters, Counted: true}, err
+}
+
 // noteUsage sets the metrics to what the file holds.
 func (s *Store) noteUsage() error {
 	var u usage

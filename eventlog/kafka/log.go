@@ -47,6 +47,8 @@ type Options struct {
 	Doubts *doubt.Book
 }
 
+var _ eventlog.Output = (*Log)(nil)
+
 // Log is the invalidators' end of the event log in Kafka, for one process of a group.
 type Log struct {
 	client   *broker.Client
@@ -92,7 +94,7 @@ func parse(data []byte) (*event.Batch, error) {
 
 // deadLetters returns how many the group has, as far as this process knows.
 func (l *Log) deadLetters() int {
-	u, _ := l.letters.Usage()
+	u, _ := l.letters.Held()
 	return u.DeadLetters
 }
 
@@ -106,11 +108,25 @@ func (l *Log) Marks() <-chan event.Mark { return l.consumer.Marks() }
 // has; the zero time while it is not known.
 func (l *Log) FreshAsOf() time.Time { return l.consumer.FreshAsOf() }
 
-// Lags returns how far behind each partition is that this process has.
-func (l *Log) Lags() []consumer.Lag { return l.consumer.Lags() }
+// Partitions implements [eventlog.Output].
+func (l *Log) Partitions() []eventlog.PartitionState {
+	lags := l.consumer.Lags()
+	all := make([]eventlog.PartitionState, len(lags))
+	for i, lag := range lags {
+		all[i] = eventlog.PartitionState{Partition: lag.Partition, Records: lag.Records}
+		if lag.Stopped != nil {
+			all[i].Stopped = lag.Stopped
+		}
+	}
+	return all
+}
 
-// Standby reports whether the group has given all partitions of the topic to its other members.
-func (l *Log) Standby() bool { return l.standby.Load() && !l.missing.Load() }
+// Standby implements [eventlog.Output]: the group gives all partitions of the topic to its other members. Whether it does
+// is known once it has shared them out.
+func (l *Log) Standby() (standby, known bool) {
+	standby = l.standby.Load() && !l.missing.Load()
+	return standby, standby || len(l.consumer.Lags()) > 0
+}
 
 // CloseAt says that there is nothing to wait for at or behind these offsets of the partitions: Consume returns once the
 // group has finished all before them. Call it once.

@@ -38,7 +38,7 @@ type life struct {
 	ends chan event.End
 }
 
-// Consume implements eventlog.Log.
+// Consume implements logtest.Log.
 func (l *life) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
 	return l.log.Consume(ctx, handle)
 }

@@ -103,7 +103,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func stoppedOf(m *lossyMember) (n int) {
-	for _, lag := range m.Lags() {
+	for _, lag := range m.Partitions() {
 		if lag.Stopped != nil {
 			n++
 		}
@@ -117,7 +117,7 @@ func TestWhoWaitsForTheEndIsToldOfAPartitionThatAnotherHasStopped(t *testing.T) 
 	l.lose(0)
 	a, b := l.join(), l.join()
 	eventually(t, "each has a partition, of which one is stopped", func() bool {
-		return len(a.Lags()) == 1 && len(b.Lags()) == 1 && stoppedOf(a)+stoppedOf(b) == 1
+		return len(a.Partitions()) == 1 && len(b.Partitions()) == 1 && stoppedOf(a)+stoppedOf(b) == 1
 	})
 	if n := len(a.doubts.List()) + len(b.doubts.List()); n == 0 {
 		t.Error("nobody has recorded a doubt")
@@ -175,7 +175,7 @@ func TestParkedKeysThatAreLostAreADoubtAndTheDeletesGoOn(t *testing.T) {
 			t.Fatalf("the invalidator ended: %v", m.stop())
 		default:
 		}
-		return len(m.doubts.List()) == 1 && len(m.Lags()) == 2
+		return len(m.doubts.List()) == 1 && len(m.Partitions()) == 2
 	})
 	if d := m.doubts.List()[0]; d.Cause != alarm.RecordsLost || d.Group != l.names.Topic || d.Subject != retries+"/0" {
 		t.Errorf("the doubt: %+v", d)

@@ -19,9 +19,18 @@ const Patience = 30 * time.Second
 // blockedAfter is how long an Append must not return to count as blocked.
 const blockedAfter = 100 * time.Millisecond
 
+// Log is both ends of an event log.
+type Log interface {
+	Append(ctx context.Context, b *event.Batch) error
+	Mark(m event.Mark)
+	Durable() <-chan event.End
+	Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error
+	Marks() <-chan event.Mark
+}
+
 // Opened is a log as one process has it.
 type Opened struct {
-	Log eventlog.Log
+	Log Log
 	// Close says that no more will be appended.
 	Close func()
 }

@@ -198,7 +198,7 @@ func TestThousandsOfLettersAreCountedListedReplayedAndPurged(t *testing.T) {
 	}
 	p.wait(func() bool { return p.letters == many/2 })
 	p.wait(func() bool { return p.window(p.Topics()[0]).next == many/2 })
-	if u, err := p.Usage(); u.Parked != many/2 || u.DeadLetters != many/2 || err != nil {
+	if u, err := p.Held(); u.Parked != many/2 || u.DeadLetters != many/2 || err != nil {
 		t.Errorf("the usage is %+v (%v)", u, err)
 	}
 	if n, err := p.Purge(t.Context(), retry.Filter{}); n != many/2 || err != nil {
@@ -255,7 +255,7 @@ func TestLettersThatAreLostWithTheirTopicAreADoubt(t *testing.T) {
 	p := r.start()
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan struct{})
-	if u, _ := p.Usage(); u.Counted {
+	if u, _ := p.Held(); u.Counted {
 		t.Error("the letters are counted before anybody has read them")
 	}
 	go func() { defer close(ran); p.Run(ctx) }()

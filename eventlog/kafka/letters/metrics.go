@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // The store's operations, as its metrics name them.
@@ -30,8 +32,8 @@ func newMetrics(s *Store) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	usage := func() Usage {
-		u, _ := s.Usage() // the last that was known, where there is an error
+	usage := func() retry.Held {
+		u, _ := s.Held() // the last that was known, where there is an error
 		return u
 	}
 	m := &metrics{

@@ -177,21 +177,12 @@ func (s *Store) route(e *retry.Entry, now time.Time) string {
 	return s.names.Retry(s.o.Group, best)
 }
 
-// Usage is how much the store holds, as far as this process knows.
-type Usage struct {
-	// Parked counts the keys that wait in the partitions of retry topics that this process was given.
-	Parked int
-	// DeadLetters counts the group's; 0 until [Store.Run] has read them, which Counted says.
-	DeadLetters int
-	Counted     bool
-}
-
-// Usage returns what the store holds from memory. It fails, with what was known last, while the dead letters cannot
+// Held returns what the store holds from memory. It fails, with what was known last, while the dead letters cannot
 // be read.
-func (s *Store) Usage() (Usage, error) {
+func (s *Store) Held() (retry.Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Usage{DeadLetters: s.letters, Counted: s.counted}
+	u := retry.Held{DeadLetters: s.letters, Counted: s.counted}
 	for _, w := range s.windows {
 		u.Parked += w.parked()
 	}

@@ -232,7 +232,7 @@ func TestAWindowIsBoundedAndMovesOn(t *testing.T) {
 				if n := p.inWindows(); n > 12 {
 					t.Fatalf("%d entries in memory", n)
 				}
-				if u, err := p.Usage(); u.Parked != 100-tried || err != nil {
+				if u, err := p.Held(); u.Parked != 100-tried || err != nil {
 					t.Errorf("%d keys are parked (%v), want %d", u.Parked, err, 100-tried)
 				}
 				got, err := p.Due(t.Context(), ever(), 3)

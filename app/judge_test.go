@@ -11,28 +11,30 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/retry"
 )
 
 func TestTheStateIsAWordAndASentence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipeline{config: &config.Config{
+		c := &config.Config{
 			Source:      config.Source{Heartbeat: time.Second},
 			Invalidator: config.Invalidator{SecondDelete: 2 * time.Second},
-			EventLog:    config.EventLog{Kafka: config.Kafka{Group: "cache"}},
 			Mappings:    []config.Mapping{{SecondDelete: 10 * time.Second}, {SecondDelete: time.Second}},
-		}}
-		if got := p.behindAfter(); got != 26*time.Second {
-			t.Errorf("behind after %s", got)
+		}
+		after := behindAfter(c, 0)
+		if after != 26*time.Second {
+			t.Errorf("behind after %s", after)
 		}
 		now := time.Now()
 		well := Status{
-			FreshAsOf: now.Add(-300 * time.Millisecond),
-			Source:    &SourceStatus{Address: "db:3306", Connected: true},
-			Redis:     &RedisStatus{Up: true, Sentence: "redis cache:6379 answers"},
+			FreshAsOf:     now.Add(-300 * time.Millisecond),
+			Source:        &SourceStatus{Address: "db:3306", Connected: true},
+			Redis:         &RedisStatus{Up: true, Sentence: "redis cache:6379 answers"},
+			circumstances: circumstances{group: "cache", behindAfter: after},
 		}
-		for _, c := range []struct {
+		for _, x := range []struct {
 			name     string
 			change   func(*Status)
 			waiting  string
@@ -85,15 +87,18 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"keys may be stale for 2 reasons, see `freshet doubts list`; the oldest: TRUNCATE of shop.a"},
 			{"stopped", func(s *Status) {
 				s.FreshAsOf, s.Doubts = time.Time{}, []doubt.Doubt{{}}
-				s.addStopped(map[int]error{2: errors.New("records are lost"), 5: errors.New("other")}, nil)
+				s.addPartitions([]eventlog.PartitionState{{Partition: 5, Stopped: errors.New("other")}, {Partition: 2, Stopped: errors.New("records are lost")}})
 			}, "", Behind, "partition 2, 5 of the topic is stopped, so changes of its keys are not acted upon (the others go on): records are lost"},
+			{"the store is unreadable", func(s *Status) { s.unreadable = errors.New("disk failure") }, "", Behind, "the store cannot be read: disk failure"},
+			{"dead letters not counted yet", func(s *Status) { s.uncounted = true }, "", Starting, "reading from Kafka which keys were given up"},
 			{"in doubt, and behind", func(s *Status) { s.FreshAsOf, s.Doubts = now.Add(-27*time.Second), []doubt.Doubt{{}} }, "", Behind, "catching up"},
 		} {
 			s := well
-			c.change(&s)
-			state, sentence := p.judge(&s, c.waiting)
-			if state != c.state || !strings.Contains(sentence, c.sentence) {
-				t.Errorf("%s: %s: %s", c.name, state, sentence)
+			x.change(&s)
+			s.waiting = x.waiting
+			state, sentence := s.judge()
+			if state != x.state || !strings.Contains(sentence, x.sentence) {
+				t.Errorf("%s: %s: %s", x.name, state, sentence)
 			}
 		}
 	})
@@ -106,10 +111,8 @@ func TestAnInvalidatorWithoutMappingsIsNotBehindBeforeFinalDeletesAreDue(t *test
 	defer func() { must(t, redis.Close()) }()
 	engine, err := invalidator.New(invalidator.Deps{Redis: redis, Store: struct{ retry.Store }{}}, invalidator.Options{ShortestD: 40 * time.Second})
 	must(t, err)
-	p := &pipeline{config: &config.Config{
-		Source: config.Source{Heartbeat: time.Second}, Invalidator: config.Invalidator{SecondDelete: 2 * time.Second},
-	}, engine: engine}
-	if got := p.behindAfter(); got != 86*time.Second {
+	c := &config.Config{Source: config.Source{Heartbeat: time.Second}, Invalidator: config.Invalidator{SecondDelete: 2 * time.Second}}
+	if got := behindAfter(c, engine.LongestD()); got != 86*time.Second {
 		t.Errorf("behind after %s", got)
 	}
 }

@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/hot"
+	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/invalidator/identity"
+	"github.com/freshet/freshet/rebuild"
+	"github.com/freshet/freshet/retry"
+)
+
+// letterStore is where either event log keeps the keys in trouble.
+type letterStore interface {
+	retry.Store
+	operate.LetterStore
+	Held() (retry.Held, error)
+}
+
+// deleting is the invalidator half: it keeps Redis fresh from the event log.
+type deleting struct {
+	*shared
+	log     eventlog.Output
+	letters letterStore
+	// freshAsOf returns as of when everything that was committed is finished.
+	freshAsOf func() time.Time
+	engine    *invalidator.Engine
+	// identity notices when Redis is not what it was.
+	identity *identity.Watch
+	hot      *hot.Sketch
+	// beside are what runs next to the engine, for as long.
+	beside []func(context.Context) error
+}
+
+// newDeleting makes the engine and its Redis.
+func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsOf func() time.Time) (*deleting, error) {
+	c := p.config
+	d := &deleting{shared: p.shared, log: log, letters: letters, freshAsOf: freshAsOf}
+	redis, err := connect.Redis(c, func(info string, err error) { d.identity.Answered(info, err) })
+	if err != nil {
+		return nil, err
+	}
+	p.later("redis", redis.Close)
+	who := identity.Options{Address: c.Redis.Addresses[0], DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix, Source: c.Source.Name}
+	if c.EventLog.Kind == config.EventLogKafka {
+		who.Source, who.Group = "", c.EventLog.Kafka.Group
+	}
+	d.identity, err = identity.New(identity.Deps{
+		Ask: redis.Info, Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
+	}, who)
+	if err != nil {
+		return nil, err
+	}
+	if d.hot, err = hot.New(hot.Options{}); err != nil {
+		return nil, err
+	}
+	deps := invalidator.Deps{
+		Redis: redis, Store: letters, Alarms: p.alarms, Latency: p.latency, Hot: d.hot, Registerer: p.registry, Log: p.options.Log,
+	}
+	queries, err := connect.Rebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry })
+	if err != nil {
+		return nil, err
+	}
+	if queries != nil {
+		p.later("queries", queries.Close)
+		deps.Rebuilder = queries
+		d.beside = append(d.beside, queries.Run)
+	}
+	d.engine, err = invalidator.New(deps, invalidator.Options{
+		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
+		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
+		Retry: retry.Policy{
+			MaxAttempts: c.Retry.MaxAttempts, ParkAfter: c.Retry.ParkAfter, ParkDelays: c.Retry.ParkDelays,
+			MinBackoff: c.Retry.MinBackoff, MaxBackoff: c.Retry.MaxBackoff,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.beside = append(d.beside, d.engine.Run, d.logHot, d.identity.Run, d.passMarks)
+	return d, nil
+}
+
+// shortestD returns the shortest second delete of the mappings; 0 when none has any.
+func shortestD(c *config.Config) (d time.Duration) {
+	for _, m := range c.Mappings {
+		if m.SecondDelete > 0 && (d == 0 || m.SecondDelete < d) {
+			d = m.SecondDelete
+		}
+	}
+	return d
+}
+
+// Run implements invalidatorHalf.
+func (d *deleting) Run(ctx context.Context) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	consuming, fail := context.WithCancel(ctx)
+	defer fail()
+	var group errgroup.Group
+	for _, run := range d.beside {
+		group.Go(func() error {
+			err := run(running)
+			if err != nil {
+				fail() // consuming on makes no sense without it
+			}
+			return err
+		})
+	}
+	err := d.log.Consume(consuming, d.engine.Serve)
+	stop()
+	return errors.Join(err, group.Wait())
+}
+
+func (d *deleting) passMarks(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-d.log.Marks():
+			d.engine.Mark(m)
+		}
+	}
+}
+
+// Acknowledged implements invalidatorHalf.
+func (d *deleting) Acknowledged() uint64 { return d.engine.Acknowledged() }
+
+// Letters implements invalidatorHalf.
+func (d *deleting) Letters() operate.LetterStore { return d.letters }
+
+// FirstStart implements invalidatorHalf.
+func (d *deleting) FirstStart() func(context.Context, string) error { return d.firstStart }
+
+// Status implements invalidatorHalf.
+func (d *deleting) Status(s *Status) {
+	s.FreshAsOf = d.freshAsOf()
+	engine := d.engine.Snapshot()
+	s.Redis = &RedisStatus{Address: d.config.Redis.Addresses[0], Up: engine.RedisUp, Sentence: engine.Redis}
+	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
+	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
+	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()
+	s.LatencyP50, s.LatencyP99 = engine.Latency.P50.Seconds(), engine.Latency.P99.Seconds()
+	for _, part := range engine.Partitions {
+		s.Partitions = append(s.Partitions, PartitionStatus{
+			ID: part.ID, Lag: part.Lag.Seconds(), InFlight: part.InFlight, Pending: part.Pending, Idle: part.Idle,
+		})
+	}
+	s.addPartitions(d.log.Partitions())
+	if standby, known := d.log.Standby(); len(s.Partitions) == 0 {
+		s.spare, s.joining = standby, s.joining || !known
+	}
+	var held retry.Held
+	held, s.unreadable = d.letters.Held()
+	s.Parked, s.DeadLetters, s.uncounted = held.Parked, held.DeadLetters, !held.Counted
+	s.Hot = d.hotNow(hotTables)
+	s.behindAfter = behindAfter(d.config, d.engine.LongestD())
+}
+
+// Ready implements invalidatorHalf.
+func (d *deleting) Ready() []admin.Check {
+	redis := admin.Check{Name: "redis"}
+	if s := d.engine.Snapshot(); !s.RedisUp {
+		redis.Err = errors.New(s.Redis)
+	}
+	return []admin.Check{redis}
+}

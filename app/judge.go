@@ -1,0 +1,218 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/eventlog"
+)
+
+// behindAfter is how long nothing may have been known to be finished before the state is Behind: room for the second
+// delete, of which d is the longest that was seen besides those of the configuration, and some heartbeats.
+func behindAfter(c *config.Config, d time.Duration) time.Duration {
+	d = max(d, c.Invalidator.SecondDelete)
+	for _, m := range c.Mappings {
+		d = max(d, m.SecondDelete)
+	}
+	return 2*d + 5*c.Source.Heartbeat + time.Second
+}
+
+// status is what GET /status shows.
+func (p *process) status() Status {
+	s := Status{
+		Version: p.options.Version, Role: p.options.Role.String(), Started: p.started, Now: time.Now(),
+		Alarms: p.alarms.Records(), Doubts: p.doubts.List(),
+		circumstances: circumstances{
+			group: p.config.EventLog.Kafka.Group, unloaded: !p.doubts.Loaded(), behindAfter: behindAfter(p.config, 0),
+		},
+	}
+	for _, g := range p.latency.LastMinute(s.Now) {
+		s.Stages = append(s.Stages, StageStatus{Stage: g.Name, P50: g.P50.Seconds(), P99: g.P99.Seconds(), Count: g.Count})
+	}
+	p.log.Status(&s)
+	p.reader.Status(&s)
+	p.invalidator.Status(&s)
+	s.State, s.Sentence = s.judge()
+	return s
+}
+
+// ready says whether the cache is being kept fresh.
+func (p *process) ready() []admin.Check {
+	s := p.status()
+	return slices.Concat(p.reader.Ready(), p.invalidator.Ready(), p.log.Ready(&s))
+}
+
+// judge says in a word and a sentence how things stand: by the first thing that holds it up, in the order of a change's
+// path, then by how old what is finished is, and then by what may have left stale keys.
+func (s *Status) judge() (State, string) {
+	for _, by := range []func(*Status) (State, string){
+		(*Status).byKafka, (*Status).byGroup, (*Status).bySource, (*Status).byRedis, (*Status).byAge, (*Status).byDoubt,
+	} {
+		if state, sentence := by(s); state != "" {
+			return state, sentence
+		}
+	}
+	age := time.Since(s.FreshAsOf).Round(time.Millisecond)
+	if s.Redis == nil {
+		return Fresh, fmt.Sprintf("all that was committed until %s ago is in the event log", age)
+	}
+	return Fresh, fmt.Sprintf("all that was committed until %s ago is finished, final deletes included", age)
+}
+
+// idle reports whether the process has done nothing yet, so that what holds it up holds up its start.
+func (s *Status) idle() bool { return !s.began && s.Keys == 0 }
+
+func (s *Status) byKafka() (State, string) {
+	switch {
+	case !s.heldUpByKafka():
+	case s.idle():
+		return Starting, fmt.Sprintf("%v; trying again for ever", s.kafka)
+	default:
+		return Behind, fmt.Sprintf("%v; trying again for ever, nothing is lost", s.kafka)
+	}
+	return "", ""
+}
+
+// byGroup judges by the consumer groups of Kafka that the process is in.
+func (s *Status) byGroup() (State, string) {
+	switch {
+	case s.unreadable != nil:
+		return Behind, "the store cannot be read: " + s.unreadable.Error()
+	case s.joining && s.idle():
+		return Starting, "joining the consumer group in Kafka"
+	case s.joining:
+		return Behind, "the consumer group in Kafka cannot be reached, or shares its work out anew; trying again for ever"
+	case s.Standby && s.Redis == nil:
+		return Standby, "another reader of the source " + s.Source.Name + " leads; this one takes over when it stops"
+	}
+	return "", ""
+}
+
+func (s *Status) bySource() (State, string) {
+	switch {
+	case !s.sourceAway():
+	case s.FreshAsOf.IsZero():
+		return Starting, "connecting to the source " + s.Source.Address
+	default:
+		return Behind, fmt.Sprintf("the source %s is not connected; trying again for ever, from where the stream broke off", s.Source.Address)
+	}
+	return "", ""
+}
+
+// byRedis judges by what comes after the event log.
+func (s *Status) byRedis() (State, string) {
+	switch {
+	case s.Redis != nil && !s.Redis.Up:
+		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
+	case s.spare && (s.Source == nil || s.Standby):
+		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " + s.group +
+			" have them all; this one takes over when one of them stops"
+	}
+	if stopped := s.stoppedSentence(); stopped != "" {
+		return Behind, stopped
+	}
+	return "", ""
+}
+
+// byAge judges by how long ago what is finished was committed.
+func (s *Status) byAge() (State, string) {
+	age := time.Since(s.FreshAsOf)
+	switch {
+	case s.unloaded:
+		return Starting, "reading from Kafka what is in doubt"
+	case s.FreshAsOf.IsZero():
+		return Starting, "reading what was committed while freshet was away"
+	case age <= s.behindAfter:
+		return "", ""
+	case s.waiting != "":
+		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s, so reading waits", age.Round(time.Second), s.waiting)
+	case s.heldBack() != "":
+		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s; catching up", age.Round(time.Second), s.heldBack())
+	}
+	return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished; catching up", age.Round(time.Second))
+}
+
+// byDoubt judges by what may have left stale keys although everything is finished.
+func (s *Status) byDoubt() (State, string) {
+	switch {
+	case len(s.Doubts) > 0:
+		return Doubtful, doubtSentence(s.Doubts)
+	case s.uncounted:
+		return Starting, "reading from Kafka which keys were given up"
+	case s.DeadLetters > 0:
+		return Doubtful, fmt.Sprintf("%d keys were given up and may be stale: see `freshet dlq list`, then replay them, or purge them once they are seen to", s.DeadLetters)
+	case s.Parked > 0:
+		// Nothing else waits for them: not the checkpoint, nor as of when the cache is fresh.
+		return Doubtful, fmt.Sprintf("all that was committed is finished, but for %d keys in trouble that may be stale: they are tried again later "+
+			"(the log says what redis answers), and become dead letters if that does not help", s.Parked)
+	}
+	return "", ""
+}
+
+// sourceAway reports whether the process should read a source and cannot.
+func (s *Status) sourceAway() bool { return s.Source != nil && !s.Standby && !s.Source.Connected }
+
+// heldUpByKafka reports whether trouble with the brokers keeps this process from its work: one of several may be away
+// without anybody noticing. Who stands by has no work that could tell; it notices when it cannot stay in its group. A
+// leader that loses its group lets go of the source before it says so.
+func (s *Status) heldUpByKafka() bool {
+	if s.kafka == nil || s.joining || s.sourceAway() {
+		return s.kafka != nil
+	}
+	standsBy := s.spare || s.Standby && s.Redis == nil
+	return !standsBy && time.Since(s.FreshAsOf) > s.behindAfter
+}
+
+// addPartitions adds what the event log knows of its partitions. Of one that is stopped, the engine may still finish what
+// lies before.
+func (s *Status) addPartitions(all []eventlog.PartitionState) {
+	for _, p := range all {
+		at := slices.IndexFunc(s.Partitions, func(o PartitionStatus) bool { return o.ID == p.Partition })
+		if at < 0 {
+			if p.Stopped == nil {
+				continue
+			}
+			at = len(s.Partitions)
+			s.Partitions = append(s.Partitions, PartitionStatus{ID: p.Partition})
+		}
+		s.Partitions[at].Records = &p.Records
+		if p.Stopped != nil {
+			s.Partitions[at].Stopped = p.Stopped.Error()
+		}
+	}
+	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// stoppedSentence says which partitions are stopped, and why the first is; "" if none are.
+func (s *Status) stoppedSentence() string {
+	var ids []string
+	why := ""
+	for _, p := range s.Partitions {
+		if p.Stopped == "" {
+			continue
+		}
+		if ids = append(ids, strconv.Itoa(p.ID)); why == "" {
+			why = p.Stopped
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("partition %s of the topic is stopped, so changes of its keys are not acted upon (the others go on): %s", strings.Join(ids, ", "), why)
+}
+
+// doubtSentence says what the doubts are about.
+func doubtSentence(doubts []doubt.Doubt) string {
+	oldest := doubts[0]
+	if len(doubts) == 1 {
+		return fmt.Sprintf("keys may be stale: %s (when it is seen to: `freshet doubts dismiss %s`)", oldest.Message, oldest.ID)
+	}
+	return fmt.Sprintf("keys may be stale for %d reasons, see `freshet doubts list`; the oldest: %s", len(doubts), oldest.Message)
+}
