@@ -227,15 +227,33 @@ func (p *parser) statement() Statement {
 	return unknown()
 }
 
-// setStatement moves over the settings of MariaDB's SET STATEMENT a=b, c=d FOR. Settings that change how the rest is
-// read make it unreadable.
+// setStatement moves over the settings of MariaDB's SET STATEMENT a=b, c=d FOR. The rest makes it unreadable where a
+// setting may change how it is read.
 func (p *parser) setStatement() bool {
 	for !p.accept("FOR") {
-		if p.at("SQL_MODE") || p.at("CHARACTER_SET_CLIENT") || !p.skip() {
+		if p.at("SQL_MODE") && p.readsByMode() || p.at("CHARACTER_SET_CLIENT") || !p.skip() {
 			return false
 		}
 	}
 	return true
+}
+
+// readsByMode reports whether the text from here on reads otherwise under another sql_mode. The server has read it under
+// the session's, and the event tells only the one that is set for the statement (observed on MariaDB 10.11).
+func (p *parser) readsByMode() bool {
+	if bytes.ContainsAny(p.src[p.pos:], "\"\\[") {
+		return true
+	}
+	for rest := *p; !rest.atEnd(); rest.advance() {
+		switch rest.keyword() {
+		case "REAL", "DATE", "TIMESTAMP", "BLOB": // types, to modeRealAsFloat and foreignTypes
+			return true
+		}
+		if rest.tok.kind == broken {
+			return true
+		}
+	}
+	return false
 }
 
 // transaction reads the statements that steer transactions.

@@ -157,7 +157,8 @@ func TestDoubtsOfStatements(t *testing.T) {
 		{[]string{"RENAME TABLE a TO c", "RENAME TABLE IF EXISTS a TO z", "RENAME TABLE c TO a"}, "id name"},
 		{[]string{"ALTER TABLE a RENAME TO a"}, "id name"},
 		{[]string{"CREATE OR REPLACE TABLE a SELECT 1"}, ""},
-		{[]string{"SET STATEMENT sql_mode='' FOR ALTER TABLE a ADD z INT"}, ""},
+		{[]string{"SET STATEMENT sql_mode='' FOR ALTER TABLE a ADD z INT"}, "id name z"},
+		{[]string{"SET STATEMENT sql_mode='' FOR ALTER TABLE a ADD z REAL"}, ""},
 	} {
 		f := &fakeSource{mariaDB: true}
 		tr := tracker(t, f)
