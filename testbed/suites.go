@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,28 +14,44 @@ import (
 // suitesPackages hold MariaDB's own test suites and the interpreter of their language.
 const suitesPackages = "mariadb-test mariadb-test-data libpcre2-posix3"
 
-// Suites are MariaDB's own test suites: thousands of tests, each of which does odd things to tables with the same few names.
-// As a load they are worth more than anything that one thinks of oneself. Whether a test passes is of no interest: many
-// compare output that depends on the server's settings, which mtr would choose for each.
+// Suites are a database vendor's own test suites: thousands of tests, each of which does odd things to tables with the same
+// few names. As a load they are worth more than anything that one thinks of oneself. Whether a test passes is of no interest:
+// many compare output that depends on the server's settings, which mtr would choose for each.
 type Suites struct {
-	root    string // below it stand /usr/bin and /usr/share; "" for this machine's own
+	base    string   // the directory mysql-test
+	main    string   // below it, the tests of the suite main
+	runner  []string // how to call mysqltest
+	env     []string
+	plugins string
 	scratch string
+	// mysql says that the runner is MySQL's, which ends at the first statement that fails otherwise than the test expects.
+	mysql bool
 }
 
 // MariaDBSuites finds MariaDB's test suites on this machine, else in the cache directory, where they are unpacked to if
-// need be. scratch is a directory for what the tests write beside the server.
+// need be. They run against MySQL as well. scratch is a directory for what the tests write beside the server.
 func MariaDBSuites(ctx context.Context, scratch string) (*Suites, error) {
 	in := Options{}.installer()
 	root, err := in.suites(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s := &Suites{base: root + "/usr/share/mysql/mysql-test", main: "main", plugins: root + "/usr/lib/mysql/plugin", scratch: scratch,
+		runner: []string{root + "/usr/bin/mysqltest", "--no-defaults", "--continue-on-error"}}
+	if libs, _ := filepath.Glob(root + "/usr/lib/*/libpcre2-posix.so.*"); len(libs) > 0 {
+		s.env = append(s.env, "LD_LIBRARY_PATH="+filepath.Dir(libs[0]))
+	}
+	return s, s.scratches()
+}
+
+// scratches makes the directories that tests write to.
+func (s *Suites) scratches() error {
 	for _, dir := range []string{"tmp", "log"} {
-		if err := os.MkdirAll(filepath.Join(scratch, dir), 0o755); err != nil {
-			return nil, fmt.Errorf("testbed: test suites: %w", err)
+		if err := os.MkdirAll(filepath.Join(s.scratch, dir), 0o755); err != nil {
+			return fmt.Errorf("testbed: test suites: %w", err)
 		}
 	}
-	return &Suites{root: root, scratch: scratch}, nil
+	return nil
 }
 
 // suites returns the directory below which the test suites stand as they would below /.
@@ -63,8 +80,8 @@ func (in *installer) suites(ctx context.Context) (string, error) {
 	})
 }
 
-// Plugins is the directory of the plugins that some of the tests need, for the server's --plugin-dir.
-func (s *Suites) Plugins() string { return s.root + "/usr/lib/mysql/plugin" }
+// Plugins is the directory of the plugins that some of the tests need, for the server's --plugin-dir; "": MySQL's need none.
+func (s *Suites) Plugins() string { return s.plugins }
 
 // Tests returns the names of the tests in a suite, in order: main.type_set, gcol.gcol_keys_innodb.
 func (s *Suites) Tests(suite string) ([]string, error) {
@@ -82,26 +99,27 @@ func (s *Suites) Tests(suite string) ([]string, error) {
 func (s *Suites) File(test string) string {
 	suite, name, _ := strings.Cut(test, ".")
 	if suite == "main" {
-		return filepath.Join(s.base(), "main", name+".test")
+		return filepath.Join(s.base, s.main, name+".test")
 	}
-	return filepath.Join(s.base(), "suite", suite, "t", name+".test")
+	return filepath.Join(s.base, "suite", suite, "t", name+".test")
 }
 
-func (s *Suites) base() string { return s.root + "/usr/share/mysql/mysql-test" }
-
 // Command is the run of one test against a server, in its database test. It goes on behind statements that fail.
-func (s *Suites) Command(ctx context.Context, server *Server, test string) *exec.Cmd {
-	libs, _ := filepath.Glob(s.root + "/usr/lib/*/libpcre2-posix.so.*")
-	cmd := exec.CommandContext(ctx, s.root+"/usr/bin/mysqltest", "--no-defaults", "--user="+server.User, "--socket="+server.Socket,
-		"--database=test", "--basedir="+s.base()+"/", "--tmpdir="+s.scratch+"/tmp", "--logdir="+s.scratch+"/log",
-		"--continue-on-error", "--test-file="+s.File(test))
-	cmd.Dir = s.base()
+func (s *Suites) Command(ctx context.Context, server *Server, test string) (*exec.Cmd, error) {
+	file := s.File(test)
+	if s.mysql {
+		var err error
+		if file, err = s.goingOn(file); err != nil {
+			return nil, err
+		}
+	}
+	argv := append(slices.Clone(s.runner), "--user="+server.User, "--socket="+server.Socket,
+		"--database=test", "--basedir="+s.base+"/", "--tmpdir="+s.scratch+"/tmp", "--logdir="+s.scratch+"/log", "--test-file="+file)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = s.base
 	// What mtr gives its tests: BIG_TEST lets those run that take long.
-	cmd.Env = append(os.Environ(), "MYSQL_TEST_DIR="+s.base(), "MYSQLTEST_VARDIR="+s.scratch, "MYSQL_TMP_DIR="+s.scratch+"/tmp",
+	cmd.Env = append(append(os.Environ(), s.env...), "MYSQL_TEST_DIR="+s.base, "MYSQLTEST_VARDIR="+s.scratch, "MYSQL_TMP_DIR="+s.scratch+"/tmp",
 		"MASTER_MYSOCK="+server.Socket, "MASTER_MYPORT="+strconv.Itoa(server.Port), "BIG_TEST=1", "TEST_VERSIONING_SO=test_versioning.so", "TZ=GMT-3", "LC_ALL=C",
 		"MYSQLD_DATADIR="+filepath.Join(server.Dir, "data"))
-	if len(libs) > 0 {
-		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+filepath.Dir(libs[0]))
-	}
-	return cmd
+	return cmd, nil
 }

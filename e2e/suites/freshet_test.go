@@ -52,6 +52,7 @@ mappings:
 // freshet is the program between a database and a Redis.
 type freshet struct {
 	t      *testing.T
+	log    string // which event log: embedded, kafka
 	source *testbed.Server
 	redis  *testbed.RedisServer
 	resp   *proxy.RESP
@@ -60,7 +61,14 @@ type freshet struct {
 	exited chan struct{}
 	err    error // how it ended; read after exited
 	admin  *admin.Client
-	done   int // rows in suites.done
+	of     map[string]outcome // by the test of a suite
+	doubts int                // lines of the log that tell of rows that could not be read
+}
+
+// outcome is what freshet did while a test ran.
+type outcome struct {
+	deleted map[string]bool // keys
+	doubted bool            // whether rows could not be read
 }
 
 type syncBuffer struct {
@@ -80,16 +88,21 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// attach starts freshet, with an event log of the given kind, between a database and a new Redis whose commands are logged.
-func attach(t *testing.T, source *testbed.Server, log string) *freshet {
+// prepare makes what the tests need, and the tables that freshet finds at its start.
+func prepare(t *testing.T, source *testbed.Server) {
 	t.Helper()
-	f := &freshet{t: t, source: source, redis: testbed.Redis(t), exited: make(chan struct{})}
-	f.resp = proxy.StartRESP(t, f.redis.Addr)
 	source.Exec(t, "CREATE DATABASE IF NOT EXISTS test", "CREATE DATABASE mtr", "CREATE DATABASE suites",
 		"CREATE TABLE suites.done (id INT PRIMARY KEY)")
 	for n := range 4 {
 		source.Exec(t, fmt.Sprintf("CREATE TABLE test.t%d (%s)", n+1, columns))
 	}
+}
+
+// attach starts freshet, with an event log of the given kind, between a database and a new Redis whose commands are logged.
+func attach(t *testing.T, source *testbed.Server, log string) *freshet {
+	t.Helper()
+	f := &freshet{t: t, log: log, source: source, redis: testbed.Redis(t), exited: make(chan struct{}), of: map[string]outcome{}}
+	f.resp = proxy.StartRESP(t, f.redis.Addr)
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testbed.Must(t, err)
@@ -134,30 +147,30 @@ func (f *freshet) start(argv ...string) {
 	f.t.Cleanup(func() {
 		_ = f.cmd.Process.Kill()
 		<-f.exited
+		if f.t.Failed() {
+			s := f.stderr.String()
+			f.t.Logf("end of the log of freshet with the %s log:\n%s", f.log, s[max(0, len(s)-4<<10):])
+		}
 	})
 }
 
 // complaints are lines of the log that tell of a fault of freshet's own, and not of what it met.
 var complaints = regexp.MustCompile(`(?m)^.*(panic|please report it|fatal error|the event log failed).*$`)
 
-// survived fails the test unless freshet reads on behind all that was committed, does not complain, and has not grown.
-func (f *freshet) survived(what string) {
+// survived fails the test unless freshet reads on to row n of suites.done, does not complain, and has not grown.
+func (f *freshet) survived(what string, n int) {
 	f.t.Helper()
-	f.done++
-	key := fmt.Sprintf("done:%d", f.done)
-	f.redis.Do(f.t, "SET", key, "stale")
-	f.source.Exec(f.t, fmt.Sprintf("INSERT INTO suites.done VALUES (%d)", f.done))
 	ended := false
-	testbed.Eventually(f.t, patience, "freshet reads what follows "+what+f.tail(), func() bool {
+	testbed.Eventually(f.t, patience, "freshet with the "+f.log+" log reads what follows "+what, func() bool {
 		select {
 		case <-f.exited:
 			ended = true
 		default:
 		}
-		return ended || f.redis.Do(f.t, "EXISTS", key) == int64(0)
+		return ended || len(f.resp.Acks(fmt.Sprintf("done:%d", n))) > 0
 	})
 	if ended {
-		f.t.Fatalf("%s: freshet ended: %v%s", what, f.err, f.tail())
+		f.t.Fatalf("%s: freshet ended: %v", what, f.err)
 	}
 	if lines := complaints.FindAllString(f.stderr.String(), 5); len(lines) > 0 {
 		f.t.Fatalf("%s: freshet complains:\n%s", what, strings.Join(lines, "\n"))
@@ -180,9 +193,16 @@ func (f *freshet) finish(what string) {
 	})
 }
 
-// undecodable returns what freshet says of rows that it could not read.
-func (f *freshet) undecodable() string {
-	return strings.Join(regexp.MustCompile(`(?m)^.*"event_undecodable".*$`).FindAllString(f.stderr.String(), -1), "\n")
+var undecodable = regexp.MustCompile(`(?m)^.*"event_undecodable".*$`)
+
+// note remembers what freshet did during a test.
+func (f *freshet) note(test string) {
+	lines := undecodable.FindAllString(f.stderr.String(), -1)
+	f.of[test] = outcome{deleted: f.deleted(), doubted: len(lines) > f.doubts}
+	for _, line := range lines[f.doubts:] {
+		f.t.Logf("%s, %s log: %s", test, f.log, line)
+	}
+	f.doubts = len(lines)
 }
 
 // alarms counts what freshet has raised in its log, by kind.
@@ -192,11 +212,6 @@ func (f *freshet) alarms() map[string]int {
 		all[m[1]]++
 	}
 	return all
-}
-
-func (f *freshet) tail() string {
-	s := f.stderr.String()
-	return "\n" + s[max(0, len(s)-4<<10):]
 }
 
 // resident returns the high-water mark of freshet's resident memory.
