@@ -8,7 +8,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/canal"
-	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
@@ -16,8 +16,8 @@ import (
 // buildEmbedded wires the event log of one process.
 func (p *process) buildEmbedded(ctx context.Context) error {
 	if p.options.Role != Whole {
-		return config.Problems{{
-			Pos:  config.Pos{File: p.config.File},
+		return spec.Problems{{
+			Pos:  spec.Pos{File: p.config.File},
 			What: "eventlog.kind is embedded, so reading and deleting happen in one process",
 			Do:   "use `freshet run`, or write kind: kafka to have them apart",
 		}}

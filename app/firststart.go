@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 )
 
@@ -66,7 +67,7 @@ func (p *shared) group() string {
 func literals(c *config.Config) []string {
 	var out []string
 	for _, m := range c.Mappings {
-		keys := append([]config.Text(nil), m.Keys...)
+		keys := append([]spec.Text(nil), m.Keys...)
 		if m.Hash != nil {
 			keys = append(keys, m.Hash.Key)
 		}

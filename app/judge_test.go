@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
@@ -21,7 +22,7 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 		c := &config.Config{
 			Source:      config.Source{Heartbeat: time.Second},
 			Invalidator: config.Invalidator{SecondDelete: 2 * time.Second},
-			Mappings:    []config.Mapping{{SecondDelete: 10 * time.Second}, {SecondDelete: time.Second}},
+			Mappings:    []spec.Mapping{{SecondDelete: 10 * time.Second}, {SecondDelete: time.Second}},
 		}
 		after := behindAfter(c, 0)
 		if after != 26*time.Second {

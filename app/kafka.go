@@ -9,7 +9,7 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
-	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/eventlog/kafka"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
@@ -90,7 +90,7 @@ func (c *consuming) Run(ctx context.Context) error {
 // hasItsPart reports whether the configuration has what the process is to do.
 func (p *process) hasItsPart() error {
 	problem := func(what, do string) error {
-		return config.Problems{{Pos: config.Pos{File: p.config.File}, What: what, Do: do}}
+		return spec.Problems{{Pos: spec.Pos{File: p.config.File}, What: what, Do: do}}
 	}
 	switch role := p.options.Role; {
 	case role != Invalidator && !p.config.HasSource():

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/latency"
-	"github.com/freshet/freshet/router"
 )
 
 // The bounds of a batch. A batch is the unit of every hand-over: large enough that no stage feels its cost for each
@@ -60,7 +60,7 @@ type reader struct {
 // freshet runs, and its keys cannot be named then.
 func (r *reader) Bind(t *event.Table) ([]event.Need, error) {
 	needs, err := r.router.Bind(t)
-	var problems router.Problems
+	var problems spec.Problems
 	if !errors.As(err, &problems) {
 		return needs, err
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/latency"
-	"github.com/freshet/freshet/router"
 )
 
 // fakeLog keeps what is appended.
@@ -211,7 +211,7 @@ func TestMarksPassBesideTheBatch(t *testing.T) {
 
 func TestAMappingThatDoesNotFitATableStopsOnlyItself(t *testing.T) {
 	r, _ := newReader(t)
-	r.router = &fakeRouter{err: router.Problems{{What: "shop.product has no column sku", Do: "did you mean skus?"}}}
+	r.router = &fakeRouter{err: spec.Problems{{What: "shop.product has no column sku", Do: "did you mean skus?"}}}
 	needs, err := r.Bind(product)
 	if err != nil || len(needs) != 1 {
 		t.Errorf("needs %v, %v", needs, err)

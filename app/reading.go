@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
@@ -56,7 +57,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	c := p.config
 	r := &reading{shared: p.shared, registry: prometheus.NewRegistry(), saved: at, log: log, allSaved: make(chan struct{})}
 	troubles := &troubles{alarms: p.alarms, doubts: p.doubts, source: c.Source.Name}
-	route, err := router.New(connect.Mappings(c.Mappings), router.Options{Reporter: troubles, Registerer: r.registry})
+	route, err := router.New(c.Mappings, router.Options{Reporter: troubles, Registerer: r.registry})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 		r.options.Log.Warn("the mapped tables cannot be looked at", "error", err)
 		return nil
 	}
-	var problems config.Problems
+	var problems spec.Problems
 	for _, f := range route.Unfit(s.Tables) {
 		if !must {
 			if err := r.doubts.Record(ctx, unfitDoubt(r.config.Source.Name, f.Error())); err != nil {
@@ -120,7 +121,7 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 			}
 			continue
 		}
-		problems = append(problems, config.Problem{Pos: config.Pos(f.Pos), What: f.What, Do: f.Do})
+		problems = append(problems, f)
 	}
 	if len(problems) > 0 {
 		return problems

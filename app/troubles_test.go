@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
@@ -137,9 +138,9 @@ func firstStarter(t *testing.T, redis string) *shared {
 	must(t, err)
 	return &shared{alarms: board, doubts: book(t, board), config: &config.Config{
 		Source: config.Source{Name: "shop"}, Redis: config.Redis{Addresses: []string{redis}},
-		Mappings: []config.Mapping{
-			{Keys: []config.Text{{Value: "product:{id}"}}}, {Hash: &config.Hash{Key: config.Text{Value: "stock:{id}"}}},
-			{Expire: &config.Expire{Keys: []config.Text{{Value: "banner:{id}"}}}}, {Incr: config.Text{Value: "articles:gen"}},
+		Mappings: []spec.Mapping{
+			{Keys: []spec.Text{{Value: "product:{id}"}}}, {Hash: &spec.Hash{Key: spec.Text{Value: "stock:{id}"}}},
+			{Expire: &spec.Expire{Keys: []spec.Text{{Value: "banner:{id}"}}}}, {Incr: spec.Text{Value: "articles:gen"}},
 		},
 	}}
 }

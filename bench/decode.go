@@ -16,6 +16,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/router"
@@ -164,8 +165,8 @@ type dropper struct {
 }
 
 func newDropper(address string, r *reel) (*dropper, error) {
-	route, err := router.New([]router.Mapping{{
-		Table: router.Text{Value: "shop.product"}, Keys: []router.Text{{Value: "product:{id}"}},
+	route, err := router.New([]spec.Mapping{{
+		Table: spec.Text{Value: "shop.product"}, Keys: []spec.Text{{Value: "product:{id}"}},
 	}}, router.Options{})
 	if err != nil {
 		return nil, err

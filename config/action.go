@@ -3,58 +3,9 @@ package config
 import (
 	"iter"
 	"strings"
-	"time"
+
+	"github.com/freshet/freshet/config/spec"
 )
-
-// Hash says that one field of a hash is removed or set.
-type Hash struct {
-	Pos Pos
-	// Key and Field are templates. Never empty.
-	Key, Field Text
-	// Value is the template of the field's value; empty: the field is removed, not set.
-	Value Text
-}
-
-// Set says that a member of a set is added or removed.
-type Set struct {
-	Pos Pos
-	// Key and Member are templates. Never empty.
-	Key, Member Text
-}
-
-// ZSet says that a member of a sorted set is added or removed.
-type ZSet struct {
-	Pos Pos
-	// Key and Member are templates. Never empty.
-	Key, Member Text
-	// Score is the template of the score; empty: it is not known, the member is removed, never set.
-	Score Text
-}
-
-// Expire says that keys are given less time to live.
-type Expire struct {
-	Pos Pos
-	// Keys are templates, none of them twice. Never empty.
-	Keys []Text
-	// In is how long the keys live at most from then on. From 1ms to 10 years.
-	In time.Duration
-}
-
-// Publish says that a message is published after each acknowledged action on a key of the mapping.
-type Publish struct {
-	Pos Pos
-	// Channel and Message are templates. Never empty.
-	Channel, Message Text
-}
-
-// Stream says that an entry is added to a stream after each acknowledged action on a key of the mapping.
-type Stream struct {
-	Pos Pos
-	// Key is a template. Never empty.
-	Key Text
-	// MaxLen is how many entries the stream keeps, about; 0 (`none`): all. Default 10,000.
-	MaxLen int64
-}
 
 // actions are the keys of a mapping that ask for something other than deletes.
 func actions() []string {
@@ -90,7 +41,7 @@ const streamLength = 10_000
 func maxLen() kind[int64] { return orWord(integers[int64](1, 1e9), "none") }
 
 // action reads one action. One that lacks a part is left out of the mapping, which was reported.
-func (l *loader) action(m *Mapping, f pair) {
+func (l *loader) action(m *spec.Mapping, f pair) {
 	switch f.name {
 	case "rebuild":
 		l.rebuild(m, f)
@@ -109,16 +60,16 @@ func (l *loader) action(m *Mapping, f pair) {
 	case "stream":
 		l.stream(m, f)
 	default:
-		l.report(f.at, "unknown key "+quote(f.name)+" in a mapping", oneOfKeys(f.name, mappingKeys()))
+		l.Add(f.at, "unknown key "+spec.Quote(f.name)+" in a mapping", oneOfKeys(f.name, mappingKeys()))
 	}
 }
 
-func (l *loader) hash(m *Mapping, f pair) {
+func (l *loader) hash(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, `{key: "user:{id}", field: profile}`, hashKeys())
 	if !ok {
 		return
 	}
-	h := &Hash{Pos: f.at, Value: b.text("value", "write a template, or remove the key to have the field removed")}
+	h := &spec.Hash{Pos: f.at, Value: b.text("value", "write a template, or remove the key to have the field removed")}
 	h.Key = b.need("key", "write the template of the hash's key")
 	h.Field = b.need("field", "write the template of the field's name")
 	if h.Key.Value != "" && h.Field.Value != "" {
@@ -126,12 +77,12 @@ func (l *loader) hash(m *Mapping, f pair) {
 	}
 }
 
-func (l *loader) set(m *Mapping, f pair) {
+func (l *loader) set(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, `{key: "tag:{tag}", member: "{id}"}`, setKeys())
 	if !ok {
 		return
 	}
-	s := &Set{Pos: f.at}
+	s := &spec.Set{Pos: f.at}
 	s.Key = b.need("key", "write the template of the set's key")
 	s.Member = b.need("member", "write the template of the member")
 	if s.Key.Value != "" && s.Member.Value != "" {
@@ -139,12 +90,12 @@ func (l *loader) set(m *Mapping, f pair) {
 	}
 }
 
-func (l *loader) zset(m *Mapping, f pair) {
+func (l *loader) zset(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, `{key: "board:{game}", member: "{id}"}`, zsetKeys())
 	if !ok {
 		return
 	}
-	z := &ZSet{Pos: f.at, Score: b.text("score", "write a template, or remove the key: members are then removed, never set")}
+	z := &spec.ZSet{Pos: f.at, Score: b.text("score", "write a template, or remove the key: members are then removed, never set")}
 	z.Key = b.need("key", "write the template of the sorted set's key")
 	z.Member = b.need("member", "write the template of the member")
 	if z.Key.Value != "" && z.Member.Value != "" {
@@ -152,12 +103,12 @@ func (l *loader) zset(m *Mapping, f pair) {
 	}
 }
 
-func (l *loader) expire(m *Mapping, f pair) {
+func (l *loader) expire(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, `{keys: ["setting:{name}"], in: 5s}`, expireKeys())
 	if !ok {
 		return
 	}
-	e := &Expire{Pos: f.at, Keys: b.texts("keys", "key template")}
+	e := &spec.Expire{Pos: f.at, Keys: b.texts("keys", "key template")}
 	b.lacks("keys", "write at least one template")
 	b.lacks("in", "write how long the keys may live on, such as 5s")
 	b.set("in", func(p pair) bool { return setting(l, p, timeToLive(), &e.In) })
@@ -166,12 +117,12 @@ func (l *loader) expire(m *Mapping, f pair) {
 	}
 }
 
-func (l *loader) publish(m *Mapping, f pair) {
+func (l *loader) publish(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, `{channel: changed, message: "{id}"}`, publishKeys())
 	if !ok {
 		return
 	}
-	p := &Publish{Pos: f.at}
+	p := &spec.Publish{Pos: f.at}
 	p.Channel = b.need("channel", "write the template of the channel's name")
 	p.Message = b.need("message", `write the template of the message, such as "{id}"`)
 	if p.Channel.Value != "" && p.Message.Value != "" {
@@ -179,12 +130,12 @@ func (l *loader) publish(m *Mapping, f pair) {
 	}
 }
 
-func (l *loader) stream(m *Mapping, f pair) {
+func (l *loader) stream(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, `{key: changes, maxlen: 10000}`, streamKeys())
 	if !ok {
 		return
 	}
-	s := &Stream{Pos: f.at, MaxLen: streamLength}
+	s := &spec.Stream{Pos: f.at, MaxLen: streamLength}
 	s.Key = b.need("key", "write the template of the stream's key")
 	b.set("maxlen", func(p pair) bool { return setting(l, p, maxLen(), &s.MaxLen) })
 	if s.Key.Value != "" {
@@ -194,7 +145,7 @@ func (l *loader) stream(m *Mapping, f pair) {
 
 // keysFit reports actions that do not go with the mapping's keys, and leaves them out. at says where the keys of the
 // mapping stand.
-func (l *loader) keysFit(m *Mapping, at map[string]Pos) {
+func (l *loader) keysFit(m *spec.Mapping, at map[string]spec.Pos) {
 	const do = "write keys: with at least one template"
 	if len(m.Keys) == 0 {
 		_, said := at["keys"]
@@ -204,40 +155,40 @@ func (l *loader) keysFit(m *Mapping, at map[string]Pos) {
 			"stream":  "stream follows what is done to the mapping's keys, and there are none",
 		} {
 			if p, ok := at[name]; ok && !said {
-				l.report(p, what, do)
+				l.Add(p, what, do)
 			}
 		}
 		m.Rebuild, m.Publish, m.Stream = nil, nil, nil
 	}
-	for name, k := range m.allKeys() {
+	for name, k := range allKeys(m) {
 		if begin, ok := isReserved(k.Value); ok {
-			l.at(k.Pos, name, &fault{quote(k.Value) + " begins with " + begin + ", where versions and locks are kept", "give the key another name"})
+			l.at(k.Pos, name, &fault{spec.Quote(k.Value) + " begins with " + begin + ", where versions and locks are kept", "give the key another name"})
 		}
 	}
 	for _, k := range m.Keys {
-		for name, other := range m.otherKeys() {
+		for name, other := range otherKeys(m) {
 			if other.Value == k.Value {
-				l.at(other.Pos, name, &fault{quote(k.Value) + " is one of the mapping's keys, which are dealt with whole", "remove it from keys, or here"})
+				l.at(other.Pos, name, &fault{spec.Quote(k.Value) + " is one of the mapping's keys, which are dealt with whole", "remove it from keys, or here"})
 			}
 		}
 	}
 }
 
 // allKeys are the templates of all keys that the mapping writes or deletes, by the path of their key.
-func (m *Mapping) allKeys() iter.Seq2[string, Text] {
-	return func(yield func(string, Text) bool) {
+func allKeys(m *spec.Mapping) iter.Seq2[string, spec.Text] {
+	return func(yield func(string, spec.Text) bool) {
 		for _, k := range m.Keys {
 			if !yield("keys", k) {
 				return
 			}
 		}
-		m.otherKeys()(yield)
+		otherKeys(m)(yield)
 	}
 }
 
 // otherKeys are the templates of keys that stand with the actions, by the path of their key.
-func (m *Mapping) otherKeys() iter.Seq2[string, Text] {
-	return func(yield func(string, Text) bool) {
+func otherKeys(m *spec.Mapping) iter.Seq2[string, spec.Text] {
+	return func(yield func(string, spec.Text) bool) {
 		if m.Hash != nil && !yield("hash.key", m.Hash.Key) || m.Set != nil && !yield("set.key", m.Set.Key) ||
 			m.ZSet != nil && !yield("zset.key", m.ZSet.Key) || m.Stream != nil && !yield("stream.key", m.Stream.Key) ||
 			m.Incr.Value != "" && !yield("incr", m.Incr) {

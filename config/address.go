@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // addresses are host:port of a server to connect to; port is what its servers usually have.
@@ -36,27 +38,27 @@ func addressFault(s string, port int, listen bool) *fault {
 		return &fault{"this is a URL, not an address", "write host:port alone, such as " + example + "; user, password and database have keys of their own"}
 	}
 	if strings.ContainsAny(s, `/\`) {
-		return &fault{quote(s) + " is a path, not an address", "write host:port, such as " + example + "; connections are made over TCP"}
+		return &fault{spec.Quote(s) + " is a path, not an address", "write host:port, such as " + example + "; connections are made over TCP"}
 	}
 	if s == "" {
 		return &fault{"is empty", "write host:port, such as " + example}
 	}
 	if strings.Contains(s, ",") {
-		return &fault{quote(s) + " is more than one address", "write each address as an item of its own"}
+		return &fault{spec.Quote(s) + " is more than one address", "write each address as an item of its own"}
 	}
 	host, service, err := net.SplitHostPort(s)
 	if err != nil {
-		return &fault{quote(s) + " is not host:port", "write " + withPort(s, port, example)}
+		return &fault{spec.Quote(s) + " is not host:port", "write " + withPort(s, port, example)}
 	}
 	n, err := strconv.ParseUint(service, 10, 16)
 	if err != nil || n == 0 && !listen {
-		return &fault{quote(s) + " has no port from 1 to 65535", "write " + net.JoinHostPort(host, strconv.Itoa(port)) + ", or the port that is meant"}
+		return &fault{spec.Quote(s) + " has no port from 1 to 65535", "write " + net.JoinHostPort(host, strconv.Itoa(port)) + ", or the port that is meant"}
 	}
 	if host == "" && !listen {
-		return &fault{quote(s) + " has no host", "write " + net.JoinHostPort("127.0.0.1", service) + ", or the host that is meant"}
+		return &fault{spec.Quote(s) + " has no host", "write " + net.JoinHostPort("127.0.0.1", service) + ", or the host that is meant"}
 	}
 	if host != "" && !isHost(host) {
-		return &fault{quote(s) + " has no valid host", "write a host name or an IP address before the port"}
+		return &fault{spec.Quote(s) + " has no valid host", "write a host name or an IP address before the port"}
 	}
 	return nil
 }
@@ -109,21 +111,21 @@ func parseStart(s string) (Start, *fault) {
 	case strings.HasPrefix(s, "gtid:"):
 		set := strings.Join(strings.Fields(strings.TrimPrefix(s, "gtid:")), "")
 		if !isMySQLSet(set) && !isMariaDBSet(set) {
-			return Start{}, &fault{quote(s) + " holds no GTID set", "write gtid: and what SELECT @@gtid_executed (MySQL) or @@gtid_binlog_pos (MariaDB) returns"}
+			return Start{}, &fault{spec.Quote(s) + " holds no GTID set", "write gtid: and what SELECT @@gtid_executed (MySQL) or @@gtid_binlog_pos (MariaDB) returns"}
 		}
 		return Start{Kind: StartGTID, GTIDs: set}, nil
 	}
 	i := strings.LastIndexByte(s, ':')
 	if i <= 0 || strings.ContainsAny(s, "/ ") {
-		if n := nearest(s, []string{string(StartNow), string(StartEarliest)}); n != "" {
-			return Start{}, &fault{quote(s) + " is no place to start", fmt.Sprintf("did you mean %q?", n)}
+		if n := spec.Nearest(s, []string{string(StartNow), string(StartEarliest)}); n != "" {
+			return Start{}, &fault{spec.Quote(s) + " is no place to start", fmt.Sprintf("did you mean %q?", n)}
 		}
-		return Start{}, &fault{quote(s) + " is no place to start", write}
+		return Start{}, &fault{spec.Quote(s) + " is no place to start", write}
 	}
 	pos, err := strconv.ParseUint(s[i+1:], 10, 64)
 	if err != nil || pos < 4 {
 		// The first event of a binlog file stands behind its 4-byte magic number.
-		return Start{}, &fault{quote(s) + " has no position", "write <file>:<position> with a position from 4 on"}
+		return Start{}, &fault{spec.Quote(s) + " has no position", "write <file>:<position> with a position from 4 on"}
 	}
 	return Start{Kind: StartFile, File: s[:i], Pos: pos}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // body is the keys of an action.
@@ -11,7 +13,7 @@ type body struct {
 	l *loader
 	// name is that of the action, such as rebuild or rebuild.missing, and at is where it stands.
 	name string
-	at   Pos
+	at   spec.Pos
 	// given are its keys; the name in a pair is the whole one, such as rebuild.ttl.
 	given map[string]pair
 	// meant are keys that an unknown one was probably meant to be: they are not missed as well.
@@ -36,8 +38,8 @@ func (l *loader) body(f pair, example string, names []string) (*body, bool) {
 	b := &body{l: l, name: f.name, at: f.at, given: map[string]pair{}, meant: map[string]bool{}, broken: map[string]bool{}}
 	for _, p := range l.doc.fields(f.value) {
 		if !slices.Contains(names, p.name) {
-			l.report(p.at, "unknown key "+quote(p.name)+" in "+f.name, oneOfKeys(p.name, names))
-			b.meant[nearest(p.name, names)] = true
+			l.Add(p.at, "unknown key "+spec.Quote(p.name)+" in "+f.name, oneOfKeys(p.name, names))
+			b.meant[spec.Nearest(p.name, names)] = true
 			continue
 		}
 		b.given[p.name] = pair{f.name + "." + p.name, p.at, p.value}
@@ -54,7 +56,7 @@ func (b *body) set(name string, read func(pair) bool) bool {
 }
 
 // text reads a text that is not empty, if it is given.
-func (b *body) text(name, do string) (t Text) {
+func (b *body) text(name, do string) (t spec.Text) {
 	b.set(name, func(p pair) bool {
 		t = b.l.phrase(p, do)
 		return t.Value != ""
@@ -63,7 +65,7 @@ func (b *body) text(name, do string) (t Text) {
 }
 
 // texts reads a list of texts, if it is given.
-func (b *body) texts(name, what string) (ts []Text) {
+func (b *body) texts(name, what string) (ts []spec.Text) {
 	b.set(name, func(p pair) bool {
 		ts = b.l.phrases(p, what)
 		return len(ts) > 0
@@ -72,7 +74,7 @@ func (b *body) texts(name, what string) (ts []Text) {
 }
 
 // need reads a text that must be there.
-func (b *body) need(name, do string) Text {
+func (b *body) need(name, do string) spec.Text {
 	b.lacks(name, do)
 	return b.text(name, do)
 }

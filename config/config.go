@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // Config is the whole configuration: what the file and the environment say, and the defaults where they are silent.
@@ -22,10 +24,10 @@ type Config struct {
 	Admin       Admin
 	Log         Log
 	// Mappings are in the order of the file. Empty only without a source.
-	Mappings []Mapping
+	Mappings []spec.Mapping
 
 	// origins says where each value came from that is not a default, by the path of its key.
-	origins map[string]Pos
+	origins map[string]spec.Pos
 }
 
 // HasSource reports whether there is a source: with Kafka, the file of an invalidator has none, nor mappings, unless it
@@ -264,38 +266,3 @@ func (s Start) String() string {
 	}
 	return string(s.Kind)
 }
-
-// Mapping says which keys the rows of a table feed. What a table pattern, a template or a predicate may hold is not
-// checked here.
-type Mapping struct {
-	// Pos is where the mapping begins.
-	Pos Pos
-	// Table is the schema and table, with * or {00..63} in it. Never empty.
-	Table Text
-	// Events are the changes that count. Default all three.
-	Events Events
-	// Columns: an update counts only if one of these changed; empty, the default: every update counts.
-	Columns []Text
-	// When is the predicate; empty: none.
-	When Text
-	// Keys are the templates of the keys to delete, or with Rebuild to write anew, none of them twice. Empty only if
-	// there is another action. Never empty with Rebuild, Publish or Stream.
-	Keys []Text
-	// SecondDelete is D of this mapping, that of the invalidator where the mapping is silent; 0 (`none`): one delete.
-	SecondDelete time.Duration
-	// RateLimit is keys a second of this mapping, in each process that invalidates; 0, the default (`none`): no limit.
-	RateLimit int
-
-	// The actions other than deletes; nil, or empty: not asked for. Incr is the template of a counter's key.
-	Rebuild *Rebuild
-	Hash    *Hash
-	Set     *Set
-	ZSet    *ZSet
-	Expire  *Expire
-	Incr    Text
-	Publish *Publish
-	Stream  *Stream
-}
-
-// Events are the kinds of row change that a mapping is for.
-type Events struct{ Insert, Update, Delete bool }

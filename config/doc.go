@@ -1,11 +1,11 @@
 // Package config reads freshet's one YAML file and the environment into a typed, validated [Config].
 //
-// It stands beside the path of a row change, not on it: it imports no other package of the project, and only app
-// turns its values into the stages' options.
+// It stands next to the path of a row change, not on it. What it says of mappings is in the words of package spec, which
+// router compiles; only app turns its other values into the stages' options.
 //
 // What it guarantees:
 //
-//   - All problems are reported at once, as [Problems], each with file, line and column, what is wrong and what to
+//   - All problems are reported at once, as [spec.Problems], each with file, line and column, what is wrong and what to
 //     do. Whoever knows more than this package (the router knows templates and predicates) adds a [Check], so that
 //     one list holds everything.
 //   - Nothing is ignored: unknown keys, duplicate keys, keys without effect, and what this version does not do yet

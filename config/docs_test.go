@@ -9,6 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/event"
 )
 
 func TestTheExampleLoadsWithTheDefaults(t *testing.T) {
@@ -113,8 +116,8 @@ func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
 		"rebuild.missing.ttl": timeToLive().name, "expire.in": timeToLive().name, "stream.maxlen": maxLen().name,
 	}
 	defaults := map[string]string{
-		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(RowsOne), "rebuild.as": string(FormJSON),
-		"rebuild.decimals": string(DecimalsString), "rebuild.jitter": percentages().format(0), "stream.maxlen": maxLen().format(streamLength),
+		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(spec.RowsOne), "rebuild.as": event.FormJSON.String(),
+		"rebuild.decimals": string(spec.DecimalsString), "rebuild.jitter": percentages().format(0), "stream.maxlen": maxLen().format(streamLength),
 	}
 	for action, names := range map[string][]string{
 		"mappings": mappingKeys(), "rebuild": append(rebuildKeys(), "missing.cache", "missing.ttl"), "hash": hashKeys(), "set": setKeys(),

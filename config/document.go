@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // mappingsKey is the one key of the file that is not in the table of keys: it comes from the file alone.
@@ -19,15 +21,15 @@ const maxMerge = 16
 
 // document is what the file says, key by key.
 type document struct {
-	file   string
-	lines  lines
-	report Report
+	*spec.Collector
+	file  string
+	lines lines
 	// left is how many nodes may still be looked at.
 	left int
 	// given are the nodes of the keys in the file, by path.
 	given map[string]*yaml.Node
 	// sections are where the sections of the file begin, by path.
-	sections map[string]Pos
+	sections map[string]spec.Pos
 	// meant are the paths of keys that an unknown one was probably meant to be: they are not missed as well.
 	meant map[string]bool
 }
@@ -66,10 +68,10 @@ func (t *tree) add(rest, path string) {
 }
 
 // newDocument goes through the file and reports unknown and duplicate keys.
-func newDocument(file string, data []byte, top *yaml.Node, keys []key, report Report) *document {
+func newDocument(file string, data []byte, top *yaml.Node, keys []key, problems *spec.Collector) *document {
 	d := &document{
-		file: file, lines: newLines(data), report: report, left: maxNodes,
-		given: map[string]*yaml.Node{}, sections: map[string]Pos{}, meant: map[string]bool{},
+		Collector: problems, file: file, lines: newLines(data), left: maxNodes,
+		given: map[string]*yaml.Node{}, sections: map[string]spec.Pos{}, meant: map[string]bool{},
 	}
 	root := newTree(keys)
 	d.section("", top, root, root)
@@ -77,17 +79,17 @@ func newDocument(file string, data []byte, top *yaml.Node, keys []key, report Re
 }
 
 // pos is where a node stands.
-func (d *document) pos(n *yaml.Node) Pos { return Pos{d.file, n.Line, n.Column} }
+func (d *document) pos(n *yaml.Node) spec.Pos { return spec.At(d.file, n.Line, n.Column) }
 
 // place is where a key stands, or its section, or the top of the file.
-func (d *document) place(path string) Pos {
+func (d *document) place(path string) spec.Pos {
 	if n, ok := d.given[path]; ok {
 		return d.pos(n)
 	}
 	for {
 		i := strings.LastIndexByte(path, '.')
 		if i < 0 {
-			return Pos{d.file, 1, 1}
+			return spec.At(d.file, 1, 1)
 		}
 		path = path[:i]
 		if p, ok := d.sections[path]; ok {
@@ -112,18 +114,18 @@ func (d *document) section(path string, n *yaml.Node, t, root *tree) {
 		case f.value.Kind == yaml.ScalarNode && f.value.Tag == "!!null":
 			d.sections[full] = f.at // all its keys are commented out
 		default:
-			d.report(d.pos(f.value), full+" is a section, not a value", "write its keys below it: "+list(next.names, "and"))
+			d.Add(d.pos(f.value), full+" is a section, not a value", "write its keys below it: "+list(next.names, "and"))
 		}
 	}
 }
 
 // unknown reports a key that there is not, with the one that was meant.
 func (d *document) unknown(f pair, path string, t, root *tree) {
-	what := fmt.Sprintf("unknown key %s", quote(f.name))
+	what := fmt.Sprintf("unknown key %s", spec.Quote(f.name))
 	if path != "" {
 		what += " in " + path
 	}
-	near := nearest(f.name, t.names)
+	near := spec.Nearest(f.name, t.names)
 	d.meant[strings.TrimPrefix(path+"."+near, ".")] = true
 	var elsewhere []string
 	for _, p := range root.paths {
@@ -137,16 +139,16 @@ func (d *document) unknown(f pair, path string, t, root *tree) {
 		if section == "" {
 			where = "at the top level"
 		}
-		d.report(f.at, what, name+" belongs "+where)
+		d.Add(f.at, what, name+" belongs "+where)
 		return
 	}
-	d.report(f.at, what, oneOfKeys(f.name, t.names))
+	d.Add(f.at, what, oneOfKeys(f.name, t.names))
 }
 
 // pair is a key of a YAML mapping with its value, aliases resolved.
 type pair struct {
 	name  string
-	at    Pos
+	at    spec.Pos
 	value *yaml.Node
 }
 
@@ -165,11 +167,11 @@ func (d *document) own(n *yaml.Node, seen map[string]bool) (fs []pair, merged []
 		k, v := resolve(n.Content[i]), resolve(n.Content[i+1])
 		at := d.pos(n.Content[i])
 		if k.Kind != yaml.ScalarNode {
-			d.report(at, "a key must be a word", "write key: value, and put a template in quotes")
+			d.Add(at, "a key must be a word", "write key: value, and put a template in quotes")
 			continue
 		}
 		if line := lines[k.Value]; line != 0 {
-			d.report(at, "duplicate key "+quote(k.Value), fmt.Sprintf("it is already on line %d; remove one", line))
+			d.Add(at, "duplicate key "+spec.Quote(k.Value), fmt.Sprintf("it is already on line %d; remove one", line))
 			continue
 		}
 		lines[k.Value] = k.Line
@@ -196,14 +198,14 @@ func (d *document) merge(from []*yaml.Node, seen map[string]bool, depth int) []p
 		case !d.spend(1):
 			return all
 		case depth == maxMerge:
-			d.report(d.pos(n), "merge keys (<<) lead from one to the next without end", "write the keys out")
+			d.Add(d.pos(n), "merge keys (<<) lead from one to the next without end", "write the keys out")
 		case n.Kind == yaml.SequenceNode:
 			all = append(all, d.merge(n.Content, seen, depth+1)...)
 		case n.Kind == yaml.MappingNode:
 			fs, deeper := d.own(n, seen)
 			all = append(append(all, fs...), d.merge(deeper, seen, depth+1)...)
 		default:
-			d.report(d.pos(n), "a merge key (<<) takes in keys, and this has none", "name an anchor of a section or a mapping")
+			d.Add(d.pos(n), "a merge key (<<) takes in keys, and this has none", "name an anchor of a section or a mapping")
 		}
 	}
 	return all
@@ -215,7 +217,7 @@ func (d *document) spend(n int) bool {
 		return false
 	}
 	if d.left -= n; d.left < 0 {
-		d.report(Pos{File: d.file}, "the file's aliases and merge keys make it too large to read", "write the keys out, or match shards with one pattern")
+		d.Add(spec.Pos{File: d.file}, "the file's aliases and merge keys make it too large to read", "write the keys out, or match shards with one pattern")
 	}
 	return d.left >= 0
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/viper"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // effective returns the texts of every key: the environment's where it has them, else the file's, else the default.
@@ -53,13 +55,13 @@ func splitList(s string) []string {
 }
 
 // variable returns the position that stands for the key's variable, if it is set.
-func variable(k key) (Pos, bool) {
-	return Pos{File: "$" + k.env()}, os.Getenv(k.env()) != ""
+func variable(k key) (spec.Pos, bool) {
+	return spec.Pos{File: "$" + k.env()}, os.Getenv(k.env()) != ""
 }
 
 // checkVariables reports variables that were meant for a key and are for none: those that begin with a section's
 // name, and those that are nearly right. Other variables with the prefix are somebody else's.
-func checkVariables(keys []key, environ []string, report Report) {
+func checkVariables(keys []key, environ []string, problems *spec.Collector) {
 	known := map[string]bool{configVariable: true}
 	var all []string
 	sections := map[string]bool{}
@@ -74,19 +76,19 @@ func checkVariables(keys []key, environ []string, report Report) {
 		if !strings.HasPrefix(name, "FRESHET_") || value == "" || known[name] || fromKubernetes(name) {
 			continue
 		}
-		at := Pos{File: "$" + name}
+		at := spec.Pos{File: "$" + name}
 		if strings.HasPrefix(name, "FRESHET_MAPPINGS") {
-			report(at, "mappings cannot come from the environment", "write them into the file")
+			problems.Add(at, "mappings cannot come from the environment", "write them into the file")
 			continue
 		}
 		near := nearVariable(name, all)
 		for section := range sections {
 			if near == "" && (name == section || strings.HasPrefix(name, section+"_")) {
-				report(at, "there is no such key", "unset it, or look its name up in docs/configuration.md")
+				problems.Add(at, "there is no such key", "unset it, or look its name up in docs/configuration.md")
 			}
 		}
 		if near != "" {
-			report(at, "there is no such key", fmt.Sprintf("did you mean %s?", near))
+			problems.Add(at, "there is no such key", fmt.Sprintf("did you mean %s?", near))
 		}
 	}
 }
@@ -95,7 +97,7 @@ func checkVariables(keys []key, environ []string, report Report) {
 func nearVariable(name string, all []string) string {
 	best, least := "", 3
 	for _, v := range all {
-		if d := distance(name, v); d < least {
+		if d := spec.Distance(name, v); d < least {
 			best, least = v, d
 		}
 	}

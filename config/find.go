@@ -4,13 +4,15 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // configVariable names the file where no flag does.
 const configVariable = "FRESHET_CONFIG"
 
 // Find returns the file to load: the one that the flag --config names, else the one that $FRESHET_CONFIG names, else
-// ./freshet.yaml, else /etc/freshet/freshet.yaml. A file that is named must exist. The error is [Problems].
+// ./freshet.yaml, else /etc/freshet/freshet.yaml. A file that is named must exist. The error is [spec.Problems].
 func Find(flag string) (string, error) {
 	return find(flag, os.Getenv(configVariable), "freshet.yaml", "/etc/freshet/freshet.yaml")
 }
@@ -21,7 +23,9 @@ func find(flag, variable string, places ...string) (string, error) {
 			continue
 		}
 		if absent(named.file) {
-			return "", Problems{{Pos{File: named.file}, "there is no such file", "write it, or name another one with " + named.by}}
+			return "", spec.Problems{{
+				Pos: spec.Pos{File: named.file}, What: "there is no such file", Do: "write it, or name another one with " + named.by,
+			}}
 		}
 		return named.file, nil
 	}
@@ -30,9 +34,9 @@ func find(flag, variable string, places ...string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", Problems{{
-		Pos{}, "there is no configuration file: looked for " + list(places, "and") + " (--config and $" + configVariable + " name none)",
-		"write one (docs/configuration.md has every key), or name it with --config",
+	return "", spec.Problems{{
+		What: "there is no configuration file: looked for " + list(places, "and") + " (--config and $" + configVariable + " name none)",
+		Do:   "write one (docs/configuration.md has every key), or name it with --config",
 	}}
 }
 

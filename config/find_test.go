@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 func TestFindLooksInOrder(t *testing.T) {
@@ -36,7 +38,7 @@ func TestFindLooksInOrder(t *testing.T) {
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
 			t.Errorf("%+v: %q %v", c, got, err)
 		}
-		if ps := (Problems{}); err != nil && !errors.As(err, &ps) {
+		if ps := (spec.Problems{}); err != nil && !errors.As(err, &ps) {
 			t.Errorf("%+v: %T is not Problems", c, err)
 		}
 	}

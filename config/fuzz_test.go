@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // Whatever a file holds, loading it ends, with a whole configuration or with problems that each say something and
@@ -37,7 +39,7 @@ func FuzzParse(f *testing.F) {
 		if strings.Contains(text, "_file") {
 			return // it would read whatever the machine has by that name
 		}
-		c, err := Parse("freshet.yaml", []byte(text), func(c *Config, _ Report) { everyText(t, c, text) })
+		c, err := Parse("freshet.yaml", []byte(text), func(c *Config) spec.Problems { everyText(t, c, text); return nil })
 		if err == nil {
 			again, err := Parse("freshet.yaml", []byte(c.String()))
 			if err != nil || again.MappingsHash() != c.MappingsHash() {
@@ -45,7 +47,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		var ps Problems
+		var ps spec.Problems
 		if c != nil || !errors.As(err, &ps) || len(ps) == 0 {
 			t.Fatalf("%v, %T: %v", c, err, err)
 		}
@@ -60,7 +62,7 @@ func FuzzParse(f *testing.F) {
 // everyText asks for the place of every character of the mappings.
 func everyText(t *testing.T, c *Config, text string) {
 	for _, m := range c.Mappings {
-		if m.Table.Value == "" || !m.acts() {
+		if m.Table.Value == "" || !acts(&m) {
 			t.Fatal("a mapping without a table or anything to do is given to a check")
 		}
 		whole(t, &m)
@@ -78,8 +80,8 @@ func everyText(t *testing.T, c *Config, text string) {
 }
 
 // whole fails when an action lacks a part.
-func whole(t *testing.T, m *Mapping) {
-	for path, x := range m.otherKeys() {
+func whole(t *testing.T, m *spec.Mapping) {
+	for path, x := range otherKeys(m) {
 		if x.Value == "" {
 			t.Fatalf("%s is given to a check without its text", path)
 		}
@@ -96,9 +98,9 @@ func whole(t *testing.T, m *Mapping) {
 }
 
 // textsOf returns every text of a mapping that has a language of its own.
-func textsOf(m *Mapping) []Text {
-	texts := append([]Text{m.Table, m.When}, slices.Concat(m.Keys, m.Columns)...)
-	for _, x := range m.otherKeys() {
+func textsOf(m *spec.Mapping) []spec.Text {
+	texts := append([]spec.Text{m.Table, m.When}, slices.Concat(m.Keys, m.Columns)...)
+	for _, x := range otherKeys(m) {
 		texts = append(texts, x)
 	}
 	if r := m.Rebuild; r != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // MappingsHash returns 32 hexadecimal digits that change when the meaning of any mapping does, and with nothing else:
@@ -14,7 +16,7 @@ import (
 func (c *Config) MappingsHash() string {
 	texts := make([]string, len(c.Mappings))
 	for i, m := range c.Mappings {
-		texts[i] = m.canonical()
+		texts[i] = canonical(&m)
 	}
 	slices.Sort(texts)
 	sum := sha256.Sum256([]byte(canonicalList(texts)))
@@ -23,7 +25,7 @@ func (c *Config) MappingsHash() string {
 
 // canonical returns the meaning of a mapping as a text that no other mapping has. The text is saved nowhere, but the
 // hash of it is: a new key of a mapping may only add to it where it is given.
-func (m *Mapping) canonical() string {
+func canonical(m *spec.Mapping) string {
 	parts := []string{
 		"table", m.Table.Value,
 		"events", strconv.FormatBool(m.Events.Insert), strconv.FormatBool(m.Events.Update), strconv.FormatBool(m.Events.Delete),
@@ -33,7 +35,7 @@ func (m *Mapping) canonical() string {
 		"second_delete", m.SecondDelete.String(),
 	}
 	if m.Rebuild != nil {
-		parts = append(parts, "rebuild", m.Rebuild.canonical())
+		parts = append(parts, "rebuild", canonicalRebuild(m.Rebuild))
 	}
 	if h := m.Hash; h != nil {
 		parts = append(parts, "hash", canonicalTexts(h.Key, h.Field, h.Value))
@@ -59,11 +61,11 @@ func (m *Mapping) canonical() string {
 	return canonicalList(parts)
 }
 
-// canonical is that of a mapping, for its rebuild. The order of columns counts: it is that of the document.
-func (r *Rebuild) canonical() string {
+// canonicalRebuild is canonical for a rebuild. The order of columns counts: it is that of the document.
+func canonicalRebuild(r *spec.Rebuild) string {
 	parts := []string{
 		"query", r.Query.Value, "server", r.Server.Value, "timeout", r.Timeout.String(), "rows", string(r.Rows),
-		"as", string(r.As), "value", r.Value.Value, "columns", canonicalTexts(r.Columns...), "decimals", string(r.Decimals),
+		"as", r.As.String(), "value", r.Value.Value, "columns", canonicalTexts(r.Columns...), "decimals", string(r.Decimals),
 		"expire_at", r.ExpireAt.String(), "ttl", r.TTL.String(), "jitter", percentages().format(r.Jitter),
 	}
 	if e := r.Missing; e != nil {
@@ -72,7 +74,7 @@ func (r *Rebuild) canonical() string {
 	return canonicalList(parts)
 }
 
-func canonicalTexts(texts ...Text) string {
+func canonicalTexts(texts ...spec.Text) string {
 	values := make([]string, len(texts))
 	for i, t := range texts {
 		values[i] = t.Value
@@ -80,7 +82,7 @@ func canonicalTexts(texts ...Text) string {
 	return canonicalList(values)
 }
 
-func sorted(texts []Text) []string {
+func sorted(texts []spec.Text) []string {
 	values := make([]string, len(texts))
 	for i, t := range texts {
 		values[i] = t.Value

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // key is one key of the file outside of the mappings.
@@ -56,7 +58,7 @@ func items[T any](path string, k kind[T], at func(*Config) *[]T, def ...string) 
 			for i, text := range texts {
 				v, f := k.parse(text)
 				if f == nil && k.distinct && seen[text] {
-					f = &fault{quote(text) + " is given twice", "remove one"}
+					f = &fault{spec.Quote(text) + " is given twice", "remove one"}
 				}
 				if f != nil {
 					faults[i] = f

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // kind is a type of value: how it is read from its text, and written back.
@@ -61,9 +63,9 @@ func names(most int) kind[string] {
 		case s == "":
 			return s, &fault{"is empty", "write a name, or remove the key for the default"}
 		case !allowed.MatchString(s):
-			return s, &fault{quote(s) + " is not a name", "write letters, digits, dots, underscores and hyphens only"}
+			return s, &fault{spec.Quote(s) + " is not a name", "write letters, digits, dots, underscores and hyphens only"}
 		case len(s) > most:
-			return s, &fault{quote(s) + " is too long", fmt.Sprintf("write at most %d characters", most)}
+			return s, &fault{spec.Quote(s) + " is too long", fmt.Sprintf("write at most %d characters", most)}
 		}
 		return s, nil
 	}
@@ -97,7 +99,7 @@ func enumerated(s string, words []string) *fault {
 			off = w
 		}
 	}
-	f := &fault{quote(s) + " is unknown", oneOf(s, words)}
+	f := &fault{spec.Quote(s) + " is unknown", oneOf(s, words)}
 	if s == "" {
 		f.what = "is empty"
 	}
@@ -118,7 +120,7 @@ func booleans() kind[bool] {
 			case "false":
 				return false, nil
 			}
-			return false, &fault{quote(s) + " is unknown", "write true or false"}
+			return false, &fault{spec.Quote(s) + " is unknown", "write true or false"}
 		},
 		format: strconv.FormatBool,
 		bare:   true,
@@ -133,9 +135,9 @@ func integers[T int | int64 | uint32](lo, hi int64) kind[T] {
 			n, err := strconv.ParseInt(s, 10, 64)
 			switch {
 			case err != nil && digits(s) != "":
-				return 0, &fault{quote(s) + " is not a plain whole number", "write " + digits(s)}
+				return 0, &fault{spec.Quote(s) + " is not a plain whole number", "write " + digits(s)}
 			case err != nil:
-				return 0, &fault{quote(s) + " is not a whole number", fmt.Sprintf("write one from %d to %d", lo, hi)}
+				return 0, &fault{spec.Quote(s) + " is not a whole number", fmt.Sprintf("write one from %d to %d", lo, hi)}
 			case n < 0 && lo >= 0:
 				return 0, &fault{s + " is negative", fmt.Sprintf("write a number from %d to %d", lo, hi)}
 			case n < lo || n > hi:
@@ -174,7 +176,7 @@ func orWord[T comparable](k kind[T], word string) kind[T] {
 		v, f := parse(s)
 		switch {
 		case f == nil && v == zero, f != nil && word == "none" && (switchedOff(s) || zeroed(s)):
-			return zero, &fault{quote(s) + " does not switch it off", "write " + word}
+			return zero, &fault{spec.Quote(s) + " does not switch it off", "write " + word}
 		case f != nil && strings.EqualFold(s, word):
 			return zero, &fault{f.what, "write " + word}
 		}
@@ -222,7 +224,7 @@ func durations(lo, hi time.Duration) kind[time.Duration] {
 			case isNumber && unit == "" && n != 0:
 				return 0, &fault{s + " has no unit", "write " + s + "s"}
 			case err != nil:
-				return 0, &fault{quote(s) + " is not a duration", durationHint(s, between)}
+				return 0, &fault{spec.Quote(s) + " is not a duration", durationHint(s, between)}
 			case d < lo || d > hi:
 				return 0, &fault{s + " is out of range", between}
 			}
@@ -298,7 +300,7 @@ func sizes(lo, hi int64) kind[int64] {
 			case s == "":
 				return 0, &fault{"is empty", between}
 			case !isNumber:
-				return 0, &fault{quote(s) + " is not a size", "write it as 64MiB or 1GiB"}
+				return 0, &fault{spec.Quote(s) + " is not a size", "write it as 64MiB or 1GiB"}
 			case n < 0:
 				return 0, &fault{s + " is negative", between}
 			case unit == "":
@@ -313,7 +315,7 @@ func sizes(lo, hi int64) kind[int64] {
 				}
 				return 0, &fault{s + " is out of range", between}
 			}
-			return 0, &fault{quote(s) + " is not a size", sizeHint(s, unit)}
+			return 0, &fault{spec.Quote(s) + " is not a size", sizeHint(s, unit)}
 		},
 		format: formatSize,
 		bare:   true,

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -111,19 +110,6 @@ func TestStarts(t *testing.T) {
 		got, f := parseStart(text)
 		if got != want || (f == nil) != (want != Start{}) {
 			t.Errorf("%q: %+v %v, want %+v", text, got, f, want)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	candidates := []string{"name", "addresses", "user", "password", "server_id", "db", "tls"}
-	for name, want := range map[string]string{
-		"adresses": "addresses", "addr": "addresses", "address": "addresses", "ADDRESSES": "addresses", "serverId": "server_id", "server-id": "server_id",
-		"passwrod": "password", "pass": "password", "usr": "user", "usre": "user", "bd": "db", "ssl": "", "": "", "-": "", "colour": "", "x": "",
-		strings.Repeat("a", 100): "", strings.Repeat("password", 10): "password",
-	} {
-		if got := nearest(name, candidates); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
-// Load reads the file and the environment. The error is always [Problems]; there is no Config then.
+// Load reads the file and the environment. The error is always [spec.Problems]; there is no Config then.
 func Load(file string, checks ...Check) (*Config, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -21,7 +23,7 @@ func Load(file string, checks ...Check) (*Config, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			do = "write it, or name another one with --config"
 		}
-		return nil, Problems{{Pos{File: file}, "the file cannot be read: " + cause(err).Error(), do}}
+		return nil, spec.Problems{{Pos: spec.Pos{File: file}, What: "the file cannot be read: " + cause(err).Error(), Do: do}}
 	}
 	return Parse(file, data, checks...)
 }
@@ -39,25 +41,27 @@ func readFile(file string) ([]byte, error) {
 // Parse is [Load] for a file whose content is already here.
 func Parse(file string, data []byte, checks ...Check) (*Config, error) {
 	l := &loader{
-		keys: keys(), config: &Config{File: file, origins: map[string]Pos{}},
-		itemsAt: map[string][]Pos{}, bad: map[string]bool{},
+		keys: keys(), config: &Config{File: file, origins: map[string]spec.Pos{}},
+		itemsAt: map[string][]spec.Pos{}, bad: map[string]bool{},
 	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
-	top := parse(file, data, l.report)
+	top := parse(file, data, &l.Collector)
 	if top == nil {
-		return nil, l.err()
+		return nil, l.Err()
 	}
-	l.doc = newDocument(file, data, top, l.keys, l.report)
+	l.doc = newDocument(file, data, top, l.keys, &l.Collector)
 	l.values()
-	checkVariables(l.keys, os.Environ(), l.report)
+	checkVariables(l.keys, os.Environ(), &l.Collector)
 	l.secretFiles()
 	l.mappings()
 	l.validate()
 	l.refuseSettings()
 	for _, check := range checks {
-		check(l.config, l.report)
+		for _, p := range check(l.config) {
+			l.Add(p.Pos, p.What, p.Do)
+		}
 	}
-	if err := l.err(); err != nil {
+	if err := l.Err(); err != nil {
 		return nil, err
 	}
 	return l.config, nil
@@ -65,18 +69,18 @@ func Parse(file string, data []byte, checks ...Check) (*Config, error) {
 
 // loader is one load under way.
 type loader struct {
-	collector
+	spec.Collector
 	keys   []key
 	doc    *document
 	config *Config
 	// itemsAt are where the items of lists from the file stand, by path.
-	itemsAt map[string][]Pos
+	itemsAt map[string][]spec.Pos
 	// bad are the keys that were reported already, so that nothing else is said about them.
 	bad map[string]bool
 }
 
 // place is where a key's value comes from, or where it would stand in the file.
-func (l *loader) place(path string) Pos {
+func (l *loader) place(path string) spec.Pos {
 	if p, ok := l.config.origins[path]; ok {
 		return p
 	}
@@ -84,7 +88,7 @@ func (l *loader) place(path string) Pos {
 }
 
 // item is where an item of a list stands.
-func (l *loader) item(path string, i int) Pos {
+func (l *loader) item(path string, i int) spec.Pos {
 	if at := l.itemsAt[path]; i < len(at) {
 		return at[i]
 	}
@@ -104,7 +108,7 @@ func (l *loader) text(path string) []string {
 }
 
 // fault reports a key's fault, and that nothing else need be said about it.
-func (l *loader) fault(at Pos, path string, f *fault) {
+func (l *loader) fault(at spec.Pos, path string, f *fault) {
 	l.at(at, path, f)
 	l.bad[path] = true
 }
@@ -217,5 +221,5 @@ func (l *loader) missing(k key) {
 	}
 	section, name, _ := strings.Cut(k.path, ".")
 	l.bad[k.path] = true
-	l.report(l.place(k.path), what, fmt.Sprintf("write %s below %s, or set %s", name, section, k.env()))
+	l.Add(l.place(k.path), what, fmt.Sprintf("write %s below %s, or set %s", name, section, k.env()))
 }

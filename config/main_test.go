@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +45,7 @@ func mustParse(t testing.TB, text string) *Config {
 // parseAnyway returns what a check is given, also of a configuration that has problems.
 func parseAnyway(t testing.TB, text string) (c *Config, err error) {
 	t.Helper()
-	_, err = Parse("freshet.yaml", []byte(text), func(seen *Config, _ Report) { c = seen })
+	_, err = Parse("freshet.yaml", []byte(text), func(seen *Config) spec.Problems { c = seen; return nil })
 	if c == nil {
 		t.Fatalf("no check was called: %v", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // events are the words for the kinds of row change.
@@ -24,7 +26,7 @@ func (l *loader) mappings() {
 	}
 	if !ok {
 		if l.needs("source") {
-			l.report(l.doc.place(mappingsKey), "mappings is missing", first)
+			l.Add(l.doc.place(mappingsKey), "mappings is missing", first)
 		}
 		return
 	}
@@ -34,18 +36,18 @@ func (l *loader) mappings() {
 		return
 	}
 	if len(nodes) == 0 {
-		l.report(l.doc.pos(n), "mappings is empty", first)
+		l.Add(l.doc.pos(n), "mappings is empty", first)
 	}
-	same := map[string]Pos{}
+	same := map[string]spec.Pos{}
 	for _, n := range nodes {
 		m, ok := l.mapping(n)
 		if !ok {
 			continue
 		}
 		l.config.Mappings = append(l.config.Mappings, m)
-		c := m.canonical()
+		c := canonical(&m)
 		if at, twice := same[c]; twice {
-			l.report(m.Pos, "this is the same mapping as the one on line "+fmt.Sprint(at.Line), "remove one of them")
+			l.Add(m.Pos, "this is the same mapping as the one on line "+fmt.Sprint(at.Line), "remove one of them")
 			continue
 		}
 		same[c] = m.Pos
@@ -54,41 +56,41 @@ func (l *loader) mappings() {
 
 // mapping reads one mapping. It is of use to checks when it has a table and something to do; what is missing was
 // reported.
-func (l *loader) mapping(n *yaml.Node) (Mapping, bool) {
-	m := Mapping{
+func (l *loader) mapping(n *yaml.Node) (spec.Mapping, bool) {
+	m := spec.Mapping{
 		Pos:    l.doc.pos(n),
-		Events: Events{Insert: true, Update: true, Delete: true}, SecondDelete: l.config.Invalidator.SecondDelete,
+		Events: spec.Events{Insert: true, Update: true, Delete: true}, SecondDelete: l.config.Invalidator.SecondDelete,
 	}
 	if n.Kind != yaml.MappingNode {
-		l.report(m.Pos, "a mapping consists of keys", "write table: and keys: behind a hyphen")
+		l.Add(m.Pos, "a mapping consists of keys", "write table: and keys: behind a hyphen")
 		return m, false
 	}
-	given := map[string]Pos{}
+	given := map[string]spec.Pos{}
 	for _, f := range l.doc.fields(n) {
 		given[f.name] = f.at
 		if !slices.Contains(mappingKeys(), f.name) {
-			given[nearest(f.name, mappingKeys())] = f.at // what was meant is not missed as well
+			given[spec.Nearest(f.name, mappingKeys())] = f.at // what was meant is not missed as well
 		}
 		l.mappingKey(&m, f)
 	}
 	if _, ok := given["table"]; !ok {
-		l.report(m.Pos, "the mapping has no table", "write table: schema.table")
+		l.Add(m.Pos, "the mapping has no table", "write table: schema.table")
 	}
-	acts := func(name string) bool { _, ok := given[name]; return ok }
-	if !acts("keys") && !slices.ContainsFunc(actions(), acts) {
-		l.report(m.Pos, "the mapping has no keys", "write keys: with at least one template")
+	has := func(name string) bool { _, ok := given[name]; return ok }
+	if !has("keys") && !slices.ContainsFunc(actions(), has) {
+		l.Add(m.Pos, "the mapping has no keys", "write keys: with at least one template")
 	}
 	l.keysFit(&m, given)
-	return m, m.Table.Value != "" && m.acts()
+	return m, m.Table.Value != "" && acts(&m)
 }
 
 // acts reports whether there is anything to be done for a row of the mapping.
-func (m *Mapping) acts() bool {
+func acts(m *spec.Mapping) bool {
 	return len(m.Keys) > 0 || m.Hash != nil || m.Set != nil || m.ZSet != nil || m.Expire != nil || m.Incr.Value != ""
 }
 
 // mappingKey reads one key of a mapping.
-func (l *loader) mappingKey(m *Mapping, f pair) {
+func (l *loader) mappingKey(m *spec.Mapping, f pair) {
 	switch f.name {
 	case "table":
 		m.Table = l.phrase(f, "write schema.table")
@@ -124,20 +126,20 @@ func setting[T any](l *loader, f pair, k kind[T], into *T) bool {
 }
 
 // phrase reads a text that is not empty.
-func (l *loader) phrase(f pair, do string) Text {
+func (l *loader) phrase(f pair, do string) spec.Text {
 	text, wrong := scalar(f.value)
 	if wrong == nil && text == "" {
 		wrong = &fault{"is empty", do}
 	}
 	if wrong != nil {
 		l.at(l.doc.pos(f.value), f.name, wrong)
-		return Text{}
+		return spec.Text{}
 	}
 	return l.doc.lines.text(l.doc.file, f.value)
 }
 
 // phrases reads a list of texts, at least one and none of them empty or twice.
-func (l *loader) phrases(f pair, what string) []Text {
+func (l *loader) phrases(f pair, what string) []spec.Text {
 	nodes, wrong := l.doc.items(f.value)
 	if wrong == nil && len(nodes) == 0 {
 		wrong = &fault{"is empty", "write at least one " + what + ", or remove the key"}
@@ -146,7 +148,7 @@ func (l *loader) phrases(f pair, what string) []Text {
 		l.at(l.doc.pos(f.value), f.name, wrong)
 		return nil
 	}
-	var texts []Text
+	var texts []spec.Text
 	lines := map[string]int{}
 	for _, n := range nodes {
 		text, wrong := scalar(n)
@@ -154,7 +156,7 @@ func (l *loader) phrases(f pair, what string) []Text {
 		case wrong == nil && text == "":
 			wrong = &fault{"a " + what + " is empty", "write one, or remove the item"}
 		case wrong == nil && lines[text] != 0:
-			wrong = &fault{fmt.Sprintf("the %s %s is on line %d already", what, quote(text), lines[text]), "remove one of them"}
+			wrong = &fault{fmt.Sprintf("the %s %s is on line %d already", what, spec.Quote(text), lines[text]), "remove one of them"}
 		}
 		if wrong != nil {
 			l.at(l.doc.pos(n), f.name, wrong)
@@ -167,8 +169,8 @@ func (l *loader) phrases(f pair, what string) []Text {
 }
 
 // events reads the kinds of row change that a mapping is for.
-func (l *loader) events(m *Mapping, f pair) {
-	var es Events
+func (l *loader) events(m *spec.Mapping, f pair) {
+	var es spec.Events
 	for _, t := range l.phrases(f, "event") {
 		switch t.Value {
 		case "insert":
@@ -182,7 +184,7 @@ func (l *loader) events(m *Mapping, f pair) {
 		}
 	}
 	// Without any event, which was reported, the mapping stays one for all.
-	if es != (Events{}) {
+	if es != (spec.Events{}) {
 		m.Events = es
 	}
 }

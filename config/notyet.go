@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // notYet is what the file can say and this version does not do. It is refused, never ignored. What an action of a
@@ -42,15 +44,15 @@ func (l *loader) refuseSettings() {
 		case slices.Contains(table.settings, k.path) && strings.Join(values, ",") != strings.Join(k.def, ","):
 			l.refuse(l.place(k.path), k, values)
 		case slices.Contains(table.single, k.path) && len(values) > 1:
-			l.report(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
+			l.Add(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
 		}
 	}
 }
 
-func (l *loader) refuse(at Pos, k key, values []string) {
+func (l *loader) refuse(at spec.Pos, k key, values []string) {
 	if k.list {
-		l.report(at, k.path+" is not supported yet", "remove it")
+		l.Add(at, k.path+" is not supported yet", "remove it")
 		return
 	}
-	l.report(at, fmt.Sprintf("%s: %s is not supported yet", k.path, values[0]), "write "+k.def[0]+", or remove it")
+	l.Add(at, fmt.Sprintf("%s: %s is not supported yet", k.path, values[0]), "write "+k.def[0]+", or remove it")
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"strconv"
 	"strings"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // percentages are parts of a whole, from 0 to 1.
@@ -16,9 +18,9 @@ func percentages() kind[float64] {
 			case s == "":
 				return 0, &fault{"is empty", between}
 			case switchedOff(s) && n == 0:
-				return 0, &fault{quote(s) + " does not switch it off", "write 0%"}
+				return 0, &fault{spec.Quote(s) + " does not switch it off", "write 0%"}
 			case !ok:
-				return 0, &fault{quote(s) + " is not a percentage", between}
+				return 0, &fault{spec.Quote(s) + " is not a percentage", between}
 			case n < 0:
 				return 0, &fault{s + " is negative", between}
 			case unit == "" && n < 1:
@@ -26,14 +28,14 @@ func percentages() kind[float64] {
 			case unit == "":
 				return 0, &fault{s + " has no unit", "write " + s + "%"}
 			case unit != "%" || strings.ContainsAny(s, " +"):
-				return 0, &fault{quote(s) + " is not a percentage", "write it as 10%"}
+				return 0, &fault{spec.Quote(s) + " is not a percentage", "write it as 10%"}
 			case n > 100:
 				return 0, &fault{s + " is out of range", between}
 			}
 			// The point is moved in the text: a division would make 0.33299999999999996 of 33.3%.
 			part, err := strconv.ParseFloat(strings.TrimSuffix(s, "%")+"e-2", 64)
 			if err != nil {
-				return 0, &fault{quote(s) + " is not a percentage", between}
+				return 0, &fault{spec.Quote(s) + " is not a percentage", between}
 			}
 			return part, nil
 		},

@@ -64,7 +64,7 @@ func (c *Config) node() *yaml.Node {
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	for i := range c.Mappings {
-		list.Content = append(list.Content, c.Mappings[i].node())
+		list.Content = append(list.Content, mappingNode(&c.Mappings[i]))
 	}
 	if c.HasSource() {
 		put(top, mappingsKey, list)

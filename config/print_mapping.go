@@ -1,9 +1,14 @@
 package config
 
-import "go.yaml.in/yaml/v3"
+import (
+	"go.yaml.in/yaml/v3"
 
-// node returns a mapping with everything that counts in it, defaults too.
-func (m *Mapping) node() *yaml.Node {
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/event"
+)
+
+// mappingNode returns a mapping with everything that counts in it, defaults too.
+func mappingNode(m *spec.Mapping) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	put(n, "table", scalarNode(m.Table.Value, false))
 	es := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
@@ -20,16 +25,16 @@ func (m *Mapping) node() *yaml.Node {
 	if len(m.Keys) > 0 {
 		put(n, "keys", textNodes(m.Keys, 0))
 	}
-	m.putActions(n)
+	putActions(n, m)
 	put(n, "second_delete", scalarNode(secondDelete().format(m.SecondDelete), true))
 	put(n, "rate_limit", scalarNode(rateLimit().format(m.RateLimit), true))
 	return n
 }
 
 // putActions adds the mapping's actions other than deletes.
-func (m *Mapping) putActions(n *yaml.Node) {
+func putActions(n *yaml.Node, m *spec.Mapping) {
 	if m.Rebuild != nil {
-		put(n, "rebuild", m.Rebuild.node())
+		put(n, "rebuild", rebuildNode(m.Rebuild))
 	}
 	if h := m.Hash; h != nil {
 		put(n, "hash", partNodes(part{"key", h.Key}, part{"field", h.Field}, part{"value", h.Value}))
@@ -60,7 +65,7 @@ func (m *Mapping) putActions(n *yaml.Node) {
 // part is a key of an action that has a text.
 type part struct {
 	name string
-	text Text
+	text spec.Text
 }
 
 // partNodes returns the texts of an action, those that there are.
@@ -72,8 +77,8 @@ func partNodes(parts ...part) *yaml.Node {
 	return n
 }
 
-// node returns the action with the keys that count in it.
-func (r *Rebuild) node() *yaml.Node {
+// rebuildNode returns the action with the keys that count in it.
+func rebuildNode(r *spec.Rebuild) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	if r.FromRow {
 		put(n, "from", scalarNode("row", false))
@@ -83,12 +88,12 @@ func (r *Rebuild) node() *yaml.Node {
 		put(n, "timeout", scalarNode(rebuildTimeout().format(r.Timeout), true))
 		put(n, "rows", scalarNode(string(r.Rows), false))
 	}
-	put(n, "as", scalarNode(string(r.As), false))
+	put(n, "as", scalarNode(r.As.String(), false))
 	putText(n, "value", r.Value)
 	if len(r.Columns) > 0 {
 		put(n, "columns", textNodes(r.Columns, yaml.FlowStyle))
 	}
-	if r.As == FormJSON {
+	if r.As == event.FormJSON {
 		put(n, "decimals", scalarNode(string(r.Decimals), false))
 	}
 	if r.ExpireAt > 0 {
@@ -108,13 +113,13 @@ func (r *Rebuild) node() *yaml.Node {
 }
 
 // putText adds a text, if there is one.
-func putText(section *yaml.Node, name string, t Text) {
+func putText(section *yaml.Node, name string, t spec.Text) {
 	if t.Value != "" {
 		put(section, name, scalarNode(t.Value, false))
 	}
 }
 
-func textNodes(texts []Text, style yaml.Style) *yaml.Node {
+func textNodes(texts []spec.Text, style yaml.Style) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode, Style: style}
 	for _, t := range texts {
 		n.Content = append(n.Content, scalarNode(t.Value, false))

@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/event"
 )
 
 // testdata/reference.yaml is the whole surface that users are told of.
@@ -31,61 +34,61 @@ func TestTheReferenceShowsTheDefaults(t *testing.T) {
 }
 
 // words are texts without their places.
-func words(values ...string) []Text {
-	texts := make([]Text, len(values))
+func words(values ...string) []spec.Text {
+	texts := make([]spec.Text, len(values))
 	for i, v := range values {
-		texts[i] = Text{Value: v}
+		texts[i] = spec.Text{Value: v}
 	}
 	return texts
 }
 
-func word(value string) Text { return Text{Value: value} }
+func word(value string) spec.Text { return spec.Text{Value: value} }
 
 func TestTheReferenceShowsEveryAction(t *testing.T) {
-	plain := func(table string, keys ...string) Mapping {
-		return Mapping{Table: word(table), Events: Events{true, true, true}, Keys: words(keys...), SecondDelete: 2 * time.Second}
+	plain := func(table string, keys ...string) spec.Mapping {
+		return spec.Mapping{Table: word(table), Events: spec.Events{Insert: true, Update: true, Delete: true}, Keys: words(keys...), SecondDelete: 2 * time.Second}
 	}
-	with := func(m Mapping, edit func(*Mapping)) Mapping {
+	with := func(m spec.Mapping, edit func(*spec.Mapping)) spec.Mapping {
 		edit(&m)
 		return m
 	}
-	want := []Mapping{
-		with(plain("shop.product", "product:{id}", "category:{category_id}:products", "sku:{sku|lower}", "hot:{id}:{0..7}"), func(m *Mapping) {
+	want := []spec.Mapping{
+		with(plain("shop.product", "product:{id}", "category:{category_id}:products", "sku:{sku|lower}", "hot:{id}:{0..7}"), func(m *spec.Mapping) {
 			m.Columns, m.When = words("name", "price"), word("row.status == 'live' || old.status == 'live'")
 		}),
 		plain("shop.order_{00..63}", "{{order}}:{id}"),
-		with(plain("shop.user", "user:{id}"), func(m *Mapping) {
-			m.Rebuild = &Rebuild{
-				FromRow: true, As: FormJSON, Columns: words("id", "user_name as userName", "email"), Decimals: DecimalsString, Rows: RowsOne,
-				TTL: time.Hour, Jitter: 0.1, Missing: &Missing{TTL: 30 * time.Second},
+		with(plain("shop.user", "user:{id}"), func(m *spec.Mapping) {
+			m.Rebuild = &spec.Rebuild{
+				FromRow: true, As: event.FormJSON, Columns: words("id", "user_name as userName", "email"), Decimals: spec.DecimalsString, Rows: spec.RowsOne,
+				TTL: time.Hour, Jitter: 0.1, Missing: &spec.Missing{TTL: 30 * time.Second},
 			}
 		}),
-		with(plain("shop.review", "product:{product_id}:rating"), func(m *Mapping) {
-			m.Rebuild = &Rebuild{
+		with(plain("shop.review", "product:{product_id}:rating"), func(m *spec.Mapping) {
+			m.Rebuild = &spec.Rebuild{
 				Query:  word("SELECT avg(stars) AS stars, count(*) AS n FROM review WHERE product_id = :product_id"),
-				Server: word("source"), Timeout: 5 * time.Second, As: FormHash, Decimals: DecimalsString, Rows: RowsOne,
+				Server: word("source"), Timeout: 5 * time.Second, As: event.FormHash, Decimals: spec.DecimalsString, Rows: spec.RowsOne,
 			}
 		}),
-		with(plain("shop.user_profile"), func(m *Mapping) { m.Hash = &Hash{Key: word("user:{user_id}"), Field: word("profile")} }),
-		with(plain("shop.tag_member"), func(m *Mapping) { m.Set = &Set{Key: word("tag:{tag}"), Member: word("{user_id}")} }),
-		with(plain("shop.score"), func(m *Mapping) { m.ZSet = &ZSet{Key: word("board:{game}"), Member: word("{user_id}")} }),
-		with(plain("shop.article"), func(m *Mapping) { m.Incr = word("articles:gen") }),
-		with(plain("shop.setting"), func(m *Mapping) { m.Expire = &Expire{Keys: words("setting:{name}"), In: 5 * time.Second} }),
-		with(plain("shop.price", "price:{id}"), func(m *Mapping) {
-			m.Publish = &Publish{Channel: word("price-changed"), Message: word("{id}")}
-			m.Stream = &Stream{Key: word("price-changes"), MaxLen: 10000}
+		with(plain("shop.user_profile"), func(m *spec.Mapping) { m.Hash = &spec.Hash{Key: word("user:{user_id}"), Field: word("profile")} }),
+		with(plain("shop.tag_member"), func(m *spec.Mapping) { m.Set = &spec.Set{Key: word("tag:{tag}"), Member: word("{user_id}")} }),
+		with(plain("shop.score"), func(m *spec.Mapping) { m.ZSet = &spec.ZSet{Key: word("board:{game}"), Member: word("{user_id}")} }),
+		with(plain("shop.article"), func(m *spec.Mapping) { m.Incr = word("articles:gen") }),
+		with(plain("shop.setting"), func(m *spec.Mapping) { m.Expire = &spec.Expire{Keys: words("setting:{name}"), In: 5 * time.Second} }),
+		with(plain("shop.price", "price:{id}"), func(m *spec.Mapping) {
+			m.Publish = &spec.Publish{Channel: word("price-changed"), Message: word("{id}")}
+			m.Stream = &spec.Stream{Key: word("price-changes"), MaxLen: 10000}
 		}),
 	}
 	c := mustParse(t, reference(t))
-	if d := cmp.Diff(want, c.Mappings, cmpopts.IgnoreUnexported(Text{}), cmpopts.IgnoreTypes(Pos{}), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, c.Mappings, cmpopts.IgnoreTypes(spec.Pos{}, []spec.Run{}), cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("the mappings of the reference (-want +got):\n%s", d)
 	}
 	// Places are told where things stand in the file.
 	r := c.Mappings[2].Rebuild
-	if got, want := r.Pos, (Pos{"freshet.yaml", 93, 5}); got != want {
+	if got, want := r.Pos, (spec.At("freshet.yaml", 93, 5)); got != want {
 		t.Errorf("the rebuild stands at %v, want %v", got, want)
 	}
-	if got, want := r.Columns[1].At(len("user_name as ")), (Pos{"freshet.yaml", 93, 64}); got != want {
+	if got, want := r.Columns[1].At(len("user_name as ")), (spec.At("freshet.yaml", 93, 64)); got != want {
 		t.Errorf("userName stands at %v, want %v", got, want)
 	}
 }

@@ -9,42 +9,44 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // maxFile bounds a configuration file, in bytes: some ten thousand mappings.
 const maxFile = 4 << 20
 
 // parse reads the file's one YAML document and returns its top mapping, or nil after reporting why there is none.
-func parse(file string, data []byte, report Report) *yaml.Node {
-	whole := Pos{File: file}
+func parse(file string, data []byte, problems *spec.Collector) *yaml.Node {
+	whole := spec.Pos{File: file}
 	if len(data) > maxFile {
-		report(whole, fmt.Sprintf("the file has %d bytes", len(data)), fmt.Sprintf("at most %s are read; match shards with one pattern each", formatSize(maxFile)))
+		problems.Add(whole, fmt.Sprintf("the file has %d bytes", len(data)), fmt.Sprintf("at most %s are read; match shards with one pattern each", formatSize(maxFile)))
 		return nil
 	}
 	if p, ok := badCharacter(file, data); !ok {
-		report(p, "a character that YAML does not allow stands here", "save the file as UTF-8 and write other characters as \"\\xNN\" in double quotes")
+		problems.Add(p, "a character that YAML does not allow stands here", "save the file as UTF-8 and write other characters as \"\\xNN\" in double quotes")
 		return nil
 	}
 	doc, next, err := decode(data)
 	switch {
 	case errors.Is(err, io.EOF):
-		report(whole, "the file is empty", "write at least source, redis and mappings; docs/configuration.md has every key")
+		problems.Add(whole, "the file is empty", "write at least source, redis and mappings; docs/configuration.md has every key")
 		return nil
 	case err != nil:
 		at, what, do := syntaxFault(file, data, err)
-		report(at, what, do)
+		problems.Add(at, what, do)
 		return nil
 	case next != nil:
-		report(Pos{file, next.Line, next.Column}, "a second YAML document begins here", "write everything into the first one")
+		problems.Add(spec.At(file, next.Line, next.Column), "a second YAML document begins here", "write everything into the first one")
 		return nil
 	}
 	top := doc.Content[0]
 	switch {
 	case top.Kind == yaml.ScalarNode && top.Tag == "!!null":
-		report(whole, "the file is empty", "write at least source, redis and mappings; docs/configuration.md has every key")
+		problems.Add(whole, "the file is empty", "write at least source, redis and mappings; docs/configuration.md has every key")
 		return nil
 	case top.Kind != yaml.MappingNode:
-		report(Pos{file, top.Line, top.Column}, "the file does not consist of keys", "write source:, redis: and mappings: at the beginning of lines")
+		problems.Add(spec.At(file, top.Line, top.Column), "the file does not consist of keys", "write source:, redis: and mappings: at the beginning of lines")
 		return nil
 	}
 	return top
@@ -67,8 +69,8 @@ func decode(data []byte) (first, second *yaml.Node, err error) {
 
 // badCharacter returns the place of the first byte or character that no YAML file holds. The YAML package stops at
 // it without saying where.
-func badCharacter(file string, data []byte) (Pos, bool) {
-	p := Pos{file, 1, 1}
+func badCharacter(file string, data []byte) (spec.Pos, bool) {
+	p := spec.At(file, 1, 1)
 	for len(data) > 0 {
 		r, n := utf8.DecodeRune(data)
 		switch {
@@ -101,7 +103,7 @@ func bare(err error) string {
 // syntaxFault says where and what a syntax error is. The line in the YAML package's message is now the error's, now
 // the one before it, now where the section around it began, so the place is found anew: it is the first line with
 // which the file's beginning fails in the same way.
-func syntaxFault(file string, data []byte, err error) (at Pos, what, do string) {
+func syntaxFault(file string, data []byte, err error) (at spec.Pos, what, do string) {
 	message := bare(err)
 	rows := bytes.SplitAfter(data, []byte("\n"))
 	lo, hi := 1, len(rows)
@@ -115,7 +117,7 @@ func syntaxFault(file string, data []byte, err error) (at Pos, what, do string) 
 		}
 	}
 	row := string(rows[lo-1])
-	at = Pos{file, lo, 1 + len(row) - len(strings.TrimLeft(row, " \t"))}
+	at = spec.At(file, lo, 1+len(row)-len(strings.TrimLeft(row, " \t")))
 	if strings.HasPrefix(message, "unknown anchor") {
 		// The message names the anchor, which is the rest of a password that begins with an asterisk.
 		if i := strings.IndexByte(row, '*'); i >= 0 {

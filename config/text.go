@@ -1,44 +1,13 @@
 package config
 
 import (
-	"sort"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/config/spec"
 )
-
-// Text is a text of the file that has a language of its own (a table pattern, a template, a predicate), with its
-// place, so that a fault within it can be shown where it stands.
-type Text struct {
-	// Value is the text itself, quotes and escapes undone.
-	Value string
-	// Pos is where its first character stands, after an opening quote.
-	Pos Pos
-	// runs are where the text and the source do not go side by side: behind escapes and at line breaks.
-	runs []run
-}
-
-// run says that from the byte offset of the value on, the source goes on at line and column.
-type run struct{ offset, line, column int }
-
-// String returns the value.
-func (t Text) String() string { return t.Value }
-
-// At returns where the character at a byte offset of Value stands in the file; an offset behind the end is where the
-// text ends. Escapes, quotes and folded lines are minded.
-func (t Text) At(offset int) Pos {
-	offset = min(max(offset, 0), len(t.Value))
-	p, from := t.Pos, 0
-	if i := sort.Search(len(t.runs), func(i int) bool { return t.runs[i].offset > offset }); i > 0 {
-		r := t.runs[i-1]
-		p.Line, p.Column, from = r.line, r.column, r.offset
-	}
-	if p.Column > 0 {
-		p.Column += utf8.RuneCountInString(t.Value[from:offset])
-	}
-	return p
-}
 
 // lines is the file, for finding what YAML's nodes do not say.
 type lines []string
@@ -102,7 +71,7 @@ func (c *cursor) blank() {
 
 // text returns a scalar with its places. Where source and value cannot be brought together, the last place that is
 // certain stands for the rest.
-func (l lines) text(file string, n *yaml.Node) Text {
+func (l lines) text(file string, n *yaml.Node) spec.Text {
 	c := l.at(n.Line, n.Column)
 	for r := c.peek(); r == '&' || r == '!'; r = c.peek() {
 		for !strings.ContainsRune(" \t\n\x00", c.peek()) {
@@ -120,7 +89,7 @@ func (l lines) text(file string, n *yaml.Node) Text {
 	case double || single:
 		c.next()
 	}
-	t := Text{Value: n.Value, Pos: Pos{file, c.line, c.column}}
+	t := spec.Text{Value: n.Value, Pos: spec.At(file, c.line, c.column)}
 	line, column := c.line, c.column
 	for i, r := range n.Value {
 		if !c.align(r, double) {
@@ -129,7 +98,7 @@ func (l lines) text(file string, n *yaml.Node) Text {
 		if i == 0 {
 			t.Pos.Line, t.Pos.Column = c.line, c.column
 		} else if c.line != line || c.column != column {
-			t.runs = append(t.runs, run{i, c.line, c.column})
+			t.Runs = append(t.Runs, spec.Run{Offset: i, Line: c.line, Column: c.column})
 		}
 		line = c.line
 		column = c.column + 1

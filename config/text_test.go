@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // In every text § marks the character that is looked for: it must be found where it stands in the file.
@@ -40,7 +42,7 @@ func TestATextKnowsWhereItsCharactersStand(t *testing.T) {
 			when := mustParse(t, text).Mappings[1].When
 			got := when.At(strings.Index(when.Value, "§"))
 			before := text[:strings.Index(text, "§")]
-			want := Pos{"freshet.yaml", 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:])}
+			want := spec.At("freshet.yaml", 1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]))
 			if got != want {
 				t.Errorf("%s\nfound at %v, is at %v", text, got, want)
 			}
@@ -51,11 +53,11 @@ func TestATextKnowsWhereItsCharactersStand(t *testing.T) {
 func TestATextHasNoPlaceOutsideOfItself(t *testing.T) {
 	text := mustParse(t, minimal).Mappings[0].Keys[0] // product:{id} at 8:13
 	for offset, want := range map[int]int{-1: 13, 0: 13, 12: 25, 13: 25, 1 << 30: 25} {
-		if got := text.At(offset); got != (Pos{"freshet.yaml", 8, want}) {
+		if got := text.At(offset); got != (spec.At("freshet.yaml", 8, want)) {
 			t.Errorf("offset %d: %v, want column %d", offset, got, want)
 		}
 	}
-	if got := (Text{Value: "made"}).At(2); got != (Pos{}) {
+	if got := (spec.Text{Value: "made"}).At(2); got != (spec.Pos{}) {
 		t.Errorf("a text that is from no file stands at %v", got)
 	}
 }
@@ -63,7 +65,7 @@ func TestATextHasNoPlaceOutsideOfItself(t *testing.T) {
 func TestATextIsFoundInFilesOfOtherSystems(t *testing.T) {
 	text := strings.ReplaceAll(minimal+"  - table: a.b\n    keys: [x]\n    when: 'row.a ==\n\n      {§}'\n", "\n", "\r\n")
 	when := mustParse(t, text).Mappings[1].When
-	if got := when.At(strings.Index(when.Value, "§")); got != (Pos{"freshet.yaml", 13, 8}) {
+	if got := when.At(strings.Index(when.Value, "§")); got != (spec.At("freshet.yaml", 13, 8)) {
 		t.Error(got)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // validate reports values that do not go together.
@@ -68,7 +70,7 @@ func (l *loader) validateRedis() {
 		l.wrong("redis.db", "a cluster has database 0 only", "remove it")
 	}
 	if !wholeTag(r.KeyPrefix) {
-		l.wrong("redis.key_prefix", quote(r.KeyPrefix)+" has braces that are not one hash tag", "write one with something in it, such as {shop}:, or no braces")
+		l.wrong("redis.key_prefix", spec.Quote(r.KeyPrefix)+" has braces that are not one hash tag", "write one with something in it, such as {shop}:, or no braces")
 	}
 }
 
@@ -130,7 +132,7 @@ func (l *loader) validateRetry() {
 func (l *loader) validateAdmin() {
 	a := l.config.Admin
 	if a.Listen != "" && !loopback(a.Listen) && a.Token.IsZero() && !l.given("admin.token_file") {
-		l.wrong("admin.listen", quote(a.Listen)+" is not on loopback, and there is no token", "set admin.token or token_file, or listen on 127.0.0.1")
+		l.wrong("admin.listen", spec.Quote(a.Listen)+" is not on loopback, and there is no token", "set admin.token or token_file, or listen on 127.0.0.1")
 	}
 	if a.Listen != "" && a.Listen == a.MetricsListen {
 		l.wrong("admin.metrics_listen", "is the address of admin.listen, which has /metrics already", "write another address, or none")
@@ -174,7 +176,7 @@ func (l *loader) validateServerTLS(section string, t ServerTLS) {
 
 func (l *loader) checkAuthorities(path, file string) {
 	if _, err := authorities(file); err != nil {
-		l.wrong(path, quote(file)+": "+err.Error(), "name a readable PEM file with the certificates of the authorities")
+		l.wrong(path, spec.Quote(file)+": "+err.Error(), "name a readable PEM file with the certificates of the authorities")
 	}
 }
 
@@ -193,7 +195,7 @@ func (l *loader) checkCertificate(certPath, keyPath, cert, key string) {
 	readable := true
 	for _, f := range []struct{ path, file string }{{certPath, cert}, {keyPath, key}} {
 		if _, err := os.ReadFile(f.file); err != nil {
-			l.wrong(f.path, quote(f.file)+": "+cause(err).Error(), "name a readable PEM file")
+			l.wrong(f.path, spec.Quote(f.file)+": "+cause(err).Error(), "name a readable PEM file")
 			readable = false
 		}
 	}
@@ -201,6 +203,6 @@ func (l *loader) checkCertificate(certPath, keyPath, cert, key string) {
 		return
 	}
 	if _, err := certificate(cert, key); err != nil {
-		l.wrong(certPath, quote(cert)+": "+err.Error(), "name a PEM certificate and the key that belongs to it")
+		l.wrong(certPath, spec.Quote(cert)+": "+err.Error(), "name a PEM certificate and the key that belongs to it")
 	}
 }

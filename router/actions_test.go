@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -43,17 +45,6 @@ func (f *feed) items() string {
 	return out.String()
 }
 
-// with returns the mapping after f has changed it.
-func (m Mapping) with(f func(*Mapping)) Mapping { f(&m); return m }
-
-func fromRow(as event.Form, columns ...string) *Rebuild {
-	r := &Rebuild{Pos: Pos{"f.yaml", 20, 5}, FromRow: true, As: as}
-	for i, c := range columns {
-		r.Columns = append(r.Columns, text(c, 21+i))
-	}
-	return r
-}
-
 // step is a change, and what is made of it.
 type step struct {
 	what     string
@@ -61,9 +52,9 @@ type step struct {
 	want     string
 }
 
-func follow(t *testing.T, m Mapping, steps []step) {
+func follow(t *testing.T, m spectest.Mapping, steps []step) {
 	t.Helper()
-	f := newFeed(t, mustNew(t, m), product())
+	f := newFeed(t, mustNew(t, m), spectest.Product())
 	for _, s := range steps {
 		f.change(s.old, s.row)
 		if diff := cmp.Diff(strings.TrimLeft(s.want, "\n"), f.items()); diff != "" {
@@ -73,7 +64,9 @@ func follow(t *testing.T, m Mapping, steps []step) {
 }
 
 func TestRebuildFromRow(t *testing.T) {
-	m := spec("product:{id}:{0..1}", "sku:{sku}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id", "NAME as title", "price") })
+	m := spectest.Keys("product:{id}:{0..1}", "sku:{sku}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON, "id", "NAME as title", "price")
+	})
 	jar := row{"id": 1, "name": "Jar", "price": dec("9.90"), "sku": "a"}
 	vase := row{"id": 1, "name": "Vase", "price": null{}, "sku": "b"}
 	follow(t, m, []step{
@@ -118,8 +111,8 @@ rebuild forget sku:a
 
 // Two rows of one mapping may swap keys: what the row has now wins over what it had.
 func TestAKeyThatMovesWithinARowIsWrittenNotRemoved(t *testing.T) {
-	m := spec("k:{id}", "k:{category_id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id") })
-	f := newFeed(t, mustNew(t, m), product())
+	m := spectest.Keys("k:{id}", "k:{category_id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	f := newFeed(t, mustNew(t, m), spectest.Product())
 	f.change(row{"id": 1, "category_id": 2}, row{"id": 2, "category_id": 1})
 	if got := f.items(); got != "rebuild put k:2 <{\"id\":2}>\nrebuild put k:1 <{\"id\":2}>\n" {
 		t.Errorf("got\n%s", got)
@@ -127,15 +120,15 @@ func TestAKeyThatMovesWithinARowIsWrittenNotRemoved(t *testing.T) {
 }
 
 func TestRebuildAsHashAndString(t *testing.T) {
-	hash := spec("p:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormHash, "name", "price", "thumb") })
+	hash := spectest.Keys("p:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormHash, "name", "price", "thumb") })
 	follow(t, hash, []step{
 		{"columns that are NULL are left out", nil, row{"id": 1, "name": "a", "price": null{}, "thumb": []byte{0xff}}, "rebuild put p:1 <name> <a> <thumb> <\xff>\n"},
 		{"without any there is no hash", nil, row{"id": 1, "name": null{}, "price": null{}, "thumb": null{}}, "rebuild forget p:1\n"},
 		{"absent", nil, row{"id": 1, "name": "a", "price": null{}}, "rebuild forget p:1\n"},
 	})
-	str := spec("p:{id}").with(func(m *Mapping) {
-		m.Rebuild = fromRow(event.FormString)
-		m.Rebuild.Value = text("{name|upper}/{extra}", 22)
+	str := spectest.Keys("p:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormString)
+		m.Rebuild.Value = spectest.Text("{name|upper}/{extra}", 22)
 	})
 	follow(t, str, []step{
 		{"a template", nil, row{"id": 1, "name": "a", "extra": doc(`{"x": 1}`)}, "rebuild put p:1 <A/{\"x\": 1}>\n"},
@@ -147,8 +140,8 @@ func TestRebuildAsHashAndString(t *testing.T) {
 }
 
 func TestRebuildByQueryAsksForBothImages(t *testing.T) {
-	m := spec("rating:{category_id}").when("row.status == 'live'").with(func(m *Mapping) {
-		m.Rebuild = &Rebuild{Pos: Pos{"f.yaml", 20, 5}, Query: text("select avg(x) from r where c = :category_id and n = :name or c = :category_id", 21)}
+	m := spectest.Keys("rating:{category_id}").If("row.status == 'live'").With(func(m *spectest.Mapping) {
+		m.Rebuild = &spec.Rebuild{Pos: spec.At("f.yaml", 20, 5), Query: spectest.Text("select avg(x) from r where c = :category_id and n = :name or c = :category_id", 21)}
 	})
 	live := func(c int, name any) row { return row{"category_id": c, "name": name, "status": "live"} }
 	follow(t, m, []step{
@@ -167,7 +160,7 @@ func TestRebuildByQueryAsksForBothImages(t *testing.T) {
 }
 
 func TestHash(t *testing.T) {
-	plain := Mapping{Table: text("shop.product", 1), Hash: &Hash{Key: text("h:{id}", 5), Field: text("{sku}", 6)}}
+	plain := spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text("h:{id}", 5), Field: spectest.Text("{sku}", 6)}}
 	follow(t, plain, []step{
 		{"insert", nil, row{"id": 1, "sku": "a"}, "hash forget h:1 <a>\n"},
 		{"update", row{"id": 1, "sku": "a"}, row{"id": 1, "sku": "b"}, "hash forget h:1 <b>\nhash forget h:1 <a>\n"},
@@ -177,8 +170,8 @@ func TestHash(t *testing.T) {
 		{"an absent field", nil, row{"id": 1}, "delete forget h:1\n"},
 		{"an absent key", nil, row{"sku": "a"}, ""},
 	})
-	valued := plain.with(func(m *Mapping) {
-		m.Hash = &Hash{Key: text("h:{id}", 5), Field: text("{sku}", 6), Value: text("{name}", 7)}
+	valued := plain.With(func(m *spectest.Mapping) {
+		m.Hash = &spec.Hash{Key: spectest.Text("h:{id}", 5), Field: spectest.Text("{sku}", 6), Value: spectest.Text("{name}", 7)}
 	})
 	follow(t, valued, []step{
 		{"insert", nil, row{"id": 1, "sku": "a", "name": "x"}, "hash put h:1 <a> <x>\n"},
@@ -193,7 +186,7 @@ func TestHash(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	m := Mapping{Table: text("shop.product", 1), Set: &Set{Key: text("tag:{name}", 5), Member: text("{id}", 6)}}
+	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text("tag:{name}", 5), Member: spectest.Text("{id}", 6)}}
 	follow(t, m, []step{
 		{"insert", nil, row{"id": 1, "name": "x"}, "set put tag:x <1>\n"},
 		{"update that moves the member", row{"id": 1, "name": "x"}, row{"id": 1, "name": "y"}, "set put tag:y <1>\nset remove tag:x <1>\n"},
@@ -208,7 +201,7 @@ func TestSet(t *testing.T) {
 }
 
 func TestZSet(t *testing.T) {
-	scored := Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text("board:{name}", 5), Member: text("{id}", 6), Score: text("{price}", 7)}}
+	scored := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("board:{name}", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text("{price}", 7)}}
 	follow(t, scored, []step{
 		{"insert", nil, row{"id": 1, "name": "x", "price": dec("9.90")}, "zset put board:x <1> <9.90>\n"},
 		{"update of the score", row{"id": 1, "name": "x", "price": dec("1")}, row{"id": 1, "name": "x", "price": dec("-2")}, "zset put board:x <1> <-2>\n"},
@@ -220,7 +213,9 @@ func TestZSet(t *testing.T) {
 		{"nor this", nil, row{"id": 1, "name": "x", "price": "nan"}, "zset forget board:x\n"},
 		{"nor this one", nil, row{"id": 1, "name": "x", "price": "1e999"}, "zset forget board:x\n"},
 	})
-	unscored := scored.with(func(m *Mapping) { m.ZSet = &ZSet{Key: text("board:{name}", 5), Member: text("{id}", 6)} })
+	unscored := scored.With(func(m *spectest.Mapping) {
+		m.ZSet = &spec.ZSet{Key: spectest.Text("board:{name}", 5), Member: spectest.Text("{id}", 6)}
+	})
 	follow(t, unscored, []step{
 		{"insert: its score is not known", nil, row{"id": 1, "name": "x"}, "zset forget board:x\n"},
 		{"update", row{"id": 1, "name": "x"}, row{"id": 1, "name": "y"}, "zset forget board:y\nzset remove board:x <1>\n"},
@@ -229,7 +224,7 @@ func TestZSet(t *testing.T) {
 }
 
 func TestExpire(t *testing.T) {
-	m := Mapping{Table: text("shop.product", 1), Expire: &Expire{Keys: []Text{text("a:{id}", 5), text("b:{name}", 6)}, In: 5 * time.Second}}
+	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("a:{id}", 5), spectest.Text("b:{name}", 6)}, In: 5 * time.Second}}
 	follow(t, m, []step{
 		{"update", row{"id": 1, "name": "x"}, row{"id": 1, "name": "y"}, "expire forget a:1\nexpire forget b:y\nexpire forget b:x\n"},
 		{"NULL and absent", nil, row{"name": null{}}, ""},
@@ -242,10 +237,10 @@ func TestARowThatLeavesWhatWhenSelectsIsRemoved(t *testing.T) {
 	gone := row{"id": 1, "name": "x", "status": null{}}
 	for _, when := range []string{"row.status == 'live'", "row.status == 'live' || old.status == 'live'"} {
 		both := strings.Contains(when, "old")
-		m := spec("p:{id}").when(when).with(func(m *Mapping) {
-			m.Rebuild = fromRow(event.FormJSON, "id")
-			m.Set = &Set{Key: text("live", 8), Member: text("{id}", 9)}
-			m.Hash = &Hash{Key: text("h", 10), Field: text("{id}", 11), Value: text("{name}", 12)}
+		m := spectest.Keys("p:{id}").If(when).With(func(m *spectest.Mapping) {
+			m.Rebuild = spectest.FromRow(event.FormJSON, "id")
+			m.Set = &spec.Set{Key: spectest.Text("live", 8), Member: spectest.Text("{id}", 9)}
+			m.Hash = &spec.Hash{Key: spectest.Text("h", 10), Field: spectest.Text("{id}", 11), Value: spectest.Text("{name}", 12)}
 		})
 		const put = "rebuild put p:1 <{\"id\":1}>\nhash put h <1> <x>\nset put live <1>\n"
 		const remove = "rebuild remove p:1\nhash remove h <1>\nset remove live <1>\n"
@@ -261,7 +256,7 @@ func TestARowThatLeavesWhatWhenSelectsIsRemoved(t *testing.T) {
 }
 
 func TestAPredicateThatFailsWritesNothing(t *testing.T) {
-	m := spec("p:{id}").when("row.category_id > 5").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id") })
+	m := spectest.Keys("p:{id}").If("row.category_id > 5").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
 	at := func(n any) row { return row{"id": 1, "category_id": n} }
 	follow(t, m, []step{
 		{"put", nil, at(6), "rebuild put p:1 <{\"id\":1}>\n"},
@@ -270,8 +265,8 @@ func TestAPredicateThatFailsWritesNothing(t *testing.T) {
 		{"fails for the old row alone", at(null{}), at(4), "rebuild remove p:1\n"},
 		{"row is nil in a DELETE, which fails", at(6), nil, "rebuild remove p:1\n"},
 	})
-	r := mustNew(t, spec("p:{id}").when("row.statsu == 'x'").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id") }))
-	f := &feed{t: t, r: r, table: product()}
+	r := mustNew(t, spectest.Keys("p:{id}").If("row.statsu == 'x'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") }))
+	f := &feed{t: t, r: r, table: spectest.Product()}
 	if _, err := r.Bind(f.table); err == nil {
 		t.Fatal("no error")
 	}
@@ -282,7 +277,9 @@ func TestAPredicateThatFailsWritesNothing(t *testing.T) {
 
 // A mapping that only forgets takes the predicate at its word, as ever.
 func TestWhenOfAMappingThatWritesNothingIsAboutTheChange(t *testing.T) {
-	m := spec("p:{id}").when("row.status == 'live'").with(func(m *Mapping) { m.Hash = &Hash{Key: text("h", 6), Field: text("{id}", 7)} })
+	m := spectest.Keys("p:{id}").If("row.status == 'live'").With(func(m *spectest.Mapping) {
+		m.Hash = &spec.Hash{Key: spectest.Text("h", 6), Field: spectest.Text("{id}", 7)}
+	})
 	live, dead := row{"id": 1, "status": "live"}, row{"id": 1, "status": "dead"}
 	follow(t, m, []step{
 		{"ceases to be one", live, dead, ""}, {"goes", live, nil, ""},
@@ -291,9 +288,9 @@ func TestWhenOfAMappingThatWritesNothingIsAboutTheChange(t *testing.T) {
 }
 
 func TestNotices(t *testing.T) {
-	m := spec("p:{id}", "s:{sku}").with(func(m *Mapping) {
-		m.Publish = &Publish{Channel: text("changed:{category_id}", 8), Message: text("{id}:{name}", 9)}
-		m.Stream = &Stream{Key: text("changes:{category_id}", 10), MaxLen: 100}
+	m := spectest.Keys("p:{id}", "s:{sku}").With(func(m *spectest.Mapping) {
+		m.Publish = &spec.Publish{Channel: spectest.Text("changed:{category_id}", 8), Message: spectest.Text("{id}:{name}", 9)}
+		m.Stream = &spec.Stream{Key: spectest.Text("changes:{category_id}", 10), MaxLen: 100}
 	})
 	a := row{"id": 1, "sku": "a", "category_id": 5, "name": "x"}
 	b := row{"id": 1, "sku": "b", "category_id": 6, "name": "y"}
@@ -312,7 +309,11 @@ delete forget p:1 NULL NULL NULL
 delete forget s:a NULL NULL NULL
 `},
 	})
-	rebuilt := m.with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id"); m.Stream = nil; m.Keys = m.Keys[:1] })
+	rebuilt := m.With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON, "id")
+		m.Stream = nil
+		m.Keys = m.Keys[:1]
+	})
 	follow(t, rebuilt, []step{
 		{"put", nil, a, "rebuild put p:1 <changed:5> <1:x> <{\"id\":1}>\n"},
 		{"remove", a, nil, "rebuild remove p:1 <changed:5> <1:x>\n"},
@@ -320,15 +321,15 @@ delete forget s:a NULL NULL NULL
 }
 
 func TestOneMappingDoesEverythingInAFixedOrder(t *testing.T) {
-	m := spec("k:{id}").with(func(m *Mapping) {
-		m.Incr = text("gen", 6)
-		m.Expire = &Expire{Keys: []Text{text("e", 7)}, In: time.Second}
-		m.ZSet = &ZSet{Key: text("z", 8), Member: text("{id}", 9), Score: text("{price}", 10)}
-		m.Set = &Set{Key: text("s", 11), Member: text("{id}", 12)}
-		m.Hash = &Hash{Key: text("h", 13), Field: text("{id}", 14)}
+	m := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Incr = spectest.Text("gen", 6)
+		m.Expire = &spec.Expire{Keys: []spec.Text{spectest.Text("e", 7)}, In: time.Second}
+		m.ZSet = &spec.ZSet{Key: spectest.Text("z", 8), Member: spectest.Text("{id}", 9), Score: spectest.Text("{price}", 10)}
+		m.Set = &spec.Set{Key: spectest.Text("s", 11), Member: spectest.Text("{id}", 12)}
+		m.Hash = &spec.Hash{Key: spectest.Text("h", 13), Field: spectest.Text("{id}", 14)}
 		m.RateLimit = 50
 	})
-	f := newFeed(t, mustNew(t, m, spec("l:{id}")), product())
+	f := newFeed(t, mustNew(t, m, spectest.Keys("l:{id}")), spectest.Product())
 	f.change(nil, row{"id": 1, "price": dec("2")})
 	if got := f.batch.Origin(0).RateLimit; got != 50 {
 		t.Errorf("rate limit %d, want 50", got)
@@ -341,11 +342,11 @@ func TestOneMappingDoesEverythingInAFixedOrder(t *testing.T) {
 
 // The same key of two mappings is two invalidations where what is done to it differs, and one where it does not.
 func TestTheSameKeyOfTwoActionsIsTwo(t *testing.T) {
-	rebuild := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id") })
-	field := func(f string) Mapping {
-		return Mapping{Table: text("shop.product", 1), Hash: &Hash{Key: text("k:{id}", 5), Field: text(f, 6)}}
+	rebuild := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	field := func(f string) spectest.Mapping {
+		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text("k:{id}", 5), Field: spectest.Text(f, 6)}}
 	}
-	f := newFeed(t, mustNew(t, spec("k:{id}"), rebuild, field("a"), field("b"), spec("k:{id}", "k:{category_id}")), product())
+	f := newFeed(t, mustNew(t, spectest.Keys("k:{id}"), rebuild, field("a"), field("b"), spectest.Keys("k:{id}", "k:{category_id}")), spectest.Product())
 	f.change(nil, row{"id": 1, "category_id": 1})
 	want := "delete forget k:1\nrebuild put k:1 <{\"id\":1}>\nhash forget k:1 <a>\nhash forget k:1 <b>\n"
 	if diff := cmp.Diff(want, f.items()); diff != "" {
@@ -355,8 +356,8 @@ func TestTheSameKeyOfTwoActionsIsTwo(t *testing.T) {
 
 // Whatever comes first: a delete is not taken for done because the key is rebuilt.
 func TestADeleteBehindARebuildOfTheSameKeyStays(t *testing.T) {
-	rebuild := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id") })
-	f := newFeed(t, mustNew(t, rebuild, spec("k:{id}")), product())
+	rebuild := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	f := newFeed(t, mustNew(t, rebuild, spectest.Keys("k:{id}")), spectest.Product())
 	f.change(nil, row{"id": 1})
 	if diff := cmp.Diff("rebuild put k:1 <{\"id\":1}>\ndelete forget k:1\n", f.items()); diff != "" {
 		t.Error(diff)
@@ -364,8 +365,8 @@ func TestADeleteBehindARebuildOfTheSameKeyStays(t *testing.T) {
 }
 
 func TestManyCopiesOfAnEffectAreToldApart(t *testing.T) {
-	m := Mapping{Table: text("shop.product", 1), Set: &Set{Key: text("{name}:{0..999}", 5), Member: text("{id}", 6)}}
-	f := newFeed(t, mustNew(t, m, spec("x:{0..999}")), product())
+	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text("{name}:{0..999}", 5), Member: spectest.Text("{id}", 6)}}
+	f := newFeed(t, mustNew(t, m, spectest.Keys("x:{0..999}")), spectest.Product())
 	f.change(row{"id": 1, "name": "x"}, row{"id": 2, "name": "x"})
 	if n := f.batch.Len(); n != 3000 {
 		t.Errorf("%d invalidations, want 1000 puts, 1000 removes and 1000 deletes", n)
@@ -373,8 +374,8 @@ func TestManyCopiesOfAnEffectAreToldApart(t *testing.T) {
 }
 
 func TestColumnsThatTheServerHidesAreNoPartOfAValue(t *testing.T) {
-	m := spec("k:{id}")
-	m.Rebuild = fromRow(event.FormJSON)
+	m := spectest.Keys("k:{id}")
+	m.Rebuild = spectest.FromRow(event.FormJSON)
 	r := mustNew(t, m)
 	table := &event.Table{Schema: "shop", Name: "product", Columns: []event.Column{
 		{Name: "id", Type: "bigint unsigned", Class: event.ClassInt, Unsigned: true},

@@ -3,14 +3,16 @@ package router
 import (
 	"testing"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 // routed makes a change of shop.product for each run, and a batch that is emptied as a reader does.
-func routed(tb testing.TB, old, r row, specs ...Mapping) func() {
+func routed(tb testing.TB, old, r row, specs ...spectest.Mapping) func() {
 	tb.Helper()
 	router := mustNew(tb, specs...)
-	table := product()
+	table := spectest.Product()
 	needs, err := router.Bind(table)
 	if err != nil {
 		tb.Fatal(err)
@@ -36,7 +38,7 @@ func cases() []struct {
 	name  string
 	old   row
 	row   row
-	specs []Mapping
+	specs []spectest.Mapping
 } {
 	full := row{"id": uint64(1234567), "category_id": 17, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1234", "status": "live"}
 	moved := row{"id": uint64(1234567), "category_id": 18, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1234", "status": "live"}
@@ -44,38 +46,46 @@ func cases() []struct {
 		name  string
 		old   row
 		row   row
-		specs []Mapping
+		specs []spectest.Mapping
 	}{
-		{"insert/int", nil, full, []Mapping{spec("product:{id}")}},
-		{"insert/text", nil, full, []Mapping{spec("sku:{sku}")}},
-		{"insert/lower", nil, full, []Mapping{spec("sku:{sku|lower}")}},
-		{"insert/md5", nil, full, []Mapping{spec("sku:{sku|md5}")}},
-		{"insert/shard", nil, full, []Mapping{spec("{id|mod:64|pad:2}:{id}")}},
-		{"insert/three_keys", nil, full, []Mapping{spec("product:{id}", "category:{category_id}:products", "sku:{sku|lower}")}},
-		{"insert/three_mappings", nil, full, []Mapping{spec("product:{id}"), spec("category:{category_id}:products"), spec("sku:{sku|lower}")}},
-		{"update/same_key", full, full, []Mapping{spec("product:{id}")}},
-		{"update/two_keys", full, moved, []Mapping{spec("product:{id}", "category:{category_id}:products")}},
-		{"update/unchanged", full, full, []Mapping{spec("product:{id}").columns("name", "price")}},
-		{"insert/copies_8", nil, full, []Mapping{spec("hot:{id}:{0..7}")}},
-		{"insert/copies_128", nil, full, []Mapping{spec("hot:{id}:{0..127}")}},
+		{"insert/int", nil, full, []spectest.Mapping{spectest.Keys("product:{id}")}},
+		{"insert/text", nil, full, []spectest.Mapping{spectest.Keys("sku:{sku}")}},
+		{"insert/lower", nil, full, []spectest.Mapping{spectest.Keys("sku:{sku|lower}")}},
+		{"insert/md5", nil, full, []spectest.Mapping{spectest.Keys("sku:{sku|md5}")}},
+		{"insert/shard", nil, full, []spectest.Mapping{spectest.Keys("{id|mod:64|pad:2}:{id}")}},
+		{"insert/three_keys", nil, full, []spectest.Mapping{spectest.Keys("product:{id}", "category:{category_id}:products", "sku:{sku|lower}")}},
+		{"insert/three_mappings", nil, full, []spectest.Mapping{spectest.Keys("product:{id}"), spectest.Keys("category:{category_id}:products"), spectest.Keys("sku:{sku|lower}")}},
+		{"update/same_key", full, full, []spectest.Mapping{spectest.Keys("product:{id}")}},
+		{"update/two_keys", full, moved, []spectest.Mapping{spectest.Keys("product:{id}", "category:{category_id}:products")}},
+		{"update/unchanged", full, full, []spectest.Mapping{spectest.Keys("product:{id}").Of("name", "price")}},
+		{"insert/copies_8", nil, full, []spectest.Mapping{spectest.Keys("hot:{id}:{0..7}")}},
+		{"insert/copies_128", nil, full, []spectest.Mapping{spectest.Keys("hot:{id}:{0..127}")}},
 	}
 }
 
 // effects are the actions other than plain deletes, each alone.
-func effects() map[string]Mapping {
-	table := func(m Mapping) Mapping { m.Table = text("shop.product", 1); return m }
-	return map[string]Mapping{
-		"rebuild/json":   spec("product:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id", "name", "price", "sku", "status") }),
-		"rebuild/hash":   spec("product:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormHash, "id", "name", "price", "sku", "status") }),
-		"rebuild/query":  spec("product:{id}").with(func(m *Mapping) { m.Rebuild = &Rebuild{Query: text("select 1 from x where id = :id", 5)} }),
-		"rebuild/when":   spec("product:{id}").when("row.status == 'live'").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "id", "name") }),
-		"hash/remove":    table(Mapping{Hash: &Hash{Key: text("h:{category_id}", 5), Field: text("{id}", 6)}}),
-		"hash/value":     table(Mapping{Hash: &Hash{Key: text("h:{category_id}", 5), Field: text("{id}", 6), Value: text("{name}", 7)}}),
-		"set":            table(Mapping{Set: &Set{Key: text("s:{category_id}", 5), Member: text("{id}", 6)}}),
-		"zset":           table(Mapping{ZSet: &ZSet{Key: text("z:{category_id}", 5), Member: text("{id}", 6), Score: text("{price}", 7)}}),
-		"expire":         table(Mapping{Expire: &Expire{Keys: []Text{text("e:{id}", 5)}, In: 1}}),
-		"incr":           gen("gen:{category_id}"),
-		"delete/publish": spec("product:{id}").with(func(m *Mapping) { m.Publish = &Publish{Channel: text("c", 5), Message: text("{id}", 6)} }),
+func effects() map[string]spectest.Mapping {
+	table := func(m spectest.Mapping) spectest.Mapping { m.Table = spectest.Text("shop.product", 1); return m }
+	return map[string]spectest.Mapping{
+		"rebuild/json": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
+			m.Rebuild = spectest.FromRow(event.FormJSON, "id", "name", "price", "sku", "status")
+		}),
+		"rebuild/hash": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
+			m.Rebuild = spectest.FromRow(event.FormHash, "id", "name", "price", "sku", "status")
+		}),
+		"rebuild/query": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
+			m.Rebuild = &spec.Rebuild{Query: spectest.Text("select 1 from x where id = :id", 5)}
+		}),
+		"rebuild/when": spectest.Keys("product:{id}").If("row.status == 'live'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id", "name") }),
+		"hash/remove":  table(spectest.Mapping{Hash: &spec.Hash{Key: spectest.Text("h:{category_id}", 5), Field: spectest.Text("{id}", 6)}}),
+		"hash/value":   table(spectest.Mapping{Hash: &spec.Hash{Key: spectest.Text("h:{category_id}", 5), Field: spectest.Text("{id}", 6), Value: spectest.Text("{name}", 7)}}),
+		"set":          table(spectest.Mapping{Set: &spec.Set{Key: spectest.Text("s:{category_id}", 5), Member: spectest.Text("{id}", 6)}}),
+		"zset":         table(spectest.Mapping{ZSet: &spec.ZSet{Key: spectest.Text("z:{category_id}", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text("{price}", 7)}}),
+		"expire":       table(spectest.Mapping{Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("e:{id}", 5)}, In: 1}}),
+		"incr":         gen("gen:{category_id}"),
+		"delete/publish": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
+			m.Publish = &spec.Publish{Channel: spectest.Text("c", 5), Message: spectest.Text("{id}", 6)}
+		}),
 	}
 }
 
@@ -119,7 +129,7 @@ func BenchmarkRoute(b *testing.B) {
 		"when/text": "row.status == 'live' || old.status == 'live'", "when/int": "row.id > 10", "when/decimal": "row.price > 9.89",
 	} {
 		b.Run(name, func(b *testing.B) {
-			run := routed(b, live, live, spec("product:{id}").when(when))
+			run := routed(b, live, live, spectest.Keys("product:{id}").If(when))
 			b.ReportAllocs()
 			for b.Loop() {
 				run()

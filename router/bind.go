@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
@@ -62,7 +63,7 @@ type act struct {
 // Bind compiles the mappings for one table definition, and returns the columns that they need decoded: nil when no
 // mapping matches the table, empty when one does that needs no column.
 //
-// Its error is [Problems]: a column that the table lacks, or whose type can make no key. The needs are then those of
+// Its error is [spec.Problems]: a column that the table lacks, or whose type can make no key. The needs are then those of
 // everything else, so that the caller can choose: to refuse the definition, or to go on, where rows count each key
 // that could not be named, a `when` at fault counts as true and `columns` at fault let every UPDATE pass.
 func (r *Router) Bind(t *event.Table) ([]event.Need, error) {
@@ -87,7 +88,7 @@ func (r *Router) planOf(t *event.Table) *plan {
 // binder compiles for one definition.
 type binder struct {
 	t *event.Table
-	collector
+	spec.Collector
 	// texts and columns are what was bound, in ordinals until they are assigned.
 	texts   []*textPlan
 	columns [][]int
@@ -117,7 +118,7 @@ func (r *Router) compile(t *event.Table) *plan {
 		}
 	}
 	b.assign(slots)
-	p.err = b.err()
+	p.err = b.Err()
 	return p
 }
 
@@ -145,7 +146,7 @@ func (b *binder) rule(m *mapping) rule {
 	}
 	for i := range m.spec.Columns {
 		name := &m.spec.Columns[i]
-		if c := b.find(name.Value, name.at(0), "columns"); c >= 0 {
+		if c := b.find(name.Value, name.At(0), "columns"); c >= 0 {
 			b.need(c, false)
 			u.compare = append(u.compare, c)
 		} else {
@@ -207,7 +208,7 @@ func (u *rule) add(group []act) {
 func (b *binder) shared(x *act) {
 	const instead = "so what it makes was deleted instead of written"
 	if a := x.action; a.kind == event.ActionZSet && a.value != nil {
-		x.unfit = sentence(a.value.text.at(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
+		x.unfit = spec.Sentence(a.value.text.At(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
 			"take a number column")
 	}
 	if x.value == nil && x.action.value != nil {
@@ -253,15 +254,15 @@ func distinct(columns []int) []int {
 }
 
 // find returns the ordinal of a column, or -1 and a problem.
-func (b *binder) find(name string, at Pos, what string) int {
+func (b *binder) find(name string, at spec.Pos, what string) int {
 	c := b.t.Column(name)
 	if c < 0 {
 		names := make([]string, len(b.t.Columns))
 		for i := range names {
 			names[i] = b.t.Columns[i].Name
 		}
-		b.add(at, fmt.Sprintf("%s: table %s has no column %q", what, b.t, name),
-			suggest(name, names, "it has "+oneOf(names)))
+		b.Add(at, fmt.Sprintf("%s: table %s has no column %q", what, b.t, name),
+			spec.Suggest(name, names, "it has "+spec.Names(names)))
 	}
 	return c
 }
@@ -271,10 +272,10 @@ func (b *binder) need(column int, text bool) { b.needed[column] = b.needed[colum
 // when binds the predicate's columns.
 func (b *binder) when(u *rule) {
 	p := u.predicate
-	what := "when " + quote(p.text.Value)
+	what := "when " + spec.Quote(p.text.Value)
 	found := make([]*event.Column, len(p.columns))
 	for i, col := range p.columns {
-		at := p.text.at(col.at)
+		at := p.text.At(col.at)
 		c := b.find(col.name, at, what)
 		if c < 0 {
 			u.doubtful = true
@@ -282,7 +283,7 @@ func (b *binder) when(u *rule) {
 		}
 		found[i] = &b.t.Columns[c]
 		if found[i].Class == event.ClassKeyless {
-			b.add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t, typeName(found[i])),
+			b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t, typeName(found[i])),
 				"take another column, or a generated one that extracts what it needs")
 			u.doubtful = true
 			continue
@@ -292,9 +293,9 @@ func (b *binder) when(u *rule) {
 	}
 	for i := range p.uses {
 		if f := p.uses[i].check(p, found); f != nil {
-			b.add(p.text.at(f.at), what+": "+f.what, f.do)
+			b.Add(p.text.At(f.at), what+": "+f.what, f.do)
 		}
 	}
-	u.failed = sentence(p.text.at(0).String(), "the predicate could not be evaluated for a row of "+b.t.String()+", and counted as true",
+	u.failed = spec.Sentence(p.text.At(0).String(), "the predicate could not be evaluated for a row of "+b.t.String()+", and counted as true",
 		"try such a row with freshet explain")
 }

@@ -7,23 +7,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 func TestBindAsksForTheColumnsThatAreUsed(t *testing.T) {
 	for _, c := range []struct {
 		what string
-		spec Mapping
+		spec spectest.Mapping
 		want []event.Need
 	}{
-		{"keys need text", spec("{sku}:{id}"), []event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}}},
-		{"columns are compared only", spec("{id}").columns("price", "extra"), []event.Need{{Column: 0, Text: true}, {Column: 3}, {Column: 9}}},
-		{"a predicate needs text", spec("all").when("row.status == 'x' or old.made > 1"), []event.Need{{Column: 5, Text: true}, {Column: 8, Text: true}}},
-		{"text wins", spec("{id}").columns("id", "sku").when("row.sku == 'x'"), []event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}}},
-		{"nothing, but the rows", spec("articles:all"), []event.Need{}},
-		{"nothing at all", spec("{id}").table("shop.other"), nil},
+		{"keys need text", spectest.Keys("{sku}:{id}"), []event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}}},
+		{"columns are compared only", spectest.Keys("{id}").Of("price", "extra"), []event.Need{{Column: 0, Text: true}, {Column: 3}, {Column: 9}}},
+		{"a predicate needs text", spectest.Keys("all").If("row.status == 'x' or old.made > 1"), []event.Need{{Column: 5, Text: true}, {Column: 8, Text: true}}},
+		{"text wins", spectest.Keys("{id}").Of("id", "sku").If("row.sku == 'x'"), []event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}}},
+		{"nothing, but the rows", spectest.Keys("articles:all"), []event.Need{}},
+		{"nothing at all", spectest.Keys("{id}").On("shop.other"), nil},
 	} {
-		got, err := mustNew(t, c.spec).Bind(product())
+		got, err := mustNew(t, c.spec).Bind(spectest.Product())
 		if err != nil || !cmp.Equal(got, c.want) || (got == nil) != (c.want == nil) {
 			t.Errorf("%s: %#v, %v, want %#v", c.what, got, err, c.want)
 		}
@@ -31,7 +33,7 @@ func TestBindAsksForTheColumnsThatAreUsed(t *testing.T) {
 }
 
 func TestAConstantKeyComesWithEveryRow(t *testing.T) {
-	f := newFeed(t, mustNew(t, spec("articles:all")), product())
+	f := newFeed(t, mustNew(t, spectest.Keys("articles:all")), spectest.Product())
 	f.change(nil, row{})
 	f.change(row{}, row{})
 	f.change(row{}, nil)
@@ -42,9 +44,9 @@ func TestAConstantKeyComesWithEveryRow(t *testing.T) {
 
 func TestBindTellsAllThatATableLacksAtOnce(t *testing.T) {
 	r := mustNew(t,
-		spec("p:{idd}:{extra}", "q:{id}").columns("nmae").when("row.statsu == 'live'"),
-		spec("z:{zzz}").table("shop.prod*"))
-	needs, err := r.Bind(product())
+		spectest.Keys("p:{idd}:{extra}", "q:{id}").Of("nmae").If("row.statsu == 'live'"),
+		spectest.Keys("z:{zzz}").On("shop.prod*"))
+	needs, err := r.Bind(spectest.Product())
 	want := `f.yaml:2:10: columns: table shop.product has no column "nmae": did you mean "name"?
 f.yaml:3:14: when "row.statsu == 'live'": table shop.product has no column "statsu": did you mean "status"?
 f.yaml:5:12: key "p:{idd}:{extra}": table shop.product has no column "idd": did you mean "id"?
@@ -64,14 +66,14 @@ f.yaml:5:18: key "p:{idd}:{extra}": column extra of shop.product is JSON, which 
 // A caller may go on with what can be bound: the rest errs on the side of invalidating more.
 func TestWhatCannotBeBoundInvalidatesMore(t *testing.T) {
 	var h heard
-	r, err := New([]Mapping{spec("p:{idd}", "q:{id}").columns("nmae").when("row.statsu == 'live'")}, Options{Reporter: &h})
+	r, err := New(spectest.Specs(spectest.Keys("p:{idd}", "q:{id}").Of("nmae").If("row.statsu == 'live'")), Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Bind(product()); err == nil {
+	if _, err := r.Bind(spectest.Product()); err == nil {
 		t.Fatal("no error")
 	}
-	f := &feed{t: t, r: r, table: product()}
+	f := &feed{t: t, r: r, table: spectest.Product()}
 	_, _ = r.Bind(f.table)
 	f.change(row{"id": 1}, row{"id": 1})
 	if got := f.keys(); len(got) != 1 || got[0] != "q:1" {
@@ -84,10 +86,10 @@ func TestWhatCannotBeBoundInvalidatesMore(t *testing.T) {
 }
 
 func TestNewTellsAllFaultsAtOnce(t *testing.T) {
-	_, err := New([]Mapping{
-		spec("user:{id", "user:{id|lwer}", "").table("product").columns("name", "NAME", " ").when("rwo.x == 1"),
-		{Pos: Pos{"f.yaml", 20, 3}, Table: Text{Value: "shop.x", Pos: Pos{"f.yaml", 20, 10}}},
-	}, Options{})
+	_, err := New(spectest.Specs(
+		spectest.Keys("user:{id", "user:{id|lwer}", "").On("product").Of("name", "NAME", " ").If("rwo.x == 1"),
+		spectest.Mapping{Pos: spec.At("f.yaml", 20, 3), Table: spec.Text{Value: "shop.x", Pos: spec.At("f.yaml", 20, 10)}},
+	), Options{})
 	want := `f.yaml:1:10: table "product": it does not say the schema: write schema.product
 f.yaml:2:10: columns: "NAME" comes twice: remove one
 f.yaml:2:10: columns: a name is empty: write a column's name
@@ -105,12 +107,11 @@ f.yaml:20:3: mapping of "shop.x" has no keys: write at least one, such as "produ
 }
 
 func TestPlacesFollowTheTextWhereItStands(t *testing.T) {
-	at := func(offset int) Pos { return Pos{"f.yaml", 100 + offset, 1} }
-	m := spec()
-	m.Keys = []Text{{Value: "ключ:{id", Locate: at}, {Value: "ключ:{id", Pos: Pos{"f.yaml", 7, 10}}, {Value: "x{"}}
-	_, err := New([]Mapping{m}, Options{})
+	m := spectest.Keys()
+	m.Keys = []spec.Text{{Value: "ключ:{id", Pos: spec.At("f.yaml", 100, 1), Runs: []spec.Run{{Offset: 9, Line: 109, Column: 1}}}, {Value: "ключ:{id", Pos: spec.At("f.yaml", 7, 10)}, {Value: "x{"}}
+	_, err := New(spectest.Specs(m), Options{})
 	var got []string
-	for _, p := range err.(Problems) {
+	for _, p := range err.(spec.Problems) {
 		got = append(got, p.Pos.String())
 	}
 	if diff := cmp.Diff([]string{"", "f.yaml:7:15", "f.yaml:109:1"}, got); diff != "" {
@@ -119,7 +120,7 @@ func TestPlacesFollowTheTextWhereItStands(t *testing.T) {
 }
 
 func TestWantsGoesByTheNameAlone(t *testing.T) {
-	r := mustNew(t, spec("a"), spec("b").table("shop.order_{00..63}"), spec("c").table("crm.*"))
+	r := mustNew(t, spectest.Keys("a"), spectest.Keys("b").On("shop.order_{00..63}"), spectest.Keys("c").On("crm.*"))
 	for name, want := range map[string]bool{
 		"shop.product": true, "shop.order_17": true, "crm.anything": true, "shop.order_64": false, "shop.Product": false, "shopproduct.": false,
 	} {
@@ -131,34 +132,22 @@ func TestWantsGoesByTheNameAlone(t *testing.T) {
 }
 
 func TestMissingNamesMappingsWithoutATable(t *testing.T) {
-	r := mustNew(t, spec("a"), spec("b").table("shop.prodcut"), spec("c").table("crm.*"))
-	got := Problems(r.Missing([]*event.Table{product()}))
+	r := mustNew(t, spectest.Keys("a"), spectest.Keys("b").On("shop.prodcut"), spectest.Keys("c").On("crm.*"))
+	got := r.Missing([]*event.Table{spectest.Product()})
 	want := `f.yaml:1:10: no table matches "shop.prodcut": did you mean "shop.product"?
 f.yaml:1:10: no table matches "crm.*": create it, grant SELECT on it, or remove the mapping; names are case-sensitive`
 	if diff := cmp.Diff(want, got.Error()); diff != "" {
 		t.Error(diff)
 	}
-	if got := mustNew(t, spec("a")).Missing([]*event.Table{product()}); len(got) != 0 {
+	if got := mustNew(t, spectest.Keys("a")).Missing([]*event.Table{spectest.Product()}); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestASuggestionIsNear(t *testing.T) {
-	names := []string{"lower", "upper", "urlencode", "base64"}
-	for name, want := range map[string]string{
-		"lwoer": "lower", "LOWER": "lower", "low": "lower", "lower_case": "lower", "uper": "upper", "url_encode": "urlencode",
-		"base": "base64", "sha512": "", "x": "", "": "", strings.Repeat("lower", 40): "",
-	} {
-		if got := nearest(name, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestWithoutATableASchemaIsAskedFor(t *testing.T) {
-	r, err := New([]Mapping{
-		{Table: Text{Value: "shop.product"}, Keys: []Text{{Value: "a:{id}"}}},
-		{Table: Text{Value: "tenant_*.user"}, Keys: []Text{{Value: "b:{id}"}}},
+	r, err := New([]spec.Mapping{
+		{Table: spec.Text{Value: "shop.product"}, Keys: []spec.Text{{Value: "a:{id}"}}},
+		{Table: spec.Text{Value: "tenant_*.user"}, Keys: []spec.Text{{Value: "b:{id}"}}},
 	}, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
@@ -41,7 +42,7 @@ type part struct {
 // text compiles a template; lost says what comes of it when it makes nothing.
 func (b *binder) text(t *template, lost string) *textPlan {
 	k := &textPlan{template: t, most: t.role.most(), lost: lost}
-	k.long = sentence(t.text.at(0).String(), fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
+	k.long = spec.Sentence(t.text.At(0).String(), fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
 	stride := 1
 	for i := range t.parts {
 		n := &t.parts[i]
@@ -81,8 +82,8 @@ func constant(name string, specs []filterSpec) part {
 // column compiles a placeholder. False: the table has no such column, or one that makes no key.
 func (b *binder) column(p *part, k *textPlan, n *node) bool {
 	t := k.template
-	at := t.text.at(n.at)
-	what := t.role.String() + " " + quote(t.text.Value)
+	at := t.text.At(n.at)
+	what := t.role.String() + " " + spec.Quote(t.text.Value)
 	c := b.find(n.lit, at, what)
 	if c < 0 {
 		return false
@@ -90,11 +91,11 @@ func (b *binder) column(p *part, k *textPlan, n *node) bool {
 	column := &b.t.Columns[c]
 	begin, class := numericOf(column)
 	if f := checkMod(begin, fmt.Sprintf("column %s of %s, %s,", column.Name, b.t, class), n.filters); f != nil {
-		b.add(t.text.at(f.at), what+": "+f.what, f.do)
+		b.Add(t.text.At(f.at), what+": "+f.what, f.do)
 		return false
 	}
 	if f := t.role.check(column); f != nil {
-		b.add(at, fmt.Sprintf("%s: column %s of %s is %s, %s", what, column.Name, b.t, typeName(column), f.what), f.do)
+		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, %s", what, column.Name, b.t, typeName(column), f.what), f.do)
 		return false
 	}
 	b.need(c, true)
@@ -105,7 +106,7 @@ func (b *binder) column(p *part, k *textPlan, n *node) bool {
 			p.fallback = []byte(f.arg)
 		}
 	}
-	p.lacking = sentence(at.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, column.Name, k.lost),
+	p.lacking = spec.Sentence(at.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, column.Name, k.lost),
 		fullImage)
 	return true
 }

@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/document"
 	"github.com/freshet/freshet/event"
 )
@@ -27,7 +28,7 @@ type rowPlan struct {
 // rebuilt compiles the row of a rebuild.
 func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 	p := &rowPlan{form: r.spec.As}
-	p.large = sentence(r.spec.Pos.String(), fmt.Sprintf("a row of %s made a value larger than %d KiB, %s", b.t, MaxValue>>10, lost),
+	p.large = spec.Sentence(r.spec.Pos.String(), fmt.Sprintf("a row of %s made a value larger than %d KiB, %s", b.t, MaxValue>>10, lost),
 		"name the columns that the value needs, without the large ones")
 	switch {
 	case r.query != nil:
@@ -38,7 +39,7 @@ func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 		b.document(p, r)
 	}
 	for _, c := range p.columns {
-		p.lacking = append(p.lacking, sentence(r.spec.Pos.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, c.Name, lost), fullImage))
+		p.lacking = append(p.lacking, spec.Sentence(r.spec.Pos.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, c.Name, lost), fullImage))
 	}
 	b.columns = append(b.columns, p.slots)
 	return p
@@ -47,7 +48,7 @@ func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 // parameters compiles the parameters of a query.
 func (b *binder) parameters(p *rowPlan, r *rebuild) {
 	for _, param := range r.query.Params {
-		at := r.spec.Query.at(param.Offset)
+		at := r.spec.Query.At(param.Offset)
 		c := b.find(param.Name, at, "query")
 		if c < 0 || !b.written(p, c, at, "query") {
 			p.broken = true
@@ -75,9 +76,9 @@ func (b *binder) document(p *rowPlan, r *rebuild) {
 	if p.broken {
 		return
 	}
-	doc, err := document.New(fields, document.Options{DecimalNumbers: r.spec.DecimalNumbers})
+	doc, err := document.New(fields, document.Options{DecimalNumbers: r.spec.Decimals == spec.DecimalsNumber})
 	if err != nil {
-		b.add(r.spec.Pos, "rebuild: "+err.Error(), "name the columns that the value holds")
+		b.Add(r.spec.Pos, "rebuild: "+err.Error(), "name the columns that the value holds")
 		p.broken = true
 		return
 	}
@@ -93,7 +94,7 @@ func (b *binder) all(r *rebuild) []chosen {
 		}
 		name := b.t.Columns[i].Name
 		if name == expireAt && r.spec.ExpireAt > 0 {
-			b.add(r.spec.Pos, fmt.Sprintf("rebuild: table %s has a column expire_at, which is the name of what expire_at puts there", b.t),
+			b.Add(r.spec.Pos, fmt.Sprintf("rebuild: table %s has a column expire_at, which is the name of what expire_at puts there", b.t),
 				`name the columns that the value holds, and give this one another name: "expire_at as expires"`)
 		}
 		all = append(all, chosen{column: name, name: name, at: r.spec.Pos})
@@ -102,10 +103,10 @@ func (b *binder) all(r *rebuild) []chosen {
 }
 
 // written notes that a value holds the column. False: it cannot.
-func (b *binder) written(p *rowPlan, c int, at Pos, what string) bool {
+func (b *binder) written(p *rowPlan, c int, at spec.Pos, what string) bool {
 	column := &b.t.Columns[c]
 	if !document.Writable(column) {
-		b.add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t, typeName(column)),
+		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t, typeName(column)),
 			"name the columns that the value holds, without this one")
 		return false
 	}

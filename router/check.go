@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
 // Finding is something that works, but hardly as it was meant.
 type Finding struct {
-	Pos Pos
+	Pos spec.Pos
 	// Table is schema.table, the first one that it was found with, and More how many others it is true of.
 	Table string
 	More  int
@@ -24,7 +25,7 @@ func (f Finding) String() string {
 	if f.More > 0 {
 		table += fmt.Sprintf(" and %d more", f.More)
 	}
-	return sentence(f.Pos.String(), table, f.What, f.Do)
+	return spec.Sentence(f.Pos.String(), table, f.What, f.Do)
 }
 
 // Check looks at what the mappings make of these tables for what [Router.Bind] must allow but few would want:
@@ -94,7 +95,7 @@ type place struct {
 	next bool
 }
 
-func (k *checker) report(at Pos, t *event.Table, what, do string) {
+func (k *checker) report(at spec.Pos, t *event.Table, what, do string) {
 	for i := range k.findings {
 		if f := &k.findings[i]; f.Pos == at && f.What == what {
 			if f.Table != t.String() {
@@ -108,7 +109,7 @@ func (k *checker) report(at Pos, t *event.Table, what, do string) {
 
 // sorted returns what was found in the order of the places.
 func (k *checker) sorted() []Finding {
-	slices.SortStableFunc(k.findings, func(a, b Finding) int { return comparePos(a.Pos, b.Pos) })
+	slices.SortStableFunc(k.findings, func(a, b Finding) int { return a.Pos.Compare(b.Pos) })
 	return k.findings
 }
 
@@ -189,7 +190,7 @@ func (k *checker) special(s *sight, n *node) {
 	}
 	s.language = s.language.literal(constant(name, n.filters).lit)
 	if word := special(n.kind); s.table.Column(word) >= 0 {
-		k.report(s.t.text.at(n.at), s.table, fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
+		k.report(s.t.text.At(n.at), s.table, fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
 			fmt.Sprintf("write {`%s`} for the column", word))
 	}
 }
@@ -208,7 +209,7 @@ func (k *checker) when(m *mapping, t *event.Table) {
 		}
 	}
 	k.nilOrder(m, t)
-	at := m.spec.When.at(0)
+	at := m.spec.When.At(0)
 	switch {
 	case old == 0 && m.writes:
 		// Such a mapping removes what ceases to match, also under `columns`: see membership and turned. Where it is not for
@@ -234,7 +235,7 @@ func (k *checker) nilOrder(m *mapping, t *event.Table) {
 			kind = event.Insert
 		}
 		if m.events[kind] && !slices.Contains(p.guarded, u.column) {
-			k.report(p.text.at(u.at), t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true and raises an alarm", c, strings.ToUpper(kind.String()), u.by),
+			k.report(p.text.At(u.at), t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true and raises an alarm", c, strings.ToUpper(kind.String()), u.by),
 				fmt.Sprintf("say what counts there: (%s ?? 0) %s …", c, u.by))
 		}
 	}
@@ -242,7 +243,7 @@ func (k *checker) nilOrder(m *mapping, t *event.Table) {
 
 // column tells of a column whose text makes a poor key.
 func (k *checker) column(s *sight, p *place) {
-	at, name := s.t.text.at(p.node.at), p.column.Name
+	at, name := s.t.text.At(p.node.at), p.column.Name
 	if p.free {
 		what := p.node.String() + " is free text, with which a row can name a key that is not its own"
 		if s.clash != "" {
@@ -293,7 +294,7 @@ func (k *checker) collation(s *sight, p *place) {
 		without = append(without, "trailing spaces")
 		fixed.filters = append([]filterSpec{{name: "trim"}}, fixed.filters...)
 	}
-	k.report(s.t.text.at(p.node.at), s.table, fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes",
+	k.report(s.t.text.At(p.node.at), s.table, fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes",
 		p.column.Name, strings.Join(without, " and "), p.column.Collation),
 		"write "+fixed.String()+" and the same in the application, or make its keys of the row that was read")
 }
@@ -333,9 +334,9 @@ func (k *checker) clash(at int, s *sight) {
 		if !ok {
 			continue
 		}
-		s.clash = fmt.Sprintf("%s is also a key of %s (%s)", quote(key), quote(o.t.text.Value), o.t.text.at(0))
+		s.clash = fmt.Sprintf("%s is also a key of %s (%s)", spec.Quote(key), spec.Quote(o.t.text.Value), o.t.text.At(0))
 		if !s.free() {
-			k.report(s.t.text.at(0), s.table, "two templates can make the same key: "+s.clash, "put a word of its own before the placeholder of one of them")
+			k.report(s.t.text.At(0), s.table, "two templates can make the same key: "+s.clash, "put a word of its own before the placeholder of one of them")
 		}
 		return
 	}
@@ -376,7 +377,7 @@ func (k *checker) neighbours(s *sight) {
 			continue
 		}
 		a, b := p.node.String(), s.places[i+1].node.String()
-		k.report(s.t.text.at(p.node.at), s.table, "nothing divides "+a+" from "+b+": two rows can make the same key, as 1 and 23 do with 12 and 3",
+		k.report(s.t.text.At(p.node.at), s.table, "nothing divides "+a+" from "+b+": two rows can make the same key, as 1 and 23 do with 12 and 3",
 			"write "+a+":"+b)
 	}
 }

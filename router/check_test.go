@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -29,13 +31,13 @@ func user() *event.Table {
 	}}
 }
 
-func onUser(keys ...string) Mapping { return spec(keys...).table("shop.user") }
+func onUser(keys ...string) spectest.Mapping { return spectest.Keys(keys...).On("shop.user") }
 
 // found returns what Check says, a line each: the place, and the beginning of the finding.
-func found(t *testing.T, specs ...Mapping) []string {
+func found(t *testing.T, specs ...spectest.Mapping) []string {
 	t.Helper()
 	var out []string
-	for _, f := range mustNew(t, specs...).Check(user(), product()) {
+	for _, f := range mustNew(t, specs...).Check(user(), spectest.Product()) {
 		if f.Do == "" || f.Table == "" {
 			t.Errorf("%s: says not what to do, or where", f)
 		}
@@ -78,7 +80,7 @@ func TestFreeTextInAKeyIsPointedOut(t *testing.T) {
 		}
 	}
 	// The other template may be another table's.
-	got := found(t, onUser("p:{name}"), spec("p:{id}:{sku|lower|hex}"))
+	got := found(t, onUser("p:{name}"), spectest.Keys("p:{id}:{sku|lower|hex}"))
 	if len(got) != 1 || !strings.Contains(got[0], `"p:1:" is also a key of "p:{id}:{sku|lower|hex}"`) {
 		t.Errorf("got %q", got)
 	}
@@ -143,18 +145,18 @@ func TestCollationsAreReadByTheirNames(t *testing.T) {
 func TestAPredicateOverOneImageIsPointedOut(t *testing.T) {
 	for _, c := range []struct {
 		when   string
-		events Events
+		events spec.Events
 		want   string
 	}{
-		{"row.id == 1 || old.id == 1", Events{}, ""},
-		{"row.id == 1", Events{}, "when looks at row only, which is nil in a DELETE"},
-		{"row.id == 1", Events{Insert: true, Update: true}, "when looks at row only, which is what the row became"},
-		{"row.id == 1", Events{Insert: true}, ""},
-		{"old.id == 1", Events{}, "when looks at old only, which is nil in an INSERT"},
-		{"old.id == 1", Events{Delete: true}, ""},
-		{"1 == 1", Events{}, ""},
+		{"row.id == 1 || old.id == 1", spec.Events{}, ""},
+		{"row.id == 1", spec.Events{}, "when looks at row only, which is nil in a DELETE"},
+		{"row.id == 1", spec.Events{Insert: true, Update: true}, "when looks at row only, which is what the row became"},
+		{"row.id == 1", spec.Events{Insert: true}, ""},
+		{"old.id == 1", spec.Events{}, "when looks at old only, which is nil in an INSERT"},
+		{"old.id == 1", spec.Events{Delete: true}, ""},
+		{"1 == 1", spec.Events{}, ""},
 	} {
-		got := found(t, onUser("u").when(c.when).events(c.events))
+		got := found(t, onUser("u").If(c.when).For(c.events))
 		if len(got) != min(1, len(c.want)) || len(got) == 1 && !strings.HasPrefix(got[0], c.want) {
 			t.Errorf("%s for %+v: %q, want %q", c.when, c.events, got, c.want)
 		}
@@ -164,17 +166,17 @@ func TestAPredicateOverOneImageIsPointedOut(t *testing.T) {
 func TestAComparisonThatFailsForEveryInsertIsPointedOut(t *testing.T) {
 	for _, c := range []struct {
 		when   string
-		events Events
+		events spec.Events
 		want   string
 	}{
-		{"row.id > 1 || old.id > 1", Events{Insert: true, Update: true}, "old.id is nil in every INSERT, and nil has no order: > fails then, which counts as true and raises an alarm"},
-		{"5 < row.id || old.id == 1", Events{}, "row.id is nil in every DELETE, and nil has no order: < fails then, which counts as true and raises an alarm"},
-		{"row.id > old.id", Events{Update: true}, ""},
-		{"(row.id ?? 0) > 1 || (old.id ?? 0) > 1", Events{}, ""},
-		{"row.id != nil && row.id > 1 || nil != old.id && old.id > 1", Events{}, ""},
-		{"row.id == 1 || old.id == 1", Events{}, ""},
+		{"row.id > 1 || old.id > 1", spec.Events{Insert: true, Update: true}, "old.id is nil in every INSERT, and nil has no order: > fails then, which counts as true and raises an alarm"},
+		{"5 < row.id || old.id == 1", spec.Events{}, "row.id is nil in every DELETE, and nil has no order: < fails then, which counts as true and raises an alarm"},
+		{"row.id > old.id", spec.Events{Update: true}, ""},
+		{"(row.id ?? 0) > 1 || (old.id ?? 0) > 1", spec.Events{}, ""},
+		{"row.id != nil && row.id > 1 || nil != old.id && old.id > 1", spec.Events{}, ""},
+		{"row.id == 1 || old.id == 1", spec.Events{}, ""},
 	} {
-		got := found(t, onUser("u").when(c.when).events(c.events))
+		got := found(t, onUser("u").If(c.when).For(c.events))
 		if strings.Join(got, "\n") != c.want {
 			t.Errorf("%s for %+v: %q, want %q", c.when, c.events, got, c.want)
 		}
@@ -182,7 +184,7 @@ func TestAComparisonThatFailsForEveryInsertIsPointedOut(t *testing.T) {
 }
 
 func TestShardsAreToldOnce(t *testing.T) {
-	r := mustNew(t, spec("o:{name}:{table}").table("shop.order_{00..63}"), spec("o:{id}").table("shop.order_{00..63}"))
+	r := mustNew(t, spectest.Keys("o:{name}:{table}").On("shop.order_{00..63}"), spectest.Keys("o:{id}").On("shop.order_{00..63}"))
 	var tables []*event.Table
 	for _, n := range []string{"order_00", "order_01", "order_02"} {
 		table := user()

@@ -49,7 +49,7 @@ func (k *checker) shared(a *action, t *event.Table, unique [][]string) {
 	if len(columns) > 0 {
 		reason = "no unique index lies within " + strings.Join(columns, ", ")
 	}
-	k.report(a.key.text.at(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
+	k.report(a.key.text.At(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
 }
 
 // telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field or
@@ -92,7 +92,7 @@ func (r *Router) Remarks() []Finding {
 		})
 		if many && len(q.Query.Params) == 0 {
 			k.findings = append(k.findings, Finding{
-				Pos: q.Rebuild.Query.at(0), Table: m.spec.Table.Value,
+				Pos: q.Rebuild.Query.At(0), Table: m.spec.Table.Value,
 				What: "the query has no parameter: whichever row changes, its key is given the same value",
 				Do:   "write :column for what it should find, or a key without a column",
 			})

@@ -6,24 +6,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
-	hash := func(key, field, value string) Mapping {
-		return Mapping{Table: text("shop.product", 1), Hash: &Hash{Key: text(key, 5), Field: text(field, 6), Value: text(value, 7)}}
+	hash := func(key, field, value string) spectest.Mapping {
+		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text(key, 5), Field: spectest.Text(field, 6), Value: spectest.Text(value, 7)}}
 	}
-	set := func(key, member string) Mapping {
-		return Mapping{Table: text("shop.product", 1), Set: &Set{Key: text(key, 5), Member: text(member, 6)}}
+	set := func(key, member string) spectest.Mapping {
+		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text(key, 5), Member: spectest.Text(member, 6)}}
 	}
-	board := Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text("z", 5), Member: text("{name}", 6), Score: text("{id}", 7)}}
-	query := rebuilds(event.FormJSON, "k:{category_id}").with(func(m *Mapping) {
-		m.Rebuild = &Rebuild{Query: text("SELECT 1 WHERE :category_id", 9)}
+	board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{name}", 6), Score: spectest.Text("{id}", 7)}}
+	query := rebuilds(event.FormJSON, "k:{category_id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = &spec.Rebuild{Query: spectest.Text("SELECT 1 WHERE :category_id", 9)}
 	})
 	primary, pair := []string{"id"}, []string{"category_id", "SKU"}
 	for _, c := range []struct {
 		what string
-		spec Mapping
+		spec spectest.Mapping
 		want string
 	}{
 		{"the primary key", rebuilds(event.FormJSON, "k:{ID}"), ""},
@@ -35,7 +37,7 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 		{"a column whose NULLs are all one", rebuilds(event.FormJSON, "k:{category_id}:{sku|default:none}"), "no unique index lies within category_id:"},
 		{"a constant", rebuilds(event.FormHash, "k"), "this key, since it is made of no column that tells rows apart"},
 		{"a query", query, ""},
-		{"a delete", spec("k:{category_id}"), ""},
+		{"a delete", spectest.Keys("k:{category_id}"), ""},
 		{"a field", hash("k", "{id}", "{name}"), ""},
 		{"half a field", hash("k", "{category_id}", "{id}"), "this field, since no unique index lies within category_id:"},
 		{"a field in a key", hash("k:{category_id}", "{sku}", "{name}"), ""},
@@ -44,7 +46,7 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 		{"half a member", set("s", "{name}"), "this member, since no unique index lies within name:"},
 		{"half a score", board, "this member, since no unique index lies within name:"},
 	} {
-		p := product()
+		p := spectest.Product()
 		unique := map[*event.Table][][]string{p: {primary, pair, {""}}}
 		var got []string
 		for _, f := range mustNew(t, c.spec).Shared([]*event.Table{user(), p}, unique) {
@@ -60,12 +62,12 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 }
 
 func TestAQueryWithoutAParameterIsPointedOut(t *testing.T) {
-	query := func(sql string, keys ...string) Mapping {
-		return spec(keys...).with(func(m *Mapping) { m.Rebuild = &Rebuild{Query: text(sql, 9)} })
+	query := func(sql string, keys ...string) spectest.Mapping {
+		return spectest.Keys(keys...).With(func(m *spectest.Mapping) { m.Rebuild = &spec.Rebuild{Query: spectest.Text(sql, 9)} })
 	}
 	var got []string
 	for _, f := range mustNew(t,
-		query("(SELECT 1)", "k:{id}", "k"), query("SELECT count(*) FROM product", "n"), query("(SELECT :id)", "l:{id}"), spec("d:{id}"),
+		query("(SELECT 1)", "k:{id}", "k"), query("SELECT count(*) FROM product", "n"), query("(SELECT :id)", "l:{id}"), spectest.Keys("d:{id}"),
 	).Remarks() {
 		got = append(got, f.String())
 	}
@@ -80,7 +82,7 @@ func TestAScoreOfTextIsPointedOut(t *testing.T) {
 		"{name}": "the score {name} is made of VARCHAR(64)", "{thumb}": "the score {thumb} is made of VARBINARY(16)", "1{status}": "the score {status} is made of ENUM(",
 		"{id}": "", "{price}": "", "{score}": "", "{made}": "", "{name|crc32}": "", "7": "",
 	} {
-		board := Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text("z", 5), Member: text("{id}", 6), Score: text(score, 7)}}
+		board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text(score, 7)}}
 		got := strings.Join(found(t, board), "\n")
 		if (want == "") != (got == "") || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", score, got, want)

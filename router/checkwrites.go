@@ -3,13 +3,14 @@ package router
 import (
 	"fmt"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
 // Whole names an action that needs whole row images.
 type Whole struct {
 	// Pos is where the action stands, and What names it: rebuild of "product:{id}".
-	Pos  Pos
+	Pos  spec.Pos
 	What string
 }
 
@@ -21,7 +22,7 @@ func (r *Router) Whole() []Whole {
 	for _, m := range r.mappings {
 		for i := range m.actions {
 			if a := &m.actions[i]; a.writes() {
-				all = append(all, Whole{Pos: a.key.text.at(0), What: a.kind.String() + " of " + quote(a.key.text.Value)})
+				all = append(all, Whole{Pos: a.key.text.At(0), What: a.kind.String() + " of " + spec.Quote(a.key.text.Value)})
 			}
 		}
 	}
@@ -33,11 +34,11 @@ func (k *checker) events(m *mapping, t *event.Table) {
 	if !m.writes {
 		return
 	}
-	at := m.spec.Table.at(0)
+	at := m.spec.Table.At(0)
 	z := m.spec.ZSet
 	unscored := z != nil && z.Score.Value == ""
 	if unscored && (m.events[event.Insert] || m.events[event.Update]) {
-		k.report(z.Key.at(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known",
+		k.report(z.Key.At(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known",
 			"write score:, or events: [delete]")
 	}
 	if unscored && m.spec.Rebuild == nil && m.spec.Hash == nil && m.spec.Set == nil {
@@ -64,7 +65,7 @@ func (k *checker) score(a *action, t *event.Table) {
 			p, ok = newPlace(n, t)
 		}
 		if number := bytesOf("0-9.e+").or(bytesOf("-")); ok && p.shape.set.and(number) != p.shape.set {
-			k.report(a.value.text.at(p.node.at), t, fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node, typeName(p.column)),
+			k.report(a.value.text.At(p.node.at), t, fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node, typeName(p.column)),
 				"take a number, or a generated column that makes one of the text")
 		}
 	}
@@ -84,7 +85,7 @@ func (k *checker) fights() {
 				continue
 			}
 			if key, ok := common(a.language, b.language); ok {
-				k.report(b.t.text.at(0), b.table, fmt.Sprintf("%s is also a key of %s (%s), and %s", quote(key), quote(a.t.text.Value), a.t.text.at(0), what),
+				k.report(b.t.text.At(0), b.table, fmt.Sprintf("%s is also a key of %s (%s), and %s", spec.Quote(key), spec.Quote(a.t.text.Value), a.t.text.At(0), what),
 					"give one of them a key of its own, or let one mapping write it")
 			}
 		}

@@ -7,50 +7,56 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
-func rebuilds(as event.Form, keys ...string) Mapping {
-	return spec(keys...).with(func(m *Mapping) { m.Rebuild = fromRow(as, "id"); m.Rebuild.Value = text("{id}", 9); trimFor(m) })
+func rebuilds(as event.Form, keys ...string) spectest.Mapping {
+	return spectest.Keys(keys...).With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(as, "id")
+		m.Rebuild.Value = spectest.Text("{id}", 9)
+		trimFor(m)
+	})
 }
 
 // trimFor leaves out what the form does not take.
-func trimFor(m *Mapping) {
+func trimFor(m *spectest.Mapping) {
 	if m.Rebuild.As == event.FormString {
 		m.Rebuild.Columns = nil
 	} else {
-		m.Rebuild.Value = Text{}
+		m.Rebuild.Value = spec.Text{}
 	}
 }
 
 func TestActionsThatWriteTheSameKeyArePointedOut(t *testing.T) {
-	hash := func(key, field, value string) Mapping {
-		return Mapping{Table: text("shop.product", 1), Hash: &Hash{Key: text(key, 5), Field: text(field, 6), Value: text(value, 7)}}
+	hash := func(key, field, value string) spectest.Mapping {
+		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text(key, 5), Field: spectest.Text(field, 6), Value: spectest.Text(value, 7)}}
 	}
-	set := func(key string) Mapping {
-		return Mapping{Table: text("shop.product", 1), Set: &Set{Key: text(key, 5), Member: text("{name}", 6)}}
+	set := func(key string) spectest.Mapping {
+		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text(key, 5), Member: spectest.Text("{name}", 6)}}
 	}
-	board := func(key, score string) Mapping {
-		return Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text(key, 5), Member: text("{name}", 6), Score: text(score, 7)}}
+	board := func(key, score string) spectest.Mapping {
+		return spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text(key, 5), Member: spectest.Text("{name}", 6), Score: spectest.Text(score, 7)}}
 	}
-	expire := Mapping{Table: text("shop.product", 1), Expire: &Expire{Keys: []Text{text("k:{id}", 5)}, In: time.Second}}
+	expire := spectest.Mapping{Table: spectest.Text("shop.product", 1), Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("k:{id}", 5)}, In: time.Second}}
 	for _, c := range []struct {
 		what  string
-		specs []Mapping
+		specs []spectest.Mapping
 		want  string
 	}{
-		{"two rebuilds", []Mapping{rebuilds(event.FormJSON, "k:{id}"), rebuilds(event.FormString, "k:{category_id}")}, "both write it"},
-		{"two keys of one rebuild", []Mapping{rebuilds(event.FormJSON, "k:{id}", "k:{category_id}")}, ""},
-		{"a rebuild and a delete", []Mapping{rebuilds(event.FormJSON, "k:{id}"), spec("k:{id}")}, ""},
-		{"a rebuild and a shorter life", []Mapping{rebuilds(event.FormJSON, "k:{id}"), expire}, ""},
-		{"other keys", []Mapping{rebuilds(event.FormJSON, "k:{id}"), rebuilds(event.FormJSON, "l:{id}")}, ""},
-		{"a rebuilt string and a field", []Mapping{rebuilds(event.FormJSON, "k:{id}"), hash("k:{id}", "a", "")}, "one takes it for a string, the other for a hash"},
-		{"a rebuilt hash and a field", []Mapping{rebuilds(event.FormHash, "k:{id}"), hash("k:{id}", "a", "b")}, "both write it"},
-		{"two fields", []Mapping{hash("k:{id}", "a", "x"), hash("k:{id}", "b", "x")}, ""},
-		{"the same field", []Mapping{hash("k:{id}", "a", "x"), hash("k:{id}", "a", "y")}, "both set the same field"},
-		{"a set and a counter", []Mapping{set("k"), gen("k")}, "one takes it for a set, the other for a counter"},
-		{"two sets", []Mapping{set("k"), set("k")}, ""},
-		{"two boards", []Mapping{board("k", "{id}"), board("k", "{price}")}, "both write scores to it"},
+		{"two rebuilds", []spectest.Mapping{rebuilds(event.FormJSON, "k:{id}"), rebuilds(event.FormString, "k:{category_id}")}, "both write it"},
+		{"two keys of one rebuild", []spectest.Mapping{rebuilds(event.FormJSON, "k:{id}", "k:{category_id}")}, ""},
+		{"a rebuild and a delete", []spectest.Mapping{rebuilds(event.FormJSON, "k:{id}"), spectest.Keys("k:{id}")}, ""},
+		{"a rebuild and a shorter life", []spectest.Mapping{rebuilds(event.FormJSON, "k:{id}"), expire}, ""},
+		{"other keys", []spectest.Mapping{rebuilds(event.FormJSON, "k:{id}"), rebuilds(event.FormJSON, "l:{id}")}, ""},
+		{"a rebuilt string and a field", []spectest.Mapping{rebuilds(event.FormJSON, "k:{id}"), hash("k:{id}", "a", "")}, "one takes it for a string, the other for a hash"},
+		{"a rebuilt hash and a field", []spectest.Mapping{rebuilds(event.FormHash, "k:{id}"), hash("k:{id}", "a", "b")}, "both write it"},
+		{"two fields", []spectest.Mapping{hash("k:{id}", "a", "x"), hash("k:{id}", "b", "x")}, ""},
+		{"the same field", []spectest.Mapping{hash("k:{id}", "a", "x"), hash("k:{id}", "a", "y")}, "both set the same field"},
+		{"a set and a counter", []spectest.Mapping{set("k"), gen("k")}, "one takes it for a set, the other for a counter"},
+		{"two sets", []spectest.Mapping{set("k"), set("k")}, ""},
+		{"two boards", []spectest.Mapping{board("k", "{id}"), board("k", "{price}")}, "both write scores to it"},
 	} {
 		got := found(t, c.specs...)
 		if all := strings.Join(got, "\n"); (c.want == "") != (len(got) == 0) || !strings.Contains(all, c.want) {
@@ -60,20 +66,20 @@ func TestActionsThatWriteTheSameKeyArePointedOut(t *testing.T) {
 }
 
 func TestMappingsThatWriteAndMissChangesArePointedOut(t *testing.T) {
-	board := Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text("z", 5), Member: text("{id}", 6)}}
+	board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{id}", 6)}}
 	for _, c := range []struct {
-		spec Mapping
+		spec spectest.Mapping
 		want []string
 	}{
-		{rebuilds(event.FormJSON, "k:{id}").events(Events{Insert: true}), []string{
+		{rebuilds(event.FormJSON, "k:{id}").For(spec.Events{Insert: true}), []string{
 			"the mapping writes what rows hold, and is not for delete: what was written of a row stays when the row goes",
 			"the mapping writes what rows hold, and is not for update: what was written of a row stays when the row changes",
 		}},
-		{spec("k:{id}").events(Events{Insert: true}), nil},
-		{board.events(Events{Delete: true}), nil},
+		{spectest.Keys("k:{id}").For(spec.Events{Insert: true}), nil},
+		{board.For(spec.Events{Delete: true}), nil},
 		{board, []string{"without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known"}},
 		// What ceases to match is removed, so one image is enough.
-		{rebuilds(event.FormJSON, "k:{id}").when("row.status == 'live'"), nil},
+		{rebuilds(event.FormJSON, "k:{id}").If("row.status == 'live'"), nil},
 	} {
 		if diff := cmp.Diff(c.want, found(t, c.spec)); diff != "" {
 			t.Error(diff)
@@ -82,7 +88,7 @@ func TestMappingsThatWriteAndMissChangesArePointedOut(t *testing.T) {
 }
 
 func TestWhatNeedsWholeRowImages(t *testing.T) {
-	r := mustNew(t, everything(spec("k:{id}")), spec("l:{id}"))
+	r := mustNew(t, everything(spectest.Keys("k:{id}")), spectest.Keys("l:{id}"))
 	var got []string
 	for _, w := range r.Whole() {
 		got = append(got, w.What)

@@ -11,33 +11,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 // everything is a mapping with every action.
-func everything(m Mapping) Mapping {
-	m.Rebuild = fromRow(event.FormJSON)
+func everything(m spectest.Mapping) spectest.Mapping {
+	m.Rebuild = spectest.FromRow(event.FormJSON)
 	m.Rebuild.TTL, m.Rebuild.Jitter, m.Rebuild.ExpireAt = time.Hour, 0.1, time.Minute
-	m.Rebuild.Missing = &Missing{Cache: "none", TTL: 30 * time.Second}
-	m.Rebuild.Columns = []Text{text("id", 20), text("name", 21), text("category_id as category", 22), text("sku", 23)}
-	m.Hash = &Hash{Key: text("h:{category_id}", 30), Field: text("{id}", 31), Value: text("{name}", 32)}
-	m.Set = &Set{Key: text("s:{category_id}", 33), Member: text("{sku}", 34)}
-	m.ZSet = &ZSet{Key: text("z:{category_id}", 35), Member: text("{sku}", 36), Score: text("{id}", 37)}
-	m.Expire = &Expire{Keys: []Text{text("e:{id}", 38)}, In: time.Second}
-	m.Incr = text("g:{category_id}", 39)
-	m.Publish = &Publish{Channel: text("c", 40), Message: text("{id}:{sku}", 41)}
-	m.Stream = &Stream{Key: text("x:{category_id}", 42)}
+	m.Rebuild.Missing = &spec.Missing{Cache: spec.Text{Value: "none"}, TTL: 30 * time.Second}
+	m.Rebuild.Columns = []spec.Text{spectest.Text("id", 20), spectest.Text("name", 21), spectest.Text("category_id as category", 22), spectest.Text("sku", 23)}
+	m.Hash = &spec.Hash{Key: spectest.Text("h:{category_id}", 30), Field: spectest.Text("{id}", 31), Value: spectest.Text("{name}", 32)}
+	m.Set = &spec.Set{Key: spectest.Text("s:{category_id}", 33), Member: spectest.Text("{sku}", 34)}
+	m.ZSet = &spec.ZSet{Key: spectest.Text("z:{category_id}", 35), Member: spectest.Text("{sku}", 36), Score: spectest.Text("{id}", 37)}
+	m.Expire = &spec.Expire{Keys: []spec.Text{spectest.Text("e:{id}", 38)}, In: time.Second}
+	m.Incr = spectest.Text("g:{category_id}", 39)
+	m.Publish = &spec.Publish{Channel: spectest.Text("c", 40), Message: spectest.Text("{id}:{sku}", 41)}
+	m.Stream = &spec.Stream{Key: spectest.Text("x:{category_id}", 42)}
 	return m
 }
 
 func TestWhatIsNotWrittenIsCountedAndTold(t *testing.T) {
 	var h heard
-	m := everything(spec("k:{id}"))
-	r, err := New([]Mapping{m}, Options{Reporter: &h})
+	m := everything(spectest.Keys("k:{id}"))
+	r, err := New(spectest.Specs(m), Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFeed(t, r, product())
+	f := newFeed(t, r, spectest.Product())
 	f.change(nil, row{"id": 1, "category_id": 2, "sku": "a"}) // no name
 	want := heard{
 		"1 f.yaml:20:5: a row image of shop.product lacks column name, so what it makes was deleted instead of written: set binlog_row_image=FULL, in every session that writes to the table",
@@ -78,9 +80,9 @@ func TestWhatIsNotWrittenIsCountedAndTold(t *testing.T) {
 }
 
 func TestEveryActionOfAMappingHasOneEffect(t *testing.T) {
-	m := everything(spec("k:{id}", "l:{id}"))
+	m := everything(spectest.Keys("k:{id}", "l:{id}"))
 	r := mustNew(t, m)
-	f := newFeed(t, r, product())
+	f := newFeed(t, r, spectest.Product())
 	full := row{"id": 1, "category_id": 2, "sku": "a", "name": "x"}
 	f.change(nil, full)
 	f.change(nil, full)
@@ -102,23 +104,23 @@ func TestEveryActionOfAMappingHasOneEffect(t *testing.T) {
 }
 
 func TestRebuildAsksForTheColumnsThatItHolds(t *testing.T) {
-	m := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "extra", "price") })
-	needs, err := mustNew(t, m).Bind(product())
+	m := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "extra", "price") })
+	needs, err := mustNew(t, m).Bind(spectest.Product())
 	if diff := cmp.Diff([]event.Need{{Column: 0, Text: true}, {Column: 3, Text: true}, {Column: 9, Text: true}}, needs); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	all := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON) })
-	if needs, err := mustNew(t, all).Bind(product()); len(needs) != len(product().Columns) || err != nil {
+	all := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON) })
+	if needs, err := mustNew(t, all).Bind(spectest.Product()); len(needs) != len(spectest.Product().Columns) || err != nil {
 		t.Errorf("%d needs, %v", len(needs), err)
 	}
 }
 
 // `columns` leaves out updates on purpose; but never one that moves a member, or changes a score that the mapping names.
 func TestColumnsThatTheActionsNameAlwaysCount(t *testing.T) {
-	m := Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text("z", 5), Member: text("{sku}", 6), Score: text("{price}", 7)}}.columns("status")
+	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{sku}", 6), Score: spectest.Text("{price}", 7)}}.Of("status")
 	base := func() row { return row{"sku": "a", "price": dec("1"), "status": "x", "name": "n"} }
 	for column, want := range map[string]int{"sku": 2, "price": 1, "status": 1, "name": 0} {
-		f := newFeed(t, mustNew(t, m), product())
+		f := newFeed(t, mustNew(t, m), spectest.Product())
 		changed := base()
 		changed[column] = "2"
 		f.change(base(), changed)
@@ -129,15 +131,15 @@ func TestColumnsThatTheActionsNameAlwaysCount(t *testing.T) {
 }
 
 func TestActionsThatCannotBe(t *testing.T) {
-	m := spec("k:{id}:{0..99}").with(func(m *Mapping) {
-		m.Rebuild = fromRow(event.FormJSON, "id", "name as id", "`a b`x", "name is x", "sku as", "sku as expire_at")
+	m := spectest.Keys("k:{id}:{0..99}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON, "id", "name as id", "`a b`x", "name is x", "sku as", "sku as expire_at")
 		m.Rebuild.ExpireAt = time.Second
-		m.Hash = &Hash{Key: text("h:{id", 30), Field: text("{0..3}", 31), Value: text("{id|lowre}", 32)}
-		m.Publish = &Publish{Channel: text("c{", 40), Message: text("{}", 41)}
+		m.Hash = &spec.Hash{Key: spectest.Text("h:{id", 30), Field: spectest.Text("{0..3}", 31), Value: spectest.Text("{id|lowre}", 32)}
+		m.Publish = &spec.Publish{Channel: spectest.Text("c{", 40), Message: spectest.Text("{}", 41)}
 	})
-	q := Mapping{Pos: Pos{"g.yaml", 1, 1}, Table: text("shop.product", 1), Rebuild: &Rebuild{Query: text("delete from x", 3)}, Keys: []Text{text("k", 2)}}
-	none := Mapping{Pos: Pos{"h.yaml", 1, 1}, Table: text("shop.product", 1), Stream: &Stream{Key: text("x", 2)}, Set: &Set{Key: text("s", 3), Member: text("m", 4)}}
-	_, err := New([]Mapping{m, q, none}, Options{})
+	q := spectest.Mapping{Pos: spec.At("g.yaml", 1, 1), Table: spectest.Text("shop.product", 1), Rebuild: &spec.Rebuild{Query: spectest.Text("delete from x", 3)}, Keys: []spec.Text{spectest.Text("k", 2)}}
+	none := spectest.Mapping{Pos: spec.At("h.yaml", 1, 1), Table: spectest.Text("shop.product", 1), Stream: &spec.Stream{Key: spectest.Text("x", 2)}, Set: &spec.Set{Key: spectest.Text("s", 3), Member: spectest.Text("m", 4)}}
+	_, err := New(spectest.Specs(m, q, none), Options{})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -166,17 +168,20 @@ func TestActionsThatCannotBe(t *testing.T) {
 }
 
 func TestActionsThatDoNotFitTheTable(t *testing.T) {
-	table := product()
+	table := spectest.Product()
 	table.Columns = append(table.Columns, event.Column{Name: "place", Type: "geometry", Class: event.ClassKeyless}, event.Column{Name: "expire_at", Type: "datetime", Class: event.ClassTemporal})
-	all := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON); m.Rebuild.ExpireAt = time.Second })
-	some := spec("k:{id}").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormHash, "nmae", "place as where") })
-	query := spec("k:{id}").with(func(m *Mapping) {
-		m.Rebuild = &Rebuild{Query: text("select 1 from x where a = :idd and b = :place", 20)}
+	all := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON)
+		m.Rebuild.ExpireAt = time.Second
 	})
-	board := Mapping{Table: text("shop.product", 1), ZSet: &ZSet{Key: text("z:{extra}", 30), Member: text("{place}", 31), Score: text("{expire_at}", 32)}}
+	some := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormHash, "nmae", "place as where") })
+	query := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = &spec.Rebuild{Query: spectest.Text("select 1 from x where a = :idd and b = :place", 20)}
+	})
+	board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z:{extra}", 30), Member: spectest.Text("{place}", 31), Score: spectest.Text("{expire_at}", 32)}}
 	r := mustNew(t, all, some, query, board)
 	_, err := r.Bind(table)
-	var ps Problems
+	var ps spec.Problems
 	if !errors.As(err, &ps) {
 		t.Fatal("no error")
 	}
@@ -208,12 +213,12 @@ func TestActionsThatDoNotFitTheTable(t *testing.T) {
 
 // A replay of the same changes gives the same invalidations, whatever the router did before.
 func TestAReplayGivesTheSame(t *testing.T) {
-	table := product()
+	table := spectest.Product()
 	rapid.Check(t, func(t *rapid.T) {
 		when := rapid.SampledFrom([]string{"", "row.name == 'a'", "row.name != old.name", "row.id > 0 || old.id > 0"}).Draw(t, "when")
-		m := everything(spec("k:{id}", "l:{category_id}"))
+		m := everything(spectest.Keys("k:{id}", "l:{category_id}"))
 		if when != "" {
-			m = m.when(when)
+			m = m.If(when)
 		}
 		type change struct{ old, row row }
 		var changes []change
@@ -241,7 +246,7 @@ func TestAReplayGivesTheSame(t *testing.T) {
 			out.WriteString(f.items())
 			return out.String()
 		}
-		r, err := New([]Mapping{m}, Options{})
+		r, err := New(spectest.Specs(m), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +254,7 @@ func TestAReplayGivesTheSame(t *testing.T) {
 		if again := play(r); again != first {
 			t.Fatalf("the same router:\n%s", cmp.Diff(first, again))
 		}
-		other, err := New([]Mapping{m}, Options{})
+		other, err := New(spectest.Specs(m), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +265,7 @@ func TestAReplayGivesTheSame(t *testing.T) {
 }
 
 func TestActionsAllocateNothing(t *testing.T) {
-	m := everything(spec("k:{id}"))
+	m := everything(spectest.Keys("k:{id}"))
 	old := row{"id": 1, "category_id": 2, "sku": "a", "name": "x"}
 	now := row{"id": 1, "category_id": 3, "sku": "b", "name": "y"}
 	run := routed(t, old, now, m)

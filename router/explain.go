@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
@@ -33,7 +34,7 @@ type Explained struct {
 	Pattern string
 	// Template is the key's template and Pos its place; the mapping's when Why concerns all of its keys.
 	Template string
-	Pos      Pos
+	Pos      spec.Pos
 	// Old says that the key is that of the row before the change.
 	Old    bool
 	Action event.Action
@@ -103,14 +104,14 @@ func (r *Router) sampleTable(s *Sample, row, old fields) (*event.Table, error) {
 	name, faults := parsePattern(s.Table)
 	exact, ok := name.exact()
 	if len(faults) > 0 || !ok {
-		return nil, fmt.Errorf("%s is no table: write schema.table", quote(s.Table))
+		return nil, fmt.Errorf("%s is no table: write schema.table", spec.Quote(s.Table))
 	}
 	if !r.Wants(exact.schema, exact.table) {
 		var patterns []string
 		for _, m := range r.mappings {
 			patterns = append(patterns, m.spec.Table.Value)
 		}
-		return nil, errors.New(sentence("no mapping matches "+s.Table, suggest(s.Table, patterns, "mappings are for "+oneOf(patterns))))
+		return nil, errors.New(spec.Sentence("no mapping matches "+s.Table, spec.Suggest(s.Table, patterns, "mappings are for "+spec.Names(patterns))))
 	}
 	if t := s.Definition; t != nil {
 		return t, errors.Join(unknownFields(t, "row", row), unknownFields(t, "old row", old))
@@ -182,7 +183,7 @@ type explainer struct {
 // rule is told what a mapping says of the change.
 func (x *explainer) rule(r *run, v verdict, err error) {
 	u := r.u
-	line := Explained{Mapping: u.ordinal + 1, Pattern: u.spec.Table.Value, Pos: u.spec.Table.at(0)}
+	line := Explained{Mapping: u.ordinal + 1, Pattern: u.spec.Table.Value, Pos: u.spec.Table.At(0)}
 	switch v {
 	case wrongEvent:
 		line.Why = "the mapping is not for " + r.c.Op.String()
@@ -192,13 +193,13 @@ func (x *explainer) rule(r *run, v verdict, err error) {
 			line.Why += ", nor what when says of the row"
 		}
 	case predicateFalse:
-		line.Why, line.Pos = "when is false", u.spec.When.at(0)
+		line.Why, line.Pos = "when is false", u.spec.When.At(0)
 	default:
 		if err == nil {
 			return
 		}
 		line.Remark = true
-		line.Why, line.Pos = "when failed, which counts as true: "+err.Error(), u.spec.When.at(0)
+		line.Why, line.Pos = "when failed, which counts as true: "+err.Error(), u.spec.When.At(0)
 	}
 	x.out.Lines = append(x.out.Lines, line)
 }
@@ -207,7 +208,7 @@ func (x *explainer) rule(r *run, v verdict, err error) {
 func (x *explainer) line(r *run, a *act, image []event.Value) Explained {
 	old := r.c.Op == event.Update && len(image) > 0 && &image[0] == &r.c.Before[0] && !same(a.identity, r.c)
 	return Explained{
-		Mapping: r.u.ordinal + 1, Pattern: r.u.spec.Table.Value, Template: a.key.text.Value, Pos: a.key.text.at(0),
+		Mapping: r.u.ordinal + 1, Pattern: r.u.spec.Table.Value, Template: a.key.text.Value, Pos: a.key.text.At(0),
 		Old: old, Action: a.kind, D: r.u.d,
 	}
 }
@@ -232,8 +233,8 @@ func (x *explainer) merged(r *run, a *act, same int) {
 	case before.D < r.u.d:
 		before.D = r.u.d
 		before.Why = fmt.Sprintf("mapping %d makes it too, and its second delete is the larger", r.u.ordinal+1)
-	case before.Pos != a.key.text.at(0) && before.Why == "":
-		before.Why = quote(a.key.text.Value) + " makes it too"
+	case before.Pos != a.key.text.At(0) && before.Why == "":
+		before.Why = spec.Quote(a.key.text.Value) + " makes it too"
 	}
 }
 
@@ -291,7 +292,7 @@ func (x *Explanation) String() string {
 func (l *Explained) String() string {
 	from := fmt.Sprintf("mapping %d (%s)", l.Mapping, l.Pattern)
 	if l.Template != "" {
-		from = quote(l.Template)
+		from = spec.Quote(l.Template)
 	}
 	fields := []string{"-", "no key", from, l.Pos.String(), l.Why}
 	if l.Remark {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // filterSpec is a filter as a template names it.
@@ -62,9 +64,9 @@ func (f *filterSpec) check(before []filterSpec) *fault {
 		}
 		return nil
 	case "":
-		return &fault{f.at, "a filter is missing behind the |", "write one of " + oneOf(filterNames())}
+		return &fault{f.at, "a filter is missing behind the |", "write one of " + spec.Names(filterNames())}
 	}
-	return &fault{f.at, "unknown filter " + quote(f.name), suggest(f.name, filterNames(), "write one of "+oneOf(filterNames()))}
+	return &fault{f.at, "unknown filter " + spec.Quote(f.name), spec.Suggest(f.name, filterNames(), "write one of "+spec.Names(filterNames()))}
 }
 
 func (f *filterSpec) number() *fault {
@@ -78,7 +80,7 @@ func (f *filterSpec) number() *fault {
 	n, err := strconv.ParseUint(f.arg, 10, 64)
 	if err != nil || n < least || n > most || !digits(f.arg) {
 		return &fault{f.at + len(f.name) + 1, f.name + " takes a number from " + strconv.FormatUint(least, 10) + " to " +
-			strconv.FormatUint(most, 10) + ", not " + quote(f.arg), "write " + example}
+			strconv.FormatUint(most, 10) + ", not " + spec.Quote(f.arg), "write " + example}
 	}
 	f.n = n
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -58,14 +59,14 @@ func TestAFilterMakesTextOfText(t *testing.T) {
 		{"hex|default:X|lower|md5", null{}, "9dd4e461268c8034f5c8564e155c67a6"},
 		{"default:17|mod:10", null{}, "7"},
 	} {
-		table := product()
+		table := spectest.Product()
 		column := "name"
 		if _, ok := c.in.(int); ok {
 			column = "category_id"
 		} else if _, ok := c.in.(uint64); ok || strings.Contains(c.filters, "17|mod") {
 			column = "id"
 		}
-		f := newFeed(t, mustNew(t, spec("k:{"+column+"|"+c.filters+"}")), table)
+		f := newFeed(t, mustNew(t, spectest.Keys("k:{"+column+"|"+c.filters+"}")), table)
 		f.change(nil, row{column: c.in})
 		if got := f.keys(); len(got) != 1 || got[0] != "k:"+c.want {
 			t.Errorf("%v|%s makes %q, want %q", c.in, c.filters, got, "k:"+c.want)
@@ -78,18 +79,18 @@ func TestModIsRefusedWhereTheColumnIsNoInteger(t *testing.T) {
 		"id": true, "category_id": true, "made": true, "bar_code": true, "batch": true,
 		"name": false, "price": false, "status": false, "thumb": false, "score": false,
 	} {
-		_, err := mustNew(t, spec("k:{"+column+"|mod:4}")).Bind(product())
+		_, err := mustNew(t, spectest.Keys("k:{"+column+"|mod:4}")).Bind(spectest.Product())
 		if (err == nil) != ok {
 			t.Errorf("%s|mod:4: %v", column, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), "f.yaml:5:") {
 			t.Errorf("%s|mod:4: %v does not say where", column, err)
 		}
-		if _, err := mustNew(t, spec("k:{"+column+"|crc32|mod:4}")).Bind(product()); err != nil {
+		if _, err := mustNew(t, spectest.Keys("k:{"+column+"|crc32|mod:4}")).Bind(spectest.Product()); err != nil {
 			t.Errorf("%s|crc32|mod:4: %v", column, err)
 		}
 	}
-	_, err := mustNew(t, spec("k:{name|lower|mod:4}")).Bind(product())
+	_, err := mustNew(t, spectest.Keys("k:{name|lower|mod:4}")).Bind(spectest.Product())
 	want := `f.yaml:5:24: key "k:{name|lower|mod:4}": mod needs an integer, and column name of shop.product, VARCHAR(64), is none: write crc32|mod:4`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -156,9 +157,9 @@ func TestUnicodeMappingsMayGrowOrShrinkTheText(t *testing.T) {
 }
 
 func TestSpacesNextToTheBarsDoNotCount(t *testing.T) {
-	f := newFeed(t, mustNew(t, spec("{id|pad:5 |crc32}", "{ id | mod:64 }", "{id | pad:3\t}", "{sku|default: x }")), product())
+	f := newFeed(t, mustNew(t, spectest.Keys("{id|pad:5 |crc32}", "{ id | mod:64 }", "{id | pad:3\t}", "{sku|default: x }")), spectest.Product())
 	f.change(nil, row{"id": uint64(70), "sku": null{}})
-	g := newFeed(t, mustNew(t, spec("{id|pad:5|crc32}", "{id|mod:64}", "{id|pad:3}", "{sku|default: x }")), product())
+	g := newFeed(t, mustNew(t, spectest.Keys("{id|pad:5|crc32}", "{id|mod:64}", "{id|pad:3}", "{sku|default: x }")), spectest.Product())
 	g.change(nil, row{"id": uint64(70), "sku": null{}})
 	got := f.keys()
 	if want := g.keys(); !slices.Equal(got, want) || got[3] != " x " {

@@ -5,64 +5,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// product is the table of most tests.
-func product() *event.Table {
-	return &event.Table{Schema: "shop", Name: "product", Columns: []event.Column{
-		{Name: "id", Type: "bigint unsigned", Class: event.ClassInt, Unsigned: true},
-		{Name: "category_id", Type: "int", Class: event.ClassInt},
-		{Name: "name", Type: "varchar(64)", Class: event.ClassText, Collation: "utf8mb4_0900_as_cs"},
-		{Name: "price", Type: "decimal(10,2)", Class: event.ClassDecimal},
-		{Name: "sku", Type: "varchar(64)", Class: event.ClassText, Collation: "utf8mb4_0900_ai_ci"},
-		{Name: "status", Type: "enum('live','dead')", Class: event.ClassEnum},
-		{Name: "thumb", Type: "varbinary(16)", Class: event.ClassBinary},
-		{Name: "score", Type: "double", Class: event.ClassFloat},
-		{Name: "made", Type: "year", Class: event.ClassTemporal},
-		{Name: "extra", Type: "json", Class: event.ClassKeyless},
-		{Name: "bar_code", Type: "decimal(20,0)", Class: event.ClassDecimal},
-		{Name: "batch", Type: "int(5) unsigned zerofill", Class: event.ClassInt, Unsigned: true},
-	}}
-}
-
-// text is a text at a place of its own.
-func text(value string, line int) Text {
-	return Text{Value: value, Pos: Pos{"f.yaml", line, 10}}
-}
-
-// spec is a mapping of shop.product: line 1 holds the table, 2 to 4 columns, `when` and D, 5 and on the keys.
-func spec(keys ...string) Mapping {
-	m := Mapping{Pos: Pos{"f.yaml", 1, 3}, Table: text("shop.product", 1)}
-	for i, k := range keys {
-		m.Keys = append(m.Keys, text(k, 5+i))
-	}
-	return m
-}
-
-func (m Mapping) when(s string) Mapping { m.When = text(s, 3); return m }
-func (m Mapping) table(s string) Mapping {
-	m.Table = text(s, 1)
-	return m
-}
-func (m Mapping) d(d time.Duration) Mapping { m.SecondDelete = d; return m }
-func (m Mapping) events(e Events) Mapping   { m.Events = e; return m }
-func (m Mapping) columns(names ...string) Mapping {
-	for _, n := range names {
-		m.Columns = append(m.Columns, text(n, 2))
-	}
-	return m
-}
-
-func mustNew(t testing.TB, specs ...Mapping) *Router {
+func mustNew(t testing.TB, specs ...spectest.Mapping) *Router {
 	t.Helper()
-	r, err := New(specs, Options{})
+	r, err := New(spectest.Specs(specs...), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,18 +6,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 )
 
 func TestEveryMappingIsCounted(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	r, err := New([]Mapping{
-		spec("{id}:{sku}", "{id}").columns("name"),
-		spec("{id}:{0..1}").table("shop.*").when("row.name == 'x'").events(Events{Update: true}),
-	}, Options{Registerer: reg})
+	r, err := New(spectest.Specs(
+		spectest.Keys("{id}:{sku}", "{id}").Of("name"),
+		spectest.Keys("{id}:{0..1}").On("shop.*").If("row.name == 'x'").For(spec.Events{Update: true}),
+	), Options{Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFeed(t, r, product())
+	f := newFeed(t, r, spectest.Product())
 	f.change(nil, row{"id": 1, "sku": null{}, "name": "x"})
 	f.change(row{"id": 1, "sku": "a", "name": "x"}, row{"id": 1, "sku": "b", "name": "x"})
 	f.change(row{"id": 1, "sku": "a", "name": "x"}, row{"id": 1, "sku": "a", "name": "x"})
@@ -82,24 +85,24 @@ func sameLines(got, want string) bool {
 
 func TestMetricsAreWellFormed(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if _, err := New([]Mapping{spec("{id}")}, Options{Registerer: reg}); err != nil {
+	if _, err := New(spectest.Specs(spectest.Keys("{id}")), Options{Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	if _, err := New([]Mapping{spec("{id}")}, Options{Registerer: reg}); err == nil {
+	if _, err := New(spectest.Specs(spectest.Keys("{id}")), Options{Registerer: reg}); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
-	if _, err := New([]Mapping{spec("{id")}, Options{Registerer: prometheus.NewPedanticRegistry()}); err == nil {
+	if _, err := New(spectest.Specs(spectest.Keys("{id")), Options{Registerer: prometheus.NewPedanticRegistry()}); err == nil {
 		t.Error("no error")
 	}
 }
 
 func TestTheMetricsOfActionsAreLinted(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if _, err := New([]Mapping{everything(spec("k:{id}")), spec("k:{id}")}, Options{Registerer: reg}); err != nil {
+	if _, err := New(spectest.Specs(everything(spectest.Keys("k:{id}")), spectest.Keys("k:{id}")), Options{Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)
@@ -115,8 +118,8 @@ func TestTheMetricsOfActionsAreLinted(t *testing.T) {
 }
 
 func TestRowsThatDoNotPauseAreCountedFromTimeToTime(t *testing.T) {
-	r := mustNew(t, spec("{id}", "all"))
-	f := newFeed(t, r, product())
+	r := mustNew(t, spectest.Keys("{id}", "all"))
+	f := newFeed(t, r, spectest.Product())
 	c := r.mappings[0].meters
 	for n := 1; n <= 2*tallyMost; n++ {
 		f.change(nil, row{"id": n})

@@ -1,11 +1,13 @@
 package router
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/query"
 )
@@ -41,7 +43,7 @@ type notices struct{ channel, message, stream *template }
 
 // rebuild is a parsed Rebuild.
 type rebuild struct {
-	spec *Rebuild
+	spec *spec.Rebuild
 	// columns are those of the value; nil for all.
 	columns []chosen
 	// query is nil with FromRow.
@@ -52,7 +54,7 @@ type rebuild struct {
 type chosen struct {
 	column, name string
 	// at is where the column's name stands.
-	at Pos
+	at spec.Pos
 }
 
 // maxCarried bounds the copies of a key that carry a value or a message: the row of which they are made may ask for
@@ -61,42 +63,42 @@ const maxCarried = 64
 
 // mappingParser parses one mapping.
 type mappingParser struct {
-	*collector
+	*spec.Collector
 	m *mapping
 }
 
 // actions parses what is done, in the order in which a row's invalidations are carried.
 func (p *mappingParser) actions() {
-	spec := p.m.spec
+	m := p.m.spec
 	p.keys()
-	if h := spec.Hash; h != nil {
+	if h := m.Hash; h != nil {
 		p.act(action{kind: event.ActionHash, effect: &event.Effect{}, key: p.template(roleKey, &h.Key), field: p.template(roleField, &h.Field),
 			value: p.optional(roleValue, &h.Value)})
 	}
-	if s := spec.Set; s != nil {
+	if s := m.Set; s != nil {
 		p.act(action{kind: event.ActionSet, effect: &event.Effect{}, key: p.template(roleKey, &s.Key), field: p.template(roleMember, &s.Member)})
 	}
-	if z := spec.ZSet; z != nil {
+	if z := m.ZSet; z != nil {
 		p.act(action{kind: event.ActionZSet, effect: &event.Effect{}, key: p.template(roleKey, &z.Key), field: p.template(roleMember, &z.Member),
 			value: p.optional(roleScore, &z.Score)})
 	}
-	if e := spec.Expire; e != nil {
+	if e := m.Expire; e != nil {
 		effect := &event.Effect{In: e.In}
 		for i := range e.Keys {
 			p.act(action{kind: event.ActionExpire, effect: effect, key: p.template(roleKey, &e.Keys[i])})
 		}
 	}
-	if spec.Incr.Value != "" {
-		p.act(action{kind: event.ActionIncr, effect: &event.Effect{}, key: p.template(roleKey, &spec.Incr)})
+	if m.Incr.Value != "" {
+		p.act(action{kind: event.ActionIncr, effect: &event.Effect{}, key: p.template(roleKey, &m.Incr)})
 	}
 	if len(p.m.actions) == 0 {
-		p.add(spec.Pos, "mapping of "+quote(spec.Table.Value)+" has no keys", `write at least one, such as "product:{id}"`)
+		p.Add(m.Pos, "mapping of "+spec.Quote(m.Table.Value)+" has no keys", `write at least one, such as "product:{id}"`)
 	}
 }
 
 func (p *mappingParser) act(a action) {
 	if a.key != nil && a.key.copies > maxCarried && (a.notices != nil || a.writes() && a.kind != event.ActionSet && a.kind != event.ActionZSet) {
-		p.add(a.key.text.at(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message", quote(a.key.text.Value), a.key.copies),
+		p.Add(a.key.text.At(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message", spec.Quote(a.key.text.Value), a.key.copies),
 			fmt.Sprintf("write at most %d copies", maxCarried))
 	}
 	p.m.actions = append(p.m.actions, a)
@@ -106,40 +108,40 @@ func (p *mappingParser) act(a action) {
 
 // keys parses what is done with the mapping's own keys: they are deleted or rebuilt, and notices follow.
 func (p *mappingParser) keys() {
-	spec := p.m.spec
+	m := p.m.spec
 	a := action{kind: event.ActionDelete}
-	if r := spec.Rebuild; r != nil {
+	if r := m.Rebuild; r != nil {
 		a.kind, a.rebuild = event.ActionRebuild, &rebuild{spec: r}
 		a.effect = &event.Effect{As: r.As, TTL: r.TTL, Jitter: r.Jitter, ExpireAt: r.ExpireAt}
 		if r.Missing != nil {
-			a.effect.Missing, a.effect.MissingValue, a.effect.MissingTTL = true, r.Missing.Cache, r.Missing.TTL
+			a.effect.Missing, a.effect.MissingValue, a.effect.MissingTTL = true, r.Missing.Cache.Value, r.Missing.TTL
 		}
 		p.rebuild(&a)
 	}
 	p.notices(&a)
-	for i := range spec.Keys {
-		a.key = p.template(roleKey, &spec.Keys[i])
+	for i := range m.Keys {
+		a.key = p.template(roleKey, &m.Keys[i])
 		p.act(a)
 	}
-	if len(spec.Keys) == 0 && a.effect != nil {
-		p.add(spec.Pos, "rebuild, publish and stream are about keys, and the mapping has none", `write keys:, such as "product:{id}"`)
+	if len(m.Keys) == 0 && a.effect != nil {
+		p.Add(m.Pos, "rebuild, publish and stream are about keys, and the mapping has none", `write keys:, such as "product:{id}"`)
 	}
 }
 
 func (p *mappingParser) notices(a *action) {
-	spec := p.m.spec
-	if spec.Publish == nil && spec.Stream == nil {
+	m := p.m.spec
+	if m.Publish == nil && m.Stream == nil {
 		return
 	}
 	if a.effect == nil {
 		a.effect = &event.Effect{}
 	}
 	a.notices = &notices{}
-	if s := spec.Publish; s != nil {
+	if s := m.Publish; s != nil {
 		a.effect.Publish = true
 		a.notices.channel, a.notices.message = p.template(roleChannel, &s.Channel), p.template(roleMessage, &s.Message)
 	}
-	if s := spec.Stream; s != nil {
+	if s := m.Stream; s != nil {
 		a.effect.Stream, a.effect.MaxLen = true, s.MaxLen
 		a.notices.stream = p.template(roleStream, &s.Key)
 	}
@@ -162,43 +164,36 @@ func (p *mappingParser) rebuild(a *action) {
 
 // query parses the query; its fingerprint is of all that the value depends on.
 func (p *mappingParser) query(a *action) {
-	spec := a.rebuild.spec
-	q, err := query.Parse(spec.Query.Value)
+	r := a.rebuild.spec
+	q, err := query.Parse(r.Query.Value)
 	if err != nil {
 		at := 0
 		var bad *query.Error
 		if errors.As(err, &bad) {
 			at = bad.Offset
 		}
-		p.add(spec.Query.at(at), "query: "+err.Error(), "")
+		p.Add(r.Query.At(at), "query: "+err.Error(), "")
 		return
 	}
-	rows, decimals := "one", "string"
-	if spec.Many {
-		rows = "many"
-	}
-	if spec.DecimalNumbers {
-		decimals = "number"
-	}
 	schema, _ := p.m.pattern.schema.exact()
-	q.Identify(schema, spec.As.String(), rows, decimals)
+	q.Identify(schema, r.As.String(), string(cmp.Or(r.Rows, spec.RowsOne)), string(cmp.Or(r.Decimals, spec.DecimalsString)))
 	a.rebuild.query, a.effect.Query = q, q.ID
 }
 
 // column parses one column of a value: its name, or its name, as, and the name that it has there. Names may stand in
 // backticks.
-func (p *mappingParser) column(r *rebuild, t *Text) {
+func (p *mappingParser) column(r *rebuild, t *spec.Text) {
 	c, f := parseChosen(t)
 	if f == nil {
 		switch same := func(o chosen) bool { return o.name == c.name }; {
 		case slices.ContainsFunc(r.columns, same):
-			f = &fault{0, quote(c.name) + " comes twice", "give one of them another name: " + quote(c.column+" as "+c.name+"2")}
+			f = &fault{0, spec.Quote(c.name) + " comes twice", "give one of them another name: " + spec.Quote(c.column+" as "+c.name+"2")}
 		case r.spec.ExpireAt > 0 && c.name == expireAt:
 			f = &fault{0, "expire_at is the name of what expire_at puts there", "give the column another name"}
 		}
 	}
 	if f != nil {
-		p.faults("column", t, []fault{*f})
+		faults(p.Collector, "column", t, []fault{*f})
 	}
 	// It is kept in any case: a value without it would be another.
 	r.columns = append(r.columns, c)
@@ -207,10 +202,10 @@ func (p *mappingParser) column(r *rebuild, t *Text) {
 // expireAt is what the logical expiry is called inside a value.
 const expireAt = "expire_at"
 
-func parseChosen(t *Text) (chosen, *fault) {
+func parseChosen(t *spec.Text) (chosen, *fault) {
 	p := &nameParser{text: t.Value}
 	p.blank()
-	c := chosen{at: t.at(p.at)}
+	c := chosen{at: t.At(p.at)}
 	const do = `write a column, or a column and its name in the value: "user_name as userName"`
 	var f *fault
 	if c.column, f = p.name(); f != nil {
@@ -223,14 +218,14 @@ func parseChosen(t *Text) (chosen, *fault) {
 	}
 	as := p.at
 	if word, f := p.name(); f != nil || !strings.EqualFold(word, "as") {
-		return c, &fault{as, "unexpected " + quote(p.text[as:]), do}
+		return c, &fault{as, "unexpected " + spec.Quote(p.text[as:]), do}
 	}
 	p.blank()
 	if c.name, f = p.name(); f != nil {
 		return c, f
 	}
 	if p.blank(); p.at < len(p.text) {
-		return c, &fault{p.at, "unexpected " + quote(p.text[p.at:]), do}
+		return c, &fault{p.at, "unexpected " + spec.Quote(p.text[p.at:]), do}
 	}
 	return c, nil
 }
@@ -266,21 +261,21 @@ func (p *nameParser) name() (string, *fault) {
 }
 
 // template parses one template; what is wrong with it is told where it stands.
-func (p *mappingParser) template(r role, t *Text) *template {
-	parsed, faults := parseTemplate(*t)
+func (p *mappingParser) template(r role, t *spec.Text) *template {
+	parsed, fs := parseTemplate(*t)
 	if parsed != nil {
 		parsed.role = r
 		for _, n := range parsed.parts {
 			if n.kind == nodeCopies && r != roleKey {
-				faults = append(faults, fault{n.at, "copies are for keys", "remove " + n.String()})
+				fs = append(fs, fault{n.at, "copies are for keys", "remove " + n.String()})
 			}
 		}
 	}
-	p.faults(r.String(), t, faults)
+	faults(p.Collector, r.String(), t, fs)
 	return parsed
 }
 
-func (p *mappingParser) optional(r role, t *Text) *template {
+func (p *mappingParser) optional(r role, t *spec.Text) *template {
 	if t.Value == "" {
 		return nil
 	}

@@ -3,6 +3,8 @@ package router
 import (
 	"slices"
 	"strings"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // pattern matches tables by name. Names compare byte by byte, as the servers do with lower_case_table_names=0.
@@ -97,7 +99,7 @@ func parseGlob(text string, at int) (glob, int, []fault) {
 			case f != nil:
 				faults = append(faults, fault{at, f.what, f.do})
 			case !ok:
-				faults = append(faults, fault{at, quote(text[at:at+end+1]) + " is no run of numbers", "write {00..63}"})
+				faults = append(faults, fault{at, spec.Quote(text[at:at+end+1]) + " is no run of numbers", "write {00..63}"})
 			}
 			g = append(g, piece{kind: pieceSpan, span: s})
 			at += end + 1
@@ -138,7 +140,7 @@ func misplaced(c byte, at int) *fault {
 		if c == '$' {
 			return nil
 		}
-		return &fault{at, "'" + strings.Trim(quote(string(c)), `"`) + "' has no meaning here", "write the name in backticks if it holds one"}
+		return &fault{at, "'" + strings.Trim(spec.Quote(string(c)), `"`) + "' has no meaning here", "write the name in backticks if it holds one"}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -138,8 +139,8 @@ func TestPatternsMatchWithoutLetterCaseWhereTheSourceDoes(t *testing.T) {
 		{"Shop.Product", "shop", "product"}, {"shop.product", "SHOP", "Product"},
 		{"Shop_{00..63}.Order*", "shop_07", "orders"}, {"*.`Ünï.X`", "a", "ünï.x"},
 	} {
-		r := mustNew(t, spec("p:{id}").table(c.pattern))
-		table := product()
+		r := mustNew(t, spectest.Keys("p:{id}").On(c.pattern))
+		table := spectest.Product()
 		table.Schema, table.Name = c.schema, c.table
 		if needs, _ := r.Bind(table); needs != nil || r.Wants(c.schema, c.table) {
 			t.Errorf("%s matches %s.%s, byte by byte", c.pattern, c.schema, c.table)

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -21,9 +23,9 @@ func wide(n int) *event.Table {
 
 func bindWide(t *testing.T, tables int) *Router {
 	t.Helper()
-	m := spec("wide:{id}")
-	m.Table = text("shop.wide_*", 1)
-	m.Rebuild = &Rebuild{Pos: Pos{"f.yaml", 2, 1}, FromRow: true, As: event.FormJSON}
+	m := spectest.Keys("wide:{id}")
+	m.Table = spectest.Text("shop.wide_*", 1)
+	m.Rebuild = &spec.Rebuild{Pos: spec.At("f.yaml", 2, 1), FromRow: true, As: event.FormJSON}
 	r := mustNew(t, m)
 	for i := range tables {
 		if _, err := r.Bind(wide(i)); err != nil {

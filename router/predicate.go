@@ -11,6 +11,7 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/vm"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
@@ -20,7 +21,7 @@ const maxWhen = 16 << 10
 // predicate is a compiled `when`. It is bound to a table by the slots of its columns, and evaluated by one goroutine
 // at a time.
 type predicate struct {
-	text    Text
+	text    spec.Text
 	program *vm.Program
 	// columns are those that it reads, in the order in which the program numbers them.
 	columns []whenColumn
@@ -51,7 +52,7 @@ func (c whenColumn) String() string {
 }
 
 // parsePredicate compiles a `when`. What is wrong is told with its place in the text.
-func parsePredicate(t Text) (p *predicate, faults []fault) {
+func parsePredicate(t spec.Text) (p *predicate, faults []fault) {
 	if len(t.Value) > maxWhen {
 		return nil, []fault{{maxWhen, fmt.Sprintf("it is longer than %d bytes", maxWhen), "write a shorter one"}}
 	}
@@ -95,13 +96,13 @@ func compileFault(text string, err error) fault {
 	}
 	f := fault{byteOffset(text, fe.From), fe.Message, "see the mapping language for what a predicate may say"}
 	if name, ok := strings.CutPrefix(fe.Message, "unknown name "); ok {
-		f.what = "unknown name " + quote(name)
-		switch near := nearest(name, []string{"row", "old"}); {
+		f.what = "unknown name " + spec.Quote(name)
+		switch near := spec.Nearest(name, []string{"row", "old"}); {
 		case disabled(name):
 			f.what, f.do = name+"() is not available: it would not depend on the row alone, or take too much memory", "remove it"
 		case strings.HasPrefix(text[f.at:], name+"("):
-			f.what = "unknown function " + quote(name)
-			f.do = suggest(name, builtin.Names, "see the mapping language for the functions there are")
+			f.what = "unknown function " + spec.Quote(name)
+			f.do = spec.Suggest(name, builtin.Names, "see the mapping language for the functions there are")
 		case near != "":
 			f.do = fmt.Sprintf("did you mean %q?", near)
 		default:
@@ -178,7 +179,7 @@ func (p *predicate) runtimeError(err error) error {
 			why = fe.Prev
 		}
 	}
-	return fmt.Errorf("%s: %w", p.text.at(at), why)
+	return fmt.Errorf("%s: %w", p.text.At(at), why)
 }
 
 // value returns what a column holds: nil, an int64, a uint64, a decimal or a string.

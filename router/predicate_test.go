@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -16,11 +18,11 @@ import (
 func decide(t testing.TB, when string, old, r row) (bool, string) {
 	t.Helper()
 	var h heard
-	router, err := New([]Mapping{spec("k").when(when)}, Options{Reporter: &h})
+	router, err := New(spectest.Specs(spectest.Keys("k").If(when)), Options{Reporter: &h})
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	f := newFeed(t, router, product())
+	f := newFeed(t, router, spectest.Product())
 	f.change(old, r)
 	failed := testutil.ToFloat64(router.mappings[0].meters.failed)
 	if int(failed) != len(h) {
@@ -232,8 +234,8 @@ func TestAPredicateAtFaultIsToldWhereAndWhatToWrite(t *testing.T) {
 		{"ключ == 1 && row", 17, "row stands alone", ""},
 		{strings.Repeat("1", maxWhen+1), maxWhen, "longer than", ""},
 	} {
-		_, err := New([]Mapping{spec("k").when(c.when)}, Options{})
-		ps, ok := err.(Problems)
+		_, err := New(spectest.Specs(spectest.Keys("k").If(c.when)), Options{})
+		ps, ok := err.(spec.Problems)
 		if !ok {
 			t.Errorf("%.40q: %v, want problems", c.when, err)
 			continue
@@ -270,8 +272,8 @@ func TestAPredicateMustFitTheTypesOfItsColumns(t *testing.T) {
 		{"row.id + row.name == '1x'", 4, "a text and a number", "convert"},
 		{"round(row.price) == 9", 10, "round() does not take DECIMAL", "round(float(row.price))"},
 	} {
-		_, err := mustNew(t, spec("k").when(c.when)).Bind(product())
-		ps, ok := err.(Problems)
+		_, err := mustNew(t, spectest.Keys("k").If(c.when)).Bind(spectest.Product())
+		ps, ok := err.(spec.Problems)
 		if !ok || len(ps) != 1 {
 			t.Errorf("%s: %v, want one problem", c.when, err)
 			continue
@@ -284,7 +286,7 @@ func TestAPredicateMustFitTheTypesOfItsColumns(t *testing.T) {
 		"row.id == 17 and row.made > 2000 and row.price < 5 and row.batch == 3", "row.name == '5' and row.score == '1.5' and row.thumb != 'x'",
 		"row.name == old.status", "row.id == old.price", "row.name == nil and row.id == nil",
 	} {
-		if _, err := mustNew(t, spec("k").when(when)).Bind(product()); err != nil {
+		if _, err := mustNew(t, spectest.Keys("k").If(when)).Bind(spectest.Product()); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -344,7 +346,7 @@ func FuzzPredicate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, faults := parsePredicate(Text{Value: text})
+		p, faults := parsePredicate(spec.Text{Value: text})
 		for _, fault := range faults {
 			if fault.at < 0 || fault.at > len(text) || fault.what == "" || fault.do == "" {
 				t.Fatalf("%q: %+v", text, fault)
@@ -360,7 +362,7 @@ func FuzzPredicate(f *testing.F) {
 				table.Columns = append(table.Columns, event.Column{Name: c.name, Class: event.Class(i % 4)})
 			}
 		}
-		r := mustNew(t, Mapping{Table: Text{Value: "s.t"}, When: Text{Value: text}, Keys: []Text{{Value: "k"}}})
+		r := mustNew(t, spectest.Mapping{Table: spec.Text{Value: "s.t"}, When: spec.Text{Value: text}, Keys: []spec.Text{{Value: "k"}}})
 		needs, _ := r.Bind(table)
 		image := make([]event.Value, len(needs))
 		for i := range image {
@@ -378,7 +380,7 @@ func TestALiteralIsReadExactly(t *testing.T) {
 	for text, want := range map[string]string{
 		"0.1": "0.1", "1_000.25": "1000.25", "123456789012345678901234567890.5": "123456789012345678901234567890.5", "1e3": "1000", "25e-2": "0.25", "1.": "1",
 	} {
-		p, faults := parsePredicate(Text{Value: fmt.Sprintf("string(%s + 0) == '%s'", text, want)})
+		p, faults := parsePredicate(spec.Text{Value: fmt.Sprintf("string(%s + 0) == '%s'", text, want)})
 		if len(faults) > 0 {
 			if text == "1." {
 				continue // expr does not read it
@@ -386,7 +388,7 @@ func TestALiteralIsReadExactly(t *testing.T) {
 			t.Errorf("%s: %+v", text, faults)
 			continue
 		}
-		yes, err := p.eval(&mustNew(t, spec("k")).machine, &event.Change{Op: event.Insert}, nil)
+		yes, err := p.eval(&mustNew(t, spectest.Keys("k")).machine, &event.Change{Op: event.Insert}, nil)
 		if !yes || err != nil {
 			t.Errorf("%s is not %s: %v", text, want, err)
 		}

@@ -12,11 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 func TestBothImagesOfAnUpdateCount(t *testing.T) {
-	f := newFeed(t, mustNew(t, spec("product:{id}", "category:{category_id}:products")), product())
+	f := newFeed(t, mustNew(t, spectest.Keys("product:{id}", "category:{category_id}:products")), spectest.Product())
 	f.change(nil, row{"id": 1, "category_id": 5})
 	f.change(row{"id": 1, "category_id": 5}, row{"id": 1, "category_id": 6})
 	f.change(row{"id": 1, "category_id": 6}, row{"id": 2, "category_id": 6})
@@ -34,18 +36,18 @@ func TestBothImagesOfAnUpdateCount(t *testing.T) {
 
 func TestAMappingIsForItsEventsOnly(t *testing.T) {
 	for _, c := range []struct {
-		events   Events
+		events   spec.Events
 		want     string
 		filtered float64
 	}{
-		{Events{}, "1 2 3 4", 0},
-		{Events{Insert: true}, "1", 2},
-		{Events{Update: true}, "2 3", 2},
-		{Events{Delete: true}, "4", 2},
-		{Events{Insert: true, Delete: true}, "1 4", 1},
+		{spec.Events{}, "1 2 3 4", 0},
+		{spec.Events{Insert: true}, "1", 2},
+		{spec.Events{Update: true}, "2 3", 2},
+		{spec.Events{Delete: true}, "4", 2},
+		{spec.Events{Insert: true, Delete: true}, "1 4", 1},
 	} {
-		r := mustNew(t, spec("{id}").events(c.events))
-		f := newFeed(t, r, product())
+		r := mustNew(t, spectest.Keys("{id}").For(c.events))
+		f := newFeed(t, r, spectest.Product())
 		f.change(nil, row{"id": 1})
 		f.change(row{"id": 2}, row{"id": 3})
 		f.change(row{"id": 4}, nil)
@@ -81,14 +83,14 @@ func TestAnUpdateCountsOnlyIfOneOfItsColumnsChanged(t *testing.T) {
 		{"a key column", changed("id", 2), 2},
 		{"a column of another key of the mapping", changed("category_id", 6), 2},
 	} {
-		f := newFeed(t, mustNew(t, spec("{id}", "{id}:{category_id}").columns("NAME", "sku")), product())
+		f := newFeed(t, mustNew(t, spectest.Keys("{id}", "{id}:{category_id}").Of("NAME", "sku")), spectest.Product())
 		f.change(old, c.row)
 		got := f.keys()
 		if (len(got) == 0) != (c.want == 0) {
 			t.Errorf("%s changed: %q", c.what, got)
 		}
 	}
-	f := newFeed(t, mustNew(t, spec("{id}").columns("name")), product())
+	f := newFeed(t, mustNew(t, spectest.Keys("{id}").Of("name")), spectest.Product())
 	f.change(nil, old)
 	f.change(old, nil)
 	if got := f.keys(); len(got) != 2 {
@@ -97,8 +99,8 @@ func TestAnUpdateCountsOnlyIfOneOfItsColumnsChanged(t *testing.T) {
 }
 
 func TestNullMakesNoKeyAndIsCounted(t *testing.T) {
-	r := mustNew(t, spec("sku:{sku}:{0..3}", "id:{id}", "or:{sku|default:none}"))
-	f := newFeed(t, r, product())
+	r := mustNew(t, spectest.Keys("sku:{sku}:{0..3}", "id:{id}", "or:{sku|default:none}"))
+	f := newFeed(t, r, spectest.Product())
 	f.change(row{"id": 1, "sku": "x"}, row{"id": 1, "sku": null{}})
 	if diff := cmp.Diff([]string{"sku:x:0", "sku:x:1", "sku:x:2", "sku:x:3", "id:1", "or:x", "or:none"}, f.keys()); diff != "" {
 		t.Error(diff)
@@ -110,11 +112,11 @@ func TestNullMakesNoKeyAndIsCounted(t *testing.T) {
 
 func TestAnAbsentColumnMakesNoKeyAndIsReported(t *testing.T) {
 	var h heard
-	r, err := New([]Mapping{spec("sku:{sku|default:none}", "id:{id}")}, Options{Reporter: &h})
+	r, err := New(spectest.Specs(spectest.Keys("sku:{sku|default:none}", "id:{id}")), Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFeed(t, r, product())
+	f := newFeed(t, r, spectest.Product())
 	f.change(row{"id": 1}, row{"id": 1, "sku": "x"})
 	f.change(row{"id": 2, "sku": struct{}{}}, nil) // a value without a text
 	if diff := cmp.Diff([]string{"sku:x", "id:1", "id:2"}, f.keys()); diff != "" {
@@ -131,11 +133,11 @@ func TestAnAbsentColumnMakesNoKeyAndIsReported(t *testing.T) {
 
 func TestAKeyIsAtMost64KiBLong(t *testing.T) {
 	var h heard
-	r, err := New([]Mapping{spec("n:{name}:{0..1}", "u:{name|upper}", "m:{name|md5}", "id:{id}")}, Options{Reporter: &h})
+	r, err := New(spectest.Specs(spectest.Keys("n:{name}:{0..1}", "u:{name|upper}", "m:{name|md5}", "id:{id}")), Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFeed(t, r, product())
+	f := newFeed(t, r, spectest.Product())
 	f.change(nil, row{"id": 1, "name": strings.Repeat("x", MaxKey-4)})
 	if got := f.keys(); len(got) != 5 || len(got[0]) != MaxKey {
 		t.Errorf("%d keys, the first of %d bytes", len(got), len(got[0]))
@@ -155,10 +157,10 @@ func TestAKeyIsAtMost64KiBLong(t *testing.T) {
 
 func TestOneRowYieldsAKeyOnce(t *testing.T) {
 	r := mustNew(t,
-		spec("a:{id}", "a:{category_id}", "b:{id}").d(time.Second),
-		spec("a:{id}", "c:{id}").d(5*time.Second),
-		spec("c:{id}", "d:{id}"))
-	f := newFeed(t, r, product())
+		spectest.Keys("a:{id}", "a:{category_id}", "b:{id}").D(time.Second),
+		spectest.Keys("a:{id}", "c:{id}").D(5*time.Second),
+		spectest.Keys("c:{id}", "d:{id}"))
+	f := newFeed(t, r, spectest.Product())
 	f.change(row{"id": 1, "category_id": 1}, row{"id": 1, "category_id": 2})
 	f.change(nil, row{"id": 1, "category_id": 1})
 	b := f.batch.Clone()
@@ -178,8 +180,8 @@ func TestOneRowYieldsAKeyOnce(t *testing.T) {
 }
 
 func TestRowsOfOneEventShareTheirMappingsOrigin(t *testing.T) {
-	r := mustNew(t, spec("a:{id}"), spec("b:{id}").d(time.Second))
-	f := newFeed(t, r, product())
+	r := mustNew(t, spectest.Keys("a:{id}"), spectest.Keys("b:{id}").D(time.Second))
+	f := newFeed(t, r, spectest.Product())
 	f.change(nil, row{"id": 1})
 	f.same(nil, row{"id": 2})
 	f.same(nil, row{"id": 3})
@@ -207,11 +209,11 @@ func TestRowsOfOneEventShareTheirMappingsOrigin(t *testing.T) {
 }
 
 func TestTablesOfOnePayloadDoNotShareOrigins(t *testing.T) {
-	r := mustNew(t, spec("o:{id}").table("shop.order_*"))
+	r := mustNew(t, spectest.Keys("o:{id}").On("shop.order_*"))
 	var b event.Batch
 	var tables []*event.Table
 	for _, name := range []string{"order_1", "order_2"} {
-		t1 := product()
+		t1 := spectest.Product()
 		t1.Name = name
 		tables = append(tables, t1)
 	}
@@ -233,8 +235,8 @@ func TestTablesOfOnePayloadDoNotShareOrigins(t *testing.T) {
 }
 
 func TestManyKeysOfOneRowAreDeduplicatedToo(t *testing.T) {
-	r := mustNew(t, spec("{id}:{0..999}"), spec("{category_id}:{500..1499}").d(time.Second), spec("{id}:{0..3}"))
-	f := newFeed(t, r, product())
+	r := mustNew(t, spectest.Keys("{id}:{0..999}"), spectest.Keys("{category_id}:{500..1499}").D(time.Second), spectest.Keys("{id}:{0..3}"))
+	f := newFeed(t, r, spectest.Product())
 	for range 3 {
 		f.change(nil, row{"id": 7, "category_id": 7})
 	}
@@ -260,8 +262,8 @@ func TestManyKeysOfOneRowAreDeduplicatedToo(t *testing.T) {
 }
 
 func TestATableThatNoMappingMatchesYieldsNothing(t *testing.T) {
-	r := mustNew(t, spec("{id}"))
-	other := product()
+	r := mustNew(t, spectest.Keys("{id}"))
+	other := spectest.Product()
 	other.Name = "other"
 	if needs, err := r.Bind(other); needs != nil || err != nil {
 		t.Fatalf("needs %v, %v, want none", needs, err)
@@ -275,10 +277,10 @@ func TestATableThatNoMappingMatchesYieldsNothing(t *testing.T) {
 
 // The plans of definitions that were forgotten are made again, the same.
 func TestAnyNumberOfDefinitionsCanBeBound(t *testing.T) {
-	r := mustNew(t, spec("{id}:{sku}"))
-	first := newFeed(t, r, product())
+	r := mustNew(t, spectest.Keys("{id}:{sku}"))
+	first := newFeed(t, r, spectest.Product())
 	for range 5000 {
-		if _, err := r.Bind(product()); err != nil {
+		if _, err := r.Bind(spectest.Product()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -343,7 +345,7 @@ func TestRouteYieldsTheUnionOfBothImages(t *testing.T) {
 	part := rapid.SampledFrom([]string{"k:", ":", "$id", "$category_id", "$name", "$name|lower", "$sku|default:z", "$sku"})
 	rapid.Check(t, func(t *rapid.T) {
 		templates := rapid.SliceOfN(rapid.SliceOfN(part, 1, 4), 1, 4).Draw(t, "templates")
-		var specs []Mapping
+		var specs []spectest.Mapping
 		for _, parts := range templates {
 			text := ""
 			for _, p := range parts {
@@ -352,10 +354,10 @@ func TestRouteYieldsTheUnionOfBothImages(t *testing.T) {
 				}
 				text += p
 			}
-			specs = append(specs, spec(text))
+			specs = append(specs, spectest.Keys(text))
 		}
-		table := product()
-		r, err := New(specs, Options{})
+		table := spectest.Product()
+		r, err := New(spectest.Specs(specs...), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +393,7 @@ func TestRouteYieldsTheUnionOfBothImages(t *testing.T) {
 
 // Bind and Route belong to one goroutine; everything else may be asked meanwhile. The race detector watches.
 func TestARouterCanBeAskedWhileItRoutes(t *testing.T) {
-	r := mustNew(t, spec("{id}:{name}").when("row.id != 0").columns("sku"), spec("x").table("shop.*"))
+	r := mustNew(t, spectest.Keys("{id}:{name}").If("row.id != 0").Of("sku"), spectest.Keys("x").On("shop.*"))
 	done := make(chan error)
 	go func() {
 		for range 20 {
@@ -399,13 +401,13 @@ func TestARouterCanBeAskedWhileItRoutes(t *testing.T) {
 				done <- err
 				return
 			}
-			r.Check(product())
-			r.Missing([]*event.Table{product()})
+			r.Check(spectest.Product())
+			r.Missing([]*event.Table{spectest.Product()})
 			r.Wants("shop", "other")
 		}
 		done <- nil
 	}()
-	f := newFeed(t, r, product())
+	f := newFeed(t, r, spectest.Product())
 	for i := range 1000 {
 		f.change(nil, row{"id": i, "name": "x", "sku": "y"})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/query"
 )
@@ -24,7 +25,7 @@ type Options struct {
 
 // Router routes row changes to keys. See the package comment for who may call what.
 type Router struct {
-	specs    []Mapping
+	specs    []spec.Mapping
 	mappings []*mapping
 	// cased matches names as they are written, folded without letter case.
 	cased, folded names
@@ -79,7 +80,7 @@ func (n *names) want(schema, table string) bool {
 
 // mapping is a parsed Mapping.
 type mapping struct {
-	spec    *Mapping
+	spec    *spec.Mapping
 	ordinal int
 	pattern pattern
 	// folded is the pattern for names in lower case.
@@ -96,14 +97,14 @@ type mapping struct {
 	meters    *counters
 }
 
-// New parses the mappings. Its error is [Problems]: everything that is wrong with any of them.
-func New(specs []Mapping, o Options) (*Router, error) {
+// New parses the mappings. Its error is [spec.Problems]: everything that is wrong with any of them.
+func New(specs []spec.Mapping, o Options) (*Router, error) {
 	m := newMetrics()
 	r := &Router{
 		specs: slices.Clone(specs), report: o.Reporter,
 		cased: names{exact: map[tableName]struct{}{}}, folded: names{exact: map[tableName]struct{}{}}, plans: newPlans(),
 	}
-	var problems collector
+	var problems spec.Collector
 	for i := range r.specs {
 		parsed := parseMapping(&r.specs[i], &problems)
 		parsed.ordinal = i
@@ -112,7 +113,7 @@ func New(specs []Mapping, o Options) (*Router, error) {
 		r.cased.add(&parsed.pattern)
 		r.folded.add(&parsed.folded)
 	}
-	if err := problems.err(); err != nil {
+	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 	if err := m.register(o.Registerer); err != nil {
@@ -126,30 +127,30 @@ func (m *mapping) more() bool {
 	return slices.ContainsFunc(m.actions, func(a action) bool { return a.effect != nil })
 }
 
-func parseMapping(spec *Mapping, problems *collector) *mapping {
-	m := &mapping{spec: spec, d: spec.SecondDelete}
-	e := spec.Events
-	if e == (Events{}) {
-		e = Events{true, true, true}
+func parseMapping(as *spec.Mapping, problems *spec.Collector) *mapping {
+	m := &mapping{spec: as, d: as.SecondDelete}
+	e := as.Events
+	if e == (spec.Events{}) {
+		e = spec.Events{Insert: true, Update: true, Delete: true}
 	}
 	m.events = [4]bool{event.Insert: e.Insert, event.Update: e.Update, event.Delete: e.Delete}
-	var faults []fault
-	m.pattern, faults = parsePattern(spec.Table.Value)
-	problems.faults("table", &spec.Table, faults)
+	var fs []fault
+	m.pattern, fs = parsePattern(as.Table.Value)
+	faults(problems, "table", &as.Table, fs)
 	m.folded = m.pattern.folded()
 	(&mappingParser{problems, m}).actions()
-	for i := range spec.Columns {
-		name := &spec.Columns[i]
-		switch same := func(o Text) bool { return strings.EqualFold(o.Value, name.Value) }; {
+	for i := range as.Columns {
+		name := &as.Columns[i]
+		switch same := func(o spec.Text) bool { return strings.EqualFold(o.Value, name.Value) }; {
 		case strings.TrimSpace(name.Value) == "":
-			problems.add(name.Pos, "columns: a name is empty", "write a column's name")
-		case slices.ContainsFunc(spec.Columns[:i], same):
-			problems.add(name.Pos, "columns: "+quote(name.Value)+" comes twice", "remove one")
+			problems.Add(name.Pos, "columns: a name is empty", "write a column's name")
+		case slices.ContainsFunc(as.Columns[:i], same):
+			problems.Add(name.Pos, "columns: "+spec.Quote(name.Value)+" comes twice", "remove one")
 		}
 	}
-	if strings.TrimSpace(spec.When.Value) != "" {
-		m.predicate, faults = parsePredicate(spec.When)
-		problems.faults("when", &spec.When, faults)
+	if strings.TrimSpace(as.When.Value) != "" {
+		m.predicate, fs = parsePredicate(as.When)
+		faults(problems, "when", &as.When, fs)
 	}
 	return m
 }
@@ -179,7 +180,7 @@ type Query struct {
 	Schema string
 	// Mapping is the ordinal of the mapping, and Rebuild the action.
 	Mapping int
-	Rebuild *Rebuild
+	Rebuild *spec.Rebuild
 }
 
 // Queries returns the queries of all mappings. It may be called from any goroutine.
@@ -196,11 +197,11 @@ func (r *Router) Queries() []Query {
 }
 
 // Unfit returns what keeps mappings from working with these tables, which are all that they are for.
-func (r *Router) Unfit(tables []*event.Table) []Problem {
+func (r *Router) Unfit(tables []*event.Table) spec.Problems {
 	problems := r.Missing(tables)
 	for _, t := range tables {
 		_, err := r.Bind(t)
-		var ps Problems
+		var ps spec.Problems
 		if errors.As(err, &ps) {
 			problems = append(problems, ps...)
 		}
@@ -209,7 +210,7 @@ func (r *Router) Unfit(tables []*event.Table) []Problem {
 }
 
 // Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.
-func (r *Router) Missing(tables []*event.Table) []Problem {
+func (r *Router) Missing(tables []*event.Table) spec.Problems {
 	var names []string
 	advice := "create it, grant SELECT on it, or remove the mapping; names are case-sensitive"
 	for _, t := range tables {
@@ -218,12 +219,12 @@ func (r *Router) Missing(tables []*event.Table) []Problem {
 			advice = "create it, grant SELECT on it, or remove the mapping"
 		}
 	}
-	var problems collector
+	var problems spec.Collector
 	for _, m := range r.mappings {
 		if !slices.ContainsFunc(tables, m.matches) {
-			problems.add(m.spec.Table.Pos, "no table matches "+quote(m.spec.Table.Value),
-				suggest(m.spec.Table.Value, names, advice))
+			problems.Add(m.spec.Table.Pos, "no table matches "+spec.Quote(m.spec.Table.Value),
+				spec.Suggest(m.spec.Table.Value, names, advice))
 		}
 	}
-	return problems.problems()
+	return problems.Problems()
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
@@ -97,8 +98,8 @@ func unknownFields(t *event.Table, what string, f fields) error {
 	var errs []error
 	for _, name := range sortedNames(f) {
 		if t.Column(name) < 0 {
-			errs = append(errs, errors.New(sentence(fmt.Sprintf("%s: table %s has no column %q", what, t, name),
-				suggest(name, names, "it has "+oneOf(names)))))
+			errs = append(errs, errors.New(spec.Sentence(fmt.Sprintf("%s: table %s has no column %q", what, t, name),
+				spec.Suggest(name, names, "it has "+spec.Names(names)))))
 		}
 	}
 	return errors.Join(errs...)
@@ -178,7 +179,7 @@ func numberValue(s string, c *event.Column) (event.Value, error) {
 		}
 	}
 	if c.Class == event.ClassInt || isYear(c) || !plainDecimal(s) || s[0] == '+' {
-		return event.Value{}, fmt.Errorf("%s is no value of %s: write its digits", quote(s), valueType(c))
+		return event.Value{}, fmt.Errorf("%s is no value of %s: write its digits", spec.Quote(s), valueType(c))
 	}
 	v.Kind, v.Text = event.Decimal, []byte(s)
 	return v, nil

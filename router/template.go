@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/freshet/freshet/config/spec"
 )
 
 // maxCopies bounds how many keys one template makes of one row image.
@@ -11,7 +13,7 @@ const maxCopies = 1024
 
 // template is a parsed template.
 type template struct {
-	text  Text
+	text  spec.Text
 	role  role
 	parts []node
 	// copies is the product of all its spans; 1 without any.
@@ -100,7 +102,7 @@ type parser struct {
 }
 
 // parseTemplate reads a key template.
-func parseTemplate(t Text) (*template, []fault) {
+func parseTemplate(t spec.Text) (*template, []fault) {
 	p := &parser{text: t.Value}
 	switch {
 	case t.Value == "":

@@ -6,13 +6,15 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
 // keysOf returns the keys that a template makes of one row of shop.product.
 func keysOf(t *testing.T, template string, r row) []string {
 	t.Helper()
-	f := newFeed(t, mustNew(t, spec(template)), product())
+	f := newFeed(t, mustNew(t, spectest.Keys(template)), spectest.Product())
 	f.change(nil, r)
 	return f.keys()
 }
@@ -82,7 +84,7 @@ func TestAnUnquotedSchemaOrTableIsTheRowsOwn(t *testing.T) {
 	table := &event.Table{Schema: "shop", Name: "product", Columns: []event.Column{
 		{Name: "table", Class: event.ClassInt}, {Name: "a-b", Class: event.ClassInt}, {Name: "0..1", Class: event.ClassInt}, {Name: "c`}|d", Class: event.ClassInt},
 	}}
-	f := newFeed(t, mustNew(t, spec("{table}:{`table`}:{`a-b`|pad:3}:{`0..1`}:{`c``}|d`}")), table)
+	f := newFeed(t, mustNew(t, spectest.Keys("{table}:{`table`}:{`a-b`|pad:3}:{`0..1`}:{`c``}|d`}")), table)
 	f.change(nil, row{"table": 1, "a-b": 2, "0..1": 3, "c`}|d": 4})
 	if got := f.keys(); got[0] != "product:1:002:3:4" {
 		t.Errorf("got %q", got)
@@ -142,7 +144,7 @@ func TestATemplateAtFaultIsToldWhereAndWhatToWrite(t *testing.T) {
 		{"user:{`id`x}", 10, "unexpected 'x'", ""},
 		{strings.Repeat("x", MaxKey+1), MaxKey, "longer than a key may be", ""},
 	} {
-		_, faults := parseTemplate(Text{Value: c.template})
+		_, faults := parseTemplate(spec.Text{Value: c.template})
 		if c.what == "" {
 			if len(faults) > 0 {
 				t.Errorf("%q: %+v, want none", c.template, faults)
@@ -160,7 +162,7 @@ func TestATemplateAtFaultIsToldWhereAndWhatToWrite(t *testing.T) {
 }
 
 func TestAllFaultsOfATemplateAreToldAtOnce(t *testing.T) {
-	_, faults := parseTemplate(Text{Value: "a:{}:{id|lwer|mod:x}:}:{b.c}:{id"})
+	_, faults := parseTemplate(spec.Text{Value: "a:{}:{id|lwer|mod:x}:}:{b.c}:{id"})
 	var at []int
 	for _, f := range faults {
 		at = append(at, f.at)
@@ -212,7 +214,7 @@ func drawTemplate(t *rapid.T) *template {
 func TestAPrintedTemplateReadsAsItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tmpl := drawTemplate(t)
-		back, faults := parseTemplate(Text{Value: tmpl.String()})
+		back, faults := parseTemplate(spec.Text{Value: tmpl.String()})
 		if len(faults) > 0 {
 			t.Fatalf("%s: %+v", tmpl, faults)
 		}
@@ -233,7 +235,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		tmpl, faults := parseTemplate(Text{Value: text})
+		tmpl, faults := parseTemplate(spec.Text{Value: text})
 		for _, fault := range faults {
 			if fault.at < 0 || fault.at > len(text) || fault.what == "" || fault.do == "" {
 				t.Fatalf("%q: %+v", text, fault)
@@ -242,7 +244,7 @@ func FuzzTemplate(f *testing.F) {
 		if len(faults) > 0 {
 			return
 		}
-		back, faults := parseTemplate(Text{Value: tmpl.String()})
+		back, faults := parseTemplate(spec.Text{Value: tmpl.String()})
 		if len(tmpl.String()) <= MaxKey && (len(faults) > 0 || back.String() != tmpl.String()) {
 			t.Fatalf("%q prints as %q, which does not read as itself: %+v", text, tmpl.String(), faults)
 		}

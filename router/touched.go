@@ -4,13 +4,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 )
 
 // Touched is what the rows of one mapping touch in Redis by one template.
 type Touched struct {
 	// Pos is the template's place, and Template its text.
-	Pos      Pos
+	Pos      spec.Pos
 	Template string
 	// Action is what is done to the key; 0 for a channel or a stream.
 	Action event.Action
@@ -43,7 +44,7 @@ func (r *Router) Touched() []Touched {
 }
 
 func (m *mapping) touched(e Touched, t *template) Touched {
-	e.Pos, e.Template = t.text.at(0), t.text.Value
+	e.Pos, e.Template = t.text.At(0), t.text.Value
 	var pattern strings.Builder
 	for i := range t.parts {
 		switch n := &t.parts[i]; n.kind {

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshet/freshet/config/spec/spectest"
 )
 
 func TestWhatTheMappingsTouch(t *testing.T) {
-	m := everything(spec("k:{id}", "{{x}}:{table|upper}:{sku}{name}:{00..03}", `a*?[b]\`)).table("shop.order_{00..63}")
+	m := everything(spectest.Keys("k:{id}", "{{x}}:{table|upper}:{sku}{name}:{00..03}", `a*?[b]\`)).On("shop.order_{00..63}")
 	var got []string
-	for _, x := range mustNew(t, m, spec("*{id}").table("a*.b")).Touched() {
+	for _, x := range mustNew(t, m, spectest.Keys("*{id}").On("a*.b")).Touched() {
 		kind := x.Action.String()
 		switch {
 		case x.Channel:

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
 )
 
@@ -20,27 +22,29 @@ func TestAChangeOfWhatWhenSaysCountsWhateverColumnsSays(t *testing.T) {
 		return r
 	}
 	draft := with("status", "dead")
-	rebuild := func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "name") }
-	set := func(m *Mapping) { m.Set = &Set{Key: text("live", 9), Member: text("{id}", 9)} }
-	only := func(when string) Mapping { return spec("k:{id}").columns("name").when(when) }
+	rebuild := func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "name") }
+	set := func(m *spectest.Mapping) {
+		m.Set = &spec.Set{Key: spectest.Text("live", 9), Member: spectest.Text("{id}", 9)}
+	}
+	only := func(when string) spectest.Mapping { return spectest.Keys("k:{id}").Of("name").If(when) }
 	for _, c := range []struct {
 		what    string
-		m       Mapping
+		m       spectest.Mapping
 		old, is row
 		want    string
 	}{
-		{"a row ceases to match: rebuild", only("row.status == 'live'").with(rebuild), live, draft, "rebuild remove k:1\n"},
-		{"a row begins to match: rebuild", only("row.status == 'live'").with(rebuild), draft, live, "rebuild put k:1 <{\"name\":\"a\"}>\n"},
-		{"a row ceases to match: set", only("row.status == 'live'").with(set), live, draft, "delete forget k:1\nset remove live <1>\n"},
+		{"a row ceases to match: rebuild", only("row.status == 'live'").With(rebuild), live, draft, "rebuild remove k:1\n"},
+		{"a row begins to match: rebuild", only("row.status == 'live'").With(rebuild), draft, live, "rebuild put k:1 <{\"name\":\"a\"}>\n"},
+		{"a row ceases to match: set", only("row.status == 'live'").With(set), live, draft, "delete forget k:1\nset remove live <1>\n"},
 		{"a row ceases to match: delete", only("row.status == 'live' || old.status == 'live'"), live, draft, "delete forget k:1\n"},
 		{"a row begins to match: delete", only("row.status == 'live'"), draft, live, "delete forget k:1\n"},
-		{"another column", only("row.status == 'live'").with(rebuild), live, with("price", dec("2.00")), ""},
+		{"another column", only("row.status == 'live'").With(rebuild), live, with("price", dec("2.00")), ""},
 		{"a column of when, which says the same", only("row.price < 5"), live, with("price", dec("2.00")), ""},
 		{"a column of when is NULL, which has no order", only("row.price < 5"), with("price", null{}), live, "delete forget k:1\n"},
 		{"a column of when is absent", only("row.status == 'live' || old.status == 'live'"), row{"id": 1, "name": "a"}, live, "delete forget k:1\n"},
 		{"a predicate over both images says the same of each", only("old.status != row.status"), live, draft, ""},
 	} {
-		f := newFeed(t, mustNew(t, c.m), product())
+		f := newFeed(t, mustNew(t, c.m), spectest.Product())
 		f.change(c.old, c.is)
 		got := f.items()
 		if d := cmp.Diff(c.want, got); d != "" {
@@ -51,8 +55,8 @@ func TestAChangeOfWhatWhenSaysCountsWhateverColumnsSays(t *testing.T) {
 
 // A `when` of which the table lacks a column counts as true, and so does every change of it.
 func TestAWhenThatCannotBeEvaluatedMayAlwaysHaveChanged(t *testing.T) {
-	r := mustNew(t, spec("k:{id}").columns("name").when("row.nothing == 1"))
-	table := product()
+	r := mustNew(t, spectest.Keys("k:{id}").Of("name").If("row.nothing == 1"))
+	table := spectest.Product()
 	if _, err := r.Bind(table); err == nil {
 		t.Fatal("a column that the table lacks was bound")
 	}
@@ -65,8 +69,8 @@ func TestAWhenThatCannotBeEvaluatedMayAlwaysHaveChanged(t *testing.T) {
 
 // What the mapping removes needs no warning, with `columns` or without.
 func TestWhenOverRowAloneIsNoFindingWhereWhatCeasesToMatchIsRemoved(t *testing.T) {
-	m := spec("k:{id}").columns("name").when("row.status == 'live'").with(func(m *Mapping) { m.Rebuild = fromRow(event.FormJSON, "name") })
-	if found := mustNew(t, m).Check(product()); len(found) > 0 {
+	m := spectest.Keys("k:{id}").Of("name").If("row.status == 'live'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "name") })
+	if found := mustNew(t, m).Check(spectest.Product()); len(found) > 0 {
 		t.Error(found)
 	}
 }

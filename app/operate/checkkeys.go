@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
@@ -70,7 +69,7 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 // keyTrials returns the trials of all mappings. A key is tried with the commands that are sent for it: those inside a
 // script are allowed what the script's keys are.
 func keyTrials(c *config.Config) ([]keyTrial, error) {
-	route, err := router.New(connect.Mappings(c.Mappings), router.Options{})
+	route, err := router.New(c.Mappings, router.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +77,7 @@ func keyTrials(c *config.Config) ([]keyTrial, error) {
 	names := write.Names{Prefix: c.Redis.KeyPrefix}
 	var all []keyTrial
 	for _, t := range route.Touched() {
-		where := fmt.Sprintf("%q (%s), such as %s", t.Template, config.Pos(t.Pos), t.Example)
+		where := fmt.Sprintf("%q (%s), such as %s", t.Template, t.Pos, t.Example)
 		key, rule := names.Key(t.Example), "~"+prefix+t.Pattern
 		switch {
 		case t.Channel:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/invalidator/write"
@@ -131,7 +132,7 @@ func trials(key string) map[string][]any {
 }
 
 // actionsOf returns the actions of the mappings that are more than deletes, each once.
-func actionsOf(mappings []config.Mapping) []event.Action {
+func actionsOf(mappings []spec.Mapping) []event.Action {
 	var has [event.ActionIncr + 1]bool
 	for i := range mappings {
 		m := &mappings[i]

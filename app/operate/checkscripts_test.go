@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/testbed"
 )
@@ -47,10 +48,10 @@ func TestCheckNamesTheOneCommandThatIsMissing(t *testing.T) {
 func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 	server := testbed.Redis(t)
 	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~freshet:*", "+@read", "+@write", "+evalsha", "+script|load", "+time")
-	key := func(s string) config.Text { return config.Text{Value: s} }
-	c := &config.Config{Mappings: []config.Mapping{{
-		Table: key("shop.product"), Keys: []config.Text{key("freshets")}, Rebuild: &config.Rebuild{FromRow: true},
-		Hash: &config.Hash{Key: key("freshets"), Field: key("f")}, Publish: &config.Publish{Channel: key("c"), Message: key("m")},
+	key := func(s string) spec.Text { return spec.Text{Value: s} }
+	c := &config.Config{Mappings: []spec.Mapping{{
+		Table: key("shop.product"), Keys: []spec.Text{key("freshets")}, Rebuild: &spec.Rebuild{FromRow: true},
+		Hash: &spec.Hash{Key: key("freshets"), Field: key("f")}, Publish: &spec.Publish{Channel: key("c"), Message: key("m")},
 	}}}
 	c.Redis.Addresses, c.Redis.Username, c.Redis.Timeout = []string{server.Addr}, "some", 10*time.Second
 	c.Redis.Password = config.NewSecret("secret")

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
@@ -15,7 +14,7 @@ import (
 
 // checkTables holds the mappings against the tables as they are now.
 func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo, r *Report) {
-	route, err := router.New(connect.Mappings(c.Mappings), router.Options{})
+	route, err := router.New(c.Mappings, router.Options{})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return

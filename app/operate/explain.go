@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/router"
 )
@@ -12,7 +11,7 @@ import (
 // Explain prints which keys each mapping makes of a row change, and why. row and old are JSON objects of columns;
 // old is empty for an insert, row is null for a delete.
 func Explain(w io.Writer, c *config.Config, table, row, old string) error {
-	r, err := router.New(connect.Mappings(c.Mappings), router.Options{})
+	r, err := router.New(c.Mappings, router.Options{})
 	if err != nil {
 		return err
 	}

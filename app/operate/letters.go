@@ -10,6 +10,7 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/eventlog/embedded"
 	"github.com/freshet/freshet/eventlog/kafka"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -44,8 +45,8 @@ func OpenLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 
 func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 	if !c.HasRedis() {
-		return nil, config.Problems{{
-			Pos: config.Pos{File: c.File}, What: "there is no redis, so this is a reader's, which has no dead letters",
+		return nil, spec.Problems{{
+			Pos: spec.Pos{File: c.File}, What: "there is no redis, so this is a reader's, which has no dead letters",
 			Do: "name the configuration of an invalidator with --config",
 		}}
 	}

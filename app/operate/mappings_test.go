@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 )
 
 // What is shipped as an example must work as it stands.
@@ -24,11 +25,11 @@ mappings:
     when: "row.id =="
     keys: ["product:{id", "sku:{sku|lowr}"]
 `), CheckMappings)
-	problems, ok := err.(config.Problems)
+	problems, ok := err.(spec.Problems)
 	if !ok || len(problems) != 3 {
 		t.Fatalf("got %v", err)
 	}
-	for i, want := range []config.Pos{{File: "f.yaml", Line: 6}, {File: "f.yaml", Line: 7}, {File: "f.yaml", Line: 7}} {
+	for i, want := range []spec.Pos{{File: "f.yaml", Line: 6}, {File: "f.yaml", Line: 7}, {File: "f.yaml", Line: 7}} {
 		if at := problems[i].Pos; at.File != want.File || at.Line != want.Line || at.Column == 0 {
 			t.Errorf("%v is at %v, want line %d", problems[i], at, want.Line)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
@@ -47,7 +48,7 @@ func needsSource(c *config.Config) error {
 	if c.HasSource() {
 		return nil
 	}
-	return config.Problems{{Pos: config.Pos{File: c.File}, What: "there is no source", Do: "name the configuration of its reader with --config"}}
+	return spec.Problems{{Pos: spec.Pos{File: c.File}, What: "there is no source", Do: "name the configuration of its reader with --config"}}
 }
 
 // readPosition reads the saved position of either event log.

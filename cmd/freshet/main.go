@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 )
 
 // The exit codes.
@@ -74,7 +74,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 func exitCode(err error) int {
 	var usage usageError
-	var problems config.Problems
+	var problems spec.Problems
 	switch {
 	case errors.As(err, &usage), errors.As(err, &problems):
 		return exitUsage

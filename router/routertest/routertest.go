@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
 )
@@ -81,10 +82,10 @@ func tables() []*event.Table {
 	return all
 }
 
-func text(s string) router.Text { return router.Text{Value: s} }
+func text(s string) spec.Text { return spec.Text{Value: s} }
 
-func texts(t *rapid.T, label string, from ...string) []router.Text {
-	var all []router.Text
+func texts(t *rapid.T, label string, from ...string) []spec.Text {
+	var all []spec.Text
 	for _, s := range rapid.SliceOfNDistinct(rapid.SampledFrom(from), 1, 4, rapid.ID[string]).Draw(t, label) {
 		all = append(all, text(s))
 	}
@@ -98,13 +99,13 @@ var keys = []string{
 }
 
 // mappings draws a mapping of any of the tables, with any action.
-var mappings = rapid.Custom(func(t *rapid.T) router.Mapping {
-	m := router.Mapping{
+var mappings = rapid.Custom(func(t *rapid.T) spec.Mapping {
+	m := spec.Mapping{
 		Table:        text(rapid.SampledFrom([]string{"shop.a", "shop.b", "shop.c", "shop.*"}).Draw(t, "table")),
 		SecondDelete: rapid.SampledFrom([]time.Duration{0, time.Second, 2 * time.Second}).Draw(t, "D"),
 		RateLimit:    rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "rate limit"),
 		When:         text(rapid.SampledFrom([]string{"", "", "row.n > 0", "old.s != row.s", "row.d > 1 || old.n == 2"}).Draw(t, "when")),
-		Events:       rapid.SampledFrom([]router.Events{{}, {}, {Update: true}, {Insert: true, Delete: true}}).Draw(t, "events"),
+		Events:       rapid.SampledFrom([]spec.Events{{}, {}, {Update: true}, {Insert: true, Delete: true}}).Draw(t, "events"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "with columns") == 0 {
 		m.Columns = texts(t, "columns", "s", "n", "d")
@@ -118,22 +119,22 @@ var mappings = rapid.Custom(func(t *rapid.T) router.Mapping {
 })
 
 // acts gives a mapping one action, or several.
-func acts(t *rapid.T, m *router.Mapping) {
+func acts(t *rapid.T, m *spec.Mapping) {
 	some := func(label string) bool { return rapid.IntRange(0, 2).Draw(t, label) == 0 }
 	if some("rebuild") {
 		m.Keys, m.Rebuild = texts(t, "keys", keys...), rapid.SampledFrom(rebuilds).Draw(t, "rebuild")
 	}
 	if some("hash") {
-		m.Hash = &router.Hash{Key: text("h:{n}"), Field: text("{b}"), Value: text(rapid.SampledFrom([]string{"", "{s}"}).Draw(t, "value"))}
+		m.Hash = &spec.Hash{Key: text("h:{n}"), Field: text("{b}"), Value: text(rapid.SampledFrom([]string{"", "{s}"}).Draw(t, "value"))}
 	}
 	if some("set") {
-		m.Set = &router.Set{Key: text("m:{n}"), Member: text("{b}")}
+		m.Set = &spec.Set{Key: text("m:{n}"), Member: text("{b}")}
 	}
 	if some("zset") {
-		m.ZSet = &router.ZSet{Key: text("z:{n}"), Member: text("{id}"), Score: text(rapid.SampledFrom([]string{"", "{d}", "{s}"}).Draw(t, "score"))}
+		m.ZSet = &spec.ZSet{Key: text("z:{n}"), Member: text("{id}"), Score: text(rapid.SampledFrom([]string{"", "{d}", "{s}"}).Draw(t, "score"))}
 	}
 	if some("expire") {
-		m.Expire = &router.Expire{Keys: texts(t, "expire", keys...), In: 3 * time.Second}
+		m.Expire = &spec.Expire{Keys: texts(t, "expire", keys...), In: 3 * time.Second}
 	}
 	if some("incr") {
 		m.Incr = text("gen:{n}")
@@ -142,17 +143,17 @@ func acts(t *rapid.T, m *router.Mapping) {
 		m.Keys = texts(t, "keys", keys...)
 	}
 	if some("publish") {
-		m.Publish = &router.Publish{Channel: text("c:{n}"), Message: text("{b}")}
+		m.Publish = &spec.Publish{Channel: text("c:{n}"), Message: text("{b}")}
 	}
 	if some("stream") {
-		m.Stream = &router.Stream{Key: text("t:{n}"), MaxLen: 100}
+		m.Stream = &spec.Stream{Key: text("t:{n}"), MaxLen: 100}
 	}
 }
 
-var rebuilds = []*router.Rebuild{
+var rebuilds = []*spec.Rebuild{
 	{FromRow: true},
-	{FromRow: true, As: event.FormHash, TTL: time.Minute, Jitter: 0.1, Columns: []router.Text{text("s"), text("d as price")}},
-	{FromRow: true, As: event.FormString, Value: text("{s}/{b}"), Missing: &router.Missing{Cache: "-", TTL: time.Second}},
+	{FromRow: true, As: event.FormHash, TTL: time.Minute, Jitter: 0.1, Columns: []spec.Text{text("s"), text("d as price")}},
+	{FromRow: true, As: event.FormString, Value: text("{s}/{b}"), Missing: &spec.Missing{Cache: text("-"), TTL: time.Second}},
 	{Query: text("select s, d from a where id = :id and n = :n"), ExpireAt: time.Hour},
 }
 
