@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	// patience is how long freshet may take to read what one test of a suite has written.
-	patience = 2 * time.Minute
+	patience = 10 * time.Minute
 	// perTest is how long one test of a suite may take. One that hangs is ended, and was load all the same.
 	perTest = 20 * time.Second
 )
