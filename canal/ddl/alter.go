@@ -150,7 +150,7 @@ func (r *alterReader) drop() bool {
 		r.action.Rows = true
 		return r.toEnd()
 	case "PERIOD":
-		if r.peek().is("FOR") {
+		if r.atPeriod() {
 			return r.toComma()
 		}
 	case "SYSTEM":

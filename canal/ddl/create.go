@@ -61,12 +61,18 @@ func (p *parser) atColumn() bool {
 	case "CONSTRAINT", "PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK":
 		return false
 	case "PERIOD":
-		return !p.peek().is("FOR")
+		return !p.atPeriod()
 	case "VECTOR":
 		next := p.peek()
 		return !next.is("INDEX") && !next.is("KEY")
 	}
 	return true
+}
+
+// atPeriod reports whether PERIOD FOR, or PERIOD IF [NOT] EXISTS FOR, begins here: no column.
+func (p *parser) atPeriod() bool {
+	next := p.peek()
+	return p.at("PERIOD") && (next.is("FOR") || next.is("IF"))
 }
 
 // skipElement moves to the comma or parenthesis behind an element that is no column.
@@ -115,10 +121,10 @@ func (p *parser) partitioning() bool {
 }
 
 // tableOption reads an option of a table that is not about its character set: NAME [=] value. An option that is not
-// known must have the equals sign.
+// known must have the equals sign; MariaDB's may be in quotes.
 func (p *parser) tableOption() bool {
 	k := p.keyword()
-	if k == "" {
+	if k == "" && p.tok.kind != quoted {
 		return false
 	}
 	p.advance()

@@ -113,7 +113,7 @@ func (p *parser) atEnd() bool {
 
 // keyword returns the current token in capitals, "" if it is no word or too long for a keyword.
 func (p *parser) keyword() string {
-	if p.tok.kind != word || len(p.tok.text) > 24 {
+	if p.tok.kind != word || len(p.tok.text) > 32 {
 		return ""
 	}
 	return strings.ToUpper(string(p.tok.text))

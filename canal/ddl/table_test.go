@@ -10,6 +10,7 @@ func TestCreateTable(t *testing.T) {
 			"  UNIQUE KEY `u` (`n`(3)), KEY k ((n + 1)), FULLTEXT KEY f (n), CONSTRAINT `c` FOREIGN KEY (`id`) REFERENCES " +
 			"`o` (`id`) ON DELETE SET NULL, CHECK (id > 0)\n) ENGINE=InnoDB AUTO_INCREMENT=7 DEFAULT CHARSET=utf8 COMMENT='x'",
 			"ddl; create s.t if (id int unsigned, n varchar(20) charset=latin1 collate=latin1_bin) charset=utf8mb3"},
+		{"CREATE TABLE t (id INT) SECONDARY_ENGINE_ATTRIBUTE='{\"a\": 1}'", "ddl; create d.t (id int)"},
 		{"create table t (a serial, b bool, c tinyint(1), d tinyint(4), e tinyint(1) unsigned, f int zerofill, g bigint(5) zerofill)",
 			"ddl; create d.t (a bigint unsigned, b tinyint(1), c tinyint(1), d tinyint, e tinyint unsigned, " +
 				"f int(10) unsigned zerofill, g bigint(5) unsigned zerofill)"},
@@ -57,7 +58,8 @@ func TestCreateTableOfMariaDB(t *testing.T) {
 		{"CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, " +
 			"PERIOD FOR SYSTEM_TIME(s,e)) WITH SYSTEM VERSIONING", "ddl; create d.t (a int, s timestamp(6), e timestamp(6))"},
 		{"CREATE TABLE t (a INT DEFAULT nextval(s), VECTOR INDEX (v) M=8, v VECTOR(3) NOT NULL) ENGINE=InnoDB `page_compressed`=1",
-			"ddl; create d.t rows unclear"},
+			"ddl; create d.t (a int, v vector(3))"},
+		{"CREATE TABLE t (a INT) ENGINE=InnoDB `page_compressed` 1", "ddl; create d.t rows unclear"},
 		{"CREATE TABLE t (a INT, VECTOR INDEX (v) M=8, v VECTOR(3) NOT NULL) ENGINE=InnoDB page_compressed=1 DEFAULT COLLATE=uca1400_ai_ci",
 			"ddl; create d.t (a int, v vector(3)) collate=uca1400_ai_ci"},
 	})
@@ -119,6 +121,9 @@ func TestAlterTableOfMariaDB(t *testing.T) {
 			"ddl; alter d.t if rows [add if c int after a] [drop if d] [change if e: e int] [change if f: g int] [rename if h: i]"},
 		{"ALTER TABLE t NOWAIT ADD SYSTEM VERSIONING", "ddl; alter d.t"},
 		{"ALTER TABLE t DROP SYSTEM VERSIONING, DROP PERIOD FOR p", "ddl; alter d.t"},
+		{"ALTER TABLE t DROP PERIOD IF EXISTS FOR p, ADD PERIOD IF NOT EXISTS FOR q(a,b), DROP COLUMN period, ADD period INT", "ddl; alter d.t [drop period] [add period int]"},
+		{"ALTER TABLE t ENCRYPTED='yes' `encryption_key_id`=1, ADD a INT", "ddl; alter d.t [add a int]"},
+		{"ALTER TABLE t `option` 1, ADD a INT", "ddl; alter d.t unclear"},
 		{"ALTER TABLE t ADD PERIOD FOR p(a,b), ADD CONSTRAINT IF NOT EXISTS c CHECK (1), ADD INDEX IF NOT EXISTS (a)", "ddl; alter d.t"},
 		{"ALTER TABLE t CONVERT PARTITION p TO TABLE u", "ddl; alter d.t rows; create like d.u -> d.t rows"},
 		{"ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)", "ddl; alter d.t rows; drop d.u rows"},
