@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"canal":                           {"event", "event/float", "alarm", "doubt", "login", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
 	"eventlog":                           {"event"},
+	"eventlog/asof":                      nil,
 	"eventlog/checkpoint":                {"event", "retry"},
 	"eventlog/embedded":                  {"event", "alarm", "doubt", "eventlog", "eventlog/checkpoint", "retry", "latency"},
 	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry", "config/spec", "document", "query", "router", "router/routertest"},
@@ -54,18 +55,18 @@ var mayImport = map[string][]string{
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
 	"eventlog/kafka/broker":   nil,
 	"eventlog/kafka/record":   {"event"},
-	"eventlog/kafka/producer": {"event", "alarm", "doubt", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
+	"eventlog/kafka/producer": {"event", "alarm", "doubt", "eventlog/asof", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
 	"eventlog/kafka/group":    {"eventlog/kafka/broker"},
-	"eventlog/kafka/consumer": {"event", "alarm", "doubt", "eventlog", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/consumer": {"event", "alarm", "doubt", "eventlog", "eventlog/asof", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/doubts":   {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/letters":  {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
-	"eventlog/kafka": {"event", "alarm", "doubt", "eventlog", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
+	"eventlog/kafka": {"event", "alarm", "doubt", "eventlog", "eventlog/asof", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 
 	"invalidator/write":    {"event"},
 	"invalidator/identity": {"event", "alarm", "doubt", "retry"},
-	"invalidator":          {"event", "eventlog", "retry", "alarm", "doubt", "latency", "invalidator/write"},
+	"invalidator":          {"event", "eventlog", "eventlog/asof", "retry", "alarm", "doubt", "latency", "invalidator/write"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,

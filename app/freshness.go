@@ -5,11 +5,8 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/asof"
 )
-
-// freshnessMarks is how many marks wait at most for their work to be finished. When there are more, every other one
-// is left out: what is told is then coarser, not wrong.
-const freshnessMarks = 256
 
 // freshness knows as of when the cache is fresh: the newest moment at which the source was asked, and of which all
 // changes are finished, final deletes included.
@@ -23,14 +20,7 @@ type freshness struct {
 	// Those of another server, which has an epoch of its own, come after those of the server before: work is handed on,
 	// and finished, in that order.
 	handed, finished event.Version
-	waiting          []moment
-	asOf             time.Time
-}
-
-// moment is when the source was asked, and the place that has to be finished for the cache to be fresh as of then.
-type moment struct {
-	made time.Time
-	upTo event.Version
+	moments          asof.List[event.Version]
 }
 
 // handOn takes the end of a batch, before the batch is appended.
@@ -61,31 +51,13 @@ func (f *freshness) mark(m event.Mark) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting = append(f.waiting, moment{m.Made, f.handed})
-	if len(f.waiting) <= freshnessMarks {
-		return
-	}
-	kept := f.waiting[:0]
-	for i, w := range f.waiting {
-		if i%2 == 0 { // their number is odd: the newest stays
-			kept = append(kept, w)
-		}
-	}
-	f.waiting = kept
+	f.moments.Add(m.Made, f.handed)
 }
 
 // at returns the moment; zero while it is not known.
 func (f *freshness) at() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := 0
-	for _, m := range f.waiting {
-		if f.finished.Compare(m.upTo) < 0 {
-			break
-		}
-		f.asOf = m.made
-		n++
-	}
-	f.waiting = append(f.waiting[:0], f.waiting[n:]...)
-	return f.asOf
+	f.moments.Finish(func(upTo event.Version) bool { return f.finished.Compare(upTo) >= 0 })
+	return f.moments.At()
 }

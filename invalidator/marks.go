@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/asof"
 )
 
 // keepMarks is how many marks of a source are remembered. One comes with every heartbeat; remembering fewer than
@@ -53,14 +54,12 @@ func (m *marks) add(mark event.Mark, at moment) {
 		}
 	}
 	m.heard(mark, at)
-	if len(known) >= keepMarks {
-		known = thin(known)
-	}
 	k := knownMark{mark, at, always}
 	if mark.Read {
 		k.read = at
 	}
-	m.sources[mark.Source] = append(known, k)
+	// What a mark that is left out alone covered counts as known since the next one.
+	m.sources[mark.Source] = asof.Thin(append(known, k), keepMarks)
 }
 
 // heard takes note of what a mark that is not out of date says about its reader. The caller holds mu.
@@ -68,17 +67,6 @@ func (m *marks) heard(mark event.Mark, at moment) {
 	if mark.Read {
 		m.lastRead[mark.Source] = at
 	}
-}
-
-// thin forgets every other one of the older half: what it alone covered counts as known since the next one.
-func thin(known []knownMark) []knownMark {
-	kept := known[:0]
-	for i := range known {
-		if i >= len(known)/2 || i%2 == 0 {
-			kept = append(kept, known[i])
-		}
-	}
-	return kept
 }
 
 // covering returns since when a mark is known that covers the record; never if none is.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet/freshet/eventlog/asof"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
@@ -48,19 +49,8 @@ func (h *history) add(m *record.Mark) {
 	if m.AsOf.IsZero() {
 		return
 	}
-	s.list = append(s.list, moment{m.AsOf, m.Ends})
-	if len(s.list) <= maxMoments {
-		return
-	}
-	// Every other one of the older half goes: what is long ago need not be known so finely. Moments that were reached
-	// are kept too, since a partition that comes with the next rebalance may be further behind.
-	thin := s.list[:0:0]
-	for i, m := range s.list {
-		if i >= maxMoments/2 || i%2 == 0 {
-			thin = append(thin, m)
-		}
-	}
-	s.list = thin
+	// Moments that were reached are kept too, since a partition that comes with the next rebalance may be further behind.
+	s.list = asof.Thin(append(s.list, moment{m.AsOf, m.Ends}), maxMoments)
 }
 
 // forget drops a source that is no more.

@@ -5,13 +5,10 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/asof"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
-
-// mostMoments is how many moments wait at most to be durable. When there are more, every other one is left out: what
-// is told is then coarser, not wrong.
-const mostMoments = 256
 
 // marks is the newest mark, and since when all that the source held is in the log. The ledger's lock guards it.
 type marks struct {
@@ -21,57 +18,34 @@ type marks struct {
 	state, produced uint64
 	// complete: the brokers have a mark that was made when nothing more could become durable.
 	complete bool
-	waiting  []moment
-	asOf     time.Time
-	ends     []int64
-}
-
-// moment is when the source was asked and all that it held had been handed over: all of that is durable once the
-// batch upTo and those before it are.
-type moment struct {
-	made time.Time
-	upTo uint64
+	// moments wait for the batch that was appended last before them, and those before it, to be durable.
+	moments asof.List[uint64]
+	// ends are the offsets after all that was durable when the last of them was reached.
+	ends []int64
 }
 
 // note takes a mark, when the batches up to appended were handed over.
 func (m *marks) note(mark event.Mark, appended uint64) {
 	m.newest, m.given = mark, true
 	m.state++
-	if !mark.Read {
-		return
+	if mark.Read {
+		m.moments.Add(mark.Made, appended)
 	}
-	m.waiting = append(m.waiting, moment{mark.Made, appended})
-	if len(m.waiting) <= mostMoments {
-		return
-	}
-	kept := m.waiting[:0]
-	for i, w := range m.waiting {
-		if i%2 == 0 { // their number is odd: the newest stays
-			kept = append(kept, w)
-		}
-	}
-	m.waiting = kept
 }
 
 // reached takes how far all is durable, with the offsets behind it, and reports whether that is worth telling.
 func (m *marks) reached(durable uint64, offsets []int64) bool {
-	n := 0
-	for n < len(m.waiting) && m.waiting[n].upTo <= durable {
-		n++
-	}
-	if n == 0 {
+	if !m.moments.Finish(func(upTo uint64) bool { return upTo <= durable }) {
 		return false
 	}
-	m.asOf = m.waiting[n-1].made
 	m.ends = append([]int64(nil), offsets...)
-	m.waiting = append(m.waiting[:0], m.waiting[n:]...)
 	m.state++
 	return true
 }
 
 // told reports, once nothing more can become durable, whether nobody needs to be told more than they were.
 func (m *marks) told() bool {
-	return !m.given || len(m.waiting) == 0 && (m.complete || m.produced == m.state)
+	return !m.given || !m.moments.Waits() && (m.complete || m.produced == m.state)
 }
 
 // mark takes a mark. Before the partitions are known there are no offsets, so its moment waits until they are.
@@ -94,7 +68,7 @@ func (l *ledger) due() (_ record.Mark, _ delivery, ok bool) {
 		return record.Mark{}, delivery{}, false
 	}
 	last := l.closed && len(l.entries) == 0
-	return record.Mark{Mark: m.newest, AsOf: m.asOf, Ends: m.ends}, delivery{m.state, last}, true
+	return record.Mark{Mark: m.newest, AsOf: m.moments.At(), Ends: m.ends}, delivery{m.state, last}, true
 }
 
 // delivery is the state that a mark tells, and whether no batch will change it any more.
@@ -116,7 +90,7 @@ func (l *ledger) delivered(d delivery) {
 func (l *ledger) asOf() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.marks.asOf
+	return l.marks.moments.At()
 }
 
 // runMarks produces marks until ctx ends, the newest only: one that comes while another waits for the brokers takes

@@ -236,7 +236,7 @@ func (m *model) checkMark() error {
 	if !last.given {
 		return nil
 	}
-	if len(last.waiting) > 0 || last.asOf != last.newest.Made || !last.told() {
+	if last.moments.Waits() || last.moments.At() != last.newest.Made || !last.told() {
 		return fmt.Errorf("when all is acknowledged, the marks say %+v", last)
 	}
 	return nil
