@@ -68,11 +68,14 @@ const (
 	RetentionNear Kind = "retention_near"
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
-	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before.
+	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before; or
+	// without GTIDs, that cannot be told.
 	SourceBehind Kind = "source_behind"
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
 	// cached from it may be stale.
 	ServerBehind Kind = "server_behind"
+	// SourceShared: two databases are read under one source.name, so the changes of one are not acted upon.
+	SourceShared Kind = "source_shared"
 	// NotVisible: the source has not vouched for the visibility of read changes for long.
 	NotVisible Kind = "not_visible"
 	// DeadLetter: a key was given up after its last attempt.
@@ -117,6 +120,7 @@ func Kinds() []Kind {
 		SourceAway,
 		SourceBehind,
 		ServerBehind,
+		SourceShared,
 		NotVisible,
 		DeadLetter,
 		EpochRaised,

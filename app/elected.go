@@ -56,6 +56,11 @@ func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
 	var done *term
 	leading, stop := context.WithCancel(ctx)
 	defer stop()
+	var watch errgroup.Group
+	watch.Go(func() error {
+		defer stop() // if it has found anything, there is nothing to lead
+		return e.watchKin(leading)
+	})
 	err = e.leader.Run(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
 		t, err := e.readTerm(ctx, cp)
 		if t.caughtUp {
@@ -64,6 +69,8 @@ func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
 		}
 		return err
 	})
+	stop()
+	err = errors.Join(err, watch.Wait())
 	if done == nil {
 		return false, err
 	}

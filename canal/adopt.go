@@ -28,15 +28,20 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		return errModeChanged
 	}
 	p := l.position()
-	if l.server != info.Server && !info.GTID {
-		return otherServer(&p, info)
+	if l.server != info.Server {
+		if !info.GTID {
+			return otherServer(&p, info)
+		}
+		if err := l.checkForeign(ctx, s, info, p); err != nil {
+			return err
+		}
 	}
 	err := l.o.checkPosition(ctx, s, info, &p)
 	if behind := (*behindError)(nil); errors.As(err, &behind) {
 		return l.lags(behind)
 	}
 	if err == nil {
-		err = l.checkBegun(ctx, s, info, &p)
+		err = l.o.checkBegun(ctx, s, info, &p, l.begun)
 	}
 	if err != nil {
 		return err
@@ -59,6 +64,21 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		l.started = nil
 	}
 	return nil
+}
+
+// checkForeign returns a [*ForeignError] if another server answers and has another database, once that is a doubt.
+func (l *loop) checkForeign(ctx context.Context, s *session, info *SourceInfo, p event.Position) error {
+	if p.Committed = l.committed; p.Committed.IsZero() { // nothing was read since the start
+		saved := l.checkpoint.Position()
+		p.Committed = saved.Committed
+	}
+	_, err := l.o.compare(ctx, s, info, &p)
+	if foreign := (*ForeignError)(nil); errors.As(err, &foreign) {
+		if err := l.o.Doubts.Record(l.ctx, foreign.Doubt()); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it asked

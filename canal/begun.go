@@ -3,6 +3,7 @@ package canal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,8 +47,9 @@ func splitBegun(state []byte) (b birth, rest []byte, err error) {
 	return birth{string(file), uint32(n)}, rest, nil
 }
 
-// checkBegun returns a [*GapError] if the source has begun its binlog again since p, and its GTIDs with it.
-func (l *loop) checkBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
+// checkBegun returns a [*GapError] if the source has begun its binlog again since p, and its GTIDs with it. known says when a
+// file was begun, which counts if it is that of p.
+func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position, known birth) error {
 	if p.File == "" || p.Server != info.Server {
 		return nil
 	}
@@ -59,17 +61,18 @@ func (l *loop) checkBegun(ctx context.Context, s *session, info *SourceInfo, p *
 	switch i := slices.IndexFunc(files, func(f BinlogFile) bool { return f.Name == p.File }); {
 	case i < 0:
 		_, newest, err := event.SplitFile(files[len(files)-1].Name)
-		if err != nil || newest >= l.done.number {
+		_, read, failed := event.SplitFile(p.File)
+		if err = errors.Join(err, failed); err != nil || newest >= read {
 			return err // it was purged
 		}
 		why = "there is none by the name of " + p.File + " any more, and the newest one is " + files[len(files)-1].Name
-	case l.begun.file == p.File:
-		t, err := l.o.begun(ctx, info, p.File)
-		if err != nil || t.Unix() == int64(l.begun.at) {
+	case known.file == p.File:
+		t, err := o.begun(ctx, info, p.File)
+		if err != nil || t.Unix() == int64(known.at) {
 			return err
 		}
 		why = fmt.Sprintf("%s was begun at %s, and the file of that name that was read at %s", p.File, t.UTC().Format(time.RFC3339),
-			time.Unix(int64(l.begun.at), 0).UTC().Format(time.RFC3339))
+			time.Unix(int64(known.at), 0).UTC().Format(time.RFC3339))
 	}
 	if why == "" {
 		return nil

@@ -112,16 +112,22 @@ func list(s string) []string {
 // replicaStatus returns a row for each server that this one replicates from, by the names of their columns in lower case;
 // none if we may not know.
 func (s *session) replicaStatus(f event.Flavor) []map[string]string {
+	rows, _ := s.replication(f)
+	return rows
+}
+
+// replication is replicaStatus, and reports whether we may know.
+func (s *session) replication(f event.Flavor) (rows []map[string]string, known bool) {
 	statements := []string{"SHOW REPLICA STATUS", "SHOW SLAVE STATUS"}
 	if f == event.MariaDB {
 		statements = []string{"SHOW ALL SLAVES STATUS"}
 	}
 	for _, q := range statements {
 		if rows, err := s.named(q); err == nil {
-			return rows
+			return rows, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // replicaUpdates is what the server calls the setting.

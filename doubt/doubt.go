@@ -77,6 +77,7 @@ func Causes() []alarm.Kind {
 		alarm.DefinitionChanged,
 		alarm.EventUndecodable,
 		alarm.ServerBehind,
+		alarm.SourceShared,
 		alarm.XAKeysUnknown,
 		alarm.XAUnread,
 		alarm.ColumnAbsent,

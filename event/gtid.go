@@ -188,6 +188,24 @@ func (s *GTIDSet) Subtract(o *GTIDSet) GTIDSet {
 	return out
 }
 
+// SharesOrigin reports whether both sets have transactions that the same server wrote first, whichever they are. On MariaDB:
+// whether both have a last one of the same server in the same domain.
+func (s *GTIDSet) SharesOrigin(o *GTIDSet) bool {
+	for k := range s.sids {
+		for other := range o.sids {
+			if k.uuid == other.uuid {
+				return true
+			}
+		}
+	}
+	for d, g := range s.domains {
+		if other, ok := o.domains[d]; ok && other.Server == g.Server {
+			return true
+		}
+	}
+	return false
+}
+
 // minus returns the parts of v outside the sorted intervals ivs.
 func minus(v interval, ivs []interval) []interval {
 	var out []interval

@@ -1,0 +1,302 @@
+package canal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/event"
+)
+
+// ForeignError says that the server has another database than the one that the checkpoint of its source is of: two databases
+// are read under one name. It is an [ErrHalt].
+type ForeignError struct {
+	// Source is the name, Address and Server are those of the server that answers, and Was is the server of the checkpoint.
+	Source, Address, Server, Was string
+	// Reason is how that is known, in words.
+	Reason string
+}
+
+// Error implements error.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("two databases under one source.name: the checkpoint of source %s is of server %s, but %s is server %s, which has another database: %s; "+
+		"changes made there are not read, so keys that they made stale stay cached: give each database a source.name of its own, and clear those keys; "+
+		"if this server has taken the place of the other, clear the mapped keys and choose where to go on with `freshet position set … --skip`",
+		e.Source, e.Was, e.Address, e.Server, e.Reason)
+}
+
+// Is makes a ForeignError an [ErrHalt].
+func (e *ForeignError) Is(target error) bool { return target == ErrHalt }
+
+// Doubt is what is to be recorded when it is found.
+func (e *ForeignError) Doubt() doubt.Doubt {
+	return doubt.Doubt{Cause: alarm.SourceShared, Source: e.Source, Subject: e.Server, Message: e.Error()}
+}
+
+// Kin finds out whether a server has the database of a checkpoint that another reader writes, or one of its own: a replica
+// has transactions of the checkpoint, or will have them; another database never will. One goroutine at a time uses it.
+type Kin struct {
+	o Options
+	// known is the server that has what the checkpoint had; "" while none was found.
+	known string
+	last  sighting
+}
+
+// sighting is what the checkpoint and the server had at one look.
+type sighting struct {
+	server         string
+	read, executed event.GTIDSet
+}
+
+// NewKin returns a Kin for the server that the options name.
+func NewKin(o Options) (*Kin, error) {
+	o, err := o.withDefaults()
+	return &Kin{o: o}, err
+}
+
+// Compare asks the server who it is, and compares that with the checkpoint's position, unless it has found before that this
+// server has what the checkpoint had. It returns a [*ForeignError] if the server has another database. Some can be told from a
+// replica only by a second look, a while later.
+func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event.Position, error)) error {
+	s, err := k.o.connect(ctx, queryTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	info, err := k.o.identify(s)
+	if err != nil || info.Server == k.known {
+		return err
+	}
+	p, err := position(ctx)
+	if err != nil || p.IsZero() {
+		return err
+	}
+	if err := s.executed(info); err != nil { // after the position was read: what is lacking now was finished elsewhere
+		return err
+	}
+	same, err := k.o.compare(ctx, s, info, &p)
+	switch {
+	case err != nil:
+		return err
+	case same:
+		k.known, k.last = info.Server, sighting{}
+		return nil
+	case !info.GTID:
+		k.o.Alarms.Raise(alarm.SourceBehind, fmt.Sprintf("source %s is read from server %s, and %s is server %s: without GTIDs this reader could not "+
+			"go on there, and whether it is the same database cannot be told; if it is another one, its changes are read by nobody: give it a source.name of its own",
+			k.o.Source, p.Server, k.o.Address, info.Server))
+		return nil
+	}
+	return k.grown(s, info, &p)
+}
+
+// grown looks for a server that goes a way of its own: it replicates from nobody, still lacks what the checkpoint had at the
+// look before, and has executed transactions since.
+func (k *Kin) grown(s *session, info *SourceInfo, p *event.Position) error {
+	was := k.last
+	k.last = sighting{}
+	if s.replicates(info.Flavor) {
+		return nil
+	}
+	k.last = sighting{info.Server, p.GTIDs.Clone(), info.Executed.Clone()}
+	if was.server != info.Server {
+		return nil
+	}
+	lacks, grew := was.read.Subtract(&info.Executed), info.Executed.Subtract(&was.executed)
+	if lacks.IsEmpty() || grew.IsEmpty() {
+		return nil
+	}
+	return k.o.foreign(info, p, "it replicates from no server, lacks transactions of the checkpoint, and executes others")
+}
+
+func (o *Options) foreign(info *SourceInfo, p *event.Position, reason string) error {
+	return &ForeignError{Source: o.Source, Address: o.Address, Server: info.Server, Was: p.Server, Reason: reason}
+}
+
+// compare reports whether the server surely has what p had. The error is a [*ForeignError] if it surely has another database.
+// Neither: it may be a replica that lags.
+func (o *Options) compare(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
+	switch {
+	case p.Flavor != "" && p.Flavor != info.Flavor:
+		return false, o.foreign(info, p, fmt.Sprintf("the checkpoint is of %s, and the server is %s", p.Flavor, info.Flavor))
+	case p.Server == info.Server:
+		return o.compareBegun(ctx, s, info, p)
+	case !info.GTID || p.GTIDs.IsEmpty():
+		return false, nil
+	case info.Flavor == event.MariaDB:
+		return o.compareMariaDB(ctx, s, info, p)
+	}
+	return o.compareMySQL(s, info, p)
+}
+
+// compareBegun compares servers of one identity: MariaDB's may be the same on two machines, and a server that was copied
+// with all of its files has that of the first.
+func (o *Options) compareBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
+	known, _, err := splitBegun(p.State)
+	if err == nil {
+		err = o.checkBegun(ctx, s, info, p, known)
+	}
+	if gap := (*GapError)(nil); errors.As(err, &gap) {
+		return false, o.foreign(info, p, "it has the same identity, but another binlog (or its binlog was begun again): "+gap.Reason)
+	}
+	return err == nil, err
+}
+
+// compareMySQL compares sets of GTIDs, which hold all that a server ever executed, what it has purged too. A replica has
+// executed something of a server that the checkpoint names, or nothing yet.
+func (o *Options) compareMySQL(s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
+	lacks := p.GTIDs.Subtract(&info.Executed)
+	if lacks.IsEmpty() || info.Executed.IsEmpty() || p.GTIDs.SharesOrigin(&info.Executed) {
+		return lacks.IsEmpty(), nil
+	}
+	if !s.replicates(info.Flavor) {
+		return false, o.foreign(info, p, "it has no transaction of any server that the checkpoint names, and replicates from no server")
+	}
+	rows, _ := s.replication(info.Flavor)
+	var received event.GTIDSet
+	for _, r := range rows {
+		set, err := event.ParseGTIDSet(event.MySQL, r["retrieved_gtid_set"])
+		if err != nil {
+			return false, fmt.Errorf("retrieved_gtid_set: %w", err)
+		}
+		received.Union(&set)
+	}
+	if received.IsEmpty() || p.GTIDs.SharesOrigin(&received) {
+		return false, nil
+	}
+	return false, o.foreign(info, p, "neither it nor what it replicates has a transaction of any server that the checkpoint names")
+}
+
+// compareMariaDB compares what MariaDB's GTIDs tell: of each domain, the last transaction of each server. Their numbers say
+// little, since every database counts from 1 and the default server id is 1 as well. But a transaction that two servers have
+// was committed at the same time on both.
+func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
+	logged, err := s.binlogState()
+	if err != nil {
+		return false, err
+	}
+	var held []event.GTID // in the binlog
+	whole, apart := true, ""
+	p.GTIDs.Each(func(r event.GTIDRange) {
+		g := r.First
+		g.Number = r.Last
+		switch {
+		case logged[origin{g.Domain, g.Server}] >= g.Number:
+			held = append(held, g)
+		case info.Replicated.Contains(g): // by a replica that logs nothing, or before it was set up from a backup
+			whole = false
+		default:
+			whole = false
+			if info.Executed.Contains(g) { // by number
+				apart = g.String()
+			}
+		}
+	})
+	if whole && !p.Committed.IsZero() {
+		match, all, err := o.committedThen(ctx, s, info, held, p.Committed)
+		if err == nil && all && !match {
+			err = o.foreign(info, p, "its transaction "+held[0].String()+" was not committed when the checkpoint's of that number was")
+		}
+		return match, err
+	}
+	if apart != "" && !s.replicates(info.Flavor) {
+		return false, o.foreign(info, p, "it has gone beyond the number of the checkpoint's transaction "+apart+" without having it, and replicates from no server")
+	}
+	return false, nil
+}
+
+// origin is where transactions get their numbers on MariaDB.
+type origin struct{ domain, server uint32 }
+
+// binlogState returns the last number of each origin in MariaDB's binlog, in files that were purged too.
+// Source: MariaDB, "Global Transaction ID", gtid_binlog_state.
+func (s *session) binlogState() (map[origin]uint64, error) {
+	r, err := s.row("SELECT @@global.gtid_binlog_state")
+	if err != nil {
+		return nil, err
+	}
+	state := map[origin]uint64{}
+	for one := range strings.SplitSeq(r[0], ",") {
+		set, err := event.ParseGTIDSet(event.MariaDB, one)
+		if err != nil {
+			return nil, fmt.Errorf("gtid_binlog_state: %w", err)
+		}
+		set.Each(func(r event.GTIDRange) { state[origin{r.First.Domain, r.First.Server}] = r.Last })
+	}
+	return state, nil
+}
+
+// clockSlack is by how much the times of one transaction may differ between two binlogs: they should not at all.
+const clockSlack = time.Minute
+
+// committedThen reports whether any of the transactions was committed at a time, and whether all of them were found.
+func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInfo, gtids []event.GTID, at time.Time) (match, all bool, err error) {
+	files, err := s.binlogFiles()
+	if err != nil {
+		return false, false, err
+	}
+	found := 0
+	for _, g := range gtids {
+		when, err := o.committed(ctx, s, info, files, g)
+		if err != nil {
+			return false, false, err
+		}
+		if when.IsZero() {
+			continue
+		}
+		found++
+		match = match || when.Sub(at).Abs() <= clockSlack
+	}
+	return match, found == len(gtids), nil
+}
+
+// committed returns when a transaction in MariaDB's binlog was committed; the zero time if it was purged.
+func (o *Options) committed(ctx context.Context, s *session, info *SourceInfo, files []BinlogFile, g event.GTID) (when time.Time, err error) {
+	var failed error
+	// The first file that begins behind it: it is in the one before.
+	i := sort.Search(len(files), func(i int) bool {
+		before, err := s.gtidPos(place{file: files[i].Name, pos: firstEvent})
+		failed = errors.Join(failed, err)
+		return before.Contains(g)
+	})
+	if failed != nil || i == 0 {
+		return when, failed
+	}
+	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
+		if begin.file != files[i-1].Name {
+			return errEnough
+		}
+		if h.Type != binlog.TypeMariaGTID {
+			return nil
+		}
+		one, err := binlog.ParseGTID(h, body)
+		if err == nil && one.GTID == g {
+			when, err = committedAt(0, h), errEnough
+		}
+		return err
+	})
+	return when, err
+}
+
+// replicates reports whether the server gets transactions from another one, or may. A user that may not ask MariaDB for its
+// replicas' threads, as ours need not, sees how many run.
+func (s *session) replicates(f event.Flavor) bool {
+	rows, known := s.replication(f)
+	if known {
+		return len(rows) > 0 || s.inCluster()
+	}
+	v, err := s.pairs("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+	return f != event.MariaDB || err != nil || v["slaves_running"] != "0" || s.inCluster()
+}
+
+// inCluster reports whether the server is a member of a group of MySQL's, or of a Galera cluster.
+func (s *session) inCluster() bool {
+	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('group_replication_group_name', 'wsrep_on')")
+	return err != nil || v["group_replication_group_name"] != "" || v["wsrep_on"] == "ON"
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/testbed"
+)
+
+// Of two databases whose readers have the same source.name and topic, only one is read: the reader of the other ends, and
+// everybody else says that keys may be stale, until it has a name of its own.
+func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	for name, start := range map[string]func() *testbed.Server{
+		"mysql":   func() *testbed.Server { return testbed.MySQL(t) },
+		"mariadb": func() *testbed.Server { return testbed.MariaDB(t, "--binlog-row-metadata=FULL", "--server-id=1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := newSite(t, start()).around(t, kafka)
+			second := *first
+			second.source = start()
+			second.source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
+			reader, invalidator, other := first.part("reader"), first.part("invalidator"), second.part("reader")
+			reading, deleting := reader.start("reader"), invalidator.start("invalidator")
+			invalidator.awaitFresh()
+			first.source.Exec(t, "SET timestamp=1700000000", "INSERT INTO shop.product VALUES (1000, 1)", "SET timestamp=DEFAULT")
+			committed := func(st *app.Status) bool { return st.Checkpoint != nil && !st.Checkpoint.Committed.IsZero() }
+			reader.await("it is finished", committed)
+			for id := range 4 {
+				other.write(id)
+			}
+
+			words := []string{"two databases under one source.name", "source default", second.source.Addr, "position set"}
+			other.refused(exitGap, words, "reader")
+			invalidator.await("it says that keys may be stale", func(st *app.Status) bool {
+				return st.State == app.Doubtful && len(st.Doubts) == 1 && st.Doubts[0].Cause == alarm.SourceShared &&
+					strings.Contains(st.Doubts[0].Message, second.source.Addr)
+			})
+			// It does not go on where the other was, either.
+			if code := reading.Stop(t, patience); code != exitDone {
+				t.Errorf("the reader of the first database: exit code %d", code)
+			}
+			other.halted(words)
+			was := reader.ask("position", "show")
+			reading = reader.start("reader")
+			reader.await("it goes on", func(st *app.Status) bool { return st.Source.Connected })
+			if now := reader.ask("position", "show"); now != was {
+				t.Errorf("the position was\n%s, is\n%s", was, now)
+			}
+
+			own := second.part("reader")
+			own.env = append(own.env[:len(own.env):len(own.env)], "FRESHET_SOURCE_NAME=other")
+			reads := own.start("reader")
+			own.await("it reads", func(st *app.Status) bool { return st.Source.Connected })
+			own.cache("product:7")
+			own.write(7)
+			own.gone("product:7")
+			for _, r := range []*testbed.Running{reading, reads, deleting} {
+				if code := r.Stop(t, patience); code != exitDone {
+					t.Errorf("exit code %d", code)
+				}
+			}
+		})
+	}
+}
