@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
@@ -42,16 +40,7 @@ func (g *ghosts) sendAway(id string) {
 func (g *ghosts) gone(id string) bool {
 	ctx, cancel := context.WithTimeout(g.ctx, g.m.o.Session/5)
 	defer cancel()
-	res, err := g.m.client.Kafka().LeaveGroup(ctx, &kafka.LeaveGroupRequest{
-		GroupID: g.m.o.ID, Members: []kafka.LeaveGroupRequestMember{{ID: id}},
-	})
-	if err == nil {
-		err = res.Error
-	}
-	if err == nil && len(res.Members) == 1 {
-		err = res.Members[0].Error
-	}
-	class := broker.Classify(err)
+	class := broker.Classify(g.m.client.LeaveGroup(ctx, g.m.o.ID, id))
 	// The library cuts requests short when it lets go of connections: that is no answer.
 	return class != broker.Transient && (class != broker.Ended || g.ctx.Err() != nil)
 }
