@@ -90,7 +90,7 @@ func (k *Keeper) Doubts(ctx context.Context) ([]doubt.Doubt, error) {
 	return out, nil
 }
 
-// parse reads a doubt. One that cannot be read is one all the same.
+// parse reads a doubt. One that cannot be read is one all the same, since its record was written.
 func (k *Keeper) parse(id string, r kept) doubt.Doubt {
 	var d doubt.Doubt
 	err := json.Unmarshal(r.value, &d)
@@ -101,7 +101,7 @@ func (k *Keeper) parse(id string, r kept) doubt.Doubt {
 		err = fmt.Errorf("it names itself %q", d.ID)
 	}
 	return doubt.Doubt{
-		ID: id, Cause: alarm.RecordUnreadable, Count: 1,
+		ID: id, Cause: alarm.RecordUnreadable, Since: r.at.UTC(), Last: r.at.UTC(), Count: 1,
 		Message: fmt.Sprintf("the doubt at offset %d of topic %s cannot be read, so that any key may be stale: %v", r.offset, k.o.Topic, err),
 	}
 }
@@ -162,9 +162,9 @@ func (k *Keeper) write(ctx context.Context, key string, value []byte) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.view.apply(offset, key, value)
+	k.view.apply(offset, key, value, time.Now())
 	if k.building != nil { // its reader may have passed this offset already
-		k.building.apply(offset, key, value)
+		k.building.apply(offset, key, value, time.Now())
 	}
 	return nil
 }

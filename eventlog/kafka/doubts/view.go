@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
@@ -27,6 +28,7 @@ type view struct {
 type kept struct {
 	offset int64
 	value  []byte // nil: it removes the key; kept until what was written before it has been read
+	at     time.Time
 }
 
 func newView() *view { return &view{kept: map[string]kept{}} }
@@ -37,12 +39,12 @@ func (v *view) take(r *broker.Record) bool {
 	if len(key)+len(r.Value) > maxRecord || !strings.HasPrefix(key, doubtPrefix) && !strings.HasPrefix(key, factPrefix) {
 		return false // somebody else's
 	}
-	return v.apply(r.Offset, key, r.Value)
+	return v.apply(r.Offset, key, r.Value, r.Time)
 }
 
 // apply takes over what the record at an offset says, unless a later one of its key is known, and reports whether that is
 // anything new.
-func (v *view) apply(offset int64, key string, value []byte) bool {
+func (v *view) apply(offset int64, key string, value []byte, at time.Time) bool {
 	old, known := v.kept[key]
 	if known && old.offset >= offset {
 		return false
@@ -55,7 +57,7 @@ func (v *view) apply(offset int64, key string, value []byte) bool {
 		v.left = true
 		return true
 	}
-	v.size, v.kept[key] = size, kept{offset, bytes.Clone(value)}
+	v.size, v.kept[key] = size, kept{offset, bytes.Clone(value), at}
 	return value != nil || old.value != nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
@@ -18,7 +19,7 @@ func (v *view) read(offset int64, key, value string) bool {
 
 func TestAnOlderRecordDoesNotUndoANewerOne(t *testing.T) {
 	v := newView()
-	v.apply(5, "doubt/a", nil) // written here, before 3 was read
+	v.apply(5, "doubt/a", nil, time.Now()) // written here, before 3 was read
 	if v.read(3, "doubt/a", "old") || v.kept["doubt/a"].value != nil {
 		t.Fatal("the dismissal is undone")
 	}
