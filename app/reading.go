@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/embedded"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
 
@@ -108,13 +110,19 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
 // which tries again for ever.
 func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
-	s, err := canal.Inspect(ctx, o)
+	found, err := lasting(ctx, must, func() ([]spec.Problem, error) {
+		s, err := canal.Inspect(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return route.Unfit(s.Tables), nil
+	})
 	if err != nil {
 		r.options.Log.Warn("the mapped tables cannot be looked at", "error", err)
 		return nil
 	}
 	var problems spec.Problems
-	for _, f := range route.Unfit(s.Tables) {
+	for _, f := range found {
 		if !must {
 			if err := r.doubts.Record(ctx, unfitDoubt(r.config.Source.Name, f.Error())); err != nil {
 				return err
@@ -127,6 +135,31 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 		return problems
 	}
 	return nil
+}
+
+// fitLooks is how often tables are looked at before what does not fit counts, and fitPause how long lies between.
+const (
+	fitLooks = 4
+	fitPause = 500 * time.Millisecond
+)
+
+// lasting returns those of the problems that a look finds which the next ones find too: while DDL is under way, a table, or a
+// column, may be missing for a moment. Whoever waits for an answer gets the first.
+func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)) ([]spec.Problem, error) {
+	found, err := look()
+	for n := 1; n < fitLooks && !once && err == nil && len(found) > 0; n++ {
+		if retry.Sleep(ctx, fitPause) != nil {
+			return nil, ctx.Err()
+		}
+		var now []spec.Problem
+		now, err = look()
+		still := map[string]bool{}
+		for _, p := range now {
+			still[p.Error()] = true
+		}
+		found = slices.DeleteFunc(found, func(p spec.Problem) bool { return !still[p.Error()] })
+	}
+	return found, err
 }
 
 // read reads until ctx ends, the source is caught up with, or something fails. Then it closes the log; what becomes durable

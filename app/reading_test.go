@@ -1,13 +1,17 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 )
 
@@ -27,4 +31,36 @@ func TestAPositionThatCannotBeSavedIsAnAlarmUnlessASuccessorSaves(t *testing.T) 
 	if got := alarms.Records(); len(got) != 1 || got[0].Kind != alarm.StoreFailed {
 		t.Errorf("alarms %+v", got)
 	}
+}
+
+// A table that DDL is about to replace is missing for a moment; what stays missing counts.
+func TestWhatDoesNotFitForAMomentIsNoDoubt(t *testing.T) {
+	gone, passing := spec.Problem{What: "there is no table shop.old"}, spec.Problem{What: "there is no column price"}
+	looks := func(each ...[]spec.Problem) (look func() ([]spec.Problem, error), taken *int) {
+		n := 0
+		return func() ([]spec.Problem, error) {
+			n++
+			return slices.Clone(each[min(n, len(each))-1]), nil
+		}, &n
+	}
+	synctest.Test(t, func(t *testing.T) {
+		look, taken := looks([]spec.Problem{gone, passing}, []spec.Problem{gone, passing}, []spec.Problem{gone})
+		if found, err := lasting(t.Context(), false, look); err != nil || len(found) != 1 || found[0].What != gone.What || *taken != fitLooks {
+			t.Errorf("%v, %v after %d looks", found, err, *taken)
+		}
+		look, taken = looks([]spec.Problem{passing}, nil)
+		if found, err := lasting(t.Context(), false, look); err != nil || len(found) != 0 || *taken != 2 {
+			t.Errorf("%v, %v after %d looks", found, err, *taken)
+		}
+		look, taken = looks([]spec.Problem{gone})
+		if found, _ := lasting(t.Context(), true, look); len(found) != 1 || *taken != 1 {
+			t.Errorf("who waits for an answer: %v after %d looks", found, *taken)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		look, _ = looks([]spec.Problem{gone})
+		if found, err := lasting(ctx, false, look); err == nil || found != nil {
+			t.Errorf("stopped meanwhile: %v, %v", found, err)
+		}
+	})
 }
