@@ -86,7 +86,7 @@ const (
 	MappingsChanged Kind = "mappings_changed"
 	// XAKeysUnknown: the keys of a prepared XA transaction do not fit into the stash, so its commit leaves stale keys.
 	XAKeysUnknown Kind = "xa_keys_unknown"
-	// FirstStart: there was no checkpoint, and Redis held keys of the mappings already, or could not be asked.
+	// FirstStart: there was no checkpoint, and Redis held keys of the mappings already, or not all of its keys could be looked at.
 	FirstStart Kind = "first_start"
 	// PositionSkipped: an operator set the position forward, over changes that were not read.
 	PositionSkipped Kind = "position_skipped"

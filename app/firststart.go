@@ -15,15 +15,16 @@ import (
 	"github.com/freshet/freshet/doubt"
 )
 
-// The bounds of the look at Redis at a first start.
+// The bounds of the look at Redis at a first start: how many keys are asked for at once, and how long it takes at most, which
+// is enough for some million keys.
 const (
 	scanPage = 1000
-	scanKeys = 100_000
 	scanTime = 5 * time.Second
 )
 
 // firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted. If it
-// does, that is a doubt; if it could not be seen, an alarm says so. An empty Redis is nobody's trouble.
+// does, or if not all keys could be looked at, that is a doubt. It cannot be looked at later: by then readers will have cached
+// others. An empty Redis is nobody's trouble.
 func (p *shared) firstStart(ctx context.Context, position string) error {
 	c := p.config
 	look, cancel := context.WithTimeout(ctx, scanTime)
@@ -34,24 +35,24 @@ func (p *shared) firstStart(ctx context.Context, position string) error {
 	}
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
-	begins := "reading of source " + c.Source.Name + " begins at " + position + ", and there was no checkpoint"
-	switch found, whole, err := holdsKeys(look, rdb, literals(c)); {
+	address := c.Redis.Addresses[0]
+	found, err := holdsKeys(look, rdb, literals(c))
+	what := "redis " + address + " holds keys that begin as those of the mappings do"
+	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case err != nil && look.Err() != nil:
+		what = fmt.Sprintf("whether redis %s holds keys of the mappings already could not be seen in %s", address, scanTime)
 	case err != nil:
-		p.alarms.Raise(alarm.FirstStart, fmt.Sprintf("%s; whether redis %s holds keys of the mappings already could not be looked at (%v): "+
-			"what was cached before is not touched, so clear it if it may be stale", begins, c.Redis.Addresses[0], err))
-	case found:
-		return p.doubts.Record(ctx, doubt.Doubt{
-			Cause: alarm.FirstStart, Source: c.Source.Name, Group: p.group(), Subject: c.Redis.Addresses[0],
-			Message: begins + "; redis " + c.Redis.Addresses[0] + " holds keys that begin as those of the mappings do, " +
-				"and what was cached before is not touched: clear it if it may be stale",
-		})
-	case !whole:
-		p.alarms.Raise(alarm.FirstStart, fmt.Sprintf("%s; among the first %d keys of redis %s there is none of the mappings, the others were not looked at: "+
-			"what was cached before is not touched, so clear it if it may be stale", begins, scanKeys, c.Redis.Addresses[0]))
+		what = fmt.Sprintf("whether redis %s holds keys of the mappings already could not be looked at (%v)", address, err)
+	case !found:
+		return nil
 	}
-	return nil
+	return p.doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.FirstStart, Source: c.Source.Name, Group: p.group(), Subject: address,
+		Message: "reading of source " + c.Source.Name + " begins at " + position + ", and there was no checkpoint; " + what +
+			": what was cached before is not touched, so clear it if it may be stale",
+	})
 }
 
 // group returns the group of invalidators that this process belongs to; "" with the embedded log.
@@ -106,26 +107,22 @@ func literal(template string) string {
 	return b.String()
 }
 
-// holdsKeys reports whether a Redis holds a key that begins with one of the prefixes, and whether all its keys were looked
-// at. It looks at some hundred thousand at most.
-func holdsKeys(ctx context.Context, rdb *redis.Client, prefixes []string) (found, whole bool, err error) {
-	var cursor uint64
-	for seen := 0; seen < scanKeys; {
-		var keys []string
-		if keys, cursor, err = rdb.Scan(ctx, cursor, "", scanPage).Result(); err != nil {
-			return false, false, err
+// holdsKeys reports whether a Redis holds a key that begins with one of the prefixes.
+func holdsKeys(ctx context.Context, rdb *redis.Client, prefixes []string) (bool, error) {
+	for cursor := uint64(0); ; {
+		keys, next, err := rdb.Scan(ctx, cursor, "", scanPage).Result()
+		if err != nil {
+			return false, err
 		}
 		for _, k := range keys {
 			for _, p := range prefixes {
 				if strings.HasPrefix(k, p) {
-					return true, true, nil
+					return true, nil
 				}
 			}
 		}
-		if cursor == 0 {
-			return false, true, nil
+		if cursor = next; cursor == 0 {
+			return false, nil
 		}
-		seen += scanPage // as far as Redis has looked, whatever it returned
 	}
-	return false, false, nil
 }
