@@ -57,6 +57,27 @@ func TestABinlogThatLeavesOutMappedTablesIsFound(t *testing.T) {
 	}
 }
 
+// The servers compare the names in these options in a way of their own, whatever lower_case_table_names says. The binlog shows
+// what is left out.
+func TestTheLetterCaseOfIgnoredSchemasIsTheServers(t *testing.T) {
+	t.Parallel()
+	for _, folds := range []string{"--lower-case-table-names=0", "--lower-case-table-names=1"} {
+		for _, arg := range []string{"--binlog-ignore-db=shop", "--binlog-ignore-db=SHOP", "--binlog-do-db=shop", "--binlog-do-db=SHOP"} {
+			t.Run(folds+arg, func(t *testing.T) {
+				t.Parallel()
+				s := testbed.MariaDB(t, folds, arg)
+				s.Exec(t, "create database shop", "create table shop.product (id int primary key)")
+				before := s.GTIDs(t)
+				s.Exec(t, "use shop", "insert into product values (1)")
+				leftOut := s.GTIDs(t) == before
+				if got := lacking(t, s); leftOut != (len(got) == 1) {
+					t.Errorf("left out of the binlog: %v; found %v", leftOut, got)
+				}
+			})
+		}
+	}
+}
+
 func TestAnIncompleteBinlogIsADoubtWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	s := testbed.MySQL(t, "--binlog-ignore-db=shop")
