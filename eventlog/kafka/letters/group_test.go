@@ -3,9 +3,13 @@ package letters
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/group"
 	"github.com/freshet/freshet/retry"
 )
@@ -113,4 +117,40 @@ func TestFinishedKeysAreRemovedFromTheTopicsAndNoOthers(t *testing.T) {
 	got, err = c.Due(t.Context(), ever(), 2)
 	must(t, err)
 	r.want("after that", got, "user:3", "user:4")
+}
+
+// kafka-consumer-groups.sh --reset-offsets --all-topics sets those of the retry topics too.
+func TestAnOffsetOfParkedKeysThatAnotherProgramHasSetIsADoubt(t *testing.T) {
+	r := newRig(t, Options{})
+	topic := r.store().Topics()[0]
+	a := r.join(t)
+	for n := range 5 {
+		r.park(a.Store, entry(n, time.Second))
+	}
+	a.settleAll(t, 5)
+	for n := range 5 {
+		r.park(a.Store, entry(n, time.Second))
+	}
+	a.stop()
+	b := r.join(t) // what is freshet's own is none
+	b.wait(func() bool { return len(b.ids) == 5 })
+	b.stop()
+	if d := r.o.Doubts.List(); len(d) != 0 {
+		t.Fatalf("doubts: %+v", d)
+	}
+	res, err := r.client.Kafka().OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: r.o.Group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{topic: {{Offset: 8}}},
+	})
+	must(t, err)
+	must(t, res.Topics[topic][0].Error)
+	for range 2 { // and once only
+		c := r.join(t)
+		c.wait(func() bool { return len(c.ids) == 2 })
+		c.stop()
+		d := r.o.Doubts.List()
+		if len(d) != 1 || d[0].Cause != alarm.PositionSkipped || d[0].Subject != topic+"/0" || d[0].Count != 1 ||
+			!strings.Contains(d[0].Message, "was set to 8 by another program") {
+			t.Fatalf("doubts: %+v", d)
+		}
+	}
 }

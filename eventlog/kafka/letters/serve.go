@@ -20,11 +20,15 @@ const (
 	fetchWait = 5 * time.Second
 )
 
+// signature is the metadata of freshet's own commits: kafka-consumer-groups.sh --reset-offsets leaves none.
+const signature = "freshet1"
+
 // claim is a partition that this process was given.
 type claim struct {
 	topic     string
 	partition int
 	offset    int64 // committed; -1: none
+	foreign   bool  // by another program
 	commit    func(offset int64)
 	// rewind commits an offset below the last one.
 	rewind func(offset int64)
@@ -35,8 +39,8 @@ type claim struct {
 // claim.
 func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
 	return s.serve(ctx, claim{
-		topic: c.Topic, partition: c.Partition, offset: c.Offset,
-		commit: func(o int64) { c.Commit(o, "") }, rewind: func(o int64) { c.Rewind(o, "") },
+		topic: c.Topic, partition: c.Partition, offset: c.Offset, foreign: c.Metadata != signature,
+		commit: func(o int64) { c.Commit(o, signature) }, rewind: func(o int64) { c.Rewind(o, signature) },
 	})
 }
 
@@ -54,7 +58,7 @@ func (s *Store) serve(ctx context.Context, c claim) error {
 			return ended(ctx, err)
 		}
 		c.rewind(cut.next)
-		c.offset = cut.next
+		c.offset, c.foreign = cut.next, false
 	}
 }
 
@@ -121,6 +125,13 @@ func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
 	case c.offset < 0 && start == 0:
 		return 0, nil
 	case c.offset >= start && c.offset <= end:
+		if !c.foreign || c.offset == start { // nothing is left out
+			return c.offset, nil
+		}
+		if err := s.doubtForeign(ctx, &c); err != nil {
+			return 0, err
+		}
+		c.rewind(c.offset) // the next start is to find freshet's own
 		return c.offset, nil
 	}
 	// What there is may have been finished before: then its deletes are only repeated.
@@ -141,6 +152,16 @@ func (s *Store) doubt(ctx context.Context, lost *loss) error {
 	return s.o.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.RecordsLost, Group: s.o.Group, Subject: fmt.Sprintf("%s/%d", lost.Topic, lost.Partition),
 		Message: lost.String(),
+	})
+}
+
+// doubtForeign keeps durably that another program has committed the group's offset.
+func (s *Store) doubtForeign(ctx context.Context, c *claim) error {
+	return s.o.Doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.PositionSkipped, Group: s.o.Group, Subject: fmt.Sprintf("%s/%d", c.topic, c.partition),
+		Message: fmt.Sprintf("the offset of group %s in %s/%d was set to %d by another program than freshet: if it was set forward, the parked"+
+			" keys between are never deleted, and may stay stale (if nobody has, the brokers keep no metadata of commits: raise"+
+			" offset.metadata.max.bytes)", s.o.Group, c.topic, c.partition, c.offset),
 	})
 }
 
