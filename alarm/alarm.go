@@ -78,6 +78,8 @@ const (
 	SourceShared Kind = "source_shared"
 	// NotVisible: the source has not vouched for the visibility of read changes for long.
 	NotVisible Kind = "not_visible"
+	// NoticesDropped: of a key that changed again and again while it was parked, not every message or stream entry was kept.
+	NoticesDropped Kind = "notices_dropped"
 	// DeadLetter: a key was given up after its last attempt.
 	DeadLetter Kind = "dead_letter"
 	// EpochRaised: the source's identity changed.
@@ -122,6 +124,7 @@ func Kinds() []Kind {
 		ServerBehind,
 		SourceShared,
 		NotVisible,
+		NoticesDropped,
 		DeadLetter,
 		EpochRaised,
 		MappingsChanged,

@@ -140,13 +140,16 @@ func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 				}
 				l.server.Do(t, c.mends...)
 				again := parked[0]
-				again.Attempts, again.Due = 3, time.Now()
+				again.Attempts, again.Due, again.Untold = 3, time.Now(), 1
 				testbed.Must(t, l.store.Park(t.Context(), []retry.Entry{again}))
 				l.engine.parkedNow([]retry.Entry{again})
 				testbed.Eventually(t, 2*time.Minute, "it is settled", func() bool {
 					parked, _ := l.store.counts()
 					return parked == 0
 				})
+				if l.alarms.count(alarm.NoticesDropped) == 0 {
+					t.Error("nobody hears that there was more to tell")
+				}
 				entries := rdb.XRange(t.Context(), "ok:log", "-", "+").Val()
 				if len(entries) == 0 || entries[0].Values["key"] != c.key || entries[0].Values["version"] != "1/1/5/1" {
 					t.Errorf("stream: %+v", entries)

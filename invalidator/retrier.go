@@ -159,6 +159,7 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (re
 			again = append(again, e)
 		case r.counts(j.reply, e.D):
 			done = append(done, e.ID)
+			r.untold(&e)
 		default:
 			// Redis was silent, or nobody had asked it anything: the delete may have come before the write of a
 			// reader that waited beside it.
@@ -177,6 +178,14 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (re
 	m.settled.Add(float64(len(done)))
 	r.engine.buried(buried)
 	return repeated, nil
+}
+
+// untold says that not all could be told of a key, now that what was kept has been.
+func (r *retrier) untold(e *retry.Entry) {
+	if e.Untold > 0 {
+		r.engine.alarms.Raise(alarm.NoticesDropped, "table "+e.Table+": keys changed again and again while redis refused them, and not all of their messages and "+
+			"stream entries were kept until it took them: whoever follows them should forget what it holds of this table")
+	}
 }
 
 // counts reports whether the delete of a parked key was its last. It was parked D after its mark, so only a

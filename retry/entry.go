@@ -34,6 +34,8 @@ type Entry struct {
 	Due time.Time
 	// Notices are sent after the attempt that passes.
 	Notices []Notice
+	// Untold counts those that found no room among them.
+	Untold int
 }
 
 // Notice is what is sent after an acknowledged action on a key: a message, an entry of a stream, or both.
@@ -56,24 +58,27 @@ const (
 	maxNoticeBytes = 256 << 10
 )
 
-// mergeNotices returns both without duplicates, up to their bounds.
-func mergeNotices(all, more []Notice) []Notice {
+// mergeNotices returns both without duplicates, up to their bounds, and how many found no room.
+func mergeNotices(all, more []Notice) (_ []Notice, untold int) {
 	size := 0
 	for _, n := range all {
 		size += len(n.Fields)
 	}
 	for _, n := range more {
-		if slices.ContainsFunc(all, n.equal) || len(all) >= maxNotices || len(all) > 0 && size+len(n.Fields) > maxNoticeBytes {
-			continue
+		switch {
+		case slices.ContainsFunc(all, n.equal):
+		case len(all) >= maxNotices || len(all) > 0 && size+len(n.Fields) > maxNoticeBytes:
+			untold++
+		default:
+			all, size = append(slices.Clip(all), n), size+len(n.Fields)
 		}
-		all, size = append(slices.Clip(all), n), size+len(n.Fields)
 	}
-	return all
+	return all, untold
 }
 
 // Merge adds to e what is known from another entry of the same source, table and key, whatever its action: one delete
 // serves both. The higher version stays, with its action; ID and Due stay. What both have to tell is kept, up to 16
-// notices and 256 KiB of them.
+// notices and 256 KiB of them; the others are counted.
 func (e *Entry) Merge(o *Entry) {
 	if o.Version.Compare(e.Version) > 0 {
 		e.Version, e.Action = o.Version, o.Action
@@ -85,7 +90,8 @@ func (e *Entry) Merge(o *Entry) {
 		e.First = o.First
 	}
 	e.D = max(e.D, o.D)
-	e.Notices = mergeNotices(e.Notices, o.Notices)
+	notices, untold := mergeNotices(e.Notices, o.Notices)
+	e.Notices, e.Untold = notices, e.Untold+o.Untold+untold
 	e.Attempts = max(e.Attempts, o.Attempts)
 }
 

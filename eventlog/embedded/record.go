@@ -77,13 +77,14 @@ type entryRecord struct {
 	Last     time.Time          `json:"last"`
 	Due      time.Time          `json:"due,omitzero"`
 	Notices  []retry.Notice     `json:"notices,omitempty"`
+	Untold   int                `json:"untold,omitempty"`
 }
 
 func encodeEntry(e *retry.Entry) ([]byte, error) {
 	return encode(entryRecord{
 		ID: e.ID, Key: checkpoint.Text(e.Key), Action: checkpoint.Action(e.Action), Source: e.Source, Table: e.Table,
 		Version: checkpoint.Version(e.Version), D: checkpoint.Span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
-		First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(), Notices: e.Notices,
+		First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(), Notices: e.Notices, Untold: e.Untold,
 	})
 }
 
@@ -105,7 +106,7 @@ func decodeEntry(record []byte) (retry.Entry, error) {
 	return retry.Entry{
 		ID: r.ID, Key: string(r.Key), Action: event.Action(r.Action), Source: r.Source, Table: r.Table,
 		Version: event.Version(r.Version), D: time.Duration(r.D), Error: r.Error, Attempts: r.Attempts,
-		First: r.First, Last: r.Last, Due: r.Due, Notices: r.Notices,
+		First: r.First, Last: r.Last, Due: r.Due, Notices: r.Notices, Untold: r.Untold,
 	}, nil
 }
 

@@ -40,6 +40,8 @@ type document struct {
 	Due            time.Time `json:"due,omitzero"`
 	// Notices are told after the attempt that passes.
 	Notices []retry.Notice `json:"notices,omitempty"`
+	// Untold counts those that found no room.
+	Untold int `json:"untold,omitempty"`
 	// Record is a record that could not be read; a document with one is a dead letter without a key.
 	Record *buried `json:"record,omitempty"`
 	// PartOf names the letter that this is a part of; see [buried].Parts.
@@ -111,7 +113,7 @@ func encodeEntry(e *retry.Entry) ([]byte, error) {
 		// A fraction would be lost; a longer second delete is never wrong.
 		SecondDeleteMS: int64((e.D + time.Millisecond - 1) / time.Millisecond),
 		Error:          e.Error, Attempts: e.Attempts, First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(),
-		Notices: e.Notices,
+		Notices: e.Notices, Untold: e.Untold,
 	}
 	if utf8.ValidString(e.Key) {
 		d.Key = e.Key
@@ -142,7 +144,7 @@ func (d *document) entry() (retry.Entry, error) {
 	e := retry.Entry{
 		Key: d.Key, Action: action, Source: d.Source, Table: d.Table, Version: version,
 		D: time.Duration(d.SecondDeleteMS) * time.Millisecond, Error: d.Error, Attempts: d.Attempts,
-		First: d.First, Last: d.Last, Due: d.Due, Notices: d.Notices,
+		First: d.First, Last: d.Last, Due: d.Due, Notices: d.Notices, Untold: d.Untold,
 	}
 	if d.KeyBase64 != nil {
 		e.Key = string(d.KeyBase64)
