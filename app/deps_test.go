@@ -24,6 +24,8 @@ var mayImport = map[string][]string{
 	"config":               {"event", "config/spec"},
 	"retry":                {"event"},
 	"router":               {"event", "config/spec", "document", "query"},
+	"router/lint":          {"event", "config/spec", "document", "query", "router"},
+	"router/explain":       {"event", "config/spec", "document", "query", "router"},
 	// Batches for the tests of whatever encodes them.
 	"router/routertest": {"event", "config/spec", "document", "query", "router"},
 	"latency":           {"event"},

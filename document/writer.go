@@ -83,7 +83,7 @@ func New(fields []Field, o Options) (*Writer, error) {
 
 // Writable reports whether values of the column can stand in a document: all but GEOMETRY and VECTOR.
 func Writable(c *event.Column) bool {
-	return c.Class != event.ClassKeyless || strings.EqualFold(c.Type, "json")
+	return c.Class != event.ClassKeyless || c.IsJSON()
 }
 
 // IsBits reports whether the column is a BIT, whose values are numbers ([Bits]).
@@ -104,7 +104,7 @@ func formOf(c *event.Column) form {
 		switch {
 		case strings.HasPrefix(t, "timestamp"):
 			return formInstant
-		case strings.HasPrefix(t, "year"):
+		case c.IsYear():
 			return formNumber
 		case !strings.HasPrefix(t, "time"):
 			return formDate

@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -118,6 +119,27 @@ type Column struct {
 	// Hidden says that the server made the column by itself and shows it nowhere, not even in information_schema; rows have
 	// it all the same (MariaDB's system versioning, and its unique keys over BLOBs). It is none of the row's values.
 	Hidden bool
+}
+
+// IsJSON reports whether the column is one of JSON.
+func (c *Column) IsJSON() bool { return strings.EqualFold(c.Type, "json") }
+
+// IsYear reports whether the column is a YEAR, the one temporal type that is a number.
+func (c *Column) IsYear() bool {
+	return c.Class == ClassTemporal && len(c.Type) >= 4 && strings.EqualFold(c.Type[:4], "year")
+}
+
+// IsNumber reports whether the column's values are exact numbers: integers, DECIMAL and YEAR.
+func (c *Column) IsNumber() bool {
+	return c.Class == ClassInt || c.Class == ClassDecimal || c.IsYear()
+}
+
+// TypeName is the column's type for a sentence.
+func (c *Column) TypeName() string {
+	if c.Type == "" {
+		return "of another type"
+	}
+	return strings.ToUpper(c.Type)
 }
 
 // Table is one definition of a table: what the columns were while a stretch of the binlog was written. A later

@@ -82,7 +82,7 @@ func effects() map[string]spectest.Mapping {
 		"set":          table(spectest.Mapping{Set: &spec.Set{Key: spectest.Text("s:{category_id}", 5), Member: spectest.Text("{id}", 6)}}),
 		"zset":         table(spectest.Mapping{ZSet: &spec.ZSet{Key: spectest.Text("z:{category_id}", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text("{price}", 7)}}),
 		"expire":       table(spectest.Mapping{Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("e:{id}", 5)}, In: 1}}),
-		"incr":         gen("gen:{category_id}"),
+		"incr":         spectest.Counter("gen:{category_id}"),
 		"delete/publish": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
 			m.Publish = &spec.Publish{Channel: spectest.Text("c", 5), Message: spectest.Text("{id}", 6)}
 		}),

@@ -24,7 +24,7 @@ type plan struct {
 // rule is one mapping compiled for one table definition. Columns stand in it as slots: their places in the images
 // of a change, which hold the needed columns only.
 type rule struct {
-	*mapping
+	*Mapping
 	// compare are the columns of which one must have changed in an UPDATE; all is set when every UPDATE counts.
 	compare []int
 	all     bool
@@ -46,7 +46,7 @@ type rule struct {
 
 // act is one action compiled for one table definition.
 type act struct {
-	*action
+	*Action
 	key *textPlan
 	// field and value are nil where the action has none.
 	field, value *textPlan
@@ -101,7 +101,7 @@ func (r *Router) compile(t *event.Table) *plan {
 	p := &plan{table: t, name: t.String()}
 	b := &binder{t: t, needed: map[int]bool{}}
 	for _, m := range r.mappings {
-		if m.matches(t) {
+		if m.Matches(t) {
 			p.rules = append(p.rules, b.rule(m))
 			p.counts = p.counts || m.counts
 		}
@@ -131,21 +131,21 @@ func (b *binder) assign(slots []int) {
 	}
 	for _, t := range b.texts {
 		for i := range t.parts {
-			if p := &t.parts[i]; p.kind == nodeColumn {
+			if p := &t.parts[i]; p.kind == NodeColumn {
 				p.slot = slots[p.slot]
 			}
 		}
 	}
 }
 
-func (b *binder) rule(m *mapping) rule {
-	u := rule{mapping: m, all: len(m.spec.Columns) == 0}
+func (b *binder) rule(m *Mapping) rule {
+	u := rule{Mapping: m, all: len(m.Spec.Columns) == 0}
 	b.acts(&u)
 	if m.predicate != nil {
 		b.when(&u)
 	}
-	for i := range m.spec.Columns {
-		name := &m.spec.Columns[i]
+	for i := range m.Spec.Columns {
+		name := &m.Spec.Columns[i]
 		if c := b.find(name.Value, name.At(0), "columns"); c >= 0 {
 			b.need(c, false)
 			u.compare = append(u.compare, c)
@@ -163,10 +163,10 @@ func (b *binder) rule(m *mapping) rule {
 // acts compiles the actions. What the keys of one action have in common is compiled once.
 func (b *binder) acts(u *rule) {
 	var group []act
-	for i := range u.actions {
-		a := &u.actions[i]
-		x := act{action: a, key: b.text(a.key, a.lost())}
-		if len(group) > 0 && group[0].effect == a.effect {
+	for i := range u.Actions {
+		a := &u.Actions[i]
+		x := act{Action: a, key: b.text(a.Key, a.lost())}
+		if len(group) > 0 && group[0].Effect == a.Effect {
 			first := &group[0]
 			x.value, x.row, x.channel, x.message, x.stream = first.value, first.row, first.channel, first.message, first.stream
 		} else {
@@ -174,8 +174,8 @@ func (b *binder) acts(u *rule) {
 			group = nil
 			b.shared(&x)
 		}
-		if a.field != nil {
-			x.field = b.text(a.field, "so the whole key was deleted")
+		if a.Field != nil {
+			x.field = b.text(a.Field, "so the whole key was deleted")
 		}
 		x.identity = append([]int(nil), x.key.slots...)
 		if x.field != nil {
@@ -195,9 +195,9 @@ func (b *binder) acts(u *rule) {
 func (u *rule) add(group []act) {
 	switch {
 	case len(group) == 0:
-	case group[0].effect == nil:
+	case group[0].Effect == nil:
 		u.plain = group
-	case group[0].kind == event.ActionIncr:
+	case group[0].Kind == event.ActionIncr:
 		u.counters = group
 	default:
 		u.effects = append(u.effects, group)
@@ -207,32 +207,32 @@ func (u *rule) add(group []act) {
 // shared compiles what all keys of the action have in common.
 func (b *binder) shared(x *act) {
 	const instead = "so what it makes was deleted instead of written"
-	if a := x.action; a.kind == event.ActionZSet && a.value != nil {
-		x.unfit = spec.Sentence(a.value.text.At(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
+	if a := x.Action; a.Kind == event.ActionZSet && a.Value != nil {
+		x.unfit = spec.Sentence(a.Value.Text.At(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
 			"take a number column")
 	}
-	if x.value == nil && x.action.value != nil {
-		x.value = b.text(x.action.value, instead)
+	if x.value == nil && x.Action.Value != nil {
+		x.value = b.text(x.Action.Value, instead)
 	}
-	if r := x.rebuild; r != nil && x.action.value == nil {
+	if r := x.rebuild; r != nil && x.Action.Value == nil {
 		x.row = b.rebuilt(r, instead)
 	}
-	if n := x.notices; n != nil {
-		if n.channel != nil {
-			x.channel, x.message = b.text(n.channel, "so nothing was published"), b.text(n.message, "so nothing was published")
+	if n := x.Notices; n != nil {
+		if n.Channel != nil {
+			x.channel, x.message = b.text(n.Channel, "so nothing was published"), b.text(n.Message, "so nothing was published")
 		}
-		if n.stream != nil {
-			x.stream = b.text(n.stream, "so nothing was added to the stream")
+		if n.Stream != nil {
+			x.stream = b.text(n.Stream, "so nothing was added to the stream")
 		}
 	}
 }
 
 // lost says what becomes of a key that cannot be named.
-func (a *action) lost() string {
-	if a.kind == event.ActionDelete {
-		return fmt.Sprintf("so a key of %q was not deleted", a.key.text.Value)
+func (a *Action) lost() string {
+	if a.Kind == event.ActionDelete {
+		return fmt.Sprintf("so a key of %q was not deleted", a.Key.Text.Value)
 	}
-	return fmt.Sprintf("so a key of %q was left as it was", a.key.text.Value)
+	return fmt.Sprintf("so a key of %q was left as it was", a.Key.Text.Value)
 }
 
 // named returns the columns that the action's own templates, or the parameters of its query, name. Those of a document
@@ -276,14 +276,14 @@ func (b *binder) when(u *rule) {
 	found := make([]*event.Column, len(p.columns))
 	for i, col := range p.columns {
 		at := p.text.At(col.at)
-		c := b.find(col.name, at, what)
+		c := b.find(col.Name, at, what)
 		if c < 0 {
 			u.doubtful = true
 			continue
 		}
 		found[i] = &b.t.Columns[c]
 		if found[i].Class == event.ClassKeyless {
-			b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t, typeName(found[i])),
+			b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t, found[i].TypeName()),
 				"take another column, or a generated one that extracts what it needs")
 			u.doubtful = true
 			continue

@@ -10,7 +10,7 @@ import (
 
 // textPlan is one template compiled for one table definition.
 type textPlan struct {
-	*template
+	*Template
 	parts []part
 	// slots are all columns of the template.
 	slots []int
@@ -24,7 +24,7 @@ type textPlan struct {
 
 // part is one part of a textPlan.
 type part struct {
-	kind nodeKind
+	kind NodeKind
 	lit  string
 	// slot, filters, fallback: of a column. What stands for NULL goes through the filters from after on only.
 	slot     int
@@ -33,35 +33,35 @@ type part struct {
 	nullable bool
 	after    int
 	// span and stride: of copies. Copy i has the number (i / stride) % count.
-	span   span
+	span   Span
 	stride int
 	// column is the name, for explanations; lacking is what is reported when an image lacks it.
 	column, lacking string
 }
 
 // text compiles a template; lost says what comes of it when it makes nothing.
-func (b *binder) text(t *template, lost string) *textPlan {
-	k := &textPlan{template: t, most: t.role.most(), lost: lost}
-	k.long = spec.Sentence(t.text.At(0).String(), fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
+func (b *binder) text(t *Template, lost string) *textPlan {
+	k := &textPlan{Template: t, most: t.role.most(), lost: lost}
+	k.long = spec.Sentence(t.Text.At(0).String(), fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
 	stride := 1
-	for i := range t.parts {
-		n := &t.parts[i]
-		p := part{kind: n.kind, lit: n.lit, span: n.span, stride: stride}
-		switch n.kind {
-		case nodeCopies:
-			stride *= n.span.count()
-		case nodeSchema:
-			p = constant(b.t.Schema, n.filters)
-		case nodeTable:
-			p = constant(b.t.Name, n.filters)
-		case nodeColumn:
+	for i := range t.Parts {
+		n := &t.Parts[i]
+		p := part{kind: n.Kind, lit: n.Lit, span: n.Span, stride: stride}
+		switch n.Kind {
+		case NodeCopies:
+			stride *= n.Span.Count()
+		case NodeSchema:
+			p = constant(b.t.Schema, n.Filters)
+		case NodeTable:
+			p = constant(b.t.Name, n.Filters)
+		case NodeColumn:
 			if !b.column(&p, k, n) {
 				k.broken = true
 				continue
 			}
 			k.slots = append(k.slots, p.slot)
 		}
-		if last := len(k.parts) - 1; p.kind == nodeLiteral && last >= 0 && k.parts[last].kind == nodeLiteral {
+		if last := len(k.parts) - 1; p.kind == NodeLiteral && last >= 0 && k.parts[last].kind == NodeLiteral {
 			k.parts[last].lit += p.lit
 			continue
 		}
@@ -73,37 +73,37 @@ func (b *binder) text(t *template, lost string) *textPlan {
 }
 
 // constant returns a literal: the name of the schema or table, filtered once for all rows.
-func constant(name string, specs []filterSpec) part {
+func constant(name string, specs []Filter) part {
 	filters, _, _ := compileFilters(specs)
 	text, _ := chain([]byte(name), 0, filters)
-	return part{kind: nodeLiteral, lit: string(text)}
+	return part{kind: NodeLiteral, lit: string(text)}
 }
 
 // column compiles a placeholder. False: the table has no such column, or one that makes no key.
-func (b *binder) column(p *part, k *textPlan, n *node) bool {
-	t := k.template
-	at := t.text.At(n.at)
-	what := t.role.String() + " " + spec.Quote(t.text.Value)
-	c := b.find(n.lit, at, what)
+func (b *binder) column(p *part, k *textPlan, n *Node) bool {
+	t := k.Template
+	at := t.Text.At(n.At)
+	what := t.role.String() + " " + spec.Quote(t.Text.Value)
+	c := b.find(n.Lit, at, what)
 	if c < 0 {
 		return false
 	}
 	column := &b.t.Columns[c]
 	begin, class := numericOf(column)
-	if f := checkMod(begin, fmt.Sprintf("column %s of %s, %s,", column.Name, b.t, class), n.filters); f != nil {
-		b.Add(t.text.At(f.at), what+": "+f.what, f.do)
+	if f := checkMod(begin, fmt.Sprintf("column %s of %s, %s,", column.Name, b.t, class), n.Filters); f != nil {
+		b.Add(t.Text.At(f.at), what+": "+f.what, f.do)
 		return false
 	}
 	if f := t.role.check(column); f != nil {
-		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, %s", what, column.Name, b.t, typeName(column), f.what), f.do)
+		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, %s", what, column.Name, b.t, column.TypeName(), f.what), f.do)
 		return false
 	}
 	b.need(c, true)
 	p.slot, p.column = c, column.Name
-	p.filters, p.after, p.nullable = compileFilters(n.filters)
-	for _, f := range n.filters {
-		if f.name == "default" {
-			p.fallback = []byte(f.arg)
+	p.filters, p.after, p.nullable = compileFilters(n.Filters)
+	for _, f := range n.Filters {
+		if f.Name == "default" {
+			p.fallback = []byte(f.Arg)
 		}
 	}
 	p.lacking = spec.Sentence(at.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, column.Name, k.lost),
@@ -117,7 +117,7 @@ const fullImage = "set binlog_row_image=FULL, in every session that writes to th
 // check returns what is wrong with a column in a template of the role.
 func (r role) check(c *event.Column) *fault {
 	switch {
-	case c.Class == event.ClassKeyless && !(r.holdsJSON() && isJSON(c)):
+	case c.Class == event.ClassKeyless && !(r.holdsJSON() && c.IsJSON()):
 		return &fault{what: "which has no text that could be part of a " + r.String(), do: "take another column, or a generated one that extracts what the " + r.String() + " needs"}
 	case r == roleScore && !mayBeScore(c):
 		return &fault{what: "which is no number, as a score must be", do: "take a number, or a generated column that makes one of it"}
@@ -125,14 +125,11 @@ func (r role) check(c *event.Column) *fault {
 	return nil
 }
 
-// isJSON reports whether the column is one of JSON.
-func isJSON(c *event.Column) bool { return strings.EqualFold(c.Type, "json") }
-
 // mayBeScore reports whether the column's text can be a number.
 func mayBeScore(c *event.Column) bool {
 	switch c.Class {
 	case event.ClassTemporal:
-		return isYear(c)
+		return c.IsYear()
 	case event.ClassUUID, event.ClassInet:
 		return false
 	}
@@ -148,7 +145,7 @@ func (r role) shorten() string {
 }
 
 // compileFilters returns the steps; those from after on are for what default put in the place of NULL.
-func compileFilters(specs []filterSpec) (steps []filter, after int, nullable bool) {
+func compileFilters(specs []Filter) (steps []filter, after int, nullable bool) {
 	for i := range specs {
 		if f := specs[i].compile(); f != nil {
 			steps = append(steps, f)
@@ -162,14 +159,14 @@ func compileFilters(specs []filterSpec) (steps []filter, after int, nullable boo
 // numericOf says whether a column's text is an integer, and what it is in words.
 func numericOf(c *event.Column) (numeric, string) {
 	switch {
-	case c.Class == event.ClassInt || isYear(c):
+	case c.Class == event.ClassInt || c.IsYear():
 		return surelyInteger, ""
 	case c.Class == event.ClassUnknown:
 		return maybeInteger, ""
 	case c.Class == event.ClassDecimal && scaleZero(c.Type):
 		return surelyInteger, ""
 	}
-	return surelyText, typeName(c)
+	return surelyText, c.TypeName()
 }
 
 // scaleZero reports whether the type is a DECIMAL that surely has no digits behind the point.

@@ -106,7 +106,7 @@ func (b *binder) all(r *rebuild) []chosen {
 func (b *binder) written(p *rowPlan, c int, at spec.Pos, what string) bool {
 	column := &b.t.Columns[c]
 	if !document.Writable(column) {
-		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t, typeName(column)),
+		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t, column.TypeName()),
 			"name the columns that the value holds, without this one")
 		return false
 	}

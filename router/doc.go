@@ -17,7 +17,7 @@
 //
 // Each key template of a mapping is an act: a plain delete, or an action with an [event.Effect] that New made once and all
 // batches share. An action that writes puts what the after-image holds and removes what only the before-image named;
-// everything in doubt is forgotten. Files: parse.go and actions.go read them, bind.go, bindtext.go and bindvalue.go compile
+// everything in doubt is forgotten. Files: parse.go reads them, bind.go, bindtext.go and bindvalue.go compile
 // them, route.go decides whether a mapping applies and makes plain deletes, effect.go makes all else, once.go keeps counters
 // to one increment a transaction.
 //
@@ -33,8 +33,13 @@
 //
 // # Concurrency
 //
-// Bind, Route and Publish belong to one goroutine. Wants, Check, Missing, Queries, Whole and Explain may be called from any, at
-// any time: they read only what New made. Explain runs Route itself, on a router of its own that notes what it does.
+// Bind, Unfit, Route and Publish belong to one goroutine. Wants, Missing, Queries and Mappings may be called from any, at
+// any time: they read only what New made.
+//
+// # Next to the path
+//
+// What was hardly meant is router/lint's to find, and router/explain says in words what was made of a row. They see a
+// router through describe.go and trace.go alone.
 //
 // The place of scopes is the template's list of parts, which says what a template can produce.
 package router

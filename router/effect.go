@@ -70,6 +70,14 @@ func (f *filling) doubt(why reason, t Trouble, told string) {
 	f.intent, f.doubted, f.why, f.trouble, f.told = event.IntentForget, true, why, t, told
 }
 
+// doubtLabel is the reason why the filling forgets what would have been written; empty when nothing is in doubt.
+func (f *filling) doubtLabel() string {
+	if !f.doubted {
+		return ""
+	}
+	return f.why.label()
+}
+
 // effects makes the invalidations of actions that share an effect: those of all keys of a mapping. The row after the
 // change comes first, for all of them: what it holds is written where a key, field or member of the row before the change
 // would be removed, also if another template made that one.
@@ -89,13 +97,13 @@ func (x *run) effects(acts []act) {
 // intent says what the action does for an image, if nothing is in doubt.
 func (x *run) intent(a *act, old bool) event.Intent {
 	switch {
-	case !a.writes():
+	case !a.Writes():
 		return event.IntentForget
-	case a.effect.Query != "":
+	case a.Effect.Query != "":
 		return event.IntentPut // what there is now is for the query to say
 	case old:
 		return event.IntentRemove
-	case a.kind == event.ActionZSet && a.value == nil && x.after == event.IntentPut:
+	case a.Kind == event.ActionZSet && a.value == nil && x.after == event.IntentPut:
 		// The row is there, and its score is not known: with the member taken out, the board would lack it.
 		return event.IntentForget
 	}
@@ -104,11 +112,11 @@ func (x *run) intent(a *act, old bool) event.Intent {
 
 // image makes the invalidations of one image: those of all copies of the key, or none.
 func (x *run) image(a *act, image []event.Value, intent event.Intent) {
-	f := filling{action: a.kind, intent: intent, effect: a.effect, fields: x.fill.fields[:0]}
-	if a.kind == event.ActionHash && a.value == nil {
+	f := filling{action: a.Kind, intent: intent, effect: a.Effect, fields: x.fill.fields[:0]}
+	if a.Kind == event.ActionHash && a.value == nil {
 		f.effect = nil // the field is only ever removed: that commutes, and without an effect it is not guarded
 	}
-	if a.writes() && intent == event.IntentForget && (a.kind != event.ActionZSet || a.value != nil) {
+	if a.Writes() && intent == event.IntentForget && (a.Kind != event.ActionZSet || a.value != nil) {
 		f.doubt(inDoubt, PredicateFailed, "") // admit has told it
 	}
 	if !x.complete(&f, a, image) {
@@ -129,11 +137,11 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 		}
 		text = append(text, f.fields...)
 		d := &identity{action: f.action, effect: f.effect, key: text[from : from+key], mark: f.fields[:f.mark]}
-		if a.kind == event.ActionIncr && x.once.has(d.key, x.u.d) {
+		if a.Kind == event.ActionIncr && x.once.has(d.key, x.u.d) {
 			continue
 		}
 		if same := x.row.find(x.b, d); same >= 0 {
-			x.merge(a, same)
+			x.merge(a, image, same)
 			continue
 		}
 		o := x.origin()
@@ -141,7 +149,7 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 		x.b.Invalidations[x.b.Len()-1].Origin = o
 		x.row.added(x.b)
 		if x.trace != nil {
-			x.trace.added(x, a, image, &f)
+			x.trace.Added(x.step(a, image), f.doubtLabel())
 		}
 		any = true
 	}
@@ -157,10 +165,10 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 
 // complete makes the fields. False: the row makes none of it.
 func (x *run) complete(f *filling, a *act, image []event.Value) bool {
-	switch a.kind {
+	switch a.Kind {
 	case event.ActionDelete, event.ActionRebuild:
 		x.notify(f, a, image)
-		if a.kind == event.ActionRebuild && f.intent == event.IntentPut {
+		if a.Kind == event.ActionRebuild && f.intent == event.IntentPut {
 			x.rebuild(f, a, image)
 		}
 	case event.ActionHash:

@@ -16,25 +16,9 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// everything is a mapping with every action.
-func everything(m spectest.Mapping) spectest.Mapping {
-	m.Rebuild = spectest.FromRow(event.FormJSON)
-	m.Rebuild.TTL, m.Rebuild.Jitter, m.Rebuild.ExpireAt = time.Hour, 0.1, time.Minute
-	m.Rebuild.Missing = &spec.Missing{Cache: spec.Text{Value: "none"}, TTL: 30 * time.Second}
-	m.Rebuild.Columns = []spec.Text{spectest.Text("id", 20), spectest.Text("name", 21), spectest.Text("category_id as category", 22), spectest.Text("sku", 23)}
-	m.Hash = &spec.Hash{Key: spectest.Text("h:{category_id}", 30), Field: spectest.Text("{id}", 31), Value: spectest.Text("{name}", 32)}
-	m.Set = &spec.Set{Key: spectest.Text("s:{category_id}", 33), Member: spectest.Text("{sku}", 34)}
-	m.ZSet = &spec.ZSet{Key: spectest.Text("z:{category_id}", 35), Member: spectest.Text("{sku}", 36), Score: spectest.Text("{id}", 37)}
-	m.Expire = &spec.Expire{Keys: []spec.Text{spectest.Text("e:{id}", 38)}, In: time.Second}
-	m.Incr = spectest.Text("g:{category_id}", 39)
-	m.Publish = &spec.Publish{Channel: spectest.Text("c", 40), Message: spectest.Text("{id}:{sku}", 41)}
-	m.Stream = &spec.Stream{Key: spectest.Text("x:{category_id}", 42)}
-	return m
-}
-
 func TestWhatIsNotWrittenIsCountedAndTold(t *testing.T) {
 	var h heard
-	m := everything(spectest.Keys("k:{id}"))
+	m := spectest.Everything(spectest.Keys("k:{id}"))
 	r, err := New(spectest.Specs(m), Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +64,7 @@ func TestWhatIsNotWrittenIsCountedAndTold(t *testing.T) {
 }
 
 func TestEveryActionOfAMappingHasOneEffect(t *testing.T) {
-	m := everything(spectest.Keys("k:{id}", "l:{id}"))
+	m := spectest.Everything(spectest.Keys("k:{id}", "l:{id}"))
 	r := mustNew(t, m)
 	f := newFeed(t, r, spectest.Product())
 	full := row{"id": 1, "category_id": 2, "sku": "a", "name": "x"}
@@ -216,7 +200,7 @@ func TestAReplayGivesTheSame(t *testing.T) {
 	table := spectest.Product()
 	rapid.Check(t, func(t *rapid.T) {
 		when := rapid.SampledFrom([]string{"", "row.name == 'a'", "row.name != old.name", "row.id > 0 || old.id > 0"}).Draw(t, "when")
-		m := everything(spectest.Keys("k:{id}", "l:{category_id}"))
+		m := spectest.Everything(spectest.Keys("k:{id}", "l:{category_id}"))
 		if when != "" {
 			m = m.If(when)
 		}
@@ -265,7 +249,7 @@ func TestAReplayGivesTheSame(t *testing.T) {
 }
 
 func TestActionsAllocateNothing(t *testing.T) {
-	m := everything(spectest.Keys("k:{id}"))
+	m := spectest.Everything(spectest.Keys("k:{id}"))
 	old := row{"id": 1, "category_id": 2, "sku": "a", "name": "x"}
 	now := row{"id": 1, "category_id": 3, "sku": "b", "name": "y"}
 	run := routed(t, old, now, m)

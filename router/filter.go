@@ -15,12 +15,12 @@ import (
 )
 
 // filterSpec is a filter as a template names it.
-type filterSpec struct {
-	name   string
-	arg    string
+type Filter struct {
+	Name   string
+	Arg    string
 	hasArg bool
 	// n is the argument of mod and pad.
-	n  uint64
+	N  uint64
 	at int
 }
 
@@ -36,16 +36,16 @@ func filterNames() []string {
 }
 
 // String returns the filter as it is written.
-func (f *filterSpec) String() string {
+func (f *Filter) String() string {
 	if f.hasArg {
-		return f.name + ":" + f.arg
+		return f.Name + ":" + f.Arg
 	}
-	return f.name
+	return f.Name
 }
 
 // check validates the filter behind those before it, and reads its argument.
-func (f *filterSpec) check(before []filterSpec) *fault {
-	switch f.name {
+func (f *Filter) check(before []Filter) *fault {
+	switch f.Name {
 	case "mod", "pad":
 		return f.number()
 	case "default":
@@ -53,36 +53,36 @@ func (f *filterSpec) check(before []filterSpec) *fault {
 			return &fault{f.at, "default has no value", "write default:X"}
 		}
 		for _, b := range before {
-			if b.name == "default" {
+			if b.Name == "default" {
 				return &fault{f.at, "the second default is never used", "remove it"}
 			}
 		}
 		return nil
 	case "lower", "upper", "trim", "hex", "base64", "md5", "sha1", "crc32", "urlencode":
 		if f.hasArg {
-			return &fault{f.at + len(f.name), f.name + " takes no argument", "write " + f.name}
+			return &fault{f.at + len(f.Name), f.Name + " takes no argument", "write " + f.Name}
 		}
 		return nil
 	case "":
 		return &fault{f.at, "a filter is missing behind the |", "write one of " + spec.Names(filterNames())}
 	}
-	return &fault{f.at, "unknown filter " + spec.Quote(f.name), spec.Suggest(f.name, filterNames(), "write one of "+spec.Names(filterNames()))}
+	return &fault{f.at, "unknown filter " + spec.Quote(f.Name), spec.Suggest(f.Name, filterNames(), "write one of "+spec.Names(filterNames()))}
 }
 
-func (f *filterSpec) number() *fault {
+func (f *Filter) number() *fault {
 	least, most, example := uint64(1), uint64(maxMod), "mod:16"
-	if f.name == "pad" {
+	if f.Name == "pad" {
 		most, example = maxPad, "pad:5"
 	}
-	if !f.hasArg || f.arg == "" {
-		return &fault{f.at, f.name + " has no number", "write " + example}
+	if !f.hasArg || f.Arg == "" {
+		return &fault{f.at, f.Name + " has no number", "write " + example}
 	}
-	n, err := strconv.ParseUint(f.arg, 10, 64)
-	if err != nil || n < least || n > most || !digits(f.arg) {
-		return &fault{f.at + len(f.name) + 1, f.name + " takes a number from " + strconv.FormatUint(least, 10) + " to " +
-			strconv.FormatUint(most, 10) + ", not " + spec.Quote(f.arg), "write " + example}
+	n, err := strconv.ParseUint(f.Arg, 10, 64)
+	if err != nil || n < least || n > most || !digits(f.Arg) {
+		return &fault{f.at + len(f.Name) + 1, f.Name + " takes a number from " + strconv.FormatUint(least, 10) + " to " +
+			strconv.FormatUint(most, 10) + ", not " + spec.Quote(f.Arg), "write " + example}
 	}
-	f.n = n
+	f.N = n
 	return nil
 }
 
@@ -97,15 +97,15 @@ const (
 
 // checkMod finds the mod that its input makes impossible: begin is what goes into the first filter, which what
 // names.
-func checkMod(begin numeric, what string, filters []filterSpec) *fault {
+func checkMod(begin numeric, what string, filters []Filter) *fault {
 	for i := range filters {
-		switch f := &filters[i]; f.name {
+		switch f := &filters[i]; f.Name {
 		case "hex", "base64", "md5", "sha1":
-			begin, what = surelyText, "the text that "+f.name+" makes"
+			begin, what = surelyText, "the text that "+f.Name+" makes"
 		case "crc32":
 			begin = surelyInteger
 		case "default":
-			if _, ok := mod(nil, []byte(f.arg), 1); !ok && begin != surelyText {
+			if _, ok := mod(nil, []byte(f.Arg), 1); !ok && begin != surelyText {
 				begin, what = surelyText, f.String()
 			}
 		case "mod":
@@ -123,8 +123,8 @@ func checkMod(begin numeric, what string, filters []filterSpec) *fault {
 type filter func(dst, src []byte) ([]byte, bool)
 
 // compile returns the filter; nil for default, which is no step but stands for NULL.
-func (f *filterSpec) compile() filter {
-	switch f.name {
+func (f *Filter) compile() filter {
+	switch f.Name {
 	case "lower":
 		return func(dst, src []byte) ([]byte, bool) { return mapRunes(dst, src, unicode.ToLower), true }
 	case "upper":
@@ -146,10 +146,10 @@ func (f *filterSpec) compile() filter {
 	case "urlencode":
 		return func(dst, src []byte) ([]byte, bool) { return urlencode(dst, src), true }
 	case "mod":
-		n := f.n
+		n := f.N
 		return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
 	case "pad":
-		n := int(f.n)
+		n := int(f.N)
 		return func(dst, src []byte) ([]byte, bool) { return pad(dst, src, n), true }
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/config/spec/spectest"
-	"github.com/freshet/freshet/event"
 )
 
 func TestAFilterMakesTextOfText(t *testing.T) {
@@ -103,7 +102,7 @@ func TestEncodingsKeepDifferentTextsApart(t *testing.T) {
 		text := rapid.SliceOfN(rapid.Byte(), 0, 20)
 		a, b := text.Draw(t, "a"), text.Draw(t, "b")
 		for _, name := range []string{"hex", "base64", "urlencode"} {
-			f := (&filterSpec{name: name}).compile()
+			f := (&Filter{Name: name}).compile()
 			x, _ := f(nil, a)
 			y, _ := f([]byte("kept"), b)
 			if !strings.HasPrefix(string(y), "kept") || (string(a) == string(b)) != (string(x) == string(y[4:])) {
@@ -113,42 +112,10 @@ func TestEncodingsKeepDifferentTextsApart(t *testing.T) {
 	})
 }
 
-// What check takes for the texts that a filter can make holds all that it makes.
-func TestAShapeHoldsWhatItsFiltersMake(t *testing.T) {
-	classes := map[event.Class]*rapid.Generator[any]{
-		event.ClassInt:  rapid.Custom(func(t *rapid.T) any { return int(rapid.Int64().Draw(t, "int")) }),
-		event.ClassText: rapid.Custom(func(t *rapid.T) any { return rapid.String().Draw(t, "text") }),
-		event.ClassBinary: rapid.Custom(func(t *rapid.T) any {
-			return rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")
-		}),
-	}
-	specs := rapid.SliceOfN(rapid.SampledFrom([]filterSpec{
-		{name: "lower"}, {name: "upper"}, {name: "trim"}, {name: "hex"}, {name: "base64"}, {name: "md5"}, {name: "sha1"}, {name: "crc32"},
-		{name: "urlencode"}, {name: "pad", arg: "25", n: 25}, {name: "mod", arg: "1000", n: 1000}, {name: "default", arg: "-x:", hasArg: true},
-	}), 0, 4)
-	rapid.Check(t, func(t *rapid.T) {
-		class := rapid.SampledFrom([]event.Class{event.ClassInt, event.ClassText, event.ClassBinary}).Draw(t, "class")
-		filters := specs.Draw(t, "filters")
-		shape := shapeOf(&event.Column{Class: class})
-		for i := range filters {
-			shape = shape.through(&filters[i])
-		}
-		v := value(classes[class].Draw(t, "value"))
-		steps, _, _ := compileFilters(filters)
-		out, ok := chain(v.AppendText(nil), 0, steps)
-		if !ok {
-			return
-		}
-		if _, ok := common(language(nil).shape(shape), language(nil).literal(string(out))); !ok {
-			t.Fatalf("%v makes %q, which is not in %+v", filters, out, shape)
-		}
-	})
-}
-
 func TestUnicodeMappingsMayGrowOrShrinkTheText(t *testing.T) {
 	for _, s := range []string{"Ⱥ", "ⱥ", strings.Repeat("Ⱥ", 40)} {
 		for _, name := range []string{"lower", "upper"} {
-			out, _ := (&filterSpec{name: name}).compile()(nil, []byte(s))
+			out, _ := (&Filter{Name: name}).compile()(nil, []byte(s))
 			if !utf8.Valid(out) || utf8.RuneCount(out) != utf8.RuneCountInString(s) {
 				t.Errorf("%s of %q is %q", name, s, out)
 			}

@@ -102,7 +102,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 
 func TestTheMetricsOfActionsAreLinted(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if _, err := New(spectest.Specs(everything(spectest.Keys("k:{id}")), spectest.Keys("k:{id}")), Options{Registerer: reg}); err != nil {
+	if _, err := New(spectest.Specs(spectest.Everything(spectest.Keys("k:{id}")), spectest.Keys("k:{id}")), Options{Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)

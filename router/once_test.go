@@ -10,11 +10,6 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// gen is a mapping with a counter.
-func gen(key string) spectest.Mapping {
-	return spectest.Mapping{Table: spectest.Text("shop.product", 1), Incr: spectest.Text(key, 5)}
-}
-
 // rowsOf routes inserts with these ids at these versions under a GTID, and returns what came of it.
 func rowsOf(f *feed, tx event.Tx, v event.Version, ids ...int) string {
 	needs, _ := f.r.Bind(f.table)
@@ -34,7 +29,7 @@ func at(epoch, file uint32, pos uint64) event.Version {
 }
 
 func TestACounterIsIncrementedOnceATransaction(t *testing.T) {
-	f := newFeed(t, mustNew(t, gen("gen:{category_id}")), spectest.Product())
+	f := newFeed(t, mustNew(t, spectest.Counter("gen:{category_id}")), spectest.Product())
 	const one = "incr forget gen:1\n"
 	for _, s := range []struct {
 		what string
@@ -59,7 +54,7 @@ func TestACounterIsIncrementedOnceATransaction(t *testing.T) {
 }
 
 func TestTheLongerSecondDeleteOfACounterCounts(t *testing.T) {
-	f := newFeed(t, mustNew(t, gen("gen").D(time.Second), gen("gen").D(5*time.Second), gen("gen").D(2*time.Second)), spectest.Product())
+	f := newFeed(t, mustNew(t, spectest.Counter("gen").D(time.Second), spectest.Counter("gen").D(5*time.Second), spectest.Counter("gen").D(2*time.Second)), spectest.Product())
 	needs, _ := f.r.Bind(f.table)
 	tx := gtid(1)
 	f.r.Route(&f.batch, &event.Change{Table: f.table, Tx: &tx, Op: event.Insert, Version: at(1, 1, 4), After: row{}.image(f.table, needs)})
@@ -74,7 +69,7 @@ func TestTheLongerSecondDeleteOfACounterCounts(t *testing.T) {
 
 // Past the bound a counter is incremented once more, which is harmless, and nothing more is remembered.
 func TestWhatIsRememberedOfATransactionIsBounded(t *testing.T) {
-	f := newFeed(t, mustNew(t, gen("gen:{id}")), spectest.Product())
+	f := newFeed(t, mustNew(t, spectest.Counter("gen:{id}")), spectest.Product())
 	var ids []int
 	for i := range maxCounters + 10 {
 		ids = append(ids, i)
@@ -86,7 +81,7 @@ func TestWhatIsRememberedOfATransactionIsBounded(t *testing.T) {
 	if got := rowsOf(f, gtid(1), at(1, 1, 200), 0, maxCounters+5); got != fmt.Sprintf("incr forget gen:%d\n", maxCounters+5) {
 		t.Errorf("got %q", got)
 	}
-	long := newFeed(t, mustNew(t, gen("{name}")), spectest.Product())
+	long := newFeed(t, mustNew(t, spectest.Counter("{name}")), spectest.Product())
 	needs, _ := long.r.Bind(long.table)
 	tx := gtid(1)
 	for i := range 100 {

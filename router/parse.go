@@ -13,25 +13,25 @@ import (
 )
 
 // action is one thing that a mapping does to the keys of one template.
-type action struct {
-	kind event.Action
+type Action struct {
+	Kind event.Action
 	// effect is nil for a plain delete. All keys of a mapping, and all that expire, share one.
-	effect *event.Effect
-	key    *template
+	Effect *event.Effect
+	Key    *Template
 	// field is that of a hash, or the member of a set.
-	field *template
+	Field *Template
 	// value is that of the field, the score, or the string of a rebuild; nil where no template makes it.
-	value   *template
+	Value   *Template
 	rebuild *rebuild
 	// notices are what follows the keys; nil for none.
-	notices *notices
+	Notices *Notices
 }
 
 // writes reports whether the action writes what the row holds, and not only makes the cache forget.
-func (a *action) writes() bool {
-	switch a.kind {
+func (a *Action) Writes() bool {
+	switch a.Kind {
 	case event.ActionHash:
-		return a.value != nil
+		return a.Value != nil
 	case event.ActionRebuild, event.ActionSet, event.ActionZSet:
 		return true
 	}
@@ -39,7 +39,7 @@ func (a *action) writes() bool {
 }
 
 // notices are the templates of what is sent after each action on a key; nil for none.
-type notices struct{ channel, message, stream *template }
+type Notices struct{ Channel, Message, Stream *Template }
 
 // rebuild is a parsed Rebuild.
 type rebuild struct {
@@ -64,97 +64,97 @@ const maxCarried = 64
 // mappingParser parses one mapping.
 type mappingParser struct {
 	*spec.Collector
-	m *mapping
+	m *Mapping
 }
 
 // actions parses what is done, in the order in which a row's invalidations are carried.
 func (p *mappingParser) actions() {
-	m := p.m.spec
+	m := p.m.Spec
 	p.keys()
 	if h := m.Hash; h != nil {
-		p.act(action{kind: event.ActionHash, effect: &event.Effect{}, key: p.template(roleKey, &h.Key), field: p.template(roleField, &h.Field),
-			value: p.optional(roleValue, &h.Value)})
+		p.act(Action{Kind: event.ActionHash, Effect: &event.Effect{}, Key: p.template(roleKey, &h.Key), Field: p.template(roleField, &h.Field),
+			Value: p.optional(roleValue, &h.Value)})
 	}
 	if s := m.Set; s != nil {
-		p.act(action{kind: event.ActionSet, effect: &event.Effect{}, key: p.template(roleKey, &s.Key), field: p.template(roleMember, &s.Member)})
+		p.act(Action{Kind: event.ActionSet, Effect: &event.Effect{}, Key: p.template(roleKey, &s.Key), Field: p.template(roleMember, &s.Member)})
 	}
 	if z := m.ZSet; z != nil {
-		p.act(action{kind: event.ActionZSet, effect: &event.Effect{}, key: p.template(roleKey, &z.Key), field: p.template(roleMember, &z.Member),
-			value: p.optional(roleScore, &z.Score)})
+		p.act(Action{Kind: event.ActionZSet, Effect: &event.Effect{}, Key: p.template(roleKey, &z.Key), Field: p.template(roleMember, &z.Member),
+			Value: p.optional(roleScore, &z.Score)})
 	}
 	if e := m.Expire; e != nil {
 		effect := &event.Effect{In: e.In}
 		for i := range e.Keys {
-			p.act(action{kind: event.ActionExpire, effect: effect, key: p.template(roleKey, &e.Keys[i])})
+			p.act(Action{Kind: event.ActionExpire, Effect: effect, Key: p.template(roleKey, &e.Keys[i])})
 		}
 	}
 	if m.Incr.Value != "" {
-		p.act(action{kind: event.ActionIncr, effect: &event.Effect{}, key: p.template(roleKey, &m.Incr)})
+		p.act(Action{Kind: event.ActionIncr, Effect: &event.Effect{}, Key: p.template(roleKey, &m.Incr)})
 	}
-	if len(p.m.actions) == 0 {
+	if len(p.m.Actions) == 0 {
 		p.Add(m.Pos, "mapping of "+spec.Quote(m.Table.Value)+" has no keys", `write at least one, such as "product:{id}"`)
 	}
 }
 
-func (p *mappingParser) act(a action) {
-	if a.key != nil && a.key.copies > maxCarried && (a.notices != nil || a.writes() && a.kind != event.ActionSet && a.kind != event.ActionZSet) {
-		p.Add(a.key.text.At(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message", spec.Quote(a.key.text.Value), a.key.copies),
+func (p *mappingParser) act(a Action) {
+	if a.Key != nil && a.Key.copies > maxCarried && (a.Notices != nil || a.Writes() && a.Kind != event.ActionSet && a.Kind != event.ActionZSet) {
+		p.Add(a.Key.Text.At(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message", spec.Quote(a.Key.Text.Value), a.Key.copies),
 			fmt.Sprintf("write at most %d copies", maxCarried))
 	}
-	p.m.actions = append(p.m.actions, a)
-	p.m.writes = p.m.writes || a.writes()
-	p.m.counts = p.m.counts || a.kind == event.ActionIncr
+	p.m.Actions = append(p.m.Actions, a)
+	p.m.Writes = p.m.Writes || a.Writes()
+	p.m.counts = p.m.counts || a.Kind == event.ActionIncr
 }
 
 // keys parses what is done with the mapping's own keys: they are deleted or rebuilt, and notices follow.
 func (p *mappingParser) keys() {
-	m := p.m.spec
-	a := action{kind: event.ActionDelete}
+	m := p.m.Spec
+	a := Action{Kind: event.ActionDelete}
 	if r := m.Rebuild; r != nil {
-		a.kind, a.rebuild = event.ActionRebuild, &rebuild{spec: r}
-		a.effect = &event.Effect{As: r.As, TTL: r.TTL, Jitter: r.Jitter, ExpireAt: r.ExpireAt}
+		a.Kind, a.rebuild = event.ActionRebuild, &rebuild{spec: r}
+		a.Effect = &event.Effect{As: r.As, TTL: r.TTL, Jitter: r.Jitter, ExpireAt: r.ExpireAt}
 		if r.Missing != nil {
-			a.effect.Missing, a.effect.MissingValue, a.effect.MissingTTL = true, r.Missing.Cache.Value, r.Missing.TTL
+			a.Effect.Missing, a.Effect.MissingValue, a.Effect.MissingTTL = true, r.Missing.Cache.Value, r.Missing.TTL
 		}
 		p.rebuild(&a)
 	}
 	p.notices(&a)
 	for i := range m.Keys {
-		a.key = p.template(roleKey, &m.Keys[i])
+		a.Key = p.template(roleKey, &m.Keys[i])
 		p.act(a)
 	}
-	if len(m.Keys) == 0 && a.effect != nil {
+	if len(m.Keys) == 0 && a.Effect != nil {
 		p.Add(m.Pos, "rebuild, publish and stream are about keys, and the mapping has none", `write keys:, such as "product:{id}"`)
 	}
 }
 
-func (p *mappingParser) notices(a *action) {
-	m := p.m.spec
+func (p *mappingParser) notices(a *Action) {
+	m := p.m.Spec
 	if m.Publish == nil && m.Stream == nil {
 		return
 	}
-	if a.effect == nil {
-		a.effect = &event.Effect{}
+	if a.Effect == nil {
+		a.Effect = &event.Effect{}
 	}
-	a.notices = &notices{}
+	a.Notices = &Notices{}
 	if s := m.Publish; s != nil {
-		a.effect.Publish = true
-		a.notices.channel, a.notices.message = p.template(roleChannel, &s.Channel), p.template(roleMessage, &s.Message)
+		a.Effect.Publish = true
+		a.Notices.Channel, a.Notices.Message = p.template(roleChannel, &s.Channel), p.template(roleMessage, &s.Message)
 	}
 	if s := m.Stream; s != nil {
-		a.effect.Stream, a.effect.MaxLen = true, s.MaxLen
-		a.notices.stream = p.template(roleStream, &s.Key)
+		a.Effect.Stream, a.Effect.MaxLen = true, s.MaxLen
+		a.Notices.Stream = p.template(roleStream, &s.Key)
 	}
 }
 
 // rebuild parses what the value is made of.
-func (p *mappingParser) rebuild(a *action) {
+func (p *mappingParser) rebuild(a *Action) {
 	r := a.rebuild
 	switch {
 	case !r.spec.FromRow:
 		p.query(a)
 	case r.spec.As == event.FormString:
-		a.value = p.template(roleValue, &r.spec.Value)
+		a.Value = p.template(roleValue, &r.spec.Value)
 	default:
 		for i := range r.spec.Columns {
 			p.column(r, &r.spec.Columns[i])
@@ -163,7 +163,7 @@ func (p *mappingParser) rebuild(a *action) {
 }
 
 // query parses the query; its fingerprint is of all that the value depends on.
-func (p *mappingParser) query(a *action) {
+func (p *mappingParser) query(a *Action) {
 	r := a.rebuild.spec
 	q, err := query.Parse(r.Query.Value)
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *mappingParser) query(a *action) {
 	}
 	schema, _ := p.m.pattern.schema.exact()
 	q.Identify(schema, r.As.String(), string(cmp.Or(r.Rows, spec.RowsOne)), string(cmp.Or(r.Decimals, spec.DecimalsString)))
-	a.rebuild.query, a.effect.Query = q, q.ID
+	a.rebuild.query, a.Effect.Query = q, q.ID
 }
 
 // column parses one column of a value: its name, or its name, as, and the name that it has there. Names may stand in
@@ -261,13 +261,13 @@ func (p *nameParser) name() (string, *fault) {
 }
 
 // template parses one template; what is wrong with it is told where it stands.
-func (p *mappingParser) template(r role, t *spec.Text) *template {
+func (p *mappingParser) template(r role, t *spec.Text) *Template {
 	parsed, fs := parseTemplate(*t)
 	if parsed != nil {
 		parsed.role = r
-		for _, n := range parsed.parts {
-			if n.kind == nodeCopies && r != roleKey {
-				fs = append(fs, fault{n.at, "copies are for keys", "remove " + n.String()})
+		for _, n := range parsed.Parts {
+			if n.Kind == NodeCopies && r != roleKey {
+				fs = append(fs, fault{n.At, "copies are for keys", "remove " + n.String()})
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func (p *mappingParser) template(r role, t *spec.Text) *template {
 	return parsed
 }
 
-func (p *mappingParser) optional(r role, t *spec.Text) *template {
+func (p *mappingParser) optional(r role, t *spec.Text) *Template {
 	if t.Value == "" {
 		return nil
 	}

@@ -28,7 +28,7 @@ type glob []piece
 type piece struct {
 	kind pieceKind
 	lit  string
-	span span
+	span Span
 }
 
 type pieceKind uint8
@@ -255,4 +255,18 @@ func backtick(name string, plain func(c byte) bool) string {
 		}
 	}
 	return name
+}
+
+// example returns a name that the glob matches.
+func (g glob) example() string {
+	var b []byte
+	for _, p := range g {
+		switch p.kind {
+		case pieceLiteral:
+			b = append(b, p.lit...)
+		case pieceSpan:
+			b = p.span.Append(b, 0)
+		}
+	}
+	return string(b)
 }

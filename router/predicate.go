@@ -24,7 +24,7 @@ type predicate struct {
 	text    spec.Text
 	program *vm.Program
 	// columns are those that it reads, in the order in which the program numbers them.
-	columns []whenColumn
+	columns []WhenColumn
 	// uses are what the types of the columns must be fit for.
 	uses []use
 	// ordered are the columns whose order is asked for, which nil has not; guarded those compared with nil.
@@ -37,18 +37,18 @@ type predicate struct {
 }
 
 // whenColumn is row.name or old.name.
-type whenColumn struct {
-	old  bool
-	name string
+type WhenColumn struct {
+	Old  bool
+	Name string
 	// at is where the name stands, as a byte offset.
 	at int
 }
 
-func (c whenColumn) String() string {
-	if c.old {
-		return "old." + c.name
+func (c WhenColumn) String() string {
+	if c.Old {
+		return "old." + c.Name
 	}
-	return "row." + c.name
+	return "row." + c.Name
 }
 
 // parsePredicate compiles a `when`. What is wrong is told with its place in the text.
@@ -126,8 +126,8 @@ func byteOffset(text string, n int) int {
 }
 
 // column returns the number of a column, the same for each time that it is read.
-func (p *predicate) column(c whenColumn) int {
-	i := slices.IndexFunc(p.columns, func(o whenColumn) bool { return o.old == c.old && o.name == c.name })
+func (p *predicate) column(c WhenColumn) int {
+	i := slices.IndexFunc(p.columns, func(o WhenColumn) bool { return o.Old == c.Old && o.Name == c.Name })
 	if i >= 0 {
 		return i
 	}
@@ -185,7 +185,7 @@ func (p *predicate) runtimeError(err error) error {
 // value returns what a column holds: nil, an int64, a uint64, a decimal or a string.
 func (p *predicate) value(i int) (any, error) {
 	image := p.after
-	if p.columns[i].old {
+	if p.columns[i].Old {
 		image = p.before
 	}
 	if image == nil {

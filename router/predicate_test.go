@@ -358,8 +358,8 @@ func FuzzPredicate(f *testing.F) {
 		}
 		table := &event.Table{Schema: "s", Name: "t"}
 		for i, c := range p.columns {
-			if table.Column(c.name) < 0 {
-				table.Columns = append(table.Columns, event.Column{Name: c.name, Class: event.Class(i % 4)})
+			if table.Column(c.Name) < 0 {
+				table.Columns = append(table.Columns, event.Column{Name: c.Name, Class: event.Class(i % 4)})
 			}
 		}
 		r := mustNew(t, spectest.Mapping{Table: spec.Text{Value: "s.t"}, When: spec.Text{Value: text}, Keys: []spec.Text{{Value: "k"}}})

@@ -28,10 +28,10 @@ func (k *textPlan) render(dst []byte, image []event.Value, i int) ([]byte, outco
 	for at := range k.parts {
 		p := &k.parts[at]
 		switch p.kind {
-		case nodeLiteral:
+		case NodeLiteral:
 			dst = append(dst, p.lit...)
-		case nodeCopies:
-			dst = p.span.append(dst, i/p.stride%p.span.count())
+		case NodeCopies:
+			dst = p.span.Append(dst, i/p.stride%p.span.Count())
 		default:
 			var out outcome
 			if dst, out = p.value(dst, &image[p.slot], k.most); out != made {

@@ -146,7 +146,7 @@ func (r *rewriter) member(node *ast.Node, n *ast.MemberNode) {
 		r.fault(n, "the column is not named", "write "+image.Value+".column: only columns named in the text are read")
 		return
 	}
-	i := r.p.column(whenColumn{old: image.Value == "old", name: property.Value, at: r.at(property)})
+	i := r.p.column(WhenColumn{Old: image.Value == "old", Name: property.Value, at: r.at(property)})
 	r.call(node, fnColumn, &ast.IntegerNode{Value: i})
 }
 

@@ -16,9 +16,9 @@ const (
 	admitted
 )
 
-// label is the verdict's value of the metric label `by`.
+// label is the verdict's value of the metric label `by`; empty for admitted.
 func (v verdict) label() string {
-	return [...]string{"events", "columns", "when", "none"}[v]
+	return [...]string{"events", "columns", "when", ""}[v]
 }
 
 // errDoubtful stands for a predicate that cannot be evaluated for any row of the table.
@@ -76,7 +76,7 @@ func (x *run) rule() {
 		x.tell(PredicateFailed, u.failed)
 	}
 	if x.trace != nil {
-		x.trace.rule(x, v, err)
+		x.trace.Rule(u.Mapping, v.label(), err)
 	}
 	if v != admitted {
 		u.meters.filtered[v].Inc()
@@ -121,7 +121,7 @@ func (x *run) deletes(a *act) {
 func (x *run) admit() (verdict, error) {
 	u, c := x.u, x.c
 	switch {
-	case !u.events[c.Op&3]:
+	case !u.Events[c.Op&3]:
 		return wrongEvent, nil
 	case c.Op == event.Update && !u.all && !u.changed(c) && !x.turned():
 		return unchanged, nil
@@ -159,7 +159,7 @@ func (x *run) asks() (verdict, error) {
 		return admitted, errDoubtful
 	}
 	yes, err := u.predicate.eval(&x.machine, x.c, u.reads)
-	if !u.writes || err != nil {
+	if !u.Writes || err != nil {
 		return verdictOf(yes), err
 	}
 	return x.membership(yes)
@@ -240,7 +240,7 @@ func (x *run) delete(a *act, image []event.Value) {
 			return
 		}
 		if same := x.row.plain(b, text[from:]); same >= 0 {
-			x.merge(a, same)
+			x.merge(a, image, same)
 			continue
 		}
 		o := x.origin()
@@ -248,15 +248,15 @@ func (x *run) delete(a *act, image []event.Value) {
 		b.Invalidations[b.Len()-1].Origin = o
 		x.row.added(b)
 		if x.trace != nil {
-			x.trace.added(x, a, image, nil)
+			x.trace.Added(x.step(a, image), "")
 		}
 	}
 }
 
 // merge gives an invalidation that another one is the same as the larger second delete of both.
-func (x *run) merge(a *act, same int) {
+func (x *run) merge(a *act, image []event.Value, same int) {
 	if x.trace != nil {
-		x.trace.merged(x, a, same)
+		x.trace.Merged(x.step(a, image), same)
 	}
 	if x.b.Of(same).D < x.u.d {
 		x.b.Invalidations[same].Origin = x.origin()
@@ -272,12 +272,12 @@ func (x *run) origin() uint32 {
 	v.Row = 0
 	if int(u.origin) < len(b.Origins) {
 		if o := &b.Origins[u.origin]; o.Event == v {
-			if c := &b.Commons[o.Common]; c.Mapping == u.ordinal && c.Table == x.p.name {
+			if c := &b.Commons[o.Common]; c.Mapping == u.Ordinal && c.Table == x.p.name {
 				return u.origin
 			}
 		}
 	}
-	b.AddOrigin(event.Origin{Table: x.p.name, Tx: *x.c.Tx, Event: v, D: u.d, Mapping: u.ordinal, RateLimit: u.spec.RateLimit})
+	b.AddOrigin(event.Origin{Table: x.p.name, Tx: *x.c.Tx, Event: v, D: u.d, Mapping: u.Ordinal, RateLimit: u.Spec.RateLimit})
 	u.origin = uint32(len(b.Origins) - 1)
 	return u.origin
 }
@@ -299,7 +299,7 @@ func (x *run) missed(a *act, k *textPlan, out outcome, at int, image []event.Val
 		x.tell(ColumnAbsent, k.parts[at].lacking)
 	}
 	if x.trace != nil {
-		x.trace.missed(x, a, image, k.why(out, at))
+		x.trace.Missed(x.step(a, image), k.why(out, at))
 	}
 }
 

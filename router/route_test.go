@@ -390,31 +390,3 @@ func TestRouteYieldsTheUnionOfBothImages(t *testing.T) {
 		}
 	})
 }
-
-// Bind and Route belong to one goroutine; everything else may be asked meanwhile. The race detector watches.
-func TestARouterCanBeAskedWhileItRoutes(t *testing.T) {
-	r := mustNew(t, spectest.Keys("{id}:{name}").If("row.id != 0").Of("sku"), spectest.Keys("x").On("shop.*"))
-	done := make(chan error)
-	go func() {
-		for range 20 {
-			if _, err := r.Explain(Sample{Table: "shop.product", Row: []byte(`{"id": 1, "name": "x"}`)}); err != nil {
-				done <- err
-				return
-			}
-			r.Check(spectest.Product())
-			r.Missing([]*event.Table{spectest.Product()})
-			r.Wants("shop", "other")
-		}
-		done <- nil
-	}()
-	f := newFeed(t, r, spectest.Product())
-	for i := range 1000 {
-		f.change(nil, row{"id": i, "name": "x", "sku": "y"})
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if got := f.keys(); len(got) != 1999 {
-		t.Errorf("%d keys", len(got))
-	}
-}

@@ -21,12 +21,14 @@ type Options struct {
 	Reporter Reporter
 	// Registerer takes the metrics. Nil: they are registered nowhere.
 	Registerer prometheus.Registerer
+	// Tracer is told what Route does. Nil, but for explanations.
+	Tracer Tracer
 }
 
 // Router routes row changes to keys. See the package comment for who may call what.
 type Router struct {
 	specs    []spec.Mapping
-	mappings []*mapping
+	mappings []*Mapping
 	// cased matches names as they are written, folded without letter case.
 	cased, folded names
 
@@ -35,9 +37,8 @@ type Router struct {
 	row     rowKeys
 	once    once
 	fill    scratch
-	// trace is told what becomes of each key; nil but for explanations.
-	trace *explainer
-	plans plans
+	trace   Tracer
+	plans   plans
 	// last is the plan of the table of the last row: rows of one table come in runs.
 	last *plan
 }
@@ -79,18 +80,18 @@ func (n *names) want(schema, table string) bool {
 }
 
 // mapping is a parsed Mapping.
-type mapping struct {
-	spec    *spec.Mapping
-	ordinal int
+type Mapping struct {
+	Spec    *spec.Mapping
+	Ordinal int
 	pattern pattern
 	// folded is the pattern for names in lower case.
 	folded pattern
 	// events holds for each event.Op whether the mapping is for it.
-	events [4]bool
+	Events [4]bool
 	// actions are in the order in which a row's invalidations are carried. writes: one of them writes what the row
 	// holds. counts: the last one is an incr.
-	actions        []action
-	writes, counts bool
+	Actions        []Action
+	Writes, counts bool
 	// predicate is nil without a `when`.
 	predicate *predicate
 	d         time.Duration
@@ -101,13 +102,13 @@ type mapping struct {
 func New(specs []spec.Mapping, o Options) (*Router, error) {
 	m := newMetrics()
 	r := &Router{
-		specs: slices.Clone(specs), report: o.Reporter,
+		specs: slices.Clone(specs), report: o.Reporter, trace: o.Tracer,
 		cased: names{exact: map[tableName]struct{}{}}, folded: names{exact: map[tableName]struct{}{}}, plans: newPlans(),
 	}
 	var problems spec.Collector
 	for i := range r.specs {
 		parsed := parseMapping(&r.specs[i], &problems)
-		parsed.ordinal = i
+		parsed.Ordinal = i
 		parsed.meters = m.counters(i, r.specs[i].Table.Value, parsed.more())
 		r.mappings = append(r.mappings, parsed)
 		r.cased.add(&parsed.pattern)
@@ -123,17 +124,17 @@ func New(specs []spec.Mapping, o Options) (*Router, error) {
 }
 
 // more reports whether the mapping does more than delete keys.
-func (m *mapping) more() bool {
-	return slices.ContainsFunc(m.actions, func(a action) bool { return a.effect != nil })
+func (m *Mapping) more() bool {
+	return slices.ContainsFunc(m.Actions, func(a Action) bool { return a.Effect != nil })
 }
 
-func parseMapping(as *spec.Mapping, problems *spec.Collector) *mapping {
-	m := &mapping{spec: as, d: as.SecondDelete}
+func parseMapping(as *spec.Mapping, problems *spec.Collector) *Mapping {
+	m := &Mapping{Spec: as, d: as.SecondDelete}
 	e := as.Events
 	if e == (spec.Events{}) {
 		e = spec.Events{Insert: true, Update: true, Delete: true}
 	}
-	m.events = [4]bool{event.Insert: e.Insert, event.Update: e.Update, event.Delete: e.Delete}
+	m.Events = [4]bool{event.Insert: e.Insert, event.Update: e.Update, event.Delete: e.Delete}
 	var fs []fault
 	m.pattern, fs = parsePattern(as.Table.Value)
 	faults(problems, "table", &as.Table, fs)
@@ -165,7 +166,7 @@ func (r *Router) WantsFolded(schema, table string) bool {
 }
 
 // matches reports whether the mapping is for the table.
-func (m *mapping) matches(t *event.Table) bool {
+func (m *Mapping) Matches(t *event.Table) bool {
 	if t.FoldNames {
 		return m.folded.match(strings.ToLower(t.Schema), strings.ToLower(t.Name))
 	}
@@ -188,9 +189,9 @@ func (r *Router) Queries() []Query {
 	var all []Query
 	for _, m := range r.mappings {
 		// All keys of a mapping share the rebuild.
-		if b := m.actions[0].rebuild; b != nil && b.query != nil {
+		if b := m.Actions[0].rebuild; b != nil && b.query != nil {
 			schema, _ := m.pattern.schema.exact()
-			all = append(all, Query{Query: b.query, Schema: schema, Mapping: m.ordinal, Rebuild: b.spec})
+			all = append(all, Query{Query: b.query, Schema: schema, Mapping: m.Ordinal, Rebuild: b.spec})
 		}
 	}
 	return all
@@ -221,9 +222,9 @@ func (r *Router) Missing(tables []*event.Table) spec.Problems {
 	}
 	var problems spec.Collector
 	for _, m := range r.mappings {
-		if !slices.ContainsFunc(tables, m.matches) {
-			problems.Add(m.spec.Table.Pos, "no table matches "+spec.Quote(m.spec.Table.Value),
-				spec.Suggest(m.spec.Table.Value, names, advice))
+		if !slices.ContainsFunc(tables, m.Matches) {
+			problems.Add(m.Spec.Table.Pos, "no table matches "+spec.Quote(m.Spec.Table.Value),
+				spec.Suggest(m.Spec.Table.Value, names, advice))
 		}
 	}
 	return problems.Problems()

@@ -6,19 +6,19 @@ import (
 )
 
 // span is a run of numbers, {0..7} or {00..63}: Width digits each, or as many as it takes when Width is 0.
-type span struct{ from, to, width int }
+type Span struct{ from, to, Width int }
 
 // spanDigits bounds the numbers of a span.
 const spanDigits = 9
 
 // parseSpan reads what stands between the braces of a span. ok is false when it is none at all.
-func parseSpan(inner string) (s span, ok bool, f *fault) {
+func parseSpan(inner string) (s Span, ok bool, f *fault) {
 	a, b, found := strings.Cut(inner, "..")
 	if !found || !digits(a) || !digits(b) {
-		return span{}, false, nil
+		return Span{}, false, nil
 	}
 	if len(a) > spanDigits || len(b) > spanDigits {
-		return span{}, true, &fault{0, "{" + inner + "} has numbers of more than 9 digits", "write smaller numbers"}
+		return Span{}, true, &fault{0, "{" + inner + "} has numbers of more than 9 digits", "write smaller numbers"}
 	}
 	s.from, _ = strconv.Atoi(a)
 	s.to, _ = strconv.Atoi(b)
@@ -31,39 +31,39 @@ func parseSpan(inner string) (s span, ok bool, f *fault) {
 			return s, true, &fault{0, "{" + inner + "} has numbers of different length, and leading zeros",
 				"write {" + zeros(s.from, n) + ".." + zeros(s.to, n) + "}, or no leading zeros"}
 		}
-		s.width = len(a)
+		s.Width = len(a)
 	}
 	return s, true, nil
 }
 
 // count returns how many numbers the span has.
-func (s span) count() int { return s.to - s.from + 1 }
+func (s Span) Count() int { return s.to - s.from + 1 }
 
 // append appends the i-th number.
-func (s span) append(dst []byte, i int) []byte {
+func (s Span) Append(dst []byte, i int) []byte {
 	n := s.from + i
-	if s.width == 0 {
+	if s.Width == 0 {
 		return strconv.AppendInt(dst, int64(n), 10)
 	}
-	return append(dst, zeros(n, s.width)...)
+	return append(dst, zeros(n, s.Width)...)
 }
 
 // String returns the span as it is written.
-func (s span) String() string {
-	if s.width > 0 {
-		return "{" + zeros(s.from, s.width) + ".." + zeros(s.to, s.width) + "}"
+func (s Span) String() string {
+	if s.Width > 0 {
+		return "{" + zeros(s.from, s.Width) + ".." + zeros(s.to, s.Width) + "}"
 	}
 	return "{" + strconv.Itoa(s.from) + ".." + strconv.Itoa(s.to) + "}"
 }
 
 // holds reports whether the text is one of the span's numbers.
-func (s span) holds(text string) bool {
+func (s Span) holds(text string) bool {
 	switch {
 	case !digits(text) || len(text) > spanDigits:
 		return false
-	case s.width > 0 && len(text) != s.width:
+	case s.Width > 0 && len(text) != s.Width:
 		return false
-	case s.width == 0 && len(text) > 1 && text[0] == '0':
+	case s.Width == 0 && len(text) > 1 && text[0] == '0':
 		return false
 	}
 	n, _ := strconv.Atoi(text)

@@ -12,66 +12,66 @@ import (
 const maxCopies = 1024
 
 // template is a parsed template.
-type template struct {
-	text  spec.Text
+type Template struct {
+	Text  spec.Text
 	role  role
-	parts []node
+	Parts []Node
 	// copies is the product of all its spans; 1 without any.
 	copies int
 }
 
 // node is one part of a template.
-type node struct {
-	kind nodeKind
+type Node struct {
+	Kind NodeKind
 	// lit is the text of a literal, the name of a column.
-	lit     string
-	span    span
-	filters []filterSpec
+	Lit     string
+	Span    Span
+	Filters []Filter
 	// at is the byte offset in the text.
-	at int
+	At int
 }
 
-type nodeKind uint8
+type NodeKind uint8
 
 const (
-	nodeLiteral nodeKind = iota
-	nodeColumn
-	nodeSchema
-	nodeTable
-	nodeCopies
+	NodeLiteral NodeKind = iota
+	NodeColumn
+	NodeSchema
+	NodeTable
+	NodeCopies
 )
 
 // String returns the template as it is written.
-func (t *template) String() string {
+func (t *Template) String() string {
 	var b strings.Builder
-	for _, n := range t.parts {
+	for _, n := range t.Parts {
 		b.WriteString(n.String())
 	}
 	return b.String()
 }
 
 // String returns the part as it is written, in the one way of all that mean it.
-func (n *node) String() string {
+func (n *Node) String() string {
 	var b strings.Builder
-	switch n.kind {
-	case nodeLiteral:
-		return strings.NewReplacer("{", "{{", "}", "}}").Replace(n.lit)
-	case nodeCopies:
-		return n.span.String()
-	case nodeSchema, nodeTable:
-		b.WriteString("{" + special(n.kind))
+	switch n.Kind {
+	case NodeLiteral:
+		return strings.NewReplacer("{", "{{", "}", "}}").Replace(n.Lit)
+	case NodeCopies:
+		return n.Span.String()
+	case NodeSchema, NodeTable:
+		b.WriteString("{" + special(n.Kind))
 	default:
-		b.WriteString("{" + columnName(n.lit))
+		b.WriteString("{" + columnName(n.Lit))
 	}
-	for _, f := range n.filters {
+	for _, f := range n.Filters {
 		b.WriteString("|" + f.String())
 	}
 	b.WriteByte('}')
 	return b.String()
 }
 
-func special(k nodeKind) string {
-	if k == nodeSchema {
+func special(k NodeKind) string {
+	if k == NodeSchema {
 		return "schema"
 	}
 	return "table"
@@ -97,12 +97,12 @@ type parser struct {
 	at     int
 	lit    strings.Builder
 	litAt  int
-	parts  []node
+	parts  []Node
 	faults []fault
 }
 
 // parseTemplate reads a key template.
-func parseTemplate(t spec.Text) (*template, []fault) {
+func parseTemplate(t spec.Text) (*Template, []fault) {
 	p := &parser{text: t.Value}
 	switch {
 	case t.Value == "":
@@ -114,13 +114,13 @@ func parseTemplate(t spec.Text) (*template, []fault) {
 		p.next()
 	}
 	p.flush()
-	out := &template{text: t, parts: p.parts, copies: 1}
+	out := &Template{Text: t, Parts: p.parts, copies: 1}
 	for _, n := range p.parts {
-		if n.kind != nodeCopies {
+		if n.Kind != NodeCopies {
 			continue
 		}
-		if out.copies *= n.span.count(); out.copies > maxCopies {
-			p.fault(n.at, "it makes more than "+strconv.Itoa(maxCopies)+" copies", "write smaller runs of numbers")
+		if out.copies *= n.Span.Count(); out.copies > maxCopies {
+			p.fault(n.At, "it makes more than "+strconv.Itoa(maxCopies)+" copies", "write smaller runs of numbers")
 			break
 		}
 	}
@@ -155,7 +155,7 @@ func (p *parser) literal(c byte, width int) {
 
 func (p *parser) flush() {
 	if p.lit.Len() > 0 {
-		p.parts = append(p.parts, node{kind: nodeLiteral, lit: p.lit.String(), at: p.litAt})
+		p.parts = append(p.parts, Node{Kind: NodeLiteral, Lit: p.lit.String(), At: p.litAt})
 		p.lit.Reset()
 	}
 }
@@ -176,8 +176,8 @@ func (p *parser) placeholder() {
 	}
 }
 
-func (p *parser) content(start int) (node, bool) {
-	n := node{at: start}
+func (p *parser) content(start int) (Node, bool) {
+	n := Node{At: start}
 	p.blank()
 	end := strings.IndexByte(p.text[p.at:], '}')
 	if end < 0 {
@@ -189,9 +189,9 @@ func (p *parser) content(start int) (node, bool) {
 			p.fault(start, f.what, f.do)
 		}
 		p.at += end + 1
-		n.kind, n.span = nodeCopies, s
+		n.Kind, n.Span = NodeCopies, s
 		if f != nil {
-			n.span = span{}
+			n.Span = Span{}
 		}
 		return n, true
 	}
@@ -210,7 +210,7 @@ func (p *parser) content(start int) (node, bool) {
 			return n, true
 		case p.text[p.at] == '|':
 			p.at++
-			n.filters = append(n.filters, p.filter(n.filters))
+			n.Filters = append(n.Filters, p.filter(n.Filters))
 		default:
 			p.unexpected(&n)
 			return n, false
@@ -218,18 +218,18 @@ func (p *parser) content(start int) (node, bool) {
 	}
 }
 
-func (p *parser) checkMod(n *node) {
+func (p *parser) checkMod(n *Node) {
 	begin, what := maybeInteger, ""
-	if n.kind != nodeColumn {
-		begin, what = surelyText, "the "+special(n.kind)+"'s name"
+	if n.Kind != NodeColumn {
+		begin, what = surelyText, "the "+special(n.Kind)+"'s name"
 	}
-	if f := checkMod(begin, what, n.filters); f != nil {
+	if f := checkMod(begin, what, n.Filters); f != nil {
 		p.faults = append(p.faults, *f)
 	}
 }
 
 // name reads what the placeholder stands for.
-func (p *parser) name(n *node) bool {
+func (p *parser) name(n *Node) bool {
 	start := p.at
 	if p.at < len(p.text) && p.text[p.at] == '`' {
 		name, end, f := unquote(p.text, p.at)
@@ -237,45 +237,45 @@ func (p *parser) name(n *node) bool {
 			p.faults = append(p.faults, *f)
 			return false
 		}
-		n.kind, n.lit, p.at = nodeColumn, name, end
+		n.Kind, n.Lit, p.at = NodeColumn, name, end
 		return true
 	}
 	for p.at < len(p.text) && nameByte(p.text[p.at]) {
 		p.at++
 	}
-	n.kind, n.lit = nodeColumn, p.text[start:p.at]
-	switch n.lit {
+	n.Kind, n.Lit = NodeColumn, p.text[start:p.at]
+	switch n.Lit {
 	case "":
 		if p.at < len(p.text) && strings.IndexByte("}|", p.text[p.at]) < 0 {
 			p.unexpected(n)
 			return false
 		}
-		p.fault(n.at, "the braces name no column", "write {column}, or {{ and }} for literal braces")
+		p.fault(n.At, "the braces name no column", "write {column}, or {{ and }} for literal braces")
 		return false
 	case "schema":
-		n.kind = nodeSchema
+		n.Kind = NodeSchema
 	case "table":
-		n.kind = nodeTable
+		n.Kind = NodeTable
 	}
 	return true
 }
 
 // unexpected tells what stands where the placeholder should go on, or end.
-func (p *parser) unexpected(n *node) {
+func (p *parser) unexpected(n *Node) {
 	r, _ := utf8.DecodeRuneInString(p.text[p.at:])
 	do := "write {column} or {column|filter}; a name that holds more than letters, digits, _ and $ in backticks: {`a-b`}"
 	rest, _, _ := strings.Cut(p.text[p.at:], "}")
 	switch name, _, _ := strings.Cut(rest, "|"); {
-	case r == '.' && digits(n.lit):
+	case r == '.' && digits(n.Lit):
 		do = "write {0..7} or {00..07} for copies, without a filter"
-	case r == '.' && (n.lit == "row" || n.lit == "old" || n.lit == "new"):
+	case r == '.' && (n.Lit == "row" || n.Lit == "old" || n.Lit == "new"):
 		do = "write {" + strings.TrimPrefix(name, ".") + "}: both images count"
-	case r == ':' && len(n.filters) == 0:
-		do = "write {" + n.lit + "|" + strings.TrimPrefix(rest, ":") + "} for a filter"
+	case r == ':' && len(n.Filters) == 0:
+		do = "write {" + n.Lit + "|" + strings.TrimPrefix(rest, ":") + "} for a filter"
 	case r == '{':
 		do = "close the brace before the next one, or write {{ for a literal one"
-	case len(n.filters) == 0 && r != '|':
-		do = "a name that holds more than letters, digits, _ and $ is written in backticks: {`" + n.lit + strings.TrimSpace(name) + "`}"
+	case len(n.Filters) == 0 && r != '|':
+		do = "a name that holds more than letters, digits, _ and $ is written in backticks: {`" + n.Lit + strings.TrimSpace(name) + "`}"
 	}
 	p.fault(p.at, "unexpected "+strconv.QuoteRune(r)+" in a placeholder", do)
 }
@@ -287,23 +287,23 @@ func (p *parser) blank() {
 }
 
 // filter reads one filter behind its |. Its argument goes as far as the next | or }, without the spaces before that.
-func (p *parser) filter(before []filterSpec) filterSpec {
+func (p *parser) filter(before []Filter) Filter {
 	p.blank()
-	f := filterSpec{at: p.at}
+	f := Filter{at: p.at}
 	for p.at < len(p.text) && nameByte(p.text[p.at]) {
 		p.at++
 	}
-	f.name = p.text[f.at:p.at]
+	f.Name = p.text[f.at:p.at]
 	if p.at < len(p.text) && p.text[p.at] == ':' {
 		p.at++
 		n := strings.IndexAny(p.text[p.at:], "|{}")
 		if n < 0 {
 			n = len(p.text) - p.at
 		}
-		f.arg, f.hasArg = p.text[p.at:p.at+n], true
+		f.Arg, f.hasArg = p.text[p.at:p.at+n], true
 		p.at += n
-		if f.name != "default" { // whose spaces are part of the value
-			f.arg = strings.TrimRight(f.arg, " \t")
+		if f.Name != "default" { // whose spaces are part of the value
+			f.Arg = strings.TrimRight(f.Arg, " \t")
 		}
 	}
 	// What is wrong with one filter does not make the rest of the placeholder unreadable.

@@ -179,34 +179,34 @@ func TestAllFaultsOfATemplateAreToldAtOnce(t *testing.T) {
 }
 
 // drawTemplate draws a template as a list of its parts.
-func drawTemplate(t *rapid.T) *template {
+func drawTemplate(t *rapid.T) *Template {
 	name := rapid.SampledFrom([]string{"id", "name", "a-b", "schema", "table", "ü", "0", "0..7", "a`b", "x}y", "a|b", "$v"})
-	filters := rapid.SliceOfN(rapid.SampledFrom([]filterSpec{
-		{name: "lower"}, {name: "upper"}, {name: "trim"}, {name: "pad", arg: "5", hasArg: true, n: 5}, {name: "crc32"}, {name: "urlencode"},
+	filters := rapid.SliceOfN(rapid.SampledFrom([]Filter{
+		{Name: "lower"}, {Name: "upper"}, {Name: "trim"}, {Name: "pad", Arg: "5", hasArg: true, N: 5}, {Name: "crc32"}, {Name: "urlencode"},
 	}), 0, 3)
-	part := rapid.Custom(func(t *rapid.T) node {
+	part := rapid.Custom(func(t *rapid.T) Node {
 		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
-			return node{kind: nodeLiteral, lit: rapid.StringMatching("[a-z:{}|`. ]{1,5}").Draw(t, "literal")}
+			return Node{Kind: NodeLiteral, Lit: rapid.StringMatching("[a-z:{}|`. ]{1,5}").Draw(t, "literal")}
 		case 1:
 			from := rapid.IntRange(0, 3).Draw(t, "from")
-			return node{kind: nodeCopies, span: span{from, from + rapid.IntRange(0, 2).Draw(t, "more"), rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "width")}}
+			return Node{Kind: NodeCopies, Span: Span{from, from + rapid.IntRange(0, 2).Draw(t, "more"), rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "width")}}
 		case 2:
-			return node{kind: rapid.SampledFrom([]nodeKind{nodeSchema, nodeTable}).Draw(t, "special"), filters: filters.Draw(t, "filters")}
+			return Node{Kind: rapid.SampledFrom([]NodeKind{NodeSchema, NodeTable}).Draw(t, "special"), Filters: filters.Draw(t, "filters")}
 		}
-		n := node{kind: nodeColumn, lit: name.Draw(t, "column"), filters: filters.Draw(t, "filters")}
+		n := Node{Kind: NodeColumn, Lit: name.Draw(t, "column"), Filters: filters.Draw(t, "filters")}
 		if rapid.Bool().Draw(t, "default") {
-			n.filters = append(n.filters, filterSpec{name: "default", arg: rapid.StringMatching("[a-z: .`]{0,4}").Draw(t, "default"), hasArg: true})
+			n.Filters = append(n.Filters, Filter{Name: "default", Arg: rapid.StringMatching("[a-z: .`]{0,4}").Draw(t, "default"), hasArg: true})
 		}
 		return n
 	})
-	tmpl := &template{}
+	tmpl := &Template{}
 	for _, n := range rapid.SliceOfN(part, 1, 6).Draw(t, "parts") {
-		if last := len(tmpl.parts) - 1; n.kind == nodeLiteral && last >= 0 && tmpl.parts[last].kind == nodeLiteral {
-			tmpl.parts[last].lit += n.lit
+		if last := len(tmpl.Parts) - 1; n.Kind == NodeLiteral && last >= 0 && tmpl.Parts[last].Kind == NodeLiteral {
+			tmpl.Parts[last].Lit += n.Lit
 			continue
 		}
-		tmpl.parts = append(tmpl.parts, n)
+		tmpl.Parts = append(tmpl.Parts, n)
 	}
 	return tmpl
 }
@@ -218,12 +218,12 @@ func TestAPrintedTemplateReadsAsItself(t *testing.T) {
 		if len(faults) > 0 {
 			t.Fatalf("%s: %+v", tmpl, faults)
 		}
-		if back.String() != tmpl.String() || len(back.parts) != len(tmpl.parts) {
+		if back.String() != tmpl.String() || len(back.Parts) != len(tmpl.Parts) {
 			t.Fatalf("%s reads as %s", tmpl, back)
 		}
-		for i := range tmpl.parts {
-			a, b := &tmpl.parts[i], &back.parts[i]
-			if a.kind != b.kind || a.lit != b.lit && a.kind != nodeSchema && a.kind != nodeTable || a.span != b.span || len(a.filters) != len(b.filters) {
+		for i := range tmpl.Parts {
+			a, b := &tmpl.Parts[i], &back.Parts[i]
+			if a.Kind != b.Kind || a.Lit != b.Lit && a.Kind != NodeSchema && a.Kind != NodeTable || a.Span != b.Span || len(a.Filters) != len(b.Filters) {
 				t.Fatalf("%s: part %d reads as %s", tmpl, i, b)
 			}
 		}

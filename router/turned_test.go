@@ -66,11 +66,3 @@ func TestAWhenThatCannotBeEvaluatedMayAlwaysHaveChanged(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-// What the mapping removes needs no warning, with `columns` or without.
-func TestWhenOverRowAloneIsNoFindingWhereWhatCeasesToMatchIsRemoved(t *testing.T) {
-	m := spectest.Keys("k:{id}").Of("name").If("row.status == 'live'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "name") })
-	if found := mustNew(t, m).Check(spectest.Product()); len(found) > 0 {
-		t.Error(found)
-	}
-}

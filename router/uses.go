@@ -1,8 +1,6 @@
 package router
 
 import (
-	"strings"
-
 	"github.com/freshet/freshet/event"
 )
 
@@ -25,47 +23,29 @@ const (
 	wantNoDecimal
 )
 
-// numberInWhen reports whether a predicate sees the column as a number.
-func numberInWhen(c *event.Column) bool {
-	return c.Class == event.ClassInt || c.Class == event.ClassDecimal || isYear(c)
-}
-
-// isYear reports whether the column is a YEAR, the one temporal type that is a number.
-func isYear(c *event.Column) bool {
-	return c.Class == event.ClassTemporal && strings.HasPrefix(strings.ToLower(c.Type), "year")
-}
-
 // check returns what is wrong with a use, given the columns' types; nil where they are not known.
 func (u *use) check(p *predicate, columns []*event.Column) *fault {
 	c := columns[u.column]
 	if c == nil || c.Class == event.ClassUnknown {
 		return nil
 	}
-	name, number := p.columns[u.column].String(), numberInWhen(c)
+	name, number := p.columns[u.column].String(), c.IsNumber()
 	switch {
 	case u.other >= 0:
 		o := columns[u.other]
-		if o == nil || o.Class == event.ClassUnknown || numberInWhen(o) == number {
+		if o == nil || o.Class == event.ClassUnknown || o.IsNumber() == number {
 			return nil
 		}
 		return &fault{u.at, name + " and " + p.columns[u.other].String() + " are a text and a number, which " + u.by + " does not take together",
 			"convert one of them with int(), float() or string()"}
 	case u.want == wantNumber && !number:
-		return &fault{u.at, name + " is " + typeName(c) + ", a text in a predicate, and " + u.by + " needs a number here",
+		return &fault{u.at, name + " is " + c.TypeName() + ", a text in a predicate, and " + u.by + " needs a number here",
 			"write int(" + name + ") or float(" + name + ")"}
 	case u.want == wantText && number:
-		return &fault{u.at, name + " is " + typeName(c) + ", a number in a predicate, and " + u.by + " needs a text here",
+		return &fault{u.at, name + " is " + c.TypeName() + ", a number in a predicate, and " + u.by + " needs a text here",
 			"compare it with a number without quotes, or write string(" + name + ")"}
 	case u.want == wantNoDecimal && c.Class == event.ClassDecimal:
 		return &fault{u.at, u.by + "() does not take DECIMAL", "write " + u.by + "(float(" + name + "))"}
 	}
 	return nil
-}
-
-// typeName is the column's type for a sentence.
-func typeName(c *event.Column) string {
-	if c.Type == "" {
-		return "of another type"
-	}
-	return strings.ToUpper(c.Type)
 }

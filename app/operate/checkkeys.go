@@ -10,6 +10,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/lint"
 )
 
 // keyTrial is a command that touches one key or channel, as the mappings' actions would.
@@ -73,10 +74,10 @@ func keyTrials(c *config.Config) ([]keyTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := router.EscapeGlob(c.Redis.KeyPrefix)
+	prefix := lint.EscapeGlob(c.Redis.KeyPrefix)
 	names := write.Names{Prefix: c.Redis.KeyPrefix}
 	var all []keyTrial
-	for _, t := range route.Touched() {
+	for _, t := range lint.Touches(route) {
 		where := fmt.Sprintf("%q (%s), such as %s", t.Template, t.Pos, t.Example)
 		key, rule := names.Key(t.Example), "~"+prefix+t.Pattern
 		switch {

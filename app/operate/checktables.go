@@ -10,6 +10,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/lint"
 )
 
 // checkTables holds the mappings against the tables as they are now.
@@ -28,21 +29,22 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	for _, p := range route.Unfit(s.Tables) {
 		r.add(Fail, p.Error(), "")
 	}
-	findings := append(route.Remarks(), route.Check(s.Tables...)...)
-	if len(route.Whole()) > 0 {
+	findings := append(lint.Remarks(route), lint.Check(route, s.Tables...)...)
+	writes := lint.Writes(route)
+	if len(writes) > 0 {
 		unique, err := canal.UniqueIndexes(ctx, o, s.Tables)
 		if err != nil {
 			r.add(Fail, err.Error(), "")
 			return
 		}
-		findings = append(findings, route.Shared(s.Tables, unique)...)
+		findings = append(findings, lint.Shared(route, s.Tables, unique)...)
 	}
 	for _, f := range findings {
 		r.add(Warn, f.String(), "")
 	}
-	if whole := route.Whole(); !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" && len(whole) > 0 {
+	if !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" && len(writes) > 0 {
 		var names []string
-		for _, w := range whole {
+		for _, w := range writes {
 			names = append(names, w.What)
 		}
 		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: where a row image lacks a column, these delete in place of writing: %s", info.RowImage, strings.Join(names, ", ")),

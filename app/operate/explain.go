@@ -5,17 +5,13 @@ import (
 	"io"
 
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/explain"
 )
 
 // Explain prints which keys each mapping makes of a row change, and why. row and old are JSON objects of columns;
 // old is empty for an insert, row is null for a delete.
 func Explain(w io.Writer, c *config.Config, table, row, old string) error {
-	r, err := router.New(c.Mappings, router.Options{})
-	if err != nil {
-		return err
-	}
-	x, err := r.Explain(router.Sample{Table: table, Row: []byte(row), Old: []byte(old)})
+	x, err := explain.Explain(c.Mappings, explain.Sample{Table: table, Row: []byte(row), Old: []byte(old)})
 	if err != nil {
 		return err
 	}

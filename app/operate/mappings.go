@@ -6,6 +6,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/lint"
 )
 
 // CheckMappings is a [config.Check]: it returns what is wrong inside the templates, patterns, predicates and queries of
@@ -25,7 +26,7 @@ func Remarks(c *config.Config) ([]string, error) {
 		return nil, err
 	}
 	var all []string
-	for _, f := range route.Remarks() {
+	for _, f := range lint.Remarks(route) {
 		all = append(all, f.String())
 	}
 	return all, nil

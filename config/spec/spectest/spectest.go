@@ -67,6 +67,27 @@ func FromRow(as event.Form, columns ...string) *spec.Rebuild {
 	return r
 }
 
+// Everything returns the mapping with every action.
+func Everything(m Mapping) Mapping {
+	m.Rebuild = FromRow(event.FormJSON)
+	m.Rebuild.TTL, m.Rebuild.Jitter, m.Rebuild.ExpireAt = time.Hour, 0.1, time.Minute
+	m.Rebuild.Missing = &spec.Missing{Cache: spec.Text{Value: "none"}, TTL: 30 * time.Second}
+	m.Rebuild.Columns = []spec.Text{Text("id", 20), Text("name", 21), Text("category_id as category", 22), Text("sku", 23)}
+	m.Hash = &spec.Hash{Key: Text("h:{category_id}", 30), Field: Text("{id}", 31), Value: Text("{name}", 32)}
+	m.Set = &spec.Set{Key: Text("s:{category_id}", 33), Member: Text("{sku}", 34)}
+	m.ZSet = &spec.ZSet{Key: Text("z:{category_id}", 35), Member: Text("{sku}", 36), Score: Text("{id}", 37)}
+	m.Expire = &spec.Expire{Keys: []spec.Text{Text("e:{id}", 38)}, In: time.Second}
+	m.Incr = Text("g:{category_id}", 39)
+	m.Publish = &spec.Publish{Channel: Text("c", 40), Message: Text("{id}:{sku}", 41)}
+	m.Stream = &spec.Stream{Key: Text("x:{category_id}", 42)}
+	return m
+}
+
+// Counter is a mapping of shop.product that has a counter, and no keys.
+func Counter(key string) Mapping {
+	return Mapping{Table: Text("shop.product", 1), Incr: Text(key, 5)}
+}
+
 // Product is the definition of shop.product, with a column of each class.
 func Product() *event.Table {
 	return &event.Table{Schema: "shop", Name: "product", Columns: []event.Column{

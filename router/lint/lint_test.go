@@ -1,11 +1,10 @@
-package router
+package lint
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/config/spec/spectest"
@@ -37,7 +36,7 @@ func onUser(keys ...string) spectest.Mapping { return spectest.Keys(keys...).On(
 func found(t *testing.T, specs ...spectest.Mapping) []string {
 	t.Helper()
 	var out []string
-	for _, f := range mustNew(t, specs...).Check(user(), spectest.Product()) {
+	for _, f := range Check(mustNew(t, specs...), user(), spectest.Product()) {
 		if f.Do == "" || f.Table == "" {
 			t.Errorf("%s: says not what to do, or where", f)
 		}
@@ -94,7 +93,7 @@ func TestTheRemedyIsWrittenOut(t *testing.T) {
 		"u:{table}":      "write {`table`} for the column",
 		"u:{id}{born}":   "write {id}:{born}",
 	} {
-		got := mustNew(t, onUser(keys)).Check(user())
+		got := Check(mustNew(t, onUser(keys)), user())
 		if len(got) != 1 || got[0].Do != want {
 			t.Errorf("%s: %v, want %q", keys, got, want)
 		}
@@ -192,7 +191,7 @@ func TestShardsAreToldOnce(t *testing.T) {
 		table.Columns = table.Columns[:3]
 		tables = append(tables, table)
 	}
-	got := r.Check(tables...)
+	got := Check(r, tables...)
 	want := "f.yaml:5:12: shop.order_00 and 2 more: {name} is free text, with which a row can name a key that is not its own: write {name|urlencode} (or hex, base64, md5 or sha1), and the same in the application"
 	if len(got) != 1 || got[0].String() != want {
 		t.Errorf("got %v\nwant %s", got, want)
@@ -203,64 +202,4 @@ func TestWhatBindRefusesIsNotCheckedAgain(t *testing.T) {
 	if got := found(t, onUser("u:{nix}", "u:{doc}", "r:{ratio}")); len(got) != 1 || !strings.HasPrefix(got[0], "ratio is FLOAT") {
 		t.Errorf("got %q", got)
 	}
-}
-
-func members(s byteSet) (out []byte) {
-	for c := range 256 {
-		if s.has(byte(c)) {
-			out = append(out, byte(c))
-		}
-	}
-	return out
-}
-
-// A key that two templates are said to share is made by both; one that both make is found.
-func TestCommonFindsAKeyOfBothLanguages(t *testing.T) {
-	shapes := []shape{
-		{set: bytesOf("0-9"), min: 1, max: 3, signed: true}, {set: bytesOf("0-9a-f"), min: 2, max: 2}, {set: anyByte(), max: endless},
-		{set: bytesOf("a-z:"), min: 1, max: endless}, {set: bytesOf("0-9"), max: endless, unit: 2}, {set: bytesOf("a1"), max: 8, unit: 4},
-	}
-	draw := rapid.Custom(func(t *rapid.T) language {
-		var l language
-		for range rapid.IntRange(0, 4).Draw(t, "parts") {
-			if rapid.Bool().Draw(t, "literal") {
-				l = l.literal(rapid.StringMatching("[a1:]{1,3}").Draw(t, "text"))
-			} else {
-				l = l.shape(rapid.SampledFrom(shapes).Draw(t, "shape"))
-			}
-		}
-		return l
-	})
-	// sample draws a key of a language.
-	sample := func(t *rapid.T, l language) string {
-		var key []byte
-		for at := 0; at < len(l); {
-			if a := l[at]; a.skip > 0 && rapid.IntRange(0, 2).Draw(t, "skip") > 0 {
-				at += a.skip
-			} else {
-				key = append(key, rapid.SampledFrom(members(a.set)).Draw(t, "byte"))
-				at += a.past
-			}
-		}
-		return string(key)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
-		if key, ok := common(a, b); ok {
-			for _, l := range []language{a, b} {
-				if _, in := common(l, language(nil).literal(key)); !in {
-					t.Fatalf("%q is not a key of both", key)
-				}
-			}
-		}
-		key := sample(t, a)
-		if _, ok := common(a, language(nil).literal(key)); !ok {
-			t.Fatalf("%q is not in its own language", key)
-		}
-		if _, in := common(b, language(nil).literal(key)); in {
-			if _, ok := common(a, b); !ok {
-				t.Fatalf("both make %q, and none was found", key)
-			}
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package router
+package explain
 
 import (
 	"os"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/router"
 )
 
 // The page about mappings is what users go by, so all of its examples are run: a yaml block is the configuration of
 // the console blocks that follow it.
 func TestThePageAboutMappingsIsTrue(t *testing.T) {
-	page, err := os.ReadFile("../docs/mappings.md")
+	page, err := os.ReadFile("../../docs/mappings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func runCommand(t *testing.T, specs []spec.Mapping, command string) string {
 			args = append(args, strings.Fields(quoted)...)
 		}
 	}
-	r, err := New(specs, Options{})
+	_, err := router.New(specs, router.Options{})
 	switch {
 	case len(args) == 2 && args[1] == "validate":
 		if err == nil {
@@ -80,7 +81,7 @@ func runCommand(t *testing.T, specs []spec.Mapping, command string) string {
 	if len(args) == 6 && args[4] == "--old" {
 		s.Old = []byte(args[5])
 	}
-	x, err := r.Explain(s)
+	x, err := Explain(specs, s)
 	if err != nil {
 		return err.Error()
 	}

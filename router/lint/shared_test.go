@@ -1,4 +1,4 @@
-package router
+package lint
 
 import (
 	"strings"
@@ -49,7 +49,7 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 		p := spectest.Product()
 		unique := map[*event.Table][][]string{p: {primary, pair, {""}}}
 		var got []string
-		for _, f := range mustNew(t, c.spec).Shared([]*event.Table{user(), p}, unique) {
+		for _, f := range Shared(mustNew(t, c.spec), []*event.Table{user(), p}, unique) {
 			if f.Do == "" || f.Table != "shop.product" || f.Pos.Line == 0 {
 				t.Errorf("%s: %+v", c.what, f)
 			}
@@ -66,9 +66,9 @@ func TestAQueryWithoutAParameterIsPointedOut(t *testing.T) {
 		return spectest.Keys(keys...).With(func(m *spectest.Mapping) { m.Rebuild = &spec.Rebuild{Query: spectest.Text(sql, 9)} })
 	}
 	var got []string
-	for _, f := range mustNew(t,
+	for _, f := range Remarks(mustNew(t,
 		query("(SELECT 1)", "k:{id}", "k"), query("SELECT count(*) FROM product", "n"), query("(SELECT :id)", "l:{id}"), spectest.Keys("d:{id}"),
-	).Remarks() {
+	)) {
 		got = append(got, f.String())
 	}
 	want := []string{"f.yaml:9:10: shop.product: the query has no parameter: whichever row changes, its key is given the same value: write :column for what it should find, or a key without a column"}

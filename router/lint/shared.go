@@ -1,4 +1,4 @@
-package router
+package lint
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
 // Shared returns the actions that write one thing for several rows: a rebuilt key, the field of a hash or the member of
@@ -14,34 +15,34 @@ import (
 // its unique indexes.
 //
 // It may be called from any goroutine.
-func (r *Router) Shared(tables []*event.Table, unique map[*event.Table][][]string) []Finding {
+func Shared(r *router.Router, tables []*event.Table, unique map[*event.Table][][]string) []Finding {
 	k := &checker{}
 	for _, t := range tables {
-		for _, m := range r.mappings {
-			if !m.matches(t) {
+		for _, m := range r.Mappings() {
+			if !m.Matches(t) {
 				continue
 			}
-			for i := range m.actions {
-				k.shared(&m.actions[i], t, unique[t])
+			for i := range m.Actions {
+				k.shared(&m.Actions[i], t, unique[t])
 			}
 		}
 	}
 	return k.sorted()
 }
 
-func (k *checker) shared(a *action, t *event.Table, unique [][]string) {
+func (k *checker) shared(a *router.Action, t *event.Table, unique [][]string) {
 	what, do := "", "add the columns of a unique index"
 	switch {
-	case !a.writes() || a.rebuild != nil && a.rebuild.query != nil:
+	case !a.Writes() || a.Kind == event.ActionRebuild && a.Effect.Query != "":
 		return // a query reads what there is now
-	case a.kind == event.ActionRebuild:
+	case a.Kind == event.ActionRebuild:
 		what, do = "this key", do+", or rebuild by query"
-	case a.kind == event.ActionHash:
+	case a.Kind == event.ActionHash:
 		what, do = "this field", do+" to the key or to the field"
 	default:
 		what, do = "this member", do+" to the key or to the member"
 	}
-	columns := a.telling()
+	columns := telling(a)
 	if slices.ContainsFunc(unique, func(index []string) bool { return within(index, columns) }) {
 		return
 	}
@@ -49,22 +50,22 @@ func (k *checker) shared(a *action, t *event.Table, unique [][]string) {
 	if len(columns) > 0 {
 		reason = "no unique index lies within " + strings.Join(columns, ", ")
 	}
-	k.report(a.key.text.At(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
+	k.report(a.Key.Text.At(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
 }
 
 // telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field or
 // member. A filter that makes one text of many values, or a text of NULL, leaves nothing to tell by; those that leave
 // out case and blanks are taken to follow the column's collation.
-func (a *action) telling() (columns []string) {
-	for _, t := range []*template{a.key, a.field} {
+func telling(a *router.Action) (columns []string) {
+	for _, t := range []*router.Template{a.Key, a.Field} {
 		if t == nil {
 			continue
 		}
-		for i := range t.parts {
-			n := &t.parts[i]
-			blurs := slices.ContainsFunc(n.filters, func(f filterSpec) bool { return slices.Contains([]string{"crc32", "mod", "default"}, f.name) })
-			if n.kind == nodeColumn && !blurs && !slices.Contains(columns, n.lit) {
-				columns = append(columns, n.lit)
+		for i := range t.Parts {
+			n := &t.Parts[i]
+			blurs := slices.ContainsFunc(n.Filters, func(f router.Filter) bool { return slices.Contains([]string{"crc32", "mod", "default"}, f.Name) })
+			if n.Kind == router.NodeColumn && !blurs && !slices.Contains(columns, n.Lit) {
+				columns = append(columns, n.Lit)
 			}
 		}
 	}
@@ -83,16 +84,16 @@ func within(index, columns []string) bool {
 
 // Remarks returns what can be said of the mappings without their tables: a query without a parameter gives each of the
 // keys that rows make the same value. It may be called from any goroutine.
-func (r *Router) Remarks() []Finding {
+func Remarks(r *router.Router) []Finding {
 	k := &checker{}
 	for _, q := range r.Queries() {
-		m := r.mappings[q.Mapping]
-		many := slices.ContainsFunc(m.actions, func(a action) bool {
-			return a.rebuild != nil && slices.ContainsFunc(a.key.parts, func(n node) bool { return n.kind == nodeColumn })
+		m := r.Mappings()[q.Mapping]
+		many := slices.ContainsFunc(m.Actions, func(a router.Action) bool {
+			return a.Kind == event.ActionRebuild && len(a.Key.Columns()) > 0
 		})
 		if many && len(q.Query.Params) == 0 {
 			k.findings = append(k.findings, Finding{
-				Pos: q.Rebuild.Query.At(0), Table: m.spec.Table.Value,
+				Pos: q.Rebuild.Query.At(0), Table: m.Spec.Table.Value,
 				What: "the query has no parameter: whichever row changes, its key is given the same value",
 				Do:   "write :column for what it should find, or a key without a column",
 			})

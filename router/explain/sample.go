@@ -1,4 +1,4 @@
-package router
+package explain
 
 import (
 	"bytes"
@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
 // Sample is a row change in JSON, to be explained.
@@ -48,6 +50,37 @@ func parseFields(data []byte, what string) (fields, error) {
 		out[key] = v
 	}
 	return out, nil
+}
+
+// table returns the table's definition: the given one, or one made of all that is named.
+func (s *Sample) table(r *router.Router, row, old fields) (*event.Table, error) {
+	schema, name, ok := router.ParseTable(s.Table)
+	if !ok {
+		return nil, fmt.Errorf("%s is no table: write schema.table", spec.Quote(s.Table))
+	}
+	if !r.Wants(schema, name) {
+		var patterns []string
+		for _, m := range r.Mappings() {
+			patterns = append(patterns, m.Spec.Table.Value)
+		}
+		return nil, errors.New(spec.Sentence("no mapping matches "+s.Table, spec.Suggest(s.Table, patterns, "mappings are for "+spec.Names(patterns))))
+	}
+	if t := s.Definition; t != nil {
+		return t, errors.Join(unknownFields(t, "row", row), unknownFields(t, "old row", old))
+	}
+	t := &event.Table{Schema: schema, Name: name}
+	names := sortedNames(row, old)
+	for _, m := range r.Mappings() {
+		if m.Matches(t) {
+			names = append(names, m.Columns()...)
+		}
+	}
+	for _, name := range names {
+		if t.Column(name) < 0 {
+			t.Columns = append(t.Columns, event.Column{Name: name})
+		}
+	}
+	return t, nil
 }
 
 // change turns the sample into a change of the table t, whose images hold all of its columns.
@@ -127,7 +160,7 @@ func parseValue(raw json.RawMessage, c *event.Column) (event.Value, error) {
 	switch {
 	case v == nil:
 		return event.Value{Kind: event.Null}, nil
-	case isJSON(c):
+	case c.IsJSON():
 		return jsonValue(raw), nil
 	}
 	switch v := v.(type) {
@@ -137,12 +170,12 @@ func parseValue(raw json.RawMessage, c *event.Column) (event.Value, error) {
 		}
 		return event.Value{Kind: event.Int, Raw: []byte("0")}, nil
 	case json.Number:
-		if text := v.String(); numberInWhen(c) || c.Class == event.ClassUnknown {
+		if text := v.String(); c.IsNumber() || c.Class == event.ClassUnknown {
 			return numberValue(text, c)
 		}
 		return textValue(v.String(), c), nil
 	case string:
-		if numberInWhen(c) {
+		if c.IsNumber() {
 			return numberValue(v, c)
 		}
 		return textValue(v, c), nil
@@ -168,7 +201,7 @@ func numberValue(s string, c *event.Column) (event.Value, error) {
 	if c.Class != event.ClassDecimal {
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil && (n >= 0 || !c.Unsigned) {
 			v.Num = uint64(n)
-			if c.Unsigned || isYear(c) {
+			if c.Unsigned || c.IsYear() {
 				v.Kind = event.Uint
 			}
 			return v, nil
@@ -178,7 +211,8 @@ func numberValue(s string, c *event.Column) (event.Value, error) {
 			return v, nil
 		}
 	}
-	if c.Class == event.ClassInt || isYear(c) || !plainDecimal(s) || s[0] == '+' {
+	digits := regexp.MustCompile(`^-?([0-9]+\.?[0-9]*|\.[0-9]+)$`) // as MySQL prints a DECIMAL
+	if c.Class == event.ClassInt || c.IsYear() || !digits.MatchString(s) || len(s) > 1024 {
 		return event.Value{}, fmt.Errorf("%s is no value of %s: write its digits", spec.Quote(s), valueType(c))
 	}
 	v.Kind, v.Text = event.Decimal, []byte(s)
@@ -189,5 +223,5 @@ func valueType(c *event.Column) string {
 	if c.Class == event.ClassUnknown {
 		return "a number column"
 	}
-	return typeName(c)
+	return c.TypeName()
 }

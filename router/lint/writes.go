@@ -1,71 +1,50 @@
-package router
+package lint
 
 import (
 	"fmt"
 
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
-// Whole names an action that needs whole row images.
-type Whole struct {
-	// Pos is where the action stands, and What names it: rebuild of "product:{id}".
-	Pos  spec.Pos
-	What string
-}
-
-// Whole returns the actions that write, and so delete instead where a row image lacks a column that they need: wherever
-// binlog_row_image is not FULL.
-// It may be called from any goroutine.
-func (r *Router) Whole() []Whole {
-	var all []Whole
-	for _, m := range r.mappings {
-		for i := range m.actions {
-			if a := &m.actions[i]; a.writes() {
-				all = append(all, Whole{Pos: a.key.text.At(0), What: a.kind.String() + " of " + spec.Quote(a.key.text.Value)})
-			}
-		}
-	}
-	return all
-}
-
 // events tells of a mapping that writes, but is not for every change that makes what it wrote untrue.
-func (k *checker) events(m *mapping, t *event.Table) {
-	if !m.writes {
+func (k *checker) events(m *router.Mapping, t *event.Table) {
+	if !m.Writes {
 		return
 	}
-	at := m.spec.Table.At(0)
-	z := m.spec.ZSet
+	at := m.Spec.Table.At(0)
+	z := m.Spec.ZSet
 	unscored := z != nil && z.Score.Value == ""
-	if unscored && (m.events[event.Insert] || m.events[event.Update]) {
+	if unscored && (m.Events[event.Insert] || m.Events[event.Update]) {
 		k.report(z.Key.At(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known",
 			"write score:, or events: [delete]")
 	}
-	if unscored && m.spec.Rebuild == nil && m.spec.Hash == nil && m.spec.Set == nil {
+	if unscored && m.Spec.Rebuild == nil && m.Spec.Hash == nil && m.Spec.Set == nil {
 		return // it writes nothing, but removes
 	}
-	if !m.events[event.Delete] {
+	if !m.Events[event.Delete] {
 		k.report(at, t, "the mapping writes what rows hold, and is not for delete: what was written of a row stays when the row goes",
 			"add delete to events")
 	}
-	if !m.events[event.Update] {
+	if !m.Events[event.Update] {
 		k.report(at, t, "the mapping writes what rows hold, and is not for update: what was written of a row stays when the row changes",
 			"add update to events")
 	}
 }
 
 // score tells of a score that is made of a text, which need not be a number.
-func (k *checker) score(a *action, t *event.Table) {
-	if a.kind != event.ActionZSet || a.value == nil {
+func (k *checker) score(a *router.Action, t *event.Table) {
+	if a.Kind != event.ActionZSet || a.Value == nil {
 		return
 	}
-	for i := range a.value.parts {
+	for i := range a.Value.Parts {
 		p, ok := place{}, false
-		if n := &a.value.parts[i]; n.kind == nodeColumn {
+		if n := &a.Value.Parts[i]; n.Kind == router.NodeColumn {
 			p, ok = newPlace(n, t)
 		}
 		if number := bytesOf("0-9.e+").or(bytesOf("-")); ok && p.shape.set.and(number) != p.shape.set {
-			k.report(a.value.text.At(p.node.at), t, fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node, typeName(p.column)),
+			k.report(a.Value.Text.At(p.node.At), t, fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node, p.column.TypeName()),
 				"take a number, or a generated column that makes one of the text")
 		}
 	}
@@ -81,11 +60,11 @@ func (k *checker) fights() {
 				continue
 			}
 			what := fight(a.by, b.by)
-			if what == "" || a.mapping == b.mapping && a.by.effect == b.by.effect {
+			if what == "" || a.mapping == b.mapping && a.by.Effect == b.by.Effect {
 				continue
 			}
 			if key, ok := common(a.language, b.language); ok {
-				k.report(b.t.text.At(0), b.table, fmt.Sprintf("%s is also a key of %s (%s), and %s", spec.Quote(key), spec.Quote(a.t.text.Value), a.t.text.At(0), what),
+				k.report(b.t.Text.At(0), b.table, fmt.Sprintf("%s is also a key of %s (%s), and %s", spec.Quote(key), spec.Quote(a.t.Text.Value), a.t.Text.At(0), what),
 					"give one of them a key of its own, or let one mapping write it")
 			}
 		}
@@ -93,11 +72,11 @@ func (k *checker) fights() {
 }
 
 // fight says why two actions cannot have the same key; "" if they can.
-func fight(a, b *action) string {
-	typed := func(x *action) string {
-		switch x.kind {
+func fight(a, b *router.Action) string {
+	typed := func(x *router.Action) string {
+		switch x.Kind {
 		case event.ActionRebuild:
-			if x.effect.As == event.FormHash {
+			if x.Effect.As == event.FormHash {
 				return "a hash"
 			}
 			return "a string"
@@ -113,7 +92,7 @@ func fight(a, b *action) string {
 		return ""
 	}
 	one, other := typed(a), typed(b)
-	rebuilt := a.kind == event.ActionRebuild || b.kind == event.ActionRebuild
+	rebuilt := a.Kind == event.ActionRebuild || b.Kind == event.ActionRebuild
 	switch {
 	case one == "" || other == "":
 		return ""
@@ -121,9 +100,9 @@ func fight(a, b *action) string {
 		return "one takes it for " + one + ", the other for " + other + ": each deletes what the other wrote"
 	case rebuilt:
 		return "both write it: each overwrites what the other wrote"
-	case a.kind == event.ActionZSet && a.value != nil && b.value != nil:
+	case a.Kind == event.ActionZSet && a.Value != nil && b.Value != nil:
 		return "both write scores to it: of a member of both, the last change wins"
-	case a.kind == event.ActionHash && a.value != nil && b.value != nil && a.field.text.Value == b.field.text.Value:
+	case a.Kind == event.ActionHash && a.Value != nil && b.Value != nil && a.Field.Text.Value == b.Field.Text.Value:
 		return "both set the same field of it: each overwrites what the other wrote"
 	}
 	return ""

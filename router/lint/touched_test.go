@@ -1,4 +1,4 @@
-package router
+package lint
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 )
 
 func TestWhatTheMappingsTouch(t *testing.T) {
-	m := everything(spectest.Keys("k:{id}", "{{x}}:{table|upper}:{sku}{name}:{00..03}", `a*?[b]\`)).On("shop.order_{00..63}")
+	m := spectest.Everything(spectest.Keys("k:{id}", "{{x}}:{table|upper}:{sku}{name}:{00..03}", `a*?[b]\`)).On("shop.order_{00..63}")
 	var got []string
-	for _, x := range mustNew(t, m, spectest.Keys("*{id}").On("a*.b")).Touched() {
+	for _, x := range Touches(mustNew(t, m, spectest.Keys("*{id}").On("a*.b"))) {
 		kind := x.Action.String()
 		switch {
 		case x.Channel:

@@ -1,4 +1,4 @@
-package router
+package lint
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
 // Finding is something that works, but hardly as it was meant.
@@ -28,7 +29,7 @@ func (f Finding) String() string {
 	return spec.Sentence(f.Pos.String(), table, f.What, f.Do)
 }
 
-// Check looks at what the mappings make of these tables for what [Router.Bind] must allow but few would want:
+// Check looks at what the mappings make of these tables for what [router.Router.Bind] must allow but few would want:
 //
 //   - Free text in a key, with which a row can name a key that is not its own, and any text in a key that another
 //     template can make as well.
@@ -42,11 +43,11 @@ func (f Finding) String() string {
 //
 // Keys of templates are compared with those of all tables given, so it is best given all that are mapped. It may be
 // called from any goroutine.
-func (r *Router) Check(tables ...*event.Table) []Finding {
+func Check(r *router.Router, tables ...*event.Table) []Finding {
 	k := &checker{}
 	for _, t := range tables {
-		for _, m := range r.mappings {
-			if m.matches(t) {
+		for _, m := range r.Mappings() {
+			if m.Matches(t) {
 				k.gather(m, t)
 			}
 		}
@@ -70,9 +71,9 @@ type checker struct {
 
 // sight is one template over one table.
 type sight struct {
-	by       *action
-	mapping  *mapping
-	t        *template
+	by       *router.Action
+	mapping  *router.Mapping
+	t        *router.Template
 	table    *event.Table
 	places   []place
 	language language
@@ -86,7 +87,7 @@ type sight struct {
 
 // place is one placeholder for a column.
 type place struct {
-	node   *node
+	node   *router.Node
 	column *event.Column
 	shape  shape
 	// content: the row's writer chooses the text, however it is encoded. free: and may choose any character.
@@ -113,12 +114,12 @@ func (k *checker) sorted() []Finding {
 	return k.findings
 }
 
-func (k *checker) gather(m *mapping, t *event.Table) {
+func (k *checker) gather(m *router.Mapping, t *event.Table) {
 	k.when(m, t)
 	k.events(m, t)
-	for i := range m.actions {
-		k.score(&m.actions[i], t)
-		s := sight{t: m.actions[i].key, table: t, by: &m.actions[i], mapping: m}
+	for i := range m.Actions {
+		k.score(&m.Actions[i], t)
+		s := sight{t: m.Actions[i].Key, table: t, by: &m.Actions[i], mapping: m}
 		if !k.sight(&s) {
 			continue // Bind has told why.
 		}
@@ -133,15 +134,15 @@ func (k *checker) gather(m *mapping, t *event.Table) {
 // sight fills in what the template makes of the table. False: it cannot be bound.
 func (k *checker) sight(s *sight) bool {
 	last := -2
-	for i := range s.t.parts {
-		n := &s.t.parts[i]
-		switch n.kind {
-		case nodeLiteral:
-			s.language = s.language.literal(n.lit)
-		case nodeCopies:
-			width := len(n.span.append(nil, n.span.count()-1))
-			s.language = s.language.shape(shape{set: bytesOf("0-9"), min: max(1, n.span.width), max: width})
-		case nodeSchema, nodeTable:
+	for i := range s.t.Parts {
+		n := &s.t.Parts[i]
+		switch n.Kind {
+		case router.NodeLiteral:
+			s.language = s.language.literal(n.Lit)
+		case router.NodeCopies:
+			width := len(n.Span.Append(nil, n.Span.Count()-1))
+			s.language = s.language.shape(shape{set: bytesOf("0-9"), min: max(1, n.Span.Width), max: width})
+		case router.NodeSchema, router.NodeTable:
 			k.special(s, n)
 		default:
 			p, ok := newPlace(n, s.table)
@@ -159,8 +160,8 @@ func (k *checker) sight(s *sight) bool {
 	return true
 }
 
-func newPlace(n *node, t *event.Table) (place, bool) {
-	c := t.Column(n.lit)
+func newPlace(n *router.Node, t *event.Table) (place, bool) {
+	c := t.Column(n.Lit)
 	if c < 0 || t.Columns[c].Class == event.ClassKeyless {
 		return place{}, false
 	}
@@ -170,9 +171,9 @@ func newPlace(n *node, t *event.Table) (place, bool) {
 	case event.ClassText, event.ClassBinary, event.ClassUnknown:
 		p.content, p.free = true, true
 	}
-	for i := range n.filters {
-		p.shape = p.shape.through(&n.filters[i])
-		p.free = p.free && !encodes(n.filters[i].name)
+	for i := range n.Filters {
+		p.shape = p.shape.through(&n.Filters[i])
+		p.free = p.free && !encodes(n.Filters[i].Name)
 	}
 	return p, true
 }
@@ -183,67 +184,67 @@ func encodes(filter string) bool {
 }
 
 // special adds the name of the table or schema, and tells of a column that was perhaps meant.
-func (k *checker) special(s *sight, n *node) {
-	name := s.table.Name
-	if n.kind == nodeSchema {
-		name = s.table.Schema
+func (k *checker) special(s *sight, n *router.Node) {
+	word, name := "table", s.table.Name
+	if n.Kind == router.NodeSchema {
+		word, name = "schema", s.table.Schema
 	}
-	s.language = s.language.literal(constant(name, n.filters).lit)
-	if word := special(n.kind); s.table.Column(word) >= 0 {
-		k.report(s.t.text.At(n.at), s.table, fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
+	s.language = s.language.literal(n.Of(name))
+	if s.table.Column(word) >= 0 {
+		k.report(s.t.Text.At(n.At), s.table, fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
 			fmt.Sprintf("write {`%s`} for the column", word))
 	}
 }
 
 // when tells of a predicate that looks at one image only: the other kinds of change never make it true.
-func (k *checker) when(m *mapping, t *event.Table) {
-	if m.predicate == nil || len(m.predicate.columns) == 0 {
+func (k *checker) when(m *router.Mapping, t *event.Table) {
+	reads := m.Reads()
+	if len(reads) == 0 {
 		return
 	}
 	old, row := 0, 0
-	for _, c := range m.predicate.columns {
-		if c.old {
+	for _, c := range reads {
+		if c.Old {
 			old++
 		} else {
 			row++
 		}
 	}
 	k.nilOrder(m, t)
-	at := m.spec.When.At(0)
+	at := m.Spec.When.At(0)
 	switch {
-	case old == 0 && m.writes:
+	case old == 0 && m.Writes:
 		// Such a mapping removes what ceases to match, also under `columns`: see membership and turned. Where it is not for
 		// the UPDATE or DELETE that says so, events tells.
-	case old == 0 && m.events[event.Delete]:
+	case old == 0 && m.Events[event.Delete]:
 		k.report(at, t, "when looks at row only, which is nil in a DELETE, and is what the row became in an UPDATE: keys of rows that go, or cease to match, stay cached",
 			"add the same for old: row.x == 1 || old.x == 1")
-	case old == 0 && m.events[event.Update]:
+	case old == 0 && m.Events[event.Update]:
 		k.report(at, t, "when looks at row only, which is what the row became: keys of rows that cease to match stay cached",
 			"add the same for old: row.x == 1 || old.x == 1")
-	case row == 0 && (m.events[event.Insert] || m.events[event.Update]):
+	case row == 0 && (m.Events[event.Insert] || m.Events[event.Update]):
 		k.report(at, t, "when looks at old only, which is nil in an INSERT, and is what the row was in an UPDATE: keys of rows that come, or begin to match, stay cached",
 			"add the same for row: row.x == 1 || old.x == 1")
 	}
 }
 
 // nilOrder tells of a comparison that fails in every INSERT, or in every DELETE.
-func (k *checker) nilOrder(m *mapping, t *event.Table) {
-	p := m.predicate
-	for _, u := range p.ordered {
-		c, kind := p.columns[u.column], event.Delete
-		if c.old {
+func (k *checker) nilOrder(m *router.Mapping, t *event.Table) {
+	for _, o := range m.Ordered() {
+		kind := event.Delete
+		if o.Column.Old {
 			kind = event.Insert
 		}
-		if m.events[kind] && !slices.Contains(p.guarded, u.column) {
-			k.report(p.text.At(u.at), t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true and raises an alarm", c, strings.ToUpper(kind.String()), u.by),
-				fmt.Sprintf("say what counts there: (%s ?? 0) %s …", c, u.by))
+		if m.Events[kind] && !o.Guarded {
+			k.report(o.Pos, t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true and raises an alarm", o.Column, strings.ToUpper(kind.String()), o.By),
+				fmt.Sprintf("say what counts there: (%s ?? 0) %s …", o.Column, o.By))
 		}
 	}
 }
 
 // column tells of a column whose text makes a poor key.
 func (k *checker) column(s *sight, p *place) {
-	at, name := s.t.text.At(p.node.at), p.column.Name
+	at, name := s.t.Text.At(p.node.At), p.column.Name
 	if p.free {
 		what := p.node.String() + " is free text, with which a row can name a key that is not its own"
 		if s.clash != "" {
@@ -253,20 +254,20 @@ func (k *checker) column(s *sight, p *place) {
 		if p.column.Class == event.ClassBinary {
 			filter = "hex"
 		}
-		do := "write " + p.node.with(filter) + " (or hex, base64, md5 or sha1), and the same in the application"
+		do := "write " + with(p.node, filter) + " (or hex, base64, md5 or sha1), and the same in the application"
 		k.report(at, s.table, what, do)
 	}
 	if p.column.Class == event.ClassFloat {
-		k.report(at, s.table, name+" is "+typeName(p.column)+", whose text is rounded: two values can make one key, and the application may print it otherwise",
+		k.report(at, s.table, name+" is "+p.column.TypeName()+", whose text is rounded: two values can make one key, and the application may print it otherwise",
 			"make it a DECIMAL, or take another column")
 	}
 	k.collation(s, p)
 }
 
 // with returns the placeholder as it is written with one more filter behind the others.
-func (n *node) with(filter string) string {
+func with(n *router.Node, filter string) string {
 	c := *n
-	c.filters = append(slices.Clone(n.filters), filterSpec{name: filter})
+	c.Filters = append(slices.Clone(n.Filters), router.Filter{Name: filter})
 	return c.String()
 }
 
@@ -274,12 +275,12 @@ func (n *node) with(filter string) string {
 // encodes can make one key of them.
 func (k *checker) collation(s *sight, p *place) {
 	caseless, padded := caseInsensitive(p.column.Collation), padSpace(p.column.Collation)
-	for _, f := range p.node.filters {
-		if encodes(f.name) {
+	for _, f := range p.node.Filters {
+		if encodes(f.Name) {
 			break
 		}
-		caseless = caseless && f.name != "lower" && f.name != "upper"
-		padded = padded && f.name != "trim"
+		caseless = caseless && f.Name != "lower" && f.Name != "upper"
+		padded = padded && f.Name != "trim"
 	}
 	if p.column.Class != event.ClassText || !caseless && !padded {
 		return
@@ -288,13 +289,13 @@ func (k *checker) collation(s *sight, p *place) {
 	var without []string
 	if caseless {
 		without = append(without, "case")
-		fixed.filters = append([]filterSpec{{name: "lower"}}, fixed.filters...)
+		fixed.Filters = append([]router.Filter{{Name: "lower"}}, fixed.Filters...)
 	}
 	if padded {
 		without = append(without, "trailing spaces")
-		fixed.filters = append([]filterSpec{{name: "trim"}}, fixed.filters...)
+		fixed.Filters = append([]router.Filter{{Name: "trim"}}, fixed.Filters...)
 	}
-	k.report(s.t.text.At(p.node.at), s.table, fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes",
+	k.report(s.t.Text.At(p.node.At), s.table, fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes",
 		p.column.Name, strings.Join(without, " and "), p.column.Collation),
 		"write "+fixed.String()+" and the same in the application, or make its keys of the row that was read")
 }
@@ -334,9 +335,9 @@ func (k *checker) clash(at int, s *sight) {
 		if !ok {
 			continue
 		}
-		s.clash = fmt.Sprintf("%s is also a key of %s (%s)", spec.Quote(key), spec.Quote(o.t.text.Value), o.t.text.At(0))
+		s.clash = fmt.Sprintf("%s is also a key of %s (%s)", spec.Quote(key), spec.Quote(o.t.Text.Value), o.t.Text.At(0))
 		if !s.free() {
-			k.report(s.t.text.At(0), s.table, "two templates can make the same key: "+s.clash, "put a word of its own before the placeholder of one of them")
+			k.report(s.t.Text.At(0), s.table, "two templates can make the same key: "+s.clash, "put a word of its own before the placeholder of one of them")
 		}
 		return
 	}
@@ -353,10 +354,10 @@ func (s *sight) free() bool {
 func (s *sight) reduce() string {
 	var b strings.Builder
 	places := s.places
-	for i := range s.t.parts {
-		n := &s.t.parts[i]
+	for i := range s.t.Parts {
+		n := &s.t.Parts[i]
 		switch {
-		case n.kind != nodeColumn:
+		case n.Kind != router.NodeColumn:
 			b.WriteString(n.String())
 			continue
 		case places[0].content:
@@ -377,7 +378,7 @@ func (k *checker) neighbours(s *sight) {
 			continue
 		}
 		a, b := p.node.String(), s.places[i+1].node.String()
-		k.report(s.t.text.At(p.node.at), s.table, "nothing divides "+a+" from "+b+": two rows can make the same key, as 1 and 23 do with 12 and 3",
+		k.report(s.t.Text.At(p.node.At), s.table, "nothing divides "+a+" from "+b+": two rows can make the same key, as 1 and 23 do with 12 and 3",
 			"write "+a+":"+b)
 	}
 }

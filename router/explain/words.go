@@ -1,4 +1,4 @@
-package router
+package explain
 
 import (
 	"fmt"
@@ -8,69 +8,80 @@ import (
 	"unicode/utf8"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
-// does says in words what an invalidation does beside its action's name, after the fields that it carries.
-func does(a *act, f *filling) string {
-	all, _ := event.Fields(f.fields).All()
+// deed is what is done to a key beside the action's name, to be said in words.
+type deed struct {
+	table  *event.Table
+	action *router.Action
+	intent event.Intent
+	effect *event.Effect
+	// doubt is why it forgets, as [router.Tracer] has it.
+	doubt string
+}
+
+// String says it, given the fields that the invalidation carries.
+func (d *deed) String(fields event.Fields) string {
+	all, _ := fields.All()
 	var sent []string
-	if f.effect != nil && f.effect.Publish {
+	if d.effect != nil && d.effect.Publish {
 		if all[0] != nil {
 			sent = append(sent, "then "+shown(all[1])+" is published to "+shown(all[0]))
 		}
 		all = all[2:]
 	}
-	if f.effect != nil && f.effect.Stream {
+	if d.effect != nil && d.effect.Stream {
 		if all[0] != nil {
 			sent = append(sent, "then it is added to the stream "+shown(all[0]))
 		}
 		all = all[1:]
 	}
 	var words []string
-	if w := did(a, f, all); w != "" {
+	if w := d.own(all); w != "" {
 		words = append(words, w)
 	}
 	return strings.Join(append(words, sent...), "; ")
 }
 
-// did says what is done to the key, given the action's own fields.
-func did(a *act, f *filling, own [][]byte) string {
-	switch a.kind {
+// own says what is done to the key, given the action's own fields.
+func (d *deed) own(fields [][]byte) string {
+	switch d.action.Kind {
 	case event.ActionRebuild:
-		return didRebuild(a, f, own)
+		return d.rebuilt(fields)
 	case event.ActionHash, event.ActionSet, event.ActionZSet:
-		return didMember(a, f, own)
+		return d.member(fields)
 	case event.ActionExpire:
-		return "in " + short(f.effect.In) + " at most"
+		return "in " + short(d.effect.In) + " at most"
 	case event.ActionIncr:
 		return "once a transaction"
 	}
 	return ""
 }
 
-func didMember(a *act, f *filling, own [][]byte) string {
+func (d *deed) member(own [][]byte) string {
 	if len(own) == 0 {
-		return "forget the whole key" + because(a, f)
+		return "forget the whole key" + d.because()
 	}
 	what := "member"
-	if a.kind == event.ActionHash {
+	if d.action.Kind == event.ActionHash {
 		what = "field"
 	}
-	words := f.intent.String() + " " + what + " " + shown(own[0])
+	words := d.intent.String() + " " + what + " " + shown(own[0])
 	switch {
-	case f.intent == event.IntentPut && a.kind == event.ActionZSet:
+	case d.intent == event.IntentPut && d.action.Kind == event.ActionZSet:
 		words += " with score " + shown(own[1])
-	case f.intent == event.IntentPut && a.kind == event.ActionHash:
+	case d.intent == event.IntentPut && d.action.Kind == event.ActionHash:
 		words += " = " + shown(own[1])
 	}
-	return words + because(a, f)
+	return words + d.because()
 }
 
-func didRebuild(a *act, f *filling, own [][]byte) string {
-	e := f.effect
-	switch f.intent {
+func (d *deed) rebuilt(own [][]byte) string {
+	e := d.effect
+	switch d.intent {
 	case event.IntentForget:
-		return "forget" + because(a, f)
+		return "forget" + d.because()
 	case event.IntentRemove:
 		if e.Missing {
 			return fmt.Sprintf("remove: put %s for %s", strconv.Quote(e.MissingValue), short(e.MissingTTL))
@@ -81,12 +92,12 @@ func didRebuild(a *act, f *filling, own [][]byte) string {
 	switch {
 	case e.Query != "":
 		words = "put what the query finds"
-		for i, v := range own {
+		for i, name := range d.action.Params() {
 			sep := ", "
 			if i == 0 {
 				sep = " for "
 			}
-			words += sep + a.row.columns[i].Name + " = " + shown(v)
+			words += sep + d.table.Columns[d.table.Column(name)].Name + " = " + shown(own[i])
 		}
 	case e.As == event.FormHash:
 		words = "put"
@@ -109,20 +120,19 @@ func didRebuild(a *act, f *filling, own [][]byte) string {
 }
 
 // because says what was in doubt.
-func because(a *act, f *filling) string {
-	if !f.doubted {
+func (d *deed) because() string {
+	switch d.doubt {
+	case "":
 		return ""
-	}
-	switch f.why {
-	case valueLarge:
+	case "large":
 		return ", since it would be too large"
-	case valueNull:
+	case "null":
 		return ", since its value is NULL"
-	case emptyHash:
+	case "empty":
 		return ", since all columns are NULL"
-	case inDoubt:
+	case "when":
 		return ", since when failed"
-	case noScore:
+	case "score":
 		return ", since the score is no number"
 	}
 	return ", since the row lacks a column"

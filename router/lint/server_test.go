@@ -1,10 +1,12 @@
-package router
+package lint
 
 import (
 	"database/sql"
 	"fmt"
 	"testing"
 
+	"github.com/freshet/freshet/config/spec/spectest"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/testbed"
 )
 
@@ -29,25 +31,34 @@ func TestTheServersAgree(t *testing.T) {
 	})
 }
 
+func keysOf(t *testing.T, template string, v event.Value) []string {
+	t.Helper()
+	r, table := mustNew(t, spectest.Keys(template)), spectest.Product()
+	if _, err := r.Bind(table); err != nil {
+		t.Fatal(err)
+	}
+	return keys(r, table, v)
+}
+
 func filtersAreFunctions(t *testing.T, db *sql.DB, functions map[string]string) {
-	for _, text := range []string{"", "MySQL", "a b/ü", "-17", "日本"} {
+	for _, x := range []string{"", "MySQL", "a b/ü", "-17", "日本"} {
 		for filter, function := range functions {
 			var want string
-			if err := db.QueryRow("select cast("+function+" as char)", text).Scan(&want); err != nil {
+			if err := db.QueryRow("select cast("+function+" as char)", x).Scan(&want); err != nil {
 				t.Fatal(err)
 			}
-			if got := keysOf(t, "{name|"+filter+"}", row{"name": text}); got[0] != want {
-				t.Errorf("%q|%s is %q, %s is %q", text, filter, got[0], function, want)
+			if got := keysOf(t, "{name|"+filter+"}", text(x)); got[0] != want {
+				t.Errorf("%q|%s is %q, %s is %q", x, filter, got[0], function, want)
 			}
 		}
 	}
-	for _, n := range []int{0, 17, -17, 1<<63 - 1, -1 << 63} {
+	for _, n := range []int64{0, 17, -17, 1<<63 - 1, -1 << 63} {
 		for _, by := range []int{1, 2, 7, 1e18} {
 			var want string
 			if err := db.QueryRow(fmt.Sprintf("select cast(mod(%d, %d) as char)", n, by)).Scan(&want); err != nil {
 				t.Fatal(err)
 			}
-			if got := keysOf(t, fmt.Sprintf("{category_id|mod:%d}", by), row{"category_id": n}); got[0] != want {
+			if got := keysOf(t, fmt.Sprintf("{category_id|mod:%d}", by), number(n)); got[0] != want {
 				t.Errorf("%d|mod:%d is %q, MOD is %q", n, by, got[0], want)
 			}
 		}

@@ -1,10 +1,11 @@
-package router
+package lint
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
 // byteSet is a set of bytes.
@@ -68,7 +69,7 @@ func shapeOf(c *event.Column) shape {
 	case event.ClassFloat:
 		return shape{set: bytesOf("0-9.e+").or(bytesOf("-")), min: 1, max: endless}
 	case event.ClassTemporal:
-		if isYear(c) {
+		if c.IsYear() {
 			return shape{set: bytesOf("0-9"), min: 1, max: 4}
 		}
 		return shape{set: bytesOf("0-9:. ").or(bytesOf("-")), min: 1, max: endless}
@@ -81,13 +82,13 @@ func shapeOf(c *event.Column) shape {
 }
 
 // through returns the shape of what a filter makes of the text. It may hold more than the filter can make, never less.
-func (s shape) through(f *filterSpec) shape {
+func (s shape) through(f *router.Filter) shape {
 	hexits := bytesOf("0-9a-f")
-	switch f.name {
+	switch f.Name {
 	case "lower", "upper":
 		for c := byte('A'); c <= 'Z'; c++ {
 			gone, stays := c, c+'a'-'A'
-			if f.name == "upper" {
+			if f.Name == "upper" {
 				gone, stays = stays, gone
 			}
 			if s.set.has(gone) {
@@ -103,11 +104,11 @@ func (s shape) through(f *filterSpec) shape {
 	case "crc32":
 		return shape{set: bytesOf("0-9"), min: 1, max: 10}
 	case "mod":
-		return shape{set: bytesOf("0-9"), min: 1, max: len(f.arg), signed: s.signed || s.set.has('-')}
+		return shape{set: bytesOf("0-9"), min: 1, max: len(f.Arg), signed: s.signed || s.set.has('-')}
 	}
 	s = s.unsigned()
 	s.unit = 0
-	switch f.name {
+	switch f.Name {
 	case "trim":
 		s.min = 0
 	case "hex":
@@ -120,12 +121,12 @@ func (s shape) through(f *filterSpec) shape {
 		}
 	case "pad":
 		s.set.add('0')
-		s.min, s.max = max(s.min, int(f.n)), max(s.max, int(f.n))
+		s.min, s.max = max(s.min, int(f.N)), max(s.max, int(f.N))
 	case "default":
-		for i := range len(f.arg) {
-			s.set.add(f.arg[i])
+		for i := range len(f.Arg) {
+			s.set.add(f.Arg[i])
 		}
-		s.min, s.max = min(s.min, len(f.arg)), max(s.max, len(f.arg))
+		s.min, s.max = min(s.min, len(f.Arg)), max(s.max, len(f.Arg))
 	}
 	return s
 }

@@ -1,4 +1,4 @@
-package router
+package lint
 
 import (
 	"strings"
@@ -54,7 +54,7 @@ func TestActionsThatWriteTheSameKeyArePointedOut(t *testing.T) {
 		{"a rebuilt hash and a field", []spectest.Mapping{rebuilds(event.FormHash, "k:{id}"), hash("k:{id}", "a", "b")}, "both write it"},
 		{"two fields", []spectest.Mapping{hash("k:{id}", "a", "x"), hash("k:{id}", "b", "x")}, ""},
 		{"the same field", []spectest.Mapping{hash("k:{id}", "a", "x"), hash("k:{id}", "a", "y")}, "both set the same field"},
-		{"a set and a counter", []spectest.Mapping{set("k"), gen("k")}, "one takes it for a set, the other for a counter"},
+		{"a set and a counter", []spectest.Mapping{set("k"), spectest.Counter("k")}, "one takes it for a set, the other for a counter"},
 		{"two sets", []spectest.Mapping{set("k"), set("k")}, ""},
 		{"two boards", []spectest.Mapping{board("k", "{id}"), board("k", "{price}")}, "both write scores to it"},
 	} {
@@ -88,13 +88,21 @@ func TestMappingsThatWriteAndMissChangesArePointedOut(t *testing.T) {
 }
 
 func TestWhatNeedsWholeRowImages(t *testing.T) {
-	r := mustNew(t, everything(spectest.Keys("k:{id}")), spectest.Keys("l:{id}"))
+	r := mustNew(t, spectest.Everything(spectest.Keys("k:{id}")), spectest.Keys("l:{id}"))
 	var got []string
-	for _, w := range r.Whole() {
+	for _, w := range Writes(r) {
 		got = append(got, w.What)
 	}
 	want := []string{`rebuild of "k:{id}"`, `hash of "h:{category_id}"`, `set of "s:{category_id}"`, `zset of "z:{category_id}"`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What the mapping removes needs no warning, with `columns` or without.
+func TestWhenOverRowAloneIsNoFindingWhereWhatCeasesToMatchIsRemoved(t *testing.T) {
+	m := spectest.Keys("k:{id}").Of("name").If("row.status == 'live'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "name") })
+	if found := Check(mustNew(t, m), spectest.Product()); len(found) > 0 {
+		t.Error(found)
 	}
 }
