@@ -92,8 +92,6 @@ type Store struct {
 	names   broker.Names
 	dead    string // the topic of dead letters
 	metrics *metrics
-	// progress, if set, is signalled when more of a topic was read: tests wait for it.
-	progress chan struct{}
 
 	// mu guards what follows. It is held for memory only, never while waiting.
 	mu      sync.Mutex

@@ -72,7 +72,6 @@ func (r *rig) store() *Store {
 	r.Helper()
 	s, err := New(r.client, r.o)
 	must(r, err)
-	s.progress = make(chan struct{}, 1)
 	return s
 }
 
@@ -163,10 +162,12 @@ func (p *process) seen() {
 	}
 }
 
-// wait waits until ready, which is called with the store's lock.
+// wait asks until ready, which is called with the store's lock.
 func (p *process) wait(ready func() bool) {
 	p.rig.Helper()
 	timeout := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		p.mu.Lock()
 		ok := ready()
@@ -175,7 +176,7 @@ func (p *process) wait(ready func() bool) {
 			return
 		}
 		select {
-		case <-p.progress:
+		case <-tick.C:
 		case <-timeout:
 			p.rig.Fatal("it does not come to be")
 		}

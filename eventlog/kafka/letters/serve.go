@@ -223,16 +223,7 @@ func (s *Store) read(ctx context.Context, w *window) error {
 	}
 	w.next, w.high = next, f.HighWatermark
 	w.advance()
-	s.progressed()
 	return nil
-}
-
-// progressed tells a test that waits.
-func (s *Store) progressed() {
-	select {
-	case s.progress <- struct{}{}:
-	default:
-	}
 }
 
 // lost is what a fetch out of range means: the error to begin again with, or to try again after.

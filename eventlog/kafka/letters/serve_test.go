@@ -181,7 +181,7 @@ func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
 	if err := p.Park(t.Context(), []retry.Entry{entry(2, time.Second)}); err == nil || errors.Is(err, retry.ErrFull) {
 		t.Errorf("parked while nobody answers: %v", err)
 	}
-	p.wait(func() bool { p.progressed(); return len(p.unread) == 1 })
+	p.wait(func() bool { return len(p.unread) == 1 })
 	if _, err := p.NextDue(t.Context()); err == nil || !strings.Contains(err.Error(), errNobody.Error()) {
 		t.Errorf("the engine is told %v", err)
 	}

@@ -177,7 +177,6 @@ func (s *Store) open(w *window) {
 	slices.SortFunc(s.windows, func(a, b *window) int {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 	})
-	s.progressed()
 }
 
 // close ends that: the partition is somebody else's from now on, and IDs of its entries settle nothing.
@@ -190,5 +189,4 @@ func (s *Store) close(w *window) {
 			delete(s.ids, it.entry.ID)
 		}
 	}
-	s.progressed()
 }

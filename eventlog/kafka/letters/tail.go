@@ -130,5 +130,4 @@ func (t *tail) tell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.letters, s.counted = len(t.keys)+t.more, true
-	s.progressed()
 }
