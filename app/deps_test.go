@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 
 	// Tests, demo and benchmark look at freshet from outside.
 	"testbed/internal/port": nil,
+	"testbed/mutant":        nil,
 	"testbed/proxy":         {"testbed/internal/port"},
 	"testbed":               {"testbed/internal/port", "testbed/proxy"},
 	"testbed/cmd/testbed":   {"testbed", "testbed/internal/port", "testbed/proxy"},

@@ -24,7 +24,6 @@ type group struct {
 // the first. It may, since a unit's final delete waits for a mark that covers the whole batch. It belongs to one
 // goroutine, and its memory is used again for each batch.
 type dedup struct {
-	without  without
 	slots    []uint64 // half of the hash, then the ordinal plus one; 0: free
 	ds       []time.Duration
 	groupOf  []uint16 // by ordinal of the invalidation: its group, or dropped
@@ -135,7 +134,7 @@ func (s *dedup) splitMany(b *event.Batch, n int) ([]group, int) {
 		s.groupOf[i] = g
 		if slot, j := s.find(b, i, mask); j >= 0 {
 			found++
-			if s.ds[g] > s.ds[s.groupOf[j]] && !s.without.largest {
+			if s.ds[g] > s.ds[s.groupOf[j]] {
 				groups[s.groupOf[j]].size--
 				s.groupOf[j] = dropped
 				s.slots[slot] = s.slots[slot]>>32<<32 | uint64(i+1)

@@ -29,7 +29,7 @@ func (s *dedup) splitMixed(b *event.Batch, n int) ([]group, int) {
 		}
 		found++
 		with := s.groupOf[j]
-		if groups[g].d > groups[with].d && !s.without.largest {
+		if groups[g].d > groups[with].d {
 			with = g
 		}
 		stays, goes := i, j

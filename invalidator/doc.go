@@ -19,7 +19,7 @@
 //
 // A Redis that is later than that for a full round trip gets smaller ones, until it is in time ([trips]).
 //
-// That is [rule], the whole of it, and it is asked about every delete that Redis acknowledges. The first delete goes
+// That is [counts], the whole of it, and it is asked about every delete that Redis acknowledges. The first delete goes
 // out at once, for freshness. If it fulfils the rule (old news: a backlog, a mark that came long ago) it is the
 // last. Otherwise another one is sent as soon as it would fulfil the rule, and another if it then does not. So first,
 // final, repeated and parked deletes are all the same thing, and there is one place to get right. Where D is
@@ -33,8 +33,9 @@
 //
 // The property test plays the rule on simulated time, with the engine as it is, among readers that use up their D,
 // servers that lag, hangs, lost replies, crashes, replays, duplicates, evictions and rate limits, over keys that are
-// deleted, rebuilt from their rows and rebuilt by query, and a local cache that is told of them. It finds nothing, and
-// finds a key that stays stale for each part of the rule, and of what follows, that is taken away.
+// deleted, rebuilt from their rows and rebuilt by query, and a local cache that is told of them. It finds nothing. With
+// each of the mutants in testdata/mutants, which take away a part of the rule or of what follows, it finds a key that
+// stays stale.
 //
 // # Other actions
 //

@@ -19,7 +19,6 @@ import (
 // Engine deletes keys, or writes them anew. See the package comment.
 type Engine struct {
 	options Options
-	rule    rule
 	start   time.Time
 	store   retry.Store
 	alarms  Alarms
@@ -66,8 +65,8 @@ func New(d Deps, o Options) (*Engine, error) {
 		d.Alarms = (*alarm.Board)(nil)
 	}
 	e := &Engine{
-		options: o, rule: rule{o.without}, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
-		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{without: o.without},
+		options: o, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
+		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{},
 		hot: d.Hot, stored: make(chan struct{}, 1),
 		partitions: map[*partition]struct{}{},
 	}
@@ -77,9 +76,6 @@ func New(d Deps, o Options) (*Engine, error) {
 	}
 	e.metrics = newMetrics(e)
 	e.health = newHealth(d.Redis, e.clock, o.Timeout)
-	if o.without.start {
-		e.health.watch = &watch{}
-	}
 	e.health.alarms, e.health.log, e.health.metrics = d.Alarms, d.Log, e.metrics
 	e.health.sawD(o.ShortestD)
 	e.health.busy = e.counting

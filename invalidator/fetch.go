@@ -4,7 +4,7 @@ import "context"
 
 // fetch fetches batches and makes entries of them, as long as there is room.
 func (s *partition) fetch(ctx context.Context) {
-	split := dedup{without: s.engine.options.without}
+	var split dedup
 	notFull := func() bool { return !s.full.Load() }
 	for {
 		err := s.engine.room.wait(ctx, notFull)
@@ -24,10 +24,6 @@ func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
 	s.idle.Store(false)
 	if err != nil {
 		return err
-	}
-	if s.engine.options.without.leftover && b.Leftover {
-		b = b.Clone()
-		b.Leftover = false
 	}
 	groups, duplicates := split.split(b)
 	s.engine.metrics.duplicates.Add(float64(duplicates))

@@ -24,7 +24,7 @@ func (s *partition) judge(u *unit) {
 		s.finish(u)
 		return
 	}
-	if s.dueAt(u) <= u.sent && isLate(u.reply(), u.d) && !s.engine.options.without.again {
+	if s.dueAt(u) <= u.sent && isLate(u.reply(), u.d) {
 		// It was late and nothing else: what waited in Redis beside it has D from here on.
 		u.known = max(u.known, u.replied)
 	}
@@ -48,10 +48,6 @@ func (s *partition) firstDeleted(u *unit) {
 		s.engine.latency.Invalidation.Commits(e.batch, now)
 		s.engine.latency.Delete.Observe(e.deleted.sub(e.fetched), now)
 	}
-	if s.engine.options.without.final {
-		u.watermarked = true
-		s.close(e)
-	}
 }
 
 // since returns since when the unit's changes are known to be visible, not before what was known already: a unit
@@ -65,15 +61,7 @@ func (s *partition) since(u *unit) moment {
 
 // finishes asks the rule whether the delete that was acknowledged is the unit's last.
 func (s *partition) finishes(u *unit) bool {
-	w := s.engine.options.without
-	if w.marks && !u.final || w.delay && !u.final {
-		return u.d == 0 && w.marks // the first delete is never the last in a double delete by the clock
-	}
-	dark := s.engine.health.watch.dark(u.d)
-	if w.age && !u.final && u.known <= u.sent || w.finalPut && u.class != deletes {
-		return true
-	}
-	return s.engine.rule.counts(u.reply(), u.known, dark, u.d)
+	return counts(u.reply(), u.known, s.engine.health.watch.dark(u.d), u.d)
 }
 
 // awaitFinal makes the unit wait for its final delete, or for when it may be parked.
@@ -132,9 +120,7 @@ func (s *partition) finish(u *unit) {
 	s.give(load{pending: int64(u.size)})
 	s.released(u)
 	s.closeAbsorbed(u)
-	if !u.watermarked {
-		s.close(u.entry)
-	}
+	s.close(u.entry)
 }
 
 // close counts one unit of the entry, or one place in line, as finished. The batch is let go with the last that needs
@@ -149,14 +135,11 @@ func (s *partition) close(e *entry) {
 	if now := time.Now(); !e.shared {
 		s.engine.latency.Finish.Observe(s.engine.moment(now).sub(e.deleted), now)
 	}
-	if s.engine.options.without.contiguous {
-		s.log.Commit(e.token)
-	}
 }
 
 // letGo lets the entry's batch go if nothing needs it any more.
 func (s *partition) letGo(e *entry) {
-	if e.open > e.absorbed || e.batch == nil || s.engine.options.without.final {
+	if e.open > e.absorbed || e.batch == nil {
 		return
 	}
 	bytes := e.bytes - entryBytes

@@ -14,8 +14,6 @@ const keepMarks = 64
 
 // marks remembers when which mark became known here. All methods may be called by any goroutine.
 type marks struct {
-	without without
-
 	mu      sync.Mutex
 	sources map[string][]knownMark
 	// lastRead is when it was last heard of each source that its reader had handed over everything.
@@ -42,7 +40,7 @@ func (m *marks) add(mark event.Mark, at moment) {
 	if n := len(known); n > 0 {
 		last := &known[n-1]
 		switch {
-		case mark.Term < last.mark.Term && !m.without.term:
+		case mark.Term < last.mark.Term:
 			return
 		case mark.Term == last.mark.Term && mark.Version.Compare(last.mark.Version) <= 0:
 			last.mark.Made, last.mark.Read = mark.Made, mark.Read
@@ -77,7 +75,7 @@ func (m *marks) covering(source string, term uint64, v event.Version) moment {
 	since := never
 	for i, k := range slices.Backward(known) {
 		switch {
-		case m.covers(k.mark, source, term, v):
+		case k.mark.Covers(source, term, v):
 			since = k.at
 		case known[0].mark.Term == known[i].mark.Term:
 			return since // within a term marks only rise, so the ones before cover even less
@@ -99,16 +97,6 @@ func (m *marks) unseen(source string, term uint64, v event.Version) moment {
 		}
 	}
 	return always
-}
-
-func (m *marks) covers(mark event.Mark, source string, term uint64, v event.Version) bool {
-	if m.without.term {
-		term = 0
-	}
-	if m.without.version {
-		v = event.Version{}
-	}
-	return mark.Covers(source, term, v)
 }
 
 // read returns what the marks say about how far the readers are, at the present moment.

@@ -21,7 +21,6 @@ type node struct {
 	timeout time.Duration
 	prefix  string
 	metrics *metrics
-	without without
 	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be there.
 	known, unseen func(*entry) moment
 	slots         chan struct{}
@@ -37,7 +36,7 @@ func newNode(h *health, o Options, m *metrics) *node {
 	const slots = tripsInFlight + spareJobs
 	n := &node{
 		redis: h.redis, clock: h.clock, health: h, timeout: o.Timeout, prefix: o.KeyPrefix, metrics: m,
-		without: o.without, slots: make(chan struct{}, slots), jobs: make(chan *job, slots),
+		slots: make(chan struct{}, slots), jobs: make(chan *job, slots),
 	}
 	for range slots {
 		n.slots <- struct{}{}
@@ -316,9 +315,6 @@ func (w *writer) trip(commands []*Command) {
 func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away error) {
 	for i, c := range trip {
 		class := retry.ClassifyRedis(c.Err)
-		if w.node.without.acked && class == retry.Away {
-			c.Err, class = nil, retry.None
-		}
 		switch class {
 		case retry.None:
 			j.found += c.Found

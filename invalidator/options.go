@@ -96,11 +96,6 @@ type Options struct {
 	ShortestD time.Duration
 	// Retry says what becomes of a key in trouble.
 	Retry retry.Policy
-
-	// queryBytes is about how many bytes all may hold that is to be rebuilt by query. Only tests set it.
-	queryBytes int64
-	// without takes parts of the rule away. Only the property test sets it: it shows that each part is needed.
-	without without
 }
 
 // withDefaults returns o with every zero field set to its default, or all that is wrong with it.
@@ -119,9 +114,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.QueryWorkers == 0 {
 		o.QueryWorkers = DefaultQueryWorkers
-	}
-	if o.queryBytes == 0 {
-		o.queryBytes = o.MaxMemory / queryShare
 	}
 	var errs []error
 	for _, f := range []struct {

@@ -166,10 +166,16 @@ func TestAnAbsorbedChangeWaitsForTheKeyInTrouble(t *testing.T) {
 				return nil
 			}
 		})
-		r.append(limitedBatch(4, 0, 40, deleted("first"), deleted("second")))
+		r.append(limitedBatch(4, 0, 40, deleted("first"), deleted("second"), deleted("third"), deleted("fourth")))
 		r.append(limitedBatch(5, 0, 40, deleted("bad"), deleted("good")))
 		r.append(limitedBatch(6, 0, 40, deleted("bad"), deleted("good")))
+		if s := r.engine.Snapshot(); s.RateLimited != 2 {
+			r.Fatalf("%d keys wait, want 2 for the two changes of each", s.RateLimited)
+		}
 		r.pass(110 * ms)
+		if r.count("good") != 1 || r.engine.Snapshot().InTrouble != 1 {
+			r.Fatalf("deleted %v, %d keys in trouble", r.redis.tape, r.engine.Snapshot().InTrouble)
+		}
 		r.watermark(1)
 		r.redis.set(func() { r.redis.answer = nil })
 		r.pass(time.Second)

@@ -292,7 +292,7 @@ func (s *partition) commit() {
 	if last != nil && !last.ended.IsZero() {
 		s.done.Store(last.ended.UnixNano())
 	}
-	if last != nil && !s.engine.options.without.contiguous {
+	if last != nil {
 		s.log.Commit(last.token)
 	}
 }
@@ -358,9 +358,6 @@ func (s *partition) nextMoment() moment {
 // known returns since when everybody is known to see the unit's changes: since a mark, or since the age that the
 // batch came with.
 func (s *partition) known(u *unit) moment {
-	if s.engine.options.without.marks {
-		return u.replied
-	}
 	return s.engine.known(u.entry)
 }
 
@@ -388,5 +385,5 @@ func (e *Engine) aged(b *event.Batch, fetched moment) moment {
 }
 
 func (s *partition) dueAt(u *unit) moment {
-	return s.engine.rule.due(u.known, s.engine.health.watch.dark(u.d), u.d)
+	return due(u.known, s.engine.health.watch.dark(u.d), u.d)
 }

@@ -31,14 +31,14 @@ func (v verdict) String() string {
 }
 
 // play runs the world of a seed to its end.
-func play(t *testing.T, h hazards, m without, seed uint64) (v verdict) {
+func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		w := &world{scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{},
 			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{}, parked: map[string]bool{}}
 		p := &process{
-			w: w, records: w.layOut(rng), without: m, store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
+			w: w, records: w.layOut(rng), store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
 		}
 		w.startReaders()
 		w.startEvictions()
@@ -144,18 +144,23 @@ func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
 
 // firstSeed is FRESHET_SEED; else 1, so that short runs are the same every time, or any number in a long run.
 func firstSeed(t *testing.T) uint64 {
-	text := os.Getenv("FRESHET_SEED")
-	switch {
-	case text == "" && soak():
-		return rand.Uint64() >> 1
-	case text == "":
-		return 1
+	if soak() {
+		return number(t, "FRESHET_SEED", rand.Uint64()>>1)
 	}
-	seed, err := strconv.ParseUint(text, 10, 64)
+	return number(t, "FRESHET_SEED", 1)
+}
+
+// number is what a variable of the environment says, or otherwise.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("FRESHET_SEED %q: want a number", text)
+		t.Fatalf("%s %q: want a number", name, text)
 	}
-	return seed
+	return n
 }
 
 func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
@@ -166,7 +171,7 @@ func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
 	t.Logf("seeds %d to %d (set FRESHET_SEED to the one that fails)", seed, seed+worlds-1)
 	written := 0
 	for s := range worlds {
-		v := play(t, everything(), without{}, seed+s)
+		v := play(t, everything(), seed+s)
 		if !v.ok() {
 			t.Fatalf("FRESHET_SEED=%d: %s", seed+s, v)
 		}
@@ -177,5 +182,49 @@ func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
 	// The worlds would be too kind if what is to be rebuilt were forgotten in all of them.
 	if written < int(worlds)/5 {
 		t.Errorf("only in %d of %d worlds is a value that freshet wrote there in the end", written, worlds)
+	}
+}
+
+// TestTheRuleHolds plays worlds in which some part of the rule matters much. The mutants, which lack that part, name the
+// world that shows it.
+func TestTheRuleHolds(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		hazards hazards
+	}{
+		{"where changes become visible late", hazards{ahead: 0.9}},
+		{"where readers take all of D", hazards{precise: 0.5}},
+		{"where no reader is slow", hazards{ahead: 0.5, none: 1}},
+		{"where freshet is killed", hazards{crash: 0.9}},
+		{"where freshet is killed and rows differ in D", hazards{crash: 0.9, quicks: 0.5}},
+		{"where Redis hangs", hazards{stall: 0.9, precise: 0.9}},
+		{"where Redis hangs for about a quarter of D", hazards{stall: 0.9, short: 0.3, precise: 0.9}},
+		{"where Redis hangs when freshet starts", hazards{kafka: 1, crash: 0.9, stall: 0.9, precise: 0.9}},
+		{"where an old leader does not know of a server", hazards{kafka: 1, liar: 1, lag: 0.9}},
+		{"where rows have two mappings", hazards{bothDs: 1}},
+		{"where replies are lost", hazards{lose: 0.3}},
+		{"where Redis refuses keys of changes that become visible late", hazards{refuse: 0.9, ahead: 0.5}},
+		{"where Redis refuses keys and freshet is killed", hazards{refuse: 0.9, crash: 0.9, full: 1}},
+		{"where Redis refuses keys and hangs", hazards{refuse: 0.9, stall: 0.9, precise: 0.9}},
+		{"where values are written", hazards{values: 1, precise: 0.5}},
+		{"where values come again", hazards{kafka: 1, values: 1, none: 0.9, evict: 0.9, again: 0.9}},
+		{"where values of an old leader come last",
+			hazards{kafka: 1, liar: 1, values: 1, none: 0.5, evict: 0.9, behind: 0.9, crash: 0.9}},
+		{"where values are queried", hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
+		{"where queries are too many", hazards{values: 1, queried: 1, tight: 1, none: 1}},
+		{"where a local cache is told", hazards{told: 1, precise: 0.9}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			worlds := uint64(30)
+			if soak() {
+				worlds = 2000
+			}
+			seed, worlds := firstSeed(t), number(t, "FRESHET_WORLDS", worlds)
+			for s := range worlds {
+				if v := play(t, c.hazards, seed+s); !v.ok() {
+					t.Fatalf("FRESHET_SEED=%d FRESHET_WORLDS=1: world %d: %s", seed+s, s+1, v)
+				}
+			}
+		})
 	}
 }

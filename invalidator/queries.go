@@ -89,7 +89,7 @@ func newQueryPool(e *Engine, r Rebuilder) *queryPool {
 		r = noRebuilder{}
 	}
 	return &queryPool{
-		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{}, most: max(e.options.queryBytes, 1),
+		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{}, most: max(e.options.MaxMemory/queryShare, 1),
 	}
 }
 
@@ -163,16 +163,6 @@ func (q *queryPool) begin(r *queryRun) []waiter {
 	r.serves = append(r.serves, r.waiting...)
 	r.waiting, r.since, r.spoiled = nil, never, false
 	return slices.Clone(r.serves)
-}
-
-// late are those who came while the run was under way. Only a mutant of the property test serves them as well.
-func (q *queryPool) late(r *queryRun) []waiter {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	late := r.waiting
-	q.waiting.Add(-int64(len(late)))
-	r.waiting, r.since = nil, never
-	return late
 }
 
 // end ends a run. If keys came meanwhile it stands in line again.

@@ -260,7 +260,8 @@ func TestAKeyThatWaitsLongForItsQueryIsDeletedInstead(t *testing.T) {
 // What is to be rebuilt by query may hold a share of the memory. The rest is deleted at once, and again as the final
 // action.
 func TestWhatFindsNoRoomToWaitForItsQueryIsDeletedInstead(t *testing.T) {
-	inBubble(t, Options{QueryWorkers: 1, queryBytes: 1}, func(r *rig) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		r.engine.queries.most = 1
 		q := r.slowly()
 		r.append(batchOfThings(origin(4, d2), query("a")))
 		r.append(batchOfThings(origin(5, d2), query("b")))
@@ -284,7 +285,8 @@ func TestWhatFindsNoRoomToWaitForItsQueryIsDeletedInstead(t *testing.T) {
 
 // A run that has read before a change must not write it back once the change was finished without a query.
 func TestARunForgetsItsKeyIfALaterChangeFoundNoRoom(t *testing.T) {
-	inBubble(t, Options{QueryWorkers: 1, queryBytes: 1}, func(r *rig) {
+	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {
+		r.engine.queries.most = 1
 		r.slowly()
 		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
 		r.append(aged(batchOfThings(origin(5, 0), query("a")), 0))

@@ -80,10 +80,6 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 	for i := range answers {
 		answers[i].begun = actions[0].first.begun
 	}
-	if q.engine.options.without.joined && err == nil {
-		now := q.engine.clock()
-		answers = append(answers, (&job{reply: reply{now, now}}).answers(q.late(r), now, nil)...)
-	}
 	return answers, false
 }
 

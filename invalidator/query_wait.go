@@ -62,7 +62,7 @@ func (q *queryPool) take(bytes int64) bool {
 func (q *queryPool) spoil(u *unit) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.runs) == 0 || q.engine.options.without.spoiled {
+	if len(q.runs) == 0 {
 		return
 	}
 	for i := range u.size {

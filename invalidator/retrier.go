@@ -191,10 +191,7 @@ func (r *retrier) untold(e *retry.Entry) {
 // counts reports whether the delete of a parked key was its last. It was parked D after its mark, so only a
 // silence of Redis can be in the way.
 func (r *retrier) counts(a reply, d time.Duration) bool {
-	if r.engine.options.without.parked {
-		return true
-	}
-	return r.engine.rule.counts(a, always, r.engine.health.watch.dark(d), d)
+	return counts(a, always, r.engine.health.watch.dark(d), d)
 }
 
 func (r *retrier) afterFailure(e retry.Entry, text string) retry.Entry {

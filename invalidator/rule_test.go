@@ -33,7 +33,7 @@ func TestADeleteCountsFromDAfterTheMarkOn(t *testing.T) {
 		{"Redis has never answered", 12 * sec, 0, 10 * sec, never, false},
 	} {
 		a := reply{c.sent, c.sent.add(c.took)}
-		if got := (rule{}).counts(a, c.known, c.dark, d); got != c.want {
+		if got := counts(a, c.known, c.dark, d); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -55,7 +55,7 @@ func TestWithoutSlowReadersADeleteCountsFromTheMarkOn(t *testing.T) {
 		{"Redis was silent", 10 * sec, 0, 10 * sec, 20 * sec, true},
 		{"Redis has never answered before", 10 * sec, 0, 10 * sec, never, true},
 	} {
-		if got := (rule{}).counts(reply{c.sent, c.sent.add(c.took)}, c.known, c.dark, 0); got != c.want {
+		if got := counts(reply{c.sent, c.sent.add(c.took)}, c.known, c.dark, 0); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -63,15 +63,15 @@ func TestWithoutSlowReadersADeleteCountsFromTheMarkOn(t *testing.T) {
 
 func TestWhatIsDueCountsWhenItIsSentThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		at := rapid.Custom(func(t *rapid.T) moment { return moment(rapid.Int64Range(-1e10, 1e10).Draw(t, "at")) })
-		known, dark := at.Draw(t, "known"), at.Draw(t, "dark")
+		moments := rapid.Custom(func(t *rapid.T) moment { return moment(rapid.Int64Range(-1e10, 1e10).Draw(t, "moment")) })
+		known, dark := moments.Draw(t, "known"), moments.Draw(t, "dark")
 		d := time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "d"))
-		due := rule{}.due(known, dark, d)
-		if !(rule{}).counts(reply{due, due}, known, dark, d) {
-			t.Fatalf("due at %d, but a delete then does not count", due)
+		at := due(known, dark, d)
+		if !counts(reply{at, at}, known, dark, d) {
+			t.Fatalf("due at %d, but a delete then does not count", at)
 		}
-		if (rule{}).counts(reply{due - 1, due - 1}, known, dark, d) {
-			t.Fatalf("due at %d, but a delete before counts", due)
+		if counts(reply{at - 1, at - 1}, known, dark, d) {
+			t.Fatalf("due at %d, but a delete before counts", at)
 		}
 	})
 }

@@ -64,6 +64,7 @@ type scenario struct {
 	isLiar   bool
 	takeover time.Duration
 	caps     Options
+	oneQuery bool // there is room for no more than one unit that waits for its query
 	limit    int
 	kinds    []rowKind       // by row
 	evicts   []time.Duration // when Redis forgets what has not been written to for long
@@ -98,7 +99,7 @@ func draw(h hazards, rng *rand.Rand) scenario {
 	s.drawFills(rng, yes, span)
 	if yes(h.tight) {
 		s.caps.MaxInFlight, s.caps.MaxPending = 1+rng.IntN(3), 1+rng.IntN(3)
-		s.caps.queryBytes, s.caps.QueryWorkers = 1, 1
+		s.caps.QueryWorkers, s.oneQuery = 1, true
 	}
 	if yes(h.full) {
 		s.limit = 1

@@ -36,7 +36,6 @@ type simToken struct {
 type process struct {
 	w         *world
 	records   []record
-	without   without
 	store     *memStore
 	committed int // records; guarded by w.mu, as is what follows
 	life      int
@@ -243,7 +242,7 @@ func (l *simLog) Commit(t eventlog.Token) {
 	if k.life != l.p.life {
 		return
 	}
-	if k.record <= l.p.committed && !l.p.without.contiguous {
+	if k.record <= l.p.committed {
 		l.p.failure = errors.New("the watermark moved back")
 	}
 	l.p.committed = max(l.p.committed, k.record)
@@ -300,7 +299,6 @@ func (p *process) live(t *testing.T, ctx context.Context) {
 	p.life++
 	life, committed := p.life, p.committed
 	o := w.caps
-	o.without = p.without
 	o.Retry = retry.Policy{
 		MaxAttempts: 4, ParkAfter: 2, ParkDelays: []time.Duration{w.d / 10, w.d},
 		MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
@@ -314,6 +312,9 @@ func (p *process) live(t *testing.T, ctx context.Context) {
 	if err != nil {
 		t.Error(err)
 		return
+	}
+	if w.oneQuery {
+		e.queries.most = 1
 	}
 	log := &simLog{p: p, life: life, next: committed, asks: &asks{}}
 	p.ended.Go(func() { p.check(e.Run(ctx)) })

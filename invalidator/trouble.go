@@ -56,10 +56,7 @@ func (s *partition) setTroubleApart(u *unit) *unit {
 	more := unitBytes + int64(4*len(bad)+4*len(good)) + t.bytes + s.shareAbsorbed(u, apart)
 	u.entry.bytes += more
 	s.take(load{bytes: more})
-	if u.entry.open++; u.watermarked {
-		apart.watermarked = true
-		u.entry.open--
-	}
+	u.entry.open++
 	u.idx, u.size = good, len(good)
 	if u.trouble != nil {
 		s.troubled.Add(int64(-len(good)))
@@ -94,10 +91,6 @@ func (s *partition) retryLater(u *unit) {
 	}
 	// A parked key must lack one action only, so it waits here until that one could be its last.
 	t.park = true
-	if s.engine.options.without.parkDelay {
-		s.parking = append(s.parking, u)
-		return
-	}
 	u.known = s.since(u)
 	s.awaitFinal(u)
 }
@@ -138,15 +131,10 @@ func (s *partition) park(ctx context.Context) {
 		select {
 		case units := <-s.toPark:
 			letters := s.letters(units)
-			if s.engine.options.without.durable {
-				s.parked <- units
-			}
 			if err := s.parkAll(ctx, letters); err != nil {
 				return
 			}
-			if !s.engine.options.without.durable {
-				s.parked <- units
-			}
+			s.parked <- units
 		case <-ctx.Done():
 			return
 		}

@@ -77,8 +77,6 @@ type unit struct {
 	queried int64
 	// resting says that it is a unit of plain deletes that waits for its second delete, so that its keys may be packed.
 	resting bool
-	// watermarked is set by a mutant of the property test: open no longer counts the unit.
-	watermarked bool
 
 	// The delete under way: how many keys have been put into jobs, how many jobs are out, and what came back.
 	next, out int

@@ -138,9 +138,6 @@ func (w *writer) perform(j *job, all []action) bool {
 	}
 	undone := func(a *action) bool { return a.outcome == 0 }
 	unwritten := func(a *action) bool { return a.outcome == 0 && !a.removed }
-	if w.node.without.notices && !w.exchange(j, pick(func(a *action) bool { return true }), w.notify, w.notified) {
-		return false
-	}
 	if !w.exchange(j, pick(unwritten), w.act, w.acted) ||
 		!w.exchange(j, pick(unwritten), w.forget, w.forgot) ||
 		!w.exchange(j, pick(undone), w.drop, w.dropped) {
@@ -149,7 +146,7 @@ func (w *writer) perform(j *job, all []action) bool {
 	// A key that is gone is told of even if what should have been written to it is in trouble.
 	// How long the telling takes says nothing about the deed.
 	j.telling = true
-	return w.node.without.notices || w.exchange(j, pick(func(a *action) bool { return a.outcome != 0 }), w.notify, w.notified)
+	return w.exchange(j, pick(func(a *action) bool { return a.outcome != 0 }), w.notify, w.notified)
 }
 
 func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
@@ -179,12 +176,6 @@ func (w *writer) decide(a *action) {
 		age = max(now.sub(w.visible), 0)
 	}
 	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog
-	switch {
-	case w.node.without.oldNews:
-		age, old = -1, a.unit.entry.batch.Leftover
-	case w.node.without.leftover:
-		old = false // a leader's marks mostly tell of its leftovers, too
-	}
 	a.item.Intent = write.Timely(a.intent, age, a.item.D, old)
 }
 
@@ -323,12 +314,6 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 		calls := w.calls[from:end]
 		from = end
 		class, err := worst(calls)
-		if w.node.without.acked && class == retry.Away {
-			for _, c := range calls {
-				c.Err, c.Reply = nil, int64(1)
-			}
-			class = retry.None
-		}
 		switch class {
 		case retry.Away:
 			away = err
