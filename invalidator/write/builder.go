@@ -40,9 +40,6 @@ type Builder struct {
 	names   Names
 	random  func() uint64
 	entries string
-	scripts *scripts
-	// inlineFields is the constant, except in tests.
-	inlineFields int
 }
 
 // New returns a builder.
@@ -56,9 +53,7 @@ func New(o Options) (*Builder, error) {
 	if o.Entries < 0 {
 		return nil, fmt.Errorf("a companion of %d entries: want at least 1", o.Entries)
 	}
-	return &Builder{
-		names: o.Names, random: o.Random, entries: strconv.Itoa(o.Entries), scripts: theScripts, inlineFields: inlineFields,
-	}, nil
+	return &Builder{names: o.Names, random: o.Random, entries: strconv.Itoa(o.Entries)}, nil
 }
 
 // Names returns the names that the builder uses.
@@ -83,11 +78,11 @@ func (b *Builder) Append(calls []*Call, it *Item) []*Call {
 		if it.Effect == nil {
 			break
 		}
-		c := b.script(b.scripts.expire, b.key(it), 1)
+		c := b.script(theScripts.expire, b.key(it), 1)
 		c.add(b.millis(it.Effect.In))
 		return append(calls, c)
 	case event.ActionIncr:
-		return append(calls, b.script(b.scripts.incr, b.key(it), 0))
+		return append(calls, b.script(theScripts.incr, b.key(it), 0))
 	}
 	c := b.call(2)
 	c.add("unlink", b.key(it))

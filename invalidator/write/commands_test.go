@@ -15,7 +15,7 @@ func TestCommandsAreAllThatAnActionNeeds(t *testing.T) {
 	server := testbed.Redis(t)
 	for action, item := range map[event.Action]Item{
 		event.ActionDelete:  {},
-		event.ActionRebuild: {Effect: &event.Effect{As: event.FormHash, TTL: time.Hour}, Fields: fields("a", "1", "b", "2", "c", "3")},
+		event.ActionRebuild: {Effect: &event.Effect{As: event.FormHash, TTL: time.Hour}, Fields: large("k", inlineFields+1, 1, at(0)).Fields},
 		event.ActionHash:    {Effect: &event.Effect{}, Fields: fields("f", "1")},
 		event.ActionSet:     {Effect: &event.Effect{}, Fields: fields("m")},
 		event.ActionZSet:    {Effect: &event.Effect{}, Fields: fields("m", "1")},
@@ -29,7 +29,6 @@ func TestCommandsAreAllThatAnActionNeeds(t *testing.T) {
 		}
 		server.Do(t, words...)
 		r := newRig(t, server, Options{Entries: 1})
-		r.b.inlineFields = 1
 		r.client = server.NewClient(&redis.Options{Username: user, Password: "secret"})
 		item.Key, item.Action, item.Source, item.D, item.Now = "k", action, "s", testD, time.Now()
 		for _, kind := range []string{"none", "string", "hash", "set"} {

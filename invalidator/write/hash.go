@@ -21,7 +21,7 @@ func (b *Builder) appendHash(calls []*Call, it *Item) []*Call {
 	if it.Effect.ExpireAt > 0 {
 		fields++
 	}
-	if fields <= b.inlineFields && bytes <= inlineBytes {
+	if fields <= inlineFields && bytes <= inlineBytes {
 		c := b.rebuild(it, "hash", ttl, 2*fields)
 		for p := b.pairs(it); p.next(); {
 			c.add(p.name, p.value)
@@ -41,16 +41,16 @@ func (b *Builder) appendStaged(calls []*Call, it *Item, fields int) []*Call {
 	for p := b.pairs(it); p.next(); {
 		names[p.name] = struct{}{}
 		if size := len(p.name) + len(p.value); c == nil || room == 0 || bytes+size > inlineBytes {
-			c = b.call(6 + 2*b.inlineFields)
-			c.Script = b.scripts.stage
-			c.add("evalsha", b.scripts.stage.SHA, digits[1], temporary, b.millis(stageTTL))
+			c = b.call(6 + 2*inlineFields)
+			c.Script = theScripts.stage
+			c.add("evalsha", theScripts.stage.SHA, digits[1], temporary, b.millis(stageTTL))
 			if bytes == 0 && room == 0 {
 				c.add("1")
 			} else {
 				c.add("0")
 			}
 			calls = append(calls, c)
-			room, bytes = b.inlineFields, 0
+			room, bytes = inlineFields, 0
 		}
 		c.add(p.name, p.value)
 		room--

@@ -36,13 +36,13 @@ func (b *Builder) Lock(key string, ttl time.Duration) Lock {
 }
 
 // Acquire returns the call that takes the lock. It may be sent again when its reply was lost.
-func (b *Builder) Acquire(l Lock) *Call { return b.lockCall(b.scripts.acquire, l, true) }
+func (b *Builder) Acquire(l Lock) *Call { return b.lockCall(theScripts.acquire, l, true) }
 
 // Renew returns the call that holds the lock for another TTL.
-func (b *Builder) Renew(l Lock) *Call { return b.lockCall(b.scripts.renew, l, true) }
+func (b *Builder) Renew(l Lock) *Call { return b.lockCall(theScripts.renew, l, true) }
 
 // Release returns the call that gives the lock back.
-func (b *Builder) Release(l Lock) *Call { return b.lockCall(b.scripts.release, l, false) }
+func (b *Builder) Release(l Lock) *Call { return b.lockCall(theScripts.release, l, false) }
 
 // Held tells from the answered call of Acquire, Renew or Release whether the lock was the caller's.
 func Held(c *Call) (bool, error) {

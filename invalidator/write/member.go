@@ -25,7 +25,7 @@ func (b *Builder) field(it *Item) *Call {
 			op, value = "hset", text(v)
 		}
 	}
-	c := b.script(b.scripts.field, b.key(it), guardArgs+3, b.name(KindField, it), b.name(KindOldField, it))
+	c := b.script(theScripts.field, b.key(it), guardArgs+3, b.name(KindField, it), b.name(KindOldField, it))
 	b.guarded(c, op, it, 0)
 	c.add(b.entries, text(name), value)
 	return c
@@ -50,7 +50,7 @@ func (b *Builder) member(it *Item) *Call {
 			op = "sadd"
 		}
 	}
-	c := b.script(b.scripts.member, b.key(it), guardArgs+3, b.name(KindMember, it), b.name(KindOldMember, it))
+	c := b.script(theScripts.member, b.key(it), guardArgs+3, b.name(KindMember, it), b.name(KindOldMember, it))
 	b.guarded(c, op, it, 0)
 	c.add(b.entries, text(name), score)
 	return c

@@ -65,7 +65,7 @@ func TestMarksOfMembers(t *testing.T) {
 				t.Errorf("%s, want forgotten", o)
 			}
 			r.redis("flushall")
-			r.b.scripts = replaced(t, theScripts, c.old, c.with)
+			r.scripts = replaced(t, theScripts, c.old, c.with)
 			if o := c.play(r); o != Written {
 				t.Errorf("without the rule: %s, want written", o)
 			}
@@ -89,7 +89,7 @@ func TestAFieldsMarkIsInOneGenerationOnly(t *testing.T) {
 	if o := play(r); o != Forgotten || r.redis("hexists", "k", "f") != int64(0) {
 		t.Errorf("a late value: %s", o)
 	}
-	r.b.scripts = replaced(t, theScripts, "if moved then redis.call('HDEL', before, field) end", "")
+	r.scripts = replaced(t, theScripts, "if moved then redis.call('HDEL', before, field) end", "")
 	if o := play(r); o != Written {
 		t.Errorf("without the rule: %s", o)
 	}

@@ -28,6 +28,17 @@ func replaced(t testing.TB, in *scripts, old, with string) *scripts {
 	return out
 }
 
+// run has calls run these scripts in the place of those of the same names.
+func (s *scripts) run(calls []*Call) {
+	for _, c := range calls {
+		for _, r := range []*Script{s.rebuild, s.stage, s.field, s.member} {
+			if c.Script != nil && c.Script.Name == r.Name {
+				c.Script, c.words[1] = r, r.SHA
+			}
+		}
+	}
+}
+
 // simulated are the scripts with the world's clock.
 func simulated(t testing.TB) *scripts {
 	t.Helper()
@@ -47,11 +58,7 @@ func play(t testing.TB, client *redis.Client, s *scripts, k kind, h hazards, see
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.scripts = s
-	if h.torn > 0 {
-		b.inlineFields = 1
-	}
-	w.b = b
+	w.b, w.scripts = b, s
 	w.run()
 	return w
 }

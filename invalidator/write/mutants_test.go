@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/testbed/mutant"
 )
 
-// Every rule of the guard is needed: without it some world ends with a value that is older than its row.
+func TestEveryMutantIsCaught(t *testing.T) { mutant.Caught(t) }
+
+// The guard counts on its senders to ask whether they are late, and on nothing else here.
 func TestASenderThatDoesNotAskWhetherItIsLateLeavesOldValues(t *testing.T) {
 	client := testbed.Redis(t).Client()
 	s := simulated(t)
-	h := hazards{evict: 0.5, late: 0.6, handover: 0.5, overlap: 0.5}
+	h := hazards{evict: 0.5, late: 0.6, handover: 0.5, overlap: 0.5, stuck: 0.5, slow: 0.3, zombie: 0.5}
 	for seed := uint64(1); seed <= 2000; seed++ {
 		h.careless = true
 		if play(t, client, s, kinds()["string"], h, seed).fault == "" {
@@ -27,6 +30,7 @@ func TestASenderThatDoesNotAskWhetherItIsLateLeavesOldValues(t *testing.T) {
 	t.Error("no counterexample")
 }
 
+// Every rule of the guard is needed: without it some world ends with a value that is older than its row.
 func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 	client := testbed.Redis(t).Client()
 	whole := simulated(t)
@@ -75,7 +79,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			"string", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, slow: 0.5},
 		},
 		{
-			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end", "",
+			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end",
+			"if redis.call('EXISTS', KEYS[3]) == 0 then return {err = 'incomplete'} end",
 			"hash", hazards{torn: 0.5},
 		},
 		{
@@ -164,11 +169,11 @@ func TestADoubtRaisesTheCompanion(t *testing.T) {
 		return r.do(overtaken)
 	}
 	whole := simulated(t)
-	r.b.scripts = whole
+	r.scripts = whole
 	if o := play(); o != Older || r.redis("exists", "k") != int64(0) {
 		t.Errorf("a value that was overtaken: %s", o)
 	}
-	r.b.scripts = replaced(t, whole, "  return since == 0, text(version, since)\n",
+	r.scripts = replaced(t, whole, "  return since == 0, text(version, since)\n",
 		"  if since ~= 0 then return false end\n  return true, text(version, 0)\n")
 	if o := play(); o != Written {
 		t.Errorf("without the rule: %s, want written", o)

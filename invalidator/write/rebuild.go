@@ -36,8 +36,8 @@ func (b *Builder) appendRebuild(calls []*Call, it *Item) []*Call {
 // rebuild returns a call of the script with its guard's arguments and room for more.
 func (b *Builder) rebuild(it *Item, op string, ttl time.Duration, args int, beside ...string) *Call {
 	c := b.call(4 + 2 + guardArgs + 1 + args)
-	c.Script = b.scripts.rebuild
-	c.add("evalsha", b.scripts.rebuild.SHA, digits[2+len(beside)], b.key(it), b.name(KindVersion, it))
+	c.Script = theScripts.rebuild
+	c.add("evalsha", theScripts.rebuild.SHA, digits[2+len(beside)], b.key(it), b.name(KindVersion, it))
 	c.add(beside...)
 	b.guarded(c, op, it, ttl)
 	c.add(b.millis(ttl))

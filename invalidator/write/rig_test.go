@@ -18,6 +18,8 @@ type rig struct {
 	server *testbed.RedisServer
 	client *redis.Client
 	b      *Builder
+	// scripts are run in the place of the builder's.
+	scripts *scripts
 	// begun are the marks that items have left: what is done again confirms them, as a final action does.
 	begun map[string]int64
 }
@@ -28,7 +30,7 @@ func newRig(t testing.TB, server *testbed.RedisServer, o Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{TB: t, server: server, client: server.Client(), b: b, begun: map[string]int64{}}
+	return &rig{TB: t, server: server, client: server.Client(), b: b, scripts: theScripts, begun: map[string]int64{}}
 }
 
 // send sends the calls in one round trip, and again those whose script was missing, as the engine does.
@@ -69,6 +71,7 @@ func (r *rig) try(it *Item) (Outcome, error) {
 	change := it.Key + " " + it.Version.String()
 	it.Begun = max(it.Begun, r.begun[change])
 	calls := r.b.Append(nil, it)
+	r.scripts.run(calls)
 	send(r.Context(), r.client, calls)
 	if n := r.b.Begun(calls); n > 0 {
 		r.begun[change] = n

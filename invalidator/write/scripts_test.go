@@ -153,6 +153,24 @@ func TestWithoutMemoryTheKeyIsRemovedAndItsCompanionVouchesForNothing(t *testing
 	})
 }
 
+// What was confirmed for a key says nothing of what is written to it after it was dropped.
+func TestAKeyThatIsDroppedTakesAllThatIsKnownOfItAlong(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	names := []string{"k"}
+	for _, k := range []Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
+		names = append(names, string(r.b.Names().Append(nil, k, "k")))
+	}
+	for _, name := range names {
+		r.redis("set", name, "1")
+	}
+	send(t.Context(), r.client, []*Call{r.b.Fallback(put("k", "1", at(1)))})
+	for _, name := range names {
+		if r.redis("exists", name) != int64(0) {
+			t.Errorf("%s is there", name)
+		}
+	}
+}
+
 func TestWhatRedisRefusesAsAWholeIsAnError(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	r.redis("replicaof", "127.0.0.1", "1")

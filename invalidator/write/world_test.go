@@ -79,6 +79,7 @@ type world struct {
 	rng     *rand.Rand
 	client  *redis.Client
 	b       *Builder
+	scripts *scripts
 	kind    kind
 	changes []rowChange
 	clock   moment
@@ -384,7 +385,7 @@ func (t *task) send() {
 		begun := w.act(o, t.n, t.begun, forget)
 		lost := late && w.chance(0.5)
 		inTime := !lost && w.clock < known+worldD
-		if !t.answered && inTime || w.h.careless && begun > 0 {
+		if !t.answered && inTime {
 			t.begun = begun
 		}
 		t.answered = true
@@ -412,6 +413,7 @@ func (w *world) act(o *owner, n int, begun int64, forget bool) int64 {
 		it.Intent = event.IntentForget
 	}
 	calls := w.b.Append(nil, it)
+	w.scripts.run(calls)
 	defer w.b.Reset()
 	for i, c := range calls {
 		if i > 0 && w.chance(w.h.torn) {
