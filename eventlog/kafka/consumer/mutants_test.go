@@ -1,0 +1,9 @@
+package consumer
+
+import (
+	"testing"
+
+	"github.com/freshet/freshet/testbed/mutant"
+)
+
+func TestEveryMutantIsCaught(t *testing.T) { mutant.Caught(t) }
