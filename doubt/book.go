@@ -215,28 +215,17 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 	if durable {
 		return nil
 	}
-	backoff, err := retry.NewBackoff(retry.BackoffOptions{Max: 5 * time.Second})
-	if err != nil {
-		return err
-	}
-	for {
-		if err = nil; !b.Loaded() {
-			err = b.Load(ctx)
-		}
-		if err == nil {
-			err = b.put(ctx, id)
-		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
 		b.alarms.Raise(alarm.StoreFailed, "a doubt cannot be kept, so the work that caused it waits: "+err.Error())
-		if err := backoff.Wait(ctx); err != nil {
-			return err
+	}}}
+	return keep.Do(ctx, func() error {
+		if !b.Loaded() {
+			if err := b.Load(ctx); err != nil {
+				return err
+			}
 		}
-	}
+		return b.put(ctx, id)
+	})
 }
 
 // note enters d in memory, so that the status says so from here on, and reports whether it is durable and only the repeat

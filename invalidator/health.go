@@ -187,10 +187,7 @@ func (h *health) await(ctx context.Context) bool {
 
 // probe is the prober. It returns when ctx ends.
 func (h *health) probe(ctx context.Context) {
-	backoff, err := retry.NewBackoff(retry.BackoffOptions{Min: minProbeWait, Max: maxProbeWait})
-	if err != nil {
-		panic(err) // constants
-	}
+	backoff := retry.Backoff{Min: minProbeWait, Max: maxProbeWait}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var wait time.Duration

@@ -23,10 +23,7 @@ const retryAtOnce = commandKeys
 // run runs until ctx ends, or until Redis will never do what is asked of it.
 func (r *retrier) run(ctx context.Context) error {
 	o := r.engine.options.Retry
-	backoff, err := retry.NewBackoff(retry.BackoffOptions{Min: o.MinBackoff, Max: o.MaxBackoff, Rand: o.Rand})
-	if err != nil {
-		return err
-	}
+	backoff := retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff, Rand: o.Rand}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -165,11 +165,8 @@ func (s *partition) letters(units []*unit) []retry.Entry {
 
 // parkAll stores the entries. It fails only with ctx.
 func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
-	backoff, err := retry.NewBackoff(retry.BackoffOptions{
+	backoff := retry.Backoff{
 		Min: s.policy().MinBackoff, Max: s.policy().MaxBackoff, Rand: s.policy().Rand,
-	})
-	if err != nil {
-		return err
 	}
 	defer s.setFull(false)
 	for n := parkAtOnce; len(entries) > 0; {

@@ -2,48 +2,34 @@ package retry
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 )
-
-// BackoffOptions are the options of a [Backoff].
-type BackoffOptions struct {
-	// Min is the ceiling of the first wait. Default 100 ms.
-	Min time.Duration
-	// Max is the ceiling of all waits. Default 30 s. To notice a server's return within a second it must be below
-	// one second.
-	Max time.Duration
-	// Rand returns a number in [0, 1). Default: math/rand/v2.
-	Rand func() float64
-}
 
 // Backoff spaces attempts with exponential growth and full jitter: the n-th wait is uniform between 0 and
 // min(Max, Min·2ⁿ), so that many who failed together do not return together. (Source: "Exponential Backoff And
 // Jitter", AWS Architecture Blog, 2015.) A wait is never below a tenth of Min: a busy loop helps nobody.
 //
-// It is not safe for concurrent use.
+// The zero value of each field means its default. A Backoff belongs to one goroutine at a time.
 type Backoff struct {
-	o BackoffOptions
-	n int
-}
+	// Min is the ceiling of the first wait. Default 100 ms.
+	Min time.Duration
+	// Max is the ceiling of all waits; at least Min. Default 30 s. To notice a server's return within a second it must
+	// be below one second.
+	Max time.Duration
+	// Rand returns a number in [0, 1). Default: math/rand/v2.
+	Rand func() float64
 
-// NewBackoff returns a backoff before its first attempt.
-func NewBackoff(o BackoffOptions) (*Backoff, error) {
-	o.Min = orElse(o.Min, DefaultMinBackoff)
-	o.Max = orElse(o.Max, DefaultMaxBackoff)
-	if o.Rand == nil {
-		o.Rand = rand.Float64
-	}
-	if o.Min < 0 || o.Max < o.Min {
-		return nil, fmt.Errorf("backoff: from %s to %s: want 0 < min <= max", o.Min, o.Max)
-	}
-	return &Backoff{o: o}, nil
+	n int
 }
 
 // Next returns the next wait.
 func (b *Backoff) Next() time.Duration {
-	d := jitter(b.o.Min, b.o.Max, b.n, b.o.Rand)
+	least, most, random := orElse(b.Min, DefaultMinBackoff), orElse(b.Max, DefaultMaxBackoff), b.Rand
+	if random == nil {
+		random = rand.Float64
+	}
+	d := jitter(least, max(least, most), b.n, random)
 	b.n++
 	return d
 }

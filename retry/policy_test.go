@@ -68,10 +68,7 @@ func TestAPolicySaysAllThatIsWrongWithIt(t *testing.T) {
 }
 
 func TestABackoffGrowsToItsCeilingAndStartsAgain(t *testing.T) {
-	b, err := retry.NewBackoff(retry.BackoffOptions{Min: time.Millisecond, Max: 6 * time.Millisecond, Rand: always(almostOne)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := retry.Backoff{Min: time.Millisecond, Max: 6 * time.Millisecond, Rand: always(almostOne)}
 	for _, want := range []time.Duration{1, 2, 4, 6, 6} {
 		if got := b.Next().Round(time.Microsecond); got != want*time.Millisecond {
 			t.Errorf("wait %d is %s, want %s", b.Attempts(), got, want*time.Millisecond)
@@ -81,27 +78,24 @@ func TestABackoffGrowsToItsCeilingAndStartsAgain(t *testing.T) {
 	if got := b.Next().Round(time.Microsecond); got != time.Millisecond || b.Attempts() != 1 {
 		t.Errorf("after a reset: %s", got)
 	}
-	if _, err := retry.NewBackoff(retry.BackoffOptions{Min: time.Minute}); err == nil {
-		t.Error("a minimum above the maximum is taken")
+	low := retry.Backoff{Min: time.Hour, Rand: always(almostOne)}
+	if got := low.Next().Round(time.Second); got != time.Hour {
+		t.Errorf("with a minimum above the maximum: %s", got)
 	}
 }
 
 func TestWaitsStayWithinTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := retry.BackoffOptions{
+		b := retry.Backoff{
 			Min:  time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "min")),
 			Rand: always(rapid.Float64Range(0, almostOne).Draw(t, "random")),
 		}
-		o.Max = o.Min + time.Duration(rapid.Int64Range(0, int64(100*24*time.Hour)).Draw(t, "more"))
-		b, err := retry.NewBackoff(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.Max = b.Min + time.Duration(rapid.Int64Range(0, int64(100*24*time.Hour)).Draw(t, "more"))
 		last := time.Duration(0)
 		for range 100 {
 			d := b.Next()
-			if d < o.Min/10 || d > o.Max || d < last {
-				t.Fatalf("wait %d is %s after %s, want between %s and %s and growing", b.Attempts(), d, last, o.Min/10, o.Max)
+			if d < b.Min/10 || d > b.Max || d < last {
+				t.Fatalf("wait %d is %s after %s, want between %s and %s and growing", b.Attempts(), d, last, b.Min/10, b.Max)
 			}
 			last = d
 		}
@@ -110,10 +104,7 @@ func TestWaitsStayWithinTheirBounds(t *testing.T) {
 
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := retry.NewBackoff(retry.BackoffOptions{Min: time.Second, Rand: always(almostOne)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := retry.Backoff{Min: time.Second, Rand: always(almostOne)}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		if err := b.Wait(ctx); err != nil {

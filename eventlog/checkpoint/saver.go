@@ -17,7 +17,7 @@ type SaverOptions struct {
 	// Every is the least time between two saves. Default 200 ms: a crash then costs at most that much work again.
 	Every time.Duration
 	// Backoff spaces the attempts after a save that failed. Default 100 ms to 5 s.
-	Backoff retry.BackoffOptions
+	Backoff retry.Backoff
 	// Failed, if set, is told of every save that failed. Nothing is lost: the position stays where it is.
 	Failed func(err error)
 	// Advanced, if set, is told of every end that the position has moved over, in order.
@@ -58,7 +58,7 @@ func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOpti
 type saver struct {
 	c       *Checkpoint
 	o       SaverOptions
-	backoff *retry.Backoff
+	backoff retry.Backoff
 	timer   *time.Timer
 	armed   bool
 	// next is before when no save is to begin.
@@ -70,13 +70,12 @@ func (c *Checkpoint) newSaver(o SaverOptions) (*saver, error) {
 	o.Every = orDefault(o.Every, DefaultSaveEvery)
 	o.Backoff.Min = orDefault(o.Backoff.Min, 100*time.Millisecond)
 	o.Backoff.Max = orDefault(o.Backoff.Max, 5*time.Second)
-	b, err := retry.NewBackoff(o.Backoff)
-	if err != nil || o.Every < 0 {
-		return nil, fmt.Errorf("%s: saving every %s: %w", c.name, o.Every, err)
+	if o.Every < 0 {
+		return nil, fmt.Errorf("%s: saving every %s: want more than 0s", c.name, o.Every)
 	}
 	t := time.NewTimer(0)
 	t.Stop()
-	return &saver{c: c, o: o, backoff: b, timer: t}, nil
+	return &saver{c: c, o: o, backoff: o.Backoff, timer: t}, nil
 }
 
 func (s *saver) advance(e event.End) {

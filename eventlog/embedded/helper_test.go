@@ -135,7 +135,7 @@ func helpFull(dir string) error {
 	}
 	go func() {
 		done <- c.Run(context.Background(), ends, SaverOptions{
-			Backoff:   retry.BackoffOptions{Min: time.Millisecond, Max: 2 * time.Millisecond},
+			Backoff:   retry.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond},
 			Failed:    func(err error) { failed <- err },
 			Recovered: func() { recovered <- struct{}{} },
 		})

@@ -217,26 +217,17 @@ func (w *Watch) fact() string { return "redis/" + w.options.Source + w.options.G
 
 // load returns who Redis was; nobody at the first start. It fails only with ctx.
 func (w *Watch) load(ctx context.Context) (was known, err error) {
-	backoff, err := retry.NewBackoff(retry.BackoffOptions{})
-	if err != nil {
-		return was, err
-	}
-	for {
+	loop := retry.Loop{Reporter: &retry.Reporter{Failed: func(err error) {
+		w.deps.Alarms.Raise(alarm.StoreFailed, "it cannot be read which Redis this was, so a change of it goes unnoticed: "+err.Error())
+	}}}
+	err = loop.Do(ctx, func() error {
 		text, err := w.deps.Facts.Fact(ctx, w.fact())
 		if err == nil && text != nil {
 			err = json.Unmarshal(text, &was)
 		}
-		if err == nil {
-			return was, nil
-		}
-		if ctx.Err() != nil {
-			return was, ctx.Err()
-		}
-		w.deps.Alarms.Raise(alarm.StoreFailed, "it cannot be read which Redis this was, so a change of it goes unnoticed: "+err.Error())
-		if err := backoff.Wait(ctx); err != nil {
-			return was, err
-		}
-	}
+		return err
+	})
+	return was, err
 }
 
 // keep has the identity kept, and reports whether it is. What is not kept is tried again a second later.

@@ -22,16 +22,13 @@ const (
 type trouble struct {
 	c       *Consumer
 	what    string
-	backoff *retry.Backoff
+	backoff retry.Backoff
 	since   time.Time // of the first failure in a row
 	told    bool
 }
 
 func (c *Consumer) newTrouble(what string) *trouble {
-	b, err := retry.NewBackoff(retry.BackoffOptions{Max: 900 * time.Millisecond})
-	if err != nil {
-		panic(err) // the options are right
-	}
+	b := retry.Backoff{Max: 900 * time.Millisecond}
 	return &trouble{c: c, what: what, backoff: b}
 }
 

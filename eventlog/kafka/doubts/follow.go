@@ -24,10 +24,7 @@ const (
 
 // Follow implements [doubt.Follower].
 func (k *Keeper) Follow(ctx context.Context, changed func()) {
-	backoff, err := retry.NewBackoff(retry.BackoffOptions{Min: 200 * time.Millisecond, Max: 5 * time.Second})
-	if err != nil {
-		panic(err) // the options are constants
-	}
+	backoff := retry.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}
 	last := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(last) > stale {

@@ -115,10 +115,7 @@ func (c *Checkpoint) insist(what string, f func() error) error {
 // insist repeats what fails because the brokers are away, until ctx ends, and tells waiting of the first failure.
 // Unlike [broker.Insist] it takes an error that is none of the brokers' for final.
 func insist(ctx context.Context, waiting func(error), f func() error) error {
-	pause, err := retry.NewBackoff(retry.BackoffOptions{Max: 2 * time.Second})
-	if err != nil {
-		return err
-	}
+	pause := retry.Backoff{Max: 2 * time.Second}
 	for {
 		err := f()
 		if !transient(err) || ctx.Err() != nil {

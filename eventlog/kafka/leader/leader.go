@@ -287,10 +287,7 @@ func overBy(err error) error {
 
 // take takes a term, trying for as long as ctx lasts.
 func (l *Leader) take(ctx context.Context) (*Checkpoint, error) {
-	pause, err := retry.NewBackoff(retry.BackoffOptions{Max: 2 * time.Second})
-	if err != nil {
-		return nil, err
-	}
+	pause := retry.Backoff{Max: 2 * time.Second}
 	for {
 		cp, err := l.attempt(ctx)
 		var lost *LostError

@@ -63,10 +63,7 @@ type claimed struct {
 
 // take makes one attempt after the other to take a term until one succeeds, fails, or ctx ends.
 func (t topic) take(ctx context.Context) (*claimed, error) {
-	pause, err := retry.NewBackoff(retry.BackoffOptions{Min: 20 * time.Millisecond, Max: time.Second})
-	if err != nil {
-		return nil, err
-	}
+	pause := retry.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
 		c, err := t.claim(ctx)
 		if c != nil || err != nil {

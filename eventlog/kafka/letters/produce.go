@@ -23,10 +23,7 @@ const patience = 5 * time.Second
 
 // insist calls attempt until it succeeds, fails for good, or patience ends.
 func insist(ctx context.Context, attempt func() error) error {
-	b, err := retry.NewBackoff(retry.BackoffOptions{Min: 100 * time.Millisecond, Max: time.Second})
-	if err != nil {
-		return err
-	}
+	b := retry.Backoff{Min: 100 * time.Millisecond, Max: time.Second}
 	for start := time.Now(); ; {
 		err := attempt()
 		if ctx.Err() != nil || broker.Classify(err) != broker.Transient || time.Since(start) > patience {

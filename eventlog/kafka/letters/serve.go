@@ -260,10 +260,7 @@ type patient struct {
 
 // until calls attempt until it succeeds, finds that the offsets begin again, or ctx ends.
 func (p *patient) until(ctx context.Context, attempt func() error) error {
-	b, err := retry.NewBackoff(retry.BackoffOptions{Min: 100 * time.Millisecond, Max: 5 * time.Second})
-	if err != nil {
-		return err
-	}
+	b := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
 		err := attempt()
 		var cut *cutError

@@ -76,7 +76,7 @@ type Options struct {
 	// Refresh is how often the number of partitions is asked for. Default 5 s.
 	Refresh time.Duration
 	// Backoff spaces attempts. Default 50 ms to 1 s, so that the brokers' return is noticed within a second.
-	Backoff retry.BackoffOptions
+	Backoff retry.Backoff
 	// Latency is told how long batches take until they are acknowledged. Who made it registers it; nil: nobody is told.
 	Latency *latency.Stages
 	// Registerer takes the metrics while Run runs; nil: they are registered nowhere.
@@ -115,8 +115,7 @@ func (o *Options) complete() error {
 		errs = append(errs, fmt.Errorf(
 			"records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh))
 	}
-	_, err := retry.NewBackoff(o.Backoff)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 func orElse[T int | time.Duration](v, otherwise T) T {

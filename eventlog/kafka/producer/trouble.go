@@ -25,17 +25,13 @@ const (
 type trouble struct {
 	p       *Producer
 	retries *prometheus.CounterVec
-	backoff *retry.Backoff
+	backoff retry.Backoff
 	since   time.Time // of the first failure
 	told    bool
 }
 
 func (p *Producer) newTrouble(retries *prometheus.CounterVec) *trouble {
-	b, err := retry.NewBackoff(p.o.Backoff)
-	if err != nil {
-		panic(err) // New has checked the options
-	}
-	return &trouble{p: p, retries: retries, backoff: b}
+	return &trouble{p: p, retries: retries, backoff: p.o.Backoff}
 }
 
 // wait waits before the next attempt. The end of ctx is no trouble.
