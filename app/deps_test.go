@@ -55,10 +55,10 @@ var mayImport = map[string][]string{
 	"retry/retrytest":                    {"event", "retry"},
 
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
-	"eventlog/kafka/broker":   nil,
+	"eventlog/kafka/broker":   {"event", "retry"},
 	"eventlog/kafka/record":   {"event"},
 	"eventlog/kafka/producer": {"event", "alarm", "doubt", "eventlog/asof", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
-	"eventlog/kafka/group":    {"eventlog/kafka/broker"},
+	"eventlog/kafka/group":    {"event", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/consumer": {"event", "alarm", "doubt", "eventlog", "eventlog/asof", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/doubts":   {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker"},

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// quiet is how long a kind of failure that was reported is not reported again while it goes on.
-	quiet = time.Minute
+	// Quiet is how long a kind of failure that was reported is not reported again while it goes on.
+	Quiet = time.Minute
 	// mostKinds bounds what a Reporter remembers. If there are more, some are reported sooner.
 	mostKinds = 16
 )
@@ -52,7 +52,7 @@ func (r *Reporter) failed(err error, lasting time.Duration, first bool) bool {
 		r.failing++
 	}
 	now := time.Now()
-	if at, ok := r.reported[kind]; ok && now.Sub(at) < quiet {
+	if at, ok := r.reported[kind]; ok && now.Sub(at) < Quiet {
 		return true
 	}
 	if len(r.reported) == 0 || len(r.reported) >= mostKinds {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // Ensure sees to it that topics exist, creating those that do not if create allows it, and returns once each of their
@@ -191,7 +193,7 @@ func (c *Client) answering(ctx context.Context, topics []Topic) error {
 				}
 				return err
 			}
-			pause(limit, 50*time.Millisecond)
+			_ = retry.Sleep(limit, 50*time.Millisecond) // the next attempt fails if limit has ended
 		}
 	}
 	return nil
@@ -220,14 +222,4 @@ func (c *Client) answers(ctx context.Context, topic string) error {
 		}
 	}
 	return nil
-}
-
-// pause waits for a while or for the context's end.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -4,10 +4,17 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
+
+	"github.com/freshet/freshet/retry"
 )
 
-// configTries is how often a topic's settings are asked for at a start before it goes on without having seen them.
-const configTries = 5
+const (
+	// configTries is how often a topic's settings are asked for at a start before it goes on without having seen them.
+	configTries = 5
+	// configPause is the time between two of them.
+	configPause = 500 * time.Millisecond
+)
 
 // Fit looks whether topics that exist were made as freshet needs them. What [Client.Check] calls a failure is an error of
 // class [Rejected] that says for all of them what is wrong and what mends it; what it warns of is returned. That settings
@@ -31,7 +38,7 @@ func (c *Client) Fit(ctx context.Context, topics []Topic) (warnings []Finding, e
 				break
 			}
 			k.found = before
-			pause(ctx, patience)
+			_ = retry.Sleep(ctx, configPause) // the next attempt fails if ctx has ended
 		}
 	}
 	var wrong []string

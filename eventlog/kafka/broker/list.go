@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -51,24 +50,4 @@ func topicNames(partitions []kafka.Partition) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// patience is the pause between attempts of [Insist].
-const patience = 500 * time.Millisecond
-
-// Insist calls do until it does not fail with what passes by itself, such as brokers that are away, or ctx ends. It
-// tells waiting of the first failure, and then of each other one that says something new.
-func Insist(ctx context.Context, waiting func(error), do func() error) error {
-	said := ""
-	for {
-		err := do()
-		if Classify(err) != Transient || ctx.Err() != nil {
-			return err
-		}
-		if text := err.Error(); text != said {
-			said = text
-			waiting(err)
-		}
-		pause(ctx, patience)
-	}
 }

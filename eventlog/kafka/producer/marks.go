@@ -99,7 +99,7 @@ func (l *ledger) asOf() time.Time {
 // An attempt that timed out may still arrive, behind the mark that took its place. It carries a lower version and an
 // older moment, and whoever reads marks keeps the newest of each source, so nothing goes back.
 func (p *Producer) runMarks(ctx context.Context) error {
-	t := p.newTrouble(p.metrics.marks.retries)
+	loop := p.newLoop(p.metrics.marks.retries)
 	topic := p.o.Topics.Marks()
 	for ctx.Err() == nil {
 		m, d, ok := p.ledger.due()
@@ -113,10 +113,10 @@ func (p *Producer) runMarks(ctx context.Context) error {
 		// The memory is new each time: an attempt that timed out may still be read by the connection that it was for.
 		mark := []broker.Record{{Key: []byte(m.Source), Value: m.Append(nil)}}
 		if err := p.client.ProduceAll(ctx, topic, []broker.ProduceTo{{Records: mark}})[0].Err; err != nil {
-			t.wait(ctx, err)
+			_ = loop.Wait(ctx, err) // it ends early with ctx only
 			continue
 		}
-		t.over()
+		loop.Succeeded()
 		p.metrics.marks.produced.Inc()
 		p.ledger.delivered(d)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
+	"github.com/freshet/freshet/retry"
 )
 
 // partition is one partition of the topic: a queue that Append fills, and what becomes of it. One request at a time is
@@ -27,9 +28,9 @@ type partition struct {
 
 	// What follows belongs to who has taken it from its lane; while nobody has, it is under the lock of the lanes.
 
-	taken   bool
-	trouble *trouble
-	again   time.Time // after a failure: when it is tried again; else zero
+	taken bool
+	loop  *retry.Loop // of attempts to produce its record
+	again time.Time   // after a failure: when it is tried again; else zero
 
 	have   []piece // what is not acknowledged, in order
 	done   int     // how many rows of the first piece are
@@ -164,12 +165,12 @@ func (p *Producer) settle(s *partition, r broker.ProduceResult) (pause time.Dura
 	case tooLarge(r.Err):
 		return 0, p.shrink(s, r.Err)
 	}
-	return s.trouble.pause(r.Err), nil
+	return s.loop.Failed(r.Err), nil
 }
 
 // acknowledged enters that the brokers have the record.
 func (p *Producer) acknowledged(s *partition, offset int64) error {
-	s.trouble.over()
+	s.loop.Succeeded()
 	s.again = time.Time{}
 	if offset < s.end {
 		return p.wentBack(s, offset)
@@ -213,7 +214,7 @@ func (p *Producer) shrink(s *partition, err error) error {
 
 // tellForgotten says, now and then, that payloads were left out of a record that is in the log now.
 func (p *Producer) tellForgotten(s *partition, n int) {
-	if n == 0 || !s.told.IsZero() && time.Since(s.told) < quiet {
+	if n == 0 || !s.told.IsZero() && time.Since(s.told) < retry.Quiet {
 		return
 	}
 	s.told = time.Now()

@@ -135,7 +135,7 @@ type Producer struct {
 	lanes    lanes
 	encoders sync.Pool // those that no request is being made with
 	metrics  *metrics
-	troubles troubles
+	reporter *retry.Reporter
 	spread   spread
 }
 
@@ -146,7 +146,7 @@ func New(c Client, o Options) (*Producer, error) {
 	}
 	p := &Producer{client: c, o: o, key: []byte(o.Source), ledger: newLedger(o.MaxBuffered, o.Latency)}
 	p.metrics = newMetrics(p.ledger)
-	p.troubles.p, p.lanes.p = p, p
+	p.reporter, p.lanes.p = p.newReporter(), p
 	return p, nil
 }
 

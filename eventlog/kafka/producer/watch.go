@@ -54,19 +54,18 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 
 // leaders asks who leads the partitions until it is told, or ctx ends.
 func (p *Producer) leaders(ctx context.Context) []int {
-	t := p.newTrouble(p.metrics.retries)
-	for ctx.Err() == nil {
-		leaders, err := p.client.Leaders(ctx, p.o.Topics.Topic)
-		if err == nil && len(leaders) > 0 {
-			t.over()
-			return leaders
-		}
-		if err == nil {
+	var leaders []int
+	err := p.newLoop(p.metrics.retries).Do(ctx, func() (err error) {
+		leaders, err = p.client.Leaders(ctx, p.o.Topics.Topic)
+		if err == nil && len(leaders) == 0 {
 			err = fmt.Errorf("kafka: topic %s has no partitions", p.o.Topics.Topic)
 		}
-		t.wait(ctx, err)
+		return err
+	})
+	if err != nil {
+		return nil // ctx has ended
 	}
-	return nil
+	return leaders
 }
 
 // drain lets nothing in and waits until everything is acknowledged: a key may move to another partition, and what is
@@ -84,16 +83,16 @@ func (p *Producer) drain(ctx context.Context) {
 // open opens the partitions from first on and lets batches in.
 func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leaders []int) {
 	var more []*partition
-	t := p.newTrouble(p.metrics.retries)
+	loop := p.newLoop(p.metrics.retries)
 	for id := first; id < len(leaders); {
 		end, err := p.client.End(ctx, p.o.Topics.Topic, id)
 		if err != nil {
-			if t.wait(ctx, err); ctx.Err() != nil {
+			if loop.Wait(ctx, err) != nil {
 				return
 			}
 			continue
 		}
-		t.over()
+		loop.Succeeded()
 		if head := p.o.Heads[id]; end == 0 && !head.IsZero() {
 			// A term that noticed this while it ran stopped, so that somebody decides. This one was started since.
 			err := p.o.Doubts.Record(ctx, doubt.Doubt{
@@ -105,7 +104,7 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leade
 				return // ctx has ended
 			}
 		}
-		more = append(more, &partition{id: id, trouble: p.newTrouble(p.metrics.retries), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
+		more = append(more, &partition{id: id, loop: p.newLoop(p.metrics.retries), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
 		id++
 	}
 	if ctx.Err() != nil {
