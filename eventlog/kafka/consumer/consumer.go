@@ -21,6 +21,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
 	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/retry"
 )
 
 // Options configure a [Consumer]. The zero value of an optional field is the default that it names.
@@ -59,9 +60,10 @@ type Consumer struct {
 	newest  *newest
 	history history
 	stop    stops
-	away    away
 
 	fetcher fetcher
+	// reporter is of all attempts to ask the brokers for something.
+	reporter *retry.Reporter
 
 	ended context.Context // with Run, for the partitions
 	end   context.CancelFunc
@@ -99,6 +101,7 @@ func New(c *broker.Client, o Options) (*Consumer, error) {
 		o.Log = slog.Default()
 	}
 	out := &Consumer{client: c, cluster: c, o: o, newest: newNewest(), parts: map[int]*partition{}}
+	out.reporter = out.newReporter()
 	out.fetcher = fetcher{c: out, lanes: map[int]*lane{}}
 	out.stop.changed = make(chan struct{})
 	out.ended, out.end = context.WithCancel(context.Background())

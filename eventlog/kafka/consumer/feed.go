@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // chunk is what one fetch brought of a partition.
@@ -20,9 +21,9 @@ type chunk struct {
 // feed is what is fetched of a partition ahead of its work. At most three fetches are in memory: one that is being handed
 // out, one that waits, and one under way.
 type feed struct {
-	p       *partition
-	trouble *trouble      // belongs to the request that it is in, or to mend
-	more    chan struct{} // raised when there is something to take
+	p    *partition
+	loop *retry.Loop   // of attempts to fetch; belongs to the request that it is in, or to mend, else to the lock
+	more chan struct{} // raised when there is something to take
 
 	// What follows is guarded by the fetcher's lock.
 	lane    *lane    // nil while it is not to be fetched: in trouble, lost or gone
@@ -41,7 +42,7 @@ func newFeed(p *partition, from int64) *feed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &feed{
-		p: p, trouble: p.c.newTrouble("fetch " + p.what), more: make(chan struct{}, 1),
+		p: p, loop: p.c.newLoop(), more: make(chan struct{}, 1),
 		next: from, end: p.end, ask: fetchBytes / 4,
 	}
 }
@@ -50,11 +51,11 @@ func newFeed(p *partition, from int64) *feed {
 func (d *feed) urgent() bool { return d.waiting < fetchBytes/2 }
 
 // behind reports whether a fetch will be answered at once: with records, or, after an error, with another one.
-func (d *feed) behind() bool { return d.next < d.end || d.trouble.failing() }
+func (d *feed) behind() bool { return d.next < d.end || d.loop.Failing() }
 
 // took takes what a fetch brought.
 func (d *feed) took(f *broker.Fetched) {
-	d.trouble.over()
+	d.loop.Succeeded()
 	d.p.observe(f.LogStart, f.HighWatermark)
 	d.end = f.HighWatermark
 	if len(f.Records) > 0 { // else others have filled the answer

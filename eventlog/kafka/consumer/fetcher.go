@@ -153,6 +153,7 @@ func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *r
 		res := &results[i]
 		switch {
 		case d.gone:
+			d.loop.Stop()
 		case res.Err != nil:
 			f.remove(d)
 			f.c.loops.Add(1)
@@ -213,19 +214,20 @@ func (f *fetcher) mend(d *feed, err error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			d.put(chunk{lost: lost})
+			d.loop.Stop()
 			return
 		case from == d.next:
-			d.trouble.wait(p.ctx, err) // the brokers do not agree yet
+			_ = d.loop.Wait(p.ctx, err) // the brokers do not agree yet
 		default:
 			d.next, d.jumped = from, true
 		}
 	default:
-		d.trouble.wait(p.ctx, err)
+		_ = d.loop.Wait(p.ctx, err)
 	}
 	for p.ctx.Err() == nil {
 		leaders, err := f.c.cluster.Leaders(p.ctx, p.claim.Topic)
 		if err != nil {
-			d.trouble.wait(p.ctx, err)
+			_ = d.loop.Wait(p.ctx, err)
 			continue
 		}
 		leader := -1 // the request will say what is wrong
@@ -235,16 +237,19 @@ func (f *fetcher) mend(d *feed, err error) {
 		f.enter(d, leader)
 		return
 	}
+	d.loop.Stop()
 }
 
 // enter makes a feed one that is fetched from a broker.
 func (f *fetcher) enter(d *feed, leader int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !d.gone {
-		f.join(d, leader)
-		f.pump(d.lane)
+	if d.gone {
+		d.loop.Stop()
+		return
 	}
+	f.join(d, leader)
+	f.pump(d.lane)
 }
 
 // join puts a feed into a lane, which is to be pumped then. The caller holds the lock.
@@ -296,8 +301,12 @@ func (f *fetcher) leave(d *feed) {
 	if d.gone {
 		return // it was stopped before
 	}
+	idle := d.lane != nil && d.under == nil
 	f.remove(d)
 	d.gone, d.chunks, d.waiting = true, nil, 0
+	if idle {
+		d.loop.Stop() // else whoever works on it does
+	}
 	if r := d.under; r != nil {
 		if r.wanted--; r.wanted == 0 {
 			r.cancel()

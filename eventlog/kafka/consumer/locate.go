@@ -13,15 +13,16 @@ import (
 // That the log ends before the offset is believed only when it has been so for a while: a broker that has just become
 // the leader may not know yet how far all replicas are.
 func (p *partition) locate(offset int64) (int64, error) {
-	t := p.c.newTrouble("look at " + p.what)
+	loop, agree := p.c.newLoop(), newBackoff()
+	defer loop.Stop()
 	var since time.Time
 	for p.ctx.Err() == nil {
 		start, end, err := p.c.cluster.Range(p.ctx, p.claim.Topic, p.id)
 		if err != nil {
-			t.wait(p.ctx, err)
+			_ = loop.Wait(p.ctx, err)
 			continue
 		}
-		t.over()
+		loop.Succeeded()
 		p.observe(start, end)
 		lost := &LostError{
 			Topic: p.claim.Topic, Partition: p.id, Group: p.c.o.Group, Offset: offset, Start: start, End: end,
@@ -40,8 +41,8 @@ func (p *partition) locate(offset int64) (int64, error) {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			if time.Since(since) < grace {
-				t.pause(p.ctx)
+			if time.Since(since) < broker.Grace { // a leader that has moved knows it by then
+				_ = agree.Wait(p.ctx)
 				continue
 			}
 		}

@@ -96,13 +96,13 @@ func (n *newest) deliver(ctx context.Context) {
 // readMarks reads the topic of marks from its beginning and on, until ctx ends.
 func (c *Consumer) readMarks(ctx context.Context) {
 	topic := c.o.Names.Marks()
-	t := c.newTrouble("read " + topic)
+	loop := c.newLoop()
 	next, known := int64(0), false
 	for ctx.Err() == nil {
 		if !known {
 			start, _, err := c.client.Range(ctx, topic, 0)
 			if err != nil {
-				t.wait(ctx, err)
+				_ = loop.Wait(ctx, err)
 				continue
 			}
 			next, known = start, true
@@ -110,16 +110,16 @@ func (c *Consumer) readMarks(ctx context.Context) {
 		f, err := c.client.Fetch(ctx, topic, 0, next, fetchBytes, poll)
 		switch {
 		case err == nil:
-			t.over()
+			loop.Succeeded()
 			next = f.Next
 			for i := range f.Records {
 				c.mark(&f.Records[i])
 			}
 		case broker.Classify(err) == broker.OutOfRange:
 			known = false // compacted, or made anew; each source's next mark says all that its old ones said
-			t.wait(ctx, err)
+			_ = loop.Wait(ctx, err)
 		default:
-			t.wait(ctx, err)
+			_ = loop.Wait(ctx, err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
 	"github.com/freshet/freshet/eventlog/kafka/record"
+	"github.com/freshet/freshet/retry"
 )
 
 // partition is a claimed partition. It implements [eventlog.Partition].
@@ -219,7 +220,7 @@ func (p *partition) holdUp(ctx context.Context, r *broker.Record, err error) err
 	p.mu.Lock()
 	p.stuck = r.Time
 	p.mu.Unlock()
-	again := time.NewTicker(quiet)
+	again := time.NewTicker(retry.Quiet)
 	defer again.Stop()
 	for {
 		p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("%s at offset %d: %v: the partition waits there: upgrade the"+
@@ -250,21 +251,15 @@ func (p *partition) bury(ctx context.Context, r *broker.Record, foreign bool, ca
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	t := p.c.newTrouble("bury a record of " + p.what)
-	for {
-		err := p.c.o.Bury(ctx, p.claim.Topic, p.id, *r, cause)
-		if err == nil {
-			t.over()
-			p.c.metrics.buried.Inc()
-			p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("a record in %s cannot be read; it was put whole among the"+
-				" dead letters and passed over, and the keys that it names may stay stale: see freshet dlq list", p.what))
-			return nil
-		}
-		t.wait(ctx, err)
-		if ctx.Err() != nil {
-			return context.Canceled
-		}
+	loop := p.c.newLoop()
+	defer loop.Stop()
+	if err := loop.Do(ctx, func() error { return p.c.o.Bury(ctx, p.claim.Topic, p.id, *r, cause) }); err != nil {
+		return context.Canceled
 	}
+	p.c.metrics.buried.Inc()
+	p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("a record in %s cannot be read; it was put whole among the"+
+		" dead letters and passed over, and the keys that it names may stay stale: see freshet dlq list", p.what))
+	return nil
 }
 
 // pass passes over offsets that hold no record: markers of transactions, and what compaction has removed. They are
