@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // every is how long commits are gathered before they are sent.
@@ -34,15 +37,25 @@ type commits struct {
 	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the brokers
 	// would take it.
 	sending chan struct{}
-	trouble trouble // belongs to the holder of sending
+	attempts retry.Loop // paced by every; belongs to the holder of sending
 }
 
 func (r *run) newCommits() *commits {
-	return &commits{
+	c := &commits{
 		client: r.client.Kafka(), group: r.o.ID, timeout: r.o.Session / 5, log: r.o.Log,
 		explain: func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
 		claims:  map[*Claim]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 	}
+	c.attempts.Reporter = c.newReporter()
+	return c
+}
+
+func (c *commits) newReporter() *retry.Reporter {
+	return broker.Reporter(
+		func(err error) {
+			c.log.Warn("offsets cannot be committed for now; what is finished may be done again", "group", c.group, "error", err)
+		},
+		func(time.Duration) { c.log.Info("offsets are committed again", "group", c.group) })
 }
 
 // progress is how far a claim has come.
@@ -128,12 +141,7 @@ func (c *commits) flush(ctx context.Context) {
 		clear(c.claims)
 		c.mu.Unlock()
 	}()
-	for !c.send(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(every / 5):
-		}
+	for !c.send(ctx) && retry.Sleep(ctx, every/5) == nil {
 	}
 }
 
@@ -156,13 +164,11 @@ func (c *commits) send(ctx context.Context) bool {
 		err = c.settle(req, res, sent)
 	}
 	if err == nil {
-		if c.trouble.over() {
-			c.log.Info("offsets are committed again", "group", c.group)
-		}
+		c.attempts.Succeeded()
 		return true
 	}
-	if err = c.explain(ctx, err); ctx.Err() == nil && c.trouble.worthSaying(err) {
-		c.log.Warn("offsets cannot be committed for now; what is finished may be done again", "group", c.group, "error", err)
+	if err = c.explain(ctx, err); ctx.Err() == nil {
+		c.attempts.Failed(err)
 	}
 	return false
 }

@@ -63,6 +63,7 @@ func generationOf(t *testing.T, c *coordinator) (*commits, []*Claim, *strings.Bu
 		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		explain: func(_ context.Context, err error) error { return err },
 	}
+	commits.attempts.Reporter = commits.newReporter()
 	claims := []*Claim{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
 	for _, claim := range claims {
 		commits.add(claim)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // place is a partition of a topic.
@@ -30,7 +33,7 @@ type held struct {
 // nothing is kept for the handles before it, but no longer than the drain: later the brokers would take us for dead, and all
 // partitions would move.
 func (r *run) generation(ctx context.Context, gen *kafka.Generation) {
-	r.trouble.over()
+	r.joining.Succeeded()
 	owned := map[string][]int{}
 	n := 0
 	for topic, partitions := range gen.Assignments {
@@ -172,36 +175,25 @@ func (r *run) lookAgain(gen *kafka.Generation) {
 	r.hooks.Add(1)
 	gen.Start(func(ctx context.Context) { // the generation ends when this returns
 		defer r.hooks.Done()
-		t := time.NewTimer(2 * backoff)
-		defer t.Stop()
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
+		_ = retry.Sleep(ctx, 2*backoff) // it ends early with ctx only
 	})
 }
 
 // claims returns claims of partitions, with what the group has committed for them. The library has the offsets
 // but not their metadata. Every commit of an earlier generation was taken or refused before this one began, so what
 // is read now is the last. It tries until ctx ends.
-func (r *run) claims(ctx context.Context, owned map[string][]int) ([]*Claim, error) {
-	var t trouble
-	for len(owned) > 0 {
-		claims, err := r.committed(ctx, owned)
-		if err == nil {
-			return claims, nil
-		}
-		err = r.explain(ctx, "read the offsets of", err)
-		if ctx.Err() == nil && t.worthSaying(err) {
-			r.o.Log.Warn("the group's offsets cannot be read for now; trying again", "group", r.o.ID, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(backoff / 2):
-		}
+func (r *run) claims(ctx context.Context, owned map[string][]int) (claims []*Claim, err error) {
+	if len(owned) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	loop := retry.Loop{Backoff: retry.Backoff{Max: backoff}, Reporter: broker.Reporter(func(err error) {
+		r.o.Log.Warn("the group's offsets cannot be read for now; trying again", "group", r.o.ID, "error", err)
+	}, nil)}
+	err = loop.Do(ctx, func() error {
+		claims, err = r.committed(ctx, owned)
+		return r.explain(ctx, "read the offsets of", err)
+	})
+	return claims, err
 }
 
 func (r *run) committed(ctx context.Context, owned map[string][]int) ([]*Claim, error) {

@@ -3,9 +3,9 @@ package group
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // ghosts are members that this process was and is no more, until the brokers know.
@@ -26,12 +26,7 @@ func newGhosts(m *Member) *ghosts {
 // coordinator that starts gives the members that it finds written down a whole session anew.
 func (g *ghosts) sendAway(id string) {
 	g.wg.Go(func() {
-		for !g.gone(id) {
-			select {
-			case <-g.ctx.Done():
-				return
-			case <-time.After(backoff / 2):
-			}
+		for !g.gone(id) && retry.Sleep(g.ctx, backoff/2) == nil {
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // The defaults of [Options].
@@ -144,14 +145,17 @@ type run struct {
 	first   error  // of a handle; to be read when all have returned
 	stop    func() // ends all
 
-	trouble trouble
-	short   int // generations in a row that ended at once
+	joining retry.Loop // paced by the library
+	short   int        // generations in a row that ended at once
 }
 
 func (m *Member) newRun(joined generations, handle Handle) *run {
 	r := &run{
 		Member: m, joined: joined, handle: handle, ghosts: newGhosts(m), held: map[place]held{}, last: map[place]<-chan struct{}{},
 	}
+	r.joining.Reporter = broker.Reporter(func(err error) {
+		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)
+	}, nil)
 	r.commits = r.newCommits()
 	return r
 }
@@ -219,9 +223,7 @@ func (r *run) failed(ctx context.Context, err error) {
 	if broker.Classify(err) != broker.Transient {
 		r.revoke(all) // it is thrown out, or not let in: others have its partitions, or will
 	}
-	if r.trouble.worthSaying(err) {
-		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)
-	}
+	r.joining.Failed(err)
 }
 
 // explain makes a sentence of an error of the group's coordinator.
@@ -243,10 +245,5 @@ func (r *run) pace(ctx context.Context, took time.Duration) error {
 	if r.short = min(r.short+1, calm+4); r.short <= calm {
 		return ctx.Err()
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(backoff << (r.short - calm - 1)): // to 4 s; heartbeats go on meanwhile
-		return nil
-	}
+	return retry.Sleep(ctx, backoff<<(r.short-calm-1)) // to 4 s; heartbeats go on meanwhile
 }
