@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
+	"github.com/freshet/freshet/retry"
 )
 
 // flushGrace is how long a reader that is told to stop waits for the brokers to acknowledge what it has appended. What
@@ -40,10 +40,9 @@ type elected struct {
 func (p *process) newElected(b *brokers, finishAt func(ends map[int]int64)) (*elected, error) {
 	c := p.config
 	e := &elected{brokers: b, process: p, finishAt: finishAt}
-	failed, recovered := e.termTrouble()
 	var err error
 	e.leader, err = leader.New(b.client, leader.Options{
-		Names: connect.Topics(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log, Failed: failed, Recovered: recovered,
+		Names: connect.Topics(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log, Reporter: e.termReporter(),
 	})
 	return e, err
 }
@@ -81,32 +80,13 @@ func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
 // Close implements readerHalf: each term has saved its own position.
 func (*elected) Close() error { return nil }
 
-// termGrace is how long a term cannot be taken, for a reason that passes by itself, before an operator hears of it.
-const termGrace = 5 * time.Second
-
-// termTrouble returns who is told of attempts to take a term as leader that fail, and of the one that succeeds in the
-// end. Until then nobody reads the source, although its readers' group has chosen this process.
-func (e *elected) termTrouble() (failed func(error), recovered func()) {
-	var mu sync.Mutex
-	var since time.Time
-	failed = func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if since.IsZero() {
-			since = time.Now()
-		}
-		if broker.Classify(err) == broker.Transient && time.Since(since) < termGrace {
-			return
-		}
+// termReporter reports that a term as leader cannot be taken. Until one is, nobody reads the source, although its readers'
+// group has chosen this process.
+func (e *elected) termReporter() *retry.Reporter {
+	return broker.Reporter(func(err error) {
 		e.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+
 			"trying again for ever, nothing is lost as long as the source keeps its binlog", e.config.Source.Name, err))
-	}
-	recovered = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		since = time.Time{}
-	}
-	return failed, recovered
+	}, nil)
 }
 
 // term is how a term as leader ended.

@@ -12,7 +12,9 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
+	"github.com/freshet/freshet/retry"
 )
 
 func TestAReadingOfAFormerTermIsNotShown(t *testing.T) {
@@ -30,13 +32,14 @@ func TestAReaderThatIsChosenAndCannotTakeOverSaysSo(t *testing.T) {
 		alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 		must(t, err)
 		p := &elected{brokers: &brokers{shared: &shared{config: &config.Config{Source: config.Source{Name: "shop"}}, alarms: alarms}}}
-		failed, recovered := p.termTrouble()
+		take := retry.Loop{Reporter: p.termReporter()}
+		failed, recovered := func(err error) { take.Failed(err) }, take.Succeeded
 		passing := errors.New("connection refused")
 		failed(passing)
 		if got := alarms.Records(); len(got) != 0 {
 			t.Errorf("an alarm for what passes: %+v", got)
 		}
-		<-time.After(termGrace)
+		<-time.After(broker.Grace)
 		failed(passing)
 		if got := alarms.Records(); len(got) != 1 || got[0].Kind != alarm.KafkaAway || !strings.Contains(got[0].Message, "source shop is not read") {
 			t.Errorf("after a while: %+v", got)

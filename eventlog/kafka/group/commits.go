@@ -36,7 +36,7 @@ type commits struct {
 
 	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the brokers
 	// would take it.
-	sending chan struct{}
+	sending  chan struct{}
 	attempts retry.Loop // paced by every; belongs to the holder of sending
 }
 

@@ -112,22 +112,14 @@ func (c *Checkpoint) insist(what string, f func() error) error {
 	}, f)
 }
 
-// insist repeats what fails because the brokers are away, until ctx ends, and tells waiting of the first failure.
-// Unlike [broker.Insist] it takes an error that is none of the brokers' for final.
+// insist repeats what fails because the brokers are away, until ctx ends, and reports it to waiting. Unlike
+// [broker.Insist] it takes an error that is none of the brokers' for final.
 func insist(ctx context.Context, waiting func(error), f func() error) error {
-	pause := retry.Backoff{Max: 2 * time.Second}
-	for {
-		err := f()
-		if !transient(err) || ctx.Err() != nil {
-			return err
-		}
-		if pause.Attempts() == 0 {
-			waiting(err)
-		}
-		if pause.Wait(ctx) != nil {
-			return err
-		}
+	loop := retry.Loop{
+		Backoff: retry.Backoff{Max: 2 * time.Second}, Reporter: &retry.Reporter{Failed: waiting},
+		Final: func(err error) bool { return !transient(err) },
 	}
+	return loop.Do(ctx, f)
 }
 
 // transient reports whether an error of the brokers passes by itself.

@@ -33,11 +33,8 @@ type Options struct {
 	// MaxStashKeys and MaxStashBytes bound the keys of prepared XA transactions. Defaults 5 000 000 and 512 MiB.
 	MaxStashKeys  int
 	MaxStashBytes int64
-	// Failed is told of every attempt to take a term that failed; another follows. It may be called by several goroutines
-	// at once. Default: what is not what was said last is logged.
-	Failed func(err error)
-	// Recovered, if set, is called when a term is taken after attempts that failed.
-	Recovered func()
+	// Reporter reports attempts to take a term that fail; another follows. Default: they are logged.
+	Reporter *retry.Reporter
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
 	// Log is told of changes of state. Default slog.Default.
@@ -62,30 +59,15 @@ func (o Options) withDefaults() (Options, error) {
 	o.Watch = orDefault(o.Watch, DefaultWatch)
 	o.MaxStashKeys = orDefault(o.MaxStashKeys, checkpoint.DefaultMaxStashKeys)
 	o.MaxStashBytes = orDefault(o.MaxStashBytes, checkpoint.DefaultMaxStashBytes)
-	if o.Recovered == nil {
-		o.Recovered = func() {}
-	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Failed == nil {
-		o.Failed = o.logNew()
+	if o.Reporter == nil {
+		o.Reporter = &retry.Reporter{Failed: func(err error) {
+			o.Log.Warn("no term can be taken for now; trying again", "source", o.Source, "error", err)
+		}}
 	}
 	return o, nil
-}
-
-// logNew is the default of Failed.
-func (o Options) logNew() func(error) {
-	var mu sync.Mutex
-	var said string
-	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if text := err.Error(); text != said {
-			said = text
-			o.Log.Warn("no term can be taken for now; trying again", "source", o.Source, "error", err)
-		}
-	}
 }
 
 func orDefault[T comparable](v, otherwise T) T {
@@ -107,6 +89,7 @@ type Leader struct {
 	topic
 	o       Options
 	metrics *metrics
+	taking  retry.Loop // of terms; one at a time
 
 	held bool // this process has led with a position. It belongs to Run
 
@@ -140,6 +123,7 @@ func New(c *broker.Client, o Options) (*Leader, error) {
 	if err := l.metrics.register(o.Registerer); err != nil {
 		return nil, fmt.Errorf("kafka: leader: metrics: %w", err)
 	}
+	l.taking = retry.Loop{Backoff: retry.Backoff{Max: 2 * time.Second}, Reporter: o.Reporter, Final: cannotLead}
 	l.status.Since = time.Now()
 	return l, nil
 }
@@ -286,27 +270,18 @@ func overBy(err error) error {
 }
 
 // take takes a term, trying for as long as ctx lasts.
-func (l *Leader) take(ctx context.Context) (*Checkpoint, error) {
-	pause := retry.Backoff{Max: 2 * time.Second}
-	for {
-		cp, err := l.attempt(ctx)
-		var lost *LostError
-		switch {
-		case err == nil:
-			if pause.Attempts() > 0 {
-				l.o.Recovered()
-			}
-			return cp, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case errors.As(err, &lost), errors.Is(err, ErrNewer):
-			return nil, err
-		}
-		l.o.Failed(err)
-		if pause.Wait(ctx) != nil {
-			return nil, ctx.Err()
-		}
-	}
+func (l *Leader) take(ctx context.Context) (cp *Checkpoint, err error) {
+	err = l.taking.Do(ctx, func() (err error) {
+		cp, err = l.attempt(ctx)
+		return err
+	})
+	return cp, err
+}
+
+// cannotLead reports whether nobody can take a term until somebody has decided.
+func cannotLead(err error) bool {
+	var lost *LostError
+	return errors.As(err, &lost) || errors.Is(err, ErrNewer)
 }
 
 func (l *Leader) attempt(ctx context.Context) (*Checkpoint, error) {

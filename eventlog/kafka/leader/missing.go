@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // topicEvery is how often a reader that has no seat looks whether there is one. The client has the answer in memory.
@@ -14,6 +15,8 @@ const topicEvery = 2 * time.Second
 // watchTopic tells of a checkpoint topic that is not there any more, until ctx ends: the group then gives the source to
 // nobody, which looks to each reader as if it were given to another.
 func (l *Leader) watchTopic(ctx context.Context, s *seat) {
+	look := retry.Loop{Reporter: l.o.Reporter} // paced by the ticker
+	defer look.Stop()
 	t := time.NewTicker(topicEvery)
 	defer t.Stop()
 	for {
@@ -28,11 +31,13 @@ func (l *Leader) watchTopic(ctx context.Context, s *seat) {
 			missing = broker.Classify(err) == broker.Missing
 		}
 		s.missing.Store(missing)
-		if missing {
-			l.o.Failed(&broker.Error{
-				Class: broker.Missing, What: "look at the position of source " + l.source,
-				Err: fmt.Errorf("topic %s does not exist any more", l.name()), Advice: "start freshet again, which says how to go on",
-			})
+		if !missing {
+			look.Succeeded()
+			continue
 		}
+		look.Failed(&broker.Error{
+			Class: broker.Missing, What: "look at the position of source " + l.source,
+			Err: fmt.Errorf("topic %s does not exist any more", l.name()), Advice: "start freshet again, which says how to go on",
+		})
 	}
 }

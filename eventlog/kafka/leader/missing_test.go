@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // Without its topic the group gives the source to nobody: that is not standing by.
@@ -11,7 +13,7 @@ func TestAReaderWhoseCheckpointTopicIsDeletedSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	failed := make(chan error, 100)
-	a := r.start(r.client, Options{Failed: func(err error) { failed <- err }})
+	a := r.start(r.client, Options{Reporter: &retry.Reporter{Failed: func(err error) { failed <- err }}})
 	must(t, a.leads().Begin(place(4)))
 	r.cluster.DeleteTopic(t, r.name())
 	_ = a.loses()

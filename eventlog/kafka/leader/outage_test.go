@@ -3,6 +3,7 @@ package leader
 import (
 	"errors"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/testbed"
 	"github.com/freshet/freshet/testbed/proxy"
 )
@@ -110,8 +112,11 @@ func TestATermIsTakenOnceTheBrokersAreBack(t *testing.T) {
 		}
 		return proxy.Forward
 	})
-	failed, recovered := make(chan error, 1000), make(chan struct{}, 1)
-	a := r.start(client, Options{Failed: func(err error) { failed <- err }, Recovered: func() { recovered <- struct{}{} }})
+	failed, recovered, attempts := make(chan error, 1000), make(chan struct{}, 1), 0
+	a := r.start(client, Options{Reporter: &retry.Reporter{
+		Failed: func(err error) { failed <- err }, Recovered: func(time.Duration) { recovered <- struct{}{} },
+		Kind: func(error) (string, bool) { attempts++; return strconv.Itoa(attempts), true },
+	}})
 	for range 3 {
 		if err := <-failed; !transient(err) {
 			t.Errorf("it fails with %v", err)
