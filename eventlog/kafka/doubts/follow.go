@@ -2,6 +2,7 @@ package doubts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +25,7 @@ const (
 
 // Follow implements [doubt.Follower].
 func (k *Keeper) Follow(ctx context.Context, changed func()) {
-	backoff := retry.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}
+	loop := retry.Loop{Backoff: retry.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}, Reporter: k.newReporter()}
 	last := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(last) > stale {
@@ -33,7 +34,7 @@ func (k *Keeper) Follow(ctx context.Context, changed func()) {
 		news, err := k.read(ctx)
 		if err == nil {
 			last = time.Now()
-			backoff.Reset()
+			loop.Succeeded()
 			if news {
 				changed()
 			}
@@ -42,26 +43,35 @@ func (k *Keeper) Follow(ctx context.Context, changed func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.failed(ctx, err, time.Since(last))
-		_ = backoff.Wait(ctx) // it ends early with ctx only
+		_ = loop.Wait(ctx, k.handle(ctx, err)) // it ends early with ctx only
 	}
 }
 
-// failed does what can be done about a failure, and tells an operator of it unless it will pass by itself.
-func (k *Keeper) failed(ctx context.Context, err error, since time.Duration) {
-	switch class := broker.Classify(err); {
-	case class == broker.OutOfRange, class == broker.Missing:
-		k.next, k.gone = -1, true
-		if class == broker.Missing && k.o.Ensure != nil {
-			err = k.o.Ensure(ctx)
-		}
-		if class == broker.OutOfRange || err == nil || ctx.Err() != nil {
-			return
-		}
-	case class == broker.Transient && since < patience:
-		return
+// errHandled is reported only if it comes again and again.
+var errHandled = errors.New("the topic is not the one that it was")
+
+// handle does what can be done about a failure, and returns what is left of it.
+func (k *Keeper) handle(ctx context.Context, err error) error {
+	class := broker.Classify(err)
+	if class != broker.OutOfRange && class != broker.Missing {
+		return err
 	}
-	k.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again for ever", err))
+	k.next, k.gone = -1, true
+	if class == broker.Missing && k.o.Ensure != nil {
+		err = k.o.Ensure(ctx)
+	}
+	if class == broker.OutOfRange || err == nil {
+		return errHandled
+	}
+	return err
+}
+
+func (k *Keeper) newReporter() *retry.Reporter {
+	r := broker.Reporter(func(err error) {
+		k.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again for ever", err))
+	}, nil)
+	r.Grace = patience
+	return r
 }
 
 // read reads what came since the last call, or all, and reports whether that was anything new.
