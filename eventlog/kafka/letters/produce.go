@@ -17,22 +17,14 @@ const (
 	batchRecords = 1000
 )
 
-// patience is how long a transient failure of Kafka is tried again here, before it becomes the caller's: a leader
-// that moves is no news, an outage is.
-const patience = 5 * time.Second
-
-// insist calls attempt until it succeeds, fails for good, or patience ends.
+// insist calls attempt until it succeeds, fails for good, or has failed for [broker.Grace]: a leader that moves is no news,
+// an outage is the caller's.
 func insist(ctx context.Context, attempt func() error) error {
-	b := retry.Backoff{Min: 100 * time.Millisecond, Max: time.Second}
-	for start := time.Now(); ; {
-		err := attempt()
-		if ctx.Err() != nil || broker.Classify(err) != broker.Transient || time.Since(start) > patience {
-			return err
-		}
-		if wait := b.Wait(ctx); wait != nil {
-			return errors.Join(wait, err)
-		}
-	}
+	start := time.Now()
+	loop := retry.Loop{Backoff: retry.Backoff{Max: time.Second}, Final: func(err error) bool {
+		return broker.Classify(err) != broker.Transient || time.Since(start) > broker.Grace
+	}}
+	return loop.Do(ctx, attempt)
 }
 
 // produce appends records to the one partition of a topic, in as many requests as it takes, and tells then how many

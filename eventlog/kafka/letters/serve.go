@@ -49,10 +49,10 @@ func (s *Store) serve(ctx context.Context, c claim) error {
 		return fmt.Errorf("parked keys: %s is no retry topic of the group %s", c.topic, s.o.Group)
 	}
 	what := fmt.Sprintf("%s/%d", c.topic, c.partition)
-	p := &patient{store: s, what: what, note: func(err error) { s.noteUnread(what, err) }}
+	loop := s.newLoop(what, func(err error) { s.noteUnread(what, err) })
 	defer s.noteUnread(what, nil)
 	for {
-		err := s.serveWindow(ctx, c, p)
+		err := s.serveWindow(ctx, c, loop)
 		var cut *cutError
 		if !errors.As(err, &cut) {
 			return ended(ctx, err)
@@ -63,9 +63,9 @@ func (s *Store) serve(ctx context.Context, c claim) error {
 }
 
 // serveWindow reads from the committed offset on, until ctx ends or the offsets begin again.
-func (s *Store) serveWindow(ctx context.Context, c claim, p *patient) error {
+func (s *Store) serveWindow(ctx context.Context, c claim, loop *retry.Loop) error {
 	var from int64
-	err := p.until(ctx, func() (err error) {
+	err := loop.Do(ctx, func() (err error) {
 		from, err = s.begin(ctx, c)
 		return err
 	})
@@ -83,7 +83,7 @@ func (s *Store) serveWindow(ctx context.Context, c claim, p *patient) error {
 		if !s.waitForRoom(ctx, w) {
 			return nil
 		}
-		if err := p.until(ctx, func() error { return s.read(ctx, w) }); err != nil {
+		if err := loop.Do(ctx, func() error { return s.read(ctx, w) }); err != nil {
 			return err
 		}
 	}
@@ -248,53 +248,27 @@ func (s *Store) lost(ctx context.Context, w *window, cause error) error {
 	return nil
 }
 
-// patient tries again for ever, and says so once.
-type patient struct {
-	store *Store
-	what  string
-	// note is told of each failure, and with nil that it is over.
-	note func(error)
-	// since is when the failures began; zero while all is well.
-	since time.Time
-}
-
-// until calls attempt until it succeeds, finds that the offsets begin again, or ctx ends.
-func (p *patient) until(ctx context.Context, attempt func() error) error {
-	b := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
-	for {
-		err := attempt()
-		var cut *cutError
-		switch {
-		case err == nil:
-			p.recovered()
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.As(err, &cut):
-			return err
-		}
-		p.failed(err)
-		if err := b.Wait(ctx); err != nil {
-			return err
-		}
+// newLoop returns the attempts to read a partition, until the offsets begin again. note gets the error of each that fails
+// when they have failed for [broker.Grace], and nil when one has succeeded.
+func (s *Store) newLoop(what string, note func(error)) *retry.Loop {
+	return &retry.Loop{
+		Backoff: retry.Backoff{Max: 5 * time.Second},
+		Reporter: broker.Reporter(
+			func(err error) {
+				s.o.Log.Warn("a topic of keys in trouble cannot be read for now", "partition", what, "error", err)
+			},
+			func(time.Duration) {
+				s.o.Log.Info("a topic of keys in trouble is read again", "partition", what)
+				note(nil)
+			}),
+		Final: func(err error) bool {
+			var cut *cutError
+			return errors.As(err, &cut)
+		},
+		Note: func(err error, lasting time.Duration) {
+			if lasting > broker.Grace {
+				note(err)
+			}
+		},
 	}
-}
-
-func (p *patient) failed(err error) {
-	if p.since.IsZero() {
-		p.since = time.Now()
-		p.store.o.Log.Warn("a topic of keys in trouble cannot be read for now", "partition", p.what, "error", err)
-	}
-	if time.Since(p.since) > patience {
-		p.note(err)
-	}
-}
-
-func (p *patient) recovered() {
-	if p.since.IsZero() {
-		return
-	}
-	p.since = time.Time{}
-	p.store.o.Log.Info("a topic of keys in trouble is read again", "partition", p.what)
-	p.note(nil)
 }

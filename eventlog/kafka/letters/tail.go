@@ -54,14 +54,14 @@ type tail struct {
 // on. It never fails: when Kafka does, it tries again for ever. Letters that are lost with their topic are a doubt, or else
 // nobody would know of their keys any more.
 func (s *Store) Run(ctx context.Context) {
-	p := &patient{store: s, what: s.dead, note: func(err error) {
+	loop := s.newLoop(s.dead, func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.tailing = err
-	}}
+	})
 	t := &tail{store: s, next: -1}
 	for ctx.Err() == nil {
-		_ = p.until(ctx, func() error { return t.follow(ctx) }) // fails with ctx only
+		_ = loop.Do(ctx, func() error { return t.follow(ctx) }) // fails with ctx only
 	}
 }
 
