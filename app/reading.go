@@ -190,18 +190,20 @@ func (r *reading) saveLast() error {
 func (r *reading) saverOptions() checkpoint.SaverOptions {
 	return checkpoint.SaverOptions{
 		Advanced: r.fresh.finish,
-		Failed: func(err error) {
-			if errors.Is(err, leader.ErrDeposed) {
-				return // its successor saves now, and the term ends
-			}
-			if errors.Is(err, embedded.ErrRemoved) {
-				r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved, and the next start would not know it: "+err.Error())
-				return
-			}
-			r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
-				"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))
+		Reporter: &retry.Reporter{
+			Failed: func(err error) {
+				if errors.Is(err, leader.ErrDeposed) {
+					return // its successor saves now, and the term ends
+				}
+				if errors.Is(err, embedded.ErrRemoved) {
+					r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved, and the next start would not know it: "+err.Error())
+					return
+				}
+				r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
+					"; nothing is lost, but a restart would repeat all work since the last save: look at "+placeOfCheckpoint(r.config))
+			},
+			Recovered: func(time.Duration) { r.options.Log.Info("the position is saved again") },
 		},
-		Recovered: func() { r.options.Log.Info("the position is saved again") },
 	}
 }
 

@@ -22,7 +22,7 @@ func TestAPositionThatCannotBeSavedIsAnAlarmUnlessASuccessorSaves(t *testing.T) 
 		t.Fatal(err)
 	}
 	r := &reading{shared: &shared{config: &config.Config{}, alarms: alarms}}
-	failed := r.saverOptions().Failed
+	failed := r.saverOptions().Reporter.Failed
 	failed(fmt.Errorf("save the position: %w", leader.ErrDeposed))
 	if got := alarms.Records(); len(got) != 0 {
 		t.Errorf("an alarm for a successor: %+v", got)

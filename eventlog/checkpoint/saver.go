@@ -18,12 +18,10 @@ type SaverOptions struct {
 	Every time.Duration
 	// Backoff spaces the attempts after a save that failed. Default 100 ms to 5 s.
 	Backoff retry.Backoff
-	// Failed, if set, is told of every save that failed. Nothing is lost: the position stays where it is.
-	Failed func(err error)
+	// Reporter reports saves that fail. Nothing is lost: the position stays where it is. Default: nobody hears of them.
+	Reporter *retry.Reporter
 	// Advanced, if set, is told of every end that the position has moved over, in order.
 	Advanced func(e event.End)
-	// Recovered, if set, is called when a save succeeds after one or more that failed.
-	Recovered func()
 }
 
 // Run advances the checkpoint over ends and saves it: at once after a pause, then no more often than
@@ -56,14 +54,13 @@ func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOpti
 
 // saver is the state of one Run.
 type saver struct {
-	c       *Checkpoint
-	o       SaverOptions
-	backoff retry.Backoff
-	timer   *time.Timer
-	armed   bool
+	c     *Checkpoint
+	o     SaverOptions
+	loop  retry.Loop
+	timer *time.Timer
+	armed bool
 	// next is before when no save is to begin.
-	next    time.Time
-	failing bool
+	next time.Time
 }
 
 func (c *Checkpoint) newSaver(o SaverOptions) (*saver, error) {
@@ -75,7 +72,7 @@ func (c *Checkpoint) newSaver(o SaverOptions) (*saver, error) {
 	}
 	t := time.NewTimer(0)
 	t.Stop()
-	return &saver{c: c, o: o, backoff: o.Backoff, timer: t}, nil
+	return &saver{c: c, o: o, loop: retry.Loop{Backoff: o.Backoff, Reporter: o.Reporter}, timer: t}, nil
 }
 
 func (s *saver) advance(e event.End) {
@@ -97,18 +94,11 @@ func (s *saver) arm() {
 func (s *saver) save() error {
 	err := s.c.Save()
 	if err != nil {
-		if s.failing = true; s.o.Failed != nil {
-			s.o.Failed(err)
-		}
-		s.next = time.Now().Add(s.backoff.Next())
+		s.next = time.Now().Add(s.loop.Failed(err))
 		s.arm()
 		return err
 	}
-	if s.failing && s.o.Recovered != nil {
-		s.o.Recovered()
-	}
-	s.failing = false
-	s.backoff.Reset()
+	s.loop.Succeeded()
 	s.next = time.Now().Add(s.o.Every)
 	return nil
 }
@@ -136,7 +126,7 @@ func (s *saver) finish(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if s.backoff.Wait(ctx) != nil {
+		if s.loop.Backoff.Wait(ctx) != nil {
 			return s.c.Save()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,16 +129,18 @@ func helpFull(dir string) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
 		return err
 	}
-	failed, recovered := make(chan error, 100), make(chan struct{}, 1)
+	failed, recovered, attempts := make(chan error, 100), make(chan struct{}, 1), 0
 	ends, done := make(chan event.End), make(chan error, 1)
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: uint64(os.Getpagesize()), Max: before.Max}); err != nil {
 		return err
 	}
 	go func() {
 		done <- c.Run(context.Background(), ends, SaverOptions{
-			Backoff:   retry.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond},
-			Failed:    func(err error) { failed <- err },
-			Recovered: func() { recovered <- struct{}{} },
+			Backoff: retry.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond},
+			Reporter: &retry.Reporter{
+				Failed: func(err error) { failed <- err }, Recovered: func(time.Duration) { recovered <- struct{}{} },
+				Kind: func(error) (string, bool) { attempts++; return strconv.Itoa(attempts), true },
+			},
 		})
 	}()
 	ends <- event.End{File: "binlog.000001", Pos: 5}

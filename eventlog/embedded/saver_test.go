@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // errDisk is what a full disk says.
@@ -140,10 +141,12 @@ func TestTheSaverTriesForEverAndSaysSo(t *testing.T) {
 		defer s.Close()
 		c := s.Checkpoint()
 		must(t, c.Begin(position(t, 4)))
-		failed, recovered := 0, 0
+		attempts, failed, recovered := 0, 0, 0
 		ends, done := runSaver(t.Context(), c, SaverOptions{
-			Failed:    func(error) { failed++ },
-			Recovered: func() { recovered++ },
+			Reporter: &retry.Reporter{
+				Failed: func(error) { failed++ }, Recovered: func(time.Duration) { recovered++ },
+				Kind: func(err error) (string, bool) { attempts++; return err.Error(), true },
+			},
 		})
 		f.set(failing, nil)
 		ends <- event.End{File: "binlog.000001", Pos: 5}
@@ -152,8 +155,8 @@ func TestTheSaverTriesForEverAndSaysSo(t *testing.T) {
 			ends <- event.End{File: "binlog.000001", Pos: 6 + n}
 		}
 		synctest.Wait()
-		if failed < 3600/5 || recovered != 0 {
-			t.Errorf("in one hour %d saves failed and %d came good", failed, recovered)
+		if attempts < 3600/5 || failed < 50 || failed > 60 || recovered != 0 {
+			t.Errorf("in one hour %d saves failed, which was said %d times, and %d came good", attempts, failed, recovered)
 		}
 		if p := c.Durable(); p.Pos != 4 {
 			t.Errorf("the durable position moved to %s", p.String())
