@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 func TestAQueryWaitsUntilTheChangeIsVisible(t *testing.T) {
@@ -49,7 +50,7 @@ func TestOldNewsIsQueriedOnce(t *testing.T) {
 func TestOneRunServesAllThatWaitedWhenItBegan(t *testing.T) {
 	inBubble(t, Options{QueryWorkers: 2}, func(r *rig) {
 		q := r.rebuilding(func(ctx context.Context, _ string) (string, error) {
-			return "v", pauseErr(ctx, 100*ms)
+			return "v", retry.Sleep(ctx, 100*ms)
 		})
 		b := func(pos uint64) *event.Batch { return aged(batchOfThings(origin(pos, 0), query("a")), 0) }
 		r.append(b(4)) // begins at once
@@ -64,13 +65,6 @@ func TestOneRunServesAllThatWaitedWhenItBegan(t *testing.T) {
 		q.ran("0s a", "100ms a")
 		r.calls("acquire", "rebuild 1/1/4/1", "release", "acquire", "rebuild 1/1/9/1", "release")
 	})
-}
-
-func pauseErr(ctx context.Context, d time.Duration) error {
-	if !pause(ctx, d) {
-		return ctx.Err()
-	}
-	return nil
 }
 
 func (r *rig) lastCall() string {
@@ -203,7 +197,7 @@ func TestALockThatSomebodyElseHoldsIsWaitedForOnlySoLong(t *testing.T) {
 // A query that takes long keeps its lock; and the lock is given back after the value is written.
 func TestALockIsRenewedWhileTheQueryRuns(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
-		r.rebuilding(func(ctx context.Context, _ string) (string, error) { return "v", pauseErr(ctx, 4*time.Second) })
+		r.rebuilding(func(ctx context.Context, _ string) (string, error) { return "v", retry.Sleep(ctx, 4*time.Second) })
 		r.append(aged(batchOfThings(origin(4, 0), query("a")), 0))
 		r.pass(4 * time.Second)
 		r.calls("acquire freshet:lock:{a}", "renew", "renew", "rebuild a set", "release")
@@ -228,7 +222,7 @@ func (r *rig) slowly() *tapeRebuilder {
 		if key != "a" {
 			return "v", nil
 		}
-		return "v", pauseErr(ctx, 10*time.Second)
+		return "v", retry.Sleep(ctx, 10*time.Second)
 	})
 }
 
@@ -350,7 +344,7 @@ func TestSoManyQueriesRunAtOnce(t *testing.T) {
 		running, most := 0, 0
 		r.rebuilding(func(ctx context.Context, _ string) (string, error) {
 			r.redis.set(func() { running++; most = max(most, running) })
-			err := pauseErr(ctx, 10*ms)
+			err := retry.Sleep(ctx, 10*ms)
 			r.redis.set(func() { running-- })
 			return "v", err
 		})

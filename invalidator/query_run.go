@@ -9,6 +9,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/retry"
 )
 
 // queryWorker makes one run after the other.
@@ -194,14 +195,14 @@ func (w *queryWorker) lock(ctx context.Context, key string) (release func()) {
 		if err != nil || left <= 0 || ctx.Err() != nil {
 			return func() {}
 		}
-		pause(ctx, min(wait, left))
+		_ = retry.Sleep(ctx, min(wait, left)) // the loop looks at ctx
 		left -= wait
 	}
 	renewing, stop := context.WithCancel(ctx)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for pause(renewing, l.TTL/3) {
+		for retry.Sleep(renewing, l.TTL/3) == nil {
 			if held, err := w.send(b, b.Renew(l)); err == nil && !held {
 				return // it took too long, and somebody else may have it
 			}
@@ -224,16 +225,4 @@ func (w *queryWorker) send(b *write.Builder, c *write.Call) (held bool, err erro
 	}
 	b.Reset()
 	return held, err
-}
-
-// pause waits; false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/retry"
 )
 
 // Queries can be slower than changes come, by any factor. What waits for them must hold up nobody else: neither fetching,
@@ -25,7 +26,7 @@ const (
 
 // expire takes keys out of the line that have waited for their query for too long. It returns when ctx ends.
 func (q *queryPool) expire(ctx context.Context) {
-	for pause(ctx, staleCheck) {
+	for retry.Sleep(ctx, staleCheck) == nil {
 		deliver(q.overdue(q.engine.clock().add(-staleFor)))
 	}
 }

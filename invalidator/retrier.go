@@ -23,7 +23,13 @@ const retryAtOnce = commandKeys
 // run runs until ctx ends, or until Redis will never do what is asked of it.
 func (r *retrier) run(ctx context.Context) error {
 	o := r.engine.options.Retry
-	backoff := retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff, Rand: o.Rand}
+	loop := retry.Loop{
+		Backoff: retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff, Rand: o.Rand},
+		Reporter: &retry.Reporter{Failed: func(err error) {
+			r.engine.alarms.Raise(alarm.StoreFailed,
+				fmt.Sprintf("parked keys cannot be read or settled (%v), so they wait: %s", err, r.engine.advice()))
+		}},
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -40,11 +46,9 @@ func (r *retrier) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			wait = backoff.Next()
-			r.engine.alarms.Raise(alarm.StoreFailed,
-				fmt.Sprintf("parked keys cannot be read or settled (%v), so they wait: %s", err, r.engine.advice()))
+			wait = loop.Failed(err)
 		default:
-			backoff.Reset()
+			loop.Succeeded()
 		}
 		timer.Reset(wait)
 	}

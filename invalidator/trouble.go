@@ -165,8 +165,10 @@ func (s *partition) letters(units []*unit) []retry.Entry {
 
 // parkAll stores the entries. It fails only with ctx.
 func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
-	backoff := retry.Backoff{
-		Min: s.policy().MinBackoff, Max: s.policy().MaxBackoff, Rand: s.policy().Rand,
+	loop := retry.Loop{
+		Backoff:  retry.Backoff{Min: s.policy().MinBackoff, Max: s.policy().MaxBackoff, Rand: s.policy().Rand},
+		Reporter: &retry.Reporter{Failed: s.storeFailed},
+		Note:     func(error, time.Duration) { s.setFull(true) }, // nothing more is fetched until the store takes keys again
 	}
 	defer s.setFull(false)
 	for n := parkAtOnce; len(entries) > 0; {
@@ -177,7 +179,7 @@ func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
 			s.engine.parkedNow(entries[:n])
 			entries = entries[n:]
 			n = parkAtOnce
-			backoff.Reset()
+			loop.Succeeded()
 			s.setFull(false)
 			continue
 		case ctx.Err() != nil:
@@ -186,20 +188,15 @@ func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
 			n = (n + 1) / 2 // what fits shall fit
 			continue
 		}
-		s.storeFailed(err)
-		if err := backoff.Wait(ctx); err != nil {
+		if err := loop.Wait(ctx, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// storeFailed stops fetching until the store takes keys again, and says so.
+// storeFailed says that the store takes no keys.
 func (s *partition) storeFailed(err error) {
-	if s.full.Load() {
-		return
-	}
-	s.setFull(true)
 	if errors.Is(err, retry.ErrFull) {
 		s.engine.alarms.Raise(alarm.StoreFull, "the store of parked keys and dead letters is full, so reading has "+
 			"stopped: mend what keeps the keys from being deleted, then replay or purge dead letters (freshet dlq)")
