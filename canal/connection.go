@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // errModeChanged says that the source's positions are of another kind than at the start of the run.
@@ -20,10 +21,10 @@ var errNonsense = errors.New("the binlog stream makes no sense")
 
 // run reads until ctx ends, making connections anew.
 func (l *loop) run(ctx context.Context) error {
-	r := reconnect{since: time.Now()}
+	r := l.newReconnect()
 	for {
 		before := l.progress()
-		err := l.connection(ctx, &r)
+		err := l.connection(ctx, r)
 		if l.n.connected.Swap(false) {
 			r.ended()
 		}
@@ -36,15 +37,12 @@ func (l *loop) run(ctx context.Context) error {
 		if err := r.judge(ctx, l, err, l.progress() != before); err != nil {
 			return err
 		}
-		wait := r.next()
+		wait := r.attempts.Failed(err)
 		l.m.connects.WithLabelValues("error").Inc()
-		if why := words(err); r.news(why) {
-			l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "address", l.o.Address, "error", why)
-		}
 		if time.Since(r.since) >= awayAfter && !isBehind(err) { // that has an alarm of its own
 			l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))
 		}
-		if pause(ctx, wait) != nil {
+		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // ErrHalt is what every error of [Canal.Run] is that another attempt would meet again, until somebody has decided
@@ -154,7 +155,7 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 					"then choose where to go on with `freshet position set … --skip`",
 			}
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := retry.Sleep(ctx, wait); err != nil {
 			return err
 		}
 		if err := s.executed(info); err != nil {
@@ -237,16 +238,4 @@ var ownedBy = regexp.MustCompile(`#\d+`)
 // parseOwned reads gtid_owned.
 func parseOwned(text string) (event.GTIDSet, error) {
 	return event.ParseGTIDSet(event.MySQL, ownedBy.ReplaceAllString(text, ""))
-}
-
-// pause waits; it returns the context's error when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

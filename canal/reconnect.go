@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -21,8 +20,6 @@ const (
 	lastRetry  = 3 * time.Second
 	// lasting is how long a dump lasts that counts as one.
 	lasting = time.Second
-	// sayAgain is how long an error that comes at every attempt is not logged again.
-	sayAgain = time.Minute
 	// awayAfter is how long the source may not be read before it is an alarm.
 	awayAfter = 10 * time.Second
 	// giveUpAfter is how often in a row, without any progress in between, the server may refuse, or the stream make
@@ -35,19 +32,28 @@ const (
 
 // reconnect decides when to connect again, and when not to.
 type reconnect struct {
-	// attempt counts those since a dump last stood for some time.
-	attempt int
+	// attempts owns the waits, which begin again after a dump that stood for some time, and what is logged.
+	attempts retry.Loop
 	// stuck counts refusals in a row.
 	stuck int
 	// patience is a factor of the allowed silence; 0 is 1.
 	patience int
 	// since is since when the source has not been read, or, while it is read, since when it has been.
 	since time.Time
-	// said is the last error that was logged, and saidAt when.
-	said   string
-	saidAt time.Time
 	// stood is true once a dump has been begun: what fails from then on is not our configuration.
 	stood bool
+}
+
+func (l *loop) newReconnect() *reconnect {
+	return &reconnect{since: time.Now(), attempts: retry.Loop{
+		Backoff: retry.Backoff{Min: firstRetry, Max: lastRetry},
+		Reporter: &retry.Reporter{
+			Failed: func(err error) {
+				l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "address", l.o.Address, "error", words(err))
+			},
+			Kind: func(err error) (string, bool) { return words(err), true },
+		},
+	}}
 }
 
 // begun notes that a dump has begun.
@@ -57,18 +63,9 @@ func (r *reconnect) begun() { r.stood, r.since = true, time.Now() }
 // one another's dumps, must not do so as fast as they can.
 func (r *reconnect) ended() {
 	if time.Since(r.since) >= lasting {
-		r.attempt = 0
+		r.attempts.Backoff.Reset()
 	}
 	r.since = time.Now()
-}
-
-// news reports whether an error is to be logged: another one than the last, or the same after a while.
-func (r *reconnect) news(why string) bool {
-	if why == r.said && time.Since(r.saidAt) < sayAgain {
-		return false
-	}
-	r.said, r.saidAt = why, time.Now()
-	return true
 }
 
 // judge returns the error that ends the run, or nil to try again. moved says that the connection brought something.
@@ -95,13 +92,6 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 		return l.refused(ctx, err)
 	}
 	return err
-}
-
-// next returns how long to wait before the next attempt.
-func (r *reconnect) next() time.Duration {
-	limit := min(lastRetry, firstRetry<<min(r.attempt, 10))
-	r.attempt++
-	return time.Duration(rand.Int64N(int64(limit)))
 }
 
 // refused makes an error of the server's refusal to send the binlog from our position.

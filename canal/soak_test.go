@@ -1,8 +1,11 @@
 package canal
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -127,28 +130,33 @@ func TestLagIsZeroWhileTheSourceSaysSo(t *testing.T) {
 
 func TestAnErrorThatComesAtEveryAttemptIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r reconnect
-		said := 0
+		l, _ := fed(t)
+		var log strings.Builder
+		l.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		r := l.newReconnect()
 		for range 120 {
-			if r.news("refused") {
-				said++
-			}
+			r.attempts.Failed(errors.New("refused"))
 			pass(t, time.Second)
 		}
-		if said != 2 || !r.news("timeout") || !r.news("refused") {
-			t.Errorf("logged %d times in two minutes", said)
+		if n := strings.Count(log.String(), "error=refused"); n != 2 {
+			t.Errorf("logged %d times in two minutes:\n%s", n, log.String())
+		}
+		if r.attempts.Failed(errors.New("timeout")); !strings.Contains(log.String(), "error=timeout") {
+			t.Error("another error is not logged at once")
 		}
 	})
 }
 
 func TestTheFirstRetryIsQuickAndTheLastOnesAreNot(t *testing.T) {
-	var r reconnect
-	if d := r.next(); d > firstRetry {
+	l, _ := fed(t)
+	attempts := &l.newReconnect().attempts
+	refused := errors.New("refused")
+	if d := attempts.Failed(refused); d > firstRetry {
 		t.Errorf("the first attempt waits %s", d)
 	}
 	longest := time.Duration(0)
 	for range 2000 {
-		longest = max(longest, r.next())
+		longest = max(longest, attempts.Failed(refused))
 	}
 	if longest > lastRetry || longest < lastRetry/2 {
 		t.Errorf("the longest wait is %s, want nearly %s", longest, lastRetry)

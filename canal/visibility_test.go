@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 var (
@@ -466,7 +467,7 @@ func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
 
 // pass lets the bubble's time pass.
 func pass(t *testing.T, d time.Duration) {
-	if err := pause(t.Context(), d); err != nil {
+	if err := retry.Sleep(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 }
