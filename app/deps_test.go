@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 
 	// The SQL of a rebuild, read and not run; and what runs it.
 	"query":   nil,
-	"rebuild": {"event", "event/float", "document", "query", "login"},
+	"rebuild": {"event", "event/float", "document", "query", "login", "retry"},
 	"login":   nil,
 
 	// What a row looks like as a value.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // SourceInfo is what the source says of itself.
@@ -174,7 +175,7 @@ func (s *session) identifyMariaDB(info *SourceInfo) error {
 	r, err := s.row("SELECT @@server_uid")
 	if err == nil {
 		info.Server = r[0] + "/" + info.Server
-	} else if e, ok := serverError(err); !ok || e.Code != errUnknownVariable {
+	} else if e, ok := retry.ServerError(err); !ok || e.Code != errUnknownVariable {
 		return err
 	}
 	return s.executed(info)

@@ -98,7 +98,7 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 func (l *loop) refused(ctx context.Context, err error) error {
 	p := l.position()
 	gap := &GapError{Position: p, Mend: mendPurged}
-	e, _ := serverError(err)
+	e, _ := retry.ServerError(err)
 	gap.Reason = fmt.Sprintf("the source refuses to send the binlog from there: %q", e.Message)
 	if s, err := l.o.connect(ctx, queryTimeout); err == nil {
 		gap.Oldest = oldest(s)
@@ -130,7 +130,7 @@ func isTimeout(err error) bool {
 // isPassing reports whether an error before the first dump says that the server is not there at the moment, and not
 // that we are configured wrongly.
 func isPassing(err error) bool {
-	if _, answered := serverError(err); answered {
+	if _, answered := retry.ServerError(err); answered {
 		return retry.ClassifySource(err) == retry.Away
 	}
 	var ne net.Error

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
-	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/freshet/freshet/login"
+	"github.com/freshet/freshet/retry"
 )
 
 const (
@@ -181,15 +181,9 @@ func (s *session) pairs(statement string) (map[string]string, error) {
 // quote writes a string literal that means the same under every sql_mode.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// serverError returns the server's own error within err, if it is one.
-func serverError(err error) (*mysql.MyError, bool) {
-	var e *mysql.MyError
-	return e, errors.As(err, &e)
-}
-
 // isDenied reports whether the server refused who we are or what we may do: nothing that time mends.
 func isDenied(err error) bool {
-	e, ok := serverError(err)
+	e, ok := retry.ServerError(err)
 	if !ok {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // The rows of an XA transaction come with its XA PREPARE. One that was prepared before the place where reading began, and
@@ -92,7 +93,7 @@ func (l *loop) askXA(s *session, info *SourceInfo) error {
 	}
 	x := &xaStart{changed: true}
 	listed, err := s.prepared()
-	if _, refused := serverError(err); err != nil && !refused {
+	if _, refused := retry.ServerError(err); err != nil && !refused {
 		return err
 	}
 	x.Listed, x.All = listed, err != nil

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // Error says why there is no value: which query, what happened, and what to do.
@@ -63,51 +65,37 @@ func (e *connectError) Unwrap() error { return e.err }
 // oneLine is an error in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// verdict is what an error number means.
-type verdict struct {
-	permanent bool
-	// lost: the session, or its prepared statement, is gone.
-	lost bool
-	// advice says what to do.
-	advice string
-}
-
-// verdictOf returns what the server's error means. Numbers that are not here mean that the query, or what it finds, is
-// wrong, unless their SQLSTATE says otherwise.
-// Source: MySQL Server Error Message Reference; MariaDB, "MariaDB Error Codes"; ISO SQLSTATE classes 08 (connection) and
-// 40 (rollback).
-func verdictOf(e *mysql.MyError) verdict {
+// advice says what to do about the server's error.
+// Source: MySQL Server Error Message Reference; MariaDB, "MariaDB Error Codes".
+func advice(e *mysql.MyError) string {
 	switch e.Code {
-	case 1053, 1077, 1079, 1927, 3169, 4031, 1243: // shutdown, killed, idle for too long; unknown statement handler
-		return verdict{lost: true, advice: "it is run again"}
 	case 3024, 1969: // max_execution_time, max_statement_time
-		return verdict{advice: "give it an index, or raise timeout"}
-	case 1205, 1213, 1317, 1412, 1615, 1689: // lock wait, deadlock, interrupted, table changed, prepare again
-		return verdict{advice: "it is run again"}
+		return "give it an index, or raise timeout"
 	case 1040, 1203, 1226, 1461: // connections, resources of the user, statements
-		return verdict{advice: "raise the server's limit, or lower the number of queries at once; it is run again"}
+		return "raise the server's limit, or lower the number of queries at once; it is run again"
 	case 1021, 1037, 1038, 1041, 1114, 1135: // disk full, out of memory, table full, no thread
-		return verdict{advice: "the server lacks disk or memory; it is run again"}
+		return "the server lacks disk or memory; it is run again"
 	case 1064, 1149:
-		return verdict{permanent: true, advice: "correct its SQL"}
+		return "correct its SQL"
 	case 1054, 1052, 1146, 1051, 1109, 1049, 1305:
-		return verdict{permanent: true, advice: "name what exists, or write schema.table; freshet check tries all queries"}
+		return "name what exists, or write schema.table; freshet check tries all queries"
 	case 1046:
-		return verdict{permanent: true, advice: "write the schema before each table, such as shop.review"}
+		return "write the schema before each table, such as shop.review"
 	case 1044, 1142, 1143, 1227, 1370:
-		return verdict{permanent: true, advice: "GRANT SELECT on what it reads to the user of source"}
+		return "GRANT SELECT on what it reads to the user of source"
 	}
-	switch {
-	case strings.HasPrefix(e.State, "08"), strings.HasPrefix(e.State, "40"):
-		return verdict{advice: "it is run again"}
+	if !isPermanent(e) {
+		return "it is run again"
 	}
-	return verdict{permanent: true, advice: "run it by hand with the row's values to see why"}
+	return "run it by hand with the row's values to see why"
 }
 
-// serverError returns the server's own error within err, if it is one.
-func serverError(err error) (*mysql.MyError, bool) {
-	var e *mysql.MyError
-	return e, errors.As(err, &e)
+// isPermanent reports whether the query, or what it finds, is wrong: the server does not take it later either.
+func isPermanent(e *mysql.MyError) bool { return retry.ClassifySource(e) != retry.Away }
+
+// endsSession reports whether the session, or its prepared statement, is gone with the server's error.
+func endsSession(e *mysql.MyError) bool {
+	return retry.EndsSession(e) || e.Code == mysql.ER_UNKNOWN_STMT_HANDLER
 }
 
 // isLost reports whether the session is gone, and not for anything that the query did.
@@ -116,16 +104,16 @@ func isLost(err error) bool {
 	if err == nil || errors.As(err, &f) || errors.Is(err, errTimeout) || errors.Is(err, errClosed) || isContext(err) {
 		return false
 	}
-	if e, ok := serverError(err); ok {
-		return verdictOf(e).lost
+	if e, ok := retry.ServerError(err); ok {
+		return endsSession(e)
 	}
 	return true
 }
 
 // isUsable reports whether the session can go on after the error: the server has said all that it had to say.
 func isUsable(err error) bool {
-	e, ok := serverError(err)
-	return ok && !verdictOf(e).lost
+	e, ok := retry.ServerError(err)
+	return ok && !endsSession(e)
 }
 
 func isContext(err error) bool {
@@ -137,7 +125,7 @@ func (q *Query) explain(err error) error {
 	var f *fault
 	var c *connectError
 	var p *prepareError
-	e, fromServer := serverError(err)
+	e, fromServer := retry.ServerError(err)
 	text, final := "", false
 	switch {
 	case errors.As(err, &f):
@@ -153,12 +141,11 @@ func (q *Query) explain(err error) error {
 	case isContext(err):
 		return err
 	case fromServer:
-		v := verdictOf(e)
 		said := fmt.Sprintf("the server refused it with error %d (%s)", e.Code, e.State)
 		if errors.As(err, &p) {
 			said += ": " + oneLine(errors.New(e.Message))
 		}
-		text, final = said+": "+v.advice, v.permanent
+		text, final = said+": "+advice(e), isPermanent(e)
 	default:
 		text = "the connection was lost: " + oneLine(err) + "; it is run again"
 	}

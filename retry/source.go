@@ -6,21 +6,19 @@ import (
 	"slices"
 	"strings"
 
-	gomysql "github.com/go-mysql-org/go-mysql/mysql"
-	"github.com/go-sql-driver/mysql"
+	"github.com/go-mysql-org/go-mysql/mysql"
 )
 
 // ClassifySource says what an error of MySQL or MariaDB means: [Away] (try again for ever, also on another
-// address), [Refused] (an operator must act), or [Lost] (the position is gone). It knows the errors of go-mysql and
-// of go-sql-driver.
+// address), [Refused] (an operator must act), or [Lost] (the position is gone). It knows the errors of go-mysql.
 //
 // Everything that is not an answer of the server is [Away], except a certificate that does not verify. An answer
-// that is not known is [Refused].
+// that is not known is [Refused], unless its SQLSTATE is of the classes 08 (connection) or 40 (rollback).
 func ClassifySource(err error) Class {
 	if err == nil {
 		return None
 	}
-	code, text, ok := serverError(err)
+	e, ok := ServerError(err)
 	if !ok {
 		var cert *tls.CertificateVerificationError
 		if errors.As(err, &cert) {
@@ -29,27 +27,34 @@ func ClassifySource(err error) Class {
 		return Away
 	}
 	switch {
-	case code == erFatalReadingBinlog, code == erServerFatalReadingBinlog:
-		return classifyDump(text)
-	case slices.Contains(awayCodes(), code):
+	case e.Code == erFatalReadingBinlog, e.Code == erServerFatalReadingBinlog:
+		return classifyDump(e.Message)
+	case slices.Contains(awayCodes(), e.Code):
 		return Away
-	case slices.Contains(lostCodes(), code):
+	case slices.Contains(lostCodes(), e.Code):
 		return Lost
+	case e.Code == erNotSupportedAuthMode:
+		return Refused
+	case strings.HasPrefix(e.State, "08"), strings.HasPrefix(e.State, "40"):
+		return Away
 	}
 	return Refused
 }
 
-// serverError returns number and text of an error packet.
-func serverError(err error) (uint16, string, bool) {
-	var stream *gomysql.MyError
-	if errors.As(err, &stream) {
-		return stream.Code, stream.Message, true
+// ServerError returns the server's own error within err, if it is one.
+func ServerError(err error) (*mysql.MyError, bool) {
+	var e *mysql.MyError
+	return e, errors.As(err, &e)
+}
+
+// EndsSession reports whether the server ends the session with this error of its own: it shuts down, somebody has killed
+// the session, or it was idle for too long.
+func EndsSession(e *mysql.MyError) bool {
+	switch e.Code {
+	case 1053, 1077, 1079, 1927, 3169, 4031:
+		return true
 	}
-	var query *mysql.MySQLError
-	if errors.As(err, &query) {
-		return query.Number, query.Message, true
-	}
-	return 0, "", false
+	return false
 }
 
 // erFatalReadingBinlog is ER_SOURCE_FATAL_ERROR_READING_BINLOG (MariaDB: ER_MASTER_FATAL_ERROR_READING_BINLOG):
@@ -59,10 +64,14 @@ const erFatalReadingBinlog = 1236
 // erServerFatalReadingBinlog is ER_SERVER_SOURCE_FATAL_ERROR_READING_BINLOG, the same for the server's own log.
 const erServerFatalReadingBinlog = 13114
 
+// erNotSupportedAuthMode is of SQLSTATE 08004, but what the server wants of us does not change by itself.
+const erNotSupportedAuthMode = 1251
+
 // awayCodes returns the errors that pass by themselves, or with the server's coming back.
 // Source: MySQL "Server Error Message Reference", MariaDB "Error Codes".
 func awayCodes() []uint16 {
 	return []uint16{
+		1021, 1114, // disk full, table full
 		1037, 1038, 1041, // out of memory, out of sort memory, out of resources
 		1040,             // ER_CON_COUNT_ERROR: too many connections
 		1043,             // ER_HANDSHAKE_ERROR
@@ -75,8 +84,11 @@ func awayCodes() []uint16 {
 		1161, 1184, 1189, 1190,
 		1203,       // ER_TOO_MANY_USER_CONNECTIONS
 		1205, 1213, // lock wait timeout, deadlock
-		1226,       // ER_USER_LIMIT_REACHED
-		1317,       // ER_QUERY_INTERRUPTED: also a dump that was killed
+		1226,             // ER_USER_LIMIT_REACHED
+		1243,             // ER_UNKNOWN_STMT_HANDLER: of a session that is gone
+		1317,             // ER_QUERY_INTERRUPTED: also a dump that was killed
+		1412, 1615, 1689, // the table has changed, prepare again, a lock was given up
+		1461,       // ER_MAX_PREPARED_STMT_COUNT_REACHED
 		1927,       // MariaDB ER_CONNECTION_KILLED
 		1969, 3024, // a statement's time limit
 		3032, // ER_SERVER_OFFLINE_MODE
