@@ -42,7 +42,7 @@ func newStateMetrics(status func() Status) stateMetrics {
 	return stateMetrics{
 		status: status,
 		state: prometheus.NewDesc("freshet_state",
-			"1 for the state that freshet is in, 0 for the others: starting, fresh, standby, behind, doubtful, stopping.", []string{"state"}, nil),
+			"1 for the state that freshet is in, 0 for the others: starting, fresh, standby, behind, doubtful.", []string{"state"}, nil),
 		asOf: prometheus.NewDesc("freshet_fresh_as_of_timestamp_seconds",
 			"Everything that was committed before this moment is finished, by this machine's clock; 0 until it is known.", nil, nil),
 	}
@@ -54,7 +54,7 @@ func (m stateMetrics) Describe(c chan<- *prometheus.Desc) { c <- m.state; c <- m
 // Collect implements [prometheus.Collector].
 func (m stateMetrics) Collect(c chan<- prometheus.Metric) {
 	s := m.status()
-	for _, state := range []State{Starting, Fresh, Standby, Behind, Doubtful, Stopping} {
+	for _, state := range []State{Starting, Fresh, Standby, Behind, Doubtful} {
 		value := 0.0
 		if s.State == state {
 			value = 1

@@ -14,7 +14,7 @@ func TestTheStateIsAMetric(t *testing.T) {
 	s := Status{State: Starting}
 	must(t, reg.Register(newStateMetrics(func() Status { return s })))
 	must(t, reg.Register(buildInfo("v1.2.3")))
-	const head = `# HELP freshet_state 1 for the state that freshet is in, 0 for the others: starting, fresh, standby, behind, doubtful, stopping.
+	const head = `# HELP freshet_state 1 for the state that freshet is in, 0 for the others: starting, fresh, standby, behind, doubtful.
 # TYPE freshet_state gauge
 `
 	const asOf = `# HELP freshet_fresh_as_of_timestamp_seconds Everything that was committed before this moment is finished, by this machine's clock; 0 until it is known.
@@ -30,14 +30,12 @@ freshet_state{state="doubtful"} 0
 freshet_state{state="fresh"} 0
 freshet_state{state="standby"} 0
 freshet_state{state="starting"} 1
-freshet_state{state="stopping"} 0
 ` + asOf + "freshet_fresh_as_of_timestamp_seconds 0\n"},
 		{Fresh, time.UnixMicro(1769846400_250000), head + `freshet_state{state="behind"} 0
 freshet_state{state="doubtful"} 0
 freshet_state{state="fresh"} 1
 freshet_state{state="standby"} 0
 freshet_state{state="starting"} 0
-freshet_state{state="stopping"} 0
 ` + asOf + "freshet_fresh_as_of_timestamp_seconds 1.76984640025e+09\n"},
 	} {
 		s.State, s.FreshAsOf = c.state, c.at

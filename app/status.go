@@ -29,8 +29,6 @@ const (
 	// Doubtful: all work is finished or on its way, but something happened that may have left stale keys; the doubts say
 	// what, and stay until they are answered. So it is while keys are parked, or dead letters.
 	Doubtful State = "doubtful"
-	// Stopping: it is finishing the work in flight.
-	Stopping State = "stopping"
 )
 
 // Status is what GET /status returns.

@@ -1,7 +1,5 @@
 package retry
 
-import "strconv"
-
 // Class is what an error says about who is in trouble, and so about what helps.
 type Class uint8
 
@@ -23,24 +21,3 @@ const (
 	// Fatal: a fault of the program, or a server that cannot do what is asked at all. No attempt will ever pass.
 	Fatal
 )
-
-// String returns the class in one word, for logs and metrics.
-func (c Class) String() string {
-	switch c {
-	case None:
-		return "none"
-	case Away:
-		return "away"
-	case Key:
-		return "key"
-	case Memory:
-		return "memory"
-	case Refused:
-		return "refused"
-	case Lost:
-		return "lost"
-	case Fatal:
-		return "fatal"
-	}
-	return "class(" + strconv.Itoa(int(c)) + ")"
-}

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 
 // ---- text ----
 
-const marks = { fresh: "\u25cf", doubtful: "\u25c6", behind: "\u25b2", starting: "\u25cc", standby: "\u25cb", stopping: "\u25a0" };
+const marks = { fresh: "\u25cf", doubtful: "\u25c6", behind: "\u25b2", starting: "\u25cc", standby: "\u25cb" };
 
 const count = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 

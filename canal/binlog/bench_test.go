@@ -170,7 +170,6 @@ func (r *reader) one(h Header, body []byte) (err error) {
 	case TypeQuery:
 		_, err = r.d.ParseQuery(h, body)
 	case TypeXID:
-		_, err = ParseXID(body)
 	case TypeTransactionPayload:
 		err = r.d.Payload(body, r.inner)
 	default:

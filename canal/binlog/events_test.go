@@ -37,9 +37,8 @@ func steering(t testing.TB, d *Decoder, events [][]byte) []string {
 			out = append(out, fmt.Sprintf("query [%s] %s", q.Schema, q.SQL))
 			return err
 		case TypeXID:
-			_, err := ParseXID(body)
 			out = append(out, "xid")
-			return err
+			return nil
 		case TypeXAPrepare:
 			x, err := ParseXAPrepare(body)
 			out = append(out, fmt.Sprintf("xa prepare %s one phase=%v", x.XID, x.OnePhase))

@@ -16,16 +16,6 @@ func ParseRotate(body []byte) (Rotate, error) {
 	return r, nil
 }
 
-// ParseXID reads the body of an XID: the storage engine's number of the transaction that it commits.
-func ParseXID(body []byte) (uint64, error) {
-	c := cursor{b: body}
-	xid := c.u64()
-	if c.bad {
-		return 0, damaged(TypeXID, "truncated")
-	}
-	return xid, nil
-}
-
 // ParseXAPrepare reads the body of an XA_PREPARE.
 func ParseXAPrepare(body []byte) (XAPrepare, error) {
 	c := cursor{b: body}

@@ -216,8 +216,6 @@ func feed(d *Decoder, h Header, body []byte) error {
 		_, err = ParseGTID(h, body)
 	case TypeQuery, TypeMariaQueryCompressed, TypeExecuteLoadQuery:
 		_, err = d.ParseQuery(h, body)
-	case TypeXID:
-		_, err = ParseXID(body)
 	case TypeXAPrepare:
 		_, err = ParseXAPrepare(body)
 	case TypeHeartbeat, TypeHeartbeatV2:
@@ -228,7 +226,7 @@ func feed(d *Decoder, h Header, body []byte) error {
 		err = d.TableMap(body)
 	case TypeTransactionPayload:
 		err = d.Payload(body, func(h Header, body []byte) error { return feed(d, h, body) })
-	case TypeFormatDescription, TypeStop:
+	case TypeFormatDescription, TypeStop, TypeXID:
 	default:
 		if !h.Type.IsRows() {
 			return h.Ignorable()

@@ -56,9 +56,6 @@ func New(o Options) (*Builder, error) {
 	return &Builder{names: o.Names, random: o.Random, entries: strconv.Itoa(o.Entries)}, nil
 }
 
-// Names returns the names that the builder uses.
-func (b *Builder) Names() Names { return b.names }
-
 // Reset takes back all calls that the builder has made, and their memory.
 func (b *Builder) Reset() { b.reset() }
 

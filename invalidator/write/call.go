@@ -45,9 +45,6 @@ func (c *Call) add(words ...string) {
 	c.Args = c.args[:len(c.words)]
 }
 
-// addBytes adds an argument without copying it: the bytes are never written again.
-func (c *Call) addBytes(b []byte) { c.add(text(b)) }
-
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // What a Builder keeps of its memory for the next use.

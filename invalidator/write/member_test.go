@@ -105,7 +105,7 @@ func TestMarksAreBounded(t *testing.T) {
 	}
 	for _, k := range []Kind{KindField, KindOldField, KindMember, KindOldMember} {
 		for _, key := range []string{"h", "k"} {
-			name := string(r.b.Names().Append(nil, k, key))
+			name := string(r.b.names.Append(nil, k, key))
 			if n := r.redis("hlen", name).(int64); n > 14 {
 				t.Errorf("%s holds %d", name, n)
 			}

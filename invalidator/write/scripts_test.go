@@ -97,7 +97,7 @@ func TestWhatIsBesideAKeyMayBeOfAnyType(t *testing.T) {
 			for _, it := range []*Item{put("k", "v", at(2)), field("k", "f", "1", event.IntentPut, at(2)), member("k", "m", event.IntentPut, at(2))} {
 				r.redis("flushall")
 				for _, k := range []Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
-					words := append([]any{wrong[0], string(r.b.Names().Append(nil, k, "k"))}, wrong[1:]...)
+					words := append([]any{wrong[0], string(r.b.names.Append(nil, k, "k"))}, wrong[1:]...)
 					r.redis(words...)
 				}
 				if o := r.do(it); o != Forgotten && o != Absent {

@@ -13,7 +13,7 @@ import (
 // vouched makes the key's companion vouch for all that comes after.
 func (r *rig) vouched(key string) {
 	r.Helper()
-	r.redis("set", r.b.Names().Version(key), "1/0/0/0 0 s")
+	r.redis("set", r.b.names.Version(key), "1/0/0/0 0 s")
 }
 
 func TestExpireAtIsPutInsideTheObject(t *testing.T) {

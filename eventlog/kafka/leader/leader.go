@@ -143,11 +143,6 @@ func (l *Leader) Status() Status {
 // Leading reports whether this process leads.
 func (l *Leader) Leading() bool { return l.Status().Leading }
 
-// Members asks the brokers how many readers the source has, this one included.
-func (l *Leader) Members(ctx context.Context) (int, error) {
-	return l.client.GroupMembers(ctx, l.names.ReaderGroup(l.source))
-}
-
 // Run stands by, and calls lead whenever this process becomes the leader of the source, with the checkpoint of its new
 // term. lead's context ends when the process leads no more, or when ctx ends; then lead is to finish what it has in
 // flight and return: its last save counts if nobody has taken over yet. Run returns

@@ -44,7 +44,7 @@ func TestARebalanceDoesNotStopAHealthyLeader(t *testing.T) {
 		b := r.start(r.connect(brokerOptions()), Options{})
 		for n := 0; n != 2; { // a member more is a generation more
 			var err error
-			n, err = a.Members(t.Context())
+			n, err = members(t, a.Leader)
 			must(t, err)
 		}
 		must(t, b.stop())
@@ -84,7 +84,7 @@ func TestALeaderThatWasStoppedForLongDoesNoHarmAndNotices(t *testing.T) {
 	standby := r.start(r.client, Options{})
 	for n := 0; n != 2; {
 		var err error
-		n, err = standby.Members(t.Context())
+		n, err = members(t, standby.Leader)
 		must(t, err)
 	}
 	must(t, old.Process.Signal(syscall.SIGSTOP))
@@ -96,7 +96,7 @@ func TestALeaderThatWasStoppedForLongDoesNoHarmAndNotices(t *testing.T) {
 	old.says("lost")
 	for n := 0; n != 2; { // it stands by
 		var err error
-		n, err = standby.Members(t.Context())
+		n, err = members(t, standby.Leader)
 		must(t, err)
 	}
 	v, err := OpenCheckpoint(t.Context(), r.client, r.names, r.source)
@@ -167,7 +167,7 @@ func TestRunEndsWithWhatIsLed(t *testing.T) {
 			t.Errorf("run: %v, want %v", err, want)
 		}
 	}
-	if n, err := l.Members(t.Context()); n != 0 || err != nil {
+	if n, err := members(t, l); n != 0 || err != nil {
 		t.Errorf("it left %d members in the group, %v", n, err)
 	}
 }

@@ -40,7 +40,7 @@ func TestALeaderThatIsCutOffStopsByItselfAfterASession(t *testing.T) {
 	must(t, line.Resume()) // what was on its way arrives
 	for n := 0; n != 2; {
 		var err error
-		n, err = b.Members(t.Context())
+		n, err = members(t, b.Leader)
 		must(t, err)
 	}
 	if s := a.Status(); s.Leading || s.Reason == "" {

@@ -171,3 +171,8 @@ func (r *reader) loses() error {
 }
 
 func brokerOptions() broker.Options { return broker.Options{} }
+
+// members returns how many readers the source has.
+func members(t *testing.T, l *Leader) (int, error) {
+	return l.client.GroupMembers(t.Context(), l.names.ReaderGroup(l.source))
+}
