@@ -6,21 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/eventlog/kafka/consumer"
-	"github.com/freshet/freshet/eventlog/kafka/leader"
-	"github.com/freshet/freshet/eventlog/kafka/producer"
 )
-
-// Halted reports whether an error of Run says that freshet must not simply be started again: the position is lost, or
-// records of the event log are, and somebody has to decide first.
-func Halted(err error) bool {
-	var records *consumer.LostError
-	var position *leader.LostError
-	return errors.Is(err, canal.ErrHalt) || errors.Is(err, producer.ErrTopicChanged) ||
-		errors.As(err, &records) || errors.As(err, &position)
-}
 
 // Role is the part of the path that a process runs.
 type Role int

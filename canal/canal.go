@@ -51,7 +51,7 @@ func New(o Options, sink Sink, checkpoint Checkpoint) (*Canal, error) {
 // been handed over and is visible to everybody. It then returns nil, after a last [Sink.Flush].
 //
 // A lost connection is made anew, for ever, with an alarm. Run fails with the sink's error; with an error that is
-// [ErrHalt] when somebody must decide how to go on; with the server's refusal when it refuses who we are at the
+// [retry.ErrHalt] when somebody must decide how to go on; with the server's refusal when it refuses who we are at the
 // first connection; and when the source's gtid_mode has changed, after which a new Canal goes on. It must be called
 // once only.
 func (c *Canal) Run(ctx context.Context) error {

@@ -55,7 +55,7 @@ func (l *loop) disconnected(err error) error {
 	switch {
 	case errors.Is(err, errCaughtUp), errors.Is(err, errModeChanged), errors.As(err, &se):
 		return err
-	case errors.Is(err, ErrHalt) && !isDoubtful(err):
+	case errors.Is(err, retry.ErrHalt) && !isDoubtful(err):
 		return err
 	}
 	if l.server == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/testbed"
 	"github.com/freshet/freshet/testbed/proxy"
 )
@@ -174,7 +175,7 @@ func TestAPasswordThatIsRefusedAtTheStartIsAnError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		r := reading(t, newRecorder(), Options{Address: s.Addr, User: "nobody", Password: "wrong"})
 		err := r.wait()
-		if err == nil || !strings.Contains(err.Error(), "refuses user \"nobody\"") || errors.Is(err, ErrHalt) {
+		if err == nil || !strings.Contains(err.Error(), "refuses user \"nobody\"") || errors.Is(err, retry.ErrHalt) {
 			t.Fatalf("%v", err)
 		}
 		if strings.Contains(err.Error(), "wrong") {

@@ -2,7 +2,6 @@ package canal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,11 +12,8 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// ErrHalt is what every error of [Canal.Run] is that another attempt would meet again, until somebody has decided
-// what is to be done: a supervisor must not simply start the process anew.
-var ErrHalt = errors.New("halted")
-
-// GapError says that the source can not go on from our position: some changes will never be read. It is an [ErrHalt].
+// GapError says that the source can not go on from our position: some changes will never be read. It is a
+// [retry.ErrHalt].
 type GapError struct {
 	// Position is ours.
 	Position event.Position
@@ -50,11 +46,11 @@ func (e *GapError) Error() string {
 	return b.String()
 }
 
-// Is makes a GapError an [ErrHalt].
-func (e *GapError) Is(target error) bool { return target == ErrHalt }
+// Is makes a GapError a [retry.ErrHalt].
+func (e *GapError) Is(target error) bool { return target == retry.ErrHalt }
 
-// EventError says that the stream holds an event that cannot be passed over, or that could not be read. It is an
-// [ErrHalt].
+// EventError says that the stream holds an event that cannot be passed over, or that could not be read. It is a
+// [retry.ErrHalt].
 type EventError struct {
 	// File and Pos are where the event begins.
 	File string
@@ -71,8 +67,8 @@ func (e *EventError) Error() string {
 // Unwrap returns what is wrong with the event.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// Is makes an EventError an [ErrHalt].
-func (e *EventError) Is(target error) bool { return target == ErrHalt }
+// Is makes an EventError a [retry.ErrHalt].
+func (e *EventError) Is(target error) bool { return target == retry.ErrHalt }
 
 // mendPurged is what to do when changes are gone for good.
 const mendPurged = "changes in the gap are not known, so keys that they made stale may still be cached: " +
@@ -101,7 +97,7 @@ func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInf
 }
 
 // behindError says that another server answers, and that it does not show its readers all that we have passed: it may
-// yet get it from the server before. It is not an [ErrHalt].
+// yet get it from the server before. It is not a [retry.ErrHalt].
 type behindError struct {
 	server, was string
 	missing     event.GTIDSet

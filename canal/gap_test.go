@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/testbed"
 	"github.com/freshet/freshet/testbed/proxy"
 )
@@ -19,7 +20,7 @@ func (r *running) wantGap(words ...string) *GapError {
 	r.t.Helper()
 	err := r.wait()
 	var gap *GapError
-	if !errors.As(err, &gap) || !errors.Is(err, ErrHalt) {
+	if !errors.As(err, &gap) || !errors.Is(err, retry.ErrHalt) {
 		r.t.Fatalf("Run returned %v, want a GapError", err)
 	}
 	for _, w := range words {

@@ -12,10 +12,11 @@ import (
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // ForeignError says that the server has another database than the one that the checkpoint of its source is of: two databases
-// are read under one name. It is an [ErrHalt].
+// are read under one name. It is a [retry.ErrHalt].
 type ForeignError struct {
 	// Source is the name, Address and Server are those of the server that answers, and Was is the server of the checkpoint.
 	Source, Address, Server, Was string
@@ -31,8 +32,8 @@ func (e *ForeignError) Error() string {
 		e.Source, e.Was, e.Address, e.Server, e.Reason)
 }
 
-// Is makes a ForeignError an [ErrHalt].
-func (e *ForeignError) Is(target error) bool { return target == ErrHalt }
+// Is makes a ForeignError a [retry.ErrHalt].
+func (e *ForeignError) Is(target error) bool { return target == retry.ErrHalt }
 
 // Doubt is what is to be recorded when it is found.
 func (e *ForeignError) Doubt() doubt.Doubt {

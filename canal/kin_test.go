@@ -8,6 +8,7 @@ import (
 
 	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/testbed"
 )
 
@@ -53,7 +54,7 @@ func (s *standby) quiet(when string) {
 func wantForeign(t testing.TB, err error, p event.Position, words ...string) {
 	t.Helper()
 	foreign := (*ForeignError)(nil)
-	if !errors.As(err, &foreign) || !errors.Is(err, ErrHalt) {
+	if !errors.As(err, &foreign) || !errors.Is(err, retry.ErrHalt) {
 		t.Fatalf("%v, want a ForeignError", err)
 	}
 	for _, w := range append(words, p.Server, foreign.Address, foreign.Server, "source.name") {

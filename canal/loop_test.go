@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/testbed"
 )
 
@@ -51,7 +52,7 @@ func TestAnUnknownEventEndsTheReading(t *testing.T) {
 	l, _ := fed(t)
 	err := l.event(rawEvent(4, 99, 0, 1, 2, 3))
 	var ee *EventError
-	if !errors.As(err, &ee) || !errors.Is(err, ErrHalt) || isDoubtful(err) {
+	if !errors.As(err, &ee) || !errors.Is(err, retry.ErrHalt) || isDoubtful(err) {
 		t.Fatalf("%v, want an EventError that halts at once", err)
 	}
 	for _, word := range []string{"event type 99", "binlog.000001:4", "freshet position set"} {
@@ -92,7 +93,7 @@ func TestAStreamThatMakesNoSenseIsAskedForAgainAndThenHalts(t *testing.T) {
 	e := rawEvent(4, 99, binlog.FlagIgnorable)
 	binary.LittleEndian.PutUint32(e[13:], 1000)
 	err := l.event(e)
-	if !isDoubtful(err) || !errors.Is(err, ErrHalt) {
+	if !isDoubtful(err) || !errors.Is(err, retry.ErrHalt) {
 		t.Fatalf("%v", err)
 	}
 	if err := l.disconnected(err); err != nil {
@@ -112,7 +113,7 @@ func TestAStreamThatMakesNoSenseIsAskedForAgainAndThenHalts(t *testing.T) {
 			t.Fatalf("attempt %d: %v", i, got)
 		}
 	}
-	if got := r.judge(t.Context(), l, err, false); !errors.Is(got, ErrHalt) {
+	if got := r.judge(t.Context(), l, err, false); !errors.Is(got, retry.ErrHalt) {
 		t.Fatalf("in the end: %v", got)
 	}
 }

@@ -1,5 +1,21 @@
 package retry
 
+import "errors"
+
+// ErrHalt is what every error is that another attempt would meet again until somebody has decided how to go on: the position
+// is lost, or records of the event log are. A supervisor must not simply start the process again, so it ends with exit
+// code 3.
+var ErrHalt = errors.New("halted")
+
+// Halt returns an error with this text that is an [ErrHalt].
+func Halt(text string) error { return halt(text) }
+
+type halt string
+
+func (h halt) Error() string { return string(h) }
+
+func (halt) Is(target error) bool { return target == ErrHalt }
+
 // Class is what an error says about who is in trouble, and so about what helps.
 type Class uint8
 

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/retry"
 )
 
 // The exit codes.
@@ -78,7 +78,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &usage), errors.As(err, &problems):
 		return exitUsage
-	case app.Halted(err):
+	case errors.Is(err, retry.ErrHalt):
 		return exitGap
 	}
 	return exitFailed

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // Loss is how records were lost.
@@ -28,7 +29,7 @@ const (
 func losses() []Loss { return []Loss{Expired, Uncommitted, Truncated, Broken} }
 
 // LostError says that records of a partition are gone that this group has not finished. Nothing is passed over
-// silently: the partition is not read any further, unless [Options].SkipLost says so.
+// silently: the partition is not read any further, unless [Options].SkipLost says so. It is a [retry.ErrHalt].
 type LostError struct {
 	Loss      Loss
 	Topic     string
@@ -67,6 +68,9 @@ func (e *LostError) Error() string {
 	return s + ". Keys that changed meanwhile may stay stale: clear the cache in the Redis of this group, then start" +
 		" freshet invalidator --skip-lost, which goes on from what is left"
 }
+
+// Is makes a LostError a [retry.ErrHalt].
+func (e *LostError) Is(target error) bool { return target == retry.ErrHalt }
 
 func (e *LostError) what() string {
 	if e.said != "" {

@@ -3,6 +3,8 @@ package leader
 import (
 	"errors"
 	"fmt"
+
+	"github.com/freshet/freshet/retry"
 )
 
 // Errors of a leader.
@@ -18,7 +20,7 @@ var (
 )
 
 // LostError says that a source was read before and its position is not known any more: the checkpoint topic is empty
-// or damaged. Nobody may lead until somebody has decided where to go on.
+// or damaged. Nobody may lead until somebody has decided where to go on. It is a [retry.ErrHalt].
 type LostError struct {
 	Source string
 	// Topic is the checkpoint topic.
@@ -32,6 +34,9 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("position lost: source %s: topic %s: %v; changes since the last position may be missing from the event log: "+
 		"clear the mapped keys in Redis, then choose where to go on with `freshet position set …`", e.Source, e.Topic, e.Reason)
 }
+
+// Is makes a LostError a [retry.ErrHalt].
+func (e *LostError) Is(target error) bool { return target == retry.ErrHalt }
 
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Reason }

@@ -32,7 +32,7 @@ var (
 	ErrClosed = errors.New("the event log is closed")
 	// ErrTopicChanged: the topic is not the one that the producer began with, or lost what it had acknowledged: it has
 	// fewer partitions, or ends before its last record. Somebody has to decide what to do about what was lost.
-	ErrTopicChanged = errors.New("the topic of invalidations has lost records")
+	ErrTopicChanged = retry.Halt("the topic of invalidations has lost records")
 	// ErrTooLarge: the brokers do not take a record of one single invalidation, without any payload.
 	ErrTooLarge = errors.New("a key is too large for kafka")
 )
