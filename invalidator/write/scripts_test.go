@@ -158,7 +158,7 @@ func TestAKeyThatIsDroppedTakesAllThatIsKnownOfItAlong(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	names := []string{"k"}
 	for _, k := range []Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
-		names = append(names, string(r.b.Names().Append(nil, k, "k")))
+		names = append(names, string(r.b.names.Append(nil, k, "k")))
 	}
 	for _, name := range names {
 		r.redis("set", name, "1")
