@@ -1,6 +1,6 @@
 // Package hot knows which keys and tables change most, for `freshet status --hot`, the page and a line in the log.
 //
-// It stands beside the path: the invalidator shows it each batch that it fetched, once. Metrics cannot do this job, since
+// It is next to the path of row changes: the invalidator shows it each batch that it fetched, once. Metrics cannot do this job, since
 // no label may hold a key.
 //
 // # How
@@ -19,12 +19,12 @@
 //
 // At most about [DefaultSamples] keys a second are looked at, each for one to three tenths of a microsecond: less than a
 // thousandth of a core. Up to that rate nothing is left out; above it one key in so many is counted, for so many: at a
-// million keys a second that is less than a nanosecond a key, beside some 2 for only walking over them (BenchmarkCount).
+// million keys a second that is less than a nanosecond a key, compared with some 2 for only walking over them (BenchmarkCount).
 // The gaps between two samples are random, since a row yields its keys in the same order each time, and an even step
 // would always meet the same one. [Sketch.Count] allocates nothing.
 //
 // Memory is fixed when the sketch is made: about 300 bytes a counter, 400 KiB with the defaults. Of a name, the first
-// [MaxName] bytes are kept, as a copy; longer ones are told apart by a hash of the whole.
+// [MaxName] bytes are kept, as a copy; longer ones are distinguished by a hash of the whole.
 //
 // All methods may be called by any goroutine. One lock is taken once a batch, and for as long as it takes to sort a
 // thousand numbers when somebody looks.

@@ -1,7 +1,7 @@
 // Package latency measures how long a change takes from its commit to its finished deletes: as a whole, which is
 // freshet's headline, and stage by stage.
 //
-// It stands beside the path: each stage is given the one [Stages] of its process and tells it once a batch. The
+// It is next to the path of row changes: each stage is given the one [Stages] of its process and reports to it once a batch. The
 // same numbers are shown as Prometheus histograms, since the start, and as percentiles of the last minute for
 // `freshet status` and the page.
 //

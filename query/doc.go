@@ -1,7 +1,7 @@
 // Package query reads the SQL of a rebuild by query: one SELECT with named parameters (:product_id), each of which
 // stands for a column of the row that changed. It does no I/O.
 //
-// It stands beside the path of a row change: the router fills the parameters in ([Query.Params] says which columns, in
+// It is next to the path of a row change, not on it: the router fills the parameters in ([Query.Params] says which columns, in
 // which order), the invalidator's rebuilds prepare the text ([Query.Text], in which each parameter is a ?). The
 // [Query.ID] is what travels between the two: the text itself comes only from the configuration of who runs it.
 //

@@ -1,7 +1,7 @@
 // Package ddl reads the statements that a binlog holds as text: what begins and ends transactions, what changes the
 // definition of tables, and what changes rows without leaving row events.
 //
-// It stands beside the path of row changes: package canal gives it every QUERY event, takes from the [Statement]
+// It is next to the path of row changes, not on it: package canal gives it every QUERY event, takes from the [Statement]
 // where transactions end and which tables lost rows unseen, and hands it on to package canal/schema, which follows
 // the tables' columns.
 //

@@ -2,7 +2,7 @@
 //
 // Row events number their columns. Their names come with them only under binlog_row_metadata=FULL; with MySQL's
 // default (MINIMAL) and MariaDB's (NO_LOG) they must be known from elsewhere, and what the server says now is not what
-// held when the rows were written, if the table was altered since. The package stands beside the path of row changes:
+// held when the rows were written, if the table was altered since. The package is next to the path of row changes, not on it:
 // package canal asks the [Tracker] for the definition under each new TABLE_MAP, and tells it every statement of the
 // binlog.
 //

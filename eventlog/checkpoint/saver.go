@@ -18,16 +18,16 @@ type SaverOptions struct {
 	Every time.Duration
 	// Backoff spaces the attempts after a save that failed. Default 100 ms to 5 s.
 	Backoff retry.BackoffOptions
-	// Failed, if set, is told of every save that failed. Nothing is lost: the position stays where it is.
+	// Failed, if set, is called for every save that failed. Nothing is lost: the position stays where it is.
 	Failed func(err error)
-	// Advanced, if set, is told of every end that the position has moved over, in order.
+	// Advanced, if set, is called for every end that the position has moved over, in order.
 	Advanced func(e event.End)
 	// Recovered, if set, is called when a save succeeds after one or more that failed.
 	Recovered func()
 }
 
 // Run advances the checkpoint over ends and saves it: at once after a pause, then no more often than
-// [SaverOptions].Every. A save that fails is tried again for ever. Run returns when ends is closed and all of it is
+// [SaverOptions].Every. A save that fails is tried again forever. Run returns when ends is closed and all of it is
 // saved, or when ctx ends: then it takes what is there without waiting, saves once more and returns the error of that
 // save, if any. One Run at a time.
 func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOptions) error {
