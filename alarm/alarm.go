@@ -1,4 +1,4 @@
-// Package alarm collects what an operator must hear about: things that freshet noticed and did not swallow. Every
+// Package alarm collects what an operator must know: things that freshet noticed and did not swallow. Every
 // alarm is counted by kind, logged (a repeated one at most once a minute, with how often it came) and kept for
 // /status. An alarm is not an error that is returned: what raises one goes on.
 package alarm
