@@ -37,7 +37,7 @@ type Doubts interface {
 // The errors of [Doubts].
 var (
 	ErrNoDoubt   = errors.New("there is no such doubt")
-	ErrCameAgain = errors.New("it has come again since it was looked at")
+	ErrCameAgain = errors.New("it has come again since you looked at it")
 )
 
 // Seen is the body of a dismissal: the Last of the doubt as it was looked at.
@@ -91,7 +91,7 @@ func (s *Server) dismissDoubt(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrNoDoubt):
 		fail(w, http.StatusNotFound, fmt.Sprintf("there is no doubt %q", id))
 	case errors.Is(err, ErrCameAgain):
-		fail(w, http.StatusConflict, fmt.Sprintf("doubt %s has come again since it was looked at: look again", id))
+		fail(w, http.StatusConflict, fmt.Sprintf("doubt %s has come again since you looked at it: look again", id))
 	case err != nil:
 		fail(w, http.StatusInternalServerError, err.Error())
 	default:

@@ -38,7 +38,7 @@ func (s Selection) Validate() error {
 	case s.All == (len(s.IDs) > 0):
 		return fmt.Errorf("say which dead letters: their ids, or all")
 	case s.Table != "" && !s.All:
-		return fmt.Errorf("a table narrows `all`; with ids it means nothing")
+		return fmt.Errorf("a table limits `all`; it has no effect with ids")
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request, do func(c
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&sel); err != nil {
-		fail(w, http.StatusBadRequest, "the body is to be JSON such as {\"ids\": [1, 2]} or {\"all\": true}: "+err.Error())
+		fail(w, http.StatusBadRequest, "the body must be JSON such as {\"ids\": [1, 2]} or {\"all\": true}: "+err.Error())
 		return
 	}
 	if err := sel.Validate(); err != nil {

@@ -94,7 +94,7 @@ func listen(addr, key string) (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; choose another address, or none to listen nowhere", key, addr, err)
+		return nil, fmt.Errorf("%s %s: %w; choose another address, or none to switch it off", key, addr, err)
 	}
 	return l, nil
 }

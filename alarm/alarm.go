@@ -1,4 +1,4 @@
-// Package alarm collects what an operator must hear about: things that freshet noticed and did not swallow. Every
+// Package alarm collects what an operator must know: things that freshet noticed and did not swallow. Every
 // alarm is counted by kind, logged (a repeated one at most once a minute, with how often it came) and kept for
 // /status. An alarm is not an error that is returned: what raises one goes on.
 package alarm
@@ -18,7 +18,7 @@ type Kind string
 
 // The kinds of alarm.
 const (
-	// TruncatedTable: TRUNCATE, DROP, RENAME or a partition drop on a mapped table; its cached keys stay behind.
+	// TruncatedTable: TRUNCATE, DROP, RENAME or a partition drop on a mapped table; its cached keys stay.
 	TruncatedTable Kind = "table_truncated"
 	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen; also an ALTER TABLE
 	// that made other values of a column.
@@ -56,7 +56,7 @@ const (
 	RedisUnknown Kind = "redis_unknown"
 	// RebuildFailed: a key could not be rebuilt by its mapping's query, so it was deleted.
 	RebuildFailed Kind = "rebuild_failed"
-	// RebuildForgone: the queries of a mapping cannot keep up with its changes, so keys were deleted in place of rebuilt.
+	// RebuildForgone: the queries of a mapping cannot keep up with its changes, so keys were deleted instead of rebuilt.
 	RebuildForgone Kind = "rebuild_forgone"
 	// KafkaAway: the brokers do not answer, or refuse what freshet asks of them, so reading or fetching has stopped.
 	KafkaAway Kind = "kafka_away"
@@ -76,7 +76,7 @@ const (
 	ServerBehind Kind = "server_behind"
 	// SourceShared: two databases are read under one source.name, so the changes of one are not acted upon.
 	SourceShared Kind = "source_shared"
-	// NotVisible: the source has not vouched for the visibility of read changes for long.
+	// NotVisible: the source has not confirmed the visibility of read changes for long.
 	NotVisible Kind = "not_visible"
 	// NoticesDropped: of a key that changed again and again while it was parked, not every message or stream entry was kept.
 	NoticesDropped Kind = "notices_dropped"
@@ -167,7 +167,7 @@ type Board struct {
 func New(log *slog.Logger, reg prometheus.Registerer) (*Board, error) {
 	b := &Board{log: log, total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "freshet_alarms_total",
-		Help: "Things an operator must hear about, by kind.",
+		Help: "Things that an operator must know, by kind.",
 	}, []string{"kind"})}
 	for _, k := range Kinds() {
 		b.total.WithLabelValues(string(k))
@@ -179,7 +179,7 @@ func New(log *slog.Logger, reg prometheus.Registerer) (*Board, error) {
 }
 
 // Raise counts an alarm and logs it. The message is a whole sentence for the operator: what, where, what to do. It
-// must hold no row value, no key and no secret, and be the same for the same trouble, since repeats are told by it.
+// must hold no row value, no key and no secret, and be the same for the same cause, since repeats are recognised by it.
 func (b *Board) Raise(k Kind, message string) {
 	if b == nil {
 		slog.Default().Error("alarm", "kind", k, "message", message)

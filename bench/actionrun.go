@@ -56,7 +56,7 @@ func (r *actionRun) rate(ctx context.Context) (float64, error) {
 }
 
 const (
-	// writtenWithin is after when a change was forgotten in place of written: longer than any may be written.
+	// writtenWithin is the age after which a change is forgotten instead of written: longer than any may be written.
 	writtenWithin = 7 * time.Second
 	maxPasses     = 4
 )

@@ -97,7 +97,7 @@ func actions() []*action {
 	}
 }
 
-// goneAndPublished looks at the last row for whether Redis has been told of all rows since its statistics began anew.
+// goneAndPublished reports, from the last row, whether Redis has heard of all rows since its statistics were reset.
 func goneAndPublished(ctx context.Context, rdb *redis.Client, id, _ int) (bool, error) {
 	if id == itemRows {
 		stats, err := rdb.Info(ctx, "commandstats").Result()

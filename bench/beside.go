@@ -18,7 +18,7 @@ import (
 	"github.com/freshet/freshet/testbed"
 )
 
-// besideSection compares with what users have without freshet: a consumer of their own, over go-mysql as it comes. The
+// besideSection compares with what users have without freshet: their own consumer, over go-mysql with its defaults. The
 // limits are the dump taken and thrown away, and the dump written to a file by MySQL's own program.
 func (b *benchmark) besideSection() *section {
 	l := backlog{changes: b.workload.changes(), source: b.mysql}

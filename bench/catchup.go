@@ -19,7 +19,7 @@ import (
 type backlog struct {
 	changes int // row changes of shop.product
 	source  func(ctx context.Context) (*testbed.Server, error)
-	empty   bool // Redis is empty, in place of holding every key
+	empty   bool // Redis is empty, instead of holding every key
 	// reference is the command of another bare probe, by which ours is divided. Empty: there is none.
 	reference string
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // decodeSections are decoding and routing alone: freshet's canal and router with a sink that builds batches as freshet's
-// does and drops them, beside dumps that look at nothing.
+// does and drops them, and compares that with dumps that look at nothing.
 //
 // What freshet knows of the tables at the beginning of each reel is found out once and kept, as in a checkpoint: only a
 // first start from an old position has to find it out.

@@ -153,7 +153,7 @@ func (b *benchmark) watched(ctx context.Context, f func(*testbed.Server, *watch)
 	return errors.Join(f(source, w), w.close(ctx))
 }
 
-// awaitFirst changes the last row until its key is gone: whoever deletes has begun.
+// awaitFirst changes the last row until its key is gone: the contender has begun to delete.
 func awaitFirst(ctx context.Context, source *testbed.Server, w *watch) error {
 	last := len(w.gone) - 1
 	for !w.isGone(last) {

@@ -26,7 +26,7 @@ const (
 )
 
 // latencyBigSection measures what a transaction of millions of rows does to all others that commit while it is read: they
-// are behind it in the binlog. Its keys are deleted as they are read.
+// come after it in the binlog. Its keys are deleted as they are read.
 func (b *benchmark) latencyBigSection() *section {
 	t := bigTransaction{changes: int(bigChanges * min(1, b.scale))}
 	t.rate, t.length = liveRate, max(4*time.Second, time.Duration(20*float64(time.Second)*min(1, b.scale)))

@@ -1,4 +1,4 @@
-// Command bench measures freshet beside what it competes with, and prints one table.
+// Command bench measures freshet and its competitors, and prints one table.
 //
 // It starts real servers on this machine: MySQL, MariaDB, Redis, a Kafka broker. They, freshet and the bench itself
 // share its cores, so an absolute figure says little. Each section of the table has contenders that do the same work in
@@ -42,11 +42,11 @@ func main() {
 type benchmark struct {
 	servers
 
-	rounds   int // at most, of each section, beside the uncounted one
+	rounds   int // at most, of each section, in addition to the uncounted one
 	scale    float64
 	workload workload
 	freshet  string // the program
-	// reference is the command of another bare probe, to run beside this one; empty: none.
+	// reference is the command of another bare probe, to run as well; empty: none.
 	reference string
 	dir       string // for whatever a run needs; removed in the end
 	where     string // the commit and the machine, as they were before anything was written

@@ -55,7 +55,7 @@ func (b *benchmark) bigRows() int { return bigPasses * b.workload.rows }
 
 const bigPasses = 10
 
-// bigMySQL returns the MySQL server whose binlog holds a very large transaction, behind the inserts of its rows.
+// bigMySQL returns the MySQL server whose binlog holds a very large transaction, after the inserts of its rows.
 func (b *benchmark) bigMySQL(ctx context.Context) (*testbed.Server, error) {
 	return b.ownSource(ctx, "a transaction of millions of rows on MySQL", func(ctx context.Context, db *sql.DB) error {
 		if err := (workload{rows: b.workload.rows}).load(ctx, db); err != nil {
@@ -104,7 +104,7 @@ func (m memoryRun) contender(name, goal string) *contender {
 	}}
 }
 
-// run runs freshet to its end, beside who hangs Redis, and returns the most memory that it had resident.
+// run runs freshet to its end, while another goroutine hangs Redis, and returns the most memory that it had resident.
 func (m memoryRun) run(ctx context.Context, b *benchmark, cmd *exec.Cmd, listen string) (peak float64, err error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

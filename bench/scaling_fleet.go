@@ -32,7 +32,7 @@ type fleet struct {
 	redis  []*testbed.RedisServer
 	groups [][]*member
 	all    []*member
-	closed []func() error // what is to be done when it is closed
+	closed []func() error // called when it is closed
 }
 
 // member is one process of a fleet.

@@ -31,7 +31,7 @@ type studio struct {
 	all    []*reel
 }
 
-// reels returns what is to be recorded, for a workload's size.
+// reels returns the recordings to make, for a workload's size.
 func (s *studio) reels(w workload) []*reel {
 	bulk := w.rows + 1000*w.bulkUpdates
 	s.all = []*reel{

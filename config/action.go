@@ -24,7 +24,7 @@ func streamKeys() []string  { return []string{"key", "maxlen"} }
 const reserved = "freshet:"
 
 // isReserved returns what the template begins with if its keys are freshet's own: the word, or that of a freshet whose
-// key_prefix is a hash tag. What a column makes of a key only `freshet check` can tell.
+// key_prefix is a hash tag. Only `freshet check` knows which key a column makes.
 func isReserved(template string) (string, bool) {
 	tag := ""
 	if inner, rest, ok := strings.Cut(strings.TrimPrefix(template, "{{"), "}}"); ok && strings.HasPrefix(template, "{{") &&
@@ -110,7 +110,7 @@ func (l *loader) expire(m *spec.Mapping, f pair) {
 	}
 	e := &spec.Expire{Pos: f.at, Keys: b.texts("keys", "key template")}
 	b.lacks("keys", "write at least one template")
-	b.lacks("in", "write how long the keys may live on, such as 5s")
+	b.lacks("in", "write how long the keys may still live, such as 5s")
 	b.set("in", func(p pair) bool { return setting(l, p, timeToLive(), &e.In) })
 	if len(e.Keys) > 0 && e.In > 0 {
 		m.Expire = e
@@ -150,9 +150,9 @@ func (l *loader) keysFit(m *spec.Mapping, at map[string]spec.Pos) {
 	if len(m.Keys) == 0 {
 		_, said := at["keys"]
 		for name, what := range map[string]string{
-			"rebuild": "rebuild has no keys to write anew",
-			"publish": "publish follows what is done to the mapping's keys, and there are none",
-			"stream":  "stream follows what is done to the mapping's keys, and there are none",
+			"rebuild": "rebuild has no keys to write",
+			"publish": "publish follows actions on the mapping's keys, and there are none",
+			"stream":  "stream follows actions on the mapping's keys, and there are none",
 		} {
 			if p, ok := at[name]; ok && !said {
 				l.Add(p, what, do)
@@ -162,13 +162,13 @@ func (l *loader) keysFit(m *spec.Mapping, at map[string]spec.Pos) {
 	}
 	for name, k := range allKeys(m) {
 		if begin, ok := isReserved(k.Value); ok {
-			l.at(k.Pos, name, &fault{spec.Quote(k.Value) + " begins with " + begin + ", where versions and locks are kept", "give the key another name"})
+			l.at(k.Pos, name, &fault{spec.Quote(k.Value) + " begins with " + begin + ", where freshet stores versions and locks", "give the key another name"})
 		}
 	}
 	for _, k := range m.Keys {
 		for name, other := range otherKeys(m) {
 			if other.Value == k.Value {
-				l.at(other.Pos, name, &fault{spec.Quote(k.Value) + " is one of the mapping's keys, which are dealt with whole", "remove it from keys, or here"})
+				l.at(other.Pos, name, &fault{spec.Quote(k.Value) + " is one of the mapping's keys, and freshet handles those as a whole", "remove it from keys, or here"})
 			}
 		}
 	}

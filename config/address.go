@@ -35,7 +35,7 @@ func listenAddresses() kind[string] {
 func addressFault(s string, port int, listen bool) *fault {
 	example := fmt.Sprintf("127.0.0.1:%d", port)
 	if strings.Contains(s, "://") || strings.Contains(s, "@") {
-		return &fault{"this is a URL, not an address", "write host:port alone, such as " + example + "; user, password and database have keys of their own"}
+		return &fault{"this is a URL, not an address", "write host:port alone, such as " + example + "; user, password and database have their own keys"}
 	}
 	if strings.ContainsAny(s, `/\`) {
 		return &fault{spec.Quote(s) + " is a path, not an address", "write host:port, such as " + example + "; connections are made over TCP"}
@@ -44,7 +44,7 @@ func addressFault(s string, port int, listen bool) *fault {
 		return &fault{"is empty", "write host:port, such as " + example}
 	}
 	if strings.Contains(s, ",") {
-		return &fault{spec.Quote(s) + " is more than one address", "write each address as an item of its own"}
+		return &fault{spec.Quote(s) + " is more than one address", "write each address as its own item"}
 	}
 	host, service, err := net.SplitHostPort(s)
 	if err != nil {
@@ -52,10 +52,10 @@ func addressFault(s string, port int, listen bool) *fault {
 	}
 	n, err := strconv.ParseUint(service, 10, 16)
 	if err != nil || n == 0 && !listen {
-		return &fault{spec.Quote(s) + " has no port from 1 to 65535", "write " + net.JoinHostPort(host, strconv.Itoa(port)) + ", or the port that is meant"}
+		return &fault{spec.Quote(s) + " has no port from 1 to 65535", "write " + net.JoinHostPort(host, strconv.Itoa(port)) + ", or the right port"}
 	}
 	if host == "" && !listen {
-		return &fault{spec.Quote(s) + " has no host", "write " + net.JoinHostPort("127.0.0.1", service) + ", or the host that is meant"}
+		return &fault{spec.Quote(s) + " has no host", "write " + net.JoinHostPort("127.0.0.1", service) + ", or the right host"}
 	}
 	if host != "" && !isHost(host) {
 		return &fault{spec.Quote(s) + " has no valid host", "write a host name or an IP address before the port"}
@@ -67,10 +67,10 @@ func addressFault(s string, port int, listen bool) *fault {
 func withPort(s string, port int, example string) string {
 	host := strings.Trim(s, "[]")
 	if n, err := strconv.ParseUint(s, 10, 16); err == nil && n > 0 {
-		return net.JoinHostPort("127.0.0.1", s) + ", or the host that is meant"
+		return net.JoinHostPort("127.0.0.1", s) + ", or the right host"
 	}
 	if isHost(host) {
-		return net.JoinHostPort(host, strconv.Itoa(port)) + ", or the port that is meant"
+		return net.JoinHostPort(host, strconv.Itoa(port)) + ", or the right port"
 	}
 	return "it as " + example
 }
@@ -118,13 +118,13 @@ func parseStart(s string) (Start, *fault) {
 	i := strings.LastIndexByte(s, ':')
 	if i <= 0 || strings.ContainsAny(s, "/ ") {
 		if n := spec.Nearest(s, []string{string(StartNow), string(StartEarliest)}); n != "" {
-			return Start{}, &fault{spec.Quote(s) + " is no place to start", fmt.Sprintf("did you mean %q?", n)}
+			return Start{}, &fault{spec.Quote(s) + " is not a start position", fmt.Sprintf("did you mean %q?", n)}
 		}
-		return Start{}, &fault{spec.Quote(s) + " is no place to start", write}
+		return Start{}, &fault{spec.Quote(s) + " is not a start position", write}
 	}
 	pos, err := strconv.ParseUint(s[i+1:], 10, 64)
 	if err != nil || pos < 4 {
-		// The first event of a binlog file stands behind its 4-byte magic number.
+		// The first event of a binlog file comes after its 4-byte magic number.
 		return Start{}, &fault{spec.Quote(s) + " has no position", "write <file>:<position> with a position from 4 on"}
 	}
 	return Start{Kind: StartFile, File: s[:i], Pos: pos}, nil

@@ -57,7 +57,7 @@ type Source struct {
 	// FillFrom are the servers, host:port, that the application reads when it fills its cache. Empty, the default:
 	// the source itself.
 	FillFrom []string
-	// FillTimeout is how long a server of FillFrom may be silent or behind. Default 30s.
+	// FillTimeout is how long a server of FillFrom may be silent or lag behind. Default 30s.
 	FillTimeout time.Duration
 	// FillLag is how long to wait where executed positions cannot be asked; 0, the default (`none`): they are asked.
 	FillLag time.Duration

@@ -19,5 +19,5 @@
 // alone, are named where they are read: mapping.go, action.go, rebuild.go.
 //
 // A Config is not written to after it was loaded and may be read by any number of goroutines. There is no state
-// beside it: each load starts from nothing.
+// apart from it: each load starts from nothing.
 package config

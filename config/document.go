@@ -198,14 +198,14 @@ func (d *document) merge(from []*yaml.Node, seen map[string]bool, depth int) []p
 		case !d.spend(1):
 			return all
 		case depth == maxMerge:
-			d.Add(d.pos(n), "merge keys (<<) lead from one to the next without end", "write the keys out")
+			d.Add(d.pos(n), "merge keys (<<) are nested too deeply", "write the keys out")
 		case n.Kind == yaml.SequenceNode:
 			all = append(all, d.merge(n.Content, seen, depth+1)...)
 		case n.Kind == yaml.MappingNode:
 			fs, deeper := d.own(n, seen)
 			all = append(append(all, fs...), d.merge(deeper, seen, depth+1)...)
 		default:
-			d.Add(d.pos(n), "a merge key (<<) takes in keys, and this has none", "name an anchor of a section or a mapping")
+			d.Add(d.pos(n), "a merge key (<<) needs keys, and this has none", "name an anchor of a section or a mapping")
 		}
 	}
 	return all
@@ -235,7 +235,7 @@ func (d *document) items(n *yaml.Node) ([]*yaml.Node, *fault) {
 		}
 		return resolved, nil
 	case n.Kind == yaml.MappingNode:
-		return nil, &fault{"a list is needed here, not keys", "write its items in brackets or behind hyphens"}
+		return nil, &fault{"a list is needed here, not keys", "write its items in brackets or after hyphens"}
 	case n.Tag == "!!null":
 		return nil, &fault{"has no value", "write its items in brackets, or remove the key"}
 	}

@@ -84,7 +84,7 @@ func checkVariables(keys []key, environ []string, problems *spec.Collector) {
 		near := nearVariable(name, all)
 		for section := range sections {
 			if near == "" && (name == section || strings.HasPrefix(name, section+"_")) {
-				problems.Add(at, "there is no such key", "unset it, or look its name up in docs/configuration.md")
+				problems.Add(at, "there is no such key", "unset it, or find the right name in docs/configuration.md")
 			}
 		}
 		if near != "" {

@@ -304,7 +304,7 @@ func sizes(lo, hi int64) kind[int64] {
 			case n < 0:
 				return 0, &fault{s + " is negative", between}
 			case unit == "":
-				return 0, &fault{s + " has no unit", "write " + withSizeUnit(s, n) + ", or the unit that is meant"}
+				return 0, &fault{s + " has no unit", "write " + withSizeUnit(s, n) + ", or the right unit"}
 			}
 			for _, u := range sizeUnits() {
 				if unit != u.name || strings.ContainsAny(s, " +") {

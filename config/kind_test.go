@@ -18,7 +18,7 @@ func TestSizes(t *testing.T) {
 	for text, do := range map[string]string{
 		"256Mi": "write 256MiB", "256m": "write 256MiB", "256M": "write 256MiB", "256mib": "write 256MiB", "256mb": "write 256MB", "1G": "write 1GiB",
 		"64 MiB": "write 64MiB", "+64MiB": "write 64MiB", "64 parsecs": "its units are KiB, MiB, GiB, KB, MB and GB", "much": "write it as 64MiB or 1GiB",
-		"64": "write 64MiB, or the unit that is meant", "67108864": "write 64MiB, or the unit that is meant",
+		"64": "write 64MiB, or the right unit", "67108864": "write 64MiB, or the right unit",
 		"": "write one from 1MiB to 1TiB", "1KiB": "write one from 1MiB to 1TiB", "2TiB": "write one from 1MiB to 1TiB", "-1MiB": "write one from 1MiB to 1TiB",
 		"99999999999999999999999TiB": "write one from 1MiB to 1TiB",
 	} {

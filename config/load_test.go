@@ -182,7 +182,7 @@ func TestAliasesThatMultiplyAreStopped(t *testing.T) {
 		fmt.Fprintf(&b, "  - &m%d {<<: [*m%d, *m%d], table: a.t%d}\n", i, i-1, i-1, i)
 	}
 	_, err := Parse("freshet.yaml", []byte(b.String()))
-	if err == nil || !strings.Contains(err.Error(), "too large to read") && !strings.Contains(err.Error(), "without end") {
+	if err == nil || !strings.Contains(err.Error(), "too large to read") && !strings.Contains(err.Error(), "nested too deeply") {
 		t.Fatal(err)
 	}
 }

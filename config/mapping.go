@@ -62,7 +62,7 @@ func (l *loader) mapping(n *yaml.Node) (spec.Mapping, bool) {
 		Events: spec.Events{Insert: true, Update: true, Delete: true}, SecondDelete: l.config.Invalidator.SecondDelete,
 	}
 	if n.Kind != yaml.MappingNode {
-		l.Add(m.Pos, "a mapping consists of keys", "write table: and keys: behind a hyphen")
+		l.Add(m.Pos, "a mapping consists of keys", "write table: and keys: after a hyphen")
 		return m, false
 	}
 	given := map[string]spec.Pos{}

@@ -7,19 +7,19 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// The bounds of what an action may be told to wait, and the defaults.
+// The bounds of an action's waiting times, and the defaults.
 const (
 	// decade bounds every time to live.
 	decade = 3650 * day
 	// queryTimeout is how long a query may take when the mapping does not say.
 	queryTimeout = 5 * time.Second
-	// maxCache bounds a negative entry, which travels with what is to be done.
+	// maxCache bounds a negative entry, which travels with the action.
 	maxCache = 64 << 10
 	// onSource is the one server that queries run on.
 	onSource = "source"
 )
 
-// timeToLive is how long a value lives; whoever lets it be none says so.
+// timeToLive is how long a value lives; a caller that allows none says so.
 func timeToLive() kind[time.Duration] { return durations(time.Millisecond, decade) }
 
 // rebuildTimeout is how long a query may take.
@@ -53,7 +53,7 @@ func rebuildKeys() []string {
 // missingKeys are the keys of a negative entry.
 func missingKeys() []string { return []string{"cache", "ttl"} }
 
-// rebuild reads the action that writes keys anew. Without a way to make the value there is none.
+// rebuild reads the action that writes keys again. Without a way to make the value there is none.
 func (l *loader) rebuild(m *spec.Mapping, f pair) {
 	b, ok := l.body(f, "{from: row}", rebuildKeys())
 	if !ok {
@@ -87,7 +87,7 @@ func (b *body) origin(r *spec.Rebuild) bool {
 	query, queryGiven := b.given["query"]
 	switch {
 	case fromGiven && queryGiven:
-		b.l.Add(query.at, "rebuild has both from and query", "remove one of them: a value is made of the row or read by a query")
+		b.l.Add(query.at, "rebuild has both from and query", "remove one of them: a value is made from the row or read by a query")
 		return false
 	case !fromGiven && !queryGiven:
 		if !b.meant["from"] && !b.meant["query"] {
@@ -132,7 +132,7 @@ func (l *loader) missingRow(f pair) *spec.Missing {
 			e.Cache = l.doc.lines.text(l.doc.file, p.value)
 		}
 	}
-	if b.lacks("ttl", "write one, such as 30s: entries for rows that never come back would fill Redis for ever") {
+	if b.lacks("ttl", "write one, such as 30s: entries for rows that never come back would fill Redis") {
 		return nil
 	}
 	if !b.set("ttl", func(p pair) bool { return setting(l, p, timeToLive(), &e.TTL) }) {
@@ -141,7 +141,7 @@ func (l *loader) missingRow(f pair) *spec.Missing {
 	return e
 }
 
-// rebuildFits reports keys that have no effect beside others, or no sense.
+// rebuildFits reports keys that have no effect with the other keys, or no meaning.
 func (b *body) rebuildFits(r *spec.Rebuild) {
 	as := "with as: " + r.As.String()
 	if r.FromRow {
@@ -164,7 +164,7 @@ func (b *body) rebuildFits(r *spec.Rebuild) {
 		b.without(as+", which has no place for it", "write as: json or as: hash, or remove it", "expire_at")
 	}
 	if r.As == event.FormHash {
-		b.wrong("missing", "a string in place of a hash would be an error for readers", "remove it: where there is no row, the key is deleted")
+		b.wrong("missing", "readers of a hash would find a string", "remove it: where there is no row, the key is deleted")
 	}
 	if r.Rows == spec.RowsMany && !r.FromRow {
 		if r.As == event.FormString {

@@ -101,7 +101,7 @@ func bare(err error) string {
 }
 
 // syntaxFault says where and what a syntax error is. The line in the YAML package's message is now the error's, now
-// the one before it, now where the section around it began, so the place is found anew: it is the first line with
+// the one before it, now where the section around it began, so the place is searched again: it is the first line with
 // which the file's beginning fails in the same way.
 func syntaxFault(file string, data []byte, err error) (at spec.Pos, what, do string) {
 	message := bare(err)
@@ -123,27 +123,27 @@ func syntaxFault(file string, data []byte, err error) (at spec.Pos, what, do str
 		if i := strings.IndexByte(row, '*'); i >= 0 {
 			at.Column = 1 + utf8.RuneCountInString(row[:i])
 		}
-		return at, "a value begins with *, which makes it a YAML alias of an anchor that there is not", "put the value in quotes"
+		return at, "a value begins with *, which makes it a YAML alias of an anchor that does not exist", "put the value in quotes"
 	}
 	return at, "this is not YAML: " + message, syntaxHint(message)
 }
 
-// syntaxHint says what usually mends a syntax error.
+// syntaxHint says how a syntax error is usually fixed.
 func syntaxHint(message string) string {
 	for _, h := range []struct{ part, do string }{
-		{"mapping values are not allowed", "put a value that holds a colon and a space in quotes, or mend the indentation"},
+		{"mapping values are not allowed", "put a value that holds a colon and a space in quotes, or fix the indentation"},
 		{"cannot start any token", "put a value that begins with @, ` or % in quotes, and indent with spaces"},
 		{"tab character", "indent with spaces"},
 		{"could not find expected ':'", "write key: value"},
-		{"did not find expected key", "mend the indentation or the quotes of this line"},
+		{"did not find expected key", "fix the indentation or the quotes of this line"},
 		{"expected ',' or", "close the bracket"},
 		{"unexpected end of stream", "close the quote"},
 		{"escape character", "write a backslash twice within double quotes, or use single quotes"},
-		{"block sequence entries", "mend the indentation of the list"},
+		{"block sequence entries", "fix the indentation of the list"},
 	} {
 		if strings.Contains(message, h.part) {
 			return h.do
 		}
 	}
-	return "mend this line, or the one before it"
+	return "fix this line, or the one before it"
 }

@@ -84,7 +84,7 @@ func (l lines) text(file string, n *yaml.Node) spec.Text {
 	single := n.Style&yaml.SingleQuotedStyle != 0
 	switch {
 	case block:
-		// The content begins on the next line, behind its indentation.
+		// The content begins on the next line, after its indentation.
 		c = l.at(c.line+1, 1)
 	case double || single:
 		c.next()
@@ -134,7 +134,7 @@ func (c *cursor) align(r rune, double bool) bool {
 	}
 }
 
-// take moves the cursor behind one character of the value.
+// take moves the cursor past one character of the value.
 func (c *cursor) take(double, single bool) {
 	p := c.peek()
 	c.next()

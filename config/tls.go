@@ -15,10 +15,11 @@ type TLSMode string
 const (
 	// TLSDisabled: in the clear.
 	TLSDisabled TLSMode = "disabled"
-	// TLSPreferred: encrypted when the server offers it, and whoever it is; for the source only, as other protocols
+	// TLSPreferred: encrypted when the server offers it, whichever server it is; for the source only, as other protocols
 	// cannot ask.
 	TLSPreferred TLSMode = "preferred"
-	// TLSRequired: encrypted, whoever the server is. Keeps out who listens, not who stands between.
+	// TLSRequired: encrypted, whichever server it is. Protects against listening, not against somebody who answers
+	// instead of the server.
 	TLSRequired TLSMode = "required"
 	// TLSVerify: encrypted, and the server's certificate is checked against the authorities and its name.
 	TLSVerify TLSMode = "verify"

@@ -64,7 +64,7 @@ func (l *loader) validateRedis() {
 	if r.Mode != RedisSentinel {
 		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_password", "redis.sentinel_password_file")
 	} else if r.MasterName == "" {
-		l.wrong("redis.master_name", "is missing", "write what the sentinels call the master")
+		l.wrong("redis.master_name", "is missing", "write the sentinels' name for the master")
 	}
 	if r.Mode == RedisCluster && r.DB != 0 {
 		l.wrong("redis.db", "a cluster has database 0 only", "remove it")
@@ -75,7 +75,7 @@ func (l *loader) validateRedis() {
 }
 
 // wholeTag reports whether a prefix of keys has no braces, or those of one hash tag. Half a tag would be ended by what
-// is in a key, and move the key to a slot that the keys beside it (its version, its lock) cannot be put in beforehand.
+// is in a key, and move the key to a slot that its companions (its version, its lock) cannot be put in beforehand.
 func wholeTag(prefix string) bool {
 	before, rest, tagged := strings.Cut(prefix, "{")
 	tag, after, ended := strings.Cut(rest, "}")
@@ -86,7 +86,7 @@ func wholeTag(prefix string) bool {
 }
 
 // validateQueries reports queries without a server to run on. With Kafka a file without source is an invalidator's,
-// and what is to be done with a key travels with it, but for queries: those are run by the invalidators.
+// and the action travels with each key, except queries: the invalidators run those.
 func (l *loader) validateQueries() {
 	if l.config.EventLog.Kind != EventLogKafka || l.has("source") {
 		return

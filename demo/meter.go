@@ -106,7 +106,7 @@ func (m *meter) wrote(id int, cached bool) {
 	m.settle(id, w)
 }
 
-// happened is told what happened to a key.
+// happened is called with what happened to a key.
 func (m *meter) happened(channel, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

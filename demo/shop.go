@@ -15,7 +15,7 @@ import (
 
 // shop is the application of the demo: a table of products, and a cache in front of it that holds each product, its
 // price by itself, and the list of each category. It does plain cache-aside: read the cache, on a miss read the database
-// and fill. freshet deletes products and lists that changed, and writes prices anew.
+// and fill. freshet deletes products and lists that changed, and writes prices again.
 type shop struct {
 	db    *sql.DB
 	cache *redis.Client
@@ -88,7 +88,7 @@ func (s *shop) cached(ctx context.Context, id int) (bool, error) {
 	return n > 0, err
 }
 
-// forget empties the cache of all that the shop has put there, and of freshet's versions beside it.
+// forget empties the cache of all that the shop has put there, and of freshet's versions of it.
 func (s *shop) forget(ctx context.Context) error {
 	var keys []string
 	for _, o := range all() {
@@ -270,7 +270,7 @@ func (s *shop) compare(ctx context.Context) (stale, cached int, err error) {
 	return stale, cached, nil
 }
 
-// example says what the cache holds of a product, beside its row.
+// example says what the cache holds of a product, and what its row says.
 func (s *shop) example(ctx context.Context, id int) (string, error) {
 	found, err := s.rows(ctx, columns+" WHERE id = ?", id)
 	if err != nil {

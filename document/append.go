@@ -60,7 +60,7 @@ func appendNumber(dst, text []byte) []byte {
 	return append(dst, rest...)
 }
 
-// fraction reports whether s is what JSON allows behind the whole part of a number (RFC 8259, section 6).
+// fraction reports whether JSON allows s after the whole part of a number (RFC 8259, section 6).
 func fraction(s []byte) bool {
 	if len(s) > 0 && s[0] == '.' {
 		n := digits(s[1:])

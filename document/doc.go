@@ -1,6 +1,6 @@
-// Package document writes a row as a value for a cache: a JSON object, or the fields of a Redis hash. It stands beside
-// the router, which rebuilds keys from row images, and beside the rebuild by query, which rebuilds them from results;
-// both describe their columns as event.Column does, so that a value looks the same wherever it comes from.
+// Package document writes a row as a value for a cache: a JSON object, or the fields of a Redis hash. The router uses it
+// to rebuild keys from row images, and the rebuild by query uses it to rebuild them from results. Both describe their columns
+// as event.Column does, so that a value has the same form from either.
 //
 // # What a value becomes
 //
@@ -17,18 +17,18 @@
 //	JSON                        embedded as it is             the document's text
 //	NULL                        null                          the field is left out
 //
-// The zero date, 0000-00-00, stands for no date: it is written as NULL is. A date of which only parts are zero
-// (2026-00-00) is no ISO date, and is written as the database prints it.
+// The zero date, 0000-00-00, stands for no date: it is written like NULL. A date with zero parts
+// (2026-00-00) is not an ISO date, and is written as the database prints it.
 //
 // # Guarantees
 //
-//   - The output is valid JSON whatever the columns hold, given that JSON columns hold JSON: what is no UTF-8 becomes
-//     U+FFFD, what looks like no number becomes a string.
-//   - All or nothing: a row that lacks a column is no document ([ErrAbsent]).
+//   - The output is valid JSON for any values, if JSON columns hold JSON: bytes that are not UTF-8 become
+//     U+FFFD, a number that does not look like one becomes a string.
+//   - All or nothing: a row that lacks a column makes no document ([ErrAbsent]).
 //   - The same values give the same bytes.
 //
 // # Concurrency
 //
-// A [Writer] is only read once New has made it, and may be shared. It uses no reflection and allocates nothing but the
-// growth of what it appends to.
+// After New, a [Writer] is only read, and may be shared. It uses no reflection and allocates only when the slice that it
+// appends to grows.
 package document

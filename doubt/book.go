@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// most is how many doubts a book takes of one cause. Beyond it they are told as one about every table.
+	// most is how many doubts a book takes of one cause. Beyond it they become one about every table.
 	most = 200
 	// again is for how long a doubt that was just put is only counted in memory when it comes again.
 	again = time.Second
@@ -31,7 +31,7 @@ type Book struct {
 	open   *prometheus.GaugeVec
 	// writing has room for one: who writes to the keeper, or reads all of it.
 	writing chan struct{}
-	// repeated is raised when something is to be put that nobody waits for.
+	// repeated is raised when something must be put that nobody waits for.
 	repeated chan struct{}
 
 	mu     sync.Mutex
@@ -56,7 +56,7 @@ func New(k Keeper, alarms *alarm.Board, reg prometheus.Registerer) (*Book, error
 		writing: make(chan struct{}, 1), repeated: make(chan struct{}, 1),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "freshet_doubts",
-			Help: "Causes for which keys may be stale until somebody answers them, by cause.",
+			Help: "Reasons why keys may be stale, until somebody dismisses them, by cause.",
 		}, []string{"cause"}),
 	}
 	b.count()
@@ -102,7 +102,7 @@ func (b *Book) catchUp(ctx context.Context) {
 	b.mu.Unlock()
 	for _, id := range late {
 		if err := b.put(ctx, id); err != nil && ctx.Err() == nil {
-			b.alarms.Raise(alarm.StoreFailed, "a doubt that has come again cannot be kept: "+err.Error())
+			b.alarms.Raise(alarm.StoreFailed, "a doubt that has come again cannot be saved: "+err.Error())
 			raise(b.repeated)
 		}
 	}
@@ -216,7 +216,7 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 		return nil
 	}
 	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
-		b.alarms.Raise(alarm.StoreFailed, "a doubt cannot be kept, so the work that caused it waits: "+err.Error())
+		b.alarms.Raise(alarm.StoreFailed, "a doubt cannot be saved, so the work that caused it waits: "+err.Error())
 	}}}
 	return keep.Do(ctx, func() error {
 		if !b.Loaded() {
@@ -229,7 +229,7 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 }
 
 // note enters d in memory, so that the status says so from here on, and reports whether it is durable and only the repeat
-// is to be put some time.
+// must be put at some time.
 func (b *Book) note(d Doubt) (id string, durable bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,7 +265,7 @@ func (b *Book) put(ctx context.Context, id string) error {
 	return b.write(ctx, id)
 }
 
-// write is put for who has the turn.
+// write is put for the caller that has the turn.
 func (b *Book) write(ctx context.Context, id string) error {
 	b.mu.Lock()
 	e := b.doubts[id]

@@ -1,4 +1,4 @@
-// Package doubt keeps what may have left a stale key behind although all work is finished: a TRUNCATE that named no rows,
+// Package doubt keeps records of events that may have left a stale key although all work is finished: a TRUNCATE that named no rows,
 // a Redis that came back with older data, a server that knew less than the one before it.
 //
 // A doubt is an alarm that does not pass by itself. It is durable before the event that caused it is passed over, it

@@ -9,7 +9,7 @@ import (
 // Unknown is the [Batch].Age of changes that are not yet known to be visible.
 const Unknown time.Duration = -1
 
-// Invalidation is one key that a row change made stale. Its key lies in the text of its [Batch], and directly behind
+// Invalidation is one key that a row change made stale. Its key lies in the text of its [Batch], and directly after
 // it what else its action needs: see [Batch.Fields].
 type Invalidation struct {
 	off, end uint32
@@ -28,7 +28,7 @@ type Invalidation struct {
 // Batch is a run of invalidations of one source in commit order: several transactions, or a part of one. It is
 // the unit that is handed from stage to stage, so that no stage pays for a hand-over per key.
 //
-// A batch is built by one goroutine (the Add methods), and copied ([Batch.Clone], [Batch.Arrange]) by whoever keeps it;
+// A batch is built by one goroutine (the Add methods), and copied ([Batch.Clone], [Batch.Arrange]) by the stage that keeps it;
 // a copy is only read.
 type Batch struct {
 	Source string
@@ -39,7 +39,7 @@ type Batch struct {
 	// At is when the batch was handed over, on this process's monotonic clock; the zero time when it came from
 	// another process.
 	At time.Time
-	// Leftover says that an older leader left the batch, behind work of a newer one: nothing of it may be written,
+	// Leftover says that an older leader left the batch, after work of a newer one: nothing of it may be written,
 	// only forgotten.
 	Leftover bool
 	// Origins say where the changes stand, and Commons what several of them have in common: [Batch.Origin] is one whole.
@@ -51,7 +51,7 @@ type Batch struct {
 	// Last is the highest version in the batch; zero when it holds no invalidation.
 	Last Version
 	// End is the progress made once everything up to and including this batch is finished. It covers whole
-	// transactions only, so it stays behind Last while a transaction is open.
+	// transactions only, so it is before Last while a transaction is open.
 	End End
 
 	text []byte
@@ -138,7 +138,7 @@ func (b *Batch) AddItem(i Item) {
 }
 
 // add adds an invalidation, and returns it to be filled in where it stands: made elsewhere and copied, it would cost
-// twice as much. What may panic comes before the batch is changed, so that the batch is whole whoever recovers.
+// twice as much. What may panic comes before the batch is changed, so that the batch is whole if a caller recovers.
 func (b *Batch) add(text []byte, end, row uint32) *Invalidation {
 	origin := len(b.Origins) - 1
 	last := b.Origins[origin].Event
@@ -180,7 +180,7 @@ func (b *Batch) Pending(i int) []byte {
 }
 
 // Key returns the key of invalidation i. The string shares the batch's text, which is never written again once
-// the batch has been handed over, so it stays valid for ever; keeping it keeps the text of the whole batch.
+// the batch has been handed over, so it stays valid forever; keeping it keeps the text of the whole batch.
 func (b *Batch) Key(i int) string {
 	inv := &b.Invalidations[i]
 	if inv.off == inv.end {
@@ -189,7 +189,7 @@ func (b *Batch) Key(i int) string {
 	return unsafe.String(&b.text[inv.off], int(inv.end-inv.off))
 }
 
-// Fields returns what the action of invalidation i needs beside its key; what it holds is told at [Effect]. It shares
+// Fields returns what the action of invalidation i needs in addition to its key; [Effect] says what it holds. It shares
 // the batch's text as the key does.
 func (b *Batch) Fields(i int) Fields {
 	end := b.behind(i)

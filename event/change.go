@@ -56,7 +56,7 @@ const (
 	JSON
 )
 
-// Value is one column of one row image. Its slices alias buffers of whoever decoded it and are valid only while
+// Value is one column of one row image. Its slices alias buffers of the decoder and are valid only while
 // the [Change] is.
 type Value struct {
 	// Raw is the column as it stands in the row image, for comparing; empty when Absent or Null.

@@ -3,5 +3,5 @@
 // the [Position] that a restart begins from.
 //
 // It is the lowest package of the project: it imports no other package of it and does no I/O. Its values are
-// owned by one goroutine at a time; who hands one over does not touch it again, unless a comment says otherwise.
+// owned by one goroutine at a time; a goroutine that hands one over does not touch it again, unless a comment says otherwise.
 package event

@@ -13,7 +13,7 @@ type Action uint8
 const (
 	// ActionDelete deletes the key.
 	ActionDelete Action = iota + 1
-	// ActionRebuild writes the key's value anew.
+	// ActionRebuild writes the key's value again.
 	ActionRebuild
 	// ActionHash removes or sets one field of a hash.
 	ActionHash
@@ -52,7 +52,7 @@ type Intent uint8
 
 // The intents.
 const (
-	// IntentForget removes what the cache holds, whatever it is: always safe, since the application reads anew. It is
+	// IntentForget removes what the cache holds, whatever it is: always safe, since the application reads again. It is
 	// the only one of delete, expire and incr, of a hash without a value, and of every doubt (a row image that lacks
 	// a column). Rebuild, set and zset delete the whole key, hash deletes its field.
 	IntentForget Intent = iota
@@ -136,7 +136,7 @@ type Effect struct {
 	As Form
 	// Query identifies the query that reads the value; empty: it is made of the row.
 	Query string
-	// TTL is how long the value lives, plus or minus at most Jitter times TTL; 0: for ever. Jitter is from 0 to 1.
+	// TTL is how long the value lives, plus or minus at most Jitter times TTL; 0: forever. Jitter is from 0 to 1.
 	TTL    time.Duration
 	Jitter float64
 	// ExpireAt, when above 0, is put inside the value as expire_at: the time of writing plus it, in Unix milliseconds.
@@ -162,7 +162,7 @@ func AppendField[T string | []byte](dst []byte, value T) []byte {
 // AppendNull appends a null field.
 func AppendNull(dst []byte) []byte { return append(dst, 0) }
 
-// Next returns the first field, nil if it is null, and what is behind it. ok is false when there is none, or when the
+// Next returns the first field, nil if it is null, and the rest. ok is false when there is none, or when the
 // fields are damaged.
 func (f Fields) Next() (value []byte, rest Fields, ok bool) {
 	n, size := binary.Uvarint(f)
@@ -191,7 +191,7 @@ func (f Fields) All() ([][]byte, error) {
 	return all, nil
 }
 
-// Forget returns what is left of the fields of an invalidation that is to forget in place of write: its notices, and
+// Forget returns what is left of the fields of an invalidation that forgets instead of writing: its notices, and
 // the field of a hash. It shares memory with f. ok is false when fields are missing.
 func (f Fields) Forget(a Action, e *Effect) (left Fields, ok bool) {
 	n := 0

@@ -3,7 +3,7 @@ package event
 import "time"
 
 // Mark is the statement "every change of mine up to this version could be read by everybody when I was made". It
-// travels beside the data. A mark covers records of its own and earlier terms only.
+// travels alongside the data. A mark covers records of its own and earlier terms only.
 type Mark struct {
 	Source  string
 	Term    uint64
@@ -16,7 +16,7 @@ type Mark struct {
 	Read bool
 }
 
-// Covers reports whether the mark vouches for a record of the given source, term and version.
+// Covers reports whether the mark says that a record of the given source, term and version is visible.
 func (m Mark) Covers(source string, term uint64, v Version) bool {
 	return m.Source == source && term <= m.Term && v.Compare(m.Version) <= 0
 }

@@ -99,7 +99,7 @@ func (c *Common) of(o *Origin) bool {
 		c.gtid.UUID == g.UUID && c.gtid.Tag == g.Tag && c.gtid.Domain == g.Domain && c.gtid.Server == g.Server
 }
 
-// Origin returns an origin whole. It is made anew at each call: [Batch.Of] has what most ask for.
+// Origin returns an origin whole. It is made again at each call: [Batch.Of] has what most callers need.
 func (b *Batch) Origin(n int) Origin {
 	p := &b.Origins[n]
 	c := &b.Commons[p.Common]

@@ -36,7 +36,7 @@ type End struct {
 	GTIDs []GTIDRange
 	// Committed is the last transaction's commit time by the source's clock, for lag.
 	Committed time.Time
-	// State, when not nil, is what canal must know beside the position to go on from here (the definitions of
+	// State, when not nil, is what canal must know in addition to the position to continue from here (the definitions of
 	// tables whose columns the binlog does not name). Opaque to all others, and never written to again.
 	State []byte
 }

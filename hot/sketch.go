@@ -139,7 +139,7 @@ func (s *Sketch) Count(b *event.Batch) {
 func (s *Sketch) look(b *event.Batch, i int) {
 	key, table := b.Key(i), b.Of(i).Table
 	weight := float64(s.stride)
-	// Of n keys, one in stride was seen: the variance of n as told from one that was.
+	// Of n keys, one in stride was seen: the variance of n as estimated from the one that was seen.
 	variance := weight * (weight - 1)
 	s.keys.add(key, maphash.String(s.seed, key), weight, variance)
 	s.tables.add(table, maphash.String(s.seed, table), weight, variance)

@@ -73,7 +73,7 @@ func (s *summary) rename(i int, name string, hash uint64, at int) {
 	s.index[at] = uint16(i + 1)
 }
 
-// find returns where in the index the name is, or belongs. Names that are too long to be kept are told apart by their
+// find returns where in the index the name is, or belongs. Names that are too long to be kept are distinguished by their
 // hash.
 func (s *summary) find(name string, hash uint64) int {
 	mask := len(s.index) - 1
@@ -89,7 +89,7 @@ func (s *summary) find(name string, hash uint64) int {
 	}
 }
 
-// forget takes what is at a place out of the index, and moves what was put behind it for want of room.
+// forget takes what is at a place out of the index, and moves entries that were put after it for lack of room.
 func (s *summary) forget(at int) {
 	mask := len(s.index) - 1
 	hole := at

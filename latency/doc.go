@@ -1,8 +1,8 @@
 // Package latency measures how long a change takes from its commit to its finished deletes: as a whole, which is
 // freshet's headline, and stage by stage.
 //
-// It stands beside the path: each stage is given the one [Stages] of its process and tells it once a batch. The
-// same numbers are shown as Prometheus histograms, since the start, and as percentiles of the last minute for
+// It is next to the path of row changes: each stage is given the one [Stages] of its process and reports to it once a
+// batch. The same numbers are shown as Prometheus histograms, since the start, and as percentiles of the last minute for
 // `freshet status` and the page.
 //
 // The stages follow each other without gap or overlap:
@@ -12,7 +12,7 @@
 // Only `read` and the headline compare two machines' clocks (the source's and this one's), and where the log is
 // Kafka so does `fetch` (the producer's and this one's). Commit times are as fine as the source gives them:
 // microseconds from MySQL 8.0 on, whole seconds before that and with MariaDB, where both can be up to a second too long.
-// What would be negative counts as zero.
+// A negative time counts as zero.
 //
 // All methods may be called by any goroutine.
 package latency

@@ -1,4 +1,4 @@
-// Package login opens sessions on the source, and decides what a server may be told to prove who we are.
+// Package login opens sessions on the source, and decides what may be sent to a server to prove who we are.
 //
 // A server chooses how its client proves itself, and it does so before anybody has proved who the server is. So a
 // password never leaves in clear to a server of which we only have the name: mysql_clear_password is answered over TLS

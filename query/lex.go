@@ -105,12 +105,12 @@ func (l *lexer) colon(t *token, rest string) *Error {
 		t.text = l.src[t.offset+1 : l.pos]
 	}
 	if t.text == "" {
-		return &Error{t.offset, "the : has no column behind it: write :column, or :`column` where its name is not made of letters, digits, _ and $"}
+		return &Error{t.offset, "the : has no column after it: write :column, or :`column` where its name is not made of letters, digits, _ and $"}
 	}
 	return nil
 }
 
-// quote moves behind what stands in quotes. A doubled quote stands for itself; in strings a backslash escapes.
+// quote moves after the text in quotes. A doubled quote stands for itself; in strings a backslash escapes.
 func (l *lexer) quote(end byte) *Error {
 	start := l.pos
 	for l.pos++; l.pos < len(l.src); l.pos++ {

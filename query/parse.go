@@ -60,7 +60,7 @@ func (p *parser) finish() *Error {
 	case p.statement != "":
 		return nil
 	case p.with:
-		return &Error{0, "the WITH has no SELECT behind it: write one, without parentheses around it"}
+		return &Error{0, "the WITH has no SELECT after it: write one, without parentheses around it"}
 	}
 	return &Error{0, "the query is empty: write a SELECT"}
 }
@@ -83,7 +83,7 @@ func (p *parser) take(t token) *Error {
 	if p.statement == "" && !p.with && t.text != "(" && t.kind != hint {
 		return &Error{t.offset, "a query begins with SELECT or WITH"}
 	}
-	// Two minus signs must not become a comment when what stood behind them is gone: SELECT 1--/* */2 is 3.
+	// Two minus signs must not become a comment when the text after them is gone: SELECT 1--/* */2 is 3.
 	minuses := t.text == "-" && p.last.text == "-"
 	if (t.spaced || minuses) && len(p.out) > 0 {
 		p.out = append(p.out, ' ')
@@ -110,7 +110,7 @@ func (p *parser) parenthesis(s string) {
 }
 
 // keyword finds the statement's verb, and refuses what writes or locks. All words that it looks for are reserved, so
-// that as names they stand in backticks, or behind a point or an @.
+// that as names they stand in backticks, or after a point or an @.
 func (p *parser) keyword(t token) *Error {
 	if !t.spaced && (p.last.text == "." || p.last.text == "@") && p.last.kind == symbol {
 		return nil

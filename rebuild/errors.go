@@ -78,11 +78,11 @@ func advice(e *mysql.MyError) string {
 	case 1064, 1149:
 		return "correct its SQL"
 	case 1054, 1052, 1146, 1051, 1109, 1049, 1305:
-		return "name what exists, or write schema.table; freshet check tries all queries"
+		return "use names that exist, or write schema.table; freshet check tries all queries"
 	case 1046:
 		return "write the schema before each table, such as shop.review"
 	case 1044, 1142, 1143, 1227, 1370:
-		return "GRANT SELECT on what it reads to the user of source"
+		return "GRANT SELECT on the tables that it reads to the user of source"
 	}
 	if !isPermanent(e) {
 		return "it is run again"
@@ -135,7 +135,7 @@ func (q *Query) explain(err error) error {
 	case errors.Is(err, errTimeout), fromServer && (e.Code == 3024 || e.Code == 1969):
 		text = fmt.Sprintf("it took longer than its timeout of %s: give it an index, or raise timeout", q.Timeout)
 	case errors.Is(err, errBehind):
-		text = errBehind.Error() + " that the key is rebuilt for: it is a replica that is behind, or the server before a failover; it is run again"
+		text = errBehind.Error() + " that the key is rebuilt for: it is a replica that lags behind, or the server before a failover; it is run again"
 	case errors.Is(err, errClosed):
 		text = errClosed.Error()
 	case isContext(err):

@@ -37,7 +37,7 @@ func TestWhatErrorsMean(t *testing.T) {
 		{server(1038, "HY001", "Out of sort memory"), false, false, true, "lacks disk or memory"},
 		{server(9999, "40000", "a rollback of the future"), false, false, true, "it is run again"},
 		{server(1064, "42000", "secret value"), true, false, true, "correct its SQL"},
-		{&prepareError{server(1054, "42S22", "Unknown column 'a'\n in x")}, true, false, true, "Unknown column 'a' in x: name what exists"},
+		{&prepareError{server(1054, "42S22", "Unknown column 'a'\n in x")}, true, false, true, "Unknown column 'a' in x: use names that exist"},
 		{server(1690, "22003", "secret value"), true, false, true, "error 1690 (22003): run it by hand"},
 		{tooLarge(7), true, false, false, "larger than 7 bytes"},
 		{io.ErrUnexpectedEOF, false, true, false, "the connection was lost: unexpected EOF"},

@@ -181,7 +181,7 @@ func metricsCountQueries(t *testing.T, s *testbed.Server) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	want := `# HELP freshet_rebuild_connections Places of the pool of connections that are in use, and connections that are kept for the next query.
+	want := `# HELP freshet_rebuild_connections Connections of the pool that are in use, and connections that are kept for the next query.
 # TYPE freshet_rebuild_connections gauge
 freshet_rebuild_connections{state="idle"} 1
 freshet_rebuild_connections{state="in_use"} 0

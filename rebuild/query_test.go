@@ -102,8 +102,8 @@ func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
 		q     Query
 		parts []string
 	}{
-		{as(t, event.FormJSON, "SELECT nme FROM t"), []string{"nme", "freshet.yaml:3:5", "name what exists"}},
-		{as(t, event.FormJSON, "SELECT a FROM open.nowhere"), []string{"open.nowhere", "name what exists"}},
+		{as(t, event.FormJSON, "SELECT nme FROM t"), []string{"nme", "freshet.yaml:3:5", "use names that exist"}},
+		{as(t, event.FormJSON, "SELECT a FROM open.nowhere"), []string{"open.nowhere", "use names that exist"}},
 		{as(t, event.FormJSON, "SELECT id FROM t WHERE ("), []string{"correct its SQL"}},
 		{as(t, event.FormJSON, "SELECT id FROM t", func(q *Query) { q.Schema = "" }), []string{"write the schema before each table"}},
 		{as(t, event.FormJSON, "SELECT id FROM t", func(q *Query) { q.Schema = "absent" }), []string{"absent"}},

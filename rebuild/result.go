@@ -61,7 +61,7 @@ func (q *Query) document(columns []column) (*document.Writer, error) {
 		case seen[c.Name]:
 			return nil, faulty("it has two columns called %s: give one another name with AS", called(c.Name))
 		case q.ExpireAt > 0 && c.Name == expireAt:
-			return nil, faulty("its column %s has the name of what expire_at puts there: give it another one with AS", called(c.Name))
+			return nil, faulty("its column %s has the name that expire_at uses: give it another one with AS", called(c.Name))
 		case !document.Writable(c):
 			return nil, faulty("its column %s is of the type %s, which has no text: leave it out, or convert it", called(c.Name), strings.ToUpper(c.Type))
 		}
@@ -130,7 +130,7 @@ func (s *sink) addField() error {
 		s.out = out[:begin]
 		return nil
 	}
-	// Both were written behind begin, with the columns' names: what is kept is copied before it is written over.
+	// Both were written after begin, with the columns' names: kept bytes are copied before they are overwritten.
 	name, value := string(parts[1]), string(parts[3])
 	s.out = event.AppendField(event.AppendField(out[:begin], name), value)
 	return nil

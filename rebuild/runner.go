@@ -72,7 +72,7 @@ func (r *Runner) Query(ctx context.Context, source, id string, params event.Fiel
 	q := r.byID[id]
 	switch {
 	case source != r.o.Source:
-		return nil, false, permanent("the change is of the source %q, and the queries of this process run on %q: give the invalidator that has them its changes", source, r.o.Source)
+		return nil, false, permanent("the change is of the source %q, and the queries of this process run on %q: handle its changes with an invalidator that has that source", source, r.o.Source)
 	case q == nil:
 		return nil, false, permanent("the query %s is not in this process's configuration: give it the mappings that the reader has", id)
 	}

@@ -37,7 +37,7 @@ func Build(t testing.TB, command string, flags ...string) string {
 }
 
 // build puts the program into the cache directory, under a name of its own for each checkout
-// and flags: it must outlive this process's temporary directories, and none may be left behind.
+// and flags: it must outlive this process's temporary directories, and none may be left.
 func build(ctx context.Context, command string, flags []string) (string, error) {
 	// Also from the modules within this one that replace it by its directory.
 	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/freshet/freshet").Output()

@@ -13,7 +13,7 @@
 //	rdb := testbed.Redis(t)
 //	rdb.Client().Set(ctx, "product:1", "old", 0)
 //
-// Every instance is private to its caller: it has its own port, its own data directory under
+// Every instance belongs to its caller alone: it has its own port, its own data directory under
 // the temporary directory, and it dies with the test, and with the test process even when that
 // is killed. The port stays reserved among all test processes of this user until the
 // instance is closed, so that a server can be killed and started again on it.
@@ -39,9 +39,9 @@
 //	k.Broker(2).Start(ctx)
 //	k.AwaitInSync(t)
 //
-// Clients have a listener to themselves, which the options are about. The brokers among
+// Clients have their own listener, and the options are about that one. The brokers among
 // themselves and the methods of [KafkaCluster] use another one, so that they work while the
-// clients' is cut off, full or refuses logins. With [KafkaOptions].Proxied clients reach each
+// clients' listener is cut off, full or refuses logins. With [KafkaOptions].Proxied clients reach each
 // broker through its [KafkaBroker].Proxy:
 //
 //	k.Broker(1).Proxy.OnRequest(func(r proxy.Request) proxy.Action {
@@ -56,7 +56,7 @@
 //
 // # Prometheus
 //
-// [Prometheus] starts a Prometheus server that scrapes and evaluates what a configuration says;
+// [Prometheus] starts a Prometheus server that scrapes and evaluates as a configuration says;
 // [Promtool] checks rules.
 //
 // # Faults

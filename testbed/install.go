@@ -71,7 +71,7 @@ func Install(ctx context.Context, log io.Writer) error {
 
 // installer finds programs, and installs what is missing.
 type installer struct {
-	log io.Writer // told before anything is installed
+	log io.Writer // gets a line before anything is installed
 }
 
 // need is something that may have to be installed.

@@ -21,7 +21,7 @@ import (
 )
 
 // EnvKafka is the variable by which a user gives brokers of a running Kafka cluster, host:port
-// separated by commas: plain connections, and whoever connects may create and delete topics.
+// separated by commas: plain connections, and every client may create and delete topics.
 const EnvKafka = "FRESHET_TEST_KAFKA"
 
 // KafkaVersions are the versions that the testbed installs, the default first.
@@ -35,7 +35,7 @@ type KafkaOptions struct {
 	// Brokers is how many there are; each is a controller too. Default 1. With 3 and more,
 	// topics have three replicas, and a write needs two of them (min.insync.replicas).
 	Brokers int
-	// Proxied puts a proxy in front of each broker, at the address that clients are told:
+	// Proxied puts a proxy in front of each broker, at the address that clients get:
 	// whatever they send to a broker passes its proxy. What the brokers say to each other, and
 	// the methods here, do not.
 	Proxied bool
@@ -56,12 +56,12 @@ type KafkaOptions struct {
 	// JVM are flags added to Java's after the defaults. Those save start time, not work: for a
 	// measurement of speed give -XX:TieredStopAtLevel=4.
 	JVM []string
-	// Shared uses the brokers that the environment gives, if it does, in place of private
+	// Shared uses the brokers that the environment gives, if it does, instead of private
 	// ones. They cannot be stopped, and others may use them at the same time.
 	Shared bool
 	// Dir is where the cluster's directory is made. Default: the temporary directory.
 	Dir string
-	// Log is told what is going to be installed, before it is. Default: stderr.
+	// Log gets a line about what will be installed, before it is. Default: stderr.
 	Log io.Writer
 }
 
@@ -91,7 +91,7 @@ type KafkaBroker struct {
 	Addr  string       // host:port for clients; the proxy's, if there is one
 	Proxy *proxy.Kafka // nil unless KafkaOptions.Proxied
 
-	listen   string // host:port of the clients' listener, behind the proxy
+	listen   string // host:port of the clients' listener, to which the proxy connects
 	internal string // host:port for the other brokers and for us
 	held     []*port.Reservation
 }
@@ -115,7 +115,7 @@ func SharedKafka(t testing.TB) *KafkaCluster {
 // TestingM is a *testing.M.
 type TestingM interface{ Run() int }
 
-// WithKafka gives all tests of a package one broker in place of one each: SharedKafka finds it.
+// WithKafka gives all tests of a package one broker instead of one each: SharedKafka finds it.
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
 func WithKafka(m TestingM) TestingM { return withKafka{m} }

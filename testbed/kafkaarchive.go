@@ -13,7 +13,7 @@ import (
 )
 
 // withArchive adds an archive of the classes that a broker loads to Java's flags, and makes it
-// first if there is none: reading and verifying them anew is a third of a broker's start. Java
+// first if there is none: reading and verifying them again is a third of a broker's start. Java
 // ignores an archive that does not fit.
 func (in *installer) withArchive(ctx context.Context, p *program, template string) (*program, error) {
 	cache, err := CacheDir()

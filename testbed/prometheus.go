@@ -27,13 +27,13 @@ const prometheusPackage = "prometheus"
 type PrometheusOptions struct {
 	// Config is the text of prometheus.yml. Default: nothing is scraped.
 	Config string
-	// Files are written beside prometheus.yml, which may name them as rule_files.
+	// Files are written next to prometheus.yml, which may name them as rule_files.
 	Files map[string]string
 	// Args are added to the server's command line.
 	Args []string
 	// Dir is where the instance's directory is made. Default: the temporary directory.
 	Dir string
-	// Log is told what is going to be installed, before it is. Default: stderr.
+	// Log gets a line about what will be installed, before it is. Default: stderr.
 	Log io.Writer
 }
 
@@ -101,7 +101,7 @@ func StartPrometheus(ctx context.Context, o PrometheusOptions) (*PrometheusServe
 	return s, nil
 }
 
-// write makes the configuration and the files beside it.
+// write makes the configuration and the files next to it.
 func (s *PrometheusServer) write(o PrometheusOptions) error {
 	errs := []error{os.WriteFile(filepath.Join(s.Dir, "prometheus.yml"), []byte(o.Config), 0o644)}
 	for name, text := range o.Files {
@@ -210,7 +210,7 @@ func (s *PrometheusServer) Close() error {
 	return errors.Join(err, s.owned.remove())
 }
 
-// prometheus finds Prometheus with promtool beside it: on PATH, else unpacked in the cache
+// prometheus finds Prometheus with promtool next to it: on PATH, else unpacked in the cache
 // directory, where it is brought if need be.
 func (in *installer) prometheus(ctx context.Context) (*program, error) {
 	cache, err := CacheDir()

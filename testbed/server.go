@@ -40,7 +40,7 @@ const (
 type Options struct {
 	// Args are added to the server's command line after the defaults, so that they win.
 	Args []string
-	// Shared uses the server whose address the environment gives, if it does, in place of a
+	// Shared uses the server whose address the environment gives, if it does, instead of a
 	// private one. Such a server cannot be stopped, and others may use it at the same time.
 	Shared bool
 	// Newest asks for Redis 8 rather than for the Redis of the machine. The databases have one
@@ -49,7 +49,7 @@ type Options struct {
 	// Dir is where the instance's directory is made. Default: the temporary directory. The
 	// path must be short, a Unix socket's path has at most 107 bytes.
 	Dir string
-	// Log is told what is going to be installed, before it is. Default: stderr.
+	// Log gets a line about what will be installed, before it is. Default: stderr.
 	Log io.Writer
 }
 

@@ -29,7 +29,7 @@ type Suites struct {
 }
 
 // MariaDBSuites finds MariaDB's test suites on this machine, else in the cache directory, where they are unpacked to if
-// need be. They run against MySQL as well. scratch is a directory for what the tests write beside the server.
+// need be. They run against MySQL as well. scratch is a directory for files that the tests write next to the server.
 func MariaDBSuites(ctx context.Context, scratch string) (*Suites, error) {
 	in := Options{}.installer()
 	root, err := in.suites(ctx)
@@ -104,7 +104,7 @@ func (s *Suites) File(test string) string {
 	return filepath.Join(s.base, "suite", suite, "t", name+".test")
 }
 
-// Command is the run of one test against a server, in its database test. It goes on behind statements that fail.
+// Command is the run of one test against a server, in its database test. It continues after statements that fail.
 func (s *Suites) Command(ctx context.Context, server *Server, test string) (*exec.Cmd, error) {
 	file := s.File(test)
 	if s.mysql {

@@ -153,7 +153,7 @@ function figures(s) {
   list.push(["Fresh as of", known(s.fresh_as_of) ? `${seconds(Math.max(0, (now - Date.parse(s.fresh_as_of)) / 1000))} ago` : "not known yet", known(s.fresh_as_of) ? moment(s.fresh_as_of) : ""]);
   if (s.redis) {
     list.push(
-      ["In flight", several(s.in_flight, "key", "keys"), "read, and not yet deleted once"],
+      ["In flight", several(s.in_flight, "key", "keys"), "read, and not yet deleted for the first time"],
       ["Waiting for their final delete", several(s.pending, "key", "keys"), s.pending + s.in_flight > 0 ? `oldest ${seconds(s.oldest_unfinished_seconds)}` : ""],
       ...waiting("rate_limited", s, "Waiting for rate_limit", "of their mapping"),
       ...waiting("rebuild_queue", s, "Waiting for a query", "that rebuilds them"),
@@ -263,7 +263,7 @@ function connected() {
 }
 
 function disconnected(why) {
-  const since = heard ? `Disconnected since ${moment(heard)}; what is shown below was true then.` : "Not connected.";
+  const since = heard ? `Disconnected since ${moment(heard)}; the values below are from then.` : "Not connected.";
   setText($("gone"), `${since} Trying again.${why ? ` (${why})` : ""}`);
   $("gone").hidden = false;
   $("main").classList.add("stale");
@@ -319,7 +319,7 @@ async function showHot() {
     rows($("hot-key-rows"), answer.keys ?? [], tableRow(3), fillHot);
     return "";
   } catch (e) {
-    return `The keys cannot be asked for: ${e.message}. Trying again.`;
+    return `The keys cannot be loaded: ${e.message}. Trying again.`;
   }
 }
 

@@ -17,7 +17,7 @@ var ErrDamaged = errors.New("damaged event")
 var ErrUndefined = errors.New("the definition of the table is not known")
 
 // TableError says that rows of one table cannot be decoded, or not all of their columns. No other event is concerned:
-// whoever passes over it goes on with the next one.
+// a caller that passes over it continues with the next one.
 type TableError struct {
 	Schema, Table string
 	// Column is the name of the column at fault, "" where it is not one.
@@ -105,7 +105,7 @@ func (d *Decoder) Reset() {
 }
 
 // Forget forgets the definitions of all tables, so that the Definer is asked again at each table's next TABLE_MAP.
-// It is to be called after DDL and when the mappings change, between transactions or statements, not between a
+// It must be called after DDL and when the mappings change, between transactions or statements, not between a
 // TABLE_MAP and its rows.
 func (d *Decoder) Forget() {
 	clear(d.tables)
@@ -251,7 +251,7 @@ func (d *Decoder) drop(t *table, size int) {
 }
 
 // Failed makes an error of the table that the decoder was at, and the column whose value it was printing, if it was: for
-// whoever has recovered from a panic of the decoder or of what it called. Without a table in the error none was begun.
+// the caller that has recovered from a panic of the decoder or of code that it called. Without a table in the error none was begun.
 func (d *Decoder) Failed(err error) *TableError {
 	switch t := d.last; {
 	case t == nil:
@@ -307,7 +307,7 @@ func (t *table) size() int {
 // the rows event before it left it. Rows sets all else in c and counts c.Version.Row up, within a TRANSACTION_PAYLOAD
 // also over rows that are not wanted, so that versions do not depend on the mappings. An error of each ends the
 // decoding and is returned as it is. A [*TableError] says that rows of the event are missing, or were handed out with
-// [event.Absent] for a value that cannot be told.
+// [event.Absent] for a value that is not known.
 func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.Change) error) error {
 	kind := h.Type.rows()
 	if kind.op == 0 {

@@ -46,12 +46,12 @@ type Attributes struct {
 	// Charset converts text and labels; nil for binary columns.
 	Charset *charset.Charset
 	// Labels are those of an ENUM or SET, in utf8mb4. A value beyond them is handed on as [event.Absent]: its text
-	// cannot be told.
+	// is not known.
 	Labels []string
 	// RowEnd marks the column that says until when a row held, of a table with MariaDB's system versioning. Rows that
 	// hold no more are then not handed on, and one that ceases to hold is a DELETE, though it is logged as an UPDATE.
 	RowEnd bool
-	// Unknown, when not nil, says why the text of the column's values cannot be told, though its values can be
+	// Unknown, when not nil, says why the text of the column's values is not known, though its values can be
 	// compared. Where the text is needed, values are [event.Absent], and it is the error of [Decoder.Rows].
 	Unknown error
 }

@@ -177,7 +177,7 @@ func (d *describer) setText(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *sql
 	}
 }
 
-// charset returns the character set of a column, nil for binary; known is false when it cannot be told, for the reason
+// charset returns the character set of a column, nil for binary; known is false when it cannot be determined, for the reason
 // in the error.
 func (d *describer) charset(mc *MapColumn, ci *ColumnInfo, t *sqlType) (cs *charset.Charset, known bool, err error) {
 	var c charset.Collation

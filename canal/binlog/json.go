@@ -116,7 +116,7 @@ func (w *jsonWriter) scalar(typ byte, b []byte) bool {
 	return true
 }
 
-// double appends a number as MySQL prints a DOUBLE, and .0 behind a whole one, so that it stays a double when it is
+// double appends a number as MySQL prints a DOUBLE, and .0 after a whole one, so that it stays a double when it is
 // read again.
 func (w *jsonWriter) double(v float64) bool {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -274,7 +274,7 @@ func (w *jsonWriter) opaque(typ ColumnType, data []byte) bool {
 	return true
 }
 
-// base64 appends data in base64, with a line feed (escaped) behind each 76 characters that others follow.
+// base64 appends data in base64, with a line feed (escaped) after each 76 characters, except after the last ones.
 // Source: MySQL's base64.cc (base64_encode).
 func (w *jsonWriter) base64(data []byte) {
 	const line = 76 / 4 * 3
@@ -307,7 +307,7 @@ func appendPackedTime(dst []byte, typ ColumnType, packed int64) []byte {
 	return appendFraction(dst, micros, 6)
 }
 
-// printJSON sets the text of a value of a JSON column. One that cannot be printed has none: whoever needs it must do
+// printJSON sets the text of a value of a JSON column. One that cannot be printed has none: code that needs it must do
 // without, and the stream goes on. MySQL before 5.7.22 itself logged broken documents for generated columns
 // (bugs.mysql.com/88791), and a partial update is no document at all (see dropDiffs).
 func (r *rowReader) printJSON(v *event.Value, raw []byte) {

@@ -79,7 +79,7 @@ type tablePlan struct {
 	// before and after are where the values of an image go.
 	before, after []event.Value
 	images        []*imagePlan
-	// unknown says which needed text cannot be told, if one cannot.
+	// unknown says which needed text is not known, if there is one.
 	unknown *TableError
 	// needs is how many of the values are handed on. rowEnd is the place of the ROW END among all, -1: none.
 	needs, rowEnd int

@@ -73,7 +73,7 @@ func (q *Query) readVars(b []byte) {
 		case varCharset:
 			if s := c.bytes(6); s != nil {
 				q.Charset = binary.LittleEndian.Uint16(s)
-				q.ServerCharset = binary.LittleEndian.Uint16(s[4:]) // behind collation_connection
+				q.ServerCharset = binary.LittleEndian.Uint16(s[4:]) // after collation_connection
 			}
 			return
 		default:

@@ -74,7 +74,7 @@ func parseTableMap(body []byte, f *Format) (*TableMap, error) {
 	return m, m.readOptional(c.rest())
 }
 
-// name reads a name with a length before it and a zero behind it.
+// name reads a name with a length before it and a zero after it.
 func (c *cursor) name() []byte {
 	n := c.bytes(c.size())
 	c.skip(1)

@@ -43,7 +43,7 @@ const (
 	renderInet6
 	renderCompressed
 	renderJSON
-	renderUnknown // the text cannot be told
+	renderUnknown // the text is not known
 )
 
 // setRender decides how the text of a needed column is made.

@@ -15,7 +15,7 @@ type Collation struct {
 }
 
 // QueryCollations asks any server for id, name and character set of its collations. QueryCollationsMariaDB asks MariaDB
-// from 10.10.1 on, where the first no longer gives all; their answer goes beside that of the first.
+// from 10.10.1 on, where the first no longer gives all; their answer is added to that of the first.
 const (
 	QueryCollations = "select id, collation_name, character_set_name from information_schema.collations" +
 		" where id is not null and character_set_name is not null"

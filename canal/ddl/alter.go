@@ -78,7 +78,7 @@ func (r *alterReader) clause() bool {
 	return r.tableOption()
 }
 
-// toComma moves to the comma behind the clause, or to the end.
+// toComma moves to the comma after the clause, or to the end.
 func (r *alterReader) toComma() bool {
 	for !r.atEnd() && !r.atSymbol(',') {
 		if !r.skip() {

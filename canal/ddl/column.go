@@ -257,7 +257,7 @@ func (t *Type) setLength(args []uint64) bool {
 	return true
 }
 
-// typeCharset reads the character set behind a string type: CHARACTER SET x, ASCII, UNICODE, BYTE, BINARY.
+// typeCharset reads the character set after a string type: CHARACTER SET x, ASCII, UNICODE, BYTE, BINARY.
 func (p *parser) typeCharset(t *Type) bool {
 	for {
 		switch {
@@ -312,7 +312,7 @@ func (p *parser) otherType(k string) (Type, bool) {
 	return t, true
 }
 
-// column reads the definition of a column behind its name, up to the comma or parenthesis behind it. In ALTER TABLE
+// column reads the definition of a column after its name, up to the comma or parenthesis that ends it. In ALTER TABLE
 // it may end with its place, which goes to place.
 func (p *parser) column(name string, place *Clause) (Column, bool) {
 	t, ok := p.columnType()

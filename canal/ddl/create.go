@@ -54,7 +54,7 @@ func (p *parser) elements(d *Definition) bool {
 }
 
 // atColumn reports whether an element of CREATE TABLE or ADD is a column. The keywords that begin keys and
-// constraints are reserved, so a column of that name is quoted; two that are not are told by what follows.
+// constraints are reserved, so a column of that name is quoted; two that are not are recognised by the next token.
 // Source: MySQL Reference Manual, "CREATE TABLE Statement"; MariaDB, "CREATE TABLE".
 func (p *parser) atColumn() bool {
 	switch p.keyword() {
@@ -75,7 +75,7 @@ func (p *parser) atPeriod() bool {
 	return p.at("PERIOD") && (next.is("FOR") || next.is("IF"))
 }
 
-// skipElement moves to the comma or parenthesis behind an element that is no column.
+// skipElement moves to the comma or parenthesis after an element that is no column.
 func (p *parser) skipElement() bool {
 	for !p.atSymbol(',') && !p.atSymbol(')') {
 		if p.atEnd() || !p.skip() {

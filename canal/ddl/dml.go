@@ -86,7 +86,7 @@ func (p *parser) delete(st *Statement) bool {
 	return p.references(st)
 }
 
-// references reads table references up to the keyword behind them, and names every table in them. Derived tables,
+// references reads table references up to the keyword after them, and names every table in them. Derived tables,
 // which nobody can write to, are passed over.
 func (p *parser) references(st *Statement) bool {
 	depth, factor := 0, true // factor: a table is due here, not a condition or an alias

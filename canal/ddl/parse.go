@@ -49,7 +49,7 @@ func (p *parser) schema() string { return string(p.session.Schema) }
 
 func (p *parser) advance() { p.tok = p.next() }
 
-// peek returns the token behind the current one.
+// peek returns the token after the current one.
 func (p *parser) peek() token {
 	l := p.lexer
 	return l.next()

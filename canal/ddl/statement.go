@@ -27,7 +27,7 @@ const (
 	// DDL changes the definition of something. It is a transaction of its own, but for MySQL's CREATE TABLE …
 	// START TRANSACTION, whose rows follow and which stands between BEGIN and XID.
 	DDL
-	// Unknown could not be told; Unclear is set as well.
+	// Unknown: it could not be recognised; Unclear is set as well.
 	Unknown
 )
 
@@ -196,7 +196,7 @@ type Clause struct {
 	Kind   ClauseKind
 	Old    string
 	Column Column
-	// First and After say where the column goes: to the beginning, behind the column After, or ("") to its place.
+	// First and After say where the column goes: to the beginning, after the column After, or ("") where it is.
 	First bool
 	After string
 	// If says IF EXISTS, or with AddColumn IF NOT EXISTS.

@@ -72,7 +72,7 @@ func (l *lexer) cut(c byte) token {
 	return token{kind: symbol, text: l.src[l.pos-1 : l.pos]}
 }
 
-// quote reads up to the quote end, which stands for itself when doubled, or behind a backslash where that escapes.
+// quote reads up to the quote end, which stands for itself when doubled, or after a backslash where that escapes.
 func (l *lexer) quote(k kind, end byte, escapes bool) token {
 	l.pos++
 	start := l.pos

@@ -9,7 +9,7 @@ import (
 type Type struct {
 	// Base is the name of the type in its usual form (int, decimal, varchar); "" if the type is not known.
 	Base string
-	// Args is what stands in parentheses behind it, with the parentheses; empty where the type has none or the
+	// Args is the text in parentheses after it, with the parentheses; empty where the type has none or the
 	// usual ones. Suffix is what follows: " unsigned zerofill".
 	Args, Suffix string
 	// Length is the length of CHAR, VARCHAR, BINARY and VARBINARY, in characters. With Sized, it is the length that

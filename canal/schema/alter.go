@@ -7,7 +7,7 @@ import (
 	"github.com/freshet/freshet/canal/ddl"
 )
 
-// alter returns what ALTER TABLE makes of the definition, nil if that cannot be told. schema is the character set of
+// alter returns the definition after ALTER TABLE, nil if that cannot be known. schema is the character set of
 // the table's schema.
 func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 	if a.KeepsColumns() {
@@ -30,7 +30,7 @@ func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 	return out
 }
 
-// alterNamed returns what ALTER TABLE makes of columns that are known by name, and which need not be all: those that it
+// alterNamed returns the columns after ALTER TABLE, of columns that are known by name, and which need not be all: those that it
 // leaves alone, renames or defines. Where it says IF it may have done nothing, and what it names is not known.
 func (d *definition) alterNamed(a *ddl.Alter) *definition {
 	out := &definition{}
@@ -62,7 +62,7 @@ func (d *definition) alterNamed(a *ddl.Alter) *definition {
 	return out
 }
 
-// versioning returns the ROW END column after ALTER TABLE; ok is handed on. False: it cannot be told.
+// versioning returns the ROW END column after ALTER TABLE; ok is handed on. False: it cannot be known.
 func (d *definition) versioning(a *ddl.Alter, ok bool) (string, bool) {
 	switch {
 	case a.AddsVersioning && a.DropsVersioning:

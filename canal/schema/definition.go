@@ -35,7 +35,7 @@ type definition struct {
 	// charset is the table's default.
 	charset charsets
 	// rowEnd is the column that says until when a row held, of a table with system versioning; "": it has none. The
-	// column is not among columns where the table has it by itself, behind all others and invisible.
+	// column is not among columns where the server adds it by itself, after all others and invisible.
 	rowEnd string
 }
 
@@ -132,7 +132,7 @@ func binCollation(charset string) string {
 	return charset + "_bin"
 }
 
-// with returns what a clause makes of the default d. own is what CHARACTER SET DEFAULT means.
+// with returns the default d as a clause changes it. own is what CHARACTER SET DEFAULT means.
 func (d charsets) with(c ddl.CharsetClause, own charsets) charsets {
 	switch {
 	case c.Default:

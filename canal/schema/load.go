@@ -118,7 +118,7 @@ func loadedCharset(collation string) charsets {
 // It reads under a metadata lock, which a SELECT takes until the end of its transaction. No ALTER TABLE, RENAME or
 // DROP is under way then: it has either not begun to change the table, or it is complete and stands in the binlog,
 // because the servers write it there before they give up the table. So the end of the binlog, asked afterwards, has
-// behind it no statement whose effect is seen here.
+// after it no statement whose effect is seen here.
 func (l *loader) table(n ddl.Name) (*definition, error) {
 	if _, err := l.query("START TRANSACTION READ ONLY"); err != nil {
 		return nil, err

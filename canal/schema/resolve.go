@@ -31,8 +31,8 @@ func (p Place) before(o Place) bool {
 
 // Scanner looks through the binlog for statements.
 type Scanner interface {
-	// DDLBetween calls touches for every statement that stands as text in the binlog behind from and up to to,
-	// transactions left out that the stream has been told not to send, because they were executed before its start.
+	// DDLBetween calls touches for every statement that stands as text in the binlog after from and up to to,
+	// without the transactions that the stream was asked not to send, because they were executed before its start.
 	// It must find those in compressed transactions too. It stops, and returns true, when touches returns true.
 	DDLBetween(ctx context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/freshet/freshet/canal/ddl"
 )
 
-// MaxOthers is how many tables are followed beside those that are wanted: the ones that were touched last.
+// MaxOthers is how many tables are followed in addition to those that are wanted: the ones that were touched last.
 const MaxOthers = 100
 
 // maxSchemas is how many schemas a tracker knows the character set of.

@@ -14,7 +14,7 @@ const maxTouches = 200
 // history is what touched a table between a place of the binlog and its end, in order.
 type history struct {
 	actions []ddl.Action
-	// lost says that there was more, or something that cannot be told.
+	// lost says that there was more, or something that cannot be known.
 	lost bool
 }
 
@@ -119,7 +119,7 @@ func creates(o ddl.Op) bool {
 	return o == ddl.OpCreate || o == ddl.OpCreateLike || o == ddl.OpCreateSchema
 }
 
-// unalter returns the definition before an ALTER TABLE that made d of it, nil if that cannot be told. Columns that were
+// unalter returns the definition before an ALTER TABLE whose result is d, nil if that cannot be known. Columns that were
 // added go, those that were renamed get their names back; the others keep their order under either. What a column
 // was that was dropped, changed or converted is not known.
 func unalter(d *definition, a *ddl.Alter) *definition {

@@ -33,7 +33,7 @@ func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place,
 	return t.verify(ctx, conn, scan, at, named, func(*entry) bool { return true }, found)
 }
 
-// Mapped takes note of a TABLE_MAP, and reports whether what is known of the table is to be compared with the server before
+// Mapped takes note of a TABLE_MAP, and reports whether the known definition must be compared with the server's before
 // the rows under it can be relied on: whether it has another id than when that was last done. Whatever statement alters a
 // table, it has another id from then on, whether it is in the binlog or not. It also has when the server has only opened it
 // again, so another id says nothing but that it is time to look.

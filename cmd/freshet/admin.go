@@ -226,14 +226,14 @@ func (c *cli) dlqList() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&table, "table", "", "only those of one table (schema.table)")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many")
 	return cmd
 }
 
 func (c *cli) dlqShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one dead letter with all that is known of it",
+		Short: "Show everything that is known about one dead letter",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := letterIDs(args)

@@ -90,7 +90,7 @@ func (c *cli) doubtsShow() *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one doubt with all that is known of it",
+		Short: "Show everything that is known about one doubt",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.doubt(cmd.Context(), args[0], func(_ admin.Doubts, d admin.Doubt) error {
@@ -132,7 +132,7 @@ func printDoubt(out io.Writer, d admin.Doubt) error {
 func (c *cli) doubtsDismiss() *cobra.Command {
 	return &cobra.Command{
 		Use:   "dismiss ID",
-		Short: "Remove a doubt for good, when its keys have been seen to; it deletes no key",
+		Short: "Remove a doubt for good, once its keys are cleared; this deletes no key",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.doubt(cmd.Context(), args[0], func(l admin.Doubts, d admin.Doubt) error {

@@ -6,7 +6,7 @@ import (
 )
 
 // What is queued is most of what freshet holds, for minutes or hours, and has no pointers: it is kept small rather than
-// collected seldom. So the heap grows by a third before garbage is collected, in place of twofold. With little on the
+// collected seldom. So the heap grows by a third before garbage is collected, instead of twofold. With little on the
 // heap that would be all the time, so there is a ballast: memory that counts as used, and is never touched, so that it
 // takes none. What both brought is in docs/performance.md.
 const (

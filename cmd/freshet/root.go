@@ -30,7 +30,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "freshet",
 		Short: "Keep Redis caches fresh from the MySQL or MariaDB binlog",
 		Long: `freshet reads the MySQL or MariaDB binlog, turns every committed row change into the Redis keys that it makes
-stale, and deletes those keys, so that cache and database are eventually consistent whatever fails.
+stale, and deletes those keys, so that cache and database become consistent again after every failure.
 
 Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration,
 3 the position in the binlog is lost, or records that Kafka should hold (do not restart: act first).`,

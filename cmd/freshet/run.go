@@ -16,7 +16,7 @@ func (c *cli) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Keep the cache fresh: read, route and delete in one process",
 		Long: `Reads the binlog from the saved position (on a first start from source.start) and deletes the keys that the
-mappings name, until it is told to stop. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
+mappings name, until it is stopped. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
 	}, "stop once everything that is in the binlog now is finished, final deletes included")
 }
 
@@ -25,8 +25,8 @@ func (c *cli) readerCommand() *cobra.Command {
 		Use:   "reader",
 		Short: "Read and route into Kafka; other processes delete (freshet invalidator)",
 		Long: `Reads the binlog from the position in the checkpoint topic (on a first start from source.start) and puts the keys
-that the mappings name into the topic of eventlog.kafka. Of several readers of one source.name one leads and the others
-stand by. SIGINT and SIGTERM stop it after what is in flight was acknowledged; a second one at once.`,
+that the mappings name into the topic of eventlog.kafka. If several readers have one source.name, one leads and the others
+stand by. SIGINT and SIGTERM stop it once the records in flight are acknowledged; a second one at once.`,
 	}, "stop once everything that is in the binlog now is in Kafka")
 }
 
@@ -34,8 +34,8 @@ func (c *cli) invalidatorCommand() *cobra.Command {
 	return c.pipelineCommand(app.Invalidator, &cobra.Command{
 		Use:   "invalidator",
 		Short: "Delete the keys that readers put into Kafka (freshet reader)",
-		Long: `Takes its share of the partitions of the topic of eventlog.kafka and deletes the keys in them, until it is told to
-stop. All invalidators of one Redis have the same eventlog.kafka.group. The configuration needs neither source nor
+		Long: `Takes its share of the partitions of the topic of eventlog.kafka and deletes the keys in them, until it is
+stopped. All invalidators of one Redis have the same eventlog.kafka.group. The configuration needs neither source nor
 mappings. SIGINT and SIGTERM stop it after the work in flight; a second one at once.`,
 	}, "stop once everything that is in the topic now is finished, final deletes included")
 }
@@ -63,7 +63,7 @@ func (c *cli) pipelineCommand(role app.Role, cmd *cobra.Command, caughtUp string
 	cmd.Flags().BoolVar(&o.UntilCaughtUp, "until-caught-up", false, caughtUp)
 	if role != app.Reader {
 		cmd.Flags().BoolVar(&o.SkipLost, "skip-lost", false,
-			"go on where Kafka has lost records and the partition is stopped, from what is left; keys that changed meanwhile stay stale: clear them first")
+			"continue where Kafka has lost records and the partition is stopped, with the records that are left; keys that changed meanwhile stay stale: clear them first")
 	}
 	return cmd
 }
@@ -120,7 +120,7 @@ func (c *cli) configCommand() *cobra.Command {
 func (c *cli) checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Check the configuration against the live source, Kafka and Redis, and say how to mend what is wrong",
+		Short: "Check the configuration against the live source, Kafka and Redis, and say how to fix it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()
@@ -144,7 +144,7 @@ func (c *cli) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TABLE ROW-JSON",
 		Short: "Say which keys a row of a table makes stale, and why, without connecting to anything",
-		Long: `Says for a row, written as JSON, which keys each mapping makes of it. With --old it is an update from that row;
+		Long: `Says for a row, written as JSON, which keys each mapping makes from it. With --old it is an update from that row;
 without, an insert. A delete is null with --old.`,
 		Example: `  freshet explain shop.product '{"id": 17, "category_id": 3}' --old '{"id": 17, "category_id": 2}'`,
 		Args:    cobra.ExactArgs(2),
@@ -183,9 +183,9 @@ func (c *cli) positionCommand() *cobra.Command {
 	set := &cobra.Command{
 		Use:   "set gtid:SET | FILE:POSITION | TIME",
 		Short: "Set the saved position of a freshet that is stopped",
-		Long: `Sets where freshet goes on: after a GTID set, at a place in a binlog file, or at a time (RFC 3339, such as
+		Long: `Sets where freshet continues: after a GTID set, at a position in a binlog file, or at a time (RFC 3339, such as
 2026-01-31T08:00:00Z: the start of the file that was written then). Going back is always safe: keys are deleted again.
-Going forward leaves out what lies between, so it needs --skip, and cached keys of those changes stay stale.
+Going forward leaves out the changes in between, so it needs --skip, and cached keys of those changes stay stale.
 Refused while freshet runs.`,
 		Example: `  freshet position set gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-57
   freshet position set binlog.000112:4
@@ -199,7 +199,7 @@ Refused while freshet runs.`,
 			return operate.SetPosition(cmd.Context(), c.stdout, cfg, c.logger(cfg.Log), args[0], skip)
 		},
 	}
-	set.Flags().BoolVar(&skip, "skip", false, "go forward although the changes between are then never invalidated")
+	set.Flags().BoolVar(&skip, "skip", false, "go forward, although the changes in between are then never invalidated")
 	cmd.AddCommand(show, set)
 	return cmd
 }

@@ -101,7 +101,7 @@ func (m *Memory) IDs() []string {
 	return slices.Sorted(maps.Keys(m.doubts))
 }
 
-// Shared is one process's view of a [Memory] that several processes write to: it is told of changes.
+// Shared is one process's view of a [Memory] that several processes write to: it hears of changes.
 type Shared struct {
 	*Memory
 	// Changes holds a value for each time that Follow is to tell of a change.

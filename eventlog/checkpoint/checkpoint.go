@@ -24,7 +24,7 @@ type Write struct {
 	// State says that Position.State is not what it was in the last write that succeeded. Where it is false, State
 	// need not be written.
 	State bool
-	// Passed are the resolutions that Position is behind. What the stash holds of them is to be dropped together with
+	// Passed are the resolutions before Position. What the stash holds of them must be dropped together with
 	// the write or after it, never before.
 	Passed []Resolution
 }
@@ -40,7 +40,7 @@ type Loaded struct {
 // Checkpoint is the position from which the source is read again after a restart: everything up to it is finished.
 //
 // There are two of it. The current one is in memory and moves with [Checkpoint.Advance]; the durable one follows with
-// [Checkpoint.Save], so it may be behind and is never ahead. A crash between the two makes work be done again.
+// [Checkpoint.Save], so it may lag behind and is never ahead. A crash between the two makes work be done again.
 //
 // It implements canal's Checkpoint.
 type Checkpoint struct {

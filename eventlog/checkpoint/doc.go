@@ -1,17 +1,17 @@
-// Package checkpoint is the position from which a source is read again after a restart, and what must be kept beside
-// it: the rules of when it moves, the saver that makes it durable a few times a second, and the keys of XA transactions
+// Package checkpoint is the position from which a source is read again after a restart, and the data that must be kept
+// together with it: the rules for when it moves, the saver that makes it durable a few times a second, and the keys of XA transactions
 // that wait for their outcome.
 //
-// Its place on the path: behind both event logs. A [Checkpoint] follows what the log says is durable; where the bytes
-// go is up to a [Storage]: a file in one process, a compacted topic with Kafka.
+// Its place on the path: after both event logs. A [Checkpoint] follows the ends that the log reports as durable; a [Storage] decides
+// where the bytes go: a file in one process, a compacted topic with Kafka.
 //
-// What is guaranteed, as far as the Storage keeps its word:
+// What is guaranteed, if the Storage keeps its promise:
 //
 //   - The durable position is never ahead of the current one, and neither is ever ahead of what is finished.
 //   - A method that writes returns nil only when its effect is durable. When it fails, the effect may have taken place
-//     or not; every write can be repeated, and then leads to the same.
+//     or not; every write can be repeated, with the same result.
 //   - The epoch never falls.
-//   - What is kept for a prepared XA transaction is let go of only with, or after, a position behind its outcome.
+//   - What is kept for a prepared XA transaction is dropped only with, or after, a position after its outcome.
 //
 // Concurrency: a Checkpoint may be used by several goroutines at once; its writes are made one after the other.
 package checkpoint

@@ -20,12 +20,12 @@ type SaverOptions struct {
 	Backoff retry.Backoff
 	// Reporter reports saves that fail. Nothing is lost: the position stays where it is. Default: nobody hears of them.
 	Reporter *retry.Reporter
-	// Advanced, if set, is told of every end that the position has moved over, in order.
+	// Advanced, if set, is called for every end that the position has moved over, in order.
 	Advanced func(e event.End)
 }
 
 // Run advances the checkpoint over ends and saves it: at once after a pause, then no more often than
-// [SaverOptions].Every. A save that fails is tried again for ever. Run returns when ends is closed and all of it is
+// [SaverOptions].Every. A save that fails is tried again forever. Run returns when ends is closed and all of it is
 // saved, or when ctx ends: then it takes what is there without waiting, saves once more and returns the error of that
 // save, if any. One Run at a time.
 func (c *Checkpoint) Run(ctx context.Context, ends <-chan event.End, o SaverOptions) error {

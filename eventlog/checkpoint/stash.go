@@ -9,7 +9,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// The stash: keys of XA transactions, and what is to be written under them.
+// The stash: keys of XA transactions, and the values to write under them.
 //
 // XA PREPARE brings the rows, XA COMMIT makes them visible, and between the two there may be days, a checkpoint and
 // a restart. So what the rows made stale is written down, chunk by chunk, before the checkpoint can pass the PREPARE,
@@ -70,7 +70,7 @@ func AllUnknown(keys []Stashed) bool {
 // Bytes returns about how much memory the key and its fields hold.
 func (s *Stashed) Bytes() int { return int(unsafe.Sizeof(*s)) + len(s.Key) + len(s.Fields) }
 
-// Forget takes away what is to be written: what is left forgets what the cache holds under the key, or in its field.
+// Forget removes the values to write: the rest forgets what the cache holds under the key, or in its field.
 func (s *Stashed) Forget() {
 	left, ok := s.Fields.Forget(s.Action, s.Effect)
 	if !ok {
@@ -79,7 +79,7 @@ func (s *Stashed) Forget() {
 	s.Intent, s.Fields = event.IntentForget, left
 }
 
-// Shorten makes the key forget in place of write, and where that takes no less room, a plain delete. It reports whether
+// Shorten makes the key forget instead of write, and where that takes no less room, a plain delete. It reports whether
 // there was something to take away.
 func (s *Stashed) Shorten() bool {
 	was := len(s.Fields)

@@ -19,9 +19,9 @@ import (
 // An entry says "this key lacks one delete, from now on". Two of them for one key say no more than one, so there is
 // at most one parked entry and one dead letter for each identity (source, table, key): a hot key that cannot be
 // deleted takes one place in the store, not one for every change, and a replay after a crash adds nothing. It does not
-// matter what was to be done to the key: no value is kept, so every attempt is a delete.
+// matter which action the key had: no value is kept, so every attempt is a delete.
 //
-// The one thing to guard is an attempt under way while the same key is parked anew: the attempt may have been too
+// The one thing to guard is an attempt under way while the same key is parked again: the attempt may have been too
 // early for the new change. So a merged entry gets a new ID. Settling the old one then removes nothing, and the new
 // one is tried again.
 
@@ -282,7 +282,7 @@ func (s *Store) NextDue(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Settle implements [retry.Store]. IDs that are not there any more are left out: their key was parked anew since, or
+// Settle implements [retry.Store]. IDs that are not there any more are left out: their key was parked again since, or
 // this was settled before. It is never refused for want of room.
 func (s *Store) Settle(ctx context.Context, done []uint64, again []retry.Entry) error {
 	if err := ctx.Err(); err != nil || len(done)+len(again) == 0 {
@@ -319,7 +319,7 @@ func (b *books) retain(e retry.Entry) error {
 		if err := b.remove(&b.parked, &old); err != nil {
 			return err
 		}
-		// Parked anew since: the later ID stays, for an attempt on it may be under way as well.
+		// Parked again since: the later ID stays, for an attempt on it may be under way as well.
 		e.ID = max(e.ID, old.ID)
 		e.Merge(&old)
 	}

@@ -24,7 +24,7 @@ type LogOptions struct {
 	// Buffer is how many batches may wait between Append and Fetch. Default 4: enough to keep both sides busy.
 	// What bounds the work in flight are the invalidator's caps, beyond which it does not fetch.
 	Buffer int
-	// Latency is told how long batches wait to be taken, and to be fetched. Who made it registers it; nil: nobody is told.
+	// Latency gets how long batches wait to be taken, and to be fetched. Its maker registers it; nil: not measured.
 	Latency *latency.Stages
 	// Registerer takes the log's metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer

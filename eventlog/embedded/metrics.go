@@ -17,7 +17,7 @@ type metrics struct {
 	failures                     *prometheus.CounterVec
 }
 
-// The writes that keep what stands beside the work.
+// The writes that save what belongs to the work.
 const (
 	opPutDoubt  = "put doubt"
 	opDropDoubt = "drop doubt"

@@ -98,7 +98,7 @@ func (p *pending) commit(n uint64) {
 	p.finish()
 }
 
-// add returns a with b behind it.
+// add returns a followed by b.
 func add(a, b event.End) event.End {
 	a.Add(b)
 	if len(a.GTIDs) > mostRanges {

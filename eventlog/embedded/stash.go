@@ -14,7 +14,7 @@ import (
 )
 
 // The stash of the store: a bucket for each transaction, named by XID and by the version of its first row, with a key
-// for each chunk. What it is for is told in package checkpoint.
+// for each chunk. Package checkpoint says what it is for.
 
 // ErrStashFull: the keys of prepared XA transactions exceed [Options].MaxStashKeys or MaxStashBytes.
 var ErrStashFull = checkpoint.ErrStashFull
@@ -231,7 +231,7 @@ func lastVersion() event.Version {
 	return event.Version{Epoch: 1<<32 - 1, File: 1<<32 - 1, Pos: 1<<64 - 1, Row: 1<<32 - 1}
 }
 
-// dropResolved removes the stashes of resolved transactions, in the write that saves the position behind them.
+// dropResolved removes the stashes of resolved transactions, in the write that saves the position after them.
 func dropResolved(b *books, resolved []checkpoint.Resolution) error {
 	root := b.tx.Bucket([]byte(bucketStash))
 	for i := range resolved {

@@ -89,7 +89,7 @@ func (p *Binlog) OnEvent(hook func(Event) Verdict) {
 }
 
 // HoldAfter delivers the next n events that count and nothing after them, on any connection,
-// until Release. It starts counting anew. The last event delivered comes on Held; for n = 0 the
+// until Release. It starts counting again. The last event delivered comes on Held; for n = 0 the
 // first that was kept back.
 //
 // When a client was killed, call Reset first: what was kept back for it would count.

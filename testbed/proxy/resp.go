@@ -123,7 +123,7 @@ func (p *RESP) Totals() Totals {
 	return p.total
 }
 
-// Forget empties the log and starts numbers and totals anew. The reply
+// Forget empties the log and resets numbers and totals. The reply
 // of a command that is under way still counts.
 func (p *RESP) Forget() {
 	p.mu.Lock()

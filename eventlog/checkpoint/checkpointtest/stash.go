@@ -125,7 +125,7 @@ func order(t *testing.T, s Storage) {
 	}
 }
 
-// routed stashes what the router makes of random rows under random mappings.
+// routed stashes the invalidations that the router makes from random rows under random mappings.
 func routed(t *testing.T, s Storage) {
 	c := s.Open()
 	pos := uint64(10)
@@ -231,7 +231,7 @@ func passedByGTID(t *testing.T, s Storage) {
 	c.Resolve(xid, at(300), resolved)
 	resolved.GTIDs[0] = numbered(t, 1).GTIDs[0] // its memory is the caller's, who uses it again
 	c.Advance(numbered(t, 2))
-	// The file of another server, far behind: only the set counts.
+	// The file of another server, with a much lower number: only the set counts.
 	c.Advance(event.End{File: "other.000099", Pos: 9999})
 	must(t, c.Save())
 	holds(t, c, xid, at(300), "a")

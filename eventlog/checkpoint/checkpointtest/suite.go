@@ -42,7 +42,7 @@ type Storage interface {
 	LoseReply()
 }
 
-// Options say what a storage is to be like.
+// Options say which storage is wanted.
 type Options struct {
 	// MaxStashKeys bounds its stash; 0: the default.
 	MaxStashKeys int

@@ -133,7 +133,7 @@ func (p *Parser) effectTable() {
 // keptTable bounds the text of a list of effects that is kept for the next record.
 const keptTable = 64 << 10
 
-// effect reads an effect. A field that is not known may change what is to be done.
+// effect reads an effect. An unknown field may change the action.
 func (p *Parser) effect() *event.Effect {
 	var e event.Effect
 	var has fields

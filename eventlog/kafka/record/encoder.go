@@ -15,7 +15,7 @@ import (
 // every row is an object.
 const Format = 3
 
-// Header is what a record says beside its changes.
+// Header is what a record says in addition to its changes.
 type Header struct {
 	// Source is the source's name. It is UTF-8.
 	Source string
@@ -62,7 +62,7 @@ type state struct {
 // closeChange are the brackets that close the list of rows and their change.
 const closeChange = `]}`
 
-// slack is what a plain delete takes in a record beside its key, at most but for odd table names.
+// slack is what a plain delete takes in a record in addition to its key, at most except with unusual table names.
 const slack = 512
 
 // Add appends invalidation i of b. Those of one record are added in commit order; they may be of several batches of

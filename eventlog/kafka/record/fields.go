@@ -19,7 +19,7 @@ func (f *fields) once(s *scanner, bit fields) {
 	*f |= bit
 }
 
-// format reads the number of the format, which is to be from 1 to newest.
+// format reads the number of the format, which must be from 1 to newest.
 func (s *scanner) format(newest uint64) {
 	if f := s.uint(1<<64-1, "a format's number"); (f < 1 || f > newest) && s.err == nil {
 		s.stop(fmt.Errorf("%w: format %d, and this one reads formats up to %d", ErrUnknownFormat, f, newest))
@@ -130,7 +130,7 @@ func (r *gtidReader) read(s *scanner) event.GTID {
 	return event.GTID{}
 }
 
-// number reads the rest of a GTID at data[at], which is to be of the same server as the others that have c in common, and
+// number reads the rest of a GTID at data[at], which must be of the same server as the others that have c in common, and
 // returns where it ends, 0 if it is any other.
 func (r *gtidReader) number(data []byte, at int, c *event.Common) (n uint64, end int) {
 	at, ok := follows(data, at, r.text)

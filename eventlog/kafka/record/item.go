@@ -15,7 +15,7 @@ type list uint8
 const (
 	listDelete list = iota
 	listDeleteBase64
-	listDeleteNotify // deletes that are told of
+	listDeleteNotify // deletes with a notice
 	listRebuild
 	listHash
 	listSet
@@ -68,7 +68,7 @@ const (
 	itemNotices = itemChannel | itemMessage | itemStream
 )
 
-// layout says which fields an item has for what [event.Batch.Fields] holds, as it is told at [event.Effect].
+// layout says which fields an item has for what [event.Batch.Fields] holds, as [event.Effect] says.
 func layout(a event.Action, intent event.Intent, effect *event.Effect) (has fields) {
 	var none event.Effect
 	if effect == nil {
@@ -121,7 +121,7 @@ func (l less) drops() fields {
 	return itemPayload | itemNotices
 }
 
-// addItem appends an invalidation that has more to it than its key, less what it is to be without. It reports whether
+// addItem appends an invalidation that has more to it than its key, without the parts that it must lack. It reports whether
 // there is such an item; if there is none, the record is not of use until undo.
 func (e *Encoder) addItem(b *event.Batch, i int, without less) bool {
 	inv, effect := &b.Invalidations[i], b.EffectOf(i)
