@@ -8,7 +8,7 @@ MODULES := $(patsubst %/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
 
 ## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
-	@$(GO) build -o bin/demo ./demo
+	@$(GO) build -o bin/demo ./proof/demo
 	@DEMO_SECONDS=$(DEMO_SECONDS) DEMO_WITHOUT=$(DEMO_WITHOUT) DEMO_SINGLE=$(DEMO_SINGLE) DEMO_KAFKA=$(DEMO_KAFKA) ./bin/demo
 
 ## demo-kafka: the same with a Kafka broker, a reader and two invalidators, each of which is killed once
@@ -32,12 +32,12 @@ vet:
 
 ## servers: find or install the servers that the tests start (kept in ~/.cache/freshet-testbed)
 servers:
-	$(GO) run ./testbed/cmd/testbed install
+	$(GO) run ./proof/testbed/cmd/testbed install
 
 ## soak: the fault suites whole, about two hours (FRESHET_SEED repeats a run)
 soak: servers
-	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator/... ./eventlog/... ./e2e/...
+	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator/... ./eventlog/... ./proof/e2e/...
 
-## bench: the whole table of docs/benchmarks.md, in about an hour (one part: go run ./bench -only NAME; -list)
+## bench: the whole table of docs/benchmarks.md, in about an hour (one part: go run ./proof/bench -only NAME; -list)
 bench: servers
-	$(GO) run ./bench -write docs/benchmarks.md
+	$(GO) run ./proof/bench -write docs/benchmarks.md

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/eventlog"
-	"github.com/freshet/freshet/hot"
 	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/invalidator/hot"
 	"github.com/freshet/freshet/invalidator/identity"
-	"github.com/freshet/freshet/rebuild"
+	"github.com/freshet/freshet/invalidator/rebuild"
 	"github.com/freshet/freshet/retry"
 )
 

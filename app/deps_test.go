@@ -14,79 +14,79 @@ const module = "github.com/freshet/freshet/"
 var mayImport = map[string][]string{
 	"event":       nil,
 	"event/float": nil,
-	"alarm":       nil,
-	"doubt":       {"event", "alarm", "retry"},
+	"doubt/alarm": nil,
+	"doubt":       {"event", "doubt/alarm", "retry"},
 	// doubttest is the suite of every keeper.
-	"doubt/doubttest": {"event", "alarm", "doubt", "retry"},
+	"doubt/doubttest": {"event", "doubt/alarm", "doubt", "retry"},
 	// config reads the file into what router compiles; neither knows the other.
 	"config/spec":          {"event"},
 	"config/spec/spectest": {"event", "config/spec"},
 	"config":               {"event", "config/spec"},
 	"retry":                {"event"},
-	"router":               {"event", "config/spec", "document", "query"},
-	"router/lint":          {"event", "config/spec", "document", "query", "router"},
-	"router/explain":       {"event", "config/spec", "document", "query", "router"},
+	"router":               {"event", "config/spec", "event/document", "router/query"},
+	"router/lint":          {"event", "config/spec", "event/document", "router/query", "router"},
+	"router/explain":       {"event", "config/spec", "event/document", "router/query", "router"},
 	// Batches for the tests of whatever encodes them.
-	"router/routertest": {"event", "config/spec", "document", "query", "router"},
-	"latency":           {"event"},
-	"hot":               {"event"},
+	"router/routertest": {"event", "config/spec", "event/document", "router/query", "router"},
+	"event/latency":     {"event"},
+	"invalidator/hot":   {"event"},
 
 	// The SQL of a rebuild, read and not run; and what runs it.
-	"query":   nil,
-	"rebuild": {"event", "event/float", "document", "query", "login", "retry"},
-	"login":   nil,
+	"router/query":        nil,
+	"invalidator/rebuild": {"event", "event/float", "event/document", "router/query", "canal/login", "retry"},
+	"canal/login":         nil,
 
 	// What a row looks like as a value.
-	"document": {"event"},
+	"event/document": {"event"},
 
 	"canal/charset":                   {"event"},
 	"canal/charset/internal/generate": nil,
 	"canal/binlog":                    {"event", "event/float", "canal/charset"},
 	"canal/ddl":                       {"event", "canal/charset"},
 	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
-	"canal":                           {"event", "event/float", "alarm", "doubt", "login", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
+	"canal":                           {"event", "event/float", "doubt/alarm", "doubt", "canal/login", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
 
 	"eventlog":                           {"event"},
 	"eventlog/asof":                      nil,
 	"eventlog/checkpoint":                {"event", "retry"},
-	"eventlog/embedded":                  {"event", "alarm", "doubt", "eventlog", "eventlog/checkpoint", "retry", "latency"},
-	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry", "config/spec", "document", "query", "router", "router/routertest"},
+	"eventlog/embedded":                  {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/checkpoint", "retry", "event/latency"},
+	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry", "config/spec", "event/document", "router/query", "router", "router/routertest"},
 	"eventlog/logtest":                   {"event", "eventlog"},
 	"retry/retrytest":                    {"event", "retry"},
 
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
 	"eventlog/kafka/broker":   {"event", "retry"},
 	"eventlog/kafka/record":   {"event"},
-	"eventlog/kafka/producer": {"event", "alarm", "doubt", "eventlog/asof", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
+	"eventlog/kafka/producer": {"event", "doubt/alarm", "doubt", "eventlog/asof", "retry", "event/latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
 	"eventlog/kafka/group":    {"event", "retry", "eventlog/kafka/broker"},
-	"eventlog/kafka/consumer": {"event", "alarm", "doubt", "eventlog", "eventlog/asof", "retry", "latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/consumer": {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
-	"eventlog/kafka/doubts":   {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker"},
-	"eventlog/kafka/letters":  {"event", "alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
-	"eventlog/kafka": {"event", "alarm", "doubt", "eventlog", "eventlog/asof", "retry", "latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
+	"eventlog/kafka/doubts":   {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
+	"eventlog/kafka/letters":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka": {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
 
 	"invalidator/write":    {"event"},
-	"invalidator/identity": {"event", "alarm", "doubt", "retry"},
-	"invalidator":          {"event", "eventlog", "eventlog/asof", "retry", "alarm", "doubt", "latency", "invalidator/write"},
+	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
+	"invalidator":          {"event", "eventlog", "eventlog/asof", "retry", "doubt/alarm", "doubt", "event/latency", "invalidator/write"},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,
 
 	// Tests, demo and benchmark look at freshet from outside.
-	"testbed/internal/port": nil,
-	"testbed/mutant":        nil,
-	"testbed/proxy":         {"testbed/internal/port"},
-	"testbed":               {"testbed/internal/port", "testbed/proxy"},
-	"testbed/cmd/testbed":   {"testbed", "testbed/internal/port", "testbed/proxy"},
-	"e2e/oracle":            nil, // it says what freshet must do, and must not ask freshet
-	"e2e/suites":            {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
-	"e2e":                   {"admin", "e2e/oracle", "testbed", "testbed/internal/port", "testbed/proxy"},
-	"docs":                  {},
-	"demo":                  {"admin", "testbed", "testbed/internal/port", "testbed/proxy"},
+	"proof/testbed/internal/port": nil,
+	"proof/testbed/mutant":        nil,
+	"proof/testbed/proxy":         {"proof/testbed/internal/port"},
+	"proof/testbed":               {"proof/testbed/internal/port", "proof/testbed/proxy"},
+	"proof/testbed/cmd/testbed":   {"proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
+	"proof/e2e/oracle":            nil, // it says what freshet must do, and must not ask freshet
+	"proof/e2e/suites":            {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
+	"proof/e2e":                   {"admin", "proof/e2e/oracle", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
+	"docs":                        {},
+	"proof/demo":                  {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	// The benchmark also measures two stages alone: canal and router.
-	"bench": {"admin", "event", "invalidator/write", "testbed", "testbed/internal/port", "testbed/proxy", "alarm", "doubt", "login", "canal", "canal/binlog",
-		"canal/charset", "canal/ddl", "canal/schema", "document", "event/float", "config/spec", "latency", "query", "retry", "router"},
+	"proof/bench": {"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy", "doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog",
+		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency", "router/query", "retry", "router"},
 }
 
 // wirings may import everything but what stands above them.
@@ -99,7 +99,7 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		switch {
 		case wiring:
 			for _, d := range deps {
-				if above != "" && strings.HasPrefix(d, above) || d == "testbed" {
+				if above != "" && strings.HasPrefix(d, above) || d == "proof/testbed" {
 					t.Errorf("%s imports %s", pkg, d)
 				}
 			}

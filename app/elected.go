@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/admin"
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/leader"

@@ -8,11 +8,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 )
 
 // The bounds of the look at Redis at a first start: how many keys are asked for at once, and how long it takes at most, which

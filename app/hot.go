@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/freshet/freshet/hot"
+	"github.com/freshet/freshet/invalidator/hot"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/hot"
+	"github.com/freshet/freshet/invalidator/hot"
 )
 
 // hottest has seen some keys of two tables, for a second.

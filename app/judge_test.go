@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/invalidator"

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/freshet/freshet/admin"
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )

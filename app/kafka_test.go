@@ -10,8 +10,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/retry"

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/admin"
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
-	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event/latency"
 )
 
 // shared is what both halves of a process are given.

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/event/latency"
 )
 
 // The bounds of a batch. A batch is the unit of every hand-over: large enough that no stage feels its cost for each

@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/checkpoint"

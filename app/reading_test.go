@@ -9,9 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 )
 

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/router"
 )
 

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/router"
-	"github.com/freshet/freshet/testbed"
 )
 
 func TestWhatLeavesAKeyStaleIsInDoubtAndTheRestIsNot(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/embedded"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // tape is events of one binlog file, to be read by a loop again and again.

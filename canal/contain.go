@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/doubt/alarm"
 )
 
 // maxTroubles is of how many tables the loop remembers since when their rows cannot be read.

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // newBook returns a book of doubts that is kept in memory.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // connects returns how often the canal has begun to read.

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // wantGap waits for Run to end with a GapError that says all of these.

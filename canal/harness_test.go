@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/freshet/freshet/alarm"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestMain(m *testing.M) {

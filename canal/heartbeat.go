@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // lacking probes a server of whose tables those in schema shop are wanted, and returns the settings that leave out

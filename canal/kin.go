@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 // readUpTo reads a server from a position to its end, and returns what the checkpoint says then.

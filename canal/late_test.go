@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // What a number prints depends on what stands in no binlog: ZEROFILL and its width, the decimals of FLOAT(M,D). Read late,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // Tables are altered past the binlog while a connection stands: one whose rows have come on it, one whose rows have not, and

@@ -12,8 +12,8 @@ import (
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 // fed returns a loop that is fed by hand, at binlog.000001:4.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
 // mix is transactions of every shape, with the rows that they leave in the binlog.

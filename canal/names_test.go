@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // TestNamesCompareAsTheServerComparesThem reads statements in another letter case than the tables' from a server that

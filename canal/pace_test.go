@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // The source always has more, and none of it is mapped: what came before is handed on all the same, and the position

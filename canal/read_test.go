@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestRowsArriveInCommitOrder(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestRetentionIsWhatIsSeenWhereThatIsLess(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // An ALTER TABLE that makes other values of those that rows had, or takes them away, logs no rows.

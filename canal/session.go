@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/client"
 
-	"github.com/freshet/freshet/login"
+	"github.com/freshet/freshet/canal/login"
 	"github.com/freshet/freshet/retry"
 )
 

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
 func TestAFirstStartIsFoundedBeforeAnythingIsRead(t *testing.T) {

@@ -3,8 +3,8 @@ package canal
 import (
 	"errors"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
 

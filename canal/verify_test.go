@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
 // altered returns the tables of which it is a doubt that a statement in no binlog altered them.

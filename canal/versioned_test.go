@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // versionedTables are the ways to have system versioning, each with a column that is not the last.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // TestNoMarkCoversACommitThatNobodySees holds a commit as semi-synchronous replication does: its event arrives seconds

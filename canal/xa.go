@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )

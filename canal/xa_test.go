@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // inXA runs statements in an XA transaction on a session of its own and prepares it. The session has ended when it returns: a

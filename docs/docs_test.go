@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	fwrite "github.com/freshet/freshet/invalidator/write"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // The code of queries.md, from the first comment to the end of fill.

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/retry"
 )
 

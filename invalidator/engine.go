@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog"
-	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/retry"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/invalidator/write"

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // actionD is longer than liveD: a busy machine that answers later than a quarter of it has values forgotten.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
 )
 
 // live is an engine on a real Redis behind a proxy that writes down what is done.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 // endlessLog makes batches for as long as they are fetched.

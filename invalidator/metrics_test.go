@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/event/latency"
 )
 
 func TestMetricsPassTheLinter(t *testing.T) {

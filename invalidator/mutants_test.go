@@ -3,7 +3,7 @@ package invalidator
 import (
 	"testing"
 
-	"github.com/freshet/freshet/testbed/mutant"
+	"github.com/freshet/freshet/proof/testbed/mutant"
 )
 
 // Every part of the rule is needed: without it, some world ends with a cached value that is older than its row.

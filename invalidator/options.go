@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/retry"
 )
 

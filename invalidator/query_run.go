@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/retry"

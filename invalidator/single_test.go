@@ -16,8 +16,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 func single(t testing.TB, o SingleOptions) *Single {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/event/latency"
 )
 
 // Snapshot is how the engine stands, for /status.

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/retry"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 func unlinkOne(t *testing.T, s *Single, key string) *Command {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 // want fails the test unless err, as a client got it from a real server, is of the class and reads as expected.

@@ -16,8 +16,8 @@ import (
 	gomysql "github.com/go-mysql-org/go-mysql/mysql"
 	pingcap "github.com/pingcap/errors"
 
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
 )
 
 // wantSource is want for an error of the source.

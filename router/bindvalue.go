@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/freshet/freshet/config/spec"
-	"github.com/freshet/freshet/document"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/document"
 )
 
 // rowPlan is what a rebuilt value is made of, compiled for one table definition: the columns of a document, or the

@@ -4,8 +4,8 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/freshet/freshet/document"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/document"
 )
 
 // reason says why something is forgotten that would have been written, or why a notice is left out.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/query"
+	"github.com/freshet/freshet/router/query"
 )
 
 // action is one thing that a mapping does to the keys of one template.

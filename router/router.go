@@ -12,7 +12,7 @@ import (
 
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/query"
+	"github.com/freshet/freshet/router/query"
 )
 
 // Options are what New can do without.

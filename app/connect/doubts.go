@@ -3,9 +3,9 @@ package connect
 import (
 	"context"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/doubts"
 )

@@ -5,7 +5,7 @@ import (
 
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
-	"github.com/freshet/freshet/rebuild"
+	"github.com/freshet/freshet/invalidator/rebuild"
 	"github.com/freshet/freshet/router"
 )
 

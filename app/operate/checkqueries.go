@@ -6,8 +6,8 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator/rebuild"
 	"github.com/freshet/freshet/invalidator/write"
-	"github.com/freshet/freshet/rebuild"
 )
 
 // checkQueries has the source prepare the queries of the mappings.

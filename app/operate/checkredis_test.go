@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestCheckSaysWhatARestartOfRedisBringsBack(t *testing.T) {

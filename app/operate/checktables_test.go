@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // What can be seen only beside the tables as they are, and what could be seen without, is warned of.

@@ -9,12 +9,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
 )

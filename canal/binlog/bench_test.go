@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // bulk is inserts in events of 8 KiB, as binlog_row_event_max_size makes them.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // Inserts, updates and deletes with all row images, compressed and not, of which only some columns are needed.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // chunks splits the types into tables: a row has at most 64 KiB, and NULLs, offsets and neighbours should vary.

@@ -13,7 +13,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // steering renders the events that steer a reader, one line each, and fails for what could not be read.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // anything is a Definer that makes something of any TABLE_MAP, and needs all of it.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // jsonDocuments are SQL expressions of documents: every type of value, at its edges.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 var recordAgain = flag.Bool("record", false, "record testdata anew from real servers")

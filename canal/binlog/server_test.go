@@ -11,7 +11,7 @@ import (
 
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // source is a real server and what is asked of it.

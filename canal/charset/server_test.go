@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // flavored is a server with a table of all bytes to join.

@@ -8,7 +8,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 
 	"github.com/freshet/freshet/canal/charset"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // TestServersAnswer asks real servers what a loader asks, with and without the right to see a table.

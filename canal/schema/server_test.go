@@ -9,7 +9,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 
 	"github.com/freshet/freshet/canal/ddl"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // servers are the two flavors, for tests that hold for both. DDL need not survive a crash here.

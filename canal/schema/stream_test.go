@@ -11,7 +11,7 @@ import (
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // TestRowsGetTheNamesThatTheyWereWrittenWith writes rows whose every value is the name of its column, with DDL between

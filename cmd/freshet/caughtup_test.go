@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // caughtUp runs `freshet run --until-caught-up`, or the command of the site's part, to its end and returns what its

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/admin"
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // truncated reports whether the status is doubtful, for the TRUNCATE of shop.product alone.

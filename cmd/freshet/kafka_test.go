@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // topicPartitions is how many partitions the topics of these tests have.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
 // deletions are when the first key of each partition was deleted.

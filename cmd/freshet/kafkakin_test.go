@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // Of two databases whose readers have the same source.name and topic, only one is read: the reader of the other ends, and

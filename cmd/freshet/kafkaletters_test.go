@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // Keys in trouble are in topics of the group, and are dealt with through a running invalidator or without one.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // Of two readers one stands by and says so. The position can be seen while they run, and set when they do not.

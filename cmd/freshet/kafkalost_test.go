@@ -7,11 +7,11 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
 	"github.com/freshet/freshet/eventlog/kafka/record"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // produce puts a record into a partition of the topic.

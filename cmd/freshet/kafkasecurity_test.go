@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // secrets are what must never be printed.

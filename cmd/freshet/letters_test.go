@@ -7,7 +7,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // forbid makes Redis refuse freshet every key but product:*.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/app"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // patience is how long a test waits for what should happen at once. It is no measure of speed: the machine is busy.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/freshet/freshet/deploy/grafana"
 	"github.com/freshet/freshet/deploy/prometheus"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // scraped is a set of freshets that work together, scraped under a job of its own.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // patience is how long a test waits for what should happen at once. It is no measure of speed: the machine is busy.

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog"
-	"github.com/freshet/freshet/latency"
 )
 
 // DefaultBuffer is the default of [LogOptions].Buffer.

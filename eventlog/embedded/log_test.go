@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/logtest"
-	"github.com/freshet/freshet/latency"
 )
 
 func newLog(t testing.TB, o LogOptions) *Log {

@@ -3,7 +3,7 @@ package embedded
 import (
 	"testing"
 
-	"github.com/freshet/freshet/testbed/mutant"
+	"github.com/freshet/freshet/proof/testbed/mutant"
 )
 
 func TestEveryMutantIsCaught(t *testing.T) { mutant.Caught(t) }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // membership is a log of one partition whose member tells what it is given.

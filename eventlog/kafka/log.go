@@ -11,16 +11,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/consumer"
 	"github.com/freshet/freshet/eventlog/kafka/group"
 	"github.com/freshet/freshet/eventlog/kafka/letters"
 	"github.com/freshet/freshet/eventlog/kafka/record"
-	"github.com/freshet/freshet/latency"
 )
 
 // Options configure a [Log]. The zero value of an optional field is the default that it names.

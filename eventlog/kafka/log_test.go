@@ -18,8 +18,8 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
 	"github.com/freshet/freshet/eventlog/logtest"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

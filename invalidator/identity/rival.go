@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 )
 
 // All invalidators of a group keep who Redis is under one name. Two that work on two Redis share out the partitions all the

@@ -10,10 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // rig is a watch that is moved by hand.

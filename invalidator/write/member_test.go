@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func field(key, name, value string, i event.Intent, v event.Version) *Item {

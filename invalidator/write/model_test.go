@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // replaced are scripts with a piece of their text replaced: to give them the world's clock, and to take rules away.

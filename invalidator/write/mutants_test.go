@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/mutant"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/mutant"
 )
 
 func TestEveryMutantIsCaught(t *testing.T) { mutant.Caught(t) }

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 var allKinds = []Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember, KindLock, KindTemporary}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestNotices(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // both runs a test on the oldest and the newest Redis that the testbed has.

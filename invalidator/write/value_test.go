@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // vouched makes the key's companion vouch for all that comes after.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // What the page about mappings says of SQL is asked of the servers: which filters are the functions that they are

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // tracker is a connection with RESP3, on which Redis tells what keys are no longer what they were.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 	"github.com/segmentio/kafka-go"
 )
 

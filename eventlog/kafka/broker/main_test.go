@@ -3,7 +3,7 @@ package broker
 import (
 	"testing"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 	"go.uber.org/goleak"
 )
 

@@ -14,13 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/freshet/freshet/alarm"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
-	"github.com/freshet/freshet/latency"
 	"github.com/freshet/freshet/retry"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/retry"
 )

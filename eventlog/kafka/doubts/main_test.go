@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }

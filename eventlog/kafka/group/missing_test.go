@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // interrupter holds up who logs a message that begins in a certain way, until the test lets it go on.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 const patience = 2 * time.Minute

@@ -8,7 +8,7 @@ import (
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
-	"github.com/freshet/freshet/testbed"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // compacted waits until the brokers have removed everything that later records have replaced below an offset. The

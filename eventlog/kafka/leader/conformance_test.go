@@ -7,7 +7,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/checkpoint/checkpointtest"
-	"github.com/freshet/freshet/testbed/proxy"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
 // life is a checkpoint as the conformance suite wants it.

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/testbed"
-	"github.com/freshet/freshet/testbed/proxy"
 )
 
 func TestALeaderThatIsCutOffStopsByItselfAfterASession(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
-	"github.com/freshet/freshet/latency"
 )
 
 // sink takes everything at once.

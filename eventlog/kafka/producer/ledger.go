@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/latency"
+	"github.com/freshet/freshet/event/latency"
 )
 
 // overhead is about what a batch takes beside its own memory until it is durable: its entry, and for each run of GTIDs

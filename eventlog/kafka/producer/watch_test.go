@@ -12,7 +12,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/freshet/freshet/alarm"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )

@@ -1,0 +1,305 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/canal/login"
+	"github.com/freshet/freshet/event"
+)
+
+const (
+	// dialTimeout bounds the making of a connection, up to its settings.
+	dialTimeout = 5 * time.Second
+	// maxAge is for how long a session is used. What asks for no transactions (a server without GTIDs, a key that was
+	// parked) would otherwise never notice that another server has taken over.
+	maxAge = time.Minute
+	// executedBytes is more than the text of the transactions that a server has executed.
+	executedBytes = 16 << 20
+	// grace is how long after the server should have ended a query the connection is closed.
+	grace = time.Second
+)
+
+// conn is a session on the server. One goroutine at a time uses it.
+type conn struct {
+	client *client.Conn
+	meter  *meter
+	maria  bool
+	// statements are the prepared statements, by the ordinal of the query.
+	statements map[int]*client.Stmt
+	schema     string
+	// limit is the time that the server gives a statement; 0: not yet set.
+	limit time.Duration
+	// made is when it was made, and since since when it has been idle.
+	made, since time.Time
+	// executed is what the server has executed, as far as it was asked.
+	executed event.GTIDSet
+}
+
+// connect opens a session and sets it up.
+func (r *Runner) connect(ctx context.Context) (*conn, error) {
+	c, err := r.open(ctx, r.o.TLS != nil)
+	if r.o.TLSOptional && errors.Is(err, login.ErrNoTLS) {
+		c, err = r.open(ctx, false)
+	}
+	if err == nil {
+		return c, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, &connectError{r.o.Address, err}
+}
+
+func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
+	dctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	defer context.AfterFunc(r.life, cancel)()
+	c := &conn{statements: map[int]*client.Stmt{}, made: time.Now()}
+	stop := func() bool { return true }
+	// The handshake and the settings have no deadlines of their own: closing the connection ends their waits.
+	dial := func(_ context.Context, network, address string) (net.Conn, error) {
+		nc, err := r.o.Dial(dctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c.meter = &meter{Conn: nc, left: handshakeBytes}
+		stop = context.AfterFunc(dctx, c.meter.abort)
+		return c.meter, nil
+	}
+	at := login.Server{Address: r.o.Address, User: r.o.User, Password: r.o.Password}
+	if secure {
+		at.TLS = r.o.TLS
+	}
+	var err error
+	if c.client, err = login.Connect(dctx, at, dial); err == nil {
+		err = c.settle(r.o.MaxBytes)
+	}
+	if !stop() && err == nil {
+		err = dctx.Err()
+	}
+	if err == nil {
+		return c, nil
+	}
+	if c.meter != nil {
+		c.meter.abort()
+	}
+	return nil, err
+}
+
+// handshakeBytes is more than the server says before the first query.
+const handshakeBytes = 1 << 20
+
+// settle makes the session what the package promises. GROUP_CONCAT would cut its result at 1 KiB, silently but for a
+// warning; a sql_select_limit would cut lists.
+func (c *conn) settle(maxBytes int) error {
+	c.maria = strings.Contains(strings.ToLower(c.client.GetServerVersion()), "mariadb")
+	mode, err := c.text("SELECT @@sql_mode")
+	if err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		"SET NAMES utf8mb4",
+		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+		"SET autocommit = 1, time_zone = '+00:00', sql_select_limit = 18446744073709551615, group_concat_max_len = " +
+			strconv.Itoa(maxBytes) + ", sql_mode = '" + plainMode(mode) + "'",
+	} {
+		if _, err := c.client.Execute(statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// plainMode is a sql_mode without what would have the server read a text in another way than package query, or pad CHAR
+// values with spaces, which row images are not.
+// Source: MySQL Reference Manual, "Server SQL Modes"; MariaDB, "SQL_MODE".
+func plainMode(mode string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(mode, ","), func(m string) bool {
+		switch m {
+		case "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "PAD_CHAR_TO_FULL_LENGTH",
+			"ANSI", "DB2", "MAXDB", "MSSQL", "ORACLE", "POSTGRESQL", "": // they imply ANSI_QUOTES, or another syntax
+			return true
+		}
+		return strings.ContainsAny(m, `'\`)
+	}), ",")
+}
+
+// text runs a statement that yields one value.
+func (c *conn) text(statement string) (string, error) {
+	res, err := c.client.Execute(statement)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", statement, err)
+	}
+	defer res.Close()
+	s, err := res.GetString(0, 0)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", statement, err)
+	}
+	return strings.Clone(s), nil // the result's memory goes back to a pool
+}
+
+// reach returns errBehind unless readers of this session's server see the transactions. Whoever wants the value has them
+// from the server that was streamed from, and this one may be another: the one before a failover, or a replica. The
+// server is asked when it is not known yet, which a backlog of changes pays for once.
+func (c *conn) reach(after *event.GTIDSet) error {
+	if after == nil {
+		return nil
+	}
+	for asked := false; ; asked = true {
+		if missing := after.Subtract(&c.executed); missing.IsEmpty() {
+			return nil
+		}
+		if asked {
+			return errBehind
+		}
+		if err := c.ask(); err != nil {
+			return err
+		}
+	}
+}
+
+// errBehind says that the server of a session has not executed what the value must be no older than.
+var errBehind = errors.New("the server that answers has not executed the change")
+
+// ask asks what the server has executed and everybody can read.
+//
+// MySQL's gtid_executed is just that. On MariaDB, gtid_slave_pos is, for what the server has replicated; gtid_binlog_pos
+// runs a little ahead of what can be read, so it counts for what the server has committed itself only: it is the server
+// that is streamed from then, which has said already that the change can be read.
+func (c *conn) ask() (err error) {
+	c.meter.allow(executedBytes)
+	flavor, statement := event.MySQL, "SELECT @@global.gtid_executed"
+	if c.maria {
+		flavor, statement = event.MariaDB, "SELECT @@global.gtid_slave_pos"
+	}
+	if c.executed, err = c.gtids(flavor, statement); err != nil || !c.maria {
+		return err
+	}
+	id, err := c.text("SELECT @@server_id")
+	if err != nil {
+		return err
+	}
+	written, err := c.gtids(flavor, "SELECT @@global.gtid_binlog_pos")
+	if err != nil {
+		return err
+	}
+	var own event.GTIDSet
+	written.Each(func(r event.GTIDRange) {
+		if strconv.FormatUint(uint64(r.First.Server), 10) == id {
+			own.AddRange(r)
+		}
+	})
+	c.executed.Union(&own)
+	return nil
+}
+
+func (c *conn) gtids(flavor event.Flavor, statement string) (event.GTIDSet, error) {
+	text, err := c.text(statement)
+	if err != nil {
+		return event.GTIDSet{}, err
+	}
+	return event.ParseGTIDSet(flavor, text)
+}
+
+// limitTo tells the server for how long a statement may run. That leaves out the wait for a locked table while a statement
+// is prepared; that wait ends when the session is closed, which both servers notice within a second or so.
+// Source: MySQL Reference Manual, max_execution_time (milliseconds); MariaDB, max_statement_time (seconds).
+func (c *conn) limitTo(timeout time.Duration) error {
+	if c.limit == timeout {
+		return nil
+	}
+	c.meter.allow(handshakeBytes)
+	millis := max(1, timeout.Milliseconds())
+	statement := fmt.Sprintf("SET SESSION max_execution_time = %d", millis)
+	if c.maria {
+		statement = fmt.Sprintf("SET SESSION max_statement_time = %d.%03d", millis/1000, millis%1000)
+	}
+	if _, err := c.client.Execute(statement); err != nil {
+		return err
+	}
+	c.limit = timeout
+	return nil
+}
+
+// statement returns the query's prepared statement. The server looks tables up in the schema that is chosen when it
+// prepares, and keeps to it.
+func (c *conn) statement(q *prepared) (*client.Stmt, error) {
+	if s := c.statements[q.ordinal]; s != nil {
+		return s, nil
+	}
+	c.meter.allow(handshakeBytes)
+	if q.Schema != "" && q.Schema != c.schema {
+		if err := c.client.UseDB(q.Schema); err != nil {
+			return nil, &prepareError{err}
+		}
+		c.schema = q.Schema
+	}
+	s, err := c.client.Prepare(q.Text)
+	if err != nil {
+		return nil, &prepareError{err}
+	}
+	c.statements[q.ordinal] = s
+	return s, nil
+}
+
+// run runs the query into s.
+func (c *conn) run(q *prepared, args []any, s *sink) error {
+	statement, err := c.statement(q)
+	if err != nil {
+		return err
+	}
+	// What is received is about as large as the value made of it; a single row can be larger than that before s sees it.
+	c.meter.allow(int64(2*s.limit) + handshakeBytes)
+	var result mysql.Result
+	defer result.Close()
+	err = statement.ExecuteSelectStreaming(&result, s.row, s.begin, args...)
+	switch {
+	case s.err != nil:
+		return s.err
+	case c.meter.exceeded:
+		return tooLarge(s.limit)
+	}
+	return err
+}
+
+// close ends the session. A server that hangs holds it up for a moment only, and usually not at all: what is written is
+// taken by the kernel.
+func (c *conn) close() {
+	_ = c.meter.SetDeadline(time.Now().Add(grace))
+	_ = c.client.Quit()
+	c.meter.abort()
+}
+
+// meter is a connection that fails once more is read than was allowed.
+type meter struct {
+	net.Conn
+	left     int64
+	exceeded bool
+}
+
+// allow says how many bytes may be read from now on.
+func (m *meter) allow(n int64) { m.left = n }
+
+// Read implements net.Conn.
+func (m *meter) Read(b []byte) (int, error) {
+	if m.left <= 0 {
+		m.exceeded = true
+		return 0, errExceeded
+	}
+	n, err := m.Conn.Read(b[:min(int64(len(b)), m.left)])
+	m.left -= int64(n)
+	return n, err
+}
+
+// abort closes the connection, whatever its state.
+func (m *meter) abort() { _ = m.Conn.Close() }

@@ -1,0 +1,285 @@
+package suites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/freshet/freshet/proof/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	// patience is how long freshet may take to read what one test of a suite has written.
+	patience = 10 * time.Minute
+	// perTest is how long one test of a suite may take. One that hangs is ended, and was load all the same.
+	perTest = time.Minute
+)
+
+func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
+
+// load is tests that run against a server.
+type load struct {
+	name string
+	// open finds the tests, and start starts a server on which they can run.
+	open  func(ctx context.Context, scratch string) (*testbed.Suites, error)
+	start func(t *testing.T, s *testbed.Suites, args ...string) *testbed.Server
+	// metadata is how much the binlog says of tables, one after the other. Another reader needs the first; a cut ends with
+	// the second.
+	metadata []string
+	// biting are tests that once made freshet end, grow, or stand still, and some of each kind of table beside them.
+	biting []string
+	// atLeast is how many keys another reader finds in them: less would prove little.
+	atLeast int
+	// suites are what a soak runs whole.
+	suites []string
+}
+
+var loads = []load{
+	{
+		name: "MariaDB", open: testbed.MariaDBSuites, start: mariaDB,
+		metadata: []string{"FULL", "NO_LOG", "MINIMAL"},
+		biting: []string{
+			"main.type_enum", "main.type_set", "main.null", "main.type_bit", "main.type_decimal",
+			"gcol.gcol_keys_innodb", "gcol.gcol_ins_upd_innodb", "vcol.vcol_misc",
+			"parts.partition_int_innodb", "parts.partition_exch_qa_10", "parts.alter_data_directory_innodb", "versioning.update", "json.json_table",
+		},
+		atLeast: 500,
+		suites:  []string{"main", "gcol", "vcol", "versioning", "parts", "json"},
+	},
+	{
+		// What MariaDB's vendor tests, as far as both have the same SQL.
+		name: "MariaDB against MySQL", open: testbed.MariaDBSuites, start: mySQL,
+		metadata: []string{"FULL", "MINIMAL"},
+		biting:   []string{"main.type_enum", "gcol.gcol_ins_upd_innodb"},
+		atLeast:  50,
+	},
+	{
+		name: "MySQL", open: testbed.MySQLSuites, start: mySQL,
+		metadata: []string{"FULL", "MINIMAL"},
+		suites:   []string{"main", "gcol", "parts", "json", "engines/iuds"},
+	},
+}
+
+func mariaDB(t *testing.T, s *testbed.Suites, args ...string) *testbed.Server {
+	t.Helper()
+	return testbed.MariaDB(t, append(args, "--plugin-dir="+s.Plugins(), "--plugin-maturity=unknown", "--plugin-load-add=test_versioning",
+		"--innodb-flush-log-at-trx-commit=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5", "--max-statement-time=10")...)
+}
+
+func mySQL(t *testing.T, _ *testbed.Suites, args ...string) *testbed.Server {
+	t.Helper()
+	return testbed.MySQL(t, append(args, "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5",
+		"--max-execution-time=10000")...)
+}
+
+// A test of the vendor's that resets, purges or turns off the binlog, or the server, is none for somebody who reads it.
+var unfit = regexp.MustCompile(`(?i)reset\s+(master|binary)|purge\s+(binary|master)\s+logs|sql_log_bin|log_bin|shutdown|restart|kill_mysqld|crash|mysqldump|upgrade|rpl_|gtid|set\s+global\s+(server_id|read_only|max_connections)`)
+
+// only limits a soak to some tests: FRESHET_SUITES=^main.type_ names those with a regular expression.
+var only = regexp.MustCompile(os.Getenv("FRESHET_SUITES"))
+
+// tests returns the tests of a suite that are fit.
+func tests(t *testing.T, s *testbed.Suites, suite string) (all []string) {
+	t.Helper()
+	names, err := s.Tests(suite)
+	testbed.Must(t, err)
+	for _, name := range names {
+		text, err := os.ReadFile(s.File(name))
+		testbed.Must(t, err)
+		if !unfit.MatchString(name) && !unfit.Match(text) && only.MatchString(name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// play runs one test of a suite, and cleans up behind it. Its verdict is of no interest. It reports whether the test had
+// the time that it needs.
+func play(t *testing.T, s *testbed.Suites, source *testbed.Server, test string) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), perTest)
+	defer cancel()
+	began := time.Now()
+	cmd, err := s.Command(ctx, source, test)
+	testbed.Must(t, err)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", test, err)
+	}
+	last := out[strings.LastIndexByte(strings.TrimSpace(string(out)), '\n')+1:]
+	t.Logf("%s: %d lines in %s, %.80s", test, strings.Count(string(out), "\n"), time.Since(began).Round(time.Millisecond), last)
+	testbed.Must(t, source.Start(t.Context())) // if the test has ended it
+	clean(t, source)
+	return ctx.Err() == nil
+}
+
+// clean drops what a test left, and takes back what it set.
+func clean(t *testing.T, source *testbed.Server) {
+	t.Helper()
+	for _, id := range list(t, source, "SELECT id FROM information_schema.processlist WHERE user = 'root' AND command NOT LIKE 'Binlog%' AND id <> CONNECTION_ID() AND db IS NOT NULL") {
+		_ = source.ExecContext(t.Context(), "KILL "+id) // it may be gone
+	}
+	for _, name := range list(t, source, "SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema', 'mtr', 'suites')") {
+		drop := "DROP DATABASE IF EXISTS `" + strings.ReplaceAll(name, "`", "``") + "`"
+		if source.ExecContext(t.Context(), drop) == nil {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(source.Dir, "data", name, "*")) // that the test has put there
+		testbed.Must(t, err)
+		for _, file := range files {
+			testbed.Must(t, os.RemoveAll(file))
+		}
+		if err := source.ExecContext(t.Context(), drop); err != nil {
+			t.Logf("%s: %v", drop, err)
+		}
+	}
+	source.Exec(t, "CREATE DATABASE test", "SET GLOBAL binlog_format = ROW", "SET GLOBAL binlog_row_image = FULL", "SET GLOBAL time_zone = SYSTEM",
+		"SET GLOBAL sql_mode = DEFAULT", "SET GLOBAL read_only = 0")
+}
+
+func list(t *testing.T, source *testbed.Server, query string) []string {
+	t.Helper()
+	rows, err := source.DB().QueryContext(t.Context(), query)
+	testbed.Must(t, err)
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var text string
+		testbed.Must(t, rows.Scan(&text))
+		all = append(all, text)
+	}
+	testbed.Must(t, rows.Err())
+	return all
+}
+
+// freshet reads through what the vendor tests its server with: it does not end, panic, stand still or grow. It deletes the
+// keys that another reader finds in the same binlog, also where the binlog has less metadata than that reader needs, and
+// through either event log.
+func TestTheVendorsOwnTestsAreReadThrough(t *testing.T) {
+	for _, l := range loads {
+		t.Run(l.name, func(t *testing.T) {
+			if len(l.biting) > 0 {
+				l.readThrough(t, "biting", l.biting, l.atLeast)
+			}
+			if !soak() {
+				return
+			}
+			suites, err := l.open(t.Context(), t.TempDir())
+			testbed.Must(t, err)
+			for _, name := range l.suites {
+				l.readThrough(t, name, tests(t, suites, name), 0)
+			}
+		})
+	}
+}
+
+// readThrough reads tests with each kind of metadata.
+func (l *load) readThrough(t *testing.T, name string, run []string, atLeast int) {
+	metadata := l.metadata
+	if !soak() {
+		metadata = metadata[:2]
+	}
+	readings := make([]*reading, len(metadata))
+	t.Run(name, func(t *testing.T) {
+		for i, metadata := range metadata {
+			t.Run(metadata, func(t *testing.T) {
+				t.Parallel()
+				readings[i] = l.read(t, run, metadata)
+			})
+		}
+	})
+	full := readings[0]
+	if full == nil {
+		return // it failed, or was not asked for
+	}
+	keys := 0
+	for _, test := range run {
+		keys += len(full.found[test].keys)
+	}
+	t.Logf("%s: %d keys", name, keys)
+	if keys < atLeast && !t.Failed() {
+		t.Errorf("another reader found only %d keys: it proves little", keys)
+	}
+	for _, r := range readings {
+		for _, test := range run {
+			if r != nil && (r == full || !r.cut[test]) {
+				r.compare(t, test, full.found[test].keys)
+			}
+		}
+	}
+}
+
+// reading is what became of each test of a suite on one server.
+type reading struct {
+	metadata string
+	freshets []*freshet // one for each event log
+	found    map[string]*finding
+	cut      map[string]bool // the test was ended before it was through
+}
+
+// read has freshet read through tests, one after the other.
+func (l *load) read(t *testing.T, run []string, metadata string) *reading {
+	t.Helper()
+	suites, err := l.open(t.Context(), t.TempDir())
+	testbed.Must(t, err)
+	source := l.start(t, suites, "--binlog-row-metadata="+metadata)
+	prepare(t, source)
+	r := &reading{metadata: metadata, found: map[string]*finding{}, cut: map[string]bool{}}
+	for _, log := range []string{"embedded", "kafka"} {
+		r.freshets = append(r.freshets, attach(t, source, log))
+	}
+	for n, test := range append([]string{"the start"}, run...) {
+		for _, f := range r.freshets {
+			f.resp.Forget()
+		}
+		from := end(t, source)
+		if n > 0 {
+			r.cut[test] = !play(t, suites, source, test)
+		}
+		to := end(t, source)
+		r.found[test] = find(t, source, from, to)
+		source.Exec(t, fmt.Sprintf("REPLACE INTO suites.done VALUES (%d)", n))
+		for _, f := range r.freshets {
+			f.survived(test, n)
+			if len(r.found[test].values) > 0 {
+				f.finish(test)
+			}
+			f.note(test)
+		}
+	}
+	for _, f := range r.freshets {
+		t.Logf("%s log: at most %d MiB resident; alarms: %v", f.log, f.resident()>>20, f.alarms())
+	}
+	return r
+}
+
+// compare fails the test for keys of a test of a suite that another reader has found and freshet has not deleted, if their
+// values were there on this server, too: what a test does may depend on the time.
+func (r *reading) compare(t *testing.T, test string, keys map[string]string) {
+	t.Helper()
+	for _, f := range r.freshets {
+		o := f.of[test]
+		var missing []string
+		for key, value := range keys {
+			if !o.deleted[key] && r.found[test].values[value] {
+				missing = append(missing, key)
+			}
+		}
+		// A table that was gone when freshet looked, and whose columns nothing tells then, is in doubt: it says so.
+		if len(missing) > 0 && !o.doubted {
+			t.Errorf("%s with %s metadata, %s log: these keys were not deleted: %q", test, r.metadata, f.log, missing)
+		}
+	}
+}
