@@ -215,7 +215,7 @@ func convert(columns []column, to charsets) ([]column, bool) {
 			t.Base = ddl.SizedText(max(size, size/old*width))
 		}
 		// MariaDB keeps the bytes of labels, so they survive only in ASCII, between character sets that contain it.
-		labels := t.Base == "enum" || t.Base == "set"
+		labels := (t.Base == "enum" || t.Base == "set") && c.charset != to.charset
 		if labels && (!holds("", t) || wide(c.charset) || wide(to.charset)) {
 			return nil, false
 		}

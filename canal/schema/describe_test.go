@@ -141,6 +141,8 @@ func TestDoubtsOfStatements(t *testing.T) {
 		{[]string{"ALTER TABLE a DROP id, ADD id INT"}, "name id"},
 		{[]string{"ALTER TABLE a DROP id, DROP id"}, ""},
 		{[]string{"ALTER TABLE a CONVERT TO CHARACTER SET latin1, ADD c INT"}, ""},
+		{[]string{"ALTER TABLE a ADD e ENUM('ж') CHARACTER SET utf8mb4", "ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"}, "id name e"},
+		{[]string{"ALTER TABLE a ADD e ENUM('ж') CHARACTER SET koi8r", "ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"}, ""},
 		{[]string{"ALTER TABLE a ADD SYSTEM VERSIONING"}, "id name"},
 		{[]string{"CREATE TABLE IF NOT EXISTS a (z INT)"}, "id name"},
 		{[]string{"DROP TABLE a"}, "-"},
