@@ -12,7 +12,7 @@ import (
 
 // forbid makes Redis refuse freshet every key but product:*.
 func (s *site) forbid() {
-	s.redis.Do(s.t, "ACL", "SETUSER", "freshet", "reset", "on", ">redis-password", "+unlink", "+ping", "+info", "+select", "~product:*")
+	s.redis.Do(s.t, "ACL", "SETUSER", "freshet", "reset", "on", ">redis-password", "+unlink", "+ping", "+info", "+select", "+scan", "~product:*")
 	s.keys = []string{"product:{id}", "secret:{id}"}
 	s.env = []string{"FRESHET_REDIS_USERNAME=freshet", "FRESHET_REDIS_PASSWORD=redis-password"}
 	s.extra = `retry: {max_attempts: 2, park_after: 1, park_delays: [1s], min_backoff: 10ms}`
