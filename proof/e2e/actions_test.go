@@ -76,7 +76,7 @@ func (b *bazaar) verifyShapes(counts map[string]int) {
 	}
 }
 
-func (b *bazaar) finish() { b.r.t.Helper(); b.r.finish(2 * time.Minute) }
+func (b *bazaar) finish() { b.r.t.Helper(); b.r.finish(3 * time.Minute) }
 
 // Killed at random under load, again and again, it leaves every value as its rows are.
 func TestKilledAtRandomUnderLoadEveryActionIsDone(t *testing.T) {
@@ -156,7 +156,7 @@ func (r *rig) rewind(rnd *rand.Rand, places *[]string) {
 	r.t.Helper()
 	<-time.After(time.Duration(500+rnd.IntN(1500)) * time.Millisecond)
 	*places = append(*places, r.placeNow())
-	r.finish(2 * time.Minute)
+	r.finish(3 * time.Minute)
 	r.stop()
 	place := pick(rnd, *places)
 	if out, code := r.ask("position", "set", place); code != 0 {
@@ -192,16 +192,16 @@ func TestAFleetAroundKafkaDoesEveryAction(t *testing.T) {
 		t.Logf("%d: %s", n+1, h.name)
 		h.do(f, rnd)
 		<-time.After(time.Duration(500+rnd.IntN(2000)) * time.Millisecond)
-		f.finish(2 * time.Minute)
+		f.finish(3 * time.Minute)
 	}
-	b.settle(func() { f.finish(2 * time.Minute) }, false)
+	b.settle(func() { f.finish(3 * time.Minute) }, false)
 	f.stop()
 }
 
 // leading returns the reader that leads.
 func (f *fleet) leading() (leader *rig) {
 	f.t.Helper()
-	f.awaitAll("a reader leads", time.Minute, func(readers, _ []status) bool {
+	f.awaitAll("a reader leads", 3*time.Minute, func(readers, _ []status) bool {
 		for i, s := range readers {
 			if s.Source.Connected {
 				leader = f.readers[i]
@@ -246,7 +246,7 @@ func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
 			began := time.Now()
 			strike()
 			r.run()
-			r.finish(30 * time.Second)
+			r.finish(3 * time.Minute)
 			b.load.journal.verify(r, began)
 			b.verifyChanged(keys)
 		}

@@ -90,7 +90,7 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 			began := time.Now()
 			strike()
 			r.run()
-			r.finish(30 * time.Second)
+			r.finish(3 * time.Minute)
 			j.verify(r, began)
 		}
 		attempt("whole", r.binlog.Restart)
@@ -123,7 +123,7 @@ func (r *rig) killAfter(n, events int, rnd *rand.Rand) {
 	case <-r.binlog.Held():
 	case <-r.proc.exited:
 		r.t.Fatalf("freshet ended before event %d: %v\n%s", n, r.proc.err, r.proc.stderr.String())
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		r.t.Fatalf("event %d of %d never came\n%s", n, events, r.proc.stderr.String())
 	}
 	<-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond) // how far it gets with it is left to chance

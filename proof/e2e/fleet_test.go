@@ -116,7 +116,7 @@ func (f *fleet) start() {
 	for _, m := range f.members() {
 		m.launch(m.role)
 	}
-	f.awaitAll("the fleet works", time.Minute, func(readers, invalidators []status) bool {
+	f.awaitAll("the fleet works", 3*time.Minute, func(readers, invalidators []status) bool {
 		leading := 0
 		for _, s := range readers {
 			if s.Source.Connected {
@@ -326,7 +326,7 @@ func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 		h.do(f, rnd)
 		<-time.After(time.Duration(rnd.IntN(1000)) * time.Millisecond)
 		if n%10 == 9 {
-			f.finish(2 * time.Minute)
+			f.finish(3 * time.Minute)
 		}
 	}
 	t.Logf("%d faults", faults)
@@ -339,9 +339,9 @@ func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 func (f *fleet) settle(l *load) {
 	f.t.Helper()
 	testbed.Must(f.t, l.writers.stop())
-	f.finish(2 * time.Minute)
+	f.finish(3 * time.Minute)
 	l.stop()
-	f.finish(2 * time.Minute)
+	f.finish(3 * time.Minute)
 	l.journal.verify(f.rig, time.Time{})
 	f.verifyCache()
 	f.stop()

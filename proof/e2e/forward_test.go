@@ -189,8 +189,8 @@ func TestNoOldLeaderOrInvalidatorReplacesANewerValue(t *testing.T) {
 		f.freeze(f.leading(), 12*time.Second)
 		f.freeze(pick(rnd, f.invalidators), 12*time.Second)
 		f.again(f.leading())
-		f.finish(2 * time.Minute)
+		f.finish(3 * time.Minute)
 	}
-	w.end(func() { f.finish(2 * time.Minute) })
+	w.end(func() { f.finish(3 * time.Minute) })
 	f.stop()
 }

@@ -50,30 +50,30 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	both := func() {
 		t.Helper()
 		for _, m := range []*rig{east, west} {
-			m.finish(time.Minute)
+			m.finish(3 * time.Minute)
 			j.verify(m, time.Time{})
 		}
 	}
-	reader.finish(time.Minute) // what is committed before is not its business
+	reader.finish(3 * time.Minute) // what is committed before is not its business
 	insert(f.rig, &j, 1, 20)
 	both()
 
 	// One Redis hangs: the other one's cache stays fresh.
 	testbed.Must(t, east.redis.Pause())
 	insert(f.rig, &j, 11, 30)
-	west.finish(time.Minute)
+	west.finish(3 * time.Minute)
 	j.verify(west, time.Time{})
-	east.await("it waits for its Redis", time.Minute, func(s status) bool {
+	east.await("it waits for its Redis", 3*time.Minute, func(s status) bool {
 		return s.State == "behind" && strings.Contains(s.Sentence, east.resp.Addr())
 	})
-	west.await("it is fresh", time.Minute, func(s status) bool { return s.State == "fresh" })
+	west.await("it is fresh", 3*time.Minute, func(s status) bool { return s.State == "fresh" })
 	testbed.Must(t, east.redis.Resume())
 	both()
 
 	// One group is stopped, and goes on from where it was.
 	east.stop()
 	insert(f.rig, &j, 21, 40)
-	west.finish(time.Minute)
+	west.finish(3 * time.Minute)
 	j.verify(west, time.Time{})
 	east.launch(east.role)
 	both()
@@ -81,10 +81,10 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	// One Redis refuses keys: its group alone parks them and gives them up.
 	east.redis.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~product:*", "~category:*")
 	insert(f.rig, &j, 31, 50)
-	west.finish(time.Minute)
+	west.finish(3 * time.Minute)
 	j.verify(west, time.Time{})
-	east.await("it has given a key up", time.Minute, func(s status) bool { return s.DeadLetters == 1 && s.Parked == 0 && s.State == "doubtful" })
-	west.await("it knows nothing of that", time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
+	east.await("it has given a key up", 3*time.Minute, func(s status) bool { return s.DeadLetters == 1 && s.Parked == 0 && s.State == "doubtful" })
+	west.await("it knows nothing of that", 3*time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
 	if out, code := west.ask("dlq", "list"); code != 0 || strings.Contains(out, "note:") {
 		t.Errorf("dlq list of the other group: %d\n%s", code, out)
 	}
@@ -105,7 +105,7 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	testbed.Eventually(t, 2*time.Minute, "the replayed key is deleted", func() bool {
 		return slices.ContainsFunc(east.resp.Acks("note:31"), func(a proxy.Ack) bool { return a.Err == "" && !a.Acked.IsZero() })
 	})
-	east.await("nothing is in trouble", time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
+	east.await("nothing is in trouble", 3*time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
 	both()
 	for _, m := range []*rig{reader, east, west} {
 		m.stop()
@@ -132,12 +132,12 @@ func TestSourcesShareATopicAndFailApart(t *testing.T) {
 		m.launch(m.role)
 	}
 	connected := func(s []status) bool { return s[0].Source.Connected && s[1].Source.Connected }
-	f.awaitAll("both sources are read", time.Minute, func(readers, invalidators []status) bool {
+	f.awaitAll("both sources are read", 3*time.Minute, func(readers, invalidators []status) bool {
 		return connected(readers) && len(partitionsOf(invalidators)) == f.partitions
 	})
 	insert(f.rig, &journals[0], 1, 20)
 	insert(&g, &journals[1], 1001, 1020)
-	f.finish(time.Minute)
+	f.finish(3 * time.Minute)
 
 	gone := f.readers[0]
 	gone.kill()
@@ -149,7 +149,7 @@ func TestSourcesShareATopicAndFailApart(t *testing.T) {
 		a := f.resp.Acks("product:1030")
 		return len(a) > 1 && !a[len(a)-1].Acked.IsZero()
 	})
-	f.awaitAll("nobody claims to be fresh", time.Minute, func(_, invalidators []status) bool {
+	f.awaitAll("nobody claims to be fresh", 3*time.Minute, func(_, invalidators []status) bool {
 		for _, s := range invalidators {
 			if s.FreshAsOf.After(unread) {
 				t.Fatalf("fresh as of %s although what was committed before %s was never read", s.FreshAsOf, unread)
@@ -165,7 +165,7 @@ func TestSourcesShareATopicAndFailApart(t *testing.T) {
 	}
 	gone.launch(gone.role)
 	f.readers = append(f.readers, gone)
-	f.finish(time.Minute)
+	f.finish(3 * time.Minute)
 	for i := range journals {
 		journals[i].verify(f.rig, time.Time{})
 	}

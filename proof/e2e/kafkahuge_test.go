@@ -34,7 +34,7 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	testbed.Must(t, broker.Kill())
 	killed := time.Now()
 	for _, m := range []*rig{reader, invalidator} {
-		m.await("it says that kafka is away", time.Minute, func(s status) bool {
+		m.await("it says that kafka is away", 3*time.Minute, func(s status) bool {
 			return s.State == "behind" && strings.Contains(s.Sentence, "kafka: ") && strings.Contains(s.Sentence, broker.Addr) && strings.Contains(s.Sentence, "nothing is lost")
 		})
 	}

@@ -185,7 +185,7 @@ func loadRig(t *testing.T, source *testbed.Server, seed uint64) (*rig, *load) {
 func settle(r *rig, l *load) {
 	r.t.Helper()
 	l.stop()
-	r.finish(2 * time.Minute)
+	r.finish(3 * time.Minute)
 	l.journal.verify(r, time.Time{})
 	r.verifyCache()
 	r.stop()
@@ -256,7 +256,7 @@ func TestFaultsOfServersAndLinesUnderLoadLoseNothing(t *testing.T) {
 // finishUnderLoad waits until freshet has caught up with what is committed now, while the load goes on.
 func (r *rig) finishUnderLoad() {
 	r.t.Helper()
-	r.finish(time.Minute)
+	r.finish(3 * time.Minute)
 }
 
 // Each write to Redis takes effect and its reply is lost, once: the key is deleted again, and nothing is lost.
@@ -270,7 +270,7 @@ func TestEveryReplyOfRedisLostOnceLosesNothing(t *testing.T) {
 		r.resp.OnCommand(l.lose)
 		var j journal
 		mix(r, &j, cut(2, 10))
-		r.finish(time.Minute)
+		r.finish(3 * time.Minute)
 		j.verify(r, time.Time{})
 		t.Logf("%d replies lost", l.n())
 		if l.n() < 10 {

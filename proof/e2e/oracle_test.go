@@ -82,7 +82,7 @@ func (tr *trial) start() {
 	tr.t.Helper()
 	for _, f := range tr.freshets {
 		f.launch(strings.Fields(f.role)...)
-		f.finish(2 * time.Minute) // it reads from here, or from where it was
+		f.finish(3 * time.Minute) // it reads from here, or from where it was
 	}
 }
 
@@ -107,7 +107,7 @@ func (tr *trial) run(steps int) {
 			tr.start()
 		}
 		for _, f := range tr.freshets {
-			f.finish(2 * time.Minute)
+			f.finish(3 * time.Minute)
 		}
 		tr.look(fmt.Sprintf("step %d", n))
 	}

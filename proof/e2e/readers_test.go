@@ -15,7 +15,7 @@ import (
 func (f *fleet) reign(before *rig, term uint64) (leader *rig, now uint64, took time.Duration) {
 	f.t.Helper()
 	began := time.Now()
-	f.awaitAll("one reader leads and the others stand by", time.Minute, func(readers, _ []status) bool {
+	f.awaitAll("one reader leads and the others stand by", 3*time.Minute, func(readers, _ []status) bool {
 		leading := 0
 		for i, s := range readers {
 			switch {
@@ -72,7 +72,7 @@ func TestReadersTakeOverFromEachOther(t *testing.T) {
 	_, term, hung := f.reign(first, term)
 	testbed.Must(t, first.proc.cmd.Process.Signal(syscall.SIGCONT))
 	f.readers = []*rig{first, second}
-	f.awaitAll("the old leader stands by", time.Minute, func(readers, _ []status) bool {
+	f.awaitAll("the old leader stands by", 3*time.Minute, func(readers, _ []status) bool {
 		return readers[0].State == "standby" && readers[1].Source.Connected && readers[1].Checkpoint.Term == term
 	})
 	t.Logf("handed over after %s, taken over %s after a kill and %s after a stop", handed, killed, hung)
@@ -93,7 +93,7 @@ func (f *fleet) prepared(xid string, j *journal) (commit func()) {
 	testbed.Must(f.t, x.exec(fmt.Sprintf("INSERT INTO shop.note VALUES (%d, 'xa')", id)))
 	testbed.Must(f.t, x.exec("XA END "+xid))
 	testbed.Must(f.t, x.exec("XA PREPARE "+xid))
-	f.finish(time.Minute) // what its rows made stale is deleted, which is too early to be of use
+	f.finish(3 * time.Minute) // what its rows made stale is deleted, which is too early to be of use
 	testbed.Must(f.t, f.redis.Client().Set(ctx, key, "none", 0).Err())
 	return func() {
 		f.t.Helper()

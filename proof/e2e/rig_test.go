@@ -221,7 +221,7 @@ func (r *rig) ask(args ...string) (string, int) {
 func (r *rig) run() {
 	r.t.Helper()
 	r.launch()
-	r.await("freshet streams", 30*time.Second, func(s status) bool { return s.Source.Connected })
+	r.await("freshet streams", 3*time.Minute, func(s status) bool { return s.Source.Connected })
 }
 
 // kill kills freshet with SIGKILL. It fails the test when freshet had ended by itself, or when the race detector
