@@ -37,8 +37,8 @@ type deleting struct {
 	// identity notices when Redis is not what it was.
 	identity *identity.Watch
 	hot      *hot.Sketch
-	// beside are what runs next to the engine, for as long.
-	beside []func(context.Context) error
+	// alongside are what runs as long as the engine.
+	alongside []func(context.Context) error
 }
 
 // newDeleting makes the engine and its Redis.
@@ -73,7 +73,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	if queries != nil {
 		p.later("queries", queries.Close)
 		deps.Rebuilder = queries
-		d.beside = append(d.beside, queries.Run)
+		d.alongside = append(d.alongside, queries.Run)
 	}
 	d.engine, err = invalidator.New(deps, invalidator.Options{
 		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
@@ -86,7 +86,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	if err != nil {
 		return nil, err
 	}
-	d.beside = append(d.beside, d.engine.Run, d.logHot, d.identity.Run, d.passMarks)
+	d.alongside = append(d.alongside, d.engine.Run, d.logHot, d.identity.Run, d.passMarks)
 	return d, nil
 }
 
@@ -107,7 +107,7 @@ func (d *deleting) Run(ctx context.Context) error {
 	consuming, fail := context.WithCancel(ctx)
 	defer fail()
 	var group errgroup.Group
-	for _, run := range d.beside {
+	for _, run := range d.alongside {
 		group.Go(func() error {
 			err := run(running)
 			if err != nil {

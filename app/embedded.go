@@ -80,7 +80,7 @@ type inProcess struct{}
 func (inProcess) Status(*Status) {}
 
 // Ready implements carrier.
-func (inProcess) Ready(*Status) []admin.Check { return nil }
+func (inProcess) Ready(func() Status) []admin.Check { return nil }
 
 // embeddedXA keeps the keys of prepared XA transactions in the store.
 type embeddedXA struct{ *embedded.Store }

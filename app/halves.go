@@ -50,14 +50,13 @@ type invalidatorHalf interface {
 // event log holds at the start is all there is.
 type otherReaders struct {
 	*brokers
-	untilCaughtUp bool
-	finishAt      func(ends map[int]int64)
-	began         time.Time
+	finishAt func(ends map[int]int64)
+	began    time.Time
 }
 
 // Run implements readerHalf.
 func (o *otherReaders) Run(ctx context.Context) (caughtUp bool, err error) {
-	if !o.untilCaughtUp {
+	if !o.options.UntilCaughtUp {
 		<-ctx.Done()
 		return false, nil
 	}

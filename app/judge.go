@@ -45,8 +45,7 @@ func (p *process) status() Status {
 
 // ready says whether the cache is being kept fresh.
 func (p *process) ready() []admin.Check {
-	s := p.status()
-	return slices.Concat(p.reader.Ready(), p.invalidator.Ready(), p.log.Ready(&s))
+	return slices.Concat(p.reader.Ready(), p.invalidator.Ready(), p.log.Ready(p.status))
 }
 
 // judge says in a word and a sentence how things stand: by the first thing that holds it up, in the order of a change's

@@ -34,8 +34,7 @@ func (p *process) buildKafka() error {
 	}
 	b := &brokers{shared: p.shared, client: client}
 	p.log = b
-	switch p.options.Role {
-	case Reader:
+	if p.options.Role == Reader {
 		others := &otherInvalidators{finished: make(chan struct{})}
 		reader, err := p.newElected(b, others.finishAt)
 		if err != nil {
@@ -44,14 +43,14 @@ func (p *process) buildKafka() error {
 		others.freshAsOf = reader.freshAsOf
 		p.reader, p.invalidator = reader, others
 		return nil
-	case Invalidator:
-		log, err := p.buildConsumer(b)
-		p.reader = &otherReaders{brokers: b, untilCaughtUp: p.options.UntilCaughtUp, finishAt: log.CloseAt}
-		return err
 	}
 	log, err := p.buildConsumer(b)
 	if err != nil {
 		return err
+	}
+	if p.options.Role == Invalidator {
+		p.reader = &otherReaders{brokers: b, finishAt: log.CloseAt}
+		return nil
 	}
 	p.reader, err = p.newElected(b, log.CloseAt)
 	return err
@@ -156,9 +155,9 @@ func (b *brokers) insist(ctx context.Context, do func() error) error {
 func (b *brokers) Status(s *Status) { s.kafka = b.client.Trouble() }
 
 // Ready implements carrier.
-func (b *brokers) Ready(s *Status) []admin.Check {
+func (b *brokers) Ready(status func() Status) []admin.Check {
 	check := admin.Check{Name: "eventlog"}
-	switch {
+	switch s := status(); {
 	case !b.client.Answered():
 		check.Err = fmt.Errorf("no broker of %s has answered yet", strings.Join(b.config.EventLog.Kafka.Brokers, ", "))
 	case s.heldUpByKafka():

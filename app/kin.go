@@ -29,6 +29,7 @@ func (e *elected) watchKin(ctx context.Context) error {
 		return err
 	}
 	for {
+		var err error
 		if !e.leader.Leading() {
 			err = kin.Compare(ctx, func(ctx context.Context) (event.Position, error) {
 				v, err := leader.OpenCheckpoint(ctx, e.client, connect.Topics(e.config), e.config.Source.Name)

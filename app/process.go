@@ -49,8 +49,8 @@ type process struct {
 type carrier interface {
 	// Status fills in what keeps the process from them.
 	Status(s *Status)
-	// Ready says the same, by the status.
-	Ready(s *Status) []admin.Check
+	// Ready says the same, by the status if it needs that.
+	Ready(status func() Status) []admin.Check
 }
 
 type closer struct {
@@ -73,7 +73,7 @@ func (p *process) close() error {
 
 func (p *process) later(name string, f func() error) { p.cleanup = append(p.cleanup, closer{name, f}) }
 
-// build makes the process. What it returns is to be closed even when it fails.
+// build makes the process. The caller must close it even when build fails.
 func build(ctx context.Context, c *config.Config, o Options) (*process, error) {
 	p := &process{started: time.Now(), shared: &shared{config: c, options: o, registry: prometheus.NewRegistry(), latency: latency.New()}}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -35,7 +35,7 @@ func (e *ForeignError) Error() string {
 // Is makes a ForeignError a [retry.ErrHalt].
 func (e *ForeignError) Is(target error) bool { return target == retry.ErrHalt }
 
-// Doubt is what is to be recorded when it is found.
+// Doubt returns the doubt that the caller must record.
 func (e *ForeignError) Doubt() doubt.Doubt {
 	return doubt.Doubt{Cause: alarm.SourceShared, Source: e.Source, Subject: e.Server, Message: e.Error()}
 }
@@ -62,8 +62,8 @@ func NewKin(o Options) (*Kin, error) {
 }
 
 // Compare asks the server who it is, and compares that with the checkpoint's position, unless it has found before that this
-// server has what the checkpoint had. It returns a [*ForeignError] if the server has another database. Some can be told from a
-// replica only by a second look, a while later.
+// server has what the checkpoint had. It returns a [*ForeignError] if the server has another database. Some differ from a
+// replica only at a second look, a while later.
 func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event.Position, error)) error {
 	s, err := k.o.connect(ctx, queryTimeout)
 	if err != nil {
@@ -260,7 +260,7 @@ func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInf
 // committed returns when a transaction in MariaDB's binlog was committed; the zero time if it was purged.
 func (o *Options) committed(ctx context.Context, s *session, info *SourceInfo, files []BinlogFile, g event.GTID) (when time.Time, err error) {
 	var failed error
-	// The first file that begins behind it: it is in the one before.
+	// The first file that begins after it: it is in the one before.
 	i := sort.Search(len(files), func(i int) bool {
 		before, err := s.gtidPos(place{file: files[i].Name, pos: firstEvent})
 		failed = errors.Join(failed, err)

@@ -157,14 +157,20 @@ func TestAServerThatWasSetUpFromABackupIsNoOtherDatabase(t *testing.T) {
 	})
 }
 
+// longAgo makes a database whose rows were committed long ago, which tells them from those of the same number elsewhere. It
+// returns the position after them.
+func longAgo(t testing.TB, s *testbed.Server) (*database, event.Position) {
+	t.Helper()
+	d := newDatabase(t, s, "create table DB.t (id int primary key)")
+	begin := here(t, s)
+	d.exec("set timestamp=1700000000", "insert into DB.t values (1), (2), (3)", "set timestamp=default")
+	return d, readUpTo(t, s, begin)
+}
+
 // Each of two databases has a life of its own.
 func TestAnotherDatabaseUnderTheNameIsFound(t *testing.T) {
 	onTwo(t, func(t *testing.T, kind string, first, second *testbed.Server) {
-		d := newDatabase(t, first, "create table DB.t (id int primary key)")
-		begin := here(t, first)
-		// What was committed is told apart by when.
-		d.exec("set timestamp=1700000000", "insert into DB.t values (1), (2), (3)", "set timestamp=default")
-		p := readUpTo(t, first, begin)
+		_, p := longAgo(t, first)
 		looks := standsBy(t, second)
 		looks.p = p
 		looks.quiet("while it is empty")
@@ -218,10 +224,7 @@ func TestAReplicaOfAnotherDatabaseIsFound(t *testing.T) {
 // A leader must not go on in another database from where it was in the first one.
 func TestAnotherDatabaseIsNotReadFromTheCheckpointOfTheFirst(t *testing.T) {
 	onTwo(t, func(t *testing.T, _ string, first, second *testbed.Server) {
-		d := newDatabase(t, first, "create table DB.t (id int primary key)")
-		begin := here(t, first)
-		d.exec("set timestamp=1700000000", "insert into DB.t values (1)", "set timestamp=default")
-		p := readUpTo(t, first, begin)
+		d, p := longAgo(t, first)
 		other := &database{second, t, d.name}
 		other.exec("create database DB", "create table DB.t (id int primary key)", "insert into DB.t values (1)", "insert into DB.t values (2)")
 		for range 2 {

@@ -181,7 +181,7 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (re
 	return repeated, nil
 }
 
-// untold says that not all could be told of a key, now that what was kept has been.
+// untold reports that some messages of a key were dropped, once those that were kept have been sent.
 func (r *retrier) untold(e *retry.Entry) {
 	if e.Untold > 0 {
 		r.engine.alarms.Raise(alarm.NoticesDropped, "table "+e.Table+": keys changed again and again while redis refused them, and not all of their messages and "+

@@ -99,7 +99,7 @@ func (t *Template) Columns() (names []string) {
 	return names
 }
 
-// Of returns what {schema} or {table} makes of a name.
+// Of returns the text that {schema} or {table} gives for a name.
 func (n *Node) Of(name string) string { return constant(name, n.Filters).lit }
 
 // ParseTable reads the name of one table, schema.table, as a mapping writes it. False: it is none.

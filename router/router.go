@@ -21,7 +21,7 @@ type Options struct {
 	Reporter Reporter
 	// Registerer takes the metrics. Nil: they are registered nowhere.
 	Registerer prometheus.Registerer
-	// Tracer is told what Route does. Nil, but for explanations.
+	// Tracer takes a report of what Route does. Nil, except for explanations.
 	Tracer Tracer
 }
 

@@ -2,7 +2,7 @@ package router
 
 import "github.com/freshet/freshet/config/spec"
 
-// Trouble is a kind of thing that Route notices and cannot mend.
+// Trouble is a kind of thing that Route notices and cannot fix.
 type Trouble uint8
 
 // The kinds of trouble.
@@ -19,7 +19,7 @@ const (
 	ValueUnfit
 )
 
-// Reporter is told of trouble, once for each row that has it, on the goroutine of Route. The table is schema.table. The
+// Reporter takes trouble, once for each row that has it, on the goroutine of Route. The table is schema.table. The
 // message is a whole sentence for the operator, the same for the same trouble, and holds no value of a row.
 type Reporter interface {
 	Report(t Trouble, table, message string)

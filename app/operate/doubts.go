@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -75,13 +74,9 @@ func OpenDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 }
 
 func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
-	client, err := connect.Kafka(c, nil, slog.Default())
+	client, err := openTopics(ctx, c, []broker.Topic{broker.DoubtsTopic(connect.Topics(c), connect.Sizing(c))})
 	if err != nil {
 		return nil, err
-	}
-	err = client.Ensure(ctx, []broker.Topic{broker.DoubtsTopic(connect.Topics(c), connect.Sizing(c))}, false)
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
 	}
 	// With the whole configuration it is an invalidator's view, which lacks nothing of a reader's.
 	keeper, err := connect.Doubts(client, c, !c.HasRedis(), nil)

@@ -24,6 +24,18 @@ func onKafka(c *config.Config, do func(*broker.Client) error) error {
 	return errors.Join(do(client), client.Close())
 }
 
+// openTopics returns a client for the brokers of a configuration, once it has seen that these topics are there.
+func openTopics(ctx context.Context, c *config.Config, topics []broker.Topic) (*broker.Client, error) {
+	client, err := connect.Kafka(c, nil, slog.Default())
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Ensure(ctx, topics, false); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return client, nil
+}
+
 // readKafkaPosition reads the position of a source from its checkpoint topic, also while its reader runs.
 func readKafkaPosition(ctx context.Context, c *config.Config) (p event.Position, err error) {
 	err = onKafka(c, func(client *broker.Client) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/freshet/freshet/admin"
@@ -50,15 +49,12 @@ func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 			Do: "name the configuration of an invalidator with --config",
 		}}
 	}
-	client, err := connect.Kafka(c, nil, slog.Default())
+	k := c.EventLog.Kafka
+	client, err := openTopics(ctx, c, broker.InvalidatorTopics(connect.Topics(c), k.Group, c.Retry.ParkDelays, connect.Sizing(c)))
 	if err != nil {
 		return nil, err
 	}
-	k := c.EventLog.Kafka
 	log, err := kafka.New(client, kafka.Options{Topic: k.Topic, Group: k.Group, Delays: c.Retry.ParkDelays})
-	if err == nil {
-		err = client.Ensure(ctx, broker.InvalidatorTopics(connect.Topics(c), k.Group, c.Retry.ParkDelays, connect.Sizing(c)), false)
-	}
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

@@ -5,12 +5,13 @@ import (
 
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // What is shipped as an example must work as it stands.
 func TestTheExampleConfigurationIsValid(t *testing.T) {
 	c, err := config.Load("../../deploy/freshet.yaml", CheckMappings)
-	must(t, err)
+	testbed.Must(t, err)
 	if len(c.Mappings) == 0 {
 		t.Error("it has no mappings")
 	}

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 func TestAPositionIsAheadWhenItLeavesSomethingOut(t *testing.T) {
 	const uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 	gtids := func(f event.Flavor, text string) event.Position {
 		set, err := event.ParseGTIDSet(f, text)
-		must(t, err)
+		testbed.Must(t, err)
 		return event.Position{Flavor: f, Server: "a", GTIDs: set, File: "binlog.000112", Pos: 4096}
 	}
 	place := func(server, file string, pos uint64) event.Position {

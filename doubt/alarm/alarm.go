@@ -69,7 +69,7 @@ const (
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
 	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before; or
-	// without GTIDs, that cannot be told.
+	// without GTIDs, nobody can know.
 	SourceBehind Kind = "source_behind"
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
 	// cached from it may be stale.

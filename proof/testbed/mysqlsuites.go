@@ -15,7 +15,7 @@ import (
 const suitesPackage = "mysql-testsuite"
 
 // MySQLSuites finds MySQL's test suites in the cache directory, where they are unpacked to if need be, in the version of
-// the MySQL that is there. scratch is a directory for what the tests write beside the server.
+// the MySQL that is there. scratch is a directory for what the tests write next to the server.
 func MySQLSuites(ctx context.Context, scratch string) (*Suites, error) {
 	in := Options{}.installer()
 	root, err := in.sidDir(ctx, "mysqltest", EnvMySQL)
@@ -69,7 +69,7 @@ func (in *installer) unpackSid(ctx context.Context, root, dir, name, like string
 // expects is what a test says of the error of its next statement, by which MySQL's mysqltest ends where it is another.
 var expects = regexp.MustCompile(`(?im)^\s*(--\s*)?error\s[^\n]*$`)
 
-// goingOn writes a test that goes on behind statements that fail, and returns its path. MariaDB's runner has an option
+// goingOn writes a test that goes on after statements that fail, and returns its path. MariaDB's runner has an option
 // for that.
 func (s *Suites) goingOn(file string) (string, error) {
 	text, err := os.ReadFile(file)

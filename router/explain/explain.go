@@ -42,7 +42,7 @@ type Explained struct {
 	Intent event.Intent
 	// Effect is nil for a plain delete.
 	Effect *event.Effect
-	// Does says in words what is done beside the action's name: with which field, member or value, for how long, and
+	// Does says in words what is done besides the action's name: with which field, member or value, for how long, and
 	// what is sent after it. Empty for a plain delete.
 	Does string
 	// D is the second delete; 0: one delete only.

@@ -11,7 +11,7 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
-// deed is what is done to a key beside the action's name, to be said in words.
+// deed is what is done to a key besides the action's name, in words.
 type deed struct {
 	table  *event.Table
 	action *router.Action

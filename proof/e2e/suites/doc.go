@@ -1,7 +1,7 @@
 // Package suites runs what others thought of as a load: the test suites of the databases' vendors, with freshet attached to
 // the server. Their tests do odd things to tables called t1 to t4, with other columns each time, and drop them at once.
 //
-// freshet must survive them: it neither ends nor panics, its memory is bounded, and it reads on behind each test. The keys
+// freshet must survive them: it neither ends nor panics, its memory is bounded, and it reads on after each test. The keys
 // that another reader of binlogs finds must be among those that it deletes, with either event log, both of which read along
 // on each server, and however little the binlog says of tables: where that does not tell the columns of one that is gone
 // already, the table is in doubt.

@@ -40,7 +40,7 @@ var (
 type finding struct {
 	// keys are those of the first mapping, for which it needs FULL metadata, each with the value that it is made of.
 	keys map[string]string
-	// values are those of all columns, each behind the name of its table.
+	// values are those of all columns, each after the name of its table.
 	values map[string]bool
 	// wide are collations in which text is not what its bytes say as ASCII.
 	wide map[uint64]bool

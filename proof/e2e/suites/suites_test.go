@@ -37,7 +37,7 @@ type load struct {
 	// metadata is how much the binlog says of tables, one after the other. Another reader needs the first; a cut ends with
 	// the second.
 	metadata []string
-	// biting are tests that once made freshet end, grow, or stand still, and some of each kind of table beside them.
+	// biting are tests that once made freshet end, grow, or stand still, and some of each kind of table next to them.
 	biting []string
 	// atLeast is how many keys another reader finds in them: less would prove little.
 	atLeast int
@@ -104,7 +104,7 @@ func tests(t *testing.T, s *testbed.Suites, suite string) (all []string) {
 	return all
 }
 
-// play runs one test of a suite, and cleans up behind it. Its verdict is of no interest. It reports whether the test had
+// play runs one test of a suite, and cleans up after it. Its verdict is of no interest. It reports whether the test had
 // the time that it needs.
 func play(t *testing.T, s *testbed.Suites, source *testbed.Server, test string) bool {
 	t.Helper()
