@@ -98,7 +98,7 @@ func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event
 }
 
 // grown looks for a server that goes a way of its own: it replicates from nobody, still lacks what the checkpoint had at the
-// look before, and has executed transactions since.
+// look before, and has executed others since.
 func (k *Kin) grown(s *session, info *SourceInfo, p *event.Position) error {
 	was := k.last
 	k.last = sighting{}
@@ -110,6 +110,9 @@ func (k *Kin) grown(s *session, info *SourceInfo, p *event.Position) error {
 		return nil
 	}
 	lacks, grew := was.read.Subtract(&info.Executed), info.Executed.Subtract(&was.executed)
+	if info.Flavor == event.MySQL { // on MariaDB numbers do not say whose they are
+		grew = grew.Subtract(&p.GTIDs) // what a backup is followed by
+	}
 	if lacks.IsEmpty() || grew.IsEmpty() {
 		return nil
 	}
@@ -175,8 +178,8 @@ func (o *Options) compareMySQL(s *session, info *SourceInfo, p *event.Position) 
 }
 
 // compareMariaDB compares what MariaDB's GTIDs tell: of each domain, the last transaction of each server. Their numbers say
-// little, since every database counts from 1 and the default server id is 1 as well. But a transaction that two servers have
-// was committed at the same time on both.
+// little, since every database counts from 1 and the default server id is 1 as well. But when a transaction was made is the
+// same in the binlogs of all servers that have it.
 func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
 	logged, err := s.binlogState()
 	if err != nil {
@@ -200,8 +203,8 @@ func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceIn
 		}
 	})
 	if whole && !p.Committed.IsZero() {
-		match, all, err := o.committedThen(ctx, s, info, held, p.Committed)
-		if err == nil && all && !match {
+		match, none, err := o.committedThen(ctx, s, info, held, p.Committed)
+		if err == nil && none {
 			err = o.foreign(info, p, "its transaction "+held[0].String()+" was not committed when the checkpoint's of that number was")
 		}
 		return match, err
@@ -233,32 +236,44 @@ func (s *session) binlogState() (map[origin]uint64, error) {
 	return state, nil
 }
 
-// clockSlack is by how much the times of one transaction may differ between two binlogs: they should not at all.
-const clockSlack = time.Minute
+const (
+	// clockSlack is by how much the times of one transaction may differ between two binlogs: they should not at all.
+	clockSlack = time.Minute
+	// longestIdle is how long a transaction may wait for its COMMIT: that ends with wait_timeout, whose default this is.
+	// Source: MariaDB, "Server System Variables", wait_timeout.
+	longestIdle = 8 * time.Hour
+)
 
-// committedThen reports whether any of the transactions was committed at a time, and whether all of them were found.
-func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInfo, gtids []event.GTID, at time.Time) (match, all bool, err error) {
+// span is when a transaction was made, by its events.
+type span struct{ first, last time.Time }
+
+// has reports whether the transaction may be one that another binlog says was committed at a time. A replica says when the
+// last rows were changed, and the server that wrote them when COMMIT came, which may be long after.
+func (s span) has(at time.Time) bool {
+	return !at.Before(s.first.Add(-clockSlack)) && !at.After(s.last.Add(clockSlack))
+}
+
+// committedThen reports whether any of the transactions was committed at a time, and whether surely none was.
+func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInfo, gtids []event.GTID, at time.Time) (match, none bool, err error) {
 	files, err := s.binlogFiles()
 	if err != nil {
 		return false, false, err
 	}
-	found := 0
+	none = true
 	for _, g := range gtids {
-		when, err := o.committed(ctx, s, info, files, g)
+		made, err := o.made(ctx, s, info, files, g)
 		if err != nil {
 			return false, false, err
 		}
-		if when.IsZero() {
-			continue
-		}
-		found++
-		match = match || when.Sub(at).Abs() <= clockSlack
+		match = match || made.has(at)
+		purged, idle := made.last.IsZero(), at.After(made.last) && at.Sub(made.last) <= longestIdle
+		none = none && !purged && !idle
 	}
-	return match, found == len(gtids), nil
+	return match, none && !match, nil
 }
 
-// committed returns when a transaction in MariaDB's binlog was committed; the zero time if it was purged.
-func (o *Options) committed(ctx context.Context, s *session, info *SourceInfo, files []BinlogFile, g event.GTID) (when time.Time, err error) {
+// made returns when a transaction in MariaDB's binlog was made; the zero span if it was purged.
+func (o *Options) made(ctx context.Context, s *session, info *SourceInfo, files []BinlogFile, g event.GTID) (m span, err error) {
 	var failed error
 	// The first file that begins after it: it is in the one before.
 	i := sort.Search(len(files), func(i int) bool {
@@ -267,22 +282,35 @@ func (o *Options) committed(ctx context.Context, s *session, info *SourceInfo, f
 		return before.Contains(g)
 	})
 	if failed != nil || i == 0 {
-		return when, failed
+		return m, failed
 	}
 	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
-		if begin.file != files[i-1].Name {
+		switch {
+		case begin.file != files[i-1].Name, !m.last.IsZero() && beginsGroup(h.Type):
 			return errEnough
+		case h.Type == binlog.TypeMariaGTID:
+			one, err := binlog.ParseGTID(h, body)
+			if err != nil || one.GTID != g {
+				return err
+			}
+			m.first, m.last = committedAt(0, h), committedAt(0, h)
+		case !m.last.IsZero():
+			m = m.with(committedAt(0, h))
 		}
-		if h.Type != binlog.TypeMariaGTID {
-			return nil
-		}
-		one, err := binlog.ParseGTID(h, body)
-		if err == nil && one.GTID == g {
-			when, err = committedAt(0, h), errEnough
-		}
-		return err
+		return nil
 	})
-	return when, err
+	return m, err
+}
+
+// with returns the span with an event of the transaction.
+func (s span) with(at time.Time) span {
+	if at.Before(s.first) {
+		s.first = at
+	}
+	if at.After(s.last) {
+		s.last = at
+	}
+	return s
 }
 
 // replicates reports whether the server gets transactions from another one, or may. A user that may not ask MariaDB for its

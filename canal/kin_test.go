@@ -105,6 +105,32 @@ func TestAReplicaIsNoOtherDatabase(t *testing.T) {
 	})
 }
 
+// A replica of MariaDB says of a transaction when its last rows were changed, the server that made it when COMMIT came.
+func TestAReplicaOfALongTransactionIsNoOtherDatabase(t *testing.T) {
+	t.Parallel()
+	p := newReplicas(t, testbed.MariaDB, true)
+	d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
+	begin := here(t, p.first)
+	p.replicate()
+	replica := here(t, p.second)
+	d.exec("set timestamp=1700000000", "begin", "insert into DB.t values (1)", "set timestamp=1700003600", "commit")
+	p.replicate()
+	for _, way := range []struct {
+		from, to *testbed.Server
+		begin    event.Position
+		known    bool
+	}{{p.first, p.second, begin, false}, {p.second, p.first, replica, true}} {
+		looks := standsBy(t, way.to)
+		looks.p = readUpTo(t, way.from, way.begin)
+		for range 2 {
+			looks.quiet("with the checkpoint of " + way.from.Addr)
+		}
+		if known := looks.k.known != ""; known != way.known {
+			t.Errorf("%s is known to have the database of %s: %t", way.to.Addr, way.from.Addr, known)
+		}
+	}
+}
+
 // promote ends the second server's life as a replica.
 func (p *replicas) promote() {
 	p.t.Helper()
@@ -155,6 +181,27 @@ func TestAServerThatWasSetUpFromABackupIsNoOtherDatabase(t *testing.T) {
 			looks.p = readUpTo(t, first, looks.p)
 		}
 	})
+}
+
+// A server that is brought up to date by hand, from a backup and the binlogs after it, lacks less at each look.
+func TestAServerThatIsRestoredByHandIsNoOtherDatabase(t *testing.T) {
+	t.Parallel()
+	first, second := testbed.MySQL(t), testbed.MySQL(t)
+	d := newDatabase(t, first, "create table DB.t (id int primary key)")
+	begin := here(t, first)
+	backup := first.GTIDs(t)
+	d.exec("insert into DB.t values (1)", "insert into DB.t values (2)")
+	second.Exec(t, "set global gtid_purged='"+backup+"'")
+	looks := standsBy(t, second)
+	looks.p = readUpTo(t, first, begin)
+	looks.quiet("as of the backup")
+	next := first.QueryText(t, "select concat(@@server_uuid, ':3')")
+	second.Exec(t, "set gtid_next='"+next+"'", "begin", "commit", "set gtid_next=automatic")
+	for range 2 {
+		looks.quiet("with one of two transactions")
+	}
+	second.Exec(t, "create database other")
+	wantForeign(t, looks.compare(), looks.p, "executes others")
 }
 
 // longAgo makes a database whose rows were committed long ago, which tells them from those of the same number elsewhere. It
