@@ -4,7 +4,13 @@ GO ?= go
 # The modules within this one: what they need is not to become what freshet needs.
 MODULES := $(patsubst %/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
 
-.PHONY: demo demo-kafka test soak bench build servers vet
+# The tools of the checks, at the versions of lint.mod.
+LINT := $(GO) tool -modfile=lint.mod
+
+# The files whose form lint asks about.
+FORMED = $$(find . -name '*.go' | grep -Ev '/testdata/|^./invalidator/(write/)?[^/]*$$')
+
+.PHONY: demo demo-kafka test soak bench build servers vet lint format
 
 ## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
@@ -19,9 +25,9 @@ demo-kafka:
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
-## test: vet and all tests, with the race detector, against real servers (-count=1: what is tested as a built program
+## test: vet, lint and all tests, with the race detector, against real servers (-count=1: what is tested as a built program
 ## is not seen by the test cache). The packages that take longest are first, so that nothing waits for them in the end
-test: servers vet
+test: servers vet lint
 	$(GO) test -race -count=1 -timeout 40m ./proof/e2e/... ./...
 	@set -e; for m in $(MODULES); do echo "module $$m"; (cd $$m && $(GO) test -race -count=1 -timeout 20m ./...); done
 
@@ -29,6 +35,15 @@ test: servers vet
 vet:
 	$(GO) vet ./...
 	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
+
+## lint: what else a machine can see: the form of the code. lint.mod names the tools and their versions, so that what they
+## need is not to become what freshet needs
+lint:
+	@files=$$($(LINT) gofumpt -l $(FORMED)) || exit; [ -z "$$files" ] || { echo "run make format, it changes:"; echo "$$files"; exit 1; }
+
+## format: the form that lint asks for
+format:
+	@$(LINT) gofumpt -w $(FORMED)
 
 ## servers: find or install the servers that the tests start (kept in ~/.cache/freshet-testbed)
 servers:

@@ -63,8 +63,10 @@ var mayImport = map[string][]string{
 	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/doubts":   {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/letters":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
-	"eventlog/kafka": {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
-		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record"},
+	"eventlog/kafka": {
+		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
+		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record",
+	},
 
 	"invalidator/write":    {"event"},
 	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
@@ -85,8 +87,10 @@ var mayImport = map[string][]string{
 	"docs":                        {},
 	"proof/demo":                  {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	// The benchmark also measures two stages alone: canal and router.
-	"proof/bench": {"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy", "doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog",
-		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency", "router/query", "retry", "router"},
+	"proof/bench": {
+		"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy", "doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog",
+		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency", "router/query", "retry", "router",
+	},
 }
 
 // wirings may import everything but what stands above them.

@@ -52,10 +52,14 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			}, "", Behind, "redis cache:6379 does not answer"},
 			{"just not behind", func(s *Status) { s.FreshAsOf = now.Add(-26 * time.Second) }, "", Fresh, "until 26s ago"},
 			{"behind", func(s *Status) { s.FreshAsOf = now.Add(-27 * time.Second) }, "", Behind, "nothing newer than 27s ago is known to be finished; catching up"},
-			{"rate limited", func(s *Status) { s.FreshAsOf, s.RateLimited = now.Add(-27*time.Second), 5 }, "", Behind,
-				"nothing newer than 27s ago is known to be finished: 5 keys wait for the rate_limit of their mapping; catching up"},
-			{"queries are slow", func(s *Status) { s.FreshAsOf, s.RateLimited, s.RebuildQueue = now.Add(-27*time.Second), 5, 7 }, "", Behind,
-				": 5 keys wait for the rate_limit of their mapping, 7 keys wait for a query to begin; catching up"},
+			{
+				"rate limited", func(s *Status) { s.FreshAsOf, s.RateLimited = now.Add(-27*time.Second), 5 }, "", Behind,
+				"nothing newer than 27s ago is known to be finished: 5 keys wait for the rate_limit of their mapping; catching up",
+			},
+			{
+				"queries are slow", func(s *Status) { s.FreshAsOf, s.RateLimited, s.RebuildQueue = now.Add(-27*time.Second), 5, 7 }, "", Behind,
+				": 5 keys wait for the rate_limit of their mapping, 7 keys wait for a query to begin; catching up",
+			},
 			{"rate limited for a moment", func(s *Status) { s.RateLimited = 5 }, "", Fresh, "until 300ms ago"},
 			{"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind, "nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits"},
 			{"held up for a moment", func(*Status) {}, "too many keys in flight", Fresh, "until 300ms ago"},
@@ -80,12 +84,16 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			{"only reads", func(s *Status) { s.Redis = nil }, "", Fresh, "until 300ms ago is in the event log"},
 			{"only deletes", func(s *Status) { s.Source = nil }, "", Fresh, "until 300ms ago is finished"},
 			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Doubtful, "3 keys were given up and may be stale: see `freshet dlq list`"},
-			{"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
-				"keys may be stale: TRUNCATE of shop.a (when it is seen to: `freshet doubts dismiss 1f`)"},
-			{"in several doubts", func(s *Status) {
-				s.DeadLetters, s.Doubts = 1, []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}, {ID: "2f"}}
-			}, "", Doubtful,
-				"keys may be stale for 2 reasons, see `freshet doubts list`; the oldest: TRUNCATE of shop.a"},
+			{
+				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
+				"keys may be stale: TRUNCATE of shop.a (when it is seen to: `freshet doubts dismiss 1f`)",
+			},
+			{
+				"in several doubts", func(s *Status) {
+					s.DeadLetters, s.Doubts = 1, []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}, {ID: "2f"}}
+				}, "", Doubtful,
+				"keys may be stale for 2 reasons, see `freshet doubts list`; the oldest: TRUNCATE of shop.a",
+			},
 			{"stopped", func(s *Status) {
 				s.FreshAsOf, s.Doubts = time.Time{}, []doubt.Doubt{{}}
 				s.addPartitions([]eventlog.PartitionState{{Partition: 5, Stopped: errors.New("other")}, {Partition: 2, Stopped: errors.New("records are lost")}})

@@ -17,6 +17,7 @@ var errNoLetters = errors.New("this process deletes no keys, so it has no dead l
 func (noLetters) DeadLetters(context.Context, retry.Filter, uint64, int) ([]retry.Entry, error) {
 	return nil, errNoLetters
 }
+
 func (noLetters) Replay(context.Context, retry.Filter, time.Time) (int, error) {
 	return 0, errNoLetters
 }

@@ -174,8 +174,10 @@ func firstStarter(t *testing.T, redis string) *shared {
 	return &shared{alarms: board, doubts: book(t, board), config: &config.Config{
 		Source: config.Source{Name: "shop"}, Redis: config.Redis{Addresses: []string{redis}},
 		Mappings: []spec.Mapping{
-			{Keys: []spec.Text{{Value: "product:{id}"}}}, {Hash: &spec.Hash{Key: spec.Text{Value: "stock:{id}"}}},
-			{Expire: &spec.Expire{Keys: []spec.Text{{Value: "banner:{id}"}}}}, {Incr: spec.Text{Value: "articles:gen"}},
+			{Keys: []spec.Text{{Value: "product:{id}"}}},
+			{Hash: &spec.Hash{Key: spec.Text{Value: "stock:{id}"}}},
+			{Expire: &spec.Expire{Keys: []spec.Text{{Value: "banner:{id}"}}}},
+			{Incr: spec.Text{Value: "articles:gen"}},
 		},
 	}}
 }

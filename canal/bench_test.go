@@ -119,7 +119,8 @@ func play(t testing.TB, p *tape, wanted bool) *player {
 	testbed.Must(t, l.tables.restore(nil))
 	st := l.tables.parse(binlog.Header{}, &binlog.Query{Charset: 255, ServerCharset: 255, SQL: []byte(
 		`CREATE TABLE shop.product (id BIGINT PRIMARY KEY AUTO_INCREMENT, sku VARCHAR(64) NOT NULL, name VARCHAR(128),
-			category_id INT, price DECIMAL(10,2), stock INT, updated_at DATETIME(3)) DEFAULT CHARSET=utf8mb4`)})
+			category_id INT, price DECIMAL(10,2), stock INT, updated_at DATETIME(3)) DEFAULT CHARSET=utf8mb4`,
+	)})
 	l.tables.tracker.Apply(&st)
 	l.at = at(4)
 	testbed.Must(t, l.event(p.list[0]))

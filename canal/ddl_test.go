@@ -48,8 +48,11 @@ var metadata = []struct {
 	start func(testing.TB, ...string) *testbed.Server
 	arg   string
 }{
-	{"MySQLFull", testbed.MySQL, "FULL"}, {"MySQLMinimal", testbed.MySQL, "MINIMAL"},
-	{"MariaDBFull", testbed.MariaDB, "FULL"}, {"MariaDBMinimal", testbed.MariaDB, "MINIMAL"}, {"MariaDBNoLog", testbed.MariaDB, "NO_LOG"},
+	{"MySQLFull", testbed.MySQL, "FULL"},
+	{"MySQLMinimal", testbed.MySQL, "MINIMAL"},
+	{"MariaDBFull", testbed.MariaDB, "FULL"},
+	{"MariaDBMinimal", testbed.MariaDB, "MINIMAL"},
+	{"MariaDBNoLog", testbed.MariaDB, "NO_LOG"},
 }
 
 // onMariaDB runs a test on MariaDB with each kind of metadata, side by side, each on a server of its own.

@@ -50,7 +50,8 @@ type flavor struct {
 var shared = []*flavor{
 	{name: "MySQL", start: testbed.StartMySQL, args: []string{"--binlog-row-metadata=FULL"}},
 	{name: "MySQLWithoutGTIDs", start: testbed.StartMySQL, args: []string{
-		"--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}},
+		"--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF",
+	}},
 	{name: "MariaDB", start: testbed.StartMariaDB, args: []string{"--binlog-row-metadata=FULL", "--skip-ssl", "--max-allowed-packet=64M"}},
 }
 

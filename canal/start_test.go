@@ -291,7 +291,8 @@ func TestProbeTellsWhatDecidesTheContentOfTheBinlog(t *testing.T) {
 			t.Errorf("retention %+v", info.Retention)
 		}
 		_, err = Probe(t.Context(), Options{Address: s.Addr, User: "root", Flavor: map[testbed.Flavor]event.Flavor{
-			testbed.FlavorMySQL: event.MariaDB, testbed.FlavorMariaDB: event.MySQL}[s.Flavor]})
+			testbed.FlavorMySQL: event.MariaDB, testbed.FlavorMariaDB: event.MySQL,
+		}[s.Flavor]})
 		if err == nil || !strings.Contains(err.Error(), "source.flavor") {
 			t.Errorf("the wrong flavor: %v", err)
 		}

@@ -199,7 +199,7 @@ func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 
 func TestAByteOrderMarkIsSkipped(t *testing.T) {
 	c := mustParse(t, "\uFEFF"+minimal)
-	if c.origins["source.user"] != (spec.At("freshet.yaml", 3, 9)) {
+	if c.origins["source.user"] != spec.At("freshet.yaml", 3, 9) {
 		t.Errorf("%v", c.origins["source.user"])
 	}
 }

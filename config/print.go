@@ -38,7 +38,8 @@ func (c *Config) String() string {
 // LogValue returns the file, how many mappings it has, and their hash.
 func (c *Config) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("file", c.File), slog.Int("mappings", len(c.Mappings)), slog.String("mappings_hash", c.MappingsHash()))
+		slog.String("file", c.File), slog.Int("mappings", len(c.Mappings)), slog.String("mappings_hash", c.MappingsHash()),
+	)
 }
 
 func (c *Config) node() *yaml.Node {

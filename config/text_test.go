@@ -53,7 +53,7 @@ func TestATextKnowsWhereItsCharactersStand(t *testing.T) {
 func TestATextHasNoPlaceOutsideOfItself(t *testing.T) {
 	text := mustParse(t, minimal).Mappings[0].Keys[0] // product:{id} at 8:13
 	for offset, want := range map[int]int{-1: 13, 0: 13, 12: 25, 13: 25, 1 << 30: 25} {
-		if got := text.At(offset); got != (spec.At("freshet.yaml", 8, want)) {
+		if got := text.At(offset); got != spec.At("freshet.yaml", 8, want) {
 			t.Errorf("offset %d: %v, want column %d", offset, got, want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestATextHasNoPlaceOutsideOfItself(t *testing.T) {
 func TestATextIsFoundInFilesOfOtherSystems(t *testing.T) {
 	text := strings.ReplaceAll(minimal+"  - table: a.b\n    keys: [x]\n    when: 'row.a ==\n\n      {§}'\n", "\n", "\r\n")
 	when := mustParse(t, text).Mappings[1].When
-	if got := when.At(strings.Index(when.Value, "§")); got != (spec.At("freshet.yaml", 13, 8)) {
+	if got := when.At(strings.Index(when.Value, "§")); got != spec.At("freshet.yaml", 13, 8) {
 		t.Error(got)
 	}
 }

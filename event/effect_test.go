@@ -113,8 +113,14 @@ func TestWhatIsForgottenKeepsItsNoticesAndItsField(t *testing.T) {
 		effect *Effect
 		want   int
 	}{
-		{ActionRebuild, nil, 0}, {ActionHash, nil, 1}, {ActionRebuild, &Effect{}, 0}, {ActionSet, &Effect{Stream: true}, 1},
-		{ActionRebuild, &Effect{Publish: true}, 2}, {ActionZSet, both, 3}, {ActionHash, both, 4}, {ActionDelete, both, 3},
+		{ActionRebuild, nil, 0},
+		{ActionHash, nil, 1},
+		{ActionRebuild, &Effect{}, 0},
+		{ActionSet, &Effect{Stream: true}, 1},
+		{ActionRebuild, &Effect{Publish: true}, 2},
+		{ActionZSet, both, 3},
+		{ActionHash, both, 4},
+		{ActionDelete, both, 3},
 	} {
 		left, ok := Fields(f).Forget(c.action, c.effect)
 		all, err := left.All()

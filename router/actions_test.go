@@ -245,11 +245,15 @@ func TestARowThatLeavesWhatWhenSelectsIsRemoved(t *testing.T) {
 		const put = "rebuild put p:1 <{\"id\":1}>\nhash put h <1> <x>\nset put live <1>\n"
 		const remove = "rebuild remove p:1\nhash remove h <1>\nset remove live <1>\n"
 		steps := []step{
-			{"in", nil, live, put}, {"out", nil, dead, ""},
-			{"becomes one", dead, live, put}, {"stays one", live, live, put},
-			{"ceases to be one", live, dead, remove}, {"was none and is none", dead, dead, ""},
+			{"in", nil, live, put},
+			{"out", nil, dead, ""},
+			{"becomes one", dead, live, put},
+			{"stays one", live, live, put},
+			{"ceases to be one", live, dead, remove},
+			{"was none and is none", dead, dead, ""},
 			{"ceases by NULL", live, gone, remove},
-			{"goes", live, nil, remove}, {"one that was none goes", dead, nil, ""},
+			{"goes", live, nil, remove},
+			{"one that was none goes", dead, nil, ""},
 		}
 		t.Run(fmt.Sprint(both), func(t *testing.T) { follow(t, m, steps) })
 	}
@@ -282,7 +286,8 @@ func TestWhenOfAMappingThatWritesNothingIsAboutTheChange(t *testing.T) {
 	})
 	live, dead := row{"id": 1, "status": "live"}, row{"id": 1, "status": "dead"}
 	follow(t, m, []step{
-		{"ceases to be one", live, dead, ""}, {"goes", live, nil, ""},
+		{"ceases to be one", live, dead, ""},
+		{"goes", live, nil, ""},
 		{"is one", dead, live, "delete forget p:1\nhash forget h <1>\n"},
 	})
 }

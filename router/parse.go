@@ -72,15 +72,19 @@ func (p *mappingParser) actions() {
 	m := p.m.Spec
 	p.keys()
 	if h := m.Hash; h != nil {
-		p.act(Action{Kind: event.ActionHash, Effect: &event.Effect{}, Key: p.template(roleKey, &h.Key), Field: p.template(roleField, &h.Field),
-			Value: p.optional(roleValue, &h.Value)})
+		p.act(Action{
+			Kind: event.ActionHash, Effect: &event.Effect{}, Key: p.template(roleKey, &h.Key), Field: p.template(roleField, &h.Field),
+			Value: p.optional(roleValue, &h.Value),
+		})
 	}
 	if s := m.Set; s != nil {
 		p.act(Action{Kind: event.ActionSet, Effect: &event.Effect{}, Key: p.template(roleKey, &s.Key), Field: p.template(roleMember, &s.Member)})
 	}
 	if z := m.ZSet; z != nil {
-		p.act(Action{Kind: event.ActionZSet, Effect: &event.Effect{}, Key: p.template(roleKey, &z.Key), Field: p.template(roleMember, &z.Member),
-			Value: p.optional(roleScore, &z.Score)})
+		p.act(Action{
+			Kind: event.ActionZSet, Effect: &event.Effect{}, Key: p.template(roleKey, &z.Key), Field: p.template(roleMember, &z.Member),
+			Value: p.optional(roleScore, &z.Score),
+		})
 	}
 	if e := m.Expire; e != nil {
 		effect := &event.Effect{In: e.In}

@@ -74,8 +74,10 @@ func parsePattern(text string) (pattern, []fault) {
 	case len(names) == 1:
 		return pattern{}, []fault{{0, "it does not say the schema", "write schema." + text}}
 	case len(names) > 2:
-		return pattern{}, []fault{{starts[2] - 1, "it has more than one dot",
-			form + "; a dot within a name is written in backticks: schema.`a.b`"}}
+		return pattern{}, []fault{{
+			starts[2] - 1, "it has more than one dot",
+			form + "; a dot within a name is written in backticks: schema.`a.b`",
+		}}
 	}
 	return pattern{names[0], names[1]}, nil
 }

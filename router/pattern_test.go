@@ -136,8 +136,10 @@ func FuzzPattern(f *testing.F) {
 
 func TestPatternsMatchWithoutLetterCaseWhereTheSourceDoes(t *testing.T) {
 	for _, c := range []struct{ pattern, schema, table string }{
-		{"Shop.Product", "shop", "product"}, {"shop.product", "SHOP", "Product"},
-		{"Shop_{00..63}.Order*", "shop_07", "orders"}, {"*.`Ünï.X`", "a", "ünï.x"},
+		{"Shop.Product", "shop", "product"},
+		{"shop.product", "SHOP", "Product"},
+		{"Shop_{00..63}.Order*", "shop_07", "orders"},
+		{"*.`Ünï.X`", "a", "ünï.x"},
 	} {
 		r := mustNew(t, spectest.Keys("p:{id}").On(c.pattern))
 		table := spectest.Product()

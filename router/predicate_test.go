@@ -32,8 +32,10 @@ func decide(t testing.TB, when string, old, r row) (bool, string) {
 }
 
 func TestAPredicateDecidesWhichRowsCount(t *testing.T) {
-	live := row{"id": uint64(1<<64 - 1), "category_id": -7, "name": "Jar", "price": dec("9.90"), "sku": null{}, "status": "live",
-		"score": "1.5", "made": uint64(1999), "thumb": []byte{0xff}, "batch": zerofill("00042"), "bar_code": dec("12345678901234567890")}
+	live := row{
+		"id": uint64(1<<64 - 1), "category_id": -7, "name": "Jar", "price": dec("9.90"), "sku": null{}, "status": "live",
+		"score": "1.5", "made": uint64(1999), "thumb": []byte{0xff}, "batch": zerofill("00042"), "bar_code": dec("12345678901234567890"),
+	}
 	for _, c := range []struct {
 		when string
 		want bool

@@ -28,8 +28,10 @@ func parseSpan(inner string) (s Span, ok bool, f *fault) {
 	if len(a) > 1 && a[0] == '0' || len(b) > 1 && b[0] == '0' {
 		if len(a) != len(b) {
 			n := max(len(a), len(b))
-			return s, true, &fault{0, "{" + inner + "} has numbers of different length, and leading zeros",
-				"write {" + zeros(s.from, n) + ".." + zeros(s.to, n) + "}, or no leading zeros"}
+			return s, true, &fault{
+				0, "{" + inner + "} has numbers of different length, and leading zeros",
+				"write {" + zeros(s.from, n) + ".." + zeros(s.to, n) + "}, or no leading zeros",
+			}
 		}
 		s.Width = len(a)
 	}

@@ -36,14 +36,20 @@ func (u *use) check(p *predicate, columns []*event.Column) *fault {
 		if o == nil || o.Class == event.ClassUnknown || o.IsNumber() == number {
 			return nil
 		}
-		return &fault{u.at, name + " and " + p.columns[u.other].String() + " are a text and a number, which " + u.by + " does not take together",
-			"convert one of them with int(), float() or string()"}
+		return &fault{
+			u.at, name + " and " + p.columns[u.other].String() + " are a text and a number, which " + u.by + " does not take together",
+			"convert one of them with int(), float() or string()",
+		}
 	case u.want == wantNumber && !number:
-		return &fault{u.at, name + " is " + c.TypeName() + ", a text in a predicate, and " + u.by + " needs a number here",
-			"write int(" + name + ") or float(" + name + ")"}
+		return &fault{
+			u.at, name + " is " + c.TypeName() + ", a text in a predicate, and " + u.by + " needs a number here",
+			"write int(" + name + ") or float(" + name + ")",
+		}
 	case u.want == wantText && number:
-		return &fault{u.at, name + " is " + c.TypeName() + ", a number in a predicate, and " + u.by + " needs a text here",
-			"compare it with a number without quotes, or write string(" + name + ")"}
+		return &fault{
+			u.at, name + " is " + c.TypeName() + ", a number in a predicate, and " + u.by + " needs a text here",
+			"compare it with a number without quotes, or write string(" + name + ")",
+		}
 	case u.want == wantNoDecimal && c.Class == event.ClassDecimal:
 		return &fault{u.at, u.by + "() does not take DECIMAL", "write " + u.by + "(float(" + name + "))"}
 	}

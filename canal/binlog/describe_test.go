@@ -59,12 +59,22 @@ func TestWrongDefinitionsAreNoticed(t *testing.T) {
 		ok   []ColumnInfo
 		fail []string
 	}{
-		{MapColumn{Type: ColumnLong}, []ColumnInfo{{Type: "int"}, {Type: "int(3) unsigned"}, {Type: "some new type"}},
-			[]string{"bigint", "varchar(3)", "date", "bit(1)", "enum('a')"}},
-		{MapColumn{Type: ColumnVarchar, Meta: 80}, []ColumnInfo{{Type: "varchar(20)", Collation: utf8}, {Type: "varchar(80)", Collation: latin1},
-			{Type: "varbinary(80)"}, {Type: "varchar(20)"}}, []string{"varbinary(20)", "int", "text"}},
-		{MapColumn{Type: ColumnString, Meta: 40}, []ColumnInfo{{Type: "char(10)", Collation: utf8}, {Type: "binary(40)"}},
-			[]string{"binary(10)", "uuid", "inet4"}},
+		{
+			MapColumn{Type: ColumnLong},
+			[]ColumnInfo{{Type: "int"}, {Type: "int(3) unsigned"}, {Type: "some new type"}},
+			[]string{"bigint", "varchar(3)", "date", "bit(1)", "enum('a')"},
+		},
+		{MapColumn{Type: ColumnVarchar, Meta: 80}, []ColumnInfo{
+			{Type: "varchar(20)", Collation: utf8},
+			{Type: "varchar(80)", Collation: latin1},
+			{Type: "varbinary(80)"},
+			{Type: "varchar(20)"},
+		}, []string{"varbinary(20)", "int", "text"}},
+		{
+			MapColumn{Type: ColumnString, Meta: 40},
+			[]ColumnInfo{{Type: "char(10)", Collation: utf8}, {Type: "binary(40)"}},
+			[]string{"binary(10)", "uuid", "inet4"},
+		},
 		{MapColumn{Type: ColumnNewDecimal, Meta: 10<<8 | 2}, []ColumnInfo{{Type: "decimal(10,2)"}}, []string{"decimal(10,3)", "decimal"}},
 		{MapColumn{Type: ColumnDatetime2, Meta: 3}, []ColumnInfo{{Type: "datetime(3)"}}, []string{"datetime", "timestamp(3)", "time(3)"}},
 		{MapColumn{Type: ColumnBit, Meta: 1<<8 | 2}, []ColumnInfo{{Type: "bit(10)"}}, []string{"bit(9)", "bit"}},
@@ -99,8 +109,10 @@ func TestWrongDefinitionsAreNoticed(t *testing.T) {
 func TestNamesInTheBinlogGoFirst(t *testing.T) {
 	m := tableMap(event.MySQL,
 		MapColumn{Name: "id", Type: ColumnLong, Unsigned: true}, MapColumn{Name: "f", Type: ColumnFloat, Meta: 4},
-		MapColumn{Name: "s", Type: ColumnVarchar, Meta: 10, Collation: 8}, MapColumn{Name: "e", Type: ColumnEnum, Meta: 1,
-			Labels: [][]byte{[]byte("a"), []byte("\xfc")}, Collation: 8}, MapColumn{Name: "k", Type: ColumnVarchar, Meta: 10, Collation: 77777})
+		MapColumn{Name: "s", Type: ColumnVarchar, Meta: 10, Collation: 8}, MapColumn{
+			Name: "e", Type: ColumnEnum, Meta: 1,
+			Labels: [][]byte{[]byte("a"), []byte("\xfc")}, Collation: 8,
+		}, MapColumn{Name: "k", Type: ColumnVarchar, Meta: 10, Collation: 77777})
 	info := []ColumnInfo{
 		{Name: "E", Type: "enum('a','b','c')"}, // of another time
 		{Name: "F", Type: "float(7,3)"}, {Name: "S", Type: "bigint"}, {Name: "new", Type: "date"}, {Name: "ID", Type: "int(6) unsigned zerofill"},

@@ -23,8 +23,10 @@ type anything struct{}
 func (anything) Wanted(schema, name []byte) bool { return true }
 
 func (anything) Define(m *TableMap) (*Definition, error) {
-	d := &Definition{Table: &event.Table{Schema: m.Schema, Name: m.Name, Columns: make([]event.Column, len(m.Columns))},
-		Columns: make([]Attributes, len(m.Columns))}
+	d := &Definition{
+		Table:   &event.Table{Schema: m.Schema, Name: m.Name, Columns: make([]event.Column, len(m.Columns))},
+		Columns: make([]Attributes, len(m.Columns)),
+	}
 	gbk, _ := charset.Find("gbk", m.Flavor)
 	for i := range m.Columns {
 		mc, a := &m.Columns[i], &d.Columns[i]

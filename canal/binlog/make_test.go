@@ -38,9 +38,13 @@ func (m *maker) format(version string) {
 func productColumns() []ColumnInfo {
 	const utf8 = "utf8mb4_0900_ai_ci"
 	return []ColumnInfo{
-		{Name: "id", Type: "bigint"}, {Name: "sku", Type: "varchar(64)", Collation: utf8},
-		{Name: "name", Type: "varchar(128)", Collation: utf8}, {Name: "category_id", Type: "int"},
-		{Name: "price", Type: "decimal(10,2)"}, {Name: "stock", Type: "int"}, {Name: "updated_at", Type: "datetime(3)"},
+		{Name: "id", Type: "bigint"},
+		{Name: "sku", Type: "varchar(64)", Collation: utf8},
+		{Name: "name", Type: "varchar(128)", Collation: utf8},
+		{Name: "category_id", Type: "int"},
+		{Name: "price", Type: "decimal(10,2)"},
+		{Name: "stock", Type: "int"},
+		{Name: "updated_at", Type: "datetime(3)"},
 	}
 }
 

@@ -105,7 +105,8 @@ func (s flavored) compare(t *testing.T, c *Charset, q sequences) {
 	in := "concat(" + strings.Join(bytes, ",") + ")"
 	rows, err := s.DB().QueryContext(t.Context(), fmt.Sprintf(
 		"select hex(%s), hex(convert(convert(%[1]s using %s) using utf8mb4)) from %s where %s",
-		in, c.Name(), strings.Join(from, ","), strings.Join(where, " and ")))
+		in, c.Name(), strings.Join(from, ","), strings.Join(where, " and "),
+	))
 	testbed.Must(t, err)
 	defer rows.Close()
 	asked, answered, wrong := 0, 0, 0

@@ -32,8 +32,10 @@ func TestLaterBytesOfCharactersAreNotQuotes(t *testing.T) {
 		check(t, Session{Charset: cs}, []example{
 			{"TRUNCATE `" + e.bytes + "`", "ddl; truncate d." + e.want + " rows"},
 			{"TRUNCATE " + e.bytes + "x", "ddl; truncate d." + e.want + "x rows"},
-			{"ALTER TABLE t ADD `" + e.bytes + "` ENUM('" + e.bytes + "','\\" + e.bytes + "') AFTER a",
-				"ddl; alter d.t [add " + e.want + " enum('" + e.want + "','" + e.want + "') after a]"},
+			{
+				"ALTER TABLE t ADD `" + e.bytes + "` ENUM('" + e.bytes + "','\\" + e.bytes + "') AFTER a",
+				"ddl; alter d.t [add " + e.want + " enum('" + e.want + "','" + e.want + "') after a]",
+			},
 		})
 	}
 }

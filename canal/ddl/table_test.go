@@ -5,33 +5,51 @@ import "testing"
 func TestCreateTable(t *testing.T) {
 	checkBoth(t, []example{
 		{"CREATE TABLE t (id INT PRIMARY KEY)", "ddl; create d.t (id int)"},
-		{"CREATE TABLE IF NOT EXISTS `s`.`t` (`id` int(11) unsigned NOT NULL AUTO_INCREMENT COMMENT 'a, (b)',\n" +
-			"  `n` varchar(20) CHARACTER SET latin1 COLLATE latin1_bin DEFAULT 'x)',\n  PRIMARY KEY (`id`),\n" +
-			"  UNIQUE KEY `u` (`n`(3)), KEY k ((n + 1)), FULLTEXT KEY f (n), CONSTRAINT `c` FOREIGN KEY (`id`) REFERENCES " +
-			"`o` (`id`) ON DELETE SET NULL, CHECK (id > 0)\n) ENGINE=InnoDB AUTO_INCREMENT=7 DEFAULT CHARSET=utf8 COMMENT='x'",
-			"ddl; create s.t if (id int unsigned, n varchar(20) charset=latin1 collate=latin1_bin) charset=utf8mb3"},
+		{
+			"CREATE TABLE IF NOT EXISTS `s`.`t` (`id` int(11) unsigned NOT NULL AUTO_INCREMENT COMMENT 'a, (b)',\n" +
+				"  `n` varchar(20) CHARACTER SET latin1 COLLATE latin1_bin DEFAULT 'x)',\n  PRIMARY KEY (`id`),\n" +
+				"  UNIQUE KEY `u` (`n`(3)), KEY k ((n + 1)), FULLTEXT KEY f (n), CONSTRAINT `c` FOREIGN KEY (`id`) REFERENCES " +
+				"`o` (`id`) ON DELETE SET NULL, CHECK (id > 0)\n) ENGINE=InnoDB AUTO_INCREMENT=7 DEFAULT CHARSET=utf8 COMMENT='x'",
+			"ddl; create s.t if (id int unsigned, n varchar(20) charset=latin1 collate=latin1_bin) charset=utf8mb3",
+		},
 		{"CREATE TABLE t (id INT) SECONDARY_ENGINE_ATTRIBUTE='{\"a\": 1}'", "ddl; create d.t (id int)"},
-		{"create table t (a serial, b bool, c tinyint(1), d tinyint(4), e tinyint(1) unsigned, f int zerofill, g bigint(5) zerofill)",
+		{
+			"create table t (a serial, b bool, c tinyint(1), d tinyint(4), e tinyint(1) unsigned, f int zerofill, g bigint(5) zerofill)",
 			"ddl; create d.t (a bigint unsigned, b tinyint(1), c tinyint(1), d tinyint, e tinyint unsigned, " +
-				"f int(10) unsigned zerofill, g bigint(5) unsigned zerofill)"},
-		{"create table t (a dec, b numeric(5), c fixed(5,2) unsigned, d float, e float(24), f float(25), g float(7,3), h real, i double precision(5,1), j bit, k bit(64))",
+				"f int(10) unsigned zerofill, g bigint(5) unsigned zerofill)",
+		},
+		{
+			"create table t (a dec, b numeric(5), c fixed(5,2) unsigned, d float, e float(24), f float(25), g float(7,3), h real, i double precision(5,1), j bit, k bit(64))",
 			"ddl; create d.t (a decimal(10,0), b decimal(5,0), c decimal(5,2) unsigned, d float, e float, f double, g float(7,3), " +
-				"h double, i double(5,1), j bit(1), k bit(64))"},
-		{"create table t (a char, b char(5) binary, c character varying(9), d national char(3), e nvarchar(4), f nchar varying(4), " +
-			"g national varchar(5) binary, h varchar(5) ascii, i char(3) unicode, j char(4) byte, k long, l long varbinary, m national character varying(2))",
+				"h double, i double(5,1), j bit(1), k bit(64))",
+		},
+		{
+			"create table t (a char, b char(5) binary, c character varying(9), d national char(3), e nvarchar(4), f nchar varying(4), " +
+				"g national varchar(5) binary, h varchar(5) ascii, i char(3) unicode, j char(4) byte, k long, l long varbinary, m national character varying(2))",
 			"ddl; create d.t (a char(1), b char(5) bin, c varchar(9), d char(3) charset=utf8mb3, e varchar(4) charset=utf8mb3, " +
 				"f varchar(4) charset=utf8mb3, g varchar(5) bin charset=utf8mb3, h varchar(5) charset=latin1, i char(3) charset=ucs2, " +
-				"j char(4) charset=binary, k mediumtext, l mediumblob, m varchar(2) charset=utf8mb3)"},
-		{"create table t (a text(500), b text, c tinytext binary, d blob(300), e blob(70000), f longblob, g binary, h varbinary(5))",
-			"ddl; create d.t (a text[500], b text, c tinytext bin, d blob, e mediumblob, f longblob, g binary(1), h varbinary(5))"},
-		{"create table t (a date, b time, c time(3), d datetime(0), e timestamp(6) default current_timestamp(6) on update current_timestamp(6), f year, g year(4))",
-			"ddl; create d.t (a date, b time, c time(3), d datetime, e timestamp(6), f year, g year)"},
-		{"create table t (a enum('x','y ') charset utf8mb4 default 'x', b set('it''s','a\\'b') collate latin1_bin)",
-			"ddl; create d.t (a enum('x','y') charset=utf8mb4, b set('it''s','a''b') collate=latin1_bin)"},
-		{"create table t (a point not null srid 4326, b geomcollection, c vector(3))",
-			"ddl; create d.t (a point, b geometrycollection, c vector(3))"},
-		{"create table t (a int generated always as (b+(1)) stored, b int invisible, `period` int, first int, after int)",
-			"ddl; create d.t (a int, b int, period int, first int, after int)"},
+				"j char(4) charset=binary, k mediumtext, l mediumblob, m varchar(2) charset=utf8mb3)",
+		},
+		{
+			"create table t (a text(500), b text, c tinytext binary, d blob(300), e blob(70000), f longblob, g binary, h varbinary(5))",
+			"ddl; create d.t (a text[500], b text, c tinytext bin, d blob, e mediumblob, f longblob, g binary(1), h varbinary(5))",
+		},
+		{
+			"create table t (a date, b time, c time(3), d datetime(0), e timestamp(6) default current_timestamp(6) on update current_timestamp(6), f year, g year(4))",
+			"ddl; create d.t (a date, b time, c time(3), d datetime, e timestamp(6), f year, g year)",
+		},
+		{
+			"create table t (a enum('x','y ') charset utf8mb4 default 'x', b set('it''s','a\\'b') collate latin1_bin)",
+			"ddl; create d.t (a enum('x','y') charset=utf8mb4, b set('it''s','a''b') collate=latin1_bin)",
+		},
+		{
+			"create table t (a point not null srid 4326, b geomcollection, c vector(3))",
+			"ddl; create d.t (a point, b geometrycollection, c vector(3))",
+		},
+		{
+			"create table t (a int generated always as (b+(1)) stored, b int invisible, `period` int, first int, after int)",
+			"ddl; create d.t (a int, b int, period int, first int, after int)",
+		},
 		{"create table t (a frob(1,2) unsigned, b int)", "ddl; create d.t (a, b int)"},
 		{"CREATE TABLE t LIKE s.u", "ddl; create like d.t -> s.u"},
 		{"CREATE TABLE IF NOT EXISTS t (LIKE u)", "ddl; create like d.t -> d.u if"},
@@ -41,9 +59,11 @@ func TestCreateTable(t *testing.T) {
 		{"CREATE TABLE t (SELECT 1)", "ddl; create d.t rows unclear"},
 		{"CREATE TABLE t (a INT) IGNORE SELECT 1", "ddl; create d.t rows unclear"},
 		{"CREATE TABLE t (a INT) PARTITION BY HASH (a) SELECT 1", "ddl; create d.t rows unclear"},
-		{"CREATE TABLE t (a INT) CHARSET latin1 COLLATE='latin1_bin' ROW_FORMAT DYNAMIC, STATS_PERSISTENT=1 UNION=(a,b) DATA DIRECTORY '/x'" +
-			"\n/*!50100 PARTITION BY RANGE (a)\n(PARTITION p0 VALUES LESS THAN (6) ENGINE = InnoDB) */",
-			"ddl; create d.t (a int) charset=latin1 collate=latin1_bin"},
+		{
+			"CREATE TABLE t (a INT) CHARSET latin1 COLLATE='latin1_bin' ROW_FORMAT DYNAMIC, STATS_PERSISTENT=1 UNION=(a,b) DATA DIRECTORY '/x'" +
+				"\n/*!50100 PARTITION BY RANGE (a)\n(PARTITION p0 VALUES LESS THAN (6) ENGINE = InnoDB) */",
+			"ddl; create d.t (a int) charset=latin1 collate=latin1_bin",
+		},
 		{"CREATE TABLE t (a INT", "ddl; create d.t rows unclear"},
 		{"CREATE TABLE t (a INT) FROB", "ddl; create d.t rows unclear"},
 		{"CREATE TABLE t (a INT, b)", "ddl; create d.t rows unclear"},
@@ -52,16 +72,22 @@ func TestCreateTable(t *testing.T) {
 
 func TestCreateTableOfMariaDB(t *testing.T) {
 	check(t, Session{MariaDB: true}, []example{
-		{"CREATE OR REPLACE TABLE t (a UUID, b INET6, c INET4, d JSON, e VARCHAR(10) COMPRESSED=zlib CHARACTER SET latin1, f BLOB COMPRESSED)",
+		{
+			"CREATE OR REPLACE TABLE t (a UUID, b INET6, c INET4, d JSON, e VARCHAR(10) COMPRESSED=zlib CHARACTER SET latin1, f BLOB COMPRESSED)",
 			"ddl; create d.t replace rows (a uuid, b inet6, c inet4, d longtext charset=utf8mb4 collate=utf8mb4_bin, " +
-				"e varchar(10) /*M!100301 COMPRESSED*/ charset=latin1, f blob /*M!100301 COMPRESSED*/)"},
+				"e varchar(10) /*M!100301 COMPRESSED*/ charset=latin1, f blob /*M!100301 COMPRESSED*/)",
+		},
 		{"CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, " +
 			"PERIOD FOR SYSTEM_TIME(s,e)) WITH SYSTEM VERSIONING", "ddl; create d.t (a int, s timestamp(6), e timestamp(6))"},
-		{"CREATE TABLE t (a INT DEFAULT nextval(s), VECTOR INDEX (v) M=8, v VECTOR(3) NOT NULL) ENGINE=InnoDB `page_compressed`=1",
-			"ddl; create d.t (a int, v vector(3))"},
+		{
+			"CREATE TABLE t (a INT DEFAULT nextval(s), VECTOR INDEX (v) M=8, v VECTOR(3) NOT NULL) ENGINE=InnoDB `page_compressed`=1",
+			"ddl; create d.t (a int, v vector(3))",
+		},
 		{"CREATE TABLE t (a INT) ENGINE=InnoDB `page_compressed` 1", "ddl; create d.t rows unclear"},
-		{"CREATE TABLE t (a INT, VECTOR INDEX (v) M=8, v VECTOR(3) NOT NULL) ENGINE=InnoDB page_compressed=1 DEFAULT COLLATE=uca1400_ai_ci",
-			"ddl; create d.t (a int, v vector(3)) collate=uca1400_ai_ci"},
+		{
+			"CREATE TABLE t (a INT, VECTOR INDEX (v) M=8, v VECTOR(3) NOT NULL) ENGINE=InnoDB page_compressed=1 DEFAULT COLLATE=uca1400_ai_ci",
+			"ddl; create d.t (a int, v vector(3)) collate=uca1400_ai_ci",
+		},
 	})
 	check(t, Session{MariaDB: true, SQLMode: modeOracle}, []example{
 		{"CREATE TABLE t (a DATE, b VARCHAR2(5))", "ddl; create d.t (a, b)"},
@@ -72,24 +98,36 @@ func TestCreateTableOfMariaDB(t *testing.T) {
 func TestAlterTable(t *testing.T) {
 	checkBoth(t, []example{
 		{"ALTER TABLE t ADD c INT", "ddl; alter d.t [add c int]"},
-		{"ALTER TABLE `s`.`t` ADD COLUMN `c` int(11) NOT NULL DEFAULT '0' COMMENT 'after x' AFTER `b`, ADD d DATETIME(3) FIRST",
-			"ddl; alter s.t [add c int after b] [add d datetime(3) first]"},
+		{
+			"ALTER TABLE `s`.`t` ADD COLUMN `c` int(11) NOT NULL DEFAULT '0' COMMENT 'after x' AFTER `b`, ADD d DATETIME(3) FIRST",
+			"ddl; alter s.t [add c int after b] [add d datetime(3) first]",
+		},
 		{"ALTER TABLE t ADD COLUMN (a INT, b VARCHAR(5), INDEX (a), CONSTRAINT CHECK (a > 0))", "ddl; alter d.t [add a int] [add b varchar(5)]"},
-		{"ALTER TABLE t DROP a, DROP COLUMN `b`, DROP PRIMARY KEY, DROP KEY k, DROP INDEX i, DROP FOREIGN KEY f, DROP CHECK c, DROP CONSTRAINT d",
-			"ddl; alter d.t [drop a] [drop b]"},
-		{"ALTER TABLE t CHANGE a b BIGINT UNSIGNED NOT NULL AFTER c, MODIFY COLUMN d TEXT FIRST, CHANGE COLUMN `x y` `z` BLOB",
-			"ddl; alter d.t [change a: b bigint unsigned after c] [change d: d text first] [change x y: z blob]"},
-		{"ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a, RENAME INDEX i TO j, RENAME KEY k TO l",
-			"ddl; alter d.t [rename a: b] [rename b: a]"},
+		{
+			"ALTER TABLE t DROP a, DROP COLUMN `b`, DROP PRIMARY KEY, DROP KEY k, DROP INDEX i, DROP FOREIGN KEY f, DROP CHECK c, DROP CONSTRAINT d",
+			"ddl; alter d.t [drop a] [drop b]",
+		},
+		{
+			"ALTER TABLE t CHANGE a b BIGINT UNSIGNED NOT NULL AFTER c, MODIFY COLUMN d TEXT FIRST, CHANGE COLUMN `x y` `z` BLOB",
+			"ddl; alter d.t [change a: b bigint unsigned after c] [change d: d text first] [change x y: z blob]",
+		},
+		{
+			"ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a, RENAME INDEX i TO j, RENAME KEY k TO l",
+			"ddl; alter d.t [rename a: b] [rename b: a]",
+		},
 		{"ALTER TABLE t RENAME TO s.u", "ddl; alter d.t; rename d.t -> s.u"},
 		{"ALTER TABLE t ADD c INT, RENAME u", "ddl; alter d.t [add c int]; rename d.t -> d.u"},
 		{"ALTER TABLE t RENAME AS u, ALGORITHM=INPLACE, LOCK=NONE", "ddl; alter d.t; rename d.t -> d.u"},
 		{"ALTER TABLE t RENAME TO u, RENAME TO v", "ddl; alter d.t; rename d.t -> d.v"},
 		{"ALTER TABLE t RENAME = `u`", "ddl; alter d.t; rename d.t -> d.u"},
-		{"ALTER TABLE t ADD INDEX (a), ADD UNIQUE KEY u (b, c), ADD CONSTRAINT x PRIMARY KEY (a), ADD FULLTEXT (c), ADD FOREIGN KEY (a) REFERENCES o (a)",
-			"ddl; alter d.t"},
-		{"ALTER TABLE t ALTER COLUMN a SET DEFAULT (1), ALTER b DROP DEFAULT, ALTER INDEX i INVISIBLE, ENGINE=InnoDB, FORCE, AUTO_INCREMENT 5, COMMENT 'a, DROP b'",
-			"ddl; alter d.t"},
+		{
+			"ALTER TABLE t ADD INDEX (a), ADD UNIQUE KEY u (b, c), ADD CONSTRAINT x PRIMARY KEY (a), ADD FULLTEXT (c), ADD FOREIGN KEY (a) REFERENCES o (a)",
+			"ddl; alter d.t",
+		},
+		{
+			"ALTER TABLE t ALTER COLUMN a SET DEFAULT (1), ALTER b DROP DEFAULT, ALTER INDEX i INVISIBLE, ENGINE=InnoDB, FORCE, AUTO_INCREMENT 5, COMMENT 'a, DROP b'",
+			"ddl; alter d.t",
+		},
 		{"ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=DYNAMIC, KEY_BLOCK_SIZE 8", "ddl; alter d.t"},
 		{"ALTER TABLE t ORDER BY a, b DESC", "ddl; alter d.t"},
 		{"ALTER TABLE t DISABLE KEYS", "ddl; alter d.t"},
@@ -116,9 +154,11 @@ func TestAlterTable(t *testing.T) {
 
 func TestAlterTableOfMariaDB(t *testing.T) {
 	check(t, Session{MariaDB: true}, []example{
-		{"ALTER ONLINE IGNORE TABLE IF EXISTS t WAIT 5 ADD COLUMN IF NOT EXISTS c INT AFTER a, DROP COLUMN IF EXISTS d, MODIFY IF EXISTS e INT, " +
-			"CHANGE COLUMN IF EXISTS f g INT, RENAME COLUMN IF EXISTS h TO i",
-			"ddl; alter d.t if rows [add if c int after a] [drop if d] [change if e: e int] [change if f: g int] [rename if h: i]"},
+		{
+			"ALTER ONLINE IGNORE TABLE IF EXISTS t WAIT 5 ADD COLUMN IF NOT EXISTS c INT AFTER a, DROP COLUMN IF EXISTS d, MODIFY IF EXISTS e INT, " +
+				"CHANGE COLUMN IF EXISTS f g INT, RENAME COLUMN IF EXISTS h TO i",
+			"ddl; alter d.t if rows [add if c int after a] [drop if d] [change if e: e int] [change if f: g int] [rename if h: i]",
+		},
 		{"ALTER TABLE t NOWAIT ADD SYSTEM VERSIONING", "ddl; alter d.t"},
 		{"ALTER TABLE t DROP SYSTEM VERSIONING, DROP PERIOD FOR p", "ddl; alter d.t"},
 		{"ALTER TABLE t DROP PERIOD IF EXISTS FOR p, ADD PERIOD IF NOT EXISTS FOR q(a,b), DROP COLUMN period, ADD period INT", "ddl; alter d.t [drop period] [add period int]"},

@@ -131,7 +131,8 @@ func (w *writer) ddl() string {
 		"TRUNCATE TABLE " + table,
 	}
 	if w.mariaDB {
-		statements = append(statements,
+		statements = append(
+			statements,
 			alter+"ADD IF NOT EXISTS "+column()+typ+place(),
 			alter+"DROP IF EXISTS "+column(),
 			alter+"ADD SYSTEM VERSIONING",

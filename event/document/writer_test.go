@@ -101,8 +101,11 @@ func TestEveryTypeHasItsForm(t *testing.T) {
 
 func TestADocumentOfManyFields(t *testing.T) {
 	w, err := New([]Field{
-		{"id", column("bigint", event.ClassInt)}, {`na"me`, column("text", event.ClassText)}, {"price", column("decimal(20,2)", event.ClassDecimal)},
-		{"gone", column("int", event.ClassInt)}, {"extra", column("json", event.ClassKeyless)},
+		{"id", column("bigint", event.ClassInt)},
+		{`na"me`, column("text", event.ClassText)},
+		{"price", column("decimal(20,2)", event.ClassDecimal)},
+		{"gone", column("int", event.ClassInt)},
+		{"extra", column("json", event.ClassKeyless)},
 	}, Options{DecimalNumbers: true})
 	if err != nil {
 		t.Fatal(err)
@@ -139,8 +142,11 @@ func TestNothingIsWrittenOfARowThatLacksAColumn(t *testing.T) {
 
 func TestFieldsThatCannotBe(t *testing.T) {
 	_, err := New([]Field{
-		{"a", column("int", event.ClassInt)}, {"a", column("int", event.ClassInt)}, {"", column("int", event.ClassInt)},
-		{"where", column("geometry", event.ClassKeyless)}, {"j", column("JSON", event.ClassKeyless)},
+		{"a", column("int", event.ClassInt)},
+		{"a", column("int", event.ClassInt)},
+		{"", column("int", event.ClassInt)},
+		{"where", column("geometry", event.ClassKeyless)},
+		{"j", column("JSON", event.ClassKeyless)},
 	}, Options{})
 	want := "field \"a\" comes twice\nfield 3 (column c) has no name\nfield \"where\": column c is GEOMETRY, which has no text"
 	if err == nil || err.Error() != want {
@@ -252,8 +258,12 @@ func TestDocumentsDecodeToTheRow(t *testing.T) {
 // rows returns what writes the same row again and again over itself.
 func rows(t testing.TB, write func(*Writer, []byte, []event.Value) ([]byte, error)) func() {
 	w, err := New([]Field{
-		{"id", column("bigint", event.ClassInt)}, {"name", column("varchar(64)", event.ClassText)}, {"email", column("varchar(64)", event.ClassText)},
-		{"price", column("decimal(10,2)", event.ClassDecimal)}, {"made", column("datetime", event.ClassTemporal)}, {"note", column("text", event.ClassText)},
+		{"id", column("bigint", event.ClassInt)},
+		{"name", column("varchar(64)", event.ClassText)},
+		{"email", column("varchar(64)", event.ClassText)},
+		{"price", column("decimal(10,2)", event.ClassDecimal)},
+		{"made", column("datetime", event.ClassTemporal)},
+		{"note", column("text", event.ClassText)},
 	}, Options{})
 	if err != nil {
 		t.Fatal(err)

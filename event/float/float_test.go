@@ -19,12 +19,24 @@ func TestAppend(t *testing.T) {
 		v    float64
 		want string
 	}{
-		{double, 0, "0"}, {double, math.Copysign(0, -1), "-0"}, {double, 0.1, "0.1"}, {double, -1.5, "-1.5"},
-		{double, 1e14, "100000000000000"}, {double, 1e15, "1e15"}, {double, 1e-5, "0.00001"}, {double, 1e-15, "0.000000000000001"}, {double, 1e-16, "1e-16"},
-		{double, math.MaxFloat64, "1.7976931348623157e308"}, {double, -1.2345678901234567e-6, "-1.2345678901234567e-6"},
+		{double, 0, "0"},
+		{double, math.Copysign(0, -1), "-0"},
+		{double, 0.1, "0.1"},
+		{double, -1.5, "-1.5"},
+		{double, 1e14, "100000000000000"},
+		{double, 1e15, "1e15"},
+		{double, 1e-5, "0.00001"},
+		{double, 1e-15, "0.000000000000001"},
+		{double, 1e-16, "1e-16"},
+		{double, math.MaxFloat64, "1.7976931348623157e308"},
+		{double, -1.2345678901234567e-6, "-1.2345678901234567e-6"},
 		{wide, -1.2345678901234567e-6, "-0.0000012345678901234567"},
-		{single, 16777216, "16777200"}, {single, float64(float32(0.1)), "0.1"}, {single, 1e12, "1e12"},
-		{Format{Decimals: 3}, 1.5, "1.500"}, {Format{Decimals: 2}, 1.005, "1.00"}, {Format{Decimals: 0}, 2, "2"},
+		{single, 16777216, "16777200"},
+		{single, float64(float32(0.1)), "0.1"},
+		{single, 1e12, "1e12"},
+		{Format{Decimals: 3}, 1.5, "1.500"},
+		{Format{Decimals: 2}, 1.005, "1.00"},
+		{Format{Decimals: 0}, 2, "2"},
 		{Format{Decimals: NoDecimals, Width: 24, Zerofill: 6}, 1.5, "0001.5"},
 	} {
 		if got := string(c.f.Append([]byte("x"), c.v)); got != "x"+c.want {

@@ -113,8 +113,12 @@ func TestStashedKeysThatAreNoneAreRefused(t *testing.T) {
 		}
 	}
 	for _, s := range []Stashed{
-		{Action: 0}, {Action: 99}, {Action: event.ActionSet, Intent: 9}, {Action: event.ActionSet, Effect: &event.Effect{As: 9}},
-		{Action: event.ActionSet, Fields: event.Fields{9}}, {Action: event.ActionSet, Effect: &event.Effect{Jitter: math.NaN()}},
+		{Action: 0},
+		{Action: 99},
+		{Action: event.ActionSet, Intent: 9},
+		{Action: event.ActionSet, Effect: &event.Effect{As: 9}},
+		{Action: event.ActionSet, Fields: event.Fields{9}},
+		{Action: event.ActionSet, Effect: &event.Effect{Jitter: math.NaN()}},
 	} {
 		if text, err := json.Marshal(Keys{s}); err == nil {
 			t.Errorf("%+v is written as %s", s, text)

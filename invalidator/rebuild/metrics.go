@@ -25,13 +25,19 @@ type counters struct {
 
 func newMetrics() *metrics {
 	m := &metrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "freshet_rebuild_query_duration_seconds",
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "freshet_rebuild_query_duration_seconds",
 			Help:    "How long a query took, including its connection if one had to be made; failed queries as well.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9)}, []string{"mapping", "table"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "freshet_rebuild_query_errors_total",
-			Help: "Queries that failed, by whether running them again may help."}, []string{"mapping", "table", "class"}),
-		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "freshet_rebuild_connections",
-			Help: "Connections of the pool that are in use, and connections that are kept for the next query."}, []string{"state"}),
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+		}, []string{"mapping", "table"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "freshet_rebuild_query_errors_total",
+			Help: "Queries that failed, by whether running them again may help.",
+		}, []string{"mapping", "table", "class"}),
+		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "freshet_rebuild_connections",
+			Help: "Connections of the pool that are in use, and connections that are kept for the next query.",
+		}, []string{"state"}),
 	}
 	m.inUse, m.idle = m.connections.WithLabelValues("in_use"), m.connections.WithLabelValues("idle")
 	return m

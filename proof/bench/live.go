@@ -203,7 +203,8 @@ func (p *prober) awaitBegun(ctx context.Context) error {
 // insert makes a row, and its key.
 func (p *prober) insert(ctx context.Context, db interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}) (id int64, key string, err error) {
+},
+) (id int64, key string, err error) {
 	r, err := db.ExecContext(ctx, "INSERT INTO shop.probe (n) VALUES (0)")
 	if err != nil {
 		return 0, "", err

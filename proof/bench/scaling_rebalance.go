@@ -12,8 +12,10 @@ import (
 
 // scalingRebalance is how long keys live on when the members of a group change.
 func (b *benchmark) scalingRebalance() *section {
-	s := &section{name: "scaling-rebalance", title: "how long a key lives on after its commit while members change: 64 partitions, 2 invalidators",
-		rounds: 2, noWarmUp: true}
+	s := &section{
+		name: "scaling-rebalance", title: "how long a key lives on after its commit while members change: 64 partitions, 2 invalidators",
+		rounds: 2, noWarmUp: true,
+	}
 	const soon, session = 4 * time.Second, 14 * time.Second
 	for _, x := range []struct {
 		name   string

@@ -13,8 +13,12 @@ func TestGoals(t *testing.T) {
 		value float64
 		want  string
 	}{
-		{"≥ 0.9", 0.9, "yes"}, {"≥ 0.9", 0.8999, "no"}, {"≤ 100", 100, "yes"}, {"≤ 100", 100.1, "no"},
-		{"", 5, ""}, {"≥ 0.9", math.NaN(), "no"},
+		{"≥ 0.9", 0.9, "yes"},
+		{"≥ 0.9", 0.8999, "no"},
+		{"≤ 100", 100, "yes"},
+		{"≤ 100", 100.1, "no"},
+		{"", 5, ""},
+		{"≥ 0.9", math.NaN(), "no"},
 	} {
 		if got, err := judge(c.goal, c.value); got != c.want || err != nil {
 			t.Errorf("%q of %g: %q, %v, want %q", c.goal, c.value, got, err, c.want)

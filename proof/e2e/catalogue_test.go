@@ -62,7 +62,8 @@ const (
 	neighbourString = "41"
 )
 
-var actionSchema = append(schema[:len(schema):len(schema)],
+var actionSchema = append(
+	schema[:len(schema):len(schema)],
 	`CREATE TABLE shop.item (id INT UNSIGNED NOT NULL PRIMARY KEY, kind INT NOT NULL, name VARCHAR(40) NOT NULL,
 		price DECIMAL(10,2) NOT NULL, weight DOUBLE NOT NULL, big BIGINT UNSIGNED NOT NULL, code VARBINARY(8) NOT NULL,
 		made DATETIME(3) NOT NULL, day DATE NOT NULL, doc JSON NULL, note TEXT NULL, live TINYINT NOT NULL,

@@ -38,8 +38,10 @@ func MySQLSuites(ctx context.Context, scratch string) (*Suites, error) {
 		return nil, err
 	}
 	base := dir + "/usr/lib/mysql-test"
-	s := &Suites{base: base, main: "t", scratch: scratch, mysql: true,
-		runner: append(sidLoader(root), base+"/bin/mysqltest", "--no-defaults")}
+	s := &Suites{
+		base: base, main: "t", scratch: scratch, mysql: true,
+		runner: append(sidLoader(root), base+"/bin/mysqltest", "--no-defaults"),
+	}
 	return s, s.scratches()
 }
 

@@ -90,8 +90,10 @@ func StartPrometheus(ctx context.Context, o PrometheusOptions) (*PrometheusServe
 	s.Dir = s.owned.path
 	s.Process.dir, s.logPath, s.ready = s.Dir, filepath.Join(s.Dir, "log"), s.answers
 	config := filepath.Join(s.Dir, "prometheus.yml")
-	s.argv = append([]string{p.argv[0], "--config.file=" + config, "--web.listen-address=" + s.Addr,
-		"--storage.tsdb.path=" + filepath.Join(s.Dir, "data"), "--web.enable-lifecycle", "--log.level=warn"}, o.Args...)
+	s.argv = append([]string{
+		p.argv[0], "--config.file=" + config, "--web.listen-address=" + s.Addr,
+		"--storage.tsdb.path=" + filepath.Join(s.Dir, "data"), "--web.enable-lifecycle", "--log.level=warn",
+	}, o.Args...)
 	if err := s.write(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

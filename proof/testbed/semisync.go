@@ -22,7 +22,8 @@ func (s *Server) HoldCommits(ctx context.Context, timeout time.Duration) error {
 	if s.Flavor == FlavorMariaDB {
 		noReplica = v + "wait_no_slave"
 	}
-	return s.ExecContext(ctx,
+	return s.ExecContext(
+		ctx,
 		"set global "+v+"enabled = off",
 		"set global "+v+"wait_point = after_sync",
 		"set global "+noReplica+" = on",

@@ -36,8 +36,10 @@ func MariaDBSuites(ctx context.Context, scratch string) (*Suites, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suites{base: root + "/usr/share/mysql/mysql-test", main: "main", plugins: root + "/usr/lib/mysql/plugin", scratch: scratch,
-		runner: []string{root + "/usr/bin/mysqltest", "--no-defaults", "--continue-on-error"}}
+	s := &Suites{
+		base: root + "/usr/share/mysql/mysql-test", main: "main", plugins: root + "/usr/lib/mysql/plugin", scratch: scratch,
+		runner: []string{root + "/usr/bin/mysqltest", "--no-defaults", "--continue-on-error"},
+	}
 	if libs, _ := filepath.Glob(root + "/usr/lib/*/libpcre2-posix.so.*"); len(libs) > 0 {
 		s.env = append(s.env, "LD_LIBRARY_PATH="+filepath.Dir(libs[0]))
 	}

@@ -79,12 +79,16 @@ a:1  delete, again after 1s  "a:{id}"  f.yaml:5:10  mapping 2 makes it too, and 
 		{"mod of what is no integer", `{"id": "abc"}`, "", nil, []spectest.Mapping{spectest.Keys("{id|mod:4}")}, `
 -  no key  "{id|mod:4}"  f.yaml:5:10  id is no integer, which mod needs
 `},
-		{"the definition's types", `{"ID": "17", "price": 9.9, "sku": 5, "made": 1999, "thumb": "x", "bar_code": "5", "extra": {"a": 1}}`, "", spectest.Product(),
-			[]spectest.Mapping{spectest.Keys("{id|mod:4}:{price}:{sku}:{made}:{thumb|hex}:{bar_code|mod:3}").If("row.id == 17 and row.price == 9.90 and row.sku == '5' and row.made > 1998").Of("extra")}, `
+		{
+			"the definition's types", `{"ID": "17", "price": 9.9, "sku": 5, "made": 1999, "thumb": "x", "bar_code": "5", "extra": {"a": 1}}`, "", spectest.Product(),
+			[]spectest.Mapping{spectest.Keys("{id|mod:4}:{price}:{sku}:{made}:{thumb|hex}:{bar_code|mod:3}").If("row.id == 17 and row.price == 9.90 and row.sku == '5' and row.made > 1998").Of("extra")},
+			`
 1:9.9:5:1999:78:2  delete, once  "{id|mod:4}:{price}:{sku}:{made}:{thumb|hex}:{bar_code|mod:3}"  f.yaml:5:10
-`},
+`,
+		},
 		{"numbers without a definition", `{"id": 18446744073709551615, "n": -1.50, "b": true}`, "", nil, []spectest.Mapping{
-			spectest.Keys("{id}:{n}:{b}").If("row.id > 9223372036854775807 and row.n == -1.5 and row.b == 1")}, `
+			spectest.Keys("{id}:{n}:{b}").If("row.id > 9223372036854775807 and row.n == -1.5 and row.b == 1"),
+		}, `
 18446744073709551615:-1.50:1  delete, once  "{id}:{n}:{b}"  f.yaml:5:10
 `},
 	} {

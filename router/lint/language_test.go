@@ -59,8 +59,12 @@ func members(s byteSet) (out []byte) {
 // A key that two templates are said to share is made by both; one that both make is found.
 func TestCommonFindsAKeyOfBothLanguages(t *testing.T) {
 	shapes := []shape{
-		{set: bytesOf("0-9"), min: 1, max: 3, signed: true}, {set: bytesOf("0-9a-f"), min: 2, max: 2}, {set: anyByte(), max: endless},
-		{set: bytesOf("a-z:"), min: 1, max: endless}, {set: bytesOf("0-9"), max: endless, unit: 2}, {set: bytesOf("a1"), max: 8, unit: 4},
+		{set: bytesOf("0-9"), min: 1, max: 3, signed: true},
+		{set: bytesOf("0-9a-f"), min: 2, max: 2},
+		{set: anyByte(), max: endless},
+		{set: bytesOf("a-z:"), min: 1, max: endless},
+		{set: bytesOf("0-9"), max: endless, unit: 2},
+		{set: bytesOf("a1"), max: 8, unit: 4},
 	}
 	draw := rapid.Custom(func(t *rapid.T) language {
 		var l language

@@ -17,7 +17,8 @@ func user() *event.Table {
 		return event.Column{Name: name, Type: "varchar(64)", Class: event.ClassText, Collation: "utf8mb4_0900_bin"}
 	}
 	return &event.Table{Schema: "shop", Name: "user", Columns: []event.Column{
-		{Name: "id", Type: "bigint", Class: event.ClassInt}, text("name"), text("mail"), text("table"),
+		{Name: "id", Type: "bigint", Class: event.ClassInt},
+		text("name"), text("mail"), text("table"),
 		{Name: "token", Type: "varbinary(16)", Class: event.ClassBinary},
 		{Name: "uuid", Type: "uuid", Class: event.ClassUUID},
 		{Name: "ip", Type: "inet6", Class: event.ClassInet},

@@ -66,7 +66,8 @@ func TestAQueryWithoutAParameterIsPointedOut(t *testing.T) {
 		return spectest.Keys(keys...).With(func(m *spectest.Mapping) { m.Rebuild = &spec.Rebuild{Query: spectest.Text(sql, 9)} })
 	}
 	var got []string
-	for _, f := range Remarks(mustNew(t,
+	for _, f := range Remarks(mustNew(
+		t,
 		query("(SELECT 1)", "k:{id}", "k"), query("SELECT count(*) FROM product", "n"), query("(SELECT :id)", "l:{id}"), spectest.Keys("d:{id}"),
 	)) {
 		got = append(got, f.String())

@@ -53,8 +53,10 @@ func TestParseFindsTheParameters(t *testing.T) {
 		{"(SELECT 1) UNION ALL (SELECT :a)", "(SELECT 1) UNION ALL (SELECT ?)", "a"},
 		{"WITH a AS (SELECT :x) SELECT * FROM a", "WITH a AS (SELECT ?) SELECT * FROM a", "x"},
 		{"(WITH a AS (SELECT :x) SELECT * FROM a)", "(WITH a AS (SELECT ?) SELECT * FROM a)", "x"},
-		{"WITH RECURSIVE `delete` (n) AS (SELECT 1) SELECT REPLACE(n, 1, 2) FROM `delete`",
-			"WITH RECURSIVE `delete` (n) AS (SELECT 1) SELECT REPLACE(n, 1, 2) FROM `delete`", ""},
+		{
+			"WITH RECURSIVE `delete` (n) AS (SELECT 1) SELECT REPLACE(n, 1, 2) FROM `delete`",
+			"WITH RECURSIVE `delete` (n) AS (SELECT 1) SELECT REPLACE(n, 1, 2) FROM `delete`", "",
+		},
 		{"SELECT t.into, t.lock, @into, 'INTO' FROM t", "SELECT t.into, t.lock, @into, 'INTO' FROM t", ""},
 		{"SELECT a FROM t USE INDEX FOR JOIN (i)", "SELECT a FROM t USE INDEX FOR JOIN (i)", ""},
 	} {

@@ -98,15 +98,18 @@ func TestSentencesOfMissingRights(t *testing.T) {
 		want string
 	}{
 		{
-			kafka.TopicAuthorizationFailed, Need{"Write", "topic", "shop.x"},
+			kafka.TopicAuthorizationFailed,
+			Need{"Write", "topic", "shop.x"},
 			`kafka: try: user o'brien may not Write topic shop.x: add the ACL: kafka-acls.sh --bootstrap-server b1:9092 --command-config client.properties --add --allow-principal 'User:o'\''brien' --operation Write --topic shop.x`,
 		},
 		{
-			kafka.GroupAuthorizationFailed, Need{"Read", "group", "g"},
+			kafka.GroupAuthorizationFailed,
+			Need{"Read", "group", "g"},
 			`kafka: try: user o'brien may not Read group g: add the ACL: kafka-acls.sh --bootstrap-server b1:9092 --command-config client.properties --add --allow-principal 'User:o'\''brien' --operation Read --group g`,
 		},
 		{
-			kafka.ClusterAuthorizationFailed, Need{"Create", "cluster", ""},
+			kafka.ClusterAuthorizationFailed,
+			Need{"Create", "cluster", ""},
 			`kafka: try: user o'brien may not Create the cluster: add the ACL: kafka-acls.sh --bootstrap-server b1:9092 --command-config client.properties --add --allow-principal 'User:o'\''brien' --operation Create --cluster`,
 		},
 	} {

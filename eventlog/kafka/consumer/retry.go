@@ -25,5 +25,6 @@ func (c *Consumer) newReporter() *retry.Reporter {
 		},
 		func(lasted time.Duration) {
 			c.o.Log.Info("kafka answers again", "topic", c.o.Names.Topic, "group", c.o.Group, "after", lasted)
-		})
+		},
+	)
 }

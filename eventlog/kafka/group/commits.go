@@ -55,7 +55,8 @@ func (c *commits) newReporter() *retry.Reporter {
 		func(err error) {
 			c.log.Warn("offsets cannot be committed for now; what is finished may be done again", "group", c.group, "error", err)
 		},
-		func(time.Duration) { c.log.Info("offsets are committed again", "group", c.group) })
+		func(time.Duration) { c.log.Info("offsets are committed again", "group", c.group) },
+	)
 }
 
 // progress is how far a claim has come.

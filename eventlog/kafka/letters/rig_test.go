@@ -60,7 +60,8 @@ func newRig(t *testing.T, o Options) *rig {
 func must(t interface {
 	Helper()
 	Fatal(args ...any)
-}, err error) {
+}, err error,
+) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

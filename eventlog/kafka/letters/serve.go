@@ -260,7 +260,8 @@ func (s *Store) newLoop(what string, note func(error)) *retry.Loop {
 			func(time.Duration) {
 				s.o.Log.Info("a topic of keys in trouble is read again", "partition", what)
 				note(nil)
-			}),
+			},
+		),
 		Final: func(err error) bool {
 			var cut *cutError
 			return errors.As(err, &cut)

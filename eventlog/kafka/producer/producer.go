@@ -113,7 +113,8 @@ func (o *Options) complete() error {
 	}
 	if o.MaxRecord < 0 || o.MaxBuffered < 0 || o.Refresh < 0 {
 		errs = append(errs, fmt.Errorf(
-			"records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh))
+			"records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh,
+		))
 	}
 	return errors.Join(errs...)
 }

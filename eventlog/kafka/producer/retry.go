@@ -28,5 +28,6 @@ func (p *Producer) newReporter() *retry.Reporter {
 		},
 		func(lasted time.Duration) {
 			p.o.Log.Info("kafka takes records again", "source", p.o.Source, "topic", p.o.Topics.Topic, "after", lasted)
-		})
+		},
+	)
 }

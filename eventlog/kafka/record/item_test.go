@@ -23,20 +23,32 @@ func TestItemsAreReadable(t *testing.T) {
 		batch *event.Batch
 		want  string
 	}{
-		{oneItem(event.ActionDelete, event.IntentForget, told, "user:7", "fresh", "user:7", "news"),
-			`"effects":[{"publish":true,"stream":true,"maxlen":1000}]…"delete_notify":[{"key":"user:7","effect":0,"channel":"fresh","message":"user:7","stream":"news"}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, value, "user:7", `{"id":7,"name":"Zoë"}`),
-			`"effects":[{"ttl_ms":3600000,"jitter":0.1,"expire_at_ms":60000,"missing":{"cache":"","ttl_ms":30000}}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","json":{"id":7,"name":"Zoë"}}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{}, "user:7", `{"id": 7}`),
-			`"effects":[{}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","string":"{\"id\": 7}"}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormString}, "user:7", "{}"),
-			`"effects":[{"as":"string"}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","string":"{}"}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "user:7", "id", "7", "icon", "\xff"),
-			`"effects":[{"as":"hash"}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","hash":{"id":"7","icon":{"base64":"/w=="}}}]`},
+		{
+			oneItem(event.ActionDelete, event.IntentForget, told, "user:7", "fresh", "user:7", "news"),
+			`"effects":[{"publish":true,"stream":true,"maxlen":1000}]…"delete_notify":[{"key":"user:7","effect":0,"channel":"fresh","message":"user:7","stream":"news"}]`,
+		},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, value, "user:7", `{"id":7,"name":"Zoë"}`),
+			`"effects":[{"ttl_ms":3600000,"jitter":0.1,"expire_at_ms":60000,"missing":{"cache":"","ttl_ms":30000}}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","json":{"id":7,"name":"Zoë"}}]`,
+		},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{}, "user:7", `{"id": 7}`),
+			`"effects":[{}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","string":"{\"id\": 7}"}]`,
+		},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormString}, "user:7", "{}"),
+			`"effects":[{"as":"string"}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","string":"{}"}]`,
+		},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "user:7", "id", "7", "icon", "\xff"),
+			`"effects":[{"as":"hash"}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","hash":{"id":"7","icon":{"base64":"/w=="}}}]`,
+		},
 		{oneItem(event.ActionRebuild, event.IntentRemove, value, "\xff"), `"rebuild":[{"key":{"base64":"/w=="},"effect":0,"intent":"remove"}]`},
 		{oneItem(event.ActionRebuild, event.IntentForget, value, "user:7"), `"rebuild":[{"key":"user:7","effect":0}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{Query: "0123456789abcdef"}, "top:3", "3", "x"),
-			`"effects":[{"query":"0123456789abcdef"}]…"rebuild":[{"key":"top:3","effect":0,"intent":"put","params":["3","x"]}]`},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{Query: "0123456789abcdef"}, "top:3", "3", "x"),
+			`"effects":[{"query":"0123456789abcdef"}]…"rebuild":[{"key":"top:3","effect":0,"intent":"put","params":["3","x"]}]`,
+		},
 		{oneItem(event.ActionHash, event.IntentPut, nil, "stock", "7", "12"), `"hash":[{"key":"stock","intent":"put","field":"7","value":"12"}]`},
 		{oneItem(event.ActionHash, event.IntentRemove, nil, "stock", "7"), `"hash":[{"key":"stock","intent":"remove","field":"7"}]`},
 		{oneItem(event.ActionSet, event.IntentPut, nil, "tag:3", "7"), `"set":[{"key":"tag:3","intent":"put","member":"7"}]`},

@@ -130,8 +130,11 @@ func decimals(r *rand.Rand) string {
 func numbers() []columnType {
 	var all []columnType
 	for _, w := range []struct{ name, low, high, unsigned string }{
-		{"TINYINT", "-128", "127", "255"}, {"SMALLINT", "-32768", "32767", "65535"}, {"MEDIUMINT", "-8388608", "8388607", "16777215"},
-		{"INT", "-2147483648", "2147483647", "4294967295"}, {"BIGINT", "-9223372036854775808", "9223372036854775807", "18446744073709551615"},
+		{"TINYINT", "-128", "127", "255"},
+		{"SMALLINT", "-32768", "32767", "65535"},
+		{"MEDIUMINT", "-8388608", "8388607", "16777215"},
+		{"INT", "-2147483648", "2147483647", "4294967295"},
+		{"BIGINT", "-9223372036854775808", "9223372036854775807", "18446744073709551615"},
 	} {
 		all = append(all, typ(w.name, integer, between(w.low, w.high)), typ(w.name+" UNSIGNED", integer, between("0", w.unsigned)),
 			typ(w.name+"(7) ZEROFILL", integer, between("0", w.unsigned)))
