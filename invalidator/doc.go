@@ -48,7 +48,8 @@
 // acknowledgement and before the key counts as done: at least once. Only a key that was parked is later deleted
 // without anybody being told.
 //
-// Whether a value may still be written is settled each time that it is sent ([write.Timely]). Old news forgets: a change
+// Whether a value may still be written, and until when, is settled each time that it is sent ([write.Item.Judge]). Redis
+// checks that time by its own clock, which is asked for every ten seconds ([redisTime]). Old news forgets: a change
 // that has been known to be visible for longer than [write.Window], all that an older leader left, and all that was read
 // before its reader had ever, or for long, handed over all that the source held ([marks.unseen]): the first mark after a
 // start or a rewind covers changes of any age. A backlog of old values must not replace what the application has read

@@ -221,8 +221,9 @@ func (noRedis) Do(_ context.Context, calls []*write.Call) {
 		c.Reply = int64(1)
 	}
 }
-func (noRedis) Ping(context.Context) error { return nil }
-func (noRedis) String() string             { return "nowhere:0" }
+func (noRedis) Ping(context.Context) error              { return nil }
+func (noRedis) Time(context.Context) (time.Time, error) { return time.Now(), nil }
+func (noRedis) String() string                          { return "nowhere:0" }
 
 // start runs an engine until the test ends.
 // caughtUp tells an engine that the reader has handed over everything: what comes from now on is new.

@@ -37,6 +37,7 @@ type health struct {
 	redis   Redis
 	clock   func() moment
 	watch   *watch
+	time    *redisTime
 	timeout time.Duration
 	alarms  Alarms
 	log     *slog.Logger
@@ -66,6 +67,7 @@ type health struct {
 func newHealth(r Redis, clock func() moment, timeout time.Duration) *health {
 	return &health{
 		redis: r, clock: clock, watch: newWatch(), timeout: timeout,
+		time: newRedisTime(r, clock, timeout),
 		kick: make(chan struct{}, 1), again: make(chan struct{}),
 	}
 }
@@ -108,6 +110,7 @@ func (h *health) release() {
 // closed while nobody used it is neither that nor a silence: the caller tries again at once, on another one. That ends,
 // for there are only so many connections, and a new one has not been unused.
 func (h *health) failed(sent moment, err error) {
+	h.time.forget()
 	if errors.Is(err, errUnused) {
 		return
 	}

@@ -170,6 +170,8 @@ type writer struct {
 	// unseen is when it was last known not to be there yet.
 	asked           *entry
 	visible, unseen moment
+	// redisNow is the time of Redis' clock, in ms, when it was first asked about a value of that entry.
+	redisNow int64
 }
 
 // run sends a job until every key of it was dealt with or is known to be in trouble by itself.

@@ -66,7 +66,8 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
 	// What it read is as old as the run.
-	a.item.Intent = write.Timely(a.item.Intent, q.engine.clock().sub(began), a.item.D, false)
+	now := q.engine.health.time.now(ctx)
+	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), false)
 	actions := []action{a}
 	w.writer.perform(j, actions)
 	if j.givenUp && ctx.Err() == nil {

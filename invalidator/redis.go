@@ -2,6 +2,7 @@ package invalidator
 
 import (
 	"context"
+	"time"
 	"unsafe"
 
 	"github.com/freshet/freshet/invalidator/write"
@@ -20,7 +21,7 @@ const (
 )
 
 // Redis is one Redis node. It retries nothing itself: the engine must see every lost connection, and decides again what
-// is sent ([write.Timely]). An error that is errUnused says nothing of Redis. Its methods may be called by several
+// is sent ([write.Item.Judge]). An error that is errUnused says nothing of Redis. Its methods may be called by several
 // goroutines at once.
 type Redis interface {
 	// Unlink sends the commands in one round trip and gives each its outcome: Found and Err. An Err that is no
@@ -32,6 +33,8 @@ type Redis interface {
 	Do(ctx context.Context, calls []*write.Call)
 	// Ping asks Redis whether it is there.
 	Ping(ctx context.Context) error
+	// Time asks Redis for the time of its clock.
+	Time(ctx context.Context) (time.Time, error)
 	// String names the node for the operator: its address.
 	String() string
 }

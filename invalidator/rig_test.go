@@ -34,6 +34,9 @@ type tapeRedis struct {
 	turn chan struct{}
 	most int // the most keys in a round trip
 
+	// ahead is by how much its clock is ahead.
+	ahead time.Duration
+
 	calls      []string // as tape, of the calls
 	answerCall func(c sentCall) (any, error)
 }
@@ -63,6 +66,8 @@ func (r *tapeRedis) Ping(context.Context) error {
 	}
 	return nil
 }
+
+func (r *tapeRedis) Time(context.Context) (time.Time, error) { return time.Now().Add(r.ahead), nil }
 
 func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 	var all []string

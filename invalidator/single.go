@@ -179,6 +179,9 @@ func (s *Single) Ping(ctx context.Context) error {
 	return err
 }
 
+// Time implements [Redis].
+func (s *Single) Time(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() }
+
 // String implements [Redis].
 func (s *Single) String() string { return s.addr }
 

@@ -143,6 +143,19 @@ func (w *world) lost() error {
 }
 
 // Ping implements [Redis].
+// Time implements [Redis]: what it says is as old as its reply.
+func (r simRedis) Time(ctx context.Context) (time.Time, error) {
+	if err := r.Ping(ctx); err != nil {
+		return time.Time{}, err
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return time.UnixMilli(r.w.redisTime() - r.w.delay().Milliseconds()), nil
+}
+
+// redisTime is the time of Redis' clock, in ms.
+func (w *world) redisTime() int64 { return 1_000_000 + w.now().Milliseconds() }
+
 func (r simRedis) Ping(ctx context.Context) error {
 	w := r.w
 	w.mu.Lock()

@@ -142,7 +142,7 @@ const (
 	isForgotten
 )
 
-// rebuild is rebuild.lua: args are what to do, version, source, window, single, keep, ttl, value.
+// rebuild is rebuild.lua: args are what to do, version, source, window, single, keep, last, ttl, value.
 func (w *world) rebuild(key string, args []string) any {
 	v, err := event.ParseVersion(args[1])
 	if err != nil {
@@ -155,7 +155,11 @@ func (w *world) rebuild(key string, args []string) any {
 	window, single := time.Duration(millis)*time.Millisecond, args[4] == "1"
 	old, marked := w.guards[key]
 	_, cached := w.cache[key]
-	if args[0] == "forget" {
+	last, err := strconv.ParseInt(args[6], 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	if args[0] == "forget" || w.redisTime() > last {
 		delete(w.cache, key)
 		if marked && old.version.Compare(v) <= 0 {
 			w.guards[key] = mark{v, old.since, w.now()}
@@ -184,7 +188,7 @@ func (w *world) rebuild(key string, args []string) any {
 		delete(w.cache, key)
 		return int64(isForgotten)
 	}
-	value, err := strconv.Atoi(args[7])
+	value, err := strconv.Atoi(args[8])
 	if err != nil {
 		panic(err)
 	}

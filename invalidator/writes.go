@@ -170,13 +170,17 @@ const backlog = time.Minute
 func (w *writer) decide(a *action) {
 	if w.asked != a.unit.entry { // a trip's keys come from few batches
 		w.asked, w.visible, w.unseen = a.unit.entry, w.node.known(a.unit.entry), w.node.unseen(a.unit.entry)
+		w.redisNow = 0
+	}
+	if w.redisNow == 0 && a.item.IsGuarded() {
+		w.redisNow = w.node.health.time.now(w.ctx)
 	}
 	now, age := w.node.clock(), time.Duration(-1)
 	if w.visible != never {
 		age = max(now.sub(w.visible), 0)
 	}
 	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog
-	a.item.Intent = write.Timely(a.intent, age, a.item.D, old)
+	a.item.Judge(a.intent, w.redisNow, age, old)
 }
 
 // inTime reports, after the first action of a unit was answered, whether its changes have not been known to be visible

@@ -36,13 +36,13 @@ func BenchmarkWrites(b *testing.B) {
 	row := func(e event.Effect, f ...string) benchItem {
 		return func(n int) *Item {
 			return &Item{Key: benchKey(n), Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &e, Fields: fields(f...),
-				Source: "default", Version: benchVersion(n), D: testD}
+				Source: "default", Version: benchVersion(n), D: testD, Until: inTime}
 		}
 	}
 	action := func(a event.Action, e event.Effect, f ...string) benchItem {
 		return func(n int) *Item {
 			return &Item{Key: benchKey(n), Action: a, Intent: event.IntentPut, Effect: &e, Fields: fields(f...),
-				Source: "default", Version: benchVersion(n), D: testD}
+				Source: "default", Version: benchVersion(n), D: testD, Until: inTime}
 		}
 	}
 	var tenFields []string

@@ -184,10 +184,10 @@ func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
 	if ttl > 0 {
 		keep = max(leastTTL, ttl+it.D)
 	}
-	c.add(b.millis(keep))
+	c.add(b.millis(keep), b.number(it.Until))
 }
 
-const guardArgs = 6
+const guardArgs = 7
 
 // opForget is the forgetting of all scripts with a guard.
 const opForget = "forget"

@@ -30,7 +30,7 @@ func TestCommandsAreAllThatAnActionNeeds(t *testing.T) {
 		server.Do(t, words...)
 		r := newRig(t, server, Options{Entries: 1})
 		r.client = server.NewClient(&redis.Options{Username: user, Password: "secret"})
-		item.Key, item.Action, item.Source, item.D, item.Now = "k", action, "s", testD, time.Now()
+		item.Key, item.Action, item.Source, item.D, item.Now, item.Until = "k", action, "s", testD, time.Now(), inTime
 		for _, kind := range []string{"none", "string", "hash", "set"} {
 			server.Do(t, "flushall")
 			switch kind {

@@ -24,6 +24,7 @@
 //	                                               it was begun before the time that v brings, or is old enough
 //	no companion, another source, a later epoch    the key is removed, c := v, does not confirm
 //	the companion is of a later epoch              the key is removed, the companion stays
+//	Redis' clock is past the action's Until        the key is removed, c := v if there is a companion with c <= v
 //
 // since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting always removes, and raises
 // a companion that is there.
@@ -46,9 +47,11 @@
 // What lies about in a process that was stopped, or on a machine that was suspended, says nothing about what is visible.
 // So it notices that it has slept, and brings no T for changes that it got before, or shortly after.
 //
-// A companion also confirms once it is Window old. The owner of a late value decided to send it no later than Window after
-// it knew v to be visible, and it takes effect within D, as a reader's write does ([Timely]): nothing comes then that was
-// overtaken before the companion was begun.
+// A companion also confirms once it is Window old. A value takes effect no later than Window after its owner knew v to be
+// visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or a socket held it
+// back. A newer change is settled later than v was visible, so nothing comes then that was overtaken before the
+// companion was begun. This counts on every owner learning that a change is visible at about the time at which others do:
+// one that learns it more than D later than another is not covered.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
 // changes come faster is written from Window after the first of them. From then on every change is written at once.
@@ -57,7 +60,8 @@
 //
 // # What the sender owes
 //
-//   - [Timely] is asked before every sending, also one again after a lost connection: a value that is late is forgotten.
+//   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock that
+//     is not ahead of it.
 //   - [Item].Begun of a final action is the largest [Builder.Begun] of the first one's calls; 0 if one of its replies was
 //     lost, or came when the change had been known to be visible for D, or if the process has slept since it got the change.
 //     Of a query that was run after that reply it is always that: what the query read holds all that was settled before.

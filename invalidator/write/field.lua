@@ -3,7 +3,7 @@
 -- KEYS: hash, marks of its fields, the generation of marks before.
 -- ARGV behind the guard's: fields that a generation holds, field, value.
 local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
-local limit, field, value = tonumber(ARGV[7]), ARGV[8], ARGV[9]
+local limit, field, value = tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local moved = false
 
 -- A field has its mark in one of the generations only. Were an older one left in the generation before, it would confirm

@@ -6,10 +6,12 @@
 -- finished; else it was begun at that time (of Redis, in ms), and does not vouch yet.
 --
 -- ARGV: what to do, version, source, window (ms), "1" if D is 0, so that no second action may follow, else by when a mark
--- was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms).
+-- was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms), until when anything but
+-- forgetting may take effect (ms). Times are Redis' own.
 local OLDER, WRITTEN, REMOVED, FORGOTTEN, ABSENT = 0, 1, 2, 3, 4
 local op, version, source = ARGV[1], ARGV[2], ARGV[3]
 local window, single, begun, keep = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[5]), ARGV[6]
+local last = tonumber(ARGV[7])
 local epoch, file, pos, row = string.match(version, '^(%d+)/(%d+)/(%d+)/(%d+)$')
 
 -- order compares two decimal numbers without leading zeros as text: Lua's own numbers end at 2^53.
@@ -20,10 +22,11 @@ local function order(a, b)
 end
 
 -- Redis' time in ms. It may be set back, at a failover too.
-local function now()
-  local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
-end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- What was on its way for too long may have been overtaken.
+if now > last then op = 'forget' end
 
 local function text(v, since)
   return v .. ' ' .. string.format('%.0f', since) .. ' ' .. source
@@ -50,9 +53,8 @@ local pending
 -- confirm returns the since of a mark that is written for this change: 0 if it confirms, from now on or already.
 local function confirm(since)
   if since <= begun then return 0 end
-  local t = now()
-  if t < since then since = t end
-  if t - since >= window then return 0 end
+  if now < since then since = now end
+  if now - since >= window then return 0 end
   pending = since
   return since
 end
@@ -63,7 +65,7 @@ local function judge(mark, fresh)
   local o, v, since = relate(mark)
   if o == 'none' or o == 'later' then
     if single and o == 'none' and not mark and fresh() then return true, text(version, 0) end
-    pending = now()
+    pending = now
     return false, text(version, pending)
   end
   if o == 'former' then return false end

@@ -27,8 +27,22 @@ type Item struct {
 	// Begun confirms a mark that this change itself has begun, or found, if it was begun by then (Redis' clock, in ms): see
 	// [Builder.Begun] and "What the sender owes". 0: none.
 	Begun int64
+	// Until is the last moment, by Redis' clock in ms, at which anything but forgetting may take effect: Redis forgets the
+	// key instead if it gets the action later. See [Item.Judge]. 0: unknown, which forgets.
+	Until int64
 	// Now is the time for [event.Effect].ExpireAt.
 	Now time.Time
+}
+
+// IsGuarded reports whether the item is sent with [Item].Until: whether it is about a value.
+func (it *Item) IsGuarded() bool {
+	switch it.Action {
+	case event.ActionRebuild:
+		return true
+	case event.ActionHash, event.ActionSet, event.ActionZSet:
+		return it.Effect != nil
+	}
+	return false
 }
 
 // Outcome is what an item did in Redis.
@@ -59,22 +73,22 @@ func (o Outcome) String() string {
 	return [...]string{"written", "removed", "forgotten", "older", "absent"}[o-1]
 }
 
-// Window returns for how long after a change became known to be visible its value may be sent: time enough for the first
-// and the final action. It is also how old a companion must be to vouch.
+// Window returns for how long after a change became known to be visible its value may take effect: time enough for the
+// first and the final action. It is also how old a companion must be to vouch.
 func Window(d time.Duration) time.Duration { return d + 5*time.Second }
 
-// Timely returns the intent with which an action is to be sent now: what it was made for, or to forget. It is to be
-// asked before every sending, be it the first, the final one, or one again after a failure: the guard counts on it (see
-// "What the sender owes" in the package's documentation).
+// Judge settles with which intent an action is sent now, what it was made for or to forget, and until when it may take
+// effect. It is to be asked before every sending, be it the first, the final one, or one again after a failure. D must be set.
 //
+//   - now is what Redis' clock says, in ms, or less: whoever sends asks Redis for it. 0: unknown, and Redis forgets the key.
 //   - age is for how long the change has been known to be visible, negative if that is not known. For a rebuild by
 //     query it is for how long the query has been running.
 //   - old says that the change is old news whatever its age is known to be: [event.Batch].Leftover, or part of a backlog.
-func Timely(i event.Intent, age, d time.Duration, old bool) event.Intent {
-	if old || age > Window(d) {
-		return event.IntentForget
+func (it *Item) Judge(i event.Intent, now int64, age time.Duration, old bool) {
+	it.Intent, it.Until = i, now+(Window(it.D)-max(age, 0)).Milliseconds()
+	if old || it.Until < now {
+		it.Intent = event.IntentForget
 	}
-	return i
 }
 
 // Split parts the fields of an invalidation ([event.Batch.Fields]) into those of its notices, which [Builder.Notices]

@@ -8,7 +8,7 @@
 --   '>'  the newest version in this generation
 --   '|'  the newest version in the generation before, while that must be there
 local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
-local limit, member, score = tonumber(ARGV[7]), ARGV[8], ARGV[9]
+local limit, member, score = tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local entry = '=' .. member
 
 local commands = {
@@ -81,7 +81,7 @@ if o == 'none' or o == 'later' then
     begin(0)
     return ABSENT
   end
-  pending = now()
+  pending = now
   begin(pending)
   return doubt()
 end

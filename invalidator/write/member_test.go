@@ -11,13 +11,13 @@ import (
 func field(key, name, value string, i event.Intent, v event.Version) *Item {
 	return &Item{
 		Key: key, Action: event.ActionHash, Intent: i, Effect: &event.Effect{}, Fields: fields(name, value),
-		Source: "s", Version: v, D: testD,
+		Source: "s", Version: v, D: testD, Until: inTime,
 	}
 }
 
 func member(key, name string, i event.Intent, v event.Version) *Item {
 	return &Item{
-		Key: key, Action: event.ActionSet, Intent: i, Effect: &event.Effect{}, Fields: fields(name), Source: "s", Version: v, D: testD,
+		Key: key, Action: event.ActionSet, Intent: i, Effect: &event.Effect{}, Fields: fields(name), Source: "s", Version: v, D: testD, Until: inTime,
 	}
 }
 

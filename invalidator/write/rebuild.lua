@@ -7,7 +7,7 @@
 --   swap          how many fields the temporary key must have
 --   drop, forget  nothing
 local key, companion = KEYS[1], KEYS[2]
-local ttl = tonumber(ARGV[7])
+local ttl = tonumber(ARGV[8])
 
 local function put(mark)
   return redis.pcall('SET', companion, mark, 'PX', keep)
@@ -23,24 +23,24 @@ local function absent() return redis.call('EXISTS', key) == 0 end
 local write = {}
 
 function write.set()
-  if ttl > 0 then return redis.pcall('SET', key, ARGV[8], 'PX', ARGV[7]) end
-  return redis.pcall('SET', key, ARGV[8])
+  if ttl > 0 then return redis.pcall('SET', key, ARGV[9], 'PX', ARGV[8]) end
+  return redis.pcall('SET', key, ARGV[9])
 end
 write.remove = write.set
 
 function write.hash()
   redis.call('UNLINK', key)
-  local done = redis.pcall('HSET', key, unpack(ARGV, 8))
-  if not failed(done) and ttl > 0 then redis.call('PEXPIRE', key, ARGV[7]) end
+  local done = redis.pcall('HSET', key, unpack(ARGV, 9))
+  if not failed(done) and ttl > 0 then redis.call('PEXPIRE', key, ARGV[8]) end
   return done
 end
 
 -- Half of the temporary key may have been lost: it is never swapped in then.
 function write.swap()
-  if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[8]) then return {err = 'incomplete'} end
+  if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[9]) then return {err = 'incomplete'} end
   redis.call('UNLINK', key)
   redis.call('RENAME', KEYS[3], key)
-  if ttl > 0 then return redis.call('PEXPIRE', key, ARGV[7]) end
+  if ttl > 0 then return redis.call('PEXPIRE', key, ARGV[8]) end
   return redis.call('PERSIST', key)
 end
 
@@ -55,6 +55,7 @@ if op == 'forget' then
   elseif left then
     note(left)
   end
+  if KEYS[3] then redis.call('UNLINK', KEYS[3]) end
   return FORGOTTEN
 end
 

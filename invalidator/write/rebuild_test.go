@@ -10,7 +10,7 @@ import (
 func put(key, value string, v event.Version) *Item {
 	return &Item{
 		Key: key, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{As: event.FormString},
-		Fields: fields(value), Source: "s", Version: v, D: testD,
+		Fields: fields(value), Source: "s", Version: v, D: testD, Until: inTime,
 	}
 }
 

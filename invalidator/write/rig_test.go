@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -99,3 +100,6 @@ func fields(values ...string) event.Fields {
 func at(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos, Row: 1} }
 
 const testD = 2 * time.Second
+
+// inTime is an [Item].Until that does not come.
+const inTime = math.MaxInt64

@@ -161,6 +161,45 @@ func TestALargeHashIsPutTogetherAndSwappedIn(t *testing.T) {
 	})
 }
 
+// A socket, a network or a stopped process may hold an action back. Then it only forgets, whatever stands there.
+func TestWhatTakesEffectLateIsForgotten(t *testing.T) {
+	both(t, func(r *rig) {
+		gone := put("k", "", at(2))
+		gone.Intent = event.IntentRemove
+		for name, c := range map[string]struct{ before, late *Item }{
+			"a value":        {put("k", "1", at(1)), put("k", "2", at(2))},
+			"a missing row":  {put("k", "1", at(1)), gone},
+			"a small hash":   {large("k", 1, 1, at(1)), large("k", 1, 1, at(2))},
+			"a large hash":   {large("k", 1, 1, at(1)), large("k", inlineFields+1, 1, at(2))},
+			"a field":        {field("k", "f", "1", event.IntentPut, at(1)), field("k", "f", "2", event.IntentPut, at(2))},
+			"a member":       {member("k", "m", event.IntentPut, at(1)), member("k", "n", event.IntentPut, at(2))},
+			"a former score": {scored("k", "m", "1", at(1)), scored("k", "m", "2", at(2))},
+		} {
+			r.redis("flushall")
+			clear(r.begun)
+			r.do(c.before)
+			if c.before.Action == event.ActionSet || c.before.Action == event.ActionZSet {
+				r.do(c.before) // the marks confirm now, but there is no set
+				r.redis(map[event.Action][]any{event.ActionSet: {"sadd", "k", "m"}, event.ActionZSet: {"zadd", "k", "1", "m"}}[c.before.Action]...)
+			} else if o := r.do(c.before); o != Written {
+				r.Fatalf("%s before: %s", name, o)
+			}
+			c.late.Until = r.client.Time(r.Context()).Val().UnixMilli() - 1
+			if o := r.do(c.late); o != Forgotten || r.redis("exists", "k") != int64(0) {
+				r.Errorf("%s: %s", name, o)
+			}
+			if o := r.do(c.before); o == Written {
+				r.Errorf("%s, and then the one before: %s, though the companion knows of the late one", name, o)
+			}
+			for _, key := range r.client.Keys(r.Context(), "*").Val() {
+				if strings.Contains(key, ":t:") {
+					r.Errorf("%s: %s is left", name, key)
+				}
+			}
+		}
+	})
+}
+
 func TestCallsOfAnItemMayBeSentAgain(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	r.vouched("k")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,9 +31,8 @@ type hazards struct {
 	stuck    float64 // what a process sends takes effect long afterwards, and it goes on then, over or not
 	slow     float64 // changes reach the process when they are old, or nobody takes over for long
 	fewMarks float64 // companions hold few entries
+	refused  float64 // Redis refuses a value, and the change is forgotten instead
 	torn     float64 // a hash in pieces loses some of them
-
-	careless bool // the sender does not ask whether it is late
 }
 
 const (
@@ -87,7 +87,6 @@ type world struct {
 	order   int
 	owner   *owner
 	owners  int
-	bursts  bool
 	trace   []string
 	fault   string
 
@@ -129,7 +128,6 @@ type task struct {
 	answered bool  // the first action was answered, or its reply was lost
 	begun    int64 // what may be confirmed: see Item.Begun
 	done     bool
-	sentLate bool
 }
 
 func (w *world) at(t moment, do func()) {
@@ -218,11 +216,23 @@ func (w *world) run() {
 		w.client.HSet(w.ctx, "clock", "s", worldBegins+w.clock/1000, "u", w.clock%1000*1000)
 		next.do()
 	}
-	if w.fault == "" {
-		if s := w.kind.wrong(w, w.state(len(w.changes))); s != "" {
-			w.fail("at the end: %s", s)
-		}
+	w.check("at the end")
+}
+
+// check looks for what is not as the rows say.
+func (w *world) check(when string) {
+	if w.fault != "" {
+		return
 	}
+	if s := w.kind.wrong(w, w.state(len(w.changes))); s != "" {
+		w.fail("%s: %s", when, s)
+	}
+}
+
+// isQuiet says that all changes have been visible for long, and that whoever has the key has done all of them: nothing
+// that comes now may leave anything older.
+func (w *world) isQuiet() bool {
+	return w.clock > w.horizon()+worldD && !slices.ContainsFunc(w.owner.tasks, func(t *task) bool { return !t.done })
 }
 
 // read is a reader of the application: what it misses it fills, within D.
@@ -305,7 +315,7 @@ func (w *world) takeOver(o *owner) {
 func (w *world) leftovers() {
 	for n := range w.changes {
 		if w.chance(w.h.leftover) {
-			w.at(w.changes[n].committed+w.ms(4000), func() { w.act(w.owner, n+1, 0, true) })
+			w.at(w.changes[n].committed+w.ms(4000), func() { w.act(w.owner, n+1, 0, Item{Intent: event.IntentForget}) })
 		}
 	}
 }
@@ -327,11 +337,8 @@ func (w *world) handOver() {
 		}
 		committed = t.n
 	}
-	// What takes effect that late is more than the guard counts on; once it holds nevertheless, for what is late at once
-	// is late together.
-	if !w.bursts && w.chance(w.h.zombie) {
-		w.bursts = true
-		w.at(o.ends+w.ms(zombieAge), o.burst)
+	for w.chance(w.h.zombie) {
+		w.at(o.ends+w.ms(int(w.ms(zombieAge))), o.burst)
 	}
 	next := &owner{w: w, source: o.source, epoch: o.epoch, base: o.base, begins: w.clock + w.ms(500)}
 	next.from = 1 + w.rng.IntN(committed+1)
@@ -347,14 +354,22 @@ func (w *world) handOver() {
 	w.at(next.begins, func() { w.takeOver(next) })
 }
 
-// burst is what the process had in hand when it was stopped: it had decided to send it.
+// burst is what the process had in hand when it was stopped: it had sent it.
 func (o *owner) burst() {
 	for _, t := range o.tasks {
-		if !t.done && !t.sentLate && o.w.changes[t.n-1].committed < o.ends {
+		if !t.done && o.w.changes[t.n-1].committed < o.ends {
 			o.w.note("zombie:")
-			o.w.act(o, t.n, t.begun, false)
+			o.w.act(o, t.n, t.begun, o.judge(t.n, o.ends))
 		}
 	}
+}
+
+// judge says what the process thinks at a moment of sending a change.
+func (o *owner) judge(n int, at moment) Item {
+	it := Item{D: worldD * time.Millisecond}
+	age := max(-1, at-o.known[n-1])
+	it.Judge(event.IntentPut, worldBegins*1000+at, time.Duration(age)*time.Millisecond, false)
+	return it
 }
 
 func (o *owner) over() bool { return o.ends != 0 && o.w.clock >= o.ends }
@@ -366,12 +381,10 @@ func (t *task) send() {
 		return
 	}
 	known := o.known[t.n-1]
-	age := w.clock - known
-	sent := w.clock
-	if w.h.careless {
-		age = min(age, 0)
+	sent, judged := w.clock, o.judge(t.n, w.clock)
+	if w.chance(w.h.refused) {
+		judged.Intent = event.IntentForget
 	}
-	forget := Timely(event.IntentPut, time.Duration(age)*time.Millisecond, worldD*time.Millisecond, false) == event.IntentForget
 	took := w.ms(50)
 	late := w.chance(w.h.late)
 	if late {
@@ -380,9 +393,8 @@ func (t *task) send() {
 	if w.chance(w.h.stuck / 4) {
 		took = w.ms(20000)
 	}
-	t.sentLate = late
 	w.at(sent+took, func() {
-		begun := w.act(o, t.n, t.begun, forget)
+		begun := w.act(o, t.n, t.begun, judged)
 		lost := late && w.chance(0.5)
 		inTime := !lost && w.clock < known+worldD
 		if !t.answered && inTime {
@@ -405,11 +417,11 @@ func (t *task) send() {
 }
 
 // act does the action of a change, and returns when the mark was begun that it left, if that confirms nothing yet.
-func (w *world) act(o *owner, n int, begun int64, forget bool) int64 {
+func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
 	it := w.kind.item(w, n)
-	it.Key, it.Source, it.D, it.Begun = worldKey, o.source, worldD*time.Millisecond, begun
+	it.Key, it.Source, it.D, it.Begun, it.Until = worldKey, o.source, worldD*time.Millisecond, begun, judged.Until
 	it.Version = event.Version{Epoch: o.epoch, File: 1, Pos: o.base + uint64(n), Row: 1}
-	if forget {
+	if judged.Intent == event.IntentForget {
 		it.Intent = event.IntentForget
 	}
 	calls := w.b.Append(nil, it)
@@ -439,6 +451,9 @@ func (w *world) act(o *owner, n int, begun int64, forget bool) int64 {
 		delete(w.holds, subject)
 	case Forgotten, Absent:
 		w.look()
+	}
+	if w.isQuiet() {
+		w.check("once all is done")
 	}
 	return w.b.Begun(calls)
 }
