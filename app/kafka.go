@@ -123,6 +123,9 @@ func (b *brokers) ends(ctx context.Context) (map[int]int64, error) {
 		}
 		return err
 	})
+	if ctx.Err() != nil {
+		return nil, nil
+	}
 	return ends, err
 }
 

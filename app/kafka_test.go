@@ -1,8 +1,10 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -24,6 +27,31 @@ func TestAReadingOfAFormerTermIsNotShown(t *testing.T) {
 	}
 	if current(leader.Status{Standby: true}, last) != nil {
 		t.Error("a standby that led before would look disconnected")
+	}
+}
+
+// Brokers may hang just when it is asked where the topic ends.
+func TestWhoIsStoppedBeforeItKnowsWhereTheTopicEndsHasNotFailed(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer hung.Close()
+	c := &config.Config{}
+	c.EventLog.Kafka.Brokers, c.EventLog.Kafka.Topic = []string{hung.Addr().String()}, "invalidations"
+	quiet := slog.New(slog.DiscardHandler)
+	client, err := connect.Kafka(c, nil, quiet)
+	must(t, err)
+	defer client.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		conn, err := hung.Accept()
+		stop()
+		if err == nil {
+			conn.Close()
+		}
+	}()
+	o := &otherReaders{brokers: &brokers{shared: &shared{config: c, options: Options{UntilCaughtUp: true, Log: quiet}}, client: client}}
+	if caughtUp, err := o.Run(ctx); caughtUp || err != nil {
+		t.Errorf("caught up %t, %v", caughtUp, err)
 	}
 }
 

@@ -152,7 +152,12 @@ func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)
 			return nil, ctx.Err()
 		}
 		var now []spec.Problem
-		now, err = look()
+		if now, err = look(); err != nil {
+			if ctx.Err() == nil {
+				return found, nil // better a doubt too many than none
+			}
+			return nil, err
+		}
 		still := map[string]bool{}
 		for _, p := range now {
 			still[p.Error()] = true

@@ -56,10 +56,21 @@ func TestWhatDoesNotFitForAMomentIsNoDoubt(t *testing.T) {
 		if found, _ := lasting(t.Context(), true, look); len(found) != 1 || *taken != 1 {
 			t.Errorf("who waits for an answer: %v after %d looks", found, *taken)
 		}
+		first := true
+		found, err := lasting(t.Context(), false, func() ([]spec.Problem, error) {
+			if first {
+				first = false
+				return []spec.Problem{gone}, nil
+			}
+			return nil, errors.New("connection refused")
+		})
+		if err != nil || len(found) != 1 {
+			t.Errorf("a source that goes away between the looks: %v, %v", found, err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		look, _ = looks([]spec.Problem{gone})
-		if found, err := lasting(ctx, false, look); err == nil || found != nil {
+		if found, err = lasting(ctx, false, look); err == nil || found != nil {
 			t.Errorf("stopped meanwhile: %v, %v", found, err)
 		}
 	})
