@@ -1,4 +1,4 @@
-// Package invalidator deletes keys in Redis, or writes them anew: it takes batches of invalidations from a partition of
+// Package invalidator deletes keys in Redis, or writes them again: it takes batches of invalidations from a partition of
 // the event log, does to each key what its mapping says at once and, where that can have been too early, a second time,
 // and commits to the log how far everything is finished.
 //

@@ -1,4 +1,4 @@
-// Package router turns row changes into the Redis keys that they make stale, and what is to be done with each. It stands
+// Package router turns row changes into the Redis keys that they make stale, and says what must be done with each. It stands
 // between the canal, which knows rows but no keys, and the event log, which knows keys but no rows, and holds the
 // mapping language: docs/mappings.md describes it for users.
 //

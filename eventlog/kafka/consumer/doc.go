@@ -1,5 +1,5 @@
 // Package consumer is the invalidators' side of the event log in Kafka: it reads the partitions that this process was
-// given, and the marks beside them.
+// given, and the marks next to them.
 //
 // Its place on the path: between the brokers and the invalidator's engine. package group says which partitions are
 // ours and commits how far they are finished; package record says what a record means.
