@@ -29,13 +29,13 @@ const addressSpace = 6 << 20
 
 // The tables of the suites, as they are when freshet starts. Each mapping has keys that need columns which many of their
 // tables have, and a second one has values of all columns.
-const columns = "a INT, b INT, c INT, d INT, i INT, f1 INT, id INT, pk INT PRIMARY KEY, col1 INT"
+const columns = "a INT, b INT, c INT, d INT, i INT, f1 INT, id INT, pk INT PRIMARY KEY, col1 INT, c1 INT, c2 INT, c3 INT"
 
 const mappings = `
 mappings:
   - table: test.t{1..4}
     keys: ["{table}:a:{a}", "{table}:b:{b}", "{table}:c:{c}", "{table}:d:{d}", "{table}:i:{i}", "{table}:f1:{f1}", "{table}:id:{id}",
-      "{table}:pk:{pk}", "{table}:col1:{col1}"]
+      "{table}:pk:{pk}", "{table}:col1:{col1}", "{table}:c1:{c1}", "{table}:c2:{c2}", "{table}:c3:{c3}"]
   - table: test.t{1..4}
     columns: [c, b]
     keys: ["{table}:copies:{pk}:{0..2}", "{table}:default:{id|default:none}", "{table}:three:{a}:{b}:{c}"]
