@@ -107,7 +107,7 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 	}
 	r, err := e.process.newReading(ctx, out, cp, leaderXA{cp})
 	if err != nil {
-		return t, err
+		return t, failure(ctx, err)
 	}
 	cp.FollowHeads(out.Heads)
 	e.reading.Store(r)

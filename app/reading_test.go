@@ -75,3 +75,17 @@ func TestWhatDoesNotFitForAMomentIsNoDoubt(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoIsStoppedWhileItStartsHasNotFailed(t *testing.T) {
+	text := "source: {addresses: ['127.0.0.1:1'], user: freshet}\nredis: {addresses: ['127.0.0.1:1']}\neventlog: {dir: " + t.TempDir() +
+		"}\nadmin: {listen: none, metrics_listen: none}\nmappings: [{table: shop.product, keys: ['product:{id}']}]\n"
+	c, err := config.Parse("freshet.yaml", []byte(text))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // what waits for its turn and for ctx takes either
+		if _, err := Run(ctx, c, Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

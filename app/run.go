@@ -56,8 +56,16 @@ func Run(ctx context.Context, c *config.Config, o Options) (Summary, error) {
 	}
 	p, err := build(ctx, c, o)
 	if err != nil {
-		return Summary{}, errors.Join(err, p.close())
+		return Summary{}, errors.Join(failure(ctx, err), p.close())
 	}
 	sum, err := p.run(ctx)
 	return sum, errors.Join(err, p.close())
+}
+
+// failure returns err, unless it says no more than that ctx has ended, which is no failure.
+func failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
 }
