@@ -74,13 +74,14 @@ var loads = []load{
 func mariaDB(t *testing.T, s *testbed.Suites, args ...string) *testbed.Server {
 	t.Helper()
 	return testbed.MariaDB(t, append(args, "--plugin-dir="+s.Plugins(), "--plugin-maturity=unknown", "--plugin-load-add=test_versioning",
-		"--innodb-flush-log-at-trx-commit=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5", "--max-statement-time=10")...)
+		"--innodb-flush-log-at-trx-commit=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5", "--innodb-lock-wait-timeout=5",
+		"--max-statement-time=10")...)
 }
 
 func mySQL(t *testing.T, _ *testbed.Suites, args ...string) *testbed.Server {
 	t.Helper()
 	return testbed.MySQL(t, append(args, "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5",
-		"--max-execution-time=10000")...)
+		"--innodb-lock-wait-timeout=5", "--max-execution-time=10000")...)
 }
 
 // A test of the vendor's that resets, purges or turns off the binlog, or the server, is none for somebody who reads it.
