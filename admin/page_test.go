@@ -122,7 +122,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestOffLoopbackThePageAsksForTheTokenItself(t *testing.T) {
 	f := start(t, Options{Listen: "0.0.0.0:0", Token: "s3cret"})
-	url := "http://127.0.0.1:" + f.Addr()[strings.LastIndexByte(f.Addr(), ':')+1:]
+	url := "http://127.0.0.1:" + f.admin.Addr().String()[strings.LastIndexByte(f.admin.Addr().String(), ':')+1:]
 	for path, want := range map[string]int{"/": 200, "/page.js": 200, "/events": 401, "/status": 401, "/nothing": 401} {
 		if code, _ := get(t, "GET", url+path, "", ""); code != want {
 			t.Errorf("%s without the token: %d, want %d", path, code, want)

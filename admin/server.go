@@ -99,19 +99,6 @@ func listen(addr, key string) (net.Listener, error) {
 	return l, nil
 }
 
-// Addr returns the address that the admin listener is bound to, "" when there is none.
-func (s *Server) Addr() string { return addrOf(s.admin) }
-
-// MetricsAddr returns the address that the metrics listener is bound to, "" when there is none.
-func (s *Server) MetricsAddr() string { return addrOf(s.metrics) }
-
-func addrOf(l net.Listener) string {
-	if l == nil {
-		return ""
-	}
-	return l.Addr().String()
-}
-
 // Close closes the listeners of a server that was not run. After Run it does nothing.
 func (s *Server) Close() error {
 	var errs []error

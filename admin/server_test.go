@@ -78,7 +78,7 @@ func start(t *testing.T, o Options) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Server, f.url = s, "http://"+s.Addr()
+	f.Server, f.url = s, "http://"+s.admin.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -180,7 +180,7 @@ func TestAnOpenListenerNeedsATokenForEverything(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	f := start(t, Options{Listen: "0.0.0.0:0", Token: "s3cret"})
-	url := "http://127.0.0.1:" + f.Addr()[strings.LastIndexByte(f.Addr(), ':')+1:]
+	url := "http://127.0.0.1:" + f.admin.Addr().String()[strings.LastIndexByte(f.admin.Addr().String(), ':')+1:]
 	if code, _ := get(t, "GET", url+"/metrics", "", ""); code != 401 {
 		t.Errorf("without the token: %d", code)
 	}
@@ -192,7 +192,7 @@ func TestAnOpenListenerNeedsATokenForEverything(t *testing.T) {
 func TestThePublicListenerShowsHealthAndMetricsOnly(t *testing.T) {
 	f := start(t, Options{MetricsListen: "127.0.0.1:0", Token: "s3cret"})
 	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 200, "/status": 404, "/dlq": 404, "/tail": 404} {
-		if code, _ := get(t, "GET", "http://"+f.MetricsAddr()+path, "s3cret", ""); code != want {
+		if code, _ := get(t, "GET", "http://"+f.metrics.Addr().String()+path, "s3cret", ""); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
 	}
@@ -200,8 +200,8 @@ func TestThePublicListenerShowsHealthAndMetricsOnly(t *testing.T) {
 
 func TestAPortInUseIsNamedByItsKey(t *testing.T) {
 	f := start(t, Options{})
-	_, err := New(Deps{}, Options{Listen: f.Addr()})
-	if err == nil || !strings.Contains(err.Error(), "admin.listen "+f.Addr()) {
+	_, err := New(Deps{}, Options{Listen: f.admin.Addr().String()})
+	if err == nil || !strings.Contains(err.Error(), "admin.listen "+f.admin.Addr().String()) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -36,9 +36,6 @@ func (s Secret) Reveal() string {
 // IsZero reports whether the secret is empty.
 func (s Secret) IsZero() bool { return s.text == nil }
 
-// Equal reports whether both hold the same text. It is for tests; it does not take constant time.
-func (s Secret) Equal(o Secret) bool { return s.Reveal() == o.Reveal() }
-
 // String returns "******", or "" for an empty secret.
 func (s Secret) String() string {
 	if s.IsZero() {

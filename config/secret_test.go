@@ -119,7 +119,7 @@ func TestAMaskSaysWhetherThereIsASecretAndNoMore(t *testing.T) {
 	if got := fmt.Sprintf("%#v %q", NewSecret("x"), Secret{}); got != `"******" ""` {
 		t.Error(got)
 	}
-	if !NewSecret("a").Equal(NewSecret("a")) || NewSecret("a").Equal(NewSecret("b")) || !(Secret{}).Equal(NewSecret("")) {
-		t.Error("secrets are equal when their texts are")
+	if NewSecret("") != (Secret{}) {
+		t.Error("an empty secret is none")
 	}
 }

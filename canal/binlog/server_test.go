@@ -88,15 +88,6 @@ func (s *source) info(t testing.TB, table string) []ColumnInfo {
 	return out
 }
 
-// columnNames returns the names that the test gives to n columns.
-func columnNames(n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = fmt.Sprintf("c%d", i)
-	}
-	return out
-}
-
 // create makes a table d.NAME with a column for each type.
 func (s *source) create(t testing.TB, name string, types []testType) {
 	t.Helper()
@@ -158,7 +149,6 @@ type wants struct {
 	collations *charset.Collations
 	needs      func(d *Definition) []event.Need
 	maps       []*TableMap
-	err        error
 }
 
 func (w *wants) Wanted(schema, name []byte) bool { return string(schema) == "d" }

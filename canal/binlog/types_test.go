@@ -14,8 +14,6 @@ type testType struct {
 	sql    string
 	edges  []string
 	random func(r *rand.Rand) string
-	// only is the flavor that has the type; "" for both.
-	only event.Flavor
 	// keyless types have no text.
 	keyless bool
 }

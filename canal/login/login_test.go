@@ -69,7 +69,7 @@ func (i *impostor) serve(c net.Conn) {
 	}
 	hello := "\x0a8.4.0\x00\x01\x00\x00\x0012345678\x00" + low + "\x2d\x02\x00" + high + "\x15" + strings.Repeat("\x00", 10) +
 		"123456789012\x00mysql_native_password\x00"
-	seq := send(c, 0, hello)
+	send(c, 0, hello)
 	body, seq, err := i.receive(c)
 	if err != nil {
 		return
@@ -104,10 +104,9 @@ func (i *impostor) receive(c net.Conn) ([]byte, byte, error) {
 	return body, h[3] + 1, err
 }
 
-func send(c net.Conn, seq byte, body string) byte {
+func send(c net.Conn, seq byte, body string) {
 	n := len(body)
 	_, _ = c.Write(append([]byte{byte(n), byte(n >> 8), byte(n >> 16), seq}, body...))
-	return seq + 1
 }
 
 func connect(t *testing.T, address string, conf *tls.Config) error {

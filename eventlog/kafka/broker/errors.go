@@ -93,7 +93,7 @@ func (c *Client) explain(ctx context.Context, what string, err error, need Need)
 	case Rejected:
 		e.Advice = rejectedAdvice(code, need)
 	case Denied:
-		e.Err, e.Advice = c.denied(need, code, coded)
+		e.Advice, e.Err = c.denied(need, code, coded)
 	case Unauthenticated, Untrusted: // the connection's own error says it
 	}
 	return e
@@ -149,19 +149,19 @@ func (c *Client) look(ctx context.Context, topic string, partition int) error {
 }
 
 // denied is the sentence for a missing ACL.
-func (c *Client) denied(need Need, code kafka.Error, coded bool) (err error, advice string) {
+func (c *Client) denied(need Need, code kafka.Error, coded bool) (advice string, err error) {
 	if !coded {
 		code = kafka.ClusterAuthorizationFailed
 	}
 	if need == (Need{}) {
-		return code, ""
+		return "", code
 	}
 	where := need.Resource + " " + need.Name
 	if need.Resource == "cluster" {
 		where = "the cluster"
 	}
 	text := fmt.Sprintf("user %s may not %s %s", c.User(), need.Operation, where)
-	return saidNo{code, text}, "add the ACL: " + c.aclCommand(need.Resource, need.Name, need.Operation)
+	return "add the ACL: " + c.aclCommand(need.Resource, need.Name, need.Operation), saidNo{code, text}
 }
 
 // aclCommand returns the command that gives us rights.

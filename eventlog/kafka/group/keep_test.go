@@ -291,12 +291,12 @@ func TestWhatIsKeptIsGivenUpTwoSessionsAfterTheLastGenerationEnded(t *testing.T)
 		done := make(chan struct{})
 		k.run.ended = time.Now()
 		go func() { defer close(done); k.loop(ctx) }()
-		time.Sleep(2*DefaultSession - 1)
+		time.Sleep(2*DefaultSession - time.Nanosecond)
 		synctest.Wait()
 		if n := len(k.ended); n > 0 {
 			t.Errorf("%d were given up before", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := len(k.ended); n != 2 {
 			t.Errorf("%d were given up", n)
