@@ -40,7 +40,7 @@ vet:
 ## need is not to become what freshet needs
 lint:
 	@files=$$($(LINT) gofumpt -l $(FORMED)) || exit; [ -z "$$files" ] || { echo "run make format, it changes:"; echo "$$files"; exit 1; }
-	$(LINT) staticcheck $$($(GO) list ./... | grep -Ev '/invalidator(/write)?$$')
+	$(LINT) staticcheck -checks inherit,ST1000 $$($(GO) list ./... | grep -Ev '/invalidator(/write)?$$')
 	@dead=$$($(LINT) deadcode ./cmd/...) || exit; [ -z "$$dead" ] || { echo "not reachable from a main function, or from tests only:"; echo "$$dead"; exit 1; }
 
 ## format: the form that lint asks for

@@ -14,6 +14,9 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
+// sameSecret compares secrets by their text.
+var sameSecret = cmp.Comparer(func(a, b Secret) bool { return a.Reveal() == b.Reveal() })
+
 func TestTheExampleLoadsWithTheDefaults(t *testing.T) {
 	c, err := Load("../deploy/freshet.yaml")
 	if err != nil {
@@ -21,7 +24,7 @@ func TestTheExampleLoadsWithTheDefaults(t *testing.T) {
 	}
 	same := cmp.Options{
 		cmpopts.IgnoreFields(Config{}, "Mappings", "File"), cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(),
-		cmp.Comparer(func(a, b Secret) bool { return a.Reveal() == b.Reveal() }),
+		sameSecret,
 	}
 	if d := cmp.Diff(mustParse(t, minimal), c, same); d != "" {
 		t.Errorf("the example shows other values than the defaults (-default +example):\n%s", d)

@@ -49,7 +49,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 			SecondDelete: 2 * time.Second,
 		}},
 	}
-	if d := cmp.Diff(want, mustParse(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreTypes([]spec.Run{}), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, mustParse(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreTypes([]spec.Run{}), cmpopts.EquateEmpty(), sameSecret); d != "" {
 		t.Error(d)
 	}
 }

@@ -41,7 +41,7 @@ func files(t *testing.T, suffix string) map[string]string {
 
 var (
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link    = regexp.MustCompile(`(?:\]\(|\b(?:href|src)=")([^)"\s]+)|(?m:^ *\[[^\]]+\]:) +(\S+)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
@@ -60,6 +60,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	n := 0
 	for name, page := range pages {
 		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+			m[1] += m[2]
 			to, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(to, "://") {
 				continue
@@ -78,6 +79,24 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 	if n < 10 {
 		t.Errorf("only %d links were found", n)
+	}
+}
+
+// What speaks of a page in the code, in a configuration or in an alert names it from the root.
+func TestEveryPageThatIsNamedExists(t *testing.T) {
+	n := 0
+	for _, suffix := range []string{".go", ".md", ".yaml", ".json", "Makefile"} {
+		for name, text := range files(t, suffix) {
+			for _, page := range regexp.MustCompile(`\bdocs/[\w/.-]*\w\.(md|json|png)\b`).FindAllString(text, -1) {
+				if _, err := os.Stat(filepath.Join("..", page)); err != nil {
+					t.Errorf("%s names %s: %v", name, page, err)
+				}
+				n++
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d names were found", n)
 	}
 }
 
