@@ -29,8 +29,8 @@ type Doubt struct {
 type Doubts interface {
 	// ListDoubts returns all, oldest first.
 	ListDoubts(ctx context.Context) ([]Doubt, error)
-	// DismissDoubt removes one for good. It fails with [ErrNoDoubt], and with [ErrCameAgain] if its Last is after seen, the
-	// Last that was looked at; a zero seen means whatever there is.
+	// DismissDoubt removes one for good. It fails with [ErrNoDoubt], and with [ErrCameAgain] if its Last is after seen,
+	// the Last that was looked at; a zero seen means whatever there is.
 	DismissDoubt(ctx context.Context, id string, seen time.Time) error
 }
 

@@ -35,8 +35,8 @@ type Deps struct {
 	Ready func() []Check
 	// Status is what GET /status returns as JSON.
 	Status func() any
-	// Tail calls each with events as they pass, until ctx ends or each fails. An event is encoded as JSON. Nil where none
-	// pass.
+	// Tail calls each with events as they pass, until ctx ends or each fails. An event is encoded as JSON. Nil where
+	// none pass.
 	Tail func(ctx context.Context, each func(event any) error) error
 	// Hot is what GET /hot returns as JSON: the keys and tables that change most. Nil where none are counted.
 	Hot func() any
@@ -185,8 +185,8 @@ func (s *Server) adminHandler() http.Handler {
 }
 
 // guard refuses requests under a foreign host name (a browser that was lured by DNS rebinding) and, off loopback,
-// requests without the token. The page's files need none: a browser shows no token when it opens an address, so it is the
-// page that asks for it and sends it along with what it asks.
+// requests without the token. The page's files need none: a browser shows no token when it opens an address, so it is
+// the page that asks for it and sends it along with what it asks.
 func (s *Server) guard(next http.Handler, page *http.ServeMux) http.Handler {
 	local := loopback(s.admin.Addr().String())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -36,8 +36,8 @@ func panicked(f func()) (yes bool) {
 	return false
 }
 
-// A row that was routed by half leaves a batch that is whole: keys that were made stay, which does no harm, and those of
-// other rows come after them. Of a row of an XA transaction nothing stays: it might write what is never committed.
+// A row that was routed by half leaves a batch that is whole: keys that were made stay, which does no harm, and those
+// of other rows come after them. Of a row of an XA transaction nothing stays: it might write what is never committed.
 func TestAPanicInTheRouterLeavesAWholeBatch(t *testing.T) {
 	for _, xid := range []string{"", xid} {
 		s := openStore(t, t.TempDir())

@@ -80,8 +80,8 @@ func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
 // Close implements readerHalf: each term has saved its own position.
 func (*elected) Close() error { return nil }
 
-// termReporter reports that a term as leader cannot be taken. Until one is, nobody reads the source, although its readers'
-// group has chosen this process.
+// termReporter reports that a term as leader cannot be taken. Until one is, nobody reads the source, although its
+// readers' group has chosen this process.
 func (e *elected) termReporter() *retry.Reporter {
 	return broker.Reporter(func(err error) {
 		e.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+

@@ -15,16 +15,16 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 )
 
-// The bounds of the look at Redis at a first start: how many keys are asked for at once, and how long it takes at most, which
-// is enough for some million keys.
+// The bounds of the look at Redis at a first start: how many keys are asked for at once, and how long it takes at most,
+// which is enough for some million keys.
 const (
 	scanPage = 1000
 	scanTime = 5 * time.Second
 )
 
-// firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted. If it
-// does, or if not all keys could be looked at, that is a doubt. It cannot be looked at later: by then readers will have cached
-// others. An empty Redis is nobody's trouble.
+// firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted. If
+// it does, or if not all keys could be looked at, that is a doubt. It cannot be looked at later: by then readers will
+// have cached others. An empty Redis is nobody's trouble.
 func (p *shared) firstStart(ctx context.Context, position string) error {
 	c := p.config
 	look, cancel := context.WithTimeout(ctx, scanTime)
@@ -63,8 +63,8 @@ func (p *shared) group() string {
 	return p.config.EventLog.Kafka.Group
 }
 
-// literals returns what the keys that the mappings name begin with: the text before the first placeholder. What may begin
-// with anything has an empty one.
+// literals returns what the keys that the mappings name begin with: the text before the first placeholder. What may
+// begin with anything has an empty one.
 func literals(c *config.Config) []string {
 	var out []string
 	for _, m := range c.Mappings {

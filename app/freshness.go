@@ -16,9 +16,9 @@ import (
 // visible when it was handed on needs no mark, so a version may be behind it.
 type freshness struct {
 	mu sync.Mutex
-	// handed and finished are where the last transaction ends that was handed on, and that everything up to is finished.
-	// Those of another server, which has an epoch of its own, come after those of the server before: work is handed on,
-	// and finished, in that order.
+	// handed and finished are where the last transaction ends that was handed on, and that everything up to is
+	// finished. Those of another server, which has an epoch of its own, come after those of the server before: work is
+	// handed on, and finished, in that order.
 	handed, finished event.Version
 	moments          asof.List[event.Version]
 }

@@ -13,8 +13,8 @@ import (
 
 // readerHalf reads the source into the event log.
 type readerHalf interface {
-	// Run reads until ctx ends or something fails, or, with [Options].UntilCaughtUp, until everything that the source held
-	// at the start is in the event log, which ends there: caughtUp.
+	// Run reads until ctx ends or something fails, or, with [Options].UntilCaughtUp, until everything that the source
+	// held at the start is in the event log, which ends there: caughtUp.
 	Run(ctx context.Context) (caughtUp bool, err error)
 	// Close saves the position once more. It is called after Run, when the invalidator half has ended as well.
 	Close() error

@@ -35,8 +35,8 @@ type HotStatus struct {
 
 // HotCount is how often a key was made stale, or keys by the rows of a table.
 type HotCount struct {
-	// Name is schema.table, or the key without redis.key_prefix. A key that is not printable text is quoted as in Go, so
-	// that it begins and ends with ". Of a long one, it is the beginning.
+	// Name is schema.table, or the key without redis.key_prefix. A key that is not printable text is quoted as in Go,
+	// so that it begins and ends with ". Of a long one, it is the beginning.
 	Name string `json:"name"`
 	// Length is the key's length in bytes where Name is only the beginning, else 0.
 	Length int `json:"length,omitempty"`

@@ -169,8 +169,8 @@ func (s *Status) heldUpByKafka() bool {
 	return !standsBy && time.Since(s.FreshAsOf) > s.behindAfter
 }
 
-// addPartitions adds what the event log knows of its partitions. Of one that is stopped, the engine may still finish what
-// lies before.
+// addPartitions adds what the event log knows of its partitions. Of one that is stopped, the engine may still finish
+// what lies before.
 func (s *Status) addPartitions(all []eventlog.PartitionState) {
 	for _, p := range all {
 		at := slices.IndexFunc(s.Partitions, func(o PartitionStatus) bool { return o.ID == p.Partition })

@@ -15,9 +15,9 @@ import (
 // lookAtKin is how often a reader that stands by compares its server with the checkpoint.
 const lookAtKin = time.Minute
 
-// watchKin looks, while this process does not lead, whether its source has the database that the checkpoint is of, until ctx
-// ends. If it has another one, it returns a [*canal.ForeignError], once that is a doubt: it would stand by forever, and nobody
-// reads what is changed there. A leader has compared before it went on from the checkpoint.
+// watchKin looks, while this process does not lead, whether its source has the database that the checkpoint is of,
+// until ctx ends. If it has another one, it returns a [*canal.ForeignError], once that is a doubt: it would stand by
+// forever, and nobody reads what is changed there. A leader has compared before it went on from the checkpoint.
 func (e *elected) watchKin(ctx context.Context) error {
 	o, err := connect.Source(e.config)
 	if err != nil {

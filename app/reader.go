@@ -36,8 +36,9 @@ type routing interface {
 	Publish()
 }
 
-// reader is canal's sink: it routes each row into the batch under way and appends the batch to the event log when
-// it is full, when the source has nothing more to send for now, or when some of it has waited for 100 ms. It runs on the canal's goroutine.
+// reader is canal's sink: it routes each row into the batch under way and appends the batch to the event log when it is
+// full, when the source has nothing more to send for now, or when some of it has waited for 100 ms. It runs on the
+// canal's goroutine.
 type reader struct {
 	ctx    context.Context
 	log    appender
@@ -72,8 +73,8 @@ func (r *reader) Bind(t *event.Table) ([]event.Need, error) {
 	return needs, nil
 }
 
-// Row implements canal.Sink. If it panics, canal passes over the rows event; what the batch holds by then is whole, and to
-// delete more is always right.
+// Row implements canal.Sink. If it panics, canal passes over the rows event; what the batch holds by then is whole, and
+// to delete more is always right.
 func (r *reader) Row(c *event.Change) error {
 	if c.Tx.XID != "" {
 		if err := r.xaRow(c); err != nil {
@@ -85,8 +86,8 @@ func (r *reader) Row(c *event.Change) error {
 	return r.handOnIfFull()
 }
 
-// xaRow is Row for an XA transaction. If it panics it leaves nothing of the row in the batch: what the row writes must not be
-// written before the transaction is committed.
+// xaRow is Row for an XA transaction. If it panics it leaves nothing of the row in the batch: what the row writes must
+// not be written before the transaction is committed.
 func (r *reader) xaRow(c *event.Change) error {
 	from, whole := r.batch.Len(), false
 	defer func() {
@@ -114,9 +115,9 @@ func (r *reader) end(end event.End) error {
 	return r.handOnIfFull()
 }
 
-// Prepare implements canal.Sink. The rows' keys are deleted now as well, and nothing is written under them: which is too
-// early to be of use but keeps the path the same for all rows, and is right where XA COMMIT … ONE PHASE follows. Those
-// actions that count come with Resolve.
+// Prepare implements canal.Sink. The rows' keys are deleted now as well, and nothing is written under them: which is
+// too early to be of use but keeps the path the same for all rows, and is right where XA COMMIT … ONE PHASE follows.
+// Those actions that count come with Resolve.
 func (r *reader) Prepare(tx *event.Tx, end event.End) error {
 	if err := r.xa.seal(tx); err != nil {
 		return err
@@ -145,8 +146,8 @@ func (r *reader) Resolve(tx *event.Tx, v event.Version, end event.End) error {
 	return r.end(end)
 }
 
-// unknown records the doubt about tables of which a transaction that is now committed changed rows whose keys did not fit
-// into the stash. It returns once that is durable: the XA COMMIT must not be passed before.
+// unknown records the doubt about tables of which a transaction that is now committed changed rows whose keys did not
+// fit into the stash. It returns once that is durable: the XA COMMIT must not be passed before.
 func (r *reader) unknown(tables []string) error {
 	which := "table " + strings.Join(tables, ", ")
 	if slices.Contains(tables, "") {
@@ -212,8 +213,8 @@ func (r *reader) handOn() error {
 	return r.append(b)
 }
 
-// append appends the batch to the log. A panic over it would come again at each start: the tables of the batch are in doubt
-// then, and its end goes on without its keys.
+// append appends the batch to the log. A panic over it would come again at each start: the tables of the batch are in
+// doubt then, and its end goes on without its keys.
 func (r *reader) append(b *event.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

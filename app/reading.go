@@ -143,8 +143,8 @@ const (
 	fitPause = 500 * time.Millisecond
 )
 
-// lasting returns those of the problems that a look finds which the next ones find too: while DDL is under way, a table, or a
-// column, may be missing for a moment. Whoever waits for an answer gets the first.
+// lasting returns those of the problems that a look finds which the next ones find too: while DDL is under way, a
+// table, or a column, may be missing for a moment. Whoever waits for an answer gets the first.
 func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)) ([]spec.Problem, error) {
 	found, err := look()
 	for n := 1; n < fitLooks && !once && err == nil && len(found) > 0; n++ {
@@ -167,8 +167,8 @@ func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)
 	return found, err
 }
 
-// read reads until ctx ends, the source is caught up with, or something fails. Then it closes the log; what becomes durable
-// of it is saved until [reading.saveLast].
+// read reads until ctx ends, the source is caught up with, or something fails. Then it closes the log; what becomes
+// durable of it is saved until [reading.saveLast].
 func (r *reading) read(ctx context.Context) (caughtUp bool, err error) {
 	at := r.saved.Durable()
 	r.options.Log.Info("reading", "source", r.config.Source.Name, "position", at.String(), "term", r.saved.Term(), "mappings", len(r.config.Mappings))

@@ -26,8 +26,8 @@ const (
 	Standby State = "standby"
 	// Behind: something holds it up; the status' sentence says what.
 	Behind State = "behind"
-	// Doubtful: all work is finished or on its way, but something happened that may have left stale keys; the doubts say
-	// what, and stay until they are answered. So it is while keys are parked, or dead letters.
+	// Doubtful: all work is finished or on its way, but something happened that may have left stale keys; the doubts
+	// say what, and stay until they are answered. So it is while keys are parked, or dead letters.
 	Doubtful State = "doubtful"
 )
 
@@ -64,7 +64,8 @@ type Status struct {
 	// not finished was read OldestUnfinished seconds ago. Parked and DeadLetters are keys in trouble.
 	InFlight int64 `json:"in_flight"`
 	Pending  int64 `json:"pending"`
-	// RateLimited of the pending keys wait for the rate_limit of their mapping, RebuildQueue of all for a query to begin.
+	// RateLimited of the pending keys wait for the rate_limit of their mapping, RebuildQueue of all for a query to
+	// begin.
 	RateLimited      int64   `json:"rate_limited"`
 	RebuildQueue     int64   `json:"rebuild_queue"`
 	OldestUnfinished float64 `json:"oldest_unfinished_seconds"`
@@ -88,8 +89,8 @@ type Status struct {
 
 // circumstances are what the state is judged by, besides what is shown.
 type circumstances struct {
-	// began says that this process has read from the source. joining says that it is not known who leads the readers, or
-	// who has the partitions of the event log; spare that others have them all.
+	// began says that this process has read from the source. joining says that it is not known who leads the readers,
+	// or who has the partitions of the event log; spare that others have them all.
 	began, joining, spare bool
 	// group is that of the invalidators, with Kafka.
 	group string

@@ -10,9 +10,9 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
-// troubles are what the router cannot mend. It belongs to the reader's goroutine. Those that leave a key stale are doubts:
-// they are gathered while rows are routed, since a million rows may have the same, and recorded before the batch is handed
-// on, so that they are durable before the position passes their rows.
+// troubles are what the router cannot mend. It belongs to the reader's goroutine. Those that leave a key stale are
+// doubts: they are gathered while rows are routed, since a million rows may have the same, and recorded before the
+// batch is handed on, so that they are durable before the position passes their rows.
 type troubles struct {
 	alarms *alarm.Board
 	doubts *doubt.Book

@@ -52,16 +52,16 @@ type xaMemory struct {
 	bytes int // of chunk
 	// payload is how many bytes of fields were remembered of the open transaction.
 	payload int
-	// unknown are the tables of its rows whose keys did not fit into the stash. From the first such row on nothing else of
-	// it is remembered.
+	// unknown are the tables of its rows whose keys did not fit into the stash. From the first such row on nothing else
+	// of it is remembered.
 	unknown []string
 }
 
 // remember notes the invalidations from index from on, which a row of tx has just added to the batch. A transaction of
 // which the rest comes on a new connection goes on where it was.
 //
-// Those in the batch go on as what forgets. Nobody can see the row yet, and perhaps nobody ever will: what it would write
-// now could stay in the cache though the transaction is rolled back.
+// Those in the batch go on as what forgets. Nobody can see the row yet, and perhaps nobody ever will: what it would
+// write now could stay in the cache though the transaction is rolled back.
 func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	if from == b.Len() {
 		return nil
@@ -173,9 +173,10 @@ func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
 	x.open, x.xid, x.chunk, x.bytes, x.unknown = nil, "", x.chunk[:0], 0, nil
 }
 
-// recall calls each with the keys of a transaction that was prepared before v and is now committed, and with the ordinals
-// that they have as rows of the commit. What is written under a key twice has two versions, so that the later one
-// wins as it does in the table; plain deletes need none of their own. It returns the tables of keys that did not fit.
+// recall calls each with the keys of a transaction that was prepared before v and is now committed, and with the
+// ordinals that they have as rows of the commit. What is written under a key twice has two versions, so that the later
+// one wins as it does in the table; plain deletes need none of their own. It returns the tables of keys that did not
+// fit.
 func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey, row uint32) error) (unknown []string, err error) {
 	row := uint32(0)
 	err = x.store.Recall(tx.XID, v, func(keys []stashedKey) error {

@@ -219,7 +219,8 @@ func TestATransactionCommittedInOnePhaseIsNotRemembered(t *testing.T) {
 	}
 }
 
-// valueRouter makes of a row a document under user:1, one field of a hash and a plain delete; the position is the value.
+// valueRouter makes of a row a document under user:1, one field of a hash and a plain delete; the position is the
+// value.
 type valueRouter struct{ effect *event.Effect }
 
 func (r valueRouter) Bind(*event.Table) ([]event.Need, error) { return nil, nil }
@@ -379,8 +380,8 @@ func TestTheValuesOfAPreparedTransactionAreBounded(t *testing.T) {
 	}
 }
 
-// What does not fit into the stash must not end the reader: it would read the same transaction at every start. Its commit
-// leaves stale keys, so it is a doubt about its tables.
+// What does not fit into the stash must not end the reader: it would read the same transaction at every start. Its
+// commit leaves stale keys, so it is a doubt about its tables.
 func TestAPreparedTransactionThatDoesNotFitIsADoubtAtItsCommit(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*reader, *fakeLog, *embedded.Store) {

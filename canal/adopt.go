@@ -81,8 +81,9 @@ func (l *loop) checkForeign(ctx context.Context, s *session, info *SourceInfo, p
 	return err
 }
 
-// lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it asked
-// again. Whoever fills the cache from it now reads what was before them, though the deletes that they called for are done.
+// lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it
+// asked again. Whoever fills the cache from it now reads what was before them, though the deletes that they called for
+// are done.
 func (l *loop) lags(behind *behindError) error {
 	l.o.Alarms.Raise(alarm.SourceBehind, "source "+l.o.Source+": "+behind.Error()+"; if it never will, clear the mapped "+
 		"keys in Redis and choose where to go on with `freshet position set … --skip`")
@@ -147,16 +148,17 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	return l.beginAt(&p, info)
 }
 
-// firstEpoch is the epoch of a first start: the time, in seconds. Where the checkpoint was lost, an earlier life may have
-// left versions in Redis, beside values (and in Kafka, in records); and if the source's binlog began anew as well, its
-// places say nothing about those. An epoch that was never used tells them apart, and a clock that was set back says no
-// more than an epoch that always began at 1.
+// firstEpoch is the epoch of a first start: the time, in seconds. Where the checkpoint was lost, an earlier life may
+// have left versions in Redis, beside values (and in Kafka, in records); and if the source's binlog began anew as well,
+// its places say nothing about those. An epoch that was never used tells them apart, and a clock that was set back says
+// no more than an epoch that always began at 1.
 func firstEpoch() uint32 { return uint32(max(time.Now().Unix(), 1)) }
 
 // learn asks for the columns of all tables, while the position is likely not to be far behind the present: the binlog
-// names none of them, or does not say all that matters. What comes later follows from the statements in the binlog. At the earliest position the
-// present is far, and what the server says now counts only after a look through the whole binlog in between; so those
-// whose rows come before a statement that makes them are asked for when their first rows come, and the others never.
+// names none of them, or does not say all that matters. What comes later follows from the statements in the binlog. At
+// the earliest position the present is far, and what the server says now counts only after a look through the whole
+// binlog in between; so those whose rows come before a statement that makes them are asked for when their first rows
+// come, and the others never.
 func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) error {
 	l.flavor, l.byGTID, l.server, l.gtids = info.Flavor, info.GTID, info.Server, p.GTIDs.Clone()
 	defer func() { l.server = "" }() // nothing is begun yet
@@ -251,8 +253,8 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	if err := l.tables.restore(definitions); err != nil {
 		return err
 	}
-	// What an earlier run has read is vouched for once all before the position is visible. MySQL's answers say whether they
-	// hold all that was executed before; MariaDB's are places, and GTIDs where the position is no place.
+	// What an earlier run has read is vouched for once all before the position is visible. MySQL's answers say whether
+	// they hold all that was executed before; MariaDB's are places, and GTIDs where the position is no place.
 	c := claim{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
 	if l.flavor == event.MariaDB && l.done.isZero() {
 		had := l.gtids.Clone()

@@ -12,10 +12,10 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// birth says when a binlog file was begun, by the source's clock, in seconds: what its first event says, and what the server
-// says of it at the beginning of each stream. A source that deletes its binlog (RESET BINARY LOGS AND GTIDS, RESET MASTER),
-// or is restored without it, begins again with the same names of files, and gives GTIDs out again. Once the new files
-// are longer than the old ones, nothing else tells them apart.
+// birth says when a binlog file was begun, by the source's clock, in seconds: what its first event says, and what the
+// server says of it at the beginning of each stream. A source that deletes its binlog (RESET BINARY LOGS AND GTIDS,
+// RESET MASTER), or is restored without it, begins again with the same names of files, and gives GTIDs out again. Once
+// the new files are longer than the old ones, nothing else tells them apart.
 type birth struct {
 	file string
 	at   uint32
@@ -47,8 +47,8 @@ func splitBegun(state []byte) (b birth, rest []byte, err error) {
 	return birth{string(file), uint32(n)}, rest, nil
 }
 
-// checkBegun returns a [*GapError] if the source has begun its binlog again since p, and its GTIDs with it. known says when a
-// file was begun, which counts if it is that of p.
+// checkBegun returns a [*GapError] if the source has begun its binlog again since p, and its GTIDs with it. known says
+// when a file was begun, which counts if it is that of p.
 func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position, known birth) error {
 	if p.File == "" || p.Server != info.Server {
 		return nil

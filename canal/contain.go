@@ -22,9 +22,9 @@ type trouble struct {
 }
 
 // contain ends the handling of a TABLE_MAP or a rows event, also one that panicked: in the decoder, the router, or the
-// sink. It keeps what is wrong with the rows of one table from stopping all others: the event is passed over, once it is
-// durable that the table is in doubt. What the sink has been given of the event stays: to delete more is always right. It
-// is to be deferred.
+// sink. It keeps what is wrong with the rows of one table from stopping all others: the event is passed over, once it
+// is durable that the table is in doubt. What the sink has been given of the event stays: to delete more is always
+// right. It is to be deferred.
 func (l *loop) contain(err *error) {
 	if p := recover(); p != nil {
 		*err = l.panicked(p)
@@ -40,8 +40,8 @@ func (l *loop) contain(err *error) {
 	*err = l.damaged(l.begin, *err)
 }
 
-// panicked makes an error of a panic. The log gets the stack, without the arguments of calls, which may be values of rows;
-// so may a panic's own words, but for those of the runtime.
+// panicked makes an error of a panic. The log gets the stack, without the arguments of calls, which may be values of
+// rows; so may a panic's own words, but for those of the runtime.
 func (l *loop) panicked(p any) error {
 	words := fmt.Sprintf("%T", p)
 	if e, ok := p.(runtime.Error); ok {
@@ -72,8 +72,8 @@ func calls() string {
 	}
 }
 
-// certain reports whether it is the event that cannot be decoded, and not what became of it on its way: its checksum was
-// right, or it has come again on another connection, and failed again.
+// certain reports whether it is the event that cannot be decoded, and not what became of it on its way: its checksum
+// was right, or it has come again on another connection, and failed again.
 func (l *loop) certain(err error) bool {
 	if f := l.dec.Format(); !errors.Is(err, binlog.ErrDamaged) || f != nil && f.Checksum == binlog.ChecksumCRC32 {
 		return true
@@ -83,8 +83,8 @@ func (l *loop) certain(err error) bool {
 	return again
 }
 
-// passOver records that the keys of a table are in doubt because rows of it could not be read. The message stays the same
-// while the reason does, whatever number of events it concerns: repeats of an alarm are known by it.
+// passOver records that the keys of a table are in doubt because rows of it could not be read. The message stays the
+// same while the reason does, whatever number of events it concerns: repeats of an alarm are known by it.
 func (l *loop) passOver(te *binlog.TableError) error {
 	n := ddl.Name{Schema: te.Schema, Table: te.Table}
 	name, of := n.String(), []string{n.String()}

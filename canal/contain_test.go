@@ -76,8 +76,8 @@ func (b *syncBuffer) text() string {
 	return b.String()
 }
 
-// A panic over the rows of one table leaves that table in doubt, by name and position, and every row of the others comes;
-// so it is again after a restart from before it. No value of the row is said or logged.
+// A panic over the rows of one table leaves that table in doubt, by name and position, and every row of the others
+// comes; so it is again after a restart from before it. No value of the row is said or logged.
 func TestAPanicOverOneTableStopsNoOther(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s, "create table DB.good (id int primary key)", "create table DB.bad (id int primary key, n int)",
@@ -128,8 +128,8 @@ func summed(ev []byte) []byte {
 	return binary.LittleEndian.AppendUint32(ev, crc32.ChecksumIEEE(ev))
 }
 
-// What cannot be decoded although its checksum is right was written so, and is passed over at once; without a checksum it is
-// asked for once more first. A wrong checksum is never passed over.
+// What cannot be decoded although its checksum is right was written so, and is passed over at once; without a checksum
+// it is asked for once more first. A wrong checksum is never passed over.
 func TestRowsThatCannotBeDecodedAreOneTablesDoubt(t *testing.T) {
 	id := []byte{78, 0, 0, 0, 0, 0}
 	tableMap := append(append(slices.Clone(id), 1, 0), "\x04shop\x00\x05other\x00\x01\xde\x00\x00"...) // a column type 222

@@ -87,7 +87,8 @@ func TestDDLBetweenRowsNeverMixesUpColumns(t *testing.T) {
 			if err := live.stop(); err != nil {
 				t.Fatal(err)
 			}
-			// Again, by a process that starts after it, from the checkpoint at its beginning and from every one between.
+			// Again, by a process that starts after it, from the checkpoint at its beginning and from every one
+			// between.
 			for i := range live.ends {
 				p := begin
 				p.GTIDs = begin.GTIDs.Clone()
@@ -150,8 +151,8 @@ func TestDDLBeforeTheStartDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestColumnsThatCannotBeKnownAreTheTablesDoubt begins, without a checkpoint that knows the columns, before a column was
-// dropped. The rows from before are not guessed at, and those behind come.
+// TestColumnsThatCannotBeKnownAreTheTablesDoubt begins, without a checkpoint that knows the columns, before a column
+// was dropped. The rows from before are not guessed at, and those behind come.
 func TestColumnsThatCannotBeKnownAreTheTablesDoubt(t *testing.T) {
 	t.Parallel()
 	s := testbed.MySQL(t)

@@ -12,8 +12,8 @@ import (
 // maxDefinitionBytes bounds the memory of the definitions that are kept for comparison.
 const maxDefinitionBytes = 32 << 20
 
-// definitions are those that were handed to the sink last, one for each table. After DDL on any table the definitions of
-// all are made again, and are mostly what they were: the sink then gets the table that it has compiled already.
+// definitions are those that were handed to the sink last, one for each table. After DDL on any table the definitions
+// of all are made again, and are mostly what they were: the sink then gets the table that it has compiled already.
 type definitions struct {
 	last  map[ddl.Name]*binlog.Definition
 	bytes int

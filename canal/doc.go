@@ -10,14 +10,15 @@
 //
 // Nothing committed is missed. Only the end of a transaction is a position. A position that the source can not go on
 // from ends [Canal.Run] with a [GapError] before anything is read: it is never skipped. An event that cannot be read
-// ends it with an [EventError], unless it concerns the rows of one table only: those are passed over, once it is durable
-// that the table is in doubt ([alarm.EventUndecodable]). So is an event over which the decoder or the sink panics.
+// ends it with an [EventError], unless it concerns the rows of one table only: those are passed over, once it is
+// durable that the table is in doubt ([alarm.EventUndecodable]). So is an event over which the decoder or the sink
+// panics.
 //
 // Another server that answers is read from once all that has been handed on is visible there. Until then it is asked
 // again, with an alarm for as long as it takes, for it may get it from the server before; and it is a doubt, for what
-// its readers put into the cache meanwhile is older than what was deleted for good. The same server with less than before
-// has lost it, which is a GapError. So is one that has begun its binlog again under the old names and numbers: when each
-// file was begun is kept with the position.
+// its readers put into the cache meanwhile is older than what was deleted for good. The same server with less than
+// before has lost it, which is a GapError. So is one that has begun its binlog again under the old names and numbers:
+// when each file was begun is kept with the position.
 //
 // Every change has an [event.Version], made of where it stands in the binlog, so a replay gives the same one. After a
 // lost connection, reading goes on behind the last transaction that was handed to the sink, and rows that were handed

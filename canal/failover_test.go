@@ -70,8 +70,8 @@ func (p *replicas) hold() {
 	p.second.Exec(p.t, "stop replica")
 }
 
-// TestAServerThatIsBehindIsWaitedFor cuts the line to a server whose replica then answers, without the last transaction:
-// its readers see what was before it, whose key has been deleted for good.
+// TestAServerThatIsBehindIsWaitedFor cuts the line to a server whose replica then answers, without the last
+// transaction: its readers see what was before it, whose key has been deleted for good.
 func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 	onPairs(t, func(t *testing.T, p *replicas) {
 		d := newDatabase(t, p.first, "create table DB.t (id int primary key)", "insert into DB.t values (1)")

@@ -128,8 +128,8 @@ func checkBehind(s *session, info *SourceInfo, p *event.Position) error {
 	return nil
 }
 
-// checkLost looks for transactions that were read and that the same server has no more. The source goes on working while it
-// is asked, and p may be newer than the first answer, so what seems to be lost is asked for again.
+// checkLost looks for transactions that were read and that the same server has no more. The source goes on working
+// while it is asked, and p may be newer than the first answer, so what seems to be lost is asked for again.
 func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p *event.Position) error {
 	began := time.Now()
 	for wait := time.Duration(0); ; wait = 250 * time.Millisecond {
@@ -160,9 +160,9 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 	}
 }
 
-// cutOff says that a binlog file ends before what was read of it; "" if none does. A server that crashed begins a new file,
-// so one that lost its tail stays shorter than it was, though its transactions' numbers are given out again. Where the
-// binlog was begun anew on purpose, all that was read is said to have been before the file.
+// cutOff says that a binlog file ends before what was read of it; "" if none does. A server that crashed begins a new
+// file, so one that lost its tail stays shorter than it was, though its transactions' numbers are given out again.
+// Where the binlog was begun anew on purpose, all that was read is said to have been before the file.
 func cutOff(s *session, info *SourceInfo, p *event.Position) (string, error) {
 	if p.File == "" || p.Server != info.Server {
 		return "", nil

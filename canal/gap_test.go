@@ -89,8 +89,8 @@ func TestTransactionsThatTheServerHasLostAreAGap(t *testing.T) {
 	}
 }
 
-// A machine that crashes loses what was not synced, and clients then get the same numbers for other transactions: by GTIDs
-// alone nothing is missing.
+// A machine that crashes loses what was not synced, and clients then get the same numbers for other transactions: by
+// GTIDs alone nothing is missing.
 func TestNumbersThatAreUsedAgainAfterACrashAreAGap(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
@@ -233,8 +233,9 @@ func TestATransactionThatTheServerLostIsNotWaitedFor(t *testing.T) {
 	r.await(t, "a mark over it", func() bool { return r.marked(last) })
 }
 
-// A source whose binlog is deleted begins again with the names and the numbers that it gave before. Once it has gone further
-// than it had come, they look as if nothing had happened; and a reader that is connected goes on waiting for the old ones.
+// A source whose binlog is deleted begins again with the names and the numbers that it gave before. Once it has gone
+// further than it had come, they look as if nothing had happened; and a reader that is connected goes on waiting for
+// the old ones.
 func TestABinlogThatIsDeletedIsAGap(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct {

@@ -109,8 +109,8 @@ func list(s string) []string {
 	return slices.DeleteFunc(strings.Split(s, ","), func(v string) bool { return v == "" })
 }
 
-// replicaStatus returns a row for each server that this one replicates from, by the names of their columns in lower case;
-// none if we may not know.
+// replicaStatus returns a row for each server that this one replicates from, by the names of their columns in lower
+// case; none if we may not know.
 func (s *session) replicaStatus(f event.Flavor) []map[string]string {
 	rows, _ := s.replication(f)
 	return rows

@@ -57,8 +57,8 @@ func TestABinlogThatLeavesOutMappedTablesIsFound(t *testing.T) {
 	}
 }
 
-// The servers compare the names in these options in a way of their own, whatever lower_case_table_names says. The binlog shows
-// what is left out.
+// The servers compare the names in these options in a way of their own, whatever lower_case_table_names says. The
+// binlog shows what is left out.
 func TestTheLetterCaseOfIgnoredSchemasIsTheServers(t *testing.T) {
 	t.Parallel()
 	for _, folds := range []string{"--lower-case-table-names=0", "--lower-case-table-names=1"} {

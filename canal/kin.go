@@ -15,10 +15,11 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// ForeignError says that the server has another database than the one that the checkpoint of its source is of: two databases
-// are read under one name. It is a [retry.ErrHalt].
+// ForeignError says that the server has another database than the one that the checkpoint of its source is of: two
+// databases are read under one name. It is a [retry.ErrHalt].
 type ForeignError struct {
-	// Source is the name, Address and Server are those of the server that answers, and Was is the server of the checkpoint.
+	// Source is the name, Address and Server are those of the server that answers, and Was is the server of the
+	// checkpoint.
 	Source, Address, Server, Was string
 	// Reason is how that is known, in words.
 	Reason string
@@ -40,8 +41,9 @@ func (e *ForeignError) Doubt() doubt.Doubt {
 	return doubt.Doubt{Cause: alarm.SourceShared, Source: e.Source, Subject: e.Server, Message: e.Error()}
 }
 
-// Kin finds out whether a server has the database of a checkpoint that another reader writes, or one of its own: a replica
-// has transactions of the checkpoint, or will have them; another database never will. One goroutine at a time uses it.
+// Kin finds out whether a server has the database of a checkpoint that another reader writes, or one of its own: a
+// replica has transactions of the checkpoint, or will have them; another database never will. One goroutine at a time
+// uses it.
 type Kin struct {
 	o Options
 	// known is the server that has what the checkpoint had; "" while none was found.
@@ -61,9 +63,9 @@ func NewKin(o Options) (*Kin, error) {
 	return &Kin{o: o}, err
 }
 
-// Compare asks the server who it is, and compares that with the checkpoint's position, unless it has found before that this
-// server has what the checkpoint had. It returns a [*ForeignError] if the server has another database. Some differ from a
-// replica only at a second look, a while later.
+// Compare asks the server who it is, and compares that with the checkpoint's position, unless it has found before that
+// this server has what the checkpoint had. It returns a [*ForeignError] if the server has another database. Some differ
+// from a replica only at a second look, a while later.
 func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event.Position, error)) error {
 	s, err := k.o.connect(ctx, queryTimeout)
 	if err != nil {
@@ -97,8 +99,8 @@ func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event
 	return k.grown(s, info, &p)
 }
 
-// grown looks for a server that goes a way of its own: it replicates from nobody, still lacks what the checkpoint had at the
-// look before, and has executed others since.
+// grown looks for a server that goes a way of its own: it replicates from nobody, still lacks what the checkpoint had
+// at the look before, and has executed others since.
 func (k *Kin) grown(s *session, info *SourceInfo, p *event.Position) error {
 	was := k.last
 	k.last = sighting{}
@@ -123,8 +125,8 @@ func (o *Options) foreign(info *SourceInfo, p *event.Position, reason string) er
 	return &ForeignError{Source: o.Source, Address: o.Address, Server: info.Server, Was: p.Server, Reason: reason}
 }
 
-// compare reports whether the server surely has what p had. The error is a [*ForeignError] if it surely has another database.
-// Neither: it may be a replica that lags.
+// compare reports whether the server surely has what p had. The error is a [*ForeignError] if it surely has another
+// database. Neither: it may be a replica that lags.
 func (o *Options) compare(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
 	switch {
 	case p.Flavor != "" && p.Flavor != info.Flavor:
@@ -139,8 +141,8 @@ func (o *Options) compare(ctx context.Context, s *session, info *SourceInfo, p *
 	return o.compareMySQL(s, info, p)
 }
 
-// compareBegun compares servers of one identity: MariaDB's may be the same on two machines, and a server that was copied
-// with all of its files has that of the first.
+// compareBegun compares servers of one identity: MariaDB's may be the same on two machines, and a server that was
+// copied with all of its files has that of the first.
 func (o *Options) compareBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
 	known, _, err := splitBegun(p.State)
 	if err == nil {
@@ -152,8 +154,8 @@ func (o *Options) compareBegun(ctx context.Context, s *session, info *SourceInfo
 	return err == nil, err
 }
 
-// compareMySQL compares sets of GTIDs, which hold all that a server ever executed, what it has purged too. A replica has
-// executed something of a server that the checkpoint names, or nothing yet.
+// compareMySQL compares sets of GTIDs, which hold all that a server ever executed, what it has purged too. A replica
+// has executed something of a server that the checkpoint names, or nothing yet.
 func (o *Options) compareMySQL(s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
 	lacks := p.GTIDs.Subtract(&info.Executed)
 	if lacks.IsEmpty() || info.Executed.IsEmpty() || p.GTIDs.SharesOrigin(&info.Executed) {
@@ -177,9 +179,9 @@ func (o *Options) compareMySQL(s *session, info *SourceInfo, p *event.Position) 
 	return false, o.foreign(info, p, "neither it nor what it replicates has a transaction of any server that the checkpoint names")
 }
 
-// compareMariaDB compares what MariaDB's GTIDs tell: of each domain, the last transaction of each server. Their numbers say
-// little, since every database counts from 1 and the default server id is 1 as well. But when a transaction was made is the
-// same in the binlogs of all servers that have it.
+// compareMariaDB compares what MariaDB's GTIDs tell: of each domain, the last transaction of each server. Their numbers
+// say little, since every database counts from 1 and the default server id is 1 as well. But when a transaction was
+// made is the same in the binlogs of all servers that have it.
 func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
 	logged, err := s.binlogState()
 	if err != nil {
@@ -239,16 +241,16 @@ func (s *session) binlogState() (map[origin]uint64, error) {
 const (
 	// clockSlack is by how much the times of one transaction may differ between two binlogs: they should not at all.
 	clockSlack = time.Minute
-	// longestIdle is how long a transaction may wait for its COMMIT: that ends with wait_timeout, whose default this is.
-	// Source: MariaDB, "Server System Variables", wait_timeout.
+	// longestIdle is how long a transaction may wait for its COMMIT: that ends with wait_timeout, whose default this
+	// is. Source: MariaDB, "Server System Variables", wait_timeout.
 	longestIdle = 8 * time.Hour
 )
 
 // span is when a transaction was made, by its events.
 type span struct{ first, last time.Time }
 
-// has reports whether the transaction may be one that another binlog says was committed at a time. A replica says when the
-// last rows were changed, and the server that wrote them when COMMIT came, which may be long after.
+// has reports whether the transaction may be one that another binlog says was committed at a time. A replica says when
+// the last rows were changed, and the server that wrote them when COMMIT came, which may be long after.
 func (s span) has(at time.Time) bool {
 	return !at.Before(s.first.Add(-clockSlack)) && !at.After(s.last.Add(clockSlack))
 }
@@ -313,8 +315,8 @@ func (s span) with(at time.Time) span {
 	return s
 }
 
-// replicates reports whether the server gets transactions from another one, or may. A user that may not ask MariaDB for its
-// replicas' threads, as ours need not, sees how many run.
+// replicates reports whether the server gets transactions from another one, or may. A user that may not ask MariaDB for
+// its replicas' threads, as ours need not, sees how many run.
 func (s *session) replicates(f event.Flavor) bool {
 	rows, known := s.replication(f)
 	if known {

@@ -142,8 +142,8 @@ func (p *replicas) promote() {
 	p.second.Exec(p.t, "reset replica all")
 }
 
-// onTwo runs a test on two servers of each kind that has GTIDs. Those of MariaDB have the same server id, as is its default,
-// or not.
+// onTwo runs a test on two servers of each kind that has GTIDs. Those of MariaDB have the same server id, as is its
+// default, or not.
 func onTwo(t *testing.T, f func(t *testing.T, kind string, first, second *testbed.Server)) {
 	t.Parallel()
 	for kind, start := range map[string]func(testing.TB) *testbed.Server{
@@ -158,8 +158,8 @@ func onTwo(t *testing.T, f func(t *testing.T, kind string, first, second *testbe
 	}
 }
 
-// A server that was set up from a backup has the transactions of the other, though it has logged none of them, and replicates
-// from nobody yet.
+// A server that was set up from a backup has the transactions of the other, though it has logged none of them, and
+// replicates from nobody yet.
 func TestAServerThatWasSetUpFromABackupIsNoOtherDatabase(t *testing.T) {
 	onTwo(t, func(t *testing.T, kind string, first, second *testbed.Server) {
 		d := newDatabase(t, first, "create table DB.t (id int primary key)")
@@ -204,8 +204,8 @@ func TestAServerThatIsRestoredByHandIsNoOtherDatabase(t *testing.T) {
 	wantForeign(t, looks.compare(), looks.p, "executes others")
 }
 
-// longAgo makes a database whose rows were committed long ago, which tells them from those of the same number elsewhere. It
-// returns the position after them.
+// longAgo makes a database whose rows were committed long ago, which tells them from those of the same number
+// elsewhere. It returns the position after them.
 func longAgo(t testing.TB, s *testbed.Server) (*database, event.Position) {
 	t.Helper()
 	d := newDatabase(t, s, "create table DB.t (id int primary key)")

@@ -10,9 +10,9 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// What a number prints depends on what stands in no binlog: ZEROFILL and its width, the decimals of FLOAT(M,D). Read late,
-// after the table was altered or dropped, it prints as it was; or, by a reader that was not there before, the table is in
-// doubt. The rows in between come whatever they are.
+// What a number prints depends on what stands in no binlog: ZEROFILL and its width, the decimals of FLOAT(M,D). Read
+// late, after the table was altered or dropped, it prints as it was; or, by a reader that was not there before, the
+// table is in doubt. The rows in between come whatever they are.
 func TestNumbersReadLatePrintAsTheyWereOrAreInDoubt(t *testing.T) {
 	types := []string{"int zerofill", "int(25) zerofill", "float(7,3)", "decimal(8,2) zerofill", "double(9,2) zerofill", "bigint unsigned"}
 	for _, m := range metadata {
@@ -96,8 +96,8 @@ func fileNumber(r *recorder, i int) uint32 {
 	return p.number
 }
 
-// compareLate compares rows that were read late with what they were. A row may be missing, or a value be absent, but none
-// may be another one. It reports whether any is missing.
+// compareLate compares rows that were read late with what they were. A row may be missing, or a value be absent, but
+// none may be another one. It reports whether any is missing.
 func compareLate(t *testing.T, got, want []string) (missing bool) {
 	t.Helper()
 	for _, w := range want {
@@ -210,8 +210,8 @@ func TestHiddenColumnsAreNoDoubtUnderFullMetadata(t *testing.T) {
 	}
 }
 
-// What MariaDB adds by itself is in the rows, and is marked as none of their values; what a table defines is not, though it
-// be INVISIBLE or of the same kind.
+// What MariaDB adds by itself is in the rows, and is marked as none of their values; what a table defines is not,
+// though it be INVISIBLE or of the same kind.
 func TestColumnsThatTheServerHidesAreMarked(t *testing.T) {
 	onMariaDB(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s)
@@ -244,7 +244,8 @@ func TestColumnsThatTheServerHidesAreMarked(t *testing.T) {
 	})
 }
 
-// The hash that MariaDB keeps of a BLOB with a unique key stands in no definition of the table, and its name in the binlog.
+// The hash that MariaDB keeps of a BLOB with a unique key stands in no definition of the table, and its name in the
+// binlog.
 func TestHashesOfUniqueBlobsAreNoDoubtUnderFullMetadata(t *testing.T) {
 	t.Parallel()
 	s := testbed.MariaDB(t, "--binlog-row-metadata=FULL")

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// lookEach is how long at least is between two looks at tables that have got another id, and lookShare how many times as
-	// long as the last one took. A server whose table cache is smaller than its tables gives them new ids all the time.
+	// lookEach is how long at least is between two looks at tables that have got another id, and lookShare how many
+	// times as long as the last one took. A server whose table cache is smaller than its tables gives them new ids all
+	// the time.
 	lookEach  = time.Second
 	lookShare = 10
 	// presentFor is for how long after the source had nothing more to send what comes counts as the present.
 	presentFor = time.Second
-	// lookAfter is how long a look is put off while the source has always more to send. In the past a look may have to go
-	// through all of the binlog that is still to come; in the present there is next to none.
+	// lookAfter is how long a look is put off while the source has always more to send. In the past a look may have to
+	// go through all of the binlog that is still to come; in the present there is next to none.
 	lookAfter = time.Minute
 )
 
@@ -59,10 +60,11 @@ func (k *looks) looked(begun time.Time) {
 	k.next = now.Add(max(lookEach, lookShare*now.Sub(begun)))
 }
 
-// mapped takes note of a TABLE_MAP. If the table has another id than when its definition was last compared with what the
-// server says, a statement that was not read may have altered it. It is compared again: here, so that the rows are decoded
-// by the right names, or soon, where too many are to be compared; then rows may be decoded by the wrong ones, and the doubt
-// comes after them. A crash in between leads back to the definition as it was known, and the same doubt at the next start.
+// mapped takes note of a TABLE_MAP. If the table has another id than when its definition was last compared with what
+// the server says, a statement that was not read may have altered it. It is compared again: here, so that the rows are
+// decoded by the right names, or soon, where too many are to be compared; then rows may be decoded by the wrong ones,
+// and the doubt comes after them. A crash in between leads back to the definition as it was known, and the same doubt
+// at the next start.
 func (t *tables) mapped(m *binlog.TableMap) error {
 	if !t.tracker.Mapped(m) || !t.looks.atOnce() {
 		return nil
@@ -73,8 +75,8 @@ func (t *tables) mapped(m *binlog.TableMap) error {
 	return err
 }
 
-// look compares the definitions of the tables that wait for it, between transactions, once it is time, or at once. Decoders
-// of definitions that proved wrong are forgotten.
+// look compares the definitions of the tables that wait for it, between transactions, once it is time, or at once.
+// Decoders of definitions that proved wrong are forgotten.
 func (t *tables) look(now bool) error {
 	k := &t.looks
 	if t.l.tx.open || k.since.IsZero() || !now && !k.due() {
@@ -92,7 +94,8 @@ func (t *tables) look(now bool) error {
 	return err
 }
 
-// compare compares the definition of the table that m describes, or of all that wait, and reports whether any was wrong.
+// compare compares the definition of the table that m describes, or of all that wait, and reports whether any was
+// wrong.
 func (t *tables) compare(at place, m *binlog.TableMap) (found bool, err error) {
 	err = t.ask(t.l.ctx, func(s *session, h *history) error {
 		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m, func(n ddl.Name, how string) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// Tables are altered past the binlog while a connection stands: one whose rows have come on it, one whose rows have not, and
-// one whose columns' names do not tell all. Rows that come after the doubt are read by the right names.
+// Tables are altered past the binlog while a connection stands: one whose rows have come on it, one whose rows have
+// not, and one whose columns' names do not tell all. Rows that come after the doubt are read by the right names.
 func TestAnAlterThatIsInNoBinlogIsFoundWhileAConnectionStands(t *testing.T) {
 	t.Parallel()
 	for _, m := range metadata {
@@ -56,8 +56,8 @@ func TestAnAlterThatIsInNoBinlogIsFoundWhileAConnectionStands(t *testing.T) {
 	}
 }
 
-// What gives tables new ids, and is no statement in another log, is no doubt: not as it comes, and not when it is read late,
-// with all of the statements ahead.
+// What gives tables new ids, and is no statement in another log, is no doubt: not as it comes, and not when it is read
+// late, with all of the statements ahead.
 func TestNewTableIdsAloneAreNoDoubt(t *testing.T) {
 	t.Parallel()
 	for _, m := range metadata {

@@ -156,8 +156,8 @@ func testDropped(t *testing.T, early bool) {
 	}
 }
 
-// TestTheKeysOfAnXATransactionWaitForItsCommit: its rows came with XA PREPARE, long vouched for; the keys that are handed
-// over again at XA COMMIT wait for that, also in a batch with others.
+// TestTheKeysOfAnXATransactionWaitForItsCommit: its rows came with XA PREPARE, long vouched for; the keys that are
+// handed over again at XA COMMIT wait for that, also in a batch with others.
 func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 	l, r := fed(t)
 	l.begin = at(100)

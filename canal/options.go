@@ -56,8 +56,8 @@ type Options struct {
 	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.
 	UntilCaughtUp bool
 	// Wanted reports whether any mapping names the table, or with an empty table any table of the schema. Rows of
-	// others are stepped over undecoded. Nil: all are wanted. It is called on the canal's goroutine, and not for each row.
-	// The names are those that the server itself uses, in lower case where it compares names without letter case.
+	// others are stepped over undecoded. Nil: all are wanted. It is called on the canal's goroutine, and not for each
+	// row. The names are those that the server itself uses, in lower case where it compares names without letter case.
 	Wanted func(schema, table string) bool
 	// WantedFolded is asked instead of Wanted where the server compares names without letter case (its
 	// lower_case_table_names is not 0). Nil: Wanted is.

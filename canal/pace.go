@@ -4,7 +4,8 @@ import "time"
 
 const (
 	// handOnAfter is for how long what was read may wait for the sink's batch to become full. A source that always has
-	// more to send would otherwise hold back a key, and the position, for as long as nothing else that is mapped follows.
+	// more to send would otherwise hold back a key, and the position, for as long as nothing else that is mapped
+	// follows.
 	handOnAfter = 100 * time.Millisecond
 	// The clock is looked at after so many events, or so many bytes of them: some milliseconds of work.
 	lookEvents = 256

@@ -27,8 +27,8 @@ type SourceInfo struct {
 	LogBin bool
 
 	// Executed is what has been executed: MySQL gtid_executed (visible to everybody), MariaDB gtid_binlog_pos and
-	// gtid_slave_pos (a commit may stand in them before it is visible). Owned are MySQL's transactions that are about to be committed,
-	// Purged those whose binlogs are gone.
+	// gtid_slave_pos (a commit may stand in them before it is visible). Owned are MySQL's transactions that are about
+	// to be committed, Purged those whose binlogs are gone.
 	Executed, Owned, Purged event.GTIDSet
 	// Replicated is MariaDB's gtid_slave_pos.
 	Replicated event.GTIDSet
@@ -40,11 +40,11 @@ type SourceInfo struct {
 	// themselves. "" where the server does not know the setting.
 	BinlogFormat, RowImage, RowMetadata, RowValueOptions, Checksum string
 	TransactionCompression                                         bool
-	// LogReplicaUpdates says that what the server replicates is in its binlog as well; Galera that it is a node of such a
-	// cluster.
+	// LogReplicaUpdates says that what the server replicates is in its binlog as well; Galera that it is a node of such
+	// a cluster.
 	LogReplicaUpdates, Galera bool
-	// SyncBinlog and FlushLog are sync_binlog and innodb_flush_log_at_trx_commit: with anything but 1 a crash of the machine
-	// loses transactions that were read. "" where the server does not know them.
+	// SyncBinlog and FlushLog are sync_binlog and innodb_flush_log_at_trx_commit: with anything but 1 a crash of the
+	// machine loses transactions that were read. "" where the server does not know them.
 	SyncBinlog, FlushLog string
 	// Lacks are reasons for which changes of wanted tables are not in the binlog. Known after [Probe] only.
 	Lacks []Lack

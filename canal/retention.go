@@ -14,13 +14,13 @@ type Retention struct {
 	// Setting is the setting that decides, and Kept what it says; 0: nothing is purged by time.
 	Setting string
 	Kept    time.Duration
-	// Soon says that binlogs are purged as soon as nothing of the service itself needs them: Amazon RDS and Aurora without
-	// `binlog retention hours`.
+	// Soon says that binlogs are purged as soon as nothing of the service itself needs them: Amazon RDS and Aurora
+	// without `binlog retention hours`.
 	Soon bool
 	// Unknown says that a service decides, and does not tell us.
 	Unknown bool
-	// Oldest is when the oldest binlog that is left was begun, by the source's clock. Zero while no file has been purged,
-	// when its age says nothing, or while it is not known.
+	// Oldest is when the oldest binlog that is left was begun, by the source's clock. Zero while no file has been
+	// purged, when its age says nothing, or while it is not known.
 	Oldest time.Time
 }
 
@@ -98,8 +98,8 @@ func (o *Options) oldestBinlog(ctx context.Context, s *session, info *SourceInfo
 // lookAtRetention is how often the oldest binlog is looked at.
 const lookAtRetention = 5 * time.Minute
 
-// watchRetention keeps the retention up to date until ctx ends. What cannot be asked is asked again later: the number is
-// for display only.
+// watchRetention keeps the retention up to date until ctx ends. What cannot be asked is asked again later: the number
+// is for display only.
 func (c *Canal) watchRetention(ctx context.Context) {
 	t := time.NewTicker(lookAtRetention)
 	defer t.Stop()

@@ -152,9 +152,9 @@ func (s *session) row(statement string) ([]string, error) {
 	return rows[0], nil
 }
 
-// foldsNames reports whether the server compares names of schemas and tables without letter case.
-// Source: MySQL Reference Manual, "Identifier Case Sensitivity"; the same on MariaDB: with 1 names are kept in lower case,
-// with 2 as they were written, and compared in lower case with both.
+// foldsNames reports whether the server compares names of schemas and tables without letter case. Source: MySQL
+// Reference Manual, "Identifier Case Sensitivity"; the same on MariaDB: with 1 names are kept in lower case, with 2 as
+// they were written, and compared in lower case with both.
 func (s *session) foldsNames() (bool, error) {
 	r, err := s.row("SELECT @@lower_case_table_names")
 	if err != nil {

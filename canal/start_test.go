@@ -124,8 +124,8 @@ func TestNowIsWhatEverybodySees(t *testing.T) {
 	}
 }
 
-// TestAFirstStartOnABusyServerFindsAPlace starts again and again while four clients insert: the place where it begins is
-// always newer than what the server said of itself a moment before.
+// TestAFirstStartOnABusyServerFindsAPlace starts again and again while four clients insert: the place where it begins
+// is always newer than what the server said of itself a moment before.
 func TestAFirstStartOnABusyServerFindsAPlace(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s, "create table DB.t (id int primary key auto_increment)")

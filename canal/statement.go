@@ -119,8 +119,8 @@ func (l *loop) unseen(st *ddl.Statement) error {
 		"asked for again")
 }
 
-// altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use: what
-// was cached under it, or with it, stays.
+// altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use:
+// what was cached under it, or with it, stays.
 func (l *loop) altered(a *ddl.Action) error {
 	if !l.wants(a.Table) {
 		return nil

@@ -166,7 +166,8 @@ func (t *tables) newState() []byte {
 	return t.tracker.Encode()
 }
 
-// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the sink uses it.
+// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the sink uses
+// it.
 func (t *tables) rewrites(a *ddl.Action) string {
 	d := t.kept.of(a.Table)
 	find := func(column string) int {

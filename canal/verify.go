@@ -22,8 +22,8 @@ const (
 	columns
 )
 
-// begin notes that a server answers whose tables may not be those that are known. If nothing has been read since that was
-// asked last, it is not asked again: to look through a long binlog may last longer than a connection does.
+// begin notes that a server answers whose tables may not be those that are known. If nothing has been read since that
+// was asked last, it is not asked again: to look through a long binlog may last longer than a connection does.
 func (v *verification) begin(server string, done place) {
 	if v.server != server || v.done != done {
 		v.due = attributes | columns
@@ -31,8 +31,8 @@ func (v *verification) begin(server string, done place) {
 }
 
 // verify compares what is known of tables with what the server says, once on each connection: when its first rows come,
-// because before them the place is not known on another server. What differs, and is explained by no statement, is a doubt
-// before rows are decoded by it. named says that names of columns come with the rows.
+// because before them the place is not known on another server. What differs, and is explained by no statement, is a
+// doubt before rows are decoded by it. named says that names of columns come with the rows.
 func (t *tables) verify(named bool) error {
 	parts := attributes | columns
 	if named {

@@ -28,8 +28,8 @@ func unlogged(statements ...string) []string {
 	return append(append([]string{"set session sql_log_bin=0"}, statements...), "set session sql_log_bin=1")
 }
 
-// Tables are altered past the binlog while nobody reads. Their keys are those of the right columns, and the doubt says which
-// rows from before may have had others; where names come with the rows, only what they lack is in doubt.
+// Tables are altered past the binlog while nobody reads. Their keys are those of the right columns, and the doubt says
+// which rows from before may have had others; where names come with the rows, only what they lack is in doubt.
 func TestAnAlterThatIsInNoBinlogIsFoundAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, m := range metadata {

@@ -13,13 +13,13 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// The rows of an XA transaction come with its XA PREPARE. One that was prepared before the place where reading began, and
-// is committed after it, changes rows that nobody has read: its XA COMMIT names none.
+// The rows of an XA transaction come with its XA PREPARE. One that was prepared before the place where reading began,
+// and is committed after it, changes rows that nobody has read: its XA COMMIT names none.
 //
 // When reading begins at a place for the first time, the source is therefore asked for two things, in this order: which
-// transactions are prepared (XA RECOVER), and what it has executed. What was prepared before the place is either listed,
-// or was committed before the second answer. So a commit whose keys nobody remembers is a doubt if it was listed, or if
-// it stands in the second answer and its XA PREPARE has not come by. All others changed no mapped rows.
+// transactions are prepared (XA RECOVER), and what it has executed. What was prepared before the place is either
+// listed, or was committed before the second answer. So a commit whose keys nobody remembers is a doubt if it was
+// listed, or if it stands in the second answer and its XA PREPARE has not come by. All others changed no mapped rows.
 
 // xaStart is what the source said when reading began, and what has come of it since. It is saved with the position.
 type xaStart struct {
@@ -27,7 +27,8 @@ type xaStart struct {
 	Listed []string `json:"listed,omitempty"`
 	// All says that the source did not list them: any of them may have been prepared before.
 	All bool `json:"all,omitempty"`
-	// Executed is what had been executed then: a set of GTIDs, or without them, File and Pos are where the binlog ended.
+	// Executed is what had been executed then: a set of GTIDs, or without them, File and Pos are where the binlog
+	// ended.
 	Executed string `json:"executed,omitempty"`
 	File     string `json:"file,omitempty"`
 	Pos      uint64 `json:"pos,omitempty"`
@@ -49,8 +50,8 @@ const (
 	xaMark = "xa "
 )
 
-// splitState takes apart what was saved with a position. Where nobody has asked the source yet, any transaction may have
-// been prepared before.
+// splitState takes apart what was saved with a position. Where nobody has asked the source yet, any transaction may
+// have been prepared before.
 func splitState(state []byte, f event.Flavor) (x *xaStart, definitions []byte, err error) {
 	rest, marked := bytes.CutPrefix(state, []byte(xaMark))
 	if !marked {
@@ -149,8 +150,8 @@ func (x *xaStart) prepare(xid string, g event.GTID, at place) {
 	}
 }
 
-// unread reports whether a transaction that is committed, and of which nobody remembers a key, may have changed rows that
-// nobody has read.
+// unread reports whether a transaction that is committed, and of which nobody remembers a key, may have changed rows
+// that nobody has read.
 func (x *xaStart) unread(xid string, g event.GTID, at place) bool {
 	return !x.seen[xid] && (x.All || x.early(g, at) || slices.Contains(x.Listed, xid))
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// inXA runs statements in an XA transaction on a session of its own and prepares it. The session has ended when it returns: a
-// prepared transaction outlives it, and no other session may end the transaction before (MariaDB: "Unknown XID").
+// inXA runs statements in an XA transaction on a session of its own and prepares it. The session has ended when it
+// returns: a prepared transaction outlives it, and no other session may end the transaction before (MariaDB: "Unknown
+// XID").
 func inXA(t *testing.T, d *database, xid string, statements ...string) {
 	t.Helper()
 	c, err := d.DB().Conn(t.Context())

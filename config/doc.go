@@ -1,7 +1,7 @@
 // Package config reads freshet's one YAML file and the environment into a typed, validated [Config].
 //
-// It stands next to the path of a row change, not on it. What it says of mappings is in the words of package spec, which
-// router compiles; only app turns its other values into the stages' options.
+// It stands next to the path of a row change, not on it. What it says of mappings is in the words of package spec,
+// which router compiles; only app turns its other values into the stages' options.
 //
 // What it guarantees:
 //

@@ -7,9 +7,9 @@ import (
 	"github.com/freshet/freshet/config/spec"
 )
 
-// Check looks at a configuration for problems that this package cannot know of. It is called on every load, also
-// when there are problems already; c then holds what could be read: every mapping in it has a table and something to do,
-// and every action that it has is whole. It must not keep c.
+// Check looks at a configuration for problems that this package cannot know of. It is called on every load, also when
+// there are problems already; c then holds what could be read: every mapping in it has a table and something to do, and
+// every action that it has is whole. It must not keep c.
 type Check func(c *Config) spec.Problems
 
 // fault is what is wrong with a value and what to do, without saying where.

@@ -15,8 +15,8 @@ type TLSMode string
 const (
 	// TLSDisabled: in the clear.
 	TLSDisabled TLSMode = "disabled"
-	// TLSPreferred: encrypted when the server offers it, whichever server it is; for the source only, as other protocols
-	// cannot ask.
+	// TLSPreferred: encrypted when the server offers it, whichever server it is; for the source only, as other
+	// protocols cannot ask.
 	TLSPreferred TLSMode = "preferred"
 	// TLSRequired: encrypted, whichever server it is. Protects against listening, not against somebody who answers
 	// instead of the server.

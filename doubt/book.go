@@ -199,9 +199,9 @@ func (b *Book) Loaded() bool {
 	return b.loaded
 }
 
-// Record adds a doubt, or counts it once more, and raises its alarm. It returns when the doubt is durable: what caused it
-// must not be passed over before. While it cannot be kept it tries again, with an alarm, until ctx ends; then it returns
-// ctx's error, and the caller must not go on.
+// Record adds a doubt, or counts it once more, and raises its alarm. It returns when the doubt is durable: what caused
+// it must not be passed over before. While it cannot be kept it tries again, with an alarm, until ctx ends; then it
+// returns ctx's error, and the caller must not go on.
 //
 // One that is durable and comes again soon is counted in memory, and put a little later by [Book.Run].
 func (b *Book) Record(ctx context.Context, d Doubt) error {
@@ -228,8 +228,8 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 	})
 }
 
-// note enters d in memory, so that the status says so from here on, and reports whether it is durable and only the repeat
-// must be put at some time.
+// note enters d in memory, so that the status says so from here on, and reports whether it is durable and only the
+// repeat must be put at some time.
 func (b *Book) note(d Doubt) (id string, durable bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 
 // Doubt says that some keys may be stale although all that was read is finished.
 type Doubt struct {
-	// ID names the doubt to operators. It follows from the cause and the subject: the same trouble with the same subject is
-	// the same doubt, also when it is read again after a crash. [Book.Record] sets it.
+	// ID names the doubt to operators. It follows from the cause and the subject: the same trouble with the same
+	// subject is the same doubt, also when it is read again after a crash. [Book.Record] sets it.
 	ID string `json:"id"`
 	// Cause is the kind of the alarm that is raised with it.
 	Cause alarm.Kind `json:"cause"`
-	// Source and Group say whose doubt it is: of a source's rows (all Redis that are kept fresh from it), or of the Redis
-	// that one group of invalidators keeps fresh. One of them may be empty.
+	// Source and Group say whose doubt it is: of a source's rows (all Redis that are kept fresh from it), or of the
+	// Redis that one group of invalidators keeps fresh. One of them may be empty.
 	Source string `json:"source,omitempty"`
 	Group  string `json:"group,omitempty"`
 	// Tables are those whose keys may be stale, as schema.table; empty: of every mapped table.
@@ -31,8 +31,8 @@ type Doubt struct {
 	Subject string `json:"subject,omitempty"`
 	// Message is a whole sentence for the operator: what, where, what to do. No key, no row value, no secret.
 	Message string `json:"message"`
-	// Since and Last are when it came first and last, by the clock of the machine that recorded it, for display; Count is
-	// how often. Last also tells what a dismissal was meant for, see [Book.Dismiss].
+	// Since and Last are when it came first and last, by the clock of the machine that recorded it, for display; Count
+	// is how often. Last also tells what a dismissal was meant for, see [Book.Dismiss].
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`
 	Count int       `json:"count"`
@@ -48,8 +48,8 @@ type Keeper interface {
 	DropDoubt(ctx context.Context, id string) error
 }
 
-// Follower is a [Keeper] that other processes write to as well. Its Doubts waits for Follow to have read what is kept, and
-// holds at least what this process has put.
+// Follower is a [Keeper] that other processes write to as well. Its Doubts waits for Follow to have read what is kept,
+// and holds at least what this process has put.
 type Follower interface {
 	Keeper
 	// Follow calls changed once all that is kept has been read, and whenever others have changed it, until ctx ends.

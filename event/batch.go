@@ -13,9 +13,9 @@ const Unknown time.Duration = -1
 // it what else its action needs: see [Batch.Fields].
 type Invalidation struct {
 	off, end uint32
-	// Origin indexes [Batch].Origins. Those of a batch's invalidations come in any order, and more than once: the rows of
-	// one event under two mappings take turns between two origins, as rows of two tables do in a compressed transaction.
-	// Whatever encodes a batch must give back any order.
+	// Origin indexes [Batch].Origins. Those of a batch's invalidations come in any order, and more than once: the rows
+	// of one event under two mappings take turns between two origins, as rows of two tables do in a compressed
+	// transaction. Whatever encodes a batch must give back any order.
 	Origin uint32
 	// Row is the row's ordinal, the last part of its version.
 	Row    uint32
@@ -28,8 +28,8 @@ type Invalidation struct {
 // Batch is a run of invalidations of one source in commit order: several transactions, or a part of one. It is
 // the unit that is handed from stage to stage, so that no stage pays for a hand-over per key.
 //
-// A batch is built by one goroutine (the Add methods), and copied ([Batch.Clone], [Batch.Arrange]) by the stage that keeps it;
-// a copy is only read.
+// A batch is built by one goroutine (the Add methods), and copied ([Batch.Clone], [Batch.Arrange]) by the stage that
+// keeps it; a copy is only read.
 type Batch struct {
 	Source string
 	Term   uint64
@@ -42,7 +42,8 @@ type Batch struct {
 	// Leftover says that an older leader left the batch, after work of a newer one: nothing of it may be written,
 	// only forgotten.
 	Leftover bool
-	// Origins say where the changes stand, and Commons what several of them have in common: [Batch.Origin] is one whole.
+	// Origins say where the changes stand, and Commons what several of them have in common: [Batch.Origin] is one
+	// whole.
 	Origins []Placed
 	Commons []Common
 	// Effects are what the invalidations that have one refer to, each once.
@@ -165,7 +166,8 @@ func (b *Batch) effect(e *Effect) uint16 {
 	return uint16(len(b.Effects))
 }
 
-// Cut takes the invalidations from the n-th on back while the batch is being built, with their text. Last stays as it is.
+// Cut takes the invalidations from the n-th on back while the batch is being built, with their text. Last stays as it
+// is.
 func (b *Batch) Cut(n int) {
 	if n < len(b.Invalidations) {
 		b.text = b.text[:b.Invalidations[n].off]

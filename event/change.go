@@ -52,7 +52,8 @@ const (
 	Bytes
 	// Opaque has no text (GEOMETRY, VECTOR), or none was asked for ([Need].Text false): it can only be compared.
 	Opaque
-	// JSON is a JSON column whose text was asked for: Text is the document as the server prints it. No key is made of it.
+	// JSON is a JSON column whose text was asked for: Text is the document as the server prints it. No key is made of
+	// it.
 	JSON
 )
 
@@ -116,8 +117,9 @@ type Column struct {
 	Unsigned bool
 	// Collation is the name of a text column's collation, "" where it is not known or the column has none.
 	Collation string
-	// Hidden says that the server made the column by itself and shows it nowhere, not even in information_schema; rows have
-	// it all the same (MariaDB's system versioning, and its unique keys over BLOBs). It is none of the row's values.
+	// Hidden says that the server made the column by itself and shows it nowhere, not even in information_schema; rows
+	// have it all the same (MariaDB's system versioning, and its unique keys over BLOBs). It is none of the row's
+	// values.
 	Hidden bool
 }
 

@@ -188,8 +188,8 @@ func (s *GTIDSet) Subtract(o *GTIDSet) GTIDSet {
 	return out
 }
 
-// SharesOrigin reports whether both sets have transactions that the same server wrote first, whichever they are. On MariaDB:
-// whether both have a last one of the same server in the same domain.
+// SharesOrigin reports whether both sets have transactions that the same server wrote first, whichever they are. On
+// MariaDB: whether both have a last one of the same server in the same domain.
 func (s *GTIDSet) SharesOrigin(o *GTIDSet) bool {
 	for k := range s.sids {
 		for other := range o.sids {

@@ -20,8 +20,8 @@ type Origin struct {
 	RateLimit int
 }
 
-// Placed is an [Origin] as a batch keeps it: what a rows event has to itself. It has no pointers, since a transaction of
-// one row has one to itself, and so has a key of many partitions: millions of them wait in memory, and the garbage
+// Placed is an [Origin] as a batch keeps it: what a rows event has to itself. It has no pointers, since a transaction
+// of one row has one to itself, and so has a key of many partitions: millions of them wait in memory, and the garbage
 // collector need not look into any.
 type Placed struct {
 	Event Version
@@ -58,15 +58,16 @@ func (c *Common) GTID(number uint64) GTID {
 // turns.
 const near = 16
 
-// AddOrigin adds an origin; invalidations added from now on belong to it. Of its commit time, whole microseconds are kept.
+// AddOrigin adds an origin; invalidations added from now on belong to it. Of its commit time, whole microseconds are
+// kept.
 func (b *Batch) AddOrigin(o Origin) {
 	b.Origins = append(b.Origins, Placed{
 		Event: o.Event, Number: o.Tx.GTID.Number, Committed: o.Tx.Committed.UnixMicro(), Common: b.common(&o),
 	})
 }
 
-// FindOrigin returns which of the newest origins before the n-th is o, or -1: the same rows event under the same mapping
-// comes back after another mapping's turn, and an origin for each key would take more memory than the keys.
+// FindOrigin returns which of the newest origins before the n-th is o, or -1: the same rows event under the same
+// mapping comes back after another mapping's turn, and an origin for each key would take more memory than the keys.
 func (b *Batch) FindOrigin(o *Origin, n int) int {
 	committed := o.Tx.Committed.UnixMicro()
 	for i := n - 1; i >= 0 && i >= n-near; i-- {

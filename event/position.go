@@ -18,8 +18,8 @@ func SplitFile(name string) (base string, number uint32, err error) {
 	return name[:i], uint32(n), nil
 }
 
-// VersionAt returns the version of a change at a position of a binlog file: its order among all changes of the source. The
-// file's name is one that [SplitFile] takes, or empty, which comes before all others.
+// VersionAt returns the version of a change at a position of a binlog file: its order among all changes of the source.
+// The file's name is one that [SplitFile] takes, or empty, which comes before all others.
 func VersionAt(epoch uint32, file string, pos uint64) Version {
 	_, n, _ := SplitFile(file)
 	return Version{Epoch: epoch, File: n, Pos: pos}
@@ -36,8 +36,8 @@ type End struct {
 	GTIDs []GTIDRange
 	// Committed is the last transaction's commit time by the source's clock, for lag.
 	Committed time.Time
-	// State, when not nil, is what canal must know in addition to the position to continue from here (the definitions of
-	// tables whose columns the binlog does not name). Opaque to all others, and never written to again.
+	// State, when not nil, is what canal must know in addition to the position to continue from here (the definitions
+	// of tables whose columns the binlog does not name). Opaque to all others, and never written to again.
 	State []byte
 }
 
@@ -88,8 +88,8 @@ type Position struct {
 	Server string
 	// Epoch is the epoch of the versions of this stretch of the binlog.
 	Epoch uint32
-	// File and Pos are the place in that server's binlog; File is "" where only GTIDs tell: another server has taken over,
-	// and nothing that was read from it is finished yet.
+	// File and Pos are the place in that server's binlog; File is "" where only GTIDs tell: another server has taken
+	// over, and nothing that was read from it is finished yet.
 	File string
 	Pos  uint64
 	// GTIDs is everything executed up to here; empty where the source has no GTIDs, and then File and Pos are the

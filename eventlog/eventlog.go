@@ -1,9 +1,10 @@
 // Package eventlog says how invalidations wait durably between the reader and the invalidator.
 //
-// The log, with its two ends [Input] and [Output], is the one thing that both shapes of freshet differ in. Embedded (one process), the binlog itself is the
-// storage: a batch is handed over in memory and the position becomes durable once the work up to it is finished.
-// With Kafka, a batch is durable once the brokers have acknowledged it, and progress of the work is the consumer
-// group's offset. Neither the reader nor the invalidator knows which of them it has.
+// The log, with its two ends [Input] and [Output], is the one thing that both shapes of freshet differ in. Embedded
+// (one process), the binlog itself is the storage: a batch is handed over in memory and the position becomes durable
+// once the work up to it is finished. With Kafka, a batch is durable once the brokers have acknowledged it, and
+// progress of the work is the consumer group's offset. Neither the reader nor the invalidator knows which of them it
+// has.
 //
 // A log knows neither tables nor Redis.
 package eventlog

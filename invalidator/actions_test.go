@@ -193,8 +193,8 @@ func TestANoticeWhoseReplyWasLostIsSentAgain(t *testing.T) {
 	})
 }
 
-// The final action confirms the guard that the first one has begun, if no newer change can have been finished before: its
-// reply came, before the change had been visible for D, and nothing here had slept.
+// The final action confirms the guard that the first one has begun, if no newer change can have been finished before:
+// its reply came, before the change had been visible for D, and nothing here had slept.
 func TestTheFinalActionConfirmsWhatTheFirstHasBegun(t *testing.T) {
 	const begun = 1763739000123
 	for name, c := range map[string]struct {

@@ -106,8 +106,8 @@ func BenchmarkRedis(b *testing.B) {
 	})
 }
 
-// BenchmarkWrites is the engine with other actions, on a real Redis, each key once; an operation is a batch of 2000 keys.
-// "set" is what redis-benchmark would do: the same values without a guard, pipelined by 500.
+// BenchmarkWrites is the engine with other actions, on a real Redis, each key once; an operation is a batch of 2000
+// keys. "set" is what redis-benchmark would do: the same values without a guard, pipelined by 500.
 func BenchmarkWrites(b *testing.B) {
 	server := testbed.Redis(b)
 	value := `{"id":17,"name":"a product of some length","price":"12.50","stock":4}`

@@ -15,8 +15,8 @@ import (
 const trusted = 100 * time.Millisecond
 
 // errUnused is in the error of a command that went down a connection which had been unused for longer than trusted, and
-// turned out to be closed. Servers (the setting timeout) and proxies close what is unused, so it says nothing of Redis: the
-// command is sent again at once. It may or may not have taken effect.
+// turned out to be closed. Servers (the setting timeout) and proxies close what is unused, so it says nothing of Redis:
+// the command is sent again at once. It may or may not have taken effect.
 var errUnused = errors.New("the connection was closed while it was not used")
 
 // conn is a connection to Redis that knows whether it was unused before it was lost. The pool looks at a connection

@@ -1,6 +1,6 @@
-// Package invalidator deletes keys in Redis, or writes them again: it takes batches of invalidations from a partition of
-// the event log, does to each key what its mapping says at once and, where that can have been too early, a second time,
-// and commits to the log how far everything is finished.
+// Package invalidator deletes keys in Redis, or writes them again: it takes batches of invalidations from a partition
+// of the event log, does to each key what its mapping says at once and, where that can have been too early, a second
+// time, and commits to the log how far everything is finished.
 //
 // On the path of a row change it is the last stage. It knows keys, Redis and what is finished; it knows neither
 // tables nor binlogs, nor which log it has.
@@ -48,21 +48,21 @@
 // acknowledgement and before the key counts as done: at least once. Only a key that was parked is later deleted
 // without anybody being told.
 //
-// Whether a value may still be written, and until when, is settled each time that it is sent ([write.Item.Judge]). Redis
-// checks that time by its own clock, which is asked for every ten seconds ([redisTime]). Old news forgets: a change
-// that has been known to be visible for longer than [write.Window], all that an older leader left, and all that was read
-// before its reader had ever, or for long, handed over all that the source held ([marks.unseen]): the first mark after a
-// start or a rewind covers changes of any age. A backlog of old values must not replace what the application has read
-// since, and a guard that was evicted, or is of another epoch, cannot tell. Where a reply of a first action was lost or late, or the
-// process was stopped meanwhile, the final one confirms no guard that the first has begun ([firstAction]): a newer change may
-// have been finished before. What was parked is forgotten under the version of its
-// change, for an older change's action may be repeated after it; a parked counter is raised.
+// Whether a value may still be written, and until when, is settled each time that it is sent ([write.Item.Judge]).
+// Redis checks that time by its own clock, which is asked for every ten seconds ([redisTime]). Old news forgets: a
+// change that has been known to be visible for longer than [write.Window], all that an older leader left, and all that
+// was read before its reader had ever, or for long, handed over all that the source held ([marks.unseen]): the first
+// mark after a start or a rewind covers changes of any age. A backlog of old values must not replace what the
+// application has read since, and a guard that was evicted, or is of another epoch, cannot tell. Where a reply of a
+// first action was lost or late, or the process was stopped meanwhile, the final one confirms no guard that the first
+// has begun ([firstAction]): a newer change may have been finished before. What was parked is forgotten under the
+// version of its change, for an older change's action may be repeated after it; a parked counter is raised.
 //
-// Queries wait for their change to be known as visible, since what they read before might be the old value; then they go
-// to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was
-// sent then. A query that fails has its key forgotten before it is tried again. What waits for queries counts as pending
-// from the start, is bounded in bytes and in time, and is forgotten beyond that (query_wait.go), for slow queries of one
-// mapping must not hold up the keys of any other.
+// Queries wait for their change to be known as visible, since what they read before might be the old value; then they
+// go to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was
+// sent then. A query that fails has its key forgotten before it is tried again. What waits for queries counts as
+// pending from the start, is bounded in bytes and in time, and is forgotten beyond that (query_wait.go), for slow
+// queries of one mapping must not hold up the keys of any other.
 //
 // Keys of a mapping with a rate limit of its own wait for their first action in [pacedKeys], where a later
 // change takes the place of an older one.
@@ -95,8 +95,8 @@
 // What is handed over is a batch, a unit (the keys of a batch with one D and class) or a job (some 2000 keys of several
 // units, 500 or 1 MiB of them if they are writes: one round trip), never a key; who hands over does not touch it again
 // until it comes back. Nothing on the path of a delete takes a lock, sends, sets a timer or allocates for each key. Due
-// units wait in one queue for each D and class, in the order in which their changes became known to be visible, under one
-// timer. Only queries are answered key by key, into the inbox of their partition.
+// units wait in one queue for each D and class, in the order in which their changes became known to be visible, under
+// one timer. Only queries are answered key by key, into the inbox of their partition.
 //
 // Handing out jobs is inverted: a loop first gets a slot, of which there are as many as the writers can have jobs,
 // and then fills a job with all that is ready by then. So small units of live traffic merge into full commands when

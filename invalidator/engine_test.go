@@ -94,8 +94,8 @@ func TestWithoutASecondDeleteWhatIsVisibleIsDeletedOnce(t *testing.T) {
 	})
 }
 
-// A commit may be held up after its event, as by semi-synchronous replication: a reader of any speed fills the cache with
-// the old value after the first delete. The mark is all that is waited for.
+// A commit may be held up after its event, as by semi-synchronous replication: a reader of any speed fills the cache
+// with the old value after the first delete. The mark is all that is waited for.
 func TestWithoutASecondDeleteWhatWasNotVisibleIsDeletedOnceMoreAtTheMark(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		r.append(aged(batchOf(4, 0, "a"), event.Unknown))

@@ -74,8 +74,8 @@ func (l *fakeLog) watermark() int {
 	return l.committed
 }
 
-// batchOf makes a batch of the given keys, each a row of one rows event at pos. Without D it has just become known to be
-// visible, so that one delete is enough.
+// batchOf makes a batch of the given keys, each a row of one rows event at pos. Without D it has just become known to
+// be visible, so that one delete is enough.
 func batchOf(pos uint64, d time.Duration, keys ...string) *event.Batch {
 	var b event.Batch
 	b.Reset()
@@ -216,6 +216,7 @@ func (noRedis) Unlink(_ context.Context, commands []*Command) {
 		c.Found = int64(c.Len())
 	}
 }
+
 func (noRedis) Do(_ context.Context, calls []*write.Call) {
 	for _, c := range calls {
 		c.Reply = int64(1)

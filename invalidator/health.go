@@ -230,15 +230,16 @@ func (h *health) woke(asleep, awake time.Time, meant time.Duration) {
 	h.log.Info("nothing ran here for a while: values of keys that were not known are not written for now", "seconds", slept.Seconds())
 }
 
-// slept reports whether nothing had run here for long when a change that was fetched then was fetched, or later, or shortly
-// before: somebody else may have finished newer changes meanwhile, and what was lying about here may say nothing of them.
+// slept reports whether nothing had run here for long when a change that was fetched then was fetched, or later, or
+// shortly before: somebody else may have finished newer changes meanwhile, and what was lying about here may say
+// nothing of them.
 func (h *health) slept(fetched moment, d time.Duration) bool {
 	s := h.overslept.Load()
 	return s != 0 && fetched < moment(s).add(write.Window(d))
 }
 
-// pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in
-// which nobody asked. While no D is counted a short one is not worth the while. A time in which nobody asked counts as a
+// pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in which
+// nobody asked. While no D is counted a short one is not worth the while. A time in which nobody asked counts as a
 // silence, so asking less often takes nothing away: what comes first, and was visible for long, then takes two deletes.
 //
 // What begins to count after busy was asked, and before the prober sleeps, finds slow raised, and kicks it: slow is
@@ -256,8 +257,8 @@ func (h *health) pulse() time.Duration {
 	return min(max(d/pulsesPerD, busyPulse), idlePulse)
 }
 
-// hurry is called when a D begins to count: the prober then asks at the pace that this takes. One kick for each time that
-// slow was raised is enough, and more would put off its attempts while Redis is away.
+// hurry is called when a D begins to count: the prober then asks at the pace that this takes. One kick for each time
+// that slow was raised is enough, and more would put off its attempts while Redis is away.
 func (h *health) hurry() {
 	if h.slow.Load() && h.slow.Swap(false) {
 		wake(h.kick)

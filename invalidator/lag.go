@@ -36,8 +36,8 @@ type heardRead struct {
 // freshPartition is a partition whose log knows as of when it is finished. A log with several partitions does: the
 // reader has handed over everything, but what it put into this one may be still to be fetched.
 type freshPartition interface {
-	// FreshAsOf returns as of when, on the reader's clock, all that belongs to the partition is committed; the zero time
-	// while that is not known.
+	// FreshAsOf returns as of when, on the reader's clock, all that belongs to the partition is committed; the zero
+	// time while that is not known.
 	FreshAsOf() time.Time
 }
 

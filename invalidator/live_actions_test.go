@@ -115,8 +115,8 @@ func TestNoticesOnARealServer(t *testing.T) {
 	}
 }
 
-// Caches that follow a stream, or listen, are stale until they are told, whatever was in trouble: the key, or the telling.
-// And what cannot be told is not settled: it ends as a dead letter.
+// Caches that follow a stream, or listen, are stale until they are told, whatever was in trouble: the key, or the
+// telling. And what cannot be told is not settled: it ends as a dead letter.
 func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -252,8 +252,8 @@ func TestAReplyLostAtAnyWriteOfAValueLosesNothing(t *testing.T) {
 			l.server.Do(t, "set", key, "old")
 			l.do(thing{key, event.ActionRebuild, event.IntentPut, &event.Effect{Publish: true}, []string{"changes", "x", value}})
 			l.proxy.OnCommand(nil)
-			// What is sent again when it could have been the final action forgets, for a newer one may have come between:
-			// so where one was lost there is nothing, or the value.
+			// What is sent again when it could have been the final action forgets, for a newer one may have come
+			// between: so where one was lost there is nothing, or the value.
 			got := l.server.Client().Get(t.Context(), key).Val()
 			if got != value && (!hit.Load() || got != "") {
 				t.Errorf("with write %d lost: %s is %q, want %q", at, key, got, value)

@@ -24,7 +24,8 @@ type marks struct {
 type knownMark struct {
 	mark event.Mark
 	at   moment
-	// read is when it was last heard, with no higher version, that the reader had handed over everything; always: never.
+	// read is when it was last heard, with no higher version, that the reader had handed over everything; always:
+	// never.
 	read moment
 }
 
@@ -85,9 +86,9 @@ func (m *marks) covering(source string, term uint64, v event.Version) moment {
 }
 
 // unseen returns the last moment at which the record was known not to be there yet: its reader had handed over all that
-// the source held, and nothing vouched for the record. always: there was none, so the record may be from any time before
-// its reader began, or before this process heard of it: part of a backlog. Only the reader's own term counts, since the
-// one before was caught up with another part of the binlog.
+// the source held, and nothing vouched for the record. always: there was none, so the record may be from any time
+// before its reader began, or before this process heard of it: part of a backlog. Only the reader's own term counts,
+// since the one before was caught up with another part of the binlog.
 func (m *marks) unseen(source string, term uint64, v event.Version) moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,8 @@ type node struct {
 	timeout time.Duration
 	prefix  string
 	metrics *metrics
-	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be there.
+	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be
+	// there.
 	known, unseen func(*entry) moment
 	slots         chan struct{}
 	jobs          chan *job

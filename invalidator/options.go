@@ -37,8 +37,8 @@ type Rebuilder interface {
 	// error that has a method Permanent() bool which returns true will come again whenever it is tried. Errors name
 	// neither rows nor secrets: they are shown to operators.
 	//
-	// It must be a server that has executed after: the transactions whose changes the value answers, as far as they have
-	// GTIDs. Another server that has taken over, or the one before it, may lack them.
+	// It must be a server that has executed after: the transactions whose changes the value answers, as far as they
+	// have GTIDs. Another server that has taken over, or the one before it, may lack them.
 	Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields, missing bool, err error)
 }
 

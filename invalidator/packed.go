@@ -6,15 +6,15 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// While plain deletes wait for their second one, nothing of their batch is needed but the keys, and, for a key that will
-// be parked then, its table and version. So the batch of an entry of which everything that is open waits is packed: the
-// keys of one mapping differ in few bytes, and neighbours in the binlog in fewer. What is packed is a tenth to a third
-// as large, and nothing that the garbage collector would look into. When the first of it falls due it becomes a batch
-// again: nobody else knows of it.
+// While plain deletes wait for their second one, nothing of their batch is needed but the keys, and, for a key that
+// will be parked then, its table and version. So the batch of an entry of which everything that is open waits is
+// packed: the keys of one mapping differ in few bytes, and neighbours in the binlog in fewer. What is packed is a tenth
+// to a third as large, and nothing that the garbage collector would look into. When the first of it falls due it
+// becomes a batch again: nobody else knows of it.
 //
-// Format, all numbers as varints: how many origins, invalidations and bytes of keys there are; how many commons, and for
-// each the number of its table in names; for each origin its common, and how much higher epoch, file and position of its
-// event are than those of the origin before; then for each invalidation
+// Format, all numbers as varints: how many origins, invalidations and bytes of keys there are; how many commons, and
+// for each the number of its table in names; for each origin its common, and how much higher epoch, file and position
+// of its event are than those of the origin before; then for each invalidation
 //
 //	by how much the number of its origin, and then by how much its row, is higher than that of the one before, from 0
 //	shared<<3 | slot: how many of its first bytes are those of the key that last had this slot

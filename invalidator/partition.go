@@ -373,7 +373,8 @@ func (e *Engine) known(of *entry) moment {
 	return min(e.marks.covering(of.source, of.term, of.last), of.aged)
 }
 
-// aged returns since when everybody had been known to see a batch that was fetched then, by its age; never: it has none.
+// aged returns since when everybody had been known to see a batch that was fetched then, by its age; never: it has
+// none.
 func (e *Engine) aged(b *event.Batch, fetched moment) moment {
 	if b.Age < 0 {
 		return never

@@ -35,8 +35,10 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := &world{scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{},
-			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{}, parked: map[string]bool{}}
+		w := &world{
+			scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{},
+			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{}, parked: map[string]bool{},
+		}
 		p := &process{
 			w: w, records: w.layOut(rng), store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
 		}
@@ -185,8 +187,8 @@ func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
 	}
 }
 
-// TestTheRuleHolds plays worlds in which some part of the rule matters much. The mutants, which lack that part, name the
-// world that shows it.
+// TestTheRuleHolds plays worlds in which some part of the rule matters much. The mutants, which lack that part, name
+// the world that shows it.
 func TestTheRuleHolds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -208,8 +210,10 @@ func TestTheRuleHolds(t *testing.T) {
 		{"where Redis refuses keys and hangs", hazards{refuse: 0.9, stall: 0.9, precise: 0.9}},
 		{"where values are written", hazards{values: 1, precise: 0.5}},
 		{"where values come again", hazards{kafka: 1, values: 1, none: 0.9, evict: 0.9, again: 0.9}},
-		{"where values of an old leader come last",
-			hazards{kafka: 1, liar: 1, values: 1, none: 0.5, evict: 0.9, behind: 0.9, crash: 0.9}},
+		{
+			"where values of an old leader come last",
+			hazards{kafka: 1, liar: 1, values: 1, none: 0.5, evict: 0.9, behind: 0.9, crash: 0.9},
+		},
 		{"where values are queried", hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
 		{"where queries are too many", hazards{values: 1, queried: 1, tight: 1, none: 1}},
 		{"where a local cache is told", hazards{told: 1, precise: 0.9}},

@@ -146,8 +146,9 @@ func newest(serves []waiter) action {
 			a.note = write.Notice{Table: note.Table}
 		}
 		a.item.D = d
-		// A mark that was begun before this run holds all that was finished since, and the run reads all that was before.
-		// Only a final action confirms; in a first one the partition is still noting what other keys of the unit have begun.
+		// A mark that was begun before this run holds all that was finished since, and the run reads all that was
+		// before. Only a final action confirms; in a first one the partition is still noting what other keys of the
+		// unit have begun.
 		if s.unit.final {
 			begun = max(begun, s.unit.first.begun)
 		}

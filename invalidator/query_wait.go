@@ -9,13 +9,14 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// Queries can be slower than changes come, by any factor. What waits for them must hold up nobody else: neither fetching,
-// nor the watermark, which everything that comes later waits for. So there are two bounds on what waits, in bytes and in
-// time. Beyond them a key forgoes its query: it is forgotten, as if its mapping said delete, and the application reads for
-// itself.
+// Queries can be slower than changes come, by any factor. What waits for them must hold up nobody else: neither
+// fetching, nor the watermark, which everything that comes later waits for. So there are two bounds on what waits, in
+// bytes and in time. Beyond them a key forgoes its query: it is forgotten, as if its mapping said delete, and the
+// application reads for itself.
 
 const (
-	// queryShare is the share of [Options].MaxMemory, as a divisor, that all keys may hold that are to be rebuilt by query.
+	// queryShare is the share of [Options].MaxMemory, as a divisor, that all keys may hold that are to be rebuilt by
+	// query.
 	queryShare = 4
 	// staleFor is for how long a key waits for a query to begin, with the value that it had: as long as for a lock of
 	// somebody else.
@@ -124,8 +125,9 @@ func (s *partition) forgo(u *unit) {
 	}
 }
 
-// setForgoneApart has the keys of a unit that wait for no query any more forgotten at once, as a unit of their own. They
-// leave the unit itself when all others are answered ([partition.withoutForgone]): their places are spoken of until then.
+// setForgoneApart has the keys of a unit that wait for no query any more forgotten at once, as a unit of their own.
+// They leave the unit itself when all others are answered ([partition.withoutForgone]): their places are spoken of
+// until then.
 func (s *partition) setForgoneApart(u *unit) {
 	from := u.apart
 	u.apart = len(u.forgone)
@@ -149,8 +151,8 @@ func (s *partition) setForgoneApart(u *unit) {
 	s.forgo(apart)
 }
 
-// withoutForgone takes the keys that were set apart out of a unit of which all others are answered. It returns nil if there
-// are no others.
+// withoutForgone takes the keys that were set apart out of a unit of which all others are answered. It returns nil if
+// there are no others.
 func (s *partition) withoutForgone(u *unit) *unit {
 	if u.apart == 0 {
 		return u

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// askTimeEvery is how often Redis is asked what its clock says. Clocks of two machines drift apart by less than 100 ppm,
-// that is 1 ms meanwhile.
+// askTimeEvery is how often Redis is asked what its clock says. Clocks of two machines drift apart by less than 100
+// ppm, that is 1 ms meanwhile.
 const askTimeEvery = 10 * time.Second
 
-// redisTime knows what Redis' clock says at least, without asking each time. What is sent says by that clock until when it
-// may take effect ([write.Item]), so that two clocks are never compared: only Redis' own with itself.
+// redisTime knows what Redis' clock says at least, without asking each time. What is sent says by that clock until when
+// it may take effect ([write.Item]), so that two clocks are never compared: only Redis' own with itself.
 type redisTime struct {
 	redis   Redis
 	clock   func() moment
@@ -30,8 +30,8 @@ func newRedisTime(r Redis, clock func() moment, timeout time.Duration) *redisTim
 	return &redisTime{redis: r, clock: clock, timeout: timeout, at: never}
 }
 
-// now returns the time of Redis' clock in ms, or somewhat less: the reply was on its way for a while. 0: Redis does not say.
-// What is sent nevertheless finds out why.
+// now returns the time of Redis' clock in ms, or somewhat less: the reply was on its way for a while. 0: Redis does not
+// say. What is sent nevertheless finds out why.
 func (t *redisTime) now(ctx context.Context) int64 {
 	t.mu.Lock()
 	said, at, lost := t.said, t.at, t.lost

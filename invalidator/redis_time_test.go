@@ -87,8 +87,8 @@ func (r *unusedOnce) Time(ctx context.Context) (time.Time, error) {
 	return at, err
 }
 
-// A value may take effect until Window after its change became known to be visible, by Redis' own clock, be that right or
-// wrong.
+// A value may take effect until Window after its change became known to be visible, by Redis' own clock, be that right
+// or wrong.
 func TestAValueSaysUntilWhenItMayTakeEffect(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		var left []time.Duration // from each call on, until it may take effect

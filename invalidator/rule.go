@@ -32,8 +32,8 @@ const late = 4
 type reply struct{ sent, replied moment }
 
 // counts is the rule: it reports whether a delete finishes its keys. It is asked about every delete that Redis
-// acknowledges, be it a first, a final or a parked one: they do not differ in what they do. dark must have been asked for
-// after the reply.
+// acknowledges, be it a first, a final or a parked one: they do not differ in what they do. dark must have been asked
+// for after the reply.
 //
 // Let known be when it became known here that everybody can read the change, and dark the end of the last time
 // that Redis was silent for longer than D/4 (see [watch]). A delete finishes the key if it was sent no earlier

@@ -25,8 +25,8 @@ type SingleOptions struct {
 	Timeout time.Duration
 	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
 	QueryWorkers int
-	// Connected, if it is there, is given what each new connection answers to INFO, before the connection is used. It must
-	// not block.
+	// Connected, if it is there, is given what each new connection answers to INFO, before the connection is used. It
+	// must not block.
 	Connected func(info string, err error)
 	// TLS, when not nil, is used for every connection.
 	TLS *tls.Config

@@ -18,7 +18,8 @@ type Snapshot struct {
 	Pending   int64 `json:"pending"`
 	Unmarked  int64 `json:"unmarked"`
 	InTrouble int64 `json:"in_trouble"`
-	// RateLimited of the pending wait for the rate limit of their mapping, and RebuildQueue of all for a query to begin.
+	// RateLimited of the pending wait for the rate limit of their mapping, and RebuildQueue of all for a query to
+	// begin.
 	RateLimited  int64 `json:"rate_limited"`
 	RebuildQueue int64 `json:"rebuild_queue"`
 	// Bytes is about what all unfinished work holds.
@@ -75,8 +76,8 @@ func (e *Engine) Snapshot() Snapshot {
 // later ones. It may be called by any goroutine.
 func (e *Engine) Acknowledged() uint64 { return e.metrics.ackedKeys.Load() }
 
-// LongestD returns the longest second delete of all that was fetched since the engine was made; 0 if none had any. Where
-// the mappings are another process's, this is all that is known of them. It may be called by any goroutine.
+// LongestD returns the longest second delete of all that was fetched since the engine was made; 0 if none had any.
+// Where the mappings are another process's, this is all that is known of them. It may be called by any goroutine.
 func (e *Engine) LongestD() time.Duration { return time.Duration(e.health.longest.Load()) }
 
 // state says how Redis is, also in a sentence.

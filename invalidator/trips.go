@@ -10,9 +10,9 @@ import (
 // the next ones halved, down to a 64th, for deletes and for writes, first and final ones: a large command holds up what
 // others have sent.
 //
-// They are doubled again after a full one that took less than a quarter of what it might have, for then the double is no
-// risk; and after none has been late for long, since a far Redis takes as long for a small round trip as for a large one.
-// How long depends on D: a large unit, all of whose round trips have to be in time, must fit in between.
+// They are doubled again after a full one that took less than a quarter of what it might have, for then the double is
+// no risk; and after none has been late for long, since a far Redis takes as long for a small round trip as for a large
+// one. How long depends on D: a large unit, all of whose round trips have to be in time, must fit in between.
 //
 // It is asked, and hears of the outcome, once for each round trip, by any goroutine.
 type trips struct {
@@ -26,7 +26,8 @@ const (
 	tryAgainPer = 64 // in D
 )
 
-// ended takes note of how long the slowest round trip of a job took. d is the shortest second delete in use; 0: none is.
+// ended takes note of how long the slowest round trip of a job took. d is the shortest second delete in use; 0: none
+// is.
 func (t *trips) ended(j *job, d time.Duration, now moment) {
 	switch {
 	case d == 0:

@@ -37,8 +37,8 @@ func (r *rig) mostInATrip() int {
 	return r.redis.most
 }
 
-// A delete counts only if its reply came within D/4. A Redis that takes longer for a full round trip, as it always will,
-// gets smaller ones: sent again at the same size they would be late for ever.
+// A delete counts only if its reply came within D/4. A Redis that takes longer for a full round trip, as it always
+// will, gets smaller ones: sent again at the same size they would be late for ever.
 func TestARedisThatIsTooSlowForFullRoundTripsFinishesSmallerOnes(t *testing.T) {
 	const d = time.Second
 	plain := func(b *event.Batch) *event.Batch { return b }

@@ -68,8 +68,8 @@ type unit struct {
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
 	final bool
-	// paced says that it waits for long before its first action, for its mapping's rate limit or for queries, and so counts
-	// as pending from the start.
+	// paced says that it waits for long before its first action, for its mapping's rate limit or for queries, and so
+	// counts as pending from the start.
 	paced bool
 	// forget says that its keys are forgotten, though they should be rebuilt by query. queried is what it holds as long
 	// as they are to be rebuilt.
@@ -91,8 +91,8 @@ type unit struct {
 	trouble *trouble
 }
 
-// firstAction is what is known of the first action of some keys once it was answered. The final one may confirm the marks
-// that it has begun: see "What the sender owes" in the documentation of package write.
+// firstAction is what is known of the first action of some keys once it was answered. The final one may confirm the
+// marks that it has begun: see "What the sender owes" in the documentation of package write.
 type firstAction struct {
 	// begun is when the last of the marks was begun, by Redis' clock in ms; 0: none was.
 	begun int64
@@ -210,8 +210,8 @@ func (u *unit) extra() int64 {
 	return n * int64(u.size)
 }
 
-// load returns what the entry begins with. Keys that are paced by themselves, or wait for queries, wait for as long as it
-// takes, so they count as pending: they must not hold up others as what is in flight does.
+// load returns what the entry begins with. Keys that are paced by themselves, or wait for queries, wait for as long as
+// it takes, so they count as pending: they must not hold up others as what is in flight does.
 func (e *entry) load() load {
 	l := load{bytes: e.bytes}
 	for i := range e.units {

@@ -16,8 +16,8 @@ func unlinkOne(t *testing.T, s *Single, key string) *Command {
 	return c[0]
 }
 
-// A Redis with the setting timeout closes what is unused. That is no failure of Redis, of which all keys would have to be
-// deleted anew.
+// A Redis with the setting timeout closes what is unused. That is no failure of Redis, of which all keys would have to
+// be deleted anew.
 func TestAnUnusedConnectionThatRedisHasClosedIsNotRedisAway(t *testing.T) {
 	server := testbed.Redis(t)
 	s := single(t, SingleOptions{Address: server.Addr})

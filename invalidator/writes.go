@@ -99,8 +99,8 @@ func (w *writer) action(at int, p *part, i int) action {
 	return a
 }
 
-// parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change, and told of. A
-// field's name was not kept, so its whole hash goes, with what is known of all fields.
+// parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change, and told of.
+// A field's name was not kept, so its whole hash goes, with what is known of all fields.
 func parkedAction(at int, e *retry.Entry) action {
 	a := action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
 		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D, Now: time.Now(),
@@ -160,9 +160,9 @@ func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
 // backlog: longer than the longest heartbeat, which is the time between two marks.
 const backlog = time.Minute
 
-// decide settles, each time that an action is about to be sent, whether its value may still be written. Old news forgets:
-// when everybody has been able to read a change for long, what is cached was probably read since. So does what may come
-// after a newer change's final action: see what package write says that the sender owes.
+// decide settles, each time that an action is about to be sent, whether its value may still be written. Old news
+// forgets: when everybody has been able to read a change for long, what is cached was probably read since. So does what
+// may come after a newer change's final action: see what package write says that the sender owes.
 //
 // That a change has become known to be visible just now does not say that it is new. After a start, a rewind or an
 // outage the first marks cover all that came meanwhile, or not even that. So a change also has to be known not to have

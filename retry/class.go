@@ -2,9 +2,9 @@ package retry
 
 import "errors"
 
-// ErrHalt is what every error is that another attempt would meet again until somebody has decided how to go on: the position
-// is lost, or records of the event log are. A supervisor must not simply start the process again, so it ends with exit
-// code 3.
+// ErrHalt is what every error is that another attempt would meet again until somebody has decided how to go on: the
+// position is lost, or records of the event log are. A supervisor must not simply start the process again, so it ends
+// with exit code 3.
 var ErrHalt = errors.New("halted")
 
 // Halt returns an error with this text that is an [ErrHalt].

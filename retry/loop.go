@@ -7,7 +7,8 @@ import (
 )
 
 // Loop makes attempts at one thing until one succeeds: it owns the waits between them, knows for how long they have
-// failed, and has a [Reporter] say so. The zero Loop tries forever, with the waits of a zero [Backoff], and says nothing.
+// failed, and has a [Reporter] say so. The zero Loop tries forever, with the waits of a zero [Backoff], and says
+// nothing.
 //
 // [Loop.Do] is the whole of it. Where attempts are made by something else, that calls [Loop.Failed] and
 // [Loop.Succeeded] after each.
@@ -45,8 +46,8 @@ func (l *Loop) Do(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// Wait takes note of a failure and waits for the next attempt. What fails once ctx has ended is not noted. It returns the
-// context's error if that ends first.
+// Wait takes note of a failure and waits for the next attempt. What fails once ctx has ended is not noted. It returns
+// the context's error if that ends first.
 func (l *Loop) Wait(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -20,8 +20,8 @@ const (
 type Reporter struct {
 	// Failed reports a failure. Required.
 	Failed func(err error)
-	// Recovered reports that attempts succeed again. lasted is for how long those of the loop failed that was the last to
-	// succeed. Nil: it is not reported.
+	// Recovered reports that attempts succeed again. lasted is for how long those of the loop failed that was the last
+	// to succeed. Nil: it is not reported.
 	Recovered func(lasted time.Duration)
 	// Kind returns what is reported once, and whether it passes by itself. Default: the text of the error, which does.
 	Kind func(err error) (kind string, passes bool)
@@ -33,8 +33,8 @@ type Reporter struct {
 	failing  int                  // loops that had something to report
 }
 
-// failed reports a failure if it is news. It returns false if nothing is to be said of it yet. first says that nothing was
-// to be said of this loop before.
+// failed reports a failure if it is news. It returns false if nothing is to be said of it yet. first says that nothing
+// was to be said of this loop before.
 func (r *Reporter) failed(err error, lasting time.Duration, first bool) bool {
 	if r == nil {
 		return false

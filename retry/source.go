@@ -47,8 +47,8 @@ func ServerError(err error) (*mysql.MyError, bool) {
 	return e, errors.As(err, &e)
 }
 
-// EndsSession reports whether the server ends the session with this error of its own: it shuts down, somebody has killed
-// the session, or it was idle for too long.
+// EndsSession reports whether the server ends the session with this error of its own: it shuts down, somebody has
+// killed the session, or it was idle for too long.
 func EndsSession(e *mysql.MyError) bool {
 	switch e.Code {
 	case 1053, 1077, 1079, 1927, 3169, 4031:

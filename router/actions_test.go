@@ -231,7 +231,8 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// A live row that becomes a draft, or goes, leaves the set of what is kept, though the predicate is false for that change.
+// A live row that becomes a draft, or goes, leaves the set of what is kept, though the predicate is false for that
+// change.
 func TestARowThatLeavesWhatWhenSelectsIsRemoved(t *testing.T) {
 	live, dead := row{"id": 1, "name": "x", "status": "live"}, row{"id": 1, "name": "x", "status": "dead"}
 	gone := row{"id": 1, "name": "x", "status": null{}}

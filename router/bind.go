@@ -63,8 +63,8 @@ type act struct {
 // Bind compiles the mappings for one table definition, and returns the columns that they need decoded: nil when no
 // mapping matches the table, empty when one does that needs no column.
 //
-// Its error is [spec.Problems]: a column that the table lacks, or whose type can make no key. The needs are then those of
-// everything else, so that the caller can choose: to refuse the definition, or to go on, where rows count each key
+// Its error is [spec.Problems]: a column that the table lacks, or whose type can make no key. The needs are then those
+// of everything else, so that the caller can choose: to refuse the definition, or to go on, where rows count each key
 // that could not be named, a `when` at fault counts as true and `columns` at fault let every UPDATE pass.
 func (r *Router) Bind(t *event.Table) ([]event.Need, error) {
 	p := r.planOf(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/freshet/freshet/config/spec"
 )
 
-// A parsed mapping describes itself to router/lint, which looks for what was hardly meant, and to router/explain: what they
-// read of it is exported. It may be read from any goroutine, and none of it may be changed.
+// A parsed mapping describes itself to router/lint, which looks for what was hardly meant, and to router/explain: what
+// they read of it is exported. It may be read from any goroutine, and none of it may be changed.
 
 // Mappings returns the mappings, in the order of the configuration.
 func (r *Router) Mappings() []*Mapping { return r.mappings }

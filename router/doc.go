@@ -1,6 +1,6 @@
-// Package router turns row changes into the Redis keys that they make stale, and says what must be done with each. It stands
-// between the canal, which knows rows but no keys, and the event log, which knows keys but no rows, and holds the
-// mapping language: docs/mappings.md describes it for users.
+// Package router turns row changes into the Redis keys that they make stale, and says what must be done with each. It
+// stands between the canal, which knows rows but no keys, and the event log, which knows keys but no rows, and holds
+// the mapping language: docs/mappings.md describes it for users.
 //
 // It is pure: no I/O, no clock. The same mappings, table definition and row change always give the
 // same invalidations in the same order, which is what makes a replay of the binlog harmless.
@@ -15,26 +15,26 @@
 //
 // # Actions
 //
-// Each key template of a mapping is an act: a plain delete, or an action with an [event.Effect] that New made once and all
-// batches share. An action that writes puts what the after-image holds and removes what only the before-image named;
-// everything in doubt is forgotten. Files: parse.go reads them, bind.go, bindtext.go and bindvalue.go compile
-// them, route.go decides whether a mapping applies and makes plain deletes, effect.go makes all else, once.go keeps counters
-// to one increment a transaction.
+// Each key template of a mapping is an act: a plain delete, or an action with an [event.Effect] that New made once and
+// all batches share. An action that writes puts what the after-image holds and removes what only the before-image
+// named; everything in doubt is forgotten. Files: parse.go reads them, bind.go, bindtext.go and bindvalue.go compile
+// them, route.go decides whether a mapping applies and makes plain deletes, effect.go makes all else, once.go keeps
+// counters to one increment a transaction.
 //
 // # Guarantees
 //
 //   - Both images count: an UPDATE yields the keys of the row before and after it.
 //   - NULL in a key column makes no key, and is counted; an absent column makes no key, is counted and reported.
-//   - Every doubt invalidates more: an absent column counts as changed, a predicate that fails counts as true. Nothing is
-//     written that is in doubt, and no value in part.
+//   - Every doubt invalidates more: an absent column counts as changed, a predicate that fails counts as true. Nothing
+//     is written that is in doubt, and no value in part.
 //   - Within one row nothing comes twice: the same action on the same key, field or member. Of two mappings that delete
 //     the same key the larger second delete holds; what a row now has wins over what it had.
 //   - A replay of the same changes gives the same invalidations, in the same order.
 //
 // # Concurrency
 //
-// Bind, Unfit, Route and Publish belong to one goroutine. Wants, Missing, Queries and Mappings may be called from any, at
-// any time: they read only what New made.
+// Bind, Unfit, Route and Publish belong to one goroutine. Wants, Missing, Queries and Mappings may be called from any,
+// at any time: they read only what New made.
 //
 // # Next to the path
 //

@@ -79,8 +79,8 @@ func (f *filling) doubtLabel() string {
 }
 
 // effects makes the invalidations of actions that share an effect: those of all keys of a mapping. The row after the
-// change comes first, for all of them: what it holds is written where a key, field or member of the row before the change
-// would be removed, also if another template made that one.
+// change comes first, for all of them: what it holds is written where a key, field or member of the row before the
+// change would be removed, also if another template made that one.
 func (x *run) effects(acts []act) {
 	if x.c.Op != event.Delete {
 		for i := range acts {

@@ -99,7 +99,8 @@ func TestRebuildAsksForTheColumnsThatItHolds(t *testing.T) {
 	}
 }
 
-// `columns` leaves out updates on purpose; but never one that moves a member, or changes a score that the mapping names.
+// `columns` leaves out updates on purpose; but never one that moves a member, or changes a score that the mapping
+// names.
 func TestColumnsThatTheActionsNameAlwaysCount(t *testing.T) {
 	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{sku}", 6), Score: spectest.Text("{price}", 7)}}.Of("status")
 	base := func() row { return row{"sku": "a", "price": dec("1"), "status": "x", "name": "n"} }

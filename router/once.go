@@ -25,10 +25,10 @@ const (
 
 // begin forgets the transaction before, if the row is of another one.
 //
-// It must never take two transactions for one, since the second would lose its increment. A GTID tells them apart; where
-// there is none, only rows of one rows event surely belong together. And the same transaction may come again, from its
-// beginning: the connection was lost, and what was made of the first rows may have been lost with it. Then versions do
-// not rise, or (from another server) are of another epoch or file, for no transaction spans two files.
+// It must never take two transactions for one, since the second would lose its increment. A GTID tells them apart;
+// where there is none, only rows of one rows event surely belong together. And the same transaction may come again,
+// from its beginning: the connection was lost, and what was made of the first rows may have been lost with it. Then
+// versions do not rise, or (from another server) are of another epoch or file, for no transaction spans two files.
 func (o *once) begin(c *event.Change) {
 	v := c.Version
 	same := v.Compare(o.last) > 0 && v.Epoch == o.last.Epoch && v.File == o.last.File

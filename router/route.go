@@ -132,9 +132,9 @@ func (x *run) admit() (verdict, error) {
 	return admitted, nil
 }
 
-// turned reports whether the predicate may say something else of the row as it is than of the row as it was, each on its
-// own: the row came to, or ceased to be, what the mapping is about, whichever of the columns it names changed. What cannot
-// be evaluated may have turned.
+// turned reports whether the predicate may say something else of the row as it is than of the row as it was, each on
+// its own: the row came to, or ceased to be, what the mapping is about, whichever of the columns it names changed. What
+// cannot be evaluated may have turned.
 func (x *run) turned() bool {
 	u, c := x.u, x.c
 	switch {
@@ -282,7 +282,8 @@ func (x *run) origin() uint32 {
 	return u.origin
 }
 
-// missed counts a key that was not made, because of the text k, and reports it unless that is in the nature of the data.
+// missed counts a key that was not made, because of the text k, and reports it unless that is in the nature of the
+// data.
 func (x *run) missed(a *act, k *textPlan, out outcome, at int, image []event.Value) {
 	u := x.u
 	switch out {

@@ -8,11 +8,11 @@ import (
 
 // Tracer is told what Route makes of a row change, while it does, and why it makes no more: for explanations.
 type Tracer interface {
-	// Rule says whether a mapping is for the change. passed is what it asks for that the change has not, as in the metrics
-	// (events, columns, when); empty when it is for it. An error says that `when` failed, which counts as true.
+	// Rule says whether a mapping is for the change. passed is what it asks for that the change has not, as in the
+	// metrics (events, columns, when); empty when it is for it. An error says that `when` failed, which counts as true.
 	Rule(m *Mapping, passed string, err error)
-	// Added says where the batch's last invalidation comes from. doubt is why it forgets what would have been written, as in
-	// the metrics; empty when nothing was in doubt.
+	// Added says where the batch's last invalidation comes from. doubt is why it forgets what would have been written,
+	// as in the metrics; empty when nothing was in doubt.
 	Added(s Step, doubt string)
 	// Merged says that an invalidation is the same as one that the batch has at index i.
 	Merged(s Step, i int)

@@ -15,7 +15,8 @@ const (
 	PredicateFailed
 	// ValueTooLarge: a value would have been larger than [MaxValue], so its key was deleted instead.
 	ValueTooLarge
-	// ValueUnfit: a value is not of the kind that Redis wants, a score that is no number, so its key was deleted instead.
+	// ValueUnfit: a value is not of the kind that Redis wants, a score that is no number, so its key was deleted
+	// instead.
 	ValueUnfit
 )
 

@@ -80,8 +80,8 @@ func (c *cache) do(t *rapid.T, b *event.Batch, i int, now *cache) {
 	c.sets[key] = set
 }
 
-// Whatever happens to the rows, and whichever columns the images of the values lack: once it is carried out, no value is
-// other than its row, and no set holds other members than the rows say.
+// Whatever happens to the rows, and whichever columns the images of the values lack: once it is carried out, no value
+// is other than its row, and no set holds other members than the rows say.
 func TestWhatIsWrittenIsTrue(t *testing.T) {
 	table := spectest.Product()
 	for _, when := range []string{"row.status == 'live'", "row.status == 'live' || old.status == 'live'", "row.status == 'live' and (row.category_id ?? 0) >= 0"} {

@@ -22,8 +22,8 @@ func Doubts(client *broker.Client, c *config.Config, readsOnly bool, alarms *ala
 	})
 }
 
-// concerns reports whether a doubt is one of this process: those of a source are its readers' and all invalidators', those
-// of a group are its invalidators'.
+// concerns reports whether a doubt is one of this process: those of a source are its readers' and all invalidators',
+// those of a group are its invalidators'.
 func concerns(c *config.Config, readsOnly bool, d *doubt.Doubt) bool {
 	if d.Group != "" {
 		return !readsOnly && d.Group == c.EventLog.Kafka.Group

@@ -59,8 +59,8 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	}
 }
 
-// persistence says what a restart of Redis would bring back, from its INFO and from setting, which returns "" for what may not
-// be asked (CONFIG is refused on managed services); "" if nothing.
+// persistence says what a restart of Redis would bring back, from its INFO and from setting, which returns "" for what
+// may not be asked (CONFIG is refused on managed services); "" if nothing.
 func persistence(info map[string]string, setting func(name string) string) (message, advice string) {
 	const noticed = "a restart is noticed, and the state is doubtful until you dismiss that; for a mere cache turn it off: "
 	switch save := setting("save"); {

@@ -168,7 +168,8 @@ func recordAlone(ctx context.Context, k doubt.Keeper, c *config.Config, d *doubt
 	return book.Record(ctx, *d)
 }
 
-// moveTo sets the position by set, if it may be, and says so. If it leaves changes out, set keeps that as a doubt first.
+// moveTo sets the position by set, if it may be, and says so. If it leaves changes out, set keeps that as a doubt
+// first.
 func moveTo(w io.Writer, log *slog.Logger, from, to *event.Position, skip bool, set func(skipped *doubt.Doubt) error) error {
 	var skipped *doubt.Doubt
 	if ahead(from, to) {

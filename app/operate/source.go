@@ -14,7 +14,8 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Check looks at the source, the mapped tables, Kafka and Redis as they are now, as far as the configuration names them.
+// Check looks at the source, the mapped tables, Kafka and Redis as they are now, as far as the configuration names
+// them.
 func Check(ctx context.Context, c *config.Config) *Report {
 	r := &Report{}
 	if c.HasSource() {

@@ -89,8 +89,8 @@ func (t ColumnType) isString() bool {
 	return false
 }
 
-// hasCharset reports whether the character sets of a TABLE_MAP have an entry for columns of this type. MySQL has one for
-// VECTOR too, MariaDB for geometry.
+// hasCharset reports whether the character sets of a TABLE_MAP have an entry for columns of this type. MySQL has one
+// for VECTOR too, MariaDB for geometry.
 func (t ColumnType) hasCharset(flavor event.Flavor) bool {
 	return t.isString() || t == ColumnVector || t == ColumnGeometry && flavor == event.MariaDB
 }

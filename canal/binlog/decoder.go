@@ -12,8 +12,8 @@ import (
 // ErrDamaged is wrapped by every error that says that the bytes of an event are not what they should be.
 var ErrDamaged = errors.New("damaged event")
 
-// ErrUndefined is wrapped by the error of a [Definer] that says that it cannot be known what the columns of a table were.
-// The rows under such a TABLE_MAP are a [*TableError], and all else goes on.
+// ErrUndefined is wrapped by the error of a [Definer] that says that it cannot be known what the columns of a table
+// were. The rows under such a TABLE_MAP are a [*TableError], and all else goes on.
 var ErrUndefined = errors.New("the definition of the table is not known")
 
 // TableError says that rows of one table cannot be decoded, or not all of their columns. No other event is concerned:
@@ -250,8 +250,9 @@ func (d *Decoder) drop(t *table, size int) {
 	d.last = nil
 }
 
-// Failed makes an error of the table that the decoder was at, and the column whose value it was printing, if it was: for
-// the caller that has recovered from a panic of the decoder or of code that it called. Without a table in the error none was begun.
+// Failed makes an error of the table that the decoder was at, and the column whose value it was printing, if it was:
+// for the caller that has recovered from a panic of the decoder or of code that it called. Without a table in the error
+// none was begun.
 func (d *Decoder) Failed(err error) *TableError {
 	switch t := d.last; {
 	case t == nil:

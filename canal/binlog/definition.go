@@ -27,8 +27,8 @@ type Definition struct {
 	Needs []event.Need
 	// Columns are parallel to Table.Columns and to the columns of the TABLE_MAP.
 	Columns []Attributes
-	// Doubt, when not empty, says what about the definition is not certain: keys and values that are made under it may be
-	// wrong.
+	// Doubt, when not empty, says what about the definition is not certain: keys and values that are made under it may
+	// be wrong.
 	Doubt string
 }
 

@@ -177,8 +177,8 @@ func (d *describer) setText(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *sql
 	}
 }
 
-// charset returns the character set of a column, nil for binary; known is false when it cannot be determined, for the reason
-// in the error.
+// charset returns the character set of a column, nil for binary; known is false when it cannot be determined, for the
+// reason in the error.
 func (d *describer) charset(mc *MapColumn, ci *ColumnInfo, t *sqlType) (cs *charset.Charset, known bool, err error) {
 	var c charset.Collation
 	found := false

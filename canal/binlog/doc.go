@@ -21,8 +21,8 @@
 //
 // # Guarantees
 //
-// The decoder decodes only the columns that are needed. It steps over the others by a plan that is compiled once for each
-// definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT(”, column) returns
+// The decoder decodes only the columns that are needed. It steps over the others by a plan that is compiled once for
+// each definition of a table. Decoding a row allocates nothing. A value's text is what SELECT CONCAT(”, column) returns
 // on the server with time_zone='+00:00' and character set utf8mb4 (binary types: the raw bytes). A JSON document's text
 // is what SELECT prints; one that is damaged, nested deeper than 100 levels or larger than 64 MiB has none
 // ([event.Opaque]), and a partial update of one is [event.Absent]. A problem of one table alone is a [*TableError] of
@@ -31,7 +31,7 @@
 //
 // # Concurrency
 //
-// A Decoder, and everything that it hands out, belongs to one goroutine at a time. Slices that it hands out alias the input
-// or the decoder's own buffers and are valid until the next call of one of its methods; values of a row until the
+// A Decoder, and everything that it hands out, belongs to one goroutine at a time. Slices that it hands out alias the
+// input or the decoder's own buffers and are valid until the next call of one of its methods; values of a row until the
 // next row. The package starts no goroutine.
 package binlog

@@ -37,9 +37,8 @@ type Format struct {
 	shortIDs bool
 }
 
-// parseFormat reads the body of a FORMAT_DESCRIPTION, which ends with its own checksum where the server knows checksums,
-// whether they are on or not.
-// Source: MySQL's control_events.h (Format_description_event).
+// parseFormat reads the body of a FORMAT_DESCRIPTION, which ends with its own checksum where the server knows
+// checksums, whether they are on or not. Source: MySQL's control_events.h (Format_description_event).
 func parseFormat(body []byte) (*Format, error) {
 	c := cursor{b: body}
 	version := c.u16()

@@ -160,7 +160,8 @@ func (s some) Define(m *TableMap) (*Definition, error) {
 	return d, err
 }
 
-// images returns the values of all row images of an event by column, the number of rows that were counted, and the error.
+// images returns the values of all row images of an event by column, the number of rows that were counted, and the
+// error.
 func images(t *testing.T, definer Definer, maria bool, table []byte, typ Type, body []byte) (all []map[int]event.Value, rows uint32, err error) {
 	d := primed(t, maria)
 	d.definer = definer

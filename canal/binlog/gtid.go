@@ -167,7 +167,8 @@ func (g *GTID) parseTagged(h Header, body []byte) error {
 // serialized reads the primitives of mysql::serialization.
 type serialized struct{ cursor }
 
-// uint reads an unsigned integer of 1 to 9 bytes: as many low one-bits as bytes follow the first, a zero bit, the value.
+// uint reads an unsigned integer of 1 to 9 bytes: as many low one-bits as bytes follow the first, a zero bit, the
+// value.
 func (s *serialized) uint() uint64 {
 	if len(s.b) == 0 {
 		s.bad = true

@@ -35,8 +35,8 @@ const (
 	maxJSONDepth = 100
 	// maxJSONText bounds the text of one document. What is larger is no value for a cache, and has no text.
 	maxJSONText = 64 << 20
-	// jsonGrowth is how many bytes of text a byte of a document can become at most: 6, for a control character (\u0001).
-	// Damaged offsets can let many members share one value; the bound ends that.
+	// jsonGrowth is how many bytes of text a byte of a document can become at most: 6, for a control character
+	// (\u0001). Damaged offsets can let many members share one value; the bound ends that.
 	jsonGrowth = 8
 )
 
@@ -53,9 +53,9 @@ type jsonWriter struct {
 	depth int
 }
 
-// appendJSON appends the text of a document in MySQL's binary format; ok is false when it is damaged, too deep or of more
-// than most bytes, and dst is then returned as it was. A document without any bytes stands for null: MySQL stores that where a
-// NOT NULL column got no value (Field_json::val_json).
+// appendJSON appends the text of a document in MySQL's binary format; ok is false when it is damaged, too deep or of
+// more than most bytes, and dst is then returned as it was. A document without any bytes stands for null: MySQL stores
+// that where a NOT NULL column got no value (Field_json::val_json).
 func appendJSON(dst, doc []byte, most int) (out []byte, ok bool) {
 	if len(doc) == 0 {
 		return append(dst, "null"...), true

@@ -69,8 +69,8 @@ func (r *rowReader) run(c *event.Change, each func(*event.Change) error) error {
 	if r.kind.op != event.Delete {
 		c.After = p.after[:p.needs]
 	}
-	// MySQL logs INSERT … VALUES () under binlog_row_image=MINIMAL as an image without any column, which has no bytes. It
-	// refuses more than one such row in a statement.
+	// MySQL logs INSERT … VALUES () under binlog_row_image=MINIMAL as an image without any column, which has no bytes.
+	// It refuses more than one such row in a statement.
 	empty := len(r.b) == 0 && len(r.after.columns) == 0
 	for r.pos < len(r.b) || empty {
 		begin := r.pos

@@ -2,8 +2,8 @@ package binlog
 
 import "time"
 
-// appendPadded appends v in decimal with at least width digits: up to 255 of them, as wide as ZEROFILL may fill. 0 without a
-// width is nothing.
+// appendPadded appends v in decimal with at least width digits: up to 255 of them, as wide as ZEROFILL may fill. 0
+// without a width is nothing.
 func appendPadded(dst []byte, v uint64, width int) []byte {
 	var b [20]byte // the digits of the highest number
 	i := len(b)
@@ -82,8 +82,8 @@ func appendTime2(dst, raw []byte, digits int) []byte {
 	return appendFraction(dst, frac, digits)
 }
 
-// appendDatetime2 prints a DATETIME: an integer of 5 bytes, the highest first, of one bit that is set, year*13+month (17
-// bits), day, hour (5 bits each), minute, second (6 bits each); then the fraction.
+// appendDatetime2 prints a DATETIME: an integer of 5 bytes, the highest first, of one bit that is set, year*13+month
+// (17 bits), day, hour (5 bits each), minute, second (6 bits each); then the fraction.
 func appendDatetime2(dst, raw []byte, digits int) []byte {
 	v := bigEndianUint(raw[:5])
 	ym := v >> 22 & 0x1ffff

@@ -3,8 +3,8 @@ package binlog
 import "github.com/freshet/freshet/event"
 
 // current makes of a row change of a table with system versioning what it is for the rows that hold now, and reports
-// whether it is anything for them. An UPDATE is logged as one, followed by an INSERT of the row that was; a DELETE as an
-// UPDATE that sets the ROW END. Observed on MariaDB 10.11 with binlog_row_image FULL, MINIMAL and NOBLOB.
+// whether it is anything for them. An UPDATE is logged as one, followed by an INSERT of the row that was; a DELETE as
+// an UPDATE that sets the ROW END. Observed on MariaDB 10.11 with binlog_row_image FULL, MINIMAL and NOBLOB.
 func (r *rowReader) current(c *event.Change) bool {
 	p := r.plan
 	was, is := r.kind.op != event.Insert, r.kind.op != event.Delete
@@ -33,8 +33,8 @@ func (r *rowReader) current(c *event.Change) bool {
 }
 
 // holds reports whether a row with this ROW END holds now: it is the last instant that a TIMESTAMP(6) can be, or the
-// highest transaction. One that the image lacks was not changed by a statement that set it, so the row holds.
-// Source: 2038-01-19 03:14:07.999999 observed on MariaDB 10.11; from 11.5 on it is 2106-02-07 06:28:15.999999 for tables that
+// highest transaction. One that the image lacks was not changed by a statement that set it, so the row holds. Source:
+// 2038-01-19 03:14:07.999999 observed on MariaDB 10.11; from 11.5 on it is 2106-02-07 06:28:15.999999 for tables that
 // were made or altered since (MariaDB's MDEV-32188, "make TIMESTAMP use whole 32-bit unsigned range").
 func holds(v *event.Value) bool {
 	switch string(v.Raw) {

@@ -23,8 +23,8 @@ func (c *Charset) MaxBytes() int { return c.max }
 // IsUTF8MB4 reports whether text in the character set is utf8mb4 already, so that it need not be converted.
 func (c *Charset) IsUTF8MB4() bool { return c.utf8mb4 }
 
-// Append appends src, text in the character set, to dst as utf8mb4. It does not fail: what cannot be converted becomes a
-// question mark. src may lie in the memory of dst before its length.
+// Append appends src, text in the character set, to dst as utf8mb4. It does not fail: what cannot be converted becomes
+// a question mark. src may lie in the memory of dst before its length.
 func (c *Charset) Append(dst, src []byte) []byte { return c.convert(dst, src) }
 
 // Find returns the character set with the given name on servers of the given flavor; "utf8" is utf8mb3. There is none

@@ -157,8 +157,8 @@ func (t *table) append(dst, src []byte) []byte {
 	return dst
 }
 
-// decode returns the code point that src begins with, or that there is none, and the length of its sequence. The longest
-// goes first, since the servers take the beginning of a longer one for a character without a code point.
+// decode returns the code point that src begins with, or that there is none, and the length of its sequence. The
+// longest goes first, since the servers take the beginning of a longer one for a character without a code point.
 func (t *table) decode(src []byte) (rune, int) {
 	c := src[0]
 	if c < utf8.RuneSelf && t.single[c] >= 0 {

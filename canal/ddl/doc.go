@@ -1,9 +1,9 @@
-// Package ddl reads the statements that a binlog holds as text: those that begin and end transactions, those that change the
-// definition of tables, and those that change rows without row events.
+// Package ddl reads the statements that a binlog holds as text: those that begin and end transactions, those that
+// change the definition of tables, and those that change rows without row events.
 //
-// It is next to the path of row changes, not on it: package canal gives it every QUERY event, takes from the [Statement]
-// where transactions end and which tables lost rows unseen, and hands it on to package canal/schema, which follows
-// the tables' columns.
+// It is next to the path of row changes, not on it: package canal gives it every QUERY event, takes from the
+// [Statement] where transactions end and which tables lost rows unseen, and hands it on to package canal/schema, which
+// follows the tables' columns.
 //
 // # Guarantees
 //

@@ -238,8 +238,8 @@ func (p *parser) setStatement() bool {
 	return true
 }
 
-// readsByMode reports whether the text from here on reads otherwise under another sql_mode. The server has read it under
-// the session's, and the event tells only the one that is set for the statement (observed on MariaDB 10.11).
+// readsByMode reports whether the text from here on reads otherwise under another sql_mode. The server has read it
+// under the session's, and the event tells only the one that is set for the statement (observed on MariaDB 10.11).
 func (p *parser) readsByMode() bool {
 	if bytes.ContainsAny(p.src[p.pos:], "\"\\[") {
 		return true

@@ -117,7 +117,8 @@ type Action struct {
 	// Replace says that a table of that name was dropped first.
 	Replace bool
 	// Rows says that rows were changed or removed without row events: by OpWrite, OpDrop, OpTruncate, OpDropSchema,
-	// OpCreate with Replace, and by ALTER TABLE with partitions or tablespaces dropped, emptied or exchanged, or with IGNORE.
+	// OpCreate with Replace, and by ALTER TABLE with partitions or tablespaces dropped, emptied or exchanged, or with
+	// IGNORE.
 	Rows bool
 	// Unclear says that this action could not be read whole, or was done in part or to a temporary table: it
 	// changed the definition of Table (and To) in an unknown way, or not at all.

@@ -19,8 +19,9 @@ type Type struct {
 	// Charset is what the column says of its character set, Binary that it asks for the _bin collation.
 	Charset CharsetClause
 	Binary  bool
-	// Bytes says that a label of an ENUM or SET was written as bytes (0x41): the text in Args holds in character sets in
-	// which ASCII takes one byte. Blanks is Args with the blanks that labels ended with, if any did: only binary keeps them.
+	// Bytes says that a label of an ENUM or SET was written as bytes (0x41): the text in Args holds in character sets
+	// in which ASCII takes one byte. Blanks is Args with the blanks that labels ended with, if any did: only binary
+	// keeps them.
 	Bytes  bool
 	Blanks string
 }

@@ -30,8 +30,8 @@ func (d *definition) alter(a *ddl.Alter, schema charsets) *definition {
 	return out
 }
 
-// alterNamed returns the columns after ALTER TABLE, of columns that are known by name, and which need not be all: those that it
-// leaves alone, renames or defines. Where it says IF it may have done nothing, and what it names is not known.
+// alterNamed returns the columns after ALTER TABLE, of columns that are known by name, and which need not be all: those
+// that it leaves alone, renames or defines. Where it says IF it may have done nothing, and what it names is not known.
 func (d *definition) alterNamed(a *ddl.Alter) *definition {
 	out := &definition{}
 	out.rowEnd, _ = d.versioning(a, true)

@@ -49,7 +49,8 @@ const hiddenHash = "DB_ROW_HASH_"
 // hides reports whether the table has the columns of its versioning by itself.
 func (d *definition) hides() bool { return d.rowEnd != "" && d.find(d.rowEnd) < 0 }
 
-// rowEndOf returns the name of the ROW END column of a versioned table, of which the columns are known that are defined.
+// rowEndOf returns the name of the ROW END column of a versioned table, of which the columns are known that are
+// defined.
 func rowEndOf(columns []ddl.Column) string {
 	for _, c := range columns {
 		if c.RowEnd {
@@ -118,8 +119,8 @@ func (c *column) special() bool {
 	return strings.Contains(t, "zerofill") || strings.Contains(t, "mariadb-5.3")
 }
 
-// labelled reports whether the column is an ENUM or SET. The labels of one whose character set is not known are ASCII, or
-// the definition would not be known either: see holds.
+// labelled reports whether the column is an ENUM or SET. The labels of one whose character set is not known are ASCII,
+// or the definition would not be known either: see holds.
 func (c *column) labelled() bool {
 	base, _, _ := strings.Cut(strings.ToLower(c.typ), "(")
 	return base == "enum" || base == "set"
@@ -199,7 +200,8 @@ func holds(cs string, t ddl.Type) bool {
 	return true
 }
 
-// singles returns the characters beyond ASCII that a character set of single bytes has on both servers; "" of any other.
+// singles returns the characters beyond ASCII that a character set of single bytes has on both servers; "" of any
+// other.
 func singles(name string) string {
 	width, known := ddl.CharacterWidth(name)
 	mysql, ok := charset.Find(name, event.MySQL)

@@ -102,8 +102,8 @@ func (t *Tracker) markRowEnd(m *binlog.TableMap, e *entry, d *binlog.Definition)
 	}
 }
 
-// complete reports whether e tells all that matters of the columns, whose names come from the TABLE_MAP. It marks those of
-// d of which it does not.
+// complete reports whether e tells all that matters of the columns, whose names come from the TABLE_MAP. It marks those
+// of d of which it does not.
 func (t *Tracker) complete(m *binlog.TableMap, e *entry, d *binlog.Definition) bool {
 	all := true
 	if !m.HasNames {
@@ -166,8 +166,8 @@ func (t *Tracker) addHidden(m *binlog.TableMap, info []binlog.ColumnInfo, versio
 	return info
 }
 
-// hash reports whether a column is by its name and type one that MariaDB adds by itself to a table with a unique key over a
-// BLOB. It is a plain BIGINT UNSIGNED.
+// hash reports whether a column is by its name and type one that MariaDB adds by itself to a table with a unique key
+// over a BLOB. It is a plain BIGINT UNSIGNED.
 func hash(m *binlog.TableMap, c *binlog.MapColumn) bool {
 	return m.Flavor == event.MariaDB && c.Type == binlog.ColumnLongLong && strings.HasPrefix(c.Name, hiddenHash)
 }
@@ -195,7 +195,8 @@ func (t *Tracker) contradiction(m *binlog.TableMap, d *definition, described *ev
 		}
 		c, at := &d.columns[i], i
 		if m.HasNames {
-			// By name: the servers have columns that information_schema need not show, as MySQL's own primary key, the first.
+			// By name: the servers have columns that information_schema need not show, as MySQL's own primary key, the
+			// first.
 			if at = described.Column(c.name); at < 0 {
 				return t.differs(m, i, "it has no column "+c.name)
 			}

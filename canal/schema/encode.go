@@ -125,8 +125,8 @@ type sharing struct {
 	equal    map[string]*definition
 }
 
-// one returns the definition that stands for all that are equal to d, which need not be kept then. Those that were found
-// to be equal once are the same from then on, so that only new ones are looked at.
+// one returns the definition that stands for all that are equal to d, which need not be kept then. Those that were
+// found to be equal once are the same from then on, so that only new ones are looked at.
 func (s *sharing) one(d *definition) *definition {
 	if _, ok := s.ordinals[d]; ok {
 		return d

@@ -83,7 +83,8 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 	return &mysql.Result{}, nil
 }
 
-// rows makes a result. The library's own helper takes one from a pool, in which those of real servers have left their types.
+// rows makes a result. The library's own helper takes one from a pool, in which those of real servers have left their
+// types.
 func rows(values ...[]any) (*mysql.Result, error) {
 	rs := &mysql.Resultset{Fields: make([]*mysql.Field, 5)}
 	for _, row := range values {

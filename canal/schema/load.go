@@ -156,8 +156,8 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 	return d, nil
 }
 
-// definitions returns what tables of one schema are now, by their names as the server writes them, without those that do
-// not exist or that we may not see. It takes no lock.
+// definitions returns what tables of one schema are now, by their names as the server writes them, without those that
+// do not exist or that we may not see. It takes no lock.
 func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*definition, error) {
 	args := []any{schema}
 	for _, n := range tables {

@@ -169,8 +169,8 @@ func (t *Tracker) copy(tb testing.TB) *Tracker {
 	return c
 }
 
-// verify has the server's tables compared with what was known of them some statements ago, which explain them, and with what
-// is known once a statement that is not logged has altered one.
+// verify has the server's tables compared with what was known of them some statements ago, which explain them, and with
+// what is known once a statement that is not logged has altered one.
 func (m *model) verify(conn Conn, late *Tracker, at Place) {
 	for _, named := range []bool{false, true} {
 		if late == nil {

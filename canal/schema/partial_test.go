@@ -34,8 +34,8 @@ func widths(d *binlog.Definition, err error) string {
 	return strings.Join(out, " ")
 }
 
-// Under binlog_row_metadata=FULL names and signs stand in the binlog, and zero-filling does not: with statements between
-// the rows and the look at the table it is what it was, or not known.
+// Under binlog_row_metadata=FULL names and signs stand in the binlog, and zero-filling does not: with statements
+// between the rows and the look at the table it is what it was, or not known.
 func TestZerofillIsWhatItWasOrNotKnown(t *testing.T) {
 	zero, plain := "int(4) unsigned zerofill", "int unsigned"
 	rows := func() *binlog.TableMap { return unsigned(named(tableMap("a", long, long, long), "id", "c", "e"), 1, 2) }
@@ -147,8 +147,8 @@ func TestWhatCannotBeKnownIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// The labels of an ENUM or SET that are ASCII are the same in every character set, and that of a schema is asked for even
-// if it has no table yet.
+// The labels of an ENUM or SET that are ASCII are the same in every character set, and that of a schema is asked for
+// even if it has no table yet.
 func TestTablesThatAreMadeAndDroppedAreFollowed(t *testing.T) {
 	m := tableMap("a", long, binlog.ColumnLongLong, binlog.ColumnSet)
 	m.Columns[2].Meta = 1

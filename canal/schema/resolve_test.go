@@ -130,7 +130,8 @@ func TestContradictionOfTheServerIsUnknown(t *testing.T) {
 	}
 }
 
-// TestAlterBetweenTheQuestions: the table is altered after its columns were asked for, and before the end of the binlog is.
+// TestAlterBetweenTheQuestions: the table is altered after its columns were asked for, and before the end of the binlog
+// is.
 func TestAlterBetweenTheQuestions(t *testing.T) {
 	f := &fakeSource{tables: now()}
 	f.tables["shop.a"] = f.tables["shop.a"][:2]

@@ -6,12 +6,12 @@ import (
 	"github.com/freshet/freshet/canal/ddl"
 )
 
-// Rewrites returns the name of a column whose values ALTER TABLE may make others than they were, "" if it changes none. It
-// does so without row events: cached rows of the table then have values that no row has any more. A type that holds all that
-// the old one did, and prints it the same, changes nothing; nor do columns that come, or get another name.
+// Rewrites returns the name of a column whose values ALTER TABLE may make others than they were, "" if it changes none.
+// It does so without row events: cached rows of the table then have values that no row has any more. A type that holds
+// all that the old one did, and prints it the same, changes nothing; nor do columns that come, or get another name.
 //
-// It must be asked before [Tracker.Apply]. typeOf is asked for the type of columns that are not known here, as COLUMN_TYPE;
-// "": it is not known either, and any definition of the column may have changed it.
+// It must be asked before [Tracker.Apply]. typeOf is asked for the type of columns that are not known here, as
+// COLUMN_TYPE; "": it is not known either, and any definition of the column may have changed it.
 func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) string) string {
 	e := t.get(t.key(n))
 	table := charsets{}

@@ -50,7 +50,8 @@ func actual(t testing.TB, c Conn, n ddl.Name) *definition {
 	return d
 }
 
-// differ is [difference], and says as well when letters differ, or what a definition that was followed must know is not known.
+// differ is [difference], and says as well when letters differ, or what a definition that was followed must know is not
+// known.
 func differ(believed, actual *definition, mariaDB bool) string {
 	if d := difference(believed, actual, mariaDB); d != "" {
 		return d

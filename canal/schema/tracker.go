@@ -42,8 +42,9 @@ type Tracker struct {
 	tables  map[ddl.Name]*entry
 	schemas map[string]*schema
 	clock   uint64
-	// others are the names of the entries that need not be kept, the one that changed last at the end. They have a list of
-	// their own, since to look for the oldest among all tables at each change of one would take the square of their number.
+	// others are the names of the entries that need not be kept, the one that changed last at the end. They have a list
+	// of their own, since to look for the oldest among all tables at each change of one would take the square of their
+	// number.
 	others list.List
 	// encoded is the state as encoded last; nil after a change.
 	encoded []byte
@@ -72,7 +73,8 @@ type entry struct {
 	def    *definition
 	// used orders the entries by when they changed last.
 	used uint64
-	// of, of a partial or unknown one, is the TABLE_MAP for which the server was asked: it is not asked again for the same.
+	// of, of a partial or unknown one, is the TABLE_MAP for which the server was asked: it is not asked again for the
+	// same.
 	of *binlog.TableMap
 	// why is the error of an unknown one.
 	why error
@@ -174,8 +176,8 @@ func (t *Tracker) remove(n ddl.Name) {
 	delete(t.tables, n)
 }
 
-// Retry has the server asked again about what could not be found out, and forgets the ids of tables: for a new connection,
-// since another server or other rights may answer otherwise.
+// Retry has the server asked again about what could not be found out, and forgets the ids of tables: for a new
+// connection, since another server or other rights may answer otherwise.
 func (t *Tracker) Retry() {
 	for n, e := range t.tables {
 		e.mapped = mapped{}

@@ -67,7 +67,8 @@ func (d *doubtful) before(n ddl.Name, t *Tracker) (status, *definition) {
 	return s, def
 }
 
-// named returns those columns of what the table is now that were the same before its history, by the names that they had.
+// named returns those columns of what the table is now that were the same before its history, by the names that they
+// had.
 func (d *doubtful) named() *definition {
 	out := &definition{}
 	if d.now == nil || d.lost {
@@ -119,8 +120,8 @@ func creates(o ddl.Op) bool {
 	return o == ddl.OpCreate || o == ddl.OpCreateLike || o == ddl.OpCreateSchema
 }
 
-// unalter returns the definition before an ALTER TABLE whose result is d, nil if that cannot be known. Columns that were
-// added go, those that were renamed get their names back; the others keep their order under either. What a column
+// unalter returns the definition before an ALTER TABLE whose result is d, nil if that cannot be known. Columns that
+// were added go, those that were renamed get their names back; the others keep their order under either. What a column
 // was that was dropped, changed or converted is not known.
 func unalter(d *definition, a *ddl.Alter) *definition {
 	if a.Convert || a.DropsVersioning && d.mayKeepTimes() {

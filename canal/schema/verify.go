@@ -22,10 +22,10 @@ const (
 )
 
 // Verify compares what is known with what the server says, at the present place of the stream, at, which is as that of
-// [Tracker.Resolve]. What is known must become what the server says now by the statements that stand in the binlog between
-// that place and its end. If it does not, the table was altered by a statement that stands in no binlog that was read. found
-// is then called with the table's name and what differs, before anything is taken over; its error is returned. From then on
-// the table is known as what it was at the place, or, if that is not known, it is in doubt.
+// [Tracker.Resolve]. What is known must become what the server says now by the statements that stand in the binlog
+// between that place and its end. If it does not, the table was altered by a statement that stands in no binlog that
+// was read. found is then called with the table's name and what differs, before anything is taken over; its error is
+// returned. From then on the table is known as what it was at the place, or, if that is not known, it is in doubt.
 //
 // With named the names of columns come with the events: only columns count of which the binlog does not say all then.
 // Tables that the server does not show, or that may not be read, are left as they are.
@@ -34,9 +34,9 @@ func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place,
 }
 
 // Mapped takes note of a TABLE_MAP, and reports whether the known definition must be compared with the server's before
-// the rows under it can be relied on: whether it has another id than when that was last done. Whatever statement alters a
-// table, it has another id from then on, whether it is in the binlog or not. It also has when the server has only opened it
-// again, so another id says nothing but that it is time to look.
+// the rows under it can be relied on: whether it has another id than when that was last done. Whatever statement alters
+// a table, it has another id from then on, whether it is in the binlog or not. It also has when the server has only
+// opened it again, so another id says nothing but that it is time to look.
 func (t *Tracker) Mapped(m *binlog.TableMap) bool {
 	e := t.tables[t.key(ddl.Name{Schema: m.Schema, Table: m.Name})]
 	if e == nil || !e.comparable(m.HasNames) {
@@ -48,7 +48,8 @@ func (t *Tracker) Mapped(m *binlog.TableMap) bool {
 	return e.due
 }
 
-// VerifyMapped is [Tracker.Verify] of the tables for which [Tracker.Mapped] has said so, or of the one that m describes only.
+// VerifyMapped is [Tracker.Verify] of the tables for which [Tracker.Mapped] has said so, or of the one that m describes
+// only.
 func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap, found func(n ddl.Name, how string) error) error {
 	var mine *entry
 	if m != nil {
@@ -155,7 +156,8 @@ func (v *verification) difference(e *entry, d *definition) string {
 	return difference(e.def, d, v.t.o.MariaDB)
 }
 
-// ask asks for tables, and then for the end of the binlog. No ALTER TABLE came in between if they are the same afterwards.
+// ask asks for tables, and then for the end of the binlog. No ALTER TABLE came in between if they are the same
+// afterwards.
 func (v *verification) ask(suspects []ddl.Name) error {
 	before, err := v.read(suspects)
 	for range maxAsked {

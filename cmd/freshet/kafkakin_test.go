@@ -9,8 +9,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// Of two databases whose readers have the same source.name and topic, only one is read: the reader of the other ends, and
-// everybody else says that keys may be stale, until it has a name of its own.
+// Of two databases whose readers have the same source.name and topic, only one is read: the reader of the other ends,
+// and everybody else says that keys may be stale, until it has a name of its own.
 func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	for name, start := range map[string]func() *testbed.Server{

@@ -40,8 +40,8 @@ func (s *site) halted(words []string, args ...string) {
 	}
 }
 
-// Whatever way records get lost, the backlog cannot be finished: that ends with exit code 3 and the reason, and goes on only
-// when it is told to.
+// Whatever way records get lost, the backlog cannot be finished: that ends with exit code 3 and the reason, and goes on
+// only when it is told to.
 func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
@@ -93,8 +93,8 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 	}
 }
 
-// A partition of which records are lost is stopped, whoever has it; the others go on, and all says so until somebody has
-// seen to it.
+// A partition of which records are lost is stopped, whoever has it; the others go on, and all says so until somebody
+// has seen to it.
 func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
@@ -122,7 +122,8 @@ func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
 	if _, metrics := invalidator.get("/metrics"); !strings.Contains(metrics, "freshet_kafka_stopped_partitions 1\n") {
 		t.Error("no metric says that a partition is stopped")
 	}
-	// A process that is to finish what there is cannot, whichever of the two has the partition, and leaves the other alone.
+	// A process that is to finish what there is cannot, whichever of the two has the partition, and leaves the other
+	// alone.
 	other.halted([]string{"records of " + s.topic + "/0 are lost to group " + s.group, "retention deleted what lay between"}, "--until-caught-up")
 	held += s.heldUp(61, 90)
 	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
@@ -239,7 +240,8 @@ func (s *site) heldUp(from, to int) (held int64) {
 	return held
 }
 
-// What check calls an error is one at a start, too: these would lead to several leaders, and to dead letters that vanish.
+// What check calls an error is one at a start, too: these would lead to several leaders, and to dead letters that
+// vanish.
 func TestTopicsThatAreNotAsTheyMustBeAreRefusedAtTheStart(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)

@@ -14,18 +14,19 @@ type Mapping struct {
 	Table Text
 	// Events are the changes that count. Default all three.
 	Events Events
-	// Columns: an UPDATE counts only if one of these, or a column of one of the mapping's keys, changed, or what When says
-	// of the row. Empty, the default: every UPDATE counts.
+	// Columns: an UPDATE counts only if one of these, or a column of one of the mapping's keys, changed, or what When
+	// says of the row. Empty, the default: every UPDATE counts.
 	Columns []Text
 	// When is a predicate over row and old. Empty, the default: every row counts.
 	When Text
 	// Keys are the templates of the keys to delete, or with Rebuild to write instead, none of them twice. At least one,
 	// unless there is another action; Rebuild, Publish and Stream are about them, and need one.
 	Keys []Text
-	// SecondDelete is D of the keys, that of the invalidator where the mapping does not say; 0 (`none`): one delete only.
+	// SecondDelete is D of the keys, that of the invalidator where the mapping does not say; 0 (`none`): one delete
+	// only.
 	SecondDelete time.Duration
-	// RateLimit is how many keys of the mapping a second are sent for the first time, in each process that invalidates; 0,
-	// the default (`none`): no limit.
+	// RateLimit is how many keys of the mapping a second are sent for the first time, in each process that invalidates;
+	// 0, the default (`none`): no limit.
 	RateLimit int
 
 	// The actions other than deletes; nil, or the zero Text: none. Incr is the template of a counter's key.
@@ -58,8 +59,8 @@ type Rebuild struct {
 	As event.Form
 	// Value is the template of the value; with FromRow and As event.FormString only, and never empty there.
 	Value Text
-	// Columns are those that the value holds, each maybe `as` another name ("user_name as userName"), none of them twice.
-	// Empty, the default: all. With FromRow and another form only.
+	// Columns are those that the value holds, each maybe `as` another name ("user_name as userName"), none of them
+	// twice. Empty, the default: all. With FromRow and another form only.
 	Columns []Text
 	// Decimals is how a DECIMAL stands in a JSON document. Default DecimalsString.
 	Decimals Decimals

@@ -17,8 +17,8 @@ type Problem struct {
 // Error returns the problem as one line, "where: what: what to do".
 func (p Problem) Error() string { return Sentence(p.Pos.String(), p.What, p.Do) }
 
-// Problems is everything that is wrong, in the order of the places ([Pos.Compare]). It is never empty when it is returned
-// as an error.
+// Problems is everything that is wrong, in the order of the places ([Pos.Compare]). It is never empty when it is
+// returned as an error.
 type Problems []Problem
 
 // Error returns the problems, one line for each.
@@ -45,8 +45,8 @@ type Collector struct{ found Problems }
 // Add adds a problem.
 func (c *Collector) Add(at Pos, what, do string) { c.found = append(c.found, Problem{at, what, do}) }
 
-// Problems returns what was added in the order of the places, each once: the same problem can be met twice, where an alias
-// stands for it. Nil when there is nothing.
+// Problems returns what was added in the order of the places, each once: the same problem can be met twice, where an
+// alias stands for it. Nil when there is nothing.
 func (c *Collector) Problems() Problems {
 	slices.SortStableFunc(c.found, func(a, b Problem) int { return a.Pos.Compare(b.Pos) })
 	return slices.Compact(c.found)

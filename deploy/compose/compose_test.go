@@ -108,8 +108,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The commands and configurations of the project, with real servers in place of its images: a row changes, and its key is
-// deleted.
+// The commands and configurations of the project, with real servers in place of its images: a row changes, and its key
+// is deleted.
 func TestTheProjectsConfigurationsWork(t *testing.T) {
 	p := project(t)
 	source, redis, kafka := testbed.MySQL(t, p.Services["mysql"].Command...), testbed.Redis(t), testbed.Kafka(t)

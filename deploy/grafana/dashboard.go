@@ -38,8 +38,8 @@ type panel struct {
 	warn, bad float64
 }
 
-// query is one expression, in which $all stands for the labels that the reader of the dashboard has chosen, and the legend of
-// its series.
+// query is one expression, in which $all stands for the labels that the reader of the dashboard has chosen, and the
+// legend of its series.
 type query struct{ expr, legend string }
 
 const (

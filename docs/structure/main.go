@@ -154,8 +154,8 @@ func (u uses) flowchart(b *bytes.Buffer, wanted func(string) bool) {
 	b.WriteString("```\n")
 }
 
-// leads reports whether a way over at least one other leads from one to another. Imports have no circles; rooms have none as
-// long as the way that a change takes does not run back.
+// leads reports whether a way over at least one other leads from one to another. Imports have no circles; rooms have
+// none as long as the way that a change takes does not run back.
 func (u uses) leads(from, to string, wanted func(string) bool) bool {
 	for next := range u[from] {
 		if next != to && wanted(next) && u.reaches(next, to, wanted, map[string]bool{from: true}) {

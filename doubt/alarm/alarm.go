@@ -20,15 +20,15 @@ type Kind string
 const (
 	// TruncatedTable: TRUNCATE, DROP, RENAME or a partition drop on a mapped table; its cached keys stay.
 	TruncatedTable Kind = "table_truncated"
-	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen; also an ALTER TABLE
-	// that made other values of a column.
+	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen; also an
+	// ALTER TABLE that made other values of a column.
 	StatementLogged Kind = "statement_logged"
 	// BinlogIncomplete: the source is set so that changes of mapped tables are not in its binlog.
 	BinlogIncomplete Kind = "binlog_incomplete"
 	// EventUndecodable: rows of a mapped table could not be read, so their keys are not known.
 	EventUndecodable Kind = "event_undecodable"
-	// DefinitionChanged: the columns of a mapped table are not those that statements in the binlog made of it, or were not
-	// certain, so rows may have been read under wrong names.
+	// DefinitionChanged: the columns of a mapped table are not those that statements in the binlog made of it, or were
+	// not certain, so rows may have been read under wrong names.
 	DefinitionChanged Kind = "definition_changed"
 	// RedisChanged: Redis is not the server that it was, or holds older data: keys that were deleted may be back.
 	RedisChanged Kind = "redis_changed"
@@ -52,24 +52,27 @@ const (
 	RedisAway Kind = "redis_away"
 	// RedisSlow: final deletes are long overdue, since Redis answers too slowly for the second delete in use.
 	RedisSlow Kind = "redis_slow"
-	// RedisUnknown: Redis does not say who it is, so a restart from an old snapshot, or a failover, would not be noticed.
+	// RedisUnknown: Redis does not say who it is, so a restart from an old snapshot, or a failover, would not be
+	// noticed.
 	RedisUnknown Kind = "redis_unknown"
 	// RebuildFailed: a key could not be rebuilt by its mapping's query, so it was deleted.
 	RebuildFailed Kind = "rebuild_failed"
-	// RebuildForgone: the queries of a mapping cannot keep up with its changes, so keys were deleted instead of rebuilt.
+	// RebuildForgone: the queries of a mapping cannot keep up with its changes, so keys were deleted instead of
+	// rebuilt.
 	RebuildForgone Kind = "rebuild_forgone"
 	// KafkaAway: the brokers do not answer, or refuse what freshet asks of them, so reading or fetching has stopped.
 	KafkaAway Kind = "kafka_away"
 	// RecordUnreadable: a record of the event log was passed over, or holds up its partition, since it cannot be read.
 	RecordUnreadable Kind = "record_unreadable"
-	// RecordsLost: the event log lost records before they were finished; the partition is stopped, unless it was to go on.
+	// RecordsLost: the event log lost records before they were finished; the partition is stopped, unless it was to go
+	// on.
 	RecordsLost Kind = "records_lost"
 	// RetentionNear: the event log will soon delete records that are not finished.
 	RetentionNear Kind = "retention_near"
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
-	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before; or
-	// without GTIDs, nobody can know.
+	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before;
+	// or without GTIDs, nobody can know.
 	SourceBehind Kind = "source_behind"
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
 	// cached from it may be stale.
@@ -78,7 +81,8 @@ const (
 	SourceShared Kind = "source_shared"
 	// NotVisible: the source has not confirmed the visibility of read changes for long.
 	NotVisible Kind = "not_visible"
-	// NoticesDropped: of a key that changed again and again while it was parked, not every message or stream entry was kept.
+	// NoticesDropped: of a key that changed again and again while it was parked, not every message or stream entry was
+	// kept.
 	NoticesDropped Kind = "notices_dropped"
 	// DeadLetter: a key was given up after its last attempt.
 	DeadLetter Kind = "dead_letter"
@@ -88,7 +92,8 @@ const (
 	MappingsChanged Kind = "mappings_changed"
 	// XAKeysUnknown: the keys of a prepared XA transaction do not fit into the stash, so its commit leaves stale keys.
 	XAKeysUnknown Kind = "xa_keys_unknown"
-	// FirstStart: there was no checkpoint, and Redis held keys of the mappings already, or not all of its keys could be looked at.
+	// FirstStart: there was no checkpoint, and Redis held keys of the mappings already, or not all of its keys could be
+	// looked at.
 	FirstStart Kind = "first_start"
 	// PositionSkipped: an operator set the position forward, over changes that were not read.
 	PositionSkipped Kind = "position_skipped"

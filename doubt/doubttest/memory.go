@@ -12,8 +12,8 @@ import (
 	"github.com/freshet/freshet/doubt"
 )
 
-// Memory is a keeper in memory, whose content is there for as long as the test. Fail, if it is set, is asked before each
-// call and may refuse it; After is asked when it has taken effect, and may say that the reply was lost.
+// Memory is a keeper in memory, whose content is there for as long as the test. Fail, if it is set, is asked before
+// each call and may refuse it; After is asked when it has taken effect, and may say that the reply was lost.
 type Memory struct {
 	Fail, After func(ctx context.Context, op, id string) error
 

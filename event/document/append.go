@@ -42,8 +42,8 @@ func appendDate(dst, text []byte, form form) []byte {
 	return dst
 }
 
-// appendNumber appends a number that the database printed. JSON knows no leading zeros, which ZEROFILL makes; what is no
-// number at all becomes a string.
+// appendNumber appends a number that the database printed. JSON knows no leading zeros, which ZEROFILL makes; what is
+// no number at all becomes a string.
 func appendNumber(dst, text []byte) []byte {
 	rest, negative := bytes.CutPrefix(text, []byte{'-'})
 	whole := digits(rest)

@@ -1,6 +1,6 @@
-// Package document writes a row as a value for a cache: a JSON object, or the fields of a Redis hash. The router uses it
-// to rebuild keys from row images, and the rebuild by query uses it to rebuild them from results. Both describe their columns
-// as event.Column does, so that a value has the same form from either.
+// Package document writes a row as a value for a cache: a JSON object, or the fields of a Redis hash. The router uses
+// it to rebuild keys from row images, and the rebuild by query uses it to rebuild them from results. Both describe
+// their columns as event.Column does, so that a value has the same form from either.
 //
 // # What a value becomes
 //
@@ -29,6 +29,6 @@
 //
 // # Concurrency
 //
-// After New, a [Writer] is only read, and may be shared. It uses no reflection and allocates only when the slice that it
-// appends to grows.
+// After New, a [Writer] is only read, and may be shared. It uses no reflection and allocates only when the slice that
+// it appends to grows.
 package document

@@ -26,8 +26,8 @@ type Format struct {
 // Unlimited is the Width that avoids the exponent for all numbers that may do without.
 const Unlimited = 330
 
-// Width returns the width within which the server avoids the exponent. Measured: MySQL 9.7 has 12 characters (FLOAT) or 24
-// (DOUBLE), MariaDB 10.11 and 11.8 no limit. What MySQL before 9 does was not measured.
+// Width returns the width within which the server avoids the exponent. Measured: MySQL 9.7 has 12 characters (FLOAT) or
+// 24 (DOUBLE), MariaDB 10.11 and 11.8 no limit. What MySQL before 9 does was not measured.
 func Width(single, mariadb bool) uint16 {
 	switch {
 	case mariadb:
@@ -146,9 +146,8 @@ func prependZeros(dst []byte, begin, width int) []byte {
 	return dst
 }
 
-// appendFixed prints a FLOAT(M,D) or DOUBLE(M,D): with the fewest digits that give the number back, filled up with zeros,
-// if those are not too many, else rounded.
-// Source: MySQL's dtoa.cc (my_fcvt, mode 5 of dtoa).
+// appendFixed prints a FLOAT(M,D) or DOUBLE(M,D): with the fewest digits that give the number back, filled up with
+// zeros, if those are not too many, else rounded. Source: MySQL's dtoa.cc (my_fcvt, mode 5 of dtoa).
 func appendFixed(dst []byte, v float64, decimals int) []byte {
 	begin := len(dst)
 	dst = strconv.AppendFloat(dst, v, 'f', -1, 64)

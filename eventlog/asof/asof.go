@@ -1,5 +1,5 @@
-// Package asof knows as of when everything is finished: the newest moment at which a source was asked what it held, and of
-// which all has been finished since.
+// Package asof knows as of when everything is finished: the newest moment at which a source was asked what it held, and
+// of which all has been finished since.
 package asof
 
 import "time"
@@ -7,9 +7,9 @@ import "time"
 // mostWaiting is how many moments of a [List] wait at most.
 const mostWaiting = 256
 
-// List holds the moments at which the source was asked and everything that it held had been handed over. Each waits for the
-// work that had been handed over by then, which P names: a place that only rises. The zero List is empty; it is not safe
-// for concurrent use.
+// List holds the moments at which the source was asked and everything that it held had been handed over. Each waits for
+// the work that had been handed over by then, which P names: a place that only rises. The zero List is empty; it is not
+// safe for concurrent use.
 type List[P any] struct {
 	waiting []moment[P]
 	at      time.Time
@@ -20,8 +20,8 @@ type moment[P any] struct {
 	upTo P
 }
 
-// Add adds a moment that waits for the work up to a place. When too many wait, every other one is left out, so that those
-// of a long backlog lie evenly: what [List.At] returns gets coarser by that, and never too late.
+// Add adds a moment that waits for the work up to a place. When too many wait, every other one is left out, so that
+// those of a long backlog lie evenly: what [List.At] returns gets coarser by that, and never too late.
 func (l *List[P]) Add(made time.Time, upTo P) {
 	l.waiting = append(l.waiting, moment[P]{made, upTo})
 	if len(l.waiting) <= mostWaiting {
@@ -34,8 +34,8 @@ func (l *List[P]) Add(made time.Time, upTo P) {
 	l.waiting = kept
 }
 
-// Finish takes how far all work is finished, by a function that reports whether that reaches a place. It reports whether a
-// moment was reached by it.
+// Finish takes how far all work is finished, by a function that reports whether that reaches a place. It reports
+// whether a moment was reached by it.
 func (l *List[P]) Finish(reaches func(upTo P) bool) bool {
 	n := 0
 	for n < len(l.waiting) && reaches(l.waiting[n].upTo) {
@@ -52,8 +52,8 @@ func (l *List[P]) Waits() bool { return len(l.waiting) > 0 }
 // At returns the newest moment that was reached; the zero time before the first.
 func (l *List[P]) At() time.Time { return l.at }
 
-// Thin returns a list of what was known over time, oldest first. If it is longer than most, every other one of the older
-// half is left out, in place: what is long ago need not be known so finely. The newest always stays.
+// Thin returns a list of what was known over time, oldest first. If it is longer than most, every other one of the
+// older half is left out, in place: what is long ago need not be known so finely. The newest always stays.
 func Thin[T any](list []T, most int) []T {
 	if len(list) <= most {
 		return list

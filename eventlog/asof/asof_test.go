@@ -28,7 +28,8 @@ func TestAMomentIsReachedWhenTheWorkBeforeItIsFinished(t *testing.T) {
 	}
 }
 
-// Whatever is left out, a moment is never called reached before its work is, and with all work finished it is the newest.
+// Whatever is left out, a moment is never called reached before its work is, and with all work finished it is the
+// newest.
 func TestAListOfManyMomentsIsCoarserAndNeverAhead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l List[int]

@@ -126,8 +126,8 @@ func (c *Checkpoint) Set(p event.Position) error {
 	return c.Save()
 }
 
-// Raise saves a new identity of the source and a new epoch: see [event.Position.Raise]. The position stays. An epoch never
-// falls.
+// Raise saves a new identity of the source and a new epoch: see [event.Position.Raise]. The position stays. An epoch
+// never falls.
 func (c *Checkpoint) Raise(server string, epoch uint32) error {
 	c.mu.Lock()
 	if epoch < c.current.Epoch {

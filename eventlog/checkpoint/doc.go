@@ -1,9 +1,9 @@
 // Package checkpoint is the position from which a source is read again after a restart, and the data that must be kept
-// together with it: the rules for when it moves, the saver that makes it durable a few times a second, and the keys of XA transactions
-// that wait for their outcome.
+// together with it: the rules for when it moves, the saver that makes it durable a few times a second, and the keys of
+// XA transactions that wait for their outcome.
 //
-// Its place on the path: after both event logs. A [Checkpoint] follows the ends that the log reports as durable; a [Storage] decides
-// where the bytes go: a file in one process, a compacted topic with Kafka.
+// Its place on the path: after both event logs. A [Checkpoint] follows the ends that the log reports as durable; a
+// [Storage] decides where the bytes go: a file in one process, a compacted topic with Kafka.
 //
 // What is guaranteed, if the Storage keeps its promise:
 //

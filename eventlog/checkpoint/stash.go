@@ -41,16 +41,16 @@ type Stashed struct {
 	// Effect and Fields are the invalidation's; a plain delete has neither.
 	Effect *event.Effect
 	Fields event.Fields
-	// Unknown says that this stands for keys that did not fit: rows of Table changed, of any mapped table if it is empty,
-	// and which keys they made stale is not known. The rest but Action is zero.
+	// Unknown says that this stands for keys that did not fit: rows of Table changed, of any mapped table if it is
+	// empty, and which keys they made stale is not known. The rest but Action is zero.
 	Unknown bool
 }
 
 // MaxUnknown is how many tables of one transaction [Unknown] names. Beyond it, one stands for every mapped table.
 const MaxUnknown = 100
 
-// Unknown returns what is stored for the keys of a transaction that do not fit: one entry for each table. Entries of that
-// kind have no bound in the stash but how many transactions a source keeps prepared (InnoDB: some 130,000).
+// Unknown returns what is stored for the keys of a transaction that do not fit: one entry for each table. Entries of
+// that kind have no bound in the stash but how many transactions a source keeps prepared (InnoDB: some 130,000).
 func Unknown(tables []string) []Stashed {
 	if len(tables) > MaxUnknown {
 		tables = []string{""}
@@ -113,8 +113,8 @@ type Resolution struct {
 // Resolve says that the prepared transaction xid was committed or rolled back by the transaction that ends at end,
 // whose version is v. Its stash is dropped by the save that passes end. Transactions are resolved in commit order.
 //
-// The GTIDs of end are copied: they are valid during the call only, and what they become is another transaction's, which
-// may be passed long before this one.
+// The GTIDs of end are copied: they are valid during the call only, and what they become is another transaction's,
+// which may be passed long before this one.
 func (c *Checkpoint) Resolve(xid string, v event.Version, end event.End) {
 	end.GTIDs = slices.Clone(end.GTIDs)
 	c.mu.Lock()

@@ -14,9 +14,9 @@
 //   - The checkpoint never passes work that is not finished: a position goes into it only after the token of the
 //     batch that holds it, and of every batch before, was committed. After a crash the source is read again from
 //     there.
-//   - A method that writes returns nil only when its effect is on disk. When it fails, the effect may have taken
-//     place or not; every write can be repeated, with the same result. Uncertainty leads to work that is done again, never
-//     to lost work.
+//   - A method that writes returns nil only when its effect is on disk. When it fails, the effect may have taken place
+//     or not; every write can be repeated, with the same result. Uncertainty leads to work that is done again, never to
+//     lost work.
 //   - A file that is damaged, cut short or of a newer format is refused with a sentence; it never counts as a
 //     first start. Only a missing file does. Every record carries a checksum.
 //   - Everything is bounded: the log in batches, the store in entries and bytes ([retry.ErrFull], [ErrStashFull]).

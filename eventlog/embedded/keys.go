@@ -100,8 +100,8 @@ func (s *Store) updateBooks(op string, f func(b *books) error) error {
 	return err
 }
 
-// identity tells entries apart that need an attempt each. Lengths keep "a"+"bc" and "ab"+"c" apart. What the attempt does
-// is named, as it is in stores that were written before.
+// identity tells entries apart that need an attempt each. Lengths keep "a"+"bc" and "ab"+"c" apart. What the attempt
+// does is named, as it is in stores that were written before.
 func identity(e *retry.Entry) []byte {
 	h := sha256.New()
 	for _, part := range []string{e.Source, e.Table, event.ActionDelete.String(), e.Key} {

@@ -38,8 +38,8 @@ var (
 	ErrConsumed = errors.New("the embedded event log was consumed before")
 )
 
-// Log is the event log of one process, for one source and with one partition. It is an [eventlog.Input] and an [eventlog.Output]. One
-// goroutine at a time appends and one fetches; all other methods may be called from anywhere.
+// Log is the event log of one process, for one source and with one partition. It is an [eventlog.Input] and an
+// [eventlog.Output]. One goroutine at a time appends and one fetches; all other methods may be called from anywhere.
 type Log struct {
 	queue   queue
 	pending pending

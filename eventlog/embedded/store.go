@@ -193,8 +193,8 @@ func (s *Store) update(op string, f func(tx *bolt.Tx) error) error {
 	return nil
 }
 
-// inPlace fails if the file that is open is not the one under its name any more: what is written to it then is gone with
-// this process, and the next start finds no store, or another one.
+// inPlace fails if the file that is open is not the one under its name any more: what is written to it then is gone
+// with this process, and the next start finds no store, or another one.
 func (s *Store) inPlace() error {
 	info, err := os.Stat(s.path)
 	switch {

@@ -18,10 +18,10 @@
 //   - A batch whose end is durable is acknowledged by all in-sync replicas, in every partition that it touches.
 //   - What is fetched and not committed is delivered again, to whoever has the partition then. Commits only rise, and
 //     only over finished work.
-//   - Records that the brokers lost are noticed, and stop their partition: see [consumer.LostError]. Parked keys that they
-//     lost are a doubt, and stop nothing.
-//   - Records of an old leader, repeats and late duplicates do no harm: deletes can be repeated, and marks cover records
-//     of their own and earlier terms only.
+//   - Records that the brokers lost are noticed, and stop their partition: see [consumer.LostError]. Parked keys that
+//     they lost are a doubt, and stop nothing.
+//   - Records of an old leader, repeats and late duplicates do no harm: deletes can be repeated, and marks cover
+//     records of their own and earlier terms only.
 //
 // Concurrency: [Log.Consume] owns all goroutines of the invalidators' end and waits for them.
 package kafka

@@ -18,12 +18,12 @@ const (
 	askEvery  = 500 * time.Millisecond
 )
 
-// believed is for how long a partition of somebody else must look stopped, or a log too short: it may just be passed over,
-// be given to us, or have a new leader that does not know yet how far all replicas are.
+// believed is for how long a partition of somebody else must look stopped, or a log too short: it may just be passed
+// over, be given to us, or have a new leader that does not know yet how far all replicas are.
 const believed = 10 * time.Second
 
-// awaitEnd waits until all is finished after CloseAt, but for partitions that are stopped, which it returns as an error;
-// false if ctx ends before.
+// awaitEnd waits until all is finished after CloseAt, but for partitions that are stopped, which it returns as an
+// error; false if ctx ends before.
 func (l *Log) awaitEnd(ctx context.Context) (over bool, lost error) {
 	select {
 	case <-l.closing:
@@ -73,8 +73,8 @@ type ending struct {
 	since time.Time
 }
 
-// ask asks the brokers how far the group is and, once that seems to be all, whether the log is as long as it was. What they
-// do not answer is asked again.
+// ask asks the brokers how far the group is and, once that seems to be all, whether the log is as long as it was. What
+// they do not answer is asked again.
 func (e *ending) ask(ctx context.Context, left []int, done bool) {
 	e.looked, e.whole = done, false
 	committed, err := e.log.client.GroupOffsets(ctx, e.log.o.Group, e.log.o.Topic)
@@ -143,8 +143,8 @@ func (e *ending) unfinished() []int {
 }
 
 // shorterThanMarked returns the partitions that end before what a source has written to them, by its last mark. With a
-// topic go its groups' commits, so when it is made again it looks like one that never held anything; marks have a topic of
-// their own.
+// topic go its groups' commits, so when it is made again it looks like one that never held anything; marks have a topic
+// of their own.
 func (l *Log) shorterThanMarked(ctx context.Context) (short []*consumer.LostError, err error) {
 	if l.o.SkipLost {
 		return nil, nil

@@ -43,7 +43,8 @@ type Options struct {
 	Log *slog.Logger
 	// Alarms hears what an operator must hear. Nil: it is logged.
 	Alarms *alarm.Board
-	// Doubts keeps which partitions are stopped, and which losses were passed over. Nil: they are logged, and forgotten.
+	// Doubts keeps which partitions are stopped, and which losses were passed over. Nil: they are logged, and
+	// forgotten.
 	Doubts *doubt.Book
 }
 
@@ -104,8 +105,8 @@ func (l *Log) Letters() *letters.Store { return l.letters }
 // Marks delivers the marks of all sources: the newest of each, for a slow receiver.
 func (l *Log) Marks() <-chan event.Mark { return l.consumer.Marks() }
 
-// FreshAsOf returns the newest moment of which all that the sources held is finished in the partitions that this process
-// has; the zero time while it is not known.
+// FreshAsOf returns the newest moment of which all that the sources held is finished in the partitions that this
+// process has; the zero time while it is not known.
 func (l *Log) FreshAsOf() time.Time { return l.consumer.FreshAsOf() }
 
 // Partitions implements [eventlog.Output].
@@ -121,8 +122,8 @@ func (l *Log) Partitions() []eventlog.PartitionState {
 	return all
 }
 
-// Standby implements [eventlog.Output]: the group gives all partitions of the topic to its other members. Whether it does
-// is known once it has shared them out.
+// Standby implements [eventlog.Output]: the group gives all partitions of the topic to its other members. Whether it
+// does is known once it has shared them out.
 func (l *Log) Standby() (standby, known bool) {
 	standby = l.standby.Load() && !l.missing.Load()
 	return standby, standby || len(l.consumer.Lags()) > 0
@@ -143,8 +144,8 @@ func (l *Log) CloseAt(ends map[int]int64) {
 // finished after [Log.CloseAt].
 //
 // A partition of which records are lost is stopped, and the others go on. The error is a [consumer.LostError] when that
-// leaves nothing to do: all partitions of the topic are this process's and stopped, or after [Log.CloseAt] those that are
-// not finished are.
+// leaves nothing to do: all partitions of the topic are this process's and stopped, or after [Log.CloseAt] those that
+// are not finished are.
 func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

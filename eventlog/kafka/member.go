@@ -13,8 +13,9 @@ import (
 
 // join is a member of the group until ctx ends or handle fails.
 //
-// The brokers share out nothing at all to a group of which a member names a topic that is not there. So when a retry topic
-// of a delay that is not configured any more is deleted, as it may be once it is empty, this member joins anew without it.
+// The brokers share out nothing at all to a group of which a member names a topic that is not there. So when a retry
+// topic of a delay that is not configured any more is deleted, as it may be once it is empty, this member joins anew
+// without it.
 func (l *Log) join(ctx context.Context, handle group.Handle) error {
 	for {
 		former, err := l.former(ctx)
@@ -61,8 +62,8 @@ func (l *Log) former(ctx context.Context) (former []string, err error) {
 // topicsEvery is how often it is looked whether the group's topics are there. The client has the answer in memory.
 const topicsEvery = 2 * time.Second
 
-// watchTopics returns when a former topic is not there any more, or ctx ends. When one is missing that is needed, nobody
-// works until somebody has made it again.
+// watchTopics returns when a former topic is not there any more, or ctx ends. When one is missing that is needed,
+// nobody works until somebody has made it again.
 func (l *Log) watchTopics(ctx context.Context, ours, former []string) {
 	defer l.missing.Store(false)
 	t := time.NewTicker(topicsEvery)

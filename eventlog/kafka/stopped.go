@@ -17,8 +17,8 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/group"
 )
 
-// serve works on a partition of the topic until ctx ends. If records of it are lost, what lies before them is finished, and
-// then it rests: it stays this member's, so that it does not go from one to the next and stop them all.
+// serve works on a partition of the topic until ctx ends. If records of it are lost, what lies before them is finished,
+// and then it rests: it stays this member's, so that it does not go from one to the next and stop them all.
 func (l *Log) serve(ctx context.Context, c *group.Claim, handle func(context.Context, eventlog.Partition) error) error {
 	p, err := l.consumer.Partition(ctx, c)
 	var lost *consumer.LostError

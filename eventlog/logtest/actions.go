@@ -13,8 +13,8 @@ import (
 	"github.com/freshet/freshet/eventlog"
 )
 
-// actionsOf makes batch i of every action and intent, with effects and fields of every kind, in the order given by i: a log
-// keeps the order of a batch, whatever that is.
+// actionsOf makes batch i of every action and intent, with effects and fields of every kind, in the order given by i: a
+// log keeps the order of a batch, whatever that is.
 func actionsOf(i int) *event.Batch {
 	b := batch(i, []string{}...)
 	b.Commons[0].RateLimit = i

@@ -1,5 +1,5 @@
-// Package logtest is the conformance suite of [eventlog.Input] and [eventlog.Output]: what the reader and the invalidator rely on, whichever
-// log they have. Every implementation calls [Run] from a test.
+// Package logtest is the conformance suite of [eventlog.Input] and [eventlog.Output]: what the reader and the
+// invalidator rely on, whichever log they have. Every implementation calls [Run] from a test.
 //
 // The suite plays the reader's and the invalidator's part, and the checkpoint's: it keeps the last end that Durable
 // delivered, and after a crash reads its source again from there, as canal does. It judges what is delivered as

@@ -234,8 +234,8 @@ func (p *process) durable() int {
 	return int(p.saved.Pos / step)
 }
 
-// append appends the batches from to last, each built in the memory of the one before: the log has its own of all that it
-// keeps.
+// append appends the batches from to last, each built in the memory of the one before: the log has its own of all that
+// it keeps.
 func (p *process) append(from, last int) {
 	p.t.Helper()
 	var b event.Batch

@@ -121,7 +121,8 @@ func checkAgainst(rt *rapid.T, s *Sketch, exact *model, counters int) {
 	}
 }
 
-// A flood of keys of which one in many is looked at: the hot ones are found, and their bounds hold as often as promised.
+// A flood of keys of which one in many is looked at: the hot ones are found, and their bounds hold as often as
+// promised.
 func TestHotKeysAreFoundInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hotKeys, perBatch = 20, 2000

@@ -42,8 +42,8 @@ type Count struct {
 	// Length is the length of the whole name in bytes.
 	Length int
 	// PerSecond is about how often it changed per second, over the last minutes: each change of a key counts, each key
-	// of a changed table. Low and High are its bounds: the truth is above Low and below High with a probability of 95 %,
-	// and surely while nothing is left out.
+	// of a changed table. Low and High are its bounds: the truth is above Low and below High with a probability of 95
+	// %, and surely while nothing is left out.
 	PerSecond, Low, High float64
 }
 

@@ -73,8 +73,8 @@ func (s *summary) rename(i int, name string, hash uint64, at int) {
 	s.index[at] = uint16(i + 1)
 }
 
-// find returns where in the index the name is, or belongs. Names that are too long to be kept are distinguished by their
-// hash.
+// find returns where in the index the name is, or belongs. Names that are too long to be kept are distinguished by
+// their hash.
 func (s *summary) find(name string, hash uint64) int {
 	mask := len(s.index) - 1
 	for at := int(hash) & mask; ; at = (at + 1) & mask {

@@ -8,8 +8,8 @@ import (
 
 // server is what INFO says about a Redis server: its sections server, persistence, replication and keyspace.
 type server struct {
-	// run is drawn by a server when it starts; repl names the history of its data, and parent the one that it had before it
-	// was promoted (empty: it was not).
+	// run is drawn by a server when it starts; repl names the history of its data, and parent the one that it had
+	// before it was promoted (empty: it was not).
 	run, repl, parent string
 	replica, loading  bool
 	// loaded is how many keys it has read from a snapshot, at its start or from a master; -1: it does not say (before

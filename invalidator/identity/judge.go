@@ -26,8 +26,8 @@ func suspicion(was known, s server, now time.Time) string {
 	case s.keys == 0:
 		return "" // whoever it is, it holds nothing old
 	case was.Run == s.run:
-		// A master draws a new name for its history when its first replica comes, and when it has had none for long. One
-		// that was a replica meanwhile keeps the name that it had then.
+		// A master draws a new name for its history when its first replica comes, and when it has had none for long.
+		// One that was a replica meanwhile keeps the name that it had then.
 		if s.parent == "" && now.Sub(was.Seen) < unwatched {
 			return ""
 		}

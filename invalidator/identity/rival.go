@@ -10,9 +10,9 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 )
 
-// All invalidators of a group keep who Redis is under one name. Two that work on two Redis share out the partitions all the
-// same, so that each Redis gets a part of the deletes, and both look fresh. Each finds the other's Redis under that name,
-// again and again, while its own goes on answering.
+// All invalidators of a group keep who Redis is under one name. Two that work on two Redis share out the partitions all
+// the same, so that each Redis gets a part of the deletes, and both look fresh. Each finds the other's Redis under that
+// name, again and again, while its own goes on answering.
 
 // rival is a Redis that another process keeps in the place of ours.
 type rival struct {
@@ -22,7 +22,8 @@ type rival struct {
 }
 
 const (
-	// rivalAfter is for how long our Redis must go on answering: at a failover one process sees the new master before another.
+	// rivalAfter is for how long our Redis must go on answering: at a failover one process sees the new master before
+	// another.
 	rivalAfter = 10 * time.Second
 	// rivalAgain is how often it is recorded while it lasts.
 	rivalAgain = time.Minute

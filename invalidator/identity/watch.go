@@ -86,8 +86,8 @@ func New(d Deps, o Options) (*Watch, error) {
 	return &Watch{deps: d, options: o, news: make(chan struct{}, 1)}, nil
 }
 
-// Answered takes what a connection answered to INFO. It does not block. Of an error it is only asked whether Redis refuses
-// to say: whether it is there is for others to find out.
+// Answered takes what a connection answered to INFO. It does not block. Of an error it is only asked whether Redis
+// refuses to say: whether it is there is for others to find out.
 func (w *Watch) Answered(info string, err error) {
 	s, ok := parse(info, w.options.DB)
 	var refused redis.Error

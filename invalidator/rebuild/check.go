@@ -15,12 +15,13 @@ type Checked struct {
 	Query *Query
 	// Columns are those that its rows would have.
 	Columns []event.Column
-	// Err is an [*Error] that says what is wrong with the query, or that it could not be tried; nil if it is as it should be.
+	// Err is an [*Error] that says what is wrong with the query, or that it could not be tried; nil if it is as it
+	// should be.
 	Err error
 }
 
-// Check has the server prepare every query, and returns what it says of each, in the order of Options.Queries: tables and
-// columns that do not exist, rights that are missing, columns that the value cannot hold. Its error is that of the
+// Check has the server prepare every query, and returns what it says of each, in the order of Options.Queries: tables
+// and columns that do not exist, rights that are missing, columns that the value cannot hold. Its error is that of the
 // connection: nothing is known then.
 func (r *Runner) Check(ctx context.Context) ([]Checked, error) {
 	leave, err := r.enter(ctx)

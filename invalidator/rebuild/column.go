@@ -110,9 +110,9 @@ func (c *column) value(v *event.Value, f *mysql.FieldValue, text []byte) []byte 
 	return text
 }
 
-// appendTemporal appends a date or time with as many decimals as its column has: the protocol leaves out a fraction that
-// is zero, and has six digits of any other.
-// Source: MySQL client/server protocol, "Binary Protocol Resultset Row", of temporal values.
+// appendTemporal appends a date or time with as many decimals as its column has: the protocol leaves out a fraction
+// that is zero, and has six digits of any other. Source: MySQL client/server protocol, "Binary Protocol Resultset Row",
+// of temporal values.
 func appendTemporal(dst, text []byte, typ uint8, decimals int) []byte {
 	if typ == mysql.MYSQL_TYPE_DATE || typ == mysql.MYSQL_TYPE_NEWDATE || decimals > 6 {
 		return append(dst, text...)

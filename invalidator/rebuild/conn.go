@@ -148,9 +148,9 @@ func (c *conn) text(statement string) (string, error) {
 	return strings.Clone(s), nil // the result's memory goes back to a pool
 }
 
-// reach returns errBehind unless readers of this session's server see the transactions. Whoever wants the value has them
-// from the server that was streamed from, and this one may be another: the one before a failover, or a replica. The
-// server is asked when it is not known yet, which a backlog of changes pays for once.
+// reach returns errBehind unless readers of this session's server see the transactions. Whoever wants the value has
+// them from the server that was streamed from, and this one may be another: the one before a failover, or a replica.
+// The server is asked when it is not known yet, which a backlog of changes pays for once.
 func (c *conn) reach(after *event.GTIDSet) error {
 	if after == nil {
 		return nil
@@ -173,9 +173,9 @@ var errBehind = errors.New("the server that answers has not executed the change"
 
 // ask asks what the server has executed and everybody can read.
 //
-// MySQL's gtid_executed is just that. On MariaDB, gtid_slave_pos is, for what the server has replicated; gtid_binlog_pos
-// runs a little ahead of what can be read, so it counts for what the server has committed itself only: it is the server
-// that is streamed from then, which has said already that the change can be read.
+// MySQL's gtid_executed is just that. On MariaDB, gtid_slave_pos is, for what the server has replicated;
+// gtid_binlog_pos runs a little ahead of what can be read, so it counts for what the server has committed itself only:
+// it is the server that is streamed from then, which has said already that the change can be read.
 func (c *conn) ask() (err error) {
 	c.meter.allow(executedBytes)
 	flavor, statement := event.MySQL, "SELECT @@global.gtid_executed"
@@ -211,8 +211,8 @@ func (c *conn) gtids(flavor event.Flavor, statement string) (event.GTIDSet, erro
 	return event.ParseGTIDSet(flavor, text)
 }
 
-// limitTo tells the server for how long a statement may run. That leaves out the wait for a locked table while a statement
-// is prepared; that wait ends when the session is closed, which both servers notice within a second or so.
+// limitTo tells the server for how long a statement may run. That leaves out the wait for a locked table while a
+// statement is prepared; that wait ends when the session is closed, which both servers notice within a second or so.
 // Source: MySQL Reference Manual, max_execution_time (milliseconds); MariaDB, max_statement_time (seconds).
 func (c *conn) limitTo(timeout time.Duration) error {
 	if c.limit == timeout {
@@ -258,7 +258,8 @@ func (c *conn) run(q *prepared, args []any, s *sink) error {
 	if err != nil {
 		return err
 	}
-	// What is received is about as large as the value made of it; a single row can be larger than that before s sees it.
+	// What is received is about as large as the value made of it; a single row can be larger than that before s sees
+	// it.
 	c.meter.allow(int64(2*s.limit) + handshakeBytes)
 	var result mysql.Result
 	defer result.Close()

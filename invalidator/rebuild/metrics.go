@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the Runner's. Their labels come from the configuration only: mapping is the mapping's place in it, from 1,
-// and table its pattern.
+// metrics are the Runner's. Their labels come from the configuration only: mapping is the mapping's place in it, from
+// 1, and table its pattern.
 type metrics struct {
 	duration    *prometheus.HistogramVec
 	errors      *prometheus.CounterVec

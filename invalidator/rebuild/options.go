@@ -37,7 +37,8 @@ type Query struct {
 	Many bool
 	// DecimalNumbers writes DECIMAL as numbers in JSON, not as strings.
 	DecimalNumbers bool
-	// ExpireAt, when above 0, says that who writes the value puts a member expire_at into it: no column may be called so.
+	// ExpireAt, when above 0, says that who writes the value puts a member expire_at into it: no column may be called
+	// so.
 	ExpireAt time.Duration
 	// Timeout is how long it may run. Default: 5 s.
 	Timeout time.Duration

@@ -64,10 +64,10 @@ func New(o Options) (*Runner, error) {
 }
 
 // Query runs the query with the given fingerprint and returns the value that it makes, in the fields of event.Effect;
-// missing says that there is none: no row, a string that is NULL, or a hash of which all columns are NULL. It waits for a
-// place in the pool until ctx ends. after are transactions that the server must have executed, so that what is read is no
-// older than they are: a session that was made before another server took over is closed. nil: none is asked for. See the
-// package for its errors.
+// missing says that there is none: no row, a string that is NULL, or a hash of which all columns are NULL. It waits for
+// a place in the pool until ctx ends. after are transactions that the server must have executed, so that what is read
+// is no older than they are: a session that was made before another server took over is closed. nil: none is asked for.
+// See the package for its errors.
 func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields, missing bool, err error) {
 	q := r.byID[id]
 	switch {
@@ -129,8 +129,8 @@ func (r *Runner) enter(ctx context.Context) (leave func(), err error) {
 	case <-r.life.Done():
 		return nil, errClosed
 	}
-	// Close sets closed before it waits, and nobody adds to active after that: a WaitGroup must not be added to while it
-	// is waited for.
+	// Close sets closed before it waits, and nobody adds to active after that: a WaitGroup must not be added to while
+	// it is waited for.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

@@ -31,18 +31,23 @@ func benchVersion(n int) event.Version {
 	return event.Version{Epoch: 1, File: 112, Pos: uint64(1_000_000 + n), Row: 1}
 }
 
-// BenchmarkWrites is every action on a real Redis, in round trips of 100 down one connection. An operation is one action.
+// BenchmarkWrites is every action on a real Redis, in round trips of 100 down one connection. An operation is one
+// action.
 func BenchmarkWrites(b *testing.B) {
 	row := func(e event.Effect, f ...string) benchItem {
 		return func(n int) *Item {
-			return &Item{Key: benchKey(n), Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &e, Fields: fields(f...),
-				Source: "default", Version: benchVersion(n), D: testD, Until: inTime}
+			return &Item{
+				Key: benchKey(n), Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &e, Fields: fields(f...),
+				Source: "default", Version: benchVersion(n), D: testD, Until: inTime,
+			}
 		}
 	}
 	action := func(a event.Action, e event.Effect, f ...string) benchItem {
 		return func(n int) *Item {
-			return &Item{Key: benchKey(n), Action: a, Intent: event.IntentPut, Effect: &e, Fields: fields(f...),
-				Source: "default", Version: benchVersion(n), D: testD, Until: inTime}
+			return &Item{
+				Key: benchKey(n), Action: a, Intent: event.IntentPut, Effect: &e, Fields: fields(f...),
+				Source: "default", Version: benchVersion(n), D: testD, Until: inTime,
+			}
 		}
 	}
 	var tenFields []string
@@ -210,8 +215,12 @@ func BenchmarkBlocking(b *testing.B) {
 		fields int
 		size   int
 	}{
-		{"string 1 KiB", 0, 1 << 10}, {"string 1 MiB", 0, 1 << 20}, {"string 8 MiB", 0, 8 << 20},
-		{"hash 256x256", inlineFields, 256}, {"hash 10000x100", 10000, 100}, {"hash 100000x20", 100000, 20},
+		{"string 1 KiB", 0, 1 << 10},
+		{"string 1 MiB", 0, 1 << 20},
+		{"string 8 MiB", 0, 8 << 20},
+		{"hash 256x256", inlineFields, 256},
+		{"hash 10000x100", 10000, 100},
+		{"hash 100000x20", 100000, 20},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			r := newRig(b, testbed.Redis(b), Options{})

@@ -60,7 +60,8 @@ func New(o Options) (*Builder, error) {
 func (b *Builder) Reset() { b.reset() }
 
 // Append appends the calls of an item, at least one. They go down one connection in this order; to send all of them
-// again is harmless, to send a part of them again is not. The item's key and fields must not change until [Builder.Reset].
+// again is harmless, to send a part of them again is not. The item's key and fields must not change until
+// [Builder.Reset].
 //
 // What cannot be made out (damaged fields, a put without an Effect) is forgotten.
 func (b *Builder) Append(calls []*Call, it *Item) []*Call {

@@ -5,7 +5,8 @@
 // older value of a row never takes the place of a newer one, and where it cannot be known which is which, neither is
 // there. A cache may forget.
 //
-// A [Builder] belongs to one goroutine, and its calls are valid until it is reset. [Names] and the scripts are only read.
+// A [Builder] belongs to one goroutine, and its calls are valid until it is reset. [Names] and the scripts are only
+// read.
 //
 // # The guard
 //
@@ -26,52 +27,55 @@
 //	the companion is of a later epoch              the key is removed, the companion stays
 //	Redis' clock is past the action's Until        the key is removed, c := v if there is a companion with c <= v
 //
-// since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting always removes, and raises
-// a companion that is there.
+// since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting always removes, and
+// raises a companion that is there.
 //
 // # Why that is enough
 //
 // Let a change be settled when its final action has been done: from then on nobody repairs what an older value does.
-// The value of an older change v may only be written while all newer ones have not been settled, or a companion says so.
-// While the companion lives it says so. It may be evicted, though, alone or with the key, and then be begun again by just
-// that late writer. Whether the key is there says nothing about it, so an absent key is no reason to write either.
+// The value of an older change v may only be written while all newer ones have not been settled, or a companion says
+// so. While the companion lives it says so. It may be evicted, though, alone or with the key, and then be begun again
+// by just that late writer. Whether the key is there says nothing about it, so an absent key is no reason to write
+// either.
 //
 // A companion knows of all that is settled after it was begun. So the final action of v may take one for good that was
-// there at a moment T at which nothing newer than v had been settled, and for that it brings T. It comes from the reply to
-// the first action of v, which found no companion and began one, or found one that does not confirm yet: the script
-// answers with its since. A newer change is settled no sooner than D after it was known to be visible, and so after v was.
-// Hence a T counts if the reply came before v had been known to be visible for D, whatever became of the action's copies: a
-// repeat, or one that a stopped process sends long afterwards, can only begin a companion later than T. A reply that was
-// lost brings none. Time in Redis alone is compared, so a second action may take effect as late as it likes.
+// there at a moment T at which nothing newer than v had been settled, and for that it brings T. It comes from the reply
+// to the first action of v, which found no companion and began one, or found one that does not confirm yet: the script
+// answers with its since. A newer change is settled no sooner than D after it was known to be visible, and so after v
+// was. Hence a T counts if the reply came before v had been known to be visible for D, whatever became of the action's
+// copies: a repeat, or one that a stopped process sends long afterwards, can only begin a companion later than T. A
+// reply that was lost brings none. Time in Redis alone is compared, so a second action may take effect as late as it
+// likes.
 //
-// What lies about in a process that was stopped, or on a machine that was suspended, says nothing about what is visible.
-// So it notices that it has slept, and brings no T for changes that it got before, or shortly after.
+// What lies about in a process that was stopped, or on a machine that was suspended, says nothing about what is
+// visible. So it notices that it has slept, and brings no T for changes that it got before, or shortly after.
 //
-// A companion also confirms once it is Window old. A value takes effect no later than Window after its owner knew v to be
-// visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or a socket held it
-// back. A newer change is settled later than v was visible, so nothing comes then that was overtaken before the
-// companion was begun. This counts on every owner learning that a change is visible at about the time at which others do:
-// one that learns it more than D later than another is not covered.
+// A companion also confirms once it is Window old. A value takes effect no later than Window after its owner knew v to
+// be visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or a socket
+// held it back. A newer change is settled later than v was visible, so nothing comes then that was overtaken before the
+// companion was begun. This counts on every owner learning that a change is visible at about the time at which others
+// do: one that learns it more than D later than another is not covered.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
 // changes come faster is written from Window after the first of them. From then on every change is written at once.
-// Without D what is known to be visible has no second action: there, and only there, is an absent key without a companion
-// written.
+// Without D what is known to be visible has no second action: there, and only there, is an absent key without a
+// companion written.
 //
 // # What the sender owes
 //
-//   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock that
-//     is not ahead of it.
-//   - [Item].Begun of a final action is the largest [Builder.Begun] of the first one's calls; 0 if one of its replies was
-//     lost, or came when the change had been known to be visible for D, or if the process has slept since it got the change.
-//     Of a query that was run after that reply it is always that: what the query read holds all that was settled before.
+//   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock
+//     that is not ahead of it.
+//   - [Item].Begun of a final action is the largest [Builder.Begun] of the first one's calls; 0 if one of its replies
+//     was lost, or came when the change had been known to be visible for D, or if the process has slept since it got
+//     the change. Of a query that was run after that reply it is always that: what the query read holds all that was
+//     settled before.
 //   - Calls of one item go down one connection in order, and all of them are sent again or none.
 //
 // # Fields and members
 //
 // A field of a hash has the companion of its own inside a hash of them. That is bounded: it has two generations of
-// [DefaultEntries] each, and what falls out is unknown again: the next change removes the field. A field has its mark in
-// one generation only, for Redis may evict the younger one alone.
+// [DefaultEntries] each, and what falls out is unknown again: the next change removes the field. A field has its mark
+// in one generation only, for Redis may evict the younger one alone.
 //
 // A member is marked in the same way, but a set that lacks a member says something, too: so where the marks do not
 // vouch for a member, the whole key goes. The marks as a whole have a floor, the change that they were begun by or the

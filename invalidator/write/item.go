@@ -24,11 +24,11 @@ type Item struct {
 	Version event.Version
 	// D is the mapping's second delete; 0: this action is the only one, if its change is known to be visible.
 	D time.Duration
-	// Begun confirms a mark that this change itself has begun, or found, if it was begun by then (Redis' clock, in ms): see
-	// [Builder.Begun] and "What the sender owes". 0: none.
+	// Begun confirms a mark that this change itself has begun, or found, if it was begun by then (Redis' clock, in ms):
+	// see [Builder.Begun] and "What the sender owes". 0: none.
 	Begun int64
-	// Until is the last moment, by Redis' clock in ms, at which anything but forgetting may take effect: Redis forgets the
-	// key instead if it gets the action later. See [Item.Judge]. 0: unknown, which forgets.
+	// Until is the last moment, by Redis' clock in ms, at which anything but forgetting may take effect: Redis forgets
+	// the key instead if it gets the action later. See [Item.Judge]. 0: unknown, which forgets.
 	Until int64
 	// Now is the time for [event.Effect].ExpireAt.
 	Now time.Time
@@ -78,12 +78,15 @@ func (o Outcome) String() string {
 func Window(d time.Duration) time.Duration { return d + 5*time.Second }
 
 // Judge settles with which intent an action is sent now, what it was made for or to forget, and until when it may take
-// effect. It is to be asked before every sending, be it the first, the final one, or one again after a failure. D must be set.
+// effect. It is to be asked before every sending, be it the first, the final one, or one again after a failure. D must
+// be set.
 //
-//   - now is what Redis' clock says, in ms, or less: whoever sends asks Redis for it. 0: unknown, and Redis forgets the key.
+//   - now is what Redis' clock says, in ms, or less: whoever sends asks Redis for it. 0: unknown, and Redis forgets the
+//     key.
 //   - age is for how long the change has been known to be visible, negative if that is not known. For a rebuild by
 //     query it is for how long the query has been running.
-//   - old says that the change is old news whatever its age is known to be: [event.Batch].Leftover, or part of a backlog.
+//   - old says that the change is old news whatever its age is known to be: [event.Batch].Leftover, or part of a
+//     backlog.
 func (it *Item) Judge(i event.Intent, now int64, age time.Duration, old bool) {
 	it.Intent, it.Until = i, now+(Window(it.D)-max(age, 0)).Milliseconds()
 	if old || it.Until < now {

@@ -52,7 +52,8 @@ func (whole) wrong(w *world, state []int) string {
 	return fmt.Sprintf("%v, want %s", have, want)
 }
 
-// columns is a hash for the whole key, written at once or, where pieces may be lost, so large that it is written in pieces.
+// columns is a hash for the whole key, written at once or, where pieces may be lost, so large that it is written in
+// pieces.
 type columns struct{}
 
 // padding is a value that makes a hash too large for one piece.

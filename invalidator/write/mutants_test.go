@@ -24,91 +24,112 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 		{
 			"a key without a companion is not written", "if o == 'none' or o == 'later' then\n    if single",
 			"if o == 'none' then return true, text(version, 0) end\n  if o == 'later' then\n    if single",
-			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9, slow: 0.2},
+			"string",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9, slow: 0.2},
 		},
 		{
 			"a key without a companion is not written, even if it is absent", "single and o == 'none'", "o == 'none'",
-			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+			"string",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"a change confirms only a companion that was there before anything newer was finished", "since = confirm(since)\n",
 			"since = o == 0 and 0 or confirm(since)\n",
-			"string", hazards{evict: 0.9, handover: 0.9, zombie: 0.9, stuck: 0.5},
+			"string",
+			hazards{evict: 0.9, handover: 0.9, zombie: 0.9, stuck: 0.5},
 		},
 		{
 			"what takes effect late is forgotten", "if now > last then op = 'forget' end", "",
-			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9, stuck: 0.5},
+			"string",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9, stuck: 0.5},
 		},
 		{
 			"a companion vouches after a while only", "if now - since >= window then return 0 end", "if true then return 0 end",
-			"string", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+			"string",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"a companion of another source says nothing", "if s ~= source then return 'none' end", "",
-			"string", hazards{handover: 0.9, rename: 0.9},
+			"string",
+			hazards{handover: 0.9, rename: 0.9},
 		},
 		{
 			"versions of different epochs are not compared", "if o ~= 0 then return o < 0 and 'later' or 'former' end", "",
-			"string", hazards{handover: 0.9, rewind: 0.9},
+			"string",
+			hazards{handover: 0.9, rewind: 0.9},
 		},
 		{
 			"a former epoch writes nothing", "if o == 'former' then return false end", "if o == 'former' then return true, mark end",
-			"string", hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
+			"string",
+			hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
 		},
 		{
 			"an older change is not written", "if o == 1 then return nil end", "if o == 1 then return true, mark end",
-			"string", hazards{handover: 0.9, zombie: 0.9},
+			"string",
+			hazards{handover: 0.9, zombie: 0.9},
 		},
 		{
 			"forgetting raises the companion", "  return text(version, since)\nend", "  return nil\nend",
-			"string", hazards{refused: 0.5, handover: 0.9, zombie: 0.9},
+			"string",
+			hazards{refused: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[9]) then return {err = 'incomplete'} end",
 			"if redis.call('EXISTS', KEYS[3]) == 0 then return {err = 'incomplete'} end",
-			"hash", hazards{torn: 0.5},
+			"hash",
+			hazards{torn: 0.5},
 		},
 		{
 			"an older field is not written", "if o == 1 then return nil end", "if o == 1 then return true, mark end",
-			"fields", hazards{handover: 0.9, zombie: 0.9},
+			"fields",
+			hazards{handover: 0.9, zombie: 0.9},
 		},
 		{
 			"a field without a mark is removed", "if o == 'none' or o == 'later' then\n    if single",
 			"if o == 'none' then return true, text(version, 0) end\n  if o == 'later' then\n    if single",
-			"fields", hazards{evict: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
+			"fields",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
 		},
 		{
 			"a field has its mark in one generation", "if moved then redis.call('HDEL', before, field) end", "",
-			"fields", hazards{evict: 0.9, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
+			"fields",
+			hazards{evict: 0.9, handover: 0.9, zombie: 0.9, fewMarks: 0.9},
 		},
 		{
 			"an older member is not put back", "if newer(mine, version) then return OLDER end", "",
-			"set", hazards{handover: 0.9, zombie: 0.9},
+			"set",
+			hazards{handover: 0.9, zombie: 0.9},
 		},
 		{
 			"members without marks are in doubt", "begin(pending)\n  return doubt()", "begin(0)\n  return apply()",
-			"set", hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+			"set",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"what is below the floor is in doubt", "if newer(floor, version) then return doubt() end", "",
-			"set", hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9, evict: 0.1},
+			"set",
+			hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9, evict: 0.1},
 		},
 		{
 			"forgetting raises the floor", "set('<', text(version, since))\n  end\n  return FORGOTTEN", "end\n  return FORGOTTEN",
-			"set", hazards{refused: 0.3, handover: 0.9, zombie: 0.9},
+			"set",
+			hazards{refused: 0.3, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"the floor rises over a generation that is dropped",
 			"if newer(oldtop, floor) then floor = oldtop end\n  redis.call('UNLINK', before)", "redis.call('UNLINK', before)",
-			"set", hazards{fewMarks: 1, handover: 0.9, zombie: 0.9},
+			"set",
+			hazards{fewMarks: 1, handover: 0.9, zombie: 0.9},
 		},
 		{
 			"a member is added only to a set that is there", "if redis.call('EXISTS', key) == 0 then return ABSENT end", "",
-			"set", hazards{evict: 0.3},
+			"set",
+			hazards{evict: 0.3},
 		},
 		{
 			"a former epoch touches no set", "if o == 'former' then return doubt() end", "if o == 'former' then return apply() end",
-			"sorted set", hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
+			"sorted set",
+			hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,8 +155,9 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 	}
 }
 
-// A change that only removes the key, since its companion does not confirm yet, raises the companion nevertheless: else an
-// older value would be written over it as soon as the companion is old enough. Random worlds come to this too seldom.
+// A change that only removes the key, since its companion does not confirm yet, raises the companion nevertheless: else
+// an older value would be written over it as soon as the companion is old enough. Random worlds come to this too
+// seldom.
 func TestADoubtRaisesTheCompanion(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	play := func() Outcome {

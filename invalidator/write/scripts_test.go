@@ -192,7 +192,9 @@ func TestWhatWasRefusedIsNotAcknowledged(t *testing.T) {
 	both(t, func(r *rig) {
 		expire := &Item{Key: "k", Action: event.ActionExpire, Effect: &event.Effect{In: time.Minute}}
 		items := []*Item{
-			{Key: "k", Action: event.ActionIncr}, expire, {Key: "k", Action: event.ActionDelete},
+			{Key: "k", Action: event.ActionIncr},
+			expire,
+			{Key: "k", Action: event.ActionDelete},
 			put("k", "1", at(1)), field("k", "f", "1", event.IntentPut, at(1)), field("k", "f", "1", event.IntentForget, at(1)),
 			field("k", "f", "1", event.IntentRemove, at(1)), member("k", "m", event.IntentPut, at(1)), member("k", "m", event.IntentForget, at(1)),
 		}

@@ -237,7 +237,9 @@ func TestWhatCannotBeMadeOutIsForgotten(t *testing.T) {
 		{Action: event.ActionSet, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
 		{Action: event.ActionZSet, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: fields("m")},
 		{Action: event.ActionSet, Intent: event.IntentPut, Fields: fields("m")},
-		{Action: event.ActionExpire}, {Action: event.ActionDelete}, {},
+		{Action: event.ActionExpire},
+		{Action: event.ActionDelete},
+		{},
 	} {
 		it.Key, it.Source, it.Version, it.D = "k", "s", at(2), testD
 		r.vouched("k")

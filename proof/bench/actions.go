@@ -68,7 +68,8 @@ func actions() []*action {
 		},
 		{
 			name: "set member", table: "item", rows: itemRows,
-			// A set for each row: where many members of one set change at once, some come before the floor of its versions.
+			// A set for each row: where many members of one set change at once, some come before the floor of its
+			// versions.
 			mapping: `set: {key: "tag:{id}", member: "{stock}"}`,
 			plain:   [][]string{{"SADD", "tag:__rand_int__", "1"}},
 			guard:   memberGuard(),

@@ -23,8 +23,8 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
-// decodeSections are decoding and routing alone: freshet's canal and router with a sink that builds batches as freshet's
-// does and drops them, and compares that with dumps that look at nothing.
+// decodeSections are decoding and routing alone: freshet's canal and router with a sink that builds batches as
+// freshet's does and drops them, and compares that with dumps that look at nothing.
 //
 // What freshet knows of the tables at the beginning of each reel is found out once and kept, as in a checkpoint: only a
 // first start from an old position has to find it out.
@@ -152,8 +152,8 @@ const (
 	dropRanges = 1000
 )
 
-// dropper is a sink that does what freshet's reader does, but for handing the batches to an event log. It is the canal's
-// checkpoint as well.
+// dropper is a sink that does what freshet's reader does, but for handing the batches to an event log. It is the
+// canal's checkpoint as well.
 type dropper struct {
 	canal   *canal.Canal
 	router  *router.Router

@@ -14,8 +14,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// dump reads a source's binlogs from the first event of the first file to the end of the last, as fast as packets can be
-// taken off the connection: into one buffer, undecoded.
+// dump reads a source's binlogs from the first event of the first file to the end of the last, as fast as packets can
+// be taken off the connection: into one buffer, undecoded.
 type dump struct {
 	conn      *client.Conn
 	packet    bytes.Buffer

@@ -58,8 +58,8 @@ func (b *benchmark) kafkaLog(ctx context.Context, topic, more string) (string, e
 	return fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q%s}}", strings.Join(c.Brokers(), ","), topic, more), nil
 }
 
-// command returns freshet run as users run it, with a configuration, and a store or a source's name, of its own, so that it
-// begins where its start says.
+// command returns freshet run as users run it, with a configuration, and a store or a source's name, of its own, so
+// that it begins where its start says.
 func (b *benchmark) command(ctx context.Context, s setting, flags ...string) (*exec.Cmd, error) {
 	rdb, err := b.redisServer(ctx)
 	if err != nil {

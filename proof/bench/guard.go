@@ -58,8 +58,8 @@ func memberGuard() *guarded {
 	}
 }
 
-// withGuard writes rows keys under the guard and returns how many there were in a second. What it finds is what there is
-// as a rule: the same keys, with an older version.
+// withGuard writes rows keys under the guard and returns how many there were in a second. What it finds is what there
+// is as a rule: the same keys, with an older version.
 func (g *guarded) withGuard(ctx context.Context, b *benchmark, rows int) (float64, error) {
 	rdb, err := b.guardClient(ctx)
 	if err != nil {

@@ -170,8 +170,8 @@ func awaitFirst(ctx context.Context, source *testbed.Server, w *watch) error {
 	return nil
 }
 
-// load makes the transactions and returns when each was known to have committed, by the row's id, which begin at 1. With
-// rdb it also deletes their keys.
+// load makes the transactions and returns when each was known to have committed, by the row's id, which begin at 1.
+// With rdb it also deletes their keys.
 func (p pace) load(ctx context.Context, source *testbed.Server, rdb *redis.Client) ([]time.Time, error) {
 	committed := make([]time.Time, 1+p.transactions())
 	var next atomic.Int64
@@ -220,7 +220,8 @@ func touch(id int) string {
 	return "UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id = " + strconv.Itoa(id)
 }
 
-// since returns for the rows from first on how long after their commit their key was gone, in milliseconds, once all are.
+// since returns for the rows from first on how long after their commit their key was gone, in milliseconds, once all
+// are.
 func (w *watch) since(ctx context.Context, committed []time.Time, first int) ([]float64, error) {
 	var ms []float64
 	for id := first; id < len(committed); id++ {

@@ -25,8 +25,8 @@ const (
 	bigBefore = warmUp + 2*time.Second
 )
 
-// latencyBigSection measures what a transaction of millions of rows does to all others that commit while it is read: they
-// come after it in the binlog. Its keys are deleted as they are read.
+// latencyBigSection measures what a transaction of millions of rows does to all others that commit while it is read:
+// they come after it in the binlog. Its keys are deleted as they are read.
 func (b *benchmark) latencyBigSection() *section {
 	t := bigTransaction{changes: int(bigChanges * min(1, b.scale))}
 	t.rate, t.length = liveRate, max(4*time.Second, time.Duration(20*float64(time.Second)*min(1, b.scale)))
@@ -81,8 +81,8 @@ func (b *benchmark) latencyBeside(ctx context.Context, run programs, t bigTransa
 	return m, err
 }
 
-// begin makes the changes, and returns what commits them a while after it is called, and returns when it had. The server
-// writes a transaction to the binlog when it commits, and all of it at once.
+// begin makes the changes, and returns what commits them a while after it is called, and returns when it had. The
+// server writes a transaction to the binlog when it commits, and all of it at once.
 func (t *bigTransaction) begin(ctx context.Context, source *testbed.Server, rows int) (func(context.Context) (time.Time, error), error) {
 	// The last row is for finding out whether anybody has begun to delete.
 	tx, err := source.DB().BeginTx(ctx, nil)

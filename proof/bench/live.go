@@ -27,8 +27,8 @@ type liveRun struct {
 
 // liveSection measures whether freshet falls behind a server that is written to at its full speed.
 //
-// How far it is behind is asked by probes: rows of another table that are inserted all the while, each with a key in Redis
-// that its commit makes stale. They stand in the binlog among all others.
+// How far it is behind is asked by probes: rows of another table that are inserted all the while, each with a key in
+// Redis that its commit makes stale. They stand in the binlog among all others.
 func (b *benchmark) liveSection() *section {
 	length := max(4*time.Second, time.Duration(20*float64(time.Second)*min(1, b.scale)))
 	run := func(name string, l liveRun) *contender {

@@ -19,8 +19,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// bareReaderCommand as the first argument makes this program the bare reader: the bare probe that follows a live source.
-// It runs in a process of its own, as freshet does, so that both pay the same for being scheduled.
+// bareReaderCommand as the first argument makes this program the bare reader: the bare probe that follows a live
+// source. It runs in a process of its own, as freshet does, so that both pay the same for being scheduled.
 const bareReaderCommand = "bare-reader"
 
 // bareReader returns the bare reader of a source, which begins at the present end of its binlog.
@@ -42,11 +42,11 @@ func (b *benchmark) bareReader(ctx context.Context, source *testbed.Server) ([]*
 	return []*exec.Cmd{exec.CommandContext(ctx, self, bareReaderCommand, source.Addr, rdb.Addr, file, pos)}, nil
 }
 
-// follow is the bare reader: its arguments are its name, the source's address, that of Redis, and where to begin; and for
-// the bare reader through Kafka a broker's address and the topic. It ends with ctx.
+// follow is the bare reader: its arguments are its name, the source's address, that of Redis, and where to begin; and
+// for the bare reader through Kafka a broker's address and the topic. It ends with ctx.
 //
-// It takes the shortest way that there is from one socket to the other: what an event names goes out as one UNLINK, from
-// the goroutine that has read it, and no answer is waited for.
+// It takes the shortest way that there is from one socket to the other: what an event names goes out as one UNLINK,
+// from the goroutine that has read it, and no answer is waited for.
 func follow(ctx context.Context, args []string) error {
 	if len(args) != 5 && len(args) != 7 {
 		return fmt.Errorf("%s: want 4 arguments, or 6", bareReaderCommand)

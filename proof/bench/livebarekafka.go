@@ -21,8 +21,8 @@ import (
 // detour is a Kafka partition on the bare reader's way from the source to Redis: what any design pays here that has an
 // acknowledged record between its halves. Each command for Redis is one record, and its value goes to Redis as it is.
 //
-// The goroutine that makes a request also writes and reads the socket. By the library's Client it would hand each request
-// to another goroutine, and wait for it.
+// The goroutine that makes a request also writes and reads the socket. By the library's Client it would hand each
+// request to another goroutine, and wait for it.
 type detour struct {
 	topic   string
 	in, out *protocol.Conn // one request at a time on each
@@ -33,12 +33,14 @@ type detour struct {
 const (
 	// gatheredMost is how many records wait at most while a request is under way; they go together in the next one.
 	gatheredMost = 1024
-	// fetchWait is for how long, in ms, the broker holds back an answer while there is nothing; fetchMost the most bytes of one.
+	// fetchWait is for how long, in ms, the broker holds back an answer while there is nothing; fetchMost the most
+	// bytes of one.
 	fetchWait = 1000
 	fetchMost = 1 << 20
 )
 
-// newDetour connects to the broker, the leader of the topic's only partition, which is empty. The connections end with ctx.
+// newDetour connects to the broker, the leader of the topic's only partition, which is empty. The connections end with
+// ctx.
 func newDetour(ctx context.Context, broker, topic string) (_ *detour, err error) {
 	d := &detour{topic: topic, records: make(chan []byte, gatheredMost), ended: ctx.Done()}
 	for _, c := range []**protocol.Conn{&d.in, &d.out} {
@@ -117,8 +119,8 @@ func (d *detour) deliver(w io.Writer) error {
 	}
 }
 
-// commandsOf appends the commands from an offset on, and returns the offset to go on from. A batch comes whole: there may be
-// records before it.
+// commandsOf appends the commands from an offset on, and returns the offset to go on from. A batch comes whole: there
+// may be records before it.
 func commandsOf(records protocol.RecordReader, commands []byte, from int64) (_ []byte, next int64, err error) {
 	for next = from; records != nil; {
 		r, err := records.ReadRecord()

@@ -173,8 +173,8 @@ func freeAddress() (string, error) {
 
 var highWater = regexp.MustCompile(`(?m)^VmHWM:\s*(\d+) kB$`)
 
-// peakMemory returns the most memory that a process had resident, in MB, as Linux says until the process or ctx ends: 0 on
-// any other system.
+// peakMemory returns the most memory that a process had resident, in MB, as Linux says until the process or ctx ends: 0
+// on any other system.
 func peakMemory(ctx context.Context, pid int) float64 {
 	peak := 0.0
 	for {

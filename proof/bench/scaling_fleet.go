@@ -20,7 +20,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// shape is how large a fleet is: the partitions of its topic, its groups and how many invalidators each has, its readers.
+// shape is how large a fleet is: the partitions of its topic, its groups and how many invalidators each has, its
+// readers.
 type shape struct{ partitions, groups, invalidators, readers int }
 
 // fleet is readers and invalidators on a topic of their own, each a process as users run it. Each group has a Redis.
@@ -83,7 +84,8 @@ func (b *benchmark) newFleet(ctx context.Context, s shape) (_ *fleet, err error)
 	return f, nil
 }
 
-// regionRedis returns the Redis of a group, filled: the one that all sections share for the first, a new one for others.
+// regionRedis returns the Redis of a group, filled: the one that all sections share for the first, a new one for
+// others.
 func (f *fleet) regionRedis(ctx context.Context, group int) (rdb *testbed.RedisServer, err error) {
 	if group == 0 {
 		rdb, err = f.b.redisServer(ctx)

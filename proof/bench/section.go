@@ -34,8 +34,8 @@ type contender struct {
 type measure struct {
 	name  string // with its unit: rows/s, p50 ms, resident MB
 	value float64
-	// of is the contender whose measure of the same name it is divided by, round by round. Empty: none. A measure that is
-	// divided by several contenders is there once for each.
+	// of is the contender whose measure of the same name it is divided by, round by round. Empty: none. A measure that
+	// is divided by several contenders is there once for each.
 	of string
 	// goal is "≥ 0.9" or "≤ 100": of the median ratio if of is set, else of the median value. Empty: none.
 	goal string

@@ -19,7 +19,8 @@ const (
 	sectionBegin = "<!-- section "
 )
 
-// write puts the sections of this run into the document. What it says of others stays, if there still are such sections.
+// write puts the sections of this run into the document. What it says of others stays, if there still are such
+// sections.
 func (b *benchmark) write(file string, results []*result) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -6,10 +6,11 @@
 // With DEMO_KAFKA=1 there is an Apache Kafka broker too, and freshet is a reader and two invalidators; each of the four
 // is killed with -9 once, in turn.
 //
-// It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C), DEMO_WITHOUT=1
-// (the same load without freshet) and DEMO_SINGLE=1 (freshet that waits for no slow reader). The exit code is 0 only if no cached
-// key is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and FRESHET_TEST_REDIS give their
-// addresses: the schema freshet_demo_shop and the keys product:*, price:* and category:* are then written there.
+// It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C),
+// DEMO_WITHOUT=1 (the same load without freshet) and DEMO_SINGLE=1 (freshet that waits for no slow reader). The exit
+// code is 0 only if no cached key is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and
+// FRESHET_TEST_REDIS give their addresses: the schema freshet_demo_shop and the keys product:*, price:* and category:*
+// are then written there.
 package main
 
 import (

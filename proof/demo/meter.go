@@ -66,9 +66,9 @@ func (m *meter) close() error {
 	return err
 }
 
-// begin returns a product that nobody else is writing, if it can one whose last delete was seen, so that a delete can be
-// told to belong to one commit. While nothing is deleted there are soon none of these left; the delay is then that of the
-// first commit whose delete is still missing.
+// begin returns a product that nobody else is writing, if it can one whose last delete was seen, so that a delete can
+// be told to belong to one commit. While nothing is deleted there are soon none of these left; the delay is then that
+// of the first commit whose delete is still missing.
 func (m *meter) begin() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

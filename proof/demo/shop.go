@@ -14,8 +14,8 @@ import (
 )
 
 // shop is the application of the demo: a table of products, and a cache in front of it that holds each product, its
-// price by itself, and the list of each category. It does plain cache-aside: read the cache, on a miss read the database
-// and fill. freshet deletes products and lists that changed, and writes prices again.
+// price by itself, and the list of each category. It does plain cache-aside: read the cache, on a miss read the
+// database and fill. freshet deletes products and lists that changed, and writes prices again.
 type shop struct {
 	db    *sql.DB
 	cache *redis.Client

@@ -26,8 +26,8 @@ func bazaarRig(t *testing.T, source *testbed.Server, seed uint64) *bazaar {
 	return b
 }
 
-// actionsD is the second delete of these suites. A quarter of it is how late Redis may answer without being asked again,
-// and Redis has more to do here than to delete keys.
+// actionsD is the second delete of these suites. A quarter of it is how late Redis may answer without being asked
+// again, and Redis has more to do here than to delete keys.
 const actionsD = "1s"
 
 // settle ends the load, waits until freshet is done, and verifies what was done and what is cached. hurt says that
@@ -329,7 +329,8 @@ func (b *bazaar) companion(key string) string {
 	return "freshet:" + kind + ":{" + key + "}"
 }
 
-// verifyChanged compares the keys with their rows, and expects that what is written whether it was there or not is there.
+// verifyChanged compares the keys with their rows, and expects that what is written whether it was there or not is
+// there.
 func (b *bazaar) verifyChanged(keys map[string]bool) {
 	b.r.t.Helper()
 	ctx := context.Background()

@@ -273,8 +273,8 @@ type ear struct {
 	back     []string // how the counter went back
 }
 
-// listen hears messages and looks at the counter until ctx ends. It closes ready once it hears for the first time, or will
-// not any more. A subscription that Redis ends, or does not take because it is away, is made again.
+// listen hears messages and looks at the counter until ctx ends. It closes ready once it hears for the first time, or
+// will not any more. A subscription that Redis ends, or does not take because it is away, is made again.
 func (b *bazaar) listen(ctx context.Context, ready chan<- struct{}) error {
 	once := sync.OnceFunc(func() { close(ready) })
 	defer once()

@@ -333,8 +333,8 @@ func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 	f.settle(l)
 }
 
-// settle ends the load, waits until the fleet is done, and verifies both what was deleted and what is cached. Readers go
-// on until the fleet has caught up, and a little longer: what they fill before that may be deleted again, and then
+// settle ends the load, waits until the fleet is done, and verifies both what was deleted and what is cached. Readers
+// go on until the fleet has caught up, and a little longer: what they fill before that may be deleted again, and then
 // nothing would be left to look at.
 func (f *fleet) settle(l *load) {
 	f.t.Helper()

@@ -10,7 +10,8 @@ import (
 )
 
 // A transaction with millions of keys passes through Kafka in bounded memory on both sides, and although the broker is
-// killed in the middle of it and stays away for longer than a session: both sides say so, wait, and go on by themselves.
+// killed in the middle of it and stays away for longer than a session: both sides say so, wait, and go on by
+// themselves.
 func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T) {
 	t.Parallel()
 	rows, away := cut(300_000, 5_000_000), cut(15*time.Second, 2*time.Minute)

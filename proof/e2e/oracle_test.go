@@ -17,8 +17,8 @@ import (
 // knownSeed is where the cut begins: what is new is looked for in a soak.
 const knownSeed = 1795374597688043065
 
-// What is deleted is what triggers, and an evaluator that shares nothing with freshet, say must be deleted: whatever the
-// columns, the mappings and the statements.
+// What is deleted is what triggers, and an evaluator that shares nothing with freshet, say must be deleted: whatever
+// the columns, the mappings and the statements.
 func TestTriggersSayWhatIsDeleted(t *testing.T) {
 	r := rand.New(rand.NewPCG(knownSeed, 1))
 	if soak() || os.Getenv("FRESHET_SEED") != "" {

@@ -240,8 +240,8 @@ func (r *rig) kill() {
 	r.noRaces(p)
 }
 
-// stop stops freshet as a supervisor does, and expects exit code 0. A process that was just launched has first said that it
-// has started: a signal that comes before it is waited for ends any process.
+// stop stops freshet as a supervisor does, and expects exit code 0. A process that was just launched has first said
+// that it has started: a signal that comes before it is waited for ends any process.
 func (r *rig) stop() {
 	r.t.Helper()
 	p := r.proc

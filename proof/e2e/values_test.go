@@ -178,8 +178,8 @@ const quiet, rounds = 20, 10
 
 // verifyWritten changes rows while nobody else reads or writes, and fails the test unless freshet itself writes every
 // value: that the other checks find nothing wrong is worth nothing if there is nothing to find. The keys are evicted
-// before, so that no reader can have filled them; sets are filled before, since members are only put into what is there.
-// One round is not enough where freshet does not know a set, or where Redis was slow to answer: it forgets then.
+// before, so that no reader can have filled them; sets are filled before, since members are only put into what is
+// there. One round is not enough where freshet does not know a set, or where Redis was slow to answer: it forgets then.
 func (b *bazaar) verifyWritten(finish func()) {
 	b.r.t.Helper()
 	var missing []string

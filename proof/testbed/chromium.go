@@ -10,8 +10,8 @@ import (
 // chromiumPackages bring the browser, and letters for it to draw.
 const chromiumPackages = "chromium fonts-dejavu-core"
 
-// Chromium returns the path of a Chromium or Chrome that can be driven by its debugging protocol. It is found on PATH, else
-// installed.
+// Chromium returns the path of a Chromium or Chrome that can be driven by its debugging protocol. It is found on PATH,
+// else installed.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	path, err := (&installer{log: os.Stderr}).chromium(t.Context())

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// MySQLBinlog returns how to call MySQL's mysqlbinlog, before any option. It is found on PATH, unless that is MariaDB's;
-// else it is the one that comes with the testbed's MySQL. Anything that has to be installed is named on stderr first.
+// MySQLBinlog returns how to call MySQL's mysqlbinlog, before any option. It is found on PATH, unless that is
+// MariaDB's; else it is the one that comes with the testbed's MySQL. Anything that has to be installed is named on
+// stderr first.
 func MySQLBinlog(ctx context.Context) ([]string, error) {
 	if path, ok := lookPath("mysqlbinlog"); ok {
 		out, err := exec.CommandContext(ctx, path, "--version").Output()

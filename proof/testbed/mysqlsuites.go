@@ -11,11 +11,12 @@ import (
 	"strings"
 )
 
-// suitesPackage holds MySQL's own test suites. It is a download of 340 MB, so [Install] leaves it out: who asks for it waits.
+// suitesPackage holds MySQL's own test suites. It is a download of 340 MB, so [Install] leaves it out: who asks for it
+// waits.
 const suitesPackage = "mysql-testsuite"
 
-// MySQLSuites finds MySQL's test suites in the cache directory, where they are unpacked to if need be, in the version of
-// the MySQL that is there. scratch is a directory for what the tests write next to the server.
+// MySQLSuites finds MySQL's test suites in the cache directory, where they are unpacked to if need be, in the version
+// of the MySQL that is there. scratch is a directory for what the tests write next to the server.
 func MySQLSuites(ctx context.Context, scratch string) (*Suites, error) {
 	in := Options{}.installer()
 	root, err := in.sidDir(ctx, "mysqltest", EnvMySQL)

@@ -11,8 +11,8 @@ import (
 // nginxPackage is the Debian package that holds nginx.
 const nginxPackage = "nginx"
 
-// Nginx returns the path of nginx. It is found on PATH, else unpacked in the cache directory, where it is brought if need
-// be.
+// Nginx returns the path of nginx. It is found on PATH, else unpacked in the cache directory, where it is brought if
+// need be.
 func Nginx(t testing.TB) string {
 	t.Helper()
 	path, err := (&installer{log: os.Stderr}).nginx(t.Context())

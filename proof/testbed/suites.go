@@ -14,9 +14,9 @@ import (
 // suitesPackages hold MariaDB's own test suites and the interpreter of their language.
 const suitesPackages = "mariadb-test mariadb-test-data libpcre2-posix3"
 
-// Suites are a database vendor's own test suites: thousands of tests, each of which does odd things to tables with the same
-// few names. As a load they are worth more than anything that one thinks of oneself. Whether a test passes is of no interest:
-// many compare output that depends on the server's settings, which mtr would choose for each.
+// Suites are a database vendor's own test suites: thousands of tests, each of which does odd things to tables with the
+// same few names. As a load they are worth more than anything that one thinks of oneself. Whether a test passes is of
+// no interest: many compare output that depends on the server's settings, which mtr would choose for each.
 type Suites struct {
 	base    string   // the directory mysql-test
 	main    string   // below it, the tests of the suite main
@@ -24,7 +24,8 @@ type Suites struct {
 	env     []string
 	plugins string
 	scratch string
-	// mysql says that the runner is MySQL's, which ends at the first statement that fails otherwise than the test expects.
+	// mysql says that the runner is MySQL's, which ends at the first statement that fails otherwise than the test
+	// expects.
 	mysql bool
 }
 
@@ -82,7 +83,8 @@ func (in *installer) suites(ctx context.Context) (string, error) {
 	})
 }
 
-// Plugins is the directory of the plugins that some of the tests need, for the server's --plugin-dir; "": MySQL's need none.
+// Plugins is the directory of the plugins that some of the tests need, for the server's --plugin-dir; "": MySQL's need
+// none.
 func (s *Suites) Plugins() string { return s.plugins }
 
 // Tests returns the names of the tests in a suite, in order: main.type_set, gcol.gcol_keys_innodb.

@@ -214,8 +214,8 @@ func (k *checker) when(m *router.Mapping, t *event.Table) {
 	at := m.Spec.When.At(0)
 	switch {
 	case old == 0 && m.Writes:
-		// Such a mapping removes what ceases to match, also under `columns`: see membership and turned. Where it is not for
-		// the UPDATE or DELETE that says so, events tells.
+		// Such a mapping removes what ceases to match, also under `columns`: see membership and turned. Where it is not
+		// for the UPDATE or DELETE that says so, events tells.
 	case old == 0 && m.Events[event.Delete]:
 		k.report(at, t, "when looks at row only, which is nil in a DELETE, and is what the row became in an UPDATE: keys of rows that go, or cease to match, stay cached",
 			"add the same for old: row.x == 1 || old.x == 1")

@@ -53,9 +53,9 @@ func (k *checker) shared(a *router.Action, t *event.Table, unique [][]string) {
 	k.report(a.Key.Text.At(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
 }
 
-// telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field or
-// member. A filter that makes one text of many values, or a text of NULL, leaves nothing to tell by; those that leave
-// out case and blanks are taken to follow the column's collation.
+// telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field
+// or member. A filter that makes one text of many values, or a text of NULL, leaves nothing to tell by; those that
+// leave out case and blanks are taken to follow the column's collation.
 func telling(a *router.Action) (columns []string) {
 	for _, t := range []*router.Template{a.Key, a.Field} {
 		if t == nil {

@@ -84,9 +84,8 @@ type Whole struct {
 	What string
 }
 
-// Writes returns the actions that write, and so delete instead where a row image lacks a column that they need: wherever
-// binlog_row_image is not FULL.
-// It may be called from any goroutine.
+// Writes returns the actions that write, and so delete instead where a row image lacks a column that they need:
+// wherever binlog_row_image is not FULL. It may be called from any goroutine.
 func Writes(r *router.Router) []Whole {
 	var all []Whole
 	for _, m := range r.Mappings() {

@@ -16,8 +16,8 @@ const (
 
 // Query is a SELECT with parameters.
 type Query struct {
-	// Text is the statement as it is prepared: each use of a parameter is a ?, comments are gone, and space between words
-	// is one blank, so that texts that differ in layout only are one query.
+	// Text is the statement as it is prepared: each use of a parameter is a ?, comments are gone, and space between
+	// words is one blank, so that texts that differ in layout only are one query.
 	Text string
 	// Params are the uses of parameters, in the order of the question marks: one that is used twice is here twice.
 	Params []Param
@@ -34,8 +34,8 @@ type Param struct {
 }
 
 // Identify sets ID to the fingerprint of the whole definition: the schema in which tables without one are looked up (""
-// if a mapping's pattern leaves it open), the text, and what is made of the rows that it returns. Both ends must give the
-// same words: as (json, hash, string), rows (one, many), decimals (string, number), in full, defaults included.
+// if a mapping's pattern leaves it open), the text, and what is made of the rows that it returns. Both ends must give
+// the same words: as (json, hash, string), rows (one, many), decimals (string, number), in full, defaults included.
 func (q *Query) Identify(schema, as, rows, decimals string) {
 	q.ID = ID(schema, q.Text, as, rows, decimals)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Mapping is a [spec.Mapping] that is put together in one expression. Each of its texts has a line of its own in f.yaml,
-// from column 10 on: the table 1, the columns 2, `when` 3, the keys 5 and on.
+// Mapping is a [spec.Mapping] that is put together in one expression. Each of its texts has a line of its own in
+// f.yaml, from column 10 on: the table 1, the columns 2, `when` 3, the keys 5 and on.
 type Mapping spec.Mapping
 
 // Keys returns a mapping of shop.product that deletes these keys.

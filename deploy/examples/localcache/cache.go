@@ -28,8 +28,8 @@ type loading struct {
 	changed bool
 }
 
-// New returns an empty cache of at most limit keys. load reads Redis' primary and, on a miss, the database; it must take
-// no longer than freshet's second_delete. The lease is for how long the follower may be silent: some seconds.
+// New returns an empty cache of at most limit keys. load reads Redis' primary and, on a miss, the database; it must
+// take no longer than freshet's second_delete. The lease is for how long the follower may be silent: some seconds.
 func New(limit int, lease time.Duration, load func(ctx context.Context, key string) (string, error)) *Cache {
 	return &Cache{load: load, limit: limit, lease: lease, values: map[string]string{}, loading: map[string]*loading{}}
 }

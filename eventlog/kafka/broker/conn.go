@@ -135,8 +135,8 @@ func (k *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cleartext is a connection without encryption. A broker that encrypts answers with an alert of TLS, which the library would
-// take for the size of an answer.
+// cleartext is a connection without encryption. A broker that encrypts answers with an alert of TLS, which the library
+// would take for the size of an answer.
 type cleartext struct {
 	net.Conn
 	began atomic.Bool

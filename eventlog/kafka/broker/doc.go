@@ -28,8 +28,9 @@
 //   - What is produced is packed by us (produce.go, pack.go): in one pass, through memory that is kept, and with lz4 in
 //     blocks of 64 KiB. Packed by the library it costs several times as much.
 //
-// A request may be for several partitions (several.go), as long as one broker leads them: what a request costs the broker
-// and us is then paid once. Who calls groups them by [Client.Leaders], so that a broker that hangs holds up nobody else's.
+// A request may be for several partitions (several.go), as long as one broker leads them: what a request costs the
+// broker and us is then paid once. Who calls groups them by [Client.Leaders], so that a broker that hangs holds up
+// nobody else's.
 //
 // It takes one connection to each broker for each request that is under way at the same time, kept for 30 s after the
 // last, and one more for looking at the cluster: an invalidator with all 12 partitions of a topic on three brokers

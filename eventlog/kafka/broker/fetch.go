@@ -14,9 +14,8 @@ const fetchVersion = 11
 
 // fetch is a request for the records of some partitions, which one broker leads, that reads its answer itself. The
 // library's own does not say how far the batches of an answer reach, so that one that ends in a control batch, or that
-// compaction has emptied, would be fetched for ever; it hides a batch whose checksum is wrong behind the one before; and
-// it copies more.
-// See https://kafka.apache.org/protocol#The_Messages_Fetch.
+// compaction has emptied, would be fetched for ever; it hides a batch whose checksum is wrong behind the one before;
+// and it copies more. See https://kafka.apache.org/protocol#The_Messages_Fetch.
 type fetch struct {
 	topic    string
 	from     []FetchFrom
@@ -54,7 +53,8 @@ func (f *fetch) Prepare(version int16) { f.version = version }
 // Required says that RawExchange is used.
 func (*fetch) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// Broker returns the leader of the first partition. Of the others it refuses, one by one, those that it has no replica of.
+// Broker returns the leader of the first partition. Of the others it refuses, one by one, those that it has no replica
+// of.
 func (f *fetch) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 	return leader(cluster, f.topic, int32(f.from[0].Partition))
 }

@@ -16,10 +16,10 @@ const (
 	configPause = 500 * time.Millisecond
 )
 
-// Fit looks whether topics that exist were made as freshet needs them. What [Client.Check] calls a failure is an error of
-// class [Rejected] that says for all of them what is wrong and what mends it; what it warns of is returned. That settings
-// cannot be read is a warning: not everybody gives the right DescribeConfigs. An error of class [Transient] may be met by
-// trying again.
+// Fit looks whether topics that exist were made as freshet needs them. What [Client.Check] calls a failure is an error
+// of class [Rejected] that says for all of them what is wrong and what mends it; what it warns of is returned. That
+// settings cannot be read is a warning: not everybody gives the right DescribeConfigs. An error of class [Transient]
+// may be met by trying again.
 func (c *Client) Fit(ctx context.Context, topics []Topic) (warnings []Finding, err error) {
 	k := &checker{Client: c}
 	for _, t := range distinct(topics) {

@@ -10,8 +10,8 @@ import (
 // Grace is for how long what passes by itself is not reported. A leader, or the coordinator of a group, moves in less.
 const Grace = 5 * time.Second
 
-// Reporter returns one that reports each class of error once: at once if waiting alone does not help, and after [Grace] if
-// it passes by itself.
+// Reporter returns one that reports each class of error once: at once if waiting alone does not help, and after [Grace]
+// if it passes by itself.
 func Reporter(failed func(err error), recovered func(lasted time.Duration)) *retry.Reporter {
 	return &retry.Reporter{Failed: failed, Recovered: recovered, Kind: kind, Grace: Grace}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// leave is a LeaveGroup request. The library has one, but takes the first two fields of the answer for each other: a refusal
-// is a throttle time to it, and no error. Brokers have known version 1 since 0.11, and those of 4.x still do.
+// leave is a LeaveGroup request. The library has one, but takes the first two fields of the answer for each other: a
+// refusal is a throttle time to it, and no error. Brokers have known version 1 since 0.11, and those of 4.x still do.
 // See https://kafka.apache.org/protocol#The_Messages_LeaveGroup.
 type leave struct{ group, member, clientID string }
 
@@ -46,8 +46,8 @@ func (l *leave) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	return &left{kafka.Error(code)}, nil
 }
 
-// LeaveGroup has a member leave its consumer group. It is no error of ours, but [kafka.UnknownMemberId], if the group does not
-// know it.
+// LeaveGroup has a member leave its consumer group. It is no error of ours, but [kafka.UnknownMemberId], if the group
+// does not know it.
 func (c *Client) LeaveGroup(ctx context.Context, group, member string) error {
 	msg, err := c.transport.RoundTrip(ctx, c.kafka.Addr, &leave{group: group, member: member, clientID: c.o.ClientID})
 	if err == nil {

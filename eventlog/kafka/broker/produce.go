@@ -14,10 +14,9 @@ import (
 // produceVersion is the version of the produce request that we speak: brokers have known it since 2.1.
 const produceVersion = 7
 
-// produce is a request that appends a batch to each of some partitions, which one broker leads. The library's own writes a
-// batch piece by piece, copies it through pages of memory that it does not keep, and has lz4 work on blocks of 4 MiB,
-// which no cache holds.
-// See https://kafka.apache.org/protocol#The_Messages_Produce.
+// produce is a request that appends a batch to each of some partitions, which one broker leads. The library's own
+// writes a batch piece by piece, copies it through pages of memory that it does not keep, and has lz4 work on blocks of
+// 4 MiB, which no cache holds. See https://kafka.apache.org/protocol#The_Messages_Produce.
 type produce struct {
 	topic      string
 	partitions []int32

@@ -35,8 +35,8 @@ type FetchResult struct {
 // ProduceAll appends a batch to each of some partitions in one request, to the broker that leads the first of them, and
 // returns the results in the same order once all in-sync replicas have all of them. A record without a time has that of
 // the call. An error of the whole request is that of each partition. It leaves open whether the records were appended,
-// unless [Classify] says otherwise; what the records lie in may be used again all the same. Of a partition that another broker leads, the
-// error is [Transient], and [Client.Leaders] knows better then.
+// unless [Classify] says otherwise; what the records lie in may be used again all the same. Of a partition that another
+// broker leads, the error is [Transient], and [Client.Leaders] knows better then.
 //
 // Before it sends, it waits as long as the broker has asked for because of a quota. No partition may be named twice.
 func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) []ProduceResult {
@@ -123,13 +123,14 @@ func (c *Client) pack(w *request, to []ProduceTo) (err error) {
 }
 
 // FetchAll returns what some partitions hold, in one request to the broker that leads the first of them, waiting for up
-// to wait while none of them holds anything. The results are in the same order; an error of the whole request is that of
-// each. A partition that another broker leads is answered from a replica if the one that was asked has one (KIP-392), a
-// little later than its leader would; else its error is [Transient], and [Client.Leaders] knows better then.
+// to wait while none of them holds anything. The results are in the same order; an error of the whole request is that
+// of each. A partition that another broker leads is answered from a replica if the one that was asked has one
+// (KIP-392), a little later than its leader would; else its error is [Transient], and [Client.Leaders] knows better
+// then.
 //
-// The broker fills the answer in the order of from, up to about maxBytes in all: those at the end may go away empty-handed
-// although they hold something, and so does one whose next batch does not fit. Who calls puts them first the next time:
-// the first that holds anything gets a batch of whatever size.
+// The broker fills the answer in the order of from, up to about maxBytes in all: those at the end may go away
+// empty-handed although they hold something, and so does one whose next batch does not fit. Who calls puts them first
+// the next time: the first that holds anything gets a batch of whatever size.
 //
 // Before it asks, it waits as long as the broker has asked for because of a quota. No partition may be named twice.
 // Records of different partitions share no memory.

@@ -97,7 +97,8 @@ func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) 
 	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters, Access: both()}, s, letterSize()))
 }
 
-// letterSize has room for any key that came in a record of [MinMessageBytes]: one that is not UTF-8 is written as base64.
+// letterSize has room for any key that came in a record of [MinMessageBytes]: one that is not UTF-8 is written as
+// base64.
 func letterSize() Setting { return Setting{"max.message.bytes", strconv.Itoa(2 * MinMessageBytes)} }
 
 // mainTopic is where the invalidations are.

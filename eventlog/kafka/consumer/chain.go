@@ -41,8 +41,8 @@ type chain struct {
 }
 
 // check says what a record is to the chain: its successor, whose link is returned; something that was seen before or
-// that an old leader left behind, which changes nothing: the link that stays is returned, and has a higher term then; or
-// proof that records before it are missing.
+// that an old leader left behind, which changes nothing: the link that stays is returned, and has a higher term then;
+// or proof that records before it are missing.
 func (c *chain) check(h *record.Header, last event.Version) (next link, moves bool, missing *Break) {
 	next = link{term: h.Term, seq: h.Seq, version: last}
 	l, known := c.links[h.Source]
@@ -90,8 +90,8 @@ func (c *chain) move(source string, l link) {
 	}
 }
 
-// bury takes note of a record that could not be read and may have been a source's; "": it was none of freshet's, and says
-// nothing of what is missing.
+// bury takes note of a record that could not be read and may have been a source's; "": it was none of freshet's, and
+// says nothing of what is missing.
 func (c *chain) bury(source string) {
 	l, known := c.links[source]
 	switch {
@@ -104,9 +104,9 @@ func (c *chain) bury(source string) {
 	}
 }
 
-// suspect returns the source that a record which cannot be read may be of: one that says so twice, in its key and, being a
-// JSON object or the beginning of one, in its value; "" if it is none of freshet's. Whoever else writes to the topic must
-// not excuse the loss of our records.
+// suspect returns the source that a record which cannot be read may be of: one that says so twice, in its key and,
+// being a JSON object or the beginning of one, in its value; "" if it is none of freshet's. Whoever else writes to the
+// topic must not excuse the loss of our records.
 func suspect(r *broker.Record) string {
 	name := strconv.AppendQuote(nil, string(r.Key))
 	if len(r.Key) == 0 || !bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{")) || !bytes.Contains(r.Value, name) {

@@ -33,8 +33,8 @@ type Options struct {
 	// Bury keeps a record that cannot be read, whole, with the reason; it returns once it is durable. It may be called
 	// again for the same record. Required.
 	Bury func(ctx context.Context, topic string, partition int, r broker.Record, cause error) error
-	// Letters says how many dead letters the group has, about: from some number on, records that are none of freshet's are
-	// passed over without becoming more. It must not block. Default: none.
+	// Letters says how many dead letters the group has, about: from some number on, records that are none of freshet's
+	// are passed over without becoming more. It must not block. Default: none.
 	Letters func() int
 	// SkipLost passes over lost records, with an alarm, instead of ending with a [*LostError]: for an operator who has
 	// cleared the cache.
@@ -116,8 +116,8 @@ func New(c *broker.Client, o Options) (*Consumer, error) {
 // is kept for a slow receiver. The channel is never closed.
 func (c *Consumer) Marks() <-chan event.Mark { return c.newest.out }
 
-// Run reads the marks and watches how far the partitions are behind, until ctx ends. It then ends all
-// partitions and waits for what is fetched of them; it returns nil. It is called once, and outlives the work on the partitions, which
+// Run reads the marks and watches how far the partitions are behind, until ctx ends. It then ends all partitions and
+// waits for what is fetched of them; it returns nil. It is called once, and outlives the work on the partitions, which
 // needs marks to be finished.
 func (c *Consumer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
@@ -240,8 +240,8 @@ func (s *stops) at(partition int) (int64, <-chan struct{}) {
 
 // FreshAsOf returns the newest moment, on the readers' clocks, as of which all partitions that this process owns are
 // finished: each change that a source held then has been acted upon here. With several sources it is the earliest of
-// theirs. It is the zero time while it is not known, while this process owns no partition, and while it owns one that is
-// stopped: what it lacks is not known.
+// theirs. It is the zero time while it is not known, while this process owns no partition, and while it owns one that
+// is stopped: what it lacks is not known.
 func (c *Consumer) FreshAsOf() time.Time {
 	finished := map[int]int64{}
 	for _, p := range c.owned() {

@@ -7,8 +7,8 @@
 //	brokers --fetcher--> feed --Fetch--> engine --Commit--> group.Claim            for each partition
 //	brokers --readMarks--> newest --Marks--> engine                               once
 //
-// A record becomes one [event.Batch], and its token is its offset. With each commit goes, as the commit's metadata, what
-// was last seen of each source in the partition, so that the next owner can tell whether a record is missing:
+// A record becomes one [event.Batch], and its token is its offset. With each commit goes, as the commit's metadata,
+// what was last seen of each source in the partition, so that the next owner can tell whether a record is missing:
 //
 //	freshet1;SOURCE,TERM,SEQ,EPOCH/FILE/POS/ROW;…      the most recent source first, at most 4096 bytes
 //	freshet1;lost,LOSS,WHAT;SOURCE,…                   once the partition is stopped
@@ -16,10 +16,10 @@
 // What is guaranteed:
 //
 //   - Every record from the group's committed offset on is handed out in order, or the partition ends with a
-//     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end (cut
-//     short, or made anew), there is none although the log has been deleted from, or a record does not follow the one
-//     before (a topic that was made anew, or cut and grown past the commit). It is read no further then by any member of the
-//     group (stopped.go), until [Options].SkipLost passes over the loss, and says so aloud.
+//     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end
+//     (cut short, or made anew), there is none although the log has been deleted from, or a record does not follow the
+//     one before (a topic that was made anew, or cut and grown past the commit). It is read no further then by any
+//     member of the group (stopped.go), until [Options].SkipLost passes over the loss, and says so aloud.
 //   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
 //     format holds up its partition, and no other, until a newer freshet reads it.
 //   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever, for each
@@ -27,15 +27,17 @@
 //     partition holds up that one alone.
 //   - One request asks a broker for all partitions that have room. While nothing happens that is one a second for each
 //     broker, however many partitions there are; while much happens, a few that carry many partitions.
-//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: about 96 MiB), and
-//     for each broker one answer of 2 MiB as the brokers store it; a record that is larger comes whole; what the engine holds is bounded by its caps, beyond which it
-//     does not fetch. Of each source 128 moments for [Consumer.FreshAsOf], and one mark.
+//   - Memory: for each partition at most three fetches of about 512 KiB each, unpacked (64 partitions: about 96 MiB),
+//     and for each broker one answer of 2 MiB as the brokers store it; a record that is larger comes whole; what the
+//     engine holds is bounded by its caps, beyond which it does not fetch. Of each source 128 moments for
+//     [Consumer.FreshAsOf], and one mark.
 //
 // Of a leader that was deposed, records may still come: a record of a lower term than the highest that was seen of its
-// source in the partition is handed out as a [event.Batch].Leftover, and the chain of the source, which is its successor's
-// by then, is not moved by it. The highest term is in the commit's metadata, so it is known after a restart too; only
-// where a topic has more sources than the metadata holds may a leftover of one that had been silent for long pass for
-// news, and then the versions of its values sort it out. Its marks are passed on, and say nothing for FreshAsOf.
+// source in the partition is handed out as a [event.Batch].Leftover, and the chain of the source, which is its
+// successor's by then, is not moved by it. The highest term is in the commit's metadata, so it is known after a restart
+// too; only where a topic has more sources than the metadata holds may a leftover of one that had been silent for long
+// pass for news, and then the versions of its values sort it out. Its marks are passed on, and say nothing for
+// FreshAsOf.
 //
 // # Goroutines
 //
@@ -47,7 +49,7 @@
 // Run waits for those of the fetcher. A request under way keeps no partition from leaving: once the claim's context has
 // ended, what comes of it is dropped.
 //
-// The fetcher's lock guards what is fetched ahead and who is in which request; it is held for a few instructions, for each
-// request and each chunk. A partition's lock may be taken under it, not the other way round. That one is held for a few
-// instructions, once for each record; the consumer's, when partitions come and go and when somebody looks.
+// The fetcher's lock guards what is fetched ahead and who is in which request; it is held for a few instructions, for
+// each request and each chunk. A partition's lock may be taken under it, not the other way round. That one is held for
+// a few instructions, once for each record; the consumer's, when partitions come and go and when somebody looks.
 package consumer

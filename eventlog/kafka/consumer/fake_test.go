@@ -206,7 +206,8 @@ func (b *bench) claimAll() (all []*partition) {
 	return all
 }
 
-// drain takes all that waits of a partition, and all that comes because there is room then; it returns how many records.
+// drain takes all that waits of a partition, and all that comes because there is room then; it returns how many
+// records.
 func (b *bench) drain(p *partition) (n int) {
 	for {
 		synctest.Wait()

@@ -18,8 +18,8 @@ type chunk struct {
 	lost error
 }
 
-// feed is what is fetched of a partition ahead of its work. At most three fetches are in memory: one that is being handed
-// out, one that waits, and one under way.
+// feed is what is fetched of a partition ahead of its work. At most three fetches are in memory: one that is being
+// handed out, one that waits, and one under way.
 type feed struct {
 	p    *partition
 	loop *retry.Loop   // of attempts to fetch; belongs to the request that it is in, or to mend, else to the lock

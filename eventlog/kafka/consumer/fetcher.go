@@ -22,8 +22,8 @@ const (
 	poll = time.Second
 	// soon is how near the end of a request must be for others to wait for it, so that all go on in one request.
 	soon = 10 * time.Millisecond
-	// mostWaiting is how many requests to a broker wait for records when they come one by one: with one, or one for each of
-	// 12 partitions, they are later.
+	// mostWaiting is how many requests to a broker wait for records when they come one by one: with one, or one for
+	// each of 12 partitions, they are later.
 	mostWaiting = 4
 )
 
@@ -34,9 +34,9 @@ type cluster interface {
 	FetchAll(ctx context.Context, topic string, from []broker.FetchFrom, maxBytes int, wait time.Duration) []broker.FetchResult
 }
 
-// fetcher fetches for all partitions: those that one broker leads come in one request, since a request costs all who take
-// part much more than what it brings. A request has a goroutine, which hands over what it brought and goes on with the
-// next one to that broker, as long as there is one to make. All else is done under the lock, by whoever changes it.
+// fetcher fetches for all partitions: those that one broker leads come in one request, since a request costs all who
+// take part much more than what it brings. A request has a goroutine, which hands over what it brought and goes on with
+// the next one to that broker, as long as there is one to make. All else is done under the lock, by whoever changes it.
 type fetcher struct {
 	c *Consumer
 
@@ -67,8 +67,8 @@ type request struct {
 // A feed that is nearly empty makes a request, and all others that have room go with it. None is made while another is
 // about to be answered: the feeds that come to have room meanwhile gather for the one after it, so that in a catch-up
 // few requests carry many partitions. One that waits for records to be written, though, can take a second, which nobody
-// waits for: it gets company. So that the company does not stay, both wait to the same moment; who comes back first, with
-// nothing, then waits for the other, and at rest one request a second goes to each broker.
+// waits for: it gets company. So that the company does not stay, both wait to the same moment; who comes back first,
+// with nothing, then waits for the other, and at rest one request a second goes to each broker.
 //
 // When one that has waited brings records (came), others wait for nobody, and in two requests, the first for the half
 // whose records are the latest: a request is ended by the first record of any of its partitions, and a broker looks at
@@ -120,8 +120,8 @@ func (l *lane) request(feeds []*feed, now time.Time, wait time.Duration) *reques
 	return r
 }
 
-// pump makes the requests that are to be made now. The caller holds the lock, and some feed of the lane is ours, so that
-// Run still waits.
+// pump makes the requests that are to be made now. The caller holds the lock, and some feed of the lane is ours, so
+// that Run still waits.
 func (f *fetcher) pump(l *lane) { f.start(l, f.next(l, false)) }
 
 // start begins requests. The caller holds the lock.
@@ -142,7 +142,8 @@ func (f *fetcher) run(l *lane, r *request) {
 	}
 }
 
-// answered hands over what a request brought, and returns the next one, if there is one; what else is to be asked it starts.
+// answered hands over what a request brought, and returns the next one, if there is one; what else is to be asked it
+// starts.
 func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,8 +200,8 @@ func (f *fetcher) take(d *feed) (chunk, bool) {
 }
 
 // mend does what must be done before a feed can be fetched on: it waits after an error, looks where to go on when the
-// offset is not there any more, and finds the leader. The feed is in no lane meanwhile, and its place is mend's. It also begins a
-// feed, without an error.
+// offset is not there any more, and finds the leader. The feed is in no lane meanwhile, and its place is mend's. It
+// also begins a feed, without an error.
 func (f *fetcher) mend(d *feed, err error) {
 	defer f.c.loops.Done()
 	p := d.p
@@ -263,8 +264,8 @@ func (f *fetcher) join(d *feed, leader int) {
 	l.feeds = append(l.feeds, d)
 }
 
-// lead moves feeds to the brokers that lead them now. A broker that no longer leads a partition may answer as a follower
-// (KIP-392), without an error and late. What is under way stays where it is.
+// lead moves feeds to the brokers that lead them now. A broker that no longer leads a partition may answer as a
+// follower (KIP-392), without an error and late. What is under way stays where it is.
 func (f *fetcher) lead(leaders []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -293,8 +294,8 @@ func (f *fetcher) remove(d *feed) {
 	}
 }
 
-// leave ends a feed. It does not wait for the request that the feed is in, if there is one: that goes on for the others,
-// and what it brings of this one is dropped.
+// leave ends a feed. It does not wait for the request that the feed is in, if there is one: that goes on for the
+// others, and what it brings of this one is dropped.
 func (f *fetcher) leave(d *feed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

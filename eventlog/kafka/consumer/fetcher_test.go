@@ -77,7 +77,8 @@ func TestARecordComesAtOnce(t *testing.T) {
 	}, 1, 1, 1)
 }
 
-// A request that waits is ended by the first record of any of its partitions, and the broker looks at all of them each time.
+// A request that waits is ended by the first record of any of its partitions, and the broker looks at all of them each
+// time.
 func TestWhenRecordsComeOneByOneFewPartitionsShareARequest(t *testing.T) {
 	onFake(t, func(b *bench) {
 		all := b.claimAll()

@@ -29,8 +29,8 @@ type moments struct {
 	list []moment
 }
 
-// add takes a mark. One of an older leader says nothing any more. One without a moment says that there is such a source:
-// as long as that has none, nothing is fresh, for who is behind by a long backlog cannot say anything either.
+// add takes a mark. One of an older leader says nothing any more. One without a moment says that there is such a
+// source: as long as that has none, nothing is fresh, for who is behind by a long backlog cannot say anything either.
 func (h *history) add(m *record.Mark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,7 +49,8 @@ func (h *history) add(m *record.Mark) {
 	if m.AsOf.IsZero() {
 		return
 	}
-	// Moments that were reached are kept too, since a partition that comes with the next rebalance may be further behind.
+	// Moments that were reached are kept too, since a partition that comes with the next rebalance may be further
+	// behind.
 	s.list = asof.Thin(append(s.list, moment{m.AsOf, m.Ends}), maxMoments)
 }
 

@@ -76,8 +76,8 @@ const (
 	settingsEvery = 5 * time.Minute
 )
 
-// watch keeps the ends of the partitions true while they have no room, and known who leads them; it raises an alarm before
-// retention deletes what is not finished.
+// watch keeps the ends of the partitions true while they have no room, and known who leads them; it raises an alarm
+// before retention deletes what is not finished.
 func (c *Consumer) watch(ctx context.Context) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
@@ -123,8 +123,9 @@ func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
 }
 
 // endangered reports whether records may be deleted before they are finished. Where retention.ms is known, the last
-// quarter of it is the danger. Where it is not, and where retention.bytes is the one that bites: when the first tenth of
-// what is left is all that lies before them, records have been deleted before, and the oldest is not just being worked on.
+// quarter of it is the danger. Where it is not, and where retention.bytes is the one that bites: when the first tenth
+// of what is left is all that lies before them, records have been deleted before, and the oldest is not just being
+// worked on.
 func (l *Lag) endangered(retention time.Duration) bool {
 	if l.Records == 0 || l.Stopped != nil {
 		return false

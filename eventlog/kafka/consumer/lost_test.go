@@ -285,8 +285,8 @@ func TestWhatIsLostWhileItIsReadIsPassedOverOnce(t *testing.T) {
 	expect(t, r.work(true).take(1), "s:1:5")
 }
 
-// What the group sees after the loss need not show it any more: here the records that did come from two sources, of which
-// the later one is new to whoever goes on from the earlier one's commit. It is remembered all the same.
+// What the group sees after the loss need not show it any more: here the records that did come from two sources, of
+// which the later one is new to whoever goes on from the earlier one's commit. It is remembered all the same.
 func TestAPartitionThatWasStoppedStaysStoppedForWhoeverHasItNext(t *testing.T) {
 	r := newRig(t, 1)
 	r.produce(0, document("a", 1, 1, 0, 10), document("b", 2, 1, 50, 60))

@@ -235,8 +235,8 @@ func (p *partition) holdUp(ctx context.Context, r *broker.Record, err error) err
 	}
 }
 
-// maxForeign is how many dead letters there may be for a record that is none of freshet's to become another one. Whoever
-// takes the topic for his own would fill that of the dead letters as well.
+// maxForeign is how many dead letters there may be for a record that is none of freshet's to become another one.
+// Whoever takes the topic for his own would fill that of the dead letters as well.
 const maxForeign = 1000
 
 // bury keeps a record that cannot be read, durably, so that it may be passed over. It tries until a context ends.

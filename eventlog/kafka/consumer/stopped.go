@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A partition of which records are lost is read no further by any member of the group, until somebody has seen to it. So
-// that all know, also when the next records do not show the loss any more, it stands with the group's commit, once all
-// that was read is finished:
+// A partition of which records are lost is read no further by any member of the group, until somebody has seen to it.
+// So that all know, also when the next records do not show the loss any more, it stands with the group's commit, once
+// all that was read is finished:
 //
 //	freshet1;lost,LOSS,WHAT;SOURCE,…
 //

@@ -15,11 +15,11 @@ const (
 	// fetchBytes is how much one fetch asks for, fetchWait for how long the broker holds an answer back that is empty.
 	fetchBytes = 1 << 20
 	fetchWait  = 10 * time.Second
-	// patience is how long this topic may fail, by what passes by itself, before an operator hears of it: brokers that are
-	// away are everybody's trouble, and told of sooner by who has work to do.
+	// patience is how long this topic may fail, by what passes by itself, before an operator hears of it: brokers that
+	// are away are everybody's trouble, and told of sooner by who has work to do.
 	patience = time.Minute
-	// stale is after how long without an answer all is read anew: the brokers forget a removal after delete.retention.ms,
-	// a day, and who has not seen it by then would believe for ever what was removed.
+	// stale is after how long without an answer all is read anew: the brokers forget a removal after
+	// delete.retention.ms, a day, and who has not seen it by then would believe for ever what was removed.
 	stale = 12 * time.Hour
 )
 
@@ -93,8 +93,8 @@ func (k *Keeper) read(ctx context.Context) (news bool, err error) {
 	return news, nil
 }
 
-// readAll reads the topic from its beginning. If it is not the topic that it was, what was known before and is not in it,
-// neither kept nor removed, is written again.
+// readAll reads the topic from its beginning. If it is not the topic that it was, what was known before and is not in
+// it, neither kept nor removed, is written again.
 func (k *Keeper) readAll(ctx context.Context) error {
 	fresh := newView()
 	k.build(fresh)

@@ -42,8 +42,8 @@ func (v *view) take(r *broker.Record) bool {
 	return v.apply(r.Offset, key, r.Value, r.Time)
 }
 
-// apply takes over what the record at an offset says, unless a later one of its key is known, and reports whether that is
-// anything new.
+// apply takes over what the record at an offset says, unless a later one of its key is known, and reports whether that
+// is anything new.
 func (v *view) apply(offset int64, key string, value []byte, at time.Time) bool {
 	old, known := v.kept[key]
 	if known && old.offset >= offset {

@@ -16,8 +16,8 @@ type Claim struct {
 
 // Commit says that everything below an offset is finished. It is sent within half a second or so, and at the latest
 // when the generation ends, after handle returned. The metadata is text of at most 4096 bytes (the brokers'
-// offset.metadata.max.bytes) that the next owner is given with the offset; of brokers that take less, its part before the
-// first semicolon.
+// offset.metadata.max.bytes) that the next owner is given with the offset; of brokers that take less, its part before
+// the first semicolon.
 //
 // An offset that is not above the last one changes nothing, and neither does a call after the generation has ended for
 // good: what could not be committed is done again by the next owner. Commit never blocks.

@@ -18,8 +18,8 @@ import (
 // every is how long commits are gathered before they are sent.
 const every = 500 * time.Millisecond
 
-// commits gathers what the handles commit, and sends it for the generation that this member is part of. A claim may outlive
-// its generation; what could not be sent for that one is sent for the next.
+// commits gathers what the handles commit, and sends it for the generation that this member is part of. A claim may
+// outlive its generation; what could not be sent for that one is sent for the next.
 type commits struct {
 	client  *kafka.Client
 	group   string
@@ -34,8 +34,8 @@ type commits struct {
 	claims     map[*Claim]*progress
 	more       chan struct{} // has room for one; full: there is something to send
 
-	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the brokers
-	// would take it.
+	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the
+	// brokers would take it.
 	sending  chan struct{}
 	attempts retry.Loop // paced by every; belongs to the holder of sending
 }
@@ -109,7 +109,8 @@ func (c *commits) set(claim *Claim, offset int64, metadata string, rewind bool) 
 	c.raise()
 }
 
-// run sends what was gathered, until ctx ends. While there is nothing to send it sleeps: a process at rest is not woken.
+// run sends what was gathered, until ctx ends. While there is nothing to send it sleeps: a process at rest is not
+// woken.
 //
 // Nothing is left behind: set raises more after it has changed the progress. If this looks for what to send before the
 // change, it takes more afterwards, for that is still raised.

@@ -78,8 +78,8 @@ func (b *bareMember) sync() error {
 	return err
 }
 
-// heartbeat returns what it is answered. The library takes the two fields of the answer for each other, so that the error's
-// number lies in the lower half of the throttle time.
+// heartbeat returns what it is answered. The library takes the two fields of the answer for each other, so that the
+// error's number lies in the lower half of the throttle time.
 func (b *bareMember) heartbeat() error {
 	b.t.Helper()
 	res, err := b.client.Heartbeat(b.t.Context(), &kafka.HeartbeatRequest{GroupID: b.group, MemberID: b.id, GenerationID: int32(b.generation)})
@@ -109,10 +109,10 @@ func (b *bareMember) committed(partition int) int64 {
 	return res.Topics[b.topics[0]][0].CommittedOffset
 }
 
-// What a member that keeps its partitions relies upon: while the coordinator waits for somebody to join, it takes commits of
-// the generation that ends, also of a member that has joined already, and nobody has been given anything. From the moment
-// that all have joined it takes none of that generation, so that what a next owner then reads stays as it is.
-// No page promises it; in Kafka's code it is ClassicGroup.validateOffsetCommit.
+// What a member that keeps its partitions relies upon: while the coordinator waits for somebody to join, it takes
+// commits of the generation that ends, also of a member that has joined already, and nobody has been given anything.
+// From the moment that all have joined it takes none of that generation, so that what a next owner then reads stays as
+// it is. No page promises it; in Kafka's code it is ClassicGroup.validateOffsetCommit.
 func TestTheCoordinatorTakesCommitsOfAGenerationUntilAllHaveJoinedTheNextOne(t *testing.T) {
 	r := newRig(t, testbed.SharedKafka(t), 1)
 	a, late, b := r.bare(), r.bare(), r.bare()

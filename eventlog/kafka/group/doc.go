@@ -13,18 +13,19 @@
 // member join again. That takes [Options].Drain at the most, since no heartbeats are sent meanwhile. A handle that
 // takes longer is waited for before the next ones start, but its commits come to nothing.
 //
-// With [Options].Keep the handles go on: the coordinator may wait for a member that is gone until its session is over. Those
-// whose partitions the next generation gives to somebody else end then. What is finished meanwhile is committed for the
-// generation before, which the coordinator takes until all have joined (coordinator_test.go), or else for the next one.
+// With [Options].Keep the handles go on: the coordinator may wait for a member that is gone until its session is over.
+// Those whose partitions the next generation gives to somebody else end then. What is finished meanwhile is committed
+// for the generation before, which the coordinator takes until all have joined (coordinator_test.go), or else for the
+// next one.
 //
 // What is guaranteed:
 //
 //   - handle runs once at a time for a partition in this process. In the group, two members may work on the same
-//     partition only while one of them does not know yet that it is not its any more: its commits are refused then. What
-//     was not committed is done again by the next owner. That lasts for a session at the most, with Keep for two after the
-//     generation has ended.
-//   - A handle that goes on into the next generation has had its partition all the time: nobody can have committed further.
-//     So it goes on only in the generation that follows the one before, as the same member.
+//     partition only while one of them does not know yet that it is not its any more: its commits are refused then.
+//     What was not committed is done again by the next owner. That lasts for a session at the most, with Keep for two
+//     after the generation has ended.
+//   - A handle that goes on into the next generation has had its partition all the time: nobody can have committed
+//     further. So it goes on only in the generation that follows the one before, as the same member.
 //   - Committed offsets only rise, and only for partitions that the member owns; the brokers enforce neither within a
 //     generation.
 //   - A partition stays where it is as long as balance allows. See [balancer].

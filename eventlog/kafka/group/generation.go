@@ -25,13 +25,13 @@ type held struct {
 	revoke context.CancelFunc // ends the handle's context
 }
 
-// generation works through one generation: it returns once that has ended, and unless what we have is kept, every handle
-// has returned.
+// generation works through one generation: it returns once that has ended, and unless what we have is kept, every
+// handle has returned.
 //
-// The order at its end is what matters. Somebody else may be given our partitions once this member joins again, and
-// the library joins when the hooks of the generation have returned. So the hook here waits for the last commit, and where
-// nothing is kept for the handles before it, but no longer than the drain: later the brokers would take us for dead, and all
-// partitions would move.
+// The order at its end is what matters. Somebody else may be given our partitions once this member joins again, and the
+// library joins when the hooks of the generation have returned. So the hook here waits for the last commit, and where
+// nothing is kept for the handles before it, but no longer than the drain: later the brokers would take us for dead,
+// and all partitions would move.
 func (r *run) generation(ctx context.Context, gen *kafka.Generation) {
 	r.joining.Succeeded()
 	owned := map[string][]int{}
@@ -70,7 +70,8 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) {
 		r.windUp(cctx)
 		return
 	}
-	// Whatever moves is done again from here on. What is finished while we join is sent too, as long as the brokers take it.
+	// Whatever moves is done again from here on. What is finished while we join is sent too, as long as the brokers
+	// take it.
 	fctx, done := context.WithTimeout(cctx, r.o.Drain)
 	defer done()
 	r.commits.send(fctx)
@@ -109,8 +110,8 @@ func (r *run) revoke(which func(place) bool) {
 
 func all(place) bool { return true }
 
-// windUp ends all handles, waits for them, and commits what they have finished. The context bounds the commits, as does the
-// drain.
+// windUp ends all handles, waits for them, and commits what they have finished. The context bounds the commits, as does
+// the drain.
 func (r *run) windUp(ctx context.Context) {
 	for _, h := range r.held {
 		h.revoke()
@@ -147,8 +148,8 @@ func (r *run) start(ctx context.Context, claim *Claim) {
 	})
 }
 
-// release is the hook at the end of the generation: it calls ended, and lets the library join again when all is drained or
-// the time for it is over.
+// release is the hook at the end of the generation: it calls ended, and lets the library join again when all is drained
+// or the time for it is over.
 func (r *run) release(gen *kafka.Generation, ended, cut func(), drained <-chan struct{}) {
 	r.hooks.Add(1)
 	gen.Start(func(ctx context.Context) {

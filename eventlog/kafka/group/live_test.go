@@ -180,8 +180,8 @@ func newPair(r *rig) *pair {
 	return p
 }
 
-// settle waits until each has heard of another generation, has two partitions and has not lost them again; a rebalance more
-// may come before that.
+// settle waits until each has heard of another generation, has two partitions and has not lost them again; a rebalance
+// more may come before that.
 func (p *pair) settle() {
 	p.t.Helper()
 	p.settled = time.Now()

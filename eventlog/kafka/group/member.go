@@ -34,8 +34,8 @@ type Options struct {
 	// half a session, since no heartbeats are sent meanwhile. Default 3 s, or three tenths of a shorter session.
 	Drain time.Duration
 	// Keep lets the handles go on while a generation ends and the next one begins, with the partitions that it gives us
-	// again. It is for work that may be done twice: until this member hears which of its partitions are somebody else's, two
-	// work on them, for two sessions at the most after the generation has ended.
+	// again. It is for work that may be done twice: until this member hears which of its partitions are somebody
+	// else's, two work on them, for two sessions at the most after the generation has ended.
 	Keep bool
 	// Generation is called when a generation begins, with the partitions of each topic that this member was given: none
 	// when there are more members than partitions. It must not block, nor change them. Default: nobody is told.
@@ -95,8 +95,9 @@ func (m *Member) Run(ctx context.Context, handle Handle) error {
 	joined, err := m.client.Group(kafka.ConsumerGroupConfig{
 		ID: m.o.ID, Topics: m.o.Topics, GroupBalancers: []kafka.GroupBalancer{&m.balancer},
 		SessionTimeout: m.o.Session, RebalanceTimeout: m.o.Session,
-		// The answer to a heartbeat is how a member hears of a rebalance, for which all others wait, and a standby that its
-		// leader has left. More of them would be heard of a little sooner, and are most of what a process costs at rest.
+		// The answer to a heartbeat is how a member hears of a rebalance, for which all others wait, and a standby that
+		// its leader has left. More of them would be heard of a little sooner, and are most of what a process costs at
+		// rest.
 		HeartbeatInterval: min(heartbeat, m.o.Session/5),
 		// Half a session without an answer ends a generation here; with a heartbeat and the drain before and after,
 		// that is within the session, so before the brokers give the partitions to somebody else.
@@ -120,7 +121,8 @@ const heartbeat = 500 * time.Millisecond
 // backoff is the pause after an attempt to join that failed, and what a generation takes at the least.
 const backoff = 500 * time.Millisecond
 
-// generations is where the generations of the group come from, and what joining fails with. [kafka.ConsumerGroup] is one.
+// generations is where the generations of the group come from, and what joining fails with. [kafka.ConsumerGroup] is
+// one.
 type generations interface {
 	Next(ctx context.Context) (*kafka.Generation, error)
 }
@@ -160,7 +162,8 @@ func (m *Member) newRun(joined generations, handle Handle) *run {
 	return r
 }
 
-// run returns once ctx has ended or a handle has failed, every handle has returned, and what they have finished is committed.
+// run returns once ctx has ended or a handle has failed, every handle has returned, and what they have finished is
+// committed.
 func (r *run) run(ctx context.Context) error {
 	after := context.WithoutCancel(ctx)
 	ctx, r.stop = context.WithCancel(ctx)
@@ -193,8 +196,8 @@ func (r *run) loop(ctx context.Context) {
 	}
 }
 
-// next waits for the next generation. What is kept meanwhile is given up two sessions after the last one ended: one for those
-// that do not join, and one to join.
+// next waits for the next generation. What is kept meanwhile is given up two sessions after the last one ended: one for
+// those that do not join, and one to join.
 func (r *run) next(ctx context.Context) (*kafka.Generation, error) {
 	if len(r.held) > 0 {
 		bounded, cancel := context.WithDeadline(ctx, r.ended.Add(2*r.o.Session))

@@ -14,10 +14,10 @@ import (
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
-// A heartbeat's answer is not held back: since KIP-219 the broker answers, and then reads nothing of the connection for as
-// long as the quota asks, which for requests is never longer than quota.window.size.seconds: 1 s unless it is changed. The
-// next heartbeat is that late, which is far from the 5 s after which a member gives up.
-// Source: https://cwiki.apache.org/confluence/display/KAFKA/KIP-219, KIP-124.
+// A heartbeat's answer is not held back: since KIP-219 the broker answers, and then reads nothing of the connection for
+// as long as the quota asks, which for requests is never longer than quota.window.size.seconds: 1 s unless it is
+// changed. The next heartbeat is that late, which is far from the 5 s after which a member gives up. Source:
+// https://cwiki.apache.org/confluence/display/KAFKA/KIP-219, KIP-124.
 func TestAMemberWhoseRequestsAreThrottledStaysInItsGroup(t *testing.T) {
 	cluster := testbed.SharedKafka(t)
 	r := newRig(t, cluster, 3)

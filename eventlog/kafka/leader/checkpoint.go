@@ -16,8 +16,8 @@ import (
 // Checkpoint is the checkpoint of a source while this process is its leader.
 //
 // Begin, Set, Raise, SetMappings and what stashes keys try again while the brokers are away, for as long as this
-// process leads, since their callers cannot go on without. Save makes one attempt: the saver repeats it, and tells. Once
-// another reader has taken over, everything that writes fails with [ErrDeposed].
+// process leads, since their callers cannot go on without. Save makes one attempt: the saver repeats it, and tells.
+// Once another reader has taken over, everything that writes fails with [ErrDeposed].
 type Checkpoint struct {
 	*checkpoint.Checkpoint
 	reign   *reign

@@ -50,12 +50,12 @@ func (s *seat) get() (is standing, since time.Time, changed <-chan struct{}) {
 	return s.is, s.since, s.changed
 }
 
-// first is the partition of the checkpoint topic that makes a leader. There should be no other, but anybody may add some
-// while readers run, and each would make one more.
+// first is the partition of the checkpoint topic that makes a leader. There should be no other, but anybody may add
+// some while readers run, and each would make one more.
 const first = 0
 
-// generation is told which partitions a new generation gives us. When ours is not among them, that is all we hear of it.
-// Else handle follows.
+// generation is told which partitions a new generation gives us. When ours is not among them, that is all we hear of
+// it. Else handle follows.
 func (s *seat) generation(assigned map[string][]int) {
 	for _, partitions := range assigned {
 		if slices.Contains(partitions, first) {

@@ -120,8 +120,8 @@ func (s *snapshot) addMark(r broker.Record) error {
 }
 
 // newest returns the position to go on from: that of the highest term that was taken, and of this the last. A claim
-// that came to nothing is none, nor is a position that its leader meant for another topic. The zero value means that there is none, which is a [LostError] if the source has made
-// marks, since those come after its first position.
+// that came to nothing is none, nor is a position that its leader meant for another topic. The zero value means that
+// there is none, which is a [LostError] if the source has made marks, since those come after its first position.
 func (s *snapshot) newest() (position, error) {
 	var best position
 	for key, k := range s.live {

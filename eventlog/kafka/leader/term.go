@@ -14,10 +14,10 @@ import (
 
 // How a term is taken: compare and append.
 //
-// A claimant reads the topic to its end E, chooses a term T that is higher than any that it has seen, and appends a claim
-// (T, E, the position that it found). The brokers give the claim an offset. The term is taken if that offset is E: then
-// nothing was appended between what the claimant has read and its claim. Whoever reads the topic later can tell the
-// same from the record alone, since the claim names E.
+// A claimant reads the topic to its end E, chooses a term T that is higher than any that it has seen, and appends a
+// claim (T, E, the position that it found). The brokers give the claim an offset. The term is taken if that offset is
+// E: then nothing was appended between what the claimant has read and its claim. Whoever reads the topic later can tell
+// the same from the record alone, since the claim names E.
 //
 // At most one takes each term. Let A and B claim the same T, and A's claim have the lower offset. B reads to its end F
 // and claims at an offset G behind A's.
@@ -30,10 +30,10 @@ import (
 //	A reads, B reads, A claims (at E: takes T), B claims (at E+1: does not)
 //	A reads, C writes, A claims (at E+1: does not take T), B reads, B claims T+1
 //
-// T is the time, in milliseconds, or one more than the highest term that was seen if that is higher. Counted from 1, a source
-// that was removed, with its mark and its checkpoint topic, and comes back under its name would begin below what running
-// invalidators, and the groups' commits, remember of its earlier life: they would take its records for leftovers of an
-// old leader, and its marks for old ones.
+// T is the time, in milliseconds, or one more than the highest term that was seen if that is higher. Counted from 1, a
+// source that was removed, with its mark and its checkpoint topic, and comes back under its name would begin below what
+// running invalidators, and the groups' commits, remember of its earlier life: they would take its records for
+// leftovers of an old leader, and its marks for old ones.
 //
 // Both read the topic to an end that the brokers gave; records that were appended and are not replicated yet lie behind
 // that end, and make the claim's offset another one. Offsets are given once: compaction removes records but never

@@ -16,8 +16,8 @@
 //     without a hole. Doubt (a lost acknowledgement, a crash, a partition that moves) leads to a record twice, and so
 //     to one delete too many. That harms nobody: "this key lacks a delete" is as true said twice, and deletes are
 //     idempotent.
-//   - Keys that were lost by the brokers are noticed where Kafka can show it: they are a doubt, durable before what is left
-//     is offered. What an unclean leader election cuts off and later records grow over is not noticed here: keep
+//   - Keys that were lost by the brokers are noticed where Kafka can show it: they are a doubt, durable before what is
+//     left is offered. What an unclean leader election cuts off and later records grow over is not noticed here: keep
 //     unclean.leader.election.enable off for these topics.
 //   - A record that cannot be read is a dead letter, whole, and stops nothing.
 //   - Memory is bounded: by [Options].Window and [Options].WindowBytes for each partition, by pages for lists, and to a

@@ -2,8 +2,8 @@ package letters
 
 import "fmt"
 
-// loss says that parked keys were lost by the brokers: their deletes may never be made. Nothing brings them back, and those
-// that are left wait for theirs, so it becomes a doubt and is passed over.
+// loss says that parked keys were lost by the brokers: their deletes may never be made. Nothing brings them back, and
+// those that are left wait for theirs, so it becomes a doubt and is passed over.
 type loss struct {
 	Topic     string
 	Partition int

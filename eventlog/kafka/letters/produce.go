@@ -17,8 +17,8 @@ const (
 	batchRecords = 1000
 )
 
-// insist calls attempt until it succeeds, fails for good, or has failed for [broker.Grace]: a leader that moves is no news,
-// an outage is the caller's.
+// insist calls attempt until it succeeds, fails for good, or has failed for [broker.Grace]: a leader that moves is no
+// news, an outage is the caller's.
 func insist(ctx context.Context, attempt func() error) error {
 	start := time.Now()
 	loop := retry.Loop{Backoff: retry.Backoff{Max: time.Second}, Final: func(err error) bool {

@@ -34,9 +34,9 @@ type claim struct {
 	rewind func(offset int64)
 }
 
-// Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. When Kafka fails it
-// tries again forever, and what Kafka has lost it passes over, as a doubt. The handler of the group calls it once for each
-// claim.
+// Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. When Kafka
+// fails it tries again forever, and what Kafka has lost it passes over, as a doubt. The handler of the group calls it
+// once for each claim.
 func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
 	return s.serve(ctx, claim{
 		topic: c.Topic, partition: c.Partition, offset: c.Offset, foreign: c.Metadata != signature,
@@ -248,8 +248,8 @@ func (s *Store) lost(ctx context.Context, w *window, cause error) error {
 	return nil
 }
 
-// newLoop returns the attempts to read a partition, until the offsets begin again. note gets the error of each that fails
-// when they have failed for [broker.Grace], and nil when one has succeeded.
+// newLoop returns the attempts to read a partition, until the offsets begin again. note gets the error of each that
+// fails when they have failed for [broker.Grace], and nil when one has succeeded.
 func (s *Store) newLoop(what string, note func(error)) *retry.Loop {
 	return &retry.Loop{
 		Backoff: retry.Backoff{Max: 5 * time.Second},

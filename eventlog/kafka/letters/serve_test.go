@@ -85,7 +85,8 @@ func TestKeysThatAreLostWhileServingAreNoticed(t *testing.T) {
 	}
 }
 
-// The offsets that follow mean other keys, also when there are as many again before it is noticed where the topic begins.
+// The offsets that follow mean other keys, also when there are as many again before it is noticed where the topic
+// begins.
 func TestARetryTopicThatIsMadeAnewWhileItIsServedIsReadFromItsBeginning(t *testing.T) {
 	r := newRig(t, Options{})
 	s := r.store()

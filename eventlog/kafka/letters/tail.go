@@ -42,16 +42,16 @@ func (c *count) add(r broker.Record) {
 type tail struct {
 	store *Store
 	count
-	// next is the offset to read next; below 0: all is read, from the beginning on. end is what all is: it has been read
-	// when next has come to it.
+	// next is the offset to read next; below 0: all is read, from the beginning on. end is what all is: it has been
+	// read when next has come to it.
 	next, end int64
 	read      bool
 	// before are the letters that were known when that began: those that are not found again are lost.
 	before map[hashed]struct{}
 }
 
-// Run counts the dead letters for [Store.Usage], until ctx ends: it reads their topic once and follows it from then
-// on. It never fails: when Kafka does, it tries again for ever. Letters that are lost with their topic are a doubt, or else
+// Run counts the dead letters for [Store.Usage], until ctx ends: it reads their topic once and follows it from then on.
+// It never fails: when Kafka does, it tries again for ever. Letters that are lost with their topic are a doubt, or else
 // nobody would know of their keys any more.
 func (s *Store) Run(ctx context.Context) {
 	loop := s.newLoop(s.dead, func(err error) {

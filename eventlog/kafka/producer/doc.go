@@ -21,11 +21,11 @@
 //     that Append refused leaves no trace.
 //   - Memory is bounded by [Options].MaxBuffered, and one record for each partition. Parts of a transaction go out
 //     while it is still open, so its size does not matter.
-//   - Nothing is given up. An attempt that failed is repeated until the brokers take it or Run's context ends: an outage
-//     of Kafka stops the reader, which is harmless as long as the binlog is kept. Only what no attempt can mend makes
-//     Run fail: [ErrTopicChanged], [ErrTooLarge].
-//   - A value that is too large for a record stops nothing: what the cache holds is forgotten in place of written, which
-//     is counted and said. Only a key can be too large.
+//   - Nothing is given up. An attempt that failed is repeated until the brokers take it or Run's context ends: an
+//     outage of Kafka stops the reader, which is harmless as long as the binlog is kept. Only what no attempt can mend
+//     makes Run fail: [ErrTopicChanged], [ErrTooLarge].
+//   - A value that is too large for a record stops nothing: what the cache holds is forgotten in place of written,
+//     which is counted and said. Only a key can be too large.
 //   - A topic that loses what it had acknowledged is noticed: its offsets go back, or its partitions become fewer. One
 //     that was made again while no reader ran raises an alarm at the start.
 //   - Marks never wait behind batches, nor batches behind marks. Only at the very end does Durable's close wait for a
@@ -34,14 +34,14 @@
 // # Records
 //
 // A record holds what has gathered for its partition while the one before was on its way: a single invalidation when
-// nothing goes on, some 128 KiB when much does, and more only for the sake of a large value. One record for each partition
-// is on its way at a time: that much for each round trip is more than a source can give.
+// nothing goes on, some 128 KiB when much does, and more only for the sake of a large value. One record for each
+// partition is on its way at a time: that much for each round trip is more than a source can give.
 //
 // A produce request carries the records of all partitions that a broker leads and that have something by then: what a
 // request costs the broker is paid once. When little waits, it goes out at once, beside what is under way; when much
 // does, it gathers until one of the two requests under way to that broker is answered. A request is answered when the
-// replicas of all its partitions have it, so a partition that failed is tried in requests of its own, or with those that
-// failed with it, until it succeeds.
+// replicas of all its partitions have it, so a partition that failed is tried in requests of its own, or with those
+// that failed with it, until it succeeds.
 //
 // Each carries its source, term, seq (1, 2, 3, ... in this partition and term) and prev (the highest version that the
 // source is known to have in the partition before it), from which a consumer sees repeats, leftovers of earlier

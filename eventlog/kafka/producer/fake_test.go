@@ -231,7 +231,8 @@ func (f *fakeKafka) contents(heads map[int]event.Version) ([][]item, error) {
 	return consume(values, heads)
 }
 
-// consume returns what a consumer makes of each partition's records, passing over repeats, or what is wrong with a chain.
+// consume returns what a consumer makes of each partition's records, passing over repeats, or what is wrong with a
+// chain.
 func consume(values [][][]byte, heads map[int]event.Version) ([][]item, error) {
 	all := make([][]item, len(values))
 	for id, records := range values {

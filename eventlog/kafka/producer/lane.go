@@ -15,16 +15,16 @@ import (
 const (
 	// busyRequests is how many requests may be under way to one broker when much waits: meanwhile the next one gathers.
 	busyRequests = 2
-	// quietRequests is how many may be when little waits, so that a change need not wait for those before: with four, at
-	// 1,000 transactions a second, some did.
+	// quietRequests is how many may be when little waits, so that a change need not wait for those before: with four,
+	// at 1,000 transactions a second, some did.
 	quietRequests = 12
 	// little is how many rows that is.
 	little = 64
-	// full is the size from which nothing more is gathered into a record, in bytes before compression: some five thousand
-	// keys. Larger ones cost no less for each key, and those who read them hold a few of each partition.
+	// full is the size from which nothing more is gathered into a record, in bytes before compression: some five
+	// thousand keys. Larger ones cost no less for each key, and those who read them hold a few of each partition.
 	full = 128 << 10
-	// mostPartitions is how many partitions a request is for. Were each record as large as [DefaultMaxRecord], that would be
-	// a third of what brokers take (socket.request.max.bytes, 100 MiB).
+	// mostPartitions is how many partitions a request is for. Were each record as large as [DefaultMaxRecord], that
+	// would be a third of what brokers take (socket.request.max.bytes, 100 MiB).
 	mostPartitions = 64
 )
 
@@ -82,8 +82,8 @@ func (l *lanes) lead(ctx context.Context, g *errgroup.Group, leaders []int) {
 	}
 }
 
-// send carries what partitions of a lane have to the broker until ctx ends. What fails in a way that no attempt can mend
-// is returned.
+// send carries what partitions of a lane have to the broker until ctx ends. What fails in a way that no attempt can
+// mend is returned.
 //
 // One request at a time is for a partition, so the order is kept across attempts; meanwhile the next record gathers. So
 // an idle partition sends at once, and a busy one sends as much at a time as it takes for the round trip not to matter.
@@ -141,8 +141,8 @@ func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bo
 	return taken, false
 }
 
-// some returns the partitions that have something, up to mostPartitions; how many rows that is, and where the next request
-// is to begin to look: at the first that was left out, if one was.
+// some returns the partitions that have something, up to mostPartitions; how many rows that is, and where the next
+// request is to begin to look: at the first that was left out, if one was.
 func (l *lanes) some(on *lane) (found []*partition, rows, next int) {
 	for i := range l.parts {
 		at := (on.next + i) % len(l.parts)
@@ -179,8 +179,8 @@ func (l *lanes) due(on *lane) (taken []*partition) {
 	return taken
 }
 
-// release gives partitions back after a request. Who releases looks for more himself; those of a partition that has moved
-// are told.
+// release gives partitions back after a request. Who releases looks for more himself; those of a partition that has
+// moved are told.
 func (l *lanes) release(on *lane, taken []*partition, mend bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -205,7 +205,8 @@ func TestNothingIsSentOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// However many are in trouble and stay there: one that is out of it is sent, and none is tried more often than one alone.
+// However many are in trouble and stay there: one that is out of it is sent, and none is tried more often than one
+// alone.
 func TestManyPartitionsInTroubleHoldUpNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bad = mostPartitions + 6
@@ -264,7 +265,8 @@ func ids(taken []*partition) string {
 	return fmt.Sprintf("%d of %d to %d", len(taken), taken[0].id, taken[len(taken)-1].id)
 }
 
-// Of more partitions than a request is for, each comes before one comes again, whatever other brokers have taken meanwhile.
+// Of more partitions than a request is for, each comes before one comes again, whatever other brokers have taken
+// meanwhile.
 func TestARequestBeginsWhereTheOneBeforeStopped(t *testing.T) {
 	var l lanes
 	first, second := laneOf(&l, 0, 100, 1000), laneOf(&l, 100, 100, 1000)

@@ -190,8 +190,8 @@ func tooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 
-// shrink halves the records of a partition, down to one invalidation, after the one that was tried was too large. The limit
-// stays so small: whoever set the brokers' is not expected to set it back. One that is too large alone then loses
+// shrink halves the records of a partition, down to one invalidation, after the one that was tried was too large. The
+// limit stays so small: whoever set the brokers' is not expected to set it back. One that is too large alone then loses
 // its payload, so that the next attempt takes less.
 //
 // An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its

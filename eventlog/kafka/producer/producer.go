@@ -65,8 +65,8 @@ type Options struct {
 	// Heads are the highest versions of the source that earlier terms are known to have put into each partition, as
 	// the checkpoint has them. A partition that is not in it begins a chain.
 	Heads map[int]event.Version
-	// MaxRecord is where a record is closed, in bytes before compression. It is exceeded by little: a key of odd
-	// bytes takes more than was reckoned, and one that is larger by itself is alone in its record. An invalidation whose
+	// MaxRecord is where a record is closed, in bytes before compression. It is exceeded by little: a key of odd bytes
+	// takes more than was reckoned, and one that is larger by itself is alone in its record. An invalidation whose
 	// payload alone exceeds it loses the payload: the key is forgotten in place of written. Default 512 KiB: half of
 	// the brokers' default of max.message.bytes (message.max.bytes), and room for a value of 256 KiB of any bytes.
 	MaxRecord int
@@ -198,9 +198,9 @@ func (p *Producer) Append(ctx context.Context, b *event.Batch) error {
 func (p *Producer) Mark(m event.Mark) { p.ledger.mark(m) }
 
 // Durable delivers the ends of batches whose every record, and that of every batch before, is acknowledged; in order,
-// and added up while nobody looks. After [Producer.Close] it is closed once all is acknowledged and, if there are marks,
-// one that tells so; not before Kafka has said how many partitions
-// there are. Else it is closed when Run returns.
+// and added up while nobody looks. After [Producer.Close] it is closed once all is acknowledged and, if there are
+// marks, one that tells so; not before Kafka has said how many partitions there are. Else it is closed when Run
+// returns.
 func (p *Producer) Durable() <-chan event.End { return p.ledger.ends }
 
 // Close says that no more will be appended. What was goes on its way. Close may be called more than once.
@@ -242,8 +242,8 @@ type spread struct {
 	touched   []*partition
 }
 
-// out hands a batch to the partitions, and wakes their lanes once all of them have it, so that one request takes it all.
-// It costs a lock for each partition that is touched, and a wake-up for each broker; none for a key.
+// out hands a batch to the partitions, and wakes their lanes once all of them have it, so that one request takes it
+// all. It costs a lock for each partition that is touched, and a wake-up for each broker; none for a key.
 //
 // The batch is arranged by partition first. Each partition's record is made later, by itself, of what many batches have
 // for it: with many partitions it would else fetch a part of the cache's lines for each key, and use little of it.

@@ -12,8 +12,8 @@ import (
 )
 
 // The benchmarks' unit is one key. "rows" are rows events with many keys each, as a statement makes them where
-// binlog_row_event_max_size is raised; "events" is what is left in one of a dozen partitions of the rows events of 8 KiB
-// that a statement makes by default; "transactions" are of one row each.
+// binlog_row_event_max_size is raised; "events" is what is left in one of a dozen partitions of the rows events of 8
+// KiB that a statement makes by default; "transactions" are of one row each.
 var shapes = []struct {
 	name         string
 	rows, events int // keys in an event, events in a transaction

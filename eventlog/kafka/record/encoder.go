@@ -181,9 +181,9 @@ func sameMapping(l, c *event.Common) bool {
 
 func sameServer(l, c *event.Common) bool { return l == c || l.GTID(0) == c.GTID(0) }
 
-// beginEvent appends what comes before the rows of an event. One of the same transaction and mapping as the last, in the
-// same file, goes on in the same change with its position: statements that change many rows make an event for every 8 KiB
-// of them, and a partition gets few keys of each.
+// beginEvent appends what comes before the rows of an event. One of the same transaction and mapping as the last, in
+// the same file, goes on in the same change with its position: statements that change many rows make an event for every
+// 8 KiB of them, and a partition gets few keys of each.
 func (e *Encoder) beginEvent(o *event.Placed, c *event.Common) {
 	l := e.origin
 	switch {
@@ -307,8 +307,8 @@ func (e *Encoder) First() event.Version { return e.first }
 // Last returns the highest version added; zero if there is none.
 func (e *Encoder) Last() event.Version { return e.last }
 
-// Finish returns the record, which belongs to the caller. There must be an invalidation in it: one without is refused by
-// Parse. The encoder stays as it is until Reset.
+// Finish returns the record, which belongs to the caller. There must be an invalidation in it: one without is refused
+// by Parse. The encoder stays as it is until Reset.
 func (e *Encoder) Finish(h Header) []byte {
 	const numbers = 256 // more than the names of the fields and the numbers in them can take
 	b := make([]byte, 0, numbers+2*len(h.Source)+e.Len())

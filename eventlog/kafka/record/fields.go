@@ -130,8 +130,8 @@ func (r *gtidReader) read(s *scanner) event.GTID {
 	return event.GTID{}
 }
 
-// number reads the rest of a GTID at data[at], which must be of the same server as the others that have c in common, and
-// returns where it ends, 0 if it is any other.
+// number reads the rest of a GTID at data[at], which must be of the same server as the others that have c in common,
+// and returns where it ends, 0 if it is any other.
 func (r *gtidReader) number(data []byte, at int, c *event.Common) (n uint64, end int) {
 	at, ok := follows(data, at, r.text)
 	if !ok || len(r.text) == 0 || c.GTID(0) != r.like {
@@ -207,8 +207,8 @@ func (r *timeReader) read(s *scanner) time.Time {
 	return t.UTC()
 }
 
-// micros reads a time of the second that was read last, in the very form that an Encoder gives it, at data[at]. It returns
-// its microseconds since 1970 and where it ends, 0 if it is any other.
+// micros reads a time of the second that was read last, in the very form that an Encoder gives it, at data[at]. It
+// returns its microseconds since 1970 and where it ends, 0 if it is any other.
 func (r *timeReader) micros(data []byte, at int) (micros int64, end int) {
 	at, ok := follows(data, at, r.text[:])
 	if ok && r.known {

@@ -121,8 +121,8 @@ func (l less) drops() fields {
 	return itemPayload | itemNotices
 }
 
-// addItem appends an invalidation that has more to it than its key, without the parts that it must lack. It reports whether
-// there is such an item; if there is none, the record is not of use until undo.
+// addItem appends an invalidation that has more to it than its key, without the parts that it must lack. It reports
+// whether there is such an item; if there is none, the record is not of use until undo.
 func (e *Encoder) addItem(b *event.Batch, i int, without less) bool {
 	inv, effect := &b.Invalidations[i], b.EffectOf(i)
 	a, intent := inv.Action, inv.Intent

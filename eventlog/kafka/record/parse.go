@@ -289,8 +289,8 @@ func (p *Parser) inherit(o *event.Origin, has fields) fields {
 	return hasTable | hasSecondDelete | hasMapping
 }
 
-// known looks whether the origin of a change was there a moment ago, and gives its invalidations, from the given one on,
-// to that: under two mappings the rows of an event take turns between two changes, and batches wait long in memory.
+// known looks whether the origin of a change was there a moment ago, and gives its invalidations, from the given one
+// on, to that: under two mappings the rows of an event take turns between two changes, and batches wait long in memory.
 func (p *Parser) known(o event.Origin, first, from int) bool {
 	if len(p.batch.Origins) != first+1 {
 		return false

@@ -67,8 +67,8 @@ func highestOf(batches []*event.Batch) (highest event.Version) {
 	return highest
 }
 
-// Two mappings' keys take turns in a batch of thousands, and each turn is a change of its own in a record: read again, they
-// must have the few origins that they had, or each key would hold one in memory for as long as it waits.
+// Two mappings' keys take turns in a batch of thousands, and each turn is a change of its own in a record: read again,
+// they must have the few origins that they had, or each key would hold one in memory for as long as it waits.
 func TestKeysThatTakeTurnsDoNotBringAnOriginEach(t *testing.T) {
 	for _, mappings := range []int{2, 3, 8, 16} {
 		var b event.Batch
@@ -93,8 +93,8 @@ func TestKeysThatTakeTurnsDoNotBringAnOriginEach(t *testing.T) {
 	}
 }
 
-// former writes a record again in a former format: every change has all of its fields, and rows of one event; in format 1
-// every row is an object.
+// former writes a record again in a former format: every change has all of its fields, and rows of one event; in format
+// 1 every row is an object.
 func former(t *rapid.T, data []byte, format int) []byte {
 	t.Helper()
 	var doc map[string]json.RawMessage

@@ -7,8 +7,8 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// highest is how far the rows of a change go: the highest ordinal in its first event, and, if there are further ones, the
-// highest place in these.
+// highest is how far the rows of a change go: the highest ordinal in its first event, and, if there are further ones,
+// the highest place in these.
 type highest struct {
 	first   uint32
 	further bool
@@ -53,8 +53,8 @@ func (p *Parser) rows() (h highest) {
 	return h
 }
 
-// usualRow reads a row that has only keys to delete, in the very form that an Encoder gives it, and returns its ordinal.
-// It stays where it was when the row has any other.
+// usualRow reads a row that has only keys to delete, in the very form that an Encoder gives it, and returns its
+// ordinal. It stays where it was when the row has any other.
 func (p *Parser) usualRow() (uint32, bool) {
 	at, ok := follows(p.data, p.at, `[`)
 	if !ok {

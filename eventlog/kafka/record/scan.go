@@ -7,19 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed is returned for what is no record, or no mark, of a format that is known: it names the offset in bytes and what was
-// expected there, and never what was found, which may be a key.
+// ErrMalformed is returned for what is no record, or no mark, of a format that is known: it names the offset in bytes
+// and what was expected there, and never what was found, which may be a key.
 var ErrMalformed = errors.New("malformed")
 
-// ErrUnknownFormat is returned for what a newer freshet wrote: another format, or an action that this one does not know.
+// ErrUnknownFormat is returned for what a newer freshet wrote: another format, or an action that this one does not
+// know.
 var ErrUnknownFormat = errors.New("written by a newer freshet")
 
 // maxDepth bounds how deep values may be nested that are passed over.
 const maxDepth = 64
 
 // scanner reads JSON (RFC 8259) from memory. It stops for good at the first thing that it does not expect: then err is
-// set, it stands at the end of the data, and whatever is read is the zero value. So what follows a mistake does no harm,
-// lists and objects end, and callers need not look before the end.
+// set, it stands at the end of the data, and whatever is read is the zero value. So what follows a mistake does no
+// harm, lists and objects end, and callers need not look before the end.
 type scanner struct {
 	data []byte
 	at   int

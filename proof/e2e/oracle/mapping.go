@@ -61,7 +61,8 @@ type change struct {
 	old, after row
 }
 
-// alike reports whether an UPDATE left everything as it was, as far as it is printed. Such a row may be in the binlog or not.
+// alike reports whether an UPDATE left everything as it was, as far as it is printed. Such a row may be in the binlog
+// or not.
 func (c *change) alike() bool {
 	if c.op != "UPDATE" {
 		return false

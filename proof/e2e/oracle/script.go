@@ -112,8 +112,8 @@ func (w *World) xa(ctx context.Context) {
 	w.committed[tx] = time.Now()
 }
 
-// prepared notes the keys of an XA transaction that is about to be prepared: they may be deleted then, even if it is taken
-// back (docs/architecture.md).
+// prepared notes the keys of an XA transaction that is about to be prepared: they may be deleted then, even if it is
+// taken back (docs/architecture.md).
 func (w *World) prepared(ctx context.Context, tx int) {
 	if err := w.read(ctx, w.conns[0], fmt.Sprintf("tx = %d", tx), func(_ int, c *change) { w.add(w.may, c, perhaps) }); err != nil {
 		w.did = append(w.did, "-- "+err.Error())

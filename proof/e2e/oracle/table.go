@@ -51,8 +51,8 @@ func (c *column) definition() string {
 
 var operations = []string{"INSERT", "UPDATE", "DELETE"}
 
-// triggers are the statements that have the table's changes written down. They are made in a mode of their own, since they
-// print as the mode says that they were made in: PAD_CHAR_TO_FULL_LENGTH is not how values are meant.
+// triggers are the statements that have the table's changes written down. They are made in a mode of their own, since
+// they print as the mode says that they were made in: PAD_CHAR_TO_FULL_LENGTH is not how values are meant.
 func (t *table) triggers() []string {
 	all := []string{"SET @oracle_mode = @@sql_mode, sql_mode = ''"}
 	for _, op := range operations {

@@ -247,8 +247,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Compare says what is wrong with what was deleted, which is by key when the last acknowledged delete was sent. Keys of before
-// may be deleted once more.
+// Compare says what is wrong with what was deleted, which is by key when the last acknowledged delete was sent. Keys of
+// before may be deleted once more.
 func Compare(want, before map[string]*Key, deleted map[string]time.Time) (wrong []string) {
 	for k, w := range want {
 		switch at, ok := deleted[k]; {

@@ -34,8 +34,8 @@ type load struct {
 	// open finds the tests, and start starts a server on which they can run.
 	open  func(ctx context.Context, scratch string) (*testbed.Suites, error)
 	start func(t *testing.T, s *testbed.Suites, args ...string) *testbed.Server
-	// metadata is how much the binlog says of tables, one after the other. Another reader needs the first; a cut ends with
-	// the second.
+	// metadata is how much the binlog says of tables, one after the other. Another reader needs the first; a cut ends
+	// with the second.
 	metadata []string
 	// biting are tests that once made freshet end, grow, or stand still, and some of each kind of table next to them.
 	biting []string
@@ -165,9 +165,9 @@ func list(t *testing.T, source *testbed.Server, query string) []string {
 	return all
 }
 
-// freshet reads through what the vendor tests its server with: it does not end, panic, stand still or grow. It deletes the
-// keys that another reader finds in the same binlog, also where the binlog has less metadata than that reader needs, and
-// through either event log.
+// freshet reads through what the vendor tests its server with: it does not end, panic, stand still or grow. It deletes
+// the keys that another reader finds in the same binlog, also where the binlog has less metadata than that reader
+// needs, and through either event log.
 func TestTheVendorsOwnTestsAreReadThrough(t *testing.T) {
 	for _, l := range loads {
 		t.Run(l.name, func(t *testing.T) {
@@ -266,8 +266,8 @@ func (l *load) read(t *testing.T, run []string, metadata string) *reading {
 	return r
 }
 
-// compare fails the test for keys of a test of a suite that another reader has found and freshet has not deleted, if their
-// values were there on this server, too: what a test does may depend on the time.
+// compare fails the test for keys of a test of a suite that another reader has found and freshet has not deleted, if
+// their values were there on this server, too: what a test does may depend on the time.
 func (r *reading) compare(t *testing.T, test string, keys map[string]string) {
 	t.Helper()
 	for _, f := range r.freshets {

@@ -1,7 +1,8 @@
 // Package mutant proves that tests notice when a part of the product is missing.
 //
-// A mutant is the product with one small change that takes a part of a rule away. It lives as a file in testdata/mutants
-// of the package that it changes, or of the package whose tests prove the rule, and says which test fails because of it:
+// A mutant is the product with one small change that takes a part of a rule away. It lives as a file in
+// testdata/mutants of the package that it changes, or of the package whose tests prove the rule, and says which test
+// fails because of it:
 //
 //	Why a delete counts only from the mark on. More lines may follow.
 //

@@ -197,8 +197,8 @@ func bigEndian(b []byte) int {
 	return v
 }
 
-// ask runs the queries as one, and keeps the answers of exactly one character. With alone, a byte that is none may be the
-// beginning of one.
+// ask runs the queries as one, and keeps the answers of exactly one character. With alone, a byte that is none may be
+// the beginning of one.
 func (s server) ask(queries []string, places []int, alone bool) []character {
 	rows, err := s.db.Query(strings.Join(queries, " union all "))
 	must(err)
@@ -227,8 +227,8 @@ func (s server) ask(queries []string, places []int, alone bool) []character {
 	return out
 }
 
-// runs writes the number of runs of consecutive places with consecutive code points, or none, and each as: distance from
-// the end of the one before, length with a low bit for none, and the distance from the code point expected.
+// runs writes the number of runs of consecutive places with consecutive code points, or none, and each as: distance
+// from the end of the one before, length with a low bit for none, and the distance from the code point expected.
 func runs(chars []character) []byte {
 	var out []byte
 	count, place, point := 0, 0, 0

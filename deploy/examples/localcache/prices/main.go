@@ -51,7 +51,8 @@ func serve(ctx context.Context, listen, redisAddr, dsn string) error {
 		return err
 	}
 	defer db.Close()
-	// A fill that is tried again by the client takes effect later than fillWithin says: no retries, and deadlines count.
+	// A fill that is tried again by the client takes effect later than fillWithin says: no retries, and deadlines
+	// count.
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	s := shop{db, rdb}

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 60 * time.Second
 
-// The program serves prices from its memory, and the new one once the row has changed: with a real freshet, database and
-// Redis.
+// The program serves prices from its memory, and the new one once the row has changed: with a real freshet, database
+// and Redis.
 func TestAPriceIsServedFromMemoryUntilItsRowChanges(t *testing.T) {
 	source, redis := testbed.MySQL(t), testbed.Redis(t)
 	source.Exec(t, "CREATE DATABASE example", "CREATE TABLE example.price (id INT PRIMARY KEY, amount DECIMAL(10,2) NOT NULL)",
