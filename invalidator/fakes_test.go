@@ -175,12 +175,6 @@ func (s *memStore) counts() (parked, dead int) {
 	return len(s.entries), len(s.letters)
 }
 
-func (s *memStore) purge() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.letters = nil
-}
-
 func (s *memStore) parked() []retry.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

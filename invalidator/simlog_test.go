@@ -40,7 +40,6 @@ type process struct {
 	committed int // records; guarded by w.mu, as is what follows
 	life      int
 	lastMarks map[uint64]event.Mark // by term: what a compacted topic keeps
-	engine    *Engine
 	ended     sync.WaitGroup
 	failure   error
 }
