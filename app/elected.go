@@ -85,7 +85,7 @@ func (*elected) Close() error { return nil }
 func (e *elected) termReporter() *retry.Reporter {
 	return broker.Reporter(func(err error) {
 		e.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+
-			"trying again for ever, nothing is lost as long as the source keeps its binlog", e.config.Source.Name, err))
+			"trying again forever, nothing is lost as long as the source keeps its binlog", e.config.Source.Name, err))
 	}, nil)
 }
 

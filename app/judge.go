@@ -72,9 +72,9 @@ func (s *Status) byKafka() (State, string) {
 	switch {
 	case !s.heldUpByKafka():
 	case s.idle():
-		return Starting, fmt.Sprintf("%v; trying again for ever", s.kafka)
+		return Starting, fmt.Sprintf("%v; trying again forever", s.kafka)
 	default:
-		return Behind, fmt.Sprintf("%v; trying again for ever, nothing is lost", s.kafka)
+		return Behind, fmt.Sprintf("%v; trying again forever, nothing is lost", s.kafka)
 	}
 	return "", ""
 }
@@ -87,7 +87,7 @@ func (s *Status) byGroup() (State, string) {
 	case s.joining && s.idle():
 		return Starting, "joining the consumer group in Kafka"
 	case s.joining:
-		return Behind, "the consumer group in Kafka cannot be reached, or shares its work out anew; trying again for ever"
+		return Behind, "the consumer group in Kafka cannot be reached, or shares its work out anew; trying again forever"
 	case s.Standby && s.Redis == nil:
 		return Standby, "another reader of the source " + s.Source.Name + " leads; this one takes over when it stops"
 	}
@@ -100,7 +100,7 @@ func (s *Status) bySource() (State, string) {
 	case s.FreshAsOf.IsZero():
 		return Starting, "connecting to the source " + s.Source.Address
 	default:
-		return Behind, fmt.Sprintf("the source %s is not connected; trying again for ever, from where the stream broke off", s.Source.Address)
+		return Behind, fmt.Sprintf("the source %s is not connected; trying again forever, from where the stream broke off", s.Source.Address)
 	}
 	return "", ""
 }

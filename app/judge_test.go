@@ -72,11 +72,11 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			{"standby that deletes", func(s *Status) { s.Standby, s.Source = true, &SourceStatus{Name: "shop"} }, "", Fresh, "until 300ms ago is finished"},
 			{"kafka away", func(s *Status) {
 				s.kafka, s.Keys, s.FreshAsOf = errors.New("kafka: refused"), 7, now.Add(-27*time.Second)
-			}, "", Behind, "kafka: refused; trying again for ever, nothing is lost"},
-			{"kafka away at the start", func(s *Status) { s.kafka, s.joining, s.FreshAsOf = errors.New("kafka: refused"), true, time.Time{} }, "", Starting, "kafka: refused; trying again for ever"},
+			}, "", Behind, "kafka: refused; trying again forever, nothing is lost"},
+			{"kafka away at the start", func(s *Status) { s.kafka, s.joining, s.FreshAsOf = errors.New("kafka: refused"), true, time.Time{} }, "", Starting, "kafka: refused; trying again forever"},
 			{"kafka away, and the source let go of", func(s *Status) {
 				s.kafka, s.Keys, s.Source = errors.New("kafka: refused"), 7, &SourceStatus{Address: "db:3306"}
-			}, "", Behind, "kafka: refused; trying again for ever"},
+			}, "", Behind, "kafka: refused; trying again forever"},
 			{"one broker away", func(s *Status) { s.kafka = errors.New("kafka: refused") }, "", Fresh, "until 300ms ago"},
 			{"one broker away, standby", func(s *Status) {
 				s.kafka, s.Standby, s.Redis, s.FreshAsOf = errors.New("kafka: refused"), true, nil, time.Time{}

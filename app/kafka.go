@@ -150,7 +150,7 @@ func (b *brokers) ensure(ctx context.Context, topics []broker.Topic) error {
 // insist repeats what fails while the brokers are away.
 func (b *brokers) insist(ctx context.Context, do func() error) error {
 	return broker.Insist(ctx, func(err error) {
-		b.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("%v; trying again for ever, nothing is lost", err))
+		b.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("%v; trying again forever, nothing is lost", err))
 	}, do)
 }
 

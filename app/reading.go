@@ -108,7 +108,7 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 }
 
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
-// which tries again for ever.
+// which tries again forever.
 func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
 	found, err := lasting(ctx, must, func() ([]spec.Problem, error) {
 		s, err := canal.Inspect(ctx, o)

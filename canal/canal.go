@@ -11,7 +11,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Canal reads the committed row changes of one source, from a checkpoint on, for ever.
+// Canal reads the committed row changes of one source, from a checkpoint on, forever.
 type Canal struct {
 	o          Options
 	sink       Sink
@@ -50,7 +50,7 @@ func New(o Options, sink Sink, checkpoint Checkpoint) (*Canal, error) {
 // Run reads until ctx ends, or with [Options].UntilCaughtUp until everything that the source held at the start has
 // been handed over and is visible to everybody. It then returns nil, after a last [Sink.Flush].
 //
-// A lost connection is made anew, for ever, with an alarm. Run fails with the sink's error; with an error that is
+// A lost connection is made anew, forever, with an alarm. Run fails with the sink's error; with an error that is
 // [retry.ErrHalt] when somebody must decide how to go on; with the server's refusal when it refuses who we are at the
 // first connection; and when the source's gtid_mode has changed, after which a new Canal goes on. It must be called
 // once only.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// link is a network connection that is never waited on for ever and that tells its owner when it is about to wait.
+// link is a network connection that is never waited on forever and that tells its owner when it is about to wait.
 //
 // Reads first take what the kernel already has, without a deadline and without a timer; only a read that would
 // really wait calls idle and sets the deadline. So a busy stream pays for neither, and a stream whose owner was

@@ -448,7 +448,7 @@ func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
 				}
 			}
 		}
-		// Nothing waits for ever.
+		// Nothing waits forever.
 		for _, x := range txs {
 			x.visible = true
 		}

@@ -93,7 +93,7 @@ func whole(t *testing.T, m *spec.Mapping) {
 	case r != nil && r.FromRow == (r.Query.Value != ""):
 		t.Fatal("a rebuild is given to a check that has both ways to make the value, or none")
 	case r != nil && r.Missing != nil && r.Missing.TTL == 0:
-		t.Fatal("a negative entry is given to a check that would stay for ever")
+		t.Fatal("a negative entry is given to a check that would stay forever")
 	}
 }
 

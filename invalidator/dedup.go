@@ -57,7 +57,7 @@ func (s *dedup) reset(b *event.Batch, n int) {
 	if size > len(s.slots) {
 		s.slots = make([]uint64, size)
 	} else if len(s.slots) > 1<<16 && size < len(s.slots)/16 {
-		s.slots = make([]uint64, size) // a huge batch is no reason to keep so much for ever
+		s.slots = make([]uint64, size) // a huge batch is no reason to keep so much forever
 	}
 	s.ds, s.byCommon, s.mixed = s.ds[:0], s.byCommon[:0], len(b.Effects) > 0
 	for i := range b.Commons {

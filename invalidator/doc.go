@@ -74,7 +74,7 @@
 // log hands it out again.
 //
 // Redis away (no connection, no answer, LOADING, READONLY, a missing password, what [retry.ClassifyRedis] calls
-// away): the writers keep what they have and try for ever, nothing more is fetched, nothing is parked, the watermark
+// away): the writers keep what they have and try forever, nothing more is fetched, nothing is parked, the watermark
 // stays. One key refused (an ACL): the refused command is split to find the key, the others go on, and the key is
 // tried in place, then parked; not before its final delete is due, so that it lacks exactly one. Parked keys are
 // tried again by the engine's retrier, and become dead letters in the end. A full store stops reading.

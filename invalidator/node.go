@@ -271,7 +271,7 @@ func (j *job) fail(singles []*Command, at int) {
 	}
 }
 
-// send sends commands until each has an answer of its own, for ever while Redis is away. It returns false when the
+// send sends commands until each has an answer of its own, forever while Redis is away. It returns false when the
 // job is over: its context ended, or no attempt will ever pass.
 func (w *writer) send(j *job, commands []*Command) bool {
 	w.todo = append(w.todo[:0], commands...)

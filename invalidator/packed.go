@@ -77,7 +77,7 @@ func (p *packer) pack(b *event.Batch) []byte {
 	}
 	p.buf = buf
 	if cap(buf) > 1<<20 {
-		p.buf = nil // a huge batch is no reason to keep so much for ever
+		p.buf = nil // a huge batch is no reason to keep so much forever
 	}
 	return append(make([]byte, 0, len(buf)), buf...)
 }

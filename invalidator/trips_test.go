@@ -38,7 +38,7 @@ func (r *rig) mostInATrip() int {
 }
 
 // A delete counts only if its reply came within D/4. A Redis that takes longer for a full round trip, as it always
-// will, gets smaller ones: sent again at the same size they would be late for ever.
+// will, gets smaller ones: sent again at the same size they would be late forever.
 func TestARedisThatIsTooSlowForFullRoundTripsFinishesSmallerOnes(t *testing.T) {
 	const d = time.Second
 	plain := func(b *event.Batch) *event.Batch { return b }

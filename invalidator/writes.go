@@ -251,7 +251,7 @@ func (w *writer) notified(a *action, calls []*write.Call) {
 	}
 }
 
-// exchange has the calls of each action answered, in round trips of bounded size, for ever while Redis is away; all
+// exchange has the calls of each action answered, in round trips of bounded size, forever while Redis is away; all
 // calls of an action are then sent again. It returns false when the job is over.
 func (w *writer) exchange(j *job, todo []*action, ask func([]*write.Call, *action) []*write.Call, answered func(*action, []*write.Call)) bool {
 	most := tripCalls

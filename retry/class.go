@@ -24,7 +24,7 @@ const (
 	// None: no error, or an answer that is none (redis.Nil).
 	None Class = iota
 	// Away: the server as a whole does not answer, or does not take this kind of command from us. What was sent
-	// may have taken effect. Only waiting helps: the same is tried again for ever, nothing is parked for it.
+	// may have taken effect. Only waiting helps: the same is tried again forever, nothing is parked for it.
 	Away
 	// Key: Redis refuses this one key or command; others may pass.
 	Key

@@ -9,7 +9,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 )
 
-// ClassifySource says what an error of MySQL or MariaDB means: [Away] (try again for ever, also on another
+// ClassifySource says what an error of MySQL or MariaDB means: [Away] (try again forever, also on another
 // address), [Refused] (an operator must act), or [Lost] (the position is gone). It knows the errors of go-mysql.
 //
 // Everything that is not an answer of the server is [Away], except a certificate that does not verify. An answer

@@ -308,7 +308,7 @@ func TestClaimsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// A stream that maps tables for ever, without ending a statement or with, does not fill the memory.
+// A stream that maps tables forever, without ending a statement or with, does not fill the memory.
 func TestTablesAreForgotten(t *testing.T) {
 	tableMap := func(id int) []byte {
 		b := binary.LittleEndian.AppendUint32(nil, uint32(id))

@@ -78,7 +78,7 @@ func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
 	for p := range parts {
 		p.await("it says what it waits for", func(st *app.Status) bool {
 			return st.State == app.Starting && strings.Contains(st.Sentence, "kafka: ") && strings.Contains(st.Sentence, kafka.Brokers()[0]) &&
-				strings.Contains(st.Sentence, "connection refused; trying again for ever")
+				strings.Contains(st.Sentence, "connection refused; trying again forever")
 		})
 		if code, body := p.get("/readyz"); code != 503 || !strings.Contains(body, "[-] eventlog: no broker of "+kafka.Brokers()[0]+" has answered yet") {
 			t.Errorf("%s: /readyz: %d %s", p.role, code, body)
@@ -93,7 +93,7 @@ func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
 	delete(parts, run)
 	reader.refused(exitFailed, []string{kafka.Brokers()[0], "connection refused"}, "position", "show")
 	invalidator.await("the alarm is there", func(st *app.Status) bool {
-		return len(st.Alarms) == 1 && strings.Contains(st.Alarms[0].Message, "connection refused; trying again for ever")
+		return len(st.Alarms) == 1 && strings.Contains(st.Alarms[0].Message, "connection refused; trying again forever")
 	})
 
 	testbed.Must(t, kafka.Broker(1).Start(t.Context()))
@@ -109,7 +109,7 @@ func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
 	s.writeMany(1, 30)
 	for p := range parts {
 		p.await("it says that Kafka is away", func(st *app.Status) bool {
-			return st.State == app.Behind && strings.HasPrefix(st.Sentence, "kafka: ") && strings.HasSuffix(st.Sentence, "; trying again for ever, nothing is lost")
+			return st.State == app.Behind && strings.HasPrefix(st.Sentence, "kafka: ") && strings.HasSuffix(st.Sentence, "; trying again forever, nothing is lost")
 		})
 		if code, body := p.get("/readyz"); code != 503 || !strings.Contains(body, "[-] eventlog: kafka: ") {
 			t.Errorf("%s: /readyz: %d %s", p.role, code, body)

@@ -52,8 +52,8 @@ func discreet(t *testing.T, texts ...string) {
 	}
 }
 
-// commands are the calls of Kafka's tools that a text holds.
-var commands = regexp.MustCompile(`(?m)(kafka-\w+)\.sh --bootstrap-server \S+ (?:--command-config client\.properties )?(.*?)(?:, or .*)?$`)
+// commands are the calls of Kafka's tools that a text holds, but for those in lines of the log: an alarm may hold some, too.
+var commands = regexp.MustCompile(`(?m)^[^{\n]*?(kafka-\w+)\.sh --bootstrap-server \S+ (?:--command-config client\.properties )?(.*?)(?:, or .*)?$`)
 
 // obey does what the commands in a text say: Kafka's own tool creates topics. Of the rights, which come in dozens, the
 // tool would take minutes.

@@ -17,7 +17,7 @@ const (
 	inlineBytes  = 64 << 10
 	// stageTTL is how long a hash that is being put together is kept, should nobody finish it.
 	stageTTL = time.Minute
-	// leastTTL is how long a companion is kept, at least; foreverTTL if its key lives for ever.
+	// leastTTL is how long a companion is kept, at least; foreverTTL if its key lives forever.
 	leastTTL   = time.Hour
 	foreverTTL = 24 * time.Hour
 	// DefaultEntries is how many fields or members a generation of a companion holds. Two are kept.
@@ -234,7 +234,7 @@ func (b *Builder) version(v event.Version) string {
 	return b.since(m)
 }
 
-// ttl draws how long a value lives; 0: for ever.
+// ttl draws how long a value lives; 0: forever.
 func (b *Builder) ttl(e *event.Effect) time.Duration {
 	if e.TTL <= 0 || e.Jitter <= 0 {
 		return max(0, e.TTL)

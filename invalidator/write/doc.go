@@ -84,7 +84,7 @@
 //
 // # Memory and time
 //
-// A companion lives as long as its value, D longer, and an hour at least; 24 hours beside a value that lives for ever,
+// A companion lives as long as its value, D longer, and an hour at least; 24 hours beside a value that lives forever,
 // fields and members. A value of any size is written by one SET within the script. A hash of more than 256 fields or
 // 64 KiB is put together in a temporary key, in pieces of that size, and renamed by the guard's script; what is lost of
 // it meanwhile is noticed, and the key removed instead. A temporary key that is left lives for a minute.

@@ -110,7 +110,7 @@ func TestMarksAreBounded(t *testing.T) {
 				t.Errorf("%s holds %d", name, n)
 			}
 			if r.redis("exists", name) == int64(1) && r.redis("pttl", name).(int64) <= 0 {
-				t.Errorf("%s lives for ever", name)
+				t.Errorf("%s lives forever", name)
 			}
 		}
 	}

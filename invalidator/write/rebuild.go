@@ -56,7 +56,7 @@ func (b *Builder) drop(it *Item) *Call { return b.rebuild(it, "drop", it.lifetim
 
 func (b *Builder) forgetKey(it *Item) *Call { return b.rebuild(it, opForget, it.lifetime(), 0) }
 
-// lifetime is about how long a value of the item's key lives; 0: for ever, or unknown.
+// lifetime is about how long a value of the item's key lives; 0: forever, or unknown.
 func (it *Item) lifetime() time.Duration {
 	if it.Effect == nil {
 		return 0

@@ -50,7 +50,7 @@ func TestADetourDeliversEachCommandOnceAndInOrder(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("it takes commands for ever after its end")
+	t.Fatal("it takes commands forever after its end")
 }
 
 func TestRecordsBeforeTheOffsetThatWasAskedForArePassedOver(t *testing.T) {

@@ -45,7 +45,7 @@ const (
 	nothing = "0-0"
 )
 
-// Run follows the stream until ctx ends. While Redis is away it tries again for ever, and goes on where it was.
+// Run follows the stream until ctx ends. While Redis is away it tries again forever, and goes on where it was.
 func (f *Follower) Run(ctx context.Context, failed func(error)) {
 	for ctx.Err() == nil {
 		if err := f.read(ctx); err != nil && ctx.Err() == nil {

@@ -19,7 +19,7 @@ type Listener struct {
 	Handler Handler
 }
 
-// Run listens until ctx ends. While Redis is away it tries again for ever.
+// Run listens until ctx ends. While Redis is away it tries again forever.
 func (l *Listener) Run(ctx context.Context, failed func(error)) {
 	for ctx.Err() == nil {
 		if err := l.listen(ctx); err != nil && ctx.Err() == nil {

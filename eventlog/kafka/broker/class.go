@@ -22,7 +22,7 @@ const (
 	None Class = iota
 	// Transient: the cluster is moving, slow or away: leaders and coordinators that move, too few replicas in sync,
 	// broken connections, timeouts, throttling, a topic that was created a moment ago. The same attempt is made again,
-	// for ever. What was sent may have taken effect.
+	// forever. What was sent may have taken effect.
 	Transient
 	// OutOfRange: the partition does not hold the offset that was asked for. Records may be lost.
 	OutOfRange

@@ -386,10 +386,7 @@ func ExampleClient_CreateCommand() {
 	c, _ := New(Options{Brokers: []string{"kafka-1:9092"}})
 	fmt.Println(c.CreateCommand(ReaderTopics(Names{"shop"}, "main", Sizing{Replication: 3})[0]))
 	_ = c.Close()
-	// Output: kafka-topics.sh --bootstrap-server kafka-1:9092 --create --topic shop --partitions 12
-	// --replication-factor 3 --config unclean.leader.election.enable=false --config
-	// message.timestamp.type=LogAppendTime --config min.insync.replicas=2 --config cleanup.policy=delete --config
-	// retention.ms=604800000 --config retention.bytes=-1 --config max.message.bytes=2097152
+	// Output: kafka-topics.sh --bootstrap-server kafka-1:9092 --create --topic shop --partitions 12 --replication-factor 3 --config unclean.leader.election.enable=false --config message.timestamp.type=LogAppendTime --config min.insync.replicas=2 --config cleanup.policy=delete --config retention.ms=604800000 --config retention.bytes=-1 --config max.message.bytes=2097152
 }
 
 // A request may reach the library's transport just after another one, for a topic that is new, has replaced it.

@@ -60,7 +60,7 @@ func Mechanism(name, user, password string) (sasl.Mechanism, error) {
 }
 
 // login logs a new connection in, or one whose session is about to expire, and returns how long the session lasts; 0:
-// for ever. The requests are the same for both (KIP-368).
+// forever. The requests are the same for both (KIP-368).
 func (c *Client) login(ctx context.Context, conn net.Conn, broker string) (time.Duration, error) {
 	host, _, _ := net.SplitHostPort(broker)
 	pc := protocol.NewConn(conn, c.o.ClientID)

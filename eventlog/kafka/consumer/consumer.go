@@ -72,7 +72,7 @@ type Consumer struct {
 	parts  map[int]*partition
 	loops  sync.WaitGroup // of the partitions, and of what is done for them
 	closed bool
-	// retention is the topic's retention.ms; 0: not known, or for ever.
+	// retention is the topic's retention.ms; 0: not known, or forever.
 	retention time.Duration
 }
 

@@ -22,7 +22,7 @@
 //     member of the group (stopped.go), until [Options].SkipLost passes over the loss, and says so aloud.
 //   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
 //     format holds up its partition, and no other, until a newer freshet reads it.
-//   - Brokers that are away, leaders that move, topics that are missing for a while: tried again for ever, for each
+//   - Brokers that are away, leaders that move, topics that are missing for a while: tried again forever, for each
 //     partition by itself. A broker that hangs holds up the partitions that it leads, and no others; trouble with a
 //     partition holds up that one alone.
 //   - One request asks a broker for all partitions that have room. While nothing happens that is one a second for each

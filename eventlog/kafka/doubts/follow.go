@@ -19,7 +19,7 @@ const (
 	// are away are everybody's trouble, and told of sooner by who has work to do.
 	patience = time.Minute
 	// stale is after how long without an answer all is read anew: the brokers forget a removal after
-	// delete.retention.ms, a day, and who has not seen it by then would believe for ever what was removed.
+	// delete.retention.ms, a day, and who has not seen it by then would believe forever what was removed.
 	stale = 12 * time.Hour
 )
 
@@ -68,7 +68,7 @@ func (k *Keeper) handle(ctx context.Context, err error) error {
 
 func (k *Keeper) newReporter() *retry.Reporter {
 	r := broker.Reporter(func(err error) {
-		k.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again for ever", err))
+		k.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again forever", err))
 	}, nil)
 	r.Grace = patience
 	return r

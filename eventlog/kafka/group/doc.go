@@ -29,7 +29,7 @@
 //   - Committed offsets only rise, and only for partitions that the member owns; the brokers enforce neither within a
 //     generation.
 //   - A partition stays where it is as long as balance allows. See [balancer].
-//   - Brokers that are away, a coordinator that moves, a session that ran out: the member joins again, for ever.
+//   - Brokers that are away, a coordinator that moves, a session that ran out: the member joins again, forever.
 //
 // Concurrency: [Member.Run] owns all goroutines and waits for them: one for each handle, one that commits, and those of
 // the library. [Claim.Commit] may be called from any goroutine; it takes one short lock and never waits for a broker.

@@ -51,7 +51,7 @@ type tail struct {
 }
 
 // Run counts the dead letters for [Store.Usage], until ctx ends: it reads their topic once and follows it from then on.
-// It never fails: when Kafka does, it tries again for ever. Letters that are lost with their topic are a doubt, or else
+// It never fails: when Kafka does, it tries again forever. Letters that are lost with their topic are a doubt, or else
 // nobody would know of their keys any more.
 func (s *Store) Run(ctx context.Context) {
 	loop := s.newLoop(s.dead, func(err error) {

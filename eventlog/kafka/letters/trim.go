@@ -11,7 +11,7 @@ import (
 const DefaultTrimEvery = 10 * time.Minute
 
 // trimmer removes what is finished from one partition of a retry topic: these topics have no retention, since a parked
-// key waits for as long as it takes, and would grow for ever.
+// key waits for as long as it takes, and would grow forever.
 type trimmer struct {
 	store *Store
 	w     *window
