@@ -229,16 +229,16 @@ func TestTheFinalActionConfirmsWhatTheFirstHasBegun(t *testing.T) {
 				r.mark(4)
 				r.pass(c.first + time.Second)
 				r.redis.set(func() { r.redis.delay = nil })
-				if !strings.Contains(r.lastCall(), " set 1/1/4/1 s 7000 0 ") {
+				if !strings.Contains(r.lastCall(), " set 1/1/4/1 s 12000 0 ") {
 					r.Fatalf("the first action: %s", r.lastCall())
 				}
 				if c.fault != nil {
 					c.fault(r)
 				}
 				r.pass(2 * d2)
-				want := " set 1/1/4/1 s 7000 0 "
+				want := " set 1/1/4/1 s 12000 0 "
 				if c.confirm {
-					want = fmt.Sprintf(" set 1/1/4/1 s 7000 %d ", begun)
+					want = fmt.Sprintf(" set 1/1/4/1 s 12000 %d ", begun)
 				}
 				if sent < 2 || !strings.Contains(r.lastCall(), want) {
 					r.Errorf("the final action: %s, want%s", r.lastCall(), want)

@@ -83,6 +83,7 @@ func (s *Single) dialed(dial func(context.Context, string, string) (net.Conn, er
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.ctx, cancel)()
+		s.dials.Add(1)
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return failedConn{err: err}, nil

@@ -218,6 +218,7 @@ func (noRedis) Do(_ context.Context, calls []*write.Call) {
 }
 func (noRedis) Ping(context.Context) error              { return nil }
 func (noRedis) Time(context.Context) (time.Time, error) { return time.Now(), nil }
+func (noRedis) Dials() int64                            { return 0 }
 func (noRedis) String() string                          { return "nowhere:0" }
 
 // start runs an engine until the test ends.

@@ -110,7 +110,6 @@ func (h *health) release() {
 // closed while nobody used it is neither that nor a silence: the caller tries again at once, on another one. That ends,
 // for there are only so many connections, and a new one has not been unused.
 func (h *health) failed(sent moment, err error) {
-	h.time.forget()
 	if errors.Is(err, errUnused) {
 		return
 	}

@@ -171,7 +171,7 @@ type writer struct {
 	// unseen is when it was last known not to be there yet.
 	asked           *entry
 	visible, unseen moment
-	// redisNow is the time of Redis' clock, in ms, when it was first asked about a value of that entry.
+	// redisNow is the time of Redis' clock, in ms, when it began to be made; 0 if no value is sent in it.
 	redisNow int64
 }
 

@@ -66,7 +66,13 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
 	// What it read is as old as the run.
-	now := q.engine.health.time.now(ctx)
+	asked := q.engine.clock()
+	now, away := q.engine.health.time.now(ctx)
+	if away != nil && retry.ClassifyRedis(away) != retry.Fatal {
+		q.engine.health.failed(asked, away)
+		j.givenUp = true
+		return j.answers(serves, began, nil), ctx.Err() == nil
+	}
 	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), false)
 	actions := []action{a}
 	w.writer.perform(j, actions)

@@ -35,6 +35,8 @@ type Redis interface {
 	Ping(ctx context.Context) error
 	// Time asks Redis for the time of its clock.
 	Time(ctx context.Context) (time.Time, error)
+	// Dials returns how many connections have been made.
+	Dials() int64
 	// String names the node for the operator: its address.
 	String() string
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -18,8 +19,7 @@ type clockRedis struct {
 	asked int
 	takes time.Duration
 	err   error
-	// meanwhile is called while the reply is on its way.
-	meanwhile func()
+	dials int64
 }
 
 func (r *clockRedis) Time(context.Context) (time.Time, error) {
@@ -29,43 +29,41 @@ func (r *clockRedis) Time(context.Context) (time.Time, error) {
 	}
 	said := time.Now().Add(-time.Hour)
 	time.Sleep(r.takes)
-	if r.meanwhile != nil {
-		r.meanwhile()
-	}
 	return said, nil
 }
+
+func (r *clockRedis) Dials() int64 { return r.dials }
 
 func TestRedisIsAskedForItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		redis := &clockRedis{takes: 3 * ms}
 		clock := newRedisTime(redis, func() moment { return moment(time.Since(began)) }, time.Second)
-		expect := func(what string, behind time.Duration, asked int) {
+		expect := func(what string, asked int) {
 			t.Helper()
-			said := clock.now(t.Context())
-			if late := time.Duration(time.Now().Add(-time.Hour).UnixMilli()-said) * time.Millisecond; late != behind && said != 0 || (said == 0) != (behind < 0) {
-				t.Errorf("%s: it is taken to be %s earlier than it is, want %s", what, late, behind)
+			said, err := clock.now(t.Context())
+			testbed.Must(t, err)
+			if late := time.Now().Add(-time.Hour).UnixMilli() - said; late != 3 {
+				t.Errorf("%s: it is taken to be %d ms earlier than it is, want 3", what, late)
 			}
 			if redis.asked != asked {
 				t.Errorf("%s: asked %d times, want %d", what, redis.asked, asked)
 			}
 		}
-		const unknown = -1
-		expect("at first", 3*ms, 1)
+		expect("at first", 1)
 		time.Sleep(9 * time.Second)
-		expect("a while later", 3*ms, 1)
+		expect("a while later", 1)
 		time.Sleep(time.Second)
-		expect("after ten seconds", 3*ms, 2)
-
-		clock.forget()
+		expect("after ten seconds", 2)
+		redis.dials++
+		expect("a connection was made, perhaps to another server", 3)
+		redis.dials++
 		redis.err = io.EOF
-		expect("a connection was lost, and Redis is away", unknown, 3)
-		expect("and still", unknown, 4)
-		redis.err, redis.meanwhile = nil, clock.forget
-		clock.forget()
-		expect("a connection was lost meanwhile: another server may have said that", unknown, 5)
-		redis.meanwhile = nil
-		expect("then another one is asked", 3*ms, 6)
+		if _, err := clock.now(t.Context()); !errors.Is(err, io.EOF) {
+			t.Errorf("of one that is away: %v", err)
+		}
+		redis.err = nil
+		expect("it is back", 5)
 	})
 }
 
@@ -73,8 +71,8 @@ func TestAnUnusedConnectionIsAskedOnceMoreForTheTime(t *testing.T) {
 	redis := &clockRedis{err: errors.Join(errUnused, io.EOF)}
 	answers := &unusedOnce{clockRedis: redis}
 	clock := newRedisTime(answers, func() moment { return 0 }, time.Second)
-	if clock.now(t.Context()) == 0 || redis.asked != 2 {
-		t.Errorf("asked %d times, want 2 and a time", redis.asked)
+	if said, err := clock.now(t.Context()); said == 0 || err != nil || redis.asked != 2 {
+		t.Errorf("asked %d times, want 2 and a time: %v", redis.asked, err)
 	}
 }
 
@@ -108,6 +106,86 @@ func TestAValueSaysUntilWhenItMayTakeEffect(t *testing.T) {
 		r.watermark(1)
 		if len(left) != 2 || left[0] != 7*time.Second || left[1] != 5*time.Second {
 			t.Errorf("the first and the final action may take effect for %v, want 7 s and 5 s", left)
+		}
+	})
+}
+
+// untils returns a recorder of until when each call may take effect.
+func (r *rig) untils() *[]time.Time {
+	until := &[]time.Time{}
+	r.redis.set(func() {
+		r.redis.answerCall = func(c sentCall) (any, error) {
+			ms, err := strconv.ParseInt(c.args[11], 10, 64)
+			testbed.Must(r, err)
+			*until = append(*until, time.UnixMilli(ms))
+			return int64(1), nil
+		}
+	})
+	return until
+}
+
+// A partition is given up within the timeout of a round trip, also while Redis does not say what time it is.
+func TestAPartitionIsGivenUpWhileRedisIsSilent(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		var things []thing
+		for i := range 300 {
+			things = append(things, put(strconv.Itoa(i), "one"))
+		}
+		r.append(batchOfThings(origin(4, d2), things...))
+		r.pass(time.Second)
+		r.mark(4)
+		r.redis.set(func() { r.redis.silent = true })
+		r.pass(5 * time.Second) // the final actions are due
+		began, asked := time.Now(), r.redis.asked
+		r.stop()
+		r.served <- <-r.served
+		if took := time.Since(began); took > 2*DefaultTimeout {
+			t.Errorf("it took %s, and Redis was asked %d times what time it is", took, r.redis.asked-asked)
+		}
+	})
+}
+
+// What becomes visible while Redis is asked for its time is known before a value is sent.
+func TestWhatBecomesVisibleWhileRedisIsAskedCounts(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		until := r.untils()
+		r.redis.set(func() { r.redis.noTime = true })
+		r.append(batchOfThings(origin(4, d2), put("a", "one"), put("b", "two")))
+		r.pass(1500 * ms)
+		r.mark(4)
+		last := time.Now().Add(write.Window(d2))
+		r.pass(3 * time.Second)
+		r.redis.set(func() { r.redis.noTime = false })
+		r.pass(time.Minute)
+		r.watermark(1)
+		for _, u := range *until {
+			if u.After(last) {
+				t.Errorf("a value may take effect %s later than Window after its change became known to be visible", u.Sub(last))
+			}
+		}
+		if len(*until) == 0 {
+			t.Error("nothing was sent")
+		}
+	})
+}
+
+// A time that Redis did not say once does not cost a value: it is asked again.
+func TestAValueWaitsForTheTime(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		until := r.untils()
+		r.append(batchOfThings(origin(4, d2), put("a", "one")))
+		r.pass(9 * time.Second)
+		r.mark(4)
+		r.pass(1800 * ms)
+		r.redis.set(func() { r.redis.noTime = true })
+		r.pass(1100 * ms)
+		r.redis.set(func() { r.redis.noTime = false })
+		r.pass(10 * time.Second)
+		r.watermark(1)
+		for _, u := range *until {
+			if u.Before(r.redis.begin) {
+				t.Errorf("a value may take effect until %s, which is long ago", u)
+			}
 		}
 	})
 }

@@ -36,6 +36,9 @@ type tapeRedis struct {
 
 	// ahead is by how much its clock is ahead.
 	ahead time.Duration
+	// silent: it answers nothing, like a server that was stopped. noTime: it does not say what time it is.
+	silent, noTime bool
+	asked          int // what time it is
 
 	calls      []string // as tape, of the calls
 	answerCall func(c sentCall) (any, error)
@@ -56,7 +59,10 @@ func (r *tapeRedis) work(keys int) {
 	<-turn
 }
 
-func (r *tapeRedis) Ping(context.Context) error {
+func (r *tapeRedis) Ping(ctx context.Context) error {
+	if err := r.silence(ctx); err != nil {
+		return err
+	}
 	r.work(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +73,34 @@ func (r *tapeRedis) Ping(context.Context) error {
 	return nil
 }
 
-func (r *tapeRedis) Time(context.Context) (time.Time, error) { return time.Now().Add(r.ahead), nil }
+func (r *tapeRedis) Time(ctx context.Context) (time.Time, error) {
+	r.mu.Lock()
+	r.asked++
+	silent := r.noTime
+	r.mu.Unlock()
+	if err := r.silence(ctx); err != nil {
+		return time.Time{}, err
+	}
+	if silent {
+		<-ctx.Done()
+		return time.Time{}, ctx.Err()
+	}
+	return time.Now().Add(r.ahead), nil
+}
+
+// silence waits until ctx ends while nothing is answered.
+func (r *tapeRedis) silence(ctx context.Context) error {
+	r.mu.Lock()
+	silent := r.silent
+	r.mu.Unlock()
+	if !silent {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (*tapeRedis) Dials() int64 { return 0 }
 
 func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 	var all []string
@@ -104,6 +137,12 @@ func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 
 // Do implements [Redis]: every call is written down, and answered with what answerCall says, or 1.
 func (r *tapeRedis) Do(ctx context.Context, calls []*write.Call) {
+	if err := r.silence(ctx); err != nil {
+		for _, c := range calls {
+			c.Err = err
+		}
+		return
+	}
 	for range calls {
 		r.work(1)
 	}

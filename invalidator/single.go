@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,7 @@ type Single struct {
 	addr   string
 	ctx    context.Context // ends with Close, and with it what is being dialled
 	cancel context.CancelFunc
+	dials  atomic.Int64
 }
 
 // The buffers of a connection: a round trip of full commands goes out in few writes, and its replies are tiny.
@@ -181,6 +183,9 @@ func (s *Single) Ping(ctx context.Context) error {
 
 // Time implements [Redis].
 func (s *Single) Time(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() }
+
+// Dials implements [Redis].
+func (s *Single) Dials() int64 { return s.dials.Load() }
 
 // String implements [Redis].
 func (s *Single) String() string { return s.addr }

@@ -142,7 +142,6 @@ func (w *world) lost() error {
 	return errLost
 }
 
-// Ping implements [Redis].
 // Time implements [Redis]: what it says is as old as its reply.
 func (r simRedis) Time(ctx context.Context) (time.Time, error) {
 	if err := r.Ping(ctx); err != nil {
@@ -153,9 +152,13 @@ func (r simRedis) Time(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(r.w.redisTime() - r.w.delay().Milliseconds()), nil
 }
 
+// Dials implements [Redis].
+func (simRedis) Dials() int64 { return 0 }
+
 // redisTime is the time of Redis' clock, in ms.
 func (w *world) redisTime() int64 { return 1_000_000 + w.now().Milliseconds() }
 
+// Ping implements [Redis].
 func (r simRedis) Ping(ctx context.Context) error {
 	w := r.w
 	w.mu.Lock()

@@ -3,6 +3,7 @@ package invalidator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -170,10 +171,6 @@ const backlog = time.Minute
 func (w *writer) decide(a *action) {
 	if w.asked != a.unit.entry { // a trip's keys come from few batches
 		w.asked, w.visible, w.unseen = a.unit.entry, w.node.known(a.unit.entry), w.node.unseen(a.unit.entry)
-		w.redisNow = 0
-	}
-	if w.redisNow == 0 && a.item.IsGuarded() {
-		w.redisNow = w.node.health.time.now(w.ctx)
 	}
 	now, age := w.node.clock(), time.Duration(-1)
 	if w.visible != never {
@@ -184,10 +181,10 @@ func (w *writer) decide(a *action) {
 }
 
 // inTime reports, after the first action of a unit was answered, whether its changes have not been known to be visible
-// for D: no newer change had been finished by then.
+// for half of D: no newer change had been finished by then, even by somebody who learned D/2 earlier what is visible.
 func (w *writer) inTime(u *unit) bool {
 	known := w.node.known(u.entry)
-	return known == never || w.node.clock().sub(known) < u.d
+	return known == never || w.node.clock().sub(known) < u.d/2
 }
 
 func (w *writer) acted(a *action, calls []*write.Call) {
@@ -253,32 +250,25 @@ func (w *writer) notified(a *action, calls []*write.Call) {
 
 // exchange has the calls of each action answered, in round trips of bounded size, forever while Redis is away; all
 // calls of an action are then sent again. It returns false when the job is over.
-func (w *writer) exchange(j *job, todo []*action, ask func([]*write.Call, *action) []*write.Call, answered func(*action, []*write.Call)) bool {
+func (w *writer) exchange(
+	j *job, todo []*action, ask func([]*write.Call, *action) []*write.Call, answered func(*action, []*write.Call),
+) bool {
 	most := tripCalls
 	for len(todo) > 0 {
-		w.builder.Reset()
-		w.calls, w.ends, w.asked = w.calls[:0], w.ends[:0], nil
-		bytes := 0
-		for _, a := range todo {
-			from := len(w.calls)
-			w.calls = ask(w.calls, a)
-			w.ends = append(w.ends, len(w.calls))
-			for _, c := range w.calls[from:] {
-				bytes += c.Bytes()
-			}
-			if len(w.calls) >= most || bytes >= tripBytes {
-				break
-			}
-		}
-		trip := todo[:len(w.ends)]
 		sent := w.node.clock()
-		w.do()
-		left, away := w.sift(j, trip, reply{sent, w.node.clock()}, answered)
-		if j.err != nil {
-			return false
+		away := w.askTime(todo)
+		if away == nil {
+			trip := w.gather(todo, most, ask)
+			sent = w.node.clock()
+			w.do()
+			var left int
+			left, away = w.sift(j, trip, reply{sent, w.node.clock()}, answered)
+			if j.err != nil {
+				return false
+			}
+			// Those without an answer come first again.
+			todo = todo[len(trip)-left:]
 		}
-		// Those without an answer come first again.
-		todo = todo[len(trip)-left:]
 		if away == nil {
 			continue
 		}
@@ -295,6 +285,38 @@ func (w *writer) exchange(j *job, todo []*action, ask func([]*write.Call, *actio
 		most = max(1, tripCalls/8) // as in send
 	}
 	return true
+}
+
+// askTime finds out what Redis' clock says if values are to be sent, once for a round trip. It is asked before anybody asks
+// what is visible: what becomes known meanwhile counts.
+func (w *writer) askTime(todo []*action) (err error) {
+	w.redisNow = 0
+	if slices.ContainsFunc(todo, func(a *action) bool { return a.unit != nil && a.item.IsGuarded() }) {
+		w.redisNow, err = w.node.health.time.now(w.ctx)
+	}
+	if retry.ClassifyRedis(err) == retry.Fatal {
+		return nil // what is sent fails in the same way, and ends the job
+	}
+	return err
+}
+
+// gather makes the calls of as many actions as a round trip takes, and returns these.
+func (w *writer) gather(todo []*action, most int, ask func([]*write.Call, *action) []*write.Call) []*action {
+	w.builder.Reset()
+	w.calls, w.ends, w.asked = w.calls[:0], w.ends[:0], nil
+	bytes := 0
+	for _, a := range todo {
+		from := len(w.calls)
+		w.calls = ask(w.calls, a)
+		w.ends = append(w.ends, len(w.calls))
+		for _, c := range w.calls[from:] {
+			bytes += c.Bytes()
+		}
+		if len(w.calls) >= most || bytes >= tripBytes {
+			break
+		}
+	}
+	return todo[:len(w.ends)]
 }
 
 // do makes one round trip.

@@ -175,7 +175,7 @@ var digits = [...]string{"0", "1", "2", "3"}
 
 // guarded adds what all scripts with a guard take first: [guardArgs] arguments.
 func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
-	c.add(op, b.version(it.Version), it.Source, b.millis(Window(it.D)))
+	c.add(op, b.version(it.Version), it.Source, b.millis(Window(it.D)+slack))
 	if it.D == 0 {
 		c.add("1")
 	} else {
@@ -187,6 +187,10 @@ func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
 	}
 	c.add(b.millis(keep), b.number(it.Until))
 }
+
+// slack is how much later than [Window] a companion is old enough to vouch: owners do not learn at the same moment what is
+// visible, and the clock of Redis may step.
+const slack = 5 * time.Second
 
 const guardArgs = 7
 

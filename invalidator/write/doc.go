@@ -19,13 +19,13 @@
 // A script decides and writes in one step (guard.lua, and rebuild.lua, field.lua, member.lua behind it). With v the
 // version of the change and c that of the companion:
 //
+//	Redis' clock is past the action's Until        the key is forgotten (below), whatever else holds
 //	same source and epoch, c > v                   older: nothing is done
 //	same source and epoch, c <= v, it confirms     written, c := v
 //	... it does not confirm yet                    the key is removed, c := v; but written, and it confirms from now on, if
 //	                                               it was begun before the time that v brings, or is old enough
 //	no companion, another source, a later epoch    the key is removed, c := v, does not confirm
 //	the companion is of a later epoch              the key is removed, the companion stays
-//	Redis' clock is past the action's Until        the key is removed, c := v if there is a companion with c <= v
 //
 // since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting always removes, and
 // raises a companion that is there.
@@ -42,31 +42,33 @@
 // there at a moment T at which nothing newer than v had been settled, and for that it brings T. It comes from the reply
 // to the first action of v, which found no companion and began one, or found one that does not confirm yet: the script
 // answers with its since. A newer change is settled no sooner than D after it was known to be visible, and so after v
-// was. Hence a T counts if the reply came before v had been known to be visible for D, whatever became of the action's
-// copies: a repeat, or one that a stopped process sends long afterwards, can only begin a companion later than T. A
-// reply that was lost brings none. Time in Redis alone is compared, so a second action may take effect as late as it
-// likes.
+// was. Hence a T counts if the reply came before v had been known to be visible for half of D, whatever became of the
+// action's copies: a repeat, or one that a stopped process sends long afterwards, can only begin a companion later than
+// T. A reply that was lost brings none. Half of D is left for an owner that learns later than another what is visible.
+// Time in Redis alone is compared, so the proof holds however late the second action takes effect.
 //
 // What lies about in a process that was stopped, or on a machine that was suspended, says nothing about what is
 // visible. So it notices that it has slept, and brings no T for changes that it got before, or shortly after.
 //
-// A companion also confirms once it is Window old. A value takes effect no later than Window after its owner knew v to
-// be visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or a socket
-// held it back. A newer change is settled later than v was visible, so nothing comes then that was overtaken before the
-// companion was begun. This counts on every owner learning that a change is visible at about the time at which others
-// do: one that learns it more than D later than another is not covered.
+// A companion also confirms once it is Window and 5 s old. A value takes effect no later than Window after its owner
+// knew v to be visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or
+// a socket held it back. A newer change is settled later than v was visible, so nothing comes then that was overtaken
+// before the companion was begun. The 5 s, and D, are for owners that learn later than others what is visible.
+//
+// What is not covered: an owner that learns more than D/2 later than another that a change is visible, and a clock of
+// Redis that steps, by hand or at a failover, between the two actions of a change.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
-// changes come faster is written from Window after the first of them. From then on every change is written at once.
+// changes come faster is written from Window and 5 s after the first of them. From then on every change is written at once.
 // Without D what is known to be visible has no second action: there, and only there, is an absent key without a
 // companion written.
 //
 // # What the sender owes
 //
 //   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock
-//     that is not ahead of it.
+//     that is not ahead of it, and with what is known to be visible after that time was asked for.
 //   - [Item].Begun of a final action is the largest [Builder.Begun] of the first one's calls; 0 if one of its replies
-//     was lost, or came when the change had been known to be visible for D, or if the process has slept since it got
+//     was lost, or came when the change had been known to be visible for D/2, or if the process has slept since it got
 //     the change. Of a query that was run after that reply it is always that: what the query read holds all that was
 //     settled before.
 //   - Calls of one item go down one connection in order, and all of them are sent again or none.

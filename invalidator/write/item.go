@@ -74,7 +74,7 @@ func (o Outcome) String() string {
 }
 
 // Window returns for how long after a change became known to be visible its value may take effect: time enough for the
-// first and the final action. It is also how old a companion must be to vouch.
+// first and the final action. A companion must be older than that to vouch.
 func Window(d time.Duration) time.Duration { return d + 5*time.Second }
 
 // Judge settles with which intent an action is sent now, what it was made for or to forget, and until when it may take

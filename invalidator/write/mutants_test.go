@@ -172,7 +172,7 @@ func TestADoubtRaisesTheCompanion(t *testing.T) {
 				t.Fatalf("the newest change: %s", o)
 			}
 		}
-		r.redis("hset", "clock", "s", begins+int64(Window(testD)/time.Second))
+		r.redis("hset", "clock", "s", begins+int64((Window(testD)+slack)/time.Second))
 		return r.do(overtaken)
 	}
 	whole := simulated(t)

@@ -396,7 +396,7 @@ func (t *task) send() {
 	w.at(sent+took, func() {
 		begun := w.act(o, t.n, t.begun, judged)
 		lost := late && w.chance(0.5)
-		inTime := !lost && w.clock < known+worldD
+		inTime := !lost && w.clock < known+worldD/2
 		if !t.answered && inTime {
 			t.begun = begun
 		}
