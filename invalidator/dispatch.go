@@ -30,7 +30,7 @@ const (
 )
 
 // hasWork reports whether a job could be filled now.
-func (s *partition) hasWork() bool {
+func (s *partitionLoop) hasWork() bool {
 	if s.retryReady() || s.pacedReady() != nil {
 		return true
 	}
@@ -42,12 +42,12 @@ func (s *partition) hasWork() bool {
 	return false
 }
 
-func (s *partition) freshReady(c class) bool {
+func (s *partitionLoop) freshReady(c class) bool {
 	return s.fresh[c].len() > 0 && s.engine.pacer.ready() <= s.now
 }
 
 // finalReady returns a queue of the class whose first unit is due; nil if there is none.
-func (s *partition) finalReady(c class) *dueQueue {
+func (s *partitionLoop) finalReady(c class) *dueQueue {
 	for _, q := range s.due {
 		if q.class == c && q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
 			return q
@@ -56,13 +56,13 @@ func (s *partition) finalReady(c class) *dueQueue {
 	return nil
 }
 
-func (s *partition) retryReady() bool {
+func (s *partitionLoop) retryReady() bool {
 	return len(s.retries) > 0 && s.retries[0].trouble.retryAt <= s.now
 }
 
 // dispatch fills a job with what is ready and hands it to the writers. It is called with a slot, which it passes
 // on with the job or gives back.
-func (s *partition) dispatch() {
+func (s *partitionLoop) dispatch() {
 	j := s.newJob()
 	if s.retryReady() {
 		s.fillRetries(j)
@@ -82,7 +82,7 @@ func (s *partition) dispatch() {
 }
 
 // fill fills an empty job from one supply, if that has anything ready.
-func (s *partition) fill(j *job, from supply) {
+func (s *partitionLoop) fill(j *job, from supply) {
 	switch from {
 	case finalDeletes:
 		s.fillFinals(j, deletes)
@@ -97,7 +97,7 @@ func (s *partition) fill(j *job, from supply) {
 	}
 }
 
-func (s *partition) newJob() *job {
+func (s *partitionLoop) newJob() *job {
 	var j *job
 	if n := len(s.free); n > 0 {
 		j = s.free[n-1]
@@ -137,7 +137,7 @@ func (j *job) weigh(u *unit, n int) int {
 	return n
 }
 
-func (s *partition) fillFresh(j *job, c class) {
+func (s *partitionLoop) fillFresh(j *job, c class) {
 	if !s.freshReady(c) {
 		return
 	}
@@ -152,7 +152,7 @@ func (s *partition) fillFresh(j *job, c class) {
 }
 
 // fillFinals merges the small units of live traffic into full commands.
-func (s *partition) fillFinals(j *job, c class) {
+func (s *partitionLoop) fillFinals(j *job, c class) {
 	j.kind = finals
 	for q := s.finalReady(c); q != nil && j.fits(c); q = s.finalReady(c) {
 		for q.units.len() > 0 && j.fits(c) {
@@ -168,7 +168,7 @@ func (s *partition) fillFinals(j *job, c class) {
 	}
 }
 
-func (s *partition) fillRetries(j *job) {
+func (s *partitionLoop) fillRetries(j *job) {
 	j.kind, j.single = retried, true
 	most := commandKeys >> j.halved
 	for s.retryReady() && j.size < most && j.fits(s.retries[0].class) && s.retries[0].class != queries {
@@ -179,7 +179,7 @@ func (s *partition) fillRetries(j *job) {
 }
 
 // settle takes a job back.
-func (s *partition) settle(j *job) {
+func (s *partitionLoop) settle(j *job) {
 	s.out--
 	m := s.engine.metrics
 	m.found.Add(float64(j.found))

@@ -41,7 +41,7 @@ type Engine struct {
 	toldParked atomic.Int64
 
 	mu         sync.Mutex
-	partitions map[*partition]struct{}
+	partitions map[*partitionLoop]struct{}
 	stopped    bool
 	serving    sync.WaitGroup
 }
@@ -68,7 +68,7 @@ func New(d Deps, o Options) (*Engine, error) {
 		options: o, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
 		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{},
 		hot: d.Hot, stored: make(chan struct{}, 1),
-		partitions: map[*partition]struct{}{},
+		partitions: map[*partitionLoop]struct{}{},
 	}
 	e.room = &room{
 		limit: load{int64(o.MaxInFlight), int64(o.MaxPending), o.MaxMemory},
@@ -96,13 +96,13 @@ func (e *Engine) counting() bool {
 
 // unmarked returns how many keys wait for a mark.
 func (e *Engine) unmarked() int64 {
-	return e.sum(func(s *partition) int64 { return s.unmarked.Load() })
+	return e.sum(func(s *partitionLoop) int64 { return s.unmarked.Load() })
 }
 
-// clock returns the present moment.
-func (e *Engine) clock() moment { return e.moment(time.Now()) }
+// clock returns the present instant.
+func (e *Engine) clock() instant { return e.instant(time.Now()) }
 
-func (e *Engine) moment(t time.Time) moment { return moment(t.Sub(e.start)) }
+func (e *Engine) instant(t time.Time) instant { return instant(t.Sub(e.start)) }
 
 // Run runs what all partitions share: the writers to Redis, those who rebuild by query and who ends what waits for
 // them for long, the prober that asks whether Redis is there, and the retrier of parked keys. It blocks until ctx ends
@@ -158,7 +158,7 @@ func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
 	return nil
 }
 
-func (e *Engine) enlist(s *partition) bool {
+func (e *Engine) enlist(s *partitionLoop) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped {
@@ -183,7 +183,7 @@ func (e *Engine) Mark(m event.Mark) {
 // parkedNow is told that the store has taken keys. It says why once a minute: the keys themselves may be many.
 func (e *Engine) parkedNow(entries []retry.Entry) {
 	now, told := e.clock(), e.toldParked.Load()
-	if now >= moment(told) && e.toldParked.CompareAndSwap(told, int64(now.add(time.Minute))) {
+	if now >= instant(told) && e.toldParked.CompareAndSwap(told, int64(now.add(time.Minute))) {
 		e.log.Warn("keys are in trouble and tried again later; until then they may be stale",
 			"keys", len(entries), "table", entries[0].Table, "redis", e.node.redis.String(), "error", entries[0].Error)
 	}

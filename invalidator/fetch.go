@@ -3,7 +3,7 @@ package invalidator
 import "context"
 
 // fetch fetches batches and makes entries of them, as long as there is room.
-func (s *partition) fetch(ctx context.Context) {
+func (s *partitionLoop) fetch(ctx context.Context) {
 	var split dedup
 	notFull := func() bool { return !s.full.Load() }
 	for {
@@ -18,7 +18,7 @@ func (s *partition) fetch(ctx context.Context) {
 	}
 }
 
-func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
+func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
 	s.idle.Store(true)
 	b, token, err := s.log.Fetch(ctx)
 	s.idle.Store(false)
@@ -44,14 +44,14 @@ func (s *partition) fetchOne(ctx context.Context, split *dedup) error {
 	}
 }
 
-func (s *partition) take(l load) {
+func (s *partitionLoop) take(l load) {
 	s.held.inFlight.Add(l.inFlight)
 	s.held.pending.Add(l.pending)
 	s.held.bytes.Add(l.bytes)
 	s.engine.room.take(l)
 }
 
-func (s *partition) give(l load) {
+func (s *partitionLoop) give(l load) {
 	s.take(load{-l.inFlight, -l.pending, -l.bytes})
 	s.engine.room.changed()
 }

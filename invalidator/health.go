@@ -35,7 +35,7 @@ const (
 // full disk answers a PING as if nothing were the matter.
 type health struct {
 	redis   Redis
-	clock   func() moment
+	clock   func() instant
 	watch   *watch
 	time    *redisTime
 	timeout time.Duration
@@ -57,14 +57,14 @@ type health struct {
 	isUp atomic.Bool
 	mu   sync.Mutex
 	// since is when the present state began.
-	since     moment
+	since     instant
 	sinceWall time.Time
 	reason    error
 	refused   int
 	again     chan struct{} // closed, and made anew, when the refused may try again
 }
 
-func newHealth(r Redis, clock func() moment, timeout time.Duration) *health {
+func newHealth(r Redis, clock func() instant, timeout time.Duration) *health {
 	return &health{
 		redis: r, clock: clock, watch: newWatch(), timeout: timeout,
 		time: newRedisTime(r, clock, timeout),
@@ -109,7 +109,7 @@ func (h *health) release() {
 // failed takes note of a command, sent at the given moment, whose error says that Redis is away. A connection that was
 // closed while nobody used it is neither that nor a silence: the caller tries again at once, on another one. That ends,
 // for there are only so many connections, and a new one has not been unused.
-func (h *health) failed(sent moment, err error) {
+func (h *health) failed(sent instant, err error) {
 	if errors.Is(err, errUnused) {
 		return
 	}
@@ -155,7 +155,7 @@ func plain(err error) string {
 }
 
 // upSince returns since when Redis is there: not yet, if it is away.
-func (h *health) upSince() moment {
+func (h *health) upSince() instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.isUp.Load() {
@@ -232,9 +232,9 @@ func (h *health) woke(asleep, awake time.Time, meant time.Duration) {
 // slept reports whether nothing had run here for long when a change that was fetched then was fetched, or later, or
 // shortly before: somebody else may have finished newer changes meanwhile, and what was lying about here may say
 // nothing of them.
-func (h *health) slept(fetched moment, d time.Duration) bool {
+func (h *health) slept(fetched instant, d time.Duration) bool {
 	s := h.overslept.Load()
-	return s != 0 && fetched < moment(s).add(write.Window(d))
+	return s != 0 && fetched < instant(s).add(write.Window(d))
 }
 
 // pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in which

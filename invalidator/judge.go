@@ -6,7 +6,7 @@ import (
 )
 
 // judge decides what becomes of a unit of which every key has been answered.
-func (s *partition) judge(u *unit) {
+func (s *partitionLoop) judge(u *unit) {
 	if !u.deleted {
 		s.firstDeleted(u)
 	}
@@ -35,7 +35,7 @@ func (s *partition) judge(u *unit) {
 }
 
 // firstDeleted takes note of a unit's first delete.
-func (s *partition) firstDeleted(u *unit) {
+func (s *partitionLoop) firstDeleted(u *unit) {
 	u.deleted = true
 	if n := int64(u.size); !u.paced {
 		s.take(load{inFlight: -n, pending: n})
@@ -44,7 +44,7 @@ func (s *partition) firstDeleted(u *unit) {
 	e := u.entry
 	if e.undeleted--; e.undeleted == 0 && !e.shared {
 		now := time.Now()
-		e.deleted = s.engine.moment(now)
+		e.deleted = s.engine.instant(now)
 		s.engine.latency.Invalidation.Commits(e.batch, now)
 		s.engine.latency.Delete.Observe(e.deleted.sub(e.fetched), now)
 	}
@@ -52,7 +52,7 @@ func (s *partition) firstDeleted(u *unit) {
 
 // since returns since when the unit's changes are known to be visible, not before what was known already: a unit
 // whose final delete has to be repeated counts from that one's reply.
-func (s *partition) since(u *unit) moment {
+func (s *partitionLoop) since(u *unit) instant {
 	if u.final && u.known != never {
 		return u.known
 	}
@@ -60,12 +60,12 @@ func (s *partition) since(u *unit) moment {
 }
 
 // finishes asks the rule whether the delete that was acknowledged is the unit's last.
-func (s *partition) finishes(u *unit) bool {
+func (s *partitionLoop) finishes(u *unit) bool {
 	return counts(u.reply(), u.known, s.engine.health.watch.dark(u.d), u.d)
 }
 
 // awaitFinal makes the unit wait for its final delete, or for when it may be parked.
-func (s *partition) awaitFinal(u *unit) {
+func (s *partitionLoop) awaitFinal(u *unit) {
 	u.final = true
 	u.begin()
 	if u.known != never {
@@ -78,7 +78,7 @@ func (s *partition) awaitFinal(u *unit) {
 
 // awaitVisible has a unit that is rebuilt by query wait until its changes are known to be visible: what a query read
 // before could be the old value, and would have to be asked for once more.
-func (s *partition) awaitVisible(u *unit) {
+func (s *partitionLoop) awaitVisible(u *unit) {
 	if u.known = s.known(u); u.known == never {
 		s.awaitMark(u)
 		return
@@ -87,7 +87,7 @@ func (s *partition) awaitVisible(u *unit) {
 }
 
 // awaitMark makes the unit wait for its changes to be known to be visible.
-func (s *partition) awaitMark(u *unit) {
+func (s *partitionLoop) awaitMark(u *unit) {
 	q := s.waiting[u.entry.source]
 	if q == nil {
 		q = &fifo[*unit]{}
@@ -99,7 +99,7 @@ func (s *partition) awaitMark(u *unit) {
 
 // enqueueDue puts a unit whose changes are known to be visible into the queue of its D and class. Units are known to be
 // visible in about the order in which they come here; one that would be due before its predecessor waits for it.
-func (s *partition) enqueueDue(u *unit) {
+func (s *partitionLoop) enqueueDue(u *unit) {
 	i := slices.IndexFunc(s.due, func(q *dueQueue) bool { return q.d == u.d && q.class == u.class })
 	if i < 0 {
 		i = len(s.due)
@@ -113,7 +113,7 @@ func (s *partition) enqueueDue(u *unit) {
 }
 
 // finish takes a unit out of the load and its entry nearer to the watermark.
-func (s *partition) finish(u *unit) {
+func (s *partitionLoop) finish(u *unit) {
 	if u.trouble != nil {
 		s.troubled.Add(-int64(u.size))
 	}
@@ -125,7 +125,7 @@ func (s *partition) finish(u *unit) {
 
 // close counts one unit of the entry, or one place in line, as finished. The batch is let go with the last that needs
 // it, the entry itself once the low watermark has passed it.
-func (s *partition) close(e *entry) {
+func (s *partitionLoop) close(e *entry) {
 	e.open--
 	s.letGo(e)
 	if e.open > 0 {
@@ -133,12 +133,12 @@ func (s *partition) close(e *entry) {
 		return
 	}
 	if now := time.Now(); !e.shared {
-		s.engine.latency.Finish.Observe(s.engine.moment(now).sub(e.deleted), now)
+		s.engine.latency.Finish.Observe(s.engine.instant(now).sub(e.deleted), now)
 	}
 }
 
 // letGo lets the entry's batch go if nothing needs it any more.
-func (s *partition) letGo(e *entry) {
+func (s *partitionLoop) letGo(e *entry) {
 	if e.open > e.absorbed || e.batch == nil {
 		return
 	}

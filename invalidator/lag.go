@@ -42,7 +42,7 @@ type freshPartition interface {
 }
 
 // heard returns what is known about how far the reader is, as far as this partition is concerned.
-func (s *partition) heard(now time.Time, read heardRead) heardRead {
+func (s *partitionLoop) heard(now time.Time, read heardRead) heardRead {
 	p, ok := s.log.(freshPartition)
 	if !ok {
 		return read
@@ -78,7 +78,7 @@ func (e *Engine) lags() []PartitionSnapshot {
 // Without any it is zero, if the reader says that it has handed over everything, and said so lately. Else it is the
 // age of the last that is known: the last finished commit, the reader's last such word (which says nothing about
 // what is still to be fetched, so only while the partition is idle), or the beginning if nothing is known yet.
-func (s *partition) lag(now time.Time, clock moment, read heardRead) time.Duration {
+func (s *partitionLoop) lag(now time.Time, clock instant, read heardRead) time.Duration {
 	if behind := s.behind.Load(); behind != 0 {
 		return max(now.Sub(time.Unix(0, behind)), 0)
 	}

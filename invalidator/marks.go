@@ -17,25 +17,25 @@ type marks struct {
 	mu      sync.Mutex
 	sources map[string][]knownMark
 	// lastRead is when it was last heard of each source that its reader had handed over everything.
-	lastRead map[string]moment
+	lastRead map[string]instant
 }
 
 // knownMark is a mark, and when it became known.
 type knownMark struct {
 	mark event.Mark
-	at   moment
+	at   instant
 	// read is when it was last heard, with no higher version, that the reader had handed over everything; always:
 	// never.
-	read moment
+	read instant
 }
 
 // add remembers a mark. One of an older term than is known, or of no higher version than its term's last, says
 // nothing new, but for that the source was caught up with (Read), and when it was asked.
-func (m *marks) add(mark event.Mark, at moment) {
+func (m *marks) add(mark event.Mark, at instant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sources == nil {
-		m.sources, m.lastRead = map[string][]knownMark{}, map[string]moment{}
+		m.sources, m.lastRead = map[string][]knownMark{}, map[string]instant{}
 	}
 	known := m.sources[mark.Source]
 	if n := len(known); n > 0 {
@@ -62,14 +62,14 @@ func (m *marks) add(mark event.Mark, at moment) {
 }
 
 // heard takes note of what a mark that is not out of date says about its reader. The caller holds mu.
-func (m *marks) heard(mark event.Mark, at moment) {
+func (m *marks) heard(mark event.Mark, at instant) {
 	if mark.Read {
 		m.lastRead[mark.Source] = at
 	}
 }
 
 // covering returns since when a mark is known that covers the record; never if none is.
-func (m *marks) covering(source string, term uint64, v event.Version) moment {
+func (m *marks) covering(source string, term uint64, v event.Version) instant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.sources[source]
@@ -85,11 +85,11 @@ func (m *marks) covering(source string, term uint64, v event.Version) moment {
 	return since
 }
 
-// unseen returns the last moment at which the record was known not to be there yet: its reader had handed over all that
+// unseen returns the last instant at which the record was known not to be there yet: its reader had handed over all that
 // the source held, and nothing vouched for the record. always: there was none, so the record may be from any time
 // before its reader began, or before this process heard of it: part of a backlog. Only the reader's own term counts,
 // since the one before was caught up with another part of the binlog.
-func (m *marks) unseen(source string, term uint64, v event.Version) moment {
+func (m *marks) unseen(source string, term uint64, v event.Version) instant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, k := range slices.Backward(m.sources[source]) {
@@ -100,8 +100,8 @@ func (m *marks) unseen(source string, term uint64, v event.Version) moment {
 	return always
 }
 
-// read returns what the marks say about how far the readers are, at the present moment.
-func (m *marks) read(now moment) heardRead {
+// read returns what the marks say about how far the readers are, at the present instant.
+func (m *marks) read(now instant) heardRead {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	said, oldest := heardRead{ago: -1, still: true}, now

@@ -125,10 +125,10 @@ func (m *metrics) states(e *Engine) {
 	m.gaugeFunc("memory_bytes", "About what all unfinished work holds.", func() float64 { return float64(e.room.bytes.Load()) })
 	m.gaugeFunc("unmarked_keys", "Keys that wait to be known as visible.", func() float64 { return float64(e.unmarked()) })
 	m.gaugeFunc("keys_in_trouble", "Keys that Redis refuses, tried again in place or waiting to be parked.", func() float64 {
-		return float64(e.sum(func(s *partition) int64 { return s.troubled.Load() }))
+		return float64(e.sum(func(s *partitionLoop) int64 { return s.troubled.Load() }))
 	})
 	m.gaugeFunc("rate_limited_keys", "Keys that wait for their mapping's rate limit.", func() float64 {
-		return float64(e.sum(func(s *partition) int64 { return s.limited.Load() }))
+		return float64(e.sum(func(s *partitionLoop) int64 { return s.limited.Load() }))
 	})
 	m.gaugeFunc("rebuild_queue_keys", "Keys that wait for a query to begin.", func() float64 { return float64(e.queries.waiting.Load()) })
 	m.gaugeFunc("oldest_unfinished_seconds", "How long ago the oldest unfinished batch was fetched.", func() float64 {

@@ -16,14 +16,14 @@ import (
 // With Redis Cluster there would be one node for each master, and a job would hold keys of one of them.
 type node struct {
 	redis   Redis
-	clock   func() moment
+	clock   func() instant
 	health  *health
 	timeout time.Duration
 	prefix  string
 	metrics *metrics
 	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be
 	// there.
-	known, unseen func(*entry) moment
+	known, unseen func(*entry) instant
 	slots         chan struct{}
 	jobs          chan *job
 	trips         trips
@@ -170,7 +170,7 @@ type writer struct {
 	// asked is the entry of the last action in it, and visible since when everybody is known to see what it holds.
 	// unseen is when it was last known not to be there yet.
 	asked           *entry
-	visible, unseen moment
+	visible, unseen instant
 	// redisNow is the time of Redis' clock, in ms, when it began to be made; 0 if no value is sent in it.
 	redisNow int64
 }

@@ -43,7 +43,7 @@ type pacedKey struct {
 }
 
 // pace has the keys of a unit wait for their mapping's turn.
-func (s *partition) pace(u *unit) {
+func (s *partitionLoop) pace(u *unit) {
 	by := pacedBy{u.entry.batch.Source, u.limit.mapping, u.limit.rate}
 	p := s.paced[by]
 	if p == nil {
@@ -60,7 +60,7 @@ func (s *partition) pace(u *unit) {
 }
 
 // line puts a change into the place of an older one of its key that still waits, or else at the end of the line.
-func (s *partition) line(p *pacedKeys, n *slot) {
+func (s *partitionLoop) line(p *pacedKeys, n *slot) {
 	k := n.key()
 	old := p.index[k]
 	if old != nil && (n.version().Compare(old.version()) < 0 || n.entry.batch.Term < old.entry.batch.Term) {
@@ -105,7 +105,7 @@ func sameEffect(n, o *slot) bool {
 }
 
 // pacedReady returns the keys of a mapping whose turn it is; nil if there are none.
-func (s *partition) pacedReady() *pacedKeys {
+func (s *partitionLoop) pacedReady() *pacedKeys {
 	if len(s.paced) == 0 || s.engine.pacer.ready() > s.now {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (s *partition) pacedReady() *pacedKeys {
 }
 
 // fillPaced puts the keys whose turn it is into a job; those that are rebuilt by query wait to be visible.
-func (s *partition) fillPaced(j *job) {
+func (s *partitionLoop) fillPaced(j *job) {
 	j.kind = firsts
 	for p := s.pacedReady(); p != nil && j.fits(p.queue.head().class); p = s.pacedReady() {
 		s.fillTurn(j, p, p.queue.head().class)
@@ -126,7 +126,7 @@ func (s *partition) fillPaced(j *job) {
 }
 
 // fillTurn takes the keys of one class from a mapping whose turn it is.
-func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
+func (s *partitionLoop) fillTurn(j *job, p *pacedKeys, c class) {
 	most, taken := min(p.pacer.most(), s.engine.pacer.most()), 0
 	for taken < most && p.queue.len() > 0 && p.queue.head().class == c && j.fits(c) {
 		room := most - taken
@@ -149,7 +149,7 @@ func (s *partition) fillTurn(j *job, p *pacedKeys, c class) {
 }
 
 // takeRun makes a unit of the first keys, up to most, that are of one batch and have one D.
-func (s *partition) takeRun(p *pacedKeys, most int) *unit {
+func (s *partitionLoop) takeRun(p *pacedKeys, most int) *unit {
 	first := p.queue.head()
 	u := &unit{entry: first.entry, d: first.d, class: first.class, known: never, paced: true, limit: &limit{}}
 	for u.size < most && p.queue.len() > 0 {
@@ -180,7 +180,7 @@ func (s *partition) takeRun(p *pacedKeys, most int) *unit {
 
 // shareAbsorbed has a part of a unit that is set apart serve the older changes, too: nobody can tell whose keys are in
 // which part. It returns about how many bytes more that holds.
-func (s *partition) shareAbsorbed(u, apart *unit) int64 {
+func (s *partitionLoop) shareAbsorbed(u, apart *unit) int64 {
 	if u.limit == nil {
 		return 0
 	}
@@ -193,7 +193,7 @@ func (s *partition) shareAbsorbed(u, apart *unit) int64 {
 }
 
 // closeAbsorbed finishes the older changes that a unit's actions have served as well.
-func (s *partition) closeAbsorbed(u *unit) {
+func (s *partitionLoop) closeAbsorbed(u *unit) {
 	if u.limit == nil {
 		return
 	}

@@ -11,7 +11,7 @@ type pacer struct {
 	rate int // settled when it is made
 
 	mu   sync.Mutex
-	next moment // when the next key may go
+	next instant // when the next key may go
 }
 
 // pacers are the pacers of the mappings that have a rate limit of their own, shared by all partitions.
@@ -44,7 +44,7 @@ func (p *pacers) get(by pacedBy) *pacer {
 const pacerBurst = 50 * time.Millisecond
 
 // ready returns when the next keys may go: now or earlier, or later.
-func (p *pacer) ready() moment {
+func (p *pacer) ready() instant {
 	if p.rate == 0 {
 		return always
 	}
@@ -62,7 +62,7 @@ func (p *pacer) most() int {
 }
 
 // take counts keys that go now.
-func (p *pacer) take(now moment, keys int) {
+func (p *pacer) take(now instant, keys int) {
 	if p.rate == 0 {
 		return
 	}

@@ -42,7 +42,7 @@ type queryRun struct {
 	key     runKey
 	waiting []waiter
 	// since is since when one of them has waited; never if there is none.
-	since moment
+	since instant
 	// spoiled says that a change came for which no run will follow the one under way.
 	spoiled bool
 	// serves are those that the run under way serves; cancel ends it.
@@ -52,7 +52,7 @@ type queryRun struct {
 
 // waiter is a key of a unit that waits for a run.
 type waiter struct {
-	partition *partition
+	partition *partitionLoop
 	unit      *unit
 	at        int // its place in the unit
 }
@@ -95,7 +95,7 @@ func newQueryPool(e *Engine, r Rebuilder) *queryPool {
 
 // ask has the keys of a unit that is due rebuilt. It does not block. The unit is the pool's until all its keys are
 // answered.
-func (q *queryPool) ask(s *partition, u *unit) {
+func (q *queryPool) ask(s *partitionLoop, u *unit) {
 	q.waiting.Add(int64(u.size))
 	q.mu.Lock()
 	for i := range u.size {
@@ -182,7 +182,7 @@ func (q *queryPool) end(r *queryRun) {
 
 // withdraw takes back the keys of a partition that ends, and returns how many had not begun. A run under way that
 // serves nobody else is cut short; those that it serves come back all the same.
-func (q *queryPool) withdraw(s *partition) int {
+func (q *queryPool) withdraw(s *partitionLoop) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
@@ -212,7 +212,7 @@ func deliver(answers []answer) {
 }
 
 // ask has a unit that is due rebuilt by query.
-func (s *partition) ask(u *unit) {
+func (s *partitionLoop) ask(u *unit) {
 	if s.ending {
 		return
 	}
@@ -234,7 +234,7 @@ func (u *unit) kind() kind {
 }
 
 // takeAnswers takes note of what came back from those who rebuild by query.
-func (s *partition) takeAnswers() {
+func (s *partitionLoop) takeAnswers() {
 	s.answers.mu.Lock()
 	answers := s.answers.answers
 	s.answers.answers = nil

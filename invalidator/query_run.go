@@ -112,7 +112,7 @@ func transactions(serves []waiter) *event.GTIDSet {
 }
 
 // answers tells each key what became of the run that began then.
-func (j *job) answers(serves []waiter, began moment, err error) []answer {
+func (j *job) answers(serves []waiter, began instant, err error) []answer {
 	answers := make([]answer, len(serves))
 	for i, s := range serves {
 		answers[i] = answer{waiter: s, err: j.err, givenUp: j.givenUp, slowest: j.slowest, reply: reply{began, max(began, j.reply.replied)}}

@@ -33,7 +33,7 @@ func (q *queryPool) expire(ctx context.Context) {
 }
 
 // overdue takes out of the line all that wait for a run which a key has waited for since then or before.
-func (q *queryPool) overdue(then moment) (answers []answer) {
+func (q *queryPool) overdue(then instant) (answers []answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.line.len() {
@@ -82,7 +82,7 @@ func (q *queryPool) isSpoiled(r *queryRun) bool {
 }
 
 // admit lets a unit wait for its queries, if there is room for it.
-func (s *partition) admit(u *unit) {
+func (s *partitionLoop) admit(u *unit) {
 	b := u.entry.batch
 	bytes := u.extra() + int64(b.Bytes())*int64(u.size)/int64(b.Len())
 	if !s.engine.queries.take(bytes) {
@@ -95,7 +95,7 @@ func (s *partition) admit(u *unit) {
 }
 
 // released gives back what a unit held while it had queries to wait for.
-func (s *partition) released(u *unit) {
+func (s *partitionLoop) released(u *unit) {
 	if u.queried == 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (s *partition) released(u *unit) {
 }
 
 // forgo has the keys of a unit forgotten, from now on, in place of rebuilt by query.
-func (s *partition) forgo(u *unit) {
+func (s *partitionLoop) forgo(u *unit) {
 	e := s.engine
 	e.queries.spoil(u)
 	s.released(u)
@@ -126,9 +126,9 @@ func (s *partition) forgo(u *unit) {
 }
 
 // setForgoneApart has the keys of a unit that wait for no query any more forgotten at once, as a unit of their own.
-// They leave the unit itself when all others are answered ([partition.withoutForgone]): their places are spoken of
+// They leave the unit itself when all others are answered ([partitionLoop.withoutForgone]): their places are spoken of
 // until then.
-func (s *partition) setForgoneApart(u *unit) {
+func (s *partitionLoop) setForgoneApart(u *unit) {
 	from := u.apart
 	u.apart = len(u.forgone)
 	if from == u.apart {
@@ -153,7 +153,7 @@ func (s *partition) setForgoneApart(u *unit) {
 
 // withoutForgone takes the keys that were set apart out of a unit of which all others are answered. It returns nil if
 // there are no others.
-func (s *partition) withoutForgone(u *unit) *unit {
+func (s *partitionLoop) withoutForgone(u *unit) *unit {
 	if u.apart == 0 {
 		return u
 	}

@@ -15,18 +15,18 @@ const askTimeEvery = 10 * time.Second
 // may take effect ([write.Item]), so that two clocks are never compared: only Redis' own with itself.
 type redisTime struct {
 	redis   Redis
-	clock   func() moment
+	clock   func() instant
 	timeout time.Duration
 
 	mu sync.Mutex
 	// said is what Redis said, in ms, and at is when the reply came; never: it was not asked.
 	said int64
-	at   moment
+	at   instant
 	// dials is how many connections had been made before it was asked: a new one may lead to another server.
 	dials int64
 }
 
-func newRedisTime(r Redis, clock func() moment, timeout time.Duration) *redisTime {
+func newRedisTime(r Redis, clock func() instant, timeout time.Duration) *redisTime {
 	return &redisTime{redis: r, clock: clock, timeout: timeout, at: never}
 }
 

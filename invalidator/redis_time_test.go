@@ -38,7 +38,7 @@ func TestRedisIsAskedForItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		redis := &clockRedis{takes: 3 * ms}
-		clock := newRedisTime(redis, func() moment { return moment(time.Since(began)) }, time.Second)
+		clock := newRedisTime(redis, func() instant { return instant(time.Since(began)) }, time.Second)
 		expect := func(what string, asked int) {
 			t.Helper()
 			said, err := clock.now(t.Context())
@@ -70,7 +70,7 @@ func TestRedisIsAskedForItsTime(t *testing.T) {
 func TestAnUnusedConnectionIsAskedOnceMoreForTheTime(t *testing.T) {
 	redis := &clockRedis{err: errors.Join(errUnused, io.EOF)}
 	answers := &unusedOnce{clockRedis: redis}
-	clock := newRedisTime(answers, func() moment { return 0 }, time.Second)
+	clock := newRedisTime(answers, func() instant { return 0 }, time.Second)
 	if said, err := clock.now(t.Context()); said == 0 || err != nil || redis.asked != 2 {
 		t.Errorf("asked %d times, want 2 and a time: %v", redis.asked, err)
 	}

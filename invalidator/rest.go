@@ -7,7 +7,7 @@ import (
 )
 
 // rest says that a unit waits for its second delete. When all that is open of its entry does, the batch is packed.
-func (s *partition) rest(u *unit) {
+func (s *partitionLoop) rest(u *unit) {
 	if u.class != deletes || u.limit != nil {
 		return
 	}
@@ -18,7 +18,7 @@ func (s *partition) rest(u *unit) {
 
 // rouse says that a unit is about to be sent or parked, so that its keys are needed. Nobody else looks at them until
 // then: what is out of an entry (in a job, in the parker's hands, with trouble) is open and does not rest.
-func (s *partition) rouse(u *unit) {
+func (s *partitionLoop) rouse(u *unit) {
 	if !u.resting {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *partition) rouse(u *unit) {
 }
 
 // packResting packs the entry's batch if all that is open of it waits.
-func (s *partition) packResting(e *entry) {
+func (s *partitionLoop) packResting(e *entry) {
 	if e.resting < e.open || e.open == 0 || e.batch == nil || e.spread {
 		return
 	}
@@ -52,7 +52,7 @@ func (s *partition) packResting(e *entry) {
 }
 
 // hold has the entry hold so many bytes more.
-func (e *entry) hold(s *partition, more int64) {
+func (e *entry) hold(s *partitionLoop, more int64) {
 	e.bytes += more
 	s.take(load{bytes: more})
 	if more < 0 {

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// moment is a point in time as nanoseconds since the engine was made, on the monotonic clock. Ages reach back
+// instant is a point in time as nanoseconds since the engine was made, on the monotonic clock. Ages reach back
 // before that, so it may be negative.
-type moment int64
+type instant int64
 
 const (
-	// never is the moment that does not come: of a mark that is not known yet.
-	never moment = math.MaxInt64
-	// always is before every other moment.
-	always moment = math.MinInt64 / 2
+	// never is the instant that does not come: of a mark that is not known yet.
+	never instant = math.MaxInt64
+	// always is before every other instant.
+	always instant = math.MinInt64 / 2
 )
 
-func (m moment) add(d time.Duration) moment {
+func (m instant) add(d time.Duration) instant {
 	if m == never {
 		return never
 	}
-	return m + moment(d)
+	return m + instant(d)
 }
 
-func (m moment) sub(o moment) time.Duration { return time.Duration(m - o) }
+func (m instant) sub(o instant) time.Duration { return time.Duration(m - o) }
 
 // late is the share of D, as a divisor, that Redis may be silent for without it being noticed: a quarter.
 const late = 4
 
 // reply is one acknowledged delete of some keys: when it was sent, and when the acknowledgement came.
-type reply struct{ sent, replied moment }
+type reply struct{ sent, replied instant }
 
 // counts is the rule: it reports whether a delete finishes its keys. It is asked about every delete that Redis
 // acknowledges, be it a first, a final or a parked one: they do not differ in what they do. dark must have been asked
@@ -47,12 +47,12 @@ type reply struct{ sent, replied moment }
 // D of 0 (second_delete: none) is a promise that no reader is slow: what it has read is in the cache at once. Then
 // a delete that was sent after known is the last, however long Redis took for it. One that was sent before is not:
 // a reader that came between them read the old value, as fast as it may have been.
-func counts(a reply, known, dark moment, d time.Duration) bool {
+func counts(a reply, known, dark instant, d time.Duration) bool {
 	return a.sent >= due(known, dark, d) && (d == 0 || !isLate(a, d))
 }
 
 // due returns when a delete may be sent that will finish the keys; never while that is not known.
-func due(known, dark moment, d time.Duration) moment {
+func due(known, dark instant, d time.Duration) instant {
 	if d > 0 {
 		known = max(known, dark)
 	}

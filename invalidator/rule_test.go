@@ -9,15 +9,15 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-const sec = moment(time.Second)
+const sec = instant(time.Second)
 
 func TestADeleteCountsFromDAfterTheMarkOn(t *testing.T) {
 	const d = 2 * time.Second
 	for _, c := range []struct {
 		name        string
-		sent        moment
+		sent        instant
 		took        time.Duration
-		known, dark moment
+		known, dark instant
 		want        bool
 	}{
 		{"just before D after the mark", 12*sec - 1, 0, 10 * sec, always, false},
@@ -29,7 +29,7 @@ func TestADeleteCountsFromDAfterTheMarkOn(t *testing.T) {
 		{"a reply just after D/4", 12 * sec, d/4 + 1, 10 * sec, always, false},
 		{"just before D after a silence", 15*sec - 1, 0, 10 * sec, 13 * sec, false},
 		{"D after a silence", 15 * sec, 0, 10 * sec, 13 * sec, true},
-		{"a silence that its own reply ended", 12 * sec, d / 8, 10 * sec, 12*sec + moment(d/8), false},
+		{"a silence that its own reply ended", 12 * sec, d / 8, 10 * sec, 12*sec + instant(d/8), false},
 		{"Redis has never answered", 12 * sec, 0, 10 * sec, never, false},
 	} {
 		a := reply{c.sent, c.sent.add(c.took)}
@@ -42,9 +42,9 @@ func TestADeleteCountsFromDAfterTheMarkOn(t *testing.T) {
 func TestWithoutSlowReadersADeleteCountsFromTheMarkOn(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		sent        moment
+		sent        instant
 		took        time.Duration
-		known, dark moment
+		known, dark instant
 		want        bool
 	}{
 		{"no mark", 1000 * sec, 0, never, always, false},
@@ -63,7 +63,7 @@ func TestWithoutSlowReadersADeleteCountsFromTheMarkOn(t *testing.T) {
 
 func TestWhatIsDueCountsWhenItIsSentThen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		moments := rapid.Custom(func(t *rapid.T) moment { return moment(rapid.Int64Range(-1e10, 1e10).Draw(t, "moment")) })
+		moments := rapid.Custom(func(t *rapid.T) instant { return instant(rapid.Int64Range(-1e10, 1e10).Draw(t, "instant")) })
 		known, dark := moments.Draw(t, "known"), moments.Draw(t, "dark")
 		d := time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "d"))
 		at := due(known, dark, d)
@@ -79,7 +79,7 @@ func TestWhatIsDueCountsWhenItIsSentThen(t *testing.T) {
 func TestAMarkCoversSinceItWasKnown(t *testing.T) {
 	var m marks
 	v := func(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos, Row: 1} }
-	add := func(term uint64, pos uint64, at moment) {
+	add := func(term uint64, pos uint64, at instant) {
 		m.add(event.Mark{Source: "s", Term: term, Version: v(pos)}, at)
 	}
 	add(1, 100, 1)
@@ -93,7 +93,7 @@ func TestAMarkCoversSinceItWasKnown(t *testing.T) {
 		source string
 		term   uint64
 		pos    uint64
-		want   moment
+		want   instant
 	}{
 		{"s", 1, 100, 1},
 		{"s", 1, 101, 4},
@@ -123,8 +123,8 @@ func TestForgettingMarksOnlyDelays(t *testing.T) {
 			}
 			pos += uint64(rapid.IntRange(0, 3).Draw(t, "step"))
 			mark := event.Mark{Source: "s", Term: term, Version: event.Version{Pos: pos}}
-			m.add(mark, moment(i))
-			all = append(all, knownMark{mark: mark, at: moment(i)})
+			m.add(mark, instant(i))
+			all = append(all, knownMark{mark: mark, at: instant(i)})
 		}
 		if n := len(m.sources["s"]); n > keepMarks {
 			t.Fatalf("%d marks are kept", n)
@@ -151,7 +151,7 @@ func TestForgettingMarksOnlyDelays(t *testing.T) {
 
 func TestHavingReadAllIsSaidByTheNewestMarkOfEverySource(t *testing.T) {
 	var m marks
-	mark := func(source string, term, pos uint64, read bool, at moment) {
+	mark := func(source string, term, pos uint64, read bool, at instant) {
 		m.add(event.Mark{Source: source, Term: term, Version: event.Version{Pos: pos}, Read: read}, at)
 	}
 	check := func(ago time.Duration, still bool) {

@@ -46,8 +46,8 @@ func (e *Engine) Snapshot() Snapshot {
 		RedisUp: up, Redis: redis,
 		InFlight: e.room.inFlight.Load(), Pending: e.room.pending.Load(), Bytes: e.room.bytes.Load(),
 		Unmarked:         e.unmarked(),
-		InTrouble:        e.sum(func(s *partition) int64 { return s.troubled.Load() }),
-		RateLimited:      e.sum(func(s *partition) int64 { return s.limited.Load() }),
+		InTrouble:        e.sum(func(s *partitionLoop) int64 { return s.troubled.Load() }),
+		RateLimited:      e.sum(func(s *partitionLoop) int64 { return s.limited.Load() }),
 		RebuildQueue:     e.queries.waiting.Load(),
 		OldestUnfinished: e.oldest(),
 		Latency:          e.latency.Invalidation.LastMinute(time.Now()),
@@ -97,7 +97,7 @@ func (h *health) state() (up bool, sentence string) {
 }
 
 // sum adds up what f says about each partition.
-func (e *Engine) sum(f func(*partition) int64) int64 {
+func (e *Engine) sum(f func(*partitionLoop) int64) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var n int64
@@ -114,7 +114,7 @@ func (e *Engine) oldest() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.partitions {
-		if at := moment(s.oldest.Load()); at != 0 {
+		if at := instant(s.oldest.Load()); at != 0 {
 			age = max(age, now.sub(at))
 		}
 	}

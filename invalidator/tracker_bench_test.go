@@ -11,7 +11,7 @@ import (
 )
 
 // benchPartition is a partition whose loop does not run: what belongs to the loop is the benchmark's.
-func benchPartition(b *testing.B) (*partition, *fakeLog) {
+func benchPartition(b *testing.B) (*partitionLoop, *fakeLog) {
 	e := start(b, Deps{Redis: noRedis{}, Rebuilder: benchRebuilder{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})
 	caughtUp(e)
 	log := newFakeLog()

@@ -28,7 +28,7 @@ const (
 
 // ended takes note of how long the slowest round trip of a job took. d is the shortest second delete in use; 0: none
 // is.
-func (t *trips) ended(j *job, d time.Duration, now moment) {
+func (t *trips) ended(j *job, d time.Duration, now instant) {
 	switch {
 	case d == 0:
 	case j.slowest > d/late:
@@ -38,7 +38,7 @@ func (t *trips) ended(j *job, d time.Duration, now moment) {
 	case j.halved == 0 || !j.full():
 	case j.slowest < d/late/4:
 		t.halved.CompareAndSwap(j.halved, j.halved-1)
-	case now.sub(moment(t.tried.Load())) > tryAgainPer*d:
+	case now.sub(instant(t.tried.Load())) > tryAgainPer*d:
 		t.tried.Store(int64(now))
 		t.halved.CompareAndSwap(j.halved, j.halved-1)
 	}

@@ -16,7 +16,7 @@ import (
 
 // setTroubleApart takes the keys that Redis refused out of a unit and gives them one of their own, which is
 // retried without holding up the others. It returns what is left of the unit, nil if nothing is.
-func (s *partition) setTroubleApart(u *unit) *unit {
+func (s *partitionLoop) setTroubleApart(u *unit) *unit {
 	failed := u.failed
 	u.failed = nil
 	t := &trouble{errors: make([]string, len(failed)), first: time.Now()}
@@ -80,7 +80,7 @@ func (t *trouble) note(failed []failure) {
 }
 
 // retryLater decides where keys that failed again are tried next.
-func (s *partition) retryLater(u *unit) {
+func (s *partitionLoop) retryLater(u *unit) {
 	t := u.trouble
 	step, wait := s.policy().Next(t.attempts)
 	if step == retry.InPlace {
@@ -96,7 +96,7 @@ func (s *partition) retryLater(u *unit) {
 }
 
 // policy is what becomes of keys in trouble.
-func (s *partition) policy() retry.Policy { return s.engine.options.Retry }
+func (s *partitionLoop) policy() retry.Policy { return s.engine.options.Retry }
 
 // parkable reports whether the unit is to be parked once its final delete is due.
 func (u *unit) parkable() bool { return u.trouble != nil && u.trouble.park }
@@ -126,7 +126,7 @@ func (h *retryHeap) pop() { heap.Pop(h) }
 const parkAtOnce = 500
 
 // park is the parker: it stores units in trouble, one hand-over at a time, for as long as it takes.
-func (s *partition) park(ctx context.Context) {
+func (s *partitionLoop) park(ctx context.Context) {
 	for {
 		select {
 		case units := <-s.toPark:
@@ -142,7 +142,7 @@ func (s *partition) park(ctx context.Context) {
 }
 
 // letters returns what the store is to keep of the units.
-func (s *partition) letters(units []*unit) []retry.Entry {
+func (s *partitionLoop) letters(units []*unit) []retry.Entry {
 	var entries []retry.Entry
 	for _, u := range units {
 		b, t := u.entry.batch, u.trouble
@@ -164,7 +164,7 @@ func (s *partition) letters(units []*unit) []retry.Entry {
 }
 
 // parkAll stores the entries. It fails only with ctx.
-func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
+func (s *partitionLoop) parkAll(ctx context.Context, entries []retry.Entry) error {
 	loop := retry.Loop{
 		Backoff:  retry.Backoff{Min: s.policy().MinBackoff, Max: s.policy().MaxBackoff, Rand: s.policy().Rand},
 		Reporter: &retry.Reporter{Failed: s.storeFailed},
@@ -196,7 +196,7 @@ func (s *partition) parkAll(ctx context.Context, entries []retry.Entry) error {
 }
 
 // storeFailed says that the store takes no keys.
-func (s *partition) storeFailed(err error) {
+func (s *partitionLoop) storeFailed(err error) {
 	if errors.Is(err, retry.ErrFull) {
 		s.engine.alarms.Raise(alarm.StoreFull, "the store of parked keys and dead letters is full, so reading has "+
 			"stopped: mend what keeps the keys from being deleted, then replay or purge dead letters (freshet dlq)")
@@ -217,7 +217,7 @@ func (e *Engine) advice() string {
 	return "look at the store"
 }
 
-func (s *partition) setFull(full bool) {
+func (s *partitionLoop) setFull(full bool) {
 	if s.full.Swap(full) != full {
 		s.engine.room.changed()
 	}

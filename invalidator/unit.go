@@ -22,12 +22,12 @@ type entry struct {
 	source string
 	term   uint64
 	last   event.Version
-	aged   moment
+	aged   instant
 	// began and ended are the commit times of its first and its last transaction, by the source's clock; the zero
 	// time where the batch does not say.
 	began, ended time.Time
-	fetched      moment
-	deleted      moment // when all its keys had been deleted once
+	fetched      instant
+	deleted      instant // when all its keys had been deleted once
 	bytes        int64
 	open         int32 // units that are not finished, and slots of paced keys that refer to it
 	resting      int32 // units that wait for their second delete (see [unit].resting)
@@ -58,12 +58,14 @@ type unit struct {
 	size int
 
 	// known is since when it is known here that everybody can read the changes; never: it is not.
-	known moment
+	known instant
 	// queued is when its final delete was queued for the first time; 0: it was not.
-	queued moment
-	class  class
+	queued instant
 	// first is what the first actions say about the marks that they have begun.
 	first firstAction
+	// queried is what it holds as long as its keys are to be rebuilt by query.
+	queried int64
+	class   class
 	// deleted is set once Redis has acknowledged a delete of each key, or refused it.
 	deleted bool
 	// final says that the delete under way, or the next one, is not the first.
@@ -71,22 +73,21 @@ type unit struct {
 	// paced says that it waits for long before its first action, for its mapping's rate limit or for queries, and so
 	// counts as pending from the start.
 	paced bool
-	// forget says that its keys are forgotten, though they should be rebuilt by query. queried is what it holds as long
-	// as they are to be rebuilt.
-	forget  bool
-	queried int64
+	// forget says that its keys are forgotten, though they should be rebuilt by query.
+	forget bool
 	// resting says that it is a unit of plain deletes that waits for its second delete, so that its keys may be packed.
 	resting bool
+	// touched says that it is among those that answers have come for.
+	touched bool
 
 	// The delete under way: how many keys have been put into jobs, how many jobs are out, and what came back.
 	next, out int
-	sent      moment        // of the first part sent
-	replied   moment        // of the last part
+	sent      instant       // of the first part sent
+	replied   instant       // of the last part
 	slowest   time.Duration // the longest that a part's reply took
 	failed    []failure     // keys in trouble, by their place in the unit
 	forgone   []int         // keys that wait for no query any more, by their place in the unit
 	apart     int           // how many of these have been set apart
-	touched   bool          // it is among those that answers have come for
 
 	trouble *trouble
 }
@@ -127,7 +128,7 @@ type trouble struct {
 	bytes       int64    // about what it holds
 	attempts    int
 	first, last time.Time
-	retryAt     moment
+	retryAt     instant
 	park        bool // no further attempt in place: it is to be parked as soon as its final delete is due
 }
 
@@ -159,7 +160,7 @@ func (u *unit) answered(a reply, slowest time.Duration) {
 func (u *unit) reply() reply { return reply{u.sent, u.sent.add(u.slowest)} }
 
 // newEntry makes the entry of a batch out of its groups.
-func newEntry(b *event.Batch, token eventlog.Token, groups []group, now moment) *entry {
+func newEntry(b *event.Batch, token eventlog.Token, groups []group, now instant) *entry {
 	e := &entry{
 		batch: b, token: token, fetched: now, open: int32(len(groups)), undeleted: int32(len(groups)),
 		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,

@@ -18,7 +18,7 @@ import (
 type watch struct {
 	mu sync.Mutex
 	// seen is when the latest of the answered commands was sent.
-	seen moment
+	seen instant
 	// lost is set by a failure: what comes until the next answer is a silence, however short.
 	lost bool
 	// silences are those that no later one was longer than: their lengths fall, their ends rise. Lengths that
@@ -28,7 +28,7 @@ type watch struct {
 
 type silence struct {
 	length time.Duration
-	end    moment
+	end    instant
 }
 
 // endless is the length of a silence that counts for every D.
@@ -73,7 +73,7 @@ func (w *watch) push(s silence) {
 }
 
 // dark returns the end of the last silence of more than D/4; always if there was none.
-func (w *watch) dark(d time.Duration) moment {
+func (w *watch) dark(d time.Duration) instant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := len(w.silences) - 1; i >= 0; i-- {
@@ -88,7 +88,7 @@ func (w *watch) dark(d time.Duration) moment {
 }
 
 // quietFor returns how long ago the latest answered command was sent.
-func (w *watch) quietFor(now moment) time.Duration {
+func (w *watch) quietFor(now instant) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return now.sub(w.seen)

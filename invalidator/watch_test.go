@@ -12,7 +12,7 @@ func TestASilenceIsWhatLastsLongerThanAQuarterOfD(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		replies []reply // after one that was sent and answered at 1000
-		want    moment
+		want    instant
 	}{
 		{"no gap", []reply{{1010, 1020}}, 1000},
 		{"a quarter", []reply{{1000, 1100}}, 1000},
@@ -62,13 +62,13 @@ func TestTheWatchKnowsEverySilence(t *testing.T) {
 		w.answered(reply{0, 0})
 		type gap struct {
 			length time.Duration
-			end    moment
+			end    instant
 		}
 		gaps := []gap{{endless, 0}}
-		now, seen := moment(0), moment(0)
+		now, seen := instant(0), instant(0)
 		for range rapid.IntRange(1, 200).Draw(t, "replies") {
-			now += moment(rapid.Int64Range(0, 1000).Draw(t, "step"))
-			sent := now - moment(rapid.Int64Range(0, 1500).Draw(t, "took"))
+			now += instant(rapid.Int64Range(0, 1000).Draw(t, "step"))
+			sent := now - instant(rapid.Int64Range(0, 1500).Draw(t, "took"))
 			gaps = append(gaps, gap{now.sub(seen), now})
 			seen = max(seen, sent)
 			w.answered(reply{sent, now})

@@ -18,7 +18,7 @@ import (
 // their own, readers that fill the cache from these servers, and a Redis that hangs, loses replies and refuses
 // keys. All on the simulated clock of a synctest bubble, while the engine in it is the real one.
 //
-// What readers keep to is what is asked of users: a fill takes effect within D of the moment at which its value was
+// What readers keep to is what is asked of users: a fill takes effect within D of the instant at which its value was
 // read; or, if Redis was silent for more than D/4 meanwhile, within D of Redis answering again.
 
 // change is one committed change of a row: the value of the row from then on is its ordinal.
@@ -261,7 +261,7 @@ func (answerError) RedisError() {}
 
 var _ redis.Error = answerError("")
 
-// until waits for the moment t; it fails when ctx ends first.
+// until waits for the instant t; it fails when ctx ends first.
 func (w *world) until(ctx context.Context, t time.Duration) error {
 	timer := time.NewTimer(t - w.now())
 	defer timer.Stop()

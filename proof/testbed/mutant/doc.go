@@ -9,8 +9,8 @@
 //	Test: TestTheRuleHolds/changes that become visible late
 //	Says: stale: [row
 //
-//	--- partition.go
-//	 func (s *partition) known(u *unit) moment {
+//	--- loop.go
+//	 func (s *partitionLoop) known(u *unit) instant {
 //	-	return s.engine.known(u.entry)
 //	+	return u.replied
 //	 }

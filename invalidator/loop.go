@@ -15,12 +15,12 @@ import (
 	"github.com/freshet/freshet/eventlog"
 )
 
-// partition runs one partition of the log. Its loop, on the goroutine that called Serve, owns all of its state; a
+// partitionLoop runs one partition of the log. Its loop, on the goroutine that called Serve, owns all of its state; a
 // fetcher hands it entries, writers hand back jobs, a parker hands back units, and marks only poke it.
-type partition struct {
+type partitionLoop struct {
 	engine *Engine
 	log    eventlog.Partition
-	served moment          // since when
+	served instant         // since when
 	ctx    context.Context // ends when the partition is to be given up
 	giveUp context.CancelFunc
 
@@ -48,10 +48,10 @@ type partition struct {
 	turn       supply // whose turn it was when a job was last filled
 	free       []*job
 	timer      *time.Timer
-	timerAt    moment
-	complained moment
-	now        moment // when this turn of the loop began
-	err        error  // why the partition ends, when not because ctx did
+	timerAt    instant
+	complained instant
+	now        instant // when this turn of the loop began
+	err        error   // why the partition ends, when not because ctx did
 	ending     bool
 	eof        bool
 
@@ -79,8 +79,8 @@ type dueQueue struct {
 // fetchAhead is how many entries wait for the loop; they are prepared while it works.
 const fetchAhead = 8
 
-func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partition {
-	s := &partition{
+func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partitionLoop {
+	s := &partitionLoop{
 		engine: e, log: p, served: e.clock(),
 		fetched:  make(chan *entry, fetchAhead),
 		fetchEnd: make(chan error, 1),
@@ -100,7 +100,7 @@ func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partiti
 }
 
 // run runs the partition and leaves nothing behind.
-func (s *partition) run() error {
+func (s *partitionLoop) run() error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { s.fetch(s.ctx) })
 	helpers.Go(func() { s.park(s.ctx) })
@@ -115,7 +115,7 @@ func (s *partition) run() error {
 }
 
 // takeParked commits what the parker stored while the loop was ending.
-func (s *partition) takeParked() {
+func (s *partitionLoop) takeParked() {
 	select {
 	case units := <-s.parked:
 		for _, u := range units {
@@ -127,7 +127,7 @@ func (s *partition) takeParked() {
 }
 
 // loop is the owner of the partition's state.
-func (s *partition) loop() error {
+func (s *partitionLoop) loop() error {
 	for {
 		s.now = s.engine.clock()
 		s.advance()
@@ -141,7 +141,7 @@ func (s *partition) loop() error {
 
 // over reports whether the loop is done: everything is finished after the last batch, or what was under way when
 // the partition was given up has come back.
-func (s *partition) over() (bool, error) {
+func (s *partitionLoop) over() (bool, error) {
 	if s.ctx.Err() != nil && !s.ending {
 		s.ending = true
 		s.asked -= s.engine.queries.withdraw(s)
@@ -156,7 +156,7 @@ func (s *partition) over() (bool, error) {
 }
 
 // wait waits for something to happen and takes note of it.
-func (s *partition) wait() {
+func (s *partitionLoop) wait() {
 	slots, toPark, fetched, ctxDone := s.engine.node.slots, s.toPark, s.fetched, s.ctx.Done()
 	if s.ending {
 		slots, toPark, fetched, ctxDone = nil, nil, nil, nil
@@ -191,7 +191,7 @@ func (s *partition) wait() {
 	}
 }
 
-func (s *partition) fetchEnded(err error) {
+func (s *partitionLoop) fetchEnded(err error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		s.eof = true
@@ -201,7 +201,7 @@ func (s *partition) fetchEnded(err error) {
 }
 
 // fail gives the partition up with an error.
-func (s *partition) fail(err error) {
+func (s *partitionLoop) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
@@ -209,7 +209,7 @@ func (s *partition) fail(err error) {
 }
 
 // enter takes in an entry.
-func (s *partition) enter(e *entry) {
+func (s *partitionLoop) enter(e *entry) {
 	s.entries.push(e)
 	for i := range e.units {
 		switch u := &e.units[i]; {
@@ -224,7 +224,7 @@ func (s *partition) enter(e *entry) {
 }
 
 // advance moves what time or a mark has moved, and the low watermark.
-func (s *partition) advance() {
+func (s *partitionLoop) advance() {
 	s.takeAnswers()
 	for _, q := range s.waiting {
 		for q.len() > 0 {
@@ -262,7 +262,7 @@ const overdue = 30 * time.Second
 
 // complain raises an alarm, once a minute, when final deletes are long overdue. Redis may be silent for more than
 // D/4 again and again: then no delete ever counts, and the watermark stays where it is.
-func (s *partition) complain() {
+func (s *partitionLoop) complain() {
 	if s.now < s.complained.add(time.Minute) {
 		return
 	}
@@ -283,7 +283,7 @@ func (s *partition) complain() {
 }
 
 // commit commits the low watermark, if it has moved.
-func (s *partition) commit() {
+func (s *partitionLoop) commit() {
 	var last *entry
 	for s.entries.len() > 0 && s.entries.head().open == 0 {
 		last = s.entries.pop()
@@ -298,7 +298,7 @@ func (s *partition) commit() {
 }
 
 // publish tells others where the partition stands.
-func (s *partition) publish() {
+func (s *partitionLoop) publish() {
 	if s.entries.len() == 0 {
 		s.oldest.Store(0)
 		s.behind.Store(0)
@@ -312,7 +312,7 @@ func (s *partition) publish() {
 }
 
 // setTimer sets the timer for what is next to happen by itself.
-func (s *partition) setTimer() {
+func (s *partitionLoop) setTimer() {
 	at := never
 	if !s.ending {
 		at = s.nextMoment()
@@ -329,9 +329,9 @@ func (s *partition) setTimer() {
 }
 
 // nextMoment returns when the next thing falls due that is not due yet: what is due waits for a slot.
-func (s *partition) nextMoment() moment {
+func (s *partitionLoop) nextMoment() instant {
 	at := never
-	sooner := func(m moment) {
+	sooner := func(m instant) {
 		if m > s.now {
 			at = min(at, m)
 		}
@@ -357,34 +357,34 @@ func (s *partition) nextMoment() moment {
 
 // known returns since when everybody is known to see the unit's changes: since a mark, or since the age that the
 // batch came with.
-func (s *partition) known(u *unit) moment {
+func (s *partitionLoop) known(u *unit) instant {
 	return s.engine.known(u.entry)
 }
 
 // unseen returns when what the entry's batch holds was last known not to be there yet; always: never.
-func (e *Engine) unseen(of *entry) moment {
+func (e *Engine) unseen(of *entry) instant {
 	b := of.batch
 	return e.marks.unseen(b.Source, b.Term, b.Version(0))
 }
 
 // known returns since when everybody is known to see what the entry's batch holds. It may be called by any goroutine
 // that has a unit of it.
-func (e *Engine) known(of *entry) moment {
+func (e *Engine) known(of *entry) instant {
 	return min(e.marks.covering(of.source, of.term, of.last), of.aged)
 }
 
 // aged returns since when everybody had been known to see a batch that was fetched then, by its age; never: it has
 // none.
-func (e *Engine) aged(b *event.Batch, fetched moment) moment {
+func (e *Engine) aged(b *event.Batch, fetched instant) instant {
 	if b.Age < 0 {
 		return never
 	}
 	if !b.At.IsZero() {
-		fetched = e.moment(b.At)
+		fetched = e.instant(b.At)
 	}
 	return fetched.add(-b.Age)
 }
 
-func (s *partition) dueAt(u *unit) moment {
+func (s *partitionLoop) dueAt(u *unit) instant {
 	return due(u.known, s.engine.health.watch.dark(u.d), u.d)
 }
