@@ -14,6 +14,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/router"
 )
 
 // files returns the repository's files of one kind, by their path from its root, with their text.
@@ -137,6 +138,28 @@ func TestTheFileMapNamesFilesThatExist(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("only %d files were found", n)
+	}
+}
+
+// A filter that a mapping can have is on the page about mappings and in the commented configuration, and the oracle of
+// the end-to-end tests has it, so that random mappings try it.
+func TestEveryFilterIsWrittenDown(t *testing.T) {
+	_, page, _ := strings.Cut(files(t, "mappings.md")["docs/mappings.md"], "\n## Filters\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	var table strings.Builder
+	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`[^|]*`"+`) \|`).FindAllStringSubmatch(page, -1) {
+		table.WriteString(row[1])
+	}
+	comment := regexp.MustCompile(`sku\|lower.*# (.*)`).FindString(files(t, "freshet.yaml")["deploy/freshet.yaml"])
+	oracle := files(t, ".go")["proof/e2e/oracle/template.go"]
+	for _, name := range router.Filters() {
+		for where, text := range map[string]string{
+			"the table of docs/mappings.md": table.String(), "the comment in deploy/freshet.yaml": comment, "proof/e2e/oracle/template.go": oracle,
+		} {
+			if !regexp.MustCompile("[`\" ]" + name + "([`\": ]|$)").MatchString(text) {
+				t.Errorf("filter %s is not in %s", name, where)
+			}
+		}
 	}
 }
 

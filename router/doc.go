@@ -41,5 +41,18 @@
 // What was hardly meant is router/lint's to find, and router/explain says in words what was made of a row. They see a
 // router through describe.go and trace.go alone.
 //
-// The place of scopes is the template's list of parts, which says what a template can produce.
+// # A new filter
+//
+// kinds in filter.go has a line for each filter: its argument and the argument's bounds, what it does to a text, and
+// what checks and lint must know of it. The parser, the errors, explanations and lint read that table. Elsewhere:
+//
+//   - router/lint, shape.through in language.go: which bytes the result can have, and how many. A filter that is missing
+//     there counts as one that can make any text.
+//   - docs/mappings.md, "Filters", and the comment in deploy/freshet.yaml: one line each.
+//   - proof/e2e/oracle, template.go: the filter once more, written from the page alone, for the random mappings of the
+//     end-to-end tests.
+//
+// The tests are TestAFilterMakesTextOfText, TestATemplateAtFaultIsToldWhereAndWhatToWrite, and in router/lint
+// TestAShapeHoldsWhatItsFiltersMake, which draws all filters. Tests also fail if the page, the comment or the oracle
+// does not have the filter.
 package router

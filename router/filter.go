@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -14,25 +15,97 @@ import (
 	"github.com/freshet/freshet/config/spec"
 )
 
-// filterSpec is a filter as a template names it.
+// Filter is a filter as a template names it.
 type Filter struct {
 	Name   string
 	Arg    string
 	hasArg bool
-	// n is the argument of mod and pad.
+	// N is the argument of a filter that takes a number.
 	N  uint64
 	at int
 }
 
-// The bounds of the numeric arguments. That of mod keeps remainder × 10 + digit within 64 bits.
+// kind is what there is to know of the filters with one name.
+type kind struct {
+	name string
+	// takes is the argument; least and most bound a number.
+	takes       argument
+	least, most uint64
+	// example is the filter as messages advise to write it.
+	example string
+	// makes says whether the result is an integer; maybeInteger: if the text before the filter was one. A filter that
+	// can make something else of an integer, such as a minus sign alone, makes text. What default makes depends on its
+	// argument.
+	makes numeric
+	// encodes: the result holds only characters that the filter chose, so no text can have a separator in it.
+	encodes bool
+	// blurs: the filter makes one text of many values, or a text of NULL, so rows cannot be told apart by the result.
+	// Filters that leave out case and blanks are taken to follow the column's collation.
+	blurs bool
+	// compile returns what the filter does; nil for default, which is no step but stands for NULL.
+	compile func(n uint64) filter
+}
+
+type argument uint8
+
 const (
-	maxMod = 1e18
-	maxPad = 64
+	noArgument argument = iota
+	number
+	// anyText goes as far as the next | or }, blanks included.
+	anyText
 )
 
-// filterNames returns the names of all filters.
-func filterNames() []string {
-	return []string{"lower", "upper", "trim", "hex", "base64", "md5", "sha1", "crc32", "mod", "pad", "default", "urlencode"}
+// kinds are all filters. A new one needs a line here, and its bytes in router/lint's shape.through; see "A new filter"
+// in this package's comment. It is never written to.
+var kinds = []kind{
+	{name: "lower", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToLower) })},
+	{name: "upper", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToUpper) })},
+	{name: "trim", compile: always(func(dst, src []byte) []byte { return append(dst, bytes.Trim(src, " \t\n\v\f\r")...) })},
+	{name: "hex", makes: surelyText, encodes: true, compile: always(hex.AppendEncode)},
+	{name: "base64", makes: surelyText, encodes: true, compile: always(base64.StdEncoding.AppendEncode)},
+	{name: "md5", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
+		s := md5.Sum(src)
+		return hex.AppendEncode(dst, s[:])
+	})},
+	{name: "sha1", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
+		s := sha1.Sum(src)
+		return hex.AppendEncode(dst, s[:])
+	})},
+	{name: "crc32", makes: surelyInteger, encodes: true, blurs: true, compile: always(func(dst, src []byte) []byte {
+		return strconv.AppendUint(dst, uint64(crc32.ChecksumIEEE(src)), 10)
+	})},
+	// The bound keeps remainder × 10 + digit within 64 bits.
+	{name: "mod", takes: number, least: 1, most: 1e18, example: "mod:16", makes: surelyInteger, blurs: true, compile: func(n uint64) filter {
+		return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
+	}},
+	{name: "pad", takes: number, least: 1, most: 64, example: "pad:5", compile: func(n uint64) filter {
+		return func(dst, src []byte) ([]byte, bool) { return pad(dst, src, int(n)), true }
+	}},
+	{name: "urlencode", encodes: true, compile: always(urlencode)},
+	{name: "default", takes: anyText, example: "default:X", blurs: true},
+}
+
+// always makes a kind's compile of a filter that takes no argument and can always do its work.
+func always(f func(dst, src []byte) []byte) func(uint64) filter {
+	return func(uint64) filter {
+		return func(dst, src []byte) ([]byte, bool) { return f(dst, src), true }
+	}
+}
+
+// kind returns what there is to know of the filter, nil for a name that no filter has.
+func (f *Filter) kind() *kind {
+	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == f.Name }); i >= 0 {
+		return &kinds[i]
+	}
+	return nil
+}
+
+// Filters returns the names of all filters.
+func Filters() (names []string) {
+	for i := range kinds {
+		names = append(names, kinds[i].name)
+	}
+	return names
 }
 
 // String returns the filter as it is written.
@@ -43,44 +116,54 @@ func (f *Filter) String() string {
 	return f.Name
 }
 
+// Encodes reports whether the filter leaves only characters that it chose.
+func (f *Filter) Encodes() bool {
+	k := f.kind()
+	return k != nil && k.encodes
+}
+
+// Blurs reports whether the filter makes one text of many values, or a text of NULL.
+func (f *Filter) Blurs() bool {
+	k := f.kind()
+	return k != nil && k.blurs
+}
+
 // check validates the filter behind those before it, and reads its argument.
 func (f *Filter) check(before []Filter) *fault {
-	switch f.Name {
-	case "mod", "pad":
-		return f.number()
-	case "default":
+	k := f.kind()
+	if k == nil {
+		one := "write one of " + spec.Names(Filters())
+		if f.Name == "" {
+			return &fault{f.at, "a filter is missing behind the |", one}
+		}
+		return &fault{f.at, "unknown filter " + spec.Quote(f.Name), spec.Suggest(f.Name, Filters(), one)}
+	}
+	switch k.takes {
+	case number:
+		return f.number(k)
+	case anyText:
 		if !f.hasArg {
-			return &fault{f.at, "default has no value", "write default:X"}
+			return &fault{f.at, f.Name + " has no value", "write " + k.example}
 		}
-		for _, b := range before {
-			if b.Name == "default" {
-				return &fault{f.at, "the second default is never used", "remove it"}
-			}
-		}
-		return nil
-	case "lower", "upper", "trim", "hex", "base64", "md5", "sha1", "crc32", "urlencode":
+	case noArgument:
 		if f.hasArg {
 			return &fault{f.at + len(f.Name), f.Name + " takes no argument", "write " + f.Name}
 		}
-		return nil
-	case "":
-		return &fault{f.at, "a filter is missing behind the |", "write one of " + spec.Names(filterNames())}
 	}
-	return &fault{f.at, "unknown filter " + spec.Quote(f.Name), spec.Suggest(f.Name, filterNames(), "write one of "+spec.Names(filterNames()))}
+	if f.Name == "default" && slices.ContainsFunc(before, func(b Filter) bool { return b.Name == "default" }) {
+		return &fault{f.at, "the second default is never used", "remove it"}
+	}
+	return nil
 }
 
-func (f *Filter) number() *fault {
-	least, most, example := uint64(1), uint64(maxMod), "mod:16"
-	if f.Name == "pad" {
-		most, example = maxPad, "pad:5"
-	}
-	if !f.hasArg || f.Arg == "" {
-		return &fault{f.at, f.Name + " has no number", "write " + example}
+func (f *Filter) number(k *kind) *fault {
+	if f.Arg == "" {
+		return &fault{f.at, f.Name + " has no number", "write " + k.example}
 	}
 	n, err := strconv.ParseUint(f.Arg, 10, 64)
-	if err != nil || n < least || n > most || !digits(f.Arg) {
-		return &fault{f.at + len(f.Name) + 1, f.Name + " takes a number from " + strconv.FormatUint(least, 10) + " to " +
-			strconv.FormatUint(most, 10) + ", not " + spec.Quote(f.Arg), "write " + example}
+	if err != nil || n < k.least || n > k.most || !digits(f.Arg) {
+		return &fault{f.at + len(f.Name) + 1, f.Name + " takes a number from " + strconv.FormatUint(k.least, 10) + " to " +
+			strconv.FormatUint(k.most, 10) + ", not " + spec.Quote(f.Arg), "write " + k.example}
 	}
 	f.N = n
 	return nil
@@ -99,19 +182,19 @@ const (
 // names.
 func checkMod(begin numeric, what string, filters []Filter) *fault {
 	for i := range filters {
-		switch f := &filters[i]; f.Name {
-		case "hex", "base64", "md5", "sha1":
-			begin, what = surelyText, "the text that "+f.Name+" makes"
-		case "crc32":
-			begin = surelyInteger
-		case "default":
+		f := &filters[i]
+		k := f.kind()
+		switch {
+		case k == nil: // which check has reported
+		case f.Name == "default":
 			if _, ok := mod(nil, []byte(f.Arg), 1); !ok && begin != surelyText {
 				begin, what = surelyText, f.String()
 			}
-		case "mod":
-			if begin == surelyText {
-				return &fault{f.at, "mod needs an integer, and " + what + " is none", "write crc32|" + f.String()}
-			}
+		case f.Name == "mod" && begin == surelyText:
+			return &fault{f.at, "mod needs an integer, and " + what + " is none", "write crc32|" + f.String()}
+		case k.makes == surelyText:
+			begin, what = surelyText, "the text that "+f.Name+" makes"
+		case k.makes == surelyInteger:
 			begin = surelyInteger
 		}
 	}
@@ -122,37 +205,13 @@ func checkMod(begin numeric, what string, filters []Filter) *fault {
 // returns false when it cannot: mod, of what is no integer.
 type filter func(dst, src []byte) ([]byte, bool)
 
-// compile returns the filter; nil for default, which is no step but stands for NULL.
+// compile returns the filter; nil for default, and for a name that no filter has.
 func (f *Filter) compile() filter {
-	switch f.Name {
-	case "lower":
-		return func(dst, src []byte) ([]byte, bool) { return mapRunes(dst, src, unicode.ToLower), true }
-	case "upper":
-		return func(dst, src []byte) ([]byte, bool) { return mapRunes(dst, src, unicode.ToUpper), true }
-	case "trim":
-		return func(dst, src []byte) ([]byte, bool) { return append(dst, bytes.Trim(src, " \t\n\v\f\r")...), true }
-	case "hex":
-		return func(dst, src []byte) ([]byte, bool) { return hex.AppendEncode(dst, src), true }
-	case "base64":
-		return func(dst, src []byte) ([]byte, bool) { return base64.StdEncoding.AppendEncode(dst, src), true }
-	case "md5":
-		return func(dst, src []byte) ([]byte, bool) { s := md5.Sum(src); return hex.AppendEncode(dst, s[:]), true }
-	case "sha1":
-		return func(dst, src []byte) ([]byte, bool) { s := sha1.Sum(src); return hex.AppendEncode(dst, s[:]), true }
-	case "crc32":
-		return func(dst, src []byte) ([]byte, bool) {
-			return strconv.AppendUint(dst, uint64(crc32.ChecksumIEEE(src)), 10), true
-		}
-	case "urlencode":
-		return func(dst, src []byte) ([]byte, bool) { return urlencode(dst, src), true }
-	case "mod":
-		n := f.N
-		return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
-	case "pad":
-		n := int(f.N)
-		return func(dst, src []byte) ([]byte, bool) { return pad(dst, src, n), true }
+	k := f.kind()
+	if k == nil || k.compile == nil {
+		return nil
 	}
-	return nil
+	return k.compile(f.N)
 }
 
 // mapRunes maps each character by Unicode's simple case mapping. Bytes that are not UTF-8 stay what they are, so

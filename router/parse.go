@@ -12,22 +12,22 @@ import (
 	"github.com/freshet/freshet/router/query"
 )
 
-// action is one thing that a mapping does to the keys of one template.
+// Action is one thing that a mapping does to the keys of one template.
 type Action struct {
 	Kind event.Action
-	// effect is nil for a plain delete. All keys of a mapping, and all that expire, share one.
+	// Effect is nil for a plain delete. All keys of a mapping, and all that expire, share one.
 	Effect *event.Effect
 	Key    *Template
-	// field is that of a hash, or the member of a set.
+	// Field is that of a hash, or the member of a set.
 	Field *Template
-	// value is that of the field, the score, or the string of a rebuild; nil where no template makes it.
+	// Value is that of the field, the score, or the string of a rebuild; nil where no template makes it.
 	Value   *Template
 	rebuild *rebuild
-	// notices are what follows the keys; nil for none.
+	// Notices are what follows the keys; nil for none.
 	Notices *Notices
 }
 
-// writes reports whether the action writes what the row holds, and not only makes the cache forget.
+// Writes reports whether the action writes what the row holds, and not only makes the cache forget.
 func (a *Action) Writes() bool {
 	switch a.Kind {
 	case event.ActionHash:
@@ -38,7 +38,7 @@ func (a *Action) Writes() bool {
 	return false
 }
 
-// notices are the templates of what is sent after each action on a key; nil for none.
+// Notices are the templates of what is sent after each action on a key; nil for none.
 type Notices struct{ Channel, Message, Stream *Template }
 
 // rebuild is a parsed Rebuild.

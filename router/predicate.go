@@ -36,7 +36,7 @@ type predicate struct {
 	before, after []event.Value
 }
 
-// whenColumn is row.name or old.name.
+// WhenColumn is row.name or old.name.
 type WhenColumn struct {
 	Old  bool
 	Name string

@@ -79,16 +79,16 @@ func (n *names) want(schema, table string) bool {
 	return false
 }
 
-// mapping is a parsed Mapping.
+// Mapping is a parsed Mapping.
 type Mapping struct {
 	Spec    *spec.Mapping
 	Ordinal int
 	pattern pattern
 	// folded is the pattern for names in lower case.
 	folded pattern
-	// events holds for each event.Op whether the mapping is for it.
+	// Events holds for each event.Op whether the mapping is for it.
 	Events [4]bool
-	// actions are in the order in which a row's invalidations are carried. writes: one of them writes what the row
+	// Actions are in the order in which a row's invalidations are carried. Writes: one of them writes what the row
 	// holds. counts: the last one is an incr.
 	Actions        []Action
 	Writes, counts bool
@@ -165,7 +165,7 @@ func (r *Router) WantsFolded(schema, table string) bool {
 	return r.folded.want(strings.ToLower(schema), strings.ToLower(table))
 }
 
-// matches reports whether the mapping is for the table.
+// Matches reports whether the mapping is for the table.
 func (m *Mapping) Matches(t *event.Table) bool {
 	if t.FoldNames {
 		return m.folded.match(strings.ToLower(t.Schema), strings.ToLower(t.Name))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// span is a run of numbers, {0..7} or {00..63}: Width digits each, or as many as it takes when Width is 0.
+// Span is a run of numbers, {0..7} or {00..63}: Width digits each, or as many as it takes when Width is 0.
 type Span struct{ from, to, Width int }
 
 // spanDigits bounds the numbers of a span.
@@ -38,10 +38,10 @@ func parseSpan(inner string) (s Span, ok bool, f *fault) {
 	return s, true, nil
 }
 
-// count returns how many numbers the span has.
+// Count returns how many numbers the span has.
 func (s Span) Count() int { return s.to - s.from + 1 }
 
-// append appends the i-th number.
+// Append appends the i-th number.
 func (s Span) Append(dst []byte, i int) []byte {
 	n := s.from + i
 	if s.Width == 0 {

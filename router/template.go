@@ -11,7 +11,7 @@ import (
 // maxCopies bounds how many keys one template makes of one row image.
 const maxCopies = 1024
 
-// template is a parsed template.
+// Template is a parsed template.
 type Template struct {
 	Text  spec.Text
 	role  role
@@ -20,17 +20,18 @@ type Template struct {
 	copies int
 }
 
-// node is one part of a template.
+// Node is one part of a template.
 type Node struct {
 	Kind NodeKind
-	// lit is the text of a literal, the name of a column.
+	// Lit is the text of a literal, the name of a column.
 	Lit     string
 	Span    Span
 	Filters []Filter
-	// at is the byte offset in the text.
+	// At is the byte offset in the text.
 	At int
 }
 
+// NodeKind says what a [Node] stands for.
 type NodeKind uint8
 
 const (
@@ -302,7 +303,7 @@ func (p *parser) filter(before []Filter) Filter {
 		}
 		f.Arg, f.hasArg = p.text[p.at:p.at+n], true
 		p.at += n
-		if f.Name != "default" { // whose spaces are part of the value
+		if k := f.kind(); k == nil || k.takes != anyText {
 			f.Arg = strings.TrimRight(f.Arg, " \t")
 		}
 	}

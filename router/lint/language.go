@@ -127,6 +127,8 @@ func (s shape) through(f *router.Filter) shape {
 			s.set.add(f.Arg[i])
 		}
 		s.min, s.max = min(s.min, len(f.Arg)), max(s.max, len(f.Arg))
+	default:
+		return shape{set: anyByte(), max: endless}
 	}
 	return s
 }

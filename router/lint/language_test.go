@@ -20,9 +20,7 @@ func TestAShapeHoldsWhatItsFiltersMake(t *testing.T) {
 			return event.Value{Kind: event.Bytes, Text: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")}
 		}),
 	}
-	filters := rapid.SliceOfN(rapid.SampledFrom([]string{
-		"lower", "upper", "trim", "hex", "base64", "md5", "sha1", "crc32", "urlencode", "pad:25", "mod:1000", "default:-x:",
-	}), 0, 4)
+	filters := rapid.SliceOfN(rapid.SampledFrom(spelled(t)), 0, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		class := rapid.SampledFrom([]event.Class{event.ClassInt, event.ClassText, event.ClassBinary}).Draw(t, "class")
 		key := "{" + strings.Join(append([]string{"c"}, filters.Draw(t, "filters")...), "|") + "}"
@@ -45,6 +43,22 @@ func TestAShapeHoldsWhatItsFiltersMake(t *testing.T) {
 			}
 		}
 	})
+}
+
+// spelled returns each filter as templates can have it, with different arguments if it takes one.
+func spelled(t *testing.T) (all []string) {
+	for _, name := range router.Filters() {
+		before := len(all)
+		for _, argument := range []string{"", ":3", ":25", ":1000", ":-x:"} {
+			if _, err := router.New(spectest.Specs(spectest.Keys("{c|"+name+argument+"}")), router.Options{}); err == nil {
+				all = append(all, name+argument)
+			}
+		}
+		if len(all) == before {
+			t.Errorf("%s takes none of these arguments: add one", name)
+		}
+	}
+	return all
 }
 
 func members(s byteSet) (out []byte) {

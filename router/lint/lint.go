@@ -173,14 +173,9 @@ func newPlace(n *router.Node, t *event.Table) (place, bool) {
 	}
 	for i := range n.Filters {
 		p.shape = p.shape.through(&n.Filters[i])
-		p.free = p.free && !encodes(n.Filters[i].Name)
+		p.free = p.free && !n.Filters[i].Encodes()
 	}
 	return p, true
-}
-
-// encodes reports whether the filter leaves only characters that it chose.
-func encodes(filter string) bool {
-	return slices.Contains([]string{"hex", "base64", "md5", "sha1", "crc32", "urlencode"}, filter)
 }
 
 // special adds the name of the table or schema, and tells of a column that was perhaps meant.
@@ -275,8 +270,9 @@ func with(n *router.Node, filter string) string {
 // encodes can make one key of them.
 func (k *checker) collation(s *sight, p *place) {
 	caseless, padded := caseInsensitive(p.column.Collation), padSpace(p.column.Collation)
-	for _, f := range p.node.Filters {
-		if encodes(f.Name) {
+	for i := range p.node.Filters {
+		f := &p.node.Filters[i]
+		if f.Encodes() {
 			break
 		}
 		caseless = caseless && f.Name != "lower" && f.Name != "upper"

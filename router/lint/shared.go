@@ -54,8 +54,7 @@ func (k *checker) shared(a *router.Action, t *event.Table, unique [][]string) {
 }
 
 // telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field
-// or member. A filter that makes one text of many values, or a text of NULL, leaves nothing to tell by; those that
-// leave out case and blanks are taken to follow the column's collation.
+// or member. A filter that blurs leaves nothing to tell by.
 func telling(a *router.Action) (columns []string) {
 	for _, t := range []*router.Template{a.Key, a.Field} {
 		if t == nil {
@@ -63,7 +62,7 @@ func telling(a *router.Action) (columns []string) {
 		}
 		for i := range t.Parts {
 			n := &t.Parts[i]
-			blurs := slices.ContainsFunc(n.Filters, func(f router.Filter) bool { return slices.Contains([]string{"crc32", "mod", "default"}, f.Name) })
+			blurs := slices.ContainsFunc(n.Filters, func(f router.Filter) bool { return f.Blurs() })
 			if n.Kind == router.NodeColumn && !blurs && !slices.Contains(columns, n.Lit) {
 				columns = append(columns, n.Lit)
 			}
