@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // Binary builds freshet from this checkout and returns the path of the program. It is cheap
-// to call from every test: what has not changed is not built again.
+// to call from every test: it is built once in a process, and what has not changed is not linked
+// again by the next.
 func Binary(t testing.TB) string {
 	t.Helper()
 	return Build(t, "./cmd/freshet")
@@ -29,11 +31,35 @@ func RaceBinary(t testing.TB) string {
 // program.
 func Build(t testing.TB, command string, flags ...string) string {
 	t.Helper()
-	path, err := build(t.Context(), command, flags)
+	path, err := once(t.Context(), command, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// built has the programs that this process has built.
+var built struct {
+	sync.Mutex
+	paths map[string]string
+}
+
+// once builds a program for the first test of this process that wants it: linking takes seconds.
+func once(ctx context.Context, command string, flags []string) (path string, err error) {
+	built.Lock()
+	defer built.Unlock()
+	name := strings.Join(append([]string{command}, flags...), " ")
+	if path := built.paths[name]; path != "" {
+		return path, nil
+	}
+	if path, err = build(ctx, command, flags); err != nil {
+		return "", err
+	}
+	if built.paths == nil {
+		built.paths = map[string]string{}
+	}
+	built.paths[name] = path
+	return path, nil
 }
 
 // build puts the program into the cache directory, under a name of its own for each checkout
@@ -51,18 +77,40 @@ func build(ctx context.Context, command string, flags []string) (string, error) 
 	}
 	sum := sha256.Sum256([]byte(root + "\n" + strings.Join(flags, " ")))
 	target := filepath.Join(cache, "bin", hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return "", fmt.Errorf("testbed: %w", err)
+	}
 	unlock, err := lockCache(ctx, "build")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	path := filepath.Join(target, filepath.Base(command))
-	args := append([]string{"build", "-o", path + ".new"}, flags...)
+	// The go command links a program again unless it finds what it linked last, so that stays where it was put. It
+	// works next to it: then it moves the program there at once, and never leaves half a copy.
+	linked := path + ".linked"
+	args := append([]string{"build", "-o", linked}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, command)...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOTMPDIR="+target)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("testbed: go build %s: %w\n%s", command, err, out)
 	}
-	// The rename leaves a program that is running alone.
-	return path, os.Rename(path+".new", path)
+	return path, replaceBy(path, linked)
+}
+
+// replaceBy makes path another name of a file, at once, so that it names a whole program at every moment. One that is
+// running is left alone.
+func replaceBy(path, file string) error {
+	if is, err := os.Stat(file); err != nil {
+		return err
+	} else if was, err := os.Stat(path); err == nil && os.SameFile(is, was) {
+		return nil
+	}
+	if err := os.Remove(path + ".new"); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.Link(file, path+".new"); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
