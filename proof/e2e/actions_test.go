@@ -80,7 +80,7 @@ func (b *bazaar) finish() { b.r.t.Helper(); b.r.finish(3 * time.Minute) }
 
 // Killed at random under load, again and again, it leaves every value as its rows are.
 func TestKilledAtRandomUnderLoadEveryActionIsDone(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := seeded(t)
 		b := bazaarRig(t, start(t), rnd.Uint64())
 		kills := cut(6, 150)
@@ -100,7 +100,7 @@ func TestKilledAtRandomUnderLoadEveryActionIsDone(t *testing.T) {
 
 // Whatever stops, hangs or is cut under load, every value is in the end as its rows are.
 func TestFaultsOfServersAndLinesUnderLoadLeaveEveryValueRight(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := seeded(t)
 		b := bazaarRig(t, start(t, "--sync-binlog=1"), rnd.Uint64())
 		for range cut(1, 4) {
@@ -226,7 +226,7 @@ func (b *bazaar) bazaarMix(rnd *rand.Rand, n int) {
 // place, over a Redis that holds what an application may have read in between, the proxy lets n events pass and nothing
 // more, freshet dies by SIGKILL, and is started again.
 func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
-	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d, r.cfg.mappings = "50ms", actionMappings

@@ -306,6 +306,7 @@ func hurts() []hurt {
 // Whatever of reader, invalidator, broker and line is killed, hangs, is cut or moves under load, nothing is lost and
 // nothing stays stale.
 func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	kafka := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3, Proxied: true})
 	f := newFleet(t, testbed.MySQL(t), kafka, 2, 2)

@@ -75,7 +75,7 @@ func (w *watch) look(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(500 * time.Microsecond):
+		case <-time.After(pace() / 4):
 		}
 	}
 	return nil

@@ -91,6 +91,7 @@ mappings:
 
 // flavors runs a test on MySQL and on MariaDB, side by side: most of the time they wait.
 func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
+	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,14 +100,15 @@ func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string
 	}
 }
 
-// oneFlavor runs a test on MySQL and on MariaDB in a soak, and else on the one that is named.
+// oneFlavor runs a test on MySQL and on MariaDB in a soak, and else on the one that is named. Where two suites do the
+// same to freshet, once with deletes and once with all actions, a cut runs them on different ones.
 func oneFlavor(t *testing.T, name string, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
 	if soak() {
 		flavors(t, f)
 		return
 	}
-	start := map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB}[name]
 	t.Parallel()
+	start := map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB}[name]
 	t.Run(name, func(t *testing.T) { f(t, start) })
 }
 
