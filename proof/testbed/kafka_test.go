@@ -69,37 +69,33 @@ func values(t *testing.T, addr, topic string, partition int) (all []string) {
 }
 
 func TestBrokerKeepsItsRecordsThroughKillStopAndPause(t *testing.T) {
-	for _, version := range testbed.KafkaVersions() {
-		t.Run(version, func(t *testing.T) {
-			c := testbed.Kafka(t, testbed.KafkaOptions{Version: version})
-			topic := c.Topic(t, c.NewTopicName(t), 2)
-			addr, b := c.Brokers()[0], c.Broker(1)
-			send := func(value string) {
-				t.Helper()
-				_, err := produce(t, addr, topic, 1, value)
-				testbed.Must(t, err)
-			}
-			send("one")
-			testbed.Must(t, b.Kill())
-			testbed.Must(t, b.Start(t.Context()))
-			send("two")
-			testbed.Must(t, b.Stop())
-			if _, err := produce(t, addr, topic, 1, "lost"); err == nil {
-				t.Fatal("a stopped broker took a record")
-			}
-			testbed.Must(t, b.Start(t.Context()))
-			testbed.Must(t, b.Pause())
-			done := make(chan error, 1)
-			go func() {
-				_, err := produce(t, addr, topic, 1, "three")
-				done <- err
-			}()
-			testbed.Must(t, b.Resume())
-			testbed.Must(t, <-done)
-			if got := strings.Join(values(t, addr, topic, 1), " "); got != "one two three" {
-				t.Fatalf("the partition holds %q", got)
-			}
-		})
+	c := testbed.Kafka(t)
+	topic := c.Topic(t, c.NewTopicName(t), 2)
+	addr, b := c.Brokers()[0], c.Broker(1)
+	send := func(value string) {
+		t.Helper()
+		_, err := produce(t, addr, topic, 1, value)
+		testbed.Must(t, err)
+	}
+	send("one")
+	testbed.Must(t, b.Kill())
+	testbed.Must(t, b.Start(t.Context()))
+	send("two")
+	testbed.Must(t, b.Stop())
+	if _, err := produce(t, addr, topic, 1, "lost"); err == nil {
+		t.Fatal("a stopped broker took a record")
+	}
+	testbed.Must(t, b.Start(t.Context()))
+	testbed.Must(t, b.Pause())
+	done := make(chan error, 1)
+	go func() {
+		_, err := produce(t, addr, topic, 1, "three")
+		done <- err
+	}()
+	testbed.Must(t, b.Resume())
+	testbed.Must(t, <-done)
+	if got := strings.Join(values(t, addr, topic, 1), " "); got != "one two three" {
+		t.Fatalf("the partition holds %q", got)
 	}
 }
 

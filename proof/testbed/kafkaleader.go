@@ -142,17 +142,6 @@ func electPreferred(ctx context.Context, k *kafka.Client, topic string, partitio
 	return res.Error
 }
 
-// RollingRestart stops and starts one broker after the other, as an upgrade does, each when
-// all replicas are in sync again.
-func (c *KafkaCluster) RollingRestart(t testing.TB) {
-	t.Helper()
-	for _, b := range c.brokers {
-		Must(t, b.Stop())
-		Must(t, b.Start(t.Context()))
-		c.AwaitInSync(t)
-	}
-}
-
 // AwaitInSync returns when all running brokers say that every replica of every partition is
 // in sync.
 func (c *KafkaCluster) AwaitInSync(t testing.TB) {

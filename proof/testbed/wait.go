@@ -13,20 +13,27 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Eventually asks cond every few milliseconds until it says true, and fails the test when it
-// has not after d. It is for conditions which no signal announces; what names the condition
-// in the failure.
+// Eventually asks cond until it says true, and fails the test when it has not after d. It is for
+// conditions which no signal announces; what names the condition in the failure.
 func Eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
+	for asked := 0; ; asked++ {
+		began := time.Now()
+		if cond() {
+			return
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause(asked, time.Since(began))):
 		case <-deadline.C:
 			t.Fatalf("not within %s: %s", d, what)
 		}
 	}
+}
+
+// pause is how long to wait before a condition is asked again: from 1 ms on a little longer each time, up to 25 ms, and
+// at least as long as asking took (up to 250 ms), for it takes the processor from what is waited for.
+func pause(asked int, took time.Duration) time.Duration {
+	return max(min(time.Duration(asked+1)*time.Millisecond, 25*time.Millisecond), min(took, 250*time.Millisecond))
 }
