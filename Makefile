@@ -10,7 +10,7 @@ LINT := $(GO) tool -modfile=lint.mod
 # The files whose form lint asks about.
 FORMED = $$(find . -name '*.go' | grep -v /testdata/)
 
-.PHONY: demo demo-kafka test soak bench build servers vet lint staticcheck format
+.PHONY: demo demo-kafka test test-freshet test-modules soak bench build servers vet lint staticcheck format
 
 ## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
@@ -25,11 +25,18 @@ demo-kafka:
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
-## test: vet, lint and all tests, with the race detector, against real servers (-count=1: what is tested as a built program
-## is not seen by the test cache). The packages that take longest are first, so that nothing waits for them in the end
+## test: vet, lint and all tests, with the race detector, against real servers
 test: servers vet lint
-	$(GO) test -race -count=1 -timeout 40m ./proof/e2e/... ./...
-	@set -e; for m in $(MODULES); do echo "module $$m"; (cd $$m && $(GO) test -race -count=1 -timeout 20m ./...); done
+	@$(MAKE) --no-print-directory -j2 test-modules test-freshet
+
+# -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
+# packages that take longest are first, so that nothing waits for them in the end.
+test-freshet:
+	$(GO) test -race -count=1 -vet=off -timeout 40m ./proof/e2e/... ./...
+
+# Next to freshet's own tests, one package at a time: they wait most of the time.
+test-modules:
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) test -race -count=1 -vet=off -p 1 -timeout 40m ./...); done
 
 ## vet: the compiler's and vet's complaints
 vet:

@@ -166,7 +166,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 }
 
 func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
-	seed, worlds := firstSeed(t), uint64(1000)
+	seed, worlds := firstSeed(t), uint64(300)
 	if soak() {
 		worlds = 50_000
 	}

@@ -1,7 +1,9 @@
 package write
 
 import (
+	"flag"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -79,7 +81,21 @@ func drawHazards(t *rapid.T) hazards {
 	}
 }
 
+// fewerWorlds has rapid play some worlds of each kind, unless it is a soak or their number was given.
+func fewerWorlds(t *testing.T) {
+	t.Helper()
+	n := flag.Lookup("rapid.checks")
+	if os.Getenv("FRESHET_SOAK") != "" || n.Value.String() != n.DefValue {
+		return
+	}
+	if err := n.Value.Set("30"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Value.Set(n.DefValue) })
+}
+
 func TestWhatIsWrittenIsNeverOlderThanTheRow(t *testing.T) {
+	fewerWorlds(t)
 	for version, start := range map[string]func(testing.TB, ...string) *testbed.RedisServer{"redis": testbed.Redis, "redis 8": testbed.Redis8} {
 		client := start(t).Client()
 		s := simulated(t)

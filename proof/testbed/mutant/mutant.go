@@ -15,8 +15,8 @@ import (
 
 // share is the part of the mutants, as a divisor, that a short run tries, and least how many it tries at least.
 const (
-	share = 4
-	least = 2
+	share = 8
+	least = 1
 )
 
 // Caught tries the mutants of the package under test, and fails for each that no longer applies, does not compile or is
