@@ -11,7 +11,8 @@
 // prints them, and with FULL metadata the names and labels. mariadb-binlog -vv would say less: it numbers columns and
 // labels, and prints FLOAT, TIMESTAMP and text otherwise than the server does.
 //
-// FRESHET_SOAK=1 runs whole suites (`make soak`), or those of their tests that FRESHET_SUITES names; otherwise a dozen
-// tests that once hurt run, to fit `make test`. MySQL's own suites run in a soak only, since they are a download of 340
+// FRESHET_SOAK=1 runs whole suites (`make soak`), or those of their tests that FRESHET_SUITES names, without those that
+// are in the file FRESHET_SUITES_DONE, to which each is added once it has been compared; otherwise a dozen tests that
+// once hurt run, to fit `make test`. MySQL's own suites run in a soak only, since they are a download of 340
 // MB; `make test` has MySQL read MariaDB's, of which it knows most statements.
 package suites

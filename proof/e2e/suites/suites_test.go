@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,13 +19,15 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
 
 const (
 	// patience is how long freshet may take to read what one test of a suite has written.
 	patience = 10 * time.Minute
 	// perTest is how long one test of a suite may take. One that hangs is ended, and was load all the same.
 	perTest = time.Minute
+	// perServer is how many tests of a whole suite run on one server: then what was read is compared.
+	perServer = 25
 )
 
 func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
@@ -90,19 +94,56 @@ var unfit = regexp.MustCompile(`(?i)reset\s+(master|binary)|purge\s+(binary|mast
 // only limits a soak to some tests: FRESHET_SUITES=^main.type_ names those with a regular expression.
 var only = regexp.MustCompile(os.Getenv("FRESHET_SUITES"))
 
-// tests returns the tests of a suite that are fit.
-func tests(t *testing.T, s *testbed.Suites, suite string) (all []string) {
+// tests returns the tests of a suite that are fit, and that no earlier soak has run.
+func (l *load) tests(t *testing.T, s *testbed.Suites, suite string) (all []string) {
 	t.Helper()
 	names, err := s.Tests(suite)
 	testbed.Must(t, err)
+	done := l.done(t)
 	for _, name := range names {
 		text, err := os.ReadFile(s.File(name))
 		testbed.Must(t, err)
-		if !unfit.MatchString(name) && !unfit.Match(text) && only.MatchString(name) {
+		if !unfit.MatchString(name) && !unfit.Match(text) && only.MatchString(name) && !done[name] {
 			all = append(all, name)
 		}
 	}
 	return all
+}
+
+// journal is the file that FRESHET_SUITES_DONE names, if it does. It has a line for each test that was compared: load,
+// test, metadata, how many keys were compared, and what came of it, with tabs between.
+var journal = os.Getenv("FRESHET_SUITES_DONE")
+
+// done returns the load's tests that the journal has.
+func (l *load) done(t *testing.T) map[string]bool {
+	t.Helper()
+	if journal == "" {
+		return nil
+	}
+	text, err := os.ReadFile(journal)
+	if !errors.Is(err, fs.ErrNotExist) {
+		testbed.Must(t, err)
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Split(line, "\t"); words[0] == l.name && len(words) > 1 {
+			all[words[1]] = true
+		}
+	}
+	return all
+}
+
+// note adds a line to the journal.
+func (l *load) note(t *testing.T, test, metadata string, keys int, result string) {
+	t.Helper()
+	if journal == "" {
+		return
+	}
+	f, err := os.OpenFile(journal, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	testbed.Must(t, err)
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "%s\t%s\t%s\t%d\t%s\n", l.name, test, metadata, keys, result)
+	testbed.Must(t, err)
 }
 
 // play runs one test of a suite, and cleans up after it. Its verdict is of no interest. It reports whether the test had
@@ -180,7 +221,11 @@ func TestTheVendorsOwnTestsAreReadThrough(t *testing.T) {
 			suites, err := l.open(t.Context(), t.TempDir())
 			testbed.Must(t, err)
 			for _, name := range l.suites {
-				l.readThrough(t, name, tests(t, suites, name), 0)
+				t.Run(name, func(t *testing.T) {
+					for some := range slices.Chunk(l.tests(t, suites, name), perServer) {
+						l.readThrough(t, "from "+some[0], some, 0)
+					}
+				})
 			}
 		})
 	}
@@ -215,9 +260,15 @@ func (l *load) readThrough(t *testing.T, name string, run []string, atLeast int)
 	}
 	for _, r := range readings {
 		for _, test := range run {
-			if r != nil && (r == full || !r.cut[test]) {
-				r.compare(t, test, full.found[test].keys)
+			if r == nil {
+				continue
 			}
+			if r != full && r.cut[test] {
+				l.note(t, test, r.metadata, 0, "cut")
+				continue
+			}
+			keys, result := r.compare(t, test, full.found[test].keys)
+			l.note(t, test, r.metadata, keys, result)
 		}
 	}
 }
@@ -267,20 +318,27 @@ func (l *load) read(t *testing.T, run []string, metadata string) *reading {
 }
 
 // compare fails the test for keys of a test of a suite that another reader has found and freshet has not deleted, if
-// their values were there on this server, too: what a test does may depend on the time.
-func (r *reading) compare(t *testing.T, test string, keys map[string]string) {
+// their values were there on this server, too: what a test does may depend on the time. It returns how many were.
+func (r *reading) compare(t *testing.T, test string, keys map[string]string) (compared int, result string) {
 	t.Helper()
+	var there []string
+	for key, value := range keys {
+		if r.found[test].values[value] {
+			there = append(there, key)
+		}
+	}
+	result = "ok"
 	for _, f := range r.freshets {
 		o := f.of[test]
-		var missing []string
-		for key, value := range keys {
-			if !o.deleted[key] && r.found[test].values[value] {
-				missing = append(missing, key)
-			}
-		}
-		// A table that was gone when freshet looked, and whose columns nothing tells then, is in doubt: it says so.
-		if len(missing) > 0 && !o.doubted {
+		missing := slices.DeleteFunc(slices.Clone(there), func(key string) bool { return o.deleted[key] })
+		switch {
+		case len(missing) == 0:
+		case o.doubted: // a table that was gone when freshet looked, and whose columns nothing tells then
+			result = "doubt"
+		default:
+			result = "missing"
 			t.Errorf("%s with %s metadata, %s log: these keys were not deleted: %q", test, r.metadata, f.log, missing)
 		}
 	}
+	return len(there), result
 }
