@@ -349,7 +349,7 @@ func TestAFaultThatNoAttemptMendsEndsServe(t *testing.T) {
 		})
 		r.append(batchOf(4, 0, "a"))
 		err := <-r.served
-		if err == nil || !strings.Contains(err.Error(), "unlink 1 keys: ERR unknown command") || !strings.Contains(err.Error(), "Redis 4.0") {
+		if err == nil || !strings.Contains(err.Error(), "unlink 1 keys: ERR unknown command") || !strings.Contains(err.Error(), "Redis 6.0") {
 			r.Fatalf("Serve returned %v", err)
 		}
 		r.watermark(0)

@@ -49,7 +49,8 @@ type health struct {
 	// shortest and longest are the smallest and the largest D seen, in nanoseconds; 0: none.
 	shortest, longest atomic.Int64
 	kick              chan struct{}
-	// overslept is when it was last noticed that nothing had run here for long; 0: never.
+	// overslept is when it was last noticed that nothing had run here for long, or that Redis' clock had stepped; 0:
+	// never.
 	overslept atomic.Int64
 	// slow: the prober asks as seldom as at rest, unless it is kicked.
 	slow atomic.Bool
@@ -65,11 +66,12 @@ type health struct {
 }
 
 func newHealth(r Redis, clock func() instant, timeout time.Duration) *health {
-	return &health{
+	h := &health{
 		redis: r, clock: clock, watch: newWatch(), timeout: timeout,
-		time: newRedisTime(r, clock, timeout),
 		kick: make(chan struct{}, 1), again: make(chan struct{}),
 	}
+	h.time = newRedisTime(r, clock, timeout, h.stepped)
+	return h
 }
 
 // answered takes note of a command that Redis carried out, or refused for itself alone.
@@ -106,7 +108,7 @@ func (h *health) release() {
 	h.again = make(chan struct{})
 }
 
-// failed takes note of a command, sent at the given moment, whose error says that Redis is away. A connection that was
+// failed takes note of a command, sent at the given instant, whose error says that Redis is away. A connection that was
 // closed while nobody used it is neither that nor a silence: the caller tries again at once, on another one. That ends,
 // for there are only so many connections, and a new one has not been unused.
 func (h *health) failed(sent instant, err error) {
@@ -226,15 +228,22 @@ func (h *health) woke(asleep, awake time.Time, meant time.Duration) {
 		return
 	}
 	h.overslept.Store(int64(h.clock()))
-	h.log.Info("nothing ran here for a while: values of keys that were not known are not written for now", "seconds", slept.Seconds())
+	h.log.Info("nothing ran here for a while: values are not written for now", "seconds", slept.Seconds())
 }
 
-// slept reports whether nothing had run here for long when a change that was fetched then was fetched, or later, or
-// shortly before: somebody else may have finished newer changes meanwhile, and what was lying about here may say
-// nothing of them.
-func (h *health) slept(fetched instant, d time.Duration) bool {
+// stepped takes note that Redis' clock and ours disagree about how much time has passed: Redis' was set, or is another
+// server's, or nothing ran here, or there, and no clock of the machine tells.
+func (h *health) stepped(by time.Duration) {
+	h.overslept.Store(int64(h.clock()))
+	h.log.Info("the clock of redis stepped, or nothing ran here for a while: values are not written for now", "seconds", by.Seconds())
+}
+
+// slept reports whether nothing had run here for long, or Redis' clock had stepped, when what was begun then had begun,
+// or later, or so shortly before that a mark which does not vouch yet might seem older than it is. Somebody else may
+// have finished newer changes meanwhile, and what is known here of times may be wrong.
+func (h *health) slept(began instant, d time.Duration) bool {
 	s := h.overslept.Load()
-	return s != 0 && fetched < instant(s).add(write.Window(d))
+	return s != 0 && began < instant(s).add(write.Vouches(d))
 }
 
 // pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in which

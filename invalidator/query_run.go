@@ -49,6 +49,9 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 	began := q.engine.clock()
 	value, missing, err := q.rebuilder.Query(ctx, r.key.source, r.key.query, event.Fields(r.key.params), transactions(serves))
 	j := &job{ctx: ctx, once: true, reply: reply{sent: never, replied: always}}
+	// Not under ctx: that nobody waits for the run any more says nothing of Redis.
+	asked := q.engine.clock()
+	now, away := q.engine.health.time.now(w.writer.ctx)
 	if ctx.Err() != nil {
 		j.givenUp = true
 		return j.answers(serves, began, nil), false
@@ -66,14 +69,12 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
 	// What it read is as old as the run.
-	asked := q.engine.clock()
-	now, away := q.engine.health.time.now(ctx)
 	if away != nil && retry.ClassifyRedis(away) != retry.Fatal {
 		q.engine.health.failed(asked, away)
 		j.givenUp = true
 		return j.answers(serves, began, nil), ctx.Err() == nil
 	}
-	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), false)
+	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), q.engine.health.slept(began, a.item.D))
 	actions := []action{a}
 	w.writer.perform(j, actions)
 	if j.givenUp && ctx.Err() == nil {

@@ -38,7 +38,9 @@ type tapeRedis struct {
 	ahead time.Duration
 	// silent: it answers nothing, like a server that was stopped. noTime: it does not say what time it is.
 	silent, noTime bool
-	asked          int // what time it is
+	asked          int           // what time it is
+	timeTakes      time.Duration // for the answer to that
+	dials          int64
 
 	calls      []string // as tape, of the calls
 	answerCall func(c sentCall) (any, error)
@@ -76,8 +78,15 @@ func (r *tapeRedis) Ping(ctx context.Context) error {
 func (r *tapeRedis) Time(ctx context.Context) (time.Time, error) {
 	r.mu.Lock()
 	r.asked++
-	silent := r.noTime
+	silent, takes := r.noTime, r.timeTakes
 	r.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
 	if err := r.silence(ctx); err != nil {
 		return time.Time{}, err
 	}
@@ -100,7 +109,11 @@ func (r *tapeRedis) silence(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (*tapeRedis) Dials() int64 { return 0 }
+func (r *tapeRedis) Dials() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dials
+}
 
 func (r *tapeRedis) Unlink(ctx context.Context, commands []*Command) {
 	var all []string

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,6 +50,8 @@ type world struct {
 	scenario
 	rng   *rand.Rand // of what happens while it runs; guarded by mu
 	begin time.Time
+
+	dials atomic.Int64 // how many connections were lost, at most
 
 	mu    sync.Mutex
 	cache map[string]int // key to the ordinal of the change that made the value
@@ -136,24 +139,38 @@ func (simRedis) String() string { return "simulated:1" }
 
 // lost is how a connection is lost. The caller holds mu.
 func (w *world) lost() error {
+	w.dials.Add(1)
 	if w.chance(w.unused) {
 		return errUnused
 	}
 	return errLost
 }
 
-// Time implements [Redis]: what it says is as old as its reply.
+// Time implements [Redis]: what it says is as old as the way of its reply, be it for a stall of the network.
 func (r simRedis) Time(ctx context.Context) (time.Time, error) {
-	if err := r.Ping(ctx); err != nil {
+	w := r.w
+	w.mu.Lock()
+	there := w.release(w.now() + w.delay())
+	back := w.release(there + w.delay())
+	lost, loss := w.chance(w.lose), w.lost()
+	w.mu.Unlock()
+	if err := w.until(ctx, there); err != nil {
 		return time.Time{}, err
 	}
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	return time.UnixMilli(r.w.redisTime() - r.w.delay().Milliseconds()), nil
+	w.mu.Lock()
+	said := time.UnixMilli(w.redisTime())
+	w.mu.Unlock()
+	if err := w.until(ctx, back); err != nil {
+		return time.Time{}, err
+	}
+	if lost {
+		return time.Time{}, loss
+	}
+	return said, nil
 }
 
-// Dials implements [Redis].
-func (simRedis) Dials() int64 { return 0 }
+// Dials implements [Redis]: each connection that was lost is made anew.
+func (r simRedis) Dials() int64 { return r.w.dials.Load() }
 
 // redisTime is the time of Redis' clock, in ms.
 func (w *world) redisTime() int64 { return 1_000_000 + w.now().Milliseconds() }

@@ -130,7 +130,7 @@ func (w *world) call(c sentCall) any {
 // mark is what a guard knows of a key.
 type mark struct {
 	version event.Version
-	since   time.Duration // 0: it vouches
+	since   int64         // by Redis' clock, in ms; 0: it vouches
 	left    time.Duration // when it was left
 }
 
@@ -142,51 +142,49 @@ const (
 	isForgotten
 )
 
-// rebuild is rebuild.lua: args are what to do, version, source, window, single, keep, last, ttl, value.
+// rebuild is rebuild.lua: args are what to do, version, source, window, single or begun, keep, last, ttl, value.
 func (w *world) rebuild(key string, args []string) any {
 	v, err := event.ParseVersion(args[1])
 	if err != nil {
 		panic(err)
 	}
-	millis, err := strconv.Atoi(args[3])
-	if err != nil {
-		panic(err)
+	number := func(at int) int64 {
+		n, err := strconv.ParseInt(args[at], 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		return n
 	}
-	window, single := time.Duration(millis)*time.Millisecond, args[4] == "1"
+	single, now := args[4] == "1", w.redisTime()
 	old, marked := w.guards[key]
 	_, cached := w.cache[key]
-	last, err := strconv.ParseInt(args[6], 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	if args[0] == "forget" || w.redisTime() > last {
+	isOld := marked && old.version.Compare(v) > 0
+	if args[0] == "forget" || now > number(6) && !isOld {
 		delete(w.cache, key)
 		if marked && old.version.Compare(v) <= 0 {
 			w.guards[key] = mark{v, old.since, w.now()}
 		}
 		return int64(isForgotten)
 	}
-	good, left := false, mark{v, 0, w.now()}
+	left := mark{v, 0, w.now()}
 	switch {
 	case !marked && single && !cached:
-		good = true
 	case !marked:
-		left.since = w.now()
-	case old.version.Compare(v) > 0:
+		left.since = now
+	case isOld:
 		return int64(isOlder)
-	case old.since == 0 || old.version == v || w.now()-old.since >= window:
-		good = true
+	case old.since <= number(4) || now-old.since >= number(3):
 	default:
 		left.since = old.since
 	}
 	w.guards[key] = left
 	switch {
+	case left.since != 0:
+		delete(w.cache, key)
+		return left.since
 	case args[0] == "drop":
 		delete(w.cache, key)
 		return int64(isRemoved)
-	case !good:
-		delete(w.cache, key)
-		return int64(isForgotten)
 	}
 	value, err := strconv.Atoi(args[8])
 	if err != nil {

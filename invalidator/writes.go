@@ -82,7 +82,7 @@ func (w *writer) action(at int, p *part, i int) action {
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Now: time.Now(),
 	}}
-	if p.final && !w.node.health.slept(u.entry.fetched, u.d) {
+	if p.final {
 		a.item.Begun = p.first.confirms()
 	}
 	notes, own, err := write.Split(a.item.Effect, b.Fields(n))
@@ -176,7 +176,8 @@ func (w *writer) decide(a *action) {
 	if w.visible != never {
 		age = max(now.sub(w.visible), 0)
 	}
-	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog
+	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog ||
+		w.node.health.slept(a.unit.entry.fetched, a.item.D)
 	a.item.Judge(a.intent, w.redisNow, age, old)
 }
 

@@ -2,6 +2,7 @@ package retry
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,10 @@ type answer struct {
 	// advice is what an operator can do; empty where waiting is all.
 	advice string
 }
+
+// OldestRedis is the oldest major version of Redis that freshet works with: ACLs, and scripts that ask for the time and then
+// write.
+const OldestRedis = 6
 
 // redisAnswers returns what Redis is known to answer, the first match counts. The texts are those of Redis 6.0 to 8
 // and Valkey (server.c, acl.c, cluster.c, script_lua.c of their sources); which of them a test has captured from a
@@ -47,7 +52,7 @@ func redisAnswers() []answer {
 		// Which command a user may run concerns all keys, which keys and channels he may touch only these.
 		{prefix: "NOPERM ", holds: " run the ", class: Away, advice: "give the user in redis.username the right to run this command (ACL SETUSER)"},
 		{prefix: "NOPERM ", class: Key, advice: "give the user in redis.username access to the keys of this mapping (ACL SETUSER)"},
-		{prefix: "ERR unknown command", class: Fatal, advice: "freshet needs Redis 4.0 or later, with UNLINK neither renamed nor disabled"},
+		{prefix: "ERR unknown command", class: Fatal, advice: fmt.Sprintf("freshet needs Redis %d.0 or later, with UNLINK neither renamed nor disabled", OldestRedis)},
 		{prefix: "ERR wrong number of arguments", class: Fatal},
 		{prefix: "ERR syntax error", class: Fatal},
 		{prefix: "ERR Protocol error", class: Fatal},

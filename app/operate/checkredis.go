@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/retry"
 )
 
 func checkRedis(ctx context.Context, c *config.Config, r *Report) {
@@ -54,8 +55,8 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	if v["role"] == "slave" {
 		r.add(Fail, fmt.Sprintf("redis %s is a replica", at), "give the address of its master, "+v["master_host"]+":"+v["master_port"])
 	}
-	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < 4 {
-		r.add(Fail, "redis is older than 4.0, which brought UNLINK", "upgrade it")
+	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < retry.OldestRedis {
+		r.add(Fail, fmt.Sprintf("redis is older than %d.0", retry.OldestRedis), "upgrade it")
 	}
 }
 

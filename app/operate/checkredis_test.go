@@ -40,3 +40,19 @@ func TestCheckSaysWhatARestartOfRedisBringsBack(t *testing.T) {
 		t.Errorf("with a log: %s", s)
 	}
 }
+
+// Scripts that write values ask Redis for its time, and so does freshet.
+func TestCheckFindsAUserWhoMayNotAskForTheTime(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "timeless", "on", ">p", "~*", "+@all", "-time")
+	c := &config.Config{}
+	c.Redis.Addresses, c.Redis.Username, c.Redis.Password = []string{server.Addr}, "timeless", config.NewSecret("p")
+	var r Report
+	checkRedis(t.Context(), c, &r)
+	for _, f := range r.Findings {
+		if strings.Contains(f.What, "user timeless may not run time") && f.Mend == "ACL SETUSER timeless +time" {
+			return
+		}
+	}
+	t.Errorf("%+v", r.Findings)
+}

@@ -175,7 +175,7 @@ var digits = [...]string{"0", "1", "2", "3"}
 
 // guarded adds what all scripts with a guard take first: [guardArgs] arguments.
 func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
-	c.add(op, b.version(it.Version), it.Source, b.millis(Window(it.D)+slack))
+	c.add(op, b.version(it.Version), it.Source, b.millis(Vouches(it.D)))
 	if it.D == 0 {
 		c.add("1")
 	} else {
@@ -183,14 +183,14 @@ func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
 	}
 	keep := foreverTTL
 	if ttl > 0 {
-		keep = max(leastTTL, ttl+it.D)
+		keep = max(leastTTL, ttl)
 	}
-	c.add(b.millis(keep), b.number(it.Until))
+	c.add(b.millis(max(keep, ttl+2*it.D+finalSlack)), b.number(it.Until))
 }
 
-// slack is how much later than [Window] a companion is old enough to vouch: owners do not learn at the same moment what is
-// visible, and the clock of Redis may step.
-const slack = 5 * time.Second
+// finalSlack is how much longer than its value, and D twice, a companion is kept, so that the final action finds what the
+// first one has begun: it follows D after its change became known to be visible, and that takes a while.
+const finalSlack = time.Minute
 
 const guardArgs = 7
 

@@ -19,8 +19,8 @@
 // A script decides and writes in one step (guard.lua, and rebuild.lua, field.lua, member.lua behind it). With v the
 // version of the change and c that of the companion:
 //
-//	Redis' clock is past the action's Until        the key is forgotten (below), whatever else holds
 //	same source and epoch, c > v                   older: nothing is done
+//	Redis' clock is past the action's Until        the key is forgotten (below), whatever else holds
 //	same source and epoch, c <= v, it confirms     written, c := v
 //	... it does not confirm yet                    the key is removed, c := v; but written, and it confirms from now on, if
 //	                                               it was begun before the time that v brings, or is old enough
@@ -48,7 +48,8 @@
 // Time in Redis alone is compared, so the proof holds however late the second action takes effect.
 //
 // What lies about in a process that was stopped, or on a machine that was suspended, says nothing about what is
-// visible. So it notices that it has slept, and brings no T for changes that it got before, or shortly after.
+// visible. Neither does a mark's age by a clock that was set. So a process notices that it has slept, or that Redis'
+// clock and its own do not agree about how much time has passed, and forgets what it got before, or shortly after.
 //
 // A companion also confirms once it is Window and 5 s old. A value takes effect no later than Window after its owner
 // knew v to be visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or
@@ -56,7 +57,7 @@
 // before the companion was begun. The 5 s, and D, are for owners that learn later than others what is visible.
 //
 // What is not covered: an owner that learns more than D/2 later than another that a change is visible, and a clock of
-// Redis that steps, by hand or at a failover, between the two actions of a change.
+// Redis that steps, until the owner has asked it again.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
 // changes come faster is written from Window and 5 s after the first of them. From then on every change is written at once.
@@ -68,9 +69,10 @@
 //   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock
 //     that is not ahead of it, and with what is known to be visible after that time was asked for.
 //   - [Item].Begun of a final action is the largest [Builder.Begun] of the first one's calls; 0 if one of its replies
-//     was lost, or came when the change had been known to be visible for D/2, or if the process has slept since it got
-//     the change. Of a query that was run after that reply it is always that: what the query read holds all that was
-//     settled before.
+//     was lost, or came when the change had been known to be visible for D/2. Of a query that was run after that reply
+//     it is always that: what the query read holds all that was settled before.
+//   - What a process got, or what a query began to read, before the process slept or Redis' clock stepped, or less
+//     than [Vouches] after, is forgotten.
 //   - Calls of one item go down one connection in order, and all of them are sent again or none.
 //
 // # Fields and members
@@ -86,10 +88,11 @@
 //
 // # Memory and time
 //
-// A companion lives as long as its value, D longer, and an hour at least; 24 hours beside a value that lives forever,
-// fields and members. A value of any size is written by one SET within the script. A hash of more than 256 fields or
-// 64 KiB is put together in a temporary key, in pieces of that size, and renamed by the guard's script; what is lost of
-// it meanwhile is noticed, and the key removed instead. A temporary key that is left lives for a minute.
+// A companion lives as long as its value, D twice and a minute longer, and an hour at least; 24 hours, or D twice and
+// a minute, beside a value that lives forever, fields and members. A value of any size is written by one SET within
+// the script. A hash of more than 256 fields or 64 KiB is put together in a temporary key, in pieces of that size, and
+// renamed by the guard's script; what is lost of it meanwhile is noticed, and the key removed instead. A temporary key
+// that is left lives for a minute.
 //
 // What a script keeps Redis from doing else (BenchmarkBlocking, Redis 7.0 on a busy machine of two cores, medians): a
 // string of 1 KiB 16 µs, of 1 MiB 1.3 ms, since Lua copies it; a piece of a large hash 0.15 to 0.25 ms; renaming one of

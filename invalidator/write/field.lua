@@ -43,7 +43,7 @@ if not mark then
   moved = mark
 end
 
-if op == 'forget' then
+if forgets(mark) then
   remove()
   local left = forget(mark)
   if left == true then

@@ -25,9 +25,6 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- What was on its way for too long may have been overtaken.
-if now > last then op = 'forget' end
-
 local function text(v, since)
   return v .. ' ' .. string.format('%.0f', since) .. ' ' .. source
 end
@@ -45,6 +42,12 @@ local function relate(mark)
   if o == 0 then o = order(p, pos) end
   if o == 0 then o = order(r, row) end
   return o, e .. '/' .. f .. '/' .. p .. '/' .. r, tonumber(since)
+end
+
+-- forgets says whether the action only removes: because it is meant to, or because it was on its way for so long that it
+-- may have been overtaken. If the mark says by what, nothing is left to remove.
+local function forgets(mark)
+  return op == 'forget' or now > last and relate(mark) ~= 1
 end
 
 -- pending is set where a mark is left that does not confirm: to when it was begun, which is what the script replies then.

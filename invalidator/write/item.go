@@ -74,8 +74,12 @@ func (o Outcome) String() string {
 }
 
 // Window returns for how long after a change became known to be visible its value may take effect: time enough for the
-// first and the final action. A companion must be older than that to vouch.
+// first and the final action.
 func Window(d time.Duration) time.Duration { return d + 5*time.Second }
+
+// Vouches returns how old a companion must be to vouch. That is later than [Window]: owners do not learn at the same
+// moment what is visible.
+func Vouches(d time.Duration) time.Duration { return Window(d) + 5*time.Second }
 
 // Judge settles with which intent an action is sent now, what it was made for or to forget, and until when it may take
 // effect. It is to be asked before every sending, be it the first, the final one, or one again after a failure. D must

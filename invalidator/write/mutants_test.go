@@ -39,7 +39,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			hazards{evict: 0.9, handover: 0.9, zombie: 0.9, stuck: 0.5},
 		},
 		{
-			"what takes effect late is forgotten", "if now > last then op = 'forget' end", "",
+			"what takes effect late is forgotten", " or now > last and relate(mark) ~= 1", "",
 			"string",
 			hazards{evict: 0.5, handover: 0.9, zombie: 0.9, stuck: 0.5},
 		},
@@ -172,7 +172,7 @@ func TestADoubtRaisesTheCompanion(t *testing.T) {
 				t.Fatalf("the newest change: %s", o)
 			}
 		}
-		r.redis("hset", "clock", "s", begins+int64((Window(testD)+slack)/time.Second))
+		r.redis("hset", "clock", "s", begins+int64(Vouches(testD)/time.Second))
 		return r.do(overtaken)
 	}
 	whole := simulated(t)

@@ -47,7 +47,7 @@ end
 function write.drop() return redis.call('UNLINK', key) end
 
 local mark = redis.pcall('GET', companion)
-if op == 'forget' then
+if forgets(mark) then
   redis.call('UNLINK', key)
   local left = forget(mark)
   if left == true then

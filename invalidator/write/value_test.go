@@ -48,9 +48,9 @@ func TestTTLsHaveJitterAndCompanionsOutliveThem(t *testing.T) {
 	}{
 		{0, -1, -1, foreverTTL, 0.1, 0},
 		{time.Minute, time.Minute, time.Minute, leastTTL, 0, 0},
-		{2 * time.Hour, 2 * time.Hour, 2 * time.Hour, 2*time.Hour + testD, 0, 1 << 63},
+		{2 * time.Hour, 2 * time.Hour, 2 * time.Hour, 2*time.Hour + 2*testD + finalSlack, 0, 1 << 63},
 		{time.Hour, 54 * time.Minute, 54 * time.Minute, leastTTL, 0.1, 0},
-		{time.Hour, 66*time.Minute - time.Second, 66 * time.Minute, 66*time.Minute + testD, 0.1, 1<<64 - 1},
+		{time.Hour, 66*time.Minute - time.Second, 66 * time.Minute, 66*time.Minute + 2*testD + finalSlack, 0.1, 1<<64 - 1},
 		{time.Second, time.Millisecond, time.Millisecond, leastTTL, 1, 0},
 	} {
 		random = c.random
@@ -74,6 +74,22 @@ func TestTTLsHaveJitterAndCompanionsOutliveThem(t *testing.T) {
 				t.Errorf("%+v: ttl %s", c, ttl)
 			}
 			r.b.Reset()
+		}
+	}
+}
+
+// A companion is there for the final action, D after the first one, however long D is, and for as long again.
+func TestACompanionOutlivesALongSecondDelete(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	const d = 24 * time.Hour // the longest that may be configured
+	for _, ttl := range []time.Duration{0, time.Minute, 24 * time.Hour} {
+		r.redis("flushall")
+		clear(r.begun)
+		it := put("k", "v", at(1))
+		it.D, it.Effect = d, &event.Effect{As: event.FormString, TTL: ttl}
+		r.do(it)
+		if left := r.client.PTTL(t.Context(), "freshet:v:{k}").Val(); left < ttl+2*d || left > ttl+2*d+2*finalSlack {
+			t.Errorf("beside a value that lives for %s the companion lives for %s", ttl, left)
 		}
 	}
 }
@@ -195,6 +211,43 @@ func TestWhatTakesEffectLateIsForgotten(t *testing.T) {
 				if strings.Contains(key, ":t:") {
 					r.Errorf("%s: %s is left", name, key)
 				}
+			}
+		}
+	})
+}
+
+// What was overtaken by a change that the companion knows of is older, and no reason to remove the newer value, however
+// late it comes. Only of what was meant to forget is the key removed.
+func TestALateValueLeavesANewerOne(t *testing.T) {
+	both(t, func(r *rig) {
+		for name, c := range map[string]struct{ newer, late *Item }{
+			"a value":      {put("k", "2", at(2)), put("k", "1", at(1))},
+			"a large hash": {large("k", 1, 1, at(2)), large("k", inlineFields+1, 1, at(1))},
+			"a field":      {field("k", "f", "2", event.IntentPut, at(2)), field("k", "f", "1", event.IntentPut, at(1))},
+			"a member":     {member("k", "m", event.IntentPut, at(2)), member("k", "m", event.IntentRemove, at(1))},
+			"a score":      {scored("k", "m", "2", at(2)), scored("k", "m", "1", at(1))},
+		} {
+			r.redis("flushall")
+			clear(r.begun)
+			r.do(c.newer)
+			switch c.newer.Action {
+			case event.ActionSet, event.ActionZSet:
+				r.redis(map[event.Action][]any{event.ActionSet: {"sadd", "k", "x"}, event.ActionZSet: {"zadd", "k", "1", "x"}}[c.newer.Action]...)
+			}
+			if o := r.do(c.newer); o != Written {
+				r.Fatalf("%s: the newer one: %s", name, o)
+			}
+			value := r.redis("dump", "k")
+			c.late.Until = r.client.Time(r.Context()).Val().UnixMilli() - 1
+			if o := r.do(c.late); o != Older || r.redis("dump", "k") != value {
+				r.Errorf("%s: %s", name, o)
+			}
+			if keys := r.client.Keys(r.Context(), "*:t:*").Val(); len(keys) > 0 {
+				r.Errorf("%s: %v is left", name, keys)
+			}
+			c.late.Intent = event.IntentForget
+			if o := r.do(c.late); o != Forgotten {
+				r.Errorf("%s, to be forgotten: %s", name, o)
 			}
 		}
 	})
