@@ -108,7 +108,7 @@ func (h *health) release() {
 	h.again = make(chan struct{})
 }
 
-// failed takes note of a command, sent at the given instant, whose error says that Redis is away. A connection that was
+// failed takes note of a command, sent at the given moment, whose error says that Redis is away. A connection that was
 // closed while nobody used it is neither that nor a silence: the caller tries again at once, on another one. That ends,
 // for there are only so many connections, and a new one has not been unused.
 func (h *health) failed(sent instant, err error) {
