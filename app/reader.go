@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -31,51 +32,82 @@ type appender interface {
 
 // routing turns row changes into invalidations.
 type routing interface {
-	Bind(t *event.Table) ([]event.Need, error)
 	Route(b *event.Batch, c *event.Change)
 	Publish()
 }
 
-// reader is canal's sink: it routes each row into the batch under way and appends the batch to the event log when it is
-// full, when the source has nothing more to send for now, or when some of it has waited for 100 ms. It runs on the
-// canal's goroutine.
+// source is what the reader asks: a [canal.Canal].
+type source interface {
+	Next(ctx context.Context) (*canal.Step, error)
+	Handover(last event.Version) time.Duration
+	HandedOver()
+	Settled(ctx context.Context) error
+}
+
+// reader asks the source for what it has read, routes each row into the batch under way, and appends the batch to the
+// event log when it is full, when the source has nothing more to send for now, or when some of it has waited for 100 ms.
+// One goroutine runs it.
 type reader struct {
-	ctx    context.Context
-	log    appender
-	router routing
-	// handover tells the canal what is about to be handed over and returns for how long it has been visible.
-	handover func(last event.Version) time.Duration
+	source   source
+	log      appender
+	router   routing
 	xa       *xaMemory
 	doubts   *doubt.Book
 	troubles *troubles
 	tap      *tap
 	fresh    *freshness
 	latency  *latency.Stages
-	source   string
+	name     string // of the source
 	term     uint64
 
 	batch event.Batch
+	pace  pace
 }
 
-// Bind implements canal.Sink. A mapping that does not fit the table stops only itself: a column may be dropped while
-// freshet runs, and its keys cannot be named then.
-func (r *reader) Bind(t *event.Table) ([]event.Need, error) {
-	needs, err := r.router.Bind(t)
-	var problems spec.Problems
-	if !errors.As(err, &problems) {
-		return needs, err
-	}
-	for _, p := range problems {
-		if err := r.troubles.unfit(r.ctx, fmt.Sprintf("table %s: %s", t, p)); err != nil {
-			return needs, err
+// run reads until ctx ends, which is no error, something fails, or the source is caught up with and all that was handed
+// on is visible.
+func (r *reader) run(ctx context.Context) error {
+	err := r.read(ctx)
+	if errors.Is(err, io.EOF) {
+		if err = r.flush(ctx); err == nil {
+			err = r.source.Settled(ctx)
 		}
 	}
-	return needs, nil
+	if ctx.Err() == nil {
+		return err
+	}
+	// Stopped: what was gathered is handed on, if the log still takes it.
+	if err = r.flush(ctx); errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
+		return nil
+	}
+	return err
 }
 
-// Row implements canal.Sink. If it panics, canal passes over the rows event; what the batch holds by then is whole, and
+// read takes one step after the other. Here is decided when a batch ends.
+func (r *reader) read(ctx context.Context) error {
+	row := func(c *event.Change) error { return r.row(ctx, c) }
+	for {
+		step, err := r.source.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if step.Kind == canal.Rows {
+			err = step.Each(row)
+		} else {
+			err = r.end(ctx, step)
+		}
+		if err == nil && (step.Kind == canal.Idle || r.pace.read(step.Size)) {
+			err = r.flush(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// row takes one row change. If it panics, canal passes over the rows event; what the batch holds by then is whole, and
 // to delete more is always right.
-func (r *reader) Row(c *event.Change) error {
+func (r *reader) row(ctx context.Context, c *event.Change) error {
 	if c.Tx.XID != "" {
 		if err := r.xaRow(c); err != nil {
 			return err
@@ -83,10 +115,10 @@ func (r *reader) Row(c *event.Change) error {
 	} else {
 		r.router.Route(&r.batch, c)
 	}
-	return r.handOnIfFull()
+	return r.handOnIfFull(ctx)
 }
 
-// xaRow is Row for an XA transaction. If it panics it leaves nothing of the row in the batch: what the row writes must
+// xaRow is row for an XA transaction. If it panics it leaves nothing of the row in the batch: what the row writes must
 // not be written before the transaction is committed.
 func (r *reader) xaRow(c *event.Change) error {
 	from, whole := r.batch.Len(), false
@@ -101,67 +133,82 @@ func (r *reader) xaRow(c *event.Change) error {
 	return err
 }
 
-// Commit implements canal.Sink.
-func (r *reader) Commit(tx *event.Tx, end event.End) error {
-	if tx.XID != "" {
-		r.xa.abandon(tx, end)
-	}
-	return r.end(end)
-}
-
-// end ends a transaction.
-func (r *reader) end(end event.End) error {
-	r.batch.End.Add(end)
-	return r.handOnIfFull()
-}
-
-// Prepare implements canal.Sink. The rows' keys are deleted now as well, and nothing is written under them: which is
-// too early to be of use but keeps the path the same for all rows, and is right where XA COMMIT … ONE PHASE follows.
-// Those actions that count come with Resolve.
-func (r *reader) Prepare(tx *event.Tx, end event.End) error {
-	if err := r.xa.seal(tx); err != nil {
-		return err
-	}
-	return r.end(end)
-}
-
-// Recall implements canal.Sink.
-func (r *reader) Recall(tx *event.Tx, v event.Version) (known bool, err error) {
-	unknown, err := r.xa.recall(tx, v, func(k *stashedKey, row uint32) error {
-		known = true
-		return r.again(tx, v, k, row)
-	})
-	if err == nil && len(unknown) > 0 {
-		known, err = true, r.unknown(unknown)
+// end takes the end of a transaction; there is none in an Idle.
+func (r *reader) end(ctx context.Context, s *canal.Step) error {
+	var err error
+	switch s.Kind {
+	case canal.Committed:
+		if s.Tx.XID != "" {
+			r.xa.abandon(s.Tx, s.End)
+		}
+	case canal.Prepared:
+		// The rows' keys are deleted now as well, and nothing is written under them: which is too early to be of use but
+		// keeps the path the same for all rows, and is right where XA COMMIT … ONE PHASE follows. Those actions that count
+		// come with XA COMMIT.
+		err = r.xa.seal(s.Tx)
+	case canal.XACommitted:
+		if err = r.recall(ctx, s); err == nil {
+			r.xa.resolved(s.Tx, s.Version, s.End)
+		}
+	case canal.XARolledBack:
+		r.xa.resolved(s.Tx, s.Version, s.End)
+	default:
+		return nil
 	}
 	if err != nil {
-		return known, fmt.Errorf("xa transaction %s: %w", tx.XID, err)
+		return err
 	}
-	return known, nil
+	r.batch.End.Add(s.End)
+	return r.handOnIfFull(ctx)
 }
 
-// Resolve implements canal.Sink.
-func (r *reader) Resolve(tx *event.Tx, v event.Version, end event.End) error {
-	r.xa.resolved(tx, v, end)
-	return r.end(end)
+// recall invalidates again what was remembered of an XA transaction that is now committed, and records the doubt about
+// what was not. The batch must not get the end before.
+func (r *reader) recall(ctx context.Context, s *canal.Step) error {
+	known := false
+	unknown, err := r.xa.recall(s.Tx, s.Version, func(k *stashedKey, row uint32) error {
+		known = true
+		return r.again(ctx, s.Tx, s.Version, k, row)
+	})
+	switch {
+	case err != nil:
+	case len(unknown) > 0:
+		err = r.unknown(ctx, unknown)
+	case s.Unread && !known:
+		return r.unread(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("xa transaction %s: %w", s.Tx.XID, err)
+	}
+	return nil
+}
+
+// unread records the doubt about a transaction that is now committed, and whose rows nobody has read.
+func (r *reader) unread(ctx context.Context) error {
+	return r.doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.XAUnread, Source: r.name,
+		Message: "an XA COMMIT on source " + r.name + " of a transaction that was prepared before reading began: " +
+			"its rows were not read, so their keys may be stale: clear the mapped keys; commit or roll back what XA RECOVER lists " +
+			"before a first start or `position set` (on MySQL, and grant XA_RECOVER_ADMIN, so that others are told apart)",
+	})
 }
 
 // unknown records the doubt about tables of which a transaction that is now committed changed rows whose keys did not
 // fit into the stash. It returns once that is durable: the XA COMMIT must not be passed before.
-func (r *reader) unknown(tables []string) error {
+func (r *reader) unknown(ctx context.Context, tables []string) error {
 	which := "table " + strings.Join(tables, ", ")
 	if slices.Contains(tables, "") {
 		tables, which = nil, "every mapped table"
 	}
-	return r.doubts.Record(r.ctx, doubt.Doubt{
-		Cause: alarm.XAKeysUnknown, Source: r.source, Tables: tables,
+	return r.doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.XAKeysUnknown, Source: r.name, Tables: tables,
 		Message: "an xa transaction was committed that had changed more rows than could be remembered, so some keys of " + which +
 			" were not deleted: clear the keys of " + which,
 	})
 }
 
 // again adds what was remembered at XA PREPARE to the batch, under the version of its XA COMMIT.
-func (r *reader) again(tx *event.Tx, v event.Version, k *stashedKey, row uint32) error {
+func (r *reader) again(ctx context.Context, tx *event.Tx, v event.Version, k *stashedKey, row uint32) error {
 	o := event.Origin{Table: k.Table, Tx: *tx, Event: v, D: k.D, Mapping: k.Mapping, RateLimit: k.RateLimit}
 	// Mappings take turns here as they did when the rows were routed.
 	at := r.batch.FindOrigin(&o, len(r.batch.Origins))
@@ -171,75 +218,79 @@ func (r *reader) again(tx *event.Tx, v event.Version, k *stashedKey, row uint32)
 	}
 	add(&r.batch, k, row)
 	r.batch.Invalidations[r.batch.Len()-1].Origin = uint32(at)
-	return r.handOnIfFull()
+	return r.handOnIfFull(ctx)
 }
 
-// Flush implements canal.Sink.
-func (r *reader) Flush() error {
+// flush hands on all that was read.
+func (r *reader) flush(ctx context.Context) error {
 	r.router.Publish()
-	if r.batch.Len() == 0 && r.batch.End.IsZero() {
-		return nil
+	if r.batch.Len() > 0 || !r.batch.End.IsZero() {
+		if err := r.handOn(ctx); err != nil {
+			return err
+		}
 	}
-	return r.handOn()
+	r.source.HandedOver()
+	r.pace.handedOn()
+	return nil
 }
 
-// Mark implements canal.Sink. It is called on the heartbeat's goroutine.
-func (r *reader) Mark(m event.Mark) {
+// mark takes a mark, on the goroutine that watches the source.
+func (r *reader) mark(m event.Mark) {
 	r.fresh.mark(m)
 	r.log.Mark(m)
 }
 
-func (r *reader) handOnIfFull() error {
+func (r *reader) handOnIfFull(ctx context.Context) error {
 	if r.batch.Len() < batchKeys && len(r.batch.Text()) < batchBytes && len(r.batch.End.GTIDs) < batchRanges {
 		return nil
 	}
-	return r.handOn()
+	return r.handOn(ctx)
 }
 
-func (r *reader) handOn() error {
-	if err := r.troubles.record(r.ctx); err != nil {
+func (r *reader) handOn(ctx context.Context) error {
+	if err := r.troubles.record(ctx); err != nil {
 		return err
 	}
 	b := &r.batch
 	defer b.Reset()
-	b.Source, b.Term = r.source, r.term
+	b.Source, b.Term = r.name, r.term
 	if b.Len() > 0 {
-		b.Age = r.handover(b.Last)
+		b.Age = r.source.Handover(b.Last)
 	}
 	b.At = time.Now()
 	r.latency.Read.Commits(b, b.At)
 	r.fresh.handOn(&b.End)
 	r.tap.show(b)
-	return r.append(b)
+	return r.append(ctx, b)
 }
 
 // append appends the batch to the log. A panic over it would come again at each start: the tables of the batch are in
 // doubt then, and its end goes on without its keys.
-func (r *reader) append(b *event.Batch) (err error) {
+func (r *reader) append(ctx context.Context, b *event.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = r.unappended(b, p)
+			err = r.unappended(ctx, b, p)
 		}
 	}()
-	return r.log.Append(r.ctx, b)
+	return r.log.Append(ctx, b)
 }
 
-func (r *reader) unappended(b *event.Batch, p any) error {
+func (r *reader) unappended(ctx context.Context, b *event.Batch, p any) error {
 	var tables []string
 	for i := range b.Commons {
 		tables = append(tables, b.Commons[i].Table)
 	}
 	slices.Sort(tables)
-	err := r.doubts.Record(r.ctx, doubt.Doubt{
-		Cause: alarm.EventUndecodable, Source: r.source, Tables: slices.Compact(tables),
+	err := r.doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.EventUndecodable, Source: r.name, Tables: slices.Compact(tables),
 		Message: fmt.Sprintf("the event log failed over keys of source %s up to %s:%d (%T), so they were not deleted: clear the keys "+
-			"of the tables, and please report it", r.source, b.End.File, b.End.Pos, p),
+			"of the tables, and please report it", r.name, b.End.File, b.End.Pos, p),
 	})
 	if err != nil {
 		return err
 	}
 	end := b.End
 	b.Reset()
-	b.Source, b.Term, b.End, b.At = r.source, r.term, end, time.Now()
-	return r.log.Append(r.ctx, b)
+	b.Source, b.Term, b.End, b.At = r.name, r.term, end, time.Now()
+	return r.log.Append(ctx, b)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -46,14 +47,7 @@ func (l *fakeLog) keys() (out []string) {
 }
 
 // fakeRouter makes of a row the key product:N, N the row's position, and pads it.
-type fakeRouter struct {
-	pad int
-	err error
-}
-
-func (r *fakeRouter) Bind(*event.Table) ([]event.Need, error) {
-	return []event.Need{{Column: 0, Text: true}}, r.err
-}
+type fakeRouter struct{ pad int }
 
 func (r *fakeRouter) Publish() {}
 
@@ -81,9 +75,8 @@ func newReader(t *testing.T) (*reader, *fakeLog) {
 	must(t, err)
 	l := &fakeLog{}
 	return &reader{
-		ctx: t.Context(), log: l, router: &fakeRouter{}, troubles: &troubles{alarms: board, doubts: book(t, board), source: "orders"}, tap: &tap{}, fresh: &freshness{}, source: "orders", term: 12,
-		latency:  latency.New(),
-		handover: func(event.Version) time.Duration { return event.Unknown },
+		source: &fakeSource{age: event.Unknown}, log: l, router: &fakeRouter{}, troubles: &troubles{alarms: board, doubts: book(t, board), source: "orders"},
+		tap: &tap{}, fresh: &freshness{}, name: "orders", term: 12, latency: latency.New(),
 	}, l
 }
 
@@ -101,11 +94,8 @@ func end(pos uint64) event.End {
 
 func TestTheReaderHandsOnWhatItHasWhenTheSourceWaits(t *testing.T) {
 	r, l := newReader(t)
-	var asked []event.Version
-	r.handover = func(last event.Version) time.Duration {
-		asked = append(asked, last)
-		return 3 * time.Second
-	}
+	canal := &fakeSource{age: 3 * time.Second}
+	r.source = canal
 	must(t, r.Flush())
 	if len(l.batches) != 0 {
 		t.Fatal("nothing was read, and something handed on")
@@ -129,17 +119,15 @@ func TestTheReaderHandsOnWhatItHasWhenTheSourceWaits(t *testing.T) {
 	if b.End.Pos != 350 || len(b.End.GTIDs) == 0 || !b.End.Committed.Equal(noon) {
 		t.Errorf("the end is %+v", b.End)
 	}
-	if len(asked) != 1 || asked[0] != b.Last {
-		t.Errorf("canal was told of %v", asked)
+	if len(canal.asked) != 1 || canal.asked[0] != b.Last || canal.handedOver != 3 {
+		t.Errorf("canal was asked the age of %v, and everything was handed over %d times", canal.asked, canal.handedOver)
 	}
 }
 
 func TestTransactionsWithoutMappedRowsMoveThePositionAndClaimNothing(t *testing.T) {
 	r, l := newReader(t)
-	r.handover = func(event.Version) time.Duration {
-		t.Error("canal was told of a batch without rows")
-		return 0
-	}
+	canal := &fakeSource{}
+	r.source = canal
 	must(t, r.Commit(&event.Tx{}, end(150)))
 	must(t, r.Commit(&event.Tx{}, end(250)))
 	must(t, r.Flush())
@@ -157,6 +145,9 @@ func TestTransactionsWithoutMappedRowsMoveThePositionAndClaimNothing(t *testing.
 	}
 	if len(l.batches) < 2 {
 		t.Error("nothing was handed on")
+	}
+	if len(canal.asked) > 0 {
+		t.Error("canal was asked the age of a batch without rows")
 	}
 }
 
@@ -200,7 +191,7 @@ func TestMarksPassBesideTheBatch(t *testing.T) {
 	r, l := newReader(t)
 	must(t, r.Row(row(1, "")))
 	m := event.Mark{Source: "orders", Term: 12, Version: version(1, 1, 1, 1), Made: noon, Read: true}
-	r.Mark(m)
+	r.mark(m)
 	if len(l.marks) != 1 || l.marks[0] != m || len(l.batches) != 0 {
 		t.Errorf("marks %v, %d batches", l.marks, len(l.batches))
 	}
@@ -211,8 +202,11 @@ func TestMarksPassBesideTheBatch(t *testing.T) {
 
 func TestAMappingThatDoesNotFitATableStopsOnlyItself(t *testing.T) {
 	r, _ := newReader(t)
-	r.router = &fakeRouter{err: spec.Problems{{What: "shop.product has no column sku", Do: "did you mean skus?"}}}
-	needs, err := r.Bind(product)
+	unfit := spec.Problems{{What: "shop.product has no column sku", Do: "did you mean skus?"}}
+	bind := func(err error) canal.Bind {
+		return r.troubles.binding(func(*event.Table) ([]event.Need, error) { return []event.Need{{Column: 0, Text: true}}, err })
+	}
+	needs, err := bind(unfit)(t.Context(), product)
 	if err != nil || len(needs) != 1 {
 		t.Errorf("needs %v, %v", needs, err)
 	}
@@ -222,8 +216,7 @@ func TestAMappingThatDoesNotFitATableStopsOnlyItself(t *testing.T) {
 		t.Errorf("alarms %+v", records)
 	}
 	other := errors.New("out of memory")
-	r.router = &fakeRouter{err: other}
-	if _, err := r.Bind(product); !errors.Is(err, other) {
+	if _, err := bind(other)(t.Context(), product); !errors.Is(err, other) {
 		t.Errorf("got %v", err)
 	}
 }

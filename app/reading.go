@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,7 @@ type reading struct {
 	// registry is that of this reading: the metrics of one that is over are not shown.
 	registry *prometheus.Registry
 	canal    *canal.Canal
-	sink     *reader
+	reader   *reader
 	saved    saved
 	log      eventlog.Input
 	fresh    freshness
@@ -74,14 +75,13 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err
 	}
-	r.sink = &reader{
-		log: log, router: route, tap: &p.tap, fresh: &r.fresh, source: c.Source.Name, term: at.Term(),
-		xa: &xaMemory{store: xa, alarms: p.alarms}, troubles: troubles, doubts: p.doubts, latency: p.latency,
-	}
-	if r.canal, err = canal.New(o, r.sink, at); err != nil {
+	if r.canal, err = canal.New(o, troubles.binding(route.Bind), at); err != nil {
 		return nil, err
 	}
-	r.sink.handover = r.canal.Handover
+	r.reader = &reader{
+		source: r.canal, log: log, router: route, tap: &p.tap, fresh: &r.fresh, name: c.Source.Name, term: at.Term(),
+		xa: &xaMemory{store: xa, alarms: p.alarms}, troubles: troubles, doubts: p.doubts, latency: p.latency,
+	}
 	return r, nil
 }
 
@@ -178,8 +178,13 @@ func (r *reading) read(ctx context.Context) (caughtUp bool, err error) {
 		defer close(r.allSaved)
 		return r.saved.Run(saving, r.log.Durable(), r.saverOptions())
 	})
-	r.sink.ctx = ctx
-	err = r.canal.Run(ctx)
+	watching, stopWatching := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.canal.Watch(watching, r.reader.mark) })
+	err = r.reader.run(ctx)
+	r.canal.Close()
+	stopWatching()
+	watch.Wait()
 	// Asked before the log is closed: with nothing left to do its other end is finished at once, which ends ctx.
 	caughtUp = err == nil && ctx.Err() == nil
 	r.log.Close()

@@ -2,11 +2,16 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
 )
 
@@ -64,6 +69,24 @@ func (t *troubles) record(ctx context.Context) error {
 	}
 	clear(t.gathered)
 	return nil
+}
+
+// binding returns what canal asks for the columns of each table. A mapping that does not fit the table stops only itself:
+// a column may be dropped while freshet runs, and its keys cannot be named then.
+func (t *troubles) binding(bind func(*event.Table) ([]event.Need, error)) canal.Bind {
+	return func(ctx context.Context, table *event.Table) ([]event.Need, error) {
+		needs, err := bind(table)
+		var problems spec.Problems
+		if !errors.As(err, &problems) {
+			return needs, err
+		}
+		for _, p := range problems {
+			if err := t.unfit(ctx, fmt.Sprintf("table %s: %s", table, p)); err != nil {
+				return needs, err
+			}
+		}
+		return needs, nil
+	}
 }
 
 // unfit records that a mapping cannot be used with a table.

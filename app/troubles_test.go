@@ -76,11 +76,10 @@ func TestABatchIsNotHandedOnBeforeItsDoubtsAreDurable(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.ctx = gone
 	r.troubles.Report(router.ColumnAbsent, "shop.other", "another")
 	must(t, r.Row(row(200, "")))
 	must(t, r.Commit(&event.Tx{}, end(200)))
-	if err := r.Flush(); !errors.Is(err, context.Canceled) || len(log.batches) != 1 {
+	if err := r.flush(gone); !errors.Is(err, context.Canceled) || len(log.batches) != 1 {
 		t.Fatalf("%v, %d batches", err, len(log.batches))
 	}
 }

@@ -48,11 +48,7 @@ func resolve(t *testing.T, r *reader, l *fakeLog, xid string, commit bool, pos u
 	t.Helper()
 	l.batches = nil
 	tx := &event.Tx{XID: xid}
-	if commit {
-		_, err := r.Recall(tx, version(1, 1, pos, 0))
-		must(t, err)
-	}
-	must(t, r.Resolve(tx, version(1, 1, pos, 0), end(pos+50)))
+	must(t, r.Resolve(commit, tx, version(1, 1, pos, 0), end(pos+50)))
 	must(t, r.Flush())
 	if n := len(l.batches); n == 0 || l.batches[n-1].End.Pos != pos+50 {
 		t.Fatalf("the end is not handed on: %+v", l.batches)
@@ -290,9 +286,7 @@ func TestAValueIsWrittenWhenItsTransactionIsCommitted(t *testing.T) {
 	for range 2 { // the XA COMMIT is read again after a crash: the same versions
 		l.batches = nil
 		tx := &event.Tx{XID: xid}
-		_, err := r.Recall(tx, version(1, 1, 500, 0))
-		must(t, err)
-		must(t, r.Resolve(tx, version(1, 1, 500, 0), end(550)))
+		must(t, r.Resolve(true, tx, version(1, 1, 500, 0), end(550)))
 		must(t, r.Flush())
 		// The later value has the higher version, though all have the commit's place.
 		want = []string{

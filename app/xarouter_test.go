@@ -73,9 +73,7 @@ func TestWhatTheRouterMakesOfAPreparedTransactionComesBackAtItsCommit(t *testing
 			}
 			l.batches = nil
 			commit := version(9, 1, 500, 0) // behind all rows
-			_, err := r.Recall(&event.Tx{XID: xid}, commit)
-			must(t, err)
-			must(t, r.Resolve(&event.Tx{XID: xid}, commit, end(1<<41)))
+			must(t, r.Resolve(true, &event.Tx{XID: xid}, commit, end(1<<41)))
 			must(t, r.Flush())
 			got := routertest.Items(l.batches...)
 			for i := range want {

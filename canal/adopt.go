@@ -59,9 +59,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.aim(s, info); err != nil {
 		return err
 	}
-	if l.started != nil {
-		l.started(newHeart(l.Canal, &p, info))
-		l.started = nil
+	if !l.beats {
+		l.beats = true
+		l.Canal.reading <- newHeart(l.Canal, &p, info)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) e
 // save saves a position before anything is read from it.
 func (l *loop) save(p event.Position) error {
 	if err := l.checkpoint.Begin(p); err != nil {
-		return &sinkError{err}
+		return l.stop(err)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	if p.Server == "" || p.Epoch == 0 {
 		// The position was given by hand.
 		if err := l.checkpoint.Raise(info.Server, l.epoch); err != nil {
-			return &sinkError{err}
+			return l.stop(err)
 		}
 		l.server = info.Server
 	}

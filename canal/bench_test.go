@@ -101,7 +101,7 @@ func (l *listener) Flush() error {
 
 // player is a loop that plays a tape.
 type player struct {
-	*loop
+	*hand
 	*tape
 	sink *listener
 }
@@ -111,11 +111,11 @@ func play(t testing.TB, p *tape, wanted bool) *player {
 	s := &listener{recorder: newRecorder(), bound: map[*event.Table]int{}}
 	c, err := New(Options{
 		Address: "x", User: "u", Alarms: newBoard(t, quietLogger(t)), Wanted: func(string, string) bool { return wanted },
-	}, s, s)
+	}, binding(s), s)
 	testbed.Must(t, err)
-	l, err := newLoop(t.Context(), c)
-	testbed.Must(t, err)
-	l.flavor, l.byGTID, l.epoch, l.server, c.loop = event.MySQL, true, 1, "s", l
+	l := &hand{c.loop, s, s.Row}
+	l.ctx = t.Context()
+	l.flavor, l.byGTID, l.epoch, l.server = event.MySQL, true, 1, "s"
 	testbed.Must(t, l.tables.restore(nil))
 	st := l.tables.parse(binlog.Header{}, &binlog.Query{Charset: 255, ServerCharset: 255, SQL: []byte(
 		`CREATE TABLE shop.product (id BIGINT PRIMARY KEY AUTO_INCREMENT, sku VARCHAR(64) NOT NULL, name VARCHAR(128),
@@ -124,7 +124,7 @@ func play(t testing.TB, p *tape, wanted bool) *player {
 	l.tables.tracker.Apply(&st)
 	l.at = at(4)
 	testbed.Must(t, l.event(p.list[0]))
-	return &player{loop: l, tape: p, sink: s}
+	return &player{hand: l, tape: p, sink: s}
 }
 
 // once plays all transactions, as if they came for the first time.

@@ -7,105 +7,47 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/freshet/freshet/event"
 )
 
-// Canal reads the committed row changes of one source, from a checkpoint on, forever.
+// Canal reads the committed row changes of one source, from a checkpoint on, forever: one stream, with one connection
+// that carries it and one that asks what is visible. A process can have several.
 type Canal struct {
 	o          Options
-	sink       Sink
+	bind       Bind
 	checkpoint Checkpoint
 	vis        *visibility
 	m          *metrics
 	n          counters
 
-	running atomic.Bool
-	loop    *loop // only for the goroutine of Run
+	loop *loop // only for the goroutine that calls Next
 
 	mu    sync.Mutex
 	first time.Time // when the first byte of a dump came
 
-	// hangUp ends the dump that is being read, so that another is begun; nil before the first one.
-	hangUp atomic.Pointer[context.CancelFunc]
+	// reading gets the heartbeat once reading has begun; capacity 1.
+	reading chan *heart
+	// cut ends the dump that is being read, so that another is begun; nil before the first one.
+	cut atomic.Pointer[context.CancelFunc]
 }
 
-// New returns a canal that hands what it reads to sink, and begins where checkpoint says.
-func New(o Options, sink Sink, checkpoint Checkpoint) (*Canal, error) {
+// New returns a canal that begins where checkpoint says, and decodes the columns that bind asks for.
+func New(o Options, bind Bind, checkpoint Checkpoint) (*Canal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if sink == nil || checkpoint == nil {
-		return nil, errors.New("canal: a sink and a checkpoint are needed")
+	if bind == nil || checkpoint == nil {
+		return nil, errors.New("canal: a Bind and a Checkpoint are needed")
 	}
-	c := &Canal{o: o, sink: sink, checkpoint: checkpoint, vis: newVisibility(o.Heartbeat)}
+	c := &Canal{o: o, bind: bind, checkpoint: checkpoint, vis: newVisibility(o.Heartbeat), reading: make(chan *heart, 1)}
+	if c.loop, err = newLoop(c); err != nil {
+		return nil, err
+	}
 	c.m, err = newMetrics(o.Registerer, &c.n, o.Heartbeat, c.vis.waiting)
 	if err != nil {
 		return nil, fmt.Errorf("canal: %w", err)
 	}
 	return c, nil
-}
-
-// Run reads until ctx ends, or with [Options].UntilCaughtUp until everything that the source held at the start has
-// been handed over and is visible to everybody. It then returns nil, after a last [Sink.Flush].
-//
-// A lost connection is made anew, forever, with an alarm. Run fails with the sink's error; with an error that is
-// [retry.ErrHalt] when somebody must decide how to go on; with the server's refusal when it refuses who we are at the
-// first connection; and when the source's gtid_mode has changed, after which a new Canal goes on. It must be called
-// once only.
-func (c *Canal) Run(ctx context.Context) error {
-	if !c.running.CompareAndSwap(false, true) {
-		return errors.New("canal: Run was called twice")
-	}
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	var heartbeat sync.WaitGroup
-	defer heartbeat.Wait()
-	defer cancel()
-
-	l, err := newLoop(ctx, c)
-	if err != nil {
-		return err
-	}
-	c.loop = l
-	l.started = func(h *heart) {
-		heartbeat.Go(func() { h.run(ctx) })
-		if !c.o.UntilCaughtUp { // a run that ends by itself does not last until anything is purged
-			heartbeat.Go(func() { c.watchRetention(ctx) })
-		}
-	}
-	err = l.run(ctx)
-	if errors.Is(err, errCaughtUp) {
-		if err = c.flush(); err == nil {
-			err = c.vis.settled(ctx)
-		}
-	}
-	if outer.Err() != nil {
-		// Stopped: what was gathered is handed on, if the sink still takes it.
-		if err = c.flush(); errors.Is(err, outer.Err()) || errors.Is(err, context.Cause(outer)) {
-			return nil
-		}
-	}
-	return plainSinkError(err)
-}
-
-// flush asks the sink to hand on what it has gathered.
-func (c *Canal) flush() error {
-	if err := c.sink.Flush(); err != nil {
-		return &sinkError{err}
-	}
-	return nil
-}
-
-// Handover is to be called by the sink, on the canal's goroutine, before it hands on a batch of invalidations: last
-// is the highest version in it. It returns for how long all changes in the batch have been known to be visible to
-// everybody, or [event.Unknown]; a mark will cover them once they are.
-func (c *Canal) Handover(last event.Version) time.Duration {
-	if c.loop == nil {
-		return event.Unknown
-	}
-	return c.vis.handover(c.loop.claim(last))
 }
 
 // Stats is what a canal has done and how it stands.
@@ -152,20 +94,3 @@ func (c *Canal) Stats() Stats {
 	c.mu.Unlock()
 	return s
 }
-
-// sinkError carries an error of the sink through the loop, past everything that makes connections anew.
-type sinkError struct{ err error }
-
-func (e *sinkError) Error() string { return e.err.Error() }
-func (e *sinkError) Unwrap() error { return e.err }
-
-// plainSinkError returns an error of the sink as the sink returned it.
-func plainSinkError(err error) error {
-	if se := (*sinkError)(nil); errors.As(err, &se) {
-		return se.err
-	}
-	return err
-}
-
-// errCaughtUp ends the loop when everything that was asked for has been read.
-var errCaughtUp = errors.New("caught up")

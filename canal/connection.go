@@ -16,69 +16,189 @@ import (
 // errModeChanged says that the source's positions are of another kind than at the start of the run.
 var errModeChanged = errors.New("the source's gtid_mode has changed while it was read: positions are kept in another way now")
 
+// errCaughtUp ends the stream when everything that was asked for has been read.
+var errCaughtUp = errors.New("caught up")
+
 // errNonsense is wrapped by errors that say that the stream contradicts itself.
 var errNonsense = errors.New("the binlog stream makes no sense")
 
-// run reads until ctx ends, making connections anew.
-func (l *loop) run(ctx context.Context) error {
-	r := l.newReconnect()
+// dump is a connection that the source's binlog comes down.
+type dump struct {
+	*session
+	events *stream
+	// alive: it has brought what we asked for.
+	alive bool
+}
+
+// next makes the next step. Until there is one it connects, reads, and connects again.
+func (l *loop) next() error {
+	err := l.settle()
 	for {
-		before := l.progress()
-		err := l.connection(ctx, r)
-		if l.n.connected.Swap(false) {
-			r.ended()
+		if err != nil {
+			if err = l.disconnected(err); err != nil {
+				return err
+			}
 		}
-		if err := l.disconnected(err); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
+		if l.step.Kind != nothing {
 			return nil
 		}
-		if err := r.judge(ctx, l, err, l.progress() != before); err != nil {
-			return err
+		if l.broken != nil {
+			if err = l.tryAgain(); err != nil {
+				return err
+			}
 		}
-		wait := r.attempts.Failed(err)
-		l.m.connects.WithLabelValues("error").Inc()
-		if time.Since(r.since) >= awayAfter && !isBehind(err) { // that has an alarm of its own
-			l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))
-		}
-		if retry.Sleep(ctx, wait) != nil {
-			return nil
-		}
+		err = l.advance()
 	}
 }
 
-// disconnected hands on what was gathered, drops what was half read, and returns the error if no new connection
-// would mend it.
-func (l *loop) disconnected(err error) error {
-	var se *sinkError
+// settle does what was put off until the caller had the step before.
+func (l *loop) settle() error {
 	switch {
-	case errors.Is(err, errCaughtUp), errors.Is(err, errModeChanged), errors.As(err, &se):
+	case l.fatal != nil:
+		return l.fatal
+	case l.failed != nil:
+		err := l.failed
+		l.failed = nil
+		return err
+	case l.dump == nil:
+		return nil
+	}
+	end := l.reached()
+	if end || l.handed {
+		l.handed = false
+		if err := l.tables.look(end); err != nil {
+			return err
+		}
+	}
+	if end {
+		return errCaughtUp
+	}
+	if len(l.runs.GTIDs) >= maxRuns {
+		l.step.Kind = Idle
+	}
+	return nil
+}
+
+// advance handles one event, or connects.
+func (l *loop) advance() error {
+	switch {
+	case l.dump == nil:
+		return l.connect()
+	case l.payload != nil:
+		return l.unfold()
+	}
+	ev, err := l.dump.events.next()
+	if errors.Is(err, errWouldWait) {
+		l.tables.looks.waits()
+		l.step.Kind = Idle
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("binlog dump from %s: %w", l.o.Address, err)
+	}
+	if l.events == 0 {
+		l.firstByte()
+	}
+	if err := l.event(ev); err != nil {
+		return err
+	}
+	if d := l.dump; !d.alive && !l.at.isZero() && !l.fresh {
+		// It has found what we asked for, however long it had to look.
+		d.alive = true
+		d.link.timeout = l.o.silence()
+		l.reconnect.patience = 1
+	}
+	return nil
+}
+
+// disconnected closes the connection, and returns the error if no new one would fix it. Before another is made, what was
+// read is handed on.
+func (l *loop) disconnected(err error) error {
+	reading := l.hangUp()
+	switch {
+	case l.fatal != nil:
+		return l.fatal
+	case l.ctx.Err() != nil:
+		return l.ctx.Err()
+	case errors.Is(err, errCaughtUp), errors.Is(err, errModeChanged):
 		return err
 	case errors.Is(err, retry.ErrHalt) && !isDoubtful(err):
 		return err
 	}
-	if l.server == "" {
-		return nil
+	l.broken = err
+	if reading {
+		if l.tx.open {
+			l.lost = l.tx.GTID
+		}
+		l.step.Kind = Idle
 	}
-	if l.tx.open {
-		l.lost = l.tx.GTID
-	}
-	err = l.handOn()
+	return nil
+}
+
+// tryAgain drops what was half read, and waits until it is time for a new connection. It returns the error that broke the
+// one before if it is to be taken for the truth.
+func (l *loop) tryAgain() error {
 	l.tx = transaction{}
+	r, err := l.reconnect, l.broken
+	l.broken = nil
+	if err := r.judge(l.ctx, l, err, l.progress() != r.before); err != nil {
+		return err
+	}
+	wait := r.attempts.Failed(err)
+	l.m.connects.WithLabelValues("error").Inc()
+	if time.Since(r.since) >= awayAfter && !isBehind(err) { // that has an alarm of its own
+		l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))
+	}
+	return retry.Sleep(l.ctx, wait)
+}
+
+// stop notes an error of the caller's own checkpoint, binding or function: it ends the stream as it is, and no new
+// connection is made.
+func (l *loop) stop(err error) error {
+	l.fatal = err
 	return err
 }
 
-// connection connects, checks whether the source can go on from our position, and reads until something breaks.
-func (l *loop) connection(ctx context.Context, r *reconnect) error {
-	ctx, hangUp := context.WithCancel(ctx)
-	defer hangUp()
-	l.hangUp.Store(&hangUp)
+// hangUp closes the connection, wherever it is, and reports whether a dump had begun.
+func (l *loop) hangUp() bool {
+	if l.payload != nil {
+		l.payload.Close()
+		l.payload = nil
+	}
+	if l.dump != nil {
+		l.dump.close()
+		l.dump = nil
+	}
+	if cut := l.cut.Load(); cut != nil {
+		(*cut)()
+	}
+	reading := l.n.connected.Swap(false)
+	if reading {
+		l.reconnect.ended()
+	}
+	return reading
+}
+
+// connect connects, checks whether the source can go on from our position, and begins a dump.
+func (l *loop) connect() error {
+	l.reconnect.begins(l.progress())
+	ctx, cut := context.WithCancel(l.ctx)
+	l.cut.Store(&cut)
 	s, err := l.o.connect(ctx, queryTimeout)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	events, err := l.begins(ctx, s)
+	if err != nil {
+		s.close()
+		return err
+	}
+	l.dump = &dump{session: s, events: events}
+	return nil
+}
+
+// begins begins a dump on a connection, if the source that answers can go on from our position.
+func (l *loop) begins(ctx context.Context, s *session) (*stream, error) {
 	info, err := l.o.identify(s)
 	if err == nil {
 		err = info.usable()
@@ -90,42 +210,21 @@ func (l *loop) connection(ctx context.Context, r *reconnect) error {
 		err = l.adopt(ctx, s, info)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	events, err := s.dump(info.Flavor, l.request(info, s.replicas(info)))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	r := l.reconnect
 	r.begun()
 	s.link.timeout = l.o.silence() * time.Duration(max(1, r.patience))
-	s.link.received, s.link.idle = &l.n.received, l.waits
+	s.link.received, s.link.asked = &l.n.received, true
 	l.m.connects.WithLabelValues("ok").Inc()
 	l.n.connected.Store(true)
 	l.o.Logger.Info("reading the source", "source", l.o.Source, "server", info.Server, "version", info.Version,
 		"file", l.done.file, "pos", l.done.pos, "by_gtid", l.byGTID, "epoch", l.epoch)
-	return l.read(s, events, r)
-}
-
-// read handles events until something breaks.
-func (l *loop) read(s *session, events *stream, r *reconnect) error {
-	for alive := false; ; {
-		ev, err := events.next()
-		if err != nil {
-			return fmt.Errorf("binlog dump from %s: %w", l.o.Address, err)
-		}
-		if l.events == 0 {
-			l.firstByte()
-		}
-		if err := l.event(ev); err != nil {
-			return err
-		}
-		if !alive && !l.at.isZero() && !l.fresh {
-			// It has found what we asked for, however long it had to look.
-			alive = true
-			s.link.timeout = l.o.silence()
-			r.patience = 1
-		}
-	}
+	return events, nil
 }
 
 // firstByte notes when the first event came.

@@ -21,15 +21,15 @@ type trouble struct {
 	since place
 }
 
-// contain ends the handling of a TABLE_MAP or a rows event, also one that panicked: in the decoder, the router, or the
-// sink. It keeps what is wrong with the rows of one table from stopping all others: the event is passed over, once it
-// is durable that the table is in doubt. What the sink has been given of the event stays: to delete more is always
-// right. It is to be deferred.
+// contain ends the handling of a TABLE_MAP or a rows event, also one that panicked: in the decoder, or in what the rows
+// were handed out to. It keeps what is wrong with the rows of one table from stopping all others: the event is passed
+// over, once it is durable that the table is in doubt. What has been handed out of the event stays: to delete more is
+// always right. It is to be deferred.
 func (l *loop) contain(err *error) {
 	if p := recover(); p != nil {
 		*err = l.panicked(p)
 	}
-	if *err == nil {
+	if *err == nil || l.fatal != nil {
 		return
 	}
 	var te *binlog.TableError

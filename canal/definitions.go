@@ -12,8 +12,8 @@ import (
 // maxDefinitionBytes bounds the memory of the definitions that are kept for comparison.
 const maxDefinitionBytes = 32 << 20
 
-// definitions are those that were handed to the sink last, one for each table. After DDL on any table the definitions
-// of all are made again, and are mostly what they were: the sink then gets the table that it has compiled already.
+// definitions are those that were handed to Bind last, one for each table. After DDL on any table the definitions
+// of all are made again, and are mostly what they were: the caller then gets the table that it has compiled already.
 type definitions struct {
 	last  map[ddl.Name]*binlog.Definition
 	bytes int
@@ -40,7 +40,7 @@ func (ds *definitions) one(d *binlog.Definition) *binlog.Definition {
 	return d
 }
 
-// of returns the definition of a table that the sink was given last, or nil.
+// of returns the definition of a table that Bind was given last, or nil.
 func (ds *definitions) of(n ddl.Name) *binlog.Definition { return ds.last[n] }
 
 // weigh estimates how many bytes a definition takes.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
 )
 
 // run has the loop follow a statement of the binlog.
@@ -16,6 +17,7 @@ func (p *player) run(t *testing.T, sql string) {
 	if err := p.statement(binlog.Header{}, &st); err != nil {
 		t.Fatal(err)
 	}
+	testbed.Must(t, p.steps())
 }
 
 func TestDDLThatLeavesATableAsItWasMakesNoNewDefinitionOfIt(t *testing.T) {

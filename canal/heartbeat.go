@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/freshet/freshet/doubt/alarm"
@@ -21,15 +22,30 @@ const (
 	bigAnswer = 64 << 10
 )
 
-// heart asks the source what everybody can read, and passes the marks that follow from the answers to the sink. It
-// has a connection and a goroutine of its own: a loop that is held up by back pressure, or by one transaction of
-// hours, holds up no mark.
+// Watch asks the source what everybody can read, and calls mark with what follows from the answers, until ctx ends. It
+// runs alongside the calls of [Canal.Next], whose first one has it begin, and has a connection of its own: steps that
+// are held up by back pressure, or by one transaction of hours, hold up no mark. mark must not block.
+func (c *Canal) Watch(ctx context.Context, mark func(event.Mark)) {
+	select {
+	case <-ctx.Done():
+	case h := <-c.reading:
+		var retention sync.WaitGroup
+		defer retention.Wait()
+		if !c.o.UntilCaughtUp { // what ends by itself does not last until anything is purged
+			retention.Go(func() { c.watchRetention(ctx) })
+		}
+		h.marks = mark
+		h.run(ctx)
+	}
+}
+
+// heart is what [Canal.Watch] knows.
 type heart struct {
-	o    *Options
-	vis  *visibility
-	sink Sink
-	m    *metrics
-	n    *counters
+	o     *Options
+	vis   *visibility
+	marks func(event.Mark)
+	m     *metrics
+	n     *counters
 	// base is what had been executed before the run: answers are kept without it.
 	base  event.GTIDSet
 	whole bool // the source has said that base is visible
@@ -45,8 +61,8 @@ type heart struct {
 		text string
 		set  event.GTIDSet
 	}
-	// hangUp ends the dump.
-	hangUp func()
+	// cut ends the dump.
+	cut func()
 	// lastMark is when a mark was last sent.
 	lastMark time.Time
 	alarmed  time.Time
@@ -59,7 +75,7 @@ type pastEnd struct {
 
 func newHeart(c *Canal, p *event.Position, info *SourceInfo) *heart {
 	return &heart{
-		o: &c.o, vis: c.vis, sink: c.sink, m: c.m, n: &c.n, base: p.GTIDs, hangUp: func() { (*c.hangUp.Load())() },
+		o: &c.o, vis: c.vis, m: c.m, n: &c.n, base: p.GTIDs, cut: func() { (*c.cut.Load())() },
 		flavor: info.Flavor, byGTID: info.Flavor == event.MySQL && info.GTID,
 	}
 }
@@ -194,7 +210,7 @@ func (h *heart) ask(s *session, a *answer) error {
 // file that is no more. What became of it is found out when the next one is begun.
 func (h *heart) wentBack() error {
 	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun anew", "source", h.o.Source)
-	h.hangUp()
+	h.cut()
 	return errors.New("the source's binlog has gone back")
 }
 
@@ -271,14 +287,14 @@ func (h *heart) askPast(s *session, a *answer) error {
 	return nil
 }
 
-// mark passes a mark to the sink.
+// mark hands out a mark.
 func (h *heart) mark(v verdict) {
 	h.lastMark = time.Now()
 	if v.read {
 		h.n.read.Store(v.made.UnixNano())
 	}
 	h.m.marks.Inc()
-	h.sink.Mark(event.Mark{Source: h.o.Source, Term: h.o.Term, Version: v.version, Made: v.made, Read: v.read})
+	h.marks(event.Mark{Source: h.o.Source, Term: h.o.Term, Version: v.version, Made: v.made, Read: v.read})
 }
 
 // complain raises an alarm when something has long not been vouched for.

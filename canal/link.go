@@ -9,10 +9,21 @@ import (
 	"time"
 )
 
-// link is a network connection that is never waited on forever and that tells its owner when it is about to wait.
+// errWouldWait says that a read has found nothing that has arrived. Nothing is broken: the next read of the link waits.
+var errWouldWait error = wouldWait{}
+
+// wouldWait is temporary, as the TLS connection above a link understands it: it goes on with the record that it was
+// reading. Any other error it would repeat forever.
+type wouldWait struct{}
+
+func (wouldWait) Error() string   { return "nothing has arrived" }
+func (wouldWait) Timeout() bool   { return false }
+func (wouldWait) Temporary() bool { return true }
+
+// link is a network connection that is never waited on forever and that says, if it is asked to, when a read would wait.
 //
-// Reads first take what the kernel already has, without a deadline and without a timer; only a read that would
-// really wait calls idle and sets the deadline. So a busy stream pays for neither, and a stream whose owner was
+// Reads first take what the kernel already has, without a deadline and without a timer; only a read that
+// really waits sets the deadline. So a busy stream pays for neither, and a stream whose owner was
 // busy elsewhere for minutes (back pressure) is not mistaken for a dead one.
 //
 // TLS lies above it: a TLS connection reads its records through Read.
@@ -21,8 +32,10 @@ type link struct {
 	raw syscall.RawConn // nil where the connection has no file descriptor (tests)
 	// timeout bounds a read that waits, and a write. It may be changed between reads.
 	timeout time.Duration
-	// idle is called before a read that would wait; its error ends the read. Nil: nothing to do.
-	idle func() error
+	// asked: a read that would wait returns errWouldWait, and the next one waits.
+	asked bool
+	// warned: the read before has returned errWouldWait.
+	warned bool
 	// received counts bytes; nil: not counted.
 	received *atomic.Uint64
 
@@ -56,18 +69,19 @@ func (l *link) Read(b []byte) (int, error) {
 }
 
 func (l *link) read(b []byte) (int, error) {
-	if n, err, done := l.readNow(b); done {
+	n, err, done := l.readNow(b)
+	wait := !l.asked || l.warned
+	l.warned = !done && !wait
+	switch {
+	case done:
 		return n, err
-	}
-	if l.idle != nil {
-		if err := l.idle(); err != nil {
-			return 0, err
-		}
+	case !wait:
+		return 0, errWouldWait
 	}
 	if err := l.Conn.SetReadDeadline(time.Now().Add(l.timeout)); err != nil {
 		return 0, err
 	}
-	n, err := l.Conn.Read(b)
+	n, err = l.Conn.Read(b)
 	// A deadline that stays would expire while the owner is busy, and fail the next read.
 	if e := l.Conn.SetReadDeadline(time.Time{}); err == nil {
 		err = e

@@ -16,25 +16,75 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
+// hand is a loop that is fed by hand, and the sink of its steps.
+type hand struct {
+	*loop
+	sink sink
+	take func(*event.Change) error // the sink's Row
+}
+
+// event feeds an event to the loop, and all its steps to the sink.
+func (h *hand) event(ev []byte) error {
+	h.step.Kind = nothing
+	if err := h.loop.event(ev); err != nil {
+		return err
+	}
+	return h.steps()
+}
+
+// steps feeds the present step, and those that are left of a compressed transaction, to the sink.
+func (h *hand) steps() error {
+	for {
+		if h.step.Kind != nothing {
+			if err := h.give(&h.step, h.sink, h.take); err != nil {
+				return err
+			}
+			if err := h.settle(); err != nil {
+				return err
+			}
+		}
+		if h.step.Kind = nothing; h.payload == nil {
+			return nil
+		}
+		if err := h.unfold(); err != nil {
+			return err
+		}
+	}
+}
+
+// row hands out a row change that was made by hand.
+func (h *hand) row(c *event.Change) error {
+	h.out.take = h.take
+	return h.loop.row(c)
+}
+
+func (h *hand) finish(kind Kind) error {
+	if err := h.loop.finish(binlog.Header{}, kind); err != nil {
+		return err
+	}
+	return h.steps()
+}
+
+// handOn has the sink hand on everything.
+func (h *hand) handOn() error { return h.flush(h.sink) }
+
 // fed returns a loop that is fed by hand, at binlog.000001:4.
-func fed(t *testing.T) (*loop, *recorder) {
+func fed(t *testing.T) (*hand, *recorder) {
 	t.Helper()
 	r := newRecorder()
-	c, err := New(Options{Address: "x", User: "u", Alarms: newBoard(t, quietLogger(t))}, r, r)
+	c, err := New(Options{Address: "x", User: "u", Alarms: newBoard(t, quietLogger(t))}, binding(r), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLoop(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := c.loop
+	l.ctx = t.Context()
 	l.flavor, l.epoch, l.server = event.MySQL, 1, "s"
 	if err := l.tables.restore(nil); err != nil {
 		t.Fatal(err)
 	}
-	c.loop, r.c = l, c
+	r.c = c
 	l.at, l.done = at(4), at(4)
-	return l, r
+	return &hand{l, r, r.Row}, r
 }
 
 // rawEvent is an event without checksum that ends where it should.
@@ -101,19 +151,19 @@ func TestAStreamThatMakesNoSenseIsAskedForAgainAndThenHalts(t *testing.T) {
 	}
 	r := reconnect{stood: true}
 	for i := 1; i < giveUpAfter; i++ {
-		if got := r.judge(t.Context(), l, err, false); got != nil {
+		if got := r.judge(t.Context(), l.loop, err, false); got != nil {
 			t.Fatalf("attempt %d: %v", i, got)
 		}
 	}
-	if got := r.judge(t.Context(), l, err, true); got != nil {
+	if got := r.judge(t.Context(), l.loop, err, true); got != nil {
 		t.Fatalf("after progress: %v", got)
 	}
 	for i := 1; i < giveUpAfter-1; i++ {
-		if got := r.judge(t.Context(), l, err, false); got != nil {
+		if got := r.judge(t.Context(), l.loop, err, false); got != nil {
 			t.Fatalf("attempt %d: %v", i, got)
 		}
 	}
-	if got := r.judge(t.Context(), l, err, false); !errors.Is(got, retry.ErrHalt) {
+	if got := r.judge(t.Context(), l.loop, err, false); !errors.Is(got, retry.ErrHalt) {
 		t.Fatalf("in the end: %v", got)
 	}
 }
@@ -166,16 +216,16 @@ func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.at = at(200)
-	if err := l.finish(binlog.Header{}, committed); err != nil {
+	if err := l.finish(Committed); err != nil {
 		t.Fatal(err)
 	}
 	l.begin, l.at = at(300), at(400)
 	l.start()
 	l.tx.XID = "X'61',X'',1"
-	if err := l.finish(binlog.Header{}, xaCommitted); err != nil {
+	if err := l.finish(XACommitted); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.flush(); err != nil {
+	if err := l.handOn(); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.batches) != 1 || r.batches[0].last != (event.Version{Epoch: 1, File: 1, Pos: 300, Row: 1}) {
@@ -265,7 +315,7 @@ func TestAChangeOfTheGTIDModeEndsTheRun(t *testing.T) {
 
 func TestMetricsFollowTheConventions(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, newRecorder(), newRecorder()); err != nil {
+	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, binding(newRecorder()), newRecorder()); err != nil {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)
@@ -278,13 +328,13 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	if n, err := testutil.GatherAndCount(reg); err != nil || n < 18 {
 		t.Errorf("%d series, %v", n, err)
 	}
-	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, newRecorder(), newRecorder()); err == nil {
+	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, binding(newRecorder()), newRecorder()); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
 }
 
 func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
-	_, err := New(Options{Flavor: "oracle", Heartbeat: -1, Start: "x"}, newRecorder(), newRecorder())
+	_, err := New(Options{Flavor: "oracle", Heartbeat: -1, Start: "x"}, binding(newRecorder()), newRecorder())
 	if err == nil {
 		t.Fatal("taken")
 	}

@@ -42,10 +42,12 @@ type reconnect struct {
 	since time.Time
 	// stood is true once a dump has been begun: what fails from then on is not our configuration.
 	stood bool
+	// before is what had been read when the last connection was made.
+	before progress
 }
 
 func (l *loop) newReconnect() *reconnect {
-	return &reconnect{since: time.Now(), attempts: retry.Loop{
+	return &reconnect{attempts: retry.Loop{
 		Backoff: retry.Backoff{Min: firstRetry, Max: lastRetry},
 		Reporter: &retry.Reporter{
 			Failed: func(err error) {
@@ -54,6 +56,14 @@ func (l *loop) newReconnect() *reconnect {
 			Kind: func(err error) (string, bool) { return words(err), true },
 		},
 	}}
+}
+
+// begins notes that a connection is made, and what has been read by then.
+func (r *reconnect) begins(before progress) {
+	r.before = before
+	if r.since.IsZero() {
+		r.since = time.Now()
+	}
 }
 
 // begun notes that a dump has begun.
@@ -68,7 +78,7 @@ func (r *reconnect) ended() {
 	r.since = time.Now()
 }
 
-// judge returns the error that ends the run, or nil to try again. moved says that the connection brought something.
+// judge returns the error that ends the stream, or nil to try again. moved says that the connection brought something.
 func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) error {
 	if moved {
 		r.stuck = 0

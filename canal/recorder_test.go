@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,6 +33,85 @@ type batch struct {
 	rows int
 }
 
+// sink takes in calls what a canal hands out in steps.
+type sink interface {
+	Bind(t *event.Table) ([]event.Need, error)
+	Row(c *event.Change) error
+	Commit(tx *event.Tx, end event.End) error
+	Prepare(tx *event.Tx, end event.End) error
+	// Recall reports whether anything of the transaction, which is committed, is remembered. Resolve follows.
+	Recall(tx *event.Tx, v event.Version) (known bool, err error)
+	Resolve(tx *event.Tx, v event.Version, end event.End) error
+	// NotRead says that nobody has read the rows of a transaction that is committed. It is called before Resolve.
+	NotRead(tx *event.Tx)
+	Flush() error
+	Mark(m event.Mark)
+}
+
+// binding is a sink's Bind.
+func binding(s sink) Bind {
+	return func(_ context.Context, t *event.Table) ([]event.Need, error) { return s.Bind(t) }
+}
+
+// give gives a step to a sink, whose Row is row.
+func (c *Canal) give(step *Step, s sink, row func(*event.Change) error) error {
+	switch step.Kind {
+	case Rows:
+		return step.Each(row)
+	case Committed:
+		return s.Commit(step.Tx, step.End)
+	case Prepared:
+		return s.Prepare(step.Tx, step.End)
+	case XACommitted:
+		known, err := s.Recall(step.Tx, step.Version)
+		if err != nil {
+			return err
+		}
+		if !known && step.Unread {
+			s.NotRead(step.Tx)
+		}
+		return s.Resolve(step.Tx, step.Version, step.End)
+	case XARolledBack:
+		return s.Resolve(step.Tx, step.Version, step.End)
+	case Idle:
+		return c.flush(s)
+	}
+	return nil
+}
+
+func (c *Canal) flush(s sink) error {
+	err := s.Flush()
+	if err == nil {
+		c.HandedOver()
+	}
+	return err
+}
+
+// run reads into a sink until ctx ends, and hands on what the sink has then.
+func (c *Canal) run(ctx context.Context, s sink) error {
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { c.Watch(watching, s.Mark) })
+	defer watch.Wait()
+	defer stop()
+	defer c.Close()
+	step, err := c.Next(ctx)
+	for row := s.Row; err == nil; {
+		if err = c.give(step, s, row); err == nil {
+			step, err = c.Next(ctx)
+		}
+	}
+	if err == io.EOF {
+		if err = c.flush(s); err == nil {
+			err = c.Settled(ctx)
+		}
+	}
+	if ctx.Err() != nil {
+		err = s.Flush()
+	}
+	return err
+}
+
 // recorder is a sink that keeps everything, and a checkpoint. It hands over when it is flushed, and every per rows.
 type recorder struct {
 	c   *Canal
@@ -49,6 +129,7 @@ type recorder struct {
 	committing bool
 	resolves   []string // xid and outcome
 	resolved   []event.Version
+	notRead    []string // xids
 	marks      []event.Mark
 	markedAt   []time.Time
 	batches    []batch
@@ -253,6 +334,8 @@ func (r *recorder) Recall(tx *event.Tx, v event.Version) (known bool, err error)
 	return known, nil
 }
 
+func (r *recorder) NotRead(tx *event.Tx) { r.note(func() { r.notRead = append(r.notRead, tx.XID) }) }
+
 func (r *recorder) Resolve(tx *event.Tx, v event.Version, end event.End) error {
 	r.note(func() {
 		r.resolves = append(r.resolves, fmt.Sprintf("%s %v", tx.XID, r.committing))
@@ -320,7 +403,7 @@ func reading(t testing.TB, r *recorder, o Options) *running {
 }
 
 // readingInto is reading with another sink than the recorder.
-func readingInto(t testing.TB, r *recorder, sink Sink, o Options) *running {
+func readingInto(t testing.TB, r *recorder, s sink, o Options) *running {
 	t.Helper()
 	if o.User == "" {
 		o.User = "root"
@@ -340,14 +423,14 @@ func readingInto(t testing.TB, r *recorder, sink Sink, o Options) *running {
 			t.Fatal(err)
 		}
 	}
-	c, err := New(o, sink, r)
+	c, err := New(o, binding(s), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.c = c
 	ctx, cancel := context.WithCancel(context.Background())
 	out := &running{recorder: r, t: t, canal: c, cancel: cancel, done: make(chan error, 1), board: o.Alarms, doubts: o.Doubts}
-	go func() { out.done <- c.Run(ctx) }()
+	go func() { out.done <- c.run(ctx, s) }()
 	t.Cleanup(func() { out.stop() })
 	return out
 }

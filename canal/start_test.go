@@ -67,7 +67,7 @@ func TestAFirstStartIsFoundedBeforeAnythingIsRead(t *testing.T) {
 
 func TestAStartThatMakesNoSenseIsAnError(t *testing.T) {
 	for _, start := range []string{"yesterday", "gtid:", "gtid:x", "binlog.000001", "binlog.000001:1", "binlog.000001:x", "log:4", "a'b.000001:4"} {
-		_, err := New(Options{Address: "x", User: "u", Start: start}, newRecorder(), newRecorder())
+		_, err := New(Options{Address: "x", User: "u", Start: start}, binding(newRecorder()), newRecorder())
 		if err == nil || !strings.Contains(err.Error(), start) {
 			t.Errorf("start %q: %v", start, err)
 		}

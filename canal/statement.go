@@ -24,7 +24,7 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 			return nil
 		case "COMMIT":
 			l.open()
-			return l.finish(h, committed)
+			return l.finish(h, Committed)
 		}
 	}
 	q, err := l.dec.ParseQuery(h, body)
@@ -44,7 +44,7 @@ func (l *loop) statement(h binlog.Header, st *ddl.Statement) error {
 		return nil
 	case ddl.Commit, ddl.Rollback:
 		// ROLLBACK: the rows that stand were those of tables without transactions.
-		return l.finish(h, committed)
+		return l.finish(h, Committed)
 	case ddl.Savepoint, ddl.XAEnd:
 		return nil
 	case ddl.XAStart:
@@ -52,13 +52,13 @@ func (l *loop) statement(h binlog.Header, st *ddl.Statement) error {
 		return nil
 	case ddl.XAPrepare:
 		l.tx.XID = st.XID
-		return l.finish(h, prepared)
+		return l.finish(h, Prepared)
 	case ddl.XACommit:
 		l.tx.XID = st.XID
-		return l.finish(h, xaCommitted)
+		return l.finish(h, XACommitted)
 	case ddl.XARollback:
 		l.tx.XID = st.XID
-		return l.finish(h, xaRolledBack)
+		return l.finish(h, XARolledBack)
 	}
 	if err := l.unseen(st); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (l *loop) statement(h binlog.Header, st *ddl.Statement) error {
 		l.dec.Forget()
 	}
 	if l.whole() {
-		return l.finish(h, committed)
+		return l.finish(h, Committed)
 	}
 	return nil
 }

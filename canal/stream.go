@@ -31,8 +31,10 @@ type stream struct {
 	from, to int
 	seq      byte
 	large    []byte
-	small    int
-	fail     func(packet []byte) error // makes an error of an error packet
+	// part: large is not whole yet.
+	part  bool
+	small int
+	fail  func(packet []byte) error // makes an error of an error packet
 }
 
 // newStream takes over the reading side of a connection that a dump command has just been written to. All answers
@@ -41,7 +43,7 @@ func newStream(conn *client.Conn) *stream {
 	return &stream{r: conn.Conn.Conn, buf: make([]byte, streamBuffer), seq: conn.Sequence, fail: conn.HandleErrorPacket}
 }
 
-// next returns the next event, valid until the next call.
+// next returns the next event, valid until the next call. After [errWouldWait] it goes on where it was.
 func (s *stream) next() ([]byte, error) {
 	p, err := s.packet()
 	if err != nil {
@@ -63,29 +65,29 @@ func (s *stream) next() ([]byte, error) {
 
 // packet returns the payload of the next packet, or of the next packets that belong together.
 func (s *stream) packet() ([]byte, error) {
-	s.shrink()
-	p, err := s.part()
-	if err != nil {
-		return nil, err
+	if !s.part {
+		s.shrink()
 	}
-	if 4+len(p) > streamBuffer {
-		s.small = 0
-	}
-	if len(p) < fullPacket {
-		return p, nil
-	}
-	s.large = append([]byte(nil), p...)
-	for len(p) == fullPacket {
-		if p, err = s.part(); err != nil {
+	for {
+		p, err := s.one()
+		if err != nil {
 			return nil, err
 		}
+		if 4+len(p) > streamBuffer {
+			s.small = 0
+		}
+		if !s.part && len(p) < fullPacket {
+			return p, nil
+		}
 		s.large = append(s.large, p...)
+		if s.part = len(p) == fullPacket; !s.part {
+			return s.large, nil
+		}
 	}
-	return s.large, nil
 }
 
-// part returns the payload of one packet.
-func (s *stream) part() ([]byte, error) {
+// one returns the payload of one packet.
+func (s *stream) one() ([]byte, error) {
 	if err := s.fill(4); err != nil {
 		return nil, err
 	}
@@ -94,10 +96,10 @@ func (s *stream) part() ([]byte, error) {
 	if h[3] != s.seq {
 		return nil, fmt.Errorf("binlog stream: packet number %d, want %d", h[3], s.seq)
 	}
-	s.seq++
 	if err := s.fill(4 + n); err != nil {
 		return nil, err
 	}
+	s.seq++
 	p := s.buf[s.from+4 : s.from+4+n : s.from+4+n]
 	s.from += 4 + n
 	return p, nil

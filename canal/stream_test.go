@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"testing/iotest"
 )
@@ -55,6 +56,47 @@ func TestEventsOfAnySizeComeOutWhole(t *testing.T) {
 		if _, err := s.next(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: at the end of the connection: %v", name, err)
 		}
+	}
+}
+
+// hesitant would wait before each read, and hands out a random part then.
+type hesitant struct {
+	r     io.Reader
+	r2    *rand.Rand
+	ready bool
+}
+
+func (h *hesitant) Read(b []byte) (int, error) {
+	if h.ready = !h.ready; h.ready {
+		return 0, errWouldWait
+	}
+	return h.r.Read(b[:1+h.r2.IntN(len(b))])
+}
+
+// Where the stream would wait, at the beginning of an event or within, it is left and goes on there.
+func TestAStreamThatIsLeftWhereItWouldWaitGoesOnThere(t *testing.T) {
+	var all [][]byte
+	for i, n := range []int{0, 100, streamBuffer - 4, 3 * streamBuffer, fullPacket - 1, 2*fullPacket - 1, 23, fullPacket + 17, 5} {
+		all = append(all, ev(n, byte(i+1)))
+	}
+	s := testStream(&hesitant{r: bytes.NewReader(packets(all...)), r2: rand.New(rand.NewPCG(1, 2))})
+	waits := 0
+	next := func() ([]byte, error) {
+		for {
+			e, err := s.next()
+			if !errors.Is(err, errWouldWait) {
+				return e, err
+			}
+			waits++
+		}
+	}
+	for i := range all {
+		if e, err := next(); err != nil || !bytes.Equal(e, all[i][1:]) {
+			t.Fatalf("event %d of %d bytes came out as %d bytes, %v", i, len(all[i])-1, len(e), err)
+		}
+	}
+	if _, err := next(); !errors.Is(err, io.ErrUnexpectedEOF) || waits < len(all) {
+		t.Errorf("at the end: %v, after %d waits", err, waits)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // tables says how the rows of each table are decoded: its columns as package schema knows them at the present place,
-// and which of them the sink wants. It is the decoder's [binlog.Definer].
+// and which of them the caller wants. It is the decoder's [binlog.Definer].
 type tables struct {
 	l          *loop
 	tracker    *schema.Tracker
@@ -25,11 +25,11 @@ type tables struct {
 	fold bool
 	// of is the server that collations are of.
 	of string
-	// kept are the definitions that the sink has.
+	// kept are the definitions that the caller has.
 	kept  definitions
 	check verification
 	looks looks
-	// unsaved says that the state has changed since the sink was last given it, whatever the tracker says.
+	// unsaved says that the state has changed since the caller was last given it, whatever the tracker says.
 	unsaved bool
 }
 
@@ -78,8 +78,8 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	}
 	d.Table.FoldNames = t.fold
 	d = t.kept.one(d)
-	if d.Needs, err = t.l.sink.Bind(d.Table); err != nil {
-		return nil, &sinkError{err}
+	if d.Needs, err = t.l.bind(t.l.ctx, d.Table); err != nil {
+		return nil, t.l.stop(err)
 	}
 	if d.Needs == nil {
 		return nil, nil
@@ -166,7 +166,7 @@ func (t *tables) newState() []byte {
 	return t.tracker.Encode()
 }
 
-// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the sink uses
+// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the caller uses
 // it.
 func (t *tables) rewrites(a *ddl.Action) string {
 	d := t.kept.of(a.Table)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/freshet/freshet/canal/ddl"
-	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
@@ -166,28 +165,11 @@ func (x *xaStart) strike(xid string) {
 }
 
 // resolve ends a prepared transaction.
-func (l *loop) resolve(commit bool, end event.End) error {
+func (l *loop) resolve() {
 	l.m.statements.WithLabelValues(statementXAResolve).Inc()
-	tx := &l.tx.Tx
-	if commit {
-		known, err := l.sink.Recall(tx, l.version(0))
-		if err != nil {
-			return &sinkError{err}
-		}
-		// Before the sink has the end: no position may pass it without the doubt.
-		if !known && l.xa.unread(tx.XID, tx.GTID, l.at) {
-			if err := l.doubt(alarm.XAUnread, "an XA COMMIT on source "+l.o.Source+" of a transaction that was prepared before reading began: "+
-				"its rows were not read, so their keys may be stale: clear the mapped keys; commit or roll back what XA RECOVER lists "+
-				"before a first start or `position set` (on MySQL, and grant XA_RECOVER_ADMIN, so that others are told apart)"); err != nil {
-				return err
-			}
-		}
-	}
+	tx := l.step.Tx
+	l.step.Unread = l.step.Kind == XACommitted && l.xa.unread(tx.XID, tx.GTID, l.at)
 	l.xa.strike(tx.XID)
-	if err := l.sink.Resolve(tx, l.version(0), end); err != nil {
-		return &sinkError{err}
-	}
-	return nil
 }
 
 // newState returns what has to be known beside the position to go on from it, if that has changed.

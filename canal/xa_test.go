@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -39,14 +38,11 @@ func inXA(t *testing.T, d *database, xid string, statements ...string) {
 	}
 }
 
-// unread returns how many doubts there are about XA transactions that were not read.
-func (r *running) unread() (n int) {
-	for _, d := range r.doubts.List() {
-		if d.Cause == alarm.XAUnread {
-			n += d.Count
-		}
-	}
-	return n
+// unread returns how many XA transactions were committed whose rows nobody has read.
+func (r *running) unread() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.notRead)
 }
 
 // begin is a first start, or where that reads the present file from its beginning, a position that was set by hand.

@@ -171,7 +171,7 @@ func (r *reader) one(h Header, body []byte) (err error) {
 		_, err = r.d.ParseQuery(h, body)
 	case TypeXID:
 	case TypeTransactionPayload:
-		err = r.d.Payload(body, r.inner)
+		err = unfold(r.d, body, r.inner)
 	default:
 		if h.Type.IsRows() {
 			err = r.d.Rows(h, body, &r.c, r.each)

@@ -57,7 +57,7 @@ func survive(t *testing.T, d *Decoder, events [][]byte) (rows []uint32, said []s
 			})
 		case h.Type == TypeTransactionPayload:
 			c.Version.Row = 0
-			return d.Payload(body, one)
+			return unfold(d, body, one)
 		}
 		return nil
 	}

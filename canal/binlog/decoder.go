@@ -70,7 +70,7 @@ type Decoder struct {
 
 	checksum checksummer
 	inflate  inflater
-	payload  payload
+	payload  Payload
 	rows     rowReader
 }
 
@@ -101,6 +101,7 @@ func New(definer Definer, o Options) (*Decoder, error) {
 // Reset forgets all: for the beginning of a new connection.
 func (d *Decoder) Reset() {
 	d.format, d.trailer = nil, 0
+	d.payload.Close()
 	d.Forget()
 }
 

@@ -12,7 +12,7 @@
 //	case h.Type.IsRows():
 //		err = d.Rows(h, body, &change, each)
 //	case h.Type == binlog.TypeTransactionPayload:
-//		err = d.Payload(body, func(h binlog.Header, body []byte) error { ... as above ... })
+//		p, err := d.Payload(body) // and then p.Next, as above, until io.EOF
 //	case h.Type == binlog.TypeGTID ...:
 //		g, err := binlog.ParseGTID(h, body)
 //	default:

@@ -49,7 +49,7 @@ func steering(t testing.TB, d *Decoder, events [][]byte) []string {
 			return err
 		case TypeTransactionPayload:
 			out = append(out, "payload")
-			return d.Payload(body, one)
+			return unfold(d, body, one)
 		case TypeTableMap, TypeFormatDescription, TypeStop:
 			return nil
 		}

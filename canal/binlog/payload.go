@@ -28,55 +28,66 @@ const (
 	keepWindow = 8 << 20
 )
 
-// payload unfolds TRANSACTION_PAYLOADs with one decoder and one buffer. Zero value: ready.
-type payload struct {
+// Payload is a TRANSACTION_PAYLOAD that is being taken apart: one event after the other, without gathering them. A
+// [Decoder] has one, with one decompressor and one buffer. It can be left at any event and continued later. Zero value:
+// ready.
+type Payload struct {
 	src  bytes.Reader
 	zstd *zstd.Decoder
-	buf  []byte
-	head [HeaderSize]byte
-	open bool // while events of one are handed out
-	big  bool // the decoder has become too large to keep
+	// events is where the events are read from, and left how many bytes of them there are.
+	events io.Reader
+	left   uint64
+	buf    []byte
+	head   [HeaderSize]byte
+	open   bool // from begin until the last event has been taken, or Close
+	big    bool // the decompressor has become too large to keep
 }
 
-// Payload takes the body of a TRANSACTION_PAYLOAD apart and calls each for every event in it, one after the other,
-// without gathering them. Header and body are valid only during the call. An error of each ends it and is returned
-// as it is.
-func (d *Decoder) Payload(body []byte, each func(h Header, body []byte) error) error {
+// Payload begins to take the body of a TRANSACTION_PAYLOAD apart. The body must stay as it is until the last event has
+// been taken, or [Payload.Close]; so long, TABLE_MAPs and rows events that the decoder is given are those of the payload.
+func (d *Decoder) Payload(body []byte) (*Payload, error) {
 	p := &d.payload
 	if p.open {
-		return damaged(TypeTransactionPayload, "within another")
+		return nil, damaged(TypeTransactionPayload, "within another")
 	}
-	r, size, err := p.begin(body)
-	if err != nil {
-		return err
+	if err := p.begin(body); err != nil {
+		return nil, err
 	}
-	p.open = true
-	defer p.end()
 	if cap(p.buf) > keepBuffer {
 		p.buf = nil
 	}
-	for {
-		switch n, err := io.ReadFull(r, p.head[:]); {
-		case err == io.EOF && (size == 0 || size == unknownSize):
-			return nil
-		case err != nil:
-			return damaged(TypeTransactionPayload, "after %d bytes of an event: %v", n, err)
-		}
-		h, err := p.read(r, &size)
-		if err != nil {
-			return err
-		}
-		if err := each(h, p.buf[HeaderSize:]); err != nil {
-			return err
-		}
+	p.open = true
+	return p, nil
+}
+
+// Next returns the next event, whose header and body are valid until the next call; [io.EOF] after the last one. An
+// error closes the payload.
+func (p *Payload) Next() (h Header, body []byte, err error) {
+	if !p.open {
+		return Header{}, nil, io.EOF
+	}
+	if h, err = p.read(); err != nil {
+		p.Close()
+		return Header{}, nil, err
+	}
+	return h, p.buf[HeaderSize:], nil
+}
+
+// Close ends the payload, wherever it is, and frees what is too large to keep. After the last event it does nothing.
+func (p *Payload) Close() {
+	p.open = false
+	if p.big && p.zstd != nil {
+		p.zstd.Close()
+		p.zstd, p.big = nil, false
 	}
 }
 
 const unknownSize = ^uint64(0)
 
-// begin reads the fields and returns a reader of the events, and their length.
-func (p *payload) begin(body []byte) (io.Reader, uint64, error) {
-	compression, size, unfolded := uint64(compressionZstd), unknownSize, unknownSize
+// begin reads the fields, and makes ready for the events.
+func (p *Payload) begin(body []byte) error {
+	compression, size := uint64(compressionZstd), unknownSize
+	p.left = unknownSize
 	c := cursor{b: body}
 	for {
 		field := c.u8()
@@ -90,25 +101,26 @@ func (p *payload) begin(body []byte) (io.Reader, uint64, error) {
 		case payloadCompression:
 			compression = v.packed()
 		case payloadUncompressed:
-			unfolded = v.packed()
+			p.left = v.packed()
 		}
 		c.bad = c.bad || v.bad
 	}
 	data := c.rest()
 	if c.bad || (size != unknownSize && size != uint64(len(data))) {
-		return nil, 0, damaged(TypeTransactionPayload, "%d bytes of payload, its header says %d", len(data), size)
+		return damaged(TypeTransactionPayload, "%d bytes of payload, its header says %d", len(data), size)
 	}
 	p.src.Reset(data)
 	switch compression {
 	case compressionNone:
-		return &p.src, unfolded, nil
+		p.events = &p.src
+		return nil
 	case compressionZstd:
 	default:
-		return nil, 0, damaged(TypeTransactionPayload, "unknown compression %d", compression)
+		return damaged(TypeTransactionPayload, "unknown compression %d", compression)
 	}
 	var frame zstd.Header
 	if err := frame.Decode(data); err != nil {
-		return nil, 0, damaged(TypeTransactionPayload, "%v", err)
+		return damaged(TypeTransactionPayload, "%v", err)
 	}
 	p.big = frame.WindowSize > keepWindow
 	if p.zstd == nil {
@@ -116,35 +128,33 @@ func (p *payload) begin(body []byte) (io.Reader, uint64, error) {
 		p.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
 	}
 	if err := p.zstd.Reset(&p.src); err != nil {
-		return nil, 0, damaged(TypeTransactionPayload, "%v", err)
+		return damaged(TypeTransactionPayload, "%v", err)
 	}
-	return p.zstd, unfolded, nil
+	p.events = p.zstd
+	return nil
 }
 
-// end makes ready for the next one.
-func (p *payload) end() {
-	p.open = false
-	if p.big && p.zstd != nil {
-		p.zstd.Close()
-		p.zstd, p.big = nil, false
+// read reads the next event into buf.
+func (p *Payload) read() (Header, error) {
+	switch n, err := io.ReadFull(p.events, p.head[:]); {
+	case err == io.EOF && (p.left == 0 || p.left == unknownSize):
+		return Header{}, io.EOF
+	case err != nil:
+		return Header{}, damaged(TypeTransactionPayload, "after %d bytes of an event: %v", n, err)
 	}
-}
-
-// read reads the rest of the event whose header has been read, and takes its size from left.
-func (p *payload) read(r io.Reader, left *uint64) (Header, error) {
 	size := uint64(binary.LittleEndian.Uint32(p.head[9:]))
-	if size < HeaderSize || size > maxEvent || size > *left {
+	if size < HeaderSize || size > maxEvent || size > p.left {
 		return Header{}, damaged(TypeTransactionPayload, "an event of %d bytes in it", size)
 	}
-	if *left != unknownSize {
-		*left -= size
+	if p.left != unknownSize {
+		p.left -= size
 	}
 	var err error
-	p.buf, err = readSteps(r, append(p.buf[:0], p.head[:]...), int(size)-HeaderSize)
+	p.buf, err = readSteps(p.events, append(p.buf[:0], p.head[:]...), int(size)-HeaderSize)
 	if err != nil {
 		return Header{}, damaged(TypeTransactionPayload, "an event of %d bytes in it: %v", size, err)
 	}

@@ -225,7 +225,7 @@ func feed(d *Decoder, h Header, body []byte) error {
 	case TypeTableMap:
 		err = d.TableMap(body)
 	case TypeTransactionPayload:
-		err = d.Payload(body, func(h Header, body []byte) error { return feed(d, h, body) })
+		err = unfold(d, body, func(h Header, body []byte) error { return feed(d, h, body) })
 	case TypeFormatDescription, TypeStop, TypeXID:
 	default:
 		if !h.Type.IsRows() {

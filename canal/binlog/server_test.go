@@ -188,7 +188,7 @@ func decode(t testing.TB, d *Decoder, events [][]byte, each func(c *event.Change
 			return d.Rows(h, body, &c, each)
 		case h.Type == TypeTransactionPayload:
 			c.Version.Row = 0
-			return d.Payload(body, one)
+			return unfold(d, body, one)
 		case h.Type.Handling() == Handle:
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +24,7 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
-// decodeSections are decoding and routing alone: freshet's canal and router with a sink that builds batches as
+// decodeSections are decoding and routing alone: freshet's canal and router with a reader that builds batches as
 // freshet's does and drops them, and compares that with dumps that look at nothing.
 //
 // What freshet knows of the tables at the beginning of each reel is found out once and kept, as in a checkpoint: only a
@@ -117,9 +118,6 @@ func (s *studio) copyFile(ctx context.Context, dir string, r *reel) (time.Durati
 	return took, nil
 }
 
-// errRead ends a canal at the end of a reel.
-var errRead = errors.New("the reel has been read")
-
 // decode has a canal of its own read the reel, and returns how long that took from the first event to the last.
 func (s *studio) decode(ctx context.Context, r *reel) (time.Duration, error) {
 	runtime.GC() // each run begins as a process of its own would
@@ -127,7 +125,14 @@ func (s *studio) decode(ctx context.Context, r *reel) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := d.canal.Run(ctx); !errors.Is(err, errRead) {
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { d.canal.Watch(watching, func(event.Mark) {}) })
+	err = d.read(ctx)
+	d.canal.Close()
+	stop()
+	watch.Wait()
+	if err != nil {
 		return 0, fmt.Errorf("%s was not read to its end %d: %w", r.file, r.end, err)
 	}
 	took := time.Since(d.canal.Stats().FirstByte)
@@ -152,8 +157,8 @@ const (
 	dropRanges = 1000
 )
 
-// dropper is a sink that does what freshet's reader does, but for handing the batches to an event log. It is the
-// canal's checkpoint as well.
+// dropper does what freshet's reader does, but for handing the batches to an event log. It is the canal's checkpoint as
+// well.
 type dropper struct {
 	canal   *canal.Canal
 	router  *router.Router
@@ -179,7 +184,7 @@ func newDropper(address string, r *reel) (*dropper, error) {
 	d := &dropper{router: route, latency: latency.New(), reel: r}
 	d.canal, err = canal.New(canal.Options{
 		Address: address, User: "root", Start: r.file + ":4", Wanted: route.Wants, Alarms: board, Logger: quiet,
-	}, d, d)
+	}, func(_ context.Context, t *event.Table) ([]event.Need, error) { return route.Bind(t) }, d)
 	return d, err
 }
 
@@ -192,48 +197,47 @@ func (d *dropper) Begin(p event.Position) error {
 
 func (d *dropper) Raise(string, uint32) error { return errors.New("the server is another one") }
 
-func (d *dropper) Bind(t *event.Table) ([]event.Need, error) { return d.router.Bind(t) }
-
-func (d *dropper) Row(c *event.Change) error {
-	d.rows++
-	d.router.Route(&d.batch, c)
-	return d.dropIfFull()
-}
-
-func (d *dropper) Commit(_ *event.Tx, end event.End) error {
-	d.batch.End.Add(end)
-	if end.File == d.reel.file && end.Pos >= d.reel.end {
-		d.drop()
-		return errRead
+// read reads to the end of the reel.
+func (d *dropper) read(ctx context.Context) error {
+	row := func(c *event.Change) error {
+		d.rows++
+		d.router.Route(&d.batch, c)
+		d.dropIfFull()
+		return nil
 	}
-	return d.dropIfFull()
-}
-
-func (d *dropper) Prepare(*event.Tx, event.End) error { return errors.New("there is no XA") }
-
-func (d *dropper) Recall(*event.Tx, event.Version) (bool, error) {
-	return false, errors.New("there is no XA")
-}
-
-func (d *dropper) Resolve(*event.Tx, event.Version, event.End) error {
-	return errors.New("there is no XA")
-}
-
-func (d *dropper) Flush() error {
-	d.router.Publish()
-	if d.batch.Len() > 0 || !d.batch.End.IsZero() {
-		d.drop()
+	for {
+		step, err := d.canal.Next(ctx)
+		if err != nil {
+			return err
+		}
+		switch step.Kind {
+		case canal.Rows:
+			if err := step.Each(row); err != nil {
+				return err
+			}
+		case canal.Committed:
+			d.batch.End.Add(step.End)
+			if step.End.File == d.reel.file && step.End.Pos >= d.reel.end {
+				d.drop()
+				return nil
+			}
+			d.dropIfFull()
+		case canal.Idle:
+			d.router.Publish()
+			if d.batch.Len() > 0 || !d.batch.End.IsZero() {
+				d.drop()
+			}
+			d.canal.HandedOver()
+		default:
+			return errors.New("there is no XA")
+		}
 	}
-	return nil
 }
 
-func (d *dropper) Mark(event.Mark) {}
-
-func (d *dropper) dropIfFull() error {
+func (d *dropper) dropIfFull() {
 	if d.batch.Len() >= dropKeys || len(d.batch.Text()) >= dropBytes || len(d.batch.End.GTIDs) >= dropRanges {
 		d.drop()
 	}
-	return nil
 }
 
 // drop ends a batch.

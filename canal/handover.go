@@ -1,0 +1,92 @@
+package canal
+
+import (
+	"github.com/freshet/freshet/event"
+)
+
+const (
+	// maxRuns bounds the runs of GTIDs that are gathered before all that was read must be handed over.
+	maxRuns = 4096
+	// publishEach is after how many rows or transactions, a power of two, the loop's numbers are shown.
+	publishEach = 1024
+)
+
+// pending is what was handed out and not yet handed over by the caller, as a claim: the transactions from the first
+// to the last one that had rows.
+type pending struct {
+	active bool
+	runs   event.End
+	// need is behind the beginning of the last transaction that had rows.
+	need place
+	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
+}
+
+func (p *pending) clear() { p.active, p.runs.GTIDs = false, p.runs.GTIDs[:0] }
+
+func (p *pending) add(g event.GTID) { p.runs.AddTx("", 0, g, p.runs.Committed) }
+
+// note adds the present transaction to the pending claim: before the caller gets anything of it, since it may
+// be handed over at once.
+func (l *loop) note() {
+	l.tx.noted = true
+	l.pend.active = true
+	l.pend.add(l.tx.GTID)
+	l.pend.need = l.tx.begin
+	l.pend.need.pos++
+}
+
+// claim takes the pending claim. If there is none (the keys of one transaction fill several batches), the claim is
+// again that of the last transaction.
+func (l *loop) claim(last event.Version) claim {
+	if !l.pend.active {
+		l.note()
+	}
+	p := &l.pend
+	c := claim{last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...)}
+	if l.tx.open {
+		c.open = l.tx.GTID
+	}
+	p.clear()
+	l.tx.noted = false
+	return c
+}
+
+// handedOver is [Canal.HandedOver].
+func (l *loop) handedOver() {
+	// What has not been handed over by now had no keys.
+	l.pend.clear()
+	l.tx.noted = false
+	at := l.at
+	if l.tx.open {
+		at = l.tx.begin
+	}
+	l.vis.handed(at, l.epoch, l.runs.GTIDs)
+	for _, r := range l.runs.GTIDs {
+		l.gtids.AddRange(r)
+	}
+	l.runs.GTIDs = l.runs.GTIDs[:0]
+	l.handed = true
+	l.publish()
+}
+
+// publish shows the loop's numbers.
+func (l *loop) publish() {
+	l.n.events.Store(l.events)
+	l.n.transactions.Store(l.transactions)
+	l.n.rows.Store(l.rows)
+	l.n.replayed.Store(l.again)
+	if !l.committed.IsZero() {
+		l.n.committed.Store(l.committed.UnixNano())
+	}
+	l.shown = l.rows
+}
+
+// position is how far everything has been handed out.
+func (l *loop) position() event.Position {
+	for _, r := range l.runs.GTIDs {
+		l.gtids.AddRange(r)
+	}
+	return event.Position{
+		Flavor: l.flavor, Server: l.server, Epoch: l.epoch, File: l.done.file, Pos: l.done.pos, GTIDs: l.gtids.Clone(),
+	}
+}
