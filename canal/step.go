@@ -52,7 +52,7 @@ type Step struct {
 }
 
 // Checkpoint is where the canal finds and founds its position. Progress is not saved through it: that is up to
-// who knows what is finished.
+// the caller, who knows what is finished.
 type Checkpoint interface {
 	// Position returns the saved position; the zero position on a first start.
 	Position() event.Position
