@@ -49,8 +49,9 @@ var mayImport = map[string][]string{
 	"eventlog":                           {"event"},
 	"eventlog/asof":                      nil,
 	"eventlog/checkpoint":                {"event", "retry"},
-	"eventlog/embedded":                  {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/checkpoint", "retry", "event/latency"},
-	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "retry", "config/spec", "event/document", "router/query", "router", "router/routertest"},
+	"eventlog/stash":                     {"event", "eventlog/checkpoint", "retry"},
+	"eventlog/embedded":                  {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/checkpoint", "eventlog/stash", "retry", "event/latency"},
+	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "eventlog/stash", "retry", "config/spec", "event/document", "router/query", "router", "router/routertest"},
 	"eventlog/logtest":                   {"event", "eventlog"},
 	"retry/retrytest":                    {"event", "retry"},
 
@@ -60,11 +61,12 @@ var mayImport = map[string][]string{
 	"eventlog/kafka/producer": {"event", "doubt/alarm", "doubt", "eventlog/asof", "retry", "event/latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
 	"eventlog/kafka/group":    {"event", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/consumer": {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
-	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
+	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
 	"eventlog/kafka/doubts":   {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/letters":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
 	"eventlog/kafka": {
-		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint", "eventlog/kafka/broker", "eventlog/kafka/consumer",
+		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker",
+		"eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record",
 	},
 

@@ -16,7 +16,6 @@ import (
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt/alarm"
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/eventlog/kafka/producer"
@@ -105,7 +104,7 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 	if err != nil {
 		return t, err
 	}
-	r, err := e.process.newReading(ctx, out, cp, leaderXA{cp})
+	r, err := e.process.newReading(ctx, out, cp, keptXA{cp.Stash()})
 	if err != nil {
 		return t, failure(ctx, err)
 	}
@@ -199,9 +198,3 @@ func (e *elected) Stats() canal.Stats {
 	}
 	return canal.Stats{}
 }
-
-// leaderXA keeps the keys of prepared XA transactions in the checkpoint topic.
-type leaderXA struct{ *leader.Checkpoint }
-
-// Begin implements xaStore.
-func (s leaderXA) Begin(xid string, first event.Version) xaStash { return s.Stash(xid, first) }

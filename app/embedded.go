@@ -9,7 +9,6 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config/spec"
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/embedded"
 )
 
@@ -45,7 +44,7 @@ func (p *process) buildEmbedded(ctx context.Context) error {
 	if _, err := cp.NextTerm(); err != nil {
 		return err
 	}
-	reader.reading, err = p.newReading(ctx, log, cp, embeddedXA{store})
+	reader.reading, err = p.newReading(ctx, log, cp, keptXA{store.Stash()})
 	p.reader, p.log = reader, inProcess{}
 	return err
 }
@@ -81,14 +80,3 @@ func (inProcess) Status(*Status) {}
 
 // Ready implements carrier.
 func (inProcess) Ready(func() Status) []admin.Check { return nil }
-
-// embeddedXA keeps the keys of prepared XA transactions in the store.
-type embeddedXA struct{ *embedded.Store }
-
-// Begin implements xaStore.
-func (s embeddedXA) Begin(xid string, first event.Version) xaStash { return s.Stash(xid, first) }
-
-// Resolve implements xaStore.
-func (s embeddedXA) Resolve(xid string, v event.Version, end event.End) {
-	s.Checkpoint().Resolve(xid, v, end)
-}

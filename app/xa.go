@@ -6,8 +6,7 @@ import (
 
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
-	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 // How much of a prepared transaction is stored in one write: so many keys, or so many bytes.
@@ -20,7 +19,7 @@ const (
 // are forgotten when it is committed: a stash is for keys, and a large transaction must not fill it with values.
 const stashPayload = 64 << 20
 
-type stashedKey = embedded.Stashed
+type stashedKey = stash.Key
 
 // xaStore keeps durably what the rows of prepared XA transactions made stale.
 type xaStore interface {
@@ -38,6 +37,12 @@ type xaStash interface {
 	// Append returns when the keys are durable.
 	Append(keys []stashedKey) error
 }
+
+// keptXA is a log's stash as an xaStore.
+type keptXA struct{ *stash.Stash }
+
+// Begin implements xaStore.
+func (s keptXA) Begin(xid string, first event.Version) xaStash { return s.Stash.Begin(xid, first) }
 
 // xaMemory remembers which keys the rows of a prepared XA transaction made stale, until the transaction is
 // resolved. It belongs to the reader's goroutine.
@@ -125,7 +130,7 @@ func (x *xaMemory) write() error {
 	if len(x.unknown) == 0 {
 		err = x.open.Append(x.chunk)
 	}
-	if full := errors.Is(err, checkpoint.ErrStashFull); full || len(x.unknown) > 0 {
+	if full := errors.Is(err, stash.ErrFull); full || len(x.unknown) > 0 {
 		if full {
 			x.alarms.Raise(alarm.XAKeysUnknown, "the keys of a prepared xa transaction do not fit into the store, so its commit will leave stale keys: "+err.Error())
 		}
@@ -141,7 +146,7 @@ func (x *xaMemory) write() error {
 func (x *xaMemory) lose() {
 	for i := range x.chunk {
 		t := x.chunk[i].Table
-		if len(x.unknown) <= checkpoint.MaxUnknown && !slices.Contains(x.unknown, t) {
+		if len(x.unknown) <= stash.MaxUnknown && !slices.Contains(x.unknown, t) {
 			x.unknown = append(x.unknown, t)
 		}
 	}
@@ -154,7 +159,7 @@ func (x *xaMemory) seal(tx *event.Tx) error {
 	}
 	err := x.write()
 	if err == nil && len(x.unknown) > 0 {
-		err = x.open.Append(checkpoint.Unknown(x.unknown))
+		err = x.open.Append(stash.Unknown(x.unknown))
 	}
 	x.open, x.xid, x.unknown = nil, "", nil
 	return err

@@ -13,8 +13,8 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 const xid = "X'6f72646572',X'',1"
@@ -29,7 +29,7 @@ func openStore(t *testing.T, dir string) *embedded.Store {
 // xaReader returns a reader that remembers in a store.
 func xaReader(t *testing.T, s *embedded.Store) (*reader, *fakeLog) {
 	r, l := newReader(t)
-	r.xa = &xaMemory{store: embeddedXA{s}}
+	r.xa = &xaMemory{store: keptXA{s.Stash()}}
 	return r, l
 }
 
@@ -66,9 +66,7 @@ func resolve(t *testing.T, r *reader, l *fakeLog, xid string, commit bool, pos u
 
 func left(t *testing.T, s *embedded.Store) int {
 	t.Helper()
-	p, err := s.Prepared()
-	must(t, err)
-	return len(p)
+	return len(s.Stash().List())
 }
 
 func TestAPreparedTransactionIsInvalidatedWhenItIsCommitted(t *testing.T) {
@@ -323,8 +321,8 @@ type listXA struct {
 func (s *listXA) Begin(string, event.Version) xaStash { return s }
 
 func (s *listXA) Append(keys []stashedKey) error {
-	if s.full && !checkpoint.AllUnknown(keys) {
-		return checkpoint.ErrStashFull
+	if s.full && !stash.AllUnknown(keys) {
+		return stash.ErrFull
 	}
 	s.keys = append(s.keys, keys...)
 	return nil
@@ -435,12 +433,12 @@ func TestUnknownKeysOfVeryManyTablesAreThoseOfEveryTable(t *testing.T) {
 	x := &xaMemory{store: s}
 	tx := &event.Tx{XID: xid}
 	var b event.Batch
-	for i := range 10 * checkpoint.MaxUnknown {
+	for i := range 10 * stash.MaxUnknown {
 		b.Reset()
 		b.AddOrigin(event.Origin{Table: fmt.Sprint("shop.t", i), Event: version(1, 1, 5, 0)})
 		b.Add(bytes.Repeat([]byte{'x'}, stashBytes/50), 1, event.ActionDelete)
 		must(t, x.remember(tx, &b, 0))
-		if len(x.unknown) > checkpoint.MaxUnknown+1 {
+		if len(x.unknown) > stash.MaxUnknown+1 {
 			t.Fatalf("%d tables are held in memory", len(x.unknown))
 		}
 	}

@@ -24,9 +24,6 @@ type Write struct {
 	// State says that Position.State is not what it was in the last write that succeeded. Where it is false, State
 	// need not be written.
 	State bool
-	// Passed are the resolutions before Position. What the stash holds of them must be dropped together with
-	// the write or after it, never before.
-	Passed []Resolution
 }
 
 // Loaded is what a [Storage] held when it was opened.
@@ -55,7 +52,6 @@ type Checkpoint struct {
 	saved    time.Time // of the durable position, by this process
 	dirty    bool
 	mappings string
-	resolved []Resolution
 }
 
 // New returns a checkpoint that goes on from what its storage holds. The name says in errors where that is.
@@ -166,8 +162,8 @@ func before(file string, pos uint64, thanFile string, thanPos uint64) bool {
 	return err == nil && thanErr == nil && base == thanBase && n < than
 }
 
-// Save makes the current position durable, and forgets the prepared XA transactions that were resolved before it.
-// It does nothing when nothing has changed. After an error the durable position is either the old or the new one.
+// Save makes the current position durable. It does nothing when nothing has changed. After an error the durable position
+// is either the old or the new one.
 func (c *Checkpoint) Save() error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -178,11 +174,10 @@ func (c *Checkpoint) Save() error {
 	}
 	p := clone(&c.current)
 	stale := !bytes.Equal(p.State, c.durable.State) || (p.State == nil) != (c.durable.State == nil)
-	passed := c.passed(&p)
 	c.dirty = false
 	c.mu.Unlock()
 
-	err := c.storage.WritePosition(Write{Position: p, State: stale, Passed: passed})
+	err := c.storage.WritePosition(Write{Position: p, State: stale})
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,10 +185,23 @@ func (c *Checkpoint) Save() error {
 		c.dirty = true
 		return err
 	}
-	// Nobody else removes from the front: resolutions are appended while a save runs.
-	c.resolved = c.resolved[len(passed):]
 	c.durable, c.saved = p, time.Now()
 	return nil
+}
+
+// Passed reports whether a position surely holds an end. In doubt it says no.
+func Passed(p *event.Position, e *event.End) bool {
+	if len(e.GTIDs) == 0 {
+		return e.File == p.File && e.Pos <= p.Pos || before(e.File, e.Pos, p.File, p.Pos)
+	}
+	for _, r := range e.GTIDs {
+		last := r.First
+		last.Number = r.Last
+		if !p.GTIDs.Contains(last) {
+			return false
+		}
+	}
+	return true
 }
 
 // Mappings returns the hash of the mappings that the work up to the position was routed by; "" if none was set.

@@ -1,6 +1,5 @@
-// Package checkpoint is the position from which a source is read again after a restart, and the data that must be kept
-// together with it: the rules for when it moves, the saver that makes it durable a few times a second, and the keys of
-// XA transactions that wait for their outcome.
+// Package checkpoint is the position from which a source is read again after a restart: the rules for when it moves, the
+// saver that makes it durable a few times a second, and its form in JSON.
 //
 // Its place on the path: after both event logs. A [Checkpoint] follows the ends that the log reports as durable; a
 // [Storage] decides where the bytes go: a file in one process, a compacted topic with Kafka.
@@ -11,7 +10,6 @@
 //   - A method that writes returns nil only when its effect is durable. When it fails, the effect may have taken place
 //     or not; every write can be repeated, with the same result.
 //   - The epoch never falls.
-//   - What is kept for a prepared XA transaction is dropped only with, or after, a position after its outcome.
 //
 // Concurrency: a Checkpoint may be used by several goroutines at once; its writes are made one after the other.
 package checkpoint

@@ -76,13 +76,14 @@ func readTerm(meta *bolt.Bucket) (uint64, error) {
 
 // WritePosition implements [checkpoint.Storage]: all of it in one transaction.
 func (c cells) WritePosition(w checkpoint.Write) error {
-	const op = "save the position"
-	if len(w.Passed) == 0 {
-		return c.store.update(op, func(tx *bolt.Tx) error { return putPosition(tx, &w) })
-	}
-	return c.store.updateBooks(op, func(b *books) error {
-		return errors.Join(putPosition(b.tx, &w), dropResolved(b, w.Passed))
+	passed := c.store.stash.Passed(&w.Position)
+	err := c.store.update("save the position", func(tx *bolt.Tx) error {
+		return errors.Join(putPosition(tx, &w), dropPrepared(tx, passed))
 	})
+	if err == nil {
+		c.store.stash.Forget(passed)
+	}
+	return err
 }
 
 func putPosition(tx *bolt.Tx, w *checkpoint.Write) error {

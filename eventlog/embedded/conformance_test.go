@@ -3,7 +3,6 @@ package embedded
 import (
 	"testing"
 
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint/checkpointtest"
 )
 
@@ -11,10 +10,6 @@ import (
 type life struct {
 	*Store
 	*Checkpoint
-}
-
-func (l life) Stash(xid string, first event.Version) func([]Stashed) error {
-	return l.Store.Stash(xid, first).Append
 }
 
 type lives struct {
@@ -48,7 +43,7 @@ func (l *lives) LoseReply() {
 
 func TestTheStoreKeepsACheckpointAsItShould(t *testing.T) {
 	checkpointtest.Run(t, func(t *testing.T, o checkpointtest.Options) checkpointtest.Storage {
-		l := &lives{t: t, dir: t.TempDir(), o: Options{MaxStashKeys: o.MaxStashKeys}}
+		l := &lives{t: t, dir: t.TempDir(), o: Options{MaxStashKeys: o.MaxStashKeys, MaxStashBytes: o.MaxStashBytes}}
 		l.o.Write = l.faults.write
 		t.Cleanup(func() { must(t, l.store.Close()) })
 		return l

@@ -19,7 +19,7 @@
 //     lost work.
 //   - A file that is damaged, cut short or of a newer format is refused with a sentence; it never counts as a
 //     first start. Only a missing file does. Every record carries a checksum.
-//   - Everything is bounded: the log in batches, the store in entries and bytes ([retry.ErrFull], [ErrStashFull]).
+//   - Everything is bounded: the log in batches, the store in entries and bytes ([retry.ErrFull], [stash.ErrFull]).
 //
 // Concurrency: all types may be used by several goroutines at once. The store serialises its writes (one disk sync
 // each); the log has one lock for its buffer and one for what is not yet committed, held for a few instructions and

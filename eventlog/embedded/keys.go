@@ -29,11 +29,9 @@ var _ retry.Store = (*Store)(nil)
 
 // usage is what the bounds are held against. It is stored, so that it is always what the transaction sees.
 type usage struct {
-	Parked     int   `json:"parked"`
-	Dead       int   `json:"dead"`
-	Bytes      int64 `json:"bytes"` // of parked entries and dead letters
-	StashKeys  int   `json:"stash_keys"`
-	StashBytes int64 `json:"stash_bytes"`
+	Parked int   `json:"parked"`
+	Dead   int   `json:"dead"`
+	Bytes  int64 `json:"bytes"` // of both
 }
 
 // shelf is where entries are kept: parked ones, or dead letters.

@@ -27,7 +27,7 @@ const (
 // operations returns the names of the store's writes.
 func operations() []string {
 	return []string{
-		"save the position", "take a term", "save the mappings' hash", "park", "settle", "replay", "purge", "stash", "drop stash",
+		"save the position", "take a term", "save the mappings' hash", "park", "settle", "replay", "purge", "stash",
 		opPutDoubt, opDropDoubt, opSetFact,
 	}
 }
@@ -82,7 +82,7 @@ func (m *metrics) unregister(reg prometheus.Registerer) {
 
 func (m *metrics) wrote(op string, took time.Duration, err error) {
 	m.seconds.WithLabelValues(op).Observe(took.Seconds())
-	if err != nil && !errors.Is(err, retry.ErrFull) && !errors.Is(err, ErrStashFull) {
+	if err != nil && !errors.Is(err, retry.ErrFull) {
 		m.failures.WithLabelValues(op).Inc()
 	}
 }
@@ -91,7 +91,6 @@ func (m *metrics) note(u usage) {
 	m.parked.Set(float64(u.Parked))
 	m.dead.Set(float64(u.Dead))
 	m.bytes.Set(float64(u.Bytes))
-	m.stashed.Set(float64(u.StashKeys))
 }
 
 // Usage is how much the store holds.
@@ -99,16 +98,13 @@ type Usage struct {
 	// Parked and DeadLetters count entries; Bytes is the size of both.
 	Parked, DeadLetters int
 	Bytes               int64
-	// StashedKeys and StashedBytes are what prepared XA transactions take.
-	StashedKeys  int
-	StashedBytes int64
 }
 
 // Usage returns how much the store holds.
 func (s *Store) Usage() (Usage, error) {
 	var u usage
 	err := s.view("read the usage", func(tx *bolt.Tx) error { return readUsage(tx, &u) })
-	return Usage{u.Parked, u.Dead, u.Bytes, u.StashKeys, u.StashBytes}, err
+	return Usage{u.Parked, u.Dead, u.Bytes}, err
 }
 
 // Held returns how many keys in trouble the store holds.

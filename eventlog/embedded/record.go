@@ -123,10 +123,3 @@ func decodePosition(record []byte) (event.Position, error) {
 	}
 	return p, nil
 }
-
-func encodeChunk(keys []Stashed) ([]byte, error) { return encode(checkpoint.Keys(keys)) }
-
-func decodeChunk(record []byte) ([]Stashed, error) {
-	var keys checkpoint.Keys
-	return keys, decode(record, &keys)
-}

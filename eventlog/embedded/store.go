@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 // FileName is the name of the store's file in its directory.
@@ -22,8 +22,8 @@ const (
 	DefaultLockWait      = time.Second
 	DefaultMaxEntries    = 100_000
 	DefaultMaxBytes      = 64 << 20
-	DefaultMaxStashKeys  = checkpoint.DefaultMaxStashKeys
-	DefaultMaxStashBytes = checkpoint.DefaultMaxStashBytes
+	DefaultMaxStashKeys  = stash.DefaultMaxKeys
+	DefaultMaxStashBytes = stash.DefaultMaxBytes
 )
 
 // Options configure a [Store]. The zero value of each field means its default.
@@ -88,6 +88,7 @@ type Store struct {
 	created bool
 	metrics *metrics
 	cp      *Checkpoint
+	stash   *stash.Stash
 }
 
 // Open opens the store in dir, and makes both if they are missing (the directory for its owner only). It fails at
@@ -138,6 +139,9 @@ func (s *Store) open(readOnly bool) (_ *Store, err error) {
 		return nil, errors.Join(err, s.db.Close())
 	}
 	s.metrics = newMetrics()
+	if s.stash, err = loadStash(s); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
 	if err := s.noteUsage(); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
@@ -167,6 +171,9 @@ func (s *Store) Created() bool { return s.created }
 
 // Checkpoint returns the store's checkpoint.
 func (s *Store) Checkpoint() *Checkpoint { return s.cp }
+
+// Stash returns the stash of prepared XA transactions.
+func (s *Store) Stash() *stash.Stash { return s.stash }
 
 // update runs f in a transaction of its own, which is on disk when update returns nil. f may run more than once.
 func (s *Store) update(op string, f func(tx *bolt.Tx) error) error {

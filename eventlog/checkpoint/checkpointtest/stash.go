@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/stash"
 	"github.com/freshet/freshet/router/routertest"
 )
 
@@ -25,23 +25,23 @@ func last() event.Version {
 	return event.Version{Epoch: 1<<32 - 1, File: 1<<32 - 1, Pos: 1<<64 - 1, Row: 1<<32 - 1}
 }
 
-func keys(names ...string) (out []checkpoint.Stashed) {
+func keys(names ...string) (out []stash.Key) {
 	for _, n := range names {
-		out = append(out, checkpoint.Stashed{Key: n, Table: "shop.user", D: time.Second, Action: event.ActionDelete})
+		out = append(out, stash.Key{Key: n, Table: "shop.user", D: time.Second, Action: event.ActionDelete})
 	}
 	return out
 }
 
-func recalled(t testing.TB, c Checkpoint, xid string, v event.Version) (out []checkpoint.Stashed) {
+func recalled(t testing.TB, c Checkpoint, xid string, v event.Version) (out []stash.Key) {
 	t.Helper()
-	must(t, c.Recall(xid, v, func(keys []checkpoint.Stashed) error {
+	must(t, c.Stash().Recall(xid, v, func(keys []stash.Key) error {
 		out = append(out, keys...)
 		return nil
 	}))
 	return out
 }
 
-// holds fails the test unless just these keys are recalled, and counted.
+// holds fails the test unless just these keys are recalled.
 func holds(t testing.TB, c Checkpoint, xid string, v event.Version, want ...string) {
 	t.Helper()
 	var names []string
@@ -51,21 +51,30 @@ func holds(t testing.TB, c Checkpoint, xid string, v event.Version, want ...stri
 	if !slices.Equal(names, want) {
 		t.Errorf("%s holds %q before %s, want %q", xid, names, v, want)
 	}
-	prepared, err := c.Prepared()
-	must(t, err)
+}
+
+// counts fails the test unless so many keys are kept, of all transactions.
+func counts(t testing.TB, c Checkpoint, want int) {
+	t.Helper()
 	n := 0
-	for _, p := range prepared {
-		if p.XID == xid && p.First.Compare(v) < 0 {
-			n += p.Keys
-		}
+	for _, p := range c.Stash().List() {
+		n += p.Keys
 	}
-	if n != len(want) {
-		t.Errorf("%s counts %d keys before %s, want %d", xid, n, v, len(want))
+	if n != want {
+		t.Errorf("%d keys are kept, want %d", n, want)
 	}
 }
 
+// resolve commits the transaction xid at a position, and saves a position after it.
+func resolve(t testing.TB, c Checkpoint, xid string, pos uint64) {
+	t.Helper()
+	c.Stash().Resolve(xid, at(pos), end(pos+50))
+	c.Advance(end(pos + 50))
+	must(t, c.Save())
+}
+
 // everyAction is one key of each action, with all that it can have.
-func everyAction() []checkpoint.Stashed {
+func everyAction() []stash.Key {
 	whole := &event.Effect{
 		Publish: true, Stream: true, MaxLen: 1000, As: event.FormHash, Query: "0123456789abcdef", TTL: time.Hour + 1, Jitter: 0.25,
 		ExpireAt: time.Minute, Missing: true, MissingValue: "\xff", MissingTTL: time.Second, In: time.Millisecond,
@@ -76,9 +85,9 @@ func everyAction() []checkpoint.Stashed {
 		}
 		return f
 	}
-	var out []checkpoint.Stashed
+	var out []stash.Key
 	for a := event.ActionDelete; a <= event.ActionIncr; a++ {
-		for _, s := range []checkpoint.Stashed{
+		for _, s := range []stash.Key{
 			{Intent: event.IntentPut, Effect: whole, Fields: fields("channel", "", "stream", `{"a":"<b>&"}`, "\x00\xff")},
 			{Intent: event.IntentRemove, Effect: whole, Fields: event.AppendNull(fields("x"))},
 			{Intent: event.IntentForget, Effect: whole},
@@ -94,7 +103,7 @@ func everyAction() []checkpoint.Stashed {
 
 func order(t *testing.T, s Storage) {
 	c := s.Open()
-	all := []checkpoint.Stashed{
+	all := []stash.Key{
 		{Key: "user:1", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
 		{Key: "\x00\xff\x80", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
 		{Key: "", Table: "shop.user", Mapping: 1, D: 0, Action: event.ActionDelete},
@@ -102,7 +111,7 @@ func order(t *testing.T, s Storage) {
 		{Key: "ключ", Table: "shop.user", Mapping: 0, D: 2 * time.Second, Action: event.ActionDelete},
 	}
 	all = append(all, everyAction()...)
-	add := c.Stash(xid, at(10))
+	add := c.Stash().Begin(xid, at(10)).Append
 	must(t, add(nil))
 	must(t, add(all[:2]))
 	must(t, add(all[2:3]))
@@ -111,16 +120,15 @@ func order(t *testing.T, s Storage) {
 		if d := cmp.Diff(all, recalled(t, c, xid, at(11))); d != "" {
 			t.Errorf("%s: %s", when, d)
 		}
-		prepared, err := c.Prepared()
-		must(t, err)
+		prepared := c.Stash().List()
 		if len(prepared) != 1 || prepared[0].XID != xid || prepared[0].Keys != len(all) || prepared[0].First != at(10) ||
-			prepared[0].Chunks != 3 || time.Since(prepared[0].Since).Abs() > time.Minute {
+			len(prepared[0].Chunks) != 3 || time.Since(prepared[0].Since).Abs() > time.Minute {
 			t.Errorf("%s: prepared: %+v", when, prepared)
 		}
 		c = s.Open()
 	}
 	stop := errors.New("stop")
-	if err := c.Recall(xid, at(11), func([]checkpoint.Stashed) error { return stop }); !errors.Is(err, stop) {
+	if err := c.Stash().Recall(xid, at(11), func([]stash.Key) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("recall: %v, want the error of the one that takes the keys", err)
 	}
 }
@@ -132,13 +140,13 @@ func routed(t *testing.T, s Storage) {
 	rapid.Check(t, func(r *rapid.T) {
 		pos++
 		xid := fmt.Sprintf("X'%x',X'',1", pos)
-		add := c.Stash(xid, at(pos))
-		var want []checkpoint.Stashed
+		add := c.Stash().Begin(xid, at(pos)).Append
+		var want []stash.Key
 		for _, b := range routertest.Batches(r) {
 			from := len(want)
 			for i := range b.Invalidations {
 				inv, o := &b.Invalidations[i], b.Of(i)
-				want = append(want, checkpoint.Stashed{
+				want = append(want, stash.Key{
 					Key: b.Key(i), Table: o.Table, Mapping: o.Mapping, D: o.D, RateLimit: o.RateLimit,
 					Action: inv.Action, Intent: inv.Intent, Effect: b.EffectOf(i), Fields: b.Fields(i),
 				})
@@ -153,72 +161,105 @@ func routed(t *testing.T, s Storage) {
 
 func readAgain(t *testing.T, s Storage) {
 	c := s.Open()
-	add := c.Stash(xid, at(10))
+	add := c.Stash().Begin(xid, at(10)).Append
 	for _, k := range []string{"a", "b", "c"} {
 		must(t, add(keys(k)))
 	}
 	for range 2 { // a crash before the checkpoint passed XA PREPARE, and a new connection
-		add = c.Stash(xid, at(10))
+		add = c.Stash().Begin(xid, at(10)).Append
 		holds(t, c, xid, at(11), "a", "b", "c") // beginning alone removes nothing
 		must(t, add(keys("a", "b")))
 		must(t, add(keys("c")))
-		holds(t, c, xid, at(11), "a", "b", "c")
-		c = s.Open()
-		holds(t, c, xid, at(11), "a", "b", "c")
+		for range 2 {
+			holds(t, c, xid, at(11), "a", "b", "c")
+			counts(t, c, 3)
+			c = s.Open()
+		}
 	}
 }
 
 func lostChunk(t *testing.T, s Storage) {
 	c := s.Open()
-	add := c.Stash(xid, at(10))
+	add := c.Stash().Begin(xid, at(10)).Append
 	for _, k := range []string{"a", "b", "c"} {
 		s.LoseReply()
 		repeat(t, func() error { return add(keys(k)) })
 	}
-	holds(t, c, xid, at(11), "a", "b", "c")
-	holds(t, s.Open(), xid, at(11), "a", "b", "c")
+	for range 2 {
+		holds(t, c, xid, at(11), "a", "b", "c")
+		counts(t, c, 3)
+		c = s.Open()
+	}
 }
 
 func passed(t *testing.T, s Storage) {
 	c := s.Open()
 	must(t, c.Begin(place(100)))
-	must(t, c.Stash(xid, at(200))(keys("a")))
-	must(t, c.Stash("other", at(210))(keys("b")))
+	must(t, c.Stash().Begin(xid, at(200)).Append(keys("a")))
+	must(t, c.Stash().Begin("other", at(210)).Append(keys("b")))
 	c.Advance(end(300)) // XA PREPARE
 	must(t, c.Save())
 
-	c.Resolve(xid, at(400), end(500))
+	c.Stash().Resolve(xid, at(400), end(500))
 	c.Advance(end(450))
 	must(t, c.Save())
 	holds(t, c, xid, at(400), "a")
 	// A crash here reads XA COMMIT again: the stash is there, and is resolved again.
 	c = s.Open()
 	holds(t, c, xid, at(400), "a")
-	c.Resolve(xid, at(400), end(500))
+	c.Stash().Resolve(xid, at(400), end(500))
 	c.Advance(end(500))
 	must(t, c.Save())
 	for range 2 {
 		holds(t, c, xid, at(400))
 		holds(t, c, "other", at(400), "b")
+		counts(t, c, 1)
 		c = s.Open()
 	}
 }
 
+// usedAgain: other transactions may have changed the rows of the first since, so its values must not be written again.
 func usedAgain(t *testing.T, s Storage) {
 	c := s.Open()
 	must(t, c.Begin(place(100)))
-	must(t, c.Stash(xid, at(200))(keys("first")))
-	c.Resolve(xid, at(300), end(350))
-	must(t, c.Stash(xid, at(400))(keys("second")))
-	holds(t, c, xid, at(300), "first")
+	must(t, c.Stash().Begin(xid, at(200)).Append(keys("first")))
+	c.Stash().Resolve(xid, at(300), end(350))
+	holds(t, c, xid, at(500)) // the second has changed no mapped row
+	must(t, c.Stash().Begin(xid, at(400)).Append(keys("second")))
+	for range 2 { // both outcomes are read again after a crash
+		holds(t, c, xid, at(300), "first")
+		c.Stash().Resolve(xid, at(300), end(350))
+		holds(t, c, xid, at(300), "first") // and over a new connection
+		holds(t, c, xid, at(500), "second")
+		counts(t, c, 2)
+		c = s.Open()
+	}
+	c.Stash().Resolve(xid, at(300), end(350))
 	c.Advance(end(350))
 	must(t, c.Save())
+	counts(t, c, 1)
 	holds(t, c, xid, at(500), "second")
-	c.Resolve(xid, at(500), end(600))
-	c.Advance(end(600))
+	resolve(t, c, xid, 550)
+	for range 2 {
+		holds(t, c, xid, last())
+		counts(t, c, 0)
+		c = s.Open()
+	}
+}
+
+// resolvedInAnotherEpoch: the same outcome has another version where it is read from another server.
+func resolvedInAnotherEpoch(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(100)))
+	must(t, c.Stash().Begin(xid, at(200)).Append(keys("a")))
+	c.Stash().Resolve(xid, at(300), end(350))
+	again := at(100)
+	again.Epoch++
+	holds(t, c, xid, again, "a")
+	c.Stash().Resolve(xid, again, end(150))
+	c.Advance(end(150))
 	must(t, c.Save())
-	holds(t, c, xid, last())
-	holds(t, s.Open(), xid, last())
+	counts(t, c, 0)
 }
 
 func passedByGTID(t *testing.T, s Storage) {
@@ -226,9 +267,9 @@ func passedByGTID(t *testing.T, s Storage) {
 	p := place(100)
 	p.GTIDs = gtids(t, event.MySQL, uuid+":1")
 	must(t, c.Begin(p))
-	must(t, c.Stash(xid, at(1))(keys("a")))
+	must(t, c.Stash().Begin(xid, at(1)).Append(keys("a")))
 	resolved := numbered(t, 3)
-	c.Resolve(xid, at(300), resolved)
+	c.Stash().Resolve(xid, at(300), resolved)
 	resolved.GTIDs[0] = numbered(t, 1).GTIDs[0] // its memory is the caller's, who uses it again
 	c.Advance(numbered(t, 2))
 	// The file of another server, with a much lower number: only the set counts.
@@ -243,49 +284,70 @@ func passedByGTID(t *testing.T, s Storage) {
 func lostDrop(t *testing.T, s Storage) {
 	c := s.Open()
 	must(t, c.Begin(place(100)))
-	must(t, c.Stash(xid, at(200))(keys("a")))
-	must(t, c.Stash("other", at(200))(keys("b")))
-	c.Resolve(xid, at(300), end(350))
+	must(t, c.Stash().Begin(xid, at(200)).Append(keys("a")))
+	must(t, c.Stash().Begin("other", at(200)).Append(keys("b")))
+	c.Stash().Resolve(xid, at(300), end(350))
 	c.Advance(end(350))
 	s.LoseReply()
 	repeat(t, c.Save)
-	s.LoseReply()
-	repeat(t, func() error { return c.DropStash("other") })
-	must(t, c.DropStash("other")) // there is none any more
+	counts(t, c, 1)
 	c = s.Open()
 	if p := c.Position(); p.Pos != 350 {
 		t.Errorf("the durable position is %s", p.String())
 	}
 	holds(t, c, xid, last())
-	holds(t, c, "other", last())
+	holds(t, c, "other", last(), "b")
 }
 
 func bounded(t *testing.T, s Storage) {
 	c := s.Open()
-	must(t, c.Stash("one", at(1))(keys("a")))
-	add := c.Stash("two", at(2))
+	must(t, c.Stash().Begin("one", at(1)).Append(keys("a")))
+	add := c.Stash().Begin("two", at(2)).Append
 	must(t, add(keys("b")))
-	if err := add(keys("c", "d")); !errors.Is(err, checkpoint.ErrStashFull) {
-		t.Fatalf("append: %v, want %v", err, checkpoint.ErrStashFull)
+	if err := add(keys("c", "d")); !errors.Is(err, stash.ErrFull) {
+		t.Fatalf("append: %v, want %v", err, stash.ErrFull)
 	}
-	must(t, add(checkpoint.Unknown([]string{"shop.user", "shop.order"}))) // always fit
+	must(t, add(stash.Unknown([]string{"shop.user", "shop.order"}))) // always fit
 	for _, when := range []string{"written", "read again"} {
-		want := append(keys("b"), checkpoint.Stashed{Table: "shop.user", Action: event.ActionDelete, Unknown: true},
-			checkpoint.Stashed{Table: "shop.order", Action: event.ActionDelete, Unknown: true})
+		want := append(keys("b"), stash.Key{Table: "shop.user", Action: event.ActionDelete, Unknown: true},
+			stash.Key{Table: "shop.order", Action: event.ActionDelete, Unknown: true})
 		if d := cmp.Diff(want, recalled(t, c, "two", at(3))); d != "" {
 			t.Errorf("%s: %s", when, d)
 		}
 		c = s.Open()
 	}
-	must(t, c.Stash("two", at(2))(keys("b", "c"))) // in the place of one
+	must(t, c.Stash().Begin("two", at(2)).Append(keys("b", "c"))) // in the place of one
 	c = s.Open()
-	if err := c.Stash("three", at(3))(keys("d")); !errors.Is(err, checkpoint.ErrStashFull) {
-		t.Errorf("in the next life: %v, want %v", err, checkpoint.ErrStashFull)
+	if err := c.Stash().Begin("three", at(3)).Append(keys("d")); !errors.Is(err, stash.ErrFull) {
+		t.Errorf("in the next life: %v, want %v", err, stash.ErrFull)
 	}
-	must(t, c.DropStash("one"))
-	must(t, c.DropStash("none")) // nothing to drop
-	must(t, c.Stash("three", at(3))(keys("d")))
+	must(t, c.Begin(place(4)))
+	resolve(t, c, "one", 10)
+	must(t, c.Stash().Begin("three", at(3)).Append(keys("d")))
 	holds(t, c, "two", at(3), "b", "c")
+	counts(t, c, 3)
+}
+
+func boundedInBytes(t *testing.T, s Storage) {
+	c := s.Open()
+	must(t, c.Begin(place(4)))
+	must(t, c.Stash().Begin("one", at(1)).Append(keys("a")))
+	two, n := c.Stash().Begin("two", at(2)), 0
+	for ; n < 100; n++ {
+		if err := two.Append(keys("b")); err != nil {
+			if !errors.Is(err, stash.ErrFull) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if n < 2 || n == 100 {
+		t.Errorf("%d chunks fit", n)
+	}
+	counts(t, c, n+1)
+	resolve(t, c, "one", 10)
+	must(t, two.Append(keys("b")))
+	counts(t, s.Open(), n+1)
 }
 
 func many(t *testing.T, s Storage) {
@@ -293,7 +355,7 @@ func many(t *testing.T, s Storage) {
 	must(t, c.Begin(place(100)))
 	const chunks, each = 3, 10_000
 	var want []string
-	add := c.Stash(xid, at(1))
+	add := c.Stash().Begin(xid, at(1)).Append
 	for range chunks {
 		from := len(want)
 		for range each {
@@ -303,7 +365,7 @@ func many(t *testing.T, s Storage) {
 	}
 	for range 2 {
 		n := 0
-		must(t, c.Recall(xid, at(2), func(keys []checkpoint.Stashed) error {
+		must(t, c.Stash().Recall(xid, at(2), func(keys []stash.Key) error {
 			if len(keys) > each {
 				t.Errorf("a chunk of %d keys", len(keys))
 			}
@@ -313,7 +375,9 @@ func many(t *testing.T, s Storage) {
 				}
 				n++
 			}
-			return nil
+			// Writes go on while keys are taken: nothing is held.
+			c.Advance(end(uint64(100 + n)))
+			return c.Save()
 		}))
 		if n != len(want) {
 			t.Errorf("%d keys", n)
@@ -328,16 +392,16 @@ func large(t *testing.T, s Storage) {
 	c := s.Open()
 	must(t, c.Begin(place(100)))
 	effect := &event.Effect{TTL: time.Hour}
-	var all []checkpoint.Stashed
+	var all []stash.Key
 	for _, value := range []string{
 		strings.Repeat("x", 256<<10), strings.Repeat("\x01", 256<<10), strings.Repeat("\xff", 256<<10), strings.Repeat("<", 256<<10), strings.Repeat("y", 3<<20),
 	} {
-		all = append(all, checkpoint.Stashed{
+		all = append(all, stash.Key{
 			Key: fmt.Sprint(len(all)), Table: "shop.user", Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect,
 			Fields: event.AppendField(nil, value),
 		})
 	}
-	must(t, c.Stash(xid, at(1))(all))
+	must(t, c.Stash().Begin(xid, at(1)).Append(all))
 	for range 2 {
 		got := recalled(t, c, xid, at(2))
 		if len(got) != len(all) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 // Checkpoint is what is tested: the checkpoint of one life, as its users see it.
@@ -23,15 +23,9 @@ type Checkpoint interface {
 	Save() error
 	Mappings() string
 	SetMappings(hash string) error
-	Resolve(xid string, v event.Version, end event.End)
 	// Term is that of this life.
 	Term() uint64
-
-	// Stash begins the stash of a transaction and returns its Append.
-	Stash(xid string, first event.Version) func(keys []checkpoint.Stashed) error
-	Recall(xid string, v event.Version, each func([]checkpoint.Stashed) error) error
-	Prepared() ([]checkpoint.Prepared, error)
-	DropStash(xid string) error
+	Stash() *stash.Stash
 }
 
 // Storage is one place that a checkpoint is kept in, empty at first.
@@ -44,8 +38,9 @@ type Storage interface {
 
 // Options say which storage is wanted.
 type Options struct {
-	// MaxStashKeys bounds its stash; 0: the default.
-	MaxStashKeys int
+	// MaxStashKeys and MaxStashBytes bound its stash; 0: the default.
+	MaxStashKeys  int
+	MaxStashBytes int64
 }
 
 // Run runs the suite. make makes a storage that lives as long as the test.
@@ -64,6 +59,7 @@ func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
 		"a chunk whose reply is lost is stored once":       lostChunk,
 		"a stash is kept until its commit was passed":      passed,
 		"an xid may be used again":                         usedAgain,
+		"an outcome may be read again in another epoch":    resolvedInAnotherEpoch,
 		"with gtids the set says what was passed":          passedByGTID,
 		"a drop whose reply is lost is repeated":           lostDrop,
 		"many keys are stashed and recalled in chunks":     many,
@@ -72,7 +68,8 @@ func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
 		t.Run(name, func(t *testing.T) { test(t, make(t, Options{})) })
 	}
 	t.Run("what the router makes comes back", func(t *testing.T) { routed(t, make(t, Options{})) })
-	t.Run("the stash is bounded", func(t *testing.T) { bounded(t, make(t, Options{MaxStashKeys: 3})) })
+	t.Run("the stash is bounded in keys", func(t *testing.T) { bounded(t, make(t, Options{MaxStashKeys: 3})) })
+	t.Run("the stash is bounded in bytes", func(t *testing.T) { boundedInBytes(t, make(t, Options{MaxStashBytes: 2000})) })
 }
 
 func must(t testing.TB, err error) {

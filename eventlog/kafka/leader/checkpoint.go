@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/stash"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -20,8 +22,9 @@ import (
 // Once another reader has taken over, everything that writes fails with [ErrDeposed].
 type Checkpoint struct {
 	*checkpoint.Checkpoint
-	reign   *reign
-	stashes *stashes
+	reign *reign
+	stash *stash.Stash
+	named atomic.Uint64 // prepared transactions, see stashRecords
 
 	ctx     context.Context // ends when this process leads no more
 	log     *slog.Logger
@@ -36,10 +39,20 @@ func (s storage) WritePosition(w checkpoint.Write) error {
 	began := time.Now()
 	err := s.c.reign.save(w)
 	if err == nil {
-		err = s.c.resolved(w.Passed)
+		err = s.dropPassed(&w.Position)
 	}
 	s.c.metrics.saved(time.Since(began), err)
 	return s.explain("save the position", err)
+}
+
+// dropPassed removes the prepared transactions whose outcome is before a position that is durable.
+func (s storage) dropPassed(at *event.Position) error {
+	passed := s.c.stash.Passed(at)
+	if err := s.c.reign.drop(passed); err != nil {
+		return err
+	}
+	s.c.stash.Forget(passed)
+	return nil
 }
 
 // WriteMappings implements [checkpoint.Storage].
@@ -60,11 +73,18 @@ func open(ctx context.Context, c *claimed, o *Options, m *metrics) (*Checkpoint,
 	if err != nil {
 		return nil, err
 	}
-	cp := &Checkpoint{stashes: newStashes(o, c.stashes(), m.stashed), ctx: ctx, log: o.Log, metrics: m}
-	cp.reign = newReign(c, cp.stashes.inUse)
+	cp := &Checkpoint{ctx: ctx, log: o.Log, metrics: m}
+	cp.stash = newStash(cp, o, c.prepared())
+	cp.reign = newReign(c, func(key string) bool {
+		name, _, _ := chunkOf(key)
+		return cp.stash.Has(name)
+	})
 	cp.Checkpoint = checkpoint.New("checkpoint topic "+c.name(), storage{cp}, loaded)
 	return cp, nil
 }
+
+// Stash returns the stash of prepared XA transactions.
+func (c *Checkpoint) Stash() *stash.Stash { return c.stash }
 
 // Term returns the leader's term.
 func (c *Checkpoint) Term() uint64 { return c.reign.term }

@@ -42,9 +42,9 @@ func (r *rig) history() (last *Checkpoint, prepared []string, pos uint64) {
 			must(r.t, last.Begin(place(pos)))
 		}
 		xid := fmt.Sprint("xid ", life)
-		must(r.t, last.Stash(xid, at(pos)).Append(stashed(xid+" a")))
-		must(r.t, last.Stash("gone", at(pos)).Append(stashed("gone")))
-		last.Resolve("gone", at(pos+1), to(pos+2))
+		must(r.t, last.Stash().Begin(xid, at(pos)).Append(stashed(xid+" a")))
+		must(r.t, last.Stash().Begin("gone", at(pos)).Append(stashed("gone")))
+		last.Stash().Resolve("gone", at(pos+1), to(pos+2))
 		prepared = append(prepared, xid)
 		for n := range 60 {
 			pos += 3
@@ -74,7 +74,7 @@ func TestCompactionKeepsWhatMatters(t *testing.T) {
 		t.Errorf("the topic still holds %d keys: %q", len(s.live), r.keys())
 	}
 	// A chunk whose request arrives a second time: what the index knows as its place is compacted away.
-	again := chunkKey(stale.stashes.all[0].name, 1)
+	again := chunkKey(stale.Stash().List()[0].Name, 1)
 	value, err := r.fetch(t.Context(), again, s.live[again].offset)
 	must(t, err)
 	r.compacted(r.produce(again, value) + 1)

@@ -4,18 +4,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/checkpoint/checkpointtest"
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
-
-// life is a checkpoint as the conformance suite wants it.
-type life struct{ *Checkpoint }
-
-func (l life) Stash(xid string, first event.Version) func([]checkpoint.Stashed) error {
-	return l.Checkpoint.Stash(xid, first).Append
-}
 
 type lives struct {
 	*rig
@@ -30,7 +21,7 @@ func newLives(t *testing.T, o Options) *lives {
 	return l
 }
 
-func (l *lives) Open() checkpointtest.Checkpoint { return life{l.openWith(l.o)} }
+func (l *lives) Open() checkpointtest.Checkpoint { return l.openWith(l.o) }
 
 func (l *lives) LoseReply() {
 	var once sync.Once
@@ -44,7 +35,7 @@ func (l *lives) LoseReply() {
 
 func TestTheTopicKeepsACheckpointAsItShould(t *testing.T) {
 	checkpointtest.Run(t, func(t *testing.T, o checkpointtest.Options) checkpointtest.Storage {
-		return newLives(t, Options{MaxStashKeys: o.MaxStashKeys})
+		return newLives(t, Options{MaxStashKeys: o.MaxStashKeys, MaxStashBytes: o.MaxStashBytes})
 	})
 }
 
@@ -52,7 +43,7 @@ func TestTheSuiteLosesReplies(t *testing.T) {
 	l := newLives(t, Options{})
 	c := l.Open()
 	l.LoseReply()
-	if err := c.(life).Checkpoint.Checkpoint.Begin(place(4)); err == nil {
+	if err := c.(*Checkpoint).Checkpoint.Begin(place(4)); err == nil {
 		t.Error("the reply was not lost")
 	}
 	if p := l.Open().Position(); p.Pos != 4 {

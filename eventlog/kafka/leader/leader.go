@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/eventlog/stash"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -57,8 +57,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Session = orDefault(o.Session, group.DefaultSession)
 	o.Watch = orDefault(o.Watch, DefaultWatch)
-	o.MaxStashKeys = orDefault(o.MaxStashKeys, checkpoint.DefaultMaxStashKeys)
-	o.MaxStashBytes = orDefault(o.MaxStashBytes, checkpoint.DefaultMaxStashBytes)
+	o.MaxStashKeys = orDefault(o.MaxStashKeys, stash.DefaultMaxKeys)
+	o.MaxStashBytes = orDefault(o.MaxStashBytes, stash.DefaultMaxBytes)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}

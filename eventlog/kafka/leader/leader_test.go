@@ -262,7 +262,7 @@ func TestACheckpointTopicThatIsMadeAgainUnderItsLeaderIsALostPosition(t *testing
 			err := r.runs(Options{Watch: c.watch}, func(ctx context.Context, cp *Checkpoint) error {
 				begun++
 				must(t, cp.Begin(place(4)))
-				must(t, cp.Stash("x", at(4)).Append(stashed("a")))
+				must(t, cp.Stash().Begin("x", at(4)).Append(stashed("a")))
 				r.cluster.DeleteTopic(t, r.name())
 				r.cluster.Topic(t, r.name(), 1, "cleanup.policy=compact")
 				c.then(t, ctx, cp)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 // format is the version of the documents in the checkpoint topic.
@@ -125,7 +126,7 @@ type stateChunk struct {
 // xaChunk is a part of the keys of a prepared transaction. The head says which; it can be read without the keys.
 type xaChunk struct {
 	xaHead
-	Keys checkpoint.Keys `json:"keys"`
+	Keys stash.Keys `json:"keys"`
 }
 
 type xaHead struct {

@@ -10,24 +10,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 func to(pos uint64) event.End { return event.End{File: "binlog.000001", Pos: pos} }
 
 func at(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos, Row: 1} }
 
-func stashed(names ...string) (out []checkpoint.Stashed) {
+func stashed(names ...string) (out []stash.Key) {
 	for _, n := range names {
-		out = append(out, checkpoint.Stashed{Key: n, Table: "shop.user", Action: event.ActionDelete})
+		out = append(out, stash.Key{Key: n, Table: "shop.user", Action: event.ActionDelete})
 	}
 	return out
 }
 
 func (r *rig) recalled(c *Checkpoint, xid string) (out []string) {
 	r.t.Helper()
-	must(r.t, c.Recall(xid, at(1<<60), func(keys []checkpoint.Stashed) error {
+	must(r.t, c.Stash().Recall(xid, at(1<<60), func(keys []stash.Key) error {
 		for _, k := range keys {
 			out = append(out, k.Key)
 		}
@@ -92,19 +92,16 @@ func TestAnOldLeaderRemovesNothingThatItsSuccessorNeeds(t *testing.T) {
 	r := newRig(t)
 	old := r.open()
 	must(t, old.Begin(place(4)))
-	must(t, old.Stash("x", at(5)).Append(stashed("a", "b")))
+	must(t, old.Stash().Begin("x", at(5)).Append(stashed("a", "b")))
 	old.Advance(to(10)) // XA PREPARE
 	must(t, old.Save())
-	old.Resolve("x", at(15), to(20))
+	old.Stash().Resolve("x", at(15), to(20))
 	cp := r.open()
 	old.Advance(to(20))
 	if err := old.Save(); !errors.Is(err, ErrDeposed) {
 		t.Errorf("the old leader saves: %v", err)
 	}
-	if err := old.DropStash("x"); !errors.Is(err, ErrDeposed) {
-		t.Errorf("the old leader drops: %v", err)
-	}
-	if err := old.Stash("y", at(30)).Append(stashed("c")); !errors.Is(err, ErrDeposed) {
+	if err := old.Stash().Begin("y", at(30)).Append(stashed("c")); !errors.Is(err, ErrDeposed) {
 		t.Errorf("the old leader stashes: %v", err)
 	}
 	for _, c := range []*Checkpoint{cp, r.open()} {
@@ -118,13 +115,13 @@ func TestAStashLivesAcrossLeaders(t *testing.T) {
 	r := newRig(t)
 	one := r.open()
 	must(t, one.Begin(place(4)))
-	must(t, one.Stash("x", at(5)).Append(stashed("a")))
-	must(t, one.Stash("y", at(6)).Append(stashed("partly"))) // stopped before its XA PREPARE
+	must(t, one.Stash().Begin("x", at(5)).Append(stashed("a")))
+	must(t, one.Stash().Begin("y", at(6)).Append(stashed("partly"))) // stopped before its XA PREPARE
 	one.Advance(to(10))
 	must(t, one.Save())
 
 	two := r.open()
-	st := two.Stash("y", at(6)) // read again
+	st := two.Stash().Begin("y", at(6)) // read again
 	must(t, st.Append(stashed("b")))
 	must(t, st.Append(stashed("c")))
 	if got := r.recalled(two, "y"); !slices.Equal(got, []string{"b", "c"}) {
@@ -139,8 +136,8 @@ func TestAStashLivesAcrossLeaders(t *testing.T) {
 			t.Errorf("%s holds %q, want %q", xid, got, want)
 		}
 	}
-	three.Resolve("x", at(25), to(30))
-	three.Resolve("y", at(35), to(40))
+	three.Stash().Resolve("x", at(25), to(30))
+	three.Stash().Resolve("y", at(35), to(40))
 	three.Advance(to(40))
 	must(t, three.Save())
 	if got := r.keys(); len(got) != 2 || got[0] != "position/3/0" || got[1] != "position/3/1" {
@@ -175,7 +172,7 @@ func TestWhatAnOldLeaderLeavesLateIsRemoved(t *testing.T) {
 	r := newRig(t)
 	old := r.open()
 	must(t, old.Begin(place(4)))
-	must(t, old.Stash("x", at(5)).Append(stashed("a")))
+	must(t, old.Stash().Begin("x", at(5)).Append(stashed("a")))
 	old.Advance(to(10))
 	must(t, old.Save())
 	cp := r.open()
@@ -289,7 +286,7 @@ func TestWhatIsWrittenIsReadable(t *testing.T) {
 	p.State = []byte(`{"tables":["shop.user"]}`)
 	must(t, cp.Begin(p))
 	must(t, cp.SetMappings("4711"))
-	must(t, cp.Stash("X'61'", at(5)).Append(stashed("user:1", "user:2", "\xff")))
+	must(t, cp.Stash().Begin("X'61'", at(5)).Append(stashed("user:1", "user:2", "\xff")))
 	var all []string
 	_, err := r.client.ReadAll(t.Context(), r.name(), 0, func(rec broker.Record) error {
 		all = append(all, string(rec.Value))

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/record"
@@ -241,30 +239,3 @@ func (s *snapshot) litter(o owner, ref *stateRef) []string {
 
 // holds reports whether a key is that of one of the State's chunks.
 func (r *stateRef) holds(key string) bool { return r != nil && strings.HasPrefix(key, r.Name+"/") }
-
-// stashes returns the prepared transactions of the topic, in the order in which they were first written.
-func (s *snapshot) stashes() []*stash {
-	byName := map[string]*stash{}
-	for _, key := range slices.Sorted(maps.Keys(s.live)) {
-		kind, _, _ := parseKey(key)
-		name, n, ok := chunkOf(key)
-		if kind != kindXA || !ok {
-			continue
-		}
-		k := s.live[key]
-		st := byName[name]
-		if st == nil {
-			st = &stash{name: name, xid: string(k.head.XID), first: event.Version(k.head.First), since: k.head.Since}
-			byName[name] = st
-		}
-		st.chunks = append(st.chunks, chunk{n: int(n), offset: k.offset, keys: k.head.Count, bytes: int64(k.bytes)})
-	}
-	out := slices.Collect(maps.Values(byName))
-	for _, st := range out {
-		slices.SortFunc(st.chunks, func(a, b chunk) int { return cmp.Compare(a.n, b.n) })
-	}
-	slices.SortFunc(out, func(a, b *stash) int {
-		return cmp.Or(a.first.Compare(b.first), cmp.Compare(a.chunks[0].offset, b.chunks[0].offset))
-	})
-	return out
-}

@@ -25,8 +25,6 @@ type View struct {
 	Saved time.Time
 	// Heads are the highest versions that are known to be in each partition of the topic of invalidations.
 	Heads map[int]event.Version
-	// Prepared are the prepared XA transactions whose keys are kept.
-	Prepared []checkpoint.Prepared
 	// Lost is a [*LostError] if there was a position and it is not known any more.
 	Lost error
 }
@@ -37,7 +35,7 @@ func OpenCheckpoint(ctx context.Context, c *broker.Client, names broker.Names, s
 	if err != nil {
 		return nil, err
 	}
-	v := &View{Term: s.term, Prepared: describe(s.stashes())}
+	v := &View{Term: s.term}
 	p, err := s.newest()
 	var lost *LostError
 	if err == nil {

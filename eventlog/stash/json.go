@@ -1,4 +1,4 @@
-package checkpoint
+package stash
 
 import (
 	"encoding/json"
@@ -7,24 +7,25 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 )
 
 // Keys are stashed keys in JSON: runs of keys that have all but their fields in common. What a plain delete has not is
 // left out.
-type Keys []Stashed
+type Keys []Key
 
 type keyRun struct {
-	Table     string  `json:"table"`
-	Mapping   int     `json:"mapping"`
-	D         Span    `json:"d"`
-	RateLimit int     `json:"rate_limit,omitempty"`
-	Action    Action  `json:"action"`
-	Intent    intent  `json:"intent,omitzero"`
-	Effect    *effect `json:"effect,omitempty"`
-	Unknown   bool    `json:"unknown,omitempty"`
-	Keys      []Text  `json:"keys"`
+	Table     string            `json:"table"`
+	Mapping   int               `json:"mapping"`
+	D         checkpoint.Span   `json:"d"`
+	RateLimit int               `json:"rate_limit,omitempty"`
+	Action    checkpoint.Action `json:"action"`
+	Intent    intent            `json:"intent,omitzero"`
+	Effect    *effect           `json:"effect,omitempty"`
+	Unknown   bool              `json:"unknown,omitempty"`
+	Keys      []checkpoint.Text `json:"keys"`
 	// Fields are those of each key, in their order, NULL as null; left out when no key has any.
-	Fields [][]*Text `json:"fields,omitempty"`
+	Fields [][]*checkpoint.Text `json:"fields,omitempty"`
 
 	of *event.Effect // the same as Effect
 }
@@ -70,18 +71,18 @@ func (f *form) UnmarshalText(b []byte) error {
 
 // effect is an [event.Effect] in JSON.
 type effect struct {
-	Publish      bool    `json:"publish,omitempty"`
-	Stream       bool    `json:"stream,omitempty"`
-	MaxLen       int64   `json:"maxlen,omitempty"`
-	As           form    `json:"as,omitzero"`
-	Query        string  `json:"query,omitempty"`
-	TTL          Span    `json:"ttl,omitzero"`
-	Jitter       float64 `json:"jitter,omitempty"`
-	ExpireAt     Span    `json:"expire_at,omitzero"`
-	Missing      bool    `json:"missing,omitempty"`
-	MissingValue Text    `json:"missing_value,omitzero"`
-	MissingTTL   Span    `json:"missing_ttl,omitzero"`
-	In           Span    `json:"in,omitzero"`
+	Publish      bool            `json:"publish,omitempty"`
+	Stream       bool            `json:"stream,omitempty"`
+	MaxLen       int64           `json:"maxlen,omitempty"`
+	As           form            `json:"as,omitzero"`
+	Query        string          `json:"query,omitempty"`
+	TTL          checkpoint.Span `json:"ttl,omitzero"`
+	Jitter       float64         `json:"jitter,omitempty"`
+	ExpireAt     checkpoint.Span `json:"expire_at,omitzero"`
+	Missing      bool            `json:"missing,omitempty"`
+	MissingValue checkpoint.Text `json:"missing_value,omitzero"`
+	MissingTTL   checkpoint.Span `json:"missing_ttl,omitzero"`
+	In           checkpoint.Span `json:"in,omitzero"`
 }
 
 func effectOf(e *event.Effect) *effect {
@@ -89,8 +90,8 @@ func effectOf(e *event.Effect) *effect {
 		return nil
 	}
 	return &effect{
-		Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, As: form(e.As), Query: e.Query, TTL: Span(e.TTL), Jitter: e.Jitter,
-		ExpireAt: Span(e.ExpireAt), Missing: e.Missing, MissingValue: Text(e.MissingValue), MissingTTL: Span(e.MissingTTL), In: Span(e.In),
+		Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, As: form(e.As), Query: e.Query, TTL: checkpoint.Span(e.TTL), Jitter: e.Jitter,
+		ExpireAt: checkpoint.Span(e.ExpireAt), Missing: e.Missing, MissingValue: checkpoint.Text(e.MissingValue), MissingTTL: checkpoint.Span(e.MissingTTL), In: checkpoint.Span(e.In),
 	}
 }
 
@@ -111,18 +112,18 @@ func (ks Keys) MarshalJSON() ([]byte, error) {
 	for i := range ks {
 		k := &ks[i]
 		r := keyRun{
-			Table: k.Table, Mapping: k.Mapping, D: Span(k.D), RateLimit: k.RateLimit, Action: Action(k.Action), Intent: intent(k.Intent), of: k.Effect,
+			Table: k.Table, Mapping: k.Mapping, D: checkpoint.Span(k.D), RateLimit: k.RateLimit, Action: checkpoint.Action(k.Action), Intent: intent(k.Intent), of: k.Effect,
 			Unknown: k.Unknown,
 		}
 		if len(k.Fields) > 0 {
-			r.Fields = [][]*Text{}
+			r.Fields = [][]*checkpoint.Text{}
 		}
 		if n := len(runs); n == 0 || !runs[n-1].like(&r) {
 			r.Effect = effectOf(k.Effect)
 			runs = append(runs, r)
 		}
 		last := &runs[len(runs)-1]
-		last.Keys = append(last.Keys, Text(k.Key))
+		last.Keys = append(last.Keys, checkpoint.Text(k.Key))
 		if r.Fields == nil {
 			continue
 		}
@@ -130,10 +131,10 @@ func (ks Keys) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("a key of %s: %w", k.Table, err)
 		}
-		texts := make([]*Text, len(all))
+		texts := make([]*checkpoint.Text, len(all))
 		for i, f := range all {
 			if f != nil {
-				text := Text(f)
+				text := checkpoint.Text(f)
 				texts[i] = &text
 			}
 		}
@@ -159,7 +160,7 @@ func (ks *Keys) UnmarshalJSON(b []byte) error {
 		}
 		of := r.Effect.effect()
 		for n, k := range r.Keys {
-			s := Stashed{
+			s := Key{
 				Key: string(k), Table: r.Table, Mapping: r.Mapping, D: time.Duration(r.D), RateLimit: r.RateLimit,
 				Action: event.Action(r.Action), Intent: event.Intent(r.Intent), Effect: of,
 				Unknown: r.Unknown,
