@@ -17,7 +17,7 @@ func TestImagesAreWhatTheServerHad(t *testing.T) {
 			t.Parallel()
 			s := newSource(t, flavor)
 			r := random(t)
-			for round := range rounds(t, 1) {
+			for round := range rounds(1) {
 				for _, image := range []string{"full", "minimal", "noblob"} {
 					for _, compressed := range []bool{false, true} {
 						compress(t, s, compressed)

@@ -36,7 +36,7 @@ func TestTextIsWhatTheServerPrints(t *testing.T) {
 			if flavor == event.MariaDB {
 				modes = append(modes, "no_log")
 			}
-			for round := range rounds(t, 1) {
+			for round := range rounds(1) {
 				for _, mode := range modes {
 					s.do(t, "set global binlog_row_metadata="+mode)
 					testTexts(t, s, r, mode, round)

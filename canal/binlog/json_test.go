@@ -90,7 +90,7 @@ func TestJSONIsWhatTheServerPrints(t *testing.T) {
 	s := newSource(t, event.MySQL)
 	r := random(t)
 	docs := jsonDocuments()
-	for range rounds(t, 300) {
+	for range rounds(300) {
 		b, err := json.Marshal(randomJSON(r, 4))
 		testbed.Must(t, err)
 		docs = append(docs, quote(string(b)))

@@ -28,7 +28,7 @@ func TestValuesAreThoseOfGoMySQL(t *testing.T) {
 			types := slices.DeleteFunc(testTypes(flavor), func(ty testType) bool {
 				return strings.Contains(ty.sql, "compressed") // they break the library's TABLE_MAP
 			})
-			for round := range rounds(t, 1) {
+			for round := range rounds(1) {
 				w := &wants{info: map[string][]ColumnInfo{}, needs: allColumns}
 				events := record(t, s.Server, func() {
 					for i, types := range chunks(r, types) {
