@@ -49,45 +49,77 @@ const (
 	ColumnGeometry          ColumnType = 255
 )
 
+// columnKind is what there is to know of a column type by itself.
+type columnKind struct {
+	// name is what the servers' sources call the type, in lower case; sql, what SQL calls it, "": the same.
+	name, sql string
+	// class is that of its columns. That of a string depends on its character set: see [describer.setText].
+	class event.Class
+	// signed: the SIGNEDNESS of a TABLE_MAP has a bit for columns of this type.
+	signed bool
+	// str: columns of this type hold text, or bytes.
+	str bool
+}
+
+// columnKinds are all column types. A new one needs a line here, and what "A new column type" in the package's comment
+// names. It is never written to.
+var columnKinds = [256]columnKind{
+	ColumnDecimalOld:        {name: "decimal (before MySQL 5.0)", signed: true},
+	ColumnTiny:              {name: "tiny", sql: "tinyint", class: event.ClassInt, signed: true},
+	ColumnShort:             {name: "short", sql: "smallint", class: event.ClassInt, signed: true},
+	ColumnLong:              {name: "long", sql: "int", class: event.ClassInt, signed: true},
+	ColumnFloat:             {name: "float", class: event.ClassFloat, signed: true},
+	ColumnDouble:            {name: "double", class: event.ClassFloat, signed: true},
+	ColumnNull:              {name: "null"},
+	ColumnTimestamp:         {name: "timestamp", class: event.ClassTemporal},
+	ColumnLongLong:          {name: "longlong", sql: "bigint", class: event.ClassInt, signed: true},
+	ColumnInt24:             {name: "int24", sql: "mediumint", class: event.ClassInt, signed: true},
+	ColumnDate:              {name: "date", class: event.ClassTemporal},
+	ColumnTime:              {name: "time", class: event.ClassTemporal},
+	ColumnDatetime:          {name: "datetime", class: event.ClassTemporal},
+	ColumnYear:              {name: "year", class: event.ClassTemporal, signed: true},
+	ColumnNewDate:           {name: "newdate", sql: "date", class: event.ClassTemporal},
+	ColumnVarchar:           {name: "varchar", str: true},
+	ColumnBit:               {name: "bit", class: event.ClassBinary},
+	ColumnTimestamp2:        {name: "timestamp2", sql: "timestamp", class: event.ClassTemporal},
+	ColumnDatetime2:         {name: "datetime2", sql: "datetime", class: event.ClassTemporal},
+	ColumnTime2:             {name: "time2", sql: "time", class: event.ClassTemporal},
+	ColumnTypedArray:        {name: "typed array", class: event.ClassKeyless},
+	ColumnBlobCompressed:    {name: "compressed blob", str: true},
+	ColumnVarcharCompressed: {name: "compressed varchar", str: true},
+	ColumnVector:            {name: "vector", class: event.ClassKeyless},
+	ColumnJSON:              {name: "json", class: event.ClassKeyless},
+	ColumnNewDecimal:        {name: "newdecimal", class: event.ClassDecimal, signed: true},
+	ColumnEnum:              {name: "enum", class: event.ClassEnum},
+	ColumnSet:               {name: "set", class: event.ClassEnum},
+	ColumnTinyBlob:          {name: "tiny blob"},
+	ColumnMediumBlob:        {name: "medium blob"},
+	ColumnLongBlob:          {name: "long blob"},
+	ColumnBlob:              {name: "blob", str: true},
+	ColumnVarString:         {name: "var string", sql: "varchar", str: true},
+	ColumnString:            {name: "string", sql: "char", str: true},
+	ColumnGeometry:          {name: "geometry", class: event.ClassKeyless},
+}
+
 // String returns the name of the type as the servers' sources write it, in lower case.
 func (t ColumnType) String() string {
-	if n, ok := columnTypeNames[t]; ok {
+	if n := columnKinds[t].name; n != "" {
 		return n
 	}
 	return "type " + strconv.Itoa(int(t))
 }
 
-// columnTypeNames is never written to.
-var columnTypeNames = map[ColumnType]string{
-	ColumnDecimalOld: "decimal (before MySQL 5.0)", ColumnTiny: "tiny", ColumnShort: "short", ColumnLong: "long",
-	ColumnFloat: "float", ColumnDouble: "double", ColumnNull: "null", ColumnTimestamp: "timestamp",
-	ColumnLongLong: "longlong", ColumnInt24: "int24", ColumnDate: "date", ColumnTime: "time",
-	ColumnDatetime: "datetime", ColumnYear: "year", ColumnNewDate: "newdate", ColumnVarchar: "varchar",
-	ColumnBit: "bit", ColumnTimestamp2: "timestamp2", ColumnDatetime2: "datetime2", ColumnTime2: "time2",
-	ColumnTypedArray: "typed array", ColumnBlobCompressed: "compressed blob", ColumnVarcharCompressed: "compressed varchar",
-	ColumnVector: "vector", ColumnJSON: "json", ColumnNewDecimal: "newdecimal", ColumnEnum: "enum", ColumnSet: "set",
-	ColumnTinyBlob: "tiny blob", ColumnMediumBlob: "medium blob", ColumnLongBlob: "long blob", ColumnBlob: "blob",
-	ColumnVarString: "var string", ColumnString: "string", ColumnGeometry: "geometry",
+// sql returns the name of the type as SQL writes it, as far as it has one.
+func (t ColumnType) sql() string {
+	if n := columnKinds[t].sql; n != "" {
+		return n
+	}
+	return t.String()
 }
 
-// numeric reports whether the SIGNEDNESS of a TABLE_MAP has a bit for columns of this type.
-func (t ColumnType) numeric() bool {
-	switch t {
-	case ColumnTiny, ColumnShort, ColumnInt24, ColumnLong, ColumnLongLong, ColumnDecimalOld, ColumnNewDecimal,
-		ColumnFloat, ColumnDouble, ColumnYear:
-		return true
-	}
-	return false
-}
+func (t ColumnType) numeric() bool { return columnKinds[t].signed }
 
-// isString reports whether columns of this type hold text, or bytes.
-func (t ColumnType) isString() bool {
-	switch t {
-	case ColumnString, ColumnVarString, ColumnVarchar, ColumnBlob, ColumnBlobCompressed, ColumnVarcharCompressed:
-		return true
-	}
-	return false
-}
+func (t ColumnType) isString() bool { return columnKinds[t].str }
 
 // hasCharset reports whether the character sets of a TABLE_MAP have an entry for columns of this type. MySQL has one
 // for VECTOR too, MariaDB for geometry.

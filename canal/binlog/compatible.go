@@ -92,10 +92,7 @@ func (d *describer) fits(mc *MapColumn, ci *ColumnInfo, t *sqlType) bool {
 // String returns the type as SQL writes it, as far as the binlog tells.
 func (c *MapColumn) String() string {
 	meta := int(c.Meta)
-	name, ok := sqlNames[c.Type]
-	if !ok {
-		name = c.Type.String()
-	}
+	name := c.Type.sql()
 	switch c.Type {
 	case ColumnNewDecimal:
 		name = fmt.Sprintf("decimal(%d,%d)", meta>>8, meta&0xff)
@@ -114,11 +111,4 @@ func (c *MapColumn) String() string {
 		name += " unsigned"
 	}
 	return name
-}
-
-// sqlNames is never written to.
-var sqlNames = map[ColumnType]string{
-	ColumnTiny: "tinyint", ColumnShort: "smallint", ColumnInt24: "mediumint", ColumnLong: "int",
-	ColumnLongLong: "bigint", ColumnTime2: "time", ColumnDatetime2: "datetime", ColumnTimestamp2: "timestamp",
-	ColumnNewDate: "date", ColumnString: "char", ColumnVarString: "varchar",
 }

@@ -94,7 +94,7 @@ func (d *describer) find(i int, info []ColumnInfo) (*ColumnInfo, *sqlType, error
 // attributes sets a from the TABLE_MAP, and what it does not say from ci and its type t, which may be nil.
 func (d *describer) attributes(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *sqlType) error {
 	a.Scale = NoScale
-	a.Class = classOf(mc.Type)
+	a.Class = columnKinds[mc.Type].class
 	a.Unsigned = mc.Unsigned
 	if !d.m.HasSignedness && t != nil {
 		a.Unsigned = t.unsigned
@@ -270,25 +270,4 @@ func (d *describer) column(c *event.Column, a *Attributes, mc *MapColumn, ci *Co
 	} else if ci != nil {
 		c.Collation = ci.Collation
 	}
-}
-
-func classOf(t ColumnType) event.Class {
-	switch t {
-	case ColumnTiny, ColumnShort, ColumnInt24, ColumnLong, ColumnLongLong:
-		return event.ClassInt
-	case ColumnNewDecimal:
-		return event.ClassDecimal
-	case ColumnFloat, ColumnDouble:
-		return event.ClassFloat
-	case ColumnYear, ColumnDate, ColumnNewDate, ColumnTime, ColumnTime2, ColumnDatetime, ColumnDatetime2,
-		ColumnTimestamp, ColumnTimestamp2:
-		return event.ClassTemporal
-	case ColumnBit:
-		return event.ClassBinary
-	case ColumnEnum, ColumnSet:
-		return event.ClassEnum
-	case ColumnJSON, ColumnGeometry, ColumnVector, ColumnTypedArray:
-		return event.ClassKeyless
-	}
-	return event.ClassUnknown
 }

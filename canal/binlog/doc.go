@@ -29,6 +29,39 @@
 // its rows. Other damaged input is an error that wraps [ErrDamaged]: never a panic, never an endless loop, and never an
 // allocation out of proportion to the input.
 //
+// # From bytes to text
+//
+// header.go, format.go and event.go take a packet apart; type.go says of each type of event what a reader must do.
+// tablemap.go and metadata.go read what a TABLE_MAP says of a table. describe.go makes of that, and of what is known
+// from elsewhere, what each column is; compatible.go notices a definition that is not the rows' own. plan.go compiles
+// how values lie in a row image, and rows.go goes through it. value.go makes the text of a value, with the formats in
+// number.go, temporal.go, inet.go, inflate.go and json.go.
+//
+// # A new column type
+//
+// A type of column has a code in the binlog, a name in SQL, and one of the classes of [event.Class]: what keys,
+// predicates and documents do with a value depends on its class only. In this package:
+//
+//   - columntype.go: the code and a line of columnKinds.
+//   - tablemap.go: readType knows the length of the type's metadata, and checkMeta which metadata there can be.
+//   - plan.go: setLayout knows how long a value is.
+//   - value.go: setRender decides how its text is made, and print or append makes it. For a type without a text,
+//     describer.attributes says so.
+//   - compatible.go and sqltype.go: the SQL types that may have these values, and other names of theirs.
+//
+// TestEveryColumnTypeIsDecodedWhole fails until these agree. Elsewhere:
+//
+//   - canal/ddl, columnType in column.go: the type in CREATE and ALTER TABLE. With a type that is not known there
+//     the columns of the table are in doubt, and the server is asked.
+//   - canal/schema: numeric in describe.go, and integer in rewrite.go, if the type is a number.
+//   - canal, classOf in inspect.go: the class by DATA_TYPE, for `freshet check`.
+//   - invalidator/rebuild, typeOf in column.go: the same type in the result of a query. A type that is not known there
+//     counts as text.
+//   - docs/mappings.md: the tables of texts, of predicates and of values.
+//   - The tests that ask real servers: testTypes in types_test.go (its text is what the server prints), generate_test.go
+//     in canal/schema (statements), types_test.go in invalidator/rebuild (results), and types.go in proof/e2e/oracle
+//     (random tables).
+//
 // # Concurrency
 //
 // A Decoder, and everything that it hands out, belongs to one goroutine at a time. Slices that it hands out alias the

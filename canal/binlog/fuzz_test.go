@@ -30,7 +30,7 @@ func (anything) Define(m *TableMap) (*Definition, error) {
 	gbk, _ := charset.Find("gbk", m.Flavor)
 	for i := range m.Columns {
 		mc, a := &m.Columns[i], &d.Columns[i]
-		*a = Attributes{Class: classOf(mc.Type), Unsigned: i%2 == 0, Scale: uint8(i % 8), Labels: []string{"a", "b", "c"}}
+		*a = Attributes{Class: columnKinds[mc.Type].class, Unsigned: i%2 == 0, Scale: uint8(i % 8), Labels: []string{"a", "b", "c"}}
 		switch i % 5 {
 		case 0:
 			a.Charset = gbk
