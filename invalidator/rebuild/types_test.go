@@ -153,7 +153,23 @@ func images(t *testing.T, s *testbed.Server, f func(*event.Table, []event.Value)
 		case h.Type == binlog.TypeTableMap:
 			return d.TableMap(body)
 		case h.Type == binlog.TypeTransactionPayload:
-			return d.Payload(body, one)
+			p, err := d.Payload(body)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			for {
+				h, inner, err := p.Next()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err == nil {
+					err = one(h, inner)
+				}
+				if err != nil {
+					return err
+				}
+			}
 		case h.Type.IsRows():
 			return d.Rows(h, body, &change, func(c *event.Change) error {
 				f(c.Table, c.After)
