@@ -2,7 +2,9 @@ package rebuild
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
