@@ -129,7 +129,8 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 		if errors.As(err, &u) {
 			err = u.Err // without the method and the address once more
 		}
-		return nil, fmt.Errorf("%w at %s: %w; does it run, and does it listen there (admin.listen, or --url)?", ErrAway, c.base, err)
+		return nil, fmt.Errorf("%w at %s: %w; does it run, and does it listen there (admin.listen, or --url)?", ErrAway,
+			c.base, err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil

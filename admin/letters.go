@@ -112,7 +112,9 @@ func (s *Server) purgeLetters(w http.ResponseWriter, r *http.Request) {
 	s.changeLetters(w, r, s.deps.Letters.Purge)
 }
 
-func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request, do func(context.Context, Selection) (int, error)) {
+func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request,
+	do func(context.Context, Selection) (int, error),
+) {
 	var sel Selection
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20))
 	dec.DisallowUnknownFields()

@@ -53,7 +53,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are watching already: close one, or use /status", maxStreams))
+		fail(w, http.StatusServiceUnavailable,
+			fmt.Sprintf("%d pages are watching already: close one, or use /status", maxStreams))
 		return
 	}
 	h := w.Header()

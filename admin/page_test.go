@@ -14,7 +14,8 @@ import (
 func TestThePageIsServedWithAPolicyThatAllowsNothingElse(t *testing.T) {
 	f := start(t, Options{})
 	for path, kind := range map[string]string{
-		"/": "text/html; charset=utf-8", "/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8", "/icon.svg": "image/svg+xml",
+		"/": "text/html; charset=utf-8", "/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8",
+		"/icon.svg": "image/svg+xml",
 	} {
 		res, err := http.Get(f.url + path)
 		if err != nil {
@@ -25,7 +26,10 @@ func TestThePageIsServedWithAPolicyThatAllowsNothingElse(t *testing.T) {
 		if res.StatusCode != 200 || h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %s %v", path, res.Status, h)
 		}
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} {
+		for _, want := range []string{
+			"default-src 'none'", "script-src 'self'", "style-src 'self'",
+			"frame-ancestors 'none'",
+		} {
 			if !strings.Contains(h.Get("Content-Security-Policy"), want) {
 				t.Errorf("%s: the policy lacks %s: %s", path, want, h.Get("Content-Security-Policy"))
 			}
@@ -105,7 +109,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	for range maxStreams - 1 {
 		watch(t, f.url, "")
 	}
-	if code, body := get(t, "GET", f.url+"/events", "", ""); code != 503 || !strings.Contains(body, "16 pages are watching already") {
+	if code, body := get(t, "GET", f.url+"/events", "", ""); code != 503 ||
+		!strings.Contains(body, "16 pages are watching already") {
 		t.Errorf("one too many: %d %s", code, body)
 	}
 	first.Body.Close()

@@ -76,7 +76,8 @@ const headerTimeout = 10 * time.Second
 func New(d Deps, o Options) (*Server, error) {
 	s := &Server{deps: d, opts: o, streams: make(chan struct{}, maxStreams)}
 	if o.Listen != "" && o.Token == "" && !loopback(o.Listen) {
-		return nil, fmt.Errorf("admin.listen %s is not on loopback: set admin.token (or token_file), or listen on 127.0.0.1", o.Listen)
+		return nil, fmt.Errorf("admin.listen %s is not on loopback: set admin.token (or token_file), or listen on 127.0.0.1",
+			o.Listen)
 	}
 	var err error
 	if s.admin, err = listen(o.Listen, "admin.listen"); err != nil {
@@ -222,7 +223,8 @@ func (s *Server) change(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case s.opts.Token == "":
-			fail(w, http.StatusForbidden, "changes need a token and none is configured: set admin.token (or token_file) and restart freshet")
+			fail(w, http.StatusForbidden,
+				"changes need a token and none is configured: set admin.token (or token_file) and restart freshet")
 		case !s.holdsToken(r):
 			s.unauthorized(w)
 		default:

@@ -118,13 +118,17 @@ func get(t *testing.T, method, url, token, body string) (int, string) {
 
 func TestHealthSaysWhatIsNotWell(t *testing.T) {
 	f := start(t, Options{})
-	for path, want := range map[string]string{"/livez": "ok\n", "/readyz": "ok\n", "/readyz?verbose": "[+] source ok\n[+] redis ok\n"} {
+	for path, want := range map[string]string{
+		"/livez": "ok\n", "/readyz": "ok\n",
+		"/readyz?verbose": "[+] source ok\n[+] redis ok\n",
+	} {
 		if code, body := get(t, "GET", f.url+path, "", ""); code != 200 || body != want {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}
 	f.ready = errors.New("redis 127.0.0.1:6379 does not answer")
-	if code, body := get(t, "GET", f.url+"/readyz", "", ""); code != 503 || !strings.Contains(body, "[-] redis: redis 127.0.0.1:6379 does not answer") {
+	if code, body := get(t, "GET", f.url+"/readyz", "", ""); code != 503 ||
+		!strings.Contains(body, "[-] redis: redis 127.0.0.1:6379 does not answer") {
 		t.Errorf("not ready: %d %q", code, body)
 	}
 }
@@ -156,7 +160,8 @@ func TestChangesNeedTheToken(t *testing.T) {
 		}
 	}
 	none := start(t, Options{})
-	if code, body := get(t, "POST", none.url+"/dlq/purge", "", `{"all":true}`); code != 403 || !strings.Contains(body, "admin.token") {
+	if code, body := get(t, "POST", none.url+"/dlq/purge", "", `{"all":true}`); code != 403 ||
+		!strings.Contains(body, "admin.token") {
 		t.Errorf("without any token configured: %d %s", code, body)
 	}
 }
@@ -191,7 +196,10 @@ func TestAnOpenListenerNeedsATokenForEverything(t *testing.T) {
 
 func TestThePublicListenerShowsHealthAndMetricsOnly(t *testing.T) {
 	f := start(t, Options{MetricsListen: "127.0.0.1:0", Token: "s3cret"})
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 200, "/status": 404, "/dlq": 404, "/tail": 404} {
+	for path, want := range map[string]int{
+		"/livez": 200, "/readyz": 200, "/metrics": 200, "/status": 404, "/dlq": 404,
+		"/tail": 404,
+	} {
 		if code, _ := get(t, "GET", "http://"+f.metrics.Addr().String()+path, "s3cret", ""); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
@@ -226,7 +234,8 @@ func TestTheClientDoesWhatTheServerOffers(t *testing.T) {
 	if n, err := c.Purge(t.Context(), Selection{All: true}); n != 3 || err != nil {
 		t.Fatalf("purge %d, %v", n, err)
 	}
-	if _, err := c.Purge(t.Context(), Selection{}); err == nil || !strings.Contains(err.Error(), "say which dead letters") {
+	if _, err := c.Purge(t.Context(), Selection{}); err == nil ||
+		!strings.Contains(err.Error(), "say which dead letters") {
 		t.Fatalf("an empty selection: %v", err)
 	}
 	stop := errors.New("stop")

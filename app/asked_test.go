@@ -117,7 +117,10 @@ func TestTheReaderHandsOnWhenTheSourceIsIdleAndWhenItIsCaughtUpWith(t *testing.T
 // with it, between transactions and within one.
 func TestWhatWasReadIsHandedOnThoughTheSourceHasMore(t *testing.T) {
 	const steps, each = 50_000, 40 * time.Microsecond
-	for what, step := range map[string]*canal.Step{"unmapped transactions": endStep(150), "a transaction that is still open": rowsStep(1)} {
+	for what, step := range map[string]*canal.Step{
+		"unmapped transactions":            endStep(150),
+		"a transaction that is still open": rowsStep(1),
+	} {
 		r, l := newReader(t)
 		s := &fakeSource{err: errors.New("enough")}
 		for range steps {
@@ -168,7 +171,10 @@ func TestAReaderThatIsStoppedHandsOnWhatItHas(t *testing.T) {
 	for _, taken := range []bool{true, false} {
 		ctx, cancel := context.WithCancel(t.Context())
 		r, l := newReader(t)
-		s := &fakeSource{steps: []*canal.Step{rowsStep(1, row(100, "")), endStep(150), rowsStep(1, row(200, "")), endStep(250)}}
+		s := &fakeSource{steps: []*canal.Step{
+			rowsStep(1, row(100, "")), endStep(150), rowsStep(1, row(200, "")),
+			endStep(250),
+		}}
 		s.before = func(left int) {
 			if left == 1 {
 				cancel()
@@ -217,7 +223,8 @@ func TestAnXATransactionThatNobodyReadIsADoubtBeforeItsEnd(t *testing.T) {
 	}
 	commit("X'63',X'',1", 500, true)
 	all := kept.List()
-	if len(all) != 1 || all[0].Cause != alarm.XAUnread || all[0].Source != "orders" || !strings.Contains(all[0].Message, "clear the mapped keys") {
+	if len(all) != 1 || all[0].Cause != alarm.XAUnread || all[0].Source != "orders" ||
+		!strings.Contains(all[0].Message, "clear the mapped keys") {
 		t.Fatalf("doubts %+v", all)
 	}
 	if l.batches[len(l.batches)-1].End.Pos != 550 {

@@ -90,11 +90,13 @@ func TestAPanicInTheLogIsADoubtOfTheBatchsTables(t *testing.T) {
 	must(t, r.Row(row(300, "")))
 	must(t, r.Commit(&event.Tx{}, end(350)))
 	must(t, r.Flush())
-	if len(l.batches) != 2 || l.batches[0].Len() != 0 || l.batches[0].End.Pos != 150 || l.batches[1].Len() != 2 || l.batches[1].End.Pos != 350 {
+	if len(l.batches) != 2 || l.batches[0].Len() != 0 || l.batches[0].End.Pos != 150 || l.batches[1].Len() != 2 ||
+		l.batches[1].End.Pos != 350 {
 		t.Errorf("%d batches", len(l.batches))
 	}
 	all := book.List()
-	if len(all) != 1 || all[0].Cause != alarm.EventUndecodable || !slices.Equal(all[0].Tables, []string{"shop.product"}) || time.Since(all[0].Since) < 0 {
+	if len(all) != 1 || all[0].Cause != alarm.EventUndecodable || !slices.Equal(all[0].Tables, []string{"shop.product"}) ||
+		time.Since(all[0].Since) < 0 {
 		t.Errorf("doubts %+v", all)
 	}
 }

@@ -50,7 +50,10 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		return nil, err
 	}
 	p.later("redis", redis.Close)
-	who := identity.Options{Address: c.Redis.Addresses[0], DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix, Source: c.Source.Name}
+	who := identity.Options{
+		Address: c.Redis.Addresses[0], DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
+		Source: c.Source.Name,
+	}
 	if c.EventLog.Kind == config.EventLogKafka {
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}
@@ -64,7 +67,8 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		return nil, err
 	}
 	deps := invalidator.Deps{
-		Redis: redis, Store: letters, Alarms: p.alarms, Latency: p.latency, Hot: d.hot, Registerer: p.registry, Log: p.options.Log,
+		Redis: redis, Store: letters, Alarms: p.alarms, Latency: p.latency, Hot: d.hot, Registerer: p.registry,
+		Log: p.options.Log,
 	}
 	queries, err := connect.Rebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry })
 	if err != nil {

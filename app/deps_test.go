@@ -44,35 +44,58 @@ var mayImport = map[string][]string{
 	"canal/binlog":                    {"event", "event/float", "canal/charset"},
 	"canal/ddl":                       {"event", "canal/charset"},
 	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
-	"canal":                           {"event", "event/float", "doubt/alarm", "doubt", "canal/login", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema"},
+	"canal": {
+		"event", "event/float", "doubt/alarm", "doubt", "canal/login", "retry",
+		"canal/binlog", "canal/charset", "canal/ddl", "canal/schema",
+	},
 
-	"eventlog":                           {"event"},
-	"eventlog/asof":                      nil,
-	"eventlog/checkpoint":                {"event", "retry"},
-	"eventlog/stash":                     {"event", "eventlog/checkpoint", "retry"},
-	"eventlog/embedded":                  {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/checkpoint", "eventlog/stash", "retry", "event/latency"},
-	"eventlog/checkpoint/checkpointtest": {"event", "eventlog/checkpoint", "eventlog/stash", "retry", "config/spec", "event/document", "router/query", "router", "router/routertest"},
-	"eventlog/logtest":                   {"event", "eventlog"},
-	"retry/retrytest":                    {"event", "retry"},
+	"eventlog":            {"event"},
+	"eventlog/asof":       nil,
+	"eventlog/checkpoint": {"event", "retry"},
+	"eventlog/stash":      {"event", "eventlog/checkpoint", "retry"},
+	"eventlog/embedded": {
+		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/checkpoint",
+		"eventlog/stash", "retry", "event/latency",
+	},
+	"eventlog/checkpoint/checkpointtest": {
+		"event", "eventlog/checkpoint", "eventlog/stash", "retry", "config/spec",
+		"event/document", "router/query", "router", "router/routertest",
+	},
+	"eventlog/logtest": {"event", "eventlog"},
+	"retry/retrytest":  {"event", "retry"},
 
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
-	"eventlog/kafka/broker":   {"event", "retry"},
-	"eventlog/kafka/record":   {"event"},
-	"eventlog/kafka/producer": {"event", "doubt/alarm", "doubt", "eventlog/asof", "retry", "event/latency", "eventlog/kafka/broker", "eventlog/kafka/record"},
-	"eventlog/kafka/group":    {"event", "retry", "eventlog/kafka/broker"},
-	"eventlog/kafka/consumer": {"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
-	"eventlog/kafka/leader":   {"event", "retry", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record"},
-	"eventlog/kafka/doubts":   {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
-	"eventlog/kafka/letters":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka/broker": {"event", "retry"},
+	"eventlog/kafka/record": {"event"},
+	"eventlog/kafka/producer": {
+		"event", "doubt/alarm", "doubt", "eventlog/asof", "retry", "event/latency",
+		"eventlog/kafka/broker", "eventlog/kafka/record",
+	},
+	"eventlog/kafka/group": {"event", "retry", "eventlog/kafka/broker"},
+	"eventlog/kafka/consumer": {
+		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency",
+		"eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record",
+	},
+	"eventlog/kafka/leader": {
+		"event", "retry", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker",
+		"eventlog/kafka/group", "eventlog/kafka/record",
+	},
+	"eventlog/kafka/doubts":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
+	"eventlog/kafka/letters": {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
 	"eventlog/kafka": {
-		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker",
+		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint",
+		"eventlog/stash", "eventlog/kafka/broker",
 		"eventlog/kafka/consumer",
-		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer", "eventlog/kafka/record",
+		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer",
+		"eventlog/kafka/record",
 	},
 
 	"invalidator/write":    {"event"},
 	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
-	"invalidator":          {"event", "eventlog", "eventlog/asof", "retry", "doubt/alarm", "doubt", "event/latency", "invalidator/write"},
+	"invalidator": {
+		"event", "eventlog", "eventlog/asof", "retry", "doubt/alarm", "doubt", "event/latency",
+		"invalidator/write",
+	},
 
 	// admin is given functions: it knows no stage.
 	"admin": nil,
@@ -85,14 +108,19 @@ var mayImport = map[string][]string{
 	"proof/testbed/cmd/testbed":   {"proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	"proof/e2e/oracle":            nil, // it says what freshet must do, and must not ask freshet
 	"proof/e2e/suites":            {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
-	"proof/e2e":                   {"admin", "proof/e2e/oracle", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
-	"docs":                        {},
-	"docs/structure":              nil,
-	"proof/demo":                  {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
+	"proof/e2e": {
+		"admin", "proof/e2e/oracle", "proof/testbed", "proof/testbed/internal/port",
+		"proof/testbed/proxy",
+	},
+	"docs":           {},
+	"docs/structure": nil,
+	"proof/demo":     {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	// The benchmark also measures two stages alone: canal and router.
 	"proof/bench": {
-		"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy", "doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog",
-		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency", "router/query", "retry", "router",
+		"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy",
+		"doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog",
+		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency",
+		"router/query", "retry", "router",
 	},
 }
 
@@ -125,7 +153,8 @@ func TestDependenciesPointOneWay(t *testing.T) {
 // dependencies returns for each package of the module which others of it the package reaches, tests aside.
 func dependencies(t *testing.T) map[string][]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Deps \" \"}}", module+"...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Deps \" \"}}", module+
+		"...").Output()
 	must(t, err)
 	all := map[string][]string{}
 	for line := range strings.Lines(string(out)) {

@@ -41,7 +41,10 @@ func quiet(t *testing.T) *process {
 	alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 	must(t, err)
 	return &process{
-		shared: &shared{config: &config.Config{}, registry: prometheus.NewRegistry(), alarms: alarms, doubts: book(t, alarms), latency: latency.New()},
+		shared: &shared{
+			config: &config.Config{}, registry: prometheus.NewRegistry(), alarms: alarms, doubts: book(t, alarms),
+			latency: latency.New(),
+		},
 		reader: &otherReaders{}, invalidator: &otherInvalidators{freshAsOf: time.Now}, log: inProcess{},
 	}
 }

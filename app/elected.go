@@ -41,14 +41,16 @@ func (p *process) newElected(b *brokers, finishAt func(ends map[int]int64)) (*el
 	e := &elected{brokers: b, process: p, finishAt: finishAt}
 	var err error
 	e.leader, err = leader.New(b.client, leader.Options{
-		Names: connect.Topics(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log, Reporter: e.termReporter(),
+		Names: connect.Topics(c), Source: c.Source.Name, Registerer: p.registry, Log: p.options.Log,
+		Reporter: e.termReporter(),
 	})
 	return e, err
 }
 
 // Run implements readerHalf.
 func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
-	if err := e.ensure(ctx, broker.ReaderTopics(connect.Topics(e.config), e.config.Source.Name, connect.Sizing(e.config))); err != nil {
+	if err := e.ensure(ctx, broker.ReaderTopics(connect.Topics(e.config), e.config.Source.Name,
+		connect.Sizing(e.config))); err != nil {
 		return false, err
 	}
 	var done *term
@@ -83,8 +85,9 @@ func (*elected) Close() error { return nil }
 // readers' group has chosen this process.
 func (e *elected) termReporter() *retry.Reporter {
 	return broker.Reporter(func(err error) {
-		e.alarms.Raise(alarm.KafkaAway, fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+
-			"trying again forever, nothing is lost as long as the source keeps its binlog", e.config.Source.Name, err))
+		e.alarms.Raise(alarm.KafkaAway,
+			fmt.Sprintf("source %s is not read, since this reader cannot take over its checkpoint: %v; "+
+				"trying again forever, nothing is lost as long as the source keeps its binlog", e.config.Source.Name, err))
 	}, nil)
 }
 
@@ -98,7 +101,8 @@ type term struct {
 func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, error) {
 	t := &term{}
 	out, err := producer.New(e.client, producer.Options{
-		Topics: connect.Topics(e.config), Source: e.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(), Latency: e.latency, Registerer: e.registry,
+		Topics: connect.Topics(e.config), Source: e.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(),
+		Latency: e.latency, Registerer: e.registry,
 		Log: e.options.Log, Alarms: e.alarms, Doubts: e.doubts,
 	})
 	if err != nil {

@@ -48,7 +48,10 @@ type HotCount struct {
 
 // hotNow returns what changes most, without keys.
 func (d *deleting) hotNow(tables int) *HotStatus {
-	return &HotStatus{Window: d.hot.Window().Seconds(), PerSecond: d.hot.PerSecond(), Tables: hotCounts(d.hot.Tables(tables))}
+	return &HotStatus{
+		Window: d.hot.Window().Seconds(), PerSecond: d.hot.PerSecond(),
+		Tables: hotCounts(d.hot.Tables(tables)),
+	}
 }
 
 // Hot implements invalidatorHalf: it is what GET /hot returns.
@@ -72,7 +75,8 @@ func hotCounts(counts []hot.Count) []HotCount {
 // printable returns a key as it is where it is text that a terminal, a page and JSON show as it is; else quoted.
 func printable(key string) string {
 	shown := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
-	if utf8.ValidString(key) && !strings.HasPrefix(key, `"`) && strings.IndexFunc(key, func(r rune) bool { return !shown(r) }) < 0 {
+	if utf8.ValidString(key) && !strings.HasPrefix(key, `"`) &&
+		strings.IndexFunc(key, func(r rune) bool { return !shown(r) }) < 0 {
 		return key
 	}
 	return strconv.Quote(key)
@@ -95,7 +99,8 @@ func rate(perSecond float64) string {
 // Print writes for a human what GET /hot returned.
 func (s *HotStatus) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "\nover about the last %s: %s keys in all\n", time.Duration(s.Window*float64(time.Second)), rate(s.PerSecond))
+	fmt.Fprintf(t, "\nover about the last %s: %s keys in all\n", time.Duration(s.Window*float64(time.Second)),
+		rate(s.PerSecond))
 	for _, part := range []struct {
 		title  string
 		counts []HotCount
@@ -139,6 +144,7 @@ func (d *deleting) logHot(ctx context.Context) error {
 		for _, c := range d.hot.Keys(hotLogged) {
 			keys = append(keys, rate(c.PerSecond))
 		}
-		d.options.Log.Debug("hottest tables and keys", "keys_per_second", rate(d.hot.PerSecond()), "tables", named, "hottest_keys", keys)
+		d.options.Log.Debug("hottest tables and keys", "keys_per_second", rate(d.hot.PerSecond()), "tables", named,
+			"hottest_keys", keys)
 	}
 }

@@ -37,13 +37,15 @@ func TestTheStatusNamesTablesAndNoKeys(t *testing.T) {
 		s := Status{Redis: &RedisStatus{}, Hot: p.hotNow(hotTables)}
 		b, err := json.Marshal(s)
 		must(t, err)
-		if text := string(b); !strings.Contains(text, `"tables":[{"name":"shop.user","per_second":3,"low":3,"high":3},{"name":"shop.product",`) ||
+		if text := string(b); !strings.Contains(text,
+			`"tables":[{"name":"shop.user","per_second":3,"low":3,"high":3},{"name":"shop.product",`) ||
 			strings.Contains(text, "secret") || strings.Contains(text, `"keys":[`) {
 			t.Error(text)
 		}
 		var out bytes.Buffer
 		must(t, s.Print(&out))
-		if !strings.Contains(out.String(), "hottest        shop.user 3.0/s, shop.product 1.0/s of 4.0/s keys") || strings.Contains(out.String(), "secret") {
+		if !strings.Contains(out.String(), "hottest        shop.user 3.0/s, shop.product 1.0/s of 4.0/s keys") ||
+			strings.Contains(out.String(), "secret") {
 			t.Error(out.String())
 		}
 		if s := quiet(t).status(); s.Hot != nil {
@@ -59,12 +61,16 @@ func TestTheHottestKeysAreShownWhateverTheyHold(t *testing.T) {
 		must(t, err)
 		var s HotStatus
 		must(t, json.Unmarshal(b, &s))
-		if len(s.Keys) != 2 || s.Keys[0].Name != `"user:{secret@example.org}\x00"` || s.Keys[1].Length != 300 || len(s.Keys[1].Name) != hot.MaxName {
+		if len(s.Keys) != 2 || s.Keys[0].Name != `"user:{secret@example.org}\x00"` || s.Keys[1].Length != 300 ||
+			len(s.Keys[1].Name) != hot.MaxName {
 			t.Errorf("%+v", s.Keys)
 		}
 		var out bytes.Buffer
 		must(t, s.Print(&out))
-		for _, want := range []string{"over about the last 2m0s: 4.0/s keys in all", `"user:{secret@example.org}\x00"  `, "pp… (300 bytes)", "1.0/s   exactly", "shop.product"} {
+		for _, want := range []string{
+			"over about the last 2m0s: 4.0/s keys in all", `"user:{secret@example.org}\x00"  `,
+			"pp… (300 bytes)", "1.0/s   exactly", "shop.product",
+		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%q is not in\n%s", want, out.String())
 			}
@@ -75,7 +81,8 @@ func TestTheHottestKeysAreShownWhateverTheyHold(t *testing.T) {
 func TestAKeyThatIsNotPrintableIsQuoted(t *testing.T) {
 	for key, want := range map[string]string{
 		"user:17": "user:17", "{order}:17": "{order}:17", "": "", "größe:東京": "größe:東京", "a b": "a b",
-		"a\nb": `"a\nb"`, "a\x00": `"a\x00"`, "\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`, "\x1b[2J": `"\x1b[2J"`, `"a"`: `"\"a\""`, "a\ufffdb": "\"a\ufffdb\"",
+		"a\nb": `"a\nb"`, "a\x00": `"a\x00"`, "\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`, "\x1b[2J": `"\x1b[2J"`,
+		`"a"`: `"\"a\""`, "a\ufffdb": "\"a\ufffdb\"",
 	} {
 		if got := printable(key); got != want {
 			t.Errorf("%q is shown as %s, want %s", key, got, want)
@@ -99,7 +106,8 @@ func TestTheLogSaysOnceAMinuteWhatIsHottestAndNamesNoKey(t *testing.T) {
 				}
 				continue
 			}
-			if strings.Count(text, "\n") != 2 || !strings.Contains(text, `tables="[shop.user 0.0`) || !strings.Contains(text, "hottest_keys=") ||
+			if strings.Count(text, "\n") != 2 || !strings.Contains(text, `tables="[shop.user 0.0`) ||
+				!strings.Contains(text, "hottest_keys=") ||
 				strings.Contains(text, "secret") || strings.Contains(text, "pppp") {
 				t.Errorf("in two minutes: %s", text)
 			}

@@ -100,7 +100,8 @@ func (s *Status) bySource() (State, string) {
 	case s.FreshAsOf.IsZero():
 		return Starting, "connecting to the source " + s.Source.Address
 	default:
-		return Behind, fmt.Sprintf("the source %s is not connected; trying again forever, from where the stream broke off", s.Source.Address)
+		return Behind, fmt.Sprintf("the source %s is not connected; trying again forever, from where the stream broke off",
+			s.Source.Address)
 	}
 	return "", ""
 }
@@ -111,7 +112,8 @@ func (s *Status) byRedis() (State, string) {
 	case s.Redis != nil && !s.Redis.Up:
 		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
 	case s.spare && (s.Source == nil || s.Standby):
-		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " + s.group +
+		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " +
+			s.group +
 			" have them all; this one takes over when one of them stops"
 	}
 	if stopped := s.stoppedSentence(); stopped != "" {
@@ -131,9 +133,11 @@ func (s *Status) byAge() (State, string) {
 	case age <= s.behindAfter:
 		return "", ""
 	case s.waiting != "":
-		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s, so reading waits", age.Round(time.Second), s.waiting)
+		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s, so reading waits",
+			age.Round(time.Second), s.waiting)
 	case s.heldBack() != "":
-		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s; catching up", age.Round(time.Second), s.heldBack())
+		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s; catching up",
+			age.Round(time.Second), s.heldBack())
 	}
 	return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished; catching up", age.Round(time.Second))
 }
@@ -146,10 +150,12 @@ func (s *Status) byDoubt() (State, string) {
 	case s.uncounted:
 		return Starting, "reading from Kafka which keys were given up"
 	case s.DeadLetters > 0:
-		return Doubtful, fmt.Sprintf("%d keys were given up and may be stale: see `freshet dlq list`, then replay them, or purge them once they are seen to", s.DeadLetters)
+		return Doubtful, fmt.Sprintf("%d keys were given up and may be stale: see `freshet dlq list`, then replay them, or "+
+			"purge them once they are seen to", s.DeadLetters)
 	case s.Parked > 0:
 		// Nothing else waits for them: not the checkpoint, nor as of when the cache is fresh.
-		return Doubtful, fmt.Sprintf("all that was committed is finished, but for %d keys in trouble that may be stale: they are tried again later "+
+		return Doubtful, fmt.Sprintf("all that was committed is finished, but for %d keys in trouble that may be stale: "+
+			"they are tried again later "+
 			"(the log says what redis answers), and become dead letters if that does not help", s.Parked)
 	}
 	return "", ""
@@ -204,14 +210,17 @@ func (s *Status) stoppedSentence() string {
 	if len(ids) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("partition %s of the topic is stopped, so changes of its keys are not acted upon (the others go on): %s", strings.Join(ids, ", "), why)
+	return fmt.Sprintf("partition %s of the topic is stopped, so changes of its keys are not acted upon (the others go "+
+		"on): %s", strings.Join(ids, ", "), why)
 }
 
 // doubtSentence says what the doubts are about.
 func doubtSentence(doubts []doubt.Doubt) string {
 	oldest := doubts[0]
 	if len(doubts) == 1 {
-		return fmt.Sprintf("keys may be stale: %s (when it is seen to: `freshet doubts dismiss %s`)", oldest.Message, oldest.ID)
+		return fmt.Sprintf("keys may be stale: %s (when it is seen to: `freshet doubts dismiss %s`)", oldest.Message,
+			oldest.ID)
 	}
-	return fmt.Sprintf("keys may be stale for %d reasons, see `freshet doubts list`; the oldest: %s", len(doubts), oldest.Message)
+	return fmt.Sprintf("keys may be stale for %d reasons, see `freshet doubts list`; the oldest: %s", len(doubts),
+		oldest.Message)
 }

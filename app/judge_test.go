@@ -43,37 +43,77 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			sentence string
 		}{
 			{"well", func(*Status) {}, "", Fresh, "all that was committed until 300ms ago is finished, final deletes included"},
-			{"not connected yet", func(s *Status) { s.Source, s.FreshAsOf = &SourceStatus{Address: "db:3306"}, time.Time{} }, "", Starting, "connecting to the source db:3306"},
-			{"backlog", func(s *Status) { s.FreshAsOf = time.Time{} }, "", Starting, "reading what was committed while freshet was away"},
-			{"source lost", func(s *Status) { s.Source = &SourceStatus{Address: "db:3306"} }, "", Behind, "the source db:3306 is not connected; trying again"},
-			{"redis away", func(s *Status) { s.Redis = &RedisStatus{Sentence: "redis cache:6379 does not answer"} }, "", Behind, "redis cache:6379 does not answer; reading pauses and nothing is lost"},
+			{
+				"not connected yet", func(s *Status) { s.Source, s.FreshAsOf = &SourceStatus{Address: "db:3306"}, time.Time{} }, "",
+				Starting, "connecting to the source db:3306",
+			},
+			{
+				"backlog", func(s *Status) { s.FreshAsOf = time.Time{} }, "", Starting,
+				"reading what was committed while freshet was away",
+			},
+			{
+				"source lost", func(s *Status) { s.Source = &SourceStatus{Address: "db:3306"} }, "", Behind,
+				"the source db:3306 is not connected; trying again",
+			},
+			{
+				"redis away", func(s *Status) { s.Redis = &RedisStatus{Sentence: "redis cache:6379 does not answer"} }, "", Behind,
+				"redis cache:6379 does not answer; reading pauses and nothing is lost",
+			},
 			{"redis away at the start", func(s *Status) {
 				s.FreshAsOf, s.Redis = time.Time{}, &RedisStatus{Sentence: "redis cache:6379 does not answer"}
 			}, "", Behind, "redis cache:6379 does not answer"},
 			{"just not behind", func(s *Status) { s.FreshAsOf = now.Add(-26 * time.Second) }, "", Fresh, "until 26s ago"},
-			{"behind", func(s *Status) { s.FreshAsOf = now.Add(-27 * time.Second) }, "", Behind, "nothing newer than 27s ago is known to be finished; catching up"},
+			{
+				"behind", func(s *Status) { s.FreshAsOf = now.Add(-27 * time.Second) }, "", Behind,
+				"nothing newer than 27s ago is known to be finished; catching up",
+			},
 			{
 				"rate limited", func(s *Status) { s.FreshAsOf, s.RateLimited = now.Add(-27*time.Second), 5 }, "", Behind,
 				"nothing newer than 27s ago is known to be finished: 5 keys wait for the rate_limit of their mapping; catching up",
 			},
 			{
-				"queries are slow", func(s *Status) { s.FreshAsOf, s.RateLimited, s.RebuildQueue = now.Add(-27*time.Second), 5, 7 }, "", Behind,
+				"queries are slow", func(s *Status) { s.FreshAsOf, s.RateLimited, s.RebuildQueue = now.Add(-27*time.Second), 5, 7 },
+				"", Behind,
 				": 5 keys wait for the rate_limit of their mapping, 7 keys wait for a query to begin; catching up",
 			},
 			{"rate limited for a moment", func(s *Status) { s.RateLimited = 5 }, "", Fresh, "until 300ms ago"},
-			{"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind, "nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits"},
+			{
+				"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind,
+				"nothing newer than 1m0s ago is known to be finished: the store is full, so reading waits",
+			},
 			{"held up for a moment", func(*Status) {}, "too many keys in flight", Fresh, "until 300ms ago"},
-			{"parked", func(s *Status) { s.Parked = 2 }, "", Doubtful, "but for 2 keys in trouble that may be stale: they are tried again later"},
-			{"standby", func(s *Status) { s.Standby, s.Source, s.Redis = true, &SourceStatus{Name: "shop"}, nil }, "", Standby, "another reader of the source shop leads"},
-			{"does not know who leads", func(s *Status) { s.Standby, s.joining, s.Keys, s.Redis = true, true, 0, nil }, "", Starting, "joining the consumer group"},
-			{"lost its partitions", func(s *Status) { s.joining, s.Keys, s.Source = true, 7, nil }, "", Behind, "the consumer group in Kafka cannot be reached"},
-			{"a spare", func(s *Status) { s.spare, s.Source, s.FreshAsOf = true, nil, time.Time{} }, "", Standby, "the other invalidators of group cache have them all"},
+			{
+				"parked", func(s *Status) { s.Parked = 2 }, "", Doubtful,
+				"but for 2 keys in trouble that may be stale: they are tried again later",
+			},
+			{
+				"standby", func(s *Status) { s.Standby, s.Source, s.Redis = true, &SourceStatus{Name: "shop"}, nil }, "", Standby,
+				"another reader of the source shop leads",
+			},
+			{
+				"does not know who leads", func(s *Status) { s.Standby, s.joining, s.Keys, s.Redis = true, true, 0, nil }, "",
+				Starting, "joining the consumer group",
+			},
+			{
+				"lost its partitions", func(s *Status) { s.joining, s.Keys, s.Source = true, 7, nil }, "", Behind,
+				"the consumer group in Kafka cannot be reached",
+			},
+			{
+				"a spare", func(s *Status) { s.spare, s.Source, s.FreshAsOf = true, nil, time.Time{} }, "", Standby,
+				"the other invalidators of group cache have them all",
+			},
 			{"a spare that reads", func(s *Status) { s.spare = true }, "", Fresh, "until 300ms ago"},
-			{"standby that deletes", func(s *Status) { s.Standby, s.Source = true, &SourceStatus{Name: "shop"} }, "", Fresh, "until 300ms ago is finished"},
+			{
+				"standby that deletes", func(s *Status) { s.Standby, s.Source = true, &SourceStatus{Name: "shop"} }, "", Fresh,
+				"until 300ms ago is finished",
+			},
 			{"kafka away", func(s *Status) {
 				s.kafka, s.Keys, s.FreshAsOf = errors.New("kafka: refused"), 7, now.Add(-27*time.Second)
 			}, "", Behind, "kafka: refused; trying again forever, nothing is lost"},
-			{"kafka away at the start", func(s *Status) { s.kafka, s.joining, s.FreshAsOf = errors.New("kafka: refused"), true, time.Time{} }, "", Starting, "kafka: refused; trying again forever"},
+			{"kafka away at the start", func(s *Status) {
+				s.kafka, s.joining, s.FreshAsOf = errors.New("kafka: refused"), true,
+					time.Time{}
+			}, "", Starting, "kafka: refused; trying again forever"},
 			{"kafka away, and the source let go of", func(s *Status) {
 				s.kafka, s.Keys, s.Source = errors.New("kafka: refused"), 7, &SourceStatus{Address: "db:3306"}
 			}, "", Behind, "kafka: refused; trying again forever"},
@@ -83,7 +123,10 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			}, "", Standby, "another reader"},
 			{"only reads", func(s *Status) { s.Redis = nil }, "", Fresh, "until 300ms ago is in the event log"},
 			{"only deletes", func(s *Status) { s.Source = nil }, "", Fresh, "until 300ms ago is finished"},
-			{"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Doubtful, "3 keys were given up and may be stale: see `freshet dlq list`"},
+			{
+				"given up", func(s *Status) { s.Parked, s.DeadLetters = 2, 3 }, "", Doubtful,
+				"3 keys were given up and may be stale: see `freshet dlq list`",
+			},
 			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
 				"keys may be stale: TRUNCATE of shop.a (when it is seen to: `freshet doubts dismiss 1f`)",
@@ -96,11 +139,24 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			},
 			{"stopped", func(s *Status) {
 				s.FreshAsOf, s.Doubts = time.Time{}, []doubt.Doubt{{}}
-				s.addPartitions([]eventlog.PartitionState{{Partition: 5, Stopped: errors.New("other")}, {Partition: 2, Stopped: errors.New("records are lost")}})
-			}, "", Behind, "partition 2, 5 of the topic is stopped, so changes of its keys are not acted upon (the others go on): records are lost"},
-			{"the store is unreadable", func(s *Status) { s.unreadable = errors.New("disk failure") }, "", Behind, "the store cannot be read: disk failure"},
-			{"dead letters not counted yet", func(s *Status) { s.uncounted = true }, "", Starting, "reading from Kafka which keys were given up"},
-			{"in doubt, and behind", func(s *Status) { s.FreshAsOf, s.Doubts = now.Add(-27*time.Second), []doubt.Doubt{{}} }, "", Behind, "catching up"},
+				s.addPartitions([]eventlog.PartitionState{
+					{Partition: 5, Stopped: errors.New("other")},
+					{Partition: 2, Stopped: errors.New("records are lost")},
+				})
+			}, "", Behind, "partition 2, 5 of the topic is stopped, so changes of its keys are not acted upon (the others go " +
+				"on): records are lost"},
+			{
+				"the store is unreadable", func(s *Status) { s.unreadable = errors.New("disk failure") }, "", Behind,
+				"the store cannot be read: disk failure",
+			},
+			{
+				"dead letters not counted yet", func(s *Status) { s.uncounted = true }, "", Starting,
+				"reading from Kafka which keys were given up",
+			},
+			{
+				"in doubt, and behind", func(s *Status) { s.FreshAsOf, s.Doubts = now.Add(-27*time.Second), []doubt.Doubt{{}} }, "",
+				Behind, "catching up",
+			},
 		} {
 			s := well
 			x.change(&s)
@@ -118,9 +174,13 @@ func TestAnInvalidatorWithoutMappingsIsNotBehindBeforeFinalDeletesAreDue(t *test
 	redis, err := invalidator.NewSingle(invalidator.SingleOptions{Address: "127.0.0.1:1"})
 	must(t, err)
 	defer func() { must(t, redis.Close()) }()
-	engine, err := invalidator.New(invalidator.Deps{Redis: redis, Store: struct{ retry.Store }{}}, invalidator.Options{ShortestD: 40 * time.Second})
+	engine, err := invalidator.New(invalidator.Deps{Redis: redis, Store: struct{ retry.Store }{}},
+		invalidator.Options{ShortestD: 40 * time.Second})
 	must(t, err)
-	c := &config.Config{Source: config.Source{Heartbeat: time.Second}, Invalidator: config.Invalidator{SecondDelete: 2 * time.Second}}
+	c := &config.Config{
+		Source:      config.Source{Heartbeat: time.Second},
+		Invalidator: config.Invalidator{SecondDelete: 2 * time.Second},
+	}
 	if got := behindAfter(c, engine.LongestD()); got != 86*time.Second {
 		t.Errorf("behind after %s", got)
 	}
@@ -132,9 +192,13 @@ func TestAStatusIsPrintedForAHuman(t *testing.T) {
 		Source:     &SourceStatus{Name: "default", Address: "db:3306", Flavor: event.MariaDB, Position: "binlog.000112:4096"},
 		Checkpoint: &CheckpointStatus{Position: "0-2-57", Epoch: 3, Term: 12},
 		Redis:      &RedisStatus{Sentence: "redis cache:6379 answers"},
-		Rows:       17, Keys: 34, InFlight: 1, Pending: 2, OldestUnfinished: 1.5, RateLimited: 1, RebuildQueue: 6, Parked: 3, DeadLetters: 4,
-		LatencyP50: 0.0012, LatencyP99: 0.05,
-		Alarms: []alarm.Record{{Kind: alarm.DeadLetter, Message: "a key was given up", Count: 5, Last: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local)}},
+		Rows:       17, Keys: 34, InFlight: 1, Pending: 2, OldestUnfinished: 1.5, RateLimited: 1, RebuildQueue: 6, Parked: 3,
+		DeadLetters: 4,
+		LatencyP50:  0.0012, LatencyP99: 0.05,
+		Alarms: []alarm.Record{{
+			Kind: alarm.DeadLetter, Message: "a key was given up", Count: 5,
+			Last: time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local),
+		}},
 	}
 	var b strings.Builder
 	must(t, s.Print(&b))

@@ -60,8 +60,9 @@ func (p *process) buildKafka() error {
 func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 	c := p.config
 	log, err := kafka.New(b.client, kafka.Options{
-		Topic: c.EventLog.Kafka.Topic, Group: c.EventLog.Kafka.Group, Delays: c.Retry.ParkDelays, SkipLost: p.options.SkipLost,
-		Latency: p.latency, Registerer: p.registry, Log: p.options.Log, Alarms: p.alarms, Doubts: p.doubts,
+		Topic: c.EventLog.Kafka.Topic, Group: c.EventLog.Kafka.Group, Delays: c.Retry.ParkDelays,
+		SkipLost: p.options.SkipLost,
+		Latency:  p.latency, Registerer: p.registry, Log: p.options.Log, Alarms: p.alarms, Doubts: p.doubts,
 	})
 	if err != nil {
 		return nil, err
@@ -80,7 +81,9 @@ type consuming struct {
 // Run implements invalidatorHalf.
 func (c *consuming) Run(ctx context.Context) error {
 	k := c.config.EventLog.Kafka
-	if err := c.brokers.ensure(ctx, broker.InvalidatorTopics(connect.Topics(c.config), k.Group, c.config.Retry.ParkDelays, connect.Sizing(c.config))); err != nil {
+	if err := c.brokers.ensure(ctx,
+		broker.InvalidatorTopics(connect.Topics(c.config), k.Group, c.config.Retry.ParkDelays,
+			connect.Sizing(c.config))); err != nil {
 		return err
 	}
 	return c.deleting.Run(ctx)

@@ -49,7 +49,10 @@ func TestWhoIsStoppedBeforeItKnowsWhereTheTopicEndsHasNotFailed(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	o := &otherReaders{brokers: &brokers{shared: &shared{config: c, options: Options{UntilCaughtUp: true, Log: quiet}}, client: client}}
+	o := &otherReaders{brokers: &brokers{
+		shared: &shared{config: c, options: Options{UntilCaughtUp: true, Log: quiet}},
+		client: client,
+	}}
 	if caughtUp, err := o.Run(ctx); caughtUp || err != nil {
 		t.Errorf("caught up %t, %v", caughtUp, err)
 	}
@@ -59,7 +62,10 @@ func TestAReaderThatIsChosenAndCannotTakeOverSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 		must(t, err)
-		p := &elected{brokers: &brokers{shared: &shared{config: &config.Config{Source: config.Source{Name: "shop"}}, alarms: alarms}}}
+		p := &elected{brokers: &brokers{shared: &shared{
+			config: &config.Config{Source: config.Source{Name: "shop"}},
+			alarms: alarms,
+		}}}
 		take := retry.Loop{Reporter: p.termReporter()}
 		failed, recovered := func(err error) { take.Failed(err) }, take.Succeeded
 		passing := errors.New("connection refused")
@@ -69,7 +75,8 @@ func TestAReaderThatIsChosenAndCannotTakeOverSaysSo(t *testing.T) {
 		}
 		<-time.After(broker.Grace)
 		failed(passing)
-		if got := alarms.Records(); len(got) != 1 || got[0].Kind != alarm.KafkaAway || !strings.Contains(got[0].Message, "source shop is not read") {
+		if got := alarms.Records(); len(got) != 1 || got[0].Kind != alarm.KafkaAway ||
+			!strings.Contains(got[0].Message, "source shop is not read") {
 			t.Errorf("after a while: %+v", got)
 		}
 		recovered()

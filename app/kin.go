@@ -46,7 +46,8 @@ func (e *elected) watchKin(ctx context.Context) error {
 			return foreign
 		}
 		if err != nil && ctx.Err() == nil {
-			e.options.Log.Debug("the source cannot be compared with its checkpoint for now", "source", e.config.Source.Name, "error", err)
+			e.options.Log.Debug("the source cannot be compared with its checkpoint for now", "source", e.config.Source.Name,
+				"error", err)
 		}
 		if retry.Sleep(ctx, lookAtKin) != nil {
 			return nil

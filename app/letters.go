@@ -12,7 +12,8 @@ import (
 // noLetters are the dead letters of a process that deletes no keys.
 type noLetters struct{}
 
-var errNoLetters = errors.New("this process deletes no keys, so it has no dead letters: ask an invalidator, or leave out --url")
+var errNoLetters = errors.New("this process deletes no keys, so it has no dead letters: ask an invalidator, or leave " +
+	"out --url")
 
 func (noLetters) DeadLetters(context.Context, retry.Filter, uint64, int) ([]retry.Entry, error) {
 	return nil, errNoLetters

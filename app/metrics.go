@@ -10,7 +10,8 @@ import (
 
 // registerMetrics registers what is true of the process as a whole.
 func (p *process) registerMetrics() error {
-	return errors.Join(p.latency.Register(p.registry), p.registry.Register(buildInfo(p.options.Version)), p.registry.Register(newStateMetrics(p.status)))
+	return errors.Join(p.latency.Register(p.registry), p.registry.Register(buildInfo(p.options.Version)),
+		p.registry.Register(newStateMetrics(p.status)))
 }
 
 // buildInfo is 1, and says by its labels what was built from what.
@@ -42,9 +43,11 @@ func newStateMetrics(status func() Status) stateMetrics {
 	return stateMetrics{
 		status: status,
 		state: prometheus.NewDesc("freshet_state",
-			"1 for the state that freshet is in, 0 for the others: starting, fresh, standby, behind, doubtful.", []string{"state"}, nil),
+			"1 for the state that freshet is in, 0 for the others: starting, fresh, standby, behind, doubtful.",
+			[]string{"state"}, nil),
 		asOf: prometheus.NewDesc("freshet_fresh_as_of_timestamp_seconds",
-			"Everything that was committed before this moment is finished, by this machine's clock; 0 until it is known.", nil, nil),
+			"Everything that was committed before this moment is finished, by this machine's clock; 0 until it is known.", nil,
+			nil),
 	}
 }
 

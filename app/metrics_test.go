@@ -39,14 +39,16 @@ freshet_state{state="starting"} 0
 ` + asOf + "freshet_fresh_as_of_timestamp_seconds 1.76984640025e+09\n"},
 	} {
 		s.State, s.FreshAsOf = c.state, c.at
-		must(t, testutil.GatherAndCompare(reg, strings.NewReader(c.want), "freshet_state", "freshet_fresh_as_of_timestamp_seconds"))
+		must(t, testutil.GatherAndCompare(reg, strings.NewReader(c.want), "freshet_state",
+			"freshet_fresh_as_of_timestamp_seconds"))
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
 	families, err := reg.Gather()
 	must(t, err)
-	if got := families[0].String(); families[0].GetName() != "freshet_build_info" || !strings.Contains(got, "v1.2.3") || !strings.Contains(got, "go1.") {
+	if got := families[0].String(); families[0].GetName() != "freshet_build_info" || !strings.Contains(got, "v1.2.3") ||
+		!strings.Contains(got, "go1.") {
 		t.Errorf("build info: %s", got)
 	}
 }

@@ -75,7 +75,10 @@ func (p *process) later(name string, f func() error) { p.cleanup = append(p.clea
 
 // build makes the process. The caller must close it even when build fails.
 func build(ctx context.Context, c *config.Config, o Options) (*process, error) {
-	p := &process{started: time.Now(), shared: &shared{config: c, options: o, registry: prometheus.NewRegistry(), latency: latency.New()}}
+	p := &process{
+		started: time.Now(),
+		shared:  &shared{config: c, options: o, registry: prometheus.NewRegistry(), latency: latency.New()},
+	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
 	if p.alarms, err = alarm.New(o.Log, p.registry); err != nil {
@@ -133,7 +136,10 @@ func (p *process) buildAdmin() error {
 	if p.options.Role != Reader {
 		d.Hot = func() any { return p.invalidator.Hot() }
 	}
-	server, err := admin.New(d, admin.Options{Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(), TLS: tls})
+	server, err := admin.New(d, admin.Options{
+		Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(),
+		TLS: tls,
+	})
 	if err != nil {
 		return err
 	}

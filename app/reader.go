@@ -45,8 +45,8 @@ type source interface {
 }
 
 // reader asks the source for what it has read, routes each row into the batch under way, and appends the batch to the
-// event log when it is full, when the source has nothing more to send for now, or when some of it has waited for 100 ms.
-// One goroutine runs it.
+// event log when it is full, when the source has nothing more to send for now, or when some of it has waited for 100
+// ms. One goroutine runs it.
 type reader struct {
 	source   source
 	log      appender
@@ -202,7 +202,8 @@ func (r *reader) unknown(ctx context.Context, tables []string) error {
 	}
 	return r.doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.XAKeysUnknown, Source: r.name, Tables: tables,
-		Message: "an xa transaction was committed that had changed more rows than could be remembered, so some keys of " + which +
+		Message: "an xa transaction was committed that had changed more rows than could be remembered, so some keys of " +
+			which +
 			" were not deleted: clear the keys of " + which,
 	})
 }
@@ -283,7 +284,8 @@ func (r *reader) unappended(ctx context.Context, b *event.Batch, p any) error {
 	slices.Sort(tables)
 	err := r.doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.EventUndecodable, Source: r.name, Tables: slices.Compact(tables),
-		Message: fmt.Sprintf("the event log failed over keys of source %s up to %s:%d (%T), so they were not deleted: clear the keys "+
+		Message: fmt.Sprintf("the event log failed over keys of source %s up to %s:%d (%T), so they were not deleted: "+
+			"clear the keys "+
 			"of the tables, and please report it", r.name, b.End.File, b.End.Pos, p),
 	})
 	if err != nil {

@@ -57,7 +57,8 @@ func (r *fakeRouter) Route(b *event.Batch, c *event.Change) {
 	if n := len(b.Origins); n == 0 || b.Origins[n-1].Event != v {
 		b.AddOrigin(event.Origin{Table: c.Table.String(), Tx: *c.Tx, Event: v, D: time.Second, Mapping: 4})
 	}
-	b.Add(append(fmt.Appendf(b.Text(), "product:%d", c.Version.Pos), strings.Repeat("x", r.pad)...), c.Version.Row, event.ActionDelete)
+	b.Add(append(fmt.Appendf(b.Text(), "product:%d", c.Version.Pos), strings.Repeat("x", r.pad)...), c.Version.Row,
+		event.ActionDelete)
 }
 
 var product = &event.Table{Schema: "shop", Name: "product"}
@@ -75,8 +76,9 @@ func newReader(t *testing.T) (*reader, *fakeLog) {
 	must(t, err)
 	l := &fakeLog{}
 	return &reader{
-		source: &fakeSource{age: event.Unknown}, log: l, router: &fakeRouter{}, troubles: &troubles{alarms: board, doubts: book(t, board), source: "orders"},
-		tap: &tap{}, fresh: &freshness{}, name: "orders", term: 12, latency: latency.New(),
+		source: &fakeSource{age: event.Unknown}, log: l, router: &fakeRouter{},
+		troubles: &troubles{alarms: board, doubts: book(t, board), source: "orders"},
+		tap:      &tap{}, fresh: &freshness{}, name: "orders", term: 12, latency: latency.New(),
 	}, l
 }
 
@@ -113,7 +115,8 @@ func TestTheReaderHandsOnWhatItHasWhenTheSourceWaits(t *testing.T) {
 		t.Fatalf("%d batches", len(l.batches))
 	}
 	b := l.batches[0]
-	if b.Source != "orders" || b.Term != 12 || b.Age != 3*time.Second || b.At.IsZero() || b.Len() != 3 || b.Last != version(1, 1, 300, 1) {
+	if b.Source != "orders" || b.Term != 12 || b.Age != 3*time.Second || b.At.IsZero() || b.Len() != 3 ||
+		b.Last != version(1, 1, 300, 1) {
 		t.Errorf("got %+v", b)
 	}
 	if b.End.Pos != 350 || len(b.End.GTIDs) == 0 || !b.End.Committed.Equal(noon) {
@@ -204,14 +207,18 @@ func TestAMappingThatDoesNotFitATableStopsOnlyItself(t *testing.T) {
 	r, _ := newReader(t)
 	unfit := spec.Problems{{What: "shop.product has no column sku", Do: "did you mean skus?"}}
 	bind := func(err error) canal.Bind {
-		return r.troubles.binding(func(*event.Table) ([]event.Need, error) { return []event.Need{{Column: 0, Text: true}}, err })
+		return r.troubles.binding(func(*event.Table) ([]event.Need, error) {
+			return []event.Need{{Column: 0, Text: true}},
+				err
+		})
 	}
 	needs, err := bind(unfit)(t.Context(), product)
 	if err != nil || len(needs) != 1 {
 		t.Errorf("needs %v, %v", needs, err)
 	}
 	records := r.troubles.doubts.List()
-	if len(records) != 1 || records[0].Cause != alarm.MappingUnfit || !strings.Contains(records[0].Message, "table shop.product") ||
+	if len(records) != 1 || records[0].Cause != alarm.MappingUnfit ||
+		!strings.Contains(records[0].Message, "table shop.product") ||
 		!strings.Contains(records[0].Message, "no column sku") {
 		t.Errorf("alarms %+v", records)
 	}

@@ -171,7 +171,8 @@ func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)
 // durable of it is saved until [reading.saveLast].
 func (r *reading) read(ctx context.Context) (caughtUp bool, err error) {
 	at := r.saved.Durable()
-	r.options.Log.Info("reading", "source", r.config.Source.Name, "position", at.String(), "term", r.saved.Term(), "mappings", len(r.config.Mappings))
+	r.options.Log.Info("reading", "source", r.config.Source.Name, "position", at.String(), "term", r.saved.Term(),
+		"mappings", len(r.config.Mappings))
 	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopSaving = stop
 	r.saver.Go(func() error {
@@ -206,7 +207,8 @@ func (r *reading) saverOptions() checkpoint.SaverOptions {
 					return // its successor saves now, and the term ends
 				}
 				if errors.Is(err, embedded.ErrRemoved) {
-					r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved, and the next start would not know it: "+err.Error())
+					r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved, and the next start would not know it: "+
+						err.Error())
 					return
 				}
 				r.alarms.Raise(alarm.StoreFailed, "the position cannot be saved: "+err.Error()+
@@ -238,7 +240,8 @@ func (r *reading) status(s *Status) {
 		Connected: source.Connected, Position: written(source.File, source.Pos),
 	}
 	s.Checkpoint = &CheckpointStatus{
-		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(), Committed: durable.Committed,
+		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(),
+		Committed: durable.Committed,
 	}
 	s.Rows, s.began = source.Rows, true
 }

@@ -45,7 +45,8 @@ func TestWhatDoesNotFitForAMomentIsNoDoubt(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		look, taken := looks([]spec.Problem{gone, passing}, []spec.Problem{gone, passing}, []spec.Problem{gone})
-		if found, err := lasting(t.Context(), false, look); err != nil || len(found) != 1 || found[0].What != gone.What || *taken != fitLooks {
+		if found, err := lasting(t.Context(), false, look); err != nil || len(found) != 1 || found[0].What != gone.What ||
+			*taken != fitLooks {
 			t.Errorf("%v, %v after %d looks", found, err, *taken)
 		}
 		look, taken = looks([]spec.Problem{passing}, nil)
@@ -77,7 +78,8 @@ func TestWhatDoesNotFitForAMomentIsNoDoubt(t *testing.T) {
 }
 
 func TestWhoIsStoppedWhileItStartsHasNotFailed(t *testing.T) {
-	text := "source: {addresses: ['127.0.0.1:1'], user: freshet}\nredis: {addresses: ['127.0.0.1:1']}\neventlog: {dir: " + t.TempDir() +
+	text := "source: {addresses: ['127.0.0.1:1'], user: freshet}\nredis: {addresses: ['127.0.0.1:1']}\neventlog: {dir: " +
+		t.TempDir() +
 		"}\nadmin: {listen: none, metrics_listen: none}\nmappings: [{table: shop.product, keys: ['product:{id}']}]\n"
 	c, err := config.Parse("freshet.yaml", []byte(text))
 	must(t, err)

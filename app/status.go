@@ -186,7 +186,8 @@ func (s Status) Print(w io.Writer) error {
 		line("doubt "+d.ID, "%s since %s: %s", d.Cause, d.Since.Local().Format(time.RFC3339), d.Message)
 	}
 	for _, a := range s.Alarms {
-		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339), a.Message)
+		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339),
+			a.Message)
 	}
 	return t.Flush()
 }
@@ -196,7 +197,8 @@ func (s *Status) printDeletes(line func(name, format string, args ...any)) {
 	line("keys done", "%d since the start, as often as Redis acknowledged an action on one", s.Keys)
 	line("latency", "p50 %s, p99 %s (last minute)", seconds(s.LatencyP50), seconds(s.LatencyP99))
 	line("in flight", "%d keys", s.InFlight)
-	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending, seconds(s.OldestUnfinished))
+	line("final deletes", "%d keys waiting; the oldest unfinished batch was read %s ago", s.Pending,
+		seconds(s.OldestUnfinished))
 	if held := s.heldBack(); held != "" {
 		line("waiting", "%s", held)
 	}
@@ -213,7 +215,8 @@ func (s *Status) printDeletes(line func(name, format string, args ...any)) {
 		case p.Stopped != "":
 			line("partition "+strconv.Itoa(p.ID), "stopped: %s", p.Stopped)
 		case len(s.Partitions) > 1:
-			line("partition "+strconv.Itoa(p.ID), "%s behind, %d keys in flight, %d waiting", seconds(p.Lag), p.InFlight, p.Pending)
+			line("partition "+strconv.Itoa(p.ID), "%s behind, %d keys in flight, %d waiting", seconds(p.Lag), p.InFlight,
+				p.Pending)
 		}
 	}
 }
@@ -261,7 +264,8 @@ type TailEvent struct {
 // String returns the event as one line.
 func (e TailEvent) String() string {
 	action := strings.TrimSpace(e.Action + " " + e.Intent)
-	s := fmt.Sprintf("%s  %s  %s  %q  %s", e.Committed.Local().Format("2006-01-02T15:04:05.000000"), action, e.Table, e.Key, e.Version)
+	s := fmt.Sprintf("%s  %s  %s  %q  %s", e.Committed.Local().Format("2006-01-02T15:04:05.000000"), action, e.Table,
+		e.Key, e.Version)
 	if e.GTID != "" {
 		s += "  " + e.GTID
 	}

@@ -14,7 +14,8 @@ import (
 func batchOf(keys ...string) *event.Batch {
 	var b event.Batch
 	b.AddOrigin(event.Origin{
-		Table: "shop.product", Tx: event.Tx{Committed: noon, GTID: event.GTID{Domain: 0, Server: 2, Number: 57}}, Event: version(1, 112, 4096, 0),
+		Table: "shop.product", Tx: event.Tx{Committed: noon, GTID: event.GTID{Domain: 0, Server: 2, Number: 57}},
+		Event: version(1, 112, 4096, 0),
 	})
 	for i, k := range keys {
 		b.Add(append(b.Text(), k...), uint32(i+1), event.ActionDelete)

@@ -47,7 +47,8 @@ func (t *troubles) gather(cause alarm.Kind, table, message string) {
 	if _, known := t.gathered[message]; known {
 		return
 	}
-	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, Message: message + ": clear the keys of the table"}
+	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, Message: message +
+		": clear the keys of the table"}
 	if len(t.gathered) >= maxGathered {
 		message, d.Tables = string(cause), nil
 	}
@@ -71,8 +72,8 @@ func (t *troubles) record(ctx context.Context) error {
 	return nil
 }
 
-// binding returns what canal asks for the columns of each table. A mapping that does not fit the table stops only itself:
-// a column may be dropped while freshet runs, and its keys cannot be named then.
+// binding returns what canal asks for the columns of each table. A mapping that does not fit the table stops only
+// itself: a column may be dropped while freshet runs, and its keys cannot be named then.
 func (t *troubles) binding(bind func(*event.Table) ([]event.Need, error)) canal.Bind {
 	return func(ctx context.Context, table *event.Table) ([]event.Need, error) {
 		needs, err := bind(table)
@@ -96,6 +97,7 @@ func (t *troubles) unfit(ctx context.Context, what string) error {
 
 func unfitDoubt(source, what string) doubt.Doubt {
 	return doubt.Doubt{
-		Cause: alarm.MappingUnfit, Source: source, Subject: what, Message: what + "; the keys of this mapping are not deleted meanwhile: clear them once it is mended",
+		Cause: alarm.MappingUnfit, Source: source, Subject: what, Message: what +
+			"; the keys of this mapping are not deleted meanwhile: clear them once it is mended",
 	}
 }

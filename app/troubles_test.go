@@ -133,7 +133,8 @@ func TestAFirstStartThatCannotLookSaysSo(t *testing.T) {
 			p := firstStarter(t, address)
 			must(t, p.firstStart(t.Context(), "binlog.000001:4"))
 			l := p.doubts.List()
-			if len(l) != 1 || l[0].Cause != alarm.FirstStart || l[0].Source != "shop" || !strings.Contains(l[0].Message, "whether redis "+address+" holds keys") {
+			if len(l) != 1 || l[0].Cause != alarm.FirstStart || l[0].Source != "shop" ||
+				!strings.Contains(l[0].Message, "whether redis "+address+" holds keys") {
 				t.Errorf("%+v", l)
 			}
 		})
@@ -151,7 +152,8 @@ func silentServer(t *testing.T) string {
 func TestOneKeyOfAMappingIsFoundAmongVeryMany(t *testing.T) {
 	server := testbed.Redis(t)
 	for n := range 24 {
-		server.Do(t, "EVAL", "for i = 1, 5000 do redis.call('SET', 'session:' .. ARGV[1] .. i, 'v') end", "0", fmt.Sprint(n, "/"))
+		server.Do(t, "EVAL", "for i = 1, 5000 do redis.call('SET', 'session:' .. ARGV[1] .. i, 'v') end", "0",
+			fmt.Sprint(n, "/"))
 	}
 	look := func() bool {
 		found, err := holdsKeys(t.Context(), server.Client(), literals(firstStarter(t, server.Addr).config))

@@ -132,7 +132,9 @@ func (x *xaMemory) write() error {
 	}
 	if full := errors.Is(err, stash.ErrFull); full || len(x.unknown) > 0 {
 		if full {
-			x.alarms.Raise(alarm.XAKeysUnknown, "the keys of a prepared xa transaction do not fit into the store, so its commit will leave stale keys: "+err.Error())
+			x.alarms.Raise(alarm.XAKeysUnknown,
+				"the keys of a prepared xa transaction do not fit into the store, so its commit will leave stale keys: "+
+					err.Error())
 		}
 		x.lose()
 		err = nil
@@ -182,7 +184,9 @@ func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
 // ordinals that they have as rows of the commit. What is written under a key twice has two versions, so that the later
 // one wins as it does in the table; plain deletes need none of their own. It returns the tables of keys that did not
 // fit.
-func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey, row uint32) error) (unknown []string, err error) {
+func (x *xaMemory) recall(tx *event.Tx, v event.Version, each func(k *stashedKey, row uint32) error) (unknown []string,
+	err error,
+) {
 	row := uint32(0)
 	err = x.store.Recall(tx.XID, v, func(keys []stashedKey) error {
 		for i := range keys {

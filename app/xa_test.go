@@ -56,7 +56,8 @@ func resolve(t *testing.T, r *reader, l *fakeLog, xid string, commit bool, pos u
 	for _, b := range l.batches {
 		for i := range b.Len() {
 			o := b.Origin(int(b.Invalidations[i].Origin))
-			if v := b.Version(i); v.Pos != pos || o.Table != "shop.product" || o.D != time.Second || o.Mapping != 4 || o.Tx.XID != xid {
+			if v := b.Version(i); v.Pos != pos || o.Table != "shop.product" || o.D != time.Second || o.Mapping != 4 ||
+				o.Tx.XID != xid {
 				t.Fatalf("key %s is of %v, %+v", b.Key(i), v, o)
 			}
 		}
@@ -72,7 +73,10 @@ func left(t *testing.T, s *embedded.Store) int {
 func TestAPreparedTransactionIsInvalidatedWhenItIsCommitted(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
-	must(t, s.Checkpoint().Begin(event.Position{Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001", Pos: 4}))
+	must(t, s.Checkpoint().Begin(event.Position{
+		Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001",
+		Pos: 4,
+	}))
 	r, l := xaReader(t, s)
 	prepare(t, r, xid, 100, 200, 300)
 	if got := l.keys(); len(got) != 3 {
@@ -136,7 +140,10 @@ func TestARestartBetweenPrepareAndCommitLosesNothing(t *testing.T) {
 func TestARolledBackTransactionInvalidatesNothing(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
-	must(t, s.Checkpoint().Begin(event.Position{Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001", Pos: 4}))
+	must(t, s.Checkpoint().Begin(event.Position{
+		Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001",
+		Pos: 4,
+	}))
 	r, l := xaReader(t, s)
 	prepare(t, r, xid, 100)
 	if got := resolve(t, r, l, xid, false, 500); len(got) != 0 {
@@ -185,7 +192,10 @@ func TestALargePreparedTransactionIsRememberedInPieces(t *testing.T) {
 func TestATransactionCommittedInOnePhaseIsNotRemembered(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
-	must(t, s.Checkpoint().Begin(event.Position{Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001", Pos: 4}))
+	must(t, s.Checkpoint().Begin(event.Position{
+		Flavor: event.MariaDB, Server: "2", Epoch: 1, File: "binlog.000001",
+		Pos: 4,
+	}))
 	r, l := xaReader(t, s)
 	const rows = stashChunk + 1 // one piece is stored, one row waits for the next
 	for pos := range uint64(rows) {
@@ -226,7 +236,10 @@ func (r valueRouter) Route(b *event.Batch, c *event.Change) {
 	v.Row = 0
 	value := strconv.FormatUint(v.Pos, 10)
 	for mapping := range 2 {
-		b.AddOrigin(event.Origin{Table: c.Table.String(), Tx: *c.Tx, Event: v, D: time.Second, Mapping: mapping, RateLimit: 7})
+		b.AddOrigin(event.Origin{
+			Table: c.Table.String(), Tx: *c.Tx, Event: v, D: time.Second, Mapping: mapping,
+			RateLimit: 7,
+		})
 		if mapping == 0 {
 			b.AddItem(event.Item{
 				Text: event.AppendField(append(b.Text(), "user:1"...), value), Key: 6, Row: c.Version.Row,
@@ -253,7 +266,8 @@ func described(t *testing.T, l *fakeLog) (all []string) {
 			if o := b.Of(i); o.RateLimit != 7 || o.D != time.Second {
 				t.Errorf("%s has the origin %+v", b.Key(i), o)
 			}
-			all = append(all, fmt.Sprintf("%d %s %s %s %q %s", b.Of(i).Mapping, b.Key(i), inv.Action, inv.Intent, fields, b.Version(i)))
+			all = append(all, fmt.Sprintf("%d %s %s %s %q %s", b.Of(i).Mapping, b.Key(i), inv.Action, inv.Intent, fields,
+				b.Version(i)))
 			if e := b.EffectOf(i); inv.Action == event.ActionRebuild && (e == nil || e.TTL != time.Hour) {
 				t.Errorf("%s has the effect %+v", b.Key(i), e)
 			}
@@ -288,8 +302,10 @@ func TestAValueIsWrittenWhenItsTransactionIsCommitted(t *testing.T) {
 		must(t, r.Flush())
 		// The later value has the higher version, though all have the commit's place.
 		want = []string{
-			`0 user:1 rebuild put ["100"] 1/1/500/1`, `1 users hash put ["1" "100"] 1/1/500/2`, `1 list delete forget [] 1/1/500/2`,
-			`0 user:1 rebuild put ["200"] 1/1/500/3`, `1 users hash put ["1" "200"] 1/1/500/4`, `1 list delete forget [] 1/1/500/4`,
+			`0 user:1 rebuild put ["100"] 1/1/500/1`, `1 users hash put ["1" "100"] 1/1/500/2`,
+			`1 list delete forget [] 1/1/500/2`,
+			`0 user:1 rebuild put ["200"] 1/1/500/3`, `1 users hash put ["1" "200"] 1/1/500/4`,
+			`1 list delete forget [] 1/1/500/4`,
 		}
 		if d := cmp.Diff(want, described(t, l)); d != "" {
 			t.Errorf("at XA COMMIT: %s", d)
@@ -306,7 +322,10 @@ func TestAValueCommittedInOnePhaseIsForgotten(t *testing.T) {
 	must(t, r.Row(row(100, xid)))
 	must(t, r.Commit(&event.Tx{XID: xid}, end(150)))
 	must(t, r.Flush())
-	want := []string{`0 user:1 rebuild forget [] 1/1/100/1`, `1 users hash forget ["1"] 1/1/100/1`, `1 list delete forget [] 1/1/100/1`}
+	want := []string{
+		`0 user:1 rebuild forget [] 1/1/100/1`, `1 users hash forget ["1"] 1/1/100/1`,
+		`1 list delete forget [] 1/1/100/1`,
+	}
 	if d := cmp.Diff(want, described(t, l)); d != "" {
 		t.Error(d)
 	}
@@ -347,7 +366,10 @@ func TestTheValuesOfAPreparedTransactionAreBounded(t *testing.T) {
 		b.AddOrigin(event.Origin{Table: "shop.user", Event: version(1, 1, pos+1, 0)})
 		key := fmt.Sprint("user:", pos)
 		text := event.AppendField(append(b.Text(), key...), bytes.Repeat([]byte{'x'}, size))
-		b.AddItem(event.Item{Text: text, Key: len(key), Row: 1, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect})
+		b.AddItem(event.Item{
+			Text: text, Key: len(key), Row: 1, Action: event.ActionRebuild, Intent: event.IntentPut,
+			Effect: effect,
+		})
 		must(t, x.remember(tx, &b, 0))
 		if x.bytes > stashBytes+2*size {
 			t.Fatalf("%d bytes are held in memory", x.bytes)
@@ -399,7 +421,8 @@ func TestAPreparedTransactionThatDoesNotFitIsADoubtAtItsCommit(t *testing.T) {
 	if n := len(r.doubts.List()); n != 0 {
 		t.Errorf("%d doubts before anything is committed", n)
 	}
-	if !slices.ContainsFunc(r.troubles.alarms.Records(), func(a alarm.Record) bool { return a.Kind == alarm.XAKeysUnknown }) {
+	if !slices.ContainsFunc(r.troubles.alarms.Records(),
+		func(a alarm.Record) bool { return a.Kind == alarm.XAKeysUnknown }) {
 		t.Errorf("no alarm: %+v", r.troubles.alarms.Records())
 	}
 	must(t, s.Close())

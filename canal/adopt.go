@@ -100,7 +100,8 @@ func (l *loop) lags(behind *behindError) error {
 	}
 	err := l.o.Doubts.Record(l.ctx, doubt.Doubt{
 		Cause: alarm.ServerBehind, Source: l.o.Source, Subject: behind.server,
-		Message: "source " + l.o.Source + ": server " + behind.server + " answers in place of " + behind.was + " and lacked, " +
+		Message: "source " + l.o.Source + ": server " + behind.server + " answers in place of " + behind.was +
+			" and lacked, " +
 			"when it first did, transactions whose keys were deleted already (" + missing + until + "): what was cached from " +
 			"it before it had them is stale; clear the keys of the rows that they changed, or all mapped keys",
 	})
@@ -143,7 +144,8 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.save(p); err != nil {
 		return err
 	}
-	l.o.Logger.Info("there is no checkpoint, so this looks like a first start: keys that were cached before are not touched",
+	l.o.Logger.Info("there is no checkpoint, so this looks like a first start: keys that were cached before are not "+
+		"touched",
 		"source", l.o.Source, "position", p.String())
 	return l.beginAt(&p, info)
 }

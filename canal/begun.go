@@ -71,7 +71,8 @@ func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, 
 		if err != nil || t.Unix() == int64(known.at) {
 			return err
 		}
-		why = fmt.Sprintf("%s was begun at %s, and the file of that name that was read at %s", p.File, t.UTC().Format(time.RFC3339),
+		why = fmt.Sprintf("%s was begun at %s, and the file of that name that was read at %s", p.File,
+			t.UTC().Format(time.RFC3339),
 			time.Unix(int64(known.at), 0).UTC().Format(time.RFC3339))
 	}
 	if why == "" {
@@ -91,7 +92,8 @@ func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, 
 	}
 	return &GapError{
 		Position: *p, Oldest: files[0].Name, Mend: mendPurged,
-		Reason: "the source has begun its binlog anew (RESET BINARY LOGS AND GTIDS, RESET MASTER, or it was restored without it), " +
+		Reason: "the source has begun its binlog anew (RESET BINARY LOGS AND GTIDS, RESET MASTER, or it was restored " +
+			"without it), " +
 			"and may have given numbers of transactions that were read to others: " + why,
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // errModeChanged says that the source's positions are of another kind than at the start of the run.
-var errModeChanged = errors.New("the source's gtid_mode has changed while it was read: positions are kept in another way now")
+var errModeChanged = errors.New("the source's gtid_mode has changed while it was read: positions are kept in another " +
+	"way now")
 
 // errCaughtUp ends the stream when everything that was asked for has been read.
 var errCaughtUp = errors.New("caught up")
@@ -111,8 +112,8 @@ func (l *loop) advance() error {
 	return nil
 }
 
-// disconnected closes the connection, and returns the error if no new one would fix it. Before another is made, what was
-// read is handed on.
+// disconnected closes the connection, and returns the error if no new one would fix it. Before another is made, what
+// was read is handed on.
 func (l *loop) disconnected(err error) error {
 	reading := l.hangUp()
 	switch {
@@ -135,8 +136,8 @@ func (l *loop) disconnected(err error) error {
 	return nil
 }
 
-// tryAgain drops what was half read, and waits until it is time for a new connection. It returns the error that broke the
-// one before if it is to be taken for the truth.
+// tryAgain drops what was half read, and waits until it is time for a new connection. It returns the error that broke
+// the one before if it is to be taken for the truth.
 func (l *loop) tryAgain() error {
 	l.tx = transaction{}
 	r, err := l.reconnect, l.broken

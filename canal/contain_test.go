@@ -84,11 +84,13 @@ func TestAPanicOverOneTableStopsNoOther(t *testing.T) {
 			"create table DB.worse (id int primary key)")
 		begin := here(t, s)
 		d.exec("insert into DB.bad values (1,5)", "begin", "insert into DB.good values (1)",
-			"insert into DB.bad values (2,424242),(3,5)", "insert into DB.worse values (1)", "insert into DB.good values (2)", "commit",
+			"insert into DB.bad values (2,424242),(3,5)", "insert into DB.worse values (1)", "insert into DB.good values (2)",
+			"commit",
 			"insert into DB.bad values (4,5)")
 		want := []string{"insert DB.bad (1,5)", "insert DB.good (1)", "insert DB.good (2)", "insert DB.bad (4,5)"}
 		if s.Flavor == testbed.FlavorMySQL {
-			d.exec("set session binlog_transaction_compression=ON", "begin", "insert into DB.bad values (5,5)", "update DB.bad set id=7, n=424242 where id=4",
+			d.exec("set session binlog_transaction_compression=ON", "begin", "insert into DB.bad values (5,5)",
+				"update DB.bad set id=7, n=424242 where id=4",
 				"insert into DB.good values (3)", "commit", "set session binlog_transaction_compression=OFF")
 			want = append(want, "insert DB.bad (5,5)", "insert DB.good (3)")
 		}
@@ -134,7 +136,8 @@ func TestRowsThatCannotBeDecodedAreOneTablesDoubt(t *testing.T) {
 	id := []byte{78, 0, 0, 0, 0, 0}
 	tableMap := append(append(slices.Clone(id), 1, 0), "\x04shop\x00\x05other\x00\x01\xde\x00\x00"...) // a column type 222
 	rows := append(slices.Clone(id), 0, 0, 2, 0, 1, 1, 0xfe, 1, 2)
-	short := append(append(slices.Clone(id), 1, 0), "\x04shop\x00\x05other\x00\x01\x03\x00\x00"...) // an int, of which two bytes come
+	// an int, of which two bytes come
+	short := append(append(slices.Clone(id), 1, 0), "\x04shop\x00\x05other\x00\x01\x03\x00\x00"...)
 	for what, c := range map[string]struct {
 		tableMap []byte
 		checksum bool
@@ -145,7 +148,8 @@ func TestRowsThatCannotBeDecodedAreOneTablesDoubt(t *testing.T) {
 	} {
 		l, r := fed(t)
 		l.o.Doubts = newBook(t)
-		st := l.tables.parse(binlog.Header{}, &binlog.Query{SQL: []byte("create table shop.other (a int)"), Schema: []byte("shop")})
+		st := l.tables.parse(binlog.Header{},
+			&binlog.Query{SQL: []byte("create table shop.other (a int)"), Schema: []byte("shop")})
 		l.tables.tracker.Apply(&st)
 		event := func(t binlog.Type, body ...byte) error {
 			ev := rawEvent(l.at.pos, t, 0, body...)
@@ -183,7 +187,8 @@ func TestRowsThatCannotBeDecodedAreOneTablesDoubt(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		tables, messages := inDoubt(l.o.Doubts)
-		if !slices.Equal(tables, []string{"shop.other"}) || !strings.Contains(messages[0], "binlog.000001:") || len(r.rows) > 0 {
+		if !slices.Equal(tables, []string{"shop.other"}) || !strings.Contains(messages[0], "binlog.000001:") ||
+			len(r.rows) > 0 {
 			t.Errorf("%s: %q in doubt: %q", what, tables, messages)
 		}
 		if c.checksum {

@@ -134,7 +134,8 @@ func TestDDLBeforeTheStartDoesNotMatter(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s, "create table DB.t (gone int, id int primary key, v varchar(20))", "insert into DB.t values (1,2,'a')",
+			d := newDatabase(t, s, "create table DB.t (gone int, id int primary key, v varchar(20))",
+				"insert into DB.t values (1,2,'a')",
 				"alter table DB.t drop column gone")
 			rec := newRecorder()
 			rec.named = true
@@ -156,9 +157,11 @@ func TestDDLBeforeTheStartDoesNotMatter(t *testing.T) {
 func TestColumnsThatCannotBeKnownAreTheTablesDoubt(t *testing.T) {
 	t.Parallel()
 	s := testbed.MySQL(t)
-	d := newDatabase(t, s, "create table DB.t (id int primary key, a int, b int)", "create table DB.u (id int primary key)")
+	d := newDatabase(t, s, "create table DB.t (id int primary key, a int, b int)",
+		"create table DB.u (id int primary key)")
 	p := here(t, s)
-	d.exec("insert into DB.t values (1,2,3)", "insert into DB.u values (1)", "alter table DB.t drop column a, add column c varchar(5) first",
+	d.exec("insert into DB.t values (1,2,3)", "insert into DB.u values (1)",
+		"alter table DB.t drop column a, add column c varchar(5) first",
 		"insert into DB.t (id) values (2)")
 	o := d.options()
 	o.Doubts = newBook(t)
@@ -198,7 +201,10 @@ func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
 			{[]string{"alter table DB.p drop partition a"}, alarm.TruncatedTable},
 			{[]string{"rename table DB.y to DB.z"}, alarm.TruncatedTable},
 			{[]string{"drop table DB.x"}, alarm.TruncatedTable},
-			{[]string{"set session binlog_format=STATEMENT", "insert into DB.t values (5)", "set session binlog_format=ROW"}, alarm.StatementLogged},
+			{
+				[]string{"set session binlog_format=STATEMENT", "insert into DB.t values (5)", "set session binlog_format=ROW"},
+				alarm.StatementLogged,
+			},
 			{[]string{
 				"select 30 into outfile " + file, "set session binlog_format=STATEMENT",
 				"load data infile " + file + " into table DB.t", "set session binlog_format=ROW",
@@ -230,7 +236,8 @@ func TestWhatHappensToOtherTablesIsNoAlarm(t *testing.T) {
 		o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "t" || table == "") }
 		r := reading(t, startAt(here(t, s)), o)
 		d.exec("truncate table DB.other", "set session binlog_format=STATEMENT", "insert into DB.other values (5)",
-			"set session binlog_format=ROW", "insert into DB.other values (6)", "drop table DB.other", "insert into DB.t values (1)")
+			"set session binlog_format=ROW", "insert into DB.other values (6)", "drop table DB.other",
+			"insert into DB.t values (1)")
 		r.wantRows(d, "insert DB.t (1)")
 		for _, a := range r.board.Records() {
 			t.Errorf("alarm: %s", a.Message)

@@ -50,7 +50,10 @@ func TestDefinitionsAreBoundedInBytes(t *testing.T) {
 		if ds.one(d) != d {
 			t.Fatal("another definition stands for a new one")
 		}
-		same := &binlog.Definition{Table: &event.Table{Schema: "shop", Name: d.Table.Name, Columns: make([]event.Column, 1)}, Columns: d.Columns}
+		same := &binlog.Definition{
+			Table:   &event.Table{Schema: "shop", Name: d.Table.Name, Columns: make([]event.Column, 1)},
+			Columns: d.Columns,
+		}
 		if ds.one(same) != d {
 			t.Fatal("an equal definition is kept twice")
 		}

@@ -22,7 +22,10 @@ type replicas struct {
 // onPairs runs a test on a pair of each kind that has GTIDs.
 func onPairs(t *testing.T, f func(t *testing.T, p *replicas)) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, newReplicas(t, start, name == "MariaDB", "--binlog-row-metadata=FULL"))
@@ -30,7 +33,9 @@ func onPairs(t *testing.T, f func(t *testing.T, p *replicas)) {
 	}
 }
 
-func newReplicas(t testing.TB, start func(testing.TB, ...string) *testbed.Server, mariadb bool, args ...string) *replicas {
+func newReplicas(t testing.TB, start func(testing.TB, ...string) *testbed.Server, mariadb bool,
+	args ...string,
+) *replicas {
 	t.Helper()
 	if mariadb {
 		args = append(args, "--log-slave-updates")
@@ -40,7 +45,8 @@ func newReplicas(t testing.TB, start func(testing.TB, ...string) *testbed.Server
 		p.second.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
 			"master_use_gtid=slave_pos, master_connect_retry=1", p.first.Port))
 	} else {
-		p.second.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', "+
+		p.second.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, "+
+			"source_user='root', "+
 			"source_auto_position=1, get_source_public_key=1, source_connect_retry=1", p.first.Port))
 	}
 	p.replicate()

@@ -90,7 +90,8 @@ func TestALargeTransactionMakesProgressThoughTheServerDropsUs(t *testing.T) {
 		start func(testing.TB, ...string) *testbed.Server
 		fill  string
 	}{
-		"MySQL":   {testbed.MySQL, "insert into DB.t with recursive seq as (select 1 n union all select n+1 from seq where n<%d) select n, repeat('x',400) from seq"},
+		"MySQL": {testbed.MySQL, "insert into DB.t with recursive seq as (select 1 n union all select n+1 from seq where " +
+			"n<%d) select n, repeat('x',400) from seq"},
 		"MariaDB": {testbed.MariaDB, "insert into DB.t select seq, repeat('x',400) from seq_1_to_%d"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +136,10 @@ func awaitNoDump(t testing.TB, d *database) {
 
 func TestARestartOfTheServerIsOutlived(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")

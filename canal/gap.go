@@ -105,7 +105,8 @@ type behindError struct {
 
 // Error implements error. It is the same at every attempt, though less is missing each time.
 func (e *behindError) Error() string {
-	return "another server answers (" + e.server + " in place of " + e.was + "), which has not executed all that was read " +
+	return "another server answers (" + e.server + " in place of " + e.was +
+		"), which has not executed all that was read " +
 		"from the one before; it is asked again until it has"
 }
 

@@ -47,7 +47,8 @@ func TestPurgedBinlogsAreAGap(t *testing.T) {
 			s := start(t, "--binlog-row-metadata=FULL")
 			d := newDatabase(t, s, "create table DB.t (id int primary key)")
 			p := here(t, s)
-			d.exec("insert into DB.t values (1)", "insert into DB.t values (2)", "flush binary logs", "insert into DB.t values (3)")
+			d.exec("insert into DB.t values (1)", "insert into DB.t values (2)", "flush binary logs",
+				"insert into DB.t values (3)")
 			file, _ := s.BinlogPosition(t)
 			d.exec("purge binary logs to '" + file + "'")
 			testbed.Eventually(t, awayAfter, "the old file is gone", func() bool {
@@ -93,7 +94,10 @@ func TestTransactionsThatTheServerHasLostAreAGap(t *testing.T) {
 // GTIDs alone nothing is missing.
 func TestNumbersThatAreUsedAgainAfterACrashAreAGap(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--sync-binlog=0")
@@ -137,7 +141,10 @@ func TestWithoutGTIDsAnotherServerIsAGap(t *testing.T) {
 // own.
 func TestAnotherServerWithOurTransactionsRaisesTheEpoch(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, second := start(t, "--binlog-row-metadata=FULL"), start(t, "--binlog-row-metadata=FULL")
@@ -209,7 +216,8 @@ func TestATransactionThatTheServerLostIsNotWaitedFor(t *testing.T) {
 	d := newDatabase(t, first, "create table DB.t (id int primary key)")
 	d2 := &database{second, t, d.name}
 	executed := first.GTIDs(t)
-	d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)", "set global gtid_purged='"+executed+"'", "set sql_log_bin=1")
+	d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)",
+		"set global gtid_purged='"+executed+"'", "set sql_log_bin=1")
 	var e elsewhere
 	o := d.options()
 	o.Dial = e.dial
@@ -243,9 +251,13 @@ func TestABinlogThatIsDeletedIsAGap(t *testing.T) {
 		args  []string
 		reset string
 	}{
-		"MySQL":             {testbed.MySQL, nil, "reset binary logs and gtids"},
-		"MySQLWithoutGTIDs": {testbed.MySQL, []string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"}, "reset binary logs and gtids"},
-		"MariaDB":           {testbed.MariaDB, nil, "reset master"},
+		"MySQL": {testbed.MySQL, nil, "reset binary logs and gtids"},
+		"MySQLWithoutGTIDs": {
+			testbed.MySQL,
+			[]string{"--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"},
+			"reset binary logs and gtids",
+		},
+		"MariaDB": {testbed.MariaDB, nil, "reset master"},
 	} {
 		for _, connected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/%v", name, connected), func(t *testing.T) {

@@ -52,7 +52,10 @@ var shared = []*flavor{
 	{name: "MySQLWithoutGTIDs", start: testbed.StartMySQL, args: []string{
 		"--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF",
 	}},
-	{name: "MariaDB", start: testbed.StartMariaDB, args: []string{"--binlog-row-metadata=FULL", "--skip-ssl", "--max-allowed-packet=64M"}},
+	{
+		name: "MariaDB", start: testbed.StartMariaDB,
+		args: []string{"--binlog-row-metadata=FULL", "--skip-ssl", "--max-allowed-packet=64M"},
+	},
 }
 
 func (f *flavor) get(t testing.TB) *testbed.Server {

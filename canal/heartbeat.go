@@ -209,7 +209,8 @@ func (h *heart) ask(s *session, a *answer) error {
 // wentBack ends the dump: a server whose binlog is deleted under its readers may leave them waiting at the end of a
 // file that is no more. What became of it is found out when the next one is begun.
 func (h *heart) wentBack() error {
-	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun anew", "source", h.o.Source)
+	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun anew", "source",
+		h.o.Source)
 	h.cut()
 	return errors.New("the source's binlog has gone back")
 }

@@ -26,12 +26,14 @@ func (o *Options) lacks(s *session, info *SourceInfo) []Lack {
 		switch {
 		case info.Galera:
 			out = append(out, Lack{
-				"log_slave_updates", "changes that are made on other nodes of the Galera cluster are not in this node's binlog (log_slave_updates is OFF)",
+				"log_slave_updates", "changes that are made on other nodes of the Galera cluster are not in this node's binlog " +
+					"(log_slave_updates is OFF)",
 				"set log_slave_updates=ON on every node, and restart it",
 			})
 		case len(replicas) > 0 || !info.Replicated.IsEmpty():
 			out = append(out, Lack{
-				info.replicaUpdates(), "what this server replicates from another is not in its binlog (" + info.replicaUpdates() + " is OFF)",
+				info.replicaUpdates(), "what this server replicates from another is not in its binlog (" + info.replicaUpdates() +
+					" is OFF)",
 				"set " + info.replicaUpdates() + "=ON and restart the server, or read the server that it replicates from",
 			})
 		}
@@ -40,7 +42,8 @@ func (o *Options) lacks(s *session, info *SourceInfo) []Lack {
 		for _, name := range replicaFilters {
 			if v := r[name]; v != "" {
 				out = append(out, Lack{
-					name, "this server leaves out some of what it replicates (" + name + ": " + v + "), so its binlog has not all changes of the server before it",
+					name, "this server leaves out some of what it replicates (" + name + ": " + v +
+						"), so its binlog has not all changes of the server before it",
 					"remove the filter, or read the server that it replicates from, if the application fills its cache from there",
 				})
 			}

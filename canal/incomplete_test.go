@@ -35,7 +35,10 @@ func shopOptions(s *testbed.Server) Options {
 
 func TestABinlogThatLeavesOutMappedTablesIsFound(t *testing.T) {
 	t.Parallel()
-	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		for _, c := range []struct {
 			arg  string
 			want []string
@@ -62,7 +65,10 @@ func TestABinlogThatLeavesOutMappedTablesIsFound(t *testing.T) {
 func TestTheLetterCaseOfIgnoredSchemasIsTheServers(t *testing.T) {
 	t.Parallel()
 	for _, folds := range []string{"--lower-case-table-names=0", "--lower-case-table-names=1"} {
-		for _, arg := range []string{"--binlog-ignore-db=shop", "--binlog-ignore-db=SHOP", "--binlog-do-db=shop", "--binlog-do-db=SHOP"} {
+		for _, arg := range []string{
+			"--binlog-ignore-db=shop", "--binlog-ignore-db=SHOP", "--binlog-do-db=shop",
+			"--binlog-do-db=SHOP",
+		} {
 			t.Run(folds+arg, func(t *testing.T) {
 				t.Parallel()
 				s := testbed.MariaDB(t, folds, arg)
@@ -84,7 +90,8 @@ func TestAnIncompleteBinlogIsADoubtWhileItIsRead(t *testing.T) {
 	s.Exec(t, "create database shop", "create table shop.product (id int primary key)")
 	r := reading(t, startAt(here(t, s)), shopOptions(s))
 	r.await(t, "a doubt", func() bool { return len(r.doubts.List()) > 0 })
-	if d := r.doubts.List(); len(d) != 1 || d[0].Cause != alarm.BinlogIncomplete || !strings.Contains(d[0].Message, "shop") {
+	if d := r.doubts.List(); len(d) != 1 || d[0].Cause != alarm.BinlogIncomplete ||
+		!strings.Contains(d[0].Message, "shop") {
 		t.Errorf("%+v", d)
 	}
 }
@@ -93,14 +100,17 @@ func TestAnIncompleteBinlogIsADoubtWhileItIsRead(t *testing.T) {
 func replicate(t *testing.T, replica, from *testbed.Server) {
 	t.Helper()
 	if from.Flavor == testbed.FlavorMariaDB {
-		replica.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', master_use_gtid=slave_pos", from.Port), "start slave")
+		replica.Exec(t, fmt.Sprintf("change master to master_host='127.0.0.1', master_port=%d, master_user='root', "+
+			"master_use_gtid=slave_pos", from.Port), "start slave")
 		if replica.QueryText(t, "select master_gtid_wait(?, 30)", from.QueryText(t, "select @@gtid_binlog_pos")) != "0" {
 			t.Fatal("the replica does not follow")
 		}
 		return
 	}
-	replica.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, source_user='root', source_auto_position=1, get_source_public_key=1", from.Port), "start replica")
-	if replica.QueryText(t, "select wait_for_executed_gtid_set(?, 30)", from.QueryText(t, "select @@gtid_executed")) != "0" {
+	replica.Exec(t, fmt.Sprintf("change replication source to source_host='127.0.0.1', source_port=%d, "+
+		"source_user='root', source_auto_position=1, get_source_public_key=1", from.Port), "start replica")
+	if replica.QueryText(t, "select wait_for_executed_gtid_set(?, 30)",
+		from.QueryText(t, "select @@gtid_executed")) != "0" {
 		t.Fatal("the replica does not follow")
 	}
 }

@@ -48,7 +48,8 @@ func (s *session) wantedTables(o *Options, out *Schema) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.rows("SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, COALESCE(c.COLLATION_NAME, '') " +
+	rows, err := s.rows("SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, " +
+		"COALESCE(c.COLLATION_NAME, '') " +
 		"FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME) " +
 		"WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') " +
 		"ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION")
@@ -106,7 +107,8 @@ func (s *session) cascades(o *Options, out *Schema) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.rows("SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE " +
+	rows, err := s.rows("SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, " +
+		"CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE " +
 		"FROM information_schema.REFERENTIAL_CONSTRAINTS ORDER BY 1, 2, 5")
 	if err != nil {
 		return err

@@ -27,7 +27,8 @@ type ForeignError struct {
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("two databases under one source.name: the checkpoint of source %s is of server %s, but %s is server %s, which has another database: %s; "+
+	return fmt.Sprintf("two databases under one source.name: the checkpoint of source %s is of server %s, but %s is "+
+		"server %s, which has another database: %s; "+
 		"changes made there are not read, so keys that they made stale stay cached: give each database a source.name of its own, and clear those keys; "+
 		"if this server has taken the place of the other, clear the mapped keys and choose where to go on with `freshet position set … --skip`",
 		e.Source, e.Was, e.Address, e.Server, e.Reason)
@@ -91,9 +92,10 @@ func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event
 		k.known, k.last = info.Server, sighting{}
 		return nil
 	case !info.GTID:
-		k.o.Alarms.Raise(alarm.SourceBehind, fmt.Sprintf("source %s is read from server %s, and %s is server %s: without GTIDs this reader could not "+
-			"go on there, and whether it is the same database cannot be told; if it is another one, its changes are read by nobody: give it a source.name of its own",
-			k.o.Source, p.Server, k.o.Address, info.Server))
+		k.o.Alarms.Raise(alarm.SourceBehind,
+			fmt.Sprintf("source %s is read from server %s, and %s is server %s: without GTIDs this reader could not "+
+				"go on there, and whether it is the same database cannot be told; if it is another one, its changes are read by nobody: give it a source.name of its own",
+				k.o.Source, p.Server, k.o.Address, info.Server))
 		return nil
 	}
 	return k.grown(s, info, &p)
@@ -143,13 +145,16 @@ func (o *Options) compare(ctx context.Context, s *session, info *SourceInfo, p *
 
 // compareBegun compares servers of one identity: MariaDB's may be the same on two machines, and a server that was
 // copied with all of its files has that of the first.
-func (o *Options) compareBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
+func (o *Options) compareBegun(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool,
+	err error,
+) {
 	known, _, err := splitBegun(p.State)
 	if err == nil {
 		err = o.checkBegun(ctx, s, info, p, known)
 	}
 	if gap := (*GapError)(nil); errors.As(err, &gap) {
-		return false, o.foreign(info, p, "it has the same identity, but another binlog (or its binlog was begun again): "+gap.Reason)
+		return false, o.foreign(info, p, "it has the same identity, but another binlog (or its binlog was begun again): "+
+			gap.Reason)
 	}
 	return err == nil, err
 }
@@ -162,7 +167,8 @@ func (o *Options) compareMySQL(s *session, info *SourceInfo, p *event.Position) 
 		return lacks.IsEmpty(), nil
 	}
 	if !s.replicates(info.Flavor) {
-		return false, o.foreign(info, p, "it has no transaction of any server that the checkpoint names, and replicates from no server")
+		return false, o.foreign(info, p,
+			"it has no transaction of any server that the checkpoint names, and replicates from no server")
 	}
 	rows, _ := s.replication(info.Flavor)
 	var received event.GTIDSet
@@ -176,13 +182,16 @@ func (o *Options) compareMySQL(s *session, info *SourceInfo, p *event.Position) 
 	if received.IsEmpty() || p.GTIDs.SharesOrigin(&received) {
 		return false, nil
 	}
-	return false, o.foreign(info, p, "neither it nor what it replicates has a transaction of any server that the checkpoint names")
+	return false, o.foreign(info, p,
+		"neither it nor what it replicates has a transaction of any server that the checkpoint names")
 }
 
 // compareMariaDB compares what MariaDB's GTIDs tell: of each domain, the last transaction of each server. Their numbers
 // say little, since every database counts from 1 and the default server id is 1 as well. But when a transaction was
 // made is the same in the binlogs of all servers that have it.
-func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool, err error) {
+func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceInfo, p *event.Position) (same bool,
+	err error,
+) {
 	logged, err := s.binlogState()
 	if err != nil {
 		return false, err
@@ -207,12 +216,14 @@ func (o *Options) compareMariaDB(ctx context.Context, s *session, info *SourceIn
 	if whole && !p.Committed.IsZero() {
 		match, none, err := o.committedThen(ctx, s, info, held, p.Committed)
 		if err == nil && none {
-			err = o.foreign(info, p, "its transaction "+held[0].String()+" was not committed when the checkpoint's of that number was")
+			err = o.foreign(info, p, "its transaction "+held[0].String()+
+				" was not committed when the checkpoint's of that number was")
 		}
 		return match, err
 	}
 	if apart != "" && !s.replicates(info.Flavor) {
-		return false, o.foreign(info, p, "it has gone beyond the number of the checkpoint's transaction "+apart+" without having it, and replicates from no server")
+		return false, o.foreign(info, p, "it has gone beyond the number of the checkpoint's transaction "+apart+
+			" without having it, and replicates from no server")
 	}
 	return false, nil
 }
@@ -256,7 +267,9 @@ func (s span) has(at time.Time) bool {
 }
 
 // committedThen reports whether any of the transactions was committed at a time, and whether surely none was.
-func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInfo, gtids []event.GTID, at time.Time) (match, none bool, err error) {
+func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInfo, gtids []event.GTID,
+	at time.Time,
+) (match, none bool, err error) {
 	files, err := s.binlogFiles()
 	if err != nil {
 		return false, false, err
@@ -275,7 +288,9 @@ func (o *Options) committedThen(ctx context.Context, s *session, info *SourceInf
 }
 
 // made returns when a transaction in MariaDB's binlog was made; the zero span if it was purged.
-func (o *Options) made(ctx context.Context, s *session, info *SourceInfo, files []BinlogFile, g event.GTID) (m span, err error) {
+func (o *Options) made(ctx context.Context, s *session, info *SourceInfo, files []BinlogFile, g event.GTID) (m span,
+	err error,
+) {
 	var failed error
 	// The first file that begins after it: it is in the one before.
 	i := sort.Search(len(files), func(i int) bool {
@@ -286,21 +301,22 @@ func (o *Options) made(ctx context.Context, s *session, info *SourceInfo, files 
 	if failed != nil || i == 0 {
 		return m, failed
 	}
-	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
-		switch {
-		case begin.file != files[i-1].Name, !m.last.IsZero() && beginsGroup(h.Type):
-			return errEnough
-		case h.Type == binlog.TypeMariaGTID:
-			one, err := binlog.ParseGTID(h, body)
-			if err != nil || one.GTID != g {
-				return err
+	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent},
+		func(_ *walk, begin place, h binlog.Header, body []byte) error {
+			switch {
+			case begin.file != files[i-1].Name, !m.last.IsZero() && beginsGroup(h.Type):
+				return errEnough
+			case h.Type == binlog.TypeMariaGTID:
+				one, err := binlog.ParseGTID(h, body)
+				if err != nil || one.GTID != g {
+					return err
+				}
+				m.first, m.last = committedAt(0, h), committedAt(0, h)
+			case !m.last.IsZero():
+				m = m.with(committedAt(0, h))
 			}
-			m.first, m.last = committedAt(0, h), committedAt(0, h)
-		case !m.last.IsZero():
-			m = m.with(committedAt(0, h))
-		}
-		return nil
-	})
+			return nil
+		})
 	return m, err
 }
 

@@ -29,7 +29,10 @@ type standby struct {
 
 func standsBy(t testing.TB, s *testbed.Server) *standby {
 	t.Helper()
-	k, err := NewKin(Options{Source: "shop", Address: s.Addr, User: "root", Alarms: newBoard(t, quietLogger(t)), Logger: quietLogger(t)})
+	k, err := NewKin(Options{
+		Source: "shop", Address: s.Addr, User: "root", Alarms: newBoard(t, quietLogger(t)),
+		Logger: quietLogger(t),
+	})
 	testbed.Must(t, err)
 	return &standby{t: t, k: k}
 }
@@ -273,14 +276,16 @@ func TestAnotherDatabaseIsNotReadFromTheCheckpointOfTheFirst(t *testing.T) {
 	onTwo(t, func(t *testing.T, _ string, first, second *testbed.Server) {
 		d, p := longAgo(t, first)
 		other := &database{second, t, d.name}
-		other.exec("create database DB", "create table DB.t (id int primary key)", "insert into DB.t values (1)", "insert into DB.t values (2)")
+		other.exec("create database DB", "create table DB.t (id int primary key)", "insert into DB.t values (1)",
+			"insert into DB.t values (2)")
 		for range 2 {
 			r := reading(t, startAt(p), other.options())
 			wantForeign(t, r.wait(), p)
 			if len(r.rows) != 0 || len(r.raises) != 0 {
 				t.Errorf("rows %v were read, epochs %v", r.texts(), r.raises)
 			}
-			if found := r.doubts.List(); len(found) != 1 || found[0].Cause != alarm.SourceShared || !strings.Contains(found[0].Message, p.Server) {
+			if found := r.doubts.List(); len(found) != 1 || found[0].Cause != alarm.SourceShared ||
+				!strings.Contains(found[0].Message, p.Server) {
 				t.Errorf("doubts %+v", found)
 			}
 		}

@@ -14,7 +14,10 @@ import (
 // late, after the table was altered or dropped, it prints as it was; or, by a reader that was not there before, the
 // table is in doubt. The rows in between come whatever they are.
 func TestNumbersReadLatePrintAsTheyWereOrAreInDoubt(t *testing.T) {
-	types := []string{"int zerofill", "int(25) zerofill", "float(7,3)", "decimal(8,2) zerofill", "double(9,2) zerofill", "bigint unsigned"}
+	types := []string{
+		"int zerofill", "int(25) zerofill", "float(7,3)", "decimal(8,2) zerofill", "double(9,2) zerofill",
+		"bigint unsigned",
+	}
 	for _, m := range metadata {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -33,12 +36,15 @@ func TestNumbersReadLatePrintAsTheyWereOrAreInDoubt(t *testing.T) {
 			row := "(1,1,2,1.5,3,4,5,6)"
 			value := "c0=0000000001,c1=0000000000000000000000002,c2=1.500,c3=000003.00,c4=000004.00,c5=5"
 			d.exec("insert into DB.t values "+row, "alter table DB.t drop column e",
-				"insert into DB.t values (2,1,2,1.5,3,4,5)", "alter table DB.t modify c0 int, modify c1 int, modify c2 float, modify c3 int, modify c4 double",
+				"insert into DB.t values (2,1,2,1.5,3,4,5)",
+				"alter table DB.t modify c0 int, modify c1 int, modify c2 float, modify c3 int, modify c4 double",
 				"insert into DB.t values (3,1,2,1.5,3,4,5)", "insert into DB.u values (1)", "drop table DB.t",
-				"create table DB.t"+def, "insert into DB.t values "+row, "alter table DB.t add column f int first", "drop table DB.t",
+				"create table DB.t"+def, "insert into DB.t values "+row, "alter table DB.t add column f int first",
+				"drop table DB.t",
 				"insert into DB.u values (2)")
 			want := []string{
-				"insert DB.t (id=1," + value + ",e=6)", "insert DB.t (id=2," + value + ")", "insert DB.t (id=3,c0=1,c1=2,c2=1.5,c3=3,c4=4,c5=5)",
+				"insert DB.t (id=1," + value + ",e=6)", "insert DB.t (id=2," + value + ")",
+				"insert DB.t (id=3,c0=1,c1=2,c2=1.5,c3=3,c4=4,c5=5)",
 				"insert DB.u (id=1)", "insert DB.t (id=1," + value + ",e=6)", "insert DB.u (id=2)",
 			}
 			live.wantRows(d, want...)
@@ -66,7 +72,8 @@ func TestNumbersReadLatePrintAsTheyWereOrAreInDoubt(t *testing.T) {
 					}
 					tables, _ := inDoubt(o.Doubts)
 					missing := compareLate(t, late.texts(), tail(live.texts(), len(live.rows)-rowsBefore(live.recorder, i)))
-					if doubted := slices.Equal(tables, []string{d.name + ".t"}); doubted != missing || missing && known || !doubted && tables != nil {
+					if doubted := slices.Equal(tables, []string{d.name + ".t"}); doubted != missing || missing && known || !doubted &&
+						tables != nil {
 						t.Errorf("known %t, from end %d: in doubt %q, missing %t", known, i, tables, missing)
 					}
 				}
@@ -161,7 +168,8 @@ func TestTablesThatAreGoneStopNoOther(t *testing.T) {
 					"create table DB.t1 (e enum('a','b','c') default 'b', v varchar(20), s set('x','y') character set latin1)",
 					"insert into DB.t1 values ('c','w','x,y')", "drop table DB.t1",
 					"create table DB.t1 select 'x' as a, nullif(1,1) as n, cast('y' as char(5)) as c", "drop table DB.t1")
-				want = append(want, "insert "+x.name+".t1 (1,2,sweet)", "insert "+x.name+".t1 (c,w,x,y)", "insert "+x.name+".t1 (x,NULL,y)")
+				want = append(want, "insert "+x.name+".t1 (1,2,sweet)", "insert "+x.name+".t1 (c,w,x,y)", "insert "+x.name+
+					".t1 (x,NULL,y)")
 			}
 			d.exec("insert into DB.u values (1)")
 			want = append(want, "insert DB.u (1)")
@@ -199,13 +207,15 @@ func TestHiddenColumnsAreNoDoubtUnderFullMetadata(t *testing.T) {
 	rec := newRecorder()
 	r := reading(t, rec, o)
 	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-	d.exec("insert into DB.t values (1,2)", "alter table DB.t add column e int unsigned", "insert into DB.t values (2,3,4)")
+	d.exec("insert into DB.t values (1,2)", "alter table DB.t add column e int unsigned",
+		"insert into DB.t values (2,3,4)")
 	r.await(t, "two rows", func() bool { return len(r.rows) == 2 })
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(r.texts(), " ")
-	if tables, messages := inDoubt(o.Doubts); tables != nil || !strings.Contains(got, "(1,0002") || !strings.Contains(got, "(2,0003") {
+	if tables, messages := inDoubt(o.Doubts); tables != nil || !strings.Contains(got, "(1,0002") ||
+		!strings.Contains(got, "(2,0003") {
 		t.Errorf("rows %s, in doubt %q", got, messages)
 	}
 }
@@ -218,10 +228,12 @@ func TestColumnsThatTheServerHidesAreMarked(t *testing.T) {
 		rec := newRecorder()
 		r := reading(t, rec, d.options())
 		r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-		d.exec("create table DB.a (id int primary key, b blob unique, v int invisible) with system versioning", "insert into DB.a values (1, 'x')",
+		d.exec("create table DB.a (id int primary key, b blob unique, v int invisible) with system versioning",
+			"insert into DB.a values (1, 'x')",
 			"create table DB.b (id int primary key, row_start timestamp(6) generated always as row start invisible, "+
 				"row_end timestamp(6) generated always as row end invisible, period for system_time(row_start, row_end)) with system versioning",
-			"insert into DB.b (id) values (1)", "create table DB.c (id int, DB_ROW_HASH_1 bigint unsigned)", "insert into DB.c values (1, 2)")
+			"insert into DB.b (id) values (1)", "create table DB.c (id int, DB_ROW_HASH_1 bigint unsigned)",
+			"insert into DB.c values (1, 2)")
 		r.await(t, "a row of each table", func() bool { return len(r.rows) == 3 })
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
@@ -264,7 +276,8 @@ func TestHashesOfUniqueBlobsAreNoDoubtUnderFullMetadata(t *testing.T) {
 	if tables, messages := inDoubt(o.Doubts); tables != nil {
 		t.Errorf("in doubt: %q", messages)
 	}
-	if got := r.texts(); len(got) != 2 || !strings.Contains(got[0], "(id=1,b=x,DB_ROW_HASH_1=") || !strings.Contains(got[1], "(id=2,b=y,c=3,DB_ROW_HASH_1=") {
+	if got := r.texts(); len(got) != 2 || !strings.Contains(got[0], "(id=1,b=x,DB_ROW_HASH_1=") ||
+		!strings.Contains(got[1], "(id=2,b=y,c=3,DB_ROW_HASH_1=") {
 		t.Errorf("rows %q", got)
 	}
 }

@@ -20,7 +20,8 @@ func (wouldWait) Error() string   { return "nothing has arrived" }
 func (wouldWait) Timeout() bool   { return false }
 func (wouldWait) Temporary() bool { return true }
 
-// link is a network connection that is never waited on forever and that says, if it is asked to, when a read would wait.
+// link is a network connection that is never waited on forever and that says, if it is asked to, when a read would
+// wait.
 //
 // Reads first take what the kernel already has, without a deadline and without a timer; only a read that
 // really waits sets the deadline. So a busy stream pays for neither, and a stream whose owner was

@@ -98,10 +98,11 @@ func (t *tables) look(now bool) error {
 // wrong.
 func (t *tables) compare(at place, m *binlog.TableMap) (found bool, err error) {
 	err = t.ask(t.l.ctx, func(s *session, h *history) error {
-		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m, func(n ddl.Name, how string) error {
-			found = true
-			return t.altered(n, how)
-		})
+		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m,
+			func(n ddl.Name, how string) error {
+				found = true
+				return t.altered(n, how)
+			})
 	})
 	return found, err
 }

@@ -17,13 +17,15 @@ func TestAnAlterThatIsInNoBinlogIsFoundWhileAConnectionStands(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s, "create table DB.moved (id int primary key, a int, b int)", "create table DB.rare (id int primary key, a int, b int)",
+			d := newDatabase(t, s, "create table DB.moved (id int primary key, a int, b int)",
+				"create table DB.rare (id int primary key, a int, b int)",
 				"create table DB.filled (id int primary key, n int unsigned)", "create table DB.same (id int primary key, n int)")
 			rec := newRecorder()
 			rec.named = true
 			r := reading(t, rec, d.options())
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-			d.exec("insert into DB.moved values (1,2,3)", "insert into DB.filled values (1,2)", "insert into DB.same values (1,2)")
+			d.exec("insert into DB.moved values (1,2,3)", "insert into DB.filled values (1,2)",
+				"insert into DB.same values (1,2)")
 			r.wantRows(d, "insert DB.moved (id=1,a=2,b=3)", "insert DB.filled (id=1,n=2)", "insert DB.same (id=1,n=2)")
 			d.exec(unlogged("alter table DB.moved modify column b int first", "alter table DB.rare modify column b int first",
 				"alter table DB.filled modify column n int(5) unsigned zerofill", "alter table DB.same add index (n)")...)
@@ -33,13 +35,18 @@ func TestAnAlterThatIsInNoBinlogIsFoundWhileAConnectionStands(t *testing.T) {
 			if m.arg == "FULL" {
 				want = want[:1]
 			}
-			testbed.Eventually(t, patience, "doubts of what was altered", func() bool { return len(altered(r.doubts)) >= len(want) })
-			d.exec("insert into DB.moved (id,a,b) values (7,8,9)", "insert into DB.rare (id,a,b) values (7,8,9)", "insert into DB.filled values (3,4)")
+			testbed.Eventually(t, patience, "doubts of what was altered",
+				func() bool { return len(altered(r.doubts)) >= len(want) })
+			d.exec("insert into DB.moved (id,a,b) values (7,8,9)", "insert into DB.rare (id,a,b) values (7,8,9)",
+				"insert into DB.filled values (3,4)")
 			r.await(t, "the last row", func() bool { return len(r.rows) == 10 })
 			r.mu.Lock()
 			got := r.texts()[7:]
 			r.mu.Unlock()
-			rows := []string{"insert DB.moved (b=9,id=7,a=8)", "insert DB.rare (b=9,id=7,a=8)", "insert DB.filled (id=3,n=00004)"}
+			rows := []string{
+				"insert DB.moved (b=9,id=7,a=8)", "insert DB.rare (b=9,id=7,a=8)",
+				"insert DB.filled (id=3,n=00004)",
+			}
 			for i := range rows {
 				rows[i] = strings.ReplaceAll(rows[i], "DB", d.name)
 			}
@@ -69,7 +76,8 @@ func TestNewTableIdsAloneAreNoDoubt(t *testing.T) {
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
 			begin := r.Position()
 			for range 10 {
-				d.exec("insert into DB.t (id,n) values (1,2)", "flush tables", "delete from DB.t", "alter table DB.t add column x int first, drop column n",
+				d.exec("insert into DB.t (id,n) values (1,2)", "flush tables", "delete from DB.t",
+					"alter table DB.t add column x int first, drop column n",
 					"insert into DB.t (x,id) values (1,2)", "alter table DB.t modify column id int first", "delete from DB.t",
 					"alter table DB.t add column n int, drop column x")
 			}

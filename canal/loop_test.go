@@ -185,7 +185,10 @@ func testDropped(t *testing.T, early bool) {
 	}
 	begin(100)
 	l.tx.GTID = gtid(uuidA, 5)
-	if err := l.row(&event.Change{Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert, Version: version(120)}); err != nil {
+	if err := l.row(&event.Change{
+		Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert,
+		Version: version(120),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if early {
@@ -212,7 +215,10 @@ func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 	l, r := fed(t)
 	l.begin = at(100)
 	l.start()
-	if err := l.row(&event.Change{Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert, Version: version(120)}); err != nil {
+	if err := l.row(&event.Change{
+		Table: &event.Table{}, Tx: &l.tx.Tx, Op: event.Insert,
+		Version: version(120),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	l.at = at(200)
@@ -271,7 +277,8 @@ func TestReadingOverTLS(t *testing.T) {
 		return r.gathered == 0 && r.marked(r.rows[0].version)
 	})
 	r.await(t, "an encrypted dump in the server's list", func() bool { // it may be about to connect again
-		return d.QueryText(t, "select count(*) from performance_schema.threads where name='thread/sql/one_connection' and connection_type='SSL/TLS' and processlist_command like 'Binlog Dump%'") != "0"
+		return d.QueryText(t, "select count(*) from performance_schema.threads where name='thread/sql/one_connection' and "+
+			"connection_type='SSL/TLS' and processlist_command like 'Binlog Dump%'") != "0"
 	})
 	o.UntilCaughtUp = true
 	if err := reading(t, startAt(here(t, d.Server)), o).wait(); err != nil {
@@ -315,7 +322,8 @@ func TestAChangeOfTheGTIDModeEndsTheRun(t *testing.T) {
 
 func TestMetricsFollowTheConventions(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, binding(newRecorder()), newRecorder()); err != nil {
+	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, binding(newRecorder()),
+		newRecorder()); err != nil {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)
@@ -328,7 +336,8 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	if n, err := testutil.GatherAndCount(reg); err != nil || n < 18 {
 		t.Errorf("%d series, %v", n, err)
 	}
-	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, binding(newRecorder()), newRecorder()); err == nil {
+	if _, err := New(Options{Address: "x", User: "u", Registerer: reg}, binding(newRecorder()),
+		newRecorder()); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
 }

@@ -69,7 +69,9 @@ const (
 	statementXAResolve = "xa_resolve"
 )
 
-func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration, waiting func() (int, time.Time)) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
+	waiting func() (int, time.Time),
+) (*metrics, error) {
 	m := &metrics{
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "freshet_source_connects_total",

@@ -49,14 +49,16 @@ func newMix(d *database) *mix {
 		x := fmt.Sprintf("'%s-%d'", d.name, i)
 		id := 10 + i
 		add([]string{
-			"xa start " + x, fmt.Sprintf("insert into DB.t values (%d,'xa')", id), "xa end " + x, "xa prepare " + x, "xa " + end + " " + x,
+			"xa start " + x, fmt.Sprintf("insert into DB.t values (%d,'xa')", id), "xa end " + x, "xa prepare " + x, "xa " +
+				end + " " + x,
 		}, fmt.Sprintf("insert DB.t (%d,xa)", id))
 		name := fmt.Sprintf("X'%x',X'',1", fmt.Sprintf("%s-%d", d.name, i))
 		m.prepared = append(m.prepared, name)
 		m.resolved = append(m.resolved, fmt.Sprintf("%s %v", name, end == "commit"))
 	}
 	x := "'" + d.name + "-one'"
-	add([]string{"xa start " + x, "insert into DB.t values (12,'one')", "xa end " + x, "xa commit " + x + " one phase"}, "insert DB.t (12,one)")
+	add([]string{"xa start " + x, "insert into DB.t values (12,'one')", "xa end " + x, "xa commit " + x + " one phase"},
+		"insert DB.t (12,one)")
 	file := "'" + d.QueryText(d.t, "select @@datadir") + d.name + "/rows.txt'"
 	add([]string{
 		"select 20,'l' union select 21,'m' into outfile " + file, "load data infile " + file + " into table DB.t",
@@ -64,7 +66,8 @@ func newMix(d *database) *mix {
 	if d.Flavor == testbed.FlavorMySQL {
 		add([]string{
 			"set session binlog_transaction_compression=ON", "begin", "insert into DB.t values (30,'p'),(31,'q')",
-			"update DB.t set v='pp' where id=30", "delete from DB.t where id=31", "commit", "set session binlog_transaction_compression=OFF",
+			"update DB.t set v='pp' where id=30", "delete from DB.t where id=31", "commit",
+			"set session binlog_transaction_compression=OFF",
 		}, "insert DB.t (30,p)", "insert DB.t (31,q)", "update DB.t (30,p)->(30,pp)", "delete DB.t (31,q)")
 	}
 	one("create table DB.other (id int)")
@@ -109,7 +112,8 @@ func TestTransactionsOfEveryShapeArriveWhole(t *testing.T) {
 		r.wantRows(d, m.rows...)
 		r.await(t, "the outcome of XA transactions", func() bool { return len(r.resolves) == len(m.resolved) })
 		end := here(t, s)
-		r.await(t, "the position reaches the end of the binlog", func() bool { return r.pos.File == end.File && r.pos.Pos == end.Pos })
+		r.await(t, "the position reaches the end of the binlog",
+			func() bool { return r.pos.File == end.File && r.pos.Pos == end.Pos })
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}

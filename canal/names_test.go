@@ -27,8 +27,14 @@ func TestNamesCompareAsTheServerComparesThem(t *testing.T) {
 		kind       alarm.Kind
 	}{
 		{[]string{"truncate SHOP.Product"}, alarm.TruncatedTable},
-		{[]string{"set session binlog_format=STATEMENT", "insert into shop.PRODUCT values (5,'a')", "set session binlog_format=ROW"}, alarm.StatementLogged},
-		{[]string{"use SHOP", "delete from Product", "alter table PRODUCT rename column v to W", "insert into pRoduct values (6,'b')", "rename table Product to sHop.Y2, y2 to product"}, alarm.TruncatedTable},
+		{[]string{
+			"set session binlog_format=STATEMENT", "insert into shop.PRODUCT values (5,'a')",
+			"set session binlog_format=ROW",
+		}, alarm.StatementLogged},
+		{[]string{
+			"use SHOP", "delete from Product", "alter table PRODUCT rename column v to W",
+			"insert into pRoduct values (6,'b')", "rename table Product to sHop.Y2, y2 to product",
+		}, alarm.TruncatedTable},
 		{[]string{"drop table Shop.X"}, alarm.TruncatedTable},
 		{[]string{"drop database SHOP"}, alarm.TruncatedTable},
 	} {
@@ -62,7 +68,8 @@ func TestANameIsFoldedOnlyWhereTheServerDoes(t *testing.T) {
 	p.o.Wanted, p.o.WantedFolded = note, note
 	for _, fold := range []bool{false, true} {
 		p.tables.fold, asked = fold, nil
-		st := p.tables.parse(binlog.Header{}, &binlog.Query{Charset: 255, ServerCharset: 255, SQL: []byte("RENAME TABLE Shop.Ünï TO Shop.B")})
+		st := p.tables.parse(binlog.Header{},
+			&binlog.Query{Charset: 255, ServerCharset: 255, SQL: []byte("RENAME TABLE Shop.Ünï TO Shop.B")})
 		p.tables.Wanted([]byte("Shop"), []byte("Ünï"))
 		want, text := [2]string{"Shop", "Ünï"}, "Shop.Ünï Shop.B"
 		if fold {

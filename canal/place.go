@@ -57,7 +57,8 @@ func (p *place) pass(size, logPos uint32, floor uint64, limit uint32) error {
 	if logPos != 0 && logPos != uint32(end) {
 		end = max(end, floor)
 		if jump := logPos - uint32(end); jump > limit {
-			return fmt.Errorf("%w: at %s, an event of %d bytes says that it ends at %d (modulo 2^32)", errNonsense, p, size, logPos)
+			return fmt.Errorf("%w: at %s, an event of %d bytes says that it ends at %d (modulo 2^32)", errNonsense, p, size,
+				logPos)
 		}
 		end = reach(end, logPos)
 	}

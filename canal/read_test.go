@@ -17,7 +17,8 @@ func TestRowsArriveInCommitOrder(t *testing.T) {
 		r := reading(t, newRecorder(), d.options())
 		r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
 		d.exec("insert into DB.t values (2,'a'),(3,'b')", "update DB.t set v='c' where id>1", "delete from DB.t where id=2")
-		r.wantRows(d, "insert DB.t (2,a)", "insert DB.t (3,b)", "update DB.t (2,a)->(2,c)", "update DB.t (3,b)->(3,c)", "delete DB.t (2,c)")
+		r.wantRows(d, "insert DB.t (2,a)", "insert DB.t (3,b)", "update DB.t (2,a)->(2,c)", "update DB.t (3,b)->(3,c)",
+			"delete DB.t (2,c)")
 		last := r.rows[len(r.rows)-1].version
 		r.await(t, "a mark over all of them", func() bool { return r.marked(last) })
 		if err := r.stop(); err != nil {
@@ -34,7 +35,8 @@ func TestTheRightsThatTheDocumentationAsksForAreEnough(t *testing.T) {
 		if s.Flavor == testbed.FlavorMariaDB {
 			rights += ", binlog monitor"
 		}
-		d.exec("create user u_DB identified by 'pass word'", "grant "+rights+" on *.* to u_DB", "grant select on DB.* to u_DB")
+		d.exec("create user u_DB identified by 'pass word'", "grant "+rights+" on *.* to u_DB",
+			"grant select on DB.* to u_DB")
 		o := d.options()
 		o.User, o.Password = "u_"+d.name, "pass word"
 		p := here(t, s)

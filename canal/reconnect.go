@@ -144,5 +144,6 @@ func isPassing(err error) bool {
 		return retry.ClassifySource(err) == retry.Away
 	}
 	var ne net.Error
-	return isBehind(err) || errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrBadConn)
+	return isBehind(err) || errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, mysql.ErrBadConn)
 }

@@ -180,7 +180,8 @@ func (r *recorder) await(t testing.TB, what string, cond func() bool) {
 		case <-timeout.C:
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			t.Fatalf("not in time: %s; %d rows, %d commits, %d marks, last rows %v", what, len(r.rows), r.commits, len(r.marks), tail(r.texts(), 5))
+			t.Fatalf("not in time: %s; %d rows, %d commits, %d marks, last rows %v", what, len(r.rows), r.commits, len(r.marks),
+				tail(r.texts(), 5))
 		}
 	}
 }
@@ -429,7 +430,10 @@ func readingInto(t testing.TB, r *recorder, s sink, o Options) *running {
 	}
 	r.c = c
 	ctx, cancel := context.WithCancel(context.Background())
-	out := &running{recorder: r, t: t, canal: c, cancel: cancel, done: make(chan error, 1), board: o.Alarms, doubts: o.Doubts}
+	out := &running{
+		recorder: r, t: t, canal: c, cancel: cancel, done: make(chan error, 1), board: o.Alarms,
+		doubts: o.Doubts,
+	}
 	go func() { out.done <- c.run(ctx, s) }()
 	t.Cleanup(func() { out.stop() })
 	return out

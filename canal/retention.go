@@ -85,13 +85,14 @@ func (o *Options) oldestBinlog(ctx context.Context, s *session, info *SourceInfo
 		return time.Time{}, err
 	}
 	var begun time.Time
-	err = o.scan(ctx, info, place{file: files[0].Name, pos: firstEvent}, func(_ *walk, _ place, h binlog.Header, _ []byte) error {
-		if h.Timestamp == 0 {
-			return nil
-		}
-		begun = time.Unix(int64(h.Timestamp), 0)
-		return errEnough
-	})
+	err = o.scan(ctx, info, place{file: files[0].Name, pos: firstEvent},
+		func(_ *walk, _ place, h binlog.Header, _ []byte) error {
+			if h.Timestamp == 0 {
+				return nil
+			}
+			begun = time.Unix(int64(h.Timestamp), 0)
+			return errEnough
+		})
 	return begun, err
 }
 

@@ -46,7 +46,10 @@ func TestTheHeadroomIsNotShownBeforeItIsKnown(t *testing.T) {
 
 func TestASourceThatPurgesSoonerThanItsSettingIsSeen(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "--binlog-expire-logs-seconds=864000")
 			d := newDatabase(t, s, "create table DB.t (id int primary key)")

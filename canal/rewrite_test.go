@@ -28,8 +28,12 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 		{"gone", "n int", "drop column n", true},
 		{"narrow", "n varchar(9) character set utf8mb4", "convert to character set latin1", true},
 
-		{"wider", "n int, d decimal(5,2), v varchar(5), c char(3), e enum('a'), x text", "modify n bigint first, modify d decimal(9,2), " +
-			"modify v varchar(50) not null, modify c varchar(3), modify e enum('a','b') comment 'c', modify x mediumtext", false},
+		{
+			"wider", "n int, d decimal(5,2), v varchar(5), c char(3), e enum('a'), x text",
+			"modify n bigint first, modify d decimal(9,2), " +
+				"modify v varchar(50) not null, modify c varchar(3), modify e enum('a','b') comment 'c', modify x mediumtext",
+			false,
+		},
 		{"named", "n int", "change n m int", false},
 		{"renamed", "n int", "rename column n to m", false},
 		{"grown", "n int", "add column m int default 3 first", false},
@@ -40,7 +44,8 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s, "create table DB.last (id int primary key)", "create table DB.twice (id int primary key, n int)")
+			d := newDatabase(t, s, "create table DB.last (id int primary key)",
+				"create table DB.twice (id int primary key, n int)")
 			var rows, statements, want []string
 			for _, a := range alters {
 				d.exec("create table DB." + a.name + " (id int primary key, " + a.columns + ")")

@@ -24,7 +24,9 @@ var errEnough = errors.New("enough")
 // scan reads the binlog from a place to its end, on a connection of its own and by a name of its own. It calls each
 // for every event, with the place where the event begins; events that the server makes up are left out. The place
 // must be the beginning of an event; beyond 4 GiB, events before it come as well.
-func (o *Options) scan(ctx context.Context, info *SourceInfo, from place, each func(w *walk, at place, h binlog.Header, body []byte) error) error {
+func (o *Options) scan(ctx context.Context, info *SourceInfo, from place,
+	each func(w *walk, at place, h binlog.Header, body []byte) error,
+) error {
 	s, err := o.connect(ctx, queryTimeout)
 	if err != nil {
 		return err
@@ -157,21 +159,22 @@ func inFile(h binlog.Header) bool {
 func (o *Options) gtidsAt(ctx context.Context, info *SourceInfo, file string, pos uint64) (event.GTIDSet, error) {
 	var set event.GTIDSet
 	end := uint64(firstEvent) // of the last event before pos
-	err := o.scan(ctx, info, place{file: file, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
-		if begin.file != file {
-			return errEnough
-		}
-		if begin.pos >= pos && !opensFile(h.Type) {
-			if end != pos && pos != firstEvent || !beginsGroup(h.Type) {
-				return fmt.Errorf("position %d is not the end of a transaction", pos)
+	err := o.scan(ctx, info, place{file: file, pos: firstEvent},
+		func(_ *walk, begin place, h binlog.Header, body []byte) error {
+			if begin.file != file {
+				return errEnough
 			}
-			return errEnough
-		}
-		if begin.pos < pos {
-			end = begin.pos + uint64(h.Size)
-		}
-		return addGTIDs(&set, h, body)
-	})
+			if begin.pos >= pos && !opensFile(h.Type) {
+				if end != pos && pos != firstEvent || !beginsGroup(h.Type) {
+					return fmt.Errorf("position %d is not the end of a transaction", pos)
+				}
+				return errEnough
+			}
+			if begin.pos < pos {
+				end = begin.pos + uint64(h.Size)
+			}
+			return addGTIDs(&set, h, body)
+		})
 	if err == nil && end != pos && pos != firstEvent {
 		err = fmt.Errorf("binlog file %s: position %d is not the end of a transaction", file, pos)
 	}
@@ -279,17 +282,18 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 	}
 	var set event.GTIDSet
 	at := place{}
-	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent}, func(_ *walk, begin place, h binlog.Header, body []byte) error {
-		at = begin
-		switch h.Type {
-		case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID:
-			if int64(h.Timestamp) >= t.Unix() {
-				return errEnough
+	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent},
+		func(_ *walk, begin place, h binlog.Header, body []byte) error {
+			at = begin
+			switch h.Type {
+			case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID:
+				if int64(h.Timestamp) >= t.Unix() {
+					return errEnough
+				}
 			}
-		}
-		at.pos += uint64(h.Size) // if nothing follows
-		return addGTIDs(&set, h, body)
-	})
+			at.pos += uint64(h.Size) // if nothing follows
+			return addGTIDs(&set, h, body)
+		})
 	if err != nil {
 		return event.Position{}, err
 	}

@@ -39,7 +39,8 @@ func TestCutsAtRandomUnderLoadLoseAndRepeatNothing(t *testing.T) {
 			wg.Go(func() {
 				for i := range each {
 					id := (w*each + i) * 3
-					if _, err := d.DB().Exec(fmt.Sprintf("insert into %s.t values (%d),(%d),(%d)", d.name, id, id+1, id+2)); err != nil {
+					if _, err := d.DB().Exec(fmt.Sprintf("insert into %s.t values (%d),(%d),(%d)", d.name, id, id+1, id+
+						2)); err != nil {
 						t.Error(err)
 					}
 				}

@@ -66,7 +66,10 @@ func TestAFirstStartIsFoundedBeforeAnythingIsRead(t *testing.T) {
 }
 
 func TestAStartThatMakesNoSenseIsAnError(t *testing.T) {
-	for _, start := range []string{"yesterday", "gtid:", "gtid:x", "binlog.000001", "binlog.000001:1", "binlog.000001:x", "log:4", "a'b.000001:4"} {
+	for _, start := range []string{
+		"yesterday", "gtid:", "gtid:x", "binlog.000001", "binlog.000001:1", "binlog.000001:x",
+		"log:4", "a'b.000001:4",
+	} {
 		_, err := New(Options{Address: "x", User: "u", Start: start}, binding(newRecorder()), newRecorder())
 		if err == nil || !strings.Contains(err.Error(), start) {
 			t.Errorf("start %q: %v", start, err)
@@ -103,7 +106,10 @@ func TestAStartThatMakesNoSenseIsAnError(t *testing.T) {
 // TestNowIsWhatEverybodySees starts while a commit is held whose event is in the binlog already: it must be read.
 func TestNowIsWhatEverybodySees(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")
@@ -162,11 +168,15 @@ func TestAFirstStartOnABusyServerFindsAPlace(t *testing.T) {
 
 func TestAnEmptyServerIsAPlaceToStart(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "--binlog-row-metadata=FULL")
-			r := reading(t, newRecorder(), Options{Address: s.Addr, Wanted: func(schema, _ string) bool { return schema == "e" }})
+			r := reading(t, newRecorder(),
+				Options{Address: s.Addr, Wanted: func(schema, _ string) bool { return schema == "e" }})
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
@@ -175,7 +185,8 @@ func TestAnEmptyServerIsAPlaceToStart(t *testing.T) {
 				t.Fatal("the position is not told from none")
 			}
 			s.Exec(t, "create database e", "create table e.t (id int primary key)", "insert into e.t values (1)")
-			r2 := reading(t, startAt(r.pos), Options{Address: s.Addr, Wanted: func(schema, _ string) bool { return schema == "e" }})
+			r2 := reading(t, startAt(r.pos),
+				Options{Address: s.Addr, Wanted: func(schema, _ string) bool { return schema == "e" }})
 			r2.await(t, "the row", func() bool { return len(r2.rows) == 1 })
 			if len(r2.founds) != 0 {
 				t.Errorf("a restart took itself for a first start: %v", r2.founds)
@@ -229,7 +240,8 @@ func TestAPositionIsFoundByTime(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s, "create table DB.t (id int primary key)")
 		at := func(unix int64, id int) {
-			d.exec(fmt.Sprintf("set timestamp=%d", unix), fmt.Sprintf("insert into DB.t values (%d)", id), "set timestamp=default")
+			d.exec(fmt.Sprintf("set timestamp=%d", unix), fmt.Sprintf("insert into DB.t values (%d)", id),
+				"set timestamp=default")
 		}
 		base := time.Now().Unix() + 1000
 		at(base, 1)
@@ -253,7 +265,8 @@ func TestAPositionIsFoundByTime(t *testing.T) {
 		p.Epoch = 1
 		r := reading(t, startAt(p), d.options())
 		r.wantRows(d, "insert DB.t (2)", "insert DB.t (3)", "insert DB.t (4)")
-		if _, err := Locate(t.Context(), o, "2001-01-01T00:00:00Z"); err == nil || !strings.Contains(err.Error(), "oldest binlog file") {
+		if _, err := Locate(t.Context(), o, "2001-01-01T00:00:00Z"); err == nil ||
+			!strings.Contains(err.Error(), "oldest binlog file") {
 			t.Errorf("a time before all binlogs: %v", err)
 		}
 	})
@@ -264,7 +277,8 @@ func TestLocateRefusesAPositionThatIsGone(t *testing.T) {
 	s := shared[0].get(t)
 	newDatabase(t, s)
 	var gap *GapError
-	_, err := Locate(t.Context(), Options{Address: s.Addr, User: "root"}, "gtid:"+s.QueryText(t, "select @@server_uuid")+":1-999999")
+	_, err := Locate(t.Context(), Options{Address: s.Addr, User: "root"}, "gtid:"+s.QueryText(t, "select @@server_uuid")+
+		":1-999999")
 	if !errors.As(err, &gap) {
 		t.Errorf("%v, want a gap", err)
 	}
@@ -279,13 +293,16 @@ func TestProbeTellsWhatDecidesTheContentOfTheBinlog(t *testing.T) {
 		}
 		file, pos := s.BinlogPosition(t)
 		switch {
-		case string(info.Flavor) != string(s.Flavor), !strings.HasPrefix(info.Version, s.Version), info.Server == "", int(info.ServerID) != s.Port:
+		case string(info.Flavor) != string(s.Flavor), !strings.HasPrefix(info.Version, s.Version), info.Server == "",
+			int(info.ServerID) != s.Port:
 			t.Errorf("identity: %+v", info)
-		case !info.LogBin, info.BinlogFormat != "ROW", info.RowImage != "FULL", info.RowMetadata != "FULL", info.Checksum != "CRC32" && s.Flavor == testbed.FlavorMySQL:
+		case !info.LogBin, info.BinlogFormat != "ROW", info.RowImage != "FULL", info.RowMetadata != "FULL",
+			info.Checksum != "CRC32" && s.Flavor == testbed.FlavorMySQL:
 			t.Errorf("settings: %+v", info)
 		case info.File != file, info.Pos != pos, len(info.Files) == 0, info.Files[len(info.Files)-1].Name != file:
 			t.Errorf("position: %+v", info)
-		case len(info.Grants) == 0 || !strings.Contains(info.Grants[0], "GRANT"), info.NetWriteTimeout != time.Minute, info.SemiSync:
+		case len(info.Grants) == 0 || !strings.Contains(info.Grants[0], "GRANT"), info.NetWriteTimeout != time.Minute,
+			info.SemiSync:
 			t.Errorf("rest: %+v", info)
 		case s.Flavor == testbed.FlavorMySQL && info.Retention.Kept != 30*24*time.Hour:
 			t.Errorf("retention %+v", info.Retention)
@@ -313,7 +330,8 @@ func TestCatchingUpEndsWhenEverythingIsReadAndVisible(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := r.canal.Stats()
-		if len(r.rows) != 20 || st.Rows != 20 || st.Transactions < 20 || st.Bytes == 0 || st.Events == 0 || st.FirstByte.IsZero() {
+		if len(r.rows) != 20 || st.Rows != 20 || st.Transactions < 20 || st.Bytes == 0 || st.Events == 0 ||
+			st.FirstByte.IsZero() {
 			t.Errorf("%d rows, %+v", len(r.rows), st)
 		}
 		if m := r.marks[len(r.marks)-1]; m.Version.Compare(r.rows[19].version) < 0 {
@@ -334,11 +352,15 @@ func TestCatchingUpEndsWhenEverythingIsReadAndVisible(t *testing.T) {
 // One that was made before is asked for when its first rows come.
 func TestTheEarliestStartReadsTheBinlogOnceWhereItMakesTheTables(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t)
-			d := newDatabase(t, s, "create table DB.t (id int primary key, name varchar(20))", "insert into DB.t values (1, 'a')")
+			d := newDatabase(t, s, "create table DB.t (id int primary key, name varchar(20))",
+				"insert into DB.t values (1, 'a')")
 			read := func(want ...string) (rowsEvents int32) {
 				t.Helper()
 				p := proxy.StartBinlog(t, s.Addr)

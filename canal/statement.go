@@ -131,7 +131,8 @@ func (l *loop) altered(a *ddl.Action) error {
 	}
 	name := a.Table.String()
 	l.m.statements.WithLabelValues(statementRows).Inc()
-	return l.doubt(alarm.StatementLogged, "ALTER TABLE "+name+" changed column "+column+": values of it may be others than "+
+	return l.doubt(alarm.StatementLogged, "ALTER TABLE "+name+" changed column "+column+
+		": values of it may be others than "+
 		"they were, or gone, and the source logs no rows for that: clear the keys of the table", name)
 }
 

@@ -21,8 +21,8 @@ const (
 	// Prepared is the end of the rows of an XA transaction that is only prepared (Tx.XID is set since its first row): no
 	// row is visible yet. What its rows made stale must be remembered durably, by XID, before the next step.
 	Prepared
-	// XACommitted says that the prepared transaction Tx.XID is committed, by a transaction of its own that ends at End: all
-	// that was remembered of it is invalidated again, under the step's Version, and is of no use once End is passed.
+	// XACommitted says that the prepared transaction Tx.XID is committed, by a transaction of its own that ends at End:
+	// all that was remembered of it is invalidated again, under the step's Version, and is of no use once End is passed.
 	XACommitted
 	// XARolledBack says that the prepared transaction Tx.XID is rolled back, with a transaction of its own: what was
 	// remembered of it is of no use once End is passed.
@@ -42,8 +42,8 @@ type Step struct {
 	Version event.Version
 	// End is where a transaction ends.
 	End event.End
-	// Unread is of XACommitted: if nothing of the transaction is remembered, it may have changed rows that nobody has read,
-	// and that must be known durably before a position passes its End.
+	// Unread is of XACommitted: if nothing of the transaction is remembered, it may have changed rows that nobody has
+	// read, and that must be known durably before a position passes its End.
 	Unread bool
 	// Each calls f for each row change of Rows, which is valid only during the call. It returns f's error, which ends it,
 	// and no other: what is wrong with the event is the next step's concern. An event over which f panics is passed over,
@@ -70,11 +70,11 @@ type Bind func(ctx context.Context, t *event.Table) ([]event.Need, error)
 // Next reads on, and returns what it has read; after [Idle] it waits for more. All calls take the same ctx, which also
 // ends a wait.
 //
-// With [Options].UntilCaughtUp the error is [io.EOF] once everything that the source held at the start has been read.
-// A lost connection is made again, forever, with an alarm. Next fails with an error of the [Checkpoint] or of [Bind] as
-// it is; with an error that is [retry.ErrHalt] when somebody must decide how to go on; with the server's refusal when it
-// refuses who we are at the first connection; when the source's gtid_mode has changed, after which a new Canal goes on;
-// and with that of ctx. After an error there is no next step.
+// With [Options].UntilCaughtUp the error is [io.EOF] once everything that the source held at the start has been read. A
+// lost connection is made again, forever, with an alarm. Next fails with an error of the [Checkpoint] or of [Bind] as
+// it is; with an error that is [retry.ErrHalt] when somebody must decide how to go on; with the server's refusal when
+// it refuses who we are at the first connection; when the source's gtid_mode has changed, after which a new Canal goes
+// on; and with that of ctx. After an error there is no next step.
 func (c *Canal) Next(ctx context.Context) (*Step, error) {
 	l := c.loop
 	l.ctx = ctx
@@ -93,13 +93,13 @@ func (c *Canal) Next(ctx context.Context) (*Step, error) {
 // Close closes the connection that the steps come from. The caller of Next calls it.
 func (c *Canal) Close() { c.loop.hangUp() }
 
-// Handover is called before a batch of invalidations is handed on: last is the highest version in it. It returns for how
-// long all changes in the batch have been known to be visible to everybody, or [event.Unknown]; a mark will cover them
-// once they are.
+// Handover is called before a batch of invalidations is handed on: last is the highest version in it. It returns for
+// how long all changes in the batch have been known to be visible to everybody, or [event.Unknown]; a mark will cover
+// them once they are.
 func (c *Canal) Handover(last event.Version) time.Duration { return c.vis.handover(c.loop.claim(last)) }
 
-// HandedOver is called between two steps, when all that was read has been handed on. A mark says so, once it is also all
-// that the source had when it was asked.
+// HandedOver is called between two steps, when all that was read has been handed on. A mark says so, once it is also
+// all that the source had when it was asked.
 func (c *Canal) HandedOver() { c.loop.handedOver() }
 
 // Settled waits until all that was handed over is visible to everybody, for which [Canal.Watch] must run.

@@ -32,17 +32,26 @@ func packets(payloads ...[]byte) []byte {
 func ev(n int, c byte) []byte { return append([]byte{0}, bytes.Repeat([]byte{c}, n)...) }
 
 func testStream(r io.Reader) *stream {
-	return &stream{r: r, buf: make([]byte, streamBuffer), fail: func(p []byte) error { return fmt.Errorf("refused: %s", p[1:]) }}
+	return &stream{
+		r: r, buf: make([]byte, streamBuffer),
+		fail: func(p []byte) error { return fmt.Errorf("refused: %s", p[1:]) },
+	}
 }
 
 func TestEventsOfAnySizeComeOutWhole(t *testing.T) {
-	sizes := []int{0, 1, 19, 100, streamBuffer - 5, streamBuffer - 4, streamBuffer, 3 * streamBuffer, 7, fullPacket - 2, fullPacket - 1, fullPacket + 17, 23}
+	sizes := []int{
+		0, 1, 19, 100, streamBuffer - 5, streamBuffer - 4, streamBuffer, 3 * streamBuffer, 7, fullPacket - 2,
+		fullPacket - 1, fullPacket + 17, 23,
+	}
 	var all [][]byte
 	for i, n := range sizes {
 		all = append(all, ev(n, byte(i+1)))
 	}
 	wire := packets(all...)
-	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(wire), "in halves": iotest.HalfReader(bytes.NewReader(wire))} {
+	for name, r := range map[string]io.Reader{
+		"at once":   bytes.NewReader(wire),
+		"in halves": iotest.HalfReader(bytes.NewReader(wire)),
+	} {
 		s := testStream(r)
 		for i, n := range sizes {
 			e, err := s.next()
@@ -76,7 +85,8 @@ func (h *hesitant) Read(b []byte) (int, error) {
 // Where the stream would wait, at the beginning of an event or within, it is left and goes on there.
 func TestAStreamThatIsLeftWhereItWouldWaitGoesOnThere(t *testing.T) {
 	var all [][]byte
-	for i, n := range []int{0, 100, streamBuffer - 4, 3 * streamBuffer, fullPacket - 1, 2*fullPacket - 1, 23, fullPacket + 17, 5} {
+	for i, n := range []int{0, 100, streamBuffer - 4, 3 * streamBuffer, fullPacket - 1, 2*fullPacket - 1, 23, fullPacket +
+		17, 5} {
 		all = append(all, ev(n, byte(i+1)))
 	}
 	s := testStream(&hesitant{r: bytes.NewReader(packets(all...)), r2: rand.New(rand.NewPCG(1, 2))})

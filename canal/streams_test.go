@@ -104,7 +104,8 @@ func TestSeveralStreamsOfOneProcessReadTheirOwnRanges(t *testing.T) {
 func TestAStreamCanBeLeftWithinACompressedTransaction(t *testing.T) {
 	d := newDatabase(t, shared[0].get(t), "create table DB.t (id int primary key)")
 	begin := here(t, d.Server)
-	d.exec("set session binlog_transaction_compression=ON", "begin", "insert into DB.t values (1)", "insert into DB.t values (2)",
+	d.exec("set session binlog_transaction_compression=ON", "begin", "insert into DB.t values (1)",
+		"insert into DB.t values (2)",
 		"insert into DB.t values (3)", "commit", "set session binlog_transaction_compression=OFF")
 	end := here(t, d.Server)
 	for taken := 1; taken <= 3; taken++ {

@@ -84,7 +84,8 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if d.Needs == nil {
 		return nil, nil
 	}
-	unknown := slices.ContainsFunc(d.Needs, func(n event.Need) bool { return n.Text && d.Columns[n.Column].Unknown != nil })
+	unknown := slices.ContainsFunc(d.Needs,
+		func(n event.Need) bool { return n.Text && d.Columns[n.Column].Unknown != nil })
 	if !unknown && len(t.l.troubles) > 0 {
 		delete(t.l.troubles, d.Table.String()) // what goes wrong from here on is news
 	}
@@ -166,8 +167,8 @@ func (t *tables) newState() []byte {
 	return t.tracker.Encode()
 }
 
-// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the caller uses
-// it.
+// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the caller
+// uses it.
 func (t *tables) rewrites(a *ddl.Action) string {
 	d := t.kept.of(a.Table)
 	find := func(column string) int {
@@ -179,7 +180,8 @@ func (t *tables) rewrites(a *ddl.Action) string {
 	for i := range a.Alter.Clauses {
 		c := &a.Alter.Clauses[i]
 		at := find(c.Old)
-		if c.Kind == ddl.DropColumn && at >= 0 && slices.ContainsFunc(d.Needs, func(n event.Need) bool { return n.Column == at }) {
+		if c.Kind == ddl.DropColumn && at >= 0 &&
+			slices.ContainsFunc(d.Needs, func(n event.Need) bool { return n.Column == at }) {
 			return c.Old
 		}
 	}
@@ -223,7 +225,9 @@ type history struct {
 }
 
 // DDLBetween implements [schema.Scanner].
-func (s *history) DDLBetween(ctx context.Context, from, to schema.Place, touches func(ddl.Statement) bool) (bool, error) {
+func (s *history) DDLBetween(ctx context.Context, from, to schema.Place, touches func(ddl.Statement) bool) (bool,
+	error,
+) {
 	begin, err := placeOf(from.File, from.Pos)
 	if err != nil {
 		return false, err

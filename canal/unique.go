@@ -19,7 +19,8 @@ func UniqueIndexes(ctx context.Context, o Options, tables []*event.Table) (map[*
 	}
 	defer s.close()
 	// Source: MySQL Reference Manual "The INFORMATION_SCHEMA STATISTICS Table": one row for each column of each index.
-	rows, err := s.rows("SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(COLUMN_NAME, ''), SEQ_IN_INDEX FROM information_schema.STATISTICS " +
+	rows, err := s.rows("SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(COLUMN_NAME, ''), SEQ_IN_INDEX FROM " +
+		"information_schema.STATISTICS " +
 		"WHERE NON_UNIQUE = 0 AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') " +
 		"ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX")
 	if err != nil {

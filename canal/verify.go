@@ -57,6 +57,7 @@ func (t *tables) altered(n ddl.Name, how string) error {
 	if !t.l.wants(n) {
 		return nil
 	}
-	return t.l.doubtful(n.String(), "it is not what the statements in the binlog made of it ("+how+"): a statement that is in "+
+	return t.l.doubtful(n.String(), "it is not what the statements in the binlog made of it ("+how+
+		"): a statement that is in "+
 		"no binlog altered it, with sql_log_bin=0 or on one server of several, so rows may have been read under wrong names")
 }

@@ -36,7 +36,8 @@ func TestAnAlterThatIsInNoBinlogIsFoundAtTheStart(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s, "create table DB.moved (id int primary key, a int, b int)", "create table DB.renamed (id int primary key, a int, b int)",
+			d := newDatabase(t, s, "create table DB.moved (id int primary key, a int, b int)",
+				"create table DB.renamed (id int primary key, a int, b int)",
 				"create table DB.grown (id int primary key, n int)", "create table DB.filled (id int primary key, n int unsigned)",
 				"create table DB.same (id int primary key, n int)", "create table DB.gone (id int primary key)")
 			rec := newRecorder()
@@ -48,10 +49,13 @@ func TestAnAlterThatIsInNoBinlogIsFoundAtTheStart(t *testing.T) {
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
-			d.exec(unlogged("alter table DB.moved modify column b int first", "alter table DB.renamed rename column a to c, rename column b to a",
-				"alter table DB.grown add column x int first, modify column n bigint", "alter table DB.filled modify column n int(5) unsigned zerofill",
+			d.exec(unlogged("alter table DB.moved modify column b int first",
+				"alter table DB.renamed rename column a to c, rename column b to a",
+				"alter table DB.grown add column x int first, modify column n bigint",
+				"alter table DB.filled modify column n int(5) unsigned zerofill",
 				"alter table DB.same add index (n)", "drop table DB.gone")...)
-			d.exec("insert into DB.same values (1,2)", "insert into DB.moved (id,a,b) values (4,5,6)", "insert into DB.renamed (id,a,c) values (1,2,3)",
+			d.exec("insert into DB.same values (1,2)", "insert into DB.moved (id,a,b) values (4,5,6)",
+				"insert into DB.renamed (id,a,c) values (1,2,3)",
 				"insert into DB.grown (id,n,x) values (1,2,3)", "insert into DB.filled values (2,3)")
 			want := []string{d.name + ".filled", d.name + ".grown", d.name + ".moved", d.name + ".renamed"}
 			if m.arg == "FULL" {
@@ -91,7 +95,8 @@ func TestStatementsThatLieAheadAreToldFromThoseThatAreInNoBinlog(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			s := m.start(t, "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, s, "create table DB.logged (id int primary key, a int, b int)", "create table DB.both (id int primary key, a int, b int)",
+			d := newDatabase(t, s, "create table DB.logged (id int primary key, a int, b int)",
+				"create table DB.both (id int primary key, a int, b int)",
 				"create table DB.lost (id int primary key, a int, b int)")
 			rec := newRecorder()
 			rec.named = true
@@ -101,9 +106,12 @@ func TestStatementsThatLieAheadAreToldFromThoseThatAreInNoBinlog(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.exec(unlogged("alter table DB.both modify column b int first", "alter table DB.lost modify column b int first")...)
-			d.exec("insert into DB.logged values (1,2,3)", "insert into DB.both (id,a,b) values (1,2,3)", "insert into DB.lost (id,a,b) values (1,2,3)",
-				"alter table DB.logged modify column b int first", "alter table DB.both add column c int first", "alter table DB.lost drop column a",
-				"insert into DB.logged (id,a,b) values (4,5,6)", "insert into DB.both (id,a,b,c) values (4,5,6,7)", "insert into DB.lost (id,b) values (4,6)")
+			d.exec("insert into DB.logged values (1,2,3)", "insert into DB.both (id,a,b) values (1,2,3)",
+				"insert into DB.lost (id,a,b) values (1,2,3)",
+				"alter table DB.logged modify column b int first", "alter table DB.both add column c int first",
+				"alter table DB.lost drop column a",
+				"insert into DB.logged (id,a,b) values (4,5,6)", "insert into DB.both (id,a,b,c) values (4,5,6,7)",
+				"insert into DB.lost (id,b) values (4,6)")
 			again := startAt(r.pos)
 			again.named = true
 			r = reading(t, again, d.options())
@@ -130,7 +138,8 @@ func TestAnotherServerWhoseTablesDifferIsADoubt(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			p := newReplicas(t, m.start, strings.HasPrefix(m.name, "MariaDB"), "--binlog-row-metadata="+m.arg)
-			d := newDatabase(t, p.first, "create table DB.t (id int primary key, a int, b int)", "create table DB.u (id int primary key, n int)")
+			d := newDatabase(t, p.first, "create table DB.t (id int primary key, a int, b int)",
+				"create table DB.u (id int primary key, n int)")
 			line := proxy.Start(t, p.first.Addr)
 			o := d.options()
 			o.Address = line.Addr()
@@ -172,7 +181,8 @@ func TestWhatServersMakeOfStatementsIsNoDoubt(t *testing.T) {
 		},
 		false: {
 			"set session sql_generate_invisible_primary_key=1", "create table DB.g (a int, b varchar(5))",
-			"create table DB.h (a int invisible, b int as (a+1) stored, j json, key((a+b)))", "create table DB.s select 1 as x, 'a' as y",
+			"create table DB.h (a int invisible, b int as (a+1) stored, j json, key((a+b)))",
+			"create table DB.s select 1 as x, 'a' as y",
 		},
 	}
 	for _, m := range metadata {
@@ -183,8 +193,10 @@ func TestWhatServersMakeOfStatementsIsNoDoubt(t *testing.T) {
 			r := reading(t, newRecorder(), d.options())
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
 			d.exec(own[s.Flavor == testbed.FlavorMariaDB]...)
-			d.exec("create table DB.l (a varchar(10) character set latin1, e enum('x','y'), f float(7,3), t timestamp(3) null, d datetime default now(), "+
-				"c char(3) binary, n nchar(4), s serial, b bool, y year, bits bit(3), p point, m mediumtext)", "insert into DB.last values (1)")
+			d.exec("create table DB.l (a varchar(10) character set latin1, e enum('x','y'), f float(7,3), t timestamp(3) "+
+				"null, d datetime default now(), "+
+				"c char(3) binary, n nchar(4), s serial, b bool, y year, bits bit(3), p point, m mediumtext)",
+				"insert into DB.last values (1)")
 			last := "insert " + d.name + ".last (1)"
 			r.await(t, "the last row", func() bool { return slices.Contains(r.texts(), last) })
 			testbed.Must(t, r.stop())

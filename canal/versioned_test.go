@@ -23,11 +23,13 @@ var versionedTables = []string{
 var versionedScript = []string{
 	"insert into DB.t (id,v) values (1,'a'),(2,'b')", "update DB.t set v='A' where id=1", "delete from DB.t where id=2",
 	"replace into DB.t (id,v) values (3,'r')", "update DB.t set id=5 where id=1",
-	"set @@system_versioning_alter_history=KEEP", "delete history from DB.t", "update DB.t set v='B' where id=5", "delete from DB.t where id=5",
+	"set @@system_versioning_alter_history=KEEP", "delete history from DB.t", "update DB.t set v='B' where id=5",
+	"delete from DB.t where id=5",
 }
 
 var versionedRows = []string{
-	"insert (1,a)", "insert (2,b)", "update (1,a)->(1,A)", "delete (2,b)", "insert (3,r)", "update (1,A)->(5,A)", "update (5,A)->(5,B)", "delete (5,B)",
+	"insert (1,a)", "insert (2,b)", "update (1,a)->(1,A)", "delete (2,b)", "insert (3,r)", "update (1,A)->(5,A)",
+	"update (5,A)->(5,B)", "delete (5,B)",
 }
 
 // short returns the rows with their columns id and v only.
@@ -108,9 +110,13 @@ func TestVersioningThatComesAndGoesIsFollowed(t *testing.T) {
 			"alter table DB.t add system versioning", "update DB.t set v='A' where id=1",
 			"alter table DB.t drop system versioning", "update DB.t set v='C' where id=1",
 			"alter table DB.t add column s timestamp(6) generated always as row start, add column e timestamp(6) generated always as row end, "+
-				"add period for system_time(s,e), add system versioning", "update DB.t set v='D' where id=1", "delete from DB.t where id=2",
+				"add period for system_time(s,e), add system versioning", "update DB.t set v='D' where id=1",
+			"delete from DB.t where id=2",
 			"create table DB.u like DB.t", "insert into DB.u (id,v) values (7,'u')", "delete from DB.u")
-		want := []string{"insert (1,a)", "insert (2,b)", "update (1,a)->(1,A)", "update (1,A)->(1,C)", "update (1,C)->(1,D)", "delete (2,b)", "insert (7,u)", "delete (7,u)"}
+		want := []string{
+			"insert (1,a)", "insert (2,b)", "update (1,a)->(1,A)", "update (1,A)->(1,C)", "update (1,C)->(1,D)",
+			"delete (2,b)", "insert (7,u)", "delete (7,u)",
+		}
 		live.await(t, "all rows", func() bool { return len(live.rows) >= len(want) })
 		if got := short(live.texts()); !slices.Equal(got, want) {
 			t.Fatalf("rows\n  %s", strings.Join(got, "\n  "))
@@ -141,7 +147,8 @@ func TestVersioningThatComesAndGoesIsFollowed(t *testing.T) {
 
 func TestASystemVersionedTableIsThere(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)", "alter table DB.t add system versioning")
+	d := newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)",
+		"alter table DB.t add system versioning")
 	o := d.options()
 	o.User = "root"
 	s, err := Inspect(t.Context(), o)
@@ -171,7 +178,8 @@ func TestRowsOfSystemVersionedTablesThatLackColumns(t *testing.T) {
 			got := short(r.texts())
 			for i, want := range versionedRows {
 				if i >= len(got) || !lacks(got[i], want) || len(got) > len(versionedRows) {
-					t.Errorf("%s, %s: rows\n  %s\nwant\n  %s", image, table, strings.Join(got, "\n  "), strings.Join(versionedRows, "\n  "))
+					t.Errorf("%s, %s: rows\n  %s\nwant\n  %s", image, table, strings.Join(got, "\n  "),
+						strings.Join(versionedRows, "\n  "))
 					break
 				}
 			}

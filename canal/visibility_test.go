@@ -83,7 +83,8 @@ func TestAMarkCoversWhatTheAnswersHoldAndNothingBehindTheFirstThatTheyDoNot(t *t
 	} {
 		out := mustTake(t, v, c.a)
 		if out.version != c.want || out.waiting != c.waiting {
-			t.Errorf("after %s: mark %s with %d waiting, want %s with %d", c.a.gtids.String(), out.version, out.waiting, c.want, c.waiting)
+			t.Errorf("after %s: mark %s with %d waiting, want %s with %d", c.a.gtids.String(), out.version, out.waiting, c.want,
+				c.waiting)
 		}
 	}
 }
@@ -143,7 +144,10 @@ func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 	v.begin("y", 2)
 	a := byPlace(1000)
 	a.server, a.epoch = "y", 2
-	v.handover(claim{last: event.Version{Epoch: 1, File: 1, Pos: 20}, need: at(15), gtids: []event.GTIDRange{run(uuidA, 2, 2)}})
+	v.handover(claim{
+		last: event.Version{Epoch: 1, File: 1, Pos: 20}, need: at(15),
+		gtids: []event.GTIDRange{run(uuidA, 2, 2)},
+	})
 	v.handover(claim{last: event.Version{Epoch: 2, File: 1, Pos: 4}, need: at(5)})
 	if out := mustTake(t, v, a); out.waiting != 2 || !v.foreign() {
 		t.Errorf("a position of the new server vouched for the old one's: %d waiting", out.waiting)

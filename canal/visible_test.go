@@ -137,7 +137,8 @@ func TestEverythingThatAMarkCoversCanBeRead(t *testing.T) {
 				return
 			}
 			checked += len(ids)
-			if n := scanInt(d.DB().QueryRow("select count(*) from " + d.name + ".t where id in (" + strings.Join(ids, ",") + ")")); n != len(ids) {
+			if n := scanInt(d.DB().QueryRow("select count(*) from " + d.name + ".t where id in (" + strings.Join(ids, ",") +
+				")")); n != len(ids) {
 				t.Errorf("mark %s covers %d new rows, and %d of them can be read", m.Version, len(ids), n)
 			}
 		}

@@ -109,7 +109,8 @@ func (l *loop) askXA(s *session, info *SourceInfo) error {
 		}
 	}
 	if len(listed) > 0 {
-		l.o.Logger.Warn("xa transactions are prepared on the source whose rows may not have been read", "source", l.o.Source, "transactions", len(listed))
+		l.o.Logger.Warn("xa transactions are prepared on the source whose rows may not have been read", "source", l.o.Source,
+			"transactions", len(listed))
 	}
 	l.xa = x
 	return x.parse(info.Flavor)

@@ -137,7 +137,8 @@ func TestTheStateOfXASurvives(t *testing.T) {
 	if err != nil || string(definitions) != `{"v":1}` || len(y.Listed) != 1 || y.Executed != x.Executed {
 		t.Errorf("%+v, %s, %v", y, definitions, err)
 	}
-	if y, definitions, err = splitState([]byte(`{"v":1}`), "mysql"); err != nil || !y.All || string(definitions) != `{"v":1}` {
+	if y, definitions, err = splitState([]byte(`{"v":1}`), "mysql"); err != nil || !y.All ||
+		string(definitions) != `{"v":1}` {
 		t.Errorf("a state of before: %+v, %s, %v", y, definitions, err)
 	}
 	if _, _, err = splitState([]byte("xa {"), "mysql"); err == nil {

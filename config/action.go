@@ -95,7 +95,8 @@ func (l *loader) zset(m *spec.Mapping, f pair) {
 	if !ok {
 		return
 	}
-	z := &spec.ZSet{Pos: f.at, Score: b.text("score", "write a template, or remove the key: members are then removed, never set")}
+	z := &spec.ZSet{Pos: f.at, Score: b.text("score",
+		"write a template, or remove the key: members are then removed, never set")}
 	z.Key = b.need("key", "write the template of the sorted set's key")
 	z.Member = b.need("member", "write the template of the member")
 	if z.Key.Value != "" && z.Member.Value != "" {
@@ -162,13 +163,17 @@ func (l *loader) keysFit(m *spec.Mapping, at map[string]spec.Pos) {
 	}
 	for name, k := range allKeys(m) {
 		if begin, ok := isReserved(k.Value); ok {
-			l.at(k.Pos, name, &fault{spec.Quote(k.Value) + " begins with " + begin + ", where freshet stores versions and locks", "give the key another name"})
+			l.at(k.Pos, name, &fault{
+				spec.Quote(k.Value) + " begins with " + begin + ", where freshet stores versions and locks",
+				"give the key another name",
+			})
 		}
 	}
 	for _, k := range m.Keys {
 		for name, other := range otherKeys(m) {
 			if other.Value == k.Value {
-				l.at(other.Pos, name, &fault{spec.Quote(k.Value) + " is one of the mapping's keys, and freshet handles those as a whole", "remove it from keys, or here"})
+				l.at(other.Pos, name, &fault{spec.Quote(k.Value) +
+					" is one of the mapping's keys, and freshet handles those as a whole", "remove it from keys, or here"})
 			}
 		}
 	}

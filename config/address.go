@@ -35,10 +35,12 @@ func listenAddresses() kind[string] {
 func addressFault(s string, port int, listen bool) *fault {
 	example := fmt.Sprintf("127.0.0.1:%d", port)
 	if strings.Contains(s, "://") || strings.Contains(s, "@") {
-		return &fault{"this is a URL, not an address", "write host:port alone, such as " + example + "; user, password and database have their own keys"}
+		return &fault{"this is a URL, not an address", "write host:port alone, such as " + example +
+			"; user, password and database have their own keys"}
 	}
 	if strings.ContainsAny(s, `/\`) {
-		return &fault{spec.Quote(s) + " is a path, not an address", "write host:port, such as " + example + "; connections are made over TCP"}
+		return &fault{spec.Quote(s) + " is a path, not an address", "write host:port, such as " + example +
+			"; connections are made over TCP"}
 	}
 	if s == "" {
 		return &fault{"is empty", "write host:port, such as " + example}
@@ -52,10 +54,12 @@ func addressFault(s string, port int, listen bool) *fault {
 	}
 	n, err := strconv.ParseUint(service, 10, 16)
 	if err != nil || n == 0 && !listen {
-		return &fault{spec.Quote(s) + " has no port from 1 to 65535", "write " + net.JoinHostPort(host, strconv.Itoa(port)) + ", or the right port"}
+		return &fault{spec.Quote(s) + " has no port from 1 to 65535", "write " + net.JoinHostPort(host, strconv.Itoa(port)) +
+			", or the right port"}
 	}
 	if host == "" && !listen {
-		return &fault{spec.Quote(s) + " has no host", "write " + net.JoinHostPort("127.0.0.1", service) + ", or the right host"}
+		return &fault{spec.Quote(s) + " has no host", "write " + net.JoinHostPort("127.0.0.1", service) +
+			", or the right host"}
 	}
 	if host != "" && !isHost(host) {
 		return &fault{spec.Quote(s) + " has no valid host", "write a host name or an IP address before the port"}
@@ -111,7 +115,10 @@ func parseStart(s string) (Start, *fault) {
 	case strings.HasPrefix(s, "gtid:"):
 		set := strings.Join(strings.Fields(strings.TrimPrefix(s, "gtid:")), "")
 		if !isMySQLSet(set) && !isMariaDBSet(set) {
-			return Start{}, &fault{spec.Quote(s) + " holds no GTID set", "write gtid: and what SELECT @@gtid_executed (MySQL) or @@gtid_binlog_pos (MariaDB) returns"}
+			return Start{}, &fault{
+				spec.Quote(s) + " holds no GTID set",
+				"write gtid: and what SELECT @@gtid_executed (MySQL) or @@gtid_binlog_pos (MariaDB) returns",
+			}
 		}
 		return Start{Kind: StartGTID, GTIDs: set}, nil
 	}

@@ -120,11 +120,14 @@ func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
 		"rebuild.missing.ttl": timeToLive().name, "expire.in": timeToLive().name, "stream.maxlen": maxLen().name,
 	}
 	defaults := map[string]string{
-		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(spec.RowsOne), "rebuild.as": event.FormJSON.String(),
-		"rebuild.decimals": string(spec.DecimalsString), "rebuild.jitter": percentages().format(0), "stream.maxlen": maxLen().format(streamLength),
+		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(spec.RowsOne),
+		"rebuild.as":       event.FormJSON.String(),
+		"rebuild.decimals": string(spec.DecimalsString), "rebuild.jitter": percentages().format(0),
+		"stream.maxlen": maxLen().format(streamLength),
 	}
 	for action, names := range map[string][]string{
-		"mappings": mappingKeys(), "rebuild": append(rebuildKeys(), "missing.cache", "missing.ttl"), "hash": hashKeys(), "set": setKeys(),
+		"mappings": mappingKeys(), "rebuild": append(rebuildKeys(), "missing.cache", "missing.ttl"), "hash": hashKeys(),
+		"set":  setKeys(),
 		"zset": zsetKeys(), "expire": expireKeys(), "publish": publishKeys(), "stream": streamKeys(),
 	} {
 		heading := "### " + action

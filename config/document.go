@@ -217,7 +217,8 @@ func (d *document) spend(n int) bool {
 		return false
 	}
 	if d.left -= n; d.left < 0 {
-		d.Add(spec.Pos{File: d.file}, "the file's aliases and merge keys make it too large to read", "write the keys out, or match shards with one pattern")
+		d.Add(spec.Pos{File: d.file}, "the file's aliases and merge keys make it too large to read",
+			"write the keys out, or match shards with one pattern")
 	}
 	return d.left >= 0
 }

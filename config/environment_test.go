@@ -13,22 +13,31 @@ import (
 // samples are a value for each key that is not its default, as a variable has it.
 func samples(dir string) map[string]string {
 	s := map[string]string{
-		"source.name": "orders", "source.addresses": "db-1:3306, db-2:3307", "source.user": "reader", "source.password": "0123",
-		"source.flavor": "mariadb", "source.server_id": "4294967295", "source.start": "gtid:0-1-5,1-1-7", "source.fill_from": "r-1:3306",
+		"source.name": "orders", "source.addresses": "db-1:3306, db-2:3307", "source.user": "reader",
+		"source.password": "0123",
+		"source.flavor":   "mariadb", "source.server_id": "4294967295", "source.start": "gtid:0-1-5,1-1-7",
+		"source.fill_from":    "r-1:3306",
 		"source.fill_timeout": "1m", "source.fill_lag": "5s", "source.heartbeat": "250ms",
-		"redis.mode": "sentinel", "redis.addresses": "s-1:26379,s-2:26379,[::1]:26379", "redis.master_name": "main", "redis.username": "freshet",
-		"redis.password": "a,b", "redis.sentinel_password": "s e c", "redis.db": "3", "redis.key_prefix": "shop:", "redis.timeout": "1m",
+		"redis.mode": "sentinel", "redis.addresses": "s-1:26379,s-2:26379,[::1]:26379", "redis.master_name": "main",
+		"redis.username": "freshet",
+		"redis.password": "a,b", "redis.sentinel_password": "s e c", "redis.db": "3", "redis.key_prefix": "shop:",
+		"redis.timeout":       "1m",
 		"redis.wait_replicas": "1", "redis.failover_window": "30s",
 		"on_gap": "invalidate", "eventlog.kind": "kafka", "eventlog.dir": "/var/lib/freshet",
-		"eventlog.kafka.brokers": "k-1:9092,k-2:9092", "eventlog.kafka.topic": "shop.invalidations", "eventlog.kafka.partitions": "24",
+		"eventlog.kafka.brokers": "k-1:9092,k-2:9092", "eventlog.kafka.topic": "shop.invalidations",
+		"eventlog.kafka.partitions":         "24",
 		"eventlog.kafka.replication_factor": "3", "eventlog.kafka.create_topics": "false", "eventlog.kafka.group": "eu",
-		"eventlog.kafka.compression": "none", "eventlog.kafka.sasl.mechanism": "scram-sha-512", "eventlog.kafka.sasl.username": "freshet",
+		"eventlog.kafka.compression": "none", "eventlog.kafka.sasl.mechanism": "scram-sha-512",
+		"eventlog.kafka.sasl.username": "freshet",
 		"eventlog.kafka.sasl.password": "007",
-		"invalidator.second_delete":    "none", "invalidator.max_in_flight": "1000", "invalidator.max_pending": "2000", "invalidator.max_memory": "1GiB",
+		"invalidator.second_delete":    "none", "invalidator.max_in_flight": "1000", "invalidator.max_pending": "2000",
+		"invalidator.max_memory": "1GiB",
 		"invalidator.rate_limit": "50000",
-		"retry.max_attempts":     "5", "retry.park_after": "2", "retry.park_delays": "1s,1s,2m", "retry.min_backoff": "1ms", "retry.max_backoff": "1m",
-		"admin.listen": "none", "admin.metrics_listen": ":9090", "admin.token": "1e3", "admin.tls.mode": "required", "admin.tls.client_ca_file": "ca",
-		"log.level": "debug", "log.format": "json",
+		"retry.max_attempts":     "5", "retry.park_after": "2", "retry.park_delays": "1s,1s,2m", "retry.min_backoff": "1ms",
+		"retry.max_backoff": "1m",
+		"admin.listen":      "none", "admin.metrics_listen": ":9090", "admin.token": "1e3", "admin.tls.mode": "required",
+		"admin.tls.client_ca_file": "ca",
+		"log.level":                "debug", "log.format": "json",
 	}
 	for _, section := range []string{"source.tls", "redis.tls", "eventlog.kafka.tls"} {
 		s[section+".mode"], s[section+".ca_file"], s[section+".server_name"] = "verify", "ca.pem", "db.example"
@@ -184,8 +193,10 @@ func TestAFileWithoutASecretIsAProblem(t *testing.T) {
 // The password of one place and the file of another are still two, since nobody can say which was meant.
 func TestASecretIsGivenOnce(t *testing.T) {
 	t.Setenv("FRESHET_SOURCE_PASSWORD", "hunter2")
-	_, err := Parse("freshet.yaml", []byte(strings.Replace(minimal, "user: freshet", "user: freshet\n  password_file: /nowhere", 1)))
-	want := "freshet.yaml:4:18: source.password_file: source.password is given as well ($FRESHET_SOURCE_PASSWORD): keep one of them"
+	_, err := Parse("freshet.yaml",
+		[]byte(strings.Replace(minimal, "user: freshet", "user: freshet\n  password_file: /nowhere", 1)))
+	want := "freshet.yaml:4:18: source.password_file: source.password is given as well ($FRESHET_SOURCE_PASSWORD): keep " +
+		"one of them"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -24,7 +24,8 @@ func find(flag, variable string, places ...string) (string, error) {
 		}
 		if absent(named.file) {
 			return "", spec.Problems{{
-				Pos: spec.Pos{File: named.file}, What: "there is no such file", Do: "write it, or name another one with " + named.by,
+				Pos: spec.Pos{File: named.file}, What: "there is no such file", Do: "write it, or name another one with " +
+					named.by,
 			}}
 		}
 		return named.file, nil
@@ -35,8 +36,9 @@ func find(flag, variable string, places ...string) (string, error) {
 		}
 	}
 	return "", spec.Problems{{
-		What: "there is no configuration file: looked for " + list(places, "and") + " (--config and $" + configVariable + " name none)",
-		Do:   "write one (docs/configuration.md has every key), or name it with --config",
+		What: "there is no configuration file: looked for " + list(places, "and") + " (--config and $" + configVariable +
+			" name none)",
+		Do: "write one (docs/configuration.md has every key), or name it with --config",
 	}}
 }
 

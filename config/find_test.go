@@ -30,9 +30,12 @@ func TestFindLooksInOrder(t *testing.T) {
 		{"", variable, []string{here, etc}, variable, ""},
 		{"", "", []string{here, etc}, here, ""},
 		{"", "", []string{none, etc}, etc, ""},
-		{none, variable, []string{here, etc}, "", none + ": there is no such file: write it, or name another one with --config"},
-		{"", none, []string{here, etc}, "", none + ": there is no such file: write it, or name another one with $FRESHET_CONFIG"},
-		{"", "", []string{none, none + "2"}, "", "there is no configuration file: looked for " + none + " and " + none + "2 (--config and $FRESHET_CONFIG name none): write one"},
+		{none, variable, []string{here, etc}, "", none +
+			": there is no such file: write it, or name another one with --config"},
+		{"", none, []string{here, etc}, "", none +
+			": there is no such file: write it, or name another one with $FRESHET_CONFIG"},
+		{"", "", []string{none, none + "2"}, "", "there is no configuration file: looked for " + none + " and " + none +
+			"2 (--config and $FRESHET_CONFIG name none): write one"},
 	} {
 		got, err := find(c.flag, c.variable, c.places...)
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {

@@ -52,7 +52,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%v, %T: %v", c, err, err)
 		}
 		for _, p := range ps {
-			if p.What == "" || p.Do == "" || p.Pos.File != "freshet.yaml" || p.Pos.Line > 1+strings.Count(text, "\n")+strings.Count(text, "\r")+strings.Count(text, "\u0085")+strings.Count(text, "\u2028")+strings.Count(text, "\u2029") {
+			if p.What == "" || p.Do == "" || p.Pos.File != "freshet.yaml" || p.Pos.Line > 1+strings.Count(text, "\n")+
+				strings.Count(text, "\r")+strings.Count(text, "\u0085")+strings.Count(text, "\u2028")+
+				strings.Count(text, "\u2029") {
 				t.Fatalf("%+v", p)
 			}
 		}

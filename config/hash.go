@@ -28,7 +28,8 @@ func (c *Config) MappingsHash() string {
 func canonical(m *spec.Mapping) string {
 	parts := []string{
 		"table", m.Table.Value,
-		"events", strconv.FormatBool(m.Events.Insert), strconv.FormatBool(m.Events.Update), strconv.FormatBool(m.Events.Delete),
+		"events", strconv.FormatBool(m.Events.Insert), strconv.FormatBool(m.Events.Update),
+		strconv.FormatBool(m.Events.Delete),
 		"columns", canonicalList(sorted(m.Columns)),
 		"when", m.When.Value,
 		"keys", canonicalList(sorted(m.Keys)),

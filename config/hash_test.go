@@ -27,13 +27,22 @@ func TestTheHashOfMappingsIsTheSameInEveryVersion(t *testing.T) {
 func TestTheHashIsThatOfTheMeaning(t *testing.T) {
 	before := mustParse(t, hashed).MappingsHash()
 	for name, edit := range map[string][2]string{
-		"quotes":                 {`"user:{id}"`, `'user:{id}'`},
-		"a comment":              {`table: shop.user`, `table: shop.user # people`},
-		"layout":                 {"keys: [\"user:{id}\"]", "keys:\n      - \"user:{id}\""},
-		"order of keys of YAML":  {"    keys: [\"user:{id}\"]\n    second_delete: 1s", "    second_delete: 1s\n    keys: [\"user:{id}\"]"},
-		"order of columns":       {"[name, price]", "[price, name]"},
-		"order of templates":     {`["product:{id}", "category:{category_id}"]`, `["category:{category_id}", "product:{id}"]`},
-		"defaults written out":   {"table: shop.user", "table: shop.user\n    events: [update, delete, insert]\n    rate_limit: none"},
+		"quotes":    {`"user:{id}"`, `'user:{id}'`},
+		"a comment": {`table: shop.user`, `table: shop.user # people`},
+		"layout":    {"keys: [\"user:{id}\"]", "keys:\n      - \"user:{id}\""},
+		"order of keys of YAML": {
+			"    keys: [\"user:{id}\"]\n    second_delete: 1s",
+			"    second_delete: 1s\n    keys: [\"user:{id}\"]",
+		},
+		"order of columns": {"[name, price]", "[price, name]"},
+		"order of templates": {
+			`["product:{id}", "category:{category_id}"]`,
+			`["category:{category_id}", "product:{id}"]`,
+		},
+		"defaults written out": {
+			"table: shop.user",
+			"table: shop.user\n    events: [update, delete, insert]\n    rate_limit: none",
+		},
 		"the same second delete": {"table: shop.product", "table: shop.product\n    second_delete: 2000ms"},
 		"another server":         {"127.0.0.1:3306", "10.0.0.1:3306"},
 		"a rate limit":           {"second_delete: 1s", "second_delete: 1s\n    rate_limit: 100"},
@@ -157,7 +166,8 @@ func TestEveryKeyOfAnActionChangesTheHash(t *testing.T) {
 			t.Fatalf("%s: nothing edited", edit[0])
 		}
 		if strings.HasPrefix(edit[1], "as: hash") { // which has neither
-			edited = strings.Replace(strings.Replace(edited, "      decimals: number\n", "", 1), "      missing: {cache: \"-\", ttl: 30s}\n", "", 1)
+			edited = strings.Replace(strings.Replace(edited, "      decimals: number\n", "", 1),
+				"      missing: {cache: \"-\", ttl: 30s}\n", "", 1)
 		}
 		got := mustParse(t, edited).MappingsHash()
 		if other, twice := seen[got]; twice {

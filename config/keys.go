@@ -90,7 +90,10 @@ func required(k key) key {
 func keys() []key {
 	var ks []key
 	for _, section := range [][]key{
-		sourceKeys(), redisKeys(), {gapKey()}, eventLogKeys(), kafkaKeys(), invalidatorKeys(), retryKeys(), adminKeys(), logKeys(),
+		sourceKeys(), redisKeys(),
+		{gapKey()},
+		eventLogKeys(), kafkaKeys(), invalidatorKeys(), retryKeys(), adminKeys(),
+		logKeys(),
 	} {
 		ks = append(ks, section...)
 	}
@@ -106,20 +109,26 @@ func sourceKeys() []key {
 		required(field("source.user", "", anyText(), func(c *Config) *string { return &c.Source.User })),
 		field("source.password", "", secrets(), func(c *Config) *Secret { return &c.Source.Password }),
 		field("source.password_file", "", path(), func(c *Config) *string { return &c.Source.PasswordFile }),
-		field("source.flavor", "auto", oneOfThe(FlavorAuto, FlavorMySQL, FlavorMariaDB), func(c *Config) *Flavor { return &c.Source.Flavor }),
+		field("source.flavor", "auto", oneOfThe(FlavorAuto, FlavorMySQL, FlavorMariaDB),
+			func(c *Config) *Flavor { return &c.Source.Flavor }),
 		field("source.server_id", "0", integers[uint32](0, 1<<32-1), func(c *Config) *uint32 { return &c.Source.ServerID }),
 		field("source.start", "now", starts(), func(c *Config) *Start { return &c.Source.Start }),
 		items("source.fill_from", addresses(3306), func(c *Config) *[]string { return &c.Source.FillFrom }),
-		field("source.fill_timeout", "30s", durations(time.Second, day), func(c *Config) *time.Duration { return &c.Source.FillTimeout }),
-		field("source.fill_lag", "none", orWord(durations(time.Millisecond, day), "none"), func(c *Config) *time.Duration { return &c.Source.FillLag }),
-		field("source.heartbeat", "1s", durations(10*time.Millisecond, time.Minute), func(c *Config) *time.Duration { return &c.Source.Heartbeat }),
+		field("source.fill_timeout", "30s", durations(time.Second, day),
+			func(c *Config) *time.Duration { return &c.Source.FillTimeout }),
+		field("source.fill_lag", "none", orWord(durations(time.Millisecond, day), "none"),
+			func(c *Config) *time.Duration { return &c.Source.FillLag }),
+		field("source.heartbeat", "1s", durations(10*time.Millisecond, time.Minute),
+			func(c *Config) *time.Duration { return &c.Source.Heartbeat }),
 	}
-	return append(ks, tlsKeys("source.tls", func(c *Config) *TLS { return &c.Source.TLS }, TLSDisabled, TLSPreferred, TLSRequired, TLSVerify)...)
+	return append(ks, tlsKeys("source.tls", func(c *Config) *TLS { return &c.Source.TLS }, TLSDisabled, TLSPreferred,
+		TLSRequired, TLSVerify)...)
 }
 
 func redisKeys() []key {
 	ks := []key{
-		field("redis.mode", "single", oneOfThe(RedisSingle, RedisSentinel, RedisCluster), func(c *Config) *RedisMode { return &c.Redis.Mode }),
+		field("redis.mode", "single", oneOfThe(RedisSingle, RedisSentinel, RedisCluster),
+			func(c *Config) *RedisMode { return &c.Redis.Mode }),
 		required(items("redis.addresses", addresses(6379), func(c *Config) *[]string { return &c.Redis.Addresses })),
 		field("redis.master_name", "", anyText(), func(c *Config) *string { return &c.Redis.MasterName }),
 		field("redis.username", "", anyText(), func(c *Config) *string { return &c.Redis.Username }),
@@ -129,11 +138,14 @@ func redisKeys() []key {
 		field("redis.sentinel_password_file", "", path(), func(c *Config) *string { return &c.Redis.SentinelPasswordFile }),
 		field("redis.db", "0", integers[int](0, 1<<31-1), func(c *Config) *int { return &c.Redis.DB }),
 		field("redis.key_prefix", "", anyText(), func(c *Config) *string { return &c.Redis.KeyPrefix }),
-		field("redis.timeout", "1s", durations(10*time.Millisecond, time.Minute), func(c *Config) *time.Duration { return &c.Redis.Timeout }),
+		field("redis.timeout", "1s", durations(10*time.Millisecond, time.Minute),
+			func(c *Config) *time.Duration { return &c.Redis.Timeout }),
 		field("redis.wait_replicas", "0", integers[int](0, 1000), func(c *Config) *int { return &c.Redis.WaitReplicas }),
-		field("redis.failover_window", "auto", orWord(durations(time.Millisecond, 30*day), "auto"), func(c *Config) *time.Duration { return &c.Redis.FailoverWindow }),
+		field("redis.failover_window", "auto", orWord(durations(time.Millisecond, 30*day), "auto"),
+			func(c *Config) *time.Duration { return &c.Redis.FailoverWindow }),
 	}
-	return append(ks, tlsKeys("redis.tls", func(c *Config) *TLS { return &c.Redis.TLS }, TLSDisabled, TLSRequired, TLSVerify)...)
+	return append(ks, tlsKeys("redis.tls", func(c *Config) *TLS { return &c.Redis.TLS }, TLSDisabled, TLSRequired,
+		TLSVerify)...)
 }
 
 func gapKey() key {
@@ -142,7 +154,8 @@ func gapKey() key {
 
 func eventLogKeys() []key {
 	return []key{
-		field("eventlog.kind", "embedded", oneOfThe(EventLogEmbedded, EventLogKafka), func(c *Config) *EventLogKind { return &c.EventLog.Kind }),
+		field("eventlog.kind", "embedded", oneOfThe(EventLogEmbedded, EventLogKafka),
+			func(c *Config) *EventLogKind { return &c.EventLog.Kind }),
 		field("eventlog.dir", "./freshet-data", path(), func(c *Config) *string { return &c.EventLog.Dir }),
 	}
 }
@@ -150,26 +163,40 @@ func eventLogKeys() []key {
 func kafkaKeys() []key {
 	ks := []key{
 		items("eventlog.kafka.brokers", addresses(9092), func(c *Config) *[]string { return &c.EventLog.Kafka.Brokers }),
-		field("eventlog.kafka.topic", "freshet.invalidations", names(128), func(c *Config) *string { return &c.EventLog.Kafka.Topic }),
-		field("eventlog.kafka.partitions", "12", integers[int](1, 10000), func(c *Config) *int { return &c.EventLog.Kafka.Partitions }),
-		field("eventlog.kafka.replication_factor", "0", integers[int](0, 100), func(c *Config) *int { return &c.EventLog.Kafka.ReplicationFactor }),
-		field("eventlog.kafka.create_topics", "true", booleans(), func(c *Config) *bool { return &c.EventLog.Kafka.CreateTopics }),
+		field("eventlog.kafka.topic", "freshet.invalidations", names(128),
+			func(c *Config) *string { return &c.EventLog.Kafka.Topic }),
+		field("eventlog.kafka.partitions", "12", integers[int](1, 10000),
+			func(c *Config) *int { return &c.EventLog.Kafka.Partitions }),
+		field("eventlog.kafka.replication_factor", "0", integers[int](0, 100),
+			func(c *Config) *int { return &c.EventLog.Kafka.ReplicationFactor }),
+		field("eventlog.kafka.create_topics", "true", booleans(),
+			func(c *Config) *bool { return &c.EventLog.Kafka.CreateTopics }),
 		field("eventlog.kafka.group", "freshet", names(64), func(c *Config) *string { return &c.EventLog.Kafka.Group }),
-		field("eventlog.kafka.compression", "lz4", oneOfThe("none", "lz4", "zstd", "snappy"), func(c *Config) *string { return &c.EventLog.Kafka.Compression }),
-		field("eventlog.kafka.sasl.mechanism", "none", oneOfThe("none", "plain", "scram-sha-256", "scram-sha-512"), func(c *Config) *string { return &c.EventLog.Kafka.SASL.Mechanism }),
-		field("eventlog.kafka.sasl.username", "", anyText(), func(c *Config) *string { return &c.EventLog.Kafka.SASL.Username }),
-		field("eventlog.kafka.sasl.password", "", secrets(), func(c *Config) *Secret { return &c.EventLog.Kafka.SASL.Password }),
-		field("eventlog.kafka.sasl.password_file", "", path(), func(c *Config) *string { return &c.EventLog.Kafka.SASL.PasswordFile }),
+		field("eventlog.kafka.compression", "lz4", oneOfThe("none", "lz4", "zstd", "snappy"),
+			func(c *Config) *string { return &c.EventLog.Kafka.Compression }),
+		field("eventlog.kafka.sasl.mechanism", "none", oneOfThe("none", "plain", "scram-sha-256", "scram-sha-512"),
+			func(c *Config) *string { return &c.EventLog.Kafka.SASL.Mechanism }),
+		field("eventlog.kafka.sasl.username", "", anyText(),
+			func(c *Config) *string { return &c.EventLog.Kafka.SASL.Username }),
+		field("eventlog.kafka.sasl.password", "", secrets(),
+			func(c *Config) *Secret { return &c.EventLog.Kafka.SASL.Password }),
+		field("eventlog.kafka.sasl.password_file", "", path(),
+			func(c *Config) *string { return &c.EventLog.Kafka.SASL.PasswordFile }),
 	}
-	return append(ks, tlsKeys("eventlog.kafka.tls", func(c *Config) *TLS { return &c.EventLog.Kafka.TLS }, TLSDisabled, TLSRequired, TLSVerify)...)
+	return append(ks, tlsKeys("eventlog.kafka.tls", func(c *Config) *TLS { return &c.EventLog.Kafka.TLS }, TLSDisabled,
+		TLSRequired, TLSVerify)...)
 }
 
 func invalidatorKeys() []key {
 	return []key{
-		field("invalidator.second_delete", "2s", secondDelete(), func(c *Config) *time.Duration { return &c.Invalidator.SecondDelete }),
-		field("invalidator.max_in_flight", "200000", integers[int](1, 1e9), func(c *Config) *int { return &c.Invalidator.MaxInFlight }),
-		field("invalidator.max_pending", "4000000", integers[int](1, 1e9), func(c *Config) *int { return &c.Invalidator.MaxPending }),
-		field("invalidator.max_memory", "32MiB", sizes(1<<20, 1<<40), func(c *Config) *int64 { return &c.Invalidator.MaxMemory }),
+		field("invalidator.second_delete", "2s", secondDelete(),
+			func(c *Config) *time.Duration { return &c.Invalidator.SecondDelete }),
+		field("invalidator.max_in_flight", "200000", integers[int](1, 1e9),
+			func(c *Config) *int { return &c.Invalidator.MaxInFlight }),
+		field("invalidator.max_pending", "4000000", integers[int](1, 1e9),
+			func(c *Config) *int { return &c.Invalidator.MaxPending }),
+		field("invalidator.max_memory", "32MiB", sizes(1<<20, 1<<40),
+			func(c *Config) *int64 { return &c.Invalidator.MaxMemory }),
 		field("invalidator.rate_limit", "none", rateLimit(), func(c *Config) *int { return &c.Invalidator.RateLimit }),
 	}
 }
@@ -184,9 +211,12 @@ func retryKeys() []key {
 	return []key{
 		field("retry.max_attempts", "8", integers[int](1, 1000), func(c *Config) *int { return &c.Retry.MaxAttempts }),
 		field("retry.park_after", "3", integers[int](1, 1000), func(c *Config) *int { return &c.Retry.ParkAfter }),
-		items("retry.park_delays", durations(time.Millisecond, 30*day), func(c *Config) *[]time.Duration { return &c.Retry.ParkDelays }, "10s", "1m", "10m"),
-		field("retry.min_backoff", "100ms", durations(time.Millisecond, time.Hour), func(c *Config) *time.Duration { return &c.Retry.MinBackoff }),
-		field("retry.max_backoff", "30s", durations(time.Millisecond, time.Hour), func(c *Config) *time.Duration { return &c.Retry.MaxBackoff }),
+		items("retry.park_delays", durations(time.Millisecond, 30*day),
+			func(c *Config) *[]time.Duration { return &c.Retry.ParkDelays }, "10s", "1m", "10m"),
+		field("retry.min_backoff", "100ms", durations(time.Millisecond, time.Hour),
+			func(c *Config) *time.Duration { return &c.Retry.MinBackoff }),
+		field("retry.max_backoff", "30s", durations(time.Millisecond, time.Hour),
+			func(c *Config) *time.Duration { return &c.Retry.MaxBackoff }),
 	}
 }
 
@@ -196,7 +226,8 @@ func adminKeys() []key {
 		field("admin.metrics_listen", "none", listenAddresses(), func(c *Config) *string { return &c.Admin.MetricsListen }),
 		field("admin.token", "", secrets(), func(c *Config) *Secret { return &c.Admin.Token }),
 		field("admin.token_file", "", path(), func(c *Config) *string { return &c.Admin.TokenFile }),
-		field("admin.tls.mode", "disabled", oneOfThe(TLSDisabled, TLSRequired), func(c *Config) *TLSMode { return &c.Admin.TLS.Mode }),
+		field("admin.tls.mode", "disabled", oneOfThe(TLSDisabled, TLSRequired),
+			func(c *Config) *TLSMode { return &c.Admin.TLS.Mode }),
 		field("admin.tls.cert_file", "", path(), func(c *Config) *string { return &c.Admin.TLS.CertFile }),
 		field("admin.tls.key_file", "", path(), func(c *Config) *string { return &c.Admin.TLS.KeyFile }),
 		field("admin.tls.client_ca_file", "", path(), func(c *Config) *string { return &c.Admin.TLS.ClientCAFile }),

@@ -166,7 +166,8 @@ func (l *loader) read(keys []key) {
 				l.fault(l.item(k.path, i), k.path, f)
 			}
 		}
-		if k.required && l.needs(section(k.path)) && !l.bad[k.path] && !l.meant(k.path) && strings.Join(k.get(l.config), "") == "" {
+		if k.required && l.needs(section(k.path)) && !l.bad[k.path] && !l.meant(k.path) &&
+			strings.Join(k.get(l.config), "") == "" {
 			l.missing(k)
 		}
 	}

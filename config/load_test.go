@@ -21,7 +21,8 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 	want := &Config{
 		File: "freshet.yaml",
 		Source: Source{
-			Name: "default", Addresses: []string{"127.0.0.1:3306"}, User: "freshet", Flavor: FlavorAuto, Start: Start{Kind: StartNow},
+			Name: "default", Addresses: []string{"127.0.0.1:3306"}, User: "freshet", Flavor: FlavorAuto,
+			Start:       Start{Kind: StartNow},
 			FillTimeout: 30 * time.Second, Heartbeat: time.Second, TLS: TLS{Mode: TLSDisabled},
 		},
 		Redis: Redis{
@@ -35,7 +36,10 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 				SASL: SASL{Mechanism: "none"}, TLS: TLS{Mode: TLSDisabled},
 			},
 		},
-		Invalidator: Invalidator{SecondDelete: 2 * time.Second, MaxInFlight: 200_000, MaxPending: 4_000_000, MaxMemory: 32 << 20},
+		Invalidator: Invalidator{
+			SecondDelete: 2 * time.Second, MaxInFlight: 200_000, MaxPending: 4_000_000,
+			MaxMemory: 32 << 20,
+		},
 		Retry: Retry{
 			MaxAttempts: 8, ParkAfter: 3, ParkDelays: []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute},
 			MinBackoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second,
@@ -43,13 +47,15 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 		Admin: Admin{Listen: "127.0.0.1:8686", TLS: ServerTLS{Mode: TLSDisabled}},
 		Log:   Log{Level: slog.LevelInfo, Format: LogAuto},
 		Mappings: []spec.Mapping{{
-			Pos:    spec.At("freshet.yaml", 7, 5),
-			Table:  spec.Text{Value: "shop.product", Pos: spec.At("freshet.yaml", 7, 12)},
-			Events: spec.Events{Insert: true, Update: true, Delete: true}, Keys: []spec.Text{{Value: "product:{id}", Pos: spec.At("freshet.yaml", 8, 13)}},
+			Pos:          spec.At("freshet.yaml", 7, 5),
+			Table:        spec.Text{Value: "shop.product", Pos: spec.At("freshet.yaml", 7, 12)},
+			Events:       spec.Events{Insert: true, Update: true, Delete: true},
+			Keys:         []spec.Text{{Value: "product:{id}", Pos: spec.At("freshet.yaml", 8, 13)}},
 			SecondDelete: 2 * time.Second,
 		}},
 	}
-	if d := cmp.Diff(want, mustParse(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreTypes([]spec.Run{}), cmpopts.EquateEmpty(), sameSecret); d != "" {
+	if d := cmp.Diff(want, mustParse(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreTypes([]spec.Run{}),
+		cmpopts.EquateEmpty(), sameSecret); d != "" {
 		t.Error(d)
 	}
 }
@@ -70,9 +76,11 @@ func TestEveryDefaultIsReadAndWrittenAlike(t *testing.T) {
 
 func TestAValueIsTheTextOfItsScalar(t *testing.T) {
 	for text, want := range map[string]string{
-		"0123": "0123", "0x1F": "0x1F", "1_000": "1_000", "1e3": "1e3", "yes": "yes", "true": "true", "2024-01-01": "2024-01-01",
-		"1.10": "1.10", "0o17": "0o17", `"null"`: "null", "'~'": "~", "!!str 0123": "0123", ".inf": ".inf", "12:30:45": "12:30:45",
-		`"a\tb"`: "a\tb", "|\n    x\n    y": "x\ny\n", "a.b.c": "a.b.c", "UPPER": "UPPER", `""`: "", "'  '": "  ",
+		"0123": "0123", "0x1F": "0x1F", "1_000": "1_000", "1e3": "1e3", "yes": "yes", "true": "true",
+		"2024-01-01": "2024-01-01",
+		"1.10":       "1.10", "0o17": "0o17", `"null"`: "null", "'~'": "~", "!!str 0123": "0123", ".inf": ".inf",
+		"12:30:45": "12:30:45",
+		`"a\tb"`:   "a\tb", "|\n    x\n    y": "x\ny\n", "a.b.c": "a.b.c", "UPPER": "UPPER", `""`: "", "'  '": "  ",
 	} {
 		c := mustParse(t, strings.Replace(minimal, "user: freshet", "user: freshet\n  password: "+text, 1))
 		if got := c.Source.Password.Reveal(); got != want {
@@ -108,10 +116,12 @@ mappings:
     second_delete: 1m30s
     rate_limit: none
 `)
-	if c.Source.FillLag != 0 || c.Invalidator.SecondDelete != 0 || c.Invalidator.RateLimit != 0 || c.Admin.Listen != "" || c.Admin.MetricsListen != "" {
+	if c.Source.FillLag != 0 || c.Invalidator.SecondDelete != 0 || c.Invalidator.RateLimit != 0 || c.Admin.Listen != "" ||
+		c.Admin.MetricsListen != "" {
 		t.Errorf("%+v %+v %+v", c.Source.FillLag, c.Invalidator, c.Admin)
 	}
-	if got := []time.Duration{c.Mappings[0].SecondDelete, c.Mappings[1].SecondDelete}; got[0] != 0 || got[1] != 90*time.Second {
+	if got := []time.Duration{c.Mappings[0].SecondDelete, c.Mappings[1].SecondDelete}; got[0] != 0 ||
+		got[1] != 90*time.Second {
 		t.Errorf("second deletes of the mappings: %v", got)
 	}
 	// Where none is a word of an enumeration, it stays one.
@@ -139,7 +149,8 @@ func TestMappingsAreReadWhole(t *testing.T) {
 		},
 		When: spec.Text{Value: "row.status == 'live'", Pos: spec.At("freshet.yaml", 12, 12)},
 		Keys: []spec.Text{
-			{Value: "{{order}}:{id}", Pos: spec.At("freshet.yaml", 14, 10)}, {Value: "sku:{sku|lower}", Pos: spec.At("freshet.yaml", 15, 10)},
+			{Value: "{{order}}:{id}", Pos: spec.At("freshet.yaml", 14, 10)},
+			{Value: "sku:{sku|lower}", Pos: spec.At("freshet.yaml", 15, 10)},
 		},
 		SecondDelete: 500 * time.Millisecond,
 	}
@@ -182,7 +193,8 @@ func TestAliasesThatMultiplyAreStopped(t *testing.T) {
 		fmt.Fprintf(&b, "  - &m%d {<<: [*m%d, *m%d], table: a.t%d}\n", i, i-1, i-1, i)
 	}
 	_, err := Parse("freshet.yaml", []byte(b.String()))
-	if err == nil || !strings.Contains(err.Error(), "too large to read") && !strings.Contains(err.Error(), "nested too deeply") {
+	if err == nil || !strings.Contains(err.Error(), "too large to read") &&
+		!strings.Contains(err.Error(), "nested too deeply") {
 		t.Fatal(err)
 	}
 }
@@ -240,7 +252,10 @@ log: {level: loud}
 	_, err := Parse("freshet.yaml", []byte(text), func(c *Config) spec.Problems {
 		called++
 		key := c.Mappings[1].Keys[0]
-		return spec.Problems{{Pos: key.At(strings.Index(key.Value, "idd")), What: `there is no column "idd"`, Do: `did you mean "id"?`}}
+		return spec.Problems{{
+			Pos: key.At(strings.Index(key.Value, "idd")), What: `there is no column "idd"`,
+			Do: `did you mean "id"?`,
+		}}
 	})
 	want := `freshet.yaml:10:19: there is no column "idd": did you mean "id"?
 freshet.yaml:11:14: log.level: "loud" is unknown: write debug, info, warn or error`
@@ -254,7 +269,8 @@ freshet.yaml:11:14: log.level: "loud" is unknown: write debug, info, warn or err
 }
 
 func TestAFailedCheckAloneRefusesTheConfiguration(t *testing.T) {
-	c, err := Parse("freshet.yaml", []byte(minimal), func(c *Config) spec.Problems { return spec.Problems{{Pos: c.Mappings[0].Pos, What: "no"}} })
+	c, err := Parse("freshet.yaml", []byte(minimal),
+		func(c *Config) spec.Problems { return spec.Problems{{Pos: c.Mappings[0].Pos, What: "no"}} })
 	if c != nil || err == nil || err.Error() != "freshet.yaml:7:5: no" {
 		t.Errorf("%v %v", c, err)
 	}

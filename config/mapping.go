@@ -156,7 +156,10 @@ func (l *loader) phrases(f pair, what string) []spec.Text {
 		case wrong == nil && text == "":
 			wrong = &fault{"a " + what + " is empty", "write one, or remove the item"}
 		case wrong == nil && lines[text] != 0:
-			wrong = &fault{fmt.Sprintf("the %s %s is on line %d already", what, spec.Quote(text), lines[text]), "remove one of them"}
+			wrong = &fault{
+				fmt.Sprintf("the %s %s is on line %d already", what, spec.Quote(text), lines[text]),
+				"remove one of them",
+			}
 		}
 		if wrong != nil {
 			l.at(l.doc.pos(n), f.name, wrong)

@@ -77,7 +77,8 @@ func (c *Config) node() *yaml.Node {
 // secret that was read from its file.
 func (c *Config) shown(k key, all []key) bool {
 	switch part := section(k.path); {
-	case ofKafka(k) && c.EventLog.Kind != EventLogKafka, part == "source" && !c.HasSource(), part == "redis" && !c.HasRedis():
+	case ofKafka(k) && c.EventLog.Kind != EventLogKafka, part == "source" && !c.HasSource(), part == "redis" &&
+		!c.HasRedis():
 		return false
 	}
 	file := slices.IndexFunc(all, func(f key) bool { return k.secret && f.path == k.path+"_file" })

@@ -45,7 +45,8 @@ func TestTheEffectiveConfigurationLoadsAgain(t *testing.T) {
     rate_limit: 70
 source:
 `
-	file = strings.Replace(file, "source:\n  addresses", "source: &s\n  server_id: 7\n  start: binlog.000001:4\n  name: \"1e3\"\n  addresses", 1)
+	file = strings.Replace(file, "source:\n  addresses",
+		"source: &s\n  server_id: 7\n  start: binlog.000001:4\n  name: \"1e3\"\n  addresses", 1)
 	file = strings.TrimSuffix(file, "source:\n") + `retry: {park_delays: [1500ms, 1h30m], max_backoff: 1m0s}
 invalidator: {max_memory: 1536KiB, rate_limit: 1000}
 admin: {metrics_listen: ":9090", listen: none}
@@ -53,7 +54,8 @@ eventlog: {dir: "null"}
 `
 	first := mustParse(t, file)
 	second := mustParse(t, first.String())
-	if d := cmp.Diff(first, second, sameSecret, cmpopts.IgnoreUnexported(Config{}), cmpopts.IgnoreTypes(spec.Pos{}, []spec.Run{})); d != "" {
+	if d := cmp.Diff(first, second, sameSecret, cmpopts.IgnoreUnexported(Config{}),
+		cmpopts.IgnoreTypes(spec.Pos{}, []spec.Run{})); d != "" {
 		t.Error(d)
 	}
 	if first.MappingsHash() != second.MappingsHash() {
@@ -90,7 +92,8 @@ func TestALoggedConfigurationIsItsFileAndHash(t *testing.T) {
 	c := mustParse(t, minimal)
 	var b bytes.Buffer
 	slog.New(slog.NewTextHandler(&b, nil)).Info("configuration loaded", "config", c)
-	if want := "config.file=freshet.yaml config.mappings=1 config.mappings_hash=" + c.MappingsHash() + "\n"; !strings.HasSuffix(b.String(), want) {
+	if want := "config.file=freshet.yaml config.mappings=1 config.mappings_hash=" + c.MappingsHash() +
+		"\n"; !strings.HasSuffix(b.String(), want) {
 		t.Errorf("%s, want %s", b.String(), want)
 	}
 }

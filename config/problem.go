@@ -45,5 +45,8 @@ func list(words []string, last string) string {
 
 // switchedOff reports whether the text is a word that people write to switch something off.
 func switchedOff(s string) bool {
-	return slices.Contains([]string{"off", "no", "false", "n", "never", "null", "nil", "~", "disable", "disabled", "none", "-", "0"}, strings.ToLower(s))
+	return slices.Contains([]string{
+		"off", "no", "false", "n", "never", "null", "nil", "~", "disable", "disabled", "none",
+		"-", "0",
+	}, strings.ToLower(s))
 }

@@ -46,7 +46,8 @@ func rowsKinds() kind[spec.Rows]         { return oneOfThe(spec.RowsOne, spec.Ro
 // rebuildKeys are the keys of a rebuild.
 func rebuildKeys() []string {
 	return []string{
-		"from", "query", "server", "timeout", "rows", "as", "value", "columns", "decimals", "expire_at", "ttl", "jitter", "missing",
+		"from", "query", "server", "timeout", "rows", "as", "value", "columns", "decimals", "expire_at", "ttl", "jitter",
+		"missing",
 	}
 }
 
@@ -87,7 +88,8 @@ func (b *body) origin(r *spec.Rebuild) bool {
 	query, queryGiven := b.given["query"]
 	switch {
 	case fromGiven && queryGiven:
-		b.l.Add(query.at, "rebuild has both from and query", "remove one of them: a value is made from the row or read by a query")
+		b.l.Add(query.at, "rebuild has both from and query",
+			"remove one of them: a value is made from the row or read by a query")
 		return false
 	case !fromGiven && !queryGiven:
 		if !b.meant["from"] && !b.meant["query"] {
@@ -97,7 +99,10 @@ func (b *body) origin(r *spec.Rebuild) bool {
 	case fromGiven:
 		text := b.l.phrase(from, "write row")
 		if text.Value != "" && text.Value != "row" {
-			b.l.at(text.Pos, from.name, &fault{spec.Quote(text.Value) + " is unknown", "write row, or query: with a SELECT instead"})
+			b.l.at(text.Pos, from.name, &fault{
+				spec.Quote(text.Value) + " is unknown",
+				"write row, or query: with a SELECT instead",
+			})
 		}
 		r.FromRow = text.Value == "row"
 		return r.FromRow
@@ -108,7 +113,8 @@ func (b *body) origin(r *spec.Rebuild) bool {
 	if text := b.text("server", "write source, or remove the key"); text.Value != "" {
 		r.Server = text
 		if text.Value != onSource {
-			b.l.at(text.Pos, "rebuild.server", &fault{spec.Quote(text.Value) + " is not supported yet", "write source, or remove the key"})
+			b.l.at(text.Pos, "rebuild.server",
+				&fault{spec.Quote(text.Value) + " is not supported yet", "write source, or remove the key"})
 		}
 	}
 	return r.Query.Value != ""
@@ -181,6 +187,7 @@ func (b *body) timesFit(r *spec.Rebuild) {
 		b.without("without ttl", "write ttl, or remove it", "jitter")
 	}
 	if r.TTL > 0 && r.ExpireAt > r.TTL {
-		b.wrong("expire_at", shortDuration(r.ExpireAt)+" is more than ttl, which is "+shortDuration(r.TTL), "lower it, or raise ttl")
+		b.wrong("expire_at", shortDuration(r.ExpireAt)+" is more than ttl, which is "+shortDuration(r.TTL),
+			"lower it, or raise ttl")
 	}
 }

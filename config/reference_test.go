@@ -27,7 +27,10 @@ func reference(t *testing.T) string {
 
 func TestTheReferenceShowsTheDefaults(t *testing.T) {
 	c := mustParse(t, reference(t))
-	same := cmp.Options{cmpopts.IgnoreFields(Config{}, "Mappings"), cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), sameSecret}
+	same := cmp.Options{
+		cmpopts.IgnoreFields(Config{}, "Mappings"), cmpopts.IgnoreUnexported(Config{}),
+		cmpopts.EquateEmpty(), sameSecret,
+	}
 	if d := cmp.Diff(mustParse(t, minimal), c, same); d != "" {
 		t.Errorf("what the reference shows is not the default (-default +reference):\n%s", d)
 	}
@@ -46,34 +49,52 @@ func word(value string) spec.Text { return spec.Text{Value: value} }
 
 func TestTheReferenceShowsEveryAction(t *testing.T) {
 	plain := func(table string, keys ...string) spec.Mapping {
-		return spec.Mapping{Table: word(table), Events: spec.Events{Insert: true, Update: true, Delete: true}, Keys: words(keys...), SecondDelete: 2 * time.Second}
+		return spec.Mapping{
+			Table: word(table), Events: spec.Events{Insert: true, Update: true, Delete: true},
+			Keys: words(keys...), SecondDelete: 2 * time.Second,
+		}
 	}
 	with := func(m spec.Mapping, edit func(*spec.Mapping)) spec.Mapping {
 		edit(&m)
 		return m
 	}
 	want := []spec.Mapping{
-		with(plain("shop.product", "product:{id}", "category:{category_id}:products", "sku:{sku|lower}", "hot:{id}:{0..7}"), func(m *spec.Mapping) {
-			m.Columns, m.When = words("name", "price"), word("row.status == 'live' || old.status == 'live'")
-		}),
+		with(plain("shop.product", "product:{id}", "category:{category_id}:products", "sku:{sku|lower}", "hot:{id}:{0..7}"),
+			func(m *spec.Mapping) {
+				m.Columns, m.When = words("name", "price"), word("row.status == 'live' || old.status == 'live'")
+			}),
 		plain("shop.order_{00..63}", "{{order}}:{id}"),
 		with(plain("shop.user", "user:{id}"), func(m *spec.Mapping) {
 			m.Rebuild = &spec.Rebuild{
-				FromRow: true, As: event.FormJSON, Columns: words("id", "user_name as userName", "email"), Decimals: spec.DecimalsString, Rows: spec.RowsOne,
+				FromRow: true, As: event.FormJSON, Columns: words("id", "user_name as userName", "email"),
+				Decimals: spec.DecimalsString, Rows: spec.RowsOne,
 				TTL: time.Hour, Jitter: 0.1, Missing: &spec.Missing{TTL: 30 * time.Second},
 			}
 		}),
 		with(plain("shop.review", "product:{product_id}:rating"), func(m *spec.Mapping) {
 			m.Rebuild = &spec.Rebuild{
 				Query:  word("SELECT avg(stars) AS stars, count(*) AS n FROM review WHERE product_id = :product_id"),
-				Server: word("source"), Timeout: 5 * time.Second, As: event.FormHash, Decimals: spec.DecimalsString, Rows: spec.RowsOne,
+				Server: word("source"), Timeout: 5 * time.Second, As: event.FormHash, Decimals: spec.DecimalsString,
+				Rows: spec.RowsOne,
 			}
 		}),
-		with(plain("shop.user_profile"), func(m *spec.Mapping) { m.Hash = &spec.Hash{Key: word("user:{user_id}"), Field: word("profile")} }),
-		with(plain("shop.tag_member"), func(m *spec.Mapping) { m.Set = &spec.Set{Key: word("tag:{tag}"), Member: word("{user_id}")} }),
-		with(plain("shop.score"), func(m *spec.Mapping) { m.ZSet = &spec.ZSet{Key: word("board:{game}"), Member: word("{user_id}")} }),
+		with(plain("shop.user_profile"),
+			func(m *spec.Mapping) { m.Hash = &spec.Hash{Key: word("user:{user_id}"), Field: word("profile")} }),
+		with(plain("shop.tag_member"),
+			func(m *spec.Mapping) { m.Set = &spec.Set{Key: word("tag:{tag}"), Member: word("{user_id}")} }),
+		with(plain("shop.score"), func(m *spec.Mapping) {
+			m.ZSet = &spec.ZSet{
+				Key:    word("board:{game}"),
+				Member: word("{user_id}"),
+			}
+		}),
 		with(plain("shop.article"), func(m *spec.Mapping) { m.Incr = word("articles:gen") }),
-		with(plain("shop.setting"), func(m *spec.Mapping) { m.Expire = &spec.Expire{Keys: words("setting:{name}"), In: 5 * time.Second} }),
+		with(plain("shop.setting"), func(m *spec.Mapping) {
+			m.Expire = &spec.Expire{
+				Keys: words("setting:{name}"),
+				In:   5 * time.Second,
+			}
+		}),
 		with(plain("shop.price", "price:{id}"), func(m *spec.Mapping) {
 			m.Publish = &spec.Publish{Channel: word("price-changed"), Message: word("{id}")}
 			m.Stream = &spec.Stream{Key: word("price-changes"), MaxLen: 10000}
@@ -103,7 +124,8 @@ func TestTheReferenceShowsTheDefaultsOfKafka(t *testing.T) {
 		t.Error(d)
 	}
 	for _, k := range keys() {
-		if _, given := c.origins[k.path]; given && !k.required && k.path != "eventlog.kind" && k.path != "eventlog.kafka.brokers" && !slices.Equal(k.get(c), append([]string{}, k.def...)) {
+		if _, given := c.origins[k.path]; given && !k.required && k.path != "eventlog.kind" &&
+			k.path != "eventlog.kafka.brokers" && !slices.Equal(k.get(c), append([]string{}, k.def...)) {
 			t.Errorf("%s: the reference shows %q, the default is %q", k.path, k.get(c), k.def)
 		}
 	}

@@ -24,10 +24,12 @@ func secretive(t *testing.T) (*Config, []string) {
 		t.Fatal(err)
 	}
 	t.Setenv("FRESHET_REDIS_PASSWORD", "hunter2-from-a-variable")
-	text := strings.Replace(minimal, "user: freshet", "user: freshet\n  password: hunter2-from-yaml", 1) + "admin: {token_file: " + file + "}\n"
+	text := strings.Replace(minimal, "user: freshet", "user: freshet\n  password: hunter2-from-yaml", 1) +
+		"admin: {token_file: " + file + "}\n"
 	c := mustParse(t, text)
 	for s, want := range map[Secret]string{
-		c.Source.Password: "hunter2-from-yaml", c.Redis.Password: "hunter2-from-a-variable", c.Admin.Token: "hunter2-from-a-file",
+		c.Source.Password: "hunter2-from-yaml", c.Redis.Password: "hunter2-from-a-variable",
+		c.Admin.Token: "hunter2-from-a-file",
 	} {
 		if s.Reveal() != want {
 			t.Fatalf("read as %q, want %q", s.Reveal(), want)
@@ -49,7 +51,8 @@ func TestSecretsAreShownByNothing(t *testing.T) {
 		secret Secret
 	}
 	things := map[string]any{
-		"config": c, "config by value": *c, "source": c.Source, "secret": c.Source.Password, "secret by pointer": &c.Source.Password,
+		"config": c, "config by value": *c, "source": c.Source, "secret": c.Source.Password,
+		"secret by pointer":    &c.Source.Password,
 		"in unexported fields": around{c}, "in unexported fields by value": holder{*c, c.Redis.Password},
 		"list": []Secret{c.Source.Password}, "map": map[Secret]Secret{c.Source.Password: c.Admin.Token},
 		"error": fmt.Errorf("redis: %v: %w", c.Redis, errors.New("no")),
@@ -68,7 +71,10 @@ func TestSecretsAreShownByNothing(t *testing.T) {
 // outputs returns a thing as everything prints it that we know of.
 func outputs(thing any) map[string]string {
 	out := map[string]string{}
-	for _, verb := range []string{"v", "+v", "#v", "s", "q", "x", "X", "d", "o", "b", "c", "U", "e", "t", "T", "+q", "#q", "#x", "10s", "-10.3v", "w"} {
+	for _, verb := range []string{
+		"v", "+v", "#v", "s", "q", "x", "X", "d", "o", "b", "c", "U", "e", "t", "T", "+q", "#q",
+		"#x", "10s", "-10.3v", "w",
+	} {
 		out["%"+verb] = fmt.Sprintf("%"+verb, thing)
 	}
 	out["Sprint"], out["Sprintln"] = fmt.Sprint(thing), fmt.Sprintln(thing)
@@ -105,7 +111,10 @@ func marshalYAML(thing any) (text []byte, err error) {
 }
 
 func TestAMaskSaysWhetherThereIsASecretAndNoMore(t *testing.T) {
-	for s, want := range map[Secret]string{{}: "", NewSecret(""): "", NewSecret("x"): mask, NewSecret(strings.Repeat("x", 99)): mask} {
+	for s, want := range map[Secret]string{
+		{}: "", NewSecret(""): "", NewSecret("x"): mask,
+		NewSecret(strings.Repeat("x", 99)): mask,
+	} {
 		if got := fmt.Sprintf("%s", s); got != want || s.String() != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -20,33 +20,39 @@ const maxFile = 4 << 20
 func parse(file string, data []byte, problems *spec.Collector) *yaml.Node {
 	whole := spec.Pos{File: file}
 	if len(data) > maxFile {
-		problems.Add(whole, fmt.Sprintf("the file has %d bytes", len(data)), fmt.Sprintf("at most %s are read; match shards with one pattern each", formatSize(maxFile)))
+		problems.Add(whole, fmt.Sprintf("the file has %d bytes", len(data)),
+			fmt.Sprintf("at most %s are read; match shards with one pattern each", formatSize(maxFile)))
 		return nil
 	}
 	if p, ok := badCharacter(file, data); !ok {
-		problems.Add(p, "a character that YAML does not allow stands here", "save the file as UTF-8 and write other characters as \"\\xNN\" in double quotes")
+		problems.Add(p, "a character that YAML does not allow stands here",
+			"save the file as UTF-8 and write other characters as \"\\xNN\" in double quotes")
 		return nil
 	}
 	doc, next, err := decode(data)
 	switch {
 	case errors.Is(err, io.EOF):
-		problems.Add(whole, "the file is empty", "write at least source, redis and mappings; docs/configuration.md has every key")
+		problems.Add(whole, "the file is empty",
+			"write at least source, redis and mappings; docs/configuration.md has every key")
 		return nil
 	case err != nil:
 		at, what, do := syntaxFault(file, data, err)
 		problems.Add(at, what, do)
 		return nil
 	case next != nil:
-		problems.Add(spec.At(file, next.Line, next.Column), "a second YAML document begins here", "write everything into the first one")
+		problems.Add(spec.At(file, next.Line, next.Column), "a second YAML document begins here",
+			"write everything into the first one")
 		return nil
 	}
 	top := doc.Content[0]
 	switch {
 	case top.Kind == yaml.ScalarNode && top.Tag == "!!null":
-		problems.Add(whole, "the file is empty", "write at least source, redis and mappings; docs/configuration.md has every key")
+		problems.Add(whole, "the file is empty",
+			"write at least source, redis and mappings; docs/configuration.md has every key")
 		return nil
 	case top.Kind != yaml.MappingNode:
-		problems.Add(spec.At(file, top.Line, top.Column), "the file does not consist of keys", "write source:, redis: and mappings: at the beginning of lines")
+		problems.Add(spec.At(file, top.Line, top.Column), "the file does not consist of keys",
+			"write source:, redis: and mappings: at the beginning of lines")
 		return nil
 	}
 	return top
@@ -123,7 +129,8 @@ func syntaxFault(file string, data []byte, err error) (at spec.Pos, what, do str
 		if i := strings.IndexByte(row, '*'); i >= 0 {
 			at.Column = 1 + utf8.RuneCountInString(row[:i])
 		}
-		return at, "a value begins with *, which makes it a YAML alias of an anchor that does not exist", "put the value in quotes"
+		return at, "a value begins with *, which makes it a YAML alias of an anchor that does not exist",
+			"put the value in quotes"
 	}
 	return at, "this is not YAML: " + message, syntaxHint(message)
 }

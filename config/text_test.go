@@ -42,7 +42,8 @@ func TestATextKnowsWhereItsCharactersStand(t *testing.T) {
 			when := mustParse(t, text).Mappings[1].When
 			got := when.At(strings.Index(when.Value, "§"))
 			before := text[:strings.Index(text, "§")]
-			want := spec.At("freshet.yaml", 1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]))
+			want := spec.At("freshet.yaml", 1+strings.Count(before, "\n"), 1+
+				utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]))
 			if got != want {
 				t.Errorf("%s\nfound at %v, is at %v", text, got, want)
 			}

@@ -40,7 +40,10 @@ func authority(t *testing.T) (cert, key string) {
 	}
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+	for file, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: der},
+		key:  {Type: "PRIVATE KEY", Bytes: pkcs8},
+	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -131,12 +134,21 @@ func TestDisabledTLSHasNoSettings(t *testing.T) {
 func TestTLSSettingsNameTheFileThatIsWrong(t *testing.T) {
 	cert, key := authority(t)
 	for want, settings := range map[string]func() (*tls.Config, error){
-		"ca_file /nowhere: no such file or directory":        TLS{Mode: TLSVerify, CAFile: "/nowhere"}.Client,
-		"ca_file " + key + ": no certificate in it":          TLS{Mode: TLSVerify, CAFile: key}.Client,
-		"cert_file /nowhere: no such file or directory":      TLS{Mode: TLSVerify, CertFile: "/nowhere", KeyFile: key}.Client,
-		"key_file /nowhere: no such file or directory":       ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: "/nowhere"}.Server,
-		"client_ca_file " + key + ": no certificate in it":   ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: key}.Server,
-		"tls: failed to find certificate PEM data in certif": ServerTLS{Mode: TLSRequired, CertFile: key, KeyFile: cert}.Server,
+		"ca_file /nowhere: no such file or directory":   TLS{Mode: TLSVerify, CAFile: "/nowhere"}.Client,
+		"ca_file " + key + ": no certificate in it":     TLS{Mode: TLSVerify, CAFile: key}.Client,
+		"cert_file /nowhere: no such file or directory": TLS{Mode: TLSVerify, CertFile: "/nowhere", KeyFile: key}.Client,
+		"key_file /nowhere: no such file or directory": ServerTLS{
+			Mode: TLSRequired, CertFile: cert,
+			KeyFile: "/nowhere",
+		}.Server,
+		"client_ca_file " + key + ": no certificate in it": ServerTLS{
+			Mode: TLSRequired, CertFile: cert, KeyFile: key,
+			ClientCAFile: key,
+		}.Server,
+		"tls: failed to find certificate PEM data in certif": ServerTLS{
+			Mode: TLSRequired, CertFile: key,
+			KeyFile: cert,
+		}.Server,
 	} {
 		if c, err := settings(); c != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -147,8 +159,10 @@ func TestTLSSettingsNameTheFileThatIsWrong(t *testing.T) {
 func TestACertificateMustFitItsKey(t *testing.T) {
 	cert, _ := authority(t)
 	_, key := authority(t)
-	_, err := Parse("freshet.yaml", []byte(minimal+"admin: {tls: {mode: required, cert_file: "+cert+", key_file: "+key+"}}\n"))
-	if err == nil || !strings.Contains(err.Error(), "freshet.yaml:9:42: admin.tls.cert_file: ") || !strings.Contains(err.Error(), "private key does not match") {
+	_, err := Parse("freshet.yaml",
+		[]byte(minimal+"admin: {tls: {mode: required, cert_file: "+cert+", key_file: "+key+"}}\n"))
+	if err == nil || !strings.Contains(err.Error(), "freshet.yaml:9:42: admin.tls.cert_file: ") ||
+		!strings.Contains(err.Error(), "private key does not match") {
 		t.Error(err)
 	}
 }

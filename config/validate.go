@@ -20,7 +20,8 @@ func (l *loader) validate() {
 	if c.EventLog.Kind == EventLogKafka {
 		l.validateKafka()
 	} else if l.given("eventlog.kafka.brokers") {
-		l.wrong("eventlog.kafka.brokers", "has no effect with kind embedded", "write kind: kafka below eventlog, or remove it")
+		l.wrong("eventlog.kafka.brokers", "has no effect with kind embedded",
+			"write kind: kafka below eventlog, or remove it")
 	}
 	l.validateRetry()
 	l.validateAdmin()
@@ -52,7 +53,8 @@ func (l *loader) validateSource() {
 		return
 	}
 	if s.Flavor == FlavorMySQL && !isMySQLSet(s.Start.GTIDs) || s.Flavor == FlavorMariaDB && !isMariaDBSet(s.Start.GTIDs) {
-		l.wrong("source.start", "the GTID set is not of the flavor "+string(s.Flavor), "write a set of that server, or flavor: auto")
+		l.wrong("source.start", "the GTID set is not of the flavor "+string(s.Flavor),
+			"write a set of that server, or flavor: auto")
 	}
 }
 
@@ -62,7 +64,8 @@ func (l *loader) validateRedis() {
 		l.at(l.item("redis.addresses", 1), "redis.addresses", &fault{"mode single has one server", "leave one address"})
 	}
 	if r.Mode != RedisSentinel {
-		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_password", "redis.sentinel_password_file")
+		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_password",
+			"redis.sentinel_password_file")
 	} else if r.MasterName == "" {
 		l.wrong("redis.master_name", "is missing", "write the sentinels' name for the master")
 	}
@@ -70,7 +73,8 @@ func (l *loader) validateRedis() {
 		l.wrong("redis.db", "a cluster has database 0 only", "remove it")
 	}
 	if !wholeTag(r.KeyPrefix) {
-		l.wrong("redis.key_prefix", spec.Quote(r.KeyPrefix)+" has braces that are not one hash tag", "write one with something in it, such as {shop}:, or no braces")
+		l.wrong("redis.key_prefix", spec.Quote(r.KeyPrefix)+" has braces that are not one hash tag",
+			"write one with something in it, such as {shop}:, or no braces")
 	}
 }
 
@@ -93,7 +97,11 @@ func (l *loader) validateQueries() {
 	}
 	for _, m := range l.config.Mappings {
 		if r := m.Rebuild; r != nil && !r.FromRow {
-			l.at(r.Query.Pos, "rebuild.query", &fault{"it runs on the source, and the file has none", "write source: with addresses and user, in the files of invalidators too"})
+			l.at(r.Query.Pos, "rebuild.query",
+				&fault{
+					"it runs on the source, and the file has none",
+					"write source: with addresses and user, in the files of invalidators too",
+				})
 		}
 	}
 }
@@ -105,7 +113,8 @@ func (l *loader) validateKafka() {
 	}
 	const sasl = "eventlog.kafka.sasl."
 	if k.SASL.Mechanism == "none" {
-		l.without("with mechanism none", "write a mechanism, or remove it", sasl+"username", sasl+"password", sasl+"password_file")
+		l.without("with mechanism none", "write a mechanism, or remove it", sasl+"username", sasl+"password", sasl+
+			"password_file")
 		return
 	}
 	if k.SASL.Username == "" {
@@ -119,23 +128,28 @@ func (l *loader) validateKafka() {
 func (l *loader) validateRetry() {
 	r := l.config.Retry
 	if r.ParkAfter > r.MaxAttempts {
-		l.wrong("retry.park_after", fmt.Sprintf("%d is more than max_attempts, which is %d", r.ParkAfter, r.MaxAttempts), "lower it, or raise max_attempts")
+		l.wrong("retry.park_after", fmt.Sprintf("%d is more than max_attempts, which is %d", r.ParkAfter, r.MaxAttempts),
+			"lower it, or raise max_attempts")
 	}
 	if len(r.ParkDelays) == 0 {
 		l.wrong("retry.park_delays", "is empty", "write at least one, such as 10s")
 	}
 	if r.MinBackoff > r.MaxBackoff {
-		l.wrong("retry.min_backoff", fmt.Sprintf("%s is more than max_backoff, which is %s", shortDuration(r.MinBackoff), shortDuration(r.MaxBackoff)), "lower it, or raise max_backoff")
+		l.wrong("retry.min_backoff",
+			fmt.Sprintf("%s is more than max_backoff, which is %s", shortDuration(r.MinBackoff), shortDuration(r.MaxBackoff)),
+			"lower it, or raise max_backoff")
 	}
 }
 
 func (l *loader) validateAdmin() {
 	a := l.config.Admin
 	if a.Listen != "" && !loopback(a.Listen) && a.Token.IsZero() && !l.given("admin.token_file") {
-		l.wrong("admin.listen", spec.Quote(a.Listen)+" is not on loopback, and there is no token", "set admin.token or token_file, or listen on 127.0.0.1")
+		l.wrong("admin.listen", spec.Quote(a.Listen)+" is not on loopback, and there is no token",
+			"set admin.token or token_file, or listen on 127.0.0.1")
 	}
 	if a.Listen != "" && a.Listen == a.MetricsListen {
-		l.wrong("admin.metrics_listen", "is the address of admin.listen, which has /metrics already", "write another address, or none")
+		l.wrong("admin.metrics_listen", "is the address of admin.listen, which has /metrics already",
+			"write another address, or none")
 	}
 }
 
@@ -149,7 +163,8 @@ func (l *loader) validateTLS(section string, t TLS) {
 		l.without("with mode disabled", "write mode: verify, or remove it", ca, cert, key, name)
 		return
 	case t.Mode != TLSVerify:
-		l.without("with mode "+string(t.Mode)+", which does not look at the server's certificate", "write mode: verify, or remove it", ca, name)
+		l.without("with mode "+string(t.Mode)+", which does not look at the server's certificate",
+			"write mode: verify, or remove it", ca, name)
 	case t.CAFile != "":
 		l.checkAuthorities(ca, t.CAFile)
 	}

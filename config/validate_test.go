@@ -11,15 +11,19 @@ import (
 func TestAKeyPrefixHasOneWholeHashTagOrNoBraces(t *testing.T) {
 	for prefix, want := range map[string]bool{
 		"": true, "app:": true, "{app}": true, "{app}:": true, "a:{app}:b:": true, "{größe}": true,
-		"{": false, "}": false, "{app": false, "app}": false, "{}": false, "{}:": false, "a{}b{c}": false, "{a}{b}": false, "{{a}}": false,
-		"}{": false, "{a}}": false, "}{a}": false, "{a{b}": false,
+		"{": false, "}": false, "{app": false, "app}": false, "{}": false, "{}:": false, "a{}b{c}": false, "{a}{b}": false,
+		"{{a}}": false,
+		"}{":    false, "{a}}": false, "}{a}": false, "{a{b}": false,
 	} {
-		_, err := Parse("freshet.yaml", []byte(strings.Replace(minimal, `["127.0.0.1:6379"]`, fmt.Sprintf("[\"127.0.0.1:6379\"]\n  key_prefix: %q", prefix), 1)))
+		_, err := Parse("freshet.yaml",
+			[]byte(strings.Replace(minimal, `["127.0.0.1:6379"]`, fmt.Sprintf("[\"127.0.0.1:6379\"]\n  key_prefix: %q", prefix),
+				1)))
 		told := ""
 		if err != nil {
 			told = err.Error()
 		}
-		refusal := fmt.Sprintf("freshet.yaml:6:15: redis.key_prefix: %q has braces that are not one hash tag: write one with something in it, such as {shop}:, or no braces", prefix)
+		refusal := fmt.Sprintf("freshet.yaml:6:15: redis.key_prefix: %q has braces that are not one hash tag: write one "+
+			"with something in it, such as {shop}:, or no braces", prefix)
 		if want && told != "" || !want && told != refusal {
 			t.Errorf("%q: %s", prefix, told)
 		}
@@ -49,7 +53,8 @@ func TestAChecksActionsAreWhole(t *testing.T) {
 		t.Fatalf("%d mappings", len(c.Mappings))
 	}
 	a, b, d := c.Mappings[1], c.Mappings[2], c.Mappings[3]
-	if a.Rebuild != nil || a.Hash != nil || a.Set != nil || a.ZSet != nil || a.Expire != nil || a.Publish != nil || a.Stream != nil {
+	if a.Rebuild != nil || a.Hash != nil || a.Set != nil || a.ZSet != nil || a.Expire != nil || a.Publish != nil ||
+		a.Stream != nil {
 		t.Errorf("%+v", a)
 	}
 	if b.Rebuild != nil || b.Publish != nil || b.Stream != nil || b.Incr.Value != "gen" {

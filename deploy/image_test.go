@@ -71,7 +71,10 @@ func TestTheImageHoldsAStaticProgramAndNobodyIsRoot(t *testing.T) {
 		}
 	}
 	copies := strings.Join(find(image, "COPY"), "\n")
-	for _, file := range []string{"/etc/ssl/certs/ca-certificates.crt", " /freshet", "--chown=65532:65532 /out/data /var/lib/freshet"} {
+	for _, file := range []string{
+		"/etc/ssl/certs/ca-certificates.crt", " /freshet",
+		"--chown=65532:65532 /out/data /var/lib/freshet",
+	} {
 		if !strings.Contains(copies, file) {
 			t.Errorf("the image lacks %s", file)
 		}

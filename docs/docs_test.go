@@ -154,7 +154,8 @@ func TestEveryFilterIsWrittenDown(t *testing.T) {
 	oracle := files(t, ".go")["proof/e2e/oracle/template.go"]
 	for _, name := range router.Filters() {
 		for where, text := range map[string]string{
-			"the table of docs/mappings.md": table.String(), "the comment in deploy/freshet.yaml": comment, "proof/e2e/oracle/template.go": oracle,
+			"the table of docs/mappings.md": table.String(), "the comment in deploy/freshet.yaml": comment,
+			"proof/e2e/oracle/template.go": oracle,
 		} {
 			if !regexp.MustCompile("[`\" ]" + name + "([`\": ]|$)").MatchString(text) {
 				t.Errorf("filter %s is not in %s", name, where)
@@ -220,7 +221,8 @@ func TestTheCommandsThatCreateTopicsAreThoseThatAreMeant(t *testing.T) {
 	}
 	names, sizing := broker.Names{Topic: "freshet.invalidations"}, broker.Sizing{Replication: 3}
 	delays := []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
-	for _, topic := range append(broker.ReaderTopics(names, "main", sizing), broker.InvalidatorTopics(names, "freshet", delays, sizing)...) {
+	for _, topic := range append(broker.ReaderTopics(names, "main", sizing),
+		broker.InvalidatorTopics(names, "freshet", delays, sizing)...) {
 		if command := c.CreateCommand(topic); !strings.Contains(page, "\n"+command+"\n") {
 			t.Errorf("this is not on the page:\n%s", command)
 		}
@@ -233,9 +235,11 @@ func TestTheCommandsThatCreateTopicsAreThoseThatAreMeant(t *testing.T) {
 // others are parts of sentences that are not freshet's: the words of Kafka and of Go, and freshet's own where a word
 // is put in.
 var others = []string{
-	"connection refused", "[19] Not Enough Replicas", "Authentication failed during authentication due to invalid credentials",
+	"connection refused", "[19] Not Enough Replicas",
+	"Authentication failed during authentication due to invalid credentials",
 	"tls: failed to verify certificate: x509: certificate signed by unknown authority", "(SCRAM-SHA-512)", "(…)",
-	"may not Write topic", "may not Read topic", "may not Read group", "may not Create topic", "--operation Create --topic", "join consumer group",
+	"may not Write topic", "may not Read topic", "may not Read group", "may not Create topic",
+	"--operation Create --topic", "join consumer group",
 }
 
 // joint is where a sentence may be put together of several.
@@ -303,7 +307,8 @@ var turns = []struct{ phrase, instead string }{
 
 var (
 	// quoted is what a page shows rather than says: code, messages, names, and the table that the benchmark writes.
-	quoted = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^    [^\n]*$|<!-- table.*<!-- end of the table -->|``[^\n]*?``|`[^`\n]*(?:\n[^`\n]+)?`|<!--.*?-->")
+	quoted = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^    [^\n]*$|<!-- table.*<!-- end of the table " +
+		"-->|``[^\n]*?``|`[^`\n]*(?:\n[^`\n]+)?`|<!--.*?-->")
 	// lag is the one thing that is behind.
 	lag = regexp.MustCompile(`(?i)\b(is|are|was|were|falls?|fell|far|seconds|reading is|partition is)\s+behind\b|\blags behind\b`)
 )

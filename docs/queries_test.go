@@ -29,7 +29,9 @@ func lockName(prefix, key string) string {
 var release = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 // fill returns the value of a key; load reads it from the database if it is not cached.
-func fill(ctx context.Context, rdb redis.UniversalClient, prefix, key string, load func(context.Context) (string, error)) (string, error) {
+func fill(ctx context.Context, rdb redis.UniversalClient, prefix, key string,
+	load func(context.Context) (string, error),
+) (string, error) {
 	name, token := lockName(prefix, key), rand.Text()
 	for wait := 20 * time.Millisecond; ; wait *= 2 {
 		value, err := rdb.Get(ctx, prefix+key).Result()
@@ -68,7 +70,8 @@ func TestTheLockOnThePageIsFreshets(t *testing.T) {
 	for _, prefix := range []string{"", "app:", "{app}:"} {
 		for _, key := range []string{"product:17", "{user:7}:cart", "a{b", "{}x", "", "ü{1}{2}"} {
 			full := prefix + key
-			if full == "" || strings.Contains(key, "}") && !strings.Contains(full, "r:7}") && !strings.Contains(full, "{1}") && prefix != "{app}:" {
+			if full == "" || strings.Contains(key, "}") && !strings.Contains(full, "r:7}") && !strings.Contains(full, "{1}") &&
+				prefix != "{app}:" {
 				continue // odd, as the page says
 			}
 			if got, want := lockName(prefix, key), (fwrite.Names{Prefix: prefix}).Lock(key); got != want {
@@ -90,13 +93,15 @@ func TestTheFillOnThePageSharesTheLock(t *testing.T) {
 	testbed.Must(t, rdb.Set(ctx, name, "freshet", 0).Err())
 	got := make(chan string)
 	go func() {
-		value, err := fill(ctx, rdb, prefix, key, func(context.Context) (string, error) { return "", errors.New("loaded beside the lock") })
+		value, err := fill(ctx, rdb, prefix, key,
+			func(context.Context) (string, error) { return "", errors.New("loaded beside the lock") })
 		if err != nil {
 			value = err.Error()
 		}
 		got <- value
 	}()
-	for !strings.Contains(rdb.Info(ctx, "commandstats").Val(), "cmdstat_set:calls=2") { // ours, and the one that did not get the lock
+	// ours, and the one that did not get the lock
+	for !strings.Contains(rdb.Info(ctx, "commandstats").Val(), "cmdstat_set:calls=2") {
 	}
 	testbed.Must(t, rdb.Set(ctx, prefix+key, "freshet's", 0).Err())
 	if value := <-got; value != "freshet's" {
@@ -114,7 +119,8 @@ func TestTheFillOnThePageSharesTheLock(t *testing.T) {
 		}
 		return "the application's", nil
 	})
-	if err != nil || value != "the application's" || rdb.Get(ctx, prefix+key).Val() != value || rdb.Exists(ctx, name).Val() != 0 {
+	if err != nil || value != "the application's" || rdb.Get(ctx, prefix+key).Val() != value ||
+		rdb.Exists(ctx, name).Val() != 0 {
 		t.Errorf("%q %v, cached %q, %d locks left", value, err, rdb.Get(ctx, prefix+key).Val(), rdb.Exists(ctx, name).Val())
 	}
 }

@@ -236,7 +236,8 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	d.normalize()
 	if b.doubts[d.ID] == nil && b.of(d.Cause) >= most {
 		d.Tables, d.Subject = nil, ""
-		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them", most)
+		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them",
+			most)
 		d.normalize()
 	}
 	now := time.Now().UTC().Round(0)

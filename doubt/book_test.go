@@ -50,7 +50,8 @@ func open(t *testing.T, k doubt.Keeper) (*doubt.Book, *alarm.Board) {
 
 func truncated(table string) doubt.Doubt {
 	return doubt.Doubt{
-		Cause: alarm.TruncatedTable, Source: "shop", Tables: []string{table}, Message: "TRUNCATE of " + table + ": clear its keys",
+		Cause: alarm.TruncatedTable, Source: "shop", Tables: []string{table}, Message: "TRUNCATE of " + table +
+			": clear its keys",
 	}
 }
 
@@ -93,7 +94,8 @@ func TestTheSameTroubleAfterAReplayIsTheSameDoubt(t *testing.T) {
 		d.Tables, d.Message = []string{"shop.a", "shop.b"}, "in other words"
 		must(t, b.Record(t.Context(), d))
 		is := b.List()
-		if len(is) != 1 || is[0].ID != first.ID || is[0].Count != 2 || !is[0].Since.Equal(first.Since) || is[0].Last.Sub(first.Last) != time.Hour {
+		if len(is) != 1 || is[0].ID != first.ID || is[0].Count != 2 || !is[0].Since.Equal(first.Since) ||
+			is[0].Last.Sub(first.Last) != time.Hour {
 			t.Fatalf("%+v", is)
 		}
 		for _, other := range []func(*doubt.Doubt){
@@ -144,7 +146,8 @@ func TestRecordReturnsWhenTheDoubtIsDurable(t *testing.T) {
 		if l := b.List(); len(l) != 1 {
 			t.Fatalf("the status says so at once: %+v", l)
 		}
-		if r := alarms.Records(); len(r) != 2 || r[1].Kind != alarm.StoreFailed || !strings.Contains(r[1].Message, "the disk is full") {
+		if r := alarms.Records(); len(r) != 2 || r[1].Kind != alarm.StoreFailed ||
+			!strings.Contains(r[1].Message, "the disk is full") {
 			t.Fatalf("alarms %+v", r)
 		}
 		ok.Store(true)
@@ -167,7 +170,8 @@ func TestRecordGivesUpOnlyWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		start := time.Now()
-		if err := b.Record(ctx, truncated("shop.a")); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Hour {
+		if err := b.Record(ctx, truncated("shop.a")); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(start) != time.Hour {
 			t.Fatalf("%v after %v", err, time.Since(start))
 		}
 	})

@@ -60,7 +60,10 @@ type Batch struct {
 
 // Reset empties the batch for building the next one in the same memory. Only for one that was built, never for a copy.
 func (b *Batch) Reset() {
-	*b = Batch{Origins: b.Origins[:0], Commons: b.Commons[:0], Invalidations: b.Invalidations[:0], Effects: b.Effects[:0], text: b.text[:0], Age: Unknown}
+	*b = Batch{
+		Origins: b.Origins[:0], Commons: b.Commons[:0], Invalidations: b.Invalidations[:0], Effects: b.Effects[:0],
+		text: b.text[:0], Age: Unknown,
+	}
 }
 
 // Clone returns a copy of exactly the size that its content needs: what is built in one reused, roomy batch is
@@ -227,6 +230,7 @@ func (b *Batch) Len() int { return len(b.Invalidations) }
 
 // Bytes returns about how much memory a copy of the batch holds.
 func (b *Batch) Bytes() int {
-	return len(b.text) + len(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) + len(b.Origins)*int(unsafe.Sizeof(Placed{})) +
+	return len(b.text) + len(b.Invalidations)*int(unsafe.Sizeof(Invalidation{})) +
+		len(b.Origins)*int(unsafe.Sizeof(Placed{})) +
 		len(b.Commons)*int(unsafe.Sizeof(Common{})) + len(b.Effects)*int(unsafe.Sizeof((*Effect)(nil)))
 }

@@ -24,7 +24,8 @@ func TestNamesComeBack(t *testing.T) {
 			t.Errorf("%s: %d, %v", f, back, err)
 		}
 	}
-	unknown := Action(0).String() + Action(200).String() + (lastAction + 1).String() + Intent(3).String() + Form(200).String()
+	unknown := Action(0).String() + Action(200).String() + (lastAction + 1).String() + Intent(3).String() +
+		Form(200).String()
 	if unknown != "unknownunknownunknownunknownunknown" {
 		t.Error(unknown)
 	}
@@ -200,7 +201,8 @@ func TestABatchKeepsWhatItsActionsNeed(t *testing.T) {
 			for i, it := range items {
 				inv := &b.Invalidations[i]
 				got, err := b.Fields(i).All()
-				if b.Key(i) != keys[i] || inv.Action != it.Action || inv.Intent != it.Intent || inv.Row != it.Row || b.EffectOf(i) != effects[i] ||
+				if b.Key(i) != keys[i] || inv.Action != it.Action || inv.Intent != it.Intent || inv.Row != it.Row ||
+					b.EffectOf(i) != effects[i] ||
 					err != nil || !cmp.Equal(got, all[i], cmp.Comparer(sameFields)) {
 					t.Fatalf("%s: %d: %q %+v %q, %v; want %q %+v %q", what, i, b.Key(i), inv, got, err, keys[i], it, all[i])
 				}
@@ -235,7 +237,10 @@ func TestABatchKeepsWhatItsActionsNeed(t *testing.T) {
 		}
 		b.AddOrigin(Origin{})
 		other := &Effect{}
-		b.AddItem(Item{Text: append(b.Text(), bytes.Repeat([]byte("X"), 4000)...), Key: 1000, Action: ActionIncr, Effect: other})
+		b.AddItem(Item{
+			Text: append(b.Text(), bytes.Repeat([]byte("X"), 4000)...), Key: 1000, Action: ActionIncr,
+			Effect: other,
+		})
 		check(c, "cloned before")
 		if b.EffectOf(0) != other || len(b.Effects) != 1 {
 			t.Fatalf("after Reset: %+v", b.Effects)

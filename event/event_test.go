@@ -128,7 +128,8 @@ func TestASetOfGTIDsIsASet(t *testing.T) {
 						continue
 					}
 					if a.Contains(g) != am[g] || diff.Contains(g) != (am[g] && !bm[g]) || union.Contains(g) != (am[g] || bm[g]) {
-						t.Fatalf("%s: a %v, a-b %v, a|b %v; want %v, b %v", g, a.Contains(g), diff.Contains(g), union.Contains(g), am[g], bm[g])
+						t.Fatalf("%s: a %v, a-b %v, a|b %v; want %v, b %v", g, a.Contains(g), diff.Contains(g), union.Contains(g), am[g],
+							bm[g])
 					}
 				}
 			}
@@ -148,7 +149,8 @@ func TestAMariaDBSetIsTheLastGTIDOfEachDomain(t *testing.T) {
 	if got := d.String(); got != "3-1-1" {
 		t.Fatalf("difference %s", got)
 	}
-	if !s.Contains(GTID{Domain: 0, Server: 9, Number: 4}) || s.Contains(GTID{Domain: 0, Server: 2, Number: 7}) || s.Contains(GTID{Domain: 1, Number: 1}) {
+	if !s.Contains(GTID{Domain: 0, Server: 9, Number: 4}) || s.Contains(GTID{Domain: 0, Server: 2, Number: 7}) ||
+		s.Contains(GTID{Domain: 1, Number: 1}) {
 		t.Fatal("a domain holds what its sequence has reached, and nothing else")
 	}
 }
@@ -238,14 +240,19 @@ func TestValuesThatAreAbsentAreNeverTheSame(t *testing.T) {
 
 func TestSplitFile(t *testing.T) {
 	for name, want := range map[string]string{
-		"binlog.000112": "binlog 112", "mysql-bin.1000000": "mysql-bin 1000000", "a.b.000001": "a.b 1", ".7": " 7", "x.2147483647": "x 2147483647",
+		"binlog.000112": "binlog 112", "mysql-bin.1000000": "mysql-bin 1000000", "a.b.000001": "a.b 1", ".7": " 7",
+		"x.2147483647": "x 2147483647",
 	} {
 		if base, n, err := SplitFile(name); err != nil || fmt.Sprint(base, " ", n) != want {
 			t.Errorf("%s: %q %d (%v)", name, base, n, err)
 		}
 	}
-	for _, name := range []string{"", "binlog", "binlog.", "binlog.x1", "112", "binlog.-1", "binlog.+1", "binlog.1 ", "binlog.4294967296"} {
-		if base, n, err := SplitFile(name); err == nil || base != "" || n != 0 || !strings.Contains(err.Error(), strconv.Quote(name)) {
+	for _, name := range []string{
+		"", "binlog", "binlog.", "binlog.x1", "112", "binlog.-1", "binlog.+1", "binlog.1 ",
+		"binlog.4294967296",
+	} {
+		if base, n, err := SplitFile(name); err == nil || base != "" || n != 0 ||
+			!strings.Contains(err.Error(), strconv.Quote(name)) {
 			t.Errorf("%s: %q %d (%v)", name, base, n, err)
 		}
 	}

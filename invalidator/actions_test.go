@@ -42,7 +42,10 @@ func batchOfThings(o event.Origin, things ...thing) *event.Batch {
 		for _, f := range th.fields {
 			text = event.AppendField(text, f)
 		}
-		b.AddItem(event.Item{Text: text, Key: len(th.key), Row: uint32(i + 1), Action: th.action, Intent: th.intent, Effect: th.effect})
+		b.AddItem(event.Item{
+			Text: text, Key: len(th.key), Row: uint32(i + 1), Action: th.action, Intent: th.intent,
+			Effect: th.effect,
+		})
 	}
 	b.End = event.End{File: "binlog.000001", Pos: o.Event.Pos + 1}
 	return b.Clone()
@@ -161,12 +164,14 @@ func TestNoticesFollowTheAcknowledgedAction(t *testing.T) {
 	inBubble(t, Options{KeyPrefix: "p:"}, func(r *rig) {
 		r.redis.set(func() { r.redis.delay = func([]string) time.Duration { return 10 * ms } })
 		tell := &event.Effect{Publish: true, Stream: true, MaxLen: 7}
-		r.append(aged(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, tell, []string{"changes", "it was a", "log"}}), 0))
+		r.append(aged(batchOfThings(origin(4, 0),
+			thing{"a", event.ActionDelete, 0, tell, []string{"changes", "it was a", "log"}}), 0))
 		r.pass(10 * ms)
 		r.watermark(0)
 		r.pass(10 * ms)
 		r.watermark(1)
-		r.calls("0s unlink p:a", "10ms publish changes it was a", "10ms xadd p:log maxlen ~ 7 key p:a source s version 1/1/4/1 action delete")
+		r.calls("0s unlink p:a", "10ms publish changes it was a",
+			"10ms xadd p:log maxlen ~ 7 key p:a source s version 1/1/4/1 action delete")
 	})
 }
 
@@ -183,7 +188,8 @@ func TestANoticeWhoseReplyWasLostIsSentAgain(t *testing.T) {
 				return int64(1), nil
 			}
 		})
-		r.append(aged(batchOfThings(origin(4, 0), thing{"a", event.ActionDelete, 0, &event.Effect{Publish: true}, []string{"changes", "a"}}), 0))
+		r.append(aged(batchOfThings(origin(4, 0),
+			thing{"a", event.ActionDelete, 0, &event.Effect{Publish: true}, []string{"changes", "a"}}), 0))
 		r.watermark(0)
 		r.pass(time.Second)
 		r.watermark(1)
@@ -269,7 +275,8 @@ func TestWhatWasParkedRaisesItsGuard(t *testing.T) {
 		if parked, dead := r.store.counts(); parked+dead != 0 {
 			r.Fatalf("%d parked, %d dead", parked, dead)
 		}
-		r.calls("rebuild forget 1/1/9/1", "member set forget 1/1/9/1", "incr incr", "unlink hash freshet:f:{hash} freshet:fo:{hash}")
+		r.calls("rebuild forget 1/1/9/1", "member set forget 1/1/9/1", "incr incr",
+			"unlink hash freshet:f:{hash} freshet:fo:{hash}")
 	})
 }
 
@@ -306,7 +313,8 @@ func TestAValueWithoutMemoryForItIsForgottenAndNoTrouble(t *testing.T) {
 
 func TestAKeyThatCannotBeWrittenIsForgottenAtOnceThenTriedAgainThenParked(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
-		r.refusing(func(c sentCall) bool { return isPut(c) && slices.Contains(c.args, "bad") }, "ERR something about this value")
+		r.refusing(func(c sentCall) bool { return isPut(c) && slices.Contains(c.args, "bad") },
+			"ERR something about this value")
 		r.append(batchOfThings(origin(4, d2), put("a", "good"), put("b", "bad")))
 		r.calls("0s rebuild a set good", "0s rebuild b forget")
 		r.mark(4)
@@ -343,7 +351,8 @@ func TestABatchSaysEachThingOnce(t *testing.T) {
 		rebuilt := func(v string) thing { return thing{"a", event.ActionRebuild, event.IntentPut, e, []string{v}} }
 		incr := thing{key: "gen", action: event.ActionIncr}
 		r.append(aged(batchOfThings(origin(4, 0), rebuilt("old"), incr, member("x", event.IntentPut), rebuilt("new"),
-			member("y", event.IntentPut), incr, member("x", event.IntentRemove), thing{key: "a", action: event.ActionDelete}), 0))
+			member("y", event.IntentPut), incr, member("x", event.IntentRemove), thing{key: "a", action: event.ActionDelete}),
+			0))
 		r.calls("rebuild a set 1/1/4/4 new", "member tag sadd y", "incr gen", "member tag srem x 1/1/4/7")
 		r.tape("0s a")
 		r.watermark(1)
@@ -410,7 +419,9 @@ type tapeRebuilder struct {
 }
 
 // Query implements [Rebuilder].
-func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields, bool, error) {
+func (q *tapeRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields,
+	bool, error,
+) {
 	key, _, _ := params.Next()
 	q.r.redis.mu.Lock()
 	q.tape = append(q.tape, fmt.Sprintf("%s %s", time.Since(q.r.redis.begin), key))

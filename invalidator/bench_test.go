@@ -44,7 +44,8 @@ func benchBatches(n, rows int, d, age time.Duration) []*event.Batch {
 }
 
 func benchEngine(b *testing.B, r Redis, batches []*event.Batch) {
-	e := start(b, Deps{Redis: r, Rebuilder: benchRebuilder{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})
+	e := start(b, Deps{Redis: r, Rebuilder: benchRebuilder{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+		Options{})
 	caughtUp(e)
 	b.ReportAllocs()
 	b.ResetTimer()

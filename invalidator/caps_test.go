@@ -149,7 +149,8 @@ func TestStoppingDoesNotWaitForARedisThatIsAway(t *testing.T) {
 
 func TestServeEndsWithRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := New(Deps{Redis: noRedis{}, Store: &memStore{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})
+		e, err := New(Deps{Redis: noRedis{}, Store: &memStore{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+			Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,8 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 // dialed returns how connections are made, by way of dial. A failure is handed on as a connection that fails at its
 // first use: the pool would count failures to dial, and after some of them try only once a second, which is too late to
 // notice that Redis is back.
-func (s *Single) dialed(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func (s *Single) dialed(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string,
+	string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -37,7 +37,10 @@ func TestOfDuplicatesTheLargestDStays(t *testing.T) {
 		{"a larger D first", batchWith("a", long, "b", short, "a", short), map[time.Duration][]uint32{long: {0}, short: {1}}},
 		{"a larger D later", batchWith("a", short, "b", short, "a", long), map[time.Duration][]uint32{short: {1}, long: {2}}},
 		{"a larger D later, and nothing else", batchWith("a", short, "a", long), map[time.Duration][]uint32{long: {1}}},
-		{"a D and none", batchWith("a", time.Duration(0), "a", short, "a", time.Duration(0)), map[time.Duration][]uint32{short: {1}}},
+		{
+			"a D and none", batchWith("a", time.Duration(0), "a", short, "a", time.Duration(0)),
+			map[time.Duration][]uint32{short: {1}},
+		},
 		{"the empty key", batchWith("", short, "", short), map[time.Duration][]uint32{short: {0}}},
 	} {
 		var s dedup

@@ -349,7 +349,8 @@ func TestAFaultThatNoAttemptMendsEndsServe(t *testing.T) {
 		})
 		r.append(batchOf(4, 0, "a"))
 		err := <-r.served
-		if err == nil || !strings.Contains(err.Error(), "unlink 1 keys: ERR unknown command") || !strings.Contains(err.Error(), "Redis 6.0") {
+		if err == nil || !strings.Contains(err.Error(), "unlink 1 keys: ERR unknown command") ||
+			!strings.Contains(err.Error(), "Redis 6.0") {
 			r.Fatalf("Serve returned %v", err)
 		}
 		r.watermark(0)
@@ -388,7 +389,8 @@ func TestAFaultEndsServeThoughAnotherRoundTripHangs(t *testing.T) {
 
 func TestALogThatFailsEndsServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := start(t, Deps{Redis: noRedis{}, Alarms: &alarms{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})
+		e := start(t, Deps{Redis: noRedis{}, Alarms: &alarms{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+			Options{})
 		broken := &brokenLog{fakeLog{id: 7}}
 		if err := e.Serve(t.Context(), broken); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "partition 7") {
 			t.Fatalf("Serve returned %v", err)

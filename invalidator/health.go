@@ -235,7 +235,8 @@ func (h *health) woke(asleep, awake time.Time, meant time.Duration) {
 // server's, or nothing ran here, or there, and no clock of the machine tells.
 func (h *health) stepped(by time.Duration) {
 	h.overslept.Store(int64(h.clock()))
-	h.log.Info("the clock of redis stepped, or nothing ran here for a while: values are not written for now", "seconds", by.Seconds())
+	h.log.Info("the clock of redis stepped, or nothing ran here for a while: values are not written for now", "seconds",
+		by.Seconds())
 }
 
 // slept reports whether nothing had run here for long, or Redis' clock had stepped, when what was begun then had begun,

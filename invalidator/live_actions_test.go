@@ -125,7 +125,13 @@ func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 	}{
 		{"the stream was no stream", []any{"set", "ok:log", "text"}, []any{"unlink", "ok:log"}, "", "ok:1"},
 		{"the key was refused", []any{"ping"}, []any{"acl", "setuser", "some", "allkeys", "allchannels"}, "some", "1"},
-		{"there was no memory", []any{"config", "set", "maxmemory", "1"}, []any{"config", "set", "maxmemory", "0"}, "", "ok:1"},
+		{
+			"there was no memory",
+			[]any{"config", "set", "maxmemory", "1"},
+			[]any{"config", "set", "maxmemory", "0"},
+			"",
+			"ok:1",
+		},
 	} {
 		for _, action := range []event.Action{event.ActionDelete, event.ActionRebuild, event.ActionSet} {
 			t.Run(c.name+", "+action.String(), func(t *testing.T) {
@@ -282,7 +288,8 @@ func TestValuesAreWrittenAgainAfterRedisWasKilled(t *testing.T) {
 	})
 	testbed.Must(t, l.server.Kill())
 	l.engine.Mark(markAt(l.pos))
-	testbed.Eventually(t, 2*time.Minute, "Redis counts as away", func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
+	testbed.Eventually(t, 2*time.Minute, "Redis counts as away",
+		func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
 	testbed.Must(t, l.server.Start(t.Context()))
 	l.fetched++
 	l.finished(l.fetched)
@@ -304,7 +311,9 @@ type liveRebuilder struct {
 }
 
 // Query implements [Rebuilder].
-func (q *liveRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool, error) {
+func (q *liveRebuilder) Query(context.Context, string, string, event.Fields, *event.GTIDSet) (event.Fields, bool,
+	error,
+) {
 	q.runs.Add(1)
 	return event.AppendField(nil, *q.value.Load()), false, nil
 }
@@ -316,7 +325,8 @@ func TestARebuildByQueryOnARealServer(t *testing.T) {
 	q.value.Store(&value)
 	log := newFakeLog()
 	e := start(t, Deps{
-		Redis: single(t, SingleOptions{Address: server.Addr}), Rebuilder: q, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Redis: single(t, SingleOptions{Address: server.Addr}), Rebuilder: q,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}, Options{ShortestD: liveD, Retry: retry.Policy{ParkDelays: []time.Duration{liveD}}})
 	l := &live{T: t, server: server, engine: e, log: log, pos: 4}
 	served := make(chan error, 1)

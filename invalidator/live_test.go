@@ -35,7 +35,8 @@ const liveD = 200 * time.Millisecond
 func newLive(t *testing.T, user, password string) *live {
 	t.Helper()
 	l := &live{
-		T: t, server: testbed.Redis(t), log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1), pos: 4,
+		T: t, server: testbed.Redis(t), log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1),
+		pos: 4,
 	}
 	l.proxy = proxy.StartRESP(t, l.server.Addr)
 	if user != "" {
@@ -139,7 +140,10 @@ func TestDeletesFlowSoonAfterRedisIsBack(t *testing.T) {
 	for name, c := range map[string]struct{ away, back func(l *live) }{
 		"refused":   {func(l *live) { l.proxy.Cut() }, func(l *live) { testbed.Must(l, l.proxy.Resume()) }},
 		"half-open": {func(l *live) { l.proxy.Stall(proxy.Both) }, func(l *live) { testbed.Must(l, l.proxy.Resume()) }},
-		"hung":      {func(l *live) { testbed.Must(l, l.server.Pause()) }, func(l *live) { testbed.Must(l, l.server.Resume()) }},
+		"hung": {
+			func(l *live) { testbed.Must(l, l.server.Pause()) },
+			func(l *live) { testbed.Must(l, l.server.Resume()) },
+		},
 		"read-only": {
 			func(l *live) { l.server.Do(l, "replicaof", "127.0.0.1", "1") },
 			func(l *live) { l.server.Do(l, "replicaof", "no", "one") },
@@ -160,7 +164,8 @@ func TestDeletesFlowSoonAfterRedisIsBack(t *testing.T) {
 			l.pos++
 			l.log.batches <- batchOf(l.pos, liveD, "during")
 			l.engine.Mark(markAt(l.pos))
-			testbed.Eventually(t, 2*time.Minute, "Redis counts as away", func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
+			testbed.Eventually(t, 2*time.Minute, "Redis counts as away",
+				func() bool { return l.alarms.count(alarm.RedisAway) > 0 })
 			l.log.batches <- batchOf(l.pos, liveD, "later")
 			if l.log.watermark() != 1 {
 				t.Fatal("the watermark moved while Redis was away")

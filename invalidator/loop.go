@@ -274,9 +274,10 @@ func (s *partitionLoop) complain() {
 		since := max(q.units.head().queued, s.engine.health.upSince())
 		if s.now.sub(since) > patience {
 			s.complained = s.now
-			s.engine.alarms.Raise(alarm.RedisSlow, fmt.Sprintf("final deletes with a second delete of %s are more than %s overdue, "+
-				"though redis %s answers: it is too slow, or silent for more than %s again and again; see what blocks it "+
-				"(SLOWLOG, LATENCY DOCTOR), or use a longer second_delete", q.d, patience, s.engine.node.redis, q.d/late))
+			s.engine.alarms.Raise(alarm.RedisSlow,
+				fmt.Sprintf("final deletes with a second delete of %s are more than %s overdue, "+
+					"though redis %s answers: it is too slow, or silent for more than %s again and again; see what blocks it "+
+					"(SLOWLOG, LATENCY DOCTOR), or use a longer second_delete", q.d, patience, s.engine.node.redis, q.d/late))
 			return
 		}
 	}

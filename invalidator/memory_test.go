@@ -36,7 +36,8 @@ func (*endlessLog) Commit(eventlog.Token) {}
 func TestPendingKeysHoldAboutWhatIsCounted(t *testing.T) {
 	const limit = 16 << 20
 	for _, keys := range []int{1, 20, 2000} {
-		e := start(t, Deps{Redis: noRedis{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{MaxMemory: limit, MaxPending: 1 << 30})
+		e := start(t, Deps{Redis: noRedis{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+			Options{MaxMemory: limit, MaxPending: 1 << 30})
 		before := heapBytes()
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
@@ -89,7 +90,8 @@ func TestKeysInTroubleHoldAboutWhatIsCounted(t *testing.T) {
 			return s.Waiting == "invalidator.max_memory is reached" && s.InFlight == 0
 		})
 		held := heapBytes() - before
-		t.Logf("%s: %d keys pending, %d MiB counted, %d MiB held", name, e.Snapshot().Pending, e.Snapshot().Bytes>>20, held>>20)
+		t.Logf("%s: %d keys pending, %d MiB counted, %d MiB held", name, e.Snapshot().Pending, e.Snapshot().Bytes>>20,
+			held>>20)
 		if held > limit*2 {
 			t.Errorf("%s: keys in trouble hold %d bytes, counted as %d", name, held, limit)
 		}

@@ -19,8 +19,9 @@ type metrics struct {
 	parked, settled, buried, retries, outages prometheus.Counter
 
 	coalesced, joined, forgone prometheus.Counter
-	actions                    [event.ActionIncr + 1][write.Absent + 2]prometheus.Counter // by outcome; the last is a failure
-	rebuilds                   [3]prometheus.Counter                                      // by result
+	// by outcome; the last is a failure
+	actions  [event.ActionIncr + 1][write.Absent + 2]prometheus.Counter
+	rebuilds [3]prometheus.Counter // by result
 
 	redisUp prometheus.Gauge
 	trip    prometheus.Histogram
@@ -30,24 +31,29 @@ type metrics struct {
 
 func newMetrics(e *Engine) *metrics {
 	m := &metrics{all: []prometheus.Collector{partitionLag{e}}}
-	sent := m.counterVec("deletes_sent_total", "Keys sent to Redis to be deleted, or for another action, by which time it is.", "delete")
-	acked := m.counterVec("deletes_acknowledged_total", "Keys whose delete, or other action, Redis acknowledged, by which time it is.", "delete")
+	sent := m.counterVec("deletes_sent_total",
+		"Keys sent to Redis to be deleted, or for another action, by which time it is.", "delete")
+	acked := m.counterVec("deletes_acknowledged_total",
+		"Keys whose delete, or other action, Redis acknowledged, by which time it is.", "delete")
 	for k := range kinds {
 		m.sent[k] = sent.WithLabelValues(k.String())
 		m.acked[k] = acked.WithLabelValues(k.String())
 	}
 	m.found = m.counter("keys_found_total", "Deleted keys that existed in Redis.")
 	m.duplicates = m.counter("duplicates_total", "Keys left out because their batch held them already.")
-	m.repeated = m.counter("deletes_repeated_total", "Keys whose final delete is repeated because Redis was silent around it.")
+	m.repeated = m.counter("deletes_repeated_total",
+		"Keys whose final delete is repeated because Redis was silent around it.")
 	m.refused = m.counter("commands_refused_total", "Commands that Redis refused for a key's sake.")
 	m.parked = m.counter("keys_parked_total", "Keys in trouble put into the store.")
 	m.settled = m.counter("keys_settled_total", "Parked keys that were deleted after all.")
 	m.buried = m.counter("dead_letters_total", "Keys given up after their last attempt.")
 	m.retries = m.counter("redis_retries_total", "Round trips that failed because Redis was away, and were tried again.")
 	m.outages = m.counter("redis_outages_total", "How often Redis went away.")
-	m.coalesced = m.counter("coalesced_total", "Keys that waited for their mapping's rate limit and were served by a later change's action.")
+	m.coalesced = m.counter("coalesced_total",
+		"Keys that waited for their mapping's rate limit and were served by a later change's action.")
 	m.joined = m.counter("rebuilds_joined_total", "Keys that shared the query of another change of the same key.")
-	m.forgone = m.counter("rebuilds_forgone_total", "Keys that were deleted in place of rebuilt by query, since they would have had to wait for too long.")
+	m.forgone = m.counter("rebuilds_forgone_total",
+		"Keys that were deleted in place of rebuilt by query, since they would have had to wait for too long.")
 	m.actionCounters()
 	m.redisUp = m.gauge("redis_up", "1 while Redis answers and takes deletes.")
 	m.trip = m.histogram("round_trip_seconds", "One round trip to Redis.", prometheus.ExponentialBuckets(0.0001, 4, 8))
@@ -67,7 +73,8 @@ const (
 
 // actionCounters are those of what is not a plain delete.
 func (m *metrics) actionCounters() {
-	actions := m.counterVec("actions_total", "Actions on keys other than plain deletes, by what they did.", "action", "outcome")
+	actions := m.counterVec("actions_total", "Actions on keys other than plain deletes, by what they did.", "action",
+		"outcome")
 	for a := event.ActionDelete; a <= event.ActionIncr; a++ {
 		for o := write.Written; o <= write.Absent; o++ {
 			m.actions[a][o] = actions.WithLabelValues(a.String(), o.String())
@@ -120,17 +127,22 @@ func (m *metrics) acknowledged(k kind, keys int) {
 
 // states are the gauges that are read off the engine.
 func (m *metrics) states(e *Engine) {
-	m.gaugeFunc("in_flight_keys", "Keys fetched and not yet deleted once.", func() float64 { return float64(e.room.inFlight.Load()) })
-	m.gaugeFunc("pending_keys", "Keys deleted once and not finished.", func() float64 { return float64(e.room.pending.Load()) })
-	m.gaugeFunc("memory_bytes", "About what all unfinished work holds.", func() float64 { return float64(e.room.bytes.Load()) })
+	m.gaugeFunc("in_flight_keys", "Keys fetched and not yet deleted once.",
+		func() float64 { return float64(e.room.inFlight.Load()) })
+	m.gaugeFunc("pending_keys", "Keys deleted once and not finished.",
+		func() float64 { return float64(e.room.pending.Load()) })
+	m.gaugeFunc("memory_bytes", "About what all unfinished work holds.",
+		func() float64 { return float64(e.room.bytes.Load()) })
 	m.gaugeFunc("unmarked_keys", "Keys that wait to be known as visible.", func() float64 { return float64(e.unmarked()) })
-	m.gaugeFunc("keys_in_trouble", "Keys that Redis refuses, tried again in place or waiting to be parked.", func() float64 {
-		return float64(e.sum(func(s *partitionLoop) int64 { return s.troubled.Load() }))
-	})
+	m.gaugeFunc("keys_in_trouble", "Keys that Redis refuses, tried again in place or waiting to be parked.",
+		func() float64 {
+			return float64(e.sum(func(s *partitionLoop) int64 { return s.troubled.Load() }))
+		})
 	m.gaugeFunc("rate_limited_keys", "Keys that wait for their mapping's rate limit.", func() float64 {
 		return float64(e.sum(func(s *partitionLoop) int64 { return s.limited.Load() }))
 	})
-	m.gaugeFunc("rebuild_queue_keys", "Keys that wait for a query to begin.", func() float64 { return float64(e.queries.waiting.Load()) })
+	m.gaugeFunc("rebuild_queue_keys", "Keys that wait for a query to begin.",
+		func() float64 { return float64(e.queries.waiting.Load()) })
 	m.gaugeFunc("oldest_unfinished_seconds", "How long ago the oldest unfinished batch was fetched.", func() float64 {
 		return e.oldest().Seconds()
 	})

@@ -100,7 +100,10 @@ freshet_invalidation_latency_seconds_sum 0.02
 freshet_invalidation_latency_seconds_count 1
 `
 		names := []string{"freshet_invalidation_latency_seconds"}
-		for _, n := range []string{"deletes_acknowledged_total", "duplicates_total", "keys_found_total", "keys_parked_total", "pending_keys", "redis_up"} {
+		for _, n := range []string{
+			"deletes_acknowledged_total", "duplicates_total", "keys_found_total", "keys_parked_total",
+			"pending_keys", "redis_up",
+		} {
 			names = append(names, "freshet_invalidator_"+n)
 		}
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {

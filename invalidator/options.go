@@ -39,7 +39,8 @@ type Rebuilder interface {
 	//
 	// It must be a server that has executed after: the transactions whose changes the value answers, as far as they
 	// have GTIDs. Another server that has taken over, or the one before it, may lack them.
-	Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields, missing bool, err error)
+	Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields,
+		missing bool, err error)
 }
 
 // Hot counts what changes most.

@@ -45,7 +45,8 @@ func TestAHotKeyOfALimitedMappingIsOneDeleteATurn(t *testing.T) {
 			r.pass(20 * ms)
 		}
 		// All that came since the last turn waits for the next.
-		if got := r.times("hot"); !slices.Equal(got, []time.Duration{0, time.Second - pacerBurst, 2*time.Second - pacerBurst}) {
+		if got := r.times("hot"); !slices.Equal(got,
+			[]time.Duration{0, time.Second - pacerBurst, 2*time.Second - pacerBurst}) {
 			r.Fatalf("deleted at %v, want once a second", got)
 		}
 		if w := r.log.watermark(); w != 98 {

@@ -47,7 +47,8 @@ func slotOf(key string) int {
 func (p *packer) pack(b *event.Batch) []byte {
 	text := 0
 	for i := range b.Invalidations {
-		if inv := &b.Invalidations[i]; inv.Action != event.ActionDelete || inv.Effect != 0 || inv.Intent != 0 || len(b.Fields(i)) > 0 {
+		if inv := &b.Invalidations[i]; inv.Action != event.ActionDelete || inv.Effect != 0 || inv.Intent != 0 ||
+			len(b.Fields(i)) > 0 {
 			return nil
 		}
 		text += len(b.Key(i))

@@ -27,7 +27,8 @@ func TestWhatIsPackedIsTheSameWhenItIsABatchAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b event.Batch
 		b.Reset()
-		key := rapid.OneOf(rapid.StringN(0, 40, 300), rapid.StringMatching(`(product|category|user:session):[0-9]{1,7}(:page:[0-9])?`))
+		key := rapid.OneOf(rapid.StringN(0, 40, 300),
+			rapid.StringMatching(`(product|category|user:session):[0-9]{1,7}(:page:[0-9])?`))
 		for range rapid.IntRange(0, 5).Draw(t, "origins") {
 			b.AddOrigin(event.Origin{
 				Table: rapid.SampledFrom([]string{"shop.product", "shop.order", "x"}).Draw(t, "table"),
@@ -140,7 +141,10 @@ func BenchmarkPack(b *testing.B) {
 	rows.Reset()
 	rows.AddOrigin(several.Origin(0))
 	for i := 0; rows.Len() < keysPerBatch; i++ {
-		for _, k := range []string{fmt.Sprintf("product:%d", 100_000+i), fmt.Sprintf("category:%d:products", i*7919%1000), fmt.Sprintf("sku:SKU-%08d", i)} {
+		for _, k := range []string{
+			fmt.Sprintf("product:%d", 100_000+i), fmt.Sprintf("category:%d:products", i*7919%1000),
+			fmt.Sprintf("sku:SKU-%08d", i),
+		} {
 			rows.Add(append(rows.Text(), k...), uint32(i), event.ActionDelete)
 		}
 	}

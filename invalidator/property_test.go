@@ -37,7 +37,8 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		w := &world{
 			scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{},
-			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{}, parked: map[string]bool{},
+			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{},
+			parked: map[string]bool{},
 		}
 		p := &process{
 			w: w, records: w.layOut(rng), store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
@@ -115,7 +116,8 @@ func (s *memStore) replay() bool {
 }
 
 func (w *world) describe() []string {
-	lines := []string{fmt.Sprintf("D %s (small %s, %v; both %v), %d rows, %d servers, asked every %s, kafka %v, takeover %v %s",
+	lines := []string{fmt.Sprintf("D %s (small %s, %v; both %v), %d rows, %d servers, asked every %s, kafka %v, "+
+		"takeover %v %s",
 		w.d, w.small, w.quick, w.twoDs, w.rows, w.servers, w.askEvery, w.isKafka, w.isLiar, w.takeover)}
 	for i, c := range w.changes {
 		lines = append(lines, fmt.Sprintf("change %d of row %d: event %s, visible %v", i, c.row, c.event, c.visible))

@@ -58,7 +58,8 @@ type waiter struct {
 }
 
 // waiterBytes is about what a key holds while it waits for a run, beside its batch, and until its answer is taken.
-const waiterBytes = int64(unsafe.Sizeof(waiter{})) + int64(unsafe.Sizeof(queryRun{})) + 2*int64(unsafe.Sizeof(runKey{})) + int64(unsafe.Sizeof(answer{}))
+const waiterBytes = int64(unsafe.Sizeof(waiter{})) + int64(unsafe.Sizeof(queryRun{})) +
+	2*int64(unsafe.Sizeof(runKey{})) + int64(unsafe.Sizeof(answer{}))
 
 // answer is what became of a key that was to be rebuilt by query.
 type answer struct {
@@ -89,7 +90,8 @@ func newQueryPool(e *Engine, r Rebuilder) *queryPool {
 		r = noRebuilder{}
 	}
 	return &queryPool{
-		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{}, most: max(e.options.MaxMemory/queryShare, 1),
+		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{},
+		most: max(e.options.MaxMemory/queryShare, 1),
 	}
 }
 

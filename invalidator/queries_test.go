@@ -113,7 +113,8 @@ func TestAQueryThatFailsForeverEndsAsADelete(t *testing.T) {
 		r.mark(4)
 		r.pass(time.Minute)
 		r.watermark(1)
-		if parked, dead := r.store.counts(); parked+dead != 0 || r.store.parks != 1 || !strings.Contains(r.lastCall(), "rebuild evalsha") {
+		if parked, dead := r.store.counts(); parked+dead != 0 || r.store.parks != 1 ||
+			!strings.Contains(r.lastCall(), "rebuild evalsha") {
 			r.Fatalf("%d parked, %d dead, parked %d times, at last %s", parked, dead, r.store.parks, r.lastCall())
 		}
 	})
@@ -239,7 +240,8 @@ func TestAKeyThatWaitsLongForItsQueryIsDeletedInstead(t *testing.T) {
 		}
 		r.pass(3 * time.Second)
 		if b, c := r.forgotten("b"), r.forgotten("c"); b != 1 || c != 1 || r.alarms.count(alarm.RebuildForgone) == 0 {
-			r.Fatalf("after 7s b was deleted %d times, c %d times, and there are %d alarms: %q", b, c, r.alarms.count(alarm.RebuildForgone), r.redis.calls)
+			r.Fatalf("after 7s b was deleted %d times, c %d times, and there are %d alarms: %q", b, c,
+				r.alarms.count(alarm.RebuildForgone), r.redis.calls)
 		}
 		r.watermark(0)
 		r.pass(time.Minute)
@@ -332,7 +334,8 @@ func TestQueriesEndWithTheirPartition(t *testing.T) {
 		synctest.Wait()
 		q.ran("0s a")
 		r.calls("acquire", "release")
-		if s := r.engine.Snapshot(); !cut || s.InFlight+s.Pending+s.Bytes+s.RebuildQueue != 0 || len(r.engine.queries.runs) != 0 {
+		if s := r.engine.Snapshot(); !cut || s.InFlight+s.Pending+s.Bytes+s.RebuildQueue != 0 ||
+			len(r.engine.queries.runs) != 0 {
 			r.Fatalf("cut short: %v, %d runs, %+v", cut, len(r.engine.queries.runs), s)
 		}
 	})

@@ -47,7 +47,8 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 		return nil, false
 	}
 	began := q.engine.clock()
-	value, missing, err := q.rebuilder.Query(ctx, r.key.source, r.key.query, event.Fields(r.key.params), transactions(serves))
+	value, missing, err := q.rebuilder.Query(ctx, r.key.source, r.key.query, event.Fields(r.key.params),
+		transactions(serves))
 	j := &job{ctx: ctx, once: true, reply: reply{sent: never, replied: always}}
 	// Not under ctx: that nobody waits for the run any more says nothing of Redis.
 	asked := q.engine.clock()
@@ -116,7 +117,10 @@ func transactions(serves []waiter) *event.GTIDSet {
 func (j *job) answers(serves []waiter, began instant, err error) []answer {
 	answers := make([]answer, len(serves))
 	for i, s := range serves {
-		answers[i] = answer{waiter: s, err: j.err, givenUp: j.givenUp, slowest: j.slowest, reply: reply{began, max(began, j.reply.replied)}}
+		answers[i] = answer{
+			waiter: s, err: j.err, givenUp: j.givenUp, slowest: j.slowest,
+			reply: reply{began, max(began, j.reply.replied)},
+		}
 		if err != nil {
 			var p interface{ Permanent() bool }
 			answers[i].failure, answers[i].permanent = err.Error(), errors.As(err, &p) && p.Permanent()
@@ -127,8 +131,10 @@ func (j *job) answers(serves []waiter, began instant, err error) []answer {
 
 // failed says that a key could not be rebuilt.
 func (q *queryPool) failed(a *action, err error) {
-	q.engine.alarms.Raise(alarm.RebuildFailed, fmt.Sprintf("keys cannot be rebuilt by the query of a mapping of table %s (%v), so they "+
-		"are deleted: correct the query, or what it needs on the server; see freshet dlq list for keys that were given up", a.note.Table, err))
+	q.engine.alarms.Raise(alarm.RebuildFailed,
+		fmt.Sprintf("keys cannot be rebuilt by the query of a mapping of table %s (%v), so they "+
+			"are deleted: correct the query, or what it needs on the server; see freshet dlq list for keys that were given up",
+			a.note.Table, err))
 }
 
 // newest is the action that serves all the keys: under the highest of their versions, with the largest D, and with
@@ -149,7 +155,10 @@ func newest(serves []waiter) action {
 		}
 		d := max(a.item.D, s.unit.d)
 		if i == 0 || v.Compare(a.item.Version) > 0 {
-			a.item = write.Item{Key: b.Key(n), Action: event.ActionRebuild, Effect: e, Source: b.Source, Version: v, Now: time.Now()}
+			a.item = write.Item{
+				Key: b.Key(n), Action: event.ActionRebuild, Effect: e, Source: b.Source, Version: v,
+				Now: time.Now(),
+			}
 			a.note = write.Notice{Table: note.Table}
 		}
 		a.item.D = d

@@ -110,8 +110,9 @@ func (s *partitionLoop) forgo(u *unit) {
 	e.queries.spoil(u)
 	s.released(u)
 	e.metrics.forgone.Add(float64(u.size))
-	e.alarms.Raise(alarm.RebuildForgone, fmt.Sprintf("queries cannot keep up with the changes of table %s, so keys that they should rebuild are "+
-		"deleted instead: make the query faster, or bound its mapping by rate_limit", u.entry.batch.Of(u.ordinal(0)).Table))
+	e.alarms.Raise(alarm.RebuildForgone,
+		fmt.Sprintf("queries cannot keep up with the changes of table %s, so keys that they should rebuild are "+
+			"deleted instead: make the query faster, or bound its mapping by rate_limit", u.entry.batch.Of(u.ordinal(0)).Table))
 	if u.trouble != nil {
 		u.trouble = nil
 		s.troubled.Add(-int64(u.size))
@@ -134,7 +135,10 @@ func (s *partitionLoop) setForgoneApart(u *unit) {
 	if from == u.apart {
 		return
 	}
-	apart := &unit{entry: u.entry, d: u.d, class: u.class, known: u.known, first: u.first, deleted: u.deleted, final: u.final, paced: u.paced}
+	apart := &unit{
+		entry: u.entry, d: u.d, class: u.class, known: u.known, first: u.first, deleted: u.deleted,
+		final: u.final, paced: u.paced,
+	}
 	for _, at := range u.forgone[from:] {
 		apart.idx = append(apart.idx, uint32(u.ordinal(at)))
 	}

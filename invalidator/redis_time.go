@@ -15,9 +15,9 @@ const (
 	slowTime = 500 * time.Millisecond
 )
 
-// redisTime knows what Redis' clock says at least, without asking each time. What is sent says by that clock until when it
-// may take effect ([write.Item]), so that two clocks are never compared: only Redis' own with itself, and how far it has
-// moved on with how far ours has.
+// redisTime knows what Redis' clock says at least, without asking each time. What is sent says by that clock until when
+// it may take effect ([write.Item]), so that two clocks are never compared: only Redis' own with itself, and how far it
+// has moved on with how far ours has.
 type redisTime struct {
 	redis   Redis
 	clock   func() instant
@@ -68,8 +68,8 @@ func (t *redisTime) now(ctx context.Context) (int64, error) {
 	return next.ms, nil
 }
 
-// step returns by how much Redis' clock has moved on more than ours since it said something before; 0 if the ways of the
-// replies, or a drift of 1000 ppm, may be why.
+// step returns by how much Redis' clock has moved on more than ours since it said something before; 0 if the ways of
+// the replies, or a drift of 1000 ppm, may be why.
 func (s said) step(before said) time.Duration {
 	if before.replied == never {
 		return 0

@@ -93,8 +93,8 @@ func TestASlowAnswerIsNotKept(t *testing.T) {
 	})
 }
 
-// A clock that was set, another server's, or a sleep that no clock of this machine shows, is told from the time that passes
-// between two questions, and from the ways of their answers.
+// A clock that was set, another server's, or a sleep that no clock of this machine shows, is told from the time that
+// passes between two questions, and from the ways of their answers.
 func TestAStepOfTheClockIsNoticed(t *testing.T) {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	at := func(d time.Duration) instant { return instant(d) }
@@ -103,13 +103,34 @@ func TestAStepOfTheClockIsNoticed(t *testing.T) {
 		now  said
 		step time.Duration
 	}{
-		"nothing":                          {said{ms(time.Hour + 10*time.Second), at(70 * time.Second), at(71 * time.Second)}, 0},
-		"set forward by an hour":           {said{ms(2*time.Hour + 10*time.Second), at(70 * time.Second), at(71 * time.Second)}, time.Hour - time.Second},
-		"set back by an hour":              {said{ms(10 * time.Second), at(70 * time.Second), at(71 * time.Second)}, time.Second - time.Hour},
-		"set forward by a second":          {said{ms(time.Hour + 11*time.Second), at(70 * time.Second), at(71 * time.Second)}, 0},
-		"an answer that came slowly":       {said{ms(time.Hour + 10*time.Second), at(70 * time.Second), at(100 * time.Second)}, 0},
-		"a question that came slowly":      {said{ms(time.Hour + 40*time.Second), at(70 * time.Second), at(100 * time.Second)}, 0},
-		"a day, and its drift":             {said{ms(25*time.Hour + 8*time.Second), at(24*time.Hour + time.Minute), at(24*time.Hour + time.Minute)}, 0},
+		"nothing": {
+			said{ms(time.Hour + 10*time.Second), at(70 * time.Second), at(71 * time.Second)},
+			0,
+		},
+		"set forward by an hour": {said{
+			ms(2*time.Hour + 10*time.Second), at(70 * time.Second),
+			at(71 * time.Second),
+		}, time.Hour - time.Second},
+		"set back by an hour": {
+			said{ms(10 * time.Second), at(70 * time.Second), at(71 * time.Second)},
+			time.Second - time.Hour,
+		},
+		"set forward by a second": {
+			said{ms(time.Hour + 11*time.Second), at(70 * time.Second), at(71 * time.Second)},
+			0,
+		},
+		"an answer that came slowly": {said{
+			ms(time.Hour + 10*time.Second), at(70 * time.Second),
+			at(100 * time.Second),
+		}, 0},
+		"a question that came slowly": {said{
+			ms(time.Hour + 40*time.Second), at(70 * time.Second),
+			at(100 * time.Second),
+		}, 0},
+		"a day, and its drift": {said{
+			ms(25*time.Hour + 8*time.Second), at(24*time.Hour + time.Minute),
+			at(24*time.Hour + time.Minute),
+		}, 0},
 		"answers that overtake each other": {said{ms(time.Hour), at(time.Minute), at(time.Minute)}, 0},
 	} {
 		if step := c.now.step(before); step != c.step {

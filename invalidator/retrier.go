@@ -184,7 +184,8 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (re
 // untold reports that some messages of a key were dropped, once those that were kept have been sent.
 func (r *retrier) untold(e *retry.Entry) {
 	if e.Untold > 0 {
-		r.engine.alarms.Raise(alarm.NoticesDropped, "table "+e.Table+": keys changed again and again while redis refused them, and not all of their messages and "+
+		r.engine.alarms.Raise(alarm.NoticesDropped, "table "+e.Table+
+			": keys changed again and again while redis refused them, and not all of their messages and "+
 			"stream entries were kept until it took them: whoever follows them should forget what it holds of this table")
 	}
 }

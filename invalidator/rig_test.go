@@ -221,7 +221,10 @@ type rig struct {
 func inBubble(t *testing.T, o Options, test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, redis: &tapeRedis{turn: make(chan struct{}, 1)}, log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1)}
+		r := &rig{
+			T: t, redis: &tapeRedis{turn: make(chan struct{}, 1)}, log: newFakeLog(), store: &memStore{},
+			alarms: &alarms{}, served: make(chan error, 1),
+		}
 		o.ShortestD = time.Second // no test has a shorter one
 		if o.Retry.Rand == nil {
 			o.Retry.Rand = func() float64 { return 0.999999999 }

@@ -113,8 +113,11 @@ func TestARefusedConnectionIsNoSuccess(t *testing.T) {
 		"no password, another db": {SingleOptions{Address: server.Addr, DB: 2}, "NOAUTH"},
 		"wrong password":          {SingleOptions{Address: server.Addr, Password: "x"}, "WRONGPASS"},
 		"unknown user":            {SingleOptions{Address: server.Addr, Username: "x", Password: "x"}, "WRONGPASS"},
-		"no such db":              {SingleOptions{Address: server.Addr, Password: "secret", DB: 99}, "DB index is out of range"},
-		"nobody there":            {SingleOptions{Address: closed.Addr().String()}, "connection refused"},
+		"no such db": {
+			SingleOptions{Address: server.Addr, Password: "secret", DB: 99},
+			"DB index is out of range",
+		},
+		"nobody there": {SingleOptions{Address: closed.Addr().String()}, "connection refused"},
 	} {
 		s := single(t, c.o)
 		commands := commandsOf("a", "b")
@@ -145,7 +148,10 @@ func TestSingleSpeaksTLS(t *testing.T) {
 	testbed.Must(t, err)
 	cert, err := x509.ParseCertificate(der)
 	testbed.Must(t, err)
-	server, err := miniredis.RunTLS(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	server, err := miniredis.RunTLS(&tls.Config{Certificates: []tls.Certificate{{
+		Certificate: [][]byte{der},
+		PrivateKey:  key,
+	}}})
 	testbed.Must(t, err)
 	defer server.Close()
 	testbed.Must(t, server.Set("a", "1"))
@@ -180,7 +186,12 @@ func TestSingleKeepsToItsDeadline(t *testing.T) {
 }
 
 func TestSingleRefusesBadOptions(t *testing.T) {
-	for _, o := range []SingleOptions{{}, {Address: "localhost"}, {Address: "h:1", DB: -1}, {Address: "h:1", Timeout: -1}} {
+	for _, o := range []SingleOptions{
+		{},
+		{Address: "localhost"},
+		{Address: "h:1", DB: -1},
+		{Address: "h:1", Timeout: -1},
+	} {
 		if s, err := NewSingle(o); err == nil {
 			t.Errorf("%+v was taken: %s", o, s)
 		}

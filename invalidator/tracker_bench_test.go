@@ -12,7 +12,8 @@ import (
 
 // benchPartition is a partition whose loop does not run: what belongs to the loop is the benchmark's.
 func benchPartition(b *testing.B) (*partitionLoop, *fakeLog) {
-	e := start(b, Deps{Redis: noRedis{}, Rebuilder: benchRebuilder{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{})
+	e := start(b, Deps{Redis: noRedis{}, Rebuilder: benchRebuilder{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+		Options{})
 	caughtUp(e)
 	log := newFakeLog()
 	s := newPartition(b.Context(), e, log)

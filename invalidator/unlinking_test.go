@@ -57,7 +57,8 @@ func TestAConnectionToWhatTakesNoDeletesIsNotUsedAgain(t *testing.T) {
 	s := single(t, SingleOptions{Address: server.Addr})
 	testbed.Must(t, unlinkOne(t, s, "a").Err)
 	server.Do(t, "replicaof", "127.0.0.1", 1)
-	if c := unlinkOne(t, s, "a"); retry.ClassifyRedis(c.Err) != retry.Away || !strings.HasPrefix(c.Err.Error(), "READONLY ") {
+	if c := unlinkOne(t, s, "a"); retry.ClassifyRedis(c.Err) != retry.Away ||
+		!strings.HasPrefix(c.Err.Error(), "READONLY ") {
 		t.Errorf("a replica: %v", c.Err)
 	}
 	if n := len(s.kept); n != 0 {

@@ -242,7 +242,9 @@ func (w *world) startEvictions() {
 type simRebuilder struct{ w *world }
 
 // Query implements [Rebuilder].
-func (r simRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields, bool, error) {
+func (r simRebuilder) Query(ctx context.Context, _, _ string, params event.Fields, _ *event.GTIDSet) (event.Fields,
+	bool, error,
+) {
 	w := r.w
 	w.mu.Lock()
 	there, back := w.delay(), w.delay()

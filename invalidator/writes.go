@@ -104,7 +104,8 @@ func (w *writer) action(at int, p *part, i int) action {
 // A field's name was not kept, so its whole hash goes, with what is known of all fields.
 func parkedAction(at int, e *retry.Entry) action {
 	a := action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
-		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D, Now: time.Now(),
+		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D,
+		Now: time.Now(),
 	}}
 	for _, n := range e.Notices {
 		a.notes = append(a.notes, write.Notice{
@@ -288,8 +289,8 @@ func (w *writer) exchange(
 	return true
 }
 
-// askTime finds out what Redis' clock says if values are to be sent, once for a round trip. It is asked before anybody asks
-// what is visible: what becomes known meanwhile counts.
+// askTime finds out what Redis' clock says if values are to be sent, once for a round trip. It is asked before anybody
+// asks what is visible: what becomes known meanwhile counts.
 func (w *writer) askTime(todo []*action) (err error) {
 	w.redisNow = 0
 	if slices.ContainsFunc(todo, func(a *action) bool { return a.unit != nil && a.item.IsGuarded() }) {

@@ -16,8 +16,8 @@ type answer struct {
 	advice string
 }
 
-// OldestRedis is the oldest major version of Redis that freshet works with: ACLs, and scripts that ask for the time and then
-// write.
+// OldestRedis is the oldest major version of Redis that freshet works with: ACLs, and scripts that ask for the time and
+// then write.
 const OldestRedis = 6
 
 // redisAnswers returns what Redis is known to answer, the first match counts. The texts are those of Redis 6.0 to 8
@@ -32,15 +32,24 @@ func redisAnswers() []answer {
 		{prefix: "TRYAGAIN ", class: Away},
 		{prefix: "NOREPLICAS ", class: Away, advice: "Redis has fewer good replicas than its min-replicas-to-write asks for"},
 		{prefix: "BUSY ", class: Away, advice: "a script blocks Redis: SCRIPT KILL ends it if it has not written yet"},
-		{prefix: "MISCONF ", class: Away, advice: "Redis cannot save its data and takes no writes: look at its log and its disk"},
+		{
+			prefix: "MISCONF ", class: Away,
+			advice: "Redis cannot save its data and takes no writes: look at its log and its disk",
+		},
 		{prefix: "NOAUTH ", class: Away, advice: "set redis.password"},
 		{prefix: "WRONGPASS ", class: Away, advice: "correct redis.username and redis.password"},
-		{prefix: "DENIED ", class: Away, advice: "Redis is in protected mode: give it a password, or bind it to an address that freshet can use"},
+		{
+			prefix: "DENIED ", class: Away,
+			advice: "Redis is in protected mode: give it a password, or bind it to an address that freshet can use",
+		},
 		{prefix: "ERR AUTH ", class: Away, advice: "this Redis has no password: leave redis.password empty"},
 		{prefix: "ERR Client sent AUTH", class: Away, advice: "this Redis has no password: leave redis.password empty"},
 		{prefix: "ERR invalid password", class: Away, advice: "correct redis.password"},
 		{prefix: "ERR DB index is out of range", class: Away, advice: "correct redis.db"},
-		{prefix: "ERR max number of clients", class: Away, advice: "raise Redis' maxclients, or find who holds its connections"},
+		{
+			prefix: "ERR max number of clients", class: Away,
+			advice: "raise Redis' maxclients, or find who holds its connections",
+		},
 		// The cluster client follows redirections itself; one that comes through means that the slots are moving,
 		// or that a cluster is spoken to as if it were a single server.
 		{prefix: "MOVED ", class: Away, advice: "this Redis is part of a cluster: set redis.mode to cluster"},
@@ -50,9 +59,18 @@ func redisAnswers() []answer {
 		{prefix: "NOSCRIPT ", class: Away},
 		{prefix: "OOM ", class: Memory, advice: "Redis is at its maxmemory and evicts nothing: see maxmemory-policy"},
 		// Which command a user may run concerns all keys, which keys and channels he may touch only these.
-		{prefix: "NOPERM ", holds: " run the ", class: Away, advice: "give the user in redis.username the right to run this command (ACL SETUSER)"},
-		{prefix: "NOPERM ", class: Key, advice: "give the user in redis.username access to the keys of this mapping (ACL SETUSER)"},
-		{prefix: "ERR unknown command", class: Fatal, advice: fmt.Sprintf("freshet needs Redis %d.0 or later, with UNLINK neither renamed nor disabled", OldestRedis)},
+		{
+			prefix: "NOPERM ", holds: " run the ", class: Away,
+			advice: "give the user in redis.username the right to run this command (ACL SETUSER)",
+		},
+		{
+			prefix: "NOPERM ", class: Key,
+			advice: "give the user in redis.username access to the keys of this mapping (ACL SETUSER)",
+		},
+		{
+			prefix: "ERR unknown command", class: Fatal,
+			advice: fmt.Sprintf("freshet needs Redis %d.0 or later, with UNLINK neither renamed nor disabled", OldestRedis),
+		},
 		{prefix: "ERR wrong number of arguments", class: Fatal},
 		{prefix: "ERR syntax error", class: Fatal},
 		{prefix: "ERR Protocol error", class: Fatal},

@@ -271,11 +271,12 @@ func TestAnswersOfOtherVersions(t *testing.T) {
 		"ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation against a key holding the wrong kind of value":    retry.Key,
 		"ERR unknown command `UNLINK`, with args beginning with: `a`, ":                                                                retry.Fatal,
 		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?": retry.Away,
-		"NOPERM User freshet has no permissions to run the 'unlink' command":                                                           retry.Away, // 7.2
-		"NOPERM No permissions to access a key":                                                                                        retry.Key,  // 7.2
-		"MISCONF Errors writing to the AOF file: No space left on device":                                                              retry.Away,
-		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.":     retry.Away,
-		"LOADING Valkey is loading the dataset in memory":                                                                              retry.Away,
+		// 7.2
+		"NOPERM User freshet has no permissions to run the 'unlink' command":                                                       retry.Away,
+		"NOPERM No permissions to access a key":                                                                                    retry.Key,
+		"MISCONF Errors writing to the AOF file: No space left on device":                                                          retry.Away,
+		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.": retry.Away,
+		"LOADING Valkey is loading the dataset in memory":                                                                          retry.Away,
 		"REDIRECT 10.0.0.7:6379":                                  retry.Away, // Valkey 8, during a failover
 		"ERR max number of clients + cluster connections reached": retry.Away,
 		"ERR something that nobody has seen":                      retry.Key,

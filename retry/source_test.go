@@ -169,7 +169,8 @@ func TestErrorsOfARealMySQL(t *testing.T) {
 	s := testbed.MySQL(t)
 	connections(t, s)
 	positions(t, s)
-	wantSource(t, dump(t, reader(t, s, "set @master_binlog_checksum=null"), byFile("binlog.000001", 4)), retry.Refused, "checksum")
+	wantSource(t, dump(t, reader(t, s, "set @master_binlog_checksum=null"), byFile("binlog.000001", 4)), retry.Refused,
+		"checksum")
 
 	var uuid string
 	testbed.Must(t, s.DB().QueryRow("select @@server_uuid").Scan(&uuid))
@@ -195,7 +196,8 @@ func TestErrorsOfARealMySQL(t *testing.T) {
 	if err == nil {
 		t.Error("offline mode lets an ordinary user in")
 	}
-	s.Exec(t, "set global offline_mode=off", "alter user shop@'%' account unlock", "alter user shop@'%' with max_user_connections 0",
+	s.Exec(t, "set global offline_mode=off", "alter user shop@'%' account unlock",
+		"alter user shop@'%' with max_user_connections 0",
 		"set global offline_mode=on")
 	_, err = dial(s.Addr, "shop", "secret")
 	wantSource(t, err, retry.Away, "offline mode")
@@ -224,7 +226,8 @@ func TestErrorsOfARealMariaDB(t *testing.T) {
 	positions(t, s)
 
 	gtid := func(set string) error {
-		c := reader(t, s, "set @mariadb_slave_capability=4", "set @slave_connect_state='"+set+"'", "set @slave_gtid_strict_mode=1")
+		c := reader(t, s, "set @mariadb_slave_capability=4", "set @slave_connect_state='"+set+"'",
+			"set @slave_gtid_strict_mode=1")
 		return dump(t, c, byFile("", 4))
 	}
 	wantSource(t, gtid("0-1-9999"), retry.Lost, "not in the master's binlog")
@@ -251,14 +254,16 @@ func purge(t *testing.T, s *testbed.Server) {
 	s.Exec(t, "flush binary logs")
 	testbed.Eventually(t, 2*time.Minute, "the first binlog is purged", func() bool {
 		s.Exec(t, "purge binary logs to 'binlog.000002'")
-		return dump(t, reader(t, s), byFile("binlog.000001", 1<<30)).Error() == "ERROR 1236 (HY000): Could not find first log file name in binary log index file"
+		return dump(t, reader(t, s), byFile("binlog.000001", 1<<30)).Error() == "ERROR 1236 (HY000): Could not find first "+
+			"log file name in binary log index file"
 	})
 }
 
 // dumps returns how many readers the server sends its binlog to.
 func dumps(t *testing.T, s *testbed.Server) (n int) {
 	t.Helper()
-	testbed.Must(t, s.DB().QueryRow("select count(*) from information_schema.processlist where command like 'Binlog Dump%'").Scan(&n))
+	testbed.Must(t, s.DB().QueryRow("select count(*) from information_schema.processlist where command like 'Binlog "+
+		"Dump%'").Scan(&n))
 	return n
 }
 
@@ -274,7 +279,10 @@ func TestErrorsThatNoServerSent(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "db"}, retry.Away},
 		{errors.New("what nobody has seen"), retry.Away},
 		{fmt.Errorf("tls: %w", &tls.CertificateVerificationError{Err: errors.New("expired")}), retry.Refused},
-		{gomysql.NewError(1236, "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source"), retry.Refused},
+		{
+			gomysql.NewError(1236, "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source"),
+			retry.Refused,
+		},
 		{gomysql.NewError(1236, "memory allocation failed reading log event"), retry.Away},
 		{gomysql.NewError(1236, "bogus data in log event; the first event 'binlog.000001' at 4"), retry.Lost},
 		{gomysql.NewError(13114, "Cannot replicate because the source purged required binary logs."), retry.Lost},

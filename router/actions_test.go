@@ -111,7 +111,8 @@ rebuild forget sku:a
 
 // Two rows of one mapping may swap keys: what the row has now wins over what it had.
 func TestAKeyThatMovesWithinARowIsWrittenNotRemoved(t *testing.T) {
-	m := spectest.Keys("k:{id}", "k:{category_id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	m := spectest.Keys("k:{id}",
+		"k:{category_id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
 	f := newFeed(t, mustNew(t, m), spectest.Product())
 	f.change(row{"id": 1, "category_id": 2}, row{"id": 2, "category_id": 1})
 	if got := f.items(); got != "rebuild put k:2 <{\"id\":2}>\nrebuild put k:1 <{\"id\":2}>\n" {
@@ -120,10 +121,21 @@ func TestAKeyThatMovesWithinARowIsWrittenNotRemoved(t *testing.T) {
 }
 
 func TestRebuildAsHashAndString(t *testing.T) {
-	hash := spectest.Keys("p:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormHash, "name", "price", "thumb") })
+	hash := spectest.Keys("p:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormHash, "name",
+			"price", "thumb")
+	})
 	follow(t, hash, []step{
-		{"columns that are NULL are left out", nil, row{"id": 1, "name": "a", "price": null{}, "thumb": []byte{0xff}}, "rebuild put p:1 <name> <a> <thumb> <\xff>\n"},
-		{"without any there is no hash", nil, row{"id": 1, "name": null{}, "price": null{}, "thumb": null{}}, "rebuild forget p:1\n"},
+		{
+			"columns that are NULL are left out", nil,
+			row{"id": 1, "name": "a", "price": null{}, "thumb": []byte{0xff}},
+			"rebuild put p:1 <name> <a> <thumb> <\xff>\n",
+		},
+		{
+			"without any there is no hash", nil,
+			row{"id": 1, "name": null{}, "price": null{}, "thumb": null{}},
+			"rebuild forget p:1\n",
+		},
 		{"absent", nil, row{"id": 1, "name": "a", "price": null{}}, "rebuild forget p:1\n"},
 	})
 	str := spectest.Keys("p:{id}").With(func(m *spectest.Mapping) {
@@ -141,15 +153,29 @@ func TestRebuildAsHashAndString(t *testing.T) {
 
 func TestRebuildByQueryAsksForBothImages(t *testing.T) {
 	m := spectest.Keys("rating:{category_id}").If("row.status == 'live'").With(func(m *spectest.Mapping) {
-		m.Rebuild = &spec.Rebuild{Pos: spec.At("f.yaml", 20, 5), Query: spectest.Text("select avg(x) from r where c = :category_id and n = :name or c = :category_id", 21)}
+		m.Rebuild = &spec.Rebuild{
+			Pos:   spec.At("f.yaml", 20, 5),
+			Query: spectest.Text("select avg(x) from r where c = :category_id and n = :name or c = :category_id", 21),
+		}
 	})
 	live := func(c int, name any) row { return row{"category_id": c, "name": name, "status": "live"} }
 	follow(t, m, []step{
 		{"insert", nil, live(1, "a"), "rebuild put rating:1 <1> <a> <1>\n"},
-		{"update that moves the row", live(1, "a"), live(2, null{}), "rebuild put rating:2 <2> NULL <2>\nrebuild put rating:1 <1> <a> <1>\n"},
+		{
+			"update that moves the row", live(1, "a"), live(2, null{}),
+			"rebuild put rating:2 <2> NULL <2>\nrebuild put rating:1 <1> <a> <1>\n",
+		},
 		{"delete", live(1, "a"), nil, "rebuild put rating:1 <1> <a> <1>\n"},
-		{"a row that leaves what when selects", live(1, "a"), row{"category_id": 1, "name": "a", "status": "dead"}, "rebuild put rating:1 <1> <a> <1>\n"},
-		{"texts that print otherwise than their number", nil, row{"category_id": zerofill("007"), "name": dec("1.50"), "status": "live"}, "rebuild put rating:007 <007> <1.50> <007>\n"},
+		{
+			"a row that leaves what when selects", live(1, "a"),
+			row{"category_id": 1, "name": "a", "status": "dead"},
+			"rebuild put rating:1 <1> <a> <1>\n",
+		},
+		{
+			"texts that print otherwise than their number", nil,
+			row{"category_id": zerofill("007"), "name": dec("1.50"), "status": "live"},
+			"rebuild put rating:007 <007> <1.50> <007>\n",
+		},
 		{"an absent parameter", nil, row{"category_id": 1, "status": "live"}, "rebuild forget rating:1\n"},
 		{"a row that is of no interest", nil, row{"category_id": 1, "name": "a", "status": "dead"}, ""},
 	})
@@ -160,7 +186,10 @@ func TestRebuildByQueryAsksForBothImages(t *testing.T) {
 }
 
 func TestHash(t *testing.T) {
-	plain := spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text("h:{id}", 5), Field: spectest.Text("{sku}", 6)}}
+	plain := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		Hash:  &spec.Hash{Key: spectest.Text("h:{id}", 5), Field: spectest.Text("{sku}", 6)},
+	}
 	follow(t, plain, []step{
 		{"insert", nil, row{"id": 1, "sku": "a"}, "hash forget h:1 <a>\n"},
 		{"update", row{"id": 1, "sku": "a"}, row{"id": 1, "sku": "b"}, "hash forget h:1 <b>\nhash forget h:1 <a>\n"},
@@ -171,41 +200,92 @@ func TestHash(t *testing.T) {
 		{"an absent key", nil, row{"sku": "a"}, ""},
 	})
 	valued := plain.With(func(m *spectest.Mapping) {
-		m.Hash = &spec.Hash{Key: spectest.Text("h:{id}", 5), Field: spectest.Text("{sku}", 6), Value: spectest.Text("{name}", 7)}
+		m.Hash = &spec.Hash{
+			Key: spectest.Text("h:{id}", 5), Field: spectest.Text("{sku}", 6),
+			Value: spectest.Text("{name}", 7),
+		}
 	})
 	follow(t, valued, []step{
 		{"insert", nil, row{"id": 1, "sku": "a", "name": "x"}, "hash put h:1 <a> <x>\n"},
-		{"update", row{"id": 1, "sku": "a", "name": "x"}, row{"id": 1, "sku": "b", "name": "y"}, "hash put h:1 <b> <y>\nhash remove h:1 <a>\n"},
-		{"update of the value", row{"id": 1, "sku": "a", "name": "x"}, row{"id": 1, "sku": "a", "name": "y"}, "hash put h:1 <a> <y>\n"},
+		{
+			"update",
+			row{"id": 1, "sku": "a", "name": "x"},
+			row{"id": 1, "sku": "b", "name": "y"},
+			"hash put h:1 <b> <y>\nhash remove h:1 <a>\n",
+		},
+		{
+			"update of the value",
+			row{"id": 1, "sku": "a", "name": "x"},
+			row{"id": 1, "sku": "a", "name": "y"},
+			"hash put h:1 <a> <y>\n",
+		},
 		{"delete", row{"id": 1, "sku": "a"}, nil, "hash remove h:1 <a>\n"},
 		{"a value of NULL", nil, row{"id": 1, "sku": "a", "name": null{}}, "hash remove h:1 <a>\n"},
 		{"an absent value", nil, row{"id": 1, "sku": "a"}, "hash forget h:1 <a> guarded\n"},
-		{"a value too large", nil, row{"id": 1, "sku": "a", "name": strings.Repeat("x", MaxValue+1)}, "hash forget h:1 <a> guarded\n"},
+		{
+			"a value too large", nil,
+			row{"id": 1, "sku": "a", "name": strings.Repeat("x", MaxValue+1)},
+			"hash forget h:1 <a> guarded\n",
+		},
 		{"an absent field", nil, row{"id": 1, "name": "x"}, "delete forget h:1\n"},
 	})
 }
 
 func TestSet(t *testing.T) {
-	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text("tag:{name}", 5), Member: spectest.Text("{id}", 6)}}
+	m := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		Set:   &spec.Set{Key: spectest.Text("tag:{name}", 5), Member: spectest.Text("{id}", 6)},
+	}
 	follow(t, m, []step{
 		{"insert", nil, row{"id": 1, "name": "x"}, "set put tag:x <1>\n"},
-		{"update that moves the member", row{"id": 1, "name": "x"}, row{"id": 1, "name": "y"}, "set put tag:y <1>\nset remove tag:x <1>\n"},
-		{"update of the member", row{"id": 1, "name": "x"}, row{"id": 2, "name": "x"}, "set put tag:x <2>\nset remove tag:x <1>\n"},
+		{
+			"update that moves the member",
+			row{"id": 1, "name": "x"},
+			row{"id": 1, "name": "y"},
+			"set put tag:y <1>\nset remove tag:x <1>\n",
+		},
+		{
+			"update of the member",
+			row{"id": 1, "name": "x"},
+			row{"id": 2, "name": "x"},
+			"set put tag:x <2>\nset remove tag:x <1>\n",
+		},
 		{"update of something else", row{"id": 1, "name": "x"}, row{"id": 1, "name": "x"}, "set put tag:x <1>\n"},
 		{"delete", row{"id": 1, "name": "x"}, nil, "set remove tag:x <1>\n"},
 		{"NULL", row{"id": 1, "name": "x"}, row{"id": null{}, "name": "x"}, "set remove tag:x <1>\n"},
 		{"an absent member", nil, row{"name": "x"}, "set forget tag:x\n"},
 		{"an absent key", nil, row{"id": 1}, ""},
-		{"an absent member of the row that was", row{"name": "x"}, row{"id": 1, "name": "x"}, "set put tag:x <1>\nset forget tag:x\n"},
+		{
+			"an absent member of the row that was",
+			row{"name": "x"},
+			row{"id": 1, "name": "x"},
+			"set put tag:x <1>\nset forget tag:x\n",
+		},
 	})
 }
 
 func TestZSet(t *testing.T) {
-	scored := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("board:{name}", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text("{price}", 7)}}
+	scored := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		ZSet: &spec.ZSet{
+			Key: spectest.Text("board:{name}", 5), Member: spectest.Text("{id}", 6),
+			Score: spectest.Text("{price}", 7),
+		},
+	}
 	follow(t, scored, []step{
 		{"insert", nil, row{"id": 1, "name": "x", "price": dec("9.90")}, "zset put board:x <1> <9.90>\n"},
-		{"update of the score", row{"id": 1, "name": "x", "price": dec("1")}, row{"id": 1, "name": "x", "price": dec("-2")}, "zset put board:x <1> <-2>\n"},
-		{"update that moves it", row{"id": 1, "name": "x", "price": dec("1")}, row{"id": 1, "name": "y", "price": dec("1")}, "zset put board:y <1> <1>\nzset remove board:x <1>\n"},
+		{
+			"update of the score",
+			row{"id": 1, "name": "x", "price": dec("1")},
+			row{"id": 1, "name": "x", "price": dec("-2")},
+			"zset put board:x <1> <-2>\n",
+		},
+		{
+			"update that moves it",
+			row{"id": 1, "name": "x", "price": dec("1")},
+			row{"id": 1, "name": "y", "price": dec("1")},
+			"zset put board:y <1> <1>\nzset remove board:x <1>\n",
+		},
 		{"delete", row{"id": 1, "name": "x", "price": dec("1")}, nil, "zset remove board:x <1>\n"},
 		{"a score of NULL", nil, row{"id": 1, "name": "x", "price": null{}}, "zset remove board:x <1>\n"},
 		{"an absent score", nil, row{"id": 1, "name": "x"}, "zset forget board:x\n"},
@@ -224,9 +304,20 @@ func TestZSet(t *testing.T) {
 }
 
 func TestExpire(t *testing.T) {
-	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("a:{id}", 5), spectest.Text("b:{name}", 6)}, In: 5 * time.Second}}
+	m := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		Expire: &spec.Expire{
+			Keys: []spec.Text{spectest.Text("a:{id}", 5), spectest.Text("b:{name}", 6)},
+			In:   5 * time.Second,
+		},
+	}
 	follow(t, m, []step{
-		{"update", row{"id": 1, "name": "x"}, row{"id": 1, "name": "y"}, "expire forget a:1\nexpire forget b:y\nexpire forget b:x\n"},
+		{
+			"update",
+			row{"id": 1, "name": "x"},
+			row{"id": 1, "name": "y"},
+			"expire forget a:1\nexpire forget b:y\nexpire forget b:x\n",
+		},
 		{"NULL and absent", nil, row{"name": null{}}, ""},
 	})
 }
@@ -241,7 +332,10 @@ func TestARowThatLeavesWhatWhenSelectsIsRemoved(t *testing.T) {
 		m := spectest.Keys("p:{id}").If(when).With(func(m *spectest.Mapping) {
 			m.Rebuild = spectest.FromRow(event.FormJSON, "id")
 			m.Set = &spec.Set{Key: spectest.Text("live", 8), Member: spectest.Text("{id}", 9)}
-			m.Hash = &spec.Hash{Key: spectest.Text("h", 10), Field: spectest.Text("{id}", 11), Value: spectest.Text("{name}", 12)}
+			m.Hash = &spec.Hash{
+				Key: spectest.Text("h", 10), Field: spectest.Text("{id}", 11),
+				Value: spectest.Text("{name}", 12),
+			}
 		})
 		const put = "rebuild put p:1 <{\"id\":1}>\nhash put h <1> <x>\nset put live <1>\n"
 		const remove = "rebuild remove p:1\nhash remove h <1>\nset remove live <1>\n"
@@ -261,7 +355,9 @@ func TestARowThatLeavesWhatWhenSelectsIsRemoved(t *testing.T) {
 }
 
 func TestAPredicateThatFailsWritesNothing(t *testing.T) {
-	m := spectest.Keys("p:{id}").If("row.category_id > 5").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	m := spectest.Keys("p:{id}").If("row.category_id > 5").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON, "id")
+	})
 	at := func(n any) row { return row{"id": 1, "category_id": n} }
 	follow(t, m, []step{
 		{"put", nil, at(6), "rebuild put p:1 <{\"id\":1}>\n"},
@@ -270,7 +366,9 @@ func TestAPredicateThatFailsWritesNothing(t *testing.T) {
 		{"fails for the old row alone", at(null{}), at(4), "rebuild remove p:1\n"},
 		{"row is nil in a DELETE, which fails", at(6), nil, "rebuild remove p:1\n"},
 	})
-	r := mustNew(t, spectest.Keys("p:{id}").If("row.statsu == 'x'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") }))
+	r := mustNew(t, spectest.Keys("p:{id}").If("row.statsu == 'x'").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON, "id")
+	}))
 	f := &feed{t: t, r: r, table: spectest.Product()}
 	if _, err := r.Bind(f.table); err == nil {
 		t.Fatal("no error")
@@ -295,7 +393,10 @@ func TestWhenOfAMappingThatWritesNothingIsAboutTheChange(t *testing.T) {
 
 func TestNotices(t *testing.T) {
 	m := spectest.Keys("p:{id}", "s:{sku}").With(func(m *spectest.Mapping) {
-		m.Publish = &spec.Publish{Channel: spectest.Text("changed:{category_id}", 8), Message: spectest.Text("{id}:{name}", 9)}
+		m.Publish = &spec.Publish{
+			Channel: spectest.Text("changed:{category_id}", 8),
+			Message: spectest.Text("{id}:{name}", 9),
+		}
 		m.Stream = &spec.Stream{Key: spectest.Text("changes:{category_id}", 10), MaxLen: 100}
 	})
 	a := row{"id": 1, "sku": "a", "category_id": 5, "name": "x"}
@@ -340,7 +441,8 @@ func TestOneMappingDoesEverythingInAFixedOrder(t *testing.T) {
 	if got := f.batch.Origin(0).RateLimit; got != 50 {
 		t.Errorf("rate limit %d, want 50", got)
 	}
-	want := "delete forget k:1\nhash forget h <1>\nset put s <1>\nzset put z <1> <2>\nexpire forget e\ndelete forget l:1\nincr forget gen\n"
+	want := "delete forget k:1\nhash forget h <1>\nset put s <1>\nzset put z <1> <2>\nexpire forget e\ndelete forget " +
+		"l:1\nincr forget gen\n"
 	if diff := cmp.Diff(want, f.items()); diff != "" {
 		t.Error(diff)
 	}
@@ -348,11 +450,18 @@ func TestOneMappingDoesEverythingInAFixedOrder(t *testing.T) {
 
 // The same key of two mappings is two invalidations where what is done to it differs, and one where it does not.
 func TestTheSameKeyOfTwoActionsIsTwo(t *testing.T) {
-	rebuild := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	rebuild := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON,
+			"id")
+	})
 	field := func(f string) spectest.Mapping {
-		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text("k:{id}", 5), Field: spectest.Text(f, 6)}}
+		return spectest.Mapping{
+			Table: spectest.Text("shop.product", 1),
+			Hash:  &spec.Hash{Key: spectest.Text("k:{id}", 5), Field: spectest.Text(f, 6)},
+		}
 	}
-	f := newFeed(t, mustNew(t, spectest.Keys("k:{id}"), rebuild, field("a"), field("b"), spectest.Keys("k:{id}", "k:{category_id}")), spectest.Product())
+	f := newFeed(t, mustNew(t, spectest.Keys("k:{id}"), rebuild, field("a"), field("b"),
+		spectest.Keys("k:{id}", "k:{category_id}")), spectest.Product())
 	f.change(nil, row{"id": 1, "category_id": 1})
 	want := "delete forget k:1\nrebuild put k:1 <{\"id\":1}>\nhash forget k:1 <a>\nhash forget k:1 <b>\n"
 	if diff := cmp.Diff(want, f.items()); diff != "" {
@@ -362,7 +471,10 @@ func TestTheSameKeyOfTwoActionsIsTwo(t *testing.T) {
 
 // Whatever comes first: a delete is not taken for done because the key is rebuilt.
 func TestADeleteBehindARebuildOfTheSameKeyStays(t *testing.T) {
-	rebuild := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id") })
+	rebuild := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON,
+			"id")
+	})
 	f := newFeed(t, mustNew(t, rebuild, spectest.Keys("k:{id}")), spectest.Product())
 	f.change(nil, row{"id": 1})
 	if diff := cmp.Diff("rebuild put k:1 <{\"id\":1}>\ndelete forget k:1\n", f.items()); diff != "" {
@@ -371,7 +483,10 @@ func TestADeleteBehindARebuildOfTheSameKeyStays(t *testing.T) {
 }
 
 func TestManyCopiesOfAnEffectAreToldApart(t *testing.T) {
-	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text("{name}:{0..999}", 5), Member: spectest.Text("{id}", 6)}}
+	m := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		Set:   &spec.Set{Key: spectest.Text("{name}:{0..999}", 5), Member: spectest.Text("{id}", 6)},
+	}
 	f := newFeed(t, mustNew(t, m, spectest.Keys("x:{0..999}")), spectest.Product())
 	f.change(row{"id": 1, "name": "x"}, row{"id": 2, "name": "x"})
 	if n := f.batch.Len(); n != 3000 {

@@ -17,7 +17,10 @@ func routed(tb testing.TB, old, r row, specs ...spectest.Mapping) func() {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := &event.Change{Table: table, Tx: &event.Tx{}, Op: event.Update, Before: old.image(table, needs), After: r.image(table, needs)}
+	c := &event.Change{
+		Table: table, Tx: &event.Tx{}, Op: event.Update, Before: old.image(table, needs),
+		After: r.image(table, needs),
+	}
 	if old == nil {
 		c.Op = event.Insert
 	}
@@ -40,8 +43,14 @@ func cases() []struct {
 	row   row
 	specs []spectest.Mapping
 } {
-	full := row{"id": uint64(1234567), "category_id": 17, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1234", "status": "live"}
-	moved := row{"id": uint64(1234567), "category_id": 18, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1234", "status": "live"}
+	full := row{
+		"id": uint64(1234567), "category_id": 17, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1234",
+		"status": "live",
+	}
+	moved := row{
+		"id": uint64(1234567), "category_id": 18, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1234",
+		"status": "live",
+	}
 	return []struct {
 		name  string
 		old   row
@@ -53,10 +62,22 @@ func cases() []struct {
 		{"insert/lower", nil, full, []spectest.Mapping{spectest.Keys("sku:{sku|lower}")}},
 		{"insert/md5", nil, full, []spectest.Mapping{spectest.Keys("sku:{sku|md5}")}},
 		{"insert/shard", nil, full, []spectest.Mapping{spectest.Keys("{id|mod:64|pad:2}:{id}")}},
-		{"insert/three_keys", nil, full, []spectest.Mapping{spectest.Keys("product:{id}", "category:{category_id}:products", "sku:{sku|lower}")}},
-		{"insert/three_mappings", nil, full, []spectest.Mapping{spectest.Keys("product:{id}"), spectest.Keys("category:{category_id}:products"), spectest.Keys("sku:{sku|lower}")}},
+		{
+			"insert/three_keys", nil, full,
+			[]spectest.Mapping{spectest.Keys("product:{id}", "category:{category_id}:products", "sku:{sku|lower}")},
+		},
+		{
+			"insert/three_mappings", nil, full,
+			[]spectest.Mapping{
+				spectest.Keys("product:{id}"), spectest.Keys("category:{category_id}:products"),
+				spectest.Keys("sku:{sku|lower}"),
+			},
+		},
 		{"update/same_key", full, full, []spectest.Mapping{spectest.Keys("product:{id}")}},
-		{"update/two_keys", full, moved, []spectest.Mapping{spectest.Keys("product:{id}", "category:{category_id}:products")}},
+		{
+			"update/two_keys", full, moved,
+			[]spectest.Mapping{spectest.Keys("product:{id}", "category:{category_id}:products")},
+		},
 		{"update/unchanged", full, full, []spectest.Mapping{spectest.Keys("product:{id}").Of("name", "price")}},
 		{"insert/copies_8", nil, full, []spectest.Mapping{spectest.Keys("hot:{id}:{0..7}")}},
 		{"insert/copies_128", nil, full, []spectest.Mapping{spectest.Keys("hot:{id}:{0..127}")}},
@@ -76,13 +97,27 @@ func effects() map[string]spectest.Mapping {
 		"rebuild/query": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
 			m.Rebuild = &spec.Rebuild{Query: spectest.Text("select 1 from x where id = :id", 5)}
 		}),
-		"rebuild/when": spectest.Keys("product:{id}").If("row.status == 'live'").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "id", "name") }),
-		"hash/remove":  table(spectest.Mapping{Hash: &spec.Hash{Key: spectest.Text("h:{category_id}", 5), Field: spectest.Text("{id}", 6)}}),
-		"hash/value":   table(spectest.Mapping{Hash: &spec.Hash{Key: spectest.Text("h:{category_id}", 5), Field: spectest.Text("{id}", 6), Value: spectest.Text("{name}", 7)}}),
-		"set":          table(spectest.Mapping{Set: &spec.Set{Key: spectest.Text("s:{category_id}", 5), Member: spectest.Text("{id}", 6)}}),
-		"zset":         table(spectest.Mapping{ZSet: &spec.ZSet{Key: spectest.Text("z:{category_id}", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text("{price}", 7)}}),
-		"expire":       table(spectest.Mapping{Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("e:{id}", 5)}, In: 1}}),
-		"incr":         spectest.Counter("gen:{category_id}"),
+		"rebuild/when": spectest.Keys("product:{id}").If("row.status == 'live'").With(func(m *spectest.Mapping) {
+			m.Rebuild = spectest.FromRow(event.FormJSON, "id", "name")
+		}),
+		"hash/remove": table(spectest.Mapping{Hash: &spec.Hash{
+			Key:   spectest.Text("h:{category_id}", 5),
+			Field: spectest.Text("{id}", 6),
+		}}),
+		"hash/value": table(spectest.Mapping{Hash: &spec.Hash{
+			Key:   spectest.Text("h:{category_id}", 5),
+			Field: spectest.Text("{id}", 6), Value: spectest.Text("{name}", 7),
+		}}),
+		"set": table(spectest.Mapping{Set: &spec.Set{
+			Key:    spectest.Text("s:{category_id}", 5),
+			Member: spectest.Text("{id}", 6),
+		}}),
+		"zset": table(spectest.Mapping{ZSet: &spec.ZSet{
+			Key:    spectest.Text("z:{category_id}", 5),
+			Member: spectest.Text("{id}", 6), Score: spectest.Text("{price}", 7),
+		}}),
+		"expire": table(spectest.Mapping{Expire: &spec.Expire{Keys: []spec.Text{spectest.Text("e:{id}", 5)}, In: 1}}),
+		"incr":   spectest.Counter("gen:{category_id}"),
 		"delete/publish": spectest.Keys("product:{id}").With(func(m *spectest.Mapping) {
 			m.Publish = &spec.Publish{Channel: spectest.Text("c", 5), Message: spectest.Text("{id}", 6)}
 		}),
@@ -126,7 +161,8 @@ func BenchmarkRoute(b *testing.B) {
 	}
 	live := row{"id": 17, "status": "live", "price": dec("9.90")}
 	for name, when := range map[string]string{
-		"when/text": "row.status == 'live' || old.status == 'live'", "when/int": "row.id > 10", "when/decimal": "row.price > 9.89",
+		"when/text": "row.status == 'live' || old.status == 'live'", "when/int": "row.id > 10",
+		"when/decimal": "row.price > 9.89",
 	} {
 		b.Run(name, func(b *testing.B) {
 			run := routed(b, live, live, spectest.Keys("product:{id}").If(when))

@@ -208,7 +208,8 @@ func (u *rule) add(group []act) {
 func (b *binder) shared(x *act) {
 	const instead = "so what it makes was deleted instead of written"
 	if a := x.Action; a.Kind == event.ActionZSet && a.Value != nil {
-		x.unfit = spec.Sentence(a.Value.Text.At(0).String(), "a row of "+b.t.String()+" made a score that is no number, so the whole key was deleted",
+		x.unfit = spec.Sentence(a.Value.Text.At(0).String(), "a row of "+b.t.String()+
+			" made a score that is no number, so the whole key was deleted",
 			"take a number column")
 	}
 	if x.value == nil && x.Action.Value != nil {
@@ -283,7 +284,8 @@ func (b *binder) when(u *rule) {
 		}
 		found[i] = &b.t.Columns[c]
 		if found[i].Class == event.ClassKeyless {
-			b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t, found[i].TypeName()),
+			b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t,
+				found[i].TypeName()),
 				"take another column, or a generated one that extracts what it needs")
 			u.doubtful = true
 			continue
@@ -296,6 +298,7 @@ func (b *binder) when(u *rule) {
 			b.Add(p.text.At(f.at), what+": "+f.what, f.do)
 		}
 	}
-	u.failed = spec.Sentence(p.text.At(0).String(), "the predicate could not be evaluated for a row of "+b.t.String()+", and counted as true",
+	u.failed = spec.Sentence(p.text.At(0).String(), "the predicate could not be evaluated for a row of "+b.t.String()+
+		", and counted as true",
 		"try such a row with freshet explain")
 }

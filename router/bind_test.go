@@ -19,9 +19,18 @@ func TestBindAsksForTheColumnsThatAreUsed(t *testing.T) {
 		want []event.Need
 	}{
 		{"keys need text", spectest.Keys("{sku}:{id}"), []event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}}},
-		{"columns are compared only", spectest.Keys("{id}").Of("price", "extra"), []event.Need{{Column: 0, Text: true}, {Column: 3}, {Column: 9}}},
-		{"a predicate needs text", spectest.Keys("all").If("row.status == 'x' or old.made > 1"), []event.Need{{Column: 5, Text: true}, {Column: 8, Text: true}}},
-		{"text wins", spectest.Keys("{id}").Of("id", "sku").If("row.sku == 'x'"), []event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}}},
+		{
+			"columns are compared only", spectest.Keys("{id}").Of("price", "extra"),
+			[]event.Need{{Column: 0, Text: true}, {Column: 3}, {Column: 9}},
+		},
+		{
+			"a predicate needs text", spectest.Keys("all").If("row.status == 'x' or old.made > 1"),
+			[]event.Need{{Column: 5, Text: true}, {Column: 8, Text: true}},
+		},
+		{
+			"text wins", spectest.Keys("{id}").Of("id", "sku").If("row.sku == 'x'"),
+			[]event.Need{{Column: 0, Text: true}, {Column: 4, Text: true}},
+		},
 		{"nothing, but the rows", spectest.Keys("articles:all"), []event.Need{}},
 		{"nothing at all", spectest.Keys("{id}").On("shop.other"), nil},
 	} {
@@ -66,7 +75,8 @@ f.yaml:5:18: key "p:{idd}:{extra}": column extra of shop.product is JSON, which 
 // A caller may go on with what can be bound: the rest errs on the side of invalidating more.
 func TestWhatCannotBeBoundInvalidatesMore(t *testing.T) {
 	var h heard
-	r, err := New(spectest.Specs(spectest.Keys("p:{idd}", "q:{id}").Of("nmae").If("row.statsu == 'live'")), Options{Reporter: &h})
+	r, err := New(spectest.Specs(spectest.Keys("p:{idd}", "q:{id}").Of("nmae").If("row.statsu == 'live'")),
+		Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +90,8 @@ func TestWhatCannotBeBoundInvalidatesMore(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	c := r.mappings[0].meters
-	if absent, failed := testutil.ToFloat64(c.absent), testutil.ToFloat64(c.failed); absent != 1 || failed != 1 || len(h) != 1 {
+	if absent, failed := testutil.ToFloat64(c.absent), testutil.ToFloat64(c.failed); absent != 1 || failed != 1 ||
+		len(h) != 1 {
 		t.Errorf("%v absent, %v failed, heard %q", absent, failed, h)
 	}
 }
@@ -108,7 +119,14 @@ f.yaml:20:3: mapping of "shop.x" has no keys: write at least one, such as "produ
 
 func TestPlacesFollowTheTextWhereItStands(t *testing.T) {
 	m := spectest.Keys()
-	m.Keys = []spec.Text{{Value: "ключ:{id", Pos: spec.At("f.yaml", 100, 1), Runs: []spec.Run{{Offset: 9, Line: 109, Column: 1}}}, {Value: "ключ:{id", Pos: spec.At("f.yaml", 7, 10)}, {Value: "x{"}}
+	m.Keys = []spec.Text{
+		{
+			Value: "ключ:{id", Pos: spec.At("f.yaml", 100, 1),
+			Runs: []spec.Run{{Offset: 9, Line: 109, Column: 1}},
+		},
+		{Value: "ключ:{id", Pos: spec.At("f.yaml", 7, 10)},
+		{Value: "x{"},
+	}
 	_, err := New(spectest.Specs(m), Options{})
 	var got []string
 	for _, p := range err.(spec.Problems) {
@@ -122,7 +140,8 @@ func TestPlacesFollowTheTextWhereItStands(t *testing.T) {
 func TestWantsGoesByTheNameAlone(t *testing.T) {
 	r := mustNew(t, spectest.Keys("a"), spectest.Keys("b").On("shop.order_{00..63}"), spectest.Keys("c").On("crm.*"))
 	for name, want := range map[string]bool{
-		"shop.product": true, "shop.order_17": true, "crm.anything": true, "shop.order_64": false, "shop.Product": false, "shopproduct.": false,
+		"shop.product": true, "shop.order_17": true, "crm.anything": true, "shop.order_64": false, "shop.Product": false,
+		"shopproduct.": false,
 	} {
 		schema, table, _ := strings.Cut(name, ".")
 		if got := r.Wants(schema, table); got != want {

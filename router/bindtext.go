@@ -42,7 +42,8 @@ type part struct {
 // text compiles a template; lost says what comes of it when it makes nothing.
 func (b *binder) text(t *Template, lost string) *textPlan {
 	k := &textPlan{Template: t, most: t.role.most(), lost: lost}
-	k.long = spec.Sentence(t.Text.At(0).String(), fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
+	k.long = spec.Sentence(t.Text.At(0).String(),
+		fmt.Sprintf("a row of %s made a %s longer than %d KiB, %s", b.t, t.role, k.most>>10, lost), t.role.shorten())
 	stride := 1
 	for i := range t.Parts {
 		n := &t.Parts[i]
@@ -118,9 +119,15 @@ const fullImage = "set binlog_row_image=FULL, in every session that writes to th
 func (r role) check(c *event.Column) *fault {
 	switch {
 	case c.Class == event.ClassKeyless && !(r.holdsJSON() && c.IsJSON()):
-		return &fault{what: "which has no text that could be part of a " + r.String(), do: "take another column, or a generated one that extracts what the " + r.String() + " needs"}
+		return &fault{
+			what: "which has no text that could be part of a " + r.String(),
+			do:   "take another column, or a generated one that extracts what the " + r.String() + " needs",
+		}
 	case r == roleScore && !mayBeScore(c):
-		return &fault{what: "which is no number, as a score must be", do: "take a number, or a generated column that makes one of it"}
+		return &fault{
+			what: "which is no number, as a score must be",
+			do:   "take a number, or a generated column that makes one of it",
+		}
 	}
 	return nil
 }

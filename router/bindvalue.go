@@ -28,7 +28,8 @@ type rowPlan struct {
 // rebuilt compiles the row of a rebuild.
 func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 	p := &rowPlan{form: r.spec.As}
-	p.large = spec.Sentence(r.spec.Pos.String(), fmt.Sprintf("a row of %s made a value larger than %d KiB, %s", b.t, MaxValue>>10, lost),
+	p.large = spec.Sentence(r.spec.Pos.String(),
+		fmt.Sprintf("a row of %s made a value larger than %d KiB, %s", b.t, MaxValue>>10, lost),
 		"name the columns that the value needs, without the large ones")
 	switch {
 	case r.query != nil:
@@ -39,7 +40,9 @@ func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 		b.document(p, r)
 	}
 	for _, c := range p.columns {
-		p.lacking = append(p.lacking, spec.Sentence(r.spec.Pos.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, c.Name, lost), fullImage))
+		p.lacking = append(p.lacking,
+			spec.Sentence(r.spec.Pos.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, c.Name, lost),
+				fullImage))
 	}
 	b.columns = append(b.columns, p.slots)
 	return p
@@ -94,7 +97,8 @@ func (b *binder) all(r *rebuild) []chosen {
 		}
 		name := b.t.Columns[i].Name
 		if name == expireAt && r.spec.ExpireAt > 0 {
-			b.Add(r.spec.Pos, fmt.Sprintf("rebuild: table %s has a column expire_at, which is the name of what expire_at puts there", b.t),
+			b.Add(r.spec.Pos, fmt.Sprintf("rebuild: table %s has a column expire_at, which is the name of what expire_at puts "+
+				"there", b.t),
 				`name the columns that the value holds, and give this one another name: "expire_at as expires"`)
 		}
 		all = append(all, chosen{column: name, name: name, at: r.spec.Pos})
@@ -106,7 +110,8 @@ func (b *binder) all(r *rebuild) []chosen {
 func (b *binder) written(p *rowPlan, c int, at spec.Pos, what string) bool {
 	column := &b.t.Columns[c]
 	if !document.Writable(column) {
-		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t, column.TypeName()),
+		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t,
+			column.TypeName()),
 			"name the columns that the value holds, without this one")
 		return false
 	}

@@ -46,8 +46,8 @@
 // kinds in filter.go has a line for each filter: its argument and the argument's bounds, what it does to a text, and
 // what checks and lint must know of it. The parser, the errors, explanations and lint read that table. Elsewhere:
 //
-//   - router/lint, shape.through in language.go: which bytes the result can have, and how many. A filter that is missing
-//     there counts as one that can make any text.
+//   - router/lint, shape.through in language.go: which bytes the result can have, and how many. A filter that
+//     is missing there counts as one that can make any text.
 //   - docs/mappings.md, "Filters", and the comment in deploy/freshet.yaml: one line each.
 //   - proof/e2e/oracle, template.go: the filter once more, written from the page alone, for the random mappings of the
 //     end-to-end tests.

@@ -145,7 +145,10 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 			continue
 		}
 		o := x.origin()
-		x.b.AddItem(event.Item{Text: text, Key: key, Row: x.c.Version.Row, Action: f.action, Intent: f.intent, Effect: f.effect})
+		x.b.AddItem(event.Item{
+			Text: text, Key: key, Row: x.c.Version.Row, Action: f.action, Intent: f.intent,
+			Effect: f.effect,
+		})
 		x.b.Invalidations[x.b.Len()-1].Origin = o
 		x.row.added(x.b)
 		if x.trace != nil {

@@ -34,8 +34,10 @@ func TestWhatIsNotWrittenIsCountedAndTold(t *testing.T) {
 	}
 	h = nil
 	f.change(nil, row{"id": 1, "category_id": 2, "name": "x"}) // no sku
-	if len(h) != 4 || !strings.Contains(h.String(), "f.yaml:34:10: a row image of shop.product lacks column sku, so the whole key was deleted") ||
-		!strings.Contains(h.String(), "f.yaml:41:15: a row image of shop.product lacks column sku, so nothing was published") {
+	if len(h) != 4 || !strings.Contains(h.String(),
+		"f.yaml:34:10: a row image of shop.product lacks column sku, so the whole key was deleted") ||
+		!strings.Contains(h.String(),
+			"f.yaml:41:15: a row image of shop.product lacks column sku, so nothing was published") {
 		t.Errorf("heard %s", &h)
 	}
 	h = nil
@@ -74,7 +76,8 @@ func TestEveryActionOfAMappingHasOneEffect(t *testing.T) {
 		t.Errorf("%d effects, want those of rebuild, hash, set, zset, expire and incr", n)
 	}
 	want := event.Effect{
-		Publish: true, Stream: true, TTL: time.Hour, Jitter: 0.1, ExpireAt: time.Minute, Missing: true, MissingValue: "none", MissingTTL: 30 * time.Second,
+		Publish: true, Stream: true, TTL: time.Hour, Jitter: 0.1, ExpireAt: time.Minute, Missing: true, MissingValue: "none",
+		MissingTTL: 30 * time.Second,
 	}
 	if diff := cmp.Diff(want, *f.batch.EffectOf(0)); diff != "" {
 		t.Error(diff)
@@ -88,13 +91,18 @@ func TestEveryActionOfAMappingHasOneEffect(t *testing.T) {
 }
 
 func TestRebuildAsksForTheColumnsThatItHolds(t *testing.T) {
-	m := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON, "extra", "price") })
+	m := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormJSON, "extra",
+			"price")
+	})
 	needs, err := mustNew(t, m).Bind(spectest.Product())
-	if diff := cmp.Diff([]event.Need{{Column: 0, Text: true}, {Column: 3, Text: true}, {Column: 9, Text: true}}, needs); diff != "" || err != nil {
+	if diff := cmp.Diff([]event.Need{{Column: 0, Text: true}, {Column: 3, Text: true}, {Column: 9, Text: true}},
+		needs); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	all := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormJSON) })
-	if needs, err := mustNew(t, all).Bind(spectest.Product()); len(needs) != len(spectest.Product().Columns) || err != nil {
+	if needs, err := mustNew(t, all).Bind(spectest.Product()); len(needs) != len(spectest.Product().Columns) ||
+		err != nil {
 		t.Errorf("%d needs, %v", len(needs), err)
 	}
 }
@@ -102,7 +110,13 @@ func TestRebuildAsksForTheColumnsThatItHolds(t *testing.T) {
 // `columns` leaves out updates on purpose; but never one that moves a member, or changes a score that the mapping
 // names.
 func TestColumnsThatTheActionsNameAlwaysCount(t *testing.T) {
-	m := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{sku}", 6), Score: spectest.Text("{price}", 7)}}.Of("status")
+	m := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		ZSet: &spec.ZSet{
+			Key: spectest.Text("z", 5), Member: spectest.Text("{sku}", 6),
+			Score: spectest.Text("{price}", 7),
+		},
+	}.Of("status")
 	base := func() row { return row{"sku": "a", "price": dec("1"), "status": "x", "name": "n"} }
 	for column, want := range map[string]int{"sku": 2, "price": 1, "status": 1, "name": 0} {
 		f := newFeed(t, mustNew(t, m), spectest.Product())
@@ -119,11 +133,21 @@ func TestActionsThatCannotBe(t *testing.T) {
 	m := spectest.Keys("k:{id}:{0..99}").With(func(m *spectest.Mapping) {
 		m.Rebuild = spectest.FromRow(event.FormJSON, "id", "name as id", "`a b`x", "name is x", "sku as", "sku as expire_at")
 		m.Rebuild.ExpireAt = time.Second
-		m.Hash = &spec.Hash{Key: spectest.Text("h:{id", 30), Field: spectest.Text("{0..3}", 31), Value: spectest.Text("{id|lowre}", 32)}
+		m.Hash = &spec.Hash{
+			Key: spectest.Text("h:{id", 30), Field: spectest.Text("{0..3}", 31),
+			Value: spectest.Text("{id|lowre}", 32),
+		}
 		m.Publish = &spec.Publish{Channel: spectest.Text("c{", 40), Message: spectest.Text("{}", 41)}
 	})
-	q := spectest.Mapping{Pos: spec.At("g.yaml", 1, 1), Table: spectest.Text("shop.product", 1), Rebuild: &spec.Rebuild{Query: spectest.Text("delete from x", 3)}, Keys: []spec.Text{spectest.Text("k", 2)}}
-	none := spectest.Mapping{Pos: spec.At("h.yaml", 1, 1), Table: spectest.Text("shop.product", 1), Stream: &spec.Stream{Key: spectest.Text("x", 2)}, Set: &spec.Set{Key: spectest.Text("s", 3), Member: spectest.Text("m", 4)}}
+	q := spectest.Mapping{
+		Pos: spec.At("g.yaml", 1, 1), Table: spectest.Text("shop.product", 1),
+		Rebuild: &spec.Rebuild{Query: spectest.Text("delete from x", 3)}, Keys: []spec.Text{spectest.Text("k", 2)},
+	}
+	none := spectest.Mapping{
+		Pos: spec.At("h.yaml", 1, 1), Table: spectest.Text("shop.product", 1),
+		Stream: &spec.Stream{Key: spectest.Text("x", 2)},
+		Set:    &spec.Set{Key: spectest.Text("s", 3), Member: spectest.Text("m", 4)},
+	}
 	_, err := New(spectest.Specs(m, q, none), Options{})
 	if err == nil {
 		t.Fatal("no error")
@@ -131,7 +155,8 @@ func TestActionsThatCannotBe(t *testing.T) {
 	for _, want := range []string{
 		`f.yaml:5:10: key "k:{id}:{0..99}": it makes 100 copies, each with a value or a message: write at most 64 copies`,
 		`f.yaml:22:10: column "name as id": "id" comes twice: give one of them another name: "name as id2"`,
-		`f.yaml:23:15: column "` + "`a b`x" + `": unexpected "x": write a column, or a column and its name in the value: "user_name as userName"`,
+		`f.yaml:23:15: column "` + "`a b`x" +
+			`": unexpected "x": write a column, or a column and its name in the value: "user_name as userName"`,
 		`f.yaml:24:15: column "name is x": unexpected "is x"`,
 		`f.yaml:25:16: column "sku as": a name is missing: write a column's name`,
 		`f.yaml:26:10: column "sku as expire_at": expire_at is the name of what expire_at puts there: give the column another name`,
@@ -154,16 +179,26 @@ func TestActionsThatCannotBe(t *testing.T) {
 
 func TestActionsThatDoNotFitTheTable(t *testing.T) {
 	table := spectest.Product()
-	table.Columns = append(table.Columns, event.Column{Name: "place", Type: "geometry", Class: event.ClassKeyless}, event.Column{Name: "expire_at", Type: "datetime", Class: event.ClassTemporal})
+	table.Columns = append(table.Columns, event.Column{Name: "place", Type: "geometry", Class: event.ClassKeyless},
+		event.Column{Name: "expire_at", Type: "datetime", Class: event.ClassTemporal})
 	all := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
 		m.Rebuild = spectest.FromRow(event.FormJSON)
 		m.Rebuild.ExpireAt = time.Second
 	})
-	some := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) { m.Rebuild = spectest.FromRow(event.FormHash, "nmae", "place as where") })
+	some := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
+		m.Rebuild = spectest.FromRow(event.FormHash, "nmae",
+			"place as where")
+	})
 	query := spectest.Keys("k:{id}").With(func(m *spectest.Mapping) {
 		m.Rebuild = &spec.Rebuild{Query: spectest.Text("select 1 from x where a = :idd and b = :place", 20)}
 	})
-	board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z:{extra}", 30), Member: spectest.Text("{place}", 31), Score: spectest.Text("{expire_at}", 32)}}
+	board := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		ZSet: &spec.ZSet{
+			Key: spectest.Text("z:{extra}", 30), Member: spectest.Text("{place}", 31),
+			Score: spectest.Text("{expire_at}", 32),
+		},
+	}
 	r := mustNew(t, all, some, query, board)
 	_, err := r.Bind(table)
 	var ps spec.Problems
@@ -200,7 +235,8 @@ func TestActionsThatDoNotFitTheTable(t *testing.T) {
 func TestAReplayGivesTheSame(t *testing.T) {
 	table := spectest.Product()
 	rapid.Check(t, func(t *rapid.T) {
-		when := rapid.SampledFrom([]string{"", "row.name == 'a'", "row.name != old.name", "row.id > 0 || old.id > 0"}).Draw(t, "when")
+		when := rapid.SampledFrom([]string{"", "row.name == 'a'", "row.name != old.name", "row.id > 0 || old.id > 0"}).Draw(t,
+			"when")
 		m := spectest.Everything(spectest.Keys("k:{id}", "l:{category_id}"))
 		if when != "" {
 			m = m.If(when)

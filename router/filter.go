@@ -60,7 +60,11 @@ const (
 var kinds = []kind{
 	{name: "lower", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToLower) })},
 	{name: "upper", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToUpper) })},
-	{name: "trim", compile: always(func(dst, src []byte) []byte { return append(dst, bytes.Trim(src, " \t\n\v\f\r")...) })},
+	{name: "trim", compile: always(func(dst,
+		src []byte,
+	) []byte {
+		return append(dst, bytes.Trim(src, " \t\n\v\f\r")...)
+	})},
 	{name: "hex", makes: surelyText, encodes: true, compile: always(hex.AppendEncode)},
 	{name: "base64", makes: surelyText, encodes: true, compile: always(base64.StdEncoding.AppendEncode)},
 	{name: "md5", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
@@ -75,9 +79,12 @@ var kinds = []kind{
 		return strconv.AppendUint(dst, uint64(crc32.ChecksumIEEE(src)), 10)
 	})},
 	// The bound keeps remainder × 10 + digit within 64 bits.
-	{name: "mod", takes: number, least: 1, most: 1e18, example: "mod:16", makes: surelyInteger, blurs: true, compile: func(n uint64) filter {
-		return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
-	}},
+	{
+		name: "mod", takes: number, least: 1, most: 1e18, example: "mod:16", makes: surelyInteger, blurs: true,
+		compile: func(n uint64) filter {
+			return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
+		},
+	},
 	{name: "pad", takes: number, least: 1, most: 64, example: "pad:5", compile: func(n uint64) filter {
 		return func(dst, src []byte) ([]byte, bool) { return pad(dst, src, int(n)), true }
 	}},
@@ -243,7 +250,8 @@ func urlencode(dst, src []byte) []byte {
 }
 
 func unreserved(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' ||
+		c == '~'
 }
 
 // mod appends the remainder of an integer of any length, with the sign of the integer, as MySQL's MOD has it.

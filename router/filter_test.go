@@ -124,9 +124,11 @@ func TestUnicodeMappingsMayGrowOrShrinkTheText(t *testing.T) {
 }
 
 func TestSpacesNextToTheBarsDoNotCount(t *testing.T) {
-	f := newFeed(t, mustNew(t, spectest.Keys("{id|pad:5 |crc32}", "{ id | mod:64 }", "{id | pad:3\t}", "{sku|default: x }")), spectest.Product())
+	f := newFeed(t, mustNew(t, spectest.Keys("{id|pad:5 |crc32}", "{ id | mod:64 }", "{id | pad:3\t}",
+		"{sku|default: x }")), spectest.Product())
 	f.change(nil, row{"id": uint64(70), "sku": null{}})
-	g := newFeed(t, mustNew(t, spectest.Keys("{id|pad:5|crc32}", "{id|mod:64}", "{id|pad:3}", "{sku|default: x }")), spectest.Product())
+	g := newFeed(t, mustNew(t, spectest.Keys("{id|pad:5|crc32}", "{id|mod:64}", "{id|pad:3}", "{sku|default: x }")),
+		spectest.Product())
 	g.change(nil, row{"id": uint64(70), "sku": null{}})
 	got := f.keys()
 	if want := g.keys(); !slices.Equal(got, want) || got[3] != " x " {

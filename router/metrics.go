@@ -56,15 +56,16 @@ func newMetrics() *metrics {
 		return v
 	}
 	m := &metrics{
-		rows:      counter("rows_total", "Row changes of tables that the mapping matches."),
-		filtered:  counter("filtered_rows_total", "Row changes that the mapping passed over, by what it asks for.", "by"),
-		keys:      counter("keys_total", "Keys that the mapping's rows made stale."),
-		null:      counter("null_keys_total", "Keys not made because a column was NULL."),
-		absent:    counter("absent_keys_total", "Keys that could not be named because the row image lacked a column."),
-		long:      counter("long_keys_total", "Keys not made because they were longer than 64 KiB."),
-		forgotten: counter("forgotten_values_total", "Values, fields and members that were deleted instead of written, by what was in doubt.", "by"),
-		unsent:    counter("unsent_notices_total", "Messages and stream entries that were not made, by the reason.", "by"),
-		failed:    counter("predicate_errors_total", "Predicates that failed at run time and counted as true."),
+		rows:     counter("rows_total", "Row changes of tables that the mapping matches."),
+		filtered: counter("filtered_rows_total", "Row changes that the mapping passed over, by what it asks for.", "by"),
+		keys:     counter("keys_total", "Keys that the mapping's rows made stale."),
+		null:     counter("null_keys_total", "Keys not made because a column was NULL."),
+		absent:   counter("absent_keys_total", "Keys that could not be named because the row image lacked a column."),
+		long:     counter("long_keys_total", "Keys not made because they were longer than 64 KiB."),
+		forgotten: counter("forgotten_values_total",
+			"Values, fields and members that were deleted instead of written, by what was in doubt.", "by"),
+		unsent: counter("unsent_notices_total", "Messages and stream entries that were not made, by the reason.", "by"),
+		failed: counter("predicate_errors_total", "Predicates that failed at run time and counted as true."),
 	}
 	m.all = all
 	return m

@@ -95,14 +95,16 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	if _, err := New(spectest.Specs(spectest.Keys("{id}")), Options{Registerer: reg}); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
-	if _, err := New(spectest.Specs(spectest.Keys("{id")), Options{Registerer: prometheus.NewPedanticRegistry()}); err == nil {
+	if _, err := New(spectest.Specs(spectest.Keys("{id")),
+		Options{Registerer: prometheus.NewPedanticRegistry()}); err == nil {
 		t.Error("no error")
 	}
 }
 
 func TestTheMetricsOfActionsAreLinted(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if _, err := New(spectest.Specs(spectest.Everything(spectest.Keys("k:{id}")), spectest.Keys("k:{id}")), Options{Registerer: reg}); err != nil {
+	if _, err := New(spectest.Specs(spectest.Everything(spectest.Keys("k:{id}")), spectest.Keys("k:{id}")),
+		Options{Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(reg)
@@ -110,7 +112,10 @@ func TestTheMetricsOfActionsAreLinted(t *testing.T) {
 		t.Error(problems, err)
 	}
 	// A mapping that only deletes has none of them.
-	for name, want := range map[string]int{"freshet_router_forgotten_values_total": int(reasons), "freshet_router_unsent_notices_total": 3} {
+	for name, want := range map[string]int{
+		"freshet_router_forgotten_values_total": int(reasons),
+		"freshet_router_unsent_notices_total":   3,
+	} {
 		if n, err := testutil.GatherAndCount(reg, name); n != want || err != nil {
 			t.Errorf("%s: %d series, %v, want %d", name, n, err, want)
 		}
@@ -123,14 +128,16 @@ func TestRowsThatDoNotPauseAreCountedFromTimeToTime(t *testing.T) {
 	c := r.mappings[0].meters
 	for n := 1; n <= 2*tallyMost; n++ {
 		f.change(nil, row{"id": n})
-		if rows, keys := testutil.ToFloat64(c.rows.shown), testutil.ToFloat64(c.keys.shown); rows <= float64(n-tallyMost) || keys <= float64(2*n-tallyMost) {
+		if rows, keys := testutil.ToFloat64(c.rows.shown), testutil.ToFloat64(c.keys.shown); rows <= float64(n-tallyMost) ||
+			keys <= float64(2*n-tallyMost) {
 			t.Fatalf("after %d rows of two keys each, %v rows and %v keys are shown", n, rows, keys)
 		}
 	}
 	f.change(nil, row{"id": 1})
 	r.Publish()
 	r.Publish()
-	if rows, keys := testutil.ToFloat64(c.rows.shown), testutil.ToFloat64(c.keys.shown); rows != 2*tallyMost+1 || keys != 2*rows {
+	if rows, keys := testutil.ToFloat64(c.rows.shown), testutil.ToFloat64(c.keys.shown); rows != 2*tallyMost+1 ||
+		keys != 2*rows {
 		t.Errorf("%v rows and %v keys, want %d and twice that", rows, keys, 2*tallyMost+1)
 	}
 }

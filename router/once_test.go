@@ -15,7 +15,10 @@ func rowsOf(f *feed, tx event.Tx, v event.Version, ids ...int) string {
 	needs, _ := f.r.Bind(f.table)
 	for _, id := range ids {
 		v.Row++
-		f.r.Route(&f.batch, &event.Change{Table: f.table, Tx: &tx, Op: event.Insert, Version: v, After: row{"id": id, "category_id": 1}.image(f.table, needs)})
+		f.r.Route(&f.batch, &event.Change{
+			Table: f.table, Tx: &tx, Op: event.Insert, Version: v,
+			After: row{"id": id, "category_id": 1}.image(f.table, needs),
+		})
 	}
 	return f.items()
 }
@@ -54,10 +57,14 @@ func TestACounterIsIncrementedOnceATransaction(t *testing.T) {
 }
 
 func TestTheLongerSecondDeleteOfACounterCounts(t *testing.T) {
-	f := newFeed(t, mustNew(t, spectest.Counter("gen").D(time.Second), spectest.Counter("gen").D(5*time.Second), spectest.Counter("gen").D(2*time.Second)), spectest.Product())
+	f := newFeed(t, mustNew(t, spectest.Counter("gen").D(time.Second), spectest.Counter("gen").D(5*time.Second),
+		spectest.Counter("gen").D(2*time.Second)), spectest.Product())
 	needs, _ := f.r.Bind(f.table)
 	tx := gtid(1)
-	f.r.Route(&f.batch, &event.Change{Table: f.table, Tx: &tx, Op: event.Insert, Version: at(1, 1, 4), After: row{}.image(f.table, needs)})
+	f.r.Route(&f.batch, &event.Change{
+		Table: f.table, Tx: &tx, Op: event.Insert, Version: at(1, 1, 4),
+		After: row{}.image(f.table, needs),
+	})
 	var got []time.Duration
 	for i := range f.batch.Len() {
 		got = append(got, f.batch.Of(i).D)
@@ -78,7 +85,8 @@ func TestWhatIsRememberedOfATransactionIsBounded(t *testing.T) {
 	if n := len(f.r.once.seen); n != maxCounters {
 		t.Errorf("%d counters are remembered, want %d", n, maxCounters)
 	}
-	if got := rowsOf(f, gtid(1), at(1, 1, 200), 0, maxCounters+5); got != fmt.Sprintf("incr forget gen:%d\n", maxCounters+5) {
+	if got := rowsOf(f, gtid(1), at(1, 1, 200), 0, maxCounters+5); got != fmt.Sprintf("incr forget gen:%d\n", maxCounters+
+		5) {
 		t.Errorf("got %q", got)
 	}
 	long := newFeed(t, mustNew(t, spectest.Counter("{name}")), spectest.Product())
@@ -86,7 +94,10 @@ func TestWhatIsRememberedOfATransactionIsBounded(t *testing.T) {
 	tx := gtid(1)
 	for i := range 100 {
 		name := strings.Repeat("x", 60<<10) + fmt.Sprint(i)
-		long.r.Route(&long.batch, &event.Change{Table: long.table, Tx: &tx, Op: event.Insert, Version: at(1, 1, uint64(i+1)), After: row{"name": name}.image(long.table, needs)})
+		long.r.Route(&long.batch, &event.Change{
+			Table: long.table, Tx: &tx, Op: event.Insert, Version: at(1, 1, uint64(i+1)),
+			After: row{"name": name}.image(long.table, needs),
+		})
 	}
 	if long.r.once.bytes > maxCounterBytes {
 		t.Errorf("%d bytes of keys are remembered", long.r.once.bytes)

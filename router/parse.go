@@ -73,16 +73,21 @@ func (p *mappingParser) actions() {
 	p.keys()
 	if h := m.Hash; h != nil {
 		p.act(Action{
-			Kind: event.ActionHash, Effect: &event.Effect{}, Key: p.template(roleKey, &h.Key), Field: p.template(roleField, &h.Field),
+			Kind: event.ActionHash, Effect: &event.Effect{}, Key: p.template(roleKey, &h.Key),
+			Field: p.template(roleField, &h.Field),
 			Value: p.optional(roleValue, &h.Value),
 		})
 	}
 	if s := m.Set; s != nil {
-		p.act(Action{Kind: event.ActionSet, Effect: &event.Effect{}, Key: p.template(roleKey, &s.Key), Field: p.template(roleMember, &s.Member)})
+		p.act(Action{
+			Kind: event.ActionSet, Effect: &event.Effect{}, Key: p.template(roleKey, &s.Key),
+			Field: p.template(roleMember, &s.Member),
+		})
 	}
 	if z := m.ZSet; z != nil {
 		p.act(Action{
-			Kind: event.ActionZSet, Effect: &event.Effect{}, Key: p.template(roleKey, &z.Key), Field: p.template(roleMember, &z.Member),
+			Kind: event.ActionZSet, Effect: &event.Effect{}, Key: p.template(roleKey, &z.Key),
+			Field: p.template(roleMember, &z.Member),
 			Value: p.optional(roleScore, &z.Score),
 		})
 	}
@@ -101,8 +106,10 @@ func (p *mappingParser) actions() {
 }
 
 func (p *mappingParser) act(a Action) {
-	if a.Key != nil && a.Key.copies > maxCarried && (a.Notices != nil || a.Writes() && a.Kind != event.ActionSet && a.Kind != event.ActionZSet) {
-		p.Add(a.Key.Text.At(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message", spec.Quote(a.Key.Text.Value), a.Key.copies),
+	if a.Key != nil && a.Key.copies > maxCarried &&
+		(a.Notices != nil || a.Writes() && a.Kind != event.ActionSet && a.Kind != event.ActionZSet) {
+		p.Add(a.Key.Text.At(0), fmt.Sprintf("key %s: it makes %d copies, each with a value or a message",
+			spec.Quote(a.Key.Text.Value), a.Key.copies),
 			fmt.Sprintf("write at most %d copies", maxCarried))
 	}
 	p.m.Actions = append(p.m.Actions, a)
@@ -128,7 +135,8 @@ func (p *mappingParser) keys() {
 		p.act(a)
 	}
 	if len(m.Keys) == 0 && a.Effect != nil {
-		p.Add(m.Pos, "rebuild, publish and stream are about keys, and the mapping has none", `write keys:, such as "product:{id}"`)
+		p.Add(m.Pos, "rebuild, publish and stream are about keys, and the mapping has none",
+			`write keys:, such as "product:{id}"`)
 	}
 }
 
@@ -180,7 +188,8 @@ func (p *mappingParser) query(a *Action) {
 		return
 	}
 	schema, _ := p.m.pattern.schema.exact()
-	q.Identify(schema, r.As.String(), string(cmp.Or(r.Rows, spec.RowsOne)), string(cmp.Or(r.Decimals, spec.DecimalsString)))
+	q.Identify(schema, r.As.String(), string(cmp.Or(r.Rows, spec.RowsOne)),
+		string(cmp.Or(r.Decimals, spec.DecimalsString)))
 	a.rebuild.query, a.Effect.Query = q, q.ID
 }
 
@@ -191,7 +200,8 @@ func (p *mappingParser) column(r *rebuild, t *spec.Text) {
 	if f == nil {
 		switch same := func(o chosen) bool { return o.name == c.name }; {
 		case slices.ContainsFunc(r.columns, same):
-			f = &fault{0, spec.Quote(c.name) + " comes twice", "give one of them another name: " + spec.Quote(c.column+" as "+c.name+"2")}
+			f = &fault{0, spec.Quote(c.name) + " comes twice", "give one of them another name: " +
+				spec.Quote(c.column+" as "+c.name+"2")}
 		case r.spec.ExpireAt > 0 && c.name == expireAt:
 			f = &fault{0, "expire_at is the name of what expire_at puts there", "give the column another name"}
 		}

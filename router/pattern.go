@@ -135,14 +135,20 @@ func (g glob) literal(s string) glob {
 func misplaced(c byte, at int) *fault {
 	switch c {
 	case '%', '?':
-		return &fault{at, "'" + string(c) + "' is no wildcard here", "write * for any run of characters, or the name in backticks"}
+		return &fault{
+			at, "'" + string(c) + "' is no wildcard here",
+			"write * for any run of characters, or the name in backticks",
+		}
 	case '}':
 		return &fault{at, "a } without a {", "write {00..63}"}
 	case '[', ']', '(', ')', '|', '^', '$', '+', '\\', ' ', '\t', '\n', '\r', ',', '"', '\'':
 		if c == '$' {
 			return nil
 		}
-		return &fault{at, "'" + strings.Trim(spec.Quote(string(c)), `"`) + "' has no meaning here", "write the name in backticks if it holds one"}
+		return &fault{
+			at, "'" + strings.Trim(spec.Quote(string(c)), `"`) + "' has no meaning here",
+			"write the name in backticks if it holds one",
+		}
 	}
 	return nil
 }

@@ -20,7 +20,10 @@ func TestAPatternMatchesTablesByName(t *testing.T) {
 		{"shop.*", "shop.a shop.product", "sho.a shopp.a"},
 		{"*.product", "a.product shop.product", "a.products"},
 		{"shop_{0..3}.order", "shop_0.order shop_3.order", "shop_4.order shop_00.order shop_.order"},
-		{"shop.order_{00..63}", "shop.order_00 shop.order_07 shop.order_63", "shop.order_64 shop.order_7 shop.order_007 shop.order_ shop.order_0x"},
+		{
+			"shop.order_{00..63}", "shop.order_00 shop.order_07 shop.order_63",
+			"shop.order_64 shop.order_7 shop.order_007 shop.order_ shop.order_0x",
+		},
 		{"shop.order_{0..100}", "shop.order_0 shop.order_10 shop.order_100", "shop.order_101 shop.order_01 shop.order_-1"},
 		{"shop.{8..12}_{1..2}x", "shop.8_1x shop.12_2x", "shop.7_1x shop.12_3x shop.122x"},
 		{"shop.{1..99}{1..9}", "shop.11 shop.999 shop.123", "shop.1 shop.10 shop.9999"},
@@ -96,8 +99,14 @@ func TestAPatternAtFaultIsToldWhereAndWhatToWrite(t *testing.T) {
 
 func TestAPatternPrintsAsItIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.SampledFrom([]string{"a", "order_", "*", "{00..63}", "{0..7}", "`x.y`", "`*`", "`{`", "$", "-", "ü", "```"})
-		name := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 1, 5).Draw(t, "pieces"), "") })
+		piece := rapid.SampledFrom([]string{
+			"a", "order_", "*", "{00..63}", "{0..7}", "`x.y`", "`*`", "`{`", "$", "-", "ü",
+			"```",
+		})
+		name := rapid.Custom(func(t *rapid.T) string {
+			return strings.Join(rapid.SliceOfN(piece, 1, 5).Draw(t, "pieces"),
+				"")
+		})
 		text := name.Draw(t, "schema") + "." + name.Draw(t, "table")
 		p, faults := parsePattern(text)
 		if len(faults) > 0 {
@@ -152,7 +161,8 @@ func TestPatternsMatchWithoutLetterCaseWhereTheSourceDoes(t *testing.T) {
 		}
 		folded := *table
 		folded.FoldNames = true
-		if needs, err := r.Bind(&folded); needs == nil || err != nil || !r.WantsFolded(c.schema, c.table) || !r.WantsFolded(c.schema, "") {
+		if needs, err := r.Bind(&folded); needs == nil || err != nil || !r.WantsFolded(c.schema, c.table) ||
+			!r.WantsFolded(c.schema, "") {
 			t.Errorf("%s does not match %s.%s without letter case (%v)", c.pattern, c.schema, c.table, err)
 		}
 		if missing := r.Missing([]*event.Table{&folded}); len(missing) > 0 {

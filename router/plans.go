@@ -49,7 +49,8 @@ func (p *plan) weigh() int {
 	}
 	for i := range p.rules {
 		u := &p.rules[i]
-		n += int(unsafe.Sizeof(*u)) + len(u.failed) + 8*(len(u.compare)+len(u.reads)) + weighActs(u.plain) + weighActs(u.counters)
+		n += int(unsafe.Sizeof(*u)) + len(u.failed) + 8*(len(u.compare)+len(u.reads)) + weighActs(u.plain) +
+			weighActs(u.counters)
 		for _, acts := range u.effects {
 			n += weighActs(acts)
 		}

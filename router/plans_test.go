@@ -38,7 +38,8 @@ func bindWide(t *testing.T, tables int) *Router {
 func TestPlansAreBoundedInBytes(t *testing.T) {
 	r := bindWide(t, 400)
 	if r.plans.bytes > maxPlanBytes || len(r.plans.of) != len(r.plans.newest) {
-		t.Errorf("%d plans (%d newest) of %d bytes are kept, want at most %d bytes", len(r.plans.of), len(r.plans.newest), r.plans.bytes, maxPlanBytes)
+		t.Errorf("%d plans (%d newest) of %d bytes are kept, want at most %d bytes", len(r.plans.of), len(r.plans.newest),
+			r.plans.bytes, maxPlanBytes)
 	}
 	sum := 0
 	for _, p := range r.plans.of {

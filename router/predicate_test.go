@@ -34,7 +34,8 @@ func decide(t testing.TB, when string, old, r row) (bool, string) {
 func TestAPredicateDecidesWhichRowsCount(t *testing.T) {
 	live := row{
 		"id": uint64(1<<64 - 1), "category_id": -7, "name": "Jar", "price": dec("9.90"), "sku": null{}, "status": "live",
-		"score": "1.5", "made": uint64(1999), "thumb": []byte{0xff}, "batch": zerofill("00042"), "bar_code": dec("12345678901234567890"),
+		"score": "1.5", "made": uint64(1999), "thumb": []byte{0xff}, "batch": zerofill("00042"),
+		"bar_code": dec("12345678901234567890"),
 	}
 	for _, c := range []struct {
 		when string
@@ -179,7 +180,10 @@ func TestAPredicateThatFailsCountsAsTrueAndIsReported(t *testing.T) {
 		{"abs(row.sku) == 1", nil, r},                    // nil
 		{"max(row.sku, row.id) == 1", nil, r},            // nil
 		{"date(row.name) == date('2024-01-01')", nil, r}, // no date
-		{"reduce(1..200, #acc * 1000000007, 1) > 0 and reduce(1..200, #acc * row.id, 1) > 0", nil, row{"id": uint64(1<<64 - 1)}},
+		{
+			"reduce(1..200, #acc * 1000000007, 1) > 0 and reduce(1..200, #acc * row.id, 1) > 0", nil,
+			row{"id": uint64(1<<64 - 1)},
+		},
 	} {
 		got, trouble := decide(t, c.when, c.old, c.row)
 		if !got || trouble == "" {
@@ -190,14 +194,16 @@ func TestAPredicateThatFailsCountsAsTrueAndIsReported(t *testing.T) {
 		}
 	}
 	_, trouble := decide(t, "old.price < 5", nil, r)
-	if want := "3 f.yaml:3:10: the predicate could not be evaluated for a row of shop.product, and counted as true: try such a row with freshet explain"; trouble != want {
+	if want := "3 f.yaml:3:10: the predicate could not be evaluated for a row of shop.product, and counted as true: try " +
+		"such a row with freshet explain"; trouble != want {
 		t.Errorf("got  %s\nwant %s", trouble, want)
 	}
 }
 
 func TestAPredicateStopsWhereItIsDecided(t *testing.T) {
 	// The absent column is never looked at.
-	if got, trouble := decide(t, "row.status == 'live' || row.name == 'x'", nil, row{"status": "live"}); !got || trouble != "" {
+	if got, trouble := decide(t, "row.status == 'live' || row.name == 'x'", nil, row{"status": "live"}); !got ||
+		trouble != "" {
 		t.Errorf("%v %s", got, trouble)
 	}
 }
@@ -280,12 +286,14 @@ func TestAPredicateMustFitTheTypesOfItsColumns(t *testing.T) {
 			t.Errorf("%s: %v, want one problem", c.when, err)
 			continue
 		}
-		if p := ps[0]; p.Pos.Column != 10+c.column || !strings.Contains(p.What, c.what) || !strings.Contains(p.Do, c.do) || p.Do == "" {
+		if p := ps[0]; p.Pos.Column != 10+c.column || !strings.Contains(p.What, c.what) || !strings.Contains(p.Do, c.do) ||
+			p.Do == "" {
 			t.Errorf("%s: %v, want %q, %q at %d", c.when, p, c.what, c.do, 10+c.column)
 		}
 	}
 	for _, when := range []string{
-		"row.id == 17 and row.made > 2000 and row.price < 5 and row.batch == 3", "row.name == '5' and row.score == '1.5' and row.thumb != 'x'",
+		"row.id == 17 and row.made > 2000 and row.price < 5 and row.batch == 3",
+		"row.name == '5' and row.score == '1.5' and row.thumb != 'x'",
 		"row.name == old.status", "row.id == old.price", "row.name == nil and row.id == nil",
 	} {
 		if _, err := mustNew(t, spectest.Keys("k").If(when)).Bind(spectest.Product()); err != nil {
@@ -342,7 +350,8 @@ func TestPredicatesComputeExactly(t *testing.T) {
 func FuzzPredicate(f *testing.F) {
 	for _, s := range []string{
 		"row.status == 'live' || old.status == 'live'", "row.price > 9.99 and row.id in 1..5", "any([1,2], # == row.id)",
-		"let x = row.id; x % 2 == 0", "-row.id < 3 < row.price", "row?.name ?? 'a' matches '^a'", "1e400 > row.price", "row.id ? 1 : 2",
+		"let x = row.id; x % 2 == 0", "-row.id < 3 < row.price", "row?.name ?? 'a' matches '^a'", "1e400 > row.price",
+		"row.id ? 1 : 2",
 		"not (row.name in ['a']) xor", "{'a': row.id}.a == 1", "max(row.id, 1.5) - abs(-2) / 0 == 1",
 	} {
 		f.Add(s)
@@ -364,7 +373,10 @@ func FuzzPredicate(f *testing.F) {
 				table.Columns = append(table.Columns, event.Column{Name: c.Name, Class: event.Class(i % 4)})
 			}
 		}
-		r := mustNew(t, spectest.Mapping{Table: spec.Text{Value: "s.t"}, When: spec.Text{Value: text}, Keys: []spec.Text{{Value: "k"}}})
+		r := mustNew(t, spectest.Mapping{
+			Table: spec.Text{Value: "s.t"}, When: spec.Text{Value: text},
+			Keys: []spec.Text{{Value: "k"}},
+		})
 		needs, _ := r.Bind(table)
 		image := make([]event.Value, len(needs))
 		for i := range image {
@@ -380,7 +392,8 @@ func FuzzPredicate(f *testing.F) {
 
 func TestALiteralIsReadExactly(t *testing.T) {
 	for text, want := range map[string]string{
-		"0.1": "0.1", "1_000.25": "1000.25", "123456789012345678901234567890.5": "123456789012345678901234567890.5", "1e3": "1000", "25e-2": "0.25", "1.": "1",
+		"0.1": "0.1", "1_000.25": "1000.25", "123456789012345678901234567890.5": "123456789012345678901234567890.5",
+		"1e3": "1000", "25e-2": "0.25", "1.": "1",
 	} {
 		p, faults := parsePredicate(spec.Text{Value: fmt.Sprintf("string(%s + 0) == '%s'", text, want)})
 		if len(faults) > 0 {

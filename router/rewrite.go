@@ -321,7 +321,8 @@ func (r *rewriter) alike(a, b ast.Node, by string) {
 		u.want = wantText
 	case *ast.BoolNode:
 		c := r.p.columns[i].String()
-		r.fault(a, c+" is not true or false: a BOOL column is a number", "write "+c+" "+by+" "+map[bool]string{true: "1", false: "0"}[b.Value])
+		r.fault(a, c+" is not true or false: a BOOL column is a number", "write "+c+" "+by+" "+
+			map[bool]string{true: "1", false: "0"}[b.Value])
 		return
 	default:
 		j, ok := r.isColumn(b)

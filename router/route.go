@@ -277,7 +277,10 @@ func (x *run) origin() uint32 {
 			}
 		}
 	}
-	b.AddOrigin(event.Origin{Table: x.p.name, Tx: *x.c.Tx, Event: v, D: u.d, Mapping: u.Ordinal, RateLimit: u.Spec.RateLimit})
+	b.AddOrigin(event.Origin{
+		Table: x.p.name, Tx: *x.c.Tx, Event: v, D: u.d, Mapping: u.Ordinal,
+		RateLimit: u.Spec.RateLimit,
+	})
 	u.origin = uint32(len(b.Origins) - 1)
 	return u.origin
 }

@@ -102,7 +102,8 @@ func TestNullMakesNoKeyAndIsCounted(t *testing.T) {
 	r := mustNew(t, spectest.Keys("sku:{sku}:{0..3}", "id:{id}", "or:{sku|default:none}"))
 	f := newFeed(t, r, spectest.Product())
 	f.change(row{"id": 1, "sku": "x"}, row{"id": 1, "sku": null{}})
-	if diff := cmp.Diff([]string{"sku:x:0", "sku:x:1", "sku:x:2", "sku:x:3", "id:1", "or:x", "or:none"}, f.keys()); diff != "" {
+	if diff := cmp.Diff([]string{"sku:x:0", "sku:x:1", "sku:x:2", "sku:x:3", "id:1", "or:x", "or:none"},
+		f.keys()); diff != "" {
 		t.Error(diff)
 	}
 	if n := testutil.ToFloat64(r.mappings[0].meters.null); n != 1 {
@@ -133,7 +134,8 @@ func TestAnAbsentColumnMakesNoKeyAndIsReported(t *testing.T) {
 
 func TestAKeyIsAtMost64KiBLong(t *testing.T) {
 	var h heard
-	r, err := New(spectest.Specs(spectest.Keys("n:{name}:{0..1}", "u:{name|upper}", "m:{name|md5}", "id:{id}")), Options{Reporter: &h})
+	r, err := New(spectest.Specs(spectest.Keys("n:{name}:{0..1}", "u:{name|upper}", "m:{name|md5}", "id:{id}")),
+		Options{Reporter: &h})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +174,8 @@ func TestOneRowYieldsAKeyOnce(t *testing.T) {
 	want := []string{
 		"a:1 D=5s mapping 1 at 1/1/100/1", "a:2 D=1s mapping 0 at 1/1/100/1", "b:1 D=1s mapping 0 at 1/1/100/1",
 		"c:1 D=5s mapping 1 at 1/1/100/1", "d:1 D=0s mapping 2 at 1/1/100/1",
-		"a:1 D=5s mapping 1 at 1/1/200/1", "b:1 D=1s mapping 0 at 1/1/200/1", "c:1 D=5s mapping 1 at 1/1/200/1", "d:1 D=0s mapping 2 at 1/1/200/1",
+		"a:1 D=5s mapping 1 at 1/1/200/1", "b:1 D=1s mapping 0 at 1/1/200/1", "c:1 D=5s mapping 1 at 1/1/200/1",
+		"d:1 D=0s mapping 2 at 1/1/200/1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -192,7 +195,8 @@ func TestRowsOfOneEventShareTheirMappingsOrigin(t *testing.T) {
 	}
 	for i := range b.Len() {
 		o := b.Origin(int(b.Invalidations[i].Origin))
-		if o.Table != "shop.product" || o.Event.Row != 0 || o.Mapping != i%2 || b.Version(i).Row != []uint32{1, 2, 3, 1}[i/2] {
+		if o.Table != "shop.product" || o.Event.Row != 0 || o.Mapping != i%2 ||
+			b.Version(i).Row != []uint32{1, 2, 3, 1}[i/2] {
 			t.Errorf("%s: %+v", b.Key(i), o)
 		}
 	}
@@ -222,7 +226,10 @@ func TestTablesOfOnePayloadDoNotShareOrigins(t *testing.T) {
 		if _, err := r.Bind(t1); err != nil {
 			t.Fatal(err)
 		}
-		r.Route(&b, &event.Change{Table: t1, Tx: &event.Tx{}, Op: event.Insert, After: []event.Value{value(i)}, Version: event.Version{Pos: 4, Row: uint32(i + 1)}})
+		r.Route(&b, &event.Change{
+			Table: t1, Tx: &event.Tx{}, Op: event.Insert, After: []event.Value{value(i)},
+			Version: event.Version{Pos: 4, Row: uint32(i + 1)},
+		})
 	}
 	for i := range b.Len() {
 		if got, want := b.Of(i).Table, tables[i%2].String(); got != want {
@@ -235,7 +242,8 @@ func TestTablesOfOnePayloadDoNotShareOrigins(t *testing.T) {
 }
 
 func TestManyKeysOfOneRowAreDeduplicatedToo(t *testing.T) {
-	r := mustNew(t, spectest.Keys("{id}:{0..999}"), spectest.Keys("{category_id}:{500..1499}").D(time.Second), spectest.Keys("{id}:{0..3}"))
+	r := mustNew(t, spectest.Keys("{id}:{0..999}"), spectest.Keys("{category_id}:{500..1499}").D(time.Second),
+		spectest.Keys("{id}:{0..3}"))
 	f := newFeed(t, r, spectest.Product())
 	for range 3 {
 		f.change(nil, row{"id": 7, "category_id": 7})
@@ -297,7 +305,10 @@ func TestAnyNumberOfDefinitionsCanBeBound(t *testing.T) {
 func drawRow(t *rapid.T, name string) row {
 	r := row{}
 	ints := rapid.Custom(func(t *rapid.T) any { return rapid.IntRange(-2, 2).Draw(t, "int") })
-	texts := rapid.Custom(func(t *rapid.T) any { return rapid.SampledFrom([]string{"", "a", "A", ":", "1"}).Draw(t, "text") })
+	texts := rapid.Custom(func(t *rapid.T) any {
+		return rapid.SampledFrom([]string{"", "a", "A", ":", "1"}).Draw(t,
+			"text")
+	})
 	for column, g := range map[string]*rapid.Generator[any]{"id": ints, "category_id": ints, "name": texts, "sku": texts} {
 		switch rapid.IntRange(0, 5).Draw(t, name+" "+column) {
 		case 0:

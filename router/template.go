@@ -89,7 +89,8 @@ func columnName(name string) string {
 // nameByte reports whether a name may hold the byte without backticks: the letters, digits, _ and $ of SQL's plain
 // identifiers, and all beyond ASCII.
 func nameByte(c byte) bool {
-	return c >= utf8.RuneSelf || c == '_' || c == '$' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	return c >= utf8.RuneSelf || c == '_' || c == '$' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' &&
+		c <= 'Z'
 }
 
 // parser reads one template. It goes on after a fault, so that all of them are told at once.
@@ -276,7 +277,8 @@ func (p *parser) unexpected(n *Node) {
 	case r == '{':
 		do = "close the brace before the next one, or write {{ for a literal one"
 	case len(n.Filters) == 0 && r != '|':
-		do = "a name that holds more than letters, digits, _ and $ is written in backticks: {`" + n.Lit + strings.TrimSpace(name) + "`}"
+		do = "a name that holds more than letters, digits, _ and $ is written in backticks: {`" + n.Lit +
+			strings.TrimSpace(name) + "`}"
 	}
 	p.fault(p.at, "unexpected "+strconv.QuoteRune(r)+" in a placeholder", do)
 }

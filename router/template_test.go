@@ -20,7 +20,10 @@ func keysOf(t *testing.T, template string, r row) []string {
 }
 
 func TestATemplateMakesKeys(t *testing.T) {
-	r := row{"id": uint64(17), "category_id": -3, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1", "thumb": []byte{0, 0xff}, "made": uint64(1999), "batch": zerofill("00042")}
+	r := row{
+		"id": uint64(17), "category_id": -3, "name": "Blue Jar", "price": dec("9.90"), "sku": "AB-1",
+		"thumb": []byte{0, 0xff}, "made": uint64(1999), "batch": zerofill("00042"),
+	}
 	for _, c := range []struct{ template, want string }{
 		{"product:{id}", "product:17"},
 		{"{id}", "17"},
@@ -82,7 +85,10 @@ func TestCopiesMultiplyAKey(t *testing.T) {
 
 func TestAnUnquotedSchemaOrTableIsTheRowsOwn(t *testing.T) {
 	table := &event.Table{Schema: "shop", Name: "product", Columns: []event.Column{
-		{Name: "table", Class: event.ClassInt}, {Name: "a-b", Class: event.ClassInt}, {Name: "0..1", Class: event.ClassInt}, {Name: "c`}|d", Class: event.ClassInt},
+		{Name: "table", Class: event.ClassInt},
+		{Name: "a-b", Class: event.ClassInt},
+		{Name: "0..1", Class: event.ClassInt},
+		{Name: "c`}|d", Class: event.ClassInt},
 	}}
 	f := newFeed(t, mustNew(t, spectest.Keys("{table}:{`table`}:{`a-b`|pad:3}:{`0..1`}:{`c``}|d`}")), table)
 	f.change(nil, row{"table": 1, "a-b": 2, "0..1": 3, "c`}|d": 4})
@@ -180,9 +186,17 @@ func TestAllFaultsOfATemplateAreToldAtOnce(t *testing.T) {
 
 // drawTemplate draws a template as a list of its parts.
 func drawTemplate(t *rapid.T) *Template {
-	name := rapid.SampledFrom([]string{"id", "name", "a-b", "schema", "table", "ü", "0", "0..7", "a`b", "x}y", "a|b", "$v"})
+	name := rapid.SampledFrom([]string{
+		"id", "name", "a-b", "schema", "table", "ü", "0", "0..7", "a`b", "x}y", "a|b",
+		"$v",
+	})
 	filters := rapid.SliceOfN(rapid.SampledFrom([]Filter{
-		{Name: "lower"}, {Name: "upper"}, {Name: "trim"}, {Name: "pad", Arg: "5", hasArg: true, N: 5}, {Name: "crc32"}, {Name: "urlencode"},
+		{Name: "lower"},
+		{Name: "upper"},
+		{Name: "trim"},
+		{Name: "pad", Arg: "5", hasArg: true, N: 5},
+		{Name: "crc32"},
+		{Name: "urlencode"},
 	}), 0, 3)
 	part := rapid.Custom(func(t *rapid.T) Node {
 		switch rapid.IntRange(0, 4).Draw(t, "kind") {
@@ -190,13 +204,20 @@ func drawTemplate(t *rapid.T) *Template {
 			return Node{Kind: NodeLiteral, Lit: rapid.StringMatching("[a-z:{}|`. ]{1,5}").Draw(t, "literal")}
 		case 1:
 			from := rapid.IntRange(0, 3).Draw(t, "from")
-			return Node{Kind: NodeCopies, Span: Span{from, from + rapid.IntRange(0, 2).Draw(t, "more"), rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "width")}}
+			return Node{
+				Kind: NodeCopies,
+				Span: Span{from, from + rapid.IntRange(0, 2).Draw(t, "more"), rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "width")},
+			}
 		case 2:
-			return Node{Kind: rapid.SampledFrom([]NodeKind{NodeSchema, NodeTable}).Draw(t, "special"), Filters: filters.Draw(t, "filters")}
+			return Node{
+				Kind:    rapid.SampledFrom([]NodeKind{NodeSchema, NodeTable}).Draw(t, "special"),
+				Filters: filters.Draw(t, "filters"),
+			}
 		}
 		n := Node{Kind: NodeColumn, Lit: name.Draw(t, "column"), Filters: filters.Draw(t, "filters")}
 		if rapid.Bool().Draw(t, "default") {
-			n.Filters = append(n.Filters, Filter{Name: "default", Arg: rapid.StringMatching("[a-z: .`]{0,4}").Draw(t, "default"), hasArg: true})
+			n.Filters = append(n.Filters,
+				Filter{Name: "default", Arg: rapid.StringMatching("[a-z: .`]{0,4}").Draw(t, "default"), hasArg: true})
 		}
 		return n
 	})
@@ -223,7 +244,8 @@ func TestAPrintedTemplateReadsAsItself(t *testing.T) {
 		}
 		for i := range tmpl.Parts {
 			a, b := &tmpl.Parts[i], &back.Parts[i]
-			if a.Kind != b.Kind || a.Lit != b.Lit && a.Kind != NodeSchema && a.Kind != NodeTable || a.Span != b.Span || len(a.Filters) != len(b.Filters) {
+			if a.Kind != b.Kind || a.Lit != b.Lit && a.Kind != NodeSchema && a.Kind != NodeTable || a.Span != b.Span ||
+				len(a.Filters) != len(b.Filters) {
 				t.Fatalf("%s: part %d reads as %s", tmpl, i, b)
 			}
 		}
@@ -231,7 +253,10 @@ func TestAPrintedTemplateReadsAsItself(t *testing.T) {
 }
 
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"product:{id}", "{{order}}:{id|mod:16|pad:2}", "hot:{id}:{0..7}", "{`a``b`|default:x}", "{id|", "}{", "{0..}"} {
+	for _, s := range []string{
+		"product:{id}", "{{order}}:{id|mod:16|pad:2}", "hot:{id}:{0..7}", "{`a``b`|default:x}",
+		"{id|", "}{", "{0..}",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -84,12 +84,21 @@ func (c *cache) do(t *rapid.T, b *event.Batch, i int, now *cache) {
 // is other than its row, and no set holds other members than the rows say.
 func TestWhatIsWrittenIsTrue(t *testing.T) {
 	table := spectest.Product()
-	for _, when := range []string{"row.status == 'live'", "row.status == 'live' || old.status == 'live'", "row.status == 'live' and (row.category_id ?? 0) >= 0"} {
+	for _, when := range []string{
+		"row.status == 'live'", "row.status == 'live' || old.status == 'live'",
+		"row.status == 'live' and (row.category_id ?? 0) >= 0",
+	} {
 		m := spectest.Keys("p:{id}", "s:{sku}").If(when).With(func(m *spectest.Mapping) {
 			m.Rebuild = spectest.FromRow(event.FormJSON, "id", "category_id", "price")
-			m.Hash = &spec.Hash{Key: spectest.Text("h:{category_id}", 30), Field: spectest.Text("{id}", 31), Value: spectest.Text("{price}", 32)}
+			m.Hash = &spec.Hash{
+				Key: spectest.Text("h:{category_id}", 30), Field: spectest.Text("{id}", 31),
+				Value: spectest.Text("{price}", 32),
+			}
 			m.Set = &spec.Set{Key: spectest.Text("t:{category_id}", 33), Member: spectest.Text("{sku}", 34)}
-			m.ZSet = &spec.ZSet{Key: spectest.Text("z:{category_id}", 35), Member: spectest.Text("{sku}", 36), Score: spectest.Text("{price}", 37)}
+			m.ZSet = &spec.ZSet{
+				Key: spectest.Text("z:{category_id}", 35), Member: spectest.Text("{sku}", 36),
+				Score: spectest.Text("{price}", 37),
+			}
 		})
 		r := mustNew(t, m)
 		if _, err := r.Bind(table); err != nil {

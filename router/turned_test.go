@@ -34,14 +34,31 @@ func TestAChangeOfWhatWhenSaysCountsWhateverColumnsSays(t *testing.T) {
 		want    string
 	}{
 		{"a row ceases to match: rebuild", only("row.status == 'live'").With(rebuild), live, draft, "rebuild remove k:1\n"},
-		{"a row begins to match: rebuild", only("row.status == 'live'").With(rebuild), draft, live, "rebuild put k:1 <{\"name\":\"a\"}>\n"},
-		{"a row ceases to match: set", only("row.status == 'live'").With(set), live, draft, "delete forget k:1\nset remove live <1>\n"},
-		{"a row ceases to match: delete", only("row.status == 'live' || old.status == 'live'"), live, draft, "delete forget k:1\n"},
+		{
+			"a row begins to match: rebuild", only("row.status == 'live'").With(rebuild), draft, live,
+			"rebuild put k:1 <{\"name\":\"a\"}>\n",
+		},
+		{
+			"a row ceases to match: set", only("row.status == 'live'").With(set), live, draft,
+			"delete forget k:1\nset remove live <1>\n",
+		},
+		{
+			"a row ceases to match: delete", only("row.status == 'live' || old.status == 'live'"), live, draft,
+			"delete forget k:1\n",
+		},
 		{"a row begins to match: delete", only("row.status == 'live'"), draft, live, "delete forget k:1\n"},
 		{"another column", only("row.status == 'live'").With(rebuild), live, with("price", dec("2.00")), ""},
 		{"a column of when, which says the same", only("row.price < 5"), live, with("price", dec("2.00")), ""},
-		{"a column of when is NULL, which has no order", only("row.price < 5"), with("price", null{}), live, "delete forget k:1\n"},
-		{"a column of when is absent", only("row.status == 'live' || old.status == 'live'"), row{"id": 1, "name": "a"}, live, "delete forget k:1\n"},
+		{
+			"a column of when is NULL, which has no order", only("row.price < 5"), with("price", null{}), live,
+			"delete forget k:1\n",
+		},
+		{
+			"a column of when is absent", only("row.status == 'live' || old.status == 'live'"),
+			row{"id": 1, "name": "a"},
+			live,
+			"delete forget k:1\n",
+		},
 		{"a predicate over both images says the same of each", only("old.status != row.status"), live, draft, ""},
 	} {
 		f := newFeed(t, mustNew(t, c.m), spectest.Product())

@@ -37,7 +37,8 @@ func (u *use) check(p *predicate, columns []*event.Column) *fault {
 			return nil
 		}
 		return &fault{
-			u.at, name + " and " + p.columns[u.other].String() + " are a text and a number, which " + u.by + " does not take together",
+			u.at, name + " and " + p.columns[u.other].String() + " are a text and a number, which " + u.by +
+				" does not take together",
 			"convert one of them with int(), float() or string()",
 		}
 	case u.want == wantNumber && !number:

@@ -23,8 +23,10 @@ func Rebuilder(c *config.Config, more func(*rebuild.Options)) (*rebuild.Runner, 
 	for _, q := range route.Queries() {
 		m := &c.Mappings[q.Mapping]
 		queries = append(queries, rebuild.Query{
-			Query: *q.Query, Schema: q.Schema, As: q.Rebuild.As, Many: q.Rebuild.Rows == spec.RowsMany, DecimalNumbers: q.Rebuild.Decimals == spec.DecimalsNumber,
-			ExpireAt: m.Rebuild.ExpireAt, Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value, Where: m.Rebuild.Query.Pos.String(),
+			Query: *q.Query, Schema: q.Schema, As: q.Rebuild.As, Many: q.Rebuild.Rows == spec.RowsMany,
+			DecimalNumbers: q.Rebuild.Decimals == spec.DecimalsNumber,
+			ExpireAt:       m.Rebuild.ExpireAt, Timeout: m.Rebuild.Timeout, Mapping: q.Mapping, Table: m.Table.Value,
+			Where: m.Rebuild.Query.Pos.String(),
 		})
 	}
 	at, err := Source(c)

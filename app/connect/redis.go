@@ -29,8 +29,10 @@ func RedisOptions(c *config.Config) (*redis.Options, error) {
 		return nil, fmt.Errorf("redis.tls: %w", err)
 	}
 	return &redis.Options{
-		Addr: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, TLSConfig: tls,
-		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		Addr: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
+		TLSConfig:   tls,
+		DialTimeout: c.Redis.Timeout, ReadTimeout: c.Redis.Timeout, MaxRetries: -1, DialerRetries: 1,
+		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}, nil
 }

@@ -37,7 +37,8 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 	conn := rdb.Conn() // all on one connection: another would carry them out
 	defer conn.Close()
 	if err := conn.Do(ctx, "multi").Err(); err != nil {
-		what, mend := fmt.Sprintf("redis %s: whether user %s may touch the keys of the mappings was not tried: %v", at, user, err), ""
+		what, mend := fmt.Sprintf("redis %s: whether user %s may touch the keys of the mappings was not tried: %v", at, user,
+			err), ""
 		if redis.IsPermissionError(err) {
 			mend = fmt.Sprintf("ACL SETUSER %s +multi +discard", user)
 		}
@@ -57,9 +58,11 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 		case err == nil || refused[t.rule]:
 		case refusedKey(err):
 			refused[t.rule] = true
-			r.add(Fail, fmt.Sprintf("redis %s: user %s may not touch %s", at, user, t.touched), fmt.Sprintf("ACL SETUSER %s %s", user, t.rule))
+			r.add(Fail, fmt.Sprintf("redis %s: user %s may not touch %s", at, user, t.touched),
+				fmt.Sprintf("ACL SETUSER %s %s", user, t.rule))
 		case !redis.IsPermissionError(err): // of commands, missingCommands tells
-			r.add(Fail, fmt.Sprintf("redis %s: whether user %s may touch %s could not be tried: %v", at, user, t.touched, err), "")
+			r.add(Fail, fmt.Sprintf("redis %s: whether user %s may touch %s could not be tried: %v", at, user, t.touched, err),
+				"")
 			return
 		}
 	}
@@ -97,7 +100,8 @@ func keyTrials(c *config.Config) ([]keyTrial, error) {
 			all = append(all, keyTrial{[]any{"evalsha", noScript, "1", key}, "the keys of " + where, rule})
 		}
 		own := names.Version(t.Example)
-		all = append(all, keyTrial{[]any{"evalsha", noScript, "1", own}, "freshet's own keys, such as " + own, "~" + prefix + "freshet:*"})
+		all = append(all, keyTrial{[]any{"evalsha", noScript, "1", own}, "freshet's own keys, such as " + own, "~" + prefix +
+			"freshet:*"})
 	}
 	return all, nil
 }

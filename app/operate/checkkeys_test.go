@@ -32,7 +32,10 @@ mappings:
 	}
 	server := testbed.Redis(t)
 	server.Do(t, "set", "s:user:17", "mine")
-	rules := []string{"~s:product:*", "~s:sku:*:x", "&changed:*", "~s:changes", "~s:user:*", "~s:profile:*", "~s:gen:*", "~s:freshet:*"}
+	rules := []string{
+		"~s:product:*", "~s:sku:*:x", "&changed:*", "~s:changes", "~s:user:*", "~s:profile:*", "~s:gen:*",
+		"~s:freshet:*",
+	}
 	for missing := range len(rules) + 1 {
 		args := []any{"acl", "setuser", "some", "reset", "on", ">secret", "+@all"}
 		want := ""
@@ -50,7 +53,8 @@ mappings:
 	}
 	// One that may write, but not read, may delete, and run no scripts.
 	server.Do(t, "acl", "setuser", "some", "resetkeys", "%W~s:*")
-	if got, want := mends(t, server, c, Fail), "ACL SETUSER some ~s:user:*; ACL SETUSER some ~s:freshet:*; ACL SETUSER some ~s:gen:*"; got != want {
+	if got, want := mends(t, server, c, Fail),
+		"ACL SETUSER some ~s:user:*; ACL SETUSER some ~s:freshet:*; ACL SETUSER some ~s:gen:*"; got != want {
 		t.Errorf("without reading: %q, want %q", got, want)
 	}
 	server.Do(t, "acl", "setuser", "some", "allkeys", "allchannels", "-multi")
@@ -77,8 +81,10 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 		t.Fatal(err)
 	}
 	server := testbed.Redis(t)
-	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~product:*", "+ping", "+info", "+unlink", "+multi", "+discard")
-	c.Redis.Addresses, c.Redis.Password, c.Redis.Timeout = []string{server.Addr}, config.NewSecret("secret"), 10*time.Second
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~product:*", "+ping", "+info", "+unlink", "+multi",
+		"+discard")
+	c.Redis.Addresses, c.Redis.Password, c.Redis.Timeout = []string{server.Addr}, config.NewSecret("secret"),
+		10*time.Second
 	var r Report
 	checkRedis(t.Context(), c, &r)
 	if r.Failed() {

@@ -25,7 +25,8 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	if err := rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
-		r.add(Fail, fmt.Sprintf("redis %s: %v", at, err), "is redis.addresses right, is the server up, and are redis.username and password?")
+		r.add(Fail, fmt.Sprintf("redis %s: %v", at, err),
+			"is redis.addresses right, is the server up, and are redis.username and password?")
 		return
 	}
 	// A key that nobody has, under the prefix that freshet uses: what is asked is whether we may. A user who may only
@@ -41,19 +42,23 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	}()
 	info, err := rdb.Info(ctx).Result() // several sections can be named from Redis 7 on only
 	if err != nil {
-		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err), fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
+		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err),
+			fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
 		return
 	}
 	v := fields(info)
 	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", at, v["redis_version"], v["role"]), "")
 	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
-		r.add(Warn, "maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants to evict", "CONFIG SET maxmemory-policy allkeys-lru")
+		r.add(Warn, "maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants to evict",
+			"CONFIG SET maxmemory-policy allkeys-lru")
 	}
-	if message, advice := persistence(v, func(name string) string { return rdb.ConfigGet(ctx, name).Val()[name] }); message != "" {
+	if message, advice := persistence(v,
+		func(name string) string { return rdb.ConfigGet(ctx, name).Val()[name] }); message != "" {
 		r.add(Warn, fmt.Sprintf("redis %s %s", at, message), advice)
 	}
 	if v["role"] == "slave" {
-		r.add(Fail, fmt.Sprintf("redis %s is a replica", at), "give the address of its master, "+v["master_host"]+":"+v["master_port"])
+		r.add(Fail, fmt.Sprintf("redis %s is a replica", at), "give the address of its master, "+v["master_host"]+":"+
+			v["master_port"])
 	}
 	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < retry.OldestRedis {
 		r.add(Fail, fmt.Sprintf("redis is older than %d.0", retry.OldestRedis), "upgrade it")
@@ -63,15 +68,19 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 // persistence says what a restart of Redis would bring back, from its INFO and from setting, which returns "" for what
 // may not be asked (CONFIG is refused on managed services); "" if nothing.
 func persistence(info map[string]string, setting func(name string) string) (message, advice string) {
-	const noticed = "a restart is noticed, and the state is doubtful until you dismiss that; for a mere cache turn it off: "
+	const noticed = "a restart is noticed, and the state is doubtful until you dismiss that; for a mere cache turn it " +
+		"off: "
 	switch save := setting("save"); {
 	case info["run_id"] == "" || info["uptime_in_seconds"] == "":
-		return "does not say in INFO who it is: a restart from an old snapshot, or a failover, will not be noticed", "let its INFO through"
+		return "does not say in INFO who it is: a restart from an old snapshot, or a failover, will not be noticed",
+			"let its INFO through"
 	case info["aof_enabled"] == "1":
-		return "keeps an append-only file: a restart brings back what was written, but for up to a second of the last deletes",
+		return "keeps an append-only file: a restart brings back what was written, but for up to a second of the last " +
+				"deletes",
 			noticed + "CONFIG SET appendonly no"
 	case save != "":
-		return fmt.Sprintf("saves snapshots (save %q): a restart brings back keys that were deleted since the last one", save),
+		return fmt.Sprintf("saves snapshots (save %q): a restart brings back keys that were deleted since the last one",
+				save),
 			noticed + `CONFIG SET save ""`
 	}
 	return "", ""

@@ -23,7 +23,10 @@ import (
 func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
 	wanted := actionsOf(c.Mappings)
 	if len(c.Mappings) == 0 {
-		wanted = []event.Action{event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionExpire, event.ActionIncr}
+		wanted = []event.Action{
+			event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionExpire,
+			event.ActionIncr,
+		}
 	}
 	commands := commandsOf(c, wanted)
 	if len(commands) == 0 {
@@ -45,7 +48,8 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 		grade = Warn // perhaps no reader asks for it
 	}
 	if missing := missingCommands(ctx, rdb, commands, c.Redis.KeyPrefix); len(missing) > 0 {
-		r.add(grade, fmt.Sprintf("redis %s: user %s may not run %s, in scripts neither", single, orDefaultUser(c), strings.Join(missing, ", ")),
+		r.add(grade, fmt.Sprintf("redis %s: user %s may not run %s, in scripts neither", single, orDefaultUser(c),
+			strings.Join(missing, ", ")),
 			fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
 		return
 	}
@@ -124,8 +128,9 @@ func trials(key string) map[string][]any {
 		"del": {"del", key}, "evalsha": {"evalsha", strings.Repeat("0", 40), "1", key}, "exists": {"exists", key},
 		"get": {"get", key}, "hdel": {"hdel", key, "f"}, "hexists": {"hexists", key, "f"}, "hget": {"hget", key, "f"},
 		"hlen": {"hlen", key}, "hmget": {"hmget", key, "f"}, "hset": {"hset", key, "f", "1"}, "incr": {"incr", key},
-		"persist": {"persist", key}, "pexpire": {"pexpire", key, "1000"}, "pttl": {"pttl", key}, "publish": {"publish", key, "1"},
-		"rename": {"rename", key, key}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
+		"persist": {"persist", key}, "pexpire": {"pexpire", key, "1000"}, "pttl": {"pttl", key},
+		"publish": {"publish", key, "1"},
+		"rename":  {"rename", key, key}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
 		"set": {"set", key, "1", "px", "1000"}, "srem": {"srem", key, "m"}, "time": {"time"}, "unlink": {"unlink", key},
 		"xadd": {"xadd", key, "*", "f", "1"}, "zadd": {"zadd", key, "1", "m"}, "zrem": {"zrem", key, "m"},
 	}

@@ -15,13 +15,15 @@ import (
 )
 
 var everyAction = []event.Action{
-	event.ActionDelete, event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionExpire, event.ActionIncr,
+	event.ActionDelete, event.ActionRebuild, event.ActionHash, event.ActionSet, event.ActionZSet, event.ActionExpire,
+	event.ActionIncr,
 }
 
 func TestCheckNamesTheOneCommandThatIsMissing(t *testing.T) {
 	server := testbed.Redis(t)
 	// As docs/actions.md has it.
-	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~freshet:*", "+@read", "+@write", "+evalsha", "+script|load", "+time", "+publish")
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~freshet:*", "+@read", "+@write", "+evalsha", "+script|load",
+		"+time", "+publish")
 	rdb := server.NewClient(&redis.Options{Username: "some", Password: "secret"})
 	commands := commandsOf(&config.Config{}, everyAction)
 	if missing := missingCommands(t.Context(), rdb, commands, ""); len(missing) > 0 {
@@ -47,7 +49,8 @@ func TestCheckNamesTheOneCommandThatIsMissing(t *testing.T) {
 
 func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 	server := testbed.Redis(t)
-	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~freshet:*", "+@read", "+@write", "+evalsha", "+script|load", "+time")
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~freshet:*", "+@read", "+@write", "+evalsha", "+script|load",
+		"+time")
 	key := func(s string) spec.Text { return spec.Text{Value: s} }
 	c := &config.Config{Mappings: []spec.Mapping{{
 		Table: key("shop.product"), Keys: []spec.Text{key("freshets")}, Rebuild: &spec.Rebuild{FromRow: true},

@@ -47,12 +47,14 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		for _, w := range writes {
 			names = append(names, w.What)
 		}
-		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: where a row image lacks a column, these delete in place of writing: %s", info.RowImage, strings.Join(names, ", ")),
+		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: where a row image lacks a column, these delete in place of "+
+			"writing: %s", info.RowImage, strings.Join(names, ", ")),
 			set(info, "binlog_row_image", "'FULL'"))
 	}
 	if !logsCascades(info) {
 		for _, f := range s.Cascades {
-			r.add(Warn, fmt.Sprintf("foreign key %s of %s changes rows of it when rows of %s change (ON UPDATE %s, ON DELETE %s), which this server does not write to the binlog: their keys would stay stale",
+			r.add(Warn, fmt.Sprintf("foreign key %s of %s changes rows of it when rows of %s change (ON UPDATE %s, ON DELETE "+
+				"%s), which this server does not write to the binlog: their keys would stay stale",
 				f.Constraint, f.Table, f.Parent, f.OnUpdate, f.OnDelete),
 				"make the application change those rows, or map "+f.Parent+" to the keys as well; MySQL 9.6 and later logs them")
 		}

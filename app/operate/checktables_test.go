@@ -11,7 +11,8 @@ import (
 // What can be seen only beside the tables as they are, and what could be seen without, is warned of.
 func TestCheckWarnsOfValuesThatSeveralRowsShare(t *testing.T) {
 	source := testbed.MariaDB(t)
-	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.review (id INT PRIMARY KEY, product_id INT, place INT, UNIQUE (product_id, place))",
+	source.Exec(t, "CREATE DATABASE shop",
+		"CREATE TABLE shop.review (id INT PRIMARY KEY, product_id INT, place INT, UNIQUE (product_id, place))",
 		"CREATE TABLE shop.log (product_id INT)")
 	c, err := config.Parse("freshet.yaml", []byte(`
 source: {addresses: ["`+source.Addr+`"], user: root}

@@ -51,10 +51,13 @@ func readKafkaPosition(ctx context.Context, c *config.Config) (p event.Position,
 
 // setKafkaPosition sets the position of a source whose readers are stopped. The topics are made if they may be: the
 // position may be set before the first start.
-func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) error {
+func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string,
+	skip bool,
+) error {
 	return onKafka(c, func(client *broker.Client) error {
 		n := connect.Topics(c)
-		if err := client.Ensure(ctx, broker.ReaderTopics(n, c.Source.Name, connect.Sizing(c)), c.EventLog.Kafka.CreateTopics); err != nil {
+		if err := client.Ensure(ctx, broker.ReaderTopics(n, c.Source.Name, connect.Sizing(c)),
+			c.EventLog.Kafka.CreateTopics); err != nil {
 			return err
 		}
 		if _, err := client.Fit(ctx, broker.ReaderTopics(n, c.Source.Name, connect.Sizing(c))); err != nil {
@@ -70,7 +73,8 @@ func setKafkaPosition(ctx context.Context, w io.Writer, c *config.Config, log *s
 		}
 		return moveTo(w, log, &v.Position, &to, skip, func(skipped *doubt.Doubt) error {
 			// With readers running it is refused below, and nothing is skipped.
-			if running, err := client.GroupMembers(ctx, n.ReaderGroup(c.Source.Name)); skipped != nil && (err != nil || running == 0) {
+			if running, err := client.GroupMembers(ctx, n.ReaderGroup(c.Source.Name)); skipped != nil &&
+				(err != nil || running == 0) {
 				kept, err := openKafkaDoubts(ctx, c)
 				if err == nil {
 					err = errors.Join(recordAlone(ctx, kept.keeper, c, skipped), kept.Close())
@@ -98,7 +102,8 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 	}
 	if c.HasRedis() {
 		groups = append(groups, c.EventLog.Kafka.Group)
-		topics = append(topics, broker.InvalidatorTopics(connect.Topics(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays, connect.Sizing(c))...)
+		topics = append(topics, broker.InvalidatorTopics(connect.Topics(c), c.EventLog.Kafka.Group, c.Retry.ParkDelays,
+			connect.Sizing(c))...)
 	}
 	err := onKafka(c, func(client *broker.Client) error {
 		found := client.Check(ctx, topics, c.EventLog.Kafka.CreateTopics, groups...)
@@ -110,7 +115,8 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 			r.add(grade, f.What, f.Mend)
 		}
 		if len(found) == 0 {
-			r.add(OK, fmt.Sprintf("kafka: the brokers answer, and all topics of %s are as they should be", c.EventLog.Kafka.Topic), "")
+			r.add(OK, fmt.Sprintf("kafka: the brokers answer, and all topics of %s are as they should be",
+				c.EventLog.Kafka.Topic), "")
 		}
 		return nil
 	})

@@ -50,7 +50,8 @@ func openKafkaLetters(ctx context.Context, c *config.Config) (*Letters, error) {
 		}}
 	}
 	k := c.EventLog.Kafka
-	client, err := openTopics(ctx, c, broker.InvalidatorTopics(connect.Topics(c), k.Group, c.Retry.ParkDelays, connect.Sizing(c)))
+	client, err := openTopics(ctx, c,
+		broker.InvalidatorTopics(connect.Topics(c), k.Group, c.Retry.ParkDelays, connect.Sizing(c)))
 	if err != nil {
 		return nil, err
 	}

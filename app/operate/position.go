@@ -48,7 +48,10 @@ func needsSource(c *config.Config) error {
 	if c.HasSource() {
 		return nil
 	}
-	return spec.Problems{{Pos: spec.Pos{File: c.File}, What: "there is no source", Do: "name the configuration of its reader with --config"}}
+	return spec.Problems{{
+		Pos: spec.Pos{File: c.File}, What: "there is no source",
+		Do: "name the configuration of its reader with --config",
+	}}
 }
 
 // readPosition reads the saved position of either event log.
@@ -101,7 +104,9 @@ func SetPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.L
 	return setEmbeddedPosition(ctx, w, c, log, where, skip)
 }
 
-func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string, skip bool) (err error) {
+func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log *slog.Logger, where string,
+	skip bool,
+) (err error) {
 	// The store is what a running freshet holds, so it is looked at first. It is made last: a place that the source
 	// does not know must leave no store behind.
 	s, err := openExisting(c)
@@ -170,14 +175,18 @@ func recordAlone(ctx context.Context, k doubt.Keeper, c *config.Config, d *doubt
 
 // moveTo sets the position by set, if it may be, and says so. If it leaves changes out, set keeps that as a doubt
 // first.
-func moveTo(w io.Writer, log *slog.Logger, from, to *event.Position, skip bool, set func(skipped *doubt.Doubt) error) error {
+func moveTo(w io.Writer, log *slog.Logger, from, to *event.Position, skip bool,
+	set func(skipped *doubt.Doubt) error,
+) error {
 	var skipped *doubt.Doubt
 	if ahead(from, to) {
-		skipped = &doubt.Doubt{Cause: alarm.PositionSkipped, Message: "the position was set forward by hand, from " + from.String() + " to " + to.String() +
+		skipped = &doubt.Doubt{Cause: alarm.PositionSkipped, Message: "the position was set forward by hand, from " +
+			from.String() + " to " + to.String() +
 			": the changes between were not read, and their keys may be stale unless they were cleared"}
 	}
 	if !skip && skipped != nil {
-		return fmt.Errorf("%s is ahead of the saved position %s: the changes between would never be invalidated, and cached keys of theirs would stay stale; "+
+		return fmt.Errorf("%s is ahead of the saved position %s: the changes between would never be invalidated, and "+
+			"cached keys of theirs would stay stale; "+
 			"clear those keys and add --skip if that is what you want", to.String(), from.String())
 	}
 	if err := set(skipped); err != nil {

@@ -26,7 +26,10 @@ func TestAPositionIsAheadWhenItLeavesSomethingOut(t *testing.T) {
 		{"the same", gtids(event.MariaDB, "0-2-57"), gtids(event.MariaDB, "0-2-57"), false},
 		{"back", gtids(event.MariaDB, "0-2-57"), gtids(event.MariaDB, "0-2-56"), false},
 		{"forward", gtids(event.MariaDB, "0-2-57"), gtids(event.MariaDB, "0-2-58"), true},
-		{"back in one domain, forward in another", gtids(event.MariaDB, "0-2-57,1-2-3"), gtids(event.MariaDB, "0-2-1,1-2-4"), true},
+		{
+			"back in one domain, forward in another", gtids(event.MariaDB, "0-2-57,1-2-3"), gtids(event.MariaDB, "0-2-1,1-2-4"),
+			true,
+		},
 		{"a new domain", gtids(event.MariaDB, "0-2-57"), gtids(event.MariaDB, "0-2-57,1-2-1"), true},
 		{"back to the beginning", gtids(event.MySQL, uuid+":1-57"), gtids(event.MySQL, ""), false},
 		{"a hole is filled", gtids(event.MySQL, uuid+":1-5:7-57"), gtids(event.MySQL, uuid+":1-57"), true},

@@ -68,27 +68,36 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 	if strings.EqualFold(info.BinlogFormat, "ROW") || info.BinlogFormat == "" {
 		r.add(OK, "binlog_format is ROW", "")
 	} else {
-		r.add(Fail, fmt.Sprintf("binlog_format is %s: changes that are logged as statements name no rows, so their keys stay stale", info.BinlogFormat),
+		r.add(Fail, fmt.Sprintf("binlog_format is %s: changes that are logged as statements name no rows, so their keys "+
+			"stay stale", info.BinlogFormat),
 			set(info, "binlog_format", "'ROW'")+"  -- sessions that are open keep the old format: let them reconnect")
 	}
 	if !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" {
-		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: a key of a column that is neither in the primary key nor changed cannot be named; it raises an alarm", info.RowImage),
+		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: a key of a column that is neither in the primary key nor changed "+
+			"cannot be named; it raises an alarm", info.RowImage),
 			set(info, "binlog_row_image", "'FULL'"))
 	}
 	if !strings.EqualFold(info.RowMetadata, "FULL") {
-		r.add(Warn, fmt.Sprintf("binlog_row_metadata is %s: the names of columns are not in the binlog, so freshet follows DDL statements; some cannot be followed, and then the table is in doubt", orNone(info.RowMetadata)),
+		r.add(Warn, fmt.Sprintf("binlog_row_metadata is %s: the names of columns are not in the binlog, so freshet follows "+
+			"DDL statements; some cannot be followed, and then the table is in doubt", orNone(info.RowMetadata)),
 			set(info, "binlog_row_metadata", "'FULL'"))
 	}
 	if info.Flavor == event.MySQL && !info.GTID {
-		r.add(Warn, fmt.Sprintf("gtid_mode is %s: the position is a file and an offset of this server only, and freshet cannot ask exactly which changes readers see (promise 2 is then a best effort)", info.GTIDMode),
+		r.add(Warn, fmt.Sprintf("gtid_mode is %s: the position is a file and an offset of this server only, and freshet "+
+			"cannot ask exactly which changes readers see (promise 2 is then a best effort)", info.GTIDMode),
 			"see \"Enabling GTID Transactions Online\" in the MySQL manual")
 		if info.SemiSync && strings.EqualFold(info.SemiSyncWaitPoint, "AFTER_SYNC") {
-			r.add(Warn, "semi-synchronous replication without GTIDs: changes come seconds before readers see them, and their final deletes wait until no commit is held", "turn GTIDs on")
+			r.add(Warn, "semi-synchronous replication without GTIDs: changes come seconds before readers see them, and their "+
+				"final deletes wait until no commit is held", "turn GTIDs on")
 		}
 	}
-	for _, s := range []struct{ name, value string }{{"sync_binlog", info.SyncBinlog}, {"innodb_flush_log_at_trx_commit", info.FlushLog}} {
+	for _, s := range []struct{ name, value string }{
+		{"sync_binlog", info.SyncBinlog},
+		{"innodb_flush_log_at_trx_commit", info.FlushLog},
+	} {
 		if s.value != "" && s.value != "1" {
-			r.add(Warn, fmt.Sprintf("%s is %s: when the source's machine crashes, it loses transactions that were read, and may give their numbers "+
+			r.add(Warn, fmt.Sprintf("%s is %s: when the source's machine crashes, it loses transactions that were read, and "+
+				"may give their numbers "+
 				"to others; freshet halts then", s.name, s.value), set(info, s.name, "1"))
 		}
 	}
@@ -96,11 +105,13 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 		r.add(Fail, lack.What+": their keys stay stale", lack.Do)
 	}
 	if len(info.Lacks) == 0 {
-		r.add(OK, "no setting leaves changes of mapped tables out of the binlog; what a session leaves out by sql_log_bin=0 cannot be seen", "")
+		r.add(OK, "no setting leaves changes of mapped tables out of the binlog; what a session leaves out by "+
+			"sql_log_bin=0 cannot be seen", "")
 	}
 	checkRetention(info, r)
 	if id := c.Source.ServerID; id != 0 && (id == info.ServerID || slices.Contains(info.Replicas, id)) {
-		r.add(Fail, fmt.Sprintf("source.server_id %d is taken by the source or one of its replicas", id), "choose another number, or leave it out")
+		r.add(Fail, fmt.Sprintf("source.server_id %d is taken by the source or one of its replicas", id),
+			"choose another number, or leave it out")
 	}
 }
 
@@ -114,17 +125,21 @@ func checkRetention(info *canal.SourceInfo, r *Report) {
 	kept := k.For(time.Now())
 	switch {
 	case k.Soon:
-		r.add(Warn, fmt.Sprintf("`%s` is not set, so the service purges binlogs as soon as it does not need them itself: any outage loses the position", k.Setting), do)
+		r.add(Warn, fmt.Sprintf("`%s` is not set, so the service purges binlogs as soon as it does not need them itself: "+
+			"any outage loses the position", k.Setting), do)
 	case k.Unknown:
-		r.add(Warn, fmt.Sprintf("the service purges binlogs by `%s`, which source.user may not read: the oldest that is left is %s old", k.Setting, kept.Round(time.Minute)),
+		r.add(Warn, fmt.Sprintf("the service purges binlogs by `%s`, which source.user may not read: the oldest that is "+
+			"left is %s old", k.Setting, kept.Round(time.Minute)),
 			"GRANT SELECT ON mysql.rds_configuration TO the user, and look at `CALL mysql.rds_show_configuration;`")
 	case k.Kept > 0 && kept < k.Kept/2:
-		r.add(Warn, fmt.Sprintf("%s says that binlogs are kept for %s, but the oldest that is left is %s old: something else purges them", k.Setting, k.Kept, kept.Round(time.Minute)),
+		r.add(Warn, fmt.Sprintf("%s says that binlogs are kept for %s, but the oldest that is left is %s old: something "+
+			"else purges them", k.Setting, k.Kept, kept.Round(time.Minute)),
 			"find out what does (PURGE BINARY LOGS, a limit of their size, the service), and let it keep some days")
 	case kept == 0:
 		r.add(OK, "binlogs are kept until somebody purges them", "")
 	case kept < leastRetention:
-		r.add(Warn, fmt.Sprintf("binlogs are kept for %s only: an outage that lasts longer loses the position", kept.Round(time.Second)), do)
+		r.add(Warn, fmt.Sprintf("binlogs are kept for %s only: an outage that lasts longer loses the position",
+			kept.Round(time.Second)), do)
 	default:
 		r.add(OK, fmt.Sprintf("binlogs are kept for %s", kept.Round(time.Second)), "")
 	}

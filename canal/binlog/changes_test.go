@@ -132,7 +132,9 @@ func (it *imageTest) check(t *testing.T, c *event.Change, needs []event.Need) {
 }
 
 // row compares the values of one image.
-func (it *imageTest) row(t *testing.T, what, id string, needs []event.Need, values []event.Value, want map[string][]*string) {
+func (it *imageTest) row(t *testing.T, what, id string, needs []event.Need, values []event.Value,
+	want map[string][]*string,
+) {
 	t.Helper()
 	for i, n := range needs {
 		if n.Column == 0 {
@@ -186,7 +188,8 @@ func TestPartialJSON(t *testing.T) {
 		testbed.Must(t, decode(t, d, events, func(c *event.Change) error {
 			if c.Op == event.Update {
 				a := c.After
-				got = append(got, fmt.Sprintf("%s %d %s %d %s", a[0].AppendText(nil), a[1].Kind, a[2].AppendText(nil), a[3].Kind, a[4].AppendText(nil)))
+				got = append(got, fmt.Sprintf("%s %d %s %d %s", a[0].AppendText(nil), a[1].Kind, a[2].AppendText(nil), a[3].Kind,
+					a[4].AppendText(nil)))
 			}
 			return nil
 		}))
@@ -195,7 +198,10 @@ func TestPartialJSON(t *testing.T) {
 			fmt.Sprintf("1 %d 7 %d v", event.JSON, event.Absent), fmt.Sprintf("2 %d 3 %d z", event.JSON, event.Null),
 		}
 		if image == "minimal" {
-			want = []string{fmt.Sprintf("1 %d 7 %d ", event.Absent, event.Absent), fmt.Sprintf("2 %d  %d z", event.Absent, event.Absent)}
+			want = []string{
+				fmt.Sprintf("1 %d 7 %d ", event.Absent, event.Absent),
+				fmt.Sprintf("2 %d  %d z", event.Absent, event.Absent),
+			}
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", image, got, want)

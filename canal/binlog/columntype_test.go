@@ -10,7 +10,17 @@ import (
 // A type that a TABLE_MAP can have is one whose length, class and text are known, or it is said that it has no text.
 func TestEveryColumnTypeIsDecodedWhole(t *testing.T) {
 	// What readType takes, one after the other, for the metadata of a type.
-	metas := [][]byte{nil, {4}, {8}, {2}, {10, 2}, {2, 1}, {byte(ColumnString), 10}, {byte(ColumnEnum), 1}, {byte(ColumnSet), 1}}
+	metas := [][]byte{
+		nil,
+		{4},
+		{8},
+		{2},
+		{10, 2},
+		{2, 1},
+		{byte(ColumnString), 10},
+		{byte(ColumnEnum), 1},
+		{byte(ColumnSet), 1},
+	}
 	// These stand for others, or within them.
 	never := []ColumnType{ColumnDecimalOld, ColumnTypedArray, ColumnTinyBlob, ColumnMediumBlob, ColumnLongBlob}
 	var inSQL []ColumnType
@@ -37,9 +47,11 @@ func TestEveryColumnTypeIsDecodedWhole(t *testing.T) {
 		if kind != ColumnNull && !slices.Contains(inSQL, kind) {
 			t.Errorf("columnTypes says for no SQL type that its values may be %s", kind)
 		}
-		def, err := Describe(tableMap(event.MySQL, col), []ColumnInfo{{Name: "c", Type: kind.sql(), Collation: "utf8mb4_bin"}}, nil)
+		def, err := Describe(tableMap(event.MySQL, col),
+			[]ColumnInfo{{Name: "c", Type: kind.sql(), Collation: "utf8mb4_bin"}}, nil)
 		if err != nil {
-			def, err = Describe(tableMap(event.MySQL, col), []ColumnInfo{{Name: "c", Type: "a type that is not known", Collation: "utf8mb4_bin"}}, nil)
+			def, err = Describe(tableMap(event.MySQL, col),
+				[]ColumnInfo{{Name: "c", Type: "a type that is not known", Collation: "utf8mb4_bin"}}, nil)
 		}
 		if err != nil {
 			t.Errorf("Describe of %s: %v", kind, err)

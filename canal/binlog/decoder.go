@@ -296,7 +296,8 @@ func (d *Decoder) bound() error {
 
 // size estimates how many bytes the table takes.
 func (t *table) size() int {
-	const perColumn = int(unsafe.Sizeof(column{}) + 4 + 2*(unsafe.Sizeof(step{})+unsafe.Sizeof(presentColumn{}))) // of two images
+	// of two images
+	const perColumn = int(unsafe.Sizeof(column{}) + 4 + 2*(unsafe.Sizeof(step{})+unsafe.Sizeof(presentColumn{})))
 	n := len(t.body)
 	if t.plan != nil {
 		n += len(t.plan.columns) * perColumn

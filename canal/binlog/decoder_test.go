@@ -75,7 +75,8 @@ func TestOrdinalsDoNotDependOnWhatIsWanted(t *testing.T) {
 		if got, want := ordinals(t, d, plain.events), []uint32{1, 2, 3, 1, 2}; !slices.Equal(got, want) {
 			t.Errorf("%s: got rows %v, want %v", name, got, want)
 		}
-		if got, want := ordinals(t, d, compressed.events[1:]), []uint32{1, 2, 3, 8, 9, 1, 2, 3, 8, 9}; !slices.Equal(got, want) {
+		if got, want := ordinals(t, d, compressed.events[1:]),
+			[]uint32{1, 2, 3, 8, 9, 1, 2, 3, 8, 9}; !slices.Equal(got, want) {
 			t.Errorf("%s, compressed: got rows %v, want %v", name, got, want)
 		}
 	}
@@ -213,7 +214,8 @@ func TestUnknownLabelsAreAbsent(t *testing.T) {
 		rows = append(rows, r...)
 	}
 	testbed.Must(t, d.Rows(Header{Type: TypeWriteRowsV2}, rows, &c, func(c *event.Change) error {
-		got = append(got, fmt.Sprintf("%d %q %d %q %d", c.After[0].Kind, c.After[0].Text, c.After[1].Kind, c.After[1].Text, c.After[2].Num))
+		got = append(got, fmt.Sprintf("%d %q %d %q %d", c.After[0].Kind, c.After[0].Text, c.After[1].Kind, c.After[1].Text,
+			c.After[2].Num))
 		return nil
 	}))
 	want := []string{`5 "a" 5 "a,b" 7`, `0 "" 5 "a" 8`, `5 "" 0 "" 9`}
@@ -227,7 +229,11 @@ type labelled struct{}
 func (labelled) Wanted(schema, name []byte) bool { return true }
 
 func (labelled) Define(m *TableMap) (*Definition, error) {
-	d, err := Describe(m, []ColumnInfo{{Name: "e", Type: "enum('a','b')"}, {Name: "s", Type: "set('a','b')"}, {Name: "i", Type: "tinyint"}}, nil)
+	d, err := Describe(m, []ColumnInfo{
+		{Name: "e", Type: "enum('a','b')"},
+		{Name: "s", Type: "set('a','b')"},
+		{Name: "i", Type: "tinyint"},
+	}, nil)
 	if err == nil {
 		d.Needs = allColumns(d)
 	}

@@ -48,7 +48,8 @@ type MismatchError struct {
 
 // Error implements error.
 func (e *MismatchError) Error() string {
-	return "table " + e.Table + ": the definition that is known is not the one that the binlog was written with: " + e.Reason
+	return "table " + e.Table + ": the definition that is known is not the one that the binlog was written with: " +
+		e.Reason
 }
 
 type describer struct {

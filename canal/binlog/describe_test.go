@@ -28,7 +28,10 @@ func TestSQLTypes(t *testing.T) {
 		"long varbinary":                      {base: "mediumblob"},
 		"varchar(10) /*M!100301 COMPRESSED*/": {base: "varchar", args: []int{10}},
 		"datetime(3) /* mariadb-5.3 */":       {base: "datetime", args: []int{3}},
-		"enum('a','it''s','x\\\\y','\\'', 'trailing  ')": {base: "enum", labels: []string{"a", "it's", `x\y`, "'", "trailing"}},
+		"enum('a','it''s','x\\\\y','\\'', 'trailing  ')": {
+			base:   "enum",
+			labels: []string{"a", "it's", `x\y`, "'", "trailing"},
+		},
 		"set('','ü,')": {base: "set", labels: []string{"", "ü,"}},
 	} {
 		got, err := parseSQLType(text)
@@ -36,7 +39,10 @@ func TestSQLTypes(t *testing.T) {
 			t.Errorf("%s: %v\n%s", text, err, cmp.Diff(want, got, cmp.AllowUnexported(sqlType{})))
 		}
 	}
-	for _, bad := range []string{"", "(5)", "int(", "int(5", "int(x)", "enum('a", "enum('a'", "enum('a' 'b')", "set('a\\"} {
+	for _, bad := range []string{
+		"", "(5)", "int(", "int(5", "int(x)", "enum('a", "enum('a'", "enum('a' 'b')",
+		"set('a\\",
+	} {
 		if got, err := parseSQLType(bad); err == nil {
 			t.Errorf("%q: got %+v, want an error", bad, got)
 		}
@@ -75,12 +81,32 @@ func TestWrongDefinitionsAreNoticed(t *testing.T) {
 			[]ColumnInfo{{Type: "char(10)", Collation: utf8}, {Type: "binary(40)"}},
 			[]string{"binary(10)", "uuid", "inet4"},
 		},
-		{MapColumn{Type: ColumnNewDecimal, Meta: 10<<8 | 2}, []ColumnInfo{{Type: "decimal(10,2)"}}, []string{"decimal(10,3)", "decimal"}},
-		{MapColumn{Type: ColumnDatetime2, Meta: 3}, []ColumnInfo{{Type: "datetime(3)"}}, []string{"datetime", "timestamp(3)", "time(3)"}},
+		{
+			MapColumn{Type: ColumnNewDecimal, Meta: 10<<8 | 2},
+			[]ColumnInfo{{Type: "decimal(10,2)"}},
+			[]string{"decimal(10,3)", "decimal"},
+		},
+		{
+			MapColumn{Type: ColumnDatetime2, Meta: 3},
+			[]ColumnInfo{{Type: "datetime(3)"}},
+			[]string{"datetime", "timestamp(3)", "time(3)"},
+		},
 		{MapColumn{Type: ColumnBit, Meta: 1<<8 | 2}, []ColumnInfo{{Type: "bit(10)"}}, []string{"bit(9)", "bit"}},
-		{MapColumn{Type: ColumnBlob, Meta: 2}, []ColumnInfo{{Type: "text", Collation: utf8}, {Type: "blob"}}, []string{"longtext", "tinyblob", "json"}},
-		{MapColumn{Type: ColumnBlob, Meta: 4}, []ColumnInfo{{Type: "json", Collation: "utf8mb4_bin"}, {Type: "longblob"}}, []string{"text"}},
-		{MapColumn{Type: ColumnSet, Meta: 1}, []ColumnInfo{{Type: "set('a','b')"}}, []string{"set('1','2','3','4','5','6','7','8','9')", "enum('a')"}},
+		{
+			MapColumn{Type: ColumnBlob, Meta: 2},
+			[]ColumnInfo{{Type: "text", Collation: utf8}, {Type: "blob"}},
+			[]string{"longtext", "tinyblob", "json"},
+		},
+		{
+			MapColumn{Type: ColumnBlob, Meta: 4},
+			[]ColumnInfo{{Type: "json", Collation: "utf8mb4_bin"}, {Type: "longblob"}},
+			[]string{"text"},
+		},
+		{
+			MapColumn{Type: ColumnSet, Meta: 1},
+			[]ColumnInfo{{Type: "set('a','b')"}},
+			[]string{"set('1','2','3','4','5','6','7','8','9')", "enum('a')"},
+		},
 		{MapColumn{Type: ColumnEnum, Meta: 1}, []ColumnInfo{{Type: "enum('a','b')"}}, []string{"set('a')", "char(1)"}},
 	} {
 		m := tableMap(event.MySQL, c.mc)
@@ -100,7 +126,8 @@ func TestWrongDefinitionsAreNoticed(t *testing.T) {
 		}
 	}
 	var wrong *MismatchError
-	if _, err := Describe(tableMap(event.MySQL, MapColumn{Type: ColumnLong}), nil, nil); !errors.As(err, &wrong) || wrong.Column != -1 {
+	if _, err := Describe(tableMap(event.MySQL, MapColumn{Type: ColumnLong}), nil, nil); !errors.As(err, &wrong) ||
+		wrong.Column != -1 {
 		t.Errorf("no definition at all: %v", err)
 	}
 }
@@ -115,14 +142,18 @@ func TestNamesInTheBinlogGoFirst(t *testing.T) {
 		}, MapColumn{Name: "k", Type: ColumnVarchar, Meta: 10, Collation: 77777})
 	info := []ColumnInfo{
 		{Name: "E", Type: "enum('a','b','c')"}, // of another time
-		{Name: "F", Type: "float(7,3)"}, {Name: "S", Type: "bigint"}, {Name: "new", Type: "date"}, {Name: "ID", Type: "int(6) unsigned zerofill"},
+		{Name: "F", Type: "float(7,3)"},
+		{Name: "S", Type: "bigint"},
+		{Name: "new", Type: "date"},
+		{Name: "ID", Type: "int(6) unsigned zerofill"},
 	}
 	d, err := Describe(m, info, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := d.Columns
-	if a[0].Zerofill != 6 || !a[0].Unsigned || a[1].Scale != 3 || a[2].Charset.Name() != "latin1" || !slices.Equal(a[3].Labels, []string{"a", "ü"}) {
+	if a[0].Zerofill != 6 || !a[0].Unsigned || a[1].Scale != 3 || a[2].Charset.Name() != "latin1" ||
+		!slices.Equal(a[3].Labels, []string{"a", "ü"}) {
 		t.Errorf("attributes %+v", a)
 	}
 	if a[4].Unknown == nil || !strings.Contains(a[4].Unknown.Error(), "77777") {
@@ -140,7 +171,8 @@ func TestNamesInTheBinlogGoFirst(t *testing.T) {
 	}
 	d.Needs = []event.Need{{Column: 4, Text: true}}
 	p, err := newTablePlan(m, d)
-	if err != nil || p.unknown == nil || !strings.Contains(p.unknown.Error(), "column k: its collation, number 77777, is not known") {
+	if err != nil || p.unknown == nil ||
+		!strings.Contains(p.unknown.Error(), "column k: its collation, number 77777, is not known") {
 		t.Errorf("the text of an unknown collation: %v, %v", err, p.unknown)
 	}
 	d.Needs[0].Text = false
@@ -156,14 +188,18 @@ func TestUUIDsAreNotGuessed(t *testing.T) {
 	if err != nil || d.Columns[0].Unknown == nil {
 		t.Errorf("%v, %v", err, d.Columns[0].Unknown)
 	}
-	for text, class := range map[string]event.Class{"uuid": event.ClassUUID, "inet6": event.ClassInet, "binary(16)": event.ClassBinary} {
+	for text, class := range map[string]event.Class{
+		"uuid": event.ClassUUID, "inet6": event.ClassInet,
+		"binary(16)": event.ClassBinary,
+	} {
 		d, err := Describe(m, []ColumnInfo{{Name: "u", Type: text}}, nil)
 		if err != nil || d.Columns[0].Unknown != nil || d.Table.Columns[0].Class != class {
 			t.Errorf("%s: %v, %+v", text, err, d.Columns[0])
 		}
 	}
 	m.Flavor = event.MySQL
-	if d, err := Describe(m, nil, nil); err != nil || d.Columns[0].Unknown != nil || d.Columns[0].Class != event.ClassBinary {
+	if d, err := Describe(m, nil, nil); err != nil || d.Columns[0].Unknown != nil ||
+		d.Columns[0].Class != event.ClassBinary {
 		t.Errorf("MySQL: %v, %+v", err, d.Columns[0])
 	}
 }

@@ -58,9 +58,9 @@
 //   - invalidator/rebuild, typeOf in column.go: the same type in the result of a query. A type that is not known there
 //     counts as text.
 //   - docs/mappings.md: the tables of texts, of predicates and of values.
-//   - The tests that ask real servers: testTypes in types_test.go (its text is what the server prints), generate_test.go
-//     in canal/schema (statements), types_test.go in invalidator/rebuild (results), and types.go in proof/e2e/oracle
-//     (random tables).
+//   - The tests that ask real servers: testTypes in types_test.go (its text is what the server prints),
+//     generate_test.go in canal/schema (statements), types_test.go in invalidator/rebuild (results), and types.go in
+//     proof/e2e/oracle (random tables).
 //
 // # Concurrency
 //

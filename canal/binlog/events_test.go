@@ -118,9 +118,11 @@ func TestEventsOfMySQL(t *testing.T) {
 		gtid(), "query [d] create table n (a int primary key, b varchar(10))",
 		gtid(), "query [d] BEGIN", "rows", "xid",
 		gtid(), "query [d] BEGIN", "query [d] insert into n values (2,@v+0*rand())", "xid",
-		gtid(), "query [d] XA START X'6f6e65',X'',1", "rows", "query [d] XA END X'6f6e65',X'',1", "xa prepare X'6f6e65',X'',1 one phase=false",
+		gtid(), "query [d] XA START X'6f6e65',X'',1", "rows", "query [d] XA END X'6f6e65',X'',1",
+		"xa prepare X'6f6e65',X'',1 one phase=false",
 		gtid(), "query [d] XA COMMIT X'6f6e65',X'',1",
-		gtid(), "query [d] XA START X'74776f',X'62',9", "rows", "query [d] XA END X'74776f',X'62',9", "xa prepare X'74776f',X'62',9 one phase=true",
+		gtid(), "query [d] XA START X'74776f',X'62',9", "rows", "query [d] XA END X'74776f',X'62',9",
+		"xa prepare X'74776f',X'62',9 one phase=true",
 		gtid(), "payload", "query [d] BEGIN", "rows", "xid",
 		tagged, "query [d] BEGIN", "rows", "xid",
 		gtid(), "query [d] BEGIN", "rows", "query [d] SAVEPOINT `s`", "xid", // what was rolled back is not there
@@ -128,7 +130,8 @@ func TestEventsOfMySQL(t *testing.T) {
 	})
 	checkStamps(t, events, before)
 	checkLastQuery(t, d, events, SQLModeAnsiQuotes|SQLModeNoBackslashEscapes, 8)
-	if f := d.Format(); f.Flavor != event.MySQL || !strings.HasPrefix(f.ServerVersion, s.Version) || f.Checksum != ChecksumCRC32 {
+	if f := d.Format(); f.Flavor != event.MySQL || !strings.HasPrefix(f.ServerVersion, s.Version) ||
+		f.Checksum != ChecksumCRC32 {
 		t.Errorf("format %+v of a server %s", f, s.Version)
 	}
 }
@@ -169,8 +172,10 @@ func checkLastQuery(t *testing.T, d *Decoder, events [][]byte, mode uint64, coll
 	testbed.Must(t, err)
 	q, err := d.ParseQuery(h, body)
 	testbed.Must(t, err)
-	if q.SQLMode&(SQLModeAnsiQuotes|SQLModeNoBackslashEscapes) != mode || q.Charset != collation || q.ErrorCode != 0 || q.ThreadID == 0 {
-		t.Errorf("query %s: sql_mode %#x, collation %d, error %d, thread %d", q.SQL, q.SQLMode, q.Charset, q.ErrorCode, q.ThreadID)
+	if q.SQLMode&(SQLModeAnsiQuotes|SQLModeNoBackslashEscapes) != mode || q.Charset != collation || q.ErrorCode != 0 ||
+		q.ThreadID == 0 {
+		t.Errorf("query %s: sql_mode %#x, collation %d, error %d, thread %d", q.SQL, q.SQLMode, q.Charset, q.ErrorCode,
+			q.ThreadID)
 	}
 }
 
@@ -188,10 +193,13 @@ func TestEventsOfMariaDB(t *testing.T) {
 	events := record(t, s.Server, func() {
 		s.do(t, "use d", "create table n (a int primary key, b varchar(10))",
 			"insert into n values (1,'x')",
-			"set session binlog_format=statement", "set @v=7", "insert into n values (2,@v+0*rand())", "set session binlog_format=row",
+			"set session binlog_format=statement", "set @v=7", "insert into n values (2,@v+0*rand())",
+			"set session binlog_format=row",
 			"xa start 'one'", "insert into n values (3,'y')", "xa end 'one'", "xa prepare 'one'", "xa rollback 'one'",
-			"set global log_bin_compress_min_len=10", "set global log_bin_compress=on", "insert into n values (5,repeat('z',10))",
-			"alter table n add c int", "set global log_bin_compress=off", "set session gtid_domain_id=3", "insert into n values (6,'t',1)",
+			"set global log_bin_compress_min_len=10", "set global log_bin_compress=on",
+			"insert into n values (5,repeat('z',10))",
+			"alter table n add c int", "set global log_bin_compress=off", "set session gtid_domain_id=3",
+			"insert into n values (6,'t',1)",
 			"set session gtid_domain_id=0", "set session sql_mode='ANSI_QUOTES'", "set names latin1", "drop table \"n\"")
 	})
 	d, err := New(nothing{}, Options{VerifyChecksums: true})
@@ -201,9 +209,11 @@ func TestEventsOfMariaDB(t *testing.T) {
 		gtid(ddl), "query [d] create table n (a int primary key, b varchar(10))",
 		gtid(plain), "rows", "xid",
 		gtid(plain), "query [d] insert into n values (2,@v+0*rand())", "xid",
-		gtid("standalone=false ddl=false prepared=true completed=false X'6f6e65',X'',1"), "rows", "query [d] XA END X'6f6e65',X'',1",
+		gtid("standalone=false ddl=false prepared=true completed=false X'6f6e65',X'',1"), "rows",
+		"query [d] XA END X'6f6e65',X'',1",
 		"xa prepare X'6f6e65',X'',1 one phase=false",
-		gtid("standalone=true ddl=false prepared=false completed=true X'6f6e65',X'',1"), "query [d] XA ROLLBACK X'6f6e65',X'',1",
+		gtid("standalone=true ddl=false prepared=false completed=true X'6f6e65',X'',1"),
+		"query [d] XA ROLLBACK X'6f6e65',X'',1",
 		gtid(plain), "rows", "xid",
 		gtid(ddl), "query [d] alter table n add c int",
 		"gtid 3-" + server + "-1 " + plain, "rows", "xid",
@@ -258,7 +268,8 @@ func TestHeartbeats(t *testing.T) {
 			}
 			hb, err := ParseHeartbeat(h, body)
 			if err != nil || string(hb.File) != file || hb.Pos != uint64(last) || hb.Wide != (h.Type == TypeHeartbeatV2) {
-				t.Errorf("%s: %s %s:%d wide=%v, want %s:%d (%v, body %x)", flavor, h.Type, hb.File, hb.Pos, hb.Wide, file, last, err, body)
+				t.Errorf("%s: %s %s:%d wide=%v, want %s:%d (%v, body %x)", flavor, h.Type, hb.File, hb.Pos, hb.Wide, file, last,
+					err, body)
 			}
 			if flavor == event.MySQL && (flags == 2) != hb.Wide {
 				t.Errorf("flags %d brought %s", flags, h.Type)
@@ -290,11 +301,13 @@ func TestEventsFromBytes(t *testing.T) {
 		}
 	}
 	// MySQL 8: a commit first made elsewhere.
-	g, err := ParseGTID(Header{Type: TypeGTID}, unhex("01"+uuid+"1700000000000000 02 0100000000000000 0200000000000000 05000000000080 04000000000000"))
+	g, err := ParseGTID(Header{Type: TypeGTID},
+		unhex("01"+uuid+"1700000000000000 02 0100000000000000 0200000000000000 05000000000080 04000000000000"))
 	if err != nil || g.Committed != 5 || g.Original != 4 {
 		t.Errorf("gtid %+v, %v", g, err)
 	}
-	g, err = ParseGTID(Header{Type: TypeAnonymousGTID}, unhex("01"+strings.Repeat("00", 24)+"02 0100000000000000 0200000000000000 05000000000000"))
+	g, err = ParseGTID(Header{Type: TypeAnonymousGTID},
+		unhex("01"+strings.Repeat("00", 24)+"02 0100000000000000 0200000000000000 05000000000000"))
 	if err != nil || !g.GTID.IsZero() || g.Committed != 5 || g.Original != 5 {
 		t.Errorf("anonymous gtid %+v, %v", g, err)
 	}

@@ -49,7 +49,8 @@ func parseFormat(body []byte) (*Format, error) {
 		return nil, damaged(TypeFormatDescription, "truncated")
 	}
 	if version != 4 || headerLen != HeaderSize {
-		return nil, damaged(TypeFormatDescription, "binlog version %d with headers of %d bytes; only version 4 with %d is known",
+		return nil, damaged(TypeFormatDescription,
+			"binlog version %d with headers of %d bytes; only version 4 with %d is known",
 			version, headerLen, HeaderSize)
 	}
 	if i := bytes.IndexByte(server, 0); i >= 0 {

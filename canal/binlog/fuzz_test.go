@@ -30,7 +30,10 @@ func (anything) Define(m *TableMap) (*Definition, error) {
 	gbk, _ := charset.Find("gbk", m.Flavor)
 	for i := range m.Columns {
 		mc, a := &m.Columns[i], &d.Columns[i]
-		*a = Attributes{Class: columnKinds[mc.Type].class, Unsigned: i%2 == 0, Scale: uint8(i % 8), Labels: []string{"a", "b", "c"}}
+		*a = Attributes{
+			Class: columnKinds[mc.Type].class, Unsigned: i%2 == 0, Scale: uint8(i % 8),
+			Labels: []string{"a", "b", "c"},
+		}
 		switch i % 5 {
 		case 0:
 			a.Charset = gbk
@@ -45,7 +48,8 @@ func (anything) Define(m *TableMap) (*Definition, error) {
 		case mc.Type == ColumnString && (mc.Meta == 16 || mc.Meta == 4) && i%3 == 1:
 			a.Class = event.ClassInet
 		}
-		d.Needs = append(d.Needs, event.Need{Column: i, Text: mc.Type == ColumnJSON || a.Class != event.ClassKeyless && mc.Type != ColumnNull})
+		d.Needs = append(d.Needs, event.Need{Column: i, Text: mc.Type == ColumnJSON || a.Class != event.ClassKeyless &&
+			mc.Type != ColumnNull})
 	}
 	return d, nil
 }
@@ -107,7 +111,8 @@ func FuzzEvent(f *testing.F) {
 	f.Add(false, byte(TypeHeartbeatV2), []byte("\x01\x01a\x02\x01\x04\x00"))
 	f.Fuzz(func(t *testing.T, maria bool, typ byte, body []byte) {
 		err := feed(primed(t, maria), Header{Type: Type(typ)}, body)
-		if err != nil && !errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "unsupported") && !strings.HasPrefix(err.Error(), "table ") {
+		if err != nil && !errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "unsupported") &&
+			!strings.HasPrefix(err.Error(), "table ") {
 			t.Errorf("an error that does not say what it is: %v", err)
 		}
 	})
@@ -162,7 +167,9 @@ func (s some) Define(m *TableMap) (*Definition, error) {
 
 // images returns the values of all row images of an event by column, the number of rows that were counted, and the
 // error.
-func images(t *testing.T, definer Definer, maria bool, table []byte, typ Type, body []byte) (all []map[int]event.Value, rows uint32, err error) {
+func images(t *testing.T, definer Definer, maria bool, table []byte, typ Type, body []byte) (all []map[int]event.Value,
+	rows uint32, err error,
+) {
 	d := primed(t, maria)
 	d.definer = definer
 	d.payload.open = true // where rows of tables that nobody wants are counted
@@ -219,7 +226,9 @@ func FuzzNeeds(f *testing.F) {
 				if got.Kind == event.Opaque && want.Kind != event.Null && want.Kind != event.Absent {
 					got.Kind, got.Text, got.Num = want.Kind, want.Text, want.Num // the text was not asked for
 				}
-				if want.Kind != event.Absent && (got.Kind != want.Kind || !bytes.Equal(got.Raw, want.Raw) || !bytes.Equal(got.Text, want.Text) || got.Num != want.Num) {
+				if want.Kind != event.Absent &&
+					(got.Kind != want.Kind || !bytes.Equal(got.Raw, want.Raw) || !bytes.Equal(got.Text, want.Text) ||
+						got.Num != want.Num) {
 					t.Errorf("column %d of image %d is %+v, and %+v when all are needed", column, i, got, want)
 				}
 				if len(want.Text) > 2*jsonGrowth*len(want.Raw)+1024 {
@@ -277,7 +286,10 @@ func TestClaimsTakeNoMemory(t *testing.T) {
 	inner := make([]byte, 40)
 	binary.LittleEndian.PutUint32(inner[9:], 1<<30) // an event of 1 GiB
 	frame := enc.EncodeAll(inner, nil)
-	payload := append([]byte{payloadSize, 1, byte(len(frame)), payloadCompression, 1, 0, payloadUncompressed, 9, 0xfe, 0, 0, 0, 0x40, 0, 0, 0, 0, 0}, frame...)
+	payload := append([]byte{
+		payloadSize, 1, byte(len(frame)), payloadCompression, 1, 0, payloadUncompressed, 9, 0xfe, 0,
+		0, 0, 0x40, 0, 0, 0, 0, 0,
+	}, frame...)
 
 	wide := append([]byte{1, 0, 0, 0, 0, 0, 1, 0}, "\x01d\x00\x01t\x00"...)
 	wide = append(wide, 0xfe, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0) // 2^31 columns

@@ -60,6 +60,7 @@ func (h Header) Ignorable() error {
 	if h.Type.Handling() == Skip || h.Flags&FlagIgnorable != 0 {
 		return nil
 	}
-	return fmt.Errorf("unsupported binlog event %s (number %d, from server %d): it may change rows in a way that cannot be followed",
+	return fmt.Errorf("unsupported binlog event %s (number %d, from server %d): it may change rows in a way that cannot "+
+		"be followed",
 		h.Type, uint8(h.Type), h.ServerID)
 }

@@ -57,7 +57,8 @@ func compareWithLibrary(t *testing.T, s *source, w *wants, events [][]byte) {
 		}
 		for i := range values {
 			if got, want := ours(&values[i], library[0][i], &c.Table.Columns[i]); got != want {
-				t.Errorf("%s: %s %s: column %s %s: %s, the library says %s (raw %x)", s.flavor, c.Table, what, c.Table.Columns[i].Name,
+				t.Errorf("%s: %s %s: column %s %s: %s, the library says %s (raw %x)", s.flavor, c.Table, what,
+					c.Table.Columns[i].Name,
 					c.Table.Columns[i].Type, got, want, values[i].Raw)
 			}
 		}

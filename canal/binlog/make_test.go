@@ -54,7 +54,8 @@ const productID = 77
 func (m *maker) productMap() {
 	b := []byte{productID, 0, 0, 0, 0, 0, 1, 0}
 	b = append(b, "\x04shop\x00\x07product\x00"...)
-	b = append(b, 7, byte(ColumnLongLong), byte(ColumnVarchar), byte(ColumnVarchar), byte(ColumnLong), byte(ColumnNewDecimal),
+	b = append(b, 7, byte(ColumnLongLong), byte(ColumnVarchar), byte(ColumnVarchar), byte(ColumnLong),
+		byte(ColumnNewDecimal),
 		byte(ColumnLong), byte(ColumnDatetime2))
 	b = append(b, 7, 0, 1, 0, 2, 10, 2, 3)
 	m.add(TypeTableMap, append(b, 0x7c))

@@ -44,7 +44,8 @@ type Payload struct {
 }
 
 // Payload begins to take the body of a TRANSACTION_PAYLOAD apart. The body must stay as it is until the last event has
-// been taken, or [Payload.Close]; so long, TABLE_MAPs and rows events that the decoder is given are those of the payload.
+// been taken, or [Payload.Close]; so long, TABLE_MAPs and rows events that the decoder is given are those of the
+// payload.
 func (d *Decoder) Payload(body []byte) (*Payload, error) {
 	p := &d.payload
 	if p.open {

@@ -90,7 +90,10 @@ const maxImages = 32
 
 // newTablePlan compiles a plan. With a nil definition rows are only counted.
 func newTablePlan(m *TableMap, def *Definition) (*tablePlan, error) {
-	p := &tablePlan{schema: m.Schema, name: m.Name, columns: make([]column, len(m.Columns)), needOf: make([]int32, len(m.Columns)), rowEnd: -1}
+	p := &tablePlan{
+		schema: m.Schema, name: m.Name, columns: make([]column, len(m.Columns)),
+		needOf: make([]int32, len(m.Columns)), rowEnd: -1,
+	}
 	for i := range p.needOf {
 		p.needOf[i] = -1
 	}

@@ -171,9 +171,11 @@ func recordMariaDB(t *testing.T) *recording {
 		}
 		r.recordTypes(t, s, types, "old")
 		s.do(t, "set global log_bin_compress_min_len=10", "set global log_bin_compress=on", "use d",
-			"create table z (id int primary key, v varchar(100))", "insert into z values (1,repeat('x',100)), (2,repeat('y',90))")
+			"create table z (id int primary key, v varchar(100))",
+			"insert into z values (1,repeat('x',100)), (2,repeat('y',90))")
 		r.info["z"] = s.info(t, "z")
-		s.do(t, "set session binlog_row_image=minimal", "update z set v=repeat('z',80)", "delete from z", "set global log_bin_compress=off",
+		s.do(t, "set session binlog_row_image=minimal", "update z set v=repeat('z',80)", "delete from z",
+			"set global log_bin_compress=off",
 			"xa start 'x'", "insert into z values (9,'')", "xa end 'x'", "xa prepare 'x'", "xa commit 'x'")
 	})
 	return r

@@ -81,7 +81,8 @@ func (s *source) rows(t testing.TB, query string) [][]*string {
 func (s *source) info(t testing.TB, table string) []ColumnInfo {
 	t.Helper()
 	var out []ColumnInfo
-	for _, r := range s.rows(t, "select column_name, column_type, ifnull(collation_name,'') from information_schema.columns"+
+	for _, r := range s.rows(t, "select column_name, column_type, ifnull(collation_name,'') from "+
+		"information_schema.columns"+
 		" where table_schema='d' and table_name='"+table+"' order by ordinal_position") {
 		out = append(out, ColumnInfo{Name: *r[0], Type: *r[1], Collation: *r[2]})
 	}
@@ -207,7 +208,9 @@ func decode(t testing.TB, d *Decoder, events [][]byte, each func(c *event.Change
 }
 
 // check compares the values of a row image with what the server printed.
-func check(t testing.TB, what string, types []testType, needs []event.Need, values []event.Value, want map[string][]*string) {
+func check(t testing.TB, what string, types []testType, needs []event.Need, values []event.Value,
+	want map[string][]*string,
+) {
 	t.Helper()
 	byColumn := map[int]*event.Value{}
 	for i, n := range needs {

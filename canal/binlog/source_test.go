@@ -21,7 +21,9 @@ func dump(t testing.TB, s *testbed.Server, file string, pos uint32) [][]byte {
 
 // dumpUntil returns the events of a binlog file from pos up to the first that last returns true for, or to the end. The
 // server sends a heartbeat every tenth of a second.
-func dumpUntil(t testing.TB, s *testbed.Server, file string, pos uint32, flags uint16, last func(ev []byte) bool) [][]byte {
+func dumpUntil(t testing.TB, s *testbed.Server, file string, pos uint32, flags uint16,
+	last func(ev []byte) bool,
+) [][]byte {
 	t.Helper()
 	c, err := client.Connect(s.Addr, s.User, s.Password, "")
 	testbed.Must(t, err)

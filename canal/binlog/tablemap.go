@@ -69,7 +69,8 @@ func parseTableMap(body []byte, f *Format) (*TableMap, error) {
 		}
 	}
 	if meta.bad || len(meta.b) != 0 {
-		return nil, damaged(TypeTableMap, "table %s.%s: the metadata of its columns does not fit their types", m.Schema, m.Name)
+		return nil, damaged(TypeTableMap, "table %s.%s: the metadata of its columns does not fit their types", m.Schema,
+			m.Name)
 	}
 	return m, m.readOptional(c.rest())
 }

@@ -31,7 +31,10 @@ func integer(bits int) []testType {
 	}
 	return []testType{
 		{
-			sql: name, edges: []string{"0", "1", "-1", fmt.Sprint(low), fmt.Sprint(low + 1), fmt.Sprint(high), fmt.Sprint(high - 1)},
+			sql: name, edges: []string{
+				"0", "1", "-1", fmt.Sprint(low), fmt.Sprint(low + 1), fmt.Sprint(high),
+				fmt.Sprint(high - 1),
+			},
 			random: func(r *rand.Rand) string { return fmt.Sprint(int64(r.Uint64()) >> (64 - bits)) },
 		},
 		{
@@ -58,8 +61,11 @@ func decimalType(precision, scale int, suffix string) testType {
 		sign = "-"
 	}
 	return testType{
-		sql:   fmt.Sprintf("decimal(%d,%d) %s", precision, scale, suffix),
-		edges: []string{"0", "1", sign + "1", nines, sign + nines, "0.1", sign + "0.01", sign + "0.0000000001", "10", "1000000000", "0.123456789"},
+		sql: fmt.Sprintf("decimal(%d,%d) %s", precision, scale, suffix),
+		edges: []string{
+			"0", "1", sign + "1", nines, sign + nines, "0.1", sign + "0.01", sign + "0.0000000001", "10",
+			"1000000000", "0.123456789",
+		},
 		random: func(r *rand.Rand) string {
 			var b strings.Builder
 			if sign != "" && r.IntN(2) == 0 {
@@ -127,24 +133,33 @@ func temporal(digits int) []testType {
 	}
 	return []testType{
 		{
-			sql:   "datetime" + suffix,
-			edges: []string{"'0000-00-00'", "'1000-01-01'", "'9999-12-31 23:59:59" + most + "'", "'2024-02-29 00:00:00'", "'0001-00-00 00:00:01'"},
+			sql: "datetime" + suffix,
+			edges: []string{
+				"'0000-00-00'", "'1000-01-01'", "'9999-12-31 23:59:59" + most + "'", "'2024-02-29 00:00:00'",
+				"'0001-00-00 00:00:01'",
+			},
 			random: func(r *rand.Rand) string {
 				return fmt.Sprintf("'%04d-%02d-%02d %02d:%02d:%02d%s'", r.IntN(10000), 1+r.IntN(12), 1+r.IntN(28),
 					r.IntN(24), r.IntN(60), r.IntN(60), fraction(r, digits))
 			},
 		},
 		{
-			sql:   "timestamp" + suffix + " null",
-			edges: []string{"'0000-00-00'", "'1970-01-01 00:00:01'", "'2038-01-19 03:14:07" + most + "'", "'2024-02-29 23:59:59'"},
+			sql: "timestamp" + suffix + " null",
+			edges: []string{
+				"'0000-00-00'", "'1970-01-01 00:00:01'", "'2038-01-19 03:14:07" + most + "'",
+				"'2024-02-29 23:59:59'",
+			},
 			random: func(r *rand.Rand) string {
 				return fmt.Sprintf("'%04d-%02d-%02d %02d:%02d:%02d%s'", 1971+r.IntN(60), 1+r.IntN(12), 1+r.IntN(28),
 					r.IntN(24), r.IntN(60), r.IntN(60), fraction(r, digits))
 			},
 		},
 		{
-			sql:   "time" + suffix,
-			edges: []string{"'00:00:00'", "'-00:00:01'", "'-00:00:00" + most + "'", "'00:00:00" + most + "'", "'838:59:59'", "'-838:59:59'", "'-838:59:58" + most + "'", "'-01:00:00'"},
+			sql: "time" + suffix,
+			edges: []string{
+				"'00:00:00'", "'-00:00:01'", "'-00:00:00" + most + "'", "'00:00:00" + most + "'", "'838:59:59'",
+				"'-838:59:59'", "'-838:59:58" + most + "'", "'-01:00:00'",
+			},
 			random: func(r *rand.Rand) string {
 				return fmt.Sprintf("'%s%02d:%02d:%02d%s'", []string{"", "-"}[r.IntN(2)], r.IntN(838), r.IntN(60), r.IntN(60),
 					fraction(r, digits))
@@ -182,14 +197,20 @@ func text(r *rand.Rand, limit int) string {
 }
 
 func character(sql string, limit int) testType {
-	edges := []string{"''", "' '", "'a'", "'a '", "' a'", "'é'", "'€'", "'日本'", "'你好'", "'한국'", "'💩'", "'a''b\\\\c'", "'\\0'", "'ß'", "'~^'"}
+	edges := []string{
+		"''", "' '", "'a'", "'a '", "' a'", "'é'", "'€'", "'日本'", "'你好'", "'한국'", "'💩'", "'a''b\\\\c'",
+		"'\\0'", "'ß'", "'~^'",
+	}
 	edges = append(edges, quote(strings.Repeat("x", limit)))
 	return testType{sql: sql, edges: edges, random: func(r *rand.Rand) string { return quote(text(r, limit)) }}
 }
 
 func binaryType(sql string, limit int) testType {
 	return testType{
-		sql: sql, edges: []string{"''", "x'00'", "x'0000'", "x'6100'", "x'00ff'", "'a '", fmt.Sprintf("repeat(x'ff',%d)", limit)},
+		sql: sql, edges: []string{
+			"''", "x'00'", "x'0000'", "x'6100'", "x'00ff'", "'a '",
+			fmt.Sprintf("repeat(x'ff',%d)", limit),
+		},
 		random: func(r *rand.Rand) string {
 			b := make([]byte, r.IntN(limit+1))
 			for i := range b {
@@ -231,10 +252,14 @@ func testTypes(flavor event.Flavor) []testType {
 	for _, n := range []int{8, 16, 24, 32, 64} {
 		all = append(all, integer(n)...)
 	}
-	all = append(all, decimalType(10, 2, ""), decimalType(65, 30, ""), decimalType(1, 0, ""), decimalType(9, 9, ""), decimalType(18, 9, ""), decimalType(19, 8, ""),
-		decimalType(20, 20, ""), decimalType(10, 3, "unsigned"), decimalType(10, 3, "zerofill"), decimalType(12, 0, "zerofill"),
-		decimalType(65, 30, "zerofill"), decimalType(65, 0, "zerofill"), realType("float(255,30) zerofill"), realType("double(255,30) zerofill"),
-		realType("float"), realType("double"), realType("float unsigned"), realType("float zerofill"), realType("double zerofill"), realType("float(10,3)"),
+	all = append(all, decimalType(10, 2, ""), decimalType(65, 30, ""), decimalType(1, 0, ""), decimalType(9, 9, ""),
+		decimalType(18, 9, ""), decimalType(19, 8, ""),
+		decimalType(20, 20, ""), decimalType(10, 3, "unsigned"), decimalType(10, 3, "zerofill"),
+		decimalType(12, 0, "zerofill"),
+		decimalType(65, 30, "zerofill"), decimalType(65, 0, "zerofill"), realType("float(255,30) zerofill"),
+		realType("double(255,30) zerofill"),
+		realType("float"), realType("double"), realType("float unsigned"), realType("float zerofill"),
+		realType("double zerofill"), realType("float(10,3)"),
 		realType("double(20,5)"), realType("float(7,4) zerofill"), realType("float(30)"), realType("double(12,0)"))
 	for digits := range 7 {
 		all = append(all, temporal(digits)...)
@@ -252,20 +277,29 @@ func testTypes(flavor event.Flavor) []testType {
 			random: func(r *rand.Rand) string { return fmt.Sprint(1901 + r.IntN(255)) },
 		},
 		bitType(1), bitType(7), bitType(8), bitType(9), bitType(33), bitType(63), bitType(64),
-		binaryType("binary(1)", 1), binaryType("binary(16)", 16), binaryType("binary(255)", 255), binaryType("varbinary(10)", 10),
-		binaryType("varbinary(300)", 300), binaryType("tinyblob", 20), binaryType("blob", 300), binaryType("mediumblob", 30), binaryType("longblob", 30),
-		labels("enum", "", 6), labels("enum", " character set gbk", 6), labels("enum", " character set utf16", 300), labels("set", "", 3),
+		binaryType("binary(1)", 1), binaryType("binary(16)", 16), binaryType("binary(255)", 255),
+		binaryType("varbinary(10)", 10),
+		binaryType("varbinary(300)", 300), binaryType("tinyblob", 20), binaryType("blob", 300), binaryType("mediumblob", 30),
+		binaryType("longblob", 30),
+		labels("enum", "", 6), labels("enum", " character set gbk", 6), labels("enum", " character set utf16", 300),
+		labels("set", "", 3),
 		labels("set", " character set latin1", 4), labels("set", " character set ucs2", 17), labels("set", "", 64),
 	)
 	for i, set := range []string{
-		"latin1", "gbk", "sjis", "utf16", "utf8mb4", "utf8mb3", "ucs2", "utf32", "utf16le", "ujis", "cp932", "eucjpms", "euckr", "big5",
-		"gb2312", "ascii", "cp1250", "cp1251", "cp1256", "cp1257", "koi8r", "latin2", "latin5", "latin7", "greek", "hebrew", "tis620", "macroman",
+		"latin1", "gbk", "sjis", "utf16", "utf8mb4", "utf8mb3", "ucs2", "utf32", "utf16le", "ujis", "cp932", "eucjpms",
+		"euckr", "big5",
+		"gb2312", "ascii", "cp1250", "cp1251", "cp1256", "cp1257", "koi8r", "latin2", "latin5", "latin7", "greek", "hebrew",
+		"tis620", "macroman",
 		"cp850", "cp852", "cp866", "swe7",
 	} {
-		kind := []string{"varchar(40)", "char(30)", "text", "tinytext", "varchar(300)", "mediumtext", "longtext", "char(90)"}[i%8]
+		kind := []string{
+			"varchar(40)", "char(30)", "text", "tinytext", "varchar(300)", "mediumtext", "longtext",
+			"char(90)",
+		}[i%8]
 		all = append(all, character(kind+" character set "+set, 30))
 	}
-	all = append(all, character("char(255) character set utf8mb4", 100), character("varchar(63) character set utf8mb4 collate utf8mb4_bin", 63),
+	all = append(all, character("char(255) character set utf8mb4", 100),
+		character("varchar(63) character set utf8mb4 collate utf8mb4_bin", 63),
 		character("char(1)", 1), character("national varchar(20)", 20))
 	if flavor == event.MySQL {
 		return append(all, character("varchar(40) character set gb18030", 30),
@@ -276,20 +310,27 @@ func testTypes(flavor event.Flavor) []testType {
 	return append(all,
 		testType{sql: "geometry", edges: []string{"st_geomfromtext('point(1 2)')"}, keyless: true},
 		testType{sql: "json", edges: []string{"'{}'", `'{"a": "ü"}'`}},
-		character("varchar(100) compressed character set latin1", 90), character("text compressed character set utf8mb4", 200),
-		character("varchar(300) compressed character set gbk", 300), binaryType("blob compressed", 300), binaryType("varbinary(200) compressed", 200),
+		character("varchar(100) compressed character set latin1", 90),
+		character("text compressed character set utf8mb4", 200),
+		character("varchar(300) compressed character set gbk", 300), binaryType("blob compressed", 300),
+		binaryType("varbinary(200) compressed", 200),
 		testType{sql: "uuid", edges: []string{
 			"'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'",
 			"'123e4567-e89b-12d3-a456-426655440000'", "'018f6a1e-0000-7000-8000-000000000000'",
 		}, random: func(r *rand.Rand) string {
-			return fmt.Sprintf("'%08x-%04x-%04x-%04x-%012x'", r.Uint32(), r.IntN(1<<16), r.IntN(1<<16), r.IntN(1<<16), r.Uint64()>>16)
+			return fmt.Sprintf("'%08x-%04x-%04x-%04x-%012x'", r.Uint32(), r.IntN(1<<16), r.IntN(1<<16), r.IntN(1<<16),
+				r.Uint64()>>16)
 		}},
-		testType{sql: "inet4", edges: []string{"'0.0.0.0'", "'255.255.255.255'", "'10.0.0.0'"}, random: func(r *rand.Rand) string {
-			return fmt.Sprintf("'%d.%d.%d.%d'", r.IntN(256), r.IntN(256), r.IntN(256), r.IntN(256))
-		}},
+		testType{
+			sql: "inet4", edges: []string{"'0.0.0.0'", "'255.255.255.255'", "'10.0.0.0'"},
+			random: func(r *rand.Rand) string {
+				return fmt.Sprintf("'%d.%d.%d.%d'", r.IntN(256), r.IntN(256), r.IntN(256), r.IntN(256))
+			},
+		},
 		testType{sql: "inet6", edges: []string{
 			"'::'", "'::1'", "'2001:db8::ff00:42:8329'", "'::ffff:1.2.3.4'", "'::1.2.3.4'", "'1::'", "'fe80::1:0:0:0'",
-			"'1:0:0:2:0:0:0:3'", "'1:0:2:0:3:0:4:0'", "'0:0:1::'", "'::1:2'", "'::ffff:0:0'", "'::0.1.2.3'", "'64:ff9b::1.2.3.4'",
+			"'1:0:0:2:0:0:0:3'", "'1:0:2:0:3:0:4:0'", "'0:0:1::'", "'::1:2'", "'::ffff:0:0'", "'::0.1.2.3'",
+			"'64:ff9b::1.2.3.4'",
 		}, random: func(r *rand.Rand) string {
 			var parts []string
 			for range 8 {

@@ -103,7 +103,10 @@ func (c *column) setReal(t ColumnType, flavor event.Flavor) {
 	if single {
 		c.render = renderFloat
 	}
-	c.real = float.Format{Single: single, Decimals: c.digits, Zerofill: c.zerofill, Width: float.Width(single, flavor == event.MariaDB)}
+	c.real = float.Format{
+		Single: single, Decimals: c.digits, Zerofill: c.zerofill,
+		Width: float.Width(single, flavor == event.MariaDB),
+	}
 }
 
 func (c *column) setOldTemporal(t ColumnType) {

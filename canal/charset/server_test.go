@@ -63,7 +63,8 @@ func full(name string, longest int) []sequences {
 // Every sequence of bytes is what the servers say that it is, in every character set.
 func TestConversionsAreTheServers(t *testing.T) {
 	for _, s := range servers(t) {
-		rows, err := s.DB().QueryContext(t.Context(), "select character_set_name, maxlen from information_schema.character_sets")
+		rows, err := s.DB().QueryContext(t.Context(),
+			"select character_set_name, maxlen from information_schema.character_sets")
 		testbed.Must(t, err)
 		sets := map[string]int{}
 		for rows.Next() {
@@ -98,7 +99,8 @@ func (s flavored) compare(t *testing.T, c *Charset, q sequences) {
 	var from, where, bytes []string
 	for i, r := range q {
 		from = append(from, fmt.Sprintf("charset_test.bytes t%d", i))
-		where = append(where, fmt.Sprintf("t%[1]d.n between %[2]d and %[3]d and (t%[1]d.n-%[2]d) %% %[4]d = 0", i, r[0], r[1], r[2]))
+		where = append(where, fmt.Sprintf("t%[1]d.n between %[2]d and %[3]d and (t%[1]d.n-%[2]d) %% %[4]d = 0", i, r[0], r[1],
+			r[2]))
 		bytes = append(bytes, fmt.Sprintf("t%d.b", i))
 	}
 	in := "concat(" + strings.Join(bytes, ",") + ")"

@@ -131,7 +131,8 @@ func (p *parser) numeric(k string, args []uint64, unsigned, zerofill bool) Type 
 		return Type{Base: "bit", Args: parens(args[0])}
 	}
 	t := Type{Base: "double"}
-	if k == "FLOAT" && (len(args) != 1 || args[0] <= 24) || k == "FLOAT4" || k == "REAL" && p.session.has(modeRealAsFloat) {
+	if k == "FLOAT" && (len(args) != 1 || args[0] <= 24) || k == "FLOAT4" || k == "REAL" &&
+		p.session.has(modeRealAsFloat) {
 		t.Base = "float"
 	}
 	if len(args) == 2 {

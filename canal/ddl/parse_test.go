@@ -76,7 +76,10 @@ func TestWhatNoSQLModeReadsOtherwiseIsReadBehindOne(t *testing.T) {
 		{"SET STATEMENT sql_mode='ANSI_QUOTES' FOR DELETE FROM \"t\"", "unknown; unclear in d"},
 		{"SET STATEMENT max_statement_time=1, sql_mode='' FOR DELETE FROM t", "dml; write d.t rows"},
 		{`SET STATEMENT sql_mode='' FOR ALTER TABLE t COMMENT 'a\'`, "unknown; unclear in d"},
-		{"SET STATEMENT sql_mode='' FOR ALTER TABLE t ADD a ENUM('a',''), ADD b INT", "ddl; alter d.t [add a enum('a','')] [add b int]"},
+		{
+			"SET STATEMENT sql_mode='' FOR ALTER TABLE t ADD a ENUM('a',''), ADD b INT",
+			"ddl; alter d.t [add a enum('a','')] [add b int]",
+		},
 		{"SET STATEMENT sql_mode='' FOR ALTER TABLE t ADD a REAL", "unknown; unclear in d"},
 		{"SET STATEMENT sql_mode='' FOR CREATE TABLE t (a INT, b DATE)", "unknown; unclear in d"},
 	})
@@ -90,7 +93,10 @@ func TestStatementsNameTheTablesThatTheyWrite(t *testing.T) {
 		{"REPLACE DELAYED INTO t SELECT 1", "dml; write d.t rows"},
 		{"UPDATE t SET a=1", "dml; write d.t rows"},
 		{"UPDATE LOW_PRIORITY IGNORE t AS x PARTITION (p0) SET x.a=1", "dml; write d.t rows"},
-		{"UPDATE a, s.b JOIN c ON a.`set`=b.set AND LEFT(c.x,(1)) SET a.x=1 WHERE 1", "dml; write d.a rows; write s.b rows; write d.c rows"},
+		{
+			"UPDATE a, s.b JOIN c ON a.`set`=b.set AND LEFT(c.x,(1)) SET a.x=1 WHERE 1",
+			"dml; write d.a rows; write s.b rows; write d.c rows",
+		},
 		{"UPDATE (a LEFT JOIN (b, c) USING (id)) SET a.x=1", "dml; write d.a rows; write d.b rows; write d.c rows"},
 		{"UPDATE a JOIN (SELECT * FROM z) AS y ON 1 SET a.x=1", "dml; write d.a rows"},
 		{"UPDATE {OJ a LEFT OUTER JOIN b ON a.x=b.x} SET a.x=1", "dml; write d.a rows; write d.b rows"},
@@ -101,7 +107,10 @@ func TestStatementsNameTheTablesThatTheyWrite(t *testing.T) {
 		{"DELETE a, s.b.* FROM t AS a JOIN s.b", "dml; write d.t rows; write s.b rows"},
 		{"DELETE FROM a, b USING a JOIN b ON a.x=b.x JOIN c WHERE 1", "dml; write d.a rows; write d.b rows; write d.c rows"},
 		{"DELETE FROM a.* USING a, c", "dml; write d.a rows; write d.c rows"},
-		{"LOAD DATA LOCAL INFILE '/tmp/into table x' REPLACE INTO TABLE `t` FIELDS TERMINATED BY '\\t' (`a`)", "dml; write d.t rows"},
+		{
+			"LOAD DATA LOCAL INFILE '/tmp/into table x' REPLACE INTO TABLE `t` FIELDS TERMINATED BY '\\t' (`a`)",
+			"dml; write d.t rows",
+		},
 		{"LOAD XML INFILE 'x' INTO TABLE s.t", "dml; write s.t rows"},
 		{"CALL p(1)", "dml; unclear in d"},
 		{"SELECT `d`.`f`()", "dml; unclear in d"},
@@ -131,7 +140,10 @@ func TestDropRenameTruncate(t *testing.T) {
 		{"RENAME TABLE a", "ddl; unclear in d"},
 		{"TRUNCATE s.t", "ddl; truncate s.t rows"},
 		{"TRUNCATE TABLE t", "ddl; truncate d.t rows"},
-		{"CREATE DATABASE IF NOT EXISTS x /*!40100 DEFAULT CHARACTER SET utf8 */", "ddl; create schema x if () charset=utf8mb3"},
+		{
+			"CREATE DATABASE IF NOT EXISTS x /*!40100 DEFAULT CHARACTER SET utf8 */",
+			"ddl; create schema x if () charset=utf8mb3",
+		},
 		{"CREATE SCHEMA x COLLATE = latin1_bin", "ddl; create schema x () collate=latin1_bin"},
 		{"ALTER DATABASE x CHARACTER SET 'gbk'", "ddl; alter schema x () charset=gbk"},
 		{"ALTER SCHEMA DEFAULT CHARSET=gbk COLLATE gbk_bin", "ddl; alter schema d () charset=gbk collate=gbk_bin"},

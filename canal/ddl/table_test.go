@@ -92,7 +92,8 @@ func TestCreateTableOfMariaDB(t *testing.T) {
 	check(t, Session{MariaDB: true, SQLMode: modeOracle}, []example{
 		{"CREATE TABLE t (a DATE, b VARCHAR2(5))", "ddl; create d.t (a, b)"},
 	})
-	check(t, Session{SQLMode: modeRealAsFloat}, []example{{"CREATE TABLE t (a REAL, b JSON, c UUID)", "ddl; create d.t (a float, b json, c)"}})
+	check(t, Session{SQLMode: modeRealAsFloat},
+		[]example{{"CREATE TABLE t (a REAL, b JSON, c UUID)", "ddl; create d.t (a float, b json, c)"}})
 }
 
 func TestAlterTable(t *testing.T) {
@@ -102,7 +103,10 @@ func TestAlterTable(t *testing.T) {
 			"ALTER TABLE `s`.`t` ADD COLUMN `c` int(11) NOT NULL DEFAULT '0' COMMENT 'after x' AFTER `b`, ADD d DATETIME(3) FIRST",
 			"ddl; alter s.t [add c int after b] [add d datetime(3) first]",
 		},
-		{"ALTER TABLE t ADD COLUMN (a INT, b VARCHAR(5), INDEX (a), CONSTRAINT CHECK (a > 0))", "ddl; alter d.t [add a int] [add b varchar(5)]"},
+		{
+			"ALTER TABLE t ADD COLUMN (a INT, b VARCHAR(5), INDEX (a), CONSTRAINT CHECK (a > 0))",
+			"ddl; alter d.t [add a int] [add b varchar(5)]",
+		},
 		{
 			"ALTER TABLE t DROP a, DROP COLUMN `b`, DROP PRIMARY KEY, DROP KEY k, DROP INDEX i, DROP FOREIGN KEY f, DROP CHECK c, DROP CONSTRAINT d",
 			"ddl; alter d.t [drop a] [drop b]",
@@ -131,14 +135,20 @@ func TestAlterTable(t *testing.T) {
 		{"ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=DYNAMIC, KEY_BLOCK_SIZE 8", "ddl; alter d.t"},
 		{"ALTER TABLE t ORDER BY a, b DESC", "ddl; alter d.t"},
 		{"ALTER TABLE t DISABLE KEYS", "ddl; alter d.t"},
-		{"ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "ddl; alter d.t convert charset=utf8mb4 collate=utf8mb4_bin"},
+		{
+			"ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+			"ddl; alter d.t convert charset=utf8mb4 collate=utf8mb4_bin",
+		},
 		{"ALTER TABLE t CONVERT TO CHARSET DEFAULT", "ddl; alter d.t convert charset=default"},
 		{"ALTER TABLE t DEFAULT CHARACTER SET = latin1, ADD c CHAR(3)", "ddl; alter d.t [add c char(3)] charset=latin1"},
 		{"ALTER TABLE t COLLATE latin1_bin", "ddl; alter d.t collate=latin1_bin"},
 		{"ALTER TABLE t DROP PARTITION p0, p1", "ddl; alter d.t rows"},
 		{"ALTER TABLE t TRUNCATE PARTITION ALL", "ddl; alter d.t rows"},
 		{"ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (5))", "ddl; alter d.t"},
-		{"ALTER TABLE t REORGANIZE PARTITION p INTO (PARTITION a VALUES IN (1), PARTITION b VALUES IN (2))", "ddl; alter d.t"},
+		{
+			"ALTER TABLE t REORGANIZE PARTITION p INTO (PARTITION a VALUES IN (1), PARTITION b VALUES IN (2))",
+			"ddl; alter d.t",
+		},
 		{"ALTER TABLE t EXCHANGE PARTITION p WITH TABLE s.u WITHOUT VALIDATION", "ddl; alter d.t rows; write s.u rows"},
 		{"ALTER TABLE t PARTITION BY KEY (a) PARTITIONS 4", "ddl; alter d.t"},
 		{"ALTER TABLE t ADD c INT PARTITION BY HASH (c) PARTITIONS 4", "ddl; alter d.t [add c int]"},
@@ -161,10 +171,16 @@ func TestAlterTableOfMariaDB(t *testing.T) {
 		},
 		{"ALTER TABLE t NOWAIT ADD SYSTEM VERSIONING", "ddl; alter d.t"},
 		{"ALTER TABLE t DROP SYSTEM VERSIONING, DROP PERIOD FOR p", "ddl; alter d.t"},
-		{"ALTER TABLE t DROP PERIOD IF EXISTS FOR p, ADD PERIOD IF NOT EXISTS FOR q(a,b), DROP COLUMN period, ADD period INT", "ddl; alter d.t [drop period] [add period int]"},
+		{
+			"ALTER TABLE t DROP PERIOD IF EXISTS FOR p, ADD PERIOD IF NOT EXISTS FOR q(a,b), DROP COLUMN period, ADD period INT",
+			"ddl; alter d.t [drop period] [add period int]",
+		},
 		{"ALTER TABLE t ENCRYPTED='yes' `encryption_key_id`=1, ADD a INT", "ddl; alter d.t [add a int]"},
 		{"ALTER TABLE t `option` 1, ADD a INT", "ddl; alter d.t unclear"},
-		{"ALTER TABLE t ADD PERIOD FOR p(a,b), ADD CONSTRAINT IF NOT EXISTS c CHECK (1), ADD INDEX IF NOT EXISTS (a)", "ddl; alter d.t"},
+		{
+			"ALTER TABLE t ADD PERIOD FOR p(a,b), ADD CONSTRAINT IF NOT EXISTS c CHECK (1), ADD INDEX IF NOT EXISTS (a)",
+			"ddl; alter d.t",
+		},
 		{"ALTER TABLE t CONVERT PARTITION p TO TABLE u", "ddl; alter d.t rows; create like d.u -> d.t rows"},
 		{"ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)", "ddl; alter d.t rows; drop d.u rows"},
 		{"ALTER TABLE t page_compressed=1 ADD c UUID", "ddl; alter d.t [add c uuid]"},

@@ -14,7 +14,8 @@ import (
 
 var (
 	// ErrClear: the server asked for the password in clear where that would show it.
-	ErrClear = errors.New("the server asks for the password in clear (mysql_clear_password), which freshet gives only over TLS with a " +
+	ErrClear = errors.New("the server asks for the password in clear (mysql_clear_password), which freshet gives only " +
+		"over TLS with a " +
 		"verified certificate: set source.tls.mode to verify, or have the user identified by another plugin")
 	// ErrNoTLS: the server does not offer TLS.
 	ErrNoTLS = errors.New("the server does not offer TLS")

@@ -37,7 +37,10 @@ func newImpostor(t *testing.T, secure bool, ask ...string) (*impostor, string) {
 	if secure {
 		certified := httptest.NewTLSServer(nil)
 		i.tls = &tls.Config{Certificates: certified.TLS.Certificates}
-		i.roots = &tls.Config{RootCAs: certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"}
+		i.roots = &tls.Config{
+			RootCAs:    certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
+			ServerName: "example.com",
+		}
 		certified.Close()
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,7 +70,8 @@ func (i *impostor) serve(c net.Conn) {
 	if i.tls == nil {
 		low = "\xff\xf7" // without CLIENT_SSL (0x0800)
 	}
-	hello := "\x0a8.4.0\x00\x01\x00\x00\x0012345678\x00" + low + "\x2d\x02\x00" + high + "\x15" + strings.Repeat("\x00", 10) +
+	hello := "\x0a8.4.0\x00\x01\x00\x00\x0012345678\x00" + low + "\x2d\x02\x00" + high + "\x15" +
+		strings.Repeat("\x00", 10) +
 		"123456789012\x00mysql_native_password\x00"
 	send(c, 0, hello)
 	body, seq, err := i.receive(c)

@@ -53,7 +53,8 @@ func (d *definition) alterNamed(a *ddl.Alter) *definition {
 		}
 	}
 	for i := range a.Clauses {
-		if l := &a.Clauses[i]; !l.If && (l.Kind == ddl.AddColumn || l.Kind == ddl.ChangeColumn) && out.find(l.Column.Name) < 0 {
+		if l := &a.Clauses[i]; !l.If && (l.Kind == ddl.AddColumn || l.Kind == ddl.ChangeColumn) &&
+			out.find(l.Column.Name) < 0 {
 			if c, ok := define(l.Column, charsets{}); ok {
 				out.columns = append(out.columns, c)
 			}

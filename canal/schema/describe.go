@@ -97,7 +97,8 @@ func (t *Tracker) markRowEnd(m *binlog.TableMap, e *entry, d *binlog.Definition)
 	}
 	if i := findHidden(m); t.o.MariaDB && e.status != known && !e.def.hides() && i >= 0 && e.def.find(hiddenRowEnd) < 0 {
 		d.Columns[i].RowEnd = true
-		d.Doubt = "rows of it were written while it had columns " + hiddenRowStart + " and " + hiddenRowEnd + ", which it has no more: " +
+		d.Doubt = "rows of it were written while it had columns " + hiddenRowStart + " and " + hiddenRowEnd +
+			", which it has no more: " +
 			"they are taken for those of system versioning, and the binlog does not tell"
 	}
 }
@@ -120,7 +121,8 @@ func (t *Tracker) complete(m *binlog.TableMap, e *entry, d *binlog.Definition) b
 		}
 		all = false
 		if numeric(mc.Type) {
-			d.Columns[i].Unknown = errors.New("the table was altered since these rows were written, and neither the binlog nor " +
+			d.Columns[i].Unknown = errors.New("the table was altered since these rows were written, and neither the binlog " +
+				"nor " +
 				"the table as it is now tells whether the column was zero-filled then, or how many decimals it had")
 		}
 	}

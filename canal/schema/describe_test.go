@@ -129,7 +129,10 @@ func TestDoubtsOfStatements(t *testing.T) {
 		after []string
 		known string // the columns of shop.a; "": they are in doubt; "-": it does not exist
 	}{
-		{[]string{"INSERT INTO a VALUES (1)", "TRUNCATE a", "ALTER TABLE a ADD INDEX (id)", "GRANT ALL ON a TO b", "CALL p()"}, "id name"},
+		{[]string{
+			"INSERT INTO a VALUES (1)", "TRUNCATE a", "ALTER TABLE a ADD INDEX (id)", "GRANT ALL ON a TO b",
+			"CALL p()",
+		}, "id name"},
 		{[]string{"ALTER TABLE a FROB id"}, ""},
 		{[]string{"ALTER TABLE z FROB id"}, "id name"},
 		{[]string{"FROB a"}, ""},
@@ -141,7 +144,10 @@ func TestDoubtsOfStatements(t *testing.T) {
 		{[]string{"ALTER TABLE a DROP id, ADD id INT"}, "name id"},
 		{[]string{"ALTER TABLE a DROP id, DROP id"}, ""},
 		{[]string{"ALTER TABLE a CONVERT TO CHARACTER SET latin1, ADD c INT"}, ""},
-		{[]string{"ALTER TABLE a ADD e ENUM('ж') CHARACTER SET utf8mb4", "ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"}, "id name e"},
+		{
+			[]string{"ALTER TABLE a ADD e ENUM('ж') CHARACTER SET utf8mb4", "ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"},
+			"id name e",
+		},
 		{[]string{"ALTER TABLE a ADD e ENUM('ж') CHARACTER SET koi8r", "ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"}, ""},
 		{[]string{"ALTER TABLE a ADD SYSTEM VERSIONING"}, "id name"},
 		{[]string{"CREATE TABLE IF NOT EXISTS a (z INT)"}, "id name"},
@@ -152,8 +158,14 @@ func TestDoubtsOfStatements(t *testing.T) {
 		{[]string{"DROP DATABASE shop", "CREATE DATABASE shop", "CREATE TABLE IF NOT EXISTS a (z INT)"}, "z"},
 		{[]string{"CREATE DATABASE IF NOT EXISTS shop", "CREATE OR REPLACE TABLE a (z INT)"}, "z"},
 		{[]string{"RENAME TABLE a TO c", "CREATE TABLE a LIKE c", "ALTER TABLE a ADD z INT"}, "id name z"},
-		{[]string{"CREATE TABLE _a_gho LIKE a", "ALTER TABLE _a_gho ADD z INT FIRST", "RENAME TABLE a TO _a_del, _a_gho TO a"}, "z id name"},
-		{[]string{"CREATE TABLE x.y LIKE a", "ALTER TABLE x.y DROP id", "DROP TABLE a", "RENAME TABLE x.y TO shop.a"}, "name"},
+		{[]string{
+			"CREATE TABLE _a_gho LIKE a", "ALTER TABLE _a_gho ADD z INT FIRST",
+			"RENAME TABLE a TO _a_del, _a_gho TO a",
+		}, "z id name"},
+		{
+			[]string{"CREATE TABLE x.y LIKE a", "ALTER TABLE x.y DROP id", "DROP TABLE a", "RENAME TABLE x.y TO shop.a"},
+			"name",
+		},
 		{[]string{"RENAME TABLE a TO c, z TO a"}, ""},
 		{[]string{"RENAME TABLE IF EXISTS a TO c"}, "-"},
 		{[]string{"RENAME TABLE a TO c", "RENAME TABLE IF EXISTS a TO z", "RENAME TABLE c TO a"}, "id name"},

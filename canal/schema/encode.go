@@ -155,7 +155,8 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 		return nil, fmt.Errorf("schema: saved state: %w", err)
 	}
 	if s.Version != stateVersion && s.Version != stateWhole {
-		return nil, fmt.Errorf("schema: saved state: version %d, want %d: it was written by another release", s.Version, stateVersion)
+		return nil, fmt.Errorf("schema: saved state: version %d, want %d: it was written by another release", s.Version,
+			stateVersion)
 	}
 	defs := make([]*definition, len(s.Definitions))
 	for i, d := range s.Definitions {

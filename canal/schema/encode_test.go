@@ -12,7 +12,8 @@ import (
 func TestStateSurvivesARestart(t *testing.T) {
 	f := &fakeSource{}
 	tr := tracker(t, f)
-	apply(f, tr, "CREATE DATABASE shop CHARACTER SET gbk", "CREATE TABLE a (id INT(5) ZEROFILL, n VARCHAR(20), e ENUM('x','it''s'))",
+	apply(f, tr, "CREATE DATABASE shop CHARACTER SET gbk",
+		"CREATE TABLE a (id INT(5) ZEROFILL, n VARCHAR(20), e ENUM('x','it''s'))",
 		"CREATE TABLE b LIKE a", "CREATE TABLE _b_new (x INT)", "ALTER TABLE a DROP zz", "CREATE DATABASE other")
 	if !tr.Changed() {
 		t.Error("no change")

@@ -116,7 +116,10 @@ func (f *fakeSource) parse(sql string) ddl.Statement {
 // tracker returns a tracker that wants the tables shop.a and shop.b.
 func tracker(t testing.TB, f *fakeSource) *Tracker {
 	t.Helper()
-	tr, err := New(Options{MariaDB: f.mariaDB, Wanted: func(s, table string) bool { return s == "shop" && (table == "a" || table == "b" || table == "") }})
+	tr, err := New(Options{
+		MariaDB: f.mariaDB,
+		Wanted:  func(s, table string) bool { return s == "shop" && (table == "a" || table == "b" || table == "") },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

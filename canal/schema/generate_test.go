@@ -11,19 +11,49 @@ import (
 
 // What statements are made of. Some are refused by one server or the other, which costs little.
 var (
-	columnNames  = []string{"id", "name", "price", "Ünï", "a b", "select", "first", "after", "c`d", "period", "comment"}
-	numberTypes  = []string{"INT", "INT(5) ZEROFILL", "integer unsigned zerofill", "BIGINT UNSIGNED", "TINYINT(1)", "BOOL", "TINYINT(3) UNSIGNED", "SMALLINT", "MEDIUMINT", "INT8", "MIDDLEINT", "DECIMAL", "DEC(5)", "NUMERIC(8,3) UNSIGNED", "FIXED(4,1) ZEROFILL", "FLOAT", "FLOAT(10)", "FLOAT(30)", "FLOAT(7,3)", "DOUBLE PRECISION", "DOUBLE(9,2)", "REAL", "BIT", "BIT(64)"}
-	timeTypes    = []string{"DATE", "TIME", "TIME(3)", "DATETIME", "DATETIME(0)", "DATETIME(6)", "TIMESTAMP(2) NULL", "YEAR"}
-	stringTypes  = []string{"CHAR", "CHAR(10)", "CHARACTER(3)", "VARCHAR(20)", "VARCHAR(16383)", "VARCHAR(21844)", "CHARACTER VARYING(5)", "NCHAR(4)", "NATIONAL VARCHAR(9)", "NVARCHAR(3)", "TINYTEXT", "TEXT", "TEXT(50)", "TEXT(100)", "TEXT(30000)", "TEXT(70000)", "MEDIUMTEXT", "LONGTEXT", "LONG", "LONG VARCHAR", "ENUM('a','b ','c''d')", "SET('x','y','Ü')", `ENUM('e\\f','g')`}
-	binaryTypes  = []string{"BINARY", "BINARY(16)", "VARBINARY(30)", "TINYBLOB", "BLOB", "BLOB(100)", "BLOB(70000)", "LONGBLOB", "LONG VARBINARY", "CHAR(5) BYTE", "VARCHAR(6) CHARACTER SET binary", "TEXT CHARSET binary"}
+	columnNames = []string{"id", "name", "price", "Ünï", "a b", "select", "first", "after", "c`d", "period", "comment"}
+	numberTypes = []string{
+		"INT", "INT(5) ZEROFILL", "integer unsigned zerofill", "BIGINT UNSIGNED", "TINYINT(1)", "BOOL",
+		"TINYINT(3) UNSIGNED", "SMALLINT", "MEDIUMINT", "INT8", "MIDDLEINT", "DECIMAL", "DEC(5)", "NUMERIC(8,3) UNSIGNED",
+		"FIXED(4,1) ZEROFILL", "FLOAT", "FLOAT(10)", "FLOAT(30)", "FLOAT(7,3)", "DOUBLE PRECISION", "DOUBLE(9,2)", "REAL",
+		"BIT", "BIT(64)",
+	}
+	timeTypes = []string{
+		"DATE", "TIME", "TIME(3)", "DATETIME", "DATETIME(0)", "DATETIME(6)", "TIMESTAMP(2) NULL",
+		"YEAR",
+	}
+	stringTypes = []string{
+		"CHAR", "CHAR(10)", "CHARACTER(3)", "VARCHAR(20)", "VARCHAR(16383)", "VARCHAR(21844)",
+		"CHARACTER VARYING(5)", "NCHAR(4)", "NATIONAL VARCHAR(9)", "NVARCHAR(3)", "TINYTEXT", "TEXT", "TEXT(50)", "TEXT(100)",
+		"TEXT(30000)", "TEXT(70000)", "MEDIUMTEXT", "LONGTEXT", "LONG", "LONG VARCHAR", "ENUM('a','b ','c''d')",
+		"SET('x','y','Ü')", `ENUM('e\\f','g')`,
+	}
+	binaryTypes = []string{
+		"BINARY", "BINARY(16)", "VARBINARY(30)", "TINYBLOB", "BLOB", "BLOB(100)", "BLOB(70000)",
+		"LONGBLOB", "LONG VARBINARY", "CHAR(5) BYTE", "VARCHAR(6) CHARACTER SET binary", "TEXT CHARSET binary",
+	}
 	otherTypes   = []string{"JSON", "GEOMETRY", "POINT", "GEOMETRYCOLLECTION"}
 	mariaDBTypes = []string{"UUID", "INET6", "INET4", "VARCHAR(50) COMPRESSED", "BLOB COMPRESSED"}
 	mysqlTypes   = []string{"VECTOR(3)", "VECTOR"}
-	charsetTails = []string{"", "", "", " CHARACTER SET latin1", " CHARSET utf8mb4 COLLATE utf8mb4_bin", " COLLATE latin1_bin", " CHARACTER SET utf8", " BINARY", " CHARACTER SET gbk BINARY", " ASCII", " UNICODE", " COLLATE utf8_general_ci"}
-	attributes   = []string{"", "", " NULL", " DEFAULT NULL", " COMMENT 'x, y) AFTER id FIRST'", " /* c, d INT */", " INVISIBLE"}
-	tableTails   = []string{"", "", " ENGINE=InnoDB", " DEFAULT CHARSET=latin1", " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", " COLLATE=latin1_bin COMMENT='a, (b'", " ROW_FORMAT=DYNAMIC CHARSET utf8", " AUTO_INCREMENT=5 CHECKSUM 1", " CHARSET=gbk", " CHARSET DEFAULT"}
+	charsetTails = []string{
+		"", "", "", " CHARACTER SET latin1", " CHARSET utf8mb4 COLLATE utf8mb4_bin",
+		" COLLATE latin1_bin", " CHARACTER SET utf8", " BINARY", " CHARACTER SET gbk BINARY", " ASCII", " UNICODE",
+		" COLLATE utf8_general_ci",
+	}
+	attributes = []string{
+		"", "", " NULL", " DEFAULT NULL", " COMMENT 'x, y) AFTER id FIRST'", " /* c, d INT */",
+		" INVISIBLE",
+	}
+	tableTails = []string{
+		"", "", " ENGINE=InnoDB", " DEFAULT CHARSET=latin1",
+		" CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", " COLLATE=latin1_bin COMMENT='a, (b'",
+		" ROW_FORMAT=DYNAMIC CHARSET utf8", " AUTO_INCREMENT=5 CHECKSUM 1", " CHARSET=gbk", " CHARSET DEFAULT",
+	}
 	charsetNames = []string{"latin1", "utf8mb4", "utf8", "gbk", "utf8mb4 COLLATE utf8mb4_bin", "DEFAULT", "ascii"}
-	indexClauses = []string{"ADD INDEX (%s)", "ADD KEY k2 (%s)", "ENGINE=InnoDB", "COMMENT 'ADD x INT, DROP y'", "FORCE", "AUTO_INCREMENT 100, ROW_FORMAT=DYNAMIC"}
+	indexClauses = []string{
+		"ADD INDEX (%s)", "ADD KEY k2 (%s)", "ENGINE=InnoDB", "COMMENT 'ADD x INT, DROP y'", "FORCE",
+		"AUTO_INCREMENT 100, ROW_FORMAT=DYNAMIC",
+	}
 )
 
 func (m *model) pick(what string, of []string) string { return rapid.SampledFrom(of).Draw(m.rt, what) }
@@ -121,7 +151,8 @@ func (m *model) create() string {
 		elements = append(elements, m.quote(c)+" "+m.columnType())
 	}
 	if m.chance("key", 30) {
-		elements = append(elements, "extra INT NOT NULL DEFAULT (1+(2))", "KEY ("+m.quote("extra")+")", "CONSTRAINT CHECK (extra > 0)")
+		elements = append(elements, "extra INT NOT NULL DEFAULT (1+(2))", "KEY ("+m.quote("extra")+")",
+			"CONSTRAINT CHECK (extra > 0)")
 	}
 	return start + m.table() + " (" + strings.Join(elements, ", ") + ")" + m.pick("options", tableTails)
 }
@@ -171,7 +202,8 @@ func (m *model) clause(table string) string {
 	case 0, 1, 2:
 		return "ADD COLUMN " + not + name + " " + m.columnType() + m.place(table)
 	case 3:
-		return "ADD (" + name + " " + m.columnType() + ", " + m.quote(m.pick("new name", columnNames)) + " " + m.columnType() + ")"
+		return "ADD (" + name + " " + m.columnType() + ", " + m.quote(m.pick("new name", columnNames)) + " " +
+			m.columnType() + ")"
 	case 4, 5:
 		return "DROP " + m.pick("column", []string{"", "COLUMN "}) + exists + old
 	case 6:

@@ -48,7 +48,8 @@ func TestLabelsAreFollowedAsTheServersKeepThem(t *testing.T) {
 					names = e.client.Name()
 				}
 				for _, sql := range []string{
-					"DROP DATABASE IF EXISTS labels", "CREATE DATABASE labels CHARACTER SET utf8mb4", "USE labels", "SET NAMES " + names, e.sql, "SET NAMES utf8mb4",
+					"DROP DATABASE IF EXISTS labels", "CREATE DATABASE labels CHARACTER SET utf8mb4", "USE labels", "SET NAMES " +
+						names, e.sql, "SET NAMES utf8mb4",
 				} {
 					if _, err := conn.Execute(sql); err != nil {
 						t.Fatalf("%s: %v", sql, err)

@@ -138,7 +138,8 @@ func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 			case errNoSuchTable, errBadDatabase, errViewInvalid, errUnknownTable, errNoSuchTableIn:
 				return nil, nil
 			case errTableDenied:
-				err = fmt.Errorf("%w; GRANT SELECT ON %s.%s to the user that freshet connects as", err, quote(n.Schema), quote(n.Table))
+				err = fmt.Errorf("%w; GRANT SELECT ON %s.%s to the user that freshet connects as", err, quote(n.Schema),
+					quote(n.Table))
 			}
 		}
 		return nil, err
@@ -179,7 +180,8 @@ func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*defi
 		}
 		defs[r[2]] = d
 	}
-	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION, TABLE_NAME FROM information_schema.COLUMNS"+
+	rows, err = l.query("SELECT COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION, TABLE_NAME FROM "+
+		"information_schema.COLUMNS"+
 		where+" ORDER BY TABLE_NAME, ORDINAL_POSITION", args...)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,10 @@ func TestServersAnswer(t *testing.T) {
 		t.Run(string(s.flavor), func(t *testing.T) {
 			t.Parallel()
 			server := s.start(t, "--sync-binlog=0", "--tmpdir="+t.TempDir())
-			server.Exec(t, "CREATE DATABASE shop CHARACTER SET gbk", "CREATE TABLE shop.a (id INT, `sélect` VARCHAR(20), e ENUM('ü','b\\\\c'))",
-				"CREATE VIEW shop.b AS SELECT 1 AS x", "CREATE USER u@'%' IDENTIFIED BY ''", "GRANT REPLICATION CLIENT ON *.* TO u@'%'")
+			server.Exec(t, "CREATE DATABASE shop CHARACTER SET gbk",
+				"CREATE TABLE shop.a (id INT, `sélect` VARCHAR(20), e ENUM('ü','b\\\\c'))",
+				"CREATE VIEW shop.b AS SELECT 1 AS x", "CREATE USER u@'%' IDENTIFIED BY ''",
+				"GRANT REPLICATION CLIENT ON *.* TO u@'%'")
 			conn := connect(t, server)
 			list, err := LoadCollations(t.Context(), conn)
 			testbed.Must(t, err)

@@ -83,18 +83,24 @@ func newModel(t *testing.T, rt *rapid.T, conn *client.Conn, schema string, maria
 		t.Fatal(err)
 	}
 	m.tracker = tracker
-	m.session = ddl.Session{Schema: []byte(schema), MariaDB: mariaDB, ServerCharset: m.ask("SELECT @@character_set_server")}
+	m.session = ddl.Session{
+		Schema: []byte(schema), MariaDB: mariaDB,
+		ServerCharset: m.ask("SELECT @@character_set_server"),
+	}
 	modes := []struct {
 		name string
 		bits uint64
 	}{{"", 0}, {"STRICT_ALL_TABLES", 0}, {"ANSI_QUOTES", 1 << 2}, {"NO_BACKSLASH_ESCAPES", 1 << 20}, {"REAL_AS_FLOAT", 1}}
 	mode := rapid.SampledFrom(modes).Draw(rt, "sql_mode")
 	m.session.SQLMode = mode.bits
-	for _, old := range m.column("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME REGEXP '^m[0-9]+$'") {
+	for _, old := range m.column("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME REGEXP " +
+		"'^m[0-9]+$'") {
 		m.must("DROP DATABASE " + old)
 	}
 	m.log = newLogged(t, conn, mariaDB)
-	m.run("CREATE DATABASE " + schema + rapid.SampledFrom([]string{"", " CHARACTER SET latin1", " COLLATE utf8mb4_bin", " DEFAULT CHARSET=gbk"}).Draw(rt, "charset"))
+	m.run("CREATE DATABASE " + schema +
+		rapid.SampledFrom([]string{"", " CHARACTER SET latin1", " COLLATE utf8mb4_bin", " DEFAULT CHARSET=gbk"}).Draw(rt,
+			"charset"))
 	m.must("USE " + schema)
 	m.must("SET sql_mode='" + mode.name + "'")
 	return m
@@ -185,9 +191,11 @@ func (m *model) verify(conn Conn, late *Tracker, at Place) {
 			continue
 		}
 		m.must("SET sql_log_bin=0")
-		_, refused := m.conn.Execute("ALTER TABLE " + quote(n.Schema) + "." + quote(n.Table) + " ADD COLUMN unlogged INT(3) ZEROFILL FIRST")
+		_, refused := m.conn.Execute("ALTER TABLE " + quote(n.Schema) + "." + quote(n.Table) +
+			" ADD COLUMN unlogged INT(3) ZEROFILL FIRST")
 		m.must("SET sql_log_bin=1")
-		if e := (*mysql.MyError)(nil); errors.As(refused, &e) && e.Code == mysql.ER_TOO_BIG_ROWSIZE { // it has no room for a column
+		// it has no room for a column
+		if e := (*mysql.MyError)(nil); errors.As(refused, &e) && e.Code == mysql.ER_TOO_BIG_ROWSIZE {
 			continue
 		}
 		if refused != nil {
@@ -262,7 +270,8 @@ func (m *model) actual(n ddl.Name) *definition {
 	if len(table) == 0 {
 		return nil
 	}
-	r, err := m.conn.Execute("SELECT COLUMN_NAME, COLUMN_TYPE, COALESCE(COLLATION_NAME, '') FROM information_schema.COLUMNS" +
+	r, err := m.conn.Execute("SELECT COLUMN_NAME, COLUMN_TYPE, COALESCE(COLLATION_NAME, '') FROM " +
+		"information_schema.COLUMNS" +
 		where + " ORDER BY ORDINAL_POSITION")
 	if err != nil {
 		m.t.Fatal(err)
@@ -272,7 +281,11 @@ func (m *model) actual(n ddl.Name) *definition {
 		name, _ := r.GetString(i, 0)
 		typ, _ := r.GetString(i, 1)
 		collation, _ := r.GetString(i, 2)
-		d.columns = append(d.columns, column{name: strings.Clone(name), typ: strings.Clone(typ), text: collation != "", charsets: loadedCharset(strings.Clone(collation))})
+		d.columns = append(d.columns,
+			column{
+				name: strings.Clone(name), typ: strings.Clone(typ), text: collation != "",
+				charsets: loadedCharset(strings.Clone(collation)),
+			})
 	}
 	return d
 }

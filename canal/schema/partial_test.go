@@ -52,13 +52,21 @@ func TestZerofillIsWhatItWasOrNotKnown(t *testing.T) {
 		{"id=int,x=" + zero + ",e=" + plain, []string{"ALTER TABLE a RENAME COLUMN c TO x"}, "0 4 0"},
 		{"id=int,e=" + zero + ",c=" + plain, []string{"ALTER TABLE a RENAME COLUMN c TO e, RENAME COLUMN e TO c"}, "0 4 0"},
 		{"id=int,x=" + zero + ",e=" + plain, []string{"ALTER TABLE a CHANGE c x INT(4) ZEROFILL"}, "0 ? 0"},
-		{"id=int,c=" + zero + ",e=" + plain, []string{"ALTER TABLE a DROP c", "ALTER TABLE a ADD c INT(4) ZEROFILL"}, "0 ? 0"},
+		{
+			"id=int,c=" + zero + ",e=" + plain,
+			[]string{"ALTER TABLE a DROP c", "ALTER TABLE a ADD c INT(4) ZEROFILL"},
+			"0 ? 0",
+		},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"ALTER TABLE a DROP c, ADD c INT(4) ZEROFILL"}, "0 ? 0"},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"ALTER TABLE a MODIFY IF EXISTS c INT(4) ZEROFILL"}, "0 ? 0"},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"ALTER TABLE a ADD IF NOT EXISTS f INT"}, "0 4 0"},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"ALTER TABLE a CONVERT TO CHARACTER SET latin1"}, "0 4 0"},
 		{"", []string{"ALTER TABLE a ADD f INT", "DROP TABLE a"}, "0 ? ?"},
-		{"id=int,c=" + zero + ",e=" + plain, []string{"DROP TABLE a", "CREATE TABLE a (id INT, c INT(4) ZEROFILL, e INT UNSIGNED)"}, "0 ? ?"},
+		{
+			"id=int,c=" + zero + ",e=" + plain,
+			[]string{"DROP TABLE a", "CREATE TABLE a (id INT, c INT(4) ZEROFILL, e INT UNSIGNED)"},
+			"0 ? ?",
+		},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"RENAME TABLE a TO c, _a_gho TO a"}, "0 ? ?"},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"ALTER TABLE a FROB"}, "0 ? ?"},
 		{"id=int,c=" + zero + ",e=" + plain, []string{"FROB"}, "0 ? ?"},
@@ -94,7 +102,8 @@ func TestZerofillIsWhatItWasOrNotKnown(t *testing.T) {
 // What is known of some columns is followed over statements, and saved.
 func TestColumnsThatAreKnownByNameAreFollowed(t *testing.T) {
 	f := &fakeSource{tables: map[string][][3]string{}, mariaDB: true, log: []string{
-		"ALTER TABLE a MODIFY c INT(3) ZEROFILL", "ALTER TABLE a RENAME COLUMN c TO x", "ALTER TABLE a ADD c INT(6) ZEROFILL, DROP e", "DROP TABLE a",
+		"ALTER TABLE a MODIFY c INT(3) ZEROFILL", "ALTER TABLE a RENAME COLUMN c TO x",
+		"ALTER TABLE a ADD c INT(6) ZEROFILL, DROP e", "DROP TABLE a",
 	}}
 	tr := tracker(t, f)
 	for i, e := range []struct {
@@ -161,7 +170,8 @@ func TestTablesThatAreMadeAndDroppedAreFollowed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		apply(f, tr, "CREATE TABLE a (c0 int, c1 bigint, c2 set('sweet'), key (c2,c1,c0), key(c0)) engine=myisam partition by hash (c0) partitions 5",
+		apply(f, tr, "CREATE TABLE a (c0 int, c1 bigint, c2 set('sweet'), key (c2,c1,c0), key(c0)) engine=myisam partition "+
+			"by hash (c0) partitions 5",
 			"CREATE TABLE b (v VARCHAR(20))")
 		if d, err := tr.Describe(m); err != nil || names(d) != "c0 c1 c2" || d.Columns[2].Labels[0] != "sweet" {
 			t.Errorf("asked %t: %v", asked, err)

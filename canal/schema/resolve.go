@@ -43,7 +43,9 @@ type Scanner interface {
 //
 // The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. Other
 // errors are those of conn and scan, or say that a right is missing.
-func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap) (*binlog.Definition, error) {
+func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place,
+	m *binlog.TableMap,
+) (*binlog.Definition, error) {
 	l, err := newLoader(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -284,7 +286,8 @@ func (r *resolution) unknown(doubt error) error {
 	var mismatch *binlog.MismatchError
 	switch {
 	case errors.As(doubt, &mismatch):
-		why = "nothing in the binlog altered it since, but what the source says of it now is not what its rows say: " + mismatch.Reason
+		why = "nothing in the binlog altered it since, but what the source says of it now is not what its rows say: " +
+			mismatch.Reason
 	case d.now == nil:
 		why = "it does not exist on the source any more, or the user that freshet connects as has no right to see it"
 	case d.lost:

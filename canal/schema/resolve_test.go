@@ -31,8 +31,16 @@ func TestDoubtIsResolvedIfNothingTouchedTheTableSince(t *testing.T) {
 		why   string
 	}{
 		{nil, 3, "id title price", ""},
-		{[]string{"BEGIN", "COMMIT", "ALTER TABLE b ADD x INT", "INSERT INTO a VALUES (1)", "TRUNCATE a", "DROP TABLE z"}, 3, "id title price", ""},
-		{[]string{"ALTER TABLE a ADD INDEX (id), ENGINE=InnoDB", "CREATE TABLE IF NOT EXISTS a (x INT)"}, 3, "id title price", ""},
+		{
+			[]string{"BEGIN", "COMMIT", "ALTER TABLE b ADD x INT", "INSERT INTO a VALUES (1)", "TRUNCATE a", "DROP TABLE z"},
+			3,
+			"id title price", "",
+		},
+		{
+			[]string{"ALTER TABLE a ADD INDEX (id), ENGINE=InnoDB", "CREATE TABLE IF NOT EXISTS a (x INT)"},
+			3, "id title price",
+			"",
+		},
 		{[]string{"ALTER TABLE a ADD price INT"}, 2, "id title", ""},
 		{[]string{"ALTER TABLE a RENAME COLUMN name TO title", "ALTER TABLE a ADD (price INT)"}, 2, "id name", ""},
 		{[]string{"ALTER TABLE a RENAME COLUMN id TO title, RENAME COLUMN title TO id"}, 3, "title id price", ""},
@@ -72,7 +80,10 @@ func TestDoubtIsResolvedIfNothingTouchedTheTableSince(t *testing.T) {
 
 // TestUndoneColumnsComeBackWithTheStream follows the stream over what was undone.
 func TestUndoneColumnsComeBackWithTheStream(t *testing.T) {
-	f := &fakeSource{tables: now(), log: []string{"ALTER TABLE a RENAME COLUMN name TO title", "ALTER TABLE a ADD price INT"}}
+	f := &fakeSource{
+		tables: now(),
+		log:    []string{"ALTER TABLE a RENAME COLUMN name TO title", "ALTER TABLE a ADD price INT"},
+	}
 	tr := tracker(t, f)
 	for i, want := range []string{"id name", "id title", "id title price"} {
 		m := tableMap("a", []binlog.ColumnType{long, long, long}[:len(strings.Fields(want))]...)
@@ -152,7 +163,10 @@ func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
 		f    *fakeSource
 		want string
 	}{
-		{&fakeSource{tables: now(), log: []string{"COMMIT"}, scanErr: errFake}, "look through the binlog from binlog.000001:0 to binlog.000001:1: fake"},
+		{
+			&fakeSource{tables: now(), log: []string{"COMMIT"}, scanErr: errFake},
+			"look through the binlog from binlog.000001:0 to binlog.000001:1: fake",
+		},
 		{&fakeSource{tables: now(), denied: true}, "GRANT SELECT ON `shop`.`"},
 	} {
 		_, err := resolve(t, e.f, tracker(t, e.f), 0, tableMap("a", long))
@@ -161,7 +175,8 @@ func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
 		}
 	}
 	f := &fakeSource{tables: now()}
-	if _, err := resolve(t, f, tracker(t, f), 7, tableMap("a", long)); err == nil || !strings.Contains(err.Error(), "ends at binlog.000001:0, before") {
+	if _, err := resolve(t, f, tracker(t, f), 7, tableMap("a", long)); err == nil ||
+		!strings.Contains(err.Error(), "ends at binlog.000001:0, before") {
 		t.Errorf("a source that is behind: %v", err)
 	}
 }

@@ -55,7 +55,8 @@ func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) 
 func leaves(a *ddl.Alter, name string) bool {
 	for i := range a.Clauses {
 		c := &a.Clauses[i]
-		if c.Kind != ddl.AddColumn && strings.EqualFold(c.Old, name) && (c.Kind == ddl.DropColumn || !strings.EqualFold(c.Column.Name, name)) {
+		if c.Kind != ddl.AddColumn && strings.EqualFold(c.Old, name) &&
+			(c.Kind == ddl.DropColumn || !strings.EqualFold(c.Column.Name, name)) {
 			return true
 		}
 	}
@@ -105,7 +106,8 @@ func (t *Tracker) keeps(old, now *column) bool {
 	if i, j := ddl.TextSize(x.Base), ddl.TextSize(y.Base); i > 0 && j > 0 {
 		return i <= j
 	}
-	i, j := ddl.TextSize(strings.Replace(x.Base, "blob", "text", 1)), ddl.TextSize(strings.Replace(y.Base, "blob", "text", 1))
+	i, j := ddl.TextSize(strings.Replace(x.Base, "blob", "text", 1)),
+		ddl.TextSize(strings.Replace(y.Base, "blob", "text", 1))
 	return i > 0 && j >= i && strings.HasSuffix(x.Base, "blob") && strings.HasSuffix(y.Base, "blob")
 }
 

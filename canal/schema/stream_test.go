@@ -100,7 +100,8 @@ func (w *writer) insert(table string) {
 		names = append(names, n)
 	}
 	if len(names) > 0 {
-		w.must("INSERT IGNORE INTO " + table + " (" + strings.Join(names, ",") + ") VALUES ('" + strings.Join(names, "','") + "')")
+		w.must("INSERT IGNORE INTO " + table + " (" + strings.Join(names, ",") + ") VALUES ('" + strings.Join(names, "','") +
+			"')")
 	}
 }
 

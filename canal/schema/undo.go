@@ -177,6 +177,7 @@ func unalter(d *definition, a *ddl.Alter) *definition {
 // named them itself. Otherwise the table had them by itself.
 func (d *definition) mayKeepTimes() bool {
 	return slices.ContainsFunc(d.columns, func(c column) bool {
-		return strings.HasPrefix(c.typ, "timestamp") || strings.HasPrefix(c.typ, "bigint") && strings.HasSuffix(c.typ, "unsigned")
+		return strings.HasPrefix(c.typ, "timestamp") || strings.HasPrefix(c.typ, "bigint") &&
+			strings.HasSuffix(c.typ, "unsigned")
 	})
 }

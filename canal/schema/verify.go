@@ -29,7 +29,9 @@ const (
 //
 // With named the names of columns come with the events: only columns count of which the binlog does not say all then.
 // Tables that the server does not show, or that may not be read, are left as they are.
-func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool, found func(n ddl.Name, how string) error) error {
+func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool,
+	found func(n ddl.Name, how string) error,
+) error {
 	return t.verify(ctx, conn, scan, at, named, func(*entry) bool { return true }, found)
 }
 
@@ -50,7 +52,9 @@ func (t *Tracker) Mapped(m *binlog.TableMap) bool {
 
 // VerifyMapped is [Tracker.Verify] of the tables for which [Tracker.Mapped] has said so, or of the one that m describes
 // only.
-func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap, found func(n ddl.Name, how string) error) error {
+func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap,
+	found func(n ddl.Name, how string) error,
+) error {
 	var mine *entry
 	if m != nil {
 		mine = t.tables[t.key(ddl.Name{Schema: m.Schema, Table: m.Name})]
@@ -76,7 +80,9 @@ func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at 
 	return nil
 }
 
-func (t *Tracker) verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool, of func(*entry) bool, found func(n ddl.Name, how string) error) error {
+func (t *Tracker) verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool, of func(*entry) bool,
+	found func(n ddl.Name, how string) error,
+) error {
 	l, err := newLoader(ctx, conn)
 	if err != nil {
 		return err

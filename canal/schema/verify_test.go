@@ -46,22 +46,43 @@ func TestWhatNoStatementExplainsIsFoundAndTakenOver(t *testing.T) {
 		{now: columns("my_row_id", "id", "title", "price"), columns: "id title price"},
 		{now: columns("id", "title"), found: true, columns: "id title"},
 		{now: [][3]string{{"id", "int", ""}, {"title", "int(9)", ""}, {"price", "integer", ""}}, columns: "id title price"},
-		{now: [][3]string{{"id", "int", ""}, {"title", "varchar(9)", "latin1_bin"}, {"price", "int", ""}}, found: true, columns: "id title price"},
+		{
+			now: [][3]string{{"id", "int", ""}, {"title", "varchar(9)", "latin1_bin"}, {"price", "int", ""}}, found: true,
+			columns: "id title price",
+		},
 		{now: columns("id", "title", "price"), kind: versioned, found: true, columns: "id title price"},
 		// Explained.
-		{now: columns("id", "price", "title"), log: []string{"ALTER TABLE a MODIFY title INT AFTER price"}, columns: "id title price"},
+		{
+			now: columns("id", "price", "title"), log: []string{"ALTER TABLE a MODIFY title INT AFTER price"},
+			columns: "id title price",
+		},
 		{now: columns("id", "title"), log: []string{"ALTER TABLE a DROP price"}, columns: "id title price"},
-		{now: columns("title", "id", "price"), log: []string{"ALTER TABLE a RENAME COLUMN id TO title, RENAME COLUMN title TO id"}, columns: "id title price"},
+		{
+			now: columns("title", "id", "price"),
+			log: []string{"ALTER TABLE a RENAME COLUMN id TO title, RENAME COLUMN title TO id"}, columns: "id title price",
+		},
 		{now: columns("x"), log: []string{"DROP TABLE a", "CREATE TABLE a (x INT)"}, columns: "id title price"},
-		{now: columns("x"), log: []string{"CREATE TABLE c (x INT)", "RENAME TABLE a TO d, c TO a"}, columns: "id title price"},
-		{now: columns("id", "title", "price"), kind: versioned, log: []string{"ALTER TABLE a ADD SYSTEM VERSIONING"}, columns: "id title price"},
+		{
+			now: columns("x"), log: []string{"CREATE TABLE c (x INT)", "RENAME TABLE a TO d, c TO a"},
+			columns: "id title price",
+		},
+		{
+			now: columns("id", "title", "price"), kind: versioned, log: []string{"ALTER TABLE a ADD SYSTEM VERSIONING"},
+			columns: "id title price",
+		},
 		// Explained for all that can be said.
 		{now: columns("x"), log: []string{"FROB"}, columns: "id title price"},
 		{now: columns("x"), log: []string{"ALTER TABLE a FROB"}, columns: "id title price"},
 		// Not explained by what there is.
-		{now: columns("n", "id", "price", "title"), log: []string{"ALTER TABLE a ADD n INT FIRST"}, found: true, columns: "id price title"},
+		{
+			now: columns("n", "id", "price", "title"), log: []string{"ALTER TABLE a ADD n INT FIRST"}, found: true,
+			columns: "id price title",
+		},
 		{now: columns("price", "id"), log: []string{"ALTER TABLE a DROP title"}, found: true},
-		{now: columns("id", "price", "title"), log: []string{"ALTER TABLE b MODIFY x INT FIRST", "INSERT INTO a VALUES (1)"}, found: true, columns: "id price title"},
+		{
+			now: columns("id", "price", "title"), log: []string{"ALTER TABLE b MODIFY x INT FIRST", "INSERT INTO a VALUES (1)"},
+			found: true, columns: "id price title",
+		},
 		{now: columns("y"), log: []string{"DROP TABLE a", "CREATE TABLE a (x INT)"}, found: true},
 	} {
 		f := &fakeSource{tables: now(), log: e.log, mariaDB: true, kind: e.kind}
@@ -94,11 +115,19 @@ func TestWithNamesInTheBinlogOnlyWhatItLacksIsCompared(t *testing.T) {
 		now   [][3]string
 		found bool
 	}{
-		{[][3]string{{"price", "int", ""}, {"id", "bigint", ""}, {"new", "int unsigned", ""}, {"title", "int(5) unsigned zerofill", ""}}, false},
+		{[][3]string{
+			{"price", "int", ""},
+			{"id", "bigint", ""},
+			{"new", "int unsigned", ""},
+			{"title", "int(5) unsigned zerofill", ""},
+		}, false},
 		{[][3]string{{"id", "int", ""}, {"title", "int unsigned", ""}, {"price", "int", ""}}, true},
 		{[][3]string{{"id", "int", ""}, {"title", "int(6) unsigned zerofill", ""}, {"price", "int", ""}}, true},
 		{[][3]string{{"id", "int", ""}, {"title", "int(5) unsigned zerofill", ""}, {"price", "float(7,3)", ""}}, true},
-		{[][3]string{{"id", "int", ""}, {"title", "int(5) unsigned zerofill", ""}, {"new", "int(5) unsigned zerofill", ""}}, true},
+		{
+			[][3]string{{"id", "int", ""}, {"title", "int(5) unsigned zerofill", ""}, {"new", "int(5) unsigned zerofill", ""}},
+			true,
+		},
 	} {
 		f := &fakeSource{tables: now()}
 		f.tables["shop.a"] = e.now
@@ -143,7 +172,8 @@ func TestAnAlterBetweenTheQuestionsIsNotTakenForOneThatIsInNoBinlog(t *testing.T
 	swapped := [][3]string{{"title", "int(11)", ""}, {"id", "int(11)", ""}, {"price", "int(11)", ""}}
 	f.asked = func(query string) {
 		if query == "SHOW MASTER STATUS" && len(f.log) == 1 {
-			f.tables["shop.a"], f.log = swapped, append(f.log, "ALTER TABLE a RENAME COLUMN id TO title, RENAME COLUMN title TO id")
+			f.tables["shop.a"], f.log = swapped,
+				append(f.log, "ALTER TABLE a RENAME COLUMN id TO title, RENAME COLUMN title TO id")
 		}
 	}
 	tr := tracker(t, f)
@@ -186,7 +216,12 @@ func TestTablesAreComparedInBulk(t *testing.T) {
 
 // Errors of the server and of the look through the binlog are Verify's.
 func TestWhatCannotBeAskedIsNotVerified(t *testing.T) {
-	for _, f := range []*fakeSource{{log: []string{"COMMIT"}, scanErr: errFake}, {failing: "SHOW MASTER STATUS"}, {failing: "SET NAMES utf8mb4"}, {failing: "START TRANSACTION READ ONLY"}} {
+	for _, f := range []*fakeSource{
+		{log: []string{"COMMIT"}, scanErr: errFake},
+		{failing: "SHOW MASTER STATUS"},
+		{failing: "SET NAMES utf8mb4"},
+		{failing: "START TRANSACTION READ ONLY"},
+	} {
 		f.tables = now()
 		tr := tracker(t, f)
 		apply(f, tr, "CREATE TABLE a (title INT, id INT, price INT)")

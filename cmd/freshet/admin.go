@@ -25,7 +25,8 @@ import (
 
 // urlFlag adds --url to a command that talks to a running freshet.
 func (c *cli) urlFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.PersistentFlags().StringVar(&c.url, "url", "", "the admin listener of a running freshet (default: admin.listen of the configuration)")
+	cmd.PersistentFlags().StringVar(&c.url, "url", "",
+		"the admin listener of a running freshet (default: admin.listen of the configuration)")
 	return cmd
 }
 
@@ -43,7 +44,8 @@ func (c *cli) client() (*admin.Client, *config.Config, error) {
 	base, hc := c.url, &http.Client{}
 	if base == "" {
 		if cfg.Admin.Listen == "" {
-			return nil, cfg, usageError{errors.New("admin.listen is none, so a running freshet cannot be asked: set it, or give --url")}
+			return nil, cfg, usageError{errors.New("admin.listen is none, so a running freshet cannot be asked: set it, or " +
+				"give --url")}
 		}
 		if base, hc, err = address(cfg.Admin); err != nil {
 			return nil, cfg, err
@@ -165,7 +167,8 @@ func (c *cli) dlqCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dlq", Short: "List, show, replay and purge dead letters: keys that were given up"}
 	cmd.AddCommand(c.dlqList(), c.dlqShow(),
 		c.dlqChange("replay", "Try keys again now", "replayed", admin.Letters.Replay),
-		c.dlqChange("purge", "Remove dead letters for good; their keys stay as they are in Redis", "purged", admin.Letters.Purge))
+		c.dlqChange("purge", "Remove dead letters for good; their keys stay as they are in Redis", "purged",
+			admin.Letters.Purge))
 	return c.urlFlag(cmd)
 }
 
@@ -216,7 +219,8 @@ func (c *cli) dlqList() *cobra.Command {
 						break
 					}
 					for _, d := range page {
-						fmt.Fprintf(w, "%d\t%s\t%q\t%s\t%d\t%s\t%s\n", d.ID, d.Table, d.Key, d.Action, d.Attempts, d.Last.Format(time.RFC3339), d.Error)
+						fmt.Fprintf(w, "%d\t%s\t%q\t%s\t%d\t%s\t%s\n", d.ID, d.Table, d.Key, d.Action, d.Attempts,
+							d.Last.Format(time.RFC3339), d.Error)
 						after = d.ID
 					}
 					shown += len(page)
@@ -254,7 +258,9 @@ func (c *cli) dlqShow() *cobra.Command {
 	}
 }
 
-func (c *cli) dlqChange(verb, short, done string, change func(admin.Letters, context.Context, admin.Selection) (int, error)) *cobra.Command {
+func (c *cli) dlqChange(verb, short, done string,
+	change func(admin.Letters, context.Context, admin.Selection) (int, error),
+) *cobra.Command {
 	var sel admin.Selection
 	cmd := &cobra.Command{
 		Use:   verb + " [ID ...]",

@@ -64,7 +64,8 @@ func TestUntilCaughtUpEndsWhileOthersWrite(t *testing.T) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for i := 2; ctx.Err() == nil; i++ {
-			if err := s.source.ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1)", i)); err != nil && ctx.Err() == nil {
+			if err := s.source.ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1)", i)); err != nil &&
+				ctx.Err() == nil {
 				t.Error(err)
 				return
 			}

@@ -68,7 +68,8 @@ func (c *cli) doubtsList() *cobra.Command {
 				w := tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tCAUSE\tSINCE\tTIMES\tWHAT")
 				for _, d := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", d.ID, d.Cause, d.Since.Local().Format(time.RFC3339), d.Count, oneLine(d.Message))
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", d.ID, d.Cause, d.Since.Local().Format(time.RFC3339), d.Count,
+						oneLine(d.Message))
 				}
 				return w.Flush()
 			})

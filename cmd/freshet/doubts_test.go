@@ -51,17 +51,21 @@ func TestATruncateIsInDoubtThroughAKill(t *testing.T) {
 func (s *site) doubtIsDismissed(id string) {
 	s.t.Helper()
 	list := s.ask("doubts", "list")
-	if lines := strings.Split(strings.TrimSpace(list), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[1], id+"  table_truncated") {
+	if lines := strings.Split(strings.TrimSpace(list), "\n"); len(lines) != 2 ||
+		!strings.HasPrefix(lines[1], id+"  table_truncated") {
 		s.t.Errorf("doubts list:\n%s", list)
 	}
-	if out := s.ask("doubts", "show", id); !strings.Contains(out, "shop.product") || !strings.Contains(out, "clear the keys") {
+	if out := s.ask("doubts", "show", id); !strings.Contains(out, "shop.product") ||
+		!strings.Contains(out, "clear the keys") {
 		s.t.Errorf("doubts show:\n%s", out)
 	}
 	var d admin.Doubt
-	if err := json.Unmarshal([]byte(s.ask("doubts", "show", "--json", id)), &d); err != nil || d.ID != id || d.Tables[0] != "shop.product" {
+	if err := json.Unmarshal([]byte(s.ask("doubts", "show", "--json", id)), &d); err != nil || d.ID != id ||
+		d.Tables[0] != "shop.product" {
 		s.t.Errorf("doubts show --json: %+v, %v", d, err)
 	}
-	if code, body := s.get("/metrics"); code != 200 || !strings.Contains(body, `freshet_doubts{cause="table_truncated"} 1`) ||
+	if code, body := s.get("/metrics"); code != 200 ||
+		!strings.Contains(body, `freshet_doubts{cause="table_truncated"} 1`) ||
 		!strings.Contains(body, `freshet_state{state="doubtful"} 1`) {
 		s.t.Errorf("metrics: %d", code)
 	}
@@ -69,7 +73,8 @@ func (s *site) doubtIsDismissed(id string) {
 	stranger := *s
 	stranger.token = "guessed-token"
 	stranger.refused(exitFailed, []string{"401", "admin.token"}, "doubts", "dismiss", id)
-	if out := s.ask("doubts", "dismiss", id); !strings.HasPrefix(out, "dismissed:\n") || !strings.Contains(out, "shop.product") {
+	if out := s.ask("doubts", "dismiss", id); !strings.HasPrefix(out, "dismissed:\n") ||
+		!strings.Contains(out, "shop.product") {
 		s.t.Errorf("doubts dismiss:\n%s", out)
 	}
 	s.await("nothing is in doubt", func(st *app.Status) bool { return st.State == app.Fresh && len(st.Doubts) == 0 })

@@ -39,7 +39,8 @@ func (s *site) writeMany(from, to int) {
 		s.cache(fmt.Sprintf("product:%d", id))
 		values = append(values, fmt.Sprintf("(%d, 1)", id))
 	}
-	s.source.Exec(s.t, "INSERT INTO shop.product VALUES "+strings.Join(values, ",")+" ON DUPLICATE KEY UPDATE price = price + 1")
+	s.source.Exec(s.t, "INSERT INTO shop.product VALUES "+strings.Join(values, ",")+
+		" ON DUPLICATE KEY UPDATE price = price + 1")
 }
 
 // size returns how many keys Redis holds.

@@ -84,13 +84,15 @@ func TestWhileAKilledInvalidatorComesBackTheOthersGoOnDeleting(t *testing.T) {
 	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
 
 	back, rounds := killed, 0
-	for attempt := 0; attempt < 3 && rounds == 0; attempt++ { // a slow machine may need more than a session to start it again
+	// a slow machine may need more than a session to start it again
+	for attempt := 0; attempt < 3 && rounds == 0; attempt++ {
 		kept := s.given(survivor, victim)[0]
 		joins := line.Requests(proxy.JoinGroup)
 		back.Kill9()
 		at := time.Now()
 		back = victim.start("invalidator")
-		testbed.Eventually(t, patience, "it and the other have joined again", func() bool { return line.Requests(proxy.JoinGroup) >= joins+2 })
+		testbed.Eventually(t, patience, "it and the other have joined again",
+			func() bool { return line.Requests(proxy.JoinGroup) >= joins+2 })
 		d := &deletions{site: s, from: 1, to: 30, first: map[int]time.Time{}}
 		for ; rounds < 5; rounds++ {
 			s.writeMany(d.from, d.to)
@@ -105,7 +107,8 @@ func TestWhileAKilledInvalidatorComesBackTheOthersGoOnDeleting(t *testing.T) {
 			if kept[p] {
 				whose = "the other's"
 			}
-			t.Logf("partition %d, %s: the first delete %s after the kill", p, whose, d.first[p].Sub(at).Round(10*time.Millisecond))
+			t.Logf("partition %d, %s: the first delete %s after the kill", p, whose,
+				d.first[p].Sub(at).Round(10*time.Millisecond))
 		}
 	}
 	if rounds == 0 {

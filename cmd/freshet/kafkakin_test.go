@@ -25,7 +25,8 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			reader, invalidator, other := first.part("reader"), first.part("invalidator"), second.part("reader")
 			reading, deleting := reader.start("reader"), invalidator.start("invalidator")
 			invalidator.awaitFresh()
-			first.source.Exec(t, "SET timestamp=1700000000", "INSERT INTO shop.product VALUES (1000, 1)", "SET timestamp=DEFAULT")
+			first.source.Exec(t, "SET timestamp=1700000000", "INSERT INTO shop.product VALUES (1000, 1)",
+				"SET timestamp=DEFAULT")
 			committed := func(st *app.Status) bool { return st.Checkpoint != nil && !st.Checkpoint.Committed.IsZero() }
 			reader.await("it is finished", committed)
 			for id := range 4 {

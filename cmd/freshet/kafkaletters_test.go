@@ -24,7 +24,8 @@ func TestAKeyThatRedisRefusesBecomesADeadLetterAroundKafka(t *testing.T) {
 	givenUp := func(st *app.Status) bool { return st.DeadLetters == 1 && st.Parked == 0 && st.State == app.Doubtful }
 	invalidator.await("the key is given up", givenUp)
 	id := invalidator.oneLetter()
-	reader.refused(exitFailed, []string{"this process deletes no keys", "ask an invalidator"}, "dlq", "list", "--url", "http://"+reader.listen)
+	reader.refused(exitFailed, []string{"this process deletes no keys", "ask an invalidator"}, "dlq", "list", "--url",
+		"http://"+reader.listen)
 
 	// Replayed while nothing was mended, it comes back; nobody asks for the token where it is asked of Kafka.
 	if out := invalidator.ask("dlq", "replay", id); out != "replayed 1 dead letters\n" {
@@ -51,7 +52,8 @@ func TestAKeyThatRedisRefusesBecomesADeadLetterAroundKafka(t *testing.T) {
 	}
 	invalidate = invalidator.start("invalidator")
 	s.gone("secret:1")
-	invalidator.await("nothing is in trouble", func(st *app.Status) bool { return st.DeadLetters == 0 && st.Parked == 0 && st.State == app.Fresh })
+	invalidator.await("nothing is in trouble",
+		func(st *app.Status) bool { return st.DeadLetters == 0 && st.Parked == 0 && st.State == app.Fresh })
 	if out := invalidator.ask("dlq", "list"); strings.Count(out, "\n") != 1 {
 		t.Errorf("dlq list: %s", out)
 	}

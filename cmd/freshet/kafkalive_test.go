@@ -20,9 +20,11 @@ func TestThePositionAroundKafkaIsShownWhileReadersRunAndSetWhenTheyDoNot(t *test
 	first.awaitFresh()
 	standby := second.start("reader")
 	second.await("it stands by", func(st *app.Status) bool {
-		return st.State == app.Standby && st.Standby && st.Sentence == "another reader of the source default leads; this one takes over when it stops"
+		return st.State == app.Standby && st.Standby &&
+			st.Sentence == "another reader of the source default leads; this one takes over when it stops"
 	})
-	if out := second.ask("status"); !strings.Contains(out, "standby: another reader of the source default leads") || strings.Contains(out, "row changes") {
+	if out := second.ask("status"); !strings.Contains(out, "standby: another reader of the source default leads") ||
+		strings.Contains(out, "row changes") {
 		t.Errorf("status of the standby:\n%s", out)
 	}
 	if code, body := second.get("/readyz?verbose"); code != 200 || body != "[+] source ok\n[+] eventlog ok\n" {
@@ -32,7 +34,10 @@ func TestThePositionAroundKafkaIsShownWhileReadersRunAndSetWhenTheyDoNot(t *test
 	testbed.Eventually(t, patience, "the position moves", func() bool {
 		return strings.Contains(first.ask("position", "show"), places(t, s.source)["gtid"][len("gtid:"):])
 	})
-	first.refused(exitFailed, []string{"readers of the source are running", s.topic + ".reader.default has 2", "stop freshet before its position is set"}, "position", "set", at)
+	first.refused(exitFailed, []string{
+		"readers of the source are running", s.topic + ".reader.default has 2",
+		"stop freshet before its position is set",
+	}, "position", "set", at)
 	term := first.status().Checkpoint.Term
 	if code := leader.Stop(t, patience); code != exitDone {
 		t.Errorf("the leader: exit code %d", code)
@@ -77,10 +82,12 @@ func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
 	}
 	for p := range parts {
 		p.await("it says what it waits for", func(st *app.Status) bool {
-			return st.State == app.Starting && strings.Contains(st.Sentence, "kafka: ") && strings.Contains(st.Sentence, kafka.Brokers()[0]) &&
+			return st.State == app.Starting && strings.Contains(st.Sentence, "kafka: ") &&
+				strings.Contains(st.Sentence, kafka.Brokers()[0]) &&
 				strings.Contains(st.Sentence, "connection refused; trying again forever")
 		})
-		if code, body := p.get("/readyz"); code != 503 || !strings.Contains(body, "[-] eventlog: no broker of "+kafka.Brokers()[0]+" has answered yet") {
+		if code, body := p.get("/readyz"); code != 503 ||
+			!strings.Contains(body, "[-] eventlog: no broker of "+kafka.Brokers()[0]+" has answered yet") {
 			t.Errorf("%s: /readyz: %d %s", p.role, code, body)
 		}
 		if code, _ := p.get("/livez"); code != 200 {
@@ -109,7 +116,8 @@ func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
 	s.writeMany(1, 30)
 	for p := range parts {
 		p.await("it says that Kafka is away", func(st *app.Status) bool {
-			return st.State == app.Behind && strings.HasPrefix(st.Sentence, "kafka: ") && strings.HasSuffix(st.Sentence, "; trying again forever, nothing is lost")
+			return st.State == app.Behind && strings.HasPrefix(st.Sentence, "kafka: ") &&
+				strings.HasSuffix(st.Sentence, "; trying again forever, nothing is lost")
 		})
 		if code, body := p.get("/readyz"); code != 503 || !strings.Contains(body, "[-] eventlog: kafka: ") {
 			t.Errorf("%s: /readyz: %d %s", p.role, code, body)

@@ -62,7 +62,8 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 			// The brokers have forgotten the group's offsets too. What comes next shows that something came before.
 			s.writeMany(1, 30)
 			r := s.part("reader").start("reader", "--until-caught-up")
-			if code := r.Wait(t, patience); code != exitDone || !strings.Contains(r.Stderr(), "is empty, although source default has written to it before") {
+			if code := r.Wait(t, patience); code != exitDone ||
+				!strings.Contains(r.Stderr(), "is empty, although source default has written to it before") {
 				t.Errorf("reader: exit code %d", code)
 			}
 		}, []string{"the log never held anything of it before that (the topic was made anew)"}},
@@ -81,7 +82,8 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 			invalidator.halted(words, "--until-caught-up")
 
 			r := invalidator.start("invalidator", "--until-caught-up", "--skip-lost")
-			if code := r.Wait(t, patience); code != exitDone || !strings.Contains(r.Stderr(), "passed over, as --skip-lost says") {
+			if code := r.Wait(t, patience); code != exitDone ||
+				!strings.Contains(r.Stderr(), "passed over, as --skip-lost says") {
 				t.Fatalf("with --skip-lost: exit code %d", code)
 			}
 			testbed.Must(t, s.redis.Client().FlushAll(t.Context()).Err())
@@ -111,9 +113,11 @@ func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
 	loud := func(st *app.Status) bool {
 		return st.State == app.Behind && strings.Contains(st.Sentence, "partition 0 of the topic is stopped") &&
 			strings.Contains(st.Sentence, "clear the cache") && strings.Contains(st.Sentence, "--skip-lost") &&
-			len(st.Partitions) == topicPartitions && strings.Contains(st.Partitions[0].Stopped, "retention deleted what lay between") &&
+			len(st.Partitions) == topicPartitions &&
+			strings.Contains(st.Partitions[0].Stopped, "retention deleted what lay between") &&
 			st.Partitions[1].Stopped == "" &&
-			len(st.Doubts) == 1 && st.Doubts[0].Cause == alarm.RecordsLost && st.Doubts[0].Group == s.group && st.Doubts[0].Subject == s.topic+"/0"
+			len(st.Doubts) == 1 && st.Doubts[0].Cause == alarm.RecordsLost && st.Doubts[0].Group == s.group &&
+			st.Doubts[0].Subject == s.topic+"/0"
 	}
 	invalidator.await("it says that the partition is stopped", loud)
 	reading := reader.start("reader")
@@ -124,7 +128,10 @@ func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
 	}
 	// A process that is to finish what there is cannot, whichever of the two has the partition, and leaves the other
 	// alone.
-	other.halted([]string{"records of " + s.topic + "/0 are lost to group " + s.group, "retention deleted what lay between"}, "--until-caught-up")
+	other.halted([]string{
+		"records of " + s.topic + "/0 are lost to group " + s.group,
+		"retention deleted what lay between",
+	}, "--until-caught-up")
 	held += s.heldUp(61, 90)
 	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
 	invalidator.await("it still says so", loud)
@@ -203,15 +210,19 @@ func TestRecordsThatCannotBeReadStopOnlyThemselves(t *testing.T) {
 	s.writeMany(1, 30)
 	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
 	invalidator.await("it says that a record is among the dead letters", func(st *app.Status) bool {
-		return st.DeadLetters == 1 && len(st.Alarms) == 1 && strings.Contains(st.Alarms[0].Message, s.topic+"/1 cannot be read; it was put whole among the dead letters")
+		return st.DeadLetters == 1 && len(st.Alarms) == 1 &&
+			strings.Contains(st.Alarms[0].Message, s.topic+"/1 cannot be read; it was put whole among the dead letters")
 	})
-	if out := invalidator.ask("dlq", "list"); !strings.Contains(out, "record "+s.topic+"/1@0 cannot be read: record: malformed at byte 0") {
+	if out := invalidator.ask("dlq", "list"); !strings.Contains(out, "record "+s.topic+
+		"/1@0 cannot be read: record: malformed at byte 0") {
 		t.Errorf("dlq list: %s", out)
 	}
-	invalidator.refused(exitFailed, []string{"1 dead letters cannot be read, and stay", "malformed at byte 0"}, "dlq", "replay", "--all")
+	invalidator.refused(exitFailed, []string{"1 dead letters cannot be read, and stay", "malformed at byte 0"}, "dlq",
+		"replay", "--all")
 
 	s.produce(kafka, 0, fmt.Sprintf(`{"format": %d, "source": "default"}`, record.Format+1))
-	invalidate.WaitOutput(t, patience, fmt.Sprintf("%s/0 at offset 1: record: written by a newer freshet: format %d", s.topic, record.Format+1))
+	invalidate.WaitOutput(t, patience,
+		fmt.Sprintf("%s/0 at offset 1: record: written by a newer freshet: format %d", s.topic, record.Format+1))
 	held := s.heldUp(31, 60) // others, whose final deletes are not still to come
 	testbed.Eventually(t, patience, "the other partitions' keys are deleted", func() bool { return s.size() == held })
 	invalidator.await("it is behind, and says that it is", func(st *app.Status) bool { return st.State == app.Behind })
@@ -249,10 +260,14 @@ func TestTopicsThatAreNotAsTheyMustBeAreRefusedAtTheStart(t *testing.T) {
 	checkpoint, letters := s.topic+".checkpoint.default", s.topic+"."+s.group+".dlq"
 	kafka.Topic(t, checkpoint, 3, "cleanup.policy=compact")
 	kafka.Topic(t, letters, 1, "cleanup.policy=delete")
-	several := []string{"topic " + checkpoint + " has 3 partitions; its records keep their order only in one", "--partitions 1"}
+	several := []string{
+		"topic " + checkpoint + " has 3 partitions; its records keep their order only in one",
+		"--partitions 1",
+	}
 	reader.refused(exitFailed, several, "reader")
 	reader.refused(exitFailed, several, "position", "set", "now")
-	invalidator.refused(exitFailed, []string{"topic " + letters + " has cleanup.policy delete", "cleanup.policy=compact"}, "invalidator")
+	invalidator.refused(exitFailed, []string{"topic " + letters + " has cleanup.policy delete", "cleanup.policy=compact"},
+		"invalidator")
 	for _, topic := range []string{checkpoint, letters} {
 		kafka.DeleteTopic(t, topic)
 	}
@@ -334,7 +349,8 @@ func TestTwoRedisUnderOneGroupAreNotFresh(t *testing.T) {
 	b.await("it has its share", func(st *app.Status) bool { return len(st.Partitions) > 0 })
 	for _, p := range []*site{a, b} {
 		p.await("it is in doubt", func(st *app.Status) bool {
-			return st.State == app.Doubtful && strings.Contains(st.Sentence, "another invalidator of group "+s.group+" works on another Redis")
+			return st.State == app.Doubtful &&
+				strings.Contains(st.Sentence, "another invalidator of group "+s.group+" works on another Redis")
 		})
 	}
 }

@@ -52,7 +52,8 @@ func discreet(t *testing.T, texts ...string) {
 	}
 }
 
-// commands are the calls of Kafka's tools that a text holds, but for those in lines of the log: an alarm may hold some, too.
+// commands are the calls of Kafka's tools that a text holds, but for those in lines of the log: an alarm may hold some,
+// too.
 var commands = regexp.MustCompile(`(?m)^[^{\n]*?(kafka-\w+)\.sh --bootstrap-server \S+ (?:--command-config client\.properties )?(.*?)(?:, or .*)?$`)
 
 // obey does what the commands in a text say: Kafka's own tool creates topics. Of the rights, which come in dozens, the
@@ -95,7 +96,8 @@ func obeyed(s *site, kafka *testbed.KafkaCluster) {
 		}
 		obey(t, kafka, rights.Stdout())
 		topics := p.start("check")
-		if code := topics.Wait(t, patience); code != exitFailed || !strings.Contains(topics.Stdout(), "does not exist, and eventlog.kafka.create_topics is false") {
+		if code := topics.Wait(t, patience); code != exitFailed ||
+			!strings.Contains(topics.Stdout(), "does not exist, and eventlog.kafka.create_topics is false") {
 			t.Fatalf("check without topics: exit code %d", code)
 		}
 		run := p.start(role)
@@ -103,7 +105,8 @@ func obeyed(s *site, kafka *testbed.KafkaCluster) {
 		obey(t, kafka, run.Stderr())
 		settings := p.ask("check")
 		obey(t, kafka, settings) // that it cannot read the topics' settings is a warning
-		if out := p.ask("check"); strings.Contains(out, "fail") || strings.Count(out, "warn  kafka:") != strings.Count(out, "has one copy only") {
+		if out := p.ask("check"); strings.Contains(out, "fail") ||
+			strings.Count(out, "warn  kafka:") != strings.Count(out, "has one copy only") {
 			t.Errorf("check: %s", out)
 		}
 		discreet(t, rights.Stdout(), topics.Stdout(), run.Stderr(), settings, p.ask("config"))
@@ -139,13 +142,22 @@ func toldApart(s *site, kafka *testbed.KafkaCluster) {
 		"a wrong password": {s.as(ca, "plain", "bob", secrets[1]), []string{
 			"log in to broker " + kafka.Brokers()[0] + " as bob (PLAIN)", "eventlog.kafka.sasl.username and its password",
 		}},
-		"another wrong password": {s.as(ca, "scram-sha-256", "bob", secrets[1]), []string{"as bob (SCRAM-SHA-256)", "eventlog.kafka.sasl.username and its password"}},
-		"nobody's name":          {s.as(ca, "scram-sha-512", "nobody", secrets[0]), []string{"as nobody (SCRAM-SHA-512)"}},
-		"a wrong authority":      {s.as(kafka.TLS.Cert, "plain", "bob", secrets[0]), []string{"unknown authority", "eventlog.kafka.tls.ca_file"}},
-		"no encryption":          {s, []string{"the broker encrypts on this port", "eventlog.kafka.tls.mode"}},
+		"another wrong password": {
+			s.as(ca, "scram-sha-256", "bob", secrets[1]),
+			[]string{"as bob (SCRAM-SHA-256)", "eventlog.kafka.sasl.username and its password"},
+		},
+		"nobody's name": {s.as(ca, "scram-sha-512", "nobody", secrets[0]), []string{"as nobody (SCRAM-SHA-512)"}},
+		"a wrong authority": {
+			s.as(kafka.TLS.Cert, "plain", "bob", secrets[0]),
+			[]string{"unknown authority", "eventlog.kafka.tls.ca_file"},
+		},
+		"no encryption": {s, []string{"the broker encrypts on this port", "eventlog.kafka.tls.mode"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for command, role := range map[string]string{"reader": "reader", "invalidator": "invalidator", "position show": "reader"} {
+			for command, role := range map[string]string{
+				"reader": "reader", "invalidator": "invalidator",
+				"position show": "reader",
+			} {
 				p := c.s.part(role)
 				p.t = t
 				r := p.start(strings.Fields(command)...)
@@ -155,7 +167,8 @@ func toldApart(s *site, kafka *testbed.KafkaCluster) {
 			p := c.s.part("invalidator")
 			p.t = t
 			check := p.start("check")
-			if code := check.Wait(t, patience); code != exitFailed || !strings.Contains(check.Stdout(), "fail  kafka: ") || !strings.Contains(check.Stdout(), c.words[0]) {
+			if code := check.Wait(t, patience); code != exitFailed || !strings.Contains(check.Stdout(), "fail  kafka: ") ||
+				!strings.Contains(check.Stdout(), c.words[0]) {
 				t.Errorf("check: exit code %d, %s", code, check.Stdout())
 			}
 			discreet(t, check.Stdout(), check.Stderr())
@@ -172,9 +185,13 @@ func namedUntilGranted(s *site, kafka *testbed.KafkaCluster) {
 	topics := "topic:" + s.topic + "*"
 	kafka.Allow(t, "carol", topics, "describe", "read", "write")
 	for _, p := range []*site{reader, invalidator} {
-		p.refused(exitFailed, []string{"user carol may not Create topic " + s.topic, "--operation Create --topic " + s.topic, "--create --topic " + s.topic}, p.role)
+		p.refused(exitFailed, []string{
+			"user carol may not Create topic " + s.topic, "--operation Create --topic " + s.topic,
+			"--create --topic " + s.topic,
+		}, p.role)
 		check := p.start("check")
-		if code := check.Wait(t, patience); code != exitFailed || !strings.Contains(check.Stdout(), "user carol may not Create topic "+s.topic) {
+		if code := check.Wait(t, patience); code != exitFailed ||
+			!strings.Contains(check.Stdout(), "user carol may not Create topic "+s.topic) {
 			t.Errorf("check: exit code %d, %s", code, check.Stdout())
 		}
 	}
@@ -183,9 +200,11 @@ func namedUntilGranted(s *site, kafka *testbed.KafkaCluster) {
 	read, invalidate := reader.start("reader"), invalidator.start("invalidator")
 	for p, group := range map[*site]string{reader: s.topic + ".reader.default", invalidator: s.group} {
 		p.await("it names the group that it may not join", func(st *app.Status) bool {
-			return st.State == app.Starting && strings.Contains(st.Sentence, "user carol may not Read group "+group) && strings.Contains(st.Sentence, "kafka-acls.sh")
+			return st.State == app.Starting && strings.Contains(st.Sentence, "user carol may not Read group "+group) &&
+				strings.Contains(st.Sentence, "kafka-acls.sh")
 		})
-		if code, body := p.get("/readyz"); code != 503 || !strings.Contains(body, "[-] eventlog: kafka: join consumer group "+group) {
+		if code, body := p.get("/readyz"); code != 503 ||
+			!strings.Contains(body, "[-] eventlog: kafka: join consumer group "+group) {
 			t.Errorf("/readyz: %d %s", code, body)
 		}
 	}

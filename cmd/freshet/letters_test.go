@@ -12,7 +12,8 @@ import (
 
 // forbid makes Redis refuse freshet every key but product:*.
 func (s *site) forbid() {
-	s.redis.Do(s.t, "ACL", "SETUSER", "freshet", "reset", "on", ">redis-password", "+unlink", "+ping", "+info", "+select", "+scan", "~product:*")
+	s.redis.Do(s.t, "ACL", "SETUSER", "freshet", "reset", "on", ">redis-password", "+unlink", "+ping", "+info", "+select",
+		"+scan", "~product:*")
 	s.keys = []string{"product:{id}", "secret:{id}"}
 	s.env = []string{"FRESHET_REDIS_USERNAME=freshet", "FRESHET_REDIS_PASSWORD=redis-password"}
 	s.extra = `retry: {max_attempts: 2, park_after: 1, park_delays: [1s], min_backoff: 10ms}`
@@ -27,7 +28,8 @@ func TestAKeyThatRedisRefusesBecomesADeadLetterAndIsReplayed(t *testing.T) {
 	s.write(1)
 	s.gone("product:1") // the other key of the row does not hold it up
 	s.await("the key is given up", func(st *app.Status) bool {
-		return st.DeadLetters == 1 && st.Parked == 0 && st.State == app.Doubtful && strings.Contains(st.Sentence, "1 keys were given up and may be stale")
+		return st.DeadLetters == 1 && st.Parked == 0 && st.State == app.Doubtful &&
+			strings.Contains(st.Sentence, "1 keys were given up and may be stale")
 	})
 	id := s.oneLetter()
 
@@ -70,12 +72,14 @@ func (s *site) oneLetter() string {
 	s.t.Helper()
 	out := s.ask("dlq", "list")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[1], `"secret:1"`) || !strings.Contains(lines[1], "NOPERM") || !strings.Contains(lines[1], "shop.product") {
+	if len(lines) != 2 || !strings.Contains(lines[1], `"secret:1"`) || !strings.Contains(lines[1], "NOPERM") ||
+		!strings.Contains(lines[1], "shop.product") {
 		s.t.Fatalf("dlq list:\n%s", out)
 	}
 	id := strings.Fields(lines[1])[0]
 	var l admin.Letter
-	if err := json.Unmarshal([]byte(s.ask("dlq", "show", id)), &l); err != nil || l.Key != "secret:1" || l.Attempts != 2 || l.Action != "delete" {
+	if err := json.Unmarshal([]byte(s.ask("dlq", "show", id)), &l); err != nil || l.Key != "secret:1" || l.Attempts != 2 ||
+		l.Action != "delete" {
 		s.t.Errorf("dlq show %s: %+v, %v", id, l, err)
 	}
 	return id

@@ -73,14 +73,17 @@ func (s *site) statusIsTold(t *testing.T) {
 		}
 	}
 	var st app.Status
-	if err := json.Unmarshal([]byte(s.ask("status", "--json")), &st); err != nil || st.Rows != 1 || !st.Redis.Up || st.Source.Server == "" {
+	if err := json.Unmarshal([]byte(s.ask("status", "--json")), &st); err != nil || st.Rows != 1 || !st.Redis.Up ||
+		st.Source.Server == "" {
 		t.Errorf("status --json: %+v, %v", st, err)
 	}
-	if hot := s.ask("status", "--hot"); !strings.Contains(hot, "HOTTEST TABLES") || !strings.Contains(hot, "HOTTEST KEYS") || !strings.HasPrefix(hot, "state") {
+	if hot := s.ask("status", "--hot"); !strings.Contains(hot, "HOTTEST TABLES") ||
+		!strings.Contains(hot, "HOTTEST KEYS") || !strings.HasPrefix(hot, "state") {
 		t.Errorf("the hottest: %s", hot)
 	}
 	var hot app.HotStatus
-	if err := json.Unmarshal([]byte(s.ask("status", "--hot", "--json")), &hot); err != nil || len(hot.Keys) == 0 || len(hot.Tables) != 1 {
+	if err := json.Unmarshal([]byte(s.ask("status", "--hot", "--json")), &hot); err != nil || len(hot.Keys) == 0 ||
+		len(hot.Tables) != 1 {
 		t.Errorf("the hottest: %+v, %v", hot, err)
 	}
 	if elsewhere := s.ask("status", "--url", "http://"+s.listen+"/"); !strings.HasPrefix(elsewhere, "state") {
@@ -90,7 +93,10 @@ func (s *site) statusIsTold(t *testing.T) {
 
 func healthIsTold(t *testing.T, urls ...string) {
 	for _, url := range urls {
-		for path, want := range map[string]string{"/livez": "ok\n", "/readyz": "ok\n", "/readyz?verbose": "[+] source ok\n[+] redis ok\n"} {
+		for path, want := range map[string]string{
+			"/livez": "ok\n", "/readyz": "ok\n",
+			"/readyz?verbose": "[+] source ok\n[+] redis ok\n",
+		} {
 			if code, body := get(t, url+path); code != 200 || body != want {
 				t.Errorf("%s%s: %d %q", url, path, code, body)
 			}
@@ -118,7 +124,8 @@ func (s *site) secondIsRefused(t *testing.T) {
 	other := *s
 	other.t, other.listen = t, freeAddress(t)
 	other.refused(exitFailed, []string{s.dir, "in use by another process"}, "run")
-	other.refused(exitFailed, []string{"in use by another process", "stop freshet"}, "position", "set", "gtid:"+s.source.GTIDs(t))
+	other.refused(exitFailed, []string{"in use by another process", "stop freshet"}, "position", "set", "gtid:"+
+		s.source.GTIDs(t))
 	other.refused(exitFailed, []string{"in use by another process", "freshet status"}, "position", "show")
 	port := *s
 	port.t, port.dir = t, t.TempDir()
@@ -143,7 +150,8 @@ func (s *site) tails() (text, lines *testbed.Running) {
 	}
 	line, _, _ = strings.Cut(lines.Stdout(), "\n")
 	var e app.TailEvent
-	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Key != "product:7" || e.Table != "shop.product" || e.Committed.IsZero() || e.GTID == "" {
+	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Key != "product:7" || e.Table != "shop.product" ||
+		e.Committed.IsZero() || e.GTID == "" {
 		s.t.Errorf("tail --json: %s, %v", line, err)
 	}
 	return text, lines
@@ -176,7 +184,8 @@ func TestAWrongPasswordIsASentenceWithoutThePassword(t *testing.T) {
 			t.Error("the password is told")
 		}
 		check := s.start("check")
-		if code := check.Wait(t, patience); code != exitFailed || !strings.Contains(check.Stdout(), "Access denied") || strings.Contains(check.Stdout(), s.password) {
+		if code := check.Wait(t, patience); code != exitFailed || !strings.Contains(check.Stdout(), "Access denied") ||
+			strings.Contains(check.Stdout(), s.password) {
 			t.Errorf("check: exit code %d, %s", code, check.Stdout())
 		}
 	})
@@ -189,7 +198,8 @@ func TestFreshetStartsWithoutRedisAndRecovers(t *testing.T) {
 	s.await("it says that Redis is away", func(st *app.Status) bool {
 		return st.State == app.Behind && !st.Redis.Up && strings.Contains(st.Sentence, s.redis.Addr)
 	})
-	if code, body := s.get("/readyz"); code != 503 || !strings.Contains(body, "[-] redis: ") || !strings.Contains(body, "[+] source ok") {
+	if code, body := s.get("/readyz"); code != 503 || !strings.Contains(body, "[-] redis: ") ||
+		!strings.Contains(body, "[+] source ok") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	if code, _ := s.get("/livez"); code != 200 {
@@ -229,7 +239,8 @@ func TestFreshetStopsWhileRedisHangsAndLosesNothing(t *testing.T) {
 	s.cache("product:1")
 	testbed.Must(t, s.redis.Pause())
 	s.write(1)
-	s.await("the key is in flight, and Redis is missed", func(st *app.Status) bool { return st.InFlight == 1 && !st.Redis.Up })
+	s.await("the key is in flight, and Redis is missed",
+		func(st *app.Status) bool { return st.InFlight == 1 && !st.Redis.Up })
 	if code := r.Stop(t, patience); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}

@@ -46,7 +46,8 @@ Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usag
 	root.PersistentFlags().StringVarP(&c.file, "config", "c", "",
 		"configuration file (default: $FRESHET_CONFIG, ./freshet.yaml, /etc/freshet/freshet.yaml)")
 	root.AddCommand(
-		c.runCommand(), c.readerCommand(), c.invalidatorCommand(), c.validateCommand(), c.checkCommand(), c.explainCommand(), c.tailCommand(), c.statusCommand(),
+		c.runCommand(), c.readerCommand(), c.invalidatorCommand(), c.validateCommand(), c.checkCommand(), c.explainCommand(),
+		c.tailCommand(), c.statusCommand(),
 		c.positionCommand(), c.dlqCommand(), c.doubtsCommand(), c.configCommand(), c.versionCommand(),
 	)
 	// cobra adds these two when it runs; here they are treated like all others.
@@ -89,7 +90,8 @@ func asUsage(cmd *cobra.Command) {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return usageError{fmt.Errorf("unknown command %q for %q; see `%s --help`", args[0], cmd.CommandPath(), cmd.CommandPath())}
+			return usageError{fmt.Errorf("unknown command %q for %q; see `%s --help`", args[0], cmd.CommandPath(),
+				cmd.CommandPath())}
 		}
 	}
 	for _, sub := range cmd.Commands() {
@@ -149,7 +151,8 @@ func (c *cli) versionCommand() *cobra.Command {
 					}
 				}
 			}
-			_, err := fmt.Fprintf(c.stdout, "freshet %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(c.stdout, "freshet %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS,
+				runtime.GOARCH)
 			return err
 		},
 	}

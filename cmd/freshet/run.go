@@ -50,14 +50,16 @@ func (c *cli) pipelineCommand(role app.Role, cmd *cobra.Command, caughtUp string
 			return err
 		}
 		if o.SkipLost && cfg.EventLog.Kind != config.EventLogKafka {
-			return usageError{fmt.Errorf("--skip-lost is for the event log in Kafka, and eventlog.kind is %s: leave it out", cfg.EventLog.Kind)}
+			return usageError{fmt.Errorf("--skip-lost is for the event log in Kafka, and eventlog.kind is %s: leave it out",
+				cfg.EventLog.Kind)}
 		}
 		o.Log = c.logger(cfg.Log)
 		sum, err := app.Run(cmd.Context(), cfg, o)
 		if err != nil || !o.UntilCaughtUp || !sum.CaughtUp {
 			return err
 		}
-		_, err = fmt.Fprintf(c.stdout, "caught up: rows=%d keys=%d seconds=%.3f\n", sum.Rows, sum.Keys, sum.Duration.Seconds())
+		_, err = fmt.Fprintf(c.stdout, "caught up: rows=%d keys=%d seconds=%.3f\n", sum.Rows, sum.Keys,
+			sum.Duration.Seconds())
 		return err
 	}
 	cmd.Flags().BoolVar(&o.UntilCaughtUp, "until-caught-up", false, caughtUp)

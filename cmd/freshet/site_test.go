@@ -65,7 +65,8 @@ func freeAddress(t *testing.T) string {
 func (s *site) config() string {
 	var b strings.Builder
 	if s.role != "invalidator" {
-		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n", s.source.Addr, s.user, s.password)
+		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n", s.source.Addr, s.user,
+			s.password)
 		fmt.Fprintf(&b, "mappings:\n  - table: shop.product\n    keys: [\"%s\"]\n", strings.Join(s.keys, `", "`))
 	}
 	if s.role != "reader" {
@@ -85,7 +86,10 @@ func (s *site) start(args ...string) *testbed.Running {
 	s.t.Helper()
 	path, err := exec.LookPath("freshet") // this test binary, see TestMain
 	testbed.Must(s.t, err)
-	return testbed.Program{Path: path, Args: args, Config: s.config(), Env: append(s.env[:len(s.env):len(s.env)], quickExit())}.Start(s.t)
+	return testbed.Program{
+		Path: path, Args: args, Config: s.config(),
+		Env: append(s.env[:len(s.env):len(s.env)], quickExit()),
+	}.Start(s.t)
 }
 
 // run starts `freshet run` and waits until it keeps the cache fresh.
@@ -190,7 +194,8 @@ func (s *site) gone(key string) {
 // write inserts a product, or gives it another price.
 func (s *site) write(id int) {
 	s.t.Helper()
-	s.source.Exec(s.t, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1) ON DUPLICATE KEY UPDATE price = price + 1", id))
+	s.source.Exec(s.t, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1) ON DUPLICATE KEY UPDATE price = price + 1",
+		id))
 }
 
 // quickExit is the environment in which a process with the race detector does not wait for a second when it ends,

@@ -7,8 +7,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// What is in doubt since the mappings have changed is written when the source was asked for its tables: a process that is
-// stopped meanwhile has not failed, and the next one records it.
+// What is in doubt since the mappings have changed is written when the source was asked for its tables: a process that
+// is stopped meanwhile has not failed, and the next one records it.
 func TestWhoIsStoppedWhileTheMappingsAreComparedHasNotFailed(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	embedded := newSite(t, testbed.MySQL(t))

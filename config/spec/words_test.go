@@ -8,8 +8,10 @@ import (
 func TestTheNearestKeyIsWhatWasMeant(t *testing.T) {
 	candidates := []string{"name", "addresses", "user", "password", "server_id", "db", "tls"}
 	for name, want := range map[string]string{
-		"adresses": "addresses", "addr": "addresses", "address": "addresses", "ADDRESSES": "addresses", "serverId": "server_id", "server-id": "server_id",
-		"passwrod": "password", "pass": "password", "usr": "user", "usre": "user", "bd": "db", "ssl": "", "": "", "-": "", "colour": "", "x": "",
+		"adresses": "addresses", "addr": "addresses", "address": "addresses", "ADDRESSES": "addresses",
+		"serverId": "server_id", "server-id": "server_id",
+		"passwrod": "password", "pass": "password", "usr": "user", "usre": "user", "bd": "db", "ssl": "", "": "", "-": "",
+		"colour": "", "x": "",
 		strings.Repeat("a", 100): "", strings.Repeat("password", 10): "password",
 	} {
 		if got := Nearest(name, candidates); got != want {

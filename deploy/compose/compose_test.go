@@ -82,7 +82,8 @@ func mounted(t *testing.T, s types.ServiceConfig, target string) string {
 func TestPrometheusAndGrafanaFindWhatTheyAreGiven(t *testing.T) {
 	p := project(t)
 	config := mounted(t, p.Services["prometheus"], "/etc/prometheus/prometheus.yaml")
-	if out, err := exec.CommandContext(t.Context(), testbed.Promtool(t), "check", "config", "--syntax-only", config).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), testbed.Promtool(t), "check", "config", "--syntax-only",
+		config).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
 	names := map[string]string{
@@ -136,7 +137,8 @@ func TestTheProjectsConfigurationsWork(t *testing.T) {
 		for k, v := range s.Environment {
 			env = append(env, fmt.Sprintf("%s=%s", k, *v))
 		}
-		if code := (testbed.Program{Args: []string{"validate"}, Config: string(text), Env: env}).Start(t).Wait(t, patience); code != 0 {
+		if code := (testbed.Program{Args: []string{"validate"}, Config: string(text), Env: env}).Start(t).Wait(t,
+			patience); code != 0 {
 			t.Fatalf("%s: validate: exit code %d", name, code)
 		}
 		return testbed.Program{Args: s.Command, Config: string(text), Env: env}.Start(t)

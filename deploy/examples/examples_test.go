@@ -38,7 +38,10 @@ func names(t *testing.T) []string {
 
 // Each README, typed word for word, shows what it says, with MySQL and with MariaDB.
 func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
-	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB} {
+	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"mysql":   testbed.MySQL,
+		"mariadb": testbed.MariaDB,
+	} {
 		t.Run(flavor, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t, start(t, "--binlog-row-metadata=FULL"), testbed.Redis(t))
@@ -62,7 +65,8 @@ func newDesk(t *testing.T, source *testbed.Server, redis *testbed.RedisServer) *
 	program := func(name, command string) {
 		testbed.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nexec "+command+` "$@"`+"\n"), 0o700))
 	}
-	program("mysql", fmt.Sprintf("%s --no-defaults -h 127.0.0.1 -P %d -u %s", look(t, "mysql", "mariadb"), source.Port, source.User))
+	program("mysql", fmt.Sprintf("%s --no-defaults -h 127.0.0.1 -P %d -u %s", look(t, "mysql", "mariadb"), source.Port,
+		source.User))
 	program("redis-cli", fmt.Sprintf("%s -p %d --no-raw", look(t, "redis-cli"), redis.Port)) // as on a terminal
 	program("freshet", testbed.RaceBinary(t))
 	return &desk{redis: redis, path: bin, env: []string{
@@ -278,7 +282,10 @@ func TestTheExamplesAreWholeAndAlike(t *testing.T) {
 		}
 		page, err := os.ReadFile(filepath.Join(name, "README.md"))
 		testbed.Must(t, err)
-		for _, part := range []string{"\n$ mysql < schema.sql\n$ freshet run\n", "**Promised**", "**Not promised**", "docs/guarantees.md", "[the table of examples](../README.md)"} {
+		for _, part := range []string{
+			"\n$ mysql < schema.sql\n$ freshet run\n", "**Promised**", "**Not promised**",
+			"docs/guarantees.md", "[the table of examples](../README.md)",
+		} {
 			if !strings.Contains(strings.ReplaceAll(string(page), "**Not\npromised**", "**Not promised**"), part) {
 				t.Errorf("%s/README.md lacks %q", name, part)
 			}

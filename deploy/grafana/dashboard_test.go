@@ -85,7 +85,8 @@ func TestEveryPanelAsksForMetricsThatAreDocumented(t *testing.T) {
 				t.Errorf("%s: %+v", p.Title, q)
 			}
 			for _, m := range name.FindAllString(q.Expr, -1) {
-				if !bytes.Contains(doc, []byte("| `"+m+"` |")) && !bytes.Contains(doc, []byte("| `"+suffix.ReplaceAllString(m, "")+"` |")) {
+				if !bytes.Contains(doc, []byte("| `"+m+"` |")) &&
+					!bytes.Contains(doc, []byte("| `"+suffix.ReplaceAllString(m, "")+"` |")) {
 					t.Errorf("%s: %s is not in docs/metrics.md", p.Title, m)
 				}
 			}

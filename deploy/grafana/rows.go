@@ -13,14 +13,16 @@ func quantiles(histogram, by string) []query {
 		if by != "" {
 			legend, labels = q.name+" {{"+by+"}}", by+", le"
 		}
-		all = append(all, query{"histogram_quantile(" + q.q + ", sum by (" + labels + ") (rate(" + histogram + "_bucket{$all}[$__rate_interval])))", legend})
+		all = append(all, query{"histogram_quantile(" + q.q + ", sum by (" + labels + ") (rate(" + histogram +
+			"_bucket{$all}[$__rate_interval])))", legend})
 	}
 	return all
 }
 
 // quantile is one of them.
 func quantile(q, histogram, by string) query {
-	return query{"histogram_quantile(" + q + ", sum by (" + by + ", le) (rate(" + histogram + "_bucket{$all}[$__rate_interval])))", "{{" + by + "}}"}
+	return query{"histogram_quantile(" + q + ", sum by (" + by + ", le) (rate(" + histogram +
+		"_bucket{$all}[$__rate_interval])))", "{{" + by + "}}"}
 }
 
 // perSecond is the rate of a counter, by some labels.
@@ -35,7 +37,8 @@ func fresh() row {
 			queries: []query{{`sum by (instance, state) (freshet_state{$all} == 1)`, "{{instance}} {{state}}"}},
 		},
 		{
-			title: "Fresh as of", description: "Everything that was committed this long ago is finished, final deletes included.", unit: "s", number: true, warn: 15, bad: 60,
+			title: "Fresh as of", description: "Everything that was committed this long ago is finished, final deletes " +
+				"included.", unit: "s", number: true, warn: 15, bad: 60,
 			queries: []query{{`time() - max by (instance) (freshet_fresh_as_of_timestamp_seconds{$all} > 0)`, "{{instance}}"}},
 		},
 		{
@@ -43,12 +46,14 @@ func fresh() row {
 			queries: []query{{`histogram_quantile(0.99, sum by (le) (rate(freshet_invalidation_latency_seconds_bucket{$all}[$__rate_interval])))`, "p99"}},
 		},
 		{
-			title: "Waiting for their final delete", description: "Keys deleted once whose second delete is not yet due.", unit: "short", number: true,
+			title: "Waiting for their final delete", description: "Keys deleted once whose second delete is not yet due.",
+			unit: "short", number: true,
 			queries: []query{{`sum(freshet_invalidator_pending_keys{$all})`, "keys"}},
 		},
 	}, {
 		{
-			title: "Commit to deleted", description: "From commit, by the source's clock, until Redis has acknowledged the first delete.", unit: "s",
+			title: "Commit to deleted", description: "From commit, by the source's clock, until Redis has acknowledged the " +
+				"first delete.", unit: "s",
 			queries: quantiles("freshet_invalidation_latency_seconds", ""),
 		},
 		{
@@ -65,16 +70,26 @@ func fresh() row {
 func stages() row {
 	return row{"Stages: where the time goes", [][]panel{{
 		{title: "p50 by stage", unit: "s", queries: []query{quantile("0.5", "freshet_stage_seconds", "stage")}},
-		{title: "p99 by stage", description: "finish waits for second_delete on purpose.", unit: "s", queries: []query{quantile("0.99", "freshet_stage_seconds", "stage")}},
-		{title: "Passed per second", description: "Transactions for read, batches for the others.", unit: "short", queries: []query{perSecond("freshet_stage_seconds_count", "stage", "{{stage}}")}},
+		{
+			title: "p99 by stage", description: "finish waits for second_delete on purpose.", unit: "s",
+			queries: []query{quantile("0.99", "freshet_stage_seconds", "stage")},
+		},
+		{
+			title: "Passed per second", description: "Transactions for read, batches for the others.", unit: "short",
+			queries: []query{perSecond("freshet_stage_seconds_count", "stage", "{{stage}}")},
+		},
 	}}}
 }
 
 func lag() row {
 	return row{"Lag", [][]panel{{
 		{
-			title: "Lag by partition", description: "How far finished work is behind the source's commits; 0 while idle and known to be caught up.", unit: "s",
-			queries: []query{{`max by (partition) (freshet_invalidator_partition_lag_seconds{$all})`, "partition {{partition}}"}},
+			title: "Lag by partition", description: "How far finished work is behind the source's commits; 0 while idle and " +
+				"known to be caught up.", unit: "s",
+			queries: []query{{
+				`max by (partition) (freshet_invalidator_partition_lag_seconds{$all})`,
+				"partition {{partition}}",
+			}},
 		},
 		{
 			title: "Oldest unfinished batch", unit: "s",
@@ -97,11 +112,21 @@ func lag() row {
 
 func keys() row {
 	return row{"Rows and keys", [][]panel{{
-		{title: "Row changes by mapping, per second", unit: "short", queries: []query{perSecond("freshet_router_rows_total", "mapping, table", "{{mapping}} {{table}}")}},
-		{title: "Keys by mapping, per second", unit: "short", queries: []query{perSecond("freshet_router_keys_total", "mapping, table", "{{mapping}} {{table}}")}},
-		{title: "Deletes acknowledged, per second", unit: "short", queries: []query{perSecond("freshet_invalidator_deletes_acknowledged_total", "delete", "{{delete}}")}},
 		{
-			title: "Found in Redis", description: "Which share of the deleted keys existed. Near 0: the mappings may not name what the application caches.", unit: "percentunit",
+			title: "Row changes by mapping, per second", unit: "short",
+			queries: []query{perSecond("freshet_router_rows_total", "mapping, table", "{{mapping}} {{table}}")},
+		},
+		{
+			title: "Keys by mapping, per second", unit: "short",
+			queries: []query{perSecond("freshet_router_keys_total", "mapping, table", "{{mapping}} {{table}}")},
+		},
+		{
+			title: "Deletes acknowledged, per second", unit: "short",
+			queries: []query{perSecond("freshet_invalidator_deletes_acknowledged_total", "delete", "{{delete}}")},
+		},
+		{
+			title: "Found in Redis", description: "Which share of the deleted keys existed. Near 0: the mappings may not name " +
+				"what the application caches.", unit: "percentunit",
 			queries: []query{{`sum(rate(freshet_invalidator_keys_found_total{$all}[$__rate_interval])) / sum(rate(freshet_invalidator_deletes_acknowledged_total{$all}[$__rate_interval]))`, "found"}},
 		},
 	}}}
@@ -109,9 +134,14 @@ func keys() row {
 
 func actions() row {
 	return row{"Actions other than deletes", [][]panel{{
-		{title: "By action, per second", unit: "short", queries: []query{perSecond("freshet_invalidator_actions_total", "action", "{{action}}")}},
 		{
-			title: "By what they did, per second", description: "forgotten: deleted where nothing could be written safely, as in a backlog. older: a newer value was there.", unit: "short",
+			title: "By action, per second", unit: "short",
+			queries: []query{perSecond("freshet_invalidator_actions_total", "action", "{{action}}")},
+		},
+		{
+			title: "By what they did, per second",
+			description: "forgotten: deleted where nothing could be written safely, as in a backlog. older: a newer value was " +
+				"there.", unit: "short",
 			queries: []query{perSecond("freshet_invalidator_actions_total", "outcome", "{{outcome}}")},
 		},
 		{
@@ -122,22 +152,33 @@ func actions() row {
 			},
 		},
 		{
-			title: "Saved, per second", description: "Keys that a later change's action served while they waited for rate_limit, and keys that shared another's query.", unit: "short",
+			title: "Saved, per second", description: "Keys that a later change's action served while they waited for " +
+				"rate_limit, and keys that shared another's query.", unit: "short",
 			queries: []query{
 				perSecond("freshet_invalidator_coalesced_total", "job", "coalesced"),
 				perSecond("freshet_invalidator_rebuilds_joined_total", "job", "shared a query"),
 			},
 		},
 	}, {
-		{title: "Queries that rebuild, per second", unit: "short", queries: []query{perSecond("freshet_invalidator_rebuild_queries_total", "result", "{{result}}")}},
+		{
+			title: "Queries that rebuild, per second", unit: "short",
+			queries: []query{perSecond("freshet_invalidator_rebuild_queries_total", "result", "{{result}}")},
+		},
 		{title: "Queries, p99 by mapping", description: "Shown where a mapping has a query.", unit: "s", queries: []query{
 			{`histogram_quantile(0.99, sum by (mapping, table, le) (rate(freshet_rebuild_query_duration_seconds_bucket{$all}[$__rate_interval])))`, "{{mapping}} {{table}}"},
 		}},
-		{title: "Query errors, per second", unit: "short", queries: []query{perSecond("freshet_rebuild_query_errors_total", "mapping, table, class", "{{mapping}} {{table}} {{class}}")}},
 		{
-			title: "Not written, not sent, per second", description: "Values, fields and members that were deleted instead of written, and messages that were not made, because the row did not have what they need.", unit: "short",
+			title: "Query errors, per second", unit: "short",
+			queries: []query{perSecond("freshet_rebuild_query_errors_total", "mapping, table, class",
+				"{{mapping}} {{table}} {{class}}")},
+		},
+		{
+			title: "Not written, not sent, per second",
+			description: "Values, fields and members that were deleted instead of written, and messages that were not made, " +
+				"because the row did not have what they need.", unit: "short",
 			queries: []query{
-				perSecond("freshet_router_forgotten_values_total", "mapping, table, by", "{{mapping}} {{table}} not written: {{by}}"),
+				perSecond("freshet_router_forgotten_values_total", "mapping, table, by",
+					"{{mapping}} {{table}} not written: {{by}}"),
 				perSecond("freshet_router_unsent_notices_total", "mapping, table, by", "{{mapping}} {{table}} not sent: {{by}}"),
 			},
 		},
@@ -156,7 +197,8 @@ func redis() row {
 			},
 		},
 		{
-			title: "Final deletes repeated, per second", description: "Because Redis answered slower than a quarter of second_delete.", unit: "short",
+			title:       "Final deletes repeated, per second",
+			description: "Because Redis answered slower than a quarter of second_delete.", unit: "short",
 			queries: []query{perSecond("freshet_invalidator_deletes_repeated_total", "instance", "{{instance}}")},
 		},
 	}}}
@@ -173,7 +215,8 @@ func trouble() row {
 			},
 		},
 		{
-			title: "Doubts", description: "Causes for which keys may be stale until somebody dismisses them: `freshet doubts list`.", unit: "short",
+			title: "Doubts", description: "Causes for which keys may be stale until somebody dismisses them: `freshet doubts " +
+				"list`.", unit: "short",
 			queries: []query{{`max by (cause) (freshet_doubts{$all})`, "{{cause}}"}},
 		},
 		{
@@ -185,8 +228,14 @@ func trouble() row {
 				perSecond("freshet_invalidator_dead_letters_total", "job", "given up"),
 			},
 		},
-		{title: "Durable writes, p99", unit: "s", queries: []query{quantile("0.99", "freshet_store_write_seconds", "operation")}},
-		{title: "Writes that failed, per second", unit: "short", queries: []query{perSecond("freshet_store_write_failures_total", "operation", "{{operation}}")}},
+		{
+			title: "Durable writes, p99", unit: "s",
+			queries: []query{quantile("0.99", "freshet_store_write_seconds", "operation")},
+		},
+		{
+			title: "Writes that failed, per second", unit: "short",
+			queries: []query{perSecond("freshet_store_write_failures_total", "operation", "{{operation}}")},
+		},
 	}}}
 }
 
@@ -194,7 +243,10 @@ func binlog() row {
 	return row{"Source", [][]panel{{
 		{title: "Connected", unit: "short", queries: []query{{`freshet_source_connected{$all}`, "{{instance}}"}}},
 		{title: "Reading is behind", unit: "s", queries: []query{{`freshet_source_lag_seconds{$all}`, "{{instance}}"}}},
-		{title: "Binlog kept for", description: "For how long the source keeps what is to be read next.", unit: "s", queries: []query{{`freshet_source_retention_headroom_seconds{$all}`, "{{instance}}"}}},
+		{
+			title: "Binlog kept for", description: "For how long the source keeps what is to be read next.", unit: "s",
+			queries: []query{{`freshet_source_retention_headroom_seconds{$all}`, "{{instance}}"}},
+		},
 		{
 			title: "Read per second", unit: "short",
 			queries: []query{
@@ -204,19 +256,34 @@ func binlog() row {
 			},
 		},
 	}, {
-		{title: "Received", unit: "Bps", queries: []query{perSecond("freshet_source_received_bytes_total", "instance", "{{instance}}")}},
-		{title: "Connection attempts, per second", unit: "short", queries: []query{perSecond("freshet_source_connects_total", "result", "{{result}}")}},
+		{
+			title: "Received", unit: "Bps",
+			queries: []query{perSecond("freshet_source_received_bytes_total", "instance", "{{instance}}")},
+		},
+		{
+			title: "Connection attempts, per second", unit: "short",
+			queries: []query{perSecond("freshet_source_connects_total", "result", "{{result}}")},
+		},
 		{
 			title: "Questions and marks, per second", description: "Without marks final deletes wait.", unit: "short",
-			queries: []query{perSecond("freshet_source_asks_total", "result", "questions {{result}}"), perSecond("freshet_source_marks_total", "job", "marks")},
+			queries: []query{
+				perSecond("freshet_source_asks_total", "result", "questions {{result}}"),
+				perSecond("freshet_source_marks_total", "job", "marks"),
+			},
 		},
-		{title: "Batches not vouched for", unit: "short", queries: []query{{`freshet_source_unvouched_batches{$all}`, "{{instance}}"}}},
+		{
+			title: "Batches not vouched for", unit: "short",
+			queries: []query{{`freshet_source_unvouched_batches{$all}`, "{{instance}}"}},
+		},
 	}}}
 }
 
 func kafka() row {
 	return row{"Kafka", [][]panel{{
-		{title: "Records behind, by partition", unit: "short", queries: []query{{`max by (partition) (freshet_kafka_lag_records{$all})`, "partition {{partition}}"}}},
+		{
+			title: "Records behind, by partition", unit: "short",
+			queries: []query{{`max by (partition) (freshet_kafka_lag_records{$all})`, "partition {{partition}}"}},
+		},
 		{
 			title: "Records per second", unit: "short",
 			queries: []query{
@@ -225,20 +292,47 @@ func kafka() row {
 			},
 		},
 		{title: "Acknowledged by the brokers", unit: "s", queries: quantiles("freshet_kafka_produce_seconds", "")},
-		{title: "Partitions by invalidator", unit: "short", queries: []query{{`freshet_kafka_owned_partitions{$all}`, "{{instance}}"}}},
+		{
+			title: "Partitions by invalidator", unit: "short",
+			queries: []query{{`freshet_kafka_owned_partitions{$all}`, "{{instance}}"}},
+		},
 	}, {
-		{title: "Kept for, by partition", description: "For how long the brokers keep what is to be fetched next.", unit: "s", queries: []query{{`min by (partition) (freshet_kafka_retention_headroom_seconds{$all})`, "partition {{partition}}"}}},
-		{title: "Requests that failed, per second", unit: "short", queries: []query{perSecond("freshet_kafka_request_errors_total", "class", "{{class}}")}},
-		{title: "Waiting for the brokers", unit: "bytes", queries: []query{{`freshet_kafka_producer_buffered_bytes{$all}`, "{{instance}}"}}},
-		{title: "Held up by quotas", description: "Seconds per second.", unit: "short", queries: []query{{`sum by (instance) (rate(freshet_kafka_throttled_seconds_total{$all}[$__rate_interval]))`, "{{instance}}"}}},
+		{
+			title: "Kept for, by partition", description: "For how long the brokers keep what is to be fetched next.", unit: "s",
+			queries: []query{{
+				`min by (partition) (freshet_kafka_retention_headroom_seconds{$all})`,
+				"partition {{partition}}",
+			}},
+		},
+		{
+			title: "Requests that failed, per second", unit: "short",
+			queries: []query{perSecond("freshet_kafka_request_errors_total", "class", "{{class}}")},
+		},
+		{
+			title: "Waiting for the brokers", unit: "bytes",
+			queries: []query{{`freshet_kafka_producer_buffered_bytes{$all}`, "{{instance}}"}},
+		},
+		{
+			title: "Held up by quotas", description: "Seconds per second.", unit: "short",
+			queries: []query{{
+				`sum by (instance) (rate(freshet_kafka_throttled_seconds_total{$all}[$__rate_interval]))`,
+				"{{instance}}",
+			}},
+		},
 	}}}
 }
 
 func process() row {
 	return row{"Process", [][]panel{{
-		{title: "CPU cores", unit: "short", queries: []query{perSecond("process_cpu_seconds_total", "instance", "{{instance}}")}},
+		{
+			title: "CPU cores", unit: "short",
+			queries: []query{perSecond("process_cpu_seconds_total", "instance", "{{instance}}")},
+		},
 		{title: "Resident memory", unit: "bytes", queries: []query{{`process_resident_memory_bytes{$all}`, "{{instance}}"}}},
 		{title: "Goroutines", unit: "short", queries: []query{{`go_goroutines{$all}`, "{{instance}}"}}},
-		{title: "Version", number: true, named: true, queries: []query{{`count by (version) (freshet_build_info{$all})`, "{{version}}"}}},
+		{
+			title: "Version", number: true, named: true,
+			queries: []query{{`count by (version) (freshet_build_info{$all})`, "{{version}}"}},
+		},
 	}}}
 }

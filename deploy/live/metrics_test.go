@@ -32,7 +32,8 @@ func documented(t *testing.T, without ...string) map[string]metric {
 		if strings.HasPrefix(line, "## ") {
 			title = line
 		}
-		if slices.ContainsFunc(without, func(w string) bool { return strings.Contains(title, w) }) || !strings.HasPrefix(line, "| `freshet_") {
+		if slices.ContainsFunc(without, func(w string) bool { return strings.Contains(title, w) }) ||
+			!strings.HasPrefix(line, "| `freshet_") {
 			continue
 		}
 		m := row.FindStringSubmatch(line)
@@ -83,7 +84,8 @@ func compareWithDocs(t *testing.T, got, want map[string]metric) {
 		case !ok:
 			t.Errorf("%s (%s of %q) is not in docs/metrics.md", name, got[name].kind, got[name].labels)
 		case doc != got[name]:
-			t.Errorf("%s is a %s with the labels %q; docs/metrics.md has a %s with %q", name, got[name].kind, got[name].labels, doc.kind, doc.labels)
+			t.Errorf("%s is a %s with the labels %q; docs/metrics.md has a %s with %q", name, got[name].kind, got[name].labels,
+				doc.kind, doc.labels)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {

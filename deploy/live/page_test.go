@@ -25,7 +25,8 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(testbed.Chromium(t)), chromedp.WindowSize(1280, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(testbed.Chromium(t)),
+		chromedp.WindowSize(1280, 900))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it refuses to run as root otherwise
 	}
@@ -116,10 +117,12 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	b := newBrowser(t)
 	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")))
 	b.sees("the word is Fresh", `document.getElementById("word").textContent.endsWith("Fresh")`)
-	b.sees("the sentence says until when", `document.getElementById("sentence").textContent.startsWith("all that was committed until")`)
+	b.sees("the sentence says until when",
+		`document.getElementById("sentence").textContent.startsWith("all that was committed until")`)
 	b.sees("rows flow", `/shop.*[1-9]\d* rows\/s/.test(document.getElementById("path").textContent)`)
 	b.sees("a stage is named as the slowest", `document.querySelectorAll("#path .slowest").length === 1`)
-	b.sees("every stage was passed", `document.getElementById("path").children.length === 7 && !document.getElementById("path").textContent.includes("nothing passed")`)
+	b.sees("every stage was passed",
+		`document.getElementById("path").children.length === 7 && !document.getElementById("path").textContent.includes("nothing passed")`)
 	b.sees("one partition needs no table", `document.getElementById("partitions").hidden`)
 	b.sees("the hottest tables are named, and no key", `document.getElementById("hot-table-rows").textContent.includes("shop.product") &&
 		!document.documentElement.innerHTML.includes("product:")`)
@@ -143,7 +146,8 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 		t.Errorf("the console says: %s", said)
 	}
 	b.evaluate(`document.querySelector("#hot-keys > summary").click()`, nil)
-	b.sees("the hottest keys are shown to who asks", `/^category:\d:products\d/.test(document.getElementById("hot-key-rows").firstElementChild?.textContent)`)
+	b.sees("the hottest keys are shown to who asks",
+		`/^category:\d:products\d/.test(document.getElementById("hot-key-rows").firstElementChild?.textContent)`)
 	b.picture("hot")
 	b.evaluate(`document.querySelector("#hot-keys > summary").click()`, nil)
 	b.sees("and forgotten afterwards", `document.getElementById("hot-key-rows").children.length === 0`)
@@ -153,7 +157,8 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	stop()
 
 	f.Stop(t, patience)
-	b.sees("it says that it lost the connection", `document.getElementById("gone").textContent.startsWith("Disconnected since")`)
+	b.sees("it says that it lost the connection",
+		`document.getElementById("gone").textContent.startsWith("Disconnected since")`)
 	b.picture("gone")
 	html, err := chromedp.Run(b.ctx, chromedp.OuterHTML("html"))
 	testbed.Must(t, err)
@@ -192,10 +197,12 @@ func TestKeysAreShownToWhoHoldsTheToken(t *testing.T) {
 	asks := `!document.getElementById("hot-ask").hidden && document.getElementById("hot-key-rows").children.length === 0`
 	b.sees("it asks", asks)
 	give := func(what string) {
-		b.evaluate(`document.getElementById("hot-token").value = "`+what+`"; document.getElementById("hot-ask").requestSubmit()`, nil)
+		b.evaluate(`document.getElementById("hot-token").value = "`+what+
+			`"; document.getElementById("hot-ask").requestSubmit()`, nil)
 	}
 	give("wrong")
 	b.sees("it says that it was wrong, and asks again", asks+` && !document.getElementById("hot-wrong").hidden`)
 	give(token)
-	b.sees("the keys are shown", `document.getElementById("hot-ask").hidden && /^category:/.test(document.getElementById("hot-key-rows").textContent)`)
+	b.sees("the keys are shown",
+		`document.getElementById("hot-ask").hidden && /^category:/.test(document.getElementById("hot-key-rows").textContent)`)
 }

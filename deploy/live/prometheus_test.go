@@ -69,7 +69,10 @@ func ofRules(t *testing.T, job string) (all []expression) {
 		for _, r := range g.Rules {
 			expr := comparison.ReplaceAllString(r.Expr, "$1$2 bool $3")
 			expr = strings.ReplaceAll(expr, `{job="freshet"}`, "")
-			all = append(all, expression{r.Alert + r.Record, fmt.Sprintf(`(%s) and on (job) up{job=%q}`, expr, job), g.Name == "freshet-kafka"})
+			all = append(all, expression{
+				r.Alert + r.Record, fmt.Sprintf(`(%s) and on (job) up{job=%q}`, expr, job),
+				g.Name == "freshet-kafka",
+			})
 		}
 	}
 	return all
@@ -103,7 +106,8 @@ func allHaveData(t *testing.T, p *testbed.PrometheusServer, s scraped) {
 // newPrometheus starts a Prometheus with the rules as they are shipped, and one job for each set.
 func newPrometheus(t *testing.T, sets ...scraped) *testbed.PrometheusServer {
 	t.Helper()
-	config := "global: {scrape_interval: 250ms, evaluation_interval: 500ms}\nrule_files: [freshet.rules.yaml]\nscrape_configs:\n"
+	config := "global: {scrape_interval: 250ms, evaluation_interval: 500ms}\nrule_files: " +
+		"[freshet.rules.yaml]\nscrape_configs:\n"
 	for _, s := range sets {
 		var targets []string
 		for _, f := range s.freshets {

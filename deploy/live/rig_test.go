@@ -100,7 +100,8 @@ func (s *shop) onKafka() []*freshet {
 	s.t.Helper()
 	k := testbed.SharedKafka(s.t)
 	name := k.NewTopicName(s.t)
-	log := fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%q], topic: %q, group: %q, partitions: 4, replication_factor: 1}}\n",
+	log := fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%q], topic: %q, group: %q, partitions: 4, "+
+		"replication_factor: 1}}\n",
 		strings.Join(k.Brokers(), `", "`), name, name)
 	all := []*freshet{s.start("reader", s.reads(), log)}
 	for range 2 {

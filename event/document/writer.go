@@ -66,7 +66,8 @@ func New(fields []Field, o Options) (*Writer, error) {
 		case seen[f.Name]:
 			errs = append(errs, fmt.Errorf("field %q comes twice", f.Name))
 		case !Writable(f.Column):
-			errs = append(errs, fmt.Errorf("field %q: column %s is %s, which has no text", f.Name, f.Column.Name, strings.ToUpper(f.Column.Type)))
+			errs = append(errs, fmt.Errorf("field %q: column %s is %s, which has no text", f.Name, f.Column.Name,
+				strings.ToUpper(f.Column.Type)))
 		}
 		seen[f.Name] = true
 		label := append(appendString(nil, []byte(f.Name)), ':')

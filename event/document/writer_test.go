@@ -56,7 +56,10 @@ func TestEveryTypeHasItsForm(t *testing.T) {
 		{"float", event.ClassFloat, text("nan"), `"nan"`, "nan"},
 		{"date", temporal, text("2026-01-02"), `"2026-01-02"`, "2026-01-02"},
 		{"datetime", temporal, text("2026-01-02 03:04:05"), `"2026-01-02T03:04:05"`, "2026-01-02T03:04:05"},
-		{"datetime(6)", temporal, text("2026-01-02 03:04:05.000070"), `"2026-01-02T03:04:05.000070"`, "2026-01-02T03:04:05.000070"},
+		{
+			"datetime(6)", temporal, text("2026-01-02 03:04:05.000070"), `"2026-01-02T03:04:05.000070"`,
+			"2026-01-02T03:04:05.000070",
+		},
 		{"timestamp", temporal, text("2026-01-02 03:04:05"), `"2026-01-02T03:04:05Z"`, "2026-01-02T03:04:05Z"},
 		{"timestamp2", temporal, text("2026-01-02 03:04:05.5"), `"2026-01-02T03:04:05.5Z"`, "2026-01-02T03:04:05.5Z"},
 		{"TIMESTAMP(3)", temporal, text("2026-01-02 03:04:05.123"), `"2026-01-02T03:04:05.123Z"`, "2026-01-02T03:04:05.123Z"},
@@ -67,15 +70,24 @@ func TestEveryTypeHasItsForm(t *testing.T) {
 		{"timestamp(3)", temporal, text("0000-00-00 00:00:00.000"), "null", leftOut},
 		{"date", temporal, text("2026-00-00"), `"2026-00-00"`, "2026-00-00"},
 		{"datetime", temporal, text(`no "date"`), `"no \"date\""`, `no "date"`},
-		{"varchar(64)", event.ClassText, text("a\"b\\c\n\x01é漢😀\u2028"), `"a\"b\\c\n\u0001é漢😀\u2028"`, "a\"b\\c\n\x01é漢😀\u2028"},
+		{
+			"varchar(64)", event.ClassText, text("a\"b\\c\n\x01é漢😀\u2028"), `"a\"b\\c\n\u0001é漢😀\u2028"`,
+			"a\"b\\c\n\x01é漢😀\u2028",
+		},
 		{"varchar(64)", event.ClassText, text("a\xffb"), `"a\ufffdb"`, "a\xffb"},
 		{"enum('live')", event.ClassEnum, text("live"), `"live"`, "live"},
 		{"set('a','b')", event.ClassEnum, text("a,b"), `"a,b"`, "a,b"},
-		{"uuid", event.ClassUUID, text("550e8400-e29b-41d4-a716-446655440000"), `"550e8400-e29b-41d4-a716-446655440000"`, "550e8400-e29b-41d4-a716-446655440000"},
+		{
+			"uuid", event.ClassUUID, text("550e8400-e29b-41d4-a716-446655440000"), `"550e8400-e29b-41d4-a716-446655440000"`,
+			"550e8400-e29b-41d4-a716-446655440000",
+		},
 		{"varbinary(16)", event.ClassBinary, raw("\x00\xff\x10"), `"AP8Q"`, "\x00\xff\x10"},
 		{"blob", event.ClassBinary, raw(""), `""`, ""},
 		{"bit(1)", event.ClassBinary, raw("\x01"), "1", "1"},
-		{"bit(64)", event.ClassBinary, raw("\xff\xff\xff\xff\xff\xff\xff\xfe"), "18446744073709551614", "18446744073709551614"},
+		{
+			"bit(64)", event.ClassBinary, raw("\xff\xff\xff\xff\xff\xff\xff\xfe"), "18446744073709551614",
+			"18446744073709551614",
+		},
 		{"json", event.ClassKeyless, embedded(`{"a": [1, null]}`), `{"a": [1, null]}`, `{"a": [1, null]}`},
 		{"json", event.ClassKeyless, null(), "null", leftOut},
 		{"", event.ClassUnknown, text("x"), `"x"`, "x"},
@@ -112,7 +124,8 @@ func TestADocumentOfManyFields(t *testing.T) {
 	}
 	row := []event.Value{signed(7), text("x"), decimal("-000012345678901234567.90"), null(), embedded("[]")}
 	got, err := w.JSON([]byte("before "), row)
-	if want := `before {"id":7,"na\"me":"x","price":-12345678901234567.90,"gone":null,"extra":[]}`; err != nil || string(got) != want {
+	if want := `before {"id":7,"na\"me":"x","price":-12345678901234567.90,"gone":null,"extra":[]}`; err != nil ||
+		string(got) != want {
 		t.Errorf("got  %s %v\nwant %s", got, err, want)
 	}
 	hash, err := w.Hash(nil, row)
@@ -120,7 +133,8 @@ func TestADocumentOfManyFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := event.Fields(hash).All()
-	if got := string(bytes.Join(all, []byte("|"))); err != nil || got != `id|7|na"me|x|price|-000012345678901234567.90|extra|[]` {
+	if got := string(bytes.Join(all, []byte("|"))); err != nil ||
+		got != `id|7|na"me|x|price|-000012345678901234567.90|extra|[]` {
 		t.Errorf("got %s %v", got, err)
 	}
 }
@@ -148,7 +162,8 @@ func TestFieldsThatCannotBe(t *testing.T) {
 		{"where", column("geometry", event.ClassKeyless)},
 		{"j", column("JSON", event.ClassKeyless)},
 	}, Options{})
-	want := "field \"a\" comes twice\nfield 3 (column c) has no name\nfield \"where\": column c is GEOMETRY, which has no text"
+	want := "field \"a\" comes twice\nfield 3 (column c) has no name\nfield \"where\": column c is GEOMETRY, which has " +
+		"no text"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
@@ -166,7 +181,10 @@ func plainly(t interface{ Fatal(...any) }, v any) []byte {
 }
 
 func FuzzStringsAreThoseOfEncodingJSON(f *testing.F) {
-	for _, s := range []string{"", "plain", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "é漢😀", "\u2028\u2029\u202a", "a\xffb\xc3", "\xed\xa0\x80", "<>&"} {
+	for _, s := range []string{
+		"", "plain", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "é漢😀", "\u2028\u2029\u202a", "a\xffb\xc3",
+		"\xed\xa0\x80", "<>&",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -177,7 +195,10 @@ func FuzzStringsAreThoseOfEncodingJSON(f *testing.F) {
 }
 
 func FuzzNumbersAreValidJSON(f *testing.F) {
-	for _, s := range []string{"0", "-0", "007", "-007.50", "1e5", "1E+5", ".5", "5.", "1e", "-", "", "--1", "1 ", "0x1", "00", "1.e5"} {
+	for _, s := range []string{
+		"0", "-0", "007", "-007.50", "1e5", "1E+5", ".5", "5.", "1e", "-", "", "--1", "1 ", "0x1",
+		"00", "1.e5",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -268,7 +289,10 @@ func rows(t testing.TB, write func(*Writer, []byte, []event.Value) ([]byte, erro
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := []event.Value{signed(1234567), text("Blue Jar"), text("ann@example.com"), decimal("9.90"), text("2026-01-02 03:04:05"), null()}
+	row := []event.Value{
+		signed(1234567), text("Blue Jar"), text("ann@example.com"), decimal("9.90"),
+		text("2026-01-02 03:04:05"), null(),
+	}
 	var dst []byte
 	return func() {
 		if dst, err = write(w, dst[:0], row); err != nil {

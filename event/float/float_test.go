@@ -46,7 +46,8 @@ func TestAppend(t *testing.T) {
 }
 
 func TestWidth(t *testing.T) {
-	if Width(true, false) != 12 || Width(false, false) != 24 || Width(true, true) != Unlimited || Width(false, true) != Unlimited {
+	if Width(true, false) != 12 || Width(false, false) != 24 || Width(true, true) != Unlimited ||
+		Width(false, true) != Unlimited {
 		t.Error("the widths are not those that were measured")
 	}
 }

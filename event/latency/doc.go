@@ -7,7 +7,7 @@
 //
 // The stages follow each other without gap or overlap:
 //
-//	commit ─ read ─▶ handed to the log ─ append ─▶ taken by it ─ fetch ─▶ fetched ─ delete ─▶ deleted ─ finish ─▶ finished
+//	commit ─ read ─▶ handed on ─ append ─▶ taken by it ─ fetch ─▶ fetched ─ delete ─▶ deleted ─ finish ─▶ finished
 //
 // Only `read` and the headline compare two machines' clocks (the source's and this one's), and where the log is Kafka
 // so does `fetch` (the producer's and this one's). Commit times are as fine as the source gives them: microseconds from

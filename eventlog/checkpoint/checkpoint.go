@@ -56,7 +56,10 @@ type Checkpoint struct {
 
 // New returns a checkpoint that goes on from what its storage holds. The name says in errors where that is.
 func New(name string, s Storage, l Loaded) *Checkpoint {
-	return &Checkpoint{name: name, storage: s, current: clone(&l.Position), durable: clone(&l.Position), mappings: l.Mappings}
+	return &Checkpoint{
+		name: name, storage: s, current: clone(&l.Position), durable: clone(&l.Position),
+		mappings: l.Mappings,
+	}
 }
 
 // clone returns a position that can change without p changing. State is never written to, so it is shared.
@@ -162,8 +165,8 @@ func before(file string, pos uint64, thanFile string, thanPos uint64) bool {
 	return err == nil && thanErr == nil && base == thanBase && n < than
 }
 
-// Save makes the current position durable. It does nothing when nothing has changed. After an error the durable position
-// is either the old or the new one.
+// Save makes the current position durable. It does nothing when nothing has changed. After an error the durable
+// position is either the old or the new one.
 func (c *Checkpoint) Save() error {
 	c.saving.Lock()
 	defer c.saving.Unlock()

@@ -1,5 +1,5 @@
-// Package checkpoint is the position from which a source is read again after a restart: the rules for when it moves, the
-// saver that makes it durable a few times a second, and its form in JSON.
+// Package checkpoint is the position from which a source is read again after a restart: the rules for when it moves,
+// the saver that makes it durable a few times a second, and its form in JSON.
 //
 // Its place on the path: after both event logs. A [Checkpoint] follows the ends that the log reports as durable; a
 // [Storage] decides where the bytes go: a file in one process, a compacted topic with Kafka.

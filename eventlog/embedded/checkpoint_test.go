@@ -56,7 +56,8 @@ func TestAPositionIsReadAsItWasWritten(t *testing.T) {
 			Committed: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), State: []byte("\x00\xff tables"),
 		},
 		"mariadb": {
-			Flavor: event.MariaDB, Server: "x/1", Epoch: 1, File: "mariadb-bin.000001", Pos: 4, GTIDs: gtids(t, event.MariaDB, "0-1-100,7-2-3"),
+			Flavor: event.MariaDB, Server: "x/1", Epoch: 1, File: "mariadb-bin.000001", Pos: 4,
+			GTIDs: gtids(t, event.MariaDB, "0-1-100,7-2-3"),
 		},
 		"no gtids":    position(t, 4711),
 		"no file":     {Flavor: event.MySQL, GTIDs: gtids(t, event.MySQL, uuid+":1")},

@@ -73,7 +73,9 @@ func (s *Store) Purge(ctx context.Context, f retry.Filter) (int, error) {
 }
 
 // takeDead removes dead letters, a chunk in each write, and hands each to then.
-func (s *Store) takeDead(ctx context.Context, op string, f retry.Filter, then func(*books, retry.Entry) error) (int, error) {
+func (s *Store) takeDead(ctx context.Context, op string, f retry.Filter, then func(*books, retry.Entry) error) (int,
+	error,
+) {
 	total, after := 0, uint64(0)
 	for {
 		if err := ctx.Err(); err != nil {

@@ -131,7 +131,8 @@ func helpFull(dir string) error {
 	}
 	failed, recovered, attempts := make(chan error, 100), make(chan struct{}, 1), 0
 	ends, done := make(chan event.End), make(chan error, 1)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: uint64(os.Getpagesize()), Max: before.Max}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE,
+		&syscall.Rlimit{Cur: uint64(os.Getpagesize()), Max: before.Max}); err != nil {
 		return err
 	}
 	go func() {
@@ -246,7 +247,8 @@ func TestAKilledProcessLosesNoKeyInTrouble(t *testing.T) {
 			}
 		}
 		// One write may have taken effect without being told: the settling of the last key that was parked.
-		if len(differ) > 1 || len(differ) == 1 && (in[differ[0]] || said[len(said)-1] != "parked "+strings.TrimPrefix(differ[0], "user:")) {
+		if len(differ) > 1 || len(differ) == 1 &&
+			(in[differ[0]] || said[len(said)-1] != "parked "+strings.TrimPrefix(differ[0], "user:")) {
 			t.Errorf("it said %v; in the store is %v", said[max(0, len(said)-3):], in)
 		}
 		must(t, s.Close())

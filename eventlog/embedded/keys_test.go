@@ -95,7 +95,8 @@ func TestAKeyInTroubleTakesOnePlaceHoweverOftenItChanges(t *testing.T) {
 	if len(got) != 1 {
 		t.Fatalf("%d entries, want one", len(got))
 	}
-	if got[0].Version != at(100) || got[0].D != 9*time.Second || !got[0].First.Equal(time.Unix(10, 0)) || !got[0].Last.Equal(time.Unix(59, 0)) {
+	if got[0].Version != at(100) || got[0].D != 9*time.Second || !got[0].First.Equal(time.Unix(10, 0)) ||
+		!got[0].Last.Equal(time.Unix(59, 0)) {
 		t.Errorf("merged to %+v", got[0])
 	}
 	// It was due at 20 s; when that was past, the next one at 30, 40, …: never put off by new changes.

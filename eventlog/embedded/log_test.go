@@ -310,8 +310,12 @@ func TestTheWaitsInTheLogAreMeasured(t *testing.T) {
 		}
 		<-time.After(4 * time.Second)
 		fetch(t, p) // 2, after 4 s
-		for name, got := range map[string]latency.Percentiles{"append": stages.Append.LastMinute(time.Now()), "fetch": stages.Fetch.LastMinute(time.Now())} {
-			if want := map[string]time.Duration{"append": time.Second, "fetch": 4 * time.Second}[name]; got.Count != 2 || got.P99.Round(time.Second) != want {
+		for name, got := range map[string]latency.Percentiles{
+			"append": stages.Append.LastMinute(time.Now()),
+			"fetch":  stages.Fetch.LastMinute(time.Now()),
+		} {
+			if want := map[string]time.Duration{"append": time.Second, "fetch": 4 * time.Second}[name]; got.Count != 2 ||
+				got.P99.Round(time.Second) != want {
 				t.Errorf("%s: %+v, want %s", name, got, want)
 			}
 		}

@@ -237,19 +237,22 @@ func explain(path string, err error) error {
 	dir := filepath.Dir(path)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("eventlog.dir %s: %w: another freshet runs on it; stop that one, or give this one a directory of its own",
+		return fmt.Errorf("eventlog.dir %s: %w: another freshet runs on it; stop that one, or give this one a directory of "+
+			"its own",
 			dir, ErrLocked)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("eventlog.dir %s: %w: freshet has not run on it yet, or %s was removed", dir, ErrMissing, FileName)
 	case errors.Is(err, ErrNewer):
-		return fmt.Errorf("eventlog.dir %s: %s: %w: use that version, or a directory of its own for this one", dir, FileName, err)
+		return fmt.Errorf("eventlog.dir %s: %s: %w: use that version, or a directory of its own for this one", dir, FileName,
+			err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("eventlog.dir %s: %w: it belongs to another user than the one that freshet runs as", dir, err)
 	}
 	if !isDamage(err) {
 		return fmt.Errorf("eventlog.dir %s: %s: %w", dir, FileName, err)
 	}
-	return fmt.Errorf("eventlog.dir %s: %s: %w: put back a copy, or move the file away, set the position where the source "+
+	return fmt.Errorf("eventlog.dir %s: %s: %w: put back a copy, or move the file away, set the position where the "+
+		"source "+
 		"is to be read from (freshet position set), and clear the keys that were cached since", dir, FileName, asDamage(err))
 }
 

@@ -42,7 +42,10 @@ func TestARecordThatIsNotWholeIsRefused(t *testing.T) {
 			}
 		}
 	}
-	for _, body := range []string{"", "null x", `{"key": 5}`, `{"version": "1/2"}`, `{"action": "explode"}`, `{"key": {"base64": "?"}}`, `{"d": "2"}`} {
+	for _, body := range []string{
+		"", "null x", `{"key": 5}`, `{"version": "1/2"}`, `{"action": "explode"}`,
+		`{"key": {"base64": "?"}}`, `{"d": "2"}`,
+	} {
 		if _, err := decodeEntry(seal([]byte(body))); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%q is read: %v", body, err)
 		}
@@ -67,7 +70,8 @@ func TestEntriesSurviveTheirEncoding(t *testing.T) {
 				Pos: rapid.Uint64().Draw(t, "pos"), Row: rapid.Uint32().Draw(t, "row"),
 			},
 			D:        time.Duration(rapid.Int64().Draw(t, "d")),
-			Attempts: rapid.Int().Draw(t, "attempts"), First: moment.Draw(t, "first"), Last: moment.Draw(t, "last"), Due: moment.Draw(t, "due"),
+			Attempts: rapid.Int().Draw(t, "attempts"), First: moment.Draw(t, "first"), Last: moment.Draw(t, "last"),
+			Due: moment.Draw(t, "due"),
 		}
 		record, err := encodeEntry(&want)
 		must(t, err)

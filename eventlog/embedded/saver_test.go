@@ -214,7 +214,8 @@ func TestTheSaverSavesOnceMoreWhenItsContextEnds(t *testing.T) {
 		for range 20 { // select takes either first
 			attempts = 0
 			if err := c.Run(ctx, closed, SaverOptions{}); !errors.Is(err, errDisk) || attempts != 1 {
-				t.Fatalf("a last save that failed %d times, with the channel closed: %v: each may take long, and there is no time", attempts, err)
+				t.Fatalf("a last save that failed %d times, with the channel closed: %v: each may take long, and there is no time",
+					attempts, err)
 			}
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/freshet/freshet/eventlog/stash"
 )
 
-// stashBuckets is where the store keeps the stash: a bucket for each transaction, named by XID and by the version of its
-// first row, with a key for each chunk and one for what describes them. It implements [stash.Storage].
+// stashBuckets is where the store keeps the stash: a bucket for each transaction, named by XID and by the version of
+// its first row, with a key for each chunk and one for what describes them. It implements [stash.Storage].
 type stashBuckets struct{ store *Store }
 
 // preparedRecord describes the chunks of one transaction.

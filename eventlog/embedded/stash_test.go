@@ -35,14 +35,16 @@ func TestAStashIsReadAsItWasAlwaysWritten(t *testing.T) {
 		} {
 			must(t, b.Put([]byte(key), seal([]byte(body))))
 		}
-		return tx.Bucket([]byte("meta")).Put([]byte("usage"), seal([]byte(`{"parked":0,"dead":0,"bytes":0,"stash_keys":3,"stash_bytes":180}`)))
+		return tx.Bucket([]byte("meta")).Put([]byte("usage"),
+			seal([]byte(`{"parked":0,"dead":0,"bytes":0,"stash_keys":3,"stash_bytes":180}`)))
 	}))
 	s = reopen(t, s)
 	if d := cmp.Diff([]string{"a", "\xff", "b"}, names(t, s, "X'61',X'',1")); d != "" {
 		t.Error(d)
 	}
 	all := s.Stash().List()
-	if len(all) != 1 || all[0].First != at(9) || all[0].Keys != 3 || all[0].Bytes != 180 || len(all[0].Chunks) != 2 || all[0].Since.Year() != 2026 {
+	if len(all) != 1 || all[0].First != at(9) || all[0].Keys != 3 || all[0].Bytes != 180 || len(all[0].Chunks) != 2 ||
+		all[0].Since.Year() != 2026 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -52,7 +54,10 @@ func TestWhatIsStashedIsWrittenAsAlways(t *testing.T) {
 	must(t, s.Stash().Begin("x", at(9)).Append(stashed("a", "b")))
 	must(t, s.db.View(func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte("xa")).Bucket([]byte("x\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x01"))
-		for key, want := range map[string]string{"\x00\x00\x00\x00": `{"xid":"x","since":"`, "\x00\x00\x00\x01": `[{"table":"shop.user","mapping":1,`} {
+		for key, want := range map[string]string{
+			"\x00\x00\x00\x00": `{"xid":"x","since":"`,
+			"\x00\x00\x00\x01": `[{"table":"shop.user","mapping":1,`,
+		} {
 			body, err := unseal(b.Get([]byte(key)))
 			if err != nil || !strings.HasPrefix(string(body), want) {
 				t.Errorf("%q is %q, %v", key, body, err)

@@ -173,7 +173,8 @@ func TestADamagedFileIsNeverAFirstStart(t *testing.T) {
 				_ = s.Close()
 				t.Fatal("it is opened")
 			}
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "position set") {
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), dir) ||
+				!strings.Contains(err.Error(), "position set") {
 				t.Errorf("%q does not say what is wrong, where, and what to do", err)
 			}
 			is, err := os.ReadFile(path)
@@ -320,8 +321,9 @@ func at(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos:
 // entry makes the parked entry of key n, due at n seconds.
 func entry(n int) retry.Entry {
 	return retry.Entry{
-		Key: "user:" + strconv.Itoa(n), Action: event.ActionDelete, Source: "default", Table: "shop.user", Version: at(uint64(n)),
-		D: 2 * time.Second, Error: "NOPERM", Attempts: 3,
+		Key: "user:" + strconv.Itoa(n), Action: event.ActionDelete, Source: "default", Table: "shop.user",
+		Version: at(uint64(n)),
+		D:       2 * time.Second, Error: "NOPERM", Attempts: 3,
 		First: time.Unix(1, 0).UTC(), Last: time.Unix(2, 0).UTC(), Due: time.Unix(int64(n), 500).UTC(),
 	}
 }
@@ -337,7 +339,10 @@ func stashed(keys ...string) []stash.Key {
 // position makes a position without GTIDs.
 func position(t testing.TB, pos uint64) event.Position {
 	t.Helper()
-	return event.Position{Flavor: event.MySQL, Server: "a", Epoch: 1, File: "binlog.000001", Pos: pos, Committed: time.Unix(5, 0).UTC()}
+	return event.Position{
+		Flavor: event.MySQL, Server: "a", Epoch: 1, File: "binlog.000001", Pos: pos,
+		Committed: time.Unix(5, 0).UTC(),
+	}
 }
 
 // The system lets a process write on to a file that has no name any more; at the next start all of it is gone.
@@ -354,7 +359,8 @@ func TestAStoreThatIsRemovedUnderFreshetSaysSo(t *testing.T) {
 			must(t, s.SetFact(t.Context(), "a", []byte("1")))
 			must(t, remove(s.Path()))
 			err := s.SetFact(t.Context(), "a", []byte("2"))
-			if !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), s.Path()) || !strings.Contains(err.Error(), "freshet position set") {
+			if !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), s.Path()) ||
+				!strings.Contains(err.Error(), "freshet position set") {
 				t.Errorf("written all the same: %v", err)
 			}
 		})

@@ -22,7 +22,8 @@ func (l *lossy) notFinished(want string) {
 	<-m.done
 	var lost *consumer.LostError
 	err := m.stop()
-	if !errors.As(err, &lost) || lost.Partition != 0 || lost.Loss != consumer.Truncated || !strings.Contains(err.Error(), want) {
+	if !errors.As(err, &lost) || lost.Partition != 0 || lost.Loss != consumer.Truncated ||
+		!strings.Contains(err.Error(), want) {
 		l.t.Fatalf("ended with %v", err)
 	}
 	if d := m.doubts.List(); len(d) != 1 || d[0].Subject != l.names.Topic+"/0" {

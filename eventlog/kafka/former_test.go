@@ -57,7 +57,8 @@ func joined(t *testing.T) *membership {
 	m.alarms, err = alarm.New(log, nil)
 	must(t, err)
 	m.Log, err = New(m.client, Options{
-		Topic: m.names.Topic, Group: m.names.Topic, Delays: m.delays[:1], Session: 6 * time.Second, Log: log, Alarms: m.alarms,
+		Topic: m.names.Topic, Group: m.names.Topic, Delays: m.delays[:1], Session: 6 * time.Second, Log: log,
+		Alarms: m.alarms,
 	})
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())

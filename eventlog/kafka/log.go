@@ -82,7 +82,8 @@ func New(c *broker.Client, o Options) (*Log, error) {
 		return nil, err
 	}
 	l.consumer, err = consumer.New(c, consumer.Options{
-		Names: broker.Names{Topic: o.Topic}, Group: o.Group, SkipLost: o.SkipLost, Bury: l.letters.Bury, Letters: l.deadLetters, Latency: o.Latency,
+		Names: broker.Names{Topic: o.Topic}, Group: o.Group, SkipLost: o.SkipLost, Bury: l.letters.Bury,
+		Letters: l.deadLetters, Latency: o.Latency,
 		Registerer: o.Registerer, Log: o.Log, Alarms: o.Alarms, Doubts: o.Doubts,
 	})
 	return l, err

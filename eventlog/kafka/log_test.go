@@ -107,7 +107,10 @@ func (l *lives) open(t *testing.T) logtest.Opened {
 		Topics: broker.Names{Topic: l.topic}, Source: "logtest", Term: l.term, Heads: l.heads, MaxBuffered: 64 << 10,
 	})
 	must(t, err)
-	log, err := New(l.client, Options{Topic: l.topic, Group: l.topic, Session: 6 * time.Second, Delays: []time.Duration{time.Minute}})
+	log, err := New(l.client, Options{
+		Topic: l.topic, Group: l.topic, Session: 6 * time.Second,
+		Delays: []time.Duration{time.Minute},
+	})
 	must(t, err)
 	p := &life{Producer: out, log: log, ends: make(chan event.End)}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -80,7 +80,8 @@ func (l *Log) watchTopics(ctx context.Context, ours, former []string) {
 		}
 		for _, topic := range former {
 			if gone(topic) {
-				l.o.Log.Info("a topic of a delay that is not configured any more is gone: joining the group without it", "topic", topic)
+				l.o.Log.Info("a topic of a delay that is not configured any more is gone: joining the group without it", "topic",
+					topic)
 				return
 			}
 		}
@@ -88,8 +89,9 @@ func (l *Log) watchTopics(ctx context.Context, ours, former []string) {
 		for _, topic := range ours {
 			if gone(topic) {
 				missing = true
-				l.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("topic %s does not exist any more, so no invalidator of group %s is given "+
-					"anything to do: create it again, see freshet check", topic, l.o.Group))
+				l.o.Alarms.Raise(alarm.KafkaAway,
+					fmt.Sprintf("topic %s does not exist any more, so no invalidator of group %s is given "+
+						"anything to do: create it again, see freshet check", topic, l.o.Group))
 			}
 		}
 		l.missing.Store(missing)

@@ -69,7 +69,8 @@ func (u *untilLost) FreshAsOf() time.Time {
 // tell records that a partition is stopped. It returns once that is durable, or with ctx's error.
 func (l *Log) tell(ctx context.Context, lost *consumer.LostError) error {
 	return l.o.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RecordsLost, Group: lost.Group, Subject: fmt.Sprintf("%s/%d", lost.Topic, lost.Partition), Message: lost.Error(),
+		Cause: alarm.RecordsLost, Group: lost.Group, Subject: fmt.Sprintf("%s/%d", lost.Topic, lost.Partition),
+		Message: lost.Error(),
 	})
 }
 

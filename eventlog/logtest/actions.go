@@ -19,7 +19,10 @@ func actionsOf(i int) *event.Batch {
 	b := batch(i, []string{}...)
 	b.Commons[0].RateLimit = i
 	told := &event.Effect{Publish: true, Stream: true, MaxLen: 1000}
-	value := &event.Effect{As: event.FormJSON, TTL: time.Hour, Jitter: 0.25, ExpireAt: time.Minute, Missing: true, MissingValue: "\xff", MissingTTL: time.Second}
+	value := &event.Effect{
+		As: event.FormJSON, TTL: time.Hour, Jitter: 0.25, ExpireAt: time.Minute, Missing: true,
+		MissingValue: "\xff", MissingTTL: time.Second,
+	}
 	hash := &event.Effect{As: event.FormHash, Publish: true}
 	query := &event.Effect{As: event.FormString, Query: "0123456789abcdef", Stream: true}
 	all := []struct {
@@ -35,7 +38,10 @@ func actionsOf(i int) *event.Batch {
 		{event.ActionRebuild, event.IntentPut, value, []any{"{ no document \xff"}},
 		{event.ActionRebuild, event.IntentRemove, value, nil},
 		{event.ActionRebuild, event.IntentForget, value, nil},
-		{event.ActionRebuild, event.IntentPut, hash, []any{"channel", "", "name", "Zoë", "avatar", "\x89PNG\xff", "empty", ""}},
+		{
+			event.ActionRebuild, event.IntentPut, hash,
+			[]any{"channel", "", "name", "Zoë", "avatar", "\x89PNG\xff", "empty", ""},
+		},
 		{event.ActionRebuild, event.IntentPut, query, []any{"stream", "7", nil, "", "\xff"}},
 		{event.ActionHash, event.IntentPut, &event.Effect{}, []any{"field", "value"}},
 		{event.ActionHash, event.IntentRemove, nil, []any{"\xff"}},
@@ -51,7 +57,8 @@ func actionsOf(i int) *event.Batch {
 		// A few keys, of which each has several actions, also in the same row.
 		key := fmt.Sprintf("\xff:%d", n%3)
 		it := event.Item{
-			Text: append(b.Text(), key...), Key: len(key), Row: uint32(n/4 + 1), Action: a.action, Intent: a.intent, Effect: a.effect,
+			Text: append(b.Text(), key...), Key: len(key), Row: uint32(n/4 + 1), Action: a.action, Intent: a.intent,
+			Effect: a.effect,
 		}
 		for _, f := range a.fields {
 			if f == nil {
@@ -73,7 +80,8 @@ func whole(b *event.Batch, i int) string {
 	if e := b.EffectOf(i); e != nil {
 		effect = *e
 	}
-	return fmt.Sprintf("%q %s %s %v %+v %q of %s under %d with %s, %d a second", b.Key(i), inv.Action, inv.Intent, b.EffectOf(i) != nil, effect,
+	return fmt.Sprintf("%q %s %s %v %+v %q of %s under %d with %s, %d a second", b.Key(i), inv.Action, inv.Intent,
+		b.EffectOf(i) != nil, effect,
 		b.Fields(i), b.Version(i), o.Mapping, o.D, o.RateLimit)
 }
 

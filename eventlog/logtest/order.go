@@ -34,7 +34,8 @@ func carriesWhatIsOdd(t *testing.T, h Harness) {
 	var got deliveries
 	done := p.consume(got.all)
 	keys := []string{
-		"", " ", "\x00\xff\xfe", "ключ", "a\nb", `{"a":1}`, string(bytes.Repeat([]byte{0x80}, 300)), strings.Repeat("long", 64<<10),
+		"", " ", "\x00\xff\xfe", "ключ", "a\nb", `{"a":1}`, string(bytes.Repeat([]byte{0x80}, 300)),
+		strings.Repeat("long", 64<<10),
 	}
 	for i, b := range []*event.Batch{batch(1, keys...), batch(2, []string{}...), batch(3)} {
 		if err := p.o.Log.Append(p.ctx, b); err != nil {

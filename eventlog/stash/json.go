@@ -31,7 +31,8 @@ type keyRun struct {
 }
 
 func (r *keyRun) like(o *keyRun) bool {
-	return r.Table == o.Table && r.Mapping == o.Mapping && r.D == o.D && r.RateLimit == o.RateLimit && r.Action == o.Action &&
+	return r.Table == o.Table && r.Mapping == o.Mapping && r.D == o.D && r.RateLimit == o.RateLimit &&
+		r.Action == o.Action &&
 		r.Intent == o.Intent && r.of == o.of && r.Unknown == o.Unknown && (r.Fields == nil) == (o.Fields == nil)
 }
 
@@ -90,8 +91,10 @@ func effectOf(e *event.Effect) *effect {
 		return nil
 	}
 	return &effect{
-		Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, As: form(e.As), Query: e.Query, TTL: checkpoint.Span(e.TTL), Jitter: e.Jitter,
-		ExpireAt: checkpoint.Span(e.ExpireAt), Missing: e.Missing, MissingValue: checkpoint.Text(e.MissingValue), MissingTTL: checkpoint.Span(e.MissingTTL), In: checkpoint.Span(e.In),
+		Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, As: form(e.As), Query: e.Query, TTL: checkpoint.Span(e.TTL),
+		Jitter:   e.Jitter,
+		ExpireAt: checkpoint.Span(e.ExpireAt), Missing: e.Missing, MissingValue: checkpoint.Text(e.MissingValue),
+		MissingTTL: checkpoint.Span(e.MissingTTL), In: checkpoint.Span(e.In),
 	}
 }
 
@@ -100,7 +103,8 @@ func (e *effect) effect() *event.Effect {
 		return nil
 	}
 	return &event.Effect{
-		Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, As: event.Form(e.As), Query: e.Query, TTL: time.Duration(e.TTL),
+		Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, As: event.Form(e.As), Query: e.Query,
+		TTL:    time.Duration(e.TTL),
 		Jitter: e.Jitter, ExpireAt: time.Duration(e.ExpireAt), Missing: e.Missing, MissingValue: string(e.MissingValue),
 		MissingTTL: time.Duration(e.MissingTTL), In: time.Duration(e.In),
 	}
@@ -112,7 +116,8 @@ func (ks Keys) MarshalJSON() ([]byte, error) {
 	for i := range ks {
 		k := &ks[i]
 		r := keyRun{
-			Table: k.Table, Mapping: k.Mapping, D: checkpoint.Span(k.D), RateLimit: k.RateLimit, Action: checkpoint.Action(k.Action), Intent: intent(k.Intent), of: k.Effect,
+			Table: k.Table, Mapping: k.Mapping, D: checkpoint.Span(k.D), RateLimit: k.RateLimit,
+			Action: checkpoint.Action(k.Action), Intent: intent(k.Intent), of: k.Effect,
 			Unknown: k.Unknown,
 		}
 		if len(k.Fields) > 0 {

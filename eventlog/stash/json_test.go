@@ -39,8 +39,14 @@ func TestStashedKeysCanBeReadByAHuman(t *testing.T) {
 	effect := &event.Effect{Publish: true, TTL: time.Hour, Jitter: 0.1}
 	fields := event.AppendField(event.AppendNull(event.AppendField(nil, "fresh")), `{"id":7}`)
 	text, err := json.Marshal(Keys{
-		{Key: "user:7", Table: "shop.user", RateLimit: 9, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect, Fields: fields},
-		{Key: "user:8", Table: "shop.user", RateLimit: 9, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect, Fields: fields},
+		{
+			Key: "user:7", Table: "shop.user", RateLimit: 9, Action: event.ActionRebuild, Intent: event.IntentPut,
+			Effect: effect, Fields: fields,
+		},
+		{
+			Key: "user:8", Table: "shop.user", RateLimit: 9, Action: event.ActionRebuild, Intent: event.IntentPut,
+			Effect: effect, Fields: fields,
+		},
 		{Key: "user:9", Table: "shop.user", RateLimit: 9, Action: event.ActionRebuild, Effect: effect},
 	})
 	const want = `[{"table":"shop.user","mapping":0,"d":"0s","rate_limit":9,"action":"rebuild","intent":"put","effect":{"publish":true,"ttl":"1h0m0s","jitter":0.1},` +
@@ -51,26 +57,32 @@ func TestStashedKeysCanBeReadByAHuman(t *testing.T) {
 	}
 }
 
-var texts = rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+var texts = rapid.OneOf(rapid.String(),
+	rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
 	rapid.SampledFrom([]string{"<script>&", strings.Repeat("<", 99), strings.Repeat("\x01", 99), `"`, "\u2028"}))
 
 func TestStashedKeysComeBackWithAllTheyNeed(t *testing.T) {
 	span := rapid.Map(rapid.Int64Min(0), func(n int64) time.Duration { return time.Duration(n) })
 	effects := rapid.Custom(func(t *rapid.T) *event.Effect {
 		return &event.Effect{
-			Publish: rapid.Bool().Draw(t, "publish"), Stream: rapid.Bool().Draw(t, "stream"), MaxLen: rapid.Int64Min(0).Draw(t, "maxlen"),
-			As: event.Form(rapid.ByteRange(0, 2).Draw(t, "as")), Query: rapid.SampledFrom([]string{"", "0123456789abcdef"}).Draw(t, "query"),
-			TTL: span.Draw(t, "ttl"), Jitter: rapid.Float64Range(0, 1).Draw(t, "jitter"), ExpireAt: span.Draw(t, "expire at"),
-			Missing: rapid.Bool().Draw(t, "missing"), MissingValue: texts.Draw(t, "value"), MissingTTL: span.Draw(t, "missing ttl"), In: span.Draw(t, "in"),
+			Publish: rapid.Bool().Draw(t, "publish"), Stream: rapid.Bool().Draw(t, "stream"),
+			MaxLen: rapid.Int64Min(0).Draw(t, "maxlen"),
+			As:     event.Form(rapid.ByteRange(0, 2).Draw(t, "as")),
+			Query:  rapid.SampledFrom([]string{"", "0123456789abcdef"}).Draw(t, "query"),
+			TTL:    span.Draw(t, "ttl"), Jitter: rapid.Float64Range(0, 1).Draw(t, "jitter"), ExpireAt: span.Draw(t, "expire at"),
+			Missing: rapid.Bool().Draw(t, "missing"), MissingValue: texts.Draw(t, "value"),
+			MissingTTL: span.Draw(t, "missing ttl"), In: span.Draw(t, "in"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		pool := append(rapid.SliceOfN(effects, 1, 2).Draw(t, "effects"), nil)
 		want := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Key {
 			s := Key{
-				Key: texts.Draw(t, "key"), Table: rapid.SampledFrom([]string{"a.b", "c.d"}).Draw(t, "table"), Mapping: rapid.IntRange(0, 1).Draw(t, "mapping"),
-				D: span.Draw(t, "d"), RateLimit: rapid.IntRange(0, 1).Draw(t, "rate limit"),
-				Action: event.Action(rapid.ByteRange(1, uint8(event.ActionIncr)).Draw(t, "action")), Intent: event.Intent(rapid.ByteRange(0, 2).Draw(t, "intent")),
+				Key: texts.Draw(t, "key"), Table: rapid.SampledFrom([]string{"a.b", "c.d"}).Draw(t, "table"),
+				Mapping: rapid.IntRange(0, 1).Draw(t, "mapping"),
+				D:       span.Draw(t, "d"), RateLimit: rapid.IntRange(0, 1).Draw(t, "rate limit"),
+				Action: event.Action(rapid.ByteRange(1, uint8(event.ActionIncr)).Draw(t, "action")),
+				Intent: event.Intent(rapid.ByteRange(0, 2).Draw(t, "intent")),
 				Effect: rapid.SampledFrom(pool).Draw(t, "effect"),
 			}
 			for range rapid.IntRange(0, 3).Draw(t, "fields") {
@@ -143,8 +155,14 @@ func TestWhatIsStashedCanBeMadeLess(t *testing.T) {
 			Key{Action: event.ActionHash, Intent: event.IntentPut, Fields: fields("f", "value")},
 			Key{Action: event.ActionHash, Fields: fields("f")},
 		},
-		"notices alone": {Key{Action: event.ActionExpire, Effect: told, Fields: fields("c", "m")}, Key{Action: event.ActionDelete}},
-		"damaged":       {Key{Action: event.ActionSet, Intent: event.IntentPut, Effect: told, Fields: fields("c")}, Key{Action: event.ActionDelete}},
+		"notices alone": {
+			Key{Action: event.ActionExpire, Effect: told, Fields: fields("c", "m")},
+			Key{Action: event.ActionDelete},
+		},
+		"damaged": {
+			Key{Action: event.ActionSet, Intent: event.IntentPut, Effect: told, Fields: fields("c")},
+			Key{Action: event.ActionDelete},
+		},
 	} {
 		got := c.in
 		if ok := got.Shorten(); !ok || cmp.Diff(c.want, got) != "" {

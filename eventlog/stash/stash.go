@@ -21,7 +21,8 @@ const (
 
 // ErrFull: the keys of prepared XA transactions exceed the bounds of the stash. What does not fit is stored by tables
 // ([Unknown]), or the same transaction would end the reader at every start.
-var ErrFull = errors.New("too many keys in prepared xa transactions: commit or roll back those that XA RECOVER lists on the source")
+var ErrFull = errors.New("too many keys in prepared xa transactions: commit or roll back those that XA RECOVER lists " +
+	"on the source")
 
 // Prepared is what is known of one transaction without reading its keys.
 type Prepared struct {
@@ -206,7 +207,8 @@ func (s *Stash) encode(p *Prepared, keys []Key) ([]part, error) {
 		if !less.Shorten() {
 			return []part{{1, record}}, nil
 		}
-		s.o.Log.Warn("a value of a prepared xa transaction is too large to be kept, so its key will be forgotten instead of written",
+		s.o.Log.Warn("a value of a prepared xa transaction is too large to be kept, so its key will be forgotten instead "+
+			"of written",
 			"table", less.Table, "bytes", len(record), "limit", s.o.MaxRecord)
 		return s.encode(p, []Key{less})
 	}

@@ -204,7 +204,8 @@ func TestTheLastMinutesCount(t *testing.T) {
 			}
 		}
 		many("product:1", 60)
-		if c, _ := find(s.Keys(1), "product:1"); math.Abs(c.PerSecond-100) > 1 || c.Low != c.PerSecond || c.High != c.PerSecond {
+		if c, _ := find(s.Keys(1), "product:1"); math.Abs(c.PerSecond-100) > 1 || c.Low != c.PerSecond ||
+			c.High != c.PerSecond {
 			t.Errorf("100 a second: %+v", c)
 		}
 		many("product:2", 180)

@@ -33,7 +33,8 @@ func suspicion(was known, s server, now time.Time) string {
 		}
 		return "it was a replica of another server meanwhile, or could have been, and has taken over its data"
 	case s.parent != "" && s.parent == was.Repl:
-		return "a replica has taken the place of its master, and may lack the last deletes, since Redis replicates without waiting"
+		return "a replica has taken the place of its master, and may lack the last deletes, since Redis replicates without " +
+			"waiting"
 	case s.loaded == 0 && s.parent == "" && s.uptime <= now.Sub(was.Seen)+tick:
 		return "" // it was started since, and began with nothing
 	case s.uptime <= now.Sub(was.Seen)+tick:

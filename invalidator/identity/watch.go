@@ -124,8 +124,9 @@ func (w *Watch) silent(err error) {
 	if err != nil {
 		reason = "it refuses INFO: " + err.Error()
 	}
-	w.deps.Alarms.Raise(alarm.RedisUnknown, fmt.Sprintf("redis %s does not say who it is (%s): a restart from an old snapshot, or a failover, "+
-		"will not be noticed; give the user in redis.username the right to INFO (ACL SETUSER)", w.options.Address, reason))
+	w.deps.Alarms.Raise(alarm.RedisUnknown,
+		fmt.Sprintf("redis %s does not say who it is (%s): a restart from an old snapshot, or a failover, "+
+			"will not be noticed; give the user in redis.username the right to INFO (ACL SETUSER)", w.options.Address, reason))
 }
 
 // Run asks Redis who it is, compares, and records what is in doubt, until ctx ends.
@@ -187,23 +188,29 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	why := suspicion(was, s.server, s.at)
 	if why == "" {
 		if is.Run != was.Run {
-			w.deps.Log.Info("redis is another server than before, and holds nothing of before", "address", w.options.Address, "keys", s.keys)
+			w.deps.Log.Info("redis is another server than before, and holds nothing of before", "address", w.options.Address,
+				"keys", s.keys)
 		}
 		return is, nil
 	}
 	return is, w.deps.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address,
-		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted shortly before may be "+
-			"back: empty the cache (FLUSHDB), or read the changes of that time again (freshet position set)", w.options.Address, why, s.keys),
+		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted shortly "+
+			"before may be "+
+			"back: empty the cache (FLUSHDB), or read the changes of that time again (freshet position set)", w.options.Address,
+			why, s.keys),
 	})
 }
 
 // moved records that the keys are looked for in another place than before.
 func (w *Watch) moved(ctx context.Context, from string) error {
 	return w.deps.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address + ", " + w.options.place(),
-		Message: fmt.Sprintf("the keys in redis %s were those of %s, and now are those of %s: what is cached there already was not deleted "+
-			"for earlier changes, and what is left where it was is not deleted any more: clear both", w.options.Address, from, w.options.place()),
+		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address + ", " +
+			w.options.place(),
+		Message: fmt.Sprintf("the keys in redis %s were those of %s, and now are those of %s: what is cached there already "+
+			"was not deleted "+
+			"for earlier changes, and what is left where it was is not deleted any more: clear both", w.options.Address, from,
+			w.options.place()),
 	})
 }
 
@@ -218,7 +225,8 @@ func (w *Watch) fact() string { return "redis/" + w.options.Source + w.options.G
 // load returns who Redis was; nobody at the first start. It fails only with ctx.
 func (w *Watch) load(ctx context.Context) (was known, err error) {
 	loop := retry.Loop{Reporter: &retry.Reporter{Failed: func(err error) {
-		w.deps.Alarms.Raise(alarm.StoreFailed, "it cannot be read which Redis this was, so a change of it goes unnoticed: "+err.Error())
+		w.deps.Alarms.Raise(alarm.StoreFailed, "it cannot be read which Redis this was, so a change of it goes unnoticed: "+
+			err.Error())
 	}}}
 	err = loop.Do(ctx, func() error {
 		text, err := w.deps.Facts.Fact(ctx, w.fact())
@@ -237,7 +245,8 @@ func (w *Watch) keep(ctx context.Context, is known) bool {
 		err = w.deps.Facts.SetFact(ctx, w.fact(), text)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.deps.Alarms.Raise(alarm.StoreFailed, "it cannot be kept which Redis this is, so a change of it may be reported twice: "+err.Error())
+		w.deps.Alarms.Raise(alarm.StoreFailed,
+			"it cannot be kept which Redis this is, so a change of it may be reported twice: "+err.Error())
 	}
 	return err == nil
 }

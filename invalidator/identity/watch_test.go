@@ -151,7 +151,10 @@ func TestARedisThatReadItsLogBackIsInDoubt(t *testing.T) {
 func TestARedisOfBefore7SaysNotWhatItReadSoAnyKeyIsADoubt(t *testing.T) {
 	was := known{Run: "a", Repl: "x", Seen: time.Now()}
 	info := "run_id:b\r\nmaster_replid:y\r\nuptime_in_seconds:0\r\nrole:master\r\naof_enabled:0\r\n"
-	for more, doubtful := range map[string]bool{"": false, "db0:keys=1,expires=0\r\n": true, "db3:keys=1,expires=0\r\n": false} {
+	for more, doubtful := range map[string]bool{
+		"": false, "db0:keys=1,expires=0\r\n": true,
+		"db3:keys=1,expires=0\r\n": false,
+	} {
 		s, ok := parse(info+more, 0)
 		if why := suspicion(was, s, was.Seen.Add(time.Second)); !ok || (why != "") != doubtful {
 			t.Errorf("%q: %v, %q", more, ok, why)
@@ -189,7 +192,8 @@ func TestAMasterThatFollowedAnotherMeanwhileIsInDoubt(t *testing.T) {
 	other.Do(t, "set", "k", "of another")
 	r.look()
 	r.server.Do(t, "replicaof", "127.0.0.1", other.Port)
-	testbed.Eventually(t, 2*time.Minute, "it follows", func() bool { return r.server.Client().Exists(t.Context(), "k").Val() == 1 })
+	testbed.Eventually(t, 2*time.Minute, "it follows",
+		func() bool { return r.server.Client().Exists(t.Context(), "k").Val() == 1 })
 	r.server.Do(t, "replicaof", "no", "one")
 	r.look()
 	r.doubtful("has taken over its data")
@@ -250,7 +254,8 @@ func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
 		r.watch.Answered("# Server\r\nredis_version:7.0.0\r\n", nil)
 	}
 	r.watch.Answered("", errors.New("i/o timeout")) // nothing to be said
-	if a := r.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.RedisUnknown || a[0].Count != 1 || !strings.Contains(a[0].Message, "does not say who it is") {
+	if a := r.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.RedisUnknown || a[0].Count != 1 ||
+		!strings.Contains(a[0].Message, "does not say who it is") {
 		t.Errorf("alarms: %+v", a)
 	}
 	if len(r.watch.take()) != 0 {

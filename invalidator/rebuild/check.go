@@ -64,7 +64,8 @@ func (c *conn) check(q *prepared) ([]column, error) {
 		return nil, err
 	}
 	if s.ParamNum() != len(q.Params) {
-		return columns, faulty("the server finds %d parameters in it, and freshet %d: write it without the part that they read differently", s.ParamNum(), len(q.Params))
+		return columns, faulty("the server finds %d parameters in it, and freshet %d: write it without the part that they "+
+			"read differently", s.ParamNum(), len(q.Params))
 	}
 	_, err = q.document(columns)
 	return columns, err

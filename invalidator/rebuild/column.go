@@ -42,7 +42,8 @@ func columnOf(f *mysql.Field, maria bool) column {
 // typeOf returns a column's type as SQL writes it, as far as it matters to the document, and its class.
 func typeOf(f *mysql.Field) (string, event.Class) {
 	switch f.Type {
-	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG, mysql.MYSQL_TYPE_LONGLONG:
+	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG,
+		mysql.MYSQL_TYPE_LONGLONG:
 		return "bigint", event.ClassInt
 	case mysql.MYSQL_TYPE_YEAR:
 		return "year", event.ClassTemporal

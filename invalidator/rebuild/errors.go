@@ -135,7 +135,8 @@ func (q *Query) explain(err error) error {
 	case errors.Is(err, errTimeout), fromServer && (e.Code == 3024 || e.Code == 1969):
 		text = fmt.Sprintf("it took longer than its timeout of %s: give it an index, or raise timeout", q.Timeout)
 	case errors.Is(err, errBehind):
-		text = errBehind.Error() + " that the key is rebuilt for: it is a replica that lags behind, or the server before a failover; it is run again"
+		text = errBehind.Error() + " that the key is rebuilt for: it is a replica that lags behind, or the server before a " +
+			"failover; it is run again"
 	case errors.Is(err, errClosed):
 		text = errClosed.Error()
 	case isContext(err):

@@ -32,12 +32,21 @@ func TestWhatErrorsMean(t *testing.T) {
 		{server(1317, "70100", "Query execution was interrupted"), false, false, true, "it is run again"},
 		{server(1053, "08S01", "Server shutdown in progress"), false, true, false, "it is run again"},
 		{server(1927, "70100", "Connection was killed"), false, true, false, "it is run again"},
-		{server(4031, "HY000", "The client was disconnected by the server because of inactivity"), false, true, false, "it is run again"},
-		{server(1461, "42000", "Can't create more than max_prepared_stmt_count statements"), false, false, true, "raise the server's limit"},
+		{
+			server(4031, "HY000", "The client was disconnected by the server because of inactivity"), false, true, false,
+			"it is run again",
+		},
+		{
+			server(1461, "42000", "Can't create more than max_prepared_stmt_count statements"), false, false, true,
+			"raise the server's limit",
+		},
 		{server(1038, "HY001", "Out of sort memory"), false, false, true, "lacks disk or memory"},
 		{server(9999, "40000", "a rollback of the future"), false, false, true, "it is run again"},
 		{server(1064, "42000", "secret value"), true, false, true, "correct its SQL"},
-		{&prepareError{server(1054, "42S22", "Unknown column 'a'\n in x")}, true, false, true, "Unknown column 'a' in x: use names that exist"},
+		{
+			&prepareError{server(1054, "42S22", "Unknown column 'a'\n in x")}, true, false, true,
+			"Unknown column 'a' in x: use names that exist",
+		},
 		{server(1690, "22003", "secret value"), true, false, true, "error 1690 (22003): run it by hand"},
 		{tooLarge(7), true, false, false, "larger than 7 bytes"},
 		{io.ErrUnexpectedEOF, false, true, false, "the connection was lost: unexpected EOF"},
@@ -47,7 +56,8 @@ func TestWhatErrorsMean(t *testing.T) {
 		{errClosed, false, false, false, "stopping"},
 	} {
 		var e *Error
-		if err := q.explain(c.err); !errors.As(err, &e) || e.Permanent() != c.final || !strings.Contains(e.Error(), c.says) || strings.Contains(e.Error(), "secret") {
+		if err := q.explain(c.err); !errors.As(err, &e) || e.Permanent() != c.final || !strings.Contains(e.Error(), c.says) ||
+			strings.Contains(e.Error(), "secret") {
 			t.Errorf("%v: %v, permanent %v", c.err, e, e.Permanent())
 		}
 		if isLost(c.err) != c.lost || isUsable(c.err) != c.kept {
@@ -62,7 +72,8 @@ func TestWhatErrorsMean(t *testing.T) {
 func TestSessionsAreEncryptedWhenAsked(t *testing.T) {
 	t.Parallel()
 	s := server(t, testbed.FlavorMySQL)
-	q := as(t, event.FormString, "SELECT variable_value <> '' FROM performance_schema.session_status WHERE variable_name = 'Ssl_cipher'")
+	q := as(t, event.FormString,
+		"SELECT variable_value <> '' FROM performance_schema.session_status WHERE variable_name = 'Ssl_cipher'")
 	o := options(s, q)
 	if got := get(t, newRunner(t, o), q); got != "0" {
 		t.Errorf("encrypted unasked: %s", got)

@@ -20,7 +20,8 @@ import (
 func sessions(t *testing.T, s *testbed.Server, text string) []string {
 	t.Helper()
 	for t.Context().Err() == nil {
-		ids := s.QueryText(t, "SELECT coalesce(group_concat(id), '') FROM information_schema.processlist WHERE info LIKE '%"+text+"%' AND id <> connection_id()")
+		ids := s.QueryText(t, "SELECT coalesce(group_concat(id), '') FROM information_schema.processlist WHERE info LIKE '%"+
+			text+"%' AND id <> connection_id()")
 		if ids != "" {
 			return strings.Split(ids, ",")
 		}
@@ -60,10 +61,12 @@ func transient(t *testing.T, err error, part string) {
 }
 
 func aSlowQueryIsEndedByTheServer(t *testing.T, s *testbed.Server) {
-	slow := as(t, event.FormJSON, "SELECT sleep(60) + :a AS a, 'slow one' AS b", func(q *Query) { q.Timeout = 50 * time.Millisecond })
+	slow := as(t, event.FormJSON, "SELECT sleep(60) + :a AS a, 'slow one' AS b",
+		func(q *Query) { q.Timeout = 50 * time.Millisecond })
 	// MySQL's SLEEP returns 1 when it is interrupted: the timeout is found by a query that computes.
 	if s.Flavor == testbed.FlavorMySQL {
-		slow = as(t, event.FormJSON, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000000000) SELECT count(*) + :a AS a FROM n",
+		slow = as(t, event.FormJSON,
+			"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000000000) SELECT count(*) + :a AS a FROM n",
 			func(q *Query) { q.Timeout = 50 * time.Millisecond })
 		s.Exec(t, "set global cte_max_recursion_depth = 4294967295")
 	}
@@ -177,7 +180,8 @@ func aLargeResultIsRefusedInBoundedMemory(t *testing.T, s *testbed.Server) {
 	million := "FROM d a, d b, d c, d e, d f, d g"
 	rows := as(t, event.FormJSON, "SELECT a.n, repeat('x', 100) AS x "+million, many, patient)
 	row := as(t, event.FormString, "SELECT repeat('x', 160000000) AS x", patient)
-	list := as(t, event.FormString, "SELECT length(group_concat(repeat('x', 100) SEPARATOR '')) AS x FROM d a, d b, d c, d e")
+	list := as(t, event.FormString,
+		"SELECT length(group_concat(repeat('x', 100) SEPARATOR '')) AS x FROM d a, d b, d c, d e")
 	small := as(t, event.FormJSON, "SELECT 1 AS a")
 	s.Exec(t, "set global max_allowed_packet = 1073741824")
 	r := newRunner(t, options(s, rows, row, list, small))
@@ -226,7 +230,8 @@ func sessionsReadOnly(t *testing.T, s *testbed.Server) {
 		testbed.Must(t, s.ExecContext(context.Background(), "set global sql_mode = default", "set global time_zone = default",
 			"set global sql_select_limit = default"))
 	})
-	s.Exec(t, "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,STRICT_ALL_TABLES'", "set global time_zone = '+05:00'",
+	s.Exec(t, "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,STRICT_ALL_TABLES'",
+		"set global time_zone = '+05:00'",
 		"set global sql_select_limit = 1")
 	list := as(t, event.FormJSON, "SELECT 1 AS a UNION ALL SELECT 2", many)
 	r := newRunner(t, options(s, q, mode, list))
@@ -243,7 +248,8 @@ func sessionsReadOnly(t *testing.T, s *testbed.Server) {
 // must not gather behind an ALTER.
 func aLockedTableIsNotWaitedFor(t *testing.T, s *testbed.Server) {
 	s.Exec(t, "create table shop.t (id int)")
-	q := as(t, event.FormJSON, "SELECT 'behind the lock' AS a FROM t", func(q *Query) { q.Timeout = 50 * time.Millisecond })
+	q := as(t, event.FormJSON, "SELECT 'behind the lock' AS a FROM t",
+		func(q *Query) { q.Timeout = 50 * time.Millisecond })
 	r := newRunner(t, options(s, q))
 	conn, err := s.DB().Conn(t.Context())
 	testbed.Must(t, err)

@@ -69,7 +69,8 @@ func as(t testing.TB, form event.Form, sql string, change ...func(*Query)) Query
 	for _, f := range change {
 		f(&q)
 	}
-	q.Identify(q.Schema, form.String(), map[bool]string{false: "one", true: "many"}[q.Many], map[bool]string{false: "string", true: "number"}[q.DecimalNumbers])
+	q.Identify(q.Schema, form.String(), map[bool]string{false: "one", true: "many"}[q.Many],
+		map[bool]string{false: "string", true: "number"}[q.DecimalNumbers])
 	return q
 }
 

@@ -32,7 +32,8 @@ func held(t *testing.T, s *testbed.Server, name string) (release func()) {
 }
 
 func waiting(t *testing.T, form event.Form) Query {
-	return as(t, form, "SELECT get_lock(:name, 600) + release_lock(:name) AS done", func(q *Query) { q.Timeout = time.Hour })
+	return as(t, form, "SELECT get_lock(:name, 600) + release_lock(:name) AS done",
+		func(q *Query) { q.Timeout = time.Hour })
 }
 
 func thePoolIsBounded(t *testing.T, s *testbed.Server) {
@@ -127,7 +128,8 @@ func idleSessionsAreClosed(t *testing.T, s *testbed.Server) {
 
 func checkTriesAllQueries(t *testing.T, s *testbed.Server) {
 	s.Exec(t, "create table shop.t (id int primary key, name varchar(20), price decimal(9,2), hidden int)",
-		"create table shop.secret (id int)", "drop user if exists checker", "create user checker identified by 'pw'", "grant select (id, name, price) on shop.t to checker")
+		"create table shop.secret (id int)", "drop user if exists checker", "create user checker identified by 'pw'",
+		"grant select (id, name, price) on shop.t to checker")
 	queries := []Query{
 		as(t, event.FormJSON, "SELECT id, price AS p, ':x' AS x FROM t WHERE id = :id AND name = :name"),
 		as(t, event.FormJSON, "SELECT nme FROM t"),
@@ -158,7 +160,8 @@ func checkTriesAllQueries(t *testing.T, s *testbed.Server) {
 			t.Error(all[0].Err)
 		}
 		for i, part := range []string{"", "nme", "hidden", "GRANT SELECT", "two columns called", "as: string needs one"} {
-			if i > 0 && (all[i].Err == nil || !strings.Contains(all[i].Err.Error(), part) || !strings.Contains(all[i].Err.Error(), "freshet.yaml:3:5")) {
+			if i > 0 && (all[i].Err == nil || !strings.Contains(all[i].Err.Error(), part) ||
+				!strings.Contains(all[i].Err.Error(), "freshet.yaml:3:5")) {
 				t.Errorf("%s: %v, want %q", all[i].Query.Text, all[i].Err, part)
 			}
 		}
@@ -192,7 +195,8 @@ freshet_rebuild_query_errors_total{class="permanent",mapping="2",table="shop.t"}
 freshet_rebuild_query_errors_total{class="transient",mapping="1",table="shop.t"} 0
 freshet_rebuild_query_errors_total{class="transient",mapping="2",table="shop.t"} 0
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "freshet_rebuild_connections", "freshet_rebuild_query_errors_total"); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "freshet_rebuild_connections",
+		"freshet_rebuild_query_errors_total"); err != nil {
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(r.metrics.duration); n != 2 {

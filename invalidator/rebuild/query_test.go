@@ -88,7 +88,8 @@ func parametersFindTheirRows(t *testing.T, s *testbed.Server) {
 	}
 	// Bytes stay bytes.
 	raw := as(t, event.FormJSON, "SELECT hex(:v) AS h, cast(:v AS binary) AS b")
-	if got := get(t, newRunner(t, options(s, raw)), raw, "\x00\xff\xc3", "\x00\xff\xc3"); got != `{"h":"00FFC3","b":"AP/D"}` {
+	if got := get(t, newRunner(t, options(s, raw)), raw, "\x00\xff\xc3",
+		"\x00\xff\xc3"); got != `{"h":"00FFC3","b":"AP/D"}` {
 		t.Error(got)
 	}
 	// One parameter several times, others between, NULL in one place and not in the other.
@@ -105,7 +106,8 @@ func parametersFindTheirRows(t *testing.T, s *testbed.Server) {
 }
 
 func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
-	s.Exec(t, "create table shop.t (id int primary key, name varchar(20), place geometry)", "insert into shop.t values (1, 'a', null), (2, 'b', null)",
+	s.Exec(t, "create table shop.t (id int primary key, name varchar(20), place geometry)",
+		"insert into shop.t values (1, 'a', null), (2, 'b', null)",
 		"create table shop.secret (id int)", "create user reader identified by 'pw'", "grant select on shop.t to reader",
 		"create database open", "grant select on open.* to reader")
 	for _, c := range []struct {
@@ -115,7 +117,10 @@ func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
 		{as(t, event.FormJSON, "SELECT nme FROM t"), []string{"nme", "freshet.yaml:3:5", "use names that exist"}},
 		{as(t, event.FormJSON, "SELECT a FROM open.nowhere"), []string{"open.nowhere", "use names that exist"}},
 		{as(t, event.FormJSON, "SELECT id FROM t WHERE ("), []string{"correct its SQL"}},
-		{as(t, event.FormJSON, "SELECT id FROM t", func(q *Query) { q.Schema = "" }), []string{"write the schema before each table"}},
+		{
+			as(t, event.FormJSON, "SELECT id FROM t", func(q *Query) { q.Schema = "" }),
+			[]string{"write the schema before each table"},
+		},
 		{as(t, event.FormJSON, "SELECT id FROM t", func(q *Query) { q.Schema = "absent" }), []string{"absent"}},
 		{as(t, event.FormJSON, "SELECT id FROM secret"), []string{"denied", "GRANT SELECT"}},
 		{as(t, event.FormJSON, "SELECT id FROM t"), []string{"more than one row", "rows: many"}},
@@ -123,7 +128,10 @@ func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
 		{as(t, event.FormJSON, "SELECT place FROM t", many), []string{"`place` is of the type GEOMETRY"}},
 		{as(t, event.FormString, "SELECT id, name FROM t WHERE id = 1"), []string{"it has 2 columns", "as: string"}},
 		{as(t, event.FormHash, "SELECT id FROM t", many), []string{"it has 1 columns", "as a hash need two"}},
-		{as(t, event.FormHash, "SELECT nullif(id, 2) AS f, name FROM t ORDER BY id", many), []string{"the name of a field, is NULL"}},
+		{
+			as(t, event.FormHash, "SELECT nullif(id, 2) AS f, name FROM t ORDER BY id", many),
+			[]string{"the name of a field, is NULL"},
+		},
 		{as(t, event.FormJSON, "SELECT (SELECT id FROM t) AS a"), []string{"error 1242", "run it by hand"}},
 		{as(t, event.FormJSON, "SELECT id FROM t WHERE id = (SELECT id FROM t WHERE id < :id)"), []string{"error 1242"}},
 	} {
@@ -147,7 +155,8 @@ func TestErrorsKeepParametersToThemselves(t *testing.T) {
 	q := as(t, event.FormJSON, "SELECT uuid_to_bin(:id) AS id")
 	r := newRunner(t, options(s, q))
 	var id []byte
-	if err := s.DB().QueryRowContext(t.Context(), "SELECT uuid_to_bin(?)", "confidential").Scan(&id); err == nil || !strings.Contains(err.Error(), "confidential") {
+	if err := s.DB().QueryRowContext(t.Context(), "SELECT uuid_to_bin(?)", "confidential").Scan(&id); err == nil ||
+		!strings.Contains(err.Error(), "confidential") {
 		t.Fatalf("the server does not quote the value: %v", err)
 	}
 	wants(t, fails(t, r, q, "confidential"), true, "error 1411 (HY000)")
@@ -177,8 +186,18 @@ func TestWhatTheServerCannotBeAskedFor(t *testing.T) {
 }
 
 func TestOptionsSayAllThatIsWrong(t *testing.T) {
-	_, err := New(Options{Pool: -1, Queries: []Query{{}, as(t, event.FormString, "SELECT 1", many), as(t, event.FormJSON, "SELECT 1", func(q *Query) { q.Timeout = -1 })}})
-	for _, want := range []string{"no address", "no user", "a limit is negative", "has no text or no fingerprint", "a string cannot hold many rows", "its timeout is negative"} {
+	_, err := New(Options{
+		Pool: -1,
+		Queries: []Query{
+			{},
+			as(t, event.FormString, "SELECT 1", many),
+			as(t, event.FormJSON, "SELECT 1", func(q *Query) { q.Timeout = -1 }),
+		},
+	})
+	for _, want := range []string{
+		"no address", "no user", "a limit is negative", "has no text or no fingerprint",
+		"a string cannot hold many rows", "its timeout is negative",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}

@@ -51,7 +51,8 @@ func (q *Query) document(columns []column) (*document.Writer, error) {
 	case q.As == event.FormString && len(columns) != 1:
 		return nil, faulty("it has %d columns, and as: string needs one", len(columns))
 	case q.As == event.FormHash && q.Many && len(columns) != 2:
-		return nil, faulty("it has %d columns; many rows as a hash need two, the fields' names and their values", len(columns))
+		return nil, faulty("it has %d columns; many rows as a hash need two, the fields' names and their values",
+			len(columns))
 	}
 	fields := make([]document.Field, len(columns))
 	seen := map[string]bool{}
@@ -63,7 +64,8 @@ func (q *Query) document(columns []column) (*document.Writer, error) {
 		case q.ExpireAt > 0 && c.Name == expireAt:
 			return nil, faulty("its column %s has the name that expire_at uses: give it another one with AS", called(c.Name))
 		case !document.Writable(c):
-			return nil, faulty("its column %s is of the type %s, which has no text: leave it out, or convert it", called(c.Name), strings.ToUpper(c.Type))
+			return nil, faulty("its column %s is of the type %s, which has no text: leave it out, or convert it", called(c.Name),
+				strings.ToUpper(c.Type))
 		}
 		seen[c.Name] = true
 		fields[i] = document.Field{Name: c.Name, Column: c}

@@ -68,13 +68,17 @@ func New(o Options) (*Runner, error) {
 // a place in the pool until ctx ends. after are transactions that the server must have executed, so that what is read
 // is no older than they are: a session that was made before another server took over is closed. nil: none is asked for.
 // See the package for its errors.
-func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields, after *event.GTIDSet) (value event.Fields, missing bool, err error) {
+func (r *Runner) Query(ctx context.Context, source, id string, params event.Fields,
+	after *event.GTIDSet,
+) (value event.Fields, missing bool, err error) {
 	q := r.byID[id]
 	switch {
 	case source != r.o.Source:
-		return nil, false, permanent("the change is of the source %q, and the queries of this process run on %q: handle its changes with an invalidator that has that source", source, r.o.Source)
+		return nil, false, permanent("the change is of the source %q, and the queries of this process run on %q: handle "+
+			"its changes with an invalidator that has that source", source, r.o.Source)
 	case q == nil:
-		return nil, false, permanent("the query %s is not in this process's configuration: give it the mappings that the reader has", id)
+		return nil, false, permanent("the query %s is not in this process's configuration: give it the mappings that the "+
+			"reader has", id)
 	}
 	args, err := q.arguments(params)
 	if err != nil {
@@ -109,7 +113,8 @@ func (q *prepared) arguments(params event.Fields) ([]any, error) {
 		return nil, permanent("%s: %s", q.name(), err)
 	}
 	if len(all) != len(q.Params) {
-		return nil, permanent("%s was asked for with %d parameters and has %d: give all processes the same mappings", q.name(), len(all), len(q.Params))
+		return nil, permanent("%s was asked for with %d parameters and has %d: give all processes the same mappings",
+			q.name(), len(all), len(q.Params))
 	}
 	args := make([]any, len(all))
 	for i, v := range all {

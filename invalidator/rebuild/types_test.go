@@ -22,31 +22,48 @@ import (
 // columnTypes are all types that a value can be made of, with values at their edges.
 func columnTypes(flavor testbed.Flavor) map[string][]string {
 	types := map[string][]string{
-		"bool": {"0", "1"}, "tinyint": {"-128", "127"}, "smallint unsigned": {"0", "65535"}, "mediumint": {"-8388608", "8388607"},
-		"int": {"-2147483648", "2147483647"}, "int unsigned zerofill": {"7", "4294967295"}, "bigint": {"-9223372036854775808", "9223372036854775807"},
+		"bool": {"0", "1"}, "tinyint": {"-128", "127"}, "smallint unsigned": {"0", "65535"},
+		"mediumint": {"-8388608", "8388607"},
+		"int":       {"-2147483648", "2147483647"}, "int unsigned zerofill": {"7", "4294967295"},
+		"bigint":          {"-9223372036854775808", "9223372036854775807"},
 		"bigint unsigned": {"0", "18446744073709551615"}, "year": {"0", "1901", "2155"},
-		"decimal(10,2)": {"-0.05", "9.90", "99999999.99"}, "decimal(65,30)": {"0", "-12345678901234567890.123456789"}, "decimal(12,0)": {"-7", "999999999999"},
+		"decimal(10,2)": {"-0.05", "9.90", "99999999.99"}, "decimal(65,30)": {"0", "-12345678901234567890.123456789"},
+		"decimal(12,0)":          {"-7", "999999999999"},
 		"decimal(10,3) zerofill": {"7", "1234567.891"}, "decimal(10,3) unsigned": {"0.001"},
-		"float": {"0", "0.1", "-1.5", "16777217", "3.4e38", "1.4e-45", "1e-5", "123456.7"}, "double": {"0", "0.1", "-1e300", "1e15", "1e-7", "9007199254740993e0", "123456789.123456789"},
-		"float(10,3)": {"1.5", "-0.0004"}, "double(20,5)": {"1.5", "12345678.123456789"}, "float zerofill": {"1.5"}, "double unsigned": {"2.5"},
-		"date": {"'2024-02-29'", "'0000-00-00'", "'2024-00-00'", "'9999-12-31'"}, "time": {"'00:00:00'", "'-838:59:59'", "'838:59:59'"}, "time(3)": {"'-00:00:00.001'", "'10:11:12'"},
-		"time(6)": {"'100:00:00.5'"}, "datetime": {"'2024-05-06 07:08:09'", "'0000-00-00'", "'2024-05-06'"}, "datetime(1)": {"'2024-05-06 07:08:09.9'", "'2024-05-06'"},
-		"datetime(6)": {"'2024-05-06 07:08:09.000001'", "'2024-05-06 07:08:09'", "'0000-00-00'"}, "timestamp null": {"'2024-05-06 07:08:09'", "'0000-00-00'"},
-		"timestamp(3) null": {"'2024-05-06 07:08:09.12'", "'1970-01-01 00:00:01'"}, "timestamp(6) null": {"'2038-01-19 03:14:07.999999'"},
-		"char(10)": {"''", "'a'", "'a '", "'ü€💩'"}, "varchar(40)": {"' a '", "'it''s \"\\\\\"\\n'"}, "text": {"'日本'"}, "longtext": {"repeat('x', 70000)"},
-		"varchar(20) character set latin1": {"'é'"}, "varchar(20) character set utf16": {"'💩'"}, "char(20) character set gbk": {"'你好'"}, "varchar(20) collate utf8mb4_bin": {"'A'"},
-		"binary(4)": {"x'00'", "x'61'", "x'00ff00ff'"}, "varbinary(20)": {"''", "x'0001ff'"}, "blob": {"x'00ff'"}, "mediumblob": {"repeat(x'ab', 1000)"},
-		"bit(1)": {"0", "1"}, "bit(9)": {"0", "257"}, "bit(64)": {"18446744073709551615"},
-		"enum('a','é','')": {"1", "2", "3", "'no such'"}, "set('a','b','ü')": {"0", "7", "5"}, "enum('x','ö') character set latin1": {"2"},
+		"float":       {"0", "0.1", "-1.5", "16777217", "3.4e38", "1.4e-45", "1e-5", "123456.7"},
+		"double":      {"0", "0.1", "-1e300", "1e15", "1e-7", "9007199254740993e0", "123456789.123456789"},
+		"float(10,3)": {"1.5", "-0.0004"}, "double(20,5)": {"1.5", "12345678.123456789"}, "float zerofill": {"1.5"},
+		"double unsigned": {"2.5"},
+		"date":            {"'2024-02-29'", "'0000-00-00'", "'2024-00-00'", "'9999-12-31'"},
+		"time":            {"'00:00:00'", "'-838:59:59'", "'838:59:59'"}, "time(3)": {"'-00:00:00.001'", "'10:11:12'"},
+		"time(6)": {"'100:00:00.5'"}, "datetime": {"'2024-05-06 07:08:09'", "'0000-00-00'", "'2024-05-06'"},
+		"datetime(1)":       {"'2024-05-06 07:08:09.9'", "'2024-05-06'"},
+		"datetime(6)":       {"'2024-05-06 07:08:09.000001'", "'2024-05-06 07:08:09'", "'0000-00-00'"},
+		"timestamp null":    {"'2024-05-06 07:08:09'", "'0000-00-00'"},
+		"timestamp(3) null": {"'2024-05-06 07:08:09.12'", "'1970-01-01 00:00:01'"},
+		"timestamp(6) null": {"'2038-01-19 03:14:07.999999'"},
+		"char(10)":          {"''", "'a'", "'a '", "'ü€💩'"}, "varchar(40)": {"' a '", "'it''s \"\\\\\"\\n'"},
+		"text": {"'日本'"}, "longtext": {"repeat('x', 70000)"},
+		"varchar(20) character set latin1": {"'é'"}, "varchar(20) character set utf16": {"'💩'"},
+		"char(20) character set gbk": {"'你好'"}, "varchar(20) collate utf8mb4_bin": {"'A'"},
+		"binary(4)": {"x'00'", "x'61'", "x'00ff00ff'"}, "varbinary(20)": {"''", "x'0001ff'"}, "blob": {"x'00ff'"},
+		"mediumblob": {"repeat(x'ab', 1000)"},
+		"bit(1)":     {"0", "1"}, "bit(9)": {"0", "257"}, "bit(64)": {"18446744073709551615"},
+		"enum('a','é','')": {"1", "2", "3", "'no such'"}, "set('a','b','ü')": {"0", "7", "5"},
+		"enum('x','ö') character set latin1": {"2"},
 	}
 	if flavor == testbed.FlavorMySQL {
 		maps.Copy(types, map[string][]string{
-			"json": {`'{"b": [1, 2.0, null, "ü\\n"], "a": {}}'`, `'null'`, `json_array(cast(1.10 as decimal(4,2)), date'2024-01-02', x'00ff')`},
+			"json": {
+				`'{"b": [1, 2.0, null, "ü\\n"], "a": {}}'`, `'null'`,
+				`json_array(cast(1.10 as decimal(4,2)), date'2024-01-02', x'00ff')`,
+			},
 		})
 		return types
 	}
 	maps.Copy(types, map[string][]string{
-		"json": {`'{"b":  [1, "ü"]}'`}, "uuid": {"'123e4567-e89b-12d3-a456-426655440000'"}, "inet4": {"'10.0.0.1'"}, "inet6": {"'2001:db8::1'", "'::ffff:1.2.3.4'"},
+		"json": {`'{"b":  [1, "ü"]}'`}, "uuid": {"'123e4567-e89b-12d3-a456-426655440000'"}, "inet4": {"'10.0.0.1'"},
+		"inet6": {"'2001:db8::1'", "'::ffff:1.2.3.4'"},
 	})
 	return types
 }
@@ -196,7 +213,8 @@ type definer struct {
 func (d *definer) Wanted(schema, _ []byte) bool { return string(schema) == "shop" }
 
 func (d *definer) Define(m *binlog.TableMap) (*binlog.Definition, error) {
-	rows, err := d.s.DB().QueryContext(d.t.Context(), "select column_name, column_type, ifnull(collation_name, '') from information_schema.columns where table_schema = 'shop' and table_name = ? order by ordinal_position", m.Name)
+	rows, err := d.s.DB().QueryContext(d.t.Context(),
+		"select column_name, column_type, ifnull(collation_name, '') from information_schema.columns where table_schema = 'shop' and table_name = ? order by ordinal_position", m.Name)
 	testbed.Must(d.t, err)
 	defer rows.Close()
 	var info []binlog.ColumnInfo

@@ -60,7 +60,10 @@ func BenchmarkWrites(b *testing.B) {
 		item  benchItem
 		plain []string // the same write without a guard; "" is the key
 	}{
-		{"rebuild string", row(event.Effect{As: event.FormString, TTL: time.Hour}, benchValue), []string{"set", "", benchValue, "px", "3600000"}},
+		{
+			"rebuild string", row(event.Effect{As: event.FormString, TTL: time.Hour}, benchValue),
+			[]string{"set", "", benchValue, "px", "3600000"},
+		},
 		{"rebuild hash", row(event.Effect{As: event.FormHash}, tenFields...), hset},
 		{"field", action(event.ActionHash, event.Effect{}, "f", benchValue), []string{"hset", "", "f", benchValue}},
 		{"member", action(event.ActionSet, event.Effect{}, "m"), []string{"sadd", "", "m"}},
@@ -165,7 +168,10 @@ func barePipeline(ctx context.Context, client *redis.Client, plain []string, fro
 
 // redisBenchmark returns what redis-benchmark writes in a second, one connection and the same pipeline.
 func redisBenchmark(b *testing.B, s *testbed.RedisServer, plain []string) float64 {
-	args := []string{"-p", strconv.Itoa(s.Port), "-c", "1", "-P", strconv.Itoa(benchPipeline), "-n", "50000", "-r", strconv.Itoa(benchKeys), "--csv"}
+	args := []string{
+		"-p", strconv.Itoa(s.Port), "-c", "1", "-P", strconv.Itoa(benchPipeline), "-n", "50000", "-r",
+		strconv.Itoa(benchKeys), "--csv",
+	}
 	for _, word := range plain {
 		if word == "" {
 			word = "bench:__rand_int__"

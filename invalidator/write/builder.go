@@ -188,8 +188,8 @@ func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
 	c.add(b.millis(max(keep, ttl+2*it.D+finalSlack)), b.number(it.Until))
 }
 
-// finalSlack is how much longer than its value, and D twice, a companion is kept, so that the final action finds what the
-// first one has begun: it follows D after its change became known to be visible, and that takes a while.
+// finalSlack is how much longer than its value, and D twice, a companion is kept, so that the final action finds what
+// the first one has begun: it follows D after its change became known to be visible, and that takes a while.
 const finalSlack = time.Minute
 
 const guardArgs = 7

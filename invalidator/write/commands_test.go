@@ -14,13 +14,16 @@ import (
 func TestCommandsAreAllThatAnActionNeeds(t *testing.T) {
 	server := testbed.Redis(t)
 	for action, item := range map[event.Action]Item{
-		event.ActionDelete:  {},
-		event.ActionRebuild: {Effect: &event.Effect{As: event.FormHash, TTL: time.Hour}, Fields: large("k", inlineFields+1, 1, at(0)).Fields},
-		event.ActionHash:    {Effect: &event.Effect{}, Fields: fields("f", "1")},
-		event.ActionSet:     {Effect: &event.Effect{}, Fields: fields("m")},
-		event.ActionZSet:    {Effect: &event.Effect{}, Fields: fields("m", "1")},
-		event.ActionExpire:  {Effect: &event.Effect{In: time.Second}},
-		event.ActionIncr:    {Effect: &event.Effect{}},
+		event.ActionDelete: {},
+		event.ActionRebuild: {
+			Effect: &event.Effect{As: event.FormHash, TTL: time.Hour},
+			Fields: large("k", inlineFields+1, 1, at(0)).Fields,
+		},
+		event.ActionHash:   {Effect: &event.Effect{}, Fields: fields("f", "1")},
+		event.ActionSet:    {Effect: &event.Effect{}, Fields: fields("m")},
+		event.ActionZSet:   {Effect: &event.Effect{}, Fields: fields("m", "1")},
+		event.ActionExpire: {Effect: &event.Effect{In: time.Second}},
+		event.ActionIncr:   {Effect: &event.Effect{}},
 	} {
 		user := "only-" + action.String()
 		words := []any{"acl", "setuser", user, "reset", "on", ">secret", "~*", "+hello", "+client"}
@@ -41,7 +44,10 @@ func TestCommandsAreAllThatAnActionNeeds(t *testing.T) {
 			case "set":
 				server.Do(t, "sadd", "k", "m")
 			}
-			for pos, intent := range []event.Intent{event.IntentPut, event.IntentPut, event.IntentRemove, event.IntentForget, event.IntentPut} {
+			for pos, intent := range []event.Intent{
+				event.IntentPut, event.IntentPut, event.IntentRemove, event.IntentForget,
+				event.IntentPut,
+			} {
 				for range 2 {
 					item.Intent, item.Version = intent, at(uint64(pos))
 					if _, err := r.try(&item); err != nil {

@@ -52,16 +52,17 @@
 // clock and its own do not agree about how much time has passed, and forgets what it got before, or shortly after.
 //
 // A companion also confirms once it is Window and 5 s old. A value takes effect no later than Window after its owner
-// knew v to be visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network or
-// a socket held it back. A newer change is settled later than v was visible, so nothing comes then that was overtaken
-// before the companion was begun. The 5 s, and D, are for owners that learn later than others what is visible.
+// knew v to be visible, for Redis itself looks at its clock ([Item].Until), however long a stopped process, a network
+// or a socket held it back. A newer change is settled later than v was visible, so nothing comes then that was
+// overtaken before the companion was begun. The 5 s, and D, are for owners that learn later than others what is
+// visible.
 //
 // What is not covered: an owner that learns more than D/2 later than another that a change is visible, and a clock of
 // Redis that steps, until the owner has asked it again.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
-// changes come faster is written from Window and 5 s after the first of them. From then on every change is written at once.
-// Without D what is known to be visible has no second action: there, and only there, is an absent key without a
+// changes come faster is written from Window and 5 s after the first of them. From then on every change is written at
+// once. Without D what is known to be visible has no second action: there, and only there, is an absent key without a
 // companion written.
 //
 // # What the sender owes

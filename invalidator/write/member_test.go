@@ -17,7 +17,8 @@ func field(key, name, value string, i event.Intent, v event.Version) *Item {
 
 func member(key, name string, i event.Intent, v event.Version) *Item {
 	return &Item{
-		Key: key, Action: event.ActionSet, Intent: i, Effect: &event.Effect{}, Fields: fields(name), Source: "s", Version: v, D: testD, Until: inTime,
+		Key: key, Action: event.ActionSet, Intent: i, Effect: &event.Effect{}, Fields: fields(name), Source: "s", Version: v,
+		D: testD, Until: inTime,
 	}
 }
 
@@ -43,7 +44,8 @@ func TestMarksOfMembers(t *testing.T) {
 			},
 		},
 		{
-			"do not vouch for what a generation held that Redis lost", "if newer(oldtop, floor) then floor = oldtop end\n    oldtop = false",
+			"do not vouch for what a generation held that Redis lost",
+			"if newer(oldtop, floor) then floor = oldtop end\n    oldtop = false",
 			"oldtop = false",
 			func(r *rig) Outcome {
 				r.redis("sadd", "k", "m")

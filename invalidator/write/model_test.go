@@ -76,7 +76,8 @@ func drawHazards(t *rapid.T) hazards {
 	c := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.1, 0.3, 0.6, 0.9}).Draw(t, name) }
 	return hazards{
 		evict: c("evict"), handover: c("handover"), rewind: c("rewind"), rename: c("rename"), zombie: c("zombie"),
-		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), stuck: c("stuck"), slow: c("slow"), fewMarks: c("few marks"), torn: c("torn"),
+		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), stuck: c("stuck"), slow: c("slow"),
+		fewMarks: c("few marks"), torn: c("torn"),
 		refused: c("refused"),
 	}
 }
@@ -96,7 +97,10 @@ func fewerWorlds(t *testing.T) {
 
 func TestWhatIsWrittenIsNeverOlderThanTheRow(t *testing.T) {
 	fewerWorlds(t)
-	for version, start := range map[string]func(testing.TB, ...string) *testbed.RedisServer{"redis": testbed.Redis, "redis 8": testbed.Redis8} {
+	for version, start := range map[string]func(testing.TB, ...string) *testbed.RedisServer{
+		"redis":   testbed.Redis,
+		"redis 8": testbed.Redis8,
+	} {
 		client := start(t).Client()
 		s := simulated(t)
 		for name, k := range kinds() {

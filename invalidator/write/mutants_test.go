@@ -59,7 +59,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			hazards{handover: 0.9, rewind: 0.9},
 		},
 		{
-			"a former epoch writes nothing", "if o == 'former' then return false end", "if o == 'former' then return true, mark end",
+			"a former epoch writes nothing", "if o == 'former' then return false end",
+			"if o == 'former' then return true, mark end",
 			"string",
 			hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
 		},
@@ -74,7 +75,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			hazards{refused: 0.5, handover: 0.9, zombie: 0.9},
 		},
 		{
-			"half a hash is not swapped in", "if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[9]) then return {err = 'incomplete'} end",
+			"half a hash is not swapped in",
+			"if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[9]) then return {err = 'incomplete'} end",
 			"if redis.call('EXISTS', KEYS[3]) == 0 then return {err = 'incomplete'} end",
 			"hash",
 			hazards{torn: 0.5},
@@ -111,7 +113,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9, evict: 0.1},
 		},
 		{
-			"forgetting raises the floor", "set('<', text(version, since))\n  end\n  return FORGOTTEN", "end\n  return FORGOTTEN",
+			"forgetting raises the floor", "set('<', text(version, since))\n  end\n  return FORGOTTEN",
+			"end\n  return FORGOTTEN",
 			"set",
 			hazards{refused: 0.3, handover: 0.9, zombie: 0.9},
 		},
@@ -127,7 +130,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			hazards{evict: 0.3},
 		},
 		{
-			"a former epoch touches no set", "if o == 'former' then return doubt() end", "if o == 'former' then return apply() end",
+			"a former epoch touches no set", "if o == 'former' then return doubt() end",
+			"if o == 'former' then return apply() end",
 			"sorted set",
 			hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
 		},
@@ -145,7 +149,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 					t.Fatal(w.fault) // the replaced script is no script
 				}
 				if again := play(t, client, whole, k, c.hazards, seed); again.fault != "" {
-					t.Fatalf("seed %d: the whole guard does not hold either: %s\n%s", seed, again.fault, strings.Join(again.trace, "\n"))
+					t.Fatalf("seed %d: the whole guard does not hold either: %s\n%s", seed, again.fault,
+						strings.Join(again.trace, "\n"))
 				}
 				t.Logf("after %d worlds: %s", seed, w.fault)
 				return

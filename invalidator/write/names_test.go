@@ -29,7 +29,10 @@ func cluster(t *testing.T) *testbed.RedisServer {
 
 // oddKey draws a key of odd braces and bytes.
 func oddKey(t *rapid.T) string {
-	parts := rapid.SliceOfN(rapid.SampledFrom([]string{"{", "}", "{}", "a", "user:1", "\x00", "\xff", ":", " ", "{x}", ""}), 0, 7)
+	parts := rapid.SliceOfN(rapid.SampledFrom([]string{
+		"{", "}", "{}", "a", "user:1", "\x00", "\xff", ":", " ", "{x}",
+		"",
+	}), 0, 7)
 	return strings.Join(parts.Draw(t, "key"), "")
 }
 
@@ -70,7 +73,10 @@ func TestNoTwoKeysShareAName(t *testing.T) {
 }
 
 func TestNamesAsTheyAreDocumented(t *testing.T) {
-	for key, want := range map[string]string{"user:1": "p:freshet:lock:{p:user:1}", "{user:1}:x": "p:freshet:lock::{user:1}:x"} {
+	for key, want := range map[string]string{
+		"user:1":     "p:freshet:lock:{p:user:1}",
+		"{user:1}:x": "p:freshet:lock::{user:1}:x",
+	} {
 		if got := (Names{Prefix: "p:"}).Lock(key); got != want {
 			t.Errorf("%s: %s, want %s", key, got, want)
 		}

@@ -19,11 +19,13 @@ func TestNotices(t *testing.T) {
 	e := &event.Effect{Publish: true, Stream: true, MaxLen: 100}
 	all := fields("changed", "17", "changes", "the value")
 	notices, own, err := Split(e, all)
-	if err != nil || string(own) != string(fields("the value")) || string(notices) != string(fields("changed", "17", "changes")) {
+	if err != nil || string(own) != string(fields("the value")) ||
+		string(notices) != string(fields("changed", "17", "changes")) {
 		t.Fatalf("%q, %q, %v", notices, own, err)
 	}
 	calls := r.b.Notices(nil, &Notice{
-		Key: "price:17", Action: event.ActionRebuild, Effect: e, Fields: notices, Table: "shop.price", Source: "s", Version: at(4),
+		Key: "price:17", Action: event.ActionRebuild, Effect: e, Fields: notices, Table: "shop.price", Source: "s",
+		Version: at(4),
 	})
 	send(t.Context(), r.client, calls)
 	for _, c := range calls {
@@ -35,7 +37,8 @@ func TestNotices(t *testing.T) {
 		t.Error(m, err)
 	}
 	entries := r.client.XRange(t.Context(), "p:changes", "-", "+").Val()
-	if have := fmt.Sprint(entries[0].Values); have != "map[action:rebuild key:p:price:17 source:s table:shop.price version:1/1/4/1]" {
+	if have := fmt.Sprint(entries[0].Values); have != "map[action:rebuild key:p:price:17 source:s table:shop.price "+
+		"version:1/1/4/1]" {
 		t.Error(have)
 	}
 	for range 1000 {

@@ -27,7 +27,10 @@ func TestVersionsCompareExactlyInRedis(t *testing.T) {
 		part := rapid.OneOf(rapid.SampledFrom(edges32), rapid.Uint32())
 		pos := rapid.OneOf(rapid.SampledFrom(edges64), rapid.Uint64())
 		draw := func(name string, of event.Version) event.Version {
-			v := event.Version{Epoch: 7, File: part.Draw(t, name+" file"), Pos: pos.Draw(t, name+" pos"), Row: part.Draw(t, name+" row")}
+			v := event.Version{
+				Epoch: 7, File: part.Draw(t, name+" file"), Pos: pos.Draw(t, name+" pos"),
+				Row: part.Draw(t, name+" row"),
+			}
 			if rapid.Bool().Draw(t, "same file") {
 				v.File = of.File
 			}
@@ -71,7 +74,8 @@ func TestASourcesNameMayHaveSpaces(t *testing.T) {
 func TestAKeyOfAnotherTypeIsRemoved(t *testing.T) {
 	both(t, func(r *rig) {
 		for _, it := range []*Item{
-			field("k", "f", "1", event.IntentPut, at(2)), field("k", "f", "", event.IntentRemove, at(2)), field("k", "f", "", event.IntentForget, at(2)),
+			field("k", "f", "1", event.IntentPut, at(2)), field("k", "f", "", event.IntentRemove, at(2)),
+			field("k", "f", "", event.IntentForget, at(2)),
 			member("k", "m", event.IntentPut, at(2)), member("k", "m", event.IntentRemove, at(2)), scored("k", "m", "1", at(2)),
 			scored("k", "m", "no number", at(2)),
 		} {
@@ -94,7 +98,10 @@ func TestAKeyOfAnotherTypeIsRemoved(t *testing.T) {
 func TestWhatIsBesideAKeyMayBeOfAnyType(t *testing.T) {
 	both(t, func(r *rig) {
 		for _, wrong := range [][]any{{"sadd", "x"}, {"set", "x"}, {"hset", "f", "junk"}} {
-			for _, it := range []*Item{put("k", "v", at(2)), field("k", "f", "1", event.IntentPut, at(2)), member("k", "m", event.IntentPut, at(2))} {
+			for _, it := range []*Item{
+				put("k", "v", at(2)), field("k", "f", "1", event.IntentPut, at(2)),
+				member("k", "m", event.IntentPut, at(2)),
+			} {
 				r.redis("flushall")
 				for _, k := range []Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {
 					words := append([]any{wrong[0], string(r.b.names.Append(nil, k, "k"))}, wrong[1:]...)
@@ -124,7 +131,8 @@ func TestWithoutMemoryTheKeyIsRemovedAndItsCompanionVouchesForNothing(t *testing
 		r.redis("sadd", "s", "m")
 		r.redis("hset", "freshet:m:{s}", "<", "1/1/1/1 0 s", ">", "1/1/1/1")
 		r.redis("set", "n", "5")
-		send(r.Context(), r.client, []*Call{r.b.Append(nil, field("f", "f", "1", event.IntentPut, at(0)))[0]}) // loads the script
+		// loads the script
+		send(r.Context(), r.client, []*Call{r.b.Append(nil, field("f", "f", "1", event.IntentPut, at(0)))[0]})
 		r.redis("config", "set", "maxmemory", "1")
 		hash.Version = at(2)
 		for _, it := range []*Item{
@@ -196,7 +204,8 @@ func TestWhatWasRefusedIsNotAcknowledged(t *testing.T) {
 			expire,
 			{Key: "k", Action: event.ActionDelete},
 			put("k", "1", at(1)), field("k", "f", "1", event.IntentPut, at(1)), field("k", "f", "1", event.IntentForget, at(1)),
-			field("k", "f", "1", event.IntentRemove, at(1)), member("k", "m", event.IntentPut, at(1)), member("k", "m", event.IntentForget, at(1)),
+			field("k", "f", "1", event.IntentRemove, at(1)), member("k", "m", event.IntentPut, at(1)),
+			member("k", "m", event.IntentForget, at(1)),
 		}
 		for _, it := range items {
 			r.do(it) // loads the scripts
@@ -206,7 +215,11 @@ func TestWhatWasRefusedIsNotAcknowledged(t *testing.T) {
 			from, to []any
 		}{
 			{"READONLY", []any{"replicaof", "127.0.0.1", "1"}, []any{"replicaof", "no", "one"}},
-			{"NOREPLICAS", []any{"config", "set", "min-replicas-to-write", "1"}, []any{"config", "set", "min-replicas-to-write", "0"}},
+			{
+				"NOREPLICAS",
+				[]any{"config", "set", "min-replicas-to-write", "1"},
+				[]any{"config", "set", "min-replicas-to-write", "0"},
+			},
 		} {
 			for _, there := range []bool{false, true} {
 				r.redis("flushall")

@@ -21,7 +21,8 @@ func TestExpireAtIsPutInsideTheObject(t *testing.T) {
 	now := time.UnixMilli(1763739000123)
 	r.vouched("k")
 	for value, want := range map[string]string{
-		`{"id":1}`: `{"id":1,"expire_at":1763739060123}`, `{}`: `{"expire_at":1763739060123}`, `[1]`: `[1]`, ``: ``, `{`: `{`, `null`: `null`,
+		`{"id":1}`: `{"id":1,"expire_at":1763739060123}`, `{}`: `{"expire_at":1763739060123}`, `[1]`: `[1]`, ``: ``, `{`: `{`,
+		`null`: `null`,
 	} {
 		it := put("k", value, at(1))
 		it.Effect, it.Now = &event.Effect{As: event.FormJSON, ExpireAt: time.Minute}, now
@@ -196,7 +197,10 @@ func TestWhatTakesEffectLateIsForgotten(t *testing.T) {
 			r.do(c.before)
 			if c.before.Action == event.ActionSet || c.before.Action == event.ActionZSet {
 				r.do(c.before) // the marks confirm now, but there is no set
-				r.redis(map[event.Action][]any{event.ActionSet: {"sadd", "k", "m"}, event.ActionZSet: {"zadd", "k", "1", "m"}}[c.before.Action]...)
+				r.redis(map[event.Action][]any{
+					event.ActionSet:  {"sadd", "k", "m"},
+					event.ActionZSet: {"zadd", "k", "1", "m"},
+				}[c.before.Action]...)
 			} else if o := r.do(c.before); o != Written {
 				r.Fatalf("%s before: %s", name, o)
 			}
@@ -232,7 +236,10 @@ func TestALateValueLeavesANewerOne(t *testing.T) {
 			r.do(c.newer)
 			switch c.newer.Action {
 			case event.ActionSet, event.ActionZSet:
-				r.redis(map[event.Action][]any{event.ActionSet: {"sadd", "k", "x"}, event.ActionZSet: {"zadd", "k", "1", "x"}}[c.newer.Action]...)
+				r.redis(map[event.Action][]any{
+					event.ActionSet:  {"sadd", "k", "x"},
+					event.ActionZSet: {"zadd", "k", "1", "x"},
+				}[c.newer.Action]...)
 			}
 			if o := r.do(c.newer); o != Written {
 				r.Fatalf("%s: the newer one: %s", name, o)
@@ -285,7 +292,10 @@ func TestWhatCannotBeMadeOutIsForgotten(t *testing.T) {
 	for _, it := range []*Item{
 		{Action: event.ActionRebuild, Intent: event.IntentPut, Fields: fields("v")},
 		{Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
-		{Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{As: event.FormHash}, Fields: fields("odd")},
+		{
+			Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{As: event.FormHash},
+			Fields: fields("odd"),
+		},
 		{Action: event.ActionHash, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
 		{Action: event.ActionSet, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: damaged},
 		{Action: event.ActionZSet, Intent: event.IntentPut, Effect: &event.Effect{}, Fields: fields("m")},

@@ -434,7 +434,8 @@ func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
 		send(w.ctx, w.client, []*Call{c})
 	}
 	outcome, err := w.b.Outcome(it, calls)
-	w.note("%s/%d %s %d of %d (gone %v): %s", o.source, o.epoch, it.Intent, n, w.changes[n-1].subject, w.changes[n-1].gone, outcome)
+	w.note("%s/%d %s %d of %d (gone %v): %s", o.source, o.epoch, it.Intent, n, w.changes[n-1].subject, w.changes[n-1].gone,
+		outcome)
 	if err != nil {
 		w.fail("%v", err)
 		return 0

@@ -52,7 +52,8 @@ func (r *actionRun) rate(ctx context.Context) (float64, error) {
 			return float64(r.rows) / took.Seconds(), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %d times freshet did not write, but forget: this machine is too slow, or too busy", errInvalid, maxPasses)
+	return 0, fmt.Errorf("%w: %d times freshet did not write, but forget: this machine is too slow, or too busy",
+		errInvalid, maxPasses)
 }
 
 const (

@@ -128,7 +128,8 @@ func spoilString(name string) func(context.Context, *redis.Client, int) error {
 func hasDocument(name string) func(context.Context, *redis.Client, int, int) (bool, error) {
 	return func(ctx context.Context, rdb *redis.Client, id, stock int) (bool, error) {
 		v, err := rdb.Get(ctx, fmt.Sprintf("%s:%d", name, id)).Result()
-		whole := strings.HasPrefix(v, fmt.Sprintf(`{"id":%d,"name":"nn`, id)) && strings.HasSuffix(v, fmt.Sprintf(`,"stock":%d}`, stock))
+		whole := strings.HasPrefix(v, fmt.Sprintf(`{"id":%d,"name":"nn`, id)) &&
+			strings.HasSuffix(v, fmt.Sprintf(`,"stock":%d}`, stock))
 		return whole, err
 	}
 }
@@ -149,40 +150,46 @@ func fillSets(ctx context.Context, rdb *redis.Client) error {
 // (second_delete: none), to a key that freshet knows already.
 func (b *benchmark) actionsSection() *section {
 	s := &section{
-		name:   "actions",
-		title:  fmt.Sprintf("actions that write, compared with redis-benchmark (%d connections, %d commands in a pipeline)", bareClients, barePipeline),
+		name: "actions",
+		title: fmt.Sprintf("actions that write, compared with redis-benchmark (%d connections, %d commands in a pipeline)",
+			bareClients, barePipeline),
 		rounds: 3, noWarmUp: true,
 	}
 	all := actions()
 	s.setup = func(ctx context.Context, b *benchmark) error { return b.prepareActions(ctx, all) }
 	for _, a := range all {
 		plain := a.name + ", plainly"
-		s.contenders = append(s.contenders, &contender{name: plain, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-			rate, err := b.plainly(ctx, a)
-			return []measure{{name: "keys/s", value: rate}}, err
-		}}, &contender{name: a.name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-			rate, err := b.throughFreshet(ctx, a)
-			return []measure{{name: "keys/s", value: rate, of: plain}}, err
-		}})
+		s.contenders = append(s.contenders,
+			&contender{name: plain, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+				rate, err := b.plainly(ctx, a)
+				return []measure{{name: "keys/s", value: rate}}, err
+			}}, &contender{name: a.name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+				rate, err := b.throughFreshet(ctx, a)
+				return []measure{{name: "keys/s", value: rate, of: plain}}, err
+			}})
 	}
 	return s
 }
 
 // guardSection measures what the guard of versions costs in itself: the same client writes with it and without it.
 func (b *benchmark) guardSection() *section {
-	s := &section{name: "guard", title: "the same client writing with the guard of versions and without it", noWarmUp: true}
+	s := &section{
+		name: "guard", title: "the same client writing with the guard of versions and without it",
+		noWarmUp: true,
+	}
 	for _, a := range actions() {
 		if a.guard == nil {
 			continue
 		}
 		plain := a.name + ", plain"
-		s.contenders = append(s.contenders, &contender{name: plain, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-			rate, err := a.guard.withoutGuard(ctx, b, a.rows)
-			return []measure{{name: "keys/s", value: rate}}, err
-		}}, &contender{name: a.name + ", guarded", run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-			rate, err := a.guard.withGuard(ctx, b, a.rows)
-			return []measure{{name: "keys/s", value: rate, of: plain}}, err
-		}})
+		s.contenders = append(s.contenders,
+			&contender{name: plain, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+				rate, err := a.guard.withoutGuard(ctx, b, a.rows)
+				return []measure{{name: "keys/s", value: rate}}, err
+			}}, &contender{name: a.name + ", guarded", run: func(ctx context.Context, b *benchmark) ([]measure, error) {
+				rate, err := a.guard.withGuard(ctx, b, a.rows)
+				return []measure{{name: "keys/s", value: rate, of: plain}}, err
+			}})
 	}
 	return s
 }
@@ -216,7 +223,8 @@ func makeTable(ctx context.Context, db *sql.DB, table string, rows int) error {
 		for id := lo; id < min(lo+1000, rows+1); id++ {
 			values = append(values, fmt.Sprintf("(%d, REPEAT('n', %d), 0)", id, payload))
 		}
-		if _, err := db.ExecContext(ctx, fmt.Sprintf("INSERT INTO shop.%s VALUES %s", table, strings.Join(values, ","))); err != nil {
+		if _, err := db.ExecContext(ctx,
+			fmt.Sprintf("INSERT INTO shop.%s VALUES %s", table, strings.Join(values, ","))); err != nil {
 			return err
 		}
 	}
@@ -239,7 +247,8 @@ func (b *benchmark) plainly(ctx context.Context, a *action) (float64, error) {
 	took := 0.0 // of one change, in seconds
 	for _, command := range a.plain {
 		args := append([]string{
-			"-p", strconv.Itoa(b.redis.Port), "-n", strconv.Itoa(barePlenty), "-c", strconv.Itoa(bareClients), "-P", strconv.Itoa(barePipeline),
+			"-p", strconv.Itoa(b.redis.Port), "-n", strconv.Itoa(barePlenty), "-c", strconv.Itoa(bareClients), "-P",
+			strconv.Itoa(barePipeline),
 			"-r", strconv.Itoa(a.rows), "-q",
 		}, command...)
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -38,13 +38,14 @@ func (b *benchmark) besideSection() *section {
 // homeMade is a consumer as teams write it: go-mysql's BinlogSyncer with all its decoding, and then what the bare probe
 // does, multi-key UNLINK over two connections.
 func (l backlog) homeMade() *contender {
-	return l.contender("go-mysql and UNLINK", func(ctx context.Context, b *benchmark, source *testbed.Server) ([]measure, error) {
-		before, start := ownCPU(), time.Now()
-		if err := homeMade(ctx, source, b.redis.Addr, l.changes); err != nil {
-			return nil, err
-		}
-		return l.measures(float64(l.changes)/time.Since(start).Seconds(), ownCPU()-before, bareName, ""), nil
-	})
+	return l.contender("go-mysql and UNLINK",
+		func(ctx context.Context, b *benchmark, source *testbed.Server) ([]measure, error) {
+			before, start := ownCPU(), time.Now()
+			if err := homeMade(ctx, source, b.redis.Addr, l.changes); err != nil {
+				return nil, err
+			}
+			return l.measures(float64(l.changes)/time.Since(start).Seconds(), ownCPU()-before, bareName, ""), nil
+		})
 }
 
 // homeMade reads the binlog from its first file until it has seen so many rows, and all their keys are deleted.
@@ -129,7 +130,8 @@ func (l backlog) mysqlbinlog() *contender {
 			return nil, err
 		}
 		defer os.RemoveAll(dir)
-		argv = append(argv, "--no-defaults", "--read-from-remote-server", "--host=127.0.0.1", "--port="+strconv.Itoa(source.Port),
+		argv = append(argv, "--no-defaults", "--read-from-remote-server", "--host=127.0.0.1", "--port="+
+			strconv.Itoa(source.Port),
 			"--user="+source.User, "--raw", "--result-file="+dir+"/", "--to-last-log", firstFile)
 		cmd, start := exec.CommandContext(ctx, argv[0], argv[1:]...), time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -76,7 +76,8 @@ func (b *benchmark) catchUpEmptySection() *section {
 func (b *benchmark) backlogSection() *section {
 	l := backlog{changes: b.workload.rows + b.longUpdates(), source: b.longMySQL}
 	return &section{
-		name: "backlog", title: fmt.Sprintf("catching up with %s row changes on MySQL, Redis holding the keys", number(float64(l.changes))),
+		name: "backlog", title: fmt.Sprintf("catching up with %s row changes on MySQL, Redis holding the keys",
+			number(float64(l.changes))),
 		contenders: []*contender{
 			l.bare(),
 			l.freshet("freshet, second_delete none", setting{}, ""),
@@ -101,7 +102,8 @@ func (b *benchmark) longMySQL(ctx context.Context) (*testbed.Server, error) {
 			}
 		}
 		return nil
-	}, "--innodb-buffer-pool-size=512M", "--innodb-redo-log-capacity=1G", "--binlog-cache-size=4M") // so that it is soon made
+		// so that it is soon made
+	}, "--innodb-buffer-pool-size=512M", "--innodb-redo-log-capacity=1G", "--binlog-cache-size=4M")
 }
 
 // kafkaSection is freshet with Kafka between its halves.
@@ -170,7 +172,9 @@ func (l backlog) other() *contender {
 var rowsPerSecond = regexp.MustCompile(`([0-9.]+) rows/s`)
 
 // contender fills Redis, has the backlog read, and looks whether every mapped key is gone.
-func (l backlog) contender(name string, run func(context.Context, *benchmark, *testbed.Server) ([]measure, error)) *contender {
+func (l backlog) contender(name string,
+	run func(context.Context, *benchmark, *testbed.Server) ([]measure, error),
+) *contender {
 	return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
 		source, err := l.source(ctx)
 		if err != nil {

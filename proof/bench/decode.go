@@ -101,7 +101,8 @@ func (s *studio) copyFile(ctx context.Context, dir string, r *reel) (time.Durati
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	argv = append(argv, "--no-defaults", "--read-from-remote-server", "--host=127.0.0.1", "--port="+strconv.Itoa(s.server.Port),
+	argv = append(argv, "--no-defaults", "--read-from-remote-server", "--host=127.0.0.1", "--port="+
+		strconv.Itoa(s.server.Port),
 		"--user="+s.server.User, "--raw", "--result-file="+dir+"/", r.file)
 	start := time.Now()
 	if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {

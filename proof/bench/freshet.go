@@ -55,7 +55,8 @@ func (b *benchmark) kafkaLog(ctx context.Context, topic, more string) (string, e
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q%s}}", strings.Join(c.Brokers(), ","), topic, more), nil
+	return fmt.Sprintf("{kind: kafka, kafka: {brokers: [%s], topic: %q%s}}", strings.Join(c.Brokers(), ","), topic, more),
+		nil
 }
 
 // command returns freshet run as users run it, with a configuration, and a store or a source's name, of its own, so

@@ -36,7 +36,10 @@ func (b *benchmark) growthSection() *section {
 			spread("10 mappings", 100, mappingsOf(everyTen...), ""),
 			spread("100 mappings", 100, mappingsOf(each...), "10 mappings"),
 			growth{source: b.spreadMySQL(10), changes: rows, mappings: severalKeys(1)}.contender("1 key a row"),
-			growth{source: b.spreadMySQL(10), changes: rows, mappings: severalKeys(10), keys: 10, of: "1 key a row"}.contender("10 keys a row"),
+			growth{
+				source: b.spreadMySQL(10), changes: rows, mappings: severalKeys(10), keys: 10,
+				of: "1 key a row",
+			}.contender("10 keys a row"),
 			growth{source: b.longerMySQL(1), changes: rows, of: ""}.contender("backlog"),
 			growth{source: b.longerMySQL(10), changes: 10 * rows, of: "backlog"}.contender("backlog, 10 times as long"),
 			kafka(12, 1, "12 partitions", ""),
@@ -141,16 +144,17 @@ func loadSpread(ctx context.Context, db *sql.DB, tables, rows int) error {
 // longerMySQL returns the MySQL server whose binlog is so many times as long as two changes of each row.
 func (b *benchmark) longerMySQL(times int) func(context.Context) (*testbed.Server, error) {
 	return func(ctx context.Context) (*testbed.Server, error) {
-		return b.ownSource(ctx, fmt.Sprintf("%d changes of each row on MySQL", 2*times), func(ctx context.Context, db *sql.DB) error {
-			if err := (workload{rows: b.workload.rows}).load(ctx, db); err != nil {
-				return err
-			}
-			for range 2*times - 1 {
-				if err := updateAll(ctx, db, b.workload.rows); err != nil {
+		return b.ownSource(ctx, fmt.Sprintf("%d changes of each row on MySQL", 2*times),
+			func(ctx context.Context, db *sql.DB) error {
+				if err := (workload{rows: b.workload.rows}).load(ctx, db); err != nil {
 					return err
 				}
-			}
-			return nil
-		})
+				for range 2*times - 1 {
+					if err := updateAll(ctx, db, b.workload.rows); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 	}
 }

@@ -36,7 +36,10 @@ func fieldGuard(value string) *guarded {
 	return &guarded{
 		item: func(id int) write.Item {
 			field := event.AppendField(event.AppendField(nil, fmt.Sprintf("f%d", id)), value)
-			return write.Item{Key: fmt.Sprintf("guardedhash:%d", id/perGroup), Action: event.ActionHash, Effect: e, Fields: field}
+			return write.Item{
+				Key: fmt.Sprintf("guardedhash:%d", id/perGroup), Action: event.ActionHash, Effect: e,
+				Fields: field,
+			}
 		},
 		plain: func(id int) []any {
 			return []any{"hset", fmt.Sprintf("plainhash:%d", id/perGroup), fmt.Sprintf("f%d", id), value}

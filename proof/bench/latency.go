@@ -88,7 +88,8 @@ func percentiles(ms []float64, others ...beside) (m []measure) {
 		others = []beside{{}}
 	}
 	for _, o := range others {
-		m = append(m, measure{name: "p50 ms", value: ms[n/2], of: o.of, goal: o.goal}, measure{name: "p99 ms", value: ms[n*99/100], of: o.of, goal: o.goal})
+		m = append(m, measure{name: "p50 ms", value: ms[n/2], of: o.of, goal: o.goal},
+			measure{name: "p99 ms", value: ms[n*99/100], of: o.of, goal: o.goal})
 	}
 	return append(m, measure{name: "max ms", value: ms[n-1]})
 }
@@ -206,7 +207,8 @@ func (p pace) load(ctx context.Context, source *testbed.Server, rdb *redis.Clien
 		return nil, err
 	}
 	if took := time.Since(begin); took > (warmUp+p.length)*11/10 {
-		return nil, fmt.Errorf("%w: the source took %d transactions a second, not %d", errInvalid, int(float64(p.transactions())/took.Seconds()), p.rate)
+		return nil, fmt.Errorf("%w: the source took %d transactions a second, not %d", errInvalid,
+			int(float64(p.transactions())/took.Seconds()), p.rate)
 	}
 	return committed, nil
 }

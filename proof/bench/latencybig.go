@@ -50,7 +50,9 @@ func (b *benchmark) latencyBigSection() *section {
 }
 
 // latencyBeside has processes follow the load and the big transaction.
-func (b *benchmark) latencyBeside(ctx context.Context, run programs, t bigTransaction, of string) (m []measure, err error) {
+func (b *benchmark) latencyBeside(ctx context.Context, run programs, t bigTransaction, of string) (m []measure,
+	err error,
+) {
 	err = b.watched(ctx, func(source *testbed.Server, w *watch) error {
 		return b.while(ctx, run, func(ctx context.Context, _ []int) error {
 			if err := awaitFirst(ctx, source, w); err != nil {
@@ -83,7 +85,9 @@ func (b *benchmark) latencyBeside(ctx context.Context, run programs, t bigTransa
 
 // begin makes the changes, and returns what commits them a while after it is called, and returns when it had. The
 // server writes a transaction to the binlog when it commits, and all of it at once.
-func (t *bigTransaction) begin(ctx context.Context, source *testbed.Server, rows int) (func(context.Context) (time.Time, error), error) {
+func (t *bigTransaction) begin(ctx context.Context, source *testbed.Server,
+	rows int,
+) (func(context.Context) (time.Time, error), error) {
 	// The last row is for finding out whether anybody has begun to delete.
 	tx, err := source.DB().BeginTx(ctx, nil)
 	if err != nil {
@@ -91,7 +95,8 @@ func (t *bigTransaction) begin(ctx context.Context, source *testbed.Server, rows
 	}
 	for left := t.changes; left > 0; {
 		last := min(rows-1, t.below+left-1)
-		q := fmt.Sprintf("UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN %d AND %d", t.below, last)
+		q := fmt.Sprintf("UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN %d AND %d", t.below,
+			last)
 		if _, err := tx.ExecContext(ctx, q); err != nil {
 			return nil, err
 		}
@@ -107,7 +112,9 @@ func (t *bigTransaction) begin(ctx context.Context, source *testbed.Server, rows
 }
 
 // measures are of those that committed after the big transaction, until it had been read: until the delay is over.
-func (t *bigTransaction) measures(ctx context.Context, w *watch, committed []time.Time, big time.Time, of string) ([]measure, error) {
+func (t *bigTransaction) measures(ctx context.Context, w *watch, committed []time.Time, big time.Time,
+	of string,
+) ([]measure, error) {
 	all, err := w.since(ctx, committed, 1)
 	if err != nil {
 		return nil, err
@@ -129,7 +136,8 @@ func (t *bigTransaction) measures(ctx context.Context, w *watch, committed []tim
 		return nil, fmt.Errorf("%w: of %d transactions behind the big one %d waited for it", errInvalid, len(order), len(ms))
 	}
 	wait := committed[order[len(ms)-1]].Sub(big)
-	return append(percentiles(ms, beside{of: of}), measure{name: "s until all is as before", value: wait.Seconds(), of: of}), nil
+	return append(percentiles(ms, beside{of: of}),
+		measure{name: "s until all is as before", value: wait.Seconds(), of: of}), nil
 }
 
 // normal is a latency, in milliseconds, that says that nothing is waited for any more.

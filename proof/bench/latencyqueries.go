@@ -32,7 +32,8 @@ func (b *benchmark) latencyQueriesSection() *section {
 	}
 	return &section{
 		name: "latency-queries",
-		title: fmt.Sprintf("commit to key gone, at %d transactions of one row a second, after a change of %d rows of another mapping, whose "+
+		title: fmt.Sprintf("commit to key gone, at %d transactions of one row a second, after a change of %d rows of "+
+			"another mapping, whose "+
 			"queries take 1 s each", p.rate, rows),
 		setup: func(ctx context.Context, b *benchmark) error { return b.makeRatings(ctx, rows) },
 		contenders: []*contender{

@@ -57,7 +57,8 @@ func (l liveRun) run(ctx context.Context, b *benchmark) ([]measure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := source.DB().ExecContext(ctx, "CREATE TABLE IF NOT EXISTS shop.probe (id BIGINT PRIMARY KEY AUTO_INCREMENT, n INT)"); err != nil {
+	if _, err := source.DB().ExecContext(ctx,
+		"CREATE TABLE IF NOT EXISTS shop.probe (id BIGINT PRIMARY KEY AUTO_INCREMENT, n INT)"); err != nil {
 		return nil, err
 	}
 	if err := b.populate(ctx); err != nil {
@@ -83,7 +84,9 @@ func (l liveRun) run(ctx context.Context, b *benchmark) ([]measure, error) {
 }
 
 // follow writes, probes and samples, until everything is finished.
-func (l liveRun) follow(ctx context.Context, b *benchmark, source *testbed.Server, listen string, pid int) ([]measure, error) {
+func (l liveRun) follow(ctx context.Context, b *benchmark, source *testbed.Server, listen string, pid int) ([]measure,
+	error,
+) {
 	p := prober{source: source, rdb: b.redis.Client()}
 	if err := p.awaitBegun(ctx); err != nil {
 		return nil, err
@@ -128,7 +131,9 @@ func (l liveRun) follow(ctx context.Context, b *benchmark, source *testbed.Serve
 }
 
 // measures says how far behind freshet was: all the while, in the middle, and when the writers had just stopped.
-func (l liveRun) measures(lags []time.Duration, last time.Duration, rate float64, pending int64, peak float64) []measure {
+func (l liveRun) measures(lags []time.Duration, last time.Duration, rate float64, pending int64,
+	peak float64,
+) []measure {
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
 	n := len(lags)
 	middle := median(milliseconds(lags[n/3 : n-n/3]))
@@ -155,7 +160,9 @@ func milliseconds(all []time.Duration) []float64 {
 }
 
 // write starts the writers. Each has its own part of the rows, so that none waits for another's locks.
-func (l liveRun) write(ctx context.Context, g *errgroup.Group, source *testbed.Server, rows int, written *atomic.Int64) {
+func (l liveRun) write(ctx context.Context, g *errgroup.Group, source *testbed.Server, rows int,
+	written *atomic.Int64,
+) {
 	all := l.bulk + l.single
 	for i := range all {
 		lo, n, many := 1+i*(rows/all), rows/all, 1
@@ -265,7 +272,8 @@ func awaitFinished(ctx context.Context, listen string) error {
 			return err
 		}
 		if time.Since(begin) > goneWithin {
-			return fmt.Errorf("%w: %d keys are not finished %s after the last write", errInvalid, s.Pending+s.InFlight, goneWithin)
+			return fmt.Errorf("%w: %d keys are not finished %s after the last write", errInvalid, s.Pending+s.InFlight,
+				goneWithin)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return err

@@ -50,7 +50,8 @@ func newDetour(ctx context.Context, broker, topic string) (_ *detour, err error)
 		}
 		context.AfterFunc(ctx, func() { _ = tcp.Close() })
 		*c = protocol.NewConn(tcp, "bench")
-		(*c).SetVersions(map[protocol.ApiKey]int16{protocol.Produce: 7, protocol.Fetch: 11}) // brokers of 2.3 and later know them
+		// brokers of 2.3 and later know them
+		(*c).SetVersions(map[protocol.ApiKey]int16{protocol.Produce: 7, protocol.Fetch: 11})
 	}
 	return d, nil
 }
@@ -81,7 +82,10 @@ func (d *detour) produce() error {
 		answer, err := d.in.RoundTrip(&produce.Request{
 			Acks: int16(kafka.RequireAll), Timeout: int32(goneWithin.Milliseconds()),
 			Topics: []produce.RequestTopic{{Topic: d.topic, Partitions: []produce.RequestPartition{{
-				RecordSet: protocol.RecordSet{Attributes: protocol.Attributes(kafka.Lz4), Records: protocol.NewRecordReader(batch...)},
+				RecordSet: protocol.RecordSet{
+					Attributes: protocol.Attributes(kafka.Lz4),
+					Records:    protocol.NewRecordReader(batch...),
+				},
 			}}}},
 		})
 		if err != nil {

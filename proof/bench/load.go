@@ -20,7 +20,10 @@ var fullWorkload = workload{rows: 500_000, bulkUpdates: 500, updates: 100_000}
 // scaled returns a workload so many times as large, of at least as many rows as a bulk update needs.
 func (w workload) scaled(f float64) workload {
 	times := func(n int) int { return int(float64(n) * f) }
-	return workload{rows: max(2000, times(w.rows)/insertRows*insertRows), bulkUpdates: times(w.bulkUpdates), updates: times(w.updates)}
+	return workload{
+		rows: max(2000, times(w.rows)/insertRows*insertRows), bulkUpdates: times(w.bulkUpdates),
+		updates: times(w.updates),
+	}
 }
 
 // changes returns the number of row changes that it makes.
@@ -91,7 +94,8 @@ func insert(ctx context.Context, db *sql.DB, n int) error {
 }
 
 func update(ctx context.Context, db *sql.DB, lo, hi int) error {
-	_, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN %d AND %d", lo, hi))
+	_, err := db.ExecContext(ctx,
+		fmt.Sprintf("UPDATE shop.product SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN %d AND %d", lo, hi))
 	return err
 }
 

@@ -26,12 +26,18 @@ func (b *benchmark) memorySection() *section {
 	big := memoryRun{source: b.bigMySQL, secondDelete: "10s", keys: `["product:{id}"]`}
 	pending := memoryRun{source: b.mysql, secondDelete: "10s", keys: `["product:{id}"]`}
 	// Two keys of each row, of which one has nothing in common with any other, fill the queues to max_memory.
-	away := memoryRun{source: b.bigMySQL, secondDelete: "20s", keys: `["product:{id}", "page:{name|sha1}"]`, away: 10 * time.Second}
+	away := memoryRun{
+		source: b.bigMySQL, secondDelete: "20s", keys: `["product:{id}", "page:{name|sha1}"]`,
+		away: 10 * time.Second,
+	}
 	return &section{
 		name:  "memory",
 		title: "the most memory that is resident, in MB (VmHWM)",
 		contenders: []*contender{
-			memoryRun{source: b.mysql, secondDelete: "none", keys: `["product:{id}"]`}.contender("catching up, second_delete none", ""),
+			memoryRun{
+				source: b.mysql, secondDelete: "none",
+				keys: `["product:{id}"]`,
+			}.contender("catching up, second_delete none", ""),
 			big.contender(fmt.Sprintf("a transaction of %d row changes", b.bigRows()), "≤ 100"),
 			pending.contender(fmt.Sprintf("%d pending final deletes", b.workload.changes()), "≤ 150"),
 			away.contender("Redis away, queues full", "≤ 100"),
@@ -90,7 +96,8 @@ func (m memoryRun) contender(name, goal string) *contender {
 			return nil, err
 		}
 		cmd, err := b.command(ctx, setting{
-			source: source, start: "earliest", secondDelete: m.secondDelete, mappings: "  - table: shop.product\n    keys: " + m.keys + "\n",
+			source: source, start: "earliest", secondDelete: m.secondDelete, mappings: "  - table: shop.product\n    keys: " +
+				m.keys + "\n",
 		}, "--until-caught-up")
 		if err != nil {
 			return nil, err

@@ -62,7 +62,10 @@ func (b *benchmark) rest(ctx context.Context, run programs, length time.Duration
 				if len(pids) > 1 {
 					name = fmt.Sprintf("%% of a core, process %d", i+1)
 				}
-				m = append(m, measure{name: name, value: 100 * (after - before[i]).Seconds() / time.Since(begin).Seconds(), goal: "≤ 1"})
+				m = append(m, measure{
+					name: name, value: 100 * (after - before[i]).Seconds() / time.Since(begin).Seconds(),
+					goal: "≤ 1",
+				})
 			}
 			return nil
 		})

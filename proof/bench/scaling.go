@@ -37,7 +37,8 @@ func (b *benchmark) scalingRest() *section {
 	for _, x := range []shape{
 		{1, 1, 1, 1}, {64, 1, 1, 1}, {64, 1, 8, 1}, {64, 1, 1, 16}, {64, 1, 1, 64},
 	} {
-		name := fmt.Sprintf("%s, %s, %s", count(x.partitions, "partition"), count(x.invalidators, "invalidator"), count(x.readers, "source"))
+		name := fmt.Sprintf("%s, %s, %s", count(x.partitions, "partition"), count(x.invalidators, "invalidator"),
+			count(x.readers, "source"))
 		s.contenders = append(s.contenders, fleetContender(name, x, rest))
 	}
 	return s
@@ -78,7 +79,8 @@ func rest(ctx context.Context, f *fleet) ([]measure, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, measure{name: part.what + ", % of a core", value: c.percent}, measure{name: part.what + ", MB", value: c.resident})
+		out = append(out, measure{name: part.what + ", % of a core", value: c.percent},
+			measure{name: part.what + ", MB", value: c.resident})
 	}
 	return out, nil
 }
@@ -87,9 +89,18 @@ func rest(ctx context.Context, f *fleet) ([]measure, error) {
 func (b *benchmark) scalingCatchUp() *section {
 	s := &section{name: "scaling-catch-up", title: "what a key costs while a reader catches up", rounds: 3}
 	for _, x := range []shape{
-		{1, 1, 1, 1}, {4, 1, 1, 1}, {16, 1, 1, 1}, {64, 1, 1, 1}, {64, 1, 2, 1}, {64, 1, 4, 1}, {64, 1, 8, 1}, {64, 2, 1, 1}, {64, 3, 1, 1},
+		{1, 1, 1, 1},
+		{4, 1, 1, 1},
+		{16, 1, 1, 1},
+		{64, 1, 1, 1},
+		{64, 1, 2, 1},
+		{64, 1, 4, 1},
+		{64, 1, 8, 1},
+		{64, 2, 1, 1},
+		{64, 3, 1, 1},
 	} {
-		name := fmt.Sprintf("%s, %s of %s", count(x.partitions, "partition"), count(x.groups, "group"), count(x.invalidators, "invalidator"))
+		name := fmt.Sprintf("%s, %s of %s", count(x.partitions, "partition"), count(x.groups, "group"),
+			count(x.invalidators, "invalidator"))
 		s.contenders = append(s.contenders, fleetContender(name, x, catchUpFleet))
 	}
 	return s

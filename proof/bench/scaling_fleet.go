@@ -132,7 +132,9 @@ func (f *fleet) eventLog(group string) string {
 }
 
 // reader starts a reader of a source.
-func (f *fleet) reader(ctx context.Context, name string, db *testbed.Server, start, secondDelete string, flags ...string) (*member, error) {
+func (f *fleet) reader(ctx context.Context, name string, db *testbed.Server, start, secondDelete string,
+	flags ...string,
+) (*member, error) {
 	return f.start(ctx, "reader", f.eventLog("none")+fmt.Sprintf(`source: {name: %q, addresses: [%q], user: root, start: %q}
 invalidator: {second_delete: %s}
 mappings:
@@ -141,7 +143,8 @@ mappings:
 
 // invalidator starts one more member of a group.
 func (f *fleet) invalidator(ctx context.Context, group int) (*member, error) {
-	m, err := f.start(ctx, "invalidator", f.eventLog("region"+strconv.Itoa(group))+fmt.Sprintf("redis: {addresses: [%q]}\n", f.redis[group].Addr))
+	m, err := f.start(ctx, "invalidator", f.eventLog("region"+strconv.Itoa(group))+
+		fmt.Sprintf("redis: {addresses: [%q]}\n", f.redis[group].Addr))
 	if err == nil {
 		f.groups[group] = append(f.groups[group], m)
 	}
@@ -162,7 +165,10 @@ func (f *fleet) start(ctx context.Context, role, config string, flags ...string)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	m := &member{role: role, log: file + ".log", client: admin.NewClient("http://"+listen, "", nil), exited: make(chan struct{})}
+	m := &member{
+		role: role, log: file + ".log", client: admin.NewClient("http://"+listen, "", nil),
+		exited: make(chan struct{}),
+	}
 	out, err := os.Create(m.log)
 	if err != nil {
 		return nil, err
@@ -244,7 +250,8 @@ func (m *member) status(ctx context.Context) (s memberStatus, err error) {
 
 // await asks every so often until done says so.
 func await(ctx context.Context, what string, every time.Duration, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleWithin, fmt.Errorf("%w: not %s within %s", errInvalid, what, settleWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, settleWithin,
+		fmt.Errorf("%w: not %s within %s", errInvalid, what, settleWithin))
 	defer cancel()
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -13,7 +13,8 @@ import (
 // scalingRebalance is how long keys live on when the members of a group change.
 func (b *benchmark) scalingRebalance() *section {
 	s := &section{
-		name: "scaling-rebalance", title: "how long a key lives on after its commit while members change: 64 partitions, 2 invalidators",
+		name: "scaling-rebalance", title: "how long a key lives on after its commit while members change: 64 partitions, 2 " +
+			"invalidators",
 		rounds: 2, noWarmUp: true,
 	}
 	const soon, session = 4 * time.Second, 14 * time.Second
@@ -45,15 +46,18 @@ func (b *benchmark) scalingRebalance() *section {
 			return err
 		}},
 	} {
-		s.contenders = append(s.contenders, fleetContender(x.name, shape{64, 1, 2, 1}, func(ctx context.Context, f *fleet) ([]measure, error) {
-			return rebalance(ctx, f, x.length, x.event)
-		}))
+		s.contenders = append(s.contenders,
+			fleetContender(x.name, shape{64, 1, 2, 1}, func(ctx context.Context, f *fleet) ([]measure, error) {
+				return rebalance(ctx, f, x.length, x.event)
+			}))
 	}
 	return s
 }
 
 // rebalance has something happen to a fleet at work.
-func rebalance(ctx context.Context, f *fleet, length time.Duration, event func(context.Context, *fleet) error) (_ []measure, err error) {
+func rebalance(ctx context.Context, f *fleet, length time.Duration,
+	event func(context.Context, *fleet) error,
+) (_ []measure, err error) {
 	db, err := f.b.liveMySQL(ctx)
 	if err != nil {
 		return nil, err

@@ -42,8 +42,14 @@ func TestTheRatioIsTheMedianOfTheRatiosWithinARound(t *testing.T) {
 	}
 	want := []line{
 		{contender: "bare", measure: "rows/s", min: 100, median: 200, max: 1000},
-		{contender: "freshet", measure: "rows/s", min: 90, median: 160, max: 500, of: "bare", ratio: 0.8, goal: "≥ 0.8", met: "yes"},
-		{contender: "slow", measure: "rows/s", min: 50, median: 100, max: 500, of: "bare", ratio: 0.5, goal: "≥ 0.6", met: "no"},
+		{
+			contender: "freshet", measure: "rows/s", min: 90, median: 160, max: 500, of: "bare", ratio: 0.8, goal: "≥ 0.8",
+			met: "yes",
+		},
+		{
+			contender: "slow", measure: "rows/s", min: 50, median: 100, max: 500, of: "bare", ratio: 0.5, goal: "≥ 0.6",
+			met: "no",
+		},
 	}
 	lines[0].ratio = 0 // there is none: not a number, which equals nothing
 	if !slices.Equal(lines, want) {
@@ -104,12 +110,16 @@ func TestAnInvalidRunIsNotCountedAndTheSectionFails(t *testing.T) {
 
 func TestAnErrorEndsTheSectionButNotTheOthers(t *testing.T) {
 	runs := 0
-	broken := &section{name: "broken", contenders: []*contender{{name: "c", run: func(context.Context, *benchmark) ([]measure, error) {
-		runs++
-		return nil, errors.New("no server")
-	}}}}
+	broken := &section{
+		name: "broken",
+		contenders: []*contender{{name: "c", run: func(context.Context, *benchmark) ([]measure, error) {
+			runs++
+			return nil, errors.New("no server")
+		}}},
+	}
 	b := &benchmark{rounds: 3, freshet: "given"}
-	err := b.runAll(t.Context(), []*section{broken, {name: "sound", contenders: []*contender{rates("bare", "", "", 1, 2, 3, 4)}}}, "")
+	err := b.runAll(t.Context(),
+		[]*section{broken, {name: "sound", contenders: []*contender{rates("bare", "", "", 1, 2, 3, 4)}}}, "")
 	if err == nil || err.Error() != "section broken: c, round 0: no server" || runs != 1 {
 		t.Fatalf("%v after %d runs", err, runs)
 	}
@@ -119,7 +129,12 @@ func TestASectionsRoundsAreAtMostThoseAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		section section
 		want    int
-	}{{section{}, 1 + 4}, {section{rounds: 2}, 1 + 2}, {section{rounds: 9}, 1 + 4}, {section{rounds: 1, noWarmUp: true}, 1}} {
+	}{
+		{section{}, 1 + 4},
+		{section{rounds: 2}, 1 + 2},
+		{section{rounds: 9}, 1 + 4},
+		{section{rounds: 1, noWarmUp: true}, 1},
+	} {
 		runs := 0
 		c.section.contenders = []*contender{{name: "c", run: func(context.Context, *benchmark) ([]measure, error) {
 			runs++

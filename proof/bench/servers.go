@@ -52,7 +52,8 @@ func (b *benchmark) ownSource(
 // It is meant to be read, not to survive: no fsync while it is loaded.
 func (b *benchmark) source(
 	ctx context.Context, contents string,
-	start func(context.Context, testbed.Options) (*testbed.Server, error), load func(context.Context, *sql.DB) error, args ...string,
+	start func(context.Context, testbed.Options) (*testbed.Server, error), load func(context.Context, *sql.DB) error,
+	args ...string,
 ) (*testbed.Server, error) {
 	if s := b.sources[contents]; s != nil {
 		b.took(string(s.Flavor), s.Version)

@@ -44,8 +44,9 @@ func (s *studio) reels(w workload) []*reel {
 			record: w.recordSingle,
 		},
 		{
-			name: "decode-unmapped", what: "bulk changes of a table that no mapping names", goal: "≥ 0.9", rows: bulk, unmapped: true,
-			record: w.recordUnmapped,
+			name: "decode-unmapped", what: "bulk changes of a table that no mapping names", goal: "≥ 0.9", rows: bulk,
+			unmapped: true,
+			record:   w.recordUnmapped,
 		},
 	}
 	return s.all
@@ -121,14 +122,16 @@ func (w workload) recordSingle(ctx context.Context, db *sql.DB) error {
 
 func (w workload) recordUnmapped(ctx context.Context, db *sql.DB) error {
 	for n := 0; n < w.rows; n += insertRows {
-		_, err := db.ExecContext(ctx, "INSERT INTO shop.audit SELECT * FROM shop.product WHERE id > ? AND id <= ?", n, n+insertRows)
+		_, err := db.ExecContext(ctx, "INSERT INTO shop.audit SELECT * FROM shop.product WHERE id > ? AND id <= ?", n, n+
+			insertRows)
 		if err != nil {
 			return err
 		}
 	}
 	for range w.bulkUpdates {
 		lo := 1 + rand.IntN(w.rows-1000)
-		_, err := db.ExecContext(ctx, "UPDATE shop.audit SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN ? AND ?", lo, lo+999)
+		_, err := db.ExecContext(ctx, "UPDATE shop.audit SET stock = stock + 1, updated_at = NOW(3) WHERE id BETWEEN ? AND ?",
+			lo, lo+999)
 		if err != nil {
 			return err
 		}

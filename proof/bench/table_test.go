@@ -56,7 +56,10 @@ func TestMedian(t *testing.T) {
 
 func twoContenders(goal string) *result {
 	return &result{
-		section: &section{name: "catch-up", title: "catching up", contenders: []*contender{{name: "bare probe"}, {name: "freshet"}}},
+		section: &section{
+			name: "catch-up", title: "catching up",
+			contenders: []*contender{{name: "bare probe"}, {name: "freshet"}},
+		},
 		servers: []string{"mysql 9.7.4"}, took: 90 * time.Second,
 		samples: []sample{
 			{"bare probe", 1, []measure{{name: "rows/s", value: 1e6}}},
@@ -80,7 +83,8 @@ freshet     p50 ms   0.20       0.20       0.20
 	if out.String() != want {
 		t.Errorf("got\n%q\nwant\n%q", out.String(), want)
 	}
-	if err := printTable(&out, []*result{twoContenders("quick")}); err == nil || !strings.Contains(err.Error(), "section catch-up, freshet, rows/s") {
+	if err := printTable(&out, []*result{twoContenders("quick")}); err == nil ||
+		!strings.Contains(err.Error(), "section catch-up, freshet, rows/s") {
 		t.Errorf("a goal that is none: %v", err)
 	}
 }

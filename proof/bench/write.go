@@ -48,7 +48,8 @@ func replaceSections(doc string, order []string, fresh map[string]string) (strin
 	before, rest, ok := strings.Cut(doc, tableBegin)
 	old, after, ended := strings.Cut(rest, tableEnd)
 	if !ok || !ended {
-		return "", fmt.Errorf("the table's place is missing, the lines %q and %q", strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
+		return "", fmt.Errorf("the table's place is missing, the lines %q and %q", strings.TrimSpace(tableBegin),
+			strings.TrimSpace(tableEnd))
 	}
 	sections := map[string]string{}
 	for _, part := range strings.Split(old, sectionBegin)[1:] {

@@ -8,12 +8,14 @@ import (
 )
 
 func TestASectionIsReplacedAndTheOthersStay(t *testing.T) {
-	doc := "# Title\n" + tableBegin + "<!-- section a -->\nold a\n<!-- section gone -->\nold gone\n<!-- section c -->\nold c\n" + tableEnd + "the method\n"
+	doc := "# Title\n" + tableBegin +
+		"<!-- section a -->\nold a\n<!-- section gone -->\nold gone\n<!-- section c -->\nold c\n" + tableEnd + "the method\n"
 	got, err := replaceSections(doc, []string{"a", "b", "c", "d"}, map[string]string{"c": "new c", "b": "new b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "# Title\n" + tableBegin + "<!-- section a -->\nold a\n<!-- section b -->\n\nnew b\n<!-- section c -->\n\nnew c\n" + tableEnd + "the method\n"
+	want := "# Title\n" + tableBegin +
+		"<!-- section a -->\nold a\n<!-- section b -->\n\nnew b\n<!-- section c -->\n\nnew c\n" + tableEnd + "the method\n"
 	if got != want {
 		t.Fatalf("got\n%s\nwant\n%s", got, want)
 	}

@@ -42,7 +42,10 @@ func buildFreshet(ctx context.Context, dir string) (string, error) {
 
 // newFreshet writes the configuration of one process. It is not started yet.
 func (s *stage) newFreshet(binary, role, name string) (*freshet, error) {
-	f := &freshet{binary: binary, role: role, name: name, file: filepath.Join(s.dir, strings.ReplaceAll(name, " ", "-")+".yaml")}
+	f := &freshet{
+		binary: binary, role: role, name: name,
+		file: filepath.Join(s.dir, strings.ReplaceAll(name, " ", "-")+".yaml"),
+	}
 	listen, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -113,7 +116,8 @@ func (f *freshet) start(ctx context.Context) error {
 	}
 	f.cmd, f.exited = cmd, make(chan error, 1)
 	go func() { f.exited <- cmd.Wait() }()
-	return f.await(ctx, "begin", func(s status) bool { return s.Source.Connected || len(s.Partitions) > 0 && f.role == "invalidator" })
+	return f.await(ctx, "begin",
+		func(s status) bool { return s.Source.Connected || len(s.Partitions) > 0 && f.role == "invalidator" })
 }
 
 // kill kills freshet with SIGKILL, if it runs.

@@ -113,7 +113,8 @@ func build(ctx context.Context, p plan) (s *stage, err error) {
 	if s.dir, err = os.MkdirTemp("", "freshet-demo"); err != nil {
 		return nil, err
 	}
-	if s.database, err = testbed.StartMariaDB(ctx, testbed.Options{Shared: true, Args: []string{"--binlog-row-metadata=FULL"}}); err != nil {
+	if s.database, err = testbed.StartMariaDB(ctx,
+		testbed.Options{Shared: true, Args: []string{"--binlog-row-metadata=FULL"}}); err != nil {
 		return s, err
 	}
 	if s.redis, err = testbed.StartRedis(ctx, testbed.Options{Shared: true}); err != nil {
@@ -145,7 +146,11 @@ func (s *stage) startFreshets(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("Kafka %s on %s\n", s.cluster.Version, s.cluster.Brokers()[0])
-		roles = [][2]string{{"reader", "freshet reader"}, {"invalidator", "freshet invalidator 1"}, {"invalidator", "freshet invalidator 2"}}
+		roles = [][2]string{
+			{"reader", "freshet reader"},
+			{"invalidator", "freshet invalidator 1"},
+			{"invalidator", "freshet invalidator 2"},
+		}
 	}
 	binary, err := buildFreshet(ctx, s.dir)
 	if err != nil {
@@ -327,7 +332,8 @@ func (s *stage) report(ctx, working context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%11d %11d %11d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, max(0, m.sets-int(fills-filled)), m.p50, m.p99, cached, stale)
+		fmt.Printf("%11d %11d %11d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, max(0, m.sets-int(fills-filled)), m.p50,
+			m.p99, cached, stale)
 		if second%5 == 0 && written > 0 {
 			line, err := s.shop.example(ctx, written)
 			if err != nil {

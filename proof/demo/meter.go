@@ -139,7 +139,10 @@ func (m *meter) settle(id int, w *write) {
 func (m *meter) second() measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := measured{writes: m.writes, deletes: m.deletes, sets: m.sets, last: m.last, p50: quantile(m.delays, 0.50), p99: quantile(m.delays, 0.99)}
+	out := measured{
+		writes: m.writes, deletes: m.deletes, sets: m.sets, last: m.last, p50: quantile(m.delays, 0.50),
+		p99: quantile(m.delays, 0.99),
+	}
 	m.writes, m.deletes, m.sets, m.delays = 0, 0, 0, m.delays[:0]
 	return out
 }

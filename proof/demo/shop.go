@@ -74,10 +74,12 @@ func (s *shop) write(ctx context.Context, id int) error {
 			id, rand.IntN(categories), fmt.Sprintf("Product %d, again", id), rand.Uint32()>>1)
 		return err
 	case n < 4:
-		_, err := s.db.ExecContext(ctx, "UPDATE "+p+" SET category_id = ?, version = version + 1 WHERE id = ?", rand.IntN(categories), id)
+		_, err := s.db.ExecContext(ctx, "UPDATE "+p+" SET category_id = ?, version = version + 1 WHERE id = ?",
+			rand.IntN(categories), id)
 		return err
 	default:
-		_, err := s.db.ExecContext(ctx, "UPDATE "+p+" SET price = ?, version = version + 1 WHERE id = ?", fmt.Sprintf("%d.49", rand.IntN(900)), id)
+		_, err := s.db.ExecContext(ctx, "UPDATE "+p+" SET price = ?, version = version + 1 WHERE id = ?",
+			fmt.Sprintf("%d.49", rand.IntN(900)), id)
 		return err
 	}
 }
@@ -290,5 +292,6 @@ func (s *shop) example(ctx context.Context, id int) (string, error) {
 	if len(found) > 0 {
 		row = fmt.Sprintf("its row says %s, version %d", found[0].Price, found[0].Version)
 	}
-	return fmt.Sprintf("    product %d: %s;  price:%d %s;  product:%d %s", id, row, id, held(have[0]), id, held(have[1])), nil
+	return fmt.Sprintf("    product %d: %s;  price:%d %s;  product:%d %s", id, row, id, held(have[0]), id, held(have[1])),
+		nil
 }

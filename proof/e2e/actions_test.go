@@ -179,11 +179,20 @@ func TestAFleetAroundKafkaDoesEveryAction(t *testing.T) {
 	b.open(rnd.Uint64())
 	strikes := []hurt{
 		{"the leading reader is killed", func(f *fleet, _ *rand.Rand) { f.again(f.leading()) }},
-		{"the leading reader hangs, and comes back behind another one", func(f *fleet, _ *rand.Rand) { f.freeze(f.leading(), 12*time.Second) }},
+		{
+			"the leading reader hangs, and comes back behind another one",
+			func(f *fleet, _ *rand.Rand) { f.freeze(f.leading(), 12*time.Second) },
+		},
 		{"the leading reader hands over", func(f *fleet, _ *rand.Rand) { m := f.leading(); m.stop(); m.launch(m.role) }},
 		{"an invalidator is killed", func(f *fleet, rnd *rand.Rand) { f.again(pick(rnd, f.invalidators)) }},
-		{"an invalidator hangs until others have its partitions", func(f *fleet, rnd *rand.Rand) { f.freeze(pick(rnd, f.invalidators), 12*time.Second) }},
-		{"an invalidator hands over", func(f *fleet, rnd *rand.Rand) { m := pick(rnd, f.invalidators); m.stop(); m.launch(m.role) }},
+		{
+			"an invalidator hangs until others have its partitions",
+			func(f *fleet, rnd *rand.Rand) { f.freeze(pick(rnd, f.invalidators), 12*time.Second) },
+		},
+		{
+			"an invalidator hands over",
+			func(f *fleet, rnd *rand.Rand) { m := pick(rnd, f.invalidators); m.stop(); m.launch(m.role) },
+		},
 		{"the line to redis is reset", func(f *fleet, _ *rand.Rand) { f.resp.Reset() }},
 	}
 	order := rnd.Perm(len(strikes))

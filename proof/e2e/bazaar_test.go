@@ -49,7 +49,8 @@ func (b *bazaar) seed() {
 	var rows [4][]string
 	for n := range users {
 		rows[0] = append(rows[0], fmt.Sprintf("(%d, 'Paris', 'name %d', %d)", n, n, b.version.Add(1)))
-		testbed.Must(b.r.t, b.r.redis.Client().HSet(b.r.t.Context(), fmt.Sprintf("user:%d", n), neighbour, neighbourString).Err())
+		testbed.Must(b.r.t, b.r.redis.Client().HSet(b.r.t.Context(), fmt.Sprintf("user:%d", n), neighbour,
+			neighbourString).Err())
 	}
 	for n := range tags * members {
 		if n%2 == 0 {
@@ -95,7 +96,8 @@ func (b *bazaar) transact(body func(*tx) error) error {
 // upsertItem writes an item, with a version above all others.
 func (b *bazaar) upsertItem(x *tx, id, kind int, live bool, name string) error {
 	v := b.version.Add(1)
-	doc, note := fmt.Sprintf(`'{"n": %d, "list": [1, "two", null], "deep": {"x": true}}'`, v), fmt.Sprintf("'note %d: ✓ \\\\ \"'", v)
+	doc, note := fmt.Sprintf(`'{"n": %d, "list": [1, "two", null], "deep": {"x": true}}'`, v),
+		fmt.Sprintf("'note %d: ✓ \\\\ \"'", v)
 	if v%5 == 0 {
 		doc, note = "NULL", "NULL"
 	}
@@ -106,12 +108,14 @@ func (b *bazaar) upsertItem(x *tx, id, kind int, live bool, name string) error {
 
 func (b *bazaar) upsertProfile(x *tx, id int) error {
 	v := b.version.Add(1)
-	return x.change("shop.profile", fmt.Sprintf("user_id = %d", id), fmt.Sprintf("REPLACE INTO shop.profile VALUES (%d, 'city %d', 'name %d', %d)", id, v, v, v))
+	return x.change("shop.profile", fmt.Sprintf("user_id = %d", id),
+		fmt.Sprintf("REPLACE INTO shop.profile VALUES (%d, 'city %d', 'name %d', %d)", id, v, v, v))
 }
 
 func (b *bazaar) upsertScore(x *tx, game, user int) error {
 	return x.change("shop.score", fmt.Sprintf("game = %d AND user_id = %d", game, user),
-		fmt.Sprintf("INSERT INTO shop.score VALUES (%d, %d, %d) ON DUPLICATE KEY UPDATE points = VALUES(points)", game, user, b.version.Add(1)))
+		fmt.Sprintf("INSERT INTO shop.score VALUES (%d, %d, %d) ON DUPLICATE KEY UPDATE points = VALUES(points)", game, user,
+			b.version.Add(1)))
 }
 
 // write makes one transaction.
@@ -140,15 +144,18 @@ const changes = 16
 // change makes a change of one kind.
 func (b *bazaar) change(x *tx, rnd *rand.Rand, kind int) error {
 	id, user := 1+b.choose(rnd, items), b.choose(rnd, users)
-	item, member := fmt.Sprintf("id = %d", id), fmt.Sprintf("tag = %d AND user_id = %d", b.choose(rnd, tags), b.choose(rnd, members))
+	item, member := fmt.Sprintf("id = %d", id),
+		fmt.Sprintf("tag = %d AND user_id = %d", b.choose(rnd, tags), b.choose(rnd, members))
 	switch kind {
 	case 0:
 		return x.change("shop.item", item, "DELETE FROM shop.item WHERE "+item)
 	case 1:
-		return x.change("shop.item", item, fmt.Sprintf("UPDATE shop.item SET live = 1 - live, version = %d WHERE %s", b.version.Add(1), item))
+		return x.change("shop.item", item,
+			fmt.Sprintf("UPDATE shop.item SET live = 1 - live, version = %d WHERE %s", b.version.Add(1), item))
 	case 2:
 		where := fmt.Sprintf("id BETWEEN %d AND %d", id, id+5)
-		return x.change("shop.item", where, fmt.Sprintf("UPDATE shop.item SET price = price + 1, version = %d WHERE %s ORDER BY id", b.version.Add(1), where))
+		return x.change("shop.item", where,
+			fmt.Sprintf("UPDATE shop.item SET price = price + 1, version = %d WHERE %s ORDER BY id", b.version.Add(1), where))
 	case 3, 4:
 		return b.upsertItem(x, id, b.choose(rnd, kinds), rnd.IntN(3) > 0, "again")
 	case 5, 6:
@@ -168,9 +175,11 @@ func (b *bazaar) change(x *tx, rnd *rand.Rand, kind int) error {
 		return x.change("shop.score", where, "DELETE FROM shop.score WHERE "+where)
 	case 13:
 		where := fmt.Sprintf("id = %d", b.choose(rnd, settings))
-		return x.change("shop.setting", where, fmt.Sprintf("UPDATE shop.setting SET value = 'value %d' WHERE %s", b.version.Add(1), where))
+		return x.change("shop.setting", where,
+			fmt.Sprintf("UPDATE shop.setting SET value = 'value %d' WHERE %s", b.version.Add(1), where))
 	default:
-		return x.change("shop.item", item, fmt.Sprintf("UPDATE shop.item SET price = price + 1, version = %d WHERE %s", b.version.Add(1), item))
+		return x.change("shop.item", item,
+			fmt.Sprintf("UPDATE shop.item SET price = price + 1, version = %d WHERE %s", b.version.Add(1), item))
 	}
 }
 
@@ -181,7 +190,8 @@ func (b *bazaar) random(rnd *rand.Rand) string {
 		fmt.Sprintf("item:%d", id), fmt.Sprintf("item:%d:hash", id), fmt.Sprintf("item:%d:text", id),
 		fmt.Sprintf("kind:%d:stats", kind), fmt.Sprintf("kind:%d:list", kind), fmt.Sprintf("kind:%d:top", kind),
 		fmt.Sprintf("user:%d", rnd.IntN(users)), fmt.Sprintf("user:%d", rnd.IntN(users)),
-		fmt.Sprintf("tag:%d", rnd.IntN(tags)), fmt.Sprintf("board:%d", rnd.IntN(games)), fmt.Sprintf("setting:%d", rnd.IntN(settings)),
+		fmt.Sprintf("tag:%d", rnd.IntN(tags)), fmt.Sprintf("board:%d", rnd.IntN(games)),
+		fmt.Sprintf("setting:%d", rnd.IntN(settings)),
 	})
 }
 

@@ -24,11 +24,13 @@ func mix(r *rig, j *journal, rounds int) {
 		id := func(i int) int { return n*100 + i }
 		do(begin, commit, func(x *tx) error {
 			return x.change("shop.product", fmt.Sprintf("id BETWEEN %d AND %d", id(1), id(6)),
-				fmt.Sprintf("INSERT INTO shop.product (id, category_id, name) VALUES (%d,1,'a'),(%d,1,'b'),(%d,2,'c'),(%d,2,'d'),(%d,3,'e')",
+				fmt.Sprintf("INSERT INTO shop.product (id, category_id, name) VALUES "+
+					"(%d,1,'a'),(%d,1,'b'),(%d,2,'c'),(%d,2,'d'),(%d,3,'e')",
 					id(1), id(2), id(3), id(4), id(5)))
 		})
 		do(begin, commit, func(x *tx) error {
-			if err := x.change("shop.product", fmt.Sprintf("id = %d", id(1)), fmt.Sprintf("UPDATE shop.product SET category_id = 7 WHERE id = %d", id(1))); err != nil {
+			if err := x.change("shop.product", fmt.Sprintf("id = %d", id(1)),
+				fmt.Sprintf("UPDATE shop.product SET category_id = 7 WHERE id = %d", id(1))); err != nil {
 				return err
 			}
 			if err := x.exec("SAVEPOINT s"); err != nil {
@@ -40,7 +42,8 @@ func mix(r *rig, j *journal, rounds int) {
 			if err := x.exec("ROLLBACK TO s"); err != nil {
 				return err
 			}
-			return x.change("shop.note", fmt.Sprintf("id = %d", id(1)), fmt.Sprintf("INSERT INTO shop.note VALUES (%d, 'n')", id(1)))
+			return x.change("shop.note", fmt.Sprintf("id = %d", id(1)),
+				fmt.Sprintf("INSERT INTO shop.note VALUES (%d, 'n')", id(1)))
 		})
 		do(nil, nil, func(x *tx) error {
 			return x.change("shop.product", fmt.Sprintf("id IN (%d, %d)", id(3), id(6)),
@@ -48,20 +51,25 @@ func mix(r *rig, j *journal, rounds int) {
 		})
 		do(nil, nil, func(x *tx) error { return x.exec("INSERT INTO shop.other (x) VALUES (1)") })
 		do(nil, nil, func(x *tx) error {
-			return x.exec(fmt.Sprintf("ALTER TABLE shop.product ADD COLUMN extra%d INT FIRST, RENAME COLUMN name TO name_%d", n, n))
+			return x.exec(fmt.Sprintf("ALTER TABLE shop.product ADD COLUMN extra%d INT FIRST, RENAME COLUMN name TO name_%d", n,
+				n))
 		})
 		do(nil, nil, func(x *tx) error {
-			return x.change("shop.product", fmt.Sprintf("id = %d", id(4)), fmt.Sprintf("UPDATE shop.product SET category_id = 8, version = 2 WHERE id = %d", id(4)))
+			return x.change("shop.product", fmt.Sprintf("id = %d", id(4)),
+				fmt.Sprintf("UPDATE shop.product SET category_id = 8, version = 2 WHERE id = %d", id(4)))
 		})
 		do(nil, nil, func(x *tx) error {
 			return x.exec(fmt.Sprintf("ALTER TABLE shop.product DROP COLUMN extra%d, RENAME COLUMN name_%d TO name", n, n))
 		})
 		xid := fmt.Sprintf("'mix%d'", n)
-		do([]string{"XA START " + xid}, []string{"XA END " + xid, "XA PREPARE " + xid, "XA COMMIT " + xid}, func(x *tx) error {
-			return x.change("shop.product", fmt.Sprintf("id = %d", id(5)), fmt.Sprintf("UPDATE shop.product SET version = 3 WHERE id = %d", id(5)))
-		})
+		do([]string{"XA START " + xid}, []string{"XA END " + xid, "XA PREPARE " + xid, "XA COMMIT " + xid},
+			func(x *tx) error {
+				return x.change("shop.product", fmt.Sprintf("id = %d", id(5)),
+					fmt.Sprintf("UPDATE shop.product SET version = 3 WHERE id = %d", id(5)))
+			})
 		do(nil, nil, func(x *tx) error {
-			return x.change("shop.product", fmt.Sprintf("id = %d", id(2)), fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id(2)))
+			return x.change("shop.product", fmt.Sprintf("id = %d", id(2)),
+				fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id(2)))
 		})
 	}
 }

@@ -207,7 +207,8 @@ func (b *bazaar) rowValue(ctx context.Context, db querier, key string) (v value,
 	case exactly(key, "kind:%d:list", &n):
 		v, err = b.listDocument(read("SELECT id, version, price FROM shop.item WHERE kind = ? ORDER BY id"), err)
 	case exactly(key, "kind:%d:top", &n):
-		v, err = b.itemDocument(one("SELECT id, name, version FROM shop.item WHERE kind = ? ORDER BY version DESC, id LIMIT 1"), err)
+		v, err = b.itemDocument(one("SELECT id, name, version FROM shop.item WHERE kind = ? ORDER BY version DESC, id "+
+			"LIMIT 1"), err)
 	case exactly(key, "user:%d", &n):
 		v = hashOf(one("SELECT city AS profile, CONCAT(name, '#', version) AS name FROM shop.profile WHERE user_id = ?"))
 	case exactly(key, "tag:%d", &n):

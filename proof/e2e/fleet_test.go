@@ -35,10 +35,13 @@ func newFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaCluster,
 }
 
 // newFleetFor is newFleet with another second delete and other mappings.
-func newFleetFor(t *testing.T, d, mappings string, source *testbed.Server, kafka *testbed.KafkaCluster, readers, invalidators int) *fleet {
+func newFleetFor(t *testing.T, d, mappings string, source *testbed.Server, kafka *testbed.KafkaCluster, readers,
+	invalidators int,
+) *fleet {
 	t.Helper()
 	f := &fleet{
-		rig: newRig(t, source, "--appendonly", "yes", "--appendfsync", "no"), kafka: kafka, topic: kafka.NewTopicName(t), partitions: 6,
+		rig: newRig(t, source, "--appendonly", "yes", "--appendfsync", "no"), kafka: kafka, topic: kafka.NewTopicName(t),
+		partitions: 6,
 	}
 	f.cfg.d, f.cfg.mappings = d, mappings
 	for i := range readers {
@@ -95,13 +98,15 @@ func (r *rig) write(parts ...string) {
 
 // inKafka is the part about the event log, for a group of invalidators.
 func (f *fleet) inKafka(group string) string {
-	return fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%s], topic: %q, group: %q, partitions: %d, replication_factor: %d}}",
+	return fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%s], topic: %q, group: %q, partitions: %d, "+
+		"replication_factor: %d}}",
 		`"`+strings.Join(f.kafka.Brokers(), `", "`)+`"`, f.topic, group, f.partitions, min(3, len(f.kafka.Brokers())))
 }
 
 // fromSource is the part about a reader's source.
 func (r *rig) fromSource(name string) string {
-	return fmt.Sprintf("source: {name: %s, addresses: [%q], user: root, heartbeat: 200ms}\ninvalidator: {second_delete: %s}\n%s",
+	return fmt.Sprintf("source: {name: %s, addresses: [%q], user: root, heartbeat: 200ms}\ninvalidator: {second_delete: "+
+		"%s}\n%s",
 		name, r.binlog.Addr(), r.cfg.d, r.cfg.mappings)
 }
 

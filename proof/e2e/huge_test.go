@@ -30,7 +30,8 @@ func hugeTx(r *rig, n int) {
 	for have := 1; have < n; have *= 2 {
 		exec(fmt.Sprintf("INSERT INTO shop.numbers SELECT n + %d FROM shop.numbers WHERE n + %d <= %d", have, have, n))
 	}
-	exec("INSERT INTO shop.product (id, category_id, name) SELECT n, n, CONCAT('name of product number ', n) FROM shop.numbers")
+	exec("INSERT INTO shop.product (id, category_id, name) SELECT n, n, CONCAT('name of product number ', n) FROM " +
+		"shop.numbers")
 }
 
 // A transaction with far more keys than max_pending passes in bounded memory, without help from GOMEMLIMIT, and each
@@ -49,8 +50,10 @@ func TestAHugeTransactionPassesInBoundedMemory(t *testing.T) {
 		// Three keys for each row.
 		text, err := os.ReadFile(r.file)
 		testbed.Must(t, err)
-		text = bytes.Replace(text, []byte(`      - "product:{id}"`), []byte(`      - "product:{id}"`+"\n"+`      - "name:{name}"`), 1)
-		text = bytes.Replace(text, []byte("second_delete: 2s"), fmt.Appendf(nil, "second_delete: 2s, max_pending: %d", rows/5), 1)
+		text = bytes.Replace(text, []byte(`      - "product:{id}"`),
+			[]byte(`      - "product:{id}"`+"\n"+`      - "name:{name}"`), 1)
+		text = bytes.Replace(text, []byte("second_delete: 2s"),
+			fmt.Appendf(nil, "second_delete: 2s, max_pending: %d", rows/5), 1)
 		testbed.Must(t, os.WriteFile(r.file, text, 0o600))
 		// Straight to Redis: a log of 15 million commands is nobody's evidence. What was there must be gone.
 		for _, arg := range [][]any{{"product", rows + 1}, {"category", 1}} {
@@ -64,7 +67,8 @@ func TestAHugeTransactionPassesInBoundedMemory(t *testing.T) {
 		}
 		out := strings.TrimSpace(r.proc.stderr.String())
 		r.proc = nil
-		t.Logf("%d rows in one transaction, at most %d MiB resident; %s", rows, peak>>20, out[strings.LastIndexByte(out, '\n')+1:])
+		t.Logf("%d rows in one transaction, at most %d MiB resident; %s", rows, peak>>20,
+			out[strings.LastIndexByte(out, '\n')+1:])
 		if peak > residentLimit {
 			t.Errorf("%d MiB were resident, more than %d", peak>>20, residentLimit>>20)
 		}
@@ -141,7 +145,8 @@ func TestRedisStopsInTheMiddleOfAHugeTransaction(t *testing.T) {
 		direct(t, r)
 		r.launch()
 		size := func() int64 { return r.redis.Do(t, "DBSIZE").(int64) }
-		testbed.Eventually(t, 2*time.Minute, "a tenth of the keys is deleted", func() bool { return size() < int64(rows)*9/10 })
+		testbed.Eventually(t, 2*time.Minute, "a tenth of the keys is deleted",
+			func() bool { return size() < int64(rows)*9/10 })
 		testbed.Must(t, r.redis.Pause())
 		<-time.After(pause)
 		dumps := r.binlog.Dumps()
@@ -150,7 +155,8 @@ func TestRedisStopsInTheMiddleOfAHugeTransaction(t *testing.T) {
 		if n := size(); n != 1 {
 			t.Errorf("%d keys are left, want 1", n)
 		}
-		t.Logf("%d dumps before Redis came back, %d in all, at most %d MiB resident", dumps, r.binlog.Dumps(), r.resident()>>20)
+		t.Logf("%d dumps before Redis came back, %d in all, at most %d MiB resident", dumps, r.binlog.Dumps(),
+			r.resident()>>20)
 		if r.binlog.Dumps() < 2 {
 			t.Error("the server never gave the stream up, so this test shows nothing")
 		}

@@ -43,8 +43,9 @@ type tx struct {
 
 // keysOf says which keys the rows of a table that match where have, computed by the database.
 var keysOf = map[string]string{
-	"shop.product": "SELECT CONCAT('product:', id) FROM shop.product WHERE %[1]s UNION SELECT CONCAT('category:', category_id, ':products') FROM shop.product WHERE %[1]s",
-	"shop.note":    "SELECT CONCAT('note:', id) FROM shop.note WHERE %[1]s",
+	"shop.product": "SELECT CONCAT('product:', id) FROM shop.product WHERE %[1]s UNION SELECT CONCAT('category:', " +
+		"category_id, ':products') FROM shop.product WHERE %[1]s",
+	"shop.note": "SELECT CONCAT('note:', id) FROM shop.note WHERE %[1]s",
 	"shop.item": `SELECT CONCAT('item:', id) FROM shop.item WHERE %[1]s UNION SELECT CONCAT('item:', id, ':hash') FROM shop.item WHERE %[1]s
 		UNION SELECT CONCAT('item:', id, ':text') FROM shop.item WHERE live = 1 AND (%[1]s)
 		UNION SELECT CONCAT('kind:', kind, ':stats') FROM shop.item WHERE %[1]s UNION SELECT CONCAT('kind:', kind, ':list') FROM shop.item WHERE %[1]s
@@ -164,7 +165,8 @@ func (j *journal) verify(r *rig, since time.Time) {
 			continue
 		}
 		if missing++; missing <= 10 {
-			r.t.Errorf("%s: committed at %s, but the last acknowledged action was sent at %s", e.key, need.Format(time.StampMicro), acks[e.key].Format(time.StampMicro))
+			r.t.Errorf("%s: committed at %s, but the last acknowledged action was sent at %s", e.key,
+				need.Format(time.StampMicro), acks[e.key].Format(time.StampMicro))
 		}
 	}
 	if missing > 0 {
@@ -212,7 +214,8 @@ func rowOf(ctx context.Context, db *sql.DB, key string) (string, error) {
 	case scan(key, "product:%d", &id):
 		query = "SELECT COALESCE((SELECT CONCAT(id, '/', category_id, '/', version) FROM shop.product WHERE id = ?), 'none')"
 	case scan(key, "category:%d:products", &id):
-		query = "SELECT COALESCE(GROUP_CONCAT(CONCAT(id, '/', version) ORDER BY id), 'none') FROM shop.product WHERE category_id = ?"
+		query = "SELECT COALESCE(GROUP_CONCAT(CONCAT(id, '/', version) ORDER BY id), 'none') FROM shop.product WHERE " +
+			"category_id = ?"
 	case scan(key, "note:%d", &id):
 		query = "SELECT COALESCE((SELECT body FROM shop.note WHERE id = ?), 'none')"
 	default:

@@ -18,11 +18,13 @@ func insert(r *rig, j *journal, first, last int) {
 	testbed.Must(r.t, j.transact(context.Background(), r.source.DB(), begin, commit, func(x *tx) error {
 		for id := first; id <= last; id++ {
 			if err := x.change("shop.product", fmt.Sprintf("id = %d", id),
-				fmt.Sprintf("INSERT INTO shop.product (id, category_id, name) VALUES (%d, %d, 'p') ON DUPLICATE KEY UPDATE version = version + 1", id, id%10)); err != nil {
+				fmt.Sprintf("INSERT INTO shop.product (id, category_id, name) VALUES (%d, %d, 'p') ON DUPLICATE KEY UPDATE "+
+					"version = version + 1", id, id%10)); err != nil {
 				return err
 			}
 		}
-		return x.change("shop.note", fmt.Sprintf("id = %d", first), fmt.Sprintf("REPLACE INTO shop.note VALUES (%d, 'n')", first))
+		return x.change("shop.note", fmt.Sprintf("id = %d", first),
+			fmt.Sprintf("REPLACE INTO shop.note VALUES (%d, 'n')", first))
 	}))
 }
 
@@ -32,7 +34,8 @@ func (f *fleet) region(name string) *rig {
 	m := f.prepare("invalidator", name)
 	m.redis = testbed.Redis(f.t)
 	m.resp = proxy.StartRESP(f.t, m.redis.Addr)
-	m.write(f.inKafka(name+f.topic[len(f.topic)-8:]), m.toRedis(), "retry: {max_attempts: 2, park_after: 1, park_delays: [1s], min_backoff: 10ms}")
+	m.write(f.inKafka(name+f.topic[len(f.topic)-8:]), m.toRedis(),
+		"retry: {max_attempts: 2, park_after: 1, park_delays: [1s], min_backoff: 10ms}")
 	return m
 }
 
@@ -83,8 +86,10 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	insert(f.rig, &j, 31, 50)
 	west.finish(3 * time.Minute)
 	j.verify(west, time.Time{})
-	east.await("it has given a key up", 3*time.Minute, func(s status) bool { return s.DeadLetters == 1 && s.Parked == 0 && s.State == "doubtful" })
-	west.await("it knows nothing of that", 3*time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
+	east.await("it has given a key up", 3*time.Minute,
+		func(s status) bool { return s.DeadLetters == 1 && s.Parked == 0 && s.State == "doubtful" })
+	west.await("it knows nothing of that", 3*time.Minute,
+		func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
 	if out, code := west.ask("dlq", "list"); code != 0 || strings.Contains(out, "note:") {
 		t.Errorf("dlq list of the other group: %d\n%s", code, out)
 	}
@@ -103,9 +108,11 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	east.launch(east.role)
 	// A parked key is not counted before it has been read.
 	testbed.Eventually(t, 2*time.Minute, "the replayed key is deleted", func() bool {
-		return slices.ContainsFunc(east.resp.Acks("note:31"), func(a proxy.Ack) bool { return a.Err == "" && !a.Acked.IsZero() })
+		return slices.ContainsFunc(east.resp.Acks("note:31"),
+			func(a proxy.Ack) bool { return a.Err == "" && !a.Acked.IsZero() })
 	})
-	east.await("nothing is in trouble", 3*time.Minute, func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
+	east.await("nothing is in trouble", 3*time.Minute,
+		func(s status) bool { return s.DeadLetters == 0 && s.Parked == 0 && s.State == "fresh" })
 	both()
 	for _, m := range []*rig{reader, east, west} {
 		m.stop()

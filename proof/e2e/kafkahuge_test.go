@@ -21,22 +21,27 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	start := f.placeNow()
 	hugeTx(f.rig, rows)
 	reader, invalidator := f.prepare("reader", "reader"), f.prepare("invalidator", "invalidator")
-	reader.write(f.inKafka("unused"), fmt.Sprintf("source: {addresses: [%q], user: root, start: %q, heartbeat: 200ms}\ninvalidator: {second_delete: 2s}\n", f.binlog.Addr(), start),
+	reader.write(f.inKafka("unused"),
+		fmt.Sprintf("source: {addresses: [%q], user: root, start: %q, heartbeat: 200ms}\ninvalidator: {second_delete: 2s}\n",
+			f.binlog.Addr(), start),
 		strings.Replace(mappings, `      - "product:{id}"`, `      - "product:{id}"`+"\n"+`      - "name:{name}"`, 1))
 	// Straight to Redis: a log of millions of commands is nobody's evidence. What was there must be gone.
-	invalidator.write(f.inKafka("g"+f.topic[len(f.topic)-8:]), fmt.Sprintf("redis: {addresses: [%q]}\ninvalidator: {max_pending: %d}", f.redis.Addr, rows/5))
+	invalidator.write(f.inKafka("g"+f.topic[len(f.topic)-8:]),
+		fmt.Sprintf("redis: {addresses: [%q]}\ninvalidator: {max_pending: %d}", f.redis.Addr, rows/5))
 	f.redis.Do(t, "DEBUG", "POPULATE", rows+1, "product", 5) // product:0 is no row's
 	size := func() int64 { return f.redis.Do(t, "DBSIZE").(int64) }
 	reader.launch(reader.role)
 	invalidator.launch(invalidator.role)
-	testbed.Eventually(t, 2*time.Minute, "a tenth of the keys is deleted", func() bool { return size() < int64(rows)*9/10 })
+	testbed.Eventually(t, 2*time.Minute, "a tenth of the keys is deleted",
+		func() bool { return size() < int64(rows)*9/10 })
 
 	broker := f.kafka.Broker(1)
 	testbed.Must(t, broker.Kill())
 	killed := time.Now()
 	for _, m := range []*rig{reader, invalidator} {
 		m.await("it says that kafka is away", 3*time.Minute, func(s status) bool {
-			return s.State == "behind" && strings.Contains(s.Sentence, "kafka: ") && strings.Contains(s.Sentence, broker.Addr) && strings.Contains(s.Sentence, "nothing is lost")
+			return s.State == "behind" && strings.Contains(s.Sentence, "kafka: ") && strings.Contains(s.Sentence, broker.Addr) &&
+				strings.Contains(s.Sentence, "nothing is lost")
 		})
 	}
 	said := time.Since(killed)
@@ -54,7 +59,8 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	if n := size(); n != 1 {
 		t.Errorf("%d keys are left, want 1", n)
 	}
-	t.Logf("%d rows in one transaction; the reader had at most %d MiB resident (%d MiB while Kafka was away), the invalidator %d MiB; trouble was told after %s, %d keys were left, and went on %s after the broker's return",
+	t.Logf("%d rows in one transaction; the reader had at most %d MiB resident (%d MiB while Kafka was away), the "+
+		"invalidator %d MiB; trouble was told after %s, %d keys were left, and went on %s after the broker's return",
 		rows, reader.resident()>>20, resident>>20, invalidator.resident()>>20, said, left, again)
 	for _, m := range []*rig{reader, invalidator} {
 		if n := m.resident(); n > residentLimit {

@@ -39,8 +39,8 @@ type load struct {
 	away atomic.Bool
 }
 
-// pace is how long a writer or a reader rests after each thing that it does. In a cut a fraction of what the machine can
-// do is enough: the suites that run next to it need the rest.
+// pace is how long a writer or a reader rests after each thing that it does. In a cut a fraction of what the machine
+// can do is enough: the suites that run next to it need the rest.
 func pace() time.Duration { return cut(10*time.Millisecond, 2*time.Millisecond) }
 
 // startLoad makes the schema and begins to write and read.
@@ -120,18 +120,22 @@ func (l *load) write(rnd *rand.Rand) error {
 	err := l.journal.transact(ctx, l.r.source.DB(), begin, commit, func(x *tx) error {
 		switch rnd.IntN(20) {
 		case 0:
-			if err := x.change("shop.product", fmt.Sprintf("id = %d", id), fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id)); err != nil {
+			if err := x.change("shop.product", fmt.Sprintf("id = %d", id),
+				fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id)); err != nil {
 				return err
 			}
 			return x.change("shop.product", fmt.Sprintf("id = %d", id),
-				fmt.Sprintf("INSERT INTO shop.product (id, category_id, name, version) VALUES (%d, %d, 'p', %d)", id, rnd.IntN(20), rnd.IntN(1<<30)))
+				fmt.Sprintf("INSERT INTO shop.product (id, category_id, name, version) VALUES (%d, %d, 'p', %d)", id, rnd.IntN(20),
+					rnd.IntN(1<<30)))
 		case 1:
-			return x.change("shop.product", fmt.Sprintf("id = %d", id), fmt.Sprintf("UPDATE shop.product SET category_id = %d, version = version + 1 WHERE id = %d", rnd.IntN(20), id))
+			return x.change("shop.product", fmt.Sprintf("id = %d", id),
+				fmt.Sprintf("UPDATE shop.product SET category_id = %d, version = version + 1 WHERE id = %d", rnd.IntN(20), id))
 		case 2:
 			where := fmt.Sprintf("id BETWEEN %d AND %d", id, id+5)
 			return x.change("shop.product", where, "UPDATE shop.product SET version = version + 1 WHERE "+where+" ORDER BY id")
 		default:
-			return x.change("shop.product", fmt.Sprintf("id = %d", id), fmt.Sprintf("UPDATE shop.product SET version = version + 1 WHERE id = %d", id))
+			return x.change("shop.product", fmt.Sprintf("id = %d", id),
+				fmt.Sprintf("UPDATE shop.product SET version = version + 1 WHERE id = %d", id))
 		}
 	})
 	if err == nil {
@@ -224,16 +228,46 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"the source hangs", func(r *rig) error { return r.source.Pause() }, func(r *rig) error { return r.source.Resume() }, true, 2 * time.Second},
-	{"the source is killed", func(r *rig) error { return r.source.Kill() }, func(r *rig) error { return r.source.Start(context.Background()) }, true, time.Second},
-	{"redis hangs", func(r *rig) error { return r.redis.Pause() }, func(r *rig) error { return r.redis.Resume() }, true, 2 * time.Second},
-	{"redis is killed", func(r *rig) error { return r.redis.Kill() }, func(r *rig) error { return r.redis.Start(context.Background()) }, true, time.Second},
-	{"the line to the source is cut", func(r *rig) error { r.binlog.Cut(); return nil }, func(r *rig) error { return r.binlog.Resume() }, false, time.Second},
-	{"the line to the source goes silent", func(r *rig) error { r.binlog.Stall(3); return nil }, func(r *rig) error { return r.binlog.Resume() }, false, 3 * time.Second},
-	{"the line to the source is reset", func(r *rig) error { r.binlog.Reset(); return nil }, func(r *rig) error { return nil }, false, 0},
-	{"the line to redis is cut", func(r *rig) error { r.resp.Cut(); return nil }, func(r *rig) error { return r.resp.Resume() }, false, time.Second},
-	{"the line to redis goes silent", func(r *rig) error { r.resp.Stall(3); return nil }, func(r *rig) error { return r.resp.Resume() }, false, 3 * time.Second},
-	{"the line to redis is reset", func(r *rig) error { r.resp.Reset(); return nil }, func(r *rig) error { return nil }, false, 0},
+	{
+		"the source hangs", func(r *rig) error { return r.source.Pause() }, func(r *rig) error { return r.source.Resume() },
+		true, 2 * time.Second,
+	},
+	{
+		"the source is killed", func(r *rig) error { return r.source.Kill() },
+		func(r *rig) error { return r.source.Start(context.Background()) }, true, time.Second,
+	},
+	{
+		"redis hangs", func(r *rig) error { return r.redis.Pause() }, func(r *rig) error { return r.redis.Resume() }, true,
+		2 * time.Second,
+	},
+	{
+		"redis is killed", func(r *rig) error { return r.redis.Kill() },
+		func(r *rig) error { return r.redis.Start(context.Background()) }, true, time.Second,
+	},
+	{
+		"the line to the source is cut", func(r *rig) error { r.binlog.Cut(); return nil },
+		func(r *rig) error { return r.binlog.Resume() }, false, time.Second,
+	},
+	{
+		"the line to the source goes silent", func(r *rig) error { r.binlog.Stall(3); return nil },
+		func(r *rig) error { return r.binlog.Resume() }, false, 3 * time.Second,
+	},
+	{
+		"the line to the source is reset", func(r *rig) error { r.binlog.Reset(); return nil },
+		func(r *rig) error { return nil }, false, 0,
+	},
+	{
+		"the line to redis is cut", func(r *rig) error { r.resp.Cut(); return nil },
+		func(r *rig) error { return r.resp.Resume() }, false, time.Second,
+	},
+	{
+		"the line to redis goes silent", func(r *rig) error { r.resp.Stall(3); return nil },
+		func(r *rig) error { return r.resp.Resume() }, false, 3 * time.Second,
+	},
+	{
+		"the line to redis is reset", func(r *rig) error { r.resp.Reset(); return nil }, func(r *rig) error { return nil },
+		false, 0,
+	},
 }
 
 // Whatever stops, hangs or is cut under load, nothing is lost and nothing stays stale.

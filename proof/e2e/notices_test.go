@@ -33,7 +33,8 @@ func (b *bazaar) verifyMessages() {
 	b.r.t.Helper()
 	// A message can come after the acknowledgement of the command that published it.
 	testbed.Must(b.r.t, b.r.redis.Client().Publish(b.r.t.Context(), "items", "end").Err())
-	testbed.Eventually(b.r.t, 2*time.Minute, "the end of the messages is heard", func() bool { return !b.heard.last("end").IsZero() })
+	testbed.Eventually(b.r.t, 2*time.Minute, "the end of the messages is heard",
+		func() bool { return !b.heard.last("end").IsZero() })
 	b.verifyNotices("messages", b.heard.all(), b.heard.last)
 }
 
@@ -64,7 +65,8 @@ func (b *bazaar) verifyNotices(what string, n int, last func(item string) time.T
 			continue
 		}
 		if missing++; missing <= 10 {
-			b.r.t.Errorf("%s: committed at %s, but the last of the %s came at %s", e.key, e.committed.Format(time.StampMicro), what, last(strconv.Itoa(id)).Format(time.StampMicro))
+			b.r.t.Errorf("%s: committed at %s, but the last of the %s came at %s", e.key, e.committed.Format(time.StampMicro),
+				what, last(strconv.Itoa(id)).Format(time.StampMicro))
 		}
 	}
 	b.r.t.Logf("%d %s for %d changes of items", n, what, changes)

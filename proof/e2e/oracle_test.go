@@ -145,7 +145,8 @@ func (tr *trial) healthy(what string, f *rig) {
 	doubts, err := f.client.ListDoubts(tr.t.Context())
 	testbed.Must(tr.t, err)
 	for _, d := range doubts {
-		if d.Cause != "table_truncated" && d.Cause != "statement_logged" || slices.ContainsFunc(d.Tables, func(name string) bool { return !tr.world.Doubted(name) }) {
+		if d.Cause != "table_truncated" && d.Cause != "statement_logged" ||
+			slices.ContainsFunc(d.Tables, func(name string) bool { return !tr.world.Doubted(name) }) {
 			tr.t.Errorf("%s: a doubt: %s of %q: %s", what, d.Cause, d.Tables, d.Message)
 		}
 	}

@@ -92,7 +92,10 @@ mappings:
 // flavors runs a test on MySQL and on MariaDB, side by side: most of the time they wait.
 func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB} {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"mysql":   testbed.MySQL,
+		"mariadb": testbed.MariaDB,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, start)
@@ -108,7 +111,10 @@ func oneFlavor(t *testing.T, name string, f func(t *testing.T, start func(testin
 		return
 	}
 	t.Parallel()
-	start := map[string]func(testing.TB, ...string) *testbed.Server{"mysql": testbed.MySQL, "mariadb": testbed.MariaDB}[name]
+	start := map[string]func(testing.TB, ...string) *testbed.Server{
+		"mysql":   testbed.MySQL,
+		"mariadb": testbed.MariaDB,
+	}[name]
 	t.Run(name, func(t *testing.T) { f(t, start) })
 }
 

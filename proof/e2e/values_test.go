@@ -221,7 +221,8 @@ func (b *bazaar) changeQuiet(x *tx, n, round int) error {
 	return errors.Join(
 		b.upsertItem(x, n, n%kinds, true, fmt.Sprintf("quiet %d", round)),
 		b.upsertProfile(x, n),
-		x.change("shop.member", fmt.Sprintf("tag = %d", tag), fmt.Sprintf("INSERT IGNORE INTO shop.member VALUES (%d, %d)", tag, 1000*(round+1)+n)),
+		x.change("shop.member", fmt.Sprintf("tag = %d", tag),
+			fmt.Sprintf("INSERT IGNORE INTO shop.member VALUES (%d, %d)", tag, 1000*(round+1)+n)),
 		b.upsertScore(x, n%games, n),
 	)
 }
@@ -248,7 +249,8 @@ func (b *bazaar) missingQuiet() (missing []string) {
 		case have.kind == "none":
 			missing = append(missing, key)
 		case !reflect.DeepEqual(have, want):
-			b.r.t.Errorf("%s was changed while all was quiet. It holds %s %v, its rows say %s %v", key, have.kind, have.data, want.kind, want.data)
+			b.r.t.Errorf("%s was changed while all was quiet. It holds %s %v, its rows say %s %v", key, have.kind, have.data,
+				want.kind, want.data)
 		}
 	}
 	return missing
@@ -275,7 +277,10 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 	b.r.source.Exec(t, actionSchema...)
 	b.seed()
 	ctx, rdb := t.Context(), b.r.redis.Client()
-	for _, key := range []string{"item:1", "item:1:hash", "item:1:text", "kind:1:stats", "kind:1:list", "kind:1:top", "user:1", "tag:1", "board:1", "setting:1"} {
+	for _, key := range []string{
+		"item:1", "item:1:hash", "item:1:text", "kind:1:stats", "kind:1:list", "kind:1:top",
+		"user:1", "tag:1", "board:1", "setting:1",
+	} {
 		testbed.Must(t, b.fill(ctx, key))
 		if problem, err := b.compare(ctx, key); problem != "" || err != nil {
 			t.Errorf("%s is as its rows are, and yet: %s %v", key, problem, err)
@@ -291,24 +296,39 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		"a document that lacks a member": func() error {
 			return rdb.Set(ctx, "item:4", strings.Replace(b.encoded(ctx, "item:4"), `"id":4,`, ``, 1), 0).Err()
 		},
-		"a negative entry for a row that is":               func() error { return rdb.Set(ctx, "item:5", "gone", 0).Err() },
-		"a value for a row that is not":                    func() error { return rdb.Set(ctx, "item:900:text", "x", 0).Err() },
+		"a negative entry for a row that is": func() error { return rdb.Set(ctx, "item:5", "gone", 0).Err() },
+		"a value for a row that is not": func() error {
+			return rdb.Set(ctx, "item:900:text", "x",
+				0).Err()
+		},
 		"a value that never expires, of a row that is not": func() error { return rdb.Set(ctx, "item:901", "{}", 0).Err() },
-		"an old field":                 func() error { return rdb.HSet(ctx, "user:2", neighbour, neighbourString, "name", "old").Err() },
-		"a field of a row that is not": func() error { return rdb.HSet(ctx, "user:900", neighbour, neighbourString, "name", "x").Err() },
+		"an old field": func() error {
+			return rdb.HSet(ctx, "user:2", neighbour, neighbourString, "name",
+				"old").Err()
+		},
+		"a field of a row that is not": func() error {
+			return rdb.HSet(ctx, "user:900", neighbour, neighbourString, "name",
+				"x").Err()
+		},
 		"a neighbour that is gone": func() error {
 			return errors.Join(b.fill(ctx, "user:3"), rdb.HDel(ctx, "user:3", neighbour).Err())
 		},
-		"a hash with a field too many":    func() error { return rdb.HSet(ctx, "item:6:hash", "id", 6).Err() },
-		"a set that lacks members":        func() error { return rdb.SAdd(ctx, "tag:2", 1).Err() },
-		"a board with an old score":       func() error { return rdb.ZAdd(ctx, "board:2", redis.Z{Score: -1, Member: "1"}).Err() },
-		"a string that should be a set":   func() error { return rdb.Set(ctx, "tag:3", "x", 0).Err() },
-		"an old setting":                  func() error { return rdb.Set(ctx, "setting:2", "old", 0).Err() },
-		"an old count":                    func() error { return rdb.HSet(ctx, "kind:2:stats", "n", 0, "newest", 1).Err() },
-		"an old list":                     func() error { return rdb.Set(ctx, "kind:3:list", "[]", 0).Err() },
-		"a key of nobody":                 func() error { return rdb.Set(ctx, "item:1:copy", "x", 0).Err() },
-		"a companion that never goes":     func() error { return rdb.Set(ctx, "freshet:v:{item:1}", "x", 0).Err() },
-		"a value that lives for too long": func() error { return rdb.Set(ctx, "item:7", b.encoded(ctx, "item:7"), 2*time.Hour).Err() },
+		"a hash with a field too many": func() error { return rdb.HSet(ctx, "item:6:hash", "id", 6).Err() },
+		"a set that lacks members":     func() error { return rdb.SAdd(ctx, "tag:2", 1).Err() },
+		"a board with an old score": func() error {
+			return rdb.ZAdd(ctx, "board:2",
+				redis.Z{Score: -1, Member: "1"}).Err()
+		},
+		"a string that should be a set": func() error { return rdb.Set(ctx, "tag:3", "x", 0).Err() },
+		"an old setting":                func() error { return rdb.Set(ctx, "setting:2", "old", 0).Err() },
+		"an old count":                  func() error { return rdb.HSet(ctx, "kind:2:stats", "n", 0, "newest", 1).Err() },
+		"an old list":                   func() error { return rdb.Set(ctx, "kind:3:list", "[]", 0).Err() },
+		"a key of nobody":               func() error { return rdb.Set(ctx, "item:1:copy", "x", 0).Err() },
+		"a companion that never goes":   func() error { return rdb.Set(ctx, "freshet:v:{item:1}", "x", 0).Err() },
+		"a value that lives for too long": func() error {
+			return rdb.Set(ctx, "item:7", b.encoded(ctx, "item:7"),
+				2*time.Hour).Err()
+		},
 		"a temporary key that never goes": func() error { return rdb.HSet(ctx, "freshet:t:{x}:1", "a", "b").Err() },
 	}
 	for what, do := range wrong {

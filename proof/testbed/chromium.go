@@ -30,7 +30,8 @@ func (in *installer) chromium(ctx context.Context) (string, error) {
 	}
 	present := func() bool { _, ok := find(); return ok }
 	if err := in.ensure(ctx, in.aptNeed("Chromium", chromiumPackages, present, func(why error) error {
-		return fmt.Errorf("testbed: chromium is missing and cannot be installed (%w): put chromium or google-chrome on PATH", why)
+		return fmt.Errorf("testbed: chromium is missing and cannot be installed (%w): put chromium or google-chrome on PATH",
+			why)
 	})); err != nil {
 		return "", err
 	}

@@ -126,14 +126,16 @@ func (in *installer) apt(ctx context.Context, packages ...string) error {
 	if err := asRoot(ctx, "apt-get", "-q", "-o", wait, "update"); err != nil {
 		return err
 	}
-	return asRoot(ctx, "apt-get", append([]string{"-q", "-y", "-o", wait, "--no-install-recommends", "install"}, packages...)...)
+	return asRoot(ctx, "apt-get",
+		append([]string{"-q", "-y", "-o", wait, "--no-install-recommends", "install"}, packages...)...)
 }
 
 // compiler finds or installs a C compiler.
 func (in *installer) compiler(ctx context.Context) error {
 	present := func() bool { _, err := exec.LookPath("gcc"); return err == nil || os.Getenv("CC") != "" }
 	return in.ensure(ctx, in.aptNeed("a C compiler", compilerPackages, present, func(why error) error {
-		return fmt.Errorf("testbed: gcc is missing, which go test -race needs, and cannot be installed (%w): put gcc on PATH, or set CC", why)
+		return fmt.Errorf("testbed: gcc is missing, which go test -race needs, and cannot be installed (%w): put gcc on "+
+			"PATH, or set CC", why)
 	}))
 }
 
@@ -149,11 +151,13 @@ func (in *installer) sid(ctx context.Context, dir string) error {
 	if err := asRoot(ctx, "rm", "-rf", part); err != nil {
 		return err
 	}
-	if err := asRoot(ctx, "debootstrap", "--variant=minbase", "--include="+sidPackages, "sid", part, sidMirror); err != nil {
+	if err := asRoot(ctx, "debootstrap", "--variant=minbase", "--include="+sidPackages, "sid", part,
+		sidMirror); err != nil {
 		return err
 	}
 	// The downloaded archives are half of the space.
-	if err := asRoot(ctx, "rm", "-rf", part+"/var/cache/apt", part+"/var/lib/apt/lists", part+"/usr/share/doc"); err != nil {
+	if err := asRoot(ctx, "rm", "-rf", part+"/var/cache/apt", part+"/var/lib/apt/lists", part+
+		"/usr/share/doc"); err != nil {
 		return err
 	}
 	return asRoot(ctx, "mv", part, dir)

@@ -168,7 +168,10 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 
 // startKafka starts a private cluster of a program.
 func startKafka(ctx context.Context, p *program, template string, o KafkaOptions) (*KafkaCluster, error) {
-	c := &KafkaCluster{Version: p.version, Users: o.Users, tools: func(context.Context) (*program, error) { return p, nil }}
+	c := &KafkaCluster{
+		Version: p.version, Users: o.Users,
+		tools: func(context.Context) (*program, error) { return p, nil },
+	}
 	var err error
 	if c.owned, err = newInstanceDir(o.Dir, p.name); err != nil {
 		return nil, err
@@ -223,7 +226,9 @@ func (c *KafkaCluster) prepare(p *program, template string, o KafkaOptions) erro
 	return nil
 }
 
-func (c *KafkaCluster) prepareBroker(b *KafkaBroker, p *program, template string, settings kafkaSettings, jvm []string) error {
+func (c *KafkaCluster) prepareBroker(b *KafkaBroker, p *program, template string, settings kafkaSettings,
+	jvm []string,
+) error {
 	dir := filepath.Join(c.Dir, strconv.Itoa(b.ID))
 	data := filepath.Join(dir, "data")
 	if err := copyTree(data, template); err != nil {
@@ -264,7 +269,8 @@ func sharedKafka(ctx context.Context, o KafkaOptions, addrs []string) (*KafkaClu
 		}
 		for _, b := range m.Brokers {
 			a := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
-			c.brokers = append(c.brokers, &KafkaBroker{ID: int(b.NodeID), Addr: a, internal: a, Process: &Process{name: "kafka"}})
+			c.brokers = append(c.brokers,
+				&KafkaBroker{ID: int(b.NodeID), Addr: a, internal: a, Process: &Process{name: "kafka"}})
 		}
 		slices.SortFunc(c.brokers, func(a, b *KafkaBroker) int { return a.ID - b.ID })
 		return c, nil

@@ -103,7 +103,8 @@ func TestTopicsAreChangedAtOnce(t *testing.T) {
 	c := testbed.Kafka(t)
 	addr := c.Brokers()[0]
 	topic := c.Topic(t, c.NewTopicName(t), 1, "retention.ms=123456")
-	if out := c.Tool(t, "org.apache.kafka.tools.TopicCommand", "--describe", "--topic", topic); !strings.Contains(out, "retention.ms=123456") {
+	if out := c.Tool(t, "org.apache.kafka.tools.TopicCommand", "--describe", "--topic", topic); !strings.Contains(out,
+		"retention.ms=123456") {
 		t.Fatalf("described as %s", out)
 	}
 	for _, value := range []string{"a", "b", "c"} {

@@ -46,7 +46,10 @@ func (in *installer) kafka(ctx context.Context, version string) (*program, error
 		return nil, err
 	}
 	argv := append([]string{java}, kafkaFlags...)
-	return &program{name: "kafka", version: version, argv: append(argv, "-cp", filepath.Join(libs, "*")), initData: initKafka}, nil
+	return &program{
+		name: "kafka", version: version, argv: append(argv, "-cp", filepath.Join(libs, "*")),
+		initData: initKafka,
+	}, nil
 }
 
 // kafkaJars returns the directory with the jars.
@@ -83,7 +86,8 @@ func (in *installer) maven(ctx context.Context, version string) error {
 	}
 	present := func() bool { _, err := exec.LookPath("mvn"); return err == nil }
 	return in.ensure(ctx, in.aptNeed("Maven", "maven", present, func(why error) error {
-		return fmt.Errorf("testbed: Kafka %s is missing and cannot be installed (%w): put mvn on PATH, or set KAFKA_HOME to where Kafka %s is unpacked, or set %s to the brokers of a cluster (enough for tests which can share one)",
+		return fmt.Errorf("testbed: Kafka %s is missing and cannot be installed (%w): put mvn on PATH, or set KAFKA_HOME "+
+			"to where Kafka %s is unpacked, or set %s to the brokers of a cluster (enough for tests which can share one)",
 			version, why, version, EnvKafka)
 	}))
 }
@@ -107,7 +111,8 @@ func mavenKafka(ctx context.Context, version, dir string) error {
 		return fmt.Errorf("testbed: %w", err)
 	}
 	defer os.RemoveAll(work)
-	if err := os.WriteFile(filepath.Join(work, "pom.xml"), fmt.Appendf(nil, kafkaPOM, version, kafkaLogger), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work, "pom.xml"), fmt.Appendf(nil, kafkaPOM, version, kafkaLogger),
+		0o644); err != nil {
 		return fmt.Errorf("testbed: %w", err)
 	}
 	part := dir + ".part"
@@ -141,7 +146,8 @@ func (in *installer) java(ctx context.Context) (string, error) {
 			return errors.Join(errs...)
 		},
 		missing: func(why error) error {
-			return fmt.Errorf("testbed: Java %d is missing, which Kafka needs, and cannot be installed (%w): put java on PATH, or set JAVA_HOME, or set %s to the brokers of a cluster (enough for tests which can share one)",
+			return fmt.Errorf("testbed: Java %d is missing, which Kafka needs, and cannot be installed (%w): put java on "+
+				"PATH, or set JAVA_HOME, or set %s to the brokers of a cluster (enough for tests which can share one)",
 				kafkaJava, why, EnvKafka)
 		},
 	})

@@ -42,13 +42,15 @@ func TestWhatIsMissingIsSaidInOneLine(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("KAFKA_HOME", "")
 	_, err := StartKafka(t.Context(), KafkaOptions{})
-	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), EnvKafka) || !strings.Contains(err.Error(), "on PATH") {
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), EnvKafka) ||
+		!strings.Contains(err.Error(), "on PATH") {
 		t.Errorf("Kafka: %v", err)
 	}
 	// Where it is in a directory for servers it is found without PATH.
 	if _, err := StartPrometheus(t.Context(), PrometheusOptions{Config: "no: such"}); err == nil {
 		t.Error("Prometheus started")
-	} else if strings.Contains(err.Error(), "missing") && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "promtool on PATH")) {
+	} else if strings.Contains(err.Error(), "missing") &&
+		(strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "promtool on PATH")) {
 		t.Errorf("Prometheus: %v", err)
 	}
 }

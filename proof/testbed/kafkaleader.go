@@ -130,7 +130,8 @@ func reassign(ctx context.Context, k *kafka.Client, topic string, partition int,
 
 // electPreferred has the preferred leader of a partition elected.
 func electPreferred(ctx context.Context, k *kafka.Client, topic string, partition int) error {
-	res, err := k.ElectLeaders(ctx, &kafka.ElectLeadersRequest{Topic: topic, Partitions: []int{partition}, Timeout: kafkaTimeout})
+	res, err := k.ElectLeaders(ctx,
+		&kafka.ElectLeadersRequest{Topic: topic, Partitions: []int{partition}, Timeout: kafkaTimeout})
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,8 @@ func (c *KafkaCluster) AwaitInSync(t testing.TB) {
 		for _, topic := range v.Topics {
 			for _, p := range topic.Partitions {
 				if p.LeaderID < 0 || len(p.IsrNodes) < len(p.ReplicaNodes) {
-					return fmt.Errorf("%s/%d: leader %d, replicas %v, in sync %v", topic.Name, p.PartitionIndex, p.LeaderID, p.ReplicaNodes, p.IsrNodes)
+					return fmt.Errorf("%s/%d: leader %d, replicas %v, in sync %v", topic.Name, p.PartitionIndex, p.LeaderID,
+						p.ReplicaNodes, p.IsrNodes)
 				}
 			}
 		}

@@ -41,8 +41,10 @@ func (o KafkaOptions) securitySettings(files *TLSFiles) string {
 	}
 	fmt.Fprintf(&f, "listener.security.protocol.map=CLIENT:%s,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n", protocol)
 	if o.TLS {
-		fmt.Fprintf(&f, "listener.name.client.ssl.keystore.type=PEM\nlistener.name.client.ssl.keystore.location=%s\n", files.broker)
-		fmt.Fprintf(&f, "listener.name.client.ssl.truststore.type=PEM\nlistener.name.client.ssl.truststore.location=%s\n", files.CA)
+		fmt.Fprintf(&f, "listener.name.client.ssl.keystore.type=PEM\nlistener.name.client.ssl.keystore.location=%s\n",
+			files.broker)
+		fmt.Fprintf(&f, "listener.name.client.ssl.truststore.type=PEM\nlistener.name.client.ssl.truststore.location=%s\n",
+			files.CA)
 	}
 	if o.ClientCerts {
 		f.WriteString("listener.name.client.ssl.client.auth=required\n")
@@ -71,14 +73,16 @@ func (o KafkaOptions) securitySettings(files *TLSFiles) string {
 func (o KafkaOptions) check() error {
 	var errs []error
 	if o.ACL && len(o.Users) == 0 && !o.ClientCerts {
-		errs = append(errs, errors.New("testbed: KafkaOptions.ACL needs Users or ClientCerts: who does not log in is as anonymous as the brokers, and may do all"))
+		errs = append(errs, errors.New("testbed: KafkaOptions.ACL needs Users or ClientCerts: who does not log in is as "+
+			"anonymous as the brokers, and may do all"))
 	}
 	if o.ClientCerts && !o.TLS {
 		errs = append(errs, errors.New("testbed: KafkaOptions.ClientCerts needs TLS"))
 	}
 	for user := range o.Users {
 		if notTopic.MatchString(user) || user == "" {
-			errs = append(errs, fmt.Errorf("testbed: %q cannot be the name of a Kafka user: letters, digits, '.', '_' and '-'", user))
+			errs = append(errs, fmt.Errorf("testbed: %q cannot be the name of a Kafka user: letters, digits, '.', '_' and '-'",
+				user))
 		}
 	}
 	return errors.Join(errs...)
@@ -199,8 +203,10 @@ func (c *KafkaCluster) Revoke(t testing.TB, user, resource string, operations ..
 		req := &deleteacls.Request{}
 		for _, a := range acls {
 			req.Filters = append(req.Filters, deleteacls.RequestFilter{
-				ResourceTypeFilter: int8(a.ResourceType), ResourceNameFilter: a.ResourceName, ResourcePatternTypeFilter: int8(a.ResourcePatternType),
-				PrincipalFilter: a.Principal, HostFilter: a.Host, Operation: int8(a.Operation), PermissionType: int8(a.PermissionType),
+				ResourceTypeFilter: int8(a.ResourceType), ResourceNameFilter: a.ResourceName,
+				ResourcePatternTypeFilter: int8(a.ResourcePatternType),
+				PrincipalFilter:           a.Principal, HostFilter: a.Host, Operation: int8(a.Operation),
+				PermissionType: int8(a.PermissionType),
 			})
 		}
 		m, err := kafkaAsk(ctx, c.bootstrap()[0], 1, req)
@@ -220,7 +226,10 @@ func (c *KafkaCluster) Revoke(t testing.TB, user, resource string, operations ..
 func parseACLs(t testing.TB, user, resource string, operations []string) (acls []kafka.ACLEntry) {
 	t.Helper()
 	kind, name, _ := strings.Cut(resource, ":")
-	a := kafka.ACLEntry{ResourceName: name, ResourcePatternType: kafka.PatternTypeLiteral, Principal: "User:" + user, Host: "*", PermissionType: kafka.ACLPermissionTypeAllow}
+	a := kafka.ACLEntry{
+		ResourceName: name, ResourcePatternType: kafka.PatternTypeLiteral, Principal: "User:" + user,
+		Host: "*", PermissionType: kafka.ACLPermissionTypeAllow,
+	}
 	Must(t, a.ResourceType.UnmarshalText([]byte(kind)))
 	if prefix, ok := strings.CutSuffix(name, "*"); ok && prefix != "" {
 		a.ResourceName, a.ResourcePatternType = prefix, kafka.PatternTypePrefixed
@@ -238,8 +247,10 @@ func (c *KafkaCluster) awaitACLs(ctx context.Context, acls []kafka.ACLEntry, the
 		for _, a := range acls {
 			err := poll(ctx, func() error {
 				m, err := kafkaAsk(ctx, b.internal, 1, &describeacls.Request{Filter: describeacls.ACLFilter{
-					ResourceTypeFilter: int8(a.ResourceType), ResourceNameFilter: a.ResourceName, ResourcePatternTypeFilter: int8(a.ResourcePatternType),
-					PrincipalFilter: a.Principal, HostFilter: a.Host, Operation: int8(a.Operation), PermissionType: int8(a.PermissionType),
+					ResourceTypeFilter: int8(a.ResourceType), ResourceNameFilter: a.ResourceName,
+					ResourcePatternTypeFilter: int8(a.ResourcePatternType),
+					PrincipalFilter:           a.Principal, HostFilter: a.Host, Operation: int8(a.Operation),
+					PermissionType: int8(a.PermissionType),
 				}})
 				if err != nil {
 					return err

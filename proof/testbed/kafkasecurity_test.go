@@ -23,12 +23,18 @@ func logins(t *testing.T, user, password string) map[string]sasl.Mechanism {
 	testbed.Must(t, err)
 	sha512, err := scram.Mechanism(scram.SHA512, user, password)
 	testbed.Must(t, err)
-	return map[string]sasl.Mechanism{"plain": plain.Mechanism{Username: user, Password: password}, "scram-sha-256": sha256, "scram-sha-512": sha512}
+	return map[string]sasl.Mechanism{
+		"plain": plain.Mechanism{Username: user, Password: password}, "scram-sha-256": sha256,
+		"scram-sha-512": sha512,
+	}
 }
 
 func TestUsersLogInOverTLSAndDoWhatTheyMay(t *testing.T) {
 	password := `p"a\s s=;`
-	c := testbed.Kafka(t, testbed.KafkaOptions{TLS: true, ACL: true, Users: map[string]string{"admin": "a", "alice": password}})
+	c := testbed.Kafka(t, testbed.KafkaOptions{
+		TLS: true, ACL: true,
+		Users: map[string]string{"admin": "a", "alice": password},
+	})
 	topic := c.Topic(t, c.NewTopicName(t), 1)
 	addr := c.Brokers()[0]
 	c.Allow(t, "alice", "topic:"+topic[:8]+"*", "write", "describe")
@@ -48,7 +54,8 @@ func TestUsersLogInOverTLSAndDoWhatTheyMay(t *testing.T) {
 	}
 	alice := logins(t, "alice", password)["plain"]
 	c.Revoke(t, "alice", "topic:"+topic[:8]+"*", "write")
-	if _, err := produceVia(t, &kafka.Transport{TLS: c.TLSConfig(), SASL: alice}, addr, topic, 0, "x"); !errors.Is(err, kafka.TopicAuthorizationFailed) {
+	if _, err := produceVia(t, &kafka.Transport{TLS: c.TLSConfig(), SASL: alice}, addr, topic, 0, "x"); !errors.Is(err,
+		kafka.TopicAuthorizationFailed) {
 		t.Fatalf("without the right: %v", err)
 	}
 	admin := logins(t, "admin", "a")["scram-sha-512"]
@@ -71,7 +78,8 @@ func TestOnlyClientsWithACertificateComeIn(t *testing.T) {
 	roots.AppendCertsFromPEM(pem)
 	pair, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
 	testbed.Must(t, err)
-	_, err = produceVia(t, &kafka.Transport{TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}, c.Brokers()[0], topic, 0, "x")
+	_, err = produceVia(t, &kafka.Transport{TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}},
+		c.Brokers()[0], topic, 0, "x")
 	testbed.Must(t, err)
 	conn, err := tls.Dial("tcp", c.Brokers()[0], &tls.Config{RootCAs: roots})
 	if err == nil { // with TLS 1.3 the refusal comes after the client's last word

@@ -108,7 +108,11 @@ func (b *KafkaBroker) serves(ctx context.Context, v *clusterView, partitions ...
 		rt := listoffsets.RequestTopic{Topic: topic.Name}
 		for _, p := range topic.Partitions {
 			if int(p.LeaderID) == b.ID && (len(partitions) == 0 || slices.Contains(partitions, int(p.PartitionIndex))) {
-				rt.Partitions = append(rt.Partitions, listoffsets.RequestPartition{Partition: p.PartitionIndex, CurrentLeaderEpoch: p.LeaderEpoch, Timestamp: kafka.LastOffset})
+				rt.Partitions = append(rt.Partitions,
+					listoffsets.RequestPartition{
+						Partition: p.PartitionIndex, CurrentLeaderEpoch: p.LeaderEpoch,
+						Timestamp: kafka.LastOffset,
+					})
 			}
 		}
 		if len(rt.Partitions) > 0 {
@@ -240,7 +244,8 @@ func (c *KafkaCluster) awaitPartitions(ctx context.Context, name string, partiti
 func (c *KafkaCluster) AddPartitions(t testing.TB, name string, total int) {
 	t.Helper()
 	c.admin(t, "add partitions to "+name, func(ctx context.Context, k *kafka.Client) error {
-		res, err := k.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: name, Count: int32(total)}}})
+		res, err := k.CreatePartitions(ctx,
+			&kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: name, Count: int32(total)}}})
 		if err == nil {
 			err = res.Errors[name]
 		}
@@ -276,7 +281,8 @@ func (c *KafkaCluster) DeleteTopic(t testing.TB, name string) {
 func (c *KafkaCluster) DeleteRecords(t testing.TB, topic string, partition int, before int64) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":%d,"offset":%d}]}`, topic, partition, before), 0o644))
+	Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":%d,"offset":%d}]}`,
+		topic, partition, before), 0o644))
 	out := c.Tool(t, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", file)
 	if !strings.Contains(out, "low_watermark") {
 		t.Fatalf("testbed: kafka: delete records of %s/%d below %d: %s", topic, partition, before, out)

@@ -16,7 +16,8 @@ func TestMySQLBinlogReadsFromTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(s.Addr, ":")
-	args := append(argv[1:], "--no-defaults", "--read-from-remote-server", "--host="+host, "--port="+port, "--user=root", "binlog.000001")
+	args := append(argv[1:], "--no-defaults", "--read-from-remote-server", "--host="+host, "--port="+port, "--user=root",
+		"binlog.000001")
 	out, err := exec.CommandContext(t.Context(), argv[0], args...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "create database seen_in_the_binlog") {
 		t.Fatalf("%v\n%s", err, out)

@@ -48,7 +48,8 @@ func MySQLSuites(ctx context.Context, scratch string) (*Suites, error) {
 
 // unpackSid puts the files of a package of Debian sid into a directory, in the version that another one has in root.
 func (in *installer) unpackSid(ctx context.Context, root, dir, name, like string) error {
-	version, err := exec.CommandContext(ctx, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "--show", "--showformat=${Version}", like).Output()
+	version, err := exec.CommandContext(ctx, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "--show",
+		"--showformat=${Version}", like).Output()
 	if err != nil {
 		return fmt.Errorf("testbed: version of %s in %s: %w", like, root, err)
 	}
@@ -63,7 +64,8 @@ func (in *installer) unpackSid(ctx context.Context, root, dir, name, like string
 		{"mv", part, dir},
 	} {
 		if err := asRoot(ctx, argv[0], argv[1:]...); err != nil {
-			return fmt.Errorf("%w\ntestbed: if Debian sid has %s %s no more, remove %s: both are then installed as they are today", err, name, version, root)
+			return fmt.Errorf("%w\ntestbed: if Debian sid has %s %s no more, remove %s: both are then installed as they are "+
+				"today", err, name, version, root)
 		}
 	}
 	return nil

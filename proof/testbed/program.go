@@ -50,7 +50,8 @@ func lookPath(name string) (string, bool) {
 // missing makes the one line for somebody whose machine lacks a server.
 func missing(program, variable string) func(why error) error {
 	return func(why error) error {
-		return fmt.Errorf("testbed: %s is missing and cannot be installed (%w): put %s on PATH, or set %s to the address of a server (enough for tests which can share one)",
+		return fmt.Errorf("testbed: %s is missing and cannot be installed (%w): put %s on PATH, or set %s to the address "+
+			"of a server (enough for tests which can share one)",
 			program, why, program, variable)
 	}
 }
@@ -117,7 +118,8 @@ func (in *installer) mariadb(ctx context.Context) (*program, error) {
 		_, install := lookPath("mariadb-install-db")
 		return server && install
 	}
-	if err := in.ensure(ctx, in.aptNeed("MariaDB", mariaDBPackages, present, missing("mariadbd", EnvMariaDB))); err != nil {
+	if err := in.ensure(ctx, in.aptNeed("MariaDB", mariaDBPackages, present,
+		missing("mariadbd", EnvMariaDB))); err != nil {
 		return nil, err
 	}
 	path, ok := lookPath("mariadbd")

@@ -236,7 +236,8 @@ func (in *installer) prometheus(ctx context.Context) (*program, error) {
 		can:     canInstall,
 		install: func(ctx context.Context) error { return in.unpack(ctx, dir, prometheusPackage) },
 		missing: func(why error) error {
-			return fmt.Errorf("testbed: prometheus is missing and cannot be installed (%w): put prometheus and promtool on PATH", why)
+			return fmt.Errorf("testbed: prometheus is missing and cannot be installed (%w): put prometheus and promtool on PATH",
+				why)
 		},
 	})
 	if err != nil {

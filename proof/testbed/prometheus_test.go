@@ -19,7 +19,9 @@ func TestPrometheusScrapesAndAnswers(t *testing.T) {
 	if _, err := s.QueryContext(t.Context(), "1 +"); err == nil {
 		t.Fatal("half an expression was answered")
 	}
-	scraper := testbed.Prometheus(t, fmt.Sprintf("global: {scrape_interval: 100ms}\nscrape_configs: [{job_name: p, static_configs: [{targets: [%q]}]}]\n", s.Addr))
+	scraper := testbed.Prometheus(t,
+		fmt.Sprintf("global: {scrape_interval: 100ms}\nscrape_configs: [{job_name: p, static_configs: [{targets: [%q]}]}]\n",
+			s.Addr))
 	testbed.Eventually(t, 2*time.Minute, "the target is up", func() bool {
 		got := scraper.Query(t, `up{job="p"}`)
 		return len(got) == 1 && got[0].Value == 1 && got[0].Labels["instance"] == s.Addr

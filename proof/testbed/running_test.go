@@ -24,7 +24,10 @@ func TestProgramReportsOutputAndExitCode(t *testing.T) {
 }
 
 func TestConfigIsPassedAsAFile(t *testing.T) {
-	r := testbed.Program{Path: "/bin/sh", Args: []string{"-c", `cat "$2"; echo "$WORD" >&2; exit 3`, "sh"}, Config: "a: 1\n", Env: []string{"WORD=hello"}}.Start(t)
+	r := testbed.Program{
+		Path: "/bin/sh", Args: []string{"-c", `cat "$2"; echo "$WORD" >&2; exit 3`, "sh"},
+		Config: "a: 1\n", Env: []string{"WORD=hello"},
+	}.Start(t)
 	if code := r.Wait(t, 10*time.Second); code != 3 || r.Stdout() != "a: 1\n" || r.Stderr() != "hello\n" {
 		t.Fatalf("exit code %d, stdout %q, stderr %q", code, r.Stdout(), r.Stderr())
 	}

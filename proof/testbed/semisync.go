@@ -51,7 +51,8 @@ func (s *Server) installSemiSync(ctx context.Context) error {
 		return nil
 	}
 	var n int
-	err := s.db.QueryRowContext(ctx, "select count(*) from information_schema.plugins where plugin_name = 'rpl_semi_sync_source'").Scan(&n)
+	err := s.db.QueryRowContext(ctx,
+		"select count(*) from information_schema.plugins where plugin_name = 'rpl_semi_sync_source'").Scan(&n)
 	if err != nil {
 		return fmt.Errorf("testbed: semi-sync: %w", err)
 	}

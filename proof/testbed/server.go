@@ -216,7 +216,8 @@ func startServer(ctx context.Context, flavor Flavor, p *program, defaults []stri
 	s.argv = append(append([]string{}, p.argv...), "--no-defaults")
 	s.argv = append(s.argv, p.args...)
 	s.argv = append(s.argv, "--datadir="+data, "--socket="+s.Socket, "--port="+strconv.Itoa(s.Port),
-		"--bind-address=127.0.0.1", "--tmpdir="+s.Dir, "--pid-file="+filepath.Join(s.Dir, "pid"), "--server-id="+strconv.Itoa(s.Port))
+		"--bind-address=127.0.0.1", "--tmpdir="+s.Dir, "--pid-file="+filepath.Join(s.Dir, "pid"), "--server-id="+
+			strconv.Itoa(s.Port))
 	s.argv = append(append(append(s.argv, asUser()...), defaults...), o.Args...)
 	if err := s.connect(); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -77,7 +77,8 @@ func (in *installer) suites(ctx context.Context) (string, error) {
 		can:     canInstall,
 		install: func(ctx context.Context) error { return in.unpack(ctx, dir, strings.Fields(suitesPackages)...) },
 		missing: func(why error) error {
-			return fmt.Errorf("testbed: MariaDB's test suites are missing and cannot be installed (%w): install mysqltest into /usr/bin, "+
+			return fmt.Errorf("testbed: MariaDB's test suites are missing and cannot be installed (%w): install mysqltest "+
+				"into /usr/bin, "+
 				"and the tests into /usr/share/mysql/mysql-test", why)
 		},
 	})
@@ -118,12 +119,15 @@ func (s *Suites) Command(ctx context.Context, server *Server, test string) (*exe
 		}
 	}
 	argv := append(slices.Clone(s.runner), "--user="+server.User, "--socket="+server.Socket,
-		"--database=test", "--basedir="+s.base+"/", "--tmpdir="+s.scratch+"/tmp", "--logdir="+s.scratch+"/log", "--test-file="+file)
+		"--database=test", "--basedir="+s.base+"/", "--tmpdir="+s.scratch+"/tmp", "--logdir="+s.scratch+"/log",
+		"--test-file="+file)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = s.base
 	// What mtr gives its tests: BIG_TEST lets those run that take long.
-	cmd.Env = append(append(os.Environ(), s.env...), "MYSQL_TEST_DIR="+s.base, "MYSQLTEST_VARDIR="+s.scratch, "MYSQL_TMP_DIR="+s.scratch+"/tmp",
-		"MASTER_MYSOCK="+server.Socket, "MASTER_MYPORT="+strconv.Itoa(server.Port), "BIG_TEST=1", "TEST_VERSIONING_SO=test_versioning.so", "TZ=GMT-3", "LC_ALL=C",
+	cmd.Env = append(append(os.Environ(), s.env...), "MYSQL_TEST_DIR="+s.base, "MYSQLTEST_VARDIR="+s.scratch,
+		"MYSQL_TMP_DIR="+s.scratch+"/tmp",
+		"MASTER_MYSOCK="+server.Socket, "MASTER_MYPORT="+strconv.Itoa(server.Port), "BIG_TEST=1",
+		"TEST_VERSIONING_SO=test_versioning.so", "TZ=GMT-3", "LC_ALL=C",
 		"MYSQLD_DATADIR="+filepath.Join(server.Dir, "data"))
 	return cmd, nil
 }

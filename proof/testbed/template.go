@@ -74,7 +74,10 @@ func initMySQL(ctx context.Context, p *program, dir string) error {
 func initMariaDB(ctx context.Context, _ *program, dir string) error {
 	path, _ := lookPath("mariadb-install-db")
 	// Without --force it refuses where the machine's own name cannot be looked up.
-	argv := []string{path, "--no-defaults", "--force", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + dir}
+	argv := []string{
+		path, "--no-defaults", "--force", "--auth-root-authentication-method=normal", "--skip-test-db",
+		"--datadir=" + dir,
+	}
 	argv = append(argv, mariaDBSmall...)
 	return initialise(ctx, append(argv, asUser()...))
 }

@@ -16,7 +16,10 @@ func (s *suite) parked() {
 	a.ID, b.ID = 7, 7 // the caller's IDs mean nothing
 	a.Key, b.Key = "\x00\xff not text \x80", strings.Repeat("long", 16_000)
 	a.Notices = []retry.Notice{
-		{Publish: true, Stream: true, MaxLen: 10, Fields: event.AppendField(event.AppendField(event.AppendField(nil, "c"), "\xff\x00"), "s")},
+		{
+			Publish: true, Stream: true, MaxLen: 10,
+			Fields: event.AppendField(event.AppendField(event.AppendField(nil, "c"), "\xff\x00"), "s"),
+		},
 		{Stream: true, Fields: event.AppendField(nil, "other")},
 	}
 	s.park(a, b, c)
@@ -84,7 +87,8 @@ func (s *suite) hot() {
 	s.rig.Seen()
 	got := s.due(time.Unix(100, 0))
 	s.want("due", got, "user:1")
-	if e := got[0]; e.Version != At(100) || e.D != 9*time.Second || !e.First.Equal(time.Unix(10, 0)) || !e.Last.Equal(time.Unix(59, 0)) {
+	if e := got[0]; e.Version != At(100) || e.D != 9*time.Second || !e.First.Equal(time.Unix(10, 0)) ||
+		!e.Last.Equal(time.Unix(59, 0)) {
 		s.Errorf("merged to %+v", e)
 	}
 	if e := got[0]; len(e.Notices) != 16 || e.Untold == 0 {
@@ -180,7 +184,10 @@ func (s *suite) ended() {
 	_, err3 := s.store.DeadLetters(ctx, retry.Filter{}, 0, 1)
 	_, err4 := s.store.Purge(ctx, retry.Filter{})
 	_, err5 := s.store.Replay(ctx, retry.Filter{}, ever())
-	errs := []error{s.store.Park(ctx, []retry.Entry{Entry(1)}), s.store.Settle(ctx, []uint64{1}, nil), err1, err2, err3, err4, err5}
+	errs := []error{
+		s.store.Park(ctx, []retry.Entry{Entry(1)}), s.store.Settle(ctx, []uint64{1}, nil), err1, err2, err3,
+		err4, err5,
+	}
 	if i := slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, context.Canceled) }); i >= 0 {
 		s.Errorf("call %d: %v", i, errs[i])
 	}

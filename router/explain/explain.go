@@ -131,7 +131,8 @@ func (x *explainer) Rule(m *router.Mapping, passed string, err error) {
 // line begins what is said of a key.
 func line(s router.Step) Explained {
 	return Explained{
-		Mapping: s.Mapping.Ordinal + 1, Pattern: s.Mapping.Spec.Table.Value, Template: s.Action.Key.Text.Value, Pos: s.Action.Key.Text.At(0),
+		Mapping: s.Mapping.Ordinal + 1, Pattern: s.Mapping.Spec.Table.Value, Template: s.Action.Key.Text.Value,
+		Pos: s.Action.Key.Text.At(0),
 		Old: s.Old, Action: s.Action.Kind, D: s.Mapping.Spec.SecondDelete,
 	}
 }

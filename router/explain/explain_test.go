@@ -57,7 +57,8 @@ sku:ab               delete, again after 2s  "sku:{sku|lower}"                  
 17  delete, once  "{id}"  f.yaml:5:10
 `},
 		{"why mappings pass over", `{"id": 1, "status": "x"}`, `{"status": "y"}`, nil, []spectest.Mapping{
-			spectest.Keys("a").For(spec.Events{Delete: true}), spectest.Keys("a:{id}").Of("name", "id"), spectest.Keys("a:{id}").Of("id"),
+			spectest.Keys("a").For(spec.Events{Delete: true}), spectest.Keys("a:{id}").Of("name", "id"),
+			spectest.Keys("a:{id}").Of("id"),
 			spectest.Keys("a").If("row.status == 'live'"), spectest.Keys("b").If("row.id < row.status"),
 		}, `
 -       no key        mapping 1 (shop.product)  f.yaml:1:10  the mapping is not for update
@@ -116,15 +117,34 @@ func TestWhatCannotBeExplainedIsToldWhy(t *testing.T) {
 		{Sample{Table: "shop.*", Row: []byte(`{}`)}, `"shop.*" is no table`},
 		{Sample{Table: "shop.prodcut", Row: []byte(`{}`)}, `no mapping matches shop.prodcut: did you mean "shop.product"?`},
 		{Sample{Table: "crm.x", Row: []byte(`{}`)}, `no mapping matches crm.x: mappings are for shop.product`},
-		{Sample{Definition: spectest.Product(), Row: []byte(`{"idd": 1}`)}, `row: table shop.product has no column "idd": did you mean "id"?`},
-		{Sample{Definition: spectest.Product(), Row: []byte(`{"id": "x"}`)}, `row: column id: "x" is no value of BIGINT UNSIGNED: write its digits`},
-		{Sample{Definition: spectest.Product(), Row: []byte(`{"id": -1}`)}, `row: column id: "-1" is no value of BIGINT UNSIGNED`},
-		{Sample{Definition: spectest.Product(), Row: []byte(`{"id": 1.5}`)}, `row: column id: "1.5" is no value of BIGINT UNSIGNED`},
-		{Sample{Definition: spectest.Product(), Row: []byte(`{"id": 1}`), Old: []byte(`{"price": "1e5"}`)}, `old row: column price: "1e5" is no value of DECIMAL(10,2)`},
+		{
+			Sample{Definition: spectest.Product(), Row: []byte(`{"idd": 1}`)},
+			`row: table shop.product has no column "idd": did you mean "id"?`,
+		},
+		{
+			Sample{Definition: spectest.Product(), Row: []byte(`{"id": "x"}`)},
+			`row: column id: "x" is no value of BIGINT UNSIGNED: write its digits`,
+		},
+		{
+			Sample{Definition: spectest.Product(), Row: []byte(`{"id": -1}`)},
+			`row: column id: "-1" is no value of BIGINT UNSIGNED`,
+		},
+		{
+			Sample{Definition: spectest.Product(), Row: []byte(`{"id": 1.5}`)},
+			`row: column id: "1.5" is no value of BIGINT UNSIGNED`,
+		},
+		{
+			Sample{Definition: spectest.Product(), Row: []byte(`{"id": 1}`), Old: []byte(`{"price": "1e5"}`)},
+			`old row: column price: "1e5" is no value of DECIMAL(10,2)`,
+		},
 		{Sample{Row: []byte(`{"id": 1e9}`)}, `row: column id: "1e9" is no value of a number column: write its digits`},
-		{Sample{Definition: &event.Table{Schema: "shop", Name: "product"}, Row: []byte(`{}`)}, `table shop.product has no column "id"`},
+		{
+			Sample{Definition: &event.Table{Schema: "shop", Name: "product"}, Row: []byte(`{}`)},
+			`table shop.product has no column "id"`,
+		},
 	} {
-		if got := explained(t, c.s, spectest.Keys("{id}").Of("price")); !strings.Contains(got, c.want) || !strings.HasPrefix(got, "error: ") {
+		if got := explained(t, c.s, spectest.Keys("{id}").Of("price")); !strings.Contains(got, c.want) ||
+			!strings.HasPrefix(got, "error: ") {
 			t.Errorf("%+v: %s, want %s", c.s, got, c.want)
 		}
 	}
@@ -173,7 +193,8 @@ func TestExplainAgreesWithRoute(t *testing.T) {
 func drawRow(t *rapid.T, name string) map[string]any {
 	row := map[string]any{}
 	for column, values := range map[string][]any{
-		"id": {nil, -2, -1, 0, 1, 2}, "category_id": {nil, -2, -1, 0, 1, 2}, "name": {nil, "", "a", "A", ":", "1"}, "sku": {nil, "", "a", "A", ":", "1"},
+		"id": {nil, -2, -1, 0, 1, 2}, "category_id": {nil, -2, -1, 0, 1, 2}, "name": {nil, "", "a", "A", ":", "1"},
+		"sku": {nil, "", "a", "A", ":", "1"},
 	} {
 		row[column] = rapid.SampledFrom(values).Draw(t, name+" "+column)
 	}
@@ -199,13 +220,20 @@ func jsonOf(t *rapid.T, row map[string]any) []byte {
 }
 
 func TestAnExplanationHoldsWhatAProgramNeeds(t *testing.T) {
-	x, err := Explain(spectest.Specs(spectest.Keys("{id}", "{sku}").D(time.Second)), Sample{Table: "shop.product", Row: []byte(`{"id": 1, "sku": null}`)})
+	x, err := Explain(spectest.Specs(spectest.Keys("{id}", "{sku}").D(time.Second)),
+		Sample{Table: "shop.product", Row: []byte(`{"id": 1, "sku": null}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Explanation{Table: "shop.product", Op: event.Insert, Lines: []Explained{
-		{Key: "1", Made: true, Mapping: 1, Pattern: "shop.product", Template: "{id}", Pos: spec.At("f.yaml", 5, 10), Action: event.ActionDelete, D: time.Second},
-		{Why: "sku is NULL", Mapping: 1, Pattern: "shop.product", Template: "{sku}", Pos: spec.At("f.yaml", 6, 10), Action: event.ActionDelete, D: time.Second},
+		{
+			Key: "1", Made: true, Mapping: 1, Pattern: "shop.product", Template: "{id}", Pos: spec.At("f.yaml", 5, 10),
+			Action: event.ActionDelete, D: time.Second,
+		},
+		{
+			Why: "sku is NULL", Mapping: 1, Pattern: "shop.product", Template: "{sku}", Pos: spec.At("f.yaml", 6, 10),
+			Action: event.ActionDelete, D: time.Second,
+		},
 	}}
 	if diff := cmp.Diff(want, x); diff != "" {
 		t.Error(diff)

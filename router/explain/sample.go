@@ -63,7 +63,8 @@ func (s *Sample) table(r *router.Router, row, old fields) (*event.Table, error) 
 		for _, m := range r.Mappings() {
 			patterns = append(patterns, m.Spec.Table.Value)
 		}
-		return nil, errors.New(spec.Sentence("no mapping matches "+s.Table, spec.Suggest(s.Table, patterns, "mappings are for "+spec.Names(patterns))))
+		return nil, errors.New(spec.Sentence("no mapping matches "+s.Table,
+			spec.Suggest(s.Table, patterns, "mappings are for "+spec.Names(patterns))))
 	}
 	if t := s.Definition; t != nil {
 		return t, errors.Join(unknownFields(t, "row", row), unknownFields(t, "old row", old))

@@ -186,7 +186,8 @@ func (k *checker) special(s *sight, n *router.Node) {
 	}
 	s.language = s.language.literal(n.Of(name))
 	if s.table.Column(word) >= 0 {
-		k.report(s.t.Text.At(n.At), s.table, fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
+		k.report(s.t.Text.At(n.At), s.table,
+			fmt.Sprintf("{%s} is the name of the %s, not what its column %s holds", word, word, word),
 			fmt.Sprintf("write {`%s`} for the column", word))
 	}
 }
@@ -212,13 +213,15 @@ func (k *checker) when(m *router.Mapping, t *event.Table) {
 		// Such a mapping removes what ceases to match, also under `columns`: see membership and turned. Where it is not
 		// for the UPDATE or DELETE that says so, events tells.
 	case old == 0 && m.Events[event.Delete]:
-		k.report(at, t, "when looks at row only, which is nil in a DELETE, and is what the row became in an UPDATE: keys of rows that go, or cease to match, stay cached",
+		k.report(at, t, "when looks at row only, which is nil in a DELETE, and is what the row became in an UPDATE: keys "+
+			"of rows that go, or cease to match, stay cached",
 			"add the same for old: row.x == 1 || old.x == 1")
 	case old == 0 && m.Events[event.Update]:
 		k.report(at, t, "when looks at row only, which is what the row became: keys of rows that cease to match stay cached",
 			"add the same for old: row.x == 1 || old.x == 1")
 	case row == 0 && (m.Events[event.Insert] || m.Events[event.Update]):
-		k.report(at, t, "when looks at old only, which is nil in an INSERT, and is what the row was in an UPDATE: keys of rows that come, or begin to match, stay cached",
+		k.report(at, t, "when looks at old only, which is nil in an INSERT, and is what the row was in an UPDATE: keys of "+
+			"rows that come, or begin to match, stay cached",
 			"add the same for row: row.x == 1 || old.x == 1")
 	}
 }
@@ -231,7 +234,8 @@ func (k *checker) nilOrder(m *router.Mapping, t *event.Table) {
 			kind = event.Insert
 		}
 		if m.Events[kind] && !o.Guarded {
-			k.report(o.Pos, t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true and raises an alarm", o.Column, strings.ToUpper(kind.String()), o.By),
+			k.report(o.Pos, t, fmt.Sprintf("%s is nil in every %s, and nil has no order: %s fails then, which counts as true "+
+				"and raises an alarm", o.Column, strings.ToUpper(kind.String()), o.By),
 				fmt.Sprintf("say what counts there: (%s ?? 0) %s …", o.Column, o.By))
 		}
 	}
@@ -253,7 +257,8 @@ func (k *checker) column(s *sight, p *place) {
 		k.report(at, s.table, what, do)
 	}
 	if p.column.Class == event.ClassFloat {
-		k.report(at, s.table, name+" is "+p.column.TypeName()+", whose text is rounded: two values can make one key, and the application may print it otherwise",
+		k.report(at, s.table, name+" is "+p.column.TypeName()+
+			", whose text is rounded: two values can make one key, and the application may print it otherwise",
 			"make it a DECIMAL, or take another column")
 	}
 	k.collation(s, p)
@@ -291,8 +296,10 @@ func (k *checker) collation(s *sight, p *place) {
 		without = append(without, "trailing spaces")
 		fixed.Filters = append([]router.Filter{{Name: "trim"}}, fixed.Filters...)
 	}
-	k.report(s.t.Text.At(p.node.At), s.table, fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling caches it under a key that no change deletes",
-		p.column.Name, strings.Join(without, " and "), p.column.Collation),
+	k.report(s.t.Text.At(p.node.At), s.table,
+		fmt.Sprintf("%s is compared without %s (%s), keys are not: an application that looks a row up by another spelling "+
+			"caches it under a key that no change deletes",
+			p.column.Name, strings.Join(without, " and "), p.column.Collation),
 		"write "+fixed.String()+" and the same in the application, or make its keys of the row that was read")
 }
 
@@ -333,7 +340,8 @@ func (k *checker) clash(at int, s *sight) {
 		}
 		s.clash = fmt.Sprintf("%s is also a key of %s (%s)", spec.Quote(key), spec.Quote(o.t.Text.Value), o.t.Text.At(0))
 		if !s.free() {
-			k.report(s.t.Text.At(0), s.table, "two templates can make the same key: "+s.clash, "put a word of its own before the placeholder of one of them")
+			k.report(s.t.Text.At(0), s.table, "two templates can make the same key: "+s.clash,
+				"put a word of its own before the placeholder of one of them")
 		}
 		return
 	}
@@ -374,7 +382,8 @@ func (k *checker) neighbours(s *sight) {
 			continue
 		}
 		a, b := p.node.String(), s.places[i+1].node.String()
-		k.report(s.t.Text.At(p.node.At), s.table, "nothing divides "+a+" from "+b+": two rows can make the same key, as 1 and 23 do with 12 and 3",
+		k.report(s.t.Text.At(p.node.At), s.table, "nothing divides "+a+" from "+b+
+			": two rows can make the same key, as 1 and 23 do with 12 and 3",
 			"write "+a+":"+b)
 	}
 }

@@ -38,7 +38,8 @@ func text(s string) event.Value  { return event.Value{Kind: event.Text, Text: []
 
 // Bind and Route belong to one goroutine; everything else may be asked meanwhile. The race detector watches.
 func TestARouterCanBeCheckedWhileItRoutes(t *testing.T) {
-	r, table := mustNew(t, spectest.Keys("{id}").If("row.id != 0").Of("id"), spectest.Keys("x").On("shop.*")), spectest.Product()
+	r, table := mustNew(t, spectest.Keys("{id}").If("row.id != 0").Of("id"), spectest.Keys("x").On("shop.*")),
+		spectest.Product()
 	if _, err := r.Bind(table); err != nil {
 		t.Fatal(err)
 	}

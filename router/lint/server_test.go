@@ -86,13 +86,15 @@ func collationsMeanTheirNames(t *testing.T, db *sql.DB) {
 	}
 	for _, c := range all {
 		var caseless, padded bool
-		q := fmt.Sprintf("select convert('a' using %[1]s) = convert('A' using %[1]s) collate `%[2]s`, convert('a' using %[1]s) = convert('a ' using %[1]s) collate `%[2]s`", c.charset, c.name)
+		q := fmt.Sprintf("select convert('a' using %[1]s) = convert('A' using %[1]s) collate `%[2]s`, convert('a' using "+
+			"%[1]s) = convert('a ' using %[1]s) collate `%[2]s`", c.charset, c.name)
 		if err := db.QueryRow(q).Scan(&caseless, &padded); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
 		if caseInsensitive(c.name) != caseless || padSpace(c.name) != padded {
-			t.Errorf("%s: taken for case-insensitive %v, padded %v, and is %v, %v", c.name, caseInsensitive(c.name), padSpace(c.name), caseless, padded)
+			t.Errorf("%s: taken for case-insensitive %v, padded %v, and is %v, %v", c.name, caseInsensitive(c.name),
+				padSpace(c.name), caseless, padded)
 		}
 	}
 }

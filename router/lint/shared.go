@@ -50,7 +50,9 @@ func (k *checker) shared(a *router.Action, t *event.Table, unique [][]string) {
 	if len(columns) > 0 {
 		reason = "no unique index lies within " + strings.Join(columns, ", ")
 	}
-	k.report(a.Key.Text.At(0), t, fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what, reason), do)
+	k.report(a.Key.Text.At(0), t,
+		fmt.Sprintf("several rows can make %s, since %s: the last change wins, and deleting one row removes it", what,
+			reason), do)
 }
 
 // telling returns the columns that tell apart what the action writes for two rows: those of the key, and of the field

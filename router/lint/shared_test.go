@@ -13,12 +13,21 @@ import (
 
 func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 	hash := func(key, field, value string) spectest.Mapping {
-		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Hash: &spec.Hash{Key: spectest.Text(key, 5), Field: spectest.Text(field, 6), Value: spectest.Text(value, 7)}}
+		return spectest.Mapping{
+			Table: spectest.Text("shop.product", 1),
+			Hash:  &spec.Hash{Key: spectest.Text(key, 5), Field: spectest.Text(field, 6), Value: spectest.Text(value, 7)},
+		}
 	}
 	set := func(key, member string) spectest.Mapping {
-		return spectest.Mapping{Table: spectest.Text("shop.product", 1), Set: &spec.Set{Key: spectest.Text(key, 5), Member: spectest.Text(member, 6)}}
+		return spectest.Mapping{
+			Table: spectest.Text("shop.product", 1),
+			Set:   &spec.Set{Key: spectest.Text(key, 5), Member: spectest.Text(member, 6)},
+		}
 	}
-	board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{name}", 6), Score: spectest.Text("{id}", 7)}}
+	board := spectest.Mapping{
+		Table: spectest.Text("shop.product", 1),
+		ZSet:  &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{name}", 6), Score: spectest.Text("{id}", 7)},
+	}
 	query := rebuilds(event.FormJSON, "k:{category_id}").With(func(m *spectest.Mapping) {
 		m.Rebuild = &spec.Rebuild{Query: spectest.Text("SELECT 1 WHERE :category_id", 9)}
 	})
@@ -30,11 +39,23 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 	}{
 		{"the primary key", rebuilds(event.FormJSON, "k:{ID}"), ""},
 		{"the primary key and more", rebuilds(event.FormJSON, "k:{category_id}:{id|hex}"), ""},
-		{"half of an index", rebuilds(event.FormJSON, "k:{category_id}"), "this key, since no unique index lies within category_id:"},
+		{
+			"half of an index", rebuilds(event.FormJSON, "k:{category_id}"),
+			"this key, since no unique index lies within category_id:",
+		},
 		{"a whole index", rebuilds(event.FormJSON, "k:{category_id}:{sku|trim|lower|md5}"), ""},
-		{"one key of two", rebuilds(event.FormJSON, "k:{id}", "k:{category_id}:{category_id}"), "this key, since no unique index lies within category_id:"},
-		{"a column of which the filters leave little", rebuilds(event.FormJSON, "k:{id|mod:16}"), "this key, since it is made of no column that tells rows apart"},
-		{"a column whose NULLs are all one", rebuilds(event.FormJSON, "k:{category_id}:{sku|default:none}"), "no unique index lies within category_id:"},
+		{
+			"one key of two", rebuilds(event.FormJSON, "k:{id}", "k:{category_id}:{category_id}"),
+			"this key, since no unique index lies within category_id:",
+		},
+		{
+			"a column of which the filters leave little", rebuilds(event.FormJSON, "k:{id|mod:16}"),
+			"this key, since it is made of no column that tells rows apart",
+		},
+		{
+			"a column whose NULLs are all one", rebuilds(event.FormJSON, "k:{category_id}:{sku|default:none}"),
+			"no unique index lies within category_id:",
+		},
 		{"a constant", rebuilds(event.FormHash, "k"), "this key, since it is made of no column that tells rows apart"},
 		{"a query", query, ""},
 		{"a delete", spectest.Keys("k:{category_id}"), ""},
@@ -55,7 +76,8 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 			}
 			got = append(got, f.What)
 		}
-		if all := strings.Join(got, "\n"); (c.want == "") != (len(got) == 0) || len(got) > 1 || !strings.Contains(all, c.want) {
+		if all := strings.Join(got, "\n"); (c.want == "") != (len(got) == 0) || len(got) > 1 ||
+			!strings.Contains(all, c.want) {
 			t.Errorf("%s: %q, want %q", c.what, all, c.want)
 		}
 	}
@@ -63,16 +85,21 @@ func TestWhatSeveralRowsWriteIsPointedOut(t *testing.T) {
 
 func TestAQueryWithoutAParameterIsPointedOut(t *testing.T) {
 	query := func(sql string, keys ...string) spectest.Mapping {
-		return spectest.Keys(keys...).With(func(m *spectest.Mapping) { m.Rebuild = &spec.Rebuild{Query: spectest.Text(sql, 9)} })
+		return spectest.Keys(keys...).With(func(m *spectest.Mapping) {
+			m.Rebuild = &spec.Rebuild{Query: spectest.Text(sql,
+				9)}
+		})
 	}
 	var got []string
 	for _, f := range Remarks(mustNew(
 		t,
-		query("(SELECT 1)", "k:{id}", "k"), query("SELECT count(*) FROM product", "n"), query("(SELECT :id)", "l:{id}"), spectest.Keys("d:{id}"),
+		query("(SELECT 1)", "k:{id}", "k"), query("SELECT count(*) FROM product", "n"), query("(SELECT :id)", "l:{id}"),
+		spectest.Keys("d:{id}"),
 	)) {
 		got = append(got, f.String())
 	}
-	want := []string{"f.yaml:9:10: shop.product: the query has no parameter: whichever row changes, its key is given the same value: write :column for what it should find, or a key without a column"}
+	want := []string{"f.yaml:9:10: shop.product: the query has no parameter: whichever row changes, its key is given " +
+		"the same value: write :column for what it should find, or a key without a column"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -80,10 +107,14 @@ func TestAQueryWithoutAParameterIsPointedOut(t *testing.T) {
 
 func TestAScoreOfTextIsPointedOut(t *testing.T) {
 	for score, want := range map[string]string{
-		"{name}": "the score {name} is made of VARCHAR(64)", "{thumb}": "the score {thumb} is made of VARBINARY(16)", "1{status}": "the score {status} is made of ENUM(",
-		"{id}": "", "{price}": "", "{score}": "", "{made}": "", "{name|crc32}": "", "7": "",
+		"{name}": "the score {name} is made of VARCHAR(64)", "{thumb}": "the score {thumb} is made of VARBINARY(16)",
+		"1{status}": "the score {status} is made of ENUM(",
+		"{id}":      "", "{price}": "", "{score}": "", "{made}": "", "{name|crc32}": "", "7": "",
 	} {
-		board := spectest.Mapping{Table: spectest.Text("shop.product", 1), ZSet: &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text(score, 7)}}
+		board := spectest.Mapping{
+			Table: spectest.Text("shop.product", 1),
+			ZSet:  &spec.ZSet{Key: spectest.Text("z", 5), Member: spectest.Text("{id}", 6), Score: spectest.Text(score, 7)},
+		}
 		got := strings.Join(found(t, board), "\n")
 		if (want == "") != (got == "") || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", score, got, want)

@@ -12,7 +12,8 @@ import (
 )
 
 func TestWhatTheMappingsTouch(t *testing.T) {
-	m := spectest.Everything(spectest.Keys("k:{id}", "{{x}}:{table|upper}:{sku}{name}:{00..03}", `a*?[b]\`)).On("shop.order_{00..63}")
+	m := spectest.Everything(spectest.Keys("k:{id}", "{{x}}:{table|upper}:{sku}{name}:{00..03}",
+		`a*?[b]\`)).On("shop.order_{00..63}")
 	var got []string
 	for _, x := range Touches(mustNew(t, m, spectest.Keys("*{id}").On("a*.b"))) {
 		kind := x.Action.String()

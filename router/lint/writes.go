@@ -17,18 +17,21 @@ func (k *checker) events(m *router.Mapping, t *event.Table) {
 	z := m.Spec.ZSet
 	unscored := z != nil && z.Score.Value == ""
 	if unscored && (m.Events[event.Insert] || m.Events[event.Update]) {
-		k.report(z.Key.At(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member belongs cannot be known",
+		k.report(z.Key.At(0), t, "without a score, an INSERT or UPDATE deletes the whole sorted set: where the member "+
+			"belongs cannot be known",
 			"write score:, or events: [delete]")
 	}
 	if unscored && m.Spec.Rebuild == nil && m.Spec.Hash == nil && m.Spec.Set == nil {
 		return // it writes nothing, but removes
 	}
 	if !m.Events[event.Delete] {
-		k.report(at, t, "the mapping writes what rows hold, and is not for delete: what was written of a row stays when the row goes",
+		k.report(at, t, "the mapping writes what rows hold, and is not for delete: what was written of a row stays when "+
+			"the row goes",
 			"add delete to events")
 	}
 	if !m.Events[event.Update] {
-		k.report(at, t, "the mapping writes what rows hold, and is not for update: what was written of a row stays when the row changes",
+		k.report(at, t, "the mapping writes what rows hold, and is not for update: what was written of a row stays when "+
+			"the row changes",
 			"add update to events")
 	}
 }
@@ -44,7 +47,9 @@ func (k *checker) score(a *router.Action, t *event.Table) {
 			p, ok = newPlace(n, t)
 		}
 		if number := bytesOf("0-9.e+").or(bytesOf("-")); ok && p.shape.set.and(number) != p.shape.set {
-			k.report(a.Value.Text.At(p.node.At), t, fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node, p.column.TypeName()),
+			k.report(a.Value.Text.At(p.node.At), t,
+				fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node,
+					p.column.TypeName()),
 				"take a number, or a generated column that makes one of the text")
 		}
 	}
@@ -64,7 +69,9 @@ func (k *checker) fights() {
 				continue
 			}
 			if key, ok := common(a.language, b.language); ok {
-				k.report(b.t.Text.At(0), b.table, fmt.Sprintf("%s is also a key of %s (%s), and %s", spec.Quote(key), spec.Quote(a.t.Text.Value), a.t.Text.At(0), what),
+				k.report(b.t.Text.At(0), b.table,
+					fmt.Sprintf("%s is also a key of %s (%s), and %s", spec.Quote(key), spec.Quote(a.t.Text.Value), a.t.Text.At(0),
+						what),
 					"give one of them a key of its own, or let one mapping write it")
 			}
 		}

@@ -9,8 +9,10 @@ import (
 // placeholders as there are parameters, and be what it is prepared as.
 func FuzzParse(f *testing.F) {
 	for _, sql := range []string{
-		"SELECT a FROM t WHERE id = :id", "SELECT 'it''s \\' :a', \"\\\"\", `a``:b`, :`c``d` -- :e\n#\n/* :f */ /*+ :g */ ::h @i:=:j;",
-		"WITH a AS (SELECT :x) SELECT * FROM a FOR UPDATE", "((SELECT 1)) INTO @a", "SELECT /*! :a */", "SELECT '\xff\x00", "/*+", "/*/",
+		"SELECT a FROM t WHERE id = :id",
+		"SELECT 'it''s \\' :a', \"\\\"\", `a``:b`, :`c``d` -- :e\n#\n/* :f */ /*+ :g */ ::h @i:=:j;",
+		"WITH a AS (SELECT :x) SELECT * FROM a FOR UPDATE", "((SELECT 1)) INTO @a", "SELECT /*! :a */", "SELECT '\xff\x00",
+		"/*+", "/*/",
 		"WITH", ":", ":`", "'\\", "--", "SELECT - -1, 1/ *2",
 	} {
 		f.Add(sql)

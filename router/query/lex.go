@@ -105,7 +105,8 @@ func (l *lexer) colon(t *token, rest string) *Error {
 		t.text = l.src[t.offset+1 : l.pos]
 	}
 	if t.text == "" {
-		return &Error{t.offset, "the : has no column after it: write :column, or :`column` where its name is not made of letters, digits, _ and $"}
+		return &Error{t.offset, "the : has no column after it: write :column, or :`column` where its name is not made of " +
+			"letters, digits, _ and $"}
 	}
 	return nil
 }

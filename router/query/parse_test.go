@@ -26,7 +26,10 @@ func TestParseFindsTheParameters(t *testing.T) {
 
 		// What stands in quotes is text.
 		{"SELECT ':a', \":b\", `:c`, :d", "SELECT ':a', \":b\", `:c`, ?", "d"},
-		{`SELECT 'it''s :a', 'it\'s :b', "say \":c\"", "a"":d", :e`, `SELECT 'it''s :a', 'it\'s :b', "say \":c\"", "a"":d", ?`, "e"},
+		{
+			`SELECT 'it''s :a', 'it\'s :b', "say \":c\"", "a"":d", :e`,
+			`SELECT 'it''s :a', 'it\'s :b', "say \":c\"", "a"":d", ?`, "e",
+		},
 		{"SELECT `a\\`, :b, `c``:d`", "SELECT `a\\`, ?, `c``:d`", "b"},
 		{`SELECT '\\', :a`, `SELECT '\\', ?`, "a"},
 		{"SELECT '?', :a", "SELECT '?', ?", "a"},

@@ -26,7 +26,10 @@ func Batches(t *rapid.T) []*event.Batch {
 		}
 		f.needs = append(f.needs, needs)
 	}
-	f.at = event.Version{Epoch: rapid.Uint32Range(0, 3).Draw(t, "epoch"), File: 112, Pos: rapid.SampledFrom([]uint64{4, 1<<32 - 500}).Draw(t, "pos")}
+	f.at = event.Version{
+		Epoch: rapid.Uint32Range(0, 3).Draw(t, "epoch"), File: 112,
+		Pos: rapid.SampledFrom([]uint64{4, 1<<32 - 500}).Draw(t, "pos"),
+	}
 	f.batch.Reset()
 	for range rapid.IntRange(1, 5).Draw(t, "transactions") {
 		f.transaction()
@@ -94,7 +97,8 @@ func texts(t *rapid.T, label string, from ...string) []spec.Text {
 
 // keys are templates with and without filters and copies, some of which make the same key for several rows or mappings.
 var keys = []string{
-	"{table}:{id}", "{schema}:{table}", "cat:{n}", "cat:{n|default:0}", "s:{s|lower}", "raw:{b}", "hot:{id}:{0..2}", "many:{n}:{00..19}",
+	"{table}:{id}", "{schema}:{table}", "cat:{n}", "cat:{n|default:0}", "s:{s|lower}", "raw:{b}", "hot:{id}:{0..2}",
+	"many:{n}:{00..19}",
 	"{s|md5}", "d:{d}", "{n|mod:4|pad:3}:{id}", "all", "{{{id}}}:x",
 }
 
@@ -104,8 +108,11 @@ var mappings = rapid.Custom(func(t *rapid.T) spec.Mapping {
 		Table:        text(rapid.SampledFrom([]string{"shop.a", "shop.b", "shop.c", "shop.*"}).Draw(t, "table")),
 		SecondDelete: rapid.SampledFrom([]time.Duration{0, time.Second, 2 * time.Second}).Draw(t, "D"),
 		RateLimit:    rapid.SampledFrom([]int{0, 0, 50}).Draw(t, "rate limit"),
-		When:         text(rapid.SampledFrom([]string{"", "", "row.n > 0", "old.s != row.s", "row.d > 1 || old.n == 2"}).Draw(t, "when")),
-		Events:       rapid.SampledFrom([]spec.Events{{}, {}, {Update: true}, {Insert: true, Delete: true}}).Draw(t, "events"),
+		When: text(rapid.SampledFrom([]string{
+			"", "", "row.n > 0", "old.s != row.s",
+			"row.d > 1 || old.n == 2",
+		}).Draw(t, "when")),
+		Events: rapid.SampledFrom([]spec.Events{{}, {}, {Update: true}, {Insert: true, Delete: true}}).Draw(t, "events"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "with columns") == 0 {
 		m.Columns = texts(t, "columns", "s", "n", "d")
@@ -125,13 +132,19 @@ func acts(t *rapid.T, m *spec.Mapping) {
 		m.Keys, m.Rebuild = texts(t, "keys", keys...), rapid.SampledFrom(rebuilds).Draw(t, "rebuild")
 	}
 	if some("hash") {
-		m.Hash = &spec.Hash{Key: text("h:{n}"), Field: text("{b}"), Value: text(rapid.SampledFrom([]string{"", "{s}"}).Draw(t, "value"))}
+		m.Hash = &spec.Hash{
+			Key: text("h:{n}"), Field: text("{b}"),
+			Value: text(rapid.SampledFrom([]string{"", "{s}"}).Draw(t, "value")),
+		}
 	}
 	if some("set") {
 		m.Set = &spec.Set{Key: text("m:{n}"), Member: text("{b}")}
 	}
 	if some("zset") {
-		m.ZSet = &spec.ZSet{Key: text("z:{n}"), Member: text("{id}"), Score: text(rapid.SampledFrom([]string{"", "{d}", "{s}"}).Draw(t, "score"))}
+		m.ZSet = &spec.ZSet{
+			Key: text("z:{n}"), Member: text("{id}"),
+			Score: text(rapid.SampledFrom([]string{"", "{d}", "{s}"}).Draw(t, "score")),
+		}
 	}
 	if some("expire") {
 		m.Expire = &spec.Expire{Keys: texts(t, "expire", keys...), In: 3 * time.Second}
@@ -152,8 +165,14 @@ func acts(t *rapid.T, m *spec.Mapping) {
 
 var rebuilds = []*spec.Rebuild{
 	{FromRow: true},
-	{FromRow: true, As: event.FormHash, TTL: time.Minute, Jitter: 0.1, Columns: []spec.Text{text("s"), text("d as price")}},
-	{FromRow: true, As: event.FormString, Value: text("{s}/{b}"), Missing: &spec.Missing{Cache: text("-"), TTL: time.Second}},
+	{
+		FromRow: true, As: event.FormHash, TTL: time.Minute, Jitter: 0.1,
+		Columns: []spec.Text{text("s"), text("d as price")},
+	},
+	{
+		FromRow: true, As: event.FormString, Value: text("{s}/{b}"),
+		Missing: &spec.Missing{Cache: text("-"), TTL: time.Second},
+	},
 	{Query: text("select s, d from a where id = :id and n = :n"), ExpireAt: time.Hour},
 }
 

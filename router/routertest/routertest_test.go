@@ -39,8 +39,10 @@ func TestBatchesHaveAllThatTheRouterMakes(t *testing.T) {
 			}
 		}
 	})
-	if len(actions) != int(event.ActionIncr) || len(intents) != 3 || back == 0 || events == 0 || mappings == 0 || null == 0 {
-		t.Errorf("%d actions, %d intents, origins that go back %d times, %d events behind others, %d batches of several mappings, %d null fields",
+	if len(actions) != int(event.ActionIncr) || len(intents) != 3 || back == 0 || events == 0 || mappings == 0 ||
+		null == 0 {
+		t.Errorf("%d actions, %d intents, origins that go back %d times, %d events behind others, %d batches of several "+
+			"mappings, %d null fields",
 			len(actions), len(intents), back, events, mappings, null)
 	}
 }

@@ -64,7 +64,8 @@ func (f *Follower) read(ctx context.Context) error {
 		return f.begin(ctx)
 	}
 	asOf := time.Now()
-	answer, err := f.Redis.XRead(ctx, &redis.XReadArgs{Streams: []string{f.Stream, f.Last}, Count: most, Block: wait}).Result()
+	answer, err := f.Redis.XRead(ctx,
+		&redis.XReadArgs{Streams: []string{f.Stream, f.Last}, Count: most, Block: wait}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}

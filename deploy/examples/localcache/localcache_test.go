@@ -89,7 +89,10 @@ func (s *shelf) holds(key string) bool {
 func (s *shelf) change(key string) {
 	s.t.Helper()
 	testbed.Must(s.t, s.server.Client().XAdd(s.t.Context(), &redis.XAddArgs{
-		Stream: stream, Values: []string{"key", key, "table", "example.price", "source", "default", "version", "1/1/4/1", "action", "delete"},
+		Stream: stream, Values: []string{
+			"key", key, "table", "example.price", "source", "default", "version", "1/1/4/1",
+			"action", "delete",
+		},
 	}).Err())
 }
 
@@ -143,9 +146,18 @@ func TestWhoWasAwayReadsOnWhereItWas(t *testing.T) {
 
 func TestWhatMayHaveBeenMissedForgetsEverything(t *testing.T) {
 	for name, happen := range map[string]func(s *shelf){
-		"trimmed":           func(s *shelf) { s.change("x"); s.change("y"); s.server.Do(s.t, "XTRIM", stream, "MAXLEN", "1") },
-		"gone":              func(s *shelf) { s.server.Do(s.t, "DEL", stream) },
-		"older than it was": func(s *shelf) { s.server.Do(s.t, "DEL", stream); s.server.Do(s.t, "XADD", stream, "5-1", "key", "x") },
+		"trimmed": func(s *shelf) {
+			s.change("x")
+			s.change("y")
+			s.server.Do(s.t, "XTRIM", stream, "MAXLEN",
+				"1")
+		},
+		"gone": func(s *shelf) { s.server.Do(s.t, "DEL", stream) },
+		"older than it was": func(s *shelf) {
+			s.server.Do(s.t, "DEL", stream)
+			s.server.Do(s.t, "XADD", stream, "5-1", "key",
+				"x")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t, 100)

@@ -120,11 +120,13 @@ func TestWhatRedisTellsWhoTracksKeys(t *testing.T) {
 	expect("the final delete of what was filled meanwhile", "price:17", "price:17")
 
 	read.send("GET price:17")
-	redis("EVAL", "redis.call('SET', KEYS[1], 'v') redis.call('SET', KEYS[2], '1/1/4/1')", 2, "price:17", "freshet:v:{price:17}")
+	redis("EVAL", "redis.call('SET', KEYS[1], 'v') redis.call('SET', KEYS[2], '1/1/4/1')", 2, "price:17",
+		"freshet:v:{price:17}")
 	expect("a guarded write", "price:17", "price:17")
 	read.send("GET price:17")
 	redis("PEXPIRE", "price:17", "1")
-	testbed.Eventually(t, patience, "the key has expired", func() bool { return read.tells()+all.tells() != "" && server.Do(t, "EXISTS", "price:17") == int64(0) })
+	testbed.Eventually(t, patience, "the key has expired",
+		func() bool { return read.tells()+all.tells() != "" && server.Do(t, "EXISTS", "price:17") == int64(0) })
 	read.tells()
 	all.tells()
 	redis("SET", "price:17", "9.90")

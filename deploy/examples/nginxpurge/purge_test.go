@@ -42,7 +42,10 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), redis: testbed.Redis(t), client: http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	s := &site{
+		t: t, dir: t.TempDir(), redis: testbed.Redis(t),
+		client: http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s, edition %d", r.URL.Path, s.asked.Add(1))
 	}))
@@ -116,7 +119,8 @@ func (s *site) purge() (stop func()) {
 	s.t.Helper()
 	rdb := s.redis.NewClient(&redis.Options{MaxRetries: -1})
 	p := &purger{
-		dir: filepath.Join(s.dir, "pages"), key: regexp.MustCompile("^price:([0-9]+)$"), page: "/price/$1", state: filepath.Join(s.dir, "last"),
+		dir: filepath.Join(s.dir, "pages"), key: regexp.MustCompile("^price:([0-9]+)$"), page: "/price/$1",
+		state:  filepath.Join(s.dir, "last"),
 		failed: func(err error) { s.t.Error(err) },
 	}
 	p.follower = &localcache.Follower{Redis: rdb, Stream: "price-changes", Last: p.last(), Handler: p}
@@ -137,14 +141,16 @@ func TestAPageIsKeptUntilItsRowChanges(t *testing.T) {
 	s := newSite(t)
 	s.change("price:1")
 	stop := s.purge()
-	testbed.Eventually(t, patience, "the stream is followed", func() bool { _, err := os.Stat(filepath.Join(s.dir, "last")); return err == nil })
+	testbed.Eventually(t, patience, "the stream is followed",
+		func() bool { _, err := os.Stat(filepath.Join(s.dir, "last")); return err == nil })
 	s.keeps("/price/17")
 	s.keeps("/price/18")
 	asked := s.asked.Load()
 	before, _ := s.get("/price/17")
 	s.change("other:17")
 	s.change("price:17")
-	testbed.Eventually(t, patience, "the page is fetched anew", func() bool { page, _ := s.get("/price/17"); return page != before })
+	testbed.Eventually(t, patience, "the page is fetched anew",
+		func() bool { page, _ := s.get("/price/17"); return page != before })
 	if _, kept := s.get("/price/18"); !kept || s.asked.Load() != asked+1 {
 		t.Errorf("the other page was fetched as well: the application was asked %d times more", s.asked.Load()-asked)
 	}
@@ -156,7 +162,8 @@ func TestAPageIsKeptUntilItsRowChanges(t *testing.T) {
 	s.change("price:17")
 	asked = s.asked.Load()
 	stop = s.purge()
-	testbed.Eventually(t, patience, "the page is fetched anew", func() bool { page, _ := s.get("/price/17"); return page != before })
+	testbed.Eventually(t, patience, "the page is fetched anew",
+		func() bool { page, _ := s.get("/price/17"); return page != before })
 	if _, kept := s.get("/price/18"); !kept || s.asked.Load() != asked+1 {
 		t.Errorf("the other page was fetched as well: the application was asked %d times more", s.asked.Load()-asked)
 	}
@@ -167,7 +174,8 @@ func TestAPageIsKeptUntilItsRowChanges(t *testing.T) {
 	s.change("price:99")
 	before, _ = s.get("/price/18")
 	s.purge()
-	testbed.Eventually(t, patience, "every page is fetched anew", func() bool { page, _ := s.get("/price/18"); return page != before })
+	testbed.Eventually(t, patience, "every page is fetched anew",
+		func() bool { page, _ := s.get("/price/18"); return page != before })
 }
 
 // What is no page of nginx is never removed, and a page that cannot be removed ends the program with its position where

@@ -76,7 +76,8 @@ func resolve(t testing.TB, c Checkpoint, xid string, pos uint64) {
 // everyAction is one key of each action, with all that it can have.
 func everyAction() []stash.Key {
 	whole := &event.Effect{
-		Publish: true, Stream: true, MaxLen: 1000, As: event.FormHash, Query: "0123456789abcdef", TTL: time.Hour + 1, Jitter: 0.25,
+		Publish: true, Stream: true, MaxLen: 1000, As: event.FormHash, Query: "0123456789abcdef", TTL: time.Hour + 1,
+		Jitter:   0.25,
 		ExpireAt: time.Minute, Missing: true, MissingValue: "\xff", MissingTTL: time.Second, In: time.Millisecond,
 	}
 	fields := func(all ...string) (f event.Fields) {
@@ -359,7 +360,8 @@ func many(t *testing.T, s Storage) {
 	for range chunks {
 		from := len(want)
 		for range each {
-			want = append(want, fmt.Sprintf("a name for the key of a product that is so long that not all fit into half a mebibyte: %d", len(want)))
+			want = append(want, fmt.Sprintf("a name for the key of a product that is so long that not all fit into half a "+
+				"mebibyte: %d", len(want)))
 		}
 		must(t, add(keys(want[from:]...)))
 	}
@@ -394,7 +396,8 @@ func large(t *testing.T, s Storage) {
 	effect := &event.Effect{TTL: time.Hour}
 	var all []stash.Key
 	for _, value := range []string{
-		strings.Repeat("x", 256<<10), strings.Repeat("\x01", 256<<10), strings.Repeat("\xff", 256<<10), strings.Repeat("<", 256<<10), strings.Repeat("y", 3<<20),
+		strings.Repeat("x", 256<<10), strings.Repeat("\x01", 256<<10), strings.Repeat("\xff", 256<<10),
+		strings.Repeat("<", 256<<10), strings.Repeat("y", 3<<20),
 	} {
 		all = append(all, stash.Key{
 			Key: fmt.Sprint(len(all)), Table: "shop.user", Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect,
@@ -411,7 +414,8 @@ func large(t *testing.T, s Storage) {
 			if i == len(all)-1 && got[i].Intent == event.IntentForget {
 				want.Intent, want.Fields = event.IntentForget, nil
 			}
-			if got[i].Key != want.Key || got[i].Intent != want.Intent || string(got[i].Fields) != string(want.Fields) || got[i].Effect.TTL != want.Effect.TTL {
+			if got[i].Key != want.Key || got[i].Intent != want.Intent || string(got[i].Fields) != string(want.Fields) ||
+				got[i].Effect.TTL != want.Effect.TTL {
 				t.Errorf("%s: came back as %s with %d bytes", want.Key, got[i].Intent, len(got[i].Fields))
 			}
 		}

@@ -140,13 +140,17 @@ func positions(t *testing.T, s Storage) {
 			Committed: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), State: []byte("\x00\xff tables"),
 		},
 		"mariadb": {
-			Flavor: event.MariaDB, Server: "x/1", Epoch: 1, File: "mariadb-bin.000001", Pos: 4, GTIDs: gtids(t, event.MariaDB, "0-1-100,7-2-3"),
+			Flavor: event.MariaDB, Server: "x/1", Epoch: 1, File: "mariadb-bin.000001", Pos: 4,
+			GTIDs: gtids(t, event.MariaDB, "0-1-100,7-2-3"),
 		},
-		"no gtids":      place(4711),
-		"no file":       {Flavor: event.MySQL, GTIDs: gtids(t, event.MySQL, uuid+":1")},
-		"empty state":   {Flavor: event.MySQL, File: "b.1", Pos: 4, State: []byte{}},
-		"large state":   {Flavor: event.MySQL, File: "b.1", Pos: 5, State: []byte(strings.Repeat("таблица \"x\"\n", 30_000))},
-		"state not utf": {Flavor: event.MySQL, File: "b.1", Pos: 6, State: []byte(strings.Repeat("\xf0\x9f\xff\x00", 50_000))},
+		"no gtids":    place(4711),
+		"no file":     {Flavor: event.MySQL, GTIDs: gtids(t, event.MySQL, uuid+":1")},
+		"empty state": {Flavor: event.MySQL, File: "b.1", Pos: 4, State: []byte{}},
+		"large state": {Flavor: event.MySQL, File: "b.1", Pos: 5, State: []byte(strings.Repeat("таблица \"x\"\n", 30_000))},
+		"state not utf": {
+			Flavor: event.MySQL, File: "b.1", Pos: 6,
+			State: []byte(strings.Repeat("\xf0\x9f\xff\x00", 50_000)),
+		},
 	} {
 		must(t, c.Set(p))
 		same(t, name+", in memory", p, c.Position())

@@ -19,11 +19,15 @@ func batch(tb testing.TB, base int64, count int, compression kafka.Compression) 
 	var records []kafka.Record
 	for i := range count {
 		records = append(records, kafka.Record{
-			Time: time.UnixMilli(1000 + int64(i)), Key: kafka.NewBytes(fmt.Appendf(nil, "k%d", i)), Value: kafka.NewBytes(fmt.Appendf(nil, "v%d", i)),
+			Time: time.UnixMilli(1000 + int64(i)), Key: kafka.NewBytes(fmt.Appendf(nil, "k%d", i)),
+			Value:   kafka.NewBytes(fmt.Appendf(nil, "v%d", i)),
 			Headers: []kafka.Header{{Key: "h", Value: []byte("x")}},
 		})
 	}
-	set := protocol.RecordSet{Version: 2, Attributes: protocol.Attributes(compression), Records: kafka.NewRecordReader(records...)}
+	set := protocol.RecordSet{
+		Version: 2, Attributes: protocol.Attributes(compression),
+		Records: kafka.NewRecordReader(records...),
+	}
 	var b bytes.Buffer
 	if _, err := set.WriteTo(&b); err != nil {
 		tb.Fatal(err)
@@ -69,16 +73,33 @@ func TestUnpack(t *testing.T) {
 		next    int64
 		corrupt bool
 	}{
-		"nothing":                      {nil, 5, nil, 5, false},
-		"two batches":                  {slices.Concat(batch(t, 0, 3, 0), batch(t, 3, 2, kafka.Lz4)), 0, []int64{0, 1, 2, 3, 4}, 5, false},
-		"what lies below is left out":  {batch(t, 0, 3, kafka.Zstd), 2, []int64{2}, 3, false},
-		"a batch below is left out":    {slices.Concat(batch(t, 0, 3, 0), batch(t, 3, 1, 0)), 3, []int64{3}, 4, false},
-		"a marker of a transaction":    {change(batch(t, 7, 1, 0), attributes(control)), 7, nil, 8, false},
-		"a marker behind records":      {slices.Concat(batch(t, 0, 2, 0), change(batch(t, 2, 1, 0), attributes(control))), 0, []int64{0, 1}, 3, false},
-		"compaction took the tail":     {compactedAway(t, 4, 6, 2), 4, []int64{4, 5}, 10, false},
-		"compaction took all":          {compactedAway(t, 4, 6, 0), 4, nil, 10, false},
-		"compaction left a gap":        {slices.Concat(batch(t, 0, 1, 0), batch(t, 50, 1, kafka.Snappy)), 0, []int64{0, 50}, 51, false},
-		"the last one came in part":    {slices.Concat(batch(t, 0, 2, 0), batch(t, 2, 3, 0)[:40]), 0, []int64{0, 1}, 2, false},
+		"nothing": {nil, 5, nil, 5, false},
+		"two batches": {
+			slices.Concat(batch(t, 0, 3, 0), batch(t, 3, 2, kafka.Lz4)), 0,
+			[]int64{0, 1, 2, 3, 4},
+			5, false,
+		},
+		"what lies below is left out": {batch(t, 0, 3, kafka.Zstd), 2, []int64{2}, 3, false},
+		"a batch below is left out":   {slices.Concat(batch(t, 0, 3, 0), batch(t, 3, 1, 0)), 3, []int64{3}, 4, false},
+		"a marker of a transaction":   {change(batch(t, 7, 1, 0), attributes(control)), 7, nil, 8, false},
+		"a marker behind records": {
+			slices.Concat(batch(t, 0, 2, 0), change(batch(t, 2, 1, 0), attributes(control))), 0,
+			[]int64{0, 1},
+			3, false,
+		},
+		"compaction took the tail": {compactedAway(t, 4, 6, 2), 4, []int64{4, 5}, 10, false},
+		"compaction took all":      {compactedAway(t, 4, 6, 0), 4, nil, 10, false},
+		"compaction left a gap": {
+			slices.Concat(batch(t, 0, 1, 0), batch(t, 50, 1, kafka.Snappy)), 0,
+			[]int64{0, 50},
+			51, false,
+		},
+		"the last one came in part": {
+			slices.Concat(batch(t, 0, 2, 0), batch(t, 2, 3, 0)[:40]), 0,
+			[]int64{0, 1},
+			2,
+			false,
+		},
 		"a few bytes of the last came": {slices.Concat(batch(t, 0, 2, 0), batch(t, 2, 3, 0)[:7]), 0, []int64{0, 1}, 2, false},
 		"the only one came in part":    {batch(t, 0, 2, 0)[:70], 0, nil, 0, true},
 		"damaged":                      {damaged, 3, nil, 0, true},
@@ -110,7 +131,8 @@ func TestUnpackedRecordsAreWhole(t *testing.T) {
 		var f Fetched
 		must(t, new(unpacker).unpack(&f, batch(t, 10, 3, compression), 0))
 		for i, r := range f.Records {
-			if string(r.Key) != fmt.Sprintf("k%d", i) || string(r.Value) != fmt.Sprintf("v%d", i) || r.Offset != int64(10+i) || r.Time.UnixMilli() != int64(1000+i) {
+			if string(r.Key) != fmt.Sprintf("k%d", i) || string(r.Value) != fmt.Sprintf("v%d", i) || r.Offset != int64(10+i) ||
+				r.Time.UnixMilli() != int64(1000+i) {
 				t.Errorf("%v: record %d is %+v", compression, i, r)
 			}
 			if len(append(r.Key, "grown"...)) == 0 || string(r.Value) != fmt.Sprintf("v%d", i) {

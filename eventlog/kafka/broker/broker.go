@@ -142,7 +142,9 @@ func (c *Client) Produce(ctx context.Context, topic string, partition int, recor
 
 // Fetch returns what a partition holds from an offset on, up to about maxBytes, waiting for up to wait when it holds
 // nothing yet. A batch that is larger than maxBytes comes whole, alone. [Client.FetchAll] says the rest.
-func (c *Client) Fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int, wait time.Duration) (Fetched, error) {
+func (c *Client) Fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int,
+	wait time.Duration,
+) (Fetched, error) {
 	r := c.FetchAll(ctx, topic, []FetchFrom{{partition, offset, maxBytes}}, maxBytes, wait)[0]
 	return r.Fetched, r.Err
 }
@@ -160,10 +162,13 @@ func (c *Client) End(ctx context.Context, topic string, partition int) (int64, e
 }
 
 // offsets asks for one or both ends of a partition.
-func (c *Client) offsets(ctx context.Context, topic string, partition int, which ...kafka.OffsetRequest) (start, end int64, err error) {
+func (c *Client) offsets(ctx context.Context, topic string, partition int, which ...kafka.OffsetRequest) (start,
+	end int64, err error,
+) {
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.ListOffsets(attempt, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: which}})
+	res, err := c.kafka.ListOffsets(attempt,
+		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: which}})
 	if err == nil {
 		err = kafka.UnknownTopicOrPartition
 		for _, p := range res.Topics[topic] {
@@ -225,7 +230,9 @@ func (c *Client) Leaders(ctx context.Context, topic string) ([]int, error) {
 
 // ReadAll calls each with every record that a partition holds at the time of the call, and returns the offset behind
 // the last. It waits for none.
-func (c *Client) ReadAll(ctx context.Context, topic string, partition int, each func(Record) error) (end int64, err error) {
+func (c *Client) ReadAll(ctx context.Context, topic string, partition int, each func(Record) error) (end int64,
+	err error,
+) {
 	offset, end, err := c.Range(ctx, topic, partition)
 	if err != nil {
 		return 0, err

@@ -138,7 +138,9 @@ func (k *checker) offsets(ctx context.Context, id int, address string) {
 }
 
 // config returns settings of a topic or broker.
-func (k *checker) config(ctx context.Context, kind kafka.ResourceType, name string, names ...string) (map[string]string, error) {
+func (k *checker) config(ctx context.Context, kind kafka.ResourceType, name string, names ...string) (map[string]string,
+	error,
+) {
 	res, err := k.kafka.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kind, ResourceName: name, ConfigNames: names}},
 	})
@@ -186,7 +188,8 @@ func (k *checker) settings(ctx context.Context, t Topic, partitions []kafka.Part
 	k.cleanup(t, config["cleanup.policy"])
 	k.retention(t, config)
 	k.durability(t, config, len(partitions[0].Replicas))
-	if n, err := strconv.Atoi(config["max.message.bytes"]); err == nil && t.setting("max.message.bytes") != "" && n < 1<<20 {
+	if n, err := strconv.Atoi(config["max.message.bytes"]); err == nil && t.setting("max.message.bytes") != "" &&
+		n < 1<<20 {
 		k.fail(k.alterCommand(t.Name, "max.message.bytes="+strconv.Itoa(MinMessageBytes)),
 			"kafka: topic %s takes records of up to %d bytes only; freshet's are up to 512 KiB, more with a huge key", t.Name, n)
 	}
@@ -200,7 +203,8 @@ func (k *checker) partitions(t Topic, n int) {
 		k.fail("delete it and let freshet create it, or create it with one partition: "+k.CreateCommand(t),
 			"kafka: topic %s has %d partitions; its records keep their order only in one", t.Name, n)
 	case n != t.Partitions:
-		k.warn("", "kafka: topic %s has %d partitions, not %d as eventlog.kafka.partitions says; freshet uses those that there are",
+		k.warn("", "kafka: topic %s has %d partitions, not %d as eventlog.kafka.partitions says; freshet uses those that "+
+			"there are",
 			t.Name, n, t.Partitions)
 	}
 }
@@ -230,7 +234,8 @@ func (k *checker) cleanup(t Topic, policy string) {
 	case RoleMarks: // a source sends its mark again each second
 		k.warn(mend, "kafka: topic %s has cleanup.policy %s, and so is longer than it need be", t.Name, policy)
 	default:
-		k.fail(mend, "kafka: topic %s has cleanup.policy %s, which removes records that still count once they are old", t.Name, policy)
+		k.fail(mend, "kafka: topic %s has cleanup.policy %s, which removes records that still count once they are old",
+			t.Name, policy)
 	}
 }
 
@@ -241,7 +246,8 @@ func (k *checker) retention(t Topic, config map[string]string) {
 	}
 	if n, err := strconv.ParseInt(config["retention.bytes"], 10, 64); err == nil && n >= 0 {
 		k.warn(k.alterCommand(t.Name, "retention.bytes=-1"),
-			"kafka: topic %s keeps %d bytes in each partition; a burst beyond them removes what was not processed yet", t.Name, n)
+			"kafka: topic %s keeps %d bytes in each partition; a burst beyond them removes what was not processed yet", t.Name,
+			n)
 	}
 	ms, err := strconv.ParseInt(config["retention.ms"], 10, 64)
 	if err != nil || ms < 0 {
@@ -253,7 +259,8 @@ func (k *checker) retention(t Topic, config map[string]string) {
 	case t.Role == RoleRetry:
 		k.fail(mend, "kafka: topic %s removes keys that are parked for longer than %v", t.Name, keeps)
 	case keeps < 24*time.Hour:
-		k.warn(mend, "kafka: topic %s keeps records for %v; invalidators that are away for longer lose what they missed", t.Name, keeps)
+		k.warn(mend, "kafka: topic %s keeps records for %v; invalidators that are away for longer lose what they missed",
+			t.Name, keeps)
 	}
 }
 
@@ -273,12 +280,15 @@ func (k *checker) durability(t Topic, config map[string]string, replicas int) {
 		k.warn("raise its replication factor to 3 (kafka-reassign-partitions.sh)",
 			"kafka: topic %s has one copy only; the loss of a broker loses it", t.Name)
 	case insync > replicas:
-		k.fail(set(max(1, replicas-1)), "kafka: topic %s has %d copies and wants %d to acknowledge (min.insync.replicas), so nothing can be produced",
+		k.fail(set(max(1, replicas-1)),
+			"kafka: topic %s has %d copies and wants %d to acknowledge (min.insync.replicas), so nothing can be produced",
 			t.Name, replicas, insync)
 	case insync == replicas:
-		k.warn(set(replicas-1), "kafka: topic %s has %d copies and wants all to acknowledge (min.insync.replicas), so one broker's restart stops readers",
+		k.warn(set(replicas-1), "kafka: topic %s has %d copies and wants all to acknowledge (min.insync.replicas), so one "+
+			"broker's restart stops readers",
 			t.Name, replicas)
 	case replicas >= 3 && insync == 1:
-		k.warn(set(2), "kafka: topic %s counts records as acknowledged that one broker has (min.insync.replicas=1); its loss may lose them", t.Name)
+		k.warn(set(2), "kafka: topic %s counts records as acknowledged that one broker has (min.insync.replicas=1); its "+
+			"loss may lose them", t.Name)
 	}
 }

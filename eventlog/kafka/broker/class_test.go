@@ -72,7 +72,10 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		{kafka.UnsupportedSASLMechanism, Unauthenticated},
 		{kafka.IllegalSASLState, Unauthenticated},
 		{x509.UnknownAuthorityError{}, Untrusted},
-		{fmt.Errorf("x: %w", &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}}}), Untrusted},
+		{
+			fmt.Errorf("x: %w", &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}}}),
+			Untrusted,
+		},
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, Untrusted},
 		{&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, Untrusted},
 		{fmt.Errorf("%w: broker appears to be expecting TLS", io.ErrUnexpectedEOF), Untrusted},

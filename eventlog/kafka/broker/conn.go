@@ -147,7 +147,8 @@ func (p *cleartext) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
 	if n > 0 && !p.began.Swap(true) && b[0] == 0x15 {
 		return 0, &Error{
-			Class: Untrusted, What: "talk to broker " + p.RemoteAddr().String(), Err: errors.New("the broker encrypts on this port"),
+			Class: Untrusted, What: "talk to broker " + p.RemoteAddr().String(),
+			Err:    errors.New("the broker encrypts on this port"),
 			Advice: "set eventlog.kafka.tls.mode to verify, or use the port of its listener without TLS",
 		}
 	}

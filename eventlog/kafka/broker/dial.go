@@ -105,13 +105,15 @@ func (c *Client) notEncrypted(broker string, err error) error {
 		e.Err = errors.New("the broker does not encrypt on this port")
 		e.Advice = "set eventlog.kafka.tls.mode to disabled, or use the port of its TLS listener"
 	case errors.As(err, &alert):
-		e.Advice = "the broker refuses us: it may want a certificate of ours (eventlog.kafka.tls.cert_file), or another version of TLS"
+		e.Advice = "the broker refuses us: it may want a certificate of ours (eventlog.kafka.tls.cert_file), or another " +
+			"version of TLS"
 	case untrusted(err):
 	case hungUp(err) && !c.encrypted.Load():
 		// A broker that does not encrypt takes our first bytes for a request of 370 MB and hangs up. After a handshake
 		// that worked it is but a broker that goes away.
 		e.Err = errors.New("the broker hung up during the handshake")
-		e.Advice = "does this port encrypt? If not, set eventlog.kafka.tls.mode to disabled or use the port of its TLS listener"
+		e.Advice = "does this port encrypt? If not, set eventlog.kafka.tls.mode to disabled or use the port of its TLS " +
+			"listener"
 	default:
 		e.Class = Transient
 	}

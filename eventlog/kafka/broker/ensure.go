@@ -31,7 +31,8 @@ func (c *Client) Ensure(ctx context.Context, topics []Topic, create bool) error 
 	if len(missing) > 0 {
 		if !create {
 			return c.mustCreate(missing, &Error{
-				Class: Missing, What: "look for topics", Err: errors.New("eventlog.kafka.create_topics is false, and these do not exist"),
+				Class: Missing, What: "look for topics",
+				Err: errors.New("eventlog.kafka.create_topics is false, and these do not exist"),
 			})
 		}
 		if err := c.create(ctx, missing); err != nil {
@@ -78,7 +79,8 @@ func (c *Client) missing(ctx context.Context, topics []Topic) (missing, denied [
 // mayNotSee is the error for topics that brokers hide from us: the user has no right to them at all.
 func (c *Client) mayNotSee(topics []Topic, of int) error {
 	e := &Error{
-		Class: Denied, What: "look for topics", Err: fmt.Errorf("user %s may not even see %d of %d", c.User(), len(topics), of),
+		Class: Denied, What: "look for topics",
+		Err:    fmt.Errorf("user %s may not even see %d of %d", c.User(), len(topics), of),
 		Advice: "add the ACLs:",
 	}
 	for _, t := range topics {
@@ -212,13 +214,15 @@ func (c *Client) answers(ctx context.Context, topic string) error {
 	what, need := "wait for the leaders of topic "+topic, Need{"Describe", "topic", topic}
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	res, err := c.kafka.ListOffsets(attempt, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: offsets}})
+	res, err := c.kafka.ListOffsets(attempt,
+		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: offsets}})
 	if err != nil {
 		return c.failed(ctx, what, topic, -1, err, need)
 	}
 	for _, p := range res.Topics[topic] {
 		if p.Error != nil {
-			return c.failed(ctx, fmt.Sprintf("wait for the leader of %s/%d", topic, p.Partition), topic, p.Partition, p.Error, need)
+			return c.failed(ctx, fmt.Sprintf("wait for the leader of %s/%d", topic, p.Partition), topic, p.Partition, p.Error,
+				need)
 		}
 	}
 	return nil

@@ -62,7 +62,10 @@ func (f *fetch) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 // RawExchange sends the request and reads the answer.
 func (f *fetch) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if f.version < fetchVersion {
-		return nil, saidNo{kafka.UnsupportedVersion, fmt.Sprintf("the broker knows version %d of fetch requests, not %d", f.version, fetchVersion)}
+		return nil, saidNo{
+			kafka.UnsupportedVersion,
+			fmt.Sprintf("the broker knows version %d of fetch requests, not %d", f.version, fetchVersion),
+		}
 	}
 	w := newRequest(protocol.Fetch, fetchVersion, f.clientID, len(f.topic)+32*len(f.from))
 	w.i32(-1) // replica id: a consumer

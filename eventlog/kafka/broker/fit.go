@@ -53,7 +53,8 @@ func (c *Client) Fit(ctx context.Context, topics []Topic) (warnings []Finding, e
 		return warnings, nil
 	}
 	e := &Error{
-		Class: Rejected, What: "look at the topics", Err: errors.New("with these as they are, records would be lost or come out of order"),
+		Class: Rejected, What: "look at the topics",
+		Err:    errors.New("with these as they are, records would be lost or come out of order"),
 		Advice: "\n  " + strings.Join(wrong, "\n  "),
 	}
 	c.note(e)

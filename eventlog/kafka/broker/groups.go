@@ -49,7 +49,8 @@ func (c *Client) GroupOffsets(ctx context.Context, group, topic string) (map[int
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	committed := map[int]Committed{}
-	res, err := c.kafka.OffsetFetch(attempt, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
+	res, err := c.kafka.OffsetFetch(attempt,
+		&kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
 	if err == nil {
 		err = res.Error
 		for _, p := range res.Topics[topic] {

@@ -37,7 +37,8 @@ func TestARefusalToLetAMemberGoIsAnError(t *testing.T) {
 		if got := msg.(*left).code; got != k.code {
 			t.Errorf("%v: %v, want %v", k.body, got, k.code)
 		}
-		if want := []byte("\x00\x00\x00\x11\x00\x0d\x00\x01fres\x00\x01c\x00\x01g\x00\x01m"); !bytes.Equal(wire.sent.Bytes(), want) {
+		if want := []byte("\x00\x00\x00\x11\x00\x0d\x00\x01fres\x00\x01c\x00\x01g\x00\x01m"); !bytes.Equal(wire.sent.Bytes(),
+			want) {
 			t.Errorf("sent %q, want %q", wire.sent.Bytes(), want)
 		}
 	}

@@ -59,7 +59,8 @@ func TestWhatIsProducedIsFetched(t *testing.T) {
 			at := time.UnixMilli(1_700_000_000_123)
 			big := bytes.Repeat([]byte("0123456789abcdef"), 30_000)
 			first, err := c.Produce(t.Context(), name, 1,
-				Record{Key: []byte("a"), Value: []byte("1"), Time: at}, Record{Key: nil, Value: []byte{}}, Record{Key: []byte("b"), Value: nil})
+				Record{Key: []byte("a"), Value: []byte("1"), Time: at}, Record{Key: nil, Value: []byte{}},
+				Record{Key: []byte("b"), Value: nil})
 			must(t, err)
 			second, err := c.Produce(t.Context(), name, 1, Record{Value: big, Time: at})
 			must(t, err)
@@ -172,7 +173,8 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	id := name + ".tx"
 	var producer *kafka.InitProducerIDResponse
 	testbed.Eventually(t, 2*time.Minute, "a coordinator of transactions", func() bool {
-		producer, err = c.Kafka().InitProducerID(t.Context(), &kafka.InitProducerIDRequest{TransactionalID: id, TransactionTimeoutMs: 10_000})
+		producer, err = c.Kafka().InitProducerID(t.Context(),
+			&kafka.InitProducerIDRequest{TransactionalID: id, TransactionTimeoutMs: 10_000})
 		return err == nil && producer.Error == nil
 	})
 	added, err := c.Kafka().AddPartitionsToTxn(t.Context(), &kafka.AddPartitionsToTxnRequest{
@@ -182,7 +184,8 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	must(t, err)
 	must(t, added.Topics[name][0].Error)
 	ended, err := c.Kafka().EndTxn(t.Context(), &kafka.EndTxnRequest{
-		TransactionalID: id, ProducerID: producer.Producer.ProducerID, ProducerEpoch: producer.Producer.ProducerEpoch, Committed: true,
+		TransactionalID: id, ProducerID: producer.Producer.ProducerID, ProducerEpoch: producer.Producer.ProducerEpoch,
+		Committed: true,
 	})
 	must(t, err)
 	must(t, ended.Error)
@@ -249,10 +252,12 @@ func TestAQuotaIsKept(t *testing.T) {
 	name := names(t).Topic
 	c := client(t, Options{ClientID: name})
 	must(t, c.Ensure(t.Context(), []Topic{{Name: name, Partitions: 1}}, true))
-	res, err := c.Kafka().AlterClientQuotas(t.Context(), &kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{ // over 10 s
-		Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: name}},
-		Ops:      []kafka.AlterClientQuotaOps{{Key: "producer_byte_rate", Value: 1900}},
-	}}})
+	// over 10 s
+	res, err := c.Kafka().AlterClientQuotas(t.Context(),
+		&kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{
+			Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: name}},
+			Ops:      []kafka.AlterClientQuotaOps{{Key: "producer_byte_rate", Value: 1900}},
+		}}})
 	must(t, err)
 	must(t, res.Entries[0].Error)
 	throttled := func() float64 { return testutil.ToFloat64(c.count.throttled.WithLabelValues("produce")) }
@@ -274,10 +279,12 @@ func TestAQuotaOfFetchesIsKept(t *testing.T) {
 	name := names(t).Topic
 	free, c := client(t, Options{}), client(t, Options{ClientID: name})
 	must(t, c.Ensure(t.Context(), []Topic{{Name: name, Partitions: 2}}, true))
-	res, err := c.Kafka().AlterClientQuotas(t.Context(), &kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{ // over 10 s
-		Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: name}},
-		Ops:      []kafka.AlterClientQuotaOps{{Key: "consumer_byte_rate", Value: 15_000}},
-	}}})
+	// over 10 s
+	res, err := c.Kafka().AlterClientQuotas(t.Context(),
+		&kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{
+			Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: name}},
+			Ops:      []kafka.AlterClientQuotaOps{{Key: "consumer_byte_rate", Value: 15_000}},
+		}}})
 	must(t, err)
 	must(t, res.Entries[0].Error)
 	for partition := range 2 {
@@ -334,7 +341,10 @@ func TestMembersAndOffsetsOfAGroup(t *testing.T) {
 		}
 		return err
 	}))
-	group, err := c.Group(kafka.ConsumerGroupConfig{ID: name, Topics: []string{name}, JoinGroupBackoff: 100 * time.Millisecond})
+	group, err := c.Group(kafka.ConsumerGroupConfig{
+		ID: name, Topics: []string{name},
+		JoinGroupBackoff: 100 * time.Millisecond,
+	})
 	must(t, err)
 	var generation *kafka.Generation
 	testbed.Eventually(t, 2*time.Minute, "a generation", func() bool {
@@ -377,7 +387,8 @@ func TestTheLibrarysWordsAreDebug(t *testing.T) {
 	must(t, err)
 	_, _ = group.Next(t.Context())
 	must(t, group.Close())
-	if s := logged.String(); !strings.Contains(s, "level=DEBUG msg=\"consumer group\" group="+"TestTheLibrarysWordsAreDebug") {
+	if s := logged.String(); !strings.Contains(s, "level=DEBUG msg=\"consumer group\" group="+
+		"TestTheLibrarysWordsAreDebug") {
 		t.Errorf("logged %s", s)
 	}
 }

@@ -23,7 +23,10 @@ func TestNoRequestForMetadataThatIsSentMayCreateTopics(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "requests") {
 			client := rapid.SampledFrom([]string{"", "freshet"}).Draw(t, "client")
 			if rapid.Bool().Draw(t, "another request") {
-				m := &listoffsets.Request{ReplicaID: 0x00030006, Topics: []listoffsets.RequestTopic{{Topic: "\x00\x03\x00\x06\x01"}}}
+				m := &listoffsets.Request{
+					ReplicaID: 0x00030006,
+					Topics:    []listoffsets.RequestTopic{{Topic: "\x00\x03\x00\x06\x01"}},
+				}
 				write(&sent, 1, client, m)
 				write(&want, 1, client, m)
 				continue

@@ -56,7 +56,10 @@ func (p *produce) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 // RawExchange sends the request and reads the answer.
 func (p *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if p.version < produceVersion {
-		return nil, saidNo{kafka.UnsupportedVersion, fmt.Sprintf("the broker knows version %d of produce requests, not %d", p.version, produceVersion)}
+		return nil, saidNo{
+			kafka.UnsupportedVersion,
+			fmt.Sprintf("the broker knows version %d of produce requests, not %d", p.version, produceVersion),
+		}
 	}
 	answer, err := exchange(rw, p.request)
 	if err != nil {

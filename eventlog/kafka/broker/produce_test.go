@@ -31,10 +31,15 @@ var sameBytes = cmp.Comparer(func(a, b []byte) bool { return (a == nil) == (b ==
 func TestWhatIsPackedIsUnpacked(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_123)
 	for name, records := range map[string][]Record{
-		"one":                    {{Key: []byte("shop"), Value: []byte("value"), Time: at}},
-		"empty and null":         {{Key: []byte{}, Value: nil, Time: at}, {Key: nil, Value: []byte{}, Time: at}},
-		"times that go back":     {{Value: []byte("a"), Time: at}, {Value: []byte("b"), Time: at.Add(-time.Hour)}, {Value: []byte("c"), Time: at.Add(time.Second)}},
-		"many":                   slicesOf(1000, func(i int) Record { return Record{Value: fmt.Appendf(nil, "value %d", i), Time: at} }),
+		"one":            {{Key: []byte("shop"), Value: []byte("value"), Time: at}},
+		"empty and null": {{Key: []byte{}, Value: nil, Time: at}, {Key: nil, Value: []byte{}, Time: at}},
+		"times that go back": {
+			{Value: []byte("a"), Time: at},
+			{Value: []byte("b"), Time: at.Add(-time.Hour)},
+			{Value: []byte("c"), Time: at.Add(time.Second)},
+		},
+		"many": slicesOf(1000,
+			func(i int) Record { return Record{Value: fmt.Appendf(nil, "value %d", i), Time: at} }),
 		"a block to the byte":    {{Value: bytes.Repeat([]byte("x"), lz4Block-17), Time: at}},
 		"several blocks":         {{Value: []byte(strings.Repeat(`[17,"product:17"],`, 40_000)), Time: at}},
 		"nothing to be gained":   {{Value: noise(3*lz4Block + 5), Time: at}},
@@ -70,7 +75,10 @@ func TestOthersReadWhatIsPacked(t *testing.T) {
 	value := []byte(strings.Repeat(`[17,"product:17"],`, 10_000))
 	for _, compression := range codecs {
 		var p packer
-		b, err := p.pack(nil, []Record{{Key: []byte("k"), Value: value, Time: time.UnixMilli(5)}, {Value: nil, Time: time.UnixMilli(9)}}, compression)
+		b, err := p.pack(nil, []Record{
+			{Key: []byte("k"), Value: value, Time: time.UnixMilli(5)},
+			{Value: nil, Time: time.UnixMilli(9)},
+		}, compression)
 		must(t, err)
 		set := protocol.RecordSet{}
 		_, err = set.ReadFrom(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)))
@@ -120,15 +128,20 @@ func TestTheAnswerToAProduceRequest(t *testing.T) {
 		said []part
 		want []appended
 	}{
-		"in order":      {[]part{{3, 0}, {9, 0}, {4, 0}}, []appended{{0, 73}, {0, 79}, {0, 74}}},
-		"in another":    {[]part{{4, 0}, {3, 0}, {9, 0}}, []appended{{0, 73}, {0, 79}, {0, 74}}},
-		"one refused":   {[]part{{3, 0}, {9, kafka.NotEnoughReplicas}, {4, 0}}, []appended{{0, 73}, {kafka.NotEnoughReplicas, 79}, {0, 74}}},
-		"of others":     {[]part{{5, 0}, {4, 0}}, []appended{{kafka.Unknown, 0}, {kafka.Unknown, 0}, {0, 74}}}, // silence is no acknowledgement
+		"in order":   {[]part{{3, 0}, {9, 0}, {4, 0}}, []appended{{0, 73}, {0, 79}, {0, 74}}},
+		"in another": {[]part{{4, 0}, {3, 0}, {9, 0}}, []appended{{0, 73}, {0, 79}, {0, 74}}},
+		"one refused": {
+			[]part{{3, 0}, {9, kafka.NotEnoughReplicas}, {4, 0}},
+			[]appended{{0, 73}, {kafka.NotEnoughReplicas, 79}, {0, 74}},
+		},
+		// silence is no acknowledgement
+		"of others":     {[]part{{5, 0}, {4, 0}}, []appended{{kafka.Unknown, 0}, {kafka.Unknown, 0}, {0, 74}}},
 		"of none asked": {[]part{{1, 0}}, []appended{{kafka.Unknown, 0}, {kafka.Unknown, 0}, {kafka.Unknown, 0}}},
 	} {
 		got, err := parseProduced(answer(c.said...), to)
 		must(t, err)
-		if d := cmp.Diff(&produced{250 * time.Millisecond, c.want}, got, cmp.AllowUnexported(produced{}, appended{})); d != "" {
+		if d := cmp.Diff(&produced{250 * time.Millisecond, c.want}, got,
+			cmp.AllowUnexported(produced{}, appended{})); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}

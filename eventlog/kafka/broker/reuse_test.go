@@ -15,7 +15,10 @@ import (
 func TestWhatIsHandedOutIsNotWrittenToAgain(t *testing.T) {
 	one := func(c byte) []Record {
 		return slicesOf(3, func(i int) Record {
-			return Record{Key: bytes.Repeat([]byte{c}, 5+i), Value: bytes.Repeat([]byte{c, c + 1}, 1000), Time: time.UnixMilli(9), Offset: int64(i)}
+			return Record{
+				Key: bytes.Repeat([]byte{c}, 5+i), Value: bytes.Repeat([]byte{c, c + 1}, 1000),
+				Time: time.UnixMilli(9), Offset: int64(i),
+			}
 		})
 	}
 	for _, compression := range codecs {

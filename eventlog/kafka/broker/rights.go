@@ -31,7 +31,9 @@ func (k *checker) rights(ctx context.Context, topics []Topic) {
 			switch {
 			case bits&operations()[a] != 0:
 			case a == "Delete":
-				k.warn(k.aclCommand("topic", t.Name, a), "kafka: user %s may not %s records of topic %s: those that are done with stay, and it grows forever", k.User(), a, t.Name)
+				k.warn(k.aclCommand("topic", t.Name, a),
+					"kafka: user %s may not %s records of topic %s: those that are done with stay, and it grows forever", k.User(), a,
+					t.Name)
 			default:
 				k.fail(k.aclCommand("topic", t.Name, a), "kafka: user %s may not %s topic %s", k.User(), a, t.Name)
 			}

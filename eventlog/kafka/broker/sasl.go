@@ -54,7 +54,8 @@ func Mechanism(name, user, password string) (sasl.Mechanism, error) {
 	}
 	m, err := scram.Mechanism(algo, user, password)
 	if err != nil { // the library's words hold the password
-		return nil, fmt.Errorf("kafka: user name or password of %q hold characters that SCRAM does not allow (RFC 4013)", user)
+		return nil, fmt.Errorf("kafka: user name or password of %q hold characters that SCRAM does not allow (RFC 4013)",
+			user)
 	}
 	return mechanism{m, user}, nil
 }
@@ -83,7 +84,8 @@ func (c *Client) login(ctx context.Context, conn net.Conn, broker string) (time.
 		}
 		done, next, err := session.Next(ctx, res.AuthBytes)
 		if err != nil { // the broker could not show that it knows the password
-			return 0, c.refusedLogin(broker, saidNo{kafka.SASLAuthenticationFailed, "the broker's answer does not fit: " + err.Error()})
+			return 0, c.refusedLogin(broker,
+				saidNo{kafka.SASLAuthenticationFailed, "the broker's answer does not fit: " + err.Error()})
 		}
 		if done {
 			c.loggedIn.Store(true)
@@ -130,12 +132,16 @@ func (c *Client) refusedLogin(broker string, err error) error {
 	if errors.As(err, &told) { // the connection's own
 		return told
 	}
-	e := &Error{What: "log in to broker " + broker + " as " + c.User() + " (" + c.o.SASL.Name() + ")", Err: err, Class: Classify(err)}
+	e := &Error{
+		What: "log in to broker " + broker + " as " + c.User() + " (" + c.o.SASL.Name() + ")", Err: err,
+		Class: Classify(err),
+	}
 	switch {
 	case errors.Is(err, kafka.UnsupportedSASLMechanism):
 		e.Advice = "set eventlog.kafka.sasl.mechanism to one that it offers"
 	case errors.Is(err, kafka.IllegalSASLState):
-		e.Advice = "this listener wants no login here: set eventlog.kafka.sasl.mechanism to none, or use the port of its SASL listener"
+		e.Advice = "this listener wants no login here: set eventlog.kafka.sasl.mechanism to none, or use the port of its " +
+			"SASL listener"
 	case e.Class == Unauthenticated:
 		e.Advice = "correct eventlog.kafka.sasl.username and its password"
 	case hungUp(err) && !c.loggedIn.Load():

@@ -91,7 +91,10 @@ func guarded(t *testing.T, a *authority) *testbed.KafkaCluster {
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"super.users=User:admin;User:ANONYMOUS", // the testbed's own listener
 	}})
-	admin := client(t, Options{Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: a.pool()}, SASL: login(t, "plain", "admin", secret)})
+	admin := client(t, Options{
+		Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: a.pool()},
+		SASL: login(t, "plain", "admin", secret),
+	})
 	salt := []byte("salt and pepper")
 	for _, m := range []kafka.ScramMechanism{kafka.ScramMechanismSha256, kafka.ScramMechanismSha512} {
 		res, err := admin.Kafka().AlterUserScramCredentials(t.Context(), &kafka.AlterUserScramCredentialsRequest{
@@ -132,19 +135,67 @@ func refusals(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		want Class
 		says []string
 	}{
-		"plain":                    {Options{TLS: trust, SASL: login(t, "plain", "freshet", secret)}, Denied, []string{"user freshet may not Write topic shop"}},
-		"scram-sha-256":            {Options{TLS: trust, SASL: login(t, "scram-sha-256", "freshet", secret)}, Denied, []string{"user freshet may not Write topic shop"}},
-		"scram-sha-512":            {Options{TLS: trust, SASL: login(t, "scram-sha-512", "freshet", secret)}, Denied, []string{"user freshet may not Write topic shop"}},
-		"plain, wrong password":    {Options{TLS: trust, SASL: login(t, "plain", "freshet", wrong)}, Unauthenticated, []string{"as freshet (PLAIN)", "username and its password"}},
-		"256, wrong password":      {Options{TLS: trust, SASL: login(t, "scram-sha-256", "freshet", wrong)}, Unauthenticated, []string{"as freshet (SCRAM-SHA-256)", "username and its password"}},
-		"512, unknown user":        {Options{TLS: trust, SASL: login(t, "scram-sha-512", "nobody", wrong)}, Unauthenticated, []string{"as nobody (SCRAM-SHA-512)", "username and its password"}},
-		"no login":                 {Options{TLS: trust}, Unauthenticated, []string{"may want a login: set eventlog.kafka.sasl"}},
-		"a login nobody asked for": {Options{Brokers: open, SASL: login(t, "plain", "freshet", secret)}, Unauthenticated, []string{"wants no login"}},
-		"another authority":        {Options{TLS: &tls.Config{RootCAs: other.pool()}, SASL: login(t, "plain", "freshet", secret)}, Untrusted, []string{"unknown authority", "ca_file"}},
-		"another name":             {Options{TLS: &tls.Config{RootCAs: ours.pool(), ServerName: "kafka.example"}}, Untrusted, []string{"kafka.example", "server_name"}},
-		"in the clear":             {Options{}, Untrusted, []string{"encrypts on this port", "tls.mode"}},
-		"a login in the clear":     {Options{SASL: login(t, "plain", "freshet", secret)}, Untrusted, []string{"encrypts on this port", "tls.mode"}},
-		"encrypted, for once":      {Options{Brokers: open, TLS: trust}, Untrusted, []string{"does this port encrypt?", "tls.mode"}},
+		"plain": {
+			Options{TLS: trust, SASL: login(t, "plain", "freshet", secret)},
+			Denied,
+			[]string{"user freshet may not Write topic shop"},
+		},
+		"scram-sha-256": {
+			Options{TLS: trust, SASL: login(t, "scram-sha-256", "freshet", secret)},
+			Denied,
+			[]string{"user freshet may not Write topic shop"},
+		},
+		"scram-sha-512": {
+			Options{TLS: trust, SASL: login(t, "scram-sha-512", "freshet", secret)},
+			Denied,
+			[]string{"user freshet may not Write topic shop"},
+		},
+		"plain, wrong password": {
+			Options{TLS: trust, SASL: login(t, "plain", "freshet", wrong)},
+			Unauthenticated,
+			[]string{"as freshet (PLAIN)", "username and its password"},
+		},
+		"256, wrong password": {
+			Options{TLS: trust, SASL: login(t, "scram-sha-256", "freshet", wrong)},
+			Unauthenticated,
+			[]string{"as freshet (SCRAM-SHA-256)", "username and its password"},
+		},
+		"512, unknown user": {
+			Options{TLS: trust, SASL: login(t, "scram-sha-512", "nobody", wrong)},
+			Unauthenticated,
+			[]string{"as nobody (SCRAM-SHA-512)", "username and its password"},
+		},
+		"no login": {
+			Options{TLS: trust},
+			Unauthenticated,
+			[]string{"may want a login: set eventlog.kafka.sasl"},
+		},
+		"a login nobody asked for": {
+			Options{Brokers: open, SASL: login(t, "plain", "freshet", secret)},
+			Unauthenticated,
+			[]string{"wants no login"},
+		},
+		"another authority": {
+			Options{TLS: &tls.Config{RootCAs: other.pool()}, SASL: login(t, "plain", "freshet", secret)},
+			Untrusted,
+			[]string{"unknown authority", "ca_file"},
+		},
+		"another name": {
+			Options{TLS: &tls.Config{RootCAs: ours.pool(), ServerName: "kafka.example"}},
+			Untrusted,
+			[]string{"kafka.example", "server_name"},
+		},
+		"in the clear": {Options{}, Untrusted, []string{"encrypts on this port", "tls.mode"}},
+		"a login in the clear": {
+			Options{SASL: login(t, "plain", "freshet", secret)},
+			Untrusted,
+			[]string{"encrypts on this port", "tls.mode"},
+		},
+		"encrypted, for once": {
+			Options{Brokers: open, TLS: trust},
+			Untrusted,
+			[]string{"does this port encrypt?", "tls.mode"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.o.Brokers == nil {
@@ -211,7 +262,10 @@ func TestACertificateOutOfDateIsToldAsThat(t *testing.T) {
 
 // rights runs what the errors say, until freshet may do all that a reader needs.
 func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
-	c := client(t, Options{Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: ours.pool()}, SASL: login(t, "scram-sha-512", "freshet", secret)})
+	c := client(t, Options{
+		Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: ours.pool()},
+		SASL: login(t, "scram-sha-512", "freshet", secret),
+	})
 	topics := ReaderTopics(Names{"shop"}, "main", Sizing{Partitions: 2})
 	run := func(text string) {
 		t.Helper()
@@ -227,7 +281,10 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		}
 	}
 	err := c.Ensure(t.Context(), topics, true) // may not see
-	refused(t, err, Denied, []string{"user freshet may not even see 4 of 4", "--operation Read --operation Write --topic shop.checkpoint.main"})
+	refused(t, err, Denied, []string{
+		"user freshet may not even see 4 of 4",
+		"--operation Read --operation Write --topic shop.checkpoint.main",
+	})
 	run(err.Error())
 	err = c.Ensure(t.Context(), topics, true) // may not create
 	refused(t, err, Denied, []string{"user freshet may not Create", "or let an operator create"})
@@ -235,7 +292,8 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	must(t, c.Ensure(t.Context(), topics, false))
 	warnings, err := c.Fit(t.Context(), topics) // may not see how the topics are made, which holds up nobody
 	must(t, err)
-	if len(warnings) != len(topics) || !strings.Contains(warnings[0].What, "user freshet may not DescribeConfigs topic shop") {
+	if len(warnings) != len(topics) ||
+		!strings.Contains(warnings[0].What, "user freshet may not DescribeConfigs topic shop") {
 		t.Errorf("warnings: %+v", warnings)
 	}
 
@@ -244,7 +302,8 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		refused(t, err, Denied, []string{"may not Describe group " + group})
 	}
 	// Read alone is not enough for who writes.
-	cluster.Tool(t, "org.apache.kafka.tools.AclCommand", "--remove", "--force", "--allow-principal", "User:freshet", "--operation", "Write", "--topic", "shop")
+	cluster.Tool(t, "org.apache.kafka.tools.AclCommand", "--remove", "--force", "--allow-principal", "User:freshet",
+		"--operation", "Write", "--topic", "shop")
 	testbed.Eventually(t, 2*time.Minute, "the right's end", func() bool {
 		_, err = c.Produce(t.Context(), "shop", 0, Record{Value: []byte("x")})
 		return err != nil
@@ -256,7 +315,8 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 			mend = append(mend, f.Mend)
 		}
 	}
-	if len(mend) != 2 || !strings.Contains(mend[0], "--operation Read --group freshet") || !strings.Contains(mend[1], "--operation Write --topic shop") {
+	if len(mend) != 2 || !strings.Contains(mend[0], "--operation Read --group freshet") ||
+		!strings.Contains(mend[1], "--operation Write --topic shop") {
 		t.Fatalf("found %q", mend)
 	}
 	run(strings.Join(mend, "\n"))
@@ -279,7 +339,10 @@ func sessions(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		},
 	})
 	name := topic(t, c, 1)
-	group, err := c.Group(kafka.ConsumerGroupConfig{ID: name, Topics: []string{name}, HeartbeatInterval: 200 * time.Millisecond})
+	group, err := c.Group(kafka.ConsumerGroupConfig{
+		ID: name, Topics: []string{name},
+		HeartbeatInterval: 200 * time.Millisecond,
+	})
 	must(t, err)
 	defer func() { must(t, group.Close()) }()
 	var generation *kafka.Generation

@@ -135,7 +135,9 @@ func (c *Client) pack(w *request, to []ProduceTo) (err error) {
 // Before it asks, it waits as long as the broker has asked for because of a quota. No partition may be named twice.
 // Records of different partitions share no memory.
 // Source: KIP-74, and https://kafka.apache.org/documentation/#consumerconfigs_fetch.max.bytes.
-func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, maxBytes int, wait time.Duration) []FetchResult {
+func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, maxBytes int,
+	wait time.Duration,
+) []FetchResult {
 	results := make([]FetchResult, len(from))
 	failed := func(from []FetchFrom, results []FetchResult, err error) {
 		first := from[0].Partition

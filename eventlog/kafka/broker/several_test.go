@@ -23,7 +23,8 @@ func TestOneRequestForSeveralPartitions(t *testing.T) {
 			}
 		}
 	}
-	got := c.FetchAll(t.Context(), name, []FetchFrom{{0, 0, 1 << 20}, {1, 0, 1 << 20}, {2, 1, 1 << 20}, {3, 0, 1 << 20}}, 4<<20, time.Second)
+	got := c.FetchAll(t.Context(), name, []FetchFrom{{0, 0, 1 << 20}, {1, 0, 1 << 20}, {2, 1, 1 << 20}, {3, 0, 1 << 20}},
+		4<<20, time.Second)
 	for i, want := range []string{"aa", "", "c", "dd"} {
 		var values []byte
 		for _, r := range got[i].Records {
@@ -40,8 +41,10 @@ func TestOnePartitionOfSeveralFails(t *testing.T) {
 	c := client(t, Options{})
 	name := topic(t, c, 2, "max.message.bytes=1000")
 	large := []Record{{Value: noise(2000)}}
-	produced := c.ProduceAll(t.Context(), name, []ProduceTo{{0, large}, {1, []Record{{Value: []byte("x")}}}, {7, []Record{{Value: []byte("x")}}}})
-	if err := produced[0].Err; Classify(err) != Rejected || !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "produce to "+name+"/0:") {
+	produced := c.ProduceAll(t.Context(), name,
+		[]ProduceTo{{0, large}, {1, []Record{{Value: []byte("x")}}}, {7, []Record{{Value: []byte("x")}}}})
+	if err := produced[0].Err; Classify(err) != Rejected || !errors.Is(err, kafka.MessageSizeTooLarge) ||
+		!strings.Contains(err.Error(), "produce to "+name+"/0:") {
 		t.Errorf("too large: %v", err)
 	}
 	if produced[1].Err != nil || produced[1].Offset != 0 {
@@ -64,7 +67,10 @@ func TestAnErrorOfTheRequestIsThatOfEachPartition(t *testing.T) {
 	produced := c.ProduceAll(t.Context(), "t", []ProduceTo{{4, []Record{{}}}, {5, []Record{{}}}})
 	got := c.FetchAll(t.Context(), "t", []FetchFrom{{4, 0, 1}, {5, 0, 1}}, 1, 0)
 	for i := range 2 {
-		for what, err := range map[string]error{"produce to t/4 and 1 more partitions": produced[i].Err, "fetch t/4 and 1 more partitions": got[i].Err} {
+		for what, err := range map[string]error{
+			"produce to t/4 and 1 more partitions": produced[i].Err,
+			"fetch t/4 and 1 more partitions":      got[i].Err,
+		} {
 			if Classify(err) != Transient || !strings.Contains(err.Error(), what) {
 				t.Errorf("%d: %v", i, err)
 			}
@@ -82,7 +88,8 @@ func TestTheFirstPartitionOfAFullAnswerComes(t *testing.T) {
 	}
 	for first := range 2 {
 		got := c.FetchAll(t.Context(), name, []FetchFrom{{first, 0, 1000}, {1 - first, 0, 1000}}, 1000, time.Second)
-		if got[0].Err != nil || got[1].Err != nil || len(got[0].Records) != 1 || len(got[1].Records) != 0 || got[1].HighWatermark != 1 {
+		if got[0].Err != nil || got[1].Err != nil || len(got[0].Records) != 1 || len(got[1].Records) != 0 ||
+			got[1].HighWatermark != 1 {
 			t.Errorf("%d first: %+v", first, got)
 		}
 	}
@@ -101,7 +108,8 @@ func TestPartitionsOfSeveralLeaders(t *testing.T) {
 		return err == nil && len(got) == 3 && got[0] == 1 && got[1] == 2 && got[2] == 3
 	})
 	x := []Record{{Value: []byte("x")}}
-	testbed.Eventually(t, 2*time.Minute, "a record", func() bool { return c.ProduceAll(t.Context(), name, []ProduceTo{{1, x}})[0].Err == nil })
+	testbed.Eventually(t, 2*time.Minute, "a record",
+		func() bool { return c.ProduceAll(t.Context(), name, []ProduceTo{{1, x}})[0].Err == nil })
 	produced := c.ProduceAll(t.Context(), name, []ProduceTo{{1, x}, {2, x}})
 	got := c.FetchAll(t.Context(), name, []FetchFrom{{1, 0, 1000}, {2, 0, 1000}}, 1000, time.Second)
 	if produced[0].Err != nil || got[0].Err != nil || len(got[0].Records) != 2 {

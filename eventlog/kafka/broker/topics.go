@@ -94,7 +94,8 @@ func InvalidatorTopics(n Names, group string, delays []time.Duration, s Sizing) 
 				Setting{"retention.ms", "-1"}, Setting{"retention.bytes", "-1"}, letterSize()),
 		})
 	}
-	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters, Access: both()}, s, letterSize()))
+	return append(topics, compacted(Topic{Name: n.DeadLetters(group), Role: RoleDeadLetters, Access: both()}, s,
+		letterSize()))
 }
 
 // letterSize has room for any key that came in a record of [MinMessageBytes]: one that is not UTF-8 is written as
@@ -174,7 +175,8 @@ func (t *Topic) setting(name string) string {
 // CreateCommand returns the command that creates a topic as freshet would.
 func (c *Client) CreateCommand(t Topic) string {
 	var b strings.Builder
-	b.WriteString(c.tool("kafka-topics.sh") + " --create --topic " + shellQuote(t.Name) + " --partitions " + strconv.Itoa(t.Partitions))
+	b.WriteString(c.tool("kafka-topics.sh") + " --create --topic " + shellQuote(t.Name) + " --partitions " +
+		strconv.Itoa(t.Partitions))
 	if t.Replication > 0 {
 		b.WriteString(" --replication-factor " + strconv.Itoa(t.Replication))
 	}
@@ -186,7 +188,8 @@ func (c *Client) CreateCommand(t Topic) string {
 
 // alterCommand returns the command that changes settings of a topic.
 func (c *Client) alterCommand(topic string, settings string) string {
-	return c.tool("kafka-configs.sh") + " --alter --entity-type topics --entity-name " + shellQuote(topic) + " --add-config " + settings
+	return c.tool("kafka-configs.sh") + " --alter --entity-type topics --entity-name " + shellQuote(topic) +
+		" --add-config " + settings
 }
 
 // tool returns how one of Kafka's tools is called for this cluster.

@@ -25,7 +25,10 @@ func TestTheTopicsOfEachRole(t *testing.T) {
 	for _, topic := range distinct(all(Names{"shop"}, Sizing{Partitions: 3})) {
 		got = append(got, topic.Name)
 	}
-	want := []string{"shop", "shop.marks", "shop.doubts", "shop.checkpoint.main", "shop.freshet.retry.10s", "shop.freshet.retry.1m", "shop.freshet.dlq"}
+	want := []string{
+		"shop", "shop.marks", "shop.doubts", "shop.checkpoint.main", "shop.freshet.retry.10s",
+		"shop.freshet.retry.1m", "shop.freshet.dlq",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -70,7 +73,10 @@ func TestEnsureSaysHowToCreateWhatItMayNot(t *testing.T) {
 	if Classify(err) != Missing {
 		t.Fatalf("%v: %v", Classify(err), err)
 	}
-	for _, name := range []string{n.Topic, n.Marks(), n.Doubts(), n.Checkpoint("main"), n.Retry("freshet", time.Minute), n.DeadLetters("freshet")} {
+	for _, name := range []string{
+		n.Topic, n.Marks(), n.Doubts(), n.Checkpoint("main"), n.Retry("freshet", time.Minute),
+		n.DeadLetters("freshet"),
+	} {
 		if strings.Count(err.Error(), " --create --topic "+name+" ") != 1 {
 			t.Errorf("%v\nhas no command for %s", err, name)
 		}
@@ -108,15 +114,18 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 		return Topic{Name: name, Partitions: partitions, Config: config}
 	}
 	must(t, c.Ensure(t.Context(), []Topic{
-		wrong(n.Topic, 2, Setting{"cleanup.policy", "compact,delete"}, Setting{"retention.ms", "3600000"}, Setting{"retention.bytes", "1000000"},
-			Setting{"max.message.bytes", "100000"}, Setting{"unclean.leader.election.enable", "true"}, Setting{"min.insync.replicas", "2"}),
+		wrong(n.Topic, 2, Setting{"cleanup.policy", "compact,delete"}, Setting{"retention.ms", "3600000"},
+			Setting{"retention.bytes", "1000000"},
+			Setting{"max.message.bytes", "100000"}, Setting{"unclean.leader.election.enable", "true"},
+			Setting{"min.insync.replicas", "2"}),
 		wrong(n.Marks(), 2),
 		wrong(n.Checkpoint("main"), 1, Setting{"cleanup.policy", "delete"}),
 		wrong(n.Doubts(), 1, Setting{"cleanup.policy", "delete"}),
 		wrong(n.Retry("freshet", 10*time.Second), 1, Setting{"retention.ms", "60000"}),
 		wrong(n.DeadLetters("freshet"), 1, Setting{"cleanup.policy", "compact,delete"}),
 	}, true))
-	found := c.Check(t.Context(), slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }), true)
+	found := c.Check(t.Context(),
+		slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }), true)
 	for _, want := range []struct {
 		fail       bool
 		what, mend string
@@ -142,12 +151,14 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 		}
 	}
 	// What is a failure there stops a start, and all of it at once.
-	warnings, err := c.Fit(t.Context(), slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }))
+	warnings, err := c.Fit(t.Context(),
+		slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }))
 	if Classify(err) != Rejected {
 		t.Fatalf("%v: %v", Classify(err), err)
 	}
 	for _, f := range found {
-		if f.Fail && !(strings.Contains(err.Error(), strings.TrimPrefix(f.What, "kafka: ")) && strings.Contains(err.Error(), f.Mend)) {
+		if f.Fail && !(strings.Contains(err.Error(), strings.TrimPrefix(f.What, "kafka: ")) &&
+			strings.Contains(err.Error(), f.Mend)) {
 			t.Errorf("%v\ndoes not say %+v", err, f)
 		}
 		if !f.Fail && !slices.Contains(warnings, f) && !strings.Contains(f.What, "forgets the offsets") {

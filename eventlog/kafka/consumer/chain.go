@@ -109,7 +109,8 @@ func (c *chain) bury(source string) {
 // topic must not excuse the loss of our records.
 func suspect(r *broker.Record) string {
 	name := strconv.AppendQuote(nil, string(r.Key))
-	if len(r.Key) == 0 || !bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{")) || !bytes.Contains(r.Value, name) {
+	if len(r.Key) == 0 || !bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{")) ||
+		!bytes.Contains(r.Value, name) {
 		return ""
 	}
 	return string(r.Key)

@@ -40,8 +40,16 @@ func TestAChainTellsWhatIsMissing(t *testing.T) {
 	}{
 		{"the first record of a source may be any", []says{{"s", 4, 77, 500, 510}}, false},
 		{"one after the other", []says{{"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}}, false},
-		{"a repeat after a lost acknowledgement", []says{{"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}, {"s", 1, 3, 20, 30}, {"s", 1, 2, 10, 20}}, false},
-		{"and what follows the repeat", []says{{"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}, {"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}, {"s", 1, 3, 20, 30}}, false},
+		{
+			"a repeat after a lost acknowledgement",
+			[]says{{"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}, {"s", 1, 3, 20, 30}, {"s", 1, 2, 10, 20}},
+			false,
+		},
+		{
+			"and what follows the repeat",
+			[]says{{"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}, {"s", 1, 1, 0, 10}, {"s", 1, 2, 10, 20}, {"s", 1, 3, 20, 30}},
+			false,
+		},
 		{"a hole", []says{{"s", 1, 1, 0, 10}, {"s", 1, 3, 20, 30}}, true},
 		{"a new leader that knows of all", []says{{"s", 1, 8, 0, 80}, {"s", 2, 1, 80, 90}}, false},
 		{"a new leader that goes back", []says{{"s", 1, 8, 0, 80}, {"s", 2, 1, 40, 50}}, false},
@@ -51,8 +59,17 @@ func TestAChainTellsWhatIsMissing(t *testing.T) {
 		{"what an old leader left behind", []says{{"s", 2, 1, 0, 80}, {"s", 1, 900, 10, 20}}, false},
 		{"it does not move the chain", []says{{"s", 2, 1, 0, 80}, {"s", 1, 900, 800, 900}, {"s", 2, 2, 80, 90}}, false},
 		{"nor its highest version", []says{{"s", 2, 1, 0, 80}, {"s", 1, 900, 800, 900}, {"s", 3, 1, 900, 910}}, true},
-		{"each source for itself", []says{{"s", 1, 1, 0, 10}, {"t", 5, 9, 90, 100}, {"s", 1, 2, 10, 20}, {"t", 5, 10, 100, 110}}, false},
-		{"the highest version counts, not the last", []says{{"s", 1, 8, 0, 80}, {"s", 2, 1, 40, 50}, {"s", 3, 1, 80, 90}}, false},
+		{"each source for itself", []says{
+			{"s", 1, 1, 0, 10},
+			{"t", 5, 9, 90, 100},
+			{"s", 1, 2, 10, 20},
+			{"t", 5, 10, 100, 110},
+		}, false},
+		{
+			"the highest version counts, not the last",
+			[]says{{"s", 1, 8, 0, 80}, {"s", 2, 1, 40, 50}, {"s", 3, 1, 80, 90}},
+			false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ch chain

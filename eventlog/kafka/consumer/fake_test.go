@@ -89,7 +89,9 @@ func (f *fake) Range(ctx context.Context, _ string, partition int) (start, end i
 	return 0, int64(len(f.logs[partition])), nil
 }
 
-func (f *fake) FetchAll(ctx context.Context, _ string, from []broker.FetchFrom, maxBytes int, wait time.Duration) []broker.FetchResult {
+func (f *fake) FetchAll(ctx context.Context, _ string, from []broker.FetchFrom, maxBytes int,
+	wait time.Duration,
+) []broker.FetchResult {
 	f.mu.Lock()
 	a := asked{broker: f.leaders[from[0].Partition], at: time.Now()}
 	for _, p := range from {

@@ -31,7 +31,8 @@ const (
 type cluster interface {
 	Leaders(ctx context.Context, topic string) ([]int, error)
 	Range(ctx context.Context, topic string, partition int) (start, end int64, err error)
-	FetchAll(ctx context.Context, topic string, from []broker.FetchFrom, maxBytes int, wait time.Duration) []broker.FetchResult
+	FetchAll(ctx context.Context, topic string, from []broker.FetchFrom, maxBytes int,
+		wait time.Duration) []broker.FetchResult
 }
 
 // fetcher fetches for all partitions: those that one broker leads come in one request, since a request costs all who

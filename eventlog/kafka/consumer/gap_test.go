@@ -13,7 +13,8 @@ func (r *rig) marker(partition int) {
 	r.t.Helper()
 	c, ctx, id := r.client.Kafka(), r.t.Context(), r.names.Topic+".copy"
 	eventually(r.t, "a transaction is made", func() bool {
-		producer, err := c.InitProducerID(ctx, &kafka.InitProducerIDRequest{TransactionalID: id, TransactionTimeoutMs: 60_000})
+		producer, err := c.InitProducerID(ctx,
+			&kafka.InitProducerIDRequest{TransactionalID: id, TransactionTimeoutMs: 60_000})
 		if err != nil || producer.Error != nil {
 			return false // its coordinator is being made
 		}

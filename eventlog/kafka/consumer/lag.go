@@ -116,9 +116,10 @@ func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
 	retention := c.retention
 	c.mu.Unlock()
 	if l, ok := p.lag(retention); ok && l.endangered(retention) {
-		c.o.Alarms.Raise(alarm.RetentionNear, fmt.Sprintf("%s is so far behind in group %s that the topic's retention will soon"+
-			" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or mend what holds up"+
-			" the invalidators", p.what, c.o.Group, p.claim.Topic))
+		c.o.Alarms.Raise(alarm.RetentionNear,
+			fmt.Sprintf("%s is so far behind in group %s that the topic's retention will soon"+
+				" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or mend what holds up"+
+				" the invalidators", p.what, c.o.Group, p.claim.Topic))
 	}
 }
 
@@ -133,7 +134,8 @@ func (l *Lag) endangered(retention time.Duration) bool {
 	if l.Known && l.Headroom < retention/4 {
 		return true
 	}
-	return l.start > 0 && (l.Finished-l.start)*10 < l.End-l.start && !l.Oldest.IsZero() && time.Since(l.Oldest) > grown(retention)
+	return l.start > 0 && (l.Finished-l.start)*10 < l.End-l.start && !l.Oldest.IsZero() &&
+		time.Since(l.Oldest) > grown(retention)
 }
 
 // grown is the age from which a record's nearness to the log's beginning counts.
@@ -185,7 +187,8 @@ func (c *Consumer) doubtLost(ctx context.Context, e *LostError) error {
 func (p *partition) doubtStrange() error {
 	return p.c.o.Doubts.Record(p.ctx, doubt.Doubt{
 		Cause: alarm.PositionSkipped, Group: p.c.o.Group, Subject: p.what,
-		Message: fmt.Sprintf("the offset of group %s in %s was set to %d by another program than freshet: if it was set forward, the"+
+		Message: fmt.Sprintf("the offset of group %s in %s was set to %d by another program than freshet: if it was set "+
+			"forward, the"+
 			" changes between are never acted upon, and their keys may stay stale (if nobody has, the brokers keep no metadata of"+
 			" commits: raise offset.metadata.max.bytes)", p.c.o.Group, p.what, p.claim.Offset),
 	})

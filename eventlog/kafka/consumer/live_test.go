@@ -38,7 +38,8 @@ func TestRecordsAreHandedOutInOrderAndGoOnFromTheCommit(t *testing.T) {
 // that work itself: another member may have finished it.
 func TestWhatAnOldLeaderLeftIsALeftover(t *testing.T) {
 	r := newRig(t, 1)
-	r.produce(0, document("s", 1, 1, 0, 10), document("s", 2, 1, 10, 20), document("t", 1, 1, 0, 10), document("s", 1, 2, 10, 30))
+	r.produce(0, document("s", 1, 1, 0, 10), document("s", 2, 1, 10, 20), document("t", 1, 1, 0, 10),
+		document("s", 1, 2, 10, 30))
 	want := func(batches []got, leftovers ...bool) {
 		t.Helper()
 		for i, g := range batches {
@@ -51,7 +52,8 @@ func TestWhatAnOldLeaderLeftIsALeftover(t *testing.T) {
 	a := r.work(false)
 	want(a.take(4), false, false, false, true)
 	must(t, a.stop())
-	r.produce(0, document("s", 1, 3, 30, 40), document("s", 2, 1, 10, 20), document("s", 3, 1, 20, 50), document("s", 2, 2, 20, 50))
+	r.produce(0, document("s", 1, 3, 30, 40), document("s", 2, 1, 10, 20), document("s", 3, 1, 20, 50),
+		document("s", 2, 2, 20, 50))
 	want(r.work(false).take(4), true, false, false, true) // the second one is a repeat
 }
 
@@ -180,7 +182,8 @@ func TestARecordThatCannotBeBuriedIsNotPassedOver(t *testing.T) {
 
 func TestARecordOfANewerFormatHoldsUpItsPartitionAlone(t *testing.T) {
 	r := newRig(t, 2)
-	r.produce(0, document("s", 1, 1, 0, 10), fmt.Appendf(nil, `{"format":%d,"source":"s"}`, record.Format+1), document("s", 1, 3, 20, 30))
+	r.produce(0, document("s", 1, 1, 0, 10), fmt.Appendf(nil, `{"format":%d,"source":"s"}`, record.Format+1),
+		document("s", 1, 3, 20, 30))
 	r.series(1, 1, 3)
 	board, err := alarm.New(quietLog(), nil)
 	must(t, err)
@@ -197,7 +200,8 @@ func TestARecordOfANewerFormatHoldsUpItsPartitionAlone(t *testing.T) {
 		t.Fatalf("%s of partition %d", g.key, g.partition)
 	}
 	eventually(t, "an alarm", func() bool { return len(board.Records()) == 1 })
-	if m := board.Records()[0]; m.Kind != alarm.RecordUnreadable || !bytes.Contains([]byte(m.Message), []byte("upgrade the invalidators first")) {
+	if m := board.Records()[0]; m.Kind != alarm.RecordUnreadable ||
+		!bytes.Contains([]byte(m.Message), []byte("upgrade the invalidators first")) {
 		t.Fatalf("%+v", m)
 	}
 	must(t, a.stop()) // the wait ends with its context
@@ -329,7 +333,8 @@ func TestLagIsShownWhileAPartitionIsOwned(t *testing.T) {
 	want := Lag{Partition: 0, Records: 3, Finished: 2, End: 5}
 	eventually(t, "both partitions", func() bool { return len(a.consumer.Lags()) == 2 })
 	l := a.consumer.Lags()[0]
-	if l.Partition != 0 || l.Records != 3 || l.Finished != 2 || l.End != 5 || l.Oldest.IsZero() || time.Since(l.Oldest) > time.Minute {
+	if l.Partition != 0 || l.Records != 3 || l.Finished != 2 || l.End != 5 || l.Oldest.IsZero() ||
+		time.Since(l.Oldest) > time.Minute {
 		t.Fatalf("%+v, want %+v", l, want)
 	}
 	if problems, err := testutil.GatherAndLint(a.registry); err != nil || len(problems) > 0 {
@@ -338,7 +343,12 @@ func TestLagIsShownWhileAPartitionIsOwned(t *testing.T) {
 	for _, m := range []struct {
 		name string
 		n    int
-	}{{"freshet_kafka_lag_records", 2}, {"freshet_kafka_end_offset", 2}, {"freshet_kafka_finished_offset", 2}, {"freshet_kafka_losses_total", 4}} {
+	}{
+		{"freshet_kafka_lag_records", 2},
+		{"freshet_kafka_end_offset", 2},
+		{"freshet_kafka_finished_offset", 2},
+		{"freshet_kafka_losses_total", 4},
+	} {
 		if n, err := testutil.GatherAndCount(a.registry, m.name); err != nil || n != m.n {
 			t.Errorf("%s: %d series, %v", m.name, n, err)
 		}

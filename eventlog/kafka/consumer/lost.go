@@ -94,7 +94,8 @@ func (e *LostError) what() string {
 				e.Offset, b.Source, b.Seq, b.Term, b.SeenSeq)
 		}
 		return fmt.Sprintf("at offset %d source %s begins term %d with record %d, which follows version %s; the last one"+
-			" seen is record %d of term %d, version %s", e.Offset, b.Source, b.Term, b.Seq, b.Prev, b.SeenSeq, b.SeenTerm, b.Seen)
+			" seen is record %d of term %d, version %s", e.Offset, b.Source, b.Term, b.Seq, b.Prev, b.SeenSeq, b.SeenTerm,
+			b.Seen)
 	}
 	return fmt.Sprintf("it has come to offset %d, and the log begins at %d (retention deleted what lay between)",
 		e.Offset, e.Start)

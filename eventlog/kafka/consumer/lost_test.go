@@ -50,7 +50,8 @@ func skipped(t *testing.T, w *worker, board *alarm.Board, loss Loss) {
 	if n := testutil.ToFloat64(w.consumer.metrics.losses.WithLabelValues(string(loss))); n != 1 {
 		t.Errorf("%v losses of kind %s are counted", n, loss)
 	}
-	if l := w.consumer.o.Doubts.List(); len(l) != 1 || l[0].Group != w.consumer.o.Group || l[0].Cause != alarm.RecordsLost {
+	if l := w.consumer.o.Doubts.List(); len(l) != 1 || l[0].Group != w.consumer.o.Group ||
+		l[0].Cause != alarm.RecordsLost {
 		t.Errorf("in doubt: %+v", l)
 	}
 	if records := board.Records(); len(records) != 1 || records[0].Kind != alarm.RecordsLost {
@@ -69,7 +70,10 @@ func TestRecordsThatRetentionDeletedFirstAreLost(t *testing.T) {
 		time.Since(e.Until) > time.Minute {
 		t.Fatalf("%+v", e)
 	}
-	for _, want := range []string{r.names.Topic + "/0", r.group, "offset 2", "begins at 4", "clear the cache", "freshet invalidator --skip-lost"} {
+	for _, want := range []string{
+		r.names.Topic + "/0", r.group, "offset 2", "begins at 4", "clear the cache",
+		"freshet invalidator --skip-lost",
+	} {
 		if !strings.Contains(e.Error(), want) {
 			t.Errorf("%q does not say %q", e, want)
 		}
@@ -329,7 +333,8 @@ func TestWhatLiesBeforeALossIsDoneByWhoeverHasItNext(t *testing.T) {
 	w = r.work(true)
 	expect(t, w.take(1), "s:1:2")
 	w.lost(Broken)
-	if _, what, stopped := StoppedBy(r.committed()); !stopped || !strings.Contains(what, "record 4 of term 1 after record 2") {
+	if _, what, stopped := StoppedBy(r.committed()); !stopped ||
+		!strings.Contains(what, "record 4 of term 1 after record 2") {
 		t.Errorf("committed with %q", r.committed())
 	}
 }

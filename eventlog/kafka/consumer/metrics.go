@@ -20,9 +20,10 @@ func newMetrics(reg prometheus.Registerer, c *Consumer) (*metrics, error) {
 	m := &metrics{
 		records:       counter("freshet_kafka_fetched_records_total", "Records handed out to be worked on."),
 		invalidations: counter("freshet_kafka_fetched_invalidations_total", "Invalidations in the records handed out."),
-		buried:        counter("freshet_kafka_unreadable_records_total", "Records that could not be read and were put among the dead letters."),
-		marks:         counter("freshet_kafka_fetched_marks_total", "Visibility marks read."),
-		retries:       counter("freshet_kafka_fetch_retries_total", "Attempts to read from Kafka that failed and were made again."),
+		buried: counter("freshet_kafka_unreadable_records_total",
+			"Records that could not be read and were put among the dead letters."),
+		marks:   counter("freshet_kafka_fetched_marks_total", "Visibility marks read."),
+		retries: counter("freshet_kafka_fetch_retries_total", "Attempts to read from Kafka that failed and were made again."),
 		losses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "freshet_kafka_losses_total",
 			Help: "Times that records were found to be lost before they were finished, by how.",
@@ -54,14 +55,16 @@ func newLagCollector(c *Consumer) *lagCollector {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &lagCollector{
-		c:        c,
-		lag:      desc("freshet_kafka_lag_records", "Records of the partition that are not finished.", "partition"),
-		finished: desc("freshet_kafka_finished_offset", "Offset below which everything in the partition is finished.", "partition"),
-		end:      desc("freshet_kafka_end_offset", "Offset that the partition's next record will get.", "partition"),
+		c:   c,
+		lag: desc("freshet_kafka_lag_records", "Records of the partition that are not finished.", "partition"),
+		finished: desc("freshet_kafka_finished_offset", "Offset below which everything in the partition is finished.",
+			"partition"),
+		end: desc("freshet_kafka_end_offset", "Offset that the partition's next record will get.", "partition"),
 		headroom: desc("freshet_kafka_retention_headroom_seconds",
 			"Time left until retention.ms may delete the oldest record that is not finished.", "partition"),
-		owned:   desc("freshet_kafka_owned_partitions", "Partitions that this process was given."),
-		stopped: desc("freshet_kafka_stopped_partitions", "Those of them that are read no further, since records of them are lost."),
+		owned: desc("freshet_kafka_owned_partitions", "Partitions that this process was given."),
+		stopped: desc("freshet_kafka_stopped_partitions",
+			"Those of them that are read no further, since records of them are lost."),
 	}
 }
 

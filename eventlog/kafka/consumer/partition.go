@@ -243,9 +243,10 @@ const maxForeign = 1000
 func (p *partition) bury(ctx context.Context, r *broker.Record, foreign bool, cause error) error {
 	if foreign && p.c.o.Letters() >= maxForeign {
 		p.c.metrics.buried.Inc()
-		p.c.o.Alarms.Raise(alarm.RecordUnreadable, fmt.Sprintf("records in %s are none of freshet's, the last at offset %d; they are passed"+
-			" over, and no longer kept, since there are %d dead letters already: see to it that nobody else produces to the topic, then"+
-			" freshet dlq purge", p.what, r.Offset, maxForeign))
+		p.c.o.Alarms.Raise(alarm.RecordUnreadable,
+			fmt.Sprintf("records in %s are none of freshet's, the last at offset %d; they are passed"+
+				" over, and no longer kept, since there are %d dead letters already: see to it that nobody else produces to the topic, then"+
+				" freshet dlq purge", p.what, r.Offset, maxForeign))
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)

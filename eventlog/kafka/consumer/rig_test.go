@@ -158,7 +158,10 @@ func (r *rig) workWith(auto bool, winding func(error), change ...func(*Options))
 	client := r.connect()
 	w.consumer, err = New(client, o)
 	must(r.t, err)
-	m, err := group.New(client, group.Options{ID: r.group, Topics: []string{r.names.Topic}, Session: 6 * time.Second, Log: log})
+	m, err := group.New(client, group.Options{
+		ID: r.group, Topics: []string{r.names.Topic}, Session: 6 * time.Second,
+		Log: log,
+	})
 	must(r.t, err)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	rctx, rcancel := context.WithCancel(context.WithoutCancel(r.t.Context()))

@@ -99,7 +99,8 @@ func withLoss(metadata string, e *LostError) string {
 		return metadata
 	}
 	what := e.what()
-	out := signature + ";" + lostPart + "," + string(e.Loss) + "," + url.QueryEscape(strings.ToValidUTF8(what[:min(len(what), maxWhat)], ""))
+	out := signature + ";" + lostPart + "," + string(e.Loss) + "," +
+		url.QueryEscape(strings.ToValidUTF8(what[:min(len(what), maxWhat)], ""))
 	parts := strings.Split(metadata, ";")
 	if parts[0] != signature {
 		return out

@@ -25,7 +25,10 @@ const (
 
 // Follow implements [doubt.Follower].
 func (k *Keeper) Follow(ctx context.Context, changed func()) {
-	loop := retry.Loop{Backoff: retry.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}, Reporter: k.newReporter()}
+	loop := retry.Loop{
+		Backoff:  retry.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second},
+		Reporter: k.newReporter(),
+	}
 	last := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(last) > stale {
@@ -68,7 +71,8 @@ func (k *Keeper) handle(ctx context.Context, err error) error {
 
 func (k *Keeper) newReporter() *retry.Reporter {
 	r := broker.Reporter(func(err error) {
-		k.o.Alarms.Raise(alarm.KafkaAway, fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again forever", err))
+		k.o.Alarms.Raise(alarm.KafkaAway,
+			fmt.Sprintf("it is not known what is in doubt, nor can a doubt be kept: %v; trying again forever", err))
 	}, nil)
 	r.Grace = patience
 	return r

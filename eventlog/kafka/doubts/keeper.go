@@ -84,7 +84,8 @@ func (k *Keeper) Doubts(ctx context.Context) ([]doubt.Doubt, error) {
 	if k.view.left {
 		out = append(out, doubt.Doubt{
 			ID: "too-many", Cause: alarm.RecordUnreadable, Since: time.Now(), Last: time.Now(), Count: 1,
-			Message: fmt.Sprintf("topic %s holds more than %d MiB of doubts, so that not all are known: dismiss those that are listed, and restart", k.o.Topic, maxBytes>>20),
+			Message: fmt.Sprintf("topic %s holds more than %d MiB of doubts, so that not all are known: dismiss those that "+
+				"are listed, and restart", k.o.Topic, maxBytes>>20),
 		})
 	}
 	return out, nil
@@ -102,7 +103,8 @@ func (k *Keeper) parse(id string, r kept) doubt.Doubt {
 	}
 	return doubt.Doubt{
 		ID: id, Cause: alarm.RecordUnreadable, Since: r.at.UTC(), Last: r.at.UTC(), Count: 1,
-		Message: fmt.Sprintf("the doubt at offset %d of topic %s cannot be read, so that any key may be stale: %v", r.offset, k.o.Topic, err),
+		Message: fmt.Sprintf("the doubt at offset %d of topic %s cannot be read, so that any key may be stale: %v", r.offset,
+			k.o.Topic, err),
 	}
 }
 

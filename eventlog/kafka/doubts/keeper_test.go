@@ -174,7 +174,12 @@ func TestManyProcessesWriteTheSameDoubtsAtOnce(t *testing.T) {
 
 func TestADoubtOfOthersIsNotListed(t *testing.T) {
 	r := newRig(t)
-	own := r.open(t, func(o *Options) { o.Concerns = func(d *doubt.Doubt) bool { return d.Group == "" || d.Group == "eu" } })
+	own := r.open(t, func(o *Options) {
+		o.Concerns = func(d *doubt.Doubt) bool {
+			return d.Group == "" ||
+				d.Group == "eu"
+		}
+	})
 	all := r.open(t)
 	all.await(t)
 	for n, group := range []string{"", "eu", "us"} {
@@ -273,7 +278,8 @@ func TestARecordThatCannotBeReadIsADoubt(t *testing.T) {
 	kept, err := p.Doubts(t.Context())
 	must(t, err)
 	for _, d := range kept {
-		if d.Cause != alarm.RecordUnreadable || !strings.Contains(d.Message, r.topic.Name) || d.Since.Before(begun) || d.Since.After(time.Now()) || !d.Last.Equal(d.Since) {
+		if d.Cause != alarm.RecordUnreadable || !strings.Contains(d.Message, r.topic.Name) || d.Since.Before(begun) ||
+			d.Since.After(time.Now()) || !d.Last.Equal(d.Since) {
 			t.Errorf("%+v", d)
 		}
 	}

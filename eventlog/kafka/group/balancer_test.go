@@ -54,7 +54,8 @@ func drawCrowd(t *rapid.T, sameTopics bool) (*crowd, []string) {
 		}
 		subscribed := topics
 		if !sameTopics {
-			subscribed = rapid.SliceOfNDistinct(rapid.SampledFrom(topics), 0, len(topics), rapid.ID[string]).Draw(t, "subscribed")
+			subscribed = rapid.SliceOfNDistinct(rapid.SampledFrom(topics), 0, len(topics), rapid.ID[string]).Draw(t,
+				"subscribed")
 		}
 		c.join(fmt.Sprint("m", i), rapid.Int32Range(0, 3).Draw(t, "generation"), owned, subscribed...)
 	}
@@ -84,7 +85,8 @@ func TestEveryPartitionGoesToExactlyOneSubscriber(t *testing.T) {
 			}
 		}
 		for _, p := range c.partitions {
-			wanted := slices.ContainsFunc(c.members, func(m kafka.GroupMember) bool { return slices.Contains(m.Topics, p.Topic) })
+			wanted := slices.ContainsFunc(c.members,
+				func(m kafka.GroupMember) bool { return slices.Contains(m.Topics, p.Topic) })
 			if _, ok := owner[place{p.Topic, p.ID}]; ok != wanted {
 				t.Fatalf("%s/%d has an owner: %v, want %v", p.Topic, p.ID, ok, wanted)
 			}

@@ -30,9 +30,10 @@ type commits struct {
 	mu         sync.Mutex
 	generation int
 	member     string
-	out        bool // the brokers say that this member is not part of the generation any more: nothing is sent until the next
-	claims     map[*Claim]*progress
-	more       chan struct{} // has room for one; full: there is something to send
+	// the brokers say that this member is not part of the generation any more: nothing is sent until the next
+	out    bool
+	claims map[*Claim]*progress
+	more   chan struct{} // has room for one; full: there is something to send
 
 	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the
 	// brokers would take it.
@@ -207,7 +208,9 @@ func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]atte
 }
 
 // settle takes the brokers' answer for each partition, and returns an error when some of it must be sent again.
-func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommitResponse, sent map[string]map[int]attempt) error {
+func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommitResponse,
+	sent map[string]map[int]attempt,
+) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var failed error
@@ -230,7 +233,8 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 				p.sent = p.offset == a.offset && p.metadata == a.metadata
 			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && !p.bare:
 				p.bare = true
-				c.log.Warn("the brokers do not take all metadata of a commit (offset.metadata.max.bytes); committed with its first part only",
+				c.log.Warn("the brokers do not take all metadata of a commit (offset.metadata.max.bytes); committed with its "+
+					"first part only",
 					"topic", topic, "partition", r.Partition, "bytes", len(p.metadata))
 				failed = r.Error
 			default:

@@ -45,7 +45,8 @@ func (c *coordinator) RoundTrip(_ context.Context, _ net.Addr, r kafka.Request) 
 			if code == lostReply {
 				return nil, errors.New("connection reset")
 			}
-			out.Partitions = append(out.Partitions, offsetcommit.ResponsePartition{PartitionIndex: p.PartitionIndex, ErrorCode: int16(code)})
+			out.Partitions = append(out.Partitions,
+				offsetcommit.ResponsePartition{PartitionIndex: p.PartitionIndex, ErrorCode: int16(code)})
 		}
 		res.Topics = append(res.Topics, out)
 	}
@@ -60,7 +61,8 @@ func generationOf(t *testing.T, c *coordinator) (*commits, []*Claim, *strings.Bu
 	var out strings.Builder
 	commits := &commits{
 		client: &kafka.Client{Addr: kafka.TCP("x:1"), Transport: c}, group: "g", timeout: time.Second,
-		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1),
+		sending: make(chan struct{}, 1),
 		explain: func(_ context.Context, err error) error { return err },
 	}
 	commits.attempts.Reporter = commits.newReporter()
@@ -154,7 +156,8 @@ func TestACommitThatFailsForNowIsMadeAgain(t *testing.T) {
 				}
 				// What passes within a moment is not worth saying, what lasts is said once.
 				want := map[int]int{2: 0, 100: 1}[times]
-				if n := strings.Count(log.String(), "level=WARN"); n != want || strings.Count(log.String(), "committed again") != want {
+				if n := strings.Count(log.String(), "level=WARN"); n != want ||
+					strings.Count(log.String(), "committed again") != want {
 					t.Errorf("%v: %d warnings, want %d and its end:\n%s", code, n, want, log)
 				}
 			})

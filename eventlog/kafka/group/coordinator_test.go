@@ -41,8 +41,9 @@ func (b *bareMember) introduce() {
 
 func (b *bareMember) joinRequest() *kafka.JoinGroupRequest {
 	return &kafka.JoinGroupRequest{
-		GroupID: b.group, MemberID: b.id, SessionTimeout: time.Minute, RebalanceTimeout: 2 * time.Minute, ProtocolType: "consumer",
-		Protocols: []kafka.GroupProtocol{{Name: protocol, Metadata: kafka.GroupProtocolSubscription{Topics: b.topics}}},
+		GroupID: b.group, MemberID: b.id, SessionTimeout: time.Minute, RebalanceTimeout: 2 * time.Minute,
+		ProtocolType: "consumer",
+		Protocols:    []kafka.GroupProtocol{{Name: protocol, Metadata: kafka.GroupProtocolSubscription{Topics: b.topics}}},
 	}
 }
 
@@ -82,7 +83,8 @@ func (b *bareMember) sync() error {
 // error's number lies in the lower half of the throttle time.
 func (b *bareMember) heartbeat() error {
 	b.t.Helper()
-	res, err := b.client.Heartbeat(b.t.Context(), &kafka.HeartbeatRequest{GroupID: b.group, MemberID: b.id, GenerationID: int32(b.generation)})
+	res, err := b.client.Heartbeat(b.t.Context(),
+		&kafka.HeartbeatRequest{GroupID: b.group, MemberID: b.id, GenerationID: int32(b.generation)})
 	must(b.t, err)
 	if code := kafka.Error(int16(res.Throttle.Milliseconds())); code != 0 {
 		return code
@@ -104,7 +106,8 @@ func (b *bareMember) commit(generation int, offset int64) error {
 // committed returns what the group has committed of a partition of the first topic; -1: nothing.
 func (b *bareMember) committed(partition int) int64 {
 	b.t.Helper()
-	res, err := b.client.OffsetFetch(b.t.Context(), &kafka.OffsetFetchRequest{GroupID: b.group, Topics: map[string][]int{b.topics[0]: {partition}}})
+	res, err := b.client.OffsetFetch(b.t.Context(),
+		&kafka.OffsetFetchRequest{GroupID: b.group, Topics: map[string][]int{b.topics[0]: {partition}}})
 	must(b.t, err)
 	return res.Topics[b.topics[0]][0].CommittedOffset
 }

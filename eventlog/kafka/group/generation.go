@@ -162,7 +162,8 @@ func (r *run) release(gen *kafka.Generation, ended, cut func(), drained <-chan s
 		case <-drained:
 		case <-t.C:
 			cut()
-			r.o.Log.Warn("partitions were given up before all finished work was committed; what was not is done again", "group", r.o.ID,
+			r.o.Log.Warn("partitions were given up before all finished work was committed; what was not is done again", "group",
+				r.o.ID,
 				"drain", r.o.Drain)
 		}
 	})

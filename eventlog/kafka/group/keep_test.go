@@ -156,7 +156,10 @@ type keeper struct {
 
 func newKeeper(t *testing.T, joined generations) *keeper {
 	k := &keeper{coordinator: &coordinator{}, begun: make(chan int, 10), ended: make(chan int, 10)}
-	m := &Member{o: Options{Keep: true, Session: DefaultSession, Drain: DefaultDrain, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+	m := &Member{o: Options{
+		Keep: true, Session: DefaultSession, Drain: DefaultDrain,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}}
 	k.run = &run{Member: m, joined: joined, held: map[place]held{}, last: map[place]<-chan struct{}{}}
 	k.commits, _, _ = generationOf(t, k.coordinator)
 	clear(k.commits.claims)
@@ -196,13 +199,22 @@ func TestOnlyTheSameMembersNextGenerationKeepsWhatItGivesAgain(t *testing.T) {
 		partitions []int
 		want       outcome
 	}{
-		"the next":                 {generation: 8, member: "m", partitions: []int{0, 1}},
-		"the next, with less":      {generation: 8, member: "m", partitions: []int{1}, want: outcome{Revoked: []int{0}}},
-		"the next, with others":    {generation: 8, member: "m", partitions: []int{1, 2}, want: outcome{Revoked: []int{0}, Given: []int{2}}},
-		"the next, with nothing":   {generation: 8, member: "m", want: outcome{Revoked: []int{0, 1}}},
-		"one was missed":           {generation: 9, member: "m", partitions: []int{0, 1}, want: outcome{[]int{0, 1}, []int{0, 1}}},
-		"it begins to count again": {generation: 1, member: "m", partitions: []int{0, 1}, want: outcome{[]int{0, 1}, []int{0, 1}}},
-		"another member":           {generation: 8, member: "n", partitions: []int{0, 1}, want: outcome{[]int{0, 1}, []int{0, 1}}},
+		"the next":            {generation: 8, member: "m", partitions: []int{0, 1}},
+		"the next, with less": {generation: 8, member: "m", partitions: []int{1}, want: outcome{Revoked: []int{0}}},
+		"the next, with others": {
+			generation: 8, member: "m", partitions: []int{1, 2},
+			want: outcome{Revoked: []int{0}, Given: []int{2}},
+		},
+		"the next, with nothing": {generation: 8, member: "m", want: outcome{Revoked: []int{0, 1}}},
+		"one was missed": {
+			generation: 9, member: "m", partitions: []int{0, 1},
+			want: outcome{[]int{0, 1}, []int{0, 1}},
+		},
+		"it begins to count again": {
+			generation: 1, member: "m", partitions: []int{0, 1},
+			want: outcome{[]int{0, 1}, []int{0, 1}},
+		},
+		"another member": {generation: 8, member: "n", partitions: []int{0, 1}, want: outcome{[]int{0, 1}, []int{0, 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,8 @@ func TestPartitionsAreSharedAndTheirOffsetsHandedOver(t *testing.T) {
 		}
 	}
 	// The standard tool sees it.
-	out := r.cluster.Tool(t, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group", r.group)
+	out := r.cluster.Tool(t, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group",
+		r.group)
 	if !strings.Contains(out, r.topics[0]) || !strings.Contains(out, "103") {
 		t.Errorf("kafka-consumer-groups shows\n%s", out)
 	}
@@ -159,7 +160,8 @@ func TestAGroupOutlivesItsCoordinator(t *testing.T) {
 	client, err := broker.New(broker.Options{Brokers: cluster.Brokers()})
 	must(t, err)
 	defer client.Close()
-	res, err := client.Kafka().FindCoordinator(t.Context(), &kafka.FindCoordinatorRequest{Key: r.group, KeyType: kafka.CoordinatorKeyTypeConsumer})
+	res, err := client.Kafka().FindCoordinator(t.Context(),
+		&kafka.FindCoordinatorRequest{Key: r.group, KeyType: kafka.CoordinatorKeyTypeConsumer})
 	must(t, err)
 	must(t, cluster.Broker(res.Coordinator.NodeID).Kill())
 	p.settle()

@@ -153,7 +153,8 @@ type run struct {
 
 func (m *Member) newRun(joined generations, handle Handle) *run {
 	r := &run{
-		Member: m, joined: joined, handle: handle, ghosts: newGhosts(m), held: map[place]held{}, last: map[place]<-chan struct{}{},
+		Member: m, joined: joined, handle: handle, ghosts: newGhosts(m), held: map[place]held{},
+		last: map[place]<-chan struct{}{},
 	}
 	r.joining.Reporter = broker.Reporter(func(err error) {
 		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)
@@ -231,7 +232,8 @@ func (r *run) failed(ctx context.Context, err error) {
 
 // explain makes a sentence of an error of the group's coordinator.
 func (m *Member) explain(ctx context.Context, what string, err error) error {
-	return m.client.Explain(ctx, what+" consumer group "+m.o.ID, err, broker.Need{Operation: "Read", Resource: "group", Name: m.o.ID})
+	return m.client.Explain(ctx, what+" consumer group "+m.o.ID, err,
+		broker.Need{Operation: "Read", Resource: "group", Name: m.o.ID})
 }
 
 // calm is how many generations in a row may end at once before the next one waits: as many come when processes are

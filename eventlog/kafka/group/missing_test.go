@@ -34,7 +34,10 @@ func TestATopicThatIsMadeWhileNothingIsSharedOutIsShared(t *testing.T) {
 	r := newRig(t, testbed.SharedKafka(t), 3)
 	late := r.group + ".late"
 	r.topics = append(r.topics, late)
-	i := &interrupter{slog.NewTextHandler(t.Output(), nil), "nothing is shared out", make(chan struct{}), make(chan struct{})}
+	i := &interrupter{
+		slog.NewTextHandler(t.Output(), nil), "nothing is shared out", make(chan struct{}),
+		make(chan struct{}),
+	}
 	m := r.join(Options{Log: slog.New(i)}, nil)
 	select {
 	case <-i.held:

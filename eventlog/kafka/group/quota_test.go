@@ -30,10 +30,11 @@ func TestAMemberWhoseRequestsAreThrottledStaysInItsGroup(t *testing.T) {
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
-	res, err := c.Kafka().AlterClientQuotas(t.Context(), &kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{
-		Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: r.group}},
-		Ops:      []kafka.AlterClientQuotaOps{{Key: "request_percentage", Value: 0.001}},
-	}}})
+	res, err := c.Kafka().AlterClientQuotas(t.Context(),
+		&kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{
+			Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: r.group}},
+			Ops:      []kafka.AlterClientQuotaOps{{Key: "request_percentage", Value: 0.001}},
+		}}})
 	must(t, err)
 	must(t, res.Entries[0].Error)
 
@@ -58,7 +59,8 @@ func TestAMemberWhoseRequestsAreThrottledStaysInItsGroup(t *testing.T) {
 		return res.Throttle > 0
 	})
 	from := line.Requests(proxy.Heartbeat)
-	testbed.Eventually(t, 2*time.Minute, "ten heartbeats", func() bool { return line.Requests(proxy.Heartbeat) >= from+10 })
+	testbed.Eventually(t, 2*time.Minute, "ten heartbeats",
+		func() bool { return line.Requests(proxy.Heartbeat) >= from+10 })
 	if n := generations.Load(); n != 1 {
 		t.Errorf("there have been %d generations", n)
 	}

@@ -128,7 +128,8 @@ func (c *Checkpoint) SetMappings(hash string) error {
 // insist repeats what fails because the brokers are away, until this process leads no more.
 func (c *Checkpoint) insist(what string, f func() error) error {
 	return insist(c.ctx, func(err error) {
-		c.log.Warn("the checkpoint topic cannot be used for now; trying again", "source", c.reign.source, "operation", what, "error", err)
+		c.log.Warn("the checkpoint topic cannot be used for now; trying again", "source", c.reign.source, "operation", what,
+			"error", err)
 	}, f)
 }
 

@@ -64,7 +64,8 @@ func TestCompactionKeepsWhatMatters(t *testing.T) {
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{
 		"log.cleaner.backoff.ms=50", "log.cleaner.min.cleanable.ratio=0.01", "log.initial.task.delay.ms=0",
 	}})
-	r := newRigOn(t, cluster, "segment.ms=100", "min.cleanable.dirty.ratio=0.01", "delete.retention.ms=0", "max.compaction.lag.ms=200")
+	r := newRigOn(t, cluster, "segment.ms=100", "min.cleanable.dirty.ratio=0.01", "delete.retention.ms=0",
+		"max.compaction.lag.ms=200")
 	last, prepared, pos := r.history()
 	stale := r.open() // takes a term and saves nothing
 	r.compacted(stale.reign.next)
@@ -90,7 +91,8 @@ func TestCompactionKeepsWhatMatters(t *testing.T) {
 	cp := r.open()
 	p := cp.Position()
 	if p.Pos != pos || string(p.State) != "state 2 47" || cp.Term() <= stale.Term() {
-		t.Errorf("the position is %s with state %q in term %d; want %d, in a term above %d", p.String(), p.State, cp.Term(), pos, stale.Term()+1)
+		t.Errorf("the position is %s with state %q in term %d; want %d, in a term above %d", p.String(), p.State, cp.Term(),
+			pos, stale.Term()+1)
 	}
 	for _, xid := range prepared {
 		if got := r.recalled(cp, xid); len(got) != 1 || got[0] != xid+" a" {

@@ -13,7 +13,10 @@ import (
 func TestALeaderThatLearnsOfItsSuccessorFromAWriteStandsBy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	l, err := New(r.client, Options{Names: r.names, Source: r.source, Session: 6 * time.Second, Watch: time.Hour, Log: r.log()})
+	l, err := New(r.client, Options{
+		Names: r.names, Source: r.source, Session: 6 * time.Second, Watch: time.Hour,
+		Log: r.log(),
+	})
 	must(t, err)
 	again := errors.New("leads again")
 	var first uint64
@@ -34,7 +37,10 @@ func TestALeaderThatLearnsOfItsSuccessorFromAWriteStandsBy(t *testing.T) {
 func TestALeaderThatIsStoppedAfterItWasDeposedEndsWithoutAnError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	l, err := New(r.client, Options{Names: r.names, Source: r.source, Session: 6 * time.Second, Watch: time.Hour, Log: r.log()})
+	l, err := New(r.client, Options{
+		Names: r.names, Source: r.source, Session: 6 * time.Second, Watch: time.Hour,
+		Log: r.log(),
+	})
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -31,8 +31,10 @@ type LostError struct {
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("position lost: source %s: topic %s: %v; changes since the last position may be missing from the event log: "+
-		"clear the mapped keys in Redis, then choose where to go on with `freshet position set …`", e.Source, e.Topic, e.Reason)
+	return fmt.Sprintf("position lost: source %s: topic %s: %v; changes since the last position may be missing from the "+
+		"event log: "+
+		"clear the mapped keys in Redis, then choose where to go on with `freshet position set …`", e.Source, e.Topic,
+		e.Reason)
 }
 
 // Is makes a LostError a [retry.ErrHalt].

@@ -195,7 +195,9 @@ func (l *Leader) member(ctx context.Context, lead func(context.Context, *Checkpo
 
 // stand waits for the seat and leads while it has it, again and again. It returns true if this process must leave the
 // group and join it anew before it may lead again.
-func (l *Leader) stand(ctx context.Context, s *seat, lead func(context.Context, *Checkpoint) error) (again bool, err error) {
+func (l *Leader) stand(ctx context.Context, s *seat, lead func(context.Context, *Checkpoint) error) (again bool,
+	err error,
+) {
 	for s.taken(ctx) {
 		lost, err := l.lead(ctx, s, lead)
 		if lost == nil {

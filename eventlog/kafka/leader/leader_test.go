@@ -102,7 +102,8 @@ func TestALeaderThatWasStoppedForLongDoesNoHarmAndNotices(t *testing.T) {
 	v, err := OpenCheckpoint(t.Context(), r.client, r.names, r.source)
 	must(t, err)
 	if v.Position.File != "binlog.000002" || string(v.Position.State) != "new" {
-		t.Errorf("the position is %s with state %q; the new leader began at %s", v.Position.String(), v.Position.State, from.String())
+		t.Errorf("the position is %s with state %q; the new leader began at %s", v.Position.String(), v.Position.State,
+			from.String())
 	}
 	select {
 	case err := <-standby.lost:
@@ -308,7 +309,10 @@ func (r *rig) remove(compacted bool) {
 
 func TestASourceThatWasRemovedBeginsAgainAboveItsEarlierLife(t *testing.T) {
 	t.Parallel()
-	for name, compacted := range map[string]bool{"its tombstone is there": false, "its tombstone is compacted away": true} {
+	for name, compacted := range map[string]bool{
+		"its tombstone is there":          false,
+		"its tombstone is compacted away": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

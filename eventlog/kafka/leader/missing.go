@@ -37,7 +37,8 @@ func (l *Leader) watchTopic(ctx context.Context, s *seat) {
 		}
 		look.Failed(&broker.Error{
 			Class: broker.Missing, What: "look at the position of source " + l.source,
-			Err: fmt.Errorf("topic %s does not exist any more", l.name()), Advice: "start freshet again, which says how to go on",
+			Err:    fmt.Errorf("topic %s does not exist any more", l.name()),
+			Advice: "start freshet again, which says how to go on",
 		})
 	}
 }

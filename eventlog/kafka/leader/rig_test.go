@@ -87,8 +87,12 @@ func (r *rig) tryOpen(o Options) (*Checkpoint, error) {
 
 func (r *rig) mark(term uint64, epoch uint32) {
 	r.t.Helper()
-	m := record.Mark{Mark: event.Mark{Source: r.source, Term: term, Version: event.Version{Epoch: epoch, File: 1, Pos: 4}, Made: time.Now()}}
-	_, err := r.client.Produce(r.t.Context(), r.names.Marks(), 0, broker.Record{Key: []byte(r.source), Value: m.Append(nil)})
+	m := record.Mark{Mark: event.Mark{
+		Source: r.source, Term: term, Version: event.Version{Epoch: epoch, File: 1, Pos: 4},
+		Made: time.Now(),
+	}}
+	_, err := r.client.Produce(r.t.Context(), r.names.Marks(), 0,
+		broker.Record{Key: []byte(r.source), Value: m.Append(nil)})
 	must(r.t, err)
 }
 

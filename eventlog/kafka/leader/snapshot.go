@@ -147,7 +147,8 @@ func (s *snapshot) newest() (position, error) {
 	}
 	best.Epoch = max(best.Epoch, s.epoch)
 	if best.File == "" && best.GTIDs == "" && (s.known || s.held) {
-		return best, s.lost(errors.New("it holds no position, although the source has had one: it was deleted, made anew or emptied"))
+		return best, s.lost(errors.New("it holds no position, although the source has had one: it was deleted, made anew " +
+			"or emptied"))
 	}
 	return best, nil
 }

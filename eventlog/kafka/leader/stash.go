@@ -14,8 +14,8 @@ import (
 )
 
 // stashRecords is where the topic keeps the stash: a run of records for each prepared transaction, named by the
-// leadership that wrote it and by a number, so that an old leader never overwrites what its successor has. It implements
-// [stash.Storage], and tries again while the brokers are away, for as long as this process leads.
+// leadership that wrote it and by a number, so that an old leader never overwrites what its successor has. It
+// implements [stash.Storage], and tries again while the brokers are away, for as long as this process leads.
 //
 // Two leaders may have read the same transaction, each under a name of its own. The second replaces the first, with
 // its first chunk: it reads the transaction again because no position is after its XA PREPARE, so its successor reads

@@ -37,7 +37,8 @@ func (s *Store) Bury(ctx context.Context, topic string, partition int, r broker.
 func (s *Store) bury(ctx context.Context, topic string, partition int, r broker.Record, cause error, most int) error {
 	now := time.Now().UTC()
 	parts := split(fragment{r.Key, r.Value}, most)
-	key := letterKey([]byte(topic), []byte(strconv.Itoa(partition)), []byte(strconv.FormatInt(r.Offset, 10)), r.Key, r.Value)
+	key := letterKey([]byte(topic), []byte(strconv.Itoa(partition)), []byte(strconv.FormatInt(r.Offset, 10)), r.Key,
+		r.Value)
 	// The parts first: a letter that is there is whole.
 	var records []broker.Record
 	for n, part := range parts[1:] {

@@ -133,7 +133,8 @@ type StillUnreadable struct {
 // Error says so, and what to do.
 func (e *StillUnreadable) Error() string {
 	return fmt.Sprintf("%d dead letters cannot be read, and stay: the first is %d (%v); "+
-		"replay them with the version of freshet that can read them, or purge them once their keys are seen to", e.Letters, e.First, e.Err)
+		"replay them with the version of freshet that can read them, or purge them once their keys are seen to", e.Letters,
+		e.First, e.Err)
 }
 
 // Unwrap returns why the first cannot be read.
@@ -175,7 +176,9 @@ func (s *Store) Purge(ctx context.Context, f retry.Filter) (int, error) {
 
 // take removes letters, some at a time, once what park wants parked for each is parked; it leaves those out for which
 // park says no.
-func (s *Store) take(ctx context.Context, op string, f retry.Filter, now time.Time, park func(letter) ([]retry.Entry, bool)) (total int, err error) {
+func (s *Store) take(ctx context.Context, op string, f retry.Filter, now time.Time,
+	park func(letter) ([]retry.Entry, bool),
+) (total int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -56,7 +56,8 @@ func TestARecordThatCannotBeReadIsKeptWholeAndReplayed(t *testing.T) {
 		t.Errorf("listed as %+v", e)
 	}
 	var still *StillUnreadable
-	if n, err := s.Replay(t.Context(), retry.Filter{}, time.Now()); n != 0 || !errors.As(err, &still) || still.Letters != 4 || still.First != all[0].ID {
+	if n, err := s.Replay(t.Context(), retry.Filter{}, time.Now()); n != 0 || !errors.As(err, &still) ||
+		still.Letters != 4 || still.First != all[0].ID {
 		t.Errorf("%d replayed by who can read none (%v)", n, err)
 	}
 	if got := s.all(t, retry.Filter{}); len(got) != 4 {
@@ -274,7 +275,8 @@ func TestLettersThatAreLostWithTheirTopicAreADoubt(t *testing.T) {
 	r.kafka.Topic(t, p.dead, 1, "cleanup.policy=compact")
 	p.wait(func() bool { return p.letters == 0 })
 	d := r.o.Doubts.List()
-	if len(d) != 1 || d[0].Cause != alarm.RecordsLost || d[0].Group != r.o.Group || !strings.Contains(d[0].Message, "2 dead letters of group") {
+	if len(d) != 1 || d[0].Cause != alarm.RecordsLost || d[0].Group != r.o.Group ||
+		!strings.Contains(d[0].Message, "2 dead letters of group") {
 		t.Fatalf("doubts: %+v", d)
 	}
 }

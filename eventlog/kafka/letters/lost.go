@@ -15,15 +15,19 @@ type loss struct {
 
 // String says what was lost, how it may have come to that, and what to do.
 func (e *loss) String() string {
-	where := fmt.Sprintf("parked keys were lost: %s/%d holds the offsets from %d to %d, and ", e.Topic, e.Partition, e.Start, e.End)
+	where := fmt.Sprintf("parked keys were lost: %s/%d holds the offsets from %d to %d, and ", e.Topic, e.Partition,
+		e.Start, e.End)
 	var why string
 	switch {
 	case e.Committed < 0:
 		why = "the group has committed none: its commit has expired (offsets.retention.minutes) or was deleted"
 	case e.Committed < e.Start:
-		why = fmt.Sprintf("only those below %d were finished: the topic's retention (retention.ms, retention.bytes) is shorter than the outage was", e.Committed)
+		why = fmt.Sprintf("only those below %d were finished: the topic's retention (retention.ms, retention.bytes) is "+
+			"shorter than the outage was", e.Committed)
 	default:
-		why = fmt.Sprintf("those below %d were finished: the topic was made anew, or an unclean leader election has cut it", e.Committed)
+		why = fmt.Sprintf("those below %d were finished: the topic was made anew, or an unclean leader election has cut it",
+			e.Committed)
 	}
-	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL. freshet goes on with the keys that are left"
+	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL. freshet goes " +
+		"on with the keys that are left"
 }

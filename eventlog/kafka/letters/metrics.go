@@ -38,7 +38,8 @@ func newMetrics(s *Store) *metrics {
 	}
 	m := &metrics{
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "freshet_store_unreadable_records_total", Help: "Parked keys that could not be read and were kept whole as dead letters.",
+			Name: "freshet_store_unreadable_records_total",
+			Help: "Parked keys that could not be read and were kept whole as dead letters.",
 		}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "freshet_store_write_seconds", Help: "How long a durable write to the store took.",

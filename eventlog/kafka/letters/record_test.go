@@ -33,9 +33,13 @@ func TestEntriesSurviveTheirEncoding(t *testing.T) {
 		want := retry.Entry{
 			Key: string(rapid.SliceOf(rapid.Byte()).Draw(t, "key")), Action: event.ActionDelete,
 			Source: rapid.String().Draw(t, "source"), Table: rapid.String().Draw(t, "table"),
-			Version:  event.Version{Epoch: rapid.Uint32().Draw(t, "epoch"), Pos: rapid.Uint64().Draw(t, "pos"), Row: rapid.Uint32().Draw(t, "row")},
+			Version: event.Version{
+				Epoch: rapid.Uint32().Draw(t, "epoch"), Pos: rapid.Uint64().Draw(t, "pos"),
+				Row: rapid.Uint32().Draw(t, "row"),
+			},
 			D:        time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "d")) * time.Millisecond,
-			Attempts: rapid.IntRange(0, 1000).Draw(t, "attempts"), First: moment.Draw(t, "first"), Last: moment.Draw(t, "last"), Due: moment.Draw(t, "due"),
+			Attempts: rapid.IntRange(0, 1000).Draw(t, "attempts"), First: moment.Draw(t, "first"), Last: moment.Draw(t, "last"),
+			Due: moment.Draw(t, "due"),
 		}
 		record, err := encodeEntry(&want)
 		must(t, err)
@@ -59,9 +63,11 @@ func TestAFractionOfASecondDeleteIsRoundedUp(t *testing.T) {
 
 func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 	for _, data := range []string{
-		"", "null", "[]", `{"format":1}`, `{"format":2,"action":"delete","version":"1/1/1/1"}`, `{"action":"delete","version":"1/1/1/1"}`,
+		"", "null", "[]", `{"format":1}`, `{"format":2,"action":"delete","version":"1/1/1/1"}`,
+		`{"action":"delete","version":"1/1/1/1"}`,
 		`{"format":1,"action":"explode","version":"1/1/1/1"}`, `{"format":1,"action":"delete","version":"1/1"}`,
-		`{"format":1,"action":"delete","version":"1/1/1/1","key":5}`, `{"format":1,"action":"delete","version":"1/1/1/1","key_base64":"?"}`,
+		`{"format":1,"action":"delete","version":"1/1/1/1","key":5}`,
+		`{"format":1,"action":"delete","version":"1/1/1/1","key_base64":"?"}`,
 	} {
 		if e, err := decodeEntry([]byte(data)); err == nil {
 			t.Errorf("%q is read as %+v", data, e)

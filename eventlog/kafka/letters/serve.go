@@ -159,7 +159,8 @@ func (s *Store) doubt(ctx context.Context, lost *loss) error {
 func (s *Store) doubtForeign(ctx context.Context, c *claim) error {
 	return s.o.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.PositionSkipped, Group: s.o.Group, Subject: fmt.Sprintf("%s/%d", c.topic, c.partition),
-		Message: fmt.Sprintf("the offset of group %s in %s/%d was set to %d by another program than freshet: if it was set forward, the parked"+
+		Message: fmt.Sprintf("the offset of group %s in %s/%d was set to %d by another program than freshet: if it was set "+
+			"forward, the parked"+
 			" keys between are never deleted, and may stay stale (if nobody has, the brokers keep no metadata of commits: raise"+
 			" offset.metadata.max.bytes)", s.o.Group, c.topic, c.partition, c.offset),
 	})

@@ -105,7 +105,8 @@ func TestARetryTopicThatIsMadeAnewWhileItIsServedIsReadFromItsBeginning(t *testi
 func TestATopicOfNobodysIsNotServed(t *testing.T) {
 	r := newRig(t, Options{})
 	s := r.store()
-	for _, topic := range []string{r.o.Topic, s.dead, r.o.Topic + ".other.retry.10s", r.o.Topic + "." + r.o.Group + ".retry.soon"} {
+	for _, topic := range []string{r.o.Topic, s.dead, r.o.Topic + ".other.retry.10s", r.o.Topic + "." + r.o.Group +
+		".retry.soon"} {
 		if err := s.serve(t.Context(), claim{topic: topic, offset: -1}); err == nil {
 			t.Errorf("%s is served", topic)
 		}
@@ -132,8 +133,10 @@ func TestAnEntryGoesToTheTopicOfTheNearestDelay(t *testing.T) {
 	must(t, err)
 	now := time.Unix(1000, 0)
 	for wait, want := range map[time.Duration]string{
-		-time.Hour: "t.g.retry.10s", 0: "t.g.retry.10s", 2 * time.Second: "t.g.retry.10s", 9_990 * time.Millisecond: "t.g.retry.10s",
-		59_990 * time.Millisecond: "t.g.retry.1m", 61 * time.Second: "t.g.retry.1m", 599 * time.Second: "t.g.retry.10m", 24 * time.Hour: "t.g.retry.10m",
+		-time.Hour: "t.g.retry.10s", 0: "t.g.retry.10s", 2 * time.Second: "t.g.retry.10s",
+		9_990 * time.Millisecond:  "t.g.retry.10s",
+		59_990 * time.Millisecond: "t.g.retry.1m", 61 * time.Second: "t.g.retry.1m", 599 * time.Second: "t.g.retry.10m",
+		24 * time.Hour: "t.g.retry.10m",
 	} {
 		if got := s.route(&retry.Entry{Due: now.Add(wait)}, now); got != want {
 			t.Errorf("a wait of %s: %s, want %s", wait, got, want)
@@ -230,7 +233,8 @@ func TestMetricsAreComplete(t *testing.T) {
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no topic": {Group: "g"}, "no group": {Topic: "t"},
-		"no delay": {Topic: "t", Group: "g", Delays: []time.Duration{time.Second, 0}}, "window": {Topic: "t", Group: "g", Window: -1},
+		"no delay": {Topic: "t", Group: "g", Delays: []time.Duration{time.Second, 0}},
+		"window":   {Topic: "t", Group: "g", Window: -1},
 	} {
 		if _, err := New(nil, o); err == nil {
 			t.Errorf("%s: taken", name)

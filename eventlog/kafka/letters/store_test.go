@@ -45,7 +45,8 @@ func (s *Store) sound(t testing.TB) {
 			last = it.offset
 			bytes += it.size
 			if it.settled != (it.size == 0) || it.settled && it.followers != nil {
-				t.Errorf("%s@%d: settled %t, of %d bytes, with %d followers", w.topic, it.offset, it.settled, it.size, len(it.followers))
+				t.Errorf("%s@%d: settled %t, of %d bytes, with %d followers", w.topic, it.offset, it.settled, it.size,
+					len(it.followers))
 			}
 			if !it.settled && !it.led {
 				named++

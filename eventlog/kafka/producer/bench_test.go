@@ -48,7 +48,10 @@ func stream(batches, rows int) []*event.Batch {
 			tx++
 			g := event.GTID{UUID: [16]byte{1, 2, 3}, Number: tx}
 			at := time.Unix(1_700_000_000, int64(pos)*1000)
-			b.AddOrigin(event.Origin{Table: "shop.product", Tx: event.Tx{GTID: g, Committed: at}, Event: event.Version{Epoch: 1, File: 12, Pos: pos}, D: 2 * time.Second})
+			b.AddOrigin(event.Origin{
+				Table: "shop.product", Tx: event.Tx{GTID: g, Committed: at},
+				Event: event.Version{Epoch: 1, File: 12, Pos: pos}, D: 2 * time.Second,
+			})
 			for row := range rows {
 				id++
 				b.Add(fmt.Appendf(b.Text(), "product:%d", id), uint32(row+1), event.ActionDelete)
@@ -135,20 +138,25 @@ func BenchmarkGathered(b *testing.B) {
 func BenchmarkBroker(b *testing.B) {
 	for _, compression := range []kafka.Compression{0, kafka.Lz4, kafka.Zstd} {
 		b.Run("compression="+compression.String(), func(b *testing.B) {
-			c, err := broker.New(broker.Options{Brokers: strings.Split(os.Getenv("FRESHET_TEST_KAFKA"), ","), Compression: compression})
+			c, err := broker.New(broker.Options{
+				Brokers:     strings.Split(os.Getenv("FRESHET_TEST_KAFKA"), ","),
+				Compression: compression,
+			})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer c.Close()
 			topics := broker.Names{Topic: fmt.Sprintf("bench-%d", time.Now().UnixNano())}
 			_, err = c.Kafka().CreateTopics(b.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-				{Topic: topics.Topic, NumPartitions: 12, ReplicationFactor: 1}, {Topic: topics.Marks(), NumPartitions: 1, ReplicationFactor: 1},
+				{Topic: topics.Topic, NumPartitions: 12, ReplicationFactor: 1},
+				{Topic: topics.Marks(), NumPartitions: 1, ReplicationFactor: 1},
 			}})
 			if err != nil {
 				b.Fatal(err)
 			}
 			benchmark(b, c, Options{Topics: topics}, 10)
-			if _, err := c.Kafka().DeleteTopics(b.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topics.Topic, topics.Marks()}}); err != nil {
+			if _, err := c.Kafka().DeleteTopics(b.Context(),
+				&kafka.DeleteTopicsRequest{Topics: []string{topics.Topic, topics.Marks()}}); err != nil {
 				b.Fatal(err)
 			}
 		})

@@ -36,8 +36,10 @@ func newMetrics(l *ledger) *metrics {
 		return v
 	}
 	return &metrics{
-		records:       counter("freshet_kafka_produced_records_total", "Records of invalidations that the brokers have acknowledged."),
-		bytes:         counter("freshet_kafka_produced_bytes_total", "Size of the acknowledged records of invalidations, before compression."),
+		records: counter("freshet_kafka_produced_records_total",
+			"Records of invalidations that the brokers have acknowledged."),
+		bytes: counter("freshet_kafka_produced_bytes_total",
+			"Size of the acknowledged records of invalidations, before compression."),
 		invalidations: counter("freshet_kafka_produced_invalidations_total", "Invalidations in the acknowledged records."),
 		forgotten: counter("freshet_kafka_produced_forgotten_total",
 			"Invalidations in the acknowledged records whose payload was left out, since it was too large or did not fit its action."),
@@ -48,11 +50,13 @@ func newMetrics(l *ledger) *metrics {
 		retries: byClass("freshet_kafka_produce_failures_total",
 			"Attempts to produce invalidations, or to learn about their topic, that failed and were repeated, by class of error."),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "freshet_kafka_produce_in_flight", Help: "Partitions with a record of invalidations on its way to the brokers.",
+			Name: "freshet_kafka_produce_in_flight",
+			Help: "Partitions with a record of invalidations on its way to the brokers.",
 		}),
 		marks: markMetrics{
 			produced: counter("freshet_kafka_produced_marks_total", "Visibility marks that the brokers have acknowledged."),
-			retries:  byClass("freshet_kafka_mark_failures_total", "Attempts to produce a visibility mark that failed, by class of error."),
+			retries: byClass("freshet_kafka_mark_failures_total",
+				"Attempts to produce a visibility mark that failed, by class of error."),
 		},
 		ofLedger: ledgerMetrics(l),
 	}
@@ -63,17 +67,19 @@ func ledgerMetrics(l *ledger) []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
 	return []prometheus.Collector{
-		gauge("freshet_kafka_producer_buffered_bytes", "Memory of the batches that the brokers have not acknowledged.", func() float64 {
-			bytes, _ := l.usage()
-			return float64(bytes)
-		}),
+		gauge("freshet_kafka_producer_buffered_bytes", "Memory of the batches that the brokers have not acknowledged.",
+			func() float64 {
+				bytes, _ := l.usage()
+				return float64(bytes)
+			}),
 		gauge("freshet_kafka_producer_oldest_seconds",
 			"For how long the oldest batch has been waiting to be acknowledged; 0 when none is.", func() float64 {
 				_, oldest := l.usage()
 				return oldest.Seconds()
 			}),
 		gauge("freshet_kafka_producer_fresh_timestamp_seconds",
-			"As of when everything that the source held is acknowledged by the brokers; 0 while that is not known.", func() float64 {
+			"As of when everything that the source held is acknowledged by the brokers; 0 while that is not known.",
+			func() float64 {
 				asOf := l.asOf()
 				if asOf.IsZero() {
 					return 0

@@ -39,7 +39,8 @@ func TestMetricsTellWhatIsProduced(t *testing.T) {
 		close(release)
 		r.flush()
 		m := r.metrics
-		if records, keys, failed := testutil.ToFloat64(m.records), testutil.ToFloat64(m.invalidations), testutil.ToFloat64(m.retries.WithLabelValues("transient")); records != 1 || keys != 2 || failed != 1 {
+		if records, keys, failed := testutil.ToFloat64(m.records), testutil.ToFloat64(m.invalidations),
+			testutil.ToFloat64(m.retries.WithLabelValues("transient")); records != 1 || keys != 2 || failed != 1 {
 			t.Errorf("%v records, %v invalidations, %v failures", records, keys, failed)
 		}
 		if got := gathered(t, reg, "freshet_kafka_producer_buffered_bytes"); got != 0 {

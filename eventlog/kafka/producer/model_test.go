@@ -58,8 +58,9 @@ func drawPlan(t *rapid.T) plan {
 	for id := range p.partitions + p.grown {
 		p.fates[id] = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) outcome {
 			return outcome{
-				kind:  rapid.SampledFrom([]string{"taken", "taken", "refused", "answer lost", "late"}).Draw(t, "kind"),
-				after: rapid.SampledFrom([]time.Duration{0, time.Millisecond, 200 * time.Millisecond, 3 * time.Second}).Draw(t, "after"),
+				kind: rapid.SampledFrom([]string{"taken", "taken", "refused", "answer lost", "late"}).Draw(t, "kind"),
+				after: rapid.SampledFrom([]time.Duration{0, time.Millisecond, 200 * time.Millisecond, 3 * time.Second}).Draw(t,
+					"after"),
 			}
 		}), 0, 15).Draw(t, "fates")
 	}

@@ -148,7 +148,8 @@ func (s *partition) seal(o *Options, enc *record.Encoder) {
 		head = last
 	}
 	s.sealed = &sealed{
-		value: enc.Finish(h), upTo: upTo, head: head, rows: enc.Count(), forgotten: enc.Forgotten(), canForget: enc.CanForget(),
+		value: enc.Finish(h), upTo: upTo, head: head, rows: enc.Count(), forgotten: enc.Forgotten(),
+		canForget: enc.CanForget(),
 	}
 }
 
@@ -207,7 +208,8 @@ func (p *Producer) shrink(s *partition, err error) error {
 			ErrTooLarge, first.batch.Of(first.from+s.done).Table, len(r.value), p.o.Topics.Topic, err)
 	}
 	s.most = len(r.value) / 2
-	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the topic",
+	p.o.Log.Warn("kafka does not take records of this size, so smaller ones are made: raise max.message.bytes of the "+
+		"topic",
 		"topic", p.o.Topics.Topic, "partition", s.id, "bytes", len(r.value), "limit", s.most)
 	return nil
 }
@@ -224,7 +226,8 @@ func (p *Producer) tellForgotten(s *partition, n int) {
 
 // wentBack is the error of a partition whose next record got an offset below its last one.
 func (p *Producer) wentBack(s *partition, offset int64) error {
-	return fmt.Errorf("%w: partition %d of %s had ended at offset %d, and now a record got offset %d: the topic was deleted and made "+
+	return fmt.Errorf("%w: partition %d of %s had ended at offset %d, and now a record got offset %d: the topic was "+
+		"deleted and made "+
 		"again, or its brokers lost records in an unclean leader election; what they acknowledged and nobody had read is gone: %s",
 		ErrTopicChanged, s.id, p.o.Topics.Topic, s.end, offset, afterLoss)
 }

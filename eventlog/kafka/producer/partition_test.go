@@ -263,7 +263,8 @@ func TestAnEncoderMakesOneRecordAfterTheOther(t *testing.T) {
 		for k := range b.Len() {
 			keys = append(keys, b.Key(k))
 		}
-		if got := strings.Join(keys, " "); got != want.keys || r.rows != want.rows || r.canForget != want.canForget || r.forgotten != 0 {
+		if got := strings.Join(keys, " "); got != want.keys || r.rows != want.rows || r.canForget != want.canForget ||
+			r.forgotten != 0 {
 			t.Errorf("record %d: keys %s, %d rows, %t, %d", i, got, r.rows, r.canForget, r.forgotten)
 		}
 	}

@@ -38,7 +38,8 @@ var (
 )
 
 // afterLoss is what an operator can do about [ErrTopicChanged].
-const afterLoss = "clear the cache in each Redis that the topic feeds, then start the reader again, which goes on from its checkpoint, " +
+const afterLoss = "clear the cache in each Redis that the topic feeds, then start the reader again, which goes on " +
+	"from its checkpoint, " +
 	"and each invalidator that stops, too, once with --skip-lost"
 
 // Client is what a producer needs of [broker.Client]. All methods make one attempt.
@@ -113,7 +114,8 @@ func (o *Options) complete() error {
 	}
 	if o.MaxRecord < 0 || o.MaxBuffered < 0 || o.Refresh < 0 {
 		errs = append(errs, fmt.Errorf(
-			"records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered, o.Refresh,
+			"records of %d bytes, a buffer of %d bytes, a refresh every %s: must not be negative", o.MaxRecord, o.MaxBuffered,
+			o.Refresh,
 		))
 	}
 	return errors.Join(errs...)

@@ -315,7 +315,8 @@ func TestEndsAreAddedUpWhileNobodyLooks(t *testing.T) {
 		for n := range 3 * mostRanges {
 			b := part(n+1, "k")
 			// Two sources that take turns: their runs do not join by themselves.
-			b.End.AddTx("binlog.000001", uint64(n+1), event.GTID{UUID: [16]byte{byte(n%2) + 1}, Number: uint64(n/2 + 1)}, time.Time{})
+			b.End.AddTx("binlog.000001", uint64(n+1), event.GTID{UUID: [16]byte{byte(n%2) + 1}, Number: uint64(n/2 + 1)},
+				time.Time{})
 			r.append(b)
 		}
 		synctest.Wait() // all is acknowledged

@@ -45,7 +45,8 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 			n = now
 		default:
 			if fewer++; fewer == mostDoubt {
-				return fmt.Errorf("%w: %s had %d partitions and has %d now, so it was deleted and made again; what was in it and nobody had read is gone: %s",
+				return fmt.Errorf("%w: %s had %d partitions and has %d now, so it was deleted and made again; what was in it and "+
+					"nobody had read is gone: %s",
 					ErrTopicChanged, p.o.Topics.Topic, n, now, afterLoss)
 			}
 		}
@@ -97,14 +98,18 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leade
 			// A term that noticed this while it ran stopped, so that somebody decides. This one was started since.
 			err := p.o.Doubts.Record(ctx, doubt.Doubt{
 				Cause: alarm.RecordsLost, Source: p.o.Source, Subject: fmt.Sprintf("%s/%d", p.o.Topics.Topic, id),
-				Message: fmt.Sprintf("partition %d of %s is empty, although source %s has written to it before: the topic was deleted and made again; what "+
+				Message: fmt.Sprintf("partition %d of %s is empty, although source %s has written to it before: the topic was "+
+					"deleted and made again; what "+
 					"was in it and no invalidator had read is gone, and its keys may be stale", id, p.o.Topics.Topic, p.o.Source),
 			})
 			if err != nil {
 				return // ctx has ended
 			}
 		}
-		more = append(more, &partition{id: id, loop: p.newLoop(p.metrics.retries), head: p.o.Heads[id], end: end, most: p.o.MaxRecord})
+		more = append(more, &partition{
+			id: id, loop: p.newLoop(p.metrics.retries), head: p.o.Heads[id], end: end,
+			most: p.o.MaxRecord,
+		})
 		id++
 	}
 	if ctx.Err() != nil {

@@ -24,7 +24,10 @@ func TestRunWaitsForKafkaAndSaysSo(t *testing.T) {
 		soon   int // after a second
 	}{
 		{fmt.Errorf("dial: %w", errLost), 2, 0},
-		{&broker.Error{Class: broker.Denied, What: "produce to " + names.Topic, Err: kafka.TopicAuthorizationFailed, Advice: "grant it"}, 2, 1},
+		{&broker.Error{
+			Class: broker.Denied, What: "produce to " + names.Topic, Err: kafka.TopicAuthorizationFailed,
+			Advice: "grant it",
+		}, 2, 1},
 	} {
 		t.Run(broker.Classify(c.err).String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +131,8 @@ func TestATopicThatWasMadeAgainStopsTheProducer(t *testing.T) {
 			time.Sleep(time.Minute)
 			r.append(batch(2, "a"))
 			f.set(func() { f.count = 2 })
-			if err := r.wait(); !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "had 3 partitions and has 2") {
+			if err := r.wait(); !errors.Is(err, ErrTopicChanged) ||
+				!strings.Contains(err.Error(), "had 3 partitions and has 2") {
 				t.Errorf("run: %v, want %v", err, ErrTopicChanged)
 			}
 		})
@@ -159,7 +163,8 @@ func TestAnEmptyPartitionThatWasWrittenToRaisesAnAlarm(t *testing.T) {
 	r.append(batch(1, "a"))
 	<-r.Durable()
 	records := r.o.Alarms.Records()
-	if len(records) != 1 || records[0].Kind != alarm.RecordsLost || !strings.Contains(records[0].Message, "partition 0 of "+names.Topic) {
+	if len(records) != 1 || records[0].Kind != alarm.RecordsLost ||
+		!strings.Contains(records[0].Message, "partition 0 of "+names.Topic) {
 		t.Errorf("alarms %+v, want one, about partition 0", records)
 	}
 }

@@ -21,9 +21,13 @@ var alike = rapid.Custom(func(t *rapid.T) *event.Batch {
 	for range rapid.IntRange(1, 8).Draw(t, "origins") {
 		b.AddOrigin(event.Origin{
 			Table: rapid.SampledFrom([]string{"a.b", "a.c"}).Draw(t, "table"),
-			Tx:    event.Tx{GTID: rapid.SampledFrom(gtids).Draw(t, "gtid"), Committed: rapid.SampledFrom(times).Draw(t, "committed")},
-			Event: event.Version{Epoch: 1, File: 2, Pos: uint64(rapid.IntRange(1, 3).Draw(t, "pos"))},
-			D:     time.Duration(rapid.IntRange(0, 1).Draw(t, "d")) * time.Second, Mapping: rapid.IntRange(0, 1).Draw(t, "mapping"),
+			Tx: event.Tx{
+				GTID:      rapid.SampledFrom(gtids).Draw(t, "gtid"),
+				Committed: rapid.SampledFrom(times).Draw(t, "committed"),
+			},
+			Event:     event.Version{Epoch: 1, File: 2, Pos: uint64(rapid.IntRange(1, 3).Draw(t, "pos"))},
+			D:         time.Duration(rapid.IntRange(0, 1).Draw(t, "d")) * time.Second,
+			Mapping:   rapid.IntRange(0, 1).Draw(t, "mapping"),
 			RateLimit: rapid.IntRange(0, 1).Draw(t, "rate limit"),
 		})
 		for range rapid.IntRange(1, 3).Draw(t, "keys") {

@@ -29,7 +29,10 @@ func benchBatch(rows, events int) *event.Batch {
 		if i%rows == 0 {
 			b.AddOrigin(event.Origin{
 				Table: "shop.product", Event: event.Version{Epoch: 1, File: 112, Pos: 4_000_000 + 300*uint64(i)}, D: time.Second,
-				Tx: event.Tx{GTID: event.GTID{UUID: uuid(62), Number: uint64(tx) + 1}, Committed: begin.Add(time.Duration(tx) * 123 * time.Microsecond)},
+				Tx: event.Tx{
+					GTID:      event.GTID{UUID: uuid(62), Number: uint64(tx) + 1},
+					Committed: begin.Add(time.Duration(tx) * 123 * time.Microsecond),
+				},
 			})
 		}
 		b.Add(strconv.AppendInt(append(b.Text(), "product:"...), 400_000+int64(i), 10), uint32(i%rows)+1, event.ActionDelete)
@@ -44,7 +47,10 @@ func perKey(b *testing.B, size int) {
 	b.ReportMetric(float64(size)/benchKeys, "bytes/key")
 }
 
-var header = Header{Source: "main", Term: 3, Seq: 17, Prev: event.Version{Epoch: 1, File: 112, Pos: 4, Row: 1}, Age: time.Second}
+var header = Header{
+	Source: "main", Term: 3, Seq: 17, Prev: event.Version{Epoch: 1, File: 112, Pos: 4, Row: 1},
+	Age: time.Second,
+}
 
 func BenchmarkEncode(b *testing.B) {
 	for _, s := range shapes {

@@ -189,7 +189,8 @@ func (e *Encoder) beginEvent(o *event.Placed, c *event.Common) {
 	switch {
 	case e.count == 0:
 		e.beginChange(o, c)
-	case l.Event.File == o.Event.File && l.Event.Epoch == o.Event.Epoch && l.Number == o.Number && l.Committed == o.Committed &&
+	case l.Event.File == o.Event.File && l.Event.Epoch == o.Event.Epoch && l.Number == o.Number &&
+		l.Committed == o.Committed &&
 		sameMapping(e.common, c) && sameServer(e.common, c):
 		e.closeRow()
 		e.body = append(strconv.AppendUint(append(e.body, ','), o.Event.Pos, 10), ',')

@@ -127,7 +127,8 @@ func (e *Encoder) addItem(b *event.Batch, i int, without less) bool {
 	inv, effect := &b.Invalidations[i], b.EffectOf(i)
 	a, intent := inv.Action, inv.Intent
 	if a < event.ActionDelete || a > event.ActionIncr || intent > event.IntentRemove ||
-		effect != nil && effect.As > event.FormString || a == event.ActionHash && without == payloadAndNotices { // its field would be left out
+		// its field would be left out
+		effect != nil && effect.As > event.FormString || a == event.ActionHash && without == payloadAndNotices {
 		return false
 	}
 	has := layout(a, intent, effect)

@@ -40,21 +40,37 @@ func TestItemsAreReadable(t *testing.T) {
 			`"effects":[{"as":"string"}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","string":"{}"}]`,
 		},
 		{
-			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "user:7", "id", "7", "icon", "\xff"),
+			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "user:7", "id", "7", "icon",
+				"\xff"),
 			`"effects":[{"as":"hash"}]…"rebuild":[{"key":"user:7","effect":0,"intent":"put","hash":{"id":"7","icon":{"base64":"/w=="}}}]`,
 		},
-		{oneItem(event.ActionRebuild, event.IntentRemove, value, "\xff"), `"rebuild":[{"key":{"base64":"/w=="},"effect":0,"intent":"remove"}]`},
+		{
+			oneItem(event.ActionRebuild, event.IntentRemove, value, "\xff"),
+			`"rebuild":[{"key":{"base64":"/w=="},"effect":0,"intent":"remove"}]`,
+		},
 		{oneItem(event.ActionRebuild, event.IntentForget, value, "user:7"), `"rebuild":[{"key":"user:7","effect":0}]`},
 		{
 			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{Query: "0123456789abcdef"}, "top:3", "3", "x"),
 			`"effects":[{"query":"0123456789abcdef"}]…"rebuild":[{"key":"top:3","effect":0,"intent":"put","params":["3","x"]}]`,
 		},
-		{oneItem(event.ActionHash, event.IntentPut, nil, "stock", "7", "12"), `"hash":[{"key":"stock","intent":"put","field":"7","value":"12"}]`},
-		{oneItem(event.ActionHash, event.IntentRemove, nil, "stock", "7"), `"hash":[{"key":"stock","intent":"remove","field":"7"}]`},
+		{
+			oneItem(event.ActionHash, event.IntentPut, nil, "stock", "7", "12"),
+			`"hash":[{"key":"stock","intent":"put","field":"7","value":"12"}]`,
+		},
+		{
+			oneItem(event.ActionHash, event.IntentRemove, nil, "stock", "7"),
+			`"hash":[{"key":"stock","intent":"remove","field":"7"}]`,
+		},
 		{oneItem(event.ActionSet, event.IntentPut, nil, "tag:3", "7"), `"set":[{"key":"tag:3","intent":"put","member":"7"}]`},
-		{oneItem(event.ActionZSet, event.IntentPut, nil, "board", "7", "1.5"), `"zset":[{"key":"board","intent":"put","member":"7","score":"1.5"}]`},
+		{
+			oneItem(event.ActionZSet, event.IntentPut, nil, "board", "7", "1.5"),
+			`"zset":[{"key":"board","intent":"put","member":"7","score":"1.5"}]`,
+		},
 		{oneItem(event.ActionZSet, event.IntentForget, nil, "board"), `"zset":[{"key":"board"}]`},
-		{oneItem(event.ActionExpire, event.IntentForget, &event.Effect{In: 5 * time.Second}, "user:7"), `"effects":[{"in_ms":5000}]…"expire":[{"key":"user:7","effect":0}]`},
+		{
+			oneItem(event.ActionExpire, event.IntentForget, &event.Effect{In: 5 * time.Second}, "user:7"),
+			`"effects":[{"in_ms":5000}]…"expire":[{"key":"user:7","effect":0}]`,
+		},
 		{oneItem(event.ActionIncr, event.IntentForget, nil, "gen"), `"incr":[{"key":"gen"}]`},
 	} {
 		got := string(encode(new(Encoder), header, c.batch))
@@ -75,7 +91,8 @@ func TestTheOrderWithinARowIsKept(t *testing.T) {
 	var b event.Batch
 	b.AddOrigin(event.Origin{Table: "t.t", Event: event.Version{Epoch: 1, File: 1, Pos: 4}})
 	for _, a := range []event.Action{
-		event.ActionDelete, event.ActionRebuild, event.ActionRebuild, event.ActionIncr, event.ActionDelete, event.ActionSet, event.ActionRebuild,
+		event.ActionDelete, event.ActionRebuild, event.ActionRebuild, event.ActionIncr, event.ActionDelete, event.ActionSet,
+		event.ActionRebuild,
 	} {
 		it := event.Item{Text: append(b.Text(), a.String()...), Key: len(a.String()), Row: 1, Action: a}
 		if a == event.ActionRebuild {
@@ -122,7 +139,10 @@ func TestItemsAreReadInAnyForm(t *testing.T) {
 	}
 	const effects = `"effects":[{"as":"json","ttl_ms":3600000,"jitter":0.1,"missing":{"cache":"","ttl_ms":30000}},{"as":"hash","publish":true}],`
 	for _, c := range []struct{ old, new string }{
-		{`{"key":"user:7","effect":0,"intent":"put","json":{"id":7}}`, `{"json": { "id" : 7 } ,"intent":"put","effect":0,"key":{"base64":"dXNlcjo3"}}`},
+		{
+			`{"key":"user:7","effect":0,"intent":"put","json":{"id":7}}`,
+			`{"json": { "id" : 7 } ,"intent":"put","effect":0,"key":{"base64":"dXNlcjo3"}}`,
+		},
 		{`"json":{"id":7}`, `"string":"{\"id\":7}"`},
 		{`"json":{"id":7}`, `"string":{"base64":"eyJpZCI6N30="}`},
 		{`"hash":{"id":"7"},"channel":"c","message":"m"`, `"message":"m","channel":"c","hash":{ "id" : {"base64":"Nw=="} }`},
@@ -181,12 +201,14 @@ func TestItemsThatAreRefused(t *testing.T) {
 	} {
 		doc := change(t, sampleItem, c.old, c.new)
 		_, _, err := Parse(doc)
-		if !errors.Is(err, ErrMalformed) && !c.newer || !errors.Is(err, ErrUnknownFormat) && c.newer || !strings.Contains(err.Error(), "want "+c.want) {
+		if !errors.Is(err, ErrMalformed) && !c.newer || !errors.Is(err, ErrUnknownFormat) && c.newer ||
+			!strings.Contains(err.Error(), "want "+c.want) {
 			t.Errorf("%s\n%v\nwant %s", doc, err, c.want)
 		}
 	}
 	for name, doc := range map[string]string{
-		"no effects": `{"effects":[],"changes":`, "many": `{"effects":[` + strings.Repeat("{},", maxEffects) + `{}],"changes":`,
+		"no effects": `{"effects":[],"changes":`, "many": `{"effects":[` + strings.Repeat("{},", maxEffects) +
+			`{}],"changes":`,
 	} {
 		if _, _, err := Parse([]byte(doc)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "effect") {
 			t.Errorf("%s: %v", name, err)
@@ -212,7 +234,8 @@ func TestAnInvalidationThatFitsNoActionIsADelete(t *testing.T) {
 		e.Add(oneItem(event.ActionIncr, event.IntentForget, &event.Effect{In: 1}, "before"), 0)
 		e.Add(b, 0)
 		out, _, err := Parse(e.Finish(header))
-		if err != nil || out.Len() != 2 || out.Key(1) != "k" || out.EffectOf(1) != nil || len(out.Fields(1)) != 0 || len(out.Effects) != 1 ||
+		if err != nil || out.Len() != 2 || out.Key(1) != "k" || out.EffectOf(1) != nil || len(out.Fields(1)) != 0 ||
+			len(out.Effects) != 1 ||
 			out.Invalidations[1].Action != event.ActionDelete || e.Forgotten() != 1 || e.CanForget() {
 			t.Errorf("%+v: %v, %+v", b.Invalidations[0], err, out)
 		}
@@ -273,9 +296,18 @@ func TestWhatIsTooLargeForgets(t *testing.T) {
 		batch *event.Batch
 		want  string
 	}{
-		{oneItem(event.ActionRebuild, event.IntentPut, told, "k", "c", "m", large), `"publish":true,"ttl_ms":3600000}]…"rebuild":[{"key":"k","effect":0,"channel":"c","message":"m"}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, told, "k", "c", large, large), `"effects":[{"ttl_ms":3600000}]…"rebuild":[{"key":"k","effect":0}]`},
-		{oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "k", "a", large), `"rebuild":[{"key":"k","effect":0}]`},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, told, "k", "c", "m", large),
+			`"publish":true,"ttl_ms":3600000}]…"rebuild":[{"key":"k","effect":0,"channel":"c","message":"m"}]`,
+		},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, told, "k", "c", large, large),
+			`"effects":[{"ttl_ms":3600000}]…"rebuild":[{"key":"k","effect":0}]`,
+		},
+		{
+			oneItem(event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, "k", "a", large),
+			`"rebuild":[{"key":"k","effect":0}]`,
+		},
 		{oneItem(event.ActionHash, event.IntentPut, nil, "k", "f", large), `"hash":[{"key":"k","field":"f"}]`},
 		{oneItem(event.ActionHash, event.IntentPut, nil, "k", large, "v"), `"rows":[[1,"k"]]`},
 		{oneItem(event.ActionSet, event.IntentPut, nil, "k", large), `"set":[{"key":"k"}]`},
@@ -308,7 +340,8 @@ func TestALargeValueFitsARecord(t *testing.T) {
 			var e Encoder
 			e.TryAdd(b, 0, most)
 			out, _, err := Parse(e.Finish(header))
-			if err != nil || e.Forgotten() > 0 || out.Invalidations[0] != b.Invalidations[0] || !bytes.Equal(out.Fields(0), b.Fields(0)) {
+			if err != nil || e.Forgotten() > 0 || out.Invalidations[0] != b.Invalidations[0] ||
+				!bytes.Equal(out.Fields(0), b.Fields(0)) {
 				t.Errorf("%q: %d bytes: %v", c, e.Len(), err)
 			}
 		}
@@ -333,7 +366,8 @@ func TestEffectsAreSharedByBatches(t *testing.T) {
 	if none, _, err := p.Parse([]byte(sample)); err != nil || len(none.Effects) > 0 {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Parse(change(t, sample, `"delete":["product:18"]`, `"rebuild":[{"key":"a","effect":0}]`)); !errors.Is(err, ErrMalformed) {
+	if _, _, err := p.Parse(change(t, sample, `"delete":["product:18"]`,
+		`"rebuild":[{"key":"a","effect":0}]`)); !errors.Is(err, ErrMalformed) {
 		t.Fatalf("an effect of a record before: %v", err)
 	}
 }
@@ -343,10 +377,16 @@ func BenchmarkItems(b *testing.B) {
 	var batch event.Batch
 	for i := range benchKeys {
 		if i%6 == 0 {
-			batch.AddOrigin(event.Origin{Table: "shop.user", Event: event.Version{Epoch: 1, File: 112, Pos: 4_000_000 + 300*uint64(i)}, D: time.Second})
+			batch.AddOrigin(event.Origin{
+				Table: "shop.user",
+				Event: event.Version{Epoch: 1, File: 112, Pos: 4_000_000 + 300*uint64(i)}, D: time.Second,
+			})
 		}
 		key := fmt.Sprintf("user:%d", i)
-		value, _ := json.Marshal(map[string]any{"id": i, "name": "Zoë Müller", "email": "zoe@example.com", "age": 36, "tags": []string{"a", "b"}, "active": true})
+		value, _ := json.Marshal(map[string]any{
+			"id": i, "name": "Zoë Müller", "email": "zoe@example.com", "age": 36,
+			"tags": []string{"a", "b"}, "active": true,
+		})
 		batch.AddItem(event.Item{
 			Text: event.AppendField(append(batch.Text(), key...), value), Key: len(key), Row: uint32(i%6) + 1,
 			Action: event.ActionRebuild, Intent: event.IntentPut, Effect: effect,

@@ -15,9 +15,12 @@ var effects = rapid.Custom(func(t *rapid.T) *event.Effect {
 		return time.Duration(rapid.Int64Range(0, 3).Draw(t, name) * rapid.Int64Range(0, int64(time.Hour)).Draw(t, name))
 	}
 	e := &event.Effect{
-		Publish: rapid.Bool().Draw(t, "publish"), Stream: rapid.Bool().Draw(t, "stream"), MaxLen: rapid.Int64Range(0, math.MaxInt64).Draw(t, "maxlen"),
-		As: event.Form(rapid.ByteRange(0, 2).Draw(t, "as")), Query: rapid.SampledFrom([]string{"", "", "0123456789abcdef"}).Draw(t, "query"),
-		TTL: span("ttl"), Jitter: rapid.SampledFrom([]float64{0, 0.1, 1, 1e-9, 1.0 / 3}).Draw(t, "jitter"), ExpireAt: span("expire at"), In: span("in"),
+		Publish: rapid.Bool().Draw(t, "publish"), Stream: rapid.Bool().Draw(t, "stream"),
+		MaxLen: rapid.Int64Range(0, math.MaxInt64).Draw(t, "maxlen"),
+		As:     event.Form(rapid.ByteRange(0, 2).Draw(t, "as")),
+		Query:  rapid.SampledFrom([]string{"", "", "0123456789abcdef"}).Draw(t, "query"),
+		TTL:    span("ttl"), Jitter: rapid.SampledFrom([]float64{0, 0.1, 1, 1e-9, 1.0 / 3}).Draw(t, "jitter"),
+		ExpireAt: span("expire at"), In: span("in"),
 	}
 	if e.Missing = rapid.Bool().Draw(t, "missing"); e.Missing {
 		e.MissingValue, e.MissingTTL = values.Draw(t, "missing value"), span("missing ttl")
@@ -26,8 +29,10 @@ var effects = rapid.Custom(func(t *rapid.T) *event.Effect {
 })
 
 var values = rapid.OneOf(keys, rapid.SampledFrom([]string{
-	"{}", "[]", "null", "{", `{"a":1}`, `{"a": 1}`, `{"a":1} `, ` {}`, `[1,-2.5e+7,true,null,"é\u0001\ud83d\ude00"]`, `{"a":"\ud800"}`, `{"a":01}`,
-	`{"a":{"a":[{"b":"c d"}]},"a":""}`, "{\"a\":\"\xff\"}", strings.Repeat("\x01", 100), strings.Repeat(`"`, 100), strings.Repeat("[", 80) + strings.Repeat("]", 80),
+	"{}", "[]", "null", "{", `{"a":1}`, `{"a": 1}`, `{"a":1} `, ` {}`, `[1,-2.5e+7,true,null,"é\u0001\ud83d\ude00"]`,
+	`{"a":"\ud800"}`, `{"a":01}`,
+	`{"a":{"a":[{"b":"c d"}]},"a":""}`, "{\"a\":\"\xff\"}", strings.Repeat("\x01", 100), strings.Repeat(`"`, 100),
+	strings.Repeat("[", 80) + strings.Repeat("]", 80),
 }))
 
 // fieldsOf draws the fields that an action has, as event.Effect tells them.
@@ -93,7 +98,8 @@ func fieldsOf(t *rapid.T, a event.Action, intent event.Intent, effect *event.Eff
 
 func addItem(t *rapid.T, b *event.Batch, key string, row uint32, effects []*event.Effect) {
 	it := event.Item{
-		Key: len(key), Row: row, Action: event.Action(rapid.ByteRange(uint8(event.ActionDelete), uint8(event.ActionIncr)).Draw(t, "action")),
+		Key: len(key), Row: row, Action: event.Action(rapid.ByteRange(uint8(event.ActionDelete),
+			uint8(event.ActionIncr)).Draw(t, "action")),
 		Intent: event.Intent(rapid.ByteRange(0, 2).Draw(t, "intent")),
 		Effect: rapid.SampledFrom(append(effects, nil)).Draw(t, "effect"),
 	}

@@ -30,8 +30,9 @@ func TestAMarkComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := Mark{
 			Mark: event.Mark{
-				Source: rapid.StringN(1, 9, -1).Draw(t, "source"), Term: rapid.Uint64().Draw(t, "term"), Version: versions.Draw(t, "version"),
-				Made: times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read"),
+				Source: rapid.StringN(1, 9, -1).Draw(t, "source"), Term: rapid.Uint64().Draw(t, "term"),
+				Version: versions.Draw(t, "version"),
+				Made:    times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read"),
 			},
 			AsOf: times.Draw(t, "as of"), Ends: rapid.SliceOf(rapid.Int64Min(-1)).Draw(t, "ends"),
 		}
@@ -76,7 +77,8 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 		{`"read":true`, `"read":true,"read":true`, "a field not to come twice"},
 	} {
 		_, err := ParseMark(change(t, sampleMark, c.old, c.new))
-		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "mark: malformed at byte ") || !strings.Contains(err.Error(), "want "+c.want) {
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "mark: malformed at byte ") ||
+			!strings.Contains(err.Error(), "want "+c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}

@@ -67,7 +67,8 @@ func (p *Parser) Parse(data []byte) (*event.Batch, Header, error) {
 	p.batch.Source, p.batch.Term = p.header.Source, p.header.Term
 	p.batch.Age, p.batch.Last = p.header.Age, p.max
 	b := p.batch.Clone()
-	if p.batch.Len() > keptKeys || len(p.item.parts[partOwn]) > keptText || len(p.batch.Text()) > keptText || cap(p.buf) > keptText {
+	if p.batch.Len() > keptKeys || len(p.item.parts[partOwn]) > keptText || len(p.batch.Text()) > keptText ||
+		cap(p.buf) > keptText {
 		p.batch, p.buf, p.item, p.added = event.Batch{}, nil, itemReader{}, nil
 	}
 	return b, p.header, nil

@@ -42,7 +42,11 @@ func TestTheSample(t *testing.T) {
 	if d := cmp.Diff(want, flat(b)); d != "" {
 		t.Error(d)
 	}
-	if want := (Header{"main", 3, 17, event.Version{Epoch: 1, File: 112, Pos: 4711, Row: 2}, 1250 * time.Millisecond}); h != want || b.Last != at(2) {
+	if want := (Header{
+		"main", 3, 17,
+		event.Version{Epoch: 1, File: 112, Pos: 4711, Row: 2},
+		1250 * time.Millisecond,
+	}); h != want || b.Last != at(2) {
 		t.Errorf("header %+v, last %s", h, b.Last)
 	}
 }
@@ -72,7 +76,10 @@ func TestWhatIsAcceptedBesideOurOwnWriting(t *testing.T) {
 		{`"format":1`, `"format":3`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,"product:17","category:3:products"]`},
 		{`{"row":1,"delete":["product:17","category:3:products"]}`, ` [ 1 ,"product:17", "category\u003a3:products" ] `},
-		{`{"row":1,"delete":["product:17","category:3:products"]}`, `[1,"product:17"],{"row":1,"delete":["category:3:products"]}`},
+		{
+			`{"row":1,"delete":["product:17","category:3:products"]}`,
+			`[1,"product:17"],{"row":1,"delete":["category:3:products"]}`,
+		},
 	} {
 		doc := change(t, sample, c.old, c.new)
 		if c.new == "" { // to the end
@@ -202,7 +209,8 @@ func TestWhatANewerFreshetWroteIsRefusedAsSuch(t *testing.T) {
 		{`"delete":["product:18"]`, `"delete":["product:18"],"publish":["x"]`},
 		{`"delete":["product:18"]`, `"unknown":["product:18"]`},
 	} {
-		if _, _, err := Parse(change(t, sample, c.old, c.new)); !errors.Is(err, ErrUnknownFormat) || errors.Is(err, ErrMalformed) {
+		if _, _, err := Parse(change(t, sample, c.old, c.new)); !errors.Is(err, ErrUnknownFormat) ||
+			errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", c.new, err)
 		}
 	}
@@ -332,7 +340,8 @@ func TestWhatIsAsInTheChangeBeforeIsLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := b.Origin(0)
-	if o.Table != "shop.product" || o.D != time.Second || o.Mapping != 2 || o.RateLimit != 9 || o.Tx.GTID.Number != 77 || len(b.Origins) != 3 {
+	if o.Table != "shop.product" || o.D != time.Second || o.Mapping != 2 || o.RateLimit != 9 || o.Tx.GTID.Number != 77 ||
+		len(b.Origins) != 3 {
 		t.Fatalf("%+v", b.Origins)
 	}
 	second, third := o, o
@@ -355,7 +364,11 @@ func TestWhatIsAsInTheChangeBeforeIsLeftOut(t *testing.T) {
 
 // What only the change before has cannot be left out by the next one.
 func TestAChangeThatHasLessThanTheOneBeforeIsWrittenWhole(t *testing.T) {
-	whole := event.Origin{Table: "t", Tx: event.Tx{GTID: event.GTID{Domain: 1, Number: 1}, Committed: time.Unix(1_800_000_000, 0).UTC()}, RateLimit: 1, Mapping: 1, D: time.Second}
+	whole := event.Origin{
+		Table: "t",
+		Tx:    event.Tx{GTID: event.GTID{Domain: 1, Number: 1}, Committed: time.Unix(1_800_000_000, 0).UTC()}, RateLimit: 1,
+		Mapping: 1, D: time.Second,
+	}
 	for name, less := range map[string]func(*event.Origin){
 		"no GTID":       func(o *event.Origin) { o.Tx.GTID = event.GTID{} },
 		"no time":       func(o *event.Origin) { o.Tx.Committed = time.Time{} },
@@ -391,7 +404,10 @@ func TestChangesAfterOthers(t *testing.T) {
 		changes string
 		want    string // keys with versions and Ds, or an error
 	}{
-		{first + `{'table':'t','version':'9/9/9','second_delete_ms':2,'mapping':0,'rows':[[9,'b']]}`, "a 1/1/1/1 1ms, b 9/9/9/9 2ms"},
+		{
+			first + `{'table':'t','version':'9/9/9','second_delete_ms':2,'mapping':0,'rows':[[9,'b']]}`,
+			"a 1/1/1/1 1ms, b 9/9/9/9 2ms",
+		},
 		{first + `{'version':'9/9/9','rows':[[9,'b']]}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
 		{first + `{'version':'9/9/9','rows':[{'row':9,'delete':['b']}]}`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
 		{first + `{ 'rows':[[9,'b']], 'version':'\u0039/9/9' }`, "a 1/1/1/1 1ms, b 9/9/9/9 1ms"},
@@ -415,7 +431,10 @@ func TestChangesAfterOthers(t *testing.T) {
 			"a 1/1/1/1 1ms, b 9/9/9/9 1ms, c 9/9/3/7 1ms, d 9/9/1/8 1ms, e 9/9/4/7 1ms",
 		},
 		{first + `{'version':'9/9/3','rows':[[7,'c'],9,[9,'d']],'new':[]}`, "a 1/1/1/1 1ms, c 9/9/3/7 1ms, d 9/9/9/9 1ms"},
-		{first + `{'version':'9/9/3','rows':[[7,'c'],9,[9,'d']],'second_delete_ms':2}`, "a 1/1/1/1 1ms, c 9/9/3/7 2ms, d 9/9/9/9 2ms"},
+		{
+			first + `{'version':'9/9/3','rows':[[7,'c'],9,[9,'d']],'second_delete_ms':2}`,
+			"a 1/1/1/1 1ms, c 9/9/3/7 2ms, d 9/9/9/9 2ms",
+		},
 		{first + `{'version':'9/9/9','rows':[5,[9,'b']]}`, "a row"},
 		{first + `{'version':'9/9/9','rows':[[9,'b'],5]}`, "a row"},
 		{first + `{'version':'9/9/9','rows':[[9,'b'],5,6,[9,'b']]}`, "a row"},
@@ -456,7 +475,8 @@ func TestTransactionsAfterOthers(t *testing.T) {
 		gtid = `'gtid':'` + id + `01:`
 		time = `'committed':'2026-03-01T12:00:0`
 	)
-	const first = `{'table':'t','version':'1/1/1',` + gtid + `7',` + time + `0.000001Z','second_delete_ms':1,'mapping':0,'rows':[[1,'a']]},`
+	const first = `{'table':'t','version':'1/1/1',` + gtid + `7',` + time +
+		`0.000001Z','second_delete_ms':1,'mapping':0,'rows':[[1,'a']]},`
 	for _, c := range []struct{ change, want string }{
 		{gtid + `8',` + time + `0.000002Z','rows':[[9,'b']]`, id + "01:8 12:00:00.000002 b"},
 		{gtid + `8','rows':[[9,'b']]`, id + "01:8 12:00:00.000001 b"},

@@ -67,7 +67,8 @@ func written(e *event.Effect) *event.Effect {
 		return nil
 	}
 	out := *e
-	out.TTL, out.ExpireAt, out.MissingTTL, out.In = upToMillis(e.TTL), upToMillis(e.ExpireAt), upToMillis(e.MissingTTL), upToMillis(e.In)
+	out.TTL, out.ExpireAt, out.MissingTTL, out.In = upToMillis(e.TTL), upToMillis(e.ExpireAt), upToMillis(e.MissingTTL),
+		upToMillis(e.In)
 	return &out
 }
 
@@ -90,7 +91,8 @@ func uuid(b byte) (u [16]byte) {
 
 var versions = rapid.Custom(func(t *rapid.T) event.Version {
 	return event.Version{
-		Epoch: rapid.Uint32Range(0, 3).Draw(t, "epoch"), File: rapid.Uint32().Draw(t, "file"), Pos: rapid.Uint64().Draw(t, "pos"),
+		Epoch: rapid.Uint32Range(0, 3).Draw(t, "epoch"), File: rapid.Uint32().Draw(t, "file"),
+		Pos: rapid.Uint64().Draw(t, "pos"),
 	}
 })
 
@@ -100,7 +102,8 @@ var gtids = rapid.Custom(func(t *rapid.T) event.GTID {
 		return event.GTID{}
 	case 1:
 		return event.GTID{
-			Domain: rapid.Uint32().Draw(t, "domain"), Server: rapid.Uint32().Draw(t, "server"), Number: rapid.Uint64Min(1).Draw(t, "number"),
+			Domain: rapid.Uint32().Draw(t, "domain"), Server: rapid.Uint32().Draw(t, "server"),
+			Number: rapid.Uint64Min(1).Draw(t, "number"),
 		}
 	}
 	return event.GTID{
@@ -114,14 +117,18 @@ var times = rapid.Custom(func(t *rapid.T) time.Time {
 	if rapid.IntRange(0, 9).Draw(t, "unknown") == 0 {
 		return time.Time{}
 	}
-	return time.Unix(rapid.Int64Range(1_800_000_000, 1_800_000_002).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanos"))
+	return time.Unix(rapid.Int64Range(1_800_000_000, 1_800_000_002).Draw(t, "second"),
+		rapid.Int64Range(0, 999_999_999).Draw(t, "nanos"))
 })
 
 var keys = rapid.OneOf(
 	rapid.StringMatching(`[a-z]{1,8}:[0-9]{1,12}`),
 	rapid.String(),
 	rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
-	rapid.SampledFrom([]string{"", "\x00", "\"", `\`, "\u2028", "é", "😀", "a\xffb", "\xed\xa0\x80", "\x7f", "</script>", "\r\n\t\b\f", "12345678\x1f", "1234567\""}),
+	rapid.SampledFrom([]string{
+		"", "\x00", "\"", `\`, "\u2028", "é", "😀", "a\xffb", "\xed\xa0\x80", "\x7f", "</script>",
+		"\r\n\t\b\f", "12345678\x1f", "1234567\"",
+	}),
 )
 
 // batches are of all actions, deletes of plain deletes only.
@@ -159,7 +166,8 @@ func TestWhatIsEncodedComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.SliceOfN(batches, 1, 3).Draw(t, "batches")
 		h := Header{
-			Source: rapid.StringN(1, 9, -1).Draw(t, "source"), Term: rapid.Uint64().Draw(t, "term"), Seq: rapid.Uint64Min(1).Draw(t, "seq"),
+			Source: rapid.StringN(1, 9, -1).Draw(t, "source"), Term: rapid.Uint64().Draw(t, "term"),
+			Seq:  rapid.Uint64Min(1).Draw(t, "seq"),
 			Prev: versions.Draw(t, "prev"), Age: time.Duration(rapid.Int64Range(-1, 1<<40).Draw(t, "age")),
 		}
 		data := encode(&e, h, in...)
@@ -174,7 +182,8 @@ func TestWhatIsEncodedComesBack(t *testing.T) {
 		if d := cmp.Diff(want, flat(out)); d != "" {
 			t.Fatalf("%s\nof %s", d, data)
 		}
-		if got != h || out.Source != h.Source || out.Term != h.Term || out.Age != h.Age || !out.At.IsZero() || !out.End.IsZero() {
+		if got != h || out.Source != h.Source || out.Term != h.Term || out.Age != h.Age || !out.At.IsZero() ||
+			!out.End.IsZero() {
 			t.Fatalf("header %+v, batch %+v; want %+v", got, out, h)
 		}
 		last := want[0].Version
@@ -214,13 +223,17 @@ func TestMappingsThatTakeTurnsShareTheirOrigins(t *testing.T) {
 func TestWhatFollowsInTheSameRowIsWrittenAsOne(t *testing.T) {
 	part := func(keys ...string) *event.Batch {
 		var b event.Batch
-		b.AddOrigin(event.Origin{Table: "shop.product", Event: event.Version{Epoch: 1, File: 2, Pos: 3}, D: 1500*time.Millisecond + 1})
+		b.AddOrigin(event.Origin{
+			Table: "shop.product", Event: event.Version{Epoch: 1, File: 2, Pos: 3},
+			D: 1500*time.Millisecond + 1,
+		})
 		for _, k := range keys {
 			b.Add(append(b.Text(), k...), 7, event.ActionDelete)
 		}
 		return &b
 	}
-	data := encode(new(Encoder), Header{Source: "main", Term: 1, Seq: 1, Age: event.Unknown}, part("a", "b"), part("c", "\xff", "d"))
+	data := encode(new(Encoder), Header{Source: "main", Term: 1, Seq: 1, Age: event.Unknown}, part("a", "b"),
+		part("c", "\xff", "d"))
 	const want = `{"format":3,"source":"main","term":1,"seq":1,"prev":"0/0/0/0","last":"1/2/3/7","changes":[` +
 		`{"table":"shop.product","version":"1/2/3","second_delete_ms":1501,"mapping":0,"rows":[` +
 		`[7,"a","b","c"],{"row":7,"delete_base64":["/w=="]},[7,"d"]]}]}`
@@ -239,7 +252,8 @@ func TestKeysOfAnySizeAndKind(t *testing.T) {
 		ascii = append(ascii, c)
 	}
 	for _, key := range []string{
-		"", string(all[:]), string(ascii), strings.Repeat("x", 1<<20), strings.Repeat("é", 1<<19), strings.Repeat("\xff", 1<<20), "\u2028\u2029",
+		"", string(all[:]), string(ascii), strings.Repeat("x", 1<<20), strings.Repeat("é", 1<<19),
+		strings.Repeat("\xff", 1<<20), "\u2028\u2029",
 	} {
 		// A byte at every offset of the words that are looked at together.
 		for pad := range 9 {

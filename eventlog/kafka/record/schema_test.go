@@ -48,10 +48,16 @@ func valid(s *jsonschema.Schema, doc []byte) error {
 func TestWhatIsWrittenFollowsTheSchema(t *testing.T) {
 	all, records, marks := schema(t, ""), schema(t, "record"), schema(t, "mark")
 	rapid.Check(t, func(t *rapid.T) {
-		h := Header{Source: "main", Term: rapid.Uint64().Draw(t, "term"), Seq: rapid.Uint64Min(1).Draw(t, "seq"), Prev: versions.Draw(t, "prev")}
+		h := Header{
+			Source: "main", Term: rapid.Uint64().Draw(t, "term"), Seq: rapid.Uint64Min(1).Draw(t, "seq"),
+			Prev: versions.Draw(t, "prev"),
+		}
 		h.Age = rapid.SampledFrom([]time.Duration{event.Unknown, 0, 1, 1<<63 - 1}).Draw(t, "age")
 		m := Mark{
-			Mark: event.Mark{Source: "main", Term: h.Term, Version: h.Prev, Made: times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read")},
+			Mark: event.Mark{
+				Source: "main", Term: h.Term, Version: h.Prev, Made: times.Draw(t, "made"),
+				Read: rapid.Bool().Draw(t, "read"),
+			},
 			AsOf: times.Draw(t, "as of"), Ends: rapid.SliceOf(rapid.Int64Min(-1)).Draw(t, "ends"),
 		}
 		rec, mark := encode(new(Encoder), h, batches.Draw(t, "batch")), m.Append(nil)
@@ -197,7 +203,10 @@ func TestThePageNamesEveryField(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	prefix := map[string]string{"record": "", "mark": "", "change": "changes[].", "row": "rows[].", "item": "", "effect": ""}
+	prefix := map[string]string{
+		"record": "", "mark": "", "change": "changes[].", "row": "rows[].", "item": "",
+		"effect": "",
+	}
 	n := 0
 	for def, d := range s.Defs {
 		for field := range d.Properties {

@@ -79,7 +79,8 @@ func (w *World) swap(ctx context.Context, t *table) error {
 	a, b, away := w.families[i][0], w.families[i][1], quote(t.schema)+"."+quote(elsewhere)
 	w.doubted[a.schema+"."+a.name], w.doubted[b.schema+"."+b.name] = true, true
 	statements := append(a.untrigger(), b.untrigger()...)
-	statements = append(statements, fmt.Sprintf("RENAME TABLE %[1]s TO %[3]s, %[2]s TO %[1]s, %[3]s TO %[2]s", a.full(), b.full(), away))
+	statements = append(statements,
+		fmt.Sprintf("RENAME TABLE %[1]s TO %[3]s, %[2]s TO %[1]s, %[3]s TO %[2]s", a.full(), b.full(), away))
 	a.columns, b.columns = b.columns, a.columns
 	w.remember(a)
 	w.remember(b)
@@ -122,5 +123,6 @@ func (w *World) clause(t *table) (string, []*column) {
 		columns[i] = &renamed
 		return "RENAME COLUMN " + quote(c.name) + " TO `other name`", columns
 	}
-	return pick(r, "COMMENT='ADD x INT, (DROP y'", "FORCE", "ADD INDEX more ("+quote(t.key.name)+")", "CONVERT TO CHARACTER SET utf8mb4", "AUTO_INCREMENT = 50"), columns
+	return pick(r, "COMMENT='ADD x INT, (DROP y'", "FORCE", "ADD INDEX more ("+quote(t.key.name)+")",
+		"CONVERT TO CHARACTER SET utf8mb4", "AUTO_INCREMENT = 50"), columns
 }

@@ -144,7 +144,8 @@ func (w *World) mapping(number int, family []*table) *mapping {
 	m := &mapping{tables: family}
 	m.pattern = patternFor(w, family)
 	if oneIn(r, 4) {
-		m.events = pick(r, []string{"insert"}, []string{"update", "delete"}, []string{"delete"}, []string{"insert", "update"}, []string{"update"})
+		m.events = pick(r, []string{"insert"}, []string{"update", "delete"}, []string{"delete"}, []string{"insert", "update"},
+			[]string{"update"})
 	}
 	columns := family[0].columns
 	if oneIn(r, 3) {
@@ -196,9 +197,15 @@ func (w *World) template(prefix string, columns []*column) template {
 		case 1:
 			t = append(t, copies(8, 11, 2))
 		case 2:
-			t = append(t, part{text: "{table}", make: func(of *table, _ row) ([]string, bool) { return []string{of.name}, true }})
+			t = append(t, part{
+				text: "{table}",
+				make: func(of *table, _ row) ([]string, bool) { return []string{of.name}, true },
+			})
 		case 3:
-			t = append(t, part{text: "{schema}", make: func(of *table, _ row) ([]string, bool) { return []string{of.schema}, true }})
+			t = append(t, part{
+				text: "{schema}",
+				make: func(of *table, _ row) ([]string, bool) { return []string{of.schema}, true },
+			})
 		case 4:
 			t = append(t, constant(pick(r, "{tag}", "}", "{", "ж", " ", "a|b", `"`)))
 		default:

@@ -30,8 +30,12 @@ func named(name string) filter {
 
 // The examples of docs/mappings.md.
 func TestTheEvaluatorMakesTheKeysOfTheDocumentation(t *testing.T) {
-	id, email, name, team := testColumn("id", integer), testColumn("email", text), testColumn("name", text), testColumn("team_id", integer)
-	image := row{"id": {text: "1234"}, "email": {text: " Ann@Example.com"}, "name": {text: "MySQL"}, "team_id": {null: true}}
+	id, email, name, team := testColumn("id", integer), testColumn("email", text), testColumn("name", text),
+		testColumn("team_id", integer)
+	image := row{
+		"id": {text: "1234"}, "email": {text: " Ann@Example.com"}, "name": {text: "MySQL"},
+		"team_id": {null: true},
+	}
 	for want, of := range map[string]template{
 		"shard18:user:1234":                     {constant("shard"), at(id, modulo(64), pad(2)), constant(":user:"), at(id)},
 		"mail:257c57037d384ae37ea27a07e8a01665": {constant("mail:"), at(email, named("trim"), named("lower"), named("md5"))},
@@ -45,7 +49,8 @@ func TestTheEvaluatorMakesTheKeysOfTheDocumentation(t *testing.T) {
 	if got := (template{constant("team:"), at(team)}).keys(&table{}, image); got != nil {
 		t.Errorf("a key that needs a NULL: %q", got)
 	}
-	if got := (template{constant("hot:"), at(id), constant(":"), copies(0, 2, 1)}).keys(&table{}, image); !slices.Equal(got, []string{"hot:1234:0", "hot:1234:1", "hot:1234:2"}) {
+	if got := (template{constant("hot:"), at(id), constant(":"), copies(0, 2, 1)}).keys(&table{},
+		image); !slices.Equal(got, []string{"hot:1234:0", "hot:1234:1", "hot:1234:2"}) {
 		t.Errorf("copies: %q", got)
 	}
 }
@@ -109,11 +114,15 @@ func TestWhatIsWrongIsSeen(t *testing.T) {
 		t.Error("deletes before the commit are not seen")
 	}
 	for what, mutate := range map[string]func(*World, []*change){
-		"an event too many":           func(w *World, _ []*change) { w.mappings[0].events = nil },
-		"an event too few":            func(w *World, _ []*change) { w.mappings[0].events = []string{"update"} },
-		"columns that do not count":   func(w *World, _ []*change) { w.mappings[0].columns = nil },
-		"a predicate left out":        func(w *World, _ []*change) { w.mappings[0].when = nil },
-		"a filter left out":           func(w *World, _ []*change) { w.mappings[0].keys[1][1] = at(testColumn("name", text)) },
+		"an event too many":         func(w *World, _ []*change) { w.mappings[0].events = nil },
+		"an event too few":          func(w *World, _ []*change) { w.mappings[0].events = []string{"update"} },
+		"columns that do not count": func(w *World, _ []*change) { w.mappings[0].columns = nil },
+		"a predicate left out":      func(w *World, _ []*change) { w.mappings[0].when = nil },
+		"a filter left out": func(w *World,
+			_ []*change,
+		) {
+			w.mappings[0].keys[1][1] = at(testColumn("name", text))
+		},
 		"a copy left out":             func(w *World, _ []*change) { w.mappings[0].keys[1][2] = copies(0, 0, 1) },
 		"a template left out":         func(w *World, _ []*change) { w.mappings[0].keys = w.mappings[0].keys[1:] },
 		"old images left out":         func(_ *World, all []*change) { all[2].old = all[2].after },
@@ -135,7 +144,8 @@ func TestWhatIsOpenIsNotWrong(t *testing.T) {
 	w, changes := shop()
 	w.mappings[0].columns, w.mappings[0].when = nil, nil
 	keys := expected(w, changes[4:5])
-	if k := keys["p:5"]; k == nil || k.Must || len(Compare(keys, nil, nil)) > 0 || len(Compare(keys, nil, map[string]time.Time{"p:5": time.Unix(1, 0)})) > 0 {
+	if k := keys["p:5"]; k == nil || k.Must || len(Compare(keys, nil, nil)) > 0 ||
+		len(Compare(keys, nil, map[string]time.Time{"p:5": time.Unix(1, 0)})) > 0 {
 		t.Errorf("keys of a row that prints alike: %v", keys)
 	}
 }

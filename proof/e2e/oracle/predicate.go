@@ -56,9 +56,12 @@ func either(c *column, test func(member string) string, eval func(value) (bool, 
 }
 
 func differs(c *column) *predicate {
-	return &predicate{text: member("row", c) + " != " + member("old", c), of: []*column{c}, eval: func(now, old row) (bool, error) {
-		return now.of(c) != old.of(c), nil
-	}}
+	return &predicate{
+		text: member("row", c) + " != " + member("old", c), of: []*column{c},
+		eval: func(now, old row) (bool, error) {
+			return now.of(c) != old.of(c), nil
+		},
+	}
 }
 
 // predicateOn draws a predicate about a column; nil if there is none for its type.
@@ -114,22 +117,25 @@ func aboutText(r *rand.Rand, c *column) *predicate {
 	s := pick(r, "a", "", "X", "日", "2", "00", "B b")
 	switch r.IntN(4) {
 	case 0:
-		return either(c, func(m string) string { return m + " == " + literal(s) }, func(v value) (bool, error) { return !v.null && v.text == s, nil })
+		return either(c, func(m string) string { return m + " == " + literal(s) },
+			func(v value) (bool, error) { return !v.null && v.text == s, nil })
 	case 1:
-		return either(c, func(m string) string { return fmt.Sprintf(`(%s ?? "") contains %s`, m, literal(s)) }, func(v value) (bool, error) {
-			return strings.Contains(v.text, s), nil
-		})
+		return either(c, func(m string) string { return fmt.Sprintf(`(%s ?? "") contains %s`, m, literal(s)) },
+			func(v value) (bool, error) {
+				return strings.Contains(v.text, s), nil
+			})
 	case 2:
 		return either(c, func(m string) string { return fmt.Sprintf(`len(%s ?? "") > 4`, m) }, func(v value) (bool, error) {
 			return utf8.RuneCountInString(v.text) > 4, nil
 		})
 	}
-	return either(c, func(m string) string { return fmt.Sprintf(`(%s ?? "~") < %s`, m, literal(s)) }, func(v value) (bool, error) {
-		if v.null {
-			v.text = "~"
-		}
-		return v.text < s, nil
-	})
+	return either(c, func(m string) string { return fmt.Sprintf(`(%s ?? "~") < %s`, m, literal(s)) },
+		func(v value) (bool, error) {
+			if v.null {
+				v.text = "~"
+			}
+			return v.text < s, nil
+		})
 }
 
 // combined draws a predicate of one or two others.

@@ -42,7 +42,8 @@ func (w *World) session(ctx context.Context, conn int) {
 	r := w.r
 	settings := []string{
 		"time_zone = " + pick(r, "'+00:00'", "'+05:30'", "'-08:00'"),
-		"sql_mode = " + pick(r, "''", "'STRICT_TRANS_TABLES'", "'ANSI_QUOTES'", "'NO_BACKSLASH_ESCAPES'", "'PAD_CHAR_TO_FULL_LENGTH'"),
+		"sql_mode = " + pick(r, "''", "'STRICT_TRANS_TABLES'", "'ANSI_QUOTES'", "'NO_BACKSLASH_ESCAPES'",
+			"'PAD_CHAR_TO_FULL_LENGTH'"),
 		"innodb_lock_wait_timeout = 1", "lock_wait_timeout = 2",
 	}
 	if w.mariaDB {
@@ -115,7 +116,8 @@ func (w *World) xa(ctx context.Context) {
 // prepared notes the keys of an XA transaction that is about to be prepared: they may be deleted then, even if it is
 // taken back (docs/architecture.md).
 func (w *World) prepared(ctx context.Context, tx int) {
-	if err := w.read(ctx, w.conns[0], fmt.Sprintf("tx = %d", tx), func(_ int, c *change) { w.add(w.may, c, perhaps) }); err != nil {
+	if err := w.read(ctx, w.conns[0], fmt.Sprintf("tx = %d", tx),
+		func(_ int, c *change) { w.add(w.may, c, perhaps) }); err != nil {
 		w.did = append(w.did, "-- "+err.Error())
 	}
 }
@@ -123,7 +125,8 @@ func (w *World) prepared(ctx context.Context, tx int) {
 // shadow changes a temporary table that hides one that is mapped: none of its rows are anybody's.
 func (w *World) shadow(ctx context.Context) {
 	t := pick(w.r, w.tables()...)
-	if w.do(ctx, 0, pick(w.r, "CREATE TEMPORARY TABLE "+t.full()+" (x INT)", "CREATE TEMPORARY TABLE "+t.full()+" LIKE "+t.full())) != nil {
+	if w.do(ctx, 0, pick(w.r, "CREATE TEMPORARY TABLE "+t.full()+" (x INT)", "CREATE TEMPORARY TABLE "+t.full()+" LIKE "+
+		t.full())) != nil {
 		return // what follows is not for the table itself
 	}
 	_ = w.do(ctx, 0, "INSERT INTO "+t.full()+" VALUES ()")
@@ -151,7 +154,8 @@ func (w *World) statement() string {
 func (w *World) where(t *table, alias string) string {
 	r, k := w.r, alias+quote(t.key.name)
 	n := 1 + r.IntN(40)
-	return pick(r, fmt.Sprintf("%s = %d", k, n), fmt.Sprintf("%s = %d", k, n), fmt.Sprintf("%s BETWEEN %d AND %d", k, n, n+r.IntN(12)),
+	return pick(r, fmt.Sprintf("%s = %d", k, n), fmt.Sprintf("%s = %d", k, n),
+		fmt.Sprintf("%s BETWEEN %d AND %d", k, n, n+r.IntN(12)),
 		fmt.Sprintf("%s IN (%d, %d, %d)", k, n, n+2, n+9), fmt.Sprintf("%s %% 5 = %d", k, n%5))
 }
 
@@ -221,7 +225,8 @@ func (w *World) insertSelect(t *table) string {
 	columns := w.writable(t)
 	k := quote(t.key.name)
 	from := names(columns)
-	return fmt.Sprintf("%s INTO %s (%s) SELECT %s + %d%s FROM %s WHERE %s LIMIT 5", pick(w.r, "INSERT IGNORE", "REPLACE", "INSERT"), t.full(), from, k,
+	return fmt.Sprintf("%s INTO %s (%s) SELECT %s + %d%s FROM %s WHERE %s LIMIT 5",
+		pick(w.r, "INSERT IGNORE", "REPLACE", "INSERT"), t.full(), from, k,
 		pick(w.r, 1, 40), strings.TrimPrefix(from, k), t.full(), w.where(t, ""))
 }
 

@@ -63,7 +63,8 @@ func (t *table) triggers() []string {
 		if op != "DELETE" {
 			after = t.image("NEW")
 		}
-		all = append(all, fmt.Sprintf("CREATE TRIGGER %s.%s AFTER %s ON %s FOR EACH ROW INSERT INTO oracle.images (tx, version, before_image, after_image) VALUES (@oracle_tx, %d, %s, %s)",
+		all = append(all, fmt.Sprintf("CREATE TRIGGER %s.%s AFTER %s ON %s FOR EACH ROW INSERT INTO oracle.images (tx, "+
+			"version, before_image, after_image) VALUES (@oracle_tx, %d, %s, %s)",
 			quote(t.schema), quote(t.trigger(op)), op, t.full(), t.version, before, after))
 	}
 	return append(all, "SET sql_mode = @oracle_mode")
@@ -89,8 +90,15 @@ func (t *table) image(of string) string {
 
 // The names of tables and columns, some of which need care in SQL, in YAML, in templates or in predicates.
 var (
-	tableNames  = []string{"product", "Order", "order items", "Ünï", "select", "a`b", "x.y", "t$1", "日本", "p%q", "{z}", "st*r", `q"t`, "it's", "back\\slash", "-dash", "9", "table", "comment #1"}
-	columnNames = []string{"id", "Name", "user_id", "unit price", "Größe", "group", "table", "schema", "a`b", "row-no", "x.y", "$d", "9lives", "a|b", "{c}", "c}d", `q"u`, "it's", "日本", "a:b", "row", "old", "b\\s", "période", "_", "from", "select"}
+	tableNames = []string{
+		"product", "Order", "order items", "Ünï", "select", "a`b", "x.y", "t$1", "日本", "p%q", "{z}",
+		"st*r", `q"t`, "it's", "back\\slash", "-dash", "9", "table", "comment #1",
+	}
+	columnNames = []string{
+		"id", "Name", "user_id", "unit price", "Größe", "group", "table", "schema", "a`b", "row-no",
+		"x.y", "$d", "9lives", "a|b", "{c}", "c}d", `q"u`, "it's", "日本", "a:b", "row", "old", "b\\s", "période", "_", "from",
+		"select",
+	}
 )
 
 // family makes tables of the same columns.
@@ -104,9 +112,11 @@ func (w *World) family(schema string, names []string) []*table {
 	for i := range 3 + r.IntN(9) {
 		proto.columns = append(proto.columns, w.column(pool[i+1], proto.key))
 	}
-	r.Shuffle(len(proto.columns), func(i, j int) { proto.columns[i], proto.columns[j] = proto.columns[j], proto.columns[i] })
+	r.Shuffle(len(proto.columns),
+		func(i, j int) { proto.columns[i], proto.columns[j] = proto.columns[j], proto.columns[i] })
 	proto.index = pick(r, "PRIMARY KEY", "PRIMARY KEY", "UNIQUE KEY", "KEY", "")
-	proto.tail = pick(r, "", "", " CHARACTER SET utf8mb4", " DEFAULT CHARSET=latin1", " COMMENT='a, (b'", " ROW_FORMAT=COMPRESSED")
+	proto.tail = pick(r, "", "", " CHARACTER SET utf8mb4", " DEFAULT CHARSET=latin1", " COMMENT='a, (b'",
+		" ROW_FORMAT=COMPRESSED")
 	if w.mariaDB && oneIn(r, 4) {
 		proto.tail += " WITH SYSTEM VERSIONING"
 	} else if oneIn(r, 5) {

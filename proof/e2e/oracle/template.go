@@ -71,14 +71,18 @@ func (t template) keys(of *table, r row) []string {
 
 // constant is text that stands for itself.
 func constant(s string) part {
-	return part{text: strings.NewReplacer("{", "{{", "}", "}}").Replace(s), make: func(*table, row) ([]string, bool) { return []string{s}, true }}
+	return part{
+		text: strings.NewReplacer("{", "{{", "}", "}}").Replace(s),
+		make: func(*table, row) ([]string, bool) { return []string{s}, true },
+	}
 }
 
 var simpleName = regexp.MustCompile(`^[A-Za-z0-9_$]+$`)
 
 // nameIn is a column's name as it stands in a template.
 func nameIn(r *rand.Rand, name string) string {
-	if simpleName.MatchString(name) && !strings.EqualFold(name, "table") && !strings.EqualFold(name, "schema") && !oneIn(r, 4) {
+	if simpleName.MatchString(name) && !strings.EqualFold(name, "table") && !strings.EqualFold(name, "schema") &&
+		!oneIn(r, 4) {
 		return pick(r, name, strings.ToUpper(name))
 	}
 	return quote(name)
@@ -104,13 +108,16 @@ func placeholder(r *rand.Rand, c *column) part {
 			bar = "|" // a space before it would be part of the text
 		}
 	}
-	return part{text: "{" + strings.TrimSpace(name) + "}", of: c, maybe: c.kind == approximate, make: func(_ *table, image row) ([]string, bool) {
-		v := image.of(c)
-		for _, s := range steps {
-			v = s.apply(v)
-		}
-		return []string{v.text}, !v.null
-	}}
+	return part{
+		text: "{" + strings.TrimSpace(name) + "}", of: c, maybe: c.kind == approximate,
+		make: func(_ *table, image row) ([]string, bool) {
+			v := image.of(c)
+			for _, s := range steps {
+				v = s.apply(v)
+			}
+			return []string{v.text}, !v.null
+		},
+	}
 }
 
 // filter is one filter with its argument.

@@ -115,7 +115,8 @@ func typ(sql string, k kind, value func(*rand.Rand) string) columnType {
 
 // times are literals with more digits than any column has, which the server rounds.
 func times(r *rand.Rand) string {
-	return fmt.Sprintf("'20%02d-%02d-%02d %02d:%02d:%02d.%06d'", 1+r.IntN(36), 1+r.IntN(12), 1+r.IntN(28), r.IntN(24), r.IntN(60), r.IntN(59), r.IntN(1e6))
+	return fmt.Sprintf("'20%02d-%02d-%02d %02d:%02d:%02d.%06d'", 1+r.IntN(36), 1+r.IntN(12), 1+r.IntN(28), r.IntN(24),
+		r.IntN(60), r.IntN(59), r.IntN(1e6))
 }
 
 func durations(r *rand.Rand) string {
@@ -136,23 +137,31 @@ func numbers() []columnType {
 		{"INT", "-2147483648", "2147483647", "4294967295"},
 		{"BIGINT", "-9223372036854775808", "9223372036854775807", "18446744073709551615"},
 	} {
-		all = append(all, typ(w.name, integer, between(w.low, w.high)), typ(w.name+" UNSIGNED", integer, between("0", w.unsigned)),
+		all = append(all, typ(w.name, integer, between(w.low, w.high)),
+			typ(w.name+" UNSIGNED", integer, between("0", w.unsigned)),
 			typ(w.name+"(7) ZEROFILL", integer, between("0", w.unsigned)))
 	}
 	approximates := of("0", "1.5", "-2.25", "1e10", "3.14159265358979", "1e-5", "123456.789", "-0.0")
 	fixed := of("0", "1.5", "-2.25", "12.345", "99.99", "-0.004")
 	return append(all,
 		typ("BOOL", integer, between("0", "1")), typ("YEAR", integer, of("1901", "2024", "2155", "'0000'")),
-		typ("DECIMAL(10,2)", decimal, decimals), typ("DECIMAL(5)", integer, between("-99999", "99999")), typ("DECIMAL(9,3) UNSIGNED", decimal, of("0", "1.005", "77.5")),
+		typ("DECIMAL(10,2)", decimal, decimals), typ("DECIMAL(5)", integer, between("-99999", "99999")),
+		typ("DECIMAL(9,3) UNSIGNED", decimal, of("0", "1.005", "77.5")),
 		typ("DECIMAL(12,4) ZEROFILL", decimal, of("0", "1.005", "77.5")), typ("DECIMAL(65,30)", decimal, decimals),
-		typ("FLOAT", approximate, approximates), typ("DOUBLE", approximate, approximates), typ("FLOAT(8,3)", approximate, fixed),
-		typ("DOUBLE(9,2)", approximate, fixed), typ("DOUBLE(9,2) ZEROFILL", approximate, of("0", "1.5", "12.345")), typ("FLOAT UNSIGNED", approximate, of("0", "0.1", "7e7")),
-		typ("BIT", binary, of("b'0'", "b'1'")), typ("BIT(9)", binary, of("b'0'", "b'100000001'", "b'111111111'")), typ("BIT(64)", binary, of("b'1'", "18446744073709551615")))
+		typ("FLOAT", approximate, approximates), typ("DOUBLE", approximate, approximates),
+		typ("FLOAT(8,3)", approximate, fixed),
+		typ("DOUBLE(9,2)", approximate, fixed), typ("DOUBLE(9,2) ZEROFILL", approximate, of("0", "1.5", "12.345")),
+		typ("FLOAT UNSIGNED", approximate, of("0", "0.1", "7e7")),
+		typ("BIT", binary, of("b'0'", "b'1'")), typ("BIT(9)", binary, of("b'0'", "b'100000001'", "b'111111111'")),
+		typ("BIT(64)", binary, of("b'1'", "18446744073709551615")))
 }
 
 // moments are the temporal types.
 func moments() []columnType {
-	all := []columnType{typ("DATE", text, of(anyday, "'1000-01-01'", "'9999-12-31'")), typ("TIME", text, durations), typ("DATETIME", text, times)}
+	all := []columnType{
+		typ("DATE", text, of(anyday, "'1000-01-01'", "'9999-12-31'")), typ("TIME", text, durations),
+		typ("DATETIME", text, times),
+	}
 	for _, n := range []int{1, 3, 6} {
 		all = append(all, typ(fmt.Sprintf("TIME(%d)", n), text, durations), typ(fmt.Sprintf("DATETIME(%d)", n), text, times))
 	}
@@ -166,21 +175,38 @@ func moments() []columnType {
 
 // strings are the types of characters and bytes.
 func characters() []columnType {
-	json := columnType{sql: "JSON", kind: opaque, print: asJSON, value: of(`'{"a": [1, 2.5, null], "b": "x"}'`, `'[]'`, `'"text"'`, `'{"n": 18446744073709551615}'`)}
+	json := columnType{
+		sql: "JSON", kind: opaque, print: asJSON,
+		value: of(`'{"a": [1, 2.5, null], "b": "x"}'`, `'[]'`, `'"text"'`, `'{"n": 18446744073709551615}'`),
+	}
 	blob := typ("MEDIUMBLOB", binary, long(90000, "x'00ff61'"))
 	blob.long = true
 	note := typ("MEDIUMTEXT CHARACTER SET utf8mb4", text, long(60000, "'lorem'"))
 	note.long = true
 	return []columnType{
-		typ("CHAR(10)", text, words(10, latin)), typ("CHAR(6) CHARACTER SET utf8mb4", text, words(6, multi)), typ("VARCHAR(40) CHARACTER SET utf8mb4", text, words(40, multi)),
-		typ("VARCHAR(300) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", text, words(12, multi)), typ("VARCHAR(20) CHARACTER SET latin1", text, words(12, latin+"€")),
-		typ("CHAR(8) CHARACTER SET ucs2", text, words(8, latin+"日Жя")), typ("VARCHAR(20) CHARACTER SET utf16", text, words(12, multi)), typ("VARCHAR(20) CHARACTER SET utf16le", text, words(12, multi)),
-		typ("VARCHAR(20) CHARACTER SET utf32", text, words(12, multi)), typ("VARCHAR(20) CHARACTER SET gbk", text, words(12, ascii+"日本语")), typ("VARCHAR(20) CHARACTER SET sjis", text, words(12, "abc日本語ソ表")),
-		typ("VARCHAR(20) CHARACTER SET cp1251", text, words(12, ascii+"Жя")), typ("VARCHAR(20) CHARACTER SET koi8r", text, words(12, ascii+"Жя")), typ("VARCHAR(20) CHARACTER SET big5", text, words(12, ascii+"日本")),
-		typ("VARCHAR(20) CHARACTER SET euckr", text, words(12, ascii+"한국")), typ("TINYTEXT CHARACTER SET utf8mb3", text, words(12, latin+"日Ж")), typ("TEXT CHARACTER SET utf8mb4", text, words(12, multi)), note,
-		typ("BINARY(5)", binary, blobs(5)), typ("VARBINARY(30)", binary, blobs(30)), typ("TINYBLOB", binary, blobs(20)), typ("BLOB", binary, blobs(40)), blob,
-		typ("ENUM('a','B b','c''d')", text, of("'a'", "'B b'", "'c''d'", "1")), typ("ENUM('ж','日') CHARACTER SET utf8mb4", text, of("1", "2")), typ("ENUM('ä','ö') CHARACTER SET latin1", text, of("1", "2")),
-		typ("SET('x','y','Z z')", text, of("''", "'x'", "'x,y'", "7")), typ("SET('ä','ж') CHARACTER SET utf8mb4", text, of("0", "1", "3")), json,
+		typ("CHAR(10)", text, words(10, latin)), typ("CHAR(6) CHARACTER SET utf8mb4", text, words(6, multi)),
+		typ("VARCHAR(40) CHARACTER SET utf8mb4", text, words(40, multi)),
+		typ("VARCHAR(300) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", text, words(12, multi)),
+		typ("VARCHAR(20) CHARACTER SET latin1", text, words(12, latin+"€")),
+		typ("CHAR(8) CHARACTER SET ucs2", text, words(8, latin+"日Жя")),
+		typ("VARCHAR(20) CHARACTER SET utf16", text, words(12, multi)),
+		typ("VARCHAR(20) CHARACTER SET utf16le", text, words(12, multi)),
+		typ("VARCHAR(20) CHARACTER SET utf32", text, words(12, multi)),
+		typ("VARCHAR(20) CHARACTER SET gbk", text, words(12, ascii+"日本语")),
+		typ("VARCHAR(20) CHARACTER SET sjis", text, words(12, "abc日本語ソ表")),
+		typ("VARCHAR(20) CHARACTER SET cp1251", text, words(12, ascii+"Жя")),
+		typ("VARCHAR(20) CHARACTER SET koi8r", text, words(12, ascii+"Жя")),
+		typ("VARCHAR(20) CHARACTER SET big5", text, words(12, ascii+"日本")),
+		typ("VARCHAR(20) CHARACTER SET euckr", text, words(12, ascii+"한국")),
+		typ("TINYTEXT CHARACTER SET utf8mb3", text, words(12, latin+"日Ж")),
+		typ("TEXT CHARACTER SET utf8mb4", text, words(12, multi)), note,
+		typ("BINARY(5)", binary, blobs(5)), typ("VARBINARY(30)", binary, blobs(30)), typ("TINYBLOB", binary, blobs(20)),
+		typ("BLOB", binary, blobs(40)), blob,
+		typ("ENUM('a','B b','c''d')", text, of("'a'", "'B b'", "'c''d'", "1")),
+		typ("ENUM('ж','日') CHARACTER SET utf8mb4", text, of("1", "2")),
+		typ("ENUM('ä','ö') CHARACTER SET latin1", text, of("1", "2")),
+		typ("SET('x','y','Z z')", text, of("''", "'x'", "'x,y'", "7")),
+		typ("SET('ä','ж') CHARACTER SET utf8mb4", text, of("0", "1", "3")), json,
 	}
 }
 
@@ -192,6 +218,8 @@ func types(mariaDB bool) []columnType {
 	}
 	return append(all,
 		typ("UUID", text, of("'123e4567-e89b-12d3-a456-426614174000'", "'ffffffff-ffff-1fff-bfff-ffffffffffff'")),
-		typ("INET6", text, of("'::1'", "'2001:db8::ff00:42:8329'", "'::ffff:192.0.2.1'", "'::'")), typ("INET4", text, of("'192.0.2.1'", "'0.0.0.0'")),
-		typ("VARCHAR(50) COMPRESSED CHARACTER SET utf8mb4", text, words(12, multi)), typ("BLOB COMPRESSED", binary, blobs(40)))
+		typ("INET6", text, of("'::1'", "'2001:db8::ff00:42:8329'", "'::ffff:192.0.2.1'", "'::'")),
+		typ("INET4", text, of("'192.0.2.1'", "'0.0.0.0'")),
+		typ("VARCHAR(50) COMPRESSED CHARACTER SET utf8mb4", text, words(12, multi)),
+		typ("BLOB COMPRESSED", binary, blobs(40)))
 }

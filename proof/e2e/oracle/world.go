@@ -32,7 +32,10 @@ type World struct {
 
 // New draws tables in a schema of their own, and mappings for them.
 func New(r *rand.Rand, mariaDB bool, number int) *World {
-	w := &World{r: r, mariaDB: mariaDB, types: types(mariaDB), committed: map[int]time.Time{}, doubted: map[string]bool{}, may: map[string]*Key{}}
+	w := &World{
+		r: r, mariaDB: mariaDB, types: types(mariaDB), committed: map[int]time.Time{}, doubted: map[string]bool{},
+		may: map[string]*Key{},
+	}
 	w.schema = fmt.Sprintf("%s%d", pick(r, "shop", "Shop-", "Ünï ", "se.lect", "a`b", "日本", "100%"), number)
 	names := slices.Clone(tableNames)
 	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -155,7 +158,8 @@ type reader interface {
 
 // read reads what the triggers have written down.
 func (w *World) read(ctx context.Context, from reader, where string, each func(n int, c *change)) error {
-	rows, err := from.QueryContext(ctx, "SELECT n, tx, version, before_image, after_image FROM oracle.images WHERE "+where+" ORDER BY n")
+	rows, err := from.QueryContext(ctx, "SELECT n, tx, version, before_image, after_image FROM oracle.images WHERE "+where+
+		" ORDER BY n")
 	if err != nil {
 		return err
 	}
@@ -256,7 +260,8 @@ func Compare(want, before map[string]*Key, deleted map[string]time.Time) (wrong 
 		case !ok:
 			wrong = append(wrong, fmt.Sprintf("%q was not deleted: %s", k, w.Why))
 		case !at.After(w.Committed):
-			wrong = append(wrong, fmt.Sprintf("%q was not deleted after its commit, %s later than its last delete: %s", k, w.Committed.Sub(at), w.Why))
+			wrong = append(wrong, fmt.Sprintf("%q was not deleted after its commit, %s later than its last delete: %s", k,
+				w.Committed.Sub(at), w.Why))
 		}
 	}
 	for k := range deleted {

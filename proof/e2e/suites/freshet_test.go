@@ -27,9 +27,10 @@ const residentLimit = 250 << 20
 // addressSpace is what freshet may reserve, in KiB: a leak is to hurt the test and not the machine.
 const addressSpace = 6 << 20
 
-// The tables of the suites, as they are when freshet starts. Each mapping has keys that need columns which many of their
-// tables have, and a second one has values of all columns.
-const columns = "a INT, b INT, c INT, d INT, i INT, f1 INT, id INT, pk INT PRIMARY KEY, col1 INT, c1 INT, c2 INT, c3 INT"
+// The tables of the suites, as they are when freshet starts. Each mapping has keys that need columns which many of
+// their tables have, and a second one has values of all columns.
+const columns = "a INT, b INT, c INT, d INT, i INT, f1 INT, id INT, pk INT PRIMARY KEY, col1 INT, c1 INT, c2 INT, c3 " +
+	"INT"
 
 const mappings = `
 mappings:
@@ -98,10 +99,14 @@ func prepare(t *testing.T, source *testbed.Server) {
 	}
 }
 
-// attach starts freshet, with an event log of the given kind, between a database and a new Redis whose commands are logged.
+// attach starts freshet, with an event log of the given kind, between a database and a new Redis whose commands are
+// logged.
 func attach(t *testing.T, source *testbed.Server, log string) *freshet {
 	t.Helper()
-	f := &freshet{t: t, log: log, source: source, redis: testbed.Redis(t), exited: make(chan struct{}), of: map[string]outcome{}}
+	f := &freshet{
+		t: t, log: log, source: source, redis: testbed.Redis(t), exited: make(chan struct{}),
+		of: map[string]outcome{},
+	}
 	f.resp = proxy.StartRESP(t, f.redis.Addr)
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

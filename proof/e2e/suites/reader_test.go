@@ -47,8 +47,8 @@ type finding struct {
 	wide map[uint64]bool
 }
 
-// find returns what stands between two places. It leaves out values whose text the other reader does not have as the server
-// prints it.
+// find returns what stands between two places. It leaves out values whose text the other reader does not have as the
+// server prints it.
 func find(t *testing.T, source *testbed.Server, from, to place) *finding {
 	t.Helper()
 	f := &finding{keys: map[string]string{}, values: map[string]bool{}, wide: wide(t, source)}
@@ -81,7 +81,8 @@ func find(t *testing.T, source *testbed.Server, from, to place) *finding {
 
 func wide(t *testing.T, source *testbed.Server) map[uint64]bool {
 	t.Helper()
-	query := "SELECT id FROM information_schema.collations WHERE character_set_name IN ('ucs2', 'utf16', 'utf16le', 'utf32', 'swe7')"
+	query := "SELECT id FROM information_schema.collations WHERE character_set_name IN ('ucs2', 'utf16', 'utf16le', " +
+		"'utf32', 'swe7')"
 	if source.Flavor == testbed.FlavorMariaDB {
 		query = strings.Replace(query, "collations", "collation_character_set_applicability", 1)
 	}
@@ -166,11 +167,13 @@ func labelled(v any, labels []string, set bool) string {
 func (f *finding) text(v any, kind byte, unsigned bool, collation uint64) string {
 	const binary = 63
 	switch kind {
-	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG, mysql.MYSQL_TYPE_LONGLONG:
+	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG,
+		mysql.MYSQL_TYPE_LONGLONG:
 		if v != nil {
 			return integer(v, kind, unsigned)
 		}
-	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_DATE, mysql.MYSQL_TYPE_NEWDECIMAL, mysql.MYSQL_TYPE_DATETIME2:
+	case mysql.MYSQL_TYPE_VARCHAR, mysql.MYSQL_TYPE_STRING, mysql.MYSQL_TYPE_DATE, mysql.MYSQL_TYPE_NEWDECIMAL,
+		mysql.MYSQL_TYPE_DATETIME2:
 		if text, ok := v.(string); ok && collation != binary && !f.wide[collation] {
 			return text
 		}

@@ -56,7 +56,8 @@ var loads = []load{
 		biting: []string{
 			"main.type_enum", "main.type_set", "main.null", "main.type_bit", "main.type_decimal",
 			"gcol.gcol_keys_innodb", "gcol.gcol_ins_upd_innodb", "vcol.vcol_misc",
-			"parts.partition_int_innodb", "parts.partition_exch_qa_10", "parts.alter_data_directory_innodb", "versioning.update", "json.json_table",
+			"parts.partition_int_innodb", "parts.partition_exch_qa_10", "parts.alter_data_directory_innodb", "versioning.update",
+			"json.json_table",
 		},
 		atLeast: 500,
 		suites:  []string{"main", "gcol", "vcol", "versioning", "parts", "json"},
@@ -77,14 +78,17 @@ var loads = []load{
 
 func mariaDB(t *testing.T, s *testbed.Suites, args ...string) *testbed.Server {
 	t.Helper()
-	return testbed.MariaDB(t, append(args, "--plugin-dir="+s.Plugins(), "--plugin-maturity=unknown", "--plugin-load-add=test_versioning",
-		"--innodb-flush-log-at-trx-commit=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5", "--innodb-lock-wait-timeout=5",
+	return testbed.MariaDB(t, append(args, "--plugin-dir="+s.Plugins(), "--plugin-maturity=unknown",
+		"--plugin-load-add=test_versioning",
+		"--innodb-flush-log-at-trx-commit=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5",
+		"--innodb-lock-wait-timeout=5",
 		"--max-statement-time=10")...)
 }
 
 func mySQL(t *testing.T, _ *testbed.Suites, args ...string) *testbed.Server {
 	t.Helper()
-	return testbed.MySQL(t, append(args, "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--log-bin-trust-function-creators=1", "--lock-wait-timeout=5",
+	return testbed.MySQL(t, append(args, "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0",
+		"--log-bin-trust-function-creators=1", "--lock-wait-timeout=5",
 		"--innodb-lock-wait-timeout=5", "--max-execution-time=10000")...)
 }
 
@@ -161,7 +165,8 @@ func play(t *testing.T, s *testbed.Suites, source *testbed.Server, test string) 
 		t.Fatalf("%s: %v", test, err)
 	}
 	last := out[strings.LastIndexByte(strings.TrimSpace(string(out)), '\n')+1:]
-	t.Logf("%s: %d lines in %s, %.80s", test, strings.Count(string(out), "\n"), time.Since(began).Round(time.Millisecond), last)
+	t.Logf("%s: %d lines in %s, %.80s", test, strings.Count(string(out), "\n"), time.Since(began).Round(time.Millisecond),
+		last)
 	testbed.Must(t, source.Start(t.Context())) // if the test has ended it
 	clean(t, source)
 	return ctx.Err() == nil
@@ -175,13 +180,15 @@ var leftFiles = regexp.MustCompile(`Error (1010|3679) `)
 func clean(t *testing.T, source *testbed.Server) {
 	t.Helper()
 	testbed.Eventually(t, patience, "the server ends what a test left running", func() bool {
-		ids := list(t, source, "SELECT id FROM information_schema.processlist WHERE user = 'root' AND command NOT LIKE 'Binlog%' AND id <> CONNECTION_ID() AND db IS NOT NULL")
+		ids := list(t, source, "SELECT id FROM information_schema.processlist WHERE user = 'root' AND command NOT LIKE "+
+			"'Binlog%' AND id <> CONNECTION_ID() AND db IS NOT NULL")
 		for _, id := range ids {
 			_ = source.ExecContext(t.Context(), "KILL "+id) // it may be gone
 		}
 		return len(ids) == 0
 	})
-	for _, name := range list(t, source, "SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema', 'mtr', 'suites')") {
+	for _, name := range list(t, source,
+		"SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema', 'mtr', 'suites')") {
 		drop := "DROP DATABASE IF EXISTS `" + strings.ReplaceAll(name, "`", "``") + "`"
 		err := source.ExecContext(t.Context(), drop)
 		for again := 0; err != nil && !leftFiles.MatchString(err.Error()); again++ {
@@ -202,7 +209,8 @@ func clean(t *testing.T, source *testbed.Server) {
 			t.Logf("%s: %v", drop, err)
 		}
 	}
-	source.Exec(t, "CREATE DATABASE test", "SET GLOBAL binlog_format = ROW", "SET GLOBAL binlog_row_image = FULL", "SET GLOBAL time_zone = SYSTEM",
+	source.Exec(t, "CREATE DATABASE test", "SET GLOBAL binlog_format = ROW", "SET GLOBAL binlog_row_image = FULL",
+		"SET GLOBAL time_zone = SYSTEM",
 		"SET GLOBAL sql_mode = DEFAULT", "SET GLOBAL read_only = 0")
 }
 

@@ -40,10 +40,19 @@ func TestAMutantIsCaughtByItsTestAloneAndForItsReason(t *testing.T) {
 	b := bench{dir: dir, whole: whole}
 	for _, c := range []struct{ name, text, want string }{
 		{"caught", head + second, ""},
-		{"not caught", strings.Replace(head, "the first", "the second", 1) + second, "it is not caught: TestLarger/the second passes"},
+		{
+			"not caught", strings.Replace(head, "the first", "the second", 1) + second,
+			"it is not caught: TestLarger/the second passes",
+		},
 		{"another message", strings.Replace(head, "2 and 1", "1 and 2", 1) + second, "fails for another reason"},
-		{"a panic", head + strings.Replace(second, " \treturn b", "+\tpanic(\"the larger of 2 and 1 is lost\")", 1), "fails for another reason"},
-		{"no such test", strings.Replace(head, "the first", "the third", 1) + second, "there is no test TestLarger/the third"},
+		{
+			"a panic", head + strings.Replace(second, " \treturn b", "+\tpanic(\"the larger of 2 and 1 is lost\")", 1),
+			"fails for another reason",
+		},
+		{
+			"no such test", strings.Replace(head, "the first", "the third", 1) + second,
+			"there is no test TestLarger/the third",
+		},
 		{"no Go", head + strings.Replace(second, "+", "+(", 1) + "+(\n", "it is not Go"},
 		{"no such name", head + second + "+	return c\n", "it does not compile"},
 		{"not there", head + strings.Replace(second, "return a", "return c", 1), "0 times in sample.go"},
@@ -90,7 +99,8 @@ func TestAMutantChangesWholeLinesOfSeveralPlacesAndFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range changed {
-		ok := filepath.Base(path) == "sample.go" && strings.Contains(text, "Larger(b, a int)") && !strings.Contains(text, "the smaller")
+		ok := filepath.Base(path) == "sample.go" && strings.Contains(text, "Larger(b, a int)") &&
+			!strings.Contains(text, "the smaller")
 		if !ok && !strings.HasPrefix(text, "package other\n") {
 			t.Errorf("%s:\n%s", path, text)
 		}

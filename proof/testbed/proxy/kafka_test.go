@@ -78,7 +78,8 @@ func TestKafkaLosesTheReplyToARequestThatTookEffect(t *testing.T) {
 		return proxy.Forward
 	})
 	c, r := dial(t, p.Addr())
-	all := slices.Concat(kafkaMessage(1, "a", proxy.Metadata), kafkaMessage(2, "b", proxy.Produce), kafkaMessage(3, "c", proxy.Produce))
+	all := slices.Concat(kafkaMessage(1, "a", proxy.Metadata), kafkaMessage(2, "b", proxy.Produce),
+		kafkaMessage(3, "c", proxy.Produce))
 	for _, b := range all { // byte by byte: no message comes in one piece
 		_, err := c.Write([]byte{b})
 		testbed.Must(t, err)

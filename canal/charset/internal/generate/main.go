@@ -118,7 +118,8 @@ func names(servers []server) []string {
 
 func (s server) has(name string) bool {
 	var n int
-	must(s.db.QueryRow("select count(*) from information_schema.character_sets where character_set_name = ?", name).Scan(&n))
+	must(s.db.QueryRow("select count(*) from information_schema.character_sets where character_set_name = ?",
+		name).Scan(&n))
 	return n > 0
 }
 
@@ -258,7 +259,8 @@ func runs(chars []character) []byte {
 func collations(servers []server) []byte {
 	names := map[int]string{}
 	for _, s := range servers {
-		q := "select id, collation_name from information_schema.collations where id is not null and character_set_name is not null"
+		q := "select id, collation_name from information_schema.collations where id is not null and character_set_name is " +
+			"not null"
 		if s.flavor == "mariadb" {
 			q = "select id, full_collation_name from information_schema.collation_character_set_applicability"
 		}

@@ -101,7 +101,8 @@ func (s shop) read(ctx context.Context, key string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillWithin)
 	defer cancel()
-	err = s.db.QueryRowContext(ctx, "SELECT amount FROM price WHERE id = ?", strings.TrimPrefix(key, "price:")).Scan(&price)
+	err = s.db.QueryRowContext(ctx, "SELECT amount FROM price WHERE id = ?",
+		strings.TrimPrefix(key, "price:")).Scan(&price)
 	if err != nil {
 		return "", err
 	}

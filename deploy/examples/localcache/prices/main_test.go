@@ -24,7 +24,8 @@ const patience = 60 * time.Second
 // and Redis.
 func TestAPriceIsServedFromMemoryUntilItsRowChanges(t *testing.T) {
 	source, redis := testbed.MySQL(t), testbed.Redis(t)
-	source.Exec(t, "CREATE DATABASE example", "CREATE TABLE example.price (id INT PRIMARY KEY, amount DECIMAL(10,2) NOT NULL)",
+	source.Exec(t, "CREATE DATABASE example",
+		"CREATE TABLE example.price (id INT PRIMARY KEY, amount DECIMAL(10,2) NOT NULL)",
 		"INSERT INTO example.price VALUES (17, 9.90), (18, 49.00)")
 	admin := free(t)
 	testbed.Program{Args: []string{"run"}, Config: fmt.Sprintf(`source: {addresses: [%q], user: %q, password: %q}
@@ -53,7 +54,8 @@ mappings:
 		testbed.Must(t, err)
 		return strings.TrimSpace(string(body)), res.Header.Get("X-From-Memory") == "true"
 	}
-	testbed.Eventually(t, patience, "it is served from memory", func() bool { price, held := get(17); return held && price == "9.90" })
+	testbed.Eventually(t, patience, "it is served from memory",
+		func() bool { price, held := get(17); return held && price == "9.90" })
 	testbed.Eventually(t, patience, "freshet follows the binlog", func() bool {
 		res, err := client.Get("http://" + admin + "/readyz")
 		if err == nil {
@@ -63,9 +65,11 @@ mappings:
 	})
 	for _, amount := range []string{"12.50", "13.00", "13.50"} {
 		source.Exec(t, "UPDATE example.price SET amount = "+amount+" WHERE id = 17")
-		testbed.Eventually(t, patience, "the new price is served, and kept", func() bool { price, held := get(17); return held && price == amount })
+		testbed.Eventually(t, patience, "the new price is served, and kept",
+			func() bool { price, held := get(17); return held && price == amount })
 	}
-	testbed.Eventually(t, patience, "the other one is held, too", func() bool { price, held := get(18); return held && price == "49.00" })
+	testbed.Eventually(t, patience, "the other one is held, too",
+		func() bool { price, held := get(18); return held && price == "49.00" })
 	if price, _ := get(19); price != "404 page not found" {
 		t.Errorf("a price that is not there: %s", price)
 	}
