@@ -65,33 +65,28 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	}
 	s := &Single{addr: o.Address, kept: make(chan *sticky, tripsInFlight)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.client = redis.NewClient(&redis.Options{
-		Addr:      o.Address,
-		Username:  o.Username,
-		Password:  o.Password,
-		DB:        o.DB,
-		Dialer:    s.dialer(o),
-		OnConnect: onConnect(o.Connected),
-		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
-		Protocol:        2,
-		DisableIdentity: true,
-		// The engine sees every failure, and its own deadlines count.
-		MaxRetries:            -1,
-		DialerRetries:         1,
-		ContextTimeoutEnabled: true,
-		DialTimeout:           o.Timeout,
-		ReadTimeout:           o.Timeout,
-		WriteTimeout:          o.Timeout,
-		PoolTimeout:           o.Timeout,
-		// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for
-		// all else, the prober, those who rebuild by query, and each of these has somebody who renews its lock.
-		PoolSize:                 2*tripsInFlight + 3 + 2*o.QueryWorkers,
-		PipelinePoolSize:         -1,
-		WriteBufferSize:          writeBuffer,
-		ReadBufferSize:           readBuffer,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	c := o.Client()
+	c.Dialer, c.OnConnect = s.dialer(o), onConnect(o.Connected)
+	// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for all
+	// else, the prober, those who rebuild by query, and each of these has somebody who renews its lock.
+	c.PoolSize, c.PipelinePoolSize = 2*tripsInFlight+3+2*o.QueryWorkers, -1
+	c.WriteBufferSize, c.ReadBufferSize = writeBuffer, readBuffer
+	s.client = redis.NewClient(c)
 	return s, nil
+}
+
+// Client returns the options of a go-redis client of the server, for some questions, each asked once. Those of the
+// engine's connections are the same, and more.
+func (o SingleOptions) Client() *redis.Options {
+	return &redis.Options{
+		Addr: o.Address, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLS,
+		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
+		Protocol: 2, DisableIdentity: true,
+		// The caller sees every failure, and its own deadlines count.
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 // onConnect returns what is done with a new connection. What INFO says is of no consequence to it; a connection that is
