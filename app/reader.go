@@ -64,11 +64,14 @@ type reader struct {
 	pace  pace
 }
 
+// errCaughtUp is the source's [io.EOF]. An error of the log, or of what keeps doubts, may be one, too.
+var errCaughtUp = errors.New("caught up")
+
 // run reads until ctx ends, which is no error, something fails, or the source is caught up with and all that was handed
 // on is visible.
 func (r *reader) run(ctx context.Context) error {
 	err := r.read(ctx)
-	if errors.Is(err, io.EOF) {
+	if err == errCaughtUp {
 		if err = r.flush(ctx); err == nil {
 			err = r.source.Settled(ctx)
 		}
@@ -76,8 +79,9 @@ func (r *reader) run(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	// Stopped: what was gathered is handed on, if the log still takes it.
-	if err = r.flush(ctx); errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
+	// Stopped: what was gathered is handed on, if the log still takes it. Nothing is said to have been handed over, since
+	// a batch that was not taken is gone.
+	if err = r.handOnRest(ctx); errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
 		return nil
 	}
 	return err
@@ -88,6 +92,9 @@ func (r *reader) read(ctx context.Context) error {
 	row := func(c *event.Change) error { return r.row(ctx, c) }
 	for {
 		step, err := r.source.Next(ctx)
+		if err == io.EOF {
+			return errCaughtUp
+		}
 		if err != nil {
 			return err
 		}
@@ -224,14 +231,20 @@ func (r *reader) again(ctx context.Context, tx *event.Tx, v event.Version, k *st
 
 // flush hands on all that was read.
 func (r *reader) flush(ctx context.Context) error {
-	r.router.Publish()
-	if r.batch.Len() > 0 || !r.batch.End.IsZero() {
-		if err := r.handOn(ctx); err != nil {
-			return err
-		}
+	if err := r.handOnRest(ctx); err != nil {
+		return err
 	}
 	r.source.HandedOver()
 	r.pace.handedOn()
+	return nil
+}
+
+// handOnRest hands on what the batch holds.
+func (r *reader) handOnRest(ctx context.Context) error {
+	r.router.Publish()
+	if r.batch.Len() > 0 || !r.batch.End.IsZero() {
+		return r.handOn(ctx)
+	}
 	return nil
 }
 

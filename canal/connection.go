@@ -23,6 +23,10 @@ var errCaughtUp = errors.New("caught up")
 // errNonsense is wrapped by errors that say that the stream contradicts itself.
 var errNonsense = errors.New("the binlog stream makes no sense")
 
+// mostQuiet is how many bytes of events that make no step are read at a time: what was read before must not wait for
+// all of a statement's LOAD DATA.
+const mostQuiet = 1 << 20
+
 // dump is a connection that the source's binlog comes down.
 type dump struct {
 	*session
@@ -39,6 +43,9 @@ func (l *loop) next() error {
 			if err = l.disconnected(err); err != nil {
 				return err
 			}
+		}
+		if l.step.Kind == nothing && l.step.Size >= mostQuiet {
+			l.step.Kind = Idle
 		}
 		if l.step.Kind != nothing {
 			return nil

@@ -37,7 +37,7 @@ type Step struct {
 	Kind Kind
 	// Size is how many bytes of the binlog were read for it.
 	Size int
-	// Tx is the transaction, and Version that of the present event. Both are unset in an Idle.
+	// Tx is the transaction, and Version that of the present event. In an Idle they mean nothing.
 	Tx      *event.Tx
 	Version event.Version
 	// End is where a transaction ends.

@@ -31,10 +31,10 @@ type stream struct {
 	from, to int
 	seq      byte
 	large    []byte
-	// part: large is not whole yet.
-	part  bool
-	small int
-	fail  func(packet []byte) error // makes an error of an error packet
+	// begun: the present packet was left before it was whole; part: large is not whole yet.
+	begun, part bool
+	small       int
+	fail        func(packet []byte) error // makes an error of an error packet
 }
 
 // newStream takes over the reading side of a connection that a dump command has just been written to. All answers
@@ -65,10 +65,10 @@ func (s *stream) next() ([]byte, error) {
 
 // packet returns the payload of the next packet, or of the next packets that belong together.
 func (s *stream) packet() ([]byte, error) {
-	if !s.part {
+	if !s.begun {
 		s.shrink()
 	}
-	for {
+	for s.begun = true; ; {
 		p, err := s.one()
 		if err != nil {
 			return nil, err
@@ -77,10 +77,12 @@ func (s *stream) packet() ([]byte, error) {
 			s.small = 0
 		}
 		if !s.part && len(p) < fullPacket {
+			s.begun = false
 			return p, nil
 		}
 		s.large = append(s.large, p...)
 		if s.part = len(p) == fullPacket; !s.part {
+			s.begun = false
 			return s.large, nil
 		}
 	}
