@@ -64,14 +64,11 @@ type reader struct {
 	pace  pace
 }
 
-// errCaughtUp is the source's [io.EOF]. An error of the log, or of what keeps doubts, may be one, too.
-var errCaughtUp = errors.New("caught up")
-
 // run reads until ctx ends, which is no error, something fails, or the source is caught up with and all that was handed
 // on is visible.
 func (r *reader) run(ctx context.Context) error {
-	err := r.read(ctx)
-	if err == errCaughtUp {
+	caughtUp, err := r.read(ctx)
+	if caughtUp {
 		if err = r.flush(ctx); err == nil {
 			err = r.source.Settled(ctx)
 		}
@@ -87,16 +84,14 @@ func (r *reader) run(ctx context.Context) error {
 	return err
 }
 
-// read takes one step after the other. Here is decided when a batch ends.
-func (r *reader) read(ctx context.Context) error {
+// read takes one step after the other, until the source is caught up with, or something fails. Here is decided when a
+// batch ends.
+func (r *reader) read(ctx context.Context) (caughtUp bool, err error) {
 	row := func(c *event.Change) error { return r.row(ctx, c) }
 	for {
 		step, err := r.source.Next(ctx)
-		if err == io.EOF {
-			return errCaughtUp
-		}
 		if err != nil {
-			return err
+			return err == io.EOF, err // of the source alone: an error of the log may wrap it, too
 		}
 		if step.Kind == canal.Rows {
 			err = step.Each(row)
@@ -107,7 +102,7 @@ func (r *reader) read(ctx context.Context) error {
 			err = r.flush(ctx)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -120,30 +119,13 @@ func (w *walk) statements(h binlog.Header, body []byte, each func(h binlog.Heade
 		}
 		return each(h, &q)
 	case h.Type == binlog.TypeTransactionPayload:
-		return w.unfold(body, each)
-	}
-	return nil
-}
-
-// unfold is statements for the events of a compressed transaction.
-func (w *walk) unfold(body []byte, each func(h binlog.Header, q *binlog.Query) error) error {
-	p, err := w.dec.Payload(body)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	for {
-		h, body, err := p.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = w.statements(h, body, each)
-		}
+		p, err := w.dec.Payload(body)
 		if err != nil {
 			return err
 		}
+		return p.Each(func(h binlog.Header, body []byte) error { return w.statements(h, body, each) })
 	}
+	return nil
 }
 
 // inFile reports whether an event stands in the binlog file, and was not made up by the sender.

@@ -31,10 +31,10 @@ type stream struct {
 	from, to int
 	seq      byte
 	large    []byte
-	// begun: the present packet was left before it was whole; part: large is not whole yet.
-	begun, part bool
-	small       int
-	fail        func(packet []byte) error // makes an error of an error packet
+	// begun: the present packet was left before it was whole.
+	begun bool
+	small int
+	fail  func(packet []byte) error // makes an error of an error packet
 }
 
 // newStream takes over the reading side of a connection that a dump command has just been written to. All answers
@@ -76,13 +76,10 @@ func (s *stream) packet() ([]byte, error) {
 		if 4+len(p) > streamBuffer {
 			s.small = 0
 		}
-		if !s.part && len(p) < fullPacket {
-			s.begun = false
+		if s.begun = len(p) == fullPacket; !s.begun && len(s.large) == 0 {
 			return p, nil
 		}
-		s.large = append(s.large, p...)
-		if s.part = len(p) == fullPacket; !s.part {
-			s.begun = false
+		if s.large = append(s.large, p...); !s.begun {
 			return s.large, nil
 		}
 	}

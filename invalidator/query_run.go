@@ -69,12 +69,12 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answe
 	default:
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
-	// What it read is as old as the run.
 	if away != nil && retry.ClassifyRedis(away) != retry.Fatal {
 		q.engine.health.failed(asked, away)
 		j.givenUp = true
 		return j.answers(serves, began, nil), ctx.Err() == nil
 	}
+	// What it read is as old as the run.
 	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), q.engine.health.slept(began, a.item.D))
 	actions := []action{a}
 	w.writer.perform(j, actions)

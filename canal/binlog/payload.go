@@ -74,6 +74,23 @@ func (p *Payload) Next() (h Header, body []byte, err error) {
 	return h, p.buf[HeaderSize:], nil
 }
 
+// Each calls f with each event that is left, until f fails, and closes the payload. It returns f's error, or its own.
+func (p *Payload) Each(f func(h Header, body []byte) error) error {
+	defer p.Close()
+	for {
+		h, body, err := p.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = f(h, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // Close ends the payload, wherever it is, and frees what is too large to keep. After the last event it does nothing.
 func (p *Payload) Close() {
 	p.open = false

@@ -19,19 +19,7 @@ func unfold(d *Decoder, body []byte, each func(h Header, body []byte) error) err
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	for {
-		h, body, err := p.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = each(h, body)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return p.Each(each)
 }
 
 // atOnce is the whole of a payload, unfolded at once by other code: its events, up to what is damaged.

@@ -2,9 +2,7 @@ package rebuild
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -176,19 +174,7 @@ func images(t *testing.T, s *testbed.Server, f func(*event.Table, []event.Value)
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			for {
-				h, inner, err := p.Next()
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				if err == nil {
-					err = one(h, inner)
-				}
-				if err != nil {
-					return err
-				}
-			}
+			return p.Each(one)
 		case h.Type.IsRows():
 			return d.Rows(h, body, &change, func(c *event.Change) error {
 				f(c.Table, c.After)
