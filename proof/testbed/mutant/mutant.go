@@ -23,27 +23,30 @@ const (
 // not caught by the test that it names. env are further variables ("NAME=value") for that test. It is run with the same
 // seed every time (FRESHET_SEED=1) and never whole (without FRESHET_SOAK).
 //
-// That every mutant applies is looked at every time. Building and running takes seconds, so only some are built, chosen
-// by FRESHET_SEED or at random; with FRESHET_SOAK all are.
+// That every mutant applies and compiles is looked at every time. Building and running takes seconds, so only some are
+// run, chosen by FRESHET_SEED or at random; with FRESHET_SOAK all are.
 func Caught(t *testing.T, env ...string) {
 	t.Helper()
 	all, err := load(filepath.Join("testdata", "mutants"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	whole, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bench{dir: ".", whole: whole, env: env}
+	if b.compiler, err = newCompiler(b.dir); err != nil {
+		t.Fatal(err)
+	}
 	for i := range all {
-		if _, err := all[i].apply("."); err != nil {
+		if _, err := b.changed(&all[i]); err != nil {
 			t.Errorf("mutant %s: %v", all[i].name, err)
 		}
 	}
 	if t.Failed() {
 		return
 	}
-	whole, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := bench{dir: ".", whole: whole, env: env}
 	for _, c := range some(t, all) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -76,14 +79,24 @@ func some(t *testing.T, all []change) []change {
 
 // bench is where mutants are tried.
 type bench struct {
-	dir   string   // of the package
-	whole string   // the test binary of the package as it is
-	env   []string // for its tests
+	dir      string   // of the package
+	whole    string   // the test binary of the package as it is
+	env      []string // for its tests
+	compiler *compiler
+}
+
+// changed returns the files that a mutant changes, by absolute path. They compile.
+func (b *bench) changed(c *change) (map[string]string, error) {
+	changed, err := c.apply(b.dir)
+	if err != nil {
+		return nil, err
+	}
+	return changed, b.compiler.check(changed)
 }
 
 // try builds a mutant, runs its test with it, and then without. It returns how the test failed with it.
 func (b *bench) try(t *testing.T, c *change) (said string, err error) {
-	changed, err := c.apply(b.dir)
+	changed, err := b.changed(c)
 	if err != nil {
 		return "", err
 	}

@@ -37,7 +37,11 @@ func TestAMutantIsCaughtByItsTestAloneAndForItsReason(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	b := bench{dir: dir, whole: whole}
+	compiler, err := newCompiler(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bench{dir: dir, whole: whole, compiler: compiler}
 	for _, c := range []struct{ name, text, want string }{
 		{"caught", head + second, ""},
 		{
@@ -55,6 +59,10 @@ func TestAMutantIsCaughtByItsTestAloneAndForItsReason(t *testing.T) {
 		},
 		{"no Go", head + strings.Replace(second, "+", "+(", 1) + "+(\n", "it is not Go"},
 		{"no such name", head + second + "+	return c\n", "it does not compile"},
+		{
+			"a name without use", head + "--- sample.go\n func Larger(a, b int) int {\n+	c := 0\n",
+			"declared and not used: c",
+		},
 		{"not there", head + strings.Replace(second, "return a", "return c", 1), "0 times in sample.go"},
 		{"there twice", head + "--- sample.go\n-	if a > b {\n+	if a < b {\n", "2 times in sample.go"},
 		{
