@@ -170,7 +170,7 @@ func (l *loop) learn(ctx context.Context, info *SourceInfo, p *event.Position) e
 	if from, err := parseStart(l.o.Start); err != nil || info.RowMetadata == "FULL" && !from.now {
 		return err // most tables have no column of which the binlog does not say all
 	}
-	at, err := placeOf(p.File, p.Pos)
+	at, err := binlogPosOf(p.File, p.Pos)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	}
 	if p.File != "" {
 		var err error
-		if l.done, err = placeOf(p.File, p.Pos); err != nil {
+		if l.done, err = binlogPosOf(p.File, p.Pos); err != nil {
 			return err
 		}
 	}
@@ -257,7 +257,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	}
 	// What an earlier run has read is vouched for once all before the position is visible. MySQL's answers say whether
 	// they hold all that was executed before; MariaDB's are places, and GTIDs where the position is no place.
-	c := claim{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
+	c := requirement{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
 	if l.flavor == event.MariaDB && l.done.isZero() {
 		had := l.gtids.Clone()
 		c.more = &had
@@ -274,7 +274,7 @@ func (l *loop) aim(s *session, info *SourceInfo) error {
 	if err := s.binlogEnd(info); err != nil {
 		return err
 	}
-	end, err := placeOf(info.File, info.Pos)
+	end, err := binlogPosOf(info.File, info.Pos)
 	l.target = target{end, l.epoch}
 	return err
 }

@@ -82,7 +82,7 @@ func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, 
 		// Whoever gives the source its GTIDs back goes on where it was.
 		before := info.Purged
 		if info.Flavor == event.MariaDB {
-			if before, err = s.gtidPos(place{file: files[0].Name, pos: firstEvent}); err != nil {
+			if before, err = s.gtidPos(binlogPos{file: files[0].Name, pos: firstEvent}); err != nil {
 				return err
 			}
 		}

@@ -245,7 +245,7 @@ func (l *loop) firstByte() {
 // request says what to ask for, and resets what belongs to one connection. taken are the server ids of replicas.
 func (l *loop) request(info *SourceInfo, taken []uint32) dumpRequest {
 	l.dec.Reset()
-	l.at, l.floor, l.from = place{}, l.done, 0
+	l.at, l.floor, l.from = binlogPos{}, l.done, 0
 	l.tx, l.fresh = transaction{}, true
 	l.replayed = !l.last.IsZero()
 	q := dumpRequest{heartbeat: l.o.Heartbeat, serverID: l.o.freeServerID(info, taken)}
@@ -265,7 +265,7 @@ func (l *loop) request(info *SourceInfo, taken []uint32) dumpRequest {
 
 // progress is what tells whether a connection brought anything.
 type progress struct {
-	done place
+	done binlogPos
 	last event.Version
 }
 

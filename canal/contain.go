@@ -12,13 +12,13 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 )
 
-// maxTroubles is of how many tables the loop remembers since when their rows cannot be read.
-const maxTroubles = 1000
+// maxUnreadable is of how many tables the loop remembers since when their rows cannot be read.
+const maxUnreadable = 1000
 
-// trouble is why rows of a table cannot be read, and since where.
-type trouble struct {
+// unreadable is why rows of a table cannot be read, and since where.
+type unreadable struct {
 	why   string
-	since place
+	since binlogPos
 }
 
 // contain ends the handling of a TABLE_MAP or a rows event, also one that panicked: in the decoder, or in what the rows
@@ -99,10 +99,10 @@ func (l *loop) passOver(te *binlog.TableError) error {
 		why = "column " + te.Column + ": " + why
 	}
 	if t.why != why {
-		if len(l.troubles) >= maxTroubles {
+		if len(l.troubles) >= maxUnreadable {
 			clear(l.troubles)
 		}
-		t = trouble{why, l.begin}
+		t = unreadable{why, l.begin}
 		l.troubles[name] = t
 	}
 	return l.doubt(alarm.EventUndecodable, "rows of table "+name+" could not be read at "+t.since.String()+" of source "+

@@ -32,14 +32,14 @@
 //
 // # Visibility
 //
-// A row's event may come seconds before the row can be read (semi-synchronous replication waits in between). So once
-// a heartbeat, and ten times as often while something waits for it, the source is asked what everybody can read:
-// MySQL for gtid_executed; MariaDB for its snapshot position, since its GTID variables and SHOW MASTER STATUS run
-// ahead; MySQL without GTIDs for the end of its binlog a heartbeat ago, and only while no commit waits for a
-// replica, which is the best that can be had. What is handed over is queued, a claim for each batch; an answer
-// that holds the transactions of the claims at the queue's head makes a mark with the version of the last of them.
-// The mark goes straight to the function that [Canal.Watch] was given, next to the data. [Canal.Handover] returns, from
-// the answers of the past, for how long a batch has been visible.
+// A row's event may come seconds before the row can be read (semi-synchronous replication waits in between). So once a
+// heartbeat, and ten times as often while something waits for it, the source is asked what everybody can read: MySQL
+// for gtid_executed; MariaDB for its snapshot position, since its GTID variables and SHOW MASTER STATUS run ahead;
+// MySQL without GTIDs for the end of its binlog a heartbeat ago, and only while no commit waits for a replica, which is
+// the best that can be had. What is handed over is queued, a requirement for each batch; an answer that holds the
+// transactions of the requirements at the queue's head makes a mark with the version of the last of them. The mark goes
+// straight to the function that [Canal.Watch] was given, next to the data. [Canal.Handover] returns, from the answers
+// of the past, for how long a batch has been visible.
 //
 // # Concurrency
 //

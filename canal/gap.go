@@ -178,7 +178,7 @@ func cutOff(s *session, info *SourceInfo, p *event.Position) (string, error) {
 	}
 	before := info.Purged
 	if info.Flavor == event.MariaDB {
-		if before, err = s.gtidPos(place{file: p.File, pos: firstEvent}); err != nil {
+		if before, err = s.gtidPos(binlogPos{file: p.File, pos: firstEvent}); err != nil {
 			return "", err
 		}
 	}

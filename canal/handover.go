@@ -11,13 +11,13 @@ const (
 	publishEach = 1024
 )
 
-// pending is what was handed out and not yet handed over by the caller, as a claim: the transactions from the first
-// to the last one that had rows.
+// pending is what was handed out and not yet handed over by the caller, as a requirement: the transactions from the
+// first to the last one that had rows.
 type pending struct {
 	active bool
 	runs   event.End
 	// need is behind the beginning of the last transaction that had rows.
-	need place
+	need binlogPos
 	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
 }
 
@@ -25,7 +25,7 @@ func (p *pending) clear() { p.active, p.runs.GTIDs = false, p.runs.GTIDs[:0] }
 
 func (p *pending) add(g event.GTID) { p.runs.AddTx("", 0, g, p.runs.Committed) }
 
-// note adds the present transaction to the pending claim: before the caller gets anything of it, since it may
+// note adds the present transaction to the pending requirement: before the caller gets anything of it, since it may
 // be handed over at once.
 func (l *loop) note() {
 	l.tx.noted = true
@@ -35,14 +35,14 @@ func (l *loop) note() {
 	l.pend.need.pos++
 }
 
-// claim takes the pending claim. If there is none (the keys of one transaction fill several batches), the claim is
-// again that of the last transaction.
-func (l *loop) claim(last event.Version) claim {
+// requirement takes the pending requirement. If there is none (the keys of one transaction fill several batches), the
+// requirement is again that of the last transaction.
+func (l *loop) requirement(last event.Version) requirement {
 	if !l.pend.active {
 		l.note()
 	}
 	p := &l.pend
-	c := claim{last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...)}
+	c := requirement{last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...)}
 	if l.tx.open {
 		c.open = l.tx.GTID
 	}

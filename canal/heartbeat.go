@@ -57,7 +57,7 @@ type heart struct {
 	big  bool
 	// last is the answer before, and set what of it was executed: neither goes back, unless the binlog was begun again.
 	last struct {
-		end  place
+		end  binlogPos
 		text string
 		set  event.GTIDSet
 	}
@@ -70,7 +70,7 @@ type heart struct {
 
 type pastEnd struct {
 	asked time.Time
-	end   place
+	end   binlogPos
 }
 
 func newHeart(c *Canal, p *event.Position, info *SourceInfo) *heart {
@@ -167,7 +167,7 @@ func (h *heart) connect(ctx context.Context) (*session, string, error) {
 		return nil, "", err
 	}
 	h.past, h.whole = nil, false
-	h.last.end, h.last.text, h.last.set = place{}, "", event.GTIDSet{}
+	h.last.end, h.last.text, h.last.set = binlogPos{}, "", event.GTIDSet{}
 	h.flavor, h.byGTID = info.Flavor, info.Flavor == event.MySQL && info.GTID
 	return s, info.Server, nil
 }
@@ -266,7 +266,7 @@ func (h *heart) askPast(s *session, a *answer) error {
 	if err != nil {
 		return err
 	}
-	if a.end, err = placeOf(file, pos); err != nil {
+	if a.end, err = binlogPosOf(file, pos); err != nil {
 		return err
 	}
 	waiting, err := s.pairs("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
@@ -289,7 +289,7 @@ func (h *heart) askPast(s *session, a *answer) error {
 }
 
 // mark hands out a mark.
-func (h *heart) mark(v verdict) {
+func (h *heart) mark(v conclusion) {
 	h.lastMark = time.Now()
 	if v.read {
 		h.n.read.Store(v.made.UnixNano())

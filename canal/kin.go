@@ -294,15 +294,15 @@ func (o *Options) made(ctx context.Context, s *session, info *SourceInfo, files 
 	var failed error
 	// The first file that begins after it: it is in the one before.
 	i := sort.Search(len(files), func(i int) bool {
-		before, err := s.gtidPos(place{file: files[i].Name, pos: firstEvent})
+		before, err := s.gtidPos(binlogPos{file: files[i].Name, pos: firstEvent})
 		failed = errors.Join(failed, err)
 		return before.Contains(g)
 	})
 	if failed != nil || i == 0 {
 		return m, failed
 	}
-	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent},
-		func(_ *walk, begin place, h binlog.Header, body []byte) error {
+	err = o.scan(ctx, info, binlogPos{file: files[i-1].Name, pos: firstEvent},
+		func(_ *walk, begin binlogPos, h binlog.Header, body []byte) error {
 			switch {
 			case begin.file != files[i-1].Name, !m.last.IsZero() && beginsGroup(h.Type):
 				return errEnough

@@ -96,7 +96,7 @@ func rowsBefore(r *recorder, i int) (n int) {
 }
 
 func fileNumber(r *recorder, i int) uint32 {
-	p, err := placeOf(r.ends[i-1].File, r.ends[i-1].Pos)
+	p, err := binlogPosOf(r.ends[i-1].File, r.ends[i-1].Pos)
 	if err != nil {
 		panic(err)
 	}

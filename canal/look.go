@@ -96,9 +96,9 @@ func (t *tables) look(now bool) error {
 
 // compare compares the definition of the table that m describes, or of all that wait, and reports whether any was
 // wrong.
-func (t *tables) compare(at place, m *binlog.TableMap) (found bool, err error) {
+func (t *tables) compare(at binlogPos, m *binlog.TableMap) (found bool, err error) {
 	err = t.ask(t.l.ctx, func(s *session, h *history) error {
-		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m,
+		return t.tracker.VerifyMapped(t.l.ctx, s.conn, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m,
 			func(n ddl.Name, how string) error {
 				found = true
 				return t.altered(n, how)

@@ -27,7 +27,7 @@ type loop struct {
 	byGTID bool
 	gtids  event.GTIDSet // of all transactions that were handed out, but for those in runs
 	runs   event.End     // those since everything was last handed over
-	done   place         // where the last transaction ended
+	done   binlogPos     // where the last transaction ended
 	last   event.Version // of the last row
 	target target
 	pend   pending
@@ -40,8 +40,8 @@ type loop struct {
 	lagging string
 	// troubles are the tables of which rows could not be read, by schema.table. suspect is the last event that may have
 	// been damaged on its way.
-	troubles map[string]trouble
-	suspect  place
+	troubles map[string]unreadable
+	suspect  binlogPos
 	// reconnect decides what becomes of broken, which ended the last connection and has not been judged.
 	reconnect *reconnect
 	broken    error
@@ -55,16 +55,16 @@ type loop struct {
 	// What does not.
 
 	dump     *dump
-	at       place  // where the next event begins
-	floor    place  // no transaction that is sent begins before it
-	from     uint64 // what begins before it in the first file is not wanted
-	fresh    bool   // no transaction has come yet
-	replayed bool   // rows that were handed out may come again
+	at       binlogPos // where the next event begins
+	floor    binlogPos // no transaction that is sent begins before it
+	from     uint64    // what begins before it in the first file is not wanted
+	fresh    bool      // no transaction has come yet
+	replayed bool      // rows that were handed out may come again
 	tx       transaction
 	payload  *binlog.Payload // the TRANSACTION_PAYLOAD that is being taken apart; nil: none is
 	out      rowsEvent
 	change   event.Change
-	begin    place // of the present event, or of the TRANSACTION_PAYLOAD around it
+	begin    binlogPos // of the present event, or of the TRANSACTION_PAYLOAD around it
 
 	// The loop's own numbers; publish shows them. shown are the rows that it has shown.
 
@@ -73,7 +73,7 @@ type loop struct {
 }
 
 func newLoop(c *Canal) (*loop, error) {
-	l := &loop{Canal: c, troubles: map[string]trouble{}, xa: &xaStart{}}
+	l := &loop{Canal: c, troubles: map[string]unreadable{}, xa: &xaStart{}}
 	l.reconnect = l.newReconnect()
 	l.step.Each, l.out.one = l.each, l.row
 	l.tables = &tables{l: l, looks: looks{now: time.Now}}
@@ -179,7 +179,7 @@ func isGTID(t binlog.Type) bool {
 }
 
 // damaged explains an error of decoding; all others pass.
-func (l *loop) damaged(at place, err error) error {
+func (l *loop) damaged(at binlogPos, err error) error {
 	if err == nil || !errors.Is(err, binlog.ErrDamaged) {
 		return err
 	}

@@ -85,8 +85,8 @@ func (o *Options) oldestBinlog(ctx context.Context, s *session, info *SourceInfo
 		return time.Time{}, err
 	}
 	var begun time.Time
-	err = o.scan(ctx, info, place{file: files[0].Name, pos: firstEvent},
-		func(_ *walk, _ place, h binlog.Header, _ []byte) error {
+	err = o.scan(ctx, info, binlogPos{file: files[0].Name, pos: firstEvent},
+		func(_ *walk, _ binlogPos, h binlog.Header, _ []byte) error {
 			if h.Timestamp == 0 {
 				return nil
 			}

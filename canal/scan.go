@@ -23,8 +23,8 @@ var errEnough = errors.New("enough")
 // scan reads the binlog from a place to its end, on a connection of its own and by a name of its own. It calls each
 // for every event, with the place where the event begins; events that the server makes up are left out. The place
 // must be the beginning of an event; beyond 4 GiB, events before it come as well.
-func (o *Options) scan(ctx context.Context, info *SourceInfo, from place,
-	each func(w *walk, at place, h binlog.Header, body []byte) error,
+func (o *Options) scan(ctx context.Context, info *SourceInfo, from binlogPos,
+	each func(w *walk, at binlogPos, h binlog.Header, body []byte) error,
 ) error {
 	s, err := o.connect(ctx, queryTimeout)
 	if err != nil {
@@ -78,10 +78,10 @@ func (nobody) Define(*binlog.TableMap) (*binlog.Definition, error) { return nil,
 type walk struct {
 	dec    *binlog.Decoder
 	flavor event.Flavor
-	at     place
+	at     binlogPos
 }
 
-func (w *walk) event(ev []byte, each func(w *walk, at place, h binlog.Header, body []byte) error) error {
+func (w *walk) event(ev []byte, each func(w *walk, at binlogPos, h binlog.Header, body []byte) error) error {
 	h, body, err := w.dec.Split(ev)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (w *walk) event(ev []byte, each func(w *walk, at place, h binlog.Header, bo
 		if err != nil {
 			return err
 		}
-		w.at, err = placeOf(strings.Clone(r.File), r.Pos)
+		w.at, err = binlogPosOf(strings.Clone(r.File), r.Pos)
 		return err
 	case !inFile(h), h.Type == binlog.TypeFormatDescription && w.at.pos != firstEvent:
 		return nil
@@ -141,8 +141,8 @@ func inFile(h binlog.Header) bool {
 func (o *Options) gtidsAt(ctx context.Context, info *SourceInfo, file string, pos uint64) (event.GTIDSet, error) {
 	var set event.GTIDSet
 	end := uint64(firstEvent) // of the last event before pos
-	err := o.scan(ctx, info, place{file: file, pos: firstEvent},
-		func(_ *walk, begin place, h binlog.Header, body []byte) error {
+	err := o.scan(ctx, info, binlogPos{file: file, pos: firstEvent},
+		func(_ *walk, begin binlogPos, h binlog.Header, body []byte) error {
 			if begin.file != file {
 				return errEnough
 			}
@@ -263,9 +263,9 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 			"before", files[0].Name, t.Format(time.RFC3339))
 	}
 	var set event.GTIDSet
-	at := place{}
-	err = o.scan(ctx, info, place{file: files[i-1].Name, pos: firstEvent},
-		func(_ *walk, begin place, h binlog.Header, body []byte) error {
+	at := binlogPos{}
+	err = o.scan(ctx, info, binlogPos{file: files[i-1].Name, pos: firstEvent},
+		func(_ *walk, begin binlogPos, h binlog.Header, body []byte) error {
 			at = begin
 			switch h.Type {
 			case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID:
@@ -289,7 +289,8 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 // begun returns when a binlog file was begun.
 func (o *Options) begun(ctx context.Context, info *SourceInfo, file string) (time.Time, error) {
 	var t time.Time
-	err := o.scan(ctx, info, place{file: file, pos: firstEvent}, func(_ *walk, _ place, h binlog.Header, _ []byte) error {
+	begin := binlogPos{file: file, pos: firstEvent}
+	err := o.scan(ctx, info, begin, func(_ *walk, _ binlogPos, h binlog.Header, _ []byte) error {
 		t = time.Unix(int64(h.Timestamp), 0)
 		return errEnough
 	})

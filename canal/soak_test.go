@@ -79,7 +79,7 @@ func TestWhatIsLongNotVouchedForIsAnAlarm(t *testing.T) {
 		v := begun()
 		board := newBoard(t, quietLogger(t))
 		h := &heart{o: &Options{Source: "s", Alarms: board}, vis: v}
-		v.handover(claim{last: version(1), gtids: []event.GTIDRange{run(uuidA, 1, 1)}})
+		v.handover(requirement{last: version(1), gtids: []event.GTIDRange{run(uuidA, 1, 1)}})
 		pass(t, unseenAfter-time.Second)
 		h.complain()
 		if n := len(board.Records()); n != 0 {

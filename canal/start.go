@@ -130,7 +130,7 @@ func startEarliest(s *session, info *SourceInfo, p *event.Position) error {
 	p.File, p.Pos = files[0].Name, firstEvent
 	switch {
 	case info.Flavor == event.MariaDB:
-		p.GTIDs, err = s.gtidPos(place{file: p.File, pos: p.Pos})
+		p.GTIDs, err = s.gtidPos(binlogPos{file: p.File, pos: p.Pos})
 	case info.GTID:
 		p.GTIDs = info.Purged.Clone()
 	}
@@ -139,22 +139,22 @@ func startEarliest(s *session, info *SourceInfo, p *event.Position) error {
 
 // snapshot asks MariaDB where in its binlog the last commit ends that everybody can read. gtid_binlog_pos and SHOW
 // MASTER STATUS are ahead of it: they hold a commit that waits for a semi-synchronous replica.
-func (s *session) snapshot() (place, error) {
+func (s *session) snapshot() (binlogPos, error) {
 	v, err := s.pairs("SHOW STATUS LIKE 'Binlog_snapshot_%'")
 	if err != nil {
-		return place{}, err
+		return binlogPos{}, err
 	}
 	file := v["binlog_snapshot_file"]
 	pos, err := strconv.ParseUint(v["binlog_snapshot_position"], 10, 64)
 	if err != nil || file == "" {
-		return place{}, fmt.Errorf("binlog_snapshot_file %q, binlog_snapshot_position %q: want a place in the binlog",
+		return binlogPos{}, fmt.Errorf("binlog_snapshot_file %q, binlog_snapshot_position %q: want a place in the binlog",
 			file, v["binlog_snapshot_position"])
 	}
-	return placeOf(file, pos)
+	return binlogPosOf(file, pos)
 }
 
 // gtidPos asks MariaDB for the GTIDs at a place of its binlog.
-func (s *session) gtidPos(at place) (event.GTIDSet, error) {
+func (s *session) gtidPos(at binlogPos) (event.GTIDSet, error) {
 	r, err := s.row("SELECT BINLOG_GTID_POS(" + quote(at.file) + "," + strconv.FormatUint(at.pos, 10) + ")")
 	if err != nil {
 		return event.GTIDSet{}, err

@@ -96,7 +96,9 @@ func (c *Canal) Close() { c.loop.hangUp() }
 // Handover is called before a batch of invalidations is handed on: last is the highest version in it. It returns for
 // how long all changes in the batch have been known to be visible to everybody, or [event.Unknown]; a mark will cover
 // them once they are.
-func (c *Canal) Handover(last event.Version) time.Duration { return c.vis.handover(c.loop.claim(last)) }
+func (c *Canal) Handover(last event.Version) time.Duration {
+	return c.vis.handover(c.loop.requirement(last))
+}
 
 // HandedOver is called between two steps, when all that was read has been handed on. A mark says so, once it is also
 // all that the source had when it was asked.

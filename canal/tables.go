@@ -93,9 +93,9 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 }
 
 // resolve asks the source about tables whose columns are in doubt.
-func (t *tables) resolve(ctx context.Context, at place, m *binlog.TableMap) (d *binlog.Definition, err error) {
+func (t *tables) resolve(ctx context.Context, at binlogPos, m *binlog.TableMap) (d *binlog.Definition, err error) {
 	err = t.ask(ctx, func(s *session, h *history) error {
-		d, err = t.tracker.Resolve(ctx, s.conn, h, schema.Place{File: at.file, Pos: at.pos}, m)
+		d, err = t.tracker.Resolve(ctx, s.conn, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m)
 		return err
 	})
 	return d, err
@@ -225,20 +225,20 @@ type history struct {
 }
 
 // DDLBetween implements [schema.Scanner].
-func (s *history) DDLBetween(ctx context.Context, from, to schema.Place, touches func(ddl.Statement) bool) (bool,
+func (s *history) DDLBetween(ctx context.Context, from, to schema.BinlogPos, touches func(ddl.Statement) bool) (bool,
 	error,
 ) {
-	begin, err := placeOf(from.File, from.Pos)
+	begin, err := binlogPosOf(from.File, from.Pos)
 	if err != nil {
 		return false, err
 	}
-	end, err := placeOf(to.File, to.Pos)
+	end, err := binlogPosOf(to.File, to.Pos)
 	if err != nil {
 		return false, err
 	}
 	have := s.l.position().GTIDs
 	found, ours := false, false
-	err = s.l.o.scan(ctx, s.info, begin, func(w *walk, at place, h binlog.Header, body []byte) error {
+	err = s.l.o.scan(ctx, s.info, begin, func(w *walk, at binlogPos, h binlog.Header, body []byte) error {
 		if at.compare(end) >= 0 {
 			return errEnough
 		}

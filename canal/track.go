@@ -22,7 +22,7 @@ func (l *loop) rotate(h binlog.Header, body []byte) error {
 	if r.File == l.at.file && r.Pos == l.at.pos {
 		return nil
 	}
-	to, err := placeOf(strings.Clone(r.File), r.Pos)
+	to, err := binlogPosOf(strings.Clone(r.File), r.Pos)
 	if err != nil {
 		return l.damaged(l.at, err)
 	}
@@ -115,11 +115,11 @@ func (l *loop) maxJump() uint32 {
 
 // target is where to stop.
 type target struct {
-	place
+	binlogPos
 	epoch uint32
 }
 
 // reached reports whether everything that the source held at the start has been read.
 func (l *loop) reached() bool {
-	return l.o.UntilCaughtUp && !l.tx.open && l.target.epoch == l.epoch && l.at.compare(l.target.place) >= 0
+	return l.o.UntilCaughtUp && !l.tx.open && l.target.epoch == l.epoch && l.at.compare(l.target.binlogPos) >= 0
 }

@@ -14,12 +14,12 @@ type transaction struct {
 	// open: its end has not been read.
 	open bool
 	// begin is where it begins.
-	begin place
+	begin binlogPos
 	// began: BEGIN or XA START has been read, so a statement does not end it.
 	began bool
 	// announced: a GTID event has begun it. standalone: that said that one statement follows and is all.
 	announced, standalone bool
-	// noted: the pending claim holds it.
+	// noted: the pending requirement holds it.
 	noted bool
 }
 
@@ -85,7 +85,7 @@ func (l *loop) raise(server, why string) error {
 	}
 	l.epoch++
 	l.server = server
-	l.done, l.floor, l.replayed = place{}, place{}, false
+	l.done, l.floor, l.replayed = binlogPos{}, binlogPos{}, false
 	l.vis.begin(server, l.epoch)
 	l.m.epoch.Set(float64(l.epoch))
 	l.o.Alarms.Raise(alarm.EpochRaised, "source "+l.o.Source+": "+why+"; reading goes on by GTID under a new epoch")
@@ -114,7 +114,7 @@ func (l *loop) finish(h binlog.Header, how Kind) (err error) {
 		l.note() // its rows were prepared earlier; the keys are handed over again now
 	}
 	if l.pend.active && !t.noted {
-		// So that the runs of a claim are few: what lies between its transactions is visible as well by then.
+		// So that the runs of a requirement are few: what lies between its transactions is visible as well by then.
 		l.pend.add(t.GTID)
 	}
 	end := &step.End

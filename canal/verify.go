@@ -10,7 +10,7 @@ type verification struct {
 	due part
 	// server and done are where it was last done.
 	server string
-	done   place
+	done   binlogPos
 }
 
 // part is a part of a definition.
@@ -24,7 +24,7 @@ const (
 
 // begin notes that a server answers whose tables may not be those that are known. If nothing has been read since that
 // was asked last, it is not asked again: to look through a long binlog may last longer than a connection does.
-func (v *verification) begin(server string, done place) {
+func (v *verification) begin(server string, done binlogPos) {
 	if v.server != server || v.done != done {
 		v.due = attributes | columns
 	}
@@ -41,7 +41,7 @@ func (t *tables) verify(named bool) error {
 	if t.check.due&parts == 0 {
 		return nil
 	}
-	at := schema.Place{File: t.l.tx.begin.file, Pos: t.l.tx.begin.pos}
+	at := schema.BinlogPos{File: t.l.tx.begin.file, Pos: t.l.tx.begin.pos}
 	err := t.ask(t.l.ctx, func(s *session, h *history) error {
 		return t.tracker.Verify(t.l.ctx, s.conn, h, at, named, t.altered)
 	})

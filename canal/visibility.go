@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// maxClaims bounds the queue of what is not yet vouched for. Beyond it, new claims are added to the last one:
-	// the marks get coarser, not wrong.
-	maxClaims = 8192
+	// maxRequirements bounds the queue of what is not yet vouched for. Beyond it, new requirements are added to the last
+	// one: the marks get coarser, not wrong.
+	maxRequirements = 8192
 	// maxAnswers bounds the answers that are kept for telling a batch's age.
 	maxAnswers = 64
 	// unseenAfter is how long something may wait to be vouched for before it is an alarm.
 	unseenAfter = 30 * time.Second
 )
 
-// claim is what must be visible before everything up to a version is: the transactions of a batch, or of a run of
-// batches. Each batch's claim is judged on its own; that of a mark needs all before it as well.
-type claim struct {
+// requirement is what must be visible before everything up to a version is: the transactions of a batch, or of a run of
+// batches. Each batch's requirement is judged on its own; that of a mark needs all before it as well.
+type requirement struct {
 	last event.Version
 	// gtids are the transactions, where the source has GTIDs; of a run of batches those of the last one, and more
 	// those of the others.
@@ -32,7 +32,7 @@ type claim struct {
 	// need is the least position that an answer must have, if it is of the same epoch; zero: only GTIDs tell. Answers
 	// lie at ends of transactions, so for a transaction it is one byte behind where it begins: an answer beyond that
 	// holds all of it, even the part that was not yet read.
-	need place
+	need binlogPos
 	// open is the last transaction, if its end had not been read when it was handed over; the zero GTID if it had.
 	open event.GTID
 	// since is when it began to wait.
@@ -48,7 +48,7 @@ type answer struct {
 	epoch  uint32
 	// place is the end of what is visible, where the source answers with a position, and end that of all that it
 	// holds, visible or not.
-	place, end place
+	place, end binlogPos
 	// gtids is what is visible, where it answers with a set (named): only what passed since the start of the run,
 	// so that old fragments cost nothing. whole says that the set also holds what was executed before.
 	gtids event.GTIDSet
@@ -57,7 +57,7 @@ type answer struct {
 }
 
 // holds reports whether everything that c needs is visible.
-func (a *answer) holds(c *claim) bool {
+func (a *answer) holds(c *requirement) bool {
 	if !a.place.isZero() && !c.need.isZero() && a.epoch == c.last.Epoch {
 		return a.place.compare(c.need) >= 0
 	}
@@ -84,7 +84,7 @@ type visibility struct {
 	server string
 	epoch  uint32
 	// queue holds what is not vouched for, in commit order.
-	queue []claim
+	queue []requirement
 	// vouched is the highest version such that everything handed over up to it is visible.
 	vouched event.Version
 	// answers are kept oldest first: the first one, then ever denser towards the present.
@@ -92,7 +92,7 @@ type visibility struct {
 	// spacing is the least time between kept answers.
 	spacing time.Duration
 	// read is how far the loop had handed over everything, by place and, since the start of the run, by GTID.
-	read      place
+	read      binlogPos
 	readEpoch uint32
 	readGTIDs event.GTIDSet
 	// wake tells the heartbeat that there is something to ask for, or to say; capacity 1.
@@ -121,8 +121,8 @@ func (v *visibility) begin(server string, epoch uint32) {
 	v.answers, v.unread = nil, nil
 }
 
-// base queues the claim on what was read before the run.
-func (v *visibility) base(c claim) {
+// base queues the requirement on what was read before the run.
+func (v *visibility) base(c requirement) {
 	c.since = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -137,8 +137,8 @@ func (v *visibility) stream() (server string, epoch uint32) {
 	return v.server, v.epoch
 }
 
-// handover queues a claim and returns for how long all of it has been known to be visible.
-func (v *visibility) handover(c claim) time.Duration {
+// handover queues a requirement and returns for how long all of it has been known to be visible.
+func (v *visibility) handover(c requirement) time.Duration {
 	c.since = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -155,9 +155,9 @@ func (v *visibility) handover(c claim) time.Duration {
 }
 
 // enqueue reports whether the queue was empty.
-func (v *visibility) enqueue(c claim) bool {
+func (v *visibility) enqueue(c requirement) bool {
 	n := len(v.queue)
-	if n < maxClaims { // the last element may be a claim of many batches
+	if n < maxRequirements { // the last element may be a requirement of many batches
 		v.queue = append(v.queue, c)
 		return n == 0
 	}
@@ -172,8 +172,8 @@ func (v *visibility) enqueue(c claim) bool {
 	return false
 }
 
-// forget takes back the claim on a transaction that was open when the connection broke and then did not come again:
-// the server has lost it, so it will never be visible, and nothing must wait for it.
+// forget takes back the requirement on a transaction that was open when the connection broke and then did not come
+// again: the server has lost it, so it will never be visible, and nothing must wait for it.
 func (v *visibility) forget(g event.GTID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -222,7 +222,7 @@ func without(runs []event.GTIDRange, g event.GTID) []event.GTIDRange {
 }
 
 // handed says that everything up to a place, and these transactions, has been handed over.
-func (v *visibility) handed(p place, epoch uint32, gtids []event.GTIDRange) {
+func (v *visibility) handed(p binlogPos, epoch uint32, gtids []event.GTIDRange) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.read, v.readEpoch = p, epoch
@@ -251,24 +251,24 @@ func signal(c chan struct{}) {
 	}
 }
 
-// verdict is what follows from an answer.
-type verdict struct {
+// conclusion is what follows from an answer.
+type conclusion struct {
 	version event.Version
 	made    time.Time
 	read    bool
-	// news says that it tells more than the last verdict did.
+	// news says that it tells more than the last conclusion did.
 	news bool
-	// waiting is how many claims are not vouched for, and since when the first of them waits.
+	// waiting is how many requirements are not vouched for, and since when the first of them waits.
 	waiting int
 	since   time.Time
 }
 
 // take draws the conclusions from an answer; ok is false if it is not of the stream's server and epoch.
-func (v *visibility) take(a answer) (out verdict, ok bool) {
+func (v *visibility) take(a answer) (out conclusion, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if a.server != v.server || a.epoch != v.epoch {
-		return verdict{}, false
+		return conclusion{}, false
 	}
 	if a.named || !a.place.isZero() {
 		v.keep(a)
@@ -294,18 +294,18 @@ func (v *visibility) take(a answer) (out verdict, ok bool) {
 }
 
 // again judges the newest answer once more, if the loop has since read all that it speaks of.
-func (v *visibility) again() (out verdict, ok bool) {
+func (v *visibility) again() (out conclusion, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.unread == nil || !v.hasRead(v.unread) {
-		return verdict{}, false
+		return conclusion{}, false
 	}
 	return v.judge(), true
 }
 
 // judge says what is known by the newest answer, which it settles once everything has been read.
-func (v *visibility) judge() verdict {
-	out := verdict{version: v.vouched, made: v.unread.made, waiting: len(v.queue)}
+func (v *visibility) judge() conclusion {
+	out := conclusion{version: v.vouched, made: v.unread.made, waiting: len(v.queue)}
 	if out.waiting > 0 {
 		out.since = v.queue[0].since
 	}
@@ -347,7 +347,7 @@ func (v *visibility) urgent() bool {
 	return urgent
 }
 
-// waiting returns how many claims are not vouched for, and since when the first one waits.
+// waiting returns how many requirements are not vouched for, and since when the first one waits.
 func (v *visibility) waiting() (n int, since time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -357,7 +357,8 @@ func (v *visibility) waiting() (n int, since time.Time) {
 	return len(v.queue), since
 }
 
-// foreign reports whether the first claim is of an earlier epoch, or has no position, so that a position does not tell.
+// foreign reports whether the first requirement is of an earlier epoch, or has no position, so that a position does not
+// tell.
 func (v *visibility) foreign() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -33,7 +33,7 @@ func set(runs ...event.GTIDRange) event.GTIDSet {
 	return s
 }
 
-func at(pos uint64) place { return place{"binlog.000001", 1, pos} }
+func at(pos uint64) binlogPos { return binlogPos{"binlog.000001", 1, pos} }
 
 func version(pos uint64) event.Version { return event.Version{Epoch: 1, File: 1, Pos: pos, Row: 1} }
 
@@ -55,7 +55,7 @@ func begun() *visibility {
 	return v
 }
 
-func mustTake(t *testing.T, v *visibility, a answer) verdict {
+func mustTake(t *testing.T, v *visibility, a answer) conclusion {
 	t.Helper()
 	out, ok := v.take(a)
 	if !ok {
@@ -66,9 +66,9 @@ func mustTake(t *testing.T, v *visibility, a answer) verdict {
 
 func TestAMarkCoversWhatTheAnswersHoldAndNothingBehindTheFirstThatTheyDoNot(t *testing.T) {
 	v := begun()
-	v.handover(claim{last: version(10), gtids: []event.GTIDRange{run(uuidA, 1, 3)}})
-	v.handover(claim{last: version(20), gtids: []event.GTIDRange{run(uuidA, 4, 4), run(uuidB, 1, 1)}})
-	v.handover(claim{last: version(30), gtids: []event.GTIDRange{run(uuidA, 5, 5)}})
+	v.handover(requirement{last: version(10), gtids: []event.GTIDRange{run(uuidA, 1, 3)}})
+	v.handover(requirement{last: version(20), gtids: []event.GTIDRange{run(uuidA, 4, 4), run(uuidB, 1, 1)}})
+	v.handover(requirement{last: version(30), gtids: []event.GTIDRange{run(uuidA, 5, 5)}})
 	for _, c := range []struct {
 		a       answer
 		want    event.Version
@@ -92,9 +92,9 @@ func TestAMarkCoversWhatTheAnswersHoldAndNothingBehindTheFirstThatTheyDoNot(t *t
 func TestAPositionHoldsATransactionThatBeginsBeforeIt(t *testing.T) {
 	v := begun()
 	// A transaction from 100 to 300, handed over in two batches while it is still being read.
-	v.handover(claim{last: version(150), need: at(101)})
-	v.handover(claim{last: version(250), need: at(101)})
-	v.handover(claim{last: version(350), need: at(301)})
+	v.handover(requirement{last: version(150), need: at(101)})
+	v.handover(requirement{last: version(250), need: at(101)})
+	v.handover(requirement{last: version(350), need: at(301)})
 	if out := mustTake(t, v, byPlace(100)); out.version != (event.Version{}) {
 		t.Errorf("an answer at its beginning vouches for it: %s", out.version)
 	}
@@ -122,7 +122,7 @@ func TestTheAgeOfABatchIsThatOfTheFirstAnswerThatHoldsAllOfIt(t *testing.T) {
 			{run(uuidA, 20, 21), event.Unknown},
 			{run(uuidB, 1, 1), event.Unknown},
 		} {
-			if got := v.handover(claim{last: version(1), gtids: []event.GTIDRange{c.r}}); got != c.want {
+			if got := v.handover(requirement{last: version(1), gtids: []event.GTIDRange{c.r}}); got != c.want {
 				t.Errorf("%v: age %s, want %s", c.r, got, c.want)
 			}
 		}
@@ -131,7 +131,7 @@ func TestTheAgeOfABatchIsThatOfTheFirstAnswerThatHoldsAllOfIt(t *testing.T) {
 
 func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 	v := begun()
-	v.handover(claim{last: version(10), need: at(5), gtids: []event.GTIDRange{run(uuidA, 1, 1)}})
+	v.handover(requirement{last: version(10), need: at(5), gtids: []event.GTIDRange{run(uuidA, 1, 1)}})
 	other, earlier := byPlace(1000), byPlace(1000)
 	other.server, earlier.epoch = "x", 0
 	for _, a := range []answer{other, earlier} {
@@ -144,11 +144,11 @@ func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 	v.begin("y", 2)
 	a := byPlace(1000)
 	a.server, a.epoch = "y", 2
-	v.handover(claim{
+	v.handover(requirement{
 		last: event.Version{Epoch: 1, File: 1, Pos: 20}, need: at(15),
 		gtids: []event.GTIDRange{run(uuidA, 2, 2)},
 	})
-	v.handover(claim{last: event.Version{Epoch: 2, File: 1, Pos: 4}, need: at(5)})
+	v.handover(requirement{last: event.Version{Epoch: 2, File: 1, Pos: 4}, need: at(5)})
 	if out := mustTake(t, v, a); out.waiting != 2 || !v.foreign() {
 		t.Errorf("a position of the new server vouched for the old one's: %d waiting", out.waiting)
 	}
@@ -160,8 +160,8 @@ func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 
 func TestNothingIsVouchedForBeforeWhatEarlierRunsReadIs(t *testing.T) {
 	v := begun()
-	v.base(claim{last: version(5), need: at(5)})
-	v.handover(claim{last: version(10), gtids: []event.GTIDRange{run(uuidA, 7, 7)}})
+	v.base(requirement{last: version(5), need: at(5)})
+	v.handover(requirement{last: version(10), gtids: []event.GTIDRange{run(uuidA, 7, 7)}})
 	a := byGTIDs(run(uuidA, 7, 7))
 	a.whole = false
 	if out := mustTake(t, v, a); out.waiting != 2 || !out.version.IsZero() {
@@ -175,8 +175,8 @@ func TestNothingIsVouchedForBeforeWhatEarlierRunsReadIs(t *testing.T) {
 
 func TestALostTransactionIsNotWaitedFor(t *testing.T) {
 	v := begun()
-	v.handover(claim{last: version(10), gtids: []event.GTIDRange{run(uuidA, 1, 3)}, open: gtid(uuidA, 3)})
-	v.handover(claim{last: version(20), gtids: []event.GTIDRange{run(uuidA, 3, 3)}, open: gtid(uuidA, 3)})
+	v.handover(requirement{last: version(10), gtids: []event.GTIDRange{run(uuidA, 1, 3)}, open: gtid(uuidA, 3)})
+	v.handover(requirement{last: version(20), gtids: []event.GTIDRange{run(uuidA, 3, 3)}, open: gtid(uuidA, 3)})
 	v.forget(gtid(uuidA, 9))
 	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); out.waiting != 2 {
 		t.Fatalf("%d waiting, want 2", out.waiting)
@@ -192,14 +192,16 @@ func TestALostTransactionIsNotWaitedFor(t *testing.T) {
 
 func TestALostTransactionIsNotWaitedForBeyondTheBound(t *testing.T) {
 	v := begun()
-	for i := uint64(1); i < maxClaims; i++ {
-		v.handover(claim{last: version(i), gtids: []event.GTIDRange{run(uuidA, 1, 1)}})
+	for i := uint64(1); i < maxRequirements; i++ {
+		v.handover(requirement{last: version(i), gtids: []event.GTIDRange{run(uuidA, 1, 1)}})
 	}
 	for i := uint64(0); i < 5; i++ {
-		v.handover(claim{last: version(maxClaims + i), gtids: []event.GTIDRange{run(uuidA, 2, 3)}, open: gtid(uuidA, 3)})
+		v.handover(requirement{
+			last: version(maxRequirements + i), gtids: []event.GTIDRange{run(uuidA, 2, 3)}, open: gtid(uuidA, 3),
+		})
 	}
 	v.forget(gtid(uuidA, 3))
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); out.waiting != 0 || out.version != version(maxClaims+4) {
+	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); out.waiting != 0 || out.version != version(maxRequirements+4) {
 		t.Fatalf("%d waiting, mark %s", out.waiting, out.version)
 	}
 }
@@ -217,16 +219,16 @@ func TestOnMariaDBALostTransactionLeavesTheOneBeforeIt(t *testing.T) {
 
 func TestTheQueueIsBounded(t *testing.T) {
 	v := begun()
-	const n = 3 * maxClaims
+	const n = 3 * maxRequirements
 	for i := uint64(1); i <= n; i++ {
 		u := uuidA
 		if i%3 == 0 {
 			u = uuidB
 		}
-		v.handover(claim{last: version(i), gtids: []event.GTIDRange{run(u, i, i)}})
+		v.handover(requirement{last: version(i), gtids: []event.GTIDRange{run(u, i, i)}})
 	}
-	if len(v.queue) != maxClaims {
-		t.Fatalf("%d claims are kept, want %d", len(v.queue), maxClaims)
+	if len(v.queue) != maxRequirements {
+		t.Fatalf("%d requirements are kept, want %d", len(v.queue), maxRequirements)
 	}
 	var all []event.GTIDRange
 	for i := uint64(1); i <= n; i++ {
@@ -236,7 +238,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 		}
 		all = append(all, run(u, i, i))
 	}
-	if out := mustTake(t, v, byGTIDs(all[:n-1]...)); out.waiting != 1 || out.version != version(maxClaims-1) {
+	if out := mustTake(t, v, byGTIDs(all[:n-1]...)); out.waiting != 1 || out.version != version(maxRequirements-1) {
 		t.Errorf("without the last one: %d waiting, mark %s", out.waiting, out.version)
 	}
 	if out := mustTake(t, v, byGTIDs(all...)); out.waiting != 0 || out.version != version(n) {
@@ -255,7 +257,7 @@ func TestAFewAnswersReachBackForHours(t *testing.T) {
 			t.Fatalf("%d answers are kept", n)
 		}
 		age := func(n uint64) time.Duration {
-			return v.handover(claim{last: version(n), gtids: []event.GTIDRange{run(uuidA, n, n)}})
+			return v.handover(requirement{last: version(n), gtids: []event.GTIDRange{run(uuidA, n, n)}})
 		}
 		if got := age(1); got != 4*time.Hour {
 			t.Errorf("age of what the first answer held: %s", got)
@@ -279,7 +281,8 @@ func TestAServerThatHasLostWhatItSaidIsNotBelievedForIt(t *testing.T) {
 		mustTake(t, v, byGTIDs(run(uuidA, 1, 10)))
 		pass(t, time.Minute)
 		mustTake(t, v, byGTIDs(run(uuidA, 1, 5)))
-		if got := v.handover(claim{last: version(1), gtids: []event.GTIDRange{run(uuidA, 9, 9)}}); got != event.Unknown {
+		got := v.handover(requirement{last: version(1), gtids: []event.GTIDRange{run(uuidA, 9, 9)}})
+		if got != event.Unknown {
 			t.Errorf("age %s of a transaction that is gone", got)
 		}
 	})
@@ -330,8 +333,8 @@ func drainSignal(c chan struct{}) bool {
 func TestSettledWaitsForTheLastClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := begun()
-		v.handover(claim{last: version(1), need: at(5)})
-		v.handover(claim{last: version(2), need: at(9)})
+		v.handover(requirement{last: version(1), need: at(5)})
+		v.handover(requirement{last: version(2), need: at(9)})
 		done := make(chan error, 1)
 		go func() { done <- v.settled(t.Context()) }()
 		synctest.Wait()
@@ -339,14 +342,14 @@ func TestSettledWaitsForTheLastClaim(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-done:
-			t.Fatalf("returned %v while a claim waits", err)
+			t.Fatalf("returned %v while a requirement waits", err)
 		default:
 		}
 		mustTake(t, v, byPlace(9))
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		v.handover(claim{last: version(3), need: at(20)})
+		v.handover(requirement{last: version(3), need: at(20)})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := v.settled(ctx); !errors.Is(err, context.Canceled) {
@@ -358,7 +361,7 @@ func TestSettledWaitsForTheLastClaim(t *testing.T) {
 func TestACatchUpsLastQuestionDoesNotWaitForItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := begun()
-		v.handover(claim{last: version(1), need: at(5)})
+		v.handover(requirement{last: version(1), need: at(5)})
 		drainSignal(v.wake)
 		h := &heart{o: &Options{Heartbeat: time.Second}, vis: v}
 		begin := time.Now()
@@ -417,7 +420,7 @@ func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
 				read += n
 				last := txs[read-1]
 				ver := version(last.begin + uint64(step))
-				c := claim{last: ver, need: at(last.begin + 1), gtids: runs.GTIDs}
+				c := requirement{last: ver, need: at(last.begin + 1), gtids: runs.GTIDs}
 				if step == 3 { // only a part of the last one
 					c.open = last.g
 					read--

@@ -34,7 +34,7 @@ type xaStart struct {
 
 	flavor event.Flavor
 	gtids  event.GTIDSet
-	end    place
+	end    binlogPos
 	// seen are transactions that were prepared while Executed was being read. In memory only: after a restart there may
 	// be a doubt too many.
 	seen map[string]bool
@@ -70,7 +70,7 @@ func splitState(state []byte, f event.Flavor) (x *xaStart, definitions []byte, e
 func (x *xaStart) parse(f event.Flavor) (err error) {
 	x.flavor, x.seen = f, map[string]bool{}
 	if x.File != "" {
-		x.end, err = placeOf(x.File, x.Pos)
+		x.end, err = binlogPosOf(x.File, x.Pos)
 		return err
 	}
 	x.gtids, err = event.ParseGTIDSet(f, x.Executed)
@@ -135,7 +135,7 @@ func (s *session) prepared() (xids []string, err error) {
 }
 
 // early reports whether a transaction had been executed when the source was asked.
-func (x *xaStart) early(g event.GTID, at place) bool {
+func (x *xaStart) early(g event.GTID, at binlogPos) bool {
 	if !x.end.isZero() {
 		return at.compare(x.end) <= 0
 	}
@@ -143,7 +143,7 @@ func (x *xaStart) early(g event.GTID, at place) bool {
 }
 
 // prepare takes note of an XA PREPARE.
-func (x *xaStart) prepare(xid string, g event.GTID, at place) {
+func (x *xaStart) prepare(xid string, g event.GTID, at binlogPos) {
 	x.strike(xid)
 	if (x.All || x.early(g, at)) && len(x.seen) < maxSeen {
 		x.seen[xid] = true
@@ -152,7 +152,7 @@ func (x *xaStart) prepare(xid string, g event.GTID, at place) {
 
 // unread reports whether a transaction that is committed, and of which nobody remembers a key, may have changed rows
 // that nobody has read.
-func (x *xaStart) unread(xid string, g event.GTID, at place) bool {
+func (x *xaStart) unread(xid string, g event.GTID, at binlogPos) bool {
 	return !x.seen[xid] && (x.All || x.early(g, at) || slices.Contains(x.Listed, xid))
 }
 

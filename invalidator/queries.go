@@ -59,10 +59,10 @@ type waiter struct {
 
 // waiterBytes is about what a key holds while it waits for a run, beside its batch, and until its answer is taken.
 const waiterBytes = int64(unsafe.Sizeof(waiter{})) + int64(unsafe.Sizeof(queryRun{})) +
-	2*int64(unsafe.Sizeof(runKey{})) + int64(unsafe.Sizeof(answer{}))
+	2*int64(unsafe.Sizeof(runKey{})) + int64(unsafe.Sizeof(queryResult{}))
 
-// answer is what became of a key that was to be rebuilt by query.
-type answer struct {
+// queryResult is what became of a key that was to be rebuilt by query.
+type queryResult struct {
 	waiter
 	// reply is when the run began and when its write was acknowledged; slowest is how long the write's round trip took.
 	reply   reply
@@ -82,7 +82,7 @@ type answer struct {
 // inbox is where a partition finds answers. There are never more than keys it asked for.
 type inbox struct {
 	mu      sync.Mutex
-	answers []answer
+	answers []queryResult
 }
 
 func newQueryPool(e *Engine, r Rebuilder) *queryPool {
@@ -203,7 +203,7 @@ func (q *queryPool) withdraw(s *partitionLoop) int {
 }
 
 // deliver hands answers to the partitions.
-func deliver(answers []answer) {
+func deliver(answers []queryResult) {
 	for _, a := range answers {
 		in := &a.partition.answers
 		in.mu.Lock()

@@ -38,7 +38,7 @@ func (q *queryPool) work(ctx context.Context) {
 
 // attempt makes a run of all that wait for it, under the lock of its key. Where Redis goes away before the value is
 // written the value is dropped, for it would be old by the time that Redis is back; the run is to be made again.
-func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []answer, again bool) {
+func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []queryResult, again bool) {
 	q := w.pool
 	release := w.lock(ctx, r.key.key)
 	defer release()
@@ -114,10 +114,10 @@ func transactions(serves []waiter) *event.GTIDSet {
 }
 
 // answers tells each key what became of the run that began then.
-func (j *job) answers(serves []waiter, began instant, err error) []answer {
-	answers := make([]answer, len(serves))
+func (j *job) answers(serves []waiter, began instant, err error) []queryResult {
+	answers := make([]queryResult, len(serves))
 	for i, s := range serves {
-		answers[i] = answer{
+		answers[i] = queryResult{
 			waiter: s, err: j.err, givenUp: j.givenUp, slowest: j.slowest,
 			reply: reply{began, max(began, j.reply.replied)},
 		}

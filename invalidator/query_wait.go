@@ -33,7 +33,7 @@ func (q *queryPool) expire(ctx context.Context) {
 }
 
 // overdue takes out of the line all that wait for a run which a key has waited for since then or before.
-func (q *queryPool) overdue(then instant) (answers []answer) {
+func (q *queryPool) overdue(then instant) (answers []queryResult) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.line.len() {
@@ -42,7 +42,7 @@ func (q *queryPool) overdue(then instant) (answers []answer) {
 			continue
 		}
 		for _, w := range r.waiting {
-			answers = append(answers, answer{waiter: w, forgone: true})
+			answers = append(answers, queryResult{waiter: w, forgone: true})
 		}
 		r.waiting, r.since = nil, never // it is dropped when its turn comes, if nobody waits for it then
 	}

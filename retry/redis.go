@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// answer is one kind of error that Redis answers with: how its text begins and what it must hold besides.
-type answer struct {
+// redisError is one kind of error that Redis answers with: how its text begins and what it must hold besides.
+type redisError struct {
 	prefix, holds string
 	class         Class
 	// advice is what an operator can do; empty where waiting is all.
@@ -23,8 +23,8 @@ const OldestRedis = 6
 // redisAnswers returns what Redis is known to answer, the first match counts. The texts are those of Redis 6.0 to 8
 // and Valkey (server.c, acl.c, cluster.c, script_lua.c of their sources); which of them a test has captured from a
 // running server is seen in redis_test.go.
-func redisAnswers() []answer {
-	return []answer{
+func redisAnswers() []redisError {
+	return []redisError{
 		{prefix: "LOADING ", class: Away},
 		{prefix: "READONLY ", class: Away, advice: "this Redis is a replica: point redis.addresses at the master"},
 		{prefix: "CLUSTERDOWN ", class: Away},
@@ -113,10 +113,10 @@ func RedisAdvice(err error) string {
 }
 
 // findAnswer returns the kind of answer that err is; false if it is no answer of Redis.
-func findAnswer(err error) (answer, bool) {
+func findAnswer(err error) (redisError, bool) {
 	var answered redis.Error
 	if !errors.As(err, &answered) {
-		return answer{}, false
+		return redisError{}, false
 	}
 	text := inScript(answered.Error())
 	for _, a := range redisAnswers() {
@@ -124,7 +124,7 @@ func findAnswer(err error) (answer, bool) {
 			return a, true
 		}
 	}
-	return answer{}, false // not reached: the last kind matches everything
+	return redisError{}, false // not reached: the last kind matches everything
 }
 
 // inScript returns the error that stopped a script, which Redis before 7.0 wraps:

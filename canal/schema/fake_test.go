@@ -99,7 +99,7 @@ func rows(values ...[]any) (*mysql.Result, error) {
 }
 
 // DDLBetween implements [Scanner].
-func (f *fakeSource) DDLBetween(_ context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+func (f *fakeSource) DDLBetween(_ context.Context, from, to BinlogPos, touches func(ddl.Statement) bool) (bool, error) {
 	f.scans++
 	for _, sql := range f.log[from.Pos:to.Pos] {
 		if touches(f.parse(sql)) {

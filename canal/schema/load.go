@@ -209,20 +209,20 @@ func (d *definition) load(r []string) {
 func quote(identifier string) string { return "`" + strings.ReplaceAll(identifier, "`", "``") + "`" }
 
 // end returns where the binlog ends.
-func (l *loader) end() (Place, error) {
+func (l *loader) end() (BinlogPos, error) {
 	rows, err := l.query("SHOW MASTER STATUS")
 	var e *mysql.MyError
 	if errors.As(err, &e) && e.Code == errSyntax { // MySQL 8.4 and later
 		rows, err = l.query("SHOW BINARY LOG STATUS")
 	}
 	if err != nil {
-		return Place{}, err
+		return BinlogPos{}, err
 	}
 	if len(rows) == 0 {
-		return Place{}, errors.New("schema: the source writes no binlog")
+		return BinlogPos{}, errors.New("schema: the source writes no binlog")
 	}
 	pos, err := strconv.ParseUint(rows[0][1], 10, 64)
-	return Place{File: rows[0][0], Pos: pos}, err
+	return BinlogPos{File: rows[0][0], Pos: pos}, err
 }
 
 // LoadCollations returns all collations of the server, for [charset.NewCollations].

@@ -31,7 +31,7 @@ func TestTrackerAgreesWithServers(t *testing.T) {
 					m.run(m.create())
 				}
 				var late *Tracker
-				var at Place
+				var at BinlogPos
 				behind := rapid.IntRange(0, 5).Draw(rt, "behind")
 				for left := rapid.IntRange(5, 20).Draw(rt, "statements"); left > 0; left-- {
 					if left == behind {
@@ -136,7 +136,7 @@ func (m *model) run(sql string) {
 	if refused != nil {
 		m.rt.Logf("refused: %s: %v", sql, refused)
 	}
-	err := m.log.read(Place{}, func(end Place, schema, sql string) {
+	err := m.log.read(BinlogPos{}, func(end BinlogPos, schema, sql string) {
 		m.rt.Logf("logged: %s", sql)
 		session := m.session
 		session.Schema = []byte(schema)
@@ -152,12 +152,12 @@ func (m *model) run(sql string) {
 
 // past is a statement that was logged up to end.
 type past struct {
-	end Place
+	end BinlogPos
 	st  ddl.Statement
 }
 
 // DDLBetween implements [Scanner].
-func (m *model) DDLBetween(_ context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+func (m *model) DDLBetween(_ context.Context, from, to BinlogPos, touches func(ddl.Statement) bool) (bool, error) {
 	for _, p := range m.past {
 		if from.before(p.end) && !to.before(p.end) && touches(p.st) {
 			return true, nil
@@ -177,7 +177,7 @@ func (t *Tracker) copy(tb testing.TB) *Tracker {
 
 // verify has the server's tables compared with what was known of them some statements ago, which explain them, and with
 // what is known once a statement that is not logged has altered one.
-func (m *model) verify(conn Conn, late *Tracker, at Place) {
+func (m *model) verify(conn Conn, late *Tracker, at BinlogPos) {
 	for _, named := range []bool{false, true} {
 		if late == nil {
 			break
@@ -211,7 +211,7 @@ func (m *model) verify(conn Conn, late *Tracker, at Place) {
 }
 
 // found returns the tables that Verify finds to be altered past the binlog.
-func (m *model) found(conn Conn, t *Tracker, at Place, named bool) []string {
+func (m *model) found(conn Conn, t *Tracker, at BinlogPos, named bool) []string {
 	var out []string
 	err := t.Verify(m.t.Context(), conn, m, at, named, func(n ddl.Name, how string) error {
 		m.rt.Logf("%s: %s", n, how)

@@ -32,7 +32,7 @@ type recorded struct {
 }
 
 // dump records the binlog from a place to its end.
-func dump(t testing.TB, s *testbed.Server, from Place, mariaDB bool) *record {
+func dump(t testing.TB, s *testbed.Server, from BinlogPos, mariaDB bool) *record {
 	t.Helper()
 	c, err := client.Connect(s.Addr, s.User, s.Password, "")
 	testbed.Must(t, err)
@@ -108,7 +108,7 @@ func (r *record) statement(d *binlog.Decoder, h binlog.Header, body []byte) (st 
 }
 
 // DDLBetween implements [Scanner].
-func (r *record) DDLBetween(_ context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+func (r *record) DDLBetween(_ context.Context, from, to BinlogPos, touches func(ddl.Statement) bool) (bool, error) {
 	d, err := r.decoder(&binlogDefiner{})
 	for _, ev := range r.events {
 		if err != nil || ev.begin < from.Pos || ev.begin >= to.Pos {

@@ -13,17 +13,17 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Place is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
-type Place struct {
+// BinlogPos is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
+type BinlogPos struct {
 	File string
 	Pos  uint64
 }
 
 // String returns file:position.
-func (p Place) String() string { return p.File + ":" + strconv.FormatUint(p.Pos, 10) }
+func (p BinlogPos) String() string { return p.File + ":" + strconv.FormatUint(p.Pos, 10) }
 
 // before reports whether p is before o. Files are ordered by the number that their name ends in.
-func (p Place) before(o Place) bool {
+func (p BinlogPos) before(o BinlogPos) bool {
 	_, a, _ := event.SplitFile(p.File) // canal has read it
 	_, b, _ := event.SplitFile(o.File)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(p.Pos, o.Pos)) < 0
@@ -34,7 +34,7 @@ type Scanner interface {
 	// DDLBetween calls touches for every statement that stands as text in the binlog after from and up to to,
 	// without the transactions that the stream was asked not to send, because they were executed before its start.
 	// It must find those in compressed transactions too. It stops, and returns true, when touches returns true.
-	DDLBetween(ctx context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error)
+	DDLBetween(ctx context.Context, from, to BinlogPos, touches func(ddl.Statement) bool) (bool, error)
 }
 
 // Resolve finds out what the tables that are in doubt were at the present place of the stream, at, which is behind
@@ -43,7 +43,7 @@ type Scanner interface {
 //
 // The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. Other
 // errors are those of conn and scan, or say that a right is missing.
-func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place,
+func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at BinlogPos,
 	m *binlog.TableMap,
 ) (*binlog.Definition, error) {
 	l, err := newLoader(ctx, conn)
@@ -77,7 +77,7 @@ func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at Place
 // resolution is one pass over all tables in doubt.
 type resolution struct {
 	t  *Tracker
-	at Place
+	at BinlogPos
 	// m describes the table whose rows come next, mine; nil and zero before anything is read.
 	m    *binlog.TableMap
 	mine ddl.Name
@@ -87,7 +87,7 @@ type resolution struct {
 	tables map[ddl.Name]*doubtful
 	// schemas are the present character sets of all schemas; those that may have had another one are taken out.
 	schemas map[string]charsets
-	end     Place
+	end     BinlogPos
 	// looked says that the binlog has been looked through.
 	looked bool
 }

@@ -20,7 +20,7 @@ func now() map[string][][3]string {
 
 func resolve(t testing.TB, f *fakeSource, tr *Tracker, at uint64, m *binlog.TableMap) (*binlog.Definition, error) {
 	t.Helper()
-	return tr.Resolve(t.Context(), f, f, Place{"binlog.000001", at}, m)
+	return tr.Resolve(t.Context(), f, f, BinlogPos{"binlog.000001", at}, m)
 }
 
 func TestDoubtIsResolvedIfNothingTouchedTheTableSince(t *testing.T) {
@@ -246,7 +246,7 @@ func TestNamesThatContradictTheServerGoBeforeIt(t *testing.T) {
 }
 
 func TestPlacesAreOrderedAsTheServersWriteThem(t *testing.T) {
-	ordered := []Place{{"b.000009", 500}, {"b.000010", 4}, {"b.000010", 5}, {"b.999999", 1}, {"b.1000000", 4}}
+	ordered := []BinlogPos{{"b.000009", 500}, {"b.000010", 4}, {"b.000010", 5}, {"b.999999", 1}, {"b.1000000", 4}}
 	for i, p := range ordered {
 		for j, o := range ordered {
 			if p.before(o) != (i < j) {

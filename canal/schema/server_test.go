@@ -73,7 +73,7 @@ func differ(believed, actual *definition, mariaDB bool) string {
 type logged struct {
 	conn    Conn
 	mariaDB bool
-	at      Place
+	at      BinlogPos
 }
 
 func newLogged(t testing.TB, c Conn, mariaDB bool) *logged {
@@ -90,7 +90,7 @@ func newLogged(t testing.TB, c Conn, mariaDB bool) *logged {
 }
 
 // read calls each for every statement from l.at on, up to limit, with the place behind it.
-func (l *logged) read(limit Place, each func(end Place, schema, sql string)) error {
+func (l *logged) read(limit BinlogPos, each func(end BinlogPos, schema, sql string)) error {
 	r, err := l.conn.Execute(fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d", l.at.File, l.at.Pos))
 	if err != nil {
 		return err
@@ -117,11 +117,11 @@ func (l *logged) read(limit Place, each func(end Place, schema, sql string)) err
 }
 
 // DDLBetween implements [Scanner].
-func (l *logged) DDLBetween(_ context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+func (l *logged) DDLBetween(_ context.Context, from, to BinlogPos, touches func(ddl.Statement) bool) (bool, error) {
 	found := false
 	from.Pos = max(from.Pos, 4)
 	r := &logged{l.conn, l.mariaDB, from}
-	err := r.read(to, func(_ Place, schema, sql string) {
+	err := r.read(to, func(_ BinlogPos, schema, sql string) {
 		found = found || touches(ddl.Parse([]byte(sql), &ddl.Session{Schema: []byte(schema), MariaDB: l.mariaDB}))
 	})
 	return found, err

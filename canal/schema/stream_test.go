@@ -183,7 +183,7 @@ func (w *writer) tracker(state []byte) *Tracker {
 func (w *writer) definer(r *record, tr *Tracker) *binlogDefiner {
 	b := &binlogDefiner{tracker: tr, schema: w.schema}
 	b.resolve = func(m *binlog.TableMap) (*binlog.Definition, error) {
-		return tr.Resolve(w.t.Context(), w.conn, r, Place{r.file, b.at}, m)
+		return tr.Resolve(w.t.Context(), w.conn, r, BinlogPos{r.file, b.at}, m)
 	}
 	return b
 }

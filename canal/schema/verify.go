@@ -29,7 +29,7 @@ const (
 //
 // With named the names of columns come with the events: only columns count of which the binlog does not say all then.
 // Tables that the server does not show, or that may not be read, are left as they are.
-func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool,
+func (t *Tracker) Verify(ctx context.Context, conn Conn, scan Scanner, at BinlogPos, named bool,
 	found func(n ddl.Name, how string) error,
 ) error {
 	return t.verify(ctx, conn, scan, at, named, func(*entry) bool { return true }, found)
@@ -52,7 +52,7 @@ func (t *Tracker) Mapped(m *binlog.TableMap) bool {
 
 // VerifyMapped is [Tracker.Verify] of the tables for which [Tracker.Mapped] has said so, or of the one that m describes
 // only.
-func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at Place, m *binlog.TableMap,
+func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at BinlogPos, m *binlog.TableMap,
 	found func(n ddl.Name, how string) error,
 ) error {
 	var mine *entry
@@ -80,7 +80,7 @@ func (t *Tracker) VerifyMapped(ctx context.Context, conn Conn, scan Scanner, at 
 	return nil
 }
 
-func (t *Tracker) verify(ctx context.Context, conn Conn, scan Scanner, at Place, named bool, of func(*entry) bool,
+func (t *Tracker) verify(ctx context.Context, conn Conn, scan Scanner, at BinlogPos, named bool, of func(*entry) bool,
 	found func(n ddl.Name, how string) error,
 ) error {
 	l, err := newLoader(ctx, conn)
@@ -210,7 +210,7 @@ type follower struct {
 func (v *verification) follow(scan Scanner) Scanner { return follower{scan, v.then} }
 
 // DDLBetween implements [Scanner].
-func (f follower) DDLBetween(ctx context.Context, from, to Place, touches func(ddl.Statement) bool) (bool, error) {
+func (f follower) DDLBetween(ctx context.Context, from, to BinlogPos, touches func(ddl.Statement) bool) (bool, error) {
 	return f.Scanner.DDLBetween(ctx, from, to, func(st ddl.Statement) bool {
 		f.then.Apply(&st)
 		return touches(st)

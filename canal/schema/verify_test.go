@@ -14,7 +14,7 @@ import (
 // verified returns what Verify finds of what is known, at the beginning of the log.
 func verified(t testing.TB, f *fakeSource, tr *Tracker, named bool) (found []string) {
 	t.Helper()
-	err := tr.Verify(t.Context(), f, f, Place{"binlog.000001", 0}, named, func(n ddl.Name, how string) error {
+	err := tr.Verify(t.Context(), f, f, BinlogPos{"binlog.000001", 0}, named, func(n ddl.Name, how string) error {
 		found = append(found, n.Table+": "+how)
 		return nil
 	})
@@ -144,7 +144,8 @@ func TestNothingIsTakenOverBeforeItIsRecorded(t *testing.T) {
 	f := &fakeSource{tables: now()}
 	tr := tracker(t, f)
 	apply(f, tr, "CREATE TABLE a (title INT, id INT, price INT)")
-	err := tr.Verify(t.Context(), f, f, Place{"binlog.000001", 0}, false, func(ddl.Name, string) error { return errFake })
+	at := BinlogPos{"binlog.000001", 0}
+	err := tr.Verify(t.Context(), f, f, at, false, func(ddl.Name, string) error { return errFake })
 	if !errors.Is(err, errFake) {
 		t.Errorf("got %v", err)
 	}
@@ -186,7 +187,7 @@ func TestAnAlterBetweenTheQuestionsIsNotTakenForOneThatIsInNoBinlog(t *testing.T
 			f.tables["shop.a"] = append(f.tables["shop.a"], [3]string{fmt.Sprint("c", len(f.tables["shop.a"])), "int", ""})
 		}
 	}
-	err := tr.Verify(t.Context(), f, f, Place{"binlog.000001", 0}, false, nil)
+	err := tr.Verify(t.Context(), f, f, BinlogPos{"binlog.000001", 0}, false, nil)
 	if err == nil || len(f.tables["shop.a"]) != len(swapped)+maxAsked {
 		t.Errorf("tables that are altered all the time: %v", err)
 	}
@@ -225,7 +226,7 @@ func TestWhatCannotBeAskedIsNotVerified(t *testing.T) {
 		f.tables = now()
 		tr := tracker(t, f)
 		apply(f, tr, "CREATE TABLE a (title INT, id INT, price INT)")
-		if err := tr.Verify(t.Context(), f, f, Place{"binlog.000001", 0}, false, nil); !errors.Is(err, errFake) {
+		if err := tr.Verify(t.Context(), f, f, BinlogPos{"binlog.000001", 0}, false, nil); !errors.Is(err, errFake) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestTablesAreComparedOnceUnderEachId(t *testing.T) {
 				questions++
 			}
 		}
-		err := tr.VerifyMapped(t.Context(), f, f, Place{"binlog.000001", 0}, m, func(n ddl.Name, how string) error {
+		err := tr.VerifyMapped(t.Context(), f, f, BinlogPos{"binlog.000001", 0}, m, func(n ddl.Name, how string) error {
 			found = append(found, n.Table)
 			return nil
 		})

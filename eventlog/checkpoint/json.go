@@ -86,8 +86,8 @@ func (a *Action) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Place is an [event.Position] in JSON, but for its State, which is kept apart: it is large and seldom changes.
-type Place struct {
+// PositionJSON is an [event.Position] in JSON, but for its State, which is kept apart: it is large and seldom changes.
+type PositionJSON struct {
 	Flavor    event.Flavor `json:"flavor"`
 	Server    string       `json:"server"`
 	Epoch     uint32       `json:"epoch"`
@@ -98,15 +98,15 @@ type Place struct {
 }
 
 // PlaceOf returns the place of a position.
-func PlaceOf(p *event.Position) Place {
-	return Place{
+func PlaceOf(p *event.Position) PositionJSON {
+	return PositionJSON{
 		Flavor: p.Flavor, Server: p.Server, Epoch: p.Epoch, File: p.File, Pos: p.Pos, GTIDs: p.GTIDs.String(),
 		Committed: p.Committed.UTC(),
 	}
 }
 
 // Position returns the position at a place, without its State.
-func (p *Place) Position() (event.Position, error) {
+func (p *PositionJSON) Position() (event.Position, error) {
 	gtids, err := event.ParseGTIDSet(p.Flavor, p.GTIDs)
 	if err != nil {
 		return event.Position{}, err

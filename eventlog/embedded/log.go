@@ -135,7 +135,7 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		return ErrConsumed
 	}
 	defer l.pending.end()
-	err := handle(ctx, (*partition)(l))
+	err := handle(ctx, (*onlyPartition)(l))
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
@@ -153,8 +153,8 @@ func offer[T any](c chan T, v T, fold func(untaken T) T) {
 	c <- v
 }
 
-// partition is the log as its one consumer sees it.
-type partition Log
+// onlyPartition is the log as its one consumer sees it.
+type onlyPartition Log
 
 // token names a batch by its number in the order of Append, from 1.
 type token struct {
@@ -164,10 +164,10 @@ type token struct {
 }
 
 // ID implements [eventlog.Partition].
-func (p *partition) ID() int { return 0 }
+func (p *onlyPartition) ID() int { return 0 }
 
 // Fetch implements [eventlog.Partition].
-func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+func (p *onlyPartition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -191,7 +191,7 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 
 // Commit implements [eventlog.Partition]. A token that was committed before, or is older than one that was, changes
 // nothing. A token of another log is a fault of the program, and panics.
-func (p *partition) Commit(t eventlog.Token) {
+func (p *onlyPartition) Commit(t eventlog.Token) {
 	mine, ok := t.(token)
 	if !ok || mine.log != (*Log)(p) {
 		panic(fmt.Sprintf("event log: a token of another log (%T)", t))

@@ -113,7 +113,7 @@ func decodeEntry(record []byte) (retry.Entry, error) {
 func encodePosition(p *event.Position) ([]byte, error) { return encode(checkpoint.PlaceOf(p)) }
 
 func decodePosition(record []byte) (event.Position, error) {
-	var place checkpoint.Place
+	var place checkpoint.PositionJSON
 	if err := decode(record, &place); err != nil {
 		return event.Position{}, err
 	}

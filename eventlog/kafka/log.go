@@ -166,7 +166,7 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		}
 		return lost
 	})
-	err := l.join(ctx, func(ctx context.Context, c *group.Claim) error {
+	err := l.join(ctx, func(ctx context.Context, c *group.Assignment) error {
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}

@@ -19,7 +19,9 @@ import (
 
 // serve works on a partition of the topic until ctx ends. If records of it are lost, what lies before them is finished,
 // and then it rests: it stays this member's, so that it does not go from one to the next and stop them all.
-func (l *Log) serve(ctx context.Context, c *group.Claim, handle func(context.Context, eventlog.Partition) error) error {
+func (l *Log) serve(
+	ctx context.Context, c *group.Assignment, handle func(context.Context, eventlog.Partition) error,
+) error {
 	p, err := l.consumer.Partition(ctx, c)
 	var lost *consumer.LostError
 	switch {

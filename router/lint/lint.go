@@ -75,7 +75,7 @@ type sight struct {
 	mapping  *router.Mapping
 	t        *router.Template
 	table    *event.Table
-	places   []place
+	places   []placeholder
 	language language
 	// skeleton is the template with its placeholders reduced to whether their text is the row's writer's choice.
 	skeleton string
@@ -85,8 +85,8 @@ type sight struct {
 	clash string
 }
 
-// place is one placeholder for a column.
-type place struct {
+// placeholder is one placeholder for a column.
+type placeholder struct {
 	node   *router.Node
 	column *event.Column
 	shape  shape
@@ -160,12 +160,12 @@ func (k *checker) sight(s *sight) bool {
 	return true
 }
 
-func newPlace(n *router.Node, t *event.Table) (place, bool) {
+func newPlace(n *router.Node, t *event.Table) (placeholder, bool) {
 	c := t.Column(n.Lit)
 	if c < 0 || t.Columns[c].Class == event.ClassKeyless {
-		return place{}, false
+		return placeholder{}, false
 	}
-	p := place{node: n, column: &t.Columns[c]}
+	p := placeholder{node: n, column: &t.Columns[c]}
 	p.shape = shapeOf(p.column)
 	switch p.column.Class {
 	case event.ClassText, event.ClassBinary, event.ClassUnknown:
@@ -242,7 +242,7 @@ func (k *checker) nilOrder(m *router.Mapping, t *event.Table) {
 }
 
 // column tells of a column whose text makes a poor key.
-func (k *checker) column(s *sight, p *place) {
+func (k *checker) column(s *sight, p *placeholder) {
 	at, name := s.t.Text.At(p.node.At), p.column.Name
 	if p.free {
 		what := p.node.String() + " is free text, with which a row can name a key that is not its own"
@@ -273,7 +273,7 @@ func with(n *router.Node, filter string) string {
 
 // collation tells of texts that the database takes for equal and Redis does not. Only filters before the first that
 // encodes can make one key of them.
-func (k *checker) collation(s *sight, p *place) {
+func (k *checker) collation(s *sight, p *placeholder) {
 	caseless, padded := caseInsensitive(p.column.Collation), padSpace(p.column.Collation)
 	for i := range p.node.Filters {
 		f := &p.node.Filters[i]
@@ -348,11 +348,11 @@ func (k *checker) clash(at int, s *sight) {
 }
 
 func (s *sight) content() bool {
-	return slices.ContainsFunc(s.places, func(p place) bool { return p.content })
+	return slices.ContainsFunc(s.places, func(p placeholder) bool { return p.content })
 }
 
 func (s *sight) free() bool {
-	return slices.ContainsFunc(s.places, func(p place) bool { return p.free })
+	return slices.ContainsFunc(s.places, func(p placeholder) bool { return p.free })
 }
 
 func (s *sight) reduce() string {
@@ -388,4 +388,4 @@ func (k *checker) neighbours(s *sight) {
 	}
 }
 
-func (p *place) fixed() bool { return !p.shape.signed && p.shape.min == p.shape.max }
+func (p *placeholder) fixed() bool { return !p.shape.signed && p.shape.min == p.shape.max }

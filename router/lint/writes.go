@@ -42,7 +42,7 @@ func (k *checker) score(a *router.Action, t *event.Table) {
 		return
 	}
 	for i := range a.Value.Parts {
-		p, ok := place{}, false
+		p, ok := placeholder{}, false
 		if n := &a.Value.Parts[i]; n.Kind == router.NodeColumn {
 			p, ok = newPlace(n, t)
 		}

@@ -48,7 +48,7 @@ type Client struct {
 	dialer    *kafka.Dialer
 	count     *counters
 	throttle  throttle
-	trouble   trouble
+	lastError lastError
 	packers   sync.Pool
 	requests  sync.Pool
 	unpackers sync.Pool

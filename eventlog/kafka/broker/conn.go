@@ -123,7 +123,7 @@ func (k *conn) Read(p []byte) (int, error) {
 		k.client.answered.Store(true)
 	}
 	if k.got.ended > before {
-		k.client.trouble.hear()
+		k.client.lastError.hear()
 	}
 	// A listener that wants a login answers the question for its versions and hangs up at the first real request.
 	if err != nil && hungUp(err) && k.client.o.SASL == nil && k.got.ended == 1 && !k.client.answered.Load() {

@@ -48,9 +48,9 @@ func (c *Client) ProduceAll(ctx context.Context, topic string, to []ProduceTo) [
 			results[i].Err = err
 		}
 	}
-	places := make([]place, len(to))
+	places := make([]quotaKey, len(to))
 	for i, t := range to {
-		places[i] = place{"produce", topic, t.Partition}
+		places[i] = quotaKey{"produce", topic, t.Partition}
 	}
 	if err := c.throttle.wait(ctx, places...); err != nil {
 		failed(to, results, err)
@@ -179,9 +179,9 @@ func (c *Client) FetchAll(ctx context.Context, topic string, from []FetchFrom, m
 
 // fetch asks until the broker does not withhold its answer because of a quota.
 func (c *Client) fetch(ctx context.Context, req *fetch) (*fetched, error) {
-	places := make([]place, len(req.from))
+	places := make([]quotaKey, len(req.from))
 	for i, f := range req.from {
-		places[i] = place{"fetch", req.topic, f.Partition}
+		places[i] = quotaKey{"fetch", req.topic, f.Partition}
 	}
 	for {
 		if err := c.throttle.wait(ctx, places...); err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// place is what a broker holds up because of a quota: one kind of request for one partition.
-type place struct {
+// quotaKey is what a broker holds up because of a quota: one kind of request for one partition.
+type quotaKey struct {
 	request, topic string
 	partition      int
 }
@@ -18,11 +18,11 @@ type place struct {
 type throttle struct {
 	some  atomic.Bool // whether there ever was any, so that the common case takes no lock
 	mu    sync.Mutex
-	until map[place]time.Time
+	until map[quotaKey]time.Time
 }
 
 // wait returns when all places may be asked again, or with the context's error when that ends before.
-func (t *throttle) wait(ctx context.Context, places ...place) error {
+func (t *throttle) wait(ctx context.Context, places ...quotaKey) error {
 	if !t.some.Load() {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (t *throttle) wait(ctx context.Context, places ...place) error {
 }
 
 // throttled notes what a broker asked for in answer to a request for these places, and counts it once.
-func (c *Client) throttled(d time.Duration, places ...place) {
+func (c *Client) throttled(d time.Duration, places ...quotaKey) {
 	if d <= 0 {
 		return
 	}
@@ -59,7 +59,7 @@ func (c *Client) throttled(d time.Duration, places ...place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.until == nil {
-		t.until = map[place]time.Time{}
+		t.until = map[quotaKey]time.Time{}
 	}
 	until := time.Now().Add(d)
 	for _, p := range places {

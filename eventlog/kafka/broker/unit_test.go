@@ -44,7 +44,7 @@ func TestAThrottledPartitionIsLeftAloneForAsLong(t *testing.T) {
 		count, err := newCounters(nil)
 		must(t, err)
 		c := &Client{count: count}
-		here, elsewhere := place{"fetch", "t", 1}, place{"fetch", "t", 2}
+		here, elsewhere := quotaKey{"fetch", "t", 1}, quotaKey{"fetch", "t", 2}
 		c.throttled(3*time.Second, here)
 		began := time.Now()
 		must(t, c.throttle.wait(t.Context(), elsewhere))

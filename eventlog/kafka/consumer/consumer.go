@@ -69,14 +69,14 @@ type Consumer struct {
 	end   context.CancelFunc
 
 	mu     sync.Mutex
-	parts  map[int]*partition
+	parts  map[int]*assignedPartition
 	loops  sync.WaitGroup // of the partitions, and of what is done for them
 	closed bool
 	// retention is the topic's retention.ms; 0: not known, or forever.
 	retention time.Duration
 }
 
-// New returns a consumer. Run makes it read marks; a partition is read from when it is claimed.
+// New returns a consumer. Run makes it read marks; a partition is read from when it is assigned.
 func New(c *broker.Client, o Options) (*Consumer, error) {
 	var errs []error
 	if o.Names.Topic == "" {
@@ -100,7 +100,7 @@ func New(c *broker.Client, o Options) (*Consumer, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	out := &Consumer{client: c, cluster: c, o: o, newest: newNewest(), parts: map[int]*partition{}}
+	out := &Consumer{client: c, cluster: c, o: o, newest: newNewest(), parts: map[int]*assignedPartition{}}
 	out.reporter = out.newReporter()
 	out.fetcher = fetcher{c: out, lanes: map[int]*lane{}}
 	out.stop.changed = make(chan struct{})
@@ -133,18 +133,20 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Partition begins to read a claimed partition of the topic, from where the group has come to, until ctx ends. It waits
-// for the brokers. The error is a [*LostError] when records are gone that the group has not finished, or the context's.
+// Partition begins to read an assigned partition of the topic, from where the group has come to, until ctx ends. It
+// waits for the brokers. The error is a [*LostError] when records are gone that the group has not finished, or the
+// context's.
 //
 // A partition of which records were found to be lost before stays stopped, whoever has it, until [Options].SkipLost.
-func (c *Consumer) Partition(claimed context.Context, claim *group.Claim) (eventlog.Partition, error) {
-	if claim.Topic != c.o.Names.Topic {
-		return nil, fmt.Errorf("kafka: %s/%d is not of topic %s", claim.Topic, claim.Partition, c.o.Names.Topic)
+func (c *Consumer) Partition(assigned context.Context, assignment *group.Assignment) (eventlog.Partition, error) {
+	if assignment.Topic != c.o.Names.Topic {
+		return nil, fmt.Errorf("kafka: %s/%d is not of topic %s", assignment.Topic, assignment.Partition, c.o.Names.Topic)
 	}
-	ctx, cancel := context.WithCancel(claimed)
-	p := &partition{
-		c: c, claim: claim, id: claim.Partition, what: fmt.Sprintf("%s/%d", claim.Topic, claim.Partition),
-		ctx: ctx,
+	ctx, cancel := context.WithCancel(assigned)
+	p := &assignedPartition{
+		c: c, assignment: assignment, id: assignment.Partition,
+		what: fmt.Sprintf("%s/%d", assignment.Topic, assignment.Partition),
+		ctx:  ctx,
 	}
 	if !c.enlist(p) {
 		cancel()
@@ -154,7 +156,7 @@ func (c *Consumer) Partition(claimed context.Context, claim *group.Claim) (event
 	if err != nil {
 		cancel()
 		if p.stopped() {
-			context.AfterFunc(claimed, func() { c.delist(p) }) // till then it is ours, and seen to be stopped
+			context.AfterFunc(assigned, func() { c.delist(p) }) // till then it is ours, and seen to be stopped
 		} else {
 			c.delist(p)
 		}
@@ -166,7 +168,7 @@ func (c *Consumer) Partition(claimed context.Context, claim *group.Claim) (event
 }
 
 // attend has a partition fetched from an offset on, until its context ends; cancel ends it.
-func (c *Consumer) attend(p *partition, from int64, cancel context.CancelFunc) {
+func (c *Consumer) attend(p *assignedPartition, from int64, cancel context.CancelFunc) {
 	p.feed = newFeed(p, from)
 	unhook := context.AfterFunc(c.ended, cancel)
 	c.loops.Add(1)
@@ -180,7 +182,7 @@ func (c *Consumer) attend(p *partition, from int64, cancel context.CancelFunc) {
 }
 
 // enlist makes a partition one of ours; false: Run has ended.
-func (c *Consumer) enlist(p *partition) bool {
+func (c *Consumer) enlist(p *assignedPartition) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -191,8 +193,8 @@ func (c *Consumer) enlist(p *partition) bool {
 	return true
 }
 
-// delist forgets a partition that was revoked, unless it has been claimed again meanwhile.
-func (c *Consumer) delist(p *partition) {
+// delist forgets a partition that was revoked, unless it has been assigned again meanwhile.
+func (c *Consumer) delist(p *assignedPartition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.parts[p.id] == p {
@@ -201,10 +203,10 @@ func (c *Consumer) delist(p *partition) {
 }
 
 // owned returns the partitions that are ours, by number.
-func (c *Consumer) owned() []*partition {
+func (c *Consumer) owned() []*assignedPartition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.SortedFunc(maps.Values(c.parts), func(a, b *partition) int { return cmp.Compare(a.id, b.id) })
+	return slices.SortedFunc(maps.Values(c.parts), func(a, b *assignedPartition) int { return cmp.Compare(a.id, b.id) })
 }
 
 // StopAt makes Fetch return [io.EOF] once a partition has been fetched up to its end; at once for a partition that ends

@@ -43,11 +43,11 @@
 //
 //	Consumer.Run       marks reader, marks deliverer, lag watch          the caller's
 //	fetcher.run        one for each request under way                    end when their partitions have left
-//	fetcher.mend       one for each partition in trouble, or just begun  ends with the claim's context, or with Run
+//	fetcher.mend       one for each partition in trouble, or just begun  ends with the assignment's context, or with Run
 //	Fetch, Commit      the engine's fetcher and loop                     share pending, under the partition's lock
 //
-// Run waits for those of the fetcher. A request under way keeps no partition from leaving: once the claim's context has
-// ended, what comes of it is dropped.
+// Run waits for those of the fetcher. A request under way keeps no partition from leaving: once the assignment's
+// context has ended, what comes of it is dropped.
 //
 // The fetcher's lock guards what is fetched ahead and who is in which request; it is held for a few instructions, for
 // each request and each chunk. A partition's lock may be taken under it, not the other way round. That one is held for

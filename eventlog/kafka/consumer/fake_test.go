@@ -185,10 +185,10 @@ func onFake(t *testing.T, f func(*bench), leaders ...int) {
 	})
 }
 
-// claim begins a partition.
-func (b *bench) claim(id int) (p *partition, revoke func()) {
+// assignment begins a partition.
+func (b *bench) assignment(id int) (p *assignedPartition, revoke func()) {
 	b.Helper()
-	p = &partition{c: b.c, claim: &group.Claim{Topic: "t", Partition: id}, id: id, what: "t"}
+	p = &assignedPartition{c: b.c, assignment: &group.Assignment{Topic: "t", Partition: id}, id: id, what: "t"}
 	var cancel context.CancelFunc
 	p.ctx, cancel = context.WithCancel(b.Context())
 	if !b.c.enlist(p) {
@@ -198,10 +198,10 @@ func (b *bench) claim(id int) (p *partition, revoke func()) {
 	return p, cancel
 }
 
-func (b *bench) claimAll() (all []*partition) {
+func (b *bench) claimAll() (all []*assignedPartition) {
 	b.Helper()
 	for id := range b.leaders {
-		p, _ := b.claim(id)
+		p, _ := b.assignment(id)
 		all = append(all, p)
 	}
 	synctest.Wait()
@@ -210,7 +210,7 @@ func (b *bench) claimAll() (all []*partition) {
 
 // drain takes all that waits of a partition, and all that comes because there is room then; it returns how many
 // records.
-func (b *bench) drain(p *partition) (n int) {
+func (b *bench) drain(p *assignedPartition) (n int) {
 	for {
 		synctest.Wait()
 		c, ok := b.c.fetcher.take(p.feed)
@@ -222,7 +222,7 @@ func (b *bench) drain(p *partition) (n int) {
 }
 
 // expect drains a partition and compares.
-func (b *bench) expect(p *partition, want int) {
+func (b *bench) expect(p *assignedPartition, want int) {
 	b.Helper()
 	if n := b.drain(p); n != want {
 		b.Fatalf("%d records of partition %d, want %d", n, p.id, want)

@@ -21,7 +21,7 @@ type chunk struct {
 // feed is what is fetched of a partition ahead of its work. At most three fetches are in memory: one that is being
 // handed out, one that waits, and one under way.
 type feed struct {
-	p    *partition
+	p    *assignedPartition
 	loop *retry.Loop   // of attempts to fetch; belongs to the request that it is in, or to mend, else to the lock
 	more chan struct{} // raised when there is something to take
 
@@ -38,7 +38,7 @@ type feed struct {
 	jumped  bool     // what lay before next was lost and is passed over
 }
 
-func newFeed(p *partition, from int64) *feed {
+func newFeed(p *assignedPartition, from int64) *feed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &feed{

@@ -227,7 +227,7 @@ func (f *fetcher) mend(d *feed, err error) {
 		_ = d.loop.Wait(p.ctx, err)
 	}
 	for p.ctx.Err() == nil {
-		leaders, err := f.c.cluster.Leaders(p.ctx, p.claim.Topic)
+		leaders, err := f.c.cluster.Leaders(p.ctx, p.assignment.Topic)
 		if err != nil {
 			_ = d.loop.Wait(p.ctx, err)
 			continue

@@ -14,9 +14,9 @@ const kilo = 1000
 
 func TestAtRestOneRequestASecondGoesToEachBroker(t *testing.T) {
 	onFake(t, func(b *bench) {
-		var all []*partition
+		var all []*assignedPartition
 		for id := range b.leaders { // they come one by one
-			p, _ := b.claim(id)
+			p, _ := b.assignment(id)
 			all = append(all, p)
 			time.Sleep(130 * time.Millisecond)
 		}
@@ -63,8 +63,8 @@ func TestARecordComesAtOnce(t *testing.T) {
 			b.write(i%3, 1, kilo)
 			b.expect(all[i%3], 1)
 		}
-		// One that is claimed while the others wait for records does not wait for them to end.
-		p, _ := b.claim(1)
+		// One that is assigned while the others wait for records does not wait for them to end.
+		p, _ := b.assignment(1)
 		b.expect(p, 33)
 		// Nor does one that had no room.
 		b.write(2, 3000, kilo)
@@ -266,15 +266,15 @@ func TestAPartitionDoesNotStayWithAFollower(t *testing.T) {
 func TestAPartitionThatIsRevokedDuringARequestLeavesAtOnce(t *testing.T) {
 	onFake(t, func(b *bench) {
 		b.hung[1] = make(chan struct{})
-		p, revoke := b.claim(0)
-		q, revokeOther := b.claim(1)
+		p, revoke := b.assignment(0)
+		q, revokeOther := b.assignment(1)
 		synctest.Wait()
 		revoke()
 		synctest.Wait()
 		if n := len(b.c.owned()); n != 1 {
 			b.Fatalf("%d partitions are left", n)
 		}
-		again, _ := b.claim(0) // as the next generation does
+		again, _ := b.assignment(0) // as the next generation does
 		b.write(0, 2, kilo)
 		synctest.Wait()
 		hung := b.hung[1]
@@ -296,7 +296,7 @@ func TestAPartitionThatIsRevokedDuringARequestLeavesAtOnce(t *testing.T) {
 // A partition that went away empty-handed, since others filled the answer, is not asked for more the next time.
 func TestOnlyWhatCameSaysHowMuchToAskFor(t *testing.T) {
 	onFake(t, func(b *bench) {
-		p, _ := b.claim(0)
+		p, _ := b.assignment(0)
 		synctest.Wait()
 		p.feed.ask = leastBytes
 		p.feed.took(&broker.Fetched{Next: 0, HighWatermark: 10})

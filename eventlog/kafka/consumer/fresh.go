@@ -12,21 +12,21 @@ import (
 // maxMoments is how many moments of a source are kept.
 const maxMoments = 128
 
-// moment says that all that a source held at a time lies below some offsets.
-type moment struct {
+// asOfEnds says that all that a source held at a time lies below some offsets.
+type asOfEnds struct {
 	asOf time.Time
 	ends []int64
 }
 
-// history is the moments of each source, oldest first.
+// history is what is known of each source, oldest first.
 type history struct {
 	mu      sync.Mutex
-	sources map[string]*moments
+	sources map[string]*sourceHistory
 }
 
-type moments struct {
+type sourceHistory struct {
 	term uint64
-	list []moment
+	list []asOfEnds
 }
 
 // add takes a mark. One of an older leader says nothing any more. One without a moment says that there is such a
@@ -35,11 +35,11 @@ func (h *history) add(m *record.Mark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.sources == nil {
-		h.sources = map[string]*moments{}
+		h.sources = map[string]*sourceHistory{}
 	}
 	s := h.sources[m.Source]
 	if s == nil {
-		s = &moments{}
+		s = &sourceHistory{}
 		h.sources[m.Source] = s
 	}
 	if m.Term < s.term {
@@ -51,7 +51,7 @@ func (h *history) add(m *record.Mark) {
 	}
 	// Moments that were reached are kept too, since a partition that comes with the next rebalance may be further
 	// behind.
-	s.list = asof.Thin(append(s.list, moment{m.AsOf, m.Ends}), maxMoments)
+	s.list = asof.Thin(append(s.list, asOfEnds{m.AsOf, m.Ends}), maxMoments)
 }
 
 // forget drops a source that is no more.
@@ -87,14 +87,14 @@ func (h *history) asOf(finished map[int]int64) time.Time {
 
 // FreshAsOf returns the newest moment, on the readers' clocks, as of which this partition is finished, as
 // [Consumer.FreshAsOf] does for all.
-func (p *partition) FreshAsOf() time.Time {
+func (p *assignedPartition) FreshAsOf() time.Time {
 	p.mu.Lock()
 	finished := p.finished
 	p.mu.Unlock()
 	return p.c.history.asOf(map[int]int64{p.id: finished})
 }
 
-func (m *moment) reached(finished map[int]int64) bool {
+func (m *asOfEnds) reached(finished map[int]int64) bool {
 	for p, offset := range finished {
 		if p < len(m.ends) && offset < m.ends[p] {
 			return false

@@ -50,7 +50,7 @@ func (c *Consumer) Lags() []Lag {
 }
 
 // lag is not known before it is known where to read.
-func (p *partition) lag(retention time.Duration) (Lag, bool) {
+func (p *assignedPartition) lag(retention time.Duration) (Lag, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := Lag{
@@ -101,12 +101,12 @@ func (c *Consumer) watch(ctx context.Context) {
 	}
 }
 
-func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
+func (c *Consumer) watchPartition(ctx context.Context, p *assignedPartition) {
 	p.mu.Lock()
 	heard := p.heard
 	p.mu.Unlock()
 	if time.Since(heard) > watchEvery/2 {
-		start, end, err := c.cluster.Range(ctx, p.claim.Topic, p.id)
+		start, end, err := c.cluster.Range(ctx, p.assignment.Topic, p.id)
 		if err != nil {
 			return // who fetches it says so
 		}
@@ -119,7 +119,7 @@ func (c *Consumer) watchPartition(ctx context.Context, p *partition) {
 		c.o.Alarms.Raise(alarm.RetentionNear,
 			fmt.Sprintf("%s is so far behind in group %s that the topic's retention will soon"+
 				" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or mend what holds up"+
-				" the invalidators", p.what, c.o.Group, p.claim.Topic))
+				" the invalidators", p.what, c.o.Group, p.assignment.Topic))
 	}
 }
 
@@ -184,12 +184,12 @@ func (c *Consumer) doubtLost(ctx context.Context, e *LostError) error {
 }
 
 // doubtStrange keeps durably that another program has committed the group's offset. It fails with ctx only.
-func (p *partition) doubtStrange() error {
+func (p *assignedPartition) doubtStrange() error {
 	return p.c.o.Doubts.Record(p.ctx, doubt.Doubt{
 		Cause: alarm.PositionSkipped, Group: p.c.o.Group, Subject: p.what,
 		Message: fmt.Sprintf("the offset of group %s in %s was set to %d by another program than freshet: if it was set "+
 			"forward, the"+
 			" changes between are never acted upon, and their keys may stay stale (if nobody has, the brokers keep no metadata of"+
-			" commits: raise offset.metadata.max.bytes)", p.c.o.Group, p.what, p.claim.Offset),
+			" commits: raise offset.metadata.max.bytes)", p.c.o.Group, p.what, p.assignment.Offset),
 	})
 }

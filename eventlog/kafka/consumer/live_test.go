@@ -263,7 +263,7 @@ func TestEachPartitionEndsWhereItIsToldTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, a.stop())
-	// Also when it is told so before anything was claimed.
+	// Also when it is told so before anything was assigned.
 	b := r.work(true, func(o *Options) { o.Registerer = nil })
 	b.consumer.StopAt(map[int]int64{0: 8})
 	if g := <-b.batches; g.key != "s:1:8" { // the others are at their end, in any order

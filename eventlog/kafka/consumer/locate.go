@@ -12,12 +12,12 @@ import (
 //
 // That the log ends before the offset is believed only when it has been so for a while: a broker that has just become
 // the leader may not know yet how far all replicas are.
-func (p *partition) locate(offset int64) (int64, error) {
+func (p *assignedPartition) locate(offset int64) (int64, error) {
 	loop, agree := p.c.newLoop(), newBackoff()
 	defer loop.Stop()
 	var since time.Time
 	for p.ctx.Err() == nil {
-		start, end, err := p.c.cluster.Range(p.ctx, p.claim.Topic, p.id)
+		start, end, err := p.c.cluster.Range(p.ctx, p.assignment.Topic, p.id)
 		if err != nil {
 			_ = loop.Wait(p.ctx, err)
 			continue
@@ -25,7 +25,7 @@ func (p *partition) locate(offset int64) (int64, error) {
 		loop.Succeeded()
 		p.observe(start, end)
 		lost := &LostError{
-			Topic: p.claim.Topic, Partition: p.id, Group: p.c.o.Group, Offset: offset, Start: start, End: end,
+			Topic: p.assignment.Topic, Partition: p.id, Group: p.c.o.Group, Offset: offset, Start: start, End: end,
 		}
 		switch {
 		case offset >= start && offset <= end:
@@ -56,12 +56,12 @@ func (p *partition) locate(offset int64) (int64, error) {
 }
 
 // oldest returns when the record at the beginning of the log was written, if that can be told.
-func (p *partition) oldest(start, end int64) time.Time {
+func (p *assignedPartition) oldest(start, end int64) time.Time {
 	if start >= end {
 		return time.Time{}
 	}
 	from := []broker.FetchFrom{{Partition: p.id, Offset: start, MaxBytes: leastBytes}}
-	f := p.c.cluster.FetchAll(p.ctx, p.claim.Topic, from, leastBytes, poll)[0]
+	f := p.c.cluster.FetchAll(p.ctx, p.assignment.Topic, from, leastBytes, poll)[0]
 	if f.Err != nil || len(f.Records) == 0 {
 		return time.Time{}
 	}

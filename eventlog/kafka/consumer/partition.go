@@ -17,14 +17,14 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// partition is a claimed partition. It implements [eventlog.Partition].
-type partition struct {
-	c     *Consumer
-	claim *group.Claim
-	id    int
-	what  string          // topic/partition, for people
-	ctx   context.Context // the claim's
-	feed  *feed           // what is fetched ahead
+// assignedPartition is an assigned partition. It implements [eventlog.Partition].
+type assignedPartition struct {
+	c          *Consumer
+	assignment *group.Assignment
+	id         int
+	what       string          // topic/partition, for people
+	ctx        context.Context // the assignment's
+	feed       *feed           // what is fetched ahead
 
 	// What belongs to Fetch: the rest of a chunk, the offset after all that was handed out, and what was seen there.
 	records []broker.Record
@@ -63,22 +63,22 @@ type step struct {
 // token names a record to its partition.
 type token struct {
 	eventlog.Issued
-	p *partition
+	p *assignedPartition
 	n uint64
 }
 
 // begin finds out where to read.
-func (p *partition) begin() (int64, error) {
-	from, err := p.locate(p.claim.Offset)
+func (p *assignedPartition) begin() (int64, error) {
+	from, err := p.locate(p.assignment.Offset)
 	known := p.foundBefore(from)
-	if err == nil && known != nil && from == p.claim.Offset {
+	if err == nil && known != nil && from == p.assignment.Offset {
 		err = p.c.lost(p.ctx, known)
 	}
 	if err != nil {
 		p.stop(err)
 		return 0, err
 	}
-	strange := known == nil && from == p.claim.Offset && from > 0 && !signed(p.claim.Metadata)
+	strange := known == nil && from == p.assignment.Offset && from > 0 && !signed(p.assignment.Metadata)
 	if strange {
 		if err := p.doubtStrange(); err != nil {
 			return 0, err
@@ -88,26 +88,26 @@ func (p *partition) begin() (int64, error) {
 	defer p.mu.Unlock()
 	p.at, p.next, p.finished, p.begun = from, from, from, true
 	switch {
-	case from != p.claim.Offset:
+	case from != p.assignment.Offset:
 		// The group begins here. It is written down, so that it is still known when the log no longer begins here.
-		p.claim.Rewind(from, p.behind.encode())
+		p.assignment.Rewind(from, p.behind.encode())
 	case known != nil, strange:
 		// It was stopped here, or set to here, and begins again with what is left, of which nothing was seen before.
-		p.claim.Rewind(from, p.behind.encode())
+		p.assignment.Rewind(from, p.behind.encode())
 	default:
-		p.ahead = parseChain(p.claim.Metadata)
+		p.ahead = parseChain(p.assignment.Metadata)
 		p.behind = p.ahead.clone()
 	}
-	p.ahead.whole = from == 0 && p.claim.Offset <= 0 && known == nil
+	p.ahead.whole = from == 0 && p.assignment.Offset <= 0 && known == nil
 	return from, nil
 }
 
 // ID implements [eventlog.Partition].
-func (p *partition) ID() int { return p.id }
+func (p *assignedPartition) ID() int { return p.id }
 
 // Fetch implements [eventlog.Partition]. The error is a [*LostError] when records are gone, [io.EOF] when everything
-// below the end that StopAt set was fetched, or that of a context that ended: its own, or the claim's.
-func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+// below the end that StopAt set was fetched, or that of a context that ended: its own, or the assignment's.
+func (p *assignedPartition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -156,7 +156,7 @@ func (p *partition) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, er
 }
 
 // open makes a chunk the one that is handed out.
-func (p *partition) open(c chunk) {
+func (p *assignedPartition) open(c chunk) {
 	if p.lost = c.lost; c.lost != nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (p *partition) open(c chunk) {
 }
 
 // take makes a batch of a record. It returns none for one that was buried.
-func (p *partition) take(ctx context.Context, r *broker.Record) (*event.Batch, eventlog.Token, error) {
+func (p *assignedPartition) take(ctx context.Context, r *broker.Record) (*event.Batch, eventlog.Token, error) {
 	b, h, err := p.parser.Parse(r.Value)
 	s := step{next: r.Offset + 1, time: r.Time}
 	switch {
@@ -204,10 +204,10 @@ func (p *partition) take(ctx context.Context, r *broker.Record) (*event.Batch, e
 }
 
 // missing says that records before this one are lost.
-func (p *partition) missing(r *broker.Record, b *Break) error {
+func (p *assignedPartition) missing(r *broker.Record, b *Break) error {
 	p.mu.Lock()
 	e := &LostError{
-		Loss: Broken, Topic: p.claim.Topic, Partition: p.id, Group: p.c.o.Group, Offset: r.Offset,
+		Loss: Broken, Topic: p.assignment.Topic, Partition: p.id, Group: p.c.o.Group, Offset: r.Offset,
 		Start: p.start, End: p.end, Break: b,
 	}
 	p.mu.Unlock()
@@ -216,7 +216,7 @@ func (p *partition) missing(r *broker.Record, b *Break) error {
 
 // holdUp waits for the end of a context: a record that only a newer freshet can read must not be passed over, and this
 // one will not learn to read it. Other partitions go on.
-func (p *partition) holdUp(ctx context.Context, r *broker.Record, err error) error {
+func (p *assignedPartition) holdUp(ctx context.Context, r *broker.Record, err error) error {
 	p.mu.Lock()
 	p.stuck = r.Time
 	p.mu.Unlock()
@@ -240,7 +240,7 @@ func (p *partition) holdUp(ctx context.Context, r *broker.Record, err error) err
 const maxForeign = 1000
 
 // bury keeps a record that cannot be read, durably, so that it may be passed over. It tries until a context ends.
-func (p *partition) bury(ctx context.Context, r *broker.Record, foreign bool, cause error) error {
+func (p *assignedPartition) bury(ctx context.Context, r *broker.Record, foreign bool, cause error) error {
 	if foreign && p.c.o.Letters() >= maxForeign {
 		p.c.metrics.buried.Inc()
 		p.c.o.Alarms.Raise(alarm.RecordUnreadable,
@@ -254,7 +254,7 @@ func (p *partition) bury(ctx context.Context, r *broker.Record, foreign bool, ca
 	defer context.AfterFunc(p.ctx, cancel)()
 	loop := p.c.newLoop()
 	defer loop.Stop()
-	if err := loop.Do(ctx, func() error { return p.c.o.Bury(ctx, p.claim.Topic, p.id, *r, cause) }); err != nil {
+	if err := loop.Do(ctx, func() error { return p.c.o.Bury(ctx, p.assignment.Topic, p.id, *r, cause) }); err != nil {
 		return context.Canceled
 	}
 	p.c.metrics.buried.Inc()
@@ -265,7 +265,7 @@ func (p *partition) bury(ctx context.Context, r *broker.Record, foreign bool, ca
 
 // pass passes over offsets that hold no record: markers of transactions, and what compaction has removed. They are
 // finished with what lies before them. Were they not, a partition that ends in one would never be.
-func (p *partition) pass(to int64) {
+func (p *assignedPartition) pass(to int64) {
 	p.at = to
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,11 +274,11 @@ func (p *partition) pass(to int64) {
 		return
 	}
 	p.finished = to
-	p.claim.Commit(to, p.behind.encode())
+	p.assignment.Commit(to, p.behind.encode())
 }
 
 // push adds a step and returns its number.
-func (p *partition) push(s step) uint64 {
+func (p *assignedPartition) push(s step) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.handed++
@@ -290,9 +290,9 @@ func (p *partition) push(s step) uint64 {
 	return s.n
 }
 
-// Commit implements [eventlog.Partition]. It also works after the claim's context has ended, until the generation has.
-// A token of another partition is a fault of the program, and panics.
-func (p *partition) Commit(t eventlog.Token) {
+// Commit implements [eventlog.Partition]. It also works after the assignment's context has ended, until the generation
+// has. A token of another partition is a fault of the program, and panics.
+func (p *assignedPartition) Commit(t eventlog.Token) {
 	mine, ok := t.(token)
 	if !ok || mine.p != p {
 		panic(fmt.Sprintf("kafka: %s: a token of another partition (%T)", p.what, t))
@@ -309,7 +309,7 @@ func (p *partition) Commit(t eventlog.Token) {
 }
 
 // advance moves over what is finished without a gap, and commits it. The caller holds the lock.
-func (p *partition) advance() {
+func (p *assignedPartition) advance() {
 	n, rewind := 0, false
 	for n < len(p.pending) && p.pending[n].done {
 		s := &p.pending[n]
@@ -327,16 +327,16 @@ func (p *partition) advance() {
 	switch p.pending = p.pending[n:]; {
 	case n == 0:
 	case rewind:
-		p.claim.Rewind(p.finished, p.behind.encode())
+		p.assignment.Rewind(p.finished, p.behind.encode())
 	case p.loss != nil && len(p.pending) == 0:
 		p.writeLoss()
 	default:
-		p.claim.Commit(p.finished, p.behind.encode())
+		p.assignment.Commit(p.finished, p.behind.encode())
 	}
 }
 
 // observe takes note of where the log begins and ends.
-func (p *partition) observe(start, end int64) {
+func (p *assignedPartition) observe(start, end int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.start, p.end, p.heard = start, end, time.Now()

@@ -169,7 +169,7 @@ func (r *rig) workWith(auto bool, winding func(error), change ...func(*Options))
 	go func() { ran <- w.consumer.Run(rctx) }()
 	done := make(chan error, 1)
 	go func() {
-		err := m.Run(ctx, func(ctx context.Context, c *group.Claim) error { return w.serve(ctx, c, auto) })
+		err := m.Run(ctx, func(ctx context.Context, c *group.Assignment) error { return w.serve(ctx, c, auto) })
 		rcancel()
 		done <- errors.Join(err, <-ran)
 	}()
@@ -182,7 +182,7 @@ func (r *rig) workWith(auto bool, winding func(error), change ...func(*Options))
 	return w
 }
 
-func (w *worker) serve(ctx context.Context, c *group.Claim, auto bool) error {
+func (w *worker) serve(ctx context.Context, c *group.Assignment, auto bool) error {
 	p, err := w.consumer.Partition(ctx, c)
 	if err != nil {
 		w.ends <- err

@@ -22,7 +22,7 @@ const lostPart = "lost"
 const maxWhat = 500
 
 // stop takes note that records are lost, if that is what err says: nothing more is fetched. It is for who fetches.
-func (p *partition) stop(err error) {
+func (p *assignedPartition) stop(err error) {
 	var lost *LostError
 	if !errors.As(err, &lost) {
 		return
@@ -39,30 +39,33 @@ func (p *partition) stop(err error) {
 	p.loss = lost
 	switch {
 	case !p.begun:
-		p.finished, p.begun = max(p.claim.Offset, 0), true
-		p.claim.Rewind(p.claim.Offset, withLoss(p.claim.Metadata, lost)) // where there is no commit it changes nothing
+		p.finished, p.begun = max(p.assignment.Offset, 0), true
+		// Where there is no commit it changes nothing.
+		p.assignment.Rewind(p.assignment.Offset, withLoss(p.assignment.Metadata, lost))
 	case len(p.pending) == 0:
 		p.writeLoss()
 	}
 }
 
 // writeLoss commits that the partition is stopped where it has come to. The caller holds the lock.
-func (p *partition) writeLoss() { p.claim.Rewind(p.finished, withLoss(p.behind.encode(), p.loss)) }
+func (p *assignedPartition) writeLoss() {
+	p.assignment.Rewind(p.finished, withLoss(p.behind.encode(), p.loss))
+}
 
 // stopped reports whether records are lost.
-func (p *partition) stopped() bool {
+func (p *assignedPartition) stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.loss != nil
 }
 
 // foundBefore returns the loss that a member of the group has found before; nil: none.
-func (p *partition) foundBefore(from int64) *LostError {
-	loss, what, found := StoppedBy(p.claim.Metadata)
+func (p *assignedPartition) foundBefore(from int64) *LostError {
+	loss, what, found := StoppedBy(p.assignment.Metadata)
 	if !found {
 		return nil
 	}
-	return FoundBefore(loss, what, p.claim.Topic, p.id, p.c.o.Group, from)
+	return FoundBefore(loss, what, p.assignment.Topic, p.id, p.c.o.Group, from)
 }
 
 // FoundBefore returns a loss that another member has found, given what [StoppedBy] says.

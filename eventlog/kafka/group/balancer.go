@@ -19,14 +19,14 @@ const protocol = "freshet-sticky"
 //
 // Of each topic every subscriber gets the same number, or one more. Who gets one more is chosen topic by topic, the
 // largest topic first, among those with the fewest partitions so far, so that members with the same topics also
-// differ by one at the most in all. Within that, everybody keeps what they had: the claim, which each member sends
-// when it joins, says what that was and since which generation. When two claim the same partition, the higher
+// differ by one at the most in all. Within that, everybody keeps what they had: the ownership, which each member sends
+// when it joins, says what that was and since which generation. When two have the same partition, the higher
 // generation has it: the other one slept through a rebalance.
 type balancer struct {
 	log *slog.Logger
 
-	mu    sync.Mutex
-	claim claim
+	mu  sync.Mutex
+	has ownership
 	// lacking says that topics were missing when partitions were last shared out here, until somebody asks.
 	lacking bool
 
@@ -35,19 +35,19 @@ type balancer struct {
 
 var _ kafka.GroupBalancer = (*balancer)(nil)
 
-// claim is what a member says when it joins, as JSON.
-type claim struct {
+// ownership is what a member says when it joins, as JSON.
+type ownership struct {
 	// Generation is the last generation that the member was part of; 0 when there was none.
 	Generation int32 `json:"generation"`
 	// Owned are the partitions that it was given then.
 	Owned map[string][]int `json:"owned,omitempty"`
 }
 
-// remember says what to claim from now on.
+// remember says what this member has from now on.
 func (b *balancer) remember(generation int32, owned map[string][]int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.claim = claim{Generation: generation, Owned: owned}
+	b.has = ownership{Generation: generation, Owned: owned}
 }
 
 // ProtocolName implements [kafka.GroupBalancer].
@@ -57,7 +57,7 @@ func (b *balancer) ProtocolName() string { return protocol }
 func (b *balancer) UserData() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return json.Marshal(b.claim)
+	return json.Marshal(b.has)
 }
 
 // AssignGroups implements [kafka.GroupBalancer].
@@ -65,8 +65,8 @@ func (b *balancer) AssignGroups(in []kafka.GroupMember, partitions []kafka.Parti
 	members := make([]*sharer, len(in))
 	for i, m := range in {
 		s := &sharer{id: m.ID, topics: m.Topics, given: map[string][]int{}}
-		// A claim that cannot be read is none: the member then just keeps nothing.
-		_ = json.Unmarshal(m.UserData, &s.claim)
+		// An ownership that cannot be read is none: the member then just keeps nothing.
+		_ = json.Unmarshal(m.UserData, &s.has)
 		members[i] = s
 	}
 	topics := map[string][]int{}
@@ -116,7 +116,7 @@ func (b *balancer) lacked() bool {
 type sharer struct {
 	id     string
 	topics []string
-	claim  claim
+	has    ownership
 	given  map[string][]int
 	total  int
 }
@@ -181,20 +181,20 @@ func shareTopic(members []*sharer, topic string, partitions []int) {
 	}
 }
 
-// holders returns who has which partitions of a topic by its claim, and the partitions that nobody has.
+// holders returns who has which partitions of a topic by what it says, and the partitions that nobody has.
 func holders(members []*sharer, topic string, partitions []int) (map[*sharer][]int, []int) {
-	claimed := map[int]*sharer{}
+	owned := map[int]*sharer{}
 	for _, m := range members {
-		for _, p := range m.claim.Owned[topic] {
-			if o := claimed[p]; o == nil || o.claim.Generation < m.claim.Generation {
-				claimed[p] = m
+		for _, p := range m.has.Owned[topic] {
+			if o := owned[p]; o == nil || o.has.Generation < m.has.Generation {
+				owned[p] = m
 			}
 		}
 	}
 	held := map[*sharer][]int{}
 	var free []int
 	for _, p := range partitions {
-		if m := claimed[p]; m != nil {
+		if m := owned[p]; m != nil {
 			held[m] = append(held[m], p)
 		} else {
 			free = append(free, p)

@@ -21,7 +21,7 @@ type crowd struct {
 }
 
 func (c *crowd) join(id string, generation int32, owned map[string][]int, topics ...string) {
-	data, err := json.Marshal(claim{Generation: generation, Owned: owned})
+	data, err := json.Marshal(ownership{Generation: generation, Owned: owned})
 	if err != nil {
 		panic(err)
 	}

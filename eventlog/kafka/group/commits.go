@@ -18,8 +18,8 @@ import (
 // every is how long commits are gathered before they are sent.
 const every = 500 * time.Millisecond
 
-// commits gathers what the handles commit, and sends it for the generation that this member is part of. A claim may
-// outlive its generation; what could not be sent for that one is sent for the next.
+// commits gathers what the handles commit, and sends it for the generation that this member is part of. An assignment
+// may outlive its generation; what could not be sent for that one is sent for the next.
 type commits struct {
 	client  *kafka.Client
 	group   string
@@ -31,9 +31,9 @@ type commits struct {
 	generation int
 	member     string
 	// the brokers say that this member is not part of the generation any more: nothing is sent until the next
-	out    bool
-	claims map[*Claim]*progress
-	more   chan struct{} // has room for one; full: there is something to send
+	out         bool
+	assignments map[*Assignment]*progress
+	more        chan struct{} // has room for one; full: there is something to send
 
 	// sending is held while a request is under way: of two, that with the lower offset might arrive last, and the
 	// brokers would take it.
@@ -44,8 +44,8 @@ type commits struct {
 func (r *run) newCommits() *commits {
 	c := &commits{
 		client: r.client.Kafka(), group: r.o.ID, timeout: r.o.Session / 5, log: r.o.Log,
-		explain: func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
-		claims:  map[*Claim]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		explain:     func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
+		assignments: map[*Assignment]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 	}
 	c.attempts.Reporter = c.newReporter()
 	return c
@@ -60,7 +60,7 @@ func (c *commits) newReporter() *retry.Reporter {
 	)
 }
 
-// progress is how far a claim has come.
+// progress is how far an assignment has come.
 type progress struct {
 	offset   int64
 	metadata string
@@ -68,22 +68,22 @@ type progress struct {
 	bare     bool // they take the first part of its metadata only
 }
 
-// add takes the commits of a claim from now on.
-func (c *commits) add(claim *Claim) {
+// add takes the commits of an assignment from now on.
+func (c *commits) add(assignment *Assignment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	claim.commits = c
-	c.claims[claim] = &progress{offset: claim.Offset, metadata: claim.Metadata, sent: true}
+	assignment.commits = c
+	c.assignments[assignment] = &progress{offset: assignment.Offset, metadata: assignment.Metadata, sent: true}
 }
 
-// forget takes none of a claim any more.
-func (c *commits) forget(claim *Claim) {
+// forget takes none of an assignment any more.
+func (c *commits) forget(assignment *Assignment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.claims, claim)
+	delete(c.assignments, assignment)
 }
 
-// begin sends for another generation from now on, of which all claims are part that are not forgotten.
+// begin sends for another generation from now on, of which all assignments are part that are not forgotten.
 func (c *commits) begin(generation int, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,10 +99,10 @@ func (c *commits) raise() {
 	}
 }
 
-func (c *commits) set(claim *Claim, offset int64, metadata string, rewind bool) {
+func (c *commits) set(assignment *Assignment, offset int64, metadata string, rewind bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.claims[claim]
+	p := c.assignments[assignment]
 	if p == nil || offset < 0 || offset <= p.offset && !rewind {
 		return
 	}
@@ -141,7 +141,7 @@ func (c *commits) run(ctx context.Context) {
 func (c *commits) flush(ctx context.Context) {
 	defer func() {
 		c.mu.Lock()
-		clear(c.claims)
+		clear(c.assignments)
 		c.mu.Unlock()
 	}()
 	for !c.send(ctx) && retry.Sleep(ctx, every/5) == nil {
@@ -176,11 +176,11 @@ func (c *commits) send(ctx context.Context) bool {
 	return false
 }
 
-// attempt is a claim's progress as it was sent.
+// attempt is an assignment's progress as it was sent.
 type attempt struct {
-	claim    *Claim
-	offset   int64
-	metadata string
+	assignment *Assignment
+	offset     int64
+	metadata   string
 }
 
 func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]attempt) {
@@ -190,19 +190,19 @@ func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]atte
 		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: map[string][]kafka.OffsetCommit{},
 	}
 	sent := map[string]map[int]attempt{}
-	for claim, p := range c.claims {
+	for assignment, p := range c.assignments {
 		if p.sent || c.out {
 			continue
 		}
-		o := kafka.OffsetCommit{Partition: claim.Partition, Offset: p.offset, Metadata: p.metadata}
+		o := kafka.OffsetCommit{Partition: assignment.Partition, Offset: p.offset, Metadata: p.metadata}
 		if p.bare {
 			o.Metadata, _, _ = strings.Cut(p.metadata, ";")
 		}
-		req.Topics[claim.Topic] = append(req.Topics[claim.Topic], o)
-		if sent[claim.Topic] == nil {
-			sent[claim.Topic] = map[int]attempt{}
+		req.Topics[assignment.Topic] = append(req.Topics[assignment.Topic], o)
+		if sent[assignment.Topic] == nil {
+			sent[assignment.Topic] = map[int]attempt{}
 		}
-		sent[claim.Topic][claim.Partition] = attempt{claim, p.offset, p.metadata}
+		sent[assignment.Topic][assignment.Partition] = attempt{assignment, p.offset, p.metadata}
 	}
 	return req, sent
 }
@@ -221,7 +221,7 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 				continue
 			}
 			delete(sent[topic], r.Partition)
-			p := c.claims[a.claim]
+			p := c.assignments[a.assignment]
 			switch {
 			case lost(r.Error) && req.GenerationID == c.generation && req.MemberID == c.member:
 				// Thrown out of the group, or of a generation that is over: the partitions may be somebody else's.

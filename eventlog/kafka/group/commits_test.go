@@ -56,21 +56,21 @@ func (c *coordinator) RoundTrip(_ context.Context, _ net.Addr, r kafka.Request) 
 
 func always(code kafka.Error) func(int32) kafka.Error { return func(int32) kafka.Error { return code } }
 
-// generationOf returns commits with claims of partitions 0 and 1, both committed at 10.
-func generationOf(t *testing.T, c *coordinator) (*commits, []*Claim, *strings.Builder) {
+// generationOf returns commits with assignments of partitions 0 and 1, both committed at 10.
+func generationOf(t *testing.T, c *coordinator) (*commits, []*Assignment, *strings.Builder) {
 	var out strings.Builder
 	commits := &commits{
 		client: &kafka.Client{Addr: kafka.TCP("x:1"), Transport: c}, group: "g", timeout: time.Second,
-		log: slog.New(slog.NewTextHandler(&out, nil)), claims: map[*Claim]*progress{}, more: make(chan struct{}, 1),
+		log: slog.New(slog.NewTextHandler(&out, nil)), assignments: map[*Assignment]*progress{}, more: make(chan struct{}, 1),
 		sending: make(chan struct{}, 1),
 		explain: func(_ context.Context, err error) error { return err },
 	}
 	commits.attempts.Reporter = commits.newReporter()
-	claims := []*Claim{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
-	for _, claim := range claims {
-		commits.add(claim)
+	assignments := []*Assignment{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
+	for _, assignment := range assignments {
+		commits.add(assignment)
 	}
-	return commits, claims, &out
+	return commits, assignments, &out
 }
 
 func (c *coordinator) expect(t *testing.T, want ...string) {
@@ -83,28 +83,28 @@ func (c *coordinator) expect(t *testing.T, want ...string) {
 func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &coordinator{}
-		commits, claims, _ := generationOf(t, c)
+		commits, assignments, _ := generationOf(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { commits.run(ctx); close(done) }()
 		for o := range int64(30) {
-			claims[0].Commit(o, fmt.Sprint("m", o))
+			assignments[0].Commit(o, fmt.Sprint("m", o))
 		}
-		claims[0].Commit(12, "lower")
-		claims[1].Commit(9, "below what was committed")
-		claims[1].Commit(-1, "none")
+		assignments[0].Commit(12, "lower")
+		assignments[1].Commit(9, "below what was committed")
+		assignments[1].Commit(-1, "none")
 		time.Sleep(every + 1)
 		synctest.Wait()
 		c.expect(t, `0 at 29 "m29"`)
 		time.Sleep(10 * every)
 		synctest.Wait()
 		c.expect(t, `0 at 29 "m29"`) // once
-		claims[1].Rewind(3, "made anew")
+		assignments[1].Rewind(3, "made anew")
 		cancel()
 		<-done
 		commits.flush(t.Context())
 		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
-		claims[0].Commit(50, "after the end")
+		assignments[0].Commit(50, "after the end")
 		commits.flush(t.Context())
 		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
 	})
@@ -114,17 +114,17 @@ func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
 func TestCommitsAreSentWhileMoreCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.NotCoordinatorForGroup)}}
-		commits, claims, _ := generationOf(t, c)
+		commits, assignments, _ := generationOf(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { commits.run(ctx); close(done) }()
-		claims[1].Commit(20, "after a failure")
+		assignments[1].Commit(20, "after a failure")
 		time.Sleep(2*every + 1)
 		synctest.Wait()
 		c.expect(t, `1 at 20 "after a failure"`)
 		c.stored = nil
 		for o := range int64(20) {
-			claims[0].Commit(100+o, "")
+			assignments[0].Commit(100+o, "")
 			time.Sleep(every / 5)
 		}
 		time.Sleep(every + 1)
@@ -148,8 +148,8 @@ func TestACommitThatFailsForNowIsMadeAgain(t *testing.T) {
 				for range times {
 					c.answers = append(c.answers, always(code))
 				}
-				commits, claims, log := generationOf(t, c)
-				claims[0].Commit(20, "")
+				commits, assignments, log := generationOf(t, c)
+				assignments[0].Commit(20, "")
 				commits.flush(t.Context())
 				if len(c.stored) == 0 || c.stored[len(c.stored)-1] != `0 at 20 ""` {
 					t.Fatalf("%v: stored %q", code, c.stored)
@@ -173,9 +173,9 @@ func TestOnlyThePartitionThatFailedIsSentAgain(t *testing.T) {
 			}
 			return 0
 		}}}
-		commits, claims, _ := generationOf(t, c)
-		claims[0].Commit(20, "")
-		claims[1].Commit(21, "")
+		commits, assignments, _ := generationOf(t, c)
+		assignments[0].Commit(20, "")
+		assignments[1].Commit(21, "")
 		commits.flush(t.Context())
 		c.expect(t, `0 at 20 ""`, `1 at 21 ""`)
 	})
@@ -185,10 +185,10 @@ func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 	for _, code := range []kafka.Error{kafka.IllegalGeneration, kafka.UnknownMemberId, kafka.FencedInstanceID} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &coordinator{answers: []func(int32) kafka.Error{always(code)}}
-			commits, claims, _ := generationOf(t, c)
-			claims[0].Commit(20, "")
+			commits, assignments, _ := generationOf(t, c)
+			assignments[0].Commit(20, "")
 			commits.flush(t.Context())
-			claims[0].Commit(30, "")
+			assignments[0].Commit(30, "")
 			commits.flush(t.Context())
 			c.expect(t)
 		})
@@ -199,8 +199,8 @@ func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 func TestOfMetadataThatIsTooLargeTheFirstPartIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &coordinator{answers: []func(int32) kafka.Error{always(kafka.OffsetMetadataTooLarge)}}
-		commits, claims, _ := generationOf(t, c)
-		claims[0].Commit(20, "first;more")
+		commits, assignments, _ := generationOf(t, c)
+		assignments[0].Commit(20, "first;more")
 		commits.flush(t.Context())
 		c.expect(t, `0 at 20 "first"`)
 	})
@@ -212,8 +212,8 @@ func TestTheLastCommitIsGivenUpWhenTimeIsOver(t *testing.T) {
 		for range 1000 {
 			c.answers = append(c.answers, always(kafka.GroupCoordinatorNotAvailable))
 		}
-		commits, claims, _ := generationOf(t, c)
-		claims[0].Commit(20, "")
+		commits, assignments, _ := generationOf(t, c)
+		assignments[0].Commit(20, "")
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -229,12 +229,12 @@ func TestTheLastCommitIsGivenUpWhenTimeIsOver(t *testing.T) {
 func TestMoreToSayOfAnOffsetThatIsUnderWayIsSentToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &coordinator{}
-		commits, claims, _ := generationOf(t, c)
+		commits, assignments, _ := generationOf(t, c)
 		c.answers = append(c.answers, func(int32) kafka.Error {
-			claims[0].Rewind(20, "stopped")
+			assignments[0].Rewind(20, "stopped")
 			return 0
 		})
-		claims[0].Commit(20, "")
+		assignments[0].Commit(20, "")
 		commits.send(t.Context())
 		commits.send(t.Context())
 		c.expect(t, `0 at 20 ""`, `0 at 20 "stopped"`)

@@ -4,7 +4,7 @@
 // Its place on the path: between the brokers and whoever works on partitions. The invalidators share the partitions of
 // the topic and of its retry topics through it; readers elect their leader by sharing a topic of one partition.
 //
-//	Member.Run --Claim--> handle(ctx, claim)     one for each partition that this member was given
+//	Member.Run --Assignment--> handle(ctx, assignment)     one for each partition that this member was given
 //	    ^                     |
 //	    +--committed offsets--+ Claim.Commit     gathered, sent twice a second and when the generation ends
 //

@@ -13,16 +13,16 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// place is a partition of a topic.
-type place struct {
+// topicPartition is a partition of a topic.
+type topicPartition struct {
 	topic     string
 	partition int
 }
 
 // held is a partition that this member works on.
 type held struct {
-	claim  *Claim
-	revoke context.CancelFunc // ends the handle's context
+	assignment *Assignment
+	revoke     context.CancelFunc // ends the handle's context
 }
 
 // generation works through one generation: it returns once that has ended, and unless what we have is kept, every
@@ -58,10 +58,10 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) {
 		r.lookAgain(gen)
 	}
 
-	claims, err := r.claims(gctx, r.adopt(gen.ID, gen.MemberID, owned))
+	assignments, err := r.assignments(gctx, r.adopt(gen.ID, gen.MemberID, owned))
 	if err == nil { // else the generation ended first
-		for _, claim := range claims {
-			r.start(ctx, claim)
+		for _, assignment := range assignments {
+			r.start(ctx, assignment)
 		}
 	}
 	<-gctx.Done()
@@ -83,13 +83,13 @@ func (r *run) generation(ctx context.Context, gen *kafka.Generation) {
 // before. If one was missed, or this is another member as the brokers see it, somebody else may have come further.
 func (r *run) adopt(generation int32, member string, owned map[string][]int) map[string][]int {
 	next := r.o.Keep && member == r.member && generation == r.number+1
-	r.revoke(func(at place) bool { return !next || !slices.Contains(owned[at.topic], at.partition) })
+	r.revoke(func(at topicPartition) bool { return !next || !slices.Contains(owned[at.topic], at.partition) })
 	r.member, r.number = member, generation
 	r.commits.begin(int(generation), member)
 	given := map[string][]int{}
 	for topic, partitions := range owned {
 		for _, p := range partitions {
-			if _, kept := r.held[place{topic, p}]; !kept {
+			if _, kept := r.held[topicPartition{topic, p}]; !kept {
 				given[topic] = append(given[topic], p)
 			}
 		}
@@ -98,17 +98,17 @@ func (r *run) adopt(generation int32, member string, owned map[string][]int) map
 }
 
 // revoke gives up partitions at once: what their handles finish from now on is done again by the next owner.
-func (r *run) revoke(which func(place) bool) {
+func (r *run) revoke(which func(topicPartition) bool) {
 	for at, h := range r.held {
 		if which(at) {
-			r.commits.forget(h.claim)
+			r.commits.forget(h.assignment)
 			h.revoke()
 			delete(r.held, at)
 		}
 	}
 }
 
-func all(place) bool { return true }
+func all(topicPartition) bool { return true }
 
 // windUp ends all handles, waits for them, and commits what they have finished. The context bounds the commits, as does
 // the drain.
@@ -123,13 +123,13 @@ func (r *run) windUp(ctx context.Context) {
 	r.commits.flush(ctx)
 }
 
-// start has a claim handled, once an earlier handle of the same partition has returned.
-func (r *run) start(ctx context.Context, claim *Claim) {
+// start has an assignment handled, once an earlier handle of the same partition has returned.
+func (r *run) start(ctx context.Context, assignment *Assignment) {
 	ctx, revoke := context.WithCancel(ctx)
-	at := place{claim.Topic, claim.Partition}
+	at := topicPartition{assignment.Topic, assignment.Partition}
 	before, done := r.last[at], make(chan struct{})
-	r.held[at], r.last[at] = held{claim, revoke}, done
-	r.commits.add(claim)
+	r.held[at], r.last[at] = held{assignment, revoke}, done
+	r.commits.add(assignment)
 	r.working.Go(func() {
 		defer close(done)
 		if before != nil {
@@ -137,12 +137,12 @@ func (r *run) start(ctx context.Context, claim *Claim) {
 				return
 			}
 		}
-		err := r.handle(ctx, claim)
+		err := r.handle(ctx, assignment)
 		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return
 		}
 		r.once.Do(func() {
-			r.first = fmt.Errorf("%s/%d: %w", claim.Topic, claim.Partition, err)
+			r.first = fmt.Errorf("%s/%d: %w", assignment.Topic, assignment.Partition, err)
 			r.stop()
 		})
 	})
@@ -181,10 +181,10 @@ func (r *run) lookAgain(gen *kafka.Generation) {
 	})
 }
 
-// claims returns claims of partitions, with what the group has committed for them. The library has the offsets
-// but not their metadata. Every commit of an earlier generation was taken or refused before this one began, so what
-// is read now is the last. It tries until ctx ends.
-func (r *run) claims(ctx context.Context, owned map[string][]int) (claims []*Claim, err error) {
+// assignments returns assignments of partitions, with what the group has committed for them. The library has the
+// offsets but not their metadata. Every commit of an earlier generation was taken or refused before this one began, so
+// what is read now is the last. It tries until ctx ends.
+func (r *run) assignments(ctx context.Context, owned map[string][]int) (assignments []*Assignment, err error) {
 	if len(owned) == 0 {
 		return nil, nil
 	}
@@ -192,13 +192,13 @@ func (r *run) claims(ctx context.Context, owned map[string][]int) (claims []*Cla
 		r.o.Log.Warn("the group's offsets cannot be read for now; trying again", "group", r.o.ID, "error", err)
 	}, nil)}
 	err = loop.Do(ctx, func() error {
-		claims, err = r.committed(ctx, owned)
+		assignments, err = r.committed(ctx, owned)
 		return r.explain(ctx, "read the offsets of", err)
 	})
-	return claims, err
+	return assignments, err
 }
 
-func (r *run) committed(ctx context.Context, owned map[string][]int) ([]*Claim, error) {
+func (r *run) committed(ctx context.Context, owned map[string][]int) ([]*Assignment, error) {
 	res, err := r.client.Kafka().OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: r.o.ID, Topics: owned})
 	if err == nil {
 		err = res.Error
@@ -206,7 +206,7 @@ func (r *run) committed(ctx context.Context, owned map[string][]int) ([]*Claim, 
 	if err != nil {
 		return nil, err
 	}
-	var claims []*Claim
+	var assignments []*Assignment
 	for topic, partitions := range owned {
 		found := map[int]kafka.OffsetFetchPartition{}
 		for _, p := range res.Topics[topic] {
@@ -220,10 +220,10 @@ func (r *run) committed(ctx context.Context, owned map[string][]int) ([]*Claim, 
 			if f.Error != nil {
 				return nil, fmt.Errorf("%s/%d: %w", topic, p, f.Error)
 			}
-			claims = append(claims, &Claim{
+			assignments = append(assignments, &Assignment{
 				Topic: topic, Partition: p, Offset: max(f.CommittedOffset, -1), Metadata: f.Metadata,
 			})
 		}
 	}
-	return claims, nil
+	return assignments, nil
 }

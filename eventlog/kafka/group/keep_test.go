@@ -16,7 +16,7 @@ import (
 )
 
 // awaitCommitted waits until the group has committed an offset of a partition.
-func (b *bareMember) awaitCommitted(c *Claim, want int64) {
+func (b *bareMember) awaitCommitted(c *Assignment, want int64) {
 	b.t.Helper()
 	testbed.Eventually(b.t, patience, "an offset is committed", func() bool { return b.committed(c.Partition) == want })
 }
@@ -35,7 +35,7 @@ func killedAndBack(t *testing.T) bool {
 	r := newRig(t, testbed.SharedKafka(t), 4)
 	look := r.bare()
 	a := r.join(Options{Keep: true}, nil)
-	kept := map[int]*Claim{}
+	kept := map[int]*Assignment{}
 	for _, c := range a.began(4) {
 		kept[c.Partition] = c
 	}
@@ -92,13 +92,13 @@ func TestAPartitionThatMovesIsRevokedAndItsLateCommitChangesNothing(t *testing.T
 	r := newRig(t, testbed.SharedKafka(t), 2)
 	look := r.bare()
 	release := make(chan struct{})
-	a := r.join(Options{Keep: true}, func(c *Claim) error {
+	a := r.join(Options{Keep: true}, func(c *Assignment) error {
 		<-release
 		c.Commit(99, "late")
 		return nil
 	})
-	claims := a.began(2)
-	for _, c := range claims {
+	assignments := a.began(2)
+	for _, c := range assignments {
 		c.Commit(10, "")
 		look.awaitCommitted(c, 10)
 	}
@@ -121,9 +121,9 @@ func TestAPartitionThatMovesIsRevokedAndItsLateCommitChangesNothing(t *testing.T
 	if again.Partition != moved.Partition || again.Offset != 10 {
 		t.Errorf("%d begins at %d", again.Partition, again.Offset)
 	}
-	i := slices.IndexFunc(claims, func(c *Claim) bool { return c.Partition != moved.Partition })
-	claims[i].Commit(20, "") // what is committed before goes with it
-	look.awaitCommitted(claims[i], 20)
+	i := slices.IndexFunc(assignments, func(c *Assignment) bool { return c.Partition != moved.Partition })
+	assignments[i].Commit(20, "") // what is committed before goes with it
+	look.awaitCommitted(assignments[i], 20)
 	if got := look.committed(moved.Partition); got != 10 {
 		t.Errorf("the late commit counts: %d", got)
 	}
@@ -160,10 +160,10 @@ func newKeeper(t *testing.T, joined generations) *keeper {
 		Keep: true, Session: DefaultSession, Drain: DefaultDrain,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
-	k.run = &run{Member: m, joined: joined, held: map[place]held{}, last: map[place]<-chan struct{}{}}
+	k.run = &run{Member: m, joined: joined, held: map[topicPartition]held{}, last: map[topicPartition]<-chan struct{}{}}
 	k.commits, _, _ = generationOf(t, k.coordinator)
-	clear(k.commits.claims)
-	k.handle = func(ctx context.Context, c *Claim) error {
+	clear(k.commits.assignments)
+	k.handle = func(ctx context.Context, c *Assignment) error {
 		k.begun <- c.Partition
 		<-ctx.Done()
 		k.ended <- c.Partition
@@ -176,7 +176,7 @@ func newKeeper(t *testing.T, joined generations) *keeper {
 func (k *keeper) gives(t *testing.T, generation int32, member string, partitions ...int) []int {
 	given := k.adopt(generation, member, map[string][]int{"t": partitions})["t"]
 	for _, p := range given {
-		k.start(t.Context(), &Claim{Topic: "t", Partition: p, Offset: 10})
+		k.start(t.Context(), &Assignment{Topic: "t", Partition: p, Offset: 10})
 	}
 	synctest.Wait()
 	return given
@@ -240,23 +240,23 @@ func TestWhatIsFinishedBetweenTwoGenerationsIsCommittedInTheSecond(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t, nil)
 		k.gives(t, 7, "m", 0, 1)
-		claims := map[int]*Claim{}
+		assignments := map[int]*Assignment{}
 		for at, h := range k.held {
-			claims[at.partition] = h.claim
+			assignments[at.partition] = h.assignment
 		}
 		k.answers = append(k.answers, always(kafka.IllegalGeneration))
-		claims[0].Commit(20, "")
-		claims[1].Commit(21, "")
+		assignments[0].Commit(20, "")
+		assignments[1].Commit(21, "")
 		if !k.commits.send(t.Context()) {
 			t.Error("what is refused is sent again for the same generation")
 		}
-		claims[0].Commit(30, "") // nothing is sent any more
+		assignments[0].Commit(30, "") // nothing is sent any more
 		if !k.commits.send(t.Context()) {
 			t.Error("it is not known that nothing can be sent")
 		}
 		k.expect(t)
 		k.gives(t, 8, "m", 0)
-		claims[1].Commit(40, "of what is somebody else's")
+		assignments[1].Commit(40, "of what is somebody else's")
 		k.commits.send(t.Context())
 		k.expect(t, `0 at 30 ""`)
 		if want := []int32{7, 8}; !slices.Equal(k.generations, want) {
@@ -276,7 +276,7 @@ func TestARefusalThatComesAfterTheNextGenerationBeganIsOfThePast(t *testing.T) {
 			k.adopt(8, "m", map[string][]int{"t": {0}})
 			return kafka.IllegalGeneration
 		})
-		k.held[place{"t", 0}].claim.Commit(20, "")
+		k.held[topicPartition{"t", 0}].assignment.Commit(20, "")
 		if k.commits.send(t.Context()) {
 			t.Error("it is not sent again")
 		}

@@ -17,7 +17,7 @@ import (
 func TestPartitionsAreSharedAndTheirOffsetsHandedOver(t *testing.T) {
 	r := newRig(t, testbed.SharedKafka(t), 4, 1)
 	// What is committed while the work is wound up counts too.
-	a := r.join(Options{}, func(c *Claim) error {
+	a := r.join(Options{}, func(c *Assignment) error {
 		c.Commit(int64(100+c.Partition), fmt.Sprint("seen ", c.Partition))
 		return nil
 	})
@@ -53,22 +53,22 @@ func TestAMemberThatDiesIsSucceededAndComesBackAsAStandby(t *testing.T) {
 	b := r.join(Options{}, nil)
 	a.ended(1)
 	// A standby does not take the place of the one who is there.
-	claim := a.began(1)[0]
-	if claim.Offset != 41 {
-		t.Fatalf("goes on at %d", claim.Offset)
+	assignment := a.began(1)[0]
+	if assignment.Offset != 41 {
+		t.Fatalf("goes on at %d", assignment.Offset)
 	}
 	take(t, b.counts, 1, "generations")
 	a.cable.set(true)
 	cut := time.Now()
 	a.ended(1) // it notices by itself, before
 	noticed := time.Since(cut)
-	claim.Commit(99, "too late")
-	claim = b.began(1)[0]
+	assignment.Commit(99, "too late")
+	assignment = b.began(1)[0]
 	t.Logf("the one who was cut off noticed after %v, the other had the partition after %v", noticed, time.Since(cut))
-	if claim.Offset != 41 || claim.Metadata != "a" {
-		t.Fatalf("succeeded at %d %q", claim.Offset, claim.Metadata)
+	if assignment.Offset != 41 || assignment.Metadata != "a" {
+		t.Fatalf("succeeded at %d %q", assignment.Offset, assignment.Metadata)
 	}
-	// It comes back, and claims what it had in an older generation.
+	// It comes back, and assignments what it had in an older generation.
 	a.cable.set(false)
 	b.ended(1)
 	b.began(1)
@@ -80,7 +80,7 @@ func TestAMemberThatDiesIsSucceededAndComesBackAsAStandby(t *testing.T) {
 func TestAHandleThatTakesTooLongHoldsUpOnlyItself(t *testing.T) {
 	r := newRig(t, testbed.SharedKafka(t), 2)
 	release := make(chan struct{})
-	a := r.join(Options{Drain: time.Second}, func(c *Claim) error {
+	a := r.join(Options{Drain: time.Second}, func(c *Assignment) error {
 		if c.Partition == 0 {
 			<-release
 			c.Commit(99, "long after its time")
@@ -110,7 +110,7 @@ func TestTheFirstErrorOfAHandleEndsTheMember(t *testing.T) {
 	m, err := New(client, Options{ID: r.group, Topics: r.topics})
 	must(t, err)
 	poison := errors.New("poison")
-	err = m.Run(t.Context(), func(ctx context.Context, c *Claim) error {
+	err = m.Run(t.Context(), func(ctx context.Context, c *Assignment) error {
 		if c.Partition == 1 {
 			return poison
 		}
@@ -172,13 +172,13 @@ func TestAGroupOutlivesItsCoordinator(t *testing.T) {
 type pair struct {
 	t       *testing.T
 	a, b    *member
-	held    map[*member]map[*Claim]bool // false: it has ended
-	settled time.Time                   // when settle was called last
+	held    map[*member]map[*Assignment]bool // false: it has ended
+	settled time.Time                        // when settle was called last
 }
 
 func newPair(r *rig) *pair {
 	p := &pair{t: r.t, a: r.join(Options{Keep: true}, nil), b: r.join(Options{}, nil)}
-	p.held = map[*member]map[*Claim]bool{p.a: {}, p.b: {}}
+	p.held = map[*member]map[*Assignment]bool{p.a: {}, p.b: {}}
 	return p
 }
 
@@ -187,7 +187,7 @@ func newPair(r *rig) *pair {
 func (p *pair) settle() {
 	p.t.Helper()
 	p.settled = time.Now()
-	begun := func(m *member, c *Claim) {
+	begun := func(m *member, c *Assignment) {
 		if _, ended := p.held[m][c]; !ended {
 			p.held[m][c] = true
 		}

@@ -46,7 +46,7 @@ type Options struct {
 
 // Handle works on a partition until ctx ends. An error ends the member's [Member.Run]; one that is the context's does
 // not. A handle that returns nil before ctx ends leaves its partition to rest; it is this member's all the same.
-type Handle func(ctx context.Context, c *Claim) error
+type Handle func(ctx context.Context, c *Assignment) error
 
 // Member is a member of a consumer group.
 type Member struct {
@@ -139,8 +139,8 @@ type run struct {
 	member string // the member id of the last generation; "": joining has failed since
 	number int32  // the last generation's
 	ended  time.Time
-	held   map[place]held
-	last   map[place]<-chan struct{} // closed when the last handle of a partition has returned
+	held   map[topicPartition]held
+	last   map[topicPartition]<-chan struct{} // closed when the last handle of a partition has returned
 
 	working sync.WaitGroup // the handles
 	once    sync.Once
@@ -153,8 +153,8 @@ type run struct {
 
 func (m *Member) newRun(joined generations, handle Handle) *run {
 	r := &run{
-		Member: m, joined: joined, handle: handle, ghosts: newGhosts(m), held: map[place]held{},
-		last: map[place]<-chan struct{}{},
+		Member: m, joined: joined, handle: handle, ghosts: newGhosts(m), held: map[topicPartition]held{},
+		last: map[topicPartition]<-chan struct{}{},
 	}
 	r.joining.Reporter = broker.Reporter(func(err error) {
 		r.o.Log.Warn("the consumer group cannot be joined for now; trying again", "group", r.o.ID, "error", err)

@@ -48,7 +48,7 @@ func TestAMemberWhoseRequestsAreThrottledStaysInItsGroup(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- m.Run(ctx, func(ctx context.Context, _ *Claim) error { <-ctx.Done(); return nil })
+		done <- m.Run(ctx, func(ctx context.Context, _ *Assignment) error { <-ctx.Done(); return nil })
 	}()
 	<-began
 	testbed.Eventually(t, 2*time.Minute, "a throttled request", func() bool {

@@ -68,16 +68,17 @@ type member struct {
 	t      *testing.T
 	cable  *cable
 	stop   func() error
-	starts chan *Claim // a handle began
-	ends   chan *Claim // a handle's context ended
-	counts chan int    // a generation began
+	starts chan *Assignment // a handle began
+	ends   chan *Assignment // a handle's context ended
+	counts chan int         // a generation began
 }
 
 // join starts a member. work is called when a handle's context has ended, before it returns.
-func (r *rig) join(o Options, work func(*Claim) error) *member {
+func (r *rig) join(o Options, work func(*Assignment) error) *member {
 	r.t.Helper()
 	out := &member{
-		t: r.t, cable: &cable{}, starts: make(chan *Claim, 100), ends: make(chan *Claim, 100), counts: make(chan int, 100),
+		t: r.t, cable: &cable{}, starts: make(chan *Assignment, 100), ends: make(chan *Assignment, 100),
+		counts: make(chan int, 100),
 	}
 	c, err := broker.New(broker.Options{Brokers: r.cluster.Brokers(), Dial: out.cable.dial})
 	must(r.t, err)
@@ -99,7 +100,7 @@ func (r *rig) join(o Options, work func(*Claim) error) *member {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- m.Run(ctx, func(ctx context.Context, c *Claim) error {
+		done <- m.Run(ctx, func(ctx context.Context, c *Assignment) error {
 			out.starts <- c
 			<-ctx.Done()
 			out.ends <- c
@@ -115,13 +116,13 @@ func (r *rig) join(o Options, work func(*Claim) error) *member {
 }
 
 // began waits for n handles to begin.
-func (m *member) began(n int) []*Claim {
+func (m *member) began(n int) []*Assignment {
 	m.t.Helper()
 	return take(m.t, m.starts, n, "handles began")
 }
 
 // ended waits for the contexts of n handles to end.
-func (m *member) ended(n int) []*Claim {
+func (m *member) ended(n int) []*Assignment {
 	m.t.Helper()
 	return take(m.t, m.ends, n, "contexts ended")
 }

@@ -90,7 +90,7 @@ type position struct {
 	After int64 `json:"after,omitempty"`
 	// Seq counts the leader's attempts to save, from 1; 0 is its claim.
 	Seq uint64 `json:"seq"`
-	checkpoint.Place
+	checkpoint.PositionJSON
 	State    *stateRef                  `json:"state,omitempty"`
 	Mappings string                     `json:"mappings,omitempty"`
 	Heads    map[int]checkpoint.Version `json:"heads,omitempty"`

@@ -161,7 +161,7 @@ func (r *reign) save(w checkpoint.Write) error {
 	ctx, end := r.begin()
 	defer end()
 	p := r.last
-	p.Place = checkpoint.PlaceOf(&w.Position)
+	p.PositionJSON = checkpoint.PlaceOf(&w.Position)
 	if w.State {
 		ref, err := r.putState(ctx, w.Position.State)
 		if err != nil {

@@ -66,7 +66,7 @@ func (s *seat) generation(assigned map[string][]int) {
 }
 
 // handle has the partition until the generation ends. What is led goes on then: see [Leader].
-func (s *seat) handle(ctx context.Context, c *group.Claim) error {
+func (s *seat) handle(ctx context.Context, c *group.Assignment) error {
 	if c.Partition != first {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (s *snapshot) lost(reason error) error {
 
 // load returns what a checkpoint goes on from.
 func (s *snapshot) load(ctx context.Context, p *position) (checkpoint.Loaded, error) {
-	at, err := p.Place.Position()
+	at, err := p.PositionJSON.Position()
 	if err != nil {
 		return checkpoint.Loaded{}, s.lost(fmt.Errorf("%w: %w", errDamaged, err))
 	}

@@ -121,7 +121,7 @@ func New(c *broker.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Topics returns the retry topics of the delays, the shortest first: what a member of the group is to claim and
+// Topics returns the retry topics of the delays, the shortest first: what a member of the group is to be assigned and
 // [Store.Serve]. See [Store.Former] for those of delays that are configured no more.
 func (s *Store) Topics() []string {
 	out := make([]string, len(s.o.Delays))
@@ -132,7 +132,7 @@ func (s *Store) Topics() []string {
 }
 
 // Former returns which of all topics are retry topics of the group whose delay is not configured any more. What is
-// parked there would be forgotten, so they are to be claimed and served like the others until they are deleted.
+// parked there would be forgotten, so they are to be assigned and served like the others until they are deleted.
 func (s *Store) Former(all []string) []string {
 	var out []string
 	ours := s.Topics()

@@ -112,7 +112,7 @@ func (p *process) claim(topic string) {
 			}
 		}
 	}
-	c := claim{
+	c := assignment{
 		topic: topic, offset: r.offset(topic),
 		commit: func(o int64) { commit(o, false) }, rewind: func(o int64) { commit(o, true) },
 	}

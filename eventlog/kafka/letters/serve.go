@@ -23,8 +23,8 @@ const (
 // signature is the metadata of freshet's own commits: kafka-consumer-groups.sh --reset-offsets leaves none.
 const signature = "freshet1"
 
-// claim is a partition that this process was given.
-type claim struct {
+// assignment is a partition that this process was given.
+type assignment struct {
 	topic     string
 	partition int
 	offset    int64 // committed; -1: none
@@ -34,17 +34,17 @@ type claim struct {
 	rewind func(offset int64)
 }
 
-// Serve offers the entries of a claimed partition of a retry topic through [Store.Due], until ctx ends. When Kafka
+// Serve offers the entries of an assigned partition of a retry topic through [Store.Due], until ctx ends. When Kafka
 // fails it tries again forever, and what Kafka has lost it passes over, as a doubt. The handler of the group calls it
-// once for each claim.
-func (s *Store) Serve(ctx context.Context, c *group.Claim) error {
-	return s.serve(ctx, claim{
+// once for each assignment.
+func (s *Store) Serve(ctx context.Context, c *group.Assignment) error {
+	return s.serve(ctx, assignment{
 		topic: c.Topic, partition: c.Partition, offset: c.Offset, foreign: c.Metadata != signature,
 		commit: func(o int64) { c.Commit(o, signature) }, rewind: func(o int64) { c.Rewind(o, signature) },
 	})
 }
 
-func (s *Store) serve(ctx context.Context, c claim) error {
+func (s *Store) serve(ctx context.Context, c assignment) error {
 	if !s.isRetry(c.topic) {
 		return fmt.Errorf("parked keys: %s is no retry topic of the group %s", c.topic, s.o.Group)
 	}
@@ -63,7 +63,7 @@ func (s *Store) serve(ctx context.Context, c claim) error {
 }
 
 // serveWindow reads from the committed offset on, until ctx ends or the offsets begin again.
-func (s *Store) serveWindow(ctx context.Context, c claim, loop *retry.Loop) error {
+func (s *Store) serveWindow(ctx context.Context, c assignment, loop *retry.Loop) error {
 	var from int64
 	err := loop.Do(ctx, func() (err error) {
 		from, err = s.begin(ctx, c)
@@ -116,7 +116,7 @@ func ended(ctx context.Context, err error) error {
 }
 
 // begin returns the offset to read from. If something is missing before it, that is a doubt by then.
-func (s *Store) begin(ctx context.Context, c claim) (int64, error) {
+func (s *Store) begin(ctx context.Context, c assignment) (int64, error) {
 	start, end, err := s.client.Range(ctx, c.topic, c.partition)
 	if err != nil {
 		return 0, err
@@ -156,7 +156,7 @@ func (s *Store) doubt(ctx context.Context, lost *loss) error {
 }
 
 // doubtForeign keeps durably that another program has committed the group's offset.
-func (s *Store) doubtForeign(ctx context.Context, c *claim) error {
+func (s *Store) doubtForeign(ctx context.Context, c *assignment) error {
 	return s.o.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.PositionSkipped, Group: s.o.Group, Subject: fmt.Sprintf("%s/%d", c.topic, c.partition),
 		Message: fmt.Sprintf("the offset of group %s in %s/%d was set to %d by another program than freshet: if it was set "+

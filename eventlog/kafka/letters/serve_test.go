@@ -107,7 +107,7 @@ func TestATopicOfNobodysIsNotServed(t *testing.T) {
 	s := r.store()
 	for _, topic := range []string{r.o.Topic, s.dead, r.o.Topic + ".other.retry.10s", r.o.Topic + "." + r.o.Group +
 		".retry.soon"} {
-		if err := s.serve(t.Context(), claim{topic: topic, offset: -1}); err == nil {
+		if err := s.serve(t.Context(), assignment{topic: topic, offset: -1}); err == nil {
 			t.Errorf("%s is served", topic)
 		}
 	}

@@ -105,9 +105,9 @@ func BenchmarkGathered(b *testing.B) {
 	}
 	for _, partitions := range []int{1, 12, 64} {
 		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
-			l, to := newLedger(1<<40, latency.New()), make([]*partition, partitions)
+			l, to := newLedger(1<<40, latency.New()), make([]*sendQueue, partitions)
 			for i := range to {
-				to[i] = &partition{id: i, most: DefaultMaxRecord}
+				to[i] = &sendQueue{id: i, most: DefaultMaxRecord}
 				to[i].lane.Store(&lane{wake: newWakeup()})
 			}
 			var s spread

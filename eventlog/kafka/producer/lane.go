@@ -35,7 +35,7 @@ type lanes struct {
 	p *Producer
 
 	mu    sync.Mutex
-	parts []*partition
+	parts []*sendQueue
 	of    map[int]*lane
 }
 
@@ -50,7 +50,7 @@ type lane struct {
 }
 
 // add begins to send what partitions get, to the brokers that lead them.
-func (l *lanes) add(ctx context.Context, g *errgroup.Group, parts []*partition, leaders []int) {
+func (l *lanes) add(ctx context.Context, g *errgroup.Group, parts []*sendQueue, leaders []int) {
 	l.mu.Lock()
 	l.parts = append(l.parts, parts...)
 	l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *lanes) send(ctx context.Context, g *errgroup.Group, on *lane) error {
 
 // take takes the partitions that the next request is for; none if there is to be none now. Partitions in trouble go by
 // themselves, so that one whose replicas do not answer holds up no other again.
-func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bool) {
+func (l *lanes) take(ctx context.Context, on *lane) (taken []*sendQueue, mend bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil { // what was given back since was given back for that
@@ -143,7 +143,7 @@ func (l *lanes) take(ctx context.Context, on *lane) (taken []*partition, mend bo
 
 // some returns the partitions that have something, up to mostPartitions; how many rows that is, and where the next
 // request is to begin to look: at the first that was left out, if one was.
-func (l *lanes) some(on *lane) (found []*partition, rows, next int) {
+func (l *lanes) some(on *lane) (found []*sendQueue, rows, next int) {
 	for i := range l.parts {
 		at := (on.next + i) % len(l.parts)
 		s := l.parts[at]
@@ -162,13 +162,13 @@ func (l *lanes) some(on *lane) (found []*partition, rows, next int) {
 }
 
 // due takes the partitions in trouble if the time has come for one of them, those first that have waited for longest.
-func (l *lanes) due(on *lane) (taken []*partition) {
+func (l *lanes) due(on *lane) (taken []*sendQueue) {
 	for _, s := range l.parts {
 		if !s.taken && s.lane.Load() == on && !s.again.IsZero() {
 			taken = append(taken, s)
 		}
 	}
-	slices.SortFunc(taken, func(a, b *partition) int { return a.again.Compare(b.again) })
+	slices.SortFunc(taken, func(a, b *sendQueue) int { return a.again.Compare(b.again) })
 	if len(taken) == 0 || taken[0].again.After(time.Now()) {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (l *lanes) due(on *lane) (taken []*partition) {
 
 // release gives partitions back after a request. Who releases looks for more himself; those of a partition that has
 // moved are told.
-func (l *lanes) release(on *lane, taken []*partition, mend bool) {
+func (l *lanes) release(on *lane, taken []*sendQueue, mend bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if mend {
@@ -198,7 +198,7 @@ func (l *lanes) release(on *lane, taken []*partition, mend bool) {
 }
 
 // request makes one attempt for some partitions, and reports whether it failed for any.
-func (p *Producer) request(ctx context.Context, taken []*partition) (failed bool, err error) {
+func (p *Producer) request(ctx context.Context, taken []*sendQueue) (failed bool, err error) {
 	to := make([]broker.ProduceTo, len(taken))
 	enc, ok := p.encoders.Get().(*record.Encoder)
 	if !ok {
@@ -214,7 +214,7 @@ func (p *Producer) request(ctx context.Context, taken []*partition) (failed bool
 	results := p.client.ProduceAll(ctx, p.o.Topics.Topic, to)
 	took := time.Since(start).Seconds()
 	p.metrics.inFlight.Sub(float64(len(taken)))
-	var again []*partition
+	var again []*sendQueue
 	var pause time.Duration
 	for i, s := range taken {
 		if results[i].Err == nil {
@@ -236,7 +236,7 @@ func (p *Producer) request(ctx context.Context, taken []*partition) (failed bool
 
 // retry has partitions tried again after a while: all together, for many with a pause of their own each would be tried
 // whenever the shortest of all is over.
-func (p *Producer) retry(again []*partition, pause time.Duration) {
+func (p *Producer) retry(again []*sendQueue, pause time.Duration) {
 	if len(again) == 0 {
 		return
 	}

@@ -191,10 +191,10 @@ func TestAPartitionFollowsItsLeader(t *testing.T) {
 
 func TestNothingIsSentOnceTheContextHasEnded(t *testing.T) {
 	var l lanes
-	s := &partition{left: 1}
+	s := &sendQueue{left: 1}
 	on := &lane{wake: newWakeup()}
 	s.lane.Store(on)
-	l.parts = []*partition{s}
+	l.parts = []*sendQueue{s}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if taken, _ := l.take(ctx, on); taken != nil || s.taken {
@@ -250,7 +250,7 @@ func TestManyPartitionsInTroubleHoldUpNone(t *testing.T) {
 func laneOf(l *lanes, from, n, rows int) *lane {
 	on := &lane{wake: newWakeup()}
 	for id := from; id < from+n; id++ {
-		s := &partition{id: id, left: rows}
+		s := &sendQueue{id: id, left: rows}
 		s.lane.Store(on)
 		l.parts = append(l.parts, s)
 	}
@@ -258,7 +258,7 @@ func laneOf(l *lanes, from, n, rows int) *lane {
 }
 
 // ids returns the numbers of the first partition and of the last, and how many there are.
-func ids(taken []*partition) string {
+func ids(taken []*sendQueue) string {
 	if len(taken) == 0 {
 		return "none"
 	}
@@ -270,7 +270,7 @@ func ids(taken []*partition) string {
 func TestARequestBeginsWhereTheOneBeforeStopped(t *testing.T) {
 	var l lanes
 	first, second := laneOf(&l, 0, 100, 1000), laneOf(&l, 100, 100, 1000)
-	take := func(on *lane, want string) []*partition {
+	take := func(on *lane, want string) []*sendQueue {
 		t.Helper()
 		taken, _ := l.take(t.Context(), on)
 		if got := ids(taken); got != want {

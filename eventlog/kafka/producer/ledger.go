@@ -33,7 +33,7 @@ type ledger struct {
 	space, drained, marked wakeup
 
 	mu         sync.Mutex
-	partitions []*partition // nil until their number is known; replaced, never changed
+	partitions []*sendQueue // nil until their number is known; replaced, never changed
 	offsets    []int64      // of each partition: behind the last acknowledged record
 	heads      []event.Version
 	entries    []*entry // in order: what is not durable
@@ -66,7 +66,7 @@ func newLedger(most int, stages *latency.Stages) *ledger {
 
 // admit enters a batch and returns the partitions to spread it over; a nil entry when it has to wait. A batch that is
 // larger than all the room is let in when nothing else is there: it could not pass otherwise. It was handed over at at.
-func (l *ledger) admit(b *event.Batch, at time.Time) (*entry, []*partition, error) {
+func (l *ledger) admit(b *event.Batch, at time.Time) (*entry, []*sendQueue, error) {
 	e := &entry{
 		end: b.End, at: at, left: 1, bytes: b.Bytes(), kept: overhead + rangeOverhead*len(b.End.GTIDs) + len(b.End.State),
 	}
@@ -212,10 +212,10 @@ func (l *ledger) hold() bool {
 }
 
 // grow adds partitions and lets batches in. Nothing may be in flight unless they are the first.
-func (l *ledger) grow(more []*partition) {
+func (l *ledger) grow(more []*sendQueue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := append([]*partition(nil), l.partitions...)
+	all := append([]*sendQueue(nil), l.partitions...)
 	for _, p := range more {
 		all = append(all, p)
 		l.offsets = append(l.offsets, p.end)

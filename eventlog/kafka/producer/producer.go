@@ -241,7 +241,7 @@ type spread struct {
 	partition []uint32
 	count     []uint32
 	order     []uint32
-	touched   []*partition
+	touched   []*sendQueue
 }
 
 // out hands a batch to the partitions, and wakes their lanes once all of them have it, so that one request takes it
@@ -249,7 +249,7 @@ type spread struct {
 //
 // The batch is arranged by partition first. Each partition's record is made later, by itself, of what many batches have
 // for it: with many partitions it would else fetch a part of the cache's lines for each key, and use little of it.
-func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*partition) {
+func (s *spread) out(l *ledger, e *entry, b *event.Batch, to []*sendQueue) {
 	pieces := s.sort(b, len(to))
 	l.split(e, pieces)
 	if pieces == 0 {

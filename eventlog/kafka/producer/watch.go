@@ -83,7 +83,7 @@ func (p *Producer) drain(ctx context.Context) {
 
 // open opens the partitions from first on and lets batches in.
 func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leaders []int) {
-	var more []*partition
+	var more []*sendQueue
 	loop := p.newLoop(p.metrics.retries)
 	for id := first; id < len(leaders); {
 		end, err := p.client.End(ctx, p.o.Topics.Topic, id)
@@ -106,7 +106,7 @@ func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leade
 				return // ctx has ended
 			}
 		}
-		more = append(more, &partition{
+		more = append(more, &sendQueue{
 			id: id, loop: p.newLoop(p.metrics.retries), head: p.o.Heads[id], end: end,
 			most: p.o.MaxRecord,
 		})

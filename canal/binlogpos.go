@@ -12,18 +12,18 @@ import (
 // firstEvent is where the first event of every binlog file begins, behind the magic number.
 const firstEvent = 4
 
-// place is a place in the source's binlog. Its position is counted in 64 bits from the sizes of the events: the
+// binlogPos is a place in the source's binlog. Its position is counted in 64 bits from the sizes of the events: the
 // protocol's own are 32 bits wide and wrap above 4 GiB, and MariaDB from 11.4 leaves them out within transactions.
-type place struct {
+type binlogPos struct {
 	file   string
 	number uint32 // of the file
 	pos    uint64
 }
 
-// placeOf returns the place at a position of a file.
-func placeOf(file string, pos uint64) (place, error) {
+// binlogPosOf returns the place at a position of a file.
+func binlogPosOf(file string, pos uint64) (binlogPos, error) {
 	_, n, err := event.SplitFile(file)
-	return place{file, n, pos}, err
+	return binlogPos{file, n, pos}, err
 }
 
 func cutLast(s string, sep byte) (before, after string, found bool) {
@@ -33,14 +33,14 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-func (p place) isZero() bool { return p.file == "" }
+func (p binlogPos) isZero() bool { return p.file == "" }
 
 // compare orders two places of one server's binlog.
-func (p place) compare(o place) int {
+func (p binlogPos) compare(o binlogPos) int {
 	return cmp.Or(cmp.Compare(p.number, o.number), cmp.Compare(p.pos, o.pos))
 }
 
-func (p place) String() string { return p.file + ":" + strconv.FormatUint(p.pos, 10) }
+func (p binlogPos) String() string { return p.file + ":" + strconv.FormatUint(p.pos, 10) }
 
 // reach returns the smallest position that is at least from and whose low 32 bits are low.
 func reach(from uint64, low uint32) uint64 { return from + uint64(low-uint32(from)) }
@@ -52,7 +52,7 @@ const anyJump = 0xf000_0000
 // leaves events out: transactions that we have, in a dump by GTID, and on MariaDB the text of statements. So an event
 // may end further on than counted, but never before. limit is how far it may jump; an event that jumps ends no
 // earlier than floor, which tells the upper half of its position where the lower one has wrapped.
-func (p *place) pass(size, logPos uint32, floor uint64, limit uint32) error {
+func (p *binlogPos) pass(size, logPos uint32, floor uint64, limit uint32) error {
 	end := p.pos + uint64(size)
 	if logPos != 0 && logPos != uint32(end) {
 		end = max(end, floor)

@@ -239,9 +239,9 @@ func TestTheAgeOfARecordIsThatOfItsYoungestBatch(t *testing.T) {
 // What is asked about a record later is kept with it: its encoder makes that of the next partition meanwhile.
 func TestAnEncoderMakesOneRecordAfterTheOther(t *testing.T) {
 	var enc record.Encoder
-	var all []*partition
+	var all []*sendQueue
 	for id, b := range []*event.Batch{batch(1, "a", "b"), batch(2, "c"), valued(3, "x", "y", "z")} {
-		s := &partition{id: id, most: DefaultMaxRecord}
+		s := &sendQueue{id: id, most: DefaultMaxRecord}
 		s.push(piece{entry: &entry{}, batch: b, end: b.Len()})
 		s.seal(&Options{Source: source, Term: 7}, &enc)
 		if enc.Count() != 0 || enc.Len() != 0 {

@@ -15,9 +15,9 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// partition is one partition of the topic: a queue that Append fills, and what becomes of it. One request at a time is
+// sendQueue is one partition of the topic: a queue that Append fills, and what becomes of it. One request at a time is
 // for it.
-type partition struct {
+type sendQueue struct {
 	id int
 	// lane carries it: that of the broker which leads it.
 	lane atomic.Pointer[lane]
@@ -56,7 +56,7 @@ func (p *piece) rows() int { return p.end - p.from }
 // one before.
 type sealed struct {
 	value     []byte
-	upTo      place         // how far it goes
+	upTo      recordEnd     // how far it goes
 	head      event.Version // of the partition, behind it
 	rows      int
 	forgotten int  // how many of them lost their payload
@@ -64,7 +64,7 @@ type sealed struct {
 }
 
 // push queues a piece. Its lane is to be woken.
-func (s *partition) push(p piece) {
+func (s *sendQueue) push(p piece) {
 	s.mu.Lock()
 	s.queue = append(s.queue, p)
 	s.queued += p.rows()
@@ -72,14 +72,14 @@ func (s *partition) push(p piece) {
 }
 
 // waiting returns how many rows wait to be sent.
-func (s *partition) waiting() int {
+func (s *sendQueue) waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.left + s.queued
 }
 
 // take moves what is queued to what its taker has.
-func (s *partition) take() {
+func (s *sendQueue) take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.have = append(s.have, s.queue...)
@@ -88,12 +88,12 @@ func (s *partition) take() {
 	s.queue, s.queued = s.queue[:0], 0
 }
 
-// place is how far a record goes: over the pieces before have[piece] and its first rows.
-type place struct{ piece, rows int }
+// recordEnd is how far a record goes: over the pieces before have[piece] and its first rows.
+type recordEnd struct{ piece, rows int }
 
 // fill encodes the next record: everything there is, until it is full. It returns how far it goes and since when
 // everything in it has been known to be visible; the zero time if that is not known of all.
-func (s *partition) fill(enc *record.Encoder) (upTo place, visible time.Time) {
+func (s *sendQueue) fill(enc *record.Encoder) (upTo recordEnd, visible time.Time) {
 	known := true
 	row := s.done
 	for i := range s.have {
@@ -116,15 +116,15 @@ func (s *partition) fill(enc *record.Encoder) (upTo place, visible time.Time) {
 	return s.upTo(len(s.have), 0, known, visible)
 }
 
-func (s *partition) upTo(piece, rows int, known bool, visible time.Time) (place, time.Time) {
+func (s *sendQueue) upTo(piece, rows int, known bool, visible time.Time) (recordEnd, time.Time) {
 	if !known {
 		visible = time.Time{}
 	}
-	return place{piece, rows}, visible
+	return recordEnd{piece, rows}, visible
 }
 
 // drop forgets what was acknowledged.
-func (s *partition) drop(upTo place) {
+func (s *sendQueue) drop(upTo recordEnd) {
 	clear(s.have[:upTo.piece])
 	s.have = s.have[upTo.piece:]
 	s.done = upTo.rows
@@ -132,7 +132,7 @@ func (s *partition) drop(upTo place) {
 
 // seal makes the next record with an encoder, which is empty afterwards as before; if there is none. The head is the
 // highest version so far, not the last: canal may send a stretch of the binlog again.
-func (s *partition) seal(o *Options, enc *record.Encoder) {
+func (s *sendQueue) seal(o *Options, enc *record.Encoder) {
 	if s.sealed != nil {
 		return
 	}
@@ -159,7 +159,7 @@ func (s *partition) seal(o *Options, enc *record.Encoder) {
 //
 // An attempt whose outcome is not known (a timeout, a lost connection) may have been appended, and may even be appended
 // later than the next: whoever reads knows it by its seq.
-func (p *Producer) settle(s *partition, r broker.ProduceResult) (pause time.Duration, err error) {
+func (p *Producer) settle(s *sendQueue, r broker.ProduceResult) (pause time.Duration, err error) {
 	switch {
 	case r.Err == nil:
 		return 0, p.acknowledged(s, r.Offset)
@@ -170,7 +170,7 @@ func (p *Producer) settle(s *partition, r broker.ProduceResult) (pause time.Dura
 }
 
 // acknowledged enters that the brokers have the record.
-func (p *Producer) acknowledged(s *partition, offset int64) error {
+func (p *Producer) acknowledged(s *sendQueue, offset int64) error {
 	s.loop.Succeeded()
 	s.again = time.Time{}
 	if offset < s.end {
@@ -197,7 +197,7 @@ func tooLarge(err error) bool {
 //
 // An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its
 // halves come behind it: the first with the same seq, which makes it a repeat, the second with the next.
-func (p *Producer) shrink(s *partition, err error) error {
+func (p *Producer) shrink(s *sendQueue, err error) error {
 	r := s.sealed
 	s.sealed = nil
 	p.metrics.retries.WithLabelValues(broker.Classify(err).String()).Inc()
@@ -215,7 +215,7 @@ func (p *Producer) shrink(s *partition, err error) error {
 }
 
 // tellForgotten says, now and then, that payloads were left out of a record that is in the log now.
-func (p *Producer) tellForgotten(s *partition, n int) {
+func (p *Producer) tellForgotten(s *sendQueue, n int) {
 	if n == 0 || !s.told.IsZero() && time.Since(s.told) < retry.Quiet {
 		return
 	}
@@ -225,7 +225,7 @@ func (p *Producer) tellForgotten(s *partition, n int) {
 }
 
 // wentBack is the error of a partition whose next record got an offset below its last one.
-func (p *Producer) wentBack(s *partition, offset int64) error {
+func (p *Producer) wentBack(s *sendQueue, offset int64) error {
 	return fmt.Errorf("%w: partition %d of %s had ended at offset %d, and now a record got offset %d: the topic was "+
 		"deleted and made "+
 		"again, or its brokers lost records in an unclean leader election; what they acknowledged and nobody had read is gone: %s",

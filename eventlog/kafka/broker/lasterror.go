@@ -9,8 +9,8 @@ import (
 // away.
 const passing = 2 * time.Second
 
-// trouble remembers the last error.
-type trouble struct {
+// lastError remembers the last error of the brokers.
+type lastError struct {
 	mu    sync.Mutex
 	last  *Error
 	at    time.Time
@@ -25,13 +25,13 @@ func (c *Client) note(e *Error) {
 	case Ended, Fenced, OutOfRange:
 		return
 	}
-	c.trouble.mu.Lock()
-	defer c.trouble.mu.Unlock()
-	c.trouble.last, c.trouble.at = e, time.Now()
+	c.lastError.mu.Lock()
+	defer c.lastError.mu.Unlock()
+	c.lastError.last, c.lastError.at = e, time.Now()
 }
 
 // hear takes note of an answer.
-func (t *trouble) hear() {
+func (t *lastError) hear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.heard = time.Now()
@@ -41,7 +41,7 @@ func (t *trouble) hear() {
 // may last: until they answer again, and for what waiting does not mend, for as long as the next attempt may take. Nil:
 // all is well as far as is known.
 func (c *Client) Trouble() error {
-	t := &c.trouble
+	t := &c.lastError
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == nil {
@@ -62,7 +62,7 @@ func (c *Client) Trouble() error {
 
 // Answered reports whether any broker has ever answered.
 func (c *Client) Answered() bool {
-	c.trouble.mu.Lock()
-	defer c.trouble.mu.Unlock()
-	return !c.trouble.heard.IsZero()
+	c.lastError.mu.Lock()
+	defer c.lastError.mu.Unlock()
+	return !c.lastError.heard.IsZero()
 }

@@ -29,7 +29,7 @@ func TestPositionsAreCountedInSixtyFourBits(t *testing.T) {
 		{"left out without a floor", 198, 80, 500, 0, anyJump, 500},
 		{"the floor does not matter where the sizes add up", 4, 123, 127, g4, anyJump, 127},
 	} {
-		p := place{file: "binlog.000001", number: 1, pos: c.pos}
+		p := binlogPos{file: "binlog.000001", number: 1, pos: c.pos}
 		err := p.pass(c.size, c.logPos, c.floor, c.limit)
 		if (c.want == 0) != (err != nil) || (err == nil && p.pos != c.want) {
 			t.Errorf("%s: %d, %v; want %d", c.name, p.pos, err, c.want)
@@ -41,15 +41,15 @@ func TestPositionsAreCountedInSixtyFourBits(t *testing.T) {
 }
 
 func TestPlacesOrderByFileNumber(t *testing.T) {
-	at := func(file string, pos uint64) place {
+	at := func(file string, pos uint64) binlogPos {
 		t.Helper()
-		p, err := placeOf(file, pos)
+		p, err := binlogPosOf(file, pos)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	ordered := []place{
+	ordered := []binlogPos{
 		at("binlog.000009", 900), at("binlog.000010", 4), at("binlog.000010", 5<<32),
 		at("binlog.999999", 4), at("binlog.1000000", 4),
 	}
@@ -62,7 +62,7 @@ func TestPlacesOrderByFileNumber(t *testing.T) {
 		t.Errorf("file number %d, want 112", p.number)
 	}
 	for _, bad := range []string{"", "binlog", "binlog.", "binlog.x1", "binlog.99999999999"} {
-		if _, err := placeOf(bad, 4); err == nil {
+		if _, err := binlogPosOf(bad, 4); err == nil {
 			t.Errorf("%q passed for a binlog file", bad)
 		}
 	}

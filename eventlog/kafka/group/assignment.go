@@ -1,7 +1,7 @@
 package group
 
 // Claim is a partition that this member was given for a generation.
-type Claim struct {
+type Assignment struct {
 	// Topic and Partition say which.
 	Topic     string
 	Partition int
@@ -21,8 +21,8 @@ type Claim struct {
 //
 // An offset that is not above the last one changes nothing, and neither does a call after the generation has ended for
 // good: what could not be committed is done again by the next owner. Commit never blocks.
-func (c *Claim) Commit(offset int64, metadata string) { c.commits.set(c, offset, metadata, false) }
+func (c *Assignment) Commit(offset int64, metadata string) { c.commits.set(c, offset, metadata, false) }
 
 // Rewind is Commit for an offset that may be lower than the last one. It is for one case: the committed offset lies
 // beyond the end of the partition, which was made anew or cut, and somebody decided to go on with what there is.
-func (c *Claim) Rewind(offset int64, metadata string) { c.commits.set(c, offset, metadata, true) }
+func (c *Assignment) Rewind(offset int64, metadata string) { c.commits.set(c, offset, metadata, true) }
