@@ -87,7 +87,7 @@ func (s *Status) byGroup() (State, string) {
 	case s.joining && s.idle():
 		return Starting, "joining the consumer group in Kafka"
 	case s.joining:
-		return Behind, "the consumer group in Kafka cannot be reached, or shares its work out anew; trying again forever"
+		return Behind, "the consumer group in Kafka cannot be reached, or shares its work out again; trying again forever"
 	case s.Standby && s.Redis == nil:
 		return Standby, "another reader of the source " + s.Source.Name + " leads; this one takes over when it stops"
 	}

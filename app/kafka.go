@@ -145,7 +145,7 @@ func (b *brokers) ensure(ctx context.Context, topics []broker.Topic) error {
 		return nil
 	}
 	for _, w := range warnings {
-		b.options.Log.Warn("a kafka topic is not as it should be", "finding", w.What, "do", w.Mend)
+		b.options.Log.Warn("a kafka topic is not as it should be", "finding", w.What, "do", w.Fix)
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
-// troubles are what the router cannot mend. It belongs to the reader's goroutine. Those that leave a key stale are
+// troubles are what the router cannot fix. It belongs to the reader's goroutine. Those that leave a key stale are
 // doubts: they are gathered while rows are routed, since a million rows may have the same, and recorded before the
 // batch is handed on, so that they are durable before the position passes their rows.
 type troubles struct {
@@ -98,6 +98,6 @@ func (t *troubles) unfit(ctx context.Context, what string) error {
 func unfitDoubt(source, what string) doubt.Doubt {
 	return doubt.Doubt{
 		Cause: alarm.MappingUnfit, Source: source, Subject: what, Message: what +
-			"; the keys of this mapping are not deleted meanwhile: clear them once it is mended",
+			"; the keys of this mapping are not deleted meanwhile: clear them once it is fixed",
 	}
 }

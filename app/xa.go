@@ -100,7 +100,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	return x.write()
 }
 
-// withhold makes the invalidations from index from on, which are remembered as keys, forget in place of write.
+// withhold makes the invalidations from index from on, which are remembered as keys, forget instead of write.
 func withhold(b *event.Batch, from int, keys []stashedKey) {
 	if !slices.ContainsFunc(keys, func(k stashedKey) bool { return k.Intent != event.IntentForget }) {
 		return

@@ -48,7 +48,7 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	}
 	l.lagging = ""
 	if l.server != info.Server {
-		if err := l.raise(info.Server, "another server answers ("+info.Server+" in place of "+l.server+")"); err != nil {
+		if err := l.raise(info.Server, "another server answers ("+info.Server+" instead of "+l.server+")"); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (l *loop) lags(behind *behindError) error {
 	}
 	err := l.o.Doubts.Record(l.ctx, doubt.Doubt{
 		Cause: alarm.ServerBehind, Source: l.o.Source, Subject: behind.server,
-		Message: "source " + l.o.Source + ": server " + behind.server + " answers in place of " + behind.was +
+		Message: "source " + l.o.Source + ": server " + behind.server + " answers instead of " + behind.was +
 			" and lacked, " +
 			"when it first did, transactions whose keys were deleted already (" + missing + until + "): what was cached from " +
 			"it before it had them is stale; clear the keys of the rows that they changed, or all mapped keys",
@@ -151,9 +151,9 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 }
 
 // firstEpoch is the epoch of a first start: the time, in seconds. Where the checkpoint was lost, an earlier life may
-// have left versions in Redis, beside values (and in Kafka, in records); and if the source's binlog began anew as well,
-// its places say nothing about those. An epoch that was never used tells them apart, and a clock that was set back says
-// no more than an epoch that always began at 1.
+// have left versions in Redis, beside values (and in Kafka, in records); and if the source's binlog began again as
+// well, its places say nothing about those. An epoch that was never used tells them apart, and a clock that was set
+// back says no more than an epoch that always began at 1.
 func firstEpoch() uint32 { return uint32(max(time.Now().Unix(), 1)) }
 
 // learn asks for the columns of all tables, while the position is likely not to be far behind the present: the binlog
@@ -196,7 +196,7 @@ func (l *loop) convert(ctx context.Context, info *SourceInfo, p *event.Position)
 	switch {
 	case p.Flavor != "" && p.Flavor != info.Flavor:
 		return false, &GapError{
-			Position: *p, Mend: mendPurged,
+			Position: *p, Fix: fixPurged,
 			Reason: fmt.Sprintf("the position is one of %s, but the source is %s", p.Flavor, info.Flavor),
 		}
 	case info.GTID && p.GTIDs.IsEmpty():
@@ -209,7 +209,7 @@ func (l *loop) convert(ctx context.Context, info *SourceInfo, p *event.Position)
 	case !info.GTID && !p.GTIDs.IsEmpty():
 		if !same || p.File == "" {
 			return false, &GapError{
-				Position: *p, Mend: mendPurged,
+				Position: *p, Fix: fixPurged,
 				Reason: fmt.Sprintf("the position is one by GTID, but the source's gtid_mode is %s", info.GTIDMode),
 			}
 		}

@@ -91,8 +91,8 @@ func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, 
 		}
 	}
 	return &GapError{
-		Position: *p, Oldest: files[0].Name, Mend: mendPurged,
-		Reason: "the source has begun its binlog anew (RESET BINARY LOGS AND GTIDS, RESET MASTER, or it was restored " +
+		Position: *p, Oldest: files[0].Name, Fix: fixPurged,
+		Reason: "the source has begun its binlog again (RESET BINARY LOGS AND GTIDS, RESET MASTER, or it was restored " +
 			"without it), " +
 			"and may have given numbers of transactions that were read to others: " + why,
 	}

@@ -24,9 +24,10 @@
 // lost connection, reading goes on after the last transaction that was handed out, and rows that were handed out
 // before are left out, so that a transaction of any size makes progress even if the server drops us again and again
 // because nobody asks for minutes. The epoch of the versions is raised, durably and before it is used, when
-// another server answers or the binlog has begun anew.
+// another server answers or the binlog has begun again.
 //
-// A connection that is silent for three heartbeats is made anew. While nobody asks, nothing is read and no clock runs.
+// A connection that is silent for three heartbeats is created again. While nobody asks, nothing is read and no clock
+// runs.
 //
 // Memory is bounded by the largest single event, not by the transaction.
 //

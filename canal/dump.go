@@ -16,7 +16,7 @@ import (
 // Flags of a dump command.
 // Source: MySQL's rpl_constants.h.
 const (
-	// dumpNonBlock ends the dump at the end of the binlog in place of waiting for more.
+	// dumpNonBlock ends the dump at the end of the binlog instead of waiting for more.
 	dumpNonBlock = 1 << 0
 	// dumpHeartbeatV2 asks for heartbeats with 64-bit positions (MySQL 8.0.26 and later; the bit means something
 	// else on MariaDB).

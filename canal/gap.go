@@ -23,8 +23,8 @@ type GapError struct {
 	Missing event.GTIDSet
 	// Oldest is the oldest binlog file that the source still has; "" if that is not known.
 	Oldest string
-	// Mend is what to do.
-	Mend string
+	// Fix is what to do.
+	Fix string
 }
 
 // Error implements error.
@@ -40,8 +40,8 @@ func (e *GapError) Error() string {
 	if e.Oldest != "" {
 		fmt.Fprintf(&b, "; oldest binlog file of the source: %s", e.Oldest)
 	}
-	if e.Mend != "" {
-		fmt.Fprintf(&b, "; %s", e.Mend)
+	if e.Fix != "" {
+		fmt.Fprintf(&b, "; %s", e.Fix)
 	}
 	return b.String()
 }
@@ -70,8 +70,8 @@ func (e *EventError) Unwrap() error { return e.Err }
 // Is makes an EventError a [retry.ErrHalt].
 func (e *EventError) Is(target error) bool { return target == retry.ErrHalt }
 
-// mendPurged is what to do when changes are gone for good.
-const mendPurged = "changes in the gap are not known, so keys that they made stale may still be cached: " +
+// fixPurged is what to do when changes are gone for good.
+const fixPurged = "changes in the gap are not known, so keys that they made stale may still be cached: " +
 	"clear the mapped keys in Redis, then choose where to go on with `freshet position set … --skip`"
 
 // ownedFor is how long transactions that we have and the source does not may be on their way to it: under
@@ -86,7 +86,7 @@ func (o *Options) checkPosition(ctx context.Context, s *session, info *SourceInf
 	// What MariaDB has purged, it says itself when asked for a dump.
 	if missing := info.Purged.Subtract(&p.GTIDs); !missing.IsEmpty() {
 		return &GapError{
-			Position: *p, Missing: missing, Oldest: oldest(s), Mend: mendPurged,
+			Position: *p, Missing: missing, Oldest: oldest(s), Fix: fixPurged,
 			Reason: "the source has purged binlogs with transactions that were not read",
 		}
 	}
@@ -105,7 +105,7 @@ type behindError struct {
 
 // Error implements error. It is the same at every attempt, though less is missing each time.
 func (e *behindError) Error() string {
-	return "another server answers (" + e.server + " in place of " + e.was +
+	return "another server answers (" + e.server + " instead of " + e.was +
 		"), which has not executed all that was read " +
 		"from the one before; it is asked again until it has"
 }
@@ -148,7 +148,7 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 			return &GapError{
 				Position: *p, Missing: lost, Oldest: oldest(s),
 				Reason: reason + " (it crashed without having synced its binlog, or was restored from a backup)",
-				Mend: "what it holds now may differ from what was read: clear the mapped keys in Redis, " +
+				Fix: "what it holds now may differ from what was read: clear the mapped keys in Redis, " +
 					"then choose where to go on with `freshet position set … --skip`",
 			}
 		}
@@ -163,7 +163,7 @@ func (o *Options) checkLost(ctx context.Context, s *session, info *SourceInfo, p
 
 // cutOff says that a binlog file ends before what was read of it; "" if none does. A server that crashed begins a new
 // file, so one that lost its tail stays shorter than it was, though its transactions' numbers are given out again.
-// Where the binlog was begun anew on purpose, all that was read is said to have been before the file.
+// Where the binlog was begun again on purpose, all that was read is said to have been before the file.
 func cutOff(s *session, info *SourceInfo, p *event.Position) (string, error) {
 	if p.File == "" || p.Server != info.Server {
 		return "", nil
@@ -194,7 +194,7 @@ func checkFile(s *session, p *event.Position) error {
 	if err != nil {
 		return err
 	}
-	gap := &GapError{Position: *p, Mend: mendPurged}
+	gap := &GapError{Position: *p, Fix: fixPurged}
 	if len(files) > 0 {
 		gap.Oldest = files[0].Name
 	}
@@ -215,8 +215,8 @@ func checkFile(s *session, p *event.Position) error {
 // otherServer is the gap between two servers where there are no GTIDs.
 func otherServer(p *event.Position, info *SourceInfo) error {
 	return &GapError{
-		Position: *p, Mend: mendPurged,
-		Reason: fmt.Sprintf("another server answers (%s in place of %s), and without GTIDs its binlog positions have "+
+		Position: *p, Fix: fixPurged,
+		Reason: fmt.Sprintf("another server answers (%s instead of %s), and without GTIDs its binlog positions have "+
 			"nothing to do with ours", info.Server, p.Server),
 	}
 }

@@ -192,7 +192,7 @@ func TestAnotherServerWithOurTransactionsRaisesTheEpoch(t *testing.T) {
 }
 
 // TestABinlogThatBeginsAnewRaisesTheEpoch gives a server its GTIDs back after RESET BINARY LOGS, as is done when it is
-// set up again: positions begin anew, though the server and its transactions are the same.
+// set up again: positions begin again, though the server and its transactions are the same.
 func TestABinlogThatBeginsAnewRaisesTheEpoch(t *testing.T) {
 	t.Parallel()
 	s := testbed.MySQL(t, "--binlog-row-metadata=FULL")

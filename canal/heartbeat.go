@@ -14,7 +14,7 @@ import (
 
 const (
 	// soonest is how much sooner than a heartbeat the source is asked while something waits to be vouched for: a
-	// tenth. It lets a final delete fall due a tenth of a heartbeat after the commit in place of a whole one.
+	// tenth. It lets a final delete fall due a tenth of a heartbeat after the commit instead of a whole one.
 	soonest = 10
 	// maxPast bounds the ends of the binlog that are remembered while nothing can be said.
 	maxPast = 64
@@ -209,7 +209,7 @@ func (h *heart) ask(s *session, a *answer) error {
 // wentBack ends the dump: a server whose binlog is deleted under its readers may leave them waiting at the end of a
 // file that is no more. What became of it is found out when the next one is begun.
 func (h *heart) wentBack() error {
-	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun anew", "source",
+	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun again", "source",
 		h.o.Source)
 	h.cut()
 	return errors.New("the source's binlog has gone back")

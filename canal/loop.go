@@ -199,7 +199,7 @@ func (l *loop) incident(body []byte) error {
 	}
 	p := l.position()
 	return &GapError{
-		Position: p, Mend: mendPurged,
+		Position: p, Fix: fixPurged,
 		Reason: fmt.Sprintf("the source's binlog says at %s that it has lost events (incident %d: %q)", l.begin, i.Number,
 			i.Message),
 	}

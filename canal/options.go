@@ -51,7 +51,7 @@ type Options struct {
 	// Start is where a first start begins: "now" (also ""), "earliest", "gtid:<set>" or "<file>:<position>".
 	Start string
 	// Heartbeat is how often the source is asked what everybody can read, and how often an idle source says that
-	// it is alive; three of them in silence, but at least 3 s, and the connection is made anew. Default: 1 s.
+	// it is alive; three of them in silence, but at least 3 s, and the connection is created again. Default: 1 s.
 	Heartbeat time.Duration
 	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.
 	UntilCaughtUp bool

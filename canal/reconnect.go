@@ -69,7 +69,7 @@ func (r *reconnect) begins(before progress) {
 // begun notes that a dump has begun.
 func (r *reconnect) begun() { r.stood, r.since = true, time.Now() }
 
-// ended notes that the dump has ended. The waits begin anew only if it had lasted: two readers of one name, which end
+// ended notes that the dump has ended. The waits begin again only if it had lasted: two readers of one name, which end
 // one another's dumps, must not do so as fast as they can.
 func (r *reconnect) ended() {
 	if time.Since(r.since) >= lasting {
@@ -107,7 +107,7 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 // refused makes an error of the server's refusal to send the binlog from our position.
 func (l *loop) refused(ctx context.Context, err error) error {
 	p := l.position()
-	gap := &GapError{Position: p, Mend: mendPurged}
+	gap := &GapError{Position: p, Fix: fixPurged}
 	e, _ := retry.ServerError(err)
 	gap.Reason = fmt.Sprintf("the source refuses to send the binlog from there: %q", e.Message)
 	if s, err := l.o.connect(ctx, queryTimeout); err == nil {

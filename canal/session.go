@@ -181,7 +181,7 @@ func (s *session) pairs(statement string) (map[string]string, error) {
 // quote writes a string literal that means the same under every sql_mode.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// isDenied reports whether the server refused who we are or what we may do: nothing that time mends.
+// isDenied reports whether the server refused who we are or what we may do: nothing that time repairs.
 func isDenied(err error) bool {
 	e, ok := retry.ServerError(err)
 	if !ok {

@@ -70,7 +70,7 @@ func (l *loop) firstOf(g event.GTID) error {
 	}
 	l.lost = event.GTID{}
 	if !l.done.isZero() && l.begin.compare(l.done) < 0 {
-		err := l.raise(l.server, "the source's binlog has begun anew: what comes next is at "+l.begin.String()+
+		err := l.raise(l.server, "the source's binlog has begun again: what comes next is at "+l.begin.String()+
 			", before "+l.done.String()+" that was read")
 		l.target.epoch = l.epoch // it was asked for on this connection
 		return err

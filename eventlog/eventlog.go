@@ -28,7 +28,7 @@ func (Issued) token() {}
 type Input interface {
 	// Append takes a batch, in commit order. It blocks while the log is full and returns the context's error when
 	// that ends first; the batch was then not taken. The log keeps nothing of the batch but copies, so that it may be
-	// emptied and built anew once Append has returned.
+	// emptied and built again once Append has returned.
 	Append(ctx context.Context, b *event.Batch) error
 	// Mark passes a mark on, beside the batches and never behind them. It does not block. A newer mark may
 	// replace an older one that nobody has seen yet.

@@ -124,7 +124,7 @@ func TestOldNewsIsForgotten(t *testing.T) {
 func TestABacklogIsForgotten(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		b := batchOfThings(origin(4, d2), put("a", "old"))
-		b.Term = 2 // the reader began anew
+		b.Term = 2 // the reader began again
 		r.append(b)
 		r.calls("0s rebuild a forget")
 		r.engine.Mark(event.Mark{Source: "s", Term: 2, Version: markAt(4).Version, Read: true})

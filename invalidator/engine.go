@@ -16,7 +16,7 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// Engine deletes keys, or writes them anew. See the package comment.
+// Engine deletes keys, or writes them again. See the package comment.
 type Engine struct {
 	options Options
 	start   time.Time
@@ -205,5 +205,5 @@ func (e *Engine) buried(n int) {
 	}
 	e.metrics.buried.Add(float64(n))
 	e.alarms.Raise(alarm.DeadLetter, "keys were given up after their last attempt and may stay stale: "+
-		"see freshet dlq list, mend the cause, then freshet dlq replay")
+		"see freshet dlq list, fix the cause, then freshet dlq replay")
 }

@@ -62,7 +62,7 @@ type health struct {
 	sinceWall time.Time
 	reason    error
 	refused   int
-	again     chan struct{} // closed, and made anew, when the refused may try again
+	again     chan struct{} // closed, and created again, when the refused may try again
 }
 
 func newHealth(r Redis, clock func() instant, timeout time.Duration) *health {

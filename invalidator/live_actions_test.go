@@ -120,7 +120,7 @@ func TestNoticesOnARealServer(t *testing.T) {
 func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 	for _, c := range []struct {
 		name          string
-		breaks, mends []any
+		breaks, fixes []any
 		user, key     string
 	}{
 		{"the stream was no stream", []any{"set", "ok:log", "text"}, []any{"unlink", "ok:log"}, "", "ok:1"},
@@ -144,7 +144,7 @@ func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 				if len(parked) != 1 {
 					t.Fatalf("parked or given up: %+v", parked)
 				}
-				l.server.Do(t, c.mends...)
+				l.server.Do(t, c.fixes...)
 				again := parked[0]
 				again.Attempts, again.Due, again.Untold = 3, time.Now(), 1
 				testbed.Must(t, l.store.Park(t.Context(), []retry.Entry{again}))

@@ -53,7 +53,7 @@ func newMetrics(e *Engine) *metrics {
 		"Keys that waited for their mapping's rate limit and were served by a later change's action.")
 	m.joined = m.counter("rebuilds_joined_total", "Keys that shared the query of another change of the same key.")
 	m.forgone = m.counter("rebuilds_forgone_total",
-		"Keys that were deleted in place of rebuilt by query, since they would have had to wait for too long.")
+		"Keys that were deleted instead of rebuilt by query, since they would have had to wait for too long.")
 	m.actionCounters()
 	m.redisUp = m.gauge("redis_up", "1 while Redis answers and takes deletes.")
 	m.trip = m.histogram("round_trip_seconds", "One round trip to Redis.", prometheus.ExponentialBuckets(0.0001, 4, 8))

@@ -74,7 +74,7 @@ type job struct {
 	found   int64
 	// failed are the keys that Redis refuses, in order.
 	failed []failure
-	// err is set when nothing can be done: a fault that no attempt will mend.
+	// err is set when nothing can be done: a fault that no attempt will repair.
 	err error
 	// givenUp says that ctx ended first: some or all keys have no answer.
 	givenUp bool

@@ -22,7 +22,7 @@ import (
 //
 // What is higher by may be negative: origins come in any order, see [event.Invalidation].
 //
-// A key's slot comes of its first bytes, so that of several keys that each row has, every one is told by its like.
+// A key's slot comes of its first bytes, so that each of several keys of a row is encoded by the one of the row before.
 
 // slots is how many keys are remembered to tell the next by.
 const slots = 8

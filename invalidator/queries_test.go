@@ -139,7 +139,7 @@ func TestAnUnknownQueryIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// What was read before Redis went away is not written when it is back: it is read anew.
+// What was read before Redis went away is not written when it is back: it is read again.
 func TestAValueReadBeforeRedisWentAwayIsReadAnew(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		n := 0

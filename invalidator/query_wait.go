@@ -104,7 +104,7 @@ func (s *partitionLoop) released(u *unit) {
 	u.queried = 0
 }
 
-// forgo has the keys of a unit forgotten, from now on, in place of rebuilt by query.
+// forgo has the keys of a unit forgotten, from now on, instead of rebuilt by query.
 func (s *partitionLoop) forgo(u *unit) {
 	e := s.engine
 	e.queries.spoil(u)

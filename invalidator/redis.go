@@ -69,7 +69,7 @@ func (c *Command) Len() int { return len(c.keys) }
 func (c *Command) Key(i int) string { return c.keys[i] }
 
 // Args returns the command as it is sent: a string, then a *string for each key. It is valid until the command is
-// filled anew.
+// filled again.
 func (c *Command) Args() []any { return c.args[:1+len(c.keys)] }
 
 func (c *Command) full() bool { return len(c.keys) == cap(c.keys) }

@@ -29,7 +29,7 @@ type room struct {
 
 	waiting atomic.Int32
 	mu      sync.Mutex
-	more    chan struct{} // closed, and made anew, when there may be room
+	more    chan struct{} // closed, and created again, when there may be room
 }
 
 // take adds to the load.

@@ -119,7 +119,7 @@ func (s *Single) Do(ctx context.Context, calls []*write.Call) {
 	if !slices.ContainsFunc(calls, func(c *write.Call) bool { return isNoScript(c.Err) }) {
 		return
 	}
-	// Redis was started anew, or has never seen them. All are loaded and all calls sent again, for a call may build
+	// Redis was started again, or has never seen them. All are loaded and all calls sent again, for a call may build
 	// upon the one before it. To repeat them does no harm; calls that must not be repeated for nothing use no scripts.
 	if err := s.loadScripts(ctx); err != nil {
 		for _, c := range calls {

@@ -199,7 +199,7 @@ func (s *partitionLoop) parkAll(ctx context.Context, entries []retry.Entry) erro
 func (s *partitionLoop) storeFailed(err error) {
 	if errors.Is(err, retry.ErrFull) {
 		s.engine.alarms.Raise(alarm.StoreFull, "the store of parked keys and dead letters is full, so reading has "+
-			"stopped: mend what keeps the keys from being deleted, then replay or purge dead letters (freshet dlq)")
+			"stopped: fix what keeps the keys from being deleted, then replay or purge dead letters (freshet dlq)")
 		return
 	}
 	s.engine.alarms.Raise(alarm.StoreFailed,

@@ -17,7 +17,7 @@ func unlinkOne(t *testing.T, s *Single, key string) *Command {
 }
 
 // A Redis with the setting timeout closes what is unused. That is no failure of Redis, of which all keys would have to
-// be deleted anew.
+// be deleted again.
 func TestAnUnusedConnectionThatRedisHasClosedIsNotRedisAway(t *testing.T) {
 	server := testbed.Redis(t)
 	s := single(t, SingleOptions{Address: server.Addr})

@@ -169,7 +169,7 @@ func (r simRedis) Time(ctx context.Context) (time.Time, error) {
 	return said, nil
 }
 
-// Dials implements [Redis]: each connection that was lost is made anew.
+// Dials implements [Redis]: each connection that was lost is created again.
 func (r simRedis) Dials() int64 { return r.w.dials.Load() }
 
 // redisTime is the time of Redis' clock, in ms.

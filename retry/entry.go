@@ -11,7 +11,7 @@ import (
 )
 
 // Entry is one key in trouble: parked until its next attempt, or dead-lettered. It carries no value: whatever was to be
-// done, retry and replay delete the key, and the application reads anew. What is told of the change it does carry.
+// done, retry and replay delete the key, and the application reads again. What is told of the change it does carry.
 type Entry struct {
 	// ID is given by the store; it orders entries by arrival.
 	ID  uint64

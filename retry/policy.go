@@ -121,7 +121,7 @@ func (p Policy) Next(attempts int) (Step, time.Duration) {
 }
 
 // ParkDelay returns for how long a key is parked after the given number of failed attempts. It is also the answer
-// for one with fewer than ParkAfter of them: a dead letter that was replayed begins anew, and is tried from the
+// for one with fewer than ParkAfter of them: a dead letter that was replayed begins again, and is tried from the
 // store only.
 func (p Policy) ParkDelay(attempts int) time.Duration {
 	p = p.WithDefaults()

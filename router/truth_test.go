@@ -14,7 +14,7 @@ import (
 )
 
 // cache is what Redis holds under one mapping: the simplest that carries out what Route says, one row after the other.
-// What is forgotten the application reads anew at once.
+// What is forgotten the application reads again at once.
 type cache struct {
 	values map[string]string
 	// sets are hashes, sets and sorted sets: a field or member, and its value or score.
@@ -68,7 +68,7 @@ func (c *cache) do(t *rapid.T, b *event.Batch, i int, now *cache) {
 			value = string(own[1])
 		}
 		set[string(own[0])] = value
-	case inv.Intent == event.IntentForget: // a field; it is read anew
+	case inv.Intent == event.IntentForget: // a field; it is read again
 		if v, ok := now.sets[key][string(own[0])]; ok {
 			set[string(own[0])] = v
 			break

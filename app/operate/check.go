@@ -18,15 +18,15 @@ const (
 // Found is one finding.
 type Found struct {
 	Grade Grade
-	// What was found, and Mend: the SQL or command that mends it.
-	What, Mend string
+	// What was found, and Fix: the SQL or command that fixes it.
+	What, Fix string
 }
 
 // Report is all that `freshet check` found.
 type Report struct{ Findings []Found }
 
-func (r *Report) add(g Grade, what, mend string) {
-	r.Findings = append(r.Findings, Found{g, what, mend})
+func (r *Report) add(g Grade, what, fix string) {
+	r.Findings = append(r.Findings, Found{g, what, fix})
 }
 
 // Failed reports whether freshet would not work as it is.
@@ -39,16 +39,16 @@ func (r *Report) Failed() bool {
 	return false
 }
 
-// Print writes the findings, one a line, with what mends each below it.
+// Print writes the findings, one a line, with what fixes each below it.
 func (r *Report) Print(w io.Writer) error {
 	for _, f := range r.Findings {
 		if _, err := fmt.Fprintf(w, "%-4s  %s\n", f.Grade, f.What); err != nil {
 			return err
 		}
-		if f.Mend == "" {
+		if f.Fix == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "      %s\n", f.Mend); err != nil {
+		if _, err := fmt.Fprintf(w, "      %s\n", f.Fix); err != nil {
 			return err
 		}
 	}

@@ -37,12 +37,12 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 	conn := rdb.Conn() // all on one connection: another would carry them out
 	defer conn.Close()
 	if err := conn.Do(ctx, "multi").Err(); err != nil {
-		what, mend := fmt.Sprintf("redis %s: whether user %s may touch the keys of the mappings was not tried: %v", at, user,
+		what, fix := fmt.Sprintf("redis %s: whether user %s may touch the keys of the mappings was not tried: %v", at, user,
 			err), ""
 		if redis.IsPermissionError(err) {
-			mend = fmt.Sprintf("ACL SETUSER %s +multi +discard", user)
+			fix = fmt.Sprintf("ACL SETUSER %s +multi +discard", user)
 		}
-		r.add(Warn, what, mend)
+		r.add(Warn, what, fix)
 		return
 	}
 	replies, _ := conn.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its own error

@@ -47,22 +47,22 @@ mappings:
 			args = append(args, rule)
 		}
 		server.Do(t, args...)
-		if got := mends(t, server, c, Fail); got != want {
+		if got := fixes(t, server, c, Fail); got != want {
 			t.Errorf("without rule %d: %q, want %q", missing, got, want)
 		}
 	}
 	// One that may write, but not read, may delete, and run no scripts.
 	server.Do(t, "acl", "setuser", "some", "resetkeys", "%W~s:*")
-	if got, want := mends(t, server, c, Fail),
+	if got, want := fixes(t, server, c, Fail),
 		"ACL SETUSER some ~s:user:*; ACL SETUSER some ~s:freshet:*; ACL SETUSER some ~s:gen:*"; got != want {
 		t.Errorf("without reading: %q, want %q", got, want)
 	}
 	server.Do(t, "acl", "setuser", "some", "allkeys", "allchannels", "-multi")
-	if got, want := mends(t, server, c, Warn), "ACL SETUSER some +multi +discard"; got != want {
+	if got, want := fixes(t, server, c, Warn), "ACL SETUSER some +multi +discard"; got != want {
 		t.Errorf("without MULTI: %q, want %q", got, want)
 	}
 	server.Do(t, "acl", "setuser", "some", "+multi", "-hdel", "-publish")
-	if got := mends(t, server, c, Fail); got != "" {
+	if got := fixes(t, server, c, Fail); got != "" {
 		t.Errorf("a command that is missing is told of as if it were a rule: %q", got)
 	}
 	if left := server.Client().Keys(t.Context(), "*").Val(); len(left) != 1 || left[0] != "s:user:17" {
@@ -98,8 +98,8 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 	}
 }
 
-// mends returns what is to be done about the findings of the grade.
-func mends(t *testing.T, server *testbed.RedisServer, c *config.Config, g Grade) string {
+// fixes returns what is to be done about the findings of the grade.
+func fixes(t *testing.T, server *testbed.RedisServer, c *config.Config, g Grade) string {
 	t.Helper()
 	rdb := server.NewClient(&redis.Options{Username: "some", Password: "secret", MaxRetries: -1})
 	var r Report
@@ -107,7 +107,7 @@ func mends(t *testing.T, server *testbed.RedisServer, c *config.Config, g Grade)
 	var all []string
 	for _, f := range r.Findings {
 		if f.Grade == g {
-			all = append(all, f.Mend)
+			all = append(all, f.Fix)
 		}
 	}
 	return strings.Join(all, "; ")

@@ -31,7 +31,7 @@ func checkQueries(ctx context.Context, c *config.Config, r *Report) {
 		m := &c.Mappings[q.Query.Mapping]
 		if most := write.Window(m.SecondDelete); m.Rebuild.Timeout > most {
 			r.add(Warn, fmt.Sprintf("%s: timeout %s is of no use: a query that takes longer than %s, second_delete and 5s, "+
-				"deletes its key in place of writing it",
+				"deletes its key instead of writing it",
 				q.Query.Where, m.Rebuild.Timeout, most),
 				fmt.Sprintf("write timeout: %s at most, or use a longer second_delete", most))
 		}

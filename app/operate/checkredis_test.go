@@ -50,7 +50,7 @@ func TestCheckFindsAUserWhoMayNotAskForTheTime(t *testing.T) {
 	var r Report
 	checkRedis(t.Context(), c, &r)
 	for _, f := range r.Findings {
-		if strings.Contains(f.What, "user timeless may not run time") && f.Mend == "ACL SETUSER timeless +time" {
+		if strings.Contains(f.What, "user timeless may not run time") && f.Fix == "ACL SETUSER timeless +time" {
 			return
 		}
 	}

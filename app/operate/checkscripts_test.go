@@ -64,7 +64,7 @@ func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 		var b strings.Builder
 		for _, f := range r.Findings {
 			if f.Grade == Fail {
-				b.WriteString(f.What + ": " + f.Mend)
+				b.WriteString(f.What + ": " + f.Fix)
 			}
 		}
 		return b.String()

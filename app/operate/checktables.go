@@ -47,7 +47,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		for _, w := range writes {
 			names = append(names, w.What)
 		}
-		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: where a row image lacks a column, these delete in place of "+
+		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: where a row image lacks a column, these delete instead of "+
 			"writing: %s", info.RowImage, strings.Join(names, ", ")),
 			set(info, "binlog_row_image", "'FULL'"))
 	}

@@ -112,7 +112,7 @@ func checkKafka(ctx context.Context, c *config.Config, r *Report) {
 			if f.Fail {
 				grade = Fail
 			}
-			r.add(grade, f.What, f.Mend)
+			r.add(grade, f.What, f.Fix)
 		}
 		if len(found) == 0 {
 			r.add(OK, fmt.Sprintf("kafka: the brokers answer, and all topics of %s are as they should be",

@@ -17,7 +17,7 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-var recordAgain = flag.Bool("record", false, "record testdata anew from real servers")
+var recordAgain = flag.Bool("record", false, "record testdata again from real servers")
 
 // recording is what was recorded of one server: events, what information_schema said of the tables, and what the
 // decoder made of it (which the tests against real servers vouched for).

@@ -23,7 +23,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 		t.Error("still changed")
 	}
 	if again := tr.Encode(); &again[0] != &saved[0] {
-		t.Error("encoded anew without a change")
+		t.Error("encoded again without a change")
 	}
 	apply(f, tr, "ALTER TABLE b ADD INDEX (id)", "INSERT INTO b VALUES (1)", "DROP TABLE unheard.of", "BEGIN")
 	if tr.Changed() {

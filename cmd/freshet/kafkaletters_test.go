@@ -27,7 +27,7 @@ func TestAKeyThatRedisRefusesBecomesADeadLetterAroundKafka(t *testing.T) {
 	reader.refused(exitFailed, []string{"this process deletes no keys", "ask an invalidator"}, "dlq", "list", "--url",
 		"http://"+reader.listen)
 
-	// Replayed while nothing was mended, it comes back; nobody asks for the token where it is asked of Kafka.
+	// Replayed while nothing was fixed, it comes back; nobody asks for the token where it is asked of Kafka.
 	if out := invalidator.ask("dlq", "replay", id); out != "replayed 1 dead letters\n" {
 		t.Fatalf("dlq replay: %s", out)
 	}

@@ -56,7 +56,7 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 			kafka.Tool(t, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--delete", "--group", s.group)
 			kafka.DeleteRecords(t, s.topic, 0, 1)
 		}, []string{"it has no committed offset, and the log begins at 1"}},
-		"the topic was made anew": {func(s *site) {
+		"the topic was created again": {func(s *site) {
 			kafka.DeleteTopic(t, s.topic)
 			kafka.Topic(t, s.topic, topicPartitions)
 			// The brokers have forgotten the group's offsets too. What comes next shows that something came before.
@@ -66,7 +66,7 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 				!strings.Contains(r.Stderr(), "is empty, although source default has written to it before") {
 				t.Errorf("reader: exit code %d", code)
 			}
-		}, []string{"the log never held anything of it before that (the topic was made anew)"}},
+		}, []string{"the log never held anything of it before that (the topic was created again)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := place.around(t, kafka)
@@ -167,7 +167,7 @@ func TestATopicThatIsMadeAnewUnderRunningPartsStopsThem(t *testing.T) {
 	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
 	kafka.DeleteTopic(t, s.topic)
 	kafka.Topic(t, s.topic, topicPartitions)
-	ends(t, invalidate, exitGap, "and the log ends at 0 (the topic was made anew")
+	ends(t, invalidate, exitGap, "and the log ends at 0 (the topic was created again")
 	s.writeMany(1, 30)
 	ends(t, read, exitGap, "the topic was deleted and made again")
 	// What was appended and not acknowledged is read again, so nothing is lost with what the invalidators had seen.

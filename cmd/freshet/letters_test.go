@@ -41,7 +41,7 @@ func TestAKeyThatRedisRefusesBecomesADeadLetterAndIsReplayed(t *testing.T) {
 	stranger.token = ""
 	stranger.refused(exitFailed, []string{"401", "admin.token"}, "dlq", "purge", "--all")
 
-	// Replayed while nothing was mended, it comes back.
+	// Replayed while nothing was fixed, it comes back.
 	if out := s.ask("dlq", "replay", id); out != "replayed 1 dead letters\n" {
 		t.Fatalf("dlq replay: %s", out)
 	}

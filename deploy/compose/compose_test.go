@@ -109,7 +109,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The commands and configurations of the project, with real servers in place of its images: a row changes, and its key
+// The commands and configurations of the project, with real servers instead of its images: a row changes, and its key
 // is deleted.
 func TestTheProjectsConfigurationsWork(t *testing.T) {
 	p := project(t)

@@ -52,10 +52,10 @@ func ofDashboard(t *testing.T, job string) (all []expression) {
 	return all
 }
 
-// comparison is where a rule compares: with bool it yields 0 or 1 in place of nothing.
+// comparison is where a rule compares: with bool it yields 0 or 1 instead of nothing.
 var comparison = regexp.MustCompile(`([^=!<>~])(==|!=|>=|<=|>|<) (\d)`)
 
-// ofRules returns what the rules are about: their expressions, except that what is not so yields 0 in place of nothing.
+// ofRules returns what the rules are about: their expressions, except that what is not so yields 0 instead of nothing.
 func ofRules(t *testing.T, job string) (all []expression) {
 	t.Helper()
 	var file struct {

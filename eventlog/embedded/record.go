@@ -36,7 +36,7 @@ func unseal(record []byte) ([]byte, error) {
 	}
 	body := record[sealLen:]
 	if want := fmt.Sprintf("%08x", checksum(body)); want != string(record[:sealLen-1]) {
-		return nil, fmt.Errorf("a record with the checksum %q in place of %s", record[:sealLen-1], want)
+		return nil, fmt.Errorf("a record with the checksum %q instead of %s", record[:sealLen-1], want)
 	}
 	return body, nil
 }

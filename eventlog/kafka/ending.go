@@ -178,7 +178,7 @@ func (l *Log) shorterThanMarked(ctx context.Context) (short []*consumer.LostErro
 			if written > ends[p] {
 				short = append(short, consumer.FoundBefore(consumer.Truncated,
 					fmt.Sprintf("source %s has written to it up to offset %d,"+
-						" and the log ends at %d (the topic was made anew, or brokers without its end took it over)", source, written,
+						" and the log ends at %d (the topic was created again, or brokers without its end took it over)", source, written,
 						ends[p]),
 					l.o.Topic, p, l.o.Group, written))
 			}

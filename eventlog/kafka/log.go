@@ -31,7 +31,7 @@ type Options struct {
 	Group string
 	// Delays are the waits of parked keys, each with a topic of its own. Default: those of retry.Policy.
 	Delays []time.Duration
-	// SkipLost goes on with what there is where records were lost, in place of stopping the partition.
+	// SkipLost goes on with what there is where records were lost, instead of stopping the partition.
 	SkipLost bool
 	// Session is how long the brokers wait for a sign of life. Default [group.DefaultSession].
 	Session time.Duration

@@ -14,7 +14,7 @@ import (
 // join is a member of the group until ctx ends or handle fails.
 //
 // The brokers share out nothing at all to a group of which a member names a topic that is not there. So when a retry
-// topic of a delay that is not configured any more is deleted, as it may be once it is empty, this member joins anew
+// topic of a delay that is not configured any more is deleted, as it may be once it is empty, this member joins again
 // without it.
 func (l *Log) join(ctx context.Context, handle group.Handle) error {
 	for {

@@ -55,7 +55,7 @@ const (
 	// Removed: the key, field or member is gone, or the negative entry is there, as the item wanted.
 	Removed
 	// Forgotten: the key or field was removed, since what it should hold could not be vouched for or not be written
-	// (or since that was the intent). The application reads it anew.
+	// (or since that was the intent). The application reads it again.
 	Forgotten
 	// Older: nothing was done, since a newer change has been written.
 	Older

@@ -90,7 +90,7 @@ mappings:
       - "category:{category_id}:products"
   - table: freshet_demo_shop.product
     keys:
-      - "price:{id}"   # written anew, not deleted
+      - "price:{id}"   # written again, not deleted
     rebuild: {from: row, as: json, columns: [id, price, version], missing: {cache: "%s", ttl: 1m}}
 `, d, noPrice)
 	}

@@ -43,7 +43,7 @@ func Run(t *testing.T, rig func(t *testing.T) Rig) {
 		"a store does nothing for an ended context":                           (*suite).ended,
 		"an action that is not known is refused":                              (*suite).refused,
 		"dead letters are listed in pages and by filter":                      (*suite).listed,
-		"replayed letters are due at once and begin anew":                     (*suite).replayed,
+		"replayed letters are due at once and begin again":                    (*suite).replayed,
 		"purged letters are gone":                                             (*suite).purged,
 	} {
 		t.Run(name, func(t *testing.T) {

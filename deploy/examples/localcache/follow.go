@@ -13,7 +13,7 @@ import (
 
 // Handler is told what a [Follower] reads, by one goroutine.
 type Handler interface {
-	// Changed says that a key was deleted or written anew; key is as it is in Redis.
+	// Changed says that a key was deleted or written again; key is as it is in Redis.
 	Changed(key string)
 	// Lost says that entries may have been missed: anything may have changed.
 	Lost()

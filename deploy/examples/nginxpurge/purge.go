@@ -16,7 +16,7 @@ import (
 )
 
 // purger removes the files of pages. nginx keeps a page in a file that is named by the MD5 of its key; a page whose
-// file is gone is fetched anew. It is the handler of its follower, and used by one goroutine.
+// file is gone is fetched again. It is the handler of its follower, and used by one goroutine.
 type purger struct {
 	dir      string
 	key      *regexp.Regexp

@@ -149,7 +149,7 @@ func TestAPageIsKeptUntilItsRowChanges(t *testing.T) {
 	before, _ := s.get("/price/17")
 	s.change("other:17")
 	s.change("price:17")
-	testbed.Eventually(t, patience, "the page is fetched anew",
+	testbed.Eventually(t, patience, "the page is fetched again",
 		func() bool { page, _ := s.get("/price/17"); return page != before })
 	if _, kept := s.get("/price/18"); !kept || s.asked.Load() != asked+1 {
 		t.Errorf("the other page was fetched as well: the application was asked %d times more", s.asked.Load()-asked)
@@ -162,7 +162,7 @@ func TestAPageIsKeptUntilItsRowChanges(t *testing.T) {
 	s.change("price:17")
 	asked = s.asked.Load()
 	stop = s.purge()
-	testbed.Eventually(t, patience, "the page is fetched anew",
+	testbed.Eventually(t, patience, "the page is fetched again",
 		func() bool { page, _ := s.get("/price/17"); return page != before })
 	if _, kept := s.get("/price/18"); !kept || s.asked.Load() != asked+1 {
 		t.Errorf("the other page was fetched as well: the application was asked %d times more", s.asked.Load()-asked)
@@ -174,7 +174,7 @@ func TestAPageIsKeptUntilItsRowChanges(t *testing.T) {
 	s.change("price:99")
 	before, _ = s.get("/price/18")
 	s.purge()
-	testbed.Eventually(t, patience, "every page is fetched anew",
+	testbed.Eventually(t, patience, "every page is fetched again",
 		func() bool { page, _ := s.get("/price/18"); return page != before })
 }
 

@@ -17,8 +17,8 @@ type Finding struct {
 	Fail bool
 	// What is wrong, and where.
 	What string
-	// Mend is the command that mends it, or what to do; "" where there is none.
-	Mend string
+	// Fix is the command that fixes it, or what to do; "" where there is none.
+	Fix string
 }
 
 // checker collects findings.
@@ -27,12 +27,12 @@ type checker struct {
 	found []Finding
 }
 
-func (k *checker) fail(mend, what string, args ...any) {
-	k.found = append(k.found, Finding{true, fmt.Sprintf(what, args...), mend})
+func (k *checker) fail(fix, what string, args ...any) {
+	k.found = append(k.found, Finding{true, fmt.Sprintf(what, args...), fix})
 }
 
-func (k *checker) warn(mend, what string, args ...any) {
-	k.found = append(k.found, Finding{false, fmt.Sprintf(what, args...), mend})
+func (k *checker) warn(fix, what string, args ...any) {
+	k.found = append(k.found, Finding{false, fmt.Sprintf(what, args...), fix})
 }
 
 // report adds a request that failed.
@@ -112,10 +112,10 @@ func (k *checker) brokers(ctx context.Context) {
 	}
 }
 
-func (k *checker) reach(ctx context.Context, address, mend string) {
+func (k *checker) reach(ctx context.Context, address, fix string) {
 	conn, err := k.dial(ctx, "tcp", address)
 	if err != nil {
-		k.fail(mend, "%v", err)
+		k.fail(fix, "%v", err)
 		return
 	}
 	_ = conn.Close()
@@ -227,14 +227,14 @@ func (k *checker) cleanup(t Topic, policy string) {
 	if policy == want {
 		return
 	}
-	mend := k.alterCommand(t.Name, "cleanup.policy="+want)
+	fix := k.alterCommand(t.Name, "cleanup.policy="+want)
 	switch t.Role {
 	case RoleMain, RoleRetry:
-		k.fail(mend, "kafka: topic %s has cleanup.policy %s, which removes records before they are processed", t.Name, policy)
+		k.fail(fix, "kafka: topic %s has cleanup.policy %s, which removes records before they are processed", t.Name, policy)
 	case RoleMarks: // a source sends its mark again each second
-		k.warn(mend, "kafka: topic %s has cleanup.policy %s, and so is longer than it need be", t.Name, policy)
+		k.warn(fix, "kafka: topic %s has cleanup.policy %s, and so is longer than it need be", t.Name, policy)
 	default:
-		k.fail(mend, "kafka: topic %s has cleanup.policy %s, which removes records that still count once they are old",
+		k.fail(fix, "kafka: topic %s has cleanup.policy %s, which removes records that still count once they are old",
 			t.Name, policy)
 	}
 }
@@ -254,12 +254,12 @@ func (k *checker) retention(t Topic, config map[string]string) {
 		return
 	}
 	keeps := time.Duration(ms) * time.Millisecond
-	mend := k.alterCommand(t.Name, "retention.ms="+t.setting("retention.ms"))
+	fix := k.alterCommand(t.Name, "retention.ms="+t.setting("retention.ms"))
 	switch {
 	case t.Role == RoleRetry:
-		k.fail(mend, "kafka: topic %s removes keys that are parked for longer than %v", t.Name, keeps)
+		k.fail(fix, "kafka: topic %s removes keys that are parked for longer than %v", t.Name, keeps)
 	case keeps < 24*time.Hour:
-		k.warn(mend, "kafka: topic %s keeps records for %v; invalidators that are away for longer lose what they missed",
+		k.warn(fix, "kafka: topic %s keeps records for %v; invalidators that are away for longer lose what they missed",
 			t.Name, keeps)
 	}
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // Fit looks whether topics that exist were made as freshet needs them. What [Client.Check] calls a failure is an error
-// of class [Rejected] that says for all of them what is wrong and what mends it; what it warns of is returned. That
+// of class [Rejected] that says for all of them what is wrong and what fixes it; what it warns of is returned. That
 // settings cannot be read is a warning: not everybody gives the right DescribeConfigs. An error of class [Transient]
 // may be met by trying again.
 func (c *Client) Fit(ctx context.Context, topics []Topic) (warnings []Finding, err error) {
@@ -47,7 +47,7 @@ func (c *Client) Fit(ctx context.Context, topics []Topic) (warnings []Finding, e
 			warnings = append(warnings, f)
 			continue
 		}
-		wrong = append(wrong, strings.TrimPrefix(f.What, "kafka: ")+":\n    "+f.Mend)
+		wrong = append(wrong, strings.TrimPrefix(f.What, "kafka: ")+":\n    "+f.Fix)
 	}
 	if len(wrong) == 0 {
 		return warnings, nil

@@ -38,8 +38,8 @@ func (t *lastError) hear() {
 }
 
 // Trouble returns what the brokers last held against what was asked of them, or that they do not answer, as long as it
-// may last: until they answer again, and for what waiting does not mend, for as long as the next attempt may take. Nil:
-// all is well as far as is known.
+// may last: until they answer again, and for what waiting does not repair, for as long as the next attempt may take.
+// Nil: all is well as far as is known.
 func (c *Client) Trouble() error {
 	t := &c.lastError
 	t.mu.Lock()

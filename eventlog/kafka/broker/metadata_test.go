@@ -54,7 +54,7 @@ func TestNoRequestForMetadataThatIsSentMayCreateTopics(t *testing.T) {
 			p = p[n:]
 		}
 		if !bytes.Equal(got.Bytes(), want.Bytes()) {
-			t.Fatalf("sent\n%q, in place of\n%q", got.Bytes(), want.Bytes())
+			t.Fatalf("sent\n%q, instead of\n%q", got.Bytes(), want.Bytes())
 		}
 	})
 }

@@ -111,7 +111,7 @@ func handshake(pc *protocol.Conn, name string) error {
 	return kafka.Error(res.ErrorCode)
 }
 
-// saidNo is an error code with the broker's own words, or ours, in place of the library's general ones.
+// saidNo is an error code with the broker's own words, or ours, instead of the library's general ones.
 type saidNo struct {
 	code kafka.Error
 	text string

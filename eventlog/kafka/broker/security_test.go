@@ -309,17 +309,17 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		return err != nil
 	})
 	refused(t, err, Denied, []string{"user freshet may not Write topic shop"})
-	var mend []string
+	var fix []string
 	for _, f := range c.Check(t.Context(), topics, true, "freshet") {
 		if f.Fail {
-			mend = append(mend, f.Mend)
+			fix = append(fix, f.Fix)
 		}
 	}
-	if len(mend) != 2 || !strings.Contains(mend[0], "--operation Read --group freshet") ||
-		!strings.Contains(mend[1], "--operation Write --topic shop") {
-		t.Fatalf("found %q", mend)
+	if len(fix) != 2 || !strings.Contains(fix[0], "--operation Read --group freshet") ||
+		!strings.Contains(fix[1], "--operation Write --topic shop") {
+		t.Fatalf("found %q", fix)
 	}
-	run(strings.Join(mend, "\n"))
+	run(strings.Join(fix, "\n"))
 	testbed.Eventually(t, 2*time.Minute, "the rights", func() bool {
 		_, produced := c.Produce(t.Context(), "shop", 0, Record{Value: []byte("x")})
 		_, joined := c.GroupMembers(t.Context(), "freshet")

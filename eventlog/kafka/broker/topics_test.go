@@ -83,7 +83,7 @@ func TestEnsureSaysHowToCreateWhatItMayNot(t *testing.T) {
 	}
 	for _, create := range []bool{true, false} {
 		for _, f := range c.Check(t.Context(), all(n, Sizing{}), create) {
-			if f.Fail == create || !strings.Contains(f.What, "does not exist") || !strings.Contains(f.Mend, "--create") {
+			if f.Fail == create || !strings.Contains(f.What, "does not exist") || !strings.Contains(f.Fix, "--create") {
 				t.Errorf("%+v", f)
 			}
 		}
@@ -127,8 +127,8 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 	found := c.Check(t.Context(),
 		slices.DeleteFunc(all(n, Sizing{Partitions: 12}), func(t Topic) bool { return t.Delay == time.Minute }), true)
 	for _, want := range []struct {
-		fail       bool
-		what, mend string
+		fail      bool
+		what, fix string
 	}{
 		{true, n.Topic + " has cleanup.policy compact,delete", "cleanup.policy=delete"},
 		{false, n.Topic + " keeps records for 1h0m0s", "retention.ms=604800000"},
@@ -145,7 +145,7 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 		{true, n.DeadLetters("freshet") + " has cleanup.policy compact,delete", "cleanup.policy=compact"},
 	} {
 		if !slices.ContainsFunc(found, func(f Finding) bool {
-			return f.Fail == want.fail && strings.Contains(f.What, want.what) && strings.Contains(f.Mend, want.mend)
+			return f.Fail == want.fail && strings.Contains(f.What, want.what) && strings.Contains(f.Fix, want.fix)
 		}) {
 			t.Errorf("not found: %+v\nin %+v", want, found)
 		}
@@ -158,7 +158,7 @@ func TestCheckFindsWhatWouldLoseRecords(t *testing.T) {
 	}
 	for _, f := range found {
 		if f.Fail && !(strings.Contains(err.Error(), strings.TrimPrefix(f.What, "kafka: ")) &&
-			strings.Contains(err.Error(), f.Mend)) {
+			strings.Contains(err.Error(), f.Fix)) {
 			t.Errorf("%v\ndoes not say %+v", err, f)
 		}
 		if !f.Fail && !slices.Contains(warnings, f) && !strings.Contains(f.What, "forgets the offsets") {

@@ -87,7 +87,7 @@ func (t *transport) use(topics ...string) (*kafka.Transport, error) {
 	return t.current, nil
 }
 
-// refresh asks for the state of the cluster anew and waits for it, unless that was done a moment ago.
+// refresh asks for the state of the cluster again and waits for it, unless that was done a moment ago.
 func (t *transport) refresh(ctx context.Context, addr net.Addr) {
 	t.mu.Lock()
 	current, early := t.current, time.Since(t.refreshed) < refreshPause

@@ -23,7 +23,7 @@ func newRequest(key protocol.ApiKey, version int16, clientID string, size int) *
 	return w
 }
 
-// begin begins a request anew.
+// begin begins a request again.
 func (w *request) begin(key protocol.ApiKey, version int16, clientID string) {
 	w.b = append(w.b[:0], 0, 0, 0, 0) // the size, which is known in the end
 	w.b = binary.BigEndian.AppendUint16(w.b, uint16(key))

@@ -33,8 +33,8 @@ type link struct {
 type chain struct {
 	links map[string]link
 	clock uint64
-	// whole: all that the partition ever held was seen, so a source that is not known has nothing before its first
-	// record. With a topic go the commits of its groups: one that is made anew looks new to the group too, and only its
+	// whole: all that the partition ever held was seen, so a source that is not known has nothing before its first record.
+	// With a topic go the commits of its groups: one that is created again looks new to the group too, and only its
 	// sources remember.
 	whole  bool
 	buried uint64 // of a chain that is whole: of sources that it does not know
@@ -164,7 +164,7 @@ func (c *chain) encode() string {
 }
 
 // parseChain reads what encode wrote. Metadata of somebody else, or a part that it does not understand, is passed
-// over: the chain then begins anew, which lets a gap before it go unnoticed but invents none.
+// over: the chain then begins again, which lets a gap before it go unnoticed but invents none.
 func parseChain(metadata string) chain {
 	var c chain
 	parts := strings.Split(metadata, ";")

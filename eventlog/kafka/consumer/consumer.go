@@ -172,7 +172,7 @@ func (c *Consumer) attend(p *assignedPartition, from int64, cancel context.Cance
 	p.feed = newFeed(p, from)
 	unhook := context.AfterFunc(c.ended, cancel)
 	c.loops.Add(1)
-	go c.fetcher.mend(p.feed, nil)
+	go c.fetcher.restore(p.feed, nil)
 	context.AfterFunc(p.ctx, func() {
 		defer c.loops.Done()
 		unhook()

@@ -17,8 +17,8 @@
 //
 //   - Every record from the group's committed offset on is handed out in order, or the partition ends with a
 //     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end
-//     (cut short, or made anew), there is none although the log has been deleted from, or a record does not follow the
-//     one before (a topic that was made anew, or cut and grown past the commit). It is read no further then by any
+//     (cut short, or created again), there is none although the log has been deleted from, or a record does not follow the
+//     one before (a topic that was created again, or cut and grown past the commit). It is read no further then by any
 //     member of the group (stopped.go), until [Options].SkipLost passes over the loss, and says so aloud.
 //   - A record that is no record goes to the dead letters, whole and durably, before it is passed over. One of a newer
 //     format holds up its partition, and no other, until a newer freshet reads it.
@@ -43,7 +43,7 @@
 //
 //	Consumer.Run       marks reader, marks deliverer, lag watch          the caller's
 //	fetcher.run        one for each request under way                    end when their partitions have left
-//	fetcher.mend       one for each partition in trouble, or just begun  ends with the assignment's context, or with Run
+//	fetcher.restore    one for each partition in trouble, or just begun  ends with the assignment's context, or with Run
 //	Fetch, Commit      the engine's fetcher and loop                     share pending, under the partition's lock
 //
 // Run waits for those of the fetcher. A request under way keeps no partition from leaving: once the assignment's

@@ -22,7 +22,7 @@ type chunk struct {
 // handed out, one that waits, and one under way.
 type feed struct {
 	p    *assignedPartition
-	loop *retry.Loop   // of attempts to fetch; belongs to the request that it is in, or to mend, else to the lock
+	loop *retry.Loop   // of attempts to fetch; belongs to the request that it is in, or to restore, else to the lock
 	more chan struct{} // raised when there is something to take
 
 	// What follows is guarded by the fetcher's lock.

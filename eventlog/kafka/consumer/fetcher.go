@@ -159,7 +159,7 @@ func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *r
 		case res.Err != nil:
 			f.remove(d)
 			f.c.loops.Add(1)
-			go f.mend(d, res.Err)
+			go f.restore(d, res.Err)
 		default:
 			if len(res.Records) > 0 {
 				f.turns++
@@ -200,10 +200,10 @@ func (f *fetcher) take(d *feed) (chunk, bool) {
 	return c, true
 }
 
-// mend does what must be done before a feed can be fetched on: it waits after an error, looks where to go on when the
-// offset is not there any more, and finds the leader. The feed is in no lane meanwhile, and its place is mend's. It
-// also begins a feed, without an error.
-func (f *fetcher) mend(d *feed, err error) {
+// restore does what must be done before a feed can be fetched on: it waits after an error, looks where to go on when
+// the offset is not there any more, and finds the leader. The feed is in no lane meanwhile, and its place is that of
+// restore. It also begins a feed, without an error.
+func (f *fetcher) restore(d *feed, err error) {
 	defer f.c.loops.Done()
 	p := d.p
 	switch {

@@ -118,7 +118,7 @@ func (c *Consumer) watchPartition(ctx context.Context, p *assignedPartition) {
 	if l, ok := p.lag(retention); ok && l.endangered(retention) {
 		c.o.Alarms.Raise(alarm.RetentionNear,
 			fmt.Sprintf("%s is so far behind in group %s that the topic's retention will soon"+
-				" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or mend what holds up"+
+				" delete records that are not finished: raise retention.ms and retention.bytes of topic %s, or fix what holds up"+
 				" the invalidators", p.what, c.o.Group, p.assignment.Topic))
 	}
 }

@@ -162,19 +162,19 @@ func TestARecordThatCannotBeBuriedIsNotPassedOver(t *testing.T) {
 	r.produce(0, []byte("x"))
 	r.series(0, 1, 1)
 	refused := 0
-	mended := make(chan struct{})
+	repaired := make(chan struct{})
 	a := r.work(true, func(o *Options) {
 		o.Bury = func(context.Context, string, int, broker.Record, error) error {
 			if refused++; refused < 4 {
 				return errors.New("no room")
 			}
-			close(mended)
+			close(repaired)
 			return nil
 		}
 	})
 	expect(t, a.take(1), "s:1:1")
 	select {
-	case <-mended:
+	case <-repaired:
 	default:
 		t.Fatal("the record behind it was handed out first")
 	}

@@ -19,7 +19,7 @@ const (
 	// was away (offsets.retention.minutes), or it is new and the topic is not.
 	Uncommitted Loss = "uncommitted"
 	// Truncated: the partition ends before what the group has finished. It was cut by an election among brokers that
-	// lacked its end, or deleted and made anew.
+	// lacked its end, or deleted and created again.
 	Truncated Loss = "truncated"
 	// Broken: the records themselves show that some before them are missing.
 	Broken Loss = "broken"
@@ -81,13 +81,13 @@ func (e *LostError) what() string {
 		return fmt.Sprintf("it has no committed offset, and the log begins at %d (its offsets expired, or it is new and"+
 			" the topic is not)", e.Start)
 	case Truncated:
-		return fmt.Sprintf("it has come to offset %d, and the log ends at %d (the topic was made anew, or brokers"+
+		return fmt.Sprintf("it has come to offset %d, and the log ends at %d (the topic was created again, or brokers"+
 			" without its end took it over)", e.Offset, e.End)
 	case Broken:
 		b := e.Break
 		if b.SeenSeq == 0 {
 			return fmt.Sprintf("at offset %d source %s begins with record %d of term %d, which follows version %s, and the"+
-				" log never held anything of it before that (the topic was made anew)", e.Offset, b.Source, b.Seq, b.Term, b.Prev)
+				" log never held anything of it before that (the topic was created again)", e.Offset, b.Source, b.Seq, b.Term, b.Prev)
 		}
 		if b.Term == b.SeenTerm {
 			return fmt.Sprintf("at offset %d source %s goes on with record %d of term %d after record %d",

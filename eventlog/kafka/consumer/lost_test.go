@@ -78,7 +78,7 @@ func TestRecordsThatRetentionDeletedFirstAreLost(t *testing.T) {
 			t.Errorf("%q does not say %q", e, want)
 		}
 	}
-	r.work(true).lost(Expired) // it does not mend itself
+	r.work(true).lost(Expired) // it does not repair itself
 	w, board := r.skip()
 	expect(t, w.take(2), "s:1:5", "s:1:6")
 	skipped(t, w, board, Expired)

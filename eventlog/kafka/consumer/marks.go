@@ -116,7 +116,7 @@ func (c *Consumer) readMarks(ctx context.Context) {
 				c.mark(&f.Records[i])
 			}
 		case broker.Classify(err) == broker.OutOfRange:
-			known = false // compacted, or made anew; each source's next mark says all that its old ones said
+			known = false // compacted, or created again; each source's next mark says all that its old ones said
 			_ = loop.Wait(ctx, err)
 		default:
 			_ = loop.Wait(ctx, err)

@@ -49,7 +49,7 @@ type assignedPartition struct {
 
 // step is a record between Fetch and Commit.
 type step struct {
-	n    uint64 // its number, from 1; offsets may begin again when the log was made anew
+	n    uint64 // its number, from 1; offsets may begin again when the log was created again
 	next int64  // the offset behind it
 	time time.Time
 	done bool

@@ -86,7 +86,7 @@ func (r *rig) produce(partition int, documents ...[]byte) int64 {
 		eventually(r.t, "a record is taken", func() (ok bool) {
 			var err error
 			offset, err = r.client.Produce(r.t.Context(), r.names.Topic, partition, broker.Record{Key: []byte("s"), Value: d})
-			return err == nil // a client that has not heard yet that a topic was made anew fails at first
+			return err == nil // a client that has not heard yet that a topic was created again fails at first
 		})
 		if first < 0 {
 			first = offset

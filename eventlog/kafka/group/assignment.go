@@ -24,5 +24,5 @@ type Assignment struct {
 func (c *Assignment) Commit(offset int64, metadata string) { c.commits.set(c, offset, metadata, false) }
 
 // Rewind is Commit for an offset that may be lower than the last one. It is for one case: the committed offset lies
-// beyond the end of the partition, which was made anew or cut, and somebody decided to go on with what there is.
+// beyond the end of the partition, which was created again or cut, and somebody decided to go on with what there is.
 func (c *Assignment) Rewind(offset int64, metadata string) { c.commits.set(c, offset, metadata, true) }

@@ -99,14 +99,14 @@ func TestCommitsAreGatheredAndOnlyRise(t *testing.T) {
 		time.Sleep(10 * every)
 		synctest.Wait()
 		c.expect(t, `0 at 29 "m29"`) // once
-		assignments[1].Rewind(3, "made anew")
+		assignments[1].Rewind(3, "created again")
 		cancel()
 		<-done
 		commits.flush(t.Context())
-		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
+		c.expect(t, `0 at 29 "m29"`, `1 at 3 "created again"`)
 		assignments[0].Commit(50, "after the end")
 		commits.flush(t.Context())
-		c.expect(t, `0 at 29 "m29"`, `1 at 3 "made anew"`)
+		c.expect(t, `0 at 29 "m29"`, `1 at 3 "created again"`)
 	})
 }
 

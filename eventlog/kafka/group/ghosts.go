@@ -23,7 +23,7 @@ func newGhosts(m *Member) *ghosts {
 }
 
 // sendAway leaves the group as a former member. It goes on trying while the brokers are away, however long that takes:
-// a coordinator that starts gives the members that it finds written down a whole session anew.
+// a coordinator that starts gives the members that it finds written down a whole session again.
 func (g *ghosts) sendAway(id string) {
 	g.wg.Go(func() {
 		for !g.gone(id) && retry.Sleep(g.ctx, backoff/2) == nil {

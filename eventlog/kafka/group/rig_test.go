@@ -33,7 +33,7 @@ func newRig(t *testing.T, cluster *testbed.KafkaCluster, partitions ...int) *rig
 	return r
 }
 
-// cable is the network of one member: it can be cut, and mended.
+// cable is the network of one member: it can be cut, and repaired.
 type cable struct {
 	mu    sync.Mutex
 	cut   bool

@@ -78,7 +78,7 @@ func orDefault[T comparable](v, otherwise T) T {
 	return v
 }
 
-// Why a leader stops leading, beside [ErrDeposed] and errAnew.
+// Why a leader stops leading, beside [ErrDeposed] and errRecreated.
 var (
 	errReassigned = errors.New("the consumer group has given the source to another reader")
 	errCutOff     = errors.New("the consumer group has not been reached for longer than a session")
@@ -162,7 +162,7 @@ func (l *Leader) Run(ctx context.Context, lead func(ctx context.Context, cp *Che
 	}
 }
 
-// member is one membership in the group: until the end of all, or until this process is to join anew.
+// member is one membership in the group: until the end of all, or until this process is to join again.
 func (l *Leader) member(ctx context.Context, lead func(context.Context, *Checkpoint) error) (again bool, err error) {
 	s := newSeat()
 	l.mu.Lock()
@@ -194,7 +194,7 @@ func (l *Leader) member(ctx context.Context, lead func(context.Context, *Checkpo
 }
 
 // stand waits for the seat and leads while it has it, again and again. It returns true if this process must leave the
-// group and join it anew before it may lead again.
+// group and join it again before it may lead again.
 func (l *Leader) stand(ctx context.Context, s *seat, lead func(context.Context, *Checkpoint) error) (again bool,
 	err error,
 ) {
@@ -213,7 +213,7 @@ func (l *Leader) stand(ctx context.Context, s *seat, lead func(context.Context, 
 		// Somebody else has taken a higher term although the group gave us the partition. One of us may be wrong about
 		// the group, and if both claimed again, both would go on to depose each other. So who was deposed leads again
 		// only in a generation that it has joined since.
-		if errors.Is(lost, ErrDeposed) || errors.Is(lost, errAnew) {
+		if errors.Is(lost, ErrDeposed) || errors.Is(lost, errRecreated) {
 			return true, nil
 		}
 	}
@@ -258,7 +258,7 @@ func (l *Leader) lead(ctx context.Context, s *seat, lead func(context.Context, *
 // overBy returns what an error of lead says about why the reign is over; nil if nothing. A write is refused as soon as
 // another leader is met, which may be before the next look.
 func overBy(err error) error {
-	for _, over := range []error{ErrDeposed, errAnew} {
+	for _, over := range []error{ErrDeposed, errRecreated} {
 		if errors.Is(err, over) {
 			return over
 		}
@@ -303,7 +303,7 @@ func (l *Leader) watch(ctx context.Context, r *reign) error {
 			return r.watch(ctx)
 		case <-t.C:
 			// Brokers that are away end no reign: whether we are cut off, the group tells.
-			if err := r.watch(ctx); errors.Is(err, ErrDeposed) || errors.Is(err, errAnew) {
+			if err := r.watch(ctx); errors.Is(err, ErrDeposed) || errors.Is(err, errRecreated) {
 				return err
 			}
 		}

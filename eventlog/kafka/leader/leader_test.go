@@ -131,7 +131,7 @@ func TestAHigherTermEndsALeadershipAtOnce(t *testing.T) {
 	if err := one.SetMappings("x"); !errors.Is(err, ErrDeposed) {
 		t.Errorf("the old leader saves: %v", err)
 	}
-	// The group still gives it the partition, also once it has joined anew: it leads again, in a higher term.
+	// The group still gives it the partition, also once it has joined again: it leads again, in a higher term.
 	if two := a.leads(); two.Term() <= other.Term() {
 		t.Errorf("it leads again in term %d after %d", two.Term(), other.Term())
 	}

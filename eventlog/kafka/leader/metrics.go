@@ -41,7 +41,7 @@ func newMetrics() *metrics {
 			Name: "freshet_checkpoint_save_failures_total", Help: "Saves of the position that failed; each is tried again.",
 		}),
 	}
-	for _, reason := range []error{errReassigned, errCutOff, ErrDeposed, errAnew} {
+	for _, reason := range []error{errReassigned, errCutOff, ErrDeposed, errRecreated} {
 		m.losses.WithLabelValues(reasonOf(reason))
 	}
 	return m
@@ -74,7 +74,7 @@ func reasonOf(err error) string {
 		return "reassigned"
 	case errors.Is(err, errCutOff):
 		return "cut_off"
-	case errors.Is(err, errAnew):
+	case errors.Is(err, errRecreated):
 		return "topic_anew"
 	}
 	return "deposed"

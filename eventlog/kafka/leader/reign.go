@@ -22,8 +22,8 @@ const maxAttempt = 15 * time.Second
 // maxLitter bounds the keys that wait for their tombstone. Those beyond it are left to the next leader.
 const maxLitter = 100_000
 
-// errAnew: the topic is not the one that the leadership began on.
-var errAnew = errors.New("the checkpoint topic was cut short or made anew")
+// errRecreated: the topic is not the one that the leadership began on.
+var errRecreated = errors.New("the checkpoint topic was cut short or created again")
 
 // reign is one leadership as its checkpoint topic sees it: what it writes, and what it notices there.
 //
@@ -75,7 +75,7 @@ func (r *reign) append(ctx context.Context, records ...broker.Record) (int64, er
 		return 0, err
 	}
 	if offset < r.next {
-		r.end(errAnew)
+		r.end(errRecreated)
 		return 0, r.over
 	}
 	r.next = offset + int64(len(records))
@@ -95,7 +95,7 @@ func (r *reign) watch(ctx context.Context) error {
 	}
 	// A broker that has just become the leader does not tell an end before it knows how far all replicas are (KIP-207).
 	if end < r.next {
-		r.end(errAnew)
+		r.end(errRecreated)
 	}
 	return r.look(ctx, end)
 }

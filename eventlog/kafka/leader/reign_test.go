@@ -273,7 +273,7 @@ func TestATopicThatIsMadeAnewEndsTheReign(t *testing.T) {
 	for transient(err) {
 		err = cp.Save()
 	}
-	if !errors.Is(err, errAnew) {
+	if !errors.Is(err, errRecreated) {
 		t.Errorf("save: %v", err)
 	}
 }

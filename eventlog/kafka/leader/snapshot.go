@@ -147,7 +147,7 @@ func (s *snapshot) newest() (position, error) {
 	}
 	best.Epoch = max(best.Epoch, s.epoch)
 	if best.File == "" && best.GTIDs == "" && (s.known || s.held) {
-		return best, s.lost(errors.New("it holds no position, although the source has had one: it was deleted, made anew " +
+		return best, s.lost(errors.New("it holds no position, although the source has had one: it was deleted, created again " +
 			"or emptied"))
 	}
 	return best, nil
@@ -193,7 +193,7 @@ func (s *snapshot) state(ctx context.Context, ref *stateRef) ([]byte, error) {
 		state = append(state, c.Text...)
 	}
 	if len(state) != ref.Bytes {
-		return nil, s.lost(fmt.Errorf("%w: %s has %d bytes in place of %d", errDamaged, ref.Name, len(state), ref.Bytes))
+		return nil, s.lost(fmt.Errorf("%w: %s has %d bytes instead of %d", errDamaged, ref.Name, len(state), ref.Bytes))
 	}
 	return state, nil
 }

@@ -7,7 +7,7 @@
 //	       --Settle--> the next delay's topic, or <topic>.<group>.dlq; then the group's committed offset moves on
 //	freshet dlq --list, replay, purge--> <topic>.<group>.dlq    one partition, compacted; a letter ends by a tombstone
 //
-// Records are JSON documents with a format number and no value of a row: a retry deletes, or reads anew.
+// Records are JSON documents with a format number and no value of a row: a retry deletes, or reads again.
 //
 // What is guaranteed:
 //

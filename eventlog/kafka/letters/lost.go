@@ -25,7 +25,7 @@ func (e *loss) String() string {
 		why = fmt.Sprintf("only those below %d were finished: the topic's retention (retention.ms, retention.bytes) is "+
 			"shorter than the outage was", e.Committed)
 	default:
-		why = fmt.Sprintf("those below %d were finished: the topic was made anew, or an unclean leader election has cut it",
+		why = fmt.Sprintf("those below %d were finished: the topic was created again, or an unclean leader election has cut it",
 			e.Committed)
 	}
 	return where + why + ". Their keys may stay stale in Redis: delete them by hand or wait out their TTL. freshet goes " +

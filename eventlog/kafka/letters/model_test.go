@@ -70,7 +70,7 @@ func (m *model) park() {
 	m.insistOn(func() error { return p.Park(m.Context(), entries) })
 }
 
-// attempt tries what is due now somewhere; meanwhile keys may be parked anew, and partitions move.
+// attempt tries what is due now somewhere; meanwhile keys may be parked again, and partitions move.
 func (m *model) attempt() {
 	p := m.pick()
 	under, err := p.Due(m.Context(), ever(), 1+m.rand.IntN(10))

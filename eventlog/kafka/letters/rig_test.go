@@ -144,7 +144,7 @@ func (p *process) kill() {
 	}
 }
 
-// restart kills the process and starts it anew.
+// restart kills the process and starts it again.
 func (p *process) restart() *process {
 	topics := slices.Collect(maps.Keys(p.stop))
 	p.kill()

@@ -23,11 +23,11 @@ func TestParkedKeysThatTheBrokersLostAreNoticed(t *testing.T) {
 		committed, below int64
 		says             string
 	}{
-		"retention":  {committed: 1, below: 3, says: "only those below 1 were finished"},
-		"no commit":  {committed: -1, below: 3, says: "has committed none"},
-		"made anew":  {committed: 9, below: 0, says: "those below 9 were finished: the topic was made anew"},
-		"none, none": {committed: -1, below: 0},
-		"all read":   {committed: 5, below: 5},
+		"retention":     {committed: 1, below: 3, says: "only those below 1 were finished"},
+		"no commit":     {committed: -1, below: 3, says: "has committed none"},
+		"created again": {committed: 9, below: 0, says: "those below 9 were finished: the topic was created again"},
+		"none, none":    {committed: -1, below: 0},
+		"all read":      {committed: 5, below: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{})
@@ -210,7 +210,7 @@ func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
 	}
 	away.Store(false)
 	must(t, p.Settle(t.Context(), nil, left))
-	r.want("parked anew", p.due(ever()), "user:2")
+	r.want("parked again", p.due(ever()), "user:2")
 }
 
 func TestMetricsAreComplete(t *testing.T) {

@@ -114,7 +114,7 @@ func (s *Store) NextDue(ctx context.Context) (time.Time, error) {
 	return next, nil
 }
 
-// Settle implements [retry.Store]. Entries to be tried again are produced anew before their old records are finished.
+// Settle implements [retry.Store]. Entries to be tried again are produced again before their old records are finished.
 // IDs that are not known any more are passed over, in again as well: such an entry was settled before, or its
 // partition is another process's by now, which will try it itself.
 func (s *Store) Settle(ctx context.Context, done []uint64, again []retry.Entry) (err error) {

@@ -112,7 +112,7 @@ func (t *tail) whole(ctx context.Context) error {
 	if lost > 0 {
 		err := t.store.o.Doubts.Record(ctx, doubt.Doubt{
 			Cause: alarm.RecordsLost, Group: t.store.o.Group, Subject: t.store.dead,
-			Message: fmt.Sprintf("%d dead letters of group %s were lost with their topic %s, which was deleted, made anew or "+
+			Message: fmt.Sprintf("%d dead letters of group %s were lost with their topic %s, which was deleted, created again or "+
 				"cut: the keys"+
 				" that had been given up may stay stale", lost, t.store.o.Group, t.store.dead),
 		})

@@ -22,9 +22,9 @@
 //   - Memory is bounded by [Options].MaxBuffered, and one record for each partition. Parts of a transaction go out
 //     while it is still open, so its size does not matter.
 //   - Nothing is given up. An attempt that failed is repeated until the brokers take it or Run's context ends: an
-//     outage of Kafka stops the reader, which is harmless as long as the binlog is kept. Only what no attempt can mend
+//     outage of Kafka stops the reader, which is harmless as long as the binlog is kept. Only what no attempt can repair
 //     makes Run fail: [ErrTopicChanged], [ErrTooLarge].
-//   - A value that is too large for a record stops nothing: what the cache holds is forgotten in place of written,
+//   - A value that is too large for a record stops nothing: what the cache holds is forgotten instead of written,
 //     which is counted and said. Only a key can be too large.
 //   - A topic that loses what it had acknowledged is noticed: its offsets go back, or its partitions become fewer. One
 //     that was made again while no reader ran raises an alarm at the start.

@@ -46,7 +46,7 @@ type lane struct {
 	// Under the lock of the lanes.
 	next     int  // where the next request begins to look, so that no partition is passed over
 	requests int  // under way, for partitions that are not in trouble
-	mending  bool // there is one for those that are
+	retrying bool // there is one for those that are
 }
 
 // add begins to send what partitions get, to the brokers that lead them.
@@ -83,13 +83,13 @@ func (l *lanes) lead(ctx context.Context, g *errgroup.Group, leaders []int) {
 }
 
 // send carries what partitions of a lane have to the broker until ctx ends. What fails in a way that no attempt can
-// mend is returned.
+// retrying is returned.
 //
 // One request at a time is for a partition, so the order is kept across attempts; meanwhile the next record gathers. So
 // an idle partition sends at once, and a busy one sends as much at a time as it takes for the round trip not to matter.
 func (l *lanes) send(ctx context.Context, g *errgroup.Group, on *lane) error {
 	for ctx.Err() == nil {
-		taken, mend := l.take(ctx, on)
+		taken, retrying := l.take(ctx, on)
 		if len(taken) == 0 {
 			select {
 			case <-on.wake:
@@ -106,22 +106,22 @@ func (l *lanes) send(ctx context.Context, g *errgroup.Group, on *lane) error {
 				l.lead(ctx, g, leaders)
 			}
 		}
-		l.release(on, taken, mend)
+		l.release(on, taken, retrying)
 	}
 	return nil
 }
 
 // take takes the partitions that the next request is for; none if there is to be none now. Partitions in trouble go by
 // themselves, so that one whose replicas do not answer holds up no other again.
-func (l *lanes) take(ctx context.Context, on *lane) (taken []*sendQueue, mend bool) {
+func (l *lanes) take(ctx context.Context, on *lane) (taken []*sendQueue, retrying bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil { // what was given back since was given back for that
 		return nil, false
 	}
-	if !on.mending {
+	if !on.retrying {
 		if taken = l.due(on); len(taken) > 0 {
-			on.mending = true
+			on.retrying = true
 			on.wake.raise() // others may have something, too
 			return taken, true
 		}
@@ -181,11 +181,11 @@ func (l *lanes) due(on *lane) (taken []*sendQueue) {
 
 // release gives partitions back after a request. Who releases looks for more himself; those of a partition that has
 // moved are told.
-func (l *lanes) release(on *lane, taken []*sendQueue, mend bool) {
+func (l *lanes) release(on *lane, taken []*sendQueue, retrying bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if mend {
-		on.mending = false
+	if retrying {
+		on.retrying = false
 	} else {
 		on.requests--
 	}

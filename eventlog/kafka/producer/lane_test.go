@@ -83,13 +83,13 @@ func TestABrokerThatHangsHoldsUpNoOther(t *testing.T) {
 func TestAPartitionInTroubleHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
-		mended := make(chan struct{})
+		repaired := make(chan struct{})
 		f.fate = func(_ string, partition, _ int) fate {
 			if partition != 1 {
 				return fate{applied: true}
 			}
 			select {
-			case <-mended:
+			case <-repaired:
 				return fate{applied: true}
 			case <-time.After(8 * time.Second): // its replicas do not answer
 				return fate{err: errLost}
@@ -114,7 +114,7 @@ func TestAPartitionInTroubleHoldsUpNoOther(t *testing.T) {
 				t.Errorf("request %d is for %v", i+1, ids)
 			}
 		}
-		close(mended)
+		close(repaired)
 		r.flush()
 		f.check(t, all...)
 	})
@@ -211,10 +211,10 @@ func TestManyPartitionsInTroubleHoldUpNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bad = mostPartitions + 6
 		f := newFake(bad + 1)
-		mended := make(chan struct{})
+		repaired := make(chan struct{})
 		f.fate = func(_ string, partition, attempt int) fate {
 			select {
-			case <-mended:
+			case <-repaired:
 			default:
 				if partition < bad || attempt == 1 {
 					return fate{err: errLost}
@@ -240,7 +240,7 @@ func TestManyPartitionsInTroubleHoldUpNone(t *testing.T) {
 				}
 			}
 		})
-		close(mended)
+		close(repaired)
 		r.flush()
 		f.check(t, b)
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
-// metrics are one producer's. They begin anew with each term.
+// metrics are one producer's. They begin again with each term.
 type metrics struct {
 	records, bytes, invalidations, forgotten prometheus.Counter
 

@@ -68,7 +68,7 @@ type Options struct {
 	Heads map[int]event.Version
 	// MaxRecord is where a record is closed, in bytes before compression. It is exceeded by little: a key of odd bytes
 	// takes more than was reckoned, and one that is larger by itself is alone in its record. An invalidation whose
-	// payload alone exceeds it loses the payload: the key is forgotten in place of written. Default 512 KiB: half of
+	// payload alone exceeds it loses the payload: the key is forgotten instead of written. Default 512 KiB: half of
 	// the brokers' default of max.message.bytes (message.max.bytes), and room for a value of 256 KiB of any bytes.
 	MaxRecord int
 	// MaxBuffered is how many bytes of batches may wait to be acknowledged before Append blocks. A batch that is larger

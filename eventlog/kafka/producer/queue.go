@@ -220,7 +220,7 @@ func (p *Producer) tellForgotten(s *sendQueue, n int) {
 		return
 	}
 	s.told = time.Now()
-	p.o.Log.Warn("what was to be written is too large for a record, so its key is forgotten in place of written",
+	p.o.Log.Warn("what was to be written is too large for a record, so its key is forgotten instead of written",
 		"topic", p.o.Topics.Topic, "partition", s.id, "keys", n, "limit", s.most)
 }
 

@@ -119,7 +119,7 @@ func TestAValueThatIsTooLargeIsForgotten(t *testing.T) {
 			if err := r.stop(); err != nil {
 				t.Error(err)
 			}
-			if n := strings.Count(said.String(), "forgotten in place of written"); n != 1 {
+			if n := strings.Count(said.String(), "forgotten instead of written"); n != 1 {
 				t.Errorf("said %d times: %s", n, &said)
 			}
 		})

@@ -118,7 +118,7 @@ type plainChange struct {
 }
 
 type plainRow struct {
-	Position     *uint64 // of a further event, in place of a row
+	Position     *uint64 // of a further event, instead of a row
 	Row          uint32
 	Delete       []string
 	DeleteBase64 [][]byte

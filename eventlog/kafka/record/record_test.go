@@ -295,7 +295,7 @@ func TestOurPlainJSONIsEverybodys(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Fatal(d)
 		}
-		// Written anew by another program, with other white space, order and escapes, it says the same.
+		// Written again by another program, with other white space, order and escapes, it says the same.
 		other, err := json.MarshalIndent(rewritten(t, data), "", "\t")
 		if err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func newCompiler(dir string) (*compiler, error) {
 	return c, errors.Join(err, cmd.Wait())
 }
 
-// check returns what is wrong with files, by absolute path, in place of those that are there.
+// check returns what is wrong with files, by absolute path, instead of those that are there.
 func (c *compiler) check(changed map[string]string) error {
 	dirs := map[string]bool{}
 	for path := range changed {
