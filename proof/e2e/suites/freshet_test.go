@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,7 +64,10 @@ type freshet struct {
 	err    error // how it ended; read after exited
 	admin  *admin.Client
 	of     map[string]outcome // by the test of a suite
-	doubts int                // lines of the log that tell of rows that could not be read
+
+	read        int      // bytes of the log that follow has looked at
+	complaints  []string // lines of the log that tell of a fault of freshet's own, and not of what it met
+	undecodable []string // lines that tell of rows that could not be read, since the last note
 }
 
 // outcome is what freshet did while a test ran.
@@ -83,10 +87,13 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 	return s.b.Write(p)
 }
 
-func (s *syncBuffer) String() string {
+func (s *syncBuffer) String() string { return s.from(0) }
+
+// from returns what was written after so many bytes.
+func (s *syncBuffer) from(n int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.b.String()
+	return string(s.b.Bytes()[n:])
 }
 
 // prepare makes what the tests need, and the tables that freshet finds at its start.
@@ -159,8 +166,24 @@ func (f *freshet) start(argv ...string) {
 	})
 }
 
-// complaints are lines of the log that tell of a fault of freshet's own, and not of what it met.
-var complaints = regexp.MustCompile(`(?m)^.*(panic|please report it|fatal error|the event log failed).*$`)
+// complaining is what lines say that tell of a fault of freshet's own.
+var complaining = []string{"panic", "please report it", "fatal error", "the event log failed"}
+
+// follow looks at the lines that have come since it did last: a log of a whole suite is long, and so is the time that
+// it takes to look at all of it after each test.
+func (f *freshet) follow() {
+	text := f.stderr.from(f.read)
+	text = text[:strings.LastIndexByte(text, '\n')+1]
+	f.read += len(text)
+	for line := range strings.Lines(text) {
+		if slices.ContainsFunc(complaining, func(what string) bool { return strings.Contains(line, what) }) {
+			f.complaints = append(f.complaints, line)
+		}
+		if strings.Contains(line, `"event_undecodable"`) {
+			f.undecodable = append(f.undecodable, line)
+		}
+	}
+}
 
 // survived fails the test unless freshet reads on to row n of suites.done, does not complain, and has not grown.
 func (f *freshet) survived(what string, n int) {
@@ -177,8 +200,8 @@ func (f *freshet) survived(what string, n int) {
 	if ended {
 		f.t.Fatalf("%s: freshet ended: %v", what, f.err)
 	}
-	if lines := complaints.FindAllString(f.stderr.String(), 5); len(lines) > 0 {
-		f.t.Fatalf("%s: freshet complains:\n%s", what, strings.Join(lines, "\n"))
+	if f.follow(); len(f.complaints) > 0 {
+		f.t.Fatalf("%s: freshet complains:\n%s", what, strings.Join(f.complaints[:min(len(f.complaints), 5)], ""))
 	}
 	if n := f.resident(); n > residentLimit {
 		f.t.Fatalf("%s: %d MiB were resident, more than %d", what, n>>20, residentLimit>>20)
@@ -198,16 +221,14 @@ func (f *freshet) finish(what string) {
 	})
 }
 
-var undecodable = regexp.MustCompile(`(?m)^.*"event_undecodable".*$`)
-
 // note remembers what freshet did during a test.
 func (f *freshet) note(test string) {
-	lines := undecodable.FindAllString(f.stderr.String(), -1)
-	f.of[test] = outcome{deleted: f.deleted(), doubted: len(lines) > f.doubts}
-	for _, line := range lines[f.doubts:] {
-		f.t.Logf("%s, %s log: %s", test, f.log, line)
+	f.follow()
+	f.of[test] = outcome{deleted: f.deleted(), doubted: len(f.undecodable) > 0}
+	for _, line := range f.undecodable {
+		f.t.Logf("%s, %s log: %s", test, f.log, strings.TrimSpace(line))
 	}
-	f.doubts = len(lines)
+	f.undecodable = nil
 }
 
 // alarms counts what freshet has raised in its log, by kind.
