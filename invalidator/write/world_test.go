@@ -213,7 +213,6 @@ func (w *world) run() {
 	for w.agenda.Len() > 0 && w.fault == "" {
 		next := heap.Pop(&w.agenda).(happening)
 		w.clock = next.at
-		w.client.HSet(w.ctx, "clock", "s", worldBegins+w.clock/1000, "u", w.clock%1000*1000)
 		next.do()
 	}
 	w.check("at the end")
@@ -427,6 +426,7 @@ func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
 	calls := w.b.Append(nil, it)
 	w.scripts.run(calls)
 	defer w.b.Reset()
+	w.redis("hset", "clock", "s", worldBegins+w.clock/1000, "u", w.clock%1000*1000)
 	for i, c := range calls {
 		if i > 0 && w.chance(w.h.torn) {
 			w.tear(c)
