@@ -1,18 +1,26 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 )
 
 // templateRevision changes whenever initialised data directories would come out differently.
-const templateRevision = "1"
+const templateRevision = "2"
+
+// holeBytes is how many zeros in a row of a template are left out. A server's data directory is mostly zeros, in which
+// it has not written anything yet: copying them takes the processor and the disk more than all else of a start.
+const holeBytes = 64 << 10
 
 // rootOverTCP lets root in by 127.0.0.1 even where that name does not resolve to localhost.
 const rootOverTCP = `CREATE USER 'root'@'127.0.0.1' IDENTIFIED BY '';
@@ -53,7 +61,38 @@ func dataTemplate(ctx context.Context, p *program) (string, error) {
 	if err := os.Remove(filepath.Join(part, "auto.cnf")); err != nil && !os.IsNotExist(err) {
 		return "", fmt.Errorf("testbed: data template: %w", err)
 	}
+	if err := dig(part); err != nil {
+		return "", fmt.Errorf("testbed: data template: %w", err)
+	}
 	return dir, os.Rename(part, dir)
+}
+
+// dig makes holes of the zeros in the files of a directory.
+func dig(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		for at := 0; at < len(b); at += holeBytes {
+			block := b[at:min(at+holeBytes, len(b))]
+			if len(bytes.TrimLeft(block, "\x00")) == 0 {
+				continue
+			}
+			if _, err := f.WriteAt(block, int64(at)); err != nil {
+				return err
+			}
+		}
+		return f.Truncate(int64(len(b)))
+	})
 }
 
 // initMySQL makes a MySQL data directory with a root user without password.
@@ -129,9 +168,48 @@ func copyFile(dst, src string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
+	return errors.Join(copyData(out, in), out.Close())
+}
+
+// copyData copies a file to an empty one. Holes stay holes.
+func copyData(out, in *os.File) error {
+	size, err := in.Seek(0, io.SeekEnd)
+	if err != nil {
 		return err
 	}
-	return out.Close()
+	for end := int64(0); end < size; {
+		var begin int64
+		if begin, end, err = written(in, end, size); err != nil {
+			return err
+		}
+		if _, err := in.Seek(begin, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := out.Seek(begin, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(out, in, end-begin); err != nil {
+			return err
+		}
+	}
+	return out.Truncate(size)
+}
+
+// written returns where a file goes on after its holes from a place on, and where the next hole is: all of the rest
+// where nobody can tell.
+func written(f *os.File, at, size int64) (begin, end int64, err error) {
+	if runtime.GOOS != "linux" {
+		return at, size, nil
+	}
+	const seekData, seekHole = 3, 4 // Linux' lseek(2); others have other numbers
+	switch begin, err = f.Seek(at, seekData); {
+	case errors.Is(err, syscall.ENXIO): // nothing but a hole
+		return size, size, nil
+	case errors.Is(err, syscall.EINVAL): // an old file system
+		return at, size, nil
+	case err != nil:
+		return 0, 0, err
+	}
+	end, err = f.Seek(begin, seekHole)
+	return begin, end, err
 }
