@@ -14,6 +14,7 @@ const module = "github.com/freshet/freshet/"
 var mayImport = map[string][]string{
 	"event":       nil,
 	"event/float": nil,
+	"event/asof":  nil,
 	"doubt/alarm": nil,
 	"doubt":       {"event", "doubt/alarm", "retry"},
 	// doubttest is the suite of every keeper.
@@ -45,12 +46,11 @@ var mayImport = map[string][]string{
 	"canal/ddl":                       {"event", "canal/charset"},
 	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
 	"canal": {
-		"event", "event/float", "doubt/alarm", "doubt", "canal/login", "retry",
+		"event", "event/float", "event/asof", "doubt/alarm", "doubt", "canal/login", "retry",
 		"canal/binlog", "canal/charset", "canal/ddl", "canal/schema",
 	},
 
 	"eventlog":            {"event"},
-	"eventlog/asof":       nil,
 	"eventlog/checkpoint": {"event", "retry"},
 	"eventlog/stash":      {"event", "eventlog/checkpoint", "retry"},
 	"eventlog/embedded": {
@@ -68,12 +68,12 @@ var mayImport = map[string][]string{
 	"eventlog/kafka/broker": {"event", "retry"},
 	"eventlog/kafka/record": {"event"},
 	"eventlog/kafka/producer": {
-		"event", "doubt/alarm", "doubt", "eventlog/asof", "retry", "event/latency",
+		"event", "doubt/alarm", "doubt", "event/asof", "retry", "event/latency",
 		"eventlog/kafka/broker", "eventlog/kafka/record",
 	},
 	"eventlog/kafka/group": {"event", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/consumer": {
-		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency",
+		"event", "doubt/alarm", "doubt", "eventlog", "event/asof", "retry", "event/latency",
 		"eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record",
 	},
 	"eventlog/kafka/leader": {
@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	"eventlog/kafka/doubts":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/letters": {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
 	"eventlog/kafka": {
-		"event", "doubt/alarm", "doubt", "eventlog", "eventlog/asof", "retry", "event/latency", "eventlog/checkpoint",
+		"event", "doubt/alarm", "doubt", "eventlog", "event/asof", "retry", "event/latency", "eventlog/checkpoint",
 		"eventlog/stash", "eventlog/kafka/broker",
 		"eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer",
@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"invalidator/write":    {"event"},
 	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
 	"invalidator": {
-		"event", "eventlog", "eventlog/asof", "retry", "doubt/alarm", "doubt", "event/latency",
+		"event", "eventlog", "event/asof", "retry", "doubt/alarm", "doubt", "event/latency",
 		"invalidator/write",
 	},
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/asof"
+	"github.com/freshet/freshet/event/asof"
 )
 
 // freshness knows as of when the cache is fresh: the newest moment at which the source was asked, and of which all

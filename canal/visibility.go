@@ -2,13 +2,13 @@ package canal
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sort"
 	"sync"
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/asof"
 )
 
 const (
@@ -365,9 +365,8 @@ func (v *visibility) foreign() bool {
 	return len(v.queue) > 0 && (v.queue[0].last.Epoch != v.epoch || v.queue[0].need.isZero())
 }
 
-// keep remembers an answer for telling ages: the newest always, others a spacing apart at least. When there are too
-// many, the one goes that is missed least for its age, so that a few answers reach back over hours, while the last
-// minute is dense.
+// keep remembers an answer for telling ages: the newest always, others a spacing apart at least. A few answers reach
+// back over hours, while the present is dense.
 func (v *visibility) keep(a answer) {
 	n := len(v.answers)
 	switch {
@@ -379,17 +378,7 @@ func (v *visibility) keep(a answer) {
 		v.answers[n-1] = a
 		return
 	}
-	if v.answers = append(v.answers, a); len(v.answers) <= maxAnswers {
-		return
-	}
-	drop, least := 1, math.Inf(1)
-	for i := 1; i < len(v.answers)-1; i++ {
-		gap := v.answers[i+1].received.Sub(v.answers[i-1].received)
-		if missed := gap.Seconds() / a.received.Sub(v.answers[i].received).Seconds(); missed < least {
-			drop, least = i, missed
-		}
-	}
-	v.answers = slices.Delete(v.answers, drop, drop+1)
+	v.answers = asof.Thin(append(v.answers, a), maxAnswers, func(a *answer) int64 { return a.received.UnixNano() })
 }
 
 // ahead reports whether a holds something that the later answer b does not.

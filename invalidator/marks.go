@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/asof"
+	"github.com/freshet/freshet/event/asof"
 )
 
 // keepMarks is how many marks of a source are remembered. One comes with every heartbeat; remembering fewer than
@@ -58,7 +58,7 @@ func (m *marks) add(mark event.Mark, at instant) {
 		k.read = at
 	}
 	// What a mark that is left out alone covered counts as known since the next one.
-	m.sources[mark.Source] = asof.Thin(append(known, k), keepMarks)
+	m.sources[mark.Source] = asof.Thin(append(known, k), keepMarks, func(k *knownMark) int64 { return int64(k.at) })
 }
 
 // heard takes note of what a mark that is not out of date says about its reader. The caller holds mu.

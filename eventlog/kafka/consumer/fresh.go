@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/freshet/freshet/eventlog/asof"
+	"github.com/freshet/freshet/event/asof"
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
@@ -51,7 +51,8 @@ func (h *history) add(m *record.Mark) {
 	}
 	// Moments that were reached are kept too, since a partition that comes with the next rebalance may be further
 	// behind.
-	s.list = asof.Thin(append(s.list, asOfEnds{m.AsOf, m.Ends}), maxMoments)
+	s.list = asof.Thin(append(s.list, asOfEnds{m.AsOf, m.Ends}), maxMoments,
+		func(e *asOfEnds) int64 { return e.asOf.UnixNano() })
 }
 
 // forget drops a source that is no more.

@@ -2,7 +2,11 @@
 // of which all has been finished since.
 package asof
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // mostWaiting is how many moments of a [List] wait at most.
 const mostWaiting = 256
@@ -52,18 +56,20 @@ func (l *List[P]) Waits() bool { return len(l.waiting) > 0 }
 // At returns the newest moment that was reached; the zero time before the first.
 func (l *List[P]) At() time.Time { return l.at }
 
-// Thin returns a list of what was known over time, oldest first. If it is longer than most, every other one of the
-// older half is left out, in place: what is long ago need not be known so finely. The newest always stays.
-func Thin[T any](list []T, most int) []T {
+// Thin takes one element out of a list of what was known over time, oldest first, once it is longer than most: the one
+// that is missed least for its age, so that a few elements reach back over hours while the present is dense. The first
+// and the newest always stay. at says when an element became known, in any unit.
+func Thin[T any](list []T, most int, at func(*T) int64) []T {
 	if len(list) <= most {
 		return list
 	}
-	kept := list[:0]
-	for i := range list {
-		if i >= len(list)/2 || i%2 == 0 {
-			kept = append(kept, list[i])
+	newest := at(&list[len(list)-1])
+	drop, least := 1, math.Inf(1)
+	for i := 1; i < len(list)-1; i++ {
+		gap := at(&list[i+1]) - at(&list[i-1])
+		if missed := float64(gap) / float64(newest-at(&list[i])); missed < least {
+			drop, least = i, missed
 		}
 	}
-	clear(list[len(kept):])
-	return kept
+	return slices.Delete(list, drop, drop+1)
 }

@@ -1,7 +1,6 @@
 package asof
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -59,12 +58,20 @@ func TestAListOfManyMomentsIsCoarserAndNeverAhead(t *testing.T) {
 	})
 }
 
-func TestAListIsThinnedInItsOlderHalf(t *testing.T) {
-	list := []int{0, 1, 2, 3, 4, 5, 6, 7}
-	if got := Thin(list, 8); len(got) != 8 {
-		t.Errorf("thinned to %v before it is too long", got)
+func TestAListIsThinnedTheMoreTheOlder(t *testing.T) {
+	var list []int64
+	for now := range int64(100_000) {
+		list = Thin(append(list, now), 64, func(at *int64) int64 { return *at })
+		if len(list) > 64 || list[0] != 0 || list[len(list)-1] != now {
+			t.Fatalf("at %d: %v", now, list)
+		}
 	}
-	if got := Thin(append(list, 8), 8); !slices.Equal(got, []int{0, 2, 4, 5, 6, 7, 8}) {
-		t.Errorf("%v", got)
+	for i := 2; i < len(list); i++ {
+		if gap, age := list[i]-list[i-1], list[len(list)-1]-list[i-1]; gap > 1+age/2 {
+			t.Errorf("a gap of %d at an age of %d", gap, age)
+		}
+	}
+	if short := []int64{1, 2, 3}; len(Thin(short, 3, func(at *int64) int64 { return *at })) != 3 {
+		t.Error("thinned before it is too long")
 	}
 }
