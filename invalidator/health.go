@@ -63,6 +63,10 @@ type health struct {
 	reason    error
 	refused   int
 	again     chan struct{} // closed, and created again, when the refused may try again
+
+	// denied counts the writers whose command the user may not run. Until it is theirs that passes, no other command or
+	// PING says that Redis is back: rights come and go by command, and it would be away again at once.
+	denied atomic.Int64
 }
 
 func newHealth(r Redis, clock func() instant, timeout time.Duration) *health {
@@ -77,7 +81,7 @@ func newHealth(r Redis, clock func() instant, timeout time.Duration) *health {
 // answered takes note of a command that Redis carried out, or refused for itself alone.
 func (h *health) answered(a reply) {
 	h.watch.answered(a)
-	if !h.isUp.Load() {
+	if !h.isUp.Load() && h.denied.Load() == 0 {
 		h.setUp()
 	}
 }
@@ -323,7 +327,7 @@ func (h *health) pong(a reply) {
 		h.release()
 	}
 	h.mu.Unlock()
-	if !waiting {
+	if !waiting && h.denied.Load() == 0 {
 		h.setUp()
 	}
 }

@@ -163,6 +163,7 @@ type writer struct {
 	singles []*Command // of one key each
 	todo    []*Command
 
+	denied  bool // counted in [health].denied
 	builder *write.Builder
 	actions []action
 	calls   []*write.Call // of the round trip under way
@@ -177,6 +178,7 @@ type writer struct {
 
 // run sends a job until every key of it was dealt with or is known to be in trouble by itself.
 func (w *writer) run(j *job) {
+	defer w.deny(false)
 	w.text.reset()
 	j.reply = reply{sent: never, replied: always}
 	if j.class == writes {
@@ -290,7 +292,7 @@ func (w *writer) send(j *job, commands []*Command) bool {
 			continue
 		}
 		w.node.metrics.retries.Inc()
-		w.node.health.failed(sent, away)
+		w.failed(sent, away)
 		if !w.node.health.await(j.ctx) {
 			j.givenUp = true
 			return false
@@ -299,6 +301,31 @@ func (w *writer) send(j *job, commands []*Command) bool {
 		step = max(1, len(commands)/tripCommands)
 	}
 	return true
+}
+
+// failed takes note of commands whose error says that Redis is away, or away for the writer's user.
+func (w *writer) failed(sent instant, err error) {
+	w.deny(retry.IsDenied(err))
+	w.node.health.failed(sent, err)
+}
+
+// passed takes note of commands that were all answered.
+func (w *writer) passed(r reply) {
+	w.deny(false)
+	w.node.health.answered(r)
+}
+
+// deny counts the writer among those whose command the user may not run, or no longer.
+func (w *writer) deny(denied bool) {
+	if denied == w.denied {
+		return
+	}
+	w.denied = denied
+	if denied {
+		w.node.health.denied.Add(1)
+	} else {
+		w.node.health.denied.Add(-1)
+	}
 }
 
 // trip makes one round trip.
@@ -336,7 +363,7 @@ func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away erro
 	if answered > 0 {
 		j.answered(a)
 		if away == nil {
-			w.node.health.answered(a)
+			w.passed(a)
 		} else {
 			w.node.health.watch.answered(a)
 		}

@@ -30,6 +30,7 @@ func (q *queryPool) work(ctx context.Context) {
 		for again && q.engine.health.await(running) {
 			answers, again = w.attempt(running, r)
 		}
+		w.writer.deny(false)
 		cancel()
 		q.end(r)
 		deliver(answers)
@@ -70,7 +71,7 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []query
 		a.item.Intent, a.item.Fields = event.IntentPut, value
 	}
 	if away != nil && retry.ClassifyRedis(away) != retry.Fatal {
-		q.engine.health.failed(asked, away)
+		w.writer.failed(asked, away)
 		j.givenUp = true
 		return j.answers(serves, began, nil), ctx.Err() == nil
 	}

@@ -40,6 +40,7 @@ type tapeRedis struct {
 	silent, noTime bool
 	asked          int           // what time it is
 	timeTakes      time.Duration // for the answer to that
+	timeErr        error
 	dials          int64
 
 	calls      []string // as tape, of the calls
@@ -78,7 +79,7 @@ func (r *tapeRedis) Ping(ctx context.Context) error {
 func (r *tapeRedis) Time(ctx context.Context) (time.Time, error) {
 	r.mu.Lock()
 	r.asked++
-	silent, takes := r.noTime, r.timeTakes
+	silent, takes, refused := r.noTime, r.timeTakes, r.timeErr
 	r.mu.Unlock()
 	if takes > 0 {
 		select {
@@ -94,7 +95,7 @@ func (r *tapeRedis) Time(ctx context.Context) (time.Time, error) {
 		<-ctx.Done()
 		return time.Time{}, ctx.Err()
 	}
-	return time.Now().Add(r.ahead), nil
+	return time.Now().Add(r.ahead), refused
 }
 
 // silence waits until ctx ends while nothing is answered.

@@ -275,7 +275,7 @@ func (w *writer) exchange(
 			continue
 		}
 		w.node.metrics.retries.Inc()
-		w.node.health.failed(sent, away)
+		w.failed(sent, away)
 		if j.once {
 			j.givenUp = true
 			return false
@@ -361,7 +361,7 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 			j.answered(r)
 		}
 		if away == nil {
-			w.node.health.answered(r)
+			w.passed(r)
 		} else {
 			w.node.health.watch.answered(r)
 		}

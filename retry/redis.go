@@ -12,6 +12,8 @@ import (
 type redisError struct {
 	prefix, holds string
 	class         Class
+	// denied: the user may not run the command, though the server may do well.
+	denied bool
 	// advice is what an operator can do; empty where waiting is all.
 	advice string
 }
@@ -19,6 +21,8 @@ type redisError struct {
 // OldestRedis is the oldest major version of Redis that freshet works with: ACLs, and scripts that ask for the time and
 // then write.
 const OldestRedis = 6
+
+const scriptRights = "give the user in redis.username the right to TIME and to what freshet's scripts use (ACL SETUSER)"
 
 // redisAnswers returns what Redis is known to answer, the first match counts. The texts are those of Redis 6.0 to 8
 // and Valkey (server.c, acl.c, cluster.c, script_lua.c of their sources); which of them a test has captured from a
@@ -60,8 +64,14 @@ func redisAnswers() []redisError {
 		{prefix: "OOM ", class: Memory, advice: "Redis is at its maxmemory and evicts nothing: see maxmemory-policy"},
 		// Which command a user may run concerns all keys, which keys and channels he may touch only these.
 		{
-			prefix: "NOPERM ", holds: " run the ", class: Away,
+			prefix: "NOPERM ", holds: " run the ", class: Away, denied: true,
 			advice: "give the user in redis.username the right to run this command (ACL SETUSER)",
+		},
+		// The same of a command within a script, from 7.2 on and before.
+		{prefix: "ERR ACL failure in script: ", holds: " run the ", class: Away, denied: true, advice: scriptRights},
+		{
+			prefix: "ERR ", holds: "The user executing the script can't run this command", class: Away, denied: true,
+			advice: scriptRights,
 		},
 		{
 			prefix: "NOPERM ", class: Key,
@@ -110,6 +120,12 @@ func RedisAdvice(err error) string {
 	}
 	a, _ := findAnswer(err)
 	return a.advice
+}
+
+// IsDenied reports whether Redis refuses a command because its user may not run it. Others may pass meanwhile.
+func IsDenied(err error) bool {
+	a, ok := findAnswer(err)
+	return ok && a.denied
 }
 
 // findAnswer returns the kind of answer that err is; false if it is no answer of Redis.

@@ -254,6 +254,29 @@ func TestAConnectionThatIsResetOrSpeaksSomethingElse(t *testing.T) {
 	}
 }
 
+// A right that a script lacks concerns all keys, like one that the caller lacks, in whatever words the version says so.
+func TestARightThatAScriptLacksIsNoKeysTrouble(t *testing.T) {
+	for _, start := range []func(testing.TB, ...string) *testbed.RedisServer{testbed.Redis, testbed.Redis8} {
+		s := start(t)
+		s.Do(t, "acl", "setuser", "some", "on", ">secret", "~shop:*", "+@all", "-time")
+		c := s.NewClient(&redis.Options{Username: "some", Password: "secret"})
+		t.Cleanup(func() { _ = c.Close() })
+		ctx := t.Context()
+		inScript := c.Eval(ctx, "return redis.call('time')", nil).Err()
+		want(t, inScript, retry.Away, "")
+		ofKey := c.Eval(ctx, "return redis.call('set', 'other', 'x')", nil).Err()
+		want(t, ofKey, retry.Key, "")
+		for _, err := range []error{inScript, c.Time(ctx).Err()} {
+			if !retry.IsDenied(err) || retry.RedisAdvice(err) == "" {
+				t.Errorf("%q is no missing right, or has no advice", err)
+			}
+		}
+		if retry.IsDenied(ofKey) || retry.IsDenied(io.EOF) || retry.IsDenied(nil) {
+			t.Error("a key that may not be touched, a lost connection or nothing at all is a missing right")
+		}
+	}
+}
+
 // redisError is an answer in words that the servers at hand do not give.
 type redisError string
 
@@ -269,6 +292,7 @@ func TestAnswersOfOtherVersions(t *testing.T) {
 		"ERR Error running script (call to f_0): @user_script:1: -OOM command not allowed when used memory > 'maxmemory'.":             retry.Memory,
 		"ERR Error running script (call to f_0): @user_script:1: @user_script: 1: Wrong number of args calling Redis command From Lua": retry.Key,
 		"ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation against a key holding the wrong kind of value":    retry.Key,
+		"ERR Error running script (call to f_0): @user_script:1: The user executing the script can't run this command or subcommand":   retry.Away,
 		"ERR unknown command `UNLINK`, with args beginning with: `a`, ":                                                                retry.Fatal,
 		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?": retry.Away,
 		// 7.2
