@@ -100,3 +100,32 @@ func TestAPanicInTheLogIsADoubtOfTheBatchsTables(t *testing.T) {
 		t.Errorf("doubts %+v", all)
 	}
 }
+
+// What a batch goes through on its way to the log may fail over it as well. All of its tables are in doubt, not only that
+// of the row that made it full, which canal knows of.
+func TestAPanicBeforeTheLogIsADoubtOfTheBatchsTables(t *testing.T) {
+	r, l := newReader(t)
+	r.doubts = book(t, r.troubles.alarms)
+	s := &fakeSource{}
+	r.source = s
+	must(t, r.Row(badRow(50, "")))
+	must(t, r.Commit(&event.Tx{}, end(75)))
+	stages := r.latency
+	r.latency = nil // over which it fails
+	for pos := range uint64(batchKeys - 1) {
+		if panicked(func() { must(t, r.Row(row(100+pos, ""))) }) {
+			t.Fatal("the row's table alone would be in doubt")
+		}
+	}
+	r.latency = stages
+	must(t, r.Row(row(9000, "")))
+	must(t, r.Flush())
+	if len(l.batches) != 2 || l.batches[0].Len() != 0 || l.batches[0].End.Pos != 75 || l.batches[1].Len() != 1 {
+		t.Errorf("%d batches", len(l.batches))
+	}
+	all := r.doubts.List()
+	if len(all) != 1 || all[0].Cause != alarm.EventUndecodable ||
+		!slices.Equal(all[0].Tables, []string{"shop.bad", "shop.product"}) {
+		t.Errorf("doubts %+v", all)
+	}
+}

@@ -1,13 +1,18 @@
 package app
 
-import "time"
+import (
+	"time"
+
+	"github.com/freshet/freshet/canal"
+)
 
 const (
 	// handOnAfter is for how long what was read may wait for the batch to become full. A source that always has
 	// more to send would otherwise hold back a key, and the position, for as long as nothing else that is mapped
 	// follows.
 	handOnAfter = 100 * time.Millisecond
-	// The clock is looked at after so many steps, or so many bytes of events: some milliseconds of work.
+	// The clock is looked at after so many steps, or so many bytes of events: some milliseconds of work. It is also looked
+	// at after each step that is a write to the stash or a read of it: that may take as long.
 	lookSteps = 256
 	lookBytes = 1 << 20
 )
@@ -21,10 +26,11 @@ type pace struct {
 }
 
 // read counts a step and reports whether it is time to hand on what was read.
-func (p *pace) read(size int) bool {
+func (p *pace) read(s *canal.Step) bool {
 	p.steps++
-	p.bytes += size
-	if p.steps < lookSteps && p.bytes < lookBytes {
+	p.bytes += s.Size
+	stash := s.Kind == canal.Prepared || s.Kind == canal.XACommitted
+	if !stash && p.steps < lookSteps && p.bytes < lookBytes {
 		return false
 	}
 	p.steps, p.bytes = 0, 0

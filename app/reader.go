@@ -98,7 +98,7 @@ func (r *reader) read(ctx context.Context) (caughtUp bool, err error) {
 		} else {
 			err = r.end(ctx, step)
 		}
-		if err == nil && (step.Kind == canal.Idle || r.pace.read(step.Size)) {
+		if err == nil && (step.Kind == canal.Idle || r.pace.read(step)) {
 			err = r.flush(ctx)
 		}
 		if err != nil {
@@ -256,12 +256,18 @@ func (r *reader) handOnIfFull(ctx context.Context) error {
 	return r.handOn(ctx)
 }
 
-func (r *reader) handOn(ctx context.Context) error {
+// handOn hands on the batch. A panic over it would come again at each start: the tables of the batch are in doubt then,
+// and its end goes on without its keys. Canal knows only of the table whose row made the batch full.
+func (r *reader) handOn(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = r.failed(ctx, p)
+		}
+	}()
 	if err := r.troubles.record(ctx); err != nil {
 		return err
 	}
 	b := &r.batch
-	defer b.Reset()
 	b.Source, b.Term = r.name, r.term
 	if b.Len() > 0 {
 		b.Age = r.source.Handover(b.Last)
@@ -270,21 +276,14 @@ func (r *reader) handOn(ctx context.Context) error {
 	r.latency.Read.Commits(b, b.At)
 	r.fresh.handOn(&b.End)
 	r.tap.show(b)
-	return r.append(ctx, b)
+	err = r.log.Append(ctx, b)
+	b.Reset()
+	return err
 }
 
-// append appends the batch to the log. A panic over it would come again at each start: the tables of the batch are in
-// doubt then, and its end goes on without its keys.
-func (r *reader) append(ctx context.Context, b *event.Batch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = r.unappended(ctx, b, p)
-		}
-	}()
-	return r.log.Append(ctx, b)
-}
-
-func (r *reader) unappended(ctx context.Context, b *event.Batch, p any) error {
+// failed records the doubt after a panic over the batch, and appends its end alone.
+func (r *reader) failed(ctx context.Context, p any) error {
+	b := &r.batch
 	var tables []string
 	for i := range b.Commons {
 		tables = append(tables, b.Commons[i].Table)
@@ -292,9 +291,8 @@ func (r *reader) unappended(ctx context.Context, b *event.Batch, p any) error {
 	slices.Sort(tables)
 	err := r.doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.EventUndecodable, Source: r.name, Tables: slices.Compact(tables),
-		Message: fmt.Sprintf("the event log failed over keys of source %s up to %s:%d (%T), so they were not deleted: "+
-			"clear the keys "+
-			"of the tables, and please report it", r.name, b.End.File, b.End.Pos, p),
+		Message: fmt.Sprintf("freshet failed over keys of source %s up to %s:%d (%T), so they were not deleted: clear the "+
+			"keys of the tables, and please report it", r.name, b.End.File, b.End.Pos, p),
 	})
 	if err != nil {
 		return err
@@ -302,5 +300,7 @@ func (r *reader) unappended(ctx context.Context, b *event.Batch, p any) error {
 	end := b.End
 	b.Reset()
 	b.Source, b.Term, b.End, b.At = r.name, r.term, end, time.Now()
-	return r.log.Append(ctx, b)
+	err = r.log.Append(ctx, b)
+	b.Reset()
+	return err
 }
