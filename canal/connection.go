@@ -69,10 +69,15 @@ func (l *loop) settle() error {
 		l.failed = nil
 		return err
 	case l.dump == nil:
+		l.handed = false
 		return nil
 	}
 	end := l.reached()
-	if end || l.handed {
+	if end && !l.handed {
+		l.step.Kind = Idle // what was read must not wait while tables are looked at
+		return nil
+	}
+	if l.handed {
 		l.handed = false
 		if err := l.tables.look(end); err != nil {
 			return err

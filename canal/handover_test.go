@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/freshet/freshet/canal/binlog"
@@ -49,5 +50,21 @@ func TestSoManyRunsOfGTIDsAskToBeHandedOn(t *testing.T) {
 	}
 	if p := l.position(); !p.GTIDs.Contains(gtid(uuidA, 2*maxRuns-1)) || p.GTIDs.Contains(event.GTID{}) {
 		t.Errorf("the position is %s", p.String())
+	}
+}
+
+// The keys of the last rows do not wait for the definitions to be compared, which takes a while with many tables.
+func TestAtTheEndAllIsHandedOnBeforeDefinitionsAreCompared(t *testing.T) {
+	l, _ := fed(t)
+	l.dump, l.o.UntilCaughtUp, l.target = &dump{}, true, target{place: at(100), epoch: l.epoch}
+	l.at = at(200)
+	for range 2 {
+		if l.step.Kind = nothing; l.settle() != nil || l.step.Kind != Idle {
+			t.Fatalf("%v, want that all is handed on", l.step.Kind)
+		}
+	}
+	l.HandedOver()
+	if l.step.Kind = nothing; !errors.Is(l.settle(), errCaughtUp) {
+		t.Errorf("%v after everything was handed on", l.step.Kind)
 	}
 }

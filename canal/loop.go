@@ -141,11 +141,15 @@ func (l *loop) dispatch(h binlog.Header, body []byte) error {
 	return nil
 }
 
-// beginPayload begins a compressed transaction.
-func (l *loop) beginPayload(body []byte) (err error) {
-	l.change.Version.Row = 0
-	l.payload, err = l.dec.Payload(body)
-	return l.damaged(l.begin, err)
+// beginPayload begins a compressed transaction. One within another is damaged, and the outer one is closed with the
+// connection.
+func (l *loop) beginPayload(body []byte) error {
+	p, err := l.dec.Payload(body)
+	if err != nil {
+		return l.damaged(l.begin, err)
+	}
+	l.payload, l.change.Version.Row = p, 0
+	return nil
 }
 
 // unfold handles the next event of a compressed transaction.

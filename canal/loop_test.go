@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -351,5 +352,20 @@ func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q is not said in %q", word, err)
 		}
+	}
+}
+
+// What a payload holds in memory is freed with the connection, also if another stands in it, which no server writes.
+func TestAPayloadWithinAnotherIsDamagedAndBothAreClosed(t *testing.T) {
+	l, _ := fed(t)
+	body := append([]byte{2, 3, 0xfc, 0xff, 0, 0}, make([]byte, 50)...) // not compressed
+	testbed.Must(t, l.beginPayload(body))
+	outer := l.payload
+	if err := l.beginPayload(body); !errors.Is(err, binlog.ErrDamaged) || l.payload != outer {
+		t.Fatalf("%v, payload %p, want %p", err, l.payload, outer)
+	}
+	l.hangUp()
+	if _, _, err := outer.Next(); l.payload != nil || err != io.EOF {
+		t.Errorf("the outer one is still open: %v", err)
 	}
 }
