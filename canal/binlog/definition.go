@@ -45,8 +45,8 @@ type Attributes struct {
 	Scale uint8
 	// Charset converts text and labels; nil for binary columns.
 	Charset *charset.Charset
-	// Labels are those of an ENUM or SET, in utf8mb4. A value beyond them is handed on as [event.Absent]: its text
-	// is not known.
+	// Labels are those of an ENUM or SET, in utf8mb4. A value beyond them, or with one that is not known, is handed on as
+	// [event.Absent].
 	Labels []string
 	// RowEnd marks the column that says until when a row held, of a table with MariaDB's system versioning. Rows that
 	// hold no more are then not handed on, and one that ceases to hold is a DELETE, though it is logged as an UPDATE.

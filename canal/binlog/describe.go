@@ -3,6 +3,7 @@ package binlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -220,7 +221,7 @@ var binaryTypes = map[string]bool{
 func (d *describer) setLabels(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *sqlType) {
 	if t != nil && len(t.labels) > 0 && (mc.Labels == nil || len(mc.Labels) == len(t.labels)) {
 		// Preferred where both are the same, since they need no conversion; decided below where they differ.
-		a.Labels = t.labels
+		a.Labels = d.told(t.labels, mc, ci, t)
 	}
 	if mc.Labels == nil {
 		if a.Labels == nil {
@@ -244,6 +245,30 @@ func (d *describer) setLabels(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *s
 	}
 	a.Labels = labels
 }
+
+// notTold stands for a label that is not known. It is not UTF-8, as every label is.
+const notTold = "\xff"
+
+// told returns the labels that a definition tells. Both servers say in utf8mb3 what a column is, with a question mark for
+// each character that utf8mb3 does not have: a label with one may be another label. MySQL 9.7 and MariaDB 10.11 do so in
+// information_schema and in SHOW CREATE TABLE.
+func (d *describer) told(labels []string, mc *MapColumn, ci *ColumnInfo, t *sqlType) []string {
+	marked := func(l string) bool { return strings.Contains(l, "?") }
+	if cs, known, _ := d.charset(mc, ci, t); known && (cs == nil || !beyondUTF8MB3[cs.Name()]) ||
+		!slices.ContainsFunc(labels, marked) {
+		return labels
+	}
+	labels = slices.Clone(labels)
+	for i, l := range labels {
+		if marked(l) {
+			labels[i] = notTold
+		}
+	}
+	return labels
+}
+
+// beyondUTF8MB3 are the character sets with characters that utf8mb3 does not have. It is never written to.
+var beyondUTF8MB3 = map[string]bool{"utf8mb4": true, "utf16": true, "utf16le": true, "utf32": true, "gb18030": true}
 
 func isASCII(b []byte) bool {
 	for _, c := range b {

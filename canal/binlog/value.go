@@ -299,7 +299,7 @@ func (r *rowReader) appendEnum(c *column, raw []byte) bool {
 	if i == 0 {
 		return true
 	}
-	if i > uint64(len(c.attributes.Labels)) {
+	if i > uint64(len(c.attributes.Labels)) || c.attributes.Labels[i-1] == notTold {
 		return false
 	}
 	r.text = append(r.text, c.attributes.Labels[i-1]...)
@@ -317,6 +317,10 @@ func (r *rowReader) appendSet(c *column, raw []byte) bool {
 	for i := range labels {
 		if bits&(1<<i) == 0 {
 			continue
+		}
+		if labels[i] == notTold {
+			r.text = r.text[:begin]
+			return false
 		}
 		if len(r.text) > begin {
 			r.text = append(r.text, ',')
