@@ -50,8 +50,8 @@ type xaMemory struct {
 	store  xaStore
 	alarms *alarm.Board
 
-	xid   string
-	first event.Version // of the open transaction's first row with a key
+	tx    event.Tx      // the open transaction
+	first event.Version // of its first row with a key
 	open  xaStash
 	chunk []stashedKey
 	bytes int // of chunk
@@ -63,7 +63,8 @@ type xaMemory struct {
 }
 
 // remember notes the invalidations from index from on, which a row of tx has just added to the batch. A transaction of
-// which the rest comes on a new connection goes on where it was.
+// which the rest comes on a new connection goes on where it was. Where it does not come again, as after a failover to a
+// server that lacks it, another one may have its XID.
 //
 // Those in the batch go on as what forgets. Nobody can see the row yet, and perhaps nobody ever will: what it would
 // write now could stay in the cache though the transaction is rolled back.
@@ -71,8 +72,8 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	if from == b.Len() {
 		return nil
 	}
-	if x.open == nil || x.xid != tx.XID {
-		x.xid, x.first, x.chunk = tx.XID, b.Version(from), x.chunk[:0]
+	if !x.is(tx) {
+		x.tx, x.first, x.chunk = *tx, b.Version(from), x.chunk[:0]
 		x.bytes, x.payload, x.unknown = 0, 0, nil
 		x.open = x.store.Begin(tx.XID, x.first)
 	}
@@ -154,30 +155,35 @@ func (x *xaMemory) lose() {
 	}
 }
 
+// is reports whether tx is the open transaction.
+func (x *xaMemory) is(tx *event.Tx) bool {
+	return x.open != nil && x.tx.XID == tx.XID && x.tx.GTID == tx.GTID
+}
+
 // seal stores what is left of a transaction that is now prepared.
 func (x *xaMemory) seal(tx *event.Tx) error {
-	if x.open == nil || x.xid != tx.XID {
+	if !x.is(tx) {
 		return nil // it changed no mapped row
 	}
 	err := x.write()
 	if err == nil && len(x.unknown) > 0 {
 		err = x.open.Append(stash.Unknown(x.unknown))
 	}
-	x.open, x.xid, x.unknown = nil, "", nil
+	x.open, x.unknown = nil, nil
 	return err
 }
 
 // abandon lets go of a transaction that was never prepared: XA COMMIT … ONE PHASE commits it with its rows, so they
 // need no second time. What was stored of it already is dropped once the checkpoint has passed end.
 func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
-	if x.open == nil || x.xid != tx.XID {
+	if !x.is(tx) {
 		return
 	}
 	behind := x.first
 	behind.Row++
 	x.store.Resolve(tx.XID, behind, end)
 	clear(x.chunk)
-	x.open, x.xid, x.chunk, x.bytes, x.unknown = nil, "", x.chunk[:0], 0, nil
+	x.open, x.chunk, x.bytes, x.unknown = nil, x.chunk[:0], 0, nil
 }
 
 // recall calls each with the keys of a transaction that was prepared before v and is now committed, and with the

@@ -119,6 +119,33 @@ func TestAPreparedTransactionOutlivesARestart(t *testing.T) {
 	}
 }
 
+// A connection broke within a transaction that the server which answers next does not have. What it wrote must not be
+// written with what another one of the same XID commits.
+func TestWhatNeverCameAgainIsNotCommittedWithAnotherOfItsXID(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	r, l := xaReader(t, s)
+	of := func(pos, number uint64) *event.Change {
+		c := row(pos, xid)
+		c.Tx.GTID = event.GTID{Server: 2, Number: number}
+		return c
+	}
+	must(t, r.Row(of(100, 7)))
+	must(t, r.Flush())
+	second := of(200, 8)
+	must(t, r.Row(second))
+	must(t, r.Prepare(second.Tx, end(250)))
+	if got := resolve(t, r, l, xid, true, 300); !slices.Equal(got, []string{"product:200"}) {
+		t.Errorf("at XA COMMIT: %q", got)
+	}
+	// And not with one that changes no mapped row.
+	must(t, r.Row(of(400, 9)))
+	must(t, r.Prepare(&event.Tx{XID: xid, GTID: event.GTID{Server: 2, Number: 10}}, end(450)))
+	if got := resolve(t, r, l, xid, true, 500); len(got) != 0 {
+		t.Errorf("at XA COMMIT of nothing: %q", got)
+	}
+}
+
 func TestARestartBetweenPrepareAndCommitLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
