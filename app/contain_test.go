@@ -101,8 +101,8 @@ func TestAPanicInTheLogIsADoubtOfTheBatchsTables(t *testing.T) {
 	}
 }
 
-// What a batch goes through on its way to the log may fail over it as well. All of its tables are in doubt, not only that
-// of the row that made it full, which canal knows of.
+// What a batch goes through on its way to the log may fail over it as well. All of its tables are in doubt, not only
+// that of the row that made it full, which canal knows of.
 func TestAPanicBeforeTheLogIsADoubtOfTheBatchsTables(t *testing.T) {
 	r, l := newReader(t)
 	r.doubts = book(t, r.troubles.alarms)

@@ -228,8 +228,8 @@ func TestUnknownLabelsAreAbsent(t *testing.T) {
 	}
 }
 
-// The servers write a question mark for what utf8mb3 lacks where they say what a column is. Where the binlog does not tell
-// the labels either, such a label is not known, and no key is made of it.
+// The servers write a question mark for what utf8mb3 lacks where they say what a column is. Where the binlog does not
+// tell the labels either, such a label is not known, and no key is made of it.
 func TestALabelThatTheServerCannotTellIsAbsent(t *testing.T) {
 	for _, c := range []struct {
 		collation string
@@ -243,7 +243,8 @@ func TestALabelThatTheServerCannotTellIsAbsent(t *testing.T) {
 	} {
 		d := primed(t, false)
 		d.definer = labelled{
-			{Name: "e", Type: "enum('a?','b')", Collation: c.collation}, {Name: "s", Type: "set('b','a?')", Collation: c.collation},
+			{Name: "e", Type: "enum('a?','b')", Collation: c.collation},
+			{Name: "s", Type: "set('b','a?')", Collation: c.collation},
 		}
 		b := []byte{1, 0, 0, 0, 0, 0, 1, 0}
 		testbed.Must(t, d.TableMap(append(b, "\x01d\x00\x01t\x00\x02\xfe\xfe\x04\xf7\x01\xf8\x01\x00"...)))

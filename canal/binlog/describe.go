@@ -249,9 +249,9 @@ func (d *describer) setLabels(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *s
 // notTold stands for a label that is not known. It is not UTF-8, as every label is.
 const notTold = "\xff"
 
-// told returns the labels that a definition tells. Both servers say in utf8mb3 what a column is, with a question mark for
-// each character that utf8mb3 does not have: a label with one may be another label. MySQL 9.7 and MariaDB 10.11 do so in
-// information_schema and in SHOW CREATE TABLE.
+// told returns the labels that a definition tells. Both servers say in utf8mb3 what a column is, with a question mark
+// for each character that utf8mb3 does not have: a label with one may be another label. Observed on MySQL 9.7 and
+// MariaDB 10.11, in information_schema and in SHOW CREATE TABLE.
 func (d *describer) told(labels []string, mc *MapColumn, ci *ColumnInfo, t *sqlType) []string {
 	marked := func(l string) bool { return strings.Contains(l, "?") }
 	if cs, known, _ := d.charset(mc, ci, t); known && (cs == nil || !beyondUTF8MB3[cs.Name()]) ||
