@@ -135,12 +135,14 @@ func TestWhatNeverCameAgainIsNotCommittedWithAnotherOfItsXID(t *testing.T) {
 	second := of(200, 8)
 	must(t, r.Row(second))
 	must(t, r.Prepare(second.Tx, end(250)))
+	must(t, r.Flush())
 	if got := resolve(t, r, l, xid, true, 300); !slices.Equal(got, []string{"product:200"}) {
 		t.Errorf("at XA COMMIT: %q", got)
 	}
 	// And not with one that changes no mapped row.
 	must(t, r.Row(of(400, 9)))
 	must(t, r.Prepare(&event.Tx{XID: xid, GTID: event.GTID{Server: 2, Number: 10}}, end(450)))
+	must(t, r.Flush())
 	if got := resolve(t, r, l, xid, true, 500); len(got) != 0 {
 		t.Errorf("at XA COMMIT of nothing: %q", got)
 	}

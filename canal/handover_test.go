@@ -56,7 +56,7 @@ func TestSoManyRunsOfGTIDsAskToBeHandedOn(t *testing.T) {
 // The keys of the last rows do not wait for the definitions to be compared, which takes a while with many tables.
 func TestAtTheEndAllIsHandedOnBeforeDefinitionsAreCompared(t *testing.T) {
 	l, _ := fed(t)
-	l.dump, l.o.UntilCaughtUp, l.target = &dump{}, true, target{place: at(100), epoch: l.epoch}
+	l.dump, l.o.UntilCaughtUp, l.target = &dump{}, true, target{at(100), l.epoch}
 	l.at = at(200)
 	for range 2 {
 		if l.step.Kind = nothing; l.settle() != nil || l.step.Kind != Idle {
