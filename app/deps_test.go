@@ -118,7 +118,7 @@ var mayImport = map[string][]string{
 	// The benchmark also measures two stages alone: canal and router.
 	"proof/bench": {
 		"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy",
-		"doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog",
+		"doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog", "event/asof",
 		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency",
 		"router/query", "retry", "router",
 	},
