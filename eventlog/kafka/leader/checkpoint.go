@@ -37,20 +37,21 @@ type storage struct{ c *Checkpoint }
 // WritePosition implements [checkpoint.Storage].
 func (s storage) WritePosition(w checkpoint.Write) error {
 	began := time.Now()
-	err := s.c.reign.save(w)
+	passed := s.c.stash.Passed(&w.Position)
+	err := s.c.reign.save(w, passed)
 	if err == nil {
-		err = s.dropPassed(&w.Position)
+		err = s.drop(passed)
 	}
 	s.c.metrics.saved(time.Since(began), err)
 	return s.explain("save the position", err)
 }
 
-// dropPassed removes the prepared transactions whose outcome is before a position that is durable.
-func (s storage) dropPassed(at *event.Position) error {
-	passed := s.c.stash.Passed(at)
+// drop removes the prepared transactions whose outcome is before a position that is durable.
+func (s storage) drop(passed []*stash.Prepared) error {
 	if err := s.c.reign.drop(passed); err != nil {
 		return err
 	}
+	s.c.reign.removed()
 	s.c.stash.Forget(passed)
 	return nil
 }
@@ -74,7 +75,7 @@ func open(ctx context.Context, c *claimed, o *Options, m *metrics) (*Checkpoint,
 		return nil, err
 	}
 	cp := &Checkpoint{ctx: ctx, log: o.Log, metrics: m}
-	cp.stash = newStash(cp, o, c.prepared())
+	cp.stash = newStash(cp, o, c.prepared(&c.position))
 	cp.reign = newReign(c, func(key string) bool {
 		name, _, _ := chunkOf(key)
 		return cp.stash.Has(name)

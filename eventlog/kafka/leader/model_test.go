@@ -82,7 +82,7 @@ func (m *model) claim(t *rapid.T) {
 		t.Fatalf("term %d was taken by %s and %s", p.Term, other, p.Writer)
 	}
 	m.terms[p.Term] = p.Writer
-	m.leaders = append(m.leaders, &modelLeader{last: p, next: offset + 1, found: s.litter(p.owner(), p.State)})
+	m.leaders = append(m.leaders, &modelLeader{last: p, next: offset + 1, found: s.litter(p.owner(), &p)})
 }
 
 // leading picks one that believes that it leads.

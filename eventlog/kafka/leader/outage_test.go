@@ -95,7 +95,7 @@ func TestBrokersThatAreAwayEndNoTermAndLoseNothing(t *testing.T) {
 	if v.Position.Pos != 5 || v.Term != cp.Term() || v.Mappings != "abc" {
 		t.Errorf("the topic holds %+v", v)
 	}
-	if n := len(r.snapshot().prepared()); n != 1 {
+	if n := len(r.snapshot().prepared(&position{})); n != 1 {
 		t.Errorf("the topic holds %d prepared transactions", n)
 	}
 	select {

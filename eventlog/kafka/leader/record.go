@@ -94,7 +94,10 @@ type position struct {
 	State    *stateRef                  `json:"state,omitempty"`
 	Mappings string                     `json:"mappings,omitempty"`
 	Heads    map[int]checkpoint.Version `json:"heads,omitempty"`
-	Saved    time.Time                  `json:"saved"`
+	// Gone names the prepared transactions whose outcome is before the position. Their tombstones come after it, so that
+	// some may be missing if the leader was killed in between.
+	Gone  []string  `json:"gone,omitempty"`
+	Saved time.Time `json:"saved"`
 }
 
 // stateRef says where the State of a position is.

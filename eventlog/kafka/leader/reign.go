@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -14,10 +15,14 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/stash"
 )
 
 // maxAttempt is how long one attempt to write may take, the pause that a quota asks for included.
 const maxAttempt = 15 * time.Second
+
+// maxGone bounds how many prepared transactions a position names that are about to be removed.
+const maxGone = 100
 
 // maxLitter bounds the keys that wait for their tombstone. Those beyond it are left to the next leader.
 const maxLitter = 100_000
@@ -49,7 +54,7 @@ type reign struct {
 func newReign(c *claimed, inUse func(key string) bool) *reign {
 	return &reign{
 		topic: c.topic, owner: c.owner(), inUse: inUse, next: c.next, last: c.position, ended: make(chan struct{}),
-		litter: c.litter(c.owner(), c.State),
+		litter: c.litter(c.owner(), &c.position),
 	}
 }
 
@@ -157,10 +162,19 @@ func (r *reign) discard(keys ...string) {
 // the same holds for what the caller removes after it. A successor reads the topic up to its claim, which is therefore
 // behind this position, and goes on from this one or a later one: it needs nothing of what is removed, even if this
 // leader is stopped now and removes it much later.
-func (r *reign) save(w checkpoint.Write) error {
+//
+// passed are the prepared transactions that the caller removes next. The position names them: a successor that finds
+// them all the same would take them for open ones, with the keys of an earlier use of their XIDs.
+func (r *reign) save(w checkpoint.Write, passed []*stash.Prepared) error {
 	ctx, end := r.begin()
 	defer end()
 	p := r.last
+	p.Gone = slices.Clone(p.Gone)
+	for _, t := range passed {
+		if len(p.Gone) < maxGone && !slices.Contains(p.Gone, t.Name) {
+			p.Gone = append(p.Gone, t.Name)
+		}
+	}
 	p.PositionJSON = checkpoint.PlaceOf(&w.Position)
 	if w.State {
 		ref, err := r.putState(ctx, w.Position.State)
@@ -173,6 +187,13 @@ func (r *reign) save(w checkpoint.Write) error {
 		return err
 	}
 	return r.sweep(ctx)
+}
+
+// removed notes that the prepared transactions that the last position names are gone.
+func (r *reign) removed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last.Gone = nil
 }
 
 // rename saves the mappings' hash, with the position as it is.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/stash"
 )
@@ -142,6 +143,41 @@ func TestAStashLivesAcrossLeaders(t *testing.T) {
 	must(t, three.Save())
 	if got := r.keys(); len(got) != 2 || got[0] != "position/3/0" || got[1] != "position/3/1" {
 		t.Errorf("the topic holds %q", got)
+	}
+}
+
+// A leader that is killed between the two writes of a save leaves the keys of a transaction that is over. The next one
+// with its XID must not bring them back, however many leaders come before anything is saved again.
+func TestATransactionThatIsOverIsNotRecalledThoughItsKeysAreLeft(t *testing.T) {
+	r := newRig(t)
+	one := r.open()
+	must(t, one.Begin(place(4)))
+	must(t, one.Stash().Begin("x", at(5)).Append(stashed("a")))
+	must(t, one.Stash().Begin("y", at(6)).Append(stashed("b")))
+	one.Stash().Resolve("x", at(15), to(20))
+	position := place(20)
+	must(t, one.reign.save(checkpoint.Write{Position: position}, one.Stash().Passed(&position)))
+	for range 2 {
+		next := r.open()
+		if got := r.recalled(next, "x"); got != nil {
+			t.Errorf("the transaction that is over holds %q", got)
+		}
+		if got := r.recalled(next, "y"); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("the open one holds %q", got)
+		}
+	}
+	last := r.open()
+	for _, upTo := range []uint64{30, 40} {
+		last.Advance(to(upTo))
+		must(t, last.Save())
+	}
+	for _, key := range r.keys() {
+		if strings.HasPrefix(key, "xa/1") && !strings.Contains(key, "/2/") {
+			t.Errorf("%s is left", key)
+		}
+	}
+	if p, err := r.snapshot().newest(); err != nil || len(p.Gone) > 0 {
+		t.Errorf("%v are still named, %v", p.Gone, err)
 	}
 }
 

@@ -224,18 +224,24 @@ func (t topic) fetch(ctx context.Context, key string, offset int64) ([]byte, err
 // fetchBytes is how much a fetch of one record asks for. A larger batch comes whole.
 const fetchBytes = 64 << 10
 
-// litter returns the keys that nobody needs once the leadership o has saved a position with the State ref: the
-// positions of earlier terms, and States that are not referred to. Keys of prepared transactions are never among them.
-func (s *snapshot) litter(o owner, ref *stateRef) []string {
+// litter returns the keys that nobody needs once the leadership o has saved a position after p: the positions of
+// earlier terms, States that are not referred to, and prepared transactions that p says are gone.
+func (s *snapshot) litter(o owner, p *position) []string {
 	var keys []string
 	for key := range s.live {
 		kind, of, _ := parseKey(key)
-		if kind == kindPosition && of != o || kind == kindState && !ref.holds(key) {
+		if kind == kindPosition && of != o || kind == kindState && !p.State.holds(key) || kind == kindXA && p.gone(key) {
 			keys = append(keys, key)
 		}
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// gone reports whether a key is that of a chunk of a prepared transaction that is gone.
+func (p *position) gone(key string) bool {
+	name, _, ok := chunkOf(key)
+	return ok && slices.Contains(p.Gone, name)
 }
 
 // holds reports whether a key is that of one of the State's chunks.

@@ -105,13 +105,13 @@ func (x stashRecords) Get(p *stash.Prepared, c stash.Chunk) ([]stash.Key, error)
 	return chunk.Keys, err
 }
 
-// prepared returns the prepared transactions of the topic.
-func (s *snapshot) prepared() []*stash.Prepared {
+// prepared returns the prepared transactions of the topic, without those that a position says are gone.
+func (s *snapshot) prepared(at *position) []*stash.Prepared {
 	byName := map[string]*stash.Prepared{}
 	for key, k := range s.live {
 		kind, _, _ := parseKey(key)
 		name, n, ok := chunkOf(key)
-		if kind != kindXA || !ok {
+		if kind != kindXA || !ok || at.gone(key) {
 			continue
 		}
 		p := byName[name]
