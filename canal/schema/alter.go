@@ -120,10 +120,15 @@ func (e *alteration) apply() ([]column, bool) {
 func moves(c *ddl.Clause) bool { return c.First || c.After != "" }
 
 // effective returns the clauses without those that IF EXISTS or IF NOT EXISTS makes idle. False: a clause names a
-// column that is not there, or two clauses name the same one.
+// column that is not there, two clauses name the same one, or another clause gives a column the name that ADD IF NOT
+// EXISTS adds: MariaDB leaves that out even if the other is idle.
 func (e *alteration) effective() ([]ddl.Clause, bool) {
 	named := map[string]bool{}
 	var out []ddl.Clause
+	given := map[string]int{}
+	for _, c := range e.clauses {
+		given[strings.ToLower(c.Column.Name)]++
+	}
 	for _, c := range e.clauses {
 		name := c.Old
 		if c.Kind == ddl.AddColumn {
@@ -136,7 +141,7 @@ func (e *alteration) effective() ([]ddl.Clause, bool) {
 			continue
 		}
 		key := strings.ToLower(name)
-		if named[key] {
+		if named[key] || c.Kind == ddl.AddColumn && given[key] > 1 {
 			return nil, false
 		}
 		named[key] = true

@@ -143,6 +143,12 @@ func TestDoubtsOfStatements(t *testing.T) {
 		{[]string{"ALTER TABLE a RENAME COLUMN id TO name, RENAME COLUMN name TO id"}, "name id"},
 		{[]string{"ALTER TABLE a DROP id, ADD id INT"}, "name id"},
 		{[]string{"ALTER TABLE a DROP id, DROP id"}, ""},
+		{[]string{"ALTER TABLE a CHANGE IF EXISTS z c INT"}, "id name"},
+		{[]string{"ALTER TABLE a CHANGE IF EXISTS z c INT, ADD c INT"}, "id name c"},
+		// MariaDB adds nothing.
+		{[]string{"ALTER TABLE a CHANGE IF EXISTS z c INT, ADD IF NOT EXISTS C INT"}, ""},
+		{[]string{"ALTER TABLE a ADD IF NOT EXISTS c INT, CHANGE IF EXISTS z c INT"}, ""},
+		{[]string{"ALTER TABLE a RENAME COLUMN id TO c, ADD IF NOT EXISTS c INT"}, ""},
 		{[]string{"ALTER TABLE a CONVERT TO CHARACTER SET latin1, ADD c INT"}, ""},
 		{
 			[]string{"ALTER TABLE a ADD e ENUM('ж') CHARACTER SET utf8mb4", "ALTER TABLE a CONVERT TO CHARACTER SET utf8mb4"},
