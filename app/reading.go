@@ -144,7 +144,7 @@ const (
 )
 
 // lasting returns those of the problems that a look finds which the next ones find too: while DDL is under way, a
-// table, or a column, may be missing for a moment. Whoever waits for an answer gets the first.
+// table, or a column, may be missing for a moment. A caller that waits for an answer gets the first.
 func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)) ([]spec.Problem, error) {
 	found, err := look()
 	for n := 1; n < fitLooks && !once && err == nil && len(found) > 0; n++ {

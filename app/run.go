@@ -25,7 +25,7 @@ const (
 // String returns the role as the command that runs it is called.
 func (r Role) String() string { return [...]string{"run", "reader", "invalidator"}[r] }
 
-// Options are what Run can be told beside the configuration.
+// Options are what Run can be given besides the configuration.
 type Options struct {
 	// Role is the part of the path to run. Default Whole.
 	Role Role

@@ -82,8 +82,8 @@ func (l *loop) checkForeign(ctx context.Context, s *session, info *SourceInfo, p
 }
 
 // lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it
-// asked again. Whoever fills the cache from it now reads what was before them, though the deletes that they called for
-// are done.
+// asked again. A reader that fills the cache from it now sees what was before them, though the deletes that they called
+// for are done.
 func (l *loop) lags(behind *behindError) error {
 	l.o.Alarms.Raise(alarm.SourceBehind, "source "+l.o.Source+": "+behind.Error()+"; if it never will, clear the mapped "+
 		"keys in Redis and choose where to go on with `freshet position set … --skip`")
@@ -151,7 +151,7 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 }
 
 // firstEpoch is the epoch of a first start: the time, in seconds. Where the checkpoint was lost, an earlier life may
-// have left versions in Redis, beside values (and in Kafka, in records); and if the source's binlog began again as
+// have left versions in Redis, next to values (and in Kafka, in records); and if the source's binlog began again as
 // well, its places say nothing about those. An epoch that was never used tells them apart, and a clock that was set
 // back says no more than an epoch that always began at 1.
 func firstEpoch() uint32 { return uint32(max(time.Now().Unix(), 1)) }

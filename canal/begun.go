@@ -79,7 +79,7 @@ func (o *Options) checkBegun(ctx context.Context, s *session, info *SourceInfo, 
 		return nil
 	}
 	if info.GTID {
-		// Whoever gives the source its GTIDs back goes on where it was.
+		// A source that gets its GTIDs back goes on where it was.
 		before := info.Purged
 		if info.Flavor == event.MariaDB {
 			if before, err = s.gtidPos(binlogPos{file: files[0].Name, pos: firstEvent}); err != nil {

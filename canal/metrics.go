@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counters are counted by the loop and read by whoever shows them. The loop publishes its own plain numbers at ends
+// counters are counted by the loop and read by what shows them. The loop publishes its own plain numbers at ends
 // of transactions, so that the hot path has no atomic operation for each row.
 type counters struct {
 	events, transactions, rows, replayed atomic.Uint64

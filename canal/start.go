@@ -90,7 +90,7 @@ func (o *Options) startPosition(ctx context.Context, s *session, info *SourceInf
 	return p, err
 }
 
-// startNow fills in the visible position: whoever reads the database from now on sees what is before it, so keys
+// startNow fills in the visible position: a reader of the database from now on sees what is before it, so keys
 // filled from now on need none of it. It must not be the end of the binlog, which may hold a commit that nobody
 // sees yet.
 func (o *Options) startNow(s *session, info *SourceInfo, p *event.Position) error {

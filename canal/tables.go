@@ -261,7 +261,7 @@ func (s *history) DDLBetween(ctx context.Context, from, to schema.BinlogPos, tou
 	return found, err
 }
 
-// undefinedError is a [binlog.ErrUndefined] in the words of whoever found it.
+// undefinedError is a [binlog.ErrUndefined] in the words of its finder.
 type undefinedError struct{ error }
 
 // Unwrap returns what was found.

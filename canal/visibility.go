@@ -243,7 +243,7 @@ func (v *visibility) hasRead(a *answer) bool {
 	return rest.IsEmpty()
 }
 
-// signal wakes whoever waits for the channel; it does not block.
+// signal wakes what waits for the channel; it does not block.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

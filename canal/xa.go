@@ -173,7 +173,7 @@ func (l *loop) resolve() {
 	l.xa.strike(tx.XID)
 }
 
-// newState returns what has to be known beside the position to go on from it, if that has changed.
+// newState returns what has to be known besides the position to go on from it, if that has changed.
 func (l *loop) newState() ([]byte, error) {
 	definitions := l.tables.newState()
 	if definitions == nil && !l.xa.changed && l.begun == l.reading {

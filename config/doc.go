@@ -6,7 +6,7 @@
 // What it guarantees:
 //
 //   - All problems are reported at once, as [spec.Problems], each with file, line and column, what is wrong and what to
-//     do. Whoever knows more than this package (the router knows templates and predicates) adds a [Check], so that
+//     do. A package that knows more than this one (the router knows templates and predicates) adds a [Check], so that
 //     one list holds everything.
 //   - Nothing is ignored: unknown keys, duplicate keys, keys without effect, and what this version does not do yet
 //     (see notYet) are problems.

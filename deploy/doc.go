@@ -1,3 +1,3 @@
-// Package deploy is what is shipped beside the program, in directories of its own: dashboard, rules, compose. What the
+// Package deploy is what is shipped with the program, in directories of its own: dashboard, rules, compose. What the
 // tests here are about is the image.
 package deploy

@@ -292,11 +292,11 @@ type turn struct {
 var turns = []turn{
 	{`\bmend(s|ed|ing)?\b`, "fix", true},
 	{`\banew\b`, "again", true},
-	{`\bbeside\b`, "next to, alongside, besides, compared with", false},
+	{`\bbeside\b`, "next to, alongside, besides, compared with", true},
 	{`\bbehind\b`, "after; only lag is behind", false},
 	{`\btold\b`, "reported, known, said", false},
 	{`\bwho (calls|has|is|made|makes|takes)\b`, "the caller, the process that …", false},
-	{`\bwhoever\b`, "name it", false},
+	{`\bwhoever\b`, "name it", true},
 	{`\bfor ever\b`, "forever", true},
 	{`\bin place of\b`, "instead of", true},
 	{`\bof its like\b`, "name it", true},

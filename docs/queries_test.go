@@ -94,7 +94,7 @@ func TestTheFillOnThePageSharesTheLock(t *testing.T) {
 	got := make(chan string)
 	go func() {
 		value, err := fill(ctx, rdb, prefix, key,
-			func(context.Context) (string, error) { return "", errors.New("loaded beside the lock") })
+			func(context.Context) (string, error) { return "", errors.New("loaded past the lock") })
 		if err != nil {
 			value = err.Error()
 		}

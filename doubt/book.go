@@ -143,7 +143,7 @@ func (b *Book) Load(ctx context.Context) error {
 	return nil
 }
 
-// merge takes over what is kept. Whoever calls it has the turn, so that nothing is put between the reading and this.
+// merge takes over what is kept. Its caller has the turn, so that nothing is put between the reading and this.
 func (b *Book) merge(kept []Doubt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -493,7 +493,7 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 			t.Errorf("docs/doubts.md does not say what %s is", c)
 		}
 		if c != alarm.RecordUnreadable && !strings.Contains(other, string(c)+"|") {
-			t.Errorf("FreshetAlarm is raised for %s too, beside FreshetDoubt", c)
+			t.Errorf("FreshetAlarm is raised for %s too, besides FreshetDoubt", c)
 		}
 	}
 }

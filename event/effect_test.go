@@ -91,7 +91,7 @@ func TestDamagedFieldsAreNoticed(t *testing.T) {
 	}
 }
 
-// Whoever appends to a field must not write over the next one.
+// Appending to a field must not write over the next one.
 func TestFieldsHaveNoRoomToGrow(t *testing.T) {
 	f := Fields(appended([][]byte{[]byte("one"), []byte("two")}))
 	one, rest, _ := f.Next()

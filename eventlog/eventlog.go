@@ -30,7 +30,7 @@ type Input interface {
 	// that ends first; the batch was then not taken. The log keeps nothing of the batch but copies, so that it may be
 	// emptied and built again once Append has returned.
 	Append(ctx context.Context, b *event.Batch) error
-	// Mark passes a mark on, beside the batches and never behind them. It does not block. A newer mark may
+	// Mark passes a mark on, past the batches and never held up by them. It does not block. A newer mark may
 	// replace an older one that nobody has seen yet.
 	Mark(m event.Mark)
 	// Durable delivers how far the source need not be read again, in order. Ends may be added up when nobody

@@ -399,7 +399,7 @@ func TestARoundTripOfValuesIsBounded(t *testing.T) {
 			at[when] += len(c)
 			largest = max(largest, at[when])
 		}
-		// Writers are beside each other, so at one moment there are as many trips as writers.
+		// Writers work side by side, so at one moment there are as many trips as writers.
 		if most := tripsInFlight * (tripBytes + len(value) + 10000); largest > most || len(at) < 1 {
 			r.Errorf("%d bytes at one moment, want at most %d", largest, most)
 		}

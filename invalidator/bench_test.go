@@ -91,8 +91,8 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// BenchmarkRedis is the engine on a real Redis beside a bare loop of pipelined 500-key UNLINKs, one round trip of
-// four commands at a time on each of four connections: what it costs to know what is finished.
+// BenchmarkRedis is the engine on a real Redis compared with a bare loop of pipelined 500-key UNLINKs, one round trip
+// of four commands at a time on each of four connections: what it costs to know what is finished.
 func BenchmarkRedis(b *testing.B) {
 	server := testbed.Redis(b)
 	batches := benchBatches(64, 200, 200*time.Millisecond, time.Hour)

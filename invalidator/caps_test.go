@@ -12,7 +12,7 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// A transaction of more keys than may be pending passes, for marks come beside it and drain the queue.
+// A transaction of more keys than may be pending passes, for marks come alongside it and drain the queue.
 func TestATransactionLargerThanEveryCapPasses(t *testing.T) {
 	for _, o := range []Options{{MaxInFlight: 100}, {MaxPending: 100}, {MaxMemory: 1000}} {
 		inBubble(t, o, func(r *rig) {

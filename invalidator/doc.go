@@ -14,7 +14,7 @@
 //   - no earlier than D after it became known here that everybody could read the change: from a mark that covers its
 //     source, term and version, or from the age that the batch came with; and
 //   - no earlier than D after the end of the last silence of Redis, that is a time of more than D/4 in which it may
-//     have been doing nothing, for while it hangs the readers' writes wait in its sockets, beside our deletes; and
+//     have been doing nothing, for while it hangs the readers' writes wait in its sockets, next to our deletes; and
 //   - whose own reply took no longer than D/4.
 //
 // A Redis that is later than that for a full round trip gets smaller ones, until it is in time ([trips]).

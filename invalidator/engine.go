@@ -88,7 +88,7 @@ func New(d Deps, o Options) (*Engine, error) {
 }
 
 // counting reports whether the D of anything is counted, or will be once what is in Redis comes back: whether anything
-// is unfinished beside keys that wait for a mark. These may wait forever, if their reader is gone for good, and it
+// is unfinished besides keys that wait for a mark. These may wait forever, if their reader is gone for good, and it
 // makes no difference to them when Redis was silent before: their D is counted from the mark on.
 func (e *Engine) counting() bool {
 	return e.room.inFlight.Load()+e.room.pending.Load() > e.unmarked() || e.repeating.Load()

@@ -221,7 +221,7 @@ func (h *health) probe(ctx context.Context) {
 }
 
 // oversleep is how much longer than meant the prober sleeps if the process was stopped, or the machine suspended. It is
-// less than any session, so whoever has lost a partition meanwhile has slept for longer.
+// less than any session, so a process that has lost a partition meanwhile has slept for longer.
 const oversleep = 2 * time.Second
 
 // woke takes note of a sleep that was longer than meant. A suspended machine's monotonic clock stands still, so it asks

@@ -25,7 +25,7 @@ func (s *partitionLoop) judge(u *unit) {
 		return
 	}
 	if s.dueAt(u) <= u.sent && isLate(u.reply(), u.d) {
-		// It was late and nothing else: what waited in Redis beside it has D from here on.
+		// It was late and nothing else: what waited in Redis next to it has D from here on.
 		u.known = max(u.known, u.replied)
 	}
 	if u.final {

@@ -257,7 +257,7 @@ func (s *partitionLoop) advance() {
 	s.commit()
 }
 
-// overdue is for how long, beside ten times D, a final delete may be outstanding while Redis is there.
+// overdue is for how long, besides ten times D, a final delete may be outstanding while Redis is there.
 const overdue = 30 * time.Second
 
 // complain raises an alarm, once a minute, when final deletes are long overdue. Redis may be silent for more than

@@ -29,7 +29,7 @@ type node struct {
 	trips         trips
 }
 
-// spareJobs is how many jobs may wait beside those that the writers have: enough for a writer not to wait for the
+// spareJobs is how many jobs may wait besides those that the writers have: enough for a writer not to wait for the
 // partition to hear that it is free.
 const spareJobs = 2
 
@@ -45,7 +45,7 @@ func newNode(h *health, o Options, m *metrics) *node {
 	return n
 }
 
-// job is what is sent in one round trip, and then what became of it. Whoever made it hands it over and gets it
+// job is what is sent in one round trip, and then what became of it. Its maker hands it over and gets it
 // back on done.
 type job struct {
 	// ctx ends when the result is of no use any more. It does not interrupt a round trip.

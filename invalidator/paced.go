@@ -32,7 +32,7 @@ type slot struct {
 	absorbed []*entry // of the changes whose place it took
 }
 
-// slotBytes is about what a waiting key holds beside its batch, with its places in the queue and the index.
+// slotBytes is about what a waiting key holds besides its batch, with its places in the queue and the index.
 const slotBytes = int64(unsafe.Sizeof(slot{})) + 2*int64(unsafe.Sizeof(pacedKey{})) + 3*8
 
 // pacedKey is what two changes must have in common for one action to serve both.

@@ -81,7 +81,7 @@ func turns(mappings, keys int) *event.Batch {
 	return b.Clone()
 }
 
-// A value, or anything else that an action needs beside the key, is not packed: it would be lost.
+// A value, or anything else that an action needs besides the key, is not packed: it would be lost.
 func TestNothingButPlainDeletesIsPacked(t *testing.T) {
 	effect := &event.Effect{Publish: true}
 	for _, i := range []event.Item{

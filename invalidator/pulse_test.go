@@ -6,7 +6,7 @@ import (
 )
 
 // A reader that is gone for good leaves keys that wait for a mark forever. Redis is asked about them no more often
-// than at rest, however short their D is; what comes beside them, and a mark in the end, find the quick pace again.
+// than at rest, however short their D is; what comes alongside them, and a mark in the end, find the quick pace again.
 func TestKeysThatWaitForAMarkDoNotHurryTheProber(t *testing.T) {
 	const d = 40 * ms
 	inBubble(t, Options{}, func(r *rig) {

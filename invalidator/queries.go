@@ -57,7 +57,7 @@ type waiter struct {
 	at        int // its place in the unit
 }
 
-// waiterBytes is about what a key holds while it waits for a run, beside its batch, and until its answer is taken.
+// waiterBytes is about what a key holds while it waits for a run, besides its batch, and until its answer is taken.
 const waiterBytes = int64(unsafe.Sizeof(waiter{})) + int64(unsafe.Sizeof(queryRun{})) +
 	2*int64(unsafe.Sizeof(runKey{})) + int64(unsafe.Sizeof(queryResult{}))
 

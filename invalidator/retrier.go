@@ -163,7 +163,7 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (re
 			r.untold(&e)
 		default:
 			// Redis was silent, or nobody had asked it anything: the delete may have come before the write of a
-			// reader that waited beside it.
+			// reader that waited next to it.
 			repeated = true
 			r.engine.health.sawD(e.D)
 			e.Due = time.Now().Add(e.D)
@@ -186,7 +186,7 @@ func (r *retrier) untold(e *retry.Entry) {
 	if e.Untold > 0 {
 		r.engine.alarms.Raise(alarm.NoticesDropped, "table "+e.Table+
 			": keys changed again and again while redis refused them, and not all of their messages and "+
-			"stream entries were kept until it took them: whoever follows them should forget what it holds of this table")
+			"stream entries were kept until it took them: consumers of them should forget what they hold of this table")
 	}
 }
 

@@ -40,7 +40,7 @@ type entry struct {
 	one      [1]unit // room for the usual case
 }
 
-// unitBytes and entryBytes are about what a unit and an entry hold beside their batch, with the queues' slots.
+// unitBytes and entryBytes are about what a unit and an entry hold besides their batch, with the queues' slots.
 const (
 	entryBytes = int64(unsafe.Sizeof(entry{})) + 3*8
 	unitBytes  = int64(unsafe.Sizeof(unit{})) + 2*8
@@ -114,7 +114,7 @@ func (f firstAction) confirms() int64 {
 	return f.begun
 }
 
-// limit is what a unit has beside if its mapping has a rate limit of its own.
+// limit is what a unit has in addition if its mapping has a rate limit of its own.
 type limit struct {
 	rate, mapping int
 	// absorbed are the entries of older changes that its actions serve as well; each is listed as often as it has
@@ -122,7 +122,7 @@ type limit struct {
 	absorbed []*entry
 }
 
-// trouble is what a unit of keys in trouble has beside.
+// trouble is what a unit of keys in trouble has in addition.
 type trouble struct {
 	errors      []string // by key
 	bytes       int64    // about what it holds

@@ -6,7 +6,7 @@ import (
 )
 
 // watch knows when Redis was last silent, and for how long. While Redis is silent (hung, cut off, restarted), the
-// writes of the cache's readers wait in its sockets beside our deletes and may take effect after them, so the rule
+// writes of the cache's readers wait in its sockets next to our deletes and may take effect after them, so the rule
 // must know about every silence of more than D/4, for every D.
 //
 // An answer to a command that was sent at s proves that Redis was at work at some time after s. So between the

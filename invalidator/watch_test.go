@@ -20,7 +20,7 @@ func TestASilenceIsWhatLastsLongerThanAQuarterOfD(t *testing.T) {
 		{"nothing was asked", []reply{{1200, 1201}}, 1201},
 		{"an answer is proof from when it was asked for", []reply{{1050, 1100}, {1100, 1150}}, 1000},
 		{"and not from when it came", []reply{{1001, 1100}, {1001, 1102}}, 1102},
-		{"others are answered beside one that hangs", []reply{{1050, 1060}, {1140, 1145}, {1010, 1200}}, 1000},
+		{"others are answered while one hangs", []reply{{1050, 1060}, {1140, 1145}, {1010, 1200}}, 1000},
 		{"the last silence counts", []reply{{1200, 1201}, {1250, 1260}, {1500, 1501}}, 1501},
 		{"a longer one before it does not hide it", []reply{{5000, 5001}, {5200, 5201}}, 5201},
 		{"a shorter one after it does not either", []reply{{1200, 1201}, {1250, 1251}}, 1201},

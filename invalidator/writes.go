@@ -158,7 +158,7 @@ func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
 	return w.builder.Append(calls, &a.item)
 }
 
-// backlog is for how long, beside [write.Window], a change may have been committed before what it says is part of a
+// backlog is for how long, besides [write.Window], a change may have been committed before what it says is part of a
 // backlog: longer than the longest heartbeat, which is the time between two marks.
 const backlog = time.Minute
 

@@ -59,7 +59,7 @@ func redisAnswers() []redisError {
 		{prefix: "MOVED ", class: Away, advice: "this Redis is part of a cluster: set redis.mode to cluster"},
 		{prefix: "ASK ", class: Away},
 		{prefix: "REDIRECT ", class: Away},
-		// The scripts are gone with the server that had loaded them: whoever uses scripts loads them again.
+		// The scripts are gone with the server that had loaded them: the users of scripts load them again.
 		{prefix: "NOSCRIPT ", class: Away},
 		{prefix: "OOM ", class: Memory, advice: "Redis is at its maxmemory and evicts nothing: see maxmemory-policy"},
 		// Which command a user may run concerns all keys, which keys and channels he may touch only these.

@@ -223,7 +223,7 @@ func TestActionsThatDoNotFitTheTable(t *testing.T) {
 	if t.Failed() {
 		t.Log(err)
 	}
-	// Whoever goes on regardless forgets what cannot be made.
+	// Going on regardless forgets what cannot be made.
 	f := &feed{t: t, r: r, table: table}
 	f.change(nil, row{"id": 1, "name": "x"})
 	if got := f.items(); got != strings.Repeat("rebuild forget k:1\n", 3) {

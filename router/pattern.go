@@ -67,7 +67,7 @@ func parsePattern(text string) (pattern, []fault) {
 	}
 	for i, g := range names {
 		if len(g) == 0 {
-			return pattern{}, []fault{{starts[i], "a name is missing beside the dot", form}}
+			return pattern{}, []fault{{starts[i], "a name is missing next to the dot", form}}
 		}
 	}
 	switch {

@@ -135,7 +135,7 @@ func (p *predicate) column(c WhenColumn) int {
 	return len(p.columns) - 1
 }
 
-// eval evaluates the predicate for a change, in whose images the columns have these slots. What it returns beside an
+// eval evaluates the predicate for a change, in whose images the columns have these slots. What it returns next to an
 // error is true: a predicate that cannot be evaluated holds up nothing. The error holds no value of the row.
 func (p *predicate) eval(machine *vm.VM, c *event.Change, slots []int) (bool, error) {
 	p.before, p.after = nil, nil

@@ -265,7 +265,7 @@ func (x *run) merge(a *act, image []event.Value, same int) {
 
 // origin returns the index of the origin of the change's rows event under the rule, adding it if it is not there.
 // Its place is remembered from row to row. The batch may have been emptied meanwhile, so that another origin, or
-// none, stands there now; what is equal in all of these is the right one, whoever added it.
+// none, stands there now; what is equal in all of these is the right one, no matter who added it.
 func (x *run) origin() uint32 {
 	b, u := x.b, x.u
 	v := x.c.Version

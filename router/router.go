@@ -173,7 +173,7 @@ func (m *Mapping) Matches(t *event.Table) bool {
 	return m.pattern.match(t.Schema, t.Name)
 }
 
-// Query is the query of one mapping, as whoever runs it needs it.
+// Query is the query of one mapping, as its runner needs it.
 type Query struct {
 	// Query is the parsed text; its ID is what invalidations refer to ([event.Effect].Query).
 	Query *query.Query

@@ -21,7 +21,7 @@ type keyTrial struct {
 }
 
 // checkKeys looks whether the user may touch what the mappings touch: an example for each of their templates, and the
-// keys that freshet keeps beside it. It asks within a transaction that is discarded: Redis refuses what a user may not
+// keys that freshet keeps next to it. It asks within a transaction that is discarded: Redis refuses what a user may not
 // do when it is queued, and does nothing of what is
 // (https://redis.io/docs/latest/develop/using-commands/transactions/).
 func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {

@@ -18,7 +18,7 @@ import (
 	"github.com/freshet/freshet/invalidator/write"
 )
 
-// checkActions tries the actions of the mappings, beside deletes, on a key that nobody has: scripts, and the commands
+// checkActions tries the actions of the mappings, besides deletes, on a key that nobody has: scripts, and the commands
 // inside them, need rights of their own. Without mappings, as in the file of an invalidator, all of them are tried.
 func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
 	wanted := actionsOf(c.Mappings)

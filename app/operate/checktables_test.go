@@ -8,7 +8,7 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// What can be seen only beside the tables as they are, and what could be seen without, is warned of.
+// What can be seen only by comparison with the tables as they are, and what could be seen without, is warned of.
 func TestCheckWarnsOfValuesThatSeveralRowsShare(t *testing.T) {
 	source := testbed.MariaDB(t)
 	source.Exec(t, "CREATE DATABASE shop",

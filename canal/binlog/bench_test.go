@@ -180,7 +180,7 @@ func (r *reader) one(h Header, body []byte) (err error) {
 	return err
 }
 
-// The decoder beside the bare loop: the same events, the same keys.
+// The decoder compared with the bare loop: the same events, the same keys.
 func BenchmarkRows(b *testing.B) {
 	key := []event.Need{{Column: 0, Text: true}}
 	three := []event.Need{{Column: 0, Text: true}, {Column: 1, Text: true}, {Column: 4, Text: true}}

@@ -17,7 +17,8 @@ func truncated(st *app.Status) bool {
 		strings.Contains(st.Sentence, "shop.product") && strings.Contains(st.Sentence, st.Doubts[0].ID)
 }
 
-// A TRUNCATE leaves no row events: its keys stay cached. Whoever restarts freshet after it, by whatever means, is told.
+// A TRUNCATE leaves no row events: its keys stay cached. However freshet is started again after it, its user is
+// informed.
 func TestATruncateIsInDoubtThroughAKill(t *testing.T) {
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)

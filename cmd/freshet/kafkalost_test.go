@@ -95,7 +95,7 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 	}
 }
 
-// A partition of which records are lost is stopped, whoever has it; the others go on, and all says so until somebody
+// A partition of which records are lost is stopped, in any process; the others go on, and all says so until somebody
 // has seen to it.
 func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
 	kafka := testbed.SharedKafka(t)

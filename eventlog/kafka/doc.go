@@ -3,7 +3,7 @@
 // Its packages are the parts that a record passes, in this order:
 //
 //	leader     one leader among the readers of a source, its term and its checkpoint topic
-//	producer   batches to records, acknowledged by all in-sync replicas, in order for each key; marks beside them
+//	producer   batches to records, acknowledged by all in-sync replicas, in order for each key; marks alongside
 //	record     the JSON documents
 //	broker     connections, login, errors in sentences, topics
 //	group      which partitions this process works on
@@ -16,8 +16,8 @@
 // What is guaranteed, and by what:
 //
 //   - A batch whose end is durable is acknowledged by all in-sync replicas, in every partition that it touches.
-//   - What is fetched and not committed is delivered again, to whoever has the partition then. Commits only rise, and
-//     only over finished work.
+//   - What is fetched and not committed is delivered again, to the process that has the partition then. Commits
+//     only rise, and only over finished work.
 //   - Records that the brokers lost are noticed, and stop their partition: see [consumer.LostError]. Parked keys that
 //     they lost are a doubt, and stop nothing.
 //   - Records of an old leader, repeats and late duplicates do no harm: deletes can be repeated, and marks cover

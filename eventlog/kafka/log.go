@@ -140,9 +140,9 @@ func (l *Log) CloseAt(ends map[int]int64) {
 	})
 }
 
-// Consume joins the group and runs handle for each partition of the topic that this process is given, and beside them
-// what parked keys and marks need, until ctx ends, which is no error; until the first of them fails; or until all is
-// finished after [Log.CloseAt].
+// Consume joins the group and runs handle for each partition of the topic that this process is given, and alongside
+// them what parked keys and marks need, until ctx ends, which is no error; until the first of them fails; or until all
+// is finished after [Log.CloseAt].
 //
 // A partition of which records are lost is stopped, and the others go on. The error is a [consumer.LostError] when that
 // leaves nothing to do: all partitions of the topic are this process's and stopped, or after [Log.CloseAt] those that
@@ -150,16 +150,16 @@ func (l *Log) CloseAt(ends map[int]int64) {
 func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog.Partition) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var beside errgroup.Group
-	beside.Go(func() error {
+	var background errgroup.Group
+	background.Go(func() error {
 		defer stop() // without marks nothing would ever be finished
 		return l.consumer.Run(ctx)
 	})
-	beside.Go(func() error {
+	background.Go(func() error {
 		l.letters.Run(ctx)
 		return nil
 	})
-	beside.Go(func() error {
+	background.Go(func() error {
 		over, lost := l.awaitEnd(ctx)
 		if over {
 			stop()
@@ -173,5 +173,5 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		return l.serve(ctx, c, handle)
 	})
 	stop()
-	return errors.Join(err, beside.Wait())
+	return errors.Join(err, background.Wait())
 }

@@ -49,7 +49,7 @@ func (l *life) Marks() <-chan event.Mark { return l.log.Marks() }
 // Durable delivers what the producer does.
 func (l *life) Durable() <-chan event.End { return l.ends }
 
-// run runs what a process does beside reading and invalidating, until ctx ends.
+// run runs what a process does besides reading and invalidating, until ctx ends.
 func (l *life) run(ctx context.Context) error {
 	var forward sync.WaitGroup
 	forward.Go(func() {

@@ -41,7 +41,7 @@ func (l *Log) serve(
 	return l.rest(ctx, lost)
 }
 
-// untilLost is a partition that ends where records are lost, so that whoever works on it finishes what lies before.
+// untilLost is a partition that ends where records are lost, so that its worker finishes what lies before.
 type untilLost struct {
 	eventlog.Partition
 	log  *Log

@@ -194,7 +194,7 @@ func carriesActionsAgain(t *testing.T, h Harness) {
 	if err := next.result(done); err != nil {
 		t.Errorf("consume: %v", err)
 	}
-	// The first life's may come beside what was read again, which is the same once more.
+	// The first life's may come next to what was read again, which is the same once more.
 	again.mu.Lock()
 	if again.n == 2*first.Len() {
 		for key, all := range again.byKey {

@@ -73,7 +73,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		{"stops at what the handler cannot take", stopsAtPoison},
 		{"blocks when full", blocksWhenFull},
 		{"closes while full", closesWhileFull},
-		{"passes marks beside a full log", passesMarksWhenFull},
+		{"passes marks past a full log", passesMarksWhenFull},
 		{"keeps the newest mark", keepsNewestMark},
 		{"works under load", worksUnderLoad},
 	} {

@@ -32,8 +32,8 @@ func benchBatches() []*event.Batch {
 
 var sink int
 
-// BenchmarkCount is what counting costs, at a rate that the clock pretends, beside only walking over the keys. An
-// operation is a batch of 2000 keys.
+// BenchmarkCount is what counting costs, at a rate that the clock pretends, compared with only walking over the keys.
+// An operation is a batch of 2000 keys.
 func BenchmarkCount(b *testing.B) {
 	batches := benchBatches()
 	run := func(name string, count func(*event.Batch)) {

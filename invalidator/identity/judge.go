@@ -24,7 +24,7 @@ func suspicion(was known, s server, now time.Time) string {
 	case was.Run == s.run && was.Repl == s.repl:
 		return ""
 	case s.keys == 0:
-		return "" // whoever it is, it holds nothing old
+		return "" // whichever server it is, it holds nothing old
 	case was.Run == s.run:
 		// A master draws a new name for its history when its first replica comes, and when it has had none for long.
 		// One that was a replica meanwhile keeps the name that it had then.

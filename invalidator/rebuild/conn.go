@@ -148,9 +148,9 @@ func (c *conn) text(statement string) (string, error) {
 	return strings.Clone(s), nil // the result's memory goes back to a pool
 }
 
-// reach returns errBehind unless readers of this session's server see the transactions. Whoever wants the value has
-// them from the server that was streamed from, and this one may be another: the one before a failover, or a replica.
-// The server is asked when it is not known yet, which a backlog of changes pays for once.
+// reach returns errBehind unless readers of this session's server see the transactions. The caller that wants the value
+// has them from the server that was streamed from, and this one may be another: the one before a failover, or a
+// replica. The server is asked when it is not known yet, which a backlog of changes pays for once.
 func (c *conn) reach(after *event.GTIDSet) error {
 	if after == nil {
 		return nil

@@ -191,7 +191,7 @@ func aLargeResultIsRefusedInBoundedMemory(t *testing.T, s *testbed.Server) {
 		runtime.ReadMemStats(&before)
 		wants(t, fails(t, r, q), true, "larger than 8388608 bytes")
 		runtime.ReadMemStats(&after)
-		// All that was ever taken, also by the test that runs beside this one: the growth of a value is about three
+		// All that was ever taken, also by the test that runs alongside this one: the growth of a value is about three
 		// times its size, a packet up to 16 MiB. The whole result, with its growth, would be some times as much.
 		if taken := after.TotalAlloc - before.TotalAlloc; taken > 256<<20 {
 			t.Errorf("%s: %d MiB were taken", q.Text, taken>>20)

@@ -162,12 +162,12 @@ func begun(c *Call) int64 {
 // leastTime is below every time in ms, and above every other reply.
 const leastTime = 1000
 
-// script returns a call of a script on the key and what it has beside it.
-func (b *Builder) script(s *Script, key string, args int, beside ...string) *Call {
-	c := b.call(4 + len(beside) + args)
+// script returns a call of a script on the key and what belongs to it.
+func (b *Builder) script(s *Script, key string, args int, more ...string) *Call {
+	c := b.call(4 + len(more) + args)
 	c.Script = s
-	c.add("evalsha", s.SHA, digits[1+len(beside)], key)
-	c.add(beside...)
+	c.add("evalsha", s.SHA, digits[1+len(more)], key)
+	c.add(more...)
 	return c
 }
 

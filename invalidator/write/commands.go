@@ -8,8 +8,8 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// inScripts finds the commands that a script runs, whose arguments Redis checks against the rights of whoever runs it
-// (https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/).
+// inScripts finds the commands that a script runs, whose arguments Redis checks against the rights of the user that
+// runs it (https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/).
 const inScripts = `redis\.p?call\('([A-Z]+)'`
 
 // Commands returns what a user of Redis must be allowed to run for an action, sorted, in lower case and as ACL SETUSER

@@ -11,7 +11,7 @@
 // # The guard
 //
 // Delete, expire and incr commute, and need no guard. A value does not: a process that lost its partition, replays, or
-// is a leader no more may come late with an old one. So beside each key that freshet writes to there is a companion in
+// is a leader no more may come late with an old one. So next to each key that freshet writes to there is a companion in
 // the same Cluster slot ([Names]) that says for which change the key was last written:
 //
 //	<epoch>/<file>/<position>/<row> <since> <source>
@@ -90,14 +90,14 @@
 // # Memory and time
 //
 // A companion lives as long as its value, D twice and a minute longer, and an hour at least; 24 hours, or D twice and
-// a minute, beside a value that lives forever, fields and members. A value of any size is written by one SET within
+// a minute, next to a value that lives forever, fields and members. A value of any size is written by one SET within
 // the script. A hash of more than 256 fields or 64 KiB is put together in a temporary key, in pieces of that size, and
 // renamed by the guard's script; what is lost of it meanwhile is noticed, and the key removed instead. A temporary key
 // that is left lives for a minute.
 //
 // What a script keeps Redis from doing else (BenchmarkBlocking, Redis 7.0 on a busy machine of two cores, medians): a
 // string of 1 KiB 16 µs, of 1 MiB 1.3 ms, since Lua copies it; a piece of a large hash 0.15 to 0.25 ms; renaming one of
-// 100,000 fields 50 µs. BenchmarkWrites tells what the guard costs beside plain writes.
+// 100,000 fields 50 µs. BenchmarkWrites prints what the guard costs compared with plain writes.
 //
 // # Errors
 //

@@ -1,4 +1,4 @@
--- The guard: what the scripts that write values begin with. Each is atomic; KEYS[1] is the key, the others are beside
+-- The guard: what the scripts that write values begin with. Each is atomic; KEYS[1] is the key, the others are next to
 -- it in the same slot.
 --
 -- A mark says which change a value was last written for: "<version> <since> <source>". Version is

@@ -61,7 +61,7 @@ func (b *Builder) appendStaged(calls []*Call, it *Item, fields int) []*Call {
 	return append(calls, c)
 }
 
-// temporary names a key beside the item's that nobody else uses.
+// temporary names a key next to the item's that nobody else uses.
 func (b *Builder) temporary(it *Item) string {
 	m := b.mark()
 	b.buf = b.names.Append(b.buf, KindTemporary, it.Key)

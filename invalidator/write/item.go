@@ -85,7 +85,7 @@ func Vouches(d time.Duration) time.Duration { return Window(d) + 5*time.Second }
 // effect. It is to be asked before every sending, be it the first, the final one, or one again after a failure. D must
 // be set.
 //
-//   - now is what Redis' clock says, in ms, or less: whoever sends asks Redis for it. 0: unknown, and Redis forgets the
+//   - now is what Redis' clock says, in ms, or less: the sender asks Redis for it. 0: unknown, and Redis forgets the
 //     key.
 //   - age is for how long the change has been known to be visible, negative if that is not known. For a rebuild by
 //     query it is for how long the query has been running.

@@ -3,7 +3,7 @@
 -- KEYS: set, marks of its members, the generation of marks before.
 -- ARGV behind the guard's: members that a generation holds, member, score.
 --
--- The marks are versions: '=' .. member → the change that the member was last written for. Beside them stand
+-- The marks are versions: '=' .. member → the change that the member was last written for. Next to them stand
 --   '<'  the mark of the whole: a change older than it may have been followed by a newer one that is not marked
 --   '>'  the newest version in this generation
 --   '|'  the newest version in the generation before, while that must be there

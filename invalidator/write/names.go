@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Names makes the names of the keys that freshet keeps beside a key of the application. Each lies in the Cluster slot
+// Names makes the names of the keys that freshet keeps next to a key of the application. Each lies in the Cluster slot
 // of its key, whatever bytes that has, so that one script may touch both. With K = prefix + key they are
 //
 //	prefix freshet:KIND:{K}        K has neither a hash tag nor a closing brace: almost every key
@@ -20,7 +20,7 @@ type Names struct {
 	Prefix string
 }
 
-// Kind is what a key beside a key is for.
+// Kind is what a key next to a key is for.
 type Kind string
 
 // The kinds.

@@ -34,11 +34,11 @@ func (b *Builder) appendRebuild(calls []*Call, it *Item) []*Call {
 }
 
 // rebuild returns a call of the script with its guard's arguments and room for more.
-func (b *Builder) rebuild(it *Item, op string, ttl time.Duration, args int, beside ...string) *Call {
+func (b *Builder) rebuild(it *Item, op string, ttl time.Duration, args int, more ...string) *Call {
 	c := b.call(4 + 2 + guardArgs + 1 + args)
 	c.Script = theScripts.rebuild
-	c.add("evalsha", theScripts.rebuild.SHA, digits[2+len(beside)], b.key(it), b.name(KindVersion, it))
-	c.add(beside...)
+	c.add("evalsha", theScripts.rebuild.SHA, digits[2+len(more)], b.key(it), b.name(KindVersion, it))
+	c.add(more...)
 	b.guarded(c, op, it, ttl)
 	c.add(b.millis(ttl))
 	return c

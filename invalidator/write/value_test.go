@@ -90,7 +90,7 @@ func TestACompanionOutlivesALongSecondDelete(t *testing.T) {
 		it.D, it.Effect = d, &event.Effect{As: event.FormString, TTL: ttl}
 		r.do(it)
 		if left := r.client.PTTL(t.Context(), "freshet:v:{k}").Val(); left < ttl+2*d || left > ttl+2*d+2*finalSlack {
-			t.Errorf("beside a value that lives for %s the companion lives for %s", ttl, left)
+			t.Errorf("next to a value that lives for %s the companion lives for %s", ttl, left)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // hazards are the chances of what may go wrong, from 0 to 1.
 type hazards struct {
-	evict    float64 // Redis loses the key, or what is beside it
+	evict    float64 // Redis loses the key, or what is next to it
 	handover float64 // another process takes over, from where the one before had committed or earlier
 	rewind   float64 // ... and the source begins a new epoch with it
 	rename   float64 // ... and has another name
@@ -228,7 +228,7 @@ func (w *world) check(when string) {
 	}
 }
 
-// isQuiet says that all changes have been visible for long, and that whoever has the key has done all of them: nothing
+// isQuiet says that all changes have been visible for long, and that the owner of the key has done all of them: nothing
 // that comes now may leave anything older.
 func (w *world) isQuiet() bool {
 	return w.clock > w.horizon()+worldD && !slices.ContainsFunc(w.owner.tasks, func(t *task) bool { return !t.done })
@@ -249,7 +249,7 @@ func (w *world) read() {
 	})
 }
 
-// evict has Redis lose the key or something beside it.
+// evict has Redis lose the key or something next to it.
 func (w *world) evict() {
 	names := []string{worldKey}
 	for _, k := range [...]Kind{KindVersion, KindField, KindOldField, KindMember, KindOldMember} {

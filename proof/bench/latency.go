@@ -42,7 +42,7 @@ func (p pace) count(d time.Duration) int { return int(float64(p.rate) * d.Second
 func (b *benchmark) latencySection() *section {
 	p := pace{rate: liveRate, length: max(time.Second, time.Duration(10*float64(time.Second)*min(1, b.scale)))}
 	const bare, bareKafka = "bare reader", "bare reader through Kafka"
-	through := func(name string, run programs, of ...beside) *contender {
+	through := func(name string, run programs, of ...reference) *contender {
 		return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
 			ms, err := b.latency(ctx, run, p)
 			return percentiles(ms, of...), err
@@ -63,29 +63,29 @@ func (b *benchmark) latencySection() *section {
 				ms, err := b.latencyFloor(ctx, p)
 				return percentiles(ms), err
 			}},
-			through("embedded, none", together(setting{secondDelete: "none"}), beside{bare, "≤ 1.5"}),
-			through("embedded, 200ms", together(setting{secondDelete: "200ms"}), beside{bare, "≤ 1.5"}),
-			through("embedded, 2s", together(setting{secondDelete: "2s"}), beside{bare, "≤ 1.5"}),
-			through(bareKafka, liveThroughKafka, beside{of: bare}),
-			through("Kafka, 200ms, one process", together(kafka), beside{bare, "≤ 4"}, beside{of: bareKafka}),
-			through("Kafka, 200ms, two processes", apart(kafka), beside{bare, "≤ 4"}, beside{of: bareKafka}),
+			through("embedded, none", together(setting{secondDelete: "none"}), reference{bare, "≤ 1.5"}),
+			through("embedded, 200ms", together(setting{secondDelete: "200ms"}), reference{bare, "≤ 1.5"}),
+			through("embedded, 2s", together(setting{secondDelete: "2s"}), reference{bare, "≤ 1.5"}),
+			through(bareKafka, liveThroughKafka, reference{of: bare}),
+			through("Kafka, 200ms, one process", together(kafka), reference{bare, "≤ 4"}, reference{of: bareKafka}),
+			through("Kafka, 200ms, two processes", apart(kafka), reference{bare, "≤ 4"}, reference{of: bareKafka}),
 		},
 		noWarmUp: true,
 	}
 }
 
-// beside is what a latency is divided by, and the goal of that, if there is one.
-type beside struct{ of, goal string }
+// reference is what a latency is divided by, and the goal of that, if there is one.
+type reference struct{ of, goal string }
 
 // percentiles makes measures of latencies, which it sorts.
-func percentiles(ms []float64, others ...beside) (m []measure) {
+func percentiles(ms []float64, others ...reference) (m []measure) {
 	n := len(ms)
 	if n == 0 {
 		return nil
 	}
 	slices.Sort(ms)
 	if len(others) == 0 {
-		others = []beside{{}}
+		others = []reference{{}}
 	}
 	for _, o := range others {
 		m = append(m, measure{name: "p50 ms", value: ms[n/2], of: o.of, goal: o.goal},

@@ -34,7 +34,7 @@ func (b *benchmark) latencyBigSection() *section {
 	const bare = "bare reader"
 	behind := func(name string, run programs, of string) *contender {
 		return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-			return b.latencyBeside(ctx, run, t, of)
+			return b.latencyDuring(ctx, run, t, of)
 		}}
 	}
 	return &section{
@@ -49,8 +49,8 @@ func (b *benchmark) latencyBigSection() *section {
 	}
 }
 
-// latencyBeside has processes follow the load and the big transaction.
-func (b *benchmark) latencyBeside(ctx context.Context, run programs, t bigTransaction, of string) (m []measure,
+// latencyDuring has processes follow the load and the big transaction.
+func (b *benchmark) latencyDuring(ctx context.Context, run programs, t bigTransaction, of string) (m []measure,
 	err error,
 ) {
 	err = b.watched(ctx, func(source *testbed.Server, w *watch) error {
@@ -136,7 +136,7 @@ func (t *bigTransaction) measures(ctx context.Context, w *watch, committed []tim
 		return nil, fmt.Errorf("%w: of %d transactions behind the big one %d waited for it", errInvalid, len(order), len(ms))
 	}
 	wait := committed[order[len(ms)-1]].Sub(big)
-	return append(percentiles(ms, beside{of: of}),
+	return append(percentiles(ms, reference{of: of}),
 		measure{name: "s until all is as before", value: wait.Seconds(), of: of}), nil
 }
 

@@ -27,7 +27,7 @@ func (b *benchmark) latencyQueriesSection() *section {
 	through := func(name string, before func(context.Context, *testbed.Server) error, of string) *contender {
 		return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
 			ms, err := b.latencyAfter(ctx, both, p, before)
-			return percentiles(ms, beside{of: of}), err
+			return percentiles(ms, reference{of: of}), err
 		}}
 	}
 	return &section{
@@ -38,7 +38,7 @@ func (b *benchmark) latencyQueriesSection() *section {
 		setup: func(ctx context.Context, b *benchmark) error { return b.makeRatings(ctx, rows) },
 		contenders: []*contender{
 			through(alone, nil, ""),
-			through("embedded, 2s, beside the queries", func(ctx context.Context, source *testbed.Server) error {
+			through("embedded, 2s, next to the queries", func(ctx context.Context, source *testbed.Server) error {
 				_, err := source.DB().ExecContext(ctx, "UPDATE shop.rating SET stars = stars + 1")
 				return err
 			}, alone),

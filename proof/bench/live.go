@@ -98,9 +98,9 @@ func (l liveRun) follow(ctx context.Context, b *benchmark, source *testbed.Serve
 	writing, stop := context.WithTimeout(ctx, l.length)
 	defer stop()
 	watching, enough := context.WithCancel(ctx)
-	var beside errgroup.Group
-	beside.Go(func() error { peak = peakMemory(watching, pid); return nil })
-	beside.Go(func() error { pending = mostPending(watching, listen); return nil })
+	var watchers errgroup.Group
+	watchers.Go(func() error { peak = peakMemory(watching, pid); return nil })
+	watchers.Go(func() error { pending = mostPending(watching, listen); return nil })
 	g, writers := errgroup.WithContext(writing)
 	l.write(writers, g, source, b.workload.rows, &rows)
 	g.Go(func() error {
@@ -124,7 +124,7 @@ func (l liveRun) follow(ctx context.Context, b *benchmark, source *testbed.Serve
 		err = awaitFinished(ctx, listen)
 	}
 	enough()
-	if err := errors.Join(err, beside.Wait()); err != nil {
+	if err := errors.Join(err, watchers.Wait()); err != nil {
 		return nil, err
 	}
 	return l.measures(lags, last, float64(rows.Load())/took.Seconds(), pending, peak), nil

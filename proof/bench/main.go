@@ -68,7 +68,7 @@ func (b *benchmark) sections() []*section {
 		b.memorySection(),
 		b.growthSection(),
 		b.restSection(),
-		b.besideSection(),
+		b.othersSection(),
 		b.actionsSection(),
 		b.guardSection(),
 		b.scalingRest(),
@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string) error {
 	flag.Float64Var(&b.scale, "scale", 1, "makes all workloads smaller (0.05) or larger; below 1 the figures mean little")
 	flag.StringVar(&b.freshet, "freshet", "", "the freshet to measure (default: built from ./cmd/freshet)")
 	flag.StringVar(&b.reference, "reference", "",
-		"another bare probe to run beside ours, a `command` called with -mysql ADDR -redis ADDR that prints rows/s")
+		"another bare probe to run next to ours, a `command` called with -mysql ADDR -redis ADDR that prints rows/s")
 	only := flag.String("only", "", "run only the sections whose name matches this `regexp`")
 	file := flag.String("write", "", "the `file` in which to replace the sections that were run: docs/benchmarks.md")
 	list := flag.Bool("list", false, "list the sections and do nothing")

@@ -58,13 +58,13 @@ func TestTheRatioIsTheMedianOfTheRatiosWithinARound(t *testing.T) {
 }
 
 func TestAMeasureCanBeDividedByTwoContendersButNotByWhatIsNotAboveZero(t *testing.T) {
-	late := func(name string, of []beside, ms float64) *contender {
+	late := func(name string, of []reference, ms float64) *contender {
 		return &contender{name: name, run: func(context.Context, *benchmark) ([]measure, error) {
 			return percentiles([]float64{ms}, of...), nil
 		}}
 	}
 	s := &section{name: "x", contenders: []*contender{
-		late("bare", nil, 2), late("early", nil, -0.1), late("freshet", []beside{{"bare", "≤ 4"}, {of: "early"}}, 6),
+		late("bare", nil, 2), late("early", nil, -0.1), late("freshet", []reference{{"bare", "≤ 4"}, {of: "early"}}, 6),
 	}}
 	r, err := (&benchmark{rounds: 1}).runSection(t.Context(), s)
 	if err != nil {

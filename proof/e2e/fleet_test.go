@@ -62,7 +62,7 @@ func (f *fleet) member(role string, n int) *rig {
 		m.write(f.inKafka(f.topic+".g"), m.fromSource("default"))
 	default:
 		parts := []string{f.inKafka(f.topic + ".g"), m.toRedis()}
-		if f.cfg.mappings != mappings { // queries are run by whoever writes their results
+		if f.cfg.mappings != mappings { // queries are run by the process that writes their results
 			parts = append(parts, m.fromSource("default"))
 		}
 		m.write(parts...)
@@ -189,7 +189,7 @@ func (f *fleet) statuses(ctx context.Context, members []*rig) []status {
 	return all
 }
 
-// finish waits until everything that is committed now is finished, whoever has its partition.
+// finish waits until everything that is committed now is finished, no matter who has its partition.
 func (f *fleet) finish(d time.Duration) {
 	f.t.Helper()
 	now := time.Now()

@@ -26,7 +26,7 @@ type Explanation struct {
 type Explained struct {
 	// Key is the key; empty when Why says that there is none.
 	Key string
-	// Why says why no key was made. Beside a key it is a remark.
+	// Why says why no key was made. Next to a key it is a remark.
 	Why string
 	// Made says whether Key is one. Remark says that Why is no reason for none: keys of the mapping follow.
 	Made, Remark bool

@@ -319,7 +319,7 @@ func padSpace(collation string) bool {
 }
 
 // clash finds another template that can make a key of this one, where one of them holds what a row's writer chose.
-// Two templates that are built alike are meant to make the same keys: a table's and that of a table beside it. A
+// Two templates that are built alike are meant to make the same keys: a table's and that of a table next to it. A
 // template with free text is told of once, with its text, and two that are encoded are told of once, at the second.
 func (k *checker) clash(at int, s *sight) {
 	if s.twin >= 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // Batches draws what one reader hands on: some transactions over several tables, routed under several mappings. Their
-// batches are cut anywhere between two rows, and belong to whoever draws them.
+// batches are cut anywhere between two rows, and belong to the caller that draws them.
 func Batches(t *rapid.T) []*event.Batch {
 	r, err := router.New(rapid.SliceOfN(mappings, 1, 6).Draw(t, "mappings"), router.Options{})
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command nginxpurge removes pages from the cache of an nginx when freshet says that their rows changed. It runs beside
-// nginx, as the same user, and reads a freshet stream: docs/local-caches.md tells the whole, nginx.conf is nginx' side.
+// Command nginxpurge removes pages from the cache of an nginx when freshet says that their rows changed. It runs next
+// to nginx, as the same user, and reads a freshet stream: docs/local-caches.md tells the whole, nginx.conf is nginx'
+// side.
 package main
 
 import (

@@ -23,7 +23,7 @@ type purger struct {
 	page     string
 	state    string
 	follower *localcache.Follower
-	// failed ends the program: whoever starts it again has it read once more what came since the position was saved.
+	// failed ends the program: once it is started again, it reads once more what came since the position was saved.
 	failed func(error)
 	broken bool
 	saved  string

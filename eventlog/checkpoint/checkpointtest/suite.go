@@ -50,7 +50,7 @@ func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
 		"only what was saved is durable":                   durable,
 		"a position begins once":                           begins,
 		"a new identity keeps the position":                identity,
-		"the mappings' hash stays beside the position":     mappings,
+		"the mappings' hash stays next to the position":    mappings,
 		"every life has a higher term":                     terms,
 		"a state is replaced and removed":                  states,
 		"a save whose reply is lost is repeated":           lostSave,

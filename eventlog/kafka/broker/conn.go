@@ -73,7 +73,7 @@ func (k *conn) renewIn(lifetime time.Duration) {
 }
 
 // Write sends, after a login when one is due. It is safe to log in only when no answer is outstanding: then nobody
-// reads either, since the library reads only what it has asked for, and whoever else wants to write waits for us, for
+// reads either, since the library reads only what it has asked for, and another writer waits for us, for
 // the library sends one request after the other.
 func (k *conn) Write(p []byte) (int, error) {
 	k.mu.Lock()

@@ -16,7 +16,7 @@
 //
 // The library (kafka-go) routes requests, keeps connections and joins consumer groups; it has no idempotent
 // producer, so that what a lost acknowledgement doubles is told apart by the records' own numbers. Four things are done
-// here, below or beside it:
+// here, below or next to it:
 //
 //   - Connections (dial.go, conn.go, sasl.go) come to it encrypted and logged in. A login is bounded in time, tells a
 //     wrong password from a wrong port, and is renewed before the brokers end the session (KIP-368), on the same

@@ -48,7 +48,7 @@ func TestOnePartitionOfSeveralFails(t *testing.T) {
 		t.Errorf("too large: %v", err)
 	}
 	if produced[1].Err != nil || produced[1].Offset != 0 {
-		t.Errorf("beside it: %+v", produced[1])
+		t.Errorf("next to it: %+v", produced[1])
 	}
 	if err := produced[2].Err; Classify(err) != Missing || !strings.Contains(err.Error(), name+"/7") {
 		t.Errorf("a partition too many: %v", err)
@@ -58,7 +58,7 @@ func TestOnePartitionOfSeveralFails(t *testing.T) {
 		t.Errorf("out of range: %v", err)
 	}
 	if got[1].Err != nil || len(got[1].Records) != 1 {
-		t.Errorf("beside it: %+v", got[1])
+		t.Errorf("next to it: %+v", got[1])
 	}
 }
 

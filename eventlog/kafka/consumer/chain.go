@@ -105,8 +105,8 @@ func (c *chain) bury(source string) {
 }
 
 // suspect returns the source that a record which cannot be read may be of: one that says so twice, in its key and,
-// being a JSON object or the beginning of one, in its value; "" if it is none of freshet's. Whoever else writes to the
-// topic must not excuse the loss of our records.
+// being a JSON object or the beginning of one, in its value; "" if it is none of freshet's. Another program that writes
+// to the topic must not excuse the loss of our records.
 func suspect(r *broker.Record) string {
 	name := strconv.AppendQuote(nil, string(r.Key))
 	if len(r.Key) == 0 || !bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{")) ||

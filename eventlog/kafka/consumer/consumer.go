@@ -137,7 +137,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 // waits for the brokers. The error is a [*LostError] when records are gone that the group has not finished, or the
 // context's.
 //
-// A partition of which records were found to be lost before stays stopped, whoever has it, until [Options].SkipLost.
+// A partition of which records were found to be lost before stays stopped, in any process, until [Options].SkipLost.
 func (c *Consumer) Partition(assigned context.Context, assignment *group.Assignment) (eventlog.Partition, error) {
 	if assignment.Topic != c.o.Names.Topic {
 		return nil, fmt.Errorf("kafka: %s/%d is not of topic %s", assignment.Topic, assignment.Partition, c.o.Names.Topic)

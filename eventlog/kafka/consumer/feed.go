@@ -77,7 +77,7 @@ func (d *feed) put(c chunk) {
 	raise(d.more)
 }
 
-// overhead is about what a record takes beside its bytes, and a chunk beside its records.
+// overhead is about what a record takes besides its bytes, and a chunk besides its records.
 const overhead = 128
 
 // size returns the bytes of records.

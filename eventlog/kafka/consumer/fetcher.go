@@ -37,7 +37,8 @@ type cluster interface {
 
 // fetcher fetches for all partitions: those that one broker leads come in one request, since a request costs all who
 // take part much more than what it brings. A request has a goroutine, which hands over what it brought and goes on with
-// the next one to that broker, as long as there is one to make. All else is done under the lock, by whoever changes it.
+// the next one to that broker, as long as there is one to make. All else is done under the lock, by the goroutine that
+// changes it.
 type fetcher struct {
 	c *Consumer
 
@@ -307,7 +308,7 @@ func (f *fetcher) leave(d *feed) {
 	f.remove(d)
 	d.gone, d.chunks, d.waiting = true, nil, 0
 	if idle {
-		d.loop.Stop() // else whoever works on it does
+		d.loop.Stop() // else its worker does
 	}
 	if r := d.under; r != nil {
 		if r.wanted--; r.wanted == 0 {

@@ -116,7 +116,7 @@ func TestInACatchUpARequestCarriesManyPartitions(t *testing.T) {
 		}
 		all := b.claimAll()
 		left := len(all) * each
-		for i := 0; left > 0; i++ { // whoever works on them takes a chunk a millisecond, of one after the other
+		for i := 0; left > 0; i++ { // their worker takes a chunk a millisecond, of one after the other
 			synctest.Wait()
 			c, _ := b.c.fetcher.take(all[i%len(all)].feed)
 			left -= len(c.records)
@@ -153,7 +153,7 @@ func TestABrokerThatHangsHoldsUpItsOwnPartitionsAlone(t *testing.T) {
 	}, 1, 2, 1, 2)
 }
 
-// A partition that nobody takes from holds no more than it may, and the others go on beside it.
+// A partition that nobody takes from holds no more than it may, and the others go on meanwhile.
 func TestAPartitionThatIsFullHoldsUpNoOther(t *testing.T) {
 	onFake(t, func(b *bench) {
 		for id := range b.leaders {

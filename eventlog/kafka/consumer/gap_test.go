@@ -7,8 +7,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// marker makes the brokers write the marker of a transaction at the end of a partition, as they do for whoever copies a
-// topic in transactions: an offset that holds no record.
+// marker makes the brokers write the marker of a transaction at the end of a partition, as they do for a program that
+// copies a topic in transactions: an offset that holds no record.
 func (r *rig) marker(partition int) {
 	r.t.Helper()
 	c, ctx, id := r.client.Kafka(), r.t.Context(), r.names.Topic+".copy"

@@ -210,7 +210,7 @@ func TestANewLeaderThatKnowsOfMoreIsALoss(t *testing.T) {
 	r.series(0, 1, 2)
 	r.produce(0, document("s", 2, 1, 90, 100))
 	e := r.work(true).lost(Broken)
-	again := r.work(true).lost(Broken) // whoever has it next
+	again := r.work(true).lost(Broken) // the process that has it next
 	if again.Error() != e.Error() {
 		t.Errorf("%q, and then %q", e, again)
 	}
@@ -290,7 +290,7 @@ func TestWhatIsLostWhileItIsReadIsPassedOverOnce(t *testing.T) {
 }
 
 // What the group sees after the loss need not show it any more: here the records that did come from two sources, of
-// which the later one is new to whoever goes on from the earlier one's commit. It is remembered all the same.
+// which the later one is new to a process that goes on from the earlier one's commit. It is remembered all the same.
 func TestAPartitionThatWasStoppedStaysStoppedForWhoeverHasItNext(t *testing.T) {
 	r := newRig(t, 1)
 	r.produce(0, document("a", 1, 1, 0, 10), document("b", 2, 1, 50, 60))

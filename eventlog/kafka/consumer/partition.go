@@ -236,7 +236,7 @@ func (p *assignedPartition) holdUp(ctx context.Context, r *broker.Record, err er
 }
 
 // maxForeign is how many dead letters there may be for a record that is none of freshet's to become another one.
-// Whoever takes the topic for his own would fill that of the dead letters as well.
+// A program that takes the topic for its own would fill that of the dead letters as well.
 const maxForeign = 1000
 
 // bury keeps a record that cannot be read, durably, so that it may be passed over. It tries until a context ends.

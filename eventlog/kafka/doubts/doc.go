@@ -7,6 +7,6 @@
 //
 // Each process follows the topic from its beginning, with one request that the broker holds back until there is
 // something new. What it has written itself it knows at once, by the offset that the brokers gave it: a record with a
-// lower offset that is read later does not undo it. If the topic is deleted, or created again, whoever knew what was in
-// it writes it again: a doubt ends by a dismissal only.
+// lower offset that is read later does not undo it. If the topic is deleted, or created again, the processes that knew
+// what was in it writes it again: a doubt ends by a dismissal only.
 package doubts

@@ -1,7 +1,7 @@
 // Package group is membership in a consumer group: which partitions this process works on, from where, and how far it
 // has come.
 //
-// Its place on the path: between the brokers and whoever works on partitions. The invalidators share the partitions of
+// Its place on the path: between the brokers and the workers of partitions. The invalidators share the partitions of
 // the topic and of its retry topics through it; readers elect their leader by sharing a topic of one partition.
 //
 //	Member.Run --Assignment--> handle(ctx, assignment)     one for each partition that this member was given

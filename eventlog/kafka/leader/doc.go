@@ -7,10 +7,10 @@
 //	                            |                                    |
 //	                            +--take a term--> checkpoint topic <-+ save, stash
 //
-// Two things make a leader. The readers' consumer group says who should lead: whoever is given the one partition of
-// the checkpoint topic. That is quick and friendly but proves nothing, since a member that was stopped or cut off does
-// not know that it was thrown out. A term in the checkpoint topic, taken by compare and append (see term.go), says who
-// does lead: at most one process ever takes each term, and the highest counts.
+// Two things make a leader. The readers' consumer group says who should lead: the process that is given the one
+// partition of the checkpoint topic. That is quick and friendly but proves nothing, since a member that was stopped or
+// cut off does not know that it was thrown out. A term in the checkpoint topic, taken by compare and append (see
+// term.go), says who does lead: at most one process ever takes each term, and the highest counts.
 //
 // A rebalance does not stop a healthy leader. It leads on from one generation to the next, as long as that gives it the
 // partition again, which the sticky balancer does. It stops when a generation gives the partition to somebody else,
@@ -18,18 +18,18 @@
 //
 // # An old leader does no harm
 //
-// A leader that was stopped, or is cut off from the group but not from the brokers, may go on for a while beside its
+// A leader that was stopped, or is cut off from the group but not from the brokers, may go on for a while next to its
 // successor. What it still produces:
 //
 //   - Invalidations. They name true changes, and a delete too many is only a delete. Each carries the old term, so
-//     whoever checks the chain of versions in a partition leaves them out; per-key order is told by versions.
+//     the process that checks the chain of versions in a partition leaves them out; per-key order is told by versions.
 //   - Marks. A mark covers its own and earlier terms only, so one of the old leader never vouches for what its
 //     successor has read; and what it says of earlier terms is as true as before.
 //   - Positions. Behind the successor's claim in the topic, with a lower term, they are never read again. In front of
 //     it they are part of what the successor has gone on from.
 //   - Tombstones. It removes only what lies behind a position of its own that is in front of every higher claim, and
 //     what it wrote itself or found before its own claim: nothing that a successor needs.
-//   - Keys of prepared transactions, under a name with its term. At the worst they are recalled beside the successor's.
+//   - Keys of prepared transactions, under a name with its term. At the worst they are recalled next to the successor's.
 //
 // It notices at its next write, by the offset that this is given, or at its next look, once a second.
 //

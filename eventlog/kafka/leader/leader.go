@@ -28,7 +28,7 @@ type Options struct {
 	// Session is how long the brokers wait for a heartbeat before a standby takes over. Default
 	// [group.DefaultSession]; the brokers allow 6 s to 30 min.
 	Session time.Duration
-	// Watch is how often a leader looks whether another has taken a higher term, beside each save. Default 1 s.
+	// Watch is how often a leader looks whether another has taken a higher term, besides at each save. Default 1 s.
 	Watch time.Duration
 	// MaxStashKeys and MaxStashBytes bound the keys of prepared XA transactions. Defaults 5 000 000 and 512 MiB.
 	MaxStashKeys  int
@@ -78,7 +78,7 @@ func orDefault[T comparable](v, otherwise T) T {
 	return v
 }
 
-// Why a leader stops leading, beside [ErrDeposed] and errRecreated.
+// Why a leader stops leading, besides [ErrDeposed] and errRecreated.
 var (
 	errReassigned = errors.New("the consumer group has given the source to another reader")
 	errCutOff     = errors.New("the consumer group has not been reached for longer than a session")

@@ -11,7 +11,7 @@ import (
 
 // The model: a topic, and leaders that follow the protocol of this package on it in any interleaving, with old leaders
 // that do not know that they are, replies that are lost, requests that arrive late, and a compaction that may have got
-// anywhere. Whoever reads the topic then goes on from no position that is behind one whose save has succeeded.
+// anywhere. A reader of the topic then goes on from no position that is behind one whose save has succeeded.
 type model struct {
 	log     []broker.Record // what was ever appended, at its offset
 	gone    map[int64]bool  // what compaction has removed

@@ -16,7 +16,7 @@ import (
 //
 // A claimant reads the topic to its end E, chooses a term T that is higher than any that it has seen, and appends a
 // claim (T, E, the position that it found). The brokers give the claim an offset. The term is taken if that offset is
-// E: then nothing was appended between what the claimant has read and its claim. Whoever reads the topic later can tell
+// E: then nothing was appended between what the claimant has read and its claim. A later reader of the topic can tell
 // the same from the record alone, since the claim names E.
 //
 // At most one takes each term. Let A and B claim the same T, and A's claim have the lower offset. B reads to its end F

@@ -37,7 +37,7 @@ func TestAtMostOneTakesEachTerm(t *testing.T) {
 	if len(took) != claimants*each {
 		t.Errorf("%d terms were taken, want %d", len(took), claimants*each)
 	}
-	// Whoever reads the topic later comes to the same.
+	// A later reader of the topic comes to the same.
 	s, err := r.read(t.Context())
 	must(t, err)
 	p, err := s.newest()

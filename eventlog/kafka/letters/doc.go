@@ -1,6 +1,6 @@
 // Package letters keeps keys in trouble in Kafka: those that are parked until their next attempt, and dead letters.
 //
-// Its place on the path: beside the invalidator, which parks in a [Store] what Redis refuses, and asks it what is due.
+// Its place on the path: next to the invalidator, which parks in a [Store] what Redis refuses, and asks it what is due.
 //
 //	engine --Park--> <topic>.<group>.retry.<delay>   one partition for each delay, so that its head is the next due
 //	       <--Due--- window <--Serve--               a bounded part of each partition that this process was given

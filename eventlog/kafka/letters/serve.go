@@ -200,7 +200,7 @@ func (s *Store) read(ctx context.Context, w *window) error {
 	for _, r := range f.Records {
 		e, err := decodeEntry(r.Value)
 		if err != nil {
-			// Kept whole for whoever can read it, and passed. If it cannot be kept, all is fetched again.
+			// Kept whole for a process that can read it, and passed. If it cannot be kept, all is fetched again.
 			if err := s.Bury(ctx, w.topic, w.partition, r, err); err != nil {
 				return err
 			}

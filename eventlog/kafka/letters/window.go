@@ -31,7 +31,7 @@ type item struct {
 	led, settled bool
 }
 
-// itemBytes is about what an item takes beside its texts.
+// itemBytes is about what an item takes besides its texts.
 const itemBytes = 300
 
 // sizeOf is about what an entry takes.

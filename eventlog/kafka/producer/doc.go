@@ -2,7 +2,7 @@
 // and the records into the partitions of the topic of invalidations.
 //
 // Its place on the path: canal and router make batches in commit order, [Producer.Append] takes them, the brokers
-// acknowledge the records, and [Producer.Durable] says how far the source need not be read again. Beside that,
+// acknowledge the records, and [Producer.Durable] says how far the source need not be read again. Apart from that,
 // [Producer.Mark] carries visibility marks to a topic of their own.
 //
 //	reader --Append--> spread by hash of key --> partition 0: queue --+--> lane of broker 1: encode, produce --+
@@ -38,7 +38,7 @@
 // partition is on its way at a time: that much for each round trip is more than a source can give.
 //
 // A produce request carries the records of all partitions that a broker leads and that have something by then: what a
-// request costs the broker is paid once. When little waits, it goes out at once, beside what is under way; when much
+// request costs the broker is paid once. When little waits, it goes out at once, alongside what is under way; when much
 // does, it gathers until one of the two requests under way to that broker is answered. A request is answered when the
 // replicas of all its partitions have it, so a partition that failed is tried in requests of its own, or with those
 // that failed with it, until it succeeds.

@@ -120,7 +120,7 @@ func TestAPartitionInTroubleHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Little goes at once, beside what is under way; much gathers for the next request.
+// Little goes at once, alongside what is under way; much gathers for the next request.
 func TestRequestsGatherWhenMuchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const partitions = quietRequests + 2
@@ -139,7 +139,7 @@ func TestRequestsGatherWhenMuchWaits(t *testing.T) {
 		}
 		add(inEach(10, little+1, partitions, busyRequests))
 		if got := f.requested(); len(got) != busyRequests {
-			t.Errorf("much was sent beside %d requests: %v", busyRequests, got)
+			t.Errorf("much was sent alongside %d requests: %v", busyRequests, got)
 		}
 		close(release)
 		synctest.Wait()
@@ -150,7 +150,7 @@ func TestRequestsGatherWhenMuchWaits(t *testing.T) {
 			add(inEach(20+id, 1, partitions, id))
 		}
 		if got := f.requested()[before:]; len(got) != quietRequests {
-			t.Errorf("little was sent in %v beside each other", got)
+			t.Errorf("little was sent in %v side by side", got)
 		}
 		close(hold)
 		r.flush()

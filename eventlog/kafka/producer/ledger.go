@@ -9,7 +9,7 @@ import (
 	"github.com/freshet/freshet/event/latency"
 )
 
-// overhead is about what a batch takes beside its own memory until it is durable: its entry, and for each run of GTIDs
+// overhead is about what a batch takes besides its own memory until it is durable: its entry, and for each run of GTIDs
 // of its end.
 const (
 	overhead      = 256

@@ -97,7 +97,7 @@ func (l *ledger) asOf() time.Time {
 // its place.
 //
 // An attempt that timed out may still arrive, behind the mark that took its place. It carries a lower version and an
-// older moment, and whoever reads marks keeps the newest of each source, so nothing goes back.
+// older moment, and each reader of marks keeps the newest of each source, so nothing goes back.
 func (p *Producer) runMarks(ctx context.Context) error {
 	loop := p.newLoop(p.metrics.marks.retries)
 	topic := p.o.Topics.Marks()

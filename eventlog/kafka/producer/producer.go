@@ -195,7 +195,7 @@ func (p *Producer) Append(ctx context.Context, b *event.Batch) error {
 	}
 }
 
-// Mark passes a mark on, beside the batches and never behind them. It does not block. A newer mark replaces one that
+// Mark passes a mark on, past the batches and never held up by them. It does not block. A newer mark replaces one that
 // the brokers do not have yet.
 func (p *Producer) Mark(m event.Mark) { p.ledger.mark(m) }
 

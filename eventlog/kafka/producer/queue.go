@@ -158,7 +158,7 @@ func (s *sendQueue) seal(o *Options, enc *record.Encoder) {
 // acknowledged.
 //
 // An attempt whose outcome is not known (a timeout, a lost connection) may have been appended, and may even be appended
-// later than the next: whoever reads knows it by its seq.
+// later than the next: a reader knows it by its seq.
 func (p *Producer) settle(s *sendQueue, r broker.ProduceResult) (pause time.Duration, err error) {
 	switch {
 	case r.Err == nil:
@@ -192,7 +192,7 @@ func tooLarge(err error) bool {
 }
 
 // shrink halves the records of a partition, down to one invalidation, after the one that was tried was too large. The
-// limit stays so small: whoever set the brokers' is not expected to set it back. One that is too large alone then loses
+// limit stays so small: nobody is expected to set the brokers' back. One that is too large alone then loses
 // its payload, so that the next attempt takes less.
 //
 // An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its

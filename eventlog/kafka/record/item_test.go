@@ -184,7 +184,7 @@ func TestItemsThatAreRefused(t *testing.T) {
 		{`"json":{"id":7}`, `"json":{"id":07}`, false, "a comma"},
 		{`"hash":{"id":"7"}`, `"hash":{"id":7}`, false, "a text"},
 		{`"hash":{"id":"7"}`, `"hash":{"id":{"base64":"/w"}}`, false, "base64"},
-		{`"hash":{"id":"7"}`, `"hash":{"id":{"base64":"/w==","x":1}}`, false, "nothing beside base64"},
+		{`"hash":{"id":"7"}`, `"hash":{"id":{"base64":"/w==","x":1}}`, false, "nothing besides base64"},
 		{`"hash":{"id":"7"}`, `"hash":{"id":{"hex":"ff"}}`, true, "base64"},
 		{`"rebuild":[`, `"rebuild":["x",`, false, "an item"},
 		{`"intent":"put"`, `"intent":"guess"`, true, "forget, put or remove"},

@@ -145,7 +145,7 @@ func (p *Parser) bytes(want string) []byte {
 		p.fail("base64")
 	}
 	if p.more('}') {
-		p.fail("nothing beside base64")
+		p.fail("nothing besides base64")
 	}
 	return p.item.bytes
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// besideSection compares with what users have without freshet: their own consumer, over go-mysql with its defaults. The
+// othersSection compares with what users have without freshet: their own consumer, over go-mysql with its defaults. The
 // limits are the dump taken and thrown away, and the dump written to a file by MySQL's own program.
-func (b *benchmark) besideSection() *section {
+func (b *benchmark) othersSection() *section {
 	l := backlog{changes: b.workload.changes(), source: b.mysql}
 	return &section{
-		name: "beside", title: "catching up with MySQL, compared with other ways and the dump alone, Redis holding the keys",
+		name: "others", title: "catching up with MySQL, compared with other ways and the dump alone, Redis holding the keys",
 		contenders: []*contender{
 			l.bare(),
 			l.freshet("freshet, second_delete none", setting{}, ""),
