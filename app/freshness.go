@@ -13,7 +13,7 @@ import (
 //
 // A mark that was made when everything had been read says that all that the source held is among what has been
 // handed on since the start. It is its place in the stream that counts, not the mark's version: what was known to be
-// visible when it was handed on needs no mark, so a version may be behind it.
+// visible when it was handed on needs no mark, so a mark's version may be before it.
 type freshness struct {
 	mu sync.Mutex
 	// handed and finished are where the last transaction ends that was handed on, and that everything up to is

@@ -72,7 +72,7 @@ func TestWhatTheRouterMakesOfAPreparedTransactionComesBackAtItsCommit(t *testing
 				}
 			}
 			l.batches = nil
-			commit := version(9, 1, 500, 0) // behind all rows
+			commit := version(9, 1, 500, 0) // after all rows
 			must(t, r.Resolve(true, &event.Tx{XID: xid}, commit, end(1<<41)))
 			must(t, r.Flush())
 			got := routertest.Items(l.batches...)

@@ -14,7 +14,7 @@ import (
 // tape is events of one binlog file, to be read by a loop again and again.
 type tape struct {
 	list [][]byte
-	pos  uint64 // behind the last one
+	pos  uint64 // after the last one
 }
 
 // add adds a copy of an event at the tape's end, edited, with its size, place and checksum put right.

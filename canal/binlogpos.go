@@ -9,7 +9,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// firstEvent is where the first event of every binlog file begins, behind the magic number.
+// firstEvent is where the first event of every binlog file begins, after the magic number.
 const firstEvent = 4
 
 // binlogPos is a place in the source's binlog. Its position is counted in 64 bits from the sizes of the events: the

@@ -126,7 +126,7 @@ func equalChanges(a, b []change) bool {
 	return true
 }
 
-// TestDDLBeforeTheStartDoesNotMatter begins behind DDL in the same binlog file, which is looked through from its
+// TestDDLBeforeTheStartDoesNotMatter begins after DDL in the same binlog file, which is looked through from its
 // beginning where that is the only place that is known.
 func TestDDLBeforeTheStartDoesNotMatter(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestDDLBeforeTheStartDoesNotMatter(t *testing.T) {
 }
 
 // TestColumnsThatCannotBeKnownAreTheTablesDoubt begins, without a checkpoint that knows the columns, before a column
-// was dropped. The rows from before are not guessed at, and those behind come.
+// was dropped. The rows from before are not guessed at, and those after come.
 func TestColumnsThatCannotBeKnownAreTheTablesDoubt(t *testing.T) {
 	t.Parallel()
 	s := testbed.MySQL(t)

@@ -162,7 +162,7 @@ func (m *recorded) reached(r *recorder) bool {
 	return r.pos.File == m.end.File && r.pos.Pos == m.end.Pos
 }
 
-// eachBoundary calls f with the stream held behind its n-th event, for n from 0 up to all. It returns their number.
+// eachBoundary calls f with the stream held after its n-th event, for n from 0 up to all. It returns their number.
 func (m *recorded) eachBoundary(t *testing.T, f func(n int, r *running, p *proxy.Binlog)) int {
 	t.Helper()
 	p := proxy.StartBinlog(t, m.d.Addr)

@@ -30,7 +30,7 @@ type requirement struct {
 	gtids []event.GTIDRange
 	more  *event.GTIDSet
 	// need is the least position that an answer must have, if it is of the same epoch; zero: only GTIDs tell. Answers
-	// lie at ends of transactions, so for a transaction it is one byte behind where it begins: an answer beyond that
+	// lie at ends of transactions, so for a transaction it is one byte after where it begins: an answer beyond that
 	// holds all of it, even the part that was not yet read.
 	need binlogPos
 	// open is the last transaction, if its end had not been read when it was handed over; the zero GTID if it had.

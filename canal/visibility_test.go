@@ -379,7 +379,7 @@ func TestACatchUpsLastQuestionDoesNotWaitForItsTime(t *testing.T) {
 }
 
 // TestNoMarkIsEverAheadOfWhatIsVisible plays a source whose transactions become visible in any order, a reader that is
-// ahead of it or behind, hands over parts of transactions, and loses connections and transactions.
+// ahead of it or late, hands over parts of transactions, and loses connections and transactions.
 func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type tx struct {

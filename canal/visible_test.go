@@ -84,7 +84,7 @@ func testNoMark(t *testing.T, d *database) {
 		t.Errorf("age %s of a batch that nobody can read", b.age)
 	}
 	r.mu.Unlock()
-	// A restart, whose position has the held commit behind it.
+	// A restart, whose position has the held commit after it.
 	again := reading(t, startAt(r.Position()), d.options())
 	again.await(t, "marks of several heartbeats", func() bool { return len(again.marks) >= 3 })
 	again.mu.Lock()

@@ -93,7 +93,7 @@ func (b *Batch) Arrange(order []uint32) *Batch {
 		*to = *from
 		to.off = uint32(len(c.text))
 		to.end = to.off + from.end - from.off
-		c.text = append(c.text, b.text[from.off:b.behind(int(i))]...)
+		c.text = append(c.text, b.text[from.off:b.textEnd(int(i))]...)
 	}
 	return c
 }
@@ -197,12 +197,12 @@ func (b *Batch) Key(i int) string {
 // Fields returns what the action of invalidation i needs in addition to its key; [Effect] says what it holds. It shares
 // the batch's text as the key does.
 func (b *Batch) Fields(i int) Fields {
-	end := b.behind(i)
+	end := b.textEnd(i)
 	return Fields(b.text[b.Invalidations[i].end:end:end])
 }
 
-// behind returns where the text of invalidation i ends, its key and its fields.
-func (b *Batch) behind(i int) int {
+// textEnd returns where the text of invalidation i ends, its key and its fields.
+func (b *Batch) textEnd(i int) int {
 	if i+1 < len(b.Invalidations) {
 		return int(b.Invalidations[i+1].off)
 	}

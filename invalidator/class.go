@@ -69,7 +69,7 @@ func noticesOf(b *event.Batch, i int) []retry.Notice {
 	return []retry.Notice{{Publish: e.Publish, Stream: e.Stream, MaxLen: e.MaxLen, Fields: slices.Clone(first)}}
 }
 
-// cut splits fields after the first n; damaged ones are all behind the cut.
+// cut splits fields after the first n; damaged ones are all after the cut.
 func cut(f event.Fields, n int) (first, rest event.Fields) {
 	rest = f
 	for range n {

@@ -104,7 +104,7 @@ func (s *scenario) layOut(rng *rand.Rand) []record {
 	return records
 }
 
-// follow adds, behind each record of a rebuilt row that has come again, all later changes of the row, for a reader that
+// follow adds, after each record of a rebuilt row that has come again, all later changes of the row, for a reader that
 // sends a change again sends again what followed it.
 func (s *scenario) follow(records []record, rng *rand.Rand) []record {
 	seen := map[int]bool{}

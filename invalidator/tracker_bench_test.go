@@ -24,7 +24,7 @@ func benchPartition(b *testing.B) (*partitionLoop, *fakeLog) {
 	return s, log
 }
 
-// BenchmarkTracker is the tracker of finished work: an operation is an entry that is made, finished behind and before
+// BenchmarkTracker is the tracker of finished work: an operation is an entry that is made, finished after and before
 // others, and committed once it stands below the low watermark. "in order" is how most work ends.
 func BenchmarkTracker(b *testing.B) {
 	const window = 256

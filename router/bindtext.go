@@ -176,7 +176,7 @@ func numericOf(c *event.Column) (numeric, string) {
 	return surelyText, c.TypeName()
 }
 
-// scaleZero reports whether the type is a DECIMAL that surely has no digits behind the point.
+// scaleZero reports whether the type is a DECIMAL that surely has no digits after the point.
 func scaleZero(typ string) bool {
 	_, rest, ok := strings.Cut(typ, "(")
 	size, _, ok2 := strings.Cut(rest, ")")

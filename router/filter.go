@@ -135,7 +135,7 @@ func (f *Filter) Blurs() bool {
 	return k != nil && k.blurs
 }
 
-// check validates the filter behind those before it, and reads its argument.
+// check validates the filter after those before it, and reads its argument.
 func (f *Filter) check(before []Filter) *fault {
 	k := f.kind()
 	if k == nil {
@@ -208,7 +208,7 @@ func checkMod(begin numeric, what string, filters []Filter) *fault {
 	return nil
 }
 
-// filter appends to dst what it makes of src, which dst may share memory with but not overlap behind its end. It
+// filter appends to dst what it makes of src, which dst may share memory with but not overlap after its end. It
 // returns false when it cannot: mod, of what is no integer.
 type filter func(dst, src []byte) ([]byte, bool)
 
@@ -273,7 +273,7 @@ func mod(dst, src []byte, n uint64) ([]byte, bool) {
 	return strconv.AppendUint(dst, rest, 10), true
 }
 
-// pad puts zeros before the text, behind its minus sign, until it has n characters.
+// pad puts zeros before the text, after its minus sign, until it has n characters.
 func pad(dst, src []byte, n int) []byte {
 	missing := n - utf8.RuneCount(src)
 	if rest, negative := bytes.CutPrefix(src, []byte{'-'}); negative {

@@ -93,7 +93,7 @@ func (x *run) rule() {
 	u.meters.keys.add(x.b.Len() - from)
 }
 
-// counters makes the counters of the rule, behind all else that is made of the row: who sees the new generation must
+// counters makes the counters of the rule, after all else that is made of the row: who sees the new generation must
 // not find what the old keys held.
 func (x *run) counters() {
 	if !x.u.counting {

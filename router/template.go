@@ -162,7 +162,7 @@ func (p *parser) flush() {
 	}
 }
 
-// placeholder reads from { to }. After a fault it goes on behind the next }.
+// placeholder reads from { to }. After a fault it goes on after the next }.
 func (p *parser) placeholder() {
 	start := p.at
 	p.at++
@@ -289,7 +289,7 @@ func (p *parser) blank() {
 	}
 }
 
-// filter reads one filter behind its |. Its argument goes as far as the next | or }, without the spaces before that.
+// filter reads one filter after its |. Its argument goes as far as the next | or }, without the spaces before that.
 func (p *parser) filter(before []Filter) Filter {
 	p.blank()
 	f := Filter{at: p.at}

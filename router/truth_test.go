@@ -43,7 +43,7 @@ func truth(rows map[int]row) *cache {
 	return c
 }
 
-// do carries out one invalidation; now is the truth behind the change.
+// do carries out one invalidation; now is the truth after the change.
 func (c *cache) do(t *rapid.T, b *event.Batch, i int, now *cache) {
 	inv, key := b.Invalidations[i], b.Key(i)
 	own, err := b.Fields(i).All()

@@ -166,7 +166,7 @@ func TestJSONOfMariaDBIsText(t *testing.T) {
 	}
 }
 
-// smallArray makes a document: an array whose members are given as entries, and what stands behind them.
+// smallArray makes a document: an array whose members are given as entries, and what stands after them.
 func smallArray(entries string, rest string) []byte {
 	b := []byte{jsonSmallArray}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(entries)/3))
@@ -175,7 +175,7 @@ func smallArray(entries string, rest string) []byte {
 }
 
 func TestDamagedJSONHasNoText(t *testing.T) {
-	// An array in which each member is the one array behind it, 30 times over: 10^30 numbers.
+	// An array in which each member is the one array after it, 30 times over: 10^30 numbers.
 	bomb := []byte{0, 0, 4, 0}
 	for range 30 {
 		var entries []byte

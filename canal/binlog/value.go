@@ -340,7 +340,7 @@ func (r *rowReader) appendCompressed(c *column, v *event.Value, raw []byte) bool
 	case cs == nil:
 		v.Kind = event.Bytes
 	case !cs.IsUTF8MB4():
-		// Behind what was unfolded; then over it.
+		// After what was unfolded; then over it.
 		plain := len(r.text)
 		r.text = cs.Append(r.text, r.text[begin:plain:plain])
 		r.text = append(r.text[:begin], r.text[plain:]...)

@@ -20,7 +20,7 @@ type fakeSource struct {
 	// tables is what information_schema says: name, type and collation of the columns.
 	tables map[string][][3]string
 	log    []string
-	// end is where the binlog ends when that is asked; 0: behind the last statement.
+	// end is where the binlog ends when that is asked; 0: after the last statement.
 	end uint64
 	// asked is called for each question that is not about a setting.
 	asked func(query string)

@@ -89,7 +89,7 @@ func newLogged(t testing.TB, c Conn, mariaDB bool) *logged {
 	return &logged{c, mariaDB, end}
 }
 
-// read calls each for every statement from l.at on, up to limit, with the place behind it.
+// read calls each for every statement from l.at on, up to limit, with the place after it.
 func (l *logged) read(limit BinlogPos, each func(end BinlogPos, schema, sql string)) error {
 	r, err := l.conn.Execute(fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' FROM %d", l.at.File, l.at.Pos))
 	if err != nil {

@@ -141,7 +141,7 @@ func blocks(page string) (all []block) {
 	return all
 }
 
-// command is what is typed, and what is shown behind it.
+// command is what is typed, and what is shown after it.
 type command struct {
 	line   string
 	output []string

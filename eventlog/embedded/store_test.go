@@ -195,7 +195,7 @@ func highWater(b []byte, page int) int {
 	return most * page
 }
 
-// flip changes one bit behind every occurrence of a text: old copies lie about in pages that are not used any more.
+// flip changes one bit after every occurrence of a text: old copies lie about in pages that are not used any more.
 func flip(b []byte, text string) []byte {
 	n := 0
 	for i := 0; ; n++ {

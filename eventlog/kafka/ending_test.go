@@ -31,7 +31,7 @@ func (l *lossy) notFinished(want string) {
 	}
 }
 
-// The commit is at or behind the end that is waited for, and finishes nothing all the same.
+// The commit is at or after the end that is waited for, and finishes nothing all the same.
 func TestALogThatEndsBeforeTheGroupsCommitIsNotFinished(t *testing.T) {
 	t.Parallel()
 	l := newLossy(t)

@@ -130,7 +130,7 @@ func (l *Log) Standby() (standby, known bool) {
 	return standby, standby || len(l.consumer.Lags()) > 0
 }
 
-// CloseAt says that there is nothing to wait for at or behind these offsets of the partitions: Consume returns once the
+// CloseAt says that there is nothing to wait for at or after these offsets of the partitions: Consume returns once the
 // group has finished all before them. Call it once.
 func (l *Log) CloseAt(ends map[int]int64) {
 	l.once.Do(func() {

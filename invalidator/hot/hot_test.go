@@ -275,7 +275,7 @@ func TestNamesAreKeptAsTheyAreUpToABound(t *testing.T) {
 			t.Error("a name shares the batch's memory")
 		}
 	}
-	// The two that differ behind the bound are two.
+	// The two that differ after the bound are two.
 	want := map[string]int{"13 13 1": 1, "0 0 1": 1, "256 256 1": 1, "256 257 1": 1, "256 257 2": 1}
 	if !maps.Equal(lengths, want) {
 		t.Errorf("%v, want %v", lengths, want)

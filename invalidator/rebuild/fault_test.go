@@ -245,7 +245,7 @@ func sessionsReadOnly(t *testing.T, s *testbed.Server) {
 }
 
 // A table that is locked, or being altered, is not waited for longer than any query; not by the server either: sessions
-// must not gather behind an ALTER.
+// must not gather after an ALTER.
 func aLockedTableIsNotWaitedFor(t *testing.T, s *testbed.Server) {
 	s.Exec(t, "create table shop.t (id int)")
 	q := as(t, event.FormJSON, "SELECT 'behind the lock' AS a FROM t",

@@ -1,7 +1,7 @@
 
 -- field sets or removes one field of a hash.
 -- KEYS: hash, marks of its fields, the generation of marks before.
--- ARGV behind the guard's: fields that a generation holds, field, value.
+-- ARGV after the guard's: fields that a generation holds, field, value.
 local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
 local limit, field, value = tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local moved = false

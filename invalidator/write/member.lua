@@ -1,7 +1,7 @@
 
 -- member adds or removes one member of a set or sorted set.
 -- KEYS: set, marks of its members, the generation of marks before.
--- ARGV behind the guard's: members that a generation holds, member, score.
+-- ARGV after the guard's: members that a generation holds, member, score.
 --
 -- The marks are versions: '=' .. member → the change that the member was last written for. Next to them stand
 --   '<'  the mark of the whole: a change older than it may have been followed by a newer one that is not marked

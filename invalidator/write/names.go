@@ -13,7 +13,7 @@ import (
 //	prefix freshet:KIND::key       K has a hash tag, which is the name's as well
 //	prefix freshet:KIND:{T}:key    all else (odd braces, an empty key): T is a number that lies in the slot of K
 //
-// where a hash tag is what stands between the first { and the first } behind it, if it is not empty
+// where a hash tag is what stands between the first { and the first } after it, if it is not empty
 // (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags). No two keys share a name.
 type Names struct {
 	// Prefix stands before every key, and before every name. It has no brace, or one hash tag.

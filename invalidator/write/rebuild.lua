@@ -1,7 +1,7 @@
 
 -- rebuild writes, replaces or removes a whole key.
 -- KEYS: key, companion, for swap the temporary key.
--- ARGV behind the guard's: ttl of the value (ms, 0: forever); then
+-- ARGV after the guard's: ttl of the value (ms, 0: forever); then
 --   set, remove   the value, or the negative entry
 --   hash          field, value, …
 --   swap          how many fields the temporary key must have

@@ -41,7 +41,7 @@ func bytesOf(text string) byteSet {
 
 func anyByte() byteSet { return byteSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)} }
 
-// shape is what the text of a placeholder can be: between min and max bytes of a set, behind a minus sign if signed.
+// shape is what the text of a placeholder can be: between min and max bytes of a set, after a minus sign if signed.
 // With a unit above 1 it is min bytes and any number of units.
 type shape struct {
 	set      byteSet

@@ -264,7 +264,7 @@ func (k *checker) column(s *sight, p *placeholder) {
 	k.collation(s, p)
 }
 
-// with returns the placeholder as it is written with one more filter behind the others.
+// with returns the placeholder as it is written with one more filter after the others.
 func with(n *router.Node, filter string) string {
 	c := *n
 	c.Filters = append(slices.Clone(n.Filters), router.Filter{Name: filter})

@@ -47,7 +47,7 @@ func (l *Listener) listen(ctx context.Context) error {
 		var silence net.Error
 		switch {
 		case errors.As(err, &silence) && silence.Timeout() && asked.IsZero():
-			// Nothing was published, or the line is dead: an answer to a ping comes behind all that was published
+			// Nothing was published, or the line is dead: an answer to a ping comes after all that was published
 			// before it.
 			asked = time.Now()
 			err = sub.Ping(ctx)

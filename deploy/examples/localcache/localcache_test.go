@@ -85,7 +85,7 @@ func (s *shelf) holds(key string) bool {
 	return held
 }
 
-// change does what freshet does behind an acknowledged action.
+// change does what freshet does after an acknowledged action.
 func (s *shelf) change(key string) {
 	s.t.Helper()
 	testbed.Must(s.t, s.server.Client().XAdd(s.t.Context(), &redis.XAddArgs{
@@ -122,7 +122,7 @@ func TestWhatChangesWhileItIsLoadedIsNotHeld(t *testing.T) {
 		s.load = load
 		value, err := load(ctx, key)
 		s.change("a")
-		// The entry behind it is told after it.
+		// The next entry is reported after it.
 		testbed.Must(t, err)
 		s.change("b")
 		s.forgets("b")
@@ -201,7 +201,7 @@ func TestNothingIsHeldWhileNobodyIsHeard(t *testing.T) {
 	})
 }
 
-// What was loaded before the stream is followed can be older than the entry that following begins behind.
+// What was loaded before the stream is followed can be older than the entry that following begins after.
 func TestWhatWasLoadedBeforeIsForgottenWhenFollowingBegins(t *testing.T) {
 	c := New(10, time.Hour, func(context.Context, string) (string, error) { return "v", nil })
 	_, _, err := c.Get(t.Context(), "a")

@@ -31,7 +31,7 @@ var errCorrupt = errors.New("the batch is damaged")
 // unpacker takes batches apart. It keeps its memory from one to the next, and belongs to one goroutine at a time.
 type unpacker struct{ plain bytes.Buffer }
 
-// unpack appends the records of an answer from an offset on to f, and moves f.Next behind the batches, whatever they
+// unpack appends the records of an answer from an offset on to f, and moves f.Next after the batches, whatever they
 // hold. A batch that the answer holds in part only is left for the next. A damaged one is an error only if no batch
 // came before it; it will be first in the next answer.
 func (u *unpacker) unpack(f *Fetched, answer []byte, offset int64) error {
@@ -57,7 +57,7 @@ func (u *unpacker) unpack(f *Fetched, answer []byte, offset int64) error {
 	return nil
 }
 
-// batch appends the records of a batch from an offset on, and returns the offset behind the batch.
+// batch appends the records of a batch from an offset on, and returns the offset after the batch.
 func (u *unpacker) batch(f *Fetched, b []byte, base, offset int64) (int64, error) {
 	if len(b) < batchFixed {
 		return 0, errors.New("it is too short")

@@ -228,7 +228,7 @@ func (c *Client) Leaders(ctx context.Context, topic string) ([]int, error) {
 	return leaders, nil
 }
 
-// ReadAll calls each with every record that a partition holds at the time of the call, and returns the offset behind
+// ReadAll calls each with every record that a partition holds at the time of the call, and returns the offset after
 // the last. It waits for none.
 func (c *Client) ReadAll(ctx context.Context, topic string, partition int, each func(Record) error) (end int64,
 	err error,

@@ -42,7 +42,7 @@ const (
 	// not take effect; it joins again.
 	Fenced
 	// Corrupt: what was read does not match its checksum, or is no Kafka record. It may pass once another replica
-	// leads; until then nothing behind it can be read.
+	// leads; until then nothing after it can be read.
 	Corrupt
 	// Ended: the caller's own context has ended, or the client was closed.
 	Ended

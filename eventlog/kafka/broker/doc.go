@@ -24,7 +24,7 @@
 //   - What it knows of the cluster (transport.go) is limited to the topics in use, which keeps large clusters from
 //     being asked for everything, and a missing ACL from looking like a missing topic.
 //   - Fetches are read by us (fetch.go, batch.go). The library does not say how far a batch reaches, and swallows a
-//     wrong checksum behind a good batch.
+//     wrong checksum after a good batch.
 //   - What is produced is packed by us (produce.go, pack.go): in one pass, through memory that is kept, and with lz4 in
 //     blocks of 64 KiB. Packed by the library it costs several times as much.
 //

@@ -14,7 +14,7 @@ const fetchVersion = 11
 
 // fetch is a request for the records of some partitions, which one broker leads, that reads its answer itself. The
 // library's own does not say how far the batches of an answer reach, so that one that ends in a control batch, or that
-// compaction has emptied, would be fetched forever; it hides a batch whose checksum is wrong behind the one before;
+// compaction has emptied, would be fetched forever; it hides a batch whose checksum is wrong after the one before;
 // and it copies more. See https://kafka.apache.org/protocol#The_Messages_Fetch.
 type fetch struct {
 	topic    string

@@ -68,7 +68,7 @@ func (p *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	return parseProduced(answer, p.partitions)
 }
 
-// begin begins the request, behind which come for each partition its number, the size of its batch, and the batch.
+// begin begins the request, after which come for each partition its number, the size of its batch, and the batch.
 func (p *produce) begin(clientID string, timeout time.Duration) {
 	w := p.request
 	w.begin(protocol.Produce, produceVersion, clientID)

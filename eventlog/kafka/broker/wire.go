@@ -48,7 +48,7 @@ const correlation = 0x66726573
 // one batch of whatever size the topic allows.
 const maxAnswer = 1 << 30
 
-// exchange sends a request and returns the answer behind its header.
+// exchange sends a request and returns the answer after its header.
 func exchange(rw io.ReadWriter, w *request) ([]byte, error) {
 	binary.BigEndian.PutUint32(w.b, uint32(len(w.b)-4))
 	if _, err := rw.Write(w.b); err != nil {

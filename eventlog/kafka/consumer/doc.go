@@ -16,7 +16,7 @@
 // What is guaranteed:
 //
 //   - Every record from the group's committed offset on is handed out in order, or the partition ends with a
-//     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or behind its end
+//     [*LostError] that says what is gone: the offset lies before the log's beginning (retention) or after its end
 //     (cut short, or created again), there is none although the log has been deleted from, or a record does not follow the
 //     one before (a topic that was created again, or cut and grown past the commit). It is read no further then by any
 //     member of the group (stopped.go), until [Options].SkipLost passes over the loss, and says so aloud.

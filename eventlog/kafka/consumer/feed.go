@@ -8,7 +8,7 @@ import (
 // chunk is what one fetch brought of a partition.
 type chunk struct {
 	records []broker.Record
-	// from is the first offset that the chunk stands for, next the one behind the last.
+	// from is the first offset that the chunk stands for, next the one after the last.
 	from, next int64
 	// size is about what it holds, in bytes.
 	size int
@@ -50,8 +50,8 @@ func newFeed(p *assignedPartition, from int64) *feed {
 // urgent reports whether the feed is to be fetched now. One that is less than half empty goes with others.
 func (d *feed) urgent() bool { return d.waiting < fetchBytes/2 }
 
-// behind reports whether a fetch will be answered at once: with records, or, after an error, with another one.
-func (d *feed) behind() bool { return d.next < d.end || d.loop.Failing() }
+// ready reports whether a fetch will be answered at once: with records, or, after an error, with another one.
+func (d *feed) ready() bool { return d.next < d.end || d.loop.Failing() }
 
 // took takes what a fetch brought.
 func (d *feed) took(f *broker.Fetched) {

@@ -93,7 +93,7 @@ func (f *fetcher) next(l *lane, came bool) []*request {
 		if d.under == nil && d.waiting < fetchBytes {
 			feeds = append(feeds, d)
 			urgent = urgent || d.urgent()
-			if d.behind() {
+			if d.ready() {
 				wait = 0
 			}
 		}

@@ -47,7 +47,7 @@ func TestFreshAsOfTheNewestMomentThatAllPartitionsHaveReached(t *testing.T) {
 	fresh(10, map[int]int64{0: 8, 1: 8})
 }
 
-// A source whose reader has not caught up yet, for instance since it was started again behind a long backlog, has no
+// A source whose reader has not caught up yet, for instance since it was started again after a long backlog, has no
 // moment: what is known of the others says nothing about it.
 func TestNothingIsFreshWhileASourceHasNoMoment(t *testing.T) {
 	var h history

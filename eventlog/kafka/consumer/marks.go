@@ -28,7 +28,7 @@ func newNewest() *newest {
 }
 
 // put replaces what waits of the same source, unless that is of a newer leader, or says more: a mark that was produced
-// twice may come again behind those that came after it.
+// twice may come again after those that came after it.
 func (n *newest) put(m event.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -28,7 +28,7 @@ type assignedPartition struct {
 
 	// What belongs to Fetch: the rest of a chunk, the offset after all that was handed out, and what was seen there.
 	records []broker.Record
-	next    int64 // behind the chunk
+	next    int64 // after the chunk
 	at      int64
 	ahead   chain
 	parser  record.Parser
@@ -50,7 +50,7 @@ type assignedPartition struct {
 // step is a record between Fetch and Commit.
 type step struct {
 	n    uint64 // its number, from 1; offsets may begin again when the log was created again
-	next int64  // the offset behind it
+	next int64  // the offset after it
 	time time.Time
 	done bool
 

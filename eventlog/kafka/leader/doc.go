@@ -25,7 +25,7 @@
 //     the process that checks the chain of versions in a partition leaves them out; per-key order is told by versions.
 //   - Marks. A mark covers its own and earlier terms only, so one of the old leader never vouches for what its
 //     successor has read; and what it says of earlier terms is as true as before.
-//   - Positions. Behind the successor's claim in the topic, with a lower term, they are never read again. In front of
+//   - Positions. After the successor's claim in the topic, with a lower term, they are never read again. In front of
 //     it they are part of what the successor has gone on from.
 //   - Tombstones. It removes only what lies behind a position of its own that is in front of every higher claim, and
 //     what it wrote itself or found before its own claim: nothing that a successor needs.

@@ -160,7 +160,7 @@ func (r *reign) discard(keys ...string) {
 // The order is what makes it safe. A new State is written first, so that a position never refers to one that is not
 // there. What the position makes superfluous is removed only once it is durable and no higher term is before it, and
 // the same holds for what the caller removes after it. A successor reads the topic up to its claim, which is therefore
-// behind this position, and goes on from this one or a later one: it needs nothing of what is removed, even if this
+// after this position, and goes on from this one or a later one: it needs nothing of what is removed, even if this
 // leader is stopped now and removes it much later.
 //
 // passed are the prepared transactions that the caller removes next. The position names them: a successor that finds
@@ -210,7 +210,7 @@ func (r *reign) rename(mappings string) error {
 
 // put writes a position.
 //
-// A request that was given up may still be on its way, and arrive behind later ones: so each attempt has a number of
+// A request that was given up may still be on its way, and arrive after later ones: so each attempt has a number of
 // its own, of which the highest counts, and the keys are few but not one, so that a straggler does not replace the last
 // position when the topic is compacted.
 func (r *reign) put(ctx context.Context, p position) error {

@@ -31,7 +31,7 @@ func (t topic) name() string { return t.names.Checkpoint(t.source) }
 // not matter to anything here what compaction has removed already.
 type snapshot struct {
 	topic
-	// next is the offset behind what was read.
+	// next is the offset after what was read.
 	next int64
 	live map[string]kept
 	// term is the highest term that any record or mark of the source names.

@@ -20,7 +20,7 @@ import (
 // the same from the record alone, since the claim names E.
 //
 // At most one takes each term. Let A and B claim the same T, and A's claim have the lower offset. B reads to its end F
-// and claims at an offset G behind A's.
+// and claims at an offset G after A's.
 //
 //	F is behind A's claim: B has seen T in it, and chooses a higher term. A contradiction.
 //	F is not behind A's claim: A's claim, at F or behind, is before G, so G ≠ F and B does not take T.
@@ -50,7 +50,7 @@ import (
 // position that was in force, so going on from it is right.
 //
 // What it means for the leader before, of term S < T, which may still be writing: what it appends before the claim has
-// been read by the claimant, since nothing is between. What it appends behind the claim has the lower term, and is
+// been read by the claimant, since nothing is between. What it appends after the claim has the lower term, and is
 // never looked at for a position again, for the claim carries one. So a position of S that counts is one that its
 // successor has gone on from, and S may let go of what lies behind such a position (see [reign.WritePosition]) whenever
 // it gets to it.

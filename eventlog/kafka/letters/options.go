@@ -34,7 +34,7 @@ type Options struct {
 	// those of [retry.Policy].
 	Delays []time.Duration
 	// Window and WindowBytes bound how much of one partition is in memory: entries that are not finished, and those
-	// finished behind them, and the bytes of the former; one fetch of up to 1 MiB comes on top. Defaults 5000 and
+	// finished after them, and the bytes of the former; one fetch of up to 1 MiB comes on top. Defaults 5000 and
 	// 8 MiB.
 	Window, WindowBytes int
 	// TrimEvery is how often the records of finished keys are removed from the retry topics. It takes the right to
@@ -161,7 +161,7 @@ func (s *Store) isRetry(topic string) bool {
 //
 // Nearest, and not the longest that is no longer: Due is reckoned a moment before the entry comes here, so that a wait
 // of a minute is always a little less than one. An entry that waits less than its topic's delay is not late for it:
-// the window is offered by Due, not by order. Only behind a full window it is tried up to the delay later.
+// the window is offered by Due, not by order. Only after a full window it is tried up to the delay later.
 func (s *Store) route(e *retry.Entry, now time.Time) string {
 	if e.Due.IsZero() {
 		return s.dead

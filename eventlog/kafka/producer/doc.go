@@ -28,7 +28,7 @@
 //     which is counted and said. Only a key can be too large.
 //   - A topic that loses what it had acknowledged is noticed: its offsets go back, or its partitions become fewer. One
 //     that was made again while no reader ran raises an alarm at the start.
-//   - Marks never wait behind batches, nor batches behind marks. Only at the very end does Durable's close wait for a
+//   - Marks never wait for batches, nor batches for marks. Only at the very end does Durable's close wait for a
 //     mark, since the invalidators cannot finish without one.
 //
 // # Records

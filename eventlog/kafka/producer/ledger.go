@@ -34,7 +34,7 @@ type ledger struct {
 
 	mu         sync.Mutex
 	partitions []*sendQueue // nil until their number is known; replaced, never changed
-	offsets    []int64      // of each partition: behind the last acknowledged record
+	offsets    []int64      // of each partition: after the last acknowledged record
 	heads      []event.Version
 	entries    []*entry // in order: what is not durable
 	head       int      // the first of entries
@@ -96,7 +96,7 @@ func (l *ledger) split(e *entry, pieces int) {
 	}
 }
 
-// acknowledged enters that a record of a partition is acknowledged: the offset behind it, the partition's head, and
+// acknowledged enters that a record of a partition is acknowledged: the offset after it, the partition's head, and
 // the batches that it was the last piece of.
 func (l *ledger) acknowledged(partition int, offset int64, head event.Version, pieces []piece) {
 	l.mu.Lock()
@@ -121,7 +121,7 @@ func (l *ledger) complete(e *entry, now time.Time) {
 	l.latency.Append.Observe(now.Sub(e.at), now)
 }
 
-// advance moves what is durable over the batches that are acknowledged. The entries of those behind one that is not
+// advance moves what is durable over the batches that are acknowledged. The entries of those after one that is not
 // stay, and count as buffered: memory is bounded even while one partition alone is stuck.
 func (l *ledger) advance() {
 	var sum event.End
@@ -229,7 +229,7 @@ func (l *ledger) grow(more []*sendQueue) {
 	l.finish()
 }
 
-// progress returns copies of the offsets behind the last acknowledged records and of the partitions' heads.
+// progress returns copies of the offsets after the last acknowledged records and of the partitions' heads.
 func (l *ledger) progress() ([]int64, []event.Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,7 +33,7 @@ func (m *marks) note(mark event.Mark, appended uint64) {
 	}
 }
 
-// reached takes how far all is durable, with the offsets behind it, and reports whether that is worth telling.
+// reached takes how far all is durable, with the offsets after it, and reports whether that is worth telling.
 func (m *marks) reached(durable uint64, offsets []int64) bool {
 	if !m.moments.Finish(func(upTo uint64) bool { return upTo <= durable }) {
 		return false
@@ -96,7 +96,7 @@ func (l *ledger) asOf() time.Time {
 // runMarks produces marks until ctx ends, the newest only: one that comes while another waits for the brokers takes
 // its place.
 //
-// An attempt that timed out may still arrive, behind the mark that took its place. It carries a lower version and an
+// An attempt that timed out may still arrive, after the mark that took its place. It carries a lower version and an
 // older moment, and each reader of marks keeps the newest of each source, so nothing goes back.
 func (p *Producer) runMarks(ctx context.Context) error {
 	loop := p.newLoop(p.metrics.marks.retries)

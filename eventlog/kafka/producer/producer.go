@@ -225,7 +225,7 @@ func (p *Producer) Heads() map[int]event.Version {
 }
 
 // Ends returns for each partition the offset below which everything lies that the source is known to have in it:
-// behind the last acknowledged record or, while this term has none there, where the partition ended when the producer
+// after the last acknowledged record or, while this term has none there, where the partition ended when the producer
 // first asked. Nil until Kafka has said how many partitions there are.
 func (p *Producer) Ends() []int64 {
 	ends, _ := p.ledger.progress()

@@ -98,7 +98,7 @@ func TestALostAcknowledgementMakesARepeatWithTheSameSeq(t *testing.T) {
 	})
 }
 
-// The interleaving of doc.go: a first attempt arrives behind its successors.
+// The interleaving of doc.go: a first attempt arrives after its successors.
 func TestALateAttemptIsARepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(1)

@@ -38,7 +38,7 @@ type sendQueue struct {
 	sealed *sealed // the record that is tried; nil: there is none
 	seq    uint64  // of the last record that was acknowledged
 	head   event.Version
-	end    int64     // offset behind the last acknowledged record
+	end    int64     // offset after the last acknowledged record
 	most   int       // bytes that a record may have
 	told   time.Time // when it was last said that a payload was left out
 }
@@ -47,7 +47,7 @@ type sendQueue struct {
 type piece struct {
 	entry     *entry
 	batch     *event.Batch
-	from, end int // ordinals of the first invalidation, and behind the last
+	from, end int // ordinals of the first invalidation, and after the last
 }
 
 func (p *piece) rows() int { return p.end - p.from }
@@ -57,7 +57,7 @@ func (p *piece) rows() int { return p.end - p.from }
 type sealed struct {
 	value     []byte
 	upTo      recordEnd     // how far it goes
-	head      event.Version // of the partition, behind it
+	head      event.Version // of the partition, after it
 	rows      int
 	forgotten int  // how many of them lost their payload
 	canForget bool // the last one still has a payload to lose
@@ -196,7 +196,7 @@ func tooLarge(err error) bool {
 // its payload, so that the next attempt takes less.
 //
 // An earlier attempt may have appended the whole record all the same, if the limit was lowered in between. Then its
-// halves come behind it: the first with the same seq, which makes it a repeat, the second with the next.
+// halves come after it: the first with the same seq, which makes it a repeat, the second with the next.
 func (p *Producer) shrink(s *sendQueue, err error) error {
 	r := s.sealed
 	s.sealed = nil

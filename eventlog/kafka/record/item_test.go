@@ -152,7 +152,7 @@ func TestItemsAreReadInAnyForm(t *testing.T) {
 		{effects, ``},
 	} {
 		doc := change(t, sampleItem, c.old, c.new)
-		if c.new == "" && c.old == effects { // behind what needs them
+		if c.new == "" && c.old == effects { // after what needs them
 			doc = append(bytes.TrimSuffix(doc, []byte("}")), ","+strings.TrimSuffix(effects, ",")+"}"...)
 		}
 		b, _, err := Parse(doc)
