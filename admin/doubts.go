@@ -83,7 +83,7 @@ func (s *Server) dismissDoubt(w http.ResponseWriter, r *http.Request) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&seen); err != nil && !errors.Is(err, io.EOF) { // no body: whatever there is
 		fail(w, http.StatusBadRequest,
-			`the body is to be empty, or JSON with the doubt's last, such as {"last": "2026-01-31T08:00:00Z"}: `+err.Error())
+			`the body must be empty, or JSON with the doubt's last, such as {"last": "2026-01-31T08:00:00Z"}: `+err.Error())
 		return
 	}
 	id := r.PathValue("id")

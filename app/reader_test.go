@@ -46,7 +46,7 @@ func (l *fakeLog) keys() (out []string) {
 	return out
 }
 
-// fakeRouter makes of a row the key product:N, N the row's position, and pads it.
+// fakeRouter makes from a row the key product:N, N the row's position, and pads it.
 type fakeRouter struct{ pad int }
 
 func (r *fakeRouter) Publish() {}

@@ -15,7 +15,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 )
 
-// A leader whose place another has taken cannot save, and need not: nobody is to be woken for it.
+// A leader whose place another has taken cannot save, and need not: nobody should be woken for it.
 func TestAPositionThatCannotBeSavedIsAnAlarmUnlessASuccessorSaves(t *testing.T) {
 	alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	stashBytes = 4 << 20
 )
 
-// stashPayload is how many bytes of what is to be written are kept for one prepared transaction. The keys of the rest
+// stashPayload is how many bytes of what must be written are kept for one prepared transaction. The keys of the rest
 // are forgotten when it is committed: a stash is for keys, and a large transaction must not fill it with values.
 const stashPayload = 64 << 20
 

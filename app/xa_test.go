@@ -252,7 +252,7 @@ func TestATransactionCommittedInOnePhaseIsNotRemembered(t *testing.T) {
 	}
 }
 
-// valueRouter makes of a row a document under user:1, one field of a hash and a plain delete; the position is the
+// valueRouter makes from a row a document under user:1, one field of a hash and a plain delete; the position is the
 // value.
 type valueRouter struct{ effect *event.Effect }
 

@@ -18,7 +18,7 @@ type replay struct {
 	next int
 }
 
-// rows returns the changes that Route is to be called with, one for each row.
+// rows returns the changes to call Route with, one for each row.
 func (r *replay) rows(xid string) (all []*event.Change) {
 	for i := range r.from.Invalidations {
 		if v := r.from.Version(i); i == 0 || v != r.from.Version(i-1) {
@@ -46,8 +46,8 @@ func (r *replay) Route(b *event.Batch, c *event.Change) {
 	}
 }
 
-// What the router makes of the rows of a prepared transaction is what its commit hands on, in the same order, under the
-// same mappings, tables and second deletes; and at XA PREPARE nothing of it is written.
+// What the router makes from the rows of a prepared transaction is what its commit hands on, in the same order, under
+// the same mappings, tables and second deletes; and at XA PREPARE nothing of it is written.
 func TestWhatTheRouterMakesOfAPreparedTransactionComesBackAtItsCommit(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()

@@ -255,7 +255,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	if err := l.tables.restore(definitions); err != nil {
 		return err
 	}
-	// What an earlier run has read is vouched for once all before the position is visible. MySQL's answers say whether
+	// What an earlier run has read is confirmed once all before the position is visible. MySQL's answers say whether
 	// they hold all that was executed before; MariaDB's are places, and GTIDs where the position is no place.
 	c := requirement{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
 	if l.flavor == event.MariaDB && l.done.isZero() {

@@ -149,7 +149,7 @@ func (l *loop) disconnected(err error) error {
 }
 
 // tryAgain drops what was half read, and waits until it is time for a new connection. It returns the error that broke
-// the one before if it is to be taken for the truth.
+// the one before if it must be taken for the truth.
 func (l *loop) tryAgain() error {
 	l.tx = transaction{}
 	r, err := l.reconnect, l.broken

@@ -24,7 +24,7 @@ type unreadable struct {
 // contain ends the handling of a TABLE_MAP or a rows event, also one that panicked: in the decoder, or in what the rows
 // were handed out to. It keeps what is wrong with the rows of one table from stopping all others: the event is passed
 // over, once it is durable that the table is in doubt. What has been handed out of the event stays: to delete more is
-// always right. It is to be deferred.
+// always right. It must be deferred.
 func (l *loop) contain(err *error) {
 	if p := recover(); p != nil {
 		*err = l.panicked(p)

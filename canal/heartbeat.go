@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// soonest is how much sooner than a heartbeat the source is asked while something waits to be vouched for: a
+	// soonest is how much sooner than a heartbeat the source is asked while something waits to be confirmed: a
 	// tenth. It lets a final delete fall due a tenth of a heartbeat after the commit instead of a whole one.
 	soonest = 10
 	// maxPast bounds the ends of the binlog that are remembered while nothing can be said.
@@ -298,7 +298,7 @@ func (h *heart) mark(v conclusion) {
 	h.marks(event.Mark{Source: h.o.Source, Term: h.o.Term, Version: v.version, Made: v.made, Read: v.read})
 }
 
-// complain raises an alarm when something has long not been vouched for.
+// complain raises an alarm when something has long not been confirmed.
 func (h *heart) complain() {
 	n, since := h.vis.waiting()
 	if n == 0 || time.Since(since) < unseenAfter || time.Since(h.alarmed) < unseenAfter {

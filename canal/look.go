@@ -26,13 +26,13 @@ type looks struct {
 	now func() time.Time
 	// waited is when the source last had nothing more to send, next is when there may be another look.
 	waited, next time.Time
-	// since is since when a table is to be looked at; zero: none is.
+	// since is since when a table must be looked at; zero: none is.
 	since time.Time
 }
 
 func (k *looks) waits() { k.waited = k.now() }
 
-// atOnce notes that a table is to be looked at, and reports whether that can be done before its rows are decoded. Where
+// atOnce notes that a table must be looked at, and reports whether that can be done before its rows are decoded. Where
 // others wait to be looked at it waits with them: else, with new ones all the time, they would wait forever.
 func (k *looks) atOnce() bool {
 	now := k.now()

@@ -63,8 +63,8 @@ func TestAnAlterThatIsInNoBinlogIsFoundWhileAConnectionStands(t *testing.T) {
 	}
 }
 
-// What gives tables new ids, and is no statement in another log, is no doubt: not as it comes, and not when it is read
-// late, with all of the statements ahead.
+// What gives tables new ids, and is no statement in another log, is no doubt: not when it arrives, and not when it is
+// read late, with all of the statements ahead.
 func TestNewTableIdsAloneAreNoDoubt(t *testing.T) {
 	t.Parallel()
 	for _, m := range metadata {

@@ -210,7 +210,7 @@ func testDropped(t *testing.T, early bool) {
 	}
 }
 
-// TestTheKeysOfAnXATransactionWaitForItsCommit: its rows came with XA PREPARE, long vouched for; the keys that are
+// TestTheKeysOfAnXATransactionWaitForItsCommit: its rows came with XA PREPARE, long confirmed; the keys that are
 // handed over again at XA COMMIT wait for that, also in a batch with others.
 func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 	l, r := fed(t)
@@ -240,10 +240,10 @@ func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 	}
 	l.vis.begin("s", 1)
 	if out := mustTake(t, l.vis, byPlace(300)); out.waiting != 1 {
-		t.Error("an answer before the XA COMMIT vouches for it")
+		t.Error("an answer before the XA COMMIT confirms it")
 	}
 	if out := mustTake(t, l.vis, byPlace(400)); out.waiting != 0 {
-		t.Error("an answer behind the XA COMMIT does not vouch for it")
+		t.Error("an answer after the XA COMMIT does not confirm it")
 	}
 }
 

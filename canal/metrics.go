@@ -38,7 +38,7 @@ func (c *counters) lag(now time.Time, heartbeat time.Duration) time.Duration {
 	return max(0, since)
 }
 
-// headroom is for how many seconds the source keeps what is to be read next.
+// headroom is for how many seconds the source keeps what must be read next.
 func (c *counters) headroom(now time.Time, heartbeat time.Duration) float64 {
 	r := c.retention.Load()
 	if r == nil {
@@ -144,7 +144,7 @@ func (c *counters) collectors(heartbeat time.Duration) []prometheus.Collector {
 			"How far reading is behind the source: 0 when all that it held at the last heartbeat has been read.",
 			func() float64 { return c.lag(time.Now(), heartbeat).Seconds() }),
 		gauge("freshet_source_retention_headroom_seconds",
-			"For how long the source will keep what is to be read next; +Inf when it keeps everything.",
+			"For how long the source will keep what must be read next; +Inf when it keeps everything.",
 			func() float64 { return c.headroom(time.Now(), heartbeat) }),
 	}
 }

@@ -75,7 +75,7 @@ func (r *Retention) fromRDS(s *session) {
 }
 
 // oldestBinlog returns when the oldest binlog file was begun; the zero time while it is the first that there ever was,
-// unless it is to be known all the same.
+// unless it must be known all the same.
 func (o *Options) oldestBinlog(ctx context.Context, s *session, info *SourceInfo, always bool) (time.Time, error) {
 	files, err := s.binlogFiles()
 	if err != nil || len(files) == 0 {

@@ -28,7 +28,7 @@ const (
 	// remembered of it is of no use once End is passed.
 	XARolledBack
 	// Idle says that the source has nothing more to send for now, or that so much was read that no more may wait: all that
-	// was read is to be handed on, and then [Canal.HandedOver] to be called.
+	// was read must be handed on, and then [Canal.HandedOver] must be called.
 	Idle
 )
 

@@ -168,7 +168,7 @@ func TestAnotherServerWhoseTablesDifferIsADoubt(t *testing.T) {
 	}
 }
 
-// What servers make of statements in their own way (own keys, hidden columns, spellings of types) is no doubt.
+// What servers make from statements in their own way (own keys, hidden columns, spellings of types) is no doubt.
 func TestWhatServersMakeOfStatementsIsNoDoubt(t *testing.T) {
 	t.Parallel()
 	own := map[bool][]string{

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// maxRequirements bounds the queue of what is not yet vouched for. Beyond it, new requirements are added to the last
+	// maxRequirements bounds the queue of what is not yet confirmed. Beyond it, new requirements are added to the last
 	// one: the marks get coarser, not wrong.
 	maxRequirements = 8192
 	// maxAnswers bounds the answers that are kept for telling a batch's age.
 	maxAnswers = 64
-	// unseenAfter is how long something may wait to be vouched for before it is an alarm.
+	// unseenAfter is how long something may wait to be confirmed before it is an alarm.
 	unseenAfter = 30 * time.Second
 )
 
@@ -83,10 +83,10 @@ type visibility struct {
 	// server and epoch are the stream's; answers of others are not taken.
 	server string
 	epoch  uint32
-	// queue holds what is not vouched for, in commit order.
+	// queue holds what is not confirmed, in commit order.
 	queue []requirement
-	// vouched is the highest version such that everything handed over up to it is visible.
-	vouched event.Version
+	// confirmed is the highest version such that everything handed over up to it is visible.
+	confirmed event.Version
 	// answers are kept oldest first: the first one, then ever denser towards the present.
 	answers []answer
 	// spacing is the least time between kept answers.
@@ -258,7 +258,7 @@ type conclusion struct {
 	read    bool
 	// news says that it tells more than the last conclusion did.
 	news bool
-	// waiting is how many requirements are not vouched for, and since when the first of them waits.
+	// waiting is how many requirements are not confirmed, and since when the first of them waits.
 	waiting int
 	since   time.Time
 }
@@ -278,7 +278,7 @@ func (v *visibility) take(a answer) (out conclusion, ok bool) {
 		n++
 	}
 	if n > 0 {
-		v.vouched = v.queue[n-1].last
+		v.confirmed = v.queue[n-1].last
 		v.queue = slices.Delete(v.queue, 0, n)
 		if len(v.queue) == 0 {
 			if cap(v.queue) > 1024 {
@@ -305,7 +305,7 @@ func (v *visibility) again() (out conclusion, ok bool) {
 
 // judge says what is known by the newest answer, which it settles once everything has been read.
 func (v *visibility) judge() conclusion {
-	out := conclusion{version: v.vouched, made: v.unread.made, waiting: len(v.queue)}
+	out := conclusion{version: v.confirmed, made: v.unread.made, waiting: len(v.queue)}
 	if out.waiting > 0 {
 		out.since = v.queue[0].since
 	}
@@ -316,7 +316,7 @@ func (v *visibility) judge() conclusion {
 	return out
 }
 
-// settled waits until everything handed over has been vouched for. Nothing else is left to do, so it is asked for now:
+// settled waits until everything handed over has been confirmed. Nothing else is left to do, so it is asked for now:
 // a catch-up does not take a pause between two questions longer than its work.
 func (v *visibility) settled(ctx context.Context) error {
 	v.mu.Lock()
@@ -347,7 +347,7 @@ func (v *visibility) urgent() bool {
 	return urgent
 }
 
-// waiting returns how many requirements are not vouched for, and since when the first one waits.
+// waiting returns how many requirements are not confirmed, and since when the first one waits.
 func (v *visibility) waiting() (n int, since time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -96,7 +96,7 @@ func TestAPositionHoldsATransactionThatBeginsBeforeIt(t *testing.T) {
 	v.handover(requirement{last: version(250), need: at(101)})
 	v.handover(requirement{last: version(350), need: at(301)})
 	if out := mustTake(t, v, byPlace(100)); out.version != (event.Version{}) {
-		t.Errorf("an answer at its beginning vouches for it: %s", out.version)
+		t.Errorf("an answer at its beginning confirms it: %s", out.version)
 	}
 	if out := mustTake(t, v, byPlace(300)); out.version != version(250) {
 		t.Errorf("an answer at its end: mark %s, want %s", out.version, version(250))
@@ -150,7 +150,7 @@ func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 	})
 	v.handover(requirement{last: event.Version{Epoch: 2, File: 1, Pos: 4}, need: at(5)})
 	if out := mustTake(t, v, a); out.waiting != 2 || !v.foreign() {
-		t.Errorf("a position of the new server vouched for the old one's: %d waiting", out.waiting)
+		t.Errorf("a position of the new server confirmed the old one's: %d waiting", out.waiting)
 	}
 	a.gtids, a.named, a.whole = set(run(uuidA, 1, 2)), true, true
 	if out := mustTake(t, v, a); out.waiting != 0 || out.version.Epoch != 2 || v.foreign() {

@@ -44,7 +44,7 @@ type entry struct {
 	Doubt
 	// put is when it last became durable; zero: it never was.
 	put time.Time
-	// behind: it has come since, so that it is to be put.
+	// behind: it has come since, so that it must be put.
 	behind bool
 }
 

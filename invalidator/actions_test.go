@@ -119,7 +119,7 @@ func TestOldNewsIsForgotten(t *testing.T) {
 	}
 }
 
-// What is read after a start, a rewind or an outage is a backlog, and may be of any age, though it was vouched for just
+// What is read after a start, a rewind or an outage is a backlog, and may be of any age, though it was confirmed just
 // now or not yet: until the reader has handed over all that the source holds, under the same term.
 func TestABacklogIsForgotten(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {

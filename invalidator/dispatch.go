@@ -1,6 +1,6 @@
 package invalidator
 
-// kind is why keys are sent, for counting and for who is paced.
+// kind is why keys are sent, for counting and for pacing.
 type kind uint8
 
 // The kinds of job.

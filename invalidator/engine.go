@@ -106,7 +106,7 @@ func (e *Engine) instant(t time.Time) instant { return instant(t.Sub(e.start)) }
 
 // Run runs what all partitions share: the writers to Redis, those who rebuild by query and who ends what waits for
 // them for long, the prober that asks whether Redis is there, and the retrier of parked keys. It blocks until ctx ends
-// or a fault stops it, and is to be called once. When it ends, so does every Serve; it returns after them.
+// or a fault stops it, and must be called once. When it ends, so does every Serve; it returns after them.
 func (e *Engine) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -244,11 +244,11 @@ func (h *health) stepped(by time.Duration) {
 }
 
 // slept reports whether nothing had run here for long, or Redis' clock had stepped, when what was begun then had begun,
-// or later, or so shortly before that a mark which does not vouch yet might seem older than it is. Somebody else may
+// or later, or so shortly before that a mark which does not confirm yet might seem older than it is. Somebody else may
 // have finished newer changes meanwhile, and what is known here of times may be wrong.
 func (h *health) slept(began instant, d time.Duration) bool {
 	s := h.overslept.Load()
-	return s != 0 && began < instant(s).add(write.Vouches(d))
+	return s != 0 && began < instant(s).add(write.ConfirmsAfter(d))
 }
 
 // pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in which

@@ -21,7 +21,7 @@ type partitionLoop struct {
 	engine *Engine
 	log    eventlog.Partition
 	served instant         // since when
-	ctx    context.Context // ends when the partition is to be given up
+	ctx    context.Context // ends when the partition must be given up
 	giveUp context.CancelFunc
 
 	fetched  chan *entry

@@ -86,7 +86,7 @@ func (m *marks) covering(source string, term uint64, v event.Version) instant {
 }
 
 // unseen returns the last instant at which the record was known not to be there yet: its reader had handed over all
-// that the source held, and nothing vouched for the record. always: there was none, so the record may be from any time
+// that the source held, and nothing confirmed the record. always: there was none, so the record may be from any time
 // before its reader began, or before this process heard of it: part of a backlog. Only the reader's own term counts,
 // since the one before was caught up with another part of the binlog.
 func (m *marks) unseen(source string, term uint64, v event.Version) instant {

@@ -183,7 +183,7 @@ func TestNoCachedValueStaysOlderThanItsRow(t *testing.T) {
 			written++
 		}
 	}
-	// The worlds would be too kind if what is to be rebuilt were forgotten in all of them.
+	// The worlds would be too kind if what must be rebuilt were forgotten in all of them.
 	if written < int(worlds)/5 {
 		t.Errorf("only in %d of %d worlds is a value that freshet wrote there in the end", written, worlds)
 	}

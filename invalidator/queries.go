@@ -25,7 +25,7 @@ type queryPool struct {
 	more      chan struct{}
 	// waiting is how many keys wait for a run to begin.
 	waiting atomic.Int64
-	// held is about how many bytes all hold that is to be rebuilt by query, and most how many it may be.
+	// held is about how many bytes all hold that must be rebuilt by query, and most how many it may be.
 	held atomic.Int64
 	most int64
 

@@ -253,7 +253,7 @@ func TestAKeyThatWaitsLongForItsQueryIsDeletedInstead(t *testing.T) {
 	})
 }
 
-// What is to be rebuilt by query may hold a share of the memory. The rest is deleted at once, and again as the final
+// What must be rebuilt by query may hold a share of the memory. The rest is deleted at once, and again as the final
 // action.
 func TestWhatFindsNoRoomToWaitForItsQueryIsDeletedInstead(t *testing.T) {
 	inBubble(t, Options{QueryWorkers: 1}, func(r *rig) {

@@ -38,7 +38,7 @@ func (q *queryPool) work(ctx context.Context) {
 }
 
 // attempt makes a run of all that wait for it, under the lock of its key. Where Redis goes away before the value is
-// written the value is dropped, for it would be old by the time that Redis is back; the run is to be made again.
+// written the value is dropped, for it would be old by the time that Redis is back; the run must be made again.
 func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []queryResult, again bool) {
 	q := w.pool
 	release := w.lock(ctx, r.key.key)
@@ -139,7 +139,7 @@ func (q *queryPool) failed(a *action, err error) {
 }
 
 // newest is the action that serves all the keys: under the highest of their versions, with the largest D, and with
-// what each of them is to be told about.
+// what each of them must be told about.
 func newest(serves []waiter) action {
 	var a action
 	var begun int64

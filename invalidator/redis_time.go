@@ -11,7 +11,7 @@ const (
 	// askTimeEvery is how often Redis is asked what its clock says. Clocks of two machines drift apart by less than 100
 	// ppm, that is 1 ms meanwhile.
 	askTimeEvery = 10 * time.Second
-	// slowTime is how long the answer may take if it is to be used for that long: it is as old as its way.
+	// slowTime is how long the answer may take for it to be used for that long: it is as old as its way.
 	slowTime = 500 * time.Millisecond
 )
 

@@ -226,7 +226,7 @@ func TestAfterAStepOfTheClockValuesAreForgotten(t *testing.T) {
 					r.Errorf("the final action after the step: %s", r.lastCall())
 				}
 				change(6, " forget 1/1/6/1 ")
-				r.pass(write.Vouches(d2))
+				r.pass(write.ConfirmsAfter(d2))
 				change(7, " set 1/1/7/1 ")
 				r.watermark(4)
 			})

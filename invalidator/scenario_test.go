@@ -147,7 +147,7 @@ func (s *scenario) drawValues(rng *rand.Rand, yes func(float64) bool, span func(
 	}
 }
 
-// mayNotBe reports whether a reader that is to be instant is not, because Redis hangs: it has to give the fill up.
+// mayNotBe reports whether a reader that must be instant is not, because Redis hangs: it has to give the fill up.
 func (s *scenario) mayNotBe(f fill) bool {
 	return s.kinds[f.row].instant &&
 		slices.ContainsFunc(s.stalls, func(st stall) bool { return st.from <= f.read && f.read < st.to })

@@ -44,21 +44,21 @@ type process struct {
 	failure   error
 }
 
-// asks are the heartbeats of one life: when the servers were asked, and what they vouched for.
+// asks are the heartbeats of one life: when the servers were asked, and what they confirmed.
 type asks struct {
 	mu  sync.Mutex
 	ask []ask
 }
 
 type ask struct {
-	at      time.Duration
-	vouched int
+	at        time.Duration
+	confirmed int
 }
 
-func (a *asks) add(at time.Duration, vouched int) {
+func (a *asks) add(at time.Duration, confirmed int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ask = append(a.ask, ask{at, vouched})
+	a.ask = append(a.ask, ask{at, confirmed})
 }
 
 // age returns for how long the change had been known to be visible at t.
@@ -66,7 +66,7 @@ func (a *asks) age(change int, t time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, k := range a.ask {
-		if k.vouched >= change {
+		if k.confirmed >= change {
 			return t - k.at
 		}
 	}
@@ -184,7 +184,7 @@ func (l *simLog) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error
 // honestAge is the age that a reader on another machine wrote on a record at t.
 func (p *process) honestAge(change int, t time.Duration) time.Duration {
 	for at := time.Duration(0); at <= t; at += p.w.askEvery {
-		if p.w.vouched(p.w.servers, at) >= change {
+		if p.w.confirmed(p.w.servers, at) >= change {
 			return t - at
 		}
 	}
@@ -341,11 +341,11 @@ func (p *process) beat(ctx context.Context, e *Engine, known *asks) {
 	defer late.Wait()
 	for ctx.Err() == nil {
 		now := w.now()
-		honest := w.vouched(w.servers, now)
+		honest := w.confirmed(w.servers, now)
 		known.add(now, honest)
 		if w.isLiar && now < w.takeover+4*w.d {
 			// The old leader does not know yet that it is none, nor that the second server is read again.
-			p.send(ctx, &late, e, 1, w.vouched(1, now))
+			p.send(ctx, &late, e, 1, w.confirmed(1, now))
 		} else if !w.isLiar {
 			p.send(ctx, &late, e, 1, honest)
 		}
@@ -357,14 +357,14 @@ func (p *process) beat(ctx context.Context, e *Engine, known *asks) {
 }
 
 // send delivers a mark, after a while.
-func (p *process) send(ctx context.Context, late *sync.WaitGroup, e *Engine, term uint64, vouched int) {
+func (p *process) send(ctx context.Context, late *sync.WaitGroup, e *Engine, term uint64, confirmed int) {
 	w := p.w
-	if vouched < 0 {
+	if confirmed < 0 {
 		return
 	}
 	w.mu.Lock()
 	at := w.now() + time.Duration(w.rng.Int64N(int64(w.lateMark)+1))
-	m := event.Mark{Source: "s", Term: term, Version: version(vouched), Read: true}
+	m := event.Mark{Source: "s", Term: term, Version: version(confirmed), Read: true}
 	if w.isKafka {
 		p.lastMarks[term] = m
 	}

@@ -98,7 +98,7 @@ func (s *partitionLoop) retryLater(u *unit) {
 // policy is what becomes of keys in trouble.
 func (s *partitionLoop) policy() retry.Policy { return s.engine.options.Retry }
 
-// parkable reports whether the unit is to be parked once its final delete is due.
+// parkable reports whether the unit must be parked once its final delete is due.
 func (u *unit) parkable() bool { return u.trouble != nil && u.trouble.park }
 
 // retryHeap is the units in trouble, the one that is tried next first.

@@ -129,7 +129,7 @@ type trouble struct {
 	attempts    int
 	first, last time.Time
 	retryAt     instant
-	park        bool // no further attempt in place: it is to be parked as soon as its final delete is due
+	park        bool // no further attempt in place: it must be parked as soon as its final delete is due
 }
 
 // key returns the i-th key.

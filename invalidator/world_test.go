@@ -302,8 +302,8 @@ func version(change int) event.Version {
 	return event.Version{Epoch: 1, File: 1, Pos: uint64(4 + change), Row: 1}
 }
 
-// vouched returns the last change up to which all are visible on the given servers at t; -1 if not even the first.
-func (w *world) vouched(servers int, t time.Duration) int {
+// confirmed returns the last change up to which all are visible on the given servers at t; -1 if not even the first.
+func (w *world) confirmed(servers int, t time.Duration) int {
 	for i, c := range w.changes {
 		for s := range servers {
 			if c.visible[s] > t {

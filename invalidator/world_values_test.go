@@ -130,7 +130,7 @@ func (w *world) call(c sentCall) any {
 // mark is what a guard knows of a key.
 type mark struct {
 	version event.Version
-	since   int64         // by Redis' clock, in ms; 0: it vouches
+	since   int64         // by Redis' clock, in ms; 0: it confirms
 	left    time.Duration // when it was left
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// action is what is to be done to one key of a job, and how far it is. Its round trips are
+// action is what must be done to one key of a job, and how far it is. Its round trips are
 //
-//	act      what is to be done, with its value
+//	act      what must be done, with its value
 //	forget   if that was refused: the same as something to be forgotten, which raises the guard
 //	drop     if that was refused, too: UNLINK
 //	notify   if something was done: what follows it
@@ -21,7 +21,7 @@ import (
 // each made for all actions of the job together, and each repeated while Redis is away.
 type action struct {
 	at     int   // its place in the job
-	unit   *unit // nil: what is to be done is settled
+	unit   *unit // nil: what must be done is settled
 	intent event.Intent
 	// first is what is known of it if it is a first action.
 	first firstAction
@@ -30,7 +30,7 @@ type action struct {
 	notes []write.Notice // of further changes that are served as well
 
 	outcome write.Outcome // once anything was done to the key
-	// removed says that the key is to be removed with all that is known of it, and nothing else is tried.
+	// removed says that the key must be removed with all that is known of it, and nothing else is tried.
 	removed bool
 	// err is why the key is in trouble: not before it is over, for a lack of memory is no trouble for a delete.
 	err error
@@ -72,7 +72,7 @@ func (w *writer) runWrites(j *job) {
 	}
 }
 
-// action is what is to be done to the i-th key of a part's unit. Of the unit it reads only what does not change while
+// action is what must be done to the i-th key of a part's unit. Of the unit it reads only what does not change while
 // parts of it are out: an answer to another part may just be setting again.
 func (w *writer) action(at int, p *part, i int) action {
 	u := p.unit

@@ -37,7 +37,7 @@ func (b *Backoff) Next() time.Duration {
 // Attempts returns how many waits were given since the last [Backoff.Reset].
 func (b *Backoff) Attempts() int { return b.n }
 
-// Reset is to be called after a success: the next wait is a first one again.
+// Reset must be called after a success: the next wait is a first one again.
 func (b *Backoff) Reset() { b.n = 0 }
 
 // Wait waits for [Backoff.Next]. It returns the context's error if that ends first.

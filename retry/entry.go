@@ -30,7 +30,7 @@ type Entry struct {
 	Attempts int
 	// First and Last are when the first and the last attempt failed.
 	First, Last time.Time
-	// Due is when the next attempt is to be made; zero for a dead letter.
+	// Due is when the next attempt must be made; zero for a dead letter.
 	Due time.Time
 	// Notices are sent after the attempt that passes.
 	Notices []Notice

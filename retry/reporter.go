@@ -33,7 +33,7 @@ type Reporter struct {
 	failing  int                  // loops that had something to report
 }
 
-// failed reports a failure if it is news. It returns false if nothing is to be said of it yet. first says that nothing
+// failed reports a failure if it is news. It returns false if nothing should be said of it yet. first says that nothing
 // was to be said of this loop before.
 func (r *Reporter) failed(err error, lasting time.Duration, first bool) bool {
 	if r == nil {

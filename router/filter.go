@@ -208,7 +208,7 @@ func checkMod(begin numeric, what string, filters []Filter) *fault {
 	return nil
 }
 
-// filter appends to dst what it makes of src, which dst may share memory with but not overlap after its end. It
+// filter appends to dst what it makes from src, which dst may share memory with but not overlap after its end. It
 // returns false when it cannot: mod, of what is no integer.
 type filter func(dst, src []byte) ([]byte, bool)
 

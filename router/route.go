@@ -48,7 +48,7 @@ func (r *Router) Route(b *event.Batch, c *event.Change) {
 	}
 }
 
-// Publish shows in the metrics what was routed since the last call. It is to be called when rows pause.
+// Publish shows in the metrics what was routed since the last call. It must be called when rows pause.
 func (r *Router) Publish() {
 	for _, m := range r.mappings {
 		m.meters.rows.publish()

@@ -8,7 +8,7 @@ import (
 	"github.com/freshet/freshet/config/spec"
 )
 
-// maxCopies bounds how many keys one template makes of one row image.
+// maxCopies bounds how many keys one template makes from one row image.
 const maxCopies = 1024
 
 // Template is a parsed template.

@@ -11,7 +11,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// keysOf returns the keys that a template makes of one row of shop.product.
+// keysOf returns the keys that a template makes from one row of shop.product.
 func keysOf(t *testing.T, template string, r row) []string {
 	t.Helper()
 	f := newFeed(t, mustNew(t, spectest.Keys(template)), spectest.Product())

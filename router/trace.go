@@ -6,7 +6,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Tracer is told what Route makes of a row change, while it does, and why it makes no more: for explanations.
+// Tracer records what Route makes from a row change, while it does, and why it makes no more: for explanations.
 type Tracer interface {
 	// Rule says whether a mapping is for the change. passed is what it asks for that the change has not, as in the
 	// metrics (events, columns, when); empty when it is for it. An error says that `when` failed, which counts as true.

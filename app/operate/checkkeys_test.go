@@ -98,7 +98,7 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 	}
 }
 
-// fixes returns what is to be done about the findings of the grade.
+// fixes returns what to do about the findings of the grade.
 func fixes(t *testing.T, server *testbed.RedisServer, c *config.Config, g Grade) string {
 	t.Helper()
 	rdb := server.NewClient(&redis.Options{Username: "some", Password: "secret", MaxRetries: -1})

@@ -8,7 +8,7 @@ import (
 	"github.com/freshet/freshet/router/explain"
 )
 
-// Explain prints which keys each mapping makes of a row change, and why. row and old are JSON objects of columns;
+// Explain prints which keys each mapping makes from a row change, and why. row and old are JSON objects of columns;
 // old is empty for an insert, row is null for a delete.
 func Explain(w io.Writer, c *config.Config, table, row, old string) error {
 	x, err := explain.Explain(c.Mappings, explain.Sample{Table: table, Row: []byte(row), Old: []byte(old)})

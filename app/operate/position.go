@@ -161,7 +161,7 @@ func recordAlone(ctx context.Context, k doubt.Keeper, c *config.Config, d *doubt
 	if d == nil {
 		return nil
 	}
-	alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil) // who is asked has been told
+	alarms, err := alarm.New(slog.New(slog.DiscardHandler), nil) // the user is asked, and so knows
 	if err != nil {
 		return err
 	}

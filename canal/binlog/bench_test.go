@@ -273,7 +273,7 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 		r := newReader(t, allNeeds()...)
 		read := func() { testbed.Must(t, r.read(work.events[1:])) }
 		testbed.Must(t, r.read(work.events))
-		if allocs := testing.AllocsPerRun(5, read); allocs > 50 { // what the race detector makes of a pool
+		if allocs := testing.AllocsPerRun(5, read); allocs > 50 { // what the race detector does to a pool
 			t.Errorf("%s: %v allocations in %d rows", name, allocs, n+m)
 		}
 	}

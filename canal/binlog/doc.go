@@ -32,10 +32,10 @@
 // # From bytes to text
 //
 // header.go, format.go and event.go take a packet apart; type.go says of each type of event what a reader must do.
-// tablemap.go and metadata.go read what a TABLE_MAP says of a table. describe.go makes of that, and of what is known
-// from elsewhere, what each column is; compatible.go notices a definition that is not the rows' own. plan.go compiles
-// how values lie in a row image, and rows.go goes through it. value.go makes the text of a value, with the formats in
-// number.go, temporal.go, inet.go, inflate.go and json.go.
+// tablemap.go and metadata.go read what a TABLE_MAP says of a table. describe.go makes from that, and from what is
+// known from elsewhere, what each column is; compatible.go notices a definition that is not the rows' own. plan.go
+// compiles how values lie in a row image, and rows.go goes through it. value.go makes the text of a value, with the
+// formats in number.go, temporal.go, inet.go, inflate.go and json.go.
 //
 // # A new column type
 //

@@ -20,7 +20,7 @@ import (
 var recordAgain = flag.Bool("record", false, "record testdata again from real servers")
 
 // recording is what was recorded of one server: events, what information_schema said of the tables, and what the
-// decoder made of it (which the tests against real servers vouched for).
+// decoder made of it (which the tests against real servers confirmed).
 type recording struct {
 	name   string
 	events [][]byte
@@ -57,7 +57,7 @@ func load(t testing.TB, name string) *recording {
 	return r
 }
 
-// render prints what the decoder makes of the events.
+// render prints what the decoder makes from the events.
 func (r *recording) render(t testing.TB) string {
 	var out strings.Builder
 	w := &wants{info: r.info, needs: allColumns}

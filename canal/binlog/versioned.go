@@ -2,7 +2,7 @@ package binlog
 
 import "github.com/freshet/freshet/event"
 
-// current makes of a row change of a table with system versioning what it is for the rows that hold now, and reports
+// current makes from a row change of a table with system versioning what it is for the rows that hold now, and reports
 // whether it is anything for them. An UPDATE is logged as one, followed by an INSERT of the row that was; a DELETE as
 // an UPDATE that sets the ROW END. Observed on MariaDB 10.11 with binlog_row_image FULL, MINIMAL and NOBLOB.
 func (r *rowReader) current(c *event.Change) bool {

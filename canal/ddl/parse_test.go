@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// example is a statement and what is to be read from it, with the default schema d.
+// example is a statement and what must be read from it, with the default schema d.
 type example struct{ sql, want string }
 
 func check(t *testing.T, s Session, examples []example) {

@@ -205,7 +205,7 @@ func TestNamedColumnsNeedNoLookThroughTheBinlog(t *testing.T) {
 	}
 	apply(f, tr, "ALTER TABLE a ADD x INT")
 	if _, err := tr.Describe(named(tableMap("a", long), "id")); !errors.Is(err, ErrDoubt) {
-		t.Errorf("after an ALTER TABLE it is to be asked again: %v", err)
+		t.Errorf("after an ALTER TABLE it must be asked again: %v", err)
 	}
 }
 

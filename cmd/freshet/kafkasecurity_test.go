@@ -71,7 +71,7 @@ func obey(t *testing.T, kafka *testbed.KafkaCluster, text string) {
 			continue
 		}
 		if words[0] != "--add" || words[1] != "--allow-principal" {
-			t.Fatalf("what is to be done by %q?", c[0])
+			t.Fatalf("what should be done by %q?", c[0])
 		}
 		user, resource := strings.TrimPrefix(words[2], "User:"), strings.TrimPrefix(words[len(words)-2], "--")
 		var operations []string

@@ -53,7 +53,7 @@ func TestTheProjectIsWhole(t *testing.T) {
 				continue
 			}
 			if fi, err := os.Stat(v.Source); err != nil || fi.IsDir() || !v.ReadOnly {
-				t.Errorf("%s: %s is to be a file, and mounted for reading: %v", name, v.Source, err)
+				t.Errorf("%s: %s must be a file, and mounted for reading: %v", name, v.Source, err)
 			}
 		}
 		for _, port := range s.Ports {

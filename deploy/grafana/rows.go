@@ -244,7 +244,7 @@ func binlog() row {
 		{title: "Connected", unit: "short", queries: []query{{`freshet_source_connected{$all}`, "{{instance}}"}}},
 		{title: "Reading is behind", unit: "s", queries: []query{{`freshet_source_lag_seconds{$all}`, "{{instance}}"}}},
 		{
-			title: "Binlog kept for", description: "For how long the source keeps what is to be read next.", unit: "s",
+			title: "Binlog kept for", description: "For how long the source keeps what must be read next.", unit: "s",
 			queries: []query{{`freshet_source_retention_headroom_seconds{$all}`, "{{instance}}"}},
 		},
 		{
@@ -272,7 +272,7 @@ func binlog() row {
 			},
 		},
 		{
-			title: "Batches not vouched for", unit: "short",
+			title: "Batches not confirmed", unit: "short",
 			queries: []query{{`freshet_source_unvouched_batches{$all}`, "{{instance}}"}},
 		},
 	}}}
@@ -298,7 +298,7 @@ func kafka() row {
 		},
 	}, {
 		{
-			title: "Kept for, by partition", description: "For how long the brokers keep what is to be fetched next.", unit: "s",
+			title: "Kept for, by partition", description: "For how long the brokers keep what must be fetched next.", unit: "s",
 			queries: []query{{
 				`min by (partition) (freshet_kafka_retention_headroom_seconds{$all})`,
 				"partition {{partition}}",

@@ -169,7 +169,7 @@ func TestFieldsThatCannotBe(t *testing.T) {
 	}
 }
 
-// plainly is what encoding/json makes of a text, without its escapes for HTML.
+// plainly is what encoding/json makes from a text, without its escapes for HTML.
 func plainly(t interface{ Fatal(...any) }, v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -253,7 +253,7 @@ func explain(path string, err error) error {
 	}
 	return fmt.Errorf("eventlog.dir %s: %s: %w: put back a copy, or move the file away, set the position where the "+
 		"source "+
-		"is to be read from (freshet position set), and clear the keys that were cached since", dir, FileName, asDamage(err))
+		"must be read from (freshet position set), and clear the keys that were cached since", dir, FileName, asDamage(err))
 }
 
 // isDamage reports whether the file's content is to blame, not the access to it.

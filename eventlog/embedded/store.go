@@ -212,7 +212,7 @@ func (s *Store) inPlace() error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return fmt.Errorf("%w: %w: stop freshet, put back a copy of the file, or set the position where the source is to be "+
+	return fmt.Errorf("%w: %w: stop freshet, put back a copy of the file, or set the position where the source must be "+
 		"read from"+
 		" (freshet position set) before it is started again", ErrRemoved, err)
 }

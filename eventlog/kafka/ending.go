@@ -59,7 +59,7 @@ func (l *Log) awaitEnd(ctx context.Context) (over bool, lost error) {
 	}
 }
 
-// ending is what the brokers say of a log that is to be finished.
+// ending is what the brokers say of a log that must be finished.
 type ending struct {
 	log       *Log
 	elsewhere elsewhere

@@ -127,19 +127,19 @@ func TestWhoWaitsForTheEndIsToldOfAPartitionThatAnotherHasStopped(t *testing.T) 
 		has, not = b, a
 	}
 	if !has.FreshAsOf().IsZero() {
-		t.Error("who has the partition is fresh")
+		t.Error("the process with the partition is fresh")
 	}
 	ends := map[int]int64{0: 1, 1: 0}
 	not.CloseAt(ends)
 	<-not.done
 	var lost *consumer.LostError
 	if err := not.stop(); !errors.As(err, &lost) || lost.Partition != 0 {
-		t.Fatalf("who has not: %v", err)
+		t.Fatalf("the process without it: %v", err)
 	}
 	has.CloseAt(ends)
 	<-has.done
 	if err := has.stop(); !errors.As(err, &lost) || lost.Partition != 0 || lost.Loss != consumer.Uncommitted {
-		t.Fatalf("who has: %v", err)
+		t.Fatalf("the process with it: %v", err)
 	}
 }
 

@@ -75,7 +75,7 @@ func BenchmarkWrites(b *testing.B) {
 	b.Run("publish", benchPublish)
 }
 
-// newBenchRig returns a rig whose keys have companions that vouch.
+// newBenchRig returns a rig whose keys have companions that confirm.
 func newBenchRig(b *testing.B, item benchItem) *rig {
 	r := newRig(b, testbed.Redis(b), Options{})
 	switch it := item(0); it.Action {

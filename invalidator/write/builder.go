@@ -88,7 +88,7 @@ func (b *Builder) Append(calls []*Call, it *Item) []*Call {
 }
 
 // Fallback returns a call that removes the key of an item, with all that is known of it: for when its own calls are
-// refused. It takes the companions along, since those would go on to vouch for older values.
+// refused. It takes the companions along, since those would go on to confirm older values.
 func (b *Builder) Fallback(it *Item) *Call {
 	c := b.call(7)
 	c.add("unlink", b.key(it))
@@ -175,7 +175,7 @@ var digits = [...]string{"0", "1", "2", "3"}
 
 // guarded adds what all scripts with a guard take first: [guardArgs] arguments.
 func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
-	c.add(op, b.version(it.Version), it.Source, b.millis(Vouches(it.D)))
+	c.add(op, b.version(it.Version), it.Source, b.millis(ConfirmsAfter(it.D)))
 	if it.D == 0 {
 		c.add("1")
 	} else {

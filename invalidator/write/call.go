@@ -7,7 +7,7 @@ type Call struct {
 	// Args are the command and its arguments, each a *string. They, and what they point to, are valid until the
 	// [Builder] is reset.
 	Args []any
-	// Script is the script of an EVALSHA, nil for other commands. When Redis answers NOSCRIPT, its Source is to be
+	// Script is the script of an EVALSHA, nil for other commands. When Redis answers NOSCRIPT, its Source must be
 	// loaded (SCRIPT LOAD) and the call sent again.
 	Script *Script
 	// Reply is what Redis answered: an int64, a string, or nil for no value.

@@ -73,7 +73,7 @@
 //     was lost, or came when the change had been known to be visible for D/2. Of a query that was run after that reply
 //     it is always that: what the query read holds all that was settled before.
 //   - What a process got, or what a query began to read, before the process slept or Redis' clock stepped, or less
-//     than [Vouches] after, is forgotten.
+//     than [ConfirmsAfter] after, is forgotten.
 //   - Calls of one item go down one connection in order, and all of them are sent again or none.
 //
 // # Fields and members
@@ -83,7 +83,7 @@
 // in one generation only, for Redis may evict the younger one alone.
 //
 // A member is marked in the same way, but a set that lacks a member says something, too: so where the marks do not
-// vouch for a member, the whole key goes. The marks as a whole have a floor, the change that they were begun by or the
+// confirm a member, the whole key goes. The marks as a whole have a floor, the change that they were begun by or the
 // newest one that a generation that is gone had; a change below it removes the key. A member is only ever added to a
 // key that is there, for a set of one member that should have a thousand is worse than none.
 //

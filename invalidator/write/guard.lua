@@ -2,8 +2,8 @@
 -- it in the same slot.
 --
 -- A mark says which change a value was last written for: "<version> <since> <source>". Version is
--- epoch/file/position/row in decimal. Since is 0 if the mark vouches for having seen all newer changes that were
--- finished; else it was begun at that time (of Redis, in ms), and does not vouch yet.
+-- epoch/file/position/row in decimal. Since is 0 if the mark confirms having seen all newer changes that were
+-- finished; else it was begun at that time (of Redis, in ms), and does not confirm yet.
 --
 -- ARGV: what to do, version, source, window (ms), "1" if D is 0, so that no second action may follow, else by when a mark
 -- was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms), until when anything but

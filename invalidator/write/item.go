@@ -7,7 +7,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// Item is one action on one key that is to be sent now.
+// Item is one action on one key that must be sent now.
 type Item struct {
 	// Key is without the prefix.
 	Key    string
@@ -54,7 +54,7 @@ const (
 	Written Outcome = iota + 1
 	// Removed: the key, field or member is gone, or the negative entry is there, as the item wanted.
 	Removed
-	// Forgotten: the key or field was removed, since what it should hold could not be vouched for or not be written
+	// Forgotten: the key or field was removed, since what it should hold could not be confirmed or not be written
 	// (or since that was the intent). The application reads it again.
 	Forgotten
 	// Older: nothing was done, since a newer change has been written.
@@ -77,12 +77,12 @@ func (o Outcome) String() string {
 // first and the final action.
 func Window(d time.Duration) time.Duration { return d + 5*time.Second }
 
-// Vouches returns how old a companion must be to vouch. That is later than [Window]: owners do not learn at the same
-// moment what is visible.
-func Vouches(d time.Duration) time.Duration { return Window(d) + 5*time.Second }
+// ConfirmsAfter returns how old a companion must be to confirm. That is later than [Window]: owners do not learn at the
+// same moment what is visible.
+func ConfirmsAfter(d time.Duration) time.Duration { return Window(d) + 5*time.Second }
 
 // Judge settles with which intent an action is sent now, what it was made for or to forget, and until when it may take
-// effect. It is to be asked before every sending, be it the first, the final one, or one again after a failure. D must
+// effect. It must be asked before every sending, be it the first, the final one, or one again after a failure. D must
 // be set.
 //
 //   - now is what Redis' clock says, in ms, or less: the sender asks Redis for it. 0: unknown, and Redis forgets the

@@ -36,7 +36,7 @@ func TestMarksOfMembers(t *testing.T) {
 		play            func(r *rig) Outcome
 	}{
 		{
-			"do not vouch for another member as soon as they are begun", "local good = since == 0", "local good = true",
+			"do not confirm another member as soon as they are begun", "local good = since == 0", "local good = true",
 			func(r *rig) Outcome {
 				r.do(member("k", "a", event.IntentPut, at(1))) // late: begins marks that were lost
 				r.redis("sadd", "k", "as of 9")
@@ -44,7 +44,7 @@ func TestMarksOfMembers(t *testing.T) {
 			},
 		},
 		{
-			"do not vouch for what a generation held that Redis lost",
+			"do not confirm what a generation held that Redis lost",
 			"if newer(oldtop, floor) then floor = oldtop end\n    oldtop = false",
 			"oldtop = false",
 			func(r *rig) Outcome {

@@ -50,7 +50,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			61,
 		},
 		{
-			"a companion vouches after a while only", "if now - since >= window then return 0 end", "if true then return 0 end",
+			"a companion confirms after a while only", "if now - since >= window then return 0 end", "if true then return 0 end",
 			"string",
 			hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
 			18,
@@ -205,7 +205,7 @@ func TestADoubtRaisesTheCompanion(t *testing.T) {
 				t.Fatalf("the newest change: %s", o)
 			}
 		}
-		r.redis("hset", "clock", "s", begins+int64(Vouches(testD)/time.Second))
+		r.redis("hset", "clock", "s", begins+int64(ConfirmsAfter(testD)/time.Second))
 		return r.do(overtaken)
 	}
 	whole := simulated(t)

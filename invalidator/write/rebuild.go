@@ -64,7 +64,7 @@ func (it *Item) lifetime() time.Duration {
 	return it.Effect.TTL
 }
 
-// splice puts the time at which the value is to be renewed into a JSON object. What is no object stays as it is.
+// splice puts the time at which the value must be renewed into a JSON object. What is no object stays as it is.
 func (b *Builder) splice(value []byte, at time.Time) []byte {
 	if len(value) < 2 || value[0] != '{' || value[len(value)-1] != '}' {
 		return value

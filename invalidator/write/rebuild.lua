@@ -13,7 +13,7 @@ local function put(mark)
   return redis.pcall('SET', companion, mark, 'PX', keep)
 end
 
--- note leaves the mark. Where it cannot be written (no memory), none may be left: it would vouch for older values.
+-- note leaves the mark. Where it cannot be written (no memory), none may be left: it would confirm older values.
 local function note(mark)
   if failed(put(mark)) then redis.call('UNLINK', companion) end
 end

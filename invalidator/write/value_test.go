@@ -10,8 +10,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// vouched makes the key's companion vouch for all that comes after.
-func (r *rig) vouched(key string) {
+// confirmed makes the key's companion confirm all that comes after.
+func (r *rig) confirmed(key string) {
 	r.Helper()
 	r.redis("set", r.b.names.Version(key), "1/0/0/0 0 s")
 }
@@ -19,7 +19,7 @@ func (r *rig) vouched(key string) {
 func TestExpireAtIsPutInsideTheObject(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	now := time.UnixMilli(1763739000123)
-	r.vouched("k")
+	r.confirmed("k")
 	for value, want := range map[string]string{
 		`{"id":1}`: `{"id":1,"expire_at":1763739060123}`, `{}`: `{"expire_at":1763739060123}`, `[1]`: `[1]`, ``: ``, `{`: `{`,
 		`null`: `null`,
@@ -56,7 +56,7 @@ func TestTTLsHaveJitterAndCompanionsOutliveThem(t *testing.T) {
 	} {
 		random = c.random
 		for _, form := range []event.Form{event.FormString, event.FormHash} {
-			r.vouched("k")
+			r.confirmed("k")
 			it := put("k", "v", at(1))
 			it.Effect, it.Fields = &event.Effect{As: form, TTL: c.ttl, Jitter: c.jitter}, fields("f", "v")
 			if form == event.FormString {
@@ -99,7 +99,7 @@ func TestARowThatIsGone(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	it := put("k", "", at(2))
 	it.Intent, it.Fields = event.IntentRemove, nil
-	r.vouched("k")
+	r.confirmed("k")
 	r.redis("set", "k", "v")
 	if o := r.do(it); o != Removed || r.redis("exists", "k") != int64(0) {
 		t.Error(o)
@@ -118,7 +118,7 @@ func TestARowThatIsGone(t *testing.T) {
 
 func TestARowOfNullsIsNoHash(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
-	r.vouched("k")
+	r.confirmed("k")
 	r.redis("hset", "k", "old", "1")
 	it := put("k", "", at(2))
 	it.Effect, it.Fields = &event.Effect{As: event.FormHash}, event.AppendNull(fields("a"))
@@ -145,7 +145,7 @@ func TestALargeHashIsPutTogetherAndSwappedIn(t *testing.T) {
 			{inlineFields, 10, 1}, {inlineFields + 1, 10, 3}, {1000, 10, 5}, {3, inlineBytes, 4}, {1, 3 * inlineBytes, 2},
 		} {
 			r.redis("flushall")
-			r.vouched("k")
+			r.confirmed("k")
 			r.redis("hset", "k", "old", "1")
 			it := large("k", c.fields, c.size, at(2))
 			if n := len(r.b.Append(nil, it)); n != c.calls {
@@ -262,7 +262,7 @@ func TestALateValueLeavesANewerOne(t *testing.T) {
 
 func TestCallsOfAnItemMayBeSentAgain(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
-	r.vouched("k")
+	r.confirmed("k")
 	it := large("k", 1000, 10, at(2))
 	calls := r.b.Append(nil, it)
 	for n := range calls {
@@ -305,7 +305,7 @@ func TestWhatCannotBeMadeOutIsForgotten(t *testing.T) {
 		{},
 	} {
 		it.Key, it.Source, it.Version, it.D = "k", "s", at(2), testD
-		r.vouched("k")
+		r.confirmed("k")
 		r.redis("hset", "k", "f", "v")
 		if o := r.do(it); o != Forgotten && o != Removed || r.redis("exists", "k") != int64(0) {
 			t.Errorf("%s: %s", it.Action, o)

@@ -131,7 +131,7 @@ const printed = `SELECT id, kind, name, price, CONCAT(weight) AS weight, big, TO
 // numbers are the columns that are numbers in JSON.
 var numbers = map[string]bool{"id": true, "kind": true, "weight": true, "big": true, "live": true, "version": true}
 
-// document makes of a row what its JSON document decodes to. MariaDB's JSON columns are text to everybody.
+// document makes from a row what its JSON document decodes to. MariaDB's JSON columns are text to everybody.
 func document(row map[string]*string, flavor testbed.Flavor) (map[string]any, error) {
 	out := map[string]any{}
 	for name, text := range row {
@@ -167,7 +167,7 @@ func decode(text string) (any, error) {
 	return v, nil
 }
 
-// fields makes of a row the fields of a hash.
+// fields makes from a row the fields of a hash.
 func fields(row map[string]*string) map[string]string {
 	out := map[string]string{}
 	for name, text := range row {

@@ -16,7 +16,7 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// held returns what Redis holds under a key, read as what it is to be. A string that is to be JSON is decoded; one that
+// held returns what Redis holds under a key, read as what it must be. A string that must be JSON is decoded; one that
 // is no JSON stays what it is.
 func held(ctx context.Context, rdb *redis.Client, key string, json bool) (value, error) {
 	kind, err := rdb.Type(ctx, key).Result()

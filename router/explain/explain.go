@@ -49,7 +49,7 @@ type Explained struct {
 	D time.Duration
 }
 
-// Explain says what the mappings make of a row change. It runs the code that routes, on mappings that it compiles for
+// Explain says what the mappings make from a row change. It runs the code that routes, on mappings that it compiles for
 // itself, so it may be called from any goroutine. It fails when the mappings are at fault, when none of them matches
 // the table, when the JSON is none, or (with a definition) when the mappings do not fit the table.
 func Explain(specs []spec.Mapping, s Sample) (*Explanation, error) {

@@ -81,7 +81,8 @@ func shapeOf(c *event.Column) shape {
 	return shape{set: anyByte(), min: 0, max: endless}
 }
 
-// through returns the shape of what a filter makes of the text. It may hold more than the filter can make, never less.
+// through returns the shape of what a filter makes from the text. It may hold more than the filter can make, never
+// less.
 func (s shape) through(f *router.Filter) shape {
 	hexits := bytesOf("0-9a-f")
 	switch f.Name {

@@ -29,7 +29,7 @@ func (f Finding) String() string {
 	return spec.Sentence(f.Pos.String(), table, f.What, f.Do)
 }
 
-// Check looks at what the mappings make of these tables for what [router.Router.Bind] must allow but few would want:
+// Check looks at what the mappings make from these tables for what [router.Router.Bind] must allow but few would want:
 //
 //   - Free text in a key, with which a row can name a key that is not its own, and any text in a key that another
 //     template can make as well.
@@ -131,7 +131,7 @@ func (k *checker) gather(m *router.Mapping, t *event.Table) {
 	}
 }
 
-// sight fills in what the template makes of the table. False: it cannot be bound.
+// sight fills in what the template makes from the table. False: it cannot be bound.
 func (k *checker) sight(s *sight) bool {
 	last := -2
 	for i := range s.t.Parts {

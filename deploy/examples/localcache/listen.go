@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Listener listens to a channel that freshet publishes to, with the key as message. Redis keeps no message for who is
-// away, so everything is lost with the connection.
+// Listener listens to a channel that freshet publishes to, with the key as message. Redis keeps no message for a client
+// that is away, so everything is lost with the connection.
 type Listener struct {
 	Redis   *redis.Client
 	Channel string

@@ -3,7 +3,7 @@
 //
 // # What it guarantees
 //
-// It makes one attempt at a time and does not repeat it by itself: who calls it knows whether the attempt may be
+// It makes one attempt at a time and does not repeat it by itself: the caller knows whether the attempt may be
 // repeated, and what else must wait meanwhile. [Classify] says what an error means for that, its text what an operator
 // can do about it; [Client.Explain] does the same for the requests that are made past this package. No error, log or
 // metric holds a password or anything of a record.

@@ -119,7 +119,7 @@ func login(t *testing.T, mechanism, user, password string) sasl.Mechanism {
 func TestAGuardedBroker(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	cluster := guarded(t, ours)
-	t.Run("who is refused is told why", func(t *testing.T) { refusals(t, cluster, ours) })
+	t.Run("a refused client learns why", func(t *testing.T) { refusals(t, cluster, ours) })
 	t.Run("the commands of missing rights give them", func(t *testing.T) { rights(t, cluster, ours) })
 	t.Run("sessions are renewed", func(t *testing.T) { sessions(t, cluster, ours) })
 }

@@ -104,7 +104,7 @@ func (t *transport) refresh(ctx context.Context, addr net.Addr) {
 	_, _ = current.RoundTrip(ctx, addr, refresh{})
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refreshed = time.Now() // it may have taken long: who has waited for it, too, need not wait for another
+	t.refreshed = time.Now() // it may have taken long: another goroutine that has waited for it need not wait for another
 }
 
 // close lets go of all connections that are not in use, and of the others once they are not.

@@ -47,7 +47,7 @@ func newFeed(p *assignedPartition, from int64) *feed {
 	}
 }
 
-// urgent reports whether the feed is to be fetched now. One that is less than half empty goes with others.
+// urgent reports whether the feed must be fetched now. One that is less than half empty goes with others.
 func (d *feed) urgent() bool { return d.waiting < fetchBytes/2 }
 
 // ready reports whether a fetch will be answered at once: with records, or, after an error, with another one.

@@ -144,7 +144,7 @@ func (f *fetcher) run(l *lane, r *request) {
 	}
 }
 
-// answered hands over what a request brought, and returns the next one, if there is one; what else is to be asked it
+// answered hands over what a request brought, and returns the next one, if there is one; what else must be asked it
 // starts.
 func (f *fetcher) answered(l *lane, r *request, results []broker.FetchResult) *request {
 	f.mu.Lock()
@@ -255,7 +255,7 @@ func (f *fetcher) enter(d *feed, leader int) {
 	f.pump(d.lane)
 }
 
-// join puts a feed into a lane, which is to be pumped then. The caller holds the lock.
+// join puts a feed into a lane, which must be pumped then. The caller holds the lock.
 func (f *fetcher) join(d *feed, leader int) {
 	l := f.lanes[leader]
 	if l == nil {

@@ -30,7 +30,8 @@ type sourceHistory struct {
 }
 
 // add takes a mark. One of an older leader says nothing any more. One without a moment says that there is such a
-// source: as long as that has none, nothing is fresh, for who is behind by a long backlog cannot say anything either.
+// source: as long as that has none, nothing is fresh, for a reader that is behind by a long backlog cannot say anything
+// either.
 func (h *history) add(m *record.Mark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,10 +16,10 @@ const (
 	fetchBytes = 1 << 20
 	fetchWait  = 10 * time.Second
 	// patience is how long this topic may fail, by what passes by itself, before an operator hears of it: brokers that
-	// are away are everybody's trouble, and told of sooner by who has work to do.
+	// are away are everybody's trouble, and reported sooner by processes that have work to do.
 	patience = time.Minute
 	// stale is after how long without an answer all is read again: the brokers forget a removal after
-	// delete.retention.ms, a day, and who has not seen it by then would believe forever what was removed.
+	// delete.retention.ms, a day, and a process that has not seen it by then would believe forever what was removed.
 	stale = 12 * time.Hour
 )
 

@@ -77,7 +77,7 @@ func (b *balancer) AssignGroups(in []kafka.GroupMember, partitions []kafka.Parti
 	share(members, topics)
 	out := kafka.GroupMemberAssignments{}
 	for _, m := range members {
-		out[m.id] = m.given // also when empty: who is not named is sent something that cannot be read
+		out[m.id] = m.given // also when empty: a member that is not named is sent something that cannot be read
 	}
 	return out
 }

@@ -48,7 +48,7 @@ type reign struct {
 	last   position      // the last that is durable
 	seq    uint64        // of the last attempt to save
 	states uint64        // attempts to write a State
-	litter []string      // what is to be removed after the next save
+	litter []string      // what must be removed after the next save
 }
 
 func newReign(c *claimed, inUse func(key string) bool) *reign {

@@ -154,7 +154,7 @@ func (s *Store) readAgain(ctx context.Context, l *letter, now time.Time) ([]retr
 	return entries(b, now), nil
 }
 
-// entries returns what is to be parked for a whole batch. Nothing is known here of its marks, so each key gets its
+// entries returns what must be parked for a whole batch. Nothing is known here of its marks, so each key gets its
 // second delete's time at least before its one delete.
 func entries(b *event.Batch, now time.Time) []retry.Entry {
 	out := make([]retry.Entry, len(b.Invalidations))

@@ -121,7 +121,7 @@ func New(c *broker.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Topics returns the retry topics of the delays, the shortest first: what a member of the group is to be assigned and
+// Topics returns the retry topics of the delays, the shortest first: what a member of the group must be assigned and
 // [Store.Serve]. See [Store.Former] for those of delays that are configured no more.
 func (s *Store) Topics() []string {
 	out := make([]string, len(s.o.Delays))

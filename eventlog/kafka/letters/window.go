@@ -43,7 +43,7 @@ func sizeOf(e *retry.Entry) int {
 	return size
 }
 
-// full reports whether nothing more is to be read for now.
+// full reports whether nothing more should be read for now.
 func (w *window) full(o *Options) bool {
 	return len(w.items) >= o.Window || w.bytes >= o.WindowBytes
 }

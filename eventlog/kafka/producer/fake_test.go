@@ -212,7 +212,7 @@ func items(b *event.Batch) []item {
 	return out
 }
 
-// contents returns what a consumer makes of each partition.
+// contents returns what a consumer makes from each partition.
 func (f *fakeKafka) contents(heads map[int]event.Version) ([][]item, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +231,7 @@ func (f *fakeKafka) contents(heads map[int]event.Version) ([][]item, error) {
 	return consume(values, heads)
 }
 
-// consume returns what a consumer makes of each partition's records, passing over repeats, or what is wrong with a
+// consume returns what a consumer makes from each partition's records, passing over repeats, or what is wrong with a
 // chain.
 func consume(values [][][]byte, heads map[int]event.Version) ([][]item, error) {
 	all := make([][]item, len(values))

@@ -111,7 +111,7 @@ func (l *lanes) send(ctx context.Context, g *errgroup.Group, on *lane) error {
 	return nil
 }
 
-// take takes the partitions that the next request is for; none if there is to be none now. Partitions in trouble go by
+// take takes the partitions that the next request is for; none if none should be sent now. Partitions in trouble go by
 // themselves, so that one whose replicas do not answer holds up no other again.
 func (l *lanes) take(ctx context.Context, on *lane) (taken []*sendQueue, retrying bool) {
 	l.mu.Lock()

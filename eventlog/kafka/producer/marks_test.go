@@ -10,7 +10,7 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// markAt makes the mark of a moment, which vouches for the version n.
+// markAt makes the mark of a moment, which confirms the version n.
 func markAt(made time.Time, n uint64, read bool) event.Mark {
 	return event.Mark{Source: source, Term: 7, Version: event.Version{Epoch: 1, File: 1, Pos: n}, Made: made, Read: read}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
-// check compares what a consumer makes of the log with what was appended.
+// check compares what a consumer makes from the log with what was appended.
 func (f *fakeKafka) check(t *testing.T, appended ...*event.Batch) {
 	t.Helper()
 	got, err := f.contents(nil)

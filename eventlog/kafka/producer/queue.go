@@ -26,7 +26,8 @@ type sendQueue struct {
 	queue  []piece
 	queued int // rows in it
 
-	// What follows belongs to who has taken it from its lane; while nobody has, it is under the lock of the lanes.
+	// What follows belongs to the goroutine that has taken it from its lane; while nobody has, it is under the lock of the
+	// lanes.
 
 	taken bool
 	loop  *retry.Loop // of attempts to produce its record
@@ -63,7 +64,7 @@ type sealed struct {
 	canForget bool // the last one still has a payload to lose
 }
 
-// push queues a piece. Its lane is to be woken.
+// push queues a piece. Its lane must be woken.
 func (s *sendQueue) push(p piece) {
 	s.mu.Lock()
 	s.queue = append(s.queue, p)
