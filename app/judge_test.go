@@ -169,7 +169,7 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 	})
 }
 
-// An invalidator need not have mappings: how long final deletes take is told by what it fetches.
+// An invalidator need not have mappings: how long final deletes take is known by what it fetches.
 func TestAnInvalidatorWithoutMappingsIsNotBehindBeforeFinalDeletesAreDue(t *testing.T) {
 	redis, err := invalidator.NewSingle(invalidator.SingleOptions{Address: "127.0.0.1:1"})
 	must(t, err)

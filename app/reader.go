@@ -191,7 +191,7 @@ func (r *reader) unread(ctx context.Context) error {
 		Cause: alarm.XAUnread, Source: r.name,
 		Message: "an XA COMMIT on source " + r.name + " of a transaction that was prepared before reading began: " +
 			"its rows were not read, so their keys may be stale: clear the mapped keys; commit or roll back what XA RECOVER lists " +
-			"before a first start or `position set` (on MySQL, and grant XA_RECOVER_ADMIN, so that others are told apart)",
+			"before a first start or `position set` (on MySQL, and grant XA_RECOVER_ADMIN, so that others are distinguished)",
 	})
 }
 

@@ -94,7 +94,7 @@ func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event
 	case !info.GTID:
 		k.o.Alarms.Raise(alarm.SourceBehind,
 			fmt.Sprintf("source %s is read from server %s, and %s is server %s: without GTIDs this reader could not "+
-				"go on there, and whether it is the same database cannot be told; if it is another one, its changes are read by nobody: give it a source.name of its own",
+				"go on there, and whether it is the same database cannot be known; if it is another one, its changes are read by nobody: give it a source.name of its own",
 				k.o.Source, p.Server, k.o.Address, info.Server))
 		return nil
 	}

@@ -84,7 +84,7 @@ func TestAStartThatMakesNoSenseIsAnError(t *testing.T) {
 			"binlog.999999:4":                      "no binlog file",
 		} {
 			if d.noGTIDs() && strings.Contains(word, "not the end") {
-				continue // cannot be told without reading from there
+				continue // cannot be known without reading from there
 			}
 			o := d.options()
 			o.Start = start

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A version and a lock are kept in the slot of their key, which is told from the key alone: braces of the prefix must
+// A version and a lock are kept in the slot of their key, which is known from the key alone: braces of the prefix must
 // not change what a template's braces mean.
 func TestAKeyPrefixHasOneWholeHashTagOrNoBraces(t *testing.T) {
 	for prefix, want := range map[string]bool{

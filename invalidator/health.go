@@ -251,9 +251,10 @@ func (h *health) slept(began instant, d time.Duration) bool {
 	return s != 0 && began < instant(s).add(write.ConfirmsAfter(d))
 }
 
-// pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is told from a time in which
-// nobody asked. While no D is counted a short one is not worth the while. A time in which nobody asked counts as a
-// silence, so asking less often takes nothing away: what comes first, and was visible for long, then takes two deletes.
+// pulse is how long Redis may go unasked: a fraction of the shortest D, so that a silence is distinguished from a time
+// in which nobody asked. While no D is counted a short one is not worth the while. A time in which nobody asked counts
+// as a silence, so asking less often takes nothing away: what comes first, and was visible for long, then takes two
+// deletes.
 //
 // What begins to count after busy was asked, and before the prober sleeps, finds slow raised, and kicks it: slow is
 // raised first.

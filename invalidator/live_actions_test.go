@@ -116,7 +116,7 @@ func TestNoticesOnARealServer(t *testing.T) {
 }
 
 // Caches that follow a stream, or listen, are stale until they are told, whatever was in trouble: the key, or the
-// telling. And what cannot be told is not settled: it ends as a dead letter.
+// telling. And what cannot be published is not settled: it ends as a dead letter.
 func TestWhatWasParkedIsToldOfOnceAnAttemptPasses(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -62,7 +62,7 @@ type Deps struct {
 	Store retry.Store
 	// Alarms may be nil: alarms are then logged.
 	Alarms Alarms
-	// Latency is told how long first and final deletes take. Who made it registers it; nil: it is kept to the engine.
+	// Latency takes how long first and final deletes take. Its maker registers it; nil: it is kept to the engine.
 	Latency *latency.Stages
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer

@@ -142,7 +142,7 @@ func TestWhoeverTakesAPlaceKeepsTheLargerD(t *testing.T) {
 	})
 }
 
-// What a key would be is told by the newest change: older values that waited are never written.
+// What a key would be is known by the newest change: older values that waited are never written.
 func TestTheNewestValueTakesThePlace(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		fresh := func(pos uint64, th thing) *event.Batch { return aged(limitedBatch(pos, 0, 1, th), time.Second) }

@@ -93,7 +93,7 @@ func TestASlowAnswerIsNotKept(t *testing.T) {
 	})
 }
 
-// A clock that was set, another server's, or a sleep that no clock of this machine shows, is told from the time that
+// A clock that was set, another server's, or a sleep that no clock of this machine shows, is known from the time that
 // passes between two questions, and from the ways of their answers.
 func TestAStepOfTheClockIsNoticed(t *testing.T) {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }

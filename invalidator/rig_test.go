@@ -18,7 +18,7 @@ import (
 	"github.com/freshet/freshet/invalidator/write"
 )
 
-// tapeRedis writes down what is deleted when, on the clock of a bubble. It answers at once unless told otherwise.
+// tapeRedis writes down what is deleted when, on the clock of a bubble. It answers at once unless set otherwise.
 type tapeRedis struct {
 	begin time.Time
 

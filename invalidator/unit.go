@@ -33,7 +33,7 @@ type entry struct {
 	resting      int32 // units that wait for their second delete (see [unit].resting)
 	undeleted    int32 // units that were not deleted once, and slots of which it has the key
 	// absorbed is how many of open are keys that a later change's action is to serve as well (see [pacedKeys]): they
-	// need the batch no more. shared is set once there were any: how long its keys took cannot be told any more.
+	// need the batch no more. shared is set once there were any: how long its keys took cannot be known any more.
 	absorbed int32
 	shared   bool
 	units    []unit

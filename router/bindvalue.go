@@ -35,7 +35,7 @@ func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 	case r.query != nil:
 		b.parameters(p, r)
 	case !r.spec.FromRow:
-		p.broken = true // New has told why.
+		p.broken = true // New has said why.
 	default:
 		b.document(p, r)
 	}

@@ -117,7 +117,7 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 		f.effect = nil // the field is only ever removed: that commutes, and without an effect it is not guarded
 	}
 	if a.Writes() && intent == event.IntentForget && (a.Kind != event.ActionZSet || a.value != nil) {
-		f.doubt(inDoubt, PredicateFailed, "") // admit has told it
+		f.doubt(inDoubt, PredicateFailed, "") // admit has said it
 	}
 	if !x.complete(&f, a, image) {
 		return
@@ -211,7 +211,7 @@ func doubtOf(k *textPlan, out outcome, at int) (reason, Trouble, string) {
 	case tooLong:
 		return valueLarge, ValueTooLarge, k.long
 	case unnamed:
-		return columnAbsent, 0, "" // Bind has told why
+		return columnAbsent, 0, "" // Bind has said why
 	}
 	return columnAbsent, ColumnAbsent, k.parts[at].lacking
 }
@@ -287,7 +287,7 @@ func (x *run) rebuild(f *filling, a *act, image []event.Value) {
 			f.doubt(doubtOf(a.value, out, at))
 		}
 	case a.row.broken:
-		f.doubt(columnAbsent, 0, "") // Bind has told why
+		f.doubt(columnAbsent, 0, "") // Bind has said why
 	default:
 		x.document(f, a.row, image)
 	}

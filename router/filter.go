@@ -39,7 +39,7 @@ type kind struct {
 	makes numeric
 	// encodes: the result holds only characters that the filter chose, so no text can have a separator in it.
 	encodes bool
-	// blurs: the filter makes one text of many values, or a text of NULL, so rows cannot be told apart by the result.
+	// blurs: the filter makes one text of many values, or a text of NULL, so rows cannot be distinguished by the result.
 	// Filters that leave out case and blanks are taken to follow the column's collation.
 	blurs bool
 	// compile returns what the filter does; nil for default, which is no step but stands for NULL.

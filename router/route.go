@@ -296,7 +296,7 @@ func (x *run) missed(a *act, k *textPlan, out outcome, at int, image []event.Val
 		u.meters.long.Inc()
 		x.tell(KeyTooLong, k.long)
 	case unnamed:
-		// Bind has told why.
+		// Bind has said why.
 		u.meters.absent.Inc()
 	default:
 		u.meters.absent.Inc()

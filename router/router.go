@@ -17,7 +17,7 @@ import (
 
 // Options are what New can do without.
 type Options struct {
-	// Reporter is told of trouble that Route notices. Nil: it is only counted.
+	// Reporter gets the trouble that Route notices. Nil: it is only counted.
 	Reporter Reporter
 	// Registerer takes the metrics. Nil: they are registered nowhere.
 	Registerer prometheus.Registerer

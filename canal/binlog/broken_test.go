@@ -82,7 +82,7 @@ func TestATableThatCannotBeDecodedHoldsUpNoOther(t *testing.T) {
 		"its definition does not fit": {func(m *TableMap) (*Definition, error) {
 			return &Definition{Table: &event.Table{}, Needs: needs}, nil
 		}, "table shop.other: a definition of 0 columns (0 attributes) for 1"},
-		"the text of a column cannot be told": {func(m *TableMap) (*Definition, error) {
+		"the text of a column cannot be known": {func(m *TableMap) (*Definition, error) {
 			d, err := Describe(m, []ColumnInfo{{Name: "a", Type: "int"}}, nil)
 			d.Columns[0].Unknown, d.Needs = errors.New("it may be zero-filled"), needs
 			return d, err

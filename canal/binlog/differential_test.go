@@ -172,7 +172,7 @@ func TestOldTemporalTypes(t *testing.T) {
 		if rows != len(want) || w.maps[0].Columns[1].Type != ColumnDatetime {
 			t.Errorf("%d rows of %d, type %s", rows, len(want), w.maps[0].Columns[1].Type)
 		}
-		// Without the columns' definitions the length of a row cannot be told: an error, not a guess.
+		// Without the columns' definitions the length of a row cannot be known: an error, not a guess.
 		w.info = map[string][]ColumnInfo{}
 		d, err = New(w, Options{})
 		testbed.Must(t, err)

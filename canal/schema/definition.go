@@ -154,7 +154,7 @@ func (d charsets) with(c ddl.CharsetClause, own charsets) charsets {
 }
 
 // define returns the column that a statement defines in a table with the default character set d. False: what it is
-// cannot be told.
+// cannot be known.
 func define(c ddl.Column, d charsets) (column, bool) {
 	out := column{name: c.Name}
 	if !c.Type.HasCharset() {
@@ -221,7 +221,7 @@ func singles(name string) string {
 }
 
 // create returns the definition that CREATE TABLE makes in a schema with the character set schema, nil if it cannot
-// be told.
+// be known.
 func create(d *ddl.Definition, schema charsets) *definition {
 	out := &definition{charset: schema.with(d.Charset, schema)}
 	for _, c := range d.Columns {

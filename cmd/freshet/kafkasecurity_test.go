@@ -20,7 +20,7 @@ func TestAGuardedCluster(t *testing.T) {
 	}})
 	for name, f := range map[string]func(*site, *testbed.KafkaCluster){
 		"what is printed is all that it needs":         obeyed,
-		"logins and encryption are told apart":         toldApart,
+		"logins and encryption are distinguished":      toldApart,
 		"a missing right is named until it is granted": namedUntilGranted,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ type Options struct {
 	Latency *latency.Stages
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
-	// Log is told of changes of state. Default slog.Default.
+	// Log takes changes of state. Default slog.Default.
 	Log *slog.Logger
 	// Alarms hears what an operator must hear. Nil: it is logged.
 	Alarms *alarm.Board

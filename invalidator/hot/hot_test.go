@@ -32,7 +32,7 @@ func batch(table string, keys ...string) *event.Batch {
 	return b.Clone()
 }
 
-// small returns a sketch that can be told from a run to the next only by what it is given.
+// small returns a sketch whose runs differ only by what it is given.
 func small(t testing.TB, o Options) *Sketch {
 	t.Helper()
 	s, err := New(o)

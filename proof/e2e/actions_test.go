@@ -290,7 +290,7 @@ func (b *bazaar) changed() map[string]bool {
 }
 
 // poison puts into the keys that were changed what an application read before, or leaves them, or evicts them. Whatever
-// it is, freshet knows that all of them have changed since. What a set held before is told by its rows: a member that
+// it is, freshet knows that all of them have changed since. What a set held before is known by its rows: a member that
 // has changed since may be missing or too much.
 func (b *bazaar) poison(keys map[string]bool, rnd *rand.Rand) {
 	b.r.t.Helper()

@@ -8,7 +8,7 @@ import (
 )
 
 // instanceDir is the directory of one server. Its lock file is locked for as long as the
-// process that owns the server lives, so that what a killed process left behind can be told
+// process that owns the server lives, so that what a killed process left behind can be known
 // from what is in use.
 type instanceDir struct {
 	path string

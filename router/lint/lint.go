@@ -121,7 +121,7 @@ func (k *checker) gather(m *router.Mapping, t *event.Table) {
 		k.score(&m.Actions[i], t)
 		s := sight{t: m.Actions[i].Key, table: t, by: &m.Actions[i], mapping: m}
 		if !k.sight(&s) {
-			continue // Bind has told why.
+			continue // Bind has said why.
 		}
 		s.skeleton = s.reduce()
 		s.twin = slices.IndexFunc(k.seen, func(o sight) bool {

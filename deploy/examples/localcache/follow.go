@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Handler is told what a [Follower] reads, by one goroutine.
+// Handler takes what a [Follower] reads, by one goroutine.
 type Handler interface {
 	// Changed says that a key was deleted or written again; key is as it is in Redis.
 	Changed(key string)

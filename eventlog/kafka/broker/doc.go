@@ -15,7 +15,7 @@
 // # Over the library
 //
 // The library (kafka-go) routes requests, keeps connections and joins consumer groups; it has no idempotent
-// producer, so that what a lost acknowledgement doubles is told apart by the records' own numbers. Four things are done
+// producer, so that what a lost acknowledgement doubles is known by the records' own numbers. Four things are done
 // here, below or next to it:
 //
 //   - Connections (dial.go, conn.go, sasl.go) come to it encrypted and logged in. A login is bounded in time, tells a

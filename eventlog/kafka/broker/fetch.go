@@ -47,7 +47,7 @@ func (*fetch) ApiKey() protocol.ApiKey { return protocol.Fetch }
 // ApiKey returns the number of Fetch.
 func (*fetched) ApiKey() protocol.ApiKey { return protocol.Fetch }
 
-// Prepare is told the version that both sides know.
+// Prepare gets the version that both sides know.
 func (f *fetch) Prepare(version int16) { f.version = version }
 
 // Required says that RawExchange is used.

@@ -42,7 +42,7 @@ func (*produce) ApiKey() protocol.ApiKey { return protocol.Produce }
 // ApiKey returns the number of Produce.
 func (*produced) ApiKey() protocol.ApiKey { return protocol.Produce }
 
-// Prepare is told the version that both sides know.
+// Prepare gets the version that both sides know.
 func (p *produce) Prepare(version int16) { p.version = version }
 
 // Required says that RawExchange is used.

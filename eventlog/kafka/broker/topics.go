@@ -150,7 +150,7 @@ func durable(s Sizing) []Setting {
 	settings := []Setting{
 		// A replica that lacks acknowledged records must not lead: better nobody does for a while.
 		{"unclean.leader.election.enable", "false"},
-		// Age is told by the brokers' clock. By a reader's, one whose clock is behind would have its records removed at
+		// Age is measured by the brokers' clock. By a reader's, one whose clock is behind would have its records removed at
 		// once, and one whose clock is ahead would be refused.
 		{"message.timestamp.type", "LogAppendTime"},
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	// SkipLost passes over lost records, with an alarm, instead of ending with a [*LostError]: for an operator who has
 	// cleared the cache.
 	SkipLost bool
-	// Latency is told how long records took from the producer to here. Who made it registers it; nil: nobody is told.
+	// Latency takes how long records took from the producer to here. Its maker registers it; nil: it is not measured.
 	Latency *latency.Stages
 	// Alarms are raised for what an operator must hear; nil: logged.
 	Alarms *alarm.Board
@@ -47,7 +47,7 @@ type Options struct {
 	Doubts *doubt.Book
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
-	// Log is told of changes of state. Default slog.Default.
+	// Log takes changes of state. Default slog.Default.
 	Log *slog.Logger
 }
 

@@ -55,7 +55,7 @@ func (p *assignedPartition) locate(offset int64) (int64, error) {
 	return 0, p.ctx.Err()
 }
 
-// oldest returns when the record at the beginning of the log was written, if that can be told.
+// oldest returns when the record at the beginning of the log was written, if that can be known.
 func (p *assignedPartition) oldest(start, end int64) time.Time {
 	if start >= end {
 		return time.Time{}

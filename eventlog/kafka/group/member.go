@@ -40,7 +40,7 @@ type Options struct {
 	// Generation is called when a generation begins, with the partitions of each topic that this member was given: none
 	// when there are more members than partitions. It must not block, nor change them. Default: nobody is told.
 	Generation func(assigned map[string][]int)
-	// Log is told of changes of state. Default slog.Default.
+	// Log takes changes of state. Default slog.Default.
 	Log *slog.Logger
 }
 

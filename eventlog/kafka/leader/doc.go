@@ -22,7 +22,7 @@
 // successor. What it still produces:
 //
 //   - Invalidations. They name true changes, and a delete too many is only a delete. Each carries the old term, so
-//     the process that checks the chain of versions in a partition leaves them out; per-key order is told by versions.
+//     the process that checks the chain of versions in a partition leaves them out; per-key order is known by versions.
 //   - Marks. A mark covers its own and earlier terms only, so one of the old leader never confirms what its
 //     successor has read; and what it says of earlier terms is as true as before.
 //   - Positions. After the successor's claim in the topic, with a lower term, they are never read again. In front of

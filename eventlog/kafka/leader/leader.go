@@ -37,7 +37,7 @@ type Options struct {
 	Reporter *retry.Reporter
 	// Registerer takes the metrics; nil: they are registered nowhere.
 	Registerer prometheus.Registerer
-	// Log is told of changes of state. Default slog.Default.
+	// Log takes changes of state. Default slog.Default.
 	Log *slog.Logger
 }
 

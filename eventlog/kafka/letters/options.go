@@ -48,7 +48,7 @@ type Options struct {
 	Alarms *alarm.Board
 	// Doubts keeps which losses were passed over. Nil: they are logged, and forgotten.
 	Doubts *doubt.Book
-	// Log is told of changes of state. Default [slog.Default].
+	// Log takes changes of state. Default [slog.Default].
 	Log *slog.Logger
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
-// countedKeys is how many dead letters are told apart for counting them, in some 5 MB. Beyond that, one that is
+// countedKeys is how many dead letters are distinguished for counting them, in some 5 MB. Beyond that, one that is
 // written twice counts twice.
 const countedKeys = 128 << 10
 

@@ -78,7 +78,7 @@ type Options struct {
 	Refresh time.Duration
 	// Backoff spaces attempts. Default 50 ms to 1 s, so that the brokers' return is noticed within a second.
 	Backoff retry.Backoff
-	// Latency is told how long batches take until they are acknowledged. Who made it registers it; nil: nobody is told.
+	// Latency takes how long batches take until they are acknowledged. Its maker registers it; nil: it is not measured.
 	Latency *latency.Stages
 	// Registerer takes the metrics while Run runs; nil: they are registered nowhere.
 	Registerer prometheus.Registerer

@@ -202,7 +202,7 @@ func (e *Encoder) beginEvent(o *event.Placed, c *event.Common) {
 	}
 }
 
-// beginChange appends a change up to its rows. What is as in the change before is left out, which is told by there
+// beginChange appends a change up to its rows. What is as in the change before is left out, which is known by there
 // being no table. What the change before had and this one has not cannot be said so.
 func (e *Encoder) beginChange(o *event.Placed, c *event.Common) {
 	l, lc := e.origin, e.common
