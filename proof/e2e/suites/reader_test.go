@@ -31,7 +31,10 @@ func end(t *testing.T, source *testbed.Server) place {
 // The columns whose values make keys, each by itself.
 var keyed = []string{"a", "b", "c", "d", "i", "f1", "id", "pk", "col1", "c1", "c2", "c3"}
 
-var mapped = regexp.MustCompile(`^t[1-4]$`)
+var (
+	mapped = regexp.MustCompile(`^t[1-4]$`)
+	names  = regexp.MustCompile(`\bt[1-4]\b`)
+)
 
 // isPlain says that a text is short, of printable ASCII, and neither begins nor ends with a space.
 func isPlain(text string) bool {
@@ -41,11 +44,14 @@ func isPlain(text string) bool {
 
 // finding is what another reader of binlogs, which shares nothing with freshet's, finds in a stretch of one.
 type finding struct {
-	// keys are those of the first mapping, for which it needs FULL metadata, each with the value that it is made of.
-	keys map[string]string
-	// values are those of all columns, each after the name of its table and the number of its column: where a test takes
-	// random numbers, another column may have them on another server.
+	// keys are those of the first mapping, for which it needs FULL metadata, each with the values that it is made of.
+	keys map[string][]string
+	// values are those of all columns, each after the name of its table, how many statements on that table came before,
+	// and the number of its column: where a test takes random numbers, another column, or that of another table of the
+	// same name, may have them on another server.
 	values map[string]bool
+	// statements counts the DDL that names a table.
+	statements map[string]int
 	// wide are collations in which text is not what its bytes say as ASCII.
 	wide map[uint64]bool
 }
@@ -54,7 +60,9 @@ type finding struct {
 // server prints it.
 func find(t *testing.T, source *testbed.Server, from, to place) *finding {
 	t.Helper()
-	f := &finding{keys: map[string]string{}, values: map[string]bool{}, wide: wide(t, source)}
+	f := &finding{
+		keys: map[string][]string{}, values: map[string]bool{}, wide: wide(t, source), statements: map[string]int{},
+	}
 	for file := from.file; ; file = following(t, file) {
 		start := uint64(4)
 		if file == from.file {
@@ -70,8 +78,14 @@ func find(t *testing.T, source *testbed.Server, from, to place) *finding {
 			return nil
 		})
 		err := p.ParseFile(filepath.Join(source.Dir, "data", file), int64(start), func(e *replication.BinlogEvent) error {
-			if rows, ok := e.Event.(*replication.RowsEvent); ok && (file != to.file || uint64(e.Header.LogPos) <= to.pos) {
-				f.add(rows)
+			if file == to.file && uint64(e.Header.LogPos) > to.pos {
+				return nil
+			}
+			switch e := e.Event.(type) {
+			case *replication.RowsEvent:
+				f.add(e)
+			case *replication.QueryEvent:
+				f.count(e.Query)
 			}
 			return nil
 		})
@@ -107,13 +121,23 @@ func following(t *testing.T, file string) string {
 	return fmt.Sprintf("%s.%06d", base, n+1)
 }
 
+// changes is the beginning of a statement that may make another table of a name.
+var changes = regexp.MustCompile(`(?is)^\s*(?:create|drop|alter|rename|truncate)\b.{0,500}`)
+
+// count counts a statement for the tables that it names.
+func (f *finding) count(statement []byte) {
+	for _, table := range names.FindAllString(string(changes.Find(statement)), -1) {
+		f.statements[table]++
+	}
+}
+
 // add adds the values of some rows.
 func (f *finding) add(rows *replication.RowsEvent) {
 	table := rows.Table
 	if string(table.Schema) != "test" || !mapped.Match(table.Table) {
 		return
 	}
-	names, labels := table.ColumnNameString(), labelsOf(table)
+	columns, labels := table.ColumnNameString(), labelsOf(table)
 	unsigned, collations := table.UnsignedMap(), table.CollationMap()
 	for i := range int(table.ColumnCount) {
 		for _, row := range rows.Rows {
@@ -124,13 +148,16 @@ func (f *finding) add(rows *replication.RowsEvent) {
 					value = fmt.Sprintf("number %v", row[i])
 					text = labelled(row[i], labels[i], table.IsSetColumn(i))
 				}
-				value = normal(fmt.Sprintf("%s:%d:%s", table.Table, i, value))
+				value = normal(fmt.Sprintf("%s:%d:%d:%s", table.Table, f.statements[string(table.Table)], i, value))
 				if !isPlain(value) {
 					continue
 				}
 				f.values[value] = true
-				if len(names) > 0 && slices.Contains(keyed, strings.ToLower(names[i])) && isPlain(text) {
-					f.keys[normal(fmt.Sprintf("%s:%s:%s", table.Table, strings.ToLower(names[i]), text))] = value
+				if len(columns) > 0 && slices.Contains(keyed, strings.ToLower(columns[i])) && isPlain(text) {
+					key := normal(fmt.Sprintf("%s:%s:%s", table.Table, strings.ToLower(columns[i]), text))
+					if of := f.keys[key]; !slices.Contains(of, value) {
+						f.keys[key] = append(of, value)
+					}
 				}
 			}
 		}
