@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +108,39 @@ func (s *Suites) File(test string) string {
 		return filepath.Join(s.base, s.main, name+".test")
 	}
 	return filepath.Join(s.base, "suite", suite, "t", name+".test")
+}
+
+var sources = regexp.MustCompile(`(?im)^\s*(?:--\s*)?source\s+([^\s;$]+)`)
+
+// Sourced returns what the files say that a test sources, and those that these source. It leaves out what it does not
+// find, such as names that are made as the test runs.
+func (s *Suites) Sourced(test string) ([]byte, error) {
+	file := s.File(test)
+	own, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("testbed: %w", err)
+	}
+	var all []byte
+	seen := map[string]bool{}
+	var read func(text []byte)
+	read = func(text []byte) {
+		for _, m := range sources.FindAllSubmatch(text, -1) {
+			name := string(m[1])
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			for _, dir := range []string{s.base, filepath.Dir(file), filepath.Dir(filepath.Dir(file))} {
+				if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+					all = append(all, text...)
+					read(text)
+					break
+				}
+			}
+		}
+	}
+	read(own)
+	return all, nil
 }
 
 // Command is the run of one test against a server, in its database test. It continues after statements that fail.

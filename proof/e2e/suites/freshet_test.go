@@ -22,8 +22,12 @@ import (
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
-// residentLimit is the most memory that freshet may have resident, in bytes. What is missing is 350 MB a second.
-const residentLimit = 250 << 20
+// residentLimit is the most memory that freshet may have resident, in bytes, and perLargest how many times the largest
+// event on top, for what is made from it. What is missing is 350 MB a second.
+const (
+	residentLimit = 250 << 20
+	perLargest    = 5
+)
 
 // addressSpace is what freshet may reserve, in KiB: a leak is to hurt the test and not the machine.
 const addressSpace = 6 << 20
@@ -185,8 +189,9 @@ func (f *freshet) follow() {
 	}
 }
 
-// survived fails the test unless freshet reads on to row n of suites.done, does not complain, and has not grown.
-func (f *freshet) survived(what string, n int) {
+// survived fails the test unless freshet reads on to row n of suites.done, does not complain, and has not grown, with
+// the largest event so far, in bytes.
+func (f *freshet) survived(what string, n, largest int) {
 	f.t.Helper()
 	ended := false
 	testbed.Eventually(f.t, patience, "freshet with the "+f.log+" log reads what follows "+what, func() bool {
@@ -203,8 +208,8 @@ func (f *freshet) survived(what string, n int) {
 	if f.follow(); len(f.complaints) > 0 {
 		f.t.Fatalf("%s: freshet complains:\n%s", what, strings.Join(f.complaints[:min(len(f.complaints), 5)], ""))
 	}
-	if n := f.resident(); n > residentLimit {
-		f.t.Fatalf("%s: %d MiB were resident, more than %d", what, n>>20, residentLimit>>20)
+	if n, limit := f.resident(), residentLimit+perLargest*largest; n > limit {
+		f.t.Fatalf("%s: %d MiB were resident, more than %d, with an event of %d", what, n>>20, limit>>20, largest>>20)
 	}
 }
 

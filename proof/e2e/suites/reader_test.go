@@ -50,6 +50,8 @@ type finding struct {
 	// and the number of its column: where a test takes random numbers, another column, or that of another table of the
 	// same name, may have them on another server.
 	values map[string]bool
+	// largest is the size of the largest event, in bytes.
+	largest int
 	// statements counts the DDL that names a table.
 	statements map[string]int
 	// wide are collations in which text is not what its bytes say as ASCII.
@@ -81,6 +83,7 @@ func find(t *testing.T, source *testbed.Server, from, to place) *finding {
 			if file == to.file && uint64(e.Header.LogPos) > to.pos {
 				return nil
 			}
+			f.largest = max(f.largest, int(e.Header.EventSize))
 			switch e := e.Event.(type) {
 			case *replication.RowsEvent:
 				f.add(e)
