@@ -39,6 +39,15 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d/%d/%d/%d", v.Epoch, v.File, v.Pos, v.Row)
 }
 
+// MarshalText implements [encoding.TextMarshaler].
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *Version) UnmarshalText(text []byte) (err error) {
+	*v, err = ParseVersion(string(text))
+	return err
+}
+
 // ParseVersion is the inverse of [Version.String].
 func ParseVersion(s string) (Version, error) {
 	var v Version

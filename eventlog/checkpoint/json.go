@@ -56,19 +56,6 @@ func (s *Span) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Version is a version in JSON as it prints itself.
-type Version event.Version
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v Version) MarshalText() ([]byte, error) { return []byte(event.Version(v).String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *Version) UnmarshalText(b []byte) error {
-	p, err := event.ParseVersion(string(b))
-	*v = Version(p)
-	return err
-}
-
 // Action is an action in JSON by its name.
 type Action event.Action
 

@@ -64,26 +64,26 @@ func decode(record []byte, v any) error {
 
 // entryRecord is a [retry.Entry] in the store.
 type entryRecord struct {
-	ID       uint64             `json:"id"`
-	Key      checkpoint.Text    `json:"key"`
-	Action   checkpoint.Action  `json:"action"`
-	Source   string             `json:"source"`
-	Table    string             `json:"table"`
-	Version  checkpoint.Version `json:"version"`
-	D        checkpoint.Span    `json:"d"`
-	Error    string             `json:"error"`
-	Attempts int                `json:"attempts"`
-	First    time.Time          `json:"first"`
-	Last     time.Time          `json:"last"`
-	Due      time.Time          `json:"due,omitzero"`
-	Notices  []retry.Notice     `json:"notices,omitempty"`
-	Untold   int                `json:"untold,omitempty"`
+	ID       uint64            `json:"id"`
+	Key      checkpoint.Text   `json:"key"`
+	Action   checkpoint.Action `json:"action"`
+	Source   string            `json:"source"`
+	Table    string            `json:"table"`
+	Version  event.Version     `json:"version"`
+	D        checkpoint.Span   `json:"d"`
+	Error    string            `json:"error"`
+	Attempts int               `json:"attempts"`
+	First    time.Time         `json:"first"`
+	Last     time.Time         `json:"last"`
+	Due      time.Time         `json:"due,omitzero"`
+	Notices  []retry.Notice    `json:"notices,omitempty"`
+	Untold   int               `json:"untold,omitempty"`
 }
 
 func encodeEntry(e *retry.Entry) ([]byte, error) {
 	return encode(entryRecord{
 		ID: e.ID, Key: checkpoint.Text(e.Key), Action: checkpoint.Action(e.Action), Source: e.Source, Table: e.Table,
-		Version: checkpoint.Version(e.Version), D: checkpoint.Span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
+		Version: e.Version, D: checkpoint.Span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
 		First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(), Notices: e.Notices, Untold: e.Untold,
 	})
 }
@@ -105,7 +105,7 @@ func decodeEntry(record []byte) (retry.Entry, error) {
 	}
 	return retry.Entry{
 		ID: r.ID, Key: string(r.Key), Action: event.Action(r.Action), Source: r.Source, Table: r.Table,
-		Version: event.Version(r.Version), D: time.Duration(r.D), Error: r.Error, Attempts: r.Attempts,
+		Version: r.Version, D: time.Duration(r.D), Error: r.Error, Attempts: r.Attempts,
 		First: r.First, Last: r.Last, Due: r.Due, Notices: r.Notices, Untold: r.Untold,
 	}, nil
 }

@@ -3,6 +3,7 @@ package leader
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -91,9 +92,9 @@ type position struct {
 	// Seq counts the leader's attempts to save, from 1; 0 is its claim.
 	Seq uint64 `json:"seq"`
 	checkpoint.PositionJSON
-	State    *stateRef                  `json:"state,omitempty"`
-	Mappings string                     `json:"mappings,omitempty"`
-	Heads    map[int]checkpoint.Version `json:"heads,omitempty"`
+	State    *stateRef             `json:"state,omitempty"`
+	Mappings string                `json:"mappings,omitempty"`
+	Heads    map[int]event.Version `json:"heads,omitempty"`
 	// Gone names the prepared transactions whose outcome is before the position. Their tombstones come after it, so that
 	// some may be missing if the leader was killed in between.
 	Gone  []string  `json:"gone,omitempty"`
@@ -111,12 +112,10 @@ func (p *position) owner() owner { return owner{p.Term, p.Writer} }
 
 func (p *position) key() string { return p.owner().key(kindPosition, p.Seq%slots) }
 
-// heads returns the chain heads in the event package's words.
+// heads returns a copy of the chain heads, to be added to.
 func (p *position) heads() map[int]event.Version {
 	out := make(map[int]event.Version, len(p.Heads))
-	for partition, v := range p.Heads {
-		out[partition] = event.Version(v)
-	}
+	maps.Copy(out, p.Heads)
 	return out
 }
 
@@ -133,12 +132,12 @@ type xaChunk struct {
 }
 
 type xaHead struct {
-	Format int                `json:"format"`
-	Source string             `json:"source"`
-	XID    checkpoint.Text    `json:"xid"`
-	First  checkpoint.Version `json:"first"`
-	Since  time.Time          `json:"since"`
-	Count  int                `json:"count"`
+	Format int             `json:"format"`
+	Source string          `json:"source"`
+	XID    checkpoint.Text `json:"xid"`
+	First  event.Version   `json:"first"`
+	Since  time.Time       `json:"since"`
+	Count  int             `json:"count"`
 }
 
 // check refuses a document that is another source's, or of a format that this version does not know.

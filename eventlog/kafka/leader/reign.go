@@ -233,8 +233,8 @@ func (r *reign) put(ctx context.Context, p position) error {
 }
 
 // sample returns the chain heads: the highest that are known of each partition.
-func (r *reign) sample() map[int]checkpoint.Version {
-	out := map[int]checkpoint.Version{}
+func (r *reign) sample() map[int]event.Version {
+	out := map[int]event.Version{}
 	for p, v := range r.last.Heads {
 		out[p] = v
 	}
@@ -242,8 +242,8 @@ func (r *reign) sample() map[int]checkpoint.Version {
 		return out
 	}
 	for p, v := range r.heads() {
-		if v.Compare(event.Version(out[p])) > 0 {
-			out[p] = checkpoint.Version(v)
+		if v.Compare(out[p]) > 0 {
+			out[p] = v
 		}
 	}
 	return out

@@ -39,7 +39,7 @@ func (x stashRecords) Name(string, event.Version) string {
 func (x stashRecords) Encode(p *stash.Prepared, keys []stash.Key) ([]byte, error) {
 	value, err := json.Marshal(xaChunk{
 		xaHead: xaHead{
-			Format: format, Source: x.c.reign.source, XID: checkpoint.Text(p.XID), First: checkpoint.Version(p.First),
+			Format: format, Source: x.c.reign.source, XID: checkpoint.Text(p.XID), First: p.First,
 			Since: p.Since, Count: len(keys),
 		},
 		Keys: keys,
@@ -116,7 +116,7 @@ func (s *snapshot) prepared(at *position) []*stash.Prepared {
 		}
 		p := byName[name]
 		if p == nil {
-			p = &stash.Prepared{Name: name, XID: string(k.head.XID), First: event.Version(k.head.First), Since: k.head.Since}
+			p = &stash.Prepared{Name: name, XID: string(k.head.XID), First: k.head.First, Since: k.head.Since}
 			byName[name] = p
 		}
 		p.Keys += k.head.Count
