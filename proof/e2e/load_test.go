@@ -189,11 +189,13 @@ func loadRig(t *testing.T, source *testbed.Server, seed uint64) (*rig, *load) {
 	return r, startLoad(r, seed)
 }
 
-// settle ends the load, waits until freshet is done, and verifies both what was deleted and what is cached.
+// settle ends the load, waits until freshet is done, and verifies both what was deleted and what is cached. Readers
+// fill the cache until then: a freshet that is far behind would leave nothing of what they filled before.
 func settle(r *rig, l *load) {
 	r.t.Helper()
-	l.stop()
+	testbed.Must(r.t, l.writers.stop())
 	r.finish(3 * time.Minute)
+	l.stop()
 	l.journal.verify(r, time.Time{})
 	r.verifyCache()
 	r.stop()
