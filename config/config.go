@@ -17,7 +17,9 @@ type Config struct {
 	Source Source
 	Redis  Redis
 	// OnGap says what happens when the source no longer has the binlog that comes next. Default halt.
-	OnGap       GapPolicy
+	OnGap GapPolicy
+	// ScopeRate is how many keys a second are forgotten to answer doubts, at most. Default 2000.
+	ScopeRate   int
 	EventLog    EventLog
 	Invalidator Invalidator
 	Retry       Retry

@@ -114,12 +114,14 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
 	types := map[string]string{
 		"mappings.second_delete": secondDelete().name, "mappings.rate_limit": rateLimit().name,
+		"mappings.scope":  "keys, or expression by column",
 		"rebuild.timeout": rebuildTimeout().name, "rebuild.rows": rowsKinds().name, "rebuild.as": forms().name,
 		"rebuild.decimals": decimalsKinds().name, "rebuild.expire_at": orWord(timeToLive(), "none").name,
 		"rebuild.ttl": orWord(timeToLive(), "none").name, "rebuild.jitter": percentages().name,
 		"rebuild.missing.ttl": timeToLive().name, "expire.in": timeToLive().name, "stream.maxlen": maxLen().name,
 	}
 	defaults := map[string]string{
+		"mappings.rate_limit": rateLimit().format(0), "mappings.scope": "keys",
 		"rebuild.timeout": shortDuration(queryTimeout), "rebuild.server": onSource, "rebuild.rows": string(spec.RowsOne),
 		"rebuild.as":       event.FormJSON.String(),
 		"rebuild.decimals": string(spec.DecimalsString), "rebuild.jitter": percentages().format(0),

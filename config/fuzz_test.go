@@ -105,6 +105,9 @@ func textsOf(m *spec.Mapping) []spec.Text {
 	for _, x := range otherKeys(m) {
 		texts = append(texts, x)
 	}
+	for _, s := range m.Scope {
+		texts = append(texts, s.Column, s.Holds)
+	}
 	if r := m.Rebuild; r != nil {
 		texts = append(append(texts, r.Query, r.Value), r.Columns...)
 	}

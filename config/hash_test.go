@@ -41,11 +41,12 @@ func TestTheHashIsThatOfTheMeaning(t *testing.T) {
 		},
 		"defaults written out": {
 			"table: shop.user",
-			"table: shop.user\n    events: [update, delete, insert]\n    rate_limit: none",
+			"table: shop.user\n    events: [update, delete, insert]\n    rate_limit: none\n    scope: keys",
 		},
 		"the same second delete": {"table: shop.product", "table: shop.product\n    second_delete: 2000ms"},
 		"another server":         {"127.0.0.1:3306", "10.0.0.1:3306"},
 		"a rate limit":           {"second_delete: 1s", "second_delete: 1s\n    rate_limit: 100"},
+		"a scope":                {"second_delete: 1s", "second_delete: 1s\n    scope: {id: \"[0-9]+\"}"},
 	} {
 		if got := mustParse(t, strings.Replace(hashed, edit[0], edit[1], 1)).MappingsHash(); got != before {
 			t.Errorf("%s changes the hash", name)

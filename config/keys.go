@@ -91,7 +91,7 @@ func keys() []key {
 	var ks []key
 	for _, section := range [][]key{
 		sourceKeys(), redisKeys(),
-		{gapKey()},
+		{gapKey(), rateKey()},
 		eventLogKeys(), kafkaKeys(), invalidatorKeys(), retryKeys(), adminKeys(),
 		logKeys(),
 	} {
@@ -150,6 +150,10 @@ func redisKeys() []key {
 
 func gapKey() key {
 	return field("on_gap", "halt", oneOfThe(GapHalt, GapInvalidate), func(c *Config) *GapPolicy { return &c.OnGap })
+}
+
+func rateKey() key {
+	return field("scope_rate", "2000", integers[int](1, 1e9), func(c *Config) *int { return &c.ScopeRate })
 }
 
 func eventLogKeys() []key {

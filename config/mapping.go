@@ -14,7 +14,8 @@ func events() []string { return []string{"insert", "update", "delete"} }
 
 // mappingKeys are all keys of a mapping.
 func mappingKeys() []string {
-	return append([]string{"table", "events", "columns", "when", "keys", "second_delete", "rate_limit"}, actions()...)
+	return append([]string{"table", "events", "columns", "when", "keys", "second_delete", "rate_limit", "scope"},
+		actions()...)
 }
 
 // mappings reads the mappings.
@@ -106,6 +107,8 @@ func (l *loader) mappingKey(m *spec.Mapping, f pair) {
 		setting(l, f, secondDelete(), &m.SecondDelete)
 	case "rate_limit":
 		setting(l, f, rateLimit(), &m.RateLimit)
+	case "scope":
+		l.scope(m, f)
 	default:
 		l.action(m, f)
 	}

@@ -28,6 +28,23 @@ func mappingNode(m *spec.Mapping) *yaml.Node {
 	putActions(n, m)
 	put(n, "second_delete", scalarNode(secondDelete().format(m.SecondDelete), true))
 	put(n, "rate_limit", scalarNode(rateLimit().format(m.RateLimit), true))
+	put(n, "scope", scopeNode(m.Scope))
+	return n
+}
+
+// scopeNode returns how all keys of the mapping are found.
+func scopeNode(texts []spec.FreeText) *yaml.Node {
+	if len(texts) == 0 {
+		return scalarNode("keys", false)
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, t := range texts {
+		column := scalarNode(t.Column.Value, false)
+		if column.Value == "<<" { // else it would be a merge key
+			column.Style = yaml.DoubleQuotedStyle
+		}
+		n.Content = append(n.Content, column, scalarNode(t.Holds.Value, false))
+	}
 	return n
 }
 

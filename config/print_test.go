@@ -24,7 +24,7 @@ func TestTheEffectiveConfigurationSaysWhereValuesComeFrom(t *testing.T) {
 		"  max_memory: 32MiB # default\n  rate_limit: none # default\n",
 		"  park_delays: [10s, 1m, 10m] # default\n",
 		"log:\n  level: debug # $FRESHET_LOG_LEVEL\n",
-		"mappings:\n  - table: shop.product\n    events: [insert, update, delete]\n    keys:\n      - product:{id}\n    second_delete: 2s\n    rate_limit: none\n",
+		"mappings:\n  - table: shop.product\n    events: [insert, update, delete]\n    keys:\n      - product:{id}\n    second_delete: 2s\n    rate_limit: none\n    scope: keys\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks\n%s\nin\n%s", want, text)
@@ -43,6 +43,7 @@ func TestTheEffectiveConfigurationLoadsAgain(t *testing.T) {
     keys: ["{{order}}:{id}", 'a: b', "- x", "null", "größe\t\"{id}\""]
     second_delete: none
     rate_limit: 70
+    scope: {id: '[^:{}"]+', "yes": ".", "<<": "null"}
 source:
 `
 	file = strings.Replace(file, "source:\n  addresses",

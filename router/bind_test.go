@@ -99,12 +99,16 @@ func TestWhatCannotBeBoundInvalidatesMore(t *testing.T) {
 func TestNewTellsAllFaultsAtOnce(t *testing.T) {
 	_, err := New(spectest.Specs(
 		spectest.Keys("user:{id", "user:{id|lwer}", "").On("product").Of("name", "NAME", " ").If("rwo.x == 1"),
+		spectest.Keys("{id}:{name}").Free("Name", "x").Free("name", "y").Free("nmae", "z").Free("price", "1"),
 		spectest.Mapping{Pos: spec.At("f.yaml", 20, 3), Table: spec.Text{Value: "shop.x", Pos: spec.At("f.yaml", 20, 10)}},
 	), Options{})
 	want := `f.yaml:1:10: table "product": it does not say the schema: write schema.product
 f.yaml:2:10: columns: "NAME" comes twice: remove one
 f.yaml:2:10: columns: a name is empty: write a column's name
 f.yaml:3:10: when "rwo.x == 1": unknown name "rwo": did you mean "row"?
+f.yaml:4:10: scope: "name" comes twice: remove one
+f.yaml:4:10: scope: no key, field or member of the mapping has the column "nmae": did you mean "name"?
+f.yaml:4:10: scope: no key, field or member of the mapping has the column "price": remove it
 f.yaml:5:15: key "user:{id": the { has no }: close it, or write {{ for a literal brace
 f.yaml:6:19: key "user:{id|lwer}": unknown filter "lwer": did you mean "lower"?
 f.yaml:7:10: key "": it is empty: write a key, such as product:{id}

@@ -2,12 +2,13 @@ package router
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/freshet/freshet/config/spec"
 )
 
-// A parsed mapping describes itself to router/lint, which looks for what was hardly meant, and to router/explain: what
-// they read of it is exported. It may be read from any goroutine, and none of it may be changed.
+// A parsed mapping describes itself to what stands next to the path of a row (see the package's comment): what that
+// reads is exported. It may be read from any goroutine, and none of it may be changed.
 
 // Mappings returns the mappings, in the order of the configuration.
 func (r *Router) Mappings() []*Mapping { return r.mappings }
@@ -99,6 +100,17 @@ func (t *Template) Columns() (names []string) {
 	return names
 }
 
+// Constant returns the text of a template that names nothing of a row; false for any other.
+func (t *Template) Constant() (text string, ok bool) {
+	for i := range t.Parts {
+		if t.Parts[i].Kind != NodeLiteral {
+			return "", false
+		}
+		text += t.Parts[i].Lit
+	}
+	return text, true
+}
+
 // Of returns the text that {schema} or {table} gives for a name.
 func (n *Node) Of(name string) string { return constant(name, n.Filters).lit }
 
@@ -107,4 +119,19 @@ func ParseTable(text string) (schema, table string, ok bool) {
 	p, faults := parsePattern(text)
 	name, one := p.exact()
 	return name.schema, name.table, one && len(faults) == 0
+}
+
+// EscapeGlob returns the pattern that matches a text alone, in the glob language of Redis
+// (https://redis.io/docs/latest/commands/keys/).
+func EscapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(s)
+}
+
+// NamesTable reports whether keys of the mapping, or their fields, hold the name of the table or its schema.
+func (m *Mapping) NamesTable() bool {
+	names := func(t *Template) bool {
+		name := func(n Node) bool { return n.Kind == NodeSchema || n.Kind == NodeTable }
+		return t != nil && slices.ContainsFunc(t.Parts, name)
+	}
+	return slices.ContainsFunc(m.Actions, func(a Action) bool { return names(a.Key) || names(a.Field) })
 }

@@ -38,21 +38,23 @@
 //
 // # Next to the path
 //
-// What was hardly meant is router/lint's to find, and router/explain says in words what was made of a row. They see a
-// router through describe.go and trace.go alone.
+// What was hardly meant is router/lint's to find, router/explain says in words what was made of a row, and
+// router/keyspace knows which keys there can be. They see a router through describe.go and trace.go alone.
 //
 // # A new filter
 //
 // kinds in filter.go has a line for each filter: its argument and the argument's bounds, what it does to a text, and
 // what checks and lint must know of it. The parser, the errors, explanations and lint read that table. Elsewhere:
 //
-//   - router/lint, shape.through in language.go: which bytes the result can have, and how many. A filter that
-//     is missing there counts as one that can make any text.
+//   - router/shape, Shape.Through: which bytes the result can have, and how many. A filter that is missing there counts
+//     as one that can make any text.
+//   - router/keyspace, text.through in text.go: exactly which texts the result can be, where that is more than its
+//     bytes say.
 //   - docs/mappings.md, "Filters", and the comment in deploy/freshet.yaml: one line each.
 //   - proof/e2e/oracle, template.go: the filter once more, written from the page alone, for the random mappings of the
 //     end-to-end tests.
 //
-// The tests are TestAFilterMakesTextOfText, TestATemplateAtFaultIsToldWhereAndWhatToWrite, and in router/lint
-// TestAShapeHoldsWhatItsFiltersMake, which draws all filters. Tests also fail if the page, the comment or the oracle
-// does not have the filter.
+// The tests are TestAFilterMakesTextOfText, TestATemplateAtFaultIsToldWhereAndWhatToWrite, and two that draw all
+// filters: in router/shape TestAShapeHoldsWhatItsFiltersMake, in router/keyspace TestEveryKeyOfARowIsFound. Tests also
+// fail if the page, the comment or the oracle does not have the filter.
 package router

@@ -55,8 +55,8 @@ const (
 	anyText
 )
 
-// kinds are all filters. A new one needs a line here, and its bytes in router/lint's shape.through; see "A new filter"
-// in this package's comment. It is never written to.
+// kinds are all filters. A new one needs a line here, and its bytes in router/shape; see "A new filter" in this
+// package's comment. It is never written to.
 var kinds = []kind{
 	{name: "lower", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToLower) })},
 	{name: "upper", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToUpper) })},

@@ -105,6 +105,29 @@ func (p *mappingParser) actions() {
 	}
 }
 
+// scope checks that what is said of free text is about columns that there are in keys, each once.
+func (p *mappingParser) scope() {
+	var names []string
+	for i := range p.m.Actions {
+		a := &p.m.Actions[i]
+		for _, t := range []*Template{a.Key, a.Field} {
+			if t != nil {
+				names = append(names, t.Columns()...)
+			}
+		}
+	}
+	for i, s := range p.m.Spec.Scope {
+		is := func(name string) bool { return strings.EqualFold(name, s.Column.Value) }
+		switch {
+		case slices.ContainsFunc(p.m.Spec.Scope[:i], func(o spec.FreeText) bool { return is(o.Column.Value) }):
+			p.Add(s.Column.Pos, "scope: "+spec.Quote(s.Column.Value)+" comes twice", "remove one")
+		case !slices.ContainsFunc(names, is):
+			p.Add(s.Column.Pos, "scope: no key, field or member of the mapping has the column "+spec.Quote(s.Column.Value),
+				spec.Suggest(s.Column.Value, names, "remove it"))
+		}
+	}
+}
+
 func (p *mappingParser) act(a Action) {
 	if a.Key != nil && a.Key.copies > maxCarried &&
 		(a.Notices != nil || a.Writes() && a.Kind != event.ActionSet && a.Kind != event.ActionZSet) {

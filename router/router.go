@@ -139,7 +139,9 @@ func parseMapping(as *spec.Mapping, problems *spec.Collector) *Mapping {
 	m.pattern, fs = parsePattern(as.Table.Value)
 	faults(problems, "table", &as.Table, fs)
 	m.folded = m.pattern.folded()
-	(&mappingParser{problems, m}).actions()
+	p := &mappingParser{problems, m}
+	p.actions()
+	p.scope()
 	for i := range as.Columns {
 		name := &as.Columns[i]
 		switch same := func(o spec.Text) bool { return strings.EqualFold(o.Value, name.Value) }; {
@@ -171,6 +173,21 @@ func (m *Mapping) Matches(t *event.Table) bool {
 		return m.folded.match(strings.ToLower(t.Schema), strings.ToLower(t.Name))
 	}
 	return m.pattern.match(t.Schema, t.Name)
+}
+
+// MatchesName reports whether the mapping is, or may be, for a table that is given as schema.table, or for one of a
+// schema. Names may have dots, and whether the source compares them with letter case is not known.
+func (m *Mapping) MatchesName(name string) bool {
+	lower := strings.ToLower(name)
+	if m.pattern.schema.match(name) || m.folded.schema.match(lower) {
+		return true
+	}
+	for at := range len(name) {
+		if name[at] == '.' && (m.pattern.match(name[:at], name[at+1:]) || m.folded.match(lower[:at], lower[at+1:])) {
+			return true
+		}
+	}
+	return false
 }
 
 // Query is the query of one mapping, as its runner needs it.

@@ -28,6 +28,9 @@ type Mapping struct {
 	// RateLimit is how many keys of the mapping a second are sent for the first time, in each process that invalidates;
 	// 0, the default (`none`): no limit.
 	RateLimit int
+	// Scope says what free text in keys may be, where all keys that the mapping can have made are looked for in Redis.
+	// Empty, the default (`keys`): keys with free text are not looked for. No column is in it twice.
+	Scope []FreeText
 
 	// The actions other than deletes; nil, or the zero Text: none. Incr is the template of a counter's key.
 	Rebuild *Rebuild
@@ -38,6 +41,14 @@ type Mapping struct {
 	Incr    Text
 	Publish *Publish
 	Stream  *Stream
+}
+
+// FreeText is what the text of a column may be in keys, fields and members, where its type leaves that open.
+type FreeText struct {
+	Column Text
+	// Holds is a regular expression, in Go's syntax and without anchors, that the whole text matches after its filters.
+	// Never empty.
+	Holds Text
 }
 
 // Events are the kinds of row change that a mapping is for. The zero value means all three.

@@ -1,69 +1,16 @@
 package lint
 
 import (
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/freshet/freshet/config/spec/spectest"
-	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/shape"
 )
 
-// What check takes for the texts that a filter can make holds all that it makes.
-func TestAShapeHoldsWhatItsFiltersMake(t *testing.T) {
-	values := map[event.Class]*rapid.Generator[event.Value]{
-		event.ClassInt:  rapid.Custom(func(t *rapid.T) event.Value { return number(rapid.Int64().Draw(t, "int")) }),
-		event.ClassText: rapid.Custom(func(t *rapid.T) event.Value { return text(rapid.String().Draw(t, "text")) }),
-		event.ClassBinary: rapid.Custom(func(t *rapid.T) event.Value {
-			return event.Value{Kind: event.Bytes, Text: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")}
-		}),
-	}
-	filters := rapid.SliceOfN(rapid.SampledFrom(spelled(t)), 0, 4)
-	rapid.Check(t, func(t *rapid.T) {
-		class := rapid.SampledFrom([]event.Class{event.ClassInt, event.ClassText, event.ClassBinary}).Draw(t, "class")
-		key := "{" + strings.Join(append([]string{"c"}, filters.Draw(t, "filters")...), "|") + "}"
-		r, err := router.New(spectest.Specs(spectest.Keys(key).On("a.b")), router.Options{})
-		if err != nil {
-			return // mod of what is no integer, or default twice
-		}
-		table := &event.Table{Schema: "a", Name: "b", Columns: []event.Column{{Name: "c", Class: class}}}
-		if _, err := r.Bind(table); err != nil {
-			return // mod of what is no integer
-		}
-		shape := shapeOf(&table.Columns[0])
-		part := r.Mappings()[0].Actions[0].Key.Parts[0]
-		for i := range part.Filters {
-			shape = shape.through(&part.Filters[i])
-		}
-		for _, made := range keys(r, table, values[class].Draw(t, "value")) {
-			if _, ok := common(language(nil).shape(shape), language(nil).literal(made)); !ok {
-				t.Fatalf("%s makes %q, which is not in %+v", key, made, shape)
-			}
-		}
-	})
-}
-
-// spelled returns each filter as templates can have it, with different arguments if it takes one.
-func spelled(t *testing.T) (all []string) {
-	for _, name := range router.Filters() {
-		before := len(all)
-		for _, argument := range []string{"", ":3", ":25", ":1000", ":-x:"} {
-			if _, err := router.New(spectest.Specs(spectest.Keys("{c|"+name+argument+"}")), router.Options{}); err == nil {
-				all = append(all, name+argument)
-			}
-		}
-		if len(all) == before {
-			t.Errorf("%s takes none of these arguments: add one", name)
-		}
-	}
-	return all
-}
-
-func members(s byteSet) (out []byte) {
+func members(s shape.Set) (out []byte) {
 	for c := range 256 {
-		if s.has(byte(c)) {
+		if s.Has(byte(c)) {
 			out = append(out, byte(c))
 		}
 	}
@@ -72,13 +19,13 @@ func members(s byteSet) (out []byte) {
 
 // A key that two templates are said to share is made by both; one that both make is found.
 func TestCommonFindsAKeyOfBothLanguages(t *testing.T) {
-	shapes := []shape{
-		{set: bytesOf("0-9"), min: 1, max: 3, signed: true},
-		{set: bytesOf("0-9a-f"), min: 2, max: 2},
-		{set: anyByte(), max: endless},
-		{set: bytesOf("a-z:"), min: 1, max: endless},
-		{set: bytesOf("0-9"), max: endless, unit: 2},
-		{set: bytesOf("a1"), max: 8, unit: 4},
+	shapes := []shape.Shape{
+		{Set: shape.Bytes("0-9"), Min: 1, Max: 3, Signed: true},
+		{Set: shape.Bytes("0-9a-f"), Min: 2, Max: 2},
+		{Set: shape.AnyByte(), Max: shape.Endless},
+		{Set: shape.Bytes("a-z:"), Min: 1, Max: shape.Endless},
+		{Set: shape.Bytes("0-9"), Max: shape.Endless, Unit: 2},
+		{Set: shape.Bytes("a1"), Max: 8, Unit: 4},
 	}
 	draw := rapid.Custom(func(t *rapid.T) language {
 		var l language

@@ -8,6 +8,7 @@ import (
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/shape"
 )
 
 // Finding is something that works, but hardly as it was meant.
@@ -89,7 +90,7 @@ type sight struct {
 type placeholder struct {
 	node   *router.Node
 	column *event.Column
-	shape  shape
+	shape  shape.Shape
 	// content: the row's writer chooses the text, however it is encoded. free: and may choose any character.
 	content, free bool
 	// next is the placeholder that follows at once.
@@ -141,7 +142,7 @@ func (k *checker) sight(s *sight) bool {
 			s.language = s.language.literal(n.Lit)
 		case router.NodeCopies:
 			width := len(n.Span.Append(nil, n.Span.Count()-1))
-			s.language = s.language.shape(shape{set: bytesOf("0-9"), min: max(1, n.Span.Width), max: width})
+			s.language = s.language.shape(shape.Shape{Set: shape.Bytes("0-9"), Min: max(1, n.Span.Width), Max: width})
 		case router.NodeSchema, router.NodeTable:
 			k.special(s, n)
 		default:
@@ -166,13 +167,13 @@ func newPlace(n *router.Node, t *event.Table) (placeholder, bool) {
 		return placeholder{}, false
 	}
 	p := placeholder{node: n, column: &t.Columns[c]}
-	p.shape = shapeOf(p.column)
+	p.shape = shape.Of(p.column)
 	switch p.column.Class {
 	case event.ClassText, event.ClassBinary, event.ClassUnknown:
 		p.content, p.free = true, true
 	}
 	for i := range n.Filters {
-		p.shape = p.shape.through(&n.Filters[i])
+		p.shape = p.shape.Through(&n.Filters[i])
 		p.free = p.free && !n.Filters[i].Encodes()
 	}
 	return p, true
@@ -388,4 +389,4 @@ func (k *checker) neighbours(s *sight) {
 	}
 }
 
-func (p *placeholder) fixed() bool { return !p.shape.signed && p.shape.min == p.shape.max }
+func (p *placeholder) fixed() bool { return !p.shape.Signed && p.shape.Min == p.shape.Max }

@@ -52,7 +52,7 @@ func touched(m *router.Mapping, e Touched, t *router.Template) Touched {
 		switch n := &t.Parts[i]; n.Kind {
 		case router.NodeLiteral:
 			e.Example += n.Lit
-			pattern.WriteString(EscapeGlob(n.Lit))
+			pattern.WriteString(router.EscapeGlob(n.Lit))
 			continue
 		case router.NodeCopies:
 			e.Example += string(n.Span.Append(nil, 0))
@@ -71,11 +71,6 @@ func touched(m *router.Mapping, e Touched, t *router.Template) Touched {
 
 // exampleNumber is the value of a column in an example.
 const exampleNumber = 17
-
-// EscapeGlob returns the pattern that matches a text alone, in the glob language of Redis.
-func EscapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(s)
-}
 
 // Whole names an action that needs whole row images.
 type Whole struct {

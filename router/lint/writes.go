@@ -6,6 +6,7 @@ import (
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/shape"
 )
 
 // events tells of a mapping that writes, but is not for every change that makes what it wrote untrue.
@@ -46,7 +47,7 @@ func (k *checker) score(a *router.Action, t *event.Table) {
 		if n := &a.Value.Parts[i]; n.Kind == router.NodeColumn {
 			p, ok = newPlace(n, t)
 		}
-		if number := bytesOf("0-9.e+").or(bytesOf("-")); ok && p.shape.set.and(number) != p.shape.set {
+		if number := shape.Bytes("0-9.e+").Or(shape.Bytes("-")); ok && p.shape.Set.And(number) != p.shape.Set {
 			k.report(a.Value.Text.At(p.node.At), t,
 				fmt.Sprintf("the score %s is made of %s: a row in which it is no number deletes the whole sorted set", p.node,
 					p.column.TypeName()),

@@ -9,7 +9,7 @@ import (
 )
 
 // Mapping is a [spec.Mapping] that is put together in one expression. Each of its texts has a line of its own in
-// f.yaml, from column 10 on: the table 1, the columns 2, `when` 3, the keys 5 and on.
+// f.yaml, from column 10 on: the table 1, the columns 2, `when` 3, `scope` 4, the keys 5 and on.
 type Mapping spec.Mapping
 
 // Keys returns a mapping of shop.product that deletes these keys.
@@ -37,6 +37,12 @@ func (m Mapping) If(when string) Mapping { m.When = Text(when, 3); return m }
 
 // For returns the mapping for these events.
 func (m Mapping) For(e spec.Events) Mapping { m.Events = e; return m }
+
+// Free returns the mapping with what the free text of a column may be.
+func (m Mapping) Free(column, holds string) Mapping {
+	m.Scope = append(m.Scope[:len(m.Scope):len(m.Scope)], spec.FreeText{Column: Text(column, 4), Holds: Text(holds, 4)})
+	return m
+}
 
 // D returns the mapping with a second delete.
 func (m Mapping) D(d time.Duration) Mapping { m.SecondDelete = d; return m }
