@@ -41,6 +41,10 @@ func (l *loop) requirement(last event.Version) requirement {
 	if !l.pend.active {
 		l.note()
 	}
+	if l.doubted.Compare(last) > 0 {
+		last = l.doubted
+	}
+	l.doubted = event.Version{}
 	p := &l.pend
 	c := requirement{last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...)}
 	if l.tx.open {
@@ -53,6 +57,9 @@ func (l *loop) requirement(last event.Version) requirement {
 
 // handedOver is [Canal.HandedOver].
 func (l *loop) handedOver() {
+	if !l.doubted.IsZero() {
+		l.vis.handover(l.requirement(l.doubted))
+	}
 	// What has not been handed over by now had no keys.
 	l.pend.clear()
 	l.tx.noted = false

@@ -31,7 +31,10 @@ type loop struct {
 	last   event.Version // of the last row
 	target target
 	pend   pending
-	xa     *xaStart
+	// doubted is where the last doubt, or XA COMMIT, is that no batch has covered yet; zero: there is none. It has no
+	// keys as a rule, and a mark must cover it all the same.
+	doubted event.Version
+	xa      *xaStart
 	// begun is of the file of done; reading of the one that is being read.
 	begun, reading birth
 	// lost is the transaction that was open when the connection broke, until it comes again.

@@ -99,7 +99,7 @@ func (l *loop) unseen(st *ddl.Statement) error {
 			l.m.statements.WithLabelValues(statementRows).Inc()
 			err = l.doubt(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
 				"logged as a statement, so it is not known which: set binlog_format=ROW (also in sessions that set "+
-				"their own) and clear the keys of the table", name)
+				"their own)", name)
 		default:
 			err = l.removed(a.Op.String()+" of table "+name, name)
 		}
@@ -133,23 +133,29 @@ func (l *loop) altered(a *ddl.Action) error {
 	l.m.statements.WithLabelValues(statementRows).Inc()
 	return l.doubt(alarm.StatementLogged, "ALTER TABLE "+name+" changed column "+column+
 		": values of it may be others than "+
-		"they were, or gone, and the source logs no rows for that: clear the keys of the table", name)
+		"they were, or gone, and the source logs no rows for that", name)
 }
 
 func (l *loop) removed(what string, tables ...string) error {
 	l.m.statements.WithLabelValues(statementTruncate).Inc()
 	return l.doubt(alarm.TruncatedTable, what+": its rows went without row events, so their keys "+
-		"are still cached: clear the keys of the table", tables...)
+		"are still cached", tables...)
 }
 
 // doubt records durably that keys of some tables (none named: of all mapped ones) may be stale.
 func (l *loop) doubt(cause alarm.Kind, message string, tables ...string) error {
-	return l.o.Doubts.Record(l.ctx, doubt.Doubt{Cause: cause, Source: l.o.Source, Tables: tables, Message: message})
+	if !l.tx.noted {
+		l.note()
+	}
+	l.doubted = l.version(0)
+	return l.o.Doubts.Record(l.ctx, doubt.Doubt{
+		Cause: cause, Source: l.o.Source, Tables: tables, At: l.doubted, Message: message,
+	})
 }
 
 // doubtful records that rows of a table may have been taken for what they are not.
 func (l *loop) doubtful(table, why string) error {
-	return l.doubt(alarm.DefinitionChanged, "table "+table+": "+why+": clear the keys of the table", table)
+	return l.doubt(alarm.DefinitionChanged, "table "+table+": "+why, table)
 }
 
 func (l *loop) wants(n ddl.Name) bool { return l.tables.wants(n.Schema, n.Table) }

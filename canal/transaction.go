@@ -113,6 +113,9 @@ func (l *loop) finish(h binlog.Header, how Kind) (err error) {
 	if how == XACommitted && !t.noted {
 		l.note() // its rows were prepared earlier; the keys are handed over again now
 	}
+	if how == XACommitted {
+		l.doubted = l.version(0)
+	}
 	if l.pend.active && !t.noted {
 		// So that the runs of a requirement are few: what lies between its transactions is visible as well by then.
 		l.pend.add(t.GTID)

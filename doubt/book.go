@@ -3,6 +3,7 @@ package doubt
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -36,7 +38,9 @@ type Book struct {
 
 	mu     sync.Mutex
 	loaded bool
-	doubts map[string]*entry
+	// describe adds to what is recorded; nil: nothing does.
+	describe func(d *Doubt)
+	doubts   map[string]*entry
 }
 
 // entry is a doubt in memory.
@@ -163,6 +167,14 @@ func (b *Book) merge(kept []Doubt) {
 		default:
 			e.Count = max(e.Count, d.Count)
 		}
+		if d.Asked && !e.Asked || d.Last.After(e.Last) {
+			e.begin()
+		}
+		e.Asked = e.Asked || d.Asked
+		if d.At.Compare(e.At) > 0 {
+			e.At = d.At
+		}
+		e.define(d.Definitions)
 		if d.Since.Before(e.Since) {
 			e.Since = d.Since
 		}
@@ -186,8 +198,24 @@ func (b *Book) merge(kept []Doubt) {
 // renew makes a new doubt of what came last, since the one before is dismissed. The caller has the lock.
 func (e *entry) renew(b *Book) {
 	e.Since, e.Count, e.put, e.behind = e.Last, 1, time.Time{}, true
+	e.begin()
 	raise(b.repeated)
 }
+
+// define adds definitions to those that the doubt has: keys of each may be stale until it is answered. The caller has
+// the lock.
+func (e *entry) define(tables []*event.Table) {
+	all := slices.Clone(e.Definitions) // copies of the doubt share it
+	for _, t := range tables {
+		if !slices.ContainsFunc(all, func(o *event.Table) bool { return reflect.DeepEqual(o, t) }) {
+			all = append(all, t)
+		}
+	}
+	e.Definitions = all[max(0, len(all)-maxDefinitions):]
+}
+
+// begin forgets how the doubt was being answered: that begins again. The caller has the lock.
+func (e *entry) begin() { e.Answer, e.Stuck = "", false }
 
 // Loaded reports whether it is known what is kept.
 func (b *Book) Loaded() bool {
@@ -197,6 +225,16 @@ func (b *Book) Loaded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.loaded
+}
+
+// Describe has f add to each doubt what is known where it is recorded, before it is. f must be quick.
+func (b *Book) Describe(f func(d *Doubt)) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.describe = f
 }
 
 // Record adds a doubt, or counts it once more, and raises its alarm. It returns when the doubt is durable: what caused
@@ -210,8 +248,16 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 		none.Raise(d.Cause, d.Message)
 		return nil
 	}
+	b.mu.Lock()
+	describe := b.describe
+	b.mu.Unlock()
+	if describe != nil {
+		describe(&d)
+	}
 	id, durable := b.note(d)
-	b.alarms.Raise(d.Cause, d.Message)
+	if d.Cause != alarm.ByHand { // the operator knows
+		b.alarms.Raise(d.Cause, d.Message)
+	}
 	if durable {
 		return nil
 	}
@@ -235,7 +281,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	defer b.mu.Unlock()
 	d.normalize()
 	if b.doubts[d.ID] == nil && b.of(d.Cause) >= most {
-		d.Tables, d.Subject = nil, ""
+		d.Tables, d.Templates, d.Subject, d.Pattern = nil, nil, "", ""
 		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them",
 			most)
 		d.normalize()
@@ -248,8 +294,18 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 		b.doubts[d.ID] = e
 		b.count()
 	}
+	if !now.After(e.Last) { // a clock that was set back: what came later is later all the same, see Dismiss
+		now = e.Last.Add(1)
+	}
 	e.Last, e.Message, e.behind = now, d.Message, true
 	e.Count++
+	if e.Stuck {
+		e.begin()
+	}
+	if d.At.Compare(e.At) > 0 {
+		e.At = d.At
+	}
+	e.define(d.Definitions)
 	if durable = !e.put.IsZero() && time.Since(e.put) <= again; durable {
 		raise(b.repeated)
 	}
@@ -275,6 +331,7 @@ func (b *Book) write(ctx context.Context, id string) error {
 		return nil
 	}
 	d := e.Doubt
+	d.Answer, d.Stuck = "", false
 	b.mu.Unlock()
 	if b.keeper != nil {
 		if err := b.keeper.PutDoubt(ctx, d); err != nil {
@@ -284,7 +341,7 @@ func (b *Book) write(ctx context.Context, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.put = time.Now() // it stays the entry while it is our turn
-	if e.behind = e.Count != d.Count; e.behind {
+	if e.behind = e.Count != d.Count || e.Asked != d.Asked; e.behind {
 		raise(b.repeated)
 	}
 	return nil
@@ -331,6 +388,45 @@ func (b *Book) List() []Doubt {
 	}
 	slices.SortFunc(out, older)
 	return out
+}
+
+// Ask has a doubt answered that freshet does not answer by itself, or once more one that is stuck. It returns
+// [ErrUnknown] if there is none with this ID, and returns when that is durable.
+func (b *Book) Ask(ctx context.Context, id string) error {
+	if b == nil {
+		return fmt.Errorf("%w: %q", ErrUnknown, id)
+	}
+	b.mu.Lock()
+	e := b.doubts[id]
+	if e != nil && !e.Asked {
+		e.Asked, e.behind = true, true
+	}
+	if e != nil && e.Stuck {
+		e.begin()
+	}
+	b.mu.Unlock()
+	if e == nil {
+		return fmt.Errorf("%w: %q", ErrUnknown, id)
+	}
+	return b.put(ctx, id)
+}
+
+// Say sets how a doubt is being answered, if it is still there.
+func (b *Book) Say(id, answer string) { b.say(id, answer, false) }
+
+// Stuck sets why a doubt cannot be answered, if it is still there: nothing more will happen by itself. That holds until
+// the doubt comes again, or somebody asks for it ([Book.Ask]).
+func (b *Book) Stuck(id, why string) { b.say(id, why, true) }
+
+func (b *Book) say(id, answer string, stuck bool) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.doubts[id]; e != nil {
+		e.Answer, e.Stuck = answer, stuck
+	}
 }
 
 // Dismiss removes a doubt for good: somebody has seen to it. It returns [ErrUnknown] if there is none with this ID, and

@@ -19,6 +19,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
+	"github.com/freshet/freshet/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -504,5 +505,101 @@ func TestANilBookLogsAndKeepsNothing(t *testing.T) {
 	must(t, b.Load(t.Context()))
 	if b.List() != nil || !b.Loaded() || !errors.Is(b.Dismiss(t.Context(), "x", time.Time{}), doubt.ErrUnknown) {
 		t.Fatal("a nil book")
+	}
+}
+
+func TestADoubtThatIsStuckBeginsAgainWhenItComesAgainOrIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		id := b.List()[0].ID
+		says := func(answer string, stuck bool) {
+			t.Helper()
+			if d := b.List()[0]; d.Answer != answer || d.Stuck != stuck {
+				t.Fatalf("%q, stuck %v, want %q, %v", d.Answer, d.Stuck, answer, stuck)
+			}
+		}
+		b.Say(id, "first of two passes")
+		says("first of two passes", false)
+		must(t, b.Record(t.Context(), truncated("shop.a"))) // what is under way goes on
+		says("first of two passes", false)
+		b.Stuck(id, "the column holds free text")
+		says("the column holds free text", true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if kept, err := m.Doubts(t.Context()); err != nil || kept[0].Answer != "" || kept[0].Stuck {
+			t.Fatalf("kept: %+v, %v", kept, err)
+		}
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		says("", false)
+		for range 2 {
+			b.Stuck(id, "the column holds free text")
+			must(t, b.Ask(t.Context(), id))
+			says("", false)
+		}
+		b.Stuck("nothing", "there is no such doubt")
+		says("", false)
+	})
+}
+
+func TestAnotherProcessThatAsksForADoubtMakesItBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		here, _ := open(t, m)
+		must(t, here.Record(t.Context(), truncated("shop.a")))
+		id := here.List()[0].ID
+		here.Stuck(id, "the column holds free text")
+		there, _ := open(t, m)
+		must(t, there.Ask(t.Context(), id))
+		must(t, here.Load(t.Context()))
+		if d := here.List()[0]; !d.Asked || d.Stuck || d.Answer != "" {
+			t.Fatalf("%+v", d)
+		}
+	})
+}
+
+// The answer to a doubt is for all definitions that the table has had since: keys of each may still be cached.
+func TestADoubtKeepsTheDefinitionsOfEachTimeThatItCame(t *testing.T) {
+	m := &doubttest.Memory{}
+	b, _ := open(t, m)
+	d := truncated("shop.product")
+	for _, columnType := range []string{"int(5) zerofill", "int", "int"} {
+		d.Definitions = []*event.Table{{
+			Schema: "shop", Name: "product", Columns: []event.Column{{Name: "id", Type: columnType}},
+		}}
+		must(t, b.Record(t.Context(), d))
+	}
+	if n := len(b.List()[0].Definitions); n != 2 {
+		t.Errorf("%d definitions, want 2", n)
+	}
+}
+
+// The clock of the machine was ahead, and is right now.
+func TestADoubtThatComesAgainIsLaterThanBeforeWhateverTheClockSays(t *testing.T) {
+	m := &doubttest.Memory{}
+	d := truncated("shop.product").Named()
+	d.Since, d.Last, d.Count = time.Now().UTC(), time.Now().UTC().Add(time.Hour), 1
+	must(t, m.PutDoubt(t.Context(), d))
+	b, _ := open(t, m)
+	must(t, b.Record(t.Context(), truncated("shop.product")))
+	if err := b.Dismiss(t.Context(), d.ID, d.Last); !errors.Is(err, doubt.ErrCameAgain) {
+		t.Errorf("%v, want %v", err, doubt.ErrCameAgain)
+	}
+}
+
+func TestTheNameOfADoubtIsKnownBeforeItIsRecorded(t *testing.T) {
+	b, _ := open(t, nil)
+	d := doubt.Doubt{
+		Cause: alarm.ByHand, Source: "shop", Templates: []string{"user:{id}", "product:{id}", "user:{id}"},
+		Pattern: "*:1?",
+	}
+	must(t, b.Record(t.Context(), d))
+	if l := b.List(); len(l) != 1 || l[0].ID != d.Named().ID || len(l[0].Templates) != 2 {
+		t.Fatalf("%+v, named %s", l, d.Named().ID)
+	}
+	d.Templates = []string{"product:{id}", "user:{id}"}
+	if d.Named().ID != b.List()[0].ID {
+		t.Error("another order is another doubt")
 	}
 }

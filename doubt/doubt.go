@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 )
 
 // Doubt says that some keys may be stale although all that was read is finished.
@@ -36,6 +37,28 @@ type Doubt struct {
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`
 	Count int       `json:"count"`
+	// Templates are those whose keys are meant, as they stand in the mappings; empty: all of the tables. Pattern, if there
+	// is one, is a glob that the keys also match. Both are for what an operator asked for.
+	Templates []string `json:"templates,omitempty"`
+	Pattern   string   `json:"pattern,omitempty"`
+	// Definitions are the columns of the tables that keys are made of, as rows had last shown them each time that the
+	// doubt came: of a table that is dropped, nobody else knows. Empty where they are not known.
+	Definitions []*event.Table `json:"definitions,omitempty"`
+	// At is where in the source's binlog it happened last; zero where that is not known. What was read from the source
+	// before everybody could see that place may be stale.
+	At event.Version `json:"at,omitzero"`
+	// Asked says that an operator wants it answered, though freshet would not do so by itself.
+	Asked bool `json:"asked,omitempty"`
+	// Answer says in a sentence how it is being answered. It is not kept: [Book.Say] sets it.
+	Answer string `json:"answer,omitempty"`
+	// Stuck says that nothing more will happen by itself, and Answer why ([Book.Stuck]). It is not kept either.
+	Stuck bool `json:"stuck,omitempty"`
+}
+
+// Named returns d as a book records it: with its ID, its order and its bounds.
+func (d Doubt) Named() Doubt {
+	d.normalize()
+	return d
 }
 
 // Keeper keeps doubts durably.
@@ -88,6 +111,7 @@ func Causes() []alarm.Kind {
 		alarm.PositionSkipped,
 		alarm.RecordsLost,
 		alarm.RecordUnreadable,
+		alarm.ByHand,
 	}
 }
 
@@ -103,6 +127,8 @@ var (
 const (
 	maxMessage = 4 << 10 // bytes
 	maxTables  = 500
+	// maxDefinitions is how many definitions are kept, the newest.
+	maxDefinitions = 64
 )
 
 // normalize gives d its bounds, its order and its ID.
@@ -110,6 +136,7 @@ func (d *Doubt) normalize() {
 	if d.Tables = slices.Compact(slices.Sorted(slices.Values(d.Tables))); len(d.Tables) > maxTables {
 		d.Tables = nil
 	}
+	d.Templates = slices.Compact(slices.Sorted(slices.Values(d.Templates)))
 	if len(d.Message) > maxMessage {
 		cut := maxMessage
 		for !utf8.RuneStart(d.Message[cut]) {
@@ -123,7 +150,11 @@ func (d *Doubt) normalize() {
 // id returns the name of a doubt: 12 hexadecimal digits of what makes it itself.
 func (d *Doubt) id() string {
 	h := fnv.New64a()
-	for _, part := range slices.Concat([]string{string(d.Cause), d.Source, d.Group, d.Subject}, d.Tables) {
+	parts := slices.Concat([]string{string(d.Cause), d.Source, d.Group, d.Subject}, d.Tables)
+	if d.Pattern != "" || len(d.Templates) > 0 {
+		parts = slices.Concat(parts, []string{"keys", d.Pattern}, d.Templates)
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%q", part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]

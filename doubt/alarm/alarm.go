@@ -97,6 +97,8 @@ const (
 	FirstStart Kind = "first_start"
 	// PositionSkipped: an operator set the position forward, over changes that were not read.
 	PositionSkipped Kind = "position_skipped"
+	// ByHand: an operator asked for keys to be forgotten.
+	ByHand Kind = "by_hand"
 )
 
 // Kinds returns all kinds.
@@ -137,6 +139,7 @@ func Kinds() []Kind {
 		XAUnread,
 		FirstStart,
 		PositionSkipped,
+		ByHand,
 	}
 }
 
