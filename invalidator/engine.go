@@ -180,6 +180,10 @@ func (e *Engine) Mark(m event.Mark) {
 	}
 }
 
+// Visible returns the newest version of a source that everybody is known to see; zero: none is. It may be called by any
+// goroutine.
+func (e *Engine) Visible(source string) event.Version { return e.marks.newest(source) }
+
 // parkedNow is told that the store has taken keys. It says why once a minute: the keys themselves may be many.
 func (e *Engine) parkedNow(entries []retry.Entry) {
 	now, told := e.clock(), e.toldParked.Load()

@@ -62,6 +62,9 @@ func (e *Engine) lags() []PartitionSnapshot {
 	e.mu.Lock()
 	all := make([]PartitionSnapshot, 0, len(e.partitions))
 	for s := range e.partitions {
+		if s.log.ID() < 0 {
+			continue // no log's: a scope
+		}
 		all = append(all, PartitionSnapshot{
 			ID: s.log.ID(), Lag: s.lag(now, clock, s.heard(now, read)), Idle: s.idle.Load(),
 			InFlight: s.held.inFlight.Load(), Pending: s.held.pending.Load(),

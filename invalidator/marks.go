@@ -100,6 +100,17 @@ func (m *marks) unseen(source string, term uint64, v event.Version) instant {
 	return always
 }
 
+// newest returns the newest version of a source that everybody is known to see; zero: none is.
+func (m *marks) newest(source string) event.Version {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.sources[source]
+	if len(known) == 0 {
+		return event.Version{}
+	}
+	return known[len(known)-1].mark.Version
+}
+
 // read returns what the marks say about how far the readers are, at the present instant.
 func (m *marks) read(now instant) heardRead {
 	m.mu.Lock()
