@@ -18,7 +18,7 @@ import (
 // ErrAway is what a [Client] returns when nothing answers at the address: freshet does not run, or listens elsewhere.
 var ErrAway = errors.New("no freshet answers")
 
-// Client talks to a running freshet's admin listener. It implements [Letters].
+// Client talks to a running freshet's admin listener. It implements [Letters], [Doubts] and [Invalidations].
 type Client struct {
 	base  string
 	token string
@@ -95,6 +95,11 @@ const callTimeout = 30 * time.Second
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	return c.await(ctx, method, path, in, out)
+}
+
+// await is call without a limit of its own.
+func (c *Client) await(ctx context.Context, method, path string, in, out any) error {
 	res, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err
@@ -141,5 +146,15 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	if json.Unmarshal(text, &f) != nil || f.Error == "" {
 		f.Error = strings.TrimSpace(string(text))
 	}
-	return nil, fmt.Errorf("%s%s: %s: %s", c.base, path, res.Status, f.Error)
+	return nil, &refusal{at: c.base + path, status: res.Status, code: res.StatusCode, sentence: f.Error}
 }
+
+// refusal is what a running freshet says when it does not do what was asked.
+type refusal struct {
+	at, status string
+	code       int
+	sentence   string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return fmt.Sprintf("%s: %s: %s", r.at, r.status, r.sentence) }

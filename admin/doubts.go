@@ -23,6 +23,14 @@ type Doubt struct {
 	Since   time.Time `json:"since"`
 	Last    time.Time `json:"last"`
 	Count   int       `json:"count"`
+	// Templates are those whose keys are meant; empty: all of the tables. Pattern is a glob that the keys also match.
+	Templates []string `json:"templates,omitempty"`
+	Pattern   string   `json:"pattern,omitempty"`
+	// Asked says that an operator wants it answered, Answer how it is being answered, and Stuck that it cannot be: then
+	// Answer says why.
+	Asked  bool   `json:"asked,omitempty"`
+	Answer string `json:"answer,omitempty"`
+	Stuck  bool   `json:"stuck,omitempty"`
 }
 
 // Doubts are what is in doubt, wherever it is kept. [Client] is one as well.
@@ -32,6 +40,8 @@ type Doubts interface {
 	// DismissDoubt removes one for good. It fails with [ErrNoDoubt], and with [ErrCameAgain] if its Last is after seen,
 	// the Last that was looked at; a zero seen means whatever there is.
 	DismissDoubt(ctx context.Context, id string, seen time.Time) error
+	// AnswerDoubt has one answered that is not answered by itself. It fails with [ErrNoDoubt].
+	AnswerDoubt(ctx context.Context, id string) error
 }
 
 // The errors of [Doubts].
@@ -101,6 +111,20 @@ func (s *Server) dismissDoubt(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (s *Server) answerDoubt(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	err := s.deps.Doubts.AnswerDoubt(r.Context(), id)
+	switch {
+	case errors.Is(err, ErrNoDoubt):
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no doubt %q", id))
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err.Error())
+	default:
+		s.deps.Log.Info("doubt to be answered", "id", id, "remote", r.RemoteAddr)
+		reply(w, Counted{Count: 1})
+	}
+}
+
 // ListDoubts implements [Doubts].
 func (c *Client) ListDoubts(ctx context.Context) ([]Doubt, error) {
 	var out []Doubt
@@ -114,4 +138,9 @@ func (c *Client) DismissDoubt(ctx context.Context, id string, seen time.Time) er
 		body = Seen{seen}
 	}
 	return c.call(ctx, http.MethodPost, "/doubts/"+url.PathEscape(id)+"/dismiss", body, &Counted{})
+}
+
+// AnswerDoubt implements [Doubts].
+func (c *Client) AnswerDoubt(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, "/doubts/"+url.PathEscape(id)+"/answer", nil, &Counted{})
 }

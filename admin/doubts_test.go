@@ -28,11 +28,56 @@ func (f *fakeDoubts) DismissDoubt(_ context.Context, id string, seen time.Time) 
 	return nil
 }
 
+func (f *fakeDoubts) AnswerDoubt(_ context.Context, id string) error {
+	i := slices.IndexFunc(f.all, func(d Doubt) bool { return d.ID == id })
+	if i < 0 {
+		return ErrNoDoubt
+	}
+	f.all[i].Asked = true
+	return nil
+}
+
+func TestADoubtIsAnsweredForWhoHoldsTheToken(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	stranger, c := NewClient(f.url, "", nil), NewClient(f.url, "hush", nil)
+	if err := stranger.AnswerDoubt(t.Context(), "a1"); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Error(err)
+	}
+	if err := c.AnswerDoubt(t.Context(), "x/y"); err == nil || !strings.Contains(err.Error(), `there is no doubt "x/y"`) {
+		t.Error(err)
+	}
+	if err := c.AnswerDoubt(t.Context(), "a1"); err != nil {
+		t.Error(err)
+	}
+	if all, err := stranger.ListDoubts(t.Context()); err != nil || !all[0].Asked || all[1].Asked {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestHowADoubtIsAnsweredIsShown(t *testing.T) {
+	f := start(t, Options{})
+	code, body := get(t, "GET", f.url+"/doubts/c3", "", "")
+	for _, want := range []string{
+		`"templates": [`, `"product:{id}"`, `"pattern": "product:1*"`, `"asked": true`, `"answer": "first of two passes"`,
+		`"stuck": true`,
+	} {
+		if code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%d %s, want %s", code, body, want)
+		}
+	}
+	_, body = get(t, "GET", f.url+"/doubts/a1", "", "")
+	for _, word := range []string{"templates", "pattern", "asked", "answer", "stuck"} {
+		if strings.Contains(body, word) {
+			t.Errorf("%s, though there is nothing to say: %s", word, body)
+		}
+	}
+}
+
 func TestDoubtsAreShownToAllAndDismissedByWhoHoldsTheToken(t *testing.T) {
 	f := start(t, Options{Token: "hush"})
 	stranger, c := NewClient(f.url, "", nil), NewClient(f.url, "hush", nil)
 	all, err := stranger.ListDoubts(t.Context())
-	if err != nil || len(all) != 2 || all[0].ID != "a1" || !all[0].Last.Equal(noon) {
+	if err != nil || len(all) != 3 || all[0].ID != "a1" || !all[0].Last.Equal(noon) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	refused := func(err error, words string) {
@@ -50,7 +95,7 @@ func TestDoubtsAreShownToAllAndDismissedByWhoHoldsTheToken(t *testing.T) {
 	if err := c.DismissDoubt(t.Context(), "b2", time.Time{}); err != nil {
 		t.Error(err)
 	}
-	if all, err := c.ListDoubts(t.Context()); err != nil || len(all) != 0 {
+	if all, err := c.ListDoubts(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

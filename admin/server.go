@@ -44,6 +44,8 @@ type Deps struct {
 	Letters Letters
 	// Doubts are what may have left stale keys.
 	Doubts Doubts
+	// Invalidations has keys forgotten that an operator names. Nil where that cannot be asked for.
+	Invalidations Invalidations
 	// Metrics is what GET /metrics shows.
 	Metrics prometheus.Gatherer
 	Log     *slog.Logger
@@ -179,6 +181,8 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("GET /doubts", s.listDoubts) // no key names, and /status shows them too
 	mux.HandleFunc("GET /doubts/{id}", s.showDoubt)
 	mux.HandleFunc("POST /doubts/{id}/dismiss", s.change(s.dismissDoubt))
+	mux.HandleFunc("POST /doubts/{id}/answer", s.change(s.answerDoubt))
+	mux.HandleFunc("POST /invalidate", s.change(s.invalidate))
 	mux.HandleFunc("GET /debug/pprof/", s.secret(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/profile", s.secret(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/trace", s.secret(pprof.Trace))

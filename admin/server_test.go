@@ -48,12 +48,17 @@ type fixture struct {
 	url   string
 	ready error
 	tails chan struct{}
+	asked fakeInvalidations
 	stop  func() // ends the server, and waits for it
 }
 
 func start(t *testing.T, o Options) *fixture {
 	t.Helper()
-	f := &fixture{tails: make(chan struct{}, 1)}
+	return startWith(t, &fixture{tails: make(chan struct{}, 1)}, o)
+}
+
+func startWith(t *testing.T, f *fixture, o Options) *fixture {
+	t.Helper()
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:0"
 	}
@@ -71,9 +76,17 @@ func start(t *testing.T, o Options) *fixture {
 		},
 		Hot:     func() any { return map[string][]string{"keys": {"user:1"}} },
 		Letters: &fakeLetters{ids: []uint64{1, 2, 3}},
-		Doubts:  &fakeDoubts{all: []Doubt{{ID: "a1", Message: "TRUNCATE", Last: noon}, {ID: "b2", Last: noon}}},
-		Metrics: prometheus.NewRegistry(),
-		Log:     slog.New(slog.DiscardHandler),
+		Doubts: &fakeDoubts{all: []Doubt{
+			{ID: "a1", Message: "TRUNCATE", Last: noon},
+			{ID: "b2", Last: noon},
+			{
+				ID: "c3", Templates: []string{"product:{id}"}, Pattern: "product:1*", Asked: true, Answer: "first of two passes",
+				Stuck: true,
+			},
+		}},
+		Invalidations: f.invalidations(),
+		Metrics:       prometheus.NewRegistry(),
+		Log:           slog.New(slog.DiscardHandler),
 	}, o)
 	if err != nil {
 		t.Fatal(err)

@@ -224,7 +224,7 @@ func TestAnXATransactionThatNobodyReadIsADoubtBeforeItsEnd(t *testing.T) {
 	commit("X'63',X'',1", 500, true)
 	all := kept.List()
 	if len(all) != 1 || all[0].Cause != alarm.XAUnread || all[0].Source != "orders" ||
-		!strings.Contains(all[0].Message, "clear the mapped keys") {
+		all[0].At != version(1, 1, 500, 0) || !strings.Contains(all[0].Message, "XA RECOVER") {
 		t.Fatalf("doubts %+v", all)
 	}
 	if l.batches[len(l.batches)-1].End.Pos != 550 {

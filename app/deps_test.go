@@ -25,7 +25,9 @@ var mayImport = map[string][]string{
 	"config":               {"event", "config/spec"},
 	"retry":                {"event"},
 	"router":               {"event", "config/spec", "event/document", "router/query"},
-	"router/lint":          {"event", "config/spec", "event/document", "router/query", "router"},
+	"router/lint":          {"event", "config/spec", "event/document", "router/query", "router", "router/shape"},
+	"router/keyspace":      {"event", "config/spec", "event/document", "router/query", "router", "router/shape"},
+	"router/shape":         {"event", "config/spec", "event/document", "router/query", "router"},
 	"router/explain":       {"event", "config/spec", "event/document", "router/query", "router"},
 	// Batches for the tests of whatever encodes them.
 	"router/routertest": {"event", "config/spec", "event/document", "router/query", "router"},
@@ -90,7 +92,11 @@ var mayImport = map[string][]string{
 		"eventlog/kafka/record",
 	},
 
-	"invalidator/write":    {"event"},
+	"invalidator/write": {"event"},
+	"invalidator/scope": {
+		"event", "eventlog", "retry", "config/spec", "event/document", "router/query", "router", "router/shape",
+		"router/keyspace",
+	},
 	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
 	"invalidator": {
 		"event", "eventlog", "event/asof", "retry", "doubt/alarm", "doubt", "event/latency",

@@ -37,16 +37,20 @@ func (p *process) buildEmbedded(ctx context.Context) error {
 		return err
 	}
 	reader := &embeddedReader{}
-	if p.invalidator, err = p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() }); err != nil {
+	deleting, err := p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() })
+	if err != nil {
 		return err
 	}
+	p.invalidator = deleting
 	cp := store.Checkpoint()
 	if _, err := cp.NextTerm(); err != nil {
 		return err
 	}
-	reader.reading, err = p.newReading(ctx, log, cp, keptXA{store.Stash()})
+	if reader.reading, err = p.newReading(ctx, log, cp, keptXA{store.Stash()}); err != nil {
+		return err
+	}
 	p.reader, p.log = reader, inProcess{}
-	return err
+	return p.buildAnswering(reader.reading, deleting)
 }
 
 // embeddedReader is the reader half of the one process that there is: it reads once, to the end.

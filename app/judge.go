@@ -28,7 +28,7 @@ func behindAfter(c *config.Config, d time.Duration) time.Duration {
 func (p *process) status() Status {
 	s := Status{
 		Version: p.options.Version, Role: p.options.Role.String(), Started: p.started, Now: time.Now(),
-		Alarms: p.alarms.Records(), Doubts: p.doubts.List(),
+		Alarms: p.alarms.Records(), Doubts: shown(p.doubts.List()),
 		circumstances: circumstances{
 			group: p.config.EventLog.Kafka.Group, unloaded: !p.doubts.Loaded(), behindAfter: behindAfter(p.config, 0),
 		},
@@ -41,6 +41,14 @@ func (p *process) status() Status {
 	p.invalidator.Status(&s)
 	s.State, s.Sentence = s.judge()
 	return s
+}
+
+// shown returns doubts without what is of no use to who looks at them.
+func shown(doubts []doubt.Doubt) []doubt.Doubt {
+	for i := range doubts {
+		doubts[i].Definitions = nil
+	}
+	return doubts
 }
 
 // ready says whether the cache is being kept fresh.
@@ -217,10 +225,13 @@ func (s *Status) stoppedSentence() string {
 // doubtSentence says what the doubts are about.
 func doubtSentence(doubts []doubt.Doubt) string {
 	oldest := doubts[0]
-	if len(doubts) == 1 {
-		return fmt.Sprintf("keys may be stale: %s (when it is seen to: `freshet doubts dismiss %s`)", oldest.Message,
-			oldest.ID)
+	what := oldest.Answer
+	if what == "" {
+		what = fmt.Sprintf("clear them, then `freshet doubts dismiss %s`", oldest.ID)
 	}
-	return fmt.Sprintf("keys may be stale for %d reasons, see `freshet doubts list`; the oldest: %s", len(doubts),
-		oldest.Message)
+	if len(doubts) == 1 {
+		return fmt.Sprintf("keys may be stale: %s (%s)", oldest.Message, what)
+	}
+	return fmt.Sprintf("keys may be stale for %d reasons, see `freshet doubts list`; the oldest: %s (%s)", len(doubts),
+		oldest.Message, what)
 }

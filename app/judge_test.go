@@ -129,7 +129,7 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			},
 			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
-				"keys may be stale: TRUNCATE of shop.a (when it is seen to: `freshet doubts dismiss 1f`)",
+				"keys may be stale: TRUNCATE of shop.a (clear them, then `freshet doubts dismiss 1f`)",
 			},
 			{
 				"in several doubts", func(s *Status) {

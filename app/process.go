@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +41,8 @@ type process struct {
 	invalidator invalidatorHalf
 	// log is the event log's own part.
 	log carrier
+	// answers answers doubts; nil before it is made, and where nobody does.
+	answers atomic.Pointer[answering]
 	// observers run as long as there is anything to observe.
 	observers []func(context.Context) error
 	cleanup   []closer // last in, first out
@@ -133,6 +136,13 @@ func (p *process) buildAdmin() error {
 	if p.options.Role != Invalidator {
 		d.Tail = p.tail
 	}
+	if p.config.EventLog.Kind == config.EventLogKafka {
+		d.Doubts = operate.Unanswered{Book: func() *doubt.Book { return p.doubts }}
+	} else {
+		d.Invalidations = operate.Invalidations{
+			Book: func() *doubt.Book { return p.doubts }, Config: p.config, Forget: p.forget,
+		}
+	}
 	if p.options.Role != Reader {
 		d.Hot = func() any { return p.invalidator.Hot() }
 	}
@@ -146,6 +156,15 @@ func (p *process) buildAdmin() error {
 	p.observers = append(p.observers, server.Run)
 	p.later("the listeners", server.Close) // in case that what follows fails, so that they are never run
 	return nil
+}
+
+// forget has keys forgotten that an operator names.
+func (p *process) forget(ctx context.Context, keys []string) (int, error) {
+	a := p.answers.Load()
+	if a == nil {
+		return 0, errors.New("freshet is starting: try again in a moment")
+	}
+	return a.forget(ctx, keys)
 }
 
 // gather returns the metrics of the process and of the reading that is under way.

@@ -175,9 +175,9 @@ func (r *reader) recall(ctx context.Context, s *canal.Step) error {
 	switch {
 	case err != nil:
 	case len(unknown) > 0:
-		err = r.unknown(ctx, unknown)
+		err = r.unknown(ctx, s.Version, unknown)
 	case s.Unread && !known:
-		return r.unread(ctx)
+		return r.unread(ctx, s.Version)
 	}
 	if err != nil {
 		return fmt.Errorf("xa transaction %s: %w", s.Tx.XID, err)
@@ -186,27 +186,27 @@ func (r *reader) recall(ctx context.Context, s *canal.Step) error {
 }
 
 // unread records the doubt about a transaction that is now committed, and whose rows nobody has read.
-func (r *reader) unread(ctx context.Context) error {
+func (r *reader) unread(ctx context.Context, at event.Version) error {
 	return r.doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.XAUnread, Source: r.name,
+		Cause: alarm.XAUnread, Source: r.name, At: at,
 		Message: "an XA COMMIT on source " + r.name + " of a transaction that was prepared before reading began: " +
-			"its rows were not read, so their keys may be stale: clear the mapped keys; commit or roll back what XA RECOVER lists " +
+			"its rows were not read, so their keys may be stale; commit or roll back what XA RECOVER lists " +
 			"before a first start or `position set` (on MySQL, and grant XA_RECOVER_ADMIN, so that others are distinguished)",
 	})
 }
 
 // unknown records the doubt about tables of which a transaction that is now committed changed rows whose keys did not
 // fit into the stash. It returns once that is durable: the XA COMMIT must not be passed before.
-func (r *reader) unknown(ctx context.Context, tables []string) error {
+func (r *reader) unknown(ctx context.Context, at event.Version, tables []string) error {
 	which := "table " + strings.Join(tables, ", ")
 	if slices.Contains(tables, "") {
 		tables, which = nil, "every mapped table"
 	}
 	return r.doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.XAKeysUnknown, Source: r.name, Tables: tables,
+		Cause: alarm.XAKeysUnknown, Source: r.name, Tables: tables, At: at,
 		Message: "an xa transaction was committed that had changed more rows than could be remembered, so some keys of " +
 			which +
-			" were not deleted: clear the keys of " + which,
+			" were not deleted",
 	})
 }
 

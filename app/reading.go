@@ -49,6 +49,11 @@ type reading struct {
 	log      eventlog.Input
 	fresh    freshness
 
+	definitions *definitions
+	// source is how to ask the source for its tables, and mappings are all that there are.
+	source   canal.Options
+	mappings []*router.Mapping
+
 	saver      errgroup.Group
 	stopSaving context.CancelFunc
 	// allSaved is closed when all that was appended is durable, and the position that says so is saved.
@@ -72,9 +77,20 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
 	o.FirstStart = p.invalidator.FirstStart()
+	facts := p.facts
+	if c.EventLog.Kind == config.EventLogKafka {
+		facts = nil // nobody answers doubts there
+	}
+	r.definitions = newDefinitions(facts, c.Source.Name, p.options.Log, route.Mappings())
+	if err := r.definitions.load(ctx); err != nil {
+		return nil, err
+	}
+	troubles.seen = r.definitions
+	p.doubts.Describe(r.definitions.describe)
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err
 	}
+	r.source, r.mappings = o, route.Mappings()
 	if r.canal, err = canal.New(o, troubles.binding(route.Bind), at); err != nil {
 		return nil, err
 	}
@@ -107,6 +123,16 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 	return r.saved.SetMappings(hash)
 }
 
+// tables returns the definitions of the mapped tables: as they are, and as rows have last shown them, which is all that
+// is left of one that was dropped.
+func (r *reading) tables(ctx context.Context) ([]*event.Table, error) {
+	s, err := canal.Inspect(ctx, r.source)
+	if err != nil {
+		return nil, err
+	}
+	return append(s.Tables, r.definitions.all()...), nil
+}
+
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
 // which tries again forever.
 func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
@@ -115,6 +141,7 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 		if err != nil {
 			return nil, err
 		}
+		r.definitions.add(s.Tables...)
 		return route.Unfit(s.Tables), nil
 	})
 	if err != nil {
@@ -225,6 +252,12 @@ func placeOfCheckpoint(c *config.Config) string {
 		return "the brokers"
 	}
 	return "the disk of eventlog.dir"
+}
+
+// finished returns up to which version everything is finished.
+func (r *reading) finished() event.Version {
+	p := r.saved.Current()
+	return event.VersionAt(p.Epoch, p.File, p.Pos)
 }
 
 // freshAsOf returns as of when all that was committed is finished, or with Kafka, is in the topic.

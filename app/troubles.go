@@ -24,6 +24,8 @@ type troubles struct {
 	source string
 	// gathered are those since the last batch; a message stands for its kind and its table.
 	gathered map[string]doubt.Doubt
+	// seen takes each definition of a mapped table; nil: nobody wants them.
+	seen *definitions
 }
 
 // maxGathered bounds what is gathered for one batch; beyond it, tables are left out, which means all.
@@ -77,6 +79,9 @@ func (t *troubles) record(ctx context.Context) error {
 func (t *troubles) binding(bind func(*event.Table) ([]event.Need, error)) canal.Bind {
 	return func(ctx context.Context, table *event.Table) ([]event.Need, error) {
 		needs, err := bind(table)
+		if needs != nil && t.seen != nil {
+			t.seen.add(table)
+		}
 		var problems spec.Problems
 		if !errors.As(err, &problems) {
 			return needs, err

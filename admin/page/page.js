@@ -191,7 +191,7 @@ function show(s) {
   setText($("since"), `up ${seconds(Math.max(1, Math.round((Date.parse(s.now) - Date.parse(s.started)) / 1000)))} \u00b7 ${s.version}`);
   const doubts = s.doubts ?? [];
   $("doubts").hidden = doubts.length === 0;
-  rows($("doubt-rows"), doubts, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), count.format(d.count), d.cause.replaceAll("_", " "), d.message]));
+  rows($("doubt-rows"), doubts, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), count.format(d.count), d.cause.replaceAll("_", " "), [d.message, d.answer].filter(Boolean).join("\n")]));
   rows($("path"), path(s), card, fillCard);
   rows($("figures"), figures(s), figure, fillFigure);
 

@@ -78,7 +78,7 @@ func keyTrials(c *config.Config) ([]keyTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := lint.EscapeGlob(c.Redis.KeyPrefix)
+	prefix := router.EscapeGlob(c.Redis.KeyPrefix)
 	names := write.Names{Prefix: c.Redis.KeyPrefix}
 	var all []keyTrial
 	for _, t := range lint.Touches(route) {

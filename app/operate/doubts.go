@@ -27,9 +27,18 @@ func (b Book) ListDoubts(context.Context) ([]admin.Doubt, error) {
 		out = append(out, admin.Doubt{
 			ID: d.ID, Cause: string(d.Cause), Source: d.Source, Group: d.Group, Tables: d.Tables, Subject: d.Subject,
 			Message: d.Message, Since: d.Since, Last: d.Last, Count: d.Count,
+			Templates: d.Templates, Pattern: d.Pattern, Asked: d.Asked, Answer: d.Answer, Stuck: d.Stuck,
 		})
 	}
 	return out, nil
+}
+
+// Unanswered are doubts that nobody answers: with Kafka, a doubt about a source concerns each group of invalidators.
+type Unanswered struct{ Book }
+
+// AnswerDoubt implements admin.Doubts.
+func (Unanswered) AnswerDoubt(context.Context, string) error {
+	return admin.NotHere("with eventlog.kind kafka, freshet does not answer doubts yet: clear the keys, then dismiss the doubt")
 }
 
 // DismissDoubt implements admin.Doubts.
@@ -44,11 +53,29 @@ func (b Book) DismissDoubt(ctx context.Context, id string, seen time.Time) error
 	return err
 }
 
+// AnswerDoubt implements admin.Doubts.
+func (b Book) AnswerDoubt(ctx context.Context, id string) error {
+	err := b().Ask(ctx, id)
+	if errors.Is(err, doubt.ErrUnknown) {
+		return fmt.Errorf("%w: %s", admin.ErrNoDoubt, id)
+	}
+	return err
+}
+
 // Doubts are the doubts of a freshet that does not run.
 type Doubts struct {
 	Book
 	keeper doubt.Keeper
 	close  func() error
+	kafka  bool
+}
+
+// AnswerDoubt implements admin.Doubts.
+func (d *Doubts) AnswerDoubt(ctx context.Context, id string) error {
+	if d.kafka {
+		return Unanswered{d.Book}.AnswerDoubt(ctx, id)
+	}
+	return d.Book.AnswerDoubt(ctx, id)
 }
 
 // Close closes what they are kept in.
@@ -70,7 +97,7 @@ func OpenDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &Doubts{func() *doubt.Book { return book }, store, store.Close}, nil
+	return &Doubts{func() *doubt.Book { return book }, store, store.Close, false}, nil
 }
 
 func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
@@ -98,5 +125,5 @@ func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 	if err := book.Load(ctx); err != nil {
 		return nil, errors.Join(err, end())
 	}
-	return &Doubts{func() *doubt.Book { return book }, keeper, end}, nil
+	return &Doubts{func() *doubt.Book { return book }, keeper, end, true}, nil
 }

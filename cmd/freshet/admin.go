@@ -98,6 +98,9 @@ func (c *cli) statusCommand() *cobra.Command {
 			if err == nil {
 				err = decode(b, &s)
 			}
+			for i := range s.Doubts {
+				s.Doubts[i].Message = withAnswer(s.Doubts[i].Message, s.Doubts[i].Answer)
+			}
 			if err == nil {
 				err = s.Print(c.stdout)
 			}

@@ -20,9 +20,9 @@ import (
 func (c *cli) doubtsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doubts",
-		Short: "List, show and dismiss doubts: what may have left stale keys although all work is finished",
+		Short: "List, show, answer and dismiss doubts: what may have left stale keys although all work is finished",
 	}
-	cmd.AddCommand(c.doubtsList(), c.doubtsShow(), c.doubtsDismiss())
+	cmd.AddCommand(c.doubtsList(), c.doubtsShow(), c.doubtsAnswer(), c.doubtsDismiss())
 	return c.urlFlag(cmd)
 }
 
@@ -69,7 +69,7 @@ func (c *cli) doubtsList() *cobra.Command {
 				fmt.Fprintln(w, "ID\tCAUSE\tSINCE\tTIMES\tWHAT")
 				for _, d := range all {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", d.ID, d.Cause, d.Since.Local().Format(time.RFC3339), d.Count,
-						oneLine(d.Message))
+						withAnswer(d.Message, d.Answer))
 				}
 				return w.Flush()
 			})
@@ -77,6 +77,14 @@ func (c *cli) doubtsList() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&raw, "json", false, "print them as JSON")
 	return cmd
+}
+
+// withAnswer returns what a doubt says, and how it is being answered if that is known.
+func withAnswer(message, answer string) string {
+	if message = oneLine(message); answer != "" {
+		message += " (" + oneLine(answer) + ")"
+	}
+	return message
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -123,11 +131,43 @@ func printDoubt(out io.Writer, d admin.Doubt) error {
 	line("source", d.Source)
 	line("group", d.Group)
 	line("tables", tables)
+	line("keys", strings.Join(d.Templates, ", "))
+	line("pattern", d.Pattern)
 	line("about", d.Subject)
 	line("since", d.Since.Local().Format(time.RFC3339))
 	line("last", fmt.Sprintf("%s, %d times in all", d.Last.Local().Format(time.RFC3339), d.Count))
 	line("what", oneLine(d.Message))
+	if d.Asked {
+		line("asked", "its answer was asked for by hand")
+	}
+	if d.Stuck {
+		line("no answer", oneLine(d.Answer))
+	} else {
+		line("answer", oneLine(d.Answer))
+	}
 	return w.Flush()
+}
+
+func (c *cli) doubtsAnswer() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "answer ID",
+		Short: "Have freshet forget the keys of a doubt, after which the doubt ends",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			running := false
+			err := c.doubt(cmd.Context(), args[0], func(l admin.Doubts, d admin.Doubt) error {
+				_, running = l.(*admin.Client)
+				return l.AnswerDoubt(cmd.Context(), d.ID)
+			})
+			if err != nil {
+				return err
+			}
+			return c.asked(cmd.Context(), args[0], running, wait)
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the doubt ends")
+	return cmd
 }
 
 func (c *cli) doubtsDismiss() *cobra.Command {

@@ -37,8 +37,10 @@ type site struct {
 	user, password string
 	token          string // admin.token; "": none
 	keys           []string
+	mappings       string // as the configuration has them; "": shop.product with the keys
 	extra          string
 	env            []string
+	noRedis        bool
 	// With Kafka: what eventlog.kafka says, and the command whose process this is (run, reader, invalidator).
 	kafka, role  string
 	topic, group string // as kafka says
@@ -67,9 +69,13 @@ func (s *site) config() string {
 	if s.role != "invalidator" {
 		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n", s.source.Addr, s.user,
 			s.password)
-		fmt.Fprintf(&b, "mappings:\n  - table: shop.product\n    keys: [\"%s\"]\n", strings.Join(s.keys, `", "`))
+		if s.mappings == "" {
+			fmt.Fprintf(&b, "mappings:\n  - table: shop.product\n    keys: [\"%s\"]\n", strings.Join(s.keys, `", "`))
+		} else {
+			fmt.Fprintf(&b, "mappings: %s\n", s.mappings)
+		}
 	}
-	if s.role != "reader" {
+	if s.role != "reader" && !s.noRedis {
 		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", s.redis.Addr)
 	}
 	if s.kafka == "" {
@@ -194,7 +200,7 @@ func (s *site) gone(key string) {
 // write inserts a product, or gives it another price.
 func (s *site) write(id int) {
 	s.t.Helper()
-	s.source.Exec(s.t, fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1) ON DUPLICATE KEY UPDATE price = price + 1",
+	s.source.Exec(s.t, fmt.Sprintf("INSERT INTO shop.product (id, price) VALUES (%d, 1) ON DUPLICATE KEY UPDATE price = price + 1",
 		id))
 }
 

@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// Scope says which keys are meant, other than by their names: those that mappings can have made. Without a table, a
+// template or a mapping it is about all of them.
+type Scope struct {
+	// Tables are schema.table. Templates are keys as they stand in the mappings, and Mappings are places in the
+	// configuration, counted from 1. What any of them names is meant.
+	Tables    []string `json:"tables,omitempty"`
+	Templates []string `json:"templates,omitempty"`
+	Mappings  []int    `json:"mappings,omitempty"`
+	// Pattern is a glob as Redis has them, without redis.key_prefix: of all these keys, only those that match. Empty:
+	// all.
+	Pattern string `json:"pattern,omitempty"`
+	// All means every key of every mapping. Nothing else is said then.
+	All bool `json:"all,omitempty"`
+}
+
+// named reports whether a table, a template or a mapping is named.
+func (s *Scope) named() bool { return len(s.Tables)+len(s.Templates)+len(s.Mappings) > 0 }
+
+// Invalidation says which keys to forget: a scope, or keys by their names.
+type Invalidation struct {
+	Scope
+	// Keys are names without redis.key_prefix.
+	Keys []string `json:"keys,omitempty"`
+}
+
+// The bounds of an invalidation.
+const (
+	maxKeys = 10_000
+	// maxKey and maxPattern are in bytes; maxKey is what a mapping's key may have at most.
+	maxKey     = 64 << 10
+	maxPattern = 1 << 10
+	// maxNames is how many tables, templates and mappings may be named.
+	maxNames = 1000
+	// maxInvalidation bounds the body, in bytes.
+	maxInvalidation = 16 << 20
+)
+
+// Validate refuses what says nothing, or two things at once, or too much.
+func (i *Invalidation) Validate() error {
+	kinds := 0
+	for _, given := range []bool{len(i.Keys) > 0, i.named() || i.Pattern != "", i.All} {
+		if given {
+			kinds++
+		}
+	}
+	switch {
+	case kinds == 0:
+		return errors.New("say which keys to forget: by name, or tables, mappings, a pattern, or all")
+	case kinds > 1 && i.All:
+		return errors.New("all stands alone: without keys, tables, mappings and pattern")
+	case kinds > 1:
+		return errors.New("keys stand alone: without tables, mappings and pattern")
+	case len(i.Keys) > maxKeys:
+		return fmt.Errorf("%d keys are too many: at most %d at once", len(i.Keys), maxKeys)
+	case len(i.Tables)+len(i.Templates)+len(i.Mappings) > maxNames:
+		return fmt.Errorf("more than %d tables and mappings are named: name all", maxNames)
+	case len(i.Pattern) > maxPattern:
+		return fmt.Errorf("the pattern has %d bytes: at most %d", len(i.Pattern), maxPattern)
+	case !utf8.ValidString(i.Pattern):
+		return errors.New("the pattern is not UTF-8: write ? for a byte that is not")
+	}
+	for n, key := range i.Keys {
+		switch {
+		case key == "":
+			return fmt.Errorf("key %d is empty", n+1)
+		case len(key) > maxKey:
+			return fmt.Errorf("key %d has %d bytes: at most %d", n+1, len(key), maxKey)
+		case !utf8.ValidString(key):
+			return fmt.Errorf("key %d is not UTF-8: such a key can only be deleted in Redis", n+1)
+		}
+	}
+	return nil
+}
+
+// Invalidations has keys forgotten. [Client] is one as well.
+type Invalidations interface {
+	// Invalidate records a doubt about the keys of a scope, which is then answered, and returns its id. It fails with
+	// [Unfit] if the scope names what there is not, and with [NotHere].
+	Invalidate(ctx context.Context, s Scope) (id string, err error)
+	// InvalidateKeys has keys forgotten now, and returns how many once all are finished. It fails with [NotHere] where
+	// there is no Redis.
+	InvalidateKeys(ctx context.Context, keys []string) (int, error)
+}
+
+// Unfit is what is wrong with what was asked for, in a sentence.
+type Unfit string
+
+// Error implements error.
+func (u Unfit) Error() string { return string(u) }
+
+// NotHere is why this process cannot do what was asked for, and which can, in a sentence.
+type NotHere string
+
+// Error implements error.
+func (n NotHere) Error() string { return string(n) }
+
+// Recorded is the answer to an invalidation of a scope: the ID of the doubt that stands for it.
+type Recorded struct {
+	ID string `json:"id"`
+}
+
+func (s *Server) invalidate(w http.ResponseWriter, r *http.Request) {
+	if s.deps.Invalidations == nil {
+		fail(w, http.StatusNotImplemented, "this process cannot have keys forgotten: ask one that has Redis and the mappings")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxInvalidation))
+	if err != nil {
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d MiB: send fewer keys at once",
+			maxInvalidation>>20))
+		return
+	}
+	i, err := parseInvalidation(body)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if len(i.Keys) > 0 {
+		n, err := s.deps.Invalidations.InvalidateKeys(r.Context(), i.Keys)
+		if refuse(w, err) {
+			return
+		}
+		s.deps.Log.Info("keys invalidated by hand", "count", n, "remote", r.RemoteAddr)
+		reply(w, Counted{Count: n})
+		return
+	}
+	id, err := s.deps.Invalidations.Invalidate(r.Context(), i.Scope)
+	if refuse(w, err) {
+		return
+	}
+	s.deps.Log.Info("keys to be invalidated by hand", "doubt", id, "tables", strings.Join(i.Tables, ", "),
+		"remote", r.RemoteAddr)
+	reply(w, Recorded{id})
+}
+
+func parseInvalidation(body []byte) (i Invalidation, err error) {
+	if !utf8.Valid(body) { // the decoder would make another key of it
+		return i, errors.New("the body is not UTF-8: keys of other bytes cannot be named here")
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&i); err != nil {
+		return i, fmt.Errorf(`the body must be JSON such as {"tables": ["shop.product"]} or {"keys": ["product:17"]}: %w`, err)
+	}
+	return i, i.Validate()
+}
+
+// refuse answers with the error, if there is one.
+func refuse(w http.ResponseWriter, err error) bool {
+	var unfit Unfit
+	var elsewhere NotHere
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &unfit):
+		fail(w, http.StatusBadRequest, err.Error())
+	case errors.As(err, &elsewhere):
+		fail(w, http.StatusNotImplemented, err.Error())
+	default:
+		fail(w, http.StatusInternalServerError, err.Error())
+	}
+	return true
+}
+
+// Invalidate implements [Invalidations].
+func (c *Client) Invalidate(ctx context.Context, s Scope) (string, error) {
+	var done Recorded
+	err := c.call(ctx, http.MethodPost, "/invalidate", Invalidation{Scope: s}, &done)
+	return done.ID, unfit(err)
+}
+
+// InvalidateKeys implements [Invalidations]. It waits as long as it takes: until the keys' second deletes are done.
+func (c *Client) InvalidateKeys(ctx context.Context, keys []string) (int, error) {
+	var n Counted
+	err := c.await(ctx, http.MethodPost, "/invalidate", Invalidation{Keys: keys}, &n)
+	return n.Count, unfit(err)
+}
+
+// unfit returns what is wrong with a request as the server said it, if that is the trouble.
+func unfit(err error) error {
+	var r *refusal
+	if errors.As(err, &r) && r.code == http.StatusBadRequest {
+		return Unfit(r.sentence)
+	}
+	return err
+}

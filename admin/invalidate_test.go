@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// fakeInvalidations remembers what it was asked for. It knows the table shop.product, and has no Redis without one.
+type fakeInvalidations struct {
+	none, noRedis bool
+	scopes        []Scope
+	keys          []string
+}
+
+func (f *fixture) invalidations() Invalidations {
+	if f.asked.none {
+		return nil
+	}
+	return &f.asked
+}
+
+func (f *fakeInvalidations) Invalidate(_ context.Context, s Scope) (string, error) {
+	for _, t := range s.Tables {
+		if t != "shop.product" {
+			return "", Unfit("no mapping is for " + t)
+		}
+	}
+	f.scopes = append(f.scopes, s)
+	return "d4", nil
+}
+
+func (f *fakeInvalidations) InvalidateKeys(_ context.Context, keys []string) (int, error) {
+	if f.noRedis {
+		return 0, NotHere("this process has no Redis: ask an invalidator")
+	}
+	f.keys = append(f.keys, keys...)
+	return len(keys), nil
+}
+
+func TestAScopeIsAskedForAndHasTheIDOfItsDoubt(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	c := NewClient(f.url, "hush", nil)
+	for _, s := range []Scope{
+		{All: true},
+		{Pattern: "product:1*"},
+		{Tables: []string{"shop.product"}, Templates: []string{"product:{id}"}, Mappings: []int{2}, Pattern: "*7"},
+	} {
+		f.asked.scopes = nil
+		id, err := c.Invalidate(t.Context(), s)
+		if err != nil || id != "d4" || !reflect.DeepEqual(f.asked.scopes, []Scope{s}) {
+			t.Errorf("%+v: %s, %v, asked for %+v", s, id, err, f.asked.scopes)
+		}
+	}
+	var unfit Unfit
+	if _, err := c.Invalidate(t.Context(), Scope{Tables: []string{"shop.none"}}); !errors.As(err, &unfit) ||
+		unfit != "no mapping is for shop.none" {
+		t.Error(err)
+	}
+}
+
+func TestKeysAreInvalidatedAtOnceAndCounted(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	n, err := NewClient(f.url, "hush", nil).InvalidateKeys(t.Context(), []string{"product:1", "ü"})
+	if err != nil || n != 2 || !reflect.DeepEqual(f.asked.keys, []string{"product:1", "ü"}) {
+		t.Errorf("%d, %v, asked for %q", n, err, f.asked.keys)
+	}
+	f.asked.noRedis = true
+	_, err = NewClient(f.url, "hush", nil).InvalidateKeys(t.Context(), []string{"product:1"})
+	if err == nil || !strings.Contains(err.Error(), "501") || !strings.Contains(err.Error(), "ask an invalidator") {
+		t.Error(err)
+	}
+}
+
+func TestOnlyWhoHoldsTheTokenInvalidates(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	if _, err := NewClient(f.url, "", nil).Invalidate(t.Context(), Scope{All: true}); err == nil ||
+		!strings.Contains(err.Error(), "401") {
+		t.Error(err)
+	}
+	f = start(t, Options{})
+	if _, err := NewClient(f.url, "", nil).InvalidateKeys(t.Context(), []string{"a"}); err == nil ||
+		!strings.Contains(err.Error(), "set admin.token") {
+		t.Error(err)
+	}
+}
+
+func TestAProcessThatCannotInvalidateSaysSo(t *testing.T) {
+	f := startWith(t, &fixture{asked: fakeInvalidations{none: true}}, Options{Token: "hush"})
+	_, err := NewClient(f.url, "hush", nil).Invalidate(t.Context(), Scope{All: true})
+	if err == nil || !strings.Contains(err.Error(), "501") || !strings.Contains(err.Error(), "ask one that has Redis") {
+		t.Error(err)
+	}
+}
+
+func TestAnInvalidationThatMakesNoSenseIsRefusedInASentence(t *testing.T) {
+	f := start(t, Options{Token: "hush"})
+	for body, want := range map[string]string{
+		`{}`:                                    "say which keys to forget",
+		`{"keys": []}`:                          "say which keys to forget",
+		`{"keys": ["a"], "all": true}`:          "all stands alone",
+		`{"pattern": "a*", "all": true}`:        "all stands alone",
+		`{"keys": ["a"], "tables": ["shop.a"]}`: "keys stand alone",
+		`{"keys": ["a"], "pattern": "a*"}`:      "keys stand alone",
+		`{"keys": ["a", ""]}`:                   "key 2 is empty",
+		`{"keys": ["` + strings.Repeat("a", maxKey+1) + `"]}`:      "key 1 has 65537 bytes: at most 65536",
+		`{"keys": ["` + strings.Repeat(`a","`, maxKeys) + `a"]}`:   "10001 keys are too many: at most 10000 at once",
+		`{"mappings": [1` + strings.Repeat(",1", maxNames) + `]}`:  "more than 1000 tables and mappings",
+		`{"pattern": "` + strings.Repeat("a", maxPattern+1) + `"}`: "the pattern has 1025 bytes",
+		"{\"keys\": [\"\xff\"]}":                                   "not UTF-8",
+		`{"key": "a"}`:                                             "the body must be JSON such as",
+		`keys`:                                                     "the body must be JSON such as",
+	} {
+		code, answer := get(t, "POST", f.url+"/invalidate", "hush", body)
+		if code != 400 || !strings.Contains(answer, want) {
+			t.Errorf("%.80s: %d %s, want %s", body, code, answer, want)
+		}
+	}
+	code, answer := get(t, "POST", f.url+"/invalidate", "hush", strings.Repeat(" ", maxInvalidation+1))
+	if code != 413 || !strings.Contains(answer, "more than 16 MiB") {
+		t.Errorf("%d %s", code, answer)
+	}
+	if len(f.asked.keys)+len(f.asked.scopes) > 0 {
+		t.Errorf("something was asked for: %+v", f.asked)
+	}
+	for _, key := range []string{"\xff", ""} {
+		i := Invalidation{Keys: []string{key}}
+		if err := i.Validate(); err == nil {
+			t.Errorf("%q is a key", key)
+		}
+	}
+	if i := (Invalidation{Scope: Scope{Pattern: "\xff"}}); i.Validate() == nil {
+		t.Error("the pattern would be another one on its way")
+	}
+}

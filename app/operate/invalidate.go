@@ -1,0 +1,189 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
+)
+
+// Invalidations have keys forgotten that an operator names, in the words of the admin API.
+type Invalidations struct {
+	Book   Book
+	Config *config.Config
+	// Forget has keys forgotten now, given without redis.key_prefix, and returns how many once all are finished. Nil
+	// where there is no Redis at hand.
+	Forget func(ctx context.Context, keys []string) (int, error)
+}
+
+// maxByHand is how many requests may wait for their answer: fewer than a book takes of one cause.
+const maxByHand = 100
+
+// InvalidateKeys implements admin.Invalidations.
+func (v Invalidations) InvalidateKeys(ctx context.Context, keys []string) (int, error) {
+	if v.Forget == nil {
+		return 0, admin.NotHere("keys are forgotten by a running freshet that has Redis: start it, or ask the one that does")
+	}
+	return v.Forget(ctx, keys)
+}
+
+// Invalidate implements admin.Invalidations: it records a doubt about the keys, which is then answered.
+func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (string, error) {
+	if v.Config.EventLog.Kind == config.EventLogKafka {
+		return "", admin.NotHere("with eventlog.kind kafka, freshet cannot look for keys yet: delete them in " +
+			"redis")
+	}
+	if !v.Config.HasSource() {
+		return "", admin.NotHere("this process has no mappings, so it cannot tell whose keys are meant: ask `freshet run`, " +
+			"or a reader")
+	}
+	d, err := v.doubt(s)
+	if err != nil {
+		return "", err
+	}
+	if v.waiting(d.ID) >= maxByHand {
+		return "", fmt.Errorf("%d such requests are not answered yet: wait until they are (`freshet doubts list`), or dismiss "+
+			"some", maxByHand)
+	}
+	return d.ID, v.Book().Record(ctx, d)
+}
+
+// waiting returns how many other requests are not answered yet.
+func (v Invalidations) waiting(id string) (n int) {
+	for _, d := range v.Book().List() {
+		if d.Cause == alarm.ByHand && d.ID != id {
+			n++
+		}
+	}
+	return n
+}
+
+// doubt returns the doubt that stands for a scope.
+//
+// Templates narrow the tables of a doubt. What is asked for are the keys of each table and each template that is named,
+// so that where both are, the tables stand as all of their templates. That may be more keys than were meant, never
+// fewer.
+func (v Invalidations) doubt(s admin.Scope) (doubt.Doubt, error) {
+	d := doubt.Doubt{Cause: alarm.ByHand, Source: v.Config.Source.Name, Pattern: s.Pattern}
+	route, err := router.New(v.Config.Mappings, router.Options{})
+	if err != nil {
+		return d, err
+	}
+	c := chooser{mappings: route.Mappings()}
+	if d.Templates, err = c.templates(s.Templates, s.Mappings); err != nil {
+		return d, err
+	}
+	tables, err := c.tables(s.Tables)
+	if err != nil {
+		return d, err
+	}
+	if len(d.Templates) == 0 {
+		d.Tables = tables
+	} else {
+		d.Templates = append(d.Templates, c.of...)
+	}
+	d = d.Named()
+	d.Message = "an operator asked freshet to forget " + meant(s, d.Templates)
+	return d, nil
+}
+
+// meant says in words which keys are. It names no key: a pattern may be one.
+func meant(s admin.Scope, templates []string) string {
+	var parts []string
+	if len(s.Tables) > 0 {
+		parts = append(parts, "those of "+spec.Names(s.Tables))
+	}
+	if len(s.Templates)+len(s.Mappings) > 0 {
+		parts = append(parts, "those of "+spec.Names(templates))
+	}
+	what := "all keys of all mappings"
+	if len(parts) > 0 {
+		what = "keys: " + strings.Join(parts, ", and ")
+	}
+	if s.Pattern != "" {
+		what += ", as far as they match a pattern"
+	}
+	return what
+}
+
+// chooser finds what is named among the mappings.
+type chooser struct {
+	mappings []*router.Mapping
+	// of are the templates of the tables that were named.
+	of []string
+}
+
+// tables checks the names of tables and returns them as doubts have them.
+func (c *chooser) tables(names []string) (tables []string, err error) {
+	for _, name := range names {
+		schema, table, ok := router.ParseTable(name)
+		if !ok {
+			return nil, unfit("%s is no table: write schema.table; where a mapping has many tables, name the mapping",
+				spec.Quote(name))
+		}
+		t := event.Table{Schema: schema, Name: table}
+		known := false
+		for _, m := range c.mappings {
+			folded := t
+			folded.FoldNames = true // whether the source does is not known here
+			if m.Matches(&t) || m.Matches(&folded) {
+				known = true
+				c.of = append(c.of, templates(m)...)
+			}
+		}
+		if !known {
+			var patterns []string
+			for _, m := range c.mappings {
+				patterns = append(patterns, m.Spec.Table.Value)
+			}
+			slices.Sort(patterns)
+			patterns = slices.Compact(patterns)
+			return nil, unfit("no mapping is for %s: %s", spec.Quote(name),
+				spec.Suggest(name, patterns, "mappings are for "+spec.Names(patterns)))
+		}
+		tables = append(tables, t.String())
+	}
+	return tables, nil
+}
+
+// templates checks templates and the numbers of mappings, counted from 1, and returns all templates that are meant.
+func (c *chooser) templates(names []string, numbers []int) (chosen []string, err error) {
+	var all []string
+	for _, m := range c.mappings {
+		all = append(all, templates(m)...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return nil, unfit("no mapping has the key %s: %s", spec.Quote(name),
+				spec.Suggest(name, all, "mappings have "+spec.Names(all)))
+		}
+		chosen = append(chosen, name)
+	}
+	for _, n := range numbers {
+		if n < 1 || n > len(c.mappings) {
+			return nil, unfit("there is no mapping %d: the configuration has 1 to %d, in its order", n, len(c.mappings))
+		}
+		chosen = append(chosen, templates(c.mappings[n-1])...)
+	}
+	return chosen, nil
+}
+
+// templates returns the templates of all keys of a mapping.
+func templates(m *router.Mapping) (all []string) {
+	for i := range m.Actions {
+		all = append(all, m.Actions[i].Key.Text.Value)
+	}
+	return all
+}
+
+func unfit(format string, args ...any) error { return admin.Unfit(fmt.Sprintf(format, args...)) }

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator/scope"
+)
+
+const invalidateLong = `Have freshet forget keys, for when rows were changed around the binlog, or a cache is not to be trusted.
+
+Keys that are named are deleted at once, as after a change of their row. Tables, mappings, a pattern or --all mean every
+key that the mappings can have made, and nothing else that is in Redis: that is recorded as a doubt, which outlives a
+restart and ends when it is answered.`
+
+const invalidateExample = `  freshet invalidate product:17 user:4
+  freshet invalidate --table shop.product --wait
+  freshet invalidate --mapping 'category:{category_id}:products'
+  freshet invalidate --mapping 2 --pattern 'user:1*'
+  freshet invalidate --all --wait`
+
+func (c *cli) invalidateCommand() *cobra.Command {
+	var i admin.Invalidation
+	var mappings []string
+	var wait, dry bool
+	cmd := &cobra.Command{
+		Use:     "invalidate [KEY ...]",
+		Short:   "Forget keys: by their names, or all that tables, mappings or a pattern can mean",
+		Long:    invalidateLong,
+		Example: invalidateExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i.Keys = args
+			chooseMappings(&i.Scope, mappings)
+			if err := i.Validate(); err != nil {
+				return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
+			}
+			switch {
+			case dry && len(i.Keys) > 0:
+				return usageError{fmt.Errorf("--dry-run says which keys there are, and keys are given; see `%s --help`",
+					cmd.CommandPath())}
+			case dry:
+				return c.dryRun(cmd.Context(), i.Scope)
+			case len(i.Keys) > 0:
+				return c.invalidateKeys(cmd.Context(), i.Keys)
+			}
+			return c.invalidate(cmd.Context(), i.Scope, wait)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&i.Tables, "table", nil, "the keys of a table (schema.table); may be given several times")
+	f.StringArrayVar(&mappings, "mapping", nil,
+		"the keys of a mapping: a key as it stands there, or the mapping's number; may be given several times")
+	f.StringVar(&i.Pattern, "pattern", "", "only keys that match this glob, as SCAN has them, without redis.key_prefix")
+	f.BoolVar(&i.All, "all", false, "all keys of all mappings")
+	f.BoolVar(&wait, "wait", false, "wait until the keys are forgotten")
+	f.BoolVar(&dry, "dry-run", false, "say how many keys there are, with some examples, and forget none")
+	return c.urlFlag(cmd)
+}
+
+// chooseMappings tells the numbers of mappings from keys as they stand there.
+func chooseMappings(s *admin.Scope, given []string) {
+	for _, m := range given {
+		if n, err := strconv.Atoi(m); err == nil {
+			s.Mappings = append(s.Mappings, n)
+		} else {
+			s.Templates = append(s.Templates, m)
+		}
+	}
+}
+
+// invalidations calls do with what has keys forgotten: the running freshet, or what is kept when none runs.
+func (c *cli) invalidations(ctx context.Context, do func(v admin.Invalidations) error) error {
+	return badScope(c.either(func(d *admin.Client) error { return do(d) },
+		func(cfg *config.Config) (func() error, error) {
+			kept, err := operate.OpenDoubts(ctx, cfg)
+			return func() error {
+				return errors.Join(do(operate.Invalidations{Book: kept.Book, Config: cfg}), kept.Close())
+			}, err
+		}))
+}
+
+// badScope makes a usage error of what was asked for and makes no sense.
+func badScope(err error) error {
+	if unfit := admin.Unfit(""); errors.As(err, &unfit) {
+		return usageError{err}
+	}
+	return err
+}
+
+func (c *cli) invalidateKeys(ctx context.Context, keys []string) error {
+	client, _, err := c.client()
+	if err != nil {
+		return err
+	}
+	n, err := client.InvalidateKeys(ctx, keys)
+	if err != nil {
+		return badScope(err)
+	}
+	_, err = fmt.Fprintf(c.stdout, "forgot %d keys\n", n)
+	return err
+}
+
+// dryRun looks for the keys by itself: it needs the configuration, and no running freshet.
+func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	var now scope.Progress
+	done := make(chan error, 1)
+	var found *operate.Cached
+	go func() {
+		var err error
+		found, err = operate.DryRun(ctx, cfg, s, &now)
+		done <- err
+	}()
+	p := progress{out: c.stderr, width: width(c.stderr)}
+	ticker := time.NewTicker(looksEach)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.say(fmt.Sprintf("%d of about %d keys looked at, %d found", now.Looked.Load(), now.Keys.Load(), now.Found.Load()))
+		case err := <-done:
+			p.end()
+			if err != nil {
+				return badScope(err)
+			}
+			return printFound(c.stdout, found)
+		}
+	}
+}
+
+// printFound prints what a dry run has found. Examples are quoted, since keys can hold any bytes.
+func printFound(out io.Writer, f *operate.Cached) error {
+	total := 0
+	for _, n := range f.Keys {
+		total += n
+	}
+	w := bufio.NewWriter(out)
+	fmt.Fprintf(w, "would forget %d keys\n", total)
+	for _, table := range slices.Sorted(maps.Keys(f.Keys)) {
+		fmt.Fprintf(w, "  %d of %s\n", f.Keys[table], table)
+	}
+	for i, key := range f.Examples {
+		if i == 0 {
+			fmt.Fprintln(w, "for example")
+		}
+		fmt.Fprintf(w, "  %q\n", key)
+	}
+	for _, b := range f.Blind {
+		fmt.Fprintln(w, "not looked for: "+b)
+	}
+	return w.Flush()
+}
+
+func (c *cli) invalidate(ctx context.Context, s admin.Scope, wait bool) error {
+	var id string
+	running := false
+	err := c.invalidations(ctx, func(v admin.Invalidations) (err error) {
+		_, running = v.(*admin.Client)
+		id, err = v.Invalidate(ctx, s)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.asked(ctx, id, running, wait)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/retry"
+)
+
+const (
+	// looksEach is how often a doubt that is waited for is looked at.
+	looksEach = time.Second
+	// saysEach is how often its progress is said where there is no terminal.
+	saysEach = 10 * time.Second
+	// away is for how long the running freshet may give no answer: it is restarted, or its brokers are.
+	away = 30 * time.Second
+)
+
+// asked says that the answer to a doubt was asked for, and with wait returns once it is there. running says that there
+// is a freshet that can answer.
+func (c *cli) asked(ctx context.Context, id string, running, wait bool) error {
+	switch {
+	case !running && wait:
+		return fmt.Errorf("no freshet runs, so there is nothing to wait for: doubt %s is kept and will be answered once it "+
+			"does; then ask with `freshet doubts answer %s --wait`", id, id)
+	case !running:
+		_, err := fmt.Fprintf(c.stdout, "no freshet runs: doubt %s will be answered once it does\n", id)
+		return err
+	case !wait:
+		_, err := fmt.Fprintf(c.stdout, "asked for doubt %s to be answered: `freshet doubts show %s` says how far that is\n",
+			id, id)
+		return err
+	}
+	client, _, err := c.client()
+	if err != nil {
+		return err
+	}
+	p := progress{out: c.stderr, width: width(c.stderr)}
+	err = waitFor(ctx, client, id, p.say)
+	p.end()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.stdout, "doubt %s is answered\n", id)
+	return err
+}
+
+// waitFor returns once there is no doubt with this id any more, and fails if it cannot be answered. It hands how far
+// that is to say.
+func waitFor(ctx context.Context, doubts admin.Doubts, id string, say func(text string)) error {
+	answered := time.Now()
+	for {
+		all, err := doubts.ListDoubts(ctx)
+		i := slices.IndexFunc(all, func(d admin.Doubt) bool { return d.ID == id })
+		switch {
+		case ctx.Err() != nil:
+			return stoppedWaiting(ctx, id)
+		case err != nil && time.Since(answered) > away:
+			return err
+		case err != nil:
+			say("freshet does not answer; trying again: " + oneLine(err.Error()))
+		case i < 0:
+			return nil
+		case all[i].Stuck:
+			return fmt.Errorf("doubt %s cannot be answered: %s", id, oneLine(all[i].Answer))
+		default:
+			say(cmp.Or(oneLine(all[i].Answer), "waiting for its answer"))
+		}
+		if err == nil {
+			answered = time.Now()
+		}
+		if retry.Sleep(ctx, looksEach) != nil {
+			return stoppedWaiting(ctx, id)
+		}
+	}
+}
+
+func stoppedWaiting(ctx context.Context, id string) error {
+	return fmt.Errorf("no longer waiting for doubt %s, which goes on: %w", id, ctx.Err())
+}
+
+// progress says how far something is: on a terminal in one line that is written over, elsewhere in a line now and then.
+type progress struct {
+	out io.Writer
+	// width is that of the terminal, in characters; 0: it is none.
+	width int
+	said  string
+	at    time.Time
+}
+
+// say says text, unless it was said just now.
+func (p *progress) say(text string) {
+	switch {
+	case text == p.said:
+		return
+	case p.width > 0:
+		line := []rune(text)
+		if len(line) >= p.width {
+			line = append(line[:max(0, p.width-2)], '…')
+		}
+		fmt.Fprintf(p.out, "\r\x1b[K%s", string(line))
+	case p.said != "" && time.Since(p.at) < saysEach:
+		return
+	default:
+		fmt.Fprintln(p.out, text)
+	}
+	p.said, p.at = text, time.Now()
+}
+
+// end leaves the line.
+func (p *progress) end() {
+	if p.width > 0 && p.said != "" {
+		fmt.Fprintln(p.out)
+	}
+}
+
+// width returns how many characters a line of the terminal has; 0 if w is none.
+func width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !terminal(w) {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 {
+		return 80
+	}
+	return int(size.Col)
+}
