@@ -68,6 +68,7 @@ func (b *benchmark) sections() []*section {
 		b.memorySection(),
 		b.growthSection(),
 		b.restSection(),
+		b.scopeSection(),
 		b.othersSection(),
 		b.actionsSection(),
 		b.guardSection(),

@@ -15,6 +15,7 @@ import (
 type servers struct {
 	sources map[string]*testbed.Server // by what is in their binlog
 	own     []string                   // of these, what is for the section under way alone
+	ending  []func() error             // closes what else is for it alone
 	redis   *testbed.RedisServer
 	kafka   *testbed.KafkaCluster
 	taken   []string // what the section under way has asked for: mysql 9.7.4
@@ -79,9 +80,12 @@ func (b *benchmark) source(
 
 // endSection closes what was for the section under way alone.
 func (s *servers) endSection() error {
-	err := s.closeSources(s.own)
-	s.own = nil
-	return err
+	errs := []error{s.closeSources(s.own)}
+	for _, f := range slices.Backward(s.ending) {
+		errs = append(errs, f())
+	}
+	s.own, s.ending = nil, nil
+	return errors.Join(errs...)
 }
 
 func (s *servers) closeSources(contents []string) error {
@@ -109,6 +113,23 @@ func (b *benchmark) redisServer(ctx context.Context) (*testbed.RedisServer, erro
 	b.atEnd(s.Close)
 	b.started("redis", s.Version)
 	return s, nil
+}
+
+// ownRedis puts a Redis in the place of the shared one until the section under way ends. It is for what fills Redis
+// with so much that to empty it would take others' time.
+func (b *benchmark) ownRedis(ctx context.Context) error {
+	s, err := testbed.StartRedis(ctx, testbed.Options{})
+	if err != nil {
+		return err
+	}
+	shared := b.redis
+	b.ending = append(b.ending, func() error {
+		b.redis = shared
+		return s.Close()
+	})
+	b.redis = s
+	b.started("redis", s.Version)
+	return nil
 }
 
 // kafkaCluster returns one broker. As the testbed starts it, Java's optimising compiler is off: in a broker that runs

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// watch notes when keys of shop.product are deleted for the first time, as Redis tells it.
+// watch notes when keys of shop.product's rows are deleted for the first time, as Redis tells it.
 type watch struct {
 	begin time.Time
 	gone  []atomic.Int64 // by the row's id: nanoseconds after begin, 0 while the key is there
@@ -21,8 +21,8 @@ type watch struct {
 	ended chan error
 }
 
-// newWatch begins to watch the keys of the rows 1 to rows. Close it.
-func newWatch(ctx context.Context, rdb *redis.Client, rows int) (*watch, error) {
+// newWatch begins to watch the keys of the rows 1 to rows: the prefix and the row's id. Close it.
+func newWatch(ctx context.Context, rdb *redis.Client, prefix string, rows int) (*watch, error) {
 	w := &watch{begin: time.Now(), gone: make([]atomic.Int64, rows+1), rdb: rdb, ended: make(chan error, 1)}
 	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "Eg").Err(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func newWatch(ctx context.Context, rdb *redis.Client, rows int) (*watch, error) 
 				return
 			}
 			at := int64(time.Since(w.begin))
-			if id, err := strconv.Atoi(strings.TrimPrefix(m.Payload, "product:")); err == nil && id < len(w.gone) {
+			if id, err := strconv.Atoi(strings.TrimPrefix(m.Payload, prefix)); err == nil && id < len(w.gone) {
 				w.gone[id].CompareAndSwap(0, at)
 			}
 		}
@@ -59,7 +59,7 @@ func (w *watch) isGone(id int) bool { return w.gone[id].Load() != 0 }
 func (w *watch) await(ctx context.Context, id int) (time.Time, error) {
 	for begin := time.Now(); !w.isGone(id); {
 		if time.Since(begin) > goneWithin {
-			return time.Time{}, fmt.Errorf("%w: product:%d is still there %s after its commit", errInvalid, id, goneWithin)
+			return time.Time{}, fmt.Errorf("%w: the key of row %d is still there %s after its commit", errInvalid, id, goneWithin)
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return time.Time{}, err
