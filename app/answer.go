@@ -32,7 +32,7 @@ type answering struct {
 	// tables returns the definitions of all tables that are mapped, as they are known.
 	tables func(ctx context.Context) ([]*event.Table, error)
 	// visible returns the newest version of a source that everybody is known to see.
-	visible func(source string) event.Version
+	visible func(source string) (v event.Version, ok bool)
 	// finished returns up to which version of the source everything is finished.
 	finished func() event.Version
 	source   string
@@ -113,7 +113,7 @@ func (a *answering) answerAll(ctx context.Context) error {
 	wait := looksEach
 	for retry.Sleep(ctx, wait) == nil {
 		wait = looksEach
-		if due := a.due(); len(due) > 0 && !a.visible(a.source).IsZero() {
+		if due := a.due(); len(due) > 0 && a.marked() {
 			busy, err := a.answer(ctx, due)
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("answer doubts: %w", err)
@@ -122,6 +122,18 @@ func (a *answering) answerAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// marked reports whether a mark of the source has come: before, nothing is known of what everybody can see.
+func (a *answering) marked() bool {
+	_, ok := a.visible(a.source)
+	return ok
+}
+
+// newest returns the newest version that everybody is known to see.
+func (a *answering) newest() event.Version {
+	v, _ := a.visible(a.source)
+	return v
 }
 
 // due returns the doubts that can be answered together now: one that is about some templates or keys only is answered
@@ -164,7 +176,7 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 	done := make(chan error, 1)
 	t := scope.Task{
 		Keys: keys, Source: a.source, At: latest(due), Progress: &progress,
-		Newest:   func() event.Version { return a.visible(a.source) },
+		Newest:   a.newest,
 		Finished: func(ctx context.Context) error { return a.await(ctx, latest(due)) },
 	}
 	operate.Narrow(&t, &due[0])
@@ -300,7 +312,7 @@ func (a *answering) forgetNow(ctx context.Context, keys []string) error {
 	}
 	return a.scope.Forget(ctx, scope.Task{
 		Keys: all, Source: a.source, Progress: &scope.Progress{},
-		Newest: func() event.Version { return a.visible(a.source) },
+		Newest: a.newest,
 	}, keys)
 }
 

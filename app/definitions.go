@@ -65,12 +65,23 @@ func (d *definitions) load(ctx context.Context) error {
 	if err != nil || text == nil {
 		return err
 	}
-	var kept []*event.Table
+	var kept keptDefinitions
 	if err := json.Unmarshal(text, &kept); err != nil {
 		return err
 	}
-	d.add(kept...)
+	for name := range d.used {
+		if !kept.Used[name] {
+			return nil // the mappings use more by now, and what was kept has not all of it
+		}
+	}
+	d.add(kept.Tables...)
 	return nil
+}
+
+// keptDefinitions is the form in which they are kept.
+type keptDefinitions struct {
+	Used   map[string]bool `json:"used"`
+	Tables []*event.Table  `json:"tables"`
 }
 
 // run keeps what is new until ctx ends.
@@ -92,10 +103,10 @@ func (d *definitions) keep(ctx context.Context) {
 		return
 	}
 	all := d.all()
-	text, err := json.Marshal(all)
-	for err == nil && len(text) > doubt.MaxFact {
+	text, err := json.Marshal(keptDefinitions{d.used, all})
+	for err == nil && len(text) > doubt.MaxFact && len(all) > 0 {
 		all = all[:len(all)/2]
-		text, err = json.Marshal(all)
+		text, err = json.Marshal(keptDefinitions{d.used, all})
 	}
 	if err == nil {
 		err = d.facts.SetFact(ctx, d.name, text)

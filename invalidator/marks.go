@@ -100,15 +100,16 @@ func (m *marks) unseen(source string, term uint64, v event.Version) instant {
 	return always
 }
 
-// newest returns the newest version of a source that everybody is known to see; zero: none is.
-func (m *marks) newest(source string) event.Version {
+// newest returns the newest version of a source that everybody is known to see: zero if nothing was read of it yet.
+// False: no mark of it has come.
+func (m *marks) newest(source string) (v event.Version, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.sources[source]
 	if len(known) == 0 {
-		return event.Version{}
+		return event.Version{}, false
 	}
-	return known[len(known)-1].mark.Version
+	return known[len(known)-1].mark.Version, true
 }
 
 // read returns what the marks say about how far the readers are, at the present instant.

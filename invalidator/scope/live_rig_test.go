@@ -127,7 +127,10 @@ func (l *live) mark(pos uint64) {
 	})
 }
 
-func (l *live) newest() event.Version { return l.engine.Visible("s") }
+func (l *live) newest() event.Version {
+	v, _ := l.engine.Visible("s")
+	return v
+}
 
 // ended waits for a scope.
 func (l *live) ended(done <-chan error) {
