@@ -114,15 +114,15 @@ func (s *Server) dismissDoubt(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answerDoubt(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	err := s.deps.Doubts.AnswerDoubt(r.Context(), id)
-	switch {
-	case errors.Is(err, ErrNoDoubt):
+	if errors.Is(err, ErrNoDoubt) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("there is no doubt %q", id))
-	case err != nil:
-		fail(w, http.StatusInternalServerError, err.Error())
-	default:
-		s.deps.Log.Info("doubt to be answered", "id", id, "remote", r.RemoteAddr)
-		reply(w, Counted{Count: 1})
+		return
 	}
+	if refuse(w, err) {
+		return
+	}
+	s.deps.Log.Info("doubt to be answered", "id", id, "remote", r.RemoteAddr)
+	reply(w, Counted{Count: 1})
 }
 
 // ListDoubts implements [Doubts].

@@ -57,7 +57,7 @@ func TestAPassThatMeetsAnotherServerIsDoneAgain(t *testing.T) {
 	}
 }
 
-// Behind an address that is a different server each time no pass can be trusted. That must not be all that Redis does.
+// If the address leads to another server each time, no pass can be trusted. That must not be all that Redis does.
 func TestServersThatTakeTurnsAreNotAskedWithoutRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRedis{server: func(n int) (string, error) { return fmt.Sprint(n), nil }, takes: time.Millisecond}

@@ -261,7 +261,7 @@ func TestACounterIsRaised(t *testing.T) {
 }
 
 // The data of a server may become another's while it runs: it was made a replica, and a master again. What came with it
-// lies in front of the cursor as well as behind it.
+// lies before the cursor as well as after it.
 func TestAServerThatTookAnothersDataIsLookedAtAsAWhole(t *testing.T) {
 	l := newLive(t, setting{})
 	other := testbed.Redis(t, "--repl-diskless-sync-delay", "0")

@@ -29,13 +29,13 @@ type live struct {
 	engine *invalidator.Engine
 	// scopes is the client of the scopes.
 	scopes *redis.Client
-	// store keeps what is parked. away is told when Redis counts as away.
+	// store keeps what is parked. away receives something when Redis counts as away.
 	store *parked
 	away  chan struct{}
 	// stopEngine ends the engine, and returns when it has ended.
 	stopEngine func()
 
-	// began is told of each partition that the engine begins to serve, before it does.
+	// began is called for each partition that the engine begins to serve, before it does.
 	began func(n int)
 	mu    sync.Mutex
 	n     int

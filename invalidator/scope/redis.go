@@ -35,7 +35,7 @@ func withheld(err error) bool {
 }
 
 // Server implements [Redis]: the run_id of INFO, which a server draws when it starts, and its master_replid, which is
-// another one once it has taken another's data. One that does not say is told from no other; the alarm redis_unknown
+// another one once it has taken another's data. One that does not say is like any other; the alarm redis_unknown
 // says so.
 func (s Single) Server(ctx context.Context) (string, error) {
 	pipe := s.Client.Pipeline()

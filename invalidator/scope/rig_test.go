@@ -163,7 +163,7 @@ func (r *fakeRedis) Size(ctx context.Context) (int64, error) {
 
 // fakeEngine finishes all that partitions hand out, at once.
 type fakeEngine struct {
-	// took, if it is there, is told of each batch.
+	// took, if it is there, is called for each batch.
 	took func(b *event.Batch)
 
 	mu     sync.Mutex
