@@ -255,9 +255,12 @@ func TestAPositionIsFoundByTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.File != end.File || p.Pos != end.Pos || p.GTIDs.String() != end.GTIDs.String() || p.Server != end.Server {
+		// MariaDB may have written since, by itself, how far its engines have come: an event of no transaction.
+		if p.File != end.File || p.Pos < end.Pos || p.GTIDs.String() != end.GTIDs.String() || p.Server != end.Server {
 			t.Errorf("%s (%s:%d), want %s (%s:%d)", p.String(), p.File, p.Pos, end.String(), end.File, end.Pos)
 		}
+		p.Epoch = 1
+		reading(t, startAt(p), d.options()).wantRows(d, "insert DB.t (4)")
 		p, err = Locate(t.Context(), o, time.Unix(base+5, 0).UTC().Format(time.DateTime))
 		if err != nil {
 			t.Fatal(err)
