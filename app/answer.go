@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +18,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
@@ -40,6 +43,14 @@ type answering struct {
 
 	// asked are the requests by name that are under way.
 	asked chan request
+
+	// held returns how many keys are parked.
+	held func() (retry.Held, error)
+	redo *redoing
+	mu   sync.Mutex
+	// scoped are the doubts of which the binlog does not hold the changes any more, with when each came last: a scope
+	// answers them.
+	scoped map[string]time.Time
 }
 
 // buildAnswering has the doubts answered that come up in a reading, and about its Redis.
@@ -58,6 +69,9 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	a := &answering{
 		doubts: p.doubts, scope: s, mappings: r.mappings, tables: r.tables, visible: d.engine.Visible,
 		finished: r.finished, source: p.config.Source.Name, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
+		held:   d.letters.Held,
+		redo:   &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: s.Take},
+		scoped: map[string]time.Time{},
 	}
 	d.alongside = append(d.alongside, a.run, r.definitions.run)
 	p.answers.Store(a)
@@ -76,7 +90,7 @@ type request struct {
 func byItself(cause alarm.Kind) bool {
 	switch cause {
 	case alarm.TruncatedTable, alarm.StatementLogged, alarm.DefinitionChanged, alarm.XAKeysUnknown, alarm.XAUnread,
-		alarm.ByHand:
+		alarm.RedisChanged, alarm.ByHand:
 		return true
 	}
 	return false
@@ -95,6 +109,7 @@ const (
 func (a *answering) run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return a.answerAll(ctx) })
+	g.Go(func() error { return a.redoAll(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -136,12 +151,17 @@ func (a *answering) newest() event.Version {
 	return v
 }
 
-// due returns the doubts that can be answered together now: one that is about some templates or keys only is answered
-// alone.
-func (a *answering) due() []doubt.Doubt {
-	due := slices.DeleteFunc(a.doubts.List(), func(d doubt.Doubt) bool {
+// open returns the doubts that are being answered, or will be.
+func (a *answering) open() []doubt.Doubt {
+	return slices.DeleteFunc(a.doubts.List(), func(d doubt.Doubt) bool {
 		return !byItself(d.Cause) && !d.Asked || d.Stuck || d.Source != "" && d.Source != a.source
 	})
+}
+
+// due returns the doubts that one scope can answer now: one that is about some templates or keys only is answered
+// alone.
+func (a *answering) due() []doubt.Doubt {
+	due := slices.DeleteFunc(a.open(), a.byRedo)
 	alone := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
 	if i := slices.IndexFunc(due, alone); i >= 0 {
 		return due[i : i+1]
@@ -232,6 +252,11 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, keys *keyspace.Ke
 			return nil
 		}
 	}
+	return a.dismiss(ctx, &d)
+}
+
+// dismiss dismisses a doubt that was answered.
+func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt) error {
 	err := a.doubts.Dismiss(ctx, d.ID, d.Last)
 	switch {
 	case errors.Is(err, doubt.ErrCameAgain):
@@ -241,6 +266,60 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, keys *keyspace.Ke
 		return err
 	}
 	return nil
+}
+
+// byRedo reports whether a doubt is answered by doing changes again.
+func (a *answering) byRedo(d doubt.Doubt) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return d.From != "" && !d.Last.Equal(a.scoped[d.ID])
+}
+
+// redoAll answers the doubts about the changes from a place on, one after the other, until ctx ends.
+func (a *answering) redoAll(ctx context.Context) error {
+	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
+	for retry.Sleep(ctx, looksEach) == nil {
+		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byRedo(d) })
+		if len(due) == 0 || !a.marked() {
+			continue
+		}
+		d := &due[0]
+		err := a.redo.run(ctx, d)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			again.Succeeded()
+			if err := a.dismiss(ctx, d); err != nil {
+				return fmt.Errorf("answer doubts: %w", err)
+			}
+		case errors.Is(err, errNotInLog):
+			a.redo.options.Log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",
+				"doubt", d.ID, "error", err)
+			a.mu.Lock()
+			a.scoped[d.ID] = d.Last
+			a.mu.Unlock()
+		default:
+			a.doubts.Say(d.ID, fmt.Sprintf("the changes cannot be done again: %v; trying again", err))
+			if again.Wait(ctx, err) != nil {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// place returns up to where everything is finished, as freshet stamps it into Redis; false while keys of before may
+// still be stale, since a Redis that comes back with this data has them again. It is asked while nothing is known to be
+// wrong with Redis.
+func (a *answering) place() (string, bool) {
+	at := a.redo.live.saved.Current() // first: what is in doubt is recorded before it is passed over
+	held, err := a.held()
+	if at.IsZero() || err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
+		return "", false
+	}
+	text, err := json.Marshal(checkpoint.PlaceOf(&at))
+	return string(text), err == nil
 }
 
 // renamed returns definitions of a table of a RENAME that is not known: under its other name it has the same columns.

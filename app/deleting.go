@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/admin"
@@ -41,24 +42,26 @@ type deleting struct {
 	alongside []func(context.Context) error
 }
 
-// newDeleting makes the engine and its Redis.
-func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsOf func() time.Time) (*deleting, error) {
+// newDeleting makes the engine and its Redis. place says what Redis is stamped with; nil: it is not.
+func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsOf func() time.Time,
+	place func() (string, bool),
+) (*deleting, error) {
 	c := p.config
 	d := &deleting{shared: p.shared, log: log, letters: letters, freshAsOf: freshAsOf}
-	redis, err := connect.Redis(c, func(info string, err error) { d.identity.Answered(info, err) })
+	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) { d.identity.Look(ctx, c) })
 	if err != nil {
 		return nil, err
 	}
-	p.later("redis", redis.Close)
+	p.later("redis", client.Close)
 	who := identity.Options{
 		Address: c.Redis.Addresses[0], DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
-		Source: c.Source.Name,
+		Source: c.Source.Name, Window: c.Redis.FailoverWindow,
 	}
 	if c.EventLog.Kind == config.EventLogKafka {
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}
 	d.identity, err = identity.New(identity.Deps{
-		Ask: redis.Info, Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
+		Redis: client.Client(), Place: place, Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
 	}, who)
 	if err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		return nil, err
 	}
 	deps := invalidator.Deps{
-		Redis: redis, Store: letters, Alarms: p.alarms, Latency: p.latency, Hot: d.hot, Registerer: p.registry,
+		Redis: client, Store: letters, Alarms: p.alarms, Latency: p.latency, Hot: d.hot, Registerer: p.registry,
 		Log: p.options.Log,
 	}
 	queries, err := connect.Rebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry })

@@ -37,7 +37,8 @@ func (p *process) buildEmbedded(ctx context.Context) error {
 		return err
 	}
 	reader := &embeddedReader{}
-	deleting, err := p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() })
+	place := func() (string, bool) { return p.answers.Load().place() }
+	deleting, err := p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() }, place)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf)
+	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, nil)
 	p.invalidator = &consuming{deleting: d, brokers: b}
 	return log, err
 }

@@ -259,8 +259,8 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 		return event.Position{}, failed
 	}
 	if i == 0 {
-		return event.Position{}, fmt.Errorf("the oldest binlog file, %s, was begun after %s: it is not known what came "+
-			"before", files[0].Name, t.Format(time.RFC3339))
+		return event.Position{}, fmt.Errorf("the oldest binlog file, %s, was begun after %s: %w", files[0].Name,
+			t.Format(time.RFC3339), ErrBeforeBinlog)
 	}
 	var set event.GTIDSet
 	at := binlogPos{}

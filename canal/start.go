@@ -13,7 +13,7 @@ import (
 // Locate turns what an operator says of a position into one that the source can go on from: "now", "earliest",
 // "gtid:<set>", "<file>:<position>", or a time (RFC 3339, or 2006-01-02 15:04:05 in UTC): the position before the
 // first transaction that was committed then or later. The position has no epoch yet. The error is a [*GapError] if
-// the source does not have what follows the position any more.
+// the source does not have what follows the position any more, and [ErrBeforeBinlog] if its binlog begins after a time.
 func Locate(ctx context.Context, o Options, where string) (event.Position, error) {
 	at, isTime := parseTime(where)
 	if !isTime {
@@ -46,6 +46,9 @@ func Locate(ctx context.Context, o Options, where string) (event.Position, error
 	}
 	return p, o.checkPosition(ctx, s, info, &p)
 }
+
+// ErrBeforeBinlog says that a time is before the beginning of the oldest binlog file.
+var ErrBeforeBinlog = errors.New("it is not known what came before")
 
 func parseTime(s string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339, time.DateTime} {

@@ -47,6 +47,9 @@ type Doubt struct {
 	// At is where in the source's binlog it happened last; zero where that is not known. What was read from the source
 	// before everybody could see that place may be stale.
 	At event.Version `json:"at,omitzero"`
+	// From, if there is one, says that the keys are those of the changes from a place in the source's binlog on: what
+	// freshet's stamp in Redis said, or what canal.Locate takes, such as a time.
+	From string `json:"from,omitempty"`
 	// Asked says that an operator wants it answered, though freshet would not do so by itself.
 	Asked bool `json:"asked,omitempty"`
 	// Answer says in a sentence how it is being answered. It is not kept: [Book.Say] sets it.
@@ -97,6 +100,8 @@ func Causes() []alarm.Kind {
 		alarm.StatementLogged,
 		alarm.BinlogIncomplete,
 		alarm.RedisChanged,
+		alarm.RedisMoved,
+		alarm.RedisSplit,
 		alarm.DefinitionChanged,
 		alarm.EventUndecodable,
 		alarm.ServerBehind,
@@ -153,6 +158,9 @@ func (d *Doubt) id() string {
 	parts := slices.Concat([]string{string(d.Cause), d.Source, d.Group, d.Subject}, d.Tables)
 	if d.Pattern != "" || len(d.Templates) > 0 {
 		parts = slices.Concat(parts, []string{"keys", d.Pattern}, d.Templates)
+	}
+	if d.From != "" {
+		parts = append(parts, "from", d.From)
 	}
 	for _, part := range parts {
 		fmt.Fprintf(h, "%q", part)

@@ -26,9 +26,9 @@ type SingleOptions struct {
 	Timeout time.Duration
 	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
 	QueryWorkers int
-	// Connected, if it is there, is given what each new connection answers to INFO, before the connection is used. It
-	// must not block.
-	Connected func(info string, err error)
+	// Connected, if it is there, is given each new connection before that is used. What it finds is of no consequence to
+	// the connection: one that is lost fails at its next use.
+	Connected func(ctx context.Context, c *redis.Conn)
 	// TLS, when not nil, is used for every connection.
 	TLS *tls.Config
 }
@@ -89,20 +89,19 @@ func (o SingleOptions) Client() *redis.Options {
 	}
 }
 
-// onConnect returns what is done with a new connection. What INFO says is of no consequence to it; a connection that is
-// lost fails at its next use.
-func onConnect(connected func(info string, err error)) func(context.Context, *redis.Conn) error {
+// onConnect returns what is done with a new connection.
+func onConnect(connected func(ctx context.Context, c *redis.Conn)) func(context.Context, *redis.Conn) error {
 	if connected == nil {
 		return nil
 	}
 	return func(ctx context.Context, c *redis.Conn) error {
-		connected(c.Info(ctx).Result())
+		connected(ctx, c)
 		return nil
 	}
 }
 
-// Info returns what Redis says about itself.
-func (s *Single) Info(ctx context.Context) (string, error) { return s.client.Info(ctx).Result() }
+// Client returns the client for questions that the engine does not ask.
+func (s *Single) Client() redis.Cmdable { return s.client }
 
 // dialer returns how connections are made.
 func (s *Single) dialer(o SingleOptions) func(context.Context, string, string) (net.Conn, error) {

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -9,8 +10,9 @@ import (
 	"github.com/freshet/freshet/invalidator"
 )
 
-// Redis makes the connections to Redis. None is opened yet. What each of them answers to INFO goes to connected.
-func Redis(c *config.Config, connected func(info string, err error)) (*invalidator.Single, error) {
+// Redis makes the connections to Redis. None is opened yet. Each is handed to connected, if there is one, before it is
+// used.
+func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn)) (*invalidator.Single, error) {
 	o, err := single(c)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -46,6 +47,9 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 			fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
 		return
 	}
+	if c.EventLog.Kind == config.EventLogEmbedded {
+		checkStamp(ctx, rdb, c, r)
+	}
 	v := fields(info)
 	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", at, v["redis_version"], v["role"]), "")
 	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
@@ -65,11 +69,20 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	}
 }
 
+// checkStamp tries whether Redis takes the stamp that says how old its data is.
+func checkStamp(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
+	if err := identity.Try(ctx, rdb, c.Redis.KeyPrefix); redis.IsPermissionError(err) {
+		r.add(Warn, fmt.Sprintf("redis %s refuses the key %s…: %v; should it come back with older data, all keys will be forgotten, "+
+			"and not only those that changed since", rdb.Options().Addr, c.Redis.KeyPrefix+identity.StampKey, err),
+			fmt.Sprintf("ACL SETUSER %s +get +set +eval +evalsha ~%sfreshet:*", orDefaultUser(c), c.Redis.KeyPrefix))
+	}
+}
+
 // persistence says what a restart of Redis would bring back, from its INFO and from setting, which returns "" for what
 // may not be asked (CONFIG is refused on managed services); "" if nothing.
 func persistence(info map[string]string, setting func(name string) string) (message, advice string) {
-	const noticed = "a restart is noticed, and the state is doubtful until you dismiss that; for a mere cache turn it " +
-		"off: "
+	const noticed = "freshet notices a restart, and does the changes since again (with Kafka, the state is doubtful until " +
+		"you dismiss that); for a mere cache turn it off: "
 	switch save := setting("save"); {
 	case info["run_id"] == "" || info["uptime_in_seconds"] == "":
 		return "does not say in INFO who it is: a restart from an old snapshot, or a failover, will not be noticed",

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ type site struct {
 	user, password string
 	token          string // admin.token; "": none
 	keys           []string
+	redisMore      string // in redis
 	mappings       string // as the configuration has them; "": shop.product with the keys
 	extra          string
 	env            []string
@@ -76,7 +78,7 @@ func (s *site) config() string {
 		}
 	}
 	if s.role != "reader" && !s.noRedis {
-		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", s.redis.Addr)
+		fmt.Fprintf(&b, "redis: {addresses: [%q]%s}\n", s.redis.Addr, s.redisMore)
 	}
 	if s.kafka == "" {
 		fmt.Fprintf(&b, "eventlog: {dir: %q}\n", s.dir)
@@ -189,6 +191,14 @@ func (s *site) cached(key string) bool {
 	n, err := s.redis.Client().Exists(s.t.Context(), key).Result()
 	testbed.Must(s.t, err)
 	return n == 1
+}
+
+// allCached returns all keys but freshet's own.
+func (s *site) allCached() []string {
+	s.t.Helper()
+	keys, err := s.redis.Client().Keys(s.t.Context(), "*").Result()
+	testbed.Must(s.t, err)
+	return slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, "freshet:") })
 }
 
 // gone waits until a key is no longer cached.

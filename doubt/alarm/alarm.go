@@ -32,6 +32,10 @@ const (
 	DefinitionChanged Kind = "definition_changed"
 	// RedisChanged: Redis is not the server that it was, or holds older data: keys that were deleted may be back.
 	RedisChanged Kind = "redis_changed"
+	// RedisMoved: the keys are looked for in another database of Redis than before, or under another prefix.
+	RedisMoved Kind = "redis_moved"
+	// RedisSplit: two invalidators of a group work on two Redis servers, so that each gets a part of the deletes.
+	RedisSplit Kind = "redis_split"
 	// XAUnread: an XA transaction was committed whose rows came before reading began.
 	XAUnread Kind = "xa_unread"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
@@ -108,6 +112,8 @@ func Kinds() []Kind {
 		StatementLogged,
 		BinlogIncomplete,
 		RedisChanged,
+		RedisMoved,
+		RedisSplit,
 		DefinitionChanged,
 		EventUndecodable,
 		ColumnAbsent,

@@ -9,6 +9,8 @@ type known struct {
 	Seen time.Time `json:"seen"` // by this machine's clock
 	// Place says where in it the keys are; empty: it was not kept.
 	Place string `json:"place,omitempty"`
+	// Stamp tells the key of its stamp from those of others.
+	Stamp string `json:"stamp,omitempty"`
 }
 
 const (

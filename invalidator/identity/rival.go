@@ -51,7 +51,7 @@ func (w *Watch) watchRival(ctx context.Context, r *rival, was, kept known) error
 	}
 	r.said = was.Seen
 	return w.deps.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RedisChanged, Group: w.options.Group, Subject: "group",
+		Cause: alarm.RedisSplit, Group: w.options.Group, Subject: "group",
 		Message: fmt.Sprintf("another invalidator of group %s works on another Redis than this one, which works on %s: "+
 			"each gets a part of"+
 			" the deletes only. Give each Redis an eventlog.kafka.group of its own, and empty both caches", w.options.Group,

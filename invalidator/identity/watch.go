@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,10 +17,14 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// Deps are what a [Watch] works with. Ask, Facts and Doubts are required.
+// Deps are what a [Watch] works with. Redis, Facts and Doubts are required.
 type Deps struct {
-	// Ask returns Redis' INFO.
-	Ask func(ctx context.Context) (string, error)
+	// Redis is asked who it is.
+	Redis redis.Cmdable
+	// Place returns up to where in the binlog everything is finished, in the form of [doubt.Doubt].From; false if that is
+	// not to be stamped now, because keys of before that place may still be stale. It must not block. nil: Redis gets no
+	// stamp.
+	Place func() (place string, ok bool)
 	// Facts keep who Redis was.
 	Facts doubt.Facts
 	// Doubts take a change. They return once it is durable.
@@ -42,6 +47,8 @@ type Options struct {
 	Prefix  string
 	// Source and Group say whose doubt a change is: see [doubt.Doubt]. One of them is empty.
 	Source, Group string
+	// Window is how far back keys may be stale when Redis has changed; 0: as far as its stamp says.
+	Window time.Duration
 }
 
 // How often Redis is asked who it is, and how often what it said is kept though it is the same.
@@ -56,6 +63,8 @@ type Watch struct {
 	options Options
 	news    chan struct{} // wakes Run; it holds one
 
+	stamp stamp
+
 	mu sync.Mutex
 	// answers wait to be compared: the last of each server.
 	answers []seen
@@ -67,6 +76,8 @@ type Watch struct {
 type seen struct {
 	server
 	at time.Time
+	// stamp is the one that it held.
+	stamp found
 }
 
 // maxSeen is how many answers of different servers wait to be compared: more than one address has.
@@ -74,7 +85,7 @@ const maxSeen = 16
 
 // New returns a watch. It asks nothing before [Watch.Run].
 func New(d Deps, o Options) (*Watch, error) {
-	if d.Ask == nil || d.Facts == nil || d.Doubts == nil {
+	if d.Redis == nil || d.Facts == nil || d.Doubts == nil {
 		return nil, errors.New("identity: needs a Redis, facts and doubts")
 	}
 	if d.Alarms == nil {
@@ -86,9 +97,25 @@ func New(d Deps, o Options) (*Watch, error) {
 	return &Watch{deps: d, options: o, news: make(chan struct{}, 1)}, nil
 }
 
-// Answered takes what a connection answered to INFO. It does not block. Of an error it is only asked whether Redis
-// refuses to say: whether it is there is for others to find out.
-func (w *Watch) Answered(info string, err error) {
+// Look asks Redis who it is, and which stamp it holds, over c: a new connection, before it is used. What it answers is
+// compared by [Watch.Run]. Of an error it is only asked whether Redis refuses to say: whether it is there is for others
+// to find out.
+func (w *Watch) Look(ctx context.Context, c redis.Cmdable) {
+	key, before := w.asked()
+	pipe := c.Pipeline()
+	info, held := pipe.Info(ctx), pipe.Get(ctx, key)
+	_, _ = pipe.Exec(ctx) // each has its own error
+	err := info.Err()
+	var answer redis.Error
+	if lost := held.Err(); err == nil && lost != nil && !errors.As(lost, &answer) {
+		err = lost // only half of the answer came: it is asked again
+	}
+	w.refused(key, held.Err())
+	w.answered(info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
+}
+
+// answered takes what Redis has answered.
+func (w *Watch) answered(info string, err error, held found) {
 	s, ok := parse(info, w.options.DB)
 	var refused redis.Error
 	switch {
@@ -101,9 +128,9 @@ func (w *Watch) Answered(info string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.answers); n > 0 && w.answers[n-1].run == s.run && w.answers[n-1].repl == s.repl {
-		w.answers[n-1] = seen{s, time.Now()}
+		w.answers[n-1] = seen{s, time.Now(), held}
 	} else if n < maxSeen {
-		w.answers = append(w.answers, seen{s, time.Now()})
+		w.answers = append(w.answers, seen{s, time.Now(), held})
 	}
 	select {
 	case w.news <- struct{}{}:
@@ -157,7 +184,8 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-w.news:
 		case <-ticker.C:
 			asked, cancel := context.WithTimeout(ctx, 2*asks)
-			w.Answered(w.deps.Ask(asked))
+			w.renew(asked, was)
+			w.Look(asked, w.deps.Redis)
 			cancel()
 			if err := w.watchRival(ctx, &other, was, kept); err != nil {
 				return nil //nolint:nilerr // ctx ended
@@ -176,8 +204,9 @@ func (w *Watch) take() []seen {
 
 // compare records what is in doubt, and returns who Redis is known to be from now on. It fails only with ctx.
 func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
-	is := known{Run: s.run, Repl: s.repl, Seen: s.at, Place: w.options.place()}
+	is := known{Run: s.run, Repl: s.repl, Seen: s.at, Place: w.options.place(), Stamp: was.Stamp}
 	if was.Run == "" {
+		w.stamp.confirm(s.stamp)
 		return is, nil
 	}
 	if was.Place != "" && was.Place != is.Place && s.keys > 0 {
@@ -186,26 +215,45 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		}
 	}
 	why := suspicion(was, s.server, s.at)
-	if why == "" {
+	switch {
+	case why == "" && s.stamp.is == another:
+		why = "the stamp that freshet keeps in it is an older one"
+	case why == "":
 		if is.Run != was.Run {
 			w.deps.Log.Info("redis is another server than before, and holds nothing of before", "address", w.options.Address,
 				"keys", s.keys)
 		}
+		w.stamp.confirm(s.stamp)
 		return is, nil
 	}
-	return is, w.deps.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address,
-		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted shortly "+
-			"before may be "+
-			"back: empty the cache (FLUSHDB), or read the changes of that time again (freshet position set)", w.options.Address,
-			why, s.keys),
+	from, since := w.from(was, s)
+	err := w.deps.Doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address, From: from,
+		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted %s may be back",
+			w.options.Address, why, s.keys, since),
 	})
+	if err == nil {
+		w.stamp.adopt(s.stamp) // durable first: nothing else says how old the data is
+	}
+	return is, err
+}
+
+// from returns from where on changes may not have reached a Redis, and the same in words; "" if that is not known.
+func (w *Watch) from(was known, s seen) (from, since string) {
+	switch {
+	case w.options.Window > 0:
+		from = was.Seen.Add(-w.options.Window).UTC().Format(time.RFC3339)
+		return from, "after " + from + " (redis.failover_window)"
+	case s.stamp.is == absent || s.stamp.text == "":
+		return "", "before"
+	}
+	return s.stamp.text, "after its data was saved or copied"
 }
 
 // moved records that the keys are looked for in another place than before.
 func (w *Watch) moved(ctx context.Context, from string) error {
 	return w.deps.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address + ", " +
+		Cause: alarm.RedisMoved, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address + ", " +
 			w.options.place(),
 		Message: fmt.Sprintf("the keys in redis %s were those of %s, and now are those of %s: what is cached there already "+
 			"was not deleted "+
@@ -235,6 +283,12 @@ func (w *Watch) load(ctx context.Context) (was known, err error) {
 		}
 		return err
 	})
+	if was.Stamp == "" {
+		was.Stamp = rand.Text()[:12]
+	}
+	w.stamp.mu.Lock()
+	defer w.stamp.mu.Unlock()
+	w.stamp.name = was.Stamp
 	return was, err
 }
 

@@ -28,6 +28,8 @@ type rig struct {
 	was    known
 	db     int
 	prefix string
+	// finished is up to where everything is finished.
+	finished string
 }
 
 func newRig(t *testing.T, server *testbed.RedisServer) *rig {
@@ -47,7 +49,9 @@ func (r *rig) begin() {
 	testbed.Must(r, err)
 	r.alarms = board
 	w, err := New(Deps{
-		Ask: r.ask, Alarms: board, Facts: r.facts, Doubts: r.book, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Redis: r.server.Client(), Alarms: board, Facts: r.facts, Doubts: r.book,
+		Place: func() (string, bool) { return r.finished, r.finished != "" },
+		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
 	}, Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix})
 	testbed.Must(r, err)
 	r.watch = w
@@ -55,12 +59,18 @@ func (r *rig) begin() {
 	testbed.Must(r, err)
 }
 
-func (r *rig) ask(ctx context.Context) (string, error) { return r.server.Client().Info(ctx).Result() }
-
 // look has Redis asked once.
 func (r *rig) look() {
 	r.Helper()
-	r.watch.Answered(r.ask(r.Context()))
+	r.watch.deps.Redis = r.server.Client()
+	r.watch.renew(r.Context(), r.was)
+	r.watch.Look(r.Context(), r.server.Client())
+	r.compare()
+}
+
+// compare has compared what was answered.
+func (r *rig) compare() {
+	r.Helper()
 	for _, s := range r.watch.take() {
 		is, err := r.watch.compare(r.Context(), r.was, s)
 		testbed.Must(r, err)
@@ -72,11 +82,14 @@ func (r *rig) look() {
 // doubtful checks how many doubts there were, and what the first says; want "" is for none.
 func (r *rig) doubtful(want string) {
 	r.Helper()
-	list := r.book.List()
+	list, cause := r.book.List(), alarm.RedisChanged
+	if strings.Contains(want, "redis.db") || strings.Contains(want, "key_prefix") {
+		cause = alarm.RedisMoved
+	}
 	switch {
 	case want == "" && len(list) > 0:
 		r.Fatalf("a false doubt: %s", list[0].Message)
-	case want != "" && (len(list) != 1 || list[0].Cause != alarm.RedisChanged || !strings.Contains(list[0].Message, want)):
+	case want != "" && (len(list) != 1 || list[0].Cause != cause || !strings.Contains(list[0].Message, want)):
 		r.Fatalf("want a doubt that says %q: %+v", want, list)
 	}
 }
@@ -207,7 +220,7 @@ func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
 	info, err := other.Client().Info(t.Context()).Result()
 	testbed.Must(t, err)
 	// It has been running for long.
-	r.watch.Answered(strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1), nil)
+	r.watch.answered(strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1), nil, found{is: absent})
 	r.look() // by a connection that is still to the first: both were seen
 	r.doubtful("another server answers")
 }
@@ -250,10 +263,10 @@ func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
 	c := r.server.NewClient(&redis.Options{Username: "some", Password: "p"})
 	defer func() { testbed.Must(t, c.Close()) }()
 	for range 3 {
-		r.watch.Answered(c.Info(t.Context()).Result())
-		r.watch.Answered("# Server\r\nredis_version:7.0.0\r\n", nil)
+		r.watch.Look(t.Context(), c)
+		r.watch.answered("# Server\r\nredis_version:7.0.0\r\n", nil, found{})
 	}
-	r.watch.Answered("", errors.New("i/o timeout")) // nothing to be said
+	r.watch.answered("", errors.New("i/o timeout"), found{}) // nothing to be said
 	if a := r.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.RedisUnknown || a[0].Count != 1 ||
 		!strings.Contains(a[0].Message, "does not say who it is") {
 		t.Errorf("alarms: %+v", a)
@@ -267,7 +280,7 @@ func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
 func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
 	r := newRig(t, testbed.Redis(t))
 	r.look()
-	r.watch.Answered("run_id:b\r\nuptime_in_seconds:0\r\nrole:master\r\nloading:1\r\n", nil)
+	r.watch.answered("run_id:b\r\nuptime_in_seconds:0\r\nrole:master\r\nloading:1\r\n", nil, found{})
 	if len(r.watch.take()) != 0 {
 		t.Error("an empty Redis was seen, and it is only reading")
 	}
@@ -299,7 +312,7 @@ func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
 // Each Redis gets a part of the deletes then.
 func TestTwoInvalidatorsOfAGroupOnTwoRedisAreADoubt(t *testing.T) {
 	w, err := New(Deps{
-		Ask: func(context.Context) (string, error) { return "", nil }, Facts: &doubttest.Memory{}, Doubts: mustBook(t),
+		Redis: testbed.Redis(t).Client(), Facts: &doubttest.Memory{}, Doubts: mustBook(t),
 	}, Options{Address: "redis:6379", Group: "freshet"})
 	testbed.Must(t, err)
 	start := time.Now()
@@ -325,7 +338,7 @@ func TestTwoInvalidatorsOfAGroupOnTwoRedisAreADoubt(t *testing.T) {
 		t.Fatalf("a false doubt: %s", d[0].Message)
 	}
 	look(2 * time.Minute)
-	if d := doubts(); len(d) != 1 || d[0].Cause != alarm.RedisChanged || d[0].Group != "freshet" ||
+	if d := doubts(); len(d) != 1 || d[0].Cause != alarm.RedisSplit || d[0].Group != "freshet" ||
 		!strings.Contains(d[0].Message, "another invalidator of group freshet works on another Redis") {
 		t.Fatalf("doubts: %+v", d)
 	}

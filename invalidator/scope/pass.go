@@ -39,8 +39,8 @@ type pass struct {
 	keys []string
 	// hashes are the keys of the page whose fields are still to be looked at.
 	hashes []hash
-	// rested is until when Redis is not asked, and paced until when nothing is handed out, for the rate's sake.
-	rested, paced time.Time
+	// rested is until when Redis is not asked.
+	rested time.Time
 }
 
 // hash is one whose fields are looked at.
@@ -77,11 +77,10 @@ func (p *pass) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) 
 
 // handOut hands out a batch once those before it have had their time at the rate: one page may make several.
 func (p *pass) handOut(ctx context.Context, b *event.Batch) (*event.Batch, eventlog.Token, error) {
-	if err := retry.Sleep(ctx, time.Until(p.paced)); err != nil {
+	if err := p.scope.Take(ctx, b.Len()); err != nil {
 		return nil, nil, err
 	}
 	p.task.Progress.Found.Add(int64(b.Len()))
-	p.paced = time.Now().Add(time.Duration(b.Len()) * time.Second / time.Duration(p.scope.options.Rate))
 	return b, p.issue(), nil
 }
 
@@ -231,10 +230,17 @@ func (p *pass) sameServer(ctx context.Context) (bool, error) {
 	return is == p.server && !p.changed, err
 }
 
+// rest waits until Redis may be asked again.
+func (p *pass) rest(ctx context.Context) error {
+	if err := p.scope.Take(ctx, 0); err != nil {
+		return err
+	}
+	return retry.Sleep(ctx, time.Until(p.rested))
+}
+
 // ask asks Redis until it answers, and rests afterwards. It fails only with ctx.
 func (p *pass) ask(ctx context.Context, question func() error) error {
-	wait := max(time.Until(p.rested), time.Until(p.paced))
-	if err := retry.Sleep(ctx, wait); err != nil {
+	if err := p.rest(ctx); err != nil {
 		return err
 	}
 	var took time.Duration

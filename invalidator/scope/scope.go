@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,23 @@ const DefaultRate = 2000
 type Scope struct {
 	deps    Deps
 	options Options
+
+	mu sync.Mutex
+	// paced is until when nothing more is forgotten, for the rate's sake.
+	paced time.Time
+}
+
+// Take waits until n keys more may be forgotten at the rate. It may be called by any goroutine, also for what is no
+// scope and shares the rate. It fails only with ctx.
+func (s *Scope) Take(ctx context.Context, n int) error {
+	s.mu.Lock()
+	at := time.Now()
+	if at.Before(s.paced) {
+		at = s.paced
+	}
+	s.paced = at.Add(time.Duration(n) * time.Second / time.Duration(s.options.Rate))
+	s.mu.Unlock()
+	return retry.Sleep(ctx, time.Until(at))
 }
 
 // New returns a scope. It asks nothing before [Scope.Run].

@@ -1,0 +1,277 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/event/latency"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/embedded"
+	"github.com/freshet/freshet/retry"
+	"github.com/freshet/freshet/router"
+)
+
+// redoing does the changes from a place in the binlog on once more, alongside the live stream: a second reader, from
+// there to the end that the binlog has when it begins, whose keys go through the same engine as one more partition.
+// They are forgotten; nothing is written. So every promise about a key holds for them as well. One redo at a time.
+type redoing struct {
+	*shared
+	live  *reading
+	serve func(ctx context.Context, p eventlog.Partition) error
+	// take waits until so many keys more may be forgotten.
+	take func(ctx context.Context, keys int) error
+}
+
+// errNotInLog says that the binlog does not hold the changes any more.
+var errNotInLog = errors.New("the binlog does not hold these changes any more")
+
+const (
+	// redoPartition is the number of the partition that a redo is, in logs. No log has it.
+	redoPartition = -2
+	// redoSavesEach is how often it is saved how far a redo has come.
+	redoSavesEach = time.Second
+)
+
+// redo is one that is under way.
+type redo struct {
+	source *canal.Canal
+	reader reader
+	log    *embedded.Log
+	cp     *checkpoint.Checkpoint
+	keys   again
+}
+
+// run has the keys forgotten of all changes from the place on that a doubt names. It fails with errNotInLog, with ctx,
+// or if the engine does.
+func (r *redoing) run(ctx context.Context, d *doubt.Doubt) error {
+	run, err := r.build(ctx, d)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var g errgroup.Group
+	g.Go(func() error {
+		run.source.Watch(watching, func(event.Mark) {}) // the engine has those of the live stream
+		return nil
+	})
+	g.Go(func() error { return run.cp.Run(ctx, run.log.Durable(), checkpoint.SaverOptions{Every: redoSavesEach}) })
+	g.Go(func() error {
+		err := run.log.Consume(ctx, func(ctx context.Context, p eventlog.Partition) error {
+			run.keys.Partition = p
+			return r.serve(ctx, &run.keys)
+		})
+		if err == nil && !run.keys.finished() {
+			err = errStopped
+		}
+		stopWatching()
+		stop(err) // without it, to read on makes no sense
+		return err
+	})
+	g.Go(func() error {
+		r.report(watching, d, run)
+		return nil
+	})
+	err = run.reader.run(ctx)
+	run.source.Close()
+	if err != nil {
+		stop(err)
+	}
+	run.log.Close()
+	if others := g.Wait(); err == nil {
+		err = others
+	}
+	if errors.Is(err, retry.ErrHalt) {
+		return fmt.Errorf("%w: %w", errNotInLog, err)
+	}
+	return err
+}
+
+// errStopped says that the engine was stopped before all keys were forgotten.
+var errStopped = errors.New("the engine was stopped before all changes were done again")
+
+// build makes a redo.
+func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
+	o, err := connect.Source(r.config)
+	if err != nil {
+		return nil, err
+	}
+	at, err := r.begin(ctx, o, d)
+	if err != nil {
+		return nil, err
+	}
+	run := &redo{cp: checkpoint.New("the redo", redone{r, d}, checkpoint.Loaded{Position: at}), keys: again{take: r.take}}
+	if run.log, err = embedded.NewLog(embedded.LogOptions{}); err != nil {
+		return nil, err
+	}
+	troubles := &troubles{alarms: r.alarms, doubts: r.doubts, source: r.config.Source.Name, seen: r.live.definitions}
+	route, err := router.New(r.config.Mappings, router.Options{Reporter: troubles})
+	if err != nil {
+		return nil, err
+	}
+	o.ServerID = 0 // the one of the configuration is the live stream's
+	o.Term, o.UntilCaughtUp = r.live.saved.Term(), true
+	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	o.Alarms, o.Doubts, o.Logger = r.alarms, r.doubts, r.options.Log
+	if run.source, err = canal.New(o, troubles.binding(route.Bind), run.cp); err != nil {
+		return nil, err
+	}
+	run.reader = reader{
+		source: run.source, log: leftovers{run.log}, router: route, fresh: &freshness{}, name: o.Source, term: o.Term,
+		xa: &xaMemory{store: noXA{}, alarms: r.alarms}, troubles: troubles, doubts: r.doubts, latency: latency.New(),
+	}
+	return run, nil
+}
+
+// begin returns where to begin: at the place of the doubt, or at the one that a redo for the same doubt has come to.
+// The position has the epoch of the live stream, so that a change has the same version in both.
+func (r *redoing) begin(ctx context.Context, o canal.Options, d *doubt.Doubt) (at event.Position, err error) {
+	text := d.From
+	if kept, err := r.facts.Fact(ctx, r.fact()); err == nil && kept != nil {
+		var p reached
+		if json.Unmarshal(kept, &p) == nil && p.Doubt == d.ID && p.Last.Equal(d.Last) {
+			text = string(p.Place)
+		}
+	}
+	var place checkpoint.PositionJSON
+	if json.Unmarshal([]byte(text), &place) == nil {
+		at, err = place.Position()
+	} else {
+		at, err = canal.Locate(ctx, o, text)
+	}
+	if gap := (*canal.GapError)(nil); errors.As(err, &gap) || errors.Is(err, canal.ErrBeforeBinlog) {
+		return at, fmt.Errorf("%w: %w", errNotInLog, err)
+	}
+	if err != nil {
+		return at, err
+	}
+	now := r.live.saved.Current()
+	if at.GTIDs.IsEmpty() && at.Server != now.Server {
+		return at, fmt.Errorf("%w: it was that of another server", errNotInLog)
+	}
+	at.Raise(now.Server, now.Epoch)
+	return at, nil
+}
+
+// fact is the name under which it is kept how far a redo has come.
+func (r *redoing) fact() string { return "redo/" + r.config.Source.Name }
+
+// reached is how far the redo for a doubt has come, since that came last.
+type reached struct {
+	Doubt string          `json:"doubt"`
+	Last  time.Time       `json:"last"`
+	Place json.RawMessage `json:"place"`
+}
+
+// redone keeps how far a redo has come. It implements [checkpoint.Storage].
+type redone struct {
+	*redoing
+	doubt *doubt.Doubt
+}
+
+// WritePosition implements [checkpoint.Storage].
+func (r redone) WritePosition(w checkpoint.Write) error {
+	place, err := json.Marshal(checkpoint.PlaceOf(&w.Position))
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(reached{r.doubt.ID, r.doubt.Last, place})
+	if err != nil {
+		return err
+	}
+	return r.facts.SetFact(context.Background(), r.fact(), text)
+}
+
+// WriteMappings implements [checkpoint.Storage].
+func (redone) WriteMappings(string) error { return nil }
+
+// report says how far a redo is, until ctx ends.
+func (r *redoing) report(ctx context.Context, d *doubt.Doubt, run *redo) {
+	for retry.Sleep(ctx, looksEach) == nil {
+		at := "about to read the binlog"
+		if s := run.source.Stats(); !s.Committed.IsZero() {
+			at = "at the changes of " + s.Committed.UTC().Format(time.RFC3339) + ", " + written(s.File, s.Pos)
+		}
+		r.doubts.Say(d.ID, fmt.Sprintf("being answered, by doing the changes again: %s, %d keys forgotten", at,
+			run.keys.taken.Load()))
+	}
+}
+
+// leftovers is the end of a log that takes what is only to be forgotten.
+type leftovers struct{ *embedded.Log }
+
+// Append implements appender.
+func (l leftovers) Append(ctx context.Context, b *event.Batch) error {
+	b.Leftover = true
+	return l.Log.Append(ctx, b)
+}
+
+// again is the partition that a redo is. The engine has all of it done only if that was committed: one that is stopped
+// returns without a fault.
+type again struct {
+	eventlog.Partition
+	take func(ctx context.Context, keys int) error
+
+	ended           bool
+	last, committed eventlog.Token
+	taken           atomic.Int64
+}
+
+// ID implements [eventlog.Partition].
+func (*again) ID() int { return redoPartition }
+
+// Fetch implements [eventlog.Partition].
+func (p *again) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+	b, t, err := p.Partition.Fetch(ctx)
+	if err == io.EOF {
+		p.ended = true
+	}
+	if err != nil {
+		return b, t, err
+	}
+	if err := p.take(ctx, b.Len()); err != nil {
+		return nil, nil, err
+	}
+	p.last = t
+	p.taken.Add(int64(b.Len()))
+	return b, t, nil
+}
+
+// Commit implements [eventlog.Partition].
+func (p *again) Commit(t eventlog.Token) {
+	p.committed = t
+	p.Partition.Commit(t)
+}
+
+// finished reports whether all was fetched and is finished. It is asked once the engine has returned.
+func (p *again) finished() bool { return p.ended && p.committed == p.last }
+
+// noXA is an xaStore that keeps nothing: the keys of a prepared transaction are forgotten when its rows are read, and
+// the live stream has seen its end, or will.
+type noXA struct{}
+
+// Begin implements xaStore.
+func (noXA) Begin(string, event.Version) xaStash { return noXA{} }
+
+// Append implements xaStash.
+func (noXA) Append([]stashedKey) error { return nil }
+
+// Recall implements xaStore.
+func (noXA) Recall(string, event.Version, func([]stashedKey) error) error { return nil }
+
+// Resolve implements xaStore.
+func (noXA) Resolve(string, event.Version, event.End) {}

@@ -1,0 +1,164 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/doubt/alarm"
+)
+
+// A stamp is a key of freshet's own in Redis. It says up to where in the binlog everything is finished. Redis' data is
+// always a beginning of the history of its writes: a snapshot, a file of commands that was cut off, a replica that
+// lacks the last writes. A stamp is written after all deletes that it speaks of were acknowledged. So whatever the
+// data that Redis comes back with, and by whatever way it got there, its own stamp says which deletes it has.
+//
+// A stamp is moved from one place to the next by a script, on the server that was looked at last and only if it holds
+// what was put there last. So no stamp of older data is written over before it was read.
+
+// StampKey is what the name of the key begins with, after the prefix of all keys.
+const StampKey = "freshet:stamp:"
+
+//go:embed stamp.lua
+var stampScript string
+
+// renewing moves a stamp. Arguments: run_id and master_replid of the server, what the stamp holds, what it is to hold.
+// It returns 1 if it holds that now.
+var renewing = redis.NewScript(stampScript)
+
+// stamp is what is known of the stamp.
+type stamp struct {
+	mu sync.Mutex
+	// name tells the key from those of others; "" before it is known.
+	name string
+	// begun is set once it is known what Redis holds: last. next is what it may hold instead: it was asked to.
+	begun      bool
+	last, next string
+	// refused is set once it was said that Redis refuses it.
+	refused bool
+}
+
+// what says what a server holds for a stamp.
+type what int
+
+const (
+	unsure what = iota
+	absent
+	expected
+	another
+)
+
+// found is the stamp that a server held.
+type found struct {
+	is   what
+	text string
+	// before is what it was last known to hold when the server was asked.
+	before string
+}
+
+// asked returns the key to ask for, and what it was last known to hold.
+func (w *Watch) asked() (key, before string) {
+	s := &w.stamp
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return w.options.Prefix + StampKey + s.name, s.last
+}
+
+// find returns what a server answered that was asked for the stamp when it was last known to hold before.
+func (s *stamp) find(before, text string, err error) found {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case errors.Is(err, redis.Nil) && s.name != "":
+		return found{is: absent, before: before}
+	case err != nil:
+		return found{}
+	case !s.begun || text == before || text == s.last || text == s.next:
+		return found{expected, text, before}
+	case before != s.last:
+		return found{} // it was moved meanwhile, and this may be what it held between
+	}
+	return found{another, text, before}
+}
+
+// confirm takes note of what a server holds that is the one it was.
+func (s *stamp) confirm(f found) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.is == unsure || f.before != s.last || f.is == expected && s.begun && f.text != s.next {
+		return
+	}
+	s.begun, s.last, s.next = true, f.text, ""
+}
+
+// adopt takes note of what another server holds.
+func (s *stamp) adopt(f found) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun, s.last, s.next = f.is != unsure, f.text, ""
+}
+
+// renew moves the stamp to where everything is finished now, on the server that Redis is known to be.
+func (w *Watch) renew(ctx context.Context, was known) {
+	if w.deps.Place == nil {
+		return
+	}
+	place, ok := w.deps.Place()
+	s := &w.stamp
+	s.mu.Lock()
+	if s.next != "" {
+		place, ok = s.next, true // it was asked for before, and nobody knows whether it was done
+	}
+	held := s.last
+	ok = ok && s.begun && place != held
+	if ok {
+		s.next = place
+	}
+	s.mu.Unlock()
+	if !ok {
+		return
+	}
+	key, _ := w.asked()
+	done, err := renewing.Run(ctx, w.deps.Redis, []string{key}, was.Run, was.Repl, held, place).Bool()
+	w.refused(key, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && done {
+		s.last, s.next = place, ""
+	}
+}
+
+// refused says once that Redis takes no stamp, if that is why a command failed.
+func (w *Watch) refused(key string, err error) {
+	if w.deps.Place == nil || err == nil || !redis.IsPermissionError(err) {
+		return
+	}
+	w.stamp.mu.Lock()
+	said := w.stamp.refused
+	w.stamp.refused = true
+	w.stamp.mu.Unlock()
+	if said {
+		return
+	}
+	w.deps.Alarms.Raise(alarm.RedisUnknown, fmt.Sprintf("redis %s refuses the key %s, in which freshet writes how far it has "+
+		"come (%v): should Redis come back with older data, all keys will be forgotten; give the user in redis.username the "+
+		"right to it (ACL SETUSER … ~%s* +get +set +eval +evalsha +info)", w.options.Address, key, err,
+		w.options.Prefix+StampKey))
+}
+
+// Try asks Redis for all that a stamp needs, and changes nothing. It returns the first refusal.
+func Try(ctx context.Context, c redis.Cmdable, prefix string) error {
+	key := prefix + StampKey + "check:" + rand.Text()
+	if err := c.Get(ctx, key).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if err := c.SetXX(ctx, key, "", 0).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	return renewing.Run(ctx, c, []string{key}, "another", "server", "", "").Err()
+}

@@ -1,0 +1,258 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/proof/testbed"
+)
+
+// finish says that everything up to a place is finished, and has Redis stamped with it.
+func (r *rig) finish(place string) {
+	r.Helper()
+	r.finished = place
+	r.look()
+	r.look()
+	if got := r.stampText(); got != place {
+		r.Fatalf("the stamp says %q, want %q", got, place)
+	}
+}
+
+func (r *rig) stampText() string {
+	key, _ := r.watch.asked()
+	return r.server.Client().Get(r.Context(), key).Val()
+}
+
+// since checks that there is one doubt, about the changes from a place on.
+func (r *rig) since(place string) {
+	r.Helper()
+	if l := r.book.List(); len(l) != 1 || l[0].Cause != alarm.RedisChanged || l[0].From != place {
+		r.Fatalf("want a doubt about what came after %q: %+v", place, l)
+	}
+}
+
+func TestAnOldSnapshotSaysHowOldItIs(t *testing.T) {
+	both(t, func(r *rig) {
+		r.finish("a")
+		r.server.Do(r, "save")
+		r.finish("b")
+		r.restart()
+		r.look()
+		r.since("a")
+	})
+}
+
+func TestAnOldSnapshotSaysHowOldItIsAlsoIfFreshetWasDown(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.finish("a")
+	r.server.Do(t, "save")
+	r.finish("b")
+	r.restart()
+	r.begin()
+	r.look()
+	r.since("a")
+}
+
+func TestALogThatWasCutOffSaysHowFarItGoes(t *testing.T) {
+	r := newRig(t, testbed.Redis(t, "--appendonly", "yes"))
+	r.finish("a")
+	files, err := filepath.Glob(filepath.Join(r.server.Dir, "appendonlydir", "*.incr.aof"))
+	testbed.Must(t, err)
+	info, err := os.Stat(files[0])
+	testbed.Must(t, err)
+	r.finish("b")
+	testbed.Must(t, r.server.Kill())
+	testbed.Must(t, os.Truncate(files[0], info.Size()))
+	testbed.Must(t, r.server.Start(t.Context()))
+	r.look()
+	r.since("a")
+}
+
+func TestAPromotedReplicaSaysWhatItLacks(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	replica := testbed.Redis(t)
+	r.finish("a")
+	replica.Do(t, "replicaof", "127.0.0.1", r.server.Port)
+	testbed.Eventually(t, 2*time.Minute, "the replica follows",
+		func() bool { return replica.Client().DBSize(t.Context()).Val() == 1 })
+	r.look()
+	replica.Do(t, "replicaof", "no", "one") // it gets nothing more
+	r.finish("b")
+	testbed.Must(t, r.server.Kill())
+	r.server = replica
+	r.look()
+	r.since("a")
+}
+
+// INFO says nothing about it.
+func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.finish("a")
+	key, _ := r.watch.asked()
+	dump := r.server.Client().Dump(t.Context(), key).Val()
+	r.finish("b")
+	testbed.Must(t, r.server.Client().RestoreReplace(t.Context(), key, 0, dump).Err())
+	r.look()
+	r.since("a")
+	r.doubtful("the stamp that freshet keeps in it is an older one")
+	r.look()
+	if n := r.book.List()[0].Count; n != 1 {
+		t.Errorf("recorded %d times", n)
+	}
+}
+
+func TestAStampThatIsGoneIsNoDoubt(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.finish("a")
+	r.server.Do(t, "flushall")
+	r.look()
+	r.look()
+	r.doubtful("")
+	r.finish("b")
+	r.doubtful("")
+}
+
+func TestWithoutAStampNobodyKnowsHowOldTheDataIs(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.server.Do(t, "set", "k", "old")
+	r.server.Do(t, "save")
+	r.finish("a")
+	r.restart()
+	r.look()
+	r.since("")
+}
+
+// What has not been finished since is not said to be, and the stamp of a Redis that was not looked at is not written
+// over.
+func TestAStampIsMovedOnTheServerOnlyThatWasLookedAt(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.finish("a")
+	r.server.Do(t, "save")
+	r.finish("b")
+	r.restart()
+	r.finished = "c"
+	r.watch.renew(t.Context(), r.was)
+	if got := r.stampText(); got != "a" {
+		t.Fatalf("the stamp of a server that nobody has looked at says %q", got)
+	}
+	r.look()
+	r.since("a")
+	r.finish("c")
+}
+
+func TestTwoFreshetsInOneRedisHaveTwoStamps(t *testing.T) {
+	server := testbed.Redis(t)
+	one, other := newRig(t, server), newRig(t, server)
+	for _, place := range []string{"a", "b", "c"} {
+		one.finish(place)
+		other.finish("of another " + place)
+	}
+	one.doubtful("")
+	other.doubtful("")
+}
+
+func TestARedisThatRefusesTheStampIsSaidOnce(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.server.Do(t, "acl", "setuser", "some", "on", ">p", "~product:*", "+@all")
+	c := r.server.NewClient(&redis.Options{Username: "some", Password: "p"})
+	defer func() { testbed.Must(t, c.Close()) }()
+	r.finished, r.watch.deps.Redis = "a", c
+	for range 3 {
+		r.watch.renew(t.Context(), r.was)
+		r.watch.Look(t.Context(), c)
+		r.compare()
+	}
+	if a := r.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.RedisUnknown || a[0].Count != 1 ||
+		!strings.Contains(a[0].Message, "freshet:stamp:") {
+		t.Errorf("alarms: %+v", a)
+	}
+	if err := Try(t.Context(), c, ""); !redis.IsPermissionError(err) {
+		t.Errorf("tried: %v", err)
+	}
+	testbed.Must(t, Try(t.Context(), r.server.Client(), ""))
+	r.doubtful("")
+}
+
+// lossy loses replies at random: the command may have taken effect, or not.
+type lossy struct{ rand *rand.Rand }
+
+var errLost = &net.OpError{Op: "read", Err: errors.New("i/o timeout")}
+
+func (l lossy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		switch l.rand.IntN(4) {
+		case 0:
+			cmd.SetErr(errLost)
+			return errLost
+		case 1:
+			_ = next(ctx, cmd)
+			cmd.SetErr(errLost)
+			return errLost
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (l lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Whatever is lost on the way, nothing is in doubt as long as Redis holds what it held, and it is once it does not.
+func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
+	server := testbed.Redis(t)
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := newRig(t, server)
+			c := server.NewClient(&redis.Options{})
+			defer func() { testbed.Must(t, c.Close()) }()
+			draw := rand.New(rand.NewPCG(seed, 0))
+			c.AddHook(lossy{draw})
+			r.watch.Look(t.Context(), server.Client())
+			r.compare()
+			r.watch.deps.Redis = c
+			var places []string
+			for n := range 200 {
+				r.finished = fmt.Sprint(n)
+				switch draw.IntN(4) {
+				case 0:
+					r.watch.renew(t.Context(), r.was)
+				case 1:
+					r.watch.Look(t.Context(), server.Client()) // a new connection, compared later
+				case 2:
+					r.compare()
+				case 3:
+					r.watch.renew(t.Context(), r.was)
+					r.watch.Look(t.Context(), server.Client())
+					r.compare()
+				}
+				if is := r.stampText(); is != "" && (len(places) == 0 || places[len(places)-1] != is) {
+					places = append(places, is)
+				}
+				r.doubtful("")
+			}
+			if len(places) < 20 {
+				t.Fatalf("the stamp has moved %d times only", len(places))
+			}
+			r.compare()
+			key, _ := r.watch.asked()
+			server.Do(t, "set", key, places[len(places)/2])
+			r.watch.renew(t.Context(), r.was)
+			r.watch.Look(t.Context(), server.Client())
+			r.compare()
+			r.since(places[len(places)/2])
+		})
+	}
+}
