@@ -18,6 +18,7 @@ type Doubt struct {
 	Source  string    `json:"source,omitempty"`
 	Group   string    `json:"group,omitempty"`
 	Tables  []string  `json:"tables,omitempty"`
+	Schemas []string  `json:"schemas,omitempty"`
 	Subject string    `json:"subject,omitempty"`
 	Message string    `json:"message"`
 	Since   time.Time `json:"since"`

@@ -2,11 +2,9 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,10 +16,8 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
-	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/keyspace"
 )
 
@@ -30,16 +26,12 @@ import (
 type answering struct {
 	doubts *doubt.Book
 	scope  *scope.Scope
-	// mappings are all of the configuration.
-	mappings []*router.Mapping
-	// tables returns the definitions of all tables that are mapped, as they are known.
-	tables func(ctx context.Context) ([]*event.Table, error)
+	keys   *operate.Keys
 	// visible returns the newest version of a source that everybody is known to see.
 	visible func(source string) (v event.Version, ok bool)
 	// finished returns up to which version of the source everything is finished.
 	finished func() event.Version
 	source   string
-	prefix   string
 
 	// asked are the requests by name that are under way.
 	asked chan request
@@ -67,8 +59,8 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 		return err
 	}
 	a := &answering{
-		doubts: p.doubts, scope: s, mappings: r.mappings, tables: r.tables, visible: d.engine.Visible,
-		finished: r.finished, source: p.config.Source.Name, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
+		doubts: p.doubts, scope: s, keys: r.keys, visible: d.engine.Visible,
+		finished: r.finished, source: p.config.Source.Name, asked: make(chan request),
 		held:   d.letters.Held,
 		redo:   &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: s.Take},
 		scoped: map[string]time.Time{},
@@ -177,20 +169,10 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 			a.doubts.Say(d.ID, fmt.Sprintf(format, args...))
 		}
 	}
-	tables, err := a.tables(ctx)
+	keys, err := a.keys.InDoubt(ctx, due...)
 	if err != nil {
-		say("it is answered once the source says which columns its tables have: %v", err)
+		say("it cannot be answered yet: %v", err)
 		return 0, nil
-	}
-	for _, d := range due {
-		tables = append(tables, d.Definitions...)
-	}
-	for _, d := range due {
-		tables = append(tables, renamed(&d, tables)...)
-	}
-	keys, err := operate.KeysInDoubt(a.mappings, tables, a.prefix, due...)
-	if err != nil {
-		return 0, err
 	}
 	var progress scope.Progress
 	done := make(chan error, 1)
@@ -221,7 +203,7 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 		return busy, err
 	}
 	for _, d := range due {
-		if err := a.finish(ctx, d, keys, tables); err != nil {
+		if err := a.finish(ctx, d, keys); err != nil {
 			return busy, err
 		}
 	}
@@ -239,18 +221,11 @@ func (a *answering) await(ctx context.Context, v event.Version) error {
 }
 
 // finish dismisses a doubt that was answered, unless some of its keys could not be looked for.
-func (a *answering) finish(ctx context.Context, d doubt.Doubt, keys *keyspace.Keyspace, tables []*event.Table) error {
-	if name := a.unknown(&d, tables); name != "" {
-		a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: nobody knows which columns %s had; clear its "+
-			"keys yourself, and `freshet doubts dismiss %s`", name, d.ID))
+func (a *answering) finish(ctx context.Context, d doubt.Doubt, keys *keyspace.Keyspace) error {
+	if b := operate.BlindTo(&d, keys); b != nil {
+		a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
+			"`freshet doubts dismiss %s`", b, d.ID))
 		return nil
-	}
-	for _, b := range keys.Blind() {
-		if operate.InDoubt(&d, b.Mapping) && operate.KeyInDoubt(&d, b.Action) {
-			a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
-				"`freshet doubts dismiss %s`", b, d.ID))
-			return nil
-		}
 	}
 	return a.dismiss(ctx, &d)
 }
@@ -266,95 +241,6 @@ func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt) error {
 		return err
 	}
 	return nil
-}
-
-// byRedo reports whether a doubt is answered by doing changes again.
-func (a *answering) byRedo(d doubt.Doubt) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return d.From != "" && !d.Last.Equal(a.scoped[d.ID])
-}
-
-// redoAll answers the doubts about the changes from a place on, one after the other, until ctx ends.
-func (a *answering) redoAll(ctx context.Context) error {
-	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
-	for retry.Sleep(ctx, looksEach) == nil {
-		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byRedo(d) })
-		if len(due) == 0 || !a.marked() {
-			continue
-		}
-		d := &due[0]
-		err := a.redo.run(ctx, d)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			again.Succeeded()
-			if err := a.dismiss(ctx, d); err != nil {
-				return fmt.Errorf("answer doubts: %w", err)
-			}
-		case errors.Is(err, errNotInLog):
-			a.redo.options.Log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",
-				"doubt", d.ID, "error", err)
-			a.mu.Lock()
-			a.scoped[d.ID] = d.Last
-			a.mu.Unlock()
-		default:
-			a.doubts.Say(d.ID, fmt.Sprintf("the changes cannot be done again: %v; trying again", err))
-			if again.Wait(ctx, err) != nil {
-				return nil
-			}
-		}
-	}
-	return nil
-}
-
-// place returns up to where everything is finished, as freshet stamps it into Redis; false while keys of before may
-// still be stale, since a Redis that comes back with this data has them again. It is asked while nothing is known to be
-// wrong with Redis.
-func (a *answering) place() (string, bool) {
-	at := a.redo.live.saved.Current() // first: what is in doubt is recorded before it is passed over
-	held, err := a.held()
-	if at.IsZero() || err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
-		return "", false
-	}
-	text, err := json.Marshal(checkpoint.PlaceOf(&at))
-	return string(text), err == nil
-}
-
-// renamed returns definitions of a table of a RENAME that is not known: under its other name it has the same columns.
-func renamed(d *doubt.Doubt, tables []*event.Table) (out []*event.Table) {
-	if d.Cause != alarm.TruncatedTable || len(d.Tables) != 2 {
-		return nil
-	}
-	under := func(name string) (of []*event.Table) {
-		only := doubt.Doubt{Tables: []string{name}}
-		return slices.DeleteFunc(slices.Clone(tables), func(t *event.Table) bool { return !operate.TableInDoubt(&only, t) })
-	}
-	for i, name := range d.Tables {
-		if len(under(name)) > 0 {
-			continue
-		}
-		for _, t := range under(d.Tables[1-i]) {
-			other := *t
-			other.Schema, other.Name, _ = strings.Cut(name, ".")
-			out = append(out, &other)
-		}
-	}
-	return out
-}
-
-// unknown returns a table, or a schema, of a doubt, of which no definition is known though its name is part of its
-// keys: those of other tables that the mapping is for are not its keys. "": there is none.
-func (a *answering) unknown(d *doubt.Doubt, tables []*event.Table) string {
-	for _, name := range d.Tables {
-		only := doubt.Doubt{Tables: []string{name}}
-		if !slices.ContainsFunc(tables, func(t *event.Table) bool { return operate.TableInDoubt(&only, t) }) &&
-			slices.ContainsFunc(a.mappings, func(m *router.Mapping) bool { return m.NamesTable() && m.MatchesName(name) }) {
-			return name
-		}
-	}
-	return ""
 }
 
 // patience is how long somebody waits for keys that are named to be finished.
@@ -381,11 +267,7 @@ func (a *answering) forget(ctx context.Context, keys []string) (int, error) {
 
 // forgetNow does the work of forget.
 func (a *answering) forgetNow(ctx context.Context, keys []string) error {
-	tables, err := a.tables(ctx)
-	if err != nil {
-		return fmt.Errorf("the source does not say which columns its tables have: %w", err)
-	}
-	all, err := keyspace.New(a.mappings, tables, a.prefix)
+	all, err := a.keys.All(ctx)
 	if err != nil {
 		return err
 	}

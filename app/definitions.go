@@ -150,7 +150,7 @@ func (d *definitions) all() (all []*event.Table) {
 
 // describe gives a doubt about some tables their definitions.
 func (d *definitions) describe(what *doubt.Doubt) {
-	if len(what.Tables) == 0 {
+	if what.EveryTable() {
 		return
 	}
 	for _, t := range d.all() {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
@@ -50,9 +51,7 @@ type reading struct {
 	fresh    freshness
 
 	definitions *definitions
-	// source is how to ask the source for its tables, and mappings are all that there are.
-	source   canal.Options
-	mappings []*router.Mapping
+	keys        *operate.Keys
 
 	saver      errgroup.Group
 	stopSaving context.CancelFunc
@@ -90,7 +89,9 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	if err := r.compareMappings(ctx, route, o); err != nil {
 		return nil, err
 	}
-	r.source, r.mappings = o, route.Mappings()
+	r.keys = &operate.Keys{
+		Mappings: route.Mappings(), Source: o, Prefix: c.Redis.KeyPrefix, Known: r.definitions.all,
+	}
 	if r.canal, err = canal.New(o, troubles.binding(route.Bind), at); err != nil {
 		return nil, err
 	}
@@ -121,16 +122,6 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 		}
 	}
 	return r.saved.SetMappings(hash)
-}
-
-// tables returns the definitions of the mapped tables: as they are, and as rows have last shown them, which is all that
-// is left of one that was dropped.
-func (r *reading) tables(ctx context.Context) ([]*event.Table, error) {
-	s, err := canal.Inspect(ctx, r.source)
-	if err != nil {
-		return nil, err
-	}
-	return append(s.Tables, r.definitions.all()...), nil
 }
 
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,60 @@ const (
 	// redoSavesEach is how often it is saved how far a redo has come.
 	redoSavesEach = time.Second
 )
+
+// byRedo reports whether a doubt is answered by doing changes again.
+func (a *answering) byRedo(d doubt.Doubt) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return d.From != "" && !d.Last.Equal(a.scoped[d.ID])
+}
+
+// redoAll answers the doubts about the changes from a place on, one after the other, until ctx ends.
+func (a *answering) redoAll(ctx context.Context) error {
+	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
+	for retry.Sleep(ctx, looksEach) == nil {
+		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byRedo(d) })
+		if len(due) == 0 || !a.marked() {
+			continue
+		}
+		d := &due[0]
+		err := a.redo.run(ctx, d)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			again.Succeeded()
+			if err := a.dismiss(ctx, d); err != nil {
+				return fmt.Errorf("answer doubts: %w", err)
+			}
+		case errors.Is(err, errNotInLog):
+			a.redo.options.Log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",
+				"doubt", d.ID, "error", err)
+			a.mu.Lock()
+			a.scoped[d.ID] = d.Last
+			a.mu.Unlock()
+		default:
+			a.doubts.Say(d.ID, fmt.Sprintf("the changes cannot be done again: %v; trying again", err))
+			if again.Wait(ctx, err) != nil {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// place returns up to where everything is finished, as freshet stamps it into Redis; false while keys of before may
+// still be stale, since a Redis that comes back with this data has them again. It is asked while nothing is known to be
+// wrong with Redis.
+func (a *answering) place() (string, bool) {
+	at := a.redo.live.saved.Current() // first: what is in doubt is recorded before it is passed over
+	held, err := a.held()
+	if at.IsZero() || err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
+		return "", false
+	}
+	text, err := json.Marshal(checkpoint.PlaceOf(&at))
+	return string(text), err == nil
+}
 
 // redo is one that is under way.
 type redo struct {

@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -196,20 +197,21 @@ func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
 		for _, c := range []struct {
 			statements []string
 			kind       alarm.Kind
+			about      string
 		}{
-			{[]string{"truncate table DB.t"}, alarm.TruncatedTable},
-			{[]string{"alter table DB.p drop partition a"}, alarm.TruncatedTable},
-			{[]string{"rename table DB.y to DB.z"}, alarm.TruncatedTable},
-			{[]string{"drop table DB.x"}, alarm.TruncatedTable},
+			{[]string{"truncate table DB.t"}, alarm.TruncatedTable, "[DB.t] []"},
+			{[]string{"alter table DB.p drop partition a"}, alarm.TruncatedTable, "[DB.p] []"},
+			{[]string{"rename table DB.y to DB.z"}, alarm.TruncatedTable, "[DB.y DB.z] []"},
+			{[]string{"drop table DB.x"}, alarm.TruncatedTable, "[DB.x] []"},
 			{
 				[]string{"set session binlog_format=STATEMENT", "insert into DB.t values (5)", "set session binlog_format=ROW"},
-				alarm.StatementLogged,
+				alarm.StatementLogged, "[DB.t] []",
 			},
 			{[]string{
 				"select 30 into outfile " + file, "set session binlog_format=STATEMENT",
 				"load data infile " + file + " into table DB.t", "set session binlog_format=ROW",
-			}, alarm.StatementLogged},
-			{[]string{"drop database DB"}, alarm.TruncatedTable},
+			}, alarm.StatementLogged, "[DB.t] []"},
+			{[]string{"drop database DB"}, alarm.TruncatedTable, "[] [DB]"},
 		} {
 			r := reading(t, startAt(here(t, s)), d.options())
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
@@ -218,6 +220,11 @@ func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
 			r.await(t, "the statement", func() bool { return r.pos.File == end.File && r.pos.Pos == end.Pos })
 			if !r.alarmed(c.kind) {
 				t.Errorf("%s: no alarm", c.statements)
+			}
+			all := r.doubts.List()
+			if want := strings.ReplaceAll(c.about, "DB", d.name); len(all) != 1 ||
+				fmt.Sprint(all[0].Tables, all[0].Schemas) != want || all[0].At.IsZero() {
+				t.Errorf("%s: %+v, want one about %s", c.statements, all, want)
 			}
 			if n := gone(r); (c.kind == alarm.TruncatedTable) != (n == 1) {
 				t.Errorf("%s: %v counted", c.statements, n)

@@ -91,7 +91,8 @@ func (l *loop) unseen(st *ddl.Statement) error {
 		var err error
 		switch {
 		case a.Op == ddl.OpRename && (l.wants(a.Table) || l.wants(a.To)):
-			err = l.removed(a.Op.String()+" of table "+name+" to "+a.To.String(), name, a.To.String())
+			err = l.removed(a.Op.String()+" of table "+name+" to "+a.To.String(),
+				doubt.Doubt{Tables: []string{name, a.To.String()}})
 		case a.Op == ddl.OpAlter && !a.Rows && !a.Unclear:
 			err = l.altered(a)
 		case !a.Rows || !l.wants(a.Table):
@@ -100,8 +101,10 @@ func (l *loop) unseen(st *ddl.Statement) error {
 			err = l.doubt(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
 				"logged as a statement, so it is not known which: set binlog_format=ROW (also in sessions that set "+
 				"their own)", name)
+		case a.Op == ddl.OpDropSchema:
+			err = l.removed("drop of schema "+name, doubt.Doubt{Schemas: []string{name}})
 		default:
-			err = l.removed(a.Op.String()+" of table "+name, name)
+			err = l.removed(a.Op.String()+" of table "+name, doubt.Doubt{Tables: []string{name}})
 		}
 		if err != nil {
 			return err
@@ -136,21 +139,27 @@ func (l *loop) altered(a *ddl.Action) error {
 		"they were, or gone, and the source logs no rows for that", name)
 }
 
-func (l *loop) removed(what string, tables ...string) error {
+// removed records that rows went without row events. d has the names.
+func (l *loop) removed(what string, d doubt.Doubt) error {
 	l.m.statements.WithLabelValues(statementTruncate).Inc()
-	return l.doubt(alarm.TruncatedTable, what+": its rows went without row events, so their keys "+
-		"are still cached", tables...)
+	d.Cause = alarm.TruncatedTable
+	d.Message = what + ": its rows went without row events, so their keys are still cached"
+	return l.record(d)
 }
 
 // doubt records durably that keys of some tables (none named: of all mapped ones) may be stale.
 func (l *loop) doubt(cause alarm.Kind, message string, tables ...string) error {
+	return l.record(doubt.Doubt{Cause: cause, Tables: tables, Message: message})
+}
+
+// record records durably a doubt about the present place of the source.
+func (l *loop) record(d doubt.Doubt) error {
 	if !l.tx.noted {
 		l.note()
 	}
 	l.doubted = l.version(0)
-	return l.o.Doubts.Record(l.ctx, doubt.Doubt{
-		Cause: cause, Source: l.o.Source, Tables: tables, At: l.doubted, Message: message,
-	})
+	d.Source, d.At = l.o.Source, l.doubted
+	return l.o.Doubts.Record(l.ctx, d)
 }
 
 // doubtful records that rows of a table may have been taken for what they are not.

@@ -154,6 +154,7 @@ func (b *Book) merge(kept []Doubt) {
 	now := time.Now()
 	there := map[string]bool{}
 	for _, d := range kept {
+		d.modernize()
 		there[d.ID] = true
 		e := b.doubts[d.ID]
 		switch {
@@ -281,7 +282,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	defer b.mu.Unlock()
 	d.normalize()
 	if b.doubts[d.ID] == nil && b.of(d.Cause) >= most {
-		d.Tables, d.Templates, d.Subject, d.Pattern = nil, nil, "", ""
+		d.Tables, d.Schemas, d.Templates, d.Subject, d.Pattern = nil, nil, nil, "", ""
 		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them",
 			most)
 		d.normalize()

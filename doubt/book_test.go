@@ -105,12 +105,14 @@ func TestTheSameTroubleAfterAReplayIsTheSameDoubt(t *testing.T) {
 			func(d *doubt.Doubt) { d.Source = "crm" },
 			func(d *doubt.Doubt) { d.Source, d.Group = "", "shop" },
 			func(d *doubt.Doubt) { d.Subject = "10.0.0.3" },
+			func(d *doubt.Doubt) { d.Schemas = []string{"shop"} },
+			func(d *doubt.Doubt) { d.Tables, d.Schemas = nil, []string{"shop.a", "shop.b"} },
 		} {
 			o := d
 			other(&o)
 			must(t, b.Record(t.Context(), o))
 		}
-		if n := len(b.List()); n != 6 || len(m.IDs()) != 6 {
+		if n := len(b.List()); n != 8 || len(m.IDs()) != 8 {
 			t.Fatalf("%d doubts, %d kept", n, len(m.IDs()))
 		}
 	})
@@ -232,17 +234,43 @@ func TestManyDoubtsOfACauseAreToldAsOne(t *testing.T) {
 	})
 }
 
+// A DROP DATABASE was recorded as if the schema were a table.
+func TestASchemaThatAnEarlierVersionKeptAmongTheTablesIsOne(t *testing.T) {
+	m := &doubttest.Memory{}
+	for i, d := range []doubt.Doubt{
+		{Tables: []string{"shop"}, Message: "drop schema of table shop: its rows went without row events"},
+		{Tables: []string{"my.shop"}, Message: "drop schema of table my.shop: its rows went without row events"},
+		{Tables: []string{"my.shop", "my.store"}, Message: "rename of table my.shop to my.store: its rows went"},
+		{Schemas: []string{"my.shop"}, Message: "drop of schema my.shop: its rows went without row events"},
+	} {
+		d.ID, d.Cause, d.Count, d.Since = fmt.Sprint(i), alarm.TruncatedTable, 1, time.Unix(int64(i), 0)
+		must(t, m.PutDoubt(t.Context(), d))
+	}
+	b, _ := open(t, m)
+	var got []string
+	for _, d := range b.List() {
+		got = append(got, fmt.Sprint(d.ID, d.Tables, d.Schemas))
+	}
+	if want := "0[] [shop] 1[] [my.shop] 2[my.shop my.store] [] 3[] [my.shop]"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	must(t, b.Dismiss(t.Context(), "0", time.Time{}))
+	if kept, err := m.Doubts(t.Context()); err != nil || len(kept) != 3 {
+		t.Errorf("%+v, %v", kept, err)
+	}
+}
+
 func TestOneDoubtIsBounded(t *testing.T) {
 	b, _ := open(t, nil)
 	d := truncated("shop.a")
 	d.Message = strings.Repeat("ü", 1<<20)
 	d.Tables = nil
 	for i := range 100_000 {
-		d.Tables = append(d.Tables, fmt.Sprint("shop.t", i))
+		d.Tables, d.Schemas = append(d.Tables, fmt.Sprint("shop.t", i)), append(d.Schemas, fmt.Sprint("shop", i))
 	}
 	must(t, b.Record(t.Context(), d))
-	if l := b.List()[0]; len(l.Message) > 5000 || len(l.Tables) > 0 || !strings.HasSuffix(l.Message, "ü…") {
-		t.Fatalf("%d bytes, %d tables", len(l.Message), len(l.Tables))
+	if l := b.List()[0]; len(l.Message) > 5000 || !l.EveryTable() || !strings.HasSuffix(l.Message, "ü…") {
+		t.Fatalf("%d bytes, %d tables", len(l.Message), len(l.Tables)+len(l.Schemas))
 	}
 }
 

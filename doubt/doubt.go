@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -26,8 +27,10 @@ type Doubt struct {
 	// Redis that one group of invalidators keeps fresh. One of them may be empty.
 	Source string `json:"source,omitempty"`
 	Group  string `json:"group,omitempty"`
-	// Tables are those whose keys may be stale, as schema.table; empty: of every mapped table.
-	Tables []string `json:"tables,omitempty"`
+	// Tables are those whose keys may be stale, as schema.table. Schemas are those that were dropped: they stand for
+	// every table in them. Both empty: keys of every mapped table.
+	Tables  []string `json:"tables,omitempty"`
+	Schemas []string `json:"schemas,omitempty"`
 	// Subject tells doubts of one cause apart where the tables do not, such as a server or a partition.
 	Subject string `json:"subject,omitempty"`
 	// Message is a whole sentence for the operator: what, where, what to do. No key, no row value, no secret.
@@ -63,6 +66,9 @@ func (d Doubt) Named() Doubt {
 	d.normalize()
 	return d
 }
+
+// EveryTable reports whether the doubt is about keys of every mapped table.
+func (d *Doubt) EveryTable() bool { return len(d.Tables)+len(d.Schemas) == 0 }
 
 // Keeper keeps doubts durably.
 type Keeper interface {
@@ -131,17 +137,19 @@ var (
 // The bounds of one doubt.
 const (
 	maxMessage = 4 << 10 // bytes
-	maxTables  = 500
+	maxTables  = 500     // and schemas
 	// maxDefinitions is how many definitions are kept, the newest.
 	maxDefinitions = 64
 )
 
 // normalize gives d its bounds, its order and its ID.
 func (d *Doubt) normalize() {
-	if d.Tables = slices.Compact(slices.Sorted(slices.Values(d.Tables))); len(d.Tables) > maxTables {
-		d.Tables = nil
+	for _, names := range []*[]string{&d.Tables, &d.Schemas, &d.Templates} {
+		*names = slices.Compact(slices.Sorted(slices.Values(*names)))
 	}
-	d.Templates = slices.Compact(slices.Sorted(slices.Values(d.Templates)))
+	if len(d.Tables)+len(d.Schemas) > maxTables {
+		d.Tables, d.Schemas = nil, nil
+	}
 	if len(d.Message) > maxMessage {
 		cut := maxMessage
 		for !utf8.RuneStart(d.Message[cut]) {
@@ -156,6 +164,9 @@ func (d *Doubt) normalize() {
 func (d *Doubt) id() string {
 	h := fnv.New64a()
 	parts := slices.Concat([]string{string(d.Cause), d.Source, d.Group, d.Subject}, d.Tables)
+	if len(d.Schemas) > 0 {
+		parts = slices.Concat(parts, []string{"schemas"}, d.Schemas)
+	}
 	if d.Pattern != "" || len(d.Templates) > 0 {
 		parts = slices.Concat(parts, []string{"keys", d.Pattern}, d.Templates)
 	}
@@ -166,6 +177,20 @@ func (d *Doubt) id() string {
 		fmt.Fprintf(h, "%q", part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// modernize gives a doubt that an earlier version kept its present form: the schema of a DROP DATABASE was among its
+// tables. Its ID stays. A table's name has a dot, and where a schema's has one as well, the message tells.
+func (d *Doubt) modernize() {
+	var tables []string
+	for _, name := range d.Tables {
+		if !strings.Contains(name, ".") || strings.HasPrefix(d.Message, "drop schema of table "+name+":") {
+			d.Schemas = append(d.Schemas, name)
+		} else {
+			tables = append(tables, name)
+		}
+	}
+	d.Tables = tables
 }
 
 // older sorts doubts by when they came first.

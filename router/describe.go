@@ -126,12 +126,3 @@ func ParseTable(text string) (schema, table string, ok bool) {
 func EscapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(s)
 }
-
-// NamesTable reports whether keys of the mapping, or their fields, hold the name of the table or its schema.
-func (m *Mapping) NamesTable() bool {
-	names := func(t *Template) bool {
-		name := func(n Node) bool { return n.Kind == NodeSchema || n.Kind == NodeTable }
-		return t != nil && slices.ContainsFunc(t.Parts, name)
-	}
-	return slices.ContainsFunc(m.Actions, func(a Action) bool { return names(a.Key) || names(a.Field) })
-}

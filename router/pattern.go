@@ -174,9 +174,9 @@ func unquote(text string, at int) (string, int, *fault) {
 	return "", len(text), &fault{at, "the backtick is never closed", "write a second one"}
 }
 
-// match reports whether the pattern matches a table.
+// match reports whether the pattern matches a table; without one, whether it may match one of the schema.
 func (p *pattern) match(schema, table string) bool {
-	return p.schema.match(schema) && p.table.match(table)
+	return p.schema.match(schema) && (table == "" || p.table.match(table))
 }
 
 // exact returns the one table that the pattern matches, if it has no wildcard.

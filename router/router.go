@@ -167,27 +167,12 @@ func (r *Router) WantsFolded(schema, table string) bool {
 	return r.folded.want(strings.ToLower(schema), strings.ToLower(table))
 }
 
-// Matches reports whether the mapping is for the table.
+// Matches reports whether the mapping is for the table. A table without a name stands for any of its schema.
 func (m *Mapping) Matches(t *event.Table) bool {
 	if t.FoldNames {
 		return m.folded.match(strings.ToLower(t.Schema), strings.ToLower(t.Name))
 	}
 	return m.pattern.match(t.Schema, t.Name)
-}
-
-// MatchesName reports whether the mapping is, or may be, for a table that is given as schema.table, or for one of a
-// schema. Names may have dots, and whether the source compares them with letter case is not known.
-func (m *Mapping) MatchesName(name string) bool {
-	lower := strings.ToLower(name)
-	if m.pattern.schema.match(name) || m.folded.schema.match(lower) {
-		return true
-	}
-	for at := range len(name) {
-		if name[at] == '.' && (m.pattern.match(name[:at], name[at+1:]) || m.folded.match(lower[:at], lower[at+1:])) {
-			return true
-		}
-	}
-	return false
 }
 
 // Query is the query of one mapping, as its runner needs it.

@@ -25,8 +25,8 @@ func (b Book) ListDoubts(context.Context) ([]admin.Doubt, error) {
 	}
 	for _, d := range b().List() {
 		out = append(out, admin.Doubt{
-			ID: d.ID, Cause: string(d.Cause), Source: d.Source, Group: d.Group, Tables: d.Tables, Subject: d.Subject,
-			Message: d.Message, Since: d.Since, Last: d.Last, Count: d.Count,
+			ID: d.ID, Cause: string(d.Cause), Source: d.Source, Group: d.Group, Tables: d.Tables, Schemas: d.Schemas,
+			Subject: d.Subject, Message: d.Message, Since: d.Since, Last: d.Last, Count: d.Count,
 			Templates: d.Templates, Pattern: d.Pattern, Asked: d.Asked, Answer: d.Answer, Stuck: d.Stuck,
 		})
 	}

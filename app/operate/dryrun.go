@@ -12,7 +12,6 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
-	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/invalidator/scope"
@@ -48,11 +47,8 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 		return nil, err
 	}
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
-	source, err := canal.Inspect(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("the source does not say which columns its tables have: %w", err)
-	}
-	keys, err := KeysInDoubt(route.Mappings(), source.Tables, c.Redis.KeyPrefix, d)
+	all := Keys{Mappings: route.Mappings(), Source: o, Prefix: c.Redis.KeyPrefix}
+	keys, err := all.InDoubt(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -11,22 +11,6 @@ import (
 	"github.com/freshet/freshet/router/keyspace"
 )
 
-// KeysInDoubt returns which keys doubts are about. tables are the definitions that are known, several of one table if
-// they changed, and keys in Redis begin with prefix.
-func KeysInDoubt(mappings []*router.Mapping, tables []*event.Table, prefix string, doubts ...doubt.Doubt,
-) (*keyspace.Keyspace, error) {
-	var meant []*router.Mapping
-	for _, m := range mappings {
-		if slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return InDoubt(&d, m) }) {
-			meant = append(meant, m)
-		}
-	}
-	tables = slices.DeleteFunc(slices.Clone(tables), func(t *event.Table) bool {
-		return !slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return TableInDoubt(&d, t) })
-	})
-	return keyspace.New(meant, tables, prefix)
-}
-
 // Narrow narrows a task to the templates and the pattern of a doubt, if it has any.
 func Narrow(t *scope.Task, d *doubt.Doubt) {
 	if d.Pattern != "" || len(d.Templates) > 0 {
@@ -36,20 +20,60 @@ func Narrow(t *scope.Task, d *doubt.Doubt) {
 
 // TableInDoubt reports whether a doubt is about keys of a table.
 func TableInDoubt(d *doubt.Doubt, t *event.Table) bool {
-	return len(d.Tables) == 0 || slices.ContainsFunc(d.Tables, func(name string) bool {
-		// A schema stands for all tables in it.
-		return name == t.String() || name == t.Schema ||
-			t.FoldNames && (strings.EqualFold(name, t.String()) || strings.EqualFold(name, t.Schema))
-	})
+	return d.EveryTable() ||
+		slices.ContainsFunc(d.Tables, func(name string) bool { return same(t, name, t.String()) }) ||
+		slices.ContainsFunc(d.Schemas, func(name string) bool { return same(t, name, t.Schema) })
 }
+
+// same reports whether two names are the same to the source that a table is of.
+func same(t *event.Table, a, b string) bool { return a == b || t.FoldNames && strings.EqualFold(a, b) }
 
 // InDoubt reports whether a doubt is about keys of a mapping.
 func InDoubt(d *doubt.Doubt, m *router.Mapping) bool {
 	return slices.ContainsFunc(m.Actions, func(a router.Action) bool { return KeyInDoubt(d, &a) }) &&
-		(len(d.Tables) == 0 || slices.ContainsFunc(d.Tables, m.MatchesName))
+		(d.EveryTable() || slices.ContainsFunc(named(d), m.Matches))
 }
 
 // KeyInDoubt reports whether a doubt is about the keys of an action, as far as templates tell.
 func KeyInDoubt(d *doubt.Doubt, a *router.Action) bool {
 	return len(d.Templates) == 0 || slices.Contains(d.Templates, a.Key.Text.Value)
+}
+
+// BlindTo returns a template whose keys cannot be looked for, though the doubt is about them; nil: there is none.
+func BlindTo(d *doubt.Doubt, keys *keyspace.Keyspace) *keyspace.Blind {
+	all := keys.Blind()
+	i := slices.IndexFunc(all, func(b keyspace.Blind) bool {
+		return InDoubt(d, b.Mapping) && KeyInDoubt(d, b.Action) && (b.Table == nil || TableInDoubt(d, b.Table))
+	})
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// named returns the tables that a doubt names, without columns. One without a name stands for all tables of a schema.
+func named(d *doubt.Doubt) (all []*event.Table) {
+	for _, name := range d.Tables {
+		all = append(all, readings(name)...)
+	}
+	for _, schema := range d.Schemas {
+		all = append(all, table(schema, ""))
+	}
+	return all
+}
+
+// readings returns the tables that may have a name, which is given as schema.table: either may have dots.
+func readings(name string) (all []*event.Table) {
+	for at := range len(name) {
+		if name[at] == '.' {
+			all = append(all, table(name[:at], name[at+1:]))
+		}
+	}
+	return all
+}
+
+// table returns a table without columns. Whether the source compares its name with letter case is not known, and what
+// matches with letter case also does without.
+func table(schema, name string) *event.Table {
+	return &event.Table{Schema: schema, Name: name, FoldNames: true}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
 )
 
@@ -123,18 +122,16 @@ type chooser struct {
 
 // tables checks the names of tables and returns them as doubts have them.
 func (c *chooser) tables(names []string) (tables []string, err error) {
-	for _, name := range names {
-		schema, table, ok := router.ParseTable(name)
+	for _, text := range names {
+		schema, name, ok := router.ParseTable(text)
 		if !ok {
 			return nil, unfit("%s is no table: write schema.table; where a mapping has many tables, name the mapping",
-				spec.Quote(name))
+				spec.Quote(text))
 		}
-		t := event.Table{Schema: schema, Name: table}
+		t := table(schema, name)
 		known := false
 		for _, m := range c.mappings {
-			folded := t
-			folded.FoldNames = true // whether the source does is not known here
-			if m.Matches(&t) || m.Matches(&folded) {
+			if m.Matches(t) {
 				known = true
 				c.of = append(c.of, templates(m)...)
 			}
@@ -146,8 +143,8 @@ func (c *chooser) tables(names []string) (tables []string, err error) {
 			}
 			slices.Sort(patterns)
 			patterns = slices.Compact(patterns)
-			return nil, unfit("no mapping is for %s: %s", spec.Quote(name),
-				spec.Suggest(name, patterns, "mappings are for "+spec.Names(patterns)))
+			return nil, unfit("no mapping is for %s: %s", spec.Quote(text),
+				spec.Suggest(text, patterns, "mappings are for "+spec.Names(patterns)))
 		}
 		tables = append(tables, t.String())
 	}

@@ -346,6 +346,32 @@ func TestATableOfAPatternThatNobodyKnowsAnyMoreStaysInDoubt(t *testing.T) {
 	}
 }
 
+// A wildcard for the schema is none for the table.
+func TestADoubtAboutOneTableIsNoneAboutAnotherMapping(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.source.Exec(t, "CREATE TABLE shop.review (id INT PRIMARY KEY)", "CREATE DATABASE `my.shop`",
+			"CREATE TABLE `my.shop`.product (id INT PRIMARY KEY)")
+		s.mappings = `[{table: "*.product", keys: ["{schema}:product:{id}"]}, {table: shop.review, keys: ["review:{id}"]}]`
+		s.run()
+		all := []string{"review:1", "shop:product:1", "my.shop:product:1"}
+		for _, c := range []struct{ statement, gone string }{
+			{"TRUNCATE shop.review", all[0]},
+			{"TRUNCATE shop.product", all[1]},
+			{"TRUNCATE `my.shop`.product", all[2]},
+			{"DROP DATABASE `my.shop`", all[2]},
+		} {
+			for _, key := range all {
+				s.cache(key)
+			}
+			s.source.Exec(t, c.statement)
+			s.gone(c.gone)
+			s.freshAgain()
+			s.kept(slices.DeleteFunc(slices.Clone(all), func(key string) bool { return key == c.gone })...)
+		}
+	})
+}
+
 // The name in between is that of a table which nobody has ever seen.
 func TestTheKeysOfTablesThatSwapTheirNamesAreForgotten(t *testing.T) {
 	both(t, func(t *testing.T, source *testbed.Server) {

@@ -122,8 +122,8 @@ func printDoubt(out io.Writer, d admin.Doubt) error {
 			fmt.Fprintf(w, "%s\t%s\n", name, value)
 		}
 	}
-	tables := strings.Join(d.Tables, ", ")
-	if tables == "" {
+	tables, schemas := strings.Join(d.Tables, ", "), strings.Join(d.Schemas, ", ")
+	if tables+schemas == "" {
 		tables = "every mapped table"
 	}
 	line("doubt", d.ID)
@@ -131,6 +131,7 @@ func printDoubt(out io.Writer, d admin.Doubt) error {
 	line("source", d.Source)
 	line("group", d.Group)
 	line("tables", tables)
+	line("schemas", schemas)
 	line("keys", strings.Join(d.Templates, ", "))
 	line("pattern", d.Pattern)
 	line("about", d.Subject)

@@ -174,7 +174,7 @@ func words(t *testing.T, r Rig) {
 	k := r.Open(t)
 	d := Sample(0)
 	d.Group, d.Subject, d.Message = "cache-eu", "10.0.0.3:6379/0", "„Größe“ <b>&\n\u2028 'x'"
-	d.Tables = []string{"a.b", `sch"ema.ta ble`, "商店.产品"}
+	d.Tables, d.Schemas = []string{"a.b", `sch"ema.ta ble`, "商店.产品"}, []string{"商店", "a.b"}
 	must(t, k.PutDoubt(t.Context(), d))
 	want(t, r.restart(t, k), d)
 }

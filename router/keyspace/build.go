@@ -31,6 +31,8 @@ type Blind struct {
 	Mapping *router.Mapping
 	// Action is one whose keys are not matched. Where several have the same template, it is one of them.
 	Action *router.Action
+	// Table is the one whose keys are not matched; nil: those of every table.
+	Table *event.Table
 	// Template is the one that cannot be matched: that of a key, a field or a member.
 	Template spec.Text
 	// Placeholder is the one that could be anything, as the template writes it, and Pos where it stands.
@@ -107,14 +109,17 @@ func (b *builder) template(m *router.Mapping, a *router.Action, t *router.Templa
 			c, why := find(m, n.Lit, table)
 			part, sure := placeholder(n, c, freeText(m, n.Lit))
 			if !sure {
-				b.report(m, a, t, n, why)
+				b.report(m, a, t, n, table, why)
 				ok = false
 			}
 			e.add(part, false)
 		default:
 			switch {
 			case table == nil:
-				b.report(m, a, t, n, noTable(m))
+				b.report(m, a, t, n, nil, noTable(m))
+				ok = false
+			case n.Kind == router.NodeTable && table.Name == "":
+				b.report(m, a, t, n, table, noTables(table))
 				ok = false
 			case n.Kind == router.NodeSchema:
 				e.add(n.Of(table.Schema), true)
@@ -134,6 +139,10 @@ func find(m *router.Mapping, name string, t *event.Table) (*event.Column, string
 	}
 	i := t.Column(name)
 	switch {
+	case t.Name == "":
+		return unknown, noTables(t)
+	case len(t.Columns) == 0:
+		return unknown, fmt.Sprintf("nobody knows which columns table %s had", t)
 	case i < 0:
 		return unknown, fmt.Sprintf("table %s has no column %q now", t, name)
 	case t.Columns[i].Class == event.ClassKeyless:
@@ -146,6 +155,10 @@ func noTable(m *router.Mapping) string {
 	return "no table matches " + spec.Quote(m.Spec.Table.Value) + " now"
 }
 
+func noTables(t *event.Table) string {
+	return "nobody knows which tables schema " + spec.Quote(t.Schema) + " had"
+}
+
 // freeText returns what the mapping says of a column's free text; "" if nothing.
 func freeText(m *router.Mapping, column string) string {
 	for _, s := range m.Spec.Scope {
@@ -156,14 +169,17 @@ func freeText(m *router.Mapping, column string) string {
 	return ""
 }
 
-// report notes that a template is blind, once for all tables. why is empty for free text.
-func (b *builder) report(m *router.Mapping, a *router.Action, t *router.Template, n *router.Node, why string) {
+// report notes that a template is blind over a table: once for all tables where why is empty, for free text.
+func (b *builder) report(m *router.Mapping, a *router.Action, t *router.Template, n *router.Node, over *event.Table,
+	why string,
+) {
 	out := Blind{Mapping: m, Action: a, Template: t.Text, Placeholder: n.String(), Pos: t.Text.At(n.At)}
 	out.What = "what " + spec.Quote(t.Text.Value) + " made cannot be searched for: "
 	example := "[^:]+"
 	if why == "" {
 		out.What += n.String() + " is free text, which could be anything"
 	} else {
+		out.Table = over
 		out.What += why + ", so what " + n.String() + " was is not known"
 		example = "[0-9]+"
 	}

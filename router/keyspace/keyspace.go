@@ -46,8 +46,9 @@ func (h *head) add(re *regexp.Regexp, t *Target) {
 }
 
 // New compiles the templates of mappings over tables: those that there are, and former definitions of them as far as
-// they are known, since keys of those may still be cached. Keys begin with prefix. An error says that an expression of
-// a mapping is too large.
+// they are known, since keys of those may still be cached. A table without columns is one of which only the name is
+// known, and one without a name stands for all tables of a schema. Keys begin with prefix. An error says that an
+// expression of a mapping is too large.
 func New(mappings []*router.Mapping, tables []*event.Table, prefix string) (*Keyspace, error) {
 	b := &builder{compiled: map[string]*regexp.Regexp{}, heads: map[string]*head{}, of: map[*router.Action][]*Target{}}
 	for _, m := range mappings {

@@ -1,0 +1,120 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/keyspace"
+)
+
+// Keys says which keys mappings can have made. It asks the source for their tables each time.
+type Keys struct {
+	// Mappings are all of the configuration.
+	Mappings []*router.Mapping
+	// Source is how the source is asked.
+	Source canal.Options
+	// Prefix is what keys in Redis begin with.
+	Prefix string
+	// Known returns definitions of tables besides those that the source says, such as of one that is gone; nil: none.
+	Known func() []*event.Table
+}
+
+// All returns all keys.
+func (k *Keys) All(ctx context.Context) (*keyspace.Keyspace, error) {
+	tables, err := k.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return keyspace.New(k.Mappings, tables, k.Prefix)
+}
+
+// InDoubt returns the keys that doubts are about.
+func (k *Keys) InDoubt(ctx context.Context, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
+	tables, err := k.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return k.inDoubt(tables, doubts...)
+}
+
+func (k *Keys) tables(ctx context.Context) ([]*event.Table, error) {
+	source, err := canal.Inspect(ctx, k.Source)
+	if err != nil {
+		return nil, fmt.Errorf("the source does not say which columns its tables have: %w", err)
+	}
+	if k.Known == nil {
+		return source.Tables, nil
+	}
+	return append(source.Tables, k.Known()...), nil
+}
+
+// inDoubt does the work of InDoubt. tables are the definitions that are known, besides those of the doubts; several of
+// one table if they changed.
+func (k *Keys) inDoubt(tables []*event.Table, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
+	var meant []*router.Mapping
+	for _, m := range k.Mappings {
+		if slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return InDoubt(&d, m) }) {
+			meant = append(meant, m)
+		}
+	}
+	all := slices.Clone(tables)
+	for _, d := range doubts {
+		all = append(all, d.Definitions...)
+	}
+	var more []*event.Table
+	for _, d := range doubts {
+		more = append(more, renamed(&d, all)...)
+	}
+	all = append(all, more...)
+	more = nil
+	for _, d := range doubts {
+		more = append(more, unseen(&d, all)...)
+	}
+	all = slices.DeleteFunc(append(all, more...), func(t *event.Table) bool {
+		return !slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return TableInDoubt(&d, t) })
+	})
+	return keyspace.New(meant, all, k.Prefix)
+}
+
+// renamed returns definitions of a table of a RENAME that is not known: under its other name it has the same columns.
+func renamed(d *doubt.Doubt, tables []*event.Table) (out []*event.Table) {
+	if d.Cause != alarm.TruncatedTable || len(d.Tables) != 2 {
+		return nil
+	}
+	under := func(name string) (of []*event.Table) {
+		only := doubt.Doubt{Tables: []string{name}}
+		return slices.DeleteFunc(slices.Clone(tables), func(t *event.Table) bool { return !TableInDoubt(&only, t) })
+	}
+	for i, name := range d.Tables {
+		if len(under(name)) > 0 {
+			continue
+		}
+		for _, t := range under(d.Tables[1-i]) {
+			for _, as := range readings(name) {
+				other := *t
+				other.Schema, other.Name = as.Schema, as.Name
+				out = append(out, &other)
+			}
+		}
+	}
+	return out
+}
+
+// unseen returns what a doubt names and no definition is known of, as tables without columns. What stands in for them
+// otherwise are the other tables of a mapping, whose columns, and names, make other keys.
+func unseen(d *doubt.Doubt, tables []*event.Table) []*event.Table {
+	return slices.DeleteFunc(named(d), func(n *event.Table) bool {
+		return slices.ContainsFunc(tables, func(t *event.Table) bool {
+			if n.Name == "" {
+				return same(t, n.Schema, t.Schema)
+			}
+			return same(t, n.String(), t.String())
+		})
+	})
+}
