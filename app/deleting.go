@@ -146,7 +146,9 @@ func (d *deleting) Acknowledged() uint64 { return d.engine.Acknowledged() }
 func (d *deleting) Letters() operate.LetterStore { return d.letters }
 
 // FirstStart implements invalidatorHalf.
-func (d *deleting) FirstStart() func(context.Context, string) error { return d.firstStart }
+func (d *deleting) FirstStart(keys *operate.Keys) func(context.Context, string) error {
+	return func(ctx context.Context, position string) error { return d.firstStart(ctx, position, keys) }
+}
 
 // Status implements invalidatorHalf.
 func (d *deleting) Status(s *Status) {

@@ -3,16 +3,18 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/router/keyspace"
 )
 
 // The bounds of the look at Redis at a first start: how many keys are asked for at once, and how long it takes at most,
@@ -25,19 +27,25 @@ const (
 // firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted. If
 // it does, or if not all keys could be looked at, that is a doubt. It cannot be looked at later: by then readers will
 // have cached others. An empty Redis is nobody's trouble.
-func (p *shared) firstStart(ctx context.Context, position string) error {
+func (p *shared) firstStart(ctx context.Context, position string, of *operate.Keys) error {
 	c := p.config
-	look, cancel := context.WithTimeout(ctx, scanTime)
-	defer cancel()
 	options, err := connect.RedisOptions(c)
 	if err != nil {
 		return err
 	}
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
-	address := c.Redis.Addresses[0]
-	found, err := holdsKeys(look, rdb, literals(c))
-	what := "redis " + address + " holds keys that begin as those of the mappings do"
+	keys, err := of.All(ctx)
+	if err != nil {
+		keys, err = of.Unasked() // more are blind then, and one doubt too many is better than none
+	}
+	look, cancel := context.WithTimeout(ctx, scanTime)
+	defer cancel()
+	address, found := c.Redis.Addresses[0], false
+	if err == nil {
+		found, err = holdsKeys(look, rdb, keys, of.Prefix)
+	}
+	what := "redis " + address + " holds keys that the mappings can have made"
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -63,62 +71,23 @@ func (p *shared) group() string {
 	return p.config.EventLog.Kafka.Group
 }
 
-// literals returns what the keys that the mappings name begin with: the text before the first placeholder. What may
-// begin with anything has an empty one.
-func literals(c *config.Config) []string {
-	var out []string
-	for _, m := range c.Mappings {
-		keys := append([]spec.Text(nil), m.Keys...)
-		if m.Hash != nil {
-			keys = append(keys, m.Hash.Key)
-		}
-		if m.Set != nil {
-			keys = append(keys, m.Set.Key)
-		}
-		if m.ZSet != nil {
-			keys = append(keys, m.ZSet.Key)
-		}
-		if m.Expire != nil {
-			keys = append(keys, m.Expire.Keys...)
-		}
-		if m.Incr.Value != "" {
-			keys = append(keys, m.Incr) // what is cached under its generation is stale if the counter should have been raised
-		}
-		for _, k := range keys {
-			out = append(out, c.Redis.KeyPrefix+literal(k.Value))
-		}
+// holdsKeys reports whether a Redis holds a key that the mappings can have made. Of a template that is blind, every key
+// counts that begins as its keys do.
+func holdsKeys(ctx context.Context, rdb *redis.Client, keys *keyspace.Keyspace, prefix string) (found bool, err error) {
+	var begins []string
+	for _, b := range keys.Blind() {
+		text, _ := b.Action.Key.Constant()
+		begins = append(begins, prefix+text)
 	}
-	return out
-}
-
-// literal returns the text of a template before its first placeholder.
-func literal(template string) string {
-	var b strings.Builder
-	for i := 0; i < len(template); i++ {
-		double := i+1 < len(template) && template[i+1] == template[i]
-		switch {
-		case template[i] == '{' && !double:
-			return b.String()
-		case (template[i] == '{' || template[i] == '}') && double:
-			i++
-		}
-		b.WriteByte(template[i])
-	}
-	return b.String()
-}
-
-// holdsKeys reports whether a Redis holds a key that begins with one of the prefixes.
-func holdsKeys(ctx context.Context, rdb *redis.Client, prefixes []string) (bool, error) {
 	for cursor := uint64(0); ; {
-		keys, next, err := rdb.Scan(ctx, cursor, "", scanPage).Result()
+		page, next, err := rdb.Scan(ctx, cursor, "", scanPage).Result()
 		if err != nil {
 			return false, err
 		}
-		for _, k := range keys {
-			for _, p := range prefixes {
-				if strings.HasPrefix(k, p) {
-					return true, nil
-				}
+		for _, k := range page {
+			keys.Match(k, func(*keyspace.Target) { found = true })
+			if found || slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(k, b) }) {
+				return true, nil
 			}
 		}
 		if cursor = next; cursor == 0 {

@@ -42,8 +42,9 @@ type invalidatorHalf interface {
 	Letters() operate.LetterStore
 	// Hot is what changes most, with keys.
 	Hot() any
-	// FirstStart is called before reading begins where there was no position; nil: there is nothing to look at.
-	FirstStart() func(ctx context.Context, position string) error
+	// FirstStart returns what is called before reading begins where there was no position; nil: there is nothing to look
+	// at.
+	FirstStart(keys *operate.Keys) func(ctx context.Context, position string) error
 }
 
 // otherReaders stand for the reader half where other processes read the source. With [Options].UntilCaughtUp, what the
@@ -118,4 +119,4 @@ func (*otherInvalidators) Letters() operate.LetterStore { return noLetters{} }
 func (*otherInvalidators) Hot() any { return nil }
 
 // FirstStart implements invalidatorHalf.
-func (*otherInvalidators) FirstStart() func(context.Context, string) error { return nil }
+func (*otherInvalidators) FirstStart(*operate.Keys) func(context.Context, string) error { return nil }

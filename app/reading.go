@@ -75,7 +75,6 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
-	o.FirstStart = p.invalidator.FirstStart()
 	facts := p.facts
 	if c.EventLog.Kind == config.EventLogKafka {
 		facts = nil // nobody answers doubts there
@@ -92,6 +91,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	r.keys = &operate.Keys{
 		Mappings: route.Mappings(), Source: o, Prefix: c.Redis.KeyPrefix, Known: r.definitions.all,
 	}
+	o.FirstStart = p.invalidator.FirstStart(r.keys)
 	if r.canal, err = canal.New(o, troubles.binding(route.Bind), at); err != nil {
 		return nil, err
 	}

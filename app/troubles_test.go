@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
@@ -84,16 +85,6 @@ func TestABatchIsNotHandedOnBeforeItsDoubtsAreDurable(t *testing.T) {
 	}
 }
 
-func TestWhatAKeyBeginsWithIsTheTextBeforeItsPlaceholder(t *testing.T) {
-	for template, want := range map[string]string{
-		"product:{id}": "product:", "{id}": "", "all": "all", "a{{b}}:{id}": "a{b}:", "{{{id}}}": "{",
-	} {
-		if got := literal(template); got != want {
-			t.Errorf("%s: %q, want %q", template, got, want)
-		}
-	}
-}
-
 func TestAFirstStartIsInDoubtOnlyIfRedisHoldsKeysOfTheMappings(t *testing.T) {
 	for _, x := range []struct {
 		name, key, prefix string
@@ -113,9 +104,8 @@ func TestAFirstStartIsInDoubtOnlyIfRedisHoldsKeysOfTheMappings(t *testing.T) {
 			if x.key != "" {
 				server.Do(t, "SET", x.key, "v")
 			}
-			p := firstStarter(t, server.Addr)
-			p.config.Redis.KeyPrefix = x.prefix
-			must(t, p.firstStart(t.Context(), "binlog.000001:4"))
+			p, keys := firstStarter(t, server.Addr, x.prefix)
+			must(t, p.firstStart(t.Context(), "binlog.000001:4", keys))
 			if l := p.doubts.List(); len(l) != x.doubts || x.doubts > 0 && l[0].Cause != alarm.FirstStart {
 				t.Errorf("%+v", l)
 			}
@@ -130,8 +120,8 @@ func TestAFirstStartIsInDoubtOnlyIfRedisHoldsKeysOfTheMappings(t *testing.T) {
 func TestAFirstStartThatCannotLookSaysSo(t *testing.T) {
 	for name, address := range map[string]string{"away": "127.0.0.1:1", "silent": silentServer(t)} {
 		t.Run(name, func(t *testing.T) {
-			p := firstStarter(t, address)
-			must(t, p.firstStart(t.Context(), "binlog.000001:4"))
+			p, keys := firstStarter(t, address, "")
+			must(t, p.firstStart(t.Context(), "binlog.000001:4", keys))
 			l := p.doubts.List()
 			if len(l) != 1 || l[0].Cause != alarm.FirstStart || l[0].Source != "shop" ||
 				!strings.Contains(l[0].Message, "whether redis "+address+" holds keys") {
@@ -155,8 +145,11 @@ func TestOneKeyOfAMappingIsFoundAmongVeryMany(t *testing.T) {
 		server.Do(t, "EVAL", "for i = 1, 5000 do redis.call('SET', 'session:' .. ARGV[1] .. i, 'v') end", "0",
 			fmt.Sprint(n, "/"))
 	}
+	_, of := firstStarter(t, server.Addr, "")
+	keys, err := of.Unasked()
+	must(t, err)
 	look := func() bool {
-		found, err := holdsKeys(t.Context(), server.Client(), literals(firstStarter(t, server.Addr).config))
+		found, err := holdsKeys(t.Context(), server.Client(), keys, "")
 		must(t, err)
 		return found
 	}
@@ -169,16 +162,75 @@ func TestOneKeyOfAMappingIsFoundAmongVeryMany(t *testing.T) {
 	}
 }
 
-func firstStarter(t *testing.T, redis string) *shared {
+// firstStarter makes a first start over a Redis. The source does not answer.
+func firstStarter(t *testing.T, redis, prefix string) (*shared, *operate.Keys) {
+	return starter(t, "127.0.0.1:1", redis, `
+  - {table: shop.product, keys: ["product:{id}"]}
+  - {table: shop.product, hash: {key: "stock:{id}", field: count}}
+  - {table: shop.product, expire: {keys: ["banner:{id}"], in: 1h}}
+  - {table: shop.product, incr: "articles:gen"}`, prefix)
+}
+
+// starter makes a first start of a source over a Redis.
+func starter(t *testing.T, source, redis, mappings, prefix string) (*shared, *operate.Keys) {
+	t.Helper()
+	c, err := config.Parse("freshet.yaml", fmt.Appendf(nil, `
+source: {name: shop, addresses: [%q], user: root}
+redis: {addresses: [%q], key_prefix: %q}
+mappings:%s
+`, source, redis, prefix, mappings), operate.CheckMappings)
+	must(t, err)
+	route, err := router.New(c.Mappings, router.Options{})
+	must(t, err)
+	o, err := connect.Source(c)
+	must(t, err)
+	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	board, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 	must(t, err)
-	return &shared{alarms: board, doubts: book(t, board), config: &config.Config{
-		Source: config.Source{Name: "shop"}, Redis: config.Redis{Addresses: []string{redis}},
-		Mappings: []spec.Mapping{
-			{Keys: []spec.Text{{Value: "product:{id}"}}},
-			{Hash: &spec.Hash{Key: spec.Text{Value: "stock:{id}"}}},
-			{Expire: &spec.Expire{Keys: []spec.Text{{Value: "banner:{id}"}}}},
-			{Incr: spec.Text{Value: "articles:gen"}},
-		},
-	}}
+	return &shared{alarms: board, doubts: book(t, board), config: c},
+		&operate.Keys{Mappings: route.Mappings(), Source: o, Prefix: prefix}
+}
+
+// What a template can have made is known from what only begins alike, as far as the tables tell.
+func TestAFirstStartIsNotInDoubtForTheKeysOfOthers(t *testing.T) {
+	source, redis := testbed.MariaDB(t), testbed.Redis(t)
+	source.Exec(t, "CREATE DATABASE shop",
+		"CREATE TABLE shop.product (id INT PRIMARY KEY, name VARCHAR(20), sku VARCHAR(20))")
+	for _, x := range []struct {
+		key    string
+		doubts int
+	}{
+		{"product:17", 1},
+		{"product:-2147483648", 1},
+		{"product:x", 0},
+		{"product:2147483648", 0},
+		{"product:1:reviews", 0},
+		{"stock:17", 1},
+		{"stock:x", 0},
+		{"name:anything: at all", 1}, // free text
+		{"names", 0},
+		{"sku:A-1", 1},
+		{"sku:a-1", 0},
+		{"articles:gen", 1},
+		{"articles:gen:1", 0},
+		{"of:x", 1}, // of a table that is not there
+		{"md5:" + strings.Repeat("0a", 16), 1},
+		{"md5:x", 0},
+	} {
+		t.Run(x.key, func(t *testing.T) {
+			redis.Do(t, "FLUSHALL")
+			redis.Do(t, "SET", "p:"+x.key, "v")
+			redis.Do(t, "SET", x.key, "without the prefix")
+			p, keys := starter(t, source.Addr, redis.Addr, `
+  - {table: shop.product, keys: ["product:{id}", "name:{name}", "md5:{name|md5}"]}
+  - {table: shop.product, keys: ["sku:{sku}"], scope: {sku: "[A-Z0-9-]+"}}
+  - {table: shop.product, hash: {key: "stock:{id}", field: count}}
+  - {table: shop.product, incr: "articles:gen"}
+  - {table: shop.other, keys: ["of:{id}"]}`, "p:")
+			must(t, p.firstStart(t.Context(), "binlog.000001:4", keys))
+			if l := p.doubts.List(); len(l) != x.doubts {
+				t.Errorf("%+v", l)
+			}
+		})
+	}
 }

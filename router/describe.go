@@ -100,11 +100,11 @@ func (t *Template) Columns() (names []string) {
 	return names
 }
 
-// Constant returns the text of a template that names nothing of a row; false for any other.
-func (t *Template) Constant() (text string, ok bool) {
+// Constant returns the text before the first placeholder. True: there is none, so that it is the whole text.
+func (t *Template) Constant() (text string, whole bool) {
 	for i := range t.Parts {
 		if t.Parts[i].Kind != NodeLiteral {
-			return "", false
+			return text, false
 		}
 		text += t.Parts[i].Lit
 	}

@@ -34,6 +34,9 @@ func (k *Keys) All(ctx context.Context) (*keyspace.Keyspace, error) {
 	return keyspace.New(k.Mappings, tables, k.Prefix)
 }
 
+// Unasked returns all keys, without asking the source. More templates are blind then.
+func (k *Keys) Unasked() (*keyspace.Keyspace, error) { return keyspace.New(k.Mappings, nil, k.Prefix) }
+
 // InDoubt returns the keys that doubts are about.
 func (k *Keys) InDoubt(ctx context.Context, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
 	tables, err := k.tables(ctx)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -216,6 +217,22 @@ func TestFreshetStartsWithoutRedisAndRecovers(t *testing.T) {
 	if code := r.Stop(t, patience); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+func TestAFirstStartAmongTheKeysOfOthersIsFresh(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		for _, key := range lookalikes() {
+			s.cache(key)
+		}
+		s.run().Stop(t, patience)
+		s.dir = filepath.Join(t.TempDir(), "data") // a first start once more
+		s.cache("product:1")
+		s.start("run")
+		s.await("it is in doubt", func(st *app.Status) bool {
+			return st.State == app.Doubtful && len(st.Doubts) == 1 && st.Doubts[0].Cause == alarm.FirstStart
+		})
+	})
 }
 
 func TestFreshetWaitsForTheSourceAndCanBeStoppedMeanwhile(t *testing.T) {
