@@ -39,8 +39,8 @@ type Batch struct {
 	// At is when the batch was handed over, on this process's monotonic clock; the zero time when it came from
 	// another process.
 	At time.Time
-	// Leftover says that an older leader left the batch, after work of a newer one: nothing of it may be written,
-	// only forgotten.
+	// Leftover says that an older leader left the batch, after work of a newer one, or that it was found by a scope:
+	// nothing of it may be written, only forgotten. Values that are known to be of newer changes may stay.
 	Leftover bool
 	// Origins say where the changes stand, and Commons what several of them have in common: [Batch.Origin] is one
 	// whole.

@@ -99,8 +99,8 @@ func TestOldNewsIsForgotten(t *testing.T) {
 		{0, 4900 * ms, false, "set"},
 		{0, 5100 * ms, false, "forget"},
 		{d2, event.Unknown, false, "set"},
-		{d2, event.Unknown, true, "forget"},
-		{d2, 0, true, "forget"},
+		{d2, event.Unknown, true, "yield"},
+		{d2, 0, true, "yield"},
 	} {
 		inBubble(t, Options{}, func(r *rig) {
 			b := aged(batchOfThings(origin(4, c.d), put("a", "one")), c.age)
@@ -154,7 +154,7 @@ func TestALeftoverRunsNoQuery(t *testing.T) {
 		b := aged(batchOfThings(origin(4, d2), query("a")), time.Hour)
 		b.Leftover = true
 		r.append(b)
-		r.calls("0s rebuild a forget")
+		r.calls("0s rebuild a yield")
 		r.watermark(1)
 	})
 }

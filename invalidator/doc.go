@@ -56,8 +56,9 @@
 // application has read since, and a guard that was evicted, or is of another epoch, cannot tell. Nor is what is known
 // here of times worth anything if the process was stopped meanwhile, or Redis' clock stepped ([health.slept]). Where a
 // reply of a first action was lost or late, the final one confirms no guard that the first has begun ([firstAction]): a
-// newer change may have been finished before. What was parked is forgotten under the version of its change, for an
-// older change's action may be repeated after it; a parked counter is raised.
+// newer change may have been finished before. A leftover leaves what the guard knows to be of a newer change: that one
+// has a final action of its own. What was parked is forgotten under the version of its change, for an older change's
+// action may be repeated after it; a parked counter is raised.
 //
 // Queries wait for their change to be known as visible, since what they read before might be the old value; then they
 // go to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was

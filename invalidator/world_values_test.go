@@ -159,7 +159,7 @@ func (w *world) rebuild(key string, args []string) any {
 	old, marked := w.guards[key]
 	_, cached := w.cache[key]
 	isOld := marked && old.version.Compare(v) > 0
-	if args[0] == "forget" || now > number(6) && !isOld {
+	if args[0] == "forget" || (args[0] == "yield" || now > number(6)) && !isOld {
 		delete(w.cache, key)
 		if marked && old.version.Compare(v) <= 0 {
 			w.guards[key] = mark{v, old.since, w.now()}

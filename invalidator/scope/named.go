@@ -10,6 +10,10 @@ import (
 
 // Forget has keys forgotten that somebody names, without the prefix: at once, and again after D, the longest of the
 // task's mappings. A key that no template can have made is deleted. It returns nil once all is finished.
+//
+// Both deletes are under the version that is the newest visible one now, and a newer change may be finished before the
+// second of them: by another mapping of the key, with a shorter D. So they are no leftovers, which would leave what a
+// slow reader has filled since.
 func (s *Scope) Forget(ctx context.Context, t Task, keys []string) error {
 	n := &named{pass: pass{scope: s, task: t}, keys: keys}
 	for _, target := range t.Keys.Targets() {
@@ -27,6 +31,7 @@ type named struct {
 // Fetch implements [eventlog.Partition].
 func (n *named) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
 	b := n.newBatch()
+	b.Leftover = false // whatever newer change is known of the keys, they must go
 	for b.Len() < batchKeys {
 		switch {
 		case len(n.hashes) > 0:

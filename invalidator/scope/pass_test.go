@@ -83,6 +83,32 @@ func alike(t *testing.T, b *event.Batch, v event.Version) {
 	}
 }
 
+// What somebody names goes whatever newer change is known of it, and so is no leftover: a newer change may be finished
+// before the second delete, by a mapping with a shorter D.
+func TestKeysThatAreNamedAreNoLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := spectest.Keys("product:{id}")
+		m.Rebuild = spectest.FromRow(event.FormJSON, "id")
+		e := &fakeEngine{}
+		s, err := New(Deps{Redis: &fakeRedis{}, Serve: e.Serve, Log: silent}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := Task{Keys: keysOf(t, "", m), Source: "s", Progress: &Progress{}}
+		if err := s.Forget(t.Context(), task, []string{"product:1", "another"}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(sorted("rebuild forget product:1", "delete forget another"), e.lines(0)); d != "" {
+			t.Error(d)
+		}
+		for _, b := range e.served[0] {
+			if b.Leftover {
+				t.Error("a leftover")
+			}
+		}
+	})
+}
+
 // A plain delete has neither an effect nor fields, and a hash without values no effect.
 func TestAPlainDeleteStaysOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

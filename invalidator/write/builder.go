@@ -194,8 +194,19 @@ const finalSlack = time.Minute
 
 const guardArgs = 7
 
-// opForget is the forgetting of all scripts with a guard.
-const opForget = "forget"
+// opForget is the forgetting of all scripts with a guard. opYield leaves what the guard knows to be newer.
+const (
+	opForget = "forget"
+	opYield  = "yield"
+)
+
+// forgetting is how the item forgets.
+func (it *Item) forgetting() string {
+	if it.Leftover {
+		return opYield
+	}
+	return opForget
+}
 
 func (b *Builder) key(it *Item) string {
 	if b.names.Prefix == "" {

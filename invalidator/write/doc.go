@@ -27,8 +27,8 @@
 //	no companion, another source, a later epoch    the key is removed, c := v, does not confirm
 //	the companion is of a later epoch              the key is removed, the companion stays
 //
-// since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting always removes, and
-// raises a companion that is there.
+// since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting removes, and raises a
+// companion that is there. Only a leftover leaves the key alone where c > v: see "What is done again".
 //
 // # Why that is enough
 //
@@ -65,6 +65,24 @@
 // once. Without D what is known to be visible has no second action: there, and only there, is an absent key without a
 // companion written.
 //
+// # What is done again
+//
+// A leftover ([Item].Leftover) forgets what it was about: an older leader left it behind, or a range of the log is done
+// once more, since Redis came back with older data, or a scope has found the key. Where the companion has a newer
+// change of the same source and epoch (c > v), it does nothing. That change has its own final action. If this is still
+// to come, it removes or replaces all that is older. If Redis has seen it, nothing older came after it. And if Redis
+// came back with what it held before it, then it was not finished in what Redis holds now, so that it is done again
+// as well, or its change was read afterwards. Values and companions come back together, for a script writes both in one
+// step.
+//
+// So c = v is not enough: what Redis holds may be of the time between the first and the final action of v, and nobody
+// else repairs it. Nor are other forgets left undone. Two mappings may have a key in common and differ in D: a slow
+// reader of one may fill the key after the final action of a newer change of the other.
+//
+// Of a member its own mark must be newer. The newest mark of a set says nothing, for the final action of another member
+// does not repair this one; a leftover that names no member removes the set. Nothing is known of a key that is only
+// deleted, expired or raised: that is always done.
+//
 // # What the sender owes
 //
 //   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock
@@ -75,6 +93,10 @@
 //   - What a process got, or what a query began to read, before the process slept or Redis' clock stepped, or less
 //     than [ConfirmsAfter] after, is forgotten.
 //   - Calls of one item go down one connection in order, and all of them are sent again or none.
+//   - What is done again after Redis came back with older data is every change that was not finished when Redis held
+//     that, up to the last one that was read before Redis came back, each with a final action by the rule. If the
+//     source lost changes that were read, or the mappings changed, then no final action comes for some of what
+//     companions say: what is done again is then sent under the newest version that everybody can see, as a scope does.
 //
 // # Fields and members
 //

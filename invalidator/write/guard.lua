@@ -44,10 +44,11 @@ local function relate(mark)
   return o, e .. '/' .. f .. '/' .. p .. '/' .. r, tonumber(since)
 end
 
--- forgets says whether the action only removes: because it is meant to, or because it was on its way for so long that it
--- may have been overtaken. If the mark says by what, nothing is left to remove.
+-- forgets says whether the action only removes: because it is meant to (forget, yield), or because it was on its way for
+-- so long that it may have been overtaken. Forget always removes. If the mark says that a newer change has been here,
+-- nothing is left to remove for the others: that change has a final action of its own.
 local function forgets(mark)
-  return op == 'forget' or now > last and relate(mark) ~= 1
+  return op == 'forget' or (op == 'yield' or now > last) and relate(mark) ~= 1
 end
 
 -- pending is set where a mark is left that does not confirm: to when it was begun, which is what the script replies then.

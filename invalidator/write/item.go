@@ -30,6 +30,9 @@ type Item struct {
 	// Until is the last moment, by Redis' clock in ms, at which anything but forgetting may take effect: Redis forgets
 	// the key instead if it gets the action later. See [Item.Judge]. 0: unknown, which forgets.
 	Until int64
+	// Leftover says that the item is of an [event.Batch].Leftover. What it forgets stays where the guard knows of a newer
+	// change: see "What is done again" in the package comment.
+	Leftover bool
 	// Now is the time for [event.Effect].ExpireAt.
 	Now time.Time
 }

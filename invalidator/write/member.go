@@ -16,7 +16,7 @@ func (b *Builder) field(it *Item) *Call {
 		c.add("hdel", b.key(it), text(name))
 		return c
 	}
-	op, value := opForget, ""
+	op, value := it.forgetting(), ""
 	switch it.Intent {
 	case event.IntentRemove:
 		op = "hdel"
@@ -31,12 +31,14 @@ func (b *Builder) field(it *Item) *Call {
 	return c
 }
 
-// member returns the call for one member of a set or sorted set.
+// member returns the call for one member of a set or sorted set. Where no member is named the whole key is forgotten,
+// whatever is known of its members.
 func (b *Builder) member(it *Item) *Call {
 	op, score := opForget, ""
 	name, rest, ok := it.Fields.Next()
 	if ok = ok && name != nil && it.Effect != nil; ok {
 		zset := it.Action == event.ActionZSet
+		op = it.forgetting()
 		switch {
 		case it.Intent == event.IntentRemove && zset:
 			op = "zrem"

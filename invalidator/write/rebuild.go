@@ -54,7 +54,7 @@ func (b *Builder) setValue(it *Item, op, value string, ttl time.Duration) *Call 
 // drop removes the key of a row that is gone.
 func (b *Builder) drop(it *Item) *Call { return b.rebuild(it, "drop", it.lifetime(), 0) }
 
-func (b *Builder) forgetKey(it *Item) *Call { return b.rebuild(it, opForget, it.lifetime(), 0) }
+func (b *Builder) forgetKey(it *Item) *Call { return b.rebuild(it, it.forgetting(), it.lifetime(), 0) }
 
 // lifetime is about how long a value of the item's key lives; 0: forever, or unknown.
 func (it *Item) lifetime() time.Duration {

@@ -260,6 +260,146 @@ func TestALateValueLeavesANewerOne(t *testing.T) {
 	})
 }
 
+// A leftover leaves what is known to be of a newer change, and removes all else: its own value, an older one, and what
+// nothing is known of.
+func TestALeftoverLeavesANewerValueAlone(t *testing.T) {
+	both(t, func(r *rig) {
+		sets := map[event.Action][]any{
+			event.ActionSet: {"sadd", "k", "m", "x"}, event.ActionZSet: {"zadd", "k", "1", "m", "1", "x"},
+		}
+		for name, change := range map[string]func(v event.Version) *Item{
+			"a value":         func(v event.Version) *Item { return put("k", "1", v) },
+			"a hash":          func(v event.Version) *Item { return large("k", 1, 1, v) },
+			"a field":         func(v event.Version) *Item { return field("k", "f", "1", event.IntentPut, v) },
+			"a member":        func(v event.Version) *Item { return member("k", "m", event.IntentPut, v) },
+			"an empty member": func(v event.Version) *Item { return member("k", "", event.IntentPut, v) },
+			"a score":         func(v event.Version) *Item { return scored("k", "m", "1", v) },
+		} {
+			for _, c := range []struct {
+				name    string
+				of      event.Version
+				source  string
+				evicted bool
+				want    Outcome
+			}{
+				{"older than the value", at(4), "s", false, Older},
+				{"of the value itself", at(5), "s", false, Forgotten},
+				{"newer than the value", at(6), "s", false, Forgotten},
+				{"of an epoch that is over", event.Version{Pos: 4}, "s", false, Forgotten},
+				{"of a later epoch", event.Version{Epoch: 2, Pos: 4}, "s", false, Forgotten},
+				{"of another source", at(4), "another", false, Forgotten},
+				{"without a companion", at(4), "s", true, Forgotten},
+			} {
+				r.redis("flushall")
+				clear(r.begun)
+				it := change(at(5))
+				r.do(it)
+				if words := sets[it.Action]; words != nil {
+					r.redis(words...)
+				}
+				if o := r.do(it); o != Written {
+					r.Fatalf("%s: %s", name, o)
+				}
+				if c.evicted {
+					for _, k := range []Kind{KindVersion, KindField, KindMember} {
+						r.redis("unlink", string(r.b.names.Append(nil, k, "k")))
+					}
+				}
+				value := r.redis("dump", "k")
+				again := change(c.of)
+				again.Source, again.Intent, again.Leftover = c.source, event.IntentForget, true
+				if o := r.do(again); o != c.want || (r.redis("dump", "k") == value) != (c.want == Older) {
+					r.Errorf("%s, a leftover %s: %s", name, c.name, o)
+				}
+				if o := r.do(change(at(4))); o == Written {
+					r.Errorf("%s, a leftover %s: then an older value was written", name, c.name)
+				}
+			}
+		}
+	})
+}
+
+// What is known of one member says nothing about another one, or about the set as a whole.
+func TestALeftoverLeavesASetForItsOwnMemberOnly(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	for _, c := range []struct {
+		member event.Fields
+		want   Outcome
+	}{
+		{fields("m"), Older}, {fields("n"), Forgotten}, {fields(""), Forgotten}, {nil, Forgotten},
+	} {
+		r.redis("flushall")
+		clear(r.begun)
+		for range 2 { // the second one finds a set
+			r.do(member("k", "m", event.IntentPut, at(5)))
+			r.redis("sadd", "k", "x")
+		}
+		it := member("k", "", event.IntentForget, at(4))
+		it.Fields, it.Leftover = c.member, true
+		if o := r.do(it); o != c.want || (r.redis("exists", "k") == int64(1)) != (c.want == Older) {
+			t.Errorf("%q: %s", c.member, o)
+		}
+	}
+	r.redis("flushall")
+	clear(r.begun)
+	for range 2 {
+		r.do(member("k", "", event.IntentPut, at(5)))
+		r.redis("sadd", "k", "x")
+	}
+	it := member("k", "", event.IntentForget, at(4))
+	it.Fields, it.Leftover = nil, true
+	if o := r.do(it); o != Forgotten {
+		t.Errorf("no member, where the empty one is newer: %s", o)
+	}
+}
+
+// Two mappings with a key in common may have a different D. A slow reader of the one with the longer D may fill the key
+// after the final action of a newer change of the other. What is forgotten that is no leftover has to remove that.
+func TestWhatIsForgottenForGoodIsRemovedWhateverIsNewer(t *testing.T) {
+	both(t, func(r *rig) {
+		for name, change := range map[string]func(v event.Version) *Item{
+			"a value":  func(v event.Version) *Item { return put("k", "new", v) },
+			"a field":  func(v event.Version) *Item { return field("k", "f", "new", event.IntentPut, v) },
+			"a member": func(v event.Version) *Item { return member("k", "m", event.IntentPut, v) },
+		} {
+			r.redis("flushall")
+			clear(r.begun)
+			slow := change(at(4))
+			slow.Intent, slow.D = event.IntentForget, time.Minute
+			r.do(slow) // its first action
+			for range 2 {
+				r.do(change(at(5))) // both actions of the newer change
+			}
+			r.redis("unlink", "k")
+			r.redis(map[event.Action][]any{
+				event.ActionRebuild: {"set", "k", "as of 3"}, event.ActionHash: {"hset", "k", "f", "as of 3"},
+				event.ActionSet: {"sadd", "k", "as of 3"},
+			}[slow.Action]...)
+			if o := r.do(slow); o != Forgotten || r.redis("exists", "k") != int64(0) {
+				r.Errorf("%s: %s", name, o)
+			}
+		}
+	})
+}
+
+// A source that crashes may come back without the newest changes. Their final actions do not come, so what they left
+// must not be left by what is done again: that is forgotten under a version that is newer than all that was lost.
+func TestWhatALostChangeHasLeftIsForgottenUnderANewerVersion(t *testing.T) {
+	r := newRig(t, testbed.Redis(t), Options{})
+	for range 2 {
+		r.do(put("k", "never committed", at(45)))
+	}
+	again := put("k", "", at(30))
+	again.Intent, again.Leftover = event.IntentForget, true
+	if o := r.do(again); o != Older {
+		t.Errorf("under its own version: %s, want older", o)
+	}
+	again.Version = event.Version{Epoch: 1, File: 2, Pos: 4} // where the source's next binlog begins
+	if o := r.do(again); o != Forgotten || r.redis("exists", "k") != int64(0) {
+		t.Errorf("under the newest visible version: %s", o)
+	}
+}
+
 func TestCallsOfAnItemMayBeSentAgain(t *testing.T) {
 	r := newRig(t, testbed.Redis(t), Options{})
 	r.confirmed("k")

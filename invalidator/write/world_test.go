@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,12 +26,14 @@ type hazards struct {
 	zombie   float64 // what the process before had in hand takes effect long afterwards, all at once
 	overlap  float64 // ... and it does not know for a while that it is over
 	late     float64 // replies come late, or are lost, and the action is repeated
-	leftover float64 // an older leader left records behind: they are forgotten
+	leftover float64 // an older leader left records behind: they are forgotten, soon or long afterwards
 	stuck    float64 // what a process sends takes effect long afterwards, and it goes on then, over or not
 	slow     float64 // changes reach the process when they are old, or nobody takes over for long
 	fewMarks float64 // companions hold few entries
 	refused  float64 // Redis refuses a value, and the change is forgotten instead
 	torn     float64 // a hash in pieces loses some of them
+	goBack   float64 // Redis comes back with what it held a while ago, and what was done since is done again
+	scope    float64 // something old gets into Redis of which no change tells, and is searched for
 }
 
 const (
@@ -93,6 +94,13 @@ type world struct {
 	// holds is what freshet wrote for a subject, while that is in Redis.
 	holds   map[int]event.Version
 	written int
+
+	// again are the changes that are being done again, each as often as that is not finished.
+	again map[int]int
+	// searching is how many scopes are not over.
+	searching int
+	// left is how often something was left since something newer is known.
+	left int
 }
 
 // kind is a way to keep the rows in Redis.
@@ -198,7 +206,7 @@ func (w *world) horizon() moment { return w.changes[len(w.changes)-1].visible }
 // run plays the world to its end and leaves what was wrong in fault.
 func (w *world) run() {
 	w.redis("flushall")
-	w.holds = map[int]event.Version{}
+	w.holds, w.again = map[int]event.Version{}, map[int]int{}
 	w.layOut()
 	for t, pace := moment(0), 1000; t < w.horizon()+zombieAge; t += 300 + w.ms(pace) {
 		w.at(t, w.read)
@@ -210,6 +218,7 @@ func (w *world) run() {
 		}
 	}
 	w.takeOver(&owner{w: w, source: "s", epoch: 1, base: 1000, from: 1, begins: w.ms(500)})
+	w.planTroubles()
 	for w.agenda.Len() > 0 && w.fault == "" {
 		next := heap.Pop(&w.agenda).(happening)
 		w.clock = next.at
@@ -231,7 +240,17 @@ func (w *world) check(when string) {
 // isQuiet says that all changes have been visible for long, and that the owner of the key has done all of them: nothing
 // that comes now may leave anything older.
 func (w *world) isQuiet() bool {
-	return w.clock > w.horizon()+worldD && !slices.ContainsFunc(w.owner.tasks, func(t *task) bool { return !t.done })
+	return w.clock > w.horizon()+worldD && w.unfinished() > len(w.changes) && len(w.again)+w.searching == 0
+}
+
+// unfinished returns the first change that the owner of the key has not finished.
+func (w *world) unfinished() int {
+	for _, t := range w.owner.tasks {
+		if !t.done {
+			return t.n
+		}
+	}
+	return len(w.changes) + 1
 }
 
 // read is a reader of the application: what it misses it fills, within D.
@@ -314,7 +333,11 @@ func (w *world) takeOver(o *owner) {
 func (w *world) leftovers() {
 	for n := range w.changes {
 		if w.chance(w.h.leftover) {
-			w.at(w.changes[n].committed+w.ms(4000), func() { w.act(w.owner, n+1, 0, Item{Intent: event.IntentForget}) })
+			later := 4000
+			if w.chance(0.5) {
+				later = zombieAge
+			}
+			w.at(w.changes[n].committed+w.ms(later), func() { w.forget(n + 1) })
 		}
 	}
 }
@@ -371,6 +394,11 @@ func (o *owner) judge(n int, at moment) Item {
 	return it
 }
 
+// version is that of the n-th change, to this owner; of 0 it is one before all of them.
+func (o *owner) version(n int) event.Version {
+	return event.Version{Epoch: o.epoch, File: 1, Pos: o.base + uint64(n), Row: 1}
+}
+
 func (o *owner) over() bool { return o.ends != 0 && o.w.clock >= o.ends }
 
 // send does what the engine does: it judges, and sends.
@@ -418,11 +446,16 @@ func (t *task) send() {
 // act does the action of a change, and returns when the mark was begun that it left, if that confirms nothing yet.
 func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
 	it := w.kind.item(w, n)
-	it.Key, it.Source, it.D, it.Begun, it.Until = worldKey, o.source, worldD*time.Millisecond, begun, judged.Until
-	it.Version = event.Version{Epoch: o.epoch, File: 1, Pos: o.base + uint64(n), Row: 1}
+	it.Begun, it.Until, it.Leftover = begun, judged.Until, judged.Leftover
 	if judged.Intent == event.IntentForget {
 		it.Intent = event.IntentForget
 	}
+	return w.carryOut(o, n, o.version(n), it)
+}
+
+// carryOut does an action on the subject of a change, under a version.
+func (w *world) carryOut(o *owner, n int, v event.Version, it *Item) int64 {
+	it.Key, it.Source, it.Version, it.D = worldKey, o.source, v, worldD*time.Millisecond
 	calls := w.b.Append(nil, it)
 	w.scripts.run(calls)
 	defer w.b.Reset()
@@ -434,8 +467,8 @@ func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
 		send(w.ctx, w.client, []*Call{c})
 	}
 	outcome, err := w.b.Outcome(it, calls)
-	w.note("%s/%d %s %d of %d (gone %v): %s", o.source, o.epoch, it.Intent, n, w.changes[n-1].subject, w.changes[n-1].gone,
-		outcome)
+	w.note("%s/%d %s (leftover %v) %d as %s of %d (gone %v): %s", o.source, o.epoch, it.Intent, it.Leftover, n, v,
+		w.changes[n-1].subject, w.changes[n-1].gone, outcome)
 	if err != nil {
 		w.fail("%v", err)
 		return 0
@@ -452,6 +485,10 @@ func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
 		delete(w.holds, subject)
 	case Forgotten, Absent:
 		w.look()
+	case Older:
+		if it.Leftover {
+			w.left++
+		}
 	}
 	if w.isQuiet() {
 		w.check("once all is done")
