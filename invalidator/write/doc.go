@@ -58,7 +58,8 @@
 // visible.
 //
 // What is not covered: an owner that learns more than D/2 later than another that a change is visible, and a clock of
-// Redis that steps, until the owner has asked it again.
+// Redis that steps, until the owner has asked it again. Nor is a key that mappings with different D write: the final
+// action of the one with the longer D does nothing where the companion has a newer change of the other.
 //
 // So the first change of a key that is not known to freshet deletes it, and its final action writes it; a key whose
 // changes come faster is written from Window and 5 s after the first of them. From then on every change is written at
