@@ -242,7 +242,8 @@ func (b *Book) Describe(f func(d *Doubt)) {
 // it must not be passed over before. While it cannot be kept it tries again, with an alarm, until ctx ends; then it
 // returns ctx's error, and the caller must not go on.
 //
-// One that is durable and comes again soon is counted in memory, and put a little later by [Book.Run].
+// One that is durable and comes again soon is counted in memory, and put a little later by [Book.Run], unless it says
+// from where on changes are done again.
 func (b *Book) Record(ctx context.Context, d Doubt) error {
 	if b == nil {
 		var none *alarm.Board
@@ -282,7 +283,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	defer b.mu.Unlock()
 	d.normalize()
 	if b.doubts[d.ID] == nil && b.of(d.Cause) >= most {
-		d.Tables, d.Schemas, d.Templates, d.Subject, d.Pattern = nil, nil, nil, "", ""
+		d.Tables, d.Schemas, d.Templates, d.Subject, d.Pattern, d.From = nil, nil, nil, "", "", ""
 		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them",
 			most)
 		d.normalize()
@@ -307,7 +308,8 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 		e.At = d.At
 	}
 	e.define(d.Definitions)
-	if durable = !e.put.IsZero() && time.Since(e.put) <= again; durable {
+	// How far changes were done again counts for as long as Last is what it was then.
+	if durable = d.From == "" && !e.put.IsZero() && time.Since(e.put) <= again; durable {
 		raise(b.repeated)
 	}
 	return d.ID, durable

@@ -82,6 +82,23 @@ func TestADoubtOutlivesTheProcess(t *testing.T) {
 	})
 }
 
+// How far changes were done again is kept for the Last that there was: it must not outlive a kill.
+func TestADoubtThatSaysFromWhereIsDurableEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		d := doubt.Doubt{Cause: alarm.RedisChanged, Source: "shop", From: "a"}
+		for range 2 {
+			must(t, b.Record(t.Context(), d))
+		}
+		was := b.List()[0]
+		b, _ = open(t, m) // killed
+		if is := b.List(); len(is) != 1 || !is[0].Last.Equal(was.Last) {
+			t.Fatalf("%+v, want %+v", is, was)
+		}
+	})
+}
+
 func TestTheSameTroubleAfterAReplayIsTheSameDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &doubttest.Memory{}
