@@ -242,7 +242,7 @@ func parseGTIDList(body []byte) (event.GTIDSet, error) {
 }
 
 // positionAt returns the position before the first transaction that was committed at t or later, by the source's
-// clock, and to the second.
+// clock, and to the second. MariaDB says only when the statement began that was committed.
 func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, t time.Time) (event.Position, error) {
 	files, err := s.binlogFiles()
 	if err != nil {
@@ -267,9 +267,13 @@ func (o *Options) positionAt(ctx context.Context, s *session, info *SourceInfo, 
 	err = o.scan(ctx, info, binlogPos{file: files[i-1].Name, pos: firstEvent},
 		func(_ *walk, begin binlogPos, h binlog.Header, body []byte) error {
 			at = begin
-			switch h.Type {
-			case binlog.TypeGTID, binlog.TypeGTIDTagged, binlog.TypeAnonymousGTID, binlog.TypeMariaGTID:
-				if int64(h.Timestamp) >= t.Unix() {
+			if isGTID(h.Type) {
+				g, err := binlog.ParseGTID(h, body)
+				if err != nil {
+					return err
+				}
+				// The event's own time is when the statement began, here or on a server before this one.
+				if max(int64(h.Timestamp), committedAt(g.Committed, h).Unix()) >= t.Unix() {
 					return errEnough
 				}
 			}
