@@ -218,6 +218,10 @@ func (r *redoing) begin(ctx context.Context, o canal.Options, d *doubt.Doubt) (a
 	if at.GTIDs.IsEmpty() && at.Server != now.Server {
 		return at, fmt.Errorf("%w: it was that of another server", errNotInLog)
 	}
+	if at.Epoch != 0 && at.Epoch != now.Epoch && at.Server == now.Server {
+		// Its binlog may have begun again, with the same names of files and the same GTIDs.
+		return at, fmt.Errorf("%w: the position was set, or the source failed over and back, since", errNotInLog)
+	}
 	at.Raise(now.Server, now.Epoch)
 	return at, nil
 }
