@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,12 +27,18 @@ import (
 type answering struct {
 	doubts *doubt.Book
 	scope  *scope.Scope
-	keys   *operate.Keys
+	// mine reports whether a doubt is one of those that are answered here.
+	mine func(d *doubt.Doubt) bool
+	// ready says until when an answer to doubts has to wait, in half a sentence; "": it can begin. nil: it always can.
+	ready func(ctx context.Context, due []doubt.Doubt) (waitsUntil string)
+	// learn returns what is known of a source, or of all if it has no name: one at least.
+	learn func(ctx context.Context, source string) ([]*operate.Learned, error)
 	// visible returns the newest version of a source that everybody is known to see.
 	visible func(source string) (v event.Version, ok bool)
-	// finished returns up to which version of the source everything is finished.
-	finished func() event.Version
-	source   string
+	// finished waits until everything is finished up to the last place that doubts are about. It hands what it waits for
+	// to say, in half a sentence. It fails only with ctx.
+	finished func(ctx context.Context, due []doubt.Doubt, say func(waitsUntil string)) error
+	prefix   string
 
 	// asked are the requests by name that are under way.
 	asked chan request
@@ -47,27 +54,38 @@ type answering struct {
 
 // buildAnswering has the doubts answered that come up in a reading, and about its Redis.
 func (p *process) buildAnswering(r *reading, d *deleting) error {
-	options, err := connect.RedisOptions(p.config)
+	a, err := p.newAnswering(d)
 	if err != nil {
 		return err
+	}
+	a.mine = func(d *doubt.Doubt) bool { return d.Source == "" || d.Source == p.config.Source.Name }
+	a.learn = func(ctx context.Context, _ string) ([]*operate.Learned, error) {
+		l, err := r.keys.Learn(ctx, p.config.Source.Name)
+		return []*operate.Learned{l}, err
+	}
+	a.finished = func(ctx context.Context, due []doubt.Doubt, _ func(string)) error {
+		return await(ctx, r.finished, latest(due))
+	}
+	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take}
+	a.held, a.scoped = d.letters.Held, map[string]time.Time{}
+	d.alongside = append(d.alongside, a.run, r.definitions.run)
+	p.answers.Store(a)
+	return nil
+}
+
+// newAnswering makes what is the same in every process that has Redis.
+func (p *process) newAnswering(d *deleting) (*answering, error) {
+	options, err := connect.RedisOptions(p.config)
+	if err != nil {
+		return nil, err
 	}
 	client := redis.NewClient(options)
 	p.later("the scopes' redis", client.Close)
 	s, err := scope.New(scope.Deps{Redis: scope.Single{Client: client}, Serve: d.engine.Serve, Log: p.options.Log},
 		scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
-	if err != nil {
-		return err
-	}
-	a := &answering{
-		doubts: p.doubts, scope: s, keys: r.keys, visible: d.engine.Visible,
-		finished: r.finished, source: p.config.Source.Name, asked: make(chan request),
-		held:   d.letters.Held,
-		redo:   &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: s.Take},
-		scoped: map[string]time.Time{},
-	}
-	d.alongside = append(d.alongside, a.run, r.definitions.run)
-	p.answers.Store(a)
-	return nil
+	return &answering{
+		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
+	}, err
 }
 
 // request is keys that an operator names.
@@ -102,6 +120,13 @@ func (a *answering) run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return a.answerAll(ctx) })
 	g.Go(func() error { return a.redoAll(ctx) })
+	g.Go(func() error { return a.forgetAll(ctx) })
+	return g.Wait()
+}
+
+// forgetAll has keys forgotten by name until ctx ends.
+func (a *answering) forgetAll(ctx context.Context) error {
+	var g errgroup.Group
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,7 +145,7 @@ func (a *answering) answerAll(ctx context.Context) error {
 	wait := looksEach
 	for retry.Sleep(ctx, wait) == nil {
 		wait = looksEach
-		if due := a.due(); len(due) > 0 && a.marked() {
+		if due := a.due(); len(due) > 0 {
 			busy, err := a.answer(ctx, due)
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("answer doubts: %w", err)
@@ -131,22 +156,16 @@ func (a *answering) answerAll(ctx context.Context) error {
 	return nil
 }
 
-// marked reports whether a mark of the source has come: before, nothing is known of what everybody can see.
-func (a *answering) marked() bool {
-	_, ok := a.visible(a.source)
-	return ok
-}
-
-// newest returns the newest version that everybody is known to see.
-func (a *answering) newest() event.Version {
-	v, _ := a.visible(a.source)
-	return v
+// wanted reports whether a doubt is answered. Where changes cannot be done again, a Redis with older data would mean
+// all keys: that is for an operator to decide.
+func (a *answering) wanted(d *doubt.Doubt) bool {
+	return d.Asked || byItself(d.Cause) && (a.redo != nil || d.Cause != alarm.RedisChanged)
 }
 
 // open returns the doubts that are being answered, or will be.
 func (a *answering) open() []doubt.Doubt {
 	return slices.DeleteFunc(a.doubts.List(), func(d doubt.Doubt) bool {
-		return !byItself(d.Cause) && !d.Asked || d.Stuck || d.Source != "" && d.Source != a.source
+		return !a.wanted(&d) || d.Stuck || !a.mine(&d)
 	})
 }
 
@@ -169,50 +188,97 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 			a.doubts.Say(d.ID, fmt.Sprintf(format, args...))
 		}
 	}
-	keys, err := a.keys.InDoubt(ctx, due...)
+	if a.ready != nil {
+		if until := a.ready(ctx, due); until != "" {
+			say("before it is answered it waits until %s", until)
+			return 0, nil
+		}
+	}
+	sources, err := a.learn(ctx, due[0].Source)
 	if err != nil {
 		say("it cannot be answered yet: %v", err)
 		return 0, nil
 	}
-	var progress scope.Progress
-	done := make(chan error, 1)
-	t := scope.Task{
-		Keys: keys, Source: a.source, At: latest(due), Progress: &progress,
-		Newest:   a.newest,
-		Finished: func(ctx context.Context) error { return a.await(ctx, latest(due)) },
-	}
-	operate.Narrow(&t, &due[0])
-	if len(keys.Targets()) == 0 {
-		done <- nil
-	} else {
-		go func() { done <- a.scope.Run(ctx, t) }()
-	}
-	ticker := time.NewTicker(looksEach)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			say("%s", sentence(&progress))
-			continue
-		case err = <-done:
+	var parts []*part
+	for _, l := range sources {
+		p, err := a.part(l, due)
+		if err != nil {
+			say("it cannot be answered: %v", err)
+			return 0, nil
 		}
-		break
+		if _, marked := a.visible(l.Source); !marked { // nothing is known of what everybody can see
+			say("it is answered once the reader of source %s says what everybody can see", l.Source)
+			return 0, nil
+		}
+		parts = append(parts, p)
 	}
-	busy = time.Duration(progress.Busy.Load())
-	if err != nil {
-		return busy, err
+	for _, p := range parts {
+		took, err := a.forgetIn(ctx, p, due, say)
+		busy += took
+		if err != nil {
+			return busy, err
+		}
 	}
 	for _, d := range due {
-		if err := a.finish(ctx, d, keys); err != nil {
+		if err := a.finish(ctx, d, parts); err != nil {
 			return busy, err
 		}
 	}
 	return busy, nil
 }
 
+// part is what doubts are about in the keys of one source.
+type part struct {
+	operate.Learned
+	keys *keyspace.Keyspace
+}
+
+// part returns what doubts are about in the keys of a source.
+func (a *answering) part(l *operate.Learned, due []doubt.Doubt) (*part, error) {
+	keys, err := l.InDoubt(a.prefix, due...)
+	return &part{*l, keys}, err
+}
+
+// newest returns the newest version of a source that everybody is known to see.
+func (a *answering) newest(source string) func() event.Version {
+	return func() event.Version {
+		v, _ := a.visible(source)
+		return v
+	}
+}
+
+// forgetIn has all keys of a part forgotten, and returns for how long that went through Redis.
+func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, say func(format string, args ...any),
+) (busy time.Duration, err error) {
+	if len(p.keys.Targets()) == 0 {
+		return 0, nil
+	}
+	var progress scope.Progress
+	var waits atomic.Pointer[string]
+	t := scope.Task{
+		Keys: p.keys, Source: p.Source, At: latest(due), Progress: &progress, Newest: a.newest(p.Source),
+		Finished: func(ctx context.Context) error {
+			return a.finished(ctx, due, func(until string) { waits.Store(&until) })
+		},
+	}
+	operate.Narrow(&t, &due[0])
+	done := make(chan error, 1)
+	go func() { done <- a.scope.Run(ctx, t) }()
+	ticker := time.NewTicker(looksEach)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			say("%s", sentence(&progress, waits.Load()))
+		case err = <-done:
+			return time.Duration(progress.Busy.Load()), err
+		}
+	}
+}
+
 // await waits until everything up to a version is finished.
-func (a *answering) await(ctx context.Context, v event.Version) error {
-	for a.finished().Compare(v) < 0 {
+func await(ctx context.Context, finished func() event.Version, v event.Version) error {
+	for finished().Compare(v) < 0 {
 		if err := retry.Sleep(ctx, finishedEach); err != nil {
 			return err
 		}
@@ -221,26 +287,33 @@ func (a *answering) await(ctx context.Context, v event.Version) error {
 }
 
 // finish dismisses a doubt that was answered, unless some of its keys could not be looked for.
-func (a *answering) finish(ctx context.Context, d doubt.Doubt, keys *keyspace.Keyspace) error {
-	if b := operate.BlindTo(&d, keys); b != nil {
-		a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
-			"`freshet doubts dismiss %s`", b, d.ID))
-		return nil
+func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) error {
+	for _, p := range parts {
+		if b := operate.BlindTo(&d, p.keys); b != nil {
+			a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
+				"`freshet doubts dismiss %s`", b, d.ID))
+			return nil
+		}
 	}
 	return a.dismiss(ctx, &d)
 }
 
 // dismiss dismisses a doubt that was answered.
 func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt) error {
-	err := a.doubts.Dismiss(ctx, d.ID, d.Last)
-	switch {
-	case errors.Is(err, doubt.ErrCameAgain):
-		a.doubts.Say(d.ID, "it has come again since it was answered: once more")
-	case errors.Is(err, doubt.ErrUnknown): // somebody was quicker
-	case err != nil:
+	settle := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
+		a.doubts.Say(d.ID, "it is answered, and that cannot be saved; trying again: "+err.Error())
+	}}}
+	return settle.Do(ctx, func() error {
+		err := a.doubts.Dismiss(ctx, d.ID, d.Last)
+		switch {
+		case errors.Is(err, doubt.ErrCameAgain):
+			a.doubts.Say(d.ID, "it has come again since it was answered: once more")
+			return nil
+		case errors.Is(err, doubt.ErrUnknown): // somebody was quicker
+			return nil
+		}
 		return err
-	}
-	return nil
+	})
 }
 
 // patience is how long somebody waits for keys that are named to be finished.
@@ -265,16 +338,43 @@ func (a *answering) forget(ctx context.Context, keys []string) (int, error) {
 	}
 }
 
-// forgetNow does the work of forget.
+// forgetNow does the work of forget: each source's keys as the source's mappings say, and the rest with those of the
+// first.
 func (a *answering) forgetNow(ctx context.Context, keys []string) error {
-	all, err := a.keys.All(ctx)
+	sources, err := a.learn(ctx, "")
 	if err != nil {
 		return err
 	}
-	return a.scope.Forget(ctx, scope.Task{
-		Keys: all, Source: a.source, Progress: &scope.Progress{},
-		Newest: a.newest,
-	}, keys)
+	var tasks []scope.Task
+	for _, l := range sources {
+		all, err := keyspace.New(l.Mappings, l.Tables, a.prefix)
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, scope.Task{
+			Keys: all, Source: l.Source, Progress: &scope.Progress{}, Newest: a.newest(l.Source),
+		})
+	}
+	of := make([][]string, len(tasks))
+	for _, key := range keys {
+		known := false
+		for i := range tasks {
+			mine := false
+			tasks[i].Keys.Match(a.prefix+key, func(*keyspace.Target) { mine = true })
+			if mine {
+				of[i], known = append(of[i], key), true
+			}
+		}
+		if !known {
+			of[0] = append(of[0], key)
+		}
+	}
+	for i, t := range tasks {
+		if len(of[i]) > 0 {
+			err = errors.Join(err, a.scope.Forget(ctx, t, of[i]))
+		}
+	}
+	return err
 }
 
 // latest returns the last place in the binlog that a doubt is about.
@@ -287,8 +387,8 @@ func latest(due []doubt.Doubt) (at event.Version) {
 	return at
 }
 
-// sentence says how far a scope has come.
-func sentence(p *scope.Progress) string {
+// sentence says how far a scope has come, and until when it waits, if that is known.
+func sentence(p *scope.Progress, waits *string) string {
 	all := p.Keys.Load()
 	looked := fmt.Sprintf("%d of about %d keys looked at, %d forgotten", min(p.Looked.Load(), all), all, p.Found.Load())
 	if trouble := p.Trouble.Load(); trouble != nil {
@@ -298,6 +398,10 @@ func sentence(p *scope.Progress) string {
 	case scope.StageFirst:
 		return "being answered, first of two passes over redis: " + looked
 	case scope.StageSettling:
+		if waits != nil && *waits != "" {
+			return fmt.Sprintf("being answered: %d keys forgotten; before the second pass it waits until %s", p.Found.Load(),
+				*waits)
+		}
 		return fmt.Sprintf("being answered: %d keys forgotten; the second pass begins once slow readers are over, and older "+
 			"changes are finished", p.Found.Load())
 	case scope.StageSecond:

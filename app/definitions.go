@@ -2,7 +2,8 @@ package app
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
@@ -20,18 +22,26 @@ import (
 // definitions are the last definitions of each mapped table that the source or its binlog has shown, with no more
 // columns than the mappings use. A doubt about a table is recorded together with them, for of a table that was
 // dropped or altered nobody else knows what its keys were. They are kept across restarts, since that may happen while
-// freshet is down. They are safe for concurrent use.
+// freshet is down, and with Kafka because invalidators know no other. They are safe for concurrent use.
 type definitions struct {
-	facts doubt.Facts // nil: they are not kept
-	name  string      // of the fact
+	facts doubt.Facts
+	name  string // of the fact
 	log   *slog.Logger
 	// used are the columns that mappings use, in lower case.
 	used map[string]bool
+
+	// ask asks the source for all mapped tables; nil: it need not be known here whether these are all.
+	ask func(ctx context.Context) ([]*event.Table, error)
+
+	// keeping is held while they are written.
+	keeping sync.Mutex
 
 	mu sync.Mutex
 	// of are those of each table, the newest last.
 	of    map[string][]*event.Table
 	dirty bool
+	// whole is when the source was last asked for all tables; zero: not since its mappings use these columns.
+	whole time.Time
 }
 
 const (
@@ -42,11 +52,14 @@ const (
 	maxDefinitions = 16
 	// keepsEach is how often new definitions are kept.
 	keepsEach = time.Second
+	// asksForAllEach is how often the source is asked for all tables, where invalidators learn them.
+	asksForAllEach = time.Minute
 )
 
 func newDefinitions(facts doubt.Facts, source string, log *slog.Logger, mappings []*router.Mapping) *definitions {
 	d := &definitions{
-		facts: facts, name: "definitions/" + source, log: log, used: map[string]bool{}, of: map[string][]*event.Table{},
+		facts: facts, name: operate.DefinitionsFact(source), log: log,
+		used: map[string]bool{}, of: map[string][]*event.Table{},
 	}
 	for _, m := range mappings {
 		for _, name := range m.Columns() {
@@ -58,16 +71,13 @@ func newDefinitions(facts doubt.Facts, source string, log *slog.Logger, mappings
 
 // load adds what was kept.
 func (d *definitions) load(ctx context.Context) error {
-	if d.facts == nil {
-		return nil
-	}
 	text, err := d.facts.Fact(ctx, d.name)
 	if err != nil || text == nil {
 		return err
 	}
-	var kept keptDefinitions
-	if err := json.Unmarshal(text, &kept); err != nil {
-		return err
+	var kept operate.Definitions
+	if err := operate.Unpack(text, &kept); err != nil {
+		return fmt.Errorf("the columns of the mapped tables, as they were kept: %w", err)
 	}
 	for name := range d.used {
 		if !kept.Used[name] {
@@ -78,45 +88,88 @@ func (d *definitions) load(ctx context.Context) error {
 	return nil
 }
 
-// keptDefinitions is the form in which they are kept.
-type keptDefinitions struct {
-	Used   map[string]bool `json:"used"`
-	Tables []*event.Table  `json:"tables"`
-}
-
 // run keeps what is new until ctx ends.
 func (d *definitions) run(ctx context.Context) error {
 	for retry.Sleep(ctx, keepsEach) == nil {
-		d.keep(ctx)
+		if d.ask != nil && time.Since(d.asked()) > asksForAllEach {
+			_ = d.look(ctx) // the reader says what keeps it from its source
+		}
+		d.keepOrSay(ctx)
 	}
-	d.keep(context.WithoutCancel(ctx))
+	if errors.Is(context.Cause(ctx), leader.ErrDeposed) {
+		return nil // its successor knows more
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepsEach)
+	defer cancel()
+	d.keepOrSay(last)
 	return nil
 }
 
-// keep keeps the definitions if there are new ones. As many as a fact can hold are kept.
-func (d *definitions) keep(ctx context.Context) {
+// refresh asks the source for all tables, and returns once what is new is kept.
+func (d *definitions) refresh(ctx context.Context) error {
+	if err := d.look(ctx); err != nil {
+		return err
+	}
+	return d.keep(ctx)
+}
+
+// look asks the source for all tables.
+func (d *definitions) look(ctx context.Context) error {
+	tables, err := d.ask(ctx)
+	if err == nil {
+		d.addAll(tables)
+	}
+	return err
+}
+
+// asked returns when the source was last asked for all tables.
+func (d *definitions) asked() time.Time {
 	d.mu.Lock()
-	dirty := d.dirty
+	defer d.mu.Unlock()
+	return d.whole
+}
+
+// keepOrSay keeps the definitions, or says that they cannot be.
+func (d *definitions) keepOrSay(ctx context.Context) {
+	if err := d.keep(ctx); err != nil {
+		d.log.Warn("the columns of the mapped tables cannot be kept; trying again", "error", err)
+	}
+}
+
+// keep keeps the definitions if there are new ones. As many as a fact can hold are kept.
+func (d *definitions) keep(ctx context.Context) error {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	d.mu.Lock()
+	dirty, whole := d.dirty, !d.whole.IsZero()
 	d.dirty = false
 	d.mu.Unlock()
-	if d.facts == nil || !dirty {
-		return
+	if !dirty {
+		return nil
 	}
-	all := d.all()
-	text, err := json.Marshal(keptDefinitions{d.used, all})
-	for err == nil && len(text) > doubt.MaxFact && len(all) > 0 {
-		all = all[:len(all)/2]
-		text, err = json.Marshal(keptDefinitions{d.used, all})
+	kept := operate.Definitions{Used: d.used, Tables: d.all(), Whole: whole}
+	text, err := operate.Pack(kept)
+	for err == nil && len(text) > doubt.MaxFact && len(kept.Tables) > 0 {
+		kept.Tables, kept.Whole = kept.Tables[:len(kept.Tables)/2], false
+		text, err = operate.Pack(kept)
 	}
 	if err == nil {
 		err = d.facts.SetFact(ctx, d.name, text)
 	}
 	if err != nil {
-		d.log.Warn("the columns of the mapped tables cannot be kept; trying again", "error", err)
 		d.mu.Lock()
 		d.dirty = true
 		d.mu.Unlock()
 	}
+	return err
+}
+
+// addAll takes the definitions of all tables that there are.
+func (d *definitions) addAll(tables []*event.Table) {
+	d.add(tables...)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.whole, d.dirty = time.Now(), d.dirty || d.whole.IsZero()
 }
 
 // add takes definitions.

@@ -109,9 +109,13 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 		return t, err
 	}
 	r, err := e.process.newReading(ctx, out, cp, keptXA{cp.Stash()})
+	if err == nil {
+		err = r.keepMappings(ctx)
+	}
 	if err != nil {
 		return t, failure(ctx, err)
 	}
+	r.definitions.ask = r.inspect
 	cp.FollowHeads(out.Heads)
 	e.reading.Store(r)
 	reading, fail := context.WithCancelCause(ctx)
@@ -124,6 +128,9 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 		fail(err) // reading on makes no sense without it
 		return err
 	})
+	var sharing errgroup.Group
+	sharing.Go(func() error { return r.share(reading) })
+	sharing.Go(func() error { return r.definitions.run(reading) })
 	caughtUp, err := r.read(reading)
 	enough := ctx.Done() // a reader that has caught up waits for as long as nobody stops it
 	if !caughtUp {
@@ -142,7 +149,8 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 	}
 	t.ends = maps.Collect(slices.All(out.Ends()))
 	stop()
-	return t, errors.Join(err, producers.Wait(), r.saveLast())
+	fail(nil)
+	return t, errors.Join(err, producers.Wait(), r.saveLast(), sharing.Wait())
 }
 
 // freshAsOf returns as of when all that was committed is in the topic; zero where this process does not lead.

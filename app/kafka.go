@@ -32,6 +32,12 @@ func (p *process) buildKafka() error {
 	if err := p.buildDoubts(doubts); err != nil {
 		return err
 	}
+	group := c.EventLog.Kafka.Group
+	if p.options.Role == Reader {
+		group = ""
+	}
+	p.doubts.Share(doubts, group)
+	p.sharedFacts = doubts
 	b := &brokers{shared: p.shared, client: client}
 	p.log = b
 	if p.options.Role == Reader {
@@ -68,8 +74,11 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 		return nil, err
 	}
 	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, nil)
+	if err != nil {
+		return nil, err
+	}
 	p.invalidator = &consuming{deleting: d, brokers: b}
-	return log, err
+	return log, p.buildGroupAnswers(d, log, b)
 }
 
 // consuming is the invalidator half over Kafka, whose topics have to be there first.

@@ -28,9 +28,11 @@ type shared struct {
 	alarms   *alarm.Board
 	doubts   *doubt.Book
 	// facts are kept where doubts are, and outlive a restart.
-	facts   doubt.Facts
-	latency *latency.Stages
-	tap     tap
+	facts doubt.Facts
+	// sharedFacts are the same with Kafka, where all processes read them; nil with the embedded log.
+	sharedFacts doubt.SharedFacts
+	latency     *latency.Stages
+	tap         tap
 }
 
 // process is everything that runs: two halves, of which one may stand for other processes, and what observes them.
@@ -136,16 +138,16 @@ func (p *process) buildAdmin() error {
 	if p.options.Role != Invalidator {
 		d.Tail = p.tail
 	}
-	if p.config.EventLog.Kind == config.EventLogKafka {
-		d.Doubts = operate.Unanswered{Book: func() *doubt.Book { return p.doubts }}
-	} else {
-		d.Invalidations = operate.Invalidations{
-			Book: func() *doubt.Book { return p.doubts }, Config: p.config, Forget: p.forget,
-		}
+	byHand := operate.Invalidations{
+		Book: func() *doubt.Book { return p.doubts }, Config: p.config,
+		Facts: func() doubt.SharedFacts { return p.sharedFacts },
 	}
 	if p.options.Role != Reader {
-		d.Hot = func() any { return p.invalidator.Hot() }
+		d.Hot, byHand.Forget = func() any { return p.invalidator.Hot() }, p.forget
+	} else {
+		byHand.NoRedis = true
 	}
+	d.Invalidations = byHand
 	server, err := admin.New(d, admin.Options{
 		Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(),
 		TLS: tls,

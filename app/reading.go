@@ -75,11 +75,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
-	facts := p.facts
-	if c.EventLog.Kind == config.EventLogKafka {
-		facts = nil // nobody answers doubts there
-	}
-	r.definitions = newDefinitions(facts, c.Source.Name, p.options.Log, route.Mappings())
+	r.definitions = newDefinitions(p.facts, c.Source.Name, p.options.Log, route.Mappings())
 	if err := r.definitions.load(ctx); err != nil {
 		return nil, err
 	}
@@ -124,6 +120,15 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 	return r.saved.SetMappings(hash)
 }
 
+// inspect returns the definitions of the mapped tables as they are.
+func (r *reading) inspect(ctx context.Context) ([]*event.Table, error) {
+	s, err := canal.Inspect(ctx, r.keys.Source)
+	if err != nil {
+		return nil, err
+	}
+	return s.Tables, nil
+}
+
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
 // which tries again forever.
 func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
@@ -132,7 +137,7 @@ func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.O
 		if err != nil {
 			return nil, err
 		}
-		r.definitions.add(s.Tables...)
+		r.definitions.addAll(s.Tables)
 		return route.Unfit(s.Tables), nil
 	})
 	if err != nil {

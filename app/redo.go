@@ -49,7 +49,7 @@ const (
 func (a *answering) byRedo(d doubt.Doubt) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return d.From != "" && !d.Last.Equal(a.scoped[d.ID])
+	return a.redo != nil && d.From != "" && !d.Last.Equal(a.scoped[d.ID])
 }
 
 // redoAll answers the doubts about the changes from a place on, one after the other, until ctx ends.
@@ -57,7 +57,7 @@ func (a *answering) redoAll(ctx context.Context) error {
 	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
 	for retry.Sleep(ctx, looksEach) == nil {
 		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byRedo(d) })
-		if len(due) == 0 || !a.marked() {
+		if _, marked := a.visible(a.redo.config.Source.Name); len(due) == 0 || !marked {
 			continue
 		}
 		d := &due[0]

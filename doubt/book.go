@@ -38,6 +38,8 @@ type Book struct {
 
 	mu     sync.Mutex
 	loaded bool
+	// shared is what is known of groups of invalidators; nil: there are none to tell apart.
+	shared *sharing
 	// describe adds to what is recorded; nil: nothing does.
 	describe func(d *Doubt)
 	doubts   map[string]*entry
@@ -143,14 +145,21 @@ func (b *Book) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("doubts: %w", err)
 	}
-	b.merge(kept)
+	shared, err := b.readShared(ctx)
+	if err != nil {
+		return fmt.Errorf("doubts: %w", err)
+	}
+	b.merge(kept, shared)
 	return nil
 }
 
 // merge takes over what is kept. Its caller has the turn, so that nothing is put between the reading and this.
-func (b *Book) merge(kept []Doubt) {
+func (b *Book) merge(kept []Doubt, shared *sharing) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if shared != nil {
+		b.shared.groups, b.shared.settled = shared.groups, shared.settled
+	}
 	now := time.Now()
 	there := map[string]bool{}
 	for _, d := range kept {
@@ -179,8 +188,13 @@ func (b *Book) merge(kept []Doubt) {
 		if d.Since.Before(e.Since) {
 			e.Since = d.Since
 		}
-		if d.Last.After(e.Last) {
+		switch {
+		case d.Last.After(e.Last):
 			e.Last, e.Message = d.Last, d.Message
+		case d.Last.Before(e.Last) && !e.behind:
+			// Another process has put it as it stood before it came again, as when an operator asks for its answer.
+			e.behind = true
+			raise(b.repeated)
 		}
 	}
 	for id, e := range b.doubts {
@@ -242,8 +256,8 @@ func (b *Book) Describe(f func(d *Doubt)) {
 // it must not be passed over before. While it cannot be kept it tries again, with an alarm, until ctx ends; then it
 // returns ctx's error, and the caller must not go on.
 //
-// One that is durable and comes again soon is counted in memory, and put a little later by [Book.Run], unless it says
-// from where on changes are done again.
+// One that is durable and comes again soon is counted in memory, and put a little later by [Book.Run]; but not if it
+// says from where on changes are done again, or has a place in the binlog and other processes answer it.
 func (b *Book) Record(ctx context.Context, d Doubt) error {
 	if b == nil {
 		var none *alarm.Board
@@ -307,9 +321,14 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	if d.At.Compare(e.At) > 0 {
 		e.At = d.At
 	}
+	if b.shared != nil {
+		b.count() // what our group had settled is in doubt again
+	}
 	e.define(d.Definitions)
-	// How far changes were done again counts for as long as Last is what it was then.
-	if durable = d.From == "" && !e.put.IsZero() && time.Since(e.put) <= again; durable {
+	// How far changes were done again counts for as long as Last is what it was then. And where groups settle the doubt,
+	// a place that they do not know of must not be lost with this process.
+	at := d.From != "" || b.shared != nil && !d.At.IsZero()
+	if durable = !at && !e.put.IsZero() && time.Since(e.put) <= again; durable {
 		raise(b.repeated)
 	}
 	return d.ID, durable
@@ -367,6 +386,9 @@ func (b *Book) count() {
 		n[c] = 0
 	}
 	for _, e := range b.doubts {
+		if b.shared.hidden(&e.Doubt) {
+			continue
+		}
 		c := e.Cause
 		if _, known := n[c]; !known {
 			c = other
@@ -378,7 +400,7 @@ func (b *Book) count() {
 	}
 }
 
-// List returns the doubts, oldest first.
+// List returns the doubts, oldest first: with [Book.Share] without those that only other groups must still settle.
 func (b *Book) List() []Doubt {
 	if b == nil {
 		return nil
@@ -387,7 +409,12 @@ func (b *Book) List() []Doubt {
 	defer b.mu.Unlock()
 	out := make([]Doubt, 0, len(b.doubts))
 	for _, e := range b.doubts {
-		out = append(out, e.Doubt)
+		if b.shared.hidden(&e.Doubt) {
+			continue
+		}
+		d := e.Doubt
+		b.shared.describe(&d)
+		out = append(out, d)
 	}
 	slices.SortFunc(out, older)
 	return out
@@ -432,12 +459,18 @@ func (b *Book) say(id, answer string, stuck bool) {
 	}
 }
 
-// Dismiss removes a doubt for good: somebody has seen to it. It returns [ErrUnknown] if there is none with this ID, and
-// [ErrCameAgain] if its Last is after seen, the Last that this somebody was shown; a zero seen means whatever there is.
+// Dismiss removes a doubt for good, or with [Book.Share] for the group of this process: somebody has seen to it. It
+// returns [ErrUnknown] if there is none with this ID, and [ErrCameAgain] if its Last is after seen, the Last that this
+// somebody was shown; a zero seen means whatever there is.
 func (b *Book) Dismiss(ctx context.Context, id string, seen time.Time) error {
 	if b == nil {
 		return fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
+	return b.remove(ctx, id, seen, b.shared == nil || b.shared.group == "")
+}
+
+// remove removes a doubt. If it concerns all groups, and not all are meant, it is settled for ours.
+func (b *Book) remove(ctx context.Context, id string, seen time.Time, all bool) error {
 	done, err := b.turn(ctx)
 	if err != nil {
 		return err
@@ -455,6 +488,8 @@ func (b *Book) Dismiss(ctx context.Context, id string, seen time.Time) error {
 		return fmt.Errorf("%w: %q", ErrUnknown, id)
 	case !seen.IsZero() && d.Last.After(seen):
 		return fmt.Errorf("doubt %s: %w, at %s", id, ErrCameAgain, d.Last.Format(time.RFC3339Nano))
+	case d.Group == "" && !all:
+		return b.settle(ctx, &d)
 	}
 	if b.keeper != nil {
 		if err := b.keeper.DropDoubt(ctx, id); err != nil {
@@ -473,5 +508,5 @@ func (b *Book) Dismiss(ctx context.Context, id string, seen time.Time) error {
 	if again {
 		return b.write(ctx, id)
 	}
-	return nil
+	return b.forgetSettled(ctx, id)
 }

@@ -23,8 +23,9 @@ type Doubt struct {
 	ID string `json:"id"`
 	// Cause is the kind of the alarm that is raised with it.
 	Cause alarm.Kind `json:"cause"`
-	// Source and Group say whose doubt it is: of a source's rows (all Redis that are kept fresh from it), or of the
-	// Redis that one group of invalidators keeps fresh. One of them may be empty.
+	// Source and Group say whose doubt it is: of a source's rows (all Redis that are kept fresh from it, so that each
+	// group of invalidators settles it, see [Book.Share]), or of the Redis that one group keeps fresh. One of them may be
+	// empty.
 	Source string `json:"source,omitempty"`
 	Group  string `json:"group,omitempty"`
 	// Tables are those whose keys may be stale, as schema.table. Schemas are those that were dropped: they stand for
@@ -96,8 +97,9 @@ type Facts interface {
 	SetFact(ctx context.Context, name string, value []byte) error
 }
 
-// MaxFact is how long the value of a fact may be, in bytes.
-const MaxFact = 64 << 10
+// MaxFact is how long the value of a fact may be, in bytes: the columns of some thousand tables, compressed, and less
+// than half of what the topic's reader takes.
+const MaxFact = 224 << 10
 
 // Causes returns the kinds of alarm that are doubts.
 func Causes() []alarm.Kind {

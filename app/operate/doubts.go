@@ -33,14 +33,6 @@ func (b Book) ListDoubts(context.Context) ([]admin.Doubt, error) {
 	return out, nil
 }
 
-// Unanswered are doubts that nobody answers: with Kafka, a doubt about a source concerns each group of invalidators.
-type Unanswered struct{ Book }
-
-// AnswerDoubt implements admin.Doubts.
-func (Unanswered) AnswerDoubt(context.Context, string) error {
-	return admin.NotHere("with eventlog.kind kafka, freshet does not answer doubts yet: clear the keys, then dismiss the doubt")
-}
-
 // DismissDoubt implements admin.Doubts.
 func (b Book) DismissDoubt(ctx context.Context, id string, seen time.Time) error {
 	err := b().Dismiss(ctx, id, seen)
@@ -67,16 +59,11 @@ type Doubts struct {
 	Book
 	keeper doubt.Keeper
 	close  func() error
-	kafka  bool
+	facts  doubt.SharedFacts
 }
 
-// AnswerDoubt implements admin.Doubts.
-func (d *Doubts) AnswerDoubt(ctx context.Context, id string) error {
-	if d.kafka {
-		return Unanswered{d.Book}.AnswerDoubt(ctx, id)
-	}
-	return d.Book.AnswerDoubt(ctx, id)
-}
+// Facts are what processes know of each other; nil with the embedded log.
+func (d *Doubts) Facts() doubt.SharedFacts { return d.facts }
 
 // Close closes what they are kept in.
 func (d *Doubts) Close() error { return d.close() }
@@ -97,7 +84,7 @@ func OpenDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &Doubts{func() *doubt.Book { return book }, store, store.Close, false}, nil
+	return &Doubts{Book: func() *doubt.Book { return book }, keeper: store, close: store.Close}, nil
 }
 
 func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
@@ -114,6 +101,11 @@ func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
+	group := c.EventLog.Kafka.Group
+	if !c.HasRedis() {
+		group = ""
+	}
+	book.Share(keeper, group)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var run sync.WaitGroup
 	run.Go(func() { _ = book.Run(running) }) // it never fails
@@ -125,5 +117,5 @@ func openKafkaDoubts(ctx context.Context, c *config.Config) (*Doubts, error) {
 	if err := book.Load(ctx); err != nil {
 		return nil, errors.Join(err, end())
 	}
-	return &Doubts{func() *doubt.Book { return book }, keeper, end, true}, nil
+	return &Doubts{Book: func() *doubt.Book { return book }, keeper: keeper, close: end, facts: keeper}, nil
 }

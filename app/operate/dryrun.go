@@ -13,9 +13,11 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/keyspace"
 )
 
 // Cached is what a scope would forget.
@@ -34,29 +36,28 @@ const maxExamples = 20
 // DryRun looks which keys a scope would forget, and forgets none. It asks the source for its tables and goes through
 // Redis once, as slowly as a scope does; p says how far it is.
 func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progress) (*Cached, error) {
-	d, err := Invalidations{Config: c}.doubt(s)
-	if err != nil {
+	if err := (Invalidations{Config: c}).elsewhere(); err != nil {
 		return nil, err
 	}
-	route, err := router.New(c.Mappings, router.Options{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, err
-	}
-	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
-	all := Keys{Mappings: route.Mappings(), Source: o, Prefix: c.Redis.KeyPrefix}
-	keys, err := all.InDoubt(ctx, d)
+	sources, d, err := meantBy(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
 	found := &Cached{Keys: map[string]int{}}
-	for _, b := range keys.Blind() {
-		found.Blind = append(found.Blind, b.String())
+	var parts []*keyspace.Keyspace
+	for _, l := range sources {
+		keys, err := l.InDoubt(c.Redis.KeyPrefix, d)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range keys.Blind() {
+			found.Blind = append(found.Blind, b.String())
+		}
+		if len(keys.Targets()) > 0 {
+			parts = append(parts, keys)
+		}
 	}
-	if len(keys.Targets()) == 0 {
+	if len(parts) == 0 {
 		return found, nil
 	}
 	options, err := connect.RedisOptions(c)
@@ -68,15 +69,68 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("redis %s: %w", c.Redis.Addresses[0], err)
 	}
-	look, err := scope.New(scope.Deps{
-		Redis: scope.Single{Client: client}, Serve: found.take, Log: slog.New(slog.DiscardHandler),
-	}, scope.Options{Rate: math.MaxInt, Prefix: c.Redis.KeyPrefix})
+	for _, keys := range parts {
+		here := &Cached{Keys: map[string]int{}}
+		look, err := scope.New(scope.Deps{
+			Redis: scope.Single{Client: client}, Serve: here.take, Log: slog.New(slog.DiscardHandler),
+		}, scope.Options{Rate: math.MaxInt, Prefix: c.Redis.KeyPrefix})
+		if err != nil {
+			return nil, err
+		}
+		t := scope.Task{Keys: keys, Progress: p}
+		Narrow(&t, &d)
+		if err := look.Look(ctx, t); err != nil {
+			return nil, err
+		}
+		found.add(here)
+	}
+	return found, nil
+}
+
+// add adds what was found of another source.
+func (f *Cached) add(o *Cached) {
+	for table, n := range o.Keys {
+		f.Keys[table] += n
+	}
+	f.Examples = append(f.Examples, o.Examples...)
+	f.Examples = f.Examples[:min(len(f.Examples), maxExamples)]
+}
+
+// meantBy returns what is known of the sources, and the doubt that stands for a scope. With Kafka that is what readers
+// have kept; else the source is asked.
+func meantBy(ctx context.Context, c *config.Config, s admin.Scope) (sources []*Learned, d doubt.Doubt, err error) {
+	v := Invalidations{Config: c}
+	if c.EventLog.Kind != config.EventLogKafka {
+		if d, err = v.doubt(ctx, s); err != nil {
+			return nil, d, err
+		}
+		l, err := inspect(ctx, c)
+		return []*Learned{l}, d, err
+	}
+	kept, err := OpenDoubts(ctx, c)
+	if err != nil {
+		return nil, d, err
+	}
+	v.Facts = kept.Facts
+	if d, err = v.doubt(ctx, s); err == nil {
+		sources, err = LearnAll(ctx, kept.Facts())
+	}
+	return sources, d, errors.Join(err, kept.Close())
+}
+
+// inspect asks the source for its tables.
+func inspect(ctx context.Context, c *config.Config) (*Learned, error) {
+	route, err := router.New(c.Mappings, router.Options{})
 	if err != nil {
 		return nil, err
 	}
-	t := scope.Task{Keys: keys, Progress: p}
-	Narrow(&t, &d)
-	return found, look.Look(ctx, t)
+	o, err := connect.Source(c)
+	if err != nil {
+		return nil, err
+	}
+	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	keys := Keys{Mappings: route.Mappings(), Source: o}
+	return keys.Learn(ctx, c.Source.Name)
 }
 
 // take counts what a pass hands out.

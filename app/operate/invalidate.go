@@ -18,6 +18,10 @@ import (
 type Invalidations struct {
 	Book   Book
 	Config *config.Config
+	// Facts are where readers keep their mappings; nil, or returning nil, with the embedded log.
+	Facts func() doubt.SharedFacts
+	// NoRedis says that this process deletes no keys, whatever the configuration has.
+	NoRedis bool
 	// Forget has keys forgotten now, given without redis.key_prefix, and returns how many once all are finished. Nil
 	// where there is no Redis at hand.
 	Forget func(ctx context.Context, keys []string) (int, error)
@@ -28,6 +32,9 @@ const maxByHand = 100
 
 // InvalidateKeys implements admin.Invalidations.
 func (v Invalidations) InvalidateKeys(ctx context.Context, keys []string) (int, error) {
+	if err := v.elsewhere(); err != nil {
+		return 0, err
+	}
 	if v.Forget == nil {
 		return 0, admin.NotHere("keys are forgotten by a running freshet that has Redis: start it, or ask the one that does")
 	}
@@ -36,15 +43,10 @@ func (v Invalidations) InvalidateKeys(ctx context.Context, keys []string) (int, 
 
 // Invalidate implements admin.Invalidations: it records a doubt about the keys, which is then answered.
 func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (string, error) {
-	if v.Config.EventLog.Kind == config.EventLogKafka {
-		return "", admin.NotHere("with eventlog.kind kafka, freshet cannot look for keys yet: delete them in " +
-			"redis")
+	if err := v.elsewhere(); err != nil {
+		return "", err
 	}
-	if !v.Config.HasSource() {
-		return "", admin.NotHere("this process has no mappings, so it cannot tell whose keys are meant: ask `freshet run`, " +
-			"or a reader")
-	}
-	d, err := v.doubt(s)
+	d, err := v.doubt(ctx, s)
 	if err != nil {
 		return "", err
 	}
@@ -53,6 +55,32 @@ func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (string, e
 			"some", maxByHand)
 	}
 	return d.ID, v.Book().Record(ctx, d)
+}
+
+// elsewhere refuses where there is no Redis to forget keys in.
+func (v Invalidations) elsewhere() error {
+	if v.NoRedis || !v.Config.HasRedis() {
+		return admin.NotHere("a reader has no redis in which it could forget keys: ask an invalidator of the group whose redis " +
+			"is meant, or `freshet run`")
+	}
+	return nil
+}
+
+// mappings returns all mappings whose keys are in Redis, and of how many sources they are: those of the configuration,
+// or with Kafka those that readers have kept.
+func (v Invalidations) mappings(ctx context.Context) (all []*router.Mapping, sources int, err error) {
+	if v.Config.EventLog.Kind != config.EventLogKafka {
+		route, err := router.New(v.Config.Mappings, router.Options{})
+		if err != nil {
+			return nil, 0, err
+		}
+		return route.Mappings(), 1, nil
+	}
+	learned, err := learnEach(ctx, v.Facts(), learnMappings)
+	for _, l := range learned {
+		all = append(all, l.Mappings...)
+	}
+	return all, len(learned), err
 }
 
 // waiting returns how many other requests are not answered yet.
@@ -70,13 +98,19 @@ func (v Invalidations) waiting(id string) (n int) {
 // Templates narrow the tables of a doubt. What is asked for are the keys of each table and each template that is named,
 // so that where both are, the tables stand as all of their templates. That may be more keys than were meant, never
 // fewer.
-func (v Invalidations) doubt(s admin.Scope) (doubt.Doubt, error) {
+func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, error) {
 	d := doubt.Doubt{Cause: alarm.ByHand, Source: v.Config.Source.Name, Pattern: s.Pattern}
-	route, err := router.New(v.Config.Mappings, router.Options{})
+	if v.Config.EventLog.Kind == config.EventLogKafka {
+		d.Source, d.Group = "", v.Config.EventLog.Kafka.Group
+	}
+	mappings, sources, err := v.mappings(ctx)
 	if err != nil {
 		return d, err
 	}
-	c := chooser{mappings: route.Mappings()}
+	if sources > 1 && len(s.Mappings) > 0 {
+		return d, unfit("the mappings of %d sources have no common numbers: name a mapping by its key", sources)
+	}
+	c := chooser{mappings: mappings}
 	if d.Templates, err = c.templates(s.Templates, s.Mappings); err != nil {
 		return d, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec/spectest"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
@@ -156,13 +157,48 @@ func TestAProcessDoesByHandWhatItCan(t *testing.T) {
 	if n, err := v.InvalidateKeys(t.Context(), []string{"product:1", "product:2"}); n != 2 || err != nil {
 		t.Error(n, err)
 	}
+	v.NoRedis = true
+	_, err := v.InvalidateKeys(t.Context(), []string{"product:1"})
+	_, all := v.Invalidate(t.Context(), admin.Scope{All: true})
+	for _, err := range []error{err, all} {
+		if !errors.As(err, &elsewhere) || !strings.Contains(err.Error(), "ask an invalidator") {
+			t.Error(err)
+		}
+	}
+}
+
+// An invalidator has no mappings of its own: it goes by those that readers have kept.
+func TestAnInvalidatorIsAskedByHandForTheKeysOfItsOwnRedis(t *testing.T) {
 	v, book := byHand(t, `
 redis: {addresses: ["127.0.0.1:6379"]}
 eventlog: {kind: kafka, kafka: {brokers: ["127.0.0.1:9092"], topic: t, group: g}}
 `)
-	if _, err := v.Invalidate(t.Context(), admin.Scope{All: true}); !errors.As(err, &elsewhere) ||
-		!strings.Contains(err.Error(), "kafka") || len(book.List()) > 0 {
-		t.Errorf("%v, %+v", err, book.List())
+	facts := &doubttest.Memory{}
+	v.Facts = func() doubt.SharedFacts { return facts }
+	ask := func(s admin.Scope) error {
+		_, err := v.Invalidate(t.Context(), s)
+		return err
+	}
+	if err := ask(admin.Scope{All: true}); err == nil || !strings.Contains(err.Error(), "no reader has kept") {
+		t.Error(err)
+	}
+	c, err := config.Parse("f.yaml", []byte(shop), CheckMappings)
+	testbed.Must(t, err)
+	testbed.Must(t, KeepMappings(t.Context(), facts, "shop", c.Mappings))
+	testbed.Must(t, ask(admin.Scope{Mappings: []int{2}}))
+	d := book.List()[0]
+	if d.Group != "g" || d.Source != "" || !slices.Equal(d.Templates, []string{"user:{id}", "users"}) {
+		t.Errorf("%+v", d)
+	}
+	testbed.Must(t, KeepMappings(t.Context(), facts, "blog", spectest.Specs(spectest.Keys("post:{id}").On("blog.post"))))
+	testbed.Must(t, ask(admin.Scope{Tables: []string{"blog.post", "shop.user"}}))
+	var unfit admin.Unfit
+	err = ask(admin.Scope{Mappings: []int{2}})
+	if !errors.As(err, &unfit) || !strings.Contains(err.Error(), "2 sources") {
+		t.Error(err)
+	}
+	if err := ask(admin.Scope{Tables: []string{"shop.review"}}); !errors.As(err, &unfit) {
+		t.Error(err)
 	}
 }
 

@@ -37,13 +37,16 @@ func (k *Keys) All(ctx context.Context) (*keyspace.Keyspace, error) {
 // Unasked returns all keys, without asking the source. More templates are blind then.
 func (k *Keys) Unasked() (*keyspace.Keyspace, error) { return keyspace.New(k.Mappings, nil, k.Prefix) }
 
-// InDoubt returns the keys that doubts are about.
-func (k *Keys) InDoubt(ctx context.Context, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
+// Learn returns what is known of the source.
+func (k *Keys) Learn(ctx context.Context, source string) (*Learned, error) {
 	tables, err := k.tables(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return k.inDoubt(tables, doubts...)
+	return &Learned{Source: source, Mappings: k.Mappings, Tables: tables}, err
+}
+
+// InDoubt returns the keys that doubts are about. All keys begin with prefix.
+func (l *Learned) InDoubt(prefix string, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
+	k := Keys{Mappings: l.Mappings, Prefix: prefix}
+	return k.inDoubt(l.Tables, doubts...)
 }
 
 func (k *Keys) tables(ctx context.Context) ([]*event.Table, error) {
@@ -57,7 +60,7 @@ func (k *Keys) tables(ctx context.Context) ([]*event.Table, error) {
 	return append(source.Tables, k.Known()...), nil
 }
 
-// inDoubt does the work of InDoubt. tables are the definitions that are known, besides those of the doubts; several of
+// inDoubt does the work of [Learned.InDoubt]. tables are the definitions that are known, besides those of the doubts; several of
 // one table if they changed.
 func (k *Keys) inDoubt(tables []*event.Table, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
 	var meant []*router.Mapping

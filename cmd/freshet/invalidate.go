@@ -86,7 +86,7 @@ func (c *cli) invalidations(ctx context.Context, do func(v admin.Invalidations) 
 		func(cfg *config.Config) (func() error, error) {
 			kept, err := operate.OpenDoubts(ctx, cfg)
 			return func() error {
-				return errors.Join(do(operate.Invalidations{Book: kept.Book, Config: cfg}), kept.Close())
+				return errors.Join(do(operate.Invalidations{Book: kept.Book, Config: cfg, Facts: kept.Facts}), kept.Close())
 			}, err
 		}))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,7 +23,10 @@ type Memory struct {
 	facts  map[string][]byte
 }
 
-var _ Keeper = (*Memory)(nil)
+var (
+	_ Keeper            = (*Memory)(nil)
+	_ doubt.SharedFacts = (*Memory)(nil)
+)
 
 func newEnded(t *testing.T) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,6 +96,24 @@ func (m *Memory) SetFact(ctx context.Context, name string, value []byte) error {
 		return fmt.Errorf("fact %s: %d bytes", name, len(value))
 	}
 	return m.do(ctx, "set fact", name, func() { m.facts[name] = slices.Clone(value) })
+}
+
+// FactsUnder implements [doubt.SharedFacts].
+func (m *Memory) FactsUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
+	facts := map[string][]byte{}
+	err := m.do(ctx, "facts", prefix, func() {
+		for name, value := range m.facts {
+			if strings.HasPrefix(name, prefix) {
+				facts[name] = slices.Clone(value)
+			}
+		}
+	})
+	return facts, err
+}
+
+// DropFact implements [doubt.SharedFacts].
+func (m *Memory) DropFact(ctx context.Context, name string) error {
+	return m.do(ctx, "drop fact", name, func() { delete(m.facts, name) })
 }
 
 // IDs returns the ids of the doubts that are kept, sorted.

@@ -65,6 +65,7 @@ type Log struct {
 	ends    map[int]int64
 
 	resting resting
+	lead    func(ctx context.Context) error // nil: there is nothing to do once for the group
 }
 
 // New returns a log. It does not connect yet.
@@ -170,7 +171,11 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}
-		return l.serve(ctx, c, handle)
+		serve := func(ctx context.Context) error { return l.serve(ctx, c, handle) }
+		if c.Partition == 0 {
+			return l.leading(ctx, serve)
+		}
+		return serve(ctx)
 	})
 	stop()
 	return errors.Join(err, background.Wait())

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,8 +52,8 @@ type Keeper struct {
 }
 
 var (
-	_ doubt.Follower = (*Keeper)(nil)
-	_ doubt.Facts    = (*Keeper)(nil)
+	_ doubt.Follower    = (*Keeper)(nil)
+	_ doubt.SharedFacts = (*Keeper)(nil)
 )
 
 // New returns a keeper. It reads nothing before [Keeper.Follow] runs.
@@ -151,6 +152,27 @@ func (k *Keeper) SetFact(ctx context.Context, name string, value []byte) error {
 		return fmt.Errorf("fact %s: it has %d bytes, more than %d", name, len(value), doubt.MaxFact)
 	}
 	return k.write(ctx, factPrefix+name, value)
+}
+
+// FactsUnder implements [doubt.SharedFacts].
+func (k *Keeper) FactsUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
+	if err := k.ready(ctx); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	facts := map[string][]byte{}
+	for key, r := range k.view.kept {
+		if name, is := strings.CutPrefix(key, factPrefix); is && strings.HasPrefix(name, prefix) && r.value != nil {
+			facts[name] = bytes.Clone(r.value)
+		}
+	}
+	return facts, nil
+}
+
+// DropFact implements [doubt.SharedFacts].
+func (k *Keeper) DropFact(ctx context.Context, name string) error {
+	return k.write(ctx, factPrefix+name, nil)
 }
 
 // write appends a record, and knows it from then on.

@@ -134,13 +134,20 @@ func TestEachProcessSeesWhatOthersWrite(t *testing.T) {
 	must(t, b.PutDoubt(t.Context(), doubttest.Sample(2)))
 	must(t, b.SetFact(t.Context(), "redis/g", []byte("x")))
 	a.await(t, id(1), id(2))
+	must(t, b.SetFact(t.Context(), "redis/h", []byte("y")))
+	must(t, b.SetFact(t.Context(), "else/g", []byte("z")))
+	must(t, b.DropFact(t.Context(), "redis/g"))
+	must(t, b.DropFact(t.Context(), "redis/none"))
 	must(t, b.DropDoubt(t.Context(), id(1)))
 	a.await(t, id(2))
 	b.await(t, id(2))
 	late := r.open(t)
 	late.await(t, id(2))
-	if fact, err := late.Fact(t.Context(), "redis/g"); err != nil || string(fact) != "x" {
-		t.Fatalf("%q, %v", fact, err)
+	for _, p := range []*process{b, late} {
+		facts, err := p.FactsUnder(t.Context(), "redis/")
+		if err != nil || len(facts) != 1 || string(facts["redis/h"]) != "y" {
+			t.Fatalf("%q, %v", facts, err)
+		}
 	}
 }
 

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/proof/testbed"
+)
+
+// otherGroup is the site of an invalidator of another group, with a Redis of its own.
+func (s *site) otherGroup() *site {
+	s.t.Helper()
+	o := s.part("invalidator")
+	o.group += "-other"
+	o.kafka = strings.Replace(o.kafka, s.group, o.group, 1)
+	o.redis = testbed.Redis(s.t)
+	return o
+}
+
+// undoubted waits until nothing is in doubt at any of the sites.
+func undoubted(all ...*site) {
+	for _, p := range all {
+		p.t.Helper()
+		p.await("nothing is in doubt", func(st *app.Status) bool { return st.State == app.Fresh && len(st.Doubts) == 0 })
+	}
+}
+
+func TestEachGroupForgetsTheKeysOfATruncatedTableInItsOwnRedis(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source).around(t, testbed.SharedKafka(t))
+		reader, a := s.part("reader"), s.part("invalidator")
+		b := s.otherGroup()
+		for _, p := range []*site{reader, a} {
+			p.start(p.role)
+		}
+		away := b.start("invalidator")
+		for _, p := range []*site{reader, a, b} {
+			p.awaitFresh()
+		}
+		others := lookalikes()
+		fill := func() {
+			for _, p := range []*site{a, b} {
+				for _, k := range append(others, "product:1", "product:-2147483648", "product:2147483647") {
+					p.cache(k)
+				}
+			}
+		}
+		fill()
+		load, stop := context.WithCancel(t.Context())
+		loaded := make(chan struct{})
+		go func() {
+			defer close(loaded)
+			for id := 100; load.Err() == nil; id++ {
+				s.write(100 + id%50)
+			}
+		}()
+		s.source.Exec(t, "TRUNCATE shop.product")
+		for _, p := range []*site{a, b} {
+			for _, k := range []string{"product:1", "product:-2147483648", "product:2147483647"} {
+				p.gone(k)
+			}
+		}
+		testbed.Eventually(t, patience, "the doubt is gone everywhere", func() bool {
+			return !slices.ContainsFunc([]*site{reader, a, b}, func(p *site) bool {
+				st := p.status()
+				return st == nil || len(st.Doubts) > 0
+			})
+		})
+		stop()
+		<-loaded
+		undoubted(reader, a, b)
+		a.kept(others...)
+		b.kept(others...)
+
+		away.Stop(t, patience)
+		fill()
+		s.source.Exec(t, "TRUNCATE shop.product")
+		a.gone("product:1")
+		undoubted(a)
+		reader.await("it waits for the group that is away", func(st *app.Status) bool {
+			return len(st.Doubts) == 1 && strings.HasSuffix(st.Doubts[0].Answer, "not settled yet: group "+b.group)
+		})
+		if !b.cached("product:1") {
+			t.Error("somebody deletes keys in the redis of a group that is away")
+		}
+		b.start("invalidator")
+		b.gone("product:1")
+		undoubted(reader, a, b)
+		b.kept(others...)
+	})
+}
+
+func TestAnAnswerOutlivesAKillOfTheInvalidatorThatGivesIt(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
+	s.extra = "scope_rate: 100\n"
+	reader, first, second := s.part("reader"), s.part("invalidator"), s.part("invalidator")
+	reader.start("reader")
+	running := map[*site]*testbed.Running{first: first.start("invalidator"), second: second.start("invalidator")}
+	of := s.given(first, second)
+	const keys = 2000
+	for id := range keys {
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	s.cache("other:1")
+	s.source.Exec(t, "DROP TABLE shop.product")
+	testbed.Eventually(t, patience, "keys are forgotten", func() bool { return s.size() < keys-200 })
+	victim, heir := first, second
+	if !of[0][0] {
+		victim, heir = second, first
+	}
+	running[victim].Kill9()
+	if s.size() < 100 {
+		t.Error("all was answered before the kill")
+	}
+	testbed.Eventually(t, 2*patience, "all keys are forgotten", func() bool { return s.size() == 1 })
+	undoubted(reader, heir)
+	s.kept("other:1")
+}
+
+// The updates wait for their turn when the table is truncated, and write their values after that.
+func TestWhatIsWrittenForOlderChangesIsForgottenTooAroundKafka(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
+	const rows = 100
+	s.mappings = `[{table: shop.product, second_delete: 1s, rate_limit: 10, keys: ["product:{id}"],
+  rebuild: {from: row, as: json, columns: [id, price]}}]`
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	reader.start("reader")
+	invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	var values []string
+	for id := range rows {
+		values = append(values, fmt.Sprintf("(%d, 1)", id))
+	}
+	s.source.Exec(t, "INSERT INTO shop.product VALUES "+strings.Join(values, ","), "TRUNCATE shop.product")
+	reader.await("something was in doubt", func(st *app.Status) bool { return len(st.Alarms) > 0 })
+	undoubted(reader, invalidator)
+	invalidator.await("all is finished", func(st *app.Status) bool { return st.InFlight+st.Pending == 0 })
+	for id := range rows {
+		if key := fmt.Sprintf("product:%d", id); s.cached(key) {
+			t.Errorf("%s is cached", key)
+		}
+	}
+}
+
+func TestKeysAreForgottenByHandAroundKafka(t *testing.T) {
+	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
+	reader, a := s.part("reader"), s.part("invalidator")
+	b := s.otherGroup()
+	reading := reader.start("reader")
+	for _, p := range []*site{a, b} {
+		p.start("invalidator")
+		p.awaitFresh()
+	}
+	reader.awaitFresh()
+	others := lookalikes()
+	for _, p := range []*site{a, b} {
+		for _, k := range append(others, "product:1", "product:2", "stray") {
+			p.cache(k)
+		}
+	}
+	lines := slices.Sorted(strings.Lines(a.ask("invalidate", "--all", "--dry-run")))
+	if got := strings.Join(lines, ""); got != "  \"product:1\"\n  \"product:2\"\n  2 of shop.product\n"+
+		"for example\nwould forget 2 keys\n" {
+		t.Errorf("a dry run: %s", got)
+	}
+	if out := a.ask("invalidate", "product:1", "stray"); out != "forgot 2 keys\n" {
+		t.Errorf("by name: %s", out)
+	}
+	if a.cached("product:1") || a.cached("stray") {
+		t.Error("keys that were named are cached")
+	}
+	a.kept(append(others, "product:2")...)
+	a.ask("invalidate", "--table", "shop.product", "--wait")
+	if a.cached("product:2") {
+		t.Error("product:2 is cached")
+	}
+	a.kept(others...)
+	b.kept(append(others, "product:1", "product:2", "stray")...)
+	undoubted(reader, a, b)
+	a.refused(exitUsage, []string{"shop.review"}, "invalidate", "--table", "shop.review")
+	for _, words := range [][]string{{"--all"}, {"product:1"}} {
+		reader.refused(exitFailed, []string{"ask an invalidator"}, append([]string{"invalidate"}, words...)...)
+	}
+	reader.refused(exitFailed, []string{"ask an invalidator"}, "invalidate", "--all", "--dry-run")
+
+	// What freshet does not answer by itself is answered by every group, wherever that was asked.
+	reading.Stop(t, patience)
+	a.cache("price:1")
+	b.cache("price:1")
+	reader.keys = append(reader.keys, "price:{price}")
+	reader.start("reader")
+	for _, p := range []*site{a, b} {
+		p.await("the mappings are in doubt", func(st *app.Status) bool { return len(st.Doubts) == 1 })
+	}
+	id := a.status().Doubts[0].ID
+	a.ask("doubts", "answer", id)
+	for _, p := range []*site{a, b} {
+		p.gone("price:1")
+	}
+	undoubted(reader, a, b)
+}
