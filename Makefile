@@ -12,7 +12,7 @@ FORMED = $$(find . -name '*.go' | grep -v /testdata/)
 
 .PHONY: demo demo-kafka test test-freshet test-modules soak bench build servers vet lint staticcheck format
 
-## demo: a shop whose cache stays fresh through a kill -9 (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
+## demo: a shop whose cache stays fresh through a kill -9, and a Redis with older data (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
 	@$(GO) build -o bin/demo ./proof/demo
 	@DEMO_SECONDS=$(DEMO_SECONDS) DEMO_WITHOUT=$(DEMO_WITHOUT) DEMO_SINGLE=$(DEMO_SINGLE) DEMO_KAFKA=$(DEMO_KAFKA) ./bin/demo

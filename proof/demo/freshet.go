@@ -76,6 +76,9 @@ func (s *stage) sections(role string) string {
 	} else {
 		fmt.Fprintf(&text, "eventlog:\n  kind: kafka\n  kafka: {brokers: [%q]}\n", s.cluster.Brokers()[0])
 	}
+	if s.cluster == nil {
+		text.WriteString("scope_rate: 20000   # keys a second, so that a short demo sees the end of it\n")
+	}
 	if role != "invalidator" { // D travels with the keys
 		d := secondDelete
 		if s.single {
@@ -151,6 +154,25 @@ type status struct {
 	Partitions []json.RawMessage `json:"partitions"`
 	// FreshAsOf is when the source was last asked of whose changes all are finished, final deletes included.
 	FreshAsOf time.Time `json:"fresh_as_of"`
+	// Doubts are what may have left stale keys.
+	Doubts []suspicion `json:"doubts"`
+}
+
+// suspicion is a doubt of freshet.
+type suspicion struct {
+	Cause   string `json:"cause"`
+	Message string `json:"message"`
+	Answer  string `json:"answer"` // how far its answer is
+}
+
+// older returns the doubt about a Redis that came back with older data; nil if there is none.
+func (s *status) older() *suspicion {
+	for i := range s.Doubts {
+		if s.Doubts[i].Cause == "redis_changed" {
+			return &s.Doubts[i]
+		}
+	}
+	return nil
 }
 
 // finish waits until freshet has finished its share of everything that was committed until now.

@@ -1,16 +1,17 @@
 // Command demo shows freshet at work: a small shop on a private MariaDB and a private Redis, writers, cache-aside
 // readers that are slow on purpose, and freshet as a process of its own that is killed with -9 half-way and started
-// again. Products and lists are deleted when they change; prices are written again. At the end every cached key is
-// compared with its row.
+// again. Then Redis is killed, and comes back with the data of a snapshot that was saved early: freshet does all
+// changes since then once more. Products and lists are deleted when they change; prices are written again. At the end every
+// cached key is compared with its row.
 //
 // With DEMO_KAFKA=1 there is an Apache Kafka broker too, and freshet is a reader and two invalidators; each of the four
-// is killed with -9 once, in turn.
+// is killed with -9 once, in turn. Redis is not: with Kafka freshet does not do changes again yet.
 //
 // It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C),
 // DEMO_WITHOUT=1 (the same load without freshet) and DEMO_SINGLE=1 (freshet that waits for no slow reader). The exit
 // code is 0 only if no cached key is stale. A MariaDB and a Redis of one's own are used when FRESHET_TEST_MARIADB and
-// FRESHET_TEST_REDIS give their addresses: the schema freshet_demo_shop and the keys product:*, price:* and category:*
-// are then written there.
+// FRESHET_TEST_REDIS give their addresses: the schema freshet_demo_shop and the keys product:*, price:*, category:* and
+// freshet:* are then written there, and that Redis is not killed.
 package main
 
 import (
@@ -20,15 +21,19 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/proof/testbed"
 )
 
 func main() {
+	redis.SetLogger(&logging.VoidLogger{}) // it would say a hundred times that Redis is away
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	stale, err := run(ctx)
 	stop()
@@ -106,6 +111,8 @@ type stage struct {
 	freshets []*freshet
 	meter    *meter
 	dir      string
+	// turns is how often Redis has gone away and come back. It is odd while Redis is away.
+	turns atomic.Int64
 }
 
 func build(ctx context.Context, p plan) (s *stage, err error) {
@@ -146,6 +153,7 @@ func (s *stage) startFreshets(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("Kafka %s on %s\n", s.cluster.Version, s.cluster.Brokers()[0])
+		fmt.Println("Redis is not sent back to older data: with Kafka, freshet does not do changes again yet")
 		roles = [][2]string{
 			{"reader", "freshet reader"},
 			{"invalidator", "freshet invalidator 1"},
@@ -245,9 +253,11 @@ func wait(ctx context.Context, d time.Duration) {
 
 func (s *stage) write(ctx, working context.Context) error {
 	return until(ctx, working, 4*time.Millisecond, func(ctx context.Context) error {
-		id := s.meter.begin()
-		cached, err := s.shop.cached(ctx, id)
-		if err != nil {
+		id, cached := s.meter.begin(), false
+		if err := s.unlessAway(func() (err error) {
+			cached, err = s.shop.cached(ctx, id)
+			return err
+		}); err != nil {
 			return err
 		}
 		defer s.meter.wrote(id, cached)
@@ -257,61 +267,8 @@ func (s *stage) write(ctx, working context.Context) error {
 
 func (s *stage) read(ctx, working context.Context) error {
 	return until(ctx, working, time.Millisecond, func(ctx context.Context) error {
-		return s.shop.read(ctx, random())
+		return s.unlessAway(func() error { return s.shop.read(ctx, random()) })
 	})
-}
-
-// strike kills each part with -9 once, in turn, and starts it again two seconds later.
-func (s *stage) strike(ctx, working context.Context) error {
-	victims := s.victims()
-	pause := 15 * time.Second
-	if s.duration > 0 {
-		pause = (s.duration - time.Duration(len(victims))*s.takeover()) / time.Duration(len(victims)+1)
-	}
-	for _, v := range victims {
-		wait(working, pause)
-		if working.Err() != nil {
-			return nil
-		}
-		fmt.Println("*** kill -9", v.name)
-		if err := v.kill(); err != nil {
-			return err
-		}
-		wait(working, 2*time.Second)
-		fmt.Println("*** start", v.name, "again")
-		if err := v.start(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// takeover is about how long it takes from a kill until all is as before. In a consumer group that is a session, for
-// nobody knows that the member is dead before.
-func (s *stage) takeover() time.Duration {
-	if s.kafka {
-		return 12 * time.Second
-	}
-	return 2 * time.Second
-}
-
-// victim is a part that is killed.
-type victim struct {
-	name  string
-	kill  func() error
-	start func(context.Context) error
-}
-
-func (s *stage) victims() []victim {
-	var all []victim
-	for _, f := range s.freshets {
-		all = append(all, victim{f.name, f.kill, f.start})
-	}
-	if s.cluster != nil {
-		b := s.cluster.Broker(1)
-		all = append(all, victim{"the Kafka broker", b.Kill, b.Start})
-	}
-	return all
 }
 
 // report prints a line a second, and every five seconds what has become of one product that was written a second ago.
@@ -326,23 +283,35 @@ func (s *stage) report(ctx, working context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		m := s.meter.second()
-		fills := s.shop.priceFills.Load()
-		stale, cached, err := s.shop.compare(ctx)
-		if err != nil {
+		if err := s.unlessAway(func() error {
+			var err error
+			written, filled, err = s.line(ctx, second%5 == 0, written, filled)
+			return err
+		}); err != nil {
 			return err
 		}
-		fmt.Printf("%11d %11d %11d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, max(0, m.sets-int(fills-filled)), m.p50,
-			m.p99, cached, stale)
-		if second%5 == 0 && written > 0 {
-			line, err := s.shop.example(ctx, written)
-			if err != nil {
-				return err
-			}
-			fmt.Println(line)
-		}
-		written, filled = m.last, fills
 	}
+}
+
+// line prints what the last second brought, and what has become of a product if one is asked for that was written. It
+// returns the product that was written last, and how many prices readers have filled.
+func (s *stage) line(ctx context.Context, example bool, written int, filled int64) (int, int64, error) {
+	m := s.meter.second()
+	fills := s.shop.priceFills.Load()
+	stale, cached, err := s.shop.compare(ctx)
+	if err != nil {
+		return m.last, fills, err
+	}
+	fmt.Printf("%11d %11d %11d   %20s  %8s  %14d  %10d\n", m.writes, m.deletes, max(0, m.sets-int(fills-filled)), m.p50,
+		m.p99, cached, stale)
+	if example && written > 0 {
+		text, err := s.shop.example(ctx, written)
+		if err != nil {
+			return m.last, fills, err
+		}
+		fmt.Println(text)
+	}
+	return m.last, fills, nil
 }
 
 // settle stops all writing, lets readers fill what is missing, waits until freshet has nothing left to do, and

@@ -16,6 +16,7 @@ import (
 // meter measures from outside: when a write's commit returned, and when Redis said that it deleted the product's
 // key (keyspace notifications). It does not ask freshet.
 type meter struct {
+	rdb  *redis.Client
 	sub  *redis.PubSub
 	done chan struct{}
 
@@ -42,10 +43,10 @@ type measured struct {
 }
 
 func newMeter(ctx context.Context, rdb *redis.Client) (*meter, error) {
-	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "K$g").Err(); err != nil {
-		return nil, fmt.Errorf("redis: ask for keyspace notifications: %w", err)
+	m := &meter{rdb: rdb, done: make(chan struct{}), writing: map[int]*write{}}
+	if err := m.again(ctx); err != nil {
+		return nil, err
 	}
-	m := &meter{done: make(chan struct{}), writing: map[int]*write{}}
 	m.sub = rdb.PSubscribe(ctx, "__keyspace@*__:product:*", "__keyspace@*__:category:*", "__keyspace@*__:price:*")
 	if _, err := m.sub.Receive(ctx); err != nil {
 		return nil, fmt.Errorf("redis: subscribe to keyspace notifications: %w", err)
@@ -58,6 +59,23 @@ func newMeter(ctx context.Context, rdb *redis.Client) (*meter, error) {
 		}
 	}()
 	return m, nil
+}
+
+// again asks a Redis that has just started for notifications. What was deleted before that is not waited for.
+func (m *meter) again(ctx context.Context) error {
+	if err := m.rdb.ConfigSet(ctx, "notify-keyspace-events", "K$g").Err(); err != nil {
+		return fmt.Errorf("redis: ask for keyspace notifications: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, w := range m.writing {
+		if w.under {
+			*w = write{under: true}
+		} else {
+			delete(m.writing, id)
+		}
+	}
+	return nil
 }
 
 func (m *meter) close() error {
