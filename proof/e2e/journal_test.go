@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -177,11 +179,43 @@ func (j *journal) verify(r *rig, since time.Time) {
 // verifyCache fails the test if a cached product or note differs from its row.
 func (r *rig) verifyCache() {
 	r.t.Helper()
+	r.compareCache().verify(r.t)
+}
+
+// compared is what a comparison of all that is cached with its rows has found.
+type compared struct {
+	stale  []string // what is wrong, of each stale key
+	gone   int      // how many of them are of rows that are gone
+	cached int
+}
+
+// verify fails the test if a key is stale.
+func (c compared) verify(t *testing.T) {
+	t.Helper()
+	t.Log(c)
+	if c.cached == 0 {
+		t.Fatal("nothing is cached, so nothing is shown")
+	}
+	if n := len(c.stale); n > 0 {
+		t.Fatalf("%d of %d cached keys are stale:\n%s", n, c.cached, strings.Join(c.stale[:min(10, n)], "\n"))
+	}
+}
+
+// String says how many keys are stale.
+func (c compared) String() string {
+	return fmt.Sprintf("stale keys: %d of %d, of rows that are gone: %d", len(c.stale), c.cached, c.gone)
+}
+
+// compareCache compares every cached product and note with its row. freshet's own keys are none.
+func (r *rig) compareCache() (c compared) {
+	r.t.Helper()
 	ctx := r.t.Context()
-	stale, cached := 0, 0
 	it := r.redis.Client().Scan(ctx, 0, "*", 1000).Iterator()
 	for it.Next(ctx) {
 		key := it.Val()
+		if strings.HasPrefix(key, "freshet:") {
+			continue
+		}
 		have, err := r.redis.Client().Get(ctx, key).Result()
 		if errors.Is(err, redis.Nil) {
 			continue
@@ -189,21 +223,17 @@ func (r *rig) verifyCache() {
 		testbed.Must(r.t, err)
 		want, err := rowOf(ctx, r.source.DB(), key)
 		testbed.Must(r.t, err)
-		cached++
-		if have != want {
-			if stale++; stale <= 10 {
-				r.t.Errorf("%s is cached as %q, its row says %q", key, have, want)
-			}
+		c.cached++
+		if have == want {
+			continue
+		}
+		c.stale = append(c.stale, fmt.Sprintf("%s is cached as %q, its row says %q", key, have, want))
+		if want == "none" {
+			c.gone++
 		}
 	}
 	testbed.Must(r.t, it.Err())
-	if cached == 0 {
-		r.t.Fatal("nothing is cached, so nothing is shown")
-	}
-	r.t.Logf("stale keys: %d of %d", stale, cached)
-	if stale > 0 {
-		r.t.Fatalf("%d of %d cached keys are stale", stale, cached)
-	}
+	return c
 }
 
 // rowOf returns what a reader caches under a key.

@@ -180,13 +180,19 @@ func (l *load) read(ctx context.Context, rnd *rand.Rand) error {
 func loadRig(t *testing.T, source *testbed.Server, seed uint64) (*rig, *load) {
 	t.Helper()
 	r := newRig(t, source, "--appendonly", "yes", "--appendfsync", "no")
-	source.DB().SetMaxOpenConns(40)
-	source.DB().SetMaxIdleConns(40)
+	return r, r.load(seed)
+}
+
+// load starts freshet, and a load.
+func (r *rig) load(seed uint64) *load {
+	r.t.Helper()
+	r.source.DB().SetMaxOpenConns(40)
+	r.source.DB().SetMaxIdleConns(40)
 	r.cfg.d = loadD
-	r.source.Exec(t, schema...)
+	r.source.Exec(r.t, schema...)
 	r.configure()
 	r.run()
-	return r, startLoad(r, seed)
+	return startLoad(r, seed)
 }
 
 // settle ends the load, waits until freshet is done, and verifies both what was deleted and what is cached. Readers

@@ -73,6 +73,7 @@ type configuration struct {
 	d        string // second_delete
 	start    string // source.start
 	dir      string // eventlog.dir
+	redis    string // more of redis
 	extra    string // more top-level keys
 	mappings string
 }
@@ -144,11 +145,11 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 func (r *rig) configure() {
 	r.t.Helper()
 	text := fmt.Sprintf(`source: {addresses: [%q], user: root, start: %q, heartbeat: 200ms}
-redis: {addresses: [%q]}
+redis: {addresses: [%q]%s}
 eventlog: {dir: %q}
 invalidator: {second_delete: %s}
 admin: {listen: %q}
-%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.dir, r.cfg.d, r.listen, r.cfg.extra, r.cfg.mappings)
+%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, r.cfg.extra, r.cfg.mappings)
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 
@@ -293,6 +294,11 @@ type status struct {
 	} `json:"partitions"`
 	Parked      int `json:"parked"`
 	DeadLetters int `json:"dead_letters"`
+	Alarms      []struct {
+		Kind string    `json:"kind"`
+		Last time.Time `json:"last"`
+	} `json:"alarms"`
+	Doubts []json.RawMessage `json:"doubts"`
 }
 
 // await waits until freshet's status satisfies cond. It is only used to know when to look, never as evidence.
