@@ -69,6 +69,7 @@ func (b *benchmark) sections() []*section {
 		b.growthSection(),
 		b.restSection(),
 		b.scopeSection(),
+		b.redoSection(),
 		b.othersSection(),
 		b.actionsSection(),
 		b.guardSection(),

@@ -12,14 +12,16 @@ import (
 // programs returns the processes that a contender consists of, not yet started.
 type programs func(ctx context.Context, b *benchmark) ([]*exec.Cmd, error)
 
-// together is freshet run: both halves in one process.
+// together is freshet run: both halves in one process. Without a source it follows the live one.
 func together(s setting) programs {
 	return func(ctx context.Context, b *benchmark) ([]*exec.Cmd, error) {
-		source, err := b.liveMySQL(ctx)
-		if err != nil {
-			return nil, err
+		if s.source == nil {
+			source, err := b.liveMySQL(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s.source = source
 		}
-		s.source = source
 		cmd, err := b.command(ctx, s)
 		return []*exec.Cmd{cmd}, err
 	}

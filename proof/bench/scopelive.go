@@ -16,7 +16,7 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// forgetting is a running freshet that can be asked to forget keys.
+// forgetting is a running freshet that forgets keys because it is asked to, or doubts what Redis holds.
 type forgetting struct {
 	source *testbed.Server
 	client *admin.Client
@@ -26,9 +26,12 @@ type forgetting struct {
 // whileForgetting runs freshet for as long as f takes.
 func (b *benchmark) whileForgetting(ctx context.Context, s setting, f func(context.Context, *forgetting) error) error {
 	const token = "of the benchmark"
-	source, err := b.liveMySQL(ctx)
-	if err != nil {
-		return err
+	if s.source == nil {
+		source, err := b.liveMySQL(ctx)
+		if err != nil {
+			return err
+		}
+		s.source = source
 	}
 	listen, err := freeAddress()
 	if err != nil {
@@ -42,7 +45,7 @@ func (b *benchmark) whileForgetting(ctx context.Context, s setting, f func(conte
 		return all, err
 	}
 	return b.while(ctx, run, func(ctx context.Context, pids []int) error {
-		return f(ctx, &forgetting{source: source, client: admin.NewClient("http://"+listen, token, nil), pid: pids[0]})
+		return f(ctx, &forgetting{source: s.source, client: admin.NewClient("http://"+listen, token, nil), pid: pids[0]})
 	})
 }
 
@@ -78,6 +81,11 @@ func (f *forgetting) forget(ctx context.Context, s admin.Scope) (peak usage, err
 	if err != nil {
 		return peak, err
 	}
+	return f.answered(ctx, func(d admin.Doubt) bool { return d.ID == id })
+}
+
+// answered returns once there is no doubt any more that is one of those, with the most memory that was seen meanwhile.
+func (f *forgetting) answered(ctx context.Context, those func(admin.Doubt) bool) (peak usage, err error) {
 	for {
 		now, err := usageOf(f.pid)
 		if err != nil {
@@ -90,7 +98,7 @@ func (f *forgetting) forget(ctx context.Context, s admin.Scope) (peak usage, err
 		if err != nil {
 			return peak, err
 		}
-		i := slices.IndexFunc(all, func(d admin.Doubt) bool { return d.ID == id })
+		i := slices.IndexFunc(all, those)
 		switch {
 		case i < 0:
 			return peak, nil
@@ -107,10 +115,15 @@ func (f *forgetting) forget(ctx context.Context, s admin.Scope) (peak usage, err
 // what is measured are other keys of the same rows.
 func (c cached) live(name string, scoped bool, still string) *contender {
 	return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
-		p := pace{rate: 200, length: max(4*time.Second, time.Duration(30*float64(time.Second)*min(1, b.scale)))}
+		p := b.livePace()
 		ms, err := c.latency(ctx, b, p, scoped)
 		return percentiles(ms, reference{of: still}), err
 	}}
+}
+
+// livePace is at which pace transactions commit while keys are forgotten.
+func (b *benchmark) livePace() pace {
+	return pace{rate: 200, length: max(4*time.Second, time.Duration(30*float64(time.Second)*min(1, b.scale)))}
 }
 
 // latency returns the latencies in milliseconds of what was committed while the scope ran, or after the warm-up.

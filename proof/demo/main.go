@@ -1,8 +1,8 @@
 // Command demo shows freshet at work: a small shop on a private MariaDB and a private Redis, writers, cache-aside
 // readers that are slow on purpose, and freshet as a process of its own that is killed with -9 half-way and started
 // again. Then Redis is killed, and comes back with the data of a snapshot that was saved early: freshet does all
-// changes since then once more. Products and lists are deleted when they change; prices are written again. At the end every
-// cached key is compared with its row.
+// changes since then once more. Products and lists are deleted when they change; prices are written again. At the end
+// every cached key is compared with its row.
 //
 // With DEMO_KAFKA=1 there is an Apache Kafka broker too, and freshet is a reader and two invalidators; each of the four
 // is killed with -9 once, in turn. Redis is not: with Kafka freshet does not do changes again yet.
