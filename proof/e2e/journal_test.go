@@ -182,6 +182,9 @@ func (r *rig) verifyCache() {
 	r.compareCache().verify(r.t)
 }
 
+// stamp is what the name of the key begins with in which freshet says how old Redis' data is.
+const stamp = "freshet:stamp:"
+
 // compared is what a comparison of all that is cached with its rows has found.
 type compared struct {
 	stale  []string // what is wrong, of each stale key

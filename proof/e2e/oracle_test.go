@@ -162,8 +162,8 @@ var complaints = regexp.MustCompile(`(?m)^.*(panic|please report it|fatal error|
 func (r *rig) deletes() map[string]time.Time {
 	all := map[string]time.Time{}
 	for _, k := range r.resp.Keys() {
-		if strings.Contains(k, "freshet:probe") {
-			continue // an answer to a doubt, which is no key of a row
+		if strings.Contains(k, "freshet:probe") || strings.Contains(k, stamp) {
+			continue // an answer to a doubt, or the age of Redis' data: no key of a row
 		}
 		for _, a := range r.resp.Acks(k) {
 			if slices.Contains(acting, a.Command) && a.Err == "" && !a.Acked.IsZero() && a.Sent.After(all[k]) {
