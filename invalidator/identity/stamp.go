@@ -69,6 +69,13 @@ func (w *Watch) asked() (key, before string) {
 	return w.options.Prefix + StampKey + s.name, s.last
 }
 
+// known returns what the stamp was last known to hold.
+func (s *stamp) known() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
 // find returns what a server answered that was asked for the stamp when it was last known to hold before.
 func (s *stamp) find(before, text string, err error) found {
 	s.mu.Lock()

@@ -112,6 +112,28 @@ func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
 	}
 }
 
+// Connections that are made while the doubt is being recorded find the same.
+func TestOlderDataIsRecordedOnceHoweverManyConnectionsFindIt(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	r.finish("a")
+	r.server.Do(t, "save")
+	r.finish("b")
+	r.restart()
+	r.watch.Look(t.Context(), r.server.Client())
+	answers := r.watch.take()
+	r.watch.Look(t.Context(), r.server.Client())
+	answers = append(answers, r.watch.take()...)
+	for _, s := range answers {
+		is, err := r.watch.compare(t.Context(), r.was, s)
+		testbed.Must(t, err)
+		r.was = is
+	}
+	r.since("a")
+	if d := r.book.List()[0]; d.Count != 1 || !strings.Contains(d.Message, "was restarted") {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestAStampThatIsGoneIsNoDoubt(t *testing.T) {
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
