@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/event/latency"
 	"github.com/freshet/freshet/eventlog"
@@ -67,6 +68,9 @@ func (a *answering) redoAll(ctx context.Context) error {
 			return nil
 		case err == nil:
 			again.Succeeded()
+			if err := a.askUnread(ctx, d); err != nil {
+				return fmt.Errorf("answer doubts: %w", err)
+			}
 			if err := a.dismiss(ctx, d); err != nil {
 				return fmt.Errorf("answer doubts: %w", err)
 			}
@@ -81,6 +85,20 @@ func (a *answering) redoAll(ctx context.Context) error {
 			if again.Wait(ctx, err) != nil {
 				return nil
 			}
+		}
+	}
+	return nil
+}
+
+// askUnread has a scope answer what a redo could not read: rows of before a DDL, of which nobody knows the columns any
+// more. The live stream has read them, so this is no trouble that lasts.
+func (a *answering) askUnread(ctx context.Context, of *doubt.Doubt) error {
+	for _, d := range a.doubts.List() {
+		if d.Cause != alarm.EventUndecodable || !a.mine(&d) || d.Last.Before(of.Last) {
+			continue
+		}
+		if err := a.doubts.Ask(ctx, d.ID); err != nil && !errors.Is(err, doubt.ErrUnknown) {
+			return err
 		}
 	}
 	return nil
@@ -204,7 +222,11 @@ func (r *redoing) begin(ctx context.Context, o canal.Options, d *doubt.Doubt) (a
 	}
 	var place checkpoint.PositionJSON
 	if json.Unmarshal([]byte(text), &place) == nil {
-		at, err = place.Position()
+		if at, err = place.Position(); err != nil {
+			return at, fmt.Errorf("%w: %w", errNotInLog, err)
+		}
+	} else if _, failed := time.Parse(time.RFC3339, text); failed != nil { // somebody else has written the stamp
+		return at, fmt.Errorf("%w: %.100q is no place in it", errNotInLog, text)
 	} else {
 		at, err = canal.Locate(ctx, o, text)
 	}

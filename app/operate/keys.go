@@ -60,8 +60,8 @@ func (k *Keys) tables(ctx context.Context) ([]*event.Table, error) {
 	return append(source.Tables, k.Known()...), nil
 }
 
-// inDoubt does the work of [Learned.InDoubt]. tables are the definitions that are known, besides those of the doubts; several of
-// one table if they changed.
+// inDoubt does the work of [Learned.InDoubt]. tables are the definitions that are known, besides those of the doubts;
+// several of one table if they changed.
 func (k *Keys) inDoubt(tables []*event.Table, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
 	var meant []*router.Mapping
 	for _, m := range k.Mappings {

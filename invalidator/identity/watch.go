@@ -216,7 +216,7 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	}
 	why := suspicion(was, s.server, s.at)
 	switch {
-	case why == "" && s.stamp.is == another && w.stamp.known() == s.stamp.before: // else it was asked before that was found
+	case why == "" && s.stamp.is == another && w.stamp.known() == s.stamp.before: // else asked before that was found
 		why = "the stamp that freshet keeps in it is an older one"
 	case why == "":
 		if is.Run != was.Run {
