@@ -25,6 +25,8 @@ type Scope struct {
 	Pattern string `json:"pattern,omitempty"`
 	// All means every key of every mapping. Nothing else is said then.
 	All bool `json:"all,omitempty"`
+	// Since means the keys of all changes since a time (RFC 3339), or since so long ago (10m). Nothing else is said then.
+	Since string `json:"since,omitempty"`
 }
 
 // named reports whether a table, a template or a mapping is named.
@@ -52,7 +54,7 @@ const (
 // Validate refuses what says nothing, or two things at once, or too much.
 func (i *Invalidation) Validate() error {
 	kinds := 0
-	for _, given := range []bool{len(i.Keys) > 0, i.named() || i.Pattern != "", i.All} {
+	for _, given := range []bool{len(i.Keys) > 0, i.named() || i.Pattern != "", i.All, i.Since != ""} {
 		if given {
 			kinds++
 		}
@@ -60,6 +62,8 @@ func (i *Invalidation) Validate() error {
 	switch {
 	case kinds == 0:
 		return errors.New("say which keys to forget: by name, or tables, mappings, a pattern, or all")
+	case kinds > 1 && i.Since != "":
+		return errors.New("since stands alone: without keys, tables, mappings, pattern and all")
 	case kinds > 1 && i.All:
 		return errors.New("all stands alone: without keys, tables, mappings and pattern")
 	case kinds > 1:

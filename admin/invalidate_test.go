@@ -46,6 +46,7 @@ func TestAScopeIsAskedForAndHasTheIDOfItsDoubt(t *testing.T) {
 	for _, s := range []Scope{
 		{All: true},
 		{Pattern: "product:1*"},
+		{Since: "10m"},
 		{Tables: []string{"shop.product"}, Templates: []string{"product:{id}"}, Mappings: []int{2}, Pattern: "*7"},
 	} {
 		f.asked.scopes = nil
@@ -102,6 +103,9 @@ func TestAnInvalidationThatMakesNoSenseIsRefusedInASentence(t *testing.T) {
 		`{"keys": []}`:                          "say which keys to forget",
 		`{"keys": ["a"], "all": true}`:          "all stands alone",
 		`{"pattern": "a*", "all": true}`:        "all stands alone",
+		`{"since": "10m", "all": true}`:         "since stands alone",
+		`{"since": "10m", "keys": ["a"]}`:       "since stands alone",
+		`{"since": "10m", "pattern": "a*"}`:     "since stands alone",
 		`{"keys": ["a"], "tables": ["shop.a"]}`: "keys stand alone",
 		`{"keys": ["a"], "pattern": "a*"}`:      "keys stand alone",
 		`{"keys": ["a", ""]}`:                   "key 2 is empty",

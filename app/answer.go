@@ -247,7 +247,8 @@ func (a *answering) newest(source string) func() event.Version {
 	}
 }
 
-// forgetIn has all keys of a part forgotten, and returns for how long that went through Redis.
+// forgetIn has all keys of a part forgotten, or as many as are by the time that all doubts are dismissed. It returns for
+// how long that went through Redis.
 func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, say func(format string, args ...any),
 ) (busy time.Duration, err error) {
 	if len(p.keys.Targets()) == 0 {
@@ -263,17 +264,33 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 	}
 	operate.Narrow(&t, &due[0])
 	done := make(chan error, 1)
-	go func() { done <- a.scope.Run(ctx, t) }()
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { done <- a.scope.Run(running, t) }()
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+			if dismissed(a.doubts, due...) {
+				cancel()
+			}
 			say("%s", sentence(&progress, waits.Load()))
 		case err = <-done:
+			if running.Err() != nil {
+				err = ctx.Err()
+			}
 			return time.Duration(progress.Busy.Load()), err
 		}
 	}
+}
+
+// dismissed reports whether none of the doubts is there any more: nobody waits for the answer.
+func dismissed(book *doubt.Book, due ...doubt.Doubt) bool {
+	there := book.List()
+	return !slices.ContainsFunc(due, func(d doubt.Doubt) bool {
+		return slices.ContainsFunc(there, func(o doubt.Doubt) bool { return o.ID == d.ID })
+	})
 }
 
 // await waits until everything up to a version is finished.

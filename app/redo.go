@@ -74,6 +74,9 @@ func (a *answering) redoAll(ctx context.Context) error {
 			if err := a.dismiss(ctx, d); err != nil {
 				return fmt.Errorf("answer doubts: %w", err)
 			}
+		case errors.Is(err, errNotInLog) && d.Cause == alarm.ByHand:
+			a.doubts.Stuck(d.ID, fmt.Sprintf("%v; have the keys forgotten in another way (`freshet invalidate`), and "+
+				"`freshet doubts dismiss %s`", err, d.ID))
 		case errors.Is(err, errNotInLog):
 			a.redo.options.Log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",
 				"doubt", d.ID, "error", err)
@@ -156,7 +159,9 @@ func (r *redoing) run(ctx context.Context, d *doubt.Doubt) error {
 		return err
 	})
 	g.Go(func() error {
-		r.report(watching, d, run)
+		if r.report(watching, d, run) == errDismissed {
+			stop(errDismissed)
+		}
 		return nil
 	})
 	err = run.reader.run(ctx)
@@ -168,14 +173,21 @@ func (r *redoing) run(ctx context.Context, d *doubt.Doubt) error {
 	if others := g.Wait(); err == nil {
 		err = others
 	}
+	if context.Cause(ctx) == errDismissed {
+		return nil
+	}
 	if errors.Is(err, retry.ErrHalt) {
 		return fmt.Errorf("%w: %w", errNotInLog, err)
 	}
 	return err
 }
 
-// errStopped says that the engine was stopped before all keys were forgotten.
-var errStopped = errors.New("the engine was stopped before all changes were done again")
+var (
+	// errStopped says that the engine was stopped before all keys were forgotten.
+	errStopped = errors.New("the engine was stopped before all changes were done again")
+	// errDismissed says that an operator has dismissed the doubt.
+	errDismissed = errors.New("the doubt was dismissed")
+)
 
 // build makes a redo.
 func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
@@ -280,9 +292,12 @@ func (r redone) WritePosition(w checkpoint.Write) error {
 // WriteMappings implements [checkpoint.Storage].
 func (redone) WriteMappings(string) error { return nil }
 
-// report says how far a redo is, until ctx ends.
-func (r *redoing) report(ctx context.Context, d *doubt.Doubt, run *redo) {
+// report says how far a redo is, until ctx ends, or the doubt is dismissed: errDismissed.
+func (r *redoing) report(ctx context.Context, d *doubt.Doubt, run *redo) error {
 	for retry.Sleep(ctx, looksEach) == nil {
+		if dismissed(r.doubts, *d) {
+			return errDismissed
+		}
 		at := "about to read the binlog"
 		if s := run.source.Stats(); !s.Committed.IsZero() {
 			at = "at the changes of " + s.Committed.UTC().Format(time.RFC3339) + ", " + written(s.File, s.Pos)
@@ -290,6 +305,7 @@ func (r *redoing) report(ctx context.Context, d *doubt.Doubt, run *redo) {
 		r.doubts.Say(d.ID, fmt.Sprintf("being answered, by doing the changes again: %s, %d keys forgotten", at,
 			run.keys.taken.Load()))
 	}
+	return ctx.Err()
 }
 
 // leftovers is the end of a log that takes what is only to be forgotten.

@@ -7,14 +7,19 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/keyspace"
@@ -38,6 +43,9 @@ const maxExamples = 20
 func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progress) (*Cached, error) {
 	if err := (Invalidations{Config: c}).elsewhere(); err != nil {
 		return nil, err
+	}
+	if s.Since != "" {
+		return dryRedo(ctx, c, s.Since, p)
 	}
 	sources, d, err := meantBy(ctx, c, s)
 	if err != nil {
@@ -86,6 +94,69 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	}
 	return found, nil
 }
+
+// dryRedo looks which keys the changes since a time are about, and forgets none. It reads the binlog up to its end, and
+// asks nothing of Redis.
+func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progress) (*Cached, error) {
+	d, err := Invalidations{Config: c}.since(since)
+	if err != nil {
+		return nil, err
+	}
+	o, err := connect.Source(c)
+	if err != nil {
+		return nil, err
+	}
+	at, err := canal.Locate(ctx, o, d.From)
+	if err != nil {
+		return nil, err
+	}
+	route, err := router.New(c.Mappings, router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	o.ServerID, o.UntilCaughtUp = 0, true // the one of the configuration is the live stream's
+	source, err := canal.New(o, func(_ context.Context, t *event.Table) ([]event.Need, error) { return route.Bind(t) },
+		checkpoint.New("the dry run", unsaved{}, checkpoint.Loaded{Position: at}))
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	found := &Cached{Keys: map[string]int{}}
+	var b event.Batch
+	for {
+		step, err := source.Next(ctx)
+		if err == io.EOF {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if step.Kind != canal.Rows {
+			continue
+		}
+		err = step.Each(func(change *event.Change) error {
+			route.Route(&b, change)
+			p.Looked.Add(1)
+			p.Found.Add(int64(b.Len()))
+			found.count(&b)
+			b.Reset()
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unsaved is where the position of a dry run is kept: nowhere.
+type unsaved struct{}
+
+// WritePosition implements [checkpoint.Storage].
+func (unsaved) WritePosition(checkpoint.Write) error { return nil }
+
+// WriteMappings implements [checkpoint.Storage].
+func (unsaved) WriteMappings(string) error { return nil }
 
 // add adds what was found of another source.
 func (f *Cached) add(o *Cached) {
@@ -146,11 +217,16 @@ func (f *Cached) take(ctx context.Context, p eventlog.Partition) error {
 			return err
 		}
 		p.Commit(token)
-		for i := range b.Len() {
-			f.Keys[b.Of(i).Table]++
-			if len(f.Examples) < maxExamples {
-				f.Examples = append(f.Examples, b.Key(i))
-			}
+		f.count(b)
+	}
+}
+
+// count counts the keys of a batch.
+func (f *Cached) count(b *event.Batch) {
+	for i := range b.Len() {
+		f.Keys[b.Of(i).Table]++
+		if key := b.Key(i); len(f.Examples) < maxExamples && !slices.Contains(f.Examples, key) {
+			f.Examples = append(f.Examples, strings.Clone(key))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/config"
@@ -100,6 +101,9 @@ func (v Invalidations) waiting(id string) (n int) {
 // fewer.
 func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, error) {
 	d := doubt.Doubt{Cause: alarm.ByHand, Source: v.Config.Source.Name, Pattern: s.Pattern}
+	if s.Since != "" {
+		return v.since(s.Since)
+	}
 	if v.Config.EventLog.Kind == config.EventLogKafka {
 		d.Source, d.Group = "", v.Config.EventLog.Kafka.Group
 	}
@@ -126,6 +130,37 @@ func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, e
 	d = d.Named()
 	d.Message = "an operator asked freshet to forget " + meant(s, d.Templates)
 	return d, nil
+}
+
+// since returns the doubt that stands for the keys of all changes since a time.
+func (v Invalidations) since(text string) (d doubt.Doubt, err error) {
+	if v.Config.EventLog.Kind == config.EventLogKafka {
+		return d, admin.NotHere("with Kafka, changes cannot be done again: name tables, mappings or a pattern")
+	}
+	at, err := sinceWhen(text, time.Now())
+	if err != nil {
+		return d, err
+	}
+	from := at.UTC().Format(time.RFC3339)
+	d = doubt.Doubt{Cause: alarm.ByHand, Source: v.Config.Source.Name, From: from}.Named()
+	d.Message = "an operator asked freshet to forget the keys of all changes since " + from
+	return d, nil
+}
+
+// sinceWhen reads a time, or how long before now that is.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if ago, notAgo := time.ParseDuration(text); notAgo == nil {
+		at, err = now.Add(-ago), nil
+	}
+	switch {
+	case err != nil:
+		return at, unfit("%s is no time: write how long ago, such as 10m or 2h, or a time such as %s", spec.Quote(text),
+			now.UTC().Format(time.RFC3339))
+	case !at.Before(now):
+		return at, unfit("%s is not in the past", spec.Quote(text))
+	}
+	return at, nil
 }
 
 // meant says in words which keys are. It names no key: a pattern may be one.

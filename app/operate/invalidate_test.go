@@ -116,6 +116,10 @@ func TestWhatNoMappingIsForIsRefusedWithASuggestion(t *testing.T) {
 		{admin.Scope{Templates: []string{"product:{ID}"}}, `no mapping has the key "product:{ID}": did you mean "product:{id}"?`},
 		{admin.Scope{Templates: []string{"x"}}, `no mapping has the key "x": mappings have category:{category_id}:products, `},
 		{admin.Scope{Mappings: []int{0}}, "there is no mapping 0: the configuration has 1 to 3"},
+		{admin.Scope{Since: "yesterday"}, `"yesterday" is no time: write how long ago, such as 10m or 2h, or a time such as 20`},
+		{admin.Scope{Since: "-10m"}, `"-10m" is not in the past`},
+		{admin.Scope{Since: "0s"}, `"0s" is not in the past`},
+		{admin.Scope{Since: "2999-01-31T08:00:00Z"}, `"2999-01-31T08:00:00Z" is not in the past`},
 		{admin.Scope{Mappings: []int{1, 4}}, "there is no mapping 4: the configuration has 1 to 3"},
 	} {
 		_, err := v.Invalidate(t.Context(), c.scope)

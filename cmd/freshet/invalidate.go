@@ -99,6 +99,39 @@ func badScope(err error) error {
 	return err
 }
 
+const redoLong = `Have freshet forget the keys of all changes since a time, as if the rows had been changed once more: for when Redis
+did not get its deletes, or something else wrote old values into it. freshet reads that part of the binlog again, alongside
+the changes that come, and writes nothing.
+
+It is recorded as a doubt, which outlives a restart and ends when all is done. ` + "`freshet doubts dismiss`" + ` ends it earlier.`
+
+func (c *cli) redoCommand() *cobra.Command {
+	var s admin.Scope
+	var wait, dry bool
+	cmd := &cobra.Command{
+		Use:   "redo --since TIME",
+		Short: "Forget the keys of all changes since a time once more",
+		Long:  redoLong,
+		Example: `  freshet redo --since 10m --wait
+  freshet redo --since 2026-01-31T08:00:00Z --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case s.Since == "":
+				return usageError{fmt.Errorf("--since is missing: how long ago, or when; see `%s --help`", cmd.CommandPath())}
+			case dry:
+				return c.dryRun(cmd.Context(), s)
+			}
+			return c.invalidate(cmd.Context(), s, wait)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.Since, "since", "", "how long ago (10m, 2h), or when (2026-01-31T08:00:00Z), by the commits in the binlog")
+	f.BoolVar(&wait, "wait", false, "wait until all is done")
+	f.BoolVar(&dry, "dry-run", false, "say how many keys these changes have, with some examples, and forget none")
+	return c.urlFlag(cmd)
+}
+
 func (c *cli) invalidateKeys(ctx context.Context, keys []string) error {
 	client, _, err := c.client()
 	if err != nil {
@@ -132,7 +165,7 @@ func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
 	for {
 		select {
 		case <-ticker.C:
-			p.say(fmt.Sprintf("%d of about %d keys looked at, %d found", now.Looked.Load(), now.Keys.Load(), now.Found.Load()))
+			p.say(looked(&now))
 		case err := <-done:
 			p.end()
 			if err != nil {
@@ -141,6 +174,14 @@ func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
 			return printFound(c.stdout, found)
 		}
 	}
+}
+
+// looked says how far a dry run is.
+func looked(p *scope.Progress) string {
+	if p.Keys.Load() == 0 {
+		return fmt.Sprintf("%d looked at, %d keys found", p.Looked.Load(), p.Found.Load())
+	}
+	return fmt.Sprintf("%d of about %d keys looked at, %d found", p.Looked.Load(), p.Keys.Load(), p.Found.Load())
 }
 
 // printFound prints what a dry run has found. Examples are quoted, since keys can hold any bytes.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -175,4 +176,103 @@ func TestAStampThatMakesNoSense(t *testing.T) {
 		o.stamped()
 	}
 	o.kept("other:1")
+}
+
+// later returns a time that is later than all that was committed so far, to the second.
+func (o *older) later() string {
+	o.t.Helper()
+	now := func() int64 {
+		var seconds int64
+		testbed.Must(o.t, o.source.DB().QueryRowContext(o.t.Context(), "SELECT UNIX_TIMESTAMP()").Scan(&seconds))
+		return seconds
+	}
+	from := now()
+	testbed.Eventually(o.t, patience, "the next second has begun", func() bool { return now() > from })
+	return time.Unix(from+1, 0).UTC().Format(time.RFC3339)
+}
+
+// left returns how many keys of products are cached.
+func (o *older) left() (n int) {
+	for _, key := range o.allCached() {
+		if strings.HasPrefix(key, "product:") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAnOperatorHasChangesDoneAgain(t *testing.T) {
+	both(t, func(t *testing.T, source *testbed.Server) {
+		o := newOlder(t, source)
+		for id := changed; id < changed+untouched; id++ {
+			o.write(id)
+		}
+		since := o.later()
+		o.change()
+		for id := range changed + untouched {
+			o.cache(fmt.Sprintf("product:%d", id))
+		}
+		want := fmt.Sprintf("would forget %d keys\n  %d of shop.product\nfor example\n  \"product:0\"\n", changed, changed)
+		if out := o.ask("redo", "--since", since, "--dry-run"); !strings.HasPrefix(out, want) {
+			t.Errorf("%s\nwant %s", out, want)
+		}
+		if n := o.left(); n != changed+untouched {
+			t.Errorf("%d keys are left after a dry run", n)
+		}
+		if out := o.ask("redo", "--since", since, "--wait"); !strings.HasSuffix(out, "is answered\n") {
+			t.Error(out)
+		}
+		if n := o.left(); n != untouched {
+			t.Errorf("%d keys are left, want %d", n, untouched)
+		}
+		o.redone()
+	})
+}
+
+// An operator who asked for ten minutes does not mean the whole cache.
+func TestChangesThatTheBinlogDoesNotHoldAreNotDoneAgain(t *testing.T) {
+	o := newOlder(t, testbed.MySQL(t))
+	o.refused(exitFailed, []string{"cannot be answered: the binlog does not hold these changes any more", "freshet invalidate"},
+		"redo", "--since", "2h", "--wait")
+	if n := o.left(); n != changed+untouched {
+		t.Errorf("%d keys are left", n)
+	}
+	o.ask("doubts", "dismiss", o.status().Doubts[0].ID)
+	o.freshAgain()
+}
+
+// What nobody waits for any more ends, whether it goes through the binlog or through Redis.
+func TestAnAnswerEndsWithItsDoubt(t *testing.T) {
+	for name, command := range map[string][]string{
+		"redo": {"redo", "--since", "1s"}, "scope": {"invalidate", "--table", "shop.product"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, testbed.MySQL(t))
+			s.extra = "scope_rate: 20\n"
+			o := &older{site: s}
+			o.freshet = s.run()
+			since := o.later()
+			o.change()
+			if name == "redo" {
+				command[2] = since
+			}
+			for id := range changed {
+				o.cache(fmt.Sprintf("product:%d", id))
+			}
+			o.ask(command...)
+			o.await("it is being answered", func(st *app.Status) bool { return st.Doubts[0].Answer != "" })
+			o.ask("doubts", "dismiss", o.status().Doubts[0].ID)
+			o.freshAgain()
+			testbed.Eventually(t, patience, "no more keys are forgotten", func() bool {
+				before := o.left()
+				time.Sleep(time.Second)
+				return o.left() == before
+			})
+			if o.left() == 0 {
+				t.Error("it went on to its end")
+			}
+			o.write(changed - 1)
+			o.gone(fmt.Sprintf("product:%d", changed-1))
+		})
+	}
 }
