@@ -19,6 +19,7 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
+	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/keyspace"
 )
 
@@ -247,8 +248,8 @@ func (a *answering) newest(source string) func() event.Version {
 	}
 }
 
-// forgetIn has all keys of a part forgotten, or as many as are by the time that all doubts are dismissed. It returns for
-// how long that went through Redis.
+// forgetIn has all keys of a part forgotten, or as many as are by the time that all doubts are dismissed. It returns
+// for how long that went through Redis.
 func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, say func(format string, args ...any),
 ) (busy time.Duration, err error) {
 	if len(p.keys.Targets()) == 0 {
@@ -305,6 +306,15 @@ func await(ctx context.Context, finished func() event.Version, v event.Version) 
 
 // finish dismisses a doubt that was answered, unless some of its keys could not be looked for.
 func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) error {
+	var mappings []*router.Mapping
+	for _, p := range parts {
+		mappings = append(mappings, p.Mappings...)
+	}
+	if t := operate.Unmapped(&d, mappings); t != "" {
+		a.doubts.Stuck(d.ID, fmt.Sprintf("no mapping has the key %s any more, so freshet does not know its keys: delete them in "+
+			"Redis, and `freshet doubts dismiss %s`", t, d.ID))
+		return nil
+	}
 	for _, p := range parts {
 		if b := operate.BlindTo(&d, p.keys); b != nil {
 			a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+

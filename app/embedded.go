@@ -50,6 +50,9 @@ func (p *process) buildEmbedded(ctx context.Context) error {
 	if reader.reading, err = p.newReading(ctx, log, cp, keptXA{store.Stash()}); err != nil {
 		return err
 	}
+	if err := reader.keepMappings(ctx); err != nil {
+		return err
+	}
 	p.reader, p.log = reader, inProcess{}
 	return p.buildAnswering(reader.reading, deleting)
 }

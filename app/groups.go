@@ -179,14 +179,14 @@ func numbers(all []int) string {
 	return strings.Join(some, ", ")
 }
 
-// keepMappings keeps the mappings for the invalidators, before anything is read by them: answers by former mappings
-// would leave keys out. It fails only with ctx.
+// keepMappings keeps the mappings for the next start, and with Kafka for the invalidators, before anything is read by
+// them: answers by former mappings would leave keys out. It fails only with ctx.
 func (r *reading) keepMappings(ctx context.Context) error {
 	loop := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
 		r.alarms.Raise(alarm.StoreFailed, err.Error()+": the source is not read until they are")
 	}}}
 	err := loop.Do(ctx, func() error {
-		return operate.KeepMappings(ctx, r.sharedFacts, r.config.Source.Name, r.config.Mappings)
+		return operate.KeepMappings(ctx, r.facts, r.config.Source.Name, r.config.Mappings)
 	})
 	if err == nil {
 		r.definitions.keepOrSay(ctx) // so that they are known once the source is read; tried again while it is

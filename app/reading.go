@@ -107,17 +107,55 @@ func (r *reading) compareMappings(ctx context.Context, route *router.Router, o c
 		return err
 	}
 	if last != "" {
-		err := r.doubts.Record(ctx, doubt.Doubt{
-			Cause: alarm.MappingsChanged, Source: r.config.Source.Name,
-			Message: "the mappings have changed since the last start: they apply to changes from the saved position on; " +
-				"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were not deleted for changes before it: " +
-				"clear both",
-		})
-		if err != nil {
+		if err := r.doubtMappings(ctx, last); err != nil {
 			return err
 		}
 	}
 	return r.saved.SetMappings(hash)
+}
+
+// doubtMappings records the doubts about keys that the mappings of the last start, whose hash is given, did not name,
+// and about those that only they named.
+func (r *reading) doubtMappings(ctx context.Context, last string) error {
+	source := r.config.Source.Name
+	former, err := operate.KeptMappings(ctx, r.facts, source)
+	if err != nil {
+		return err
+	}
+	if config.MappingsHash(former) != last { // an earlier version of freshet kept none
+		return r.doubts.Record(ctx, doubt.Doubt{
+			Cause: alarm.MappingsChanged, Source: source,
+			Message: "the mappings have changed since the last start: they apply to changes from the saved position on; " +
+				"keys that only the old mappings named are not deleted any more, and keys that only the new ones name were " +
+				"not deleted for changes before it: clear both",
+		})
+	}
+	for _, d := range changedMappings(source, config.DifferenceOf(former, r.config.Mappings)) {
+		if err := r.doubts.Record(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changedMappings returns what is in doubt when mappings have changed. What only the new ones name can be answered; of
+// what only the former ones named, freshet knows nothing any more.
+func changedMappings(source string, d *config.Difference) (all []doubt.Doubt) {
+	if len(d.Changed) > 0 {
+		is := doubt.Doubt{Cause: alarm.MappingsChanged, Source: source, Templates: d.Changed}.Named()
+		is.Message = fmt.Sprintf("the mappings have changed since the last start: what %s name was not kept fresh in this way "+
+			"before, so keys may be stale; have them forgotten: `freshet doubts answer %s`", spec.Names(d.Changed), is.ID)
+		all = append(all, is)
+	}
+	for _, table := range d.Tables() {
+		all = append(all, doubt.Doubt{
+			Cause: alarm.MappingsChanged, Source: source, Subject: "no mapping any more", Tables: []string{table},
+			Templates: d.Gone[table],
+			Message: fmt.Sprintf("the mappings have changed since the last start: for changes of %s, keys of %s are not deleted "+
+				"any more; if programs still read them, delete them, then dismiss this", table, spec.Names(d.Gone[table])),
+		})
+	}
+	return all
 }
 
 // inspect returns the definitions of the mapped tables as they are.

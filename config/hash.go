@@ -13,9 +13,12 @@ import (
 // MappingsHash returns 32 hexadecimal digits that change when the meaning of any mapping does, and with nothing else:
 // not with comments, layout, defaults written out, or the order of mappings, keys and columns. The second delete
 // counts, wherever it comes from. The rate limit and the scope do not: they say how fast and how to find, not what.
-func (c *Config) MappingsHash() string {
-	texts := make([]string, len(c.Mappings))
-	for i, m := range c.Mappings {
+func (c *Config) MappingsHash() string { return MappingsHash(c.Mappings) }
+
+// MappingsHash returns the hash of mappings, see [Config.MappingsHash].
+func MappingsHash(mappings []spec.Mapping) string {
+	texts := make([]string, len(mappings))
+	for i, m := range mappings {
 		texts[i] = canonical(&m)
 	}
 	slices.Sort(texts)

@@ -95,6 +95,8 @@ type Facts interface {
 	Fact(ctx context.Context, name string) ([]byte, error)
 	// SetFact gives a fact a value, of up to [MaxFact] bytes, durably.
 	SetFact(ctx context.Context, name string, value []byte) error
+	// DropFact removes a fact durably, if it is there.
+	DropFact(ctx context.Context, name string) error
 }
 
 // MaxFact is how long the value of a fact may be, in bytes: the columns of some thousand tables, compressed, and less

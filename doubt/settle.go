@@ -18,8 +18,6 @@ type SharedFacts interface {
 	Facts
 	// FactsUnder returns the facts whose names begin with prefix, by their names.
 	FactsUnder(ctx context.Context, prefix string) (map[string][]byte, error)
-	// DropFact removes a fact durably, if it is there.
-	DropFact(ctx context.Context, name string) error
 }
 
 // The names of facts about groups. A group is known once it has kept one of the first two: who its Redis is is kept by

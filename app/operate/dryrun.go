@@ -133,6 +133,7 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 			return nil, err
 		}
 		if step.Kind != canal.Rows {
+			source.HandedOver() // to nobody
 			continue
 		}
 		err = step.Each(func(change *event.Change) error {

@@ -77,3 +77,16 @@ func readings(name string) (all []*event.Table) {
 func table(schema, name string) *event.Table {
 	return &event.Table{Schema: schema, Name: name, FoldNames: true}
 }
+
+// Unmapped returns a template that a doubt is about and none of the mappings has, so that nobody knows its keys; "":
+// there is none.
+func Unmapped(d *doubt.Doubt, mappings []*router.Mapping) string {
+	for _, t := range d.Templates {
+		only := *d
+		only.Templates = []string{t}
+		if !slices.ContainsFunc(mappings, func(m *router.Mapping) bool { return InDoubt(&only, m) }) {
+			return t
+		}
+	}
+	return ""
+}

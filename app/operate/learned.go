@@ -41,9 +41,9 @@ const mappingsFact = "mappings/"
 // DefinitionsFact is the name of the fact that holds the [Definitions] of a source.
 func DefinitionsFact(source string) string { return "definitions/" + source }
 
-// KeepMappings keeps the mappings of a source. More than a fact can hold are not kept, and neither are former ones
-// then: nobody answers doubts about the source.
-func KeepMappings(ctx context.Context, facts doubt.SharedFacts, source string, mappings []spec.Mapping) error {
+// KeepMappings keeps the mappings of a source: for its next start, and for the invalidators. More than a fact can hold
+// are not kept, and neither are former ones then: with Kafka nobody answers doubts about the source.
+func KeepMappings(ctx context.Context, facts doubt.Facts, source string, mappings []spec.Mapping) error {
 	text, err := Pack(mappings)
 	switch {
 	case err != nil:
@@ -53,9 +53,22 @@ func KeepMappings(ctx context.Context, facts doubt.SharedFacts, source string, m
 		err = facts.SetFact(ctx, mappingsFact+source, text)
 	}
 	if err != nil {
-		return fmt.Errorf("the mappings of source %s cannot be kept for the invalidators: %w", source, err)
+		return fmt.Errorf("the mappings of source %s cannot be kept: %w", source, err)
 	}
 	return nil
+}
+
+// KeptMappings returns the mappings of a source that are kept; none if they are not, or cannot be read.
+func KeptMappings(ctx context.Context, facts doubt.Facts, source string) ([]spec.Mapping, error) {
+	text, err := facts.Fact(ctx, mappingsFact+source)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	var kept []spec.Mapping
+	if Unpack(text, &kept) != nil {
+		return nil, nil
+	}
+	return kept, nil
 }
 
 // Sources returns the sources of which something is kept, in order.

@@ -255,12 +255,15 @@ func TestAnAnswerEndsWithItsDoubt(t *testing.T) {
 			o.change()
 			if name == "redo" {
 				command[2] = since
+				o.ask(append(command, "--wait")...) // which takes all that scope_rate allows for a while
 			}
 			for id := range changed {
 				o.cache(fmt.Sprintf("product:%d", id))
 			}
 			o.ask(command...)
-			o.await("it is being answered", func(st *app.Status) bool { return st.Doubts[0].Answer != "" })
+			o.await("it is being answered", func(st *app.Status) bool {
+				return len(st.Doubts) > 0 && st.Doubts[0].Answer != ""
+			})
 			o.ask("doubts", "dismiss", o.status().Doubts[0].ID)
 			o.freshAgain()
 			testbed.Eventually(t, patience, "no more keys are forgotten", func() bool {

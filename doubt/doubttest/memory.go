@@ -111,7 +111,7 @@ func (m *Memory) FactsUnder(ctx context.Context, prefix string) (map[string][]by
 	return facts, err
 }
 
-// DropFact implements [doubt.SharedFacts].
+// DropFact implements [doubt.Facts].
 func (m *Memory) DropFact(ctx context.Context, name string) error {
 	return m.do(ctx, "drop fact", name, func() { delete(m.facts, name) })
 }

@@ -47,16 +47,7 @@ func (s *Store) PutDoubt(ctx context.Context, d doubt.Doubt) error {
 
 // DropDoubt implements [doubt.Keeper].
 func (s *Store) DropDoubt(ctx context.Context, id string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return s.update(opDropDoubt, func(tx *bolt.Tx) error {
-		b := tx.Bucket([]byte(bucketDoubts))
-		if b == nil {
-			return nil
-		}
-		return b.Delete([]byte(id))
-	})
+	return s.dropAside(ctx, opDropDoubt, bucketDoubts, id)
 }
 
 // Fact implements [doubt.Facts].
@@ -91,6 +82,25 @@ func (s *Store) SetFact(ctx context.Context, name string, value []byte) error {
 		return fmt.Errorf("fact %s: %w", name, err)
 	}
 	return s.putAside(ctx, opSetFact, bucketFacts, name, record)
+}
+
+// DropFact implements [doubt.Facts].
+func (s *Store) DropFact(ctx context.Context, name string) error {
+	return s.dropAside(ctx, opDropFact, bucketFacts, name)
+}
+
+// dropAside removes a record from a bucket, if both are there.
+func (s *Store) dropAside(ctx context.Context, op, bucket, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.update(op, func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		if b == nil {
+			return nil
+		}
+		return b.Delete([]byte(key))
+	})
 }
 
 // putAside puts a record into a bucket that is made with its first.

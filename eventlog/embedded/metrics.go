@@ -22,13 +22,14 @@ const (
 	opPutDoubt  = "put doubt"
 	opDropDoubt = "drop doubt"
 	opSetFact   = "set fact"
+	opDropFact  = "drop fact"
 )
 
 // operations returns the names of the store's writes.
 func operations() []string {
 	return []string{
 		"save the position", "take a term", "save the mappings' hash", "park", "settle", "replay", "purge", "stash",
-		opPutDoubt, opDropDoubt, opSetFact,
+		opPutDoubt, opDropDoubt, opSetFact, opDropFact,
 	}
 }
 

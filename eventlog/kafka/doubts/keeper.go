@@ -170,7 +170,7 @@ func (k *Keeper) FactsUnder(ctx context.Context, prefix string) (map[string][]by
 	return facts, nil
 }
 
-// DropFact implements [doubt.SharedFacts].
+// DropFact implements [doubt.Facts].
 func (k *Keeper) DropFact(ctx context.Context, name string) error {
 	return k.write(ctx, factPrefix+name, nil)
 }
