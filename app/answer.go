@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type answering struct {
 	// to say, in half a sentence. It fails only with ctx.
 	finished func(ctx context.Context, due []doubt.Doubt, say func(waitsUntil string)) error
 	prefix   string
+	log      *slog.Logger
 
 	// asked are the requests by name that are under way.
 	asked chan request
@@ -86,6 +88,7 @@ func (p *process) newAnswering(d *deleting) (*answering, error) {
 		scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
 	return &answering{
 		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
+		log: p.options.Log,
 	}, err
 }
 
@@ -232,12 +235,14 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 type part struct {
 	operate.Learned
 	keys *keyspace.Keyspace
+	// forgotten is how many keys were.
+	forgotten int64
 }
 
 // part returns what doubts are about in the keys of a source.
 func (a *answering) part(l *operate.Learned, due []doubt.Doubt) (*part, error) {
 	keys, err := l.InDoubt(a.prefix, due...)
-	return &part{*l, keys}, err
+	return &part{Learned: *l, keys: keys}, err
 }
 
 // newest returns the newest version of a source that everybody is known to see.
@@ -281,6 +286,7 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 			if running.Err() != nil {
 				err = ctx.Err()
 			}
+			p.forgotten = progress.Found.Load()
 			return time.Duration(progress.Busy.Load()), err
 		}
 	}
@@ -315,24 +321,28 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) er
 			"Redis, and `freshet doubts dismiss %s`", t, d.ID))
 		return nil
 	}
+	forgotten := int64(0)
 	for _, p := range parts {
+		forgotten += p.forgotten
 		if b := operate.BlindTo(&d, p.keys); b != nil {
 			a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
 				"`freshet doubts dismiss %s`", b, d.ID))
 			return nil
 		}
 	}
-	return a.dismiss(ctx, &d)
+	return a.dismiss(ctx, &d, fmt.Sprintf("%d keys forgotten, in two passes over redis", forgotten))
 }
 
-// dismiss dismisses a doubt that was answered.
-func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt) error {
+// dismiss dismisses a doubt that was answered, as a sentence says.
+func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt, answer string) error {
 	settle := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
 		a.doubts.Say(d.ID, "it is answered, and that cannot be saved; trying again: "+err.Error())
 	}}}
 	return settle.Do(ctx, func() error {
-		err := a.doubts.Dismiss(ctx, d.ID, d.Last)
+		err := a.doubts.Answered(ctx, d.ID, d.Last, answer)
 		switch {
+		case err == nil:
+			a.log.Info("a doubt is answered", "doubt", d.ID, "cause", d.Cause, "answer", answer)
 		case errors.Is(err, doubt.ErrCameAgain):
 			a.doubts.Say(d.ID, "it has come again since it was answered: once more")
 			return nil

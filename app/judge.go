@@ -28,7 +28,7 @@ func behindAfter(c *config.Config, d time.Duration) time.Duration {
 func (p *process) status() Status {
 	s := Status{
 		Version: p.options.Version, Role: p.options.Role.String(), Started: p.started, Now: time.Now(),
-		Alarms: p.alarms.Records(), Doubts: shown(p.doubts.List()),
+		Alarms: p.alarms.Records(), Doubts: shown(p.doubts.List()), EndedDoubts: p.doubts.Ended(),
 		circumstances: circumstances{
 			group: p.config.EventLog.Kafka.Group, unloaded: !p.doubts.Loaded(), behindAfter: behindAfter(p.config, 0),
 		},

@@ -62,7 +62,7 @@ func (a *answering) redoAll(ctx context.Context) error {
 			continue
 		}
 		d := &due[0]
-		err := a.redo.run(ctx, d)
+		keys, err := a.redo.run(ctx, d)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -71,7 +71,8 @@ func (a *answering) redoAll(ctx context.Context) error {
 			if err := a.askUnread(ctx, d); err != nil {
 				return fmt.Errorf("answer doubts: %w", err)
 			}
-			if err := a.dismiss(ctx, d); err != nil {
+			done := fmt.Sprintf("%d keys forgotten, by doing the changes again", keys)
+			if err := a.dismiss(ctx, d, done); err != nil {
 				return fmt.Errorf("answer doubts: %w", err)
 			}
 		case errors.Is(err, errNotInLog) && d.Cause == alarm.ByHand:
@@ -130,11 +131,11 @@ type redo struct {
 }
 
 // run has the keys forgotten of all changes from the place on that a doubt names. It fails with errNotInLog, with ctx,
-// or if the engine does.
-func (r *redoing) run(ctx context.Context, d *doubt.Doubt) error {
+// or if the engine does, and returns how many keys there were.
+func (r *redoing) run(ctx context.Context, d *doubt.Doubt) (keys int64, err error) {
 	run, err := r.build(ctx, d)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -174,12 +175,12 @@ func (r *redoing) run(ctx context.Context, d *doubt.Doubt) error {
 		err = others
 	}
 	if context.Cause(ctx) == errDismissed {
-		return nil
+		return run.keys.taken.Load(), nil
 	}
 	if errors.Is(err, retry.ErrHalt) {
-		return fmt.Errorf("%w: %w", errNotInLog, err)
+		err = fmt.Errorf("%w: %w", errNotInLog, err)
 	}
-	return err
+	return run.keys.taken.Load(), err
 }
 
 var (

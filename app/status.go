@@ -85,6 +85,8 @@ type Status struct {
 	Alarms []alarm.Record `json:"alarms"`
 	// Doubts are what may have left stale keys, until they are answered.
 	Doubts []doubt.Doubt `json:"doubts"`
+	// EndedDoubts are the last that this process has answered, or that were dismissed there, the newest first: up to 10.
+	EndedDoubts []doubt.Ended `json:"ended_doubts,omitempty"`
 }
 
 // circumstances are what the state is judged by, besides what is shown.

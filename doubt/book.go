@@ -43,6 +43,8 @@ type Book struct {
 	// describe adds to what is recorded; nil: nothing does.
 	describe func(d *Doubt)
 	doubts   map[string]*entry
+	// ended are the last that this process has seen to, the newest last.
+	ended []Ended
 }
 
 // entry is a doubt in memory.
@@ -457,16 +459,6 @@ func (b *Book) say(id, answer string, stuck bool) {
 	if e := b.doubts[id]; e != nil {
 		e.Answer, e.Stuck = answer, stuck
 	}
-}
-
-// Dismiss removes a doubt for good, or with [Book.Share] for the group of this process: somebody has seen to it. It
-// returns [ErrUnknown] if there is none with this ID, and [ErrCameAgain] if its Last is after seen, the Last that this
-// somebody was shown; a zero seen means whatever there is.
-func (b *Book) Dismiss(ctx context.Context, id string, seen time.Time) error {
-	if b == nil {
-		return fmt.Errorf("%w: %q", ErrUnknown, id)
-	}
-	return b.remove(ctx, id, seen, b.shared == nil || b.shared.group == "")
 }
 
 // remove removes a doubt. If it concerns all groups, and not all are meant, it is settled for ours.

@@ -192,6 +192,9 @@ function show(s) {
   const doubts = s.doubts ?? [];
   $("doubts").hidden = doubts.length === 0;
   rows($("doubt-rows"), doubts, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), count.format(d.count), d.cause.replaceAll("_", " "), [d.message, d.answer].filter(Boolean).join("\n")]));
+  const ended = s.ended_doubts ?? [];
+  $("ended").hidden = ended.length === 0;
+  rows($("ended-rows"), ended, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), moment(d.ended), d.cause.replaceAll("_", " "), [d.message, `${d.how}: ${d.answer ?? ""}`.replace(/: $/, "")].join("\n")]));
   rows($("path"), path(s), card, fillCard);
   rows($("figures"), figures(s), figure, fillFigure);
 

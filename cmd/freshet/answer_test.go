@@ -159,6 +159,10 @@ func (s *site) answered(statements ...string) {
 	s.source.Exec(s.t, statements...)
 	s.await("something was in doubt", func(st *app.Status) bool { return len(st.Alarms) > 0 })
 	s.freshAgain()
+	ended := s.status().EndedDoubts
+	if len(ended) == 0 || ended[0].How != doubt.HowAnswered || !strings.Contains(ended[0].Answer, "keys forgotten") {
+		s.t.Errorf("the status does not say how it ended: %+v", ended)
+	}
 }
 
 func TestTheKeysOfADroppedSchemaAreForgotten(t *testing.T) {

@@ -135,6 +135,12 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 		t.Errorf("the console says: %s", said)
 	}
 
+	s.source.Exec(t, "TRUNCATE shop.product")
+	b.sees("what was in doubt, and how that ended", `!document.getElementById("ended").hidden &&
+		/table truncated[^]*truncate of table shop.product[^]*\nanswered: \d+ keys forgotten/i.test(document.getElementById("ended-rows").textContent)`)
+	b.sees("nothing is in doubt any more", `document.getElementById("doubts").hidden`)
+	b.picture("ended")
+
 	testbed.Must(t, s.redis.Stop())
 	b.sees("the word is Behind", `document.getElementById("word").textContent.endsWith("Behind")`)
 	b.sees("the sentence names Redis", `document.getElementById("sentence").textContent.includes("`+s.redis.Addr+`")`)
