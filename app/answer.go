@@ -39,6 +39,8 @@ type answering struct {
 	// to say, in half a sentence. It fails only with ctx.
 	finished func(ctx context.Context, due []doubt.Doubt, say func(waitsUntil string)) error
 	prefix   string
+	// shared: other processes hear of what is stuck here.
+	shared bool
 
 	// asked are the requests by name that are under way.
 	asked chan request
@@ -290,12 +292,21 @@ func await(ctx context.Context, finished func() event.Version, v event.Version) 
 func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) error {
 	for _, p := range parts {
 		if b := operate.BlindTo(&d, p.keys); b != nil {
-			a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
+			a.doubts.Stuck(d, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
 				"`freshet doubts dismiss %s`", b, d.ID))
-			return nil
+			return a.tell(ctx, d.ID)
 		}
 	}
 	return a.dismiss(ctx, &d)
+}
+
+// tell tells other processes that a doubt is stuck. It fails only with ctx.
+func (a *answering) tell(ctx context.Context, id string) error {
+	if !a.shared {
+		return nil
+	}
+	loop := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}}
+	return loop.Do(ctx, func() error { return a.doubts.TellStuck(ctx, id) })
 }
 
 // dismiss dismisses a doubt that was answered.
