@@ -236,6 +236,10 @@ func (r *reading) keepLogged(ctx context.Context) error {
 	if err := r.definitions.refresh(ctx); err != nil {
 		return fmt.Errorf("the columns of the mapped tables: %w", err)
 	}
+	// A reader that was to lead before, and was stopped in between, may have kept its own.
+	if err := operate.KeepMappings(ctx, r.sharedFacts, r.config.Source.Name, r.config.Mappings); err != nil {
+		return err
+	}
 	if text, err = json.Marshal(is); err != nil {
 		return err
 	}
