@@ -131,9 +131,20 @@ func (k *Keeper) readAll(ctx context.Context) error {
 
 // move lets those go on who wait for what was just read. The caller has the lock.
 func (k *Keeper) move() {
-	k.reached = k.next
+	k.reached, k.heard = k.next, time.Now()
 	close(k.moved)
 	k.moved = make(chan struct{})
+}
+
+// Deaf returns since when the topic cannot be read, if that has been so for a minute: what is in doubt by now is not
+// known then. Zero: it can be.
+func (k *Keeper) Deaf() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.heard.IsZero() || time.Since(k.heard) <= patience {
+		return time.Time{}
+	}
+	return k.heard
 }
 
 // CatchUp implements [doubt.Follower].

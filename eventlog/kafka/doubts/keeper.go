@@ -50,6 +50,7 @@ type Keeper struct {
 	// reached is up to where Follow has read, and moved is closed when that changes.
 	reached int64
 	moved   chan struct{}
+	heard   time.Time // when that was last; zero: it was not read so far
 	// building is what takes the place of view while the topic is read from its beginning; nil when it is not.
 	building *view
 }

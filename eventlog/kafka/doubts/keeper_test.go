@@ -166,6 +166,9 @@ func TestWhoCatchesUpKnowsWhatOthersHaveWritten(t *testing.T) {
 	must(t, insist(t, func() error { return b.CatchUp(t.Context()) }))
 	must(t, insist(t, func() error { return a.PutDoubt(t.Context(), doubttest.Sample(20)) }))
 	must(t, insist(t, func() error { return b.CatchUp(t.Context()) }))
+	if !a.Deaf().IsZero() {
+		t.Error("it is deaf")
+	}
 }
 
 func TestManyProcessesWriteTheSameDoubtsAtOnce(t *testing.T) {
