@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/segmentio/kafka-go"
+
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -263,4 +265,29 @@ func TestAMemberThatWasStoppedSettlesTheDoubtThatThereIsNow(t *testing.T) {
 	running[other].Signal(syscall.SIGCONT)
 	s.gone("product:1")
 	undoubted(reader, other)
+}
+
+// As docs/kafka.md says it.
+func TestNobodyWaitsForASourceThatWasRemoved(t *testing.T) {
+	cluster := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t)).around(t, cluster)
+	reader, removed, invalidator := s.part("reader"), s.part("reader"), s.part("invalidator")
+	removed.env = append(removed.env, "FRESHET_SOURCE_NAME=old")
+	reader.start("reader")
+	old := removed.start("reader")
+	first := invalidator.start("invalidator")
+	for _, p := range []*site{reader, removed, invalidator} {
+		p.awaitFresh()
+	}
+	old.Stop(t, patience)
+	first.Stop(t, patience)
+	for topic, key := range map[string]string{".marks": "old", ".doubts": "fact/mappings/old"} {
+		s.produceTo(cluster, s.topic+topic, 0, kafka.Record{Key: kafka.NewBytes([]byte(key))})
+	}
+	cluster.DeleteTopic(t, s.topic+".checkpoint.old")
+	invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	s.cache("product:1")
+	invalidator.ask("invalidate", "--all", "--wait")
+	s.nothingCached()
 }
