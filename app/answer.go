@@ -42,6 +42,8 @@ type answering struct {
 	finished func(ctx context.Context, due []doubt.Doubt, say func(waitsUntil string)) error
 	prefix   string
 	log      *slog.Logger
+	// shared: other processes hear of what is stuck here.
+	shared bool
 
 	// asked are the requests by name that are under way.
 	asked chan request
@@ -317,20 +319,29 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) er
 		mappings = append(mappings, p.Mappings...)
 	}
 	if t := operate.Unmapped(&d, mappings); t != "" {
-		a.doubts.Stuck(d.ID, fmt.Sprintf("no mapping has the key %s any more, so freshet does not know its keys: delete them in "+
+		a.doubts.Stuck(d, fmt.Sprintf("no mapping has the key %s any more, so freshet does not know its keys: delete them in "+
 			"Redis, and `freshet doubts dismiss %s`", t, d.ID))
-		return nil
+		return a.tell(ctx, d.ID)
 	}
 	forgotten := int64(0)
 	for _, p := range parts {
 		forgotten += p.forgotten
 		if b := operate.BlindTo(&d, p.keys); b != nil {
-			a.doubts.Stuck(d.ID, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
+			a.doubts.Stuck(d, fmt.Sprintf("not all of its keys can be looked for: %s; or clear the others yourself, and "+
 				"`freshet doubts dismiss %s`", b, d.ID))
-			return nil
+			return a.tell(ctx, d.ID)
 		}
 	}
 	return a.dismiss(ctx, &d, fmt.Sprintf("%d keys forgotten, in two passes over redis", forgotten))
+}
+
+// tell tells other processes that a doubt is stuck. It fails only with ctx.
+func (a *answering) tell(ctx context.Context, id string) error {
+	if !a.shared {
+		return nil
+	}
+	loop := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}}
+	return loop.Do(ctx, func() error { return a.doubts.TellStuck(ctx, id) })
 }
 
 // dismiss dismisses a doubt that was answered, as a sentence says.

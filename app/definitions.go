@@ -1,10 +1,12 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,8 +35,9 @@ type definitions struct {
 	// ask asks the source for all mapped tables; nil: it need not be known here whether these are all.
 	ask func(ctx context.Context) ([]*event.Table, error)
 
-	// keeping is held while they are written.
+	// keeping is held while they are written. kept is what was written last.
 	keeping sync.Mutex
+	kept    []byte
 
 	mu sync.Mutex
 	// of are those of each table, the newest last.
@@ -42,12 +45,16 @@ type definitions struct {
 	dirty bool
 	// whole is when the source was last asked for all tables; zero: not since its mappings use these columns.
 	whole time.Time
+	// gone are the tables that it did not have any more, with since when.
+	gone map[string]time.Time
 }
 
 const (
 	// maxOf is how many definitions of a table are known, and maxColumns how many columns of each.
 	maxOf      = 4
 	maxColumns = 100
+	// maxGone is how many tables that are gone are known: a doubt about one may still come, and has its own copy then.
+	maxGone = 1000
 	// maxDefinitions bounds how many a doubt is given.
 	maxDefinitions = 16
 	// keepsEach is how often new definitions are kept.
@@ -59,7 +66,7 @@ const (
 func newDefinitions(facts doubt.Facts, source string, log *slog.Logger, mappings []*router.Mapping) *definitions {
 	d := &definitions{
 		facts: facts, name: operate.DefinitionsFact(source), log: log,
-		used: map[string]bool{}, of: map[string][]*event.Table{},
+		used: map[string]bool{}, of: map[string][]*event.Table{}, gone: map[string]time.Time{},
 	}
 	for _, m := range mappings {
 		for _, name := range m.Columns() {
@@ -116,10 +123,29 @@ func (d *definitions) refresh(ctx context.Context) error {
 // look asks the source for all tables.
 func (d *definitions) look(ctx context.Context) error {
 	tables, err := d.ask(ctx)
-	if err == nil {
-		d.addAll(tables)
+	if err != nil {
+		return err
 	}
-	return err
+	d.addAll(tables)
+	return d.compare(ctx)
+}
+
+// compare looks whether what is kept is what was written here. A reader that leads no more, and does not know it yet,
+// may have written what it knew.
+func (d *definitions) compare(ctx context.Context) error {
+	is, err := d.facts.Fact(ctx, d.name)
+	if err != nil {
+		return err
+	}
+	d.keeping.Lock()
+	same := bytes.Equal(is, d.kept)
+	d.keeping.Unlock()
+	if !same {
+		d.mu.Lock()
+		d.dirty = true
+		d.mu.Unlock()
+	}
+	return nil
 }
 
 // asked returns when the source was last asked for all tables.
@@ -156,7 +182,7 @@ func (d *definitions) keep(ctx context.Context) error {
 	if err == nil {
 		err = d.facts.SetFact(ctx, d.name, text)
 	}
-	if err != nil {
+	if d.kept = text; err != nil {
 		d.mu.Lock()
 		d.dirty = true
 		d.mu.Unlock()
@@ -169,7 +195,34 @@ func (d *definitions) addAll(tables []*event.Table) {
 	d.add(tables...)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.whole, d.dirty = time.Now(), d.dirty || d.whole.IsZero()
+	now := time.Now()
+	d.whole, d.dirty = now, d.dirty || d.whole.IsZero()
+	there := map[string]bool{}
+	for _, t := range tables {
+		there[t.String()] = true
+	}
+	for name := range d.of {
+		if there[name] {
+			delete(d.gone, name)
+		} else if d.gone[name].IsZero() {
+			d.gone[name] = now
+		}
+	}
+	d.forgetGone()
+}
+
+// forgetGone forgets the tables that have been gone for longest, if they are too many: programs make and drop tables
+// forever. The caller has the lock.
+func (d *definitions) forgetGone() {
+	if len(d.gone) <= maxGone {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(d.gone), func(a, b string) int { return d.gone[a].Compare(d.gone[b]) })
+	for _, name := range names[:len(names)-maxGone] {
+		delete(d.gone, name)
+		delete(d.of, name)
+	}
+	d.dirty = true
 }
 
 // add takes definitions.

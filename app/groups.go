@@ -49,7 +49,7 @@ func (p *process) buildGroupAnswers(d *deleting, log interface {
 		return err
 	}
 	g := &groupAnswers{log: log, ends: b.ends, facts: p.sharedFacts, group: p.config.EventLog.Kafka.Group}
-	a.ready, a.learn, a.finished = g.ready, g.learn, g.await
+	a.ready, a.learn, a.finished, a.shared = g.ready, g.learn, g.await, true
 	g.answering = a
 	log.Lead(g.lead)
 	d.alongside = append(d.alongside, a.forgetAll, g.follow, p.enroll)
@@ -98,7 +98,7 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 func (g *groupAnswers) of(source string) *answering {
 	return &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
-		prefix: g.prefix, mine: func(d *doubt.Doubt) bool { return d.Source == source },
+		shared: g.shared, prefix: g.prefix, mine: func(d *doubt.Doubt) bool { return d.Source == source },
 	}
 }
 
@@ -109,7 +109,7 @@ func (g *groupAnswers) follow(ctx context.Context) error {
 			continue
 		}
 		for _, d := range g.doubts.List() {
-			if g.wanted(&d) {
+			if g.wanted(&d) && !g.doubts.Echo(d.ID) {
 				g.doubts.Say(d.ID, fmt.Sprintf("answered by the invalidator of group %s that has partition 0: ask that one how far "+
 					"it is", g.group))
 			}
@@ -235,6 +235,10 @@ func (r *reading) keepLogged(ctx context.Context) error {
 	}
 	if err := r.definitions.refresh(ctx); err != nil {
 		return fmt.Errorf("the columns of the mapped tables: %w", err)
+	}
+	// A reader that was to lead before, and was stopped in between, may have kept its own.
+	if err := operate.KeepMappings(ctx, r.sharedFacts, r.config.Source.Name, r.config.Mappings); err != nil {
+		return err
 	}
 	if text, err = json.Marshal(is); err != nil {
 		return err

@@ -168,7 +168,7 @@ func TestTheReaderSaysHowFarTheTopicIsAsLongAsADoubtWaitsForIt(t *testing.T) {
 	must(t, err)
 	book.Share(facts, "")
 	must(t, book.Load(t.Context()))
-	p.doubts, p.facts, p.config.Source.Name = book, facts, "shop"
+	p.doubts, p.facts, p.sharedFacts, p.config.Source.Name = book, facts, facts, "shop"
 	away, looked := error(nil), 0
 	r := &reading{shared: p.shared, saved: saved, definitions: newDefinitions(facts, "shop", p.options.Log, nil)}
 	r.definitions.ask = func(context.Context) ([]*event.Table, error) {

@@ -33,6 +33,9 @@ func (p *process) status() Status {
 			group: p.config.EventLog.Kafka.Group, unloaded: !p.doubts.Loaded(), behindAfter: behindAfter(p.config, 0),
 		},
 	}
+	if p.deaf != nil {
+		s.deaf = p.deaf()
+	}
 	for _, g := range p.latency.LastMinute(s.Now) {
 		s.Stages = append(s.Stages, StageStatus{Stage: g.Name, P50: g.P50.Seconds(), P99: g.P99.Seconds(), Count: g.Count})
 	}
@@ -155,6 +158,9 @@ func (s *Status) byDoubt() (State, string) {
 	switch {
 	case len(s.Doubts) > 0:
 		return Doubtful, doubtSentence(s.Doubts)
+	case !s.deaf.IsZero():
+		return Doubtful, fmt.Sprintf("it is not known what is in doubt since %s ago: the topic of doubts cannot be read, "+
+			"and the log says why", time.Since(s.deaf).Round(time.Second))
 	case s.uncounted:
 		return Starting, "reading from Kafka which keys were given up"
 	case s.DeadLetters > 0:

@@ -128,6 +128,10 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"3 keys were given up and may be stale: see `freshet dlq list`",
 			},
 			{
+				"deaf", func(s *Status) { s.deaf = now.Add(-2 * time.Minute) }, "", Doubtful,
+				"it is not known what is in doubt since 2m0s ago: the topic of doubts cannot be read",
+			},
+			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
 				"keys may be stale: TRUNCATE of shop.a (clear them, then `freshet doubts dismiss 1f`)",
 			},

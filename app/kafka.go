@@ -37,7 +37,7 @@ func (p *process) buildKafka() error {
 		group = ""
 	}
 	p.doubts.Share(doubts, group)
-	p.sharedFacts = doubts
+	p.sharedFacts, p.deaf = doubts, doubts.Deaf
 	b := &brokers{shared: p.shared, client: client}
 	p.log = b
 	if p.options.Role == Reader {

@@ -31,8 +31,10 @@ type shared struct {
 	facts doubt.Facts
 	// sharedFacts are the same with Kafka, where all processes read them; nil with the embedded log.
 	sharedFacts doubt.SharedFacts
-	latency     *latency.Stages
-	tap         tap
+	// deaf returns since when it cannot be heard what is in doubt; zero: it can be. nil: nobody else says so.
+	deaf    func() time.Time
+	latency *latency.Stages
+	tap     tap
 }
 
 // process is everything that runs: two halves, of which one may stand for other processes, and what observes them.

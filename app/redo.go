@@ -76,7 +76,7 @@ func (a *answering) redoAll(ctx context.Context) error {
 				return fmt.Errorf("answer doubts: %w", err)
 			}
 		case errors.Is(err, errNotInLog) && d.Cause == alarm.ByHand:
-			a.doubts.Stuck(d.ID, fmt.Sprintf("%v; have the keys forgotten in another way (`freshet invalidate`), and "+
+			a.doubts.Stuck(*d, fmt.Sprintf("%v; have the keys forgotten in another way (`freshet invalidate`), and "+
 				"`freshet doubts dismiss %s`", err, d.ID))
 		case errors.Is(err, errNotInLog):
 			a.redo.options.Log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",

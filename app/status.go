@@ -102,6 +102,8 @@ type circumstances struct {
 	// unreadable why they cannot be.
 	unloaded, uncounted bool
 	unreadable          error
+	// deaf is since when it cannot be heard what is in doubt; zero: it can be.
+	deaf time.Time
 	// waiting is why the engine fetches nothing; "" while it does.
 	waiting string
 	// behindAfter is how long nothing may have been known to be finished before the state is Behind.

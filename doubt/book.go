@@ -155,12 +155,22 @@ func (b *Book) Load(ctx context.Context) error {
 	return nil
 }
 
+// catchUpWith reads what other processes had kept before the call.
+func (b *Book) catchUpWith(ctx context.Context) error {
+	if f, ok := b.keeper.(Follower); ok {
+		if err := f.CatchUp(ctx); err != nil {
+			return fmt.Errorf("doubts: %w", err)
+		}
+	}
+	return b.Load(ctx)
+}
+
 // merge takes over what is kept. Its caller has the turn, so that nothing is put between the reading and this.
 func (b *Book) merge(kept []Doubt, shared *sharing) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if shared != nil {
-		b.shared.groups, b.shared.settled = shared.groups, shared.settled
+		b.shared.groups, b.shared.settled, b.shared.stuck = shared.groups, shared.settled, shared.stuck
 	}
 	now := time.Now()
 	there := map[string]bool{}
@@ -175,14 +185,23 @@ func (b *Book) merge(kept []Doubt, shared *sharing) {
 		case e.put.IsZero(): // it came while what is kept was not known yet
 			e.Count += d.Count
 			e.put, e.behind = now, true
+			if !e.Last.After(d.Last) { // whatever the clocks say: groups may have settled what is kept
+				e.Last = d.Last.Add(1)
+			}
 			raise(b.repeated)
+		case d.Since.After(e.Since): // it was dropped, and has come since: what was asked for was the one before
+			e.Since, e.Count = d.Since, d.Count
+			if !e.behind {
+				e.Last, e.Message, e.Asked, e.AskedAt = d.Last, d.Message, d.Asked, d.AskedAt
+			}
+			e.begin()
 		default:
 			e.Count = max(e.Count, d.Count)
 		}
-		if d.Asked && !e.Asked || d.Last.After(e.Last) {
+		if d.AskedAt.After(e.AskedAt) || d.Asked && !e.Asked || d.Last.After(e.Last) {
 			e.begin()
 		}
-		e.Asked = e.Asked || d.Asked
+		e.ask(d.Asked, d.AskedAt)
 		if d.At.Compare(e.At) > 0 {
 			e.At = d.At
 		}
@@ -222,17 +241,27 @@ func (e *entry) renew(b *Book) {
 // define adds definitions to those that the doubt has: keys of each may be stale until it is answered. The caller has
 // the lock.
 func (e *entry) define(tables []*event.Table) {
-	all := slices.Clone(e.Definitions) // copies of the doubt share it
+	all, news := slices.Clone(e.Definitions), false // copies of the doubt share it
 	for _, t := range tables {
 		if !slices.ContainsFunc(all, func(o *event.Table) bool { return reflect.DeepEqual(o, t) }) {
-			all = append(all, t)
+			all, news = append(all, t), true
 		}
 	}
-	e.Definitions = all[max(0, len(all)-maxDefinitions):]
+	if news {
+		e.Definitions = newest(all)
+	}
 }
 
 // begin forgets how the doubt was being answered: that begins again. The caller has the lock.
 func (e *entry) begin() { e.Answer, e.Stuck = "", false }
+
+// ask takes note of when an operator asked for the answer, if one did. The caller has the lock.
+func (e *entry) ask(asked bool, at time.Time) {
+	e.Asked = e.Asked || asked
+	if at.After(e.AskedAt) {
+		e.AskedAt = at
+	}
+}
 
 // Loaded reports whether it is known what is kept.
 func (b *Book) Loaded() bool {
@@ -308,7 +337,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	e := b.doubts[d.ID]
 	if e == nil {
 		e = &entry{Doubt: d}
-		e.Since, e.Count = now, 0
+		e.Since, e.Count, e.Definitions = now, 0, nil // which are added below
 		b.doubts[d.ID] = e
 		b.count()
 	}
@@ -365,7 +394,7 @@ func (b *Book) write(ctx context.Context, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.put = time.Now() // it stays the entry while it is our turn
-	if e.behind = e.Count != d.Count || e.Asked != d.Asked; e.behind {
+	if e.behind = e.Count != d.Count || e.Asked != d.Asked || e.AskedAt.After(d.AskedAt); e.behind {
 		raise(b.repeated)
 	}
 	return nil
@@ -430,8 +459,14 @@ func (b *Book) Ask(ctx context.Context, id string) error {
 	}
 	b.mu.Lock()
 	e := b.doubts[id]
-	if e != nil && !e.Asked {
-		e.Asked, e.behind = true, true
+	if e != nil {
+		// Each time is kept: the process that answers may be another one, and stuck since the last time.
+		now := time.Now().UTC().Round(0)
+		if !now.After(e.AskedAt) {
+			now = e.AskedAt.Add(1)
+		}
+		e.ask(true, now)
+		e.behind = true
 	}
 	if e != nil && e.Stuck {
 		e.begin()
@@ -444,19 +479,25 @@ func (b *Book) Ask(ctx context.Context, id string) error {
 }
 
 // Say sets how a doubt is being answered, if it is still there.
-func (b *Book) Say(id, answer string) { b.say(id, answer, false) }
+func (b *Book) Say(id, answer string) { b.say(&Doubt{ID: id}, answer, false) }
 
 // Stuck sets why a doubt cannot be answered, if it is still there: nothing more will happen by itself. That holds until
-// the doubt comes again, or somebody asks for it ([Book.Ask]).
-func (b *Book) Stuck(id, why string) { b.say(id, why, true) }
+// the doubt comes again, or somebody asks for it ([Book.Ask]). If that has happened since it was as in d, it is not
+// stuck; a d without Last is the doubt as it is now.
+func (b *Book) Stuck(d Doubt, why string) { b.say(&d, why, true) }
 
-func (b *Book) say(id, answer string, stuck bool) {
+func (b *Book) say(d *Doubt, answer string, stuck bool) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.doubts[id]; e != nil {
+	e := b.doubts[d.ID]
+	switch {
+	case e == nil:
+	case stuck && !d.Last.IsZero() && (e.Last.After(d.Last) || e.AskedAt.After(d.AskedAt)):
+		e.begin()
+	default:
 		e.Answer, e.Stuck = answer, stuck
 	}
 }

@@ -2,6 +2,7 @@ package doubt_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -569,7 +570,7 @@ func TestADoubtThatIsStuckBeginsAgainWhenItComesAgainOrIsAskedFor(t *testing.T) 
 		says("first of two passes", false)
 		must(t, b.Record(t.Context(), truncated("shop.a"))) // what is under way goes on
 		says("first of two passes", false)
-		b.Stuck(id, "the column holds free text")
+		b.Stuck(doubt.Doubt{ID: id}, "the column holds free text")
 		says("the column holds free text", true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -579,11 +580,11 @@ func TestADoubtThatIsStuckBeginsAgainWhenItComesAgainOrIsAskedFor(t *testing.T) 
 		must(t, b.Record(t.Context(), truncated("shop.a")))
 		says("", false)
 		for range 2 {
-			b.Stuck(id, "the column holds free text")
+			b.Stuck(doubt.Doubt{ID: id}, "the column holds free text")
 			must(t, b.Ask(t.Context(), id))
 			says("", false)
 		}
-		b.Stuck("nothing", "there is no such doubt")
+		b.Stuck(doubt.Doubt{ID: "nothing"}, "there is no such doubt")
 		says("", false)
 	})
 }
@@ -594,7 +595,7 @@ func TestAnotherProcessThatAsksForADoubtMakesItBeginAgain(t *testing.T) {
 		here, _ := open(t, m)
 		must(t, here.Record(t.Context(), truncated("shop.a")))
 		id := here.List()[0].ID
-		here.Stuck(id, "the column holds free text")
+		here.Stuck(doubt.Doubt{ID: id}, "the column holds free text")
 		there, _ := open(t, m)
 		must(t, there.Ask(t.Context(), id))
 		must(t, here.Load(t.Context()))
@@ -646,5 +647,49 @@ func TestTheNameOfADoubtIsKnownBeforeItIsRecorded(t *testing.T) {
 	d.Templates = []string{"product:{id}", "user:{id}"}
 	if d.Named().ID != b.List()[0].ID {
 		t.Error("another order is another doubt")
+	}
+}
+
+// A record of the topic of doubts that is longer is nobody's, and the brokers refuse one of a megabyte.
+func TestADoubtFitsIntoARecordWhateverItsTablesHave(t *testing.T) {
+	b, _ := open(t, &doubttest.Memory{})
+	var labels []string
+	for n := range 2000 {
+		labels = append(labels, fmt.Sprintf("'label number %d, \"<so>\"'", n))
+	}
+	column := event.Column{Name: "kind", Type: "enum(" + strings.Join(labels, ",") + ")", Class: event.ClassEnum}
+	of := func(n int) *event.Table {
+		return &event.Table{Schema: "shop", Name: fmt.Sprint("product", n), Columns: []event.Column{column}}
+	}
+	for n := 0; n < 40; n += 2 {
+		d := truncated("shop.product")
+		d.Definitions = []*event.Table{of(n), of(n + 1)}
+		must(t, b.Record(t.Context(), d))
+	}
+	d := b.List()[0]
+	text, err := json.Marshal(d)
+	must(t, err)
+	if all := d.Definitions; len(text) > 300<<10 || len(all) == 0 || all[len(all)-1].Name != "product39" {
+		t.Errorf("it has %d bytes, and %d definitions", len(text), len(all))
+	}
+}
+
+// What it was about when it came again has not been looked for at all.
+func TestWhatComesAgainWhileItIsAnsweredIsNotStuck(t *testing.T) {
+	m := &doubttest.Memory{}
+	b, _ := open(t, m)
+	must(t, b.Record(t.Context(), truncated("shop.a")))
+	for what, again := range map[string]func() error{
+		"it comes again":   func() error { return b.Record(t.Context(), truncated("shop.a")) },
+		"somebody asks":    func() error { return b.Ask(t.Context(), b.List()[0].ID) },
+		"nothing happened": func() error { return nil },
+	} {
+		answered := b.List()[0]
+		must(t, again())
+		b.Stuck(answered, "the column holds free text")
+		if d := b.List()[0]; d.Stuck != (what == "nothing happened") {
+			t.Errorf("%s: %+v", what, d)
+		}
+		b.Say(answered.ID, "")
 	}
 }

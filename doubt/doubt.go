@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -56,6 +57,8 @@ type Doubt struct {
 	From string `json:"from,omitempty"`
 	// Asked says that an operator wants it answered, though freshet would not do so by itself.
 	Asked bool `json:"asked,omitempty"`
+	// AskedAt is when that was last, by the clock of who asked; zero: never, or an earlier version has kept it.
+	AskedAt time.Time `json:"asked_at,omitzero"`
 	// Answer says in a sentence how it is being answered. It is not kept: [Book.Say] sets it.
 	Answer string `json:"answer,omitempty"`
 	// Stuck says that nothing more will happen by itself, and Answer why ([Book.Stuck]). It is not kept either.
@@ -87,6 +90,8 @@ type Follower interface {
 	Keeper
 	// Follow calls changed once all that is kept has been read, and whenever others have changed it, until ctx ends.
 	Follow(ctx context.Context, changed func())
+	// CatchUp returns once Follow has read all that was kept before the call.
+	CatchUp(ctx context.Context) error
 }
 
 // Facts keeps small facts durably, each under a name such as "redis/GROUP". A [Keeper] keeps them too.
@@ -142,8 +147,10 @@ var (
 const (
 	maxMessage = 4 << 10 // bytes
 	maxTables  = 500     // and schemas
-	// maxDefinitions is how many definitions are kept, the newest.
-	maxDefinitions = 64
+	// maxDefinitions is how many definitions are kept, the newest, and maxDefinitionBytes how long they are as JSON: a
+	// doubt must fit into a record of the topic of doubts, and the labels of an ENUM may be many.
+	maxDefinitions     = 64
+	maxDefinitionBytes = 256 << 10
 )
 
 // normalize gives d its bounds, its order and its ID.
@@ -162,6 +169,19 @@ func (d *Doubt) normalize() {
 		d.Message = d.Message[:cut] + "…"
 	}
 	d.ID = d.id()
+}
+
+// newest returns as many of definitions as are kept, of which the last is the newest.
+func newest(all []*event.Table) []*event.Table {
+	all = all[max(0, len(all)-maxDefinitions):]
+	from := len(all)
+	for room := maxDefinitionBytes; from > 0; from-- {
+		text, err := json.Marshal(all[from-1])
+		if room -= len(text) + 1; err != nil || room < 0 {
+			break
+		}
+	}
+	return all[from:]
 }
 
 // id returns the name of a doubt: 12 hexadecimal digits of what makes it itself.

@@ -40,13 +40,19 @@ func (b *Book) end(ctx context.Context, id string, seen time.Time, how func(e *E
 	if b == nil {
 		return fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
+	all := b.shared == nil || b.shared.group == ""
+	if b.shared != nil && all { // the reader that leads may just have recorded it again
+		if err := b.catchUpWith(ctx); err != nil {
+			return err
+		}
+	}
 	is := Ended{How: HowDismissed}
 	b.mu.Lock()
 	if e := b.doubts[id]; e != nil {
 		is.Doubt = e.Doubt
 	}
 	b.mu.Unlock()
-	if err := b.remove(ctx, id, seen, b.shared == nil || b.shared.group == ""); err != nil {
+	if err := b.remove(ctx, id, seen, all); err != nil {
 		return err
 	}
 	is.Ended, is.Definitions, is.Stuck = time.Now().UTC().Round(0), nil, false

@@ -254,3 +254,126 @@ func TestWhatIsAskedForAsItStoodBeforeIsPutAgain(t *testing.T) {
 		}
 	})
 }
+
+// A process that was stopped meanwhile sees only what came of it.
+func TestWhatIsDroppedAndComesAgainBetweenTwoLooksIsAnotherDoubt(t *testing.T) {
+	g := newGroups(t)
+	id := g.reader.List()[0].ID
+	must(t, g.reader.Ask(t.Context(), id))
+	g.load(t)
+	settle(t, g.eu)
+	settle(t, g.us)
+	must(t, g.reader.Load(t.Context()))
+	must(t, g.reader.Release(t.Context(), "shop"))
+	if len(g.IDs()) != 0 {
+		t.Fatal("it is not gone")
+	}
+	must(t, g.reader.Record(t.Context(), placed("shop.product")))
+	g.load(t)
+	for _, b := range []*doubt.Book{g.reader, g.eu, g.us} {
+		if d := b.List()[0]; d.Asked || d.Count != 1 {
+			t.Errorf("it is taken for the one before: %+v", d)
+		}
+		if b != g.reader {
+			settle(t, b)
+		}
+	}
+	g.are(t, 0, 0, 0)
+}
+
+// The one that answers may be stuck since the last time, and what was missing is there now.
+func TestWhoIsStuckHearsEachTimeThatSomebodyAsks(t *testing.T) {
+	g := newGroups(t)
+	id := g.reader.List()[0].ID
+	for range 3 {
+		g.eu.Stuck(doubt.Doubt{ID: id}, "not all of its keys can be looked for")
+		must(t, g.us.Ask(t.Context(), id))
+		g.load(t)
+		if d := g.eu.List()[0]; d.Stuck || d.Answer != "" || !d.Asked {
+			t.Fatalf("%+v", d)
+		}
+	}
+}
+
+// It was stopped, another one leads, and it has not heard of that.
+func TestAReaderThatLeadsNoMoreDropsNothingThatHasComeAgain(t *testing.T) {
+	for _, what := range []string{"release", "dismissal"} {
+		t.Run(what, func(t *testing.T) {
+			g := newGroups(t)
+			settle(t, g.eu)
+			settle(t, g.us)
+			must(t, g.reader.Load(t.Context()))
+			former, seen := g.reader, g.reader.List()[0]
+			g.reader = member(t, g.Memory, "")
+			must(t, g.reader.Record(t.Context(), placed("shop.product")))
+			if what == "release" {
+				must(t, former.Release(t.Context(), "shop"))
+			} else if err := former.Dismiss(t.Context(), seen.ID, seen.Last); !errors.Is(err, doubt.ErrCameAgain) {
+				t.Error(err)
+			}
+			g.are(t, 1, 1, 1)
+		})
+	}
+}
+
+// Who waits for an answer may ask any process for it.
+func TestAllProcessesSayThatADoubtIsStuck(t *testing.T) {
+	g := newGroups(t)
+	id, other := g.reader.List()[0].ID, member(t, g.Memory, "eu")
+	stuck := func(want bool) {
+		t.Helper()
+		g.load(t)
+		must(t, other.Load(t.Context()))
+		if is := other.Echo(id); is != want || other.List()[0].Stuck != want {
+			t.Errorf("another of the group: %v, %+v", is, other.List()[0])
+		}
+		d := g.reader.List()[0]
+		if d.Stuck != want || want != (d.Answer == "group eu cannot answer it: free text") {
+			t.Errorf("the reader: %+v", d)
+		}
+		if g.us.Echo(id) {
+			t.Error("another group")
+		}
+	}
+	must(t, g.eu.TellStuck(t.Context(), id))
+	stuck(false)
+	g.eu.Stuck(g.eu.List()[0], "free text")
+	must(t, g.eu.TellStuck(t.Context(), id))
+	stuck(true)
+	must(t, g.reader.Ask(t.Context(), id))
+	stuck(false)
+	g.eu.Stuck(g.eu.List()[0], "free text")
+	must(t, g.eu.TellStuck(t.Context(), id))
+	stuck(true)
+	must(t, g.reader.Record(t.Context(), placed("shop.product")))
+	stuck(false)
+	settle(t, g.eu)
+	settle(t, g.us)
+	g.are(t, 0, 0, 0)
+	if facts, err := g.FactsUnder(t.Context(), "stuck/"); err != nil || len(facts) > 0 {
+		t.Errorf("left are %v, %v", facts, err)
+	}
+}
+
+// The clock of the reader that takes over is behind that of the one before it.
+func TestWhatComesBeforeItIsKnownWhatIsKeptIsLaterAllTheSame(t *testing.T) {
+	m := &doubttest.Memory{}
+	d := placed("shop.product").Named()
+	d.Since, d.Count = time.Now().Add(time.Hour).UTC().Round(0), 1
+	d.Last = d.Since
+	must(t, m.PutDoubt(t.Context(), d))
+	eu := member(t, m, "eu")
+	settle(t, eu)
+	reader, err := doubt.New(m, nil, nil)
+	must(t, err)
+	reader.Share(m, "")
+	must(t, reader.Record(t.Context(), placed("shop.product")))
+	must(t, eu.Load(t.Context()))
+	if len(eu.List()) != 1 {
+		t.Error("what has come again counts as settled")
+	}
+	must(t, reader.Release(t.Context(), "shop"))
+	if len(m.IDs()) != 1 {
+		t.Error("it is dropped")
+	}
+}

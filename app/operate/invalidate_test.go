@@ -210,7 +210,7 @@ func TestADoubtIsAskedForInTheWordsOfTheAPI(t *testing.T) {
 	v, book := byHand(t, shop)
 	id, err := v.Invalidate(t.Context(), admin.Scope{All: true})
 	testbed.Must(t, err)
-	book.Stuck(id, "it cannot be answered")
+	book.Stuck(doubt.Doubt{ID: id}, "it cannot be answered")
 	show := func() admin.Doubt {
 		all, err := v.Book.ListDoubts(t.Context())
 		testbed.Must(t, err)

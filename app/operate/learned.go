@@ -41,10 +41,17 @@ const mappingsFact = "mappings/"
 // DefinitionsFact is the name of the fact that holds the [Definitions] of a source.
 func DefinitionsFact(source string) string { return "definitions/" + source }
 
-// KeepMappings keeps the mappings of a source: for its next start, and for the invalidators. More than a fact can hold
-// are not kept, and neither are former ones then: with Kafka nobody answers doubts about the source.
+// KeepMappings keeps the mappings of a source, unless they are kept: for its next start, and for the invalidators. More
+// than a fact can hold are not kept, and neither are former ones then: with Kafka nobody answers doubts about the source.
 func KeepMappings(ctx context.Context, facts doubt.Facts, source string, mappings []spec.Mapping) error {
 	text, err := Pack(mappings)
+	if err == nil {
+		is, failed := facts.Fact(ctx, mappingsFact+source)
+		if failed == nil && bytes.Equal(is, text) {
+			return nil
+		}
+		err = failed
+	}
 	switch {
 	case err != nil:
 	case len(text) > doubt.MaxFact:

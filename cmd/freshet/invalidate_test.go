@@ -129,7 +129,7 @@ func TestHowADoubtIsAnsweredIsShownEverywhere(t *testing.T) {
 	}
 	shows("answer  +first of two passes", "doubts", "show", id)
 	shows(` +"answer": "first of two passes",?`, "status", "--json")
-	c.book.Stuck(id, "product:{name} holds free text")
+	c.book.Stuck(doubt.Doubt{ID: id}, "product:{name} holds free text")
 	shows(`no answer +product:\{name\} holds free text`, "doubts", "show", id)
 	shows(` +"stuck": true,?`, "status", "--json")
 	shows(` +"stuck": true,?`, "doubts", "list", "--json")
@@ -158,7 +158,7 @@ func TestADoubtThatCannotBeAnsweredIsNotWaitedFor(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.book.Stuck(c.recorded(), "product:{name} holds free text")
+		c.book.Stuck(doubt.Doubt{ID: c.recorded()}, "product:{name} holds free text")
 	}()
 	code, stdout, stderr := c.asks("invalidate", "--all", "--wait")
 	<-done

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/segmentio/kafka-go"
 
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/proof/testbed"
@@ -202,4 +205,89 @@ func TestKeysAreForgottenByHandAroundKafka(t *testing.T) {
 		p.gone("price:1")
 	}
 	undoubted(reader, a, b)
+}
+
+// What an operator has removed the reason of is asked for again, and that may be at a process that does not answer it.
+func TestAnAnswerIsAskedForAgainWhereverThatIs(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
+	s.source.Exec(t, "ALTER TABLE shop.product ADD name VARCHAR(20)")
+	s.mappings = "[{table: shop.product, keys: ['product:{id}', 'named:{name}']}]"
+	reader, first, second := s.part("reader"), s.part("invalidator"), s.part("invalidator")
+	reading := reader.start("reader")
+	first.start("invalidator")
+	second.start("invalidator")
+	s.given(first, second)
+	s.cache("product:1")
+	s.cache("named:a")
+	s.source.Exec(t, "TRUNCATE shop.product")
+	s.gone("product:1")
+	for _, p := range []*site{reader, first, second} {
+		p.await("all say that it is stuck", func(st *app.Status) bool { return len(st.Doubts) == 1 && st.Doubts[0].Stuck })
+	}
+	id := reader.status().Doubts[0].ID
+	for _, p := range []*site{reader, first, second} {
+		p.refused(exitFailed, []string{"cannot be answered", "named:{name}"}, "doubts", "answer", id, "--wait")
+	}
+	reading.Stop(t, patience)
+	reader.mappings = "[{table: shop.product, keys: ['product:{id}', 'named:{name}'], scope: {name: '[a-z]+'}}]"
+	reader.start("reader")
+	reader.await("it reads", func(st *app.Status) bool { return st.Source.Connected })
+	reader.ask("doubts", "answer", id, "--wait")
+	s.gone("named:a")
+}
+
+// awaitDoubts waits until so many are listed.
+func (s *site) awaitDoubts(n int) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("%d doubts", n), func(st *app.Status) bool { return len(st.Doubts) == n })
+}
+
+// While the member was stopped the doubt has ended, and has come again.
+func TestAMemberThatWasStoppedSettlesTheDoubtThatThereIsNow(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
+	reader, first, second := s.part("reader"), s.part("invalidator"), s.part("invalidator")
+	reader.start("reader")
+	running := map[*site]*testbed.Running{first: first.start("invalidator"), second: second.start("invalidator")}
+	of := s.given(first, second)
+	answers, other := first, second
+	if !of[0][0] {
+		answers, other = second, first
+	}
+	s.cache("product:1")
+	running[other].Signal(syscall.SIGSTOP)
+	s.source.Exec(t, "TRUNCATE shop.product")
+	s.gone("product:1")
+	undoubted(reader, answers)
+	running[answers].Kill9()
+	s.cache("product:1")
+	s.source.Exec(t, "TRUNCATE shop.product")
+	reader.awaitDoubts(1)
+	running[other].Signal(syscall.SIGCONT)
+	s.gone("product:1")
+	undoubted(reader, other)
+}
+
+// As docs/kafka.md says it.
+func TestNobodyWaitsForASourceThatWasRemoved(t *testing.T) {
+	cluster := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t)).around(t, cluster)
+	reader, removed, invalidator := s.part("reader"), s.part("reader"), s.part("invalidator")
+	removed.env = append(removed.env, "FRESHET_SOURCE_NAME=old")
+	reader.start("reader")
+	old := removed.start("reader")
+	first := invalidator.start("invalidator")
+	for _, p := range []*site{reader, removed, invalidator} {
+		p.awaitFresh()
+	}
+	old.Stop(t, patience)
+	first.Stop(t, patience)
+	for topic, key := range map[string]string{".marks": "old", ".doubts": "fact/mappings/old"} {
+		s.produceTo(cluster, s.topic+topic, 0, kafka.Record{Key: kafka.NewBytes([]byte(key))})
+	}
+	cluster.DeleteTopic(t, s.topic+".checkpoint.old")
+	invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	s.cache("product:1")
+	invalidator.ask("invalidate", "--all", "--wait")
+	s.nothingCached()
 }

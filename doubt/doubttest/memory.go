@@ -142,3 +142,6 @@ func (s Shared) Follow(ctx context.Context, changed func()) {
 		}
 	}
 }
+
+// CatchUp implements [doubt.Follower]. There is nothing between the memory and who reads it.
+func (Shared) CatchUp(context.Context) error { return nil }

@@ -94,6 +94,7 @@ func (k *Keeper) read(ctx context.Context) (news bool, err error) {
 	}
 	k.next = f.Next
 	k.view.forget(k.next)
+	k.move()
 	return news, nil
 }
 
@@ -119,12 +120,52 @@ func (k *Keeper) readAll(ctx context.Context) error {
 	defer k.mu.Unlock()
 	k.view, k.next, k.gone = fresh, next, false
 	k.view.forget(next)
+	k.move()
 	select {
 	case <-k.loaded:
 	default:
 		close(k.loaded)
 	}
 	return nil
+}
+
+// move lets those go on who wait for what was just read. The caller has the lock.
+func (k *Keeper) move() {
+	k.reached, k.heard = k.next, time.Now()
+	close(k.moved)
+	k.moved = make(chan struct{})
+}
+
+// Deaf returns since when the topic cannot be read, if that has been so for a minute: what is in doubt by now is not
+// known then. Zero: it can be.
+func (k *Keeper) Deaf() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.heard.IsZero() || time.Since(k.heard) <= patience {
+		return time.Time{}
+	}
+	return k.heard
+}
+
+// CatchUp implements [doubt.Follower].
+func (k *Keeper) CatchUp(ctx context.Context) error {
+	end, err := k.client.End(ctx, k.o.Topic, 0)
+	if err != nil {
+		return err
+	}
+	for {
+		k.mu.Lock()
+		reached, moved := k.reached, k.moved
+		k.mu.Unlock()
+		if reached >= end {
+			return k.ready(ctx)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (k *Keeper) build(v *view) {

@@ -47,6 +47,10 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	view *view
+	// reached is up to where Follow has read, and moved is closed when that changes.
+	reached int64
+	moved   chan struct{}
+	heard   time.Time // when that was last; zero: it was not read so far
 	// building is what takes the place of view while the topic is read from its beginning; nil when it is not.
 	building *view
 }
@@ -61,7 +65,9 @@ func New(c *broker.Client, o Options) (*Keeper, error) {
 	if o.Topic == "" {
 		return nil, errors.New("doubts: Options.Topic is required")
 	}
-	return &Keeper{client: c, o: o, loaded: make(chan struct{}), view: newView(), next: -1}, nil
+	return &Keeper{
+		client: c, o: o, loaded: make(chan struct{}), moved: make(chan struct{}), view: newView(), next: -1,
+	}, nil
 }
 
 // Doubts implements [doubt.Keeper]: those that concern this process. It waits until they have been read.

@@ -151,6 +151,26 @@ func TestEachProcessSeesWhatOthersWrite(t *testing.T) {
 	}
 }
 
+func TestWhoCatchesUpKnowsWhatOthersHaveWritten(t *testing.T) {
+	r := newRig(t)
+	a, b := r.open(t), r.open(t)
+	a.await(t)
+	for n := range 20 {
+		must(t, a.PutDoubt(t.Context(), doubttest.Sample(n)))
+		must(t, b.CatchUp(t.Context()))
+		if is := b.list(t); len(is) != n+1 {
+			t.Fatalf("known are %v, want %d", is, n+1)
+		}
+	}
+	r.kafka.DeleteTopic(t, r.topic.Name)
+	must(t, insist(t, func() error { return b.CatchUp(t.Context()) }))
+	must(t, insist(t, func() error { return a.PutDoubt(t.Context(), doubttest.Sample(20)) }))
+	must(t, insist(t, func() error { return b.CatchUp(t.Context()) }))
+	if !a.Deaf().IsZero() {
+		t.Error("it is deaf")
+	}
+}
+
 func TestManyProcessesWriteTheSameDoubtsAtOnce(t *testing.T) {
 	r := newRig(t)
 	var all []*process
