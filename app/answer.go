@@ -106,7 +106,7 @@ type request struct {
 func byItself(cause alarm.Kind) bool {
 	switch cause {
 	case alarm.TruncatedTable, alarm.StatementLogged, alarm.DefinitionChanged, alarm.XAKeysUnknown, alarm.XAUnread,
-		alarm.RedisChanged, alarm.ByHand:
+		alarm.BinlogGap, alarm.RedisChanged, alarm.ByHand:
 		return true
 	}
 	return false

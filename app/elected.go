@@ -198,7 +198,7 @@ func (e *elected) Ready() []admin.Check {
 // Metrics implements readerHalf.
 func (e *elected) Metrics() prometheus.Gatherers {
 	if r := current(e.leader.Status(), e.reading.Load()); r != nil {
-		return prometheus.Gatherers{r.registry}
+		return r.metrics()
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (e *elected) Metrics() prometheus.Gatherers {
 // Stats implements readerHalf.
 func (e *elected) Stats() canal.Stats {
 	if r := e.reading.Load(); r != nil {
-		return r.canal.Stats()
+		return r.stats()
 	}
 	return canal.Stats{}
 }

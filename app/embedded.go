@@ -75,10 +75,10 @@ func (r *embeddedReader) Ready() []admin.Check {
 }
 
 // Metrics implements readerHalf.
-func (r *embeddedReader) Metrics() prometheus.Gatherers { return prometheus.Gatherers{r.registry} }
+func (r *embeddedReader) Metrics() prometheus.Gatherers { return r.metrics() }
 
 // Stats implements readerHalf.
-func (r *embeddedReader) Stats() canal.Stats { return r.canal.Stats() }
+func (r *embeddedReader) Stats() canal.Stats { return r.stats() }
 
 // inProcess is an event log without servers of its own.
 type inProcess struct{}

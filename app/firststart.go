@@ -24,9 +24,30 @@ const (
 	scanTime = 5 * time.Second
 )
 
-// firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted. If
-// it does, or if not all keys could be looked at, that is a doubt. It cannot be looked at later: by then readers will
-// have cached others. An empty Redis is nobody's trouble.
+// onFirstStart returns what is called before reading begins where there was no position; nil: nobody looks.
+func (p *process) onFirstStart(keys *operate.Keys) func(ctx context.Context, position string) error {
+	if p.forgets() && p.config.EventLog.Kind == config.EventLogKafka {
+		return p.forgetEverywhere
+	}
+	return p.invalidator.FirstStart(keys)
+}
+
+// forgets reports whether keys that were cached before a first start are forgotten.
+func (p *shared) forgets() bool { return p.config.OnFirstStart == config.FirstStartInvalidate }
+
+// forgetEverywhere has each group of invalidators forget what was cached before. A reader cannot look at their Redis.
+func (p *shared) forgetEverywhere(ctx context.Context, position string) error {
+	name := p.config.Source.Name
+	return p.doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.FirstStart, Source: name, Asked: true,
+		Message: "reading of source " + name + " begins at " + position + ", and there was no checkpoint; what was cached " +
+			"before, in the redis of any group, is forgotten",
+	})
+}
+
+// firstStart looks whether Redis holds keys of the mappings already, since what was cached before is never deleted,
+// unless that is asked for. If it does, or if not all keys could be looked at, that is a doubt. It cannot be looked at
+// later: by then readers will have cached others. An empty Redis is nobody's trouble.
 func (p *shared) firstStart(ctx context.Context, position string, of *operate.Keys) error {
 	c := p.config
 	options, err := connect.RedisOptions(c)
@@ -56,10 +77,14 @@ func (p *shared) firstStart(ctx context.Context, position string, of *operate.Ke
 	case !found:
 		return nil
 	}
+	then := "what was cached before is not touched, so clear it if it may be stale"
+	if p.forgets() {
+		then = "what was cached before is forgotten"
+	}
 	return p.doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.FirstStart, Source: c.Source.Name, Group: p.group(), Subject: address,
+		Cause: alarm.FirstStart, Source: c.Source.Name, Group: p.group(), Subject: address, Asked: p.forgets(),
 		Message: "reading of source " + c.Source.Name + " begins at " + position + ", and there was no checkpoint; " + what +
-			": what was cached before is not touched, so clear it if it may be stale",
+			": " + then,
 	})
 }
 

@@ -154,11 +154,19 @@ func TestAGroupThatIsStoppedWaitsNoMore(t *testing.T) {
 // savedAt is a checkpoint that is durable up to a place.
 type savedAt struct {
 	saved
-	pos uint64
+	pos    uint64
+	inHand bool
 }
 
 func (s *savedAt) Durable() event.Position {
 	return event.Position{Epoch: 1, File: "binlog.000001", Pos: s.pos}
+}
+
+func (s *savedAt) Finished() event.Version {
+	if s.inHand {
+		return event.Version{}
+	}
+	return at(s.pos)
 }
 
 func TestTheReaderSaysHowFarTheTopicIsAsLongAsADoubtWaitsForIt(t *testing.T) {
@@ -203,6 +211,11 @@ func TestTheReaderSaysHowFarTheTopicIsAsLongAsADoubtWaitsForIt(t *testing.T) {
 	}
 	saved.pos = 140 // nobody waits for it
 	want("1/1/120/0")
+	saved.inHand = true // of before a gap
+	must(t, book.Record(t.Context(), doubt.Doubt{Cause: alarm.BinlogGap, Source: "shop", At: at(130)}))
+	want("1/1/120/0")
+	saved.inHand = false
+	want("1/1/140/0")
 }
 
 func TestEachSourcesDoubtsAreAnsweredOnTheirOwn(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/retry"
@@ -39,7 +40,7 @@ func (e *elected) watchKin(ctx context.Context) error {
 				return v.Position, v.Lost
 			})
 		}
-		if foreign := (*canal.ForeignError)(nil); errors.As(err, &foreign) {
+		if foreign := (*canal.ForeignError)(nil); errors.As(err, &foreign) && !e.isGap(foreign) {
 			if err := e.doubts.Record(ctx, foreign.Doubt()); err != nil {
 				return nil // ctx has ended
 			}
@@ -53,4 +54,10 @@ func (e *elected) watchKin(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// isGap reports whether what looks like another database is taken for the one of the checkpoint, whose binlog has begun
+// again: it has the same identity, and the leader goes on after that.
+func (e *elected) isGap(f *canal.ForeignError) bool {
+	return f.Server == f.Was && e.config.OnGap == config.GapInvalidate
 }

@@ -135,7 +135,7 @@ func (r *reader) xaRow(c *event.Change) error {
 	return err
 }
 
-// end takes the end of a transaction; there is none in an Idle.
+// end takes the end of a transaction, or the place where reading goes on; there is none in an Idle.
 func (r *reader) end(ctx context.Context, s *canal.Step) error {
 	var err error
 	switch s.Kind {
@@ -154,6 +154,7 @@ func (r *reader) end(ctx context.Context, s *canal.Step) error {
 		}
 	case canal.XARolledBack:
 		r.xa.resolved(s.Tx, s.Version, s.End)
+	case canal.Moved: // its end comes after all that was read before
 	default:
 		return nil
 	}
@@ -241,6 +242,13 @@ func (r *reader) handOnRest(ctx context.Context) error {
 		return r.handOn(ctx)
 	}
 	return nil
+}
+
+// leave hands on what was gathered of a stream that ended at a gap. What was remembered of an XA transaction that it
+// broke off in is of no use: the rest of it will not come.
+func (r *reader) leave(ctx context.Context) error {
+	r.xa.leave()
+	return r.handOnRest(ctx)
 }
 
 // mark takes a mark, on the goroutine that watches the source.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +32,7 @@ type saved interface {
 	canal.Checkpoint
 	Current() event.Position
 	Durable() event.Position
+	Finished() event.Version
 	Term() uint64
 	Mappings() string
 	SetMappings(hash string) error
@@ -44,11 +45,14 @@ type reading struct {
 	*shared
 	// registry is that of this reading: the metrics of one that is over are not shown.
 	registry *prometheus.Registry
-	canal    *canal.Canal
-	reader   *reader
-	saved    saved
-	log      eventlog.Input
-	fresh    freshness
+	// source and bind are what streams are made with. stream is the one that is read; another follows it after a gap.
+	source canal.Options
+	bind   canal.Bind
+	stream atomic.Pointer[stream]
+	reader *reader
+	saved  saved
+	log    eventlog.Input
+	fresh  freshness
 
 	definitions *definitions
 	keys        *operate.Keys
@@ -87,15 +91,13 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	r.keys = &operate.Keys{
 		Mappings: route.Mappings(), Source: o, Prefix: c.Redis.KeyPrefix, Known: r.definitions.all,
 	}
-	o.FirstStart = p.invalidator.FirstStart(r.keys)
-	if r.canal, err = canal.New(o, troubles.binding(route.Bind), at); err != nil {
-		return nil, err
-	}
+	o.FirstStart = p.onFirstStart(r.keys)
+	r.source, r.bind = o, troubles.binding(route.Bind)
 	r.reader = &reader{
-		source: r.canal, log: log, router: route, tap: &p.tap, fresh: &r.fresh, name: c.Source.Name, term: at.Term(),
+		log: log, router: route, tap: &p.tap, fresh: &r.fresh, name: c.Source.Name, term: at.Term(),
 		xa: &xaMemory{store: xa, alarms: p.alarms}, troubles: troubles, doubts: p.doubts, latency: p.latency,
 	}
-	return r, nil
+	return r, r.begin(nil)
 }
 
 // compareMappings holds the mappings against the live tables, and says so when they are not those that the checkpoint
@@ -240,13 +242,7 @@ func (r *reading) read(ctx context.Context) (caughtUp bool, err error) {
 		defer close(r.allSaved)
 		return r.saved.Run(saving, r.log.Durable(), r.saverOptions())
 	})
-	watching, stopWatching := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { r.canal.Watch(watching, r.reader.mark) })
-	err = r.reader.run(ctx)
-	r.canal.Close()
-	stopWatching()
-	watch.Wait()
+	err = r.readStreams(ctx)
 	// Asked before the log is closed: with nothing left to do its other end is finished at once, which ends ctx.
 	caughtUp = err == nil && ctx.Err() == nil
 	r.log.Close()
@@ -288,11 +284,8 @@ func placeOfCheckpoint(c *config.Config) string {
 	return "the disk of eventlog.dir"
 }
 
-// finished returns up to which version everything is finished.
-func (r *reading) finished() event.Version {
-	p := r.saved.Current()
-	return event.VersionAt(p.Epoch, p.File, p.Pos)
-}
+// finished returns up to which version everything is finished; the zero version while that is not known.
+func (r *reading) finished() event.Version { return r.saved.Finished() }
 
 // freshAsOf returns as of when all that was committed is finished, or with Kafka, is in the topic.
 func (r *reading) freshAsOf() time.Time {
@@ -301,7 +294,7 @@ func (r *reading) freshAsOf() time.Time {
 
 // status fills in what the reading knows.
 func (r *reading) status(s *Status) {
-	source, current, durable := r.canal.Stats(), r.saved.Current(), r.saved.Durable()
+	source, current, durable := r.stats(), r.saved.Current(), r.saved.Durable()
 	s.Source = &SourceStatus{
 		Name: r.config.Source.Name, Address: r.config.Source.Addresses[0], Flavor: current.Flavor, Server: source.Server,
 		Connected: source.Connected, Position: written(source.File, source.Pos),
@@ -323,7 +316,7 @@ func written(file string, pos uint64) string {
 
 // connected says what keeps the reading from the source; nil: nothing.
 func (r *reading) connected() error {
-	if r.canal.Stats().Connected {
+	if r.stats().Connected {
 		return nil
 	}
 	return notConnected(r.config)

@@ -114,7 +114,10 @@ func (a *answering) askUnread(ctx context.Context, of *doubt.Doubt) error {
 func (a *answering) place() (string, bool) {
 	at := a.redo.live.saved.Current() // first: what is in doubt is recorded before it is passed over
 	held, err := a.held()
-	if at.IsZero() || err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
+	if at.IsZero() || a.redo.live.finished().IsZero() {
+		return "", false
+	}
+	if err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
 		return "", false
 	}
 	text, err := json.Marshal(checkpoint.PlaceOf(&at))

@@ -182,6 +182,11 @@ func (x *xaMemory) abandon(tx *event.Tx, end event.End) {
 	behind := x.first
 	behind.Row++
 	x.store.Resolve(tx.XID, behind, end)
+	x.leave()
+}
+
+// leave forgets the open transaction, if there is one, but for what is stored of it.
+func (x *xaMemory) leave() {
 	clear(x.chunk)
 	x.open, x.chunk, x.bytes, x.unknown = nil, x.chunk[:0], 0, nil
 }

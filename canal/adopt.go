@@ -90,10 +90,7 @@ func (l *loop) lags(behind *behindError) error {
 	if l.lagging == behind.server {
 		return behind
 	}
-	missing := behind.missing.String()
-	if len(missing) > maxMissing {
-		missing = missing[:maxMissing] + "…"
-	}
+	missing := shortened(behind.missing.String())
 	until := ""
 	if !l.committed.IsZero() {
 		until = ", the last of which was committed at " + l.committed.UTC().Format(time.RFC3339)
@@ -118,6 +115,9 @@ const maxMissing = 300
 // found finds where to begin: at the checkpoint, or, if there is none, where the operator says.
 func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	p := l.checkpoint.Position()
+	if !p.IsZero() && l.gap != nil {
+		return l.move(ctx, s, info, &p)
+	}
 	if !p.IsZero() {
 		changed, err := l.convert(ctx, info, &p)
 		if err == nil && changed {
@@ -144,9 +144,7 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.save(p); err != nil {
 		return err
 	}
-	l.o.Logger.Info("there is no checkpoint, so this looks like a first start: keys that were cached before are not "+
-		"touched",
-		"source", l.o.Source, "position", p.String())
+	l.o.Logger.Info("there is no checkpoint, so this looks like a first start", "source", l.o.Source, "position", p.String())
 	return l.beginAt(&p, info)
 }
 

@@ -207,6 +207,9 @@ func (l *loop) connect() error {
 		return err
 	}
 	l.dump = &dump{session: s, events: events}
+	if !l.moved.IsZero() {
+		return l.sayMoved()
+	}
 	return nil
 }
 

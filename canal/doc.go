@@ -9,10 +9,11 @@
 // # Guarantees
 //
 // Nothing committed is missed. Only the end of a transaction is a position. A position that the source can not go on
-// from ends [Canal.Next] with a [GapError] before anything is read: it is never skipped. An event that cannot be read
-// ends it with an [EventError], unless it concerns the rows of one table only: those are passed over, once it is
-// durable that the table is in doubt ([alarm.EventUndecodable]). So is an event over which the decoder panics, or the
-// function that its rows are handed out to.
+// from ends [Canal.Next] with a [GapError] before anything is read: it is never skipped. Another canal goes on after
+// it, if it is told to ([Options].Gap): at the end of the binlog, once it is durable that all keys are in doubt. An
+// event that cannot be read ends it with an [EventError], unless it concerns the rows of one table only: those are
+// passed over, once it is durable that the table is in doubt ([alarm.EventUndecodable]). So is an event over which the
+// decoder panics, or the function that its rows are handed out to.
 //
 // Another server that answers is read from once all that has been handed on is visible there. Until then it is asked
 // again, with an alarm for as long as it takes, for it may get it from the server before; and it is a doubt, for what

@@ -54,6 +54,10 @@ type loop struct {
 	handed bool
 	// beats: the heartbeat has begun.
 	beats bool
+	// gap is why reading does not go on from the checkpoint; nil: it does, or has moved on. moved is to where, until the
+	// step says so.
+	gap   error
+	moved event.End
 
 	// What does not.
 
@@ -76,8 +80,9 @@ type loop struct {
 }
 
 func newLoop(c *Canal) (*loop, error) {
-	l := &loop{Canal: c, troubles: map[string]unreadable{}, xa: &xaStart{}}
+	l := &loop{Canal: c, troubles: map[string]unreadable{}, xa: &xaStart{}, gap: c.o.Gap}
 	l.reconnect = l.newReconnect()
+	l.reconnect.stood = l.gap != nil // the canal before has read with these options
 	l.step.Each, l.out.one = l.each, l.row
 	l.tables = &tables{l: l, looks: looks{now: time.Now}}
 	var err error

@@ -67,8 +67,12 @@ type Options struct {
 	// Alarms hears what an operator must hear. Nil: it is logged to slog.Default.
 	Alarms *alarm.Board
 	// FirstStart is called when there is no checkpoint, with where reading begins, before that is kept: what was cached
-	// before then is not touched. Nil: nobody asks.
+	// before then may be stale. Nil: nobody asks.
 	FirstStart func(ctx context.Context, position string) error
+	// Gap is why an earlier canal could not go on from the checkpoint ([IsGap]). This one goes on at what everybody can
+	// read now, under a new epoch, once it is durable that all keys are in doubt ([alarm.BinlogGap]); it says so with the
+	// step [Moved]. Nil: it goes on from the checkpoint.
+	Gap error
 	// Doubts keeps what may have left stale keys behind. Nil: it is logged as an alarm, and forgotten.
 	Doubts *doubt.Book
 	// Logger takes changes of state. Nil: slog.Default.
@@ -99,6 +103,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if len(errs) > 0 {
 		return o, fmt.Errorf("source: %w", errors.Join(errs...))
+	}
+	if o.Gap != nil {
+		o.Start = "now"
 	}
 	if o.Source == "" {
 		o.Source = DefaultSource

@@ -101,7 +101,10 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 	if isRefusal(err) {
 		return l.refused(ctx, err)
 	}
-	return err
+	if errors.Is(err, retry.ErrHalt) || l.done.isZero() {
+		return err
+	}
+	return &EventError{File: l.done.file, Pos: l.done.pos, Err: err} // found in a look ahead
 }
 
 // refused makes an error of the server's refusal to send the binlog from our position.

@@ -73,6 +73,8 @@ func (c *Canal) give(step *Step, s sink, row func(*event.Change) error) error {
 		return s.Resolve(step.Tx, step.Version, step.End)
 	case XARolledBack:
 		return s.Resolve(step.Tx, step.Version, step.End)
+	case Moved:
+		return s.Commit(step.Tx, step.End)
 	case Idle:
 		return c.flush(s)
 	}
@@ -143,11 +145,14 @@ type recorder struct {
 
 	pos    event.Position
 	founds []event.Position
+	moves  []event.Position
 	raises []string
 	frozen bool
 
 	// onMark is called with every mark, when it is sent.
 	onMark func(event.Mark)
+	// onMove is called before the position moves; its error is the checkpoint's.
+	onMove func(event.Position) error
 	// before is asked before each row; its error is the sink's.
 	before func(n int) error
 }
@@ -372,6 +377,20 @@ func (r *recorder) Position() event.Position {
 func (r *recorder) Begin(p event.Position) error {
 	r.note(func() {
 		r.founds = append(r.founds, p)
+		r.pos = p
+		r.pos.GTIDs = p.GTIDs.Clone()
+	})
+	return nil
+}
+
+func (r *recorder) Move(p event.Position) error {
+	if r.onMove != nil {
+		if err := r.onMove(p); err != nil {
+			return err
+		}
+	}
+	r.note(func() {
+		r.moves = append(r.moves, p)
 		r.pos = p
 		r.pos.GTIDs = p.GTIDs.Clone()
 	})

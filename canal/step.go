@@ -27,6 +27,9 @@ const (
 	// XARolledBack says that the prepared transaction Tx.XID is rolled back, with a transaction of its own: what was
 	// remembered of it is of no use once End is passed.
 	XARolledBack
+	// Moved says that reading goes on at End, and not where it was: see [Options].Gap. It comes before anything that is
+	// read there.
+	Moved
 	// Idle says that the source has nothing more to send for now, or that so much was read that no more may wait: all that
 	// was read must be handed on, and then [Canal.HandedOver] must be called.
 	Idle
@@ -37,10 +40,10 @@ type Step struct {
 	Kind Kind
 	// Size is how many bytes of the binlog were read for it.
 	Size int
-	// Tx is the transaction, and Version that of the present event. In an Idle they mean nothing.
+	// Tx is the transaction, and Version that of the present event. In an Idle and a Moved they mean nothing.
 	Tx      *event.Tx
 	Version event.Version
-	// End is where a transaction ends.
+	// End is where a transaction ends, or where reading goes on.
 	End event.End
 	// Unread is of XACommitted: if nothing of the transaction is remembered, it may have changed rows that nobody has
 	// read, and that must be known durably before a position passes its End.
@@ -59,6 +62,9 @@ type Checkpoint interface {
 	// Begin saves the position of a first start, durably, before anything is read. It is also called with the present
 	// place in another form, when the source has begun or ceased to keep positions by GTID.
 	Begin(p event.Position) error
+	// Move saves the position from which reading goes on after a gap, under a new epoch and in the place of the one
+	// before, durably, before anything is read there. No XA transaction that was prepared before is remembered any more.
+	Move(p event.Position) error
 	// Raise saves a new server identity and epoch, durably, before either is used. The position stays.
 	Raise(server string, epoch uint32) error
 }

@@ -18,6 +18,8 @@ type Config struct {
 	Redis  Redis
 	// OnGap says what happens when the source no longer has the binlog that comes next. Default halt.
 	OnGap GapPolicy
+	// OnFirstStart says what becomes of keys that were cached before a first start. Default keep.
+	OnFirstStart FirstStartPolicy
 	// ScopeRate is how many keys a second are forgotten to answer doubts, at most. Default 2000.
 	ScopeRate   int
 	EventLog    EventLog
@@ -127,6 +129,15 @@ type GapPolicy string
 const (
 	GapHalt       GapPolicy = "halt"
 	GapInvalidate GapPolicy = "invalidate"
+)
+
+// FirstStartPolicy is what becomes of keys of the mappings that were cached before a first start.
+type FirstStartPolicy string
+
+// The policies: to keep them, or to have them all forgotten.
+const (
+	FirstStartKeep       FirstStartPolicy = "keep"
+	FirstStartInvalidate FirstStartPolicy = "invalidate"
 )
 
 // EventLog is how invalidations wait between the reader and the invalidator.

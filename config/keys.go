@@ -91,7 +91,7 @@ func keys() []key {
 	var ks []key
 	for _, section := range [][]key{
 		sourceKeys(), redisKeys(),
-		{gapKey(), rateKey()},
+		{gapKey(), firstStartKey(), rateKey()},
 		eventLogKeys(), kafkaKeys(), invalidatorKeys(), retryKeys(), adminKeys(),
 		logKeys(),
 	} {
@@ -150,6 +150,11 @@ func redisKeys() []key {
 
 func gapKey() key {
 	return field("on_gap", "halt", oneOfThe(GapHalt, GapInvalidate), func(c *Config) *GapPolicy { return &c.OnGap })
+}
+
+func firstStartKey() key {
+	return field("on_first_start", "keep", oneOfThe(FirstStartKeep, FirstStartInvalidate),
+		func(c *Config) *FirstStartPolicy { return &c.OnFirstStart })
 }
 
 func rateKey() key {

@@ -28,7 +28,6 @@ func unbuilt() notYet {
 			"source.fill_lag",
 			"redis.mode",
 			"redis.wait_replicas",
-			"on_gap",
 		},
 		embedded: []string{
 			"redis.failover_window",

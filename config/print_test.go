@@ -20,7 +20,7 @@ func TestTheEffectiveConfigurationSaysWhereValuesComeFrom(t *testing.T) {
 		"# The effective configuration of freshet.yaml.\nsource:\n  name: default # default\n  addresses: ['127.0.0.1:3306'] # line 2\n",
 		"  user: \"0123\" # line 3\n  password: '******' # line 4\n",
 		"  heartbeat: 1s # default\n  tls:\n    mode: disabled # default\n",
-		"on_gap: halt # default\n",
+		"on_gap: halt # default\non_first_start: keep # default\n",
 		"  max_memory: 32MiB # default\n  rate_limit: none # default\n",
 		"  park_delays: [10s, 1m, 10m] # default\n",
 		"log:\n  level: debug # $FRESHET_LOG_LEVEL\n",

@@ -349,6 +349,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	if e.Stuck {
 		e.begin()
 	}
+	e.Asked = e.Asked || d.Asked
 	if d.At.Compare(e.At) > 0 {
 		e.At = d.At
 	}

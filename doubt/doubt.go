@@ -128,6 +128,7 @@ func Causes() []alarm.Kind {
 		alarm.MappingUnfit,
 		alarm.MappingsChanged,
 		alarm.FirstStart,
+		alarm.BinlogGap,
 		alarm.PositionSkipped,
 		alarm.RecordsLost,
 		alarm.RecordUnreadable,

@@ -37,17 +37,22 @@ type End struct {
 	// Committed is the last transaction's commit time by the source's clock, for lag.
 	Committed time.Time
 	// State, when not nil, is what canal must know in addition to the position to continue from here (the definitions
-	// of tables whose columns the binlog does not name). Opaque to all others, and never written to again.
+	// tables whose columns the binlog does not name). Opaque to all others, and never written to again.
 	State []byte
+	// Moved says that reading went on there after a gap, under a new epoch: what came before adds nothing to it.
+	Moved bool
 }
 
 // IsZero reports whether the end makes no progress.
 func (e *End) IsZero() bool { return e.File == "" }
 
-// Add extends e by a transaction, or run of transactions, that follows it.
+// Add extends e by a transaction, or run of transactions, that follows it. One that reading moved to takes its place.
 func (e *End) Add(o End) {
 	if o.IsZero() {
 		return
+	}
+	if o.Moved {
+		*e = End{GTIDs: e.GTIDs[:0], Moved: true}
 	}
 	e.Epoch, e.File, e.Pos, e.Committed = o.Epoch, o.File, o.Pos, o.Committed
 	if o.State != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -115,13 +114,7 @@ func TestPurgedBinlogsEndWithTheirOwnExitCodeAndTheGapInWords(t *testing.T) {
 		s.write(1)
 		source.Exec(t, "FLUSH BINARY LOGS")
 		s.write(2)
-		source.Exec(t, "FLUSH BINARY LOGS")
-		file, _ := source.BinlogPosition(t)
-		testbed.Eventually(t, patience, "the binlogs are purged", func() bool {
-			// A file that the last dump still has open is left out; the server sees only after a while that it is gone.
-			source.Exec(t, fmt.Sprintf("PURGE BINARY LOGS TO '%s'", file))
-			return oldestBinlog(t, source) == file
-		})
+		file := source.PurgeBinlogs(t)
 		at := s.ask("position", "show")
 		s.refused(exitGap, []string{"purged", file}, "run")
 		s.refused(exitGap, []string{"purged", file}, "run", "--until-caught-up")
@@ -129,22 +122,4 @@ func TestPurgedBinlogsEndWithTheirOwnExitCodeAndTheGapInWords(t *testing.T) {
 			t.Errorf("the position moved over the gap: %s", now)
 		}
 	})
-}
-
-func oldestBinlog(t *testing.T, source *testbed.Server) string {
-	rows, err := source.DB().QueryContext(t.Context(), "SHOW BINARY LOGS")
-	testbed.Must(t, err)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	testbed.Must(t, err)
-	if !rows.Next() {
-		t.Fatalf("the source has no binlog: %v", rows.Err())
-	}
-	row := make([]sql.RawBytes, len(columns)) // MySQL tells more than MariaDB
-	into := make([]any, len(columns))
-	for i := range row {
-		into[i] = &row[i]
-	}
-	testbed.Must(t, rows.Scan(into...))
-	return string(row[0])
 }

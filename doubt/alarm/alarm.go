@@ -99,6 +99,9 @@ const (
 	// FirstStart: there was no checkpoint, and Redis held keys of the mappings already, or not all of its keys could be
 	// looked at.
 	FirstStart Kind = "first_start"
+	// BinlogGap: the source could not be read on from where reading was, and it went on at the end of the binlog
+	// (on_gap: invalidate).
+	BinlogGap Kind = "binlog_gap"
 	// PositionSkipped: an operator set the position forward, over changes that were not read.
 	PositionSkipped Kind = "position_skipped"
 	// ByHand: an operator asked for keys to be forgotten.
@@ -144,6 +147,7 @@ func Kinds() []Kind {
 		XAKeysUnknown,
 		XAUnread,
 		FirstStart,
+		BinlogGap,
 		PositionSkipped,
 		ByHand,
 	}

@@ -24,6 +24,9 @@ type Write struct {
 	// State says that Position.State is not what it was in the last write that succeeded. Where it is false, State
 	// need not be written.
 	State bool
+	// Moved says that the position is not one that work has reached, see [Checkpoint.Move]: all that was kept of prepared
+	// transactions is removed with the write.
+	Moved bool
 }
 
 // Loaded is what a [Storage] held when it was opened.
@@ -52,6 +55,10 @@ type Checkpoint struct {
 	saved    time.Time // of the durable position, by this process
 	dirty    bool
 	mappings string
+	// epoch is that of the last Move; 0: there was none. Ends of earlier ones add nothing to the position.
+	epoch uint32
+	// moving: that is not durable yet. inHand: what was in hand then may not be finished yet.
+	moving, inHand bool
 }
 
 // New returns a checkpoint that goes on from what its storage holds. The name says in errors where that is.
@@ -125,6 +132,32 @@ func (c *Checkpoint) Set(p event.Position) error {
 	return c.Save()
 }
 
+// Move saves a position from which reading goes on after a gap, durably, in the place of the one before: under a new
+// epoch, and without what was kept of prepared transactions. What is in hand from before is finished later, and adds
+// nothing to it. Who reads on sends an end at the place, after all of that ([event.End].Moved).
+func (c *Checkpoint) Move(p event.Position) error {
+	c.mu.Lock()
+	if p.IsZero() || p.Epoch < c.current.Epoch {
+		defer c.mu.Unlock()
+		return fmt.Errorf("%s: move to %q of epoch %d: the epoch is %d", c.name, p.String(), p.Epoch, c.current.Epoch)
+	}
+	c.current = clone(&p)
+	c.epoch, c.dirty, c.moving, c.inHand = p.Epoch, true, true, true
+	c.mu.Unlock()
+	return c.Save()
+}
+
+// Finished returns up to which version everything is finished, what was in hand at a [Checkpoint.Move] included; the
+// zero version as long as some of that may not be.
+func (c *Checkpoint) Finished() event.Version {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inHand {
+		return event.Version{}
+	}
+	return event.VersionAt(c.current.Epoch, c.current.File, c.current.Pos)
+}
+
 // Raise saves a new identity of the source and a new epoch: see [event.Position.Raise]. The position stays. An epoch
 // never falls.
 func (c *Checkpoint) Raise(server string, epoch uint32) error {
@@ -147,6 +180,10 @@ func (c *Checkpoint) Advance(e event.End) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if e.Epoch < c.epoch {
+		return
+	}
+	c.inHand = false
 	// With GTIDs the set is the position, and it only grows. Without, file and position are all there is.
 	if len(e.GTIDs) == 0 && c.current.GTIDs.IsEmpty() && before(e.File, e.Pos, c.current.File, c.current.Pos) {
 		return
@@ -177,15 +214,16 @@ func (c *Checkpoint) Save() error {
 	}
 	p := clone(&c.current)
 	stale := !bytes.Equal(p.State, c.durable.State) || (p.State == nil) != (c.durable.State == nil)
-	c.dirty = false
+	moved := c.moving
+	c.dirty, c.moving = false, false
 	c.mu.Unlock()
 
-	err := c.storage.WritePosition(Write{Position: p, State: stale})
+	err := c.storage.WritePosition(Write{Position: p, State: stale, Moved: moved})
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.dirty = true
+		c.dirty, c.moving = true, c.moving || moved
 		return err
 	}
 	c.durable, c.saved = p, time.Now()

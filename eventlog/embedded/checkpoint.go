@@ -76,7 +76,7 @@ func readTerm(meta *bolt.Bucket) (uint64, error) {
 
 // WritePosition implements [checkpoint.Storage]: all of it in one transaction.
 func (c cells) WritePosition(w checkpoint.Write) error {
-	passed := c.store.stash.Passed(&w.Position)
+	passed := c.store.stash.Passed(&w)
 	err := c.store.update("save the position", func(tx *bolt.Tx) error {
 		return errors.Join(putPosition(tx, &w), dropPrepared(tx, passed))
 	})

@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/eventlog/stash"
 )
 
@@ -74,7 +75,7 @@ func TestAStashThatIsRemovedWhileItIsWrittenIsEmpty(t *testing.T) {
 	must(t, c.Begin(position(t, 100)))
 	must(t, s.Stash().Begin("x", at(200)).Append(stashed("a")))
 	s.Stash().Resolve("x", at(300), event.End{File: "binlog.000001", Pos: 350})
-	passed := s.Stash().Passed(&event.Position{File: "binlog.000001", Pos: 350})
+	passed := s.Stash().Passed(&checkpoint.Write{Position: event.Position{File: "binlog.000001", Pos: 350}})
 	again := s.Stash().Begin("x", at(200))
 	must(t, again.Append(stashed("a")))
 	must(t, s.db.Update(func(tx *bolt.Tx) error { return dropPrepared(tx, passed) }))

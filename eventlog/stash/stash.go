@@ -306,13 +306,20 @@ func (s *Stash) Resolve(xid string, v event.Version, end event.End) {
 	}
 }
 
-// Passed returns the transactions whose outcome is at or before a position. The storage removes them together with the
-// write that saves the position, or after it, never before; then it calls [Stash.Forget].
-func (s *Stash) Passed(at *event.Position) (passed []*Prepared) {
+// Passed returns the transactions whose outcome is at or before a position, or all after a gap: what became of them
+// there is not known. The storage removes them together with the write that saves the position, or after it, never
+// before; then it calls [Stash.Forget].
+func (s *Stash) Passed(w *checkpoint.Write) (passed []*Prepared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if w.Moved {
+		for _, of := range s.byXID {
+			passed = append(passed, of...)
+		}
+		return passed
+	}
 	for _, p := range s.known {
-		if checkpoint.Passed(at, &p.outcome.end) {
+		if checkpoint.Passed(&w.Position, &p.outcome.end) {
 			passed = append(passed, p)
 		}
 	}

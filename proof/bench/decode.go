@@ -196,6 +196,8 @@ func (d *dropper) Begin(p event.Position) error {
 	return nil
 }
 
+func (d *dropper) Move(event.Position) error { return errors.New("the binlog has a gap") }
+
 func (d *dropper) Raise(string, uint32) error { return errors.New("the server is another one") }
 
 // read reads to the end of the reel.

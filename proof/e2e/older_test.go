@@ -69,17 +69,14 @@ func newOlder(t *testing.T, source *testbed.Server, seed uint64, may string) *ol
 func (o *older) run(rounds int) {
 	r := o.r
 	r.t.Helper()
-	var rows []string
-	for i := range rounds * doomed {
-		rows = append(rows, fmt.Sprintf("(%d, -1, 'doomed')", products+1+i))
-	}
-	r.source.Exec(r.t, "INSERT INTO shop.product (id, category_id, name) VALUES "+strings.Join(rows, ","))
+	o.doom(rounds)
 	for n := range rounds {
 		r.finish(3 * time.Minute)
 		from := products + 1 + n*doomed
 		o.cache(from)
 		o.awaitSnapshot()
 		o.remove(from)
+		r.finish(3 * time.Minute) // so that nothing will delete their keys again
 		<-time.After(time.Duration(o.rnd.IntN(1000)) * time.Millisecond)
 		o.restart()
 		if n == rounds-1 {
@@ -94,15 +91,25 @@ func (o *older) run(rounds int) {
 	}
 }
 
+// doom makes the rows that are doomed in so many rounds.
+func (l *load) doom(rounds int) {
+	l.r.t.Helper()
+	var rows []string
+	for i := range rounds * doomed {
+		rows = append(rows, fmt.Sprintf("(%d, -1, 'doomed')", products+1+i))
+	}
+	l.r.source.Exec(l.r.t, "INSERT INTO shop.product (id, category_id, name) VALUES "+strings.Join(rows, ","))
+}
+
 // cache fills the cache with rows that are doomed, as readers do.
-func (o *older) cache(from int) {
-	o.r.t.Helper()
-	ctx := o.r.t.Context()
+func (l *load) cache(from int) {
+	l.r.t.Helper()
+	ctx := l.r.t.Context()
 	for id := from; id < from+doomed; id++ {
 		key := fmt.Sprintf("product:%d", id)
-		value, err := rowOf(ctx, o.r.source.DB(), key)
-		testbed.Must(o.r.t, err)
-		testbed.Must(o.r.t, o.r.redis.Client().Set(ctx, key, value, 0).Err())
+		value, err := rowOf(ctx, l.r.source.DB(), key)
+		testbed.Must(l.r.t, err)
+		testbed.Must(l.r.t, l.r.redis.Client().Set(ctx, key, value, 0).Err())
 	}
 }
 
@@ -126,15 +133,14 @@ func (o *older) awaitSnapshot() {
 	})
 }
 
-// remove deletes the rows that are doomed, and waits until nothing will delete their keys again.
-func (o *older) remove(from int) {
-	o.r.t.Helper()
-	ctx := o.r.t.Context()
+// remove deletes the rows that are doomed.
+func (l *load) remove(from int) {
+	l.r.t.Helper()
+	ctx := l.r.t.Context()
 	where := fmt.Sprintf("id BETWEEN %d AND %d", from, from+doomed-1)
-	testbed.Must(o.r.t, o.journal.transact(ctx, o.r.source.DB(), begin, commit, func(x *tx) error {
+	testbed.Must(l.r.t, l.journal.transact(ctx, l.r.source.DB(), begin, commit, func(x *tx) error {
 		return x.change("shop.product", where, "DELETE FROM shop.product WHERE "+where)
 	}))
-	o.r.finish(3 * time.Minute)
 }
 
 // restart kills Redis and starts it with the snapshot.

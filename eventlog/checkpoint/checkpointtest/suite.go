@@ -18,6 +18,8 @@ type Checkpoint interface {
 	Current() event.Position
 	Begin(p event.Position) error
 	Set(p event.Position) error
+	Move(p event.Position) error
+	Finished() event.Version
 	Raise(server string, epoch uint32) error
 	Advance(e event.End)
 	Save() error
@@ -50,6 +52,8 @@ func Run(t *testing.T, make func(t *testing.T, o Options) Storage) {
 		"only what was saved is durable":                   durable,
 		"a position begins once":                           begins,
 		"a new identity keeps the position":                identity,
+		"a position moves over a gap":                      moves,
+		"a move whose reply is lost is repeated":           lostMove,
 		"the mappings' hash stays next to the position":    mappings,
 		"every life has a higher term":                     terms,
 		"a state is replaced and removed":                  states,

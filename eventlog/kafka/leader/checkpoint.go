@@ -17,7 +17,7 @@ import (
 
 // Checkpoint is the checkpoint of a source while this process is its leader.
 //
-// Begin, Set, Raise, SetMappings and what stashes keys try again while the brokers are away, for as long as this
+// Begin, Set, Move, Raise, SetMappings and what stashes keys try again while the brokers are away, for as long as this
 // process leads, since their callers cannot go on without. Save makes one attempt: the saver repeats it, and tells.
 // Once another reader has taken over, everything that writes fails with [ErrDeposed].
 type Checkpoint struct {
@@ -37,7 +37,7 @@ type storage struct{ c *Checkpoint }
 // WritePosition implements [checkpoint.Storage].
 func (s storage) WritePosition(w checkpoint.Write) error {
 	began := time.Now()
-	passed := s.c.stash.Passed(&w.Position)
+	passed := s.c.stash.Passed(&w)
 	err := s.c.reign.save(w, passed)
 	if err == nil {
 		err = s.drop(passed)
@@ -114,6 +114,11 @@ func (c *Checkpoint) Begin(p event.Position) error {
 // Set is [checkpoint.Checkpoint.Set], see [Checkpoint].
 func (c *Checkpoint) Set(p event.Position) error {
 	return c.insist("set the position", func() error { return c.Checkpoint.Set(p) })
+}
+
+// Move is [checkpoint.Checkpoint.Move], see [Checkpoint].
+func (c *Checkpoint) Move(p event.Position) error {
+	return c.insist("go on elsewhere", func() error { return c.Checkpoint.Move(p) })
 }
 
 // Raise is [checkpoint.Checkpoint.Raise], see [Checkpoint].

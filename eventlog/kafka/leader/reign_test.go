@@ -156,7 +156,8 @@ func TestATransactionThatIsOverIsNotRecalledThoughItsKeysAreLeft(t *testing.T) {
 	must(t, one.Stash().Begin("y", at(6)).Append(stashed("b")))
 	one.Stash().Resolve("x", at(15), to(20))
 	position := place(20)
-	must(t, one.reign.save(checkpoint.Write{Position: position}, one.Stash().Passed(&position)))
+	write := checkpoint.Write{Position: position}
+	must(t, one.reign.save(write, one.Stash().Passed(&write)))
 	for range 2 {
 		next := r.open()
 		if got := r.recalled(next, "x"); got != nil {
