@@ -85,7 +85,7 @@ func (c *cascading) isParent(n ddl.Name) bool {
 func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	var keys []foreignKey
 	silent, err := s.silent(info)
-	if err == nil && silent {
+	if err == nil && silent && !t.l.o.IgnoreCascades {
 		if err = s.awaitTables(c.altered); err == nil {
 			keys, err = s.foreignKeys(t.name)
 		}

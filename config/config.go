@@ -18,6 +18,8 @@ type Config struct {
 	Redis  Redis
 	// OnGap says what happens when the source no longer has the binlog that comes next. Default halt.
 	OnGap GapPolicy
+	// OnCascade says what follows from rows that foreign keys change without row events. Default invalidate.
+	OnCascade CascadePolicy
 	// ScopeRate is how many keys a second are forgotten to answer doubts, at most. Default 2000.
 	ScopeRate   int
 	EventLog    EventLog
@@ -127,6 +129,15 @@ type GapPolicy string
 const (
 	GapHalt       GapPolicy = "halt"
 	GapInvalidate GapPolicy = "invalidate"
+)
+
+// CascadePolicy is what follows from rows that foreign keys change without row events.
+type CascadePolicy string
+
+// The policies: to forget all keys of their tables, or nothing.
+const (
+	CascadeInvalidate CascadePolicy = "invalidate"
+	CascadeIgnore     CascadePolicy = "ignore"
 )
 
 // EventLog is how invalidations wait between the reader and the invalidator.

@@ -91,7 +91,7 @@ func keys() []key {
 	var ks []key
 	for _, section := range [][]key{
 		sourceKeys(), redisKeys(),
-		{gapKey(), rateKey()},
+		{gapKey(), cascadeKey(), rateKey()},
 		eventLogKeys(), kafkaKeys(), invalidatorKeys(), retryKeys(), adminKeys(),
 		logKeys(),
 	} {
@@ -150,6 +150,11 @@ func redisKeys() []key {
 
 func gapKey() key {
 	return field("on_gap", "halt", oneOfThe(GapHalt, GapInvalidate), func(c *Config) *GapPolicy { return &c.OnGap })
+}
+
+func cascadeKey() key {
+	return field("on_cascade", "invalidate", oneOfThe(CascadeInvalidate, CascadeIgnore),
+		func(c *Config) *CascadePolicy { return &c.OnCascade })
 }
 
 func rateKey() key {

@@ -50,7 +50,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 			set(info, "binlog_row_image", "'FULL'"))
 	}
 	for i := range s.Cascades {
-		checkCascade(&s.Cascades[i], r)
+		checkCascade(&s.Cascades[i], c.OnCascade, r)
 	}
 	if len(s.Tables) > 0 {
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
@@ -58,10 +58,13 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 }
 
 // checkCascade says what foreign keys change that freshet cannot see.
-func checkCascade(f *canal.Cascade, r *Report) {
+func checkCascade(f *canal.Cascade, on config.CascadePolicy, r *Report) {
+	then := "freshet then forgets all keys of these tables"
+	if on == config.CascadeIgnore {
+		then = "their keys stay stale then (on_cascade: ignore)"
+	}
 	r.add(Warn, fmt.Sprintf("foreign keys change rows of %s when a row of %s is deleted, or a column of it that they refer "+
-		"to is changed, and this server does not write that to the binlog: freshet then forgets all keys of these tables",
-		strings.Join(f.Tables, ", "), f.Parent),
+		"to is changed, and this server does not write that to the binlog: %s", strings.Join(f.Tables, ", "), f.Parent, then),
 		"have the application change those rows first; MySQL 9.6 and later logs them")
 	if f.Unread {
 		r.add(Warn, "the user may not read "+f.Parent+": without binlog_row_metadata=FULL each change of its rows counts as one "+
