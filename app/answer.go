@@ -105,8 +105,8 @@ type request struct {
 // is right for the most part is for an operator to decide.
 func byItself(cause alarm.Kind) bool {
 	switch cause {
-	case alarm.TruncatedTable, alarm.StatementLogged, alarm.DefinitionChanged, alarm.XAKeysUnknown, alarm.XAUnread,
-		alarm.BinlogGap, alarm.RedisChanged, alarm.ByHand:
+	case alarm.TruncatedTable, alarm.StatementLogged, alarm.RowsCascaded, alarm.DefinitionChanged, alarm.XAKeysUnknown,
+		alarm.XAUnread, alarm.BinlogGap, alarm.RedisChanged, alarm.ByHand:
 		return true
 	}
 	return false

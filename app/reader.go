@@ -95,6 +95,7 @@ func (r *reader) read(ctx context.Context) (caughtUp bool, err error) {
 		}
 		if step.Kind == canal.Rows {
 			err = step.Each(row)
+			r.cascaded(step)
 		} else {
 			err = r.end(ctx, step)
 		}
@@ -133,6 +134,17 @@ func (r *reader) xaRow(c *event.Change) error {
 	err := r.xa.remember(c.Tx, &r.batch, from)
 	whole = true
 	return err
+}
+
+// cascaded takes the doubts about rows that changed along with those of a step. In an XA transaction they change when
+// it is committed: the doubts come again then.
+func (r *reader) cascaded(s *canal.Step) {
+	for i := range s.Cascaded {
+		r.troubles.cascaded(&s.Cascaded[i])
+		if s.Tx.XID != "" {
+			r.xa.doubt(s.Tx, s.Version, s.Cascaded[i].Tables)
+		}
+	}
 }
 
 // end takes the end of a transaction, or the place where reading goes on; there is none in an Idle.
@@ -205,9 +217,8 @@ func (r *reader) unknown(ctx context.Context, at event.Version, tables []string)
 	}
 	return r.doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.XAKeysUnknown, Source: r.name, Tables: tables, At: at,
-		Message: "an xa transaction was committed that had changed more rows than could be remembered, so some keys of " +
-			which +
-			" were not deleted",
+		Message: "an xa transaction was committed that had changed more rows than could be remembered, or rows that have no " +
+			"events, so some keys of " + which + " were not deleted",
 	})
 }
 

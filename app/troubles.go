@@ -45,6 +45,15 @@ func (t *troubles) Report(kind router.Trouble, table, message string) {
 	}
 }
 
+// cascaded takes a doubt about rows that changed without row events. A burst of them is one doubt, about the last
+// place.
+func (t *troubles) cascaded(d *doubt.Doubt) {
+	if t.gathered == nil {
+		t.gathered = map[string]doubt.Doubt{}
+	}
+	t.gathered[d.Message] = *d
+}
+
 func (t *troubles) gather(cause alarm.Kind, table, message string) {
 	if _, known := t.gathered[message]; known {
 		return

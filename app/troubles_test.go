@@ -11,6 +11,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -232,5 +233,35 @@ func TestAFirstStartIsNotInDoubtForTheKeysOfOthers(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 		})
+	}
+}
+
+// What follows from a thousand rows of parents is one doubt for a batch, about the last of them, and durable before the
+// batch's end is.
+func TestABurstOfCascadesIsOneDoubt(t *testing.T) {
+	r, log := newReader(t)
+	puts := 0
+	kept, err := doubt.New(&doubttest.Memory{Fail: func(_ context.Context, op, _ string) error {
+		if op == "put" {
+			puts++
+		}
+		if op == "put" && len(log.batches) > 0 {
+			return errors.New("the end was handed on")
+		}
+		return nil
+	}}, nil, nil)
+	must(t, err)
+	r.troubles.doubts = kept
+	const rows = 1000
+	for i := range uint64(rows) {
+		r.cascaded(&canal.Step{Tx: &event.Tx{}, Cascaded: []doubt.Doubt{{
+			Cause: alarm.RowsCascaded, Tables: []string{"shop.item"}, Message: "a sentence", At: version(1, 1, 100+i, 0),
+		}}})
+	}
+	must(t, r.Commit(&event.Tx{}, end(5000)))
+	must(t, r.Flush())
+	l := kept.List()
+	if puts != 1 || len(l) != 1 || l[0].At != version(1, 1, 100+rows-1, 0) || len(log.batches) != 1 {
+		t.Errorf("%d puts, %+v, %d batches", puts, l, len(log.batches))
 	}
 }

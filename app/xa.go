@@ -72,11 +72,7 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 	if from == b.Len() {
 		return nil
 	}
-	if !x.is(tx) {
-		x.tx, x.first, x.chunk = *tx, b.Version(from), x.chunk[:0]
-		x.bytes, x.payload, x.unknown = 0, 0, nil
-		x.open = x.store.Begin(tx.XID, x.first)
-	}
+	x.begin(tx, b.Version(from))
 	begin := len(x.chunk)
 	for i := from; i < b.Len(); i++ {
 		inv := &b.Invalidations[i]
@@ -99,6 +95,24 @@ func (x *xaMemory) remember(tx *event.Tx, b *event.Batch, from int) error {
 		return nil
 	}
 	return x.write()
+}
+
+// begin begins a transaction, unless it is the open one. Its first row has the version first.
+func (x *xaMemory) begin(tx *event.Tx, first event.Version) {
+	if x.is(tx) {
+		return
+	}
+	x.tx, x.first, x.chunk = *tx, first, x.chunk[:0]
+	x.bytes, x.payload, x.unknown = 0, 0, nil
+	x.open = x.store.Begin(tx.XID, first)
+}
+
+// doubt notes tables of which rows change that have no events, when the transaction is committed.
+func (x *xaMemory) doubt(tx *event.Tx, v event.Version, tables []string) {
+	x.begin(tx, v)
+	for _, t := range tables {
+		x.loseTable(t)
+	}
 }
 
 // withhold makes the invalidations from index from on, which are remembered as keys, forget instead of write.
@@ -148,10 +162,13 @@ func (x *xaMemory) write() error {
 // lose keeps the tables of the chunk: one more than can be named stands for all.
 func (x *xaMemory) lose() {
 	for i := range x.chunk {
-		t := x.chunk[i].Table
-		if len(x.unknown) <= stash.MaxUnknown && !slices.Contains(x.unknown, t) {
-			x.unknown = append(x.unknown, t)
-		}
+		x.loseTable(x.chunk[i].Table)
+	}
+}
+
+func (x *xaMemory) loseTable(t string) {
+	if len(x.unknown) <= stash.MaxUnknown && !slices.Contains(x.unknown, t) {
+		x.unknown = append(x.unknown, t)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -499,5 +500,40 @@ func TestUnknownKeysOfVeryManyTablesAreThoseOfEveryTable(t *testing.T) {
 	must(t, err)
 	if !slices.Equal(unknown, []string{""}) {
 		t.Errorf("%q", unknown)
+	}
+}
+
+// Foreign keys change rows when the XA transaction is prepared, and everybody sees it when it is committed.
+func TestWhatAnXATransactionCascadesToIsInDoubtWhenItIsCommitted(t *testing.T) {
+	for _, keys := range []bool{false, true} { // whether it changes mapped rows, too
+		s := openStore(t, t.TempDir())
+		r, l := xaReader(t, s)
+		r.doubts = r.troubles.doubts
+		tx := &event.Tx{XID: xid}
+		if keys {
+			must(t, r.Row(row(100, xid)))
+		}
+		r.cascaded(&canal.Step{Tx: tx, Version: version(1, 1, 200, 0), Cascaded: []doubt.Doubt{
+			{Cause: alarm.RowsCascaded, Tables: []string{"shop.item"}, Message: "a sentence", At: version(1, 1, 200, 0)},
+		}})
+		must(t, r.Prepare(tx, end(250)))
+		must(t, r.Flush())
+		prepared := r.doubts.List()
+		if len(prepared) != 1 || prepared[0].Cause != alarm.RowsCascaded { // if it is committed in one phase, that was all
+			t.Errorf("when it is prepared: %+v", prepared)
+		}
+		must(t, r.doubts.Dismiss(t.Context(), prepared[0].ID, prepared[0].Last))
+		l.batches = nil
+		must(t, r.Resolve(true, tx, version(1, 1, 500, 0), end(550)))
+		must(t, r.Flush())
+		about := []string{"shop.item"}
+		if keys {
+			about = append(about, "shop.product")
+		}
+		if d := r.doubts.List(); len(d) != 1 || d[0].Cause != alarm.XAKeysUnknown || !slices.Equal(d[0].Tables, about) ||
+			d[0].At != version(1, 1, 500, 0) {
+			t.Errorf("when it is committed: %+v, want %q in doubt", d, about)
+		}
+		must(t, s.Close())
 	}
 }

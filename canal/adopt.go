@@ -16,6 +16,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.tables.adopt(ctx, s, info); err != nil {
 		return err
 	}
+	if err := l.tables.cascading.ask(l.tables, s, info); err != nil {
+		return err
+	}
 	if l.server == "" {
 		if err := l.found(ctx, s, info); err != nil {
 			return err
@@ -250,6 +253,12 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 		return err
 	}
 	l.xa = x
+	keys, definitions, err := splitKeys(definitions)
+	if err != nil {
+		return err
+	}
+	l.tables.cascading.remember(keys)
+	l.tables.cascading.rebuild(l.tables)
 	if err := l.tables.restore(definitions); err != nil {
 		return err
 	}

@@ -92,8 +92,10 @@ func (l *loop) passOver(te *binlog.TableError) error {
 	case te.Table == "":
 		name, of = "(not known which)", nil
 	case !l.wants(n):
+		l.warnUnread(n)
 		return nil // its rows are only counted, within a compressed transaction
 	}
+	l.warnUnread(n)
 	t, why := l.troubles[name], te.Err.Error()
 	if te.Column != "" {
 		why = "column " + te.Column + ": " + why

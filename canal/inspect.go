@@ -2,24 +2,28 @@ package canal
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/freshet/freshet/event"
 )
 
-// Cascade is a foreign key whose action changes rows of a wanted table behind the statement that was run.
+// Cascade says that foreign keys have the server change rows of wanted tables without row events.
 type Cascade struct {
-	// Table, schema.table, has the rows that are changed when those of Parent are.
-	Table, Parent string
-	// Constraint is the key's name; OnUpdate and OnDelete are its rules (CASCADE, SET NULL, …).
-	Constraint, OnUpdate, OnDelete string
+	// Parent, schema.table, is the table whose rows are deleted, or changed where foreign keys refer to them.
+	Parent string
+	// Tables are the wanted ones of which rows change with them.
+	Tables []string
+	// Unread says that we may not read the parent: it is not known which of its columns a row event shows without their
+	// names, nor whether foreign keys change its own rows.
+	Unread bool
 }
 
 // Schema is what the source says of the wanted tables now.
 type Schema struct {
 	// Tables are those that [Options].Wanted names and our user may see, in the order of their names.
 	Tables []*event.Table
-	// Cascades are the foreign keys of these tables that change rows.
+	// Cascades are what foreign keys change of these tables without row events.
 	Cascades []Cascade
 }
 
@@ -102,27 +106,29 @@ func classOf(dataType, collation string) event.Class {
 	return event.ClassUnknown
 }
 
+// cascades finds out which rows foreign keys change without row events.
 func (s *session) cascades(o *Options, out *Schema) error {
-	fold, err := s.foldsNames()
+	info, err := o.identify(s)
 	if err != nil {
 		return err
 	}
-	rows, err := s.rows("SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, " +
-		"CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE " +
-		"FROM information_schema.REFERENTIAL_CONSTRAINTS ORDER BY 1, 2, 5")
+	if silent, err := s.silent(info); err != nil || !silent {
+		return err
+	}
+	t := &tables{l: &loop{Canal: &Canal{o: *o}}}
+	if t.fold, err = s.foldsNames(); err != nil {
+		return err
+	}
+	keys, err := s.foreignKeys(t.name)
+	if err == nil {
+		err = s.waitBriefly()
+	}
 	if err != nil {
 		return err
 	}
-	for _, r := range rows {
-		if !o.wanted(fold, r[0], r[1]) || still(r[5]) && still(r[6]) {
-			continue
-		}
-		out.Cascades = append(out.Cascades, Cascade{
-			Table: r[0] + "." + r[1], Parent: r[2] + "." + r[3], Constraint: r[4], OnUpdate: r[5], OnDelete: r[6],
-		})
+	for n, p := range parentsOf(keys, t.wantsName) {
+		out.Cascades = append(out.Cascades, Cascade{n.String(), p.all(), tableDenied(s.touch(n))})
 	}
+	slices.SortFunc(out.Cascades, func(a, b Cascade) int { return strings.Compare(a.Parent, b.Parent) })
 	return nil
 }
-
-// still reports whether a rule of a foreign key changes no rows.
-func still(rule string) bool { return rule == "NO ACTION" || rule == "RESTRICT" }

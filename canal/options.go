@@ -62,6 +62,8 @@ type Options struct {
 	// WantedFolded is asked instead of Wanted where the server compares names without letter case (its
 	// lower_case_table_names is not 0). Nil: Wanted is.
 	WantedFolded func(schema, table string) bool
+	// IgnoreCascades leaves alone what foreign keys change without row events.
+	IgnoreCascades bool
 	// Dial makes the connections. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Alarms hears what an operator must hear. Nil: it is logged to slog.Default.

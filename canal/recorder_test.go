@@ -57,7 +57,11 @@ func binding(s sink) Bind {
 func (c *Canal) give(step *Step, s sink, row func(*event.Change) error) error {
 	switch step.Kind {
 	case Rows:
-		return step.Each(row)
+		err := step.Each(row)
+		for i := 0; c.o.Doubts != nil && i < len(step.Cascaded); i++ {
+			err = errors.Join(err, c.o.Doubts.Record(c.loop.ctx, step.Cascaded[i]))
+		}
+		return err
 	case Committed:
 		return s.Commit(step.Tx, step.End)
 	case Prepared:

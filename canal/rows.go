@@ -29,6 +29,7 @@ func (l *loop) beginRows(h binlog.Header, body []byte) {
 	l.change.Tx = &l.tx.Tx
 	l.out.head, l.out.body = h, body
 	l.step.Kind, l.step.Tx, l.step.Version = Rows, l.change.Tx, l.change.Version
+	l.step.Cascaded, l.tables.cascading.told = nil, l.tables.cascading.told[:0]
 }
 
 // each is [Step.Each].
@@ -36,6 +37,7 @@ func (l *loop) each(f func(*event.Change) error) error {
 	l.out.take = f
 	l.failed = l.decode()
 	l.out.take = nil
+	l.step.Cascaded = l.tables.cascading.told
 	if l.rows-l.shown >= publishEach {
 		l.publish()
 	}
@@ -55,6 +57,12 @@ func (l *loop) version(row uint32) event.Version {
 
 // row hands out one row change.
 func (l *loop) row(c *event.Change) error {
+	if o := l.tables.cascading.lookout(c.Table); o != nil {
+		l.cascade(o, c)
+		if !o.wanted {
+			return nil
+		}
+	}
 	if l.replayed {
 		// The server sends the whole transaction again. Its rows have the versions that they had, so what is not
 		// above the last one has been handed out.

@@ -33,6 +33,10 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 	}
 	l.open()
 	st := l.tables.parse(h, &q)
+	l.tables.cascading.follow(l.tables, &st, q.SQL)
+	if err := l.askKeys(); err != nil {
+		return err
+	}
 	return l.statement(h, &st)
 }
 
@@ -95,12 +99,9 @@ func (l *loop) unseen(st *ddl.Statement) error {
 				doubt.Doubt{Tables: []string{name, a.To.String()}})
 		case a.Op == ddl.OpAlter && !a.Rows && !a.Unclear:
 			err = l.altered(a)
-		case !a.Rows || !l.wants(a.Table):
 		case a.Op == ddl.OpWrite:
-			l.m.statements.WithLabelValues(statementRows).Inc()
-			err = l.doubt(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
-				"logged as a statement, so it is not known which: set binlog_format=ROW (also in sessions that set "+
-				"their own)", name)
+			err = l.written(a.Table)
+		case !a.Rows || !l.wants(a.Table):
 		case a.Op == ddl.OpDropSchema:
 			err = l.removed("drop of schema "+name, doubt.Doubt{Schemas: []string{name}})
 		default:
@@ -114,12 +115,30 @@ func (l *loop) unseen(st *ddl.Statement) error {
 		return nil
 	}
 	l.m.statements.WithLabelValues(statementUnclear).Inc()
-	if st.Schema != "" && !l.wants(ddl.Name{Schema: st.Schema}) {
+	if st.Schema != "" && !l.tables.follows(st.Schema, "") {
 		return nil
 	}
 	return l.doubt(alarm.StatementLogged, "a statement in the binlog of source "+l.o.Source+" in schema "+
 		st.Schema+" could not be read: it may have changed rows of mapped tables there, whose definitions are "+
 		"asked for again")
+}
+
+// written records doubts about rows that a statement changed, and those that foreign keys changed with them.
+func (l *loop) written(n ddl.Name) error {
+	name := n.String()
+	if l.wants(n) {
+		l.m.statements.WithLabelValues(statementRows).Inc()
+		err := l.doubt(alarm.StatementLogged, "rows of table "+name+" were changed by a statement that the source "+
+			"logged as a statement, so it is not known which: set binlog_format=ROW (also in sessions that set "+
+			"their own)", name)
+		if err != nil {
+			return err
+		}
+	}
+	if p := l.tables.cascading.parents[n]; p != nil {
+		return l.record(l.tables.warning(n, p.all()).doubt)
+	}
+	return nil
 }
 
 // altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use:

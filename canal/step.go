@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 )
 
@@ -48,6 +49,10 @@ type Step struct {
 	// Unread is of XACommitted: if nothing of the transaction is remembered, it may have changed rows that nobody has
 	// read, and that must be known durably before a position passes its End.
 	Unread bool
+	// Cascaded is of Rows, once Each has returned: the doubts about rows that foreign keys had the server change along
+	// with these, and that have no row events. They must be durable before a position passes the transaction's End.
+	// Where that is an XA transaction, what they are about is changed when it is committed.
+	Cascaded []doubt.Doubt
 	// Each calls f for each row change of Rows, which is valid only during the call. It returns f's error, which ends it,
 	// and no other: what is wrong with the event is the next step's concern. An event over which f panics is passed over,
 	// once it is durable that its table is in doubt.

@@ -28,14 +28,26 @@ type tables struct {
 	// kept are the definitions that the caller has.
 	kept  definitions
 	check verification
-	looks looks
+	// cascading knows of which tables the rows are followed although nobody wants them.
+	cascading cascading
+	looks     looks
 	// unsaved says that the state has changed since the caller was last given it, whatever the tracker says.
 	unsaved bool
 }
 
 // Wanted implements [binlog.Definer].
 func (t *tables) Wanted(schema, table []byte) bool {
-	return t.wants(string(schema), string(table))
+	return t.follows(string(schema), string(table))
+}
+
+// follows reports whether rows of the table are read: those that are wanted, and those that tell of wanted ones.
+func (t *tables) follows(schema, table string) bool {
+	return t.wants(schema, table) || t.cascading.isParent(t.name(ddl.Name{Schema: schema, Table: table}))
+}
+
+// knows reports whether the definition of the table is followed.
+func (t *tables) knows(schema, table string) bool {
+	return t.follows(schema, table) && !t.cascading.denied[t.name(ddl.Name{Schema: schema, Table: table})]
 }
 
 // wants reports whether any mapping names the table, or without a table, any of the schema. The name of one is compared
@@ -44,6 +56,9 @@ func (t *tables) wants(schema, table string) bool {
 	n := t.name(ddl.Name{Schema: schema, Table: table})
 	return t.l.o.wanted(t.fold, n.Schema, n.Table)
 }
+
+// wantsName is wants.
+func (t *tables) wantsName(n ddl.Name) bool { return t.wants(n.Schema, n.Table) }
 
 // name returns the form of a name in which it is compared.
 func (t *tables) name(n ddl.Name) ddl.Name {
@@ -71,16 +86,21 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Doubt != "" {
+	wanted := t.wants(m.Schema, m.Name)
+	if d.Doubt != "" && wanted {
 		if err := t.l.doubtful(d.Table.String(), d.Doubt); err != nil {
 			return nil, err
 		}
 	}
 	d.Table.FoldNames = t.fold
 	d = t.kept.one(d)
-	if d.Needs, err = t.l.bind(t.l.ctx, d.Table); err != nil {
-		return nil, t.l.stop(err)
+	d.Needs = nil
+	if wanted {
+		if d.Needs, err = t.l.bind(t.l.ctx, d.Table); err != nil {
+			return nil, t.l.stop(err)
+		}
 	}
+	t.cascading.watch(t, d, d.Needs != nil)
 	if d.Needs == nil {
 		return nil, nil
 	}
@@ -95,7 +115,11 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 // resolve asks the source about tables whose columns are in doubt.
 func (t *tables) resolve(ctx context.Context, at binlogPos, m *binlog.TableMap) (d *binlog.Definition, err error) {
 	err = t.ask(ctx, func(s *session, h *history) error {
-		d, err = t.tracker.Resolve(ctx, s.conn, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m)
+		place := schema.BinlogPos{File: at.file, Pos: at.pos}
+		d, err = t.tracker.Resolve(ctx, s.conn, h, place, m)
+		if tableDenied(err) && t.cascading.deny(t, s) {
+			d, err = t.tracker.Resolve(ctx, s.conn, h, place, m)
+		}
 		return err
 	})
 	return d, err
@@ -147,7 +171,7 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 // restore takes over the state that was saved with a position; none: nothing is known yet.
 func (t *tables) restore(state []byte) error {
 	o := schema.Options{
-		Wanted: t.wants, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
+		Wanted: t.knows, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
 	}
 	var err error
 	if len(state) == 0 {

@@ -129,6 +129,9 @@ func (l *loop) finish(h binlog.Header, how Kind) (err error) {
 	if how == Prepared {
 		l.xa.prepare(t.XID, t.GTID, l.at)
 	}
+	if l.tables.cascading.passed(l.tables, l.at) {
+		l.dec.Forget()
+	}
 	if end.State, err = l.newState(); err != nil {
 		return err
 	}

@@ -176,13 +176,17 @@ func (l *loop) resolve() {
 // newState returns what has to be known besides the position to go on from it, if that has changed.
 func (l *loop) newState() ([]byte, error) {
 	definitions := l.tables.newState()
-	if definitions == nil && !l.xa.changed && l.begun == l.reading {
+	c := &l.tables.cascading
+	if definitions == nil && !l.xa.changed && !c.unsaved && l.begun == l.reading {
 		return nil, nil
 	}
 	if definitions == nil {
 		definitions = l.tables.tracker.Encode()
 	}
-	l.xa.changed, l.begun = false, l.reading
-	state, err := l.xa.joinState(definitions)
+	l.xa.changed, c.unsaved, l.begun = false, false, l.reading
+	state, err := joinKeys(slices.Concat(c.now, c.past), definitions)
+	if err == nil {
+		state, err = l.xa.joinState(state)
+	}
 	return l.begun.join(state), err
 }

@@ -20,6 +20,8 @@ type Config struct {
 	OnGap GapPolicy
 	// OnFirstStart says what becomes of keys that were cached before a first start. Default keep.
 	OnFirstStart FirstStartPolicy
+	// OnCascade says what follows from rows that foreign keys change without row events. Default invalidate.
+	OnCascade CascadePolicy
 	// ScopeRate is how many keys a second are forgotten to answer doubts, at most. Default 2000.
 	ScopeRate   int
 	EventLog    EventLog
@@ -138,6 +140,15 @@ type FirstStartPolicy string
 const (
 	FirstStartKeep       FirstStartPolicy = "keep"
 	FirstStartInvalidate FirstStartPolicy = "invalidate"
+)
+
+// CascadePolicy is what follows from rows that foreign keys change without row events.
+type CascadePolicy string
+
+// The policies: to forget all keys of their tables, or nothing.
+const (
+	CascadeInvalidate CascadePolicy = "invalidate"
+	CascadeIgnore     CascadePolicy = "ignore"
 )
 
 // EventLog is how invalidations wait between the reader and the invalidator.

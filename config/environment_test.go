@@ -23,7 +23,7 @@ func samples(dir string) map[string]string {
 		"redis.password": "a,b", "redis.sentinel_password": "s e c", "redis.db": "3", "redis.key_prefix": "shop:",
 		"redis.timeout":       "1m",
 		"redis.wait_replicas": "1", "redis.failover_window": "30s",
-		"on_gap": "invalidate", "on_first_start": "invalidate", "scope_rate": "500",
+		"on_gap": "invalidate", "on_first_start": "invalidate", "on_cascade": "ignore", "scope_rate": "500",
 		"eventlog.kind": "kafka", "eventlog.dir": "/var/lib/freshet",
 		"eventlog.kafka.brokers": "k-1:9092,k-2:9092", "eventlog.kafka.topic": "shop.invalidations",
 		"eventlog.kafka.partitions":         "24",

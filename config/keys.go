@@ -91,7 +91,7 @@ func keys() []key {
 	var ks []key
 	for _, section := range [][]key{
 		sourceKeys(), redisKeys(),
-		{gapKey(), firstStartKey(), rateKey()},
+		{gapKey(), firstStartKey(), cascadeKey(), rateKey()},
 		eventLogKeys(), kafkaKeys(), invalidatorKeys(), retryKeys(), adminKeys(),
 		logKeys(),
 	} {
@@ -155,6 +155,11 @@ func gapKey() key {
 func firstStartKey() key {
 	return field("on_first_start", "keep", oneOfThe(FirstStartKeep, FirstStartInvalidate),
 		func(c *Config) *FirstStartPolicy { return &c.OnFirstStart })
+}
+
+func cascadeKey() key {
+	return field("on_cascade", "invalidate", oneOfThe(CascadeInvalidate, CascadeIgnore),
+		func(c *Config) *CascadePolicy { return &c.OnCascade })
 }
 
 func rateKey() key {

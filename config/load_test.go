@@ -28,7 +28,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 		Redis: Redis{
 			Mode: RedisSingle, Addresses: []string{"127.0.0.1:6379"}, Timeout: time.Second, TLS: TLS{Mode: TLSDisabled},
 		},
-		OnGap: GapHalt, OnFirstStart: FirstStartKeep, ScopeRate: 2000,
+		OnGap: GapHalt, OnFirstStart: FirstStartKeep, OnCascade: CascadeInvalidate, ScopeRate: 2000,
 		EventLog: EventLog{
 			Kind: EventLogEmbedded, Dir: "./freshet-data",
 			Kafka: Kafka{

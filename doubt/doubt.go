@@ -113,6 +113,7 @@ func Causes() []alarm.Kind {
 	return []alarm.Kind{
 		alarm.TruncatedTable,
 		alarm.StatementLogged,
+		alarm.RowsCascaded,
 		alarm.BinlogIncomplete,
 		alarm.RedisChanged,
 		alarm.RedisMoved,

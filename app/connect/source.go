@@ -19,6 +19,7 @@ func Source(c *config.Config) (canal.Options, error) {
 		Source: c.Source.Name, Address: c.Source.Addresses[0], User: c.Source.User, Password: c.Source.Password.Reveal(),
 		TLS: tls, TLSOptional: c.Source.TLS.Mode == config.TLSPreferred, ServerID: c.Source.ServerID,
 		Start: c.Source.Start.String(), Heartbeat: c.Source.Heartbeat,
+		IgnoreCascades: c.OnCascade == config.CascadeIgnore,
 	}
 	if tls != nil && tls.ServerName == "" {
 		tls.ServerName, _, _ = net.SplitHostPort(o.Address)

@@ -3,12 +3,10 @@ package operate
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
-	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/lint"
 )
@@ -51,26 +49,26 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 			"writing: %s", info.RowImage, strings.Join(names, ", ")),
 			set(info, "binlog_row_image", "'FULL'"))
 	}
-	if !logsCascades(info) {
-		for _, f := range s.Cascades {
-			r.add(Warn, fmt.Sprintf("foreign key %s of %s changes rows of it when rows of %s change (ON UPDATE %s, ON DELETE "+
-				"%s), which this server does not write to the binlog: their keys would stay stale",
-				f.Constraint, f.Table, f.Parent, f.OnUpdate, f.OnDelete),
-				"make the application change those rows, or map "+f.Parent+" to the keys as well; MySQL 9.6 and later logs them")
-		}
+	for i := range s.Cascades {
+		checkCascade(&s.Cascades[i], c.OnCascade, r)
 	}
 	if len(s.Tables) > 0 {
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
 	}
 }
 
-// logsCascades reports whether the server writes the rows that foreign keys change to the binlog: MySQL from 9.6 on.
-func logsCascades(info *canal.SourceInfo) bool {
-	parts := strings.SplitN(info.Version, ".", 3)
-	if info.Flavor != event.MySQL || len(parts) < 3 {
-		return false
+// checkCascade says what foreign keys change that freshet cannot see.
+func checkCascade(f *canal.Cascade, on config.CascadePolicy, r *Report) {
+	then := "freshet then forgets all keys of these tables"
+	if on == config.CascadeIgnore {
+		then = "their keys stay stale then (on_cascade: ignore)"
 	}
-	major, _ := strconv.Atoi(parts[0])
-	minor, _ := strconv.Atoi(parts[1])
-	return major > 9 || major == 9 && minor >= 6
+	r.add(Warn, fmt.Sprintf("foreign keys change rows of %s when a row of %s is deleted, or a column of it that they refer "+
+		"to is changed, and this server does not write that to the binlog: %s", strings.Join(f.Tables, ", "), f.Parent, then),
+		"have the application change those rows first; MySQL 9.6 and later logs them")
+	if f.Unread {
+		r.add(Warn, "the user may not read "+f.Parent+": without binlog_row_metadata=FULL each change of its rows counts as one "+
+			"that foreign keys refer to, and foreign keys that change its own rows are not seen",
+			"GRANT SELECT ON "+f.Parent+" TO the user in source.user")
+	}
 }

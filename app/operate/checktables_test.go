@@ -43,3 +43,40 @@ mappings:
 		t.Errorf("warned of %s, want %s", got, want)
 	}
 }
+
+// What foreign keys change is warned of also where the user may read what is mapped, and no more.
+func TestCheckWarnsOfRowsThatForeignKeysChange(t *testing.T) {
+	source := testbed.MariaDB(t)
+	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.customer (id INT PRIMARY KEY)",
+		"CREATE TABLE shop.purchase (id INT PRIMARY KEY, c INT, FOREIGN KEY (c) REFERENCES shop.customer (id) ON DELETE CASCADE)",
+		"CREATE TABLE shop.line (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES shop.purchase (id) ON DELETE SET NULL)",
+		"CREATE TABLE shop.strict (id INT PRIMARY KEY, c INT, FOREIGN KEY (c) REFERENCES shop.customer (id))",
+		"CREATE USER few@'%' IDENTIFIED BY 'few'", "GRANT SELECT ON shop.purchase TO few@'%'",
+		"GRANT SELECT ON shop.line TO few@'%'", "GRANT SELECT ON shop.strict TO few@'%'")
+	for on, then := range map[string]string{"invalidate": "forgets all keys", "ignore": "stay stale"} {
+		c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["`+source.Addr+`"], user: few, password: few}
+redis: {addresses: ["127.0.0.1:1"]}
+on_cascade: `+on+`
+mappings:
+  - {table: shop.line, keys: ["line:{id}"]}
+  - {table: shop.strict, keys: ["strict:{id}"]}
+`), CheckMappings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Report
+		checkSource(t.Context(), c, &r)
+		var warned []string
+		for _, f := range r.Findings {
+			if strings.Contains(f.What, "foreign keys") {
+				warned = append(warned, f.What)
+			}
+		}
+		if got := strings.Join(warned, "\n"); len(warned) != 3 || !strings.Contains(got, "rows of shop.line when a row of "+
+			"shop.customer is deleted") || !strings.Contains(got, "a row of shop.purchase is deleted") ||
+			!strings.Contains(got, "may not read shop.customer") || !strings.Contains(got, then) {
+			t.Errorf("on_cascade %s: %s", on, got)
+		}
+	}
+}

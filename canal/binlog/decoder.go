@@ -348,6 +348,15 @@ func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.
 	return t.missing()
 }
 
+// Unchecked reports whether the session that changed the rows of a rows event had foreign_key_checks=0.
+// Source: MySQL's and MariaDB's rows_event.h and log_event.h, NO_FOREIGN_KEY_CHECKS_F.
+func (d *Decoder) Unchecked(body []byte) bool {
+	const noForeignKeyChecks = 1 << 1
+	c := cursor{b: body}
+	c.skip(d.format.idSize())
+	return c.u16()&noForeignKeyChecks != 0
+}
+
 // missing returns what the rows of the table lack, though nothing is wrong with them.
 func (t *table) missing() error {
 	switch {

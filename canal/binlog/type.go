@@ -96,6 +96,9 @@ func (t Type) String() string {
 	return "event type " + strconv.Itoa(int(t))
 }
 
+// IsInsert reports whether events of the type hold inserted rows.
+func (t Type) IsInsert() bool { return types[t].rows.op == event.Insert }
+
 // IsRows reports whether events of the type hold row changes: they go to [Decoder.Rows].
 func (t Type) IsRows() bool { return types[t].rows.op != 0 }
 

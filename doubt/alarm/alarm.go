@@ -23,6 +23,8 @@ const (
 	// StatementLogged: a statement on a mapped table was logged as a statement, so its rows were not seen; also an
 	// ALTER TABLE that made other values of a column.
 	StatementLogged Kind = "statement_logged"
+	// RowsCascaded: foreign keys had the source change rows of mapped tables without row events.
+	RowsCascaded Kind = "rows_cascaded"
 	// BinlogIncomplete: the source is set so that changes of mapped tables are not in its binlog.
 	BinlogIncomplete Kind = "binlog_incomplete"
 	// EventUndecodable: rows of a mapped table could not be read, so their keys are not known.
@@ -113,6 +115,7 @@ func Kinds() []Kind {
 	return []Kind{
 		TruncatedTable,
 		StatementLogged,
+		RowsCascaded,
 		BinlogIncomplete,
 		RedisChanged,
 		RedisMoved,

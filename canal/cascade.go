@@ -1,0 +1,335 @@
+package canal
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+// cascading knows which row changes have the server change rows of wanted tables without row events: foreign keys do
+// that. What the stream shows of it are the rows of the parents, so these are read as well, wanted or not.
+//
+// The foreign keys are asked for on each connection, and after each DDL that may concern one. The answer is about the
+// present, and the stream may be behind: so what was known before counts too, until the stream has reached the end
+// that the binlog had then. What is known is saved with the position.
+type cascading struct {
+	now []foreignKey
+	// past are those that counted before, and are not among now. They count until the place until.
+	past  []foreignKey
+	until binlogPos
+	// parents is what follows from both.
+	parents map[ddl.Name]*parent
+	// named are their parents and children, as far as they matter, and schemas those of them: DDL on one may change them.
+	named, schemas map[ddl.Name]bool
+	// denied are parents that nobody wants and that we may see, but not read.
+	denied map[ddl.Name]bool
+	// due: the server must be asked before more is read. The statement that is the reason may still be under way in
+	// altered.
+	due     bool
+	altered []ddl.Name
+	// unsaved: what is saved with the position is out of date.
+	unsaved bool
+
+	// of is what is looked at in the rows of each definition of a parent; last is that of the table that was asked for
+	// last.
+	of        map[*event.Table]*lookout
+	last      *lookout
+	lastTable *event.Table
+	// told are the doubts of the present event.
+	told []doubt.Doubt
+}
+
+// lookout is what is looked at in the rows of a parent.
+type lookout struct {
+	// wanted: its rows are handed out as well.
+	wanted  bool
+	deleted *warning
+	// references are those of the parent, by the indexes of their values.
+	references []watched
+}
+
+// watched are values of which a change is a warning.
+type watched struct {
+	values []watchedValue
+	*warning
+}
+
+// watchedValue is the index of a value. unsure says that it may be absent although it was changed.
+type watchedValue struct {
+	at     int
+	unsure bool
+}
+
+// warning is the doubt that follows from a row, and where it was last given.
+type warning struct {
+	doubt doubt.Doubt
+	at    event.Version
+}
+
+// isParent reports whether rows of a table, or without its name, of any of the schema, tell of rows of wanted tables.
+func (c *cascading) isParent(n ddl.Name) bool {
+	if n.Table == "" {
+		return c.schemas[n]
+	}
+	return c.parents[n] != nil
+}
+
+// ask asks the server for its foreign keys.
+func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
+	var keys []foreignKey
+	silent, err := s.silent(info)
+	if err == nil && silent && !t.l.o.IgnoreCascades {
+		if err = s.awaitTables(c.altered); err == nil {
+			keys, err = s.foreignKeys(t.name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// Afterwards: what the answer knows stands before this place.
+	file, pos, err := s.logStatus(info.Flavor)
+	if err != nil {
+		return err
+	}
+	until, err := binlogPosOf(file, pos)
+	if err != nil {
+		return err
+	}
+	c.take(t, relevant(keys, t.wantsName), until)
+	c.due, c.altered = false, nil
+	return nil
+}
+
+// take takes an answer that knows all up to a place in the binlog.
+func (c *cascading) take(t *tables, keys []foreignKey, until binlogPos) {
+	was := slices.Concat(c.now, c.past)
+	c.unsaved = c.unsaved || !reflect.DeepEqual(c.now, keys)
+	c.now, c.past, c.until = keys, nil, until
+	c.remember(was)
+	c.rebuild(t)
+}
+
+// remember has foreign keys count that there were before.
+func (c *cascading) remember(keys []foreignKey) {
+	for i := range keys {
+		same := func(k foreignKey) bool { return reflect.DeepEqual(k, keys[i]) }
+		if !slices.ContainsFunc(c.now, same) && !slices.ContainsFunc(c.past, same) {
+			c.past = append(c.past, keys[i])
+		}
+	}
+}
+
+// passed forgets the foreign keys of the past, and reports whether that was something, once the stream is at the place
+// where the server was asked.
+func (c *cascading) passed(t *tables, at binlogPos) bool {
+	if len(c.past) == 0 || at.compare(c.until) < 0 {
+		return false
+	}
+	c.past, c.unsaved = nil, true
+	c.rebuild(t)
+	return true
+}
+
+// rebuild makes what follows from the foreign keys.
+func (c *cascading) rebuild(t *tables) {
+	all := slices.Concat(c.now, c.past)
+	c.parents = parentsOf(all, t.wantsName)
+	c.named, c.schemas = map[ddl.Name]bool{}, map[ddl.Name]bool{}
+	for i := range all {
+		for _, n := range []ddl.Name{all[i].Parent, all[i].Child} {
+			c.named[n] = true
+			c.schemas[ddl.Name{Schema: n.Schema}] = true
+		}
+	}
+	c.denied = map[ddl.Name]bool{}
+	c.of, c.lastTable = map[*event.Table]*lookout{}, nil
+}
+
+// deny finds out which parents we may not read, so that their definitions are not asked for any more, and reports
+// whether there are some.
+func (c *cascading) deny(t *tables, s *session) bool {
+	if s.waitBriefly() != nil {
+		return false
+	}
+	for n := range c.parents {
+		if !t.wantsName(n) && tableDenied(s.touch(n)) {
+			c.denied[n] = true
+		}
+	}
+	return len(c.denied) > 0
+}
+
+// relevant returns the foreign keys through which a change of a row can reach a wanted table.
+func relevant(keys []foreignKey, wanted func(ddl.Name) bool) []foreignKey {
+	parents := parentsOf(keys, wanted)
+	return slices.DeleteFunc(keys, func(k foreignKey) bool { return parents[k.Parent] == nil })
+}
+
+// follow takes note of a statement: the server must be asked again if foreign keys that matter may have come or gone
+// with it.
+func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
+	if st.Verb != ddl.DDL && !st.Unclear {
+		return
+	}
+	c.due = c.due || st.Unclear
+	for i := range st.Actions {
+		a := &st.Actions[i]
+		if a.Op == ddl.OpWrite || !c.concerns(t, a, sql) {
+			continue
+		}
+		c.due = true
+		switch a.Op {
+		case ddl.OpCreate, ddl.OpAlter:
+			c.altered = append(c.altered, a.Table)
+		case ddl.OpRename:
+			c.altered = append(c.altered, a.To)
+		}
+	}
+}
+
+// concerns reports whether what a statement does to a table may make, change or remove a foreign key that matters: it
+// has one already, or is wanted and gets one, perhaps with its name. What is between a wanted table and others matters
+// once the wanted one refers to it.
+func (c *cascading) concerns(t *tables, a *ddl.Action, sql []byte) bool {
+	switch {
+	case a.Table.Table == "":
+		return c.schemas[a.Table]
+	case c.named[a.Table], c.named[a.To]:
+		return true
+	case a.Op == ddl.OpRename:
+		return t.wantsName(a.To)
+	}
+	return t.wantsName(a.Table) && bytes.Contains(bytes.ToLower(sql), []byte("references"))
+}
+
+// watch says what to look at in the rows under a definition, which is wanted or not, and adds to its needs what that
+// takes.
+func (c *cascading) watch(t *tables, d *binlog.Definition, wanted bool) {
+	n := t.name(ddl.Name{Schema: d.Table.Schema, Table: d.Table.Name})
+	p := c.parents[n]
+	if p == nil {
+		return
+	}
+	d.Needs = slices.Clip(d.Needs) // those of the caller stay as they are
+	if d.Needs == nil {
+		d.Needs = []event.Need{}
+	}
+	o := &lookout{wanted: wanted}
+	if len(p.deleted) > 0 {
+		o.deleted = t.warning(n, p.deleted)
+	}
+	for _, r := range p.references {
+		w := watched{warning: t.warning(n, r.tables)}
+		for _, name := range r.columns {
+			w.values = append(w.values, need(d, name))
+		}
+		o.references = append(o.references, w)
+	}
+	c.of[d.Table], c.lastTable = o, nil
+}
+
+// need returns the index of the value of a column, which it adds to the needs of a definition if it is none of them.
+func need(d *binlog.Definition, column string) watchedValue {
+	at := d.Table.Column(column)
+	if at < 0 {
+		return watchedValue{-1, true} // the foreign key is of another time
+	}
+	unsure := d.Columns[at].Unknown != nil || d.Columns[at].Class == event.ClassEnum
+	i := slices.IndexFunc(d.Needs, func(n event.Need) bool { return n.Column == at })
+	if i < 0 {
+		i = len(d.Needs)
+		d.Needs = append(d.Needs, event.Need{Column: at})
+	}
+	return watchedValue{i, unsure}
+}
+
+// warning returns the doubt that follows from a row of a parent.
+func (t *tables) warning(parent ddl.Name, reached []string) *warning {
+	return &warning{doubt: doubt.Doubt{
+		Cause: alarm.RowsCascaded, Source: t.l.o.Source, Tables: reached,
+		Message: "rows of table " + parent.String() + " were deleted, or what foreign keys refer to was changed in them, and " +
+			"with them the source may have changed rows of " + strings.Join(reached, ", ") + " without row events, so their " +
+			"keys may be stale",
+	}}
+}
+
+// changed reports whether an UPDATE may have changed one of the values.
+func (w *watched) changed(c *event.Change) bool {
+	return slices.ContainsFunc(w.values, func(v watchedValue) bool {
+		if v.at < 0 {
+			return true
+		}
+		was, is := &c.Before[v.at], &c.After[v.at]
+		if was.Kind == event.Absent && is.Kind == event.Absent {
+			return v.unsure // else both images leave out what did not change
+		}
+		return !was.Same(is)
+	})
+}
+
+// lookout returns what is looked at in the rows of a table; nil: nothing.
+func (c *cascading) lookout(t *event.Table) *lookout {
+	if len(c.of) == 0 {
+		return nil
+	}
+	if c.lastTable != t {
+		c.last, c.lastTable = c.of[t], t
+	}
+	return c.last
+}
+
+// cascade looks at a row of a parent.
+func (l *loop) cascade(o *lookout, c *event.Change) {
+	switch c.Op {
+	case event.Delete:
+		l.warn(o.deleted)
+	case event.Update:
+		for i := range o.references {
+			w := &o.references[i]
+			if w.at != l.version(0) && w.changed(c) {
+				l.warn(w.warning)
+			}
+		}
+	}
+}
+
+// warn gives a warning, once for an event. Where the session has foreign_key_checks=0, nothing follows from its rows.
+func (l *loop) warn(w *warning) {
+	at := l.version(0)
+	if w == nil || w.at == at || l.dec.Unchecked(l.out.body) {
+		return
+	}
+	w.at = at
+	if !l.tx.noted {
+		l.note()
+	}
+	l.doubted = at
+	d := w.doubt
+	d.At = at
+	l.tables.cascading.told = append(l.tables.cascading.told, d)
+}
+
+// warnUnread gives all warnings that rows of a table may call for, which could not be read.
+func (l *loop) warnUnread(n ddl.Name) {
+	n = l.tables.name(n)
+	if p := l.tables.cascading.parents[n]; p != nil && !l.out.head.Type.IsInsert() {
+		l.warn(l.tables.warning(n, p.all()))
+	}
+}
+
+// askKeys asks for the foreign keys, if that is due.
+func (l *loop) askKeys() error {
+	if !l.tables.cascading.due {
+		return nil
+	}
+	return l.tables.ask(l.ctx, func(s *session, h *history) error {
+		return l.tables.cascading.ask(l.tables, s, h.info)
+	})
+}
