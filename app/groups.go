@@ -98,7 +98,8 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 func (g *groupAnswers) of(source string) *answering {
 	return &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
-		shared: g.shared, prefix: g.prefix, mine: func(d *doubt.Doubt) bool { return d.Source == source },
+		shared: g.shared, prefix: g.prefix, log: g.answering.log,
+		mine: func(d *doubt.Doubt) bool { return d.Source == source },
 	}
 }
 
