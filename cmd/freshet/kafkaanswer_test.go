@@ -335,3 +335,25 @@ func TestTheSourceFailsOverWhileADoubtIsAnswered(t *testing.T) {
 		})
 	}
 }
+
+// As docs/kafka.md says it.
+func TestNobodyWaitsForAGroupThatWasRemoved(t *testing.T) {
+	cluster := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t)).around(t, cluster)
+	reader, a, removed := s.part("reader"), s.part("invalidator"), s.otherGroup()
+	running := map[*site]*testbed.Running{}
+	for _, p := range []*site{reader, a, removed} {
+		running[p] = p.start(p.role)
+		p.awaitFresh()
+	}
+	running[removed].Stop(t, patience)
+	s.source.Exec(t, "TRUNCATE shop.product")
+	reader.await("it waits for the group", func(st *app.Status) bool {
+		return len(st.Doubts) == 1 && strings.HasSuffix(st.Doubts[0].Answer, "not settled yet: group "+removed.group)
+	})
+	for _, fact := range []string{"group", "redis"} {
+		key := kafka.NewBytes([]byte("fact/" + fact + "/" + removed.group))
+		s.produceTo(cluster, s.topic+".doubts", 0, kafka.Record{Key: key})
+	}
+	undoubted(reader, a)
+}
