@@ -291,3 +291,69 @@ func TestNobodyWaitsForASourceThatWasRemoved(t *testing.T) {
 	invalidator.ask("invalidate", "--all", "--wait")
 	s.nothingCached()
 }
+
+// The place that the doubt is about is one in the binlog of the server that is gone.
+func TestTheSourceFailsOverWhileADoubtIsAnswered(t *testing.T) {
+	for what, answering := range map[string]bool{"the group answers": true, "the group is down": false} {
+		t.Run(what, func(t *testing.T) {
+			first, second := testbed.MySQL(t), testbed.MySQL(t)
+			second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, "+
+				"SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")
+			s := newSite(t, first).around(t, testbed.SharedKafka(t))
+			s.extra = "scope_rate: 100\n"
+			reader, a := s.part("reader"), s.part("invalidator")
+			reading, invalidating := reader.start("reader"), a.start("invalidator")
+			reader.awaitFresh()
+			a.awaitFresh()
+			const keys = 1000
+			for id := range keys {
+				s.cache(fmt.Sprintf("product:%d", id))
+			}
+			s.cache("other:1")
+			if !answering {
+				invalidating.Stop(t, patience)
+			}
+			s.source.Exec(t, "TRUNCATE shop.product")
+			reader.awaitDoubts(1)
+			if answering {
+				testbed.Eventually(t, patience, "keys are forgotten", func() bool { return s.size() < keys-100 })
+			}
+			reading.Kill9()
+			testbed.Eventually(t, patience, "the replica has all", func() bool { return second.GTIDs(t) == first.GTIDs(t) })
+			second.Exec(t, "STOP REPLICA", "RESET REPLICA ALL")
+			testbed.Must(t, first.Kill())
+			s.source, reader.source = second, second
+			reader.start("reader")
+			if !answering {
+				a.start("invalidator")
+			}
+			s.write(1)
+			undoubted(reader, a)
+			if n := s.size(); n != 1 {
+				t.Errorf("%d keys are cached", n)
+			}
+		})
+	}
+}
+
+// As docs/kafka.md says it.
+func TestNobodyWaitsForAGroupThatWasRemoved(t *testing.T) {
+	cluster := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t)).around(t, cluster)
+	reader, a, removed := s.part("reader"), s.part("invalidator"), s.otherGroup()
+	running := map[*site]*testbed.Running{}
+	for _, p := range []*site{reader, a, removed} {
+		running[p] = p.start(p.role)
+		p.awaitFresh()
+	}
+	running[removed].Stop(t, patience)
+	s.source.Exec(t, "TRUNCATE shop.product")
+	reader.await("it waits for the group", func(st *app.Status) bool {
+		return len(st.Doubts) == 1 && strings.HasSuffix(st.Doubts[0].Answer, "not settled yet: group "+removed.group)
+	})
+	for _, fact := range []string{"group", "redis"} {
+		key := kafka.NewBytes([]byte("fact/" + fact + "/" + removed.group))
+		s.produceTo(cluster, s.topic+".doubts", 0, kafka.Record{Key: key})
+	}
+	undoubted(reader, a)
+}
