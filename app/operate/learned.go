@@ -42,7 +42,8 @@ const mappingsFact = "mappings/"
 func DefinitionsFact(source string) string { return "definitions/" + source }
 
 // KeepMappings keeps the mappings of a source, unless they are kept: for its next start, and for the invalidators. More
-// than a fact can hold are not kept, and neither are former ones then: with Kafka nobody answers doubts about the source.
+// than a fact can hold are not kept, and neither are former ones then: with Kafka nobody answers doubts about the
+// source.
 func KeepMappings(ctx context.Context, facts doubt.Facts, source string, mappings []spec.Mapping) error {
 	text, err := Pack(mappings)
 	if err == nil {
