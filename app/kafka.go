@@ -8,6 +8,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka"
@@ -67,7 +68,7 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 	c := p.config
 	log, err := kafka.New(b.client, kafka.Options{
 		Topic: c.EventLog.Kafka.Topic, Group: c.EventLog.Kafka.Group, Delays: c.Retry.ParkDelays,
-		SkipLost: p.options.SkipLost,
+		SkipLost: p.options.SkipLost || c.OnGap == config.GapInvalidate,
 		Latency:  p.latency, Registerer: p.registry, Log: p.options.Log, Alarms: p.alarms, Doubts: p.doubts,
 	})
 	if err != nil {

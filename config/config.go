@@ -16,7 +16,8 @@ type Config struct {
 
 	Source Source
 	Redis  Redis
-	// OnGap says what happens when the source no longer has the binlog that comes next. Default halt.
+	// OnGap says what happens when the source no longer has the binlog that comes next, or Kafka has lost records.
+	// Default halt.
 	OnGap GapPolicy
 	// OnFirstStart says what becomes of keys that were cached before a first start. Default keep.
 	OnFirstStart FirstStartPolicy

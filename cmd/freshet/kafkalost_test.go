@@ -40,15 +40,9 @@ func (s *site) halted(words []string, args ...string) {
 	}
 }
 
-// Whatever way records get lost, the backlog cannot be finished: that ends with exit code 3 and the reason, and goes on
-// only when it is told to.
-func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
-	kafka := testbed.SharedKafka(t)
-	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
-	for name, c := range map[string]struct {
-		lose  func(*site)
-		words []string
-	}{
+// losing are the ways in which records of the first partition get lost, and what is said then.
+func losing(t *testing.T, kafka *testbed.KafkaCluster) map[string]losingRecords {
+	return map[string]losingRecords{
 		"retention deleted them": {func(s *site) {
 			kafka.DeleteRecords(t, s.topic, 0, -1)
 		}, []string{"it has come to offset", "retention deleted what lay between"}},
@@ -67,23 +61,29 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 				t.Errorf("reader: exit code %d", code)
 			}
 		}, []string{"the log never held anything of it before that (the topic was created again)"}},
-	} {
+	}
+}
+
+type losingRecords struct {
+	lose  func(*site)
+	words []string
+}
+
+// Whatever way records get lost, the backlog cannot be finished: that ends with exit code 3 and the reason, and goes on
+// only when it is told to.
+func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	for name, c := range losing(t, kafka) {
 		t.Run(name, func(t *testing.T) {
 			s := place.around(t, kafka)
-			reader, invalidator := s.part("reader"), s.part("invalidator")
-			reader.caughtUp()
-			s.writeMany(1, 30)
-			reader.caughtUp()
-			invalidator.caughtUp()
-			s.writeMany(1, 30)
-			reader.caughtUp()
-			c.lose(s)
+			reader, invalidator := s.loseRecords(&c)
 			words := append(c.words, "records of "+s.topic+"/", "lost to group "+s.group, "clear the cache", "--skip-lost")
 			invalidator.halted(words, "--until-caught-up")
 
 			r := invalidator.start("invalidator", "--until-caught-up", "--skip-lost")
 			if code := r.Wait(t, patience); code != exitDone ||
-				!strings.Contains(r.Stderr(), "passed over, as --skip-lost says") {
+				!strings.Contains(r.Stderr(), "passed over, as --skip-lost or on_gap says") {
 				t.Fatalf("with --skip-lost: exit code %d", code)
 			}
 			testbed.Must(t, s.redis.Client().FlushAll(t.Context()).Err())
@@ -91,6 +91,53 @@ func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
 			reader.caughtUp()
 			invalidator.caughtUp()
 			s.nothingCached()
+		})
+	}
+}
+
+// loseRecords has records lost that the reader has written, and the invalidator has not read.
+func (s *site) loseRecords(c *losingRecords) (reader, invalidator *site) {
+	reader, invalidator = s.part("reader"), s.part("invalidator")
+	reader.caughtUp()
+	s.writeMany(1, 30)
+	reader.caughtUp()
+	invalidator.caughtUp()
+	s.writeMany(1, 30)
+	reader.caughtUp()
+	c.lose(s)
+	return reader, invalidator
+}
+
+// With on_gap: invalidate a loss is passed over, and what its keys were is forgotten, in the group's Redis alone.
+func TestWhatRecordsThatKafkaLostWereAboutIsForgotten(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	for name, c := range losing(t, kafka) {
+		t.Run(name, func(t *testing.T) {
+			s := place.around(t, kafka)
+			s.extra = passGaps
+			reader, invalidator := s.loseRecords(&c)
+			s.cache("other:1")
+			reading, deleting := reader.start("reader"), invalidator.start("invalidator")
+			deleting.WaitOutput(t, patience, "passed over, as --skip-lost or on_gap says")
+			deleting.WaitOutput(t, patience, "a doubt is answered")
+			undoubted(reader, invalidator)
+			for id := 1; id <= 30; id++ {
+				s.gone(fmt.Sprintf("product:%d", id))
+			}
+			s.kept("other:1")
+			for _, p := range invalidator.status().Partitions {
+				if p.Stopped != "" {
+					t.Errorf("partition %d is stopped: %s", p.Partition, p.Stopped)
+				}
+			}
+			s.writeMany(1, 30)
+			testbed.Eventually(t, patience, "all is deleted", func() bool { return s.size() == 1 })
+			for _, r := range []*testbed.Running{reading, deleting} {
+				if code := r.Stop(t, patience); code != exitDone {
+					t.Errorf("exit code %d", code)
+				}
+			}
 		})
 	}
 }
