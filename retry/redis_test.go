@@ -177,7 +177,7 @@ func TestAClusterThatIsNotWhole(t *testing.T) {
 	slot := c.ClusterKeySlot(t.Context(), "{a}1").Val()
 	s.Do(t, "set", "{a}1", "x")
 	peer := testbed.Redis(t, "--cluster-enabled", "yes")
-	s.Do(t, "cluster", "meet", "127.0.0.1", peer.Port)
+	s.Do(t, "cluster", "meet", "127.0.0.1", peer.Port, peer.BusPort)
 	id := peer.Do(t, "cluster", "myid").(string)
 	testbed.Eventually(t, 2*time.Minute, "the nodes know each other", func() bool {
 		return strings.Contains(c.ClusterNodes(t.Context()).Val(), id)

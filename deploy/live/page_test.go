@@ -213,3 +213,101 @@ func TestKeysAreShownToWhoHoldsTheToken(t *testing.T) {
 	b.sees("the keys are shown",
 		`document.getElementById("hot-ask").hidden && /^category:/.test(document.getElementById("hot-key-rows").textContent)`)
 }
+
+// What was in doubt is told from its cause to its end: the page says it while it is answered, and how it ended.
+func TestThePageTellsTheStoryOfEachDoubt(t *testing.T) {
+	s := newShop(t)
+	const passes = "on_gap: invalidate\nscope_rate: 200\n"
+	log := s.embedded()
+	f := s.start("run", s.reads(), s.deletes(), log, passes)
+	s.source.Exec(t, "INSERT INTO shop.note VALUES (1, 'a')")
+	f.await("fresh")
+	f.Stop(t, patience)
+	s.source.Exec(t, "UPDATE shop.note SET text = 'b'")
+	s.source.ResetBinlogs(t)
+	s.fill()
+	f = s.start("run", s.reads(), s.deletes(), log, passes)
+	b := newBrowser(t)
+	testbed.Eventually(t, patience, "the page is there", func() bool {
+		return chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")) == nil && b.there()
+	})
+	b.tells("binlog gap", `has a gap after`, `\d+ keys forgotten`)
+
+	s.fill()
+	s.source.Exec(t, "TRUNCATE shop.product")
+	b.tells("table truncated", `truncate of table shop\.product`, `\d+ keys forgotten`)
+
+	s.stamped()
+	s.fill()
+	s.redis.Do(t, "save")
+	s.source.Exec(t, "INSERT INTO shop.note (id) WITH RECURSIVE n AS (SELECT 2 id UNION ALL SELECT id+1 FROM n WHERE id < 800) "+
+		"SELECT id FROM n")
+	s.stamped()
+	testbed.Must(t, s.redis.Kill())
+	testbed.Must(t, s.redis.Start(t.Context()))
+	b.tells("redis changed", `may be back`, `\d+ keys forgotten, by doing the changes again`)
+	b.picture("stories")
+	f.Stop(t, patience)
+
+	k := testbed.SharedKafka(t)
+	topic := k.NewTopicName(t)
+	log = fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%q], topic: %q, group: %q, partitions: 1, "+
+		"replication_factor: 1}}\n", strings.Join(k.Brokers(), `", "`), topic, topic)
+	reader := s.start("reader", s.reads(), log, passes)
+	invalidator := s.start("invalidator", s.reads(), s.deletes(), log, passes)
+	invalidator.await("fresh")
+	invalidator.Stop(t, patience)
+	reader.Stop(t, patience)
+	s.fill()
+	s.source.Exec(t, "UPDATE shop.note SET text = 'c'")
+	if code := s.start("reader --until-caught-up", s.reads(), log, passes).Wait(t, patience); code != 0 {
+		t.Fatalf("reader: exit code %d", code)
+	}
+	k.DeleteRecords(t, topic, 0, -1)
+	s.start("reader", s.reads(), log, passes)
+	invalidator = s.start("invalidator", s.reads(), s.deletes(), log, passes)
+	testbed.Eventually(t, patience, "the page is there", func() bool {
+		return chromedp.Do(b.ctx, chromedp.Navigate(invalidator.url()+"/")) == nil && b.there()
+	})
+	b.tells("records lost", `retention deleted what lay between`, `\d+ keys forgotten`)
+	b.picture("lost")
+}
+
+// fill caches more than is forgotten within a second.
+func (s *shop) fill() {
+	s.t.Helper()
+	var pairs []any
+	for id := range 500 {
+		pairs = append(pairs, fmt.Sprintf("product:%d", id), "old", fmt.Sprintf("note:%d", id), "old")
+	}
+	testbed.Must(s.t, s.redis.Client().MSet(s.t.Context(), pairs...).Err())
+}
+
+// stamped waits until freshet has written into Redis that it has finished all that is committed.
+func (s *shop) stamped() {
+	s.t.Helper()
+	testbed.Eventually(s.t, patience, "redis is stamped", func() bool {
+		c := s.redis.Client()
+		keys, err := c.Keys(s.t.Context(), "freshet:stamp:*").Result()
+		testbed.Must(s.t, err)
+		return len(keys) == 1 && strings.Contains(c.Get(s.t.Context(), keys[0]).Val(), s.source.GTIDs(s.t))
+	})
+}
+
+// tells waits until the page has said what is in doubt, and that it is being answered; and then how that ended.
+func (b *browser) tells(cause, message, answer string) {
+	b.t.Helper()
+	b.sees(cause+" is in doubt, and is being answered", `!document.getElementById("doubts").hidden &&
+		/`+cause+`[^]*`+message+`[^]*being answered/.test(document.getElementById("doubts").textContent)`)
+	b.sees("the word is Doubtful", `document.getElementById("word").textContent.endsWith("Doubtful")`)
+	b.sees(cause+" has ended", `document.getElementById("doubts").hidden &&
+		/`+cause+`[^]*`+message+`[^]*\nanswered: `+answer+`/.test(document.getElementById("ended-rows").textContent)`)
+	b.sees("the word is Fresh", `document.getElementById("word").textContent.endsWith("Fresh")`)
+}
+
+// there reports whether the page is one of freshet's.
+func (b *browser) there() (yes bool) {
+	b.t.Helper()
+	b.evaluate(`document.getElementById("word") !== null`, &yes)
+	return yes
+}

@@ -52,7 +52,7 @@ func (s *shop) start(command string, sections ...string) *freshet {
 	f := &freshet{t: s.t, listen: l.Addr().String()}
 	l.Close()
 	config := fmt.Sprintf("admin: {listen: %q}\n", f.listen) + strings.Join(sections, "\n")
-	f.Running = testbed.Program{Args: []string{command}, Config: config}.Start(s.t)
+	f.Running = testbed.Program{Args: strings.Fields(command), Config: config}.Start(s.t)
 	return f
 }
 

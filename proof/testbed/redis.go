@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,10 +25,13 @@ type RedisServer struct {
 	Addr    string // host:port
 	Port    int
 	Dir     string // the instance's directory. Empty for a shared server
+	// BusPort is where the nodes of a cluster talk. By itself Redis takes Port plus 10,000, which may be in use.
+	BusPort int
 
-	client *redis.Client
-	held   *port.Reservation
-	owned  *instanceDir
+	client  *redis.Client
+	held    *port.Reservation
+	busHeld *port.Reservation // nil: it is no node of a cluster
+	owned   *instanceDir
 }
 
 // Redis starts a private Redis server for the test, without persistence and with DEBUG
@@ -83,6 +87,14 @@ func StartRedis(ctx context.Context, o Options) (*RedisServer, error) {
 		s.argv = append(s.argv, "--enable-debug-command", "local")
 	}
 	s.argv = append(s.argv, o.Args...)
+	if slices.Contains(o.Args, "--cluster-enabled") {
+		if s.busHeld, err = port.Reserve(); err != nil {
+			held.Release()
+			return nil, errors.Join(err, s.owned.remove())
+		}
+		s.BusPort = s.busHeld.Port
+		s.argv = append(s.argv, "--cluster-port", strconv.Itoa(s.BusPort))
+	}
 	s.client = s.NewClient(&redis.Options{})
 	s.ready = s.answers
 	if err := s.Start(ctx); err != nil {
@@ -152,6 +164,7 @@ func (s *RedisServer) Close() error {
 	}
 	err = errors.Join(err, s.Kill())
 	s.held.Release()
+	s.busHeld.Release()
 	return errors.Join(err, s.owned.remove())
 }
 
