@@ -53,6 +53,9 @@ func (a *answering) byRedo(d doubt.Doubt) bool {
 	return a.redo != nil && d.From != "" && !d.Last.Equal(a.scoped[d.ID])
 }
 
+// beingRedone begins what is said of a doubt that is answered by doing changes again.
+const beingRedone = "being answered, by doing the changes again: "
+
 // redoAll answers the doubts about the changes from a place on, one after the other, until ctx ends.
 func (a *answering) redoAll(ctx context.Context) error {
 	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
@@ -62,6 +65,7 @@ func (a *answering) redoAll(ctx context.Context) error {
 			continue
 		}
 		d := &due[0]
+		a.doubts.Say(d.ID, beingRedone+"about to read the binlog")
 		keys, err := a.redo.run(ctx, d)
 		switch {
 		case ctx.Err() != nil:
@@ -302,12 +306,10 @@ func (r *redoing) report(ctx context.Context, d *doubt.Doubt, run *redo) error {
 		if dismissed(r.doubts, *d) {
 			return errDismissed
 		}
-		at := "about to read the binlog"
 		if s := run.source.Stats(); !s.Committed.IsZero() {
-			at = "at the changes of " + s.Committed.UTC().Format(time.RFC3339) + ", " + written(s.File, s.Pos)
+			r.doubts.Say(d.ID, fmt.Sprintf("%sat the changes of %s, %s, %d keys forgotten", beingRedone,
+				s.Committed.UTC().Format(time.RFC3339), written(s.File, s.Pos), run.keys.taken.Load()))
 		}
-		r.doubts.Say(d.ID, fmt.Sprintf("being answered, by doing the changes again: %s, %d keys forgotten", at,
-			run.keys.taken.Load()))
 	}
 	return ctx.Err()
 }

@@ -126,9 +126,9 @@ func TestWhatRecordsThatKafkaLostWereAboutIsForgotten(t *testing.T) {
 				s.gone(fmt.Sprintf("product:%d", id))
 			}
 			s.kept("other:1")
-			for _, p := range invalidator.status().Partitions {
+			for i, p := range invalidator.status().Partitions {
 				if p.Stopped != "" {
-					t.Errorf("partition %d is stopped: %s", p.Partition, p.Stopped)
+					t.Errorf("partition %d is stopped: %s", i, p.Stopped)
 				}
 			}
 			s.writeMany(1, 30)
