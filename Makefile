@@ -32,7 +32,7 @@ test: servers vet lint
 # -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
 # packages that take longest are first, so that nothing waits for them in the end.
 test-freshet:
-	$(GO) test -race -count=1 -vet=off -timeout 40m ./proof/e2e/... ./...
+	$(GO) test -race -count=1 -vet=off -timeout 40m ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
 
 # Next to freshet's own tests, one package at a time: they wait most of the time.
 test-modules:

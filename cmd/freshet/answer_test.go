@@ -219,6 +219,7 @@ func TestAnAnswerForgetsOfAKeyWhatItsActionDoes(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, testbed.MariaDB(t))
 			s.mappings = "[{table: shop.product, " + c.mapping + "}]"
 			s.run()
@@ -328,6 +329,7 @@ func TestATableOfAPatternThatNobodyKnowsAnyMoreStaysInDoubt(t *testing.T) {
 		"a table": "DROP TABLE shop1.product", "a schema": "DROP DATABASE shop1",
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, testbed.MariaDB(t))
 			s.mappings = `[{table: "shop*.product", keys: ["{schema}:product:{id}"]}]`
 			create := func(schema string) {
@@ -403,6 +405,7 @@ func TestTheKeysOfATableThatWasAlteredWhileFreshetWasDownAreForgotten(t *testing
 		"made once more": {"DROP TABLE shop.wide", "CREATE TABLE shop.wide (id INT PRIMARY KEY)"},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, testbed.MariaDB(t))
 			s.mappings = `[{table: shop.wide, keys: ["wide:{id}"]}]`
 			s.source.Exec(t, "CREATE TABLE shop.wide (id INT(5) ZEROFILL PRIMARY KEY)")

@@ -164,6 +164,7 @@ func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 	} {
 		for kind, start := range gapSources() {
 			t.Run(what+"/"+kind, func(t *testing.T) {
+				t.Parallel()
 				g := newGapped(t, start(t))
 				if what == "restored" {
 					g.backUp()
@@ -221,6 +222,7 @@ func TestAnotherServerWithoutGTIDsIsAGapThatIsPassed(t *testing.T) {
 func TestWhatIsWrittenForChangesOfBeforeAGapIsForgottenToo(t *testing.T) {
 	for kind, start := range gapSources() {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			g := newGapped(t, start(t))
 			g.mappings = `[{table: shop.product, second_delete: 1s, keys: ["product:{id}"],
   rebuild: {from: row, as: json, columns: [id, price]}}]`

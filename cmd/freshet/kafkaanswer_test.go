@@ -296,6 +296,7 @@ func TestNobodyWaitsForASourceThatWasRemoved(t *testing.T) {
 func TestTheSourceFailsOverWhileADoubtIsAnswered(t *testing.T) {
 	for what, answering := range map[string]bool{"the group answers": true, "the group is down": false} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			first, second := testbed.MySQL(t), testbed.MySQL(t)
 			second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, "+
 				"SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")

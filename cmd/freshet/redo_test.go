@@ -83,6 +83,7 @@ func TestTablesThatChangedSinceTheStamp(t *testing.T) {
 		{"drop and create", "MINIMAL", []string{"DROP TABLE shop.product", create}, false},
 	} {
 		t.Run(c.metadata+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
 			o := newOlder(t, testbed.MySQL(t, "--binlog-row-metadata="+c.metadata))
 			o.redis.Do(t, "save")
 			o.change()
@@ -247,6 +248,7 @@ func TestAnAnswerEndsWithItsDoubt(t *testing.T) {
 		"redo": {"redo", "--since", "1s"}, "scope": {"invalidate", "--table", "shop.product"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, testbed.MySQL(t))
 			s.extra = "scope_rate: 20\n"
 			o := &older{site: s}

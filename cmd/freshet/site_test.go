@@ -21,10 +21,18 @@ import (
 // patience is how long a test waits for what should happen at once. It is no measure of speed: the machine is busy.
 const patience = 2 * time.Minute
 
-// both runs a test on MySQL and on MariaDB.
+// both runs a test on MySQL and on MariaDB, and returns once both have ended. They mostly wait, so they run at a time.
 func both(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
-	t.Run("mysql", func(t *testing.T) { f(t, testbed.MySQL(t)) })
-	t.Run("mariadb", func(t *testing.T) { f(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")) })
+	t.Run("on", func(t *testing.T) {
+		t.Run("mysql", func(t *testing.T) {
+			t.Parallel()
+			f(t, testbed.MySQL(t))
+		})
+		t.Run("mariadb", func(t *testing.T) {
+			t.Parallel()
+			f(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+		})
+	})
 }
 
 // site is where freshet works: a database with a table, a Redis, and a configuration for both.
