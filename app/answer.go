@@ -15,7 +15,6 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
-	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -45,8 +44,6 @@ type answering struct {
 	log      *slog.Logger
 	// shared: other processes hear of what is stuck here.
 	shared bool
-	// passes: what was lost is passed over, and its keys are forgotten (on_gap: invalidate).
-	passes bool
 
 	// asked are the requests by name that are under way.
 	asked chan request
@@ -93,7 +90,7 @@ func (p *process) newAnswering(d *deleting) (*answering, error) {
 		scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
 	return &answering{
 		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
-		log: p.options.Log, passes: p.config.OnGap == config.GapInvalidate,
+		log: p.options.Log,
 	}, err
 }
 
@@ -168,13 +165,7 @@ func (a *answering) answerAll(ctx context.Context) error {
 // wanted reports whether a doubt is answered. Where changes cannot be done again, a Redis with older data would mean
 // all keys: that is for an operator to decide.
 func (a *answering) wanted(d *doubt.Doubt) bool {
-	switch {
-	case d.Asked:
-		return true
-	case d.Cause == alarm.RecordsLost:
-		return a.passes
-	}
-	return byItself(d.Cause) && (a.redo != nil || d.Cause != alarm.RedisChanged)
+	return d.Asked || byItself(d.Cause) && (a.redo != nil || d.Cause != alarm.RedisChanged)
 }
 
 // open returns the doubts that are being answered, or will be.

@@ -98,7 +98,7 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 func (g *groupAnswers) of(source string) *answering {
 	return &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
-		shared: g.shared, passes: g.passes, prefix: g.prefix, log: g.answering.log,
+		shared: g.shared, prefix: g.prefix, log: g.answering.log,
 		mine: func(d *doubt.Doubt) bool { return d.Source == source },
 	}
 }

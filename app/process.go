@@ -112,10 +112,14 @@ type doubtKeeper interface {
 // buildDoubts makes the book of doubts.
 func (p *process) buildDoubts(k doubtKeeper) (err error) {
 	p.facts = k
-	if p.doubts, err = doubt.New(k, p.alarms, p.registry); err == nil {
-		p.observers = append(p.observers, p.doubts.Run)
+	if p.doubts, err = doubt.New(k, p.alarms, p.registry); err != nil {
+		return err
 	}
-	return err
+	p.observers = append(p.observers, p.doubts.Run)
+	if p.config.OnGap == config.GapInvalidate {
+		p.doubts.Describe(func(d *doubt.Doubt) { d.Asked = d.Asked || d.Cause == alarm.RecordsLost })
+	}
+	return nil
 }
 
 func (p *process) buildAdmin() error {

@@ -40,8 +40,8 @@ type Book struct {
 	loaded bool
 	// shared is what is known of groups of invalidators; nil: there are none to tell apart.
 	shared *sharing
-	// describe adds to what is recorded; nil: nothing does.
-	describe func(d *Doubt)
+	// describe add to what is recorded.
+	describe []func(d *Doubt)
 	doubts   map[string]*entry
 	// ended are the last that this process has seen to, the newest last.
 	ended []Ended
@@ -280,7 +280,7 @@ func (b *Book) Describe(f func(d *Doubt)) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.describe = f
+	b.describe = append(b.describe, f)
 }
 
 // Record adds a doubt, or counts it once more, and raises its alarm. It returns when the doubt is durable: what caused
@@ -298,8 +298,8 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 	b.mu.Lock()
 	describe := b.describe
 	b.mu.Unlock()
-	if describe != nil {
-		describe(&d)
+	for _, add := range describe {
+		add(&d)
 	}
 	id, durable := b.note(d)
 	if d.Cause != alarm.ByHand { // the operator knows
