@@ -257,6 +257,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	if err != nil {
 		return err
 	}
+	l.tables.cascading.blind = len(p.State) == 0
 	l.tables.cascading.remember(keys)
 	l.tables.cascading.rebuild(l.tables)
 	if err := l.tables.restore(definitions); err != nil {
