@@ -112,8 +112,8 @@ func (o *Options) bornAgain(ctx context.Context, info *SourceInfo, known birth) 
 		t.UTC().Format(time.RFC3339), time.Unix(int64(known.at), 0).UTC().Format(time.RFC3339)), nil
 }
 
-// before returns the transactions before the oldest binlog file. That may be another one by now: files are purged at any
-// time.
+// before returns the transactions before the oldest binlog file. That may be another one by now: files may be purged at
+// any time.
 func (s *session) before(info *SourceInfo, oldest string) (set event.GTIDSet, err error) {
 	if info.Flavor == event.MySQL {
 		now := *info
