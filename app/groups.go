@@ -221,10 +221,10 @@ func (r *reading) share(ctx context.Context) error {
 // keepLogged says up to where everything is in the topic, if a doubt is about a place beyond what was said. What
 // readers filled the cache with may have other columns than rows have last shown, so it looks at the tables first.
 func (r *reading) keepLogged(ctx context.Context) error {
+	name, durable := loggedFact+r.config.Source.Name, r.saved.Durable() // first: a gap may just be passed
 	if r.finished().IsZero() {
 		return nil // after a gap, what was read before it may not be in the topic yet
 	}
-	name, durable := loggedFact+r.config.Source.Name, r.saved.Durable()
 	is := event.VersionAt(durable.Epoch, durable.File, durable.Pos)
 	text, err := r.facts.Fact(ctx, name)
 	if err != nil {

@@ -29,6 +29,7 @@ func (e *elected) watchKin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	seen := sameServer{passes: e.config.OnGap == config.GapInvalidate}
 	for {
 		var err error
 		if !e.leader.Leading() {
@@ -40,13 +41,15 @@ func (e *elected) watchKin(ctx context.Context) error {
 				return v.Position, v.Lost
 			})
 		}
-		if foreign := (*canal.ForeignError)(nil); errors.As(err, &foreign) && !e.isGap(foreign) {
+		if foreign := (*canal.ForeignError)(nil); errors.As(err, &foreign) && !seen.isGap(foreign) {
 			if err := e.doubts.Record(ctx, foreign.Doubt()); err != nil {
 				return nil // ctx has ended
 			}
 			return foreign
 		}
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			seen.looks = 0
+		} else if ctx.Err() == nil {
 			e.options.Log.Debug("the source cannot be compared with its checkpoint for now", "source", e.config.Source.Name,
 				"error", err)
 		}
@@ -56,8 +59,21 @@ func (e *elected) watchKin(ctx context.Context) error {
 	}
 }
 
-// isGap reports whether what looks like another database is taken for the one of the checkpoint, whose binlog has begun
-// again: it has the same identity, and the leader goes on after that.
-func (e *elected) isGap(f *canal.ForeignError) bool {
-	return f.Server == f.Was && e.config.OnGap == config.GapInvalidate
+// sameServer tells a gap from another database. What has the identity of the checkpoint's server, and another binlog,
+// is that server after its binlog began again, and where gaps are passed, the leader goes on after that. But two
+// databases may have the same identity, on MariaDB by default. Then it stays so.
+type sameServer struct {
+	passes bool // gaps are passed
+	looks  int  // that found it so, one after the other
+}
+
+// gapLooks is how many looks may find it so before it is another database. A leader passes a gap within a minute.
+const gapLooks = 5
+
+func (s *sameServer) isGap(f *canal.ForeignError) bool {
+	if !s.passes || f.Server != f.Was {
+		return false
+	}
+	s.looks++
+	return s.looks < gapLooks
 }

@@ -245,10 +245,10 @@ func (r *redoing) begin(ctx context.Context, o canal.Options, d *doubt.Doubt) (a
 		if at, err = place.Position(); err != nil {
 			return at, fmt.Errorf("%w: %w", errNotInLog, err)
 		}
-	} else if _, failed := time.Parse(time.RFC3339, text); failed != nil { // somebody else has written the stamp
+	} else if since, failed := time.Parse(time.RFC3339, text); failed != nil { // somebody else has written the stamp
 		return at, fmt.Errorf("%w: %.100q is no place in it", errNotInLog, text)
 	} else {
-		at, err = canal.Locate(ctx, o, text)
+		at, err = canal.LocateSince(ctx, o, since)
 	}
 	if gap := (*canal.GapError)(nil); errors.As(err, &gap) || errors.Is(err, canal.ErrBeforeBinlog) {
 		return at, fmt.Errorf("%w: %w", errNotInLog, err)

@@ -118,6 +118,9 @@ const maxMissing = 300
 // found finds where to begin: at the checkpoint, or, if there is none, where the operator says.
 func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 	p := l.checkpoint.Position()
+	if p.Flavor != "" && p.Flavor != info.Flavor { // no gap: that would be passed where gaps are
+		return l.checkForeign(ctx, s, info, p)
+	}
 	if !p.IsZero() && l.gap != nil {
 		return l.move(ctx, s, info, &p)
 	}
@@ -195,11 +198,6 @@ func (l *loop) save(p event.Position) error {
 func (l *loop) convert(ctx context.Context, info *SourceInfo, p *event.Position) (bool, error) {
 	same := p.Server == "" || p.Server == info.Server
 	switch {
-	case p.Flavor != "" && p.Flavor != info.Flavor:
-		return false, &GapError{
-			Position: *p, Fix: fixPurged,
-			Reason: fmt.Sprintf("the position is one of %s, but the source is %s", p.Flavor, info.Flavor),
-		}
 	case info.GTID && p.GTIDs.IsEmpty():
 		if !same {
 			return false, otherServer(p, info)
@@ -257,6 +255,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 	if err != nil {
 		return err
 	}
+	l.tables.cascading.blind = len(p.State) == 0
 	l.tables.cascading.remember(keys)
 	l.tables.cascading.rebuild(l.tables)
 	if err := l.tables.restore(definitions); err != nil {

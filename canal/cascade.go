@@ -31,11 +31,18 @@ type cascading struct {
 	// denied are parents that nobody wants and that we may see, but not read.
 	denied map[ddl.Name]bool
 	// due: the server must be asked before more is read. The statement that is the reason may still be under way in
-	// altered.
+	// altered, and says that it has made made.
 	due     bool
 	altered []ddl.Name
+	made    []foreignKey
 	// unsaved: what is saved with the position is out of date.
 	unsaved bool
+	// ofStatements are the parents on a server that is not silent, once a statement has asked for them: what such a server
+	// changes with the rows of a statement that it logs as one has no row events either.
+	ofStatements map[ddl.Name]*parent
+	// silent: the server changes rows without row events. blind: nothing was saved with the position, so that nobody
+	// knows which foreign keys there were, until the stream has reached until.
+	silent, blind bool
 
 	// of is what is looked at in the rows of each definition of a parent; last is that of the table that was asked for
 	// last.
@@ -85,9 +92,12 @@ func (c *cascading) isParent(n ddl.Name) bool {
 func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	var keys []foreignKey
 	silent, err := s.silent(info)
-	if err == nil && silent && !t.l.o.IgnoreCascades {
+	// What the source of a replica has not logged has no events in the replica's binlog, which could log it.
+	c.silent = (silent || err == nil && s.replicates(info.Flavor)) && !t.l.o.IgnoreCascades
+	if err == nil && c.silent {
 		if err = s.awaitTables(c.altered); err == nil {
 			keys, err = s.foreignKeys(t.name)
+			keys = append(keys, missing(c.made, keys)...)
 		}
 	}
 	if err != nil {
@@ -103,15 +113,18 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 		return err
 	}
 	c.take(t, relevant(keys, t.wantsName), until)
-	c.due, c.altered = false, nil
+	c.due, c.altered, c.made, c.ofStatements = false, nil, nil, nil
 	return nil
 }
 
-// take takes an answer that knows all up to a place in the binlog.
+// take takes an answer that knows all up to a place in the binlog, together with what is gone by then.
 func (c *cascading) take(t *tables, keys []foreignKey, until binlogPos) {
 	was := slices.Concat(c.now, c.past)
-	c.unsaved = c.unsaved || !reflect.DeepEqual(c.now, keys)
-	c.now, c.past, c.until = keys, nil, until
+	now := slices.DeleteFunc(slices.Clone(keys), foreignKey.gone)
+	c.unsaved = c.unsaved || !reflect.DeepEqual(c.now, now)
+	c.now, c.past, c.until = now, nil, until
+	c.remember(slices.DeleteFunc(keys, func(k foreignKey) bool { return !k.gone() }))
+	c.unsaved = c.unsaved || len(c.past) > 0
 	c.remember(was)
 	c.rebuild(t)
 }
@@ -129,6 +142,7 @@ func (c *cascading) remember(keys []foreignKey) {
 // passed forgets the foreign keys of the past, and reports whether that was something, once the stream is at the place
 // where the server was asked.
 func (c *cascading) passed(t *tables, at binlogPos) bool {
+	c.blind = c.blind && at.compare(c.until) < 0
 	if len(c.past) == 0 || at.compare(c.until) < 0 {
 		return false
 	}
@@ -178,7 +192,7 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 	if st.Verb != ddl.DDL && !st.Unclear {
 		return
 	}
-	c.due = c.due || st.Unclear
+	c.due, c.ofStatements = c.due || st.Unclear, nil
 	for i := range st.Actions {
 		a := &st.Actions[i]
 		if a.Op == ddl.OpWrite || !c.concerns(t, a, sql) {
@@ -188,6 +202,9 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 		switch a.Op {
 		case ddl.OpCreate, ddl.OpAlter:
 			c.altered = append(c.altered, a.Table)
+			for _, parent := range a.ForeignKeys.Parents {
+				c.made = append(c.made, goneKey(a.Table, t.name(parent)))
+			}
 		case ddl.OpRename:
 			c.altered = append(c.altered, a.To)
 		}
@@ -300,10 +317,10 @@ func (l *loop) cascade(o *lookout, c *event.Change) {
 	}
 }
 
-// warn gives a warning, once for an event. Where the session has foreign_key_checks=0, nothing follows from its rows.
+// warn gives a warning, once for an event.
 func (l *loop) warn(w *warning) {
 	at := l.version(0)
-	if w == nil || w.at == at || l.dec.Unchecked(l.out.body) {
+	if w == nil || w.at == at || !l.dec.Cascades(l.out.body, l.flavor == event.MariaDB) {
 		return
 	}
 	w.at = at
@@ -322,6 +339,30 @@ func (l *loop) warnUnread(n ddl.Name) {
 	if p := l.tables.cascading.parents[n]; p != nil && !l.out.head.Type.IsInsert() {
 		l.warn(l.tables.warning(n, p.all()))
 	}
+}
+
+// reached returns the wanted tables whose rows foreign keys change with those that a statement changes in a table.
+func (t *tables) reached(n ddl.Name) ([]string, error) {
+	c := &t.cascading
+	parents := c.parents
+	if !c.silent && !t.l.o.IgnoreCascades {
+		if c.ofStatements == nil {
+			err := t.ask(t.l.ctx, func(s *session, _ *history) error {
+				keys, err := s.foreignKeys(t.name)
+				c.ofStatements = parentsOf(keys, t.wantsName)
+				return err
+			})
+			if err != nil {
+				c.ofStatements = nil
+				return nil, err
+			}
+		}
+		parents = c.ofStatements
+	}
+	if p := parents[n]; p != nil {
+		return p.all(), nil
+	}
+	return nil, nil
 }
 
 // askKeys asks for the foreign keys, if that is due.

@@ -240,10 +240,11 @@ func (w *wave) touch(n ddl.Name) {
 	}
 }
 
-// overlap reports whether two lists of columns have one in common. Names of columns compare without letter case.
+// overlap reports whether two lists of columns have one in common. Names of columns compare without letter case, and
+// one that is not known is any.
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(x string) bool {
-		return slices.ContainsFunc(b, func(y string) bool { return strings.EqualFold(x, y) })
+		return slices.ContainsFunc(b, func(y string) bool { return x == "" || y == "" || strings.EqualFold(x, y) })
 	})
 }
 

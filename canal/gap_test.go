@@ -307,3 +307,65 @@ func begunAt(t testing.TB, r *running, s *testbed.Server) int64 {
 	testbed.Must(t, err)
 	return at.Unix()
 }
+
+// A binlog that began again has given out all numbers once more, and purged the files that have the names of those that
+// were read.
+func TestNumbersThatWereGivenOutAgainAndPurgedAreAGap(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--binlog-row-metadata=FULL")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)")
+			r := reading(t, startAt(here(t, s)), d.options())
+			for i := range 30 {
+				d.exec(fmt.Sprintf("insert into DB.t values (%d)", i))
+				if i%10 == 9 {
+					d.exec("flush binary logs")
+				}
+			}
+			d.exec("insert into DB.t values (30)")
+			r.await(t, "all rows", func() bool { return len(r.rows) == 31 })
+			testbed.Must(t, r.stop())
+			s.ResetBinlogs(t)
+			for i := range 50 {
+				d.exec(fmt.Sprintf("insert into DB.t values (%d)", 1000+i))
+				if i < 12 && i%2 == 1 {
+					d.exec("flush binary logs")
+				}
+			}
+			p := r.Position()
+			file, _ := s.BinlogPosition(t)
+			testbed.Eventually(t, awayAfter, "the old file is gone", func() bool {
+				d.exec("purge binary logs to '" + file + "'")
+				_, err := s.DB().Exec("show binlog events in '" + p.File + "' limit 1")
+				return err != nil
+			})
+			reading(t, startAt(p), d.options()).wantGap("begun its binlog again", p.File+" was purged")
+		})
+	}
+}
+
+// What is purged of what was read is none, whether the position is of its own transactions or of those of its source.
+func TestWhatWasReadMayBePurged(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--binlog-row-metadata=FULL")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)")
+			r := reading(t, startAt(here(t, s)), d.options())
+			d.exec("insert into DB.t values (1)")
+			r.await(t, "the row", func() bool { return len(r.rows) == 1 })
+			testbed.Must(t, r.stop())
+			s.PurgeBinlogs(t)
+			again := reading(t, startAt(r.Position()), d.options())
+			d.exec("insert into DB.t values (2)")
+			again.wantRows(d, "insert DB.t (2)")
+		})
+	}
+}

@@ -133,3 +133,19 @@ func TestWhatIsAGap(t *testing.T) {
 		}
 	}
 }
+
+// MariaDB instead of MySQL is another database. Gaps are passed where that is asked for; this is not.
+func TestAnotherKindOfServerIsNoGap(t *testing.T) {
+	t.Parallel()
+	p := here(t, shared[0].get(t))
+	for _, gap := range []error{nil, errLost} {
+		o := Options{Address: shared[2].get(t).Addr, Doubts: newBook(t), Gap: gap}
+		err := reading(t, startAt(p), o).wait()
+		if foreign := (*ForeignError)(nil); !errors.As(err, &foreign) || IsGap(err) {
+			t.Errorf("it ended with %v", err)
+		}
+		if l := o.Doubts.List(); len(l) != 1 || l[0].Cause != alarm.SourceShared {
+			t.Errorf("in doubt: %+v", l)
+		}
+	}
+}

@@ -15,10 +15,51 @@ import (
 // first transaction that was committed then or later. The position has no epoch yet. The error is a [*GapError] if
 // the source does not have what follows the position any more, and [ErrBeforeBinlog] if its binlog begins after a time.
 func Locate(ctx context.Context, o Options, where string) (event.Position, error) {
-	at, isTime := parseTime(where)
-	if !isTime {
-		o.Start = where
+	if at, isTime := parseTime(where); isTime {
+		return o.locate(ctx, func(o *Options, s *session, info *SourceInfo) (event.Position, error) {
+			return o.positionAt(ctx, s, info, at)
+		})
 	}
+	o.Start = where
+	return o.locate(ctx, func(o *Options, s *session, info *SourceInfo) (event.Position, error) {
+		return o.startPosition(ctx, s, info)
+	})
+}
+
+// LocateSince is [Locate] for a time by our own clock. Where the source's is behind ours, so are the times of its
+// commits, and the position is by as much earlier. Where it is ahead, the position is earlier than it need be.
+func LocateSince(ctx context.Context, o Options, at time.Time) (event.Position, error) {
+	return o.locate(ctx, func(o *Options, s *session, info *SourceInfo) (event.Position, error) {
+		behind, err := s.clockBehind()
+		if err != nil {
+			return event.Position{}, err
+		}
+		return o.positionAt(ctx, s, info, at.Add(-behind))
+	})
+}
+
+// clockBehind returns how far the source's clock is behind ours; 0 for less than a second, which positions by time do
+// not tell apart.
+func (s *session) clockBehind() (time.Duration, error) {
+	ours := time.Now() // before: the way there and back must not count
+	r, err := s.row("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
+	if err != nil {
+		return 0, err
+	}
+	theirs, err := strconv.ParseInt(r[0], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("UTC_TIMESTAMP: %w", err)
+	}
+	behind := ours.Sub(time.UnixMicro(theirs))
+	if behind < time.Second {
+		return 0, nil
+	}
+	return behind, nil
+}
+
+// locate returns the position that find finds, if the source can go on from it.
+func (o Options) locate(ctx context.Context, find func(*Options, *session, *SourceInfo) (event.Position, error),
+) (event.Position, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return event.Position{}, err
@@ -35,12 +76,7 @@ func Locate(ctx context.Context, o Options, where string) (event.Position, error
 	if err := info.usable(); err != nil {
 		return event.Position{}, err
 	}
-	var p event.Position
-	if isTime {
-		p, err = o.positionAt(ctx, s, info, at)
-	} else {
-		p, err = o.startPosition(ctx, s, info)
-	}
+	p, err := find(&o, s, info)
 	if err != nil {
 		return event.Position{}, err
 	}

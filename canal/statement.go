@@ -92,8 +92,9 @@ func (l *loop) unseen(st *ddl.Statement) error {
 	for i := range st.Actions {
 		a := &st.Actions[i]
 		name := a.Table.String()
-		var err error
+		err := l.dropped(a)
 		switch {
+		case err != nil:
 		case a.Op == ddl.OpRename && (l.wants(a.Table) || l.wants(a.To)):
 			err = l.removed(a.Op.String()+" of table "+name+" to "+a.To.String(),
 				doubt.Doubt{Tables: []string{name, a.To.String()}})
@@ -135,10 +136,11 @@ func (l *loop) written(n ddl.Name) error {
 			return err
 		}
 	}
-	if p := l.tables.cascading.parents[n]; p != nil {
-		return l.record(l.tables.warning(n, p.all()).doubt)
+	reached, err := l.tables.reached(n)
+	if err != nil || len(reached) == 0 {
+		return err
 	}
-	return nil
+	return l.record(l.tables.warning(n, reached).doubt)
 }
 
 // altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use:

@@ -28,16 +28,20 @@ func DifferenceOf(former, now []spec.Mapping) *Difference {
 			d.Changed = append(d.Changed, s.template)
 		}
 	}
-	for _, s := range was {
-		if !there[s] {
+	for meaning, s := range was {
+		switch _, still := is[meaning]; {
+		case still:
+		case there[s]: // by another mapping of the table, for other changes
+			d.Changed = append(d.Changed, s.template)
+		default:
 			d.Gone[s.table] = append(d.Gone[s.table], s.template)
-			there[s] = true
 		}
 	}
 	slices.Sort(d.Changed)
 	d.Changed = slices.Compact(d.Changed)
-	for _, templates := range d.Gone {
+	for table, templates := range d.Gone {
 		slices.Sort(templates)
+		d.Gone[table] = slices.Compact(templates)
 	}
 	return d
 }

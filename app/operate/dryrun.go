@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -106,7 +107,11 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 	if err != nil {
 		return nil, err
 	}
-	at, err := canal.Locate(ctx, o, d.From)
+	from, err := time.Parse(time.RFC3339, d.From)
+	if err != nil {
+		return nil, err
+	}
+	at, err := canal.LocateSince(ctx, o, from)
 	if err != nil {
 		return nil, err
 	}

@@ -348,13 +348,22 @@ func (d *Decoder) Rows(h Header, body []byte, c *event.Change, each func(*event.
 	return t.missing()
 }
 
-// Unchecked reports whether the session that changed the rows of a rows event had foreign_key_checks=0.
-// Source: MySQL's and MariaDB's rows_event.h and log_event.h, NO_FOREIGN_KEY_CHECKS_F.
-func (d *Decoder) Unchecked(body []byte) bool {
-	const noForeignKeyChecks = 1 << 1
+// Flags of rows events.
+const (
+	// noForeignKeyChecks: the session that changed the rows had foreign_key_checks=0.
+	// Source: MySQL's and MariaDB's rows_event.h and log_event.h, NO_FOREIGN_KEY_CHECKS_F.
+	noForeignKeyChecks = 1 << 1
+	// logsForeignKeys: what foreign keys change with the rows has events of its own. MySQL sets it from 9.6 on, unless
+	// InnoDB's foreign keys were at work, and a replica leaves it as it was at its source. Observed on MySQL 9.7.
+	logsForeignKeys = 1 << 4
+)
+
+// Cascades reports whether foreign keys may have changed other rows with those of a rows event, without events.
+func (d *Decoder) Cascades(body []byte, mariaDB bool) bool {
 	c := cursor{b: body}
 	c.skip(d.format.idSize())
-	return c.u16()&noForeignKeyChecks != 0
+	flags := c.u16()
+	return flags&noForeignKeyChecks == 0 && (mariaDB || flags&logsForeignKeys == 0)
 }
 
 // missing returns what the rows of the table lack, though nothing is wrong with them.

@@ -22,6 +22,9 @@ func Parse(sql []byte, s *Session) Statement {
 	}
 	for i := range st.Actions {
 		a := &st.Actions[i]
+		if a.Op == OpCreate || a.Op == OpAlter {
+			a.ForeignKeys = newParser(sql, s).foreignKeys(a.Table)
+		}
 		a.Unclear = a.Unclear || s.Failed && a.Op != OpWrite || s.Temporary && hidesBehindTemporary(a.Op)
 	}
 	return st

@@ -125,6 +125,8 @@ type Action struct {
 	Unclear bool
 	Create  *Definition
 	Alter   *Alter
+	// ForeignKeys are of OpCreate and OpAlter, also where they are unclear.
+	ForeignKeys ForeignKeys
 }
 
 // Definition is what CREATE TABLE says of the columns, and CREATE or ALTER DATABASE of the character set.

@@ -1,6 +1,9 @@
 package ddl
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestCreateTable(t *testing.T) {
 	checkBoth(t, []example{
@@ -229,6 +232,28 @@ func TestCollationsTellTheirCharacterSet(t *testing.T) {
 	} {
 		if got := CharsetOf(collation); got != want {
 			t.Errorf("%s: got %q, want %q", collation, got, want)
+		}
+	}
+}
+
+func TestForeignKeysThatAreMadeAndDropped(t *testing.T) {
+	for sql, want := range map[string]string{
+		"CREATE TABLE t (id INT, FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)":        "[d.p] []",
+		"CREATE TABLE x.t (id INT REFERENCES `p` (`id`) on update set null ON DELETE CASCADE)": "[x.p] []",
+		"CREATE TABLE x.t (id INT, FOREIGN KEY (id) REFERENCES y.p (id) ON DELETE SET NULL)":   "[y.p] []",
+		"CREATE TABLE t (id INT REFERENCES p (id) ON DELETE RESTRICT, b INT REFERENCES q (b))": "[] []",
+		"CREATE TABLE t (id INT REFERENCES p (id), s TIMESTAMP ON UPDATE CURRENT_TIMESTAMP)":   "[] []",
+		"CREATE TABLE t (id INT COMMENT 'REFERENCES p ON DELETE CASCADE')":                     "[] []",
+		"CREATE TABLE t LIKE p": "[] []",
+		"ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p(a) MATCH FULL ON UPDATE CASCADE, DROP a":  "[d.p] []",
+		"ALTER TABLE t DROP FOREIGN KEY `f`, DROP CONSTRAINT IF EXISTS g, DROP INDEX h, DROP i":   "[] [f g]",
+		"ALTER TABLE t ADD x INT /*!50000 REFERENCES p (id) */ ON DELETE CASCADE, RENAME TO u":    "[d.p] []",
+		"ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p(a) ON DELETE NO ACTION ON UPDATE CASCADE": "[d.p] []",
+	} {
+		st := Parse([]byte(sql), &Session{Schema: []byte("d")})
+		f := st.Actions[0].ForeignKeys
+		if got := fmt.Sprint(f.Parents, f.Dropped); got != want {
+			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -279,5 +280,64 @@ func TestAnAnswerEndsWithItsDoubt(t *testing.T) {
 			o.write(changed - 1)
 			o.gone(fmt.Sprintf("product:%d", changed-1))
 		})
+	}
+}
+
+// The times in the binlog are those of the source's clock, which may be behind ours.
+func TestSinceIsNotLessWhereTheSourcesClockIsBehind(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t))
+	at := func(ago time.Duration) string { return fmt.Sprintf("SET timestamp = %d", time.Now().Add(-ago).Unix()) }
+	s.source.Exec(t, "CREATE USER 'late'@'127.0.0.1' IDENTIFIED BY 'late'",
+		"GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'late'@'127.0.0.1'",
+		at(9*time.Hour), "FLUSH BINARY LOGS", "SET timestamp = DEFAULT")
+	file, _ := s.source.BinlogPosition(t)
+	s.source.Exec(t, "PURGE BINARY LOGS TO '"+file+"'",
+		"SET GLOBAL init_connect = 'SET timestamp = UNIX_TIMESTAMP() - 3600'") // which does not count for root
+	s.user, s.password = "late", "late"
+	s.run()
+	write := func(id int, ago time.Duration) {
+		s.source.Exec(t, at(ago), fmt.Sprintf("INSERT INTO shop.product VALUES (%d, 1)", id), "SET timestamp = DEFAULT")
+	}
+	write(1, 2*time.Hour)
+	write(2, time.Hour)
+	write(3, time.Hour)
+	s.stamped()
+	s.cache("product:1")
+	s.cache("product:2")
+	if out := s.ask("redo", "--since", "10m", "--dry-run"); !strings.HasPrefix(out, "would forget 2 keys\n") {
+		t.Error(out)
+	}
+	s.ask("redo", "--since", "10m", "--wait")
+	if s.cached("product:2") {
+		t.Error("product:2 is cached: it was changed just now")
+	}
+	s.kept("product:1")
+}
+
+// Rows that foreign keys had changed are changes, too, though the foreign key is gone by the time that they are done
+// again.
+func TestARedoOverAForeignKeyThatIsGone(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	s.mappings = `[{table: shop.child, keys: ["child:{id}"]}, {table: shop.product, keys: ["product:{id}"]}]`
+	s.source.Exec(t, "CREATE TABLE shop.parent (id INT PRIMARY KEY)",
+		"CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, "+
+			"CONSTRAINT c FOREIGN KEY (p) REFERENCES shop.parent (id) ON DELETE CASCADE)",
+		"INSERT INTO shop.parent VALUES (1)", "INSERT INTO shop.child VALUES (1, 1)")
+	o := &older{site: s}
+	o.freshet = s.run()
+	s.cache("child:1")
+	s.stamped()
+	s.redis.Do(t, "save")
+	s.source.Exec(t, "DELETE FROM shop.parent")
+	s.gone("child:1")
+	s.freshAgain()
+	s.source.Exec(t, "ALTER TABLE shop.child DROP FOREIGN KEY c")
+	s.write(1)
+	s.stamped()
+	o.restart()
+	s.await("redis has changed", func(st *app.Status) bool { return raised(st, alarm.RedisChanged) })
+	s.freshAgain()
+	if s.cached("child:1") {
+		t.Error("child:1 is cached, and its row is gone")
 	}
 }
