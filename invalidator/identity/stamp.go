@@ -22,8 +22,8 @@ import (
 // what was put there last. So no stamp of older data is written over before it was read.
 //
 // Of several processes that share a Redis one moves the stamp, the leader. The others only read it, to say how old the
-// data of another Redis is: that it changes is the leader's work to them. Who begins to lead takes what it then finds for
-// what was put there last.
+// data of another Redis is: that it changes is the leader's work to them. Who begins to lead takes what it then finds
+// for what was put there last.
 
 // StampKey is what the name of the key begins with, after the prefix of all keys.
 const StampKey = "freshet:stamp:"

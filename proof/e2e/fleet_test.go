@@ -39,11 +39,15 @@ func newFleetFor(t *testing.T, d, mappings string, source *testbed.Server, kafka
 	invalidators int,
 ) *fleet {
 	t.Helper()
-	f := &fleet{
-		rig: newRig(t, source, "--appendonly", "yes", "--appendfsync", "no"), kafka: kafka, topic: kafka.NewTopicName(t),
-		partitions: 6,
-	}
-	f.cfg.d, f.cfg.mappings = d, mappings
+	r := newRig(t, source, "--appendonly", "yes", "--appendfsync", "no")
+	r.cfg.d, r.cfg.mappings = d, mappings
+	return newFleetOn(r, kafka, readers, invalidators)
+}
+
+// newFleetOn prepares processes as a rig has them.
+func newFleetOn(r *rig, kafka *testbed.KafkaCluster, readers, invalidators int) *fleet {
+	r.t.Helper()
+	f := &fleet{rig: r, kafka: kafka, topic: kafka.NewTopicName(r.t), partitions: 6}
 	for i := range readers {
 		f.readers = append(f.readers, f.member("reader", i))
 	}
@@ -111,7 +115,9 @@ func (r *rig) fromSource(name string) string {
 }
 
 // toRedis is the part about an invalidator's Redis.
-func (r *rig) toRedis() string { return fmt.Sprintf("redis: {addresses: [%q]}", r.resp.Addr()) }
+func (r *rig) toRedis() string {
+	return fmt.Sprintf("redis: {addresses: [%q]%s}\n%s", r.resp.Addr(), r.cfg.redis, r.cfg.extra)
+}
 
 func (f *fleet) members() []*rig { return append(append([]*rig{}, f.readers...), f.invalidators...) }
 
