@@ -63,9 +63,9 @@ func (f *fleet) member(role string, n int) *rig {
 	m := f.prepare(role, fmt.Sprintf("%s-%d", role, n))
 	switch role {
 	case "reader":
-		m.write(f.inKafka(f.topic+".g"), m.fromSource("default"))
+		m.write(f.inKafka(f.group()), m.fromSource("default"))
 	default:
-		parts := []string{f.inKafka(f.topic + ".g"), m.toRedis()}
+		parts := []string{f.inKafka(f.group()), m.toRedis()}
 		if f.cfg.mappings != mappings { // queries are run by the process that writes their results
 			parts = append(parts, m.fromSource("default"))
 		}
@@ -99,6 +99,9 @@ func (r *rig) write(parts ...string) {
 	text := fmt.Sprintf("admin: {listen: %q}\n", r.listen) + strings.Join(parts, "\n")
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
+
+// group is that of the invalidators.
+func (f *fleet) group() string { return "g-" + f.topic[len(f.topic)-8:] }
 
 // inKafka is the part about the event log, for a group of invalidators.
 func (f *fleet) inKafka(group string) string {
