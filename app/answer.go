@@ -48,12 +48,18 @@ type answering struct {
 	// asked are the requests by name that are under way.
 	asked chan request
 
-	// held returns how many keys are parked.
+	// live is what reads the source, and held returns how many keys are parked: for the stamp of the one process that
+	// there is with the embedded log.
+	live *reading
 	held func() (retry.Held, error)
-	redo *redoing
-	mu   sync.Mutex
-	// scoped are the doubts of which the binlog does not hold the changes any more, with when each came last: a scope
-	// answers them.
+	// redo does changes again; nil: none of the doubts that are answered here is about that.
+	redo redoer
+	// given keeps what is answered; nil with the embedded log, where all is read again.
+	given *trail
+
+	mu sync.Mutex
+	// scoped are the doubts of which the log does not hold the changes any more, with when each came last: a scope answers
+	// them.
 	scoped map[string]time.Time
 }
 
@@ -71,8 +77,8 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	a.finished = func(ctx context.Context, due []doubt.Doubt, _ func(string)) error {
 		return await(ctx, r.finished, latest(due))
 	}
-	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take}
-	a.held, a.scoped = d.letters.Held, map[string]time.Time{}
+	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: a.visible}
+	a.live, a.held = r, d.letters.Held
 	d.alongside = append(d.alongside, a.run, r.definitions.run)
 	p.answers.Store(a)
 	return nil
@@ -90,7 +96,7 @@ func (p *process) newAnswering(d *deleting) (*answering, error) {
 		scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
 	return &answering{
 		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
-		log: p.options.Log,
+		log: p.options.Log, scoped: map[string]time.Time{},
 	}, err
 }
 
@@ -124,9 +130,16 @@ const (
 // run answers doubts, and has keys forgotten by name, until ctx ends.
 func (a *answering) run(ctx context.Context) error {
 	var g errgroup.Group
+	g.Go(func() error { return a.answerOrRedo(ctx) })
+	g.Go(func() error { return a.forgetAll(ctx) })
+	return g.Wait()
+}
+
+// answerOrRedo answers doubts until ctx ends.
+func (a *answering) answerOrRedo(ctx context.Context) error {
+	var g errgroup.Group
 	g.Go(func() error { return a.answerAll(ctx) })
 	g.Go(func() error { return a.redoAll(ctx) })
-	g.Go(func() error { return a.forgetAll(ctx) })
 	return g.Wait()
 }
 
@@ -162,16 +175,13 @@ func (a *answering) answerAll(ctx context.Context) error {
 	return nil
 }
 
-// wanted reports whether a doubt is answered. Where changes cannot be done again, a Redis with older data would mean
-// all keys: that is for an operator to decide.
-func (a *answering) wanted(d *doubt.Doubt) bool {
-	return d.Asked || byItself(d.Cause) && (a.redo != nil || d.Cause != alarm.RedisChanged)
-}
+// wanted reports whether a doubt is answered.
+func wanted(d *doubt.Doubt) bool { return d.Asked || byItself(d.Cause) }
 
 // open returns the doubts that are being answered, or will be.
 func (a *answering) open() []doubt.Doubt {
 	return slices.DeleteFunc(a.doubts.List(), func(d doubt.Doubt) bool {
-		return !a.wanted(&d) || d.Stuck || !a.mine(&d)
+		return !wanted(&d) || d.Stuck || !a.mine(&d)
 	})
 }
 
@@ -349,7 +359,14 @@ func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt, answer string) 
 	settle := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
 		a.doubts.Say(d.ID, "it is answered, and that cannot be saved; trying again: "+err.Error())
 	}}}
+	kept := false
 	return settle.Do(ctx, func() error {
+		if !kept {
+			if err := a.given.add(ctx, d); err != nil {
+				return err
+			}
+			kept = true
+		}
 		err := a.doubts.Answered(ctx, d.ID, d.Last, answer)
 		switch {
 		case err == nil:

@@ -42,9 +42,15 @@ type deleting struct {
 	alongside []func(context.Context) error
 }
 
-// newDeleting makes the engine and its Redis. place says what Redis is stamped with; nil: it is not.
-func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsOf func() time.Time,
-	place func() (string, bool),
+// stamping says what Redis is stamped with, and where, and whether by this process: see [identity.Deps].
+type stamping struct {
+	place func() (string, bool)
+	leads func() bool
+	name  func(ctx context.Context) (string, error)
+}
+
+// newDeleting makes the engine and its Redis.
+func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsOf func() time.Time, s stamping,
 ) (*deleting, error) {
 	c := p.config
 	d := &deleting{shared: p.shared, log: log, letters: letters, freshAsOf: freshAsOf}
@@ -61,7 +67,8 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}
 	d.identity, err = identity.New(identity.Deps{
-		Redis: client.Client(), Place: place, Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
+		Redis: client.Client(), Place: s.place, Leads: s.leads, Name: s.name,
+		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
 	}, who)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,8 @@ func (p *process) buildEmbedded(ctx context.Context) error {
 	}
 	reader := &embeddedReader{}
 	place := func() (string, bool) { return p.answers.Load().place() }
-	deleting, err := p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() }, place)
+	deleting, err := p.newDeleting(log, store, func() time.Time { return reader.freshAsOf() },
+		stamping{place: place})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog/kafka"
+	"github.com/freshet/freshet/eventlog/kafka/consumer"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -29,6 +31,10 @@ type groupAnswers struct {
 	group string
 	// leads is set while this process is the one that answers.
 	leads atomic.Bool
+	// redo does changes again.
+	redo redoer
+	// settled is up to where all was finished when that was last asked; nil: it is not known.
+	settled atomic.Pointer[settled]
 }
 
 // groupLog is the group's end of the event log.
@@ -36,21 +42,32 @@ type groupLog interface {
 	// Unfinished returns those of the partitions that the group has not finished up to these ends, and why some of them
 	// do not go on.
 	Unfinished(ctx context.Context, ends map[int]int64) (left []int, stopped []error, err error)
+	// Reached returns how far the group is, and Parked whether any of its keys is parked.
+	Reached(ctx context.Context) (kafka.Place, error)
+	Parked(ctx context.Context) (bool, error)
+	// Since returns the place of a time, and Span what a partition holds from a place up to an end.
+	Since(ctx context.Context, at time.Time) (kafka.Place, error)
+	Span(partition int, from consumer.Reached, end int64) *consumer.Span
+}
+
+// newGroupAnswers returns what answers the doubts of the group, before there is anything to answer them with.
+func (p *process) newGroupAnswers(log groupLog, b *brokers) *groupAnswers {
+	return &groupAnswers{log: log, ends: b.ends, facts: p.sharedFacts, group: p.config.EventLog.Kafka.Group}
 }
 
 // buildGroupAnswers has doubts answered for the group's Redis.
-func (p *process) buildGroupAnswers(d *deleting, log interface {
-	groupLog
-	Lead(f func(ctx context.Context) error)
-}, b *brokers,
-) error {
+func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log) error {
 	a, err := p.newAnswering(d)
 	if err != nil {
 		return err
 	}
-	g := &groupAnswers{log: log, ends: b.ends, facts: p.sharedFacts, group: p.config.EventLog.Kafka.Group}
 	a.ready, a.learn, a.finished, a.shared = g.ready, g.learn, g.await, true
+	a.given = &trail{facts: g.facts, group: g.group}
 	g.answering = a
+	g.redo = &groupRedo{
+		log: g.log, ends: g.ends, facts: g.facts, doubts: p.doubts, given: a.given, group: g.group,
+		serve: d.engine.Serve, take: a.scope.Take, visible: a.visible,
+	}
 	log.Lead(g.lead)
 	d.alongside = append(d.alongside, a.forgetAll, g.follow, p.enroll)
 	p.answers.Store(a)
@@ -82,25 +99,34 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 	g.leads.Store(true)
 	defer g.leads.Store(false)
 	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		g.keepSettled(ctx)
+		return nil
+	})
 	answered := map[string]bool{}
 	for retry.Sleep(ctx, looksEach) == nil {
 		for _, d := range g.doubts.List() {
 			if !answered[d.Source] {
 				answered[d.Source] = true
-				all.Go(func() error { return g.of(d.Source).answerAll(ctx) })
+				all.Go(func() error { return g.of(d.Source).answerOrRedo(ctx) })
 			}
 		}
 	}
 	return all.Wait()
 }
 
-// of returns what answers the doubts about one source, or with "" those about none.
+// of returns what answers the doubts about one source, or with "" those about none: they also are about changes of all
+// sources, which are done again.
 func (g *groupAnswers) of(source string) *answering {
-	return &answering{
+	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
-		shared: g.shared, prefix: g.prefix, log: g.answering.log,
+		shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given, scoped: map[string]time.Time{},
 		mine: func(d *doubt.Doubt) bool { return d.Source == source },
 	}
+	if source == "" {
+		a.redo = g.redo
+	}
+	return a
 }
 
 // follow says of the doubts that another member answers that it does, until ctx ends.
@@ -110,7 +136,7 @@ func (g *groupAnswers) follow(ctx context.Context) error {
 			continue
 		}
 		for _, d := range g.doubts.List() {
-			if g.wanted(&d) && !g.doubts.Echo(d.ID) {
+			if wanted(&d) && !g.doubts.Echo(d.ID) {
 				g.doubts.Say(d.ID, fmt.Sprintf("answered by the invalidator of group %s that has partition 0: ask that one how far "+
 					"it is", g.group))
 			}

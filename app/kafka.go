@@ -74,12 +74,13 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, nil)
+	g := p.newGroupAnswers(log, b)
+	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, stamping{g.place, g.leads.Load, b.stampName})
 	if err != nil {
 		return nil, err
 	}
 	p.invalidator = &consuming{deleting: d, brokers: b}
-	return log, p.buildGroupAnswers(d, log, b)
+	return log, p.buildGroupAnswers(g, d, log)
 }
 
 // consuming is the invalidator half over Kafka, whose topics have to be there first.
@@ -140,6 +141,14 @@ func (b *brokers) ends(ctx context.Context) (map[int]int64, error) {
 		return nil, nil
 	}
 	return ends, err
+}
+
+// stampName returns the name of the group's stamp: two groups of the same name, on two clusters, may share a Redis for
+// a while.
+func (b *brokers) stampName(ctx context.Context) (string, error) {
+	k := b.config.EventLog.Kafka
+	id, err := b.client.ClusterID(ctx, k.Topic)
+	return k.Group + "@" + id, err
 }
 
 // ensure waits for the brokers and sees to it that topics are there, and are as they must be.

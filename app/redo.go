@@ -25,19 +25,36 @@ import (
 	"github.com/freshet/freshet/router"
 )
 
+// redoer does changes once more, one redo at a time. Their keys are forgotten; nothing is written.
+type redoer interface {
+	// ready reports whether a redo can begin.
+	ready() bool
+	// run has the keys forgotten of all changes that a doubt names, and returns how many there were. It returns early when
+	// the doubt is dismissed. It fails with errNotInLog, with ctx, or if the engine does.
+	run(ctx context.Context, d *doubt.Doubt) (keys int64, err error)
+}
+
 // redoing does the changes from a place in the binlog on once more, alongside the live stream: a second reader, from
-// there to the end that the binlog has when it begins, whose keys go through the same engine as one more partition.
-// They are forgotten; nothing is written. So every promise about a key holds for them as well. One redo at a time.
+// there to the end that the binlog has when it begins, whose keys go through the same engine as one more partition. So
+// every promise about a key holds for them as well.
 type redoing struct {
 	*shared
 	live  *reading
 	serve func(ctx context.Context, p eventlog.Partition) error
 	// take waits until so many keys more may be forgotten.
 	take func(ctx context.Context, keys int) error
+	// visible says whether a mark of the source has come.
+	visible func(source string) (v event.Version, ok bool)
 }
 
 // errNotInLog says that the binlog does not hold the changes any more.
 var errNotInLog = errors.New("the binlog does not hold these changes any more")
+
+// ready implements redoer.
+func (r *redoing) ready() bool {
+	_, marked := r.visible(r.config.Source.Name)
+	return marked
+}
 
 const (
 	// redoPartition is the number of the partition that a redo is, in logs. No log has it.
@@ -58,10 +75,13 @@ const beingRedone = "being answered, by doing the changes again: "
 
 // redoAll answers the doubts about the changes from a place on, one after the other, until ctx ends.
 func (a *answering) redoAll(ctx context.Context) error {
+	if a.redo == nil {
+		return nil
+	}
 	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
 	for retry.Sleep(ctx, looksEach) == nil {
 		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byRedo(d) })
-		if _, marked := a.visible(a.redo.config.Source.Name); len(due) == 0 || !marked {
+		if len(due) == 0 || !a.redo.ready() {
 			continue
 		}
 		d := &due[0]
@@ -82,8 +102,11 @@ func (a *answering) redoAll(ctx context.Context) error {
 		case errors.Is(err, errNotInLog) && d.Cause == alarm.ByHand:
 			a.doubts.Stuck(*d, fmt.Sprintf("%v; have the keys forgotten in another way (`freshet invalidate`), and "+
 				"`freshet doubts dismiss %s`", err, d.ID))
+			if a.tell(ctx, d.ID) != nil {
+				return nil
+			}
 		case errors.Is(err, errNotInLog):
-			a.redo.options.Log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",
+			a.log.Warn("changes cannot be done again, so all keys that they may be about are forgotten",
 				"doubt", d.ID, "error", err)
 			a.mu.Lock()
 			a.scoped[d.ID] = d.Last
@@ -116,9 +139,9 @@ func (a *answering) askUnread(ctx context.Context, of *doubt.Doubt) error {
 // still be stale, since a Redis that comes back with this data has them again. It is asked while nothing is known to be
 // wrong with Redis.
 func (a *answering) place() (string, bool) {
-	at := a.redo.live.saved.Current() // first: what is in doubt is recorded before it is passed over
+	at := a.live.saved.Current() // first: what is in doubt is recorded before it is passed over
 	held, err := a.held()
-	if at.IsZero() || a.redo.live.finished().IsZero() {
+	if at.IsZero() || a.live.finished().IsZero() {
 		return "", false
 	}
 	if err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
@@ -137,8 +160,7 @@ type redo struct {
 	keys   again
 }
 
-// run has the keys forgotten of all changes from the place on that a doubt names. It fails with errNotInLog, with ctx,
-// or if the engine does, and returns how many keys there were.
+// run implements redoer.
 func (r *redoing) run(ctx context.Context, d *doubt.Doubt) (keys int64, err error) {
 	run, err := r.build(ctx, d)
 	if err != nil {

@@ -13,8 +13,6 @@ import (
 type notYet struct {
 	// settings are keys that must have their defaults.
 	settings []string
-	// embedded are keys that must have their defaults unless the event log is embedded.
-	embedded []string
 	// single are lists that must have no more than one item.
 	single []string
 }
@@ -28,9 +26,6 @@ func unbuilt() notYet {
 			"source.fill_lag",
 			"redis.mode",
 			"redis.wait_replicas",
-		},
-		embedded: []string{
-			"redis.failover_window",
 		},
 		single: []string{
 			"source.addresses",
@@ -47,8 +42,6 @@ func (l *loader) refuseSettings() {
 		case strings.Join(values, ",") == strings.Join(k.def, ","):
 		case slices.Contains(table.settings, k.path):
 			l.refuse(l.place(k.path), k, values)
-		case slices.Contains(table.embedded, k.path) && l.config.EventLog.Kind == EventLogKafka:
-			l.Add(l.place(k.path), k.path+": not supported with Kafka yet", "write "+k.def[0]+", or remove it")
 		case slices.Contains(table.single, k.path) && len(values) > 1:
 			l.Add(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
 		}

@@ -155,8 +155,8 @@ func (b *Book) Load(ctx context.Context) error {
 	return nil
 }
 
-// catchUpWith reads what other processes had kept before the call.
-func (b *Book) catchUpWith(ctx context.Context) error {
+// Refresh reads what other processes had kept before the call.
+func (b *Book) Refresh(ctx context.Context) error {
 	if f, ok := b.keeper.(Follower); ok {
 		if err := f.CatchUp(ctx); err != nil {
 			return fmt.Errorf("doubts: %w", err)

@@ -42,7 +42,7 @@ func (b *Book) end(ctx context.Context, id string, seen time.Time, how func(e *E
 	}
 	all := b.shared == nil || b.shared.group == ""
 	if b.shared != nil && all { // the reader that leads may just have recorded it again
-		if err := b.catchUpWith(ctx); err != nil {
+		if err := b.Refresh(ctx); err != nil {
 			return err
 		}
 	}

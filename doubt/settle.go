@@ -242,7 +242,7 @@ func (b *Book) Release(ctx context.Context, source string) error {
 	if len(b.released(source)) == 0 {
 		return nil
 	}
-	if err := b.catchUpWith(ctx); err != nil {
+	if err := b.Refresh(ctx); err != nil {
 		return err
 	}
 	var errs []error

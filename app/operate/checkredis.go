@@ -81,8 +81,7 @@ func checkStamp(ctx context.Context, rdb *redis.Client, c *config.Config, r *Rep
 // persistence says what a restart of Redis would bring back, from its INFO and from setting, which returns "" for what
 // may not be asked (CONFIG is refused on managed services); "" if nothing.
 func persistence(info map[string]string, setting func(name string) string) (message, advice string) {
-	const noticed = "freshet notices a restart, and does the changes since again (with Kafka, the state is doubtful until " +
-		"you dismiss that); for a mere cache turn it off: "
+	const noticed = "freshet notices a restart, and does the changes since again; for a mere cache turn it off: "
 	switch save := setting("save"); {
 	case info["run_id"] == "" || info["uptime_in_seconds"] == "":
 		return "does not say in INFO who it is: a restart from an old snapshot, or a failover, will not be noticed",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ import (
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/eventlog/checkpoint"
+	"github.com/freshet/freshet/eventlog/kafka"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/eventlog/kafka/consumer"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/keyspace"
@@ -96,12 +100,15 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	return found, nil
 }
 
-// dryRedo looks which keys the changes since a time are about, and forgets none. It reads the binlog up to its end, and
-// asks nothing of Redis.
+// dryRedo looks which keys the changes since a time are about, and forgets none. It reads the binlog, or with Kafka the
+// topic, up to its end, and asks nothing of Redis.
 func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progress) (*Cached, error) {
 	d, err := Invalidations{Config: c}.since(since)
 	if err != nil {
 		return nil, err
+	}
+	if c.EventLog.Kind == config.EventLogKafka {
+		return dryTopic(ctx, c, d.From, p)
 	}
 	o, err := connect.Source(c)
 	if err != nil {
@@ -153,6 +160,42 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 			return nil, err
 		}
 	}
+}
+
+// dryTopic is dryRedo with Kafka.
+func dryTopic(ctx context.Context, c *config.Config, since string, p *scope.Progress) (*Cached, error) {
+	found := &Cached{Keys: map[string]int{}}
+	at, err := time.Parse(time.RFC3339, since)
+	if err != nil {
+		return nil, err
+	}
+	topic := connect.Topics(c).Topic
+	return found, onKafka(c, func(client *broker.Client) error {
+		place, err := kafka.Since(ctx, client, topic, at)
+		if err != nil {
+			return err
+		}
+		for _, n := range slices.Sorted(maps.Keys(place.Partitions)) {
+			end, err := client.End(ctx, topic, n)
+			if err != nil {
+				return err
+			}
+			span := consumer.NewSpan(client, topic, n, place.Partitions[n], end)
+			for {
+				b, err := span.Next(ctx)
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					return err
+				}
+				p.Looked.Add(1)
+				p.Found.Add(int64(b.Len()))
+				found.count(b)
+			}
+		}
+		return nil
+	})
 }
 
 // unsaved is where the position of a dry run is kept: nowhere.

@@ -100,13 +100,11 @@ func (v Invalidations) waiting(id string) (n int) {
 // so that where both are, the tables stand as all of their templates. That may be more keys than were meant, never
 // fewer.
 func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, error) {
-	d := doubt.Doubt{Cause: alarm.ByHand, Source: v.Config.Source.Name, Pattern: s.Pattern}
+	d := doubt.Doubt{Cause: alarm.ByHand, Pattern: s.Pattern}
 	if s.Since != "" {
 		return v.since(s.Since)
 	}
-	if v.Config.EventLog.Kind == config.EventLogKafka {
-		d.Source, d.Group = "", v.Config.EventLog.Kafka.Group
-	}
+	d.Source, d.Group = v.whose()
 	mappings, sources, err := v.mappings(ctx)
 	if err != nil {
 		return d, err
@@ -132,17 +130,24 @@ func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, e
 	return d, nil
 }
 
+// whose returns whose doubt a request is: of the one source that there is, or with Kafka of a group's Redis.
+func (v Invalidations) whose() (source, group string) {
+	if v.Config.EventLog.Kind == config.EventLogKafka {
+		return "", v.Config.EventLog.Kafka.Group
+	}
+	return v.Config.Source.Name, ""
+}
+
 // since returns the doubt that stands for the keys of all changes since a time.
 func (v Invalidations) since(text string) (d doubt.Doubt, err error) {
-	if v.Config.EventLog.Kind == config.EventLogKafka {
-		return d, admin.NotHere("with Kafka, changes cannot be done again: name tables, mappings or a pattern")
-	}
 	at, err := sinceWhen(text, time.Now())
 	if err != nil {
 		return d, err
 	}
 	from := at.UTC().Format(time.RFC3339)
-	d = doubt.Doubt{Cause: alarm.ByHand, Source: v.Config.Source.Name, From: from}.Named()
+	d = doubt.Doubt{Cause: alarm.ByHand, From: from}
+	d.Source, d.Group = v.whose()
+	d = d.Named()
 	d.Message = "an operator asked freshet to forget the keys of all changes since " + from
 	return d, nil
 }

@@ -2,8 +2,12 @@ package kafka
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -61,4 +65,128 @@ func unfinished(topic, group string, ends map[int]int64, committed map[int]broke
 	}
 	slices.Sort(left)
 	return left, stopped
+}
+
+// Place is how far a group has come in the topic.
+type Place struct {
+	// Partitions are those that the group has begun.
+	Partitions map[int]consumer.Reached `json:"partitions"`
+}
+
+// ParsePlace reads a place that was written as JSON.
+func ParsePlace(text []byte) (p Place, err error) {
+	if err = json.Unmarshal(text, &p); err == nil && p.Partitions == nil {
+		err = errors.New("no partitions")
+	}
+	if err != nil {
+		return p, fmt.Errorf("%.100q is no place in a topic: %w", text, err)
+	}
+	return p, nil
+}
+
+// Since returns the place from which on a topic holds what was written at a time or later. If some of that may be gone,
+// the error is [consumer.ErrGone].
+func Since(ctx context.Context, c *broker.Client, topic string, at time.Time) (Place, error) {
+	p := Place{Partitions: map[int]consumer.Reached{}}
+	n, err := c.Partitions(ctx, topic)
+	if err != nil {
+		return p, err
+	}
+	for i := range n {
+		if p.Partitions[i], err = consumer.Since(ctx, c, topic, i, at); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// Since is [Since] for the topic of the log.
+func (l *Log) Since(ctx context.Context, at time.Time) (Place, error) {
+	return Since(ctx, l.client, l.o.Topic, at)
+}
+
+// Span returns a part of a partition that is read once more, apart from the group: [consumer.NewSpan].
+func (l *Log) Span(partition int, from consumer.Reached, end int64) *consumer.Span {
+	return consumer.NewSpan(l.client, l.o.Topic, partition, from, end)
+}
+
+// Reached returns how far the group has come, as the brokers say: everything before it is finished, or parked.
+func (l *Log) Reached(ctx context.Context) (Place, error) {
+	p := Place{Partitions: map[int]consumer.Reached{}}
+	committed, err := l.client.GroupOffsets(ctx, l.o.Group, l.o.Topic)
+	for n, c := range committed {
+		p.Partitions[n] = consumer.Reached{Offset: c.Offset, Seen: c.Metadata}
+	}
+	return p, err
+}
+
+// retries are the retry topics of a group, as they were some time ago.
+type retries struct {
+	topics []string
+	looked time.Time
+}
+
+// retriesEvery is how often it is looked which retry topics there are: that changes with retry.park_delays only.
+const retriesEvery = time.Minute
+
+// Parked reports whether any key of the group is parked, in any process, as the brokers say. It is called by one
+// goroutine at a time.
+func (l *Log) Parked(ctx context.Context) (bool, error) {
+	if time.Since(l.retries.looked) >= retriesEvery {
+		former, err := l.former(ctx)
+		if err != nil {
+			return true, err
+		}
+		l.retries = retries{append(former, l.letters.Topics()...), time.Now()}
+	}
+	return parked(func() (map[topicPartition]int64, error) { return l.retryEnds(ctx) },
+		func(at topicPartition) (int64, error) {
+			committed, err := l.client.GroupOffsets(ctx, l.o.Group, at.topic)
+			return committed[at.partition].Offset, err
+		})
+}
+
+// parked reports whether any key is parked, from where the retry topics end, and what the group has finished of them.
+//
+// A key that is tried again in vain goes from one retry topic to another: it is written there before it is finished
+// here. So none is parked if all is finished in all of the topics, and nothing has come to any of them meanwhile.
+func parked(ends func() (map[topicPartition]int64, error), finished func(topicPartition) (int64, error)) (bool, error) {
+	before, err := ends()
+	if err != nil {
+		return true, err
+	}
+	for at, end := range before {
+		if offset, err := finished(at); err != nil || offset < end {
+			return true, err
+		}
+	}
+	after, err := ends()
+	return !maps.Equal(before, after), err
+}
+
+// topicPartition is a partition of a topic.
+type topicPartition struct {
+	topic     string
+	partition int
+}
+
+// retryEnds returns where the partitions of the retry topics end. One that was deleted, as those of delays that are not
+// configured any more may be, holds nothing.
+func (l *Log) retryEnds(ctx context.Context) (map[topicPartition]int64, error) {
+	ends := map[topicPartition]int64{}
+	for _, topic := range l.retries.topics {
+		n, err := l.client.Partitions(ctx, topic)
+		if broker.Classify(err) == broker.Missing {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range n {
+			if ends[topicPartition{topic, i}], err = l.client.End(ctx, topic, i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return ends, nil
 }

@@ -66,6 +66,7 @@ type Log struct {
 
 	resting resting
 	lead    func(ctx context.Context) error // nil: there is nothing to do once for the group
+	retries retries
 }
 
 // New returns a log. It does not connect yet.

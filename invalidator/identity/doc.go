@@ -7,5 +7,7 @@
 // asked once a second ([Watch.Run]). Who Redis was is kept durably ([doubt.Facts]), so that a change while freshet was
 // down is noticed as well; the doubt is recorded before the new identity is kept.
 //
+// How old the data is says a stamp that is kept in it: stamp.go.
+//
 // A [Watch] is safe for concurrent use.
 package identity

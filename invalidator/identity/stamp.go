@@ -13,13 +13,17 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 )
 
-// A stamp is a key of freshet's own in Redis. It says up to where in the binlog everything is finished. Redis' data is
+// A stamp is a key of freshet's own in Redis. It says up to where in the log everything is finished. Redis' data is
 // always a beginning of the history of its writes: a snapshot, a file of commands that was cut off, a replica that
 // lacks the last writes. A stamp is written after all deletes that it speaks of were acknowledged. So whatever the
 // data that Redis comes back with, and by whatever way it got there, its own stamp says which deletes it has.
 //
 // A stamp is moved from one place to the next by a script, on the server that was looked at last and only if it holds
 // what was put there last. So no stamp of older data is written over before it was read.
+//
+// Of several processes that share a Redis one moves the stamp, the leader. The others only read it, to say how old the
+// data of another Redis is: that it changes is the leader's work to them. Who begins to lead takes what it then finds
+// for what was put there last.
 
 // StampKey is what the name of the key begins with, after the prefix of all keys.
 const StampKey = "freshet:stamp:"
@@ -36,6 +40,9 @@ type stamp struct {
 	mu sync.Mutex
 	// name tells the key from those of others; "" before it is known.
 	name string
+	// leads says that this process moves it, and reign tells one time that it did, or did not, from the others.
+	leads bool
+	reign int
 	// begun is set once it is known what Redis holds: last. next is what it may hold instead: it was asked to.
 	begun      bool
 	last, next string
@@ -58,36 +65,60 @@ type found struct {
 	is   what
 	text string
 	// before is what it was last known to hold when the server was asked.
-	before string
+	before held
 }
 
-// asked returns the key to ask for, and what it was last known to hold.
-func (w *Watch) asked() (key, before string) {
+// held is what a stamp was known to hold, and in which reign.
+type held struct {
+	text  string
+	reign int
+}
+
+// lead takes note of whether this process moves the stamp, and returns it. What it knew before says nothing then:
+// others have moved the stamp, or will.
+func (s *stamp) lead(leads bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if leads != s.leads {
+		s.leads, s.begun, s.last, s.next = leads, false, "", ""
+		s.reign++
+	}
+	return leads
+}
+
+// asked returns the key to ask for, and what it was last known to hold; "" for the key while its name is not known.
+func (w *Watch) asked() (key string, before held) {
 	s := &w.stamp
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return w.options.Prefix + StampKey + s.name, s.last
+	if s.name == "" {
+		return "", held{}
+	}
+	return w.options.Prefix + StampKey + s.name, s.now()
 }
 
 // known returns what the stamp was last known to hold.
-func (s *stamp) known() string {
+func (s *stamp) known() held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
+	return s.now()
 }
 
+// now is known for the caller that has the lock.
+func (s *stamp) now() held { return held{s.last, s.reign} }
+
 // find returns what a server answered that was asked for the stamp when it was last known to hold before.
-func (s *stamp) find(before, text string, err error) found {
+func (s *stamp) find(before held, text string, err error) found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case errors.Is(err, redis.Nil) && s.name != "":
+	case errors.Is(err, redis.Nil):
 		return found{is: absent, before: before}
 	case err != nil:
 		return found{}
-	case !s.begun || text == before || text == s.last || text == s.next:
+	case !s.begun || text == before.text || text == s.last || text == s.next:
 		return found{expected, text, before}
-	case before != s.last:
+	case before != s.now():
 		return found{} // it was moved meanwhile, and this may be what it held between
 	}
 	return found{another, text, before}
@@ -97,7 +128,7 @@ func (s *stamp) find(before, text string, err error) found {
 func (s *stamp) confirm(f found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.is == unsure || f.before != s.last || f.is == expected && s.begun && f.text != s.next {
+	if !s.leads || f.is == unsure || f.before != s.now() || f.is == expected && s.begun && f.text != s.next {
 		return
 	}
 	s.begun, s.last, s.next = true, f.text, ""
@@ -107,16 +138,17 @@ func (s *stamp) confirm(f found) {
 func (s *stamp) adopt(f found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begun, s.last, s.next = f.is != unsure, f.text, ""
+	s.begun = s.leads && f.is != unsure && f.before.reign == s.reign
+	s.last, s.next = f.text, ""
 }
 
 // renew moves the stamp to where everything is finished now, on the server that Redis is known to be.
 func (w *Watch) renew(ctx context.Context, was known) {
-	if w.deps.Place == nil {
+	s := &w.stamp
+	if leads := w.deps.Leads == nil || w.deps.Leads(); !s.lead(leads) || w.deps.Place == nil {
 		return
 	}
 	place, ok := w.deps.Place()
-	s := &w.stamp
 	s.mu.Lock()
 	if s.next != "" {
 		place, ok = s.next, true // it was asked for before, and nobody knows whether it was done

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -204,6 +205,127 @@ func TestARedisThatRefusesTheStampIsSaidOnce(t *testing.T) {
 	}
 	testbed.Must(t, Try(t.Context(), r.server.Client(), ""))
 	r.doubtful("")
+}
+
+// member is another process of a group that works on the same Redis, and follows.
+func (r *rig) member() *rig {
+	r.Helper()
+	m := &rig{T: r.T, server: r.server, facts: r.facts, book: r.book, group: r.group, follows: true}
+	m.begin()
+	return m
+}
+
+func newGroup(t *testing.T, server *testbed.RedisServer) (leader, follower *rig) {
+	t.Helper()
+	leader = &rig{T: t, server: server, facts: &doubttest.Memory{}, group: "g"}
+	leader.book = mustBook(t)
+	leader.begin()
+	return leader, leader.member()
+}
+
+// Whatever the other moves, a follower finds nothing wrong, and writes nothing.
+func TestAFollowerOnlyReadsTheStamp(t *testing.T) {
+	leader, follower := newGroup(t, testbed.Redis(t))
+	follower.finished = "of the follower"
+	follower.look()
+	for _, place := range []string{"a", "b", "c"} {
+		leader.finish(place)
+		follower.watch.Look(t.Context(), follower.server.Client()) // a new connection
+		follower.compare()
+		follower.look()
+		follower.look()
+		if got := follower.stampText(); got != place {
+			t.Fatalf("the stamp says %q, want %q", got, place)
+		}
+	}
+	follower.doubtful("")
+}
+
+func TestAFollowerSaysHowOldTheDataIs(t *testing.T) {
+	leader, follower := newGroup(t, testbed.Redis(t))
+	leader.finish("a")
+	leader.server.Do(t, "save")
+	leader.finish("b")
+	follower.look()
+	follower.restart()
+	follower.look()
+	follower.since("a")
+	leader.finished = "c" // it has not looked yet
+	leader.watch.renew(t.Context(), leader.was)
+	if got := leader.stampText(); got != "a" {
+		t.Fatalf("the stamp of a server that the leader has not looked at says %q", got)
+	}
+	leader.look()
+	leader.since("a") // the same doubt
+	if n := leader.book.List()[0].Count; n != 2 {
+		t.Errorf("recorded %d times", n)
+	}
+}
+
+// The stamp has moved while it followed, and it goes on from there.
+func TestAFollowerThatLeadsGoesOnWithTheStamp(t *testing.T) {
+	leader, follower := newGroup(t, testbed.Redis(t))
+	leader.finish("a")
+	follower.look()
+	for _, place := range []string{"b", "c", "d", "e"} {
+		leader.finish(place)
+		leader.follows, follower.follows = true, false
+		leader.look()
+		follower.finish(place + " of the next")
+		leader, follower = follower, leader
+	}
+	leader.doubtful("")
+	key, _ := leader.watch.asked()
+	leader.server.Do(t, "set", key, "b")
+	follower.look()
+	leader.look()
+	leader.since("b")
+}
+
+// What it read while it followed, it does not take for what it has put there.
+func TestWhatAFollowerHasReadIsNotCompared(t *testing.T) {
+	leader, follower := newGroup(t, testbed.Redis(t))
+	leader.finish("a")
+	follower.look()
+	follower.watch.Look(t.Context(), follower.server.Client()) // compared later
+	leader.finish("b")
+	leader.follows, follower.follows = true, false
+	follower.watch.renew(t.Context(), follower.was)
+	follower.compare()
+	follower.look()
+	follower.look()
+	follower.doubtful("")
+	follower.finish("c")
+}
+
+// A leader that was stopped asks for a place that it found before. Another has moved the stamp since.
+func TestALeaderThatWasStoppedMovesNoStampThatAnotherHasMoved(t *testing.T) {
+	leader, next := newGroup(t, testbed.Redis(t))
+	leader.finish("a")
+	next.follows = false
+	next.finish("b")
+	leader.finished = "late"
+	leader.watch.renew(t.Context(), leader.was)
+	if got := next.stampText(); got != "b" {
+		t.Errorf("the stamp says %q", got)
+	}
+}
+
+// All members of a group have one stamp, and what they are called says which.
+func TestTheStampIsAskedForOnceItsNameIsKnown(t *testing.T) {
+	r := newRig(t, testbed.Redis(t))
+	w, err := New(r.watch.deps, r.watch.options)
+	testbed.Must(t, err)
+	w.Look(t.Context(), r.server.Client())
+	if len(w.take()) != 0 {
+		t.Error("who Redis is was compared with nobody")
+	}
+	leader, follower := newGroup(t, r.server)
+	one, _ := leader.watch.asked()
+	other, _ := follower.watch.asked()
+	if one != "freshet:stamp:g@cluster" || one != other {
+		t.Errorf("the stamps are %s and %s", one, other)
+	}
 }
 
 // lossy loses replies at random: the command may have taken effect, or not.

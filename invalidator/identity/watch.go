@@ -21,10 +21,16 @@ import (
 type Deps struct {
 	// Redis is asked who it is.
 	Redis redis.Cmdable
-	// Place returns up to where in the binlog everything is finished, in the form of [doubt.Doubt].From; false if that is
+	// Place returns up to where in the log everything is finished, in the form of [doubt.Doubt].From; false if that is
 	// not to be stamped now, because keys of before that place may still be stale. It must not block. nil: Redis gets no
 	// stamp.
 	Place func() (place string, ok bool)
+	// Leads reports whether this process moves the stamp, of several that share a Redis. It must not block. nil: there
+	// are no others.
+	Leads func() bool
+	// Name returns what tells the stamp from those of others: the same in all processes that share it. nil: it is drawn,
+	// and kept with who Redis was.
+	Name func(ctx context.Context) (string, error)
 	// Facts keep who Redis was.
 	Facts doubt.Facts
 	// Doubts take a change. They return once it is durable.
@@ -94,7 +100,7 @@ func New(d Deps, o Options) (*Watch, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	return &Watch{deps: d, options: o, news: make(chan struct{}, 1)}, nil
+	return &Watch{deps: d, options: o, news: make(chan struct{}, 1), stamp: stamp{leads: d.Leads == nil}}, nil
 }
 
 // Look asks Redis who it is, and which stamp it holds, over c: a new connection, before it is used. What it answers is
@@ -102,6 +108,9 @@ func New(d Deps, o Options) (*Watch, error) {
 // to find out.
 func (w *Watch) Look(ctx context.Context, c redis.Cmdable) {
 	key, before := w.asked()
+	if key == "" {
+		return // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
+	}
 	pipe := c.Pipeline()
 	info, held := pipe.Info(ctx), pipe.Get(ctx, key)
 	_, _ = pipe.Exec(ctx) // each has its own error
@@ -280,6 +289,9 @@ func (w *Watch) load(ctx context.Context) (was known, err error) {
 		text, err := w.deps.Facts.Fact(ctx, w.fact())
 		if err == nil && text != nil {
 			err = json.Unmarshal(text, &was)
+		}
+		if err == nil && w.deps.Name != nil {
+			was.Stamp, err = w.deps.Name(ctx)
 		}
 		return err
 	})

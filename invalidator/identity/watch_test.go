@@ -30,6 +30,9 @@ type rig struct {
 	prefix string
 	// finished is up to where everything is finished.
 	finished string
+	// follows says that another process moves the stamp; group that there are others.
+	follows bool
+	group   string
 }
 
 func newRig(t *testing.T, server *testbed.RedisServer) *rig {
@@ -48,11 +51,18 @@ func (r *rig) begin() {
 	board, err := alarm.New(slog.New(slog.NewTextHandler(&r.log, nil)), nil)
 	testbed.Must(r, err)
 	r.alarms = board
-	w, err := New(Deps{
+	d := Deps{
 		Redis: r.server.Client(), Alarms: board, Facts: r.facts, Doubts: r.book,
 		Place: func() (string, bool) { return r.finished, r.finished != "" },
 		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
-	}, Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix})
+	}
+	o := Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix}
+	if r.group != "" {
+		o.Source, o.Group = "", r.group
+		d.Leads = func() bool { return !r.follows }
+		d.Name = func(context.Context) (string, error) { return r.group + "@cluster", nil }
+	}
+	w, err := New(d, o)
 	testbed.Must(r, err)
 	r.watch = w
 	r.was, err = w.load(r.Context())

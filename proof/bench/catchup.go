@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -236,9 +238,19 @@ func fillRedis(ctx context.Context, s *testbed.RedisServer, keys int) error {
 	return s.Client().Do(ctx, "DEBUG", "POPULATE", keys, "product", 100).Err()
 }
 
+// sizeOf returns how many keys there are, but for freshet's stamp.
+func sizeOf(ctx context.Context, rdb *redis.Client) (int64, error) {
+	size, err := rdb.DBSize(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	stamps, err := rdb.Keys(ctx, "freshet:stamp:*").Result()
+	return size - int64(len(stamps)), err
+}
+
 // allGone is nil if product:0 is there, which no row has, and nothing else.
 func (b *benchmark) allGone(ctx context.Context) error {
-	size, err := b.redis.Client().DBSize(ctx).Result()
+	size, err := sizeOf(ctx, b.redis.Client())
 	if err != nil {
 		return err
 	}

@@ -314,7 +314,7 @@ func (f *fleet) finished(ctx context.Context, rows int) error {
 		return sum == f.partitions*len(f.groups), nil
 	})
 	for _, rdb := range f.redis {
-		n, sizeErr := rdb.Client().DBSize(ctx).Result()
+		n, sizeErr := sizeOf(ctx, rdb.Client())
 		if want := f.b.workload.rows + 1 - rows; sizeErr == nil && int(n) != want {
 			sizeErr = fmt.Errorf("%w: %d keys are there, not %d", errInvalid, n, want)
 		}

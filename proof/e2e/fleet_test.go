@@ -39,11 +39,15 @@ func newFleetFor(t *testing.T, d, mappings string, source *testbed.Server, kafka
 	invalidators int,
 ) *fleet {
 	t.Helper()
-	f := &fleet{
-		rig: newRig(t, source, "--appendonly", "yes", "--appendfsync", "no"), kafka: kafka, topic: kafka.NewTopicName(t),
-		partitions: 6,
-	}
-	f.cfg.d, f.cfg.mappings = d, mappings
+	r := newRig(t, source, "--appendonly", "yes", "--appendfsync", "no")
+	r.cfg.d, r.cfg.mappings = d, mappings
+	return newFleetOn(r, kafka, readers, invalidators)
+}
+
+// newFleetOn prepares processes as a rig has them.
+func newFleetOn(r *rig, kafka *testbed.KafkaCluster, readers, invalidators int) *fleet {
+	r.t.Helper()
+	f := &fleet{rig: r, kafka: kafka, topic: kafka.NewTopicName(r.t), partitions: 6}
 	for i := range readers {
 		f.readers = append(f.readers, f.member("reader", i))
 	}
@@ -59,9 +63,9 @@ func (f *fleet) member(role string, n int) *rig {
 	m := f.prepare(role, fmt.Sprintf("%s-%d", role, n))
 	switch role {
 	case "reader":
-		m.write(f.inKafka(f.topic+".g"), m.fromSource("default"))
+		m.write(f.inKafka(f.group()), m.fromSource("default"))
 	default:
-		parts := []string{f.inKafka(f.topic + ".g"), m.toRedis()}
+		parts := []string{f.inKafka(f.group()), m.toRedis()}
 		if f.cfg.mappings != mappings { // queries are run by the process that writes their results
 			parts = append(parts, m.fromSource("default"))
 		}
@@ -96,6 +100,9 @@ func (r *rig) write(parts ...string) {
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 
+// group is that of the invalidators.
+func (f *fleet) group() string { return "g-" + f.topic[len(f.topic)-8:] }
+
 // inKafka is the part about the event log, for a group of invalidators.
 func (f *fleet) inKafka(group string) string {
 	return fmt.Sprintf("eventlog: {kind: kafka, kafka: {brokers: [%s], topic: %q, group: %q, partitions: %d, "+
@@ -111,7 +118,9 @@ func (r *rig) fromSource(name string) string {
 }
 
 // toRedis is the part about an invalidator's Redis.
-func (r *rig) toRedis() string { return fmt.Sprintf("redis: {addresses: [%q]}", r.resp.Addr()) }
+func (r *rig) toRedis() string {
+	return fmt.Sprintf("redis: {addresses: [%q]%s}\n%s", r.resp.Addr(), r.cfg.redis, r.cfg.extra)
+}
 
 func (f *fleet) members() []*rig { return append(append([]*rig{}, f.readers...), f.invalidators...) }
 

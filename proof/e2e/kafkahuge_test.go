@@ -29,6 +29,7 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	invalidator.write(f.inKafka("g"+f.topic[len(f.topic)-8:]),
 		fmt.Sprintf("redis: {addresses: [%q]}\ninvalidator: {max_pending: %d}", f.redis.Addr, rows/5))
 	f.redis.Do(t, "DEBUG", "POPULATE", rows+1, "product", 5) // product:0 is no row's
+	// With freshet's stamp or without: while there are millions, to list keys holds up Redis.
 	size := func() int64 { return f.redis.Do(t, "DBSIZE").(int64) }
 	reader.launch(reader.role)
 	invalidator.launch(invalidator.role)
@@ -56,7 +57,7 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	again := time.Since(back)
 	reader.finish(5 * time.Minute)
 	invalidator.finish(5 * time.Minute)
-	if n := size(); n != 1 {
+	if n := f.left(); n != 1 {
 		t.Errorf("%d keys are left, want 1", n)
 	}
 	t.Logf("%d rows in one transaction; the reader had at most %d MiB resident (%d MiB while Kafka was away), the "+

@@ -23,6 +23,9 @@ type older struct {
 	answers bool
 	// restarted is when Redis was killed last.
 	restarted time.Time
+	// seen is the process whose status says what is in doubt, and fleet all of them; nil: there are no others.
+	seen  *rig
+	fleet *fleet
 }
 
 // Redis is killed under load, again and again, and starts from a snapshot that it had saved some time before: at times
@@ -30,7 +33,23 @@ type older struct {
 //
 // A Redis that refuses INFO to freshet is what shows that the test can fail: then freshet does not notice it.
 func TestARedisThatComesBackWithOlderDataLeavesNoKeyStale(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	leavesNoKeyStale(t, "mysql", newOlder)
+}
+
+// The same with two invalidators, one of which is killed after each restart of Redis: at times the one that does the
+// changes again.
+func TestAroundKafkaARedisWithOlderDataLeavesNoKeyStale(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	leavesNoKeyStale(t, "mariadb", func(t *testing.T, source *testbed.Server, seed uint64, may string) *older {
+		return newOlderFleet(t, source, kafka, seed, may)
+	})
+}
+
+// leavesNoKeyStale sends Redis back under load, with and without an answer to that.
+func leavesNoKeyStale(t *testing.T, flavor string,
+	build func(t *testing.T, source *testbed.Server, seed uint64, may string) *older,
+) {
+	oneFlavor(t, flavor, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		seed := seeded(t).Uint64()
 		var mu sync.Mutex
 		found := map[bool]compared{}
@@ -38,7 +57,7 @@ func TestARedisThatComesBackWithOlderDataLeavesNoKeyStale(t *testing.T) {
 			for answers, may := range map[bool]string{true: "+@all", false: "+@all -info"} {
 				t.Run(fmt.Sprintf("answers %t", answers), func(t *testing.T) {
 					t.Parallel()
-					o := newOlder(t, start(t), seed, may)
+					o := build(t, start(t), seed, may)
 					o.answers = answers
 					o.run(cut(2, 10))
 					mu.Lock()
@@ -58,32 +77,63 @@ func TestARedisThatComesBackWithOlderDataLeavesNoKeyStale(t *testing.T) {
 // newOlder is a load, and freshet with the rights in Redis that are given.
 func newOlder(t *testing.T, source *testbed.Server, seed uint64, may string) *older {
 	t.Helper()
+	r := newOlderRig(t, source, may)
+	return &older{load: r.load(seed), rnd: rand.New(rand.NewPCG(seed, 2)), seen: r}
+}
+
+func newOlderRig(t *testing.T, source *testbed.Server, may string) *rig {
+	t.Helper()
 	r := newRig(t, source, strings.Fields("--save 1 1 --user freshet on >secret ~* &* "+may)...)
 	r.cfg.redis = ", username: freshet, password: secret"
 	// An answer takes seconds, so that Redis can be killed again meanwhile.
 	r.cfg.extra = fmt.Sprintf("scope_rate: %d\n", cut(500, 5000))
-	return &older{load: r.load(seed), rnd: rand.New(rand.NewPCG(seed, 2))}
+	return r
+}
+
+// newOlderFleet is newOlder around Kafka.
+func newOlderFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaCluster, seed uint64, may string) *older {
+	t.Helper()
+	r := newOlderRig(t, source, may)
+	r.cfg.d = loadD
+	r.source.DB().SetMaxOpenConns(40)
+	r.source.DB().SetMaxIdleConns(40)
+	r.source.Exec(t, schema...)
+	f := newFleetOn(r, kafka, 1, 2)
+	f.start()
+	return &older{load: startLoad(r, seed), rnd: rand.New(rand.NewPCG(seed, 2)), seen: f.invalidators[0], fleet: f}
+}
+
+// finish waits until all that is committed now is finished.
+func (o *older) finish() {
+	o.r.t.Helper()
+	if o.fleet != nil {
+		o.fleet.finish(3 * time.Minute)
+		return
+	}
+	o.r.finish(3 * time.Minute)
 }
 
 // run sends Redis back so many times.
 func (o *older) run(rounds int) {
-	r := o.r
-	r.t.Helper()
+	o.r.t.Helper()
 	o.doom(rounds)
 	for n := range rounds {
-		r.finish(3 * time.Minute)
+		o.finish()
 		from := products + 1 + n*doomed
 		o.cache(from)
 		o.awaitSnapshot()
 		o.remove(from)
-		r.finish(3 * time.Minute) // so that nothing will delete their keys again
+		o.finish() // so that nothing will delete their keys again
 		<-time.After(time.Duration(o.rnd.IntN(1000)) * time.Millisecond)
 		o.restart()
 		if n == rounds-1 {
 			return
 		}
 		o.awaitDoubt()
-		r.finishUnderLoad()
+		if o.fleet != nil {
+			o.fleet.again(pick(o.rnd, o.fleet.invalidators))
+		}
+		o.finish()
 		o.away.Store(false)
 		if n > 0 && o.rnd.IntN(2) == 0 {
 			o.awaitAnswer()
@@ -158,7 +208,7 @@ func (o *older) awaitDoubt() {
 	if !o.answers {
 		return
 	}
-	o.r.await("doubt what redis holds", 3*time.Minute, func(s status) bool {
+	o.seen.await("doubt what redis holds", 3*time.Minute, func(s status) bool {
 		for _, a := range s.Alarms {
 			if a.Kind == "redis_changed" && a.Last.After(o.restarted) {
 				return true
@@ -174,7 +224,15 @@ func (o *older) awaitAnswer() {
 	if !o.answers {
 		return
 	}
-	o.r.await("answer what is in doubt", 3*time.Minute, func(s status) bool { return len(s.Doubts) == 0 })
+	o.seen.await("answer what is in doubt", 3*time.Minute, func(s status) bool { return len(s.Doubts) == 0 })
+}
+
+// processes are those of freshet.
+func (o *older) processes() []*rig {
+	if o.fleet != nil {
+		return o.fleet.members()
+	}
+	return []*rig{o.r}
 }
 
 // settle ends the load, waits until freshet is done, and returns what is stale.
@@ -183,17 +241,21 @@ func (o *older) settle() compared {
 	r.t.Helper()
 	testbed.Must(r.t, o.writers.stop())
 	o.awaitDoubt()
-	r.finish(3 * time.Minute)
+	o.finish()
 	o.awaitAnswer()
 	o.stop()
 	found := r.compareCache()
 	if o.answers {
 		o.journal.verify(r, time.Time{})
 		found.verify(r.t)
-		if said := r.proc.stderr.String(); strings.Contains(said, "cannot be done again") {
-			r.t.Errorf("all keys were forgotten, and not only those that changed:\n%s", said)
+		for _, m := range o.processes() {
+			if said := m.proc.stderr.String(); strings.Contains(said, "cannot be done again") {
+				r.t.Errorf("all keys were forgotten, and not only those that changed:\n%s", said)
+			}
 		}
 	}
-	r.stop()
+	for _, m := range o.processes() {
+		m.stop()
+	}
 	return found
 }

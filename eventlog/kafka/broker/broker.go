@@ -161,10 +161,31 @@ func (c *Client) End(ctx context.Context, topic string, partition int) (int64, e
 	return end, err
 }
 
+// At returns the offset of the first record of a partition that was written at a time or later, by the clock that the
+// topic goes by; -1: there is none.
+func (c *Client) At(ctx context.Context, topic string, partition int, at time.Time) (int64, error) {
+	p, err := c.list(ctx, topic, partition, kafka.TimeOffsetOf(partition, at))
+	if err != nil {
+		return 0, err
+	}
+	found := int64(-1)
+	for offset := range p.Offsets { // the one that was asked for
+		found = offset
+	}
+	return found, nil
+}
+
 // offsets asks for one or both ends of a partition.
 func (c *Client) offsets(ctx context.Context, topic string, partition int, which ...kafka.OffsetRequest) (start,
 	end int64, err error,
 ) {
+	p, err := c.list(ctx, topic, partition, which...)
+	return p.FirstOffset, p.LastOffset, err
+}
+
+// list asks for offsets of a partition.
+func (c *Client) list(ctx context.Context, topic string, partition int, which ...kafka.OffsetRequest,
+) (found kafka.PartitionOffsets, err error) {
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	res, err := c.kafka.ListOffsets(attempt,
@@ -173,15 +194,15 @@ func (c *Client) offsets(ctx context.Context, topic string, partition int, which
 		err = kafka.UnknownTopicOrPartition
 		for _, p := range res.Topics[topic] {
 			if p.Partition == partition {
-				start, end, err = p.FirstOffset, p.LastOffset, p.Error
+				found, err = p, p.Error
 			}
 		}
 	}
 	if err != nil {
 		what := fmt.Sprintf("ask for the offsets of %s/%d", topic, partition)
-		return 0, 0, c.failed(ctx, what, topic, partition, err, Need{"Describe", "topic", topic})
+		return kafka.PartitionOffsets{}, c.failed(ctx, what, topic, partition, err, Need{"Describe", "topic", topic})
 	}
-	return start, end, nil
+	return found, nil
 }
 
 // Partitions returns how many partitions a topic has. It may be up to 2 s behind when some are added.
@@ -207,6 +228,18 @@ func (c *Client) describe(ctx context.Context, topic string) (found kafka.Topic,
 		return kafka.Topic{}, c.failed(ctx, "look at topic "+topic, topic, -1, err, Need{"Describe", "topic", topic})
 	}
 	return found, nil
+}
+
+// ClusterID returns the name that the cluster has drawn for itself; "" if it has none. It asks for a topic with it,
+// which need not be there.
+func (c *Client) ClusterID(ctx context.Context, topic string) (string, error) {
+	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	res, err := c.kafka.Metadata(attempt, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err != nil {
+		return "", c.Explain(ctx, "ask for the id of the cluster", err, Need{"Describe", "topic", topic})
+	}
+	return res.ClusterID, nil
 }
 
 // Leaders returns the number of the broker that leads each partition of a topic; -1: none does, or none that is known.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
 // Lag is how far a partition is behind.
@@ -149,26 +150,34 @@ func grown(retention time.Duration) time.Duration {
 // askRetention asks for the topic's retention.ms. It takes an ACL (DescribeConfigs) that the invalidators need for
 // nothing else, so without an answer freshet does without.
 func (c *Consumer) askRetention(ctx context.Context) {
+	if d, known := retention(ctx, c.client, c.o.Names.Topic); known {
+		c.mu.Lock()
+		c.retention = d
+		c.mu.Unlock()
+	}
+}
+
+// retention returns a topic's retention.ms, if the brokers say so; 0: forever.
+func retention(ctx context.Context, c *broker.Client, topic string) (d time.Duration, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
-	res, err := c.client.Kafka().DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
+	res, err := c.Kafka().DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{
-			ResourceType: kafka.ResourceTypeTopic, ResourceName: c.o.Names.Topic, ConfigNames: []string{"retention.ms"},
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"retention.ms"},
 		}},
 	})
 	if err != nil {
-		return
+		return 0, false
 	}
 	for _, r := range res.Resources {
 		for _, e := range r.ConfigEntries {
 			ms, err := strconv.ParseInt(e.ConfigValue, 10, 64)
 			if e.ConfigName == "retention.ms" && err == nil {
-				c.mu.Lock()
-				c.retention = max(time.Duration(min(ms, maxRetention))*time.Millisecond, 0)
-				c.mu.Unlock()
+				d, known = max(time.Duration(min(ms, maxRetention))*time.Millisecond, 0), true
 			}
 		}
 	}
+	return d, known
 }
 
 // maxRetention bounds what is believed, in ms: a century.
