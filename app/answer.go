@@ -51,7 +51,9 @@ type answering struct {
 	// held returns how many keys are parked.
 	held func() (retry.Held, error)
 	redo *redoing
-	mu   sync.Mutex
+	// walks reads rows; nil: nothing does.
+	walks *walking
+	mu    sync.Mutex
 	// scoped are the doubts of which the binlog does not hold the changes any more, with when each came last: a scope
 	// answers them.
 	scoped map[string]time.Time
@@ -73,7 +75,13 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	}
 	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take}
 	a.held, a.scoped = d.letters.Held, map[string]time.Time{}
-	d.alongside = append(d.alongside, a.run, r.definitions.run)
+	a.walks = &walking{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: d.engine.Visible}
+	warming := &warming{walking: a.walks}
+	if err := warming.load(context.Background()); err != nil {
+		return err
+	}
+	p.warming.Store(warming)
+	d.alongside = append(d.alongside, a.run, warming.runAll, r.definitions.run)
 	p.answers.Store(a)
 	return nil
 }
@@ -126,6 +134,7 @@ func (a *answering) run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return a.answerAll(ctx) })
 	g.Go(func() error { return a.redoAll(ctx) })
+	g.Go(func() error { return a.walkAll(ctx) })
 	g.Go(func() error { return a.forgetAll(ctx) })
 	return g.Wait()
 }
@@ -178,7 +187,7 @@ func (a *answering) open() []doubt.Doubt {
 // due returns the doubts that one scope can answer now: one that is about some templates or keys only is answered
 // alone.
 func (a *answering) due() []doubt.Doubt {
-	due := slices.DeleteFunc(a.open(), a.byRedo)
+	due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return a.byRedo(d) || a.byWalk(d) })
 	alone := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
 	if i := slices.IndexFunc(due, alone); i >= 0 {
 		return due[i : i+1]
@@ -224,6 +233,9 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 		if err != nil {
 			return busy, err
 		}
+	}
+	if ended, err := a.forgetRows(ctx, parts, due, say); err != nil || !ended {
+		return busy, err
 	}
 	for _, d := range due {
 		if err := a.finish(ctx, d, parts); err != nil {
