@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 )
@@ -53,11 +52,10 @@ func (s *Server) warm(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotImplemented, "this process cannot fill the cache: ask one that has a source and Redis")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	var of WarmUp
-	if err == nil {
-		err = json.Unmarshal(body, &of)
-	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&of)
 	if err == nil {
 		err = of.Validate()
 	}
