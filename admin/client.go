@@ -18,7 +18,8 @@ import (
 // ErrAway is what a [Client] returns when nothing answers at the address: freshet does not run, or listens elsewhere.
 var ErrAway = errors.New("no freshet answers")
 
-// Client talks to a running freshet's admin listener. It implements [Letters], [Doubts] and [Invalidations].
+// Client talks to a running freshet's admin listener. It implements [Letters], [Doubts], [Invalidations] and
+// [Warming].
 type Client struct {
 	base  string
 	token string

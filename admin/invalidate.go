@@ -27,6 +27,9 @@ type Scope struct {
 	All bool `json:"all,omitempty"`
 	// Since means the keys of all changes since a time (RFC 3339), or since so long ago (10m). Nothing else is said then.
 	Since string `json:"since,omitempty"`
+	// Where is SQL: the keys that rows of the one table that is named make, as far as they meet it. Nothing else is said
+	// then.
+	Where string `json:"where,omitempty"`
 }
 
 // named reports whether a table, a template or a mapping is named.
@@ -54,7 +57,7 @@ const (
 // Validate refuses what says nothing, or two things at once, or too much.
 func (i *Invalidation) Validate() error {
 	kinds := 0
-	for _, given := range []bool{len(i.Keys) > 0, i.named() || i.Pattern != "", i.All, i.Since != ""} {
+	for _, given := range []bool{len(i.Keys) > 0, i.named() || i.Pattern != "" || i.Where != "", i.All, i.Since != ""} {
 		if given {
 			kinds++
 		}
@@ -68,6 +71,8 @@ func (i *Invalidation) Validate() error {
 		return errors.New("all stands alone: without keys, tables, mappings and pattern")
 	case kinds > 1:
 		return errors.New("keys stand alone: without tables, mappings and pattern")
+	case i.Where != "" && (len(i.Tables) != 1 || len(i.Templates)+len(i.Mappings) > 0 || i.Pattern != ""):
+		return errors.New("where is about the rows of one table: name that, and no mappings and no pattern")
 	case len(i.Keys) > maxKeys:
 		return fmt.Errorf("%d keys are too many: at most %d at once", len(i.Keys), maxKeys)
 	case len(i.Tables)+len(i.Templates)+len(i.Mappings) > maxNames:
@@ -76,6 +81,9 @@ func (i *Invalidation) Validate() error {
 		return fmt.Errorf("the pattern has %d bytes: at most %d", len(i.Pattern), maxPattern)
 	case !utf8.ValidString(i.Pattern):
 		return errors.New("the pattern is not UTF-8: write ? for a byte that is not")
+	}
+	if err := validWhere(i.Where); err != nil {
+		return err
 	}
 	for n, key := range i.Keys {
 		switch {

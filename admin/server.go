@@ -46,6 +46,8 @@ type Deps struct {
 	Doubts Doubts
 	// Invalidations has keys forgotten that an operator names. Nil where that cannot be asked for.
 	Invalidations Invalidations
+	// Warming carries out warm-ups. Nil where none can be asked for.
+	Warming Warming
 	// Metrics is what GET /metrics shows.
 	Metrics prometheus.Gatherer
 	Log     *slog.Logger
@@ -183,6 +185,8 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("POST /doubts/{id}/dismiss", s.change(s.dismissDoubt))
 	mux.HandleFunc("POST /doubts/{id}/answer", s.change(s.answerDoubt))
 	mux.HandleFunc("POST /invalidate", s.change(s.invalidate))
+	mux.HandleFunc("POST /warm", s.change(s.warm))
+	mux.HandleFunc("POST /warm/{id}/cancel", s.change(s.cancelWarmUp))
 	mux.HandleFunc("GET /debug/pprof/", s.secret(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/profile", s.secret(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/trace", s.secret(pprof.Trace))

@@ -44,6 +44,7 @@ func (f *fakeLetters) take(s Selection) int {
 }
 
 type fixture struct {
+	warming fakeWarming
 	*Server
 	url   string
 	ready error
@@ -85,6 +86,7 @@ func startWith(t *testing.T, f *fixture, o Options) *fixture {
 			},
 		}},
 		Invalidations: f.invalidations(),
+		Warming:       &f.warming,
 		Metrics:       prometheus.NewRegistry(),
 		Log:           slog.New(slog.DiscardHandler),
 	}, o)

@@ -54,6 +54,8 @@ type answering struct {
 	held func() (retry.Held, error)
 	// redo does changes again; nil: none of the doubts that are answered here is about that.
 	redo redoer
+	// walks reads rows; nil: nothing does.
+	walks *walking
 	// given keeps what is answered; nil with the embedded log, where all is read again.
 	given *trail
 
@@ -79,7 +81,13 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	}
 	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: a.visible}
 	a.live, a.held = r, d.letters.Held
-	d.alongside = append(d.alongside, a.run, r.definitions.run)
+	a.walks = &walking{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: d.engine.Visible}
+	warming := &warming{walking: a.walks}
+	if err := warming.load(context.Background()); err != nil {
+		return err
+	}
+	p.warming.Store(warming)
+	d.alongside = append(d.alongside, a.run, warming.runAll, r.definitions.run)
 	p.answers.Store(a)
 	return nil
 }
@@ -140,6 +148,7 @@ func (a *answering) answerOrRedo(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return a.answerAll(ctx) })
 	g.Go(func() error { return a.redoAll(ctx) })
+	g.Go(func() error { return a.walkAll(ctx) })
 	return g.Wait()
 }
 
@@ -188,7 +197,7 @@ func (a *answering) open() []doubt.Doubt {
 // due returns the doubts that one scope can answer now: one that is about some templates or keys only is answered
 // alone.
 func (a *answering) due() []doubt.Doubt {
-	due := slices.DeleteFunc(a.open(), a.byRedo)
+	due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return a.byRedo(d) || a.byWalk(d) })
 	alone := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
 	if i := slices.IndexFunc(due, alone); i >= 0 {
 		return due[i : i+1]
@@ -234,6 +243,9 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 		if err != nil {
 			return busy, err
 		}
+	}
+	if ended, err := a.forgetRows(ctx, parts, due, say); err != nil || !ended {
+		return busy, err
 	}
 	for _, d := range due {
 		if err := a.finish(ctx, d, parts); err != nil {

@@ -47,6 +47,9 @@ var mayImport = map[string][]string{
 	"canal/binlog":                    {"event", "event/float", "canal/charset"},
 	"canal/ddl":                       {"event", "canal/charset"},
 	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
+	"canal/walk": {
+		"event", "event/float", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema",
+	},
 	"canal": {
 		"event", "event/float", "event/asof", "doubt/alarm", "doubt", "canal/login", "retry",
 		"canal/binlog", "canal/charset", "canal/ddl", "canal/schema",

@@ -42,6 +42,9 @@ func (p *process) status() Status {
 	p.log.Status(&s)
 	p.reader.Status(&s)
 	p.invalidator.Status(&s)
+	if w := p.warming.Load(); w != nil {
+		w.status(&s)
+	}
 	s.State, s.Sentence = s.judge()
 	return s
 }
@@ -49,7 +52,7 @@ func (p *process) status() Status {
 // shown returns doubts without what is of no use to who looks at them.
 func shown(doubts []doubt.Doubt) []doubt.Doubt {
 	for i := range doubts {
-		doubts[i].Definitions = nil
+		doubts[i].Definitions, doubts[i].Where = nil, ""
 	}
 	return doubts
 }

@@ -47,6 +47,8 @@ type process struct {
 	log carrier
 	// answers answers doubts; nil before it is made, and where nobody does.
 	answers atomic.Pointer[answering]
+	// warming carries out warm-ups; nil before it is made, and where nobody does.
+	warming atomic.Pointer[warming]
 	// observers run as long as there is anything to observe.
 	observers []func(context.Context) error
 	cleanup   []closer // last in, first out
@@ -153,7 +155,7 @@ func (p *process) buildAdmin() error {
 	} else {
 		byHand.NoRedis = true
 	}
-	d.Invalidations = byHand
+	d.Invalidations, d.Warming = byHand, p
 	server, err := admin.New(d, admin.Options{
 		Listen: c.Listen, MetricsListen: c.MetricsListen, Token: c.Token.Reveal(),
 		TLS: tls,
@@ -173,6 +175,36 @@ func (p *process) forget(ctx context.Context, keys []string) (int, error) {
 		return 0, errors.New("freshet is starting: try again in a moment")
 	}
 	return a.forget(ctx, keys)
+}
+
+// Warm implements admin.Warming.
+func (p *process) Warm(ctx context.Context, of admin.WarmUp) (string, error) {
+	w, err := p.warmed()
+	if err != nil {
+		return "", err
+	}
+	return w.Warm(ctx, of)
+}
+
+// CancelWarmUp implements admin.Warming.
+func (p *process) CancelWarmUp(ctx context.Context, id string) error {
+	w, err := p.warmed()
+	if err != nil {
+		return err
+	}
+	return w.CancelWarmUp(ctx, id)
+}
+
+// warmed returns what carries out warm-ups.
+func (p *process) warmed() (*warming, error) {
+	if p.config.EventLog.Kind == config.EventLogKafka {
+		return nil, admin.NotHere("with Kafka, the cache cannot be filled from tables yet")
+	}
+	w := p.warming.Load()
+	if w == nil {
+		return nil, errors.New("freshet is starting: try again in a moment")
+	}
+	return w, nil
 }
 
 // gather returns the metrics of the process and of the reading that is under way.

@@ -87,6 +87,10 @@ type Status struct {
 	Doubts []doubt.Doubt `json:"doubts"`
 	// EndedDoubts are the last that this process has answered, or that were dismissed there, the newest first: up to 10.
 	EndedDoubts []doubt.Ended `json:"ended_doubts,omitempty"`
+	// WarmUps are those that are under way or wait, in their order, and EndedWarmUps the last that this process has
+	// ended, the newest first: up to 10.
+	WarmUps      []WarmUp      `json:"warm_ups,omitempty"`
+	EndedWarmUps []EndedWarmUp `json:"ended_warm_ups,omitempty"`
 }
 
 // circumstances are what the state is judged by, besides what is shown.
@@ -188,6 +192,9 @@ func (s Status) Print(w io.Writer) error {
 	}
 	for _, d := range s.Doubts {
 		line("doubt "+d.ID, "%s since %s: %s", d.Cause, d.Since.Local().Format(time.RFC3339), d.Message)
+	}
+	for _, w := range s.WarmUps {
+		line("warm-up "+w.ID, "of %s: %s, %d rows read, %d keys", w.Table, w.Answer, w.Rows, w.Keys)
 	}
 	for _, a := range s.Alarms {
 		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339),

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/freshet/freshet/canal/schema"
 	"github.com/freshet/freshet/event"
 )
 
@@ -69,41 +70,11 @@ func (s *session) wantedTables(o *Options, out *Schema) error {
 			}
 		}
 		t.Columns = append(t.Columns, event.Column{
-			Name: r[2], Type: r[4], Class: classOf(r[3], r[5]), Unsigned: strings.Contains(r[4], "unsigned"), Collation: r[5],
+			Name: r[2], Type: r[4], Class: schema.ClassOf(r[3], r[5]), Unsigned: strings.Contains(r[4], "unsigned"),
+			Collation: r[5],
 		})
 	}
 	return nil
-}
-
-// classOf returns the class of a DATA_TYPE of information_schema.
-func classOf(dataType, collation string) event.Class {
-	switch t := strings.ToLower(dataType); t {
-	case "tinyint", "smallint", "mediumint", "int", "bigint":
-		return event.ClassInt
-	case "decimal":
-		return event.ClassDecimal
-	case "float", "double":
-		return event.ClassFloat
-	case "date", "time", "datetime", "timestamp", "year":
-		return event.ClassTemporal
-	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit":
-		return event.ClassBinary
-	case "enum", "set":
-		return event.ClassEnum
-	case "uuid":
-		return event.ClassUUID
-	case "inet4", "inet6":
-		return event.ClassInet
-	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext":
-		if collation == "" {
-			return event.ClassBinary
-		}
-		return event.ClassText
-	case "json", "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-		"geomcollection", "geometrycollection", "vector":
-		return event.ClassKeyless
-	}
-	return event.ClassUnknown
 }
 
 // cascades finds out which rows foreign keys change without row events.

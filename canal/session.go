@@ -59,6 +59,24 @@ func (o *Options) connect(ctx context.Context, timeout time.Duration) (*session,
 	return s, nil
 }
 
+// Session opens a connection to the source for questions. It returns which server answers, and what closes it. It is
+// closed when ctx ends.
+func Session(ctx context.Context, o Options) (c *client.Conn, server string, closes func(), err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, "", nil, err
+	}
+	s, err := o.connect(ctx, queryTimeout)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	info, err := o.identify(s)
+	if err != nil {
+		s.close()
+		return nil, "", nil, fmt.Errorf("source %s: %w", o.Address, err)
+	}
+	return s.conn, info.Server, s.close, nil
+}
+
 func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error) {
 	s := &session{stop: func() bool { return true }}
 	dial := func(dctx context.Context, network, address string) (net.Conn, error) {

@@ -114,7 +114,7 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 func TestTheDocumentationHasEveryKeyOfAMapping(t *testing.T) {
 	types := map[string]string{
 		"mappings.second_delete": secondDelete().name, "mappings.rate_limit": rateLimit().name,
-		"mappings.scope":  "keys, or expression by column",
+		"mappings.scope":  "keys, rows, or expression by column",
 		"rebuild.timeout": rebuildTimeout().name, "rebuild.rows": rowsKinds().name, "rebuild.as": forms().name,
 		"rebuild.decimals": decimalsKinds().name, "rebuild.expire_at": orWord(timeToLive(), "none").name,
 		"rebuild.ttl": orWord(timeToLive(), "none").name, "rebuild.jitter": percentages().name,

@@ -28,17 +28,20 @@ func mappingNode(m *spec.Mapping) *yaml.Node {
 	putActions(n, m)
 	put(n, "second_delete", scalarNode(secondDelete().format(m.SecondDelete), true))
 	put(n, "rate_limit", scalarNode(rateLimit().format(m.RateLimit), true))
-	put(n, "scope", scopeNode(m.Scope))
+	put(n, "scope", scopeNode(m))
 	return n
 }
 
 // scopeNode returns how all keys of the mapping are found.
-func scopeNode(texts []spec.FreeText) *yaml.Node {
-	if len(texts) == 0 {
+func scopeNode(m *spec.Mapping) *yaml.Node {
+	switch {
+	case m.ScopeRows:
+		return scalarNode("rows", false)
+	case len(m.Scope) == 0:
 		return scalarNode("keys", false)
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, t := range texts {
+	for _, t := range m.Scope {
 		column := scalarNode(t.Column.Value, false)
 		if column.Value == "<<" { // else it would be a merge key
 			column.Style = yaml.DoubleQuotedStyle

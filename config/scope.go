@@ -14,11 +14,11 @@ import (
 
 // scope reads how all keys of a mapping are found: a word, or what the free text in them may be.
 func (l *loader) scope(m *spec.Mapping, f pair) {
-	const do = `write keys, or what a column's text in keys may be: {sku: "[A-Z0-9-]+"}`
+	const do = `write keys, rows, or what a column's text in keys may be: {sku: "[A-Z0-9-]+"}`
 	if f.value.Kind != yaml.MappingNode {
 		switch t := l.phrase(f, do); {
 		case t.Value == "rows":
-			l.at(t.Pos, f.name, &fault{"rows is not supported yet", "write keys, or remove the key"})
+			m.ScopeRows = true
 		case t.Value != "" && t.Value != "keys":
 			l.at(t.Pos, f.name, &fault{spec.Quote(t.Value) + " is unknown", do})
 		}

@@ -55,6 +55,9 @@ type Doubt struct {
 	// From, if there is one, says that the keys are those of the changes from a place in the source's binlog on: what
 	// freshet's stamp in Redis said, or what canal.Locate takes, such as a time.
 	From string `json:"from,omitempty"`
+	// Where, if it is there, is SQL: the keys are those that rows of the table make which meet it. It is not shown, for it
+	// may hold values of rows.
+	Where string `json:"where,omitempty"`
 	// Asked says that an operator wants it answered, though freshet would not do so by itself.
 	Asked bool `json:"asked,omitempty"`
 	// AskedAt is when that was last, by the clock of who asked; zero: never, or an earlier version has kept it.
@@ -198,6 +201,9 @@ func (d *Doubt) id() string {
 	}
 	if d.From != "" {
 		parts = append(parts, "from", d.From)
+	}
+	if d.Where != "" {
+		parts = append(parts, "where", d.Where)
 	}
 	for _, part := range parts {
 		fmt.Fprintf(h, "%q", part)

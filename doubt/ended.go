@@ -55,7 +55,7 @@ func (b *Book) end(ctx context.Context, id string, seen time.Time, how func(e *E
 	if err := b.remove(ctx, id, seen, all); err != nil {
 		return err
 	}
-	is.Ended, is.Definitions, is.Stuck = time.Now().UTC().Round(0), nil, false
+	is.Ended, is.Definitions, is.Where, is.Stuck = time.Now().UTC().Round(0), nil, "", false
 	how(&is)
 	b.mu.Lock()
 	defer b.mu.Unlock()

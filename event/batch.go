@@ -42,6 +42,10 @@ type Batch struct {
 	// Leftover says that an older leader left the batch, after work of a newer one, or that it was found by a scope:
 	// nothing of it may be written, only forgotten. Values that are known to be of newer changes may stay.
 	Leftover bool
+	// Read, when not zero, is when the source was asked for the rows that the batch was made from, on this process's
+	// monotonic clock: they were read from their table, not from the binlog. What the batch says is then as new as that,
+	// and Last is the newest version that everybody was known to see before.
+	Read time.Time
 	// Origins say where the changes stand, and Commons what several of them have in common: [Batch.Origin] is one
 	// whole.
 	Origins []Placed

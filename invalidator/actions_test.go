@@ -119,6 +119,32 @@ func TestOldNewsIsForgotten(t *testing.T) {
 	}
 }
 
+// Rows that were read from their table are as new as the question, though everybody has long been able to see the place
+// in the binlog that they are sent under. D counts from the question as well: what a slow reader has read before it is
+// over by then.
+func TestRowsThatWereReadFromTheirTableCountFromThen(t *testing.T) {
+	for _, c := range []struct {
+		ago      time.Duration
+		leftover bool
+		want     []string
+	}{
+		{0, false, []string{"1h0m0s rebuild a set 1/1/4/1 one", "1h0m2s rebuild a set 1/1/4/1 one"}},
+		{8 * time.Second, false, []string{"1h0m0s rebuild a forget"}},
+		{0, true, []string{"1h0m0s rebuild a yield", "1h0m2s rebuild a yield"}},
+	} {
+		inBubble(t, Options{}, func(r *rig) {
+			r.mark(4)
+			r.pass(time.Hour)
+			b := batchOfThings(origin(4, d2), put("a", "one"))
+			b.Leftover, b.Read = c.leftover, time.Now().Add(-c.ago)
+			r.append(b)
+			r.pass(time.Minute)
+			r.watermark(1)
+			r.calls(c.want...)
+		})
+	}
+}
+
 // What is read after a start, a rewind or an outage is a backlog, and may be of any age, though it was confirmed just
 // now or not yet: until the reader has handed over all that the source holds, under the same term.
 func TestABacklogIsForgotten(t *testing.T) {

@@ -35,6 +35,10 @@ func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
 	}
 	e := newEntry(b, token, groups, s.engine.clock())
 	e.aged = s.engine.aged(b, e.fetched)
+	if !b.Read.IsZero() {
+		e.walked, e.fetched = true, s.engine.instant(b.Read)
+		e.aged = e.fetched
+	}
 	s.take(e.load())
 	select {
 	case s.fetched <- e:

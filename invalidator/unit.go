@@ -23,6 +23,8 @@ type entry struct {
 	term   uint64
 	last   event.Version
 	aged   instant
+	// walked says that the batch holds rows that were read from their table: aged is when, and marks say nothing of it.
+	walked bool
 	// began and ended are the commit times of its first and its last transaction, by the source's clock; the zero
 	// time where the batch does not say.
 	began, ended time.Time

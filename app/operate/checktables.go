@@ -49,6 +49,13 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 			"writing: %s", info.RowImage, strings.Join(names, ", ")),
 			set(info, "binlog_row_image", "'FULL'"))
 	}
+	for i := range c.Mappings {
+		if m := &c.Mappings[i]; m.ScopeRows {
+			r.add(Warn, fmt.Sprintf("%s: scope: rows: doubts about %s are answered by reading its rows, so that cached keys of "+
+				"rows that are gone are not found, as after a TRUNCATE", m.Pos, m.Table.Value), "write scope: keys, or what free "+
+				"text in the keys may be")
+		}
+	}
 	for i := range s.Cascades {
 		checkCascade(&s.Cascades[i], c.OnCascade, r)
 	}

@@ -52,6 +52,14 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	if s.Since != "" {
 		return dryRedo(ctx, c, s.Since, p)
 	}
+	if s.Where != "" {
+		rows, err := WalkOf(c, s.Tables[0], s.Where)
+		if err != nil {
+			return nil, err
+		}
+		rows.Forget = true
+		return DryWalk(ctx, c, rows, p)
+	}
 	sources, d, err := meantBy(ctx, c, s)
 	if err != nil {
 		return nil, err
@@ -62,6 +70,10 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 		keys, err := l.InDoubt(c.Redis.KeyPrefix, d)
 		if err != nil {
 			return nil, err
+		}
+		for _, w := range l.Rows([]doubt.Doubt{d}) {
+			found.Blind = append(found.Blind, fmt.Sprintf("the keys of %s.%s with scope: rows: those of its rows; see --where 1",
+				w.Schema, w.Name))
 		}
 		for _, b := range keys.Blind() {
 			found.Blind = append(found.Blind, b.String())

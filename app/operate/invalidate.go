@@ -48,6 +48,13 @@ func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (string, e
 		return "", err
 	}
 	d, err := v.doubt(ctx, s)
+	if err == nil && d.Where != "" {
+		var rows *Walk
+		if rows, err = WalkOf(v.Config, s.Tables[0], s.Where); err == nil {
+			rows.Forget = true
+			err = TryWalk(ctx, v.Config, rows)
+		}
+	}
 	if err != nil {
 		return "", err
 	}
@@ -101,8 +108,11 @@ func (v Invalidations) waiting(id string) (n int) {
 // fewer.
 func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, error) {
 	d := doubt.Doubt{Cause: alarm.ByHand, Pattern: s.Pattern}
-	if s.Since != "" {
+	switch {
+	case s.Since != "":
 		return v.since(s.Since)
+	case s.Where != "":
+		return v.where(s)
 	}
 	d.Source, d.Group = v.whose()
 	mappings, sources, err := v.mappings(ctx)
@@ -150,6 +160,19 @@ func (v Invalidations) since(text string) (d doubt.Doubt, err error) {
 	d = d.Named()
 	d.Message = "an operator asked freshet to forget the keys of all changes since " + from
 	return d, nil
+}
+
+// where returns the doubt that stands for the keys of some rows of a table.
+func (v Invalidations) where(s admin.Scope) (d doubt.Doubt, err error) {
+	rows, err := WalkOf(v.Config, s.Tables[0], s.Where)
+	if err != nil {
+		return d, err
+	}
+	name := rows.Schema + "." + rows.Name
+	return doubt.Doubt{
+		Cause: alarm.ByHand, Source: v.Config.Source.Name, Tables: []string{name}, Where: s.Where,
+		Message: "an operator asked freshet to forget the keys of those rows of " + name + " that meet a condition",
+	}.Named(), nil
 }
 
 // sinceWhen reads a time, or how long before now that is.

@@ -1,9 +1,11 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
@@ -65,6 +67,9 @@ func (k *Keys) tables(ctx context.Context) ([]*event.Table, error) {
 func (k *Keys) inDoubt(tables []*event.Table, doubts ...doubt.Doubt) (*keyspace.Keyspace, error) {
 	var meant []*router.Mapping
 	for _, m := range k.Mappings {
+		if byRows(m, doubts) {
+			continue
+		}
 		if slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return InDoubt(&d, m) }) {
 			meant = append(meant, m)
 		}
@@ -86,6 +91,37 @@ func (k *Keys) inDoubt(tables []*event.Table, doubts ...doubt.Doubt) (*keyspace.
 		return !slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return TableInDoubt(&d, t) })
 	})
 	return keyspace.New(meant, all, k.Prefix)
+}
+
+// byRows reports whether the rows of its tables are read to answer doubts about a mapping. Where a pattern is meant,
+// the keys are looked for in Redis all the same: not all keys of a row match it.
+func byRows(m *router.Mapping, doubts []doubt.Doubt) bool {
+	return m.Spec.ScopeRows && !slices.ContainsFunc(doubts, func(d doubt.Doubt) bool { return d.Pattern != "" })
+}
+
+// Rows returns the tables of which the rows are read to answer doubts, in the order of their names.
+func (l *Learned) Rows(doubts []doubt.Doubt) (all []Walk) {
+	for _, t := range l.Tables {
+		var meant []int
+		for _, m := range l.Mappings {
+			if byRows(m, doubts) && m.Matches(t) && slices.ContainsFunc(doubts, func(d doubt.Doubt) bool {
+				return TableInDoubt(&d, t) && InDoubt(&d, m)
+			}) {
+				meant = append(meant, m.Ordinal)
+			}
+		}
+		known := func(w Walk) bool { return w.Schema == t.Schema && w.Name == t.Name }
+		if len(meant) > 0 && !slices.ContainsFunc(all, known) {
+			all = append(all, Walk{
+				Schema: t.Schema, Name: t.Name, Forget: true,
+				Only: func(ordinal int) bool { return slices.Contains(meant, ordinal) },
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b Walk) int {
+		return cmp.Or(strings.Compare(a.Schema, b.Schema), strings.Compare(a.Name, b.Name))
+	})
+	return all
 }
 
 // renamed returns definitions of a table of a RENAME that is not known: under its other name it has the same columns.

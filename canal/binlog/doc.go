@@ -54,7 +54,8 @@
 //   - canal/ddl, columnType in column.go: the type in CREATE and ALTER TABLE. With a type that is not known there
 //     the columns of the table are in doubt, and the server is asked.
 //   - canal/schema: numeric in describe.go, and integer in rewrite.go, if the type is a number.
-//   - canal, classOf in inspect.go: the class by DATA_TYPE, for `freshet check`.
+//   - canal/schema, ClassOf: the class by DATA_TYPE, for `freshet check` and for package walk.
+//   - canal/walk, kindOf in value.go: the kind of its values, where a row is read from its table.
 //   - invalidator/rebuild, typeOf in column.go: the same type in the result of a query. A type that is not known there
 //     counts as text.
 //   - docs/mappings.md: the tables of texts, of predicates and of values.

@@ -29,6 +29,7 @@ const invalidateExample = `  freshet invalidate product:17 user:4
   freshet invalidate --table shop.product --wait
   freshet invalidate --mapping 'category:{category_id}:products'
   freshet invalidate --mapping 2 --pattern 'user:1*'
+  freshet invalidate --table shop.product --where 'price > 100'
   freshet invalidate --all --wait`
 
 func (c *cli) invalidateCommand() *cobra.Command {
@@ -63,6 +64,7 @@ func (c *cli) invalidateCommand() *cobra.Command {
 	f.StringArrayVar(&mappings, "mapping", nil,
 		"the keys of a mapping: a key as it stands there, or the mapping's number; may be given several times")
 	f.StringVar(&i.Pattern, "pattern", "", "only keys that match this glob, as SCAN has them, without redis.key_prefix")
+	f.StringVar(&i.Where, "where", "", "SQL: of the one table, only the keys of rows that meet it, as they are now")
 	f.BoolVar(&i.All, "all", false, "all keys of all mappings")
 	f.BoolVar(&wait, "wait", false, "wait until the keys are forgotten")
 	f.BoolVar(&dry, "dry-run", false, "say how many keys there are, with some examples, and forget none")
@@ -147,6 +149,13 @@ func (c *cli) invalidateKeys(ctx context.Context, keys []string) error {
 
 // dryRun looks for the keys by itself: it needs the configuration, and no running freshet.
 func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
+	return c.dry("would forget", func(cfg *config.Config, now *scope.Progress) (*operate.Cached, error) {
+		return operate.DryRun(ctx, cfg, s, now)
+	})
+}
+
+// dry has a look made, says how far it is, and prints what it has found: what would be done to how many keys.
+func (c *cli) dry(would string, look func(cfg *config.Config, now *scope.Progress) (*operate.Cached, error)) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -156,7 +165,7 @@ func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
 	var found *operate.Cached
 	go func() {
 		var err error
-		found, err = operate.DryRun(ctx, cfg, s, &now)
+		found, err = look(cfg, &now)
 		done <- err
 	}()
 	p := progress{out: c.stderr, width: width(c.stderr)}
@@ -171,7 +180,7 @@ func (c *cli) dryRun(ctx context.Context, s admin.Scope) error {
 			if err != nil {
 				return badScope(err)
 			}
-			return printFound(c.stdout, found)
+			return printFound(c.stdout, would, found)
 		}
 	}
 }
@@ -185,13 +194,13 @@ func looked(p *scope.Progress) string {
 }
 
 // printFound prints what a dry run has found. Examples are quoted, since keys can hold any bytes.
-func printFound(out io.Writer, f *operate.Cached) error {
+func printFound(out io.Writer, would string, f *operate.Cached) error {
 	total := 0
 	for _, n := range f.Keys {
 		total += n
 	}
 	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, "would forget %d keys\n", total)
+	fmt.Fprintf(w, "%s %d keys\n", would, total)
 	for _, table := range slices.Sorted(maps.Keys(f.Keys)) {
 		fmt.Fprintf(w, "  %d of %s\n", f.Keys[table], table)
 	}

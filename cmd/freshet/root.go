@@ -48,7 +48,8 @@ Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usag
 	root.AddCommand(
 		c.runCommand(), c.readerCommand(), c.invalidatorCommand(), c.validateCommand(), c.checkCommand(), c.explainCommand(),
 		c.tailCommand(), c.statusCommand(),
-		c.positionCommand(), c.dlqCommand(), c.doubtsCommand(), c.invalidateCommand(), c.redoCommand(), c.configCommand(),
+		c.positionCommand(), c.dlqCommand(), c.doubtsCommand(), c.invalidateCommand(), c.redoCommand(), c.warmCommand(),
+		c.configCommand(),
 		c.versionCommand(),
 	)
 	// cobra adds these two when it runs; here they are treated like all others.

@@ -31,6 +31,9 @@ type Mapping struct {
 	// Scope says what free text in keys may be, where all keys that the mapping can have made are looked for in Redis.
 	// Empty, the default (`keys`): keys with free text are not looked for. No column is in it twice.
 	Scope []FreeText
+	// ScopeRows says that these keys are not looked for in Redis: the rows of the table are read, as they are then, and
+	// their keys forgotten. Scope is empty then.
+	ScopeRows bool
 
 	// The actions other than deletes; nil, or the zero Text: none. Incr is the template of a counter's key.
 	Rebuild *Rebuild

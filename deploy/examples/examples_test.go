@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -290,5 +291,29 @@ func TestTheExamplesAreWholeAndAlike(t *testing.T) {
 				t.Errorf("%s/README.md lacks %q", name, part)
 			}
 		}
+	}
+}
+
+// What the schedules run is the command that the README shows.
+func TestTheSchedulesRunWhatTheReadmeShows(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("warm", name))
+		testbed.Must(t, err)
+		return string(text)
+	}
+	plain := strings.NewReplacer(`"`, "", "'", "", ",", "", "[", "", "]", "")
+	const command = "--table example.product --where 'in_stock > 0' --wait"
+	for _, name := range []string{"README.md", "cronjob.yaml", "freshet-warm.service"} {
+		if text := read(name); !strings.Contains(plain.Replace(text), plain.Replace(command)) {
+			t.Errorf("%s does not run: %s", name, command)
+		}
+	}
+	var job struct {
+		Kind string
+		Spec struct{ Schedule string }
+	}
+	testbed.Must(t, yaml.Unmarshal([]byte(read("cronjob.yaml")), &job))
+	if job.Kind != "CronJob" || job.Spec.Schedule == "" {
+		t.Errorf("cronjob.yaml is %+v", job)
 	}
 }

@@ -223,3 +223,20 @@ func types(mariaDB bool) []columnType {
 		typ("VARCHAR(50) COMPRESSED CHARACTER SET utf8mb4", text, words(12, multi)),
 		typ("BLOB COMPRESSED", binary, blobs(40)))
 }
+
+// Column is a type of columns, for tests with tables of their own.
+type Column struct {
+	SQL string
+	// Value returns an SQL literal of the type.
+	Value func(r *rand.Rand) string
+	// Keyless says that no key can be made of it: it has no text, or too long a one.
+	Keyless bool
+}
+
+// Columns returns all types.
+func Columns(mariaDB bool) (all []Column) {
+	for _, t := range types(mariaDB) {
+		all = append(all, Column{t.sql, t.value, t.long || t.kind == opaque})
+	}
+	return all
+}

@@ -1,0 +1,172 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/scope"
+	"github.com/freshet/freshet/router"
+)
+
+// Walk says which rows are walked, and what for.
+type Walk struct {
+	Schema, Name string
+	// Where is SQL that a row must meet, as an operator wrote it; "": all rows.
+	Where string
+	// Forget says that the keys of the rows are forgotten. Else the mappings do what they do with an inserted row.
+	Forget bool
+	// Only says which mappings are meant, by their place; nil: all of the table.
+	Only func(ordinal int) bool
+}
+
+// WalkRouter returns what routes the rows of a walk.
+//
+// A walk says what a row is, not that it has changed: so `events` and `columns` do not count, and nobody is notified. A
+// warm-up raises no counter either, since nothing is stale. To forget, `when` does not count: who knows why the key of
+// a row is there. The pace is that of the walk.
+func WalkRouter(all []spec.Mapping, w *Walk, report router.Reporter) (*router.Router, error) {
+	var specs []spec.Mapping
+	var ordinals []int
+	for i, m := range all {
+		if w.Only != nil && !w.Only(i) {
+			continue
+		}
+		m.Events, m.Columns, m.Publish, m.Stream, m.RateLimit, m.Scope = spec.Events{}, nil, nil, nil, 0, nil
+		if w.Forget {
+			m.When = spec.Text{}
+		} else {
+			m.Incr = spec.Text{}
+		}
+		if len(m.Keys) > 0 || m.Hash != nil || m.Set != nil || m.ZSet != nil || m.Expire != nil || m.Incr.Value != "" {
+			specs, ordinals = append(specs, m), append(ordinals, i)
+		}
+	}
+	route, err := router.New(specs, router.Options{Reporter: report})
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range route.Mappings() {
+		m.Ordinal = ordinals[i]
+	}
+	return route, nil
+}
+
+// TryWalk asks the source whether a table can be walked, and what it says of the condition. What it refuses is
+// [admin.Unfit].
+func TryWalk(ctx context.Context, c *config.Config, w *Walk) error {
+	t, err := openWalk(c, w)
+	if err == nil {
+		err = t.Try(ctx)
+	}
+	var never walk.Refusal
+	if errors.As(err, &never) || walk.Refused(err) {
+		return unfit("%v", err)
+	}
+	return err
+}
+
+// openWalk returns a walk for a question about it.
+func openWalk(c *config.Config, w *Walk) (*walk.Walk, error) {
+	o, err := connect.Source(c)
+	if err != nil {
+		return nil, err
+	}
+	route, err := WalkRouter(c.Mappings, w, nil)
+	if err != nil {
+		return nil, err
+	}
+	return newWalk(o, w, route), nil
+}
+
+func newWalk(o canal.Options, w *Walk, route *router.Router) *walk.Walk {
+	return walk.New(walk.Options{
+		Schema: w.Schema, Table: w.Name, Where: w.Where, Bind: route.Bind,
+		Connect: func(ctx context.Context) (walk.Conn, func(), error) {
+			conn, _, closes, err := canal.Session(ctx, o)
+			return conn, closes, err
+		},
+	}, walk.Place{})
+}
+
+// dryRows is how many rows a chunk of a dry run has, and dryBytes about how large they are together at most.
+const (
+	dryRows  = 1000
+	dryBytes = 4 << 20
+)
+
+// DryWalk looks which keys the rows of a walk make, and does nothing with them. Of one that several rows make it counts
+// each. p says how far it is.
+func DryWalk(ctx context.Context, c *config.Config, w *Walk, p *scope.Progress) (*Cached, error) {
+	o, err := connect.Source(c)
+	if err != nil {
+		return nil, err
+	}
+	route, err := WalkRouter(c.Mappings, w, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := TryWalk(ctx, c, w); err != nil {
+		return nil, err
+	}
+	rows := newWalk(o, w, route)
+	defer rows.Close()
+	found := &Cached{Keys: map[string]int{}}
+	var b event.Batch
+	for {
+		got, err := rows.Chunk(ctx, walk.Size{Rows: dryRows, Bytes: dryBytes}, func(t *event.Table, v []event.Value) error {
+			route.Route(&b, &event.Change{Table: t, Tx: &event.Tx{}, After: v, Op: event.Insert})
+			p.Looked.Add(1)
+			p.Found.Add(int64(b.Len()))
+			found.count(&b)
+			b.Reset()
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("rows are read: %w", err)
+		}
+		if got.Last {
+			return found, nil
+		}
+	}
+}
+
+// WalkOf checks which rows an operator means: the table is one of a mapping's.
+func WalkOf(c *config.Config, name, where string) (*Walk, error) {
+	if c.EventLog.Kind == config.EventLogKafka {
+		return nil, admin.NotHere("with Kafka, tables cannot be walked yet: have keys forgotten by table, mapping or pattern")
+	}
+	if !c.HasSource() {
+		return nil, admin.NotHere("this process has no source, so it cannot read rows")
+	}
+	route, err := router.New(c.Mappings, router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	chosen := chooser{mappings: route.Mappings()}
+	if _, err := chosen.tables([]string{name}); err != nil {
+		return nil, err
+	}
+	schema, table, _ := router.ParseTable(name)
+	return &Walk{Schema: schema, Name: table, Where: where}, nil
+}
+
+// Warms refuses a walk that has nothing to do: a table whose mappings only raise counters.
+func Warms(c *config.Config, w *Walk) error {
+	route, err := WalkRouter(c.Mappings, w, nil)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(route.Mappings(), func(m *router.Mapping) bool { return m.Matches(table(w.Schema, w.Name)) }) {
+		return unfit("the mappings of %s.%s only raise counters: there is nothing to write", w.Schema, w.Name)
+	}
+	return nil
+}

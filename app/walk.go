@@ -1,0 +1,314 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/canal"
+	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/retry"
+	"github.com/freshet/freshet/router"
+)
+
+// walking reads rows from their tables, and has their keys written or forgotten: the keys that the router makes from
+// them go through the engine as one more partition, like a redo. A value is as new as the newest version that everybody
+// was known to see when its row was asked for ([event.Batch].Read), and is handed on under that version. So it replaces
+// no newer one, and a change that comes meanwhile is kept right by its own action.
+type walking struct {
+	*shared
+	live  *reading
+	serve func(ctx context.Context, p eventlog.Partition) error
+	// take waits until so many keys more may be dealt with.
+	take func(ctx context.Context, keys int) error
+	// visible returns the newest version of a source that everybody is known to see.
+	visible func(source string) (v event.Version, ok bool)
+}
+
+// walkPartition is the number of the partition that a walk is, in logs. No log has it.
+const walkPartition = -3
+
+// The bounds of a walk.
+const (
+	// firstRows is how many rows the first chunk has, and mostRows how many one has at most.
+	firstRows, mostRows = 100, 5000
+	// chunkBytes is about how large the rows of a chunk are together at most.
+	chunkBytes = 1 << 20
+	// chunkTime is how long the source should take for a chunk at most, and walkRests how many times as long as it took
+	// it is left alone afterwards.
+	chunkTime = 100 * time.Millisecond
+	walkRests = 4
+	// walkBatch is how many keys a batch of a walk has at most.
+	walkBatch = 500
+	// refusals is how often in a row a server may refuse a statement before it is believed: DDL is under way for a while.
+	refusals = 5
+)
+
+// walked is one walk: what it is, and how far it has come. Its counters may be read at any time.
+type walked struct {
+	operate.Walk
+	// from is where it begins.
+	from walk.Place
+	// rows and keys are how many were handed to the engine.
+	rows, keys atomic.Int64
+	// trouble is why the source does not answer, as long as it does not; nil: it does.
+	trouble atomic.Pointer[string]
+
+	mu sync.Mutex
+	// done is up to where everything is finished.
+	done walk.Place
+}
+
+// reached returns up to where everything is finished.
+func (k *walked) reached() walk.Place {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.done
+}
+
+// run walks until all keys are finished. It fails with a [walk.Refusal] if the table cannot be walked, or with ctx, or
+// if the engine does, or is stopped.
+func (w *walking) run(ctx context.Context, k *walked) error {
+	o, err := connect.Source(w.config)
+	if err != nil {
+		return err
+	}
+	troubles := &troubles{alarms: w.alarms, doubts: w.doubts, source: w.config.Source.Name, seen: w.live.definitions}
+	route, err := operate.WalkRouter(w.config.Mappings, &k.Walk, troubles)
+	if err != nil {
+		return err
+	}
+	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows}
+	p.walk = walk.New(walk.Options{
+		Schema: k.Schema, Table: k.Name, Where: k.Where, Bind: route.Bind,
+		Connect: func(ctx context.Context) (walk.Conn, func(), error) { return p.connect(ctx, o) },
+	}, k.from)
+	defer p.walk.Close()
+	if err := w.serve(ctx, p); err != nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	switch {
+	case p.err != nil:
+		return p.err
+	case !p.finished():
+		return errStopped
+	}
+	return troubles.record(ctx)
+}
+
+// walkRun is a walk as a partition of the engine.
+type walkRun struct {
+	*walking
+	*walked
+	walk  *walk.Walk
+	route *router.Router
+
+	// server is the one that the session is with.
+	server string
+	// rows is how many the next chunk has, and rested until when the source is left alone.
+	rows   int
+	rested time.Time
+	// chunk are the batches of the present one that are still to be handed out; place is where it ends, and last says
+	// that none follows.
+	chunk []*event.Batch
+	place walk.Place
+	last  bool
+	// err is why nothing more comes.
+	err error
+
+	issued, done int
+	ended        bool
+}
+
+// walkToken is the ordinal of a batch. place is where the walk is once it is finished; the batches of a chunk before
+// its last one have none.
+type walkToken struct {
+	eventlog.Issued
+	n     int
+	place *walk.Place
+}
+
+// ID implements [eventlog.Partition].
+func (*walkRun) ID() int { return walkPartition }
+
+// Commit implements [eventlog.Partition].
+func (p *walkRun) Commit(of eventlog.Token) {
+	t := of.(walkToken)
+	p.done = t.n
+	if t.place != nil {
+		p.walked.mu.Lock()
+		p.walked.done = *t.place
+		p.walked.mu.Unlock()
+	}
+}
+
+// finished reports whether all was handed out and is finished. It is asked once the engine has returned.
+func (p *walkRun) finished() bool { return p.ended && p.done == p.issued }
+
+// Fetch implements [eventlog.Partition].
+func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
+	for len(p.chunk) == 0 && !p.last {
+		if err := p.next(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil, nil, err
+			}
+			p.err = err
+			break
+		}
+	}
+	if len(p.chunk) == 0 {
+		p.ended = p.err == nil
+		return nil, nil, io.EOF
+	}
+	b := p.chunk[0]
+	p.chunk = p.chunk[1:]
+	p.issued++
+	t := walkToken{n: p.issued}
+	if len(p.chunk) == 0 {
+		place := p.place
+		t.place = &place
+	}
+	p.keys.Add(int64(b.Len()))
+	return b, t, nil
+}
+
+// next reads the next chunk. It tries until the source answers, and fails with ctx, or if it never will.
+func (p *walkRun) next(ctx context.Context) error {
+	loop := retry.Loop{Backoff: retry.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second}}
+	for refused := 0; ; {
+		if err := p.rest(ctx); err != nil {
+			return err
+		}
+		err := p.read(ctx)
+		if err == nil {
+			p.trouble.Store(nil)
+			return nil
+		}
+		var never walk.Refusal
+		if errors.As(err, &never) {
+			return err
+		}
+		if refused++; !walk.Refused(err) {
+			refused = 0
+		} else if refused == refusals {
+			return walk.Refusal{Why: err}
+		}
+		p.rows = max(1, p.rows/2)
+		text := err.Error()
+		p.trouble.Store(&text)
+		if loop.Wait(ctx, err) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// rest waits until the source may be asked again, and until what was read has had its time at the rate.
+func (p *walkRun) rest(ctx context.Context) error {
+	if err := p.take(ctx, 0); err != nil {
+		return err
+	}
+	return retry.Sleep(ctx, time.Until(p.rested))
+}
+
+// read reads a chunk.
+func (p *walkRun) read(ctx context.Context) error {
+	source := p.config.Source.Name
+	if now := p.live.stats(); p.server != "" && now.Server != p.server {
+		p.walk.Close() // another server is read: the marks are about that one
+	}
+	asked := time.Now()
+	v, marked := p.visible(source)
+	if !marked {
+		return errors.New("the source has not said yet what everybody can see")
+	}
+	c := chunk{
+		route: p.route, tx: event.Tx{}, version: v,
+		like: event.Batch{Source: source, Term: p.live.saved.Term(), Leftover: p.Forget, Read: asked},
+	}
+	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.rows, Bytes: chunkBytes}, c.row)
+	if err != nil {
+		return err
+	}
+	p.route.Publish()
+	c.hand()
+	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
+	p.walked.rows.Add(int64(got.Rows))
+	p.pace(&got, time.Since(asked), c.keys)
+	return p.take(ctx, c.keys)
+}
+
+// pace settles how many rows the next chunk has, and when it comes. At the rate, the keys of a chunk are half a
+// second's: what waits for longer than D/2 is too old to be written.
+func (p *walkRun) pace(got *walk.Chunk, took time.Duration, keys int) {
+	p.rested = time.Now().Add(walkRests * took)
+	switch {
+	case took > chunkTime:
+		p.rows /= 2
+	case took < chunkTime/2:
+		p.rows *= 2
+	}
+	if most := max(p.config.ScopeRate/2, 1); keys > most {
+		p.rows = min(p.rows, got.Rows*most/keys)
+	}
+	if got.Bytes > chunkBytes {
+		p.rows = min(p.rows, got.Rows*chunkBytes/got.Bytes)
+	}
+	p.rows = min(max(p.rows, 1), mostRows)
+}
+
+// connect opens a session with the server that is read: the marks are about no other.
+func (p *walkRun) connect(ctx context.Context, o canal.Options) (walk.Conn, func(), error) {
+	conn, server, closes, err := canal.Session(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if now := p.live.stats(); !now.Connected || now.Server != server {
+		closes()
+		return nil, nil, fmt.Errorf("server %s answers, and it is not the one that is read", server)
+	}
+	p.server = server
+	return conn, closes, nil
+}
+
+// chunk makes batches of rows.
+type chunk struct {
+	route   *router.Router
+	tx      event.Tx
+	version event.Version
+	// like is what all batches have in common.
+	like     event.Batch
+	building event.Batch
+	batches  []*event.Batch
+	keys     int
+}
+
+// row routes a row as one that was just inserted.
+func (c *chunk) row(t *event.Table, values []event.Value) error {
+	b := &c.building
+	c.route.Route(b, &event.Change{Table: t, Tx: &c.tx, After: values, Version: c.version, Op: event.Insert})
+	if b.Len() >= walkBatch || len(b.Text()) >= batchBytes {
+		c.hand()
+	}
+	return nil
+}
+
+// hand ends a batch.
+func (c *chunk) hand() {
+	b := &c.building
+	if b.Len() == 0 {
+		return
+	}
+	b.Source, b.Term, b.Leftover, b.Read = c.like.Source, c.like.Term, c.like.Leftover, c.like.Read
+	b.Age, b.At = event.Unknown, c.like.Read
+	c.keys += b.Len()
+	c.batches = append(c.batches, b.Clone())
+	b.Reset()
+}

@@ -1,0 +1,181 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/retry"
+	"github.com/freshet/freshet/router"
+)
+
+// byWalk reports whether a doubt is about the keys of rows that meet a condition: only the rows say which these are.
+func (a *answering) byWalk(d doubt.Doubt) bool { return d.Where != "" }
+
+// walkAll answers the doubts about rows that meet a condition, one after the other, until ctx ends.
+func (a *answering) walkAll(ctx context.Context) error {
+	for retry.Sleep(ctx, looksEach) == nil {
+		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byWalk(d) })
+		if len(due) == 0 {
+			continue
+		}
+		d := due[0]
+		if _, marked := a.visible(d.Source); !marked {
+			continue
+		}
+		schema, name, _ := router.ParseTable(d.Tables[0])
+		k := &walked{Walk: operate.Walk{Schema: schema, Name: name, Where: d.Where, Forget: true}}
+		err := a.walkOf(ctx, due[:1], []*walked{k})
+		var never walk.Refusal
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &never):
+			a.doubts.Stuck(d, fmt.Sprintf("its rows cannot be read: %v; have all keys of the table forgotten (`freshet "+
+				"invalidate --table`), and `freshet doubts dismiss %s`", err, d.ID))
+			continue
+		case err != nil && !errors.Is(err, errDismissed):
+			return fmt.Errorf("answer doubts: %w", err)
+		}
+		done := fmt.Sprintf("%d keys of %d rows forgotten", k.keys.Load(), k.rows.Load())
+		if err := a.dismiss(ctx, &d, done); err != nil {
+			return nil // ctx has ended
+		}
+	}
+	return nil
+}
+
+// forgetRows has the keys of rows forgotten, of the mappings that ask for this instead of a look at Redis. It begins
+// once everybody can see what doubts are about, and all changes up to there are finished: so what its rows do not have
+// yet is not stale, and no older value is written after it. It returns false if it cannot be done. It fails only with
+// ctx, or when the engine does.
+func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.Doubt, say func(string, ...any),
+) (ended bool, err error) {
+	for _, p := range parts {
+		tables := p.Rows(due)
+		if len(tables) == 0 {
+			continue
+		}
+		if a.walks == nil {
+			say("it cannot be answered here: the rows of its tables cannot be read")
+			return false, nil
+		}
+		if err := a.finished(ctx, due, func(string) {}); err != nil {
+			return false, err
+		}
+		if err := await(ctx, a.newest(p.Source), latest(due)); err != nil {
+			return false, err
+		}
+		var walks []*walked
+		for _, t := range tables {
+			walks = append(walks, &walked{Walk: t})
+		}
+		err := a.walkOf(ctx, due, walks)
+		var never walk.Refusal
+		switch {
+		case errors.Is(err, errDismissed):
+			return false, nil
+		case errors.As(err, &never):
+			for _, d := range due {
+				a.doubts.Stuck(d, fmt.Sprintf("the rows of its tables cannot be read: %v; write another scope, or delete the keys, "+
+					"and `freshet doubts dismiss %s`", err, d.ID))
+			}
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		for _, k := range walks {
+			p.forgotten += k.keys.Load()
+		}
+	}
+	return true, nil
+}
+
+// walkedFor is how far the walks for doubts have come, since the first of these came last.
+type walkedFor struct {
+	Doubt string     `json:"doubt"`
+	Last  time.Time  `json:"last"`
+	Table string     `json:"table"`
+	Place walk.Place `json:"place"`
+	Rows  int64      `json:"rows"`
+	Keys  int64      `json:"keys"`
+}
+
+// walkFact is the name under which that is kept.
+func (w *walking) walkFact() string { return "walk/" + w.config.Source.Name }
+
+// walkOf walks tables, in the order of their names, until all keys of their rows are forgotten. It fails with
+// errDismissed once nobody waits for that any more, and otherwise as [walking.run] does.
+func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walked) error {
+	w, of := a.walks, &due[0]
+	var at walkedFor
+	if text, err := w.facts.Fact(ctx, w.walkFact()); err == nil && text != nil {
+		if json.Unmarshal(text, &at) != nil || at.Doubt != of.ID || !at.Last.Equal(of.Last) {
+			at = walkedFor{}
+		}
+	}
+	tables := func(k *walked) string { return k.Schema + "." + k.Name }
+	if i := slices.IndexFunc(walks, func(k *walked) bool { return tables(k) == at.Table }); i >= 0 {
+		walks = walks[i:]
+		walks[0].from, walks[0].done = at.Place, at.Place
+		walks[0].rows.Store(at.Rows)
+		walks[0].keys.Store(at.Keys)
+	}
+	for _, k := range walks {
+		err := a.walkTable(ctx, due, k, func() error {
+			text, err := json.Marshal(walkedFor{of.ID, of.Last, tables(k), k.reached(), k.rows.Load(), k.keys.Load()})
+			if err != nil {
+				return err
+			}
+			return w.facts.SetFact(ctx, w.walkFact(), text)
+		})
+		if k.Where == "" && walk.IsMissing(err) {
+			continue // a table that is gone has no rows
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkTable walks one table, and keeps how far it has come with save.
+func (a *answering) walkTable(ctx context.Context, due []doubt.Doubt, k *walked, save func() error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- a.walks.run(ctx, k) }()
+	ticker := time.NewTicker(looksEach)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			if context.Cause(ctx) == errDismissed {
+				return errDismissed
+			}
+			return err
+		case <-ticker.C:
+		}
+		if dismissed(a.doubts, due...) {
+			stop(errDismissed)
+			continue
+		}
+		if err := save(); err != nil && ctx.Err() == nil {
+			a.log.Warn("it cannot be kept how far a walk is; after a restart it would begin again", "error", err)
+		}
+		said := fmt.Sprintf("being answered, by reading the rows of %s.%s: %d rows read, %d keys forgotten", k.Schema, k.Name,
+			k.rows.Load(), k.keys.Load())
+		if trouble := k.trouble.Load(); trouble != nil {
+			said += "; waiting for the source: " + *trouble
+		}
+		for _, d := range due {
+			a.doubts.Say(d.ID, said)
+		}
+	}
+}
