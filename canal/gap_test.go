@@ -129,9 +129,6 @@ func TestWithoutGTIDsAnotherServerIsAGap(t *testing.T) {
 	p.Pos += 1 << 30
 	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("bytes long")
 	p = here(t, s)
-	p.Flavor = event.MariaDB
-	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("one of mariadb")
-	p = here(t, s)
 	p.GTIDs.Add(gtid(uuidA, 1))
 	p.File = ""
 	reading(t, startAt(p), Options{Address: s.Addr}).wantGap("gtid_mode is OFF")
