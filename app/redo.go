@@ -85,7 +85,7 @@ func (a *answering) redoAll(ctx context.Context) error {
 			continue
 		}
 		d := &due[0]
-		a.doubts.Say(d.ID, beingRedone+"about to read the binlog")
+		a.doubts.Say(d.ID, beingRedone+"about to begin")
 		keys, err := a.redo.run(ctx, d)
 		switch {
 		case ctx.Err() != nil:
@@ -189,9 +189,7 @@ func (r *redoing) run(ctx context.Context, d *doubt.Doubt) (keys int64, err erro
 		return err
 	})
 	g.Go(func() error {
-		if r.report(watching, d, run) == errDismissed {
-			stop(errDismissed)
-		}
+		report(watching, r.doubts, d, run.sentence, stop)
 		return nil
 	})
 	err = run.reader.run(ctx)
@@ -256,11 +254,8 @@ func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
 // The position has the epoch of the live stream, so that a change has the same version in both.
 func (r *redoing) begin(ctx context.Context, o canal.Options, d *doubt.Doubt) (at event.Position, err error) {
 	text := d.From
-	if kept, err := r.facts.Fact(ctx, r.fact()); err == nil && kept != nil {
-		var p reached
-		if json.Unmarshal(kept, &p) == nil && p.Doubt == d.ID && p.Last.Equal(d.Last) {
-			text = string(p.Place)
-		}
+	if place := placeKept(ctx, r.facts, r.fact(), d); place != nil {
+		text = string(place)
 	}
 	var place checkpoint.PositionJSON
 	if json.Unmarshal([]byte(text), &place) == nil {
@@ -293,11 +288,34 @@ func (r *redoing) begin(ctx context.Context, o canal.Options, d *doubt.Doubt) (a
 // fact is the name under which it is kept how far a redo has come.
 func (r *redoing) fact() string { return "redo/" + r.config.Source.Name }
 
-// reached is how far the redo for a doubt has come, since that came last.
+// reached is how far the redo or the walk for a doubt has come, since that came last.
 type reached struct {
 	Doubt string          `json:"doubt"`
 	Last  time.Time       `json:"last"`
 	Place json.RawMessage `json:"place"`
+}
+
+// placeKept returns how far the answer to a doubt has come, as it was kept under a name; nil: nothing is known.
+func placeKept(ctx context.Context, facts doubt.Facts, name string, d *doubt.Doubt) json.RawMessage {
+	var p reached
+	text, err := facts.Fact(ctx, name)
+	if err != nil || text == nil || json.Unmarshal(text, &p) != nil || p.Doubt != d.ID || !p.Last.Equal(d.Last) {
+		return nil
+	}
+	return p.Place
+}
+
+// keepPlace keeps that.
+func keepPlace(ctx context.Context, facts doubt.Facts, name string, d *doubt.Doubt, place any) error {
+	at, err := json.Marshal(place)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(reached{d.ID, d.Last, at})
+	if err != nil {
+		return err
+	}
+	return facts.SetFact(ctx, name, text)
 }
 
 // redone keeps how far a redo has come. It implements [checkpoint.Storage].
@@ -308,32 +326,36 @@ type redone struct {
 
 // WritePosition implements [checkpoint.Storage].
 func (r redone) WritePosition(w checkpoint.Write) error {
-	place, err := json.Marshal(checkpoint.PlaceOf(&w.Position))
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(reached{r.doubt.ID, r.doubt.Last, place})
-	if err != nil {
-		return err
-	}
-	return r.facts.SetFact(context.Background(), r.fact(), text)
+	return keepPlace(context.Background(), r.facts, r.fact(), r.doubt, checkpoint.PlaceOf(&w.Position))
 }
 
 // WriteMappings implements [checkpoint.Storage].
 func (redone) WriteMappings(string) error { return nil }
 
-// report says how far a redo is, until ctx ends, or the doubt is dismissed: errDismissed.
-func (r *redoing) report(ctx context.Context, d *doubt.Doubt, run *redo) error {
+// sentence says how far a redo is; "": there is nothing new to say.
+func (r *redo) sentence() string {
+	s := r.source.Stats()
+	if s.Committed.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%sat the changes of %s, %s, %d keys forgotten", beingRedone,
+		s.Committed.UTC().Format(time.RFC3339), written(s.File, s.Pos), r.keys.taken.Load())
+}
+
+// report says of a doubt how far its redo is, until ctx ends, or the doubt is dismissed: it calls stop with
+// errDismissed.
+func report(ctx context.Context, book *doubt.Book, d *doubt.Doubt, sentence func() string,
+	stop context.CancelCauseFunc,
+) {
 	for retry.Sleep(ctx, looksEach) == nil {
-		if dismissed(r.doubts, *d) {
-			return errDismissed
+		if dismissed(book, *d) {
+			stop(errDismissed)
+			return
 		}
-		if s := run.source.Stats(); !s.Committed.IsZero() {
-			r.doubts.Say(d.ID, fmt.Sprintf("%sat the changes of %s, %s, %d keys forgotten", beingRedone,
-				s.Committed.UTC().Format(time.RFC3339), written(s.File, s.Pos), run.keys.taken.Load()))
+		if s := sentence(); s != "" {
+			book.Say(d.ID, s)
 		}
 	}
-	return ctx.Err()
 }
 
 // leftovers is the end of a log that takes what is only to be forgotten.

@@ -66,11 +66,12 @@ func (r *groupRedo) run(ctx context.Context, d *doubt.Doubt) (keys int64, err er
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	var g errgroup.Group
-	g.Go(func() error { return p.keepReached(watching) })
 	g.Go(func() error {
-		if r.report(watching, d, p) == errDismissed {
-			stop(errDismissed)
-		}
+		p.keepReached(watching)
+		return nil
+	})
+	g.Go(func() error {
+		report(watching, r.doubts, d, p.sentence, stop)
 		return nil
 	})
 	err = r.serve(ctx, p)
@@ -93,17 +94,6 @@ func inTopic(err error) error {
 		return notHeld(err.Error())
 	}
 	return err
-}
-
-// report says how far a redo is, until ctx ends, or the doubt is dismissed: errDismissed.
-func (r *groupRedo) report(ctx context.Context, d *doubt.Doubt, p *rereading) error {
-	for retry.Sleep(ctx, looksEach) == nil {
-		if dismissed(r.doubts, *d) {
-			return errDismissed
-		}
-		r.doubts.Say(d.ID, p.sentence())
-	}
-	return ctx.Err()
 }
 
 // build makes a redo.
@@ -137,11 +127,8 @@ func (r *groupRedo) build(ctx context.Context, d *doubt.Doubt) (*rereading, erro
 // begin returns where to begin: at the place of the doubt, or at the one that a redo for the same doubt has come to.
 // Doubts that were answered after that place are in doubt again when it returns.
 func (r *groupRedo) begin(ctx context.Context, d *doubt.Doubt) (from kafka.Place, err error) {
-	if kept, err := r.facts.Fact(ctx, r.fact()); err == nil && kept != nil {
-		var p reached
-		if json.Unmarshal(kept, &p) == nil && p.Doubt == d.ID && p.Last.Equal(d.Last) {
-			return kafka.ParsePlace(p.Place)
-		}
+	if place := placeKept(ctx, r.facts, r.fact(), d); place != nil {
+		return kafka.ParsePlace(place)
 	}
 	var answered []doubt.Doubt
 	if at, failed := time.Parse(time.RFC3339, d.From); failed == nil {
@@ -302,7 +289,7 @@ func (p *rereading) finished() bool {
 }
 
 // keepReached keeps how far the redo has come, until ctx ends, and once more then.
-func (p *rereading) keepReached(ctx context.Context) error {
+func (p *rereading) keepReached(ctx context.Context) {
 	kept := -1
 	for last := false; !last; {
 		last = retry.Sleep(ctx, redoSavesEach) != nil
@@ -313,23 +300,17 @@ func (p *rereading) keepReached(ctx context.Context) error {
 		if err != nil || done == kept {
 			continue
 		}
-		text, err := json.Marshal(reached{p.doubt.ID, p.doubt.Last, place})
-		if err != nil {
-			return err
-		}
 		saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), redoSavesEach)
-		if p.redo.facts.SetFact(saving, p.redo.fact(), text) == nil {
+		if keepPlace(saving, p.redo.facts, p.redo.fact(), p.doubt, json.RawMessage(place)) == nil {
 			kept = done
 		}
 		cancel()
 	}
-	return nil
 }
 
 // sentence says how far the redo is.
 func (p *rereading) sentence() string {
-	s := fmt.Sprintf("being answered, by doing the changes again: reading partition %d of the topic, %d records left, %d keys "+
-		"forgotten", p.partition.Load(), p.left.Load(), p.taken.Load())
+	s := beingRedone + fmt.Sprintf("reading partition %d of the topic, %d records left, %d keys forgotten", p.partition.Load(), p.left.Load(), p.taken.Load())
 	if err := p.trouble.Load(); err != nil {
 		s += fmt.Sprintf("; it waits: %v", *err)
 	}

@@ -104,6 +104,30 @@ func (w *walking) run(ctx context.Context, k *walked) error {
 	return troubles.record(ctx)
 }
 
+// runWhile does run, and calls wanted every [looksEach] meanwhile. Once that returns false, nobody waits for the walk
+// any more: it ends, and runWhile fails with errDismissed.
+func (w *walking) runWhile(ctx context.Context, k *walked, wanted func(ctx context.Context) bool) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- w.run(ctx, k) }()
+	ticker := time.NewTicker(looksEach)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			if context.Cause(ctx) == errDismissed {
+				return errDismissed
+			}
+			return err
+		case <-ticker.C:
+			if !wanted(ctx) {
+				stop(errDismissed)
+			}
+		}
+	}
+}
+
 // walkRun is a walk as a partition of the engine.
 type walkRun struct {
 	*walking

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal/walk"
@@ -97,10 +96,8 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 	return true, nil
 }
 
-// walkedFor is how far the walks for doubts have come, since the first of these came last.
+// walkedFor is how far the walks for doubts have come.
 type walkedFor struct {
-	Doubt string     `json:"doubt"`
-	Last  time.Time  `json:"last"`
 	Table string     `json:"table"`
 	Place walk.Place `json:"place"`
 	Rows  int64      `json:"rows"`
@@ -115,10 +112,8 @@ func (w *walking) walkFact() string { return "walk/" + w.config.Source.Name }
 func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walked) error {
 	w, of := a.walks, &due[0]
 	var at walkedFor
-	if text, err := w.facts.Fact(ctx, w.walkFact()); err == nil && text != nil {
-		if json.Unmarshal(text, &at) != nil || at.Doubt != of.ID || !at.Last.Equal(of.Last) {
-			at = walkedFor{}
-		}
+	if place := placeKept(ctx, w.facts, w.walkFact(), of); place != nil && json.Unmarshal(place, &at) != nil {
+		at = walkedFor{}
 	}
 	tables := func(k *walked) string { return k.Schema + "." + k.Name }
 	if i := slices.IndexFunc(walks, func(k *walked) bool { return tables(k) == at.Table }); i >= 0 {
@@ -129,11 +124,7 @@ func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walk
 	}
 	for _, k := range walks {
 		err := a.walkTable(ctx, due, k, func() error {
-			text, err := json.Marshal(walkedFor{of.ID, of.Last, tables(k), k.reached(), k.rows.Load(), k.keys.Load()})
-			if err != nil {
-				return err
-			}
-			return w.facts.SetFact(ctx, w.walkFact(), text)
+			return keepPlace(ctx, w.facts, w.walkFact(), of, walkedFor{tables(k), k.reached(), k.rows.Load(), k.keys.Load()})
 		})
 		if k.Where == "" && walk.IsMissing(err) {
 			continue // a table that is gone has no rows
@@ -147,24 +138,9 @@ func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walk
 
 // walkTable walks one table, and keeps how far it has come with save.
 func (a *answering) walkTable(ctx context.Context, due []doubt.Doubt, k *walked, save func() error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := make(chan error, 1)
-	go func() { done <- a.walks.run(ctx, k) }()
-	ticker := time.NewTicker(looksEach)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-done:
-			if context.Cause(ctx) == errDismissed {
-				return errDismissed
-			}
-			return err
-		case <-ticker.C:
-		}
+	return a.walks.runWhile(ctx, k, func(ctx context.Context) bool {
 		if dismissed(a.doubts, due...) {
-			stop(errDismissed)
-			continue
+			return false
 		}
 		if err := save(); err != nil && ctx.Err() == nil {
 			a.log.Warn("it cannot be kept how far a walk is; after a restart it would begin again", "error", err)
@@ -177,5 +153,6 @@ func (a *answering) walkTable(ctx context.Context, due []doubt.Doubt, k *walked,
 		for _, d := range due {
 			a.doubts.Say(d.ID, said)
 		}
-	}
+		return true
+	})
 }

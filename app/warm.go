@@ -64,12 +64,8 @@ type EndedWarmUp struct {
 	Done bool `json:"done"`
 }
 
-const (
-	// maxWarmUps is how many may wait, and maxEndedWarmUps how many of the ended ones are known.
-	maxWarmUps, maxEndedWarmUps = 10, 10
-	// warmUpSavesEach is how often it is kept how far one has come.
-	warmUpSavesEach = time.Second
-)
+// maxWarmUps is how many may wait, and maxEndedWarmUps how many of the ended ones are known.
+const maxWarmUps, maxEndedWarmUps = 10, 10
 
 // fact is the name under which warm-ups are kept.
 func (w *warming) fact() string { return "warm/" + w.config.Source.Name }
@@ -213,7 +209,7 @@ func (w *warming) runAll(ctx context.Context) error {
 		if k == nil {
 			continue
 		}
-		err := w.runOne(ctx, id, k)
+		err := w.runWhile(ctx, k, func(ctx context.Context) bool { return w.reached(ctx, id, k) })
 		answer := ""
 		var never walk.Refusal
 		switch {
@@ -240,29 +236,6 @@ func (w *warming) runAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// runOne carries one out, and keeps how far it has come. If it is cancelled meanwhile, it fails with errDismissed.
-func (w *warming) runOne(ctx context.Context, id string, k *walked) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	done := make(chan error, 1)
-	go func() { done <- w.run(ctx, k) }()
-	ticker := time.NewTicker(warmUpSavesEach)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-done:
-			if context.Cause(ctx) == errDismissed {
-				return errDismissed
-			}
-			return err
-		case <-ticker.C:
-			if !w.reached(ctx, id, k) {
-				stop(errDismissed)
-			}
-		}
-	}
 }
 
 // reached keeps how far the first warm-up has come; false: it was cancelled.

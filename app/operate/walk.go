@@ -63,7 +63,7 @@ func WalkRouter(all []spec.Mapping, w *Walk, report router.Reporter) (*router.Ro
 // TryWalk asks the source whether a table can be walked, and what it says of the condition. What it refuses is
 // [admin.Unfit].
 func TryWalk(ctx context.Context, c *config.Config, w *Walk) error {
-	t, err := openWalk(c, w)
+	t, _, err := openWalk(c, w)
 	if err == nil {
 		err = t.Try(ctx)
 	}
@@ -74,27 +74,23 @@ func TryWalk(ctx context.Context, c *config.Config, w *Walk) error {
 	return err
 }
 
-// openWalk returns a walk for a question about it.
-func openWalk(c *config.Config, w *Walk) (*walk.Walk, error) {
+// openWalk returns a walk for a question about it, and what routes its rows.
+func openWalk(c *config.Config, w *Walk) (*walk.Walk, *router.Router, error) {
 	o, err := connect.Source(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	route, err := WalkRouter(c.Mappings, w, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return newWalk(o, w, route), nil
-}
-
-func newWalk(o canal.Options, w *Walk, route *router.Router) *walk.Walk {
 	return walk.New(walk.Options{
 		Schema: w.Schema, Table: w.Name, Where: w.Where, Bind: route.Bind,
 		Connect: func(ctx context.Context) (walk.Conn, func(), error) {
 			conn, _, closes, err := canal.Session(ctx, o)
 			return conn, closes, err
 		},
-	}, walk.Place{})
+	}, walk.Place{}), route, nil
 }
 
 // dryRows is how many rows a chunk of a dry run has, and dryBytes about how large they are together at most.
@@ -106,18 +102,13 @@ const (
 // DryWalk looks which keys the rows of a walk make, and does nothing with them. Of one that several rows make it counts
 // each. p says how far it is.
 func DryWalk(ctx context.Context, c *config.Config, w *Walk, p *scope.Progress) (*Cached, error) {
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, err
-	}
-	route, err := WalkRouter(c.Mappings, w, nil)
-	if err != nil {
-		return nil, err
-	}
 	if err := TryWalk(ctx, c, w); err != nil {
 		return nil, err
 	}
-	rows := newWalk(o, w, route)
+	rows, route, err := openWalk(c, w)
+	if err != nil {
+		return nil, err
+	}
 	defer rows.Close()
 	found := &Cached{Keys: map[string]int{}}
 	var b event.Batch
