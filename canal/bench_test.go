@@ -195,7 +195,7 @@ func TestAParentsRowsAllocateNothing(t *testing.T) {
 		if allocs := testing.AllocsPerRun(5, func() { p.once(t) }); allocs > n/100 {
 			t.Errorf("%s: %v allocations in %d transactions", column, allocs, n)
 		}
-		if got := len(p.tables.cascading.told); got != doubts || p.sink.rows != 0 {
+		if got := len(p.tables.cascading.doubts); got != doubts || p.sink.rows != 0 {
 			t.Errorf("%s: the last row led to %d doubts, want %d; %d rows were handed out", column, got, doubts, p.sink.rows)
 		}
 	}

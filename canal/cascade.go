@@ -49,8 +49,8 @@ type cascading struct {
 	of        map[*event.Table]*lookout
 	last      *lookout
 	lastTable *event.Table
-	// told are the doubts of the present event.
-	told []doubt.Doubt
+	// doubts are those of the present event.
+	doubts []doubt.Doubt
 }
 
 // lookout is what is looked at in the rows of a parent.
@@ -330,7 +330,7 @@ func (l *loop) warn(w *warning) {
 	l.doubted = at
 	d := w.doubt
 	d.At = at
-	l.tables.cascading.told = append(l.tables.cascading.told, d)
+	l.tables.cascading.doubts = append(l.tables.cascading.doubts, d)
 }
 
 // warnUnread gives all warnings that rows of a table may call for, which could not be read.

@@ -29,7 +29,7 @@ func (l *loop) beginRows(h binlog.Header, body []byte) {
 	l.change.Tx = &l.tx.Tx
 	l.out.head, l.out.body = h, body
 	l.step.Kind, l.step.Tx, l.step.Version = Rows, l.change.Tx, l.change.Version
-	l.step.Cascaded, l.tables.cascading.told = nil, l.tables.cascading.told[:0]
+	l.step.Cascaded, l.tables.cascading.doubts = nil, l.tables.cascading.doubts[:0]
 }
 
 // each is [Step.Each].
@@ -37,7 +37,7 @@ func (l *loop) each(f func(*event.Change) error) error {
 	l.out.take = f
 	l.failed = l.decode()
 	l.out.take = nil
-	l.step.Cascaded = l.tables.cascading.told
+	l.step.Cascaded = l.tables.cascading.doubts
 	if l.rows-l.shown >= publishEach {
 		l.publish()
 	}

@@ -7,8 +7,8 @@
 // A chunk is one short autocommit SELECT, which takes no lock that others wait for. Its end is asked for first, from
 // the key alone, so that a condition that few rows meet does not make it read the whole table. Where its rows are
 // larger than they should be together, it ends earlier. The next chunk begins after the last row of the one before
-// ([Place]), so a walk can be left and continued at any chunk, also by another process. Rows that are inserted behind
-// it, or deleted before it comes to them, are not seen.
+// ([Place]), so a walk can be left and continued at any chunk, also by another process. Rows that are inserted before
+// where it is, or deleted before it comes to them, are not seen.
 //
 // The definition of the table is asked for again before each chunk. A chunk that fails has handed out rows that must be
 // thrown away; the next call begins again where it began.

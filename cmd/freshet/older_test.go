@@ -98,6 +98,16 @@ func (o *older) redone() {
 	o.kept("other:1")
 }
 
+// forgotten waits until all keys that mappings can have made were forgotten, and no others.
+func (o *older) forgotten() {
+	o.t.Helper()
+	for id := range changed + untouched {
+		o.gone(fmt.Sprintf("product:%d", id))
+	}
+	o.freshAgain()
+	o.kept("other:1")
+}
+
 func (o *older) restart() {
 	o.t.Helper()
 	testbed.Must(o.t, o.redis.Kill())
@@ -213,11 +223,7 @@ func TestATruncateIsAnsweredAgain(t *testing.T) {
 	o.stamped()
 	o.restart()
 	o.back()
-	for id := range changed + untouched {
-		o.gone(fmt.Sprintf("product:%d", id))
-	}
-	o.freshAgain()
-	o.kept("other:1")
+	o.forgotten()
 }
 
 func TestAllKeysAreForgottenWhenTheBinlogHasGone(t *testing.T) {
@@ -231,11 +237,7 @@ func TestAllKeysAreForgottenWhenTheBinlogHasGone(t *testing.T) {
 	o.source.Exec(t, "PURGE BINARY LOGS TO '"+file+"'")
 	o.restart()
 	o.back()
-	for id := range changed + untouched {
-		o.gone(fmt.Sprintf("product:%d", id))
-	}
-	o.freshAgain()
-	o.kept("other:1")
+	o.forgotten()
 }
 
 // A Redis that never had a stamp says nothing about how old its data is.
@@ -248,11 +250,7 @@ func TestAllKeysAreForgottenWhenNobodyKnowsHowOldTheDataIs(t *testing.T) {
 	o.change()
 	o.restart()
 	o.back()
-	for id := range changed + untouched {
-		o.gone(fmt.Sprintf("product:%d", id))
-	}
-	o.freshAgain()
-	o.kept("other:1")
+	o.forgotten()
 }
 
 func TestTheOperatorSaysHowFarToGoBack(t *testing.T) {

@@ -214,7 +214,7 @@ func TestKeysAreShownToWhoHoldsTheToken(t *testing.T) {
 		`document.getElementById("hot-ask").hidden && /^category:/.test(document.getElementById("hot-key-rows").textContent)`)
 }
 
-// What was in doubt is told from its cause to its end: the page says it while it is answered, and how it ended.
+// The page tells the story of each doubt: it says what is in doubt while that is answered, and how it ended.
 func TestThePageTellsTheStoryOfEachDoubt(t *testing.T) {
 	s := newShop(t)
 	const passes = "on_gap: invalidate\nscope_rate: 200\n"
@@ -296,7 +296,7 @@ func (s *shop) stamped() {
 	})
 }
 
-// tells waits until the page has told the story of a doubt.
+// tells waits until the page has said both what was in doubt and how that ended.
 func (b *browser) tells(cause, message, answer string) {
 	b.t.Helper()
 	b.isTold(cause, message)

@@ -207,14 +207,7 @@ func (b *bazaar) read(ctx context.Context, rnd *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	if rnd.IntN(2) == 0 {
-		select {
-		case <-time.After(time.Duration(rnd.Int64N(int64(fillSlow)))):
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if time.Since(start) > fillLimit {
+	if !inTime(ctx, rnd, start) {
 		return nil
 	}
 	b.load.fills.Add(1)

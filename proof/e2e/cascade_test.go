@@ -166,14 +166,7 @@ func (l *cascadeLoad) read(ctx context.Context, rnd *rand.Rand) error {
 	} else if err != nil {
 		return err
 	}
-	if rnd.IntN(2) == 0 {
-		select {
-		case <-time.After(time.Duration(rnd.Int64N(int64(fillSlow)))):
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if time.Since(start) > fillLimit {
+	if !inTime(ctx, rnd, start) {
 		return nil
 	}
 	l.fills.Add(1)

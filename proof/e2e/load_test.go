@@ -162,18 +162,23 @@ func (l *load) read(ctx context.Context, rnd *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	if rnd.IntN(2) == 0 {
-		select {
-		case <-time.After(time.Duration(rnd.Int64N(int64(fillSlow)))):
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if time.Since(start) > fillLimit {
+	if !inTime(ctx, rnd, start) {
 		return nil
 	}
 	l.fills.Add(1)
 	return rdb.Set(context.WithoutCancel(ctx), key, value, 0).Err()
+}
+
+// inTime is slow half of the time, and reports whether a fill that began at start may still be made.
+func inTime(ctx context.Context, rnd *rand.Rand, start time.Time) bool {
+	if rnd.IntN(2) == 0 {
+		select {
+		case <-time.After(time.Duration(rnd.Int64N(int64(fillSlow)))):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return time.Since(start) <= fillLimit
 }
 
 // loadRig is a rig under load, with freshet running.
