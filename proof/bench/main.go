@@ -70,6 +70,7 @@ func (b *benchmark) sections() []*section {
 		b.restSection(),
 		b.scopeSection(),
 		b.redoSection(),
+		b.walkSection(),
 		b.othersSection(),
 		b.actionsSection(),
 		b.guardSection(),
