@@ -148,7 +148,7 @@ func (r role) shorten() string {
 	if r == roleValue {
 		return "leave the column out that is so large"
 	}
-	return "put md5 or sha1 over the column that is so long"
+	return "put a digest such as sha256 over the column that is so long"
 }
 
 // compileFilters returns the steps; those from after on are for what default put in the place of NULL.

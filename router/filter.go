@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/md5"
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"hash/crc32"
@@ -39,6 +40,8 @@ type kind struct {
 	makes numeric
 	// encodes: the result holds only characters that the filter chose, so no text can have a separator in it.
 	encodes bool
+	// hexits is how many lower-case hexadecimal digits the result has, of a filter that always makes as many; else 0.
+	hexits int
 	// blurs: the filter makes one text of many values, or a text of NULL, so rows cannot be distinguished by the result.
 	// Filters that leave out case and blanks are taken to follow the column's collation.
 	blurs bool
@@ -55,8 +58,8 @@ const (
 	anyText
 )
 
-// kinds are all filters. A new one needs a line here, and its bytes in router/shape; see "A new filter" in this
-// package's comment. It is never written to.
+// kinds are all filters. A new one needs a line here, and what "A new filter" in this package's comment names. It is
+// never written to.
 var kinds = []kind{
 	{name: "lower", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToLower) })},
 	{name: "upper", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToUpper) })},
@@ -67,14 +70,18 @@ var kinds = []kind{
 	})},
 	{name: "hex", makes: surelyText, encodes: true, compile: always(hex.AppendEncode)},
 	{name: "base64", makes: surelyText, encodes: true, compile: always(base64.StdEncoding.AppendEncode)},
-	{name: "md5", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
+	digest("md5", md5.Size, func(dst, src []byte) []byte {
 		s := md5.Sum(src)
 		return hex.AppendEncode(dst, s[:])
-	})},
-	{name: "sha1", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
+	}),
+	digest("sha1", sha1.Size, func(dst, src []byte) []byte {
 		s := sha1.Sum(src)
 		return hex.AppendEncode(dst, s[:])
-	})},
+	}),
+	digest("sha256", sha256.Size, func(dst, src []byte) []byte {
+		s := sha256.Sum256(src)
+		return hex.AppendEncode(dst, s[:])
+	}),
 	{name: "crc32", makes: surelyInteger, encodes: true, blurs: true, compile: always(func(dst, src []byte) []byte {
 		return strconv.AppendUint(dst, uint64(crc32.ChecksumIEEE(src)), 10)
 	})},
@@ -90,6 +97,11 @@ var kinds = []kind{
 	}},
 	{name: "urlencode", encodes: true, compile: always(urlencode)},
 	{name: "default", takes: anyText, example: "default:X", blurs: true},
+}
+
+// digest returns the kind of a filter that makes a digest of so many bytes, as hexadecimal.
+func digest(name string, size int, f func(dst, src []byte) []byte) kind {
+	return kind{name: name, makes: surelyText, encodes: true, hexits: 2 * size, compile: always(f)}
 }
 
 // always makes a kind's compile of a filter that takes no argument and can always do its work.
@@ -127,6 +139,15 @@ func (f *Filter) String() string {
 func (f *Filter) Encodes() bool {
 	k := f.kind()
 	return k != nil && k.encodes
+}
+
+// Hexits returns how many lower-case hexadecimal digits the filter makes, if it always makes as many; else 0.
+func (f *Filter) Hexits() int {
+	k := f.kind()
+	if k == nil {
+		return 0
+	}
+	return k.hexits
 }
 
 // Blurs reports whether the filter makes one text of many values, or a text of NULL.
