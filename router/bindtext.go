@@ -118,9 +118,9 @@ const fullImage = "set binlog_row_image=FULL, in every session that writes to th
 // check returns what is wrong with a column in a template of the role.
 func (r role) check(c *event.Column) *fault {
 	switch {
-	case c.Class == event.ClassKeyless && !(r.holdsJSON() && c.IsJSON()):
+	case c.Class == event.ClassJSON && !r.holdsJSON():
 		return &fault{
-			what: "which has no text that could be part of a " + r.String(),
+			what: "which cannot be part of a " + r.String(),
 			do:   "take another column, or a generated one that extracts what the " + r.String() + " needs",
 		}
 	case r == roleScore && !mayBeScore(c):

@@ -163,7 +163,7 @@ func (k *checker) sight(s *sight) bool {
 
 func newPlace(n *router.Node, t *event.Table) (placeholder, bool) {
 	c := t.Column(n.Lit)
-	if c < 0 || t.Columns[c].Class == event.ClassKeyless {
+	if c < 0 || t.Columns[c].Class == event.ClassJSON {
 		return placeholder{}, false
 	}
 	p := placeholder{node: n, column: &t.Columns[c]}

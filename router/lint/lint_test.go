@@ -27,7 +27,7 @@ func user() *event.Table {
 		{Name: "ratio", Type: "float", Class: event.ClassFloat},
 		{Name: "code", Type: "char(2)", Class: event.ClassText, Collation: "utf8mb4_general_ci"},
 		{Name: "note", Type: "varchar(9)", Class: event.ClassText, Collation: "latin1_bin"},
-		{Name: "doc", Type: "json", Class: event.ClassKeyless},
+		{Name: "doc", Type: "json", Class: event.ClassJSON},
 	}}
 }
 
