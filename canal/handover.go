@@ -12,7 +12,7 @@ const maxRuns = 4096
 type pending struct {
 	active bool
 	runs   event.End
-	// need is behind the beginning of the last transaction that had rows.
+	// need is after the beginning of the last transaction that had rows.
 	need binlogPos
 	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
 }

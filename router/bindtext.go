@@ -28,7 +28,7 @@ type part struct {
 	lit  string
 	// slot, filters, fallback: of a column. What stands for NULL goes through the filters from after on only.
 	slot     int
-	filters  []filter
+	filters  []filterFunc
 	fallback []byte
 	nullable bool
 	after    int
@@ -152,7 +152,7 @@ func (r role) shorten() string {
 }
 
 // compileFilters returns the steps; those from after on are for what default put in the place of NULL.
-func compileFilters(specs []Filter) (steps []filter, after int, nullable bool) {
+func compileFilters(specs []Filter) (steps []filterFunc, after int, nullable bool) {
 	for i := range specs {
 		if f := specs[i].compile(); f != nil {
 			steps = append(steps, f)

@@ -26,8 +26,8 @@ type Filter struct {
 	at int
 }
 
-// kind is what there is to know of the filters with one name.
-type kind struct {
+// filterKind is what there is to know of the filters with one name.
+type filterKind struct {
 	name string
 	// takes is the argument; least and most bound a number.
 	takes       argument
@@ -46,7 +46,7 @@ type kind struct {
 	// Filters that leave out case and blanks are taken to follow the column's collation.
 	blurs bool
 	// compile returns what the filter does; nil for default, which is no step but stands for NULL.
-	compile func(n uint64) filter
+	compile func(n uint64) filterFunc
 }
 
 type argument uint8
@@ -58,9 +58,9 @@ const (
 	anyText
 )
 
-// kinds are all filters. A new one needs a line here, and what "A new filter" in this package's comment names. It is
-// never written to.
-var kinds = []kind{
+// filterKinds are all filters. A new one needs a line here, and what "A new filter" in this package's comment names. It
+// is never written to.
+var filterKinds = []filterKind{
 	{name: "lower", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToLower) })},
 	{name: "upper", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToUpper) })},
 	{name: "trim", compile: always(func(dst,
@@ -88,41 +88,41 @@ var kinds = []kind{
 	// The bound keeps remainder × 10 + digit within 64 bits.
 	{
 		name: "mod", takes: number, least: 1, most: 1e18, example: "mod:16", makes: surelyInteger, blurs: true,
-		compile: func(n uint64) filter {
+		compile: func(n uint64) filterFunc {
 			return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
 		},
 	},
-	{name: "pad", takes: number, least: 1, most: 64, example: "pad:5", compile: func(n uint64) filter {
+	{name: "pad", takes: number, least: 1, most: 64, example: "pad:5", compile: func(n uint64) filterFunc {
 		return func(dst, src []byte) ([]byte, bool) { return pad(dst, src, int(n)), true }
 	}},
 	{name: "urlencode", encodes: true, compile: always(urlencode)},
 	{name: "default", takes: anyText, example: "default:X", blurs: true},
 }
 
-// digest returns the kind of a filter that makes a digest of so many bytes, as hexadecimal.
-func digest(name string, size int, f func(dst, src []byte) []byte) kind {
-	return kind{name: name, makes: surelyText, encodes: true, hexits: 2 * size, compile: always(f)}
+// digest returns what there is to know of a filter that makes a digest of so many bytes, as hexadecimal.
+func digest(name string, size int, f func(dst, src []byte) []byte) filterKind {
+	return filterKind{name: name, makes: surelyText, encodes: true, hexits: 2 * size, compile: always(f)}
 }
 
-// always makes a kind's compile of a filter that takes no argument and can always do its work.
-func always(f func(dst, src []byte) []byte) func(uint64) filter {
-	return func(uint64) filter {
+// always makes the compile of a filter that takes no argument and can always do its work.
+func always(f func(dst, src []byte) []byte) func(uint64) filterFunc {
+	return func(uint64) filterFunc {
 		return func(dst, src []byte) ([]byte, bool) { return f(dst, src), true }
 	}
 }
 
 // kind returns what there is to know of the filter, nil for a name that no filter has.
-func (f *Filter) kind() *kind {
-	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == f.Name }); i >= 0 {
-		return &kinds[i]
+func (f *Filter) kind() *filterKind {
+	if i := slices.IndexFunc(filterKinds, func(k filterKind) bool { return k.name == f.Name }); i >= 0 {
+		return &filterKinds[i]
 	}
 	return nil
 }
 
 // Filters returns the names of all filters.
 func Filters() (names []string) {
-	for i := range kinds {
-		names = append(names, kinds[i].name)
+	for i := range filterKinds {
+		names = append(names, filterKinds[i].name)
 	}
 	return names
 }
@@ -162,7 +162,7 @@ func (f *Filter) check(before []Filter) *fault {
 	if k == nil {
 		one := "write one of " + spec.Names(Filters())
 		if f.Name == "" {
-			return &fault{f.at, "a filter is missing behind the |", one}
+			return &fault{f.at, "a filter is missing after the |", one}
 		}
 		return &fault{f.at, "unknown filter " + spec.Quote(f.Name), spec.Suggest(f.Name, Filters(), one)}
 	}
@@ -184,7 +184,7 @@ func (f *Filter) check(before []Filter) *fault {
 	return nil
 }
 
-func (f *Filter) number(k *kind) *fault {
+func (f *Filter) number(k *filterKind) *fault {
 	if f.Arg == "" {
 		return &fault{f.at, f.Name + " has no number", "write " + k.example}
 	}
@@ -229,12 +229,12 @@ func checkMod(begin numeric, what string, filters []Filter) *fault {
 	return nil
 }
 
-// filter appends to dst what it makes from src, which dst may share memory with but not overlap after its end. It
+// filterFunc appends to dst what it makes from src, which dst may share memory with but not overlap after its end. It
 // returns false when it cannot: mod, of what is no integer.
-type filter func(dst, src []byte) ([]byte, bool)
+type filterFunc func(dst, src []byte) ([]byte, bool)
 
 // compile returns the filter; nil for default, and for a name that no filter has.
-func (f *Filter) compile() filter {
+func (f *Filter) compile() filterFunc {
 	k := f.kind()
 	if k == nil || k.compile == nil {
 		return nil
@@ -307,7 +307,7 @@ func pad(dst, src []byte, n int) []byte {
 }
 
 // chain applies filters to the text from start on, in place.
-func chain(dst []byte, start int, filters []filter) ([]byte, bool) {
+func chain(dst []byte, start int, filters []filterFunc) ([]byte, bool) {
 	for _, f := range filters {
 		mid := len(dst)
 		out, ok := f(dst, dst[start:mid])
