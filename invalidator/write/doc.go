@@ -84,6 +84,16 @@
 // does not repair this one; a leftover that names no member removes the set. Nothing is known of a key that is only
 // deleted, expired or raised: that is always done.
 //
+// # What was read from its table
+//
+// A walk reads a row as it is, and hands it on under the newest version v that was known to be visible before the source
+// was asked. So the value is no older than v, and the proof above holds with the question instead of v: a change newer
+// than v was not known to be visible then, and is settled no sooner than D after the question. D, how old the value is,
+// and for how long T counts are all measured from the question. A walk that is killed reads its rows again.
+//
+// The value may be newer than v. Then an older change, newer than v, may still replace it, until the change that the
+// value is of has had its own actions.
+//
 // # What the sender owes
 //
 //   - [Item.Judge] is asked before every sending, also one again after a lost connection, with a time of Redis' clock
