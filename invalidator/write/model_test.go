@@ -78,7 +78,8 @@ func drawHazards(t *rapid.T) hazards {
 		evict: c("evict"), handover: c("handover"), rewind: c("rewind"), rename: c("rename"), zombie: c("zombie"),
 		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), stuck: c("stuck"), slow: c("slow"),
 		fewMarks: c("few marks"), torn: c("torn"),
-		refused: c("refused"), goBack: c("go back"), scope: c("scope"), walk: c("walk"), waits: c("waits"), killed: c("killed"),
+		refused: c("refused"), goBack: c("go back"), scope: c("scope"),
+		walk: c("walk"), waits: c("waits"), killed: c("killed"),
 	}
 }
 

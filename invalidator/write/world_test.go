@@ -141,7 +141,7 @@ type task struct {
 	version  int         // under which change's version it is handed on
 	known    moment      // since when everybody is known to see it
 	over     func() bool // whether the process has ended
-	forgets  bool        // it is a row whose key is to be forgotten
+	forgets  bool        // its key is forgotten, and nothing written
 	answered bool        // the first action was answered, or its reply was lost
 	begun    int64       // what may be confirmed: see Item.Begun
 	done     bool

@@ -1,0 +1,37 @@
+package write
+
+import (
+	"testing"
+
+	"github.com/freshet/freshet/event"
+)
+
+// A scope forgets a key under the newest version that everybody can see, which may be that of another key. A slow
+// reader may fill the key after that, until the final action of the key's own change: this has to remove what it finds.
+func TestWhatIsDoneAgainTakesNoChangeItsFinalAction(t *testing.T) {
+	both(t, func(r *rig) {
+		for name, change := range map[string]func(v event.Version) *Item{
+			"a value":  func(v event.Version) *Item { return put("k", "new", v) },
+			"a field":  func(v event.Version) *Item { return field("k", "f", "new", event.IntentPut, v) },
+			"a member": func(v event.Version) *Item { return member("k", "m", event.IntentPut, v) },
+		} {
+			r.redis("flushall")
+			clear(r.begun)
+			it := change(at(5))
+			r.do(it) // the first action
+			found := change(at(6))
+			found.Intent, found.Leftover = event.IntentForget, true
+			if o := r.do(found); o != Forgotten {
+				t.Fatalf("%s: %s", name, o)
+			}
+			fill := map[event.Action][]any{
+				event.ActionRebuild: {"set", "k", "old"}, event.ActionHash: {"hset", "k", "f", "old"},
+				event.ActionSet: {"sadd", "k", "old"},
+			}[it.Action]
+			r.redis(fill...)
+			if o := r.do(it); o == Older || r.redis("exists", "k") == int64(1) {
+				t.Errorf("%s: the final action: %s; what a slow reader filled is there", name, o)
+			}
+		}
+	})
+}
