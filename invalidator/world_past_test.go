@@ -81,8 +81,8 @@ func (s *scenario) drawUnlogged(at time.Duration, yes func(float64) bool, span f
 		if s.mayNotBe(f) {
 			continue
 		}
-		if s.write(&f, yes, span); s.kinds[row].instant {
-			f.written = f.read
+		if f.written = f.read; !s.kinds[row].instant {
+			s.write(&f, yes, span)
 		}
 		s.fills = append(s.fills, f)
 	}
