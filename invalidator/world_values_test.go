@@ -164,7 +164,7 @@ func (w *world) rebuild(key string, args []string) any {
 		switch {
 		case isOld || !marked:
 		case args[0] == "yield":
-			delete(w.guards, key)
+			w.guards[key] = mark{old.version, now, w.now()}
 		default:
 			w.guards[key] = mark{v, old.since, w.now()}
 		}

@@ -28,8 +28,8 @@
 //	the companion is of a later epoch              the key is removed, the companion stays
 //
 // since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting removes, and raises a
-// companion that is there. A leftover takes the companion along, and leaves the key alone where c > v: see "What is
-// done again".
+// companion that is there. A leftover leaves the companion at c, begun at this moment, and the key alone where c > v:
+// see "What is done again".
 //
 // # Why that is enough
 //
@@ -80,7 +80,8 @@
 // That is true of companions that say which change of the key was last there. What a scope forgets has the newest
 // version that everybody can see, and that may be another key's. A companion raised to it would be newer than changes
 // of the key whose final actions are still to come, and these would do nothing. A later scope, in a process that knows
-// of less yet, would take it for a newer change. So a leftover leaves no companion, as if Redis had evicted both.
+// of less yet, would take it for a newer change. So a leftover leaves the companion at c. As after an eviction, it
+// confirms nothing until it is old enough again.
 //
 // So c = v is not enough: what Redis holds may be of the time between the first and the final action of v, and nobody
 // else repairs it. Nor are other forgets left undone. Two mappings may have a key in common and differ in D: a slow

@@ -79,12 +79,13 @@ local function judge(mark, fresh)
 end
 
 -- forget returns the mark to be left by a change that only removes: true if none may be left, nil if it stays. What is
--- done again leaves none. Its version may be that of another key: a mark of it would keep changes of this key that are
--- not finished from removing anything.
+-- done again leaves the mark at its version, for its own may be that of another key: changes of this key that are not
+-- finished would remove nothing then. The mark confirms only once it is old enough again.
 local function forget(mark)
   local o, v, since = relate(mark)
   if not mark or o == 'former' or o == 1 then return nil end
-  if o == 'none' or o == 'later' or op == 'yield' then return true end
+  if o == 'none' or o == 'later' then return true end
+  if op == 'yield' then return text(v, now) end
   return text(version, since)
 end
 
