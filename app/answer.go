@@ -120,7 +120,7 @@ type request struct {
 func byItself(cause alarm.Kind) bool {
 	switch cause {
 	case alarm.TruncatedTable, alarm.StatementLogged, alarm.RowsCascaded, alarm.DefinitionChanged, alarm.XAKeysUnknown,
-		alarm.XAUnread, alarm.BinlogGap, alarm.RedisChanged, alarm.ByHand:
+		alarm.XAUnread, alarm.ColumnAbsent, alarm.BinlogGap, alarm.RedisChanged, alarm.ByHand:
 		return true
 	}
 	return false

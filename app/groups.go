@@ -62,7 +62,7 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 		return err
 	}
 	a.ready, a.learn, a.finished, a.shared = g.ready, g.learn, g.await, true
-	a.given = &trail{facts: g.facts, group: g.group}
+	a.given, a.held = &trail{facts: g.facts, group: g.group}, d.letters.Held
 	g.answering = a
 	g.redo = &groupRedo{
 		log: g.log, ends: g.ends, facts: g.facts, doubts: p.doubts, given: a.given, group: g.group,

@@ -81,7 +81,7 @@ func (g *groupAnswers) askSettled(ctx context.Context, last *settled) (*settled,
 			return &settled{text, time.Now()}, nil
 		}
 	}
-	if parked, err := g.log.Parked(ctx); err != nil || parked {
+	if parked, err := g.log.Parked(ctx); err != nil || parked || g.hasLetters() {
 		return nil, err
 	}
 	if err := g.doubts.Refresh(ctx); err != nil || g.inDoubt() {

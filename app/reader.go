@@ -116,6 +116,7 @@ func (r *reader) row(ctx context.Context, c *event.Change) error {
 			return err
 		}
 	} else {
+		r.troubles.begin(c.Version)
 		r.router.Route(&r.batch, c)
 	}
 	return r.handOnIfFull(ctx)
@@ -130,7 +131,11 @@ func (r *reader) xaRow(c *event.Change) error {
 			r.batch.Cut(from)
 		}
 	}()
+	unnamed := r.troubles.begin(c.Version)
 	r.router.Route(&r.batch, c)
+	if r.troubles.lacked(unnamed) { // the row changes when the transaction is committed: what is in doubt is so again then
+		r.xa.doubt(c.Tx, c.Version, []string{c.Table.String()})
+	}
 	err := r.xa.remember(c.Tx, &r.batch, from)
 	whole = true
 	return err

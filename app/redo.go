@@ -140,15 +140,19 @@ func (a *answering) askUnread(ctx context.Context, of *doubt.Doubt) error {
 // wrong with Redis.
 func (a *answering) place() (string, bool) {
 	at := a.live.saved.Current() // first: what is in doubt is recorded before it is passed over
-	held, err := a.held()
-	if at.IsZero() || a.live.finished().IsZero() {
-		return "", false
-	}
-	if err != nil || !held.Counted || held.Parked > 0 || len(a.open()) > 0 {
+	if at.IsZero() || a.live.finished().IsZero() || a.hasLetters() || len(a.open()) > 0 {
 		return "", false
 	}
 	text, err := json.Marshal(checkpoint.PlaceOf(&at))
 	return string(text), err == nil
+}
+
+// hasLetters reports whether any key may be parked, or was given up. Its change is finished as far as the log goes, but
+// is not in Redis: a dead letter that is replayed later would be undone by a Redis that comes back with what it held
+// before.
+func (a *answering) hasLetters() bool {
+	held, err := a.held()
+	return err != nil || !held.Counted || held.Parked+held.DeadLetters > 0
 }
 
 // redo is one that is under way.

@@ -14,6 +14,7 @@ import (
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/eventlog/kafka"
 	"github.com/freshet/freshet/eventlog/kafka/consumer"
+	"github.com/freshet/freshet/retry"
 )
 
 // truncated is a doubt about a table of a source.
@@ -122,10 +123,13 @@ func TestTheGroupsPlaceIsKnownOnceNothingBeforeItIsLeft(t *testing.T) {
 	book, err := doubt.New(facts, nil, nil)
 	must(t, err)
 	must(t, book.Load(t.Context()))
-	log := &askedGroup{}
+	log, held := &askedGroup{}, retry.Held{Counted: true}
 	g := &groupAnswers{
 		log: log, group: "g",
-		answering: &answering{doubts: book, given: &trail{facts: facts, group: "g"}, log: slog.New(slog.DiscardHandler)},
+		answering: &answering{
+			doubts: book, given: &trail{facts: facts, group: "g"}, log: slog.New(slog.DiscardHandler),
+			held: func() (retry.Held, error) { return held, nil },
+		},
 	}
 	g.leads.Store(true)
 	ask := func(asked string) (is string) {
@@ -148,6 +152,12 @@ func TestTheGroupsPlaceIsKnownOnceNothingBeforeItIsLeft(t *testing.T) {
 		t.Error("a key is parked: ", is)
 	}
 	log.parked = false
+	for _, held = range []retry.Held{{}, {Counted: true, Parked: 1}, {Counted: true, DeadLetters: 1}} {
+		if is := ask("reached parked"); is != "" {
+			t.Errorf("%+v: %s", held, is)
+		}
+	}
+	held = retry.Held{Counted: true}
 	d := truncated("a", time.Time{})
 	must(t, book.Record(t.Context(), d))
 	if is := ask("reached parked"); is != "" {

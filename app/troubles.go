@@ -24,6 +24,9 @@ type troubles struct {
 	source string
 	// gathered are those since the last batch; a message stands for its kind and its table.
 	gathered map[string]doubt.Doubt
+	// place is where the present row stands; zero: in no binlog. unnamed counts the rows that lacked a column of a key.
+	place   event.Version
+	unnamed int
 	// seen takes each definition of a mapped table; nil: nobody wants them.
 	seen *definitions
 }
@@ -41,9 +44,22 @@ func (t *troubles) Report(kind router.Trouble, table, message string) {
 	case router.KeyTooLong:
 		t.gather(alarm.KeyTooLong, table, message)
 	default:
+		t.unnamed++
 		t.gather(alarm.ColumnAbsent, table, message)
 	}
 }
+
+// begin takes note of where the row stands that is routed next, and returns how many rows lacked a column before it.
+func (t *troubles) begin(at event.Version) (unnamed int) {
+	if t == nil {
+		return 0
+	}
+	t.place = at
+	return t.unnamed
+}
+
+// lacked reports whether a row has lacked a column since begin.
+func (t *troubles) lacked(unnamed int) bool { return t != nil && t.unnamed > unnamed }
 
 // cascaded takes a doubt about rows that changed without row events. A burst of them is one doubt, about the last
 // place.
@@ -55,11 +71,15 @@ func (t *troubles) cascaded(d *doubt.Doubt) {
 }
 
 func (t *troubles) gather(cause alarm.Kind, table, message string) {
-	if _, known := t.gathered[message]; known {
+	if d, known := t.gathered[message]; known {
+		d.At = t.place
+		t.gathered[message] = d
 		return
 	}
-	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, Message: message +
-		": clear the keys of the table"}
+	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, At: t.place, Message: message}
+	if cause != alarm.ColumnAbsent { // which freshet answers
+		d.Message += ": clear the keys of the table"
+	}
 	if len(t.gathered) >= maxGathered {
 		message, d.Tables = string(cause), nil
 	}

@@ -45,6 +45,7 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 		}
 		w.startReaders()
 		w.startEvictions()
+		w.startPast()
 		v.fault = p.run(t)
 		v.stale, v.trace = w.stale(), append(w.describe(), w.trace...)
 		v.written = slices.ContainsFunc(w.rebuilt(), func(key string) bool { _, cached := w.cache[key]; return cached })
@@ -87,13 +88,13 @@ func (p *process) awaitQuiet(ctx context.Context) string {
 	w := p.w
 	for range 600 {
 		w.mu.Lock()
-		committed, failure := p.committed, p.failure
+		committed, failure, ran := p.committed, p.failure, w.ranErrands()
 		w.mu.Unlock()
 		parked, _ := p.store.counts()
 		if failure != nil {
 			return failure.Error()
 		}
-		if committed == len(p.records) && parked == 0 && !p.store.replay() {
+		if committed == len(p.records) && ran && parked == 0 && !p.store.replay() {
 			return ""
 		}
 		p.store.replay()
@@ -128,6 +129,9 @@ func (w *world) describe() []string {
 	for _, s := range w.stalls {
 		lines = append(lines, fmt.Sprintf("redis hangs from %s to %s", s.from, s.to))
 	}
+	for _, e := range w.errands {
+		lines = append(lines, fmt.Sprintf("%s, needed since %s, at %s", e.what, e.since, e.at))
+	}
 	for _, r := range w.refusals {
 		lines = append(lines, fmt.Sprintf("redis refuses row %d from %s to %s: %s", r.row, r.from, r.to, r.answer))
 	}
@@ -140,6 +144,7 @@ func everything() hazards {
 		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, unused: 0.5, refuse: 0.15, away: 0.1, crash: 0.2,
 		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
 		values: 0.6, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
+		walk: 0.3, scope: 0.1, goBack: 0.15,
 	}
 }
 
@@ -218,6 +223,18 @@ func TestTheRuleHolds(t *testing.T) {
 		},
 		{"where values are queried", hazards{values: 1, queried: 1, precise: 0.5, limited: 0.5}},
 		{"where queries are too many", hazards{values: 1, queried: 1, tight: 1, none: 1}},
+		{"where rows are walked", hazards{walk: 0.9, values: 0.8, queried: 0.2, precise: 0.9}},
+		{
+			"where rows are walked and freshet is killed",
+			hazards{walk: 0.9, values: 0.8, crash: 0.9, evict: 0.5, precise: 0.9},
+		},
+		{"where something happens that no event tells of", hazards{scope: 0.9, values: 0.5, crash: 0.3, precise: 0.9}},
+		{
+			"where Redis goes back",
+			hazards{
+				goBack: 0.9, values: 0.5, crash: 0.5, refuse: 0.3, full: 0.3, stall: 0.3, walk: 0.2, scope: 0.2, precise: 0.9,
+			},
+		},
 		{"where a local cache is told", hazards{told: 1, precise: 0.9}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

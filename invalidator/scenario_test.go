@@ -33,6 +33,9 @@ type hazards struct {
 	limited float64 // a row's mapping has a rate limit of its own
 	evict   float64 // Redis forgets keys, and what their guards know, once nothing has been written to them for long
 	behind  float64 // with kafka: an old leader's leftovers come long after everything else
+	walk    float64 // rows are read from their table, and written or forgotten
+	scope   float64 // something happens that no event tells of, and Redis is searched
+	goBack  float64 // Redis goes back to what it held, and what was done since is done again
 	again   float64 // with kafka: the same by the present leader, which no real one does without sending all that followed
 }
 
@@ -69,7 +72,9 @@ type scenario struct {
 	kinds    []rowKind       // by row
 	evicts   []time.Duration // when Redis forgets what has not been written to for long
 	lates    []int           // changes that come again, long after
-	end      time.Duration   // nothing happens from outside after it
+	errands  []*errand
+	backs    []*snapshot
+	end      time.Duration // nothing happens from outside after it
 }
 
 // draw makes a scenario out of the hazards.
@@ -106,6 +111,7 @@ func draw(h hazards, rng *rand.Rand) scenario {
 	}
 	s.settleEnd()
 	s.drawValues(rng, yes, span)
+	s.drawPast(yes, span)
 	return s
 }
 
@@ -307,6 +313,9 @@ func (s *scenario) settleEnd() {
 	}
 	for _, x := range slices.Concat(s.crashes, s.refusals) {
 		s.end = max(s.end, x.to)
+	}
+	for _, e := range s.errands {
+		s.end = max(s.end, e.at)
 	}
 	s.end += time.Millisecond
 }

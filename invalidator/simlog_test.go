@@ -246,6 +246,7 @@ func (l *simLog) Commit(t eventlog.Token) {
 	}
 	l.p.committed = max(l.p.committed, k.record)
 	w.note("commit %d of %d", k.record, len(l.p.records))
+	l.p.moveStamp()
 }
 
 // simStore is the store as one life of the process sees it: what it had not written when it was killed is lost.
@@ -319,6 +320,7 @@ func (p *process) live(t *testing.T, ctx context.Context) {
 	p.ended.Go(func() { p.check(e.Run(ctx)) })
 	p.ended.Go(func() { p.check(e.Serve(ctx, log)) })
 	p.ended.Go(func() { p.beat(ctx, e, log.asks) })
+	p.ended.Go(func() { p.runErrands(ctx, e, life) })
 }
 
 func (p *process) check(err error) {
@@ -343,6 +345,13 @@ func (p *process) beat(ctx context.Context, e *Engine, known *asks) {
 		now := w.now()
 		honest := w.confirmed(w.servers, now)
 		known.add(now, honest)
+		w.mu.Lock()
+		p.moveStamp()
+		replays := w.goBack > 0 && w.chance(0.3)
+		w.mu.Unlock()
+		if replays {
+			p.store.replay()
+		}
 		if w.isLiar && now < w.takeover+4*w.d {
 			// The old leader does not know yet that it is none, nor that the second server is read again.
 			p.send(ctx, &late, e, 1, w.confirmed(1, now))

@@ -43,6 +43,8 @@ type window struct {
 type fill struct {
 	row, server   int
 	read, written time.Duration
+	// unlogged: what was read is what a row held before a statement that no event tells of.
+	unlogged bool
 }
 
 // world is one scenario, and the state while it runs.
@@ -62,6 +64,8 @@ type world struct {
 	locks  map[string]string
 	local  map[string]int
 	writer map[string]bool // whether a key's last write was freshet's
+	stamp  int             // up to which record everything is finished, as Redis says
+	runs   int             // how often Redis went back
 	parked map[string]bool // the keys that ever were: they are deleted later, and nobody is told
 }
 
@@ -88,6 +92,9 @@ func (w *world) valueAt(row, server int, t time.Duration) int {
 func (w *world) startReaders() {
 	for _, f := range w.fills {
 		value := w.valueAt(f.row, f.server, f.read)
+		if f.unlogged {
+			value = unlogged
+		}
 		time.AfterFunc(f.written, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()

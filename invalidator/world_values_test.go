@@ -161,7 +161,11 @@ func (w *world) rebuild(key string, args []string) any {
 	isOld := marked && old.version.Compare(v) > 0
 	if args[0] == "forget" || (args[0] == "yield" || now > number(6)) && !isOld {
 		delete(w.cache, key)
-		if marked && old.version.Compare(v) <= 0 {
+		switch {
+		case isOld || !marked:
+		case args[0] == "yield":
+			w.guards[key] = mark{old.version, now, w.now()}
+		default:
 			w.guards[key] = mark{v, old.since, w.now()}
 		}
 		return int64(isForgotten)

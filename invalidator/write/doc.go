@@ -28,7 +28,8 @@
 //	the companion is of a later epoch              the key is removed, the companion stays
 //
 // since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting removes, and raises a
-// companion that is there. Only a leftover leaves the key alone where c > v: see "What is done again".
+// companion that is there. A leftover leaves the companion at c, begun at this moment, and the key alone where c > v:
+// see "What is done again".
 //
 // # Why that is enough
 //
@@ -76,6 +77,12 @@
 // as well, or its change was read afterwards. Values and companions come back together, for a script writes both in one
 // step.
 //
+// That is true of companions that say which change of the key was last there. What a scope forgets has the newest
+// version that everybody can see, and that may be another key's. A companion raised to it would be newer than changes
+// of the key whose final actions are still to come, and these would do nothing. A later scope, in a process that knows
+// of less yet, would take it for a newer change. So a leftover leaves the companion at c. As after an eviction, it
+// confirms nothing until it is old enough again.
+//
 // So c = v is not enough: what Redis holds may be of the time between the first and the final action of v, and nobody
 // else repairs it. Nor are other forgets left undone. Two mappings may have a key in common and differ in D: a slow
 // reader of one may fill the key after the final action of a newer change of the other.
@@ -83,6 +90,16 @@
 // Of a member its own mark must be newer. The newest mark of a set says nothing, for the final action of another member
 // does not repair this one; a leftover that names no member removes the set. Nothing is known of a key that is only
 // deleted, expired or raised: that is always done.
+//
+// # What was read from its table
+//
+// A walk reads a row as it is, and hands it on under the newest version v that was known to be visible before the
+// source was asked. So the value is no older than v, and the proof above holds with the question instead of v: a change
+// newer than v was not known to be visible then, and is settled no sooner than D after the question. D, how old the
+// value is, and for how long T counts are all measured from the question. A walk that is killed reads its rows again.
+//
+// The value may be newer than v. Then an older change, newer than v, may still replace it, until the change that the
+// value is of has had its own actions.
 //
 // # What the sender owes
 //

@@ -78,11 +78,14 @@ local function judge(mark, fresh)
   return since == 0, text(version, since)
 end
 
--- forget returns the mark to be left by a change that only removes: true if none may be left, nil if it stays.
+-- forget returns the mark to be left by a change that only removes: true if none may be left, nil if it stays. What is
+-- done again leaves the mark at its version, for its own may be that of another key: changes of this key that are not
+-- finished would remove nothing then. The mark confirms only once it is old enough again.
 local function forget(mark)
   local o, v, since = relate(mark)
   if not mark or o == 'former' or o == 1 then return nil end
   if o == 'none' or o == 'later' then return true end
+  if op == 'yield' then return text(v, now) end
   return text(version, since)
 end
 

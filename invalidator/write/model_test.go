@@ -79,6 +79,7 @@ func drawHazards(t *rapid.T) hazards {
 		overlap: c("overlap"), late: c("late"), leftover: c("leftover"), stuck: c("stuck"), slow: c("slow"),
 		fewMarks: c("few marks"), torn: c("torn"),
 		refused: c("refused"), goBack: c("go back"), scope: c("scope"),
+		walk: c("walk"), waits: c("waits"), killed: c("killed"),
 	}
 }
 

@@ -7,7 +7,7 @@ import "github.com/freshet/freshet/event"
 
 // forget does a change once more as a leftover.
 func (w *world) forget(n int) {
-	w.act(w.owner, n, 0, Item{Intent: event.IntentForget, Leftover: true})
+	w.act(&task{o: w.owner, n: n, version: n}, Item{Intent: event.IntentForget, Leftover: true})
 }
 
 // planTroubles draws when the past comes back. It draws nothing where that does not happen, so that worlds without it
@@ -19,6 +19,16 @@ func (w *world) planTroubles() {
 	}
 	for n := 0; w.h.scope > 0 && n < 3 && w.chance(w.h.scope); n++ {
 		w.at(whenever(), w.astray)
+	}
+	for n := 0; w.h.walk > 0 && n < 3 && w.chance(w.h.walk); n++ {
+		w.at(whenever(), func() { w.walk(0) })
+	}
+}
+
+// lingers is what a process that is killed has sent: it takes effect when the next one is at it, or long after it.
+func (w *world) lingers(do func()) {
+	for n := 0; w.h.killed > 0 && n < 3 && w.chance(w.h.killed); n++ {
+		w.at(w.clock+w.ms(int(w.ms(zombieAge))), do)
 	}
 }
 
@@ -57,6 +67,7 @@ func (w *world) redo(first int) {
 	back, notices := w.clock, w.clock+w.ms(worldD)
 	for n := first; n <= len(w.changes) && w.changes[n-1].committed <= notices; n++ {
 		w.again[n]++
+		w.lingers(func() { w.forget(n) })
 		if w.chance(0.5) {
 			w.at(notices+w.ms(worldD), func() { w.forget(n) })
 		}
@@ -83,28 +94,26 @@ func (w *world) astray() {
 // search has everything forgotten twice: soon, and once all changes up to the n-th are finished.
 func (w *world) search(n int) {
 	w.searching++
-	w.at(w.clock+w.ms(worldD), w.pass)
+	w.at(w.clock+w.ms(worldD), func() {
+		w.pass(w.owner, w.owner.newest())
+		o, newest := w.owner, w.owner.newest()
+		w.lingers(func() { w.pass(o, newest) })
+	})
 	var second func()
 	second = func() {
 		if w.unfinished() <= n {
 			w.at(w.clock+500, second)
 			return
 		}
-		w.pass()
+		w.pass(w.owner, w.owner.newest())
 		w.searching--
 	}
 	w.at(w.clock+worldD+w.ms(5000), second)
 }
 
-// pass forgets all subjects under the newest version that is known to be visible. A member is not named then.
-func (w *world) pass() {
-	o := w.owner
-	newest := o.from - 1
-	for n := range o.known {
-		if o.known[n] <= w.clock {
-			newest = max(newest, n+1)
-		}
-	}
+// pass forgets all subjects under the newest version that its process knew to be visible when it sent this. A member is
+// not named then.
+func (w *world) pass(o *owner, newest int) {
 	for subject := range w.kind.subjects() {
 		n := 1
 		for n < len(w.changes) && w.changes[n-1].subject != subject {

@@ -34,6 +34,11 @@ type hazards struct {
 	torn     float64 // a hash in pieces loses some of them
 	goBack   float64 // Redis comes back with what it held a while ago, and what was done since is done again
 	scope    float64 // something old gets into Redis of which no change tells, and is searched for
+	walk     float64 // rows are read from their table, and written or forgotten
+	waits    float64 // ... and are handed on only when they are old
+	killed   float64 // whatever walks, does again or searches is killed, and begins again
+
+	careless carelessness // what walks do wrong
 }
 
 const (
@@ -97,8 +102,8 @@ type world struct {
 
 	// again are the changes that are being done again, each as often as that is not finished.
 	again map[int]int
-	// searching is how many scopes are not over.
-	searching int
+	// searching and walking are how many scopes and walks are not over.
+	searching, walking int
 	// left is how often something was left since something newer is known.
 	left int
 }
@@ -129,12 +134,16 @@ type owner struct {
 	tasks  []*task
 }
 
-// task is a change in a process's hands.
+// task is a change in a process's hands, or a row that was read from its table: its value is that of the n-th change.
 type task struct {
 	o        *owner
 	n        int
-	answered bool  // the first action was answered, or its reply was lost
-	begun    int64 // what may be confirmed: see Item.Begun
+	version  int         // under which change's version it is handed on
+	known    moment      // since when everybody is known to see it
+	over     func() bool // whether the process has ended
+	forgets  bool        // its key is forgotten, and nothing written
+	answered bool        // the first action was answered, or its reply was lost
+	begun    int64       // what may be confirmed: see Item.Begun
 	done     bool
 }
 
@@ -240,7 +249,8 @@ func (w *world) check(when string) {
 // isQuiet says that all changes have been visible for long, and that the owner of the key has done all of them: nothing
 // that comes now may leave anything older.
 func (w *world) isQuiet() bool {
-	return w.clock > w.horizon()+worldD && w.unfinished() > len(w.changes) && len(w.again)+w.searching == 0
+	return w.clock > w.horizon()+worldD && w.unfinished() > len(w.changes) &&
+		len(w.again)+w.searching+w.walking == 0
 }
 
 // unfinished returns the first change that the owner of the key has not finished.
@@ -317,7 +327,7 @@ func (w *world) takeOver(o *owner) {
 			pipe = w.ms(20000)
 		}
 		sent = max(sent, w.changes[n-1].committed+pipe)
-		t := &task{o: o, n: n}
+		t := &task{o: o, n: n, version: n, known: o.known[n-1], over: o.over}
 		o.tasks = append(o.tasks, t)
 		w.at(sent, t.send)
 	}
@@ -381,15 +391,15 @@ func (o *owner) burst() {
 	for _, t := range o.tasks {
 		if !t.done && o.w.changes[t.n-1].committed < o.ends {
 			o.w.note("zombie:")
-			o.w.act(o, t.n, t.begun, o.judge(t.n, o.ends))
+			o.w.act(t, t.judge(o.ends))
 		}
 	}
 }
 
-// judge says what the process thinks at a moment of sending a change.
-func (o *owner) judge(n int, at moment) Item {
+// judge says what the process thinks at a moment of sending it.
+func (t *task) judge(at moment) Item {
 	it := Item{D: worldD * time.Millisecond}
-	age := max(-1, at-o.known[n-1])
+	age := max(-1, at-t.known)
 	it.Judge(event.IntentPut, worldBegins*1000+at, time.Duration(age)*time.Millisecond, false)
 	return it
 }
@@ -399,16 +409,29 @@ func (o *owner) version(n int) event.Version {
 	return event.Version{Epoch: o.epoch, File: 1, Pos: o.base + uint64(n), Row: 1}
 }
 
+// newest is the newest change that everybody is known to see.
+func (o *owner) newest() int {
+	newest := o.from - 1
+	for n := range o.known {
+		if o.known[n] <= o.w.clock {
+			newest = max(newest, n+1)
+		}
+	}
+	return newest
+}
+
 func (o *owner) over() bool { return o.ends != 0 && o.w.clock >= o.ends }
 
 // send does what the engine does: it judges, and sends.
 func (t *task) send() {
-	w, o := t.o.w, t.o
-	if o.over() {
+	w, known := t.o.w, t.known
+	if t.over() {
 		return
 	}
-	known := o.known[t.n-1]
-	sent, judged := w.clock, o.judge(t.n, w.clock)
+	sent, judged := w.clock, t.judge(w.clock)
+	if t.forgets {
+		judged.Intent, judged.Leftover = event.IntentForget, true
+	}
 	if w.chance(w.h.refused) {
 		judged.Intent = event.IntentForget
 	}
@@ -421,7 +444,7 @@ func (t *task) send() {
 		took = w.ms(20000)
 	}
 	w.at(sent+took, func() {
-		begun := w.act(o, t.n, t.begun, judged)
+		begun := w.act(t, judged)
 		lost := late && w.chance(0.5)
 		inTime := !lost && w.clock < known+worldD/2
 		if !t.answered && inTime {
@@ -444,13 +467,13 @@ func (t *task) send() {
 }
 
 // act does the action of a change, and returns when the mark was begun that it left, if that confirms nothing yet.
-func (w *world) act(o *owner, n int, begun int64, judged Item) int64 {
-	it := w.kind.item(w, n)
-	it.Begun, it.Until, it.Leftover = begun, judged.Until, judged.Leftover
+func (w *world) act(t *task, judged Item) int64 {
+	it := w.kind.item(w, t.n)
+	it.Begun, it.Until, it.Leftover = t.begun, judged.Until, judged.Leftover
 	if judged.Intent == event.IntentForget {
 		it.Intent = event.IntentForget
 	}
-	return w.carryOut(o, n, o.version(n), it)
+	return w.carryOut(t.o, t.n, t.o.version(t.version), it)
 }
 
 // carryOut does an action on the subject of a change, under a version.
