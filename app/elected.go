@@ -62,7 +62,7 @@ func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
 		defer stop() // if it has found anything, there is nothing to lead
 		return e.watchKin(leading)
 	})
-	err = e.leader.Run(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
+	err = e.leadOn(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
 		t, err := e.readTerm(ctx, cp)
 		if t.caughtUp {
 			done = t

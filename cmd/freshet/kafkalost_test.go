@@ -302,6 +302,37 @@ func TestATopicThatIsMadeAnewUnderRunningPartsStopsThem(t *testing.T) {
 	s.nothingCached()
 }
 
+// With on_gap: invalidate both go on, in the same processes, and what the topic held is forgotten: also what nothing
+// shows the loss of.
+func TestATopicThatIsMadeAgainUnderRunningPartsIsPassedOverWhereGapsAre(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	s.extra = passGaps
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	read, invalidate := reader.start("reader"), invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	s.writeMany(1, 30)
+	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	for id := 31; id <= 60; id++ { // of rows that nobody changes
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	s.cache("other:1")
+	kafka.DeleteTopic(t, s.topic)
+	kafka.Topic(t, s.topic, topicPartitions)
+	s.writeMany(1, 30)
+	read.WaitOutput(t, patience, "The source is read on from the checkpoint, as on_gap says")
+	testbed.Eventually(t, patience, "all is deleted", func() bool { return s.size() == 1 })
+	undoubted(reader, invalidator)
+	s.kept("other:1")
+	s.writeMany(1, 60)
+	testbed.Eventually(t, patience, "all is deleted", func() bool { return s.size() == 1 })
+	for _, r := range []*testbed.Running{read, invalidate} {
+		if code := r.Stop(t, patience); code != exitDone {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
 func TestAnEmptiedCheckpointTopicIsNoFirstStart(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
