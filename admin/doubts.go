@@ -27,6 +27,8 @@ type Doubt struct {
 	// Templates are those whose keys are meant; empty: all of the tables. Pattern is a glob that the keys also match.
 	Templates []string `json:"templates,omitempty"`
 	Pattern   string   `json:"pattern,omitempty"`
+	// Partition, if it is there, is the one of the topic in Kafka whose keys are meant.
+	Partition *int `json:"partition,omitempty"`
 	// Asked says that an operator wants it answered, Answer how it is being answered, and Stuck that it cannot be: then
 	// Answer says why.
 	Asked  bool   `json:"asked,omitempty"`

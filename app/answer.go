@@ -40,8 +40,10 @@ type answering struct {
 	// finished waits until everything is finished up to the last place that doubts are about. It hands what it waits for
 	// to say, in half a sentence. It fails only with ctx.
 	finished func(ctx context.Context, due []doubt.Doubt, say func(waitsUntil string)) error
-	prefix   string
-	log      *slog.Logger
+	// spread returns over how many partitions the keys of a source have been spread. nil: nothing is.
+	spread func(ctx context.Context, source string) (operate.Spread, error)
+	prefix string
+	log    *slog.Logger
 	// shared: other processes hear of what is stuck here.
 	shared bool
 
@@ -195,12 +197,16 @@ func (a *answering) open() []doubt.Doubt {
 }
 
 // due returns the doubts that one scope can answer now: one that is about some templates or keys only is answered
-// alone.
+// alone, and those about lost records of some partitions are together, after the others.
 func (a *answering) due() []doubt.Doubt {
 	due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return a.byRedo(d) || a.byWalk(d) })
 	alone := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
 	if i := slices.IndexFunc(due, alone); i >= 0 {
 		return due[i : i+1]
+	}
+	lost := func(d doubt.Doubt) bool { return d.Lost != nil }
+	if slices.ContainsFunc(due, func(d doubt.Doubt) bool { return !lost(d) }) {
+		return slices.DeleteFunc(due, lost)
 	}
 	return due
 }
@@ -226,7 +232,7 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 	}
 	var parts []*part
 	for _, l := range sources {
-		p, err := a.part(l, due)
+		p, err := a.part(ctx, l, due)
 		if err != nil {
 			say("it cannot be answered: %v", err)
 			return 0, nil
@@ -259,14 +265,34 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 type part struct {
 	operate.Learned
 	keys *keyspace.Keyspace
+	// lost are the partitions whose records are lost, if that is all that the doubts are about, and meant says which keys
+	// these can be; nil: any.
+	lost  []int
+	meant func(key string) bool
 	// forgotten is how many keys were.
 	forgotten int64
 }
 
 // part returns what doubts are about in the keys of a source.
-func (a *answering) part(l *operate.Learned, due []doubt.Doubt) (*part, error) {
+func (a *answering) part(ctx context.Context, l *operate.Learned, due []doubt.Doubt) (*part, error) {
 	keys, err := l.InDoubt(a.prefix, due...)
-	return &part{Learned: *l, keys: keys}, err
+	p := &part{Learned: *l, keys: keys}
+	if err != nil || a.spread == nil || due[0].Lost == nil { // of those that are due together, all say it or none
+		return p, err
+	}
+	spread, err := a.spread(ctx, l.Source)
+	if err != nil {
+		return nil, err
+	}
+	var lost []*doubt.Lost
+	for _, d := range due {
+		lost = append(lost, d.Lost)
+		p.lost = append(p.lost, d.Lost.Partition)
+	}
+	slices.Sort(p.lost)
+	p.lost = slices.Compact(p.lost)
+	p.meant = spread.Holds(lost...)
+	return p, nil
 }
 
 // newest returns the newest version of a source that everybody is known to see.
@@ -287,7 +313,7 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 	var progress scope.Progress
 	var waits atomic.Pointer[string]
 	t := scope.Task{
-		Keys: p.keys, Source: p.Source, At: latest(due), Progress: &progress, Newest: a.newest(p.Source),
+		Keys: p.keys, Meant: p.meant, Source: p.Source, At: latest(due), Progress: &progress, Newest: a.newest(p.Source),
 		Finished: func(ctx context.Context) error {
 			return a.finished(ctx, due, func(until string) { waits.Store(&until) })
 		},
@@ -354,7 +380,18 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) er
 			return a.tell(ctx, d.ID)
 		}
 	}
-	return a.dismiss(ctx, &d, fmt.Sprintf("%d keys forgotten, in two passes over redis", forgotten))
+	return a.dismiss(ctx, &d, fmt.Sprintf("%d keys%s forgotten, in two passes over redis", forgotten, ofPartitions(parts)))
+}
+
+// ofPartitions says in which partitions the keys of parts can have been, if not in any.
+func ofPartitions(parts []*part) string {
+	switch {
+	case len(parts[0].lost) == 0:
+		return ""
+	case slices.ContainsFunc(parts, func(p *part) bool { return p.meant == nil }):
+		return ", of any partition since it is not known over how many they were spread, were"
+	}
+	return fmt.Sprintf(" of partitions %s were", numbers(parts[0].lost))
 }
 
 // tell tells other processes that a doubt is stuck. It fails only with ctx.

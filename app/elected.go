@@ -14,6 +14,7 @@ import (
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
@@ -61,7 +62,7 @@ func (e *elected) Run(ctx context.Context) (caughtUp bool, err error) {
 		defer stop() // if it has found anything, there is nothing to lead
 		return e.watchKin(leading)
 	})
-	err = e.leader.Run(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
+	err = e.leadOn(leading, func(ctx context.Context, cp *leader.Checkpoint) error {
 		t, err := e.readTerm(ctx, cp)
 		if t.caughtUp {
 			done = t
@@ -102,7 +103,7 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 	t := &term{}
 	out, err := producer.New(e.client, producer.Options{
 		Topics: connect.Topics(e.config), Source: e.config.Source.Name, Term: cp.Term(), Heads: cp.Heads(),
-		Latency: e.latency, Registerer: e.registry,
+		Latency: e.latency, Registerer: e.registry, Keep: e.keepSpread,
 		Log: e.options.Log, Alarms: e.alarms, Doubts: e.doubts,
 	})
 	if err != nil {
@@ -151,6 +152,12 @@ func (e *elected) readTerm(ctx context.Context, cp *leader.Checkpoint) (*term, e
 	stop()
 	fail(nil)
 	return t, errors.Join(err, producers.Wait(), r.saveLast(), sharing.Wait())
+}
+
+// keepSpread keeps over how many partitions the keys are spread, before any is: else it could not be known which keys
+// lost records were about.
+func (e *elected) keepSpread(ctx context.Context, partitions int, ends func(context.Context) ([]int64, error)) error {
+	return operate.KeepSpread(ctx, e.sharedFacts, e.config.Source.Name, partitions, ends)
 }
 
 // freshAsOf returns as of when all that was committed is in the topic; zero where this process does not lead.

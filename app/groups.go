@@ -61,7 +61,7 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 	if err != nil {
 		return err
 	}
-	a.ready, a.learn, a.finished, a.shared = g.ready, g.learn, g.await, true
+	a.ready, a.learn, a.finished, a.shared, a.spread = g.ready, g.learn, g.await, true, g.spread
 	a.given, a.held = &trail{facts: g.facts, group: g.group}, d.letters.Held
 	g.answering = a
 	g.redo = &groupRedo{
@@ -93,6 +93,15 @@ func (g *groupAnswers) learn(ctx context.Context, source string) ([]*operate.Lea
 	return []*operate.Learned{l}, err
 }
 
+// spread returns over how many partitions the keys of a source have been spread. Each number was kept before records
+// were written that may be lost by now, so all that was kept before is read first.
+func (g *groupAnswers) spread(ctx context.Context, source string) (operate.Spread, error) {
+	if err := g.doubts.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return operate.ReadSpread(ctx, g.facts, source)
+}
+
 // lead answers doubts until ctx ends: those about each source, and those about no source, on their own, so that a
 // source without a reader does not hold up the others.
 func (g *groupAnswers) lead(ctx context.Context) error {
@@ -120,8 +129,9 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 func (g *groupAnswers) of(source string) *answering {
 	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
-		shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given, scoped: map[string]time.Time{},
-		mine: func(d *doubt.Doubt) bool { return d.Source == source },
+		spread: g.spread, shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given,
+		scoped: map[string]time.Time{},
+		mine:   func(d *doubt.Doubt) bool { return d.Source == source },
 	}
 	if source == "" {
 		a.redo = g.redo

@@ -205,6 +205,10 @@ func (b *Book) merge(kept []Doubt, shared *sharing) {
 		if d.At.Compare(e.At) > 0 {
 			e.At = d.At
 		}
+		if e.lose(d.Lost); e.Lost != nil && *e.Lost != *d.Lost { // another process has put it, and knew of less
+			e.behind = true
+			raise(b.repeated)
+		}
 		e.define(d.Definitions)
 		if d.Since.Before(e.Since) {
 			e.Since = d.Since
@@ -250,6 +254,15 @@ func (e *entry) define(tables []*event.Table) {
 	if news {
 		e.Definitions = newest(all)
 	}
+}
+
+// lose adds lost records to those that the doubt is about, and reports whether it is about more than before. The caller
+// has the lock.
+func (e *entry) lose(l *Lost) (wider bool) {
+	all := e.Lost.or(l)
+	wider = e.Lost != nil && (all == nil || *all != *e.Lost)
+	e.Lost = all
+	return wider
 }
 
 // begin forgets how the doubt was being answered: that begins again. The caller has the lock.
@@ -328,7 +341,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	defer b.mu.Unlock()
 	d.normalize()
 	if b.doubts[d.ID] == nil && b.of(d.Cause) >= most {
-		d.Tables, d.Schemas, d.Templates, d.Subject, d.Pattern, d.From = nil, nil, nil, "", "", ""
+		d.Tables, d.Schemas, d.Templates, d.Subject, d.Pattern, d.From, d.Lost = nil, nil, nil, "", "", "", nil
 		d.Message = fmt.Sprintf("more than %d doubts of this kind: all keys of every mapped table may be stale, clear them",
 			most)
 		d.normalize()
@@ -353,13 +366,14 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	if d.At.Compare(e.At) > 0 {
 		e.At = d.At
 	}
+	wider := e.lose(d.Lost)
 	if b.shared != nil {
 		b.count() // what our group had settled is in doubt again
 	}
 	e.define(d.Definitions)
 	// How far changes were done again counts for as long as Last is what it was then. And where groups settle the doubt,
-	// a place that they do not know of must not be lost with this process.
-	at := d.From != "" || b.shared != nil && !d.At.IsZero()
+	// a place that they do not know of must not be lost with this process; nor that more records are lost than they know.
+	at := d.From != "" || wider || b.shared != nil && !d.At.IsZero()
 	if durable = !at && !e.put.IsZero() && time.Since(e.put) <= again; durable {
 		raise(b.repeated)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -691,5 +692,65 @@ func TestWhatComesAgainWhileItIsAnsweredIsNotStuck(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 		b.Say(answered.ID, "")
+	}
+}
+
+// Of what a partition has lost, the most is meant that anybody has known of, whichever process knew it.
+func TestADoubtIsAboutAllThatAPartitionHasLost(t *testing.T) {
+	lost := func(partition int, from int64) *doubt.Lost { return &doubt.Lost{Partition: partition, From: from} }
+	of := func(l *doubt.Lost) doubt.Doubt {
+		return doubt.Doubt{Cause: alarm.RecordsLost, Group: "g", Subject: "t/3", Message: "lost", Lost: l}
+	}
+	for name, c := range map[string]struct {
+		came []*doubt.Lost
+		want *doubt.Lost
+	}{
+		"once":            {[]*doubt.Lost{lost(3, 7)}, lost(3, 7)},
+		"later ones too":  {[]*doubt.Lost{lost(3, 7), lost(3, 9)}, lost(3, 7)},
+		"earlier ones":    {[]*doubt.Lost{lost(3, 7), lost(3, 5)}, lost(3, 5)},
+		"of any":          {[]*doubt.Lost{lost(3, 7), nil}, nil},
+		"of any, earlier": {[]*doubt.Lost{nil, lost(3, 7)}, nil},
+		"of another":      {[]*doubt.Lost{lost(3, 7), lost(4, 7)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &doubttest.Memory{}
+			a, _ := open(t, k)
+			for _, l := range c.came {
+				must(t, a.Record(t.Context(), of(l)))
+			}
+			b, _ := open(t, k) // what is more than before is durable at once
+			for book, who := range map[*doubt.Book]string{a: "who recorded it", b: "the next process"} {
+				if got := book.List(); len(got) != 1 || !reflect.DeepEqual(got[0].Lost, c.want) {
+					t.Errorf("%s: %+v", who, got)
+				}
+			}
+			// Another process has recorded the last, without having heard of the first.
+			other := &doubttest.Memory{}
+			d, _ := open(t, other)
+			must(t, d.Record(t.Context(), of(c.came[0])))
+			kept, err := other.Doubts(t.Context())
+			must(t, err)
+			last := kept[0]
+			last.Lost, last.Last, last.Count = c.came[len(c.came)-1], last.Last.Add(1), last.Count+1
+			must(t, other.PutDoubt(t.Context(), last))
+			must(t, d.Load(t.Context()))
+			if got := d.List(); !reflect.DeepEqual(got[0].Lost, c.want) {
+				t.Errorf("after another process: %+v", got)
+			}
+		})
+	}
+}
+
+func TestTooManyDoubtsAboutPartitionsAreAboutAnyKey(t *testing.T) {
+	b, _ := open(t, &doubttest.Memory{})
+	for n := range 201 {
+		must(t, b.Record(t.Context(), doubt.Doubt{
+			Cause: alarm.RecordsLost, Group: "g", Subject: fmt.Sprintf("t/%d", n), Message: "lost",
+			Lost: &doubt.Lost{Partition: n},
+		}))
+	}
+	all := b.List()
+	if last := all[len(all)-1]; len(all) != 201 || last.Lost != nil {
+		t.Errorf("%d doubts, the last: %+v", len(all), last)
 	}
 }

@@ -58,6 +58,8 @@ type Doubt struct {
 	// Where, if it is there, is SQL: the keys are those that rows of the table make which meet it. It is not shown, for it
 	// may hold values of rows.
 	Where string `json:"where,omitempty"`
+	// Lost, if it is there, says that the keys are those of records that one partition of the topic has lost.
+	Lost *Lost `json:"lost,omitempty"`
 	// Asked says that an operator wants it answered, though freshet would not do so by itself.
 	Asked bool `json:"asked,omitempty"`
 	// AskedAt is when that was last, by the clock of who asked; zero: never, or an earlier version has kept it.
@@ -66,6 +68,23 @@ type Doubt struct {
 	Answer string `json:"answer,omitempty"`
 	// Stuck says that nothing more will happen by itself, and Answer why ([Book.Stuck]). It is not kept either.
 	Stuck bool `json:"stuck,omitempty"`
+}
+
+// Lost are the records of a partition of the topic in Kafka that are gone: all that there were from an offset on.
+type Lost struct {
+	Partition int   `json:"partition"`
+	From      int64 `json:"from"`
+}
+
+// or returns what is lost according to either of two, of one partition; nil stands for records of any.
+func (l *Lost) or(other *Lost) *Lost {
+	switch {
+	case l == nil || other == nil || l.Partition != other.Partition:
+		return nil
+	case other.From < l.From:
+		return other
+	}
+	return l
 }
 
 // Named returns d as a book records it: with its ID, its order and its bounds.

@@ -24,10 +24,14 @@ func (b Book) ListDoubts(context.Context) ([]admin.Doubt, error) {
 		return nil, errors.New("it is not known yet what is in doubt: Kafka has not answered")
 	}
 	for _, d := range b().List() {
+		var partition *int
+		if d.Lost != nil {
+			partition = &d.Lost.Partition
+		}
 		out = append(out, admin.Doubt{
 			ID: d.ID, Cause: string(d.Cause), Source: d.Source, Group: d.Group, Tables: d.Tables, Schemas: d.Schemas,
 			Subject: d.Subject, Message: d.Message, Since: d.Since, Last: d.Last, Count: d.Count,
-			Templates: d.Templates, Pattern: d.Pattern, Asked: d.Asked, Answer: d.Answer, Stuck: d.Stuck,
+			Templates: d.Templates, Pattern: d.Pattern, Partition: partition, Asked: d.Asked, Answer: d.Answer, Stuck: d.Stuck,
 		})
 	}
 	return out, nil

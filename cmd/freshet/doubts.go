@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -134,6 +135,9 @@ func printDoubt(out io.Writer, d admin.Doubt) error {
 	line("schemas", schemas)
 	line("keys", strings.Join(d.Templates, ", "))
 	line("pattern", d.Pattern)
+	if d.Partition != nil {
+		line("partition", strconv.Itoa(*d.Partition))
+	}
 	line("about", d.Subject)
 	line("since", d.Since.Local().Format(time.RFC3339))
 	line("last", fmt.Sprintf("%s, %d times in all", d.Last.Local().Format(time.RFC3339), d.Count))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,82 @@ func TestWhatRecordsThatKafkaLostWereAboutIsForgotten(t *testing.T) {
 	}
 }
 
+// Of what retention deletes, the partition is known, and with it the keys: those of other partitions stay cached, also
+// after partitions were added, when keys have moved. Where it is not known over how many partitions they were spread,
+// all are forgotten.
+func TestOnlyKeysOfThePartitionThatLostRecordsAreForgotten(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	place.extra, place.redisMore = passGaps, `, key_prefix: "app:"`
+	place.mappings = `[{table: shop.product, keys: ["product:{id}"]},
+  {table: shop.product, hash: {key: "prices:{id}", field: "now", value: price}}]`
+	for name, c := range map[string]struct {
+		add    bool // partitions
+		unkept bool // over how many keys are spread
+		says   string
+	}{
+		"as ever":              {says: " of partitions 0 were forgotten"},
+		"partitions are added": {add: true, says: " of partitions 0 were forgotten"},
+		"it is not kept":       {unkept: true, says: "of any partition since it is not known over how many they were spread"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := place.around(t, kafka)
+			reader, invalidator := s.part("reader"), s.part("invalidator")
+			reader.caughtUp() // a first start, which reads from now on
+			s.writeMany(1, 40)
+			reader.caughtUp()
+			invalidator.caughtUp()
+			testbed.Must(t, s.redis.Client().FlushAll(t.Context()).Err())
+			s.source.Exec(t, "UPDATE shop.product SET price = price + 1 WHERE id <= 20")
+			reader.caughtUp()
+			spread := []int{topicPartitions}
+			if c.add {
+				spread = append(spread, 7)
+				kafka.AddPartitions(t, s.topic, 7)
+				s.source.Exec(t, "UPDATE shop.product SET price = price + 1 WHERE id <= 20")
+				reader.caughtUp()
+			}
+			kafka.DeleteRecords(t, s.topic, 0, -1)
+			if c.unkept {
+				s.produceTo(kafka, s.topic+".doubts", 0, kafkaTombstone("fact/partitions/default/"+fmt.Sprint(topicPartitions)))
+			}
+			for id := 1; id <= 40; id++ {
+				s.cache(fmt.Sprintf("app:product:%d", id))
+				testbed.Must(t, s.redis.Client().HSet(t.Context(), fmt.Sprintf("app:prices:%d", id), "now", "old").Err())
+			}
+			reading, deleting := reader.start("reader"), invalidator.start("invalidator")
+			deleting.WaitOutput(t, patience, c.says)
+			undoubted(reader, invalidator)
+			lost := func(key string) bool {
+				return slices.ContainsFunc(spread, func(n int) bool { return producer.Partition(key, n) == 0 })
+			}
+			stay := 0
+			for id := 1; id <= 40; id++ {
+				for _, key := range []string{fmt.Sprintf("product:%d", id), fmt.Sprintf("prices:%d", id)} {
+					stays := id > 20 && !c.unkept && !lost(key)
+					if s.cached("app:"+key) != stays {
+						t.Errorf("%s: is cached: %t", key, !stays)
+					}
+					if stays {
+						stay++
+					}
+				}
+			}
+			if !c.unkept && stay == 0 {
+				t.Error("nothing had to stay, so nothing is shown")
+			}
+			for _, r := range []*testbed.Running{reading, deleting} {
+				if code := r.Stop(t, patience); code != exitDone {
+					t.Errorf("exit code %d", code)
+				}
+			}
+		})
+	}
+}
+
+// kafkaTombstone removes what a compacted topic has under a key.
+func kafkaTombstone(key string) kafka.Record { return kafka.Record{Key: kafka.NewBytes([]byte(key))} }
+
 // A partition of which records are lost is stopped, in any process; the others go on, and all says so until somebody
 // has seen to it.
 func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
@@ -223,6 +300,37 @@ func TestATopicThatIsMadeAnewUnderRunningPartsStopsThem(t *testing.T) {
 	}
 	invalidator.ask("invalidator", "--until-caught-up", "--skip-lost")
 	s.nothingCached()
+}
+
+// With on_gap: invalidate both go on, in the same processes, and what the topic held is forgotten: also what nothing
+// shows the loss of.
+func TestATopicThatIsMadeAgainUnderRunningPartsIsPassedOverWhereGapsAre(t *testing.T) {
+	kafka := testbed.SharedKafka(t)
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	s.extra = passGaps
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	read, invalidate := reader.start("reader"), invalidator.start("invalidator")
+	invalidator.awaitFresh()
+	s.writeMany(1, 30)
+	testbed.Eventually(t, patience, "all is deleted", s.isEmpty)
+	for id := 31; id <= 60; id++ { // of rows that nobody changes
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	s.cache("other:1")
+	kafka.DeleteTopic(t, s.topic)
+	kafka.Topic(t, s.topic, topicPartitions)
+	s.writeMany(1, 30)
+	read.WaitOutput(t, patience, "The source is read on from the checkpoint, as on_gap says")
+	testbed.Eventually(t, patience, "all is deleted", func() bool { return s.size() == 1 })
+	undoubted(reader, invalidator)
+	s.kept("other:1")
+	s.writeMany(1, 60)
+	testbed.Eventually(t, patience, "all is deleted", func() bool { return s.size() == 1 })
+	for _, r := range []*testbed.Running{read, invalidate} {
+		if code := r.Stop(t, patience); code != exitDone {
+			t.Errorf("exit code %d", code)
+		}
+	}
 }
 
 func TestAnEmptiedCheckpointTopicIsNoFirstStart(t *testing.T) {

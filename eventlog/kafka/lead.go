@@ -21,21 +21,25 @@ import (
 func (l *Log) Lead(f func(ctx context.Context) error) { l.lead = f }
 
 // leading runs serve, which works on the first partition, with what [Log.Lead] was given alongside.
+//
+// Once all of a partition is finished, serve returns, and the partition stays ours: its context ends with ctx, as that
+// of each other partition, unless the lead fails.
 func (l *Log) leading(ctx context.Context, serve func(context.Context) error) error {
 	if l.lead == nil {
 		return serve(ctx)
 	}
-	both, stop := context.WithCancel(ctx)
+	serving, giveUp := context.WithCancel(ctx)
+	leading, stop := context.WithCancel(ctx)
 	defer stop()
 	var group errgroup.Group
 	group.Go(func() error {
-		err := l.lead(both)
+		err := l.lead(leading)
 		if err != nil {
-			stop()
+			giveUp()
 		}
 		return err
 	})
-	err := serve(both)
+	err := serve(serving)
 	stop()
 	return errors.Join(err, group.Wait())
 }

@@ -127,3 +127,26 @@ func TestWhatIsDoneForTheGroupEndsWithItsPartition(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a process knows of its partitions it forgets with their contexts: the end of all would have to be asked of the
+// brokers, which learn it with the next commit.
+func TestAPartitionThatIsServedStaysOursUntilItIsTaken(t *testing.T) {
+	l := &Log{}
+	l.Lead(func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+	assigned, revoke := context.WithCancel(t.Context())
+	var served context.Context
+	must(t, l.leading(assigned, func(ctx context.Context) error {
+		served = ctx
+		return nil
+	}))
+	if err := served.Err(); err != nil {
+		t.Errorf("all of it is finished, and it is given up: %v", err)
+	}
+	revoke()
+	if served.Err() == nil {
+		t.Error("it is taken, and not given up")
+	}
+}

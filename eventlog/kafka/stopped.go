@@ -72,7 +72,7 @@ func (u *untilLost) FreshAsOf() time.Time {
 func (l *Log) tell(ctx context.Context, lost *consumer.LostError) error {
 	return l.o.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.RecordsLost, Group: lost.Group, Subject: fmt.Sprintf("%s/%d", lost.Topic, lost.Partition),
-		Message: lost.Error(),
+		Message: lost.Error(), Lost: lost.Records(),
 	})
 }
 

@@ -91,6 +91,9 @@ func (p *pass) newBatch() *event.Batch {
 
 // look adds what is forgotten of a key.
 func (p *pass) look(b *event.Batch, key string) {
+	if p.task.Meant != nil && !p.task.Meant(strings.TrimPrefix(key, p.scope.options.Prefix)) {
+		return
+	}
 	p.task.Keys.Match(key, func(t *keyspace.Target) {
 		if p.task.Only != nil && !p.task.Only(t) {
 			return

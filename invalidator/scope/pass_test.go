@@ -389,3 +389,28 @@ func TestWhatAScopeNeedsIsAskedFor(t *testing.T) {
 		t.Errorf("%v, %+v", err, s)
 	}
 }
+
+// What is meant is asked of the key alone, as mappings write it, whatever of it is forgotten.
+func TestOnlyTheKeysThatAreMeantAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &fakeRedis{
+			keys:      []string{"app:product:1", "app:product:2", "app:h:5", "app:h:6", "app:s:5", "app:z:6", "product:1"},
+			hashes:    map[string][]string{"app:h:5": {"1"}, "app:h:6": {"1"}},
+			fieldPage: 2,
+		}
+		e := &fakeEngine{}
+		var p Progress
+		meant := map[string]bool{"product:2": true, "h:5": true, "z:6": true}
+		task := Task{Keys: keysOf(t, "app:", all()), At: place(10), Progress: &p}
+		task.Meant = func(key string) bool { return meant[key] }
+		if err := run(t, t.Context(), r, e, Options{Prefix: "app:"}, task); err != nil {
+			t.Fatal(err)
+		}
+		want := sorted("rebuild forget product:2 NULL NULL NULL", "hash forget h:5 <1>", "zset forget z:6")
+		for _, n := range []int{0, 2} {
+			if d := cmp.Diff(want, e.lines(n)); d != "" {
+				t.Errorf("pass %d: %s", n, d)
+			}
+		}
+	})
+}

@@ -94,6 +94,8 @@ type Task struct {
 	// without the prefix, also match.
 	Only    func(t *keyspace.Target) bool
 	Pattern string
+	// Meant, if it is there, says which keys count, without the prefix.
+	Meant func(key string) bool
 	// Source and At say where in a source's binlog it happened: what readers read before everybody could see that
 	// place may be stale. Without a source, it is what they read before now.
 	Source string

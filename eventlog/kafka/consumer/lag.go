@@ -186,7 +186,7 @@ const maxRetention = 100 * 365 * 24 * 3600 * 1000
 // doubtLost keeps durably that a loss is passed over.
 func (c *Consumer) doubtLost(ctx context.Context, e *LostError) error {
 	return c.o.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RecordsLost, Group: e.Group, Subject: fmt.Sprintf("%s/%d", e.Topic, e.Partition),
+		Cause: alarm.RecordsLost, Group: e.Group, Subject: fmt.Sprintf("%s/%d", e.Topic, e.Partition), Lost: e.Records(),
 		Message: fmt.Sprintf("passed over, as --skip-lost or on_gap says: records of %s/%d are lost to group %s: %s."+
 			" Keys that changed meanwhile may stay stale unless the cache was cleared", e.Topic, e.Partition, e.Group, e.what()),
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
@@ -71,6 +72,16 @@ func (e *LostError) Error() string {
 
 // Is makes a LostError a [retry.ErrHalt].
 func (e *LostError) Is(target error) bool { return target == retry.ErrHalt }
+
+// Records returns which records are lost, if that is known: where retention deleted them. It is nil where records of
+// other partitions may be lost as well, and nothing shows it: a topic that was created again holds what was written
+// since, and may have fewer partitions.
+func (e *LostError) Records() *doubt.Lost {
+	if e.Loss != Expired || e.Offset < 0 {
+		return nil
+	}
+	return &doubt.Lost{Partition: e.Partition, From: e.Offset}
+}
 
 func (e *LostError) what() string {
 	if e.said != "" {

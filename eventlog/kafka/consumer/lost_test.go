@@ -392,3 +392,18 @@ func TestAnOffsetThatAnotherProgramHasSetIsADoubt(t *testing.T) {
 		t.Fatalf("doubts: %+v", d)
 	}
 }
+
+// Only what retention deletes is lost to one partition alone. A topic that was made again has lost all that was in it,
+// and may have fewer partitions by now, so that nothing shows what others held.
+func TestWhatIsLostIsKnownOfWhatRetentionDeletes(t *testing.T) {
+	for _, loss := range losses() {
+		e := &LostError{Loss: loss, Topic: "t", Partition: 3, Offset: 7, Break: &Break{}}
+		got := e.Records()
+		if want := loss == Expired; want != (got != nil) || want && *got != (doubt.Lost{Partition: 3, From: 7}) {
+			t.Errorf("%s: %+v", loss, got)
+		}
+	}
+	if got := (&LostError{Loss: Expired, Partition: 3, Offset: -1}).Records(); got != nil {
+		t.Errorf("without an offset: %+v", got)
+	}
+}

@@ -76,6 +76,9 @@ type Options struct {
 	MaxBuffered int
 	// Refresh is how often the number of partitions is asked for. Default 5 s.
 	Refresh time.Duration
+	// Keep, if it is there, keeps durably that keys are spread over so many partitions. Nothing is before it has returned
+	// nil; it is called again until it does. ends asks where each of them ends.
+	Keep func(ctx context.Context, partitions int, ends func(context.Context) ([]int64, error)) error
 	// Backoff spaces attempts. Default 50 ms to 1 s, so that the brokers' return is noticed within a second.
 	Backoff retry.Backoff
 	// Latency takes how long batches take until they are acknowledged. Its maker registers it; nil: it is not measured.

@@ -81,9 +81,29 @@ func (p *Producer) drain(ctx context.Context) {
 	}
 }
 
+// keep has it kept that keys are spread over n partitions. It fails only with ctx.
+func (p *Producer) keep(ctx context.Context, n int) error {
+	if p.o.Keep == nil || n == 0 {
+		return ctx.Err()
+	}
+	return p.newLoop(p.metrics.retries).Do(ctx, func() error {
+		return p.o.Keep(ctx, n, func(ctx context.Context) (ends []int64, err error) {
+			for id := 0; id < n && err == nil; id++ {
+				var end int64
+				end, err = p.client.End(ctx, p.o.Topics.Topic, id)
+				ends = append(ends, end)
+			}
+			return ends, err
+		})
+	})
+}
+
 // open opens the partitions from first on and lets batches in.
 func (p *Producer) open(ctx context.Context, g *errgroup.Group, first int, leaders []int) {
 	var more []*sendQueue
+	if p.keep(ctx, len(leaders)) != nil {
+		return // ctx has ended
+	}
 	loop := p.newLoop(p.metrics.retries)
 	for id := first; id < len(leaders); {
 		end, err := p.client.End(ctx, p.o.Topics.Topic, id)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,4 +168,49 @@ func TestAnEmptyPartitionThatWasWrittenToRaisesAnAlarm(t *testing.T) {
 		!strings.Contains(records[0].Message, "partition 0 of "+names.Topic) {
 		t.Errorf("alarms %+v, want one, about partition 0", records)
 	}
+}
+
+// Over how many partitions keys are spread is kept before any is, also when partitions are added.
+func TestNothingIsProducedBeforeItsPartitionsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		var away atomic.Bool
+		away.Store(true)
+		kept := make(chan int, 10)
+		r := run(t, f, Options{Keep: func(ctx context.Context, n int, ends func(context.Context) ([]int64, error)) error {
+			if away.Load() {
+				return errLost
+			}
+			at, err := ends(ctx)
+			if err == nil {
+				kept <- len(at)
+			}
+			return err
+		}})
+		refused := func(b *event.Batch) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := r.Append(ctx, b); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("append while it cannot be kept: %v", err)
+			}
+		}
+		refused(batch(1, "a"))
+		away.Store(false)
+		r.append(batch(2, "a", "b", "c", "d", "e"))
+		<-r.Durable()
+		away.Store(true)
+		f.resize(5)
+		time.Sleep(2 * DefaultRefresh)
+		refused(batch(3, "a"))
+		away.Store(false)
+		r.append(batch(4, "a", "b", "c", "d", "e"))
+		r.flush()
+		if before, after := <-kept, <-kept; before != 2 || after != 5 || len(kept) > 0 {
+			t.Errorf("kept were %d partitions, then %d, and %d times more", before, after, len(kept))
+		}
+		if got, err := f.contents(nil); err != nil || len(got) != 5 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
 }
