@@ -54,8 +54,8 @@ type answering struct {
 	held func() (retry.Held, error)
 	// redo does changes again; nil: none of the doubts that are answered here is about that.
 	redo redoer
-	// walks reads rows; nil: nothing does.
-	walks *walking
+	// walks returns what reads the rows of a source, or says why nothing does here.
+	walks func(source string) (*walking, error)
 	// given keeps what is answered; nil with the embedded log, where all is read again.
 	given *trail
 
@@ -81,13 +81,12 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	}
 	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: a.visible}
 	a.live, a.held = r, d.letters.Held
-	a.walks = &walking{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: d.engine.Visible}
-	warming := &warming{walking: a.walks}
-	if err := warming.load(context.Background()); err != nil {
-		return err
-	}
+	w := p.newWalking(d, a.scope)
+	w.seen = r.definitions
+	a.walks = func(string) (*walking, error) { return w, nil }
+	warming := &warming{walking: w}
 	p.warming.Store(warming)
-	d.alongside = append(d.alongside, a.run, warming.runAll, r.definitions.run)
+	d.alongside = append(d.alongside, a.run, warming.follow, warming.runAll, r.definitions.run)
 	p.answers.Store(a)
 	return nil
 }

@@ -22,6 +22,8 @@ type troubles struct {
 	alarms *alarm.Board
 	doubts *doubt.Book
 	source string
+	// group is the group of invalidators whose Redis alone is in doubt; "": every one is.
+	group string
 	// gathered are those since the last batch; a message stands for its kind and its table.
 	gathered map[string]doubt.Doubt
 	// seen takes each definition of a mapped table; nil: nobody wants them.
@@ -58,7 +60,7 @@ func (t *troubles) gather(cause alarm.Kind, table, message string) {
 	if _, known := t.gathered[message]; known {
 		return
 	}
-	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, Message: message +
+	d := doubt.Doubt{Cause: cause, Source: t.source, Group: t.group, Tables: []string{table}, Message: message +
 		": clear the keys of the table"}
 	if len(t.gathered) >= maxGathered {
 		message, d.Tables = string(cause), nil

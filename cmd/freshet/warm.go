@@ -77,11 +77,7 @@ func (c *cli) cancelWarmUp(ctx context.Context, id string) error {
 // dryWarm reads the rows by itself: it needs the configuration, and no running freshet.
 func (c *cli) dryWarm(ctx context.Context, w admin.WarmUp) error {
 	return c.dry("would write or delete", func(cfg *config.Config, now *scope.Progress) (*operate.Cached, error) {
-		rows, err := operate.WalkOf(cfg, w.Table, w.Where)
-		if err != nil {
-			return nil, err
-		}
-		return operate.DryWalk(ctx, cfg, rows, now)
+		return operate.DryWalk(ctx, cfg, w.Table, w.Where, false, now)
 	})
 }
 
