@@ -298,13 +298,16 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 	go func() { done <- a.scope.Run(running, t) }()
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
+	var meter event.Meter
 	for {
 		select {
-		case <-ticker.C:
+		case now := <-ticker.C:
 			if dismissed(a.doubts, due...) {
 				cancel()
 			}
-			say("%s", sentence(&progress, waits.Load()))
+			for _, d := range due {
+				a.doubts.Reached(d.ID, sentence(&progress, waits.Load()), scoped(&meter, now, &progress))
+			}
 		case err = <-done:
 			if running.Err() != nil {
 				err = ctx.Err()
@@ -461,6 +464,18 @@ func latest(due []doubt.Doubt) (at event.Version) {
 		}
 	}
 	return at
+}
+
+// scoped returns how far the two passes of a scope are; nil while it is between them.
+func scoped(m *event.Meter, now time.Time, p *scope.Progress) *event.Progress {
+	looked, all := min(p.Looked.Load(), p.Keys.Load()), p.Keys.Load()
+	switch p.Stage.Load() {
+	case scope.StageFirst:
+		return m.Take(now, looked, 2*all)
+	case scope.StageSecond:
+		return m.Take(now, all+looked, 2*all)
+	}
+	return nil
 }
 
 // sentence says how far a scope has come, and until when it waits, if that is known.

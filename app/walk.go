@@ -96,6 +96,11 @@ type walked struct {
 	from walk.Place
 	// rows and keys are how many were handed to the engine.
 	rows, keys atomic.Int64
+	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when it
+	// was last looked at.
+	about    atomic.Int64
+	progress atomic.Pointer[event.Progress]
+	meters   event.Meter
 	// trouble is why the source does not answer, as long as it does not; nil: it does.
 	trouble atomic.Pointer[string]
 
@@ -103,6 +108,9 @@ type walked struct {
 	// done is up to where everything is finished.
 	done walk.Place
 }
+
+// meter takes how far the walk is. One goroutine at a time calls it.
+func (k *walked) meter() { k.progress.Store(k.meters.Take(time.Now(), k.rows.Load(), k.about.Load())) }
 
 // reached returns up to where everything is finished.
 func (k *walked) reached() walk.Place {
@@ -312,6 +320,9 @@ func (p *walkRun) read(ctx context.Context) error {
 	c := chunk{
 		route: p.route, tx: event.Tx{}, version: m.Version,
 		like: event.Batch{Source: source, Term: m.Term, Leftover: p.Forget, Read: asked},
+	}
+	if p.about.Load() == 0 && p.Where == "" {
+		p.about.Store(p.walk.About(ctx))
 	}
 	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.rows, Bytes: chunkBytes}, c.row)
 	if err != nil {

@@ -175,6 +175,7 @@ func (a *answering) walkOf(ctx context.Context, w *walking, due []doubt.Doubt, w
 // walkTable walks one table, and keeps how far it has come with save.
 func (a *answering) walkTable(ctx context.Context, w *walking, due []doubt.Doubt, k *walked, save func() error) error {
 	return w.runWhile(ctx, k, func(ctx context.Context) bool {
+		k.meter()
 		if dismissed(a.doubts, due...) {
 			return false
 		}
@@ -187,7 +188,7 @@ func (a *answering) walkTable(ctx context.Context, w *walking, due []doubt.Doubt
 			said += "; waiting for the source: " + *trouble
 		}
 		for _, d := range due {
-			a.doubts.Say(d.ID, said)
+			a.doubts.Reached(d.ID, said, k.progress.Load())
 		}
 		return true
 	})

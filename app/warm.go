@@ -18,6 +18,7 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
@@ -61,6 +62,8 @@ type warmState struct {
 	Keys   int64      `json:"keys,omitempty"`
 	Place  walk.Place `json:"place,omitzero"`
 	Answer string     `json:"answer,omitempty"`
+	// Progress is what is shown of it.
+	Progress *event.Progress `json:"progress,omitempty"`
 	// Ended are the last that have ended, the newest first.
 	Ended []EndedWarmUp `json:"ended,omitempty"`
 }
@@ -84,6 +87,8 @@ type WarmUp struct {
 	Keys int64 `json:"keys"`
 	// Answer says in a sentence how it is going.
 	Answer string `json:"answer"`
+	// Progress is how far the rows are; nil: that is not known.
+	Progress *event.Progress `json:"progress,omitempty"`
 }
 
 // EndedWarmUp is a warm-up that has ended.
@@ -219,8 +224,9 @@ func (w *warming) show(t *warmUp) WarmUp {
 	switch {
 	case w.running != nil && w.of == *t:
 		s.Rows, s.Keys, s.Answer = w.running.rows.Load(), w.running.keys.Load(), w.running.going()
+		s.Progress = w.running.progress.Load()
 	case w.state.is(t):
-		s.Rows, s.Keys, s.Answer = w.state.Rows, w.state.Keys, w.state.Answer
+		s.Rows, s.Keys, s.Answer, s.Progress = w.state.Rows, w.state.Keys, w.state.Answer, w.state.Progress
 	case w.tasks[0] == *t:
 		s.Answer = "about to begin"
 	}
@@ -378,9 +384,10 @@ func (w *warming) reached(ctx context.Context, t *warmUp, k *walked) bool {
 	}
 	w.mu.Lock()
 	there := slices.Contains(w.tasks, *t)
+	k.meter()
 	state := warmState{
 		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Place: k.reached(), Answer: k.going(),
-		Ended: w.state.Ended,
+		Progress: k.progress.Load(), Ended: w.state.Ended,
 	}
 	same := reflect.DeepEqual(state, w.state)
 	w.mu.Unlock()

@@ -32,7 +32,7 @@ func TestAMarkComesBack(t *testing.T) {
 			Mark: event.Mark{
 				Source: rapid.StringN(1, 9, -1).Draw(t, "source"), Term: rapid.Uint64().Draw(t, "term"),
 				Version: versions.Draw(t, "version"), Server: rapid.String().Draw(t, "server"),
-				Made:    times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read"),
+				Made: times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read"),
 			},
 			AsOf: times.Draw(t, "as of"), Ends: rapid.SliceOf(rapid.Int64Min(-1)).Draw(t, "ends"),
 		}
