@@ -81,7 +81,10 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	}
 	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: a.visible}
 	a.live, a.held = r, d.letters.Held
-	w := p.newWalking(d, a.scope)
+	w, err := p.newWalking(d, a.scope)
+	if err != nil {
+		return err
+	}
 	w.seen = r.definitions
 	a.walks = func(string) (*walking, error) { return w, nil }
 	warming := &warming{walking: w}

@@ -71,7 +71,9 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 		log: g.log, ends: g.ends, facts: g.facts, doubts: p.doubts, given: a.given, group: g.group,
 		serve: d.engine.Serve, take: a.scope.Take, visible: a.visible,
 	}
-	g.walk = p.newWalking(d, a.scope)
+	if g.walk, err = p.newWalking(d, a.scope); err != nil {
+		return err
+	}
 	g.warming = &warming{walking: g.walk}
 	p.warming.Store(g.warming)
 	log.Lead(g.lead)

@@ -345,8 +345,8 @@ func (r *redo) sentence() string {
 		s.Committed.UTC().Format(time.RFC3339), written(s.File, s.Pos), r.keys.taken.Load())
 }
 
-// underWay is a redo that says how far it is: in a sentence, "" for nothing new, and how much is done of how much; 0: of
-// that nothing is known.
+// underWay is a redo that says how far it is: in a sentence, "" for nothing new, and how much is done of how much, 0
+// for not known.
 type underWay interface {
 	sentence() string
 	reached() (done, of int64)

@@ -29,8 +29,9 @@ import (
 //
 // With Kafka the member of the group that answers doubts walks, on its own: the other members' partitions hold the
 // changes of the same keys, and each of those goes its way. That is enough. What a row says that was read is what its
-// changes up to then have said, and each of these has a record of its own. So where an older record is carried out after
-// the row, because its partition lags, and Redis has lost the companion that would have refused it, then the record of
+// changes up to then have said, and each of these has a record of its own. So where an older record is carried out
+// after the row, because its partition lags, and Redis has lost the companion that would have refused it, then the
+// record of
 // each newer change follows it in the same partition, and replaces what it wrote. The other way round, a value of a row
 // may not replace that of a newer change. This change was not visible when the row was asked for, so no member can
 // finish it sooner than D later. Until D/2 after the row was asked for its value may be begun, and after that never.
@@ -47,14 +48,22 @@ type walking struct {
 	// mappings returns those by which rows are routed.
 	mappings func(ctx context.Context) ([]spec.Mapping, error)
 	// seen takes the columns of the tables; nil: readers do.
-	seen *definitions
+	seen    *definitions
+	metrics *walkMetrics
 	// whose names in facts what is done here: the source's name, or with Kafka the group's, which group is then as well.
 	whose, group string
 }
 
 // newWalking returns what walks the tables of the source of the configuration.
-func (p *process) newWalking(d *deleting, s *scope.Scope) *walking {
-	w := &walking{shared: p.shared, serve: d.engine.Serve, take: s.Take, newest: d.engine.Newest, whose: p.config.Source.Name}
+func (p *process) newWalking(d *deleting, s *scope.Scope) (*walking, error) {
+	m, err := newWalkMetrics(p.registry)
+	if err != nil {
+		return nil, err
+	}
+	w := &walking{
+		shared: p.shared, serve: d.engine.Serve, take: s.Take, newest: d.engine.Newest, metrics: m,
+		whose: p.config.Source.Name,
+	}
 	w.mappings = func(ctx context.Context) ([]spec.Mapping, error) {
 		return operate.WalkedMappings(ctx, p.config, p.sharedFacts)
 	}
@@ -62,7 +71,7 @@ func (p *process) newWalking(d *deleting, s *scope.Scope) *walking {
 		w.group = p.config.EventLog.Kafka.Group
 		w.whose = w.group
 	}
-	return w
+	return w, nil
 }
 
 // walkPartition is the number of the partition that a walk is, in logs. No log has it.
@@ -96,8 +105,8 @@ type walked struct {
 	from walk.Place
 	// rows and keys are how many were handed to the engine.
 	rows, keys atomic.Int64
-	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when it
-	// was last looked at.
+	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when
+	// it was last looked at.
 	about    atomic.Int64
 	progress atomic.Pointer[event.Progress]
 	meters   event.Meter
@@ -107,6 +116,14 @@ type walked struct {
 	mu sync.Mutex
 	// done is up to where everything is finished.
 	done walk.Place
+}
+
+// what says what the walk is for: to forget is to answer a doubt.
+func (k *walked) what() string {
+	if k.Forget {
+		return forDoubt
+	}
+	return forWarmUp
 }
 
 // meter takes how far the walk is. One goroutine at a time calls it.
@@ -155,13 +172,16 @@ func (w *walking) run(ctx context.Context, k *walked, mappings []spec.Mapping) e
 }
 
 // runWhile does run, and calls wanted every [looksEach] meanwhile. Once that returns false, nobody waits for the walk
-// any more: it ends, and runWhile fails with errDismissed. Once a reader has other mappings it fails with errRemapped: the
-// walk can go on by these.
+// any more: it ends, and runWhile fails with errDismissed. Once a reader has other mappings it fails with errRemapped:
+// the walk can go on by these.
 func (w *walking) runWhile(ctx context.Context, k *walked, wanted func(ctx context.Context) bool) error {
 	mappings, err := w.mappings(ctx)
 	if err != nil {
 		return notYet{err}
 	}
+	running := w.metrics.running.WithLabelValues(k.what())
+	running.Inc()
+	defer running.Dec()
 	by := config.MappingsHash(mappings)
 	if k.by != "" && k.by != by {
 		return errRemapped
@@ -262,6 +282,7 @@ func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, erro
 		t.place = &place
 	}
 	p.keys.Add(int64(b.Len()))
+	p.metrics.keys.WithLabelValues(p.what()).Add(float64(b.Len()))
 	return b, t, nil
 }
 
@@ -332,6 +353,7 @@ func (p *walkRun) read(ctx context.Context) error {
 	c.hand()
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
+	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
 	p.pace(&got, time.Since(asked), c.keys)
 	return p.take(ctx, c.keys)
 }

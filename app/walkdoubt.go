@@ -82,7 +82,8 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 				return fmt.Sprintf("mappings of its tables have scope: rows, and %v; then `freshet doubts answer %s`", err, id)
 			})
 		}
-		if err := a.finished(ctx, due, func(until string) { say("before rows are read it waits until %s", until) }); err != nil {
+		waits := func(until string) { say("before rows are read it waits until %s", until) }
+		if err := a.finished(ctx, due, waits); err != nil {
 			return false, err
 		}
 		if err := await(ctx, a.newest(p.Source), latest(due)); err != nil {

@@ -26,8 +26,8 @@ import (
 // warming carries out warm-ups, one after the other, in the order in which they were asked for. One is no doubt, since
 // nothing is stale.
 //
-// Each is a fact of its own, that whoever is asked writes and the one that carries it out drops: with Kafka any
-// invalidator of the group may be asked. How far the first one is, and how the last ones ended, is another fact, which
+// Each is a fact of its own. The process that is asked writes it, and the one that carries it out drops it: with Kafka
+// any invalidator of the group may be asked. How far the first one is, and how the last ones ended, is another fact, which
 // only the one that carries them out writes. So they go on after a restart, or in another member. It is safe for
 // concurrent use.
 type warming struct {

@@ -64,8 +64,9 @@ func TestAWarmUpGoesOnInAnotherMember(t *testing.T) {
 		}
 	}
 	must(t, heir.endCancelled(t.Context()))
-	if of, k := heir.first(); of != task || k.from.After[0] != "50" || k.rows.Load() != 70 || k.reached().After[0] != "50" {
-		t.Errorf("the next member begins %+v at %+v", of, k.from)
+	of, resumed := heir.first()
+	if of != task || resumed.from.After[0] != "50" || resumed.rows.Load() != 70 || resumed.reached().After[0] != "50" {
+		t.Errorf("the next member begins %+v at %+v", of, resumed.from)
 	}
 	// The same that is asked for again is another one, from the beginning.
 	again := other.ask(t, "a", 0)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Progress is how far something is that takes a while. It is for people: of what there is in all only an estimate may be
-// known.
+// Progress is how far something is that takes a while. It is for people: of what there is in all, only an estimate may
+// be known.
 type Progress struct {
 	// Done is how much is done, and Of about how much there is in all; 0: that is not known.
 	Done int64 `json:"done"`

@@ -187,8 +187,8 @@ func (e *Engine) Visible(source string) (event.Version, bool) {
 	return m.Version, ok
 }
 
-// Newest returns the newest mark of a source: what its servers say that everybody can see, and which of them has said so
-// last. False: none has come. It may be called by any goroutine.
+// Newest returns the newest mark of a source: what its servers say that everybody can see, and which of them has said
+// so last. False: none has come. It may be called by any goroutine.
 func (e *Engine) Newest(source string) (event.Mark, bool) { return e.marks.newest(source) }
 
 // parkedNow is told that the store has taken keys. It says why once a minute: the keys themselves may be many.

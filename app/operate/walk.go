@@ -122,7 +122,8 @@ const (
 
 // DryWalk looks which keys the rows of a table make that meet a condition, to write or to forget them, and does nothing
 // with them. Of one that several rows make it counts each. p says how far it is.
-func DryWalk(ctx context.Context, c *config.Config, name, where string, forget bool, p *scope.Progress) (*Cached, error) {
+func DryWalk(ctx context.Context, c *config.Config, name, where string, forget bool, p *scope.Progress,
+) (*Cached, error) {
 	mappings, err := askMappings(ctx, c)
 	if err != nil {
 		return nil, err

@@ -131,7 +131,8 @@ func TestRowsAreReadAroundKafka(t *testing.T) {
 	leader, other := w.leads()
 
 	out := other.start("warm", "--table", "shop.product", "--dry-run", "--where", "id < 3")
-	if code := out.Wait(t, patience); code != exitDone || !strings.HasPrefix(out.Stdout(), "would write or delete 3 keys\n") {
+	code := out.Wait(t, patience)
+	if code != exitDone || !strings.HasPrefix(out.Stdout(), "would write or delete 3 keys\n") {
 		t.Errorf("a dry run: %d %s", code, out.Stdout())
 	}
 	for _, m := range w.members { // whichever is asked

@@ -96,8 +96,8 @@ func (s *Store) FactsUnder(ctx context.Context, prefix string) (facts map[string
 		if b == nil {
 			return nil
 		}
-		at := b.Cursor()
-		for name, record := at.Seek([]byte(prefix)); bytes.HasPrefix(name, []byte(prefix)) && name != nil; name, record = at.Next() {
+		at, under := b.Cursor(), []byte(prefix)
+		for name, record := at.Seek(under); name != nil && bytes.HasPrefix(name, under); name, record = at.Next() {
 			var value []byte
 			if err := decode(record, &value); err != nil {
 				return fmt.Errorf("fact %q: %w", name, err)
