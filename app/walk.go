@@ -31,8 +31,8 @@ import (
 // changes of the same keys, and each of those goes its way. That is enough. What a row says that was read is what its
 // changes up to then have said, and each of these has a record of its own. So where an older record is carried out
 // after the row, because its partition lags, and Redis has lost the companion that would have refused it, then the
-// record of
-// each newer change follows it in the same partition, and replaces what it wrote. The other way round, a value of a row
+// record of each newer change follows it in the same partition, and replaces what it wrote. The other way round, a
+// value of a row
 // may not replace that of a newer change. This change was not visible when the row was asked for, so no member can
 // finish it sooner than D later. Until D/2 after the row was asked for its value may be begun, and after that never.
 // Which member has heard which mark counts for neither, but for one thing: that the server which the row is asked of is

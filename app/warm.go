@@ -27,8 +27,8 @@ import (
 // nothing is stale.
 //
 // Each is a fact of its own. The process that is asked writes it, and the one that carries it out drops it: with Kafka
-// any invalidator of the group may be asked. How far the first one is, and how the last ones ended, is another fact, which
-// only the one that carries them out writes. So they go on after a restart, or in another member. It is safe for
+// any invalidator of the group may be asked. How far the first one is, and how the last ones ended, is another fact,
+// which only the one that carries them out writes. So they go on after a restart, or in another member. It is safe for
 // concurrent use.
 type warming struct {
 	*walking
