@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/freshet/freshet/event"
 )
 
 // Doubt is a doubt as the API shows it: some keys may be stale although all work is finished.
@@ -34,6 +36,8 @@ type Doubt struct {
 	Asked  bool   `json:"asked,omitempty"`
 	Answer string `json:"answer,omitempty"`
 	Stuck  bool   `json:"stuck,omitempty"`
+	// Progress is how far the answer is; nil: that is not known.
+	Progress *event.Progress `json:"progress,omitempty"`
 }
 
 // Doubts are what is in doubt, wherever it is kept. [Client] is one as well.

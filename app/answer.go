@@ -56,8 +56,8 @@ type answering struct {
 	held func() (retry.Held, error)
 	// redo does changes again; nil: none of the doubts that are answered here is about that.
 	redo redoer
-	// walks reads rows; nil: nothing does.
-	walks *walking
+	// walks returns what reads the rows of a source, or says why nothing does here.
+	walks func(source string) (*walking, error)
 	// given keeps what is answered; nil with the embedded log, where all is read again.
 	given *trail
 
@@ -83,13 +83,15 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	}
 	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: a.visible}
 	a.live, a.held = r, d.letters.Held
-	a.walks = &walking{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: d.engine.Visible}
-	warming := &warming{walking: a.walks}
-	if err := warming.load(context.Background()); err != nil {
+	w, err := p.newWalking(d, a.scope)
+	if err != nil {
 		return err
 	}
+	w.seen = r.definitions
+	a.walks = func(string) (*walking, error) { return w, nil }
+	warming := &warming{walking: w}
 	p.warming.Store(warming)
-	d.alongside = append(d.alongside, a.run, warming.runAll, r.definitions.run)
+	d.alongside = append(d.alongside, a.run, warming.follow, warming.runAll, r.definitions.run)
 	p.answers.Store(a)
 	return nil
 }
@@ -325,13 +327,16 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 	go func() { done <- a.scope.Run(running, t) }()
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
+	var meter event.Meter
 	for {
 		select {
-		case <-ticker.C:
+		case now := <-ticker.C:
 			if dismissed(a.doubts, due...) {
 				cancel()
 			}
-			say("%s", sentence(&progress, waits.Load()))
+			for _, d := range due {
+				a.doubts.Reached(d.ID, sentence(&progress, waits.Load()), scoped(&meter, now, &progress))
+			}
 		case err = <-done:
 			if running.Err() != nil {
 				err = ctx.Err()
@@ -499,6 +504,18 @@ func latest(due []doubt.Doubt) (at event.Version) {
 		}
 	}
 	return at
+}
+
+// scoped returns how far the two passes of a scope are; nil while it is between them.
+func scoped(m *event.Meter, now time.Time, p *scope.Progress) *event.Progress {
+	looked, all := min(p.Looked.Load(), p.Keys.Load()), p.Keys.Load()
+	switch p.Stage.Load() {
+	case scope.StageFirst:
+		return m.Take(now, looked, 2*all)
+	case scope.StageSecond:
+		return m.Take(now, all+looked, 2*all)
+	}
+	return nil
 }
 
 // sentence says how far a scope has come, and until when it waits, if that is known.

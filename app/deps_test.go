@@ -107,7 +107,7 @@ var mayImport = map[string][]string{
 	},
 
 	// admin is given functions: it knows no stage.
-	"admin": nil,
+	"admin": {"event"},
 
 	// Tests, demo and benchmark look at freshet from outside.
 	"proof/testbed/internal/port": nil,
@@ -116,14 +116,14 @@ var mayImport = map[string][]string{
 	"proof/testbed":               {"proof/testbed/internal/port", "proof/testbed/proxy"},
 	"proof/testbed/cmd/testbed":   {"proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	"proof/e2e/oracle":            nil, // it says what freshet must do, and must not ask freshet
-	"proof/e2e/suites":            {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
+	"proof/e2e/suites":            {"admin", "event", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	"proof/e2e": {
-		"admin", "proof/e2e/oracle", "proof/testbed", "proof/testbed/internal/port",
+		"admin", "event", "proof/e2e/oracle", "proof/testbed", "proof/testbed/internal/port",
 		"proof/testbed/proxy",
 	},
 	"docs":           {},
 	"docs/structure": nil,
-	"proof/demo":     {"admin", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
+	"proof/demo":     {"admin", "event", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	// The benchmark also measures two stages alone: canal and router.
 	"proof/bench": {
 		"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy",

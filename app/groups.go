@@ -33,6 +33,9 @@ type groupAnswers struct {
 	leads atomic.Bool
 	// redo does changes again.
 	redo redoer
+	// walk reads the rows of the source that the configuration has, and warming fills the cache from them.
+	walk    *walking
+	warming *warming
 	// settled is up to where all was finished when that was last asked; nil: it is not known.
 	settled atomic.Pointer[settled]
 }
@@ -68,8 +71,13 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 		log: g.log, ends: g.ends, facts: g.facts, doubts: p.doubts, given: a.given, group: g.group,
 		serve: d.engine.Serve, take: a.scope.Take, visible: a.visible,
 	}
+	if g.walk, err = p.newWalking(d, a.scope); err != nil {
+		return err
+	}
+	g.warming = &warming{walking: g.walk}
+	p.warming.Store(g.warming)
 	log.Lead(g.lead)
-	d.alongside = append(d.alongside, a.forgetAll, g.follow, p.enroll)
+	d.alongside = append(d.alongside, a.forgetAll, g.follow, g.warming.follow, p.enroll)
 	p.answers.Store(a)
 	return nil
 }
@@ -112,6 +120,7 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 		g.keepSettled(ctx)
 		return nil
 	})
+	all.Go(func() error { return g.warming.runAll(ctx) })
 	answered := map[string]bool{}
 	for retry.Sleep(ctx, looksEach) == nil {
 		for _, d := range g.doubts.List() {
@@ -130,13 +139,27 @@ func (g *groupAnswers) of(source string) *answering {
 	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
 		spread: g.spread, shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given,
-		scoped: map[string]time.Time{},
-		mine:   func(d *doubt.Doubt) bool { return d.Source == source },
+		scoped: map[string]time.Time{}, walks: g.walks,
+		mine: func(d *doubt.Doubt) bool { return d.Source == source },
 	}
 	if source == "" {
 		a.redo = g.redo
 	}
 	return a
+}
+
+// walks returns what reads the rows of a source, or says what is missing for that.
+func (g *groupAnswers) walks(source string) (*walking, error) {
+	c := g.walk.config
+	switch {
+	case !c.HasSource():
+		return nil, fmt.Errorf("the invalidator of group %s that has partition 0 has no source, so it cannot read rows: write "+
+			"source, as the reader's file has it, into the files of all invalidators of the group", g.group)
+	case c.Source.Name != source:
+		return nil, fmt.Errorf("the invalidator of group %s that has partition 0 reads rows of source %s only, by its file, and not "+
+			"of source %s", g.group, c.Source.Name, source)
+	}
+	return g.walk, nil
 }
 
 // follow says of the doubts that another member answers that it does, until ctx ends.

@@ -108,6 +108,8 @@ func (p *process) hasItsPart() error {
 	switch role := p.options.Role; {
 	case role != Invalidator && !p.config.HasSource():
 		return problem("there is no source to read", "write source and mappings, or use `freshet invalidator`")
+	case role != Invalidator && len(p.config.Mappings) == 0:
+		return problem("there are no mappings", "write mappings, or use `freshet invalidator`")
 	case role != Reader && !p.config.HasRedis():
 		return problem("there is no redis to keep fresh", "write redis, or use `freshet reader`")
 	}

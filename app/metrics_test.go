@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/freshet/freshet/app/operate"
 )
 
 func TestTheStateIsAMetric(t *testing.T) {
@@ -65,5 +67,29 @@ func TestTheReaderMeasuresFromTheCommit(t *testing.T) {
 	must(t, r.Flush())
 	if p := r.latency.Read.LastMinute(time.Now()); p.Count != 1 || p.P50 < 2*time.Second || p.P50 > 30*time.Second {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestWalksAreCounted(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	m, err := newWalkMetrics(reg)
+	must(t, err)
+	m.rows.WithLabelValues((&walked{}).what()).Add(7)
+	m.keys.WithLabelValues((&walked{Walk: operate.Walk{Forget: true}}).what()).Add(9)
+	must(t, testutil.GatherAndCompare(reg, strings.NewReader(`# HELP freshet_walk_keys_total Keys of these rows that were handed on to be written or forgotten.
+# TYPE freshet_walk_keys_total counter
+freshet_walk_keys_total{for="doubt"} 9
+freshet_walk_keys_total{for="warm_up"} 0
+# HELP freshet_walk_rows_total Rows that were read from their tables.
+# TYPE freshet_walk_rows_total counter
+freshet_walk_rows_total{for="doubt"} 0
+freshet_walk_rows_total{for="warm_up"} 7
+# HELP freshet_walks_running Tables that this process is reading row by row.
+# TYPE freshet_walks_running gauge
+freshet_walks_running{for="doubt"} 0
+freshet_walks_running{for="warm_up"} 0
+`)))
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
 	}
 }

@@ -28,7 +28,7 @@ type shared struct {
 	alarms   *alarm.Board
 	doubts   *doubt.Book
 	// facts are kept where doubts are, and outlive a restart.
-	facts doubt.Facts
+	facts doubt.SharedFacts
 	// sharedFacts are the same with Kafka, where all processes read them; nil with the embedded log.
 	sharedFacts doubt.SharedFacts
 	// deaf returns since when it cannot be heard what is in doubt; zero: it can be. nil: nobody else says so.
@@ -108,7 +108,7 @@ func build(ctx context.Context, c *config.Config, o Options) (*process, error) {
 // doubtKeeper keeps doubts and facts: the store, or the topic.
 type doubtKeeper interface {
 	doubt.Keeper
-	doubt.Facts
+	doubt.SharedFacts
 }
 
 // buildDoubts makes the book of doubts.
@@ -197,8 +197,9 @@ func (p *process) CancelWarmUp(ctx context.Context, id string) error {
 
 // warmed returns what carries out warm-ups.
 func (p *process) warmed() (*warming, error) {
-	if p.config.EventLog.Kind == config.EventLogKafka {
-		return nil, admin.NotHere("with Kafka, the cache cannot be filled from tables yet")
+	if p.options.Role == Reader {
+		return nil, admin.NotHere("a reader has no redis that it could fill: ask an invalidator of the group whose redis is meant, " +
+			"or `freshet run`")
 	}
 	w := p.warming.Load()
 	if w == nil {

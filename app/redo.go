@@ -193,7 +193,7 @@ func (r *redoing) run(ctx context.Context, d *doubt.Doubt) (keys int64, err erro
 		return err
 	})
 	g.Go(func() error {
-		report(watching, r.doubts, d, run.sentence, stop)
+		report(watching, r.doubts, d, run, stop)
 		return nil
 	})
 	err = run.reader.run(ctx)
@@ -336,6 +336,9 @@ func (r redone) WritePosition(w checkpoint.Write) error {
 // WriteMappings implements [checkpoint.Storage].
 func (redone) WriteMappings(string) error { return nil }
 
+// reached returns how many keys were forgotten. How many there are is not known.
+func (r *redo) reached() (done, of int64) { return r.keys.taken.Load(), 0 }
+
 // sentence says how far a redo is; "": there is nothing new to say.
 func (r *redo) sentence() string {
 	s := r.source.Stats()
@@ -346,18 +349,26 @@ func (r *redo) sentence() string {
 		s.Committed.UTC().Format(time.RFC3339), written(s.File, s.Pos), r.keys.taken.Load())
 }
 
+// underWay is a redo that says how far it is: in a sentence, "" for nothing new, and how much is done of how much, 0
+// for not known.
+type underWay interface {
+	sentence() string
+	reached() (done, of int64)
+}
+
 // report says of a doubt how far its redo is, until ctx ends, or the doubt is dismissed: it calls stop with
 // errDismissed.
-func report(ctx context.Context, book *doubt.Book, d *doubt.Doubt, sentence func() string,
-	stop context.CancelCauseFunc,
-) {
+func report(ctx context.Context, book *doubt.Book, d *doubt.Doubt, is underWay, stop context.CancelCauseFunc) {
+	var meter event.Meter
 	for retry.Sleep(ctx, looksEach) == nil {
 		if dismissed(book, *d) {
 			stop(errDismissed)
 			return
 		}
-		if s := sentence(); s != "" {
-			book.Say(d.ID, s)
+		done, of := is.reached()
+		p := meter.Take(time.Now(), done, of)
+		if s := is.sentence(); s != "" {
+			book.Reached(d.ID, s, p)
 		}
 	}
 }

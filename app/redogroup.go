@@ -71,7 +71,7 @@ func (r *groupRedo) run(ctx context.Context, d *doubt.Doubt) (keys int64, err er
 		return nil
 	})
 	g.Go(func() error {
-		report(watching, r.doubts, d, p.sentence, stop)
+		report(watching, r.doubts, d, p, stop)
 		return nil
 	})
 	err = r.serve(ctx, p)
@@ -116,6 +116,7 @@ func (r *groupRedo) build(ctx context.Context, d *doubt.Doubt) (*rereading, erro
 		p.spans = append(p.spans, span{n, r.log.Span(n, from.Partitions[n], ends[n])})
 		p.left.Add(max(ends[n]-from.Partitions[n].Offset, 0))
 	}
+	p.all = p.left.Load()
 	for n := range from.Partitions {
 		if _, there := ends[n]; !there {
 			return nil, fmt.Errorf("%w: it has no partition %d any more", errNotInTopic, n)
@@ -174,7 +175,9 @@ type rereading struct {
 
 	// taken counts keys, and left the offsets that are not fetched yet.
 	taken, left atomic.Int64
-	partition   atomic.Int64
+	// all is what left was at the beginning.
+	all       int64
+	partition atomic.Int64
 	// trouble is why nothing comes; nil: it comes.
 	trouble atomic.Pointer[error]
 	// unmarked is a source of which no mark says yet what everybody can see; nil: there is none.
@@ -307,6 +310,9 @@ func (p *rereading) keepReached(ctx context.Context) {
 		cancel()
 	}
 }
+
+// reached returns how many offsets were fetched, of all.
+func (p *rereading) reached() (done, of int64) { return p.all - p.left.Load(), p.all }
 
 // sentence says how far the redo is.
 func (p *rereading) sentence() string {

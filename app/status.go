@@ -87,8 +87,8 @@ type Status struct {
 	Doubts []doubt.Doubt `json:"doubts"`
 	// EndedDoubts are the last that this process has answered, or that were dismissed there, the newest first: up to 10.
 	EndedDoubts []doubt.Ended `json:"ended_doubts,omitempty"`
-	// WarmUps are those that are under way or wait, in their order, and EndedWarmUps the last that this process has
-	// ended, the newest first: up to 10.
+	// WarmUps are those that are under way or wait, in their order, and EndedWarmUps the last that have ended,
+	// the newest first: up to 10. With Kafka they are those of the group.
 	WarmUps      []WarmUp      `json:"warm_ups,omitempty"`
 	EndedWarmUps []EndedWarmUp `json:"ended_warm_ups,omitempty"`
 }
@@ -194,7 +194,11 @@ func (s Status) Print(w io.Writer) error {
 		line("doubt "+d.ID, "%s since %s: %s", d.Cause, d.Since.Local().Format(time.RFC3339), d.Message)
 	}
 	for _, w := range s.WarmUps {
-		line("warm-up "+w.ID, "of %s: %s, %d rows read, %d keys", w.Table, w.Answer, w.Rows, w.Keys)
+		pace := ""
+		if w.Progress.String() != "" {
+			pace = ", " + w.Progress.String()
+		}
+		line("warm-up "+w.ID, "of %s: %s, %d rows read, %d keys%s", w.Table, w.Answer, w.Rows, w.Keys, pace)
 	}
 	for _, a := range s.Alarms {
 		line("alarm", "%s %s, %d times, last %s: %s", a.Kind, "raised", a.Count, a.Last.Local().Format(time.RFC3339),

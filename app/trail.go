@@ -64,9 +64,9 @@ func (t *trail) read(ctx context.Context) (a answers, err error) {
 // add takes note of an answer. It is durable when add returns nil, before the doubt ends.
 //
 // What came with older data is not among them: that data says itself what it lacks. Nor is what was answered before
-// and is again (see [trail.again]).
+// and is again (see [trail.again]), but for what an operator asked of some rows: nobody else has recorded that.
 func (t *trail) add(ctx context.Context, d *doubt.Doubt) error {
-	if t == nil || d.Cause == alarm.RedisChanged || d.Source != "" && d.Group != "" {
+	if t == nil || d.Cause == alarm.RedisChanged || d.Source != "" && d.Group != "" && d.Where == "" {
 		return nil
 	}
 	t.mu.Lock()

@@ -22,6 +22,8 @@ type troubles struct {
 	alarms *alarm.Board
 	doubts *doubt.Book
 	source string
+	// group is the group of invalidators whose Redis alone is in doubt; "": every one is.
+	group string
 	// gathered are those since the last batch; a message stands for its kind and its table.
 	gathered map[string]doubt.Doubt
 	// place is where the present row stands; zero: in no binlog. unnamed counts the rows that lacked a column of a key.
@@ -76,7 +78,9 @@ func (t *troubles) gather(cause alarm.Kind, table, message string) {
 		t.gathered[message] = d
 		return
 	}
-	d := doubt.Doubt{Cause: cause, Source: t.source, Tables: []string{table}, At: t.place, Message: message}
+	d := doubt.Doubt{
+		Cause: cause, Source: t.source, Group: t.group, Tables: []string{table}, At: t.place, Message: message,
+	}
 	if cause != alarm.ColumnAbsent { // which freshet answers
 		d.Message += ": clear the keys of the table"
 	}

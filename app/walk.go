@@ -13,8 +13,11 @@ import (
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
@@ -23,14 +26,52 @@ import (
 // them go through the engine as one more partition, like a redo. A value is as new as the newest version that everybody
 // was known to see when its row was asked for ([event.Batch].Read), and is handed on under that version. So it replaces
 // no newer one, and a change that comes meanwhile is kept right by its own action.
+//
+// With Kafka the member of the group that answers doubts walks, on its own: the other members' partitions hold the
+// changes of the same keys, and each of those goes its way. That is enough. What a row says that was read is what its
+// changes up to then have said, and each of these has a record of its own. So where an older record is carried out
+// after the row, because its partition lags, and Redis has lost the companion that would have refused it, then the
+// record of each newer change follows it in the same partition, and replaces what it wrote. The other way round, a
+// value of a row
+// may not replace that of a newer change. This change was not visible when the row was asked for, so no member can
+// finish it sooner than D later. Until D/2 after the row was asked for its value may be begun, and after that never.
+// Which member has heard which mark counts for neither, but for one thing: that the server which the row is asked of is
+// still the one that the marks are about. A member that learns of a failover more than D/2 later than another may write
+// a row of the former server. That is the same bound as for all values (package write, "What is not covered").
 type walking struct {
 	*shared
-	live  *reading
 	serve func(ctx context.Context, p eventlog.Partition) error
 	// take waits until so many keys more may be dealt with.
 	take func(ctx context.Context, keys int) error
-	// visible returns the newest version of a source that everybody is known to see.
-	visible func(source string) (v event.Version, ok bool)
+	// newest returns the newest mark of a source: what everybody sees who reads from its server.
+	newest func(source string) (m event.Mark, ok bool)
+	// mappings returns those by which rows are routed.
+	mappings func(ctx context.Context) ([]spec.Mapping, error)
+	// seen takes the columns of the tables; nil: readers do.
+	seen    *definitions
+	metrics *walkMetrics
+	// whose names in facts what is done here: the source's name, or with Kafka the group's, which group is then as well.
+	whose, group string
+}
+
+// newWalking returns what walks the tables of the source of the configuration.
+func (p *process) newWalking(d *deleting, s *scope.Scope) (*walking, error) {
+	m, err := newWalkMetrics(p.registry)
+	if err != nil {
+		return nil, err
+	}
+	w := &walking{
+		shared: p.shared, serve: d.engine.Serve, take: s.Take, newest: d.engine.Newest, metrics: m,
+		whose: p.config.Source.Name,
+	}
+	w.mappings = func(ctx context.Context) ([]spec.Mapping, error) {
+		return operate.WalkedMappings(ctx, p.config, p.sharedFacts)
+	}
+	if p.config.EventLog.Kind == config.EventLogKafka {
+		w.group = p.config.EventLog.Kafka.Group
+		w.whose = w.group
+	}
+	return w, nil
 }
 
 // walkPartition is the number of the partition that a walk is, in logs. No log has it.
@@ -52,13 +93,23 @@ const (
 	refusals = 5
 )
 
+// errRemapped says that the reader of the source has other mappings by now.
+var errRemapped = errors.New("the mappings have changed")
+
 // walked is one walk: what it is, and how far it has come. Its counters may be read at any time.
 type walked struct {
 	operate.Walk
+	// by is the hash of the mappings that it is for; "": any.
+	by string
 	// from is where it begins.
 	from walk.Place
 	// rows and keys are how many were handed to the engine.
 	rows, keys atomic.Int64
+	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when
+	// it was last looked at.
+	about    atomic.Int64
+	progress atomic.Pointer[event.Progress]
+	meters   event.Meter
 	// trouble is why the source does not answer, as long as it does not; nil: it does.
 	trouble atomic.Pointer[string]
 
@@ -67,6 +118,17 @@ type walked struct {
 	done walk.Place
 }
 
+// what says what the walk is for: to forget is to answer a doubt.
+func (k *walked) what() string {
+	if k.Forget {
+		return forDoubt
+	}
+	return forWarmUp
+}
+
+// meter takes how far the walk is. One goroutine at a time calls it.
+func (k *walked) meter() { k.progress.Store(k.meters.Take(time.Now(), k.rows.Load(), k.about.Load())) }
+
 // reached returns up to where everything is finished.
 func (k *walked) reached() walk.Place {
 	k.mu.Lock()
@@ -74,17 +136,22 @@ func (k *walked) reached() walk.Place {
 	return k.done
 }
 
-// run walks until all keys are finished. It fails with a [walk.Refusal] if the table cannot be walked, or with ctx, or
-// if the engine does, or is stopped.
-func (w *walking) run(ctx context.Context, k *walked) error {
+// notYet says that a walk cannot begin, and may later.
+type notYet struct{ error }
+
+// run walks until all keys are finished, by these mappings. It fails with a [walk.Refusal] if the table cannot be
+// walked, or with ctx, or if the engine does, or is stopped.
+func (w *walking) run(ctx context.Context, k *walked, mappings []spec.Mapping) error {
 	o, err := connect.Source(w.config)
 	if err != nil {
 		return err
 	}
-	troubles := &troubles{alarms: w.alarms, doubts: w.doubts, source: w.config.Source.Name, seen: w.live.definitions}
-	route, err := operate.WalkRouter(w.config.Mappings, &k.Walk, troubles)
+	troubles := &troubles{
+		alarms: w.alarms, doubts: w.doubts, source: w.config.Source.Name, group: w.group, seen: w.seen,
+	}
+	route, err := operate.WalkRouter(mappings, &k.Walk, troubles)
 	if err != nil {
-		return err
+		return notYet{err}
 	}
 	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows}
 	p.walk = walk.New(walk.Options{
@@ -105,24 +172,38 @@ func (w *walking) run(ctx context.Context, k *walked) error {
 }
 
 // runWhile does run, and calls wanted every [looksEach] meanwhile. Once that returns false, nobody waits for the walk
-// any more: it ends, and runWhile fails with errDismissed.
+// any more: it ends, and runWhile fails with errDismissed. Once a reader has other mappings it fails with errRemapped:
+// the walk can go on by these.
 func (w *walking) runWhile(ctx context.Context, k *walked, wanted func(ctx context.Context) bool) error {
+	mappings, err := w.mappings(ctx)
+	if err != nil {
+		return notYet{err}
+	}
+	running := w.metrics.running.WithLabelValues(k.what())
+	running.Inc()
+	defer running.Dec()
+	by := config.MappingsHash(mappings)
+	if k.by != "" && k.by != by {
+		return errRemapped
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan error, 1)
-	go func() { done <- w.run(ctx, k) }()
+	go func() { done <- w.run(ctx, k, mappings) }()
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
 	for {
 		select {
 		case err := <-done:
-			if context.Cause(ctx) == errDismissed {
-				return errDismissed
+			if why := context.Cause(ctx); why == errDismissed || why == errRemapped {
+				return why
 			}
 			return err
 		case <-ticker.C:
 			if !wanted(ctx) {
 				stop(errDismissed)
+			} else if now, err := w.mappings(ctx); err == nil && config.MappingsHash(now) != by {
+				stop(errRemapped)
 			}
 		}
 	}
@@ -135,8 +216,8 @@ type walkRun struct {
 	walk  *walk.Walk
 	route *router.Router
 
-	// server is the one that the session is with.
-	server string
+	// server is the one that the session is with, and wanted the one that the marks are about.
+	server, wanted string
 	// rows is how many the next chunk has, and rested until when the source is left alone.
 	rows   int
 	rested time.Time
@@ -201,6 +282,7 @@ func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, erro
 		t.place = &place
 	}
 	p.keys.Add(int64(b.Len()))
+	p.metrics.keys.WithLabelValues(p.what()).Add(float64(b.Len()))
 	return b, t, nil
 }
 
@@ -245,17 +327,23 @@ func (p *walkRun) rest(ctx context.Context) error {
 // read reads a chunk.
 func (p *walkRun) read(ctx context.Context) error {
 	source := p.config.Source.Name
-	if now := p.live.stats(); p.server != "" && now.Server != p.server {
-		p.walk.Close() // another server is read: the marks are about that one
+	asked := time.Now() // first: what the mark says was so before
+	m, marked := p.newest(source)
+	switch {
+	case !marked:
+		return fmt.Errorf("the reader of source %s has not said yet what everybody can see", source)
+	case m.Server == "":
+		return fmt.Errorf("the reader of source %s does not say which server it reads: upgrade the readers", source)
+	case p.server != "" && p.server != m.Server:
+		p.walk.Close()
 	}
-	asked := time.Now()
-	v, marked := p.visible(source)
-	if !marked {
-		return errors.New("the source has not said yet what everybody can see")
-	}
+	p.wanted = m.Server
 	c := chunk{
-		route: p.route, tx: event.Tx{}, version: v,
-		like: event.Batch{Source: source, Term: p.live.saved.Term(), Leftover: p.Forget, Read: asked},
+		route: p.route, tx: event.Tx{}, version: m.Version,
+		like: event.Batch{Source: source, Term: m.Term, Leftover: p.Forget, Read: asked},
+	}
+	if p.about.Load() == 0 && p.Where == "" {
+		p.about.Store(p.walk.About(ctx))
 	}
 	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.rows, Bytes: chunkBytes}, c.row)
 	if err != nil {
@@ -265,6 +353,7 @@ func (p *walkRun) read(ctx context.Context) error {
 	c.hand()
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
+	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
 	p.pace(&got, time.Since(asked), c.keys)
 	return p.take(ctx, c.keys)
 }
@@ -294,9 +383,10 @@ func (p *walkRun) connect(ctx context.Context, o canal.Options) (walk.Conn, func
 	if err != nil {
 		return nil, nil, err
 	}
-	if now := p.live.stats(); !now.Connected || now.Server != server {
+	if server != p.wanted {
 		closes()
-		return nil, nil, fmt.Errorf("server %s answers, and it is not the one that is read", server)
+		return nil, nil, fmt.Errorf("%s is server %s, and the reader of source %s reads server %s: source.addresses must name "+
+			"that one", o.Address, server, p.config.Source.Name, p.wanted)
 	}
 	p.server = server
 	return conn, closes, nil

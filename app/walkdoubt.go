@@ -30,16 +30,31 @@ func (a *answering) walkAll(ctx context.Context) error {
 		}
 		schema, name, _ := router.ParseTable(d.Tables[0])
 		k := &walked{Walk: operate.Walk{Schema: schema, Name: name, Where: d.Where, Forget: true}}
-		err := a.walkOf(ctx, due[:1], []*walked{k})
+		w, err := a.walks(d.Source)
+		if err != nil {
+			a.doubts.Say(d.ID, err.Error())
+			continue
+		}
+		err = a.walkOf(ctx, w, due[:1], []*walked{k})
 		var never walk.Refusal
+		var later notYet
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, &never):
-			a.doubts.Stuck(d, fmt.Sprintf("its rows cannot be read: %v; have all keys of the table forgotten (`freshet "+
-				"invalidate --table`), and `freshet doubts dismiss %s`", err, d.ID))
+			if a.stuck(ctx, due[:1], func(id string) string {
+				return fmt.Sprintf("its rows cannot be read: %v; have all keys of the table forgotten (`freshet "+
+					"invalidate --table`), and `freshet doubts dismiss %s`", err, id)
+			}) != nil {
+				return nil
+			}
 			continue
-		case err != nil && !errors.Is(err, errDismissed):
+		case errors.As(err, &later):
+			a.doubts.Say(d.ID, later.Error())
+			continue
+		case errors.Is(err, errDismissed), errors.Is(err, errRemapped):
+			continue
+		case err != nil:
 			return fmt.Errorf("answer doubts: %w", err)
 		}
 		done := fmt.Sprintf("%d keys of %d rows forgotten", k.keys.Load(), k.rows.Load())
@@ -61,11 +76,14 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 		if len(tables) == 0 {
 			continue
 		}
-		if a.walks == nil {
-			say("it cannot be answered here: the rows of its tables cannot be read")
-			return false, nil
+		w, err := a.walks(p.Source)
+		if err != nil {
+			return false, a.stuck(ctx, due, func(id string) string {
+				return fmt.Sprintf("mappings of its tables have scope: rows, and %v; then `freshet doubts answer %s`", err, id)
+			})
 		}
-		if err := a.finished(ctx, due, func(string) {}); err != nil {
+		waits := func(until string) { say("before rows are read it waits until %s", until) }
+		if err := a.finished(ctx, due, waits); err != nil {
 			return false, err
 		}
 		if err := await(ctx, a.newest(p.Source), latest(due)); err != nil {
@@ -73,19 +91,22 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 		}
 		var walks []*walked
 		for _, t := range tables {
-			walks = append(walks, &walked{Walk: t})
+			walks = append(walks, &walked{Walk: t, by: p.Hash})
 		}
-		err := a.walkOf(ctx, due, walks)
+		err = a.walkOf(ctx, w, due, walks)
 		var never walk.Refusal
+		var later notYet
 		switch {
-		case errors.Is(err, errDismissed):
+		case errors.As(err, &later):
+			say("%v", later)
+			return false, nil
+		case errors.Is(err, errDismissed), errors.Is(err, errRemapped):
 			return false, nil
 		case errors.As(err, &never):
-			for _, d := range due {
-				a.doubts.Stuck(d, fmt.Sprintf("the rows of its tables cannot be read: %v; write another scope, or delete the keys, "+
-					"and `freshet doubts dismiss %s`", err, d.ID))
-			}
-			return false, nil
+			return false, a.stuck(ctx, due, func(id string) string {
+				return fmt.Sprintf("the rows of its tables cannot be read: %v; write another scope, or delete the keys, and `freshet "+
+					"doubts dismiss %s`", err, id)
+			})
 		case err != nil:
 			return false, err
 		}
@@ -94,6 +115,17 @@ func (a *answering) forgetRows(ctx context.Context, parts []*part, due []doubt.D
 		}
 	}
 	return true, nil
+}
+
+// stuck says of doubts that nothing more happens by itself, and why. It fails only with ctx.
+func (a *answering) stuck(ctx context.Context, due []doubt.Doubt, why func(id string) string) error {
+	for _, d := range due {
+		a.doubts.Stuck(d, why(d.ID))
+		if err := a.tell(ctx, d.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // walkedFor is how far the walks for doubts have come.
@@ -105,12 +137,17 @@ type walkedFor struct {
 }
 
 // walkFact is the name under which that is kept.
-func (w *walking) walkFact() string { return "walk/" + w.config.Source.Name }
+func (w *walking) walkFact() string {
+	if w.group == "" {
+		return "walk/" + w.whose
+	}
+	return "walk/" + w.group + "/" + w.config.Source.Name
+}
 
 // walkOf walks tables, in the order of their names, until all keys of their rows are forgotten. It fails with
-// errDismissed once nobody waits for that any more, and otherwise as [walking.run] does.
-func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walked) error {
-	w, of := a.walks, &due[0]
+// errDismissed once nobody waits for that any more, and otherwise as [walking.runWhile] does.
+func (a *answering) walkOf(ctx context.Context, w *walking, due []doubt.Doubt, walks []*walked) error {
+	of := &due[0]
 	var at walkedFor
 	if place := placeKept(ctx, w.facts, w.walkFact(), of); place != nil && json.Unmarshal(place, &at) != nil {
 		at = walkedFor{}
@@ -123,7 +160,7 @@ func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walk
 		walks[0].keys.Store(at.Keys)
 	}
 	for _, k := range walks {
-		err := a.walkTable(ctx, due, k, func() error {
+		err := a.walkTable(ctx, w, due, k, func() error {
 			return keepPlace(ctx, w.facts, w.walkFact(), of, walkedFor{tables(k), k.reached(), k.rows.Load(), k.keys.Load()})
 		})
 		if k.Where == "" && walk.IsMissing(err) {
@@ -137,8 +174,9 @@ func (a *answering) walkOf(ctx context.Context, due []doubt.Doubt, walks []*walk
 }
 
 // walkTable walks one table, and keeps how far it has come with save.
-func (a *answering) walkTable(ctx context.Context, due []doubt.Doubt, k *walked, save func() error) error {
-	return a.walks.runWhile(ctx, k, func(ctx context.Context) bool {
+func (a *answering) walkTable(ctx context.Context, w *walking, due []doubt.Doubt, k *walked, save func() error) error {
+	return w.runWhile(ctx, k, func(ctx context.Context) bool {
+		k.meter()
 		if dismissed(a.doubts, due...) {
 			return false
 		}
@@ -151,7 +189,7 @@ func (a *answering) walkTable(ctx context.Context, due []doubt.Doubt, k *walked,
 			said += "; waiting for the source: " + *trouble
 		}
 		for _, d := range due {
-			a.doubts.Say(d.ID, said)
+			a.doubts.Reached(d.ID, said, k.progress.Load())
 		}
 		return true
 	})

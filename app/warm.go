@@ -2,45 +2,78 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal/walk"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
 
 // warming carries out warm-ups, one after the other, in the order in which they were asked for. One is no doubt, since
-// nothing is stale: it is kept as a fact of its own, with how far it has come, and goes on after a restart. It is safe
-// for concurrent use.
+// nothing is stale.
+//
+// Each is a fact of its own. The process that is asked writes it, and the one that carries it out drops it: with Kafka
+// any invalidator of the group may be asked. How far the first one is, and how the last ones ended, is another fact,
+// which only the one that carries them out writes. So they go on after a restart, or in another member. It is safe for
+// concurrent use.
 type warming struct {
 	*walking
 	mu sync.Mutex
-	// tasks are those that are not ended, and running the first of them while it is under way.
-	tasks   []*warmUp
+	// tasks and state are as they were last read.
+	tasks []warmUp
+	state warmState
+	// over are the names of the facts that are left of those that have ended.
+	over []string
+	// running is the one that is under way here, as of the task; nil: none is.
 	running *walked
-	// ended are the last that this process has ended, the newest first.
-	ended []EndedWarmUp
+	of      warmUp
 }
 
-// warmUp is one, as it is kept.
+// warmUp is one, as it was asked for.
 type warmUp struct {
-	ID    string     `json:"id"`
-	Table string     `json:"table"`
-	Where string     `json:"where,omitempty"`
-	Asked time.Time  `json:"asked"`
-	Rows  int64      `json:"rows"`
-	Keys  int64      `json:"keys"`
-	Place walk.Place `json:"place"`
+	ID    string    `json:"id"`
+	Table string    `json:"table"`
+	Where string    `json:"where,omitempty"`
+	Asked time.Time `json:"asked"`
+	// Cancelled says that it has to end.
+	Cancelled bool `json:"cancelled,omitempty"`
+}
+
+// warmState is how far warm-ups are.
+type warmState struct {
+	// ID and Asked say which is under way, Rows, Keys and Place how far all of it is finished, and Answer how it is going.
+	ID     string     `json:"id,omitempty"`
+	Asked  time.Time  `json:"asked,omitzero"`
+	Rows   int64      `json:"rows,omitempty"`
+	Keys   int64      `json:"keys,omitempty"`
+	Place  walk.Place `json:"place,omitzero"`
+	Answer string     `json:"answer,omitempty"`
+	// Progress is what is shown of it.
+	Progress *event.Progress `json:"progress,omitempty"`
+	// Ended are the last that have ended, the newest first.
+	Ended []EndedWarmUp `json:"ended,omitempty"`
+}
+
+// is reports whether a task is the one that is under way.
+func (s *warmState) is(t *warmUp) bool { return s.ID == t.ID && s.Asked.Equal(t.Asked) }
+
+// ended reports whether it is kept how a task has ended. Its own fact may be there still.
+func (s *warmState) ended(t *warmUp) bool {
+	return slices.ContainsFunc(s.Ended, func(e EndedWarmUp) bool { return e.ID == t.ID && e.Asked.Equal(t.Asked) })
 }
 
 // WarmUp is a warm-up that is not ended. Its condition is not shown: it may hold values of rows.
@@ -54,6 +87,8 @@ type WarmUp struct {
 	Keys int64 `json:"keys"`
 	// Answer says in a sentence how it is going.
 	Answer string `json:"answer"`
+	// Progress is how far the rows are; nil: that is not known.
+	Progress *event.Progress `json:"progress,omitempty"`
 }
 
 // EndedWarmUp is a warm-up that has ended.
@@ -67,151 +102,193 @@ type EndedWarmUp struct {
 // maxWarmUps is how many may wait, and maxEndedWarmUps how many of the ended ones are known.
 const maxWarmUps, maxEndedWarmUps = 10, 10
 
-// fact is the name under which warm-ups are kept.
-func (w *warming) fact() string { return "warm/" + w.config.Source.Name }
+// fact is what the names begin with under which warm-ups are kept, and stateFact is where it is kept how far they are.
+func (w *warming) fact() string      { return "warm/" + w.whose + "/" }
+func (w *warming) stateFact() string { return "warmed/" + w.whose }
 
-// load takes what was kept.
+// load reads what is kept.
 func (w *warming) load(ctx context.Context) error {
-	text, err := w.facts.Fact(ctx, w.fact())
-	if err != nil || text == nil {
+	kept, err := w.facts.FactsUnder(ctx, w.fact())
+	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, &w.tasks); err != nil {
-		return fmt.Errorf("the warm-ups that were kept: %w", err)
+	text, err := w.facts.Fact(ctx, w.stateFact())
+	var state warmState
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, &state)
 	}
+	if err != nil {
+		return fmt.Errorf("how far warm-ups are: %w", err)
+	}
+	var tasks []warmUp
+	var over []string
+	for name, text := range kept {
+		var t warmUp
+		switch {
+		case json.Unmarshal(text, &t) != nil || name != w.fact()+t.ID: // another group's, whose name goes on
+		case state.ended(&t):
+			over = append(over, name)
+		default:
+			tasks = append(tasks, t)
+		}
+	}
+	slices.SortFunc(tasks, func(a, b warmUp) int { return cmp.Or(a.Asked.Compare(b.Asked), strings.Compare(a.ID, b.ID)) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tasks, w.state, w.over = tasks, state, over
 	return nil
 }
 
-// save keeps the tasks. The caller holds mu.
-func (w *warming) save(ctx context.Context) error {
+// follow keeps it known which warm-ups there are, until ctx ends.
+func (w *warming) follow(ctx context.Context) error {
+	for {
+		_ = w.load(ctx) // who carries them out says what is wrong
+		if retry.Sleep(ctx, looksEach) != nil {
+			return nil
+		}
+	}
+}
+
+// keep keeps a value as a fact.
+func (w *warming) keep(ctx context.Context, name string, value any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // a condition is full of < and >
-	if err := enc.Encode(w.tasks); err != nil {
+	if err := enc.Encode(value); err != nil {
 		return err
 	}
-	return w.facts.SetFact(ctx, w.fact(), b.Bytes())
+	return w.facts.SetFact(ctx, name, b.Bytes())
 }
 
 // Warm implements admin.Warming: the same request, made again before it has ended, is the same warm-up.
 func (w *warming) Warm(ctx context.Context, of admin.WarmUp) (string, error) {
-	rows, err := operate.WalkOf(w.config, of.Table, of.Where)
+	mappings, err := w.mappings(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := operate.Warms(w.config, rows); err != nil {
+	rows, err := operate.WalkOf(mappings, of.Table, of.Where)
+	if err != nil {
 		return "", err
 	}
-	if err := operate.TryWalk(ctx, w.config, rows); err != nil {
+	if err := operate.Warms(mappings, rows); err != nil {
+		return "", err
+	}
+	if err := operate.TryWalk(ctx, w.config, mappings, rows); err != nil {
 		return "", err
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q%q", of.Table, of.Where)
-	task := &warmUp{ID: hex.EncodeToString(h.Sum(nil))[:12], Table: of.Table, Where: of.Where, Asked: time.Now().UTC()}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if slices.ContainsFunc(w.tasks, func(t *warmUp) bool { return t.ID == task.ID }) {
-		return task.ID, nil
-	}
-	if len(w.tasks) >= maxWarmUps {
-		return "", fmt.Errorf("%d warm-ups have not ended: wait for them (`freshet status`), or cancel some", maxWarmUps)
-	}
-	w.tasks = append(w.tasks, task)
-	if err := w.save(ctx); err != nil {
-		w.tasks = w.tasks[:len(w.tasks)-1]
+	task := warmUp{ID: hex.EncodeToString(h.Sum(nil))[:12], Table: of.Table, Where: of.Where, Asked: time.Now().UTC()}
+	if err := w.load(ctx); err != nil {
 		return "", err
 	}
-	return task.ID, nil
+	w.mu.Lock()
+	same := slices.ContainsFunc(w.tasks, func(t warmUp) bool { return t.ID == task.ID && !t.Cancelled })
+	many := len(w.tasks) >= maxWarmUps
+	w.mu.Unlock()
+	switch {
+	case same:
+		return task.ID, nil
+	case many:
+		return "", fmt.Errorf("%d warm-ups have not ended: wait for them (`freshet status`), or cancel some", maxWarmUps)
+	}
+	if err := w.keep(ctx, w.fact()+task.ID, task); err != nil {
+		return "", err
+	}
+	return task.ID, w.load(ctx)
 }
 
 // CancelWarmUp implements admin.Warming.
 func (w *warming) CancelWarmUp(ctx context.Context, id string) error {
-	return w.end(ctx, id, false, "it was cancelled")
-}
-
-// end takes a warm-up out, and says how it ended.
-func (w *warming) end(ctx context.Context, id string, done bool, answer string) error {
+	if err := w.load(ctx); err != nil {
+		return err
+	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.tasks, func(t *warmUp) bool { return t.ID == id })
+	i := slices.IndexFunc(w.tasks, func(t warmUp) bool { return t.ID == id })
 	if i < 0 {
+		w.mu.Unlock()
 		return admin.ErrNoWarmUp
 	}
 	t := w.tasks[i]
-	shown := w.show(t)
-	w.tasks = slices.Delete(slices.Clone(w.tasks), i, i+1)
-	if err := w.save(ctx); err != nil {
-		w.tasks = slices.Insert(w.tasks, i, t)
+	w.mu.Unlock()
+	t.Cancelled = true
+	if err := w.keep(ctx, w.fact()+id, t); err != nil {
 		return err
 	}
-	if w.running != nil && i == 0 {
-		w.running = nil
-	}
-	shown.Answer = answer
-	w.ended = slices.Insert(w.ended, 0, EndedWarmUp{WarmUp: shown, Ended: time.Now().UTC(), Done: done})
-	w.ended = w.ended[:min(len(w.ended), maxEndedWarmUps)]
-	return nil
+	return w.load(ctx)
 }
 
 // show returns what is shown of a task. The caller holds mu.
 func (w *warming) show(t *warmUp) WarmUp {
-	s := WarmUp{
-		ID: t.ID, Table: t.Table, Some: t.Where != "", Asked: t.Asked, Rows: t.Rows, Keys: t.Keys,
-		Answer: "waiting for the one before it",
+	s := WarmUp{ID: t.ID, Table: t.Table, Some: t.Where != "", Asked: t.Asked, Answer: "waiting for the one before it"}
+	switch {
+	case w.running != nil && w.of == *t:
+		s.Rows, s.Keys, s.Answer = w.running.rows.Load(), w.running.keys.Load(), w.running.going()
+		s.Progress = w.running.progress.Load()
+	case w.state.is(t):
+		s.Rows, s.Keys, s.Answer, s.Progress = w.state.Rows, w.state.Keys, w.state.Answer, w.state.Progress
+	case w.tasks[0] == *t:
+		s.Answer = "about to begin"
 	}
-	if w.tasks[0] != t {
-		return s
-	}
-	s.Answer = "about to begin"
-	if k := w.running; k != nil {
-		s.Rows, s.Keys = k.rows.Load(), k.keys.Load()
-		s.Answer = "reading rows"
-		if trouble := k.trouble.Load(); trouble != nil {
-			s.Answer = "waiting for the source: " + *trouble
-		}
+	if t.Cancelled {
+		s.Answer = "about to end, since it was cancelled"
 	}
 	return s
+}
+
+// going says how a walk is going.
+func (k *walked) going() string {
+	if trouble := k.trouble.Load(); trouble != nil {
+		return "waiting for the source: " + *trouble
+	}
+	return "reading rows"
 }
 
 // status fills in what is known of warm-ups.
 func (w *warming) status(s *Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range w.tasks {
-		s.WarmUps = append(s.WarmUps, w.show(t))
+	for i := range w.tasks {
+		s.WarmUps = append(s.WarmUps, w.show(&w.tasks[i]))
 	}
-	s.EndedWarmUps = slices.Clone(w.ended)
+	s.EndedWarmUps = slices.Clone(w.state.Ended)
 }
 
 // first returns the warm-up that is next, ready to be walked; nil: there is none.
-func (w *warming) first() (string, *walked) {
+func (w *warming) first() (t warmUp, k *walked) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.tasks) == 0 {
-		return "", nil
+	if w.running = nil; len(w.tasks) == 0 {
+		return t, nil
 	}
-	t := w.tasks[0]
+	t = w.tasks[0]
 	schema, name, _ := router.ParseTable(t.Table)
-	k := &walked{Walk: operate.Walk{Schema: schema, Name: name, Where: t.Where}, from: t.Place, done: t.Place}
-	k.rows.Store(t.Rows)
-	k.keys.Store(t.Keys)
-	w.running = k
-	return t.ID, k
+	k = &walked{Walk: operate.Walk{Schema: schema, Name: name, Where: t.Where}}
+	if w.state.is(&t) {
+		k.from, k.done = w.state.Place, w.state.Place
+		k.rows.Store(w.state.Rows)
+		k.keys.Store(w.state.Keys)
+	}
+	w.running, w.of = k, t
+	return t, k
 }
 
 // runAll carries out warm-ups until ctx ends.
 func (w *warming) runAll(ctx context.Context) error {
+	defer w.rest()
 	for retry.Sleep(ctx, looksEach) == nil {
-		if _, marked := w.visible(w.config.Source.Name); !marked {
+		if err := w.endCancelled(ctx); err != nil {
+			w.options.Log.Warn("it cannot be read which warm-ups were asked for; trying again", "error", err)
 			continue
 		}
-		id, k := w.first()
+		t, k := w.first()
 		if k == nil {
 			continue
 		}
-		err := w.runWhile(ctx, k, func(ctx context.Context) bool { return w.reached(ctx, id, k) })
+		err := w.runWhile(ctx, k, func(ctx context.Context) bool { return w.reached(ctx, &t, k) })
 		answer := ""
 		var never walk.Refusal
+		var later notYet
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -219,39 +296,105 @@ func (w *warming) runAll(ctx context.Context) error {
 			answer = fmt.Sprintf("%d rows read, %d keys written or forgotten", k.rows.Load(), k.keys.Load())
 		case errors.As(err, &never):
 			answer = err.Error()
-			w.options.Log.Warn("a warm-up cannot go on", "warm_up", id, "error", err)
-		case errors.Is(err, errDismissed):
+			w.options.Log.Warn("a warm-up cannot go on", "warm_up", t.ID, "error", err)
+		case errors.As(err, &later):
+			why := later.Error()
+			k.trouble.Store(&why)
+			w.reached(ctx, &t, k)
+			continue
+		case errors.Is(err, errDismissed), errors.Is(err, errRemapped):
 			continue
 		default:
 			return fmt.Errorf("warm-up: %w", err)
 		}
 		loop := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}}
-		if loop.Do(ctx, func() error {
-			if err := w.end(ctx, id, err == nil, answer); err != nil && !errors.Is(err, admin.ErrNoWarmUp) {
-				return err
-			}
-			return nil
-		}) == nil {
-			w.options.Log.Info("a warm-up has ended", "warm_up", id, "rows", k.rows.Load(), "keys", k.keys.Load())
+		if loop.Do(ctx, func() error { return w.end(ctx, &t, k, err == nil, answer) }) == nil {
+			w.options.Log.Info("a warm-up has ended", "warm_up", t.ID, "rows", k.rows.Load(), "keys", k.keys.Load())
 		}
 	}
 	return nil
 }
 
-// reached keeps how far the first warm-up has come; false: it was cancelled.
-func (w *warming) reached(ctx context.Context, id string, k *walked) bool {
+// rest says that none is under way here any more.
+func (w *warming) rest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.tasks) == 0 || w.tasks[0].ID != id || w.running != k {
-		return false
+	w.running = nil
+}
+
+// endCancelled reads which warm-ups there are, ends those that were cancelled, and drops what is left of former ones.
+func (w *warming) endCancelled(ctx context.Context) error {
+	if err := w.load(ctx); err != nil {
+		return err
 	}
-	t := w.tasks[0]
-	place := k.reached()
-	if slices.Equal(place.After, t.Place.After) && slices.Equal(place.Key, t.Place.Key) {
+	w.mu.Lock()
+	tasks, over := slices.Clone(w.tasks), w.over
+	w.mu.Unlock()
+	for _, name := range over {
+		if err := w.facts.DropFact(ctx, name); err != nil {
+			return err
+		}
+	}
+	for _, t := range tasks {
+		if t.Cancelled {
+			if err := w.end(ctx, &t, nil, false, "it was cancelled"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// end keeps how a warm-up has ended, and then drops it. k is its walk; nil: it is not under way.
+func (w *warming) end(ctx context.Context, t *warmUp, k *walked, done bool, answer string) error {
+	w.mu.Lock()
+	state := w.state
+	w.mu.Unlock()
+	e := EndedWarmUp{
+		WarmUp: WarmUp{ID: t.ID, Table: t.Table, Some: t.Where != "", Asked: t.Asked, Answer: answer},
+		Ended:  time.Now().UTC(), Done: done,
+	}
+	if state.is(t) {
+		e.Rows, e.Keys = state.Rows, state.Keys
+		state = warmState{Ended: state.Ended}
+	}
+	if k != nil {
+		e.Rows, e.Keys = k.rows.Load(), k.keys.Load()
+	}
+	// The other tries of this end are out: it may be tried again after it took effect.
+	state.Ended = slices.DeleteFunc(slices.Clone(state.Ended), func(o EndedWarmUp) bool {
+		return o.ID == t.ID && o.Asked.Equal(t.Asked)
+	})
+	state.Ended = slices.Insert(state.Ended, 0, e)
+	state.Ended = state.Ended[:min(len(state.Ended), maxEndedWarmUps)]
+	if err := w.keep(ctx, w.stateFact(), state); err != nil {
+		return err
+	}
+	if err := w.facts.DropFact(ctx, w.fact()+t.ID); err != nil {
+		return err
+	}
+	w.rest()
+	return w.load(ctx)
+}
+
+// reached keeps how far a warm-up has come; false: it was cancelled.
+func (w *warming) reached(ctx context.Context, t *warmUp, k *walked) bool {
+	if err := w.load(ctx); err != nil {
 		return true
 	}
-	t.Place, t.Rows, t.Keys = place, k.rows.Load(), k.keys.Load()
-	if err := w.save(ctx); err != nil && ctx.Err() == nil {
+	w.mu.Lock()
+	there := slices.Contains(w.tasks, *t)
+	k.meter()
+	state := warmState{
+		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Place: k.reached(), Answer: k.going(),
+		Progress: k.progress.Load(), Ended: w.state.Ended,
+	}
+	same := reflect.DeepEqual(state, w.state)
+	w.mu.Unlock()
+	if !there || same {
+		return there
+	}
+	if err := w.keep(ctx, w.stateFact(), state); err != nil && ctx.Err() == nil {
 		w.options.Log.Warn("it cannot be kept how far a warm-up is; after a restart it would begin earlier", "error", err)
 	}
 	return true

@@ -295,7 +295,9 @@ func (h *heart) mark(v conclusion) {
 		h.n.read.Store(v.made.UnixNano())
 	}
 	h.m.marks.Inc()
-	h.marks(event.Mark{Source: h.o.Source, Term: h.o.Term, Version: v.version, Made: v.made, Read: v.read})
+	h.marks(event.Mark{
+		Source: h.o.Source, Term: h.o.Term, Version: v.version, Server: v.server, Made: v.made, Read: v.read,
+	})
 }
 
 // complain raises an alarm when something has long not been confirmed.

@@ -254,6 +254,7 @@ func signal(c chan struct{}) {
 // conclusion is what follows from an answer.
 type conclusion struct {
 	version event.Version
+	server  string // that said so
 	made    time.Time
 	read    bool
 	// news says that it tells more than the last conclusion did.
@@ -305,7 +306,7 @@ func (v *visibility) again() (out conclusion, ok bool) {
 
 // judge says what is known by the newest answer, which it settles once everything has been read.
 func (v *visibility) judge() conclusion {
-	out := conclusion{version: v.confirmed, made: v.unread.made, waiting: len(v.queue)}
+	out := conclusion{version: v.confirmed, server: v.unread.server, made: v.unread.made, waiting: len(v.queue)}
 	if out.waiting > 0 {
 		out.since = v.queue[0].since
 	}

@@ -478,3 +478,24 @@ func pass(t *testing.T, d time.Duration) {
 		t.Fatal(err)
 	}
 }
+
+// What another server has said does not name the present one: only its own answers do.
+func TestAConclusionNamesTheServerThatAnswered(t *testing.T) {
+	v := begun()
+	v.handover(requirement{last: version(5), need: at(5)})
+	if out := mustTake(t, v, byPlace(5)); out.server != "s" || out.version != version(5) {
+		t.Errorf("%+v", out)
+	}
+	v.begin("other", 2)
+	if out, ok := v.again(); ok {
+		t.Errorf("the present server has said nothing yet: %+v", out)
+	}
+	if out, ok := v.take(byPlace(9)); ok {
+		t.Errorf("the former server answers: %+v", out)
+	}
+	a := byPlace(1)
+	a.server, a.epoch = "other", 2
+	if out := mustTake(t, v, a); out.server != "other" {
+		t.Errorf("%+v", out)
+	}
+}

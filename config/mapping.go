@@ -26,7 +26,8 @@ func (l *loader) mappings() {
 		return
 	}
 	if !ok {
-		if l.needs("source") {
+		// An invalidator that only reads rows learns the mappings from the reader.
+		if l.needs("source") && !(l.config.EventLog.Kind == EventLogKafka && l.has("redis")) {
 			l.Add(l.doc.place(mappingsKey), "mappings is missing", first)
 		}
 		return

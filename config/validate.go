@@ -19,7 +19,6 @@ func (l *loader) validate() {
 	}
 	if c.EventLog.Kind == EventLogKafka {
 		l.validateKafka()
-		l.validateScopes()
 	} else if l.given("eventlog.kafka.brokers") {
 		l.wrong("eventlog.kafka.brokers", "has no effect with kind embedded",
 			"write kind: kafka below eventlog, or remove it")
@@ -88,15 +87,6 @@ func wholeTag(prefix string) bool {
 		return !strings.Contains(prefix, "}")
 	}
 	return ended && tag != "" && !strings.ContainsAny(before+tag+after, "{}")
-}
-
-// validateScopes reports mappings whose rows would have to be read by processes that do not read the source.
-func (l *loader) validateScopes() {
-	for i := range l.config.Mappings {
-		if m := &l.config.Mappings[i]; m.ScopeRows {
-			l.Add(m.Pos, "scope: rows is not supported with Kafka yet", "write keys, or what free text in keys may be")
-		}
-	}
 }
 
 // validateQueries reports queries without a server to run on. With Kafka a file without source is an invalidator's,

@@ -266,7 +266,7 @@ func (e *entry) lose(l *Lost) (wider bool) {
 }
 
 // begin forgets how the doubt was being answered: that begins again. The caller has the lock.
-func (e *entry) begin() { e.Answer, e.Stuck = "", false }
+func (e *entry) begin() { e.Answer, e.Progress, e.Stuck = "", nil, false }
 
 // ask takes note of when an operator asked for the answer, if one did. The caller has the lock.
 func (e *entry) ask(asked bool, at time.Time) {
@@ -399,7 +399,7 @@ func (b *Book) write(ctx context.Context, id string) error {
 		return nil
 	}
 	d := e.Doubt
-	d.Answer, d.Stuck = "", false
+	d.Answer, d.Progress, d.Stuck = "", nil, false
 	b.mu.Unlock()
 	if b.keeper != nil {
 		if err := b.keeper.PutDoubt(ctx, d); err != nil {
@@ -494,12 +494,20 @@ func (b *Book) Ask(ctx context.Context, id string) error {
 }
 
 // Say sets how a doubt is being answered, if it is still there.
-func (b *Book) Say(id, answer string) { b.say(&Doubt{ID: id}, answer, false) }
+func (b *Book) Say(id, answer string) { b.Reached(id, answer, nil) }
+
+// Reached is Say with how far the answer is; nil: that is not known.
+func (b *Book) Reached(id, answer string, p *event.Progress) {
+	b.say(&Doubt{ID: id, Progress: p}, answer, false)
+}
 
 // Stuck sets why a doubt cannot be answered, if it is still there: nothing more will happen by itself. That holds until
 // the doubt comes again, or somebody asks for it ([Book.Ask]). If that has happened since it was as in d, it is not
 // stuck; a d without Last is the doubt as it is now.
-func (b *Book) Stuck(d Doubt, why string) { b.say(&d, why, true) }
+func (b *Book) Stuck(d Doubt, why string) {
+	d.Progress = nil
+	b.say(&d, why, true)
+}
 
 func (b *Book) say(d *Doubt, answer string, stuck bool) {
 	if b == nil {
@@ -513,7 +521,7 @@ func (b *Book) say(d *Doubt, answer string, stuck bool) {
 	case stuck && !d.Last.IsZero() && (e.Last.After(d.Last) || e.AskedAt.After(d.AskedAt)):
 		e.begin()
 	default:
-		e.Answer, e.Stuck = answer, stuck
+		e.Answer, e.Progress, e.Stuck = answer, d.Progress, stuck
 	}
 }
 

@@ -66,6 +66,8 @@ type Doubt struct {
 	AskedAt time.Time `json:"asked_at,omitzero"`
 	// Answer says in a sentence how it is being answered. It is not kept: [Book.Say] sets it.
 	Answer string `json:"answer,omitempty"`
+	// Progress is how far that is, where it is known. It is not kept: [Book.Reached] sets it.
+	Progress *event.Progress `json:"progress,omitempty"`
 	// Stuck says that nothing more will happen by itself, and Answer why ([Book.Stuck]). It is not kept either.
 	Stuck bool `json:"stuck,omitempty"`
 }

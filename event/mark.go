@@ -8,6 +8,9 @@ type Mark struct {
 	Source  string
 	Term    uint64
 	Version Version
+	// Server is the source's server that was asked, as [Position].Server names it; "" if that is not known. Everybody who
+	// reads from it sees those changes. Others may not have them yet.
+	Server string
 	// Made is when the source was asked, on the clock of the process that asked: for display and lag, not for D,
 	// which is counted from when the mark became known to who applies it.
 	Made time.Time

@@ -182,7 +182,14 @@ func (e *Engine) Mark(m event.Mark) {
 
 // Visible returns the newest version of a source that everybody is known to see: zero if nothing was read of it yet.
 // False: no mark of it has come. It may be called by any goroutine.
-func (e *Engine) Visible(source string) (event.Version, bool) { return e.marks.newest(source) }
+func (e *Engine) Visible(source string) (event.Version, bool) {
+	m, ok := e.marks.newest(source)
+	return m.Version, ok
+}
+
+// Newest returns the newest mark of a source: what its servers say that everybody can see, and which of them has said
+// so last. False: none has come. It may be called by any goroutine.
+func (e *Engine) Newest(source string) (event.Mark, bool) { return e.marks.newest(source) }
 
 // parkedNow is told that the store has taken keys. It says why once a minute: the keys themselves may be many.
 func (e *Engine) parkedNow(entries []retry.Entry) {

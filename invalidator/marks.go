@@ -45,6 +45,9 @@ func (m *marks) add(mark event.Mark, at instant) {
 			return
 		case mark.Term == last.mark.Term && mark.Version.Compare(last.mark.Version) <= 0:
 			last.mark.Made, last.mark.Read = mark.Made, mark.Read
+			if mark.Version == last.mark.Version {
+				last.mark.Server = mark.Server
+			}
 			if mark.Read {
 				last.read = at
 			}
@@ -100,16 +103,15 @@ func (m *marks) unseen(source string, term uint64, v event.Version) instant {
 	return always
 }
 
-// newest returns the newest version of a source that everybody is known to see: zero if nothing was read of it yet.
-// False: no mark of it has come.
-func (m *marks) newest(source string) (v event.Version, ok bool) {
+// newest returns what the newest mark of a source says, with the server that has said it last. False: none has come.
+func (m *marks) newest(source string) (mark event.Mark, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.sources[source]
 	if len(known) == 0 {
-		return event.Version{}, false
+		return event.Mark{}, false
 	}
-	return known[len(known)-1].mark.Version, true
+	return known[len(known)-1].mark, true
 }
 
 // read returns what the marks say about how far the readers are, at the present instant.

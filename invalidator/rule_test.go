@@ -149,6 +149,27 @@ func TestForgettingMarksOnlyDelays(t *testing.T) {
 	})
 }
 
+// Another server that has said the same of no newer version is the one that counts from then on.
+func TestTheNewestMarkNamesTheServerThatSaidSoLast(t *testing.T) {
+	var m marks
+	if _, ok := m.newest("s"); ok {
+		t.Error("there is a mark of a source that has said nothing")
+	}
+	add := func(term, pos uint64, server string) {
+		m.add(event.Mark{Source: "s", Term: term, Version: event.Version{Pos: pos}, Server: server}, 0)
+	}
+	for _, c := range []struct {
+		term, pos uint64
+		server    string
+		want      string
+	}{{2, 5, "a", "a"}, {2, 5, "b", "b"}, {2, 4, "c", "b"}, {1, 9, "d", "b"}, {3, 1, "e", "e"}} {
+		add(c.term, c.pos, c.server)
+		if got, ok := m.newest("s"); !ok || got.Server != c.want {
+			t.Errorf("after %+v: %+v", c, got)
+		}
+	}
+}
+
 func TestHavingReadAllIsSaidByTheNewestMarkOfEverySource(t *testing.T) {
 	var m marks
 	mark := func(source string, term, pos uint64, read bool, at instant) {

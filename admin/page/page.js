@@ -180,6 +180,16 @@ function fillFigure(div, [name, value, note, bad]) {
   dd.className = bad ? "bad" : "";
 }
 
+// pace says how far something is, as far as that is known.
+function pace(p) {
+  if (!p) return "";
+  const words = [];
+  if (p.of) words.push(`${Math.floor(100 * p.done / p.of)} % of about ${count.format(p.of)}`);
+  if (p.per_second) words.push(`${perSecond(p.per_second)} per second`);
+  if (p.left_seconds) words.push(`about ${seconds(Math.round(p.left_seconds))} left`);
+  return words.join(", ");
+}
+
 function show(s) {
   remember(s);
   const word = s.state[0].toUpperCase() + s.state.slice(1);
@@ -191,10 +201,16 @@ function show(s) {
   setText($("since"), `up ${seconds(Math.max(1, Math.round((Date.parse(s.now) - Date.parse(s.started)) / 1000)))} \u00b7 ${s.version}`);
   const doubts = s.doubts ?? [];
   $("doubts").hidden = doubts.length === 0;
-  rows($("doubt-rows"), doubts, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), count.format(d.count), d.cause.replaceAll("_", " "), [d.message, d.answer].filter(Boolean).join("\n")]));
+  rows($("doubt-rows"), doubts, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), count.format(d.count), d.cause.replaceAll("_", " "), [d.message, d.answer, pace(d.progress)].filter(Boolean).join("\n")]));
   const ended = s.ended_doubts ?? [];
   $("ended").hidden = ended.length === 0;
   rows($("ended-rows"), ended, tableRow(5), (tr, d) => fillRow(tr, [d.id, moment(d.since), moment(d.ended), d.cause.replaceAll("_", " "), [d.message, `${d.how}: ${d.answer ?? ""}`.replace(/: $/, "")].join("\n")]));
+  const warm = [...(s.warm_ups ?? []), ...(s.ended_warm_ups ?? [])];
+  $("warm").hidden = warm.length === 0;
+  rows($("warm-rows"), warm, tableRow(6), (tr, w) => fillRow(tr, [
+    w.id, w.some ? `${w.table}, some rows` : w.table, moment(w.asked), count.format(w.rows), count.format(w.keys),
+    w.ended ? `${w.done ? "done" : "ended early"} ${moment(w.ended)}: ${w.answer}` : [w.answer, pace(w.progress)].filter(Boolean).join("\n"),
+  ]));
   rows($("path"), path(s), card, fillCard);
   rows($("figures"), figures(s), figure, fillFigure);
 

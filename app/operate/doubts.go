@@ -32,6 +32,7 @@ func (b Book) ListDoubts(context.Context) ([]admin.Doubt, error) {
 			ID: d.ID, Cause: string(d.Cause), Source: d.Source, Group: d.Group, Tables: d.Tables, Schemas: d.Schemas,
 			Subject: d.Subject, Message: d.Message, Since: d.Since, Last: d.Last, Count: d.Count,
 			Templates: d.Templates, Pattern: d.Pattern, Partition: partition, Asked: d.Asked, Answer: d.Answer, Stuck: d.Stuck,
+			Progress: d.Progress,
 		})
 	}
 	return out, nil

@@ -53,12 +53,7 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 		return dryRedo(ctx, c, s.Since, p)
 	}
 	if s.Where != "" {
-		rows, err := WalkOf(c, s.Tables[0], s.Where)
-		if err != nil {
-			return nil, err
-		}
-		rows.Forget = true
-		return DryWalk(ctx, c, rows, p)
+		return DryWalk(ctx, c, s.Tables[0], s.Where, true, p)
 	}
 	sources, d, err := meantBy(ctx, c, s)
 	if err != nil {

@@ -48,13 +48,6 @@ func (v Invalidations) Invalidate(ctx context.Context, s admin.Scope) (string, e
 		return "", err
 	}
 	d, err := v.doubt(ctx, s)
-	if err == nil && d.Where != "" {
-		var rows *Walk
-		if rows, err = WalkOf(v.Config, s.Tables[0], s.Where); err == nil {
-			rows.Forget = true
-			err = TryWalk(ctx, v.Config, rows)
-		}
-	}
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +105,7 @@ func (v Invalidations) doubt(ctx context.Context, s admin.Scope) (doubt.Doubt, e
 	case s.Since != "":
 		return v.since(s.Since)
 	case s.Where != "":
-		return v.where(s)
+		return v.where(ctx, s)
 	}
 	d.Source, d.Group = v.whose()
 	mappings, sources, err := v.mappings(ctx)
@@ -162,15 +155,28 @@ func (v Invalidations) since(text string) (d doubt.Doubt, err error) {
 	return d, nil
 }
 
-// where returns the doubt that stands for the keys of some rows of a table.
-func (v Invalidations) where(s admin.Scope) (d doubt.Doubt, err error) {
-	rows, err := WalkOf(v.Config, s.Tables[0], s.Where)
+// where returns the doubt that stands for the keys of some rows of a table, once the source has taken the condition.
+func (v Invalidations) where(ctx context.Context, s admin.Scope) (d doubt.Doubt, err error) {
+	var facts doubt.SharedFacts
+	if v.Facts != nil {
+		facts = v.Facts()
+	}
+	mappings, err := WalkedMappings(ctx, v.Config, facts)
 	if err != nil {
 		return d, err
 	}
+	rows, err := WalkOf(mappings, s.Tables[0], s.Where)
+	if err == nil {
+		rows.Forget = true
+		err = TryWalk(ctx, v.Config, mappings, rows)
+	}
+	if err != nil {
+		return d, err
+	}
+	_, group := v.whose()
 	name := rows.Schema + "." + rows.Name
 	return doubt.Doubt{
-		Cause: alarm.ByHand, Source: v.Config.Source.Name, Tables: []string{name}, Where: s.Where,
+		Cause: alarm.ByHand, Source: v.Config.Source.Name, Group: group, Tables: []string{name}, Where: s.Where,
 		Message: "an operator asked freshet to forget the keys of those rows of " + name + " that meet a condition",
 	}.Named(), nil
 }

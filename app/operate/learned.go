@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
@@ -22,6 +23,8 @@ import (
 type Learned struct {
 	Source   string
 	Mappings []*router.Mapping
+	// Hash is that of the mappings, if the reader has kept them.
+	Hash string
 	// Tables are the definitions of the mapped tables, several of one that has changed.
 	Tables []*event.Table
 }
@@ -118,25 +121,35 @@ func Learn(ctx context.Context, facts doubt.Facts, source string) (*Learned, err
 	return l, nil
 }
 
-// learnMappings returns the mappings alone.
-func learnMappings(ctx context.Context, facts doubt.Facts, source string) (*Learned, error) {
+// errNotKept says that no mappings are kept.
+var errNotKept = errors.New("has not kept its mappings: it does when it begins to read, unless they are too many")
+
+// keptMappings returns the mappings that the reader of a source has kept, as they stand in its configuration.
+func keptMappings(ctx context.Context, facts doubt.Facts, source string) (specs []spec.Mapping, err error) {
 	text, err := facts.Fact(ctx, mappingsFact+source)
 	if err != nil {
 		return nil, err
 	}
 	if text == nil {
-		return nil, fmt.Errorf("the reader of source %s has not kept its mappings: it does when it begins to read, unless "+
-			"they are too many", source)
+		return nil, fmt.Errorf("the reader of source %s %w", source, errNotKept)
 	}
-	var specs []spec.Mapping
 	if err := Unpack(text, &specs); err != nil {
 		return nil, fmt.Errorf("the mappings that the reader of source %s has kept: %w", source, err)
+	}
+	return specs, nil
+}
+
+// learnMappings returns the mappings alone.
+func learnMappings(ctx context.Context, facts doubt.Facts, source string) (*Learned, error) {
+	specs, err := keptMappings(ctx, facts, source)
+	if err != nil {
+		return nil, err
 	}
 	route, err := router.New(specs, router.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("the mappings that the reader of source %s has kept: %w", source, err)
 	}
-	return &Learned{Source: source, Mappings: route.Mappings()}, nil
+	return &Learned{Source: source, Mappings: route.Mappings(), Hash: config.MappingsHash(specs)}, nil
 }
 
 // LearnAll returns what is kept of all sources: at least one.

@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/canal/walk"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/router"
@@ -60,10 +61,30 @@ func WalkRouter(all []spec.Mapping, w *Walk, report router.Reporter) (*router.Ro
 	return route, nil
 }
 
+// WalkedMappings returns the mappings by which rows of the source of a configuration are routed: its own, or with Kafka
+// those that the reader of this source has kept. What is missing is [admin.NotHere].
+func WalkedMappings(ctx context.Context, c *config.Config, facts doubt.Facts) ([]spec.Mapping, error) {
+	kafka := c.EventLog.Kind == config.EventLogKafka
+	switch {
+	case !c.HasSource() && kafka:
+		return nil, admin.NotHere("this process has no source, so it cannot read rows: write source, as the reader's file has " +
+			"it, into the files of all invalidators of the group")
+	case !c.HasSource():
+		return nil, admin.NotHere("this process has no source, so it cannot read rows")
+	case !kafka:
+		return c.Mappings, nil
+	}
+	specs, err := keptMappings(ctx, facts, c.Source.Name)
+	if errors.Is(err, errNotKept) {
+		err = admin.NotHere(err.Error() + "; source.name must be the one that the reader's file has")
+	}
+	return specs, err
+}
+
 // TryWalk asks the source whether a table can be walked, and what it says of the condition. What it refuses is
 // [admin.Unfit].
-func TryWalk(ctx context.Context, c *config.Config, w *Walk) error {
-	t, _, err := openWalk(c, w)
+func TryWalk(ctx context.Context, c *config.Config, mappings []spec.Mapping, w *Walk) error {
+	t, _, err := openWalk(c, mappings, w)
 	if err == nil {
 		err = t.Try(ctx)
 	}
@@ -75,12 +96,12 @@ func TryWalk(ctx context.Context, c *config.Config, w *Walk) error {
 }
 
 // openWalk returns a walk for a question about it, and what routes its rows.
-func openWalk(c *config.Config, w *Walk) (*walk.Walk, *router.Router, error) {
+func openWalk(c *config.Config, mappings []spec.Mapping, w *Walk) (*walk.Walk, *router.Router, error) {
 	o, err := connect.Source(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	route, err := WalkRouter(c.Mappings, w, nil)
+	route, err := WalkRouter(mappings, w, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,13 +120,23 @@ const (
 	dryBytes = 4 << 20
 )
 
-// DryWalk looks which keys the rows of a walk make, and does nothing with them. Of one that several rows make it counts
-// each. p says how far it is.
-func DryWalk(ctx context.Context, c *config.Config, w *Walk, p *scope.Progress) (*Cached, error) {
-	if err := TryWalk(ctx, c, w); err != nil {
+// DryWalk looks which keys the rows of a table make that meet a condition, to write or to forget them, and does nothing
+// with them. Of one that several rows make it counts each. p says how far it is.
+func DryWalk(ctx context.Context, c *config.Config, name, where string, forget bool, p *scope.Progress,
+) (*Cached, error) {
+	mappings, err := askMappings(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	rows, route, err := openWalk(c, w)
+	w, err := WalkOf(mappings, name, where)
+	if err != nil {
+		return nil, err
+	}
+	w.Forget = forget
+	if err := TryWalk(ctx, c, mappings, w); err != nil {
+		return nil, err
+	}
+	rows, route, err := openWalk(c, mappings, w)
 	if err != nil {
 		return nil, err
 	}
@@ -131,14 +162,8 @@ func DryWalk(ctx context.Context, c *config.Config, w *Walk, p *scope.Progress) 
 }
 
 // WalkOf checks which rows an operator means: the table is one of a mapping's.
-func WalkOf(c *config.Config, name, where string) (*Walk, error) {
-	if c.EventLog.Kind == config.EventLogKafka {
-		return nil, admin.NotHere("with Kafka, tables cannot be walked yet: have keys forgotten by table, mapping or pattern")
-	}
-	if !c.HasSource() {
-		return nil, admin.NotHere("this process has no source, so it cannot read rows")
-	}
-	route, err := router.New(c.Mappings, router.Options{})
+func WalkOf(mappings []spec.Mapping, name, where string) (*Walk, error) {
+	route, err := router.New(mappings, router.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +175,22 @@ func WalkOf(c *config.Config, name, where string) (*Walk, error) {
 	return &Walk{Schema: schema, Name: table, Where: where}, nil
 }
 
+// askMappings returns the mappings of a walk without a freshet that runs.
+func askMappings(ctx context.Context, c *config.Config) (mappings []spec.Mapping, err error) {
+	if c.EventLog.Kind != config.EventLogKafka || !c.HasSource() {
+		return WalkedMappings(ctx, c, nil)
+	}
+	kept, err := OpenDoubts(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	mappings, err = WalkedMappings(ctx, c, kept.Facts())
+	return mappings, errors.Join(err, kept.Close())
+}
+
 // Warms refuses a walk that has nothing to do: a table whose mappings only raise counters.
-func Warms(c *config.Config, w *Walk) error {
-	route, err := WalkRouter(c.Mappings, w, nil)
+func Warms(mappings []spec.Mapping, w *Walk) error {
+	route, err := WalkRouter(mappings, w, nil)
 	if err != nil {
 		return err
 	}

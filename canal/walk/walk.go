@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-mysql-org/go-mysql/client"
@@ -107,6 +108,23 @@ func (w *Walk) Chunk(ctx context.Context, size Size, each func(t *event.Table, v
 		w.place = c.Place
 	}
 	return c, err
+}
+
+// About returns about how many rows the table has, as the server thinks; 0: that is not known.
+func (w *Walk) About(ctx context.Context) int64 {
+	if w.describe(ctx) != nil {
+		return 0 // the next chunk says why
+	}
+	found, err := w.query("SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = " + text(w.table.Schema) +
+		" AND TABLE_NAME = " + text(w.table.Name))
+	if err != nil || len(found) == 0 {
+		return 0
+	}
+	n, err := strconv.ParseInt(found[0][0], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // describe asks for the table as it is now. The same definition stays the same [event.Table]: routers know it by that.

@@ -54,6 +54,7 @@ type site struct {
 	// With Kafka: what eventlog.kafka says, and the command whose process this is (run, reader, invalidator).
 	kafka, role  string
 	topic, group string // as kafka says
+	readsRows    bool   // an invalidator that has the source, too
 }
 
 func newSite(t *testing.T, source *testbed.Server) *site {
@@ -76,9 +77,11 @@ func freeAddress(t *testing.T) string {
 
 func (s *site) config() string {
 	var b strings.Builder
-	if s.role != "invalidator" {
+	if s.role != "invalidator" || s.readsRows {
 		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n", s.source.Addr, s.user,
 			s.password)
+	}
+	if s.role != "invalidator" {
 		if s.mappings == "" {
 			fmt.Fprintf(&b, "mappings:\n  - table: shop.product\n    keys: [\"%s\"]\n", strings.Join(s.keys, `", "`))
 		} else {

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -44,7 +46,7 @@ func (c *cli) asked(ctx context.Context, id string, running, wait bool) error {
 		return err
 	}
 	p := progress{out: c.stderr, width: width(c.stderr)}
-	err = waitFor(ctx, client, id, p.say)
+	err = waitFor(ctx, client, id, p.reached)
 	p.end()
 	if err != nil {
 		return err
@@ -55,7 +57,9 @@ func (c *cli) asked(ctx context.Context, id string, running, wait bool) error {
 
 // waitFor returns once there is no doubt with this id any more, and fails if it cannot be answered. It hands how far
 // that is to say.
-func waitFor(ctx context.Context, doubts admin.Doubts, id string, say func(text string)) error {
+func waitFor(ctx context.Context, doubts admin.Doubts, id string, reached func(text string, far *event.Progress),
+) error {
+	say := func(text string) { reached(text, nil) }
 	answered := time.Now()
 	for {
 		all, err := doubts.ListDoubts(ctx)
@@ -72,7 +76,7 @@ func waitFor(ctx context.Context, doubts admin.Doubts, id string, say func(text 
 		case all[i].Stuck:
 			return fmt.Errorf("doubt %s cannot be answered: %s", id, oneLine(all[i].Answer))
 		default:
-			say(cmp.Or(oneLine(all[i].Answer), "waiting for its answer"))
+			reached(cmp.Or(oneLine(all[i].Answer), "waiting for its answer"), all[i].Progress)
 		}
 		if err == nil {
 			answered = time.Now()
@@ -94,6 +98,22 @@ type progress struct {
 	width int
 	said  string
 	at    time.Time
+}
+
+// barWidth is how wide a bar is, in characters, and leastForBar how wide a terminal has to be for one.
+const barWidth, leastForBar = 20, 60
+
+// reached says text with how far something is: its pace and how long the rest takes, and on a terminal a bar.
+func (p *progress) reached(text string, far *event.Progress) {
+	if pace := far.String(); pace != "" {
+		text = pace + "; " + text
+	}
+	if share, known := far.Share(); known && p.width >= leastForBar {
+		done := int(share * barWidth)
+		bar := strings.Repeat("#", done) + strings.Repeat("-", barWidth-done)
+		text = fmt.Sprintf("[%s] %3.0f%% %s", bar, 100*share, text)
+	}
+	p.say(text)
 }
 
 // say says text, unless it was said just now.

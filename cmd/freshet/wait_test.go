@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/event"
 )
 
 // look is what the doubts are when they are looked at.
@@ -47,7 +48,7 @@ func TestADoubtIsWaitedForUntilItIsGone(t *testing.T) {
 			{err: errors.New("no freshet answers")},
 			doubtful("second of two passes"),
 			{all: []admin.Doubt{{ID: "b2"}}},
-		}}, "a1", func(text string) { said = append(said, text) })
+		}}, "a1", func(text string, _ *event.Progress) { said = append(said, text) })
 		if err != nil || time.Since(began) != 4*time.Second {
 			t.Fatalf("%v, after %s", err, time.Since(began))
 		}
@@ -64,7 +65,7 @@ func TestADoubtThatCannotBeAnsweredEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := doubtful("product:{name} holds free text")
 		stuck.all[1].Stuck = true
-		err := waitFor(t.Context(), &looks{left: []look{doubtful(""), stuck}}, "a1", func(string) {})
+		err := waitFor(t.Context(), &looks{left: []look{doubtful(""), stuck}}, "a1", func(string, *event.Progress) {})
 		if err == nil || err.Error() != "doubt a1 cannot be answered: product:{name} holds free text" {
 			t.Error(err)
 		}
@@ -74,7 +75,8 @@ func TestADoubtThatCannotBeAnsweredEndsTheWait(t *testing.T) {
 func TestAFreshetThatIsGoneForLongEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := waitFor(t.Context(), &looks{left: []look{doubtful(""), {err: admin.ErrAway}}}, "a1", func(string) {})
+		gone := &looks{left: []look{doubtful(""), {err: admin.ErrAway}}}
+		err := waitFor(t.Context(), gone, "a1", func(string, *event.Progress) {})
 		if d := time.Since(began); !errors.Is(err, admin.ErrAway) || d < away || d > away+5*time.Second {
 			t.Errorf("%v, after %s", err, d)
 		}
@@ -85,7 +87,7 @@ func TestAWaitCanBeEndedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := waitFor(ctx, &looks{left: []look{doubtful("")}}, "a1", func(string) {})
+		err := waitFor(ctx, &looks{left: []look{doubtful("")}}, "a1", func(string, *event.Progress) {})
 		if err == nil || !strings.Contains(err.Error(), "no longer waiting for doubt a1, which goes on") {
 			t.Error(err)
 		}
@@ -101,6 +103,24 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	p.end()
 	if want := "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[Ka line tha…\r\x1b[Kfits in it.\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+func TestProgressIsABarWhereATerminalHasRoom(t *testing.T) {
+	far := &event.Progress{Done: 250, Of: 1000, PerSecond: 50, Left: 15}
+	for width, want := range map[int]string{
+		100: "\r\x1b[K[#####---------------]  25% 50 a second, about 15s left; reading rows\r\x1b[Ksomething\n",
+		40:  "\r\x1b[K50 a second, about 15s left; reading rows\r\x1b[Ksomething\n",
+		0:   "50 a second, about 15s left; reading rows\n",
+	} {
+		var out strings.Builder
+		p := progress{out: &out, width: width}
+		p.reached("reading rows", far)
+		p.reached("something", nil)
+		p.end()
+		if got := strings.Replace(out.String(), "reading r…", "reading rows", 1); got != want {
+			t.Errorf("in %d characters: %q, want %q", width, out.String(), want)
+		}
 	}
 }
 

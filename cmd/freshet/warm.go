@@ -14,6 +14,7 @@ import (
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
 )
@@ -77,11 +78,7 @@ func (c *cli) cancelWarmUp(ctx context.Context, id string) error {
 // dryWarm reads the rows by itself: it needs the configuration, and no running freshet.
 func (c *cli) dryWarm(ctx context.Context, w admin.WarmUp) error {
 	return c.dry("would write or delete", func(cfg *config.Config, now *scope.Progress) (*operate.Cached, error) {
-		rows, err := operate.WalkOf(cfg, w.Table, w.Where)
-		if err != nil {
-			return nil, err
-		}
-		return operate.DryWalk(ctx, cfg, rows, now)
+		return operate.DryWalk(ctx, cfg, w.Table, w.Where, false, now)
 	})
 }
 
@@ -99,7 +96,7 @@ func (c *cli) warm(ctx context.Context, w admin.WarmUp, wait bool) error {
 		return err
 	}
 	p := progress{out: c.stderr, width: width(c.stderr)}
-	answer, err := waitForWarmUp(ctx, client, id, p.say)
+	answer, err := waitForWarmUp(ctx, client, id, p.reached)
 	p.end()
 	if err != nil {
 		return err
@@ -109,7 +106,9 @@ func (c *cli) warm(ctx context.Context, w admin.WarmUp, wait bool) error {
 }
 
 // waitForWarmUp returns once a warm-up is done, with how it ended, and fails if it ended otherwise.
-func waitForWarmUp(ctx context.Context, client *admin.Client, id string, say func(text string)) (string, error) {
+func waitForWarmUp(ctx context.Context, client *admin.Client, id string, reached func(text string, far *event.Progress),
+) (string, error) {
+	say := func(text string) { reached(text, nil) }
 	began, answered := time.Now(), time.Now()
 	for {
 		var s app.Status
@@ -128,7 +127,7 @@ func waitForWarmUp(ctx context.Context, client *admin.Client, id string, say fun
 			say("freshet does not answer; trying again: " + oneLine(err.Error()))
 		case under >= 0:
 			w := &s.WarmUps[under]
-			say(fmt.Sprintf("%s: %d rows read, %d keys", oneLine(w.Answer), w.Rows, w.Keys))
+			reached(fmt.Sprintf("%s: %d rows read, %d keys", oneLine(w.Answer), w.Rows, w.Keys), w.Progress)
 		case ended >= 0 && s.EndedWarmUps[ended].Done:
 			return s.EndedWarmUps[ended].Answer, nil
 		case ended >= 0:

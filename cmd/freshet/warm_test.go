@@ -134,7 +134,7 @@ type document struct{ ID, Price int }
 // products returns the prices of all products by their ids, and the same of the cache.
 func (s *site) products() (rows, cached map[int]int) {
 	s.t.Helper()
-	rows, cached = map[int]int{}, map[int]int{}
+	rows = map[int]int{}
 	found, err := s.source.DB().QueryContext(s.t.Context(), "SELECT id, price FROM shop.product")
 	testbed.Must(s.t, err)
 	defer found.Close()
@@ -144,6 +144,13 @@ func (s *site) products() (rows, cached map[int]int) {
 		rows[id] = price
 	}
 	testbed.Must(s.t, found.Err())
+	return rows, s.prices()
+}
+
+// prices returns the prices of all products that are cached.
+func (s *site) prices() map[int]int {
+	s.t.Helper()
+	cached := map[int]int{}
 	keys := slices.DeleteFunc(s.allCached(), func(key string) bool { return !strings.HasPrefix(key, "product:") })
 	for len(keys) > 0 {
 		n := min(len(keys), 1000)
@@ -158,7 +165,7 @@ func (s *site) products() (rows, cached map[int]int) {
 		}
 		keys = keys[n:]
 	}
-	return rows, cached
+	return cached
 }
 
 // fill makes products with the ids from 0 on.
@@ -177,6 +184,33 @@ const rebuilt = `
   - {table: shop.product, keys: ["product:{id}"], second_delete: 1s, rebuild: {from: row, as: json}}
 `
 
+// keepWriting changes, deletes and inserts products with ids that it is given, until stop is called.
+func (s *site) keepWriting(id func() int) (stop func()) {
+	writing, end := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; writing.Err() == nil; n++ {
+			id := id()
+			statement := fmt.Sprintf("UPDATE shop.product SET price = price + 1 WHERE id = %d", id)
+			switch n % 5 {
+			case 0:
+				statement = fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id)
+			case 1:
+				statement = fmt.Sprintf("REPLACE INTO shop.product VALUES (%d, %d)", id, n)
+			}
+			if _, err := s.source.DB().ExecContext(writing, statement); err != nil && writing.Err() == nil {
+				s.t.Error(err)
+				return
+			}
+		}
+	}()
+	return func() {
+		end()
+		<-done
+	}
+}
+
 // While a table is walked its rows are changed, deleted and inserted, and freshet is killed. At the end no value is
 // older than its row, and none is of a row that is gone.
 func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
@@ -189,25 +223,7 @@ func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
 		s.mappings, s.extra = rebuilt, fmt.Sprintf("scope_rate: %d\n", pace)
 		s.fill(rows)
 		r := s.run()
-		writing, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for n := 0; writing.Err() == nil; n++ {
-				id := rand.IntN(rows + rows/10)
-				statement := fmt.Sprintf("UPDATE shop.product SET price = price + 1 WHERE id = %d", id)
-				switch n % 5 {
-				case 0:
-					statement = fmt.Sprintf("DELETE FROM shop.product WHERE id = %d", id)
-				case 1:
-					statement = fmt.Sprintf("REPLACE INTO shop.product VALUES (%d, %d)", id, n)
-				}
-				if _, err := source.DB().ExecContext(writing, statement); err != nil && writing.Err() == nil {
-					t.Error(err)
-					return
-				}
-			}
-		}()
+		stop := s.keepWriting(func() int { return rand.IntN(rows + rows/10) })
 		s.ask("warm", "--table", "shop.product")
 		far := int64(0)
 		for range 3 {
@@ -237,7 +253,6 @@ func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
 			t.Errorf("it ended as %+v", e)
 		}
 		stop()
-		<-done
 		s.freshAgain()
 		var have, cached map[int]int
 		testbed.Eventually(t, patience, "no value is older than its row", func() bool {

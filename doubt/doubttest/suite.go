@@ -15,7 +15,7 @@ import (
 // Keeper is all that a keeper does.
 type Keeper interface {
 	doubt.Keeper
-	doubt.Facts
+	doubt.SharedFacts
 }
 
 // Rig opens the place that a test keeps its doubts in.
@@ -137,6 +137,22 @@ func facts(t *testing.T, r Rig) {
 	wantFact(t, k, "redis/a", []byte("three"))
 	wantFact(t, k, "redis/b", []byte("\x00two\xff"))
 	wantFact(t, k, "redis", nil)
+	must(t, k.SetFact(t.Context(), "redit", []byte("other")))
+	must(t, k.SetFact(t.Context(), "redis/c", []byte("four")))
+	must(t, k.DropFact(t.Context(), "redis/c"))
+	for prefix, want := range map[string]string{
+		"redis/": `map[redis/a:"three" redis/b:"\x00two\xff"]`, "redit": `map[redit:"other"]`, "s": `map[]`,
+	} {
+		got, err := k.FactsUnder(t.Context(), prefix)
+		must(t, err)
+		said := map[string]string{}
+		for name, value := range got {
+			said[name] = fmt.Sprintf("%q", value)
+		}
+		if fmt.Sprint(said) != want {
+			t.Errorf("under %s: %v, want %s", prefix, said, want)
+		}
+	}
 }
 
 func apart(t *testing.T, r Rig) {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -82,6 +83,30 @@ func (s *Store) SetFact(ctx context.Context, name string, value []byte) error {
 		return fmt.Errorf("fact %s: %w", name, err)
 	}
 	return s.putAside(ctx, opSetFact, bucketFacts, name, record)
+}
+
+// FactsUnder implements [doubt.SharedFacts].
+func (s *Store) FactsUnder(ctx context.Context, prefix string) (facts map[string][]byte, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	facts = map[string][]byte{}
+	err = s.view("facts", func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bucketFacts))
+		if b == nil {
+			return nil
+		}
+		at, under := b.Cursor(), []byte(prefix)
+		for name, record := at.Seek(under); name != nil && bytes.HasPrefix(name, under); name, record = at.Next() {
+			var value []byte
+			if err := decode(record, &value); err != nil {
+				return fmt.Errorf("fact %q: %w", name, err)
+			}
+			facts[string(name)] = value
+		}
+		return nil
+	})
+	return facts, err
 }
 
 // DropFact implements [doubt.Facts].

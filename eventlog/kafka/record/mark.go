@@ -35,6 +35,10 @@ func (m *Mark) Append(dst []byte) []byte {
 	dst = append(dst, `,"version":"`...)
 	dst = appendVersion(dst, m.Version)
 	dst = append(dst, '"')
+	if m.Server != "" {
+		dst = append(dst, `,"server":`...)
+		dst = appendString(dst, m.Server)
+	}
 	if writable(m.Made.UnixMicro()) {
 		dst = append(dst, `,"made":"`...)
 		dst = append(times.append(dst, m.Made.UnixMicro()), '"')
@@ -76,6 +80,7 @@ const (
 	markSource
 	markTerm
 	markVersion
+	markServer
 	markMade
 	markRead
 	markAsOf
@@ -100,6 +105,9 @@ func (m *Mark) read(s *scanner) {
 		case "version":
 			has.once(s, markVersion)
 			m.Version = s.version()
+		case "server":
+			has.once(s, markServer)
+			m.Server = string(s.text("the name of a server"))
 		case "made":
 			has.once(s, markMade)
 			m.Made = times.read(s)

@@ -17,7 +17,7 @@ func TestTheSampleMark(t *testing.T) {
 	want := Mark{
 		Mark: event.Mark{
 			Source: "main", Term: 3, Version: event.Version{Epoch: 1, File: 112, Pos: 5230, Row: 2},
-			Made: time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC), Read: true,
+			Server: "u1", Made: time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC), Read: true,
 		},
 		AsOf: time.Date(2026, 3, 1, 11, 59, 59, 0, time.UTC), Ends: []int64{7, -1, 0},
 	}
@@ -31,8 +31,8 @@ func TestAMarkComesBack(t *testing.T) {
 		m := Mark{
 			Mark: event.Mark{
 				Source: rapid.StringN(1, 9, -1).Draw(t, "source"), Term: rapid.Uint64().Draw(t, "term"),
-				Version: versions.Draw(t, "version"),
-				Made:    times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read"),
+				Version: versions.Draw(t, "version"), Server: rapid.String().Draw(t, "server"),
+				Made: times.Draw(t, "made"), Read: rapid.Bool().Draw(t, "read"),
 			},
 			AsOf: times.Draw(t, "as of"), Ends: rapid.SliceOf(rapid.Int64Min(-1)).Draw(t, "ends"),
 		}

@@ -19,7 +19,7 @@ const sample = `{"format":1,"source":"main","term":3,"seq":17,"prev":"1/112/4711
 	`{"table":"shop.product","version":"1/112/5230","gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:77","committed":"2026-03-01T12:00:00.123456Z","second_delete_ms":1000,"mapping":0,` +
 	`"rows":[{"row":1,"delete":["product:17","category:3:products"]},{"row":2,"delete":["product:18"],"delete_base64":["/w=="]}]}]}`
 
-const sampleMark = `{"format":1,"source":"main","term":3,"version":"1/112/5230/2","made":"2026-03-01T12:00:00.5Z","read":true,"as_of":"2026-03-01T11:59:59Z","ends":[7,-1,0]}`
+const sampleMark = `{"format":1,"source":"main","term":3,"version":"1/112/5230/2","server":"u1","made":"2026-03-01T12:00:00.5Z","read":true,"as_of":"2026-03-01T11:59:59Z","ends":[7,-1,0]}`
 
 func TestTheSample(t *testing.T) {
 	b, h, err := Parse([]byte(sample))
