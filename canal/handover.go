@@ -4,19 +4,15 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-const (
-	// maxRuns bounds the runs of GTIDs that are gathered before all that was read must be handed over.
-	maxRuns = 4096
-	// publishEach is after how many rows or transactions, a power of two, the loop's numbers are shown.
-	publishEach = 1024
-)
+// maxRuns bounds the runs of GTIDs that are gathered before all that was read must be handed over.
+const maxRuns = 4096
 
 // pending is what was handed out and not yet handed over by the caller, as a requirement: the transactions from the
 // first to the last one that had rows.
 type pending struct {
 	active bool
 	runs   event.End
-	// need is behind the beginning of the last transaction that had rows.
+	// need is after the beginning of the last transaction that had rows.
 	need binlogPos
 	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
 }
@@ -74,18 +70,6 @@ func (l *loop) handedOver() {
 	l.runs.GTIDs = l.runs.GTIDs[:0]
 	l.handed = true
 	l.publish()
-}
-
-// publish shows the loop's numbers.
-func (l *loop) publish() {
-	l.n.events.Store(l.events)
-	l.n.transactions.Store(l.transactions)
-	l.n.rows.Store(l.rows)
-	l.n.replayed.Store(l.again)
-	if !l.committed.IsZero() {
-		l.n.committed.Store(l.committed.UnixNano())
-	}
-	l.shown = l.rows
 }
 
 // position is how far everything has been handed out.

@@ -216,11 +216,3 @@ func (l *loop) incident(body []byte) error {
 			i.Message),
 	}
 }
-
-// committedAt is the time of a commit by the source's clock.
-func committedAt(micros uint64, h binlog.Header) time.Time {
-	if micros != 0 {
-		return time.UnixMicro(int64(micros))
-	}
-	return time.Unix(int64(h.Timestamp), 0)
-}

@@ -148,3 +148,18 @@ func (c *counters) collectors(heartbeat time.Duration) []prometheus.Collector {
 			func() float64 { return c.headroom(time.Now(), heartbeat) }),
 	}
 }
+
+// publishEach is after how many rows or transactions, a power of two, the loop's numbers are shown.
+const publishEach = 1024
+
+// publish shows the loop's numbers.
+func (l *loop) publish() {
+	l.n.events.Store(l.events)
+	l.n.transactions.Store(l.transactions)
+	l.n.rows.Store(l.rows)
+	l.n.replayed.Store(l.again)
+	if !l.committed.IsZero() {
+		l.n.committed.Store(l.committed.UnixNano())
+	}
+	l.shown = l.rows
+}

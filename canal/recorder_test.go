@@ -242,7 +242,7 @@ func (r *recorder) Bind(t *event.Table) ([]event.Need, error) {
 	r.note(func() { r.tables = append(r.tables, t) })
 	var needs []event.Need
 	for i, c := range t.Columns {
-		needs = append(needs, event.Need{Column: i, Text: c.Class != event.ClassKeyless})
+		needs = append(needs, event.Need{Column: i, Text: c.Class != event.ClassJSON})
 	}
 	return needs, nil
 }

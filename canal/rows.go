@@ -50,11 +50,6 @@ func (l *loop) decode() (err error) {
 	return l.dec.Rows(l.out.head, l.out.body, &l.change, l.out.one)
 }
 
-// version is that of the event being handled.
-func (l *loop) version(row uint32) event.Version {
-	return event.Version{Epoch: l.epoch, File: l.begin.number, Pos: l.begin.pos, Row: row}
-}
-
 // row hands out one row change.
 func (l *loop) row(c *event.Change) error {
 	if o := l.tables.cascading.lookout(c.Table); o != nil {

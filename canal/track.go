@@ -90,6 +90,11 @@ func (l *loop) pass(size, logPos uint32) error {
 	return nil
 }
 
+// version is that of the event being handled.
+func (l *loop) version(row uint32) event.Version {
+	return event.Version{Epoch: l.epoch, File: l.begin.number, Pos: l.begin.pos, Row: row}
+}
+
 // floorPos is a position that the first events of a stream do not lie before, as far as it tells where the 32 bits of
 // theirs have wrapped. Events between transactions may come that are a little before the transaction's end that we
 // asked from.

@@ -2,6 +2,7 @@ package canal
 
 import (
 	"errors"
+	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -167,4 +168,12 @@ func (l *loop) xaPrepare(h binlog.Header, body []byte) error {
 		return l.finish(h, Committed)
 	}
 	return l.finish(h, Prepared)
+}
+
+// committedAt is the time of a commit by the source's clock.
+func committedAt(micros uint64, h binlog.Header) time.Time {
+	if micros != 0 {
+		return time.UnixMicro(int64(micros))
+	}
+	return time.Unix(int64(h.Timestamp), 0)
 }

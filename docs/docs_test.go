@@ -143,9 +143,11 @@ func TestTheFileMapNamesFilesThatExist(t *testing.T) {
 }
 
 // A filter that a mapping can have is on the page about mappings and in the commented configuration, and the oracle of
-// the end-to-end tests has it, so that random mappings try it.
+// the end-to-end tests has it, so that random mappings try it. One that encodes is also where the page names all of
+// those.
 func TestEveryFilterIsWrittenDown(t *testing.T) {
-	_, page, _ := strings.Cut(files(t, "mappings.md")["docs/mappings.md"], "\n## Filters\n")
+	whole := files(t, "mappings.md")["docs/mappings.md"]
+	_, page, _ := strings.Cut(whole, "\n## Filters\n")
 	page, _, _ = strings.Cut(page, "\n## ")
 	var table strings.Builder
 	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`[^|]*`"+`) \|`).FindAllStringSubmatch(page, -1) {
@@ -160,6 +162,13 @@ func TestEveryFilterIsWrittenDown(t *testing.T) {
 		} {
 			if !regexp.MustCompile("[`\" ]" + name + "([`\": ]|$)").MatchString(text) {
 				t.Errorf("filter %s is not in %s", name, where)
+			}
+		}
+		for _, heading := range []string{"Which keys a mapping can have made", "Keys that go wrong"} {
+			_, text, _ := strings.Cut(whole, "\n## "+heading+"\n")
+			text, _, _ = strings.Cut(text, "\n## ")
+			if f := (router.Filter{Name: name}); f.Encodes() && !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("filter %s encodes, and is not in %q of docs/mappings.md", name, heading)
 			}
 		}
 	}

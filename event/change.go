@@ -48,9 +48,9 @@ const (
 	Decimal
 	// Text is everything else that has a text: strings, dates, floats, ENUM and SET labels, UUID, INET.
 	Text
-	// Bytes is BINARY, VARBINARY, BLOB or BIT: Text holds the raw bytes.
+	// Bytes is what a column of [ClassBinary] holds: Text has the raw bytes.
 	Bytes
-	// Opaque has no text (GEOMETRY, VECTOR), or none was asked for ([Need].Text false): it can only be compared.
+	// Opaque can only be compared: its text was not asked for ([Need].Text false), or cannot be known.
 	Opaque
 	// JSON is a JSON column whose text was asked for: Text is the document as the server prints it. No key is made of
 	// it.
@@ -100,11 +100,11 @@ const (
 	ClassFloat          // FLOAT, DOUBLE: their text is rounded, so they make poor keys
 	ClassTemporal       // DATE, TIME, DATETIME, TIMESTAMP, YEAR
 	ClassText           // CHAR, VARCHAR, TEXT with a character set
-	ClassBinary         // BINARY, VARBINARY, BLOB, BIT
+	ClassBinary         // BINARY, VARBINARY, BLOB, BIT, GEOMETRY and its subtypes, VECTOR
 	ClassEnum           // ENUM, SET
 	ClassUUID           // MariaDB UUID
 	ClassInet           // MariaDB INET4, INET6
-	ClassKeyless        // JSON (its Type is json), GEOMETRY, VECTOR: no text that could be part of a key
+	ClassJSON           // JSON of MySQL: values can hold it, but no key is made of it
 )
 
 // Column describes one column of a table as its row events carry it.
@@ -122,9 +122,6 @@ type Column struct {
 	// values.
 	Hidden bool
 }
-
-// IsJSON reports whether the column is one of JSON.
-func (c *Column) IsJSON() bool { return strings.EqualFold(c.Type, "json") }
 
 // IsYear reports whether the column is a YEAR, the one temporal type that is a number.
 func (c *Column) IsYear() bool {

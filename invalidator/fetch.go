@@ -47,15 +47,3 @@ func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
 		return ctx.Err()
 	}
 }
-
-func (s *partitionLoop) take(l load) {
-	s.held.inFlight.Add(l.inFlight)
-	s.held.pending.Add(l.pending)
-	s.held.bytes.Add(l.bytes)
-	s.engine.room.take(l)
-}
-
-func (s *partitionLoop) give(l load) {
-	s.take(load{-l.inFlight, -l.pending, -l.bytes})
-	s.engine.room.changed()
-}

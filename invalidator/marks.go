@@ -128,3 +128,44 @@ func (m *marks) read(now instant) heardRead {
 	}
 	return said
 }
+
+// known returns since when everybody is known to see the unit's changes: since a mark, or since the age that the
+// batch came with.
+func (s *partitionLoop) known(u *unit) instant {
+	return s.engine.known(u.entry)
+}
+
+// known returns since when everybody is known to see what the entry's batch holds. It may be called by any goroutine
+// that has a unit of it.
+//
+// Rows that were read from their table count as known to be visible when the source was asked for them. They have every
+// change up to the version that they are handed on under, which everybody was known to see by then. A newer change was
+// not known to be visible then, so it is settled no sooner than D later: what package write asks of a value. And what
+// a slow reader had read before then is in the cache D later, whatever it was that changed.
+func (e *Engine) known(of *entry) instant {
+	if of.walked {
+		return of.aged
+	}
+	return min(e.marks.covering(of.source, of.term, of.last), of.aged)
+}
+
+// unseen returns when what the entry's batch holds was last known not to be there yet; always: never.
+func (e *Engine) unseen(of *entry) instant {
+	if of.walked {
+		return of.aged
+	}
+	b := of.batch
+	return e.marks.unseen(b.Source, b.Term, b.Version(0))
+}
+
+// aged returns since when everybody had been known to see a batch that was fetched then, by its age; never: it has
+// none.
+func (e *Engine) aged(b *event.Batch, fetched instant) instant {
+	if b.Age < 0 {
+		return never
+	}
+	if !b.At.IsZero() {
+		fetched = e.instant(b.At)
+	}
+	return fetched.add(-b.Age)
+}

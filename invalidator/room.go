@@ -103,3 +103,17 @@ func (r *room) waitForChange(ctx context.Context, free func() bool) error {
 		return ctx.Err()
 	}
 }
+
+// take adds to the load of the partition, and so of all.
+func (s *partitionLoop) take(l load) {
+	s.held.inFlight.Add(l.inFlight)
+	s.held.pending.Add(l.pending)
+	s.held.bytes.Add(l.bytes)
+	s.engine.room.take(l)
+}
+
+// give takes from it, and wakes those who wait for room.
+func (s *partitionLoop) give(l load) {
+	s.take(load{-l.inFlight, -l.pending, -l.bytes})
+	s.engine.room.changed()
+}

@@ -59,5 +59,10 @@ func due(known, dark instant, d time.Duration) instant {
 	return known.add(d)
 }
 
+// dueAt returns when a delete of the unit may be sent that will finish it.
+func (s *partitionLoop) dueAt(u *unit) instant {
+	return due(u.known, s.engine.health.watch.dark(u.d), u.d)
+}
+
 // isLate reports whether Redis may have been silent, for too long, around the sending of a.
 func isLate(a reply, d time.Duration) bool { return a.replied.sub(a.sent) > d/late }

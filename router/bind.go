@@ -283,7 +283,7 @@ func (b *binder) when(u *rule) {
 			continue
 		}
 		found[i] = &b.t.Columns[c]
-		if found[i].Class == event.ClassKeyless {
+		if found[i].Class == event.ClassJSON {
 			b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which a predicate cannot read", what, found[i].Name, b.t,
 				found[i].TypeName()),
 				"take another column, or a generated one that extracts what it needs")

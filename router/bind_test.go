@@ -60,7 +60,7 @@ func TestBindTellsAllThatATableLacksAtOnce(t *testing.T) {
 f.yaml:3:14: when "row.statsu == 'live'": table shop.product has no column "statsu": did you mean "status"?
 f.yaml:5:12: key "p:{idd}:{extra}": table shop.product has no column "idd": did you mean "id"?
 f.yaml:5:12: key "z:{zzz}": table shop.product has no column "zzz": it has bar_code, batch, category_id, extra, id, made, name, price, score, sku, status, thumb
-f.yaml:5:18: key "p:{idd}:{extra}": column extra of shop.product is JSON, which has no text that could be part of a key: take another column, or a generated one that extracts what the key needs`
+f.yaml:5:18: key "p:{idd}:{extra}": column extra of shop.product is JSON, which cannot be part of a key: take another column, or a generated one that extracts what the key needs`
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -28,7 +28,7 @@ type part struct {
 	lit  string
 	// slot, filters, fallback: of a column. What stands for NULL goes through the filters from after on only.
 	slot     int
-	filters  []filter
+	filters  []filterFunc
 	fallback []byte
 	nullable bool
 	after    int
@@ -118,9 +118,9 @@ const fullImage = "set binlog_row_image=FULL, in every session that writes to th
 // check returns what is wrong with a column in a template of the role.
 func (r role) check(c *event.Column) *fault {
 	switch {
-	case c.Class == event.ClassKeyless && !(r.holdsJSON() && c.IsJSON()):
+	case c.Class == event.ClassJSON && !r.holdsJSON():
 		return &fault{
-			what: "which has no text that could be part of a " + r.String(),
+			what: "which cannot be part of a " + r.String(),
 			do:   "take another column, or a generated one that extracts what the " + r.String() + " needs",
 		}
 	case r == roleScore && !mayBeScore(c):
@@ -148,11 +148,11 @@ func (r role) shorten() string {
 	if r == roleValue {
 		return "leave the column out that is so large"
 	}
-	return "put md5 or sha1 over the column that is so long"
+	return "put a digest such as sha256 over the column that is so long"
 }
 
 // compileFilters returns the steps; those from after on are for what default put in the place of NULL.
-func compileFilters(specs []Filter) (steps []filter, after int, nullable bool) {
+func compileFilters(specs []Filter) (steps []filterFunc, after int, nullable bool) {
 	for i := range specs {
 		if f := specs[i].compile(); f != nil {
 			steps = append(steps, f)

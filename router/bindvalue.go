@@ -53,9 +53,11 @@ func (b *binder) parameters(p *rowPlan, r *rebuild) {
 	for _, param := range r.query.Params {
 		at := r.spec.Query.At(param.Offset)
 		c := b.find(param.Name, at, "query")
-		if c < 0 || !b.written(p, c, at, "query") {
+		if c < 0 {
 			p.broken = true
+			continue
 		}
+		b.written(p, c)
 	}
 }
 
@@ -70,10 +72,11 @@ func (b *binder) document(p *rowPlan, r *rebuild) {
 	var fields []document.Field
 	for _, f := range chosen {
 		c := b.find(f.column, f.at, what)
-		if c < 0 || !b.written(p, c, f.at, what) {
+		if c < 0 {
 			p.broken = true
 			continue
 		}
+		b.written(p, c)
 		fields = append(fields, document.Field{Name: f.name, Column: &b.t.Columns[c]})
 	}
 	if p.broken {
@@ -106,16 +109,8 @@ func (b *binder) all(r *rebuild) []chosen {
 	return all
 }
 
-// written notes that a value holds the column. False: it cannot.
-func (b *binder) written(p *rowPlan, c int, at spec.Pos, what string) bool {
-	column := &b.t.Columns[c]
-	if !document.Writable(column) {
-		b.Add(at, fmt.Sprintf("%s: column %s of %s is %s, which has no text that a value could hold", what, column.Name, b.t,
-			column.TypeName()),
-			"name the columns that the value holds, without this one")
-		return false
-	}
+// written notes that a value holds the column.
+func (b *binder) written(p *rowPlan, c int) {
 	b.need(c, true)
-	p.slots, p.columns = append(p.slots, c), append(p.columns, column)
-	return true
+	p.slots, p.columns = append(p.slots, c), append(p.columns, &b.t.Columns[c])
 }

@@ -43,18 +43,22 @@
 //
 // # A new filter
 //
-// kinds in filter.go has a line for each filter: its argument and the argument's bounds, what it does to a text, and
-// what checks and lint must know of it. The parser, the errors, explanations and lint read that table. Elsewhere:
+// filterKinds in filter.go has a line for each filter: its argument and the argument's bounds, what it does to a text,
+// and what checks and lint must know of it. The parser, the errors, explanations and lint read that table. Elsewhere:
 //
 //   - router/shape, Shape.Through: which bytes the result can have, and how many. A filter that is missing there counts
-//     as one that can make any text.
-//   - router/keyspace, text.through in text.go: exactly which texts the result can be, where that is more than its
-//     bytes say.
-//   - docs/mappings.md, "Filters", and the comment in deploy/freshet.yaml: one line each.
+//     as one that can make any text. A digest is known there by its number of hexits.
+//   - router/keyspace, text.through in text.go: exactly which texts the result can be. A filter that is missing there
+//     makes free text, whose keys a scope cannot find; a digest is none.
+//   - docs/mappings.md: the table in "Filters". For a filter that encodes, also "Which keys a mapping can have made" and
+//     "Keys that go wrong", which name all of those.
+//   - deploy/freshet.yaml: its name in the comment on the first mapping.
 //   - proof/e2e/oracle, template.go: the filter once more, written from the page alone, for the random mappings of the
 //     end-to-end tests.
 //
-// The tests are TestAFilterMakesTextOfText, TestATemplateAtFaultIsToldWhereAndWhatToWrite, and two that draw all
-// filters: in router/shape TestAShapeHoldsWhatItsFiltersMake, in router/keyspace TestEveryKeyOfARowIsFound. Tests also
-// fail if the page, the comment or the oracle does not have the filter.
+// Add lines to the tables of these tests: TestAFilterMakesTextOfText, TestATemplateAtFaultIsToldWhereAndWhatToWrite if
+// the filter takes an argument, TestATemplateMatchesItsKeysAndNoOthers in router/keyspace, and TestTheServersAgree in
+// router/lint if SQL has such a function. Two tests draw all filters by themselves: TestAShapeHoldsWhatItsFiltersMake
+// in router/shape and TestEveryKeyOfARowIsFound in router/keyspace. Tests also fail if the page, the comment or the
+// oracle does not have the filter: go test ./docs.
 package router

@@ -60,7 +60,7 @@ var (
 	errZero     = errors.New("it divides by zero")
 	errTooLarge = errors.New("a number became too large")
 	errAbsent   = errors.New("the row image lacks a column that it reads")
-	errNoText   = errors.New("it reads a column that has no text")
+	errNoText   = errors.New("it reads a column whose text is not known")
 )
 
 // whole returns v as a whole number: n, or u when it is beyond int64.

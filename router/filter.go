@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/md5"
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"hash/crc32"
@@ -25,8 +26,8 @@ type Filter struct {
 	at int
 }
 
-// kind is what there is to know of the filters with one name.
-type kind struct {
+// filterKind is what there is to know of the filters with one name.
+type filterKind struct {
 	name string
 	// takes is the argument; least and most bound a number.
 	takes       argument
@@ -39,11 +40,13 @@ type kind struct {
 	makes numeric
 	// encodes: the result holds only characters that the filter chose, so no text can have a separator in it.
 	encodes bool
+	// hexits is how many lower-case hexadecimal digits the result has, of a filter that always makes as many; else 0.
+	hexits int
 	// blurs: the filter makes one text of many values, or a text of NULL, so rows cannot be distinguished by the result.
 	// Filters that leave out case and blanks are taken to follow the column's collation.
 	blurs bool
 	// compile returns what the filter does; nil for default, which is no step but stands for NULL.
-	compile func(n uint64) filter
+	compile func(n uint64) filterFunc
 }
 
 type argument uint8
@@ -55,9 +58,9 @@ const (
 	anyText
 )
 
-// kinds are all filters. A new one needs a line here, and its bytes in router/shape; see "A new filter" in this
-// package's comment. It is never written to.
-var kinds = []kind{
+// filterKinds are all filters. A new one needs a line here, and what "A new filter" in this package's comment names. It
+// is never written to.
+var filterKinds = []filterKind{
 	{name: "lower", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToLower) })},
 	{name: "upper", compile: always(func(dst, src []byte) []byte { return mapRunes(dst, src, unicode.ToUpper) })},
 	{name: "trim", compile: always(func(dst,
@@ -67,50 +70,59 @@ var kinds = []kind{
 	})},
 	{name: "hex", makes: surelyText, encodes: true, compile: always(hex.AppendEncode)},
 	{name: "base64", makes: surelyText, encodes: true, compile: always(base64.StdEncoding.AppendEncode)},
-	{name: "md5", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
+	digest("md5", md5.Size, func(dst, src []byte) []byte {
 		s := md5.Sum(src)
 		return hex.AppendEncode(dst, s[:])
-	})},
-	{name: "sha1", makes: surelyText, encodes: true, compile: always(func(dst, src []byte) []byte {
+	}),
+	digest("sha1", sha1.Size, func(dst, src []byte) []byte {
 		s := sha1.Sum(src)
 		return hex.AppendEncode(dst, s[:])
-	})},
+	}),
+	digest("sha256", sha256.Size, func(dst, src []byte) []byte {
+		s := sha256.Sum256(src)
+		return hex.AppendEncode(dst, s[:])
+	}),
 	{name: "crc32", makes: surelyInteger, encodes: true, blurs: true, compile: always(func(dst, src []byte) []byte {
 		return strconv.AppendUint(dst, uint64(crc32.ChecksumIEEE(src)), 10)
 	})},
 	// The bound keeps remainder × 10 + digit within 64 bits.
 	{
 		name: "mod", takes: number, least: 1, most: 1e18, example: "mod:16", makes: surelyInteger, blurs: true,
-		compile: func(n uint64) filter {
+		compile: func(n uint64) filterFunc {
 			return func(dst, src []byte) ([]byte, bool) { return mod(dst, src, n) }
 		},
 	},
-	{name: "pad", takes: number, least: 1, most: 64, example: "pad:5", compile: func(n uint64) filter {
+	{name: "pad", takes: number, least: 1, most: 64, example: "pad:5", compile: func(n uint64) filterFunc {
 		return func(dst, src []byte) ([]byte, bool) { return pad(dst, src, int(n)), true }
 	}},
 	{name: "urlencode", encodes: true, compile: always(urlencode)},
 	{name: "default", takes: anyText, example: "default:X", blurs: true},
 }
 
-// always makes a kind's compile of a filter that takes no argument and can always do its work.
-func always(f func(dst, src []byte) []byte) func(uint64) filter {
-	return func(uint64) filter {
+// digest returns what there is to know of a filter that makes a digest of so many bytes, as hexadecimal.
+func digest(name string, size int, f func(dst, src []byte) []byte) filterKind {
+	return filterKind{name: name, makes: surelyText, encodes: true, hexits: 2 * size, compile: always(f)}
+}
+
+// always makes the compile of a filter that takes no argument and can always do its work.
+func always(f func(dst, src []byte) []byte) func(uint64) filterFunc {
+	return func(uint64) filterFunc {
 		return func(dst, src []byte) ([]byte, bool) { return f(dst, src), true }
 	}
 }
 
 // kind returns what there is to know of the filter, nil for a name that no filter has.
-func (f *Filter) kind() *kind {
-	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == f.Name }); i >= 0 {
-		return &kinds[i]
+func (f *Filter) kind() *filterKind {
+	if i := slices.IndexFunc(filterKinds, func(k filterKind) bool { return k.name == f.Name }); i >= 0 {
+		return &filterKinds[i]
 	}
 	return nil
 }
 
 // Filters returns the names of all filters.
 func Filters() (names []string) {
-	for i := range kinds {
-		names = append(names, kinds[i].name)
+	for i := range filterKinds {
+		names = append(names, filterKinds[i].name)
 	}
 	return names
 }
@@ -129,6 +141,15 @@ func (f *Filter) Encodes() bool {
 	return k != nil && k.encodes
 }
 
+// Hexits returns how many lower-case hexadecimal digits the filter makes, if it always makes as many; else 0.
+func (f *Filter) Hexits() int {
+	k := f.kind()
+	if k == nil {
+		return 0
+	}
+	return k.hexits
+}
+
 // Blurs reports whether the filter makes one text of many values, or a text of NULL.
 func (f *Filter) Blurs() bool {
 	k := f.kind()
@@ -141,7 +162,7 @@ func (f *Filter) check(before []Filter) *fault {
 	if k == nil {
 		one := "write one of " + spec.Names(Filters())
 		if f.Name == "" {
-			return &fault{f.at, "a filter is missing behind the |", one}
+			return &fault{f.at, "a filter is missing after the |", one}
 		}
 		return &fault{f.at, "unknown filter " + spec.Quote(f.Name), spec.Suggest(f.Name, Filters(), one)}
 	}
@@ -163,7 +184,7 @@ func (f *Filter) check(before []Filter) *fault {
 	return nil
 }
 
-func (f *Filter) number(k *kind) *fault {
+func (f *Filter) number(k *filterKind) *fault {
 	if f.Arg == "" {
 		return &fault{f.at, f.Name + " has no number", "write " + k.example}
 	}
@@ -208,12 +229,12 @@ func checkMod(begin numeric, what string, filters []Filter) *fault {
 	return nil
 }
 
-// filter appends to dst what it makes from src, which dst may share memory with but not overlap after its end. It
+// filterFunc appends to dst what it makes from src, which dst may share memory with but not overlap after its end. It
 // returns false when it cannot: mod, of what is no integer.
-type filter func(dst, src []byte) ([]byte, bool)
+type filterFunc func(dst, src []byte) ([]byte, bool)
 
 // compile returns the filter; nil for default, and for a name that no filter has.
-func (f *Filter) compile() filter {
+func (f *Filter) compile() filterFunc {
 	k := f.kind()
 	if k == nil || k.compile == nil {
 		return nil
@@ -286,7 +307,7 @@ func pad(dst, src []byte, n int) []byte {
 }
 
 // chain applies filters to the text from start on, in place.
-func chain(dst []byte, start int, filters []filter) ([]byte, bool) {
+func chain(dst []byte, start int, filters []filterFunc) ([]byte, bool) {
 	for _, f := range filters {
 		mid := len(dst)
 		out, ok := f(dst, dst[start:mid])

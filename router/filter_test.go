@@ -33,6 +33,7 @@ func TestAFilterMakesTextOfText(t *testing.T) {
 		{"md5", "", "d41d8cd98f00b204e9800998ecf8427e"},
 		{"md5", 17, "70efdf2ec9b086079795c442636b55fb"},
 		{"sha1", "abc", "a9993e364706816aba3e25717850c26c9cd0d89d"},
+		{"sha256", "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
 		{"crc32", "MySQL", "3259397556"},
 		{"crc32", "", "0"},
 		{"mod:16", uint64(1<<64 - 1), "15"},

@@ -121,7 +121,7 @@ func TestATemplateAtFaultIsToldWhereAndWhatToWrite(t *testing.T) {
 		{"user:{0..7|pad:2}", 7, "unexpected '.'", "{00..07}"},
 		{"user:{id|lwer}", 9, `unknown filter "lwer"`, `did you mean "lower"?`},
 		{"user:{id|lowercase}", 9, `unknown filter`, `did you mean "lower"?`},
-		{"user:{id|sha256}", 9, "unknown filter", "write one of base64, crc32"},
+		{"user:{id|sha512}", 9, "unknown filter", "write one of base64, crc32"},
 		{"user:{id|}", 9, "a filter is missing", "write one of"},
 		{"user:{id||lower}", 9, "a filter is missing", "write one of"},
 		{"user:{id|lower:3}", 14, "takes no argument", "write lower"},

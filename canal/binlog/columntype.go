@@ -84,11 +84,11 @@ var columnKinds = [256]columnKind{
 	ColumnTimestamp2:        {name: "timestamp2", sql: "timestamp", class: event.ClassTemporal},
 	ColumnDatetime2:         {name: "datetime2", sql: "datetime", class: event.ClassTemporal},
 	ColumnTime2:             {name: "time2", sql: "time", class: event.ClassTemporal},
-	ColumnTypedArray:        {name: "typed array", class: event.ClassKeyless},
+	ColumnTypedArray:        {name: "typed array"},
 	ColumnBlobCompressed:    {name: "compressed blob", str: true},
 	ColumnVarcharCompressed: {name: "compressed varchar", str: true},
-	ColumnVector:            {name: "vector", class: event.ClassKeyless},
-	ColumnJSON:              {name: "json", class: event.ClassKeyless},
+	ColumnVector:            {name: "vector", class: event.ClassBinary},
+	ColumnJSON:              {name: "json", class: event.ClassJSON},
 	ColumnNewDecimal:        {name: "newdecimal", class: event.ClassDecimal, signed: true},
 	ColumnEnum:              {name: "enum", class: event.ClassEnum},
 	ColumnSet:               {name: "set", class: event.ClassEnum},
@@ -98,7 +98,7 @@ var columnKinds = [256]columnKind{
 	ColumnBlob:              {name: "blob", str: true},
 	ColumnVarString:         {name: "var string", sql: "varchar", str: true},
 	ColumnString:            {name: "string", sql: "char", str: true},
-	ColumnGeometry:          {name: "geometry", class: event.ClassKeyless},
+	ColumnGeometry:          {name: "geometry", class: event.ClassBinary},
 }
 
 // String returns the name of the type as the servers' sources write it, in lower case.

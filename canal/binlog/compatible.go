@@ -1,6 +1,10 @@
 package binlog
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/freshet/freshet/event"
+)
 
 // columnTypes are the types that values of an SQL type may have in the binlog. Types that are not here are not checked.
 // It is never written to.
@@ -62,8 +66,10 @@ func (d *describer) compatible(mc *MapColumn, ci *ColumnInfo, t *sqlType) bool {
 		return meta == 2 || len(t.args) > 0 // BLOB(n) takes the smallest that holds n
 	case "mediumblob", "mediumtext":
 		return meta == 3
-	case "longblob", "longtext", "json":
+	case "longblob", "longtext":
 		return meta == 4
+	case "json":
+		return mc.Type == ColumnJSON || d.m.Flavor == event.MariaDB && meta == 4
 	case "uuid", "inet6":
 		return meta == 16
 	case "inet4":

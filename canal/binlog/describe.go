@@ -120,7 +120,7 @@ func (d *describer) attributes(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *
 	case ColumnEnum, ColumnSet:
 		d.setLabels(a, mc, ci, t)
 	case ColumnJSON: // its documents have a text, though no key is made of it
-	case ColumnGeometry, ColumnVector, ColumnTypedArray, ColumnNull:
+	case ColumnTypedArray, ColumnNull:
 		a.Unknown = fmt.Errorf("a %s has no text", mc.Type)
 	default:
 		if mc.Type.isString() {
@@ -155,13 +155,6 @@ func (d *describer) setText(a *Attributes, mc *MapColumn, ci *ColumnInfo, t *sql
 			return
 		case "inet4", "inet6":
 			a.Class = event.ClassInet
-			return
-		case "vector", "json":
-			if d.m.Flavor == event.MariaDB && t.base == "json" {
-				break // another name of longtext
-			}
-			a.Class = event.ClassKeyless
-			a.Unknown = fmt.Errorf("a %s has no text", t.base)
 			return
 		}
 	}
@@ -215,6 +208,7 @@ func (d *describer) charset(mc *MapColumn, ci *ColumnInfo, t *sqlType) (cs *char
 // binaryTypes are the types of strings without a character set. It is never written to.
 var binaryTypes = map[string]bool{
 	"binary": true, "varbinary": true, "tinyblob": true, "blob": true, "mediumblob": true, "longblob": true,
+	"vector": true, // of MariaDB
 }
 
 // setLabels sets the labels of an ENUM or SET.

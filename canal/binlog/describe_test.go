@@ -99,8 +99,8 @@ func TestWrongDefinitionsAreNoticed(t *testing.T) {
 		},
 		{
 			MapColumn{Type: ColumnBlob, Meta: 4},
-			[]ColumnInfo{{Type: "json", Collation: "utf8mb4_bin"}, {Type: "longblob"}},
-			[]string{"text"},
+			[]ColumnInfo{{Type: "longtext", Collation: utf8}, {Type: "longblob"}},
+			[]string{"text", "json"}, // which is another name of longtext on MariaDB only
 		},
 		{
 			MapColumn{Type: ColumnSet, Meta: 1},
@@ -124,6 +124,11 @@ func TestWrongDefinitionsAreNoticed(t *testing.T) {
 				t.Errorf("%s as %s: %v", c.mc.String(), text, err)
 			}
 		}
+	}
+	json := []ColumnInfo{{Name: "c", Type: "json", Collation: "utf8mb4_bin"}}
+	if d, err := Describe(tableMap(event.MariaDB, MapColumn{Type: ColumnBlob, Meta: 4}), json, nil); err != nil ||
+		d.Table.Columns[0].Class != event.ClassText {
+		t.Errorf("MariaDB's json: %v", err)
 	}
 	var wrong *MismatchError
 	if _, err := Describe(tableMap(event.MySQL, MapColumn{Type: ColumnLong}), nil, nil); !errors.As(err, &wrong) ||

@@ -48,7 +48,7 @@ func (anything) Define(m *TableMap) (*Definition, error) {
 		case mc.Type == ColumnString && (mc.Meta == 16 || mc.Meta == 4) && i%3 == 1:
 			a.Class = event.ClassInet
 		}
-		d.Needs = append(d.Needs, event.Need{Column: i, Text: mc.Type == ColumnJSON || a.Class != event.ClassKeyless &&
+		d.Needs = append(d.Needs, event.Need{Column: i, Text: mc.Type == ColumnJSON || a.Class != event.ClassJSON &&
 			mc.Type != ColumnNull})
 	}
 	return d, nil

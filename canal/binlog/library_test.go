@@ -109,7 +109,7 @@ func ours(v *event.Value, library any, c *event.Column) (string, string) {
 	case float64:
 		return fmt.Sprint(math.Float64frombits(binary.LittleEndian.Uint64(v.Raw))), want
 	case []byte:
-		if c.Class == event.ClassKeyless && strings.Contains(c.Type, "json") {
+		if c.Class == event.ClassJSON {
 			return "", "" // rendered by the library
 		}
 		return fmt.Sprintf("%x", v.Raw), fmt.Sprintf("%x", l)
@@ -119,7 +119,7 @@ func ours(v *event.Value, library any, c *event.Column) (string, string) {
 			return strings.TrimLeft(string(v.Text), "0"), strings.TrimLeft(l, "0")
 		case event.ClassTemporal:
 			return zeroDate(string(v.Text)), zeroDate(l)
-		case event.ClassKeyless:
+		case event.ClassJSON:
 			return "", ""
 		}
 		return fmt.Sprintf("%x", v.Raw), fmt.Sprintf("%x", l)

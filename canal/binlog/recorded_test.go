@@ -17,7 +17,10 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-var recordAgain = flag.Bool("record", false, "record testdata again from real servers")
+var (
+	recordAgain = flag.Bool("record", false, "record testdata again from real servers, and write what it decodes to")
+	decodeAgain = flag.Bool("golden", false, "write what testdata decodes to, as it was recorded")
+)
 
 // recording is what was recorded of one server: events, what information_schema said of the tables, and what the
 // decoder made of it (which the tests against real servers confirmed).
@@ -100,7 +103,7 @@ func TestRecordedEvents(t *testing.T) {
 	for _, name := range []string{"mysql", "mariadb"} {
 		r := load(t, name)
 		got := r.render(t)
-		if *recordAgain {
+		if *recordAgain || *decodeAgain {
 			testbed.Must(t, os.WriteFile(r.path(".golden"), []byte(got), 0o644))
 		}
 		want, err := os.ReadFile(r.path(".golden"))

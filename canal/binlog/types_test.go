@@ -14,8 +14,8 @@ type testType struct {
 	sql    string
 	edges  []string
 	random func(r *rand.Rand) string
-	// keyless types have no text.
-	keyless bool
+	// bytes is an SQL expression of a column's bytes, for a type that CONCAT refuses.
+	bytes string
 }
 
 func quote(s string) string {
@@ -246,6 +246,32 @@ func bitType(n int) testType {
 	}
 }
 
+func geometryType(sql string) testType {
+	srid := 0
+	if strings.Contains(sql, "4326") {
+		srid = 4326
+	}
+	point := func(x, y any) string { return fmt.Sprintf("st_geomfromtext('point(%v %v)', %d)", x, y, srid) }
+	t := testType{sql: sql, edges: []string{point(1, 2), point(0, 0), point(-1.5, 0.25)}}
+	if sql == "geometry" {
+		t.edges = append(t.edges, "st_geomfromtext('polygon((0 0,0 5,5 5,0 0))')",
+			"st_geomfromtext('geometrycollection(point(1 1),linestring(0 0,1 1))')")
+	}
+	t.random = func(r *rand.Rand) string { return point(r.IntN(90), r.Float64()) }
+	return t
+}
+
+// vectorType has values of fewer numbers than the type allows, too.
+func vectorType() testType {
+	of := func(numbers ...any) string {
+		return "string_to_vector('" + strings.ReplaceAll(fmt.Sprintf("%v", numbers), " ", ",") + "')"
+	}
+	return testType{
+		sql: "vector(3)", bytes: "cast(%s as binary)", edges: []string{of(1, 2, 3), of(0), of("-1.5", "3.4e38", "-2.5e-3")},
+		random: func(r *rand.Rand) string { return of(r.Float32(), r.NormFloat64()) },
+	}
+}
+
 // testTypes returns every column type of a server.
 func testTypes(flavor event.Flavor) []testType {
 	var all []testType
@@ -304,11 +330,10 @@ func testTypes(flavor event.Flavor) []testType {
 	if flavor == event.MySQL {
 		return append(all, character("varchar(40) character set gb18030", 30),
 			testType{sql: "json", edges: []string{"'{}'", `'{"a": [1, 2]}'`}},
-			testType{sql: "geometry", edges: []string{"st_geomfromtext('point(1 2)')"}, keyless: true},
-			testType{sql: "vector(3)", edges: []string{"string_to_vector('[1,2,3]')"}, keyless: true})
+			geometryType("geometry"), geometryType("point srid 4326"), vectorType())
 	}
 	return append(all,
-		testType{sql: "geometry", edges: []string{"st_geomfromtext('point(1 2)')"}, keyless: true},
+		geometryType("geometry"), geometryType("point"),
 		testType{sql: "json", edges: []string{"'{}'", `'{"a": "ü"}'`}},
 		character("varchar(100) compressed character set latin1", 90),
 		character("text compressed character set utf8mb4", 200),

@@ -69,7 +69,7 @@ func (c *column) setRender(m *MapColumn, flavor event.Flavor) error {
 		c.render, c.precision, c.digits = renderDecimal, uint8(m.Meta>>8), uint8(m.Meta)
 	case ColumnFloat, ColumnDouble:
 		c.setReal(m.Type, flavor)
-	case ColumnBit:
+	case ColumnBit, ColumnGeometry, ColumnVector:
 		c.render = renderBytes
 	case ColumnEnum:
 		c.render = renderEnum
@@ -141,8 +141,6 @@ func (c *column) setString(m *MapColumn) error {
 		default:
 			return fmt.Errorf("a UUID or INET of %d bytes", m.Meta)
 		}
-	case event.ClassKeyless:
-		return fmt.Errorf("a %s has no text", m.Type)
 	default:
 		c.render = textRender(a.Charset)
 		if a.Charset == nil && m.Type == ColumnString {

@@ -17,7 +17,9 @@ func ClassOf(dataType, collation string) event.Class {
 		return event.ClassFloat
 	case "date", "time", "datetime", "timestamp", "year":
 		return event.ClassTemporal
-	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit":
+	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit", "vector",
+		"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
+		"geometrycollection":
 		return event.ClassBinary
 	case "enum", "set":
 		return event.ClassEnum
@@ -30,9 +32,8 @@ func ClassOf(dataType, collation string) event.Class {
 			return event.ClassBinary
 		}
 		return event.ClassText
-	case "json", "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-		"geomcollection", "geometrycollection", "vector":
-		return event.ClassKeyless
+	case "json":
+		return event.ClassJSON
 	}
 	return event.ClassUnknown
 }

@@ -40,10 +40,8 @@ func kindOf(c *event.Column) event.Kind {
 		return event.Text
 	case event.ClassBinary:
 		return event.Bytes
-	case event.ClassKeyless:
-		if c.IsJSON() {
-			return event.JSON
-		}
+	case event.ClassJSON:
+		return event.JSON
 	}
 	return event.Opaque
 }

@@ -53,8 +53,7 @@ const (
 	formBits
 )
 
-// New compiles a document. Its error, all that is wrong joined, names each field that is empty, comes twice, or is of a
-// type that has no text (GEOMETRY, VECTOR).
+// New compiles a document. Its error, all that is wrong joined, names each field that is empty or comes twice.
 func New(fields []Field, o Options) (*Writer, error) {
 	w := &Writer{decimals: o.DecimalNumbers}
 	var errs []error
@@ -65,9 +64,6 @@ func New(fields []Field, o Options) (*Writer, error) {
 			errs = append(errs, fmt.Errorf("field %d (column %s) has no name", i+1, f.Column.Name))
 		case seen[f.Name]:
 			errs = append(errs, fmt.Errorf("field %q comes twice", f.Name))
-		case !Writable(f.Column):
-			errs = append(errs, fmt.Errorf("field %q: column %s is %s, which has no text", f.Name, f.Column.Name,
-				strings.ToUpper(f.Column.Type)))
 		}
 		seen[f.Name] = true
 		label := append(appendString(nil, []byte(f.Name)), ':')
@@ -80,11 +76,6 @@ func New(fields []Field, o Options) (*Writer, error) {
 		return nil, err
 	}
 	return w, nil
-}
-
-// Writable reports whether values of the column can stand in a document: all but GEOMETRY and VECTOR.
-func Writable(c *event.Column) bool {
-	return c.Class != event.ClassKeyless || c.IsJSON()
 }
 
 // IsBits reports whether the column is a BIT, whose values are numbers ([Bits]).

@@ -142,17 +142,6 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 	return err
 }
 
-// offer puts v into a channel with room for one. A value that nobody has taken yet is taken back and folded with v.
-// It never blocks as long as there is one sender at a time: after the select the channel is empty and stays so.
-func offer[T any](c chan T, v T, fold func(untaken T) T) {
-	select {
-	case untaken := <-c:
-		v = fold(untaken)
-	default:
-	}
-	c <- v
-}
-
 // onlyPartition is the log as its one consumer sees it.
 type onlyPartition Log
 

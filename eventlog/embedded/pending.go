@@ -118,3 +118,14 @@ func (p *pending) uncommitted() int {
 	defer p.mu.Unlock()
 	return len(p.fetched) - p.head
 }
+
+// offer puts v into a channel with room for one. A value that nobody has taken yet is taken back and folded with v.
+// It never blocks as long as there is one sender at a time: after the select the channel is empty and stays so.
+func offer[T any](c chan T, v T, fold func(untaken T) T) {
+	select {
+	case untaken := <-c:
+		v = fold(untaken)
+	default:
+	}
+	c <- v
+}

@@ -64,11 +64,11 @@ func typeOf(f *mysql.Field) (string, event.Class) {
 	case mysql.MYSQL_TYPE_BIT:
 		return "bit", event.ClassBinary
 	case mysql.MYSQL_TYPE_JSON:
-		return "json", event.ClassKeyless
+		return "json", event.ClassJSON
 	case mysql.MYSQL_TYPE_GEOMETRY:
-		return "geometry", event.ClassKeyless
+		return "geometry", event.ClassBinary
 	case mysql.MYSQL_TYPE_VECTOR:
-		return "vector", event.ClassKeyless
+		return "vector", event.ClassBinary
 	}
 	switch {
 	case f.Flag&(mysql.ENUM_FLAG|mysql.SET_FLAG) != 0:
@@ -98,7 +98,7 @@ func (c *column) value(v *event.Value, f *mysql.FieldValue, text []byte) []byte 
 			v.Kind = event.Decimal
 		case event.ClassBinary:
 			v.Kind = event.Bytes
-		case event.ClassKeyless:
+		case event.ClassJSON:
 			v.Kind = event.JSON
 		case event.ClassTemporal:
 			begin := len(text)

@@ -106,8 +106,7 @@ func parametersFindTheirRows(t *testing.T, s *testbed.Server) {
 }
 
 func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
-	s.Exec(t, "create table shop.t (id int primary key, name varchar(20), place geometry)",
-		"insert into shop.t values (1, 'a', null), (2, 'b', null)",
+	s.Exec(t, "create table shop.t (id int primary key, name varchar(20))", "insert into shop.t values (1, 'a'), (2, 'b')",
 		"create table shop.secret (id int)", "create user reader identified by 'pw'", "grant select on shop.t to reader",
 		"create database open", "grant select on open.* to reader")
 	for _, c := range []struct {
@@ -125,7 +124,6 @@ func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
 		{as(t, event.FormJSON, "SELECT id FROM secret"), []string{"denied", "GRANT SELECT"}},
 		{as(t, event.FormJSON, "SELECT id FROM t"), []string{"more than one row", "rows: many"}},
 		{as(t, event.FormJSON, "SELECT id, name AS id FROM t", many), []string{"two columns called `id`", "AS"}},
-		{as(t, event.FormJSON, "SELECT place FROM t", many), []string{"`place` is of the type GEOMETRY"}},
 		{as(t, event.FormString, "SELECT id, name FROM t WHERE id = 1"), []string{"it has 2 columns", "as: string"}},
 		{as(t, event.FormHash, "SELECT id FROM t", many), []string{"it has 1 columns", "as a hash need two"}},
 		{

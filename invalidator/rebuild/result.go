@@ -63,9 +63,6 @@ func (q *Query) document(columns []column) (*document.Writer, error) {
 			return nil, faulty("it has two columns called %s: give one another name with AS", called(c.Name))
 		case q.ExpireAt > 0 && c.Name == expireAt:
 			return nil, faulty("its column %s has the name that expire_at uses: give it another one with AS", called(c.Name))
-		case !document.Writable(c):
-			return nil, faulty("its column %s is of the type %s, which has no text: leave it out, or convert it", called(c.Name),
-				strings.ToUpper(c.Type))
 		}
 		seen[c.Name] = true
 		fields[i] = document.Field{Name: c.Name, Column: c}

@@ -49,6 +49,8 @@ func columnTypes(flavor testbed.Flavor) map[string][]string {
 		"bit(1)":     {"0", "1"}, "bit(9)": {"0", "257"}, "bit(64)": {"18446744073709551615"},
 		"enum('a','é','')": {"1", "2", "3", "'no such'"}, "set('a','b','ü')": {"0", "7", "5"},
 		"enum('x','ö') character set latin1": {"2"},
+		"geometry":                           {"st_geomfromtext('linestring(0 0,1 2)')", "point(-1.5,2)"},
+		"point":                              {"point(1,2)"},
 	}
 	if flavor == testbed.FlavorMySQL {
 		maps.Copy(types, map[string][]string{
@@ -56,6 +58,7 @@ func columnTypes(flavor testbed.Flavor) map[string][]string {
 				`'{"b": [1, 2.0, null, "ü\\n"], "a": {}}'`, `'null'`,
 				`json_array(cast(1.10 as decimal(4,2)), date'2024-01-02', x'00ff')`,
 			},
+			"vector(3)": {"string_to_vector('[1,2,3]')", "string_to_vector('[-0.5]')"},
 		})
 		return types
 	}

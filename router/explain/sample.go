@@ -161,7 +161,7 @@ func parseValue(raw json.RawMessage, c *event.Column) (event.Value, error) {
 	switch {
 	case v == nil:
 		return event.Value{Kind: event.Null}, nil
-	case c.IsJSON():
+	case c.Class == event.ClassJSON:
 		return jsonValue(raw), nil
 	}
 	switch v := v.(type) {

@@ -145,7 +145,7 @@ func find(m *router.Mapping, name string, t *event.Table) (*event.Column, string
 		return unknown, fmt.Sprintf("nobody knows which columns table %s had", t)
 	case i < 0:
 		return unknown, fmt.Sprintf("table %s has no column %q now", t, name)
-	case t.Columns[i].Class == event.ClassKeyless:
+	case t.Columns[i].Class == event.ClassJSON:
 		return unknown, fmt.Sprintf("column %s of %s is %s now", name, t, t.Columns[i].TypeName())
 	}
 	return &t.Columns[i], ""

@@ -103,6 +103,7 @@ func TestATemplateMatchesItsKeysAndNoOthers(t *testing.T) {
 		{"m:{sku|md5}", []string{"m:" + md5}, []string{"m:" + strings.ToUpper(md5), "m:" + md5[1:], "m:" + md5 + "0", "m:x"}},
 		{"m:{sku|md5|upper}", []string{"m:" + strings.ToUpper(md5)}, []string{"m:" + md5}},
 		{"m:{sku|sha1}", []string{"m:" + md5 + "01234567"}, []string{"m:" + md5}},
+		{"m:{sku|sha256}", []string{"m:" + md5 + md5}, []string{"m:" + md5, "m:" + md5 + md5 + "0"}},
 		{"c:{sku|crc32}", []string{"c:0", "c:4294967295"}, []string{"c:4294967296", "c:01", "c:-1"}},
 		{"c:{sku|crc32|mod:16|pad:2}", []string{"c:00", "c:15"}, []string{"c:16", "c:0", "c:007"}},
 		{"c:{id|mod:64}", []string{"c:0", "c:63"}, []string{"c:64", "c:-1", "c:00"}},

@@ -70,6 +70,6 @@ func product() *event.Table {
 		columnOf("six", "inet6", event.ClassInet),
 		columnOf("status", "enum('live','it''s','out of stock')", event.ClassEnum),
 		columnOf("thumb", "varbinary(16)", event.ClassBinary),
-		columnOf("extra", "json", event.ClassKeyless),
+		columnOf("extra", "json", event.ClassJSON),
 	}}
 }

@@ -58,9 +58,10 @@ func placeholder(n *router.Node, c *event.Column, holds string) (string, bool) {
 // for NULL is no part of it.
 func (t text) through(f *router.Filter) text {
 	in, out := t.shape.Spelled(), text{shape: t.shape.Through(f)}
-	switch f.Name {
-	case "md5", "sha1":
+	if f.Hexits() > 0 {
 		return out
+	}
+	switch f.Name {
 	case "crc32":
 		out.number = &integers{most: "4294967295"}
 		return out

@@ -163,7 +163,7 @@ func (k *checker) sight(s *sight) bool {
 
 func newPlace(n *router.Node, t *event.Table) (placeholder, bool) {
 	c := t.Column(n.Lit)
-	if c < 0 || t.Columns[c].Class == event.ClassKeyless {
+	if c < 0 || t.Columns[c].Class == event.ClassJSON {
 		return placeholder{}, false
 	}
 	p := placeholder{node: n, column: &t.Columns[c]}
@@ -254,7 +254,7 @@ func (k *checker) column(s *sight, p *placeholder) {
 		if p.column.Class == event.ClassBinary {
 			filter = "hex"
 		}
-		do := "write " + with(p.node, filter) + " (or hex, base64, md5 or sha1), and the same in the application"
+		do := "write " + with(p.node, filter) + " (or hex, base64 or a digest), and the same in the application"
 		k.report(at, s.table, what, do)
 	}
 	if p.column.Class == event.ClassFloat {

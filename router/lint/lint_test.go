@@ -27,7 +27,7 @@ func user() *event.Table {
 		{Name: "ratio", Type: "float", Class: event.ClassFloat},
 		{Name: "code", Type: "char(2)", Class: event.ClassText, Collation: "utf8mb4_general_ci"},
 		{Name: "note", Type: "varchar(9)", Class: event.ClassText, Collation: "latin1_bin"},
-		{Name: "doc", Type: "json", Class: event.ClassKeyless},
+		{Name: "doc", Type: "json", Class: event.ClassJSON},
 	}}
 }
 
@@ -106,8 +106,8 @@ func TestFreeTextInAKeyIsPointedOut(t *testing.T) {
 
 func TestTheRemedyIsWrittenOut(t *testing.T) {
 	for keys, want := range map[string]string{
-		"u:{name|lower}": "write {name|lower|urlencode} (or hex, base64, md5 or sha1), and the same in the application",
-		"u:{token}":      "write {token|hex} (or hex, base64, md5 or sha1), and the same in the application",
+		"u:{name|lower}": "write {name|lower|urlencode} (or hex, base64 or a digest), and the same in the application",
+		"u:{token}":      "write {token|hex} (or hex, base64 or a digest), and the same in the application",
 		"u:{code|hex}": "write {code|trim|lower|hex} and the same in the application, or make its keys of the row that " +
 			"was read",
 		"u:{table}":    "write {`table`} for the column",
@@ -229,7 +229,7 @@ func TestShardsAreToldOnce(t *testing.T) {
 	}
 	got := Check(r, tables...)
 	want := "f.yaml:5:12: shop.order_00 and 2 more: {name} is free text, with which a row can name a key that is not " +
-		"its own: write {name|urlencode} (or hex, base64, md5 or sha1), and the same in the application"
+		"its own: write {name|urlencode} (or hex, base64 or a digest), and the same in the application"
 	if len(got) != 1 || got[0].String() != want {
 		t.Errorf("got %v\nwant %s", got, want)
 	}

@@ -14,7 +14,9 @@ import (
 // called after, and what the names of all their collations mean.
 func TestTheServersAgree(t *testing.T) {
 	t.Parallel()
-	functions := map[string]string{"crc32": "crc32(?)", "hex|upper": "hex(?)", "base64": "to_base64(?)"}
+	functions := map[string]string{
+		"crc32": "crc32(?)", "hex|upper": "hex(?)", "base64": "to_base64(?)", "sha256": "sha2(?, 256)",
+	}
 	t.Run("MySQL", func(t *testing.T) {
 		t.Parallel()
 		db := testbed.MySQL(t).DB()

@@ -88,6 +88,9 @@ func Of(c *event.Column) Shape {
 // less.
 func (s Shape) Through(f *router.Filter) Shape {
 	hexits := Bytes("0-9a-f")
+	if n := f.Hexits(); n > 0 {
+		return Shape{Set: hexits, Min: n, Max: n}
+	}
 	switch f.Name {
 	case "lower", "upper":
 		for c := byte('A'); c <= 'Z'; c++ {
@@ -101,10 +104,6 @@ func (s Shape) Through(f *router.Filter) Shape {
 			}
 		}
 		return s
-	case "md5":
-		return Shape{Set: hexits, Min: 32, Max: 32}
-	case "sha1":
-		return Shape{Set: hexits, Min: 40, Max: 40}
 	case "crc32":
 		return Shape{Set: Bytes("0-9"), Min: 1, Max: 10}
 	case "mod":

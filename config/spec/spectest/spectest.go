@@ -106,7 +106,7 @@ func Product() *event.Table {
 		{Name: "thumb", Type: "varbinary(16)", Class: event.ClassBinary},
 		{Name: "score", Type: "double", Class: event.ClassFloat},
 		{Name: "made", Type: "year", Class: event.ClassTemporal},
-		{Name: "extra", Type: "json", Class: event.ClassKeyless},
+		{Name: "extra", Type: "json", Class: event.ClassJSON},
 		{Name: "bar_code", Type: "decimal(20,0)", Class: event.ClassDecimal},
 		{Name: "batch", Type: "int(5) unsigned zerofill", Class: event.ClassInt, Unsigned: true},
 	}}

@@ -3,6 +3,7 @@ package oracle
 import (
 	"crypto/md5"
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -168,6 +169,7 @@ func filters(r *rand.Rand, c *column) (all []filter) {
 var digests = []filter{
 	plain("md5", func(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }),
 	plain("sha1", func(s string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(s))) }),
+	plain("sha256", func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }),
 	plain("crc32", func(s string) string { return fmt.Sprint(crc32.ChecksumIEEE([]byte(s))) }),
 }
 

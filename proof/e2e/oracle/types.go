@@ -15,7 +15,7 @@ const (
 	approximate             // FLOAT and DOUBLE: values that differ may print alike
 	text                    // characters
 	binary                  // bytes
-	opaque                  // no text: JSON
+	opaque                  // no key is made of it: JSON
 )
 
 // columnType is a type of columns, with values for it.
@@ -210,11 +210,20 @@ func characters() []columnType {
 	}
 }
 
+// shapes are geometries, as SQL expressions.
+func shapes(r *rand.Rand) string {
+	text := pick(r, "POINT(1 2)", "LINESTRING(0 0,1 2,3 3)", "POLYGON((0 0,0 5,5 5,0 0))")
+	return fmt.Sprintf("ST_GEOMFROMTEXT('%s', %d)", text, pick(r, 0, 3857))
+}
+
 // types are all that columns are made of.
 func types(mariaDB bool) []columnType {
 	all := append(append(numbers(), moments()...), characters()...)
+	all = append(all, typ("GEOMETRY", binary, shapes), typ("POINT", binary, of("POINT(1, -2.5)", "POINT(0, 0)")))
 	if !mariaDB {
-		return all
+		vector := typ("VECTOR(3)", binary, of("TO_VECTOR('[1,2,3]')", "TO_VECTOR('[0]')", "TO_VECTOR('[-1.5,2e9]')"))
+		vector.print = "HEX(%s)"
+		return append(all, vector)
 	}
 	return append(all,
 		typ("UUID", text, of("'123e4567-e89b-12d3-a456-426614174000'", "'ffffffff-ffff-1fff-bfff-ffffffffffff'")),
@@ -229,7 +238,7 @@ type Column struct {
 	SQL string
 	// Value returns an SQL literal of the type.
 	Value func(r *rand.Rand) string
-	// Keyless says that no key can be made of it: it has no text, or too long a one.
+	// Keyless says that no key can be made of it: it is a JSON, or its text is too long.
 	Keyless bool
 }
 
