@@ -10,10 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -98,14 +96,8 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 
 // newAnswering makes what is the same in every process that has Redis.
 func (p *process) newAnswering(d *deleting) (*answering, error) {
-	options, err := connect.RedisOptions(p.config)
-	if err != nil {
-		return nil, err
-	}
-	client := redis.NewClient(options)
-	p.later("the scopes' redis", client.Close)
-	s, err := scope.New(scope.Deps{Redis: scope.Single{Client: client}, Serve: d.engine.Serve, Log: p.options.Log},
-		scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
+	deps := scope.Deps{Redis: scope.Single{Client: d.redis.Client()}, Serve: d.engine.Serve, Log: p.options.Log}
+	s, err := scope.New(deps, scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
 	return &answering{
 		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),
 		log: p.options.Log, scoped: map[string]time.Time{},

@@ -35,6 +35,7 @@ type deleting struct {
 	// freshAsOf returns as of when everything that was committed is finished.
 	freshAsOf func() time.Time
 	engine    *invalidator.Engine
+	redis     *invalidator.Single
 	// identity notices when Redis is not what it was.
 	identity *identity.Watch
 	hot      *hot.Sketch
@@ -58,16 +59,19 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	if err != nil {
 		return nil, err
 	}
+	d.redis = client
 	p.later("redis", client.Close)
+	looks := client.Looking()
+	p.later("looks at redis", looks.Close)
 	who := identity.Options{
-		Address: c.Redis.Addresses[0], DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
+		Address: connect.RedisName(c), DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
 		Source: c.Source.Name, Window: c.Redis.FailoverWindow,
 	}
 	if c.EventLog.Kind == config.EventLogKafka {
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}
 	d.identity, err = identity.New(identity.Deps{
-		Redis: client.Client(), Place: s.place, Leads: s.leads, Name: s.name,
+		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Name: s.name,
 		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
 	}, who)
 	if err != nil {
@@ -102,6 +106,12 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	}
 	d.alongside = append(d.alongside, d.engine.Run, d.logHot, d.identity.Run, d.passMarks)
 	return d, nil
+}
+
+// moved leaves the server that Redis was.
+func (d *deleting) moved() {
+	d.redis.Leave()
+	d.engine.Moved()
 }
 
 // shortestD returns the shortest second delete of the mappings; 0 when none has any.
@@ -161,7 +171,7 @@ func (d *deleting) FirstStart(keys *operate.Keys) func(context.Context, string) 
 func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
-	s.Redis = &RedisStatus{Address: d.config.Redis.Addresses[0], Up: engine.RedisUp, Sentence: engine.Redis}
+	s.Redis = &RedisStatus{Address: d.redis.String(), Up: engine.RedisUp, Sentence: engine.Redis}
 	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
 	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()

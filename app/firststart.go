@@ -50,21 +50,20 @@ func (p *shared) forgetEverywhere(ctx context.Context, position string) error {
 // later: by then readers will have cached others. An empty Redis is nobody's trouble.
 func (p *shared) firstStart(ctx context.Context, position string, of *operate.Keys) error {
 	c := p.config
-	options, err := connect.RedisOptions(c)
+	server, err := connect.Redis(c, nil)
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(options)
-	defer rdb.Close()
+	defer server.Close()
 	keys, err := of.All(ctx)
 	if err != nil {
 		keys, err = of.Unasked() // more are blind then, and one doubt too many is better than none
 	}
 	look, cancel := context.WithTimeout(ctx, scanTime)
 	defer cancel()
-	address, found := c.Redis.Addresses[0], false
+	address, found := connect.RedisName(c), false
 	if err == nil {
-		found, err = holdsKeys(look, rdb, keys, of.Prefix)
+		found, err = holdsKeys(look, server.Client(), keys, of.Prefix)
 	}
 	what := "redis " + address + " holds keys that the mappings can have made"
 	switch {

@@ -97,6 +97,8 @@ type Redis struct {
 	// Password is the user's, from password or from the file PasswordFile.
 	Password     Secret
 	PasswordFile string
+	// SentinelUsername is the ACL user of the sentinels; empty, the default: their default user. Sentinel mode only.
+	SentinelUsername string
 	// SentinelPassword is the sentinels' own, from sentinel_password or SentinelPasswordFile; sentinel mode only.
 	SentinelPassword     Secret
 	SentinelPasswordFile string

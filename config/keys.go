@@ -134,6 +134,7 @@ func redisKeys() []key {
 		field("redis.username", "", anyText(), func(c *Config) *string { return &c.Redis.Username }),
 		field("redis.password", "", secrets(), func(c *Config) *Secret { return &c.Redis.Password }),
 		field("redis.password_file", "", path(), func(c *Config) *string { return &c.Redis.PasswordFile }),
+		field("redis.sentinel_username", "", anyText(), func(c *Config) *string { return &c.Redis.SentinelUsername }),
 		field("redis.sentinel_password", "", secrets(), func(c *Config) *Secret { return &c.Redis.SentinelPassword }),
 		field("redis.sentinel_password_file", "", path(), func(c *Config) *string { return &c.Redis.SentinelPasswordFile }),
 		field("redis.db", "0", integers[int](0, 1<<31-1), func(c *Config) *int { return &c.Redis.DB }),

@@ -13,6 +13,8 @@ import (
 type notYet struct {
 	// settings are keys that must have their defaults.
 	settings []string
+	// words are those of its words that a key must not have.
+	words map[string]string
 	// single are lists that must have no more than one item.
 	single []string
 }
@@ -24,12 +26,10 @@ func unbuilt() notYet {
 			"source.fill_from",
 			"source.fill_timeout",
 			"source.fill_lag",
-			"redis.mode",
 			"redis.wait_replicas",
 		},
-		single: []string{
-			"source.addresses",
-		},
+		words:  map[string]string{"redis.mode": string(RedisCluster)},
+		single: []string{"source.addresses"},
 	}
 }
 
@@ -40,12 +40,18 @@ func (l *loader) refuseSettings() {
 		values := k.get(l.config)
 		switch {
 		case strings.Join(values, ",") == strings.Join(k.def, ","):
-		case slices.Contains(table.settings, k.path):
+		case slices.Contains(table.settings, k.path), refuses(table.words, k.path, values):
 			l.refuse(l.place(k.path), k, values)
 		case slices.Contains(table.single, k.path) && len(values) > 1:
 			l.Add(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
 		}
 	}
+}
+
+// refuses reports whether a key has the word that it must not have.
+func refuses(words map[string]string, path string, values []string) bool {
+	word, is := words[path]
+	return is && slices.Contains(values, word)
 }
 
 func (l *loader) refuse(at spec.Pos, k key, values []string) {

@@ -106,10 +106,10 @@ func TestTheReferenceShowsEveryAction(t *testing.T) {
 	}
 	// Places are told where things stand in the file.
 	r := c.Mappings[2].Rebuild
-	if got, want := r.Pos, spec.At("freshet.yaml", 97, 5); got != want {
+	if got, want := r.Pos, spec.At("freshet.yaml", 98, 5); got != want {
 		t.Errorf("the rebuild stands at %v, want %v", got, want)
 	}
-	if got, want := r.Columns[1].At(len("user_name as ")), spec.At("freshet.yaml", 97, 64); got != want {
+	if got, want := r.Columns[1].At(len("user_name as ")), spec.At("freshet.yaml", 98, 64); got != want {
 		t.Errorf("userName stands at %v, want %v", got, want)
 	}
 }

@@ -64,8 +64,8 @@ func (l *loader) validateRedis() {
 		l.at(l.item("redis.addresses", 1), "redis.addresses", &fault{"mode single has one server", "leave one address"})
 	}
 	if r.Mode != RedisSentinel {
-		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_password",
-			"redis.sentinel_password_file")
+		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_username",
+			"redis.sentinel_password", "redis.sentinel_password_file")
 	} else if r.MasterName == "" {
 		l.wrong("redis.master_name", "is missing", "write the sentinels' name for the master")
 	}

@@ -1,11 +1,11 @@
 package invalidator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -19,12 +19,21 @@ const trusted = 100 * time.Millisecond
 // the command is sent again at once. It may or may not have taken effect.
 var errUnused = errors.New("the connection was closed while it was not used")
 
+// errLeft is in the error of a command whose connection led to a server that is not the one any more
+// ([endpoint.Leave]). It says nothing of the one that is, and the command is sent there at once.
+var errLeft = errors.New("the connection led to a server that has been left")
+
+// isNoNews reports whether an error says nothing of Redis.
+func isNoNews(err error) bool { return errors.Is(err, errUnused) || errors.Is(err, errLeft) }
+
 // conn is a connection to Redis that knows whether it was unused before it was lost. The pool looks at a connection
 // before it hands it out ([conn.SyscallConn]), but it may be closed just then.
 //
-// One goroutine at a time uses it.
+// One goroutine at a time uses it, but for [conn.leave].
 type conn struct {
 	net.Conn
+	endpoint *endpoint
+	left     atomic.Bool
 	// used is when something last came; the zero time: nothing yet. A new connection has not been unused.
 	used time.Time
 	// doubted is set while nothing has come since a write that followed a time of no use.
@@ -52,7 +61,12 @@ func (c *conn) Write(b []byte) (int, error) {
 // judge says of an error whether it is that of a connection which was closed while it was not used. What did not come
 // in time never is: a Redis that is silent is just that.
 func (c *conn) judge(err error) error {
-	if err == nil || !c.doubted {
+	switch {
+	case err == nil:
+		return nil
+	case c.left.Load():
+		return fmt.Errorf("%w: %w", errLeft, err)
+	case !c.doubted:
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -65,35 +79,37 @@ func (c *conn) judge(err error) error {
 // which it sees that something has come, be it the end or the other side's notice of it. Between commands nothing else
 // comes.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	under := c.Conn
-	if secured, ok := under.(interface{ NetConn() net.Conn }); ok {
-		under = secured.NetConn()
-	}
+	under := c.under()
 	if s, ok := under.(syscall.Conn); ok {
 		return s.SyscallConn()
 	}
 	return nil, fmt.Errorf("a %T has no file descriptor", under)
 }
 
-// dialed returns how connections are made, by way of dial. A failure is handed on as a connection that fails at its
-// first use: the pool would count failures to dial, and after some of them try only once a second, which is too late to
-// notice that Redis is back.
-func (s *Single) dialed(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string,
-	string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		s.dials.Add(1)
-		c, err := dial(ctx, network, addr)
-		if err != nil {
-			return failedConn{err: err}, nil
-		}
-		return &conn{Conn: c}, nil
+// under returns the connection that TLS goes over, or c's own.
+func (c *conn) under() net.Conn {
+	if secured, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
+		return secured.NetConn()
 	}
+	return c.Conn
 }
 
-// failedConn is a connection that could not be made.
+// Close implements [net.Conn].
+func (c *conn) Close() error {
+	c.endpoint.closed(c)
+	return c.Conn.Close()
+}
+
+// leave ends what is under way on the connection, and all use of it. It says no goodbye, as TLS would: the other side
+// may not be there to hear it.
+func (c *conn) leave() {
+	c.left.Store(true)
+	_ = c.under().Close()
+}
+
+// failedConn is a connection that could not be made, and fails at its first use. The pool would count failures to
+// dial, and after some of them try only once a second, which is too late to notice that Redis is back. It would log
+// each, too.
 type failedConn struct{ err error }
 
 func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }

@@ -180,6 +180,10 @@ func (e *Engine) Mark(m event.Mark) {
 	}
 }
 
+// Moved says that Redis is another server from now on, and that the connections to the one before have been left. It
+// may be called by any goroutine.
+func (e *Engine) Moved() { e.health.watch.move(e.clock()) }
+
 // Visible returns the newest version of a source that everybody is known to see: zero if nothing was read of it yet.
 // False: no mark of it has come. It may be called by any goroutine.
 func (e *Engine) Visible(source string) (event.Version, bool) {

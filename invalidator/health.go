@@ -116,7 +116,7 @@ func (h *health) release() {
 // closed while nobody used it is neither that nor a silence: the caller tries again at once, on another one. That ends,
 // for there are only so many connections, and a new one has not been unused.
 func (h *health) failed(sent instant, err error) {
-	if errors.Is(err, errUnused) {
+	if isNoNews(err) {
 		return
 	}
 	h.watch.failed()

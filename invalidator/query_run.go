@@ -238,7 +238,7 @@ func (w *queryWorker) lock(ctx context.Context, key string) (release func()) {
 func (w *queryWorker) send(b *write.Builder, c *write.Call) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(w.writer.ctx, w.writer.node.timeout)
 	defer cancel()
-	for again := true; again; again = errors.Is(err, errUnused) {
+	for again := true; again; again = isNoNews(err) {
 		w.writer.node.redis.Do(ctx, []*write.Call{c})
 		held, err = write.Held(c)
 	}

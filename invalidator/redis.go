@@ -21,8 +21,8 @@ const (
 )
 
 // Redis is one Redis node. It retries nothing itself: the engine must see every lost connection, and decides again what
-// is sent ([write.Item.Judge]). An error that is errUnused says nothing of Redis. Its methods may be called by several
-// goroutines at once.
+// is sent ([write.Item.Judge]). An error that is errUnused or errLeft says nothing of Redis. Its methods may be called
+// by several goroutines at once.
 type Redis interface {
 	// Unlink sends the commands in one round trip and gives each its outcome: Found and Err. An Err that is no
 	// answer of Redis means that the command may or may not have taken effect. Neither the commands nor their keys

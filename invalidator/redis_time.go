@@ -2,7 +2,6 @@ package invalidator
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 )
@@ -89,7 +88,7 @@ func (s said) step(before said) time.Duration {
 func (t *redisTime) ask(ctx context.Context) (said time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	for again := true; again; again = errors.Is(err, errUnused) {
+	for again := true; again; again = isNoNews(err) {
 		said, err = t.redis.Time(ctx)
 	}
 	return said, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,10 +15,12 @@ import (
 	"github.com/freshet/freshet/invalidator/write"
 )
 
-// SingleOptions say how to reach a single Redis server.
+// SingleOptions say how to reach the one Redis server that is written to.
 type SingleOptions struct {
-	// Address is host:port. Required.
-	Address            string
+	// Address is host:port. Required, unless there are Sentinels.
+	Address string
+	// Sentinels, when not nil, say where the server is: the master that they know.
+	Sentinels          *Sentinels
 	Username, Password string
 	DB                 int
 	// Timeout bounds connecting, and every read and write. Default 1 s.
@@ -35,12 +36,10 @@ type SingleOptions struct {
 
 // Single is a [Redis] that is one server, over go-redis. It connects when it is first used.
 type Single struct {
-	client *redis.Client
-	kept   chan *sticky // connections for deletes that nobody uses
-	addr   string
-	ctx    context.Context // ends with Close, and with it what is being dialled
-	cancel context.CancelFunc
-	dials  atomic.Int64
+	*endpoint
+	options SingleOptions
+	client  *redis.Client
+	kept    chan *sticky // connections for deletes that nobody uses
 }
 
 // The buffers of a connection: a round trip of full commands goes out in few writes, and its replies are tiny.
@@ -51,7 +50,11 @@ const (
 
 // NewSingle returns a client of the server. Close it.
 func NewSingle(o SingleOptions) (*Single, error) {
-	if _, _, err := net.SplitHostPort(o.Address); err != nil {
+	if o.Sentinels != nil {
+		if err := o.Sentinels.validate(); err != nil {
+			return nil, err
+		}
+	} else if _, _, err := net.SplitHostPort(o.Address); err != nil {
 		return nil, fmt.Errorf("redis: address %q: want host:port: %w", o.Address, err)
 	}
 	if o.Timeout == 0 {
@@ -63,23 +66,23 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 {
 		return nil, errors.New("redis: db, timeout and query workers must not be negative")
 	}
-	s := &Single{addr: o.Address, kept: make(chan *sticky, tripsInFlight)}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	c := o.Client()
-	c.Dialer, c.OnConnect = s.dialer(o), onConnect(o.Connected)
+	s := &Single{endpoint: newEndpoint(&o), options: o, kept: make(chan *sticky, tripsInFlight)}
 	// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for all
-	// else, the prober, those who rebuild by query, and each of these has somebody who renews its lock.
-	c.PoolSize, c.PipelinePoolSize = 2*tripsInFlight+3+2*o.QueryWorkers, -1
+	// else, the prober, those who rebuild by query, each of these has somebody who renews its lock, and what asks Redis
+	// besides the engine.
+	c := s.clientOptions()
+	c.PoolSize, c.PipelinePoolSize = 2*tripsInFlight+4+2*o.QueryWorkers, -1
 	c.WriteBufferSize, c.ReadBufferSize = writeBuffer, readBuffer
 	s.client = redis.NewClient(c)
 	return s, nil
 }
 
-// Client returns the options of a go-redis client of the server, for some questions, each asked once. Those of the
-// engine's connections are the same, and more.
-func (o SingleOptions) Client() *redis.Options {
+// clientOptions are what all clients of the server have in common.
+func (s *Single) clientOptions() *redis.Options {
+	o := &s.options
 	return &redis.Options{
-		Addr: o.Address, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLS,
+		Addr: o.Address, Username: o.Username, Password: o.Password, DB: o.DB,
+		Dialer: s.connect, OnConnect: onConnect(o.Connected),
 		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
 		Protocol: 2, DisableIdentity: true,
 		// The caller sees every failure, and its own deadlines count.
@@ -87,6 +90,18 @@ func (o SingleOptions) Client() *redis.Options {
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+}
+
+// lookLives is for how long a connection of [Single.Looking] is used: for the questions of one look.
+const lookLives = 500 * time.Millisecond
+
+// Looking returns a client that makes a new connection for each look at the server, so that it finds out when the
+// address leads to another one. The caller closes it.
+func (s *Single) Looking() *redis.Client {
+	c := s.clientOptions()
+	c.OnConnect = nil
+	c.PoolSize, c.ConnMaxLifetime = 1, lookLives
+	return redis.NewClient(c)
 }
 
 // onConnect returns what is done with a new connection.
@@ -100,17 +115,8 @@ func onConnect(connected func(ctx context.Context, c *redis.Conn)) func(context.
 	}
 }
 
-// Client returns the client for questions that the engine does not ask.
-func (s *Single) Client() redis.Cmdable { return s.client }
-
-// dialer returns how connections are made.
-func (s *Single) dialer(o SingleOptions) func(context.Context, string, string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: o.Timeout, KeepAlive: 15 * time.Second}
-	if o.TLS != nil {
-		return s.dialed((&tls.Dialer{NetDialer: plain, Config: o.TLS}).DialContext)
-	}
-	return s.dialed(plain.DialContext)
-}
+// Client returns the client for questions that the engine does not ask. It is closed with s.
+func (s *Single) Client() *redis.Client { return s.client }
 
 // Do implements [Redis].
 func (s *Single) Do(ctx context.Context, calls []*write.Call) {
@@ -181,12 +187,9 @@ func (s *Single) Time(ctx context.Context) (time.Time, error) { return s.client.
 // Dials implements [Redis].
 func (s *Single) Dials() int64 { return s.dials.Load() }
 
-// String implements [Redis].
-func (s *Single) String() string { return s.addr }
-
 // Close closes the connections. Nothing may be under way.
 func (s *Single) Close() error {
-	s.cancel()
+	s.endpoint.close()
 	for {
 		select {
 		case c := <-s.kept:

@@ -21,6 +21,8 @@ type watch struct {
 	seen instant
 	// lost is set by a failure: what comes until the next answer is a silence, however short.
 	lost bool
+	// moved is when another server took the place of the one before: what was sent before that says nothing of it.
+	moved instant
 	// silences are those that no later one was longer than: their lengths fall, their ends rise. Lengths that
 	// differ by less than a tenth are kept as one, which bounds how many there are.
 	silences []silence
@@ -35,12 +37,23 @@ type silence struct {
 const endless time.Duration = 1<<63 - 1
 
 // newWatch returns a watch that knows nothing: the time before the first answer is a silence.
-func newWatch() *watch { return &watch{lost: true, seen: always} }
+func newWatch() *watch { return &watch{lost: true, seen: always, moved: always} }
+
+// move takes note that from now on another server is asked. As with the first one, the time before its first answer is
+// a silence: nobody knows what it did then.
+func (w *watch) move(now instant) {
+	w.mu.Lock()
+	w.moved, w.lost = now, true
+	w.mu.Unlock()
+}
 
 // answered takes note of a command that was sent and answered.
 func (w *watch) answered(a reply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if a.sent < w.moved {
+		return
+	}
 	length := a.replied.sub(w.seen)
 	if w.lost {
 		length, w.lost = endless, false

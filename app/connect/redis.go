@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -13,30 +14,35 @@ import (
 // Redis makes the connections to Redis. None is opened yet. Each is handed to connected, if there is one, before it is
 // used.
 func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn)) (*invalidator.Single, error) {
-	o, err := single(c)
+	secured, err := c.Redis.TLS.Client()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redis.tls: %w", err)
 	}
-	o.Connected = connected
+	o := invalidator.SingleOptions{
+		Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
+		Timeout: c.Redis.Timeout, TLS: secured, Connected: connected,
+	}
+	if c.Redis.Mode == config.RedisSentinel {
+		o.Sentinels = Sentinels(c, secured)
+	} else {
+		o.Address = c.Redis.Addresses[0]
+	}
 	return invalidator.NewSingle(o)
 }
 
-// RedisOptions return how to reach Redis for some questions, each asked once.
-func RedisOptions(c *config.Config) (*redis.Options, error) {
-	o, err := single(c)
-	if err != nil {
-		return nil, err
+// Sentinels are those of the configuration, with its redis.tls.
+func Sentinels(c *config.Config, secured *tls.Config) *invalidator.Sentinels {
+	return &invalidator.Sentinels{
+		Name: c.Redis.MasterName, Addresses: c.Redis.Addresses, Timeout: c.Redis.Timeout, TLS: secured,
+		Username: c.Redis.SentinelUsername, Password: c.Redis.SentinelPassword.Reveal(),
 	}
-	return o.Client(), nil
 }
 
-func single(c *config.Config) (invalidator.SingleOptions, error) {
-	tls, err := c.Redis.TLS.Client()
-	if err != nil {
-		return invalidator.SingleOptions{}, fmt.Errorf("redis.tls: %w", err)
+// RedisName is what Redis is called in messages, and by what doubts about it are told apart: the address, or the name
+// by which sentinels know the master.
+func RedisName(c *config.Config) string {
+	if c.Redis.Mode == config.RedisSentinel {
+		return c.Redis.MasterName
 	}
-	return invalidator.SingleOptions{
-		Address: c.Redis.Addresses[0], Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		Timeout: c.Redis.Timeout, TLS: tls,
-	}, nil
+	return c.Redis.Addresses[0]
 }

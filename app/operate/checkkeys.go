@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
@@ -33,7 +34,7 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 		r.add(Fail, err.Error(), "")
 		return
 	}
-	at, user := c.Redis.Addresses[0], orDefaultUser(c)
+	at, user := connect.RedisName(c), orDefaultUser(c)
 	conn := rdb.Conn() // all on one connection: another would carry them out
 	defer conn.Close()
 	if err := conn.Do(ctx, "multi").Err(); err != nil {

@@ -17,19 +17,22 @@ import (
 )
 
 func checkRedis(ctx context.Context, c *config.Config, r *Report) {
-	at := c.Redis.Addresses[0]
-	options, err := connect.RedisOptions(c)
+	server, err := connect.Redis(c, nil)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return
 	}
-	rdb := redis.NewClient(options)
-	defer rdb.Close()
+	defer server.Close()
+	if c.Redis.Mode == config.RedisSentinel && !checkSentinels(ctx, c, r) {
+		return
+	}
+	rdb := server.Client()
 	if err := rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
-		r.add(Fail, fmt.Sprintf("redis %s: %v", at, err),
+		r.add(Fail, fmt.Sprintf("redis %s: %v", server, err),
 			"is redis.addresses right, is the server up, and are redis.username and password?")
 		return
 	}
+	at := server.String()
 	// A key that nobody has, under the prefix that freshet uses: what is asked is whether we may. A user who may only
 	// touch the keys of the mappings is refused this one, which is told of only where no mapping says which those are.
 	probe := c.Redis.KeyPrefix + "freshet:check:" + rand.Text()
@@ -73,7 +76,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 func checkStamp(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
 	if err := identity.Try(ctx, rdb, c.Redis.KeyPrefix); redis.IsPermissionError(err) {
 		r.add(Warn, fmt.Sprintf("redis %s refuses the key %s…: %v; should it come back with older data, all keys will be forgotten, "+
-			"and not only those that changed since", rdb.Options().Addr, c.Redis.KeyPrefix+identity.StampKey, err),
+			"and not only those that changed since", connect.RedisName(c), c.Redis.KeyPrefix+identity.StampKey, err),
 			fmt.Sprintf("ACL SETUSER %s +get +set +eval +evalsha ~%sfreshet:*", orDefaultUser(c), c.Redis.KeyPrefix))
 	}
 }

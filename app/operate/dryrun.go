@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
@@ -80,14 +78,14 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	if len(parts) == 0 {
 		return found, nil
 	}
-	options, err := connect.RedisOptions(c)
+	server, err := connect.Redis(c, nil)
 	if err != nil {
 		return nil, err
 	}
-	client := redis.NewClient(options)
-	defer client.Close()
+	defer server.Close()
+	client := server.Client()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return nil, fmt.Errorf("redis %s: %w", c.Redis.Addresses[0], err)
+		return nil, fmt.Errorf("redis %s: %w", server, err)
 	}
 	for _, keys := range parts {
 		here := &Cached{Keys: map[string]int{}}

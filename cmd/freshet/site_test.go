@@ -46,8 +46,9 @@ type site struct {
 	user, password string
 	token          string // admin.token; "": none
 	keys           []string
-	redisMore      string // in redis
-	mappings       string // as the configuration has them; "": shop.product with the keys
+	redisAt        []string // redis.addresses; nil: where redis is
+	redisMore      string   // in redis
+	mappings       string   // as the configuration has them; "": shop.product with the keys
 	extra          string
 	env            []string
 	noRedis        bool
@@ -89,7 +90,11 @@ func (s *site) config() string {
 		}
 	}
 	if s.role != "reader" && !s.noRedis {
-		fmt.Fprintf(&b, "redis: {addresses: [%q]%s}\n", s.redis.Addr, s.redisMore)
+		at := s.redisAt
+		if at == nil {
+			at = []string{s.redis.Addr}
+		}
+		fmt.Fprintf(&b, "redis: {addresses: [%s]%s}\n", strings.Join(at, ", "), s.redisMore)
 	}
 	if s.kafka == "" {
 		fmt.Fprintf(&b, "eventlog: {dir: %q}\n", s.dir)

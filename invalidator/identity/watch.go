@@ -19,8 +19,12 @@ import (
 
 // Deps are what a [Watch] works with. Redis, Facts and Doubts are required.
 type Deps struct {
-	// Redis is asked who it is.
+	// Redis is asked who it is, once a second. Its connections should be new ones: an old one may lead to a server that
+	// is not the one any more.
 	Redis redis.Cmdable
+	// Moved is called when another server answers than before, and returns once nothing goes to that one any more: what
+	// it acknowledges later would be in no doubt. nil: nobody needs to know.
+	Moved func()
 	// Place returns up to where in the log everything is finished, in the form of [doubt.Doubt].From; false if that is
 	// not to be stamped now, because keys of before that place may still be stale. It must not block. nil: Redis gets no
 	// stamp.
@@ -99,6 +103,9 @@ func New(d Deps, o Options) (*Watch, error) {
 	}
 	if d.Log == nil {
 		d.Log = slog.Default()
+	}
+	if d.Moved == nil {
+		d.Moved = func() {}
 	}
 	return &Watch{deps: d, options: o, news: make(chan struct{}, 1), stamp: stamp{leads: d.Leads == nil}}, nil
 }
@@ -217,6 +224,9 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	if was.Run == "" {
 		w.stamp.confirm(s.stamp)
 		return is, nil
+	}
+	if is.Run != was.Run {
+		w.deps.Moved() // first: the doubt is about all that was acknowledged before it
 	}
 	if was.Place != "" && was.Place != is.Place && s.keys > 0 {
 		if err := w.moved(ctx, was.Place); err != nil {

@@ -50,7 +50,7 @@ func newLink(p *Proxy, client *net.TCPConn) *link {
 func (l *link) run() {
 	defer l.cancel()
 	var d net.Dialer
-	c, err := d.DialContext(l.ctx, "tcp", l.proxy.target)
+	c, err := d.DialContext(l.ctx, "tcp", *l.proxy.target.Load())
 	if err != nil {
 		l.reset()
 		return

@@ -24,7 +24,7 @@ const (
 
 // Proxy is a TCP proxy in front of one server.
 type Proxy struct {
-	target  string
+	target  atomic.Pointer[string]
 	held    *port.Reservation
 	inspect func() (toServer, toClient stream) // one pair for each connection
 
@@ -76,7 +76,8 @@ func newProxy(target string, clientEnds bool, inspect func() (toServer, toClient
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, clientEnds: clientEnds, held: held, inspect: inspect, links: make(map[*link]struct{})}
+	p := &Proxy{clientEnds: clientEnds, held: held, inspect: inspect, links: make(map[*link]struct{})}
+	p.Aim(target)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := p.Resume(); err != nil {
 		p.Close()
@@ -148,6 +149,9 @@ func (p *Proxy) Resume() error {
 // Delay holds up each piece of data by d in each direction, as a long line would: what
 // follows is not slowed down by what is before it. Zero ends it.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// Aim has new connections lead to another server, as when a name or a virtual address moves. Those that there are stay.
+func (p *Proxy) Aim(target string) { p.target.Store(&target) }
 
 // Conns returns how many client connections are open.
 func (p *Proxy) Conns() int {

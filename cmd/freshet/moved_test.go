@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
+)
+
+// replicate starts a replica of Redis, and waits until it has all.
+func (s *site) replicate() *testbed.RedisServer {
+	s.t.Helper()
+	replica := testbed.Redis(s.t)
+	replica.Do(s.t, "replicaof", "127.0.0.1", s.redis.Port)
+	s.inSync(replica)
+	return replica
+}
+
+// inSync waits until the replica has all that is in Redis.
+func (s *site) inSync(replica *testbed.RedisServer) {
+	s.t.Helper()
+	testbed.Eventually(s.t, patience, "the replica has all", func() bool {
+		there, err := replica.Client().Info(s.t.Context(), "replication").Result()
+		here, hereErr := s.redis.Client().Info(s.t.Context(), "replication").Result()
+		return err == nil && hereErr == nil && strings.Contains(there, "master_link_status:up") &&
+			offset(there, "slave_repl_offset:") == offset(here, "master_repl_offset:")
+	})
+}
+
+// offset returns what follows a name in INFO.
+func offset(info, name string) string {
+	_, rest, _ := strings.Cut(info, "\n"+name)
+	value, _, _ := strings.Cut(rest, "\r")
+	return value
+}
+
+// A name, a virtual address or a managed primary endpoint moves, and the former server goes on answering on the
+// connections that it has: it was cut off from the others, and does not know yet. What it acknowledges counts for
+// nothing.
+func TestDeletesFollowAnAddressThatMovesWhileTheFormerServerStillAnswers(t *testing.T) {
+	s := newSite(t, testbed.MySQL(t))
+	former := s.redis
+	between := proxy.Start(t, former.Addr)
+	s.redisAt = []string{between.Addr()}
+	s.run()
+	for id := range 20 {
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	s.cache("other:1")
+	s.stamped()
+	next := s.replicate()
+	next.Do(t, "replicaof", "no", "one") // it gets nothing more
+	s.write(1)
+	s.gone("product:1") // acknowledged by the one that will be left
+
+	between.Aim(next.Addr)
+	s.redis = next
+	if !s.cached("product:1") {
+		t.Fatal("the next server lacks the last delete, and has the key")
+	}
+	s.gone("product:1")
+	s.write(2)
+	s.gone("product:2")
+	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh && len(st.Doubts) == 0 })
+	for _, key := range []string{"product:3", "product:19", "other:1"} {
+		s.kept(key)
+	}
+	testbed.Eventually(t, patience, "the former server is left", func() bool {
+		return !strings.Contains(former.Client().ClientList(t.Context()).Val(), "cmd=unlink")
+	})
+}
+
+// The sentinels promote a replica that lacks the last deletes.
+func TestAFailoverBySentinelsLeavesNoKeyStale(t *testing.T) {
+	s := newSite(t, testbed.MySQL(t))
+	master, replica := s.redis, s.replicate()
+	const name = "shop-cache"
+	sentinels := testbed.Sentinels(t, testbed.SentinelOptions{Name: name, Master: master}, 3)
+	for _, one := range sentinels {
+		s.redisAt = append(s.redisAt, one.Addr)
+	}
+	testbed.Eventually(t, patience, "the sentinels know the replica", func() bool {
+		for _, one := range sentinels {
+			if of, err := one.Client().Replicas(t.Context(), name).Result(); err != nil || len(of) != 1 {
+				return false
+			}
+		}
+		return true
+	})
+	s.redisMore = ", mode: sentinel, master_name: " + name
+	if said := s.ask("check"); !strings.Contains(said, "the sentinels say that the master "+name+" is at "+master.Addr) {
+		t.Errorf("check says %s", said)
+	}
+	o := &older{site: s, freshet: s.run()}
+	for id := range changed + untouched {
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	s.cache("other:1")
+	s.stamped()
+	if at := s.status().Redis.Address; at != name+" ("+master.Addr+")" {
+		t.Errorf("the status says that redis is %s", at)
+	}
+	s.inSync(replica)
+	testbed.Must(t, replica.Pause())
+	o.change()
+	testbed.Must(t, master.Kill())
+	testbed.Must(t, replica.Resume())
+	s.redis = replica
+	testbed.Eventually(t, patience, "the replica is promoted", func() bool {
+		return strings.Contains(replica.Client().Info(t.Context(), "replication").Val(), "role:master")
+	})
+	o.redone()
+	s.write(changed)
+	s.gone(fmt.Sprintf("product:%d", changed))
+	if at := s.status().Redis.Address; at != name+" ("+replica.Addr+")" {
+		t.Errorf("the status says that redis is %s", at)
+	}
+}
+
+func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t))
+	sentinels := testbed.Sentinels(t, testbed.SentinelOptions{Name: "shop", Master: s.redis}, 1)
+	s.redisAt = []string{sentinels[0].Addr}
+	s.redisMore = ", mode: sentinel, master_name: store"
+	r := s.start("check")
+	code, said := r.Wait(t, patience), r.Stdout()+r.Stderr()
+	if code != exitFailed || !strings.Contains(said, "No such master with that name") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	s.start("run")
+	s.await("freshet says what is wrong", func(st *app.Status) bool {
+		return st.Redis != nil && !st.Redis.Up && strings.Contains(st.Redis.Sentence, "set redis.master_name")
+	})
+}
