@@ -26,7 +26,6 @@ func unbuilt() notYet {
 			"source.fill_from",
 			"source.fill_timeout",
 			"source.fill_lag",
-			"redis.wait_replicas",
 		},
 		words:  map[string]string{"redis.mode": string(RedisCluster)},
 		single: []string{"source.addresses"},

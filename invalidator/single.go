@@ -25,6 +25,9 @@ type SingleOptions struct {
 	DB                 int
 	// Timeout bounds connecting, and every read and write. Default 1 s.
 	Timeout time.Duration
+	// WaitReplicas is how many replicas must have acknowledged what is sent for it to count as acknowledged; 0: none. They
+	// have half of Timeout for that, and their time counts as Redis' own: a reply that they hold up is a late one.
+	WaitReplicas int
 	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
 	QueryWorkers int
 	// Connected, if it is there, is given each new connection before that is used. What it finds is of no consequence to
@@ -63,8 +66,8 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.QueryWorkers == 0 {
 		o.QueryWorkers = DefaultQueryWorkers
 	}
-	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 {
-		return nil, errors.New("redis: db, timeout and query workers must not be negative")
+	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 || o.WaitReplicas < 0 {
+		return nil, errors.New("redis: db, timeout, replicas and query workers must not be negative")
 	}
 	s := &Single{endpoint: newEndpoint(&o), options: o, kept: make(chan *sticky, tripsInFlight)}
 	// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for all
@@ -145,6 +148,7 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 		replies[i] = redis.NewCmd(ctx, c.Args...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
+	waited := s.waitIn(ctx, pipe)
 	_, err := pipe.Exec(ctx)
 	answered := false
 	for i, c := range calls {
@@ -154,9 +158,14 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 			c.Reply, c.Err = nil, nil
 		}
 	}
-	if err != nil && !answered { // as in Unlink
+	if err != nil && !answered && !isOf(err, waited) { // as in Unlink
 		for _, c := range calls {
 			c.Err = err
+		}
+	}
+	for _, c := range calls {
+		if c.Err == nil {
+			c.Err = s.unreplicated(waited)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func (s *Single) release(c *sticky, good bool) {
 // Unlink implements [Redis].
 func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 	conn := s.sticky()
-	if len(commands) == 1 { // as in quiet times: a pipeline would cost more than the command
+	// A single command, as in quiet times: a pipeline would cost more.
+	if len(commands) == 1 && s.options.WaitReplicas == 0 {
 		c := commands[0]
 		reply := redis.NewIntCmd(ctx, c.Args()...)
 		_ = conn.Process(ctx, reply)
@@ -58,13 +59,14 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
+	waited := s.waitIn(ctx, pipe)
 	_, err := pipe.Exec(ctx)
 	failed := false
 	for i, c := range commands {
 		c.Found, c.Err = replies[i].Result()
 		failed = failed || c.Err != nil
 	}
-	if err != nil && !failed {
+	if err != nil && !failed && !isOf(err, waited) {
 		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
 		// the pipeline's error alone, and leaves the commands, which were never sent, as if they had passed.
 		for _, c := range commands {
@@ -72,4 +74,9 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 		}
 	}
 	s.release(conn, err == nil && !failed)
+	for _, c := range commands {
+		if c.Err == nil {
+			c.Err = s.unreplicated(waited)
+		}
+	}
 }

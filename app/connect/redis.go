@@ -21,6 +21,7 @@ func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn))
 	o := invalidator.SingleOptions{
 		Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
 		Timeout: c.Redis.Timeout, TLS: secured, Connected: connected,
+		WaitReplicas: c.Redis.WaitReplicas,
 	}
 	if c.Redis.Mode == config.RedisSentinel {
 		o.Sentinels = Sentinels(c, secured)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,6 +56,7 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	}
 	v := fields(info)
 	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", at, v["redis_version"], v["role"]), "")
+	checkReplicas(ctx, rdb, v["connected_slaves"], c, r)
 	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
 		r.add(Warn, "maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants to evict",
 			"CONFIG SET maxmemory-policy allkeys-lru")
@@ -69,6 +71,26 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	}
 	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < retry.OldestRedis {
 		r.add(Fail, fmt.Sprintf("redis is older than %d.0", retry.OldestRedis), "upgrade it")
+	}
+}
+
+// checkReplicas tries whether there are as many replicas as are waited for, and whether they may be.
+func checkReplicas(ctx context.Context, rdb *redis.Client, connected string, c *config.Config, r *Report) {
+	want := c.Redis.WaitReplicas
+	if want == 0 {
+		return
+	}
+	if err := rdb.Wait(ctx, 0, time.Millisecond).Err(); err != nil {
+		r.add(Fail, fmt.Sprintf("redis.wait_replicas is %d, and redis %s refuses WAIT: %v", want, connect.RedisName(c), err),
+			fmt.Sprintf("ACL SETUSER %s +wait, or remove redis.wait_replicas", orDefaultUser(c)))
+	}
+	if n, err := strconv.Atoi(connected); err == nil && n <= want {
+		grade, what := Warn, "while one of them is away, nothing counts as acknowledged"
+		if n < want {
+			grade, what = Fail, "nothing will ever count as acknowledged"
+		}
+		r.add(grade, fmt.Sprintf("redis.wait_replicas is %d, and redis %s has %d replicas: %s", want, connect.RedisName(c), n,
+			what), "name fewer than there are")
 	}
 }
 

@@ -1,0 +1,93 @@
+package invalidator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/retry"
+)
+
+// withReplica returns a master and a replica that has all.
+func withReplica(t *testing.T) (master, replica *testbed.RedisServer) {
+	t.Helper()
+	master, replica = testbed.Redis(t), testbed.Redis(t)
+	replica.Do(t, "replicaof", "127.0.0.1", master.Port)
+	testbed.Eventually(t, 2*time.Minute, "the replica follows", func() bool {
+		return infoField(t, replica.Client(), "master_link_status") == "up"
+	})
+	return master, replica
+}
+
+// deletes sends one, or several, in one round trip, or a call of a script, and returns their error.
+func sends(t *testing.T, s *Single) map[string]func() error {
+	unlink := func(keys ...string) error {
+		c := commandsOf(keys...)
+		s.Unlink(t.Context(), c)
+		for _, c := range c {
+			if c.Err != nil {
+				return c.Err
+			}
+		}
+		return nil
+	}
+	b, err := write.New(write.Options{})
+	testbed.Must(t, err)
+	return map[string]func() error{
+		"a delete": func() error { return unlink("a") },
+		"deletes":  func() error { return unlink("a", "b") },
+		"a script": func() error {
+			c := b.Acquire(b.Lock("a", 0))
+			s.Do(t.Context(), []*write.Call{c})
+			return c.Err
+		},
+	}
+}
+
+func TestWhatReplicasDoNotHaveIsNotAcknowledged(t *testing.T) {
+	master, replica := withReplica(t)
+	s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: 4 * time.Second})
+	for name, send := range sends(t, s) {
+		t.Run(name, func(t *testing.T) {
+			testbed.Eventually(t, 2*time.Minute, "the replica acknowledges", func() bool { return send() == nil })
+			testbed.Must(t, replica.Pause())
+			err := send()
+			testbed.Must(t, replica.Resume())
+			if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") || retry.ClassifyRedis(err) != retry.Away {
+				t.Errorf("while the replica hangs: %v", err)
+			}
+		})
+	}
+}
+
+func TestAPromotedReplicaHasWhatWasAcknowledged(t *testing.T) {
+	master, replica := withReplica(t)
+	s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: time.Minute})
+	master.Do(t, "set", "a", "1")
+	testbed.Must(t, sends(t, s)["a delete"]())
+	testbed.Must(t, master.Kill())
+	if n := replica.Client().Exists(t.Context(), "a").Val(); n != 0 {
+		t.Error("the replica has the key")
+	}
+}
+
+// The user may not run WAIT, which is about all commands and none of them.
+func TestAWaitThatIsRefusedParksNoKey(t *testing.T) {
+	master, _ := withReplica(t)
+	master.Do(t, "acl", "setuser", "some", "on", ">secret", "~ok*", "+@all", "-wait")
+	s := single(t, SingleOptions{
+		Address: master.Addr, Username: "some", Password: "secret", WaitReplicas: 1, Timeout: time.Minute,
+	})
+	c := commandsOf("ok", "no", "ok")
+	s.Unlink(t.Context(), c)
+	for i, want := range []retry.Class{retry.Away, retry.Key, retry.Away} {
+		if got := retry.ClassifyRedis(c[i].Err); got != want {
+			t.Errorf("command %d: %v (%v), want %v", i, c[i].Err, got, want)
+		}
+	}
+	if err := sends(t, s)["a script"](); retry.ClassifyRedis(err) != retry.Key { // it touches another key
+		t.Errorf("the script's own refusal is lost: %v", err)
+	}
+}
