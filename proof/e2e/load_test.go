@@ -42,7 +42,7 @@ type load struct {
 // pace is how long a writer or a reader rests after each thing that it does. In a cut a fraction of what the machine
 // can do is enough: the suites that run next to it need the rest. With it, 28 clients read and write some hundred times
 // a second, and each key is filled and made stale many times over between two faults.
-func pace() time.Duration { return testbed.Cut(30*time.Millisecond, 2*time.Millisecond) }
+func pace() time.Duration { return testbed.Cut(40*time.Millisecond, 2*time.Millisecond) }
 
 // startLoad makes the schema and begins to write and read.
 func startLoad(r *rig, seed uint64) *load {
