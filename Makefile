@@ -66,7 +66,7 @@ servers:
 
 ## soak: the fault suites whole, about two hours (FRESHET_SEED repeats a run)
 soak: servers
-	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator/... ./eventlog/... ./proof/e2e/...
+	FRESHET_SOAK=1 $(GO) test -race -count=1 -timeout 3h -v ./canal/... ./invalidator/... ./eventlog/... ./proof/e2e/... ./cmd/freshet
 
 ## bench: the whole table of docs/benchmarks.md, in about an hour (one part: go run ./proof/bench -only NAME; -list)
 bench: servers

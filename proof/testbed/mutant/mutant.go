@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// share is the chance of each mutant, as a divisor, that a short run tries it: of all packages' mutants together it tries
+// share is how many mutants there are for each one that a short run tries: of all packages' mutants together it tries
 // about seven.
 const share = 16
 
