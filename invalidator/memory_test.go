@@ -34,7 +34,7 @@ func (*endlessLog) Commit(eventlog.Token) {}
 
 // What max_memory counts is about what the pending keys really hold, be it of many small batches or a few large.
 func TestPendingKeysHoldAboutWhatIsCounted(t *testing.T) {
-	const limit = 16 << 20
+	limit := testbed.Cut[int64](4<<20, 16<<20)
 	for _, keys := range []int{1, 20, 2000} {
 		e := start(t, Deps{Redis: noRedis{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
 			Options{MaxMemory: limit, MaxPending: 1 << 30})
@@ -76,7 +76,7 @@ func (r refusingRedis) Unlink(_ context.Context, commands []*Command) {
 
 // Keys that Redis refuses are pending like others, and hold what Redis said of them as well.
 func TestKeysInTroubleHoldAboutWhatIsCounted(t *testing.T) {
-	const limit = 8 << 20
+	limit := testbed.Cut[int64](4<<20, 8<<20)
 	for name, redis := range map[string]refusingRedis{"all": {}, "all but one": {some: true}} {
 		e := start(t, Deps{Redis: redis, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, Options{
 			MaxMemory: limit, MaxPending: 1 << 30, Retry: retry.Policy{ParkAfter: 1},

@@ -31,7 +31,7 @@ func (s *site) caughtUp() (rows, keys int) {
 }
 
 func TestUntilCaughtUpEndsWhenTheBacklogIsFinished(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		if rows, keys := s.caughtUp(); rows != 0 || keys != 0 {
 			t.Errorf("nothing to do: rows=%d keys=%d", rows, keys)

@@ -21,7 +21,7 @@ func truncated(st *app.Status) bool {
 // A TRUNCATE leaves no row events, and keys of free text are not looked for: they stay cached. However freshet is
 // started again after it, its user is informed.
 func TestATruncateIsInDoubtThroughAKill(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.source.Exec(t, "ALTER TABLE shop.product ADD COLUMN name VARCHAR(20) NOT NULL DEFAULT 'a'")
 		s.keys = append(s.keys, "named:{name}")

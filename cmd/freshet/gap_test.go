@@ -132,12 +132,10 @@ func withoutGTIDs(t *testing.T) *testbed.Server {
 }
 
 // gapSources are servers that keep positions in each way.
-func gapSources() map[string]func(t *testing.T) *testbed.Server {
-	return map[string]func(t *testing.T) *testbed.Server{
-		"mysql":               func(t *testing.T) *testbed.Server { return testbed.MySQL(t) },
-		"mysql without gtids": withoutGTIDs,
-		"mariadb":             func(t *testing.T) *testbed.Server { return testbed.MariaDB(t) },
-	}
+var gapSources = []database{
+	{"mysql", func(t *testing.T) *testbed.Server { return testbed.MySQL(t) }},
+	{"mysql without gtids", withoutGTIDs},
+	{"mariadb", func(t *testing.T) *testbed.Server { return testbed.MariaDB(t) }},
 }
 
 // Whatever the source has lost while freshet was away: every key that may be stale is forgotten, those of rows that are
@@ -162,10 +160,10 @@ func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 			g.source.Exec(g.t, "FLUSH BINARY LOGS")
 		},
 	} {
-		for kind, start := range gapSources() {
-			t.Run(what+"/"+kind, func(t *testing.T) {
+		for _, source := range some(t, gapSources) {
+			t.Run(what+"/"+source.name, func(t *testing.T) {
 				t.Parallel()
-				g := newGapped(t, start(t))
+				g := newGapped(t, source.start(t))
 				if what == "restored" {
 					g.backUp()
 				}
@@ -220,10 +218,10 @@ func TestAnotherServerWithoutGTIDsIsAGapThatIsPassed(t *testing.T) {
 
 // The binlog is deleted under a freshet that reads it, and what is in hand then is written late: older values.
 func TestWhatIsWrittenForChangesOfBeforeAGapIsForgottenToo(t *testing.T) {
-	for kind, start := range gapSources() {
-		t.Run(kind, func(t *testing.T) {
+	for _, source := range some(t, gapSources) {
+		t.Run(source.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGapped(t, start(t))
+			g := newGapped(t, source.start(t))
 			g.mappings = `[{table: shop.product, second_delete: 1s, keys: ["product:{id}"],
   rebuild: {from: row, as: json, columns: [id, price]}}]`
 			r := g.run()
@@ -263,7 +261,7 @@ func TestWhatIsWrittenForChangesOfBeforeAGapIsForgottenToo(t *testing.T) {
 
 // Killed at any step, it goes on where it was, or finds the gap once more.
 func TestAGapThatFreshetIsKilledOverIsPassedAllTheSame(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		g := newGapped(t, source)
 		g.extra += "scope_rate: 100\n"
 		r := g.run()
@@ -305,7 +303,7 @@ func TestAGapThatFreshetIsKilledOverIsPassedAllTheSame(t *testing.T) {
 
 // What an XA transaction had changed that was prepared before the gap says nothing about one that has its XID after it.
 func TestAnXATransactionThatWasPreparedWithinTheGapIsInDoubt(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		g := newGapped(t, source)
 		r := g.run()
 		g.write(1)
@@ -369,7 +367,7 @@ func TestAGapIsAnsweredInTheRedisOfEachGroup(t *testing.T) {
 		"begun again": func(source *testbed.Server, t testing.TB) { source.ResetBinlogs(t) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			both(t, func(t *testing.T, source *testbed.Server) {
+			either(t, func(t *testing.T, source *testbed.Server) {
 				s := newSite(t, source).around(t, testbed.SharedKafka(t))
 				s.extra = passGaps
 				reader, a := s.part("reader"), s.part("invalidator")

@@ -33,7 +33,7 @@ func undoubted(all ...*site) {
 }
 
 func TestEachGroupForgetsTheKeysOfATruncatedTableInItsOwnRedis(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source).around(t, testbed.SharedKafka(t))
 		reader, a := s.part("reader"), s.part("invalidator")
 		b := s.otherGroup()

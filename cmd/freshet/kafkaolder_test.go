@@ -124,7 +124,7 @@ func (o *olderGroup) underWay() (leader, other *site) {
 }
 
 func TestAroundKafkaChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlderGroup(t, source, asIs)
 		o.redis.Do(t, "save")
 		o.change()

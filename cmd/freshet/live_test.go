@@ -220,7 +220,7 @@ func TestFreshetStartsWithoutRedisAndRecovers(t *testing.T) {
 }
 
 func TestAFirstStartAmongTheKeysOfOthersIsFresh(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		for _, key := range lookalikes() {
 			s.cache(key)

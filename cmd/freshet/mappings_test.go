@@ -26,7 +26,7 @@ func (s *site) doubtAbout(template string) (id string) {
 }
 
 func TestWhatNewMappingsNameCanBeForgotten(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.keys = []string{"product:{id}"}
 		s.run().Stop(t, patience)

@@ -115,7 +115,7 @@ func (o *older) restart() {
 }
 
 func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		o.redis.Do(t, "save")
 		o.change()

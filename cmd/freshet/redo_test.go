@@ -107,7 +107,7 @@ func TestTablesThatChangedSinceTheStamp(t *testing.T) {
 
 // A transaction that was prepared before the stamp and committed after it.
 func TestAPreparedTransactionAcrossTheStamp(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		o.write(7)
 		conn, err := source.DB().Conn(t.Context())
@@ -204,7 +204,7 @@ func (o *older) left() (n int) {
 }
 
 func TestAnOperatorHasChangesDoneAgain(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		for id := changed; id < changed+untouched; id++ {
 			o.write(id)

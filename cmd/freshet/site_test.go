@@ -21,18 +21,45 @@ import (
 // patience is how long a test waits for what should happen at once. It is no measure of speed: the machine is busy.
 const patience = 2 * time.Minute
 
-// both runs a test on MySQL and on MariaDB, and returns once both have ended. They mostly wait, so they run at a time.
-func both(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
+// database is a kind of server that keeps positions in a way of its own, or has other SQL.
+type database struct {
+	name  string
+	start func(t *testing.T) *testbed.Server
+}
+
+var databases = []database{
+	{"mysql", func(t *testing.T) *testbed.Server { return testbed.MySQL(t) }},
+	{"mariadb", func(t *testing.T) *testbed.Server { return testbed.MariaDB(t, "--binlog-row-metadata=FULL") }},
+}
+
+// both runs a test on MySQL and on MariaDB: what it shows has to do with what kind of server that is.
+func both(t *testing.T, f func(t *testing.T, source *testbed.Server)) { onEach(t, databases, f) }
+
+// either runs a test on both in a soak, and else on one of them: what it shows has little to do with the server.
+func either(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
+	onEach(t, some(t, databases), f)
+}
+
+// onEach runs a test on each kind of server, and returns once all have ended. They mostly wait, so they run at a time.
+func onEach(t *testing.T, of []database, f func(t *testing.T, source *testbed.Server)) {
 	t.Run("on", func(t *testing.T) {
-		t.Run("mysql", func(t *testing.T) {
-			t.Parallel()
-			f(t, testbed.MySQL(t))
-		})
-		t.Run("mariadb", func(t *testing.T) {
-			t.Parallel()
-			f(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
-		})
+		for _, d := range of {
+			t.Run(d.name, func(t *testing.T) {
+				t.Parallel()
+				f(t, d.start(t))
+			})
+		}
 	})
+}
+
+// some returns all in a soak, and else one, by chance: FRESHET_SEED repeats it.
+func some[T any](t *testing.T, all []T) []T {
+	t.Helper()
+	if testbed.Soak() {
+		return all
+	}
+	n := testbed.Seeded(t).IntN(len(all))
+	return all[n : n+1]
 }
 
 // site is where freshet works: a database with a table, a Redis, and a configuration for both.

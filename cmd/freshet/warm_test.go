@@ -214,7 +214,7 @@ func (s *site) keepWriting(id func() int) (stop func()) {
 // While a table is walked its rows are changed, deleted and inserted, and freshet is killed. At the end no value is
 // older than its row, and none is of a row that is gone.
 func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		rows, pace := 20_000, 2_000
 		if os.Getenv("FRESHET_SOAK") != "" {
 			rows, pace = 1_000_000, 50_000
@@ -273,7 +273,7 @@ func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
 
 // A source on which nothing is written has one place for hours: its rows are no old news for that.
 func TestACacheIsFilledByHand(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		source.Exec(t, "CREATE TABLE shop.list (id INT PRIMARY KEY, n INT NOT NULL)", "INSERT INTO shop.list VALUES (1, 7)",
 			"CREATE TABLE shop.counted (id INT PRIMARY KEY)", "CREATE TABLE shop.item_1 (id INT PRIMARY KEY)",
@@ -334,7 +334,7 @@ func TestACacheIsFilledByHand(t *testing.T) {
 
 // A walk ends when it is cancelled, and when its table is dropped.
 func TestAWarmUpThatEndsEarly(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.mappings, s.extra = rebuilt, "scope_rate: 20\n"
 		s.fill(2000)
@@ -369,7 +369,7 @@ func TestAWarmUpThatEndsEarly(t *testing.T) {
 }
 
 func TestTheKeysOfSomeRowsAreForgotten(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.keys = []string{"product:{id}", "price:{price}"}
 		s.fill(50)
@@ -410,7 +410,7 @@ func TestTheKeysOfSomeRowsAreForgotten(t *testing.T) {
 
 // Free text in keys cannot be looked for in Redis, and the rows know it.
 func TestKeysAreFoundByTheRows(t *testing.T) {
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		source.Exec(t, "CREATE TABLE shop.user (id INT PRIMARY KEY, name VARCHAR(20) NOT NULL)")
 		for id := range 30 {

@@ -81,11 +81,11 @@ func (b *bazaar) finish() { b.r.t.Helper(); b.r.finish(3 * time.Minute) }
 // Killed at random under load, again and again, it leaves every value as its rows are.
 func TestKilledAtRandomUnderLoadEveryActionIsDone(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		b := bazaarRig(t, start(t), rnd.Uint64())
-		kills := cut(6, 150)
+		kills := testbed.Cut(6, 150)
 		for range kills {
-			<-time.After(time.Duration(20+rnd.IntN(cut(1200, 1200))) * time.Millisecond)
+			<-time.After(time.Duration(20+rnd.IntN(testbed.Cut(1200, 1200))) * time.Millisecond)
 			b.r.kill()
 			if rnd.IntN(3) == 0 {
 				<-time.After(time.Duration(rnd.IntN(500)) * time.Millisecond)
@@ -101,15 +101,15 @@ func TestKilledAtRandomUnderLoadEveryActionIsDone(t *testing.T) {
 // Whatever stops, hangs or is cut under load, every value is in the end as its rows are.
 func TestFaultsOfServersAndLinesUnderLoadLeaveEveryValueRight(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		b := bazaarRig(t, start(t, "--sync-binlog=1"), rnd.Uint64())
-		for range cut(1, 4) {
+		for range testbed.Cut(1, 4) {
 			for _, i := range rnd.Perm(len(faults)) {
 				f := faults[i]
 				t.Log(f.name)
 				b.load.away.Store(f.server)
 				testbed.Must(t, f.begin(b.r))
-				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(cut(500*time.Millisecond, 4*time.Second)))))
+				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(testbed.Cut(500*time.Millisecond, 4*time.Second)))))
 				testbed.Must(t, f.end(b.r))
 				b.r.finishUnderLoad()
 				b.load.away.Store(false)
@@ -123,10 +123,10 @@ func TestFaultsOfServersAndLinesUnderLoadLeaveEveryValueRight(t *testing.T) {
 // Each reply of Redis to a script or a command is lost once, after it took effect: what is done again is harmless.
 func TestEveryReplyOfRedisLostOnceLeavesEveryValueRight(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		b := bazaarRig(t, start(t), seeded(t).Uint64())
+		b := bazaarRig(t, start(t), testbed.Seeded(t).Uint64())
 		l := loser{lost: map[string]bool{}}
 		b.r.resp.OnCommand(l.lose)
-		<-time.After(cut(3*time.Second, 20*time.Second))
+		<-time.After(testbed.Cut(3*time.Second, 20*time.Second))
 		b.r.resp.OnCommand(nil)
 		t.Logf("%d replies lost", l.n())
 		if l.n() < 10 {
@@ -140,10 +140,10 @@ func TestEveryReplyOfRedisLostOnceLeavesEveryValueRight(t *testing.T) {
 // After its position was set back, freshet does everything since again, and every value is in the end as its rows are.
 func TestAfterARewindEveryValueIsRight(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		b := bazaarRig(t, start(t), rnd.Uint64())
 		places := []string{b.r.placeNow()}
-		for range cut(2, 20) {
+		for range testbed.Cut(2, 20) {
 			b.r.rewind(rnd, &places)
 		}
 		b.settle(b.finish, false)
@@ -169,7 +169,7 @@ func (r *rig) rewind(rnd *rand.Rand, places *[]string) {
 // move, and every value is in the end as its rows are.
 func TestAFleetAroundKafkaDoesEveryAction(t *testing.T) {
 	t.Parallel()
-	rnd := seeded(t)
+	rnd := testbed.Seeded(t)
 	f := newFleetFor(t, actionsD, actionMappings, testbed.MySQL(t), testbed.SharedKafka(t), 2, 2)
 	f.source.DB().SetMaxOpenConns(40)
 	f.source.DB().SetMaxIdleConns(40)
@@ -196,7 +196,7 @@ func TestAFleetAroundKafkaDoesEveryAction(t *testing.T) {
 		{"the line to redis is reset", func(f *fleet, _ *rand.Rand) { f.resp.Reset() }},
 	}
 	order := rnd.Perm(len(strikes))
-	for n := range cut(4, 60) {
+	for n := range testbed.Cut(4, 60) {
 		h := strikes[order[n%len(strikes)]]
 		t.Logf("%d: %s", n+1, h.name)
 		h.do(f, rnd)
@@ -236,14 +236,14 @@ func (b *bazaar) bazaarMix(rnd *rand.Rand, n int) {
 // more, freshet dies by SIGKILL, and is started again.
 func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d, r.cfg.mappings = "50ms", actionMappings
 		r.cfg.start = r.placeNow()
 		r.source.Exec(t, actionSchema...)
 		b := newBazaar(r, 1)
 		b.few = true
-		b.bazaarMix(rand.New(rand.NewPCG(rnd.Uint64(), 1)), cut(1, 3))
+		b.bazaarMix(rand.New(rand.NewPCG(rnd.Uint64(), 1)), testbed.Cut(1, 3))
 		keys := b.changed()
 		dir := t.TempDir()
 		attempt := func(name string, strike func()) {
@@ -265,7 +265,7 @@ func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
 		if events < 30 {
 			t.Fatalf("the stream has only %d events", events)
 		}
-		step := cut(12, 1) // each run begins elsewhere
+		step := testbed.Cut(12, 1) // each run begins elsewhere
 		kills := 0
 		for n := 1 + rnd.IntN(step); n <= events; n += step {
 			attempt(fmt.Sprint(n), func() {

@@ -75,7 +75,8 @@ func (b *bazaar) open(seed uint64) {
 	b.listener.start(1, func(ctx context.Context, _ int) error { return b.listen(ctx, listening) })
 	<-listening
 	b.seed()
-	b.writers.start(4, func(ctx context.Context, i int) error {
+	// Each change of an item is ten commands to Redis, and as many queries.
+	b.writers.start(testbed.Cut(2, 4), func(ctx context.Context, i int) error {
 		rnd := rand.New(rand.NewPCG(seed, uint64(1000+i)))
 		return b.load.loop(ctx, func() error { return b.write(rnd) })
 	})

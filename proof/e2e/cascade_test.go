@@ -208,15 +208,15 @@ func (l *cascadeLoad) compare() (c compared) {
 // rounds loads for some time, with foreign keys that come and go.
 func (l *cascadeLoad) rounds(r *rig) {
 	r.t.Helper()
-	for range cut(1, 5) {
-		<-time.After(cut(3*time.Second, 10*time.Second))
+	for range testbed.Cut(1, 5) {
+		<-time.After(testbed.Cut(3*time.Second, 10*time.Second))
 		r.source.Exec(r.t, "RENAME TABLE archive.note TO archive.note_2")
 		r.source.Exec(r.t, "RENAME TABLE archive.note_2 TO archive.note")
 		r.source.Exec(r.t, "ALTER TABLE shop.purchase DROP FOREIGN KEY of_customer")
-		<-time.After(cut(time.Second, 3*time.Second))
+		<-time.After(testbed.Cut(time.Second, 3*time.Second))
 		r.source.Exec(r.t, "SET foreign_key_checks = 0", `ALTER TABLE shop.purchase ADD CONSTRAINT of_customer FOREIGN KEY
 			(customer_id) REFERENCES shop.customer (id) ON DELETE CASCADE ON UPDATE CASCADE`, "SET foreign_key_checks = 1")
-		<-time.After(cut(2*time.Second, 10*time.Second))
+		<-time.After(testbed.Cut(2*time.Second, 10*time.Second))
 	}
 }
 
@@ -226,7 +226,7 @@ func (l *cascadeLoad) rounds(r *rig) {
 // A Redis in which freshet may not look for keys is what shows that the test can fail: then no doubt is answered.
 func TestForeignKeysLeaveNoKeyStale(t *testing.T) {
 	t.Parallel()
-	seed := seeded(t).Uint64()
+	seed := testbed.Seeded(t).Uint64()
 	var mu sync.Mutex
 	found := map[string]compared{}
 	note := func(name string, c compared) {
@@ -252,7 +252,7 @@ func TestForeignKeysLeaveNoKeyStale(t *testing.T) {
 			}
 		}
 		for name, start := range servers {
-			if name == "mysql" && !soak() {
+			if name == "mysql" && !testbed.Soak() {
 				continue
 			}
 			t.Run("kafka "+name, func(t *testing.T) {

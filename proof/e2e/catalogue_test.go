@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/freshet/freshet/proof/testbed"
@@ -93,8 +94,8 @@ type querier interface {
 }
 
 // texts returns the rows of a query, each value as the server prints it, nil for NULL.
-func texts(ctx context.Context, db querier, query string, args ...any) ([]map[string]*string, error) {
-	rows, err := db.QueryContext(ctx, query, args...)
+func texts(ctx context.Context, db querier, query string) ([]map[string]*string, error) {
+	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,8 @@ func (b *bazaar) rowValue(ctx context.Context, db querier, key string) (v value,
 	read := func(query string) []map[string]*string {
 		var rows []map[string]*string
 		if err == nil {
-			rows, err = texts(ctx, db, query, n)
+			// In one round trip: see rowOf.
+			rows, err = texts(ctx, db, strings.Replace(query, "?", strconv.Itoa(n), 1))
 		}
 		return rows
 	}

@@ -157,7 +157,8 @@ func (f *fleet) awaitAll(what string, d time.Duration, cond func(readers, invali
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), d)
 	defer cancel()
-	for {
+	for asked := 0; ; asked++ {
+		began := time.Now()
 		readers, invalidators := f.statuses(ctx, f.readers), f.statuses(ctx, f.invalidators)
 		if cond(readers, invalidators) {
 			return
@@ -169,7 +170,7 @@ func (f *fleet) awaitAll(what string, d time.Duration, cond func(readers, invali
 				said += fmt.Sprintf("--- %s\n%s\n", filepath.Base(m.file), tail(m.proc.stderr.String()))
 			}
 			f.t.Fatalf("%s: not within %s; readers %+v invalidators %+v\n%s", what, d, readers, invalidators, said)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(testbed.Pause(asked, time.Since(began))):
 		}
 	}
 }
@@ -321,7 +322,7 @@ func hurts() []hurt {
 // nothing stays stale.
 func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 	t.Parallel()
-	rnd := seeded(t)
+	rnd := testbed.Seeded(t)
 	kafka := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3, Proxied: true})
 	f := newFleet(t, testbed.MySQL(t), kafka, 2, 2)
 	f.source.DB().SetMaxOpenConns(40)
@@ -329,7 +330,7 @@ func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 	f.source.Exec(t, schema...)
 	f.start()
 	l := startLoad(f.rig, rnd.Uint64())
-	all, faults := hurts(), cut(6, 200)
+	all, faults := hurts(), testbed.Cut(6, 200)
 	var order []int
 	for n := range faults {
 		if len(order) == 0 {

@@ -136,7 +136,7 @@ func quietBazaar(r *rig, seed uint64) *bazaar {
 // Killed and replaying again and again, freshet never writes an older value over a newer one.
 func TestNoReplayReplacesANewerValue(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d, r.cfg.mappings = actionsD, actionMappings
 		b := quietBazaar(r, 1)
@@ -144,7 +144,7 @@ func TestNoReplayReplacesANewerValue(t *testing.T) {
 		r.run()
 		b.seed()
 		w := startWatch(b, rnd.Uint64())
-		for range cut(6, 100) {
+		for range testbed.Cut(6, 100) {
 			<-time.After(time.Duration(200+rnd.IntN(1500)) * time.Millisecond)
 			r.kill()
 			r.launch()
@@ -157,7 +157,7 @@ func TestNoReplayReplacesANewerValue(t *testing.T) {
 // Set back to an earlier position, freshet deletes what it knows nothing of any more; older values do not come back.
 func TestNoRewindReplacesANewerValue(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d, r.cfg.mappings = actionsD, actionMappings
 		b := quietBazaar(r, 1)
@@ -167,7 +167,7 @@ func TestNoRewindReplacesANewerValue(t *testing.T) {
 		b.finish()
 		w := startWatch(b, rnd.Uint64())
 		places := []string{r.placeNow()}
-		for range cut(2, 20) {
+		for range testbed.Cut(2, 20) {
 			r.rewind(rnd, &places)
 		}
 		w.end(b.finish)
@@ -179,13 +179,13 @@ func TestNoRewindReplacesANewerValue(t *testing.T) {
 // one, and nor does an invalidator that has lost its partitions.
 func TestNoOldLeaderOrInvalidatorReplacesANewerValue(t *testing.T) {
 	t.Parallel()
-	rnd := seeded(t)
+	rnd := testbed.Seeded(t)
 	f := newFleetFor(t, actionsD, actionMappings, testbed.MySQL(t), testbed.SharedKafka(t), 2, 2)
 	b := quietBazaar(f.rig, 1)
 	f.start()
 	b.seed()
 	w := startWatch(b, rnd.Uint64())
-	for range cut(1, 8) {
+	for range testbed.Cut(1, 8) {
 		f.freeze(f.leading(), 12*time.Second)
 		f.freeze(pick(rnd, f.invalidators), 12*time.Second)
 		f.again(f.leading())

@@ -26,7 +26,7 @@ type gappy struct {
 // What shows that the test can fail is a freshet that halts, and an operator who goes on without clearing the cache.
 func TestABinlogThatIsLostUnderLoadLeavesNoKeyStale(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		seed := seeded(t).Uint64()
+		seed := testbed.Seeded(t).Uint64()
 		var mu sync.Mutex
 		found := map[bool]compared{}
 		t.Run("both", func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestABinlogThatIsLostUnderLoadLeavesNoKeyStale(t *testing.T) {
 				t.Run(fmt.Sprintf("answers %t", answers), func(t *testing.T) {
 					t.Parallel()
 					g := newGappy(t, start(t), seed, answers)
-					g.run(cut(3, 12))
+					g.run(testbed.Cut(3, 12))
 					mu.Lock()
 					defer mu.Unlock()
 					found[answers] = g.settle()
@@ -54,7 +54,7 @@ func newGappy(t *testing.T, source *testbed.Server, seed uint64, answers bool) *
 	r := newRig(t, source)
 	if answers {
 		// An answer takes seconds, so that the next gap can come meanwhile.
-		r.cfg.extra = fmt.Sprintf("on_gap: invalidate\nscope_rate: %d\n", cut(1000, 5000))
+		r.cfg.extra = fmt.Sprintf("on_gap: invalidate\nscope_rate: %d\n", testbed.Cut(1000, 5000))
 	}
 	return &gappy{load: r.load(seed), rnd: rand.New(rand.NewPCG(seed, 2)), answers: answers}
 }

@@ -38,7 +38,7 @@ func hugeTx(r *rig, n int) {
 // of its keys is deleted.
 func TestAHugeTransactionPassesInBoundedMemory(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rows := cut(300_000, 5_000_000)
+		rows := testbed.Cut(300_000, 5_000_000)
 		r := newRig(t, start(t, "--max-binlog-size=1G"))
 		r.fast = true
 		r.source.Exec(t, schema...)
@@ -134,10 +134,10 @@ func (r *rig) resident() int {
 // gives the stream up. freshet goes on from where it was: the transaction gets through.
 func TestRedisStopsInTheMiddleOfAHugeTransaction(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rows := cut(400_000, 5_000_000)
-		pause := cut(8*time.Second, 3*time.Minute)
+		rows := testbed.Cut(400_000, 5_000_000)
+		pause := testbed.Cut(8*time.Second, 3*time.Minute)
 		args := []string{"--max-binlog-size=1G"}
-		if !soak() {
+		if !testbed.Soak() {
 			args = append(args, "--net-write-timeout=2")
 		}
 		r := newRig(t, start(t, args...))

@@ -14,7 +14,7 @@ import (
 // themselves.
 func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T) {
 	t.Parallel()
-	rows, away := cut(300_000, 5_000_000), cut(15*time.Second, 2*time.Minute)
+	rows, away := testbed.Cut(300_000, 5_000_000), testbed.Cut(15*time.Second, 2*time.Minute)
 	f := newFleet(t, testbed.MySQL(t, "--max-binlog-size=1G"), testbed.Kafka(t), 0, 0)
 	f.fast = true
 	f.source.Exec(t, schema...)

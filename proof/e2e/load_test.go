@@ -40,8 +40,9 @@ type load struct {
 }
 
 // pace is how long a writer or a reader rests after each thing that it does. In a cut a fraction of what the machine
-// can do is enough: the suites that run next to it need the rest.
-func pace() time.Duration { return cut(10*time.Millisecond, 2*time.Millisecond) }
+// can do is enough: the suites that run next to it need the rest. With it, 28 clients read and write some hundred times
+// a second, and each key is filled and made stale many times over between two faults.
+func pace() time.Duration { return testbed.Cut(40*time.Millisecond, 2*time.Millisecond) }
 
 // startLoad makes the schema and begins to write and read.
 func startLoad(r *rig, seed uint64) *load {
@@ -215,11 +216,11 @@ func settle(r *rig, l *load) {
 // Killed at random under load, again and again, it loses nothing and leaves nothing stale.
 func TestKilledAtRandomUnderLoadItLosesNothing(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		r, l := loadRig(t, start(t), rnd.Uint64())
-		kills := cut(8, 200)
+		kills := testbed.Cut(8, 200)
 		for range kills {
-			<-time.After(time.Duration(20+rnd.IntN(cut(600, 900))) * time.Millisecond)
+			<-time.After(time.Duration(20+rnd.IntN(testbed.Cut(600, 900))) * time.Millisecond)
 			r.kill()
 			if rnd.IntN(3) == 0 {
 				<-time.After(time.Duration(rnd.IntN(500)) * time.Millisecond)
@@ -286,15 +287,15 @@ var faults = []fault{
 // Whatever stops, hangs or is cut under load, nothing is lost and nothing stays stale.
 func TestFaultsOfServersAndLinesUnderLoadLoseNothing(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := seeded(t)
+		rnd := testbed.Seeded(t)
 		r, l := loadRig(t, start(t, "--sync-binlog=1"), rnd.Uint64())
-		for range cut(1, 5) {
+		for range testbed.Cut(1, 5) {
 			for _, i := range rnd.Perm(len(faults)) {
 				f := faults[i]
 				t.Log(f.name)
 				l.away.Store(f.server)
 				testbed.Must(t, f.begin(r))
-				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(cut(time.Second, 4*time.Second)))))
+				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(testbed.Cut(time.Second, 4*time.Second)))))
 				testbed.Must(t, f.end(r))
 				r.finishUnderLoad()
 				l.away.Store(false)
@@ -320,7 +321,7 @@ func TestEveryReplyOfRedisLostOnceLosesNothing(t *testing.T) {
 		r.run()
 		r.resp.OnCommand(l.lose)
 		var j journal
-		mix(r, &j, cut(2, 10))
+		mix(r, &j, testbed.Cut(2, 10))
 		r.finish(3 * time.Minute)
 		j.verify(r, time.Time{})
 		t.Logf("%d replies lost", l.n())

@@ -50,7 +50,7 @@ func leavesNoKeyStale(t *testing.T, flavor string,
 	build func(t *testing.T, source *testbed.Server, seed uint64, may string) *older,
 ) {
 	oneFlavor(t, flavor, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		seed := seeded(t).Uint64()
+		seed := testbed.Seeded(t).Uint64()
 		var mu sync.Mutex
 		found := map[bool]compared{}
 		t.Run("both", func(t *testing.T) {
@@ -59,7 +59,7 @@ func leavesNoKeyStale(t *testing.T, flavor string,
 					t.Parallel()
 					o := build(t, start(t), seed, may)
 					o.answers = answers
-					o.run(cut(2, 10))
+					o.run(testbed.Cut(2, 10))
 					mu.Lock()
 					defer mu.Unlock()
 					found[answers] = o.settle()
@@ -86,7 +86,7 @@ func newOlderRig(t *testing.T, source *testbed.Server, may string) *rig {
 	r := newRig(t, source, strings.Fields("--save 1 1 --user freshet on >secret ~* &* "+may)...)
 	r.cfg.redis = ", username: freshet, password: secret"
 	// An answer takes seconds, so that Redis can be killed again meanwhile.
-	r.cfg.extra = fmt.Sprintf("scope_rate: %d\n", cut(500, 5000))
+	r.cfg.extra = fmt.Sprintf("scope_rate: %d\n", testbed.Cut(500, 5000))
 	return r
 }
 

@@ -21,22 +21,22 @@ const knownSeed = 1795374597688043065
 // the columns, the mappings and the statements.
 func TestTriggersSayWhatIsDeleted(t *testing.T) {
 	r := rand.New(rand.NewPCG(knownSeed, 1))
-	if soak() || os.Getenv("FRESHET_SEED") != "" {
-		r = seeded(t)
+	if testbed.Soak() || os.Getenv("FRESHET_SEED") != "" {
+		r = testbed.Seeded(t)
 	}
 	seeds := map[testbed.Flavor]uint64{testbed.FlavorMySQL: r.Uint64(), testbed.FlavorMariaDB: r.Uint64()}
 	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		source := start(t, "--log-bin-trust-function-creators=1")
 		r := rand.New(rand.NewPCG(seeds[source.Flavor], 2))
-		for n := range cut(2, 60) {
+		for n := range testbed.Cut(2, 60) {
 			metadata := []string{"FULL", "MINIMAL"}[n%2]
 			source.Exec(t, "SET GLOBAL binlog_row_metadata = "+metadata)
 			world := oracle.New(r, source.Flavor == testbed.FlavorMariaDB, n)
 			t.Run(fmt.Sprintf("%d %s", n, metadata), func(t *testing.T) {
 				if n%5 == 4 {
-					throughKafka(t, source, world).run(cut(2, 6))
+					throughKafka(t, source, world).run(testbed.Cut(2, 6))
 				} else {
-					embedded(t, source, world).run(cut(2, 6))
+					embedded(t, source, world).run(testbed.Cut(2, 6))
 				}
 			})
 		}

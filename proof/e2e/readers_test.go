@@ -45,7 +45,7 @@ func TestReadersTakeOverFromEachOther(t *testing.T) {
 	f.source.DB().SetMaxIdleConns(40)
 	f.source.Exec(t, schema...)
 	f.start()
-	l := startLoad(f.rig, seeded(t).Uint64())
+	l := startLoad(f.rig, testbed.Seeded(t).Uint64())
 	first, term, _ := f.reign(nil, 0)
 
 	// Who is told to stop hands over at once.

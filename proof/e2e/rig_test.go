@@ -5,13 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,31 +23,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
-
-// soak reports whether the suites run whole.
-func soak() bool { return os.Getenv("FRESHET_SOAK") != "" }
-
-// cut returns whole in a soak, and short otherwise.
-func cut[T any](short, whole T) T {
-	if soak() {
-		return whole
-	}
-	return short
-}
-
-// seeded returns the test's source of chance, and logs its seed.
-func seeded(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("FRESHET_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("FRESHET_SEED=%s: %v", s, err)
-		}
-	}
-	t.Logf("seed %d (set FRESHET_SEED to repeat)", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 // rig is a database, a Redis, proxies in front of both, and freshet between the proxies.
 type rig struct {
@@ -107,7 +80,7 @@ func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string
 // oneFlavor runs a test on MySQL and on MariaDB in a soak, and else on the one that is named. Where two suites do the
 // same to freshet, once with deletes and once with all actions, a cut runs them on different ones.
 func oneFlavor(t *testing.T, name string, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
-	if soak() {
+	if testbed.Soak() {
 		flavors(t, f)
 		return
 	}
@@ -306,7 +279,8 @@ func (r *rig) await(what string, d time.Duration, cond func(status) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), d)
 	defer cancel()
-	for {
+	for asked := 0; ; asked++ {
+		began := time.Now()
 		raw, err := r.client.Status(ctx)
 		var s status
 		if err == nil && json.Unmarshal(raw, &s) == nil && cond(s) {
@@ -317,7 +291,7 @@ func (r *rig) await(what string, d time.Duration, cond func(status) bool) {
 			r.t.Fatalf("%s: freshet ended: %v\n%s", what, r.proc.err, r.proc.stderr.String())
 		case <-ctx.Done():
 			r.t.Fatalf("%s: not within %s; status %s\n%s", what, d, raw, r.proc.stderr.String())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(testbed.Pause(asked, time.Since(began))):
 		}
 	}
 }

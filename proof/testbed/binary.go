@@ -89,7 +89,8 @@ func build(ctx context.Context, command string, flags []string) (string, error) 
 	// The go command links a program again unless it finds what it linked last, so that stays where it was put. It
 	// works next to it: then it moves the program there at once, and never leaves half a copy.
 	linked := path + ".linked"
-	args := append([]string{"build", "-o", linked}, flags...)
+	// -s -w: linking what a debugger needs takes a third of the time.
+	args := append([]string{"build", "-o", linked, "-ldflags=-s -w"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, command)...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOTMPDIR="+target)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -23,7 +23,7 @@ import (
 
 const (
 	// kafkaTimeout bounds a change of the cluster, until all brokers know of it.
-	kafkaTimeout = 60 * time.Second
+	kafkaTimeout = 3 * time.Minute
 	// kafkaAskTimeout bounds one question to one broker.
 	kafkaAskTimeout = 2 * time.Second
 )

@@ -16,9 +16,9 @@ import (
 
 const (
 	// readyTimeout bounds how long a server may take until it answers.
-	readyTimeout = 60 * time.Second
+	readyTimeout = 3 * time.Minute
 	// stopTimeout bounds a graceful stop; after it the process is killed.
-	stopTimeout = 30 * time.Second
+	stopTimeout = 2 * time.Minute
 	// logTailBytes is how much of a server's log is shown when something failed.
 	logTailBytes = 4 << 10
 )
@@ -152,7 +152,7 @@ func (p *Process) current() *run {
 }
 
 // Stop asks the process to end (SIGTERM) and returns when it has. It is an error if it had to
-// be killed after 30 s. A stopped process stays stopped.
+// be killed after two minutes. A stopped process stays stopped.
 func (p *Process) Stop() error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()

@@ -25,15 +25,16 @@ func Eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 			return
 		}
 		select {
-		case <-time.After(pause(asked, time.Since(began))):
+		case <-time.After(Pause(asked, time.Since(began))):
 		case <-deadline.C:
 			t.Fatalf("not within %s: %s", d, what)
 		}
 	}
 }
 
-// pause is how long to wait before a condition is asked again: from 1 ms on a little longer each time, up to 25 ms, and
-// at least as long as asking took (up to 250 ms), for it takes the processor from what is waited for.
-func pause(asked int, took time.Duration) time.Duration {
-	return max(min(time.Duration(asked+1)*time.Millisecond, 25*time.Millisecond), min(took, 250*time.Millisecond))
+// Pause is how long to wait before a condition is asked again that was asked so many times and took that long the last
+// time: from 1 ms on a little longer each time, up to 50 ms, and at least twice as long as asking took (up to 250 ms),
+// for it takes the processor from what is waited for.
+func Pause(asked int, took time.Duration) time.Duration {
+	return max(min(time.Duration(asked+1)*time.Millisecond, 50*time.Millisecond), min(2*took, 250*time.Millisecond))
 }
