@@ -27,17 +27,17 @@ func isOf(err error, wait *redis.IntCmd) bool {
 	return wait != nil && wait.Err() != nil && errors.Is(err, wait.Err())
 }
 
-// unreplicated returns why the commands before a WAIT do not count as acknowledged, though Redis has answered them; nil:
-// they do. As for a Redis that is away, they are sent again until they are. An answer to WAIT is none to them, so the
-// error holds it as text.
+// unreplicated returns why the commands before a WAIT do not count as acknowledged, though Redis has answered them;
+// nil: they do. As for a Redis that is away, they are sent again until they are. An answer to WAIT is none to them, so
+// the error holds it as text.
 func (s *Single) unreplicated(wait *redis.IntCmd) error {
 	if wait == nil {
 		return nil
 	}
 	switch n, err := wait.Result(); {
 	case err != nil:
-		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): WAIT: %s", s.options.WaitReplicas,
-			err.Error())
+		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): WAIT: %s",
+			s.options.WaitReplicas, err.Error())
 	case n < int64(s.options.WaitReplicas):
 		return fmt.Errorf("%d of %d replicas have acknowledged it within %s (redis.wait_replicas)", n, s.options.WaitReplicas,
 			s.options.Timeout/2)

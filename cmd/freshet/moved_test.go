@@ -135,3 +135,22 @@ func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {
 		return st.Redis != nil && !st.Redis.Up && strings.Contains(st.Redis.Sentence, "set redis.master_name")
 	})
 }
+
+func TestNothingCountsThatTheReplicasDoNotHave(t *testing.T) {
+	s := newSite(t, testbed.MariaDB(t))
+	replica := s.replicate()
+	s.redisMore = ", wait_replicas: 1"
+	s.run()
+	testbed.Must(t, replica.Pause())
+	s.cache("product:1")
+	s.write(1)
+	s.await("redis counts as away", func(st *app.Status) bool {
+		return !st.Redis.Up && strings.Contains(st.Redis.Sentence, "0 of 1 replicas have acknowledged it")
+	})
+	testbed.Must(t, replica.Resume())
+	s.await("freshet is fresh", func(st *app.Status) bool { return st.State == app.Fresh && st.Redis.Up })
+	s.inSync(replica)
+	if n := replica.Client().Exists(t.Context(), "product:1").Val(); n != 0 {
+		t.Error("the replica still has the key")
+	}
+}
