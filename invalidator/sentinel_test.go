@@ -332,3 +332,71 @@ func TestWhatWasSentBeforeAMoveSaysNothingOfTheNewServer(t *testing.T) {
 		t.Errorf("the silence before the first answer of the new server ends at %v, want %v", end, 13*d)
 	}
 }
+
+// A connection is being made while the server that it leads to is left.
+func TestAConnectionThatWasBegunBeforeAMoveIsNotUsed(t *testing.T) {
+	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			old, next := newPlace(t, secured), newPlace(t, secured)
+			var to atomic.Pointer[place]
+			to.Store(old)
+			s := single(t, SingleOptions{Address: old.addr, Timeout: time.Minute})
+			leading(s, &to)
+			made, moved := make(chan struct{}), make(chan struct{})
+			dial := s.dial
+			s.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dial(ctx, network, addr)
+				if to.Load() == old {
+					close(made)
+					<-moved
+				}
+				return c, err
+			}
+			old.server.Do(t, "set", "a", "1")
+			next.server.Do(t, "set", "a", "1")
+			first := make(chan error)
+			go func() {
+				c := commandsOf("a")
+				s.Unlink(context.Background(), c)
+				first <- c[0].Err
+			}()
+			<-made
+			to.Store(next)
+			s.Leave()
+			close(moved)
+			if err := <-first; !isNoNews(err) {
+				t.Errorf("the first delete says %v", err)
+			}
+			c := commandsOf("a")
+			s.Unlink(t.Context(), c)
+			testbed.Must(t, c[0].Err)
+			if old.server.Client().Exists(t.Context(), "a").Val() != 1 || next.server.Client().Exists(t.Context(), "a").Val() != 0 {
+				t.Error("the delete went to the former server")
+			}
+		})
+	}
+}
+
+// What fails on a connection that has been left says nothing of Redis, whatever it is.
+func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
+	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			at := newPlace(t, secured)
+			s := single(t, SingleOptions{Address: at.addr, TLS: at.tls, Timeout: time.Minute})
+			c, err := s.connect(t.Context(), "tcp", at.addr)
+			testbed.Must(t, err)
+			defer c.Close()
+			s.Leave()
+			_, read := c.Read(make([]byte, 1))
+			_, written := c.Write([]byte("PING\r\n"))
+			for what, err := range map[string]error{
+				"a read": read, "a write": written, "a deadline": c.SetDeadline(time.Now()),
+				"a deadline of reads": c.SetReadDeadline(time.Now()), "a deadline of writes": c.SetWriteDeadline(time.Now()),
+			} {
+				if !isNoNews(err) {
+					t.Errorf("%s says %v", what, err)
+				}
+			}
+		})
+	}
+}
