@@ -172,6 +172,7 @@ func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
 	s.Redis = &RedisStatus{Address: d.redis.String(), Up: engine.RedisUp, Sentence: engine.Redis}
+	s.unheard, s.unheardWhy = d.identity.Unheard()
 	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
 	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()

@@ -120,6 +120,25 @@ func TestAFailoverBySentinelsLeavesNoKeyStale(t *testing.T) {
 	}
 }
 
+// What is deleted over connections of before may be deleted on a server that nobody reads from any more.
+func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
+	s := newSite(t, testbed.MySQL(t))
+	between := proxy.Start(t, s.redis.Addr)
+	s.redisAt = []string{between.Addr()}
+	s.run()
+	// So much at once that there are connections enough for all that comes later.
+	s.source.Exec(t, "INSERT INTO shop.product (id, price) WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n "+
+		"WHERE id < 1000) SELECT id, 1 FROM n", "INSERT INTO shop.product SELECT 1000 * a.id + b.id, 1 FROM shop.product a, "+
+		"shop.product b WHERE a.id <= 50")
+	s.stamped()
+	between.Aim(freeAddress(t))
+	s.await("freshet says that it does not know", func(st *app.Status) bool {
+		return st.State == app.Doubtful && strings.Contains(st.Sentence, "whether redis "+between.Addr()+" is still the same")
+	})
+	between.Aim(s.redis.Addr)
+	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
+}
+
 func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {
 	s := newSite(t, testbed.MariaDB(t))
 	sentinels := testbed.Sentinels(t, testbed.SentinelOptions{Name: "shop", Master: s.redis}, 1)

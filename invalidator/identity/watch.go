@@ -80,6 +80,9 @@ type Watch struct {
 	answers []seen
 	// mute is set once it was said that Redis does not say who it is.
 	mute bool
+	// heard is when a new connection last led to a Redis that answered, and unheard why none has since.
+	heard   time.Time
+	unheard error
 }
 
 // seen is a server that answered at a time.
@@ -107,7 +110,33 @@ func New(d Deps, o Options) (*Watch, error) {
 	if d.Moved == nil {
 		d.Moved = func() {}
 	}
-	return &Watch{deps: d, options: o, news: make(chan struct{}, 1), stamp: stamp{leads: d.Leads == nil}}, nil
+	return &Watch{
+		deps: d, options: o, news: make(chan struct{}, 1), stamp: stamp{leads: d.Leads == nil}, heard: time.Now(),
+		unheard: errors.New("none was tried"),
+	}, nil
+}
+
+// unheardFor is for how long no look may come about before it counts: each takes up to two seconds.
+const unheardFor = 5 * time.Second
+
+// Unheard returns since when no new connection has led to a Redis that answers, and why; zero: one has lately. Older
+// connections may go on answering meanwhile, and lead to a server that has been replaced.
+func (w *Watch) Unheard() (since time.Time, why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.heard) <= unheardFor {
+		return time.Time{}, nil
+	}
+	return w.heard, w.unheard
+}
+
+// hears takes note of whether a new connection led to a Redis that answers.
+func (w *Watch) hears(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unheard = err; err == nil {
+		w.heard = time.Now()
+	}
 }
 
 // Look asks Redis who it is, and which stamp it holds, over c: a new connection, before it is used. What it answers is
@@ -136,9 +165,15 @@ func (w *Watch) answered(info string, err error, held found) {
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused) && retry.ClassifyRedis(err) != retry.None, err == nil && !ok:
+		w.hears(nil)
 		w.silent(err)
 		return
-	case err != nil, s.loading, s.replica:
+	case err != nil:
+		w.hears(err)
+		return
+	}
+	w.hears(nil)
+	if s.loading || s.replica {
 		return // it is not back yet, or takes no writes: what it holds may still change
 	}
 	w.mu.Lock()
