@@ -45,9 +45,10 @@ type deleting struct {
 
 // stamping says what Redis is stamped with, and where, and whether by this process: see [identity.Deps].
 type stamping struct {
-	place func() (string, bool)
-	leads func() bool
-	name  func(ctx context.Context) (string, error)
+	place   func() (string, bool)
+	leads   func() bool
+	earlier func(a, b string) string
+	name    func(ctx context.Context) (string, error)
 }
 
 // newDeleting makes the engine and its Redis.
@@ -71,7 +72,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}
 	d.identity, err = identity.New(identity.Deps{
-		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Name: s.name,
+		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
 		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
 	}, who)
 	if err != nil {

@@ -32,6 +32,8 @@ type Deps struct {
 	// Leads reports whether this process moves the stamp, of several that share a Redis. It must not block. nil: there
 	// are no others.
 	Leads func() bool
+	// Earlier returns a place that is before both, each as Place returns it. nil: there are no other processes.
+	Earlier func(a, b string) string
 	// Name returns what tells the stamp from those of others: the same in all processes that share it. nil: it is drawn,
 	// and kept with who Redis was.
 	Name func(ctx context.Context) (string, error)
@@ -74,6 +76,8 @@ type Watch struct {
 	news    chan struct{} // wakes Run; it holds one
 
 	stamp stamp
+	// held is the stamp that the Redis which is known held when it was last looked at. Only Run uses it.
+	held string
 
 	mu sync.Mutex
 	// answers wait to be compared: the last of each server.
@@ -256,6 +260,10 @@ func (w *Watch) take() []seen {
 // compare records what is in doubt, and returns who Redis is known to be from now on. It fails only with ctx.
 func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	is := known{Run: s.run, Repl: s.repl, Seen: s.at, Place: w.options.place(), Stamp: was.Stamp}
+	before := w.held
+	if s.stamp.is != unsure || is.Run != was.Run {
+		w.held = s.stamp.text
+	}
 	if was.Run == "" {
 		w.stamp.confirm(s.stamp)
 		return is, nil
@@ -281,6 +289,11 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		return is, nil
 	}
 	from, since := w.from(was, s)
+	if w.deps.Earlier != nil && w.options.Window == 0 && from != "" && before != "" && is.Run != was.Run {
+		// Others may have been at the new server for some time, and moved its stamp, while this one deleted keys on the
+		// former one alone. They moved the stamp of that one no more.
+		from = w.deps.Earlier(from, before)
+	}
 	err := w.deps.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address, From: from,
 		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted %s may be back",

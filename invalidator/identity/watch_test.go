@@ -61,6 +61,7 @@ func (r *rig) begin() {
 	if r.group != "" {
 		o.Source, o.Group = "", r.group
 		d.Leads = func() bool { return !r.follows }
+		d.Earlier = func(a, b string) string { return min(a, b) }
 		d.Name = func(context.Context) (string, error) { return r.group + "@cluster", nil }
 	}
 	w, err := New(d, o)
