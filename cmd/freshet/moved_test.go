@@ -157,8 +157,8 @@ func TestAroundKafkaNoKeyIsStaleIfOneInvalidatorFollowsAnAddressLate(t *testing.
 		s.write(id)
 	}
 	o.stamped() // the next server's stamp says that all is deleted
-	left := o.left()
-	if there := len(former.Client().Keys(t.Context(), "product:*").Val()); left <= untouched || there == changed+untouched {
+	left, there := o.left(), len(former.Client().Keys(t.Context(), "product:*").Val())
+	if left <= untouched || there == changed+untouched {
 		t.Fatalf("%d keys are left on the next server, %d on the former one: they did not share the deletes", left, there)
 	}
 	between[other].Aim(next.Addr)
