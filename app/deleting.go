@@ -45,9 +45,10 @@ type deleting struct {
 
 // stamping says what Redis is stamped with, and where, and whether by this process: see [identity.Deps].
 type stamping struct {
-	place func() (string, bool)
-	leads func() bool
-	name  func(ctx context.Context) (string, error)
+	place   func() (string, bool)
+	leads   func() bool
+	earlier func(a, b string) string
+	name    func(ctx context.Context) (string, error)
 }
 
 // newDeleting makes the engine and its Redis.
@@ -71,7 +72,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		who.Source, who.Group = "", c.EventLog.Kafka.Group
 	}
 	d.identity, err = identity.New(identity.Deps{
-		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Name: s.name,
+		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
 		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
 	}, who)
 	if err != nil {
@@ -172,6 +173,7 @@ func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
 	s.Redis = &RedisStatus{Address: d.redis.String(), Up: engine.RedisUp, Sentence: engine.Redis}
+	s.unheard, s.unheardWhy = d.identity.Unheard()
 	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
 	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()

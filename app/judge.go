@@ -164,6 +164,10 @@ func (s *Status) byDoubt() (State, string) {
 	case !s.deaf.IsZero():
 		return Doubtful, fmt.Sprintf("it is not known what is in doubt since %s ago: the topic of doubts cannot be read, "+
 			"and the log says why", time.Since(s.deaf).Round(time.Second))
+	case !s.unheard.IsZero():
+		return Doubtful, fmt.Sprintf("it is not known since %s ago whether redis %s is still the same server: deletes are "+
+			"acknowledged on connections of before, and no new one comes about (%v), so another server may have taken its place",
+			time.Since(s.unheard).Round(time.Second), s.Redis.Address, s.unheardWhy)
 	case s.uncounted:
 		return Starting, "reading from Kafka which keys were given up"
 	case s.DeadLetters > 0:

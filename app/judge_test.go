@@ -132,6 +132,14 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"it is not known what is in doubt since 2m0s ago: the topic of doubts cannot be read",
 			},
 			{
+				"no new connection to redis", func(s *Status) {
+					s.Redis = &RedisStatus{Address: "cache:6379", Up: true}
+					s.unheard, s.unheardWhy = now.Add(-7*time.Second), errors.New("i/o timeout")
+				}, "", Doubtful,
+				"it is not known since 7s ago whether redis cache:6379 is still the same server: deletes are acknowledged on " +
+					"connections of before, and no new one comes about (i/o timeout)",
+			},
+			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,
 				"keys may be stale: TRUNCATE of shop.a (clear them, then `freshet doubts dismiss 1f`)",
 			},

@@ -75,7 +75,7 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 		return nil, err
 	}
 	g := p.newGroupAnswers(log, b)
-	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, stamping{g.place, g.leads.Load, b.stampName})
+	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, stamping{g.place, g.leads.Load, earlierPlace, b.stampName})
 	if err != nil {
 		return nil, err
 	}

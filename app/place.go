@@ -103,3 +103,28 @@ func (g *groupAnswers) placeText(ctx context.Context, at kafka.Place) (string, e
 	text, err := json.Marshal(groupPlace{at, given.Number})
 	return string(text), err
 }
+
+// earlierPlace returns what a stamp says that is before both: a itself, if that is.
+func earlierPlace(a, b string) string {
+	var is, other groupPlace
+	if json.Unmarshal([]byte(a), &is) != nil || json.Unmarshal([]byte(b), &other) != nil || other.Partitions == nil {
+		return a
+	}
+	before := other.Answered < is.Answered
+	is.Answered = min(is.Answered, other.Answered)
+	for n, at := range is.Partitions {
+		switch o, begun := other.Partitions[n]; {
+		case !begun:
+			delete(is.Partitions, n) // from its beginning on
+			before = true
+		case o.Offset < at.Offset:
+			is.Partitions[n] = o
+			before = true
+		}
+	}
+	text, err := json.Marshal(&is)
+	if !before || err != nil {
+		return a
+	}
+	return string(text)
+}

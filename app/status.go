@@ -108,6 +108,9 @@ type circumstances struct {
 	unreadable          error
 	// deaf is since when it cannot be heard what is in doubt; zero: it can be.
 	deaf time.Time
+	// unheard is since when no new connection to Redis has come about, and unheardWhy why; zero: one has lately.
+	unheard    time.Time
+	unheardWhy error
 	// waiting is why the engine fetches nothing; "" while it does.
 	waiting string
 	// behindAfter is how long nothing may have been known to be finished before the state is Behind.

@@ -58,6 +58,15 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, c.judge(err)
 }
 
+// SetDeadline implements [net.Conn]. It fails once the connection has been left, as do the next two.
+func (c *conn) SetDeadline(t time.Time) error { return c.judge(c.Conn.SetDeadline(t)) }
+
+// SetReadDeadline implements [net.Conn].
+func (c *conn) SetReadDeadline(t time.Time) error { return c.judge(c.Conn.SetReadDeadline(t)) }
+
+// SetWriteDeadline implements [net.Conn].
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.judge(c.Conn.SetWriteDeadline(t)) }
+
 // judge says of an error whether it is that of a connection which was closed while it was not used. What did not come
 // in time never is: a Redis that is silent is just that.
 func (c *conn) judge(err error) error {

@@ -27,6 +27,8 @@ type endpoint struct {
 	open map[*conn]struct{}
 	// at is where the last connection led to.
 	at string
+	// left is how often all connections have been left.
+	left int
 }
 
 // dial makes a connection.
@@ -54,6 +56,9 @@ func (e *endpoint) connect(ctx context.Context, network, _ string) (net.Conn, er
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	e.dials.Add(1)
+	e.mu.Lock()
+	left := e.left
+	e.mu.Unlock()
 	addr, err := e.addr, error(nil)
 	if e.sentinels != nil {
 		if addr, err = e.sentinels.Master(ctx); err != nil {
@@ -67,6 +72,10 @@ func (e *endpoint) connect(ctx context.Context, network, _ string) (net.Conn, er
 	made := &conn{Conn: c, endpoint: e}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if left != e.left { // it may lead to the server that was left meanwhile
+		made.leave()
+		return failedConn{err: errLeft}, nil
+	}
 	e.open[made] = struct{}{}
 	e.at = addr
 	return made, nil
@@ -79,11 +88,12 @@ func (e *endpoint) closed(c *conn) {
 	delete(e.open, c)
 }
 
-// Leave leaves all connections that there are: the server at their other end is not the one any more. A command that
-// is under way on one fails, and says nothing of Redis ([errLeft]). It does not block.
+// Leave leaves all connections that there are, and those that are being made: the server at their other end is not the
+// one any more. A command that is under way on one fails, and says nothing of Redis ([errLeft]). It does not block.
 func (e *endpoint) Leave() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.left++
 	for c := range e.open {
 		c.leave()
 	}

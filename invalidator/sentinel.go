@@ -50,9 +50,13 @@ type believed struct {
 	err   error
 }
 
+// grace is how long the other sentinels are waited for once one has answered. It is less than a look at Redis may take.
+const grace = 500 * time.Millisecond
+
 // Master returns where the master is, by the newest failover that any of the sentinels knows of. All are asked at once.
-// It returns as soon as more than half of them name the same one, and otherwise waits for all, at most half of Timeout:
-// a sentinel that is cut off from the others still names the former master.
+// It returns as soon as more than half of them name the same one, and otherwise waits for all: a sentinel that is cut
+// off from the others still names the former master. It waits for at most half of Timeout, and after the first answer
+// for at most grace.
 func (s *Sentinels) Master(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout()/2)
 	defer cancel()
@@ -68,6 +72,9 @@ func (s *Sentinels) Master(ctx context.Context) (string, error) {
 		if b.err != nil {
 			failed = append(failed, b.err)
 			continue
+		}
+		if newest.addr == "" {
+			defer time.AfterFunc(grace, cancel).Stop()
 		}
 		if votes[b]++; 2*votes[b] > len(s.Addresses) {
 			cancel()

@@ -136,6 +136,24 @@ func TestTheNewestFailoverCounts(t *testing.T) {
 	}
 }
 
+// A long redis.timeout is for a Redis that is slow. That one of two sentinels hangs must not hide for so long that the
+// other knows of a failover.
+func TestASentinelThatHangsIsNotWaitedForAsLongAsRedis(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connection
+	testbed.Must(t, err)
+	defer hung.Close()
+	s := &Sentinels{
+		Name: "shop", Timeout: time.Hour,
+		Addresses: []string{hung.Addr().String(), sayingSentinel(t, believed{addr: "a:1", epoch: 3})},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	defer time.AfterFunc(time.Minute, cancel).Stop()
+	if at, err := s.Master(ctx); at != "a:1" || err != nil || ctx.Err() != nil {
+		t.Errorf("%q, %v, %v", at, err, ctx.Err())
+	}
+}
+
 // sayingSentinel answers all that it is asked with one opinion.
 func sayingSentinel(t *testing.T, b believed) (addr string) {
 	t.Helper()
@@ -330,5 +348,74 @@ func TestWhatWasSentBeforeAMoveSaysNothingOfTheNewServer(t *testing.T) {
 	w.answered(reply{12 * d, 13 * d})
 	if end := w.dark(time.Second); end != 13*d {
 		t.Errorf("the silence before the first answer of the new server ends at %v, want %v", end, 13*d)
+	}
+}
+
+// A connection is being made while the server that it leads to is left.
+func TestAConnectionThatWasBegunBeforeAMoveIsNotUsed(t *testing.T) {
+	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			old, next := newPlace(t, secured), newPlace(t, secured)
+			var to atomic.Pointer[place]
+			to.Store(old)
+			s := single(t, SingleOptions{Address: old.addr, Timeout: time.Minute})
+			leading(s, &to)
+			made, moved := make(chan struct{}), make(chan struct{})
+			dial := s.dial
+			s.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dial(ctx, network, addr)
+				if to.Load() == old {
+					close(made)
+					<-moved
+				}
+				return c, err
+			}
+			old.server.Do(t, "set", "a", "1")
+			next.server.Do(t, "set", "a", "1")
+			first := make(chan error)
+			go func() {
+				c := commandsOf("a")
+				s.Unlink(context.Background(), c)
+				first <- c[0].Err
+			}()
+			<-made
+			to.Store(next)
+			s.Leave()
+			close(moved)
+			if err := <-first; !isNoNews(err) {
+				t.Errorf("the first delete says %v", err)
+			}
+			c := commandsOf("a")
+			s.Unlink(t.Context(), c)
+			testbed.Must(t, c[0].Err)
+			there := func(p *place) int64 { return p.server.Client().Exists(t.Context(), "a").Val() }
+			if there(old) != 1 || there(next) != 0 {
+				t.Error("the delete went to the former server")
+			}
+		})
+	}
+}
+
+// What fails on a connection that has been left says nothing of Redis, whatever it is.
+func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
+	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			at := newPlace(t, secured)
+			s := single(t, SingleOptions{Address: at.addr, TLS: at.tls, Timeout: time.Minute})
+			c, err := s.connect(t.Context(), "tcp", at.addr)
+			testbed.Must(t, err)
+			defer c.Close()
+			s.Leave()
+			_, read := c.Read(make([]byte, 1))
+			_, written := c.Write([]byte("PING\r\n"))
+			for what, err := range map[string]error{
+				"a read": read, "a write": written, "a deadline": c.SetDeadline(time.Now()),
+				"a deadline of reads": c.SetReadDeadline(time.Now()), "a deadline of writes": c.SetWriteDeadline(time.Now()),
+			} {
+				if !isNoNews(err) {
+					t.Errorf("%s says %v", what, err)
+				}
+			}
+		})
 	}
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
@@ -118,6 +121,72 @@ func TestAFailoverBySentinelsLeavesNoKeyStale(t *testing.T) {
 	if at := s.status().Redis.Address; at != name+" ("+replica.Addr+")" {
 		t.Errorf("the status says that redis is %s", at)
 	}
+}
+
+// Two invalidators of a group notice at different times that the address leads elsewhere, as if one had cached a name.
+// Meanwhile that one deletes keys on the server that the other has left.
+func TestAroundKafkaNoKeyIsStaleIfOneInvalidatorFollowsAnAddressLate(t *testing.T) {
+	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
+	o := &olderGroup{
+		older: &older{site: s}, reader: s.part("reader"),
+		members: []*site{s.part("invalidator"), s.part("invalidator")}, running: map[*site]*testbed.Running{},
+	}
+	between := map[*site]*proxy.Proxy{}
+	for _, m := range o.members {
+		between[m] = proxy.Start(t, s.redis.Addr)
+		m.redisAt = []string{between[m].Addr()}
+	}
+	o.launch(o.reader)
+	o.startMembers()
+	for id := range changed + untouched {
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	s.stamped()
+	former, next := s.redis, s.replicate()
+	next.Do(t, "replicaof", "no", "one")
+	leader, other := o.leads()
+	between[leader].Aim(next.Addr)
+	leader.redis, o.redis = next, next
+	testbed.Eventually(t, patience, "the leader has come to the next server", func() bool {
+		st := leader.status()
+		return st != nil && len(st.Doubts) == 0 && slices.ContainsFunc(st.EndedDoubts, func(d doubt.Ended) bool {
+			return d.Cause == alarm.RedisChanged
+		})
+	})
+	for id := range changed {
+		s.write(id)
+	}
+	o.stamped() // the next server's stamp says that all is deleted
+	left, there := o.left(), len(former.Client().Keys(t.Context(), "product:*").Val())
+	if left <= untouched || there == changed+untouched {
+		t.Fatalf("%d keys are left on the next server, %d on the former one: they did not share the deletes", left, there)
+	}
+	between[other].Aim(next.Addr)
+	for id := range changed {
+		o.gone(fmt.Sprintf("product:%d", id))
+	}
+	if n := o.left(); n != untouched {
+		t.Errorf("%d keys are left, want %d", n, untouched)
+	}
+}
+
+// What is deleted over connections of before may be deleted on a server that nobody reads from any more.
+func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
+	s := newSite(t, testbed.MySQL(t))
+	between := proxy.Start(t, s.redis.Addr)
+	s.redisAt = []string{between.Addr()}
+	s.run()
+	// So much at once that there are connections enough for all that comes later.
+	s.source.Exec(t, "INSERT INTO shop.product (id, price) WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n "+
+		"WHERE id < 1000) SELECT id, 1 FROM n", "INSERT INTO shop.product SELECT 1000 * a.id + b.id, 1 FROM shop.product a, "+
+		"shop.product b WHERE a.id <= 50")
+	s.stamped()
+	between.Aim(freeAddress(t))
+	s.await("freshet says that it does not know", func(st *app.Status) bool {
+		return st.State == app.Doubtful && strings.Contains(st.Sentence, "whether redis "+between.Addr()+" is still the same")
+	})
+	between.Aim(s.redis.Addr)
+	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
 }
 
 func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {

@@ -32,6 +32,8 @@ type Deps struct {
 	// Leads reports whether this process moves the stamp, of several that share a Redis. It must not block. nil: there
 	// are no others.
 	Leads func() bool
+	// Earlier returns a place that is before both, each as Place returns it. nil: there are no other processes.
+	Earlier func(a, b string) string
 	// Name returns what tells the stamp from those of others: the same in all processes that share it. nil: it is drawn,
 	// and kept with who Redis was.
 	Name func(ctx context.Context) (string, error)
@@ -74,12 +76,17 @@ type Watch struct {
 	news    chan struct{} // wakes Run; it holds one
 
 	stamp stamp
+	// held is the stamp that the Redis which is known held when it was last looked at. Only Run uses it.
+	held string
 
 	mu sync.Mutex
 	// answers wait to be compared: the last of each server.
 	answers []seen
 	// mute is set once it was said that Redis does not say who it is.
 	mute bool
+	// heard is when a new connection last led to a Redis that answered, and unheard why none has since.
+	heard   time.Time
+	unheard error
 }
 
 // seen is a server that answered at a time.
@@ -107,7 +114,33 @@ func New(d Deps, o Options) (*Watch, error) {
 	if d.Moved == nil {
 		d.Moved = func() {}
 	}
-	return &Watch{deps: d, options: o, news: make(chan struct{}, 1), stamp: stamp{leads: d.Leads == nil}}, nil
+	return &Watch{
+		deps: d, options: o, news: make(chan struct{}, 1), stamp: stamp{leads: d.Leads == nil}, heard: time.Now(),
+		unheard: errors.New("none was tried"),
+	}, nil
+}
+
+// unheardFor is for how long no look may come about before it counts: each takes up to two seconds.
+const unheardFor = 5 * time.Second
+
+// Unheard returns since when no new connection has led to a Redis that answers, and why; zero: one has lately. Older
+// connections may go on answering meanwhile, and lead to a server that has been replaced.
+func (w *Watch) Unheard() (since time.Time, why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.heard) <= unheardFor {
+		return time.Time{}, nil
+	}
+	return w.heard, w.unheard
+}
+
+// hears takes note of whether a new connection led to a Redis that answers.
+func (w *Watch) hears(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unheard = err; err == nil {
+		w.heard = time.Now()
+	}
 }
 
 // Look asks Redis who it is, and which stamp it holds, over c: a new connection, before it is used. What it answers is
@@ -136,9 +169,15 @@ func (w *Watch) answered(info string, err error, held found) {
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused) && retry.ClassifyRedis(err) != retry.None, err == nil && !ok:
+		w.hears(nil)
 		w.silent(err)
 		return
-	case err != nil, s.loading, s.replica:
+	case err != nil:
+		w.hears(err)
+		return
+	}
+	w.hears(nil)
+	if s.loading || s.replica {
 		return // it is not back yet, or takes no writes: what it holds may still change
 	}
 	w.mu.Lock()
@@ -221,6 +260,10 @@ func (w *Watch) take() []seen {
 // compare records what is in doubt, and returns who Redis is known to be from now on. It fails only with ctx.
 func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	is := known{Run: s.run, Repl: s.repl, Seen: s.at, Place: w.options.place(), Stamp: was.Stamp}
+	before := w.held
+	if s.stamp.is != unsure || is.Run != was.Run {
+		w.held = s.stamp.text
+	}
 	if was.Run == "" {
 		w.stamp.confirm(s.stamp)
 		return is, nil
@@ -246,6 +289,11 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		return is, nil
 	}
 	from, since := w.from(was, s)
+	if w.deps.Earlier != nil && w.options.Window == 0 && from != "" && before != "" && is.Run != was.Run {
+		// Others may have been at the new server for some time, and moved its stamp, while this one deleted keys on the
+		// former one alone. They moved the stamp of that one no more.
+		from = w.deps.Earlier(from, before)
+	}
 	err := w.deps.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address, From: from,
 		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted %s may be back",

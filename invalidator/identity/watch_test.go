@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -60,6 +61,7 @@ func (r *rig) begin() {
 	if r.group != "" {
 		o.Source, o.Group = "", r.group
 		d.Leads = func() bool { return !r.follows }
+		d.Earlier = func(a, b string) string { return min(a, b) }
 		d.Name = func(context.Context) (string, error) { return r.group + "@cluster", nil }
 	}
 	w, err := New(d, o)
@@ -285,6 +287,40 @@ func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
 		t.Error("somebody was seen")
 	}
 	r.doubtful("")
+}
+
+// Connections of before may go on answering, and nobody knows whether they lead to the server that is written to.
+func TestItIsKnownThatNoNewConnectionComesAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{})
+		defer func() { testbed.Must(t, client.Close()) }()
+		w, err := New(Deps{Redis: client, Facts: &doubttest.Memory{}, Doubts: mustBook(t)}, Options{})
+		testbed.Must(t, err)
+		unheard := func(want time.Duration, why string) {
+			t.Helper()
+			since, err := w.Unheard()
+			if want == 0 && !since.IsZero() || want > 0 && (!since.Equal(time.Now().Add(-want)) || err == nil ||
+				err.Error() != why) {
+				t.Errorf("nothing was heard since %v (%v), want %s (%s)", since, err, want, why)
+			}
+		}
+		unheard(0, "")
+		time.Sleep(unheardFor + time.Second)
+		unheard(unheardFor+time.Second, "none was tried")
+		for _, says := range []string{
+			"run_id:a\r\nuptime_in_seconds:9\r\nrole:master\r\n", "run_id:a\r\nuptime_in_seconds:0\r\nloading:1\r\n", "nothing",
+		} {
+			w.answered(says, nil, found{})
+			unheard(0, "")
+			for range unheardFor / time.Second {
+				w.answered("", errors.New("i/o timeout"), found{})
+				time.Sleep(time.Second)
+			}
+			unheard(0, "")
+			time.Sleep(time.Second)
+			unheard(unheardFor+time.Second, "i/o timeout")
+		}
+	})
 }
 
 func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
