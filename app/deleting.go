@@ -56,7 +56,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 ) (*deleting, error) {
 	c := p.config
 	d := &deleting{shared: p.shared, log: log, letters: letters, freshAsOf: freshAsOf}
-	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) { d.identity.Look(ctx, c) })
+	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) error { return d.identity.Look(ctx, c) })
 	if err != nil {
 		return nil, err
 	}

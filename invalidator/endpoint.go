@@ -50,12 +50,17 @@ func dialer(timeout time.Duration, secured *tls.Config) dial {
 	return (&tls.Dialer{NetDialer: plain, Config: secured}).DialContext
 }
 
+// counted is connect for connections that the engine uses.
+func (e *endpoint) counted(ctx context.Context, network, addr string) (net.Conn, error) {
+	e.dials.Add(1)
+	return e.connect(ctx, network, addr)
+}
+
 // connect makes a connection to where Redis is now. A failure is handed on as a [failedConn].
 func (e *endpoint) connect(ctx context.Context, network, _ string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
-	e.dials.Add(1)
 	e.mu.Lock()
 	left := e.left
 	e.mu.Unlock()

@@ -30,9 +30,8 @@ type SingleOptions struct {
 	WaitReplicas int
 	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
 	QueryWorkers int
-	// Connected, if it is there, is given each new connection before that is used. What it finds is of no consequence to
-	// the connection: one that is lost fails at its next use.
-	Connected func(ctx context.Context, c *redis.Conn)
+	// Connected, if it is there, is given each new connection before that is used. Its error ends the connection.
+	Connected func(ctx context.Context, c *redis.Conn) error
 	// TLS, when not nil, is used for every connection.
 	TLS *tls.Config
 }
@@ -85,7 +84,7 @@ func (s *Single) clientOptions() *redis.Options {
 	o := &s.options
 	return &redis.Options{
 		Addr: o.Address, Username: o.Username, Password: o.Password, DB: o.DB,
-		Dialer: s.connect, OnConnect: onConnect(o.Connected),
+		Dialer: s.counted, OnConnect: o.Connected,
 		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
 		Protocol: 2, DisableIdentity: true,
 		// The caller sees every failure, and its own deadlines count.
@@ -102,20 +101,9 @@ const lookLives = 500 * time.Millisecond
 // address leads to another one. The caller closes it.
 func (s *Single) Looking() *redis.Client {
 	c := s.clientOptions()
-	c.OnConnect = nil
+	c.Dialer, c.OnConnect = s.connect, nil
 	c.PoolSize, c.ConnMaxLifetime = 1, lookLives
 	return redis.NewClient(c)
-}
-
-// onConnect returns what is done with a new connection.
-func onConnect(connected func(ctx context.Context, c *redis.Conn)) func(context.Context, *redis.Conn) error {
-	if connected == nil {
-		return nil
-	}
-	return func(ctx context.Context, c *redis.Conn) error {
-		connected(ctx, c)
-		return nil
-	}
 }
 
 // Client returns the client for questions that the engine does not ask. It is closed with s.

@@ -13,7 +13,7 @@ import (
 
 // Redis makes the connections to Redis. None is opened yet. Each is handed to connected, if there is one, before it is
 // used.
-func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn)) (*invalidator.Single, error) {
+func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) error) (*invalidator.Single, error) {
 	secured, err := c.Redis.TLS.Client()
 	if err != nil {
 		return nil, fmt.Errorf("redis.tls: %w", err)

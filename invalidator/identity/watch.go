@@ -144,12 +144,12 @@ func (w *Watch) hears(err error) {
 }
 
 // Look asks Redis who it is, and which stamp it holds, over c: a new connection, before it is used. What it answers is
-// compared by [Watch.Run]. Of an error it is only asked whether Redis refuses to say: whether it is there is for others
-// to find out.
-func (w *Watch) Look(ctx context.Context, c redis.Cmdable) {
+// compared by [Watch.Run]. It fails if no answer came, or only half of one: the connection must not be used then, since
+// the answer may come yet, and would be taken for that to somebody else's command.
+func (w *Watch) Look(ctx context.Context, c redis.Cmdable) error {
 	key, before := w.asked()
 	if key == "" {
-		return // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
+		return nil // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
 	}
 	pipe := c.Pipeline()
 	info, held := pipe.Info(ctx), pipe.Get(ctx, key)
@@ -161,6 +161,10 @@ func (w *Watch) Look(ctx context.Context, c redis.Cmdable) {
 	}
 	w.refused(key, held.Err())
 	w.answered(info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
+	if errors.As(err, &answer) {
+		return nil
+	}
+	return err
 }
 
 // answered takes what Redis has answered.
