@@ -16,8 +16,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
-// lives is a site whose freshet is killed at the steps of a doubt's life, between a proxy in front of the source and one
-// in front of Redis.
+// lives is a site whose freshet is killed at the steps of a doubt's life. There is a proxy in front of the source, and
+// one in front of Redis.
 type lives struct {
 	*site
 	binlog *proxy.Binlog
@@ -28,8 +28,8 @@ type lives struct {
 // livesKeys is how many keys are stale: the pages of a pass are of 200.
 const livesKeys = 700
 
-// A freshet that is killed at any step of a doubt's life has it again when it starts, and answers it: from the event that
-// it has not read yet up to the last key of the second pass. Once the doubt is gone, nothing is forgotten again.
+// A freshet that is killed at any step of a doubt's life has it again when it starts, and answers it: from the event
+// that it has not read yet up to the last key of the second pass. Once the doubt is gone, nothing is forgotten again.
 //
 // It is one doubt, which freshet must know after each start: otherwise the next step is never reached.
 func TestAFreshetThatIsKilledAtAnyStepOfADoubtGoesOnWithIt(t *testing.T) {
@@ -208,8 +208,8 @@ func (l *lives) aroundItsEnd() {
 	l.kept("product:1", "other:1")
 }
 
-// afterTheLastKey kills freshet when Redis has the last key of the second pass forgotten, or a moment later: the doubt is
-// just about to be dismissed, or just was.
+// afterTheLastKey kills freshet when Redis gets the last key of the second pass, or a moment later: the doubt is just
+// about to be dismissed, or just was.
 func (l *lives) afterTheLastKey() {
 	l.t.Helper()
 	reached := make(chan struct{})
