@@ -185,15 +185,17 @@ func (s *lossy) settle() {
 	f.stop()
 }
 
-// lookAtTheCalm checks that of the rows that nobody has changed, those keys are cached that no lost record can have been
-// about, by any number of partitions that there was, and no others.
+// lookAtTheCalm checks that of the rows that nobody has changed, those keys are cached that no lost record can have
+// been about, by any number of partitions that there was, and no others.
 func (s *lossy) lookAtTheCalm() {
 	t := s.fleet.t
 	t.Helper()
 	stay, wrong := 0, 0
 	for id := calmFrom; id < calmFrom+calm; id++ {
 		key := fmt.Sprintf("product:%d", id)
-		lost := slices.ContainsFunc(s.spreads, func(n int) bool { return slices.Contains(s.lost, partitionOf(key, n)) })
+		lost := slices.ContainsFunc(s.spreads, func(n int) bool {
+			return slices.Contains(s.lost, partitionOf(key, n))
+		})
 		cached, err := s.answering.redis.Client().Exists(t.Context(), key).Result()
 		testbed.Must(t, err)
 		if (cached == 1) == lost {
