@@ -25,6 +25,9 @@ type gapped struct {
 	*site
 	// saved is a copy of the source's files from before the last changes.
 	saved string
+	// file and pos are where the source's binlog ended before freshet read the last changes.
+	file string
+	pos  uint64
 }
 
 func newGapped(t *testing.T, source *testbed.Server) *gapped {
@@ -92,6 +95,30 @@ func (g *gapped) damage() {
 	testbed.Must(g.t, f.Close())
 }
 
+// loseEvents changes rows, some of which have no events: the source cannot keep those of a statement without
+// transactions, gives it up half done, and says in its binlog that it has lost events.
+func (g *gapped) loseEvents() {
+	g.t.Helper()
+	g.change()
+	g.source.Exec(g.t, "ALTER TABLE shop.product ADD note TEXT, ENGINE = MyISAM")
+	const wide = "UPDATE shop.product SET price = 4711, note = REPEAT('n', 3000)"
+	if err := g.source.ExecContext(g.t.Context(), wide); err == nil {
+		g.t.Fatal("the statement was logged whole")
+	}
+	if n := g.source.QueryText(g.t, "SELECT COUNT(*) FROM shop.product WHERE price = 4711"); n == "0" {
+		g.t.Fatal("no row was changed")
+	}
+}
+
+// crash has the source lose the end of its binlog, which freshet has read, and give its numbers to other transactions.
+func (g *gapped) crash() {
+	g.t.Helper()
+	testbed.Must(g.t, g.source.Kill())
+	testbed.Must(g.t, os.Truncate(filepath.Join(g.files(), g.file), int64(g.pos)))
+	testbed.Must(g.t, g.source.Start(g.t.Context()))
+	g.change()
+}
+
 // passed starts freshet, and waits until it has found the gap, and has forgotten all that may be stale, and no more. It
 // goes on reading.
 func (g *gapped) passed() *testbed.Running {
@@ -128,14 +155,17 @@ func (g *gapped) goesOn() {
 
 // withoutGTIDs is a MySQL that keeps none.
 func withoutGTIDs(t *testing.T) *testbed.Server {
-	return testbed.MySQL(t, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+	return testbed.MySQL(t, append(slices.Clone(losesWide), "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")...)
 }
+
+// losesWide has a server lose the events of statements without transactions that change more than one page.
+var losesWide = []string{"--max-binlog-stmt-cache-size=4096", "--binlog-stmt-cache-size=4096"}
 
 // gapSources are servers that keep positions in each way.
 var gapSources = []database{
-	{"mysql", func(t *testing.T) *testbed.Server { return testbed.MySQL(t) }},
+	{"mysql", func(t *testing.T) *testbed.Server { return testbed.MySQL(t, losesWide...) }},
 	{"mysql without gtids", withoutGTIDs},
-	{"mariadb", func(t *testing.T) *testbed.Server { return testbed.MariaDB(t) }},
+	{"mariadb", func(t *testing.T) *testbed.Server { return testbed.MariaDB(t, losesWide...) }},
 }
 
 // Whatever the source has lost while freshet was away: every key that may be stale is forgotten, those of rows that are
@@ -155,6 +185,11 @@ func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 			}
 		},
 		"restored": func(g *gapped) { g.restore() },
+		"events lost": func(g *gapped) {
+			g.loseEvents()
+			g.source.Exec(g.t, "FLUSH BINARY LOGS")
+		},
+		"crashed": func(g *gapped) { g.crash() },
 		"damaged": func(g *gapped) {
 			g.damage()
 			g.source.Exec(g.t, "FLUSH BINARY LOGS")
@@ -169,6 +204,7 @@ func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 				}
 				r := g.run()
 				g.fill()
+				g.file, g.pos = g.source.BinlogPosition(t)
 				g.finishedUpTo(rowsBefore + 1)
 				if code := r.Stop(t, patience); code != exitDone {
 					t.Fatalf("exit code %d", code)

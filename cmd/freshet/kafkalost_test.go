@@ -151,7 +151,8 @@ func TestOnlyKeysOfThePartitionThatLostRecordsAreForgotten(t *testing.T) {
 	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	place.extra, place.redisMore = passGaps, `, key_prefix: "app:"`
 	place.mappings = `[{table: shop.product, keys: ["product:{id}"]},
-  {table: shop.product, hash: {key: "prices:{id}", field: "now", value: price}}]`
+  {table: shop.product, hash: {key: "prices:{id}", field: "now", value: price}},
+  {table: shop.product, set: {key: "tags:{id}", member: "{price}"}}]`
 	for name, c := range map[string]struct {
 		add    bool // partitions
 		unkept bool // over how many keys are spread
@@ -185,6 +186,7 @@ func TestOnlyKeysOfThePartitionThatLostRecordsAreForgotten(t *testing.T) {
 			for id := 1; id <= 40; id++ {
 				s.cache(fmt.Sprintf("app:product:%d", id))
 				testbed.Must(t, s.redis.Client().HSet(t.Context(), fmt.Sprintf("app:prices:%d", id), "now", "old").Err())
+				testbed.Must(t, s.redis.Client().SAdd(t.Context(), fmt.Sprintf("app:tags:%d", id), "1").Err())
 			}
 			reading, deleting := reader.start("reader"), invalidator.start("invalidator")
 			deleting.WaitOutput(t, patience, c.says)
@@ -194,7 +196,11 @@ func TestOnlyKeysOfThePartitionThatLostRecordsAreForgotten(t *testing.T) {
 			}
 			stay := 0
 			for id := 1; id <= 40; id++ {
-				for _, key := range []string{fmt.Sprintf("product:%d", id), fmt.Sprintf("prices:%d", id)} {
+				for _, kind := range []string{"product", "prices", "tags"} {
+					key := fmt.Sprintf("%s:%d", kind, id)
+					if kind == "tags" && id <= 20 { // which change, and stay
+						continue
+					}
 					stays := id > 20 && !c.unkept && !lost(key)
 					if s.cached("app:"+key) != stays {
 						t.Errorf("%s: is cached: %t", key, !stays)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -73,6 +74,7 @@ type site struct {
 	user, password string
 	token          string // admin.token; "": none
 	keys           []string
+	sourceAt       string   // source.addresses; "": where source is
 	redisAt        []string // redis.addresses; nil: where redis is
 	redisMore      string   // in redis
 	mappings       string   // as the configuration has them; "": shop.product with the keys
@@ -106,8 +108,8 @@ func freeAddress(t *testing.T) string {
 func (s *site) config() string {
 	var b strings.Builder
 	if s.role != "invalidator" || s.readsRows {
-		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n", s.source.Addr, s.user,
-			s.password)
+		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n",
+			cmp.Or(s.sourceAt, s.source.Addr), s.user, s.password)
 	}
 	if s.role != "invalidator" {
 		if s.mappings == "" {

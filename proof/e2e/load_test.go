@@ -48,21 +48,33 @@ func pace() time.Duration { return testbed.Cut(40*time.Millisecond, 2*time.Milli
 func startLoad(r *rig, seed uint64) *load {
 	r.t.Helper()
 	l := &load{r: r}
+	l.start(4, 24, seed)
+	return l
+}
+
+// start makes the rows and begins to write and read, with so many of each.
+func (l *load) start(writers, readers int, seed uint64) {
+	r := l.r
+	r.t.Helper()
 	rows := make([]string, products)
 	for i := range rows {
 		rows[i] = fmt.Sprintf("(%d, %d, 'p')", i+1, i%20)
 	}
 	r.source.Exec(r.t, "INSERT INTO shop.product (id, category_id, name) VALUES "+strings.Join(rows, ","))
-	l.writers.start(4, func(ctx context.Context, i int) error {
+	l.writers.start(writers, func(ctx context.Context, i int) error {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 		return l.loop(ctx, func() error { return l.write(rnd) })
 	})
-	l.readers.start(24, func(ctx context.Context, i int) error {
+	l.fill(readers, seed)
+	r.t.Cleanup(func() { _, _ = l.writers.stop(), l.readers.stop() })
+}
+
+// fill begins to read, with so many readers.
+func (l *load) fill(readers int, seed uint64) {
+	l.readers.start(readers, func(ctx context.Context, i int) error {
 		rnd := rand.New(rand.NewPCG(seed, uint64(100+i)))
 		return l.loop(ctx, func() error { return l.read(ctx, rnd) })
 	})
-	r.t.Cleanup(func() { _, _ = l.writers.stop(), l.readers.stop() })
-	return l
 }
 
 // flock is goroutines that do the same until they are stopped.

@@ -154,8 +154,14 @@ func (l *load) doom(rounds int) {
 // cache fills the cache with rows that are doomed, as readers do.
 func (l *load) cache(from int) {
 	l.r.t.Helper()
+	l.cacheRows(from, doomed)
+}
+
+// cacheRows fills the cache with so many rows.
+func (l *load) cacheRows(from, n int) {
+	l.r.t.Helper()
 	ctx := l.r.t.Context()
-	for id := from; id < from+doomed; id++ {
+	for id := from; id < from+n; id++ {
 		key := fmt.Sprintf("product:%d", id)
 		value, err := rowOf(ctx, l.r.source.DB(), key)
 		testbed.Must(l.r.t, err)

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
+)
+
+// lackingRouter makes a key from each row, and lacks a column for those at some positions: it reports that, and makes
+// none.
+type lackingRouter struct {
+	fakeRouter
+	lacks   map[uint64]bool
+	reports func(kind router.Trouble, table, message string)
+}
+
+func (r *lackingRouter) Route(b *event.Batch, c *event.Change) {
+	if r.lacks[c.Version.Pos] {
+		r.reports(router.ColumnAbsent, c.Table.String(), "a sentence")
+		return
+	}
+	r.fakeRouter.Route(b, c)
+}
+
+// A row of a prepared transaction lacked a column of a key. Readers see what it was until the transaction is committed,
+// which may be long after the doubt was answered: it comes again then, and not if it is rolled back. Nothing else of
+// the transaction is remembered: the keys of its other rows are among those that are in doubt.
+func TestAPreparedRowWhoseKeyCannotBeNamedIsInDoubtWhenItIsCommitted(t *testing.T) {
+	for name, c := range map[string]struct {
+		positions []uint64
+		commit    bool
+	}{
+		"alone":       {[]uint64{100}, true},
+		"with others": {[]uint64{90, 100, 110}, true},
+		"rolled back": {[]uint64{90, 100}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, t.TempDir())
+			defer s.Close()
+			r, l := xaReader(t, s)
+			r.doubts = r.troubles.doubts
+			r.router = &lackingRouter{lacks: map[uint64]bool{100: true}, reports: r.troubles.Report}
+			prepare(t, r, xid, c.positions...)
+			prepared := r.doubts.List()
+			if len(prepared) != 1 || prepared[0].Cause != alarm.ColumnAbsent || prepared[0].At != version(1, 1, 100, 1) {
+				t.Fatalf("when it is prepared: %+v", prepared)
+			}
+			must(t, r.doubts.Dismiss(t.Context(), prepared[0].ID, prepared[0].Last))
+			if got := resolve(t, r, l, xid, c.commit, 500); len(got) > 0 {
+				t.Errorf("at its end: %q", got)
+			}
+			d := r.doubts.List()
+			if !c.commit {
+				if len(d) != 0 {
+					t.Errorf("when it is rolled back: %+v", d)
+				}
+				return
+			}
+			if len(d) != 1 || d[0].Cause != alarm.XAKeysUnknown || !slices.Equal(d[0].Tables, []string{"shop.product"}) ||
+				d[0].At != version(1, 1, 500, 0) {
+				t.Errorf("when it is committed: %+v", d)
+			}
+		})
+	}
+}
+
+// Nobody has to ask for the answer to it.
+func TestAKeyThatARowImageCannotNameIsForgottenByItself(t *testing.T) {
+	b := book(t, nil)
+	a := &answering{doubts: b, mine: func(*doubt.Doubt) bool { return true }, scoped: map[string]time.Time{}}
+	for _, cause := range []alarm.Kind{alarm.ColumnAbsent, alarm.FirstStart} {
+		must(t, b.Record(t.Context(), doubt.Doubt{Cause: cause, Tables: []string{"shop.product"}, Message: "a sentence"}))
+	}
+	if due := a.due(); len(due) != 1 || due[0].Cause != alarm.ColumnAbsent {
+		t.Errorf("%+v", due)
+	}
+}
