@@ -154,6 +154,11 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 	if err != nil {
 		return notYet{err}
 	}
+	if !k.Forget {
+		if err := operate.Queried(w.config, route, &k.Walk); err != nil {
+			return walk.Refusal{Why: err} // another member was asked
+		}
+	}
 	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows, wantedBy: wanted}
 	p.walk = walk.New(walk.Options{
 		Schema: k.Schema, Table: k.Name, Where: k.Where, Bind: route.Bind,

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/canal/walk"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
@@ -88,5 +89,29 @@ func TestAWalkThatNobodyWaitsForHandsOutNothing(t *testing.T) {
 	stop(errDismissed)
 	if _, _, err := p.Fetch(t.Context()); err != io.EOF || p.err != errDismissed || p.finished() {
 		t.Errorf("%v, %v, finished: %v", err, p.err, p.finished())
+	}
+}
+
+// The member that is asked may have the query of a mapping in its file, and the one that walks may not.
+func TestAWalkWithoutItsQueryIsRefused(t *testing.T) {
+	served := false
+	w := walker(t, func(context.Context, eventlog.Partition) error {
+		served = true
+		return nil
+	})
+	kept, err := config.Parse("reader.yaml", []byte(`
+source: {name: shop, addresses: ["127.0.0.1:1"], user: root}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings: [{table: shop.product, keys: ["product:{id}"], rebuild: {query: "SELECT name FROM shop.product WHERE id = {id}"}}]
+`), operate.CheckMappings)
+	must(t, err)
+	k := &walked{Walk: operate.Walk{Schema: "shop", Name: "product"}}
+	var never walk.Refusal
+	if err := w.run(t.Context(), t.Context(), k, kept.Mappings); !errors.As(err, &never) || served {
+		t.Errorf("%v, served: %v", err, served)
+	}
+	k.Forget = true // needs no values
+	if err := w.run(t.Context(), t.Context(), k, kept.Mappings); !served || errors.As(err, &never) {
+		t.Errorf("%v, served: %v", err, served)
 	}
 }
