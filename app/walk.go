@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,7 +160,9 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 			return walk.Refusal{Why: err} // another member was asked
 		}
 	}
-	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows, wantedBy: wanted}
+	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows}
+	p.reading, p.end = context.WithCancel(wanted)
+	defer p.end()
 	p.walk = walk.New(walk.Options{
 		Schema: k.Schema, Table: k.Name, Where: k.Where, Bind: route.Bind,
 		Connect: func(ctx context.Context) (walk.Conn, func(), error) { return p.connect(ctx, o) },
@@ -235,9 +238,11 @@ type walkRun struct {
 	chunk []*event.Batch
 	place walk.Place
 	last  bool
-	// wantedBy ends once nobody waits for the walk, and err is why nothing more comes.
-	wantedBy context.Context
-	err      error
+	// reading ends once nobody waits for the walk, or the engine stops: the session lives until then. end ends it.
+	reading context.Context
+	end     context.CancelFunc
+	// err is why nothing more comes.
+	err error
 
 	issued, done int
 	ended        bool
@@ -295,21 +300,16 @@ func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, erro
 
 // fill reads chunks until there is something to hand out, or nothing is left. It fails once the walk is not wanted.
 func (p *walkRun) fill(ctx context.Context) error {
-	reading, end := context.WithCancel(ctx)
-	defer end()
-	defer context.AfterFunc(p.wantedBy, end)()
-	for p.wantedBy.Err() == nil {
+	defer context.AfterFunc(ctx, p.end)()
+	for p.reading.Err() == nil {
 		if len(p.chunk) > 0 || p.last {
 			return nil
 		}
-		if err := p.next(reading); err != nil && reading.Err() == nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
+		if err := p.next(p.reading); err != nil && p.reading.Err() == nil {
 			return err
 		}
 	}
-	return context.Cause(p.wantedBy)
+	return cmp.Or(ctx.Err(), context.Cause(p.reading))
 }
 
 // next reads the next chunk. It tries until the source answers, and fails with ctx, or if it never will.

@@ -81,10 +81,15 @@ func TestAWalkThatNobodyWaitsForFinishesWhatItHandedOut(t *testing.T) {
 func TestAWalkThatNobodyWaitsForHandsOutNothing(t *testing.T) {
 	wanted, stop := context.WithCancelCause(t.Context())
 	w := walker(t, nil)
-	p := &walkRun{walking: w, walked: &walked{}, wantedBy: wanted, last: true}
+	p := &walkRun{walking: w, walked: &walked{}, last: true}
+	p.reading, p.end = context.WithCancel(wanted)
+	defer p.end()
 	p.chunk = []*event.Batch{{}, {}}
 	if _, _, err := p.Fetch(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if p.reading.Err() != nil {
+		t.Error("the session ends after each batch")
 	}
 	stop(errDismissed)
 	if _, _, err := p.Fetch(t.Context()); err != io.EOF || p.err != errDismissed || p.finished() {
