@@ -140,9 +140,9 @@ func (k *walked) reached() walk.Place {
 // notYet says that a walk cannot begin, and may later.
 type notYet struct{ error }
 
-// run walks until all keys are finished, by these mappings. Once wanted ends, nothing more is read: it finishes what was
-// handed to the engine, and fails with the cause of that. It fails with a [walk.Refusal] if the table cannot be walked,
-// or with ctx, or if the engine does, or is stopped.
+// run walks until all keys are finished, by these mappings. Once wanted ends, nothing more is read: it finishes what
+// was handed to the engine, and fails with the cause of that. It fails with a [walk.Refusal] if the table cannot be
+// walked, or with ctx, or if the engine does, or is stopped.
 func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Mapping) error {
 	o, err := connect.Source(w.config)
 	if err != nil {
