@@ -357,7 +357,9 @@ type underWay interface {
 }
 
 // report says of a doubt how far its redo is, until ctx ends, or the doubt is dismissed: it calls stop with
-// errDismissed.
+// errDismissed. That drops what is between its first and its final action. No other change relies on that final action:
+// what is done again is a leftover, which leaves the version of the key's own change. A scope is dropped in this way
+// too.
 func report(ctx context.Context, book *doubt.Book, d *doubt.Doubt, is underWay, stop context.CancelCauseFunc) {
 	var meter event.Meter
 	for retry.Sleep(ctx, looksEach) == nil {

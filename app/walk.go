@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,9 +140,10 @@ func (k *walked) reached() walk.Place {
 // notYet says that a walk cannot begin, and may later.
 type notYet struct{ error }
 
-// run walks until all keys are finished, by these mappings. It fails with a [walk.Refusal] if the table cannot be
+// run walks until all keys are finished, by these mappings. Once wanted ends, nothing more is read: it finishes what
+// was handed to the engine, and fails with the cause of that. It fails with a [walk.Refusal] if the table cannot be
 // walked, or with ctx, or if the engine does, or is stopped.
-func (w *walking) run(ctx context.Context, k *walked, mappings []spec.Mapping) error {
+func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Mapping) error {
 	o, err := connect.Source(w.config)
 	if err != nil {
 		return err
@@ -153,7 +155,14 @@ func (w *walking) run(ctx context.Context, k *walked, mappings []spec.Mapping) e
 	if err != nil {
 		return notYet{err}
 	}
+	if !k.Forget {
+		if err := operate.Queried(w.config, route, &k.Walk); err != nil {
+			return walk.Refusal{Why: err} // another member was asked
+		}
+	}
 	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows}
+	p.reading, p.end = context.WithCancel(wanted)
+	defer p.end()
 	p.walk = walk.New(walk.Options{
 		Schema: k.Schema, Table: k.Name, Where: k.Where, Bind: route.Bind,
 		Connect: func(ctx context.Context) (walk.Conn, func(), error) { return p.connect(ctx, o) },
@@ -172,8 +181,11 @@ func (w *walking) run(ctx context.Context, k *walked, mappings []spec.Mapping) e
 }
 
 // runWhile does run, and calls wanted every [looksEach] meanwhile. Once that returns false, nobody waits for the walk
-// any more: it ends, and runWhile fails with errDismissed. Once a reader has other mappings it fails with errRemapped:
-// the walk can go on by these.
+// any more: it reads no more rows, and runWhile fails with errDismissed. Once a reader has other mappings it fails with
+// errRemapped: the walk can go on by these.
+//
+// Both wait until what was handed to the engine is finished. The first action of a value leaves the version of the walk
+// next to the key, and so the final action of an older change of the key does nothing: it relies on that of the walk.
 func (w *walking) runWhile(ctx context.Context, k *walked, wanted func(ctx context.Context) bool) error {
 	mappings, err := w.mappings(ctx)
 	if err != nil {
@@ -186,20 +198,20 @@ func (w *walking) runWhile(ctx context.Context, k *walked, wanted func(ctx conte
 	if k.by != "" && k.by != by {
 		return errRemapped
 	}
-	ctx, stop := context.WithCancelCause(ctx)
+	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan error, 1)
-	go func() { done <- w.run(ctx, k, mappings) }()
+	go func() { done <- w.run(ctx, reading, k, mappings) }()
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
 	for {
 		select {
 		case err := <-done:
-			if why := context.Cause(ctx); why == errDismissed || why == errRemapped {
-				return why
-			}
 			return err
 		case <-ticker.C:
+			if reading.Err() != nil {
+				continue
+			}
 			if !wanted(ctx) {
 				stop(errDismissed)
 			} else if now, err := w.mappings(ctx); err == nil && config.MappingsHash(now) != by {
@@ -226,6 +238,9 @@ type walkRun struct {
 	chunk []*event.Batch
 	place walk.Place
 	last  bool
+	// reading ends once nobody waits for the walk, or the engine stops: the session lives until then. end ends it.
+	reading context.Context
+	end     context.CancelFunc
 	// err is why nothing more comes.
 	err error
 
@@ -260,14 +275,11 @@ func (p *walkRun) finished() bool { return p.ended && p.done == p.issued }
 
 // Fetch implements [eventlog.Partition].
 func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
-	for len(p.chunk) == 0 && !p.last {
-		if err := p.next(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil, nil, err
-			}
-			p.err = err
-			break
+	if err := p.fill(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, err
 		}
+		p.err, p.chunk = err, nil
 	}
 	if len(p.chunk) == 0 {
 		p.ended = p.err == nil
@@ -284,6 +296,20 @@ func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, erro
 	p.keys.Add(int64(b.Len()))
 	p.metrics.keys.WithLabelValues(p.what()).Add(float64(b.Len()))
 	return b, t, nil
+}
+
+// fill reads chunks until there is something to hand out, or nothing is left. It fails once the walk is not wanted.
+func (p *walkRun) fill(ctx context.Context) error {
+	defer context.AfterFunc(ctx, p.end)()
+	for p.reading.Err() == nil {
+		if len(p.chunk) > 0 || p.last {
+			return nil
+		}
+		if err := p.next(p.reading); err != nil && p.reading.Err() == nil {
+			return err
+		}
+	}
+	return cmp.Or(ctx.Err(), context.Cause(p.reading))
 }
 
 // next reads the next chunk. It tries until the source answers, and fails with ctx, or if it never will.

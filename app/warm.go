@@ -170,7 +170,7 @@ func (w *warming) Warm(ctx context.Context, of admin.WarmUp) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := operate.Warms(mappings, rows); err != nil {
+	if err := operate.Warms(w.config, mappings, rows); err != nil {
 		return "", err
 	}
 	if err := operate.TryWalk(ctx, w.config, mappings, rows); err != nil {

@@ -42,6 +42,9 @@ type Batch struct {
 	// Leftover says that an older leader left the batch, after work of a newer one, or that it was found by a scope:
 	// nothing of it may be written, only forgotten. Values that are known to be of newer changes may stay.
 	Leftover bool
+	// Named says that somebody has named the keys: all of it is forgotten, whatever newer changes are known. Its versions
+	// are those of other keys.
+	Named bool
 	// Read, when not zero, is when the source was asked for the rows that the batch was made from, on this process's
 	// monotonic clock: they were read from their table, not from the binlog. What the batch says is then as new as that,
 	// and Last is the newest version that everybody was known to see before.

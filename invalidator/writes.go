@@ -80,7 +80,8 @@ func (w *writer) action(at int, p *part, i int) action {
 	inv := &b.Invalidations[n]
 	a := action{at: at, unit: u, intent: inv.Intent, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
-		Source: b.Source, Version: b.Version(n), D: u.d, Leftover: b.Leftover, Now: time.Now(),
+		Source: b.Source, Version: b.Version(n), D: u.d, Leftover: b.Leftover, Named: b.Named,
+		Now: time.Now(),
 	}}
 	if p.final {
 		a.item.Begun = p.first.confirms()

@@ -188,14 +188,40 @@ func askMappings(ctx context.Context, c *config.Config) (mappings []spec.Mapping
 	return mappings, errors.Join(err, kept.Close())
 }
 
-// Warms refuses a walk that has nothing to do: a table whose mappings only raise counters.
-func Warms(mappings []spec.Mapping, w *Walk) error {
+// Warms refuses a walk that has nothing to do: a table whose mappings only raise counters. It also refuses what
+// [Queried] does.
+func Warms(c *config.Config, mappings []spec.Mapping, w *Walk) error {
 	route, err := WalkRouter(mappings, w, nil)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(route.Mappings(), func(m *router.Mapping) bool { return m.Matches(table(w.Schema, w.Name)) }) {
 		return unfit("the mappings of %s.%s only raise counters: there is nothing to write", w.Schema, w.Name)
+	}
+	return Queried(c, route, w)
+}
+
+// Queried refuses a walk of which a process cannot write all values: those that are rebuilt by a query come from one of
+// its own file, and an invalidator's file may have no mappings. What is missing is [admin.NotHere].
+func Queried(c *config.Config, route *router.Router, w *Walk) error {
+	of := table(w.Schema, w.Name)
+	asked := slices.DeleteFunc(route.Queries(), func(q router.Query) bool {
+		return !slices.ContainsFunc(route.Mappings(), func(m *router.Mapping) bool {
+			return m.Ordinal == q.Mapping && m.Matches(of)
+		})
+	})
+	if len(asked) == 0 {
+		return nil
+	}
+	own, err := router.New(c.Mappings, router.Options{})
+	if err != nil {
+		return err
+	}
+	for _, q := range asked {
+		if !slices.ContainsFunc(own.Queries(), func(o router.Query) bool { return o.Query.ID == q.Query.ID }) {
+			return admin.NotHere(fmt.Sprintf("a mapping of %s.%s rebuilds by a query that the file of this process does not have: "+
+				"write mappings, as the reader's file has them, into the files of all invalidators of the group", w.Schema, w.Name))
+		}
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package grafana
 
 // rows returns all that is on the dashboard, from the question to the details.
 func rows() []row {
-	return []row{fresh(), stages(), lag(), keys(), actions(), redis(), trouble(), binlog(), kafka(), process()}
+	return []row{fresh(), stages(), lag(), keys(), actions(), redis(), trouble(), binlog(), kafka(), walks(), process()}
 }
 
 // quantiles are p50 and p99 of a histogram over all instances; by is kept apart, if it is not empty.
@@ -318,6 +318,23 @@ func kafka() row {
 				`sum by (instance) (rate(freshet_kafka_throttled_seconds_total{$all}[$__rate_interval]))`,
 				"{{instance}}",
 			}},
+		},
+	}}}
+}
+
+func walks() row {
+	return row{"Rows that are read", [][]panel{{
+		{
+			title: "Tables that are being read", description: "For warm-ups, and for doubts.", unit: "short",
+			queries: []query{{`sum by (for) (freshet_walks_running{$all})`, "for a {{for}}"}},
+		},
+		{
+			title: "Rows read, per second", unit: "short",
+			queries: []query{perSecond("freshet_walk_rows_total", "for", "for a {{for}}")},
+		},
+		{
+			title: "Keys of these rows, per second", description: "Handed on to be written or forgotten.", unit: "short",
+			queries: []query{perSecond("freshet_walk_keys_total", "for", "for a {{for}}")},
 		},
 	}}}
 }

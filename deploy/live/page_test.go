@@ -271,7 +271,7 @@ func TestThePageTellsTheStoryOfEachDoubt(t *testing.T) {
 	testbed.Eventually(t, patience, "the page is there", func() bool {
 		return chromedp.Do(b.ctx, chromedp.Navigate(invalidator.url()+"/")) == nil && b.there()
 	})
-	b.tells("records lost", `retention deleted what lay between`, `\d+ keys forgotten`)
+	b.tells("records lost", `retention deleted what lay between`, `\d+ keys of partitions 0 were forgotten`)
 	b.picture("lost")
 }
 

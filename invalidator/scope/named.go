@@ -31,7 +31,7 @@ type named struct {
 // Fetch implements [eventlog.Partition].
 func (n *named) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error) {
 	b := n.newBatch()
-	b.Leftover = false // whatever newer change is known of the keys, they must go
+	b.Leftover, b.Named = false, true
 	for b.Len() < batchKeys {
 		switch {
 		case len(n.hashes) > 0:

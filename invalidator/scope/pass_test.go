@@ -102,8 +102,8 @@ func TestKeysThatAreNamedAreNoLeftovers(t *testing.T) {
 			t.Error(d)
 		}
 		for _, b := range e.served[0] {
-			if b.Leftover {
-				t.Error("a leftover")
+			if b.Leftover || !b.Named {
+				t.Errorf("leftover: %v, named: %v", b.Leftover, b.Named)
 			}
 		}
 	})

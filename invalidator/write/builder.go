@@ -194,16 +194,21 @@ const finalSlack = time.Minute
 
 const guardArgs = 7
 
-// opForget is the forgetting of all scripts with a guard. opYield leaves what the guard knows to be newer.
+// opForget is the forgetting of all scripts with a guard. opYield and opPurge leave the version that the guard has; and
+// opYield leaves what the guard knows to be newer.
 const (
 	opForget = "forget"
 	opYield  = "yield"
+	opPurge  = "purge"
 )
 
 // forgetting is how the item forgets.
 func (it *Item) forgetting() string {
-	if it.Leftover {
+	switch {
+	case it.Leftover:
 		return opYield
+	case it.Named:
+		return opPurge
 	}
 	return opForget
 }

@@ -28,8 +28,8 @@
 //	the companion is of a later epoch              the key is removed, the companion stays
 //
 // since is 0 where the companion confirms, else Redis' time at which it was begun. Forgetting removes, and raises a
-// companion that is there. A leftover leaves the companion at c, begun at this moment, and the key alone where c > v:
-// see "What is done again".
+// companion that is there. A leftover leaves the companion at c, begun at this moment, and the key alone where c > v;
+// what somebody names leaves the companion so, too, but never the key: see "What is done again".
 //
 // # Why that is enough
 //
@@ -81,7 +81,8 @@
 // version that everybody can see, and that may be another key's. A companion raised to it would be newer than changes
 // of the key whose final actions are still to come, and these would do nothing. A later scope, in a process that knows
 // of less yet, would take it for a newer change. So a leftover leaves the companion at c. As after an eviction, it
-// confirms nothing until it is old enough again.
+// confirms nothing until it is old enough again. The same holds for keys that somebody names ([Item].Named), of which
+// the second delete may never come: a process that is killed in between does not know of them any more.
 //
 // So c = v is not enough: what Redis holds may be of the time between the first and the final action of v, and nobody
 // else repairs it. Nor are other forgets left undone. Two mappings may have a key in common and differ in D: a slow

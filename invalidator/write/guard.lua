@@ -44,11 +44,11 @@ local function relate(mark)
   return o, e .. '/' .. f .. '/' .. p .. '/' .. r, tonumber(since)
 end
 
--- forgets says whether the action only removes: because it is meant to (forget, yield), or because it was on its way for
--- so long that it may have been overtaken. Forget always removes. If the mark says that a newer change has been here,
+-- forgets says whether the action only removes: because it is meant to (forget, purge, yield), or because it was on its
+-- way for so long that it may have been overtaken. Forget and purge always remove. If the mark says that a newer change has been here,
 -- nothing is left to remove for the others: that change has a final action of its own.
 local function forgets(mark)
-  return op == 'forget' or (op == 'yield' or now > last) and relate(mark) ~= 1
+  return op == 'forget' or op == 'purge' or (op == 'yield' or now > last) and relate(mark) ~= 1
 end
 
 -- pending is set where a mark is left that does not confirm: to when it was begun, which is what the script replies then.
@@ -79,13 +79,13 @@ local function judge(mark, fresh)
 end
 
 -- forget returns the mark to be left by a change that only removes: true if none may be left, nil if it stays. What is
--- done again leaves the mark at its version, for its own may be that of another key: changes of this key that are not
+-- done again, or named, leaves the mark at its version, for its own may be that of another key: changes of this key that are not
 -- finished would remove nothing then. The mark confirms only once it is old enough again.
 local function forget(mark)
   local o, v, since = relate(mark)
   if not mark or o == 'former' or o == 1 then return nil end
   if o == 'none' or o == 'later' then return true end
-  if op == 'yield' then return text(v, now) end
+  if op == 'yield' or op == 'purge' then return text(v, now) end
   return text(version, since)
 end
 

@@ -33,6 +33,8 @@ type Item struct {
 	// Leftover says that the item is of an [event.Batch].Leftover. What it forgets stays where the guard knows of a newer
 	// change: see "What is done again" in the package comment.
 	Leftover bool
+	// Named says that it is of an [event.Batch].Named: see "What is done again", too.
+	Named bool
 	// Now is the time for [event.Effect].ExpireAt.
 	Now time.Time
 }

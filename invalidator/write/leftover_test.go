@@ -11,6 +11,17 @@ import (
 // A scope forgets a key under the newest version that everybody can see, which may be that of another key. A slow
 // reader may fill the key after that, until the final action of the key's own change: this has to remove what it finds.
 func TestWhatIsDoneAgainTakesNoChangeItsFinalAction(t *testing.T) {
+	forgottenInBetween(t, func(it *Item) { it.Leftover = true })
+}
+
+// Nor does a key that somebody has named, in a process that was killed before its second delete.
+func TestAKeyThatIsNamedKeepsTheFinalActionOfItsChange(t *testing.T) {
+	forgottenInBetween(t, func(it *Item) { it.Named = true })
+}
+
+// forgottenInBetween forgets a key between the two actions of an older change.
+func forgottenInBetween(t *testing.T, as func(*Item)) {
+	t.Helper()
 	both(t, func(r *rig) {
 		for name, change := range map[string]func(v event.Version) *Item{
 			"a value":  func(v event.Version) *Item { return put("k", "new", v) },
@@ -22,7 +33,8 @@ func TestWhatIsDoneAgainTakesNoChangeItsFinalAction(t *testing.T) {
 			it := change(at(5))
 			r.do(it) // the first action
 			found := change(at(6))
-			found.Intent, found.Leftover = event.IntentForget, true
+			found.Intent = event.IntentForget
+			as(found)
 			if o := r.do(found); o != Forgotten {
 				t.Fatalf("%s: %s", name, o)
 			}

@@ -66,7 +66,7 @@ local whole, top, oldtop, mine = have[1], have[2], have[3], have[4]
 local o, floor, since = relate(whole)
 
 local overtaken = type(o) == 'number' and newer(mine, version)
-if op == 'forget' or (op == 'yield' or now > last) and not overtaken then
+if op == 'forget' or op == 'purge' or (op == 'yield' or now > last) and not overtaken then
   redis.call('UNLINK', key)
   if o == 'none' or o == 'later' then
     redis.call('UNLINK', marks, before)

@@ -5,7 +5,7 @@
 --   set, remove   the value, or the negative entry
 --   hash          field, value, …
 --   swap          how many fields the temporary key must have
---   drop, forget, yield  nothing
+--   drop, forget, purge, yield  nothing
 local key, companion = KEYS[1], KEYS[2]
 local ttl = tonumber(ARGV[8])
 
