@@ -35,8 +35,10 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
+		lasts, ends := context.WithCancel(t.Context())
+		defer ends()
 		w := &world{
-			scenario: draw(h, rng), rng: rng, begin: time.Now(), cache: map[string]int{},
+			scenario: draw(h, rng), rng: rng, begin: time.Now(), lasts: lasts, cache: map[string]int{},
 			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{},
 			parked: map[string]bool{},
 		}

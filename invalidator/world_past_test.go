@@ -129,14 +129,14 @@ func (s *scenario) aScope(what string, c *change, since, at time.Duration) *erra
 // startPast has Redis save what it holds, and go back to that, at the times that were drawn.
 func (w *world) startPast() {
 	for _, b := range w.backs {
-		time.AfterFunc(b.saved, func() {
+		w.after(b.saved, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			b.cache, b.guards, b.writer = maps.Clone(w.cache), maps.Clone(w.guards), maps.Clone(w.writer)
 			b.stamp = w.stamp
 			w.note("SAVED, stamp %d", w.stamp)
 		})
-		time.AfterFunc(b.back, func() {
+		w.after(b.back, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.cache, w.guards, w.writer = maps.Clone(b.cache), maps.Clone(b.guards), maps.Clone(b.writer)

@@ -52,6 +52,7 @@ type world struct {
 	scenario
 	rng   *rand.Rand // of what happens while it runs; guarded by mu
 	begin time.Time
+	lasts context.Context // ends with the world
 
 	dials atomic.Int64 // how many connections were lost, at most
 
@@ -88,6 +89,16 @@ func (w *world) valueAt(row, server int, t time.Duration) int {
 	return value
 }
 
+// after does f after so long, unless the world has ended by then. time.AfterFunc would do the same, but the goroutines
+// that it makes in a bubble can crash the race detector (https://go.dev/issue/78156).
+func (w *world) after(d time.Duration, f func()) {
+	go func() {
+		if w.until(w.lasts, w.now()+d) == nil {
+			f()
+		}
+	}()
+}
+
 // startReaders has all fills happen at their times.
 func (w *world) startReaders() {
 	for _, f := range w.fills {
@@ -95,7 +106,7 @@ func (w *world) startReaders() {
 		if f.unlogged {
 			value = unlogged
 		}
-		time.AfterFunc(f.written, func() {
+		w.after(f.written, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.cache[w.key(f.row)], w.writer[w.key(f.row)] = value, false
@@ -219,7 +230,7 @@ func (r simRedis) Unlink(ctx context.Context, commands []*Command) {
 		}
 	}
 	done := make(chan []outcome, 1)
-	time.AfterFunc(at-w.now(), func() { done <- w.unlink(keys) })
+	w.after(at-w.now(), func() { done <- w.unlink(keys) })
 	if err := w.until(ctx, at+back); err != nil {
 		fail(commands, errors.Join(errLost, err))
 		return

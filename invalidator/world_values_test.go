@@ -58,7 +58,7 @@ func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
 	}
 	sent := sentCalls(calls)
 	done := make(chan []callOutcome, 1)
-	time.AfterFunc(at-w.now(), func() { done <- w.run(sent) })
+	w.after(at-w.now(), func() { done <- w.run(sent) })
 	if err := w.until(ctx, at+back); err != nil {
 		failAll(errors.Join(errLost, err))
 		return
@@ -228,7 +228,7 @@ func (w *world) told(message string) {
 // startEvictions has Redis forget keys and guards that nothing has been written to for long.
 func (w *world) startEvictions() {
 	for _, at := range w.evicts {
-		time.AfterFunc(at, func() {
+		w.after(at, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for k, m := range w.guards {
