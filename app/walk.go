@@ -88,8 +88,12 @@ const (
 	// it is left alone afterwards.
 	chunkTime = 100 * time.Millisecond
 	walkRests = 4
-	// walkBatch is how many keys a batch of a walk has at most.
-	walkBatch = 500
+	// chunksEach is how many chunks a second has at the rate. The final actions of a chunk are due at one moment, and
+	// readers wait while Redis does them.
+	chunksEach = 40
+	// walkBatch is how many keys a batch of a walk has at most. What Redis gets at once, readers wait for: to write a key
+	// takes it some 20 µs.
+	walkBatch = 50
 	// refusals is how often in a row a server may refuse a statement before it is believed: DDL is under way for a while.
 	refusals = 5
 )
@@ -286,6 +290,9 @@ func (p *walkRun) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, erro
 		return nil, nil, io.EOF
 	}
 	b := p.chunk[0]
+	if err := p.take(ctx, b.Len()); err != nil {
+		return nil, nil, err
+	}
 	p.chunk = p.chunk[1:]
 	p.issued++
 	t := walkToken{n: p.issued}
@@ -381,11 +388,11 @@ func (p *walkRun) read(ctx context.Context) error {
 	p.walked.rows.Add(int64(got.Rows))
 	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
 	p.pace(&got, time.Since(asked), c.keys)
-	return p.take(ctx, c.keys)
+	return nil
 }
 
-// pace settles how many rows the next chunk has, and when it comes. At the rate, the keys of a chunk are half a
-// second's: what waits for longer than D/2 is too old to be written.
+// pace settles how many rows the next chunk has, and when it comes. What waits for longer than D/2 is too old to be
+// written, so at the rate a chunk is read just before its keys are dealt with.
 func (p *walkRun) pace(got *walk.Chunk, took time.Duration, keys int) {
 	p.rested = time.Now().Add(walkRests * took)
 	switch {
@@ -394,7 +401,7 @@ func (p *walkRun) pace(got *walk.Chunk, took time.Duration, keys int) {
 	case took < chunkTime/2:
 		p.rows *= 2
 	}
-	if most := max(p.config.ScopeRate/2, 1); keys > most {
+	if most := max(p.config.ScopeRate/chunksEach, 1); keys > most {
 		p.rows = min(p.rows, got.Rows*most/keys)
 	}
 	if got.Bytes > chunkBytes {

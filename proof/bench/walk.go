@@ -194,7 +194,7 @@ func (w walked) warm(name, rate, where string, quiet reference, bare string) *co
 			return nil, err
 		}
 		// A warm-up leaves out what it cannot write in time, as on a machine that is too busy.
-		share, err := w.written(ctx, b, 50)
+		share, err := w.written(ctx, b, 10)
 		return append(m, measure{name: "% written", value: share}), err
 	}}
 }
