@@ -18,6 +18,12 @@ import (
 // lateInfo is a server that answers INFO only once the next command is here. It returns its address.
 func lateInfo(t *testing.T) string {
 	t.Helper()
+	return serving(t, serveLateInfo)
+}
+
+// serving has a server do the same with each connection, one after the other. It returns its address.
+func serving(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testbed.Must(t, err)
 	done := make(chan struct{})
@@ -28,7 +34,7 @@ func lateInfo(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			serveLateInfo(c)
+			serve(c)
 		}
 	}()
 	t.Cleanup(func() {

@@ -157,24 +157,7 @@ func TestASentinelThatHangsIsNotWaitedForAsLongAsRedis(t *testing.T) {
 // sayingSentinel answers all that it is asked with one opinion.
 func sayingSentinel(t *testing.T, b believed) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			saySentinel(c, b)
-		}
-	}()
-	t.Cleanup(func() {
-		testbed.Must(t, l.Close())
-		<-done
-	})
-	return l.Addr().String()
+	return serving(t, func(c net.Conn) { saySentinel(c, b) })
 }
 
 // saySentinel serves a connection until its other end closes it.

@@ -39,8 +39,8 @@ func Sentinels(c *config.Config, secured *tls.Config) *invalidator.Sentinels {
 	}
 }
 
-// RedisName is what Redis is called in messages, and by what doubts about it are told apart: the address, or the name
-// by which sentinels know the master.
+// RedisName names Redis in messages, and in doubts about it: the address, or the name by which sentinels know the
+// master.
 func RedisName(c *config.Config) string {
 	if c.Redis.Mode == config.RedisSentinel {
 		return c.Redis.MasterName
