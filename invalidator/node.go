@@ -3,6 +3,7 @@ package invalidator
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/freshet/freshet/invalidator/write"
@@ -13,7 +14,7 @@ import (
 // takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and passes it
 // to jobs without waiting.
 //
-// With Redis Cluster there would be one node for each master, and a job would hold keys of one of them.
+// With Redis Cluster there is one node for each master, and a job holds keys of one of them.
 type node struct {
 	redis   Redis
 	clock   func() instant
@@ -27,32 +28,71 @@ type node struct {
 	slots         chan struct{}
 	jobs          chan *job
 	trips         trips
+	// freed, where there are several nodes, is called after a slot was given back.
+	freed func()
+	// topology says which node has which slot.
+	topology func() *topology
+
+	left    chan struct{}      // closed when it gives no slots any more
+	stop    context.CancelFunc // ends what works for it
+	workers sync.WaitGroup
 }
 
 // spareJobs is how many jobs may wait besides those that the writers have: enough for a writer not to wait for the
 // partition to hear that it is free.
 const spareJobs = 2
 
+// jobSlots is how many slots a node has.
+const jobSlots = tripsInFlight + spareJobs
+
 func newNode(h *health, o Options, m *metrics) *node {
-	const slots = tripsInFlight + spareJobs
 	n := &node{
 		redis: h.redis, clock: h.clock, health: h, timeout: o.Timeout, prefix: o.KeyPrefix, metrics: m,
-		slots: make(chan struct{}, slots), jobs: make(chan *job, slots),
+		slots: make(chan struct{}, jobSlots), jobs: make(chan *job, jobSlots), left: make(chan struct{}),
 	}
-	for range slots {
+	for range jobSlots {
 		n.slots <- struct{}{}
 	}
 	return n
+}
+
+// start starts the writers and the prober.
+func (n *node) start(ctx context.Context) {
+	ctx, n.stop = context.WithCancel(ctx)
+	for range tripsInFlight {
+		n.workers.Go(func() { n.write(ctx) })
+	}
+	n.workers.Go(func() { n.health.probe(ctx) })
+}
+
+// end waits until nothing is under way, and ends the node. Nobody gets a slot of it any more.
+func (n *node) end() {
+	close(n.left)
+	for range jobSlots {
+		<-n.slots
+	}
+	n.stop()
+	n.workers.Wait()
+}
+
+// free gives a slot back.
+func (n *node) free() {
+	n.slots <- struct{}{}
+	if n.freed != nil {
+		n.freed()
+	}
 }
 
 // job is what is sent in one round trip, and then what became of it. Its maker hands it over and gets it
 // back on done.
 type job struct {
 	// ctx ends when the result is of no use any more. It does not interrupt a round trip.
-	ctx   context.Context
-	done  chan<- *job
-	kind  kind
-	class class
+	ctx  context.Context
+	done chan<- *job
+	// routed is since when the topology by which it goes to its node was the one.
+	routed instant
+	kind   kind
+	class  class
 	// single sends each key in a command of its own.
 	single bool
 	// parts are the keys, or keys is, or, to be forgotten, entries.
@@ -96,6 +136,8 @@ type failure struct {
 	error string
 	// permanent says that trying again will not help.
 	permanent bool
+	// strays says that the key is in no trouble: the node does not serve it. asks says that it said ASK.
+	strays, asks bool
 }
 
 func (j *job) reset() {
@@ -112,29 +154,30 @@ func (j *job) answered(a reply) {
 }
 
 // each calls f with every key and its place.
-func (j *job) each(f func(at int, key string)) {
+func (j *job) each(f func(at int, key string, asks bool)) {
 	at := 0
 	for _, p := range j.parts {
 		for i := p.from; i < p.to; i++ {
-			f(at, p.unit.key(i))
+			f(at, p.unit.key(i), p.unit.asks)
 			at++
 		}
 	}
 	for _, k := range j.keys {
-		f(at, k)
+		f(at, k, false)
 		at++
 	}
 }
 
 // write is one writer. It returns when ctx ends; it then has no job.
 func (n *node) write(ctx context.Context) {
-	w := n.newWriter(ctx)
+	w := newWriter(ctx, n.prefix)
+	w.node = n
 	for {
 		select {
 		case j := <-n.jobs:
 			w.run(j)
-			n.trips.ended(j, time.Duration(n.health.shortest.Load()), n.clock())
-			n.slots <- struct{}{}
+			n.trips.ended(j, n.health.spans.least(), n.clock())
+			n.free()
 			j.done <- j
 		case <-ctx.Done():
 			return
@@ -142,12 +185,13 @@ func (n *node) write(ctx context.Context) {
 	}
 }
 
-func (n *node) newWriter(ctx context.Context) *writer {
-	return &writer{node: n, ctx: ctx, text: keyText{prefix: n.prefix}, builder: n.newBuilder()}
+// newWriter returns a writer to no node yet.
+func newWriter(ctx context.Context, prefix string) *writer {
+	return &writer{ctx: ctx, text: keyText{prefix: prefix}, builder: newBuilder(prefix)}
 }
 
-func (n *node) newBuilder() *write.Builder {
-	b, err := write.New(write.Options{Names: write.Names{Prefix: n.prefix}})
+func newBuilder(prefix string) *write.Builder {
+	b, err := write.New(write.Options{Names: write.Names{Prefix: prefix}})
 	if err != nil {
 		panic(err) // constants
 	}
@@ -190,7 +234,7 @@ func (w *writer) run(j *job) {
 		return
 	}
 	used := 0
-	j.each(func(_ int, key string) {
+	j.each(func(_ int, key string, _ bool) {
 		if used == 0 || w.full[used-1].full() {
 			w.full = atLeast(w.full, used, commandKeys)
 			used++
@@ -230,12 +274,13 @@ func (w *writer) runSingle(j *job) {
 		return ok
 	}
 	ok := true
-	j.each(func(_ int, key string) {
+	j.each(func(_ int, key string, asks bool) {
 		if !ok {
 			return
 		}
 		w.singles = atLeast(w.singles, used, 1)
 		w.singles[used].add(w.text.key(key))
+		w.singles[used].Asking = asks
 		if used++; used == commandKeys {
 			ok = flush()
 		}
@@ -268,7 +313,9 @@ func (w *writer) split(j *job, c *Command, at int) bool {
 func (j *job) fail(singles []*Command, at int) {
 	for i, c := range singles {
 		if c.Err != nil {
-			j.failed = append(j.failed, failure{at: at + i, error: c.Err.Error()})
+			f := failure{at: at + i, error: c.Err.Error()}
+			f.strays, f.asks = isStray(c.Err)
+			j.failed = append(j.failed, f)
 		}
 	}
 }
@@ -293,9 +340,15 @@ func (w *writer) send(j *job, commands []*Command) bool {
 		}
 		w.node.metrics.retries.Inc()
 		w.failed(sent, away)
-		if !w.node.health.await(j.ctx) {
+		if j.once || !w.node.health.await(j.ctx, j.routed) {
 			j.givenUp = true
 			return false
+		}
+		if !w.node.health.isRouted(j.routed) {
+			for _, c := range w.todo {
+				c.Err = errRerouted
+			}
+			return true
 		}
 		// A Redis that is merely slow gets less at a time, so that each attempt gets somewhere.
 		step = max(1, len(commands)/tripCommands)
@@ -344,12 +397,14 @@ func (w *writer) trip(commands []*Command) {
 // the others.
 func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away error) {
 	for i, c := range trip {
-		class := retry.ClassifyRedis(c.Err)
+		class := w.node.classify(c.Err)
 		switch class {
 		case retry.None:
 			j.found += c.Found
 		case retry.Key:
-			w.node.metrics.refused.Inc()
+			if strays, _ := isStray(c.Err); !strays {
+				w.node.metrics.refused.Inc()
+			}
 		case retry.Fatal:
 			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), c.Err, advice(c.Err))
 			return answered, nil
