@@ -2,8 +2,10 @@ package invalidator
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +28,7 @@ type ClusterOptions struct {
 type Nodes struct {
 	options ClusterOptions
 	asking  sync.WaitGroup
+	reading sync.Mutex // one asks at a time
 
 	mu sync.Mutex
 	// singles are the nodes of the last layout, by id and address.
@@ -96,8 +99,35 @@ func (l *look) close() error { return errors.Join(l.client.Close(), l.single.Clo
 // lateView is for how long the others are waited for once a node has answered.
 const lateView = 250 * time.Millisecond
 
+// Masters returns clients of all nodes that have slots, and what tells this distribution of the slots from every other;
+// "" while slots are being moved.
+func (c *Nodes) Masters(ctx context.Context) (clients []*redis.Client, as string, err error) {
+	l, err := c.Layout(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	h := fnv.New128a()
+	for _, n := range l.Nodes {
+		s := n.(*Single) // it is one of ours
+		clients = append(clients, s.Client())
+		_, _ = fmt.Fprintln(h, s)
+	}
+	for slot, n := range l.Owner {
+		if n < 0 {
+			return nil, "", fmt.Errorf("no node of %s has slot %d", c, slot)
+		}
+		_, _ = fmt.Fprintln(h, n)
+	}
+	if len(l.Takers) == 0 {
+		as = hex.EncodeToString(h.Sum(nil))
+	}
+	return clients, as, nil
+}
+
 // Layout implements [Cluster]: it asks all nodes that are known at once.
 func (c *Nodes) Layout(ctx context.Context) (*Layout, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	c.mu.Lock()
 	looks := maps.Clone(c.looks)
 	c.mu.Unlock()

@@ -29,8 +29,9 @@ type seenNode struct {
 // slotRange is the slots from one to another, both included.
 type slotRange struct{ from, to uint16 }
 
-// parseView reads CLUSTER NODES (https://redis.io/docs/latest/commands/cluster-nodes/) and CLUSTER SLOTS, which says how
-// the cluster wants its nodes to be called. A node that says no host of itself, or "?", is at the host that was asked.
+// parseView reads CLUSTER NODES (https://redis.io/docs/latest/commands/cluster-nodes/) and CLUSTER SLOTS, which says
+// how the cluster wants its nodes to be called. A node that says no host of itself, or "?", is at the host that was
+// asked.
 func parseView(nodes string, called []redis.ClusterSlot, asked string) view {
 	host, _, _ := net.SplitHostPort(asked)
 	names := map[string]string{}
@@ -109,8 +110,8 @@ func (n *seenNode) claim(text string) {
 	}
 }
 
-// agree returns the masters, by id, as far as the views and what masters have said of themselves before (which it brings
-// up to date) tell: each as it says itself, and else as the view does that knows its latest epoch.
+// agree returns the masters, by id, as far as the views and what masters have said of themselves before (which it
+// brings up to date) tell: each as it says itself, and else as the view does that knows its latest epoch.
 func agree(views []view, said map[string]seenNode) map[string]seenNode {
 	known, asked := map[string]seenNode{}, map[string]bool{}
 	for _, v := range views {

@@ -186,7 +186,9 @@ func (c *RedisCluster) Failover(t testing.TB, master, replica *RedisServer) {
 		return false
 	})
 	Eventually(t, readyTimeout, "the former master follows",
-		func() bool { return strings.Contains(master.client.Info(t.Context(), "replication").Val(), "master_link_status:up") })
+		func() bool {
+			return strings.Contains(master.client.Info(t.Context(), "replication").Val(), "master_link_status:up")
+		})
 }
 
 // Slots returns the slots that a server says it has.

@@ -15,7 +15,8 @@ func TestAClusterMovesSlotsAndFailsOver(t *testing.T) {
 		Must(t, client.Set(t.Context(), fmt.Sprintf("{a}%d", i), "x", 0).Err())
 	}
 	slot := int(client.ClusterKeySlot(t.Context(), "{a}").Val())
-	from := c.Masters[slices.IndexFunc(c.Masters, func(m *RedisServer) bool { return slices.Contains(c.Slots(t, m), slot) })]
+	has := func(m *RedisServer) bool { return slices.Contains(c.Slots(t, m), slot) }
+	from := c.Masters[slices.IndexFunc(c.Masters, has)]
 	to := c.Add(t)
 	c.Move(t, from, to, slot)
 	if n := to.Client().DBSize(t.Context()).Val(); n != 50 {
