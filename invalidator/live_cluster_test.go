@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,16 @@ import (
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
 )
+
+// dialing makes a connection to where the caller says, or one that fails at its first use: a pool that cannot dial
+// tries by itself, and logs it.
+func (e *endpoint) dialing(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := e.dial(ctx, network, addr)
+	if err != nil {
+		return failedConn{err: err}, nil
+	}
+	return c, nil
+}
 
 // clusterD is the second delete of the tests on a real cluster: readers keep to it.
 const clusterD = time.Second
@@ -47,7 +58,7 @@ func newLiveCluster(t *testing.T, o testbed.ClusterOptions, replicas int) *liveC
 		live:    &live{T: t, log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1), pos: 4},
 		cluster: testbed.Cluster(t, o),
 	}
-	c.client = c.cluster.Client()
+	c.client = c.cluster.Client(newEndpoint(&SingleOptions{Timeout: clusterD}).dialing)
 	t.Cleanup(func() { testbed.Must(t, c.client.Close()) })
 	// Of the seeds one is not there.
 	nodes, err := NewNodes(ClusterOptions{

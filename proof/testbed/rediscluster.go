@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -215,13 +216,15 @@ func (c *RedisCluster) Forget(t testing.TB, gone *RedisServer, left ...*RedisSer
 	}
 }
 
-// Client returns a client of the whole cluster. The caller closes it.
-func (c *RedisCluster) Client() *redis.ClusterClient {
+// Client returns a client of the whole cluster, which makes its connections with dial; nil: as usual. The caller closes
+// it.
+func (c *RedisCluster) Client(dial func(ctx context.Context, network, addr string) (net.Conn, error),
+) *redis.ClusterClient {
 	var addresses []string
 	for _, s := range slices.Concat(c.Masters, c.Replicas) {
 		addresses = append(addresses, s.Addr)
 	}
-	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses, Dialer: dial})
 }
 
 // String names the cluster.

@@ -9,7 +9,7 @@ import (
 // A test of a cluster would prove nothing if slots moved without their keys, or a replica took over nothing.
 func TestAClusterMovesSlotsAndFailsOver(t *testing.T) {
 	c := Cluster(t, ClusterOptions{Masters: 3, Replicas: 1})
-	client := c.Client()
+	client := c.Client(nil)
 	t.Cleanup(func() { Must(t, client.Close()) })
 	for i := range 50 {
 		Must(t, client.Set(t.Context(), fmt.Sprintf("{a}%d", i), "x", 0).Err())
