@@ -22,7 +22,7 @@ func (s *partitionLoop) laneTo(n *node) *lane {
 	i := slices.IndexFunc(s.lanes, func(l *lane) bool { return l.node == n })
 	if i < 0 {
 		i = len(s.lanes)
-		s.lanes = append(s.lanes, &lane{node: n, gone: n == nil})
+		s.lanes = append(s.lanes, &lane{node: n, gone: n == nil || !s.topo.has(n)})
 	}
 	s.lastLane = s.lanes[i]
 	return s.lastLane
