@@ -51,6 +51,7 @@ func (s *site) slowReaders(n, rows int, within time.Duration) (stop func(), fill
 // Warm-ups are asked for, cancelled and killed, while rows change and slow readers fill the cache. At the end no value
 // is older than its row.
 func TestWarmUpsThatAreCancelledAndKilledLeaveNoStaleValue(t *testing.T) {
+	t.Parallel()
 	const rows = 300
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	s.mappings, s.extra = `

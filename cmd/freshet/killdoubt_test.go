@@ -33,6 +33,7 @@ const livesKeys = 700
 //
 // It is one doubt, which freshet must know after each start: otherwise the next step is never reached.
 func TestAFreshetThatIsKilledAtAnyStepOfADoubtGoesOnWithIt(t *testing.T) {
+	t.Parallel()
 	servers := map[string]func(testing.TB, ...string) *testbed.Server{"mariadb": testbed.MariaDB}
 	if os.Getenv("FRESHET_SOAK") != "" {
 		servers["mysql"] = testbed.MySQL

@@ -115,6 +115,7 @@ func (o *older) restart() {
 }
 
 func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		o.redis.Do(t, "save")
@@ -126,6 +127,7 @@ func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
 }
 
 func TestASecondRestartBeginsTheRedoAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -138,6 +140,7 @@ func TestASecondRestartBeginsTheRedoAgain(t *testing.T) {
 
 // What a redo has not done yet, a snapshot from its middle lacks.
 func TestASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -154,6 +157,7 @@ func TestASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
 }
 
 func TestChangesAreDoneAgainWhenRedisWentBackWhileFreshetWasDown(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MariaDB(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -166,6 +170,7 @@ func TestChangesAreDoneAgainWhenRedisWentBackWhileFreshetWasDown(t *testing.T) {
 
 // Redis' file of commands lacks its end after the loss of a machine.
 func TestChangesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t), "--appendonly", "yes", "--appendfsync", "no")
 	file := o.log()
 	info, err := os.Stat(file)
@@ -190,6 +195,7 @@ func (o *older) log() string {
 }
 
 func TestAKilledRedoGoesOn(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -216,6 +222,7 @@ func TestAKilledRedoGoesOn(t *testing.T) {
 
 // TRUNCATE names no rows: it is a doubt of its own, also when it is read again.
 func TestATruncateIsAnsweredAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.source.Exec(t, "TRUNCATE shop.product")
@@ -227,6 +234,7 @@ func TestATruncateIsAnsweredAgain(t *testing.T) {
 }
 
 func TestAllKeysAreForgottenWhenTheBinlogHasGone(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -242,6 +250,7 @@ func TestAllKeysAreForgottenWhenTheBinlogHasGone(t *testing.T) {
 
 // A Redis that never had a stamp says nothing about how old its data is.
 func TestAllKeysAreForgottenWhenNobodyKnowsHowOldTheDataIs(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	for _, k := range o.redis.Client().Keys(t.Context(), "freshet:stamp:*").Val() {
 		o.redis.Do(t, "rename", k, "stamp")
@@ -254,6 +263,7 @@ func TestAllKeysAreForgottenWhenNobodyKnowsHowOldTheDataIs(t *testing.T) {
 }
 
 func TestTheOperatorSaysHowFarToGoBack(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.redisMore = ", failover_window: 1h"
 	o := &older{site: s}

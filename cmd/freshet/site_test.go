@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -91,18 +90,9 @@ func newSite(t *testing.T, source *testbed.Server) *site {
 	t.Helper()
 	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
 	return &site{
-		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"), listen: freeAddress(t),
+		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"), listen: testbed.FreeAddress(t),
 		user: source.User, password: source.Password, token: "hush-hush-hush", keys: []string{"product:{id}"},
 	}
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (s *site) config() string {
