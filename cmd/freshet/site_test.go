@@ -91,7 +91,8 @@ func newSite(t *testing.T, source *testbed.Server) *site {
 	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
 	return &site{
 		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"),
-		listen: testbed.FreeAddress(t), user: source.User, password: source.Password, token: "hush-hush-hush", keys: []string{"product:{id}"},
+		listen: testbed.FreeAddress(t), user: source.User, password: source.Password, token: "hush-hush-hush",
+		keys: []string{"product:{id}"},
 	}
 }
 
