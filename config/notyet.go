@@ -22,11 +22,6 @@ type notYet struct {
 // unbuilt is the one table of what this version does not do. Who builds something deletes its line.
 func unbuilt() notYet {
 	return notYet{
-		settings: []string{
-			"source.fill_from",
-			"source.fill_timeout",
-			"source.fill_lag",
-		},
 		words:  map[string]string{"redis.mode": string(RedisCluster)},
 		single: []string{"source.addresses"},
 	}
