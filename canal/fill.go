@@ -3,6 +3,7 @@ package canal
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -124,7 +125,7 @@ func (w *fills) resolve(ctx context.Context) (found map[string]string, whole boo
 // askFor has doubts answered. It fails only with ctx.
 func (w *fills) askFor(ctx context.Context, due []doubt.Doubt) error {
 	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
-		w.o.Alarms.Raise(alarm.StoreFailed, "that a doubt is to be answered cannot be saved: "+err.Error())
+		w.o.Alarms.Raise(alarm.StoreFailed, "that a doubt can be answered now cannot be saved: "+err.Error())
 	}}}
 	for _, d := range due {
 		err := keep.Do(ctx, func() error {
@@ -138,4 +139,30 @@ func (w *fills) askFor(ctx context.Context, due []doubt.Doubt) error {
 		}
 	}
 	return nil
+}
+
+// FillProbe is what a fill server says of itself.
+type FillProbe struct {
+	Address, Server, Version string
+	// Lacks says that it lacked something that the source had when it was asked, and ReadOnly that it takes no writes.
+	Lacks, ReadOnly bool
+	// Err is why it cannot be one.
+	Err error
+}
+
+// ProbeFills asks the fill servers about themselves, as Watch does.
+func ProbeFills(ctx context.Context, o Options, source *SourceInfo) ([]FillProbe, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	w := &fills{o: &o, vis: newVisibility(o.Heartbeat, 0)}
+	found, _ := w.resolve(ctx)
+	var all []FillProbe
+	for _, address := range slices.Sorted(maps.Keys(found)) {
+		s := w.server(address, found[address])
+		all = append(all, s.probe(ctx, source))
+		s.hangUp()
+	}
+	return all, nil
 }

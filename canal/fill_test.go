@@ -49,7 +49,8 @@ func TestAMarkCoversWhatTheSourceAndEachFillServerHas(t *testing.T) {
 		v.fillAnswered(f, of("f", byGTIDs(run(uuidA, 1, 4)))) // it may show it before the source does
 		wantMark(t, v, "one fill server", 0)
 		pass(t, 2*time.Second)
-		if wait, more := v.fillAnswered(g, of("g", byGTIDs(run(uuidA, 1, 2), run(uuidA, 4, 4)))); !more || wait != 2*time.Second {
+		a := of("g", byGTIDs(run(uuidA, 1, 2), run(uuidA, 4, 4)))
+		if wait, more := v.fillAnswered(g, a); !more || wait != 2*time.Second {
 			t.Errorf("it has it %s later: %v", wait, more)
 		}
 		wantMark(t, v, "the other lacks the third", 2)

@@ -45,8 +45,26 @@ func (w *fills) server(address, name string) *fillServer {
 		s.options.TLS = s.options.TLS.Clone()
 		s.options.TLS.ServerName = name
 	}
-	w.m.fillIn.WithLabelValues(address).Set(1)
 	return s
+}
+
+// probe asks the server about itself.
+func (s *fillServer) probe(ctx context.Context, source *SourceInfo) FillProbe {
+	p := FillProbe{Address: s.view.address}
+	if p.Err = s.connect(ctx); p.Err != nil {
+		return p
+	}
+	p.Server = s.server
+	var set event.GTIDSet
+	if set, p.Err = s.has(); p.Err != nil {
+		return p
+	}
+	if r, err := s.session.row("SELECT VERSION(), @@global.read_only"); err == nil {
+		p.Version, p.ReadOnly = r[0], r[1] == "1"
+	}
+	lacks := source.Executed.Subtract(&set)
+	p.Lacks = p.Server != source.Server && !lacks.IsEmpty()
+	return p
 }
 
 // run asks one server until ctx ends.
@@ -54,7 +72,9 @@ func (s *fillServer) run(ctx context.Context) {
 	defer func() {
 		s.hangUp()
 		s.vis.dropFill(s.view)
+		s.m.fillIn.DeleteLabelValues(s.view.address)
 	}()
+	s.m.fillIn.WithLabelValues(s.view.address).Set(1)
 	for wait := time.Duration(0); retry.Sleep(ctx, wait) == nil; {
 		asked := time.Now()
 		if err := s.ask(ctx); err != nil && ctx.Err() == nil {
@@ -242,7 +262,8 @@ func (s *fillServer) judge(ctx context.Context) error {
 			return s.out(ctx, since, "it has lacked a change of the source for "+late.Round(time.Second).String())
 		}
 	}
-	if s.isOut() && s.vis.past(s.passed) && len(s.about(s.isMine)) == 0 { // an operator has ended the doubt, and it goes on
+	// Where an operator has ended the doubt, it goes on.
+	if s.isOut() && s.vis.past(s.passed) && len(s.about(s.isMine)) == 0 {
 		return s.out(ctx, s.since, s.why)
 	}
 	if silent > 0 || s.had == nil || s.targetAt.IsZero() {
@@ -279,8 +300,8 @@ func (s *fillServer) owed() []doubt.Doubt { return owed(s.about(s.isMine)) }
 
 func (s *fillServer) isMine(address string) bool { return address == s.view.address }
 
-// back takes a step towards the answer to the doubts about a server that answers: it is waited for again once it lags no
-// more than it may; then it must have all that was confirmed without it; and then its readers must be over.
+// back takes a step towards the answer to the doubts about a server that answers: it is waited for again once it lags
+// no more than it may; then it must have all that was confirmed without it; and then its readers must be over.
 func (s *fillServer) back(ctx context.Context) error {
 	if rest := s.target.Subtract(s.had); !rest.IsEmpty() {
 		return nil

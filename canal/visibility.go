@@ -427,8 +427,8 @@ func (v *visibility) unconfirmed() int {
 	return len(v.queue)
 }
 
-// foreign reports whether the first requirement that the source has not confirmed is of an earlier epoch, or has no position, so that a position does not
-// tell.
+// foreign reports whether the first requirement that the source has not confirmed is of an earlier epoch, or has no
+// position, so that a position does not tell.
 func (v *visibility) foreign() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -83,7 +83,8 @@ func TestAMarkCoversWhatTheAnswersHoldAndNothingBehindTheFirstThatTheyDoNot(t *t
 	} {
 		out := mustTake(t, v, c.a)
 		if out.version != c.want || v.unconfirmed() != c.waiting {
-			t.Errorf("after %s: mark %s with %d waiting, want %s with %d", c.a.gtids.String(), out.version, v.unconfirmed(), c.want,
+			t.Errorf("after %s: mark %s with %d waiting, want %s with %d", c.a.gtids.String(), out.version,
+				v.unconfirmed(), c.want,
 				c.waiting)
 		}
 	}
@@ -201,7 +202,8 @@ func TestALostTransactionIsNotWaitedForBeyondTheBound(t *testing.T) {
 		})
 	}
 	v.forget(gtid(uuidA, 3))
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); v.unconfirmed() != 0 || out.version != version(maxRequirements+4) {
+	out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2)))
+	if v.unconfirmed() != 0 || out.version != version(maxRequirements+4) {
 		t.Fatalf("%d waiting, mark %s", v.unconfirmed(), out.version)
 	}
 }
