@@ -205,8 +205,8 @@ func testDropped(t *testing.T, early bool) {
 	}
 	v := l.vis
 	v.begin("s", 1)
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 4))); out.waiting != 0 {
-		t.Errorf("handed over early %v: %d claims wait for it", early, out.waiting)
+	if mustTake(t, v, byGTIDs(run(uuidA, 1, 4))); v.unconfirmed() != 0 {
+		t.Errorf("handed over early %v: %d claims wait for it", early, v.unconfirmed())
 	}
 }
 
@@ -239,10 +239,10 @@ func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 		t.Fatalf("batches %+v", r.batches)
 	}
 	l.vis.begin("s", 1)
-	if out := mustTake(t, l.vis, byPlace(300)); out.waiting != 1 {
+	if mustTake(t, l.vis, byPlace(300)); l.vis.unconfirmed() != 1 {
 		t.Error("an answer before the XA COMMIT confirms it")
 	}
-	if out := mustTake(t, l.vis, byPlace(400)); out.waiting != 0 {
+	if mustTake(t, l.vis, byPlace(400)); l.vis.unconfirmed() != 0 {
 		t.Error("an answer after the XA COMMIT does not confirm it")
 	}
 }

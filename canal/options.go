@@ -22,8 +22,9 @@ import (
 
 // The defaults of [Options].
 const (
-	DefaultHeartbeat = time.Second
-	DefaultSource    = "default"
+	DefaultHeartbeat   = time.Second
+	DefaultSource      = "default"
+	DefaultFillTimeout = 30 * time.Second
 )
 
 // minSilence is the least time without a byte from the server that counts as a dead connection.
@@ -53,6 +54,18 @@ type Options struct {
 	// Heartbeat is how often the source is asked what everybody can read, and how often an idle source says that
 	// it is alive; three of them in silence, but at least 3 s, and the connection is created again. Default: 1 s.
 	Heartbeat time.Duration
+	// FillFrom are the servers, host:port, that readers fill the cache from, if not from the source itself: a change is
+	// visible once all of them have it. A name with several addresses means all of them. They are asked with the
+	// source's user and password, and with its TLS, each under the name in FillFrom if FillNames. Both kinds of server
+	// need GTIDs.
+	FillFrom  []string
+	FillNames bool
+	// FillTimeout is how long one of them may be silent, or lack a change that the source has, before it is left out: a
+	// doubt ([alarm.FillServerLeftOut]) until it is back, has all, and readers are over that take FillSettles at most from
+	// reading to writing. Default: 30 s.
+	FillTimeout, FillSettles time.Duration
+	// FillLag is how much later than on the source changes are visible to readers that fill from what cannot be asked.
+	FillLag time.Duration
 	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.
 	UntilCaughtUp bool
 	// Wanted reports whether any mapping names the table, or with an empty table any table of the schema. Rows of
@@ -114,6 +127,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.FillTimeout == 0 {
+		o.FillTimeout = DefaultFillTimeout
 	}
 	if o.Wanted == nil {
 		o.Wanted = func(_, _ string) bool { return true }

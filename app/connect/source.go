@@ -3,6 +3,7 @@ package connect
 import (
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
@@ -20,6 +21,8 @@ func Source(c *config.Config) (canal.Options, error) {
 		TLS: tls, TLSOptional: c.Source.TLS.Mode == config.TLSPreferred, ServerID: c.Source.ServerID,
 		Start: c.Source.Start.String(), Heartbeat: c.Source.Heartbeat,
 		IgnoreCascades: c.OnCascade == config.CascadeIgnore,
+		FillFrom:       c.Source.FillFrom, FillTimeout: c.Source.FillTimeout, FillLag: c.Source.FillLag,
+		FillNames: c.Source.TLS.ServerName == "", FillSettles: LongestD(c),
 	}
 	if tls != nil && tls.ServerName == "" {
 		tls.ServerName, _, _ = net.SplitHostPort(o.Address)
@@ -28,4 +31,13 @@ func Source(c *config.Config) (canal.Options, error) {
 		o.Flavor = event.Flavor(c.Source.Flavor)
 	}
 	return o, nil
+}
+
+// LongestD returns the longest second delete of a configuration; 0: all have `none`.
+func LongestD(c *config.Config) time.Duration {
+	d := c.Invalidator.SecondDelete
+	for _, m := range c.Mappings {
+		d = max(d, m.SecondDelete)
+	}
+	return d
 }

@@ -74,6 +74,7 @@ type site struct {
 	token          string // admin.token; "": none
 	keys           []string
 	sourceAt       string   // source.addresses; "": where source is
+	sourceMore     string   // in source
 	redisAt        []string // redis.addresses; nil: where redis is
 	redisMore      string   // in redis
 	mappings       string   // as the configuration has them; "": shop.product with the keys
@@ -99,8 +100,8 @@ func newSite(t *testing.T, source *testbed.Server) *site {
 func (s *site) config() string {
 	var b strings.Builder
 	if s.role != "invalidator" || s.readsRows {
-		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n",
-			cmp.Or(s.sourceAt, s.source.Addr), s.user, s.password)
+		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms%s}\n",
+			cmp.Or(s.sourceAt, s.source.Addr), s.user, s.password, s.sourceMore)
 	}
 	if s.role != "invalidator" {
 		if s.mappings == "" {
