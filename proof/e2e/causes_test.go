@@ -60,17 +60,17 @@ type unrest struct {
 // What shows that the test can fail is the same load with a Redis where freshet cannot answer.
 func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
 	t.Parallel()
-	type place struct {
+	type setting struct {
 		log   string
 		start func(testing.TB, ...string) *testbed.Server
 		args  []string
 	}
-	var places []place
+	var settings []setting
 	for _, log := range []string{"embedded", "kafka"} {
-		places = append(places,
-			place{log, testbed.MySQL, []string{"--innodb-native-foreign-keys=ON"}}, place{log, testbed.MariaDB, nil})
+		settings = append(settings,
+			setting{log, testbed.MySQL, []string{"--innodb-native-foreign-keys=ON"}}, setting{log, testbed.MariaDB, nil})
 	}
-	for _, p := range testbed.Some(t, places) {
+	for _, p := range testbed.Some(t, settings) {
 		rnd := testbed.Seeded(t)
 		metadata := "--binlog-row-metadata=" + pick(rnd, []string{"FULL", "MINIMAL"})
 		source := p.start(t, append(p.args, metadata)...)

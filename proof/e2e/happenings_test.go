@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,8 +16,8 @@ type happening struct {
 }
 
 var happenings = []happening{
-	{"purged", func(u *unrest, t *shelved) { u.losing(t, func() { u.source.PurgeBinlogs(u.t) }) }},
-	{"begun_again", func(u *unrest, t *shelved) { u.losing(t, func() { u.source.ResetBinlogs(u.t) }) }},
+	{"purged", func(u *unrest, t *shelved) { u.losing(t, func(place) { u.source.PurgeBinlogs(u.t) }) }},
+	{"begun_again", func(u *unrest, t *shelved) { u.losing(t, func(place) { u.source.ResetBinlogs(u.t) }) }},
 	{"damaged", func(u *unrest, t *shelved) { u.losing(t, u.damage) }},
 	{"redis_is_older", (*unrest).redisGoesBack},
 	{"mapping_changed", (*unrest).changeMapping},
@@ -42,16 +41,26 @@ func (u *unrest) remove(t *shelved) {
 	u.source.Exec(u.t, fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last))
 }
 
-// losing has changes lost that nobody has read.
-func (u *unrest) losing(t *shelved, lose func()) {
+// place is where an event of the binlog ends.
+type place struct {
+	file string
+	pos  uint64
+}
+
+// losing has changes lost that nobody has read. lose is called with the place of an event that comes before them, and
+// that nobody has read either.
+func (u *unrest) losing(t *shelved, lose func(place)) {
 	u.t.Helper()
 	u.cacheLast(t)
 	for _, r := range u.reading {
 		r.binlog.Cut()
 	}
+	u.source.Exec(u.t, fmt.Sprintf("REPLACE INTO %s (id, v) VALUES (0, 0)", t.full()))
+	var before place
+	before.file, before.pos = u.source.BinlogPosition(u.t)
 	u.remove(t)
-	<-time.After(time.Duration(rand.IntN(1000)) * time.Millisecond)
-	lose()
+	<-time.After(time.Duration(u.rnd.IntN(1000)) * time.Millisecond)
+	lose(before)
 	lost := time.Now()
 	for _, r := range u.reading {
 		testbed.Must(u.t, r.binlog.Resume())
@@ -75,12 +84,11 @@ func (r *rig) awaitAlarm(kind string, since time.Time) {
 }
 
 // damage makes one event of the binlog unreadable: its checksum is wrong.
-func (u *unrest) damage() {
+func (u *unrest) damage(at place) {
 	u.t.Helper()
-	file, pos := u.source.BinlogPosition(u.t)
-	f, err := os.OpenFile(filepath.Join(u.source.Dir, "data", file), os.O_WRONLY, 0)
+	f, err := os.OpenFile(filepath.Join(u.source.Dir, "data", at.file), os.O_WRONLY, 0)
 	testbed.Must(u.t, err)
-	_, err = f.WriteAt([]byte("oops"), int64(pos)-4)
+	_, err = f.WriteAt([]byte("oops"), int64(at.pos)-4)
 	testbed.Must(u.t, err)
 	testbed.Must(u.t, f.Close())
 	u.source.Exec(u.t, "FLUSH BINARY LOGS")
