@@ -147,8 +147,8 @@ func (l *lives) asItIsSettled() {
 	l.eitherWay(l.site, "it is settled", l.written(".doubts", "fact/settled/"), l.truncate)
 }
 
-// asItEnds kills the reader when it removes the doubt, which all groups have settled, and when it removes what is left of
-// it then.
+// asItEnds kills the reader when it removes the doubt, which all groups have settled, and when it removes what is left
+// of it then.
 func (l *lives) asItEnds() {
 	l.t.Helper()
 	doubt := l.written(".doubts", "doubt/")

@@ -36,8 +36,8 @@ type shelf struct {
 }
 
 // unrest is tables to which everything happens of which no row event tells. Two freshets read the same source, or two
-// groups of invalidators the same topic. The Redis of the passing one refuses to it what answers need: to look for keys,
-// and to say which server it is.
+// groups of invalidators the same topic. The Redis of the passing one refuses to it what answers need: to look for
+// keys, and to say which server it is.
 type unrest struct {
 	t                  *testing.T
 	source             *testbed.Server

@@ -125,8 +125,10 @@ func rewrites(source *testbed.Server) []cause {
 	return []cause{
 		plain("DML logged as statements", "logged", asStatements("UPDATE TABLE1 SET v = v + 1000",
 			"DELETE FROM TABLE1 WHERE id % 2 = 0")...),
-		plain("LOAD DATA logged as a statement", "loaded", asStatements("SELECT id, v + 1000 INTO OUTFILE '"+file+"N' FROM TABLE1",
-			"LOAD DATA INFILE '"+file+"N' REPLACE INTO TABLE TABLE1 (id, v)")...),
+		plain("LOAD DATA logged as a statement", "loaded", asStatements(
+			"SELECT id, v + 1000 INTO OUTFILE '"+file+"N' FROM TABLE1",
+			"LOAD DATA INFILE '"+file+"N' REPLACE INTO TABLE TABLE1 (id, v)",
+		)...),
 		{
 			name: "ALTER TABLE that rounds", tables: []*shelved{decimal}, again: []string{
 				"ALTER TABLE shop.rounded MODIFY v DECIMAL(12,0) NOT NULL", "ALTER TABLE shop.rounded MODIFY v DECIMAL(12,2) NOT NULL",
@@ -198,7 +200,8 @@ func cascades() []cause {
 	return []cause{
 		{
 			name: "ON DELETE CASCADE, two levels", tables: []*shelved{pet, toy},
-			make: []string{"CREATE TABLE shop.owner (id INT PRIMARY KEY)"}, again: []string{"DELETE FROM shop.owner WHERE id > 20"},
+			make:  []string{"CREATE TABLE shop.owner (id INT PRIMARY KEY)"},
+			again: []string{"DELETE FROM shop.owner WHERE id > 20"},
 		},
 		{
 			name: "ON UPDATE CASCADE", tables: []*shelved{offer},
@@ -207,7 +210,8 @@ func cascades() []cause {
 		},
 		{
 			name: "ON DELETE SET NULL", tables: []*shelved{guest},
-			make: []string{"CREATE TABLE shop.host (id INT PRIMARY KEY)"}, again: []string{"DELETE FROM shop.host WHERE id > 20"},
+			make:  []string{"CREATE TABLE shop.host (id INT PRIMARY KEY)"},
+			again: []string{"DELETE FROM shop.host WHERE id > 20"},
 		},
 	}
 }
