@@ -110,8 +110,8 @@ type Redis struct {
 	Timeout time.Duration
 	// WaitReplicas is how many replicas must have a write; 0, the default: none is waited for.
 	WaitReplicas int
-	// FailoverWindow is what is redone when Redis came back with older data; 0, the default (`auto`): since the last
-	// save or sync known.
+	// FailoverWindow is what is redone at least when Redis came back with older data; 0, the default (`auto`): what that
+	// data lacks, as its stamp says.
 	FailoverWindow time.Duration
 	// TLS is how the connection is encrypted; preferred is not for Redis. Default disabled.
 	TLS TLS

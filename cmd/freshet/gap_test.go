@@ -196,7 +196,7 @@ func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 			g.source.Exec(g.t, "FLUSH BINARY LOGS")
 		},
 	} {
-		for _, source := range some(t, gapSources) {
+		for _, source := range testbed.Some(t, gapSources) {
 			t.Run(what+"/"+source.name, func(t *testing.T) {
 				t.Parallel()
 				g := newGapped(t, source.start(t))
@@ -257,7 +257,7 @@ func TestAnotherServerWithoutGTIDsIsAGapThatIsPassed(t *testing.T) {
 // The binlog is deleted under a freshet that reads it, and what is in hand then is written late: older values.
 func TestWhatIsWrittenForChangesOfBeforeAGapIsForgottenToo(t *testing.T) {
 	t.Parallel()
-	for _, source := range some(t, gapSources) {
+	for _, source := range testbed.Some(t, gapSources) {
 		t.Run(source.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGapped(t, source.start(t))

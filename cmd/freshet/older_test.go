@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -284,4 +286,44 @@ func TestTheOperatorSaysHowFarToGoBack(t *testing.T) {
 	o.redis.Do(t, "save")
 	o.restart()
 	o.redone()
+}
+
+// What was given up, and was replayed just before Redis lost its last writes, is older than the window of the operator,
+// and no stamp has been moved since.
+func TestADeadLetterThatWasReplayedIsDoneAgainWhenRedisLosesThat(t *testing.T) {
+	for name, window := range map[string]string{"as the stamp says": "", "with a window": ", failover_window: 1ms"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, testbed.MySQL(t))
+			s.forbid()
+			s.redisMore = window
+			may := func(keys string) {
+				s.redis.Do(t, "ACL", "SETUSER", "freshet", "reset", "on", ">redis-password", "+@all", "~product:*", "~freshet:*",
+					keys)
+			}
+			may("~none")
+			s.run()
+			s.stamped()
+			s.cache("secret:1")
+			s.cache("secret:2")
+			s.write(1)
+			s.await("the key is given up", func(st *app.Status) bool { return st.DeadLetters == 1 && st.Parked == 0 })
+			s.redis.Do(t, "save")
+			<-time.After(3 * time.Second) // longer than the window
+			may("~secret:*")
+			s.ask("dlq", "replay", "--all")
+			s.gone("secret:1")
+			s.await("nothing is in trouble", func(st *app.Status) bool { return st.DeadLetters == 0 && st.Parked == 0 })
+			s.stamped()
+			testbed.Must(t, s.redis.Kill())
+			testbed.Must(t, s.redis.Start(t.Context()))
+			may("~secret:*")
+			s.await("redis is in doubt", func(st *app.Status) bool { return raised(st, alarm.RedisChanged) })
+			s.freshAgain()
+			if s.cached("secret:1") {
+				t.Error("secret:1 is back, and nobody deletes it")
+			}
+			s.kept("secret:2")
+		})
+	}
 }

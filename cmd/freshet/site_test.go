@@ -37,7 +37,7 @@ func both(t *testing.T, f func(t *testing.T, source *testbed.Server)) { onEach(t
 
 // either runs a test on both in a soak, and else on one of them: what it shows has little to do with the server.
 func either(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
-	onEach(t, some(t, databases), f)
+	onEach(t, testbed.Some(t, databases), f)
 }
 
 // onEach runs a test on each kind of server, and returns once all have ended. They mostly wait, so they run at a time.
@@ -50,16 +50,6 @@ func onEach(t *testing.T, of []database, f func(t *testing.T, source *testbed.Se
 			})
 		}
 	})
-}
-
-// some returns all in a soak, and else one, by chance: FRESHET_SEED repeats it.
-func some[T any](t *testing.T, all []T) []T {
-	t.Helper()
-	if testbed.Soak() {
-		return all
-	}
-	n := testbed.Seeded(t).IntN(len(all))
-	return all[n : n+1]
 }
 
 // site is where freshet works: a database with a table, a Redis, and a configuration for both.
