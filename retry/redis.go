@@ -104,6 +104,10 @@ func ClassifyRedis(err error) Class {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return None
 	}
+	var refused *LoginRefused
+	if errors.As(err, &refused) {
+		return Away // whatever it says: without a login nothing is done
+	}
 	if a, ok := findAnswer(err); ok {
 		return a.class
 	}
