@@ -14,11 +14,12 @@ const module = "github.com/freshet/freshet/"
 var mayImport = map[string][]string{
 	"event": nil,
 	// credential reads passwords and certificates, for whatever logs in.
-	"credential":  nil,
-	"event/float": nil,
-	"event/asof":  nil,
-	"doubt/alarm": nil,
-	"doubt":       {"event", "doubt/alarm", "retry"},
+	"credential":                nil,
+	"credential/credentialtest": {"credential"},
+	"event/float":               nil,
+	"event/asof":                nil,
+	"doubt/alarm":               nil,
+	"doubt":                     {"event", "doubt/alarm", "retry"},
 	// doubttest is the suite of every keeper.
 	"doubt/doubttest": {"event", "doubt/alarm", "doubt", "retry"},
 	// config reads the file into what router compiles; neither knows the other.

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/freshet/freshet/credential"
@@ -62,6 +63,12 @@ func (t TLS) Client(section string) credential.TLS {
 		}
 		return c, nil
 	}
+}
+
+// Shows reports whether somebody on the way to one of the addresses could read what is sent there, or answer instead of
+// the server.
+func (t TLS) Shows(addresses []string) bool {
+	return t.Mode != TLSVerify && slices.ContainsFunc(addresses, func(a string) bool { return !loopback(a) })
 }
 
 // unread says that a file of TLS cannot be used.

@@ -129,7 +129,7 @@ func (l *loader) validateSASL(k Kafka) {
 		if !l.givenAny(tokens) {
 			l.wrong(sasl+"token", "is missing", "write token_file or token_command, or another mechanism")
 		}
-		if k.TLS.Mode != TLSVerify && slices.ContainsFunc(k.Brokers, func(b string) bool { return !loopback(b) }) {
+		if k.TLS.Shows(k.Brokers) {
 			l.wrong(sasl+"mechanism", "oauthbearer sends the token itself, which anybody on the way could use",
 				"write mode: verify below eventlog.kafka.tls")
 		}

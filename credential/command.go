@@ -101,7 +101,7 @@ func (c *command) begins(r *run) {
 var errTooMuch = errors.New("it prints more than 64KiB")
 
 // execute runs the command, and returns what it printed. It is killed with all that it has started when its time is
-// over, and what it leaves behind is killed in any case.
+// over, and what is still running when it ends is killed in any case.
 func (c *command) execute(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

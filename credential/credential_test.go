@@ -149,9 +149,9 @@ func TestACommandIsKilledWithAllThatItStarted(t *testing.T) {
 		cancel bool
 		want   string
 	}{
-		"its time is over":         {script: "sleep 300 & echo $! > %s; echo waiting >&2; wait", want: "had not ended after 100ms: waiting"},
-		"nobody waits for it":      {script: "sleep 300 & echo $! > %s; wait", cancel: true, want: "context canceled"},
-		"it left something behind": {script: "sleep 300 >/dev/null 2>&1 & echo $! > %s; echo fine"},
+		"its time is over":          {script: "sleep 300 & echo $! > %s; echo waiting >&2; wait", want: "had not ended after 100ms: waiting"},
+		"nobody waits for it":       {script: "sleep 300 & echo $! > %s; wait", cancel: true, want: "context canceled"},
+		"it left something running": {script: "sleep 300 >/dev/null 2>&1 & echo $! > %s; echo fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := filepath.Join(t.TempDir(), "pid")

@@ -5,11 +5,3 @@ import "crypto/tls"
 // TLS makes the settings of one connection, from files as they are now; nil: no TLS. The settings are the caller's. The
 // error is an [Error]: a later attempt may pass.
 type TLS func() (*tls.Config, error)
-
-// Fixed returns settings that never change; nil for none.
-func Fixed(c *tls.Config) TLS {
-	if c == nil {
-		return nil
-	}
-	return func() (*tls.Config, error) { return c.Clone(), nil }
-}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
@@ -82,7 +82,7 @@ func useAll(t *testing.T, s *Single) {
 func TestConnectionsThatRedisHasClosedAreNotUsed(t *testing.T) {
 	server, addr, config := redisOverTLS(t, "--timeout", "1")
 	for name, o := range map[string]SingleOptions{
-		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credential.Fixed(config)},
+		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credentialtest.Fixed(config)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := single(t, o)
@@ -98,7 +98,7 @@ func TestConnectionsThatRedisHasClosedAreNotUsed(t *testing.T) {
 func TestConnectionsThatAProxyHasClosedAreNotUsed(t *testing.T) {
 	server, addr, config := redisOverTLS(t)
 	for name, o := range map[string]SingleOptions{
-		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credential.Fixed(config)},
+		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credentialtest.Fixed(config)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			between := proxy.Start(t, o.Address)

@@ -141,7 +141,7 @@ func TestSentinelsAreAskedWithTheirPasswordAsItIsNow(t *testing.T) {
 	}
 }
 
-// answering is a server that answers each request with what it is told to, and hangs up after the last.
+// answering is a server that gives the answers in turn, one to each request, and hangs up after the last.
 func answering(t *testing.T, answers ...string) (addr string, asked chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
 )
@@ -388,7 +389,7 @@ func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
 	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			at := newPlace(t, secured)
-			s := single(t, SingleOptions{Address: at.addr, TLS: credential.Fixed(at.tls), Timeout: time.Minute})
+			s := single(t, SingleOptions{Address: at.addr, TLS: credentialtest.Fixed(at.tls), Timeout: time.Minute})
 			c := s.connect(t.Context(), s.password.Try)
 			defer c.Close()
 			s.Leave()

@@ -17,6 +17,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
 )
@@ -158,14 +159,14 @@ func TestSingleSpeaksTLS(t *testing.T) {
 	testbed.Must(t, server.Set("a", "1"))
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
-	trusting := credential.Fixed(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	trusting := credentialtest.Fixed(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
 	s := single(t, SingleOptions{Address: server.Addr(), TLS: trusting})
 	commands := commandsOf("a")
 	s.Unlink(t.Context(), commands)
 	if commands[0].Err != nil || commands[0].Found != 1 {
 		t.Fatalf("found %d, %v", commands[0].Found, commands[0].Err)
 	}
-	system := credential.Fixed(&tls.Config{MinVersion: tls.VersionTLS12})
+	system := credentialtest.Fixed(&tls.Config{MinVersion: tls.VersionTLS12})
 	untrusting := single(t, SingleOptions{Address: server.Addr(), TLS: system})
 	if err := untrusting.Ping(t.Context()); err == nil || retry.ClassifyRedis(err) != retry.Away {
 		t.Fatalf("an unknown certificate: %v", err)

@@ -27,6 +27,7 @@ func Check(ctx context.Context, c *config.Config) *Report {
 	if c.HasRedis() {
 		checkRedis(ctx, c, r)
 	}
+	checkSecrets(c, r)
 	return r
 }
 

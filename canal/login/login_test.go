@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -124,7 +125,7 @@ func connect(t *testing.T, address string, conf *tls.Config) error {
 		}
 		return &drip{c}, nil
 	}
-	at := Server{Address: address, User: "u", Password: credential.Text(password), TLS: credential.Fixed(conf)}
+	at := Server{Address: address, User: "u", Password: credential.Text(password), TLS: credentialtest.Fixed(conf)}
 	c, err := Connect(t.Context(), at, dial)
 	if err == nil {
 		c.Close()

@@ -195,7 +195,8 @@ func TestAPasswordThatIsNotThereIsWaitedFor(t *testing.T) {
 		testbed.Must(t, os.Rename(db.file, db.file+".away"))
 		r := s.start("run")
 		s.await("the alarm names it", func(st *app.Status) bool {
-			return st.State != app.Fresh && strings.Contains(fmt.Sprint(st.Alarms), "source.password_command: the command cat failed")
+			return st.State != app.Fresh &&
+				strings.Contains(fmt.Sprint(st.Alarms), "source.password_command: the command cat failed")
 		})
 		testbed.Must(t, os.Rename(db.file+".away", db.file))
 		s.await("freshet is fresh", func(st *app.Status) bool { return st.State == app.Fresh })

@@ -29,7 +29,7 @@ func newBearer(token string) (bearer, error) {
 }
 
 // subjectOf returns whom a token is for if it is a JWT that says so, and "" otherwise. Kafka calls a user by that name
-// unless it is told to take another claim (sasl.oauthbearer.sub.claim.name).
+// unless its settings name another claim (sasl.oauthbearer.sub.claim.name).
 func subjectOf(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

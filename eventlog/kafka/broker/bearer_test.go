@@ -121,7 +121,8 @@ func refusedTokens(t *testing.T, cluster *testbed.KafkaCluster) {
 	c := client(t, Options{Brokers: cluster.Brokers(), Login: login})
 	_, err := c.Partitions(t.Context(), "t")
 	if Classify(err) != Unauthenticated || !strings.Contains(err.Error(), "as admin (OAUTHBEARER)") ||
-		!strings.Contains(err.Error(), "is the token of eventlog.kafka.sasl still valid") || strings.Contains(err.Error(), expired) {
+		!strings.Contains(err.Error(), "is the token of eventlog.kafka.sasl still valid") ||
+		strings.Contains(err.Error(), expired) {
 		t.Errorf("%v: %v", Classify(err), err)
 	}
 	// Its first reading is the old token, its second the new one.

@@ -96,7 +96,7 @@ func (k *conn) within(ctx context.Context, say func() error) error {
 	return k.Conn.SetDeadline(time.Time{})
 }
 
-// encrypt makes the connection one over TLS, if there is to be any, with the settings as they are now.
+// encrypt makes the connection one over TLS, if the options say so, with the settings as they are now.
 func (k *conn) encrypt(ctx context.Context) error {
 	c := k.client
 	if c.o.TLS == nil {
@@ -136,7 +136,7 @@ func (k *conn) login(ctx context.Context, secret string) error {
 }
 
 // discreet returns an error if a token would be shown on the way to the broker, or to somebody who answers instead of
-// it. Whoever has it can use it. Within this machine nobody listens.
+// it. A token can be used by everybody that has it. Within this machine nobody listens.
 func (k *conn) discreet() error {
 	if k.client.o.Login.name != bearerName || k.verified {
 		return nil

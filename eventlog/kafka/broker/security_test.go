@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/segmentio/kafka-go"
 )
@@ -92,7 +93,7 @@ func guarded(t *testing.T, a *authority) *testbed.KafkaCluster {
 		"super.users=User:admin;User:ANONYMOUS", // the testbed's own listener
 	}})
 	admin := client(t, Options{
-		Brokers: cluster.Brokers(), TLS: credential.Fixed(&tls.Config{RootCAs: a.pool()}),
+		Brokers: cluster.Brokers(), TLS: credentialtest.Fixed(&tls.Config{RootCAs: a.pool()}),
 		Login: login(t, "plain", "admin", secret),
 	})
 	salt := []byte("salt and pepper")
@@ -128,7 +129,7 @@ func TestAGuardedBroker(t *testing.T) {
 func refusals(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	other := newAuthority(t, "other")
 	open := testbed.SharedKafka(t).Brokers()
-	trust := credential.Fixed(&tls.Config{RootCAs: ours.pool()})
+	trust := credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()})
 	const wrong = "n0t-the-0ne"
 	for name, c := range map[string]struct {
 		o    Options
@@ -176,12 +177,12 @@ func refusals(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 			[]string{"wants no login"},
 		},
 		"another authority": {
-			Options{TLS: credential.Fixed(&tls.Config{RootCAs: other.pool()}), Login: login(t, "plain", "freshet", secret)},
+			Options{TLS: credentialtest.Fixed(&tls.Config{RootCAs: other.pool()}), Login: login(t, "plain", "freshet", secret)},
 			Untrusted,
 			[]string{"unknown authority", "ca_file"},
 		},
 		"another name": {
-			Options{TLS: credential.Fixed(&tls.Config{RootCAs: ours.pool(), ServerName: "kafka.example"})},
+			Options{TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool(), ServerName: "kafka.example"})},
 			Untrusted,
 			[]string{"kafka.example", "server_name"},
 		},
@@ -253,7 +254,7 @@ func TestACertificateOutOfDateIsToldAsThat(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	c := client(t, Options{Brokers: []string{l.Addr().String()}, TLS: credential.Fixed(&tls.Config{RootCAs: ours.pool()})})
+	c := client(t, Options{Brokers: []string{l.Addr().String()}, TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()})})
 	_, err = c.Partitions(t.Context(), "shop")
 	refused(t, err, Untrusted, []string{"expired", "renew the broker's certificate", "clock"})
 	must(t, l.Close())
@@ -263,7 +264,7 @@ func TestACertificateOutOfDateIsToldAsThat(t *testing.T) {
 // rights runs what the errors say, until freshet may do all that a reader needs.
 func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	c := client(t, Options{
-		Brokers: cluster.Brokers(), TLS: credential.Fixed(&tls.Config{RootCAs: ours.pool()}),
+		Brokers: cluster.Brokers(), TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()}),
 		Login: login(t, "scram-sha-512", "freshet", secret),
 	})
 	topics := ReaderTopics(Names{"shop"}, "main", Sizing{Partitions: 2})
@@ -332,7 +333,7 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 func sessions(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	var dialled atomic.Int32
 	c := client(t, Options{
-		Brokers: cluster.Brokers(), TLS: credential.Fixed(&tls.Config{RootCAs: ours.pool()}),
+		Brokers: cluster.Brokers(), TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()}),
 		Login: login(t, "plain", "admin", secret),
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			dialled.Add(1)
