@@ -254,7 +254,9 @@ func TestACertificateOutOfDateIsToldAsThat(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	c := client(t, Options{Brokers: []string{l.Addr().String()}, TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()})})
+	c := client(t, Options{
+		Brokers: []string{l.Addr().String()}, TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()}),
+	})
 	_, err = c.Partitions(t.Context(), "shop")
 	refused(t, err, Untrusted, []string{"expired", "renew the broker's certificate", "clock"})
 	must(t, l.Close())
