@@ -72,10 +72,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	if err != nil {
 		return nil, err
 	}
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, err
-	}
+	o := connect.Source(c)
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry

@@ -223,10 +223,7 @@ var (
 
 // build makes a redo.
 func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
-	o, err := connect.Source(r.config)
-	if err != nil {
-		return nil, err
-	}
+	o := connect.Source(r.config)
 	at, err := r.begin(ctx, o, d)
 	if err != nil {
 		return nil, err

@@ -148,10 +148,7 @@ type notYet struct{ error }
 // was handed to the engine, and fails with the cause of that. It fails with a [walk.Refusal] if the table cannot be
 // walked, or with ctx, or if the engine does, or is stopped.
 func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Mapping) error {
-	o, err := connect.Source(w.config)
-	if err != nil {
-		return err
-	}
+	o := connect.Source(w.config)
 	troubles := &troubles{
 		alarms: w.alarms, doubts: w.doubts, source: w.config.Source.Name, group: w.group, seen: w.seen,
 	}

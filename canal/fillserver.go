@@ -2,6 +2,7 @@ package canal
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -41,9 +42,14 @@ type fillServer struct {
 func (w *fills) server(address, name string) *fillServer {
 	s := &fillServer{fills: w, view: w.vis.watchFill(address), options: *w.o}
 	s.options.Address = address
-	if s.options.TLS != nil && w.o.FillNames {
-		s.options.TLS = s.options.TLS.Clone()
-		s.options.TLS.ServerName = name
+	if settings := w.o.TLS; settings != nil && w.o.FillNames {
+		s.options.TLS = func() (*tls.Config, error) {
+			t, err := settings()
+			if err == nil {
+				t.ServerName = name
+			}
+			return t, err
+		}
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
@@ -270,7 +271,7 @@ func TestReadingOverTLS(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, shared[0].get(t), "create table DB.t (id int primary key)")
 	o := d.options()
-	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	o.TLS = credentialtest.Fixed(&tls.Config{InsecureSkipVerify: true})
 	r := reading(t, startAt(here(t, d.Server)), o)
 	d.exec("insert into DB.t values (1)")
 	r.wantRows(d, "insert DB.t (1)")
@@ -288,7 +289,7 @@ func TestReadingOverTLS(t *testing.T) {
 	// The shared MariaDB has none.
 	d = newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)")
 	o = d.options()
-	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	o.TLS = credentialtest.Fixed(&tls.Config{InsecureSkipVerify: true})
 	if err := reading(t, newRecorder(), o).wait(); err == nil || !strings.Contains(err.Error(), "TLS") {
 		t.Errorf("without TLS: %v", err)
 	}

@@ -2,7 +2,6 @@ package canal
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -39,10 +39,11 @@ type Options struct {
 	// Address is the server's host:port, or the path of its Unix socket. Required.
 	Address string
 	// User and Password log in. The user needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: also BINLOG MONITOR)
-	// and SELECT on the mapped tables. User is required.
-	User, Password string
+	// and SELECT on the mapped tables. User is required. The password is read at each login.
+	User     string
+	Password *credential.Source
 	// TLS encrypts the connections; nil: not. With TLSOptional a server without TLS is talked to in clear.
-	TLS         *tls.Config
+	TLS         credential.TLS
 	TLSOptional bool
 	// Flavor is what the server must be; "": whatever it says that it is.
 	Flavor event.Flavor

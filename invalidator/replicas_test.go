@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
@@ -80,7 +81,7 @@ func TestAWaitThatIsRefusedParksNoKey(t *testing.T) {
 	master, _ := withReplica(t)
 	master.Do(t, "acl", "setuser", "some", "on", ">secret", "~ok*", "+@all", "-wait")
 	s := single(t, SingleOptions{
-		Address: master.Addr, Username: "some", Password: "secret", WaitReplicas: 1, Timeout: time.Minute,
+		Address: master.Addr, Username: "some", Password: credential.Text("secret"), WaitReplicas: 1, Timeout: time.Minute,
 	})
 	c := commandsOf("ok", "no", "ok")
 	s.Unlink(t.Context(), c)

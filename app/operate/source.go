@@ -27,6 +27,7 @@ func Check(ctx context.Context, c *config.Config) *Report {
 	if c.HasRedis() {
 		checkRedis(ctx, c, r)
 	}
+	checkSecrets(c, r)
 	return r
 }
 
@@ -35,11 +36,7 @@ func Check(ctx context.Context, c *config.Config) *Report {
 const leastRetention = 72 * time.Hour
 
 func checkSource(ctx context.Context, c *config.Config, r *Report) {
-	o, err := connect.Source(c)
-	if err != nil {
-		r.add(Fail, err.Error(), "")
-		return
-	}
+	o := connect.Source(c)
 	info, err := canal.Probe(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
