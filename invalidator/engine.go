@@ -147,9 +147,9 @@ func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
 	return e.serve(ctx, p, e.node.live)
 }
 
-// ServeGently is Serve for work that nobody waits for, such as the answer to a doubt: its keys go to Redis in small round
-// trips, one after the other over all such partitions, so that readers of Redis hardly notice, and live keys are not held
-// up.
+// ServeGently is Serve for work that nobody waits for, such as the answer to a doubt: its keys go to Redis in small
+// round trips, one after the other over all such partitions, so that readers of Redis hardly notice, and live keys are
+// not held up.
 func (e *Engine) ServeGently(ctx context.Context, p eventlog.Partition) error {
 	return e.serve(ctx, p, e.node.gentle)
 }

@@ -4,11 +4,12 @@ package invalidator
 // hands out goes down the live lane, in a few large round trips at a time: freshness is what counts. What belongs to an
 // answer or a warm-up goes down the gentle one, where readers of Redis count.
 //
-// Redis does one thing at a time, and takes what a connection has sent by 16 KiB, which are some 40 calls of the guard, or
-// 1 ms. For so long a reader waits, and as often as there are round trips under way. So on the gentle lane there is one
-// at a time, and it takes Redis some 0.2 ms; between two of them Redis serves whoever else has asked. Work does not only
-// begin at a pace: a late mark, or the end of a silence of Redis, has all final actions of seconds fall due at once. So
-// it is paced here, when it is sent, for the first time or again.
+// Redis does one thing at a time, and takes what a connection has sent by 16 KiB, which are some 40 calls of the guard,
+// or 1 ms. For so long a reader waits, and as often as there are round trips under way. So on the gentle lane there is
+// one at a time, and it takes Redis some 0.2 ms; between two of them Redis serves its other clients.
+//
+// A pace at which work begins is not enough. A late mark, or the end of a silence of Redis, has the final actions of
+// seconds fall due at once. So work is paced here, when it is sent, for the first time or again.
 type lane struct {
 	// keys, calls and bytes are what a round trip holds at most: so many keys to be deleted, or so many calls and bytes,
 	// but for an item of more.

@@ -10,8 +10,8 @@ import (
 )
 
 // node writes to one Redis node: some writers, each with one round trip under way. Each [lane] hands out as many slots
-// as it takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and passes
-// it to jobs without waiting.
+// as it takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and
+// passes it to jobs without waiting.
 //
 // With Redis Cluster there would be one node for each master, and a job would hold keys of one of them.
 type node struct {

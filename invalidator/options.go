@@ -85,8 +85,8 @@ type Options struct {
 	// no faster than the first ones came. A mapping's own limit comes with its changes ([event.Origin].RateLimit).
 	// Default 0: no limit.
 	RateLimit int
-	// GentleRate paces what is served gently ([Engine.ServeGently]): so many keys per second, each with a first and a final
-	// action. Default 0: no limit.
+	// GentleRate paces what is served gently ([Engine.ServeGently]): so many keys per second, each with a first and a
+	// final action. Default 0: no limit.
 	GentleRate int
 	// KeyPrefix is put before every key that is sent to Redis. Parked keys and dead letters are stored without it.
 	KeyPrefix string

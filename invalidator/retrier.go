@@ -125,7 +125,9 @@ func (j *job) fault() error {
 
 // try deletes the keys once; nil if ctx ended before they were sent.
 func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) *job {
-	j := &job{ctx: ctx, done: r.done, lane: r.engine.node.live, kind: stored, single: true, size: len(entries), halved: halved}
+	j := &job{
+		ctx: ctx, done: r.done, lane: r.engine.node.live, kind: stored, single: true, size: len(entries), halved: halved,
+	}
 	if isPlain(&entries[0]) {
 		for i := range entries {
 			j.keys = append(j.keys, entries[i].Key)
