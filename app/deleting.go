@@ -96,7 +96,8 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	}
 	d.engine, err = invalidator.New(deps, invalidator.Options{
 		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
-		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
+		RateLimit: c.Invalidator.RateLimit, GentleRate: c.ScopeRate,
+		KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
 		Retry: retry.Policy{
 			MaxAttempts: c.Retry.MaxAttempts, ParkAfter: c.Retry.ParkAfter, ParkDelays: c.Retry.ParkDelays,
 			MinBackoff: c.Retry.MinBackoff, MaxBackoff: c.Retry.MaxBackoff,

@@ -62,7 +62,7 @@ func (p *process) newWalking(d *deleting, s *scope.Scope) (*walking, error) {
 		return nil, err
 	}
 	w := &walking{
-		shared: p.shared, serve: d.engine.Serve, take: s.Take, newest: d.engine.Newest, metrics: m,
+		shared: p.shared, serve: d.engine.ServeGently, take: s.Take, newest: d.engine.Newest, metrics: m,
 		whose: p.config.Source.Name,
 	}
 	w.mappings = func(ctx context.Context) ([]spec.Mapping, error) {
@@ -80,20 +80,8 @@ const walkPartition = -3
 
 // The bounds of a walk.
 const (
-	// firstRows is how many rows the first chunk has, and mostRows how many one has at most.
-	firstRows, mostRows = 100, 5000
-	// chunkBytes is about how large the rows of a chunk are together at most.
-	chunkBytes = 1 << 20
-	// chunkTime is how long the source should take for a chunk at most, and walkRests how many times as long as it took
-	// it is left alone afterwards.
-	chunkTime = 100 * time.Millisecond
-	walkRests = 4
-	// chunksEach is how many chunks a second has at the rate. The final actions of a chunk are due at one moment, and
-	// readers wait while Redis does them.
-	chunksEach = 40
-	// walkBatch is how many keys a batch of a walk has at most. What Redis gets at once, readers wait for: to write a key
-	// takes it some 20 µs.
-	walkBatch = 50
+	// walkBatch is how many keys a batch of a walk has at most.
+	walkBatch = 500
 	// refusals is how often in a row a server may refuse a statement before it is believed: DDL is under way for a while.
 	refusals = 5
 )
@@ -161,7 +149,7 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 			return walk.Refusal{Why: err} // another member was asked
 		}
 	}
-	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows}
+	p := &walkRun{walking: w, walked: k, route: route, pace: walkPace{rows: firstRows}}
 	p.reading, p.end = context.WithCancel(wanted)
 	defer p.end()
 	p.walk = walk.New(walk.Options{
@@ -231,9 +219,7 @@ type walkRun struct {
 
 	// server is the one that the session is with, and wanted the one that the marks are about.
 	server, wanted string
-	// rows is how many the next chunk has, and rested until when the source is left alone.
-	rows   int
-	rested time.Time
+	pace           walkPace
 	// chunk are the batches of the present one that are still to be handed out; place is where it ends, and last says
 	// that none follows.
 	chunk []*event.Batch
@@ -337,7 +323,7 @@ func (p *walkRun) next(ctx context.Context) error {
 		} else if refused == refusals {
 			return walk.Refusal{Why: err}
 		}
-		p.rows = max(1, p.rows/2)
+		p.pace.failed()
 		text := err.Error()
 		p.trouble.Store(&text)
 		if loop.Wait(ctx, err) != nil {
@@ -351,7 +337,8 @@ func (p *walkRun) rest(ctx context.Context) error {
 	if err := p.take(ctx, 0); err != nil {
 		return err
 	}
-	return retry.Sleep(ctx, time.Until(p.rested))
+	p.pace.handedOut()
+	return retry.Sleep(ctx, time.Until(p.pace.rested))
 }
 
 // read reads a chunk.
@@ -375,7 +362,7 @@ func (p *walkRun) read(ctx context.Context) error {
 	if p.about.Load() == 0 && p.Where == "" {
 		p.about.Store(p.walk.About(ctx))
 	}
-	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.rows, Bytes: chunkBytes}, c.row)
+	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.pace.rows, Bytes: chunkBytes}, c.row)
 	if err != nil {
 		return err
 	}
@@ -384,27 +371,8 @@ func (p *walkRun) read(ctx context.Context) error {
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
 	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
-	p.pace(&got, time.Since(asked), c.keys)
+	p.pace.read(asked, &got)
 	return nil
-}
-
-// pace settles how many rows the next chunk has, and when it comes. What waits for longer than D/2 is too old to be
-// written, so at the rate a chunk is read just before its keys are dealt with.
-func (p *walkRun) pace(got *walk.Chunk, took time.Duration, keys int) {
-	p.rested = time.Now().Add(walkRests * took)
-	switch {
-	case took > chunkTime:
-		p.rows /= 2
-	case took < chunkTime/2:
-		p.rows *= 2
-	}
-	if most := max(p.config.ScopeRate/chunksEach, 1); keys > most {
-		p.rows = min(p.rows, got.Rows*most/keys)
-	}
-	if got.Bytes > chunkBytes {
-		p.rows = min(p.rows, got.Rows*chunkBytes/got.Bytes)
-	}
-	p.rows = min(max(p.rows, 1), mostRows)
 }
 
 // connect opens a session with the server that is read: the marks are about no other.
@@ -431,7 +399,6 @@ type chunk struct {
 	like     event.Batch
 	building event.Batch
 	batches  []*event.Batch
-	keys     int
 }
 
 // row routes a row as one that was just inserted.
@@ -452,7 +419,6 @@ func (c *chunk) hand() {
 	}
 	b.Source, b.Term, b.Leftover, b.Read = c.like.Source, c.like.Term, c.like.Leftover, c.like.Read
 	b.Age, b.At = event.Unknown, c.like.Read
-	c.keys += b.Len()
 	c.batches = append(c.batches, b.Clone())
 	b.Reset()
 }

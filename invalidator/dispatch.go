@@ -22,8 +22,8 @@ type supply uint8
 // The supplies, whose turn it is one after the other. Keys in trouble come before all of them.
 const (
 	finalDeletes supply = iota
-	freshDeletes
 	finalWrites
+	freshDeletes
 	freshWrites
 	pacedFresh
 	supplies // how many there are
@@ -31,6 +31,9 @@ const (
 
 // hasWork reports whether a job could be filled now.
 func (s *partitionLoop) hasWork() bool {
+	if s.lane.pacer.ready() > s.now {
+		return false
+	}
 	if s.retryReady() || s.pacedReady() != nil {
 		return true
 	}
@@ -67,18 +70,22 @@ func (s *partitionLoop) dispatch() {
 	if s.retryReady() {
 		s.fillRetries(j)
 	}
+	if s.lane.finalsFirst {
+		s.turn = supplies - 1
+	}
 	for n := supplies; n > 0 && j.size == 0; n-- {
 		s.turn = (s.turn + 1) % supplies
 		s.fill(j, s.turn)
 	}
 	if j.size == 0 {
 		s.free = append(s.free, j)
-		s.engine.node.slots <- struct{}{}
+		s.lane.slots <- struct{}{}
 		return
 	}
 	s.out++
+	s.lane.pacer.take(s.now, j.size)
 	s.engine.metrics.sent[j.kind].Add(float64(j.size))
-	s.engine.node.jobs <- j
+	s.lane.jobs <- j
 }
 
 // fill fills an empty job from one supply, if that has anything ready.
@@ -106,7 +113,7 @@ func (s *partitionLoop) newJob() *job {
 	} else {
 		j = &job{}
 	}
-	j.ctx, j.done, j.halved = s.ctx, s.results, s.engine.node.trips.halved.Load()
+	j.ctx, j.done, j.lane, j.halved = s.ctx, s.results, s.lane, s.lane.trips.halved.Load()
 	return j
 }
 
@@ -170,7 +177,7 @@ func (s *partitionLoop) fillFinals(j *job, c class) {
 
 func (s *partitionLoop) fillRetries(j *job) {
 	j.kind, j.single = retried, true
-	most := commandKeys >> j.halved
+	most := min(commandKeys, s.lane.keys) >> j.halved
 	for s.retryReady() && j.size < most && j.fits(s.retries[0].class) && s.retries[0].class != queries {
 		if j.add(s.retries[0], most) {
 			s.retries.pop()

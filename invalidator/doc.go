@@ -84,7 +84,8 @@
 // # Goroutines
 //
 //	Engine.Run    retrier: the parked keys            (its own goroutine: the caller's)
-//	              4 writers: a round trip each        share health and watch, under their locks, for each trip
+//	              4 writers: a round trip each,       share health and watch, under their locks, for each trip
+//	                and 1 for gentle work
 //	              4 query workers: a query each, and  the same; share the line of runs under its lock
 //	                who renews its lock meanwhile
 //	              1 that ends long waits for queries  the line of runs, under its lock
@@ -98,7 +99,8 @@
 // units, 500 or 1 MiB of them if they are writes: one round trip), never a key; who hands over does not touch it again
 // until it comes back. Nothing on the path of a delete takes a lock, sends, sets a timer or allocates for each key. Due
 // units wait in one queue for each D and class, in the order in which their changes became known to be visible, under
-// one timer. Only queries are answered key by key, into the inbox of their partition.
+// one timer. What is served gently ([Engine.ServeGently]) has jobs that are much smaller, and one of them is under way
+// at a time ([lane]). Only queries are answered key by key, into the inbox of their partition.
 //
 // Handing out jobs is inverted: a loop first gets a slot, of which there are as many as the writers can have jobs,
 // and then fills a job with all that is ready by then. So small units of live traffic merge into full commands when

@@ -111,8 +111,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var helpers sync.WaitGroup
-	for range tripsInFlight {
-		helpers.Go(func() { e.node.write(work) })
+	for _, l := range []*lane{e.node.live, e.node.gentle} {
+		for range l.writers {
+			helpers.Go(func() { e.node.write(work, l) })
+		}
 	}
 	for range e.options.QueryWorkers {
 		helpers.Go(func() { e.queries.work(work) })
@@ -142,7 +144,18 @@ func (e *Engine) Run(ctx context.Context) error {
 // returns nil when the log ends (io.EOF), after everything is finished, final deletes included. It fails when the
 // log does, or when Redis will never do what is asked of it.
 func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
-	s := newPartition(ctx, e, p)
+	return e.serve(ctx, p, e.node.live)
+}
+
+// ServeGently is Serve for work that nobody waits for, such as the answer to a doubt: its keys go to Redis in small
+// round trips, one after the other over all such partitions, so that readers of Redis hardly notice, and live keys are
+// not held up.
+func (e *Engine) ServeGently(ctx context.Context, p eventlog.Partition) error {
+	return e.serve(ctx, p, e.node.gentle)
+}
+
+func (e *Engine) serve(ctx context.Context, p eventlog.Partition, l *lane) error {
+	s := newPartition(ctx, e, p, l)
 	defer s.giveUp()
 	if !e.enlist(s) {
 		return nil

@@ -19,6 +19,7 @@ import (
 type partitionLoop struct {
 	engine *Engine
 	log    eventlog.Partition
+	lane   *lane
 	served instant         // since when
 	ctx    context.Context // ends when the partition must be given up
 	giveUp context.CancelFunc
@@ -78,13 +79,13 @@ type dueQueue struct {
 // fetchAhead is how many entries wait for the loop; they are prepared while it works.
 const fetchAhead = 8
 
-func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partitionLoop {
+func newPartition(ctx context.Context, e *Engine, p eventlog.Partition, l *lane) *partitionLoop {
 	s := &partitionLoop{
-		engine: e, log: p, served: e.clock(),
+		engine: e, log: p, lane: l, served: e.clock(),
 		fetched:  make(chan *entry, fetchAhead),
 		fetchEnd: make(chan error, 1),
 		// As many as there can be jobs, so that a writer never waits for a partition.
-		results: make(chan *job, cap(e.node.slots)),
+		results: make(chan *job, cap(l.slots)),
 		poke:    make(chan struct{}, 1),
 		toPark:  make(chan []*unit),
 		parked:  make(chan []*unit, 1),
@@ -156,7 +157,7 @@ func (s *partitionLoop) over() (bool, error) {
 
 // wait waits for something to happen and takes note of it.
 func (s *partitionLoop) wait() {
-	slots, toPark, fetched, ctxDone := s.engine.node.slots, s.toPark, s.fetched, s.ctx.Done()
+	slots, toPark, fetched, ctxDone := s.lane.slots, s.toPark, s.fetched, s.ctx.Done()
 	if s.ending {
 		slots, toPark, fetched, ctxDone = nil, nil, nil, nil
 	}
@@ -336,6 +337,7 @@ func (s *partitionLoop) nextMoment() instant {
 			at = min(at, m)
 		}
 	}
+	sooner(s.lane.pacer.ready())
 	for _, q := range s.due {
 		if q.units.len() > 0 {
 			sooner(s.dueAt(q.units.head()))

@@ -9,9 +9,9 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// node writes to one Redis node: some writers, each with one round trip under way. It hands out as many slots as it
-// takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and passes it
-// to jobs without waiting.
+// node writes to one Redis node: some writers, each with one round trip under way. Each [lane] hands out as many slots
+// as it takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and
+// passes it to jobs without waiting.
 //
 // With Redis Cluster there would be one node for each master, and a job would hold keys of one of them.
 type node struct {
@@ -24,9 +24,7 @@ type node struct {
 	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be
 	// there.
 	known, unseen func(*entry) instant
-	slots         chan struct{}
-	jobs          chan *job
-	trips         trips
+	live, gentle  *lane
 }
 
 // spareJobs is how many jobs may wait besides those that the writers have: enough for a writer not to wait for the
@@ -34,15 +32,15 @@ type node struct {
 const spareJobs = 2
 
 func newNode(h *health, o Options, m *metrics) *node {
-	const slots = tripsInFlight + spareJobs
-	n := &node{
+	live := &lane{keys: tripKeys, calls: tripCalls, bytes: tripBytes, pacer: &pacer{}, writers: tripsInFlight}
+	gentle := &lane{
+		keys: gentleKeys, calls: gentleCalls, bytes: gentleBytes, pacer: &pacer{rate: 2 * o.GentleRate}, writers: 1,
+		ahead: gentleAhead, finalsFirst: true,
+	}
+	return &node{
 		redis: h.redis, clock: h.clock, health: h, timeout: o.Timeout, prefix: o.KeyPrefix, metrics: m,
-		slots: make(chan struct{}, slots), jobs: make(chan *job, slots),
+		live: live.open(spareJobs), gentle: gentle.open(0),
 	}
-	for range slots {
-		n.slots <- struct{}{}
-	}
-	return n
 }
 
 // job is what is sent in one round trip, and then what became of it. Its maker hands it over and gets it
@@ -51,6 +49,7 @@ type job struct {
 	// ctx ends when the result is of no use any more. It does not interrupt a round trip.
 	ctx   context.Context
 	done  chan<- *job
+	lane  *lane
 	kind  kind
 	class class
 	// single sends each key in a command of its own.
@@ -126,15 +125,15 @@ func (j *job) each(f func(at int, key string)) {
 	}
 }
 
-// write is one writer. It returns when ctx ends; it then has no job.
-func (n *node) write(ctx context.Context) {
+// write is one writer of a lane. It returns when ctx ends; it then has no job.
+func (n *node) write(ctx context.Context, l *lane) {
 	w := n.newWriter(ctx)
 	for {
 		select {
-		case j := <-n.jobs:
+		case j := <-l.jobs:
 			w.run(j)
-			n.trips.ended(j, time.Duration(n.health.shortest.Load()), n.clock())
-			n.slots <- struct{}{}
+			l.trips.ended(j, time.Duration(n.health.shortest.Load()), n.clock())
+			l.slots <- struct{}{}
 			j.done <- j
 		case <-ctx.Done():
 			return

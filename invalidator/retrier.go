@@ -60,7 +60,7 @@ const longestWait = time.Second
 
 // round tries what is due and returns how long to wait for the next.
 func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err error) {
-	halved := r.engine.node.trips.halved.Load()
+	halved := r.engine.node.live.trips.halved.Load()
 	entries, err := r.engine.store.Due(ctx, time.Now(), retryAtOnce>>halved)
 	if err != nil {
 		return 0, nil, err
@@ -125,7 +125,9 @@ func (j *job) fault() error {
 
 // try deletes the keys once; nil if ctx ended before they were sent.
 func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) *job {
-	j := &job{ctx: ctx, done: r.done, kind: stored, single: true, size: len(entries), halved: halved}
+	j := &job{
+		ctx: ctx, done: r.done, lane: r.engine.node.live, kind: stored, single: true, size: len(entries), halved: halved,
+	}
 	if isPlain(&entries[0]) {
 		for i := range entries {
 			j.keys = append(j.keys, entries[i].Key)
@@ -134,12 +136,12 @@ func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) 
 		j.class, j.entries = writes, entries
 	}
 	select {
-	case <-r.engine.node.slots:
+	case <-j.lane.slots:
 	case <-ctx.Done():
 		return nil
 	}
 	r.engine.metrics.sent[stored].Add(float64(j.size))
-	r.engine.node.jobs <- j
+	j.lane.jobs <- j
 	return <-r.done
 }
 

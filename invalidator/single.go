@@ -70,12 +70,12 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 || o.WaitReplicas < 0 {
 		return nil, errors.New("redis: db, timeout, replicas and query workers must not be negative")
 	}
-	s := &Single{endpoint: newEndpoint(&o), options: o, kept: make(chan *sticky, tripsInFlight)}
+	s := &Single{endpoint: newEndpoint(&o), options: o, kept: make(chan *sticky, tripsInFlight+1)}
 	// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for all
 	// else, the prober, those who rebuild by query, each of these has somebody who renews its lock, and what asks Redis
 	// besides the engine.
 	c := s.clientOptions()
-	c.PoolSize, c.PipelinePoolSize = 2*tripsInFlight+4+2*o.QueryWorkers, -1
+	c.PoolSize, c.PipelinePoolSize = 2*(tripsInFlight+1)+4+2*o.QueryWorkers, -1
 	c.WriteBufferSize, c.ReadBufferSize = writeBuffer, readBuffer
 	s.client = redis.NewClient(c)
 	return s, nil

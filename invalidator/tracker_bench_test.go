@@ -16,7 +16,7 @@ func benchPartition(b *testing.B) (*partitionLoop, *fakeLog) {
 		Options{})
 	caughtUp(e)
 	log := newFakeLog()
-	s := newPartition(b.Context(), e, log)
+	s := newPartition(b.Context(), e, log, e.node.live)
 	b.Cleanup(func() {
 		s.giveUp()
 		s.timer.Stop()

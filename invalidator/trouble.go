@@ -151,7 +151,7 @@ func (s *partitionLoop) letters(units []*unit) []retry.Entry {
 			n := u.ordinal(i)
 			e := retry.Entry{
 				Key: u.key(i), Action: b.Invalidations[n].Action, Source: b.Source, Table: b.Of(n).Table,
-				Version: b.Version(n), D: u.d, Error: t.errors[i], Attempts: t.attempts,
+				Version: b.Version(n), Foreign: u.entry.foreign, D: u.d, Error: t.errors[i], Attempts: t.attempts,
 				First: t.first, Last: t.last, Notices: noticesOf(b, n),
 			}
 			if step != retry.Bury {

@@ -1,0 +1,47 @@
+package invalidator
+
+// lane is a way to Redis: how many round trips are under way on it, and how large they are. There are two. What the log
+// hands out goes down the live lane, in a few large round trips at a time: freshness is what counts. What belongs to an
+// answer or a warm-up goes down the gentle one, where readers of Redis count.
+//
+// Redis does one thing at a time, and takes what a connection has sent by 16 KiB, which are some 40 calls of the guard,
+// or 1 ms. For so long a reader waits, and as often as there are round trips under way. So on the gentle lane there is
+// one at a time, and it takes Redis some 0.2 ms; between two of them Redis serves its other clients.
+//
+// A pace at which work begins is not enough. A late mark, or the end of a silence of Redis, has the final actions of
+// seconds fall due at once. So work is paced here, when it is sent, for the first time or again.
+type lane struct {
+	// keys, calls and bytes are what a round trip holds at most: so many keys to be deleted, or so many calls and bytes,
+	// but for an item of more.
+	keys, calls, bytes int
+	// ahead is how many keys a partition fetches before they are dealt with once; 0: as many as there is room for.
+	ahead int64
+	// finalsFirst: the final actions that are due come before first ones, so that no pace of the first ones keeps them
+	// from ever being in time again.
+	finalsFirst bool
+	pacer       *pacer
+	writers     int
+	// slots are how many more jobs it takes; who has one may put a job into jobs, which then does not block.
+	slots chan struct{}
+	jobs  chan *job
+	trips trips
+}
+
+// open makes the lane ready for jobs: for as many as it has writers, and some to spare.
+func (l *lane) open(spare int) *lane {
+	slots := l.writers + spare
+	l.slots, l.jobs = make(chan struct{}, slots), make(chan *job, slots)
+	for range slots {
+		l.slots <- struct{}{}
+	}
+	return l
+}
+
+// most returns how many keys of a class a job of the lane may hold.
+func (l *lane) most(c class, halved int32) int {
+	n := l.calls
+	if c == deletes {
+		n = l.keys
+	}
+	return min(max(n>>halved, 1), l.pacer.most())
+}
