@@ -201,7 +201,7 @@ func TestAnotherServerAtTheAddressOfAFillServer(t *testing.T) {
 	whole := func(what string) {
 		testbed.Eventually(t, 2*time.Minute, what, func() bool {
 			s := r.canal.Stats()
-			return fill().Error == "" && fill().WaitedFor && s.Unvouched == 0
+			return fill().Error == "" && fill().WaitedFor && s.Unconfirmed == 0
 		})
 	}
 	whole("the server has all")
@@ -256,7 +256,7 @@ func TestAFillServerThatCannotBeAskedIsLeftOut(t *testing.T) {
 			testbed.Eventually(t, 2*time.Minute, "it is left out", func() bool {
 				l := r.doubts.List()
 				return len(l) == 1 && l[0].Cause == alarm.FillServerLeftOut && l[0].Subject == address && !l[0].Asked &&
-					r.canal.Stats().Unvouched == 0
+					r.canal.Stats().Unconfirmed == 0
 			})
 			if s := r.canal.Stats().Fills[0].String(); !strings.Contains(s, "left out: ") {
 				t.Error(s)

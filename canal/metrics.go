@@ -118,8 +118,9 @@ func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
 	all := []prometheus.Collector{m.connects, m.statements, m.marks, m.epoch, m.fillWait, m.fillIn, asks}
 	all = append(all, c.collectors(heartbeat)...)
 	all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "freshet_source_unvouched_batches",
-		Help: "Batches handed over that the source, and the servers of source.fill_from, have not yet said to be visible to everybody.",
+		Name: "freshet_source_unconfirmed_batches",
+		Help: "Batches handed over that the source, and the servers of source.fill_from, have not yet said to be visible " +
+			"to everybody.",
 	}, func() float64 { return float64(waiting()) }))
 	if reg == nil {
 		return m, nil
