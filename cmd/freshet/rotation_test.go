@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/proof/testbed"
@@ -214,4 +215,58 @@ func TestAPasswordThatIsNotThereIsWaitedFor(t *testing.T) {
 		}
 		secretive(t, "the log", r.Stderr())
 	})
+}
+
+// tokenScript prints a token for Kafka without a signature, which its validator for tests takes, for so many seconds.
+const tokenScript = `#!/bin/sh
+encode() { base64 -w0 | tr '+/' '-_' | tr -d '='; }
+now=$(date +%%s)
+printf '%%s.%%s.' "$(printf '{"alg":"none"}' | encode)" \
+  "$(printf '{"sub":"admin","iat":%%d,"exp":%%d}' $now $((now + %d)) | encode)"
+`
+
+// Around Kafka, tokens live for a few seconds. Reader and invalidator take new ones from a command, and nothing is
+// lost.
+func TestShortTokensAroundKafkaLoseNothing(t *testing.T) {
+	const life = 5
+	kafka := testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{
+		"listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listener.name.client.sasl.enabled.mechanisms=OAUTHBEARER",
+		"listener.name.client.oauthbearer.sasl.jaas.config=" +
+			"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required " +
+			`unsecuredLoginStringClaim_sub="admin";`,
+		"connections.max.reauth.ms=3600000",
+	}})
+	script := filepath.Join(t.TempDir(), "token.sh")
+	testbed.Must(t, os.WriteFile(script, []byte(fmt.Sprintf(tokenScript, life)), 0o700))
+	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
+	s.kafka += fmt.Sprintf(`, sasl: {mechanism: oauthbearer, token_command: "sh '%s'"}`, script)
+	s.extra = "retry: {park_delays: [10s]}" // one topic of parked keys is enough
+	reader, invalidator := s.part("reader"), s.part("invalidator")
+	read, invalidate := reader.start("reader"), invalidator.start("invalidator")
+	reader.await("it reads", func(st *app.Status) bool { return st.Source != nil && st.Source.Connected })
+	invalidator.await("it is fresh", func(st *app.Status) bool { return st.State == app.Fresh })
+	written := s.load()
+	for n := range testbed.Cut(3, 100) { // each takes longer than a token lives
+		until := time.After(life * time.Second)
+		id := 1_000_000 + n
+		s.cache(fmt.Sprintf("product:%d", id))
+		s.write(id)
+		s.gone(fmt.Sprintf("product:%d", id))
+		<-until
+	}
+	rows := written()
+	reader.await("all is read", func(st *app.Status) bool { return st.Rows >= uint64(rows) })
+	for id := range loaded {
+		s.gone(fmt.Sprintf("product:%d", id))
+	}
+	invalidator.await("it is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
+	for _, r := range []*testbed.Running{read, invalidate} {
+		if code := r.Stop(t, patience); code != exitDone {
+			t.Errorf("exit code %d", code)
+		}
+		if strings.Contains(r.Stderr(), "eyJ") { // how a JWT begins
+			t.Errorf("a token is in the log: %s", r.Stderr())
+		}
+	}
 }
