@@ -176,7 +176,10 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 			return walk.Refusal{Why: err} // another member was asked
 		}
 	}
-	p := &walkRun{walking: w, walked: k, route: route, pace: walkPace{rows: firstRows, lasts: chunkLasts(shortestD(mappings))}}
+	p := &walkRun{
+		walking: w, walked: k, route: route,
+		pace: walkPace{rows: firstRows, lasts: chunkLasts(shortestD(mappings))},
+	}
 	p.reading, p.end = context.WithCancel(wanted)
 	defer p.end()
 	p.walk = walk.New(walk.Options{

@@ -226,7 +226,8 @@ func TestWhatAWarmUpThatIsCancelledHasBegunIsForgotten(t *testing.T) {
 			}
 			must(t, w.endCancelled(t.Context()))
 			if s := w.sees(t); len(s.WarmUps) > 0 || len(s.EndedWarmUps) != 1 || served != 2*x.want {
-				t.Errorf("%d warm-ups are left, %d have ended, %d times keys were forgotten", len(s.WarmUps), len(s.EndedWarmUps), served)
+				t.Errorf("%d warm-ups are left, %d have ended, %d times keys were forgotten", len(s.WarmUps), len(s.EndedWarmUps),
+					served)
 			}
 		})
 	}
@@ -239,6 +240,9 @@ func TestAWalkDoesNotGoBack(t *testing.T) {
 		return event.Mark{Server: "a", Version: event.Version{Epoch: 1, File: 1, Pos: 9}}, true
 	}
 	p := &walkRun{walking: w, walked: &walked{least: event.Version{Epoch: 1, File: 2}}}
+	p.walk = walk.New(walk.Options{Connect: func(context.Context) (walk.Conn, func(), error) {
+		return nil, nil, errors.New("it connects")
+	}}, walk.Place{})
 	if err := p.read(t.Context()); err == nil || !strings.Contains(err.Error(), "has not come as far again") {
 		t.Errorf("it reads on: %v", err)
 	}

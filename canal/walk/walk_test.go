@@ -277,7 +277,8 @@ func upToAPlace(t *testing.T, source *testbed.Server) {
 			w.o.Until = x.until
 			rows := 0
 			for last := false; !last; {
-				c, err := w.Chunk(t.Context(), Size{Rows: size, Bytes: 1 << 20}, func(*event.Table, []event.Value) error { return nil })
+				c, err := w.Chunk(t.Context(), Size{Rows: size, Bytes: 1 << 20},
+					func(*event.Table, []event.Value) error { return nil })
 				testbed.Must(t, err)
 				rows, last = rows+c.Rows, c.Last
 			}

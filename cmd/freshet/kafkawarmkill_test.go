@@ -99,8 +99,9 @@ func TestWarmUpsThatAreCancelledAndKilledLeaveNoStaleValue(t *testing.T) {
 	t.Logf("%d fills, %d rows, %d values", filled.Load(), len(have), len(cached))
 }
 
-// The member that walks is killed between the first and the final action of its keys, and then the warm-up is cancelled.
-// Another member has older changes of the keys in hand, whose final actions take those of the walk for newer ones.
+// The member that walks is killed between the first and the final action of its keys, and then the warm-up is
+// cancelled. Another member has older changes of the keys in hand, whose final actions take those of the walk for newer
+// ones.
 func TestAWarmUpThatIsKilledAndThenCancelledLeavesNoStaleValue(t *testing.T) {
 	const rows = 60
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
