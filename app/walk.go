@@ -94,8 +94,14 @@ type walked struct {
 	operate.Walk
 	// by is the hash of the mappings that it is for; "": any.
 	by string
-	// from is where it begins.
-	from walk.Place
+	// from is where it begins, and until where it ends; the zero place: with the table.
+	from, until walk.Place
+	// least is what everybody has to see before rows are read. An earlier life of the walk has left keys with versions up
+	// to there, and only what is as new can take care of them.
+	least event.Version
+	// handing is asked before the keys of rows up to a place are handed out, at a version. It fails if they must not be.
+	// nil: nobody needs to know.
+	handing func(ctx context.Context) error
 	// rows and keys are how many were handed to the engine.
 	rows, keys atomic.Int64
 	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when
@@ -107,8 +113,26 @@ type walked struct {
 	trouble atomic.Pointer[string]
 
 	mu sync.Mutex
-	// done is up to where everything is finished.
-	done walk.Place
+	// done is up to where everything is finished. Keys of rows up to handed may have been begun, with versions up to
+	// version.
+	done, handed walk.Place
+	version      event.Version
+}
+
+// hands takes note that keys are about to be handed out.
+func (k *walked) hands(to walk.Place, v event.Version) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.handed = to; v.Compare(k.version) > 0 {
+		k.version = v
+	}
+}
+
+// settle takes note that all is finished that was handed out.
+func (k *walked) settle() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.handed = k.done
 }
 
 // what says what the walk is for: to forget is to answer a doubt.
@@ -149,16 +173,22 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 			return walk.Refusal{Why: err} // another member was asked
 		}
 	}
-	p := &walkRun{walking: w, walked: k, route: route, pace: walkPace{rows: firstRows}}
+	p := &walkRun{
+		walking: w, walked: k, route: route,
+		pace: walkPace{rows: firstRows, lasts: chunkLasts(shortestD(mappings))},
+	}
 	p.reading, p.end = context.WithCancel(wanted)
 	defer p.end()
 	p.walk = walk.New(walk.Options{
-		Schema: k.Schema, Table: k.Name, Where: k.Where, Bind: route.Bind,
+		Schema: k.Schema, Table: k.Name, Where: k.Where, Until: k.until, Bind: route.Bind,
 		Connect: func(ctx context.Context) (walk.Conn, func(), error) { return p.connect(ctx, o) },
 	}, k.from)
 	defer p.walk.Close()
 	if err := w.serve(ctx, p); err != nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
+	}
+	if p.done == p.issued {
+		k.settle()
 	}
 	switch {
 	case p.err != nil:
@@ -351,6 +381,8 @@ func (p *walkRun) read(ctx context.Context) error {
 		return fmt.Errorf("the reader of source %s has not said yet what everybody can see", source)
 	case m.Server == "":
 		return fmt.Errorf("the reader of source %s does not say which server it reads: upgrade the readers", source)
+	case m.Version.Compare(p.least) < 0:
+		return fmt.Errorf("the reader of source %s has not come as far again as rows were read before", source)
 	case p.server != "" && p.server != m.Server:
 		p.walk.Close()
 	}
@@ -368,11 +400,31 @@ func (p *walkRun) read(ctx context.Context) error {
 	}
 	p.route.Publish()
 	c.hand()
+	if err := p.mayHand(ctx, len(c.batches), got.Place, m.Version); err != nil {
+		return err
+	}
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
 	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
 	p.pace.read(asked, &got)
 	return nil
+}
+
+// mayHand waits until it is kept that the keys of a chunk may be begun. It fails only with ctx.
+func (p *walkRun) mayHand(ctx context.Context, batches int, to walk.Place, v event.Version) error {
+	if p.handing == nil || batches == 0 {
+		return nil
+	}
+	p.hands(to, v)
+	loop := retry.Loop{Backoff: retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}}
+	return loop.Do(ctx, func() error {
+		err := p.handing(ctx)
+		if err != nil {
+			text := fmt.Sprintf("it cannot be kept which keys are about to be written: %v", err)
+			p.trouble.Store(&text)
+		}
+		return err
+	})
 }
 
 // connect opens a session with the server that is read: the marks are about no other.

@@ -16,15 +16,20 @@ const (
 	// it is left alone afterwards.
 	chunkTime = 100 * time.Millisecond
 	walkRests = 4
-	// chunkLasts is how long it should take until the keys of a chunk have been handed out. A value is as old as its
-	// chunk: what waits for longer than D/2 is not written.
-	chunkLasts = 25 * time.Millisecond
+	// leastLasts and mostLasts bound how long it should take until the keys of a chunk have been handed out.
+	leastLasts, mostLasts = 25 * time.Millisecond, 250 * time.Millisecond
 )
+
+// chunkLasts returns how long that should take where d is the shortest second delete. A value is as old as its chunk,
+// and what waits for longer than D/2 is not written. Each chunk of a warm-up costs a write of how far it is.
+func chunkLasts(d time.Duration) time.Duration { return min(max(d/8, leastLasts), mostLasts) }
 
 // walkPace settles how many rows the next chunk has, and when it is read: by how long the source took for the last one,
 // and by how long its keys lasted, be it for the rate or because Redis takes no more.
 type walkPace struct {
 	rows int
+	// lasts is how long the keys of a chunk should last.
+	lasts time.Duration
 	// rested is until when the source is left alone.
 	rested time.Time
 	// begun is when the chunk was read whose keys are being handed out, and of how many rows it was; the zero time: there
@@ -53,7 +58,7 @@ func (p *walkPace) read(asked time.Time, got *walk.Chunk) {
 // handedOut takes note that the keys of the chunk that was read have had their time.
 func (p *walkPace) handedOut() {
 	if lasted := time.Since(p.begun); !p.begun.IsZero() && lasted > 0 {
-		p.rows = min(p.rows, int(float64(p.had)*chunkLasts.Seconds()/lasted.Seconds()))
+		p.rows = min(p.rows, int(float64(p.had)*p.lasts.Seconds()/lasted.Seconds()))
 		p.bound()
 	}
 	p.begun = time.Time{}

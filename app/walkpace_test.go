@@ -25,7 +25,7 @@ func TestAChunkHasAsManyRowsAsCanBeDealtWithAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := walkPace{rows: firstRows}
+				p := walkPace{rows: firstRows, lasts: leastLasts}
 				for n := range 100 {
 					asked := time.Now()
 					time.Sleep(time.Duration(p.rows) * x.asks)
