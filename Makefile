@@ -31,11 +31,11 @@ test: servers vet lint
 
 # -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
 # packages that take longest are first, so that nothing waits for them in the end. -s -w: no debugger looks at these 60
-# programs, and to link what it needs takes a third of the time that linking takes.
+# programs, and to link what it needs takes a third of the time that linking takes. -parallel: most tests wait for servers.
 TESTED := $(GO) test -race -count=1 -vet=off -ldflags='-s -w'
 
 test-freshet:
-	$(TESTED) -timeout 40m ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
+	$(TESTED) -parallel 4 -timeout 40m ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
 
 # Next to freshet's own tests, one package at a time: they wait most of the time.
 test-modules:

@@ -79,7 +79,7 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 	a.finished = func(ctx context.Context, due []doubt.Doubt, _ func(string)) error {
 		return await(ctx, r.finished, latest(due))
 	}
-	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.Serve, take: a.scope.Take, visible: a.visible}
+	a.redo = &redoing{shared: p.shared, live: r, serve: d.engine.ServeGently, take: a.scope.Take, visible: a.visible}
 	a.live, a.held = r, d.letters.Held
 	w, err := p.newWalking(d, a.scope)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 
 // newAnswering makes what is the same in every process that has Redis.
 func (p *process) newAnswering(d *deleting) (*answering, error) {
-	deps := scope.Deps{Redis: d.searched(), Serve: d.engine.Serve, Log: p.options.Log}
+	deps := scope.Deps{Redis: d.searched(), Serve: d.engine.ServeGently, Log: p.options.Log}
 	s, err := scope.New(deps, scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
 	return &answering{
 		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),

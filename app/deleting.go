@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/eventlog"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/invalidator/hot"
@@ -88,7 +89,8 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	}
 	d.engine, err = invalidator.New(deps, invalidator.Options{
 		MaxInFlight: c.Invalidator.MaxInFlight, MaxPending: c.Invalidator.MaxPending, MaxMemory: c.Invalidator.MaxMemory,
-		RateLimit: c.Invalidator.RateLimit, KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c),
+		RateLimit: c.Invalidator.RateLimit, GentleRate: c.ScopeRate,
+		KeyPrefix: c.Redis.KeyPrefix, Timeout: c.Redis.Timeout, ShortestD: shortestD(c.Mappings),
 		Retry: retry.Policy{
 			MaxAttempts: c.Retry.MaxAttempts, ParkAfter: c.Retry.ParkAfter, ParkDelays: c.Retry.ParkDelays,
 			MinBackoff: c.Retry.MinBackoff, MaxBackoff: c.Retry.MaxBackoff,
@@ -155,8 +157,8 @@ func (d *deleting) moved() {
 }
 
 // shortestD returns the shortest second delete of the mappings; 0 when none has any.
-func shortestD(c *config.Config) (d time.Duration) {
-	for _, m := range c.Mappings {
+func shortestD(mappings []spec.Mapping) (d time.Duration) {
+	for _, m := range mappings {
 		if m.SecondDelete > 0 && (d == 0 || m.SecondDelete < d) {
 			d = m.SecondDelete
 		}

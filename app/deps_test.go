@@ -12,17 +12,20 @@ const module = "github.com/freshet/freshet/"
 // mayImport is the direction of dependencies that docs/architecture.md promises: cmd → app → stages → event. What a
 // package may reach of this module, directly or through others; a package that is not here must say where it stands.
 var mayImport = map[string][]string{
-	"event":       nil,
-	"event/float": nil,
-	"event/asof":  nil,
-	"doubt/alarm": nil,
-	"doubt":       {"event", "doubt/alarm", "retry"},
+	"event": nil,
+	// credential reads passwords and certificates, for whatever logs in.
+	"credential":                nil,
+	"credential/credentialtest": {"credential"},
+	"event/float":               nil,
+	"event/asof":                nil,
+	"doubt/alarm":               nil,
+	"doubt":                     {"event", "doubt/alarm", "retry"},
 	// doubttest is the suite of every keeper.
 	"doubt/doubttest": {"event", "doubt/alarm", "doubt", "retry"},
 	// config reads the file into what router compiles; neither knows the other.
 	"config/spec":          {"event"},
 	"config/spec/spectest": {"event", "config/spec"},
-	"config":               {"event", "config/spec"},
+	"config":               {"credential", "event", "config/spec"},
 	"retry":                {"event"},
 	"router":               {"event", "config/spec", "event/document", "router/query"},
 	"router/lint":          {"event", "config/spec", "event/document", "router/query", "router", "router/shape"},
@@ -35,9 +38,11 @@ var mayImport = map[string][]string{
 	"invalidator/hot":   {"event"},
 
 	// The SQL of a rebuild, read and not run; and what runs it.
-	"router/query":        nil,
-	"invalidator/rebuild": {"event", "event/float", "event/document", "router/query", "canal/login", "retry"},
-	"canal/login":         nil,
+	"router/query": nil,
+	"invalidator/rebuild": {
+		"credential", "event", "event/float", "event/document", "router/query", "canal/login", "retry",
+	},
+	"canal/login": {"credential"},
 
 	// What a row looks like as a value.
 	"event/document": {"event"},
@@ -51,7 +56,7 @@ var mayImport = map[string][]string{
 		"event", "event/float", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema",
 	},
 	"canal": {
-		"event", "event/float", "event/asof", "doubt/alarm", "doubt", "canal/login", "retry",
+		"credential", "event", "event/float", "event/asof", "doubt/alarm", "doubt", "canal/login", "retry",
 		"canal/binlog", "canal/charset", "canal/ddl", "canal/schema",
 	},
 
@@ -70,25 +75,28 @@ var mayImport = map[string][]string{
 	"retry/retrytest":  {"event", "retry"},
 
 	// The Kafka event log: all of it is built on broker, and kafka puts it together.
-	"eventlog/kafka/broker": {"event", "retry"},
+	"eventlog/kafka/broker": {"credential", "event", "retry"},
 	"eventlog/kafka/record": {"event"},
 	"eventlog/kafka/producer": {
-		"event", "doubt/alarm", "doubt", "event/asof", "retry", "event/latency",
+		"credential", "event", "doubt/alarm", "doubt", "event/asof", "retry", "event/latency",
 		"eventlog/kafka/broker", "eventlog/kafka/record",
 	},
-	"eventlog/kafka/group": {"event", "retry", "eventlog/kafka/broker"},
+	"eventlog/kafka/group": {"credential", "event", "retry", "eventlog/kafka/broker"},
 	"eventlog/kafka/consumer": {
-		"event", "doubt/alarm", "doubt", "eventlog", "event/asof", "retry", "event/latency",
+		"credential", "event", "doubt/alarm", "doubt", "eventlog", "event/asof", "retry", "event/latency",
 		"eventlog/kafka/broker", "eventlog/kafka/group", "eventlog/kafka/record",
 	},
 	"eventlog/kafka/leader": {
-		"event", "retry", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker",
+		"credential", "event", "retry", "eventlog/checkpoint", "eventlog/stash", "eventlog/kafka/broker",
 		"eventlog/kafka/group", "eventlog/kafka/record",
 	},
-	"eventlog/kafka/doubts":  {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
-	"eventlog/kafka/letters": {"event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group"},
+	"eventlog/kafka/doubts": {"credential", "event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker"},
+	"eventlog/kafka/letters": {
+		"credential", "event", "doubt/alarm", "doubt", "retry", "eventlog/kafka/broker", "eventlog/kafka/group",
+	},
 	"eventlog/kafka": {
-		"event", "doubt/alarm", "doubt", "eventlog", "event/asof", "retry", "event/latency", "eventlog/checkpoint",
+		"credential", "event", "doubt/alarm", "doubt", "eventlog", "event/asof", "retry", "event/latency",
+		"eventlog/checkpoint",
 		"eventlog/stash", "eventlog/kafka/broker",
 		"eventlog/kafka/consumer",
 		"eventlog/kafka/group", "eventlog/kafka/leader", "eventlog/kafka/letters", "eventlog/kafka/producer",
@@ -102,7 +110,7 @@ var mayImport = map[string][]string{
 	},
 	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
 	"invalidator": {
-		"event", "eventlog", "event/asof", "retry", "doubt/alarm", "doubt", "event/latency",
+		"credential", "event", "eventlog", "event/asof", "retry", "doubt/alarm", "doubt", "event/latency",
 		"invalidator/write",
 	},
 
@@ -126,8 +134,8 @@ var mayImport = map[string][]string{
 	"proof/demo":     {"admin", "event", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},
 	// The benchmark also measures two stages alone: canal and router.
 	"proof/bench": {
-		"admin", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy",
-		"doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog", "event/asof",
+		"admin", "credential", "event", "invalidator/write", "proof/testbed", "proof/testbed/internal/port",
+		"proof/testbed/proxy", "doubt/alarm", "doubt", "canal/login", "canal", "canal/binlog", "event/asof",
 		"canal/charset", "canal/ddl", "canal/schema", "event/document", "event/float", "config/spec", "event/latency",
 		"router/query", "retry", "router",
 	},

@@ -69,7 +69,7 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 	g.answering = a
 	g.redo = &groupRedo{
 		log: g.log, ends: g.ends, facts: g.facts, doubts: p.doubts, given: a.given, group: g.group,
-		serve: d.engine.Serve, take: a.scope.Take, visible: a.visible,
+		serve: d.engine.ServeGently, take: a.scope.Take, visible: a.visible,
 	}
 	if g.walk, err = p.newWalking(d, a.scope); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog"
@@ -17,11 +18,7 @@ import (
 // behindAfter is how long nothing may have been known to be finished before the state is Behind: room for the second
 // delete, of which d is the longest that was seen besides those of the configuration, and some heartbeats.
 func behindAfter(c *config.Config, d time.Duration) time.Duration {
-	d = max(d, c.Invalidator.SecondDelete)
-	for _, m := range c.Mappings {
-		d = max(d, m.SecondDelete)
-	}
-	return 2*d + 5*c.Source.Heartbeat + time.Second
+	return 2*max(d, connect.LongestD(c)) + c.Source.FillLag + 5*c.Source.Heartbeat + time.Second
 }
 
 // status is what GET /status shows.

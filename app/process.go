@@ -129,9 +129,9 @@ func (p *process) buildAdmin() error {
 	if c.Listen == "" && c.MetricsListen == "" {
 		return nil
 	}
-	tls, err := c.TLS.Server()
+	tls, err := c.TLS.Server("admin.tls")
 	if err != nil {
-		return fmt.Errorf("admin.tls: %w", err)
+		return err
 	}
 	// The listeners are opened before the halves are made, and answer when those run.
 	d := admin.Deps{

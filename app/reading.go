@@ -72,10 +72,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	if err != nil {
 		return nil, err
 	}
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, err
-	}
+	o := connect.Source(c)
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
@@ -298,6 +295,7 @@ func (r *reading) status(s *Status) {
 	s.Source = &SourceStatus{
 		Name: r.config.Source.Name, Address: r.config.Source.Addresses[0], Flavor: current.Flavor, Server: source.Server,
 		Connected: source.Connected, Position: written(source.File, source.Pos),
+		FillFrom: source.Fills,
 	}
 	s.Checkpoint = &CheckpointStatus{
 		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(),

@@ -223,10 +223,7 @@ var (
 
 // build makes a redo.
 func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
-	o, err := connect.Source(r.config)
-	if err != nil {
-		return nil, err
-	}
+	o := connect.Source(r.config)
 	at, err := r.begin(ctx, o, d)
 	if err != nil {
 		return nil, err
@@ -240,7 +237,8 @@ func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.ServerID = 0 // the one of the configuration is the live stream's
+	o.ServerID = 0                 // the one of the configuration is the live stream's
+	o.FillFrom, o.FillLag = nil, 0 // it is the live stream's marks that count
 	o.Term, o.UntilCaughtUp = r.live.saved.Term(), true
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger = r.alarms, r.doubts, r.options.Log

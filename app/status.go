@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -151,6 +152,8 @@ type SourceStatus struct {
 	Connected bool         `json:"connected"`
 	// Position is how far it has been read: file:position.
 	Position string `json:"position,omitempty"`
+	// FillFrom are the servers that the application fills its cache from, where that is not the source alone.
+	FillFrom []canal.FillServer `json:"fill_from,omitempty"`
 }
 
 // CheckpointStatus is the durable position: everything up to it is finished.
@@ -180,6 +183,9 @@ func (s Status) Print(w io.Writer) error {
 	}
 	if s.Source != nil {
 		line("source", "%s", join(s.Source.Name, s.Source.Address, string(s.Source.Flavor), s.Source.Position))
+		for _, f := range s.Source.FillFrom {
+			line("fill server", "%s", f.String())
+		}
 	}
 	if s.Checkpoint != nil {
 		line("checkpoint", "%s (epoch %d, term %d)", s.Checkpoint.Position, s.Checkpoint.Epoch, s.Checkpoint.Term)

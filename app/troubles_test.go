@@ -183,8 +183,7 @@ mappings:%s
 	must(t, err)
 	route, err := router.New(c.Mappings, router.Options{})
 	must(t, err)
-	o, err := connect.Source(c)
-	must(t, err)
+	o := connect.Source(c)
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	board, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 	must(t, err)

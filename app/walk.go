@@ -62,7 +62,7 @@ func (p *process) newWalking(d *deleting, s *scope.Scope) (*walking, error) {
 		return nil, err
 	}
 	w := &walking{
-		shared: p.shared, serve: d.engine.Serve, take: s.Take, newest: d.engine.Newest, metrics: m,
+		shared: p.shared, serve: d.engine.ServeGently, take: s.Take, newest: d.engine.Newest, metrics: m,
 		whose: p.config.Source.Name,
 	}
 	w.mappings = func(ctx context.Context) ([]spec.Mapping, error) {
@@ -80,20 +80,8 @@ const walkPartition = -3
 
 // The bounds of a walk.
 const (
-	// firstRows is how many rows the first chunk has, and mostRows how many one has at most.
-	firstRows, mostRows = 100, 5000
-	// chunkBytes is about how large the rows of a chunk are together at most.
-	chunkBytes = 1 << 20
-	// chunkTime is how long the source should take for a chunk at most, and walkRests how many times as long as it took
-	// it is left alone afterwards.
-	chunkTime = 100 * time.Millisecond
-	walkRests = 4
-	// chunksEach is how many chunks a second has at the rate. The final actions of a chunk are due at one moment, and
-	// readers wait while Redis does them.
-	chunksEach = 40
-	// walkBatch is how many keys a batch of a walk has at most. What Redis gets at once, readers wait for: to write a key
-	// takes it some 20 µs.
-	walkBatch = 50
+	// walkBatch is how many keys a batch of a walk has at most.
+	walkBatch = 500
 	// refusals is how often in a row a server may refuse a statement before it is believed: DDL is under way for a while.
 	refusals = 5
 )
@@ -106,8 +94,14 @@ type walked struct {
 	operate.Walk
 	// by is the hash of the mappings that it is for; "": any.
 	by string
-	// from is where it begins.
-	from walk.Place
+	// from is where it begins, and until where it ends; the zero place: with the table.
+	from, until walk.Place
+	// least is what everybody has to see before rows are read. An earlier life of the walk has left keys with versions up
+	// to there, and only what is as new can take care of them.
+	least event.Version
+	// handing is asked before the keys of rows up to a place are handed out, at a version. It fails if they must not be.
+	// nil: nobody needs to know.
+	handing func(ctx context.Context) error
 	// rows and keys are how many were handed to the engine.
 	rows, keys atomic.Int64
 	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when
@@ -119,8 +113,26 @@ type walked struct {
 	trouble atomic.Pointer[string]
 
 	mu sync.Mutex
-	// done is up to where everything is finished.
-	done walk.Place
+	// done is up to where everything is finished. Keys of rows up to handed may have been begun, with versions up to
+	// version.
+	done, handed walk.Place
+	version      event.Version
+}
+
+// hands takes note that keys are about to be handed out.
+func (k *walked) hands(to walk.Place, v event.Version) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.handed = to; v.Compare(k.version) > 0 {
+		k.version = v
+	}
+}
+
+// settle takes note that all is finished that was handed out.
+func (k *walked) settle() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.handed = k.done
 }
 
 // what says what the walk is for: to forget is to answer a doubt.
@@ -148,10 +160,7 @@ type notYet struct{ error }
 // was handed to the engine, and fails with the cause of that. It fails with a [walk.Refusal] if the table cannot be
 // walked, or with ctx, or if the engine does, or is stopped.
 func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Mapping) error {
-	o, err := connect.Source(w.config)
-	if err != nil {
-		return err
-	}
+	o := connect.Source(w.config)
 	troubles := &troubles{
 		alarms: w.alarms, doubts: w.doubts, source: w.config.Source.Name, group: w.group, seen: w.seen,
 	}
@@ -164,16 +173,22 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 			return walk.Refusal{Why: err} // another member was asked
 		}
 	}
-	p := &walkRun{walking: w, walked: k, route: route, rows: firstRows}
+	p := &walkRun{
+		walking: w, walked: k, route: route,
+		pace: walkPace{rows: firstRows, lasts: chunkLasts(shortestD(mappings))},
+	}
 	p.reading, p.end = context.WithCancel(wanted)
 	defer p.end()
 	p.walk = walk.New(walk.Options{
-		Schema: k.Schema, Table: k.Name, Where: k.Where, Bind: route.Bind,
+		Schema: k.Schema, Table: k.Name, Where: k.Where, Until: k.until, Bind: route.Bind,
 		Connect: func(ctx context.Context) (walk.Conn, func(), error) { return p.connect(ctx, o) },
 	}, k.from)
 	defer p.walk.Close()
 	if err := w.serve(ctx, p); err != nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
+	}
+	if p.done == p.issued {
+		k.settle()
 	}
 	switch {
 	case p.err != nil:
@@ -234,9 +249,7 @@ type walkRun struct {
 
 	// server is the one that the session is with, and wanted the one that the marks are about.
 	server, wanted string
-	// rows is how many the next chunk has, and rested until when the source is left alone.
-	rows   int
-	rested time.Time
+	pace           walkPace
 	// chunk are the batches of the present one that are still to be handed out; place is where it ends, and last says
 	// that none follows.
 	chunk []*event.Batch
@@ -340,7 +353,7 @@ func (p *walkRun) next(ctx context.Context) error {
 		} else if refused == refusals {
 			return walk.Refusal{Why: err}
 		}
-		p.rows = max(1, p.rows/2)
+		p.pace.failed()
 		text := err.Error()
 		p.trouble.Store(&text)
 		if loop.Wait(ctx, err) != nil {
@@ -354,7 +367,8 @@ func (p *walkRun) rest(ctx context.Context) error {
 	if err := p.take(ctx, 0); err != nil {
 		return err
 	}
-	return retry.Sleep(ctx, time.Until(p.rested))
+	p.pace.handedOut()
+	return retry.Sleep(ctx, time.Until(p.pace.rested))
 }
 
 // read reads a chunk.
@@ -367,6 +381,8 @@ func (p *walkRun) read(ctx context.Context) error {
 		return fmt.Errorf("the reader of source %s has not said yet what everybody can see", source)
 	case m.Server == "":
 		return fmt.Errorf("the reader of source %s does not say which server it reads: upgrade the readers", source)
+	case m.Version.Compare(p.least) < 0:
+		return fmt.Errorf("the reader of source %s has not come as far again as rows were read before", source)
 	case p.server != "" && p.server != m.Server:
 		p.walk.Close()
 	}
@@ -378,36 +394,37 @@ func (p *walkRun) read(ctx context.Context) error {
 	if p.about.Load() == 0 && p.Where == "" {
 		p.about.Store(p.walk.About(ctx))
 	}
-	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.rows, Bytes: chunkBytes}, c.row)
+	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.pace.rows, Bytes: chunkBytes}, c.row)
 	if err != nil {
 		return err
 	}
 	p.route.Publish()
 	c.hand()
+	if err := p.mayHand(ctx, len(c.batches), got.Place, m.Version); err != nil {
+		return err
+	}
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
 	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
-	p.pace(&got, time.Since(asked), c.keys)
+	p.pace.read(asked, &got)
 	return nil
 }
 
-// pace settles how many rows the next chunk has, and when it comes. What waits for longer than D/2 is too old to be
-// written, so at the rate a chunk is read just before its keys are dealt with.
-func (p *walkRun) pace(got *walk.Chunk, took time.Duration, keys int) {
-	p.rested = time.Now().Add(walkRests * took)
-	switch {
-	case took > chunkTime:
-		p.rows /= 2
-	case took < chunkTime/2:
-		p.rows *= 2
+// mayHand waits until it is kept that the keys of a chunk may be begun. It fails only with ctx.
+func (p *walkRun) mayHand(ctx context.Context, batches int, to walk.Place, v event.Version) error {
+	if p.handing == nil || batches == 0 {
+		return nil
 	}
-	if most := max(p.config.ScopeRate/chunksEach, 1); keys > most {
-		p.rows = min(p.rows, got.Rows*most/keys)
-	}
-	if got.Bytes > chunkBytes {
-		p.rows = min(p.rows, got.Rows*chunkBytes/got.Bytes)
-	}
-	p.rows = min(max(p.rows, 1), mostRows)
+	p.hands(to, v)
+	loop := retry.Loop{Backoff: retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}}
+	return loop.Do(ctx, func() error {
+		err := p.handing(ctx)
+		if err != nil {
+			text := fmt.Sprintf("it cannot be kept which keys are about to be written: %v", err)
+			p.trouble.Store(&text)
+		}
+		return err
+	})
 }
 
 // connect opens a session with the server that is read: the marks are about no other.
@@ -434,7 +451,6 @@ type chunk struct {
 	like     event.Batch
 	building event.Batch
 	batches  []*event.Batch
-	keys     int
 }
 
 // row routes a row as one that was just inserted.
@@ -455,7 +471,6 @@ func (c *chunk) hand() {
 	}
 	b.Source, b.Term, b.Leftover, b.Read = c.like.Source, c.like.Term, c.like.Leftover, c.like.Read
 	b.Age, b.At = event.Unknown, c.like.Read
-	c.keys += b.Len()
 	c.batches = append(c.batches, b.Clone())
 	b.Reset()
 }

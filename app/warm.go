@@ -32,7 +32,9 @@ import (
 // concurrent use.
 type warming struct {
 	*walking
-	mu sync.Mutex
+	// saving is held while it is kept how far a warm-up is: two goroutines do.
+	saving sync.Mutex
+	mu     sync.Mutex
 	// tasks and state are as they were last read.
 	tasks []warmUp
 	state warmState
@@ -56,12 +58,15 @@ type warmUp struct {
 // warmState is how far warm-ups are.
 type warmState struct {
 	// ID and Asked say which is under way, Rows, Keys and Place how far all of it is finished, and Answer how it is going.
-	ID     string     `json:"id,omitempty"`
-	Asked  time.Time  `json:"asked,omitzero"`
-	Rows   int64      `json:"rows,omitempty"`
-	Keys   int64      `json:"keys,omitempty"`
-	Place  walk.Place `json:"place,omitzero"`
-	Answer string     `json:"answer,omitempty"`
+	ID    string     `json:"id,omitempty"`
+	Asked time.Time  `json:"asked,omitzero"`
+	Rows  int64      `json:"rows,omitempty"`
+	Keys  int64      `json:"keys,omitempty"`
+	Place walk.Place `json:"place,omitzero"`
+	// Handed is up to which rows keys may have been begun, with versions up to Version.
+	Handed  walk.Place    `json:"handed,omitzero"`
+	Version event.Version `json:"version,omitzero"`
+	Answer  string        `json:"answer,omitempty"`
 	// Progress is what is shown of it.
 	Progress *event.Progress `json:"progress,omitempty"`
 	// Ended are the last that have ended, the newest first.
@@ -266,8 +271,18 @@ func (w *warming) first() (t warmUp, k *walked) {
 	k = &walked{Walk: operate.Walk{Schema: schema, Name: name, Where: t.Where}}
 	if w.state.is(&t) {
 		k.from, k.done = w.state.Place, w.state.Place
+		k.handed, k.version, k.least = w.state.Handed, w.state.Version, w.state.Version
 		k.rows.Store(w.state.Rows)
 		k.keys.Store(w.state.Keys)
+	}
+	k.handing = func(ctx context.Context) error {
+		switch wanted, err := w.save(ctx, &t, k); {
+		case err != nil:
+			return err
+		case !wanted:
+			return errDismissed
+		}
+		return nil
 	}
 	w.running, w.of = k, t
 	return t, k
@@ -289,12 +304,16 @@ func (w *warming) runAll(ctx context.Context) error {
 		answer := ""
 		var never walk.Refusal
 		var later notYet
+		_, _ = w.save(ctx, &t, k) // else what was handed out is forgotten, or written, once more
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			answer = fmt.Sprintf("%d rows read, %d keys written or forgotten", k.rows.Load(), k.keys.Load())
 		case errors.As(err, &never):
+			if !w.forgetBegun(ctx, &t) {
+				continue
+			}
 			answer = err.Error()
 			w.options.Log.Warn("a warm-up cannot go on", "warm_up", t.ID, "error", err)
 		case errors.As(err, &later):
@@ -336,7 +355,7 @@ func (w *warming) endCancelled(ctx context.Context) error {
 		}
 	}
 	for _, t := range tasks {
-		if t.Cancelled {
+		if t.Cancelled && w.forgetBegun(ctx, &t) {
 			if err := w.end(ctx, &t, nil, false, "it was cancelled"); err != nil {
 				return err
 			}
@@ -379,23 +398,62 @@ func (w *warming) end(ctx context.Context, t *warmUp, k *walked, done bool, answ
 
 // reached keeps how far a warm-up has come; false: it was cancelled.
 func (w *warming) reached(ctx context.Context, t *warmUp, k *walked) bool {
+	k.meter()
+	wanted, err := w.save(ctx, t, k)
+	if err != nil && ctx.Err() == nil {
+		w.options.Log.Warn("it cannot be kept how far a warm-up is; after a restart it would begin earlier", "error", err)
+	}
+	return wanted || err != nil
+}
+
+// save keeps how far a warm-up has come, and what of it may have been begun beyond that. It reports whether the warm-up
+// is wanted still.
+func (w *warming) save(ctx context.Context, t *warmUp, k *walked) (wanted bool, err error) {
+	w.saving.Lock()
+	defer w.saving.Unlock()
 	if err := w.load(ctx); err != nil {
-		return true
+		return true, err
 	}
 	w.mu.Lock()
-	there := slices.Contains(w.tasks, *t)
-	k.meter()
+	there := slices.ContainsFunc(w.tasks, func(o warmUp) bool { return o.ID == t.ID && o.Asked.Equal(t.Asked) })
+	wanted = slices.Contains(w.tasks, *t)
 	state := warmState{
-		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Place: k.reached(), Answer: k.going(),
+		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Answer: k.going(),
 		Progress: k.progress.Load(), Ended: w.state.Ended,
 	}
+	k.mu.Lock()
+	state.Place, state.Handed, state.Version = k.done, k.handed, k.version
+	k.mu.Unlock()
 	same := reflect.DeepEqual(state, w.state)
 	w.mu.Unlock()
 	if !there || same {
-		return there
+		return wanted, nil
 	}
-	if err := w.keep(ctx, w.stateFact(), state); err != nil && ctx.Err() == nil {
-		w.options.Log.Warn("it cannot be kept how far a warm-up is; after a restart it would begin earlier", "error", err)
+	return wanted, w.keep(ctx, w.stateFact(), state)
+}
+
+// forgetBegun has keys forgotten that an earlier life of a warm-up may have begun and not finished. The first action of
+// a value leaves the version of the walk next to the key. The final action of an older change of the key does nothing
+// then, and relies on that of the walk, which does not come any more. false: it has to be tried again.
+func (w *warming) forgetBegun(ctx context.Context, t *warmUp) bool {
+	w.mu.Lock()
+	state := w.state
+	w.mu.Unlock()
+	if !state.is(t) || state.Handed.Key == nil || reflect.DeepEqual(state.Handed, state.Place) {
+		return true
+	}
+	schema, name, _ := router.ParseTable(t.Table)
+	k := &walked{
+		Walk: operate.Walk{Schema: schema, Name: name, Forget: true},
+		from: state.Place, until: state.Handed, least: state.Version,
+	}
+	err := w.runWhile(ctx, k, func(context.Context) bool { return true })
+	var never walk.Refusal
+	switch {
+	case errors.As(err, &never): // a table that is gone is a doubt of its own
+		w.options.Log.Warn("keys that a warm-up has begun cannot be forgotten", "warm_up", t.ID, "error", err)
+	case err != nil:
+		return false
 	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/canal/walk"
 	"github.com/freshet/freshet/doubt/doubttest"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/eventlog"
 )
 
 // member returns what one member of a group knows of warm-ups.
@@ -138,5 +141,109 @@ func TestAWarmUpThatHasEndedIsNotBegunAgain(t *testing.T) {
 	heir.ask(t, "a", 2)
 	if _, k := heir.first(); k == nil {
 		t.Error("it does not begin")
+	}
+}
+
+// What was begun is kept before it is begun, and a member that cannot keep it, or hears that nobody wants it any more,
+// begins nothing.
+func TestAWarmUpKeepsWhatItBeginsBeforeItDoes(t *testing.T) {
+	facts := &doubttest.Memory{}
+	leader, heir := member(facts, "g"), member(facts, "g")
+	leader.ask(t, "a", 1)
+	of, k := leader.first()
+	to, v := walk.Place{Key: []string{"id"}, After: []string{"70"}}, event.Version{Epoch: 1, File: 2, Pos: 30}
+	p := &walkRun{walking: leader.walking, walked: k}
+	p.done, p.issued = 0, 1
+	must(t, p.mayHand(t.Context(), 1, to, v))
+	must(t, heir.load(t.Context()))
+	_, again := heir.first()
+	if !reflect.DeepEqual(again.handed, to) || again.version != v || again.least != v || len(again.from.Key) > 0 {
+		t.Errorf("the next member knows of %+v at %s, and waits for %s", again.handed, again.version, again.least)
+	}
+	failed := errors.New("no disk")
+	facts.Fail = func(_ context.Context, op, _ string) error {
+		if op == "set fact" {
+			return failed
+		}
+		return nil
+	}
+	k.hands(walk.Place{Key: []string{"id"}, After: []string{"80"}}, v)
+	if err := k.handing(t.Context()); !errors.Is(err, failed) {
+		t.Errorf("it cannot be kept: %v", err)
+	}
+	facts.Fail = nil
+	must(t, heir.CancelWarmUp(t.Context(), of.ID))
+	if err := k.handing(t.Context()); !errors.Is(err, errDismissed) {
+		t.Errorf("it was cancelled: %v", err)
+	}
+}
+
+// A process is killed between the first and the final action of keys, and nobody wants the warm-up any more: older
+// changes of these keys rely on that final action. So what was begun is forgotten before the warm-up is over, at a
+// version that is no older.
+func TestWhatAWarmUpThatIsCancelledHasBegunIsForgotten(t *testing.T) {
+	from := walk.Place{Key: []string{"id"}, After: []string{"50"}}
+	to, v := walk.Place{Key: []string{"id"}, After: []string{"70"}}, event.Version{Epoch: 1, File: 2, Pos: 30}
+	for name, x := range map[string]struct {
+		settled bool
+		want    int
+	}{
+		"it was killed":                   {false, 1},
+		"all that was begun was finished": {true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts, served := &doubttest.Memory{}, 0
+			engine := errors.New("the engine is stopped")
+			serve := func(_ context.Context, p eventlog.Partition) error {
+				served++
+				k := p.(*walkRun).walked
+				if !k.Forget || !reflect.DeepEqual(k.from, from) || !reflect.DeepEqual(k.until, to) || k.least != v {
+					t.Errorf("it forgets: %v, from %+v until %+v at %s", k.Forget, k.from, k.until, k.least)
+				}
+				if served == 1 {
+					return engine
+				}
+				p.(*walkRun).ended = true
+				return nil
+			}
+			w := &warming{walking: walker(t, serve)}
+			w.facts, w.options.Log, w.whose = facts, slog.New(slog.DiscardHandler), "shop"
+			w.ask(t, "product", 1)
+			of, k := w.first()
+			k.done = from
+			k.hands(to, v)
+			if x.settled {
+				k.settle()
+			}
+			_, err := w.save(t.Context(), &of, k)
+			must(t, err)
+			must(t, w.CancelWarmUp(t.Context(), of.ID))
+			for range x.want {
+				must(t, w.endCancelled(t.Context()))
+				if all := w.sees(t).WarmUps; len(all) != 1 {
+					t.Error("it is over, and what it has begun is not forgotten")
+				}
+			}
+			must(t, w.endCancelled(t.Context()))
+			if s := w.sees(t); len(s.WarmUps) > 0 || len(s.EndedWarmUps) != 1 || served != 2*x.want {
+				t.Errorf("%d warm-ups are left, %d have ended, %d times keys were forgotten", len(s.WarmUps), len(s.EndedWarmUps),
+					served)
+			}
+		})
+	}
+}
+
+// The marks of a reader that was started again begin earlier than what was read before it was stopped.
+func TestAWalkDoesNotGoBack(t *testing.T) {
+	w := walker(t, nil)
+	w.newest = func(string) (event.Mark, bool) {
+		return event.Mark{Server: "a", Version: event.Version{Epoch: 1, File: 1, Pos: 9}}, true
+	}
+	p := &walkRun{walking: w, walked: &walked{least: event.Version{Epoch: 1, File: 2}}}
+	p.walk = walk.New(walk.Options{Connect: func(context.Context) (walk.Conn, func(), error) {
+		return nil, nil, errors.New("it connects")
+	}}, walk.Place{})
+	if err := p.read(t.Context()); err == nil || !strings.Contains(err.Error(), "has not come as far again") {
+		t.Errorf("it reads on: %v", err)
 	}
 }

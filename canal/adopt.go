@@ -268,7 +268,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 		had := l.gtids.Clone()
 		c.more = &had
 	}
-	l.vis.base(c)
+	l.vis.base(c, l.gtids.Clone())
 	return nil
 }
 

@@ -39,11 +39,12 @@ func New(o Options, bind Bind, checkpoint Checkpoint) (*Canal, error) {
 	if bind == nil || checkpoint == nil {
 		return nil, errors.New("canal: a Bind and a Checkpoint are needed")
 	}
-	c := &Canal{o: o, bind: bind, checkpoint: checkpoint, vis: newVisibility(o.Heartbeat), reading: make(chan *heart, 1)}
+	c := &Canal{o: o, bind: bind, checkpoint: checkpoint, reading: make(chan *heart, 1)}
+	c.vis = newVisibility(o.Heartbeat, o.FillLag)
 	if c.loop, err = newLoop(c); err != nil {
 		return nil, err
 	}
-	c.m, err = newMetrics(o.Registerer, &c.n, o.Heartbeat, c.vis.waiting)
+	c.m, err = newMetrics(o.Registerer, &c.n, o.Heartbeat, c.vis.unconfirmed)
 	if err != nil {
 		return nil, fmt.Errorf("canal: %w", err)
 	}
@@ -72,8 +73,11 @@ type Stats struct {
 	Committed time.Time `json:"committed"`
 	// Lag is how far we are behind: 0 when all that the source held at the last heartbeat has been read.
 	Lag time.Duration `json:"lag"`
-	// Unvouched counts batches that the source has not yet said to be visible.
-	Unvouched int `json:"unvouched"`
+	// Unconfirmed counts batches that the source, or a fill server, has not yet said to be visible.
+	Unconfirmed int `json:"unconfirmed"`
+	// Fills are the servers that the application fills its cache from (source.fill_from), in the order in which they were
+	// found.
+	Fills []FillServer `json:"fill_from,omitempty"`
 }
 
 // Stats may be called by any goroutine.
@@ -87,7 +91,10 @@ func (c *Canal) Stats() Stats {
 	}
 	c.vis.mu.Lock()
 	s.Server, s.Epoch = c.vis.server, c.vis.epoch
-	s.File, s.Pos, s.Unvouched = c.vis.read.file, c.vis.read.pos, len(c.vis.queue)
+	s.File, s.Pos, s.Unconfirmed = c.vis.read.file, c.vis.read.pos, len(c.vis.queue)
+	for _, f := range c.vis.fills {
+		s.Fills = append(s.Fills, f.stats(c.vis.seen))
+	}
 	c.vis.mu.Unlock()
 	c.mu.Lock()
 	s.FirstByte = c.first

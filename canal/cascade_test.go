@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
@@ -265,7 +266,7 @@ func TestAParentThatMayNotBeReadCountsForEachChange(t *testing.T) {
 				d.exec("grant binlog monitor on *.* to 'few'@'%'")
 			}
 			o := d.options()
-			o.User, o.Password = "few", "few"
+			o.User, o.Password = "few", credential.Text("few")
 			o.Wanted = func(schema, table string) bool {
 				return schema == d.name && (table == "" || table == "wchild" || table == "wsync")
 			}

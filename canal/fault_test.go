@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/proof/testbed/proxy"
@@ -177,7 +178,7 @@ func TestAServerThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
 
 func TestAPasswordThatIsRefusedAtTheStartIsAnError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
-		r := reading(t, newRecorder(), Options{Address: s.Addr, User: "nobody", Password: "wrong"})
+		r := reading(t, newRecorder(), Options{Address: s.Addr, User: "nobody", Password: credential.Text("wrong")})
 		err := r.wait()
 		if err == nil || !strings.Contains(err.Error(), "refuses user \"nobody\"") || errors.Is(err, retry.ErrHalt) {
 			t.Fatalf("%v", err)

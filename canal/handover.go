@@ -1,6 +1,8 @@
 package canal
 
 import (
+	"time"
+
 	"github.com/freshet/freshet/event"
 )
 
@@ -12,9 +14,10 @@ const maxRuns = 4096
 type pending struct {
 	active bool
 	runs   event.End
-	// need is after the beginning of the last transaction that had rows.
-	need binlogPos
-	end  [1]event.GTIDRange // the memory of [event.End].GTIDs
+	// need is after the beginning of the last transaction that had rows, and committed when the first was committed.
+	need      binlogPos
+	committed time.Time
+	end       [1]event.GTIDRange // the memory of [event.End].GTIDs
 }
 
 func (p *pending) clear() { p.active, p.runs.GTIDs = false, p.runs.GTIDs[:0] }
@@ -25,6 +28,9 @@ func (p *pending) add(g event.GTID) { p.runs.AddTx("", 0, g, p.runs.Committed) }
 // be handed over at once.
 func (l *loop) note() {
 	l.tx.noted = true
+	if !l.pend.active {
+		l.pend.committed = l.tx.Committed
+	}
 	l.pend.active = true
 	l.pend.add(l.tx.GTID)
 	l.pend.need = l.tx.begin
@@ -42,7 +48,9 @@ func (l *loop) requirement(last event.Version) requirement {
 	}
 	l.doubted = event.Version{}
 	p := &l.pend
-	c := requirement{last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...)}
+	c := requirement{
+		last: last, need: p.need, gtids: append([]event.GTIDRange(nil), p.runs.GTIDs...), committed: p.committed,
+	}
 	if l.tx.open {
 		c.open = l.tx.GTID
 	}

@@ -29,11 +29,12 @@ func (c *Canal) Watch(ctx context.Context, mark func(event.Mark)) {
 	select {
 	case <-ctx.Done():
 	case h := <-c.reading:
-		var retention sync.WaitGroup
-		defer retention.Wait()
+		var alongside sync.WaitGroup
+		defer alongside.Wait()
 		if !c.o.UntilCaughtUp { // what ends by itself does not last until anything is purged
-			retention.Go(func() { c.watchRetention(ctx) })
+			alongside.Go(func() { c.watchRetention(ctx) })
 		}
+		alongside.Go(func() { c.watchFills(ctx) })
 		h.marks = mark
 		h.run(ctx)
 	}
@@ -142,6 +143,9 @@ func (h *heart) wait(ctx context.Context, d time.Duration) error {
 // period is how long after a question the next one is due.
 func (h *heart) period(err error) time.Duration {
 	if n, _ := h.vis.waiting(); n > 0 && err == nil {
+		return h.soon()
+	}
+	if h.o.FillLag > 0 && h.vis.unconfirmed() > 0 { // only the next answer takes note that the time has passed
 		return h.soon()
 	}
 	return h.o.Heartbeat

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
@@ -205,8 +206,8 @@ func testDropped(t *testing.T, early bool) {
 	}
 	v := l.vis
 	v.begin("s", 1)
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 4))); out.waiting != 0 {
-		t.Errorf("handed over early %v: %d claims wait for it", early, out.waiting)
+	if mustTake(t, v, byGTIDs(run(uuidA, 1, 4))); v.unconfirmed() != 0 {
+		t.Errorf("handed over early %v: %d claims wait for it", early, v.unconfirmed())
 	}
 }
 
@@ -239,10 +240,10 @@ func TestTheKeysOfAnXATransactionWaitForItsCommit(t *testing.T) {
 		t.Fatalf("batches %+v", r.batches)
 	}
 	l.vis.begin("s", 1)
-	if out := mustTake(t, l.vis, byPlace(300)); out.waiting != 1 {
+	if mustTake(t, l.vis, byPlace(300)); l.vis.unconfirmed() != 1 {
 		t.Error("an answer before the XA COMMIT confirms it")
 	}
-	if out := mustTake(t, l.vis, byPlace(400)); out.waiting != 0 {
+	if mustTake(t, l.vis, byPlace(400)); l.vis.unconfirmed() != 0 {
 		t.Error("an answer after the XA COMMIT does not confirm it")
 	}
 }
@@ -270,7 +271,7 @@ func TestReadingOverTLS(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, shared[0].get(t), "create table DB.t (id int primary key)")
 	o := d.options()
-	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	o.TLS = credentialtest.Fixed(&tls.Config{InsecureSkipVerify: true})
 	r := reading(t, startAt(here(t, d.Server)), o)
 	d.exec("insert into DB.t values (1)")
 	r.wantRows(d, "insert DB.t (1)")
@@ -288,7 +289,7 @@ func TestReadingOverTLS(t *testing.T) {
 	// The shared MariaDB has none.
 	d = newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)")
 	o = d.options()
-	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	o.TLS = credentialtest.Fixed(&tls.Config{InsecureSkipVerify: true})
 	if err := reading(t, newRecorder(), o).wait(); err == nil || !strings.Contains(err.Error(), "TLS") {
 		t.Errorf("without TLS: %v", err)
 	}

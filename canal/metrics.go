@@ -58,6 +58,9 @@ type metrics struct {
 	// marks counts marks sent.
 	marks prometheus.Counter
 	epoch prometheus.Gauge
+	// fillWait is how much later than the source fill servers have changes, and fillIn whether they are waited for.
+	fillWait *prometheus.HistogramVec
+	fillIn   *prometheus.GaugeVec
 }
 
 // Kinds of statement that are counted.
@@ -70,7 +73,7 @@ const (
 )
 
 func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
-	waiting func() (int, time.Time),
+	waiting func() int,
 ) (*metrics, error) {
 	m := &metrics{
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -90,6 +93,16 @@ func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
 			Name: "freshet_source_epoch",
 			Help: "Epoch of the versions; it rises when the source's identity changes.",
 		}),
+		fillWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "freshet_source_fill_wait_seconds",
+			Help: "How much later than on the source changes were visible on a server of source.fill_from, by its address.",
+			// From what a quick network takes to what nobody waits for.
+			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 300},
+		}, []string{"server"}),
+		fillIn: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "freshet_source_fill_waited_for",
+			Help: "1 while final deletes wait for a server of source.fill_from, 0 while it is left out, by its address.",
+		}, []string{"server"}),
 	}
 	for _, r := range []string{"ok", "error"} {
 		m.connects.WithLabelValues(r)
@@ -102,12 +115,13 @@ func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
 		Help: "Questions to the source about what everybody can read, by result.",
 	}, []string{"result"})
 	m.asks.answered, m.asks.failed = asks.WithLabelValues("answered"), asks.WithLabelValues("failed")
-	all := []prometheus.Collector{m.connects, m.statements, m.marks, m.epoch, asks}
+	all := []prometheus.Collector{m.connects, m.statements, m.marks, m.epoch, m.fillWait, m.fillIn, asks}
 	all = append(all, c.collectors(heartbeat)...)
 	all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "freshet_source_unvouched_batches",
-		Help: "Batches handed over that the source has not yet said to be visible to everybody.",
-	}, func() float64 { n, _ := waiting(); return float64(n) }))
+		Name: "freshet_source_unconfirmed_batches",
+		Help: "Batches handed over that the source, and the servers of source.fill_from, have not yet said to be visible " +
+			"to everybody.",
+	}, func() float64 { return float64(waiting()) }))
 	if reg == nil {
 		return m, nil
 	}

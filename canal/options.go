@@ -2,7 +2,6 @@ package canal
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -22,8 +22,9 @@ import (
 
 // The defaults of [Options].
 const (
-	DefaultHeartbeat = time.Second
-	DefaultSource    = "default"
+	DefaultHeartbeat   = time.Second
+	DefaultSource      = "default"
+	DefaultFillTimeout = 30 * time.Second
 )
 
 // minSilence is the least time without a byte from the server that counts as a dead connection.
@@ -38,10 +39,11 @@ type Options struct {
 	// Address is the server's host:port, or the path of its Unix socket. Required.
 	Address string
 	// User and Password log in. The user needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: also BINLOG MONITOR)
-	// and SELECT on the mapped tables. User is required.
-	User, Password string
+	// and SELECT on the mapped tables. User is required. The password is read at each login.
+	User     string
+	Password *credential.Source
 	// TLS encrypts the connections; nil: not. With TLSOptional a server without TLS is talked to in clear.
-	TLS         *tls.Config
+	TLS         credential.TLS
 	TLSOptional bool
 	// Flavor is what the server must be; "": whatever it says that it is.
 	Flavor event.Flavor
@@ -53,6 +55,18 @@ type Options struct {
 	// Heartbeat is how often the source is asked what everybody can read, and how often an idle source says that
 	// it is alive; three of them in silence, but at least 3 s, and the connection is created again. Default: 1 s.
 	Heartbeat time.Duration
+	// FillFrom are the servers, host:port, that readers fill the cache from, if not from the source itself: a change is
+	// visible once all of them have it. A name with several addresses means all of them. They are asked with the
+	// source's user and password, and with its TLS, each under the name in FillFrom if FillNames. Both kinds of server
+	// need GTIDs.
+	FillFrom  []string
+	FillNames bool
+	// FillTimeout is how long one of them may be silent, or lack a change that the source has, before it is left out: a
+	// doubt ([alarm.FillServerLeftOut]) until it is back, has all, and readers are over that take FillSettles at most from
+	// reading to writing. Default: 30 s.
+	FillTimeout, FillSettles time.Duration
+	// FillLag is how much later than on the source changes are visible to readers that fill from what cannot be asked.
+	FillLag time.Duration
 	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.
 	UntilCaughtUp bool
 	// Wanted reports whether any mapping names the table, or with an empty table any table of the schema. Rows of
@@ -114,6 +128,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.FillTimeout == 0 {
+		o.FillTimeout = DefaultFillTimeout
 	}
 	if o.Wanted == nil {
 		o.Wanted = func(_, _ string) bool { return true }

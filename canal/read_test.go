@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -38,7 +39,7 @@ func TestTheRightsThatTheDocumentationAsksForAreEnough(t *testing.T) {
 		d.exec("create user u_DB identified by 'pass word'", "grant "+rights+" on *.* to u_DB",
 			"grant select on DB.* to u_DB")
 		o := d.options()
-		o.User, o.Password = "u_"+d.name, "pass word"
+		o.User, o.Password = "u_"+d.name, credential.Text("pass word")
 		p := here(t, s)
 		d.exec("insert into DB.t values (1)")
 		for _, start := range []string{"now", fmt.Sprintf("%s:%d", p.File, p.Pos)} {

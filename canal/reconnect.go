@@ -11,6 +11,7 @@ import (
 	"github.com/go-mysql-org/go-mysql/mysql"
 
 	"github.com/freshet/freshet/canal/binlog"
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -140,13 +141,14 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// isPassing reports whether an error before the first dump says that the server is not there at the moment, and not
-// that we are configured wrongly.
+// isPassing reports whether an error before the first dump says that the server, or the file with our password, is not
+// there at the moment, and not that we are configured wrongly.
 func isPassing(err error) bool {
 	if _, answered := retry.ServerError(err); answered {
 		return retry.ClassifySource(err) == retry.Away
 	}
 	var ne net.Error
-	return isBehind(err) || errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return isBehind(err) || credential.IsUnread(err) || errors.As(err, &ne) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, mysql.ErrBadConn)
 }

@@ -86,6 +86,7 @@ func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error
 		if err != nil {
 			return nil, err
 		}
+		s.stop() // of the attempt before
 		s.link = newLink(c, dialTimeout)
 		s.stop = context.AfterFunc(ctx, func() { c.Close() })
 		return s.link, nil

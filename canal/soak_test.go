@@ -74,7 +74,7 @@ func TestCutsAtRandomUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	})
 }
 
-func TestWhatIsLongNotVouchedForIsAnAlarm(t *testing.T) {
+func TestWhatIsLongNotConfirmedIsAnAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := begun()
 		board := newBoard(t, quietLogger(t))

@@ -35,8 +35,13 @@ type requirement struct {
 	need binlogPos
 	// open is the last transaction, if its end had not been read when it was handed over; the zero GTID if it had.
 	open event.GTID
-	// since is when it began to wait.
-	since time.Time
+	// since is when it began to wait, and seen when the source said that it is visible; zero: not yet.
+	since, seen time.Time
+	// committed is when the first of the transactions was committed, by the source's clock; zero: not known.
+	committed time.Time
+	// earlier says that it is what was read before the run. The fill servers had that when it was finished, or are in
+	// doubt since.
+	earlier bool
 }
 
 // answer is what the source said that everybody can read.
@@ -91,10 +96,11 @@ type visibility struct {
 	answers []answer
 	// spacing is the least time between kept answers.
 	spacing time.Duration
-	// read is how far the loop had handed over everything, by place and, since the start of the run, by GTID.
-	read      binlogPos
-	readEpoch uint32
-	readGTIDs event.GTIDSet
+	// read is how far the loop had handed over everything, by place and, since the start of the run, by GTID. before is
+	// what had been when the run began.
+	read              binlogPos
+	readEpoch         uint32
+	readGTIDs, before event.GTIDSet
 	// wake tells the heartbeat that there is something to ask for, or to say; capacity 1.
 	wake chan struct{}
 	// drained says that the queue has become empty; capacity 1.
@@ -103,10 +109,21 @@ type visibility struct {
 	asap bool
 	// unread is the newest answer, as long as the loop has not read all that it speaks of.
 	unread *answer
+	// seen is how many requirements of the queue, from the first on, the source has confirmed.
+	seen int
+	// fills are the fill servers, which must confirm them as well. lag is how long after the source they do so where they
+	// cannot be asked.
+	fills []*fillView
+	lag   time.Duration
+	// news says that they have confirmed something since the last conclusion, at the time made.
+	news bool
+	made time.Time
 }
 
-func newVisibility(spacing time.Duration) *visibility {
-	return &visibility{spacing: spacing, wake: make(chan struct{}, 1), drained: make(chan struct{}, 1)}
+func newVisibility(spacing, lag time.Duration) *visibility {
+	return &visibility{
+		spacing: spacing, lag: lag, wake: make(chan struct{}, 1), drained: make(chan struct{}, 1),
+	}
 }
 
 // begin is called at each connection with the identity of its server. What other servers said, or this one in
@@ -118,16 +135,23 @@ func (v *visibility) begin(server string, epoch uint32) {
 		return
 	}
 	v.server, v.epoch = server, epoch
-	v.answers, v.unread = nil, nil
+	v.answers, v.unread, v.seen = nil, nil, 0
+	for _, f := range v.fills {
+		f.reset()
+	}
 }
 
-// base queues the requirement on what was read before the run.
-func (v *visibility) base(c requirement) {
+// base queues the requirement on what was read before the run, which before is all of.
+func (v *visibility) base(c requirement, before event.GTIDSet) {
 	c.since = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.queue = append(v.queue[:0], c)
-	v.read, v.readEpoch = c.need, c.last.Epoch
+	c.earlier = true
+	v.queue, v.seen = append(v.queue[:0], c), 0
+	for _, f := range v.fills {
+		f.reset()
+	}
+	v.read, v.readEpoch, v.before = c.need, c.last.Epoch, before
 }
 
 // stream returns the server and epoch that answers are wanted of.
@@ -142,16 +166,35 @@ func (v *visibility) handover(c requirement) time.Duration {
 	c.since = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	age := event.Unknown
-	// What an answer holds, every later one holds too.
-	i := sort.Search(len(v.answers), func(i int) bool { return v.answers[i].holds(&c) })
-	if i < len(v.answers) {
-		age = c.since.Sub(v.answers[i].received)
-	}
+	age := v.age(&c)
 	if v.enqueue(c) {
 		signal(v.wake)
 	}
 	return age
+}
+
+// age returns for how long all who readers fill from have been known to have what c needs.
+func (v *visibility) age(c *requirement) time.Duration {
+	age := ageBy(v.answers, c) - v.lag
+	for _, f := range v.fills {
+		if !f.out && !f.same {
+			age = min(age, ageBy(f.answers, c))
+		}
+	}
+	if age < 0 {
+		return event.Unknown
+	}
+	return age
+}
+
+// ageBy returns how long ago the first of the answers came that holds c. What an answer holds, every later one holds
+// too.
+func ageBy(answers []answer, c *requirement) time.Duration {
+	i := sort.Search(len(answers), func(i int) bool { return answers[i].holds(c) })
+	if i == len(answers) {
+		return event.Unknown
+	}
+	return c.since.Sub(answers[i].received)
 }
 
 // enqueue reports whether the queue was empty.
@@ -168,7 +211,11 @@ func (v *visibility) enqueue(c requirement) bool {
 	for _, r := range t.gtids {
 		t.more.AddRange(r)
 	}
-	t.last, t.need, t.open, t.gtids = c.last, c.need, c.open, c.gtids
+	t.last, t.need, t.open, t.gtids, t.seen = c.last, c.need, c.open, c.gtids, time.Time{}
+	v.seen = min(v.seen, n-1)
+	for _, f := range v.fills {
+		f.upTo = min(f.upTo, n-1)
+	}
 	return false
 }
 
@@ -259,9 +306,6 @@ type conclusion struct {
 	read    bool
 	// news says that it tells more than the last conclusion did.
 	news bool
-	// waiting is how many requirements are not confirmed, and since when the first of them waits.
-	waiting int
-	since   time.Time
 }
 
 // take draws the conclusions from an answer; ok is false if it is not of the stream's server and epoch.
@@ -272,33 +316,53 @@ func (v *visibility) take(a answer) (out conclusion, ok bool) {
 		return conclusion{}, false
 	}
 	if a.named || !a.place.isZero() {
-		v.keep(a)
+		v.answers = keep(v.answers, a, v.spacing)
 	}
-	n := 0
-	for n < len(v.queue) && a.holds(&v.queue[n]) {
-		n++
+	for ; v.seen < len(v.queue) && a.holds(&v.queue[v.seen]); v.seen++ {
+		v.queue[v.seen].seen = a.received
 	}
-	if n > 0 {
-		v.confirmed = v.queue[n-1].last
-		v.queue = slices.Delete(v.queue, 0, n)
-		if len(v.queue) == 0 {
-			if cap(v.queue) > 1024 {
-				v.queue = nil
-			}
-			signal(v.drained)
-		}
-	}
+	n := v.confirm(a.received)
+	v.made = a.made
 	v.unread = &a
 	out = v.judge()
-	out.news = n > 0
+	out.news = out.news || n > 0
 	return out, true
 }
 
-// again judges the newest answer once more, if the loop has since read all that it speaks of.
+// confirm takes from the queue what the source and all fill servers have confirmed, and returns how much that was.
+func (v *visibility) confirm(now time.Time) int {
+	n := v.seen
+	for _, f := range v.fills {
+		if !f.out && !f.same {
+			n = min(n, f.upTo)
+		}
+	}
+	for ; v.lag > 0 && n > 0 && now.Sub(v.queue[n-1].seen) < v.lag; n-- {
+	}
+	if n == 0 {
+		return 0
+	}
+	v.confirmed = v.queue[n-1].last
+	v.queue = slices.Delete(v.queue, 0, n)
+	v.seen -= n
+	for _, f := range v.fills {
+		f.upTo = max(0, f.upTo-n)
+	}
+	if len(v.queue) == 0 {
+		if cap(v.queue) > 1024 {
+			v.queue = nil
+		}
+		signal(v.drained)
+	}
+	return n
+}
+
+// again judges the newest answer once more, if the loop has since read all that it speaks of, or fill servers have
+// confirmed more.
 func (v *visibility) again() (out conclusion, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.unread == nil || !v.hasRead(v.unread) {
+	if !v.news && (v.unread == nil || !v.hasRead(v.unread)) {
 		return conclusion{}, false
 	}
 	return v.judge(), true
@@ -306,12 +370,10 @@ func (v *visibility) again() (out conclusion, ok bool) {
 
 // judge says what is known by the newest answer, which it settles once everything has been read.
 func (v *visibility) judge() conclusion {
-	out := conclusion{version: v.confirmed, server: v.unread.server, made: v.unread.made, waiting: len(v.queue)}
-	if out.waiting > 0 {
-		out.since = v.queue[0].since
-	}
-	if v.hasRead(v.unread) {
-		out.read = true
+	out := conclusion{version: v.confirmed, server: v.server, made: v.made, news: v.news}
+	v.news = false
+	if v.unread != nil && v.hasRead(v.unread) {
+		out.read, out.made = true, v.unread.made
 		v.unread = nil
 	}
 	return out
@@ -348,38 +410,45 @@ func (v *visibility) urgent() bool {
 	return urgent
 }
 
-// waiting returns how many requirements are not confirmed, and since when the first one waits.
+// waiting returns how many requirements the source has not confirmed, and since when the first one waits.
 func (v *visibility) waiting() (n int, since time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.queue) > 0 {
-		since = v.queue[0].since
+	if v.seen < len(v.queue) {
+		since = v.queue[v.seen].since
 	}
-	return len(v.queue), since
+	return len(v.queue) - v.seen, since
 }
 
-// foreign reports whether the first requirement is of an earlier epoch, or has no position, so that a position does not
-// tell.
+// unconfirmed returns how many requirements are not confirmed by all that must.
+func (v *visibility) unconfirmed() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.queue)
+}
+
+// foreign reports whether the first requirement that the source has not confirmed is of an earlier epoch, or has no
+// position, so that a position does not tell.
 func (v *visibility) foreign() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.queue) > 0 && (v.queue[0].last.Epoch != v.epoch || v.queue[0].need.isZero())
+	return v.seen < len(v.queue) && (v.queue[v.seen].last.Epoch != v.epoch || v.queue[v.seen].need.isZero())
 }
 
-// keep remembers an answer for telling ages: the newest always, others a spacing apart at least. A few answers reach
-// back over hours, while the present is dense.
-func (v *visibility) keep(a answer) {
-	n := len(v.answers)
+// keep adds an answer to those that ages are told by: the newest always, others a spacing apart at least. A few answers
+// reach back over hours, while the present is dense.
+func keep(answers []answer, a answer, spacing time.Duration) []answer {
+	n := len(answers)
 	switch {
-	case n > 0 && v.answers[n-1].ahead(&a):
-		// The source has less than before: nothing that it said then holds now.
-		clear(v.answers)
-		v.answers = v.answers[:0]
-	case n > 1 && v.answers[n-1].received.Sub(v.answers[n-2].received) < v.spacing:
-		v.answers[n-1] = a
-		return
+	case n > 0 && answers[n-1].ahead(&a):
+		// The server has less than before: nothing that it said then holds now.
+		clear(answers)
+		answers = answers[:0]
+	case n > 1 && answers[n-1].received.Sub(answers[n-2].received) < spacing:
+		answers[n-1] = a
+		return answers
 	}
-	v.answers = asof.Thin(append(v.answers, a), maxAnswers, func(a *answer) int64 { return a.received.UnixNano() })
+	return asof.Thin(append(answers, a), maxAnswers, func(a *answer) int64 { return a.received.UnixNano() })
 }
 
 // ahead reports whether a holds something that the later answer b does not.

@@ -50,7 +50,7 @@ func byPlace(pos uint64) answer {
 }
 
 func begun() *visibility {
-	v := newVisibility(time.Second)
+	v := newVisibility(time.Second, 0)
 	v.begin("s", 1)
 	return v
 }
@@ -82,8 +82,9 @@ func TestAMarkCoversWhatTheAnswersHoldAndNothingBehindTheFirstThatTheyDoNot(t *t
 		{byGTIDs(run(uuidA, 1, 5), run(uuidB, 1, 9)), version(30), 0},
 	} {
 		out := mustTake(t, v, c.a)
-		if out.version != c.want || out.waiting != c.waiting {
-			t.Errorf("after %s: mark %s with %d waiting, want %s with %d", c.a.gtids.String(), out.version, out.waiting, c.want,
+		if out.version != c.want || v.unconfirmed() != c.waiting {
+			t.Errorf("after %s: mark %s with %d waiting, want %s with %d", c.a.gtids.String(), out.version,
+				v.unconfirmed(), c.want,
 				c.waiting)
 		}
 	}
@@ -101,8 +102,8 @@ func TestAPositionHoldsATransactionThatBeginsBeforeIt(t *testing.T) {
 	if out := mustTake(t, v, byPlace(300)); out.version != version(250) {
 		t.Errorf("an answer at its end: mark %s, want %s", out.version, version(250))
 	}
-	if out := mustTake(t, v, byPlace(400)); out.version != version(350) || out.waiting != 0 {
-		t.Errorf("mark %s, %d waiting", out.version, out.waiting)
+	if out := mustTake(t, v, byPlace(400)); out.version != version(350) || v.unconfirmed() != 0 {
+		t.Errorf("mark %s, %d waiting", out.version, v.unconfirmed())
 	}
 }
 
@@ -149,27 +150,27 @@ func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 		gtids: []event.GTIDRange{run(uuidA, 2, 2)},
 	})
 	v.handover(requirement{last: event.Version{Epoch: 2, File: 1, Pos: 4}, need: at(5)})
-	if out := mustTake(t, v, a); out.waiting != 2 || !v.foreign() {
-		t.Errorf("a position of the new server confirmed the old one's: %d waiting", out.waiting)
+	if mustTake(t, v, a); v.unconfirmed() != 2 || !v.foreign() {
+		t.Errorf("a position of the new server confirmed the old one's: %d waiting", v.unconfirmed())
 	}
 	a.gtids, a.named, a.whole = set(run(uuidA, 1, 2)), true, true
-	if out := mustTake(t, v, a); out.waiting != 0 || out.version.Epoch != 2 || v.foreign() {
-		t.Errorf("by GTID: %d waiting, mark %s", out.waiting, out.version)
+	if out := mustTake(t, v, a); v.unconfirmed() != 0 || out.version.Epoch != 2 || v.foreign() {
+		t.Errorf("by GTID: %d waiting, mark %s", v.unconfirmed(), out.version)
 	}
 }
 
-func TestNothingIsVouchedForBeforeWhatEarlierRunsReadIs(t *testing.T) {
+func TestNothingIsConfirmedBeforeWhatEarlierRunsReadIs(t *testing.T) {
 	v := begun()
-	v.base(requirement{last: version(5), need: at(5)})
+	v.base(requirement{last: version(5), need: at(5)}, event.GTIDSet{})
 	v.handover(requirement{last: version(10), gtids: []event.GTIDRange{run(uuidA, 7, 7)}})
 	a := byGTIDs(run(uuidA, 7, 7))
 	a.whole = false
-	if out := mustTake(t, v, a); out.waiting != 2 || !out.version.IsZero() {
+	if out := mustTake(t, v, a); v.unconfirmed() != 2 || !out.version.IsZero() {
 		t.Errorf("mark %s while the position itself is not visible", out.version)
 	}
 	a.whole = true
-	if out := mustTake(t, v, a); out.waiting != 0 || out.version != version(10) {
-		t.Errorf("mark %s, %d waiting", out.version, out.waiting)
+	if out := mustTake(t, v, a); v.unconfirmed() != 0 || out.version != version(10) {
+		t.Errorf("mark %s, %d waiting", out.version, v.unconfirmed())
 	}
 }
 
@@ -178,15 +179,15 @@ func TestALostTransactionIsNotWaitedFor(t *testing.T) {
 	v.handover(requirement{last: version(10), gtids: []event.GTIDRange{run(uuidA, 1, 3)}, open: gtid(uuidA, 3)})
 	v.handover(requirement{last: version(20), gtids: []event.GTIDRange{run(uuidA, 3, 3)}, open: gtid(uuidA, 3)})
 	v.forget(gtid(uuidA, 9))
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); out.waiting != 2 {
-		t.Fatalf("%d waiting, want 2", out.waiting)
+	if mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); v.unconfirmed() != 2 {
+		t.Fatalf("%d waiting, want 2", v.unconfirmed())
 	}
 	v.forget(gtid(uuidA, 3))
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 1))); out.waiting != 2 {
-		t.Fatalf("%d waiting, want 2: transaction 2 is not visible", out.waiting)
+	if mustTake(t, v, byGTIDs(run(uuidA, 1, 1))); v.unconfirmed() != 2 {
+		t.Fatalf("%d waiting, want 2: transaction 2 is not visible", v.unconfirmed())
 	}
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); out.waiting != 0 || out.version != version(20) {
-		t.Fatalf("%d waiting, mark %s", out.waiting, out.version)
+	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); v.unconfirmed() != 0 || out.version != version(20) {
+		t.Fatalf("%d waiting, mark %s", v.unconfirmed(), out.version)
 	}
 }
 
@@ -201,8 +202,9 @@ func TestALostTransactionIsNotWaitedForBeyondTheBound(t *testing.T) {
 		})
 	}
 	v.forget(gtid(uuidA, 3))
-	if out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2))); out.waiting != 0 || out.version != version(maxRequirements+4) {
-		t.Fatalf("%d waiting, mark %s", out.waiting, out.version)
+	out := mustTake(t, v, byGTIDs(run(uuidA, 1, 2)))
+	if v.unconfirmed() != 0 || out.version != version(maxRequirements+4) {
+		t.Fatalf("%d waiting, mark %s", v.unconfirmed(), out.version)
 	}
 }
 
@@ -238,11 +240,11 @@ func TestTheQueueIsBounded(t *testing.T) {
 		}
 		all = append(all, run(u, i, i))
 	}
-	if out := mustTake(t, v, byGTIDs(all[:n-1]...)); out.waiting != 1 || out.version != version(maxRequirements-1) {
-		t.Errorf("without the last one: %d waiting, mark %s", out.waiting, out.version)
+	if out := mustTake(t, v, byGTIDs(all[:n-1]...)); v.unconfirmed() != 1 || out.version != version(maxRequirements-1) {
+		t.Errorf("without the last one: %d waiting, mark %s", v.unconfirmed(), out.version)
 	}
-	if out := mustTake(t, v, byGTIDs(all...)); out.waiting != 0 || out.version != version(n) {
-		t.Errorf("with all: %d waiting, mark %s", out.waiting, out.version)
+	if out := mustTake(t, v, byGTIDs(all...)); v.unconfirmed() != 0 || out.version != version(n) {
+		t.Errorf("with all: %d waiting, mark %s", v.unconfirmed(), out.version)
 	}
 }
 
@@ -466,8 +468,8 @@ func TestNoMarkIsEverAheadOfWhatIsVisible(t *testing.T) {
 		if positions {
 			a = byPlace(pos)
 		}
-		if out, _ := v.take(a); out.waiting != 0 {
-			t.Fatalf("%d wait though all is visible: %s", out.waiting, fmt.Sprint(v.queue))
+		if v.take(a); v.unconfirmed() != 0 {
+			t.Fatalf("%d wait though all is visible: %s", v.unconfirmed(), fmt.Sprint(v.queue))
 		}
 	})
 }

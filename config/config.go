@@ -52,9 +52,9 @@ type Source struct {
 	Addresses []string
 	// User is the account to log in with. Never empty.
 	User string
-	// Password is the account's, from password or from the file PasswordFile.
-	Password     Secret
-	PasswordFile string
+	// Password is the account's: password, or what is in PasswordFile or printed by PasswordCommand at each login.
+	Password                      Secret
+	PasswordFile, PasswordCommand string
 	// Flavor is the family of the server. Default auto.
 	Flavor Flavor
 	// ServerID is the id to register with as a replica; 0, the default: derived from host and process.
@@ -94,14 +94,15 @@ type Redis struct {
 	MasterName string
 	// Username is the ACL user; empty, the default: Redis' default user.
 	Username string
-	// Password is the user's, from password or from the file PasswordFile.
-	Password     Secret
-	PasswordFile string
+	// Password is the user's: password, or what is in PasswordFile or printed by PasswordCommand at each login.
+	Password                      Secret
+	PasswordFile, PasswordCommand string
 	// SentinelUsername is the ACL user of the sentinels; empty, the default: their default user. Sentinel mode only.
 	SentinelUsername string
-	// SentinelPassword is the sentinels' own, from sentinel_password or SentinelPasswordFile; sentinel mode only.
-	SentinelPassword     Secret
-	SentinelPasswordFile string
+	// SentinelPassword is the sentinels' own: sentinel_password, or from SentinelPasswordFile or SentinelPasswordCommand;
+	// sentinel mode only.
+	SentinelPassword                              Secret
+	SentinelPasswordFile, SentinelPasswordCommand string
 	// DB is the number of the database. Default 0.
 	DB int
 	// KeyPrefix goes before every key. Default empty.
@@ -110,8 +111,8 @@ type Redis struct {
 	Timeout time.Duration
 	// WaitReplicas is how many replicas must have a write; 0, the default: none is waited for.
 	WaitReplicas int
-	// FailoverWindow is what is redone when Redis came back with older data; 0, the default (`auto`): since the last
-	// save or sync known.
+	// FailoverWindow is what is redone at least when Redis came back with older data; 0, the default (`auto`): what that
+	// data lacks, as its stamp says.
 	FailoverWindow time.Duration
 	// TLS is how the connection is encrypted; preferred is not for Redis. Default disabled.
 	TLS TLS
@@ -194,12 +195,16 @@ type Kafka struct {
 
 // SASL is how freshet logs in to Kafka.
 type SASL struct {
-	// Mechanism is none, plain, scram-sha-256 or scram-sha-512. Default none.
+	// Mechanism is none, plain, scram-sha-256, scram-sha-512 or oauthbearer. Default none.
 	Mechanism string
-	Username  string
-	// Password comes from password or from the file PasswordFile.
-	Password     Secret
-	PasswordFile string
+	// Username is not for oauthbearer: the token says whose it is.
+	Username string
+	// Password is password, or what is in PasswordFile or printed by PasswordCommand at each login.
+	Password                      Secret
+	PasswordFile, PasswordCommand string
+	// Token is token, or what is in TokenFile or printed by TokenCommand at each login; for oauthbearer only.
+	Token                   Secret
+	TokenFile, TokenCommand string
 }
 
 // Invalidator is the engine that deletes keys.

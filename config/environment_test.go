@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/freshet/freshet/credential"
 )
 
 // samples are a value for each key that is not its default, as a variable has it.
@@ -31,8 +33,8 @@ func samples(dir string) map[string]string {
 		"eventlog.kafka.replication_factor": "3", "eventlog.kafka.create_topics": "false", "eventlog.kafka.group": "eu",
 		"eventlog.kafka.compression": "none", "eventlog.kafka.sasl.mechanism": "scram-sha-512",
 		"eventlog.kafka.sasl.username": "freshet",
-		"eventlog.kafka.sasl.password": "007",
-		"invalidator.second_delete":    "none", "invalidator.max_in_flight": "1000", "invalidator.max_pending": "2000",
+		"eventlog.kafka.sasl.password": "007", "eventlog.kafka.sasl.token": "eyJ",
+		"invalidator.second_delete": "none", "invalidator.max_in_flight": "1000", "invalidator.max_pending": "2000",
 		"invalidator.max_memory": "1GiB",
 		"invalidator.rate_limit": "50000",
 		"retry.max_attempts":     "5", "retry.park_after": "2", "retry.park_delays": "1s,1s,2m", "retry.min_backoff": "1ms",
@@ -48,8 +50,8 @@ func samples(dir string) map[string]string {
 		s[section+".cert_file"], s[section+".key_file"] = "cert.pem", "key.pem"
 	}
 	for _, k := range keys() {
-		if k.secret {
-			s[k.path+"_file"] = filepath.Join(dir, k.path)
+		if k.secret != nil {
+			s[k.path+"_file"], s[k.path+"_command"] = filepath.Join(dir, k.path), "vault read "+k.path
 		}
 	}
 	return s
@@ -75,10 +77,10 @@ func TestEveryKeyCanComeFromTheEnvironment(t *testing.T) {
 			if want := strings.Split(strings.ReplaceAll(text, ", ", ","), ","); k.list && !slices.Equal(k.get(c), want) {
 				t.Errorf("read as %q, want %q", k.get(c), want)
 			}
-			if !k.list && !k.secret && k.get(c)[0] != text {
+			if !k.list && k.secret == nil && k.get(c)[0] != text {
 				t.Errorf("read as %q, want %q", k.get(c)[0], text)
 			}
-			if k.secret && !revealed(c, text) {
+			if k.secret != nil && !revealed(c, text) {
 				t.Errorf("no secret of the configuration is %q", text)
 			}
 			if got := c.origin(k.path); got != "$"+k.env() {
@@ -159,6 +161,40 @@ func TestAVariableOfASectionHidesNothing(t *testing.T) {
 	}
 }
 
+// A secret to log in with is not kept: each login reads it.
+func TestASecretToLogInWithIsReadAtEachLogin(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	for key, value := range map[string]string{"password_file": file, "password_command": "cat " + file} {
+		if err := os.WriteFile(file, []byte("first\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := mustParse(t, strings.Replace(minimal, "user: freshet", "user: freshet\n  "+key+": "+value, 1))
+		for _, want := range []string{"first", "second"} {
+			if err := os.WriteFile(file, []byte(want+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.Source.Password.Source().Read(t.Context()); got != want || err != nil {
+				t.Errorf("%s: %q, %v; want %q", key, got, err, want)
+			}
+		}
+		if got := c.Source.Password.Reveal(); got != "" {
+			t.Errorf("%s: %q is kept", key, got)
+		}
+		text := c.String()
+		if strings.Contains(text, "password:") && strings.Contains(text, "source.password:") ||
+			!strings.Contains(text, key+": "+value+" # line 4") {
+			t.Errorf("printed as\n%s", text)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Source.Password.Source().Read(t.Context())
+		if !credential.IsUnread(err) || !strings.HasPrefix(err.Error(), "source."+key+": ") {
+			t.Errorf("%s: without the file: %v", key, err)
+		}
+	}
+}
+
 func TestSecretsComeFromFiles(t *testing.T) {
 	for content, want := range map[string]string{
 		"s3cret": "s3cret", "s3cret\n": "s3cret", "s3cret\r\n": "s3cret", "s3cret\n\n": "s3cret\n", " s3 cret ": " s3 cret ",
@@ -180,7 +216,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 func TestAFileWithoutASecretIsAProblem(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	for content, want := range map[string]string{
-		"": "is empty", "\n": "is empty", strings.Repeat("x", maxSecret+1): "is larger than 64KiB",
+		"": "is empty", "\n": "is empty", strings.Repeat("x", credential.MaxSize+1): "is larger than 64KiB",
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

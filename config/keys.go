@@ -17,8 +17,10 @@ type key struct {
 	// required: it must be given, and def only keeps a Config whole that has problems.
 	required bool
 	// name is the type as the documentation has it.
-	name               string
-	list, secret, bare bool
+	name       string
+	list, bare bool
+	// secret is where a secret is held; nil for other keys.
+	secret func(*Config) *Secret
 	// set reads texts into the Config: any number of them for a list, else one. The faults are side by side with the
 	// texts, nil where there is none; a text with a fault leaves the Config as it was.
 	set func(c *Config, texts []string) []*fault
@@ -35,7 +37,7 @@ func (k *key) env() string {
 func field[T any](path, def string, k kind[T], at func(*Config) *T) key {
 	return key{
 		path: path, def: []string{def},
-		name: k.name, secret: k.secret, bare: k.bare,
+		name: k.name, bare: k.bare,
 		set: func(c *Config, texts []string) []*fault {
 			v, f := k.parse(texts[0])
 			if f == nil {
@@ -44,6 +46,22 @@ func field[T any](path, def string, k kind[T], at func(*Config) *T) key {
 			return []*fault{f}
 		},
 		get: func(c *Config) []string { return []string{k.format(*at(c))} },
+	}
+}
+
+// secretField is a key with a secret.
+func secretField(path string, at func(*Config) *Secret) key {
+	k := field(path, "", secrets(), at)
+	k.secret = at
+	return k
+}
+
+// loginKeys are the keys of a secret to log in with: its text, a file that holds it, a command that prints it.
+func loginKeys(at string, s func(*Config) *Secret, file, command func(*Config) *string) []key {
+	return []key{
+		secretField(at, s),
+		field(at+"_file", "", path(), file),
+		field(at+"_command", "", anyText(), command),
 	}
 }
 
@@ -107,8 +125,11 @@ func sourceKeys() []key {
 		field("source.name", "default", names(64), func(c *Config) *string { return &c.Source.Name }),
 		required(items("source.addresses", addresses(3306), func(c *Config) *[]string { return &c.Source.Addresses })),
 		required(field("source.user", "", anyText(), func(c *Config) *string { return &c.Source.User })),
-		field("source.password", "", secrets(), func(c *Config) *Secret { return &c.Source.Password }),
-		field("source.password_file", "", path(), func(c *Config) *string { return &c.Source.PasswordFile }),
+	}
+	ks = append(ks, loginKeys("source.password", func(c *Config) *Secret { return &c.Source.Password },
+		func(c *Config) *string { return &c.Source.PasswordFile },
+		func(c *Config) *string { return &c.Source.PasswordCommand })...)
+	ks = append(ks, []key{
 		field("source.flavor", "auto", oneOfThe(FlavorAuto, FlavorMySQL, FlavorMariaDB),
 			func(c *Config) *Flavor { return &c.Source.Flavor }),
 		field("source.server_id", "0", integers[uint32](0, 1<<32-1), func(c *Config) *uint32 { return &c.Source.ServerID }),
@@ -120,7 +141,7 @@ func sourceKeys() []key {
 			func(c *Config) *time.Duration { return &c.Source.FillLag }),
 		field("source.heartbeat", "1s", durations(10*time.Millisecond, time.Minute),
 			func(c *Config) *time.Duration { return &c.Source.Heartbeat }),
-	}
+	}...)
 	return append(ks, tlsKeys("source.tls", func(c *Config) *TLS { return &c.Source.TLS }, TLSDisabled, TLSPreferred,
 		TLSRequired, TLSVerify)...)
 }
@@ -132,11 +153,16 @@ func redisKeys() []key {
 		required(items("redis.addresses", addresses(6379), func(c *Config) *[]string { return &c.Redis.Addresses })),
 		field("redis.master_name", "", anyText(), func(c *Config) *string { return &c.Redis.MasterName }),
 		field("redis.username", "", anyText(), func(c *Config) *string { return &c.Redis.Username }),
-		field("redis.password", "", secrets(), func(c *Config) *Secret { return &c.Redis.Password }),
-		field("redis.password_file", "", path(), func(c *Config) *string { return &c.Redis.PasswordFile }),
-		field("redis.sentinel_username", "", anyText(), func(c *Config) *string { return &c.Redis.SentinelUsername }),
-		field("redis.sentinel_password", "", secrets(), func(c *Config) *Secret { return &c.Redis.SentinelPassword }),
-		field("redis.sentinel_password_file", "", path(), func(c *Config) *string { return &c.Redis.SentinelPasswordFile }),
+	}
+	ks = append(ks, loginKeys("redis.password", func(c *Config) *Secret { return &c.Redis.Password },
+		func(c *Config) *string { return &c.Redis.PasswordFile },
+		func(c *Config) *string { return &c.Redis.PasswordCommand })...)
+	ks = append(ks,
+		field("redis.sentinel_username", "", anyText(), func(c *Config) *string { return &c.Redis.SentinelUsername }))
+	ks = append(ks, loginKeys("redis.sentinel_password", func(c *Config) *Secret { return &c.Redis.SentinelPassword },
+		func(c *Config) *string { return &c.Redis.SentinelPasswordFile },
+		func(c *Config) *string { return &c.Redis.SentinelPasswordCommand })...)
+	ks = append(ks, []key{
 		field("redis.db", "0", integers[int](0, 1<<31-1), func(c *Config) *int { return &c.Redis.DB }),
 		field("redis.key_prefix", "", anyText(), func(c *Config) *string { return &c.Redis.KeyPrefix }),
 		field("redis.timeout", "1s", durations(10*time.Millisecond, time.Minute),
@@ -144,7 +170,7 @@ func redisKeys() []key {
 		field("redis.wait_replicas", "0", integers[int](0, 1000), func(c *Config) *int { return &c.Redis.WaitReplicas }),
 		field("redis.failover_window", "auto", orWord(durations(time.Millisecond, 30*day), "auto"),
 			func(c *Config) *time.Duration { return &c.Redis.FailoverWindow }),
-	}
+	}...)
 	return append(ks, tlsKeys("redis.tls", func(c *Config) *TLS { return &c.Redis.TLS }, TLSDisabled, TLSRequired,
 		TLSVerify)...)
 }
@@ -189,15 +215,20 @@ func kafkaKeys() []key {
 		field("eventlog.kafka.group", "freshet", names(64), func(c *Config) *string { return &c.EventLog.Kafka.Group }),
 		field("eventlog.kafka.compression", "lz4", oneOfThe("none", "lz4", "zstd", "snappy"),
 			func(c *Config) *string { return &c.EventLog.Kafka.Compression }),
-		field("eventlog.kafka.sasl.mechanism", "none", oneOfThe("none", "plain", "scram-sha-256", "scram-sha-512"),
+		field("eventlog.kafka.sasl.mechanism", "none",
+			oneOfThe("none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"),
 			func(c *Config) *string { return &c.EventLog.Kafka.SASL.Mechanism }),
 		field("eventlog.kafka.sasl.username", "", anyText(),
 			func(c *Config) *string { return &c.EventLog.Kafka.SASL.Username }),
-		field("eventlog.kafka.sasl.password", "", secrets(),
-			func(c *Config) *Secret { return &c.EventLog.Kafka.SASL.Password }),
-		field("eventlog.kafka.sasl.password_file", "", path(),
-			func(c *Config) *string { return &c.EventLog.Kafka.SASL.PasswordFile }),
 	}
+	ks = append(ks, loginKeys("eventlog.kafka.sasl.password",
+		func(c *Config) *Secret { return &c.EventLog.Kafka.SASL.Password },
+		func(c *Config) *string { return &c.EventLog.Kafka.SASL.PasswordFile },
+		func(c *Config) *string { return &c.EventLog.Kafka.SASL.PasswordCommand })...)
+	ks = append(ks, loginKeys("eventlog.kafka.sasl.token",
+		func(c *Config) *Secret { return &c.EventLog.Kafka.SASL.Token },
+		func(c *Config) *string { return &c.EventLog.Kafka.SASL.TokenFile },
+		func(c *Config) *string { return &c.EventLog.Kafka.SASL.TokenCommand })...)
 	return append(ks, tlsKeys("eventlog.kafka.tls", func(c *Config) *TLS { return &c.EventLog.Kafka.TLS }, TLSDisabled,
 		TLSRequired, TLSVerify)...)
 }
@@ -239,7 +270,7 @@ func adminKeys() []key {
 	return []key{
 		field("admin.listen", "127.0.0.1:8686", listenAddresses(), func(c *Config) *string { return &c.Admin.Listen }),
 		field("admin.metrics_listen", "none", listenAddresses(), func(c *Config) *string { return &c.Admin.MetricsListen }),
-		field("admin.token", "", secrets(), func(c *Config) *Secret { return &c.Admin.Token }),
+		secretField("admin.token", func(c *Config) *Secret { return &c.Admin.Token }),
 		field("admin.token_file", "", path(), func(c *Config) *string { return &c.Admin.TokenFile }),
 		field("admin.tls.mode", "disabled", oneOfThe(TLSDisabled, TLSRequired),
 			func(c *Config) *TLSMode { return &c.Admin.TLS.Mode }),

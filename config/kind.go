@@ -21,8 +21,6 @@ type kind[T any] struct {
 	format func(T) string
 	// bare: the text is written without quotes, even where YAML could take it for a number.
 	bare bool
-	// secret: the value is never shown.
-	secret bool
 	// distinct: a list holds no value twice.
 	distinct bool
 }
@@ -49,7 +47,6 @@ func secrets() kind[Secret] {
 		name:   "secret",
 		parse:  func(s string) (Secret, *fault) { return NewSecret(s), nil },
 		format: Secret.String,
-		secret: true,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/credential"
 )
 
 // Load reads the file and the environment. The error is always [spec.Problems]; there is no Config then.
@@ -23,7 +24,8 @@ func Load(file string, checks ...Check) (*Config, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			do = "write it, or name another one with --config"
 		}
-		return nil, spec.Problems{{Pos: spec.Pos{File: file}, What: "the file cannot be read: " + cause(err).Error(), Do: do}}
+		what := "the file cannot be read: " + credential.Cause(err).Error()
+		return nil, spec.Problems{{Pos: spec.Pos{File: file}, What: what, Do: do}}
 	}
 	return Parse(file, data, checks...)
 }
@@ -52,7 +54,7 @@ func Parse(file string, data []byte, checks ...Check) (*Config, error) {
 	l.doc = newDocument(file, data, top, l.keys, &l.Collector)
 	l.values()
 	checkVariables(l.keys, os.Environ(), &l.Collector)
-	l.secretFiles()
+	l.secretSources()
 	l.mappings()
 	l.validate()
 	l.refuseSettings()

@@ -11,8 +11,6 @@ import (
 // notYet is what the file can say and this version does not do. It is refused, never ignored. What an action of a
 // mapping lacks is refused where the action is read.
 type notYet struct {
-	// settings are keys that must have their defaults.
-	settings []string
 	// words are those of its words that a key must not have.
 	words map[string]string
 	// single are lists that must have no more than one item.
@@ -22,11 +20,6 @@ type notYet struct {
 // unbuilt is the one table of what this version does not do. Who builds something deletes its line.
 func unbuilt() notYet {
 	return notYet{
-		settings: []string{
-			"source.fill_from",
-			"source.fill_timeout",
-			"source.fill_lag",
-		},
 		words:  map[string]string{"redis.mode": string(RedisCluster)},
 		single: []string{"source.addresses"},
 	}
@@ -39,7 +32,7 @@ func (l *loader) refuseSettings() {
 		values := k.get(l.config)
 		switch {
 		case strings.Join(values, ",") == strings.Join(k.def, ","):
-		case slices.Contains(table.settings, k.path), refuses(table.words, k.path, values):
+		case refuses(table.words, k.path, values):
 			l.refuse(l.place(k.path), k, values)
 		case slices.Contains(table.single, k.path) && len(values) > 1:
 			l.Add(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")

@@ -74,15 +74,16 @@ func (c *Config) node() *yaml.Node {
 }
 
 // shown reports whether a key counts: not those of Kafka without it, of a source or Redis that is not there, nor a
-// secret that was read from its file.
+// secret that comes from a file or a command.
 func (c *Config) shown(k key, all []key) bool {
 	switch part := section(k.path); {
 	case ofKafka(k) && c.EventLog.Kind != EventLogKafka, part == "source" && !c.HasSource(), part == "redis" &&
 		!c.HasRedis():
 		return false
 	}
-	file := slices.IndexFunc(all, func(f key) bool { return k.secret && f.path == k.path+"_file" })
-	return file < 0 || all[file].get(c)[0] == ""
+	return k.secret == nil || !slices.ContainsFunc(all, func(from key) bool {
+		return (from.path == k.path+"_file" || from.path == k.path+"_command") && from.get(c)[0] != ""
+	})
 }
 
 // origin says where a key's value comes from.

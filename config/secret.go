@@ -2,63 +2,46 @@ package config
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
+
+	"github.com/freshet/freshet/credential"
 )
 
-// mask is what a secret looks like everywhere. Its length says nothing.
-const mask = "******"
-
-// Secret is a text that is printed by nothing: fmt with any verb, slog, JSON, YAML and text encoders all show
-// "******" for it, or "" when it is empty. The zero Secret is empty.
+// Secret is a text, or where it is read from at each login. It is printed by nothing: fmt with any verb, slog, JSON,
+// YAML and text encoders all show "******" for it, or "" when there is none. The zero Secret is none.
 type Secret struct {
 	// A pointer, because fmt calls no method on what it reaches through an unexported field of a caller's struct: it
 	// prints the address then.
-	text *string
+	from *credential.Source
 }
+
+// mask is what a secret looks like everywhere.
+const mask = credential.Mask
 
 // NewSecret returns text as a secret.
-func NewSecret(text string) Secret {
-	if text == "" {
-		return Secret{}
-	}
-	return Secret{&text}
-}
+func NewSecret(text string) Secret { return Secret{credential.Text(text)} }
 
-// Reveal returns the text itself, for the one who sends it.
-func (s Secret) Reveal() string {
-	if s.text == nil {
-		return ""
-	}
-	return *s.text
-}
+// Source returns where the secret is read from at each login, nil for none. Whatever logs in with the same secret
+// shares it.
+func (s Secret) Source() *credential.Source { return s.from }
 
-// IsZero reports whether the secret is empty.
-func (s Secret) IsZero() bool { return s.text == nil }
+// Reveal returns the text itself, for the one who sends it; "" for a secret that is read at each login.
+func (s Secret) Reveal() string { return s.from.Reveal() }
 
-// String returns "******", or "" for an empty secret.
-func (s Secret) String() string {
-	if s.IsZero() {
-		return ""
-	}
-	return mask
-}
+// IsZero reports whether there is no secret.
+func (s Secret) IsZero() bool { return s.from == nil }
+
+// String returns "******", or "" for none.
+func (s Secret) String() string { return s.from.String() }
 
 // GoString returns what String does, quoted.
 func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
 
 // Format prints the mask for every verb.
-func (s Secret) Format(f fmt.State, verb rune) {
-	out := s.String()
-	if verb == 'q' || f.Flag('#') {
-		out = s.GoString()
-	}
-	// fmt.State takes no errors: Fprintf reports a failed write itself.
-	_, _ = io.WriteString(f, out)
-}
+func (s Secret) Format(f fmt.State, verb rune) { s.from.Format(f, verb) }
 
 // MarshalText returns what String does.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s Secret) MarshalText() ([]byte, error) { return s.from.MarshalText() }
 
 // LogValue returns what String does.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+func (s Secret) LogValue() slog.Value { return s.from.LogValue() }

@@ -1,54 +1,72 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
+	"slices"
+
+	"github.com/freshet/freshet/credential"
 )
 
-// maxSecret bounds a file that holds a secret, in bytes.
-const maxSecret = 64 << 10
-
-// secretFiles reads each secret whose *_file key is given.
-func (l *loader) secretFiles() {
+// secretSources reads from where each secret comes whose *_file or *_command key is given. A secret with a *_command is
+// one to log in with, and is read at each login, from a file as well; files must be there now, so that a slip is found
+// at the start. Any other is read now.
+func (l *loader) secretSources() {
 	for _, k := range l.keys {
-		file := k.path + "_file"
-		if !k.secret || !l.given(file) {
+		if k.secret == nil {
 			continue
 		}
-		at := l.place(file)
-		if l.given(k.path) {
-			l.fault(at, file, &fault{fmt.Sprintf("%s is given as well (%s)", k.path, l.place(k.path)), "keep one of them"})
-			continue
+		file, command := k.path+"_file", k.path+"_command"
+		isLogin := slices.ContainsFunc(l.keys, func(o key) bool { return o.path == command })
+		var given []string
+		for _, path := range []string{k.path, file, command} {
+			if (path != command || isLogin) && l.given(path) {
+				given = append(given, path)
+			}
 		}
-		text, err := readSecret(l.text(file)[0])
-		if err != nil {
-			l.fault(at, file, &fault{err.Error(), "name a file that holds the secret and nothing else"})
-			continue
+		for _, path := range given[min(1, len(given)):] {
+			l.fault(l.place(path), path,
+				&fault{fmt.Sprintf("%s is given as well (%s)", given[0], l.place(given[0])), "keep one of them"})
 		}
-		k.set(l.config, []string{text})
+		switch {
+		case len(given) != 1:
+		case given[0] == file:
+			l.secretFile(k, file, isLogin)
+		case given[0] == command:
+			l.secretCommand(k, command)
+		}
 	}
 }
 
-// readSecret returns what a file holds, without the line break that it ends with.
-func readSecret(file string) (string, error) {
-	f, err := os.Open(file)
+func (l *loader) secretFile(k key, path string, isLogin bool) {
+	from := credential.File(path, l.text(path)[0])
+	text, err := from.Read(context.Background())
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, cause(err))
+		l.fault(l.place(path), path, &fault{asError(err).What, "name a file that holds the secret and nothing else"})
+		return
 	}
-	defer f.Close() // read only: nothing is lost
-	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if !isLogin {
+		from = credential.Text(text)
+	}
+	*k.secret(l.config) = Secret{from}
+}
+
+func (l *loader) secretCommand(k key, path string) {
+	words, err := credential.Split(l.text(path)[0])
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, cause(err))
+		e := asError(err)
+		l.fault(l.place(path), path, &fault{e.What, e.Do})
+		return
 	}
-	if len(data) > maxSecret {
-		return "", fmt.Errorf("%s is larger than %s", file, formatSize(maxSecret))
+	*k.secret(l.config) = Secret{credential.Command(path, words)}
+}
+
+// asError returns the error of package credential that err is.
+func asError(err error) *credential.Error {
+	e := &credential.Error{}
+	if !errors.As(err, &e) {
+		e.What = err.Error()
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	if text == "" {
-		return "", errors.New(file + " is empty")
-	}
-	return text, nil
+	return e
 }

@@ -4,8 +4,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/freshet/freshet/credential"
 )
 
 // TLSMode is how far a connection is protected.
@@ -38,25 +41,42 @@ type TLS struct {
 	ServerName string
 }
 
-// Client returns the settings to dial with, nil when TLS is disabled. An empty ServerName in them is left for the
-// dialer to fill with the host that it dials.
-func (t TLS) Client() (*tls.Config, error) {
+// Client returns what makes the settings of each connection, from the files as they are then; nil when TLS is disabled.
+// section is the path of the keys, for errors. An empty ServerName in the settings is left for the dialer to fill with
+// the host that it dials.
+func (t TLS) Client(section string) credential.TLS {
 	if t.Mode == TLSDisabled || t.Mode == "" {
-		return nil, nil
+		return nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Mode != TLSVerify}
-	var err error
-	if t.CAFile != "" {
-		if c.RootCAs, err = authorities(t.CAFile); err != nil {
-			return nil, fmt.Errorf("ca_file %s: %w", t.CAFile, err)
+	return func() (*tls.Config, error) {
+		c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Mode != TLSVerify}
+		var err error
+		if t.CAFile != "" {
+			if c.RootCAs, err = authorities(t.CAFile); err != nil {
+				return nil, unread(section+".ca_file", t.CAFile, err)
+			}
 		}
-	}
-	if t.CertFile != "" {
-		if c.Certificates, err = certificate(t.CertFile, t.KeyFile); err != nil {
-			return nil, err
+		if t.CertFile != "" {
+			if c.Certificates, err = certificate(section, t.CertFile, t.KeyFile); err != nil {
+				return nil, err
+			}
 		}
+		return c, nil
 	}
-	return c, nil
+}
+
+// Shows reports whether somebody on the way to one of the addresses could read what is sent there, or answer instead of
+// the server.
+func (t TLS) Shows(addresses []string) bool {
+	return t.Mode != TLSVerify && slices.ContainsFunc(addresses, func(a string) bool { return !loopback(a) })
+}
+
+// unread says that a file of TLS cannot be used.
+func unread(key, file string, err error) error {
+	return &credential.Error{
+		Key: key, What: file + ": " + err.Error(), Err: err,
+		Do: "write the right file; it is read again at the next connection",
+	}
 }
 
 // ServerTLS is how freshet's own listeners are encrypted.
@@ -70,20 +90,40 @@ type ServerTLS struct {
 	ClientCAFile string
 }
 
-// Server returns the settings to listen with, nil when TLS is disabled.
-func (t ServerTLS) Server() (*tls.Config, error) {
+// Server returns the settings to listen with, nil when TLS is disabled. The files are read again for each connection,
+// so that a certificate can be exchanged; as long as they cannot be read, what was read last is used. section is the
+// path of the keys, for errors.
+func (t ServerTLS) Server(section string) (*tls.Config, error) {
 	if t.Mode == TLSDisabled || t.Mode == "" {
 		return nil, nil
 	}
+	first, err := t.read(section)
+	if err != nil {
+		return nil, err
+	}
+	var last atomic.Pointer[tls.Config]
+	last.Store(first)
+	c := first.Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if now, err := t.read(section); err == nil {
+			last.Store(now)
+		}
+		return last.Load(), nil
+	}
+	return c, nil
+}
+
+// read makes the settings from the files as they are now.
+func (t ServerTLS) read(section string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
-	if c.Certificates, err = certificate(t.CertFile, t.KeyFile); err != nil {
+	if c.Certificates, err = certificate(section, t.CertFile, t.KeyFile); err != nil {
 		return nil, err
 	}
 	if t.ClientCAFile != "" {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 		if c.ClientCAs, err = authorities(t.ClientCAFile); err != nil {
-			return nil, fmt.Errorf("client_ca_file %s: %w", t.ClientCAFile, err)
+			return nil, unread(section+".client_ca_file", t.ClientCAFile, err)
 		}
 	}
 	return c, nil
@@ -92,7 +132,7 @@ func (t ServerTLS) Server() (*tls.Config, error) {
 func authorities(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, cause(err)
+		return nil, credential.Cause(err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
@@ -101,27 +141,19 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-func certificate(certFile, keyFile string) ([]tls.Certificate, error) {
+// certificate reads a certificate and its key.
+func certificate(section, certFile, keyFile string) ([]tls.Certificate, error) {
 	cert, err := os.ReadFile(certFile)
 	if err != nil {
-		return nil, fmt.Errorf("cert_file %s: %w", certFile, cause(err))
+		return nil, unread(section+".cert_file", certFile, credential.Cause(err))
 	}
 	key, err := os.ReadFile(keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("key_file %s: %w", keyFile, cause(err))
+		return nil, unread(section+".key_file", keyFile, credential.Cause(err))
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, err
+		return nil, unread(section+".cert_file", certFile, err)
 	}
 	return []tls.Certificate{pair}, nil
-}
-
-// cause takes the operation and the path, which the message has already, off an error of package os.
-func cause(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }

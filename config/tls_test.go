@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/freshet/freshet/credential"
 )
 
 // authority writes a certificate that signs itself, for db.example, and its key.
@@ -87,11 +89,11 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 	cert, key := authority(t)
 	other, _ := authority(t)
 	c := mustParse(t, minimal+"admin: {tls: {mode: required, cert_file: "+cert+", key_file: "+key+"}}\n")
-	server, err := c.Admin.TLS.Server()
+	server, err := c.Admin.TLS.Server("admin.tls")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutual, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: cert}.Server()
+	mutual, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: cert}.Server("admin.tls")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,7 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 		"client shows none":          {"{mode: required}", mutual, false},
 	} {
 		c := mustParse(t, strings.Replace(minimal, "user: freshet", "user: freshet\n  tls: "+tc.settings, 1))
-		client, err := c.Source.TLS.Client()
+		client, err := c.Source.TLS.Client("source.tls")()
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -123,37 +125,101 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 
 func TestDisabledTLSHasNoSettings(t *testing.T) {
 	c := mustParse(t, minimal)
-	client, err := c.Source.TLS.Client()
-	server, err2 := c.Admin.TLS.Server()
-	if client != nil || server != nil || err != nil || err2 != nil {
-		t.Error(client, server, err, err2)
+	server, err := c.Admin.TLS.Server("admin.tls")
+	if c.Source.TLS.Client("source.tls") != nil || server != nil || err != nil {
+		t.Error(server, err)
 	}
 }
 
 // The files can change after the configuration was loaded.
 func TestTLSSettingsNameTheFileThatIsWrong(t *testing.T) {
 	cert, key := authority(t)
+	listen := func(cert, key, ca string) func() (*tls.Config, error) {
+		return func() (*tls.Config, error) {
+			return ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: ca}.Server("tls")
+		}
+	}
 	for want, settings := range map[string]func() (*tls.Config, error){
-		"ca_file /nowhere: no such file or directory":   TLS{Mode: TLSVerify, CAFile: "/nowhere"}.Client,
-		"ca_file " + key + ": no certificate in it":     TLS{Mode: TLSVerify, CAFile: key}.Client,
-		"cert_file /nowhere: no such file or directory": TLS{Mode: TLSVerify, CertFile: "/nowhere", KeyFile: key}.Client,
-		"key_file /nowhere: no such file or directory": ServerTLS{
-			Mode: TLSRequired, CertFile: cert,
-			KeyFile: "/nowhere",
-		}.Server,
-		"client_ca_file " + key + ": no certificate in it": ServerTLS{
-			Mode: TLSRequired, CertFile: cert, KeyFile: key,
-			ClientCAFile: key,
-		}.Server,
-		"tls: failed to find certificate PEM data in certif": ServerTLS{
-			Mode: TLSRequired, CertFile: key,
-			KeyFile: cert,
-		}.Server,
+		"tls.ca_file: /nowhere: no such file or directory: write the right file": TLS{Mode: TLSVerify, CAFile: "/nowhere"}.Client("tls"),
+		"tls.ca_file: " + key + ": no certificate in it":                         TLS{Mode: TLSVerify, CAFile: key}.Client("tls"),
+		"tls.cert_file: /nowhere: no such file or directory": TLS{
+			Mode: TLSVerify, CertFile: "/nowhere", KeyFile: key,
+		}.Client("tls"),
+		"tls.key_file: /nowhere: no such file or directory":                    listen(cert, "/nowhere", ""),
+		"tls.client_ca_file: " + key + ": no certificate in it":                listen(cert, key, key),
+		"tls.cert_file: " + key + ": tls: failed to find certificate PEM data": listen(key, cert, ""),
 	} {
-		if c, err := settings(); c != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+		c, err := settings()
+		if c != nil || err == nil || !strings.HasPrefix(err.Error(), want) || !credential.IsUnread(err) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+}
+
+// copyFile writes what is in one file over another.
+func copyFile(t *testing.T, to, from string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is exchanged on disk counts from the next connection on: the authority that a client trusts, the certificate
+// that it shows, and those of a listener, which goes on with what it had while the new files do not fit together.
+func TestCertificatesAreReadAgainAtEachConnection(t *testing.T) {
+	first, firstKey := authority(t)
+	second, secondKey := authority(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	server, err := ServerTLS{
+		Mode: TLSRequired, CertFile: at("cert"), KeyFile: at("key"), ClientCAFile: at("clients"),
+	}.Server("admin.tls")
+	if server != nil || !credential.IsUnread(err) {
+		t.Fatalf("before there are any files: %v", err)
+	}
+	for to, from := range map[string]string{
+		"cert": first, "key": firstKey, "clients": first, "ca": first, "own": first, "own-key": firstKey,
+	} {
+		copyFile(t, at(to), from)
+	}
+	if server, err = (ServerTLS{
+		Mode: TLSRequired, CertFile: at("cert"), KeyFile: at("key"), ClientCAFile: at("clients"),
+	}).Server("admin.tls"); err != nil {
+		t.Fatal(err)
+	}
+	client := TLS{
+		Mode: TLSVerify, CAFile: at("ca"), ServerName: "db.example", CertFile: at("own"), KeyFile: at("own-key"),
+	}.Client("redis.tls")
+	try := func(when string, want bool) {
+		t.Helper()
+		c, err := client()
+		if err != nil {
+			t.Fatal(when, err)
+		}
+		clientErr, serverErr := handshake(t, c, server)
+		if ok := clientErr == nil && serverErr == nil; ok != want {
+			t.Errorf("%s: client %v, server %v", when, clientErr, serverErr)
+		}
+	}
+	try("at first", true)
+	copyFile(t, at("cert"), second)
+	try("with half of the listener's new pair", true)
+	copyFile(t, at("key"), secondKey)
+	try("with a new certificate of the listener", false)
+	copyFile(t, at("ca"), second)
+	try("with the new authority of the client", true)
+	copyFile(t, at("clients"), second)
+	try("with another authority of clients", false)
+	copyFile(t, at("own"), second)
+	if _, err := client(); !credential.IsUnread(err) || !strings.Contains(err.Error(), "redis.tls.cert_file: ") {
+		t.Errorf("half of the client's new pair: %v", err)
+	}
+	copyFile(t, at("own-key"), secondKey)
+	try("with the client's new pair", true)
 }
 
 func TestACertificateMustFitItsKey(t *testing.T) {

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/freshet/freshet/config/spec"
+	"github.com/freshet/freshet/credential"
 )
 
 // validate reports values that do not go together.
@@ -65,7 +68,7 @@ func (l *loader) validateRedis() {
 	}
 	if r.Mode != RedisSentinel {
 		l.without("with mode "+string(r.Mode), "remove it", "redis.master_name", "redis.sentinel_username",
-			"redis.sentinel_password", "redis.sentinel_password_file")
+			"redis.sentinel_password", "redis.sentinel_password_file", "redis.sentinel_password_command")
 	} else if r.MasterName == "" {
 		l.wrong("redis.master_name", "is missing", "write the sentinels' name for the master")
 	}
@@ -111,19 +114,39 @@ func (l *loader) validateKafka() {
 	if len(k.Brokers) == 0 {
 		l.wrong("eventlog.kafka.brokers", "is missing", "write the brokers' addresses, host:port")
 	}
+	l.validateSASL(k)
+}
+
+func (l *loader) validateSASL(k Kafka) {
 	const sasl = "eventlog.kafka.sasl."
-	if k.SASL.Mechanism == "none" {
-		l.without("with mechanism none", "write a mechanism, or remove it", sasl+"username", sasl+"password", sasl+
-			"password_file")
-		return
-	}
-	if k.SASL.Username == "" {
-		l.wrong(sasl+"username", "is missing", "write it, or mechanism: none")
-	}
-	if k.SASL.Password.IsZero() && k.SASL.PasswordFile == "" {
-		l.wrong(sasl+"password", "is missing", "write it or password_file, or mechanism: none")
+	passwords := []string{sasl + "username", sasl + "password", sasl + "password_file", sasl + "password_command"}
+	tokens := []string{sasl + "token", sasl + "token_file", sasl + "token_command"}
+	switch k.SASL.Mechanism {
+	case "none":
+		l.without("with mechanism none", "write a mechanism, or remove it", append(passwords, tokens...)...)
+	case "oauthbearer":
+		l.without("with mechanism oauthbearer, which takes a token", "remove it", passwords...)
+		if !l.givenAny(tokens) {
+			l.wrong(sasl+"token", "is missing", "write token_file or token_command, or another mechanism")
+		}
+		if k.TLS.Shows(k.Brokers) {
+			l.wrong(sasl+"mechanism", "oauthbearer sends the token itself, which anybody on the way could use",
+				"write mode: verify below eventlog.kafka.tls")
+		}
+	default:
+		l.without("with mechanism "+k.SASL.Mechanism+", which takes a password", "write mechanism: oauthbearer, or remove it",
+			tokens...)
+		if k.SASL.Username == "" {
+			l.wrong(sasl+"username", "is missing", "write it, or mechanism: none")
+		}
+		if !l.givenAny(passwords[1:]) {
+			l.wrong(sasl+"password", "is missing", "write it or password_file, or mechanism: none")
+		}
 	}
 }
+
+// givenAny reports whether one of the keys is given.
+func (l *loader) givenAny(paths []string) bool { return slices.ContainsFunc(paths, l.given) }
 
 func (l *loader) validateRetry() {
 	r := l.config.Retry
@@ -210,14 +233,14 @@ func (l *loader) checkCertificate(certPath, keyPath, cert, key string) {
 	readable := true
 	for _, f := range []struct{ path, file string }{{certPath, cert}, {keyPath, key}} {
 		if _, err := os.ReadFile(f.file); err != nil {
-			l.wrong(f.path, spec.Quote(f.file)+": "+cause(err).Error(), "name a readable PEM file")
+			l.wrong(f.path, spec.Quote(f.file)+": "+credential.Cause(err).Error(), "name a readable PEM file")
 			readable = false
 		}
 	}
 	if !readable {
 		return
 	}
-	if _, err := certificate(cert, key); err != nil {
-		l.wrong(certPath, spec.Quote(cert)+": "+err.Error(), "name a PEM certificate and the key that belongs to it")
+	if _, err := certificate("", cert, key); err != nil {
+		l.wrong(certPath, spec.Quote(cert)+": "+errors.Unwrap(err).Error(), "name a PEM certificate and the key that belongs to it")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
@@ -80,7 +81,9 @@ func useAll(t *testing.T, s *Single) {
 // Servers and proxies close what is unused. Nothing that is asked of Redis then fails, over TLS either.
 func TestConnectionsThatRedisHasClosedAreNotUsed(t *testing.T) {
 	server, addr, config := redisOverTLS(t, "--timeout", "1")
-	for name, o := range map[string]SingleOptions{"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: config}} {
+	for name, o := range map[string]SingleOptions{
+		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credentialtest.Fixed(config)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := single(t, o)
 			for range 2 {
@@ -94,7 +97,9 @@ func TestConnectionsThatRedisHasClosedAreNotUsed(t *testing.T) {
 
 func TestConnectionsThatAProxyHasClosedAreNotUsed(t *testing.T) {
 	server, addr, config := redisOverTLS(t)
-	for name, o := range map[string]SingleOptions{"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: config}} {
+	for name, o := range map[string]SingleOptions{
+		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credentialtest.Fixed(config)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			between := proxy.Start(t, o.Address)
 			o.Address = between.Addr()

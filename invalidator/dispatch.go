@@ -22,19 +22,19 @@ type supply uint8
 // The supplies, whose turn it is one after the other. Keys in trouble come before all of them.
 const (
 	finalDeletes supply = iota
-	freshDeletes
 	finalWrites
+	freshDeletes
 	freshWrites
 	pacedFresh
 	supplies // how many there are
 )
 
-func (s *partitionLoop) freshReady(l *lane, c class) bool {
+func (s *partitionLoop) freshReady(l *outbox, c class) bool {
 	return l.fresh[c].len() > 0 && s.engine.pacer.ready() <= s.now
 }
 
 // finalReady returns a queue of the class whose first unit is due; nil if there is none.
-func (s *partitionLoop) finalReady(l *lane, c class) *dueQueue {
+func (s *partitionLoop) finalReady(l *outbox, c class) *dueQueue {
 	for _, q := range l.due {
 		if q.class == c && q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
 			return q
@@ -43,16 +43,19 @@ func (s *partitionLoop) finalReady(l *lane, c class) *dueQueue {
 	return nil
 }
 
-func (s *partitionLoop) retryReady(l *lane) bool {
+func (s *partitionLoop) retryReady(l *outbox) bool {
 	return len(l.retries) > 0 && l.retries[0].trouble.retryAt <= s.now
 }
 
-// dispatch fills a job with what is ready and hands it to the writers of the lane's node. It is called with a slot,
+// dispatch fills a job with what is ready and hands it to the writers of the outbox's node. It is called with a slot,
 // which it passes on with the job or gives back.
-func (s *partitionLoop) dispatch(l *lane) {
-	j := s.newJob(l.node)
+func (s *partitionLoop) dispatch(l *outbox) {
+	j := s.newJob(l)
 	if s.retryReady(l) {
 		s.fillRetries(l, j)
+	}
+	if s.lane.finalsFirst {
+		l.turn = supplies - 1
 	}
 	for n := supplies; n > 0 && j.size == 0; n-- {
 		l.turn = (l.turn + 1) % supplies
@@ -60,16 +63,17 @@ func (s *partitionLoop) dispatch(l *lane) {
 	}
 	if j.size == 0 {
 		s.free = append(s.free, j)
-		l.node.free()
+		l.lane.free()
 		return
 	}
 	s.out++
+	s.lane.pacer.take(s.now, j.size)
 	s.engine.metrics.sent[j.kind].Add(float64(j.size))
-	l.node.jobs <- j
+	l.lane.jobs <- j
 }
 
 // fill fills an empty job from one supply, if that has anything ready.
-func (s *partitionLoop) fill(l *lane, j *job, from supply) {
+func (s *partitionLoop) fill(l *outbox, j *job, from supply) {
 	switch from {
 	case finalDeletes:
 		s.fillFinals(l, j, deletes)
@@ -84,7 +88,7 @@ func (s *partitionLoop) fill(l *lane, j *job, from supply) {
 	}
 }
 
-func (s *partitionLoop) newJob(n *node) *job {
+func (s *partitionLoop) newJob(l *outbox) *job {
 	var j *job
 	if n := len(s.free); n > 0 {
 		j = s.free[n-1]
@@ -93,7 +97,7 @@ func (s *partitionLoop) newJob(n *node) *job {
 	} else {
 		j = &job{}
 	}
-	j.ctx, j.done, j.halved = s.ctx, s.results, n.trips.halved.Load()
+	j.ctx, j.done, j.lane, j.halved = s.ctx, s.results, l.lane, l.lane.trips.halved.Load()
 	j.routed, j.single = s.topo.since, s.topo.several()
 	return j
 }
@@ -125,7 +129,7 @@ func (j *job) weigh(u *unit, n int) int {
 	return n
 }
 
-func (s *partitionLoop) fillFresh(l *lane, j *job, c class) {
+func (s *partitionLoop) fillFresh(l *outbox, j *job, c class) {
 	if !s.freshReady(l, c) {
 		return
 	}
@@ -140,7 +144,7 @@ func (s *partitionLoop) fillFresh(l *lane, j *job, c class) {
 }
 
 // fillFinals merges the small units of live traffic into full commands.
-func (s *partitionLoop) fillFinals(l *lane, j *job, c class) {
+func (s *partitionLoop) fillFinals(l *outbox, j *job, c class) {
 	j.kind = finals
 	for q := s.finalReady(l, c); q != nil && j.fits(c); q = s.finalReady(l, c) {
 		for q.units.len() > 0 && j.fits(c) {
@@ -156,9 +160,9 @@ func (s *partitionLoop) fillFinals(l *lane, j *job, c class) {
 	}
 }
 
-func (s *partitionLoop) fillRetries(l *lane, j *job) {
+func (s *partitionLoop) fillRetries(l *outbox, j *job) {
 	j.kind, j.single = retried, true
-	most := commandKeys >> j.halved
+	most := min(commandKeys, s.lane.keys) >> j.halved
 	for s.retryReady(l) && j.size < most && j.fits(l.retries[0].class) && l.retries[0].class != queries {
 		if j.add(l.retries[0], most) {
 			l.retries.pop()

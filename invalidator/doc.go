@@ -84,7 +84,8 @@
 // # Goroutines
 //
 //	Engine.Run    retrier: the parked keys            (its own goroutine: the caller's)
-//	for each node 4 writers: a round trip each        share health and watch, under their locks, for each trip
+//	for each node 4 writers: a round trip each,       share health and watch, under their locks, for each trip
+//	                and 1 for gentle work
 //	              4 query workers: a query each, and  the same; share the line of runs under its lock
 //	                who renews its lock meanwhile
 //	              1 that ends long waits for queries  the line of runs, under its lock
@@ -99,7 +100,8 @@
 // units, 500 or 1 MiB of them if they are writes: one round trip), never a key; who hands over does not touch it again
 // until it comes back. Nothing on the path of a delete takes a lock, sends, sets a timer or allocates for each key. Due
 // units wait in one queue for each D and class, in the order in which their changes became known to be visible, under
-// one timer. Only queries are answered key by key, into the inbox of their partition.
+// one timer. What is served gently ([Engine.ServeGently]) has jobs that are much smaller, and one of them is under way
+// at a time ([lane]). Only queries are answered key by key, into the inbox of their partition.
 //
 // Handing out jobs is inverted: a loop first gets a slot, of which there are as many as the writers can have jobs,
 // and then fills a job with all that is ready by then. So small units of live traffic merge into full commands when
@@ -111,7 +113,7 @@
 // # Nodes
 //
 // [node] is one server that is written to. With a cluster there is one for each master, and [topology] says which slots
-// each has. A partition keeps a [lane] of queues for each node; a unit, a job and a round trip hold keys of one node. A
+// each has. A partition keeps an [outbox] for each node; a unit, a job and a round trip hold keys of one node. A
 // key that a node does not serve strays until the topology has been read again (stray.go), and what was split by an
 // older topology is split again before it is sent (reroute.go). All that package write sends for a key lies in the
 // key's slot, but for streams. ADR 21 says why it is so, and what is not there yet.

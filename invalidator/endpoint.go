@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/freshet/freshet/credential"
 )
 
 // endpoint makes the connections to Redis, and knows all that are open: once another server is the one that is
@@ -19,6 +21,9 @@ type endpoint struct {
 	addr      string // host:port; "" with sentinels
 	sentinels *Sentinels
 	dial      dial
+	user      string
+	password  *credential.Source
+	timeout   time.Duration
 	ctx       context.Context // ends with close, and with it what is being dialled
 	cancel    context.CancelFunc
 	dials     atomic.Int64
@@ -35,29 +40,55 @@ type endpoint struct {
 type dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func newEndpoint(o *SingleOptions) *endpoint {
-	e := &endpoint{addr: o.Address, sentinels: o.Sentinels, open: map[*conn]struct{}{}}
+	e := &endpoint{
+		addr: o.Address, sentinels: o.Sentinels, user: o.Username, password: o.Password, timeout: o.Timeout,
+		open: map[*conn]struct{}{},
+	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.dial = dialer(o.Timeout, o.TLS)
 	return e
 }
 
-// dialer returns how a connection is made, over TLS if it is not nil.
-func dialer(timeout time.Duration, secured *tls.Config) dial {
+// dialer returns how a connection is made, over TLS if that is not nil: with its settings as they are then.
+func dialer(timeout time.Duration, settings credential.TLS) dial {
 	plain := &net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
-	if secured == nil {
+	if settings == nil {
 		return plain.DialContext
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: secured}).DialContext
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		secured, err := settings()
+		if err != nil {
+			return nil, err
+		}
+		return (&tls.Dialer{NetDialer: plain, Config: secured}).DialContext(ctx, network, addr)
+	}
+}
+
+// patience is how long all of [endpoint.connect] may take: to ask sentinels, to connect, to run what prints passwords,
+// and to log in twice. It goes on when the command that it was made for is given up, and serves another one then.
+func (e *endpoint) patience() time.Duration {
+	d := 4*e.timeout + e.password.Patience()
+	if e.sentinels != nil {
+		d += e.sentinels.patience()
+	}
+	return d
 }
 
 // counted is connect for connections that the engine uses.
-func (e *endpoint) counted(ctx context.Context, network, addr string) (net.Conn, error) {
+func (e *endpoint) counted(ctx context.Context, _, _ string) (net.Conn, error) {
 	e.dials.Add(1)
-	return e.connect(ctx, network, addr)
+	return e.connect(ctx, e.password.Try), nil
 }
 
-// connect makes a connection to where Redis is now. A failure is handed on as a [failedConn].
-func (e *endpoint) connect(ctx context.Context, network, _ string) (net.Conn, error) {
+// look is connect for a look at the server, which there is every second: a command for the password is only run when
+// what it printed before is refused.
+func (e *endpoint) look(ctx context.Context, _, _ string) (net.Conn, error) {
+	return e.connect(ctx, e.password.Seldom), nil
+}
+
+// connect makes a connection to where Redis is now, and logs in with what try reads. A failure is returned as a
+// [failedConn].
+func (e *endpoint) connect(ctx context.Context, try tryLogin) net.Conn {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -67,23 +98,28 @@ func (e *endpoint) connect(ctx context.Context, network, _ string) (net.Conn, er
 	addr, err := e.addr, error(nil)
 	if e.sentinels != nil {
 		if addr, err = e.sentinels.Master(ctx); err != nil {
-			return failedConn{err: err}, nil
+			return failedConn{err: err}
 		}
 	}
-	c, err := e.dial(ctx, network, addr)
+	c, err := e.dial(ctx, "tcp", addr)
+	if err == nil && e.password != nil {
+		if err = e.login(ctx, c, try); err != nil {
+			_ = c.Close()
+		}
+	}
 	if err != nil {
-		return failedConn{err: err}, nil
+		return failedConn{err: err}
 	}
 	made := &conn{Conn: c, endpoint: e}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if left != e.left { // it may lead to the server that was left meanwhile
 		made.leave()
-		return failedConn{err: errLeft}, nil
+		return failedConn{err: errLeft}
 	}
 	e.open[made] = struct{}{}
 	e.at = addr
-	return made, nil
+	return made
 }
 
 // closed takes note of a connection that is closed.

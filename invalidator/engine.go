@@ -29,6 +29,8 @@ type Engine struct {
 	// topology is where keys are sent. cluster says how it changes; nil: it never does.
 	topology atomic.Pointer[topology]
 	cluster  Cluster
+	// gentlePace paces the gentle lanes of all nodes together.
+	gentlePace *pacer
 	// readings is how often the topology was read, and readNow has it read again.
 	readings atomic.Uint64
 	readNow  chan struct{}
@@ -72,7 +74,8 @@ func New(d Deps, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
 		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{},
-		hot: d.Hot, stored: make(chan struct{}, 1), spans: &spans{}, cluster: d.Cluster, readNow: make(chan struct{}, 1),
+		hot: d.Hot, stored: make(chan struct{}, 1), spans: &spans{},
+		gentlePace: &pacer{rate: 2 * o.GentleRate}, cluster: d.Cluster, readNow: make(chan struct{}, 1),
 		partitions: map[*partitionLoop]struct{}{},
 	}
 	e.room = &room{
@@ -150,7 +153,18 @@ func (e *Engine) Run(ctx context.Context) error {
 // returns nil when the log ends (io.EOF), after everything is finished, final deletes included. It fails when the
 // log does, or when Redis will never do what is asked of it.
 func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
-	s := newPartition(ctx, e, p)
+	return e.serve(ctx, p, false)
+}
+
+// ServeGently is Serve for work that nobody waits for, such as the answer to a doubt: its keys go to Redis in small
+// round trips, one after the other over all such partitions, so that readers of Redis hardly notice, and live keys are
+// not held up.
+func (e *Engine) ServeGently(ctx context.Context, p eventlog.Partition) error {
+	return e.serve(ctx, p, true)
+}
+
+func (e *Engine) serve(ctx context.Context, p eventlog.Partition, gentle bool) error {
+	s := newPartition(ctx, e, p, gentle)
 	defer s.giveUp()
 	if !e.enlist(s) {
 		return nil

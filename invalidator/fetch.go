@@ -5,9 +5,8 @@ import "context"
 // fetch fetches batches and makes entries of them, as long as there is room.
 func (s *partitionLoop) fetch(ctx context.Context) {
 	var split dedup
-	notFull := func() bool { return !s.full.Load() }
 	for {
-		err := s.engine.room.wait(ctx, notFull)
+		err := s.engine.room.wait(ctx, s.takesMore)
 		if err == nil {
 			err = s.fetchOne(ctx, &split)
 		}
@@ -16,6 +15,11 @@ func (s *partitionLoop) fetch(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// takesMore reports whether the partition itself has room.
+func (s *partitionLoop) takesMore() bool {
+	return !s.full.Load() && (s.lane.ahead == 0 || s.held.inFlight.Load() < s.lane.ahead)
 }
 
 func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {

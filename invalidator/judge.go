@@ -107,7 +107,7 @@ func (s *partitionLoop) awaitMark(u *unit) {
 // enqueueDue puts a unit whose changes are known to be visible into the queue of its D and class. Units are known to be
 // visible in about the order in which they come here; one that would be due before its predecessor waits for it.
 func (s *partitionLoop) enqueueDue(u *unit) {
-	l := s.laneTo(u.node)
+	l := s.outboxTo(u.node)
 	i := slices.IndexFunc(l.due, func(q *dueQueue) bool { return q.d == u.d && q.class == u.class })
 	if i < 0 {
 		i = len(l.due)

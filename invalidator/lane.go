@@ -1,85 +1,70 @@
 package invalidator
 
-import "slices"
-
-// lane is what a partition has to send to one node, in the order in which work goes through it.
+// lane is a way to Redis: how many round trips are under way on it, and how large they are. There are two. What the log
+// hands out goes down the live lane, in a few large round trips at a time: freshness is what counts. What belongs to an
+// answer or a warm-up goes down the gentle one, where readers of Redis count.
+//
+// Redis does one thing at a time, and takes what a connection has sent by 16 KiB, which are some 40 calls of the guard,
+// or 1 ms. For so long a reader waits, and as often as there are round trips under way. So on the gentle lane there is
+// one at a time, and it takes Redis some 0.2 ms; between two of them Redis serves its other clients.
+//
+// A pace at which work begins is not enough. A late mark, or the end of a silence of Redis, has the final actions of
+// seconds fall due at once. So work is paced here, when it is sent, for the first time or again.
 type lane struct {
-	// node is nil for keys of which nobody has the slot.
-	node *node
-	// gone says that the node has no slots any more: what still waits here goes elsewhere.
-	gone    bool
-	fresh   [classes]fifo[*unit] // not yet put into jobs for the first time
-	due     []*dueQueue          // by D and class: for their final action to fall due
-	retries retryHeap            // keys in trouble: for their next attempt in place
-	turn    supply               // whose turn it was when a job was last filled
+	// keys, calls and bytes are what a round trip holds at most: so many keys to be deleted, or so many calls and bytes,
+	// but for an item of more.
+	keys, calls, bytes int
+	// ahead is how many keys a partition fetches before they are dealt with once; 0: as many as there is room for.
+	ahead int64
+	// finalsFirst: the final actions that are due come before first ones, so that no pace of the first ones keeps them
+	// from ever being in time again.
+	finalsFirst bool
+	pacer       *pacer
+	writers     int
+	// slots are how many more jobs it takes; who has one may put a job into jobs, which then does not block.
+	slots chan struct{}
+	jobs  chan *job
+	trips trips
+	// freed, where there are several nodes, is called after a slot was given back.
+	freed func()
 }
 
-// laneTo returns the lane to a node.
-func (s *partitionLoop) laneTo(n *node) *lane {
-	if last := s.lastLane; last != nil && last.node == n {
-		return last
-	}
-	i := slices.IndexFunc(s.lanes, func(l *lane) bool { return l.node == n })
-	if i < 0 {
-		i = len(s.lanes)
-		s.lanes = append(s.lanes, &lane{node: n, gone: n == nil || !s.topo.has(n)})
-	}
-	s.lastLane = s.lanes[i]
-	return s.lastLane
+// liveLane returns a lane for what the log hands out.
+func liveLane() *lane {
+	return &lane{keys: tripKeys, calls: tripCalls, bytes: tripBytes, pacer: &pacer{}, writers: tripsInFlight}
 }
 
-// isEmpty reports whether nothing waits in the lane.
-func (l *lane) isEmpty() bool {
-	for c := range l.fresh {
-		if l.fresh[c].len() > 0 {
-			return false
-		}
-	}
-	return len(l.retries) == 0 && !slices.ContainsFunc(l.due, func(q *dueQueue) bool { return q.units.len() > 0 })
-}
-
-// hasWork reports whether a job could be filled from the lane now.
-func (s *partitionLoop) hasWork(l *lane) bool {
-	if s.retryReady(l) || !s.topo.several() && s.pacedReady() != nil {
-		return true
-	}
-	for c := deletes; c <= writes; c++ {
-		if s.freshReady(l, c) || s.finalReady(l, c) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// relane takes another topology. Lanes of which nothing is left are let go; what still waits in those of nodes that are
-// gone goes on from there ([partitionLoop.advanceLanes]).
-func (s *partitionLoop) relane(t *topology) {
-	s.topo, s.lastLane = t, nil
-	s.lanes = slices.DeleteFunc(s.lanes, func(l *lane) bool { return l.isEmpty() && l.node != nil && !t.has(l.node) })
-	for _, n := range t.nodes {
-		s.laneTo(n)
-	}
-	for _, l := range s.lanes {
-		l.gone = l.node == nil || !t.has(l.node)
+// gentleLane returns a lane for what belongs to an answer or a warm-up.
+func gentleLane(p *pacer) *lane {
+	return &lane{
+		keys: gentleKeys, calls: gentleCalls, bytes: gentleBytes, pacer: p, writers: 1,
+		ahead: gentleAhead, finalsFirst: true,
 	}
 }
 
-// dispatchAny hands out a job to one of several nodes, if there is one that has a slot for what waits for it. If there
-// is none, the partition is woken when there may be.
-func (s *partitionLoop) dispatchAny() bool {
-	s.starved.Store(true) // before the nodes are asked: who frees a slot asks after it has
-	for range s.lanes {
-		s.nextLane++
-		l := s.lanes[s.nextLane%len(s.lanes)]
-		if l.gone || !s.hasWork(l) {
-			continue
-		}
-		select {
-		case <-l.node.slots:
-			s.dispatch(l)
-			return true
-		default:
-		}
+// free gives a slot back.
+func (l *lane) free() {
+	l.slots <- struct{}{}
+	if l.freed != nil {
+		l.freed()
 	}
-	return false
+}
+
+// open makes the lane ready for jobs: for as many as it has writers, and some to spare.
+func (l *lane) open(spare int) *lane {
+	slots := l.writers + spare
+	l.slots, l.jobs = make(chan struct{}, slots), make(chan *job, slots)
+	for range slots {
+		l.slots <- struct{}{}
+	}
+	return l
+}
+
+// most returns how many keys of a class a job of the lane may hold.
+func (l *lane) most(c class, halved int32) int {
+	n := l.calls
+	if c == deletes {
+		n = l.keys
+	}
+	return min(max(n>>halved, 1), l.pacer.most())
 }

@@ -234,14 +234,17 @@ func TestASlotThatIsBeingMovedServesItsKeys(t *testing.T) {
 		if there {
 			c.cluster.MoveKeys(t, slot, has, other)
 		}
+		before := c.engine.Acknowledged()
 		c.commit(1)
-		c.caughtUp()
+		testbed.Eventually(t, time.Minute, "the key is deleted", func() bool { return c.engine.Acknowledged() > before })
 		if n := len(other.Client().ClusterGetKeysInSlot(t.Context(), slot, 10).Val()); n != 0 {
 			t.Errorf("%d keys are at the node that takes the slot", n)
 		}
 	}
+	if c.log.watermark() == c.fetched {
+		t.Error("finished while the slot is being moved")
+	}
 	c.cluster.EndMove(t, slot, has, other)
-	c.commit(1)
 	c.caughtUp()
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/proof/testbed/proxy"
@@ -42,7 +43,7 @@ func newLive(t *testing.T, user, password string) *live {
 	if user != "" {
 		l.server.Do(t, "acl", "setuser", user, "on", ">"+password, "~ok:*", "+@all")
 	}
-	s := single(t, SingleOptions{Address: l.proxy.Addr(), Username: user, Password: password})
+	s := single(t, SingleOptions{Address: l.proxy.Addr(), Username: user, Password: credential.Text(password)})
 	l.engine = start(t, Deps{
 		Redis: s, Store: l.store, Alarms: l.alarms, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}, Options{ShortestD: liveD, Retry: retry.Policy{ParkDelays: []time.Duration{liveD}}})

@@ -19,6 +19,8 @@ import (
 type partitionLoop struct {
 	engine *Engine
 	log    eventlog.Partition
+	gentle bool
+	lane   *lane           // how it sends: with one node its lane, else one like those of all nodes
 	served instant         // since when
 	ctx    context.Context // ends when the partition must be given up
 	giveUp context.CancelFunc
@@ -31,16 +33,16 @@ type partitionLoop struct {
 	parked   chan []*unit
 
 	// The queues, in the order in which work goes through them.
-	entries fifo[*entry]            // all that is not committed, in the order of Fetch
-	lanes   []*lane                 // by node: what must be sent to it
-	paced   map[pacedBy]*pacedKeys  // not sent yet, by the mappings with a rate limit of their own
-	waiting map[string]*fifo[*unit] // by source: for a mark
-	strays  []stray                 // for the topology to be read again
-	parking []*unit                 // keys in trouble: for the parker to be free
+	entries  fifo[*entry]            // all that is not committed, in the order of Fetch
+	outboxes []*outbox               // by node: what must be sent to it
+	paced    map[pacedBy]*pacedKeys  // not sent yet, by the mappings with a rate limit of their own
+	waiting  map[string]*fifo[*unit] // by source: for a mark
+	strays   []stray                 // for the topology to be read again
+	parking  []*unit                 // keys in trouble: for the parker to be free
 
-	topo     *topology // as it was when this turn of the loop began
-	lastLane *lane     // that was asked for last; nil: none
-	nextLane int       // where the search for work begins
+	topo    *topology // as it was when this turn of the loop began
+	lastBox *outbox   // that was asked for last; nil: none
+	nextBox int       // where the search for work begins
 
 	packer     packer
 	out        int   // jobs that are out
@@ -80,14 +82,14 @@ type dueQueue struct {
 
 // resultsWaiting is how many jobs wait for the loop to take them back: as many as a node takes, at least, so that its
 // writers need not wait for a partition.
-const resultsWaiting = 4 * jobSlots
+const resultsWaiting = 4 * (tripsInFlight + spareJobs)
 
 // fetchAhead is how many entries wait for the loop; they are prepared while it works.
 const fetchAhead = 8
 
-func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partitionLoop {
+func newPartition(ctx context.Context, e *Engine, p eventlog.Partition, gentle bool) *partitionLoop {
 	s := &partitionLoop{
-		engine: e, log: p, served: e.clock(),
+		engine: e, log: p, gentle: gentle, lane: e.manner(gentle), served: e.clock(),
 		fetched:  make(chan *entry, fetchAhead),
 		fetchEnd: make(chan error, 1),
 		results:  make(chan *job, resultsWaiting),
@@ -99,7 +101,7 @@ func newPartition(ctx context.Context, e *Engine, p eventlog.Partition) *partiti
 		timer:    time.NewTimer(time.Hour),
 		timerAt:  never,
 	}
-	s.relane(e.topology.Load())
+	s.address(e.topology.Load())
 	s.timer.Stop()
 	s.ctx, s.giveUp = context.WithCancel(ctx)
 	return s
@@ -136,7 +138,7 @@ func (s *partitionLoop) takeParked() {
 func (s *partitionLoop) loop() error {
 	for {
 		if t := s.engine.topology.Load(); t != s.topo {
-			s.relane(t)
+			s.address(t)
 		}
 		s.now = s.engine.clock()
 		s.advance()
@@ -175,8 +177,8 @@ func (s *partitionLoop) wait() {
 		if s.dispatchAny() {
 			return
 		}
-	case s.hasWork(s.lanes[0]):
-		slots = s.lanes[0].node.slots
+	case s.hasWork(s.outboxes[0]):
+		slots = s.lane.slots
 	}
 	if s.parkerBusy || len(s.parking) == 0 {
 		toPark = nil
@@ -186,7 +188,7 @@ func (s *partitionLoop) wait() {
 	case e := <-fetched:
 		s.enter(e)
 	case <-slots:
-		s.dispatch(s.lanes[0])
+		s.dispatch(s.outboxes[0])
 	case j := <-s.results:
 		s.settle(j)
 	case <-s.poke:
@@ -232,7 +234,7 @@ func (s *partitionLoop) enter(e *entry) {
 		case u.class == queries:
 			s.admit(u)
 		default:
-			s.laneTo(u.node).fresh[u.class].push(u)
+			s.outboxTo(u.node).fresh[u.class].push(u)
 		}
 	}
 }
@@ -255,9 +257,9 @@ func (s *partitionLoop) advance() {
 		}
 	}
 	if s.topo.several() {
-		s.advanceLanes()
+		s.advanceBoxes()
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.outboxes {
 		for _, q := range l.due {
 			for q.units.len() > 0 && (q.units.head().parkable() || q.class == queries) && s.dueAt(q.units.head()) <= s.now {
 				if u := q.units.pop(); u.parkable() {
@@ -285,7 +287,7 @@ func (s *partitionLoop) complain() {
 	if s.now < s.complained.add(time.Minute) {
 		return
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.outboxes {
 		for _, q := range l.due {
 			if q.units.len() == 0 || l.node == nil {
 				continue
@@ -358,7 +360,8 @@ func (s *partitionLoop) nextMoment() instant {
 			at = min(at, m)
 		}
 	}
-	for _, l := range s.lanes {
+	sooner(s.lane.pacer.ready())
+	for _, l := range s.outboxes {
 		for _, q := range l.due {
 			if q.units.len() > 0 {
 				sooner(s.dueAt(q.units.head()))

@@ -10,9 +10,9 @@ import (
 	"github.com/freshet/freshet/retry"
 )
 
-// node writes to one Redis node: some writers, each with one round trip under way. It hands out as many slots as it
-// takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and passes it
-// to jobs without waiting.
+// node writes to one Redis node: some writers, each with one round trip under way. Each [lane] hands out as many slots
+// as it takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and
+// passes it to jobs without waiting.
 //
 // With Redis Cluster there is one node for each master, and a job holds keys of one of them.
 type node struct {
@@ -25,11 +25,7 @@ type node struct {
 	// known says since when everybody is known to see what an entry holds, unseen when it was last known not to be
 	// there.
 	known, unseen func(*entry) instant
-	slots         chan struct{}
-	jobs          chan *job
-	trips         trips
-	// freed, where there are several nodes, is called after a slot was given back.
-	freed func()
+	live, gentle  *lane
 	// topology says which node has which slot.
 	topology func() *topology
 
@@ -42,25 +38,29 @@ type node struct {
 // partition to hear that it is free.
 const spareJobs = 2
 
-// jobSlots is how many slots a node has.
-const jobSlots = tripsInFlight + spareJobs
-
-func newNode(h *health, o Options, m *metrics) *node {
-	n := &node{
+// newNode makes a node. gentle paces the gentle lanes of all nodes.
+func newNode(h *health, o Options, m *metrics, gentle *pacer) *node {
+	return &node{
 		redis: h.redis, clock: h.clock, health: h, timeout: o.Timeout, prefix: o.KeyPrefix, metrics: m,
-		slots: make(chan struct{}, jobSlots), jobs: make(chan *job, jobSlots), left: make(chan struct{}),
+		live: liveLane().open(spareJobs), gentle: gentleLane(gentle).open(0), left: make(chan struct{}),
 	}
-	for range jobSlots {
-		n.slots <- struct{}{}
+}
+
+// lane returns the way to the node for live or for gentle work.
+func (n *node) lane(gentle bool) *lane {
+	if gentle {
+		return n.gentle
 	}
-	return n
+	return n.live
 }
 
 // start starts the writers and the prober.
 func (n *node) start(ctx context.Context) {
 	ctx, n.stop = context.WithCancel(ctx)
-	for range tripsInFlight {
-		n.workers.Go(func() { n.write(ctx) })
+	for _, l := range []*lane{n.live, n.gentle} {
+		for range l.writers {
+			n.workers.Go(func() { n.write(ctx, l) })
+		}
 	}
 	n.workers.Go(func() { n.health.probe(ctx) })
 }
@@ -68,19 +68,13 @@ func (n *node) start(ctx context.Context) {
 // end waits until nothing is under way, and ends the node. Nobody gets a slot of it any more.
 func (n *node) end() {
 	close(n.left)
-	for range jobSlots {
-		<-n.slots
+	for _, l := range []*lane{n.live, n.gentle} {
+		for range cap(l.slots) {
+			<-l.slots
+		}
 	}
 	n.stop()
 	n.workers.Wait()
-}
-
-// free gives a slot back.
-func (n *node) free() {
-	n.slots <- struct{}{}
-	if n.freed != nil {
-		n.freed()
-	}
 }
 
 // job is what is sent in one round trip, and then what became of it. Its maker hands it over and gets it
@@ -89,6 +83,7 @@ type job struct {
 	// ctx ends when the result is of no use any more. It does not interrupt a round trip.
 	ctx  context.Context
 	done chan<- *job
+	lane *lane
 	// routed is since when the topology by which it goes to its node was the one.
 	routed instant
 	kind   kind
@@ -168,16 +163,16 @@ func (j *job) each(f func(at int, key string, asks bool)) {
 	}
 }
 
-// write is one writer. It returns when ctx ends; it then has no job.
-func (n *node) write(ctx context.Context) {
+// write is one writer of a lane. It returns when ctx ends; it then has no job.
+func (n *node) write(ctx context.Context, l *lane) {
 	w := newWriter(ctx, n.prefix)
 	w.node = n
 	for {
 		select {
-		case j := <-n.jobs:
+		case j := <-l.jobs:
 			w.run(j)
-			n.trips.ended(j, n.health.spans.least(), n.clock())
-			n.free()
+			l.trips.ended(j, n.health.spans.least(), n.clock())
+			l.free()
 			j.done <- j
 		case <-ctx.Done():
 			return

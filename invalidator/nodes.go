@@ -18,12 +18,23 @@ func (e *Engine) newNode(r Redis) *node {
 	h := newHealth(r, e.clock, e.options.Timeout, e.spans)
 	h.alarms, h.log, h.metrics = e.alarms, e.log, e.metrics
 	h.busy, h.back = e.counting, e.room.changed
-	n := newNode(h, e.options, e.metrics)
+	n := newNode(h, e.options, e.metrics, e.gentlePace)
 	n.known, n.unseen, n.topology = e.known, e.unseen, e.topology.Load
 	if h.apart = e.cluster != nil; h.apart {
-		n.freed = e.feedStarved
+		n.live.freed, n.gentle.freed = e.feedStarved, e.feedStarved
 	}
 	return n
+}
+
+// manner returns how partitions send: with one node its lane, else a lane to nowhere.
+func (e *Engine) manner(gentle bool) *lane {
+	switch {
+	case e.cluster == nil:
+		return e.only().lane(gentle)
+	case gentle:
+		return gentleLane(e.gentlePace)
+	}
+	return liveLane()
 }
 
 // only returns the one node that there is without a cluster.

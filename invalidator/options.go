@@ -111,6 +111,9 @@ type Options struct {
 	// no faster than the first ones came. A mapping's own limit comes with its changes ([event.Origin].RateLimit).
 	// Default 0: no limit.
 	RateLimit int
+	// GentleRate paces what is served gently ([Engine.ServeGently]): so many keys per second, each with a first and a
+	// final action. Default 0: no limit.
+	GentleRate int
 	// KeyPrefix is put before every key that is sent to Redis. Parked keys and dead letters are stored without it.
 	KeyPrefix string
 	// Timeout is how long one round trip to Redis may take before Redis counts as away. Default 1 s.
@@ -152,6 +155,7 @@ func (o Options) withDefaults() (Options, error) {
 		{"max_pending", int64(o.MaxPending), 1},
 		{"max_memory", o.MaxMemory, 1},
 		{"rate_limit", int64(o.RateLimit), 0},
+		{"gentle rate", int64(o.GentleRate), 0},
 		{"query workers", int64(o.QueryWorkers), 1},
 		{"second_delete", int64(o.ShortestD), 0},
 	} {

@@ -132,7 +132,7 @@ func (s *partitionLoop) forgo(u *unit) {
 	if u.final {
 		s.enqueueDue(u)
 	} else {
-		s.laneTo(u.node).fresh[writes].push(u)
+		s.outboxTo(u.node).fresh[writes].push(u)
 	}
 }
 

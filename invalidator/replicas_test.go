@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
@@ -21,7 +22,7 @@ func withReplica(t *testing.T) (master, replica *testbed.RedisServer) {
 	return master, replica
 }
 
-// deletes sends one, or several, in one round trip, or a call of a script, and returns their error.
+// sends returns what sends one key, or several, in one round trip, or a call of a script, and returns their error.
 func sends(t *testing.T, s *Single) map[string]func() error {
 	unlink := func(keys ...string) error {
 		c := commandsOf(keys...)
@@ -52,6 +53,8 @@ func TestWhatReplicasDoNotHaveIsNotAcknowledged(t *testing.T) {
 	for name, send := range sends(t, s) {
 		t.Run(name, func(t *testing.T) {
 			testbed.Eventually(t, 2*time.Minute, "the replica acknowledges", func() bool { return send() == nil })
+			// A delete that finds nothing is not replicated, and then there is nothing to wait for.
+			master.Do(t, "mset", "a", "1", "b", "1")
 			testbed.Must(t, replica.Pause())
 			err := send()
 			testbed.Must(t, replica.Resume())
@@ -78,7 +81,7 @@ func TestAWaitThatIsRefusedParksNoKey(t *testing.T) {
 	master, _ := withReplica(t)
 	master.Do(t, "acl", "setuser", "some", "on", ">secret", "~ok*", "+@all", "-wait")
 	s := single(t, SingleOptions{
-		Address: master.Addr, Username: "some", Password: "secret", WaitReplicas: 1, Timeout: time.Minute,
+		Address: master.Addr, Username: "some", Password: credential.Text("secret"), WaitReplicas: 1, Timeout: time.Minute,
 	})
 	c := commandsOf("ok", "no", "ok")
 	s.Unlink(t.Context(), c)

@@ -2,12 +2,12 @@ package invalidator
 
 import "container/heap"
 
-// advanceLanes has what waits in the lanes go where the present topology says, once it would be sent. What still waits
+// advanceBoxes has what waits in the lanes go where the present topology says, once it would be sent. What still waits
 // for D is looked at when that is over: there may be millions of keys, and slots may move for hours.
-func (s *partitionLoop) advanceLanes() {
+func (s *partitionLoop) advanceBoxes() {
 	s.takeTurns()
 	s.takeStrays()
-	for _, l := range s.lanes { // those that are added meanwhile hold nothing of another topology
+	for _, l := range s.outboxes { // those that are added meanwhile hold nothing of another topology
 		for c := range l.fresh {
 			for q := &l.fresh[c]; q.len() > 0 && s.isOutdated(q.head()); {
 				s.reroute(q.pop())
@@ -16,7 +16,7 @@ func (s *partitionLoop) advanceLanes() {
 		for _, q := range l.due {
 			for q.units.len() > 0 && s.isOutdated(q.units.head()) {
 				due := s.dueAt(q.units.head())
-				if due > s.now && (!l.gone || due != never) {
+				if due > s.now && (due != never || !l.gone && !q.units.head().asks) {
 					break
 				}
 				s.reroute(q.units.pop())
@@ -37,15 +37,15 @@ func (s *partitionLoop) isOutdated(u *unit) bool { return u.routed != s.topo.sin
 func (s *partitionLoop) reroute(u *unit) {
 	s.rouse(u)
 	type place struct {
-		node  *node
-		moved bool
+		node        *node
+		moved, asks bool
 	}
 	var places []place
 	at, since := map[place]int{}, map[place]instant{}
 	parts := make([]int, u.size)
 	for i := range u.size {
 		key := u.key(i)
-		p := place{node: s.topo.nodeOf(key, u.asks)}
+		p := place{node: s.topo.nodeOf(key, u.asks), asks: u.asks && s.topo.isMoving(key)}
 		moved := s.topo.movedAt(key)
 		switch {
 		case u.routed == never: // it has had no node yet
@@ -68,14 +68,14 @@ func (s *partitionLoop) reroute(u *unit) {
 		if p := places[n]; p.moved {
 			part.moved, part.first.unproven = max(part.moved, since[p]), true
 		}
-		part.node, part.routed = places[n].node, s.topo.since
+		part.node, part.routed, part.asks = places[n].node, s.topo.since, places[n].asks
 		s.requeue(part)
 	}
 }
 
 // requeue puts a unit that has found its node where it has to wait next.
 func (s *partitionLoop) requeue(u *unit) {
-	switch l := s.laneTo(u.node); {
+	switch l := s.outboxTo(u.node); {
 	case u.trouble != nil && !u.trouble.park:
 		heap.Push(&l.retries, u)
 	case u.final:

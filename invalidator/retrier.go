@@ -127,7 +127,7 @@ func (r *retrier) sort(t *topology, entries []retry.Entry) (all []sorted) {
 // halved is how often round trips of all nodes are halved.
 func (t *topology) halved() (most int32) {
 	for _, n := range t.nodes {
-		most = max(most, n.trips.halved.Load())
+		most = max(most, n.live.trips.halved.Load())
 	}
 	return most
 }
@@ -149,8 +149,8 @@ func (r *retrier) try(ctx context.Context, s sorted) *job {
 		return nil
 	}
 	j := &job{
-		ctx: ctx, done: r.done, kind: stored, single: true, size: len(s.entries), halved: n.trips.halved.Load(),
-		routed: s.routed, once: n.health.apart,
+		ctx: ctx, done: r.done, lane: n.live, kind: stored, single: true, size: len(s.entries),
+		halved: n.live.trips.halved.Load(), routed: s.routed, once: n.health.apart,
 	}
 	if s.plain {
 		for i := range s.entries {
@@ -160,14 +160,14 @@ func (r *retrier) try(ctx context.Context, s sorted) *job {
 		j.class, j.entries = writes, s.entries
 	}
 	select {
-	case <-n.slots:
+	case <-j.lane.slots:
 	case <-n.left:
 		return nil
 	case <-ctx.Done():
 		return nil
 	}
 	r.engine.metrics.sent[stored].Add(float64(j.size))
-	n.jobs <- j
+	j.lane.jobs <- j
 	return <-r.done
 }
 

@@ -65,9 +65,10 @@ func (s *partitionLoop) dueAt(u *unit) instant {
 }
 
 // dark returns the end of the last time that the unit's node was silent for longer than D/4, or that one of its slots
-// moved: what was on its way to the former owner may come to the new one. never: nobody has its slots.
+// moved: what was on its way to the former owner may come to the new one. never: nobody has its slots, or they are
+// being moved, so that the silences of two nodes matter.
 func (u *unit) dark() instant {
-	if u.node == nil {
+	if u.node == nil || u.asks {
 		return never
 	}
 	return max(u.node.health.watch.dark(u.d), u.moved)

@@ -2,16 +2,18 @@ package invalidator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/freshet/freshet/credential"
 )
 
 // Sentinels say where the master is. They are asked before each connection to it is made: connections are seldom made,
@@ -21,12 +23,13 @@ type Sentinels struct {
 	Name string
 	// Addresses are host:port of the sentinels, at least one. Those that are not listed are not asked.
 	Addresses []string
-	// Username and Password are the sentinels' own.
-	Username, Password string
+	// Username and Password are the sentinels' own. What a command has printed is used again until it is refused.
+	Username string
+	Password *credential.Source
 	// Timeout bounds each question. Default 1 s.
 	Timeout time.Duration
 	// TLS, when not nil, is used for every connection to a sentinel.
-	TLS *tls.Config
+	TLS credential.TLS
 }
 
 func (s *Sentinels) validate() error {
@@ -56,13 +59,38 @@ const grace = 500 * time.Millisecond
 // Master returns where the master is, by the newest failover that any of the sentinels knows of. All are asked at once.
 // It returns as soon as more than half of them name the same one, and otherwise waits for all: a sentinel that is cut
 // off from the others still names the former master. It waits for at most half of Timeout, and after the first answer
-// for at most grace.
-func (s *Sentinels) Master(ctx context.Context) (string, error) {
+// for at most grace. A password that must be read first has its own time.
+func (s *Sentinels) Master(ctx context.Context) (addr string, err error) {
+	err = s.Password.Seldom(ctx, func(password string) error {
+		addr, err = s.master(ctx, password)
+		return err
+	}, func(err error) bool {
+		var e *unknownMaster
+		return errors.As(err, &e) && e.refused
+	})
+	return addr, err
+}
+
+// unknownMaster says that no sentinel has named the master. It holds what they answered as text, since an answer of a
+// sentinel is none of Redis.
+type unknownMaster struct {
+	text string
+	// refused: one of them did not take our password.
+	refused bool
+}
+
+func (e *unknownMaster) Error() string { return e.text }
+
+// patience is how long Master may take.
+func (s *Sentinels) patience() time.Duration { return s.timeout() + s.Password.Patience() }
+
+// master asks all sentinels once.
+func (s *Sentinels) master(ctx context.Context, password string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout()/2)
 	defer cancel()
 	answers := make(chan believed, len(s.Addresses))
 	for _, a := range s.Addresses {
-		go func() { answers <- s.ask(ctx, a) }()
+		go func() { answers <- s.ask(ctx, a, password) }()
 	}
 	var newest believed
 	var failed []error
@@ -84,8 +112,10 @@ func (s *Sentinels) Master(ctx context.Context) (string, error) {
 		}
 	}
 	if newest.addr == "" {
-		// Errors as text: an answer of a sentinel is none of Redis.
-		return "", fmt.Errorf("no sentinel says where the master %s is: %s", s.Name, errors.Join(failed...).Error())
+		return "", &unknownMaster{
+			text:    fmt.Sprintf("no sentinel says where the master %s is: %s", s.Name, errors.Join(failed...).Error()),
+			refused: slices.ContainsFunc(failed, redis.IsAuthError),
+		}
 	}
 	return newest.addr, nil
 }
@@ -98,11 +128,11 @@ func (s *Sentinels) timeout() time.Duration {
 }
 
 // client returns a client of one sentinel. Close it.
-func (s *Sentinels) client(addr string) *redis.SentinelClient {
+func (s *Sentinels) client(addr, password string) *redis.SentinelClient {
 	t := s.timeout()
 	dial := dialer(t, s.TLS)
 	return redis.NewSentinelClient(&redis.Options{
-		Addr: addr, Username: s.Username, Password: s.Password,
+		Addr: addr, Username: s.Username, Password: password,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := dial(ctx, network, addr)
 			if err != nil {
@@ -117,8 +147,8 @@ func (s *Sentinels) client(addr string) *redis.SentinelClient {
 }
 
 // ask asks one sentinel.
-func (s *Sentinels) ask(ctx context.Context, addr string) believed {
-	c := s.client(addr)
+func (s *Sentinels) ask(ctx context.Context, addr, password string) believed {
+	c := s.client(addr, password)
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // a read that is under way looks at deadlines only
 	m, err := c.Master(ctx, s.Name).Result()

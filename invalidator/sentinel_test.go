@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
 )
@@ -89,7 +91,7 @@ func TestWritesFollowTheMasterThatTheSentinelsKnow(t *testing.T) {
 
 func TestASentinelThatIsGoneOrHungIsNotWaitedFor(t *testing.T) {
 	r := newReplicated(t, testbed.SentinelOptions{Name: "shop", Password: "secret"}, 3)
-	s := &Sentinels{Name: "shop", Addresses: r.addresses(), Password: "secret", Timeout: 20 * time.Second}
+	s := &Sentinels{Name: "shop", Addresses: r.addresses(), Password: credential.Text("secret"), Timeout: 20 * time.Second}
 	testbed.Must(t, r.sentinels[0].Kill())
 	testbed.Must(t, r.sentinels[1].Pause())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -191,13 +193,16 @@ func TestWhatIsWrongWithSentinelsIsSaid(t *testing.T) {
 		s    Sentinels
 		want string
 	}{
-		"another name": {Sentinels{Name: "store", Addresses: r.addresses(), Password: "secret"}, "set redis.master_name"},
-		"no password":  {Sentinels{Name: "shop", Addresses: r.addresses()}, "set redis.sentinel_username and redis.sentinel_password"},
+		"another name": {
+			Sentinels{Name: "store", Addresses: r.addresses(), Password: credential.Text("secret")},
+			"set redis.master_name",
+		},
+		"no password": {Sentinels{Name: "shop", Addresses: r.addresses()}, "set redis.sentinel_username and redis.sentinel_password"},
 		"no sentinel": {
 			Sentinels{Name: "shop", Addresses: []string{r.master.Addr}}, "this is a Redis server and no sentinel",
 		},
 		"nobody there":  {Sentinels{Name: "shop", Addresses: []string{"127.0.0.1:1"}}, "connection refused"},
-		"wrong pasword": {Sentinels{Name: "shop", Addresses: r.addresses(), Password: "x"}, "set redis.sentinel_username and redis.sentinel_password"},
+		"wrong pasword": {Sentinels{Name: "shop", Addresses: r.addresses(), Password: credential.Text("x")}, "set redis.sentinel_username and redis.sentinel_password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.s.Timeout = 20 * time.Second
@@ -384,9 +389,8 @@ func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
 	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			at := newPlace(t, secured)
-			s := single(t, SingleOptions{Address: at.addr, TLS: at.tls, Timeout: time.Minute})
-			c, err := s.connect(t.Context(), "tcp", at.addr)
-			testbed.Must(t, err)
+			s := single(t, SingleOptions{Address: at.addr, TLS: credentialtest.Fixed(at.tls), Timeout: time.Minute})
+			c := s.connect(t.Context(), s.password.Try)
 			defer c.Close()
 			s.Leave()
 			_, read := c.Read(make([]byte, 1))

@@ -2,7 +2,6 @@ package invalidator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/invalidator/write"
 )
 
@@ -20,20 +20,22 @@ type SingleOptions struct {
 	// Address is host:port. Required, unless there are Sentinels.
 	Address string
 	// Sentinels, when not nil, say where the server is: the master that they know.
-	Sentinels          *Sentinels
-	Username, Password string
-	DB                 int
+	Sentinels *Sentinels
+	// Username and Password log in, if there is a password. It is read at each login, and once more when it is refused.
+	Username string
+	Password *credential.Source
+	DB       int
 	// Timeout bounds connecting, and every read and write. Default 1 s.
 	Timeout time.Duration
-	// WaitReplicas is how many replicas must have acknowledged what is sent for it to count as acknowledged; 0: none. They
-	// have half of Timeout for that, and their time counts as Redis' own: a reply that they hold up is a late one.
+	// WaitReplicas is how many replicas must have acknowledged what is sent for it to count as acknowledged; 0: none.
+	// They have half of Timeout for that, and their time counts as Redis' own: a reply that they hold up is a late one.
 	WaitReplicas int
 	// QueryWorkers is that of the engine's [Options]: so many connections more are kept. Default 4.
 	QueryWorkers int
 	// Connected, if it is there, is given each new connection before that is used. Its error ends the connection.
 	Connected func(ctx context.Context, c *redis.Conn) error
 	// TLS, when not nil, is used for every connection.
-	TLS *tls.Config
+	TLS credential.TLS
 }
 
 // Single is a [Redis] that is one server, over go-redis. It connects when it is first used.
@@ -68,12 +70,12 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	if o.DB < 0 || o.Timeout < 0 || o.QueryWorkers < 0 || o.WaitReplicas < 0 {
 		return nil, errors.New("redis: db, timeout, replicas and query workers must not be negative")
 	}
-	s := &Single{endpoint: newEndpoint(&o), options: o, kept: make(chan *sticky, tripsInFlight)}
+	s := &Single{endpoint: newEndpoint(&o), options: o, kept: make(chan *sticky, tripsInFlight+1)}
 	// One pool, for as many as use it at once: the writers, each with a connection kept for deletes and one for all
 	// else, the prober, those who rebuild by query, each of these has somebody who renews its lock, and what asks Redis
 	// besides the engine.
 	c := s.clientOptions()
-	c.PoolSize, c.PipelinePoolSize = 2*tripsInFlight+4+2*o.QueryWorkers, -1
+	c.PoolSize, c.PipelinePoolSize = 2*(tripsInFlight+1)+4+2*o.QueryWorkers, -1
 	c.WriteBufferSize, c.ReadBufferSize = writeBuffer, readBuffer
 	s.client = redis.NewClient(c)
 	return s, nil
@@ -83,13 +85,14 @@ func NewSingle(o SingleOptions) (*Single, error) {
 func (s *Single) clientOptions() *redis.Options {
 	o := &s.options
 	return &redis.Options{
-		Addr: o.Address, Username: o.Username, Password: o.Password, DB: o.DB,
+		// A connection is handed over logged in.
+		Addr: o.Address, DB: o.DB,
 		Dialer: s.counted, OnConnect: o.Connected,
 		// RESP2: there is nothing to be pushed to us. Servers that lack HELLO do as well.
 		Protocol: 2, DisableIdentity: true,
 		// The caller sees every failure, and its own deadlines count.
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
+		DialTimeout: s.patience(), ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
@@ -101,7 +104,7 @@ const lookLives = 500 * time.Millisecond
 // address leads to another one. The caller closes it.
 func (s *Single) Looking() *redis.Client {
 	c := s.clientOptions()
-	c.Dialer, c.OnConnect = s.connect, nil
+	c.Dialer, c.OnConnect = s.look, nil
 	c.PoolSize, c.ConnMaxLifetime = 1, lookLives
 	return redis.NewClient(c)
 }

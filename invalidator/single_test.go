@@ -16,6 +16,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
 )
@@ -76,7 +78,7 @@ func TestSingleDeletesOnARealServer(t *testing.T) {
 func TestSingleReadsEachCommandsOwnError(t *testing.T) {
 	server := testbed.Redis(t)
 	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~ok:*", "+@all")
-	s := single(t, SingleOptions{Address: server.Addr, Username: "some", Password: "secret"})
+	s := single(t, SingleOptions{Address: server.Addr, Username: "some", Password: credential.Text("secret")})
 	commands := commandsOf("ok:1", "ok:2 bad", "ok:3")
 	s.Unlink(t.Context(), commands)
 	for i, want := range []retry.Class{retry.None, retry.Key, retry.None} {
@@ -89,7 +91,7 @@ func TestSingleReadsEachCommandsOwnError(t *testing.T) {
 func TestAUserWhoMayNotPingIsAnsweredAllTheSame(t *testing.T) {
 	server := testbed.Redis(t)
 	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~*", "+unlink")
-	s := single(t, SingleOptions{Address: server.Addr, Username: "some", Password: "secret"})
+	s := single(t, SingleOptions{Address: server.Addr, Username: "some", Password: credential.Text("secret")})
 	testbed.Must(t, s.Ping(t.Context()))
 	testbed.Must(t, server.Stop())
 	if err := s.Ping(t.Context()); retry.ClassifyRedis(err) != retry.Away {
@@ -111,10 +113,10 @@ func TestARefusedConnectionIsNoSuccess(t *testing.T) {
 	}{
 		"no password":             {SingleOptions{Address: server.Addr}, "NOAUTH"},
 		"no password, another db": {SingleOptions{Address: server.Addr, DB: 2}, "NOAUTH"},
-		"wrong password":          {SingleOptions{Address: server.Addr, Password: "x"}, "WRONGPASS"},
-		"unknown user":            {SingleOptions{Address: server.Addr, Username: "x", Password: "x"}, "WRONGPASS"},
+		"wrong password":          {SingleOptions{Address: server.Addr, Password: credential.Text("x")}, "WRONGPASS"},
+		"unknown user":            {SingleOptions{Address: server.Addr, Username: "x", Password: credential.Text("x")}, "WRONGPASS"},
 		"no such db": {
-			SingleOptions{Address: server.Addr, Password: "secret", DB: 99},
+			SingleOptions{Address: server.Addr, Password: credential.Text("secret"), DB: 99},
 			"DB index is out of range",
 		},
 		"nobody there": {SingleOptions{Address: closed.Addr().String()}, "connection refused"},
@@ -130,7 +132,7 @@ func TestARefusedConnectionIsNoSuccess(t *testing.T) {
 			}
 		}
 	}
-	s := single(t, SingleOptions{Address: server.Addr, Password: "secret"})
+	s := single(t, SingleOptions{Address: server.Addr, Password: credential.Text("secret")})
 	commands := commandsOf("a")
 	s.Unlink(t.Context(), commands)
 	if commands[0].Err != nil || commands[0].Found != 1 {
@@ -157,13 +159,15 @@ func TestSingleSpeaksTLS(t *testing.T) {
 	testbed.Must(t, server.Set("a", "1"))
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
-	s := single(t, SingleOptions{Address: server.Addr(), TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
+	trusting := credentialtest.Fixed(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	s := single(t, SingleOptions{Address: server.Addr(), TLS: trusting})
 	commands := commandsOf("a")
 	s.Unlink(t.Context(), commands)
 	if commands[0].Err != nil || commands[0].Found != 1 {
 		t.Fatalf("found %d, %v", commands[0].Found, commands[0].Err)
 	}
-	untrusting := single(t, SingleOptions{Address: server.Addr(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
+	system := credentialtest.Fixed(&tls.Config{MinVersion: tls.VersionTLS12})
+	untrusting := single(t, SingleOptions{Address: server.Addr(), TLS: system})
 	if err := untrusting.Ping(t.Context()); err == nil || retry.ClassifyRedis(err) != retry.Away {
 		t.Fatalf("an unknown certificate: %v", err)
 	}

@@ -53,6 +53,11 @@ func (t *topology) movedAt(key string) instant {
 	return t.slots.moved[t.slots.names.Slot(key)]
 }
 
+// isMoving reports whether the slot of a key is being moved.
+func (t *topology) isMoving(key string) bool {
+	return t.slots != nil && t.slots.takers[t.slots.names.Slot(key)] != nil
+}
+
 // has reports whether a node is one of those that have slots.
 func (t *topology) has(n *node) bool {
 	for _, o := range t.nodes {

@@ -16,7 +16,7 @@ func benchPartition(b *testing.B) (*partitionLoop, *fakeLog) {
 		Options{})
 	caughtUp(e)
 	log := newFakeLog()
-	s := newPartition(b.Context(), e, log)
+	s := newPartition(b.Context(), e, log, false)
 	b.Cleanup(func() {
 		s.giveUp()
 		s.timer.Stop()
@@ -79,7 +79,7 @@ func BenchmarkDue(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		q := s.lanes[0].due[i%len(ds)]
+		q := s.outboxes[0].due[i%len(ds)]
 		u := q.units.head()
 		if s.dueAt(u) == never {
 			b.Fatal("it never falls due")
@@ -87,7 +87,7 @@ func BenchmarkDue(b *testing.B) {
 		s.enqueueDue(q.units.pop())
 	}
 	n := 0
-	for _, q := range s.lanes[0].due {
+	for _, q := range s.outboxes[0].due {
 		n += q.units.len()
 	}
 	if n != waiting {

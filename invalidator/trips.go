@@ -45,15 +45,10 @@ func (t *trips) ended(j *job, d time.Duration, now instant) {
 }
 
 // most returns how many keys of a class the job may hold.
-func (j *job) most(c class) int {
-	if c == deletes {
-		return tripKeys >> j.halved
-	}
-	return tripCalls >> j.halved
-}
+func (j *job) most(c class) int { return j.lane.most(c, j.halved) }
 
 // heavy reports whether the job's keys and values are all that a round trip should carry.
-func (j *job) heavy() bool { return j.bytes >= tripBytes>>j.halved }
+func (j *job) heavy() bool { return j.bytes >= j.lane.bytes>>j.halved }
 
 // full reports whether nothing can be added to the job.
 func (j *job) full() bool { return j.size >= j.most(j.class) || j.heavy() }

@@ -86,7 +86,7 @@ func (s *partitionLoop) retryLater(u *unit) {
 	if step == retry.InPlace {
 		u.begin()
 		t.retryAt = s.engine.clock().add(wait)
-		heap.Push(&s.laneTo(u.node).retries, u)
+		heap.Push(&s.outboxTo(u.node).retries, u)
 		return
 	}
 	// A parked key must lack one action only, so it waits here until that one could be its last.
@@ -151,7 +151,7 @@ func (s *partitionLoop) letters(units []*unit) []retry.Entry {
 			n := u.ordinal(i)
 			e := retry.Entry{
 				Key: u.key(i), Action: b.Invalidations[n].Action, Source: b.Source, Table: b.Of(n).Table,
-				Version: b.Version(n), D: u.d, Error: t.errors[i], Attempts: t.attempts,
+				Version: b.Version(n), Foreign: u.entry.foreign, D: u.d, Error: t.errors[i], Attempts: t.attempts,
 				First: t.first, Last: t.last, Notices: noticesOf(b, n),
 			}
 			if step != retry.Bury {

@@ -25,6 +25,8 @@ type entry struct {
 	aged   instant
 	// walked says that the batch holds rows that were read from their table: aged is when, and marks say nothing of it.
 	walked bool
+	// foreign says that its versions may be those of other keys: what is parked of it says so.
+	foreign bool
 	// began and ended are the commit times of its first and its last transaction, by the source's clock; the zero
 	// time where the batch does not say.
 	began, ended time.Time
@@ -173,7 +175,7 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, routed, now 
 	e := &entry{
 		batch: b, token: token, fetched: now, open: int32(len(groups)), undeleted: int32(len(groups)),
 		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,
-		source: b.Source, term: b.Term, last: b.Last, aged: never,
+		source: b.Source, term: b.Term, last: b.Last, aged: never, foreign: b.Leftover || b.Named,
 	}
 	if n := len(b.Origins); n > 0 {
 		e.began = b.Origins[0].Time()

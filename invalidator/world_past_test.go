@@ -205,7 +205,7 @@ type sidePartition interface {
 
 // serve has the engine do all of a partition.
 func (p *process) serve(ctx context.Context, e *Engine, part sidePartition) error {
-	if err := e.Serve(ctx, part); err != nil || ctx.Err() != nil {
+	if err := e.ServeGently(ctx, part); err != nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}
 	if !part.finished() {

@@ -105,11 +105,12 @@ func (w *writer) action(at int, p *part, i int) action {
 }
 
 // parkedAction is what is done to a key that was parked: it is forgotten, under the version of its change, and told of.
+// If the version may be another key's, no mark is raised to it, as for a key that somebody names.
 // A field's name was not kept, so its whole hash goes, with what is known of all fields.
 func parkedAction(at int, e *retry.Entry) action {
 	a := action{at: at, removed: e.Action == event.ActionHash, item: write.Item{
 		Key: e.Key, Action: e.Action, Intent: event.IntentForget, Source: e.Source, Version: e.Version, D: e.D,
-		Now: time.Now(),
+		Named: e.Foreign, Now: time.Now(),
 	}}
 	for _, n := range e.Notices {
 		a.notes = append(a.notes, write.Notice{

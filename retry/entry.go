@@ -21,6 +21,9 @@ type Entry struct {
 	Source  string
 	Table   string
 	Version event.Version
+	// Foreign says that Version may be another key's: this one was not changed by it, but found by a scope, named, or is
+	// done again. So nothing may take it for a change of this key.
+	Foreign bool
 	// D is the second delete of its mapping. A parked key lacks exactly one action: it was parked no earlier than
 	// D after its mark.
 	D time.Duration
@@ -77,11 +80,11 @@ func mergeNotices(all, more []Notice) (_ []Notice, untold int) {
 }
 
 // Merge adds to e what is known from another entry of the same source, table and key, whatever its action: one delete
-// serves both. The higher version stays, with its action; ID and Due stay. What both have to tell is kept, up to 16
-// notices and 256 KiB of them; the others are counted.
+// serves both. The higher version stays, with its action, but the key's own before one that is not; ID and Due stay.
+// What both have to tell is kept, up to 16 notices and 256 KiB of them; the others are counted.
 func (e *Entry) Merge(o *Entry) {
-	if o.Version.Compare(e.Version) > 0 {
-		e.Version, e.Action = o.Version, o.Action
+	if e.Foreign == o.Foreign && o.Version.Compare(e.Version) > 0 || e.Foreign && !o.Foreign {
+		e.Version, e.Action, e.Foreign = o.Version, o.Action, o.Foreign
 	}
 	if o.Last.After(e.Last) {
 		e.Last, e.Error = o.Last, o.Error

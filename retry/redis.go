@@ -109,6 +109,10 @@ func ClassifyRedis(err error) Class {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return None
 	}
+	var refused *LoginRefused
+	if errors.As(err, &refused) {
+		return Away // whatever it says: without a login nothing is done
+	}
 	if a, ok := findAnswer(err); ok {
 		return a.class
 	}
@@ -141,13 +145,28 @@ func IsRedirection(err error) (redirected, asks bool) {
 	return ok && a.redirects, a.prefix == "ASK "
 }
 
+// LoginRefused is what Redis answers to a login, when it is no error that go-redis has read.
+type LoginRefused struct {
+	// Answer is Redis' error, such as "WRONGPASS invalid username-password pair or user is disabled.".
+	Answer string
+}
+
+// Error returns the answer.
+func (e *LoginRefused) Error() string { return e.Answer }
+
 // findAnswer returns the kind of answer that err is; false if it is no answer of Redis.
 func findAnswer(err error) (redisError, bool) {
 	var answered redis.Error
-	if !errors.As(err, &answered) {
+	var refused *LoginRefused
+	text := ""
+	switch {
+	case errors.As(err, &answered):
+		text = inScript(answered.Error())
+	case errors.As(err, &refused):
+		text = refused.Answer
+	default:
 		return redisError{}, false
 	}
-	text := inScript(answered.Error())
 	for _, a := range redisAnswers() {
 		if strings.HasPrefix(text, a.prefix) && strings.Contains(text, a.holds) {
 			return a, true

@@ -22,16 +22,17 @@ func Sizing(c *config.Config) broker.Sizing {
 // Kafka returns a client for the brokers of a configuration. It does not connect yet.
 func Kafka(c *config.Config, r prometheus.Registerer, log *slog.Logger) (*broker.Client, error) {
 	k := c.EventLog.Kafka
-	tls, err := k.TLS.Client()
-	if err != nil {
-		return nil, fmt.Errorf("eventlog.kafka.tls: %w", err)
+	secret := k.SASL.Password.Source()
+	if k.SASL.Mechanism == "oauthbearer" {
+		secret = k.SASL.Token.Source()
 	}
-	mechanism, err := broker.Mechanism(k.SASL.Mechanism, k.SASL.Username, k.SASL.Password.Reveal())
+	login, err := broker.NewLogin(k.SASL.Mechanism, k.SASL.Username, secret)
 	if err != nil {
 		return nil, fmt.Errorf("eventlog.kafka.sasl: %w", err)
 	}
 	return broker.New(broker.Options{
-		Brokers: k.Brokers, TLS: tls, SASL: mechanism, Compression: compression(k.Compression), Registerer: r, Log: log,
+		Brokers: k.Brokers, TLS: k.TLS.Client("eventlog.kafka.tls"), Login: login, Compression: compression(k.Compression),
+		Registerer: r, Log: log,
 	})
 }
 

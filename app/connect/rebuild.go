@@ -29,10 +29,7 @@ func Rebuilder(c *config.Config, more func(*rebuild.Options)) (*rebuild.Runner, 
 			Where: m.Rebuild.Query.Pos.String(),
 		})
 	}
-	at, err := Source(c)
-	if err != nil {
-		return nil, err
-	}
+	at := Source(c)
 	o := rebuild.Options{
 		Source: at.Source, Address: at.Address, User: at.User, Password: at.Password,
 		TLS: at.TLS, TLSOptional: at.TLSOptional, Queries: queries,

@@ -2,8 +2,6 @@ package connect
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,17 +12,13 @@ import (
 // Redis makes the connections to Redis. None is opened yet. Each is handed to connected, if there is one, before it is
 // used.
 func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) error) (*invalidator.Single, error) {
-	secured, err := c.Redis.TLS.Client()
-	if err != nil {
-		return nil, fmt.Errorf("redis.tls: %w", err)
-	}
 	o := invalidator.SingleOptions{
-		Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		Timeout: c.Redis.Timeout, TLS: secured, Connected: connected,
+		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB,
+		Timeout: c.Redis.Timeout, TLS: c.Redis.TLS.Client("redis.tls"), Connected: connected,
 		WaitReplicas: c.Redis.WaitReplicas,
 	}
 	if c.Redis.Mode == config.RedisSentinel {
-		o.Sentinels = Sentinels(c, secured)
+		o.Sentinels = Sentinels(c)
 	} else {
 		o.Address = c.Redis.Addresses[0]
 	}
@@ -33,21 +27,18 @@ func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) 
 
 // Cluster makes the connections to the nodes of a Redis Cluster. None is opened yet.
 func Cluster(c *config.Config) (*invalidator.Nodes, error) {
-	secured, err := c.Redis.TLS.Client()
-	if err != nil {
-		return nil, fmt.Errorf("redis.tls: %w", err)
-	}
 	return invalidator.NewNodes(invalidator.ClusterOptions{Seeds: c.Redis.Addresses, Node: invalidator.SingleOptions{
-		Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB, Timeout: c.Redis.Timeout,
-		TLS: secured, WaitReplicas: c.Redis.WaitReplicas,
+		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB, Timeout: c.Redis.Timeout,
+		TLS: c.Redis.TLS.Client("redis.tls"), WaitReplicas: c.Redis.WaitReplicas,
 	}})
 }
 
 // Sentinels are those of the configuration, with its redis.tls.
-func Sentinels(c *config.Config, secured *tls.Config) *invalidator.Sentinels {
+func Sentinels(c *config.Config) *invalidator.Sentinels {
 	return &invalidator.Sentinels{
-		Name: c.Redis.MasterName, Addresses: c.Redis.Addresses, Timeout: c.Redis.Timeout, TLS: secured,
-		Username: c.Redis.SentinelUsername, Password: c.Redis.SentinelPassword.Reveal(),
+		Name: c.Redis.MasterName, Addresses: c.Redis.Addresses, Timeout: c.Redis.Timeout,
+		TLS:      c.Redis.TLS.Client("redis.tls"),
+		Username: c.Redis.SentinelUsername, Password: c.Redis.SentinelPassword.Source(),
 	}
 }
 

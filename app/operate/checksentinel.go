@@ -11,12 +11,7 @@ import (
 
 // checkSentinels asks each sentinel for the master, and reports whether any knows it.
 func checkSentinels(ctx context.Context, c *config.Config, r *Report) bool {
-	secured, err := c.Redis.TLS.Client()
-	if err != nil {
-		r.add(Fail, "redis.tls: "+err.Error(), "")
-		return false
-	}
-	s := connect.Sentinels(c, secured)
+	s := connect.Sentinels(c)
 	master, err := s.Master(ctx)
 	if err != nil {
 		r.add(Fail, err.Error(), "are redis.addresses those of sentinels, and is redis.master_name their name for the master?")

@@ -115,10 +115,7 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 	if c.EventLog.Kind == config.EventLogKafka {
 		return dryTopic(ctx, c, d.From, p)
 	}
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, err
-	}
+	o := connect.Source(c)
 	from, err := time.Parse(time.RFC3339, d.From)
 	if err != nil {
 		return nil, err
@@ -249,10 +246,7 @@ func inspect(ctx context.Context, c *config.Config) (*Learned, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, err
-	}
+	o := connect.Source(c)
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	keys := Keys{Mappings: route.Mappings(), Source: o}
 	return keys.Learn(ctx, c.Source.Name)

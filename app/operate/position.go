@@ -142,10 +142,7 @@ func setEmbeddedPosition(ctx context.Context, w io.Writer, c *config.Config, log
 
 // locate asks the source for a place that an operator names.
 func locate(ctx context.Context, c *config.Config, where string) (event.Position, error) {
-	o, err := connect.Source(c)
-	if err != nil {
-		return event.Position{}, err
-	}
+	o := connect.Source(c)
 	return canal.Locate(ctx, o, where)
 }
 

@@ -27,6 +27,7 @@ func Check(ctx context.Context, c *config.Config) *Report {
 	if c.HasRedis() {
 		checkRedis(ctx, c, r)
 	}
+	checkSecrets(c, r)
 	return r
 }
 
@@ -35,11 +36,7 @@ func Check(ctx context.Context, c *config.Config) *Report {
 const leastRetention = 72 * time.Hour
 
 func checkSource(ctx context.Context, c *config.Config, r *Report) {
-	o, err := connect.Source(c)
-	if err != nil {
-		r.add(Fail, err.Error(), "")
-		return
-	}
+	o := connect.Source(c)
 	info, err := canal.Probe(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
@@ -51,9 +48,42 @@ func checkSource(ctx context.Context, c *config.Config, r *Report) {
 		return
 	}
 	checkGrants(c, info, r)
+	checkFills(ctx, c, o, info, r)
 	checkSettings(c, info, r)
 	checkTables(ctx, c, o, info, r)
 	checkQueries(ctx, c, r)
+}
+
+// checkFills asks the servers that the application fills its cache from.
+func checkFills(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo, r *Report) {
+	if len(c.Source.FillFrom) == 0 {
+		return
+	}
+	if !info.GTID {
+		r.add(Fail, "source.fill_from needs GTIDs, and the source's gtid_mode is "+info.GTIDMode,
+			"set gtid_mode=ON on all servers, or write source.fill_lag instead")
+		return
+	}
+	all, err := canal.ProbeFills(ctx, o, info)
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+	}
+	for _, p := range all {
+		if p.Err != nil {
+			r.add(Fail, "source.fill_from: "+p.Err.Error(),
+				"name the servers that the application reads, as freshet can reach them; source.user must be able to log in")
+			continue
+		}
+		role, state := "takes writes", "has all that the source has"
+		if p.ReadOnly {
+			role = "is read only"
+		}
+		if p.Lacks {
+			state = "lacks something that the source has"
+		}
+		r.add(OK, fmt.Sprintf("source.fill_from: %s is server %s, %s, %s, and %s now", p.Address, p.Server, p.Version, role,
+			state), "")
+	}
 }
 
 // set returns the statement that sets a global variable for good, as far as the flavor can.

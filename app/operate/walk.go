@@ -97,10 +97,7 @@ func TryWalk(ctx context.Context, c *config.Config, mappings []spec.Mapping, w *
 
 // openWalk returns a walk for a question about it, and what routes its rows.
 func openWalk(c *config.Config, mappings []spec.Mapping, w *Walk) (*walk.Walk, *router.Router, error) {
-	o, err := connect.Source(c)
-	if err != nil {
-		return nil, nil, err
-	}
+	o := connect.Source(c)
 	route, err := WalkRouter(mappings, w, nil)
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/client"
 	"github.com/go-mysql-org/go-mysql/mysql"
+
+	"github.com/freshet/freshet/credential"
 )
 
 var (
@@ -23,35 +25,76 @@ var (
 
 // Server is where to log in, and as whom.
 type Server struct {
-	Address        string // host:port
-	User, Password string
+	Address string // host:port
+	User    string
+	// Password is read at each login, and once more when it is refused.
+	Password *credential.Source
+	// Briefly says that such sessions are opened every few minutes, so that a command for the password is run only when
+	// what it printed before is refused.
+	Briefly bool
 	// TLS encrypts the session; nil: not. The password is given in clear only where it verifies the certificate.
-	TLS *tls.Config
+	TLS credential.TLS
 }
 
-// Connect opens a session. The connection comes from dial, which is called once; it is closed when Connect fails.
+// Connect opens a session. The connection comes from dial, which is called once for each attempt, so at most twice, and
+// before the password is read: no command is run for a server that is not there. The connection is closed when the
+// attempt fails. A password or certificate that cannot be read is a [credential.Error].
 func Connect(ctx context.Context, s Server, dial client.Dialer) (c *client.Conn, err error) {
-	var w *watch
+	ready, err := dial(ctx, "tcp", s.Address)
+	if err != nil {
+		return nil, err
+	}
+	try := s.Password.Try
+	if s.Briefly {
+		try = s.Password.Seldom
+	}
+	err = try(ctx, func(password string) error {
+		raw := ready
+		if ready = nil; raw == nil {
+			if raw, err = dial(ctx, "tcp", s.Address); err != nil {
+				return err
+			}
+		}
+		c, err = s.connect(ctx, password, raw)
+		return err
+	}, isRefused)
+	if ready != nil { // there was no password for it
+		_ = ready.Close()
+	}
+	return c, err
+}
+
+// isRefused reports whether the server does not take the password.
+// Source: MySQL Server Error Message Reference, ER_ACCESS_DENIED_ERROR and ER_ACCESS_DENIED_NO_PASSWORD_ERROR.
+func isRefused(err error) bool {
+	var e *mysql.MyError
+	return errors.As(err, &e) &&
+		(e.Code == mysql.ER_ACCESS_DENIED_ERROR || e.Code == mysql.ER_ACCESS_DENIED_NO_PASSWORD_ERROR)
+}
+
+// connect makes one attempt over a connection.
+func (s *Server) connect(ctx context.Context, password string, raw net.Conn) (c *client.Conn, err error) {
+	w := &watch{Conn: raw}
 	defer func() {
 		// The library does not expect every answer: a key that is none ends in a panic.
 		if r := recover(); r != nil {
 			c, err = nil, fmt.Errorf("log in to %s: the server's answer makes no sense: %v", s.Address, r)
 		}
-		if err != nil && w != nil {
+		if err != nil {
 			_ = w.Conn.Close()
 		}
 	}()
-	watched := func(ctx context.Context, network, address string) (net.Conn, error) {
-		raw, err := dial(ctx, network, address)
-		if err != nil {
+	var secured *tls.Config
+	if s.TLS != nil {
+		if secured, err = s.TLS(); err != nil {
 			return nil, err
 		}
-		w = &watch{Conn: raw, verified: s.TLS != nil && !s.TLS.InsecureSkipVerify}
-		return w, nil
 	}
-	c, err = client.ConnectWithDialer(ctx, "tcp", s.Address, s.User, s.Password, "", watched, func(c *client.Conn) error {
-		if s.TLS != nil {
-			c.SetTLSConfig(s.TLS)
+	w.verified = secured != nil && !secured.InsecureSkipVerify
+	dialled := func(context.Context, string, string) (net.Conn, error) { return w, nil }
+	c, err = client.ConnectWithDialer(ctx, "tcp", s.Address, s.User, password, "", dialled, func(c *client.Conn) error {
+		if secured != nil {
+			c.SetTLSConfig(secured)
 		}
 		w.client = c
 		return nil
@@ -60,7 +103,7 @@ func Connect(ctx context.Context, s Server, dial client.Dialer) (c *client.Conn,
 	case err == nil:
 		w.end()
 		return c, nil
-	case w != nil && w.refused():
+	case w.refused():
 		return nil, ErrClear // the library tells it as a connection that broke
 	case strings.Contains(err.Error(), "does not support TLS"):
 		return nil, fmt.Errorf("%w: %w", ErrNoTLS, err)

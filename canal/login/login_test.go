@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,7 +125,8 @@ func connect(t *testing.T, address string, conf *tls.Config) error {
 		}
 		return &drip{c}, nil
 	}
-	c, err := Connect(t.Context(), Server{Address: address, User: "u", Password: password, TLS: conf}, dial)
+	at := Server{Address: address, User: "u", Password: credential.Text(password), TLS: credentialtest.Fixed(conf)}
+	c, err := Connect(t.Context(), at, dial)
 	if err == nil {
 		c.Close()
 	}

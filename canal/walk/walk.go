@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,8 @@ type Options struct {
 	Table   string
 	// Where is SQL that a row must meet, as an operator wrote it; "": all rows.
 	Where string
+	// Until is where the walk ends; the zero Place, or one of another key than the table's: after the last row.
+	Until Place
 	// Bind returns the columns that are wanted of the rows; nil: none are, and the walk fails.
 	Bind func(t *event.Table) ([]event.Need, error)
 }
@@ -196,11 +199,19 @@ func (w *Walk) condition() string {
 	return "(" + w.o.Where + "\n)"
 }
 
+// until is the condition that a row is not after the end of the walk.
+func (w *Walk) until() string {
+	if !slices.Equal(w.o.Until.Key, w.table.key.names()) {
+		return ""
+	}
+	return w.table.key.upTo(w.o.Until.After)
+}
+
 // end returns the key of the row at which the next chunk ends, as literals; nil: fewer rows are left.
 func (w *Walk) end(rows int) ([]string, error) {
 	t := w.table
 	found, err := w.query(fmt.Sprintf("SELECT %s FROM %s%s ORDER BY %s LIMIT %d, 1", strings.Join(t.key.prints(), ", "),
-		t.sql(), t.where(t.key.after(w.place.After)), t.key.order(), max(rows, 1)-1))
+		t.sql(), t.where(t.key.after(w.place.After), w.until()), t.key.order(), max(rows, 1)-1))
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -216,7 +227,7 @@ func (w *Walk) rows(end []string, most int, each func(t *event.Table, values []e
 		prints = append(prints, t.print(n))
 	}
 	statement := fmt.Sprintf("SELECT %s FROM %s%s ORDER BY %s", strings.Join(prints, ", "), t.sql(),
-		t.where(t.key.after(w.place.After), t.key.upTo(end), w.condition()), t.key.order())
+		t.where(t.key.after(w.place.After), t.key.upTo(end), w.until(), w.condition()), t.key.order())
 	keys := len(t.key)
 	key := make([]string, keys)
 	var result mysql.Result

@@ -24,7 +24,7 @@ func TestTablesAreWalked(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *testbed.Server){
 			"every row, by keys of every type": everyRowOnce, "a chunk reads its rows": chunkReadsItsRows,
 			"large rows": largeRows, "conditions": conditions, "refusals": refusedTables, "another key": anotherKey,
-			"a row again": rowAgain,
+			"a row again": rowAgain, "up to a place": upToAPlace,
 		} {
 			t.Run(string(source.Flavor)+"/"+name, func(t *testing.T) {
 				source.Exec(t, "DROP DATABASE IF EXISTS shop", "CREATE DATABASE shop")
@@ -257,6 +257,36 @@ func anotherKey(t *testing.T, source *testbed.Server) {
 	}
 	if text := strings.Join(got, " "); text != "3 2 1 2 3" {
 		t.Errorf("walked %s", text)
+	}
+}
+
+func upToAPlace(t *testing.T, source *testbed.Server) {
+	source.Exec(t, "CREATE TABLE shop.k (a INT NOT NULL, b INT NOT NULL, PRIMARY KEY (a, b))",
+		"INSERT INTO shop.k VALUES (1, 1), (1, 2), (2, 1), (2, 2), (3, 1)")
+	for name, x := range map[string]struct {
+		until Place
+		rows  int
+	}{
+		"within":                   {Place{Key: []string{"a", "b"}, After: []string{"2", "1"}}, 3},
+		"a row that is gone":       {Place{Key: []string{"a", "b"}, After: []string{"1", "9"}}, 2},
+		"after the last row":       {Place{Key: []string{"a", "b"}}, 5},
+		"of a key that is another": {Place{Key: []string{"a"}, After: []string{"1"}}, 5},
+	} {
+		for size := 1; size <= 6; size++ {
+			w := over(source, "k", "")
+			w.o.Until = x.until
+			rows := 0
+			for last := false; !last; {
+				c, err := w.Chunk(t.Context(), Size{Rows: size, Bytes: 1 << 20},
+					func(*event.Table, []event.Value) error { return nil })
+				testbed.Must(t, err)
+				rows, last = rows+c.Rows, c.Last
+			}
+			w.Close()
+			if rows != x.rows {
+				t.Errorf("%s, %d at a time: %d rows, want %d", name, size, rows, x.rows)
+			}
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 // A row image that lacks a column of a key does not name the key. It is one of those that the mappings can have made.
 func TestTheKeysThatARowImageCannotNameAreForgotten(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.keys = []string{"product:{id}", "price:{price}"}
 	s.run()

@@ -37,6 +37,7 @@ func lookalikes() []string {
 }
 
 func TestTheKeysOfATruncatedTableAreForgotten(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.run()
@@ -55,6 +56,7 @@ func TestTheKeysOfATruncatedTableAreForgotten(t *testing.T) {
 }
 
 func TestAnAnswerOutlivesAKill(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	s.extra = "scope_rate: 200\n"
 	r := s.run()
@@ -79,6 +81,7 @@ func TestAnAnswerOutlivesAKill(t *testing.T) {
 }
 
 func TestKeysAreForgottenByHand(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.source.Exec(t, "CREATE TABLE shop.review (id INT PRIMARY KEY, product_id INT NOT NULL)")
 	s.keys = []string{"product:{id}", "price:{price}"}
@@ -135,6 +138,7 @@ func TestKeysAreForgottenByHand(t *testing.T) {
 // A doubt that freshet leaves to its operator is answered when the operator says so, also if that is said while freshet
 // is down.
 func TestADoubtIsAnsweredOnceSomebodyAsks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	r := s.run()
 	r.Stop(t, patience)
@@ -166,6 +170,7 @@ func (s *site) answered(statements ...string) {
 }
 
 func TestTheKeysOfADroppedSchemaAreForgotten(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.run()
@@ -179,6 +184,7 @@ func TestTheKeysOfADroppedSchemaAreForgotten(t *testing.T) {
 }
 
 func TestTheKeysOfNamesWithDotsAreForgotten(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	s.mappings = "[{table: '`my.shop`.`pro.duct`', keys: ['product:{id}']}]"
 	s.source.Exec(t, "CREATE DATABASE `my.shop`", "CREATE TABLE `my.shop`.`pro.duct` (id INT PRIMARY KEY)")
@@ -193,6 +199,7 @@ func TestTheKeysOfNamesWithDotsAreForgotten(t *testing.T) {
 // No more is forgotten than what the actions of the mapping do, also of the key by which an answer learns that slow
 // readers are over.
 func TestAnAnswerForgetsOfAKeyWhatItsActionDoes(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		mapping string
 		cache   [][]any
@@ -235,6 +242,7 @@ func TestAnAnswerForgetsOfAKeyWhatItsActionDoes(t *testing.T) {
 }
 
 func TestAnAnswerRaisesCountersAndNeverBeginsThemAnew(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	s.mappings = `[{table: shop.product, incr: "gen:{id}"}]`
 	s.run()
@@ -253,6 +261,7 @@ func TestAnAnswerRaisesCountersAndNeverBeginsThemAnew(t *testing.T) {
 }
 
 func TestOnlyKeysThatMatchThePatternAreForgottenByHand(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	s.run()
 	s.cache("product:1")
@@ -265,6 +274,7 @@ func TestOnlyKeysThatMatchThePatternAreForgottenByHand(t *testing.T) {
 }
 
 func TestATemplateIsForgottenByHandThoughItsNeighborCannotBe(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	s.source.Exec(t, "ALTER TABLE shop.product ADD name VARCHAR(20)")
 	s.keys = []string{"product:{id}", "name:{name}"}
@@ -278,6 +288,7 @@ func TestATemplateIsForgottenByHandThoughItsNeighborCannotBe(t *testing.T) {
 }
 
 func TestTheKeysOfEachDefinitionThatATableHadAreForgotten(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	s.source.Exec(t, "DROP TABLE shop.product", "CREATE TABLE shop.product (id INT(5) ZEROFILL PRIMARY KEY, price INT)")
 	s.run()
@@ -296,6 +307,7 @@ func TestTheKeysOfEachDefinitionThatATableHadAreForgotten(t *testing.T) {
 
 // The updates wait for their turn when the table is truncated, and write their values after that.
 func TestWhatIsWrittenForOlderChangesIsForgottenToo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	const rows = 100
 	s.mappings = `[{table: shop.product, second_delete: 1s, keys: ["product:{id}"],
@@ -325,6 +337,7 @@ func TestWhatIsWrittenForOlderChangesIsForgottenToo(t *testing.T) {
 
 // Of the table that is gone, nobody knows what its keys were.
 func TestATableOfAPatternThatNobodyKnowsAnyMoreStaysInDoubt(t *testing.T) {
+	t.Parallel()
 	for what, drop := range map[string]string{
 		"a table": "DROP TABLE shop1.product", "a schema": "DROP DATABASE shop1",
 	} {
@@ -354,6 +367,7 @@ func TestATableOfAPatternThatNobodyKnowsAnyMoreStaysInDoubt(t *testing.T) {
 
 // A wildcard for the schema is none for the table.
 func TestADoubtAboutOneTableIsNoneAboutAnotherMapping(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.source.Exec(t, "CREATE TABLE shop.review (id INT PRIMARY KEY)", "CREATE DATABASE `my.shop`",
@@ -380,6 +394,7 @@ func TestADoubtAboutOneTableIsNoneAboutAnotherMapping(t *testing.T) {
 
 // The name in between is that of a table which nobody has ever seen.
 func TestTheKeysOfTablesThatSwapTheirNamesAreForgotten(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.mappings = `[{table: "shop.*", keys: ["{table}:{id}"]}]`
@@ -400,6 +415,7 @@ func TestTheKeysOfTablesThatSwapTheirNamesAreForgotten(t *testing.T) {
 
 // Its keys had five digits when they were cached, and no row was read since.
 func TestTheKeysOfATableThatWasAlteredWhileFreshetWasDownAreForgotten(t *testing.T) {
+	t.Parallel()
 	for what, change := range map[string][]string{
 		"altered":        {"ALTER TABLE shop.wide MODIFY id INT", "INSERT INTO shop.wide VALUES (8)"},
 		"made once more": {"DROP TABLE shop.wide", "CREATE TABLE shop.wide (id INT PRIMARY KEY)"},

@@ -31,6 +31,7 @@ func (s *site) caughtUp() (rows, keys int) {
 }
 
 func TestUntilCaughtUpEndsWhenTheBacklogIsFinished(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		if rows, keys := s.caughtUp(); rows != 0 || keys != 0 {
@@ -56,6 +57,7 @@ func TestUntilCaughtUpEndsWhenTheBacklogIsFinished(t *testing.T) {
 }
 
 func TestUntilCaughtUpEndsWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	s.caughtUp()
 	s.cache("product:1")

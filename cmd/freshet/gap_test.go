@@ -171,6 +171,7 @@ var gapSources = []database{
 // Whatever the source has lost while freshet was away: every key that may be stale is forgotten, those of rows that are
 // gone included, and reading goes on.
 func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
+	t.Parallel()
 	for what, lose := range map[string]func(g *gapped){
 		"purged": func(g *gapped) {
 			g.change()
@@ -195,7 +196,7 @@ func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 			g.source.Exec(g.t, "FLUSH BINARY LOGS")
 		},
 	} {
-		for _, source := range some(t, gapSources) {
+		for _, source := range testbed.Some(t, gapSources) {
 			t.Run(what+"/"+source.name, func(t *testing.T) {
 				t.Parallel()
 				g := newGapped(t, source.start(t))
@@ -238,6 +239,7 @@ func (g *gapped) finishedUpTo(id int) {
 }
 
 func TestAnotherServerWithoutGTIDsIsAGapThatIsPassed(t *testing.T) {
+	t.Parallel()
 	g := newGapped(t, withoutGTIDs(t))
 	r := g.run()
 	g.fill()
@@ -254,7 +256,8 @@ func TestAnotherServerWithoutGTIDsIsAGapThatIsPassed(t *testing.T) {
 
 // The binlog is deleted under a freshet that reads it, and what is in hand then is written late: older values.
 func TestWhatIsWrittenForChangesOfBeforeAGapIsForgottenToo(t *testing.T) {
-	for _, source := range some(t, gapSources) {
+	t.Parallel()
+	for _, source := range testbed.Some(t, gapSources) {
 		t.Run(source.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGapped(t, source.start(t))
@@ -297,6 +300,7 @@ func TestWhatIsWrittenForChangesOfBeforeAGapIsForgottenToo(t *testing.T) {
 
 // Killed at any step, it goes on where it was, or finds the gap once more.
 func TestAGapThatFreshetIsKilledOverIsPassedAllTheSame(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		g := newGapped(t, source)
 		g.extra += "scope_rate: 100\n"
@@ -339,6 +343,7 @@ func TestAGapThatFreshetIsKilledOverIsPassedAllTheSame(t *testing.T) {
 
 // What an XA transaction had changed that was prepared before the gap says nothing about one that has its XID after it.
 func TestAnXATransactionThatWasPreparedWithinTheGapIsInDoubt(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		g := newGapped(t, source)
 		r := g.run()
@@ -375,6 +380,7 @@ func (s *site) prepare(statement string) {
 // Without GTIDs reading begins at the beginning of the file, where the damage is found again: now and then, and never
 // without a doubt, until there is another file.
 func TestDamageThatStaysIsNoLoop(t *testing.T) {
+	t.Parallel()
 	g := newGapped(t, withoutGTIDs(t))
 	r := g.run()
 	g.fill()
@@ -398,6 +404,7 @@ func TestDamageThatStaysIsNoLoop(t *testing.T) {
 }
 
 func TestAGapIsAnsweredInTheRedisOfEachGroup(t *testing.T) {
+	t.Parallel()
 	for what, lose := range map[string]func(source *testbed.Server, t testing.TB){
 		"purged":      func(source *testbed.Server, t testing.TB) { source.PurgeBinlogs(t) },
 		"begun again": func(source *testbed.Server, t testing.TB) { source.ResetBinlogs(t) },
@@ -450,6 +457,7 @@ func TestAGapIsAnsweredInTheRedisOfEachGroup(t *testing.T) {
 
 // What was cached before a first start is forgotten, if that is asked for.
 func TestAFirstStartForgetsWhatWasCachedBefore(t *testing.T) {
+	t.Parallel()
 	const forget = "on_first_start: invalidate\n"
 	t.Run("in one process", func(t *testing.T) {
 		s := newSite(t, testbed.MariaDB(t))

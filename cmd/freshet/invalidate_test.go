@@ -38,7 +38,7 @@ redis: {addresses: ["127.0.0.1:1"]}
 mappings: [{table: shop.product, keys: ["product:{id}"]}]
 `), operate.CheckMappings)
 	testbed.Must(t, err)
-	listen := freeAddress(t)
+	listen := testbed.FreeAddress(t)
 	c := &counter{t: t, url: "http://" + listen, book: book}
 	doubts := operate.Book(func() *doubt.Book { return book })
 	server, err := admin.New(admin.Deps{

@@ -27,7 +27,7 @@ func (s *site) around(t *testing.T, kafka *testbed.KafkaCluster) *site {
 func (s *site) part(role string) *site {
 	s.t.Helper()
 	p := *s
-	p.role, p.listen = role, freeAddress(s.t)
+	p.role, p.listen = role, testbed.FreeAddress(s.t)
 	return &p
 }
 
@@ -60,6 +60,7 @@ func (s *site) nothingCached() {
 }
 
 func TestUntilCaughtUpEndsForEachPartAroundKafka(t *testing.T) {
+	t.Parallel()
 	for name, kafka := range map[string]func(testing.TB) *testbed.KafkaCluster{
 		"newest": testbed.SharedKafka,
 		"4.1.0": func(t testing.TB) *testbed.KafkaCluster {

@@ -33,6 +33,7 @@ func undoubted(all ...*site) {
 }
 
 func TestEachGroupForgetsTheKeysOfATruncatedTableInItsOwnRedis(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source).around(t, testbed.SharedKafka(t))
 		reader, a := s.part("reader"), s.part("invalidator")
@@ -98,6 +99,7 @@ func TestEachGroupForgetsTheKeysOfATruncatedTableInItsOwnRedis(t *testing.T) {
 }
 
 func TestAnAnswerOutlivesAKillOfTheInvalidatorThatGivesIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
 	s.extra = "scope_rate: 100\n"
 	reader, first, second := s.part("reader"), s.part("invalidator"), s.part("invalidator")
@@ -126,6 +128,7 @@ func TestAnAnswerOutlivesAKillOfTheInvalidatorThatGivesIt(t *testing.T) {
 
 // The updates wait for their turn when the table is truncated, and write their values after that.
 func TestWhatIsWrittenForOlderChangesIsForgottenTooAroundKafka(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
 	const rows = 100
 	s.mappings = `[{table: shop.product, second_delete: 1s, rate_limit: 10, keys: ["product:{id}"],
@@ -150,6 +153,7 @@ func TestWhatIsWrittenForOlderChangesIsForgottenTooAroundKafka(t *testing.T) {
 }
 
 func TestKeysAreForgottenByHandAroundKafka(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	reader, a := s.part("reader"), s.part("invalidator")
 	b := s.otherGroup()
@@ -213,6 +217,7 @@ func TestKeysAreForgottenByHandAroundKafka(t *testing.T) {
 
 // What an operator has removed the reason of is asked for again, and that may be at a process that does not answer it.
 func TestAnAnswerIsAskedForAgainWhereverThatIs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
 	s.source.Exec(t, "ALTER TABLE shop.product ADD name VARCHAR(20)")
 	s.mappings = "[{table: shop.product, keys: ['product:{id}', 'named:{name}']}]"
@@ -248,6 +253,7 @@ func (s *site) awaitDoubts(n int) {
 
 // While the member was stopped the doubt has ended, and has come again.
 func TestAMemberThatWasStoppedSettlesTheDoubtThatThereIsNow(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t)).around(t, testbed.SharedKafka(t))
 	reader, first, second := s.part("reader"), s.part("invalidator"), s.part("invalidator")
 	reader.start("reader")
@@ -273,6 +279,7 @@ func TestAMemberThatWasStoppedSettlesTheDoubtThatThereIsNow(t *testing.T) {
 
 // As docs/kafka.md says it.
 func TestNobodyWaitsForASourceThatWasRemoved(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t)).around(t, cluster)
 	reader, removed, invalidator := s.part("reader"), s.part("reader"), s.part("invalidator")
@@ -298,6 +305,7 @@ func TestNobodyWaitsForASourceThatWasRemoved(t *testing.T) {
 
 // The place that the doubt is about is one in the binlog of the server that is gone.
 func TestTheSourceFailsOverWhileADoubtIsAnswered(t *testing.T) {
+	t.Parallel()
 	for what, answering := range map[string]bool{"the group answers": true, "the group is down": false} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -343,6 +351,7 @@ func TestTheSourceFailsOverWhileADoubtIsAnswered(t *testing.T) {
 
 // As docs/kafka.md says it.
 func TestNobodyWaitsForAGroupThatWasRemoved(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t)).around(t, cluster)
 	reader, a, removed := s.part("reader"), s.part("invalidator"), s.otherGroup()

@@ -381,6 +381,7 @@ func throughFaults(t *testing.T, source *testbed.Server, values bool) {
 
 // Whatever is killed or hangs: once all processes say that all is well, no key is older than its row.
 func TestDoubtsAreAnsweredInEachGroupThroughFaults(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FRESHET_SOAK") == "" {
 		throughFaults(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"), false)
 		return

@@ -72,6 +72,7 @@ func (s *site) groupState(k *testbed.KafkaCluster) string {
 
 // The brokers wait for the one that was killed until its session is over, and share nothing out before.
 func TestWhileAKilledInvalidatorComesBackTheOthersGoOnDeleting(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Proxied: true})
 	line := cluster.Broker(1).Proxy
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, cluster)

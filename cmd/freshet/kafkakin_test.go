@@ -12,6 +12,7 @@ import (
 // Of two databases whose readers have the same source.name and topic, only one is read: the reader of the other ends,
 // and everybody else says that keys may be stale, until it has a name of its own.
 func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	for name, start := range map[string]func() *testbed.Server{
 		"mysql":   func() *testbed.Server { return testbed.MySQL(t) },

@@ -10,6 +10,7 @@ import (
 
 // Keys in trouble are in topics of the group, and are dealt with through a running invalidator or without one.
 func TestAKeyThatRedisRefusesBecomesADeadLetterAroundKafka(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	s.forbid()

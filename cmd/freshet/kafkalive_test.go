@@ -10,6 +10,7 @@ import (
 
 // Of two readers one stands by and says so. The position can be seen while they run, and set when they do not.
 func TestThePositionAroundKafkaIsShownWhileReadersRunAndSetWhenTheyDoNot(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
 	first, second, invalidator := s.part("reader"), s.part("reader"), s.part("invalidator")
 	at := places(t, s.source)["gtid"]
@@ -72,6 +73,7 @@ func TestThePositionAroundKafkaIsShownWhileReadersRunAndSetWhenTheyDoNot(t *test
 
 // Without its brokers freshet starts, says what it waits for, can be stopped, and begins by itself when they come.
 func TestFreshetStartsWithoutKafkaAndRecovers(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.Kafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	testbed.Must(t, kafka.Broker(1).Kill())

@@ -73,6 +73,7 @@ type losingRecords struct {
 // Whatever way records get lost, the backlog cannot be finished: that ends with exit code 3 and the reason, and goes on
 // only when it is told to.
 func TestRecordsThatKafkaLostAreNeverSkippedSilently(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	for name, c := range losing(t, kafka) {
@@ -111,6 +112,7 @@ func (s *site) loseRecords(c *losingRecords) (reader, invalidator *site) {
 
 // With on_gap: invalidate a loss is passed over, and what its keys were is forgotten, in the group's Redis alone.
 func TestWhatRecordsThatKafkaLostWereAboutIsForgotten(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	for name, c := range losing(t, kafka) {
@@ -147,6 +149,7 @@ func TestWhatRecordsThatKafkaLostWereAboutIsForgotten(t *testing.T) {
 // after partitions were added, when keys have moved. Where it is not known over how many partitions they were spread,
 // all are forgotten.
 func TestOnlyKeysOfThePartitionThatLostRecordsAreForgotten(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	place := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	place.extra, place.redisMore = passGaps, `, key_prefix: "app:"`
@@ -228,6 +231,7 @@ func kafkaTombstone(key string) kafka.Record { return kafka.Record{Key: kafka.Ne
 // A partition of which records are lost is stopped, in any process; the others go on, and all says so until somebody
 // has seen to it.
 func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	reader, invalidator, other := s.part("reader"), s.part("invalidator"), s.part("invalidator")
@@ -288,6 +292,7 @@ func TestAPartitionThatLostRecordsStopsAloneAndSaysSo(t *testing.T) {
 
 // A topic that is deleted and made again under the running processes ends them with exit code 3.
 func TestATopicThatIsMadeAnewUnderRunningPartsStopsThem(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	reader, invalidator := s.part("reader"), s.part("invalidator")
@@ -311,6 +316,7 @@ func TestATopicThatIsMadeAnewUnderRunningPartsStopsThem(t *testing.T) {
 // With on_gap: invalidate both go on, in the same processes, and what the topic held is forgotten: also what nothing
 // shows the loss of.
 func TestATopicThatIsMadeAgainUnderRunningPartsIsPassedOverWhereGapsAre(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	s.extra = passGaps
@@ -340,6 +346,7 @@ func TestATopicThatIsMadeAgainUnderRunningPartsIsPassedOverWhereGapsAre(t *testi
 }
 
 func TestAnEmptiedCheckpointTopicIsNoFirstStart(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	reader, invalidator := s.part("reader"), s.part("invalidator")
@@ -362,6 +369,7 @@ func TestAnEmptiedCheckpointTopicIsNoFirstStart(t *testing.T) {
 
 // A record that nobody can read is kept whole and holds up nobody; one of a newer format holds up its partition alone.
 func TestRecordsThatCannotBeReadStopOnlyThemselves(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	reader, invalidator := s.part("reader"), s.part("invalidator")
@@ -415,6 +423,7 @@ func (s *site) heldUp(from, to int) (held int64) {
 // What check calls an error is one at a start, too: these would lead to several leaders, and to dead letters that
 // vanish.
 func TestTopicsThatAreNotAsTheyMustBeAreRefusedAtTheStart(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	reader, invalidator := s.part("reader"), s.part("invalidator")
@@ -441,6 +450,7 @@ func TestTopicsThatAreNotAsTheyMustBeAreRefusedAtTheStart(t *testing.T) {
 
 // The invalidators go on all the time, and remember the earlier source of the name.
 func TestASourceThatWasRemovedComesBackUnderItsName(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.SharedKafka(t)
 	for name, compacted := range map[string]bool{"its tombstone is there": false, "nothing of it is there": true} {
 		t.Run(name, func(t *testing.T) {
@@ -481,6 +491,7 @@ func TestASourceThatWasRemovedComesBackUnderItsName(t *testing.T) {
 
 // With a topic go the commits of its groups, so that nothing of what it held seems to be left to do.
 func TestATopicThatIsMadeAnewWithNothingInItIsNotCaughtUpWith(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, kafka)
 	reader, invalidator := s.part("reader"), s.part("invalidator")
@@ -500,6 +511,7 @@ func TestATopicThatIsMadeAnewWithNothingInItIsNotCaughtUpWith(t *testing.T) {
 
 // Two that work on two Redis under one group, as with the default in both files, would each get a part of the deletes.
 func TestTwoRedisUnderOneGroupAreNotFresh(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
 	reader, a, b := s.part("reader"), s.part("invalidator"), s.part("invalidator")
 	b.redis = testbed.Redis(t)

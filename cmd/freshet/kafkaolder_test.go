@@ -124,6 +124,7 @@ func (o *olderGroup) underWay() (leader, other *site) {
 }
 
 func TestAroundKafkaChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlderGroup(t, source, asIs)
 		o.redis.Do(t, "save")
@@ -139,6 +140,7 @@ func TestAroundKafkaChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *te
 }
 
 func TestAroundKafkaChangesAreDoneAgainWhenRedisWentBackWhileAllWereDown(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MariaDB(t), asIs)
 	o.redis.Do(t, "save")
 	o.change()
@@ -152,6 +154,7 @@ func TestAroundKafkaChangesAreDoneAgainWhenRedisWentBackWhileAllWereDown(t *test
 }
 
 func TestAroundKafkaChangesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), func(s *site) {
 		s.redis = testbed.Redis(t, "--appendonly", "yes", "--appendfsync", "no")
 	})
@@ -168,6 +171,7 @@ func TestAroundKafkaChangesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T)
 
 // The next invalidator goes on where the one that was killed was, and where the one that was stopped was.
 func TestARedoGoesOnInTheNextInvalidator(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(r *testbed.Running){
 		"killed":  func(r *testbed.Running) { r.Kill9() },
 		"stopped": func(r *testbed.Running) { r.Stop(t, patience) },
@@ -189,6 +193,7 @@ func TestARedoGoesOnInTheNextInvalidator(t *testing.T) {
 
 // What a redo has not done yet, a snapshot from its middle lacks.
 func TestAroundKafkaASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), slowly)
 	o.redis.Do(t, "save")
 	o.change()
@@ -203,6 +208,7 @@ func TestAroundKafkaASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) 
 
 // The topic has no record of a TRUNCATE.
 func TestAroundKafkaADoubtThatWasAnsweredIsAnsweredAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), asIs)
 	before := o.stamp()
 	o.redis.Do(t, "save")
@@ -224,6 +230,7 @@ func TestAroundKafkaADoubtThatWasAnsweredIsAnsweredAgain(t *testing.T) {
 }
 
 func TestAllKeysAreForgottenWhenTheTopicHasNotAll(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(o *olderGroup){
 		"records are deleted": func(o *olderGroup) {
 			o.asClient(func(c *broker.Client) {
@@ -256,6 +263,7 @@ func TestAllKeysAreForgottenWhenTheTopicHasNotAll(t *testing.T) {
 }
 
 func TestAroundKafkaTheOperatorSaysHowFarToGoBack(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), func(s *site) { s.redisMore = ", failover_window: 1h" })
 	o.change()
 	for id := range changed {
@@ -268,6 +276,7 @@ func TestAroundKafkaTheOperatorSaysHowFarToGoBack(t *testing.T) {
 }
 
 func TestAroundKafkaAnOperatorHasChangesDoneAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MySQL(t), asIs)
 	for id := changed; id < changed+untouched; id++ {
 		o.write(id)
@@ -303,6 +312,7 @@ func TestAroundKafkaAnOperatorHasChangesDoneAgain(t *testing.T) {
 
 // A source that is gone for good says no more what everybody can see.
 func TestAroundKafkaTheChangesOfASourceThatWasRemovedAreDoneAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlderGroup(t, testbed.MariaDB(t), asIs)
 	o.redis.Do(t, "save")
 	o.change()

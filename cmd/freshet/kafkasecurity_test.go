@@ -15,6 +15,7 @@ var secrets = []string{`pass"word-s s=;`, "wrong-password", "admin-password"}
 
 // A broker that demands TLS and a login, and knows ACLs. Each test has a user of its own, who may do nothing at first.
 func TestAGuardedCluster(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.Kafka(t, testbed.KafkaOptions{TLS: true, ACL: true, Users: map[string]string{
 		"admin": secrets[2], "alice": secrets[0], "bob": secrets[0], "carol": secrets[0],
 	}})

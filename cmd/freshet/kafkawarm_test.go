@@ -48,6 +48,7 @@ func (w *walkers) leads() (leader, other *site) {
 
 // While a group fills its Redis from a table, the table is written, and the member that reads the rows is killed.
 func TestATableIsWalkedByTheNextMemberToo(t *testing.T) {
+	t.Parallel()
 	const rows = 6000
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	// What cannot be written within D/2 of its reading is left out, so D is long enough for a busy machine.
@@ -111,6 +112,7 @@ func TestATableIsWalkedByTheNextMemberToo(t *testing.T) {
 
 // All that rows are read for, with Kafka.
 func TestRowsAreReadAroundKafka(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL")).around(t, testbed.SharedKafka(t))
 	s.source.Exec(t, "CREATE TABLE shop.user (id INT PRIMARY KEY, name VARCHAR(20) NOT NULL)",
 		"CREATE TABLE shop.slow (id INT PRIMARY KEY)", "CREATE TABLE shop.counted (id INT PRIMARY KEY)")
@@ -209,6 +211,7 @@ func TestRowsAreReadAroundKafka(t *testing.T) {
 
 // Rows are read from the server that the reader reads, for only of that one it is known what everybody sees.
 func TestRowsAreReadFromTheServerThatTheReaderReads(t *testing.T) {
+	t.Parallel()
 	first, second := testbed.MySQL(t), testbed.MySQL(t)
 	second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, "+
 		"SOURCE_USER='root', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")

@@ -51,6 +51,7 @@ func (s *site) slowReaders(n, rows int, within time.Duration) (stop func(), fill
 // Warm-ups are asked for, cancelled and killed, while rows change and slow readers fill the cache. At the end no value
 // is older than its row.
 func TestWarmUpsThatAreCancelledAndKilledLeaveNoStaleValue(t *testing.T) {
+	t.Parallel()
 	const rows = 300
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	s.mappings, s.extra = `
@@ -97,4 +98,39 @@ func TestWarmUpsThatAreCancelledAndKilledLeaveNoStaleValue(t *testing.T) {
 		return true
 	})
 	t.Logf("%d fills, %d rows, %d values", filled.Load(), len(have), len(cached))
+}
+
+// The member that walks is killed between the first and the final action of its keys, and then the warm-up is
+// cancelled. Another member has older changes of the keys in hand, whose final actions take those of the walk for newer
+// ones.
+func TestAWarmUpThatIsKilledAndThenCancelledLeavesNoStaleValue(t *testing.T) {
+	const rows = 60
+	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
+	s.mappings = `
+  - {table: shop.product, keys: ["product:{id}"], second_delete: 20s, rebuild: {from: row, as: json}}
+`
+	s.fill(rows)
+	w := s.walkers()
+	leader, other := w.leads()
+	s.source.Exec(t, "UPDATE shop.product SET price = 777")
+	other.await("the changes are in hand", func(st *app.Status) bool { return st.Pending > 0 })
+	other.ask("warm", "--table", "shop.product")
+	other.await("rows are walked", func(st *app.Status) bool { return len(st.WarmUps) == 1 && st.WarmUps[0].Keys == rows })
+	id := other.status().WarmUps[0].ID
+	w.running[leader].Kill9()
+	if code := other.start("warm", "--cancel", id).Wait(t, patience); code != exitDone {
+		t.Fatalf("exit code %d", code)
+	}
+	for n := range rows { // readers that have read the rows before they were changed
+		s.redis.Do(t, "set", fmt.Sprintf("product:%d", n), fmt.Sprintf(`{"id":%d,"price":1}`, n))
+	}
+	other.await("it has ended", func(st *app.Status) bool { return len(st.WarmUps) == 0 })
+	w.reader.freshAgain()
+	other.freshAgain()
+	_, cached := s.products()
+	for n, price := range cached {
+		if price != 777 {
+			t.Errorf("product:%d has the price %d", n, price)
+		}
+	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +18,13 @@ import (
 // lives is a site whose freshet is killed at the steps of a doubt's life. There is a proxy in front of the source, and
 // one in front of Redis.
 type lives struct {
-	*site
+	*site        // the process that answers
+	reads  *site // the process that reads the source: the same one, but around Kafka
 	binlog *proxy.Binlog
 	resp   *proxy.RESP
-	run    *testbed.Running
+	kafka  *testbed.KafkaCluster // nil: the log is the embedded one
+	// running is the process of each.
+	running map[*site]*testbed.Running
 }
 
 // livesKeys is how many keys are stale: the pages of a pass are of 200.
@@ -33,8 +35,9 @@ const livesKeys = 700
 //
 // It is one doubt, which freshet must know after each start: otherwise the next step is never reached.
 func TestAFreshetThatIsKilledAtAnyStepOfADoubtGoesOnWithIt(t *testing.T) {
+	t.Parallel()
 	servers := map[string]func(testing.TB, ...string) *testbed.Server{"mariadb": testbed.MariaDB}
-	if os.Getenv("FRESHET_SOAK") != "" {
+	if testbed.Soak() {
 		servers["mysql"] = testbed.MySQL
 	}
 	for name, start := range servers {
@@ -47,15 +50,36 @@ func TestAFreshetThatIsKilledAtAnyStepOfADoubtGoesOnWithIt(t *testing.T) {
 	}
 }
 
+// newLives starts freshet on a site between proxies. Its log is the embedded one.
 func newLives(t *testing.T, source *testbed.Server) *lives {
 	t.Helper()
-	l := &lives{site: newSite(t, source), binlog: proxy.StartBinlog(t, source.Addr)}
-	l.resp = proxy.StartRESP(t, l.redis.Addr)
+	l := livesOn(newSite(t, source))
+	l.reads, l.role = l.site, "run"
+	l.begin()
+	return l
+}
+
+func livesOn(s *site) *lives {
+	s.t.Helper()
+	l := &lives{site: s, binlog: proxy.StartBinlog(s.t, s.source.Addr), running: map[*site]*testbed.Running{}}
+	l.resp = proxy.StartRESP(s.t, s.redis.Addr)
 	l.sourceAt, l.redisAt, l.extra = l.binlog.Addr(), []string{l.resp.Addr()}, "scope_rate: 5000\n"
-	l.run = l.site.run()
+	return l
+}
+
+// begin starts what there is, and makes keys stale.
+func (l *lives) begin() {
+	l.t.Helper()
+	for _, s := range []*site{l.reads, l.site} {
+		if l.running[s] == nil {
+			l.running[s] = s.start(s.role)
+		}
+	}
+	for s := range l.running {
+		s.await("freshet is fresh", func(st *app.Status) bool { return st.State == app.Fresh })
+	}
 	l.cache("other:1")
 	l.fill()
-	return l
 }
 
 // fill makes keys stale.
@@ -68,13 +92,22 @@ func (l *lives) fill() {
 	testbed.Must(l.t, l.redis.Client().MSet(l.t.Context(), words...).Err())
 }
 
-// again kills freshet at a step, and starts it. What its lines had held is dropped.
-func (l *lives) again(step string, release func()) {
+// again kills a process at a step, and starts it. What its lines had held is dropped.
+func (l *lives) again(s *site, step string, release func()) {
 	l.t.Helper()
-	l.run.Kill9()
-	l.t.Logf("killed: %s", step)
+	l.kill(s, step)
 	release()
-	l.run = l.start("run")
+	l.running[s] = s.start(s.role)
+}
+
+// kill kills a process at a step. The brokers need not wait until its session is over.
+func (l *lives) kill(s *site, step string) {
+	l.t.Helper()
+	l.running[s].Kill9()
+	l.t.Logf("killed: %s", step)
+	if l.kafka != nil {
+		l.expel(s)
+	}
 }
 
 // beforeItIsWritten kills freshet when the event has not come yet, and when it has just come.
@@ -91,22 +124,21 @@ func (l *lives) beforeItIsWritten() {
 		if i == 0 {
 			l.source.Exec(l.t, "TRUNCATE shop.product")
 		} else {
-			l.run = l.start("run")
+			l.running[l.reads] = l.reads.start(l.reads.role)
 		}
 		select {
 		case <-l.binlog.Held():
 		case <-time.After(patience):
 			l.t.Fatal("the statement does not come")
 		}
-		l.run.Kill9()
-		l.t.Logf("killed: the statement is held, %d", i)
+		l.kill(l.reads, fmt.Sprintf("the statement is held, %d", i))
 		l.binlog.OnEvent(nil)
 		l.binlog.Reset()
 		l.binlog.Release()
 	}
-	l.run = l.start("run")
+	l.running[l.reads] = l.reads.start(l.reads.role)
 	l.await("it is in doubt", func(st *app.Status) bool { return len(st.Doubts) > 0 })
-	l.again("it is in doubt", func() {})
+	l.again(l.site, "it is in doubt", func() {})
 }
 
 // held holds the first UNLINK of freshet's that is meant, before Redis gets it. It never does.
@@ -135,7 +167,7 @@ func (l *lives) held(what string, meant func(keys []string) bool) {
 	case <-time.After(patience):
 		l.t.Fatalf("%s: it does not come to that: %+v", what, l.status())
 	}
-	l.again(what, func() {
+	l.again(l.site, what, func() {
 		l.resp.OnCommand(nil)
 		close(released)
 	})
@@ -171,7 +203,11 @@ func (l *lives) late() func(keys []string) bool {
 // stale when the first pass begins.
 func (l *lives) whileItIsAnswered() {
 	l.t.Helper()
-	for n := 0; n < livesKeys; n += 200 {
+	after := []int{0, 200, 400, 600}
+	if l.kafka != nil { // where each takes longer
+		after = testbed.Some(l.t, after)
+	}
+	for _, n := range after {
 		l.fill()
 		l.held(fmt.Sprintf("first pass, after %d keys", n), pages(n))
 	}
@@ -184,11 +220,7 @@ func (l *lives) whileItIsAnswered() {
 // aroundItsEnd kills freshet about the time at which the doubt ends, and after that.
 func (l *lives) aroundItsEnd() {
 	l.t.Helper()
-	rounds := 3
-	if os.Getenv("FRESHET_SOAK") != "" {
-		rounds = 30
-	}
-	for range rounds {
+	for range testbed.Cut(3, 30) {
 		l.afterTheLastKey()
 	}
 	for id := range livesKeys {
@@ -197,7 +229,9 @@ func (l *lives) aroundItsEnd() {
 	l.freshAgain()
 	l.kept("other:1")
 	l.cache("product:1") // by a reader, later
-	l.again("the doubt is gone", func() {})
+	for s := range l.running {
+		l.again(s, "the doubt is gone", func() {})
+	}
 	l.await("freshet is fresh", func(st *app.Status) bool { return st.State == app.Fresh })
 	if st := l.status(); len(st.Doubts) > 0 || raised(st, alarm.TruncatedTable) {
 		l.t.Errorf("the doubt is there again: %+v", st.Doubts)
@@ -231,5 +265,5 @@ func (l *lives) afterTheLastKey() {
 		l.t.Fatalf("it does not come to an end: %+v", l.status())
 	}
 	<-time.After(time.Duration(rand.IntN(60)) * time.Millisecond)
-	l.again("after the last key", func() { l.resp.OnCommand(nil) })
+	l.again(l.site, "after the last key", func() { l.resp.OnCommand(nil) })
 }

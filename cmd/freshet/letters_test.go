@@ -20,6 +20,7 @@ func (s *site) forbid() {
 }
 
 func TestAKeyThatRedisRefusesBecomesADeadLetterAndIsReplayed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	s.forbid()
 	r := s.run()
@@ -86,6 +87,7 @@ func (s *site) oneLetter() string {
 }
 
 func TestWithoutATokenDeadLettersAreShownAndNotChanged(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	s.forbid()
 	s.token = ""

@@ -17,9 +17,10 @@ import (
 )
 
 func TestARunningFreshetTellsHowItIsAndStopsWhenItIsTold(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
-		metrics := freeAddress(t)
+		metrics := testbed.FreeAddress(t)
 		s.env = []string{"FRESHET_ADMIN_METRICS_LISTEN=" + metrics}
 		r := s.run()
 		s.env = nil
@@ -123,7 +124,7 @@ func metricsAreClean(t *testing.T, url string) {
 // secondIsRefused starts what would get in the way of a running freshet.
 func (s *site) secondIsRefused(t *testing.T) {
 	other := *s
-	other.t, other.listen = t, freeAddress(t)
+	other.t, other.listen = t, testbed.FreeAddress(t)
 	other.refused(exitFailed, []string{s.dir, "in use by another process"}, "run")
 	other.refused(exitFailed, []string{"in use by another process", "stop freshet"}, "position", "set", "gtid:"+
 		s.source.GTIDs(t))
@@ -159,6 +160,7 @@ func (s *site) tails() (text, lines *testbed.Running) {
 }
 
 func TestAnInterruptedTailEndsWell(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	r := s.run()
 	text, lines := s.tails()
@@ -175,6 +177,7 @@ func TestAnInterruptedTailEndsWell(t *testing.T) {
 }
 
 func TestAWrongPasswordIsASentenceWithoutThePassword(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		source.Exec(t, "CREATE USER 'cache'@'127.0.0.1' IDENTIFIED BY 'right-password'")
@@ -193,6 +196,7 @@ func TestAWrongPasswordIsASentenceWithoutThePassword(t *testing.T) {
 }
 
 func TestFreshetStartsWithoutRedisAndRecovers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	testbed.Must(t, s.redis.Stop())
 	r := s.start("run")
@@ -220,6 +224,7 @@ func TestFreshetStartsWithoutRedisAndRecovers(t *testing.T) {
 }
 
 func TestAFirstStartAmongTheKeysOfOthersIsFresh(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		for _, key := range lookalikes() {
@@ -236,6 +241,7 @@ func TestAFirstStartAmongTheKeysOfOthersIsFresh(t *testing.T) {
 }
 
 func TestFreshetWaitsForTheSourceAndCanBeStoppedMeanwhile(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	testbed.Must(t, s.source.Stop())
 	r := s.start("run")
@@ -251,6 +257,7 @@ func TestFreshetWaitsForTheSourceAndCanBeStoppedMeanwhile(t *testing.T) {
 }
 
 func TestFreshetStopsWhileRedisHangsAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	r := s.run()
 	s.cache("product:1")

@@ -10,6 +10,7 @@ import (
 )
 
 func TestDurationsInTheLogHaveAUnit(t *testing.T) {
+	t.Parallel()
 	for _, format := range []config.LogFormat{config.LogJSON, config.LogText} {
 		var out bytes.Buffer
 		c := &cli{stderr: &out}

@@ -26,6 +26,7 @@ func (s *site) doubtAbout(template string) (id string) {
 }
 
 func TestWhatNewMappingsNameCanBeForgotten(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.keys = []string{"product:{id}"}
@@ -35,6 +36,7 @@ func TestWhatNewMappingsNameCanBeForgotten(t *testing.T) {
 }
 
 func TestWhatNewMappingsNameCanBeForgottenAroundKafka(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	s.keys = []string{"product:{id}"}
 	s.run().Stop(t, patience)
@@ -76,6 +78,7 @@ func (s *site) changesItsMappings() {
 
 // A request that waits for its answer is not dismissed because its mapping has gone meanwhile.
 func TestWhatNoMappingNamesAnyMoreIsNotSaidToBeForgotten(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.keys = []string{"product:{id}", "price:{price}"}
 	s.run().Stop(t, patience)

@@ -44,6 +44,7 @@ func offset(info, name string) string {
 // connections that it has: it was cut off from the others, and does not know yet. What it acknowledges counts for
 // nothing.
 func TestDeletesFollowAnAddressThatMovesWhileTheFormerServerStillAnswers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	former := s.redis
 	between := proxy.Start(t, former.Addr)
@@ -78,6 +79,7 @@ func TestDeletesFollowAnAddressThatMovesWhileTheFormerServerStillAnswers(t *test
 
 // The sentinels promote a replica that lacks the last deletes.
 func TestAFailoverBySentinelsLeavesNoKeyStale(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	master, replica := s.redis, s.replicate()
 	const name = "shop-cache"
@@ -126,6 +128,7 @@ func TestAFailoverBySentinelsLeavesNoKeyStale(t *testing.T) {
 // Two invalidators of a group notice at different times that the address leads elsewhere, as if one had cached a name.
 // Meanwhile that one deletes keys on the server that the other has left.
 func TestAroundKafkaNoKeyIsStaleIfOneInvalidatorFollowsAnAddressLate(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
 	o := &olderGroup{
 		older: &older{site: s}, reader: s.part("reader"),
@@ -172,6 +175,7 @@ func TestAroundKafkaNoKeyIsStaleIfOneInvalidatorFollowsAnAddressLate(t *testing.
 
 // What is deleted over connections of before may be deleted on a server that nobody reads from any more.
 func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	between := proxy.Start(t, s.redis.Addr)
 	s.redisAt = []string{between.Addr()}
@@ -181,7 +185,7 @@ func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
 		"WHERE id < 1000) SELECT id, 1 FROM n", "INSERT INTO shop.product SELECT 1000 * a.id + b.id, 1 FROM shop.product a, "+
 		"shop.product b WHERE a.id <= 50")
 	s.stamped()
-	between.Aim(freeAddress(t))
+	between.Aim(testbed.FreeAddress(t))
 	s.await("freshet says that it does not know", func(st *app.Status) bool {
 		return st.State == app.Doubtful && strings.Contains(st.Sentence, "whether redis "+between.Addr()+" is still the same")
 	})
@@ -190,6 +194,7 @@ func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
 }
 
 func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	sentinels := testbed.Sentinels(t, testbed.SentinelOptions{Name: "shop", Master: s.redis}, 1)
 	s.redisAt = []string{sentinels[0].Addr}
@@ -206,6 +211,7 @@ func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {
 }
 
 func TestNothingCountsThatTheReplicasDoNotHave(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	replica := s.replicate()
 	s.redisMore = ", wait_replicas: 1"

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/checkpoint"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -115,6 +117,7 @@ func (o *older) restart() {
 }
 
 func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		o.redis.Do(t, "save")
@@ -126,6 +129,7 @@ func TestChangesAreDoneAgainWhenRedisComesBackWithAnOldSnapshot(t *testing.T) {
 }
 
 func TestASecondRestartBeginsTheRedoAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -138,6 +142,7 @@ func TestASecondRestartBeginsTheRedoAgain(t *testing.T) {
 
 // What a redo has not done yet, a snapshot from its middle lacks.
 func TestASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -154,6 +159,7 @@ func TestASnapshotFromTheMiddleOfARedoSaysWhereToBegin(t *testing.T) {
 }
 
 func TestChangesAreDoneAgainWhenRedisWentBackWhileFreshetWasDown(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MariaDB(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -166,6 +172,7 @@ func TestChangesAreDoneAgainWhenRedisWentBackWhileFreshetWasDown(t *testing.T) {
 
 // Redis' file of commands lacks its end after the loss of a machine.
 func TestChangesAreDoneAgainWhenRedisLostTheEndOfItsLog(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t), "--appendonly", "yes", "--appendfsync", "no")
 	file := o.log()
 	info, err := os.Stat(file)
@@ -190,6 +197,7 @@ func (o *older) log() string {
 }
 
 func TestAKilledRedoGoesOn(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -216,6 +224,7 @@ func TestAKilledRedoGoesOn(t *testing.T) {
 
 // TRUNCATE names no rows: it is a doubt of its own, also when it is read again.
 func TestATruncateIsAnsweredAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.source.Exec(t, "TRUNCATE shop.product")
@@ -227,6 +236,7 @@ func TestATruncateIsAnsweredAgain(t *testing.T) {
 }
 
 func TestAllKeysAreForgottenWhenTheBinlogHasGone(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -242,6 +252,7 @@ func TestAllKeysAreForgottenWhenTheBinlogHasGone(t *testing.T) {
 
 // A Redis that never had a stamp says nothing about how old its data is.
 func TestAllKeysAreForgottenWhenNobodyKnowsHowOldTheDataIs(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	for _, k := range o.redis.Client().Keys(t.Context(), "freshet:stamp:*").Val() {
 		o.redis.Do(t, "rename", k, "stamp")
@@ -254,6 +265,7 @@ func TestAllKeysAreForgottenWhenNobodyKnowsHowOldTheDataIs(t *testing.T) {
 }
 
 func TestTheOperatorSaysHowFarToGoBack(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.redisMore = ", failover_window: 1h"
 	o := &older{site: s}
@@ -274,4 +286,44 @@ func TestTheOperatorSaysHowFarToGoBack(t *testing.T) {
 	o.redis.Do(t, "save")
 	o.restart()
 	o.redone()
+}
+
+// What was given up, and was replayed just before Redis lost its last writes, is older than the window of the operator,
+// and no stamp has been moved since.
+func TestADeadLetterThatWasReplayedIsDoneAgainWhenRedisLosesThat(t *testing.T) {
+	for name, window := range map[string]string{"as the stamp says": "", "with a window": ", failover_window: 1ms"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, testbed.MySQL(t))
+			s.forbid()
+			s.redisMore = window
+			may := func(keys string) {
+				s.redis.Do(t, "ACL", "SETUSER", "freshet", "reset", "on", ">redis-password", "+@all", "~product:*", "~freshet:*",
+					keys)
+			}
+			may("~none")
+			s.run()
+			s.stamped()
+			s.cache("secret:1")
+			s.cache("secret:2")
+			s.write(1)
+			s.await("the key is given up", func(st *app.Status) bool { return st.DeadLetters == 1 && st.Parked == 0 })
+			s.redis.Do(t, "save")
+			<-time.After(3 * time.Second) // longer than the window
+			may("~secret:*")
+			s.ask("dlq", "replay", "--all")
+			s.gone("secret:1")
+			s.await("nothing is in trouble", func(st *app.Status) bool { return st.DeadLetters == 0 && st.Parked == 0 })
+			s.stamped()
+			testbed.Must(t, s.redis.Kill())
+			testbed.Must(t, s.redis.Start(t.Context()))
+			may("~secret:*")
+			s.await("redis is in doubt", func(st *app.Status) bool { return raised(st, alarm.RedisChanged) })
+			s.freshAgain()
+			if s.cached("secret:1") {
+				t.Error("secret:1 is back, and nobody deletes it")
+			}
+			s.kept("secret:2")
+		})
+	}
 }

@@ -16,6 +16,7 @@ func places(t *testing.T, source *testbed.Server) map[string]string {
 }
 
 func TestAPositionThatIsSetBackLeadsToTheSameDeletesAgain(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.write(1)
@@ -49,6 +50,7 @@ func TestAPositionThatIsSetBackLeadsToTheSameDeletesAgain(t *testing.T) {
 }
 
 func TestAPositionIsSetForwardOnlyOnPurpose(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.caughtUp()
@@ -76,6 +78,7 @@ func TestAPositionIsSetForwardOnlyOnPurpose(t *testing.T) {
 }
 
 func TestAPositionCanBeSetBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	at := places(t, s.source)["gtid"]
 	s.cache("product:1")
@@ -90,6 +93,7 @@ func TestAPositionCanBeSetBeforeTheFirstStart(t *testing.T) {
 }
 
 func TestAPositionThatTheSourceDoesNotHaveIsRefused(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.caughtUp()
@@ -108,6 +112,7 @@ func TestAPositionThatTheSourceDoesNotHaveIsRefused(t *testing.T) {
 }
 
 func TestPurgedBinlogsEndWithTheirOwnExitCodeAndTheGapInWords(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.caughtUp()

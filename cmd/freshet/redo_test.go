@@ -14,6 +14,7 @@ import (
 
 // A binlog that began again gives the same GTIDs to other transactions.
 func TestAStampOfABinlogThatBeganAgainSaysNothing(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.redis.Do(t, "save")
 	o.change()
@@ -41,6 +42,7 @@ func TestAStampOfABinlogThatBeganAgainSaysNothing(t *testing.T) {
 
 // The time of a transaction is when it was committed, not when its statement began.
 func TestALongStatementIsWithinTheWindow(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	s.redisMore = ", failover_window: 1h"
 	o := &older{site: s}
@@ -65,6 +67,7 @@ func TestALongStatementIsWithinTheWindow(t *testing.T) {
 // Columns, tables and names of tables that changed since the data was written. With MINIMAL the binlog does not say how
 // the columns of before were.
 func TestTablesThatChangedSinceTheStamp(t *testing.T) {
+	t.Parallel()
 	const add = "ALTER TABLE shop.product ADD COLUMN first INT NOT NULL DEFAULT 1 FIRST"
 	const create = "CREATE TABLE shop.product (price INT NOT NULL, id INT PRIMARY KEY)"
 	another := []string{
@@ -107,6 +110,7 @@ func TestTablesThatChangedSinceTheStamp(t *testing.T) {
 
 // A transaction that was prepared before the stamp and committed after it.
 func TestAPreparedTransactionAcrossTheStamp(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		o.write(7)
@@ -141,6 +145,7 @@ func TestAPreparedTransactionAcrossTheStamp(t *testing.T) {
 
 // Another server took over since the data was written, and has other places in its binlog.
 func TestTheSourceFailedOverSinceTheStamp(t *testing.T) {
+	t.Parallel()
 	first, second := testbed.MySQL(t), testbed.MySQL(t)
 	second.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
 		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", first.Port), "START REPLICA")
@@ -168,6 +173,7 @@ func TestTheSourceFailedOverSinceTheStamp(t *testing.T) {
 
 // What is no place says nothing about how old the data is.
 func TestAStampThatMakesNoSense(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	key := o.redis.Client().Keys(t.Context(), "freshet:stamp:*").Val()[0]
 	for _, text := range []string{"{}", "null", "garbage"} {
@@ -204,6 +210,7 @@ func (o *older) left() (n int) {
 }
 
 func TestAnOperatorHasChangesDoneAgain(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		o := newOlder(t, source)
 		for id := changed; id < changed+untouched; id++ {
@@ -233,6 +240,7 @@ func TestAnOperatorHasChangesDoneAgain(t *testing.T) {
 
 // An operator who asked for ten minutes does not mean the whole cache.
 func TestChangesThatTheBinlogDoesNotHoldAreNotDoneAgain(t *testing.T) {
+	t.Parallel()
 	o := newOlder(t, testbed.MySQL(t))
 	o.refused(exitFailed, []string{"cannot be answered: the binlog does not hold these changes any more", "freshet invalidate"},
 		"redo", "--since", "2h", "--wait")
@@ -245,6 +253,7 @@ func TestChangesThatTheBinlogDoesNotHoldAreNotDoneAgain(t *testing.T) {
 
 // What nobody waits for any more ends, whether it goes through the binlog or through Redis.
 func TestAnAnswerEndsWithItsDoubt(t *testing.T) {
+	t.Parallel()
 	for name, command := range map[string][]string{
 		"redo": {"redo", "--since", "1s"}, "scope": {"invalidate", "--table", "shop.product"},
 	} {
@@ -285,6 +294,7 @@ func TestAnAnswerEndsWithItsDoubt(t *testing.T) {
 
 // The times in the binlog are those of the source's clock, which may be behind ours.
 func TestSinceIsNotLessWhereTheSourcesClockIsBehind(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))
 	at := func(ago time.Duration) string { return fmt.Sprintf("SET timestamp = %d", time.Now().Add(-ago).Unix()) }
 	s.source.Exec(t, "CREATE USER 'late'@'127.0.0.1' IDENTIFIED BY 'late'",
@@ -317,6 +327,7 @@ func TestSinceIsNotLessWhereTheSourcesClockIsBehind(t *testing.T) {
 // Rows that foreign keys had changed are changes, too, though the foreign key is gone by the time that they are done
 // again.
 func TestARedoOverAForeignKeyThatIsGone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
 	s.mappings = `[{table: shop.child, keys: ["child:{id}"]}, {table: shop.product, keys: ["product:{id}"]}]`
 	s.source.Exec(t, "CREATE TABLE shop.parent (id INT PRIMARY KEY)",

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -38,7 +37,7 @@ func both(t *testing.T, f func(t *testing.T, source *testbed.Server)) { onEach(t
 
 // either runs a test on both in a soak, and else on one of them: what it shows has little to do with the server.
 func either(t *testing.T, f func(t *testing.T, source *testbed.Server)) {
-	onEach(t, some(t, databases), f)
+	onEach(t, testbed.Some(t, databases), f)
 }
 
 // onEach runs a test on each kind of server, and returns once all have ended. They mostly wait, so they run at a time.
@@ -53,16 +52,6 @@ func onEach(t *testing.T, of []database, f func(t *testing.T, source *testbed.Se
 	})
 }
 
-// some returns all in a soak, and else one, by chance: FRESHET_SEED repeats it.
-func some[T any](t *testing.T, all []T) []T {
-	t.Helper()
-	if testbed.Soak() {
-		return all
-	}
-	n := testbed.Seeded(t).IntN(len(all))
-	return all[n : n+1]
-}
-
 // site is where freshet works: a database with a table, a Redis, and a configuration for both.
 type site struct {
 	t      *testing.T
@@ -75,6 +64,7 @@ type site struct {
 	token          string // admin.token; "": none
 	keys           []string
 	sourceAt       string   // source.addresses; "": where source is
+	sourceMore     string   // in source
 	redisAt        []string // redis.addresses; nil: where redis is
 	redisMore      string   // in redis
 	mappings       string   // as the configuration has them; "": shop.product with the keys
@@ -91,25 +81,17 @@ func newSite(t *testing.T, source *testbed.Server) *site {
 	t.Helper()
 	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
 	return &site{
-		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"), listen: freeAddress(t),
-		user: source.User, password: source.Password, token: "hush-hush-hush", keys: []string{"product:{id}"},
+		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"),
+		listen: testbed.FreeAddress(t), user: source.User, password: source.Password, token: "hush-hush-hush",
+		keys: []string{"product:{id}"},
 	}
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (s *site) config() string {
 	var b strings.Builder
 	if s.role != "invalidator" || s.readsRows {
-		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms}\n",
-			cmp.Or(s.sourceAt, s.source.Addr), s.user, s.password)
+		fmt.Fprintf(&b, "source: {addresses: [%q], user: %q, password: %q, heartbeat: 200ms%s}\n",
+			cmp.Or(s.sourceAt, s.source.Addr), s.user, s.password, s.sourceMore)
 	}
 	if s.role != "invalidator" {
 		if s.mappings == "" {

@@ -10,6 +10,7 @@ import (
 // What is in doubt since the mappings have changed is written when the source was asked for its tables: a process that
 // is stopped meanwhile has not failed, and the next one records it.
 func TestWhoIsStoppedWhileTheMappingsAreComparedHasNotFailed(t *testing.T) {
+	t.Parallel()
 	kafka := testbed.SharedKafka(t)
 	embedded := newSite(t, testbed.MySQL(t))
 	around := *embedded

@@ -39,6 +39,7 @@ func doubtful(answer string) look {
 }
 
 func TestADoubtIsWaitedForUntilItIsGone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
 		began := time.Now()
@@ -62,6 +63,7 @@ func TestADoubtIsWaitedForUntilItIsGone(t *testing.T) {
 }
 
 func TestADoubtThatCannotBeAnsweredEndsTheWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stuck := doubtful("product:{name} holds free text")
 		stuck.all[1].Stuck = true
@@ -73,6 +75,7 @@ func TestADoubtThatCannotBeAnsweredEndsTheWait(t *testing.T) {
 }
 
 func TestAFreshetThatIsGoneForLongEndsTheWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		gone := &looks{left: []look{doubtful(""), {err: admin.ErrAway}}}
@@ -84,6 +87,7 @@ func TestAFreshetThatIsGoneForLongEndsTheWait(t *testing.T) {
 }
 
 func TestAWaitCanBeEndedByHand(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -95,6 +99,7 @@ func TestAWaitCanBeEndedByHand(t *testing.T) {
 }
 
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
+	t.Parallel()
 	var out strings.Builder
 	p := progress{out: &out, width: 12}
 	for _, text := range []string{"one", "one", "two", "a line that is too long", "fits in it."} {
@@ -107,6 +112,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 }
 
 func TestProgressIsABarWhereATerminalHasRoom(t *testing.T) {
+	t.Parallel()
 	far := &event.Progress{Done: 250, Of: 1000, PerSecond: 50, Left: 15}
 	for width, want := range map[int]string{
 		100: "\r\x1b[K[#####---------------]  25% 50 a second, about 15s left; reading rows\r\x1b[Ksomething\n",
@@ -125,6 +131,7 @@ func TestProgressIsABarWhereATerminalHasRoom(t *testing.T) {
 }
 
 func TestProgressIsALineNowAndThenElsewhere(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		p := progress{out: &out}

@@ -41,6 +41,7 @@ func (s *site) values(prefix string) map[string]string {
 // Both ways to a row must have the same result: what a walk writes is compared with what the binlog's events wrote, as
 // the text that keys are made of and as a document. The server's time zone is not UTC.
 func TestWalkedRowsAreThoseOfTheBinlog(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		source.Exec(t, "SET GLOBAL time_zone = '+05:30'")
 		s := newSite(t, source)
@@ -214,6 +215,7 @@ func (s *site) keepWriting(id func() int) (stop func()) {
 // While a table is walked its rows are changed, deleted and inserted, and freshet is killed. At the end no value is
 // older than its row, and none is of a row that is gone.
 func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		rows, pace := 20_000, 2_000
 		if os.Getenv("FRESHET_SOAK") != "" {
@@ -273,6 +275,7 @@ func TestATableIsWalkedWhileItIsWritten(t *testing.T) {
 
 // A source on which nothing is written has one place for hours: its rows are no old news for that.
 func TestACacheIsFilledByHand(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		source.Exec(t, "CREATE TABLE shop.list (id INT PRIMARY KEY, n INT NOT NULL)", "INSERT INTO shop.list VALUES (1, 7)",
@@ -334,6 +337,7 @@ func TestACacheIsFilledByHand(t *testing.T) {
 
 // A walk ends when it is cancelled, and when its table is dropped.
 func TestAWarmUpThatEndsEarly(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.mappings, s.extra = rebuilt, "scope_rate: 20\n"
@@ -369,6 +373,7 @@ func TestAWarmUpThatEndsEarly(t *testing.T) {
 }
 
 func TestTheKeysOfSomeRowsAreForgotten(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		s.keys = []string{"product:{id}", "price:{price}"}
@@ -410,6 +415,7 @@ func TestTheKeysOfSomeRowsAreForgotten(t *testing.T) {
 
 // Free text in keys cannot be looked for in Redis, and the rows know it.
 func TestKeysAreFoundByTheRows(t *testing.T) {
+	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		source.Exec(t, "CREATE TABLE shop.user (id INT PRIMARY KEY, name VARCHAR(20) NOT NULL)")

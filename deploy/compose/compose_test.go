@@ -2,7 +2,6 @@ package compose
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,14 +100,6 @@ func TestPrometheusAndGrafanaFindWhatTheyAreGiven(t *testing.T) {
 	mounted(t, p.Services["grafana"], "/etc/grafana/dashboards/freshet.json")
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // The commands and configurations of the project, with real servers instead of its images: a row changes, and its key
 // is deleted.
 func TestTheProjectsConfigurationsWork(t *testing.T) {
@@ -127,7 +118,7 @@ func TestTheProjectsConfigurationsWork(t *testing.T) {
 		testbed.Must(t, err)
 		env := []string{
 			"FRESHET_EVENTLOG_KAFKA_BROKERS=" + strings.Join(kafka.Brokers(), ","),
-			"FRESHET_ADMIN_LISTEN=" + freeAddress(t), "FRESHET_ADMIN_METRICS_LISTEN=" + freeAddress(t),
+			"FRESHET_ADMIN_LISTEN=" + testbed.FreeAddress(t), "FRESHET_ADMIN_METRICS_LISTEN=" + testbed.FreeAddress(t),
 		}
 		if name == "reader" {
 			env = append(env, "FRESHET_SOURCE_ADDRESSES="+source.Addr)

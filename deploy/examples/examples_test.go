@@ -3,7 +3,6 @@ package examples
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,7 +95,7 @@ func (d *desk) follow(t *testing.T, name string) {
 	dir, err := filepath.Abs(name)
 	testbed.Must(t, err)
 	s := &session{t: t, dir: dir, env: append(slices.Clone(d.env),
-		"FRESHET_ADMIN_LISTEN="+freeAddress(t), "FRESHET_EVENTLOG_DIR="+filepath.Join(t.TempDir(), "data"))}
+		"FRESHET_ADMIN_LISTEN="+testbed.FreeAddress(t), "FRESHET_EVENTLOG_DIR="+filepath.Join(t.TempDir(), "data"))}
 	commands := 0
 	for _, b := range blocks(string(text)) {
 		if b.kind == "text" {
@@ -117,14 +116,6 @@ func (d *desk) follow(t *testing.T, name string) {
 	if said := s.freshet.Stderr(); strings.Contains(said, "DATA RACE") {
 		t.Errorf("freshet has a race:\n%s", said)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testbed.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // block is a fenced part of a README that counts.

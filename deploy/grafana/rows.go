@@ -273,7 +273,7 @@ func binlog() row {
 		},
 		{
 			title: "Batches not confirmed", unit: "short",
-			queries: []query{{`freshet_source_unvouched_batches{$all}`, "{{instance}}"}},
+			queries: []query{{`freshet_source_unconfirmed_batches{$all}`, "{{instance}}"}},
 		},
 	}}}
 }

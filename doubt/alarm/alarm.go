@@ -83,6 +83,9 @@ const (
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
 	// cached from it may be stale.
 	ServerBehind Kind = "server_behind"
+	// FillServerLeftOut: a server that the application fills its cache from was silent or late, so that changes were
+	// finished without it: what its readers cached since may be stale.
+	FillServerLeftOut Kind = "fill_server_left_out"
 	// SourceShared: two databases are read under one source.name, so the changes of one are not acted upon.
 	SourceShared Kind = "source_shared"
 	// NotVisible: the source has not confirmed the visibility of read changes for long.
@@ -141,6 +144,7 @@ func Kinds() []Kind {
 		SourceAway,
 		SourceBehind,
 		ServerBehind,
+		FillServerLeftOut,
 		SourceShared,
 		NotVisible,
 		NoticesDropped,

@@ -70,6 +70,7 @@ type entryRecord struct {
 	Source   string            `json:"source"`
 	Table    string            `json:"table"`
 	Version  event.Version     `json:"version"`
+	Foreign  bool              `json:"foreign,omitempty"`
 	D        checkpoint.Span   `json:"d"`
 	Error    string            `json:"error"`
 	Attempts int               `json:"attempts"`
@@ -83,7 +84,7 @@ type entryRecord struct {
 func encodeEntry(e *retry.Entry) ([]byte, error) {
 	return encode(entryRecord{
 		ID: e.ID, Key: checkpoint.Text(e.Key), Action: checkpoint.Action(e.Action), Source: e.Source, Table: e.Table,
-		Version: e.Version, D: checkpoint.Span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
+		Version: e.Version, Foreign: e.Foreign, D: checkpoint.Span(e.D), Error: errorText(e.Error), Attempts: e.Attempts,
 		First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(), Notices: e.Notices, Untold: e.Untold,
 	})
 }
@@ -105,7 +106,7 @@ func decodeEntry(record []byte) (retry.Entry, error) {
 	}
 	return retry.Entry{
 		ID: r.ID, Key: string(r.Key), Action: event.Action(r.Action), Source: r.Source, Table: r.Table,
-		Version: r.Version, D: time.Duration(r.D), Error: r.Error, Attempts: r.Attempts,
+		Version: r.Version, Foreign: r.Foreign, D: time.Duration(r.D), Error: r.Error, Attempts: r.Attempts,
 		First: r.First, Last: r.Last, Due: r.Due, Notices: r.Notices, Untold: r.Untold,
 	}, nil
 }

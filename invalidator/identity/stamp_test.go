@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -426,4 +427,42 @@ func TestWhatAFollowerThatComesLateDeletedIsInDoubt(t *testing.T) {
 	follower.server = next
 	follower.look()
 	follower.since("a") // and not from the "b" that the leader has put there
+}
+
+// The data may be older than the time that the operator says, and what was deleted within it may be a key of a change
+// of long before.
+func TestWhatTheOperatorSaysComesOnTopOfTheStamp(t *testing.T) {
+	for name, c := range map[string]struct {
+		stamp string
+		want  []string
+	}{
+		"with a stamp":    {"a", []string{"T", "a"}},
+		"without a stamp": {"", []string{"T"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, testbed.Redis(t))
+			r.window = time.Hour
+			r.begin()
+			r.finish("a")
+			if c.stamp == "" {
+				key, _ := r.watch.asked()
+				r.server.Do(t, "del", key)
+				r.server.Do(t, "set", "k", "old")
+			}
+			r.server.Do(t, "save")
+			r.finished = ""
+			r.restart()
+			r.look()
+			var got []string
+			for _, d := range r.book.List() {
+				if at, err := time.Parse(time.RFC3339, d.From); err == nil && at.Before(time.Now().Add(-50*time.Minute)) {
+					d.From = "T"
+				}
+				got = append(got, d.From)
+			}
+			if slices.Sort(got); !slices.Equal(got, c.want) {
+				t.Errorf("doubts about what came after %q, want %q", got, c.want)
+			}
+		})
+	}
 }

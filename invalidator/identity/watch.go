@@ -59,7 +59,7 @@ type Options struct {
 	Prefix  string
 	// Source and Group say whose doubt a change is: see [doubt.Doubt]. One of them is empty.
 	Source, Group string
-	// Window is how far back keys may be stale when Redis has changed; 0: as far as its stamp says.
+	// Window is how far back keys may be stale at least when Redis has changed; 0: as far as its stamp says.
 	Window time.Duration
 }
 
@@ -292,33 +292,45 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		w.stamp.confirm(s.stamp)
 		return is, nil
 	}
-	from, since := w.from(was, s)
-	if w.deps.Earlier != nil && w.options.Window == 0 && from != "" && before != "" && is.Run != was.Run {
+	for _, l := range w.lacks(was, s, is, before) {
+		if err := w.deps.Doubts.Record(ctx, doubt.Doubt{
+			Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address,
+			From: l.from,
+			Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted %s may be back",
+				w.options.Address, why, s.keys, l.since),
+		}); err != nil {
+			return is, err
+		}
+	}
+	w.stamp.adopt(s.stamp) // durable first: nothing else says how old the data is
+	return is, nil
+}
+
+// lack is from where on changes may not have reached a Redis, and the same in words; "" if that is not known.
+type lack struct{ from, since string }
+
+// lacks returns what a Redis may lack. before is the stamp that this process has seen in the former one.
+//
+// What the operator says about the time comes on top of what the stamp says: data may be older than that, and what was
+// finished within it may be a change of long before, from a backlog or from keys in trouble. The stamp knows of both.
+func (w *Watch) lacks(was known, s seen, is known, before string) (all []lack) {
+	if w.options.Window > 0 {
+		from := was.Seen.Add(-w.options.Window).UTC().Format(time.RFC3339)
+		all = append(all, lack{from, "after " + from + " (redis.failover_window)"})
+	}
+	if s.stamp.is == absent || s.stamp.text == "" {
+		if len(all) == 0 {
+			all = append(all, lack{"", "before"})
+		}
+		return all
+	}
+	from := s.stamp.text
+	if w.deps.Earlier != nil && before != "" && is.Run != was.Run {
 		// Others may have been at the new server for some time, and moved its stamp, while this one deleted keys on the
 		// former one alone. They moved the stamp of that one no more.
 		from = w.deps.Earlier(from, before)
 	}
-	err := w.deps.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address, From: from,
-		Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted %s may be back",
-			w.options.Address, why, s.keys, since),
-	})
-	if err == nil {
-		w.stamp.adopt(s.stamp) // durable first: nothing else says how old the data is
-	}
-	return is, err
-}
-
-// from returns from where on changes may not have reached a Redis, and the same in words; "" if that is not known.
-func (w *Watch) from(was known, s seen) (from, since string) {
-	switch {
-	case w.options.Window > 0:
-		from = was.Seen.Add(-w.options.Window).UTC().Format(time.RFC3339)
-		return from, "after " + from + " (redis.failover_window)"
-	case s.stamp.is == absent || s.stamp.text == "":
-		return "", "before"
-	}
-	return s.stamp.text, "after its data was saved or copied"
+	return append(all, lack{from, "after its data was saved or copied"})
 }
 
 // moved records that the keys are looked for in another place than before.

@@ -34,6 +34,7 @@ type rig struct {
 	// follows says that another process moves the stamp; group that there are others.
 	follows bool
 	group   string
+	window  time.Duration
 }
 
 func newRig(t *testing.T, server *testbed.RedisServer) *rig {
@@ -57,7 +58,7 @@ func (r *rig) begin() {
 		Place: func() (string, bool) { return r.finished, r.finished != "" },
 		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
-	o := Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix}
+	o := Options{Address: "redis:6379", Source: "shop", DB: r.db, Prefix: r.prefix, Window: r.window}
 	if r.group != "" {
 		o.Source, o.Group = "", r.group
 		d.Leads = func() bool { return !r.follows }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// dialTimeout bounds the making of a connection, up to its settings.
+	// dialTimeout bounds the making of a connection, up to its settings; a command for the password has its own time.
 	dialTimeout = 5 * time.Second
 	// maxAge is for how long a session is used. What asks for no transactions (a server without GTIDs, a key that was
 	// parked) would otherwise never notice that another server has taken over.
@@ -61,7 +61,7 @@ func (r *Runner) connect(ctx context.Context) (*conn, error) {
 }
 
 func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
-	dctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	dctx, cancel := context.WithTimeout(ctx, dialTimeout+r.o.Password.Patience())
 	defer cancel()
 	defer context.AfterFunc(r.life, cancel)()
 	c := &conn{statements: map[int]*client.Stmt{}, made: time.Now()}
@@ -72,11 +72,12 @@ func (r *Runner) open(ctx context.Context, secure bool) (*conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		stop() // of the attempt before
 		c.meter = &meter{Conn: nc, left: handshakeBytes}
 		stop = context.AfterFunc(dctx, c.meter.abort)
 		return c.meter, nil
 	}
-	at := login.Server{Address: r.o.Address, User: r.o.User, Password: r.o.Password}
+	at := login.Server{Address: r.o.Address, User: r.o.User, Password: r.o.Password, Briefly: true}
 	if secure {
 		at.TLS = r.o.TLS
 	}

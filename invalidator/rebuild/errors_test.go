@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -78,7 +79,8 @@ func TestSessionsAreEncryptedWhenAsked(t *testing.T) {
 	if got := get(t, newRunner(t, o), q); got != "0" {
 		t.Errorf("encrypted unasked: %s", got)
 	}
-	o.TLS = &tls.Config{InsecureSkipVerify: true} // the certificate is one that the server made for itself
+	// The certificate is one that the server made for itself.
+	o.TLS = credentialtest.Fixed(&tls.Config{InsecureSkipVerify: true})
 	if got := get(t, newRunner(t, o), q); got != "1" {
 		t.Errorf("not encrypted: %s", got)
 	}
@@ -89,7 +91,7 @@ func TestAServerWithoutTLS(t *testing.T) {
 	s := server(t, testbed.FlavorMariaDB, "--skip-ssl")
 	q := as(t, event.FormString, "SELECT 7")
 	o := options(s, q)
-	o.TLS = &tls.Config{InsecureSkipVerify: true}
+	o.TLS = credentialtest.Fixed(&tls.Config{InsecureSkipVerify: true})
 	wants(t, fails(t, newRunner(t, o), q), false, "TLS")
 	o.TLSOptional = true
 	if got := get(t, newRunner(t, o), q); got != "7" {

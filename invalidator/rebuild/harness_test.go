@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/router/query"
@@ -78,7 +79,7 @@ func many(q *Query) { q.Many = true }
 
 // options are those for a server.
 func options(s *testbed.Server, queries ...Query) Options {
-	return Options{Address: s.Addr, User: s.User, Password: s.Password, Queries: queries}
+	return Options{Address: s.Addr, User: s.User, Password: credential.Text(s.Password), Queries: queries}
 }
 
 func newRunner(t testing.TB, o Options) *Runner {

@@ -2,7 +2,6 @@ package rebuild
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router/query"
 )
@@ -64,10 +64,12 @@ type Options struct {
 	Source string
 	// Address is the server's host:port, or the path of its Unix socket. Required.
 	Address string
-	// User and Password log in. The user needs SELECT on what the queries read. User is required.
-	User, Password string
+	// User and Password log in. The user needs SELECT on what the queries read. User is required. The password is read at
+	// each login; what a command has printed is used again until it is refused, since sessions are replaced each minute.
+	User     string
+	Password *credential.Source
 	// TLS encrypts the connections; nil: not. With TLSOptional a server without TLS is talked to in clear.
-	TLS         *tls.Config
+	TLS         credential.TLS
 	TLSOptional bool
 	// Queries are those that may be asked for. Several may have one ID: they are the same but for their timeouts, of
 	// which the longest counts.

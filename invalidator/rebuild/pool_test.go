@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -139,7 +140,7 @@ func checkTriesAllQueries(t *testing.T, s *testbed.Server) {
 		as(t, event.FormString, "SELECT id, name FROM t"),
 	}
 	o := options(s, queries...)
-	o.User, o.Password = "checker", "pw"
+	o.User, o.Password = "checker", credential.Text("pw")
 	r := newRunner(t, o)
 	for range 2 { // a second time with the statements as they are
 		all, err := r.Check(t.Context())

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -134,7 +135,7 @@ func queriesThatCannotBeRun(t *testing.T, s *testbed.Server) {
 		{as(t, event.FormJSON, "SELECT id FROM t WHERE id = (SELECT id FROM t WHERE id < :id)"), []string{"error 1242"}},
 	} {
 		o := options(s, c.q)
-		o.User, o.Password = "reader", "pw"
+		o.User, o.Password = "reader", credential.Text("pw")
 		r := newRunner(t, o)
 		var values []string
 		if len(c.q.Params) > 0 {

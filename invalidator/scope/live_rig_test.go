@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/config/spec/spectest"
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog"
@@ -63,7 +64,7 @@ func newLive(t *testing.T, o setting) *live {
 		l.server.Do(t, "acl", "setuser", o.user, "on", ">"+o.password, "~*", "+@all")
 	}
 	r, err := invalidator.NewSingle(invalidator.SingleOptions{
-		Address: cmp.Or(o.address, l.server.Addr), Username: o.user, Password: o.password, DB: o.db,
+		Address: cmp.Or(o.address, l.server.Addr), Username: o.user, Password: credential.Text(o.password), DB: o.db,
 	})
 	testbed.Must(t, err)
 	t.Cleanup(func() { testbed.Must(t, r.Close()) })

@@ -118,7 +118,7 @@ func TestWhatIsBesideAKeyMayBeOfAnyType(t *testing.T) {
 	})
 }
 
-func TestWithoutMemoryTheKeyIsRemovedAndItsCompanionVouchesForNothing(t *testing.T) {
+func TestWithoutMemoryTheKeyIsRemovedAndItsCompanionConfirmsNothing(t *testing.T) {
 	both(t, func(r *rig) {
 		r.do(put("k", "1", at(1)))
 		r.do(put("k", "1", at(1)))

@@ -83,7 +83,7 @@ func (f *fleet) prepare(role, name string) *rig {
 	testbed.Must(f.t, err)
 	m.role, m.listen = role, l.Addr().String()
 	testbed.Must(f.t, l.Close())
-	m.client = admin.NewClient("http://"+m.listen, "", nil)
+	m.client = admin.NewClient("http://"+m.listen, adminToken, nil)
 	m.file = filepath.Join(f.t.TempDir(), name+".yaml")
 	f.t.Cleanup(func() {
 		if m.proc != nil {
@@ -96,7 +96,7 @@ func (f *fleet) prepare(role, name string) *rig {
 // write writes the configuration of a process from its parts.
 func (r *rig) write(parts ...string) {
 	r.t.Helper()
-	text := fmt.Sprintf("admin: {listen: %q}\n", r.listen) + strings.Join(parts, "\n")
+	text := fmt.Sprintf("admin: {listen: %q, token: %q}\n", r.listen, adminToken) + strings.Join(parts, "\n")
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 

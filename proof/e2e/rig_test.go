@@ -41,6 +41,9 @@ type rig struct {
 	binary string // of freshet, built when it is first launched
 }
 
+// adminToken is what operators show to freshet.
+const adminToken = "hush-hush-hush"
+
 // configuration is what the tests vary.
 type configuration struct {
 	d        string // second_delete
@@ -103,7 +106,7 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	}
 	r.listen = l.Addr().String()
 	l.Close()
-	r.client = admin.NewClient("http://"+r.listen, "", nil)
+	r.client = admin.NewClient("http://"+r.listen, adminToken, nil)
 	r.cfg = configuration{d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
 	r.file = filepath.Join(t.TempDir(), "freshet.yaml")
 	t.Cleanup(func() {
@@ -121,8 +124,9 @@ func (r *rig) configure() {
 redis: {addresses: [%q]%s}
 eventlog: {dir: %q}
 invalidator: {second_delete: %s}
-admin: {listen: %q}
-%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, r.cfg.extra, r.cfg.mappings)
+admin: {listen: %q, token: %q}
+%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
+		r.cfg.mappings)
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 

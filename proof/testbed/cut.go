@@ -33,3 +33,13 @@ func Seeded(t testing.TB) *rand.Rand {
 	t.Logf("seed %d (set FRESHET_SEED to repeat)", seed)
 	return rand.New(rand.NewPCG(seed, 1))
 }
+
+// Some returns all in a soak, and else one, by chance: FRESHET_SEED repeats it.
+func Some[T any](t testing.TB, all []T) []T {
+	t.Helper()
+	if Soak() {
+		return all
+	}
+	n := Seeded(t).IntN(len(all))
+	return all[n : n+1]
+}

@@ -143,7 +143,7 @@ func TestClientsReachAProxiedBrokerThroughItsProxyOnly(t *testing.T) {
 	topic := c.Topic(t, c.NewTopicName(t), 1)
 	addr, p := c.Brokers()[0], c.Broker(1).Proxy
 	p.OnRequest(func(r proxy.Request) proxy.Action {
-		if r == (proxy.Request{API: proxy.Produce, N: 1}) {
+		if r.API == proxy.Produce && r.N == 1 {
 			return proxy.DropReply
 		}
 		return proxy.Forward

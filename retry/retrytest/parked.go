@@ -102,6 +102,43 @@ func (s *suite) hot() {
 	s.want("settled", s.due(ever()))
 }
 
+// foreign: an entry of what was not changed itself has a version that no guard may take for the key's own.
+func (s *suite) foreign() {
+	own, newer, found := Entry(5), Entry(5), Entry(5)
+	own.Action = event.ActionRebuild
+	newer.Version = At(6)
+	found.Foreign, found.Version = true, At(20)
+	later := found
+	later.Version = At(21)
+	for name, c := range map[string]struct {
+		parked []retry.Entry
+		want   retry.Entry
+	}{
+		"found alone":            {[]retry.Entry{found}, found},
+		"found twice":            {[]retry.Entry{later, found}, later},
+		"changed, then found":    {[]retry.Entry{own, found}, own},
+		"found, then changed":    {[]retry.Entry{later, own}, own},
+		"changed while it waits": {[]retry.Entry{own, found, newer}, newer},
+	} {
+		for _, e := range c.parked {
+			s.park(e)
+		}
+		s.store = s.rig.Open()
+		s.rig.Seen()
+		got := s.due(ever())
+		s.want(name, got, own.Key)
+		s.same(name, got[0], c.want)
+		given := got[0]
+		given.Due = time.Time{}
+		s.settle(nil, given)
+		dead := s.dead(retry.Filter{})
+		s.want(name+", dead", dead, own.Key)
+		s.same(name+", dead", dead[0], given)
+		_, err := s.store.Purge(s.Context(), retry.Filter{})
+		s.must(err)
+	}
+}
+
 // anyAction: an entry says what was to be done, and no more than that: two of one key are one attempt.
 func (s *suite) anyAction() {
 	var all []retry.Entry

@@ -39,6 +39,7 @@ func Run(t *testing.T, rig func(t *testing.T) Rig) {
 		"settled keys are gone, parked later or dead":                         (*suite).settled,
 		"a hot key is one attempt, however often it changes":                  (*suite).hot,
 		"any action is kept, and one attempt serves all of a key":             (*suite).anyAction,
+		"the key's own version is kept before one that may be another key's":  (*suite).foreign,
 		"an attempt under way does not settle what was parked since":          (*suite).underWay,
 		"a store does nothing for an ended context":                           (*suite).ended,
 		"an action that is not known is refused":                              (*suite).refused,

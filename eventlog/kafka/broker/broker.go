@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/freshet/freshet/credential"
 )
 
 // Options say how to reach the brokers. The zero value of a field is the default that it names.
@@ -24,13 +24,14 @@ type Options struct {
 	ClientID string
 	// TLS encrypts the connections; nil: not. Each broker's certificate must be for the ServerName in it; if that is
 	// empty, for the host that the broker is reached by.
-	TLS *tls.Config
-	// SASL logs in; nil: nobody logs in. See [Mechanism].
-	SASL sasl.Mechanism
+	TLS credential.TLS
+	// Login logs in; nil: nobody logs in.
+	Login *Login
 	// Compression of what is produced. Default none.
 	Compression kafka.Compression
 	// Timeout is how long one attempt may take, dialling included. Default 10 s. Connecting to one broker,
-	// encryption and login included, may take 3 s of it, so that one that hangs leaves time for another.
+	// encryption and login included, may take 3 s of it, so that one that hangs leaves time for another. A command that
+	// prints the password has its own time.
 	Timeout time.Duration
 	// Dial makes the connections. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -109,12 +110,12 @@ func New(o Options) (*Client, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.transport = &transport{topics: map[string]struct{}{}, make: func(topics []string) *kafka.Transport {
 		return &kafka.Transport{
-			Context: c.life, Dial: c.dial, DialTimeout: c.dialTimeout(), ClientID: o.ClientID,
+			Context: c.life, Dial: c.dial, DialTimeout: c.dialTimeout() + o.Login.patience(), ClientID: o.ClientID,
 			MetadataTTL: metadataTTL, MetadataTopics: topics,
 		}
 	}}
 	c.kafka = &kafka.Client{Addr: kafka.TCP(o.Brokers...), Timeout: o.Timeout, Transport: c.transport}
-	c.dialer = &kafka.Dialer{ClientID: o.ClientID, DialFunc: c.dial, Timeout: c.dialTimeout()}
+	c.dialer = &kafka.Dialer{ClientID: o.ClientID, DialFunc: c.dial, Timeout: c.dialTimeout() + o.Login.patience()}
 	return c, nil
 }
 
@@ -124,11 +125,13 @@ func (c *Client) Kafka() *kafka.Client { return c.kafka }
 
 // User returns whom the brokers' ACLs know us as, without "User:".
 func (c *Client) User() string {
-	if m, ok := c.o.SASL.(interface{ User() string }); ok {
-		return m.User()
+	if c.o.Login != nil {
+		return c.o.Login.User()
 	}
-	if c.o.SASL == nil && c.o.TLS != nil && len(c.o.TLS.Certificates) > 0 && c.o.TLS.Certificates[0].Leaf != nil {
-		return c.o.TLS.Certificates[0].Leaf.Subject.String()
+	if c.o.TLS != nil {
+		if shown, err := c.o.TLS(); err == nil && len(shown.Certificates) > 0 && shown.Certificates[0].Leaf != nil {
+			return shown.Certificates[0].Leaf.Subject.String()
+		}
 	}
 	return "ANONYMOUS"
 }

@@ -19,13 +19,15 @@ type conn struct {
 	raw    net.Conn // what lies under the encryption: for who must interrupt
 	client *Client
 	broker string
+	// verified: the broker's certificate was looked at.
+	verified bool
 
 	out requests // belongs to Write
 
 	mu        sync.Mutex
 	sent, got frames
-	// renew is when to log in again; zero: never.
-	renew time.Time
+	// renew is when to log in again, and ends when the session ends; zero: never.
+	renew, ends time.Time
 	// reads and writes are the deadlines that the library has set.
 	reads, writes time.Time
 }
@@ -67,8 +69,10 @@ func (f *frames) feed(p []byte) {
 
 // renewIn plans the next login well before the session's end.
 func (k *conn) renewIn(lifetime time.Duration) {
+	k.renew, k.ends = time.Time{}, time.Time{}
 	if lifetime > 0 {
-		k.renew = time.Now().Add(lifetime * 8 / 10)
+		now := time.Now()
+		k.renew, k.ends = now.Add(lifetime*8/10), now.Add(lifetime)
 	}
 }
 
@@ -93,16 +97,29 @@ func (k *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// again logs in on a connection that is in use, and leaves its deadlines as they were.
+// again logs in on a connection that is in use, and leaves its deadlines as they were. If there is nothing to log in
+// with at the moment, there is time for that until the session ends. Whether a refusal is one is for a new connection
+// to say: the token may be another user's now, which brokers refuse on an old one.
 func (k *conn) again() error {
-	ctx, cancel := context.WithTimeout(k.client.life, k.client.dialTimeout())
-	defer cancel()
-	deadline, _ := ctx.Deadline()
-	_ = k.Conn.SetDeadline(deadline)
-	lifetime, err := k.client.login(ctx, k.Conn, k.broker)
+	c := k.client
+	secret, err := c.o.Login.secret.Read(c.life)
+	if err != nil && time.Now().Before(k.ends) {
+		k.mu.Lock()
+		k.renew = time.Now().Add(time.Until(k.ends) / 4)
+		k.mu.Unlock()
+		return nil
+	}
+	var lifetime time.Duration
+	if err == nil {
+		ctx, cancel := context.WithTimeout(c.life, c.dialTimeout())
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		_ = k.Conn.SetDeadline(deadline)
+		lifetime, err = c.login(ctx, k.Conn, k.broker, secret)
+	}
 	if err != nil {
 		_ = k.Conn.Close() // half a login is no state to go on from
-		return err
+		return &Error{Class: Transient, What: "log in again to broker " + k.broker, Err: err}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,7 +143,7 @@ func (k *conn) Read(p []byte) (int, error) {
 		k.client.lastError.hear()
 	}
 	// A listener that wants a login answers the question for its versions and hangs up at the first real request.
-	if err != nil && hungUp(err) && k.client.o.SASL == nil && k.got.ended == 1 && !k.client.answered.Load() {
+	if err != nil && hungUp(err) && k.client.o.Login == nil && k.got.ended == 1 && !k.client.answered.Load() {
 		return n, &Error{
 			Class: Unauthenticated, What: "talk to broker " + k.broker, Err: wantsLogin{},
 			Advice: "it may want a login: set eventlog.kafka.sasl, or use the port of its listener without SASL",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -16,60 +17,114 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"github.com/freshet/freshet/credential"
 )
 
-// mechanism is a way to log in that knows whom it logs in. Its password is in the library's part only, and is printed
-// nowhere.
-type mechanism struct {
-	sasl.Mechanism
-	user string
+// Login says how to log in to the brokers, and as whom. It prints no secret.
+type Login struct {
+	// name is the mechanism as Kafka calls it.
+	name   string
+	user   string
+	secret *credential.Source
+	// start makes the library's part for a secret.
+	start func(secret string) (sasl.Mechanism, error)
+	// subject is whom the last token was for, as far as tokens say so.
+	subject atomic.Pointer[string]
 }
 
-// User returns whom it logs in.
-func (m mechanism) User() string { return m.user }
-
-// String returns mechanism and user, whatever verb prints it.
-func (m mechanism) String() string { return m.Name() + " as " + m.user }
-
-// Format keeps %+v and the like away from the password.
-func (m mechanism) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, m.String()) }
-
-// MarshalText keeps JSON away from it.
-func (m mechanism) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// Mechanism returns how to log in: "none" (nil: nobody logs in), "plain", "scram-sha-256" or "scram-sha-512", in upper
-// or lower case. PLAIN sends the password itself, so it wants TLS. No error holds the password.
-func Mechanism(name, user, password string) (sasl.Mechanism, error) {
-	algo := scram.SHA256
-	switch strings.ToLower(name) {
-	case "", "none":
+// NewLogin returns how to log in with a mechanism: "none" (nil: nobody logs in), "plain", "scram-sha-256",
+// "scram-sha-512", or "oauthbearer", where the secret is a token and says by itself who the user is; in upper or lower
+// case. The secret is read at each login. No error holds it.
+func NewLogin(mechanism, user string, secret *credential.Source) (*Login, error) {
+	l := &Login{name: strings.ToUpper(mechanism), user: user, secret: secret}
+	switch l.name {
+	case "", "NONE":
 		return nil, nil
-	case "plain":
-		return mechanism{plain.Mechanism{Username: user, Password: password}, user}, nil
-	case "scram-sha-256":
-	case "scram-sha-512":
-		algo = scram.SHA512
+	case "PLAIN":
+		l.start = func(password string) (sasl.Mechanism, error) {
+			return plain.Mechanism{Username: user, Password: password}, nil
+		}
+	case "SCRAM-SHA-256":
+		l.start = func(password string) (sasl.Mechanism, error) { return scramMechanism(scram.SHA256, user, password) }
+	case "SCRAM-SHA-512":
+		l.start = func(password string) (sasl.Mechanism, error) { return scramMechanism(scram.SHA512, user, password) }
+	case bearerName:
+		l.start = func(token string) (sasl.Mechanism, error) {
+			m, err := newBearer(token)
+			if err == nil {
+				l.subject.Store(&m.subject)
+			}
+			return m, err
+		}
 	default:
-		return nil, fmt.Errorf("kafka: unknown SASL mechanism %q: use none, plain, scram-sha-256 or scram-sha-512", name)
+		return nil, fmt.Errorf("kafka: unknown SASL mechanism %q: use none, plain, scram-sha-256, scram-sha-512 or oauthbearer",
+			mechanism)
 	}
+	if secret.Changes() {
+		return l, nil
+	}
+	_, err := l.start(secret.Reveal()) // what cannot be sent is found now
+	return l, err
+}
+
+// scramMechanism is the library's, with an error that does not hold the password.
+func scramMechanism(algo scram.Algorithm, user, password string) (sasl.Mechanism, error) {
 	m, err := scram.Mechanism(algo, user, password)
-	if err != nil { // the library's words hold the password
+	if err != nil {
 		return nil, fmt.Errorf("kafka: user name or password of %q hold characters that SCRAM does not allow (RFC 4013)",
 			user)
 	}
-	return mechanism{m, user}, nil
+	return m, nil
 }
+
+// User returns whom it logs in; of a token, whom the last one was for.
+func (l *Login) User() string {
+	if subject := l.subject.Load(); subject != nil && *subject != "" {
+		return *subject
+	}
+	if l.name == bearerName {
+		return "(whom the token names)"
+	}
+	return l.user
+}
+
+// patience is for how much longer than others a login may take.
+func (l *Login) patience() time.Duration {
+	if l == nil {
+		return 0
+	}
+	return l.secret.Patience()
+}
+
+// String returns mechanism and user, whatever verb prints it.
+func (l *Login) String() string {
+	if l == nil {
+		return "none"
+	}
+	return l.name + " as " + l.User()
+}
+
+// Format keeps %+v and the like away from the secret.
+func (l *Login) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
+
+// MarshalText keeps JSON away from it.
+func (l *Login) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // login logs a new connection in, or one whose session is about to expire, and returns how long the session lasts; 0:
 // forever. The requests are the same for both (KIP-368).
-func (c *Client) login(ctx context.Context, conn net.Conn, broker string) (time.Duration, error) {
+func (c *Client) login(ctx context.Context, conn net.Conn, broker, secret string) (time.Duration, error) {
 	host, _, _ := net.SplitHostPort(broker)
 	pc := protocol.NewConn(conn, c.o.ClientID)
 	pc.SetVersions(map[protocol.ApiKey]int16{protocol.SaslHandshake: 1, protocol.SaslAuthenticate: 1})
-	if err := handshake(pc, c.o.SASL.Name()); err != nil {
+	if err := handshake(pc, c.o.Login.name); err != nil {
 		return 0, c.refusedLogin(broker, err)
 	}
-	session, state, err := c.o.SASL.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
+	mechanism, err := c.o.Login.start(secret)
+	if err != nil {
+		return 0, &Error{Class: Unauthenticated, What: "log in to broker " + broker, Err: err}
+	}
+	session, state, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
 	if err != nil {
 		return 0, c.refusedLogin(broker, err)
 	}
@@ -133,7 +188,7 @@ func (c *Client) refusedLogin(broker string, err error) error {
 		return told
 	}
 	e := &Error{
-		What: "log in to broker " + broker + " as " + c.User() + " (" + c.o.SASL.Name() + ")", Err: err,
+		What: "log in to broker " + broker + " as " + c.User() + " (" + c.o.Login.name + ")", Err: err,
 		Class: Classify(err),
 	}
 	switch {
@@ -144,6 +199,9 @@ func (c *Client) refusedLogin(broker string, err error) error {
 			"SASL listener"
 	case e.Class == Unauthenticated:
 		e.Advice = "correct eventlog.kafka.sasl.username and its password"
+		if c.o.Login.name == bearerName {
+			e.Advice = "is the token of eventlog.kafka.sasl still valid, and for these brokers?"
+		}
 	case hungUp(err) && !c.loggedIn.Load():
 		// A broker that has no SASL hangs up at the question; old ones do at a wrong password, too. After a login that
 		// worked it is but a broker that goes away.

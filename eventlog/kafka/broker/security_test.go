@@ -21,9 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/credential/credentialtest"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/sasl"
 )
 
 // authority signs certificates.
@@ -92,8 +93,8 @@ func guarded(t *testing.T, a *authority) *testbed.KafkaCluster {
 		"super.users=User:admin;User:ANONYMOUS", // the testbed's own listener
 	}})
 	admin := client(t, Options{
-		Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: a.pool()},
-		SASL: login(t, "plain", "admin", secret),
+		Brokers: cluster.Brokers(), TLS: credentialtest.Fixed(&tls.Config{RootCAs: a.pool()}),
+		Login: login(t, "plain", "admin", secret),
 	})
 	salt := []byte("salt and pepper")
 	for _, m := range []kafka.ScramMechanism{kafka.ScramMechanismSha256, kafka.ScramMechanismSha512} {
@@ -108,9 +109,9 @@ func guarded(t *testing.T, a *authority) *testbed.KafkaCluster {
 	return cluster
 }
 
-func login(t *testing.T, mechanism, user, password string) sasl.Mechanism {
+func login(t *testing.T, mechanism, user, password string) *Login {
 	t.Helper()
-	m, err := Mechanism(mechanism, user, password)
+	m, err := NewLogin(mechanism, user, credential.Text(password))
 	must(t, err)
 	return m
 }
@@ -128,7 +129,7 @@ func TestAGuardedBroker(t *testing.T) {
 func refusals(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	other := newAuthority(t, "other")
 	open := testbed.SharedKafka(t).Brokers()
-	trust := &tls.Config{RootCAs: ours.pool()}
+	trust := credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()})
 	const wrong = "n0t-the-0ne"
 	for name, c := range map[string]struct {
 		o    Options
@@ -136,32 +137,32 @@ func refusals(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 		says []string
 	}{
 		"plain": {
-			Options{TLS: trust, SASL: login(t, "plain", "freshet", secret)},
+			Options{TLS: trust, Login: login(t, "plain", "freshet", secret)},
 			Denied,
 			[]string{"user freshet may not Write topic shop"},
 		},
 		"scram-sha-256": {
-			Options{TLS: trust, SASL: login(t, "scram-sha-256", "freshet", secret)},
+			Options{TLS: trust, Login: login(t, "scram-sha-256", "freshet", secret)},
 			Denied,
 			[]string{"user freshet may not Write topic shop"},
 		},
 		"scram-sha-512": {
-			Options{TLS: trust, SASL: login(t, "scram-sha-512", "freshet", secret)},
+			Options{TLS: trust, Login: login(t, "scram-sha-512", "freshet", secret)},
 			Denied,
 			[]string{"user freshet may not Write topic shop"},
 		},
 		"plain, wrong password": {
-			Options{TLS: trust, SASL: login(t, "plain", "freshet", wrong)},
+			Options{TLS: trust, Login: login(t, "plain", "freshet", wrong)},
 			Unauthenticated,
 			[]string{"as freshet (PLAIN)", "username and its password"},
 		},
 		"256, wrong password": {
-			Options{TLS: trust, SASL: login(t, "scram-sha-256", "freshet", wrong)},
+			Options{TLS: trust, Login: login(t, "scram-sha-256", "freshet", wrong)},
 			Unauthenticated,
 			[]string{"as freshet (SCRAM-SHA-256)", "username and its password"},
 		},
 		"512, unknown user": {
-			Options{TLS: trust, SASL: login(t, "scram-sha-512", "nobody", wrong)},
+			Options{TLS: trust, Login: login(t, "scram-sha-512", "nobody", wrong)},
 			Unauthenticated,
 			[]string{"as nobody (SCRAM-SHA-512)", "username and its password"},
 		},
@@ -171,23 +172,23 @@ func refusals(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 			[]string{"may want a login: set eventlog.kafka.sasl"},
 		},
 		"a login nobody asked for": {
-			Options{Brokers: open, SASL: login(t, "plain", "freshet", secret)},
+			Options{Brokers: open, Login: login(t, "plain", "freshet", secret)},
 			Unauthenticated,
 			[]string{"wants no login"},
 		},
 		"another authority": {
-			Options{TLS: &tls.Config{RootCAs: other.pool()}, SASL: login(t, "plain", "freshet", secret)},
+			Options{TLS: credentialtest.Fixed(&tls.Config{RootCAs: other.pool()}), Login: login(t, "plain", "freshet", secret)},
 			Untrusted,
 			[]string{"unknown authority", "ca_file"},
 		},
 		"another name": {
-			Options{TLS: &tls.Config{RootCAs: ours.pool(), ServerName: "kafka.example"}},
+			Options{TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool(), ServerName: "kafka.example"})},
 			Untrusted,
 			[]string{"kafka.example", "server_name"},
 		},
 		"in the clear": {Options{}, Untrusted, []string{"encrypts on this port", "tls.mode"}},
 		"a login in the clear": {
-			Options{SASL: login(t, "plain", "freshet", secret)},
+			Options{Login: login(t, "plain", "freshet", secret)},
 			Untrusted,
 			[]string{"encrypts on this port", "tls.mode"},
 		},
@@ -253,7 +254,9 @@ func TestACertificateOutOfDateIsToldAsThat(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	c := client(t, Options{Brokers: []string{l.Addr().String()}, TLS: &tls.Config{RootCAs: ours.pool()}})
+	c := client(t, Options{
+		Brokers: []string{l.Addr().String()}, TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()}),
+	})
 	_, err = c.Partitions(t.Context(), "shop")
 	refused(t, err, Untrusted, []string{"expired", "renew the broker's certificate", "clock"})
 	must(t, l.Close())
@@ -263,8 +266,8 @@ func TestACertificateOutOfDateIsToldAsThat(t *testing.T) {
 // rights runs what the errors say, until freshet may do all that a reader needs.
 func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	c := client(t, Options{
-		Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: ours.pool()},
-		SASL: login(t, "scram-sha-512", "freshet", secret),
+		Brokers: cluster.Brokers(), TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()}),
+		Login: login(t, "scram-sha-512", "freshet", secret),
 	})
 	topics := ReaderTopics(Names{"shop"}, "main", Sizing{Partitions: 2})
 	run := func(text string) {
@@ -332,7 +335,8 @@ func rights(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 func sessions(t *testing.T, cluster *testbed.KafkaCluster, ours *authority) {
 	var dialled atomic.Int32
 	c := client(t, Options{
-		Brokers: cluster.Brokers(), TLS: &tls.Config{RootCAs: ours.pool()}, SASL: login(t, "plain", "admin", secret),
+		Brokers: cluster.Brokers(), TLS: credentialtest.Fixed(&tls.Config{RootCAs: ours.pool()}),
+		Login: login(t, "plain", "admin", secret),
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			dialled.Add(1)
 			return (&net.Dialer{}).DialContext(ctx, network, address)

@@ -195,7 +195,7 @@ func (c *Client) alterCommand(topic string, settings string) string {
 // tool returns how one of Kafka's tools is called for this cluster.
 func (c *Client) tool(name string) string {
 	s := name + " --bootstrap-server " + shellQuote(c.o.Brokers[0])
-	if c.o.TLS != nil || c.o.SASL != nil {
+	if c.o.TLS != nil || c.o.Login != nil {
 		s += " --command-config client.properties"
 	}
 	return s

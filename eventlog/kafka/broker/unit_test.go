@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
+
+	"github.com/freshet/freshet/credential"
 )
 
 func TestFramesAreFollowedHoweverTheyAreCut(t *testing.T) {
@@ -89,9 +91,9 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 }
 
 func TestSentencesOfMissingRights(t *testing.T) {
-	m, err := Mechanism("plain", "o'brien", secret)
+	m, err := NewLogin("plain", "o'brien", credential.Text(secret))
 	must(t, err)
-	c := client(t, Options{Brokers: []string{"b1:9092", "b2:9092"}, SASL: m})
+	c := client(t, Options{Brokers: []string{"b1:9092", "b2:9092"}, Login: m})
 	for _, k := range []struct {
 		err  error
 		need Need
@@ -148,9 +150,9 @@ func silent(t *testing.T) string {
 }
 
 func TestABrokerThatHangsInTheLoginIsGivenUp(t *testing.T) {
-	m, err := Mechanism("scram-sha-256", "freshet", secret)
+	m, err := NewLogin("scram-sha-256", "freshet", credential.Text(secret))
 	must(t, err)
-	c := client(t, Options{Brokers: []string{silent(t)}, SASL: m, Timeout: 300 * time.Millisecond})
+	c := client(t, Options{Brokers: []string{silent(t)}, Login: m, Timeout: 300 * time.Millisecond})
 	_, err = c.Partitions(t.Context(), "t")
 	if Classify(err) != Transient || !strings.Contains(err.Error(), "no answer in time") {
 		t.Fatalf("%v: %v", Classify(err), err)

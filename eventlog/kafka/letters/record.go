@@ -31,7 +31,9 @@ type document struct {
 	Source    string `json:"source,omitempty"`
 	Table     string `json:"table,omitempty"`
 	// Version is epoch/file/position/row.
-	Version        string    `json:"version,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Foreign: the version may be another key's.
+	Foreign        bool      `json:"foreign,omitempty"`
 	SecondDeleteMS int64     `json:"second_delete_ms,omitempty"`
 	Error          string    `json:"error,omitempty"`
 	Attempts       int       `json:"attempts,omitempty"`
@@ -110,6 +112,7 @@ func encodeEntry(e *retry.Entry) ([]byte, error) {
 	}
 	d := document{
 		Action: e.Action.String(), Source: e.Source, Table: e.Table, Version: e.Version.String(),
+		Foreign: e.Foreign,
 		// A fraction would be lost; a longer second delete is never wrong.
 		SecondDeleteMS: int64((e.D + time.Millisecond - 1) / time.Millisecond),
 		Error:          e.Error, Attempts: e.Attempts, First: e.First.UTC(), Last: e.Last.UTC(), Due: e.Due.UTC(),
@@ -143,7 +146,8 @@ func (d *document) entry() (retry.Entry, error) {
 	}
 	e := retry.Entry{
 		Key: d.Key, Action: action, Source: d.Source, Table: d.Table, Version: version,
-		D: time.Duration(d.SecondDeleteMS) * time.Millisecond, Error: d.Error, Attempts: d.Attempts,
+		Foreign: d.Foreign,
+		D:       time.Duration(d.SecondDeleteMS) * time.Millisecond, Error: d.Error, Attempts: d.Attempts,
 		First: d.First, Last: d.Last, Due: d.Due, Notices: d.Notices, Untold: d.Untold,
 	}
 	if d.KeyBase64 != nil {

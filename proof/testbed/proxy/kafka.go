@@ -31,7 +31,14 @@ const (
 type Request struct {
 	API API
 	N   int // its number among the requests of its kind, from 1, over all connections
+	// Begins is what the request begins with, up to 1 KiB, with the topic's name as text. Of a small record that is not
+	// compressed it has the key and the value as well.
+	Begins string
 }
+
+// requestHead is how much of a request is held back until the hook has seen it: api_key, api_version, correlation_id,
+// and what follows.
+const requestHead = 1 << 10
 
 // Kafka is a proxy in front of a Kafka broker that tells the requests of its clients apart. A
 // connection with TLS passes unread.
@@ -81,14 +88,17 @@ func (p *Kafka) Requests(api API) int {
 }
 
 // ask counts a request and asks the hook about it, outside the lock: it may block.
-func (p *Kafka) ask(api API) Action {
+func (p *Kafka) ask(request []byte) Action {
+	r := Request{API: API(binary.BigEndian.Uint16(request))}
 	p.mu.Lock()
-	p.seen[api]++
-	r, hook := Request{API: api, N: p.seen[api]}, p.hook
+	p.seen[r.API]++
+	r.N = p.seen[r.API]
+	hook := p.hook
 	p.mu.Unlock()
 	if hook == nil {
 		return Forward
 	}
+	r.Begins = string(request)
 	return hook(r)
 }
 
@@ -179,11 +189,11 @@ func (s *kafkaToServer) pass(ctx context.Context, b []byte, out gated) error {
 	if s.isOpaque() {
 		return plain{}.pass(ctx, b, out)
 	}
-	return s.frames.pass(b, out, 8, func(head []byte) error {
+	return s.frames.pass(b, out, requestHead, func(head []byte) error {
 		if len(head) < 12 {
 			return nil // too short for a request: a token of an old way to log in
 		}
-		switch s.proxy.ask(API(binary.BigEndian.Uint16(head[4:]))) {
+		switch s.proxy.ask(head[4:]) {
 		case DropCommand:
 			return errRequestDropped
 		case DropReply:

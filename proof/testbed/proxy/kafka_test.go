@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -72,7 +73,7 @@ func TestKafkaLosesTheReplyToARequestThatTookEffect(t *testing.T) {
 	addr, got := fakeBroker(t)
 	p := proxy.StartKafka(t, addr)
 	p.OnRequest(func(r proxy.Request) proxy.Action {
-		if r == (proxy.Request{API: proxy.Produce, N: 2}) {
+		if r.API == proxy.Produce && r.N == 2 {
 			return proxy.DropReply
 		}
 		return proxy.Forward
@@ -112,10 +113,14 @@ func TestKafkaLosesTheReplyToARequestThatTookEffect(t *testing.T) {
 func TestKafkaLosesARequest(t *testing.T) {
 	addr, got := fakeBroker(t)
 	p := proxy.StartKafka(t, addr)
-	p.OnRequest(func(r proxy.Request) proxy.Action { return proxy.DropCommand })
+	asked := make(chan proxy.Request, 1)
+	p.OnRequest(func(r proxy.Request) proxy.Action { asked <- r; return proxy.DropCommand })
 	c, r := dial(t, p.Addr())
-	_, err := c.Write(kafkaMessage(1, "a", proxy.OffsetCommit))
+	_, err := c.Write(kafkaMessage(1, "a topic", proxy.OffsetCommit))
 	testbed.Must(t, err)
+	if r := <-asked; r.API != proxy.OffsetCommit || !strings.HasSuffix(r.Begins, "a topic") {
+		t.Errorf("asked about %+v", r)
+	}
 	if _, err := readMessage(r); !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("reply: %v, want a reset", err)
 	}

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"time"
+
+	"github.com/freshet/freshet/canal/walk"
+)
+
+// The bounds of a chunk.
+const (
+	// firstRows is how many rows the first chunk has, and mostRows how many one has at most.
+	firstRows, mostRows = 100, 5000
+	// chunkBytes is about how large the rows of a chunk are together at most.
+	chunkBytes = 1 << 20
+	// chunkTime is how long the source should take for a chunk at most, and walkRests how many times as long as it took
+	// it is left alone afterwards.
+	chunkTime = 100 * time.Millisecond
+	walkRests = 4
+	// leastLasts and mostLasts bound how long it should take until the keys of a chunk have been handed out.
+	leastLasts, mostLasts = 25 * time.Millisecond, 250 * time.Millisecond
+)
+
+// chunkLasts returns how long that should take where d is the shortest second delete. A value is as old as its chunk,
+// and what waits for longer than D/2 is not written. Each chunk of a warm-up costs a write of how far it is.
+func chunkLasts(d time.Duration) time.Duration { return min(max(d/8, leastLasts), mostLasts) }
+
+// walkPace settles how many rows the next chunk has, and when it is read: by how long the source took for the last one,
+// and by how long its keys lasted, be it for the rate or because Redis takes no more.
+type walkPace struct {
+	rows int
+	// lasts is how long the keys of a chunk should last.
+	lasts time.Duration
+	// rested is until when the source is left alone.
+	rested time.Time
+	// begun is when the chunk was read whose keys are being handed out, and of how many rows it was; the zero time: there
+	// is none.
+	begun time.Time
+	had   int
+}
+
+// read takes note of a chunk that was asked for at a time.
+func (p *walkPace) read(asked time.Time, got *walk.Chunk) {
+	p.begun, p.had = time.Now(), got.Rows
+	took := p.begun.Sub(asked)
+	p.rested = p.begun.Add(walkRests * took)
+	switch {
+	case took > chunkTime:
+		p.rows /= 2
+	case took < chunkTime/2:
+		p.rows *= 2
+	}
+	if got.Bytes > chunkBytes {
+		p.rows = min(p.rows, got.Rows*chunkBytes/got.Bytes)
+	}
+	p.bound()
+}
+
+// handedOut takes note that the keys of the chunk that was read have had their time.
+func (p *walkPace) handedOut() {
+	if lasted := time.Since(p.begun); !p.begun.IsZero() && lasted > 0 {
+		p.rows = min(p.rows, int(float64(p.had)*p.lasts.Seconds()/lasted.Seconds()))
+		p.bound()
+	}
+	p.begun = time.Time{}
+}
+
+// failed takes note that the source did not answer.
+func (p *walkPace) failed() {
+	p.rows /= 2
+	p.bound()
+}
+
+func (p *walkPace) bound() { p.rows = min(max(p.rows, 1), mostRows) }

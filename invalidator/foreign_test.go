@@ -1,0 +1,81 @@
+package invalidator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/proof/testbed"
+)
+
+// What an answer forgets has the newest version that everybody can see, which may be another key's. If Redis refuses it
+// for a while, it is parked, and forgotten later: that too must not look to the key's own change as if a newer one had
+// been there, or its final action would do nothing about what a slow reader filled meanwhile.
+func TestAParkedKeyOfAnAnswerKeepsTheFinalActionOfItsChange(t *testing.T) {
+	for name, as := range map[string]func(*event.Batch){
+		"found by a scope": func(b *event.Batch) { b.Leftover = true },
+		"named":            func(b *event.Batch) { b.Named = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLive(t, "some", "secret")
+			c, ctx := l.server.Client(), t.Context()
+			l.server.Do(t, "acl", "setuser", "some", "allkeys")
+			l.engine.Mark(markAt(4))
+			testbed.Must(t, c.Set(ctx, "user:1", "older", 0).Err())
+			rebuild := func(i event.Intent, fields ...string) thing {
+				return thing{"user:1", event.ActionRebuild, i, &event.Effect{As: event.FormString}, fields}
+			}
+			l.log.batches <- batchOfThings(origin(5, actionD), rebuild(event.IntentPut, "new"))
+			testbed.Eventually(t, time.Minute, "the first action of the change is done", func() bool {
+				return c.Exists(ctx, "user:1").Val() == 0
+			})
+
+			l.server.Do(t, "acl", "setuser", "some", "resetkeys", "~ok:*")
+			found := batchOfThings(origin(6, 0), rebuild(event.IntentForget))
+			found.Age = 0 // old news: one action is enough
+			as(found)
+			l.log.batches <- found
+			testbed.Eventually(t, time.Minute, "the key is parked", func() bool { return l.store.parkCount() > 0 })
+			l.server.Do(t, "acl", "setuser", "some", "allkeys")
+			testbed.Eventually(t, time.Minute, "the key is forgotten", func() bool {
+				parked, dead := l.store.counts()
+				return parked+dead == 0
+			})
+
+			testbed.Must(t, c.Set(ctx, "user:1", "older", 0).Err()) // by a slow reader
+			l.engine.Mark(markAt(6))
+			l.finished(2)
+			if got := c.Get(ctx, "user:1").Val(); got == "older" {
+				t.Error("the final action of the change did nothing, and what a slow reader filled stays")
+			}
+		})
+	}
+}
+
+// While plain deletes wait they are packed, without what their batch said of itself.
+func TestWhatIsParkedSaysThatItsVersionMayBeAnotherKeys(t *testing.T) {
+	for name, c := range map[string]struct {
+		as   func(*event.Batch)
+		want bool
+	}{
+		"changed": {func(*event.Batch) {}, false},
+		"found":   {func(b *event.Batch) { b.Leftover = true }, true},
+		"named":   {func(b *event.Batch) { b.Named = true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Options{}, func(r *rig) {
+				r.redis.set(func() { r.redis.answer = func([]string) error { return noPerm } })
+				b := batchOf(4, d2, "a")
+				c.as(b)
+				r.append(b)
+				r.pass(time.Second)
+				r.mark(4)
+				r.pass(d2)
+				parked := r.store.parked()
+				if len(parked) != 1 || parked[0].Foreign != c.want {
+					t.Errorf("parked: %+v", parked)
+				}
+			})
+		})
+	}
+}

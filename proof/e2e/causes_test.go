@@ -1,0 +1,314 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/proof/testbed"
+)
+
+// Rows with the numbers up to lively are written and read all the time. Of those from last on, nobody writes or reads
+// one: they are cached just before a cause comes for the last time, so that each that it takes stays stale if freshet
+// does nothing.
+const (
+	lively   = 60
+	last     = 1001
+	lastRows = 20
+)
+
+// shelf is a Redis that freshet keeps fresh, and the readers that fill it.
+type shelf struct {
+	*rig    // the process that writes to it
+	clients load
+	readers flock
+	fills   atomic.Int64
+}
+
+// unrest is tables to which everything happens of which no row event tells. Two freshets read the same source, or two
+// groups of invalidators the same topic. The Redis of the passing one refuses to it what answers need: to look for
+// keys, and to say which server it is.
+type unrest struct {
+	t                  *testing.T
+	source             *testbed.Server
+	rnd                *rand.Rand
+	causes             []cause
+	rows               []*shelved // one for each of the happenings
+	reading            []*rig     // the processes that read the source
+	answering, passing *shelf
+	clients            load
+	writers            flock
+	value              atomic.Int64
+	refused, written   atomic.Int64
+	// configure starts what reads the source with other mappings.
+	configure func(mappings string)
+}
+
+// Everything that leaves keys stale without a row event, under load: each cause that statements have, then those of
+// servers, and a changed mapping. In the end of each no key is stale, not even those of rows that are gone.
+//
+// What shows that the test can fail is the same load with a Redis where freshet cannot answer.
+func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
+	t.Parallel()
+	type setting struct {
+		log   string
+		start func(testing.TB, ...string) *testbed.Server
+		args  []string
+	}
+	var settings []setting
+	for _, log := range []string{"embedded", "kafka"} {
+		settings = append(settings,
+			setting{log, testbed.MySQL, []string{"--innodb-native-foreign-keys=ON"}}, setting{log, testbed.MariaDB, nil})
+	}
+	for _, p := range testbed.Some(t, settings) {
+		rnd := testbed.Seeded(t)
+		metadata := "--binlog-row-metadata=" + pick(rnd, []string{"FULL", "MINIMAL"})
+		source := p.start(t, append(p.args, metadata)...)
+		t.Run(fmt.Sprintf("%s %s %s", p.log, source.Flavor, metadata), func(t *testing.T) {
+			u := newUnrest(t, source, rnd)
+			if p.log == "kafka" {
+				u.aroundKafka()
+			} else {
+				u.embedded()
+			}
+			t.Cleanup(func() { _, _, _ = u.writers.stop(), u.answering.readers.stop(), u.passing.readers.stop() })
+			u.statements()
+			for _, i := range u.rnd.Perm(len(happenings))[:testbed.Cut(2, len(happenings))] {
+				u.happening(happenings[i], u.rows[i])
+			}
+			for _, p := range u.processes() {
+				p.stop()
+			}
+			t.Logf("%d writes, %d refused; %d and %d fills", u.written.Load(), u.refused.Load(), u.answering.fills.Load(),
+				u.passing.fills.Load())
+		})
+	}
+}
+
+func newUnrest(t *testing.T, source *testbed.Server, rnd *rand.Rand) *unrest {
+	t.Helper()
+	u := &unrest{t: t, source: source, rnd: rnd, causes: causes(source)}
+	source.DB().SetMaxOpenConns(40)
+	source.DB().SetMaxIdleConns(40)
+	statements := []string{"CREATE DATABASE shop CHARACTER SET utf8mb4"}
+	for _, h := range happenings {
+		u.rows = append(u.rows, newShelved(shelved{
+			name: h.table, columns: "(id INT PRIMARY KEY, v INT NOT NULL, w INT NOT NULL DEFAULT 0)",
+			put: []string{"INSERT INTO shop." + h.table + " (id, v) VALUES (%[1]d, %[2]d) ON DUPLICATE KEY UPDATE v = v + 1"},
+		}))
+	}
+	for _, c := range u.causes {
+		statements = append(statements, c.make...)
+	}
+	for _, table := range u.tables() {
+		statements = append(statements, table.create())
+	}
+	source.Exec(t, statements...)
+	return u
+}
+
+// tables are all that are mapped.
+func (u *unrest) tables() []*shelved {
+	all := slices.Clone(u.rows)
+	for _, c := range u.causes {
+		all = append(all, c.tables...)
+	}
+	return all
+}
+
+// mappings are those of all tables, and what is done about gaps. more is in the mapping that changes.
+func (u *unrest) mappings(more string) string {
+	text := "on_gap: invalidate\nmappings:\n"
+	for i, t := range u.tables() {
+		if i < len(u.rows) && t.name == "mapping_changed" {
+			text += t.mapping(more)
+		} else {
+			text += t.mapping("")
+		}
+	}
+	return text
+}
+
+// notCounting is what the mapping says until it is changed: an UPDATE of v is nothing to it.
+const notCounting = ", columns: [w]"
+
+func (u *unrest) shelves() []*shelf { return []*shelf{u.answering, u.passing} }
+
+// rightsOf are those of freshet in each Redis.
+var rightsOf = map[bool]string{true: "+@all", false: "+@all -scan -info"}
+
+// rig is one for a Redis of its own.
+func (u *unrest) rig(answers bool) *rig {
+	u.t.Helper()
+	r := newRig(u.t, u.source, strings.Fields("--user freshet on >secret ~* &* "+rightsOf[answers])...)
+	r.cfg.redis, r.cfg.d, r.cfg.mappings = ", username: freshet, password: secret", loadD, u.mappings(notCounting)
+	return r
+}
+
+// embedded starts two freshets.
+func (u *unrest) embedded() {
+	u.t.Helper()
+	u.answering, u.passing = &shelf{rig: u.rig(true)}, &shelf{rig: u.rig(false)}
+	for _, s := range u.shelves() {
+		s.configure()
+		s.run()
+	}
+	u.reading = []*rig{u.answering.rig, u.passing.rig}
+	u.configure = func(mappings string) {
+		for _, r := range u.reading {
+			r.stop()
+			r.cfg.mappings = mappings
+			r.configure()
+			r.run()
+		}
+	}
+}
+
+// aroundKafka starts a reader, and an invalidator of each group.
+func (u *unrest) aroundKafka() {
+	u.t.Helper()
+	answers, passes := u.rig(true), u.rig(false)
+	f := newFleetOn(answers, testbed.SharedKafka(u.t), 0, 0)
+	reader := f.prepare("reader", "reader")
+	write := func() { reader.write(f.inKafka(f.group()), reader.fromSource("default")) }
+	write()
+	reader.launch(reader.role)
+	for i, of := range []*rig{answers, passes} {
+		f.rig = of
+		m := f.prepare("invalidator", fmt.Sprintf("invalidator-%d", i))
+		m.write(f.inKafka(fmt.Sprintf("%s-%d", f.group(), i)), m.toRedis())
+		m.launch(m.role)
+		if i == 0 {
+			u.answering = &shelf{rig: m}
+		} else {
+			u.passing = &shelf{rig: m}
+		}
+	}
+	u.reading = []*rig{reader}
+	u.configure = func(mappings string) {
+		reader.stop()
+		reader.cfg.mappings = mappings
+		write()
+		reader.launch(reader.role)
+	}
+	u.finish()
+}
+
+// processes are those of freshet.
+func (u *unrest) processes() []*rig {
+	all := slices.Clone(u.reading)
+	for _, s := range u.shelves() {
+		if !slices.Contains(all, s.rig) {
+			all = append(all, s.rig)
+		}
+	}
+	return all
+}
+
+// finish waits until all that is committed now is finished everywhere.
+func (u *unrest) finish() {
+	u.t.Helper()
+	for _, r := range u.processes() {
+		r.finish(3 * time.Minute)
+	}
+}
+
+// statements has all causes come that statements have, again and again, and then each once more.
+func (u *unrest) statements() {
+	u.t.Helper()
+	var live []*shelved
+	for _, c := range u.causes {
+		live = append(live, c.tables...)
+	}
+	u.load(live...)
+	came := map[string]int{}
+	for until := time.Now().Add(testbed.Cut(5*time.Second, 20*time.Second)); time.Now().Before(until); {
+		for _, i := range u.rnd.Perm(len(u.causes)) {
+			u.come(&u.causes[i])
+			came[u.causes[i].name]++
+		}
+	}
+	u.cacheLast(live...)
+	for i := range u.causes {
+		u.come(&u.causes[i])
+	}
+	u.quieten()
+	u.allIsFresh()
+	for i := range u.causes {
+		c := &u.causes[i]
+		u.stale(fmt.Sprintf("%s, %d times", c.name, came[c.name]+1), c.tables...)
+	}
+}
+
+// stale says how many keys of tables are stale where freshet cannot answer.
+func (u *unrest) stale(what string, tables ...*shelved) {
+	u.t.Helper()
+	found := u.compare(u.passing, tables...)
+	u.t.Logf("%s: without the answer %s", what, found)
+	if len(found.stale) == 0 {
+		u.t.Errorf("%s: without the answer nothing is stale either, so nothing is shown", what)
+	}
+}
+
+// come has a cause come.
+func (u *unrest) come(c *cause) {
+	u.t.Helper()
+	conn, err := u.source.DB().Conn(u.t.Context())
+	testbed.Must(u.t, err)
+	defer conn.Close()
+	for _, s := range c.statements() {
+		_, err := conn.ExecContext(u.t.Context(), s)
+		for deadlock(err) { // with a client
+			_, err = conn.ExecContext(u.t.Context(), s)
+		}
+		if err != nil {
+			u.t.Fatalf("%s: %s: %v", c.name, s, err)
+		}
+	}
+}
+
+// cacheLast makes the rows that nobody else writes or reads, and caches them.
+func (u *unrest) cacheLast(tables ...*shelved) {
+	u.t.Helper()
+	for _, t := range tables {
+		for n := range lastRows {
+			err := u.run(u.t.Context(), last+n, t.put)
+			for deadlock(err) { // with a client
+				err = u.run(u.t.Context(), last+n, t.put)
+			}
+			testbed.Must(u.t, err)
+		}
+	}
+	u.finish()
+	for _, t := range tables {
+		for n := range lastRows {
+			value, err := u.row(u.t.Context(), t, last+n)
+			testbed.Must(u.t, err)
+			for _, s := range u.shelves() {
+				testbed.Must(u.t, s.redis.Client().Set(u.t.Context(), t.key(last+n), value, 0).Err())
+			}
+		}
+	}
+}
+
+// quieten waits until writers write no more, all is answered that can be, and no reader fills any more.
+func (u *unrest) quieten() {
+	u.t.Helper()
+	testbed.Must(u.t, u.writers.stop())
+	u.finish()
+	u.answering.await("answer what is in doubt", 3*time.Minute, func(s status) bool { return len(s.Doubts) == 0 })
+	for _, s := range u.shelves() {
+		testbed.Must(u.t, s.readers.stop())
+	}
+	u.finish()
+}
+
+// allIsFresh checks that no key is stale where freshet can answer.
+func (u *unrest) allIsFresh() {
+	u.t.Helper()
+	u.compare(u.answering, u.tables()...).verify(u.t)
+}
