@@ -96,7 +96,7 @@ func (p *process) buildAnswering(r *reading, d *deleting) error {
 
 // newAnswering makes what is the same in every process that has Redis.
 func (p *process) newAnswering(d *deleting) (*answering, error) {
-	deps := scope.Deps{Redis: scope.Single{Client: d.redis.Client()}, Serve: d.engine.ServeGently, Log: p.options.Log}
+	deps := scope.Deps{Redis: d.searched(), Serve: d.engine.ServeGently, Log: p.options.Log}
 	s, err := scope.New(deps, scope.Options{Rate: p.config.ScopeRate, Prefix: p.config.Redis.KeyPrefix})
 	return &answering{
 		doubts: p.doubts, scope: s, visible: d.engine.Visible, prefix: p.config.Redis.KeyPrefix, asked: make(chan request),

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +19,7 @@ import (
 	"github.com/freshet/freshet/invalidator/hot"
 	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/invalidator/rebuild"
+	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -36,8 +38,11 @@ type deleting struct {
 	// freshAsOf returns as of when everything that was committed is finished.
 	freshAsOf func() time.Time
 	engine    *invalidator.Engine
-	redis     *invalidator.Single
-	// identity notices when Redis is not what it was.
+	// redis is the one server that is written to, or there is a cluster. named is either.
+	redis   *invalidator.Single
+	cluster *invalidator.Nodes
+	named   fmt.Stringer
+	// identity notices when Redis is not what it was. With a cluster it is nil: see ADR 21, "Not yet".
 	identity *identity.Watch
 	hot      *hot.Sketch
 	// alongside are what runs as long as the engine.
@@ -57,35 +62,22 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 ) (*deleting, error) {
 	c := p.config
 	d := &deleting{shared: p.shared, log: log, letters: letters, freshAsOf: freshAsOf}
-	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) error { return d.identity.Look(ctx, c) })
-	if err != nil {
-		return nil, err
+	deps := invalidator.Deps{
+		Store: letters, Alarms: p.alarms, Latency: p.latency, Registerer: p.registry, Log: p.options.Log,
 	}
-	d.redis = client
-	p.later("redis", client.Close)
-	looks := client.Looking()
-	p.later("looks at redis", looks.Close)
-	who := identity.Options{
-		Address: connect.RedisName(c), DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
-		Source: c.Source.Name, Window: c.Redis.FailoverWindow,
+	var err error
+	if c.Redis.Mode == config.RedisCluster {
+		err = d.connectCluster(p, &deps)
+	} else {
+		err = d.connect(p, s, &deps)
 	}
-	if c.EventLog.Kind == config.EventLogKafka {
-		who.Source, who.Group = "", c.EventLog.Kafka.Group
-	}
-	d.identity, err = identity.New(identity.Deps{
-		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
-		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
-	}, who)
 	if err != nil {
 		return nil, err
 	}
 	if d.hot, err = hot.New(hot.Options{}); err != nil {
 		return nil, err
 	}
-	deps := invalidator.Deps{
-		Redis: client, Store: letters, Alarms: p.alarms, Latency: p.latency, Hot: d.hot, Registerer: p.registry,
-		Log: p.options.Log,
-	}
+	deps.Hot = d.hot
 	queries, err := connect.Rebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry })
 	if err != nil {
 		return nil, err
@@ -107,8 +99,55 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	if err != nil {
 		return nil, err
 	}
-	d.alongside = append(d.alongside, d.engine.Run, d.logHot, d.identity.Run, d.passMarks)
+	d.alongside = append(d.alongside, d.engine.Run, d.logHot, d.passMarks)
 	return d, nil
+}
+
+// connect makes the connections to the one Redis server.
+func (d *deleting) connect(p *process, s stamping, deps *invalidator.Deps) error {
+	c := p.config
+	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) error { return d.identity.Look(ctx, c) })
+	if err != nil {
+		return err
+	}
+	d.redis, d.named, deps.Redis = client, client, client
+	p.later("redis", client.Close)
+	looks := client.Looking()
+	p.later("looks at redis", looks.Close)
+	who := identity.Options{
+		Address: connect.RedisName(c), DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
+		Source: c.Source.Name, Window: c.Redis.FailoverWindow,
+	}
+	if c.EventLog.Kind == config.EventLogKafka {
+		who.Source, who.Group = "", c.EventLog.Kafka.Group
+	}
+	d.identity, err = identity.New(identity.Deps{
+		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
+		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
+	}, who)
+	if err == nil {
+		d.alongside = append(d.alongside, d.identity.Run)
+	}
+	return err
+}
+
+// connectCluster makes the connections to the nodes of a cluster.
+func (d *deleting) connectCluster(p *process, deps *invalidator.Deps) error {
+	nodes, err := connect.Cluster(p.config)
+	if err != nil {
+		return err
+	}
+	d.cluster, d.named, deps.Cluster = nodes, nodes, nodes
+	p.later("redis", nodes.Close)
+	return nil
+}
+
+// searched is Redis as a scope sees it.
+func (d *deleting) searched() scope.Redis {
+	if d.cluster != nil {
+		return &scope.Cluster{Masters: d.cluster.Masters}
+	}
+	return scope.Single{Client: d.redis.Client()}
 }
 
 // moved leaves the server that Redis was.
@@ -174,8 +213,10 @@ func (d *deleting) FirstStart(keys *operate.Keys) func(context.Context, string) 
 func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
-	s.Redis = &RedisStatus{Address: d.redis.String(), Up: engine.RedisUp, Sentence: engine.Redis}
-	s.unheard, s.unheardWhy = d.identity.Unheard()
+	s.Redis = &RedisStatus{Address: d.named.String(), Up: engine.RedisUp, Sentence: engine.Redis}
+	if d.identity != nil {
+		s.unheard, s.unheardWhy = d.identity.Unheard()
+	}
 	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
 	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()

@@ -241,11 +241,11 @@ func TestTheFinalActionConfirmsWhatTheFirstHasBegun(t *testing.T) {
 		"a reply of the final one is lost":        {lose: func(sent int) bool { return sent == 2 }, confirm: true},
 		"the first reply comes when D has passed": {first: d2 + 100*time.Millisecond},
 		"the process was stopped": {forgets: true, fault: func(r *rig) {
-			r.engine.health.woke(time.Now().Add(-time.Hour), time.Now(), time.Second)
+			r.engine.only().health.woke(time.Now().Add(-time.Hour), time.Now(), time.Second)
 		}},
 		"the machine was suspended": {forgets: true, fault: func(r *rig) {
 			now := time.Now()
-			r.engine.health.woke(now.Round(0).Add(-time.Hour), now, time.Second)
+			r.engine.only().health.woke(now.Round(0).Add(-time.Hour), now, time.Second)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,8 @@ type group struct {
 	// idx are their ordinals in the batch; nil: all of the batch.
 	idx  []uint32
 	size int
+	// node has their slots; nil: nobody has, or it is not settled yet, for they are paced. See [topology.split].
+	node *node
 }
 
 // dedup removes duplicates within a batch: of those of one key it keeps the one with the largest D, and of these

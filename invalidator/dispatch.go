@@ -29,29 +29,13 @@ const (
 	supplies // how many there are
 )
 
-// hasWork reports whether a job could be filled now.
-func (s *partitionLoop) hasWork() bool {
-	if s.lane.pacer.ready() > s.now {
-		return false
-	}
-	if s.retryReady() || s.pacedReady() != nil {
-		return true
-	}
-	for c := deletes; c <= writes; c++ {
-		if s.freshReady(c) || s.finalReady(c) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *partitionLoop) freshReady(c class) bool {
-	return s.fresh[c].len() > 0 && s.engine.pacer.ready() <= s.now
+func (s *partitionLoop) freshReady(l *outbox, c class) bool {
+	return l.fresh[c].len() > 0 && s.engine.pacer.ready() <= s.now
 }
 
 // finalReady returns a queue of the class whose first unit is due; nil if there is none.
-func (s *partitionLoop) finalReady(c class) *dueQueue {
-	for _, q := range s.due {
+func (s *partitionLoop) finalReady(l *outbox, c class) *dueQueue {
+	for _, q := range l.due {
 		if q.class == c && q.units.len() > 0 && !q.units.head().parkable() && s.dueAt(q.units.head()) <= s.now {
 			return q
 		}
@@ -59,52 +43,52 @@ func (s *partitionLoop) finalReady(c class) *dueQueue {
 	return nil
 }
 
-func (s *partitionLoop) retryReady() bool {
-	return len(s.retries) > 0 && s.retries[0].trouble.retryAt <= s.now
+func (s *partitionLoop) retryReady(l *outbox) bool {
+	return len(l.retries) > 0 && l.retries[0].trouble.retryAt <= s.now
 }
 
-// dispatch fills a job with what is ready and hands it to the writers. It is called with a slot, which it passes
-// on with the job or gives back.
-func (s *partitionLoop) dispatch() {
-	j := s.newJob()
-	if s.retryReady() {
-		s.fillRetries(j)
+// dispatch fills a job with what is ready and hands it to the writers of the outbox's node. It is called with a slot,
+// which it passes on with the job or gives back.
+func (s *partitionLoop) dispatch(l *outbox) {
+	j := s.newJob(l)
+	if s.retryReady(l) {
+		s.fillRetries(l, j)
 	}
 	if s.lane.finalsFirst {
-		s.turn = supplies - 1
+		l.turn = supplies - 1
 	}
 	for n := supplies; n > 0 && j.size == 0; n-- {
-		s.turn = (s.turn + 1) % supplies
-		s.fill(j, s.turn)
+		l.turn = (l.turn + 1) % supplies
+		s.fill(l, j, l.turn)
 	}
 	if j.size == 0 {
 		s.free = append(s.free, j)
-		s.lane.slots <- struct{}{}
+		l.lane.free()
 		return
 	}
 	s.out++
 	s.lane.pacer.take(s.now, j.size)
 	s.engine.metrics.sent[j.kind].Add(float64(j.size))
-	s.lane.jobs <- j
+	l.lane.jobs <- j
 }
 
 // fill fills an empty job from one supply, if that has anything ready.
-func (s *partitionLoop) fill(j *job, from supply) {
+func (s *partitionLoop) fill(l *outbox, j *job, from supply) {
 	switch from {
 	case finalDeletes:
-		s.fillFinals(j, deletes)
+		s.fillFinals(l, j, deletes)
 	case freshDeletes:
-		s.fillFresh(j, deletes)
+		s.fillFresh(l, j, deletes)
 	case finalWrites:
-		s.fillFinals(j, writes)
+		s.fillFinals(l, j, writes)
 	case freshWrites:
-		s.fillFresh(j, writes)
+		s.fillFresh(l, j, writes)
 	case pacedFresh:
 		s.fillPaced(j)
 	}
 }
 
-func (s *partitionLoop) newJob() *job {
+func (s *partitionLoop) newJob(l *outbox) *job {
 	var j *job
 	if n := len(s.free); n > 0 {
 		j = s.free[n-1]
@@ -113,7 +97,8 @@ func (s *partitionLoop) newJob() *job {
 	} else {
 		j = &job{}
 	}
-	j.ctx, j.done, j.lane, j.halved = s.ctx, s.results, s.lane, s.lane.trips.halved.Load()
+	j.ctx, j.done, j.lane, j.halved = s.ctx, s.results, l.lane, l.lane.trips.halved.Load()
+	j.routed, j.single = s.topo.since, s.topo.several()
 	return j
 }
 
@@ -144,13 +129,13 @@ func (j *job) weigh(u *unit, n int) int {
 	return n
 }
 
-func (s *partitionLoop) fillFresh(j *job, c class) {
-	if !s.freshReady(c) {
+func (s *partitionLoop) fillFresh(l *outbox, j *job, c class) {
+	if !s.freshReady(l, c) {
 		return
 	}
 	j.kind = firsts
 	most := min(s.engine.pacer.most(), j.most(c))
-	for q := &s.fresh[c]; q.len() > 0 && j.size < most && j.fits(c); {
+	for q := &l.fresh[c]; q.len() > 0 && j.size < most && j.fits(c); {
 		if j.add(q.head(), most) {
 			q.pop()
 		}
@@ -159,9 +144,9 @@ func (s *partitionLoop) fillFresh(j *job, c class) {
 }
 
 // fillFinals merges the small units of live traffic into full commands.
-func (s *partitionLoop) fillFinals(j *job, c class) {
+func (s *partitionLoop) fillFinals(l *outbox, j *job, c class) {
 	j.kind = finals
-	for q := s.finalReady(c); q != nil && j.fits(c); q = s.finalReady(c) {
+	for q := s.finalReady(l, c); q != nil && j.fits(c); q = s.finalReady(l, c) {
 		for q.units.len() > 0 && j.fits(c) {
 			u := q.units.head()
 			if u.parkable() || s.dueAt(u) > s.now {
@@ -175,12 +160,12 @@ func (s *partitionLoop) fillFinals(j *job, c class) {
 	}
 }
 
-func (s *partitionLoop) fillRetries(j *job) {
+func (s *partitionLoop) fillRetries(l *outbox, j *job) {
 	j.kind, j.single = retried, true
 	most := min(commandKeys, s.lane.keys) >> j.halved
-	for s.retryReady() && j.size < most && j.fits(s.retries[0].class) && s.retries[0].class != queries {
-		if j.add(s.retries[0], most) {
-			s.retries.pop()
+	for s.retryReady(l) && j.size < most && j.fits(l.retries[0].class) && l.retries[0].class != queries {
+		if j.add(l.retries[0], most) {
+			l.retries.pop()
 		}
 	}
 }
@@ -199,7 +184,9 @@ func (s *partitionLoop) settle(j *job) {
 		for _, p := range j.parts {
 			n := 0
 			for n < len(failed) && failed[n].at < at+p.to-p.from {
-				p.unit.failed = append(p.unit.failed, failure{p.from + failed[n].at - at, failed[n].error, failed[n].permanent})
+				f := failed[n]
+				f.at += p.from - at
+				p.unit.failed = append(p.unit.failed, f)
 				n++
 			}
 			failed = failed[n:]

@@ -84,12 +84,13 @@
 // # Goroutines
 //
 //	Engine.Run    retrier: the parked keys            (its own goroutine: the caller's)
-//	              4 writers: a round trip each,       share health and watch, under their locks, for each trip
+//	for each node 4 writers: a round trip each,       share health and watch, under their locks, for each trip
 //	                and 1 for gentle work
 //	              4 query workers: a query each, and  the same; share the line of runs under its lock
 //	                who renews its lock meanwhile
 //	              1 that ends long waits for queries  the line of runs, under its lock
-//	              1 prober: asks Redis                the same
+//	for each node 1 prober: asks Redis                the same
+//	cluster only  1 that follows the topology         swaps it as a whole, wakes the loops
 //	Engine.Serve  loop: owns all of a partition       (the caller's)
 //	              fetcher: Fetch, duplicates          hands over entries
 //	              parker: Park                        is handed units, and hands them back
@@ -109,8 +110,11 @@
 // The caps ([Options]) hold up fetching alone. Marks, acknowledgements and parking pass them by, so whatever empties
 // the queues is never held up, and a transaction of more keys than a cap passes as its keys become visible.
 //
-// # Places left
+// # Nodes
 //
-// Other Redis modes: [node] is one master; with Cluster there is one for each, and a job holds keys of one of them.
-// All that package write sends for a key lies in the key's slot.
+// [node] is one server that is written to. With a cluster there is one for each master, and [topology] says which slots
+// each has. A partition keeps an [outbox] for each node; a unit, a job and a round trip hold keys of one node. A
+// key that a node does not serve strays until the topology has been read again (stray.go), and what was split by an
+// older topology is split again before it is sent (reroute.go). All that package write sends for a key lies in the
+// key's slot, but for streams. ADR 21 says why it is so, and what is not there yet.
 package invalidator

@@ -25,14 +25,21 @@ type Engine struct {
 	log     *slog.Logger
 	metrics *metrics
 	latency *latency.Stages
-	health  *health
-	node    *node
-	room    *room
-	pacer   *pacer
-	pacers  pacers
-	queries *queryPool
-	hot     Hot
-	marks   *marks
+	spans   *spans
+	// topology is where keys are sent. cluster says how it changes; nil: it never does.
+	topology atomic.Pointer[topology]
+	cluster  Cluster
+	// gentlePace paces the gentle lanes of all nodes together.
+	gentlePace *pacer
+	// readings is how often the topology was read, and readNow has it read again.
+	readings atomic.Uint64
+	readNow  chan struct{}
+	room     *room
+	pacer    *pacer
+	pacers   pacers
+	queries  *queryPool
+	hot      Hot
+	marks    *marks
 	// stored tells the retrier that keys were parked.
 	stored chan struct{}
 	// repeating is set while parked keys wait for a delete that is repeated because of a silence.
@@ -49,8 +56,8 @@ type Engine struct {
 // New returns an engine. It starts nothing and does not connect to Redis.
 func New(d Deps, o Options) (*Engine, error) {
 	o, err := o.withDefaults()
-	if d.Redis == nil || d.Store == nil {
-		err = errors.Join(err, errors.New("invalidator: needs a redis and a store"))
+	if (d.Redis == nil) == (d.Cluster == nil) || d.Store == nil {
+		err = errors.Join(err, errors.New("invalidator: needs a redis, or a cluster, and a store"))
 	}
 	if err != nil {
 		return nil, err
@@ -67,7 +74,8 @@ func New(d Deps, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, start: time.Now(), store: d.Store, alarms: d.Alarms, log: d.Log,
 		latency: d.Latency, pacer: &pacer{rate: o.RateLimit}, marks: &marks{},
-		hot: d.Hot, stored: make(chan struct{}, 1),
+		hot: d.Hot, stored: make(chan struct{}, 1), spans: &spans{},
+		gentlePace: &pacer{rate: 2 * o.GentleRate}, cluster: d.Cluster, readNow: make(chan struct{}, 1),
 		partitions: map[*partitionLoop]struct{}{},
 	}
 	e.room = &room{
@@ -75,14 +83,15 @@ func New(d Deps, o Options) (*Engine, error) {
 		more:  make(chan struct{}),
 	}
 	e.metrics = newMetrics(e)
-	e.health = newHealth(d.Redis, e.clock, o.Timeout)
-	e.health.alarms, e.health.log, e.health.metrics = d.Alarms, d.Log, e.metrics
-	e.health.sawD(o.ShortestD)
-	e.health.busy = e.counting
-	e.health.back = e.room.changed
-	e.room.ready, e.room.filled = e.health.isUp.Load, func() { wake(e.health.kick) }
-	e.node = newNode(e.health, o, e.metrics)
-	e.node.known, e.node.unseen = e.known, e.unseen
+	e.spans.saw(o.ShortestD)
+	e.room.ready, e.room.filled = e.isReady, e.kick
+	first := &topology{since: always}
+	if d.Cluster != nil {
+		first.slots = noSlots(o.KeyPrefix)
+	} else {
+		first.nodes = []*node{e.newNode(d.Redis)}
+	}
+	e.topology.Store(first)
 	e.queries = newQueryPool(e, d.Rebuilder)
 	return e, e.metrics.register(d.Registerer)
 }
@@ -111,16 +120,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var helpers sync.WaitGroup
-	for _, l := range []*lane{e.node.live, e.node.gentle} {
-		for range l.writers {
-			helpers.Go(func() { e.node.write(work, l) })
-		}
-	}
 	for range e.options.QueryWorkers {
 		helpers.Go(func() { e.queries.work(work) })
 	}
 	helpers.Go(func() { e.queries.expire(work) })
-	helpers.Go(func() { e.health.probe(work) })
+	if e.cluster != nil {
+		helpers.Go(func() { e.follow(work) })
+	} else {
+		e.only().start(work)
+		helpers.Go(e.only().workers.Wait)
+	}
 	r := retrier{engine: e, done: make(chan *job, 1)}
 	err := r.run(ctx)
 
@@ -144,18 +153,18 @@ func (e *Engine) Run(ctx context.Context) error {
 // returns nil when the log ends (io.EOF), after everything is finished, final deletes included. It fails when the
 // log does, or when Redis will never do what is asked of it.
 func (e *Engine) Serve(ctx context.Context, p eventlog.Partition) error {
-	return e.serve(ctx, p, e.node.live)
+	return e.serve(ctx, p, false)
 }
 
 // ServeGently is Serve for work that nobody waits for, such as the answer to a doubt: its keys go to Redis in small
 // round trips, one after the other over all such partitions, so that readers of Redis hardly notice, and live keys are
 // not held up.
 func (e *Engine) ServeGently(ctx context.Context, p eventlog.Partition) error {
-	return e.serve(ctx, p, e.node.gentle)
+	return e.serve(ctx, p, true)
 }
 
-func (e *Engine) serve(ctx context.Context, p eventlog.Partition, l *lane) error {
-	s := newPartition(ctx, e, p, l)
+func (e *Engine) serve(ctx context.Context, p eventlog.Partition, gentle bool) error {
+	s := newPartition(ctx, e, p, gentle)
 	defer s.giveUp()
 	if !e.enlist(s) {
 		return nil
@@ -195,7 +204,11 @@ func (e *Engine) Mark(m event.Mark) {
 
 // Moved says that Redis is another server from now on, and that the connections to the one before have been left. It
 // may be called by any goroutine.
-func (e *Engine) Moved() { e.health.watch.move(e.clock()) }
+func (e *Engine) Moved() {
+	for _, n := range e.topology.Load().nodes {
+		n.health.watch.move(e.clock())
+	}
+}
 
 // Visible returns the newest version of a source that everybody is known to see: zero if nothing was read of it yet.
 // False: no mark of it has come. It may be called by any goroutine.
@@ -213,7 +226,7 @@ func (e *Engine) parkedNow(entries []retry.Entry) {
 	now, told := e.clock(), e.toldParked.Load()
 	if now >= instant(told) && e.toldParked.CompareAndSwap(told, int64(now.add(time.Minute))) {
 		e.log.Warn("keys are in trouble and tried again later; until then they may be stale",
-			"keys", len(entries), "table", entries[0].Table, "redis", e.node.redis.String(), "error", entries[0].Error)
+			"keys", len(entries), "table", entries[0].Table, "redis", e.redisName(), "error", entries[0].Error)
 	}
 	buried := 0
 	for i := range entries {

@@ -197,6 +197,35 @@ func TestAKeyInTroubleHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// A batch that takes several round trips: the reply to the first comes last.
+func TestKeysInTroubleAreFoundInWhicheverOrderRoundTripsAreAnswered(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		r.refuse("bad 1", "bad 2")
+		keys := make([]string, 2*tripKeys)
+		for i := range keys {
+			keys[i] = fmt.Sprint("key ", i)
+		}
+		keys[1], keys[tripKeys+1] = "bad 1", "bad 2"
+		r.redis.set(func() {
+			r.redis.delay = func(some []string) time.Duration {
+				if slices.Contains(some, "key 0") {
+					return 10 * ms
+				}
+				return 0
+			}
+		})
+		r.append(aged(batchOf(4, d2, keys...), time.Minute))
+		r.pass(time.Minute)
+		var parked []string
+		for _, e := range r.store.parked() {
+			parked = append(parked, e.Key)
+		}
+		if slices.Sort(parked); !slices.Equal(parked, []string{"bad 1", "bad 2"}) {
+			r.Fatalf("parked are %q", parked)
+		}
+	})
+}
+
 func TestAKeyThatRecoversInPlaceIsNotParked(t *testing.T) {
 	inBubble(t, Options{}, func(r *rig) {
 		r.refuse("bad")

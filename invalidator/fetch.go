@@ -32,12 +32,14 @@ func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
 	groups, duplicates := split.split(b)
 	s.engine.metrics.duplicates.Add(float64(duplicates))
 	for _, g := range groups {
-		s.engine.health.sawD(g.d)
+		s.engine.spans.saw(g.d)
 	}
+	t := s.engine.topology.Load()
+	groups = t.split(b, groups)
 	if s.engine.hot != nil {
 		s.engine.hot.Count(b)
 	}
-	e := newEntry(b, token, groups, s.engine.clock())
+	e := newEntry(b, token, groups, t.since, s.engine.clock())
 	e.aged = s.engine.aged(b, e.fetched)
 	if !b.Read.IsZero() {
 		e.walked, e.fetched = true, s.engine.instant(b.Read)

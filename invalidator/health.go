@@ -46,9 +46,11 @@ type health struct {
 	busy func() bool
 	// back is called after Redis came back.
 	back func()
-	// shortest and longest are the smallest and the largest D seen, in nanoseconds; 0: none.
-	shortest, longest atomic.Int64
-	kick              chan struct{}
+	// spans are the D that were seen.
+	spans *spans
+	// apart says that Redis is one of several nodes: the others go on without it.
+	apart bool
+	kick  chan struct{}
 	// overslept is when it was last noticed that nothing had run here for long, or that Redis' clock had stepped; 0:
 	// never.
 	overslept atomic.Int64
@@ -63,15 +65,17 @@ type health struct {
 	reason    error
 	refused   int
 	again     chan struct{} // closed, and created again, when the refused may try again
+	// routed is since when the topology is as it is: what was sent by another must be split again.
+	routed instant
 
 	// denied counts the writers whose command the user may not run. Until it is theirs that passes, no other command or
 	// PING says that Redis is back: rights come and go by command, and it would be away again at once.
 	denied atomic.Int64
 }
 
-func newHealth(r Redis, clock func() instant, timeout time.Duration) *health {
+func newHealth(r Redis, clock func() instant, timeout time.Duration, spans *spans) *health {
 	h := &health{
-		redis: r, clock: clock, watch: newWatch(), timeout: timeout,
+		redis: r, clock: clock, watch: newWatch(), timeout: timeout, spans: spans, routed: always,
 		kick: make(chan struct{}, 1), again: make(chan struct{}),
 	}
 	h.time = newRedisTime(r, clock, timeout, h.stepped)
@@ -97,7 +101,6 @@ func (h *health) setUp() {
 	h.isUp.Store(true)
 	h.release()
 	h.mu.Unlock()
-	h.metrics.redisUp.Set(1)
 	if reason != nil {
 		h.log.Info("redis is back", "address", h.redis.String(), "away_seconds", away.Seconds())
 	} else {
@@ -137,7 +140,6 @@ func (h *health) failed(sent instant, err error) {
 	if !first {
 		return
 	}
-	h.metrics.redisUp.Set(0)
 	h.metrics.outages.Inc()
 	h.alarms.Raise(alarm.RedisAway, h.awayMessage(err))
 	wake(h.kick)
@@ -149,7 +151,11 @@ func (h *health) awayMessage(err error) string {
 	if advice == "" {
 		advice = "nothing is lost, and deletes go on as soon as it is back"
 	}
-	return fmt.Sprintf("redis %s is away (%s): deleting waits and reading has stopped; %s", h.redis, plain(err), advice)
+	waits := "deleting waits and reading has stopped"
+	if h.apart {
+		waits = "its keys wait, those of other nodes go on"
+	}
+	return fmt.Sprintf("redis %s is away (%s): %s; %s", h.redis, plain(err), waits, advice)
 }
 
 func plain(err error) string {
@@ -170,10 +176,26 @@ func (h *health) upSince() instant {
 	return h.since
 }
 
-// await blocks a writer whose commands failed until it is worth trying again; false when ctx ended first.
-func (h *health) await(ctx context.Context) bool {
+// reroute says that the topology is another one since then. What waits for Redis may have to go elsewhere.
+func (h *health) reroute(since instant) {
 	h.mu.Lock()
-	if h.isUp.Load() {
+	defer h.mu.Unlock()
+	h.routed = since
+	h.release()
+}
+
+// isRouted reports whether the topology is still the one of that instant.
+func (h *health) isRouted(since instant) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.routed == since
+}
+
+// await blocks a writer whose commands failed, and were sent by the topology of that instant, until it is worth trying
+// again; false when ctx ended first.
+func (h *health) await(ctx context.Context, routed instant) bool {
+	h.mu.Lock()
+	if h.isUp.Load() || h.routed != routed {
 		h.mu.Unlock()
 		return ctx.Err() == nil
 	}
@@ -259,7 +281,7 @@ func (h *health) slept(began instant, d time.Duration) bool {
 // What begins to count after busy was asked, and before the prober sleeps, finds slow raised, and kicks it: slow is
 // raised first.
 func (h *health) pulse() time.Duration {
-	d := time.Duration(h.shortest.Load())
+	d := h.spans.least()
 	if d == 0 {
 		return idlePulse
 	}
@@ -279,21 +301,27 @@ func (h *health) hurry() {
 	}
 }
 
-// sawD takes note of a D that is in use.
-func (h *health) sawD(d time.Duration) {
+// spans are the smallest and the largest D that were seen, in nanoseconds; 0: none.
+type spans struct{ shortest, longest atomic.Int64 }
+
+// saw takes note of a D that is in use.
+func (s *spans) saw(d time.Duration) {
 	for {
-		old := h.longest.Load()
-		if old >= int64(d) || h.longest.CompareAndSwap(old, int64(d)) {
+		old := s.longest.Load()
+		if old >= int64(d) || s.longest.CompareAndSwap(old, int64(d)) {
 			break
 		}
 	}
 	for {
-		old := h.shortest.Load()
-		if d <= 0 || old != 0 && old <= int64(d) || h.shortest.CompareAndSwap(old, int64(d)) {
+		old := s.shortest.Load()
+		if d <= 0 || old != 0 && old <= int64(d) || s.shortest.CompareAndSwap(old, int64(d)) {
 			return
 		}
 	}
 }
+
+// least returns the smallest D; 0: none was seen.
+func (s *spans) least() time.Duration { return time.Duration(s.shortest.Load()) }
 
 // ping asks once. While Redis is away most attempts are short: one that hangs (a lost SYN) must not hide its
 // return. Every fourth is not, for a Redis that is merely slow.

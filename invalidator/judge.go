@@ -7,6 +7,13 @@ import (
 
 // judge decides what becomes of a unit of which every key has been answered.
 func (s *partitionLoop) judge(u *unit) {
+	// Jobs come back in any order.
+	slices.SortFunc(u.failed, func(f, g failure) int { return f.at - g.at })
+	if s.topo.several() && len(u.failed) > 0 {
+		if u = s.setStraysApart(u); u == nil {
+			return
+		}
+	}
 	if !u.deleted {
 		s.firstDeleted(u)
 	}
@@ -61,7 +68,7 @@ func (s *partitionLoop) since(u *unit) instant {
 
 // finishes asks the rule whether the delete that was acknowledged is the unit's last.
 func (s *partitionLoop) finishes(u *unit) bool {
-	return counts(u.reply(), u.known, s.engine.health.watch.dark(u.d), u.d)
+	return counts(u.reply(), u.known, u.dark(), u.d) && !s.hasMoved(u)
 }
 
 // awaitFinal makes the unit wait for its final delete, or for when it may be parked.
@@ -100,16 +107,19 @@ func (s *partitionLoop) awaitMark(u *unit) {
 // enqueueDue puts a unit whose changes are known to be visible into the queue of its D and class. Units are known to be
 // visible in about the order in which they come here; one that would be due before its predecessor waits for it.
 func (s *partitionLoop) enqueueDue(u *unit) {
-	i := slices.IndexFunc(s.due, func(q *dueQueue) bool { return q.d == u.d && q.class == u.class })
+	l := s.outboxTo(u.node)
+	i := slices.IndexFunc(l.due, func(q *dueQueue) bool { return q.d == u.d && q.class == u.class })
 	if i < 0 {
-		i = len(s.due)
-		s.due = append(s.due, &dueQueue{d: u.d, class: u.class})
+		i = len(l.due)
+		l.due = append(l.due, &dueQueue{d: u.d, class: u.class})
 	}
 	if u.queued == 0 {
 		u.queued = s.engine.clock()
 	}
-	s.due[i].units.push(u)
-	s.engine.health.hurry()
+	l.due[i].units.push(u)
+	if u.node != nil {
+		u.node.health.hurry()
+	}
 }
 
 // finish takes a unit out of the load and its entry nearer to the watermark.

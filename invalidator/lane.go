@@ -25,6 +25,29 @@ type lane struct {
 	slots chan struct{}
 	jobs  chan *job
 	trips trips
+	// freed, where there are several nodes, is called after a slot was given back.
+	freed func()
+}
+
+// liveLane returns a lane for what the log hands out.
+func liveLane() *lane {
+	return &lane{keys: tripKeys, calls: tripCalls, bytes: tripBytes, pacer: &pacer{}, writers: tripsInFlight}
+}
+
+// gentleLane returns a lane for what belongs to an answer or a warm-up.
+func gentleLane(p *pacer) *lane {
+	return &lane{
+		keys: gentleKeys, calls: gentleCalls, bytes: gentleBytes, pacer: p, writers: 1,
+		ahead: gentleAhead, finalsFirst: true,
+	}
+}
+
+// free gives a slot back.
+func (l *lane) free() {
+	l.slots <- struct{}{}
+	if l.freed != nil {
+		l.freed()
+	}
 }
 
 // open makes the lane ready for jobs: for as many as it has writers, and some to spare.

@@ -73,7 +73,7 @@ func gently(t *testing.T, o Options, each time.Duration, test func(r *gentleRig)
 	t.Helper()
 	inBubble(t, o, func(r *rig) {
 		g := &gentleRig{rig: r, trips: &tripRedis{tapeRedis: r.redis, begin: time.Now()}}
-		r.engine.node.redis = g.trips // nothing is under way
+		r.engine.only().redis = g.trips // nothing is under way
 		r.slowDown(each)
 		test(g)
 	})
@@ -228,7 +228,7 @@ func TestGentleRoundTripsThatAreLateAreHalved(t *testing.T) {
 		if n := len(sizes[len(sizes)-1].keys); n != 1 {
 			t.Errorf("round trips of %d keys, want 1", n)
 		}
-		if n := r.engine.node.live.trips.halved.Load(); n != 0 {
+		if n := r.engine.only().live.trips.halved.Load(); n != 0 {
 			t.Errorf("live round trips are halved %d times", n)
 		}
 		r.redis.set(func() { r.redis.delay = nil })

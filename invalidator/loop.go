@@ -19,7 +19,8 @@ import (
 type partitionLoop struct {
 	engine *Engine
 	log    eventlog.Partition
-	lane   *lane
+	gentle bool
+	lane   *lane           // how it sends: with one node its lane, else one like those of all nodes
 	served instant         // since when
 	ctx    context.Context // ends when the partition must be given up
 	giveUp context.CancelFunc
@@ -32,20 +33,22 @@ type partitionLoop struct {
 	parked   chan []*unit
 
 	// The queues, in the order in which work goes through them.
-	entries fifo[*entry]            // all that is not committed, in the order of Fetch
-	fresh   [classes]fifo[*unit]    // not yet put into jobs for the first time
-	paced   map[pacedBy]*pacedKeys  // the same, by the mappings with a rate limit of their own
-	waiting map[string]*fifo[*unit] // by source: for a mark
-	due     []*dueQueue             // by D and class: for their final action to fall due
-	retries retryHeap               // keys in trouble: for their next attempt in place
-	parking []*unit                 // keys in trouble: for the parker to be free
+	entries  fifo[*entry]            // all that is not committed, in the order of Fetch
+	outboxes []*outbox               // by node: what must be sent to it
+	paced    map[pacedBy]*pacedKeys  // not sent yet, by the mappings with a rate limit of their own
+	waiting  map[string]*fifo[*unit] // by source: for a mark
+	strays   []stray                 // for the topology to be read again
+	parking  []*unit                 // keys in trouble: for the parker to be free
+
+	topo    *topology // as it was when this turn of the loop began
+	lastBox *outbox   // that was asked for last; nil: none
+	nextBox int       // where the search for work begins
 
 	packer     packer
 	out        int   // jobs that are out
 	asked      int   // keys that are out to be rebuilt by query
 	queried    int64 // what is held by those that are to be
 	parkerBusy bool
-	turn       supply // whose turn it was when a job was last filled
 	free       []*job
 	timer      *time.Timer
 	timerAt    instant
@@ -59,6 +62,7 @@ type partitionLoop struct {
 	held     struct{ inFlight, pending, bytes atomic.Int64 }
 	full     atomic.Bool  // the store is full: nothing is fetched
 	idle     atomic.Bool  // the fetcher waits in Fetch
+	starved  atomic.Bool  // there may be work for nodes of which no slot was free
 	oldest   atomic.Int64 // when the oldest unfinished entry was fetched; 0: there is none
 	behind   atomic.Int64 // the commit time of the oldest unfinished transaction, in Unix ns; 0: there is none
 	done     atomic.Int64 // the commit time of the last transaction below the watermark, in Unix ns; 0: unknown
@@ -76,24 +80,28 @@ type dueQueue struct {
 	units fifo[*unit]
 }
 
+// resultsWaiting is how many jobs wait for the loop to take them back: as many as a node takes, at least, so that its
+// writers need not wait for a partition.
+const resultsWaiting = 4 * (tripsInFlight + spareJobs)
+
 // fetchAhead is how many entries wait for the loop; they are prepared while it works.
 const fetchAhead = 8
 
-func newPartition(ctx context.Context, e *Engine, p eventlog.Partition, l *lane) *partitionLoop {
+func newPartition(ctx context.Context, e *Engine, p eventlog.Partition, gentle bool) *partitionLoop {
 	s := &partitionLoop{
-		engine: e, log: p, lane: l, served: e.clock(),
+		engine: e, log: p, gentle: gentle, lane: e.manner(gentle), served: e.clock(),
 		fetched:  make(chan *entry, fetchAhead),
 		fetchEnd: make(chan error, 1),
-		// As many as there can be jobs, so that a writer never waits for a partition.
-		results: make(chan *job, cap(l.slots)),
-		poke:    make(chan struct{}, 1),
-		toPark:  make(chan []*unit),
-		parked:  make(chan []*unit, 1),
-		paced:   map[pacedBy]*pacedKeys{},
-		waiting: map[string]*fifo[*unit]{},
-		timer:   time.NewTimer(time.Hour),
-		timerAt: never,
+		results:  make(chan *job, resultsWaiting),
+		poke:     make(chan struct{}, 1),
+		toPark:   make(chan []*unit),
+		parked:   make(chan []*unit, 1),
+		paced:    map[pacedBy]*pacedKeys{},
+		waiting:  map[string]*fifo[*unit]{},
+		timer:    time.NewTimer(time.Hour),
+		timerAt:  never,
 	}
+	s.address(e.topology.Load())
 	s.timer.Stop()
 	s.ctx, s.giveUp = context.WithCancel(ctx)
 	return s
@@ -129,6 +137,9 @@ func (s *partitionLoop) takeParked() {
 // loop is the owner of the partition's state.
 func (s *partitionLoop) loop() error {
 	for {
+		if t := s.engine.topology.Load(); t != s.topo {
+			s.address(t)
+		}
 		s.now = s.engine.clock()
 		s.advance()
 		s.publish()
@@ -157,12 +168,17 @@ func (s *partitionLoop) over() (bool, error) {
 
 // wait waits for something to happen and takes note of it.
 func (s *partitionLoop) wait() {
-	slots, toPark, fetched, ctxDone := s.lane.slots, s.toPark, s.fetched, s.ctx.Done()
-	if s.ending {
-		slots, toPark, fetched, ctxDone = nil, nil, nil, nil
-	}
-	if !s.hasWork() {
-		slots = nil
+	var slots chan struct{}
+	toPark, fetched, ctxDone := s.toPark, s.fetched, s.ctx.Done()
+	switch {
+	case s.ending:
+		toPark, fetched, ctxDone = nil, nil, nil
+	case s.topo.several():
+		if s.dispatchAny() {
+			return
+		}
+	case s.hasWork(s.outboxes[0]):
+		slots = s.lane.slots
 	}
 	if s.parkerBusy || len(s.parking) == 0 {
 		toPark = nil
@@ -172,7 +188,7 @@ func (s *partitionLoop) wait() {
 	case e := <-fetched:
 		s.enter(e)
 	case <-slots:
-		s.dispatch()
+		s.dispatch(s.outboxes[0])
 	case j := <-s.results:
 		s.settle(j)
 	case <-s.poke:
@@ -218,7 +234,7 @@ func (s *partitionLoop) enter(e *entry) {
 		case u.class == queries:
 			s.admit(u)
 		default:
-			s.fresh[u.class].push(u)
+			s.outboxTo(u.node).fresh[u.class].push(u)
 		}
 	}
 }
@@ -240,18 +256,23 @@ func (s *partitionLoop) advance() {
 			}
 		}
 	}
-	for _, q := range s.due {
-		for q.units.len() > 0 && (q.units.head().parkable() || q.class == queries) && s.dueAt(q.units.head()) <= s.now {
-			if u := q.units.pop(); u.parkable() {
-				s.rouse(u)
-				s.parking = append(s.parking, u)
-			} else {
-				s.ask(u)
+	if s.topo.several() {
+		s.advanceBoxes()
+	}
+	for _, l := range s.outboxes {
+		for _, q := range l.due {
+			for q.units.len() > 0 && (q.units.head().parkable() || q.class == queries) && s.dueAt(q.units.head()) <= s.now {
+				if u := q.units.pop(); u.parkable() {
+					s.rouse(u)
+					s.parking = append(s.parking, u)
+				} else {
+					s.ask(u)
+				}
 			}
 		}
-	}
-	for s.retryReady() && s.retries[0].class == queries {
-		s.ask(heap.Pop(&s.retries).(*unit))
+		for s.retryReady(l) && l.retries[0].class == queries {
+			s.ask(heap.Pop(&l.retries).(*unit))
+		}
 	}
 	s.complain()
 	s.commit()
@@ -266,19 +287,21 @@ func (s *partitionLoop) complain() {
 	if s.now < s.complained.add(time.Minute) {
 		return
 	}
-	for _, q := range s.due {
-		if q.units.len() == 0 {
-			continue
-		}
-		patience := overdue + 10*q.d
-		since := max(q.units.head().queued, s.engine.health.upSince())
-		if s.now.sub(since) > patience {
-			s.complained = s.now
-			s.engine.alarms.Raise(alarm.RedisSlow,
-				fmt.Sprintf("final deletes with a second delete of %s are more than %s overdue, "+
-					"though redis %s answers: it is too slow, or silent for more than %s again and again; see what blocks it "+
-					"(SLOWLOG, LATENCY DOCTOR), or use a longer second_delete", q.d, patience, s.engine.node.redis, q.d/late))
-			return
+	for _, l := range s.outboxes {
+		for _, q := range l.due {
+			if q.units.len() == 0 || l.node == nil {
+				continue
+			}
+			patience := overdue + 10*q.d
+			since := max(q.units.head().queued, q.units.head().moved, l.node.health.upSince())
+			if s.now.sub(since) > patience {
+				s.complained = s.now
+				s.engine.alarms.Raise(alarm.RedisSlow,
+					fmt.Sprintf("final deletes with a second delete of %s are more than %s overdue, "+
+						"though redis %s answers: it is too slow, or silent for more than %s again and again; see what blocks it "+
+						"(SLOWLOG, LATENCY DOCTOR), or use a longer second_delete", q.d, patience, l.node.redis, q.d/late))
+				return
+			}
 		}
 	}
 }
@@ -338,16 +361,18 @@ func (s *partitionLoop) nextMoment() instant {
 		}
 	}
 	sooner(s.lane.pacer.ready())
-	for _, q := range s.due {
-		if q.units.len() > 0 {
-			sooner(s.dueAt(q.units.head()))
+	for _, l := range s.outboxes {
+		for _, q := range l.due {
+			if q.units.len() > 0 {
+				sooner(s.dueAt(q.units.head()))
+			}
 		}
-	}
-	if len(s.retries) > 0 {
-		sooner(s.retries[0].trouble.retryAt)
-	}
-	if s.fresh[deletes].len() > 0 || s.fresh[writes].len() > 0 {
-		sooner(s.engine.pacer.ready())
+		if len(l.retries) > 0 {
+			sooner(l.retries[0].trouble.retryAt)
+		}
+		if l.fresh[deletes].len() > 0 || l.fresh[writes].len() > 0 {
+			sooner(s.engine.pacer.ready())
+		}
 	}
 	for _, p := range s.paced {
 		if p.queue.len() > 0 {

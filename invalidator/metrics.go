@@ -23,7 +23,7 @@ type metrics struct {
 	actions  [event.ActionIncr + 1][write.Absent + 2]prometheus.Counter
 	rebuilds [3]prometheus.Counter // by result
 
-	redisUp prometheus.Gauge
+	strayed prometheus.Counter
 	trip    prometheus.Histogram
 
 	all []prometheus.Collector
@@ -55,7 +55,8 @@ func newMetrics(e *Engine) *metrics {
 	m.forgone = m.counter("rebuilds_forgone_total",
 		"Keys that were deleted instead of rebuilt by query, since they would have had to wait for too long.")
 	m.actionCounters()
-	m.redisUp = m.gauge("redis_up", "1 while Redis answers and takes deletes.")
+	m.strayed = m.counter("keys_strayed_total",
+		"Keys that a node of a cluster did not serve, since their slots were moved: they are sent again.")
 	m.trip = m.histogram("round_trip_seconds", "One round trip to Redis.", prometheus.ExponentialBuckets(0.0001, 4, 8))
 	m.states(e)
 	return m
@@ -127,6 +128,12 @@ func (m *metrics) acknowledged(k kind, keys int) {
 
 // states are the gauges that are read off the engine.
 func (m *metrics) states(e *Engine) {
+	m.gaugeFunc("redis_up", "1 while Redis answers and takes deletes: with a cluster, all of its nodes.", func() float64 {
+		if e.isUp() {
+			return 1
+		}
+		return 0
+	})
 	m.gaugeFunc("in_flight_keys", "Keys fetched and not yet deleted once.",
 		func() float64 { return float64(e.room.inFlight.Load()) })
 	m.gaugeFunc("pending_keys", "Keys deleted once and not finished.",
@@ -162,12 +169,6 @@ func (m *metrics) counterVec(name, help string, labels ...string) *prometheus.Co
 	}, labels)
 	m.all = append(m.all, c)
 	return c
-}
-
-func (m *metrics) gauge(name, help string) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
-	m.all = append(m.all, g)
-	return g
 }
 
 func (m *metrics) gaugeFunc(name, help string, f func() float64) {

@@ -69,7 +69,7 @@ freshet_invalidator_keys_parked_total 1
 # HELP freshet_invalidator_pending_keys Keys deleted once and not finished.
 # TYPE freshet_invalidator_pending_keys gauge
 freshet_invalidator_pending_keys 0
-# HELP freshet_invalidator_redis_up 1 while Redis answers and takes deletes.
+# HELP freshet_invalidator_redis_up 1 while Redis answers and takes deletes: with a cluster, all of its nodes.
 # TYPE freshet_invalidator_redis_up gauge
 freshet_invalidator_redis_up 1
 # HELP freshet_invalidation_latency_seconds From a transaction's commit, by the source's clock, until Redis had acknowledged the first delete of its keys.

@@ -3,6 +3,7 @@ package invalidator
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/freshet/freshet/invalidator/write"
@@ -13,7 +14,7 @@ import (
 // as it takes jobs; the goroutine with a slot fills a job as late as possible, with all that is ready by then, and
 // passes it to jobs without waiting.
 //
-// With Redis Cluster there would be one node for each master, and a job would hold keys of one of them.
+// With Redis Cluster there is one node for each master, and a job holds keys of one of them.
 type node struct {
 	redis   Redis
 	clock   func() instant
@@ -25,33 +26,68 @@ type node struct {
 	// there.
 	known, unseen func(*entry) instant
 	live, gentle  *lane
+	// topology says which node has which slot.
+	topology func() *topology
+
+	left    chan struct{}      // closed when it gives no slots any more
+	stop    context.CancelFunc // ends what works for it
+	workers sync.WaitGroup
 }
 
 // spareJobs is how many jobs may wait besides those that the writers have: enough for a writer not to wait for the
 // partition to hear that it is free.
 const spareJobs = 2
 
-func newNode(h *health, o Options, m *metrics) *node {
-	live := &lane{keys: tripKeys, calls: tripCalls, bytes: tripBytes, pacer: &pacer{}, writers: tripsInFlight}
-	gentle := &lane{
-		keys: gentleKeys, calls: gentleCalls, bytes: gentleBytes, pacer: &pacer{rate: 2 * o.GentleRate}, writers: 1,
-		ahead: gentleAhead, finalsFirst: true,
-	}
+// newNode makes a node. gentle paces the gentle lanes of all nodes.
+func newNode(h *health, o Options, m *metrics, gentle *pacer) *node {
 	return &node{
 		redis: h.redis, clock: h.clock, health: h, timeout: o.Timeout, prefix: o.KeyPrefix, metrics: m,
-		live: live.open(spareJobs), gentle: gentle.open(0),
+		live: liveLane().open(spareJobs), gentle: gentleLane(gentle).open(0), left: make(chan struct{}),
 	}
+}
+
+// lane returns the way to the node for live or for gentle work.
+func (n *node) lane(gentle bool) *lane {
+	if gentle {
+		return n.gentle
+	}
+	return n.live
+}
+
+// start starts the writers and the prober.
+func (n *node) start(ctx context.Context) {
+	ctx, n.stop = context.WithCancel(ctx)
+	for _, l := range []*lane{n.live, n.gentle} {
+		for range l.writers {
+			n.workers.Go(func() { n.write(ctx, l) })
+		}
+	}
+	n.workers.Go(func() { n.health.probe(ctx) })
+}
+
+// end waits until nothing is under way, and ends the node. Nobody gets a slot of it any more.
+func (n *node) end() {
+	close(n.left)
+	for _, l := range []*lane{n.live, n.gentle} {
+		for range cap(l.slots) {
+			<-l.slots
+		}
+	}
+	n.stop()
+	n.workers.Wait()
 }
 
 // job is what is sent in one round trip, and then what became of it. Its maker hands it over and gets it
 // back on done.
 type job struct {
 	// ctx ends when the result is of no use any more. It does not interrupt a round trip.
-	ctx   context.Context
-	done  chan<- *job
-	lane  *lane
-	kind  kind
-	class class
+	ctx  context.Context
+	done chan<- *job
+	lane *lane
+	// routed is since when the topology by which it goes to its node was the one.
+	routed instant
+	kind   kind
+	class  class
 	// single sends each key in a command of its own.
 	single bool
 	// parts are the keys, or keys is, or, to be forgotten, entries.
@@ -95,6 +131,8 @@ type failure struct {
 	error string
 	// permanent says that trying again will not help.
 	permanent bool
+	// strays says that the key is in no trouble: the node does not serve it. asks says that it said ASK.
+	strays, asks bool
 }
 
 func (j *job) reset() {
@@ -111,29 +149,30 @@ func (j *job) answered(a reply) {
 }
 
 // each calls f with every key and its place.
-func (j *job) each(f func(at int, key string)) {
+func (j *job) each(f func(at int, key string, asks bool)) {
 	at := 0
 	for _, p := range j.parts {
 		for i := p.from; i < p.to; i++ {
-			f(at, p.unit.key(i))
+			f(at, p.unit.key(i), p.unit.asks)
 			at++
 		}
 	}
 	for _, k := range j.keys {
-		f(at, k)
+		f(at, k, false)
 		at++
 	}
 }
 
 // write is one writer of a lane. It returns when ctx ends; it then has no job.
 func (n *node) write(ctx context.Context, l *lane) {
-	w := n.newWriter(ctx)
+	w := newWriter(ctx, n.prefix)
+	w.node = n
 	for {
 		select {
 		case j := <-l.jobs:
 			w.run(j)
-			l.trips.ended(j, time.Duration(n.health.shortest.Load()), n.clock())
-			l.slots <- struct{}{}
+			l.trips.ended(j, n.health.spans.least(), n.clock())
+			l.free()
 			j.done <- j
 		case <-ctx.Done():
 			return
@@ -141,12 +180,13 @@ func (n *node) write(ctx context.Context, l *lane) {
 	}
 }
 
-func (n *node) newWriter(ctx context.Context) *writer {
-	return &writer{node: n, ctx: ctx, text: keyText{prefix: n.prefix}, builder: n.newBuilder()}
+// newWriter returns a writer to no node yet.
+func newWriter(ctx context.Context, prefix string) *writer {
+	return &writer{ctx: ctx, text: keyText{prefix: prefix}, builder: newBuilder(prefix)}
 }
 
-func (n *node) newBuilder() *write.Builder {
-	b, err := write.New(write.Options{Names: write.Names{Prefix: n.prefix}})
+func newBuilder(prefix string) *write.Builder {
+	b, err := write.New(write.Options{Names: write.Names{Prefix: prefix}})
 	if err != nil {
 		panic(err) // constants
 	}
@@ -189,7 +229,7 @@ func (w *writer) run(j *job) {
 		return
 	}
 	used := 0
-	j.each(func(_ int, key string) {
+	j.each(func(_ int, key string, _ bool) {
 		if used == 0 || w.full[used-1].full() {
 			w.full = atLeast(w.full, used, commandKeys)
 			used++
@@ -229,12 +269,13 @@ func (w *writer) runSingle(j *job) {
 		return ok
 	}
 	ok := true
-	j.each(func(_ int, key string) {
+	j.each(func(_ int, key string, asks bool) {
 		if !ok {
 			return
 		}
 		w.singles = atLeast(w.singles, used, 1)
 		w.singles[used].add(w.text.key(key))
+		w.singles[used].Asking = asks
 		if used++; used == commandKeys {
 			ok = flush()
 		}
@@ -267,7 +308,9 @@ func (w *writer) split(j *job, c *Command, at int) bool {
 func (j *job) fail(singles []*Command, at int) {
 	for i, c := range singles {
 		if c.Err != nil {
-			j.failed = append(j.failed, failure{at: at + i, error: c.Err.Error()})
+			f := failure{at: at + i, error: c.Err.Error()}
+			f.strays, f.asks = isStray(c.Err)
+			j.failed = append(j.failed, f)
 		}
 	}
 }
@@ -292,9 +335,15 @@ func (w *writer) send(j *job, commands []*Command) bool {
 		}
 		w.node.metrics.retries.Inc()
 		w.failed(sent, away)
-		if !w.node.health.await(j.ctx) {
+		if j.once || !w.node.health.await(j.ctx, j.routed) {
 			j.givenUp = true
 			return false
+		}
+		if !w.node.health.isRouted(j.routed) {
+			for _, c := range w.todo {
+				c.Err = errRerouted
+			}
+			return true
 		}
 		// A Redis that is merely slow gets less at a time, so that each attempt gets somewhere.
 		step = max(1, len(commands)/tripCommands)
@@ -343,12 +392,14 @@ func (w *writer) trip(commands []*Command) {
 // the others.
 func (w *writer) sort(j *job, trip []*Command, a reply) (answered int, away error) {
 	for i, c := range trip {
-		class := retry.ClassifyRedis(c.Err)
+		class := w.node.classify(c.Err)
 		switch class {
 		case retry.None:
 			j.found += c.Found
 		case retry.Key:
-			w.node.metrics.refused.Inc()
+			if strays, _ := isStray(c.Err); !strays {
+				w.node.metrics.refused.Inc()
+			}
 		case retry.Fatal:
 			j.err = fmt.Errorf("redis %s: unlink %d keys: %w%s", w.node.redis, c.Len(), c.Err, advice(c.Err))
 			return answered, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/event/latency"
+	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/retry"
 )
 
@@ -50,10 +51,35 @@ type Hot interface {
 	Count(b *event.Batch)
 }
 
-// Deps are what an [Engine] works with. Redis and Store are required.
+// Cluster says where keys live, if that is on several nodes.
+type Cluster interface {
+	// Layout asks the nodes for what they have. Where it names a node that it has named before, it is the same [Redis].
+	Layout(ctx context.Context) (*Layout, error)
+	// Release is called once a node is not used any more that is in no layout since.
+	Release(r Redis)
+	// String names the cluster for the operator.
+	String() string
+}
+
+// Slots is the number of slots of a cluster.
+const Slots = write.Slots
+
+// Layout says which node of a cluster has which slots.
+type Layout struct {
+	// Nodes are those that have slots.
+	Nodes []Redis
+	// Owner is, by slot, the ordinal in Nodes of the one that has it; -1: none has.
+	Owner [Slots]int16
+	// Takers are the ordinals of the nodes that slots are being moved to.
+	Takers map[uint16]int16
+}
+
+// Deps are what an [Engine] works with. Store is required, and either Redis or Cluster.
 type Deps struct {
 	// Redis is where keys are deleted and written.
 	Redis Redis
+	// Cluster is there instead if keys live on several nodes.
+	Cluster Cluster
 	// Rebuilder reads the values of keys that are rebuilt by query. nil: there is none, and such keys are deleted.
 	Rebuilder Rebuilder
 	// Hot may be nil: nothing is counted then.

@@ -151,7 +151,13 @@ func (s *partitionLoop) fillTurn(j *job, p *pacedKeys, c class) {
 // takeRun makes a unit of the first keys, up to most, that are of one batch and have one D.
 func (s *partitionLoop) takeRun(p *pacedKeys, most int) *unit {
 	first := p.queue.head()
-	u := &unit{entry: first.entry, d: first.d, class: first.class, known: never, paced: true, limit: &limit{}}
+	u := &unit{
+		entry: first.entry, d: first.d, class: first.class, known: never, moved: always, routed: never, paced: true,
+		limit: &limit{},
+	}
+	if !s.topo.several() {
+		u.node, u.routed = s.topo.nodes[0], s.topo.since
+	}
 	for u.size < most && p.queue.len() > 0 {
 		n := p.queue.head()
 		if n.entry != u.entry || n.d != u.d || n.class != u.class {

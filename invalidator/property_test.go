@@ -40,7 +40,7 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 		w := &world{
 			scenario: draw(h, rng), rng: rng, begin: time.Now(), lasts: lasts, cache: map[string]int{},
 			guards: map[string]mark{}, locks: map[string]string{}, local: map[string]int{}, writer: map[string]bool{},
-			parked: map[string]bool{},
+			parked: map[string]bool{}, place: map[int]int{},
 		}
 		p := &process{
 			w: w, records: w.layOut(rng), store: &memStore{limit: w.limit}, lastMarks: map[uint64]event.Mark{},
@@ -48,6 +48,7 @@ func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 		w.startReaders()
 		w.startEvictions()
 		w.startPast()
+		w.startMoves()
 		v.fault = p.run(t)
 		v.stale, v.trace = w.stale(), append(w.describe(), w.trace...)
 		v.written = slices.ContainsFunc(w.rebuilt(), func(key string) bool { _, cached := w.cache[key]; return cached })
@@ -129,7 +130,11 @@ func (w *world) describe() []string {
 		lines = append(lines, fmt.Sprintf("row %d: %+v", row, k))
 	}
 	for _, s := range w.stalls {
-		lines = append(lines, fmt.Sprintf("redis hangs from %s to %s", s.from, s.to))
+		lines = append(lines, fmt.Sprintf("redis %d hangs from %s to %s", s.node, s.from, s.to))
+	}
+	for _, m := range w.slotMoves {
+		lines = append(lines, fmt.Sprintf("the slot of row %d moves to node %d: %s %s %s", m.row, m.to, m.begin, m.carried,
+			m.end))
 	}
 	for _, e := range w.errands {
 		lines = append(lines, fmt.Sprintf("%s, needed since %s, at %s", e.what, e.since, e.at))
@@ -146,7 +151,7 @@ func everything() hazards {
 		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, unused: 0.5, refuse: 0.15, away: 0.1, crash: 0.2,
 		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
 		values: 0.6, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
-		walk: 0.3, scope: 0.1, goBack: 0.15,
+		walk: 0.3, scope: 0.1, goBack: 0.15, moves: 0.15,
 	}
 }
 
@@ -238,6 +243,15 @@ func TestTheRuleHolds(t *testing.T) {
 			},
 		},
 		{"where a local cache is told", hazards{told: 1, precise: 0.9}},
+		{
+			"where slots move",
+			hazards{moves: 1, values: 0.5, queried: 0.3, limited: 0.3, stall: 0.9, lose: 0.05, precise: 0.9},
+		},
+		{"where slots move between clocks", hazards{moves: 1, values: 1, precise: 0.9, evict: 0.5}},
+		{
+			"where slots move and nodes refuse keys",
+			hazards{moves: 1, values: 0.3, refuse: 0.9, away: 0.5, stall: 0.5, full: 0.5},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			worlds := uint64(30)

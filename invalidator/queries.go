@@ -257,7 +257,7 @@ func (s *partitionLoop) takeAnswers() {
 		case a.forgone:
 			u.forgone = append(u.forgone, a.at)
 		case a.failure != "":
-			u.failed = append(u.failed, failure{a.at, a.failure, a.permanent})
+			u.failed = append(u.failed, failure{at: a.at, error: a.failure, permanent: a.permanent})
 			u.answered(a.reply, a.slowest)
 		default:
 			s.engine.metrics.acknowledged(u.kind(), 1)
@@ -278,7 +278,6 @@ func (s *partitionLoop) takeAnswers() {
 			continue
 		}
 		if u = s.withoutForgone(u); u != nil {
-			slices.SortFunc(u.failed, func(f, g failure) int { return f.at - g.at })
 			s.judge(u)
 		}
 	}

@@ -20,15 +20,22 @@ type queryWorker struct {
 
 // work is one worker. It returns when ctx ends.
 func (q *queryPool) work(ctx context.Context) {
-	w := queryWorker{q, q.engine.node.newWriter(ctx)}
+	t := q.engine.topology.Load()
+	w := queryWorker{q, newWriter(ctx, q.engine.options.KeyPrefix)}
+	if !t.several() {
+		w.writer.node = t.nodes[0]
+	}
 	for r := q.next(ctx); r != nil; r = q.next(ctx) {
 		running, cancel := context.WithCancel(ctx)
 		q.mu.Lock()
 		r.cancel = cancel
 		q.mu.Unlock()
 		answers, again := w.attempt(running, r)
-		for again && q.engine.health.await(running) {
+		for again && !t.several() && w.writer.node.health.await(running, t.since) {
 			answers, again = w.attempt(running, r)
+		}
+		if again && t.several() {
+			answers = q.forgone(r) // one node that is away must not hold up the queries for keys of others
 		}
 		w.writer.deny(false)
 		cancel()
@@ -41,6 +48,11 @@ func (q *queryPool) work(ctx context.Context) {
 // written the value is dropped, for it would be old by the time that Redis is back; the run must be made again.
 func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []queryResult, again bool) {
 	q := w.pool
+	if t := q.engine.topology.Load(); t.several() {
+		if w.writer.node = t.nodeOf(r.key.key, false); w.writer.node == nil || !w.writer.node.health.isUp.Load() {
+			return nil, len(q.begin(r)) > 0
+		}
+	}
 	release := w.lock(ctx, r.key.key)
 	defer release()
 	serves := q.begin(r)
@@ -53,7 +65,7 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []query
 	j := &job{ctx: ctx, once: true, reply: reply{sent: never, replied: always}}
 	// Not under ctx: that nobody waits for the run any more says nothing of Redis.
 	asked := q.engine.clock()
-	now, away := q.engine.health.time.now(w.writer.ctx)
+	now, away := w.writer.node.health.time.now(w.writer.ctx)
 	if ctx.Err() != nil {
 		j.givenUp = true
 		return j.answers(serves, began, nil), false
@@ -76,10 +88,11 @@ func (w *queryWorker) attempt(ctx context.Context, r *queryRun) (answers []query
 		return j.answers(serves, began, nil), ctx.Err() == nil
 	}
 	// What it read is as old as the run.
-	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), q.engine.health.slept(began, a.item.D))
+	old := w.writer.node.health.slept(began, a.item.D) || w.writer.node.isNew(&a.item, began)
+	a.item.Judge(a.item.Intent, now, q.engine.clock().sub(began), old)
 	actions := []action{a}
 	w.writer.perform(j, actions)
-	if j.givenUp && ctx.Err() == nil {
+	if (j.givenUp || actions[0].strays) && ctx.Err() == nil {
 		return j.answers(serves, began, nil), true
 	}
 	q.engine.metrics.did(actions)
@@ -203,7 +216,7 @@ const (
 // long as a lock that is not renewed lasts, and then does without: the lock is relief for the database, and what is
 // written is guarded without it. So it does if Redis is away: that will be noticed by what is written.
 func (w *queryWorker) lock(ctx context.Context, key string) (release func()) {
-	b := w.pool.engine.node.newBuilder()
+	b := newBuilder(w.pool.engine.options.KeyPrefix)
 	l := b.Lock(key, 0)
 	left := l.TTL
 	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {

@@ -50,6 +50,16 @@ func (q *queryPool) overdue(then instant) (answers []queryResult) {
 	return answers
 }
 
+// forgone answers all that a run was to serve: no value is written.
+func (q *queryPool) forgone(r *queryRun) (answers []queryResult) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range r.serves {
+		answers = append(answers, queryResult{waiter: w, forgone: true})
+	}
+	return answers
+}
+
 // take asks for room for what a unit holds; false: there is none. One unit passes, however large.
 func (q *queryPool) take(bytes int64) bool {
 	if now := q.held.Add(bytes); now > q.most && now != bytes {
@@ -122,7 +132,7 @@ func (s *partitionLoop) forgo(u *unit) {
 	if u.final {
 		s.enqueueDue(u)
 	} else {
-		s.fresh[writes].push(u)
+		s.outboxTo(u.node).fresh[writes].push(u)
 	}
 }
 
@@ -136,7 +146,8 @@ func (s *partitionLoop) setForgoneApart(u *unit) {
 		return
 	}
 	apart := &unit{
-		entry: u.entry, d: u.d, class: u.class, known: u.known, first: u.first, deleted: u.deleted,
+		entry: u.entry, d: u.d, node: u.node, routed: u.routed, moved: u.moved, asks: u.asks,
+		class: u.class, known: u.known, first: u.first, deleted: u.deleted,
 		final: u.final, paced: u.paced,
 	}
 	for _, at := range u.forgone[from:] {

@@ -53,6 +53,8 @@ type Command struct {
 	Found int64
 	// Err is this command's own error.
 	Err error
+	// Asking sends ASKING before it: the slot of its key is being moved to the node.
+	Asking bool
 
 	keys []string
 	args []any // the command's name, then pointers to all of keys' capacity
@@ -82,7 +84,7 @@ func (c *Command) full() bool { return len(c.keys) == cap(c.keys) }
 
 func (c *Command) reset() {
 	clear(c.keys)
-	c.keys, c.Found, c.Err = c.keys[:0], 0, nil
+	c.keys, c.Found, c.Err, c.Asking = c.keys[:0], 0, nil, false
 }
 
 // keyText makes keys out of a prefix and a rest, in memory that is used again for each round trip.

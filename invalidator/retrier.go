@@ -3,6 +3,7 @@ package invalidator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/doubt/alarm"
@@ -60,30 +61,34 @@ const longestWait = time.Second
 
 // round tries what is due and returns how long to wait for the next.
 func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err error) {
-	halved := r.engine.node.live.trips.halved.Load()
+	t := r.engine.topology.Load()
+	halved := t.halved()
 	entries, err := r.engine.store.Due(ctx, time.Now(), retryAtOnce>>halved)
 	if err != nil {
 		return 0, nil, err
 	}
-	plain, others := sortEntries(entries)
 	repeated := false
-	for _, some := range [][]retry.Entry{plain, others} {
-		if len(some) == 0 {
-			continue
+	for _, some := range r.sort(t, entries) {
+		j := r.try(ctx, some)
+		switch {
+		case ctx.Err() != nil:
+			return 0, nil, ctx.Err()
+		case some.node == nil, j == nil, j.givenUp && j.err == nil && j.once:
+			err = r.postpone(ctx, some.entries)
+		case j.givenUp || j.err != nil:
+			return 0, j.err, ctx.Err()
+		default:
+			var again bool
+			again, err = r.settle(ctx, some, j)
+			repeated = repeated || again
 		}
-		j := r.try(ctx, some, halved)
-		if j == nil || j.givenUp || j.err != nil {
-			return 0, j.fault(), ctx.Err()
-		}
-		again, err := r.settle(ctx, some, j)
 		if err != nil {
 			return 0, nil, err
 		}
-		repeated = repeated || again
 	}
 	if len(entries) > 0 {
 		r.engine.repeating.Store(repeated)
-		r.engine.health.hurry()
+		r.engine.hurry()
 	}
 	next, err := r.engine.store.NextDue(ctx)
 	if err != nil || next.IsZero() {
@@ -93,18 +98,38 @@ func (r *retrier) round(ctx context.Context) (wait time.Duration, fatal, err err
 	return min(max(time.Until(next), 0), longestWait), nil, nil
 }
 
-// sortEntries tells keys that are only deleted from those that take more. With a guard they are forgotten under the
-// version of their change: an older value may be written once more, by an action that was repeated, and the guard must
-// know better. A counter is raised: one that is gone would say nothing to who reads it meanwhile. And some are told of.
-func sortEntries(entries []retry.Entry) (plain, others []retry.Entry) {
-	for _, e := range entries {
-		if isPlain(&e) {
-			plain = append(plain, e)
-		} else {
-			others = append(others, e)
+// sorted are parked keys that are tried in one job.
+type sorted struct {
+	node    *node // nil: nobody has their slots
+	routed  instant
+	plain   bool
+	entries []retry.Entry
+}
+
+// sort sorts keys by node, and tells those that are only deleted from those that take more. With a guard they are
+// forgotten under the version of their change: an older value may be written once more, by an action that was repeated,
+// and the guard must know better. A counter is raised: one that is gone would say nothing to who reads it meanwhile.
+// And some are told of.
+func (r *retrier) sort(t *topology, entries []retry.Entry) (all []sorted) {
+	for i := range entries {
+		e := &entries[i]
+		s := sorted{node: t.nodeOf(e.Key, false), routed: t.since, plain: isPlain(e)}
+		at := slices.IndexFunc(all, func(o sorted) bool { return o.node == s.node && o.plain == s.plain })
+		if at < 0 {
+			at = len(all)
+			all = append(all, s)
 		}
+		all[at].entries = append(all[at].entries, *e)
 	}
-	return plain, others
+	return all
+}
+
+// halved is how often round trips of all nodes are halved.
+func (t *topology) halved() (most int32) {
+	for _, n := range t.nodes {
+		most = max(most, n.live.trips.halved.Load())
+	}
+	return most
 }
 
 // isPlain reports whether a parked key is deleted, and nothing else.
@@ -116,27 +141,28 @@ func isPlain(e *retry.Entry) bool {
 	return len(e.Notices) == 0
 }
 
-func (j *job) fault() error {
-	if j == nil {
+// try deletes the keys once; nil if ctx ended, or their node left, before they were sent. Where there are several
+// nodes, one that is away does not hold up the keys of others.
+func (r *retrier) try(ctx context.Context, s sorted) *job {
+	n := s.node
+	if n == nil || n.health.apart && !n.health.isUp.Load() {
 		return nil
 	}
-	return j.err
-}
-
-// try deletes the keys once; nil if ctx ended before they were sent.
-func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) *job {
 	j := &job{
-		ctx: ctx, done: r.done, lane: r.engine.node.live, kind: stored, single: true, size: len(entries), halved: halved,
+		ctx: ctx, done: r.done, lane: n.live, kind: stored, single: true, size: len(s.entries),
+		halved: n.live.trips.halved.Load(), routed: s.routed, once: n.health.apart,
 	}
-	if isPlain(&entries[0]) {
-		for i := range entries {
-			j.keys = append(j.keys, entries[i].Key)
+	if s.plain {
+		for i := range s.entries {
+			j.keys = append(j.keys, s.entries[i].Key)
 		}
 	} else {
-		j.class, j.entries = writes, entries
+		j.class, j.entries = writes, s.entries
 	}
 	select {
 	case <-j.lane.slots:
+	case <-n.left:
+		return nil
 	case <-ctx.Done():
 		return nil
 	}
@@ -145,14 +171,27 @@ func (r *retrier) try(ctx context.Context, entries []retry.Entry, halved int32) 
 	return <-r.done
 }
 
+// postpone leaves keys of a node that is away, or of none, for later.
+func (r *retrier) postpone(ctx context.Context, entries []retry.Entry) error {
+	for i := range entries {
+		entries[i].Due = time.Now().Add(longestWait)
+	}
+	return r.engine.store.Settle(ctx, nil, entries)
+}
+
 // settle removes those that were deleted, and stores the others for later. It reports whether some are to be deleted
 // again because of a silence.
-func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (repeated bool, err error) {
+func (r *retrier) settle(ctx context.Context, s sorted, j *job) (repeated bool, err error) {
 	var done []uint64
 	var again []retry.Entry
 	failed, buried := j.failed, 0
-	for i, e := range entries {
+	for i, e := range s.entries {
 		switch {
+		case len(failed) > 0 && failed[0].at == i && failed[0].strays:
+			e.Due = time.Now().Add(longestWait)
+			failed = failed[1:]
+			again = append(again, e)
+			r.engine.readAgain()
 		case len(failed) > 0 && failed[0].at == i:
 			e = r.afterFailure(e, failed[0].error)
 			failed = failed[1:]
@@ -160,14 +199,14 @@ func (r *retrier) settle(ctx context.Context, entries []retry.Entry, j *job) (re
 				buried++
 			}
 			again = append(again, e)
-		case r.counts(j.reply, e.D):
+		case r.counts(s.node, &e, j.reply):
 			done = append(done, e.ID)
 			r.untold(&e)
 		default:
 			// Redis was silent, or nobody had asked it anything: the delete may have come before the write of a
 			// reader that waited next to it.
 			repeated = true
-			r.engine.health.sawD(e.D)
+			r.engine.spans.saw(e.D)
 			e.Due = time.Now().Add(e.D)
 			again = append(again, e)
 		}
@@ -193,9 +232,10 @@ func (r *retrier) untold(e *retry.Entry) {
 }
 
 // counts reports whether the delete of a parked key was its last. It was parked D after its mark, so only a
-// silence of Redis can be in the way.
-func (r *retrier) counts(a reply, d time.Duration) bool {
-	return counts(a, always, r.engine.health.watch.dark(d), d)
+// silence of Redis can be in the way, or that its slot has moved.
+func (r *retrier) counts(n *node, e *retry.Entry, a reply) bool {
+	dark := max(n.health.watch.dark(e.D), r.engine.topology.Load().movedAt(e.Key))
+	return counts(a, always, dark, e.D)
 }
 
 func (r *retrier) afterFailure(e retry.Entry, text string) retry.Entry {

@@ -61,7 +61,17 @@ func due(known, dark instant, d time.Duration) instant {
 
 // dueAt returns when a delete of the unit may be sent that will finish it.
 func (s *partitionLoop) dueAt(u *unit) instant {
-	return due(u.known, s.engine.health.watch.dark(u.d), u.d)
+	return due(u.known, u.dark(), u.d)
+}
+
+// dark returns the end of the last time that the unit's node was silent for longer than D/4, or that one of its slots
+// moved: what was on its way to the former owner may come to the new one. never: nobody has its slots, or they are
+// being moved, so that the silences of two nodes matter.
+func (u *unit) dark() instant {
+	if u.node == nil || u.asks {
+		return never
+	}
+	return max(u.node.health.watch.dark(u.d), u.moved)
 }
 
 // isLate reports whether Redis may have been silent, for too long, around the sending of a.

@@ -36,6 +36,7 @@ type hazards struct {
 	walk    float64 // rows are read from their table, and written or forgotten
 	scope   float64 // something happens that no event tells of, and Redis is searched
 	goBack  float64 // Redis goes back to what it held, and what was done since is done again
+	moves   float64 // Redis is a cluster, and slots move from node to node
 	again   float64 // with kafka: the same by the present leader, which no real one does without sending all that followed
 }
 
@@ -74,7 +75,11 @@ type scenario struct {
 	lates    []int           // changes that come again, long after
 	errands  []*errand
 	backs    []*snapshot
-	end      time.Duration // nothing happens from outside after it
+	nodes    int // of Redis
+	// clocks are by how much their clocks are ahead, slotMoves the moves of slots in the order of their ends by row.
+	clocks    []time.Duration
+	slotMoves []slotMove
+	end       time.Duration // nothing happens from outside after it
 }
 
 // draw makes a scenario out of the hazards.
@@ -112,6 +117,7 @@ func draw(h hazards, rng *rand.Rand) scenario {
 	s.settleEnd()
 	s.drawValues(rng, yes, span)
 	s.drawPast(yes, span)
+	s.drawNodes(yes, span)
 	return s
 }
 
@@ -213,7 +219,7 @@ func (s *scenario) drawFaults(yes func(float64) bool, span func(a, b time.Durati
 			if yes(s.short) {
 				length = span(s.d/8, s.d/2)
 			}
-			s.stalls = append(s.stalls, stall{from, from + length})
+			s.stalls = append(s.stalls, stall{from: from, to: from + length})
 		}
 		if yes(s.crash) {
 			from := max(at(), 0)
@@ -293,6 +299,7 @@ func (s *scenario) write(f *fill, yes func(float64) bool, span func(a, b time.Du
 	f.written = within(f.read)
 	for _, st := range s.stalls {
 		switch {
+		case !s.holdsUp(st, f):
 		case st.to <= f.read || st.from > f.written:
 		case st.to-st.from > d/4:
 			f.written = within(st.to)
@@ -316,6 +323,9 @@ func (s *scenario) settleEnd() {
 	}
 	for _, e := range s.errands {
 		s.end = max(s.end, e.at)
+	}
+	for _, m := range s.slotMoves {
+		s.end = max(s.end, m.end)
 	}
 	s.end += time.Millisecond
 }

@@ -305,10 +305,16 @@ func (p *process) live(t *testing.T, ctx context.Context) {
 	}
 	w.note("life %d begins at record %d", life, committed)
 	w.mu.Unlock()
-	e, err := New(Deps{
-		Redis: simRedis{w}, Rebuilder: simRebuilder{w}, Store: simStore{p.store, p, life}, Alarms: &alarms{},
+	d := Deps{
+		Rebuilder: simRebuilder{w}, Store: simStore{p.store, p, life}, Alarms: &alarms{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}, o)
+	}
+	if w.nodes > 1 {
+		d.Cluster = simCluster{w}
+	} else {
+		d.Redis = simRedis{w: w}
+	}
+	e, err := New(d, o)
 	if err != nil {
 		t.Error(err)
 		return

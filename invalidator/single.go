@@ -136,6 +136,7 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
+		queueAsking(ctx, pipe, c.Asking)
 		replies[i] = redis.NewCmd(ctx, c.Args...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
@@ -158,6 +159,13 @@ func (s *Single) do(ctx context.Context, calls []*write.Call) {
 		if c.Err == nil {
 			c.Err = s.unreplicated(waited)
 		}
+	}
+}
+
+// queueAsking has the next command of a pipeline served by the node that its slot is being moved to.
+func queueAsking(ctx context.Context, pipe redis.Pipeliner, asking bool) {
+	if asking {
+		_ = pipe.Process(ctx, redis.NewStatusCmd(ctx, "asking")) // only queues
 	}
 }
 

@@ -41,7 +41,7 @@ type Snapshot struct {
 
 // Snapshot returns how the engine stands. It may be called by any goroutine, and costs little.
 func (e *Engine) Snapshot() Snapshot {
-	up, redis := e.health.state()
+	up, redis := e.state()
 	s := Snapshot{
 		RedisUp: up, Redis: redis,
 		InFlight: e.room.inFlight.Load(), Pending: e.room.pending.Load(), Bytes: e.room.bytes.Load(),
@@ -78,9 +78,9 @@ func (e *Engine) Acknowledged() uint64 { return e.metrics.ackedKeys.Load() }
 
 // LongestD returns the longest second delete of all that was fetched since the engine was made; 0 if none had any.
 // Where the mappings are another process's, this is all that is known of them. It may be called by any goroutine.
-func (e *Engine) LongestD() time.Duration { return time.Duration(e.health.longest.Load()) }
+func (e *Engine) LongestD() time.Duration { return time.Duration(e.spans.longest.Load()) }
 
-// state says how Redis is, also in a sentence.
+// state says how the node is, also in a sentence.
 func (h *health) state() (up bool, sentence string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

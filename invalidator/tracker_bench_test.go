@@ -16,7 +16,7 @@ func benchPartition(b *testing.B) (*partitionLoop, *fakeLog) {
 		Options{})
 	caughtUp(e)
 	log := newFakeLog()
-	s := newPartition(b.Context(), e, log, e.node.live)
+	s := newPartition(b.Context(), e, log, false)
 	b.Cleanup(func() {
 		s.giveUp()
 		s.timer.Stop()
@@ -33,12 +33,12 @@ func BenchmarkTracker(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			s, log := benchPartition(b)
-			groups := []group{{d: time.Second, class: deletes, size: 1}}
+			groups := []group{{d: time.Second, class: deletes, size: 1, node: s.topo.nodes[0]}}
 			var entries [window]*entry
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += window {
 				for i := range entries {
-					entries[i] = newEntry(&event.Batch{Source: "s"}, token{n: n + i + 1}, groups, s.now)
+					entries[i] = newEntry(&event.Batch{Source: "s"}, token{n: n + i + 1}, groups, always, s.now)
 					s.take(entries[i].load())
 					s.entries.push(entries[i])
 				}
@@ -70,7 +70,8 @@ func BenchmarkDue(b *testing.B) {
 	ds := []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second}
 	units := make([]*unit, waiting)
 	for i := range units {
-		e := newEntry(&event.Batch{Source: "s"}, token{n: i + 1}, []group{{d: ds[i%len(ds)], class: deletes, size: 1}}, s.now)
+		g := group{d: ds[i%len(ds)], class: deletes, size: 1, node: s.topo.nodes[0]}
+		e := newEntry(&event.Batch{Source: "s"}, token{n: i + 1}, []group{g}, always, s.now)
 		e.aged = s.now
 		units[i] = &e.units[0]
 		units[i].known = s.now
@@ -78,7 +79,7 @@ func BenchmarkDue(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		q := s.due[i%len(ds)]
+		q := s.outboxes[0].due[i%len(ds)]
 		u := q.units.head()
 		if s.dueAt(u) == never {
 			b.Fatal("it never falls due")
@@ -86,7 +87,7 @@ func BenchmarkDue(b *testing.B) {
 		s.enqueueDue(q.units.pop())
 	}
 	n := 0
-	for _, q := range s.due {
+	for _, q := range s.outboxes[0].due {
 		n += q.units.len()
 	}
 	if n != waiting {

@@ -50,8 +50,8 @@ func (s *partitionLoop) setTroubleApart(u *unit) *unit {
 		}
 	}
 	apart := &unit{
-		entry: u.entry, d: u.d, class: u.class, first: u.first, idx: bad, size: len(bad), known: u.known,
-		deleted: true, final: u.final, trouble: t,
+		entry: u.entry, d: u.d, node: u.node, routed: u.routed, moved: u.moved, asks: u.asks,
+		class: u.class, first: u.first, idx: bad, size: len(bad), known: u.known, deleted: true, final: u.final, trouble: t,
 	}
 	more := unitBytes + int64(4*len(bad)+4*len(good)) + t.bytes + s.shareAbsorbed(u, apart)
 	u.entry.bytes += more
@@ -86,7 +86,7 @@ func (s *partitionLoop) retryLater(u *unit) {
 	if step == retry.InPlace {
 		u.begin()
 		t.retryAt = s.engine.clock().add(wait)
-		heap.Push(&s.retries, u)
+		heap.Push(&s.outboxTo(u.node).retries, u)
 		return
 	}
 	// A parked key must lack one action only, so it waits here until that one could be its last.

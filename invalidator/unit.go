@@ -55,6 +55,11 @@ const (
 type unit struct {
 	entry *entry
 	d     time.Duration
+	// node has the slots of its keys, by the topology of that instant; nil: nobody has, or they still wait for a turn.
+	node   *node
+	routed instant
+	// moved is when it was noticed that some of its slots have another owner; always: they never had.
+	moved instant
 	// limit is there if its mapping has a rate limit of its own.
 	limit *limit
 	// idx are the ordinals of its invalidations in the batch; nil: the first size ones.
@@ -81,6 +86,8 @@ type unit struct {
 	forget bool
 	// resting says that it is a unit of plain deletes that waits for its second delete, so that its keys may be packed.
 	resting bool
+	// asks says that the owner of its slots has said ASK: they are being moved, and the keys are not there any more.
+	asks bool
 	// touched says that it is among those that answers have come for.
 	touched bool
 
@@ -163,8 +170,8 @@ func (u *unit) answered(a reply, slowest time.Duration) {
 // reply is the unit's delete as the rule sees it: as early and as slow as its earliest and its slowest part.
 func (u *unit) reply() reply { return reply{u.sent, u.sent.add(u.slowest)} }
 
-// newEntry makes the entry of a batch out of its groups.
-func newEntry(b *event.Batch, token eventlog.Token, groups []group, now instant) *entry {
+// newEntry makes the entry of a batch out of its groups, which were split by the topology of that instant.
+func newEntry(b *event.Batch, token eventlog.Token, groups []group, routed, now instant) *entry {
 	e := &entry{
 		batch: b, token: token, fetched: now, open: int32(len(groups)), undeleted: int32(len(groups)),
 		ended: b.End.Committed, began: b.End.Committed, bytes: entryBytes,
@@ -189,7 +196,7 @@ func newEntry(b *event.Batch, token eventlog.Token, groups []group, now instant)
 	for i, g := range groups {
 		e.units[i] = unit{
 			entry: e, d: g.d, class: g.class, idx: g.idx, size: g.size, known: never,
-			paced: g.class == queries,
+			node: g.node, routed: routed, moved: always, paced: g.class == queries,
 		}
 		if g.rate > 0 {
 			e.units[i].limit = &limit{rate: g.rate, mapping: g.mapping}

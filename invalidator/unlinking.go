@@ -45,7 +45,7 @@ func (s *Single) release(c *sticky, good bool) {
 func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 	conn := s.sticky()
 	// A single command, as in quiet times: a pipeline would cost more.
-	if len(commands) == 1 && s.options.WaitReplicas == 0 {
+	if len(commands) == 1 && s.options.WaitReplicas == 0 && !commands[0].Asking {
 		c := commands[0]
 		reply := redis.NewIntCmd(ctx, c.Args()...)
 		_ = conn.Process(ctx, reply)
@@ -56,6 +56,7 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 	pipe := conn.Pipeline()
 	replies := make([]*redis.IntCmd, len(commands))
 	for i, c := range commands {
+		queueAsking(ctx, pipe, c.Asking)
 		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}

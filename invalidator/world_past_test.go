@@ -376,7 +376,7 @@ type searched struct{ w *world }
 func (s searched) trip(ctx context.Context, look func()) error {
 	w := s.w
 	w.mu.Lock()
-	there, back := w.release(w.now()+w.delay()), w.delay()
+	there, back := w.release(0, w.now()+w.delay()), w.delay()
 	lost := w.chance(w.lose)
 	w.mu.Unlock()
 	if err := w.until(ctx, there); err != nil {

@@ -30,13 +30,17 @@ type change struct {
 }
 
 // stall is a time in which Redis does nothing. What reaches it meanwhile takes effect after it.
-type stall struct{ from, to time.Duration }
+type stall struct {
+	from, to time.Duration
+	node     int
+}
 
 // window is a time in which Redis refuses something.
 type window struct {
 	from, to time.Duration
 	row      int    // the key that it refuses; -1: all
 	answer   string // what it answers
+	node     int    // that refuses all
 }
 
 // fill is one reader's visit: it reads the row from a server and writes the value to the cache.
@@ -68,6 +72,8 @@ type world struct {
 	stamp  int             // up to which record everything is finished, as Redis says
 	runs   int             // how often Redis went back
 	parked map[string]bool // the keys that ever were: they are deleted later, and nobody is told
+	place  map[int]int     // by row: the node that has what there is of its key
+	saidOf time.Duration   // what the cluster has said of itself was so then, or later
 }
 
 func (w *world) now() time.Duration { return time.Since(w.begin) }
@@ -109,6 +115,7 @@ func (w *world) startReaders() {
 		w.after(f.written, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			w.put(w.fillsAt(f.row), f.row)
 			w.cache[w.key(f.row)], w.writer[w.key(f.row)] = value, false
 			w.note("SET row %d to change %d, read at %s from server %d", f.row, value, f.read, f.server)
 		})
@@ -137,10 +144,10 @@ func (w *world) stale() []string {
 	return keys
 }
 
-// release returns when Redis does what reaches it at t.
-func (w *world) release(t time.Duration) time.Duration {
+// release returns when a node of Redis does what reaches it at t.
+func (w *world) release(node int, t time.Duration) time.Duration {
 	for _, s := range w.stalls {
-		if s.from <= t && t < s.to {
+		if s.node == node && s.from <= t && t < s.to {
 			return s.to + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 		}
 	}
@@ -148,12 +155,15 @@ func (w *world) release(t time.Duration) time.Duration {
 }
 
 // simRedis is the world's Redis, as one process of freshet sees it.
-type simRedis struct{ w *world }
+type simRedis struct {
+	w    *world
+	node int
+}
 
 var errLost = errors.New("connection lost")
 
 // String implements [Redis].
-func (simRedis) String() string { return "simulated:1" }
+func (r simRedis) String() string { return fmt.Sprintf("simulated:%d", r.node) }
 
 // lost is how a connection is lost. The caller holds mu.
 func (w *world) lost() error {
@@ -168,15 +178,15 @@ func (w *world) lost() error {
 func (r simRedis) Time(ctx context.Context) (time.Time, error) {
 	w := r.w
 	w.mu.Lock()
-	there := w.release(w.now() + w.delay())
-	back := w.release(there + w.delay())
+	there := w.release(r.node, w.now()+w.delay())
+	back := w.release(r.node, there+w.delay())
 	lost, loss := w.chance(w.lose), w.lost()
 	w.mu.Unlock()
 	if err := w.until(ctx, there); err != nil {
 		return time.Time{}, err
 	}
 	w.mu.Lock()
-	said := time.UnixMilli(w.redisTime())
+	said := time.UnixMilli(w.redisTime(r.node))
 	w.mu.Unlock()
 	if err := w.until(ctx, back); err != nil {
 		return time.Time{}, err
@@ -190,14 +200,20 @@ func (r simRedis) Time(ctx context.Context) (time.Time, error) {
 // Dials implements [Redis]: each connection that was lost is created again.
 func (r simRedis) Dials() int64 { return r.w.dials.Load() }
 
-// redisTime is the time of Redis' clock, in ms.
-func (w *world) redisTime() int64 { return 1_000_000 + w.now().Milliseconds() }
+// redisTime is the time of a node's clock, in ms.
+func (w *world) redisTime(node int) int64 {
+	now := 1_000_000 + w.now().Milliseconds()
+	if w.nodes > 1 {
+		now += w.clocks[node].Milliseconds()
+	}
+	return now
+}
 
 // Ping implements [Redis].
 func (r simRedis) Ping(ctx context.Context) error {
 	w := r.w
 	w.mu.Lock()
-	there := w.release(w.now() + w.delay())
+	there := w.release(r.node, w.now()+w.delay())
 	back := w.delay()
 	lost, loss := w.chance(w.lose/4), w.lost()
 	w.mu.Unlock()
@@ -214,7 +230,7 @@ func (r simRedis) Ping(ctx context.Context) error {
 func (r simRedis) Unlink(ctx context.Context, commands []*Command) {
 	w := r.w
 	w.mu.Lock()
-	at := w.release(w.now() + w.delay())
+	at := w.release(r.node, w.now()+w.delay())
 	back := w.delay()
 	lostBefore, lostAfter, loss := w.chance(w.lose), w.chance(w.lose), w.lost()
 	w.mu.Unlock()
@@ -223,14 +239,15 @@ func (r simRedis) Unlink(ctx context.Context, commands []*Command) {
 		return
 	}
 	// The commands are in Redis' socket: they take effect whether or not anybody waits for it.
-	keys := make([][]string, len(commands))
+	keys, asking := make([][]string, len(commands)), make([]bool, len(commands))
 	for i, c := range commands {
+		asking[i] = c.Asking
 		for j := range c.Len() {
 			keys[i] = append(keys[i], c.Key(j))
 		}
 	}
 	done := make(chan []outcome, 1)
-	w.after(at-w.now(), func() { done <- w.unlink(keys) })
+	w.after(at-w.now(), func() { done <- w.unlink(r.node, keys, asking) })
 	if err := w.until(ctx, at+back); err != nil {
 		fail(commands, errors.Join(errLost, err))
 		return
@@ -255,14 +272,18 @@ type outcome struct {
 }
 
 // unlink is what Redis does with the commands: each either wholly or, if it may not touch one of the keys, not.
-func (w *world) unlink(commands [][]string) []outcome {
+func (w *world) unlink(node int, commands [][]string, asking []bool) []outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	outcomes := make([]outcome, len(commands))
 	for i, keys := range commands {
-		if answer := w.refusal(keys); answer != "" {
+		answer := w.redirect(node, keys[0], asking[i], false)
+		if answer == "" {
+			answer = w.refusal(node, keys)
+		}
+		if answer != "" {
 			outcomes[i].err = answerError(answer)
-			w.note("REFUSED %v: %s", keys, answer)
+			w.note("REFUSED %v by node %d: %s", keys, node, answer)
 			continue
 		}
 		for _, k := range keys {
@@ -276,10 +297,10 @@ func (w *world) unlink(commands [][]string) []outcome {
 	return outcomes
 }
 
-func (w *world) refusal(keys []string) string {
+func (w *world) refusal(node int, keys []string) string {
 	now := w.now()
 	for _, r := range w.refusals {
-		if r.from <= now && now < r.to && (r.row < 0 || slices.Contains(keys, w.key(r.row))) {
+		if r.from <= now && now < r.to && (r.row < 0 && r.node == node || r.row >= 0 && slices.Contains(keys, w.key(r.row))) {
 			return r.answer
 		}
 	}

@@ -19,11 +19,13 @@ import (
 type sentCall struct {
 	script string // "" for other commands
 	args   []string
+	asking bool
 }
 
 func sentCalls(calls []*write.Call) []sentCall {
 	sent := make([]sentCall, len(calls))
 	for i, c := range calls {
+		sent[i].asking = c.Asking
 		for _, a := range c.Args {
 			sent[i].args = append(sent[i].args, strings.Clone(*a.(*string)))
 		}
@@ -43,7 +45,7 @@ type callOutcome struct {
 func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
 	w := r.w
 	w.mu.Lock()
-	at := w.release(w.now() + w.delay())
+	at := w.release(r.node, w.now()+w.delay())
 	back := w.delay()
 	lostBefore, lostAfter, loss := w.chance(w.lose), w.chance(w.lose), w.lost()
 	w.mu.Unlock()
@@ -58,7 +60,7 @@ func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
 	}
 	sent := sentCalls(calls)
 	done := make(chan []callOutcome, 1)
-	w.after(at-w.now(), func() { done <- w.run(sent) })
+	w.after(at-w.now(), func() { done <- w.run(r.node, sent) })
 	if err := w.until(ctx, at+back); err != nil {
 		failAll(errors.Join(errLost, err))
 		return
@@ -72,17 +74,23 @@ func (r simRedis) Do(ctx context.Context, calls []*write.Call) {
 }
 
 // run is what Redis does with the calls of a round trip.
-func (w *world) run(calls []sentCall) []callOutcome {
+func (w *world) run(node int, calls []sentCall) []callOutcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	outcomes := make([]callOutcome, len(calls))
 	for i, c := range calls {
-		if answer := w.refusal(c.keys()); answer != "" {
+		answer := w.refusal(node, c.keys())
+		for _, k := range c.keys() {
+			if answer == "" && c.args[0] != "publish" {
+				answer = w.redirect(node, k, c.asking, c.script == "rebuild" || len(c.args) > 2 && c.args[0] == "unlink")
+			}
+		}
+		if answer != "" {
 			outcomes[i].err = answerError(answer)
 			w.note("REFUSED %s %v: %s", c.script, c.args, answer)
 			continue
 		}
-		outcomes[i].reply = w.call(c)
+		outcomes[i].reply = w.call(node, c)
 		w.note("%s %v: %v", c.script, c.args, outcomes[i].reply)
 	}
 	return outcomes
@@ -91,10 +99,11 @@ func (w *world) run(calls []sentCall) []callOutcome {
 // keys are the words that may be keys.
 func (c sentCall) keys() []string { return c.args[1:] }
 
-func (w *world) call(c sentCall) any {
+func (w *world) call(node int, c sentCall) any {
 	switch {
 	case c.script == "rebuild":
-		return w.rebuild(c.args[3], c.args[5:])
+		w.put(node, rowOf(c.args[3]))
+		return w.rebuild(node, c.args[3], c.args[5:])
 	case c.script == "acquire":
 		if owner, locked := w.locks[c.args[3]]; locked && owner != c.args[4] {
 			return int64(0)
@@ -143,7 +152,7 @@ const (
 )
 
 // rebuild is rebuild.lua: args are what to do, version, source, window, single or begun, keep, last, ttl, value.
-func (w *world) rebuild(key string, args []string) any {
+func (w *world) rebuild(node int, key string, args []string) any {
 	v, err := event.ParseVersion(args[1])
 	if err != nil {
 		panic(err)
@@ -155,7 +164,7 @@ func (w *world) rebuild(key string, args []string) any {
 		}
 		return n
 	}
-	single, now := args[4] == "1", w.redisTime()
+	single, now := args[4] == "1", w.redisTime(node)
 	old, marked := w.guards[key]
 	_, cached := w.cache[key]
 	isOld := marked && old.version.Compare(v) > 0

@@ -34,6 +34,9 @@ type action struct {
 	removed bool
 	// err is why the key is in trouble: not before it is over, for a lack of memory is no trouble for a delete.
 	err error
+	// strays says that it is in none: the node does not serve it. asks says that the node said ASK, and before it is
+	// sent that the node of before did.
+	strays, asks bool
 }
 
 // runWrites carries out the actions of a job.
@@ -78,7 +81,7 @@ func (w *writer) action(at int, p *part, i int) action {
 	u := p.unit
 	b, n := u.entry.batch, u.ordinal(i)
 	inv := &b.Invalidations[n]
-	a := action{at: at, unit: u, intent: inv.Intent, item: write.Item{
+	a := action{at: at, unit: u, intent: inv.Intent, asks: u.asks, item: write.Item{
 		Key: b.Key(n), Action: inv.Action, Effect: b.EffectOf(n),
 		Source: b.Source, Version: b.Version(n), D: u.d, Leftover: b.Leftover, Named: b.Named,
 		Now: time.Now(),
@@ -121,7 +124,7 @@ func parkedAction(at int, e *retry.Entry) action {
 // noted tells the job what became of an action.
 func (j *job) noted(a *action) {
 	if a.err != nil {
-		j.failed = append(j.failed, failure{at: a.at, error: a.err.Error()})
+		j.failed = append(j.failed, failure{at: a.at, error: a.err.Error(), strays: a.strays, asks: a.asks})
 	}
 	if a.item.Action == event.ActionDelete && a.outcome == write.Removed {
 		j.found++
@@ -140,8 +143,8 @@ func (w *writer) perform(j *job, all []action) bool {
 		}
 		return todo
 	}
-	undone := func(a *action) bool { return a.outcome == 0 }
-	unwritten := func(a *action) bool { return a.outcome == 0 && !a.removed }
+	undone := func(a *action) bool { return a.outcome == 0 && !a.strays }
+	unwritten := func(a *action) bool { return undone(a) && !a.removed }
 	if !w.exchange(j, pick(unwritten), w.act, w.acted) ||
 		!w.exchange(j, pick(unwritten), w.forget, w.forgot) ||
 		!w.exchange(j, pick(undone), w.drop, w.dropped) {
@@ -150,7 +153,7 @@ func (w *writer) perform(j *job, all []action) bool {
 	// A key that is gone is told of even if what should have been written to it is in trouble.
 	// How long the telling takes says nothing about the deed.
 	j.telling = true
-	return w.exchange(j, pick(func(a *action) bool { return a.outcome != 0 }), w.notify, w.notified)
+	return w.exchange(j, pick(func(a *action) bool { return a.outcome != 0 && !a.strays }), w.notify, w.notified)
 }
 
 func (w *writer) act(calls []*write.Call, a *action) []*write.Call {
@@ -180,7 +183,7 @@ func (w *writer) decide(a *action) {
 		age = max(now.sub(w.visible), 0)
 	}
 	old := a.unit.entry.batch.Leftover || w.unseen == always || now.sub(w.unseen) > write.Window(a.item.D)+backlog ||
-		w.node.health.slept(a.unit.entry.fetched, a.item.D)
+		w.node.health.slept(a.unit.entry.fetched, a.item.D) || w.node.isNew(&a.item, a.unit.entry.fetched)
 	a.item.Judge(a.intent, w.redisNow, age, old)
 }
 
@@ -278,13 +281,15 @@ func (w *writer) exchange(
 		}
 		w.node.metrics.retries.Inc()
 		w.failed(sent, away)
-		if j.once {
+		if j.once || !w.node.health.await(j.ctx, j.routed) {
 			j.givenUp = true
 			return false
 		}
-		if !w.node.health.await(j.ctx) {
-			j.givenUp = true
-			return false
+		if !w.node.health.isRouted(j.routed) {
+			for _, a := range todo {
+				a.stray(errRerouted, false)
+			}
+			return true
 		}
 		most = max(1, tripCalls/8) // as in send
 	}
@@ -315,6 +320,7 @@ func (w *writer) gather(todo []*action, most int, ask func([]*write.Call, *actio
 		w.ends = append(w.ends, len(w.calls))
 		for _, c := range w.calls[from:] {
 			bytes += c.Bytes()
+			c.Asking = a.asks
 		}
 		if len(w.calls) >= most || bytes >= tripBytes {
 			break
@@ -331,7 +337,11 @@ func (w *writer) do() {
 	ctx, cancel := context.WithTimeout(w.ctx, w.node.timeout)
 	defer cancel()
 	begin := time.Now()
-	w.node.redis.Do(ctx, w.calls)
+	if w.node.health.apart {
+		w.spread(ctx)
+	} else {
+		w.node.redis.Do(ctx, w.calls)
+	}
 	w.node.metrics.trip.Observe(time.Since(begin).Seconds())
 }
 
@@ -343,7 +353,12 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 	for i, end := range w.ends {
 		calls := w.calls[from:end]
 		from = end
-		class, err := worst(calls)
+		class, err := worst(calls, w.node.classify)
+		if strays, asks := isStray(err); strays && class == retry.Key {
+			trip[i].stray(err, asks)
+			trip[i-len(again)] = trip[i]
+			continue
+		}
 		switch class {
 		case retry.Away:
 			away = err
@@ -373,9 +388,9 @@ func (w *writer) sift(j *job, trip []*action, r reply, answered func(*action, []
 
 // worst returns what the calls of an action say about Redis: whether it is away or will never do it, before what
 // they say about the key.
-func worst(calls []*write.Call) (class retry.Class, err error) {
+func worst(calls []*write.Call, classify func(error) retry.Class) (class retry.Class, err error) {
 	for _, c := range calls {
-		switch k := retry.ClassifyRedis(c.Err); {
+		switch k := classify(c.Err); {
 		case k == retry.Away, k == retry.Fatal:
 			return k, c.Err
 		case k != retry.None && class == retry.None:

@@ -14,6 +14,8 @@ type redisError struct {
 	class         Class
 	// denied: the user may not run the command, though the server may do well.
 	denied bool
+	// redirects: another node of the cluster serves the keys, or will.
+	redirects bool
 	// advice is what an operator can do; empty where waiting is all.
 	advice string
 }
@@ -33,7 +35,7 @@ func redisAnswers() []redisError {
 		{prefix: "READONLY ", class: Away, advice: "this Redis is a replica: point redis.addresses at the master"},
 		{prefix: "CLUSTERDOWN ", class: Away},
 		{prefix: "MASTERDOWN ", class: Away},
-		{prefix: "TRYAGAIN ", class: Away},
+		{prefix: "TRYAGAIN ", class: Away, redirects: true},
 		{prefix: "NOREPLICAS ", class: Away, advice: "Redis has fewer good replicas than its min-replicas-to-write asks for"},
 		{prefix: "BUSY ", class: Away, advice: "a script blocks Redis: SCRIPT KILL ends it if it has not written yet"},
 		{
@@ -54,10 +56,13 @@ func redisAnswers() []redisError {
 			prefix: "ERR max number of clients", class: Away,
 			advice: "raise Redis' maxclients, or find who holds its connections",
 		},
-		// The cluster client follows redirections itself; one that comes through means that the slots are moving,
-		// or that a cluster is spoken to as if it were a single server.
-		{prefix: "MOVED ", class: Away, advice: "this Redis is part of a cluster: set redis.mode to cluster"},
-		{prefix: "ASK ", class: Away},
+		// As an absence, for one that is spoken to as if it were a single server. Who knows that it is a cluster asks
+		// IsRedirection first.
+		{
+			prefix: "MOVED ", class: Away, redirects: true,
+			advice: "this Redis is part of a cluster: set redis.mode to cluster",
+		},
+		{prefix: "ASK ", class: Away, redirects: true},
 		{prefix: "REDIRECT ", class: Away},
 		// The scripts are gone with the server that had loaded them: the users of scripts load them again.
 		{prefix: "NOSCRIPT ", class: Away},
@@ -130,6 +135,14 @@ func RedisAdvice(err error) string {
 func IsDenied(err error) bool {
 	a, ok := findAnswer(err)
 	return ok && a.denied
+}
+
+// IsRedirection reports whether a node of a cluster says that it does not serve the keys of a command, or not now, for
+// their slot is, or is being moved, elsewhere; and whether it says that the node which takes the slot serves them if it
+// is asked to (ASK).
+func IsRedirection(err error) (redirected, asks bool) {
+	a, ok := findAnswer(err)
+	return ok && a.redirects, a.prefix == "ASK "
 }
 
 // LoginRefused is what Redis answers to a login, when it is no error that go-redis has read.

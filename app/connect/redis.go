@@ -25,6 +25,14 @@ func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) 
 	return invalidator.NewSingle(o)
 }
 
+// Cluster makes the connections to the nodes of a Redis Cluster. None is opened yet.
+func Cluster(c *config.Config) (*invalidator.Nodes, error) {
+	return invalidator.NewNodes(invalidator.ClusterOptions{Seeds: c.Redis.Addresses, Node: invalidator.SingleOptions{
+		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB, Timeout: c.Redis.Timeout,
+		TLS: c.Redis.TLS.Client("redis.tls"), WaitReplicas: c.Redis.WaitReplicas,
+	}})
+}
+
 // Sentinels are those of the configuration, with its redis.tls.
 func Sentinels(c *config.Config) *invalidator.Sentinels {
 	return &invalidator.Sentinels{

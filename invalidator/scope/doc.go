@@ -20,6 +20,8 @@
 //
 // A pass that more than one Redis server had a part in proves nothing, since the order of an iteration is the server's
 // own. It is done again. So that none goes unnoticed, Redis says with each page which server it is.
+// In a cluster a pass goes through one master after the other, and each distribution of the slots counts as another
+// server.
 //
 // An engine that is stopped drops what it was given, and returns without a fault. So a scope is done only if the engine
 // has committed all that it was handed.

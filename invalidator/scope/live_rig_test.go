@@ -30,6 +30,8 @@ type live struct {
 	engine *invalidator.Engine
 	// scopes is the client of the scopes.
 	scopes *redis.Client
+	// searched is what scopes search; nil: that of scopes.
+	searched Redis
 	// store keeps what is parked. away receives something when Redis counts as away.
 	store *parked
 	away  chan struct{}
@@ -49,6 +51,7 @@ type setting struct {
 	user, password string
 	db             int
 	prefix         string
+	cluster        *invalidator.Nodes // nil: the engine writes to one server
 }
 
 func newLive(t *testing.T, o setting) *live {
@@ -66,6 +69,9 @@ func newLive(t *testing.T, o setting) *live {
 	testbed.Must(t, err)
 	t.Cleanup(func() { testbed.Must(t, r.Close()) })
 	deps := invalidator.Deps{Redis: r, Store: l.store, Alarms: l, Log: silent}
+	if o.cluster != nil {
+		deps.Redis, deps.Cluster = nil, o.cluster
+	}
 	l.engine, err = invalidator.New(deps, invalidator.Options{
 		ShortestD: liveD, KeyPrefix: o.prefix,
 		Retry: retry.Policy{ParkAfter: 1, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond},
@@ -115,7 +121,10 @@ func (l *live) start(task *Task, o Options) <-chan error {
 	if task.Progress == nil {
 		task.Progress = &Progress{}
 	}
-	s, err := New(Deps{Redis: Single{Client: l.scopes}, Serve: l.serve, Log: silent}, o)
+	if l.searched == nil {
+		l.searched = Single{Client: l.scopes}
+	}
+	s, err := New(Deps{Redis: l.searched, Serve: l.serve, Log: silent}, o)
 	testbed.Must(l, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Run(l.Context(), *task) }()

@@ -10,6 +10,8 @@ type Call struct {
 	// Script is the script of an EVALSHA, nil for other commands. When Redis answers NOSCRIPT, its Source must be
 	// loaded (SCRIPT LOAD) and the call sent again.
 	Script *Script
+	// Asking sends ASKING before it: the slot of its key is being moved to the node.
+	Asking bool
 	// Reply is what Redis answered: an int64, a string, or nil for no value.
 	Reply any
 	// Err is the call's own error: Redis', or the connection's, after which nobody knows whether the call took effect.
@@ -37,7 +39,7 @@ func (c *Call) begin(n int) {
 			c.args[i] = &c.words[i]
 		}
 	}
-	c.words, c.Args, c.Script, c.Reply, c.Err = c.words[:0], nil, nil, nil, nil
+	c.words, c.Args, c.Script, c.Asking, c.Reply, c.Err = c.words[:0], nil, nil, false, nil, nil
 }
 
 func (c *Call) add(words ...string) {
@@ -96,6 +98,14 @@ func (m *memory) reset() {
 	if cap(m.buf) > keepText {
 		m.buf = nil
 	}
+}
+
+// Stream returns the key of the stream that the call adds to. It may lie in another slot than the key that it tells of.
+func (c *Call) Stream() (key string, ok bool) {
+	if c.Script != nil || len(c.words) < 2 || c.words[0] != "xadd" {
+		return "", false
+	}
+	return c.words[1], true
 }
 
 // Name returns what is called: the command, or the script.

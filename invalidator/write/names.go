@@ -97,22 +97,40 @@ func hashTag(key string) (string, bool) {
 	return key[from+1 : from+1+to], true
 }
 
-// slots is the number of slots of a Cluster.
-const slots = 1 << 14
+// Slots is the number of slots of a Cluster.
+const Slots = 1 << 14
+
+// Slot returns the Cluster slot in which the key lies, and all that freshet keeps next to it.
+func (n Names) Slot(key string) uint16 {
+	if n.Prefix == "" || strings.ContainsAny(n.Prefix, "{}") { // the latter is rare, and short
+		return slot(n.Prefix + key)
+	}
+	if tag, ok := hashTag(key); ok {
+		return crc16(0, tag) % Slots
+	}
+	return crc16(crc16(0, n.Prefix), key) % Slots
+}
 
 // slot returns the Cluster slot of a key as it is in Redis.
 func slot(key string) uint16 {
 	if tag, ok := hashTag(key); ok {
 		key = tag
 	}
-	return crc16(key) % slots
+	return crc16(0, key) % Slots
 }
 
-// crc16 is CRC-16/XMODEM, as Cluster wants it.
-func crc16(s string) uint16 {
-	var crc uint16
+// crc16 is CRC-16/XMODEM, as Cluster wants it, of what crc is that of and then s.
+func crc16(crc uint16, s string) uint16 {
 	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^s[i]]
+	}
+	return crc
+}
+
+// crcTable holds the CRC-16/XMODEM of each byte.
+var crcTable = func() (t [256]uint16) {
+	for i := range t {
+		crc := uint16(i) << 8
 		for range 8 {
 			if crc&0x8000 != 0 {
 				crc = crc<<1 ^ 0x1021
@@ -120,17 +138,18 @@ func crc16(s string) uint16 {
 				crc <<= 1
 			}
 		}
+		t[i] = crc
 	}
-	return crc
-}
+	return t
+}()
 
 // slotNumbers holds for each slot the least number whose decimal text lies in it. It is made when a key with odd
 // braces is met for the first time: some milliseconds.
-var slotNumbers = sync.OnceValue(func() *[slots]uint32 {
-	var numbers [slots]uint32
-	var have [slots]bool
-	for n, left := uint32(0), slots; left > 0; n++ {
-		if s := crc16(strconv.FormatUint(uint64(n), 10)) % slots; !have[s] {
+var slotNumbers = sync.OnceValue(func() *[Slots]uint32 {
+	var numbers [Slots]uint32
+	var have [Slots]bool
+	for n, left := uint32(0), Slots; left > 0; n++ {
+		if s := crc16(0, strconv.FormatUint(uint64(n), 10)) % Slots; !have[s] {
 			have[s], numbers[s] = true, n
 			left--
 		}

@@ -49,6 +49,9 @@ func TestWhatIsBesideAKeyIsInItsSlot(t *testing.T) {
 			key = string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		}
 		want := client.ClusterKeySlot(ctx, n.Key(key)).Val()
+		if got := n.Slot(key); int64(got) != want {
+			t.Fatalf("%q is in slot %d, not %d", n.Key(key), want, got)
+		}
 		for _, k := range allKinds {
 			name := string(n.Append(nil, k, key))
 			if got := client.ClusterKeySlot(ctx, name).Val(); got != want {
