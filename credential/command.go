@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -119,6 +120,9 @@ func (c *command) execute(ctx context.Context) (string, error) {
 	cmd.Stdout, cmd.Stderr = out, said
 	err := cmd.Run()
 	_ = kill() // of the group, what the command has left; mostly nothing
+	if cmd.Process != nil {
+		bury(cmd.Process.Pid)
+	}
 	text := withoutBreak(out.String())
 	switch {
 	case out.over:
@@ -135,6 +139,22 @@ func (c *command) execute(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("printed nothing%s", said.line(text))
 	}
 	return text, nil
+}
+
+// bury waits for what was killed of a group, if it has become ours: the first process of a container is the parent of
+// all orphans, and they are kept until it has waited for them. What does not end at once, such as a process that waits
+// for a disk, is not waited for.
+func bury(group int) {
+	for pause := time.Millisecond; pause < leftover; pause *= 2 {
+		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		for errors.Is(err, syscall.EINTR) || err == nil && pid > 0 {
+			pid, err = syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		}
+		if err != nil { // none of the group is ours
+			return
+		}
+		time.Sleep(pause)
+	}
 }
 
 // startCause takes off an error what the sentence has already.
@@ -170,17 +190,15 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func (b *bounded) String() string { return b.buf.String() }
 
-// line returns the first line that is no blank one, after a colon, in printable characters. Should the secret be in it,
-// it is masked.
-func (b *bounded) line(secret string) string {
+// line returns the first line that is no blank one, after a colon, in printable characters. Any line of the output that
+// is in it is masked: what failed may have printed more than the secret.
+func (b *bounded) line(output string) string {
 	for line := range strings.Lines(b.buf.String()) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		if secret != "" {
-			line = strings.ReplaceAll(line, secret, Mask)
-		}
+		line = masked(line, output)
 		if len(line) > maxLine {
 			line = strings.ToValidUTF8(line[:maxLine], "") + "…"
 		}
@@ -192,4 +210,17 @@ func (b *bounded) line(secret string) string {
 		}, line)
 	}
 	return ""
+}
+
+// masked returns a line without any of the lines of output.
+func masked(line, output string) string {
+	lines := strings.Split(output, "\n")
+	slices.SortFunc(lines, func(a, b string) int { return len(b) - len(a) }) // one may be part of another
+	for _, secret := range lines {
+		// A line of asterisks would be found in the mask, again and again.
+		if secret = strings.TrimSpace(secret); strings.Trim(secret, "*") != "" {
+			line = strings.ReplaceAll(line, secret, Mask)
+		}
+	}
+	return line
 }
