@@ -87,11 +87,11 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 
 func TestACommandThatFailsIsNamedWithoutWhatItPrinted(t *testing.T) {
 	for script, want := range map[string]string{
-		"echo " + canary + "; echo >&2; echo no token >&2; echo more >&2; exit 3":          "failed (exit status 3): no token",
-		"echo " + canary + "; echo old " + canary + " >&2; false":                          "failed (exit status 1): old " + Mask,
-		"echo note; echo " + canary + "; echo old " + canary + " >&2; false":               "failed (exit status 1): old " + Mask,
-		"echo " + canary + "; echo; echo old " + canary + " >&2; false":                    "failed (exit status 1): old " + Mask,
-		"echo s3; yes '*' | head; echo " + canary + "; echo old " + canary + " >&2; false": "(exit status 1): old " + Mask + ":",
+		"echo " + canary + "; echo >&2; echo no token >&2; echo more >&2; exit 3":      "failed (exit status 3): no token",
+		"echo " + canary + "; echo old " + canary + " >&2; false":                      "failed (exit status 1): old " + Mask,
+		"echo note; echo " + canary + "; echo old " + canary + " >&2; false":           "failed (exit status 1): old " + Mask,
+		"echo " + canary + "; echo; echo old " + canary + " >&2; false":                "failed (exit status 1): old " + Mask,
+		"echo s3; yes '*' | head; echo " + canary + "; echo " + canary + " >&2; false": "(exit status 1): " + Mask + ":",
 		"kill -9 $$":                            "failed (signal: killed)",
 		"echo not logged in >&2; printf '\\n'":  "printed nothing: not logged in",
 		"true":                                  "printed nothing",
