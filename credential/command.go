@@ -99,7 +99,7 @@ func (c *command) begins(r *run) {
 }
 
 // errTooMuch ends a command that prints more than a secret may have.
-var errTooMuch = errors.New("it prints more than 64KiB")
+var errTooMuch = errors.New("prints more than 64KiB")
 
 // execute runs the command, and returns what it printed. It is killed with all that it has started when its time is
 // over, and what is still running when it ends is killed in any case.

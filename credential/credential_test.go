@@ -95,7 +95,7 @@ func TestACommandThatFailsIsNamedWithoutWhatItPrinted(t *testing.T) {
 		"kill -9 $$":                            "failed (signal: killed)",
 		"echo not logged in >&2; printf '\\n'":  "printed nothing: not logged in",
 		"true":                                  "printed nothing",
-		"while :; do echo " + canary + "; done": "prints more than 64KiB",
+		"while :; do echo " + canary + "; done": "command sh prints more than 64KiB",
 		"printf '\\033[31mred\\033[0m\\n' >&2; exit 1":                       ": ?[31mred?[0m:",
 		"head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1":                    ": " + strings.Repeat("x", maxLine) + "…:",
 		"echo " + canary + "; sleep 300 & exit 0":                            "something that it started still held its output",
