@@ -20,6 +20,9 @@ const (
 	// leftover is how long the output is waited for once the command itself has ended: something that it has started
 	// may still hold it.
 	leftover = time.Second
+	// pause is for how long no new login runs a command that has failed, or whose output was refused: those who log in
+	// again and again would start one after the other.
+	pause = time.Second
 	// maxLine bounds what an error repeats of a command's stderr, in bytes.
 	maxLine = 300
 )
@@ -36,6 +39,8 @@ type command struct {
 	mu sync.Mutex
 	// next is the run that begins next: for all that came since the last one began.
 	next *run
+	// pauses is until when no run begins.
+	pauses time.Time
 }
 
 // run is one run of a command. Its result may be looked at once done is closed.
@@ -69,12 +74,18 @@ func (c *command) read(ctx context.Context) (string, error) {
 		return r.text, r.err
 	default:
 	}
+	if !c.paused(ctx) {
+		return "", ctx.Err()
+	}
 	c.begins(r)
 	text, err := c.run(ctx)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	r.text, r.err = text, err
+	if err != nil {
+		c.useless()
+	}
 	close(r.done)
 	return text, err
 }
@@ -95,6 +106,31 @@ func (c *command) begins(r *run) {
 	defer c.mu.Unlock()
 	if c.next == r {
 		c.next = nil
+	}
+}
+
+// useless notes that the last run led to no login.
+func (c *command) useless() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauses = time.Now().Add(pause)
+}
+
+// paused waits for the end of a pause; false when ctx ended first.
+func (c *command) paused(ctx context.Context) bool {
+	c.mu.Lock()
+	left := time.Until(c.pauses)
+	c.mu.Unlock()
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

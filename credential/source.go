@@ -57,7 +57,7 @@ func (s *Source) Patience() time.Duration {
 	if s == nil || s.command == nil {
 		return 0
 	}
-	return 2 * (s.command.timeout + leftover)
+	return 2 * (pause + s.command.timeout + leftover)
 }
 
 // Error says that a secret or a certificate could not be read. It holds nothing of it.
@@ -158,11 +158,14 @@ func (s *Source) again(ctx context.Context, text string, err error, attempt func
 		return err
 	}
 	now, unread := s.Read(ctx)
-	switch {
-	case unread != nil:
+	if unread != nil {
 		return fmt.Errorf("%w; it was read again for the next attempt: %w", err, unread)
-	case now == text:
-		return err
 	}
-	return attempt(now)
+	if now != text {
+		err = attempt(now)
+	}
+	if s.command != nil && err != nil && refused(err) {
+		s.command.useless()
+	}
+	return err
 }
