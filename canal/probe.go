@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/mysql"
+
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/retry"
 )
@@ -251,8 +253,9 @@ func (s *session) binlogEnd(info *SourceInfo) error {
 func (s *session) logStatus(f event.Flavor) (file string, pos uint64, err error) {
 	var r []string
 	for _, q := range logStatusStatements(f) {
-		if r, err = s.row(q); err == nil {
-			break
+		r, err = s.row(q)
+		if e, answered := retry.ServerError(err); !answered || e.Code != mysql.ER_PARSE_ERROR {
+			break // any other refusal is what the operator must hear of
 		}
 	}
 	if err != nil {

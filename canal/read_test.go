@@ -55,6 +55,22 @@ func TestTheRightsThatTheDocumentationAsksForAreEnough(t *testing.T) {
 	})
 }
 
+// A user may lose rights while freshet runs. What is said then must name the right, whichever of the statements that
+// servers know by different names was tried last.
+func TestARightThatIsMissingIsNamed(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)")
+		d.exec("create user u_DB identified by 'pass word'", "grant replication slave on *.* to u_DB",
+			"grant select on DB.* to u_DB")
+		o := d.options()
+		o.User, o.Password = "u_"+d.name, credential.Text("pass word")
+		err := reading(t, newRecorder(), o).wait()
+		if err == nil || !strings.Contains(err.Error(), "Access denied; you need (at least one of) the") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestARowOfManyMegabytesArrivesWhole(t *testing.T) {
 	t.Parallel()
 	const size = 17_000_000 // more than one packet

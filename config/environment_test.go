@@ -222,7 +222,7 @@ func TestAFileWithoutASecretIsAProblem(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Parse("freshet.yaml", []byte(minimal+"admin: {token_file: "+file+"}\n"))
-		if err == nil || !strings.Contains(err.Error(), "freshet.yaml:9:21: admin.token_file: "+file+" "+want) {
+		if err == nil || !strings.Contains(err.Error(), "freshet.yaml:9:21: admin.token_file: "+file+": "+want) {
 			t.Errorf("%.10q: %v", content, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"os"
 	"slices"
 	"sync/atomic"
 
@@ -129,10 +128,13 @@ func (t ServerTLS) read(section string) (*tls.Config, error) {
 	return c, nil
 }
 
+// maxPEM bounds a file of certificates, in bytes. All authorities that systems know are a quarter of a MiB.
+const maxPEM = 16 << 20
+
 func authorities(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
+	pem, err := credential.Content(file, maxPEM)
 	if err != nil {
-		return nil, credential.Cause(err)
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
@@ -143,13 +145,13 @@ func authorities(file string) (*x509.CertPool, error) {
 
 // certificate reads a certificate and its key.
 func certificate(section, certFile, keyFile string) ([]tls.Certificate, error) {
-	cert, err := os.ReadFile(certFile)
+	cert, err := credential.Content(certFile, maxPEM)
 	if err != nil {
-		return nil, unread(section+".cert_file", certFile, credential.Cause(err))
+		return nil, unread(section+".cert_file", certFile, err)
 	}
-	key, err := os.ReadFile(keyFile)
+	key, err := credential.Content(keyFile, maxPEM)
 	if err != nil {
-		return nil, unread(section+".key_file", keyFile, credential.Cause(err))
+		return nil, unread(section+".key_file", keyFile, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -230,5 +231,41 @@ func TestACertificateMustFitItsKey(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "freshet.yaml:9:42: admin.tls.cert_file: ") ||
 		!strings.Contains(err.Error(), "private key does not match") {
 		t.Error(err)
+	}
+}
+
+// Who may write the directory of the files must not be able to hang freshet, or to take its memory.
+func TestAFileOfTLSThatIsNoPlainOneOrTooLargeIsAnError(t *testing.T) {
+	cert, key := authority(t)
+	dir := t.TempDir()
+	fifo, huge := filepath.Join(dir, "fifo"), filepath.Join(dir, "huge")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(huge, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(huge, 4<<40); err != nil { // takes no room
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		fifo: "is not a regular file", "/dev/zero": "is not a regular file", dir: "is a directory",
+		huge: "is larger than 16MiB",
+	} {
+		for changed, c := range map[string]TLS{
+			"ca_file":   {Mode: TLSVerify, CAFile: path},
+			"cert_file": {Mode: TLSVerify, CertFile: path, KeyFile: key},
+			"key_file":  {Mode: TLSVerify, CertFile: cert, KeyFile: path},
+		} {
+			_, err := c.Client("source.tls")()
+			if start := "source.tls." + changed + ": " + path + ": " + want; !credential.IsUnread(err) ||
+				!strings.HasPrefix(err.Error(), start) {
+				t.Errorf("%v, want %q", err, start)
+			}
+		}
+		_, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: path}.Server("admin.tls")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,9 @@ const (
 	// leftover is how long the output is waited for once the command itself has ended: something that it has started
 	// may still hold it.
 	leftover = time.Second
+	// pause is for how long no new login runs a command that has failed, or whose output was refused: those who log in
+	// again and again would start one after the other.
+	pause = time.Second
 	// maxLine bounds what an error repeats of a command's stderr, in bytes.
 	maxLine = 300
 )
@@ -35,6 +39,8 @@ type command struct {
 	mu sync.Mutex
 	// next is the run that begins next: for all that came since the last one began.
 	next *run
+	// pauses is until when no run begins.
+	pauses time.Time
 }
 
 // run is one run of a command. Its result may be looked at once done is closed.
@@ -68,12 +74,18 @@ func (c *command) read(ctx context.Context) (string, error) {
 		return r.text, r.err
 	default:
 	}
+	if !c.paused(ctx) {
+		return "", ctx.Err()
+	}
 	c.begins(r)
 	text, err := c.run(ctx)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	r.text, r.err = text, err
+	if err != nil {
+		c.useless()
+	}
 	close(r.done)
 	return text, err
 }
@@ -97,8 +109,33 @@ func (c *command) begins(r *run) {
 	}
 }
 
+// useless notes that the last run led to no login.
+func (c *command) useless() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauses = time.Now().Add(pause)
+}
+
+// paused waits for the end of a pause; false when ctx ended first.
+func (c *command) paused(ctx context.Context) bool {
+	c.mu.Lock()
+	left := time.Until(c.pauses)
+	c.mu.Unlock()
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // errTooMuch ends a command that prints more than a secret may have.
-var errTooMuch = errors.New("it prints more than 64KiB")
+var errTooMuch = errors.New("prints more than 64KiB")
 
 // execute runs the command, and returns what it printed. It is killed with all that it has started when its time is
 // over, and what is still running when it ends is killed in any case.
@@ -119,6 +156,9 @@ func (c *command) execute(ctx context.Context) (string, error) {
 	cmd.Stdout, cmd.Stderr = out, said
 	err := cmd.Run()
 	_ = kill() // of the group, what the command has left; mostly nothing
+	if cmd.Process != nil {
+		bury(cmd.Process.Pid)
+	}
 	text := withoutBreak(out.String())
 	switch {
 	case out.over:
@@ -135,6 +175,22 @@ func (c *command) execute(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("printed nothing%s", said.line(text))
 	}
 	return text, nil
+}
+
+// bury waits for what was killed of a group, if it has become ours: the first process of a container is the parent of
+// all orphans, and they are kept until it has waited for them. What does not end at once, such as a process that waits
+// for a disk, is not waited for.
+func bury(group int) {
+	for pause := time.Millisecond; pause < leftover; pause *= 2 {
+		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		for errors.Is(err, syscall.EINTR) || err == nil && pid > 0 {
+			pid, err = syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		}
+		if err != nil { // none of the group is ours
+			return
+		}
+		time.Sleep(pause)
+	}
 }
 
 // startCause takes off an error what the sentence has already.
@@ -170,17 +226,15 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func (b *bounded) String() string { return b.buf.String() }
 
-// line returns the first line that is no blank one, after a colon, in printable characters. Should the secret be in it,
-// it is masked.
-func (b *bounded) line(secret string) string {
+// line returns the first line that is no blank one, after a colon, in printable characters. Any line of the output that
+// is in it is masked: what failed may have printed more than the secret.
+func (b *bounded) line(output string) string {
 	for line := range strings.Lines(b.buf.String()) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		if secret != "" {
-			line = strings.ReplaceAll(line, secret, Mask)
-		}
+		line = masked(line, output)
 		if len(line) > maxLine {
 			line = strings.ToValidUTF8(line[:maxLine], "") + "…"
 		}
@@ -192,4 +246,17 @@ func (b *bounded) line(secret string) string {
 		}, line)
 	}
 	return ""
+}
+
+// masked returns a line without any of the lines of output.
+func masked(line, output string) string {
+	lines := strings.Split(output, "\n")
+	slices.SortFunc(lines, func(a, b string) int { return len(b) - len(a) }) // one may be part of another
+	for _, secret := range lines {
+		// A line of asterisks would be found in the mask, again and again.
+		if secret = strings.TrimSpace(secret); strings.Trim(secret, "*") != "" {
+			line = strings.ReplaceAll(line, secret, Mask)
+		}
+	}
+	return line
 }

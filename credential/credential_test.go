@@ -87,12 +87,15 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 
 func TestACommandThatFailsIsNamedWithoutWhatItPrinted(t *testing.T) {
 	for script, want := range map[string]string{
-		"echo " + canary + "; echo >&2; echo no token >&2; echo more >&2; exit 3": "failed (exit status 3): no token",
-		"echo " + canary + "; echo old " + canary + " >&2; false":                 "failed (exit status 1): old " + Mask,
+		"echo " + canary + "; echo >&2; echo no token >&2; echo more >&2; exit 3":      "failed (exit status 3): no token",
+		"echo " + canary + "; echo old " + canary + " >&2; false":                      "failed (exit status 1): old " + Mask,
+		"echo note; echo " + canary + "; echo old " + canary + " >&2; false":           "failed (exit status 1): old " + Mask,
+		"echo " + canary + "; echo; echo old " + canary + " >&2; false":                "failed (exit status 1): old " + Mask,
+		"echo s3; yes '*' | head; echo " + canary + "; echo " + canary + " >&2; false": "(exit status 1): " + Mask + ":",
 		"kill -9 $$":                            "failed (signal: killed)",
 		"echo not logged in >&2; printf '\\n'":  "printed nothing: not logged in",
 		"true":                                  "printed nothing",
-		"while :; do echo " + canary + "; done": "prints more than 64KiB",
+		"while :; do echo " + canary + "; done": "command sh prints more than 64KiB",
 		"printf '\\033[31mred\\033[0m\\n' >&2; exit 1":                       ": ?[31mred?[0m:",
 		"head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1":                    ": " + strings.Repeat("x", maxLine) + "…:",
 		"echo " + canary + "; sleep 300 & exit 0":                            "something that it started still held its output",

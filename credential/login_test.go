@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 var (
@@ -119,6 +120,28 @@ func TestWhoLogsInOftenRunsTheCommandOnlyWhenItIsRefused(t *testing.T) {
 
 // Ten connections that are lost together do not start ten commands, and none of them gets what was read before it
 // asked.
+// A prober and several writers log in again and again while nobody lets them. A command may be dear, or its server may
+// count how often it is asked.
+func TestACommandThatIsOfNoUseIsRunTwiceASecondAtMost(t *testing.T) {
+	for name, texts := range map[string][]string{"refused": {"old"}, "fails": {""}} {
+		synctest.Test(t, func(t *testing.T) {
+			to := &server{accepts: "new"}
+			s, runs := outputs(texts...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for ctx.Err() == nil {
+				if err := s.Try(ctx, to.login, refused); err == nil {
+					t.Fatal("it is logged in")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if *runs < 50 || *runs > 2*60+2 {
+				t.Errorf("%s: %d runs in a minute", name, *runs)
+			}
+		})
+	}
+}
+
 func TestLoginsThatWaitTogetherShareARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret, runs, gate := "old", 0, make(chan struct{})

@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -61,7 +57,7 @@ func (s *Source) Patience() time.Duration {
 	if s == nil || s.command == nil {
 		return 0
 	}
-	return 2 * (s.command.timeout + leftover)
+	return 2 * (pause + s.command.timeout + leftover)
 }
 
 // Error says that a secret or a certificate could not be read. It holds nothing of it.
@@ -162,54 +158,14 @@ func (s *Source) again(ctx context.Context, text string, err error, attempt func
 		return err
 	}
 	now, unread := s.Read(ctx)
-	switch {
-	case unread != nil:
+	if unread != nil {
 		return fmt.Errorf("%w; it was read again for the next attempt: %w", err, unread)
-	case now == text:
-		return err
 	}
-	return attempt(now)
-}
-
-// readFile returns what a file holds, without the line break that it ends with.
-func readFile(path string) (string, error) {
-	// What is no plain file cannot be read twice (a pipe), or not at all.
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", path, Cause(err))
-	case info.IsDir():
-		return "", fmt.Errorf("%s: is a directory", path)
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: is not a regular file, which could be read more than once", path)
+	if now != text {
+		err = attempt(now)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, Cause(err))
-	}
-	defer f.Close() // read only: nothing is lost
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, Cause(err))
-	}
-	if len(data) > MaxSize {
-		return "", fmt.Errorf("%s is larger than 64KiB", path)
-	}
-	text := withoutBreak(string(data))
-	if text == "" {
-		return "", errors.New(path + " is empty")
-	}
-	return text, nil
-}
-
-// withoutBreak takes off the line break that files and output end with.
-func withoutBreak(s string) string { return strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r") }
-
-// Cause takes the operation and the path, which the message has already, off an error of package os.
-func Cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
+	if s.command != nil && err != nil && refused(err) {
+		s.command.useless()
 	}
 	return err
 }

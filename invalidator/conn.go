@@ -121,11 +121,19 @@ func (c *conn) leave() {
 // each, too.
 type failedConn struct{ err error }
 
-func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
-func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
+func (c failedConn) Read([]byte) (int, error)       { return 0, notMade{c.err} }
+func (c failedConn) Write([]byte) (int, error)      { return 0, notMade{c.err} }
 func (failedConn) Close() error                     { return nil }
 func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (failedConn) SetDeadline(time.Time) error      { return nil }
 func (failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (failedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// notMade is an error with a layer for the client to take off: it unwraps what ends the first commands of a connection,
+// and would say only that a file is missing, and not which key of the configuration names it.
+type notMade struct{ err error }
+
+func (e notMade) Error() string { return e.err.Error() }
+
+func (e notMade) Unwrap() error { return e.err }

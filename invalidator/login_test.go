@@ -243,3 +243,22 @@ func TestALoginEndsWithItsContext(t *testing.T) {
 		t.Error("it is logged in")
 	}
 }
+
+// The client takes one layer off the error of a connection's first commands. What is left must still say which key is
+// wrong, and what to do.
+func TestAPasswordThatCannotBeReadIsNamed(t *testing.T) {
+	addr, _ := answering(t)
+	for name, connected := range map[string]func(context.Context, *redis.Conn) error{
+		"at the first command": nil,
+		"when it is made":      func(ctx context.Context, c *redis.Conn) error { return c.Ping(ctx).Err() },
+	} {
+		s := single(t, SingleOptions{
+			Address: addr, Password: credential.File("redis.password_file", "/nowhere/password"), Timeout: 20 * time.Second,
+			Connected: connected,
+		})
+		err := s.Ping(t.Context())
+		if !credential.IsUnread(err) || !strings.HasPrefix(err.Error(), "redis.password_file: /nowhere/password: no such file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
