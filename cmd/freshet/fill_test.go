@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -209,7 +210,8 @@ func TestAFillServerThatIsLeftOutAndComesBack(t *testing.T) {
 			stopReplica(t, replica)
 			s.leftOut(replica)
 			s.await("what it is not waited for is finished", func(st *app.Status) bool {
-				return st.InFlight+st.Pending == 0 && !st.Source.FillFrom[0].WaitedFor
+				return st.InFlight+st.Pending == 0 && !st.Source.FillFrom[0].WaitedFor && st.Checkpoint != nil &&
+					st.Checkpoint.Position == strings.ReplaceAll(source.GTIDs(t), "\n", "")
 			})
 			s.cache("product:1") // a reader of the replica does that
 			s.cache("product:2")
