@@ -132,7 +132,7 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 		if err != nil {
 			return err
 		}
-		return l.beginAt(&p, info, p.Server != "" && p.Epoch != 0) // else it was given by hand
+		return l.beginAt(&p, info, !l.o.Logged && p.Server != "" && p.Epoch != 0) // else it was given by hand
 	}
 	p, err := l.o.startPosition(ctx, s, info)
 	if err != nil {

@@ -241,6 +241,29 @@ func TestAServerThatJoinsAndLags(t *testing.T) {
 	next.whole(t)
 }
 
+// One that was away when the run began says only later what it lacks.
+func TestAServerThatAnswersLateAndLags(t *testing.T) {
+	t.Parallel()
+	p := withReplica(t, false, nil)
+	p.whole(t)
+	p.replica.Exec(t, "STOP REPLICA")
+	p.d.exec("insert into DB.t values (1)")
+	at := here(t, p.d.Server)
+	at.Epoch = 7
+	between := proxy.Start(t, p.replica.Addr)
+	between.Cut()
+	o := p.d.options()
+	o.FillFrom, o.FillTimeout, o.Heartbeat = []string{between.Addr()}, time.Second, 100*time.Millisecond
+	next := &followed{d: p.d, replica: p.replica, running: reading(t, startAt(at), o)}
+	testbed.Eventually(t, time.Minute, "it reads", func() bool { return next.canal.Stats().Connected })
+	p.d.exec("insert into DB.t values (2)")
+	next.doubted(t, "it is left out")
+	between.Resume()
+	testbed.Eventually(t, time.Minute, "it lacks what an earlier run has finished", func() bool {
+		return slices.ContainsFunc(next.doubts.List(), func(d doubt.Doubt) bool { return isLeftOut(d) && d.From == "" })
+	})
+}
+
 // What waits for a server that joins is not what it has missed.
 // Of MariaDB's sets only the last one in a domain is known.
 func TestWhatAServerThatJoinsHasMissed(t *testing.T) {

@@ -44,6 +44,9 @@ type fillServer struct {
 func (w *fills) server(address, name string) *fillServer {
 	s := &fillServer{fills: w, view: w.vis.watchFill(address), options: *w.o}
 	s.options.Address = address
+	if len(s.about(s.isMine)) > 0 {
+		s.vis.isDoubted(s.view)
+	}
 	if settings := w.o.TLS; settings != nil && w.o.FillNames {
 		s.options.TLS = func() (*tls.Config, error) {
 			t, err := settings()
@@ -127,7 +130,7 @@ func (s *fillServer) ask(ctx context.Context) error {
 	}
 	first := s.had == nil
 	s.had, s.said = &a.gtids, true
-	if first && s.vis.missed(s.view, &a) && len(s.about(s.isMine)) == 0 {
+	if first && s.vis.missed(s.view, &a) {
 		return s.out(ctx, s.lacksSince(&a.gtids), "it lacks changes that were finished before it was first asked")
 	}
 	if wait, more := s.vis.fillAnswered(s.view, a); more {
@@ -300,8 +303,8 @@ func (s *fillServer) judge(ctx context.Context) error {
 		if !c.committed.IsZero() && c.committed.Before(since) {
 			since = c.committed
 		}
-		if c.unread {
-			since = time.Time{} // what was there before was not read, so it cannot be done again
+		if c.unfinished {
+			since = time.Time{} // nobody knows what of before it lacks
 		}
 		switch late := time.Since(c.seen); {
 		case silent >= s.o.FillTimeout:

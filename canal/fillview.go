@@ -18,6 +18,8 @@ type fillView struct {
 	same bool
 	// joined says that it was not there from the beginning of the run.
 	joined bool
+	// doubted says that what it lacks from before was in doubt from the beginning.
+	doubted bool
 	// out says that it is not waited for.
 	out bool
 
@@ -67,6 +69,13 @@ func (v *visibility) watchFill(address string) *fillView {
 	return f
 }
 
+// isDoubted says that what a fill server lacks from before is in doubt.
+func (v *visibility) isDoubted(f *fillView) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f.doubted = true
+}
+
 // dropFill forgets a fill server.
 func (v *visibility) dropFill(f *fillView) {
 	v.mu.Lock()
@@ -98,7 +107,7 @@ func (v *visibility) fillAnswered(f *fillView, a answer) (wait time.Duration, mo
 	if !f.same {
 		f.answers = keep(f.answers, a, v.spacing)
 		was := f.upTo
-		for f.upTo < len(v.queue) && v.has(&a, &v.queue[f.upTo]) {
+		for f.upTo < len(v.queue) && v.has(f, &a, &v.queue[f.upTo]) {
 			f.upTo++
 		}
 		if last := min(f.upTo, v.seen) - 1; last >= was {
@@ -111,12 +120,12 @@ func (v *visibility) fillAnswered(f *fillView, a answer) (wait time.Duration, mo
 }
 
 // has reports whether a fill server that gives an answer has what c needs.
-func (v *visibility) has(a *answer, c *requirement) bool {
+func (v *visibility) has(f *fillView, a *answer, c *requirement) bool {
 	if !c.earlier {
 		return a.holds(c)
 	}
 	rest := v.before.Subtract(&a.gtids)
-	return !c.unread || rest.IsEmpty()
+	return !c.unfinished || f.doubted || rest.IsEmpty()
 }
 
 // known says that all fill servers are watched by now.
@@ -142,7 +151,7 @@ func (v *visibility) missed(f *fillView, a *answer) bool {
 		}
 	}
 	lacks := all.Subtract(&a.gtids)
-	return a.server != v.server && !lacks.IsEmpty()
+	return a.server != v.server && !f.doubted && !lacks.IsEmpty()
 }
 
 // takeFrom takes what c needs out of a set.

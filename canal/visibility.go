@@ -40,8 +40,8 @@ type requirement struct {
 	// committed is when the first of the transactions was committed, by the source's clock; zero: not known.
 	committed time.Time
 	// earlier says that it is what was there before the run. If that was finished, fill servers had it then, or are in
-	// doubt since; unread says that it was not.
-	earlier, unread bool
+	// doubt since; unfinished says that this is not known.
+	earlier, unfinished bool
 }
 
 // answer is what the source said that everybody can read.
@@ -101,7 +101,7 @@ type visibility struct {
 	read              binlogPos
 	readEpoch         uint32
 	readGTIDs, before event.GTIDSet
-	// finished says that all changes of before were finished by an earlier run. Else they were not read.
+	// finished says that all changes of before were finished by an earlier run. Else they may not have been, or not read.
 	finished bool
 	// wake tells the heartbeat that there is something to ask for, or to say; capacity 1.
 	wake chan struct{}
@@ -151,7 +151,7 @@ func (v *visibility) base(c requirement, before event.GTIDSet, finished bool) {
 	c.since = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c.earlier, c.unread = true, !finished
+	c.earlier, c.unfinished = true, !finished
 	v.queue, v.seen = append(v.queue[:0], c), 0
 	for _, f := range v.fills {
 		f.reset()
