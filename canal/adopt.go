@@ -132,7 +132,7 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 		if err != nil {
 			return err
 		}
-		return l.beginAt(&p, info)
+		return l.beginAt(&p, info, !l.o.Logged && p.Server != "" && p.Epoch != 0) // else it was given by hand
 	}
 	p, err := l.o.startPosition(ctx, s, info)
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *loop) found(ctx context.Context, s *session, info *SourceInfo) error {
 		return err
 	}
 	l.o.Logger.Info("there is no checkpoint, so this looks like a first start", "source", l.o.Source, "position", p.String())
-	return l.beginAt(&p, info)
+	return l.beginAt(&p, info, false)
 }
 
 // firstEpoch is the epoch of a first start: the time, in seconds. Where the checkpoint was lost, an earlier life may
@@ -218,8 +218,8 @@ func (l *loop) convert(ctx context.Context, info *SourceInfo, p *event.Position)
 	return false, nil
 }
 
-// beginAt takes over a position.
-func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
+// beginAt takes over a position. finished says that all changes before it are finished.
+func (l *loop) beginAt(p *event.Position, info *SourceInfo, finished bool) error {
 	l.flavor, l.byGTID = info.Flavor, info.GTID
 	l.gtids, l.epoch = p.GTIDs.Clone(), p.Epoch
 	if l.epoch == 0 {
@@ -268,7 +268,7 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo) error {
 		had := l.gtids.Clone()
 		c.more = &had
 	}
-	l.vis.base(c, l.gtids.Clone())
+	l.vis.base(c, l.gtids.Clone(), finished)
 	return nil
 }
 

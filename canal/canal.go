@@ -41,6 +41,7 @@ func New(o Options, bind Bind, checkpoint Checkpoint) (*Canal, error) {
 	}
 	c := &Canal{o: o, bind: bind, checkpoint: checkpoint, reading: make(chan *heart, 1)}
 	c.vis = newVisibility(o.Heartbeat, o.FillLag)
+	c.vis.unknown = len(o.FillFrom) > 0
 	if c.loop, err = newLoop(c); err != nil {
 		return nil, err
 	}

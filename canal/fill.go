@@ -59,6 +59,7 @@ func (c *Canal) watchFills(ctx context.Context) {
 			known[address] = running{s, cancel}
 			g.Go(func() { s.run(serving) })
 		}
+		w.vis.known()
 		// A name was watched itself as long as it led nowhere. An address that a name leads to no longer is watched for as
 		// long as it answers: readers may still be connected to it.
 		for address, s := range known {

@@ -22,11 +22,13 @@ type fillServer struct {
 	session *session
 	server  string
 	looked  time.Time // when a new connection last led to it
-	// text is the last answer as it came, and ownAt when its own binlog was last asked for.
+	// text is the last answer as it came, own what its own binlog says, and ownAt when that was last asked for.
 	text  string
+	own   event.GTIDSet
 	ownAt time.Time
-	// had is what it last said that it has; nil: it has said nothing since it was last left out.
-	had *event.GTIDSet
+	// had is what it last said that it has, and said that it has answered since it was last left out.
+	had  *event.GTIDSet
+	said bool
 	// target is what it must have to be waited for again, and then for its doubts to be answered; targetAt is as of when
 	// that is. Zero: there is none.
 	target   event.GTIDSet
@@ -42,6 +44,9 @@ type fillServer struct {
 func (w *fills) server(address, name string) *fillServer {
 	s := &fillServer{fills: w, view: w.vis.watchFill(address), options: *w.o}
 	s.options.Address = address
+	if len(s.about(s.isMine)) > 0 {
+		s.vis.isDoubted(s.view)
+	}
 	if settings := w.o.TLS; settings != nil && w.o.FillNames {
 		s.options.TLS = func() (*tls.Config, error) {
 			t, err := settings()
@@ -123,7 +128,11 @@ func (s *fillServer) ask(ctx context.Context) error {
 			return s.wentBack(ctx, a.gtids)
 		}
 	}
-	s.had = &a.gtids
+	first := s.had == nil
+	s.had, s.said = &a.gtids, true
+	if first && s.vis.missed(s.view, &a) {
+		return s.out(ctx, s.lacksSince(&a.gtids), "it lacks changes that were finished before it was first asked")
+	}
 	if wait, more := s.vis.fillAnswered(s.view, a); more {
 		s.m.fillWait.WithLabelValues(s.view.address).Observe(wait.Seconds())
 	}
@@ -149,23 +158,36 @@ func (s *fillServer) has() (event.GTIDSet, error) {
 	if err != nil || s.options.Flavor == event.MySQL {
 		return set, err
 	}
-	if s.had != nil { // what its own binlog said before
-		set.Union(s.had)
-	}
-	a := answer{gtids: set, named: true, whole: true}
-	if c, lacks := s.vis.fillLacks(s.view); !lacks || a.holds(&c) || time.Since(s.ownAt) < s.o.Heartbeat {
+	replicated := set.Clone()
+	set.Union(&s.own)
+	if time.Since(s.ownAt) < s.o.Heartbeat || !s.seemsToLack(&replicated) {
 		return set, nil
 	}
-	s.ownAt = time.Now()
+	s.ownAt, s.own = time.Now(), event.GTIDSet{}
 	at, err := s.session.snapshot()
 	if err != nil { // it has no binlog
-		return set, nil
+		return replicated, nil
 	}
-	own, err := s.session.gtidPos(at)
-	if err == nil {
-		set.Union(&own)
+	if s.own, err = s.session.gtidPos(at); err == nil {
+		replicated.Union(&s.own)
 	}
-	return set, err
+	return replicated, err
+}
+
+// seemsToLack reports whether a set has less than is waited for, or than the server had before.
+func (s *fillServer) seemsToLack(set *event.GTIDSet) bool {
+	if s.had != nil {
+		if gone := s.had.Subtract(set); !gone.IsEmpty() {
+			return true
+		}
+	}
+	a := answer{gtids: *set, named: true, whole: true}
+	c, lacks := s.vis.fillLacks(s.view)
+	return s.had == nil || lacks && !a.holds(&c)
+}
+
+func (s *fillServer) lacksSince(has *event.GTIDSet) time.Time {
+	return s.vis.lacksSince(s.view, has, s.o.FillTimeout)
 }
 
 // look connects if that is needed, and makes sure now and then that the server is still the one that answers at the
@@ -221,12 +243,32 @@ func (s *fillServer) connect(ctx context.Context) error {
 		first.close()
 		return fmt.Errorf("%s: %w", s.view.address, err)
 	}
-	was := s.server
-	s.session, s.server = first, info.Server
-	if was != "" && was != info.Server { // when, and what it had then, is not known
-		return s.out(ctx, s.looked, "another server answers there, "+info.Server+" instead of "+was)
+	s.session = first
+	if was := s.server; was != "" && was != info.Server {
+		return s.replaced(ctx, info.Server)
 	}
+	s.server = info.Server
 	return nil
+}
+
+// replaced: another server answers at the address, since when is not known. It may lack what the former one had.
+func (s *fillServer) replaced(ctx context.Context, by string) error {
+	had := s.had
+	s.had, s.own, s.ownAt = nil, event.GTIDSet{}, time.Time{}
+	has, err := s.has()
+	if err != nil {
+		s.had = had
+		s.hangUp()
+		return err
+	}
+	was := s.server
+	s.server = by
+	since := s.lacksSince(&has)
+	if s.looked.Before(since) {
+		since = s.looked
+	}
+	s.had = &has
+	return s.out(ctx, since, "another server answers there, "+by+" instead of "+was)
 }
 
 func (s *fillServer) open(ctx context.Context) (*session, *SourceInfo, error) {
@@ -246,7 +288,7 @@ func (s *fillServer) open(ctx context.Context) (*session, *SourceInfo, error) {
 // wentBack: a server that has less than before was restored or rebuilt, or is another one. Its readers fill the cache
 // with values from before what it lacks now.
 func (s *fillServer) wentBack(ctx context.Context, has event.GTIDSet) error {
-	err := s.out(ctx, s.vis.lastHeld(s.view, &has),
+	err := s.out(ctx, s.lacksSince(&has),
 		"it has less than before: it was restored or rebuilt, or another server answers there")
 	s.had = &has
 	return err
@@ -261,6 +303,9 @@ func (s *fillServer) judge(ctx context.Context) error {
 		if !c.committed.IsZero() && c.committed.Before(since) {
 			since = c.committed
 		}
+		if c.unfinished {
+			since = time.Time{} // nobody knows what of before it lacks
+		}
 		switch late := time.Since(c.seen); {
 		case silent >= s.o.FillTimeout:
 			return s.out(ctx, since, "it has not answered for "+silent.Round(time.Second).String())
@@ -272,7 +317,7 @@ func (s *fillServer) judge(ctx context.Context) error {
 	if s.isOut() && s.vis.past(s.passed) && len(s.about(s.isMine)) == 0 {
 		return s.out(ctx, s.since, s.why)
 	}
-	if silent > 0 || s.had == nil || s.targetAt.IsZero() {
+	if silent > 0 || !s.said || s.targetAt.IsZero() {
 		s.whole = time.Time{}
 		return nil
 	}
@@ -296,8 +341,13 @@ func (s *fillServer) out(ctx context.Context, since time.Time, why string) error
 		return err
 	}
 	s.m.fillIn.WithLabelValues(s.view.address).Set(0)
-	s.since, s.why, s.passed = since, why, s.vis.leaveOut(s.view, true)
-	s.had, s.target, s.targetAt, s.whole = nil, s.vis.target(), time.Now(), time.Time{}
+	was := s.isOut()
+	passed := s.vis.leaveOut(s.view, true)
+	if !was { // else what went by is what has gone by since then
+		s.passed = passed
+	}
+	s.since, s.why, s.said = since, why, false
+	s.target, s.targetAt, s.whole = s.vis.target(), time.Now(), time.Time{}
 	return nil
 }
 

@@ -16,6 +16,10 @@ type fillView struct {
 	upTo int
 	// same says that it is the server that is streamed from: what that has confirmed, it has.
 	same bool
+	// joined says that it was not there from the beginning of the run.
+	joined bool
+	// doubted says that what it lacks from before was in doubt from the beginning.
+	doubted bool
 	// out says that it is not waited for.
 	out bool
 
@@ -60,8 +64,16 @@ func (v *visibility) watchFill(address string) *fillView {
 	f := &fillView{address: address, silent: time.Now()}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	f.joined = !v.unknown
 	v.fills = append(v.fills, f)
 	return f
+}
+
+// isDoubted says that what a fill server lacks from before is in doubt.
+func (v *visibility) isDoubted(f *fillView) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f.doubted = true
 }
 
 // dropFill forgets a fill server.
@@ -95,7 +107,7 @@ func (v *visibility) fillAnswered(f *fillView, a answer) (wait time.Duration, mo
 	if !f.same {
 		f.answers = keep(f.answers, a, v.spacing)
 		was := f.upTo
-		for f.upTo < len(v.queue) && (v.queue[f.upTo].earlier || a.holds(&v.queue[f.upTo])) {
+		for f.upTo < len(v.queue) && v.has(f, &a, &v.queue[f.upTo]) {
 			f.upTo++
 		}
 		if last := min(f.upTo, v.seen) - 1; last >= was {
@@ -105,6 +117,59 @@ func (v *visibility) fillAnswered(f *fillView, a answer) (wait time.Duration, mo
 	v.made = a.made
 	v.heard()
 	return wait, more
+}
+
+// has reports whether a fill server that gives an answer has what c needs.
+func (v *visibility) has(f *fillView, a *answer, c *requirement) bool {
+	if !c.earlier {
+		return a.holds(c)
+	}
+	rest := v.before.Subtract(&a.gtids)
+	return !c.unfinished || f.doubted || rest.IsEmpty()
+}
+
+// known says that all fill servers are watched by now.
+func (v *visibility) known() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.unknown = false
+	v.heard()
+}
+
+// missed reports whether a server lacks anything that was finished without it, before it was first asked.
+func (v *visibility) missed(f *fillView, a *answer) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all event.GTIDSet
+	if v.finished {
+		all = v.before.Clone()
+	}
+	if f.joined {
+		all.Union(&v.readGTIDs)
+		for i := len(v.queue) - 1; i >= 0; i-- {
+			v.queue[i].takeFrom(&all)
+		}
+	}
+	lacks := all.Subtract(&a.gtids)
+	return a.server != v.server && !f.doubted && !lacks.IsEmpty()
+}
+
+// takeFrom takes what c needs out of a set.
+func (c *requirement) takeFrom(all *event.GTIDSet) {
+	for _, r := range c.gtids {
+		if before := r.First; r.First.UUID == [16]byte{} { // of MariaDB a set has the last one only
+			if before.Number--; before.Number > 0 && all.Contains(r.First) {
+				all.Add(before)
+			}
+			continue
+		}
+		var run event.GTIDSet
+		run.AddRange(r)
+		*all = all.Subtract(&run)
+	}
+	if c.more != nil {
+		*all = all.Subtract(c.more)
+	}
 }
 
 // fillFailed takes note that a fill server does not answer.
@@ -161,13 +226,23 @@ func (v *visibility) past(version event.Version) bool {
 	return v.confirmed.Compare(version) > 0
 }
 
-// lastHeld returns when a fill server last had nothing but what has holds; zero: that is not known.
-func (v *visibility) lastHeld(f *fillView, has *event.GTIDSet) time.Time {
+// lacksSince returns a time such that all changes that a server lacks, which now has no more than this, were committed
+// later; zero: none is known. late is how late a fill server can be that is waited for.
+func (v *visibility) lacksSince(f *fillView, has *event.GTIDSet, late time.Duration) time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if rest := v.before.Subtract(has); rest.IsEmpty() {
+		for i := len(v.answers) - 1; i >= 0; i-- {
+			a := &v.answers[i]
+			if rest := a.gtids.Subtract(has); a.named && a.whole && rest.IsEmpty() {
+				return a.made.Add(-late)
+			}
+		}
+	}
+	// What was finished by then, the fill server had.
 	for i := len(f.answers) - 1; i >= 0; i-- {
 		if rest := f.answers[i].gtids.Subtract(has); rest.IsEmpty() {
-			return f.answers[i].made
+			return f.answers[i].made.Add(-late)
 		}
 	}
 	return time.Time{}

@@ -53,7 +53,7 @@ func (l *loop) move(ctx context.Context, s *session, info *SourceInfo, from *eve
 	l.gap, l.moved = nil, event.End{Epoch: to.Epoch, File: to.File, Pos: to.Pos, Moved: true}
 	l.o.Logger.Warn("the binlog has a gap: reading goes on at its end, and all keys of the mappings are in doubt", "source",
 		l.o.Source, "from", from.String(), "position", to.String(), "epoch", to.Epoch)
-	return l.beginAt(&to, info)
+	return l.beginAt(&to, info, false)
 }
 
 // gapMessage says what is in doubt after a gap.

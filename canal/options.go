@@ -65,6 +65,8 @@ type Options struct {
 	// doubt ([alarm.FillServerLeftOut]) until it is back, has all, and readers are over that take FillSettles at most from
 	// reading to writing. Default: 30 s.
 	FillTimeout, FillSettles time.Duration
+	// Logged says that what is before the checkpoint is in an event log, and need not be finished.
+	Logged bool
 	// FillLag is how much later than on the source changes are visible to readers that fill from what cannot be asked.
 	FillLag time.Duration
 	// UntilCaughtUp ends Run once everything that the source held at its start has been handed over and is visible.

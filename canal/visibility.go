@@ -39,9 +39,9 @@ type requirement struct {
 	since, seen time.Time
 	// committed is when the first of the transactions was committed, by the source's clock; zero: not known.
 	committed time.Time
-	// earlier says that it is what was read before the run. The fill servers had that when it was finished, or are in
-	// doubt since.
-	earlier bool
+	// earlier says that it is what was there before the run. If that was finished, fill servers had it then, or are in
+	// doubt since; unfinished says that this is not known.
+	earlier, unfinished bool
 }
 
 // answer is what the source said that everybody can read.
@@ -101,6 +101,8 @@ type visibility struct {
 	read              binlogPos
 	readEpoch         uint32
 	readGTIDs, before event.GTIDSet
+	// finished says that all changes of before were finished by an earlier run. Else they may not have been, or not read.
+	finished bool
 	// wake tells the heartbeat that there is something to ask for, or to say; capacity 1.
 	wake chan struct{}
 	// drained says that the queue has become empty; capacity 1.
@@ -115,6 +117,8 @@ type visibility struct {
 	// cannot be asked.
 	fills []*fillView
 	lag   time.Duration
+	// unknown says that it is not known yet which servers these are, so that nothing is confirmed.
+	unknown bool
 	// news says that they have confirmed something since the last conclusion, at the time made.
 	news bool
 	made time.Time
@@ -141,17 +145,18 @@ func (v *visibility) begin(server string, epoch uint32) {
 	}
 }
 
-// base queues the requirement on what was read before the run, which before is all of.
-func (v *visibility) base(c requirement, before event.GTIDSet) {
+// base queues the requirement on what was there before the run, which before is all of. finished says that an earlier
+// run has finished it.
+func (v *visibility) base(c requirement, before event.GTIDSet, finished bool) {
 	c.since = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c.earlier = true
+	c.earlier, c.unfinished = true, !finished
 	v.queue, v.seen = append(v.queue[:0], c), 0
 	for _, f := range v.fills {
 		f.reset()
 	}
-	v.read, v.readEpoch, v.before = c.need, c.last.Epoch, before
+	v.read, v.readEpoch, v.before, v.finished = c.need, c.last.Epoch, before, finished
 }
 
 // stream returns the server and epoch that answers are wanted of.
@@ -175,6 +180,9 @@ func (v *visibility) handover(c requirement) time.Duration {
 
 // age returns for how long all who readers fill from have been known to have what c needs.
 func (v *visibility) age(c *requirement) time.Duration {
+	if v.unknown {
+		return event.Unknown
+	}
 	age := ageBy(v.answers, c) - v.lag
 	for _, f := range v.fills {
 		if !f.out && !f.same {
@@ -332,6 +340,9 @@ func (v *visibility) take(a answer) (out conclusion, ok bool) {
 // confirm takes from the queue what the source and all fill servers have confirmed, and returns how much that was.
 func (v *visibility) confirm(now time.Time) int {
 	n := v.seen
+	if v.unknown {
+		n = 0
+	}
 	for _, f := range v.fills {
 		if !f.out && !f.same {
 			n = min(n, f.upTo)

@@ -161,7 +161,7 @@ func TestAnswersOfAnotherServerOrEpochAreNotTaken(t *testing.T) {
 
 func TestNothingIsConfirmedBeforeWhatEarlierRunsReadIs(t *testing.T) {
 	v := begun()
-	v.base(requirement{last: version(5), need: at(5)}, event.GTIDSet{})
+	v.base(requirement{last: version(5), need: at(5)}, event.GTIDSet{}, true)
 	v.handover(requirement{last: version(10), gtids: []event.GTIDRange{run(uuidA, 7, 7)}})
 	a := byGTIDs(run(uuidA, 7, 7))
 	a.whole = false

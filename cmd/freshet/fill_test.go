@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -209,7 +210,8 @@ func TestAFillServerThatIsLeftOutAndComesBack(t *testing.T) {
 			stopReplica(t, replica)
 			s.leftOut(replica)
 			s.await("what it is not waited for is finished", func(st *app.Status) bool {
-				return st.InFlight+st.Pending == 0 && !st.Source.FillFrom[0].WaitedFor
+				return st.InFlight+st.Pending == 0 && !st.Source.FillFrom[0].WaitedFor && st.Checkpoint != nil &&
+					st.Checkpoint.Position == strings.ReplaceAll(source.GTIDs(t), "\n", "")
 			})
 			s.cache("product:1") // a reader of the replica does that
 			s.cache("product:2")
@@ -275,6 +277,44 @@ func TestAroundKafkaAFillServerIsLeftOutAndComesBack(t *testing.T) {
 	s.gone("product:1")
 	a.await("it is fresh again", func(st *app.Status) bool { return st.State == app.Fresh && len(st.Doubts) == 0 })
 	reader.await("the reader too", func(st *app.Status) bool { return len(st.Doubts) == 0 })
+	invalidating.Stop(t, patience)
+	reading.Stop(t, patience)
+}
+
+// What a reader has put into the topic is not finished: the next one waits for the fill servers to have it.
+func TestAroundKafkaTheNextReaderWaitsForFillServersToo(t *testing.T) {
+	t.Parallel()
+	source := testbed.MySQL(t)
+	s := newSite(t, source).around(t, testbed.SharedKafka(t))
+	s.write(1)
+	replica := replicaOf(t, source, 0)
+	s.hasAll(replica)
+	s.sourceMore = fmt.Sprintf(", fill_from: [%q], fill_timeout: 1h", replica.Addr)
+	reader, a := s.part("reader"), s.part("invalidator")
+	reading, invalidating := reader.start("reader"), a.start("invalidator")
+	reader.awaitFresh()
+	a.awaitFresh()
+	stopReplica(t, replica)
+	s.cache("product:1")
+	s.write(1)
+	s.gone("product:1")
+	reader.await("it is in the topic", func(st *app.Status) bool {
+		return st.Checkpoint != nil && st.Checkpoint.Position == strings.ReplaceAll(source.GTIDs(t), "\n", "")
+	})
+	reading.Kill9()
+	reading = reader.start("reader")
+	reader.await("it has asked the fill server", func(st *app.Status) bool {
+		return st.Source != nil && len(st.Source.FillFrom) == 1 && st.Source.FillFrom[0].Server != ""
+	})
+	testbed.Eventually(t, patience, "it waits, or all is finished", func() bool {
+		return reader.status().Source.FillFrom[0].Lacking > 0 || a.status().InFlight+a.status().Pending == 0
+	})
+	s.cache("product:1") // a reader of the replica does that
+	startReplica(t, replica)
+	s.gone("product:1")
+	if l := a.status().Doubts; len(l) > 0 {
+		t.Errorf("it was waited for, and is in doubt: %+v", l)
+	}
 	invalidating.Stop(t, patience)
 	reading.Stop(t, patience)
 }
