@@ -78,7 +78,7 @@ func (p *followed) whole(t *testing.T) {
 	t.Helper()
 	testbed.Eventually(t, 2*time.Minute, "the fill server has all", func() bool {
 		f := p.fill()
-		return f.Server != "" && f.Error == "" && f.WaitedFor && p.canal.Stats().Unvouched == 0
+		return f.Server != "" && f.Error == "" && f.WaitedFor && p.canal.Stats().Unconfirmed == 0
 	})
 }
 
