@@ -86,6 +86,7 @@ func (s *fillServer) run(ctx context.Context) {
 		s.m.fillIn.DeleteLabelValues(s.view.address)
 	}()
 	s.m.fillIn.WithLabelValues(s.view.address).Set(1)
+	s.m.fillWait.WithLabelValues(s.view.address)
 	for wait := time.Duration(0); retry.Sleep(ctx, wait) == nil; {
 		asked := time.Now()
 		if err := s.ask(ctx); err != nil && ctx.Err() == nil {

@@ -35,7 +35,7 @@ func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
 		s.engine.spans.saw(g.d)
 	}
 	t := s.engine.topology.Load()
-	groups = t.split(b, groups)
+	groups = s.lane.split(t.split(b, groups))
 	if s.engine.hot != nil {
 		s.engine.hot.Count(b)
 	}

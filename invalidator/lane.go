@@ -68,3 +68,32 @@ func (l *lane) most(c class, halved int32) int {
 	}
 	return min(max(n>>halved, 1), l.pacer.most())
 }
+
+// split makes groups of as many keys as a round trip of a slow lane has. A unit counts as a whole: one silence of Redis
+// while the last of its keys wait for their turn, and all are due once more. At a low pace that would never end.
+func (l *lane) split(groups []group) []group {
+	if l.ahead == 0 {
+		return groups
+	}
+	var small []group
+	for _, g := range groups {
+		if g.rate > 0 || g.class == queries {
+			small = append(small, g)
+			continue
+		}
+		most := l.most(g.class, 0)
+		for from := 0; from < g.size; from += most {
+			part := g
+			part.size = min(most, g.size-from)
+			part.idx = make([]uint32, part.size)
+			for i := range part.idx {
+				part.idx[i] = uint32(from + i)
+				if g.idx != nil {
+					part.idx[i] = g.idx[from+i]
+				}
+			}
+			small = append(small, part)
+		}
+	}
+	return small
+}

@@ -58,7 +58,8 @@ func (s *shop) start(command string, sections ...string) *freshet {
 
 // The sections of a configuration.
 func (s *shop) reads() string {
-	return fmt.Sprintf(`source: {name: shop, addresses: [%q], user: %q, password: %q, heartbeat: 200ms}
+	return fmt.Sprintf(`source: {name: shop, addresses: [%q], user: %q, password: %q, heartbeat: 200ms,
+  fill_from: [%q]}
 mappings:
   - table: shop.product
     keys: ["product:{id}", "category:{category_id}:products"]
@@ -72,7 +73,7 @@ mappings:
     publish: {channel: price-changed, message: "{id}"}
     second_delete: 100ms
     rate_limit: 500
-`, s.source.Addr, s.source.User, s.source.Password)
+`, s.source.Addr, s.source.User, s.source.Password, s.source.Addr)
 }
 
 // deletes gives keys in trouble up soon.
