@@ -150,8 +150,8 @@ func everything() hazards {
 	return hazards{
 		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, unused: 0.5, refuse: 0.15, away: 0.1, crash: 0.2,
 		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
-		values: 0.6, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
-		walk: 0.3, scope: 0.1, goBack: 0.15, moves: 0.08,
+		values: 0.75, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
+		walk: 0.3, scope: 0.1, goBack: 0.15, moves: 0.15,
 	}
 }
 
