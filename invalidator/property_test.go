@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,9 +31,11 @@ func (v verdict) String() string {
 	return fmt.Sprintf("stale: %v; fault: %q\n%s", v.stale, v.fault, strings.Join(v.trace, "\n"))
 }
 
-// play runs the world of a seed to its end.
+// play runs the world of a seed to its end, on one processor: on several, goroutines of a bubble that find their timers
+// expired use one state of the race detector at the same time, which crashes it (https://go.dev/issue/78156).
 func play(t *testing.T, h hazards, seed uint64) (v verdict) {
 	t.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		lasts, ends := context.WithCancel(t.Context())
@@ -150,7 +153,7 @@ func everything() hazards {
 	return hazards{
 		ahead: 0.3, lag: 0.3, stall: 0.2, short: 0.3, lose: 0.03, unused: 0.5, refuse: 0.15, away: 0.1, crash: 0.2,
 		kafka: 0.4, liar: 0.4, bothDs: 0.3, quicks: 0.3, tight: 0.2, full: 0.3, precise: 0.7,
-		values: 0.75, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
+		values: 0.9, queried: 0.4, none: 0.25, told: 0.3, limited: 0.3, evict: 0.3, behind: 0.5,
 		walk: 0.3, scope: 0.1, goBack: 0.15, moves: 0.15,
 	}
 }
