@@ -198,6 +198,28 @@ func keysIn(trips []sentTrip) (n int) {
 	return n
 }
 
+// At a low pace the keys of a batch go out over seconds. If Redis is late in between, keys of that time alone are sent
+// once more: if all were, a Redis that is late now and then would keep a batch from ever being finished.
+func TestAGentleBatchIsFinishedThoughRedisIsLateNowAndThen(t *testing.T) {
+	gently(t, Options{GentleRate: 20, Timeout: time.Minute}, 0, func(r *gentleRig) {
+		late := 0
+		r.redis.set(func() {
+			r.redis.delay = func([]string) time.Duration {
+				if late++; late%40 == 0 {
+					return d2/4 + ms
+				}
+				return 0
+			}
+		})
+		log := r.serve(prefixed("a", 200, 4, d2))
+		r.mark(4)
+		r.pass(2 * time.Minute)
+		if log.watermark() != 1 {
+			t.Errorf("it is not finished after %d actions", keysIn(r.trips.of("a")))
+		}
+	})
+}
+
 // What is fetched far ahead is old by the time that it is dealt with.
 func TestGentleWorkIsNotFetchedFarAhead(t *testing.T) {
 	gently(t, Options{}, ms, func(r *gentleRig) {
