@@ -2,6 +2,7 @@ package canal
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -80,12 +81,7 @@ func (v *visibility) isDoubted(f *fillView) {
 func (v *visibility) dropFill(f *fillView) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for i, other := range v.fills {
-		if other == f {
-			v.fills = append(v.fills[:i:i], v.fills[i+1:]...)
-			break
-		}
-	}
+	v.fills = slices.DeleteFunc(v.fills, func(other *fillView) bool { return other == f })
 	v.heard()
 }
 

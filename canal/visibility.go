@@ -446,7 +446,7 @@ func (v *visibility) foreign() bool {
 	return v.seen < len(v.queue) && (v.queue[v.seen].last.Epoch != v.epoch || v.queue[v.seen].need.isZero())
 }
 
-// keep adds an answer to those that ages are told by: the newest always, others a spacing apart at least. A few answers
+// keep adds an answer to those that ages come from: the newest always, others a spacing apart at least. A few answers
 // reach back over hours, while the present is dense.
 func keep(answers []answer, a answer, spacing time.Duration) []answer {
 	n := len(answers)

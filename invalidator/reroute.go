@@ -2,8 +2,8 @@ package invalidator
 
 import "container/heap"
 
-// advanceBoxes has what waits in the lanes go where the present topology says, once it would be sent. What still waits
-// for D is looked at when that is over: there may be millions of keys, and slots may move for hours.
+// advanceBoxes has what waits in the outboxes go where the present topology says, once it would be sent. What still
+// waits for D is looked at when that is over: there may be millions of keys, and slots may move for hours.
 func (s *partitionLoop) advanceBoxes() {
 	s.takeTurns()
 	s.takeStrays()
@@ -121,7 +121,7 @@ func (s *partitionLoop) takeStrays() {
 	}
 }
 
-// takeTurns takes the keys whose turn it is, by the rate limits of their mappings, to the lanes of their nodes: one
+// takeTurns takes the keys whose turn it is, by the rate limits of their mappings, to the outboxes of their nodes: one
 // that is away must not hold up the others.
 func (s *partitionLoop) takeTurns() {
 	for p := s.pacedReady(); p != nil; p = s.pacedReady() {

@@ -109,7 +109,7 @@ type sorted struct {
 // sort sorts keys by node, and tells those that are only deleted from those that take more. With a guard they are
 // forgotten under the version of their change: an older value may be written once more, by an action that was repeated,
 // and the guard must know better. A counter is raised: one that is gone would say nothing to who reads it meanwhile.
-// And some are told of.
+// And of some a notice is sent.
 func (r *retrier) sort(t *topology, entries []retry.Entry) (all []sorted) {
 	for i := range entries {
 		e := &entries[i]

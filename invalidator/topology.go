@@ -1,6 +1,8 @@
 package invalidator
 
 import (
+	"slices"
+
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
 )
@@ -25,7 +27,7 @@ type slotTable struct {
 	takers map[uint16]*node
 }
 
-// several reports whether keys are told apart by node.
+// several reports whether keys are sorted by node.
 func (t *topology) several() bool { return t.slots != nil }
 
 // nodeOf returns the node of a key; nil: its slot has none. asks says that the owner of its slot has said ASK.
@@ -59,14 +61,7 @@ func (t *topology) isMoving(key string) bool {
 }
 
 // has reports whether a node is one of those that have slots.
-func (t *topology) has(n *node) bool {
-	for _, o := range t.nodes {
-		if o == n {
-			return true
-		}
-	}
-	return false
-}
+func (t *topology) has(n *node) bool { return slices.Contains(t.nodes, n) }
 
 // split splits the groups of a batch by node. Keys that wait in line are split when their turn comes.
 func (t *topology) split(b *event.Batch, groups []group) []group {

@@ -17,18 +17,18 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// replica returns a replica of the source, which is behind by some seconds.
-func replicaOf(t *testing.T, source *testbed.Server, behind int) *testbed.Server {
+// replicaOf returns a replica of a server, which lags by some seconds.
+func replicaOf(t *testing.T, source *testbed.Server, lag int) *testbed.Server {
 	t.Helper()
 	if source.Flavor == testbed.FlavorMariaDB {
 		r := testbed.MariaDB(t, "--binlog-row-metadata=FULL", "--skip-log-bin")
 		r.Exec(t, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', "+
-			"MASTER_USE_GTID=slave_pos, MASTER_DELAY=%d", source.Port, behind), "START SLAVE")
+			"MASTER_USE_GTID=slave_pos, MASTER_DELAY=%d", source.Port, lag), "START SLAVE")
 		return r
 	}
 	r := testbed.MySQL(t)
 	r.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
-		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_DELAY=%d", source.Port, behind), "START REPLICA")
+		"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_DELAY=%d", source.Port, lag), "START REPLICA")
 	return r
 }
 
@@ -125,7 +125,17 @@ func (s *site) hasAll(replica *testbed.Server) {
 	})
 }
 
-// Readers fill from a replica that is some seconds behind: the final delete has to wait for it.
+// filledFromReplica names a new replica of the source, which has product 1, as what readers fill from.
+func (s *site) filledFromReplica(timeout string) *testbed.Server {
+	s.t.Helper()
+	s.write(1)
+	replica := replicaOf(s.t, s.source, 0)
+	s.hasAll(replica)
+	s.sourceMore = fmt.Sprintf(", fill_from: [%q], fill_timeout: %s", replica.Addr, timeout)
+	return replica
+}
+
+// Readers fill from a replica that lags by some seconds: the final delete has to wait for it.
 func TestTheFinalDeleteWaitsForTheServersThatReadersFillFrom(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
@@ -197,10 +207,7 @@ func TestAFillServerThatIsLeftOutAndComesBack(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
-		s.write(1)
-		replica := replicaOf(t, source, 0)
-		s.hasAll(replica)
-		s.sourceMore = fmt.Sprintf(", fill_from: [%q], fill_timeout: 1s", replica.Addr)
+		replica := s.filledFromReplica("1s")
 		testbed.Eventually(t, patience, "the binlog is older than what is done again", func() bool {
 			return source.QueryText(t, "SELECT variable_value > 10 FROM "+statusTable(source)+
 				" WHERE variable_name = 'Uptime'") == "1"
@@ -211,7 +218,7 @@ func TestAFillServerThatIsLeftOutAndComesBack(t *testing.T) {
 			s.leftOut(replica)
 			s.await("what it is not waited for is finished", func(st *app.Status) bool {
 				return st.InFlight+st.Pending == 0 && !st.Source.FillFrom[0].WaitedFor && st.Checkpoint != nil &&
-					st.Checkpoint.Position == strings.ReplaceAll(source.GTIDs(t), "\n", "")
+					st.Checkpoint.Position == strings.ReplaceAll(s.source.GTIDs(t), "\n", "")
 			})
 			s.cache("product:1") // a reader of the replica does that
 			s.cache("product:2")
@@ -239,10 +246,7 @@ func TestAFillServerThatIsTakenOut(t *testing.T) {
 	t.Parallel()
 	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
-		s.write(1)
-		replica := replicaOf(t, source, 0)
-		s.hasAll(replica)
-		s.sourceMore = fmt.Sprintf(", fill_from: [%q], fill_timeout: 1s", replica.Addr)
+		replica := s.filledFromReplica("1s")
 		r := s.run()
 		testbed.Must(t, replica.Kill())
 		s.leftOut(replica)
@@ -259,12 +263,8 @@ func TestAFillServerThatIsTakenOut(t *testing.T) {
 // With Kafka the doubt reaches each group, which does the changes again for its own Redis.
 func TestAroundKafkaAFillServerIsLeftOutAndComesBack(t *testing.T) {
 	t.Parallel()
-	source := testbed.MySQL(t)
-	s := newSite(t, source).around(t, testbed.SharedKafka(t))
-	s.write(1)
-	replica := replicaOf(t, source, 0)
-	s.hasAll(replica)
-	s.sourceMore = fmt.Sprintf(", fill_from: [%q], fill_timeout: 1s", replica.Addr)
+	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
+	replica := s.filledFromReplica("1s")
 	reader, a := s.part("reader"), s.part("invalidator")
 	reading, invalidating := reader.start("reader"), a.start("invalidator")
 	reader.awaitFresh()
@@ -284,12 +284,8 @@ func TestAroundKafkaAFillServerIsLeftOutAndComesBack(t *testing.T) {
 // What a reader has put into the topic is not finished: the next one waits for the fill servers to have it.
 func TestAroundKafkaTheNextReaderWaitsForFillServersToo(t *testing.T) {
 	t.Parallel()
-	source := testbed.MySQL(t)
-	s := newSite(t, source).around(t, testbed.SharedKafka(t))
-	s.write(1)
-	replica := replicaOf(t, source, 0)
-	s.hasAll(replica)
-	s.sourceMore = fmt.Sprintf(", fill_from: [%q], fill_timeout: 1h", replica.Addr)
+	s := newSite(t, testbed.MySQL(t)).around(t, testbed.SharedKafka(t))
+	replica := s.filledFromReplica("1h")
 	reader, a := s.part("reader"), s.part("invalidator")
 	reading, invalidating := reader.start("reader"), a.start("invalidator")
 	reader.awaitFresh()
@@ -299,7 +295,7 @@ func TestAroundKafkaTheNextReaderWaitsForFillServersToo(t *testing.T) {
 	s.write(1)
 	s.gone("product:1")
 	reader.await("it is in the topic", func(st *app.Status) bool {
-		return st.Checkpoint != nil && st.Checkpoint.Position == strings.ReplaceAll(source.GTIDs(t), "\n", "")
+		return st.Checkpoint != nil && st.Checkpoint.Position == strings.ReplaceAll(s.source.GTIDs(t), "\n", "")
 	})
 	reading.Kill9()
 	reading = reader.start("reader")

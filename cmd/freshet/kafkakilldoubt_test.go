@@ -133,7 +133,7 @@ func (l *lives) truncate() {
 	l.source.Exec(l.t, "TRUNCATE shop.product")
 }
 
-// asItIsWritten kills the reader when it writes the doubt, and when it saves the position behind it.
+// asItIsWritten kills the reader when it writes the doubt, and when it saves the position after it.
 func (l *lives) asItIsWritten() {
 	l.t.Helper()
 	l.eitherWay(l.reads, "the doubt", l.written(".doubts", "doubt/"), l.truncate)
