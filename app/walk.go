@@ -175,7 +175,7 @@ func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Ma
 	}
 	p := &walkRun{
 		walking: w, walked: k, route: route,
-		pace: walkPace{rows: firstRows, lasts: chunkLasts(shortestD(mappings))},
+		pace: newWalkPace(shortestD(mappings), w.config.ScopeRate),
 	}
 	p.reading, p.end = context.WithCancel(wanted)
 	defer p.end()
@@ -395,6 +395,7 @@ func (p *walkRun) read(ctx context.Context) error {
 		p.about.Store(p.walk.About(ctx))
 	}
 	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.pace.rows, Bytes: chunkBytes}, c.row)
+	took := time.Since(asked)
 	if err != nil {
 		return err
 	}
@@ -406,7 +407,7 @@ func (p *walkRun) read(ctx context.Context) error {
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
 	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
-	p.pace.read(asked, &got)
+	p.pace.read(took, &got)
 	return nil
 }
 

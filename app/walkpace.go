@@ -8,8 +8,10 @@ import (
 
 // The bounds of a chunk.
 const (
-	// firstRows is how many rows the first chunk has, and mostRows how many one has at most.
-	firstRows, mostRows = 100, 5000
+	// firstRows is how many rows the first chunk has, and mostRows how many one has at most. It has no fewer than fewRows
+	// because somebody is slow: so many cost the source one look-up and Redis one round trip, as fewer do, and what takes
+	// its time whatever is asked (a busy machine, a long way) would make the chunks smaller and smaller for nothing.
+	firstRows, mostRows, fewRows = 100, 5000, 10
 	// chunkBytes is about how large the rows of a chunk are together at most.
 	chunkBytes = 1 << 20
 	// chunkTime is how long the source should take for a chunk at most, and walkRests how many times as long as it took
@@ -28,7 +30,8 @@ func chunkLasts(d time.Duration) time.Duration { return min(max(d/8, leastLasts)
 // and by how long its keys lasted, be it for the rate or because Redis takes no more.
 type walkPace struct {
 	rows int
-	// lasts is how long the keys of a chunk should last.
+	// least is how many rows a chunk has at least. lasts is how long its keys should last.
+	least int
 	lasts time.Duration
 	// rested is until when the source is left alone.
 	rested time.Time
@@ -38,10 +41,16 @@ type walkPace struct {
 	had   int
 }
 
-// read takes note of a chunk that was asked for at a time.
-func (p *walkPace) read(asked time.Time, got *walk.Chunk) {
+// newWalkPace returns the pace for values with a second delete after d or later, at so many keys a second.
+func newWalkPace(d time.Duration, rate int) walkPace {
+	lasts := chunkLasts(d)
+	least := max(1, min(fewRows, int(float64(rate)*lasts.Seconds())))
+	return walkPace{rows: firstRows, least: least, lasts: lasts}
+}
+
+// read takes note of a chunk for which the source took so long, and whose keys are about to be handed out.
+func (p *walkPace) read(took time.Duration, got *walk.Chunk) {
 	p.begun, p.had = time.Now(), got.Rows
-	took := p.begun.Sub(asked)
 	p.rested = p.begun.Add(walkRests * took)
 	switch {
 	case took > chunkTime:
@@ -70,4 +79,4 @@ func (p *walkPace) failed() {
 	p.bound()
 }
 
-func (p *walkPace) bound() { p.rows = min(max(p.rows, 1), mostRows) }
+func (p *walkPace) bound() { p.rows = min(max(p.rows, p.least), mostRows) }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,6 +99,15 @@ func (r *rig) write(parts ...string) {
 	r.t.Helper()
 	text := fmt.Sprintf("admin: {listen: %q, token: %q}\n", r.listen, adminToken) + strings.Join(parts, "\n")
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
+}
+
+// withoutToken takes the token of operators out of the configuration that is written.
+func (r *rig) withoutToken() {
+	r.t.Helper()
+	text, err := os.ReadFile(r.file)
+	testbed.Must(r.t, err)
+	text = bytes.ReplaceAll(text, fmt.Appendf(nil, ", token: %q", adminToken), nil)
+	testbed.Must(r.t, os.WriteFile(r.file, text, 0o600))
 }
 
 // group is that of the invalidators.

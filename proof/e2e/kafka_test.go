@@ -46,6 +46,7 @@ func TestEachGroupOfInvalidatorsWaitsForItsOwnRedisAlone(t *testing.T) {
 	f := newFleet(t, testbed.MySQL(t), testbed.SharedKafka(t), 1, 0)
 	f.source.Exec(t, schema...)
 	east, west, reader := f.region("east"), f.region("west"), f.readers[0]
+	east.withoutToken()
 	for _, m := range []*rig{reader, east, west} {
 		m.launch(m.role)
 	}
