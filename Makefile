@@ -26,7 +26,8 @@ build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
 ## test: vet, lint and all tests, with the race detector, against real servers
-test: servers vet lint
+test:
+	@$(MAKE) --no-print-directory -j3 servers vet lint
 	@$(MAKE) --no-print-directory -j2 test-modules test-freshet
 
 # -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
@@ -41,10 +42,10 @@ test-freshet:
 test-modules:
 	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 -timeout 40m ./...); done
 
-## vet: the compiler's and vet's complaints
+## vet: the compiler's and vet's complaints. -race: what it compiles for that is what the tests need
 vet:
-	$(GO) vet ./...
-	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
+	$(GO) vet -race ./...
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet -race ./...); done
 
 ## lint: the form of the code, and what no main function reaches. lint.mod names the tools and their versions, so that
 ## what they need is not to become what freshet needs

@@ -163,7 +163,7 @@ func (s *Status) byDoubt() (State, string) {
 			"and the log says why", time.Since(s.deaf).Round(time.Second))
 	case !s.unheard.IsZero():
 		return Doubtful, fmt.Sprintf("it is not known since %s ago whether redis %s is still the same server: deletes are "+
-			"acknowledged on connections of before, and no new one comes about (%v), so another server may have taken its place",
+			"acknowledged on connections of before, and no new one can be used (%v), so another server may have taken its place",
 			time.Since(s.unheard).Round(time.Second), s.Redis.Address, s.unheardWhy)
 	case s.uncounted:
 		return Starting, "reading from Kafka which keys were given up"

@@ -137,7 +137,7 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 					s.unheard, s.unheardWhy = now.Add(-7*time.Second), errors.New("i/o timeout")
 				}, "", Doubtful,
 				"it is not known since 7s ago whether redis cache:6379 is still the same server: deletes are acknowledged on " +
-					"connections of before, and no new one comes about (i/o timeout)",
+					"connections of before, and no new one can be used (i/o timeout)",
 			},
 			{
 				"in doubt", func(s *Status) { s.Doubts = []doubt.Doubt{{ID: "1f", Message: "TRUNCATE of shop.a"}} }, "", Doubtful,

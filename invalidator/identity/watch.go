@@ -84,7 +84,7 @@ type Watch struct {
 	answers []seen
 	// mute is set once it was said that Redis does not say who it is.
 	mute bool
-	// heard is when a new connection last led to a Redis that answered, and unheard why none has since.
+	// heard is when a new connection last led to a Redis that takes writes, and unheard why none has since.
 	heard   time.Time
 	unheard error
 }
@@ -123,8 +123,8 @@ func New(d Deps, o Options) (*Watch, error) {
 // unheardFor is for how long no look may come about before it counts: each takes up to two seconds.
 const unheardFor = 5 * time.Second
 
-// Unheard returns since when no new connection has led to a Redis that answers, and why; zero: one has lately. Older
-// connections may go on answering meanwhile, and lead to a server that has been replaced.
+// Unheard returns since when no new connection has led to a Redis that answers and takes writes, and why; zero: one has
+// lately. Older connections may go on answering meanwhile, and lead to a server that has been replaced.
 func (w *Watch) Unheard() (since time.Time, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,7 @@ func (w *Watch) Unheard() (since time.Time, why error) {
 	return w.heard, w.unheard
 }
 
-// hears takes note of whether a new connection led to a Redis that answers.
+// hears takes note of whether a new connection led to a Redis that takes writes.
 func (w *Watch) hears(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,10 +180,15 @@ func (w *Watch) answered(info string, err error, held found) {
 		w.hears(err)
 		return
 	}
-	w.hears(nil)
-	if s.loading || s.replica {
-		return // it is not back yet, or takes no writes: what it holds may still change
+	switch { // what it holds may still change, and nobody may write to it
+	case s.loading:
+		w.hears(errors.New("the server there is still loading its data"))
+		return
+	case s.replica:
+		w.hears(errors.New("the server there is a replica"))
+		return
 	}
+	w.hears(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.answers); n > 0 && w.answers[n-1].run == s.run && w.answers[n-1].repl == s.repl {

@@ -308,18 +308,27 @@ func TestItIsKnownThatNoNewConnectionComesAbout(t *testing.T) {
 		unheard(0, "")
 		time.Sleep(unheardFor + time.Second)
 		unheard(unheardFor+time.Second, "none was tried")
-		for _, says := range []string{
-			"run_id:a\r\nuptime_in_seconds:9\r\nrole:master\r\n", "run_id:a\r\nuptime_in_seconds:0\r\nloading:1\r\n", "nothing",
-		} {
-			w.answered(says, nil, found{})
-			unheard(0, "")
-			for range unheardFor / time.Second {
-				w.answered("", errors.New("i/o timeout"), found{})
+		const master = "run_id:a\r\nuptime_in_seconds:9\r\nrole:master\r\n"
+		for _, says := range []string{master, "nothing"} {
+			for _, then := range []struct {
+				says string
+				err  error
+				why  string
+			}{
+				{"", errors.New("i/o timeout"), "i/o timeout"},
+				{"run_id:a\r\nuptime_in_seconds:0\r\nloading:1\r\n", nil, "the server there is still loading its data"},
+				{"run_id:b\r\nuptime_in_seconds:9\r\nrole:slave\r\n", nil, "the server there is a replica"},
+			} {
+				w.answered(says, nil, found{})
+				unheard(0, "")
+				for range unheardFor / time.Second {
+					w.answered(then.says, then.err, found{})
+					time.Sleep(time.Second)
+				}
+				unheard(0, "")
 				time.Sleep(time.Second)
+				unheard(unheardFor+time.Second, then.why)
 			}
-			unheard(0, "")
-			time.Sleep(time.Second)
-			unheard(unheardFor+time.Second, "i/o timeout")
 		}
 	})
 }
