@@ -87,7 +87,7 @@ func newBenchRig(b *testing.B, item benchItem) *rig {
 	case event.ActionSet:
 		for n := range benchKeys {
 			r.redis("sadd", benchKey(n), "other")
-			r.redis("hset", "freshet:m:{"+benchKey(n)+"}", "<", "1/1/1/1 0 default", ">", "1/1/1/1")
+			r.redis("hset", "freshet:m:{"+benchKey(n)+"}", "<", inRedis(at(1))+" 0 default", ">", inRedis(at(1)))
 		}
 		return r
 	}
@@ -230,7 +230,7 @@ func BenchmarkBlocking(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			r := newRig(b, testbed.Redis(b), Options{})
-			r.redis("set", "freshet:v:{k}", "1/1/1/1 0 s")
+			r.redis("set", "freshet:v:{k}", inRedis(at(1))+" 0 s")
 			it := put("k", strings.Repeat("x", c.size), at(2))
 			if c.fields > 0 {
 				it = large("k", c.fields, c.size, at(2))

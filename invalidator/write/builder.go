@@ -175,7 +175,7 @@ var digits = [...]string{"0", "1", "2", "3"}
 
 // guarded adds what all scripts with a guard take first: [guardArgs] arguments.
 func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
-	c.add(op, b.version(it.Version), it.Source, b.millis(ConfirmsAfter(it.D)))
+	c.add(op, b.ordered(it.Version), it.Source, b.millis(ConfirmsAfter(it.D)))
 	if it.D == 0 {
 		c.add("1")
 	} else {
@@ -242,16 +242,27 @@ func (b *Builder) millis(d time.Duration) string {
 	return b.number(max(1, d.Milliseconds()))
 }
 
-// version is [event.Version.String], in the builder's memory.
-func (b *Builder) version(v event.Version) string {
+// ordered is a version for the guard: of two the newer one is the larger as text. Before each number stands how many
+// digits it has: less one in one digit, and in two for the position, which may have 20.
+func (b *Builder) ordered(v event.Version) string {
 	m := b.mark()
-	for i, part := range [...]uint64{uint64(v.Epoch), uint64(v.File), v.Pos, uint64(v.Row)} {
-		if i > 0 {
-			b.buf = append(b.buf, '/')
-		}
-		b.buf = strconv.AppendUint(b.buf, part, 10)
-	}
+	b.counted(uint64(v.Epoch), 1)
+	b.counted(uint64(v.File), 1)
+	b.counted(v.Pos, 2)
+	b.counted(uint64(v.Row), 1)
 	return b.since(m)
+}
+
+// counted appends a number after how many digits it has, less one, in so many digits.
+func (b *Builder) counted(n uint64, digits int) {
+	m := len(b.buf)
+	b.buf = append(b.buf, "00"[:digits]...)
+	b.buf = strconv.AppendUint(b.buf, n, 10)
+	more := len(b.buf) - m - digits - 1
+	b.buf[m+digits-1] += byte(more % 10)
+	if digits > 1 {
+		b.buf[m] += byte(more / 10)
+	}
 }
 
 // ttl draws how long a value lives; 0: forever.

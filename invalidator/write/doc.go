@@ -14,10 +14,11 @@
 // is a leader no more may come late with an old one. So next to each key that freshet writes to there is a companion in
 // the same Cluster slot ([Names]) that says for which change the key was last written:
 //
-//	<epoch>/<file>/<position>/<row> <since> <source>
+//	<version> <since> <source>
 //
-// A script decides and writes in one step (guard.lua, and rebuild.lua, field.lua, member.lua behind it). With v the
-// version of the change and c that of the companion:
+// A version there is its epoch, file, position and row, each after how many digits it has, so that the newer of two is
+// the larger as text. A script decides and writes in one step (rebuild.lua, field.lua and member.lua, with head.lua and
+// guard.lua within each). With v the version of the change and c that of the companion:
 //
 //	same source and epoch, c > v                   older: nothing is done
 //	Redis' clock is past the action's Until        the key is forgotten (below), whatever else holds

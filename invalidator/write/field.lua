@@ -1,10 +1,20 @@
-
 -- field sets or removes one field of a hash.
 -- KEYS: hash, marks of its fields, the generation of marks before.
 -- ARGV after the guard's: fields that a generation holds, field, value.
 local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
 local limit, field, value = tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local moved = false
+local mark = redis.pcall('HGET', marks, field)
+
+if op == 'hset' and now <= last and type(mark) == 'string' then
+  local v, s = string.match(mark, '^(%d+) 0 (.*)$')
+  if s == source and v <= version and string.sub(v, 1, #epoch) == epoch
+    and type(redis.pcall('HSET', marks, field, version .. ' 0 ' .. source)) == 'number' then
+    redis.call('PEXPIRE', marks, keep)
+    if type(redis.pcall('HSET', key, field, value)) == 'number' then return 1 end
+  end
+end
+--- guard.lua stands here
 
 -- A field has its mark in one of the generations only. Were an older one left in the generation before, it would confirm
 -- an older value as soon as Redis evicts the younger generation.
@@ -32,7 +42,6 @@ end
 
 local function absent() return redis.pcall('HEXISTS', key, field) == 0 end
 
-local mark = redis.pcall('HGET', marks, field)
 if failed(mark) then
   redis.call('UNLINK', marks)
   mark = false

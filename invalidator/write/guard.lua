@@ -1,29 +1,6 @@
--- The guard: what the scripts that write values begin with. Each is atomic; KEYS[1] is the key, the others are next to
--- it in the same slot.
---
--- A mark says which change a value was last written for: "<version> <since> <source>". Version is
--- epoch/file/position/row in decimal. Since is 0 if the mark confirms having seen all newer changes that were
--- finished; else it was begun at that time (of Redis, in ms), and does not confirm yet.
---
--- ARGV: what to do, version, source, window (ms), "1" if D is 0, so that no second action may follow, else by when a mark
--- was begun that the change may confirm (ms; "0": none may), how long marks are kept (ms), until when anything but
--- forgetting may take effect (ms). Times are Redis' own.
+-- The guard: what decides in all other cases, in the scripts that write values. What is above it is in head.lua.
 local OLDER, WRITTEN, REMOVED, FORGOTTEN, ABSENT = 0, 1, 2, 3, 4
-local op, version, source = ARGV[1], ARGV[2], ARGV[3]
-local window, single, begun, keep = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[5]), ARGV[6]
-local last = tonumber(ARGV[7])
-local epoch, file, pos, row = string.match(version, '^(%d+)/(%d+)/(%d+)/(%d+)$')
-
--- order compares two decimal numbers without leading zeros as text: Lua's own numbers end at 2^53.
-local function order(a, b)
-  if a == b then return 0 end
-  if #a ~= #b then return #a < #b and -1 or 1 end
-  return a < b and -1 or 1
-end
-
--- Redis' time in ms. It may be set back, at a failover too.
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local window, single, begun = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[5])
 
 local function text(v, since)
   return v .. ' ' .. string.format('%.0f', since) .. ' ' .. source
@@ -34,14 +11,10 @@ end
 -- within one epoch -1, 0 or 1 as the mark is older, the same, or newer; then the mark's version and since.
 local function relate(mark)
   if type(mark) ~= 'string' then return 'none' end
-  local e, f, p, r, since, s = string.match(mark, '^(%d+)/(%d+)/(%d+)/(%d+) (%d+) (.*)$')
+  local v, since, s = string.match(mark, '^(%d+) (%d+) (.*)$')
   if s ~= source then return 'none' end
-  local o = order(e, epoch)
-  if o ~= 0 then return o < 0 and 'later' or 'former' end
-  o = order(f, file)
-  if o == 0 then o = order(p, pos) end
-  if o == 0 then o = order(r, row) end
-  return o, e .. '/' .. f .. '/' .. p .. '/' .. r, tonumber(since)
+  if string.sub(v, 1, #epoch) ~= epoch then return v < version and 'later' or 'former' end
+  return v == version and 0 or v < version and -1 or 1, v, tonumber(since)
 end
 
 -- forgets says whether the action only removes: because it is meant to (forget, purge, yield), or because it was on its

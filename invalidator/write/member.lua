@@ -1,4 +1,3 @@
-
 -- member adds or removes one member of a set or sorted set.
 -- KEYS: set, marks of its members, the generation of marks before.
 -- ARGV after the guard's: members that a generation holds, member, score.
@@ -10,6 +9,27 @@
 local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
 local limit, member, score = tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local entry = '=' .. member
+local have = redis.pcall('HMGET', marks, '<', '>', '|', entry)
+local whole, top, oldtop, mine = have[1], have[2], have[3], have[4]
+
+-- newer compares two versions of this epoch; none is older than any.
+local function newer(a, b) return a and (not b or a > b) end
+
+if (op == 'sadd' or op == 'zadd') and now <= last and whole and not newer(mine, version) then
+  local v, s = string.match(whole, '^(%d+) 0 (.*)$')
+  if s == source and v <= version and string.sub(v, 1, #epoch) == epoch
+    and (mine or not oldtop and redis.call('HLEN', marks) < limit + 3)
+    and redis.call('EXISTS', key) == 1
+    and type(redis.pcall('HSET', marks, '>', newer(top, version) and top or version, entry, version)) == 'number' then
+    redis.call('PEXPIRE', marks, keep)
+    local done
+    if op == 'sadd' then done = redis.pcall('SADD', key, member) else done = redis.pcall('ZADD', key, score, member) end
+    if type(done) == 'number' then return 1 end
+    redis.call('UNLINK', key) -- it is of another type, or there is no memory
+    return 3
+  end
+end
+--- guard.lua stands here
 
 local commands = {
   sadd = function() return redis.pcall('SADD', key, member) end,
@@ -17,18 +37,6 @@ local commands = {
   zadd = function() return redis.pcall('ZADD', key, score, member) end,
   zrem = function() return redis.pcall('ZREM', key, member) end,
 }
-
--- newer compares two versions of this epoch.
-local function newer(a, b)
-  if not a then return false end
-  if not b then return true end
-  local af, ap, ar = string.match(a, '^%d+/(%d+)/(%d+)/(%d+)')
-  local bf, bp, br = string.match(b, '^%d+/(%d+)/(%d+)/(%d+)')
-  local o = order(af, bf)
-  if o == 0 then o = order(ap, bp) end
-  if o == 0 then o = order(ar, br) end
-  return o == 1
-end
 
 local function set(...)
   if failed(redis.pcall('HSET', marks, ...)) then
@@ -60,9 +68,6 @@ local function doubt()
   return pending or had == 1 and FORGOTTEN or ABSENT
 end
 
-local have = redis.pcall('HMGET', marks, '<', '>', '|', entry)
-if failed(have) then have = {} end
-local whole, top, oldtop, mine = have[1], have[2], have[3], have[4]
 local o, floor, since = relate(whole)
 
 local overtaken = type(o) == 'number' and newer(mine, version)

@@ -49,7 +49,7 @@ func TestMarksOfMembers(t *testing.T) {
 			"oldtop = false",
 			func(r *rig) Outcome {
 				r.redis("sadd", "k", "m")
-				r.redis("hset", "freshet:m:{k}", "<", at(1).String()+" 0 s", ">", at(1).String())
+				r.redis("hset", "freshet:m:{k}", "<", inRedis(at(1))+" 0 s", ">", inRedis(at(1)))
 				r.do(member("k", "m", event.IntentRemove, at(5)))
 				r.redis("sadd", "k", "other")
 				for pos := uint64(6); r.redis("exists", "freshet:mo:{k}") == int64(0); pos++ {
@@ -80,7 +80,7 @@ func TestAFieldsMarkIsInOneGenerationOnly(t *testing.T) {
 	server := testbed.Redis(t)
 	play := func(r *rig) Outcome {
 		r.redis("flushall")
-		r.redis("hset", "freshet:fo:{k}", "f", at(20).String()+" 0 s")
+		r.redis("hset", "freshet:fo:{k}", "f", inRedis(at(20))+" 0 s")
 		if o := r.do(field("k", "f", "40", event.IntentPut, at(40))); o != Written {
 			t.Fatal(o)
 		}

@@ -62,7 +62,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			1,
 		},
 		{
-			"versions of different epochs are not compared", "if o ~= 0 then return o < 0 and 'later' or 'former' end", "",
+			"versions of different epochs are not compared", "if string.sub(v, 1, #epoch) ~= epoch then return v < version and 'later' or 'former' end",
+			"v = epoch .. string.sub(v, string.byte(v) - 45)",
 			"string",
 			hazards{handover: 0.9, rewind: 0.9},
 			1,
@@ -220,6 +221,42 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			"sorted set",
 			hazards{handover: 0.9, rewind: 0.9, zombie: 0.9},
 			4,
+		},
+		{
+			"at once: only over a mark that confirms", "'^(%d+) 0 (.*)$'", "'^(%d+) %d+ (.*)$'",
+			"string",
+			hazards{evict: 0.5, handover: 0.9, zombie: 0.9},
+			18,
+		},
+		{
+			"at once: only what is no older", "s == source and v <= version", "s == source",
+			"string",
+			hazards{handover: 0.9, zombie: 0.9},
+			1,
+		},
+		{
+			"at once: only a field that is no older", "s == source and v <= version", "s == source",
+			"fields",
+			hazards{handover: 0.9, zombie: 0.9},
+			1,
+		},
+		{
+			"at once: only a member that is no older", "whole and not newer(mine, version)", "whole",
+			"set",
+			hazards{handover: 0.9, zombie: 0.9},
+			1,
+		},
+		{
+			"at once: only what is not below the floor", "s == source and v <= version", "s == source",
+			"set",
+			hazards{leftover: 0.5, handover: 0.9, zombie: 0.9, fewMarks: 0.9, evict: 0.1},
+			454,
+		},
+		{
+			"at once: no member of a full generation", "not oldtop and redis.call('HLEN', marks) < limit + 3", "true",
+			"set",
+			hazards{fewMarks: 1, handover: 0.9, zombie: 0.9},
+			48,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

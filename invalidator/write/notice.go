@@ -56,6 +56,6 @@ func (b *Builder) xadd(n *Notice, stream string) *Call {
 		c.add("maxlen", "~", b.number(n.Effect.MaxLen))
 	}
 	c.add("*", "key", b.key(&Item{Key: n.Key}), "table", n.Table, "source", n.Source,
-		"version", b.version(n.Version), "action", n.Action.String())
+		"version", n.Version.String(), "action", n.Action.String())
 	return c
 }

@@ -1,4 +1,3 @@
-
 -- rebuild writes, replaces or removes a whole key.
 -- KEYS: key, companion, for swap the temporary key.
 -- ARGV after the guard's: ttl of the value (ms, 0: forever); then
@@ -8,6 +7,21 @@
 --   drop, forget, purge, yield  nothing
 local key, companion = KEYS[1], KEYS[2]
 local ttl = tonumber(ARGV[8])
+local mark = redis.pcall('GET', companion)
+
+if op == 'set' and now <= last and type(mark) == 'string' then
+  local v, s = string.match(mark, '^(%d+) 0 (.*)$')
+  if s == source and v <= version and string.sub(v, 1, #epoch) == epoch
+    and not redis.pcall('SET', companion, version .. ' 0 ' .. source, 'PX', keep).err then
+    local done
+    if ttl > 0 then done = redis.pcall('SET', key, ARGV[9], 'PX', ARGV[8]) else done = redis.pcall('SET', key, ARGV[9]) end
+    if not done.err then return 1 end
+  end
+elseif op == 'forget' and not mark then
+  redis.call('UNLINK', key)
+  return 3
+end
+--- guard.lua stands here
 
 local function put(mark)
   return redis.pcall('SET', companion, mark, 'PX', keep)
@@ -46,7 +60,6 @@ end
 
 function write.drop() return redis.call('UNLINK', key) end
 
-local mark = redis.pcall('GET', companion)
 if forgets(mark) then
   redis.call('UNLINK', key)
   local left = forget(mark)

@@ -103,3 +103,6 @@ const testD = 2 * time.Second
 
 // inTime is an [Item].Until that does not come.
 const inTime = math.MaxInt64
+
+// inRedis is a version as the guard has it.
+func inRedis(v event.Version) string { return strings.Clone(new(Builder).ordered(v)) }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" // Redis names scripts by it
 	_ "embed"
 	"encoding/hex"
+	"strings"
 )
 
 // Script is a Lua script that Redis runs by the SHA-1 of its source.
@@ -13,6 +14,8 @@ type Script struct {
 
 // The sources of the scripts.
 var (
+	//go:embed head.lua
+	headSource string
 	//go:embed guard.lua
 	guardSource string
 	//go:embed rebuild.lua
@@ -43,19 +46,25 @@ type scripts struct {
 // theScripts are never written to.
 var theScripts = newScripts()
 
-// newScripts makes the scripts. The guard stands before each of those that compare versions.
+// newScripts makes the scripts.
 func newScripts() *scripts {
 	return &scripts{
-		rebuild: newScript("rebuild", guardSource+rebuildSource),
+		rebuild: newScript("rebuild", guarded(rebuildSource)),
 		stage:   newScript("stage", stageSource),
-		field:   newScript("field", guardSource+fieldSource),
-		member:  newScript("member", guardSource+memberSource),
+		field:   newScript("field", guarded(fieldSource)),
+		member:  newScript("member", guarded(memberSource)),
 		expire:  newScript("expire", expireSource),
 		incr:    newScript("incr", incrSource),
 		acquire: newScript("acquire", acquireSource),
 		renew:   newScript("renew", renewSource),
 		release: newScript("release", releaseSource),
 	}
+}
+
+// guarded returns a script that compares versions: the guard stands where its source says, after its first lines.
+func guarded(source string) string {
+	first, rest, _ := strings.Cut(source, "--- guard.lua stands here\n")
+	return headSource + first + guardSource + rest
 }
 
 func newScript(name, source string) *Script {

@@ -41,7 +41,7 @@ func TestVersionsCompareExactlyInRedis(t *testing.T) {
 		}
 		a := draw("a", event.Version{})
 		b := draw("b", a)
-		r.redis("set", "freshet:v:{k}", a.String()+" 0 s")
+		r.redis("set", "freshet:v:{k}", inRedis(a)+" 0 s")
 		want := Written
 		if a.Compare(b) > 0 {
 			want = Older
@@ -50,7 +50,7 @@ func TestVersionsCompareExactlyInRedis(t *testing.T) {
 			t.Fatalf("%s over %s: %s, want %s", b, a, got, want)
 		}
 		r.redis("unlink", "freshet:m:{k}", "k")
-		r.redis("hset", "freshet:m:{k}", "<", "7/0/0/0 0 s", ">", a.String(), "=m", a.String())
+		r.redis("hset", "freshet:m:{k}", "<", inRedis(event.Version{Epoch: 7})+" 0 s", ">", inRedis(a), "=m", inRedis(a))
 		if got := r.do(member("k", "m", event.IntentPut, b)); (got == Older) != (want == Older) {
 			t.Fatalf("member %s over %s: %s, want %s", b, a, got, want)
 		}
@@ -80,8 +80,8 @@ func TestAKeyOfAnotherTypeIsRemoved(t *testing.T) {
 			scored("k", "m", "no number", at(2)),
 		} {
 			r.redis("flushall")
-			r.redis("hset", "freshet:f:{k}", "f", "1/1/1/1 0 s")
-			r.redis("hset", "freshet:m:{k}", "<", "1/1/1/1 0 s")
+			r.redis("hset", "freshet:f:{k}", "f", inRedis(at(1))+" 0 s")
+			r.redis("hset", "freshet:m:{k}", "<", inRedis(at(1))+" 0 s")
 			r.redis("set", "k", "a string")
 			if it.Fields != nil && strings.Contains(string(it.Fields), "no number") {
 				r.redis("unlink", "k")
@@ -127,9 +127,9 @@ func TestWithoutMemoryTheKeyIsRemovedAndItsCompanionConfirmsNothing(t *testing.T
 		r.do(hash)
 		r.do(hash)
 		r.redis("hset", "f", "f", "1")
-		r.redis("hset", "freshet:f:{f}", "f", "1/1/1/1 0 s")
+		r.redis("hset", "freshet:f:{f}", "f", inRedis(at(1))+" 0 s")
 		r.redis("sadd", "s", "m")
-		r.redis("hset", "freshet:m:{s}", "<", "1/1/1/1 0 s", ">", "1/1/1/1")
+		r.redis("hset", "freshet:m:{s}", "<", inRedis(at(1))+" 0 s", ">", inRedis(at(1)))
 		r.redis("set", "n", "5")
 		// loads the script
 		send(r.Context(), r.client, []*Call{r.b.Append(nil, field("f", "f", "1", event.IntentPut, at(0)))[0]})

@@ -13,7 +13,7 @@ import (
 // confirmed makes the key's companion confirm all that comes after.
 func (r *rig) confirmed(key string) {
 	r.Helper()
-	r.redis("set", r.b.names.Version(key), "1/0/0/0 0 s")
+	r.redis("set", r.b.names.Version(key), inRedis(event.Version{Epoch: 1})+" 0 s")
 }
 
 func TestExpireAtIsPutInsideTheObject(t *testing.T) {
