@@ -250,3 +250,29 @@ func withUser(o Options) Options {
 	o.User = "root"
 	return o
 }
+
+// TestQuestionsGoWhereTheMarksAreOf asks in a process that does not read: the marks of another one name the server.
+func TestQuestionsGoWhereTheMarksAreOf(t *testing.T) {
+	one, two := shared[0].get(t), shared[2].get(t)
+	o := Options{User: "root", Servers: NewServers(one.Addr, two.Addr)}
+	for _, s := range []*testbed.Server{two, one, two} {
+		info, err := Probe(t.Context(), Options{User: "root", Address: s.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Servers.Follow(info.Server)
+		_, server, closes, err := Session(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closes()
+		if server != info.Server || o.Servers.Current() != s.Addr {
+			t.Errorf("%s answers at %s, and the marks are of %s at %s", server, o.Servers.Current(), info.Server, s.Addr)
+		}
+	}
+	o.Servers.lead(one.Addr, "")
+	o.Servers.Follow("another")
+	if at, err := Address(t.Context(), o); err != nil || at != one.Addr {
+		t.Errorf("where a canal leads, marks change nothing: %s, %v", at, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -137,9 +138,18 @@ func TestAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
 		p := newPair(t, source)
+		if out := p.ask("check"); !strings.Contains(out, p.replica.Addr+" is server ") ||
+			!strings.Contains(out, "and is a replica, read only") {
+			t.Errorf("check says\n%s", out)
+		}
 		r := p.run()
 		p.failOver(p.site, p.site)
 		p.ask("invalidate", "--table", "shop.product", "--where", "id < 10", "--wait") // reads rows, where the marks are of
+		checked := p.start("check")
+		if code := checked.Wait(t, patience); code != exitFailed ||
+			!strings.Contains(checked.Stdout(), "each has transactions that the other lacks") {
+			t.Errorf("check ends with %d and says\n%s", code, checked.Stdout())
+		}
 		r.Stop(t, patience)
 	})
 }
