@@ -276,3 +276,31 @@ func TestQuestionsGoWhereTheMarksAreOf(t *testing.T) {
 		t.Errorf("where a canal leads, marks change nothing: %s, %v", at, err)
 	}
 }
+
+// TestAGapIsWhatNoServerHas purges what comes next on the first server, and then on the second one, too.
+func TestAGapIsWhatNoServerHas(t *testing.T) {
+	onPairs(t, func(t *testing.T, p *replicas) {
+		d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
+		p.replicate()
+		begin := here(t, p.first)
+		d.exec("insert into DB.t values (1)")
+		p.replicate()
+		p.first.PurgeBinlogs(t)
+		o := d.options()
+		o.Address, o.Servers = "", NewServers(p.first.Addr, p.second.Addr)
+		r := reading(t, startAt(begin), o)
+		r.wantRows(d, "insert DB.t (1)")
+		if at := o.Servers.Current(); at != p.second.Addr {
+			t.Errorf("questions go to %s", at)
+		}
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		p.second.PurgeBinlogs(t)
+		o.Servers = NewServers(p.first.Addr, p.second.Addr)
+		err := reading(t, startAt(begin), o).wait()
+		if gap := (*GapError)(nil); !errors.As(err, &gap) {
+			t.Errorf("error %v, want a gap", err)
+		}
+	})
+}
