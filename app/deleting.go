@@ -78,7 +78,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 		return nil, err
 	}
 	deps.Hot = d.hot
-	queries, err := connect.Rebuilder(c, func(o *rebuild.Options) { o.Registerer = p.registry })
+	queries, err := connect.Rebuilder(c, p.servers, func(o *rebuild.Options) { o.Registerer = p.registry })
 	if err != nil {
 		return nil, err
 	}
@@ -193,6 +193,9 @@ func (d *deleting) passMarks(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case m := <-d.log.Marks():
+			if m.Source == d.config.Source.Name && d.servers != nil {
+				d.servers.Follow(m.Server)
+			}
 			d.engine.Mark(m)
 		}
 	}

@@ -181,7 +181,7 @@ func current(s leader.Status, last *reading) *reading {
 func (e *elected) Status(s *Status) {
 	st := e.leader.Status()
 	s.Standby, s.joining, s.began = !st.Leading, !st.Leading && !st.Standby, e.reading.Load() != nil
-	s.Source = &SourceStatus{Name: e.config.Source.Name, Address: e.config.Source.Addresses[0]}
+	s.Source = &SourceStatus{Name: e.config.Source.Name, Address: e.servers.Current()}
 	if r := current(st, e.reading.Load()); r != nil {
 		r.status(s)
 	}
@@ -195,7 +195,7 @@ func (e *elected) Ready() []admin.Check {
 		check.Err = errors.New("it is not known which reader leads: joining their consumer group")
 	case !st.Leading:
 	case e.reading.Load() == nil:
-		check.Err = notConnected(e.config)
+		check.Err = e.notConnected()
 	default:
 		check.Err = e.reading.Load().connected()
 	}

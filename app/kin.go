@@ -20,7 +20,7 @@ const lookAtKin = time.Minute
 // until ctx ends. If it has another one, it returns a [*canal.ForeignError], once that is a doubt: it would stand by
 // forever, and nobody reads what is changed there. A leader has compared before it went on from the checkpoint.
 func (e *elected) watchKin(ctx context.Context) error {
-	o := connect.Source(e.config)
+	o := e.source()
 	o.Alarms, o.Logger = e.alarms, e.options.Log
 	kin, err := canal.NewKin(o)
 	if err != nil {

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -35,6 +37,15 @@ type shared struct {
 	deaf    func() time.Time
 	latency *latency.Stages
 	tap     tap
+	// servers are the source's, and which is read; nil in a configuration without a source.
+	servers *canal.Servers
+}
+
+// source returns how to reach the source: all of a process ask the server that is read.
+func (s *shared) source() canal.Options {
+	o := connect.Source(s.config)
+	o.Servers = s.servers
+	return o
 }
 
 // process is everything that runs: two halves, of which one may stand for other processes, and what observes them.
@@ -87,6 +98,9 @@ func build(ctx context.Context, c *config.Config, o Options) (*process, error) {
 	p := &process{
 		started: time.Now(),
 		shared:  &shared{config: c, options: o, registry: prometheus.NewRegistry(), latency: latency.New()},
+	}
+	if c.HasSource() {
+		p.servers = canal.NewServers(c.Source.Addresses...)
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
@@ -72,7 +71,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	if err != nil {
 		return nil, err
 	}
-	o := connect.Source(c)
+	o := p.source()
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
@@ -293,7 +292,7 @@ func (r *reading) freshAsOf() time.Time {
 func (r *reading) status(s *Status) {
 	source, current, durable := r.stats(), r.saved.Current(), r.saved.Durable()
 	s.Source = &SourceStatus{
-		Name: r.config.Source.Name, Address: r.config.Source.Addresses[0], Flavor: current.Flavor, Server: source.Server,
+		Name: r.config.Source.Name, Address: r.servers.Current(), Flavor: current.Flavor, Server: source.Server,
 		Connected: source.Connected, Position: written(source.File, source.Pos),
 		FillFrom: source.Fills,
 	}
@@ -317,9 +316,9 @@ func (r *reading) connected() error {
 	if r.stats().Connected {
 		return nil
 	}
-	return notConnected(r.config)
+	return r.notConnected()
 }
 
-func notConnected(c *config.Config) error {
-	return fmt.Errorf("%s is not connected", c.Source.Addresses[0])
+func (s *shared) notConnected() error {
+	return fmt.Errorf("%s is not connected", s.servers.Current())
 }

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -223,7 +222,7 @@ var (
 
 // build makes a redo.
 func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
-	o := connect.Source(r.config)
+	o := r.source()
 	at, err := r.begin(ctx, o, d)
 	if err != nil {
 		return nil, err
@@ -237,6 +236,7 @@ func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Follow = true                // it reads where the live stream does
 	o.ServerID = 0                 // the one of the configuration is the live stream's
 	o.FillFrom, o.FillLag = nil, 0 // it is the live stream's marks that count
 	o.Term, o.UntilCaughtUp = r.live.saved.Term(), true

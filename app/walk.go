@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/canal/walk"
@@ -160,7 +159,7 @@ type notYet struct{ error }
 // was handed to the engine, and fails with the cause of that. It fails with a [walk.Refusal] if the table cannot be
 // walked, or with ctx, or if the engine does, or is stopped.
 func (w *walking) run(ctx, wanted context.Context, k *walked, mappings []spec.Mapping) error {
-	o := connect.Source(w.config)
+	o := w.source()
 	troubles := &troubles{
 		alarms: w.alarms, doubts: w.doubts, source: w.config.Source.Name, group: w.group, seen: w.seen,
 	}
@@ -436,8 +435,9 @@ func (p *walkRun) connect(ctx context.Context, o canal.Options) (walk.Conn, func
 	}
 	if server != p.wanted {
 		closes()
+		o.Servers.Lost()
 		return nil, nil, fmt.Errorf("%s is server %s, and the reader of source %s reads server %s: source.addresses must name "+
-			"that one", o.Address, server, p.config.Source.Name, p.wanted)
+			"that one", o.Servers.Current(), server, p.config.Source.Name, p.wanted)
 	}
 	p.server = server
 	return conn, closes, nil

@@ -107,7 +107,7 @@ func (l *loop) advance() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("binlog dump from %s: %w", l.o.Address, err)
+		return fmt.Errorf("binlog dump from %s: %w", l.dump.address, err)
 	}
 	if l.events == 0 {
 		l.firstByte()
@@ -160,7 +160,7 @@ func (l *loop) tryAgain() error {
 	wait := r.attempts.Failed(err)
 	l.m.connects.WithLabelValues("error").Inc()
 	if time.Since(r.since) >= awayAfter && !isBehind(err) { // that has an alarm of its own
-		l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Address+" cannot be read: "+words(err))
+		l.o.Alarms.Raise(alarm.SourceAway, "source "+l.o.Source+" at "+l.o.Servers.words()+" cannot be read: "+words(err))
 	}
 	return retry.Sleep(l.ctx, wait)
 }
@@ -185,6 +185,7 @@ func (l *loop) hangUp() bool {
 	if cut := l.cut.Load(); cut != nil {
 		(*cut)()
 	}
+	l.streams("")
 	reading := l.n.connected.Swap(false)
 	if reading {
 		l.reconnect.ended()
@@ -197,7 +198,22 @@ func (l *loop) connect() error {
 	l.reconnect.begins(l.progress())
 	ctx, cut := context.WithCancel(l.ctx)
 	l.cut.Store(&cut)
-	s, err := l.o.connect(ctx, queryTimeout)
+	if l.o.Servers.several() && !l.o.Follow {
+		return l.connectAny(ctx)
+	}
+	address, err := l.o.address(ctx)
+	if err != nil {
+		return err
+	}
+	return l.connectTo(ctx, address)
+}
+
+// connectTo does so at one address. All questions go there from now on.
+func (l *loop) connectTo(ctx context.Context, address string) error {
+	if !l.o.Follow {
+		l.o.Servers.lead(address, "")
+	}
+	s, err := l.o.connectTo(ctx, address, queryTimeout)
 	if err != nil {
 		return err
 	}
@@ -207,10 +223,25 @@ func (l *loop) connect() error {
 		return err
 	}
 	l.dump = &dump{session: s, events: events}
+	if !l.o.Follow {
+		l.o.Servers.lead(address, l.server)
+	}
+	l.streams(address)
 	if !l.moved.IsZero() {
 		return l.sayMoved()
 	}
 	return nil
+}
+
+// streams shows which address the binlog comes from.
+func (l *loop) streams(address string) {
+	for _, a := range l.o.Servers.addresses {
+		v := 0.0
+		if a == address {
+			v = 1
+		}
+		l.m.streamed.WithLabelValues(a).Set(v)
+	}
 }
 
 // begins begins a dump on a connection, if the source that answers can go on from our position.
@@ -238,8 +269,8 @@ func (l *loop) begins(ctx context.Context, s *session) (*stream, error) {
 	s.link.received, s.link.asked = &l.n.received, true
 	l.m.connects.WithLabelValues("ok").Inc()
 	l.n.connected.Store(true)
-	l.o.Logger.Info("reading the source", "source", l.o.Source, "server", info.Server, "version", info.Version,
-		"file", l.done.file, "pos", l.done.pos, "by_gtid", l.byGTID, "epoch", l.epoch)
+	l.o.Logger.Info("reading the source", "source", l.o.Source, "address", s.address, "server", info.Server,
+		"version", info.Version, "file", l.done.file, "pos", l.done.pos, "by_gtid", l.byGTID, "epoch", l.epoch)
 	return events, nil
 }
 

@@ -43,7 +43,7 @@ type fillServer struct {
 
 func (w *fills) server(address, name string) *fillServer {
 	s := &fillServer{fills: w, view: w.vis.watchFill(address), options: *w.o}
-	s.options.Address = address
+	s.options.Servers = NewServers(address)
 	if len(s.about(s.isMine)) > 0 {
 		s.vis.isDoubted(s.view)
 	}

@@ -95,7 +95,7 @@ func (k *Kin) Compare(ctx context.Context, position func(context.Context) (event
 		k.o.Alarms.Raise(alarm.SourceBehind,
 			fmt.Sprintf("source %s is read from server %s, and %s is server %s: without GTIDs this reader could not "+
 				"go on there, and whether it is the same database cannot be known; if it is another one, its changes are read by nobody: give it a source.name of its own",
-				k.o.Source, p.Server, k.o.Address, info.Server))
+				k.o.Source, p.Server, s.address, info.Server))
 		return nil
 	}
 	return k.grown(s, info, &p)
@@ -124,7 +124,9 @@ func (k *Kin) grown(s *session, info *SourceInfo, p *event.Position) error {
 }
 
 func (o *Options) foreign(info *SourceInfo, p *event.Position, reason string) error {
-	return &ForeignError{Source: o.Source, Address: o.Address, Server: info.Server, Was: p.Server, Reason: reason}
+	return &ForeignError{
+		Source: o.Source, Address: o.Servers.Current(), Server: info.Server, Was: p.Server, Reason: reason,
+	}
 }
 
 // compare reports whether the server surely has what p had. The error is a [*ForeignError] if it surely has another

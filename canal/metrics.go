@@ -61,6 +61,8 @@ type metrics struct {
 	// fillWait is how much later than the source fill servers have changes, and fillIn whether they are waited for.
 	fillWait *prometheus.HistogramVec
 	fillIn   *prometheus.GaugeVec
+	// streamed says which address the binlog comes from.
+	streamed *prometheus.GaugeVec
 }
 
 // Kinds of statement that are counted.
@@ -103,6 +105,10 @@ func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
 			Name: "freshet_source_fill_waited_for",
 			Help: "1 while final deletes wait for a server of source.fill_from, 0 while it is left out, by its address.",
 		}, []string{"server"}),
+		streamed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "freshet_source_streamed",
+			Help: "1 for the address of source.addresses that the binlog comes from, 0 for the others.",
+		}, []string{"server"}),
 	}
 	for _, r := range []string{"ok", "error"} {
 		m.connects.WithLabelValues(r)
@@ -115,7 +121,7 @@ func newMetrics(reg prometheus.Registerer, c *counters, heartbeat time.Duration,
 		Help: "Questions to the source about what everybody can read, by result.",
 	}, []string{"result"})
 	m.asks.answered, m.asks.failed = asks.WithLabelValues("answered"), asks.WithLabelValues("failed")
-	all := []prometheus.Collector{m.connects, m.statements, m.marks, m.epoch, m.fillWait, m.fillIn, asks}
+	all := []prometheus.Collector{m.connects, m.statements, m.marks, m.epoch, m.fillWait, m.fillIn, m.streamed, asks}
 	all = append(all, c.collectors(heartbeat)...)
 	all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "freshet_source_unconfirmed_batches",

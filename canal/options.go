@@ -36,8 +36,13 @@ type Options struct {
 	Source string
 	// Term is the term of this reader in marks; see [event.Mark].
 	Term uint64
-	// Address is the server's host:port, or the path of its Unix socket. Required.
+	// Address is the server's host:port, or the path of its Unix socket. Required, unless Servers are given.
 	Address string
+	// Servers are the addresses of one or several servers, and the one that is read; nil: Address alone. Several need
+	// GTIDs.
+	Servers *Servers
+	// Follow says that another canal, which has the same Servers, chooses the one to read.
+	Follow bool
 	// User and Password log in. The user needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: also BINLOG MONITOR)
 	// and SELECT on the mapped tables. User is required. The password is read at each login.
 	User     string
@@ -102,7 +107,10 @@ type Options struct {
 // withDefaults returns the options filled in, or all that is wrong with them.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
-	if o.Address == "" {
+	if o.Servers == nil && o.Address != "" {
+		o.Servers = NewServers(o.Address)
+	}
+	if o.Servers == nil || len(o.Servers.addresses) == 0 {
 		errs = append(errs, errors.New("no address"))
 	}
 	if o.User == "" {

@@ -126,7 +126,7 @@ func (o *Options) identify(s *session) (*SourceInfo, error) {
 		info.Flavor = event.MariaDB
 	}
 	if o.Flavor != "" && o.Flavor != info.Flavor {
-		return nil, fmt.Errorf("source %s is %s %s, but source.flavor says %s", o.Address, info.Flavor, info.Version,
+		return nil, fmt.Errorf("source %s is %s %s, but source.flavor says %s", s.address, info.Flavor, info.Version,
 			o.Flavor)
 	}
 	if info.Flavor == event.MariaDB {

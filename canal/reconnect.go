@@ -52,7 +52,8 @@ func (l *loop) newReconnect() *reconnect {
 		Backoff: retry.Backoff{Min: firstRetry, Max: lastRetry},
 		Reporter: &retry.Reporter{
 			Failed: func(err error) {
-				l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "address", l.o.Address, "error", words(err))
+				l.o.Logger.Warn("the source is not being read", "source", l.o.Source, "address", l.o.Servers.words(),
+					"error", words(err))
 			},
 			Kind: func(err error) (string, bool) { return words(err), true },
 		},

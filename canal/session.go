@@ -40,17 +40,33 @@ type session struct {
 	conn *client.Conn
 	link *link
 	stop func() bool // ends the watch over the context
+	// address is where it leads to.
+	address string
 }
 
-// connect opens a connection whose reads wait for at most timeout.
+// connect opens a connection to the server that is read, whose reads wait for at most timeout.
 func (o *Options) connect(ctx context.Context, timeout time.Duration) (*session, error) {
-	s, err := o.connectOnce(ctx, o.TLS != nil)
+	address, err := o.address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.connectTo(ctx, address, timeout)
+	if err != nil {
+		o.Servers.Lost()
+	}
+	return s, err
+}
+
+// connectTo does so to one of the servers.
+func (o *Options) connectTo(ctx context.Context, address string, timeout time.Duration) (*session, error) {
+	s, err := o.connectOnce(ctx, address, o.TLS != nil)
 	if o.TLSOptional && errors.Is(err, login.ErrNoTLS) {
-		s, err = o.connectOnce(ctx, false)
+		s, err = o.connectOnce(ctx, address, false)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("source %s: %w", o.Address, err)
+		return nil, fmt.Errorf("source %s: %w", address, err)
 	}
+	s.address = address
 	s.link.timeout = timeout
 	if err := s.exec("SET NAMES utf8mb4"); err != nil {
 		s.close()
@@ -72,12 +88,12 @@ func Session(ctx context.Context, o Options) (c *client.Conn, server string, clo
 	info, err := o.identify(s)
 	if err != nil {
 		s.close()
-		return nil, "", nil, fmt.Errorf("source %s: %w", o.Address, err)
+		return nil, "", nil, fmt.Errorf("source %s: %w", s.address, err)
 	}
 	return s.conn, info.Server, s.close, nil
 }
 
-func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error) {
+func (o *Options) connectOnce(ctx context.Context, address string, secure bool) (*session, error) {
 	s := &session{stop: func() bool { return true }}
 	dial := func(dctx context.Context, network, address string) (net.Conn, error) {
 		dctx, cancel := context.WithTimeout(dctx, dialTimeout)
@@ -91,9 +107,9 @@ func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error
 		s.stop = context.AfterFunc(ctx, func() { c.Close() })
 		return s.link, nil
 	}
-	at := login.Server{Address: o.Address, User: o.User, Password: o.Password}
+	at := login.Server{Address: address, User: o.User, Password: o.Password}
 	if secure {
-		at.TLS = o.TLS
+		at.TLS = named(o.TLS, address)
 	}
 	var err error
 	if s.conn, err = login.Connect(ctx, at, dial); err != nil {
@@ -107,6 +123,14 @@ func (o *Options) connectOnce(ctx context.Context, secure bool) (*session, error
 func (s *session) close() {
 	s.stop()
 	_ = s.conn.Close()
+}
+
+// quit ends it politely: servers log connections that break, and this one is opened every few seconds.
+func (s *session) quit() {
+	s.stop()
+	if s.conn.Quit() != nil {
+		_ = s.conn.Close()
+	}
 }
 
 // exec runs a statement that yields no rows.

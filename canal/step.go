@@ -102,7 +102,12 @@ func (c *Canal) Next(ctx context.Context) (*Step, error) {
 }
 
 // Close closes the connection that the steps come from. The caller of Next calls it.
-func (c *Canal) Close() { c.loop.hangUp() }
+func (c *Canal) Close() {
+	c.loop.hangUp()
+	if !c.o.Follow {
+		c.o.Servers.release()
+	}
+}
 
 // Handover is called before a batch of invalidations is handed on: last is the highest version in it. It returns for
 // how long all changes in the batch have been known to be visible to everybody, or [event.Unknown]; a mark will cover

@@ -137,7 +137,7 @@ func (t *tables) ask(ctx context.Context, f func(s *session, h *history) error) 
 		return err
 	}
 	if info.Server != t.l.server {
-		return fmt.Errorf("source %s: %s answers, but the stream comes from %s", t.l.o.Address, info.Server, t.l.server)
+		return fmt.Errorf("source %s: %s answers, but the stream comes from %s", s.address, info.Server, t.l.server)
 	}
 	return f(s, &history{l: t.l, info: info})
 }

@@ -13,16 +13,11 @@ import (
 type notYet struct {
 	// words are those of its words that a key must not have.
 	words map[string]string
-	// single are lists that must have no more than one item.
-	single []string
 }
 
 // unbuilt is the one table of what this version does not do. Who builds something deletes its line.
 func unbuilt() notYet {
-	return notYet{
-		words:  map[string]string{"redis.mode": string(RedisCluster)},
-		single: []string{"source.addresses"},
-	}
+	return notYet{words: map[string]string{"redis.mode": string(RedisCluster)}}
 }
 
 // refuseSettings reports the keys that ask for what is not built.
@@ -34,8 +29,6 @@ func (l *loader) refuseSettings() {
 		case strings.Join(values, ",") == strings.Join(k.def, ","):
 		case refuses(table.words, k.path, values):
 			l.refuse(l.place(k.path), k, values)
-		case slices.Contains(table.single, k.path) && len(values) > 1:
-			l.Add(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
 		}
 	}
 }

@@ -52,6 +52,10 @@ func (l *loader) without(effect string, do string, paths ...string) {
 
 func (l *loader) validateSource() {
 	s := l.config.Source
+	if s.Start.Kind == StartFile && len(s.Addresses) > 1 {
+		l.wrong("source.start", "a position by file is one of one server only, and source.addresses names several",
+			"write gtid:SET, or leave one address")
+	}
 	if s.Start.Kind != StartGTID {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 
 // checkQueries has the source prepare the queries of the mappings.
 func checkQueries(ctx context.Context, c *config.Config, r *Report) {
-	run, err := connect.Rebuilder(c, func(*rebuild.Options) {})
+	run, err := connect.Rebuilder(c, connect.Source(c).Servers, func(*rebuild.Options) {})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
 		return

@@ -42,7 +42,9 @@ func checkSource(ctx context.Context, c *config.Config, r *Report) {
 		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
 		return
 	}
-	r.add(OK, fmt.Sprintf("source %s is %s %s, server %s", o.Address, info.Flavor, info.Version, info.Server), "")
+	r.add(OK, fmt.Sprintf("source %s is %s %s, server %s", o.Servers.Current(), info.Flavor, info.Version,
+		info.Server), "")
+	checkServers(ctx, o, r)
 	if !info.LogBin {
 		r.add(Fail, "the source writes no binlog", "start it with log_bin: [mysqld] log-bin=binlog server-id=1")
 		return

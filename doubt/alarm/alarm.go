@@ -80,6 +80,8 @@ const (
 	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before;
 	// or without GTIDs, nobody can know.
 	SourceBehind Kind = "source_behind"
+	// SourceSplit: two servers of one source take writes, and each has transactions that the other lacks.
+	SourceSplit Kind = "source_split"
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
 	// cached from it may be stale.
 	ServerBehind Kind = "server_behind"
@@ -143,6 +145,7 @@ func Kinds() []Kind {
 		RetentionNear,
 		SourceAway,
 		SourceBehind,
+		SourceSplit,
 		ServerBehind,
 		FillServerLeftOut,
 		SourceShared,

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/proof/testbed"
+)
+
+const failoverProducts = 50
+
+// pair is a site with a primary, a replica that has a binlog, and both in source.addresses.
+type pair struct {
+	*site
+	replica *testbed.Server
+}
+
+func newPair(t *testing.T, source *testbed.Server) *pair {
+	t.Helper()
+	s := newSite(t, source)
+	for id := range failoverProducts {
+		s.write(id)
+	}
+	var replica *testbed.Server
+	if source.Flavor == testbed.FlavorMariaDB {
+		replica = testbed.MariaDB(t, "--binlog-row-metadata=FULL", "--log-slave-updates", "--read-only")
+		replica.Exec(t, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', "+
+			"MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1", source.Port), "START SLAVE")
+	} else {
+		replica = testbed.MySQL(t, "--read-only")
+		replica.Exec(t, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', "+
+			"SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1", source.Port), "START REPLICA")
+	}
+	s.hasAll(replica)
+	s.env = append(s.env, "FRESHET_SOURCE_ADDRESSES="+source.Addr+","+replica.Addr)
+	s.mappings = `
+  - {table: shop.product, keys: ["product:{id}"]}
+  - {table: shop.product, keys: ["view:{id}"], rebuild: {query: "SELECT price FROM shop.product WHERE id = :id", as: string}}`
+	return &pair{s, replica}
+}
+
+// promote has the replica take writes, and readers and writers go to it.
+func (p *pair) promote() {
+	p.t.Helper()
+	what := "REPLICA"
+	if p.source.Flavor == testbed.FlavorMariaDB {
+		what = "SLAVE"
+	}
+	p.replica.Exec(p.t, "STOP "+what, "RESET "+what+" ALL", "SET GLOBAL read_only = 0")
+	p.source = p.replica
+}
+
+// load has writers change products on a server until the returned function is called.
+func (p *pair) load(server *testbed.Server) (stop func()) {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	var g sync.WaitGroup
+	for w := range 2 {
+		g.Go(func() {
+			for id := w; ctx.Err() == nil; id = (id + 2) % failoverProducts {
+				server.Exec(p.t, "UPDATE shop.product SET price = price + 1 WHERE id = "+strconv.Itoa(id)) // whole, or not at all
+			}
+		})
+	}
+	return func() {
+		cancel()
+		g.Wait()
+	}
+}
+
+// staleViews returns the views that are not what the source has.
+func (p *pair) staleViews() (stale []string) {
+	p.t.Helper()
+	for id, price := range pricesOn(p.t, p.source) {
+		key := "view:" + strconv.Itoa(id)
+		if got := p.redis.Client().Get(p.t.Context(), key).Val(); got != strconv.Itoa(price) {
+			stale = append(stale, fmt.Sprintf("%s is %q, want %d", key, got, price))
+		}
+	}
+	return stale
+}
+
+// rows is how many row changes a process has read.
+func (s *site) rows() uint64 {
+	if st := s.status(); st != nil {
+		return st.Rows
+	}
+	return 0
+}
+
+// failOver kills the primary right after a load, has the replica take over, and goes on with the load there. reader
+// reads the binlog, and deletes finishes the keys.
+func (p *pair) failOver(reader, deletes *site) {
+	t := p.t
+	stop := p.fillFrom(p.source, failoverProducts)
+	writers := p.load(p.source)
+	testbed.Eventually(t, patience, "much is read", func() bool { return reader.rows() > 300 })
+	writers()
+	p.hasAll(p.replica)
+	stop()
+	old := p.source
+	testbed.Must(t, old.Kill())
+	p.promote()
+	stop = p.fillFrom(p.replica, failoverProducts)
+	before := reader.rows()
+	writers = p.load(p.replica)
+	testbed.Eventually(t, patience, "much is read of the new primary", func() bool { return reader.rows() > before+300 })
+	// The old one comes back, and somebody writes there.
+	testbed.Must(t, old.Start(t.Context()))
+	old.Exec(t, "UPDATE shop.product SET price = 1000000 WHERE id = 1")
+	before = reader.rows()
+	testbed.Eventually(t, patience, "the new one is read on", func() bool { return reader.rows() > before+100 })
+	writers()
+	p.source.Exec(t, "UPDATE shop.product SET price = price + 1")
+	deletes.await("all is finished", func(st *app.Status) bool {
+		return st.InFlight+st.Pending == 0 && st.RebuildQueue == 0 && len(p.staleViews()) == 0
+	})
+	stop()
+	if stale := p.stalePrices(); len(stale) > 0 {
+		t.Errorf("%v are stale", stale)
+	}
+	st := reader.status()
+	if st.Source.Address != p.replica.Addr {
+		t.Errorf("the source is said to be at %s, and is at %s", st.Source.Address, p.replica.Addr)
+	}
+	if len(st.Doubts) > 0 {
+		t.Errorf("doubts %+v", st.Doubts)
+	}
+}
+
+// The primary is killed under load, and its replica takes over: deletes and queries go on there, with no stale key in
+// the end.
+func TestAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, source *testbed.Server) {
+		p := newPair(t, source)
+		if out := p.ask("check"); !strings.Contains(out, p.replica.Addr+" is server ") ||
+			!strings.Contains(out, "and is a replica, read only") {
+			t.Errorf("check says\n%s", out)
+		}
+		r := p.run()
+		p.failOver(p.site, p.site)
+		p.ask("invalidate", "--table", "shop.product", "--where", "id < 10", "--wait") // reads rows, where the marks are of
+		checked := p.start("check")
+		if code := checked.Wait(t, patience); code != exitFailed ||
+			!strings.Contains(checked.Stdout(), "each has transactions that the other lacks") {
+			t.Errorf("check ends with %d and says\n%s", code, checked.Stdout())
+		}
+		r.Stop(t, patience)
+	})
+}
+
+// With Kafka an invalidator runs the queries, and learns from the marks which server is read.
+func TestAroundKafkaAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, testbed.MariaDB(t, "--binlog-row-metadata=FULL"))
+	p.site = p.around(t, testbed.SharedKafka(t))
+	reader, a := p.part("reader"), p.part("invalidator")
+	a.readsRows, a.extra = true, "mappings: "+p.mappings+"\n"
+	reading, invalidating := reader.start("reader"), a.start("invalidator")
+	reader.awaitFresh()
+	a.awaitFresh()
+	p.failOver(reader, a)
+	a.ask("invalidate", "--table", "shop.product", "--where", "id < 10", "--wait")
+	invalidating.Stop(t, patience)
+	reading.Stop(t, patience)
+}
