@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,43 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", name, named)
 			}
 		}
+	}
+}
+
+// Each case of the table has a test, and a mutant that one of its tests catches.
+func TestEveryCaseHasATestAndAMutant(t *testing.T) {
+	_, page, _ := strings.Cut(files(t, ".md")["docs/guarantees.md"], "\n## What goes wrong elsewhere\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	mutants := files(t, ".patch")
+	tested := regexp.MustCompile(`(?m)^Test: (Test\w+)`)
+	n := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| (.*) \|$`).FindAllStringSubmatch(page, -1) {
+		n++
+		cells := strings.Split(row[2], " | ")
+		if row[1] != strconv.Itoa(n) || len(cells) != 4 || !strings.Contains(cells[2], "`Test") {
+			t.Errorf("row %s is not case %d with a test and mutants: %q", row[1], n, cells)
+			continue
+		}
+		named := regexp.MustCompile("`([a-z/]+)/([a-z-]+)`").FindAllStringSubmatch(cells[3], -1)
+		if len(named) == 0 {
+			t.Errorf("case %d names no mutant", n)
+		}
+		for _, m := range named {
+			dir := m[1]
+			if dir == "write" || dir == "scope" {
+				dir = "invalidator/" + dir
+			}
+			text, found := mutants[dir+"/testdata/mutants/"+m[2]+".patch"]
+			switch test := tested.FindStringSubmatch(text); {
+			case !found:
+				t.Errorf("case %d names the mutant %s of %s, which does not exist", n, m[2], dir)
+			case test == nil || !strings.Contains(cells[2], "`"+test[1]+"`"):
+				t.Errorf("case %d names the mutant %s, and not the test that catches it: %v", n, m[2], test)
+			}
+		}
+	}
+	if n != 22 {
+		t.Errorf("%d cases were found, want 22", n)
 	}
 }
 
