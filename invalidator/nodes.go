@@ -191,8 +191,7 @@ func (e *Engine) adopt(ctx context.Context, l *Layout, gone *sync.WaitGroup) {
 }
 
 // Masters returns the masters of the cluster as the engine knows them, and whose each slot is: it sends no key
-// elsewhere.
-// It may be called by any goroutine.
+// elsewhere. It may be called by any goroutine.
 func (e *Engine) Masters() (masters []Master, owner *[Slots]int16) {
 	l := e.adopted.Load()
 	if l == nil {
