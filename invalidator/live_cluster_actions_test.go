@@ -50,8 +50,10 @@ func TestEveryActionWhileSlotsMove(t *testing.T) {
 		c.do(
 			thing{"text", event.ActionRebuild, event.IntentPut, text, []string{n}},
 			thing{"whole", event.ActionRebuild, event.IntentPut, &event.Effect{As: event.FormHash}, []string{"a", n, "b", n}},
-			thing{"gone", event.ActionRebuild, event.IntentRemove, &event.Effect{Missing: true, MissingValue: "none",
-				MissingTTL: time.Hour}, nil},
+			thing{"gone", event.ActionRebuild, event.IntentRemove, &event.Effect{
+				Missing: true, MissingValue: "none",
+				MissingTTL: time.Hour,
+			}, nil},
 			thing{"fields", event.ActionHash, event.IntentPut, &event.Effect{}, []string{"f", n}},
 			thing{"fields", event.ActionHash, event.IntentForget, nil, []string{"g"}},
 			thing{"members", event.ActionSet, event.IntentRemove, &event.Effect{}, []string{strconv.Itoa(round - 1)}},
@@ -59,8 +61,10 @@ func TestEveryActionWhileSlotsMove(t *testing.T) {
 			thing{"scores", event.ActionZSet, event.IntentPut, &event.Effect{}, []string{"m", n}},
 			thing{"soft", event.ActionExpire, event.IntentForget, &event.Effect{In: time.Minute}, nil},
 			thing{"gen", event.ActionIncr, event.IntentForget, nil, nil},
-			thing{"told", event.ActionDelete, event.IntentForget, &event.Effect{Publish: true, Stream: true, MaxLen: 1000},
-				[]string{"changes", n, "log", n}},
+			thing{
+				"told", event.ActionDelete, event.IntentForget, &event.Effect{Publish: true, Stream: true, MaxLen: 1000},
+				[]string{"changes", n, "log", n},
+			},
 		)
 	}
 	keys := []string{"text", "whole", "gone", "fields", "members", "scores", "soft", "gen", "told", "log"}

@@ -160,9 +160,11 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 				{{"other", "0-19", other.server, "b", false}},
 			}, nil,
 		},
-		"a node is silent":          {[][]answer{{silent, other}, {one, other}}, nil},
-		"a node is started again":   {[][]answer{{one, {"other", "10-19", again, "b", false}}}, []string{"b"}},
-		"its stamp is an older one": {[][]answer{{one, {"other", "10-19", other.server, "of before", false}}}, []string{"of before"}},
+		"a node is silent":        {[][]answer{{silent, other}, {one, other}}, nil},
+		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", false}}}, []string{"b"}},
+		"its stamp is an older one": {
+			[][]answer{{one, {"other", "10-19", other.server, "of before", false}}}, []string{"of before"},
+		},
 		"a node is started again, and has other slots": {
 			[][]answer{{{"one", "0-8", one.server, "a", false}, {"other", "9-19", again, "b", false}}}, []string{""},
 		},
