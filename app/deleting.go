@@ -42,11 +42,17 @@ type deleting struct {
 	redis   *invalidator.Single
 	cluster *invalidator.Nodes
 	named   fmt.Stringer
-	// identity notices when Redis is not what it was. With a cluster it is nil: see ADR 21, "Not yet".
-	identity *identity.Watch
+	// identity notices when Redis is not what it was.
+	identity watching
 	hot      *hot.Sketch
 	// alongside are what runs as long as the engine.
 	alongside []func(context.Context) error
+}
+
+// watching is an [identity.Watch], or one of a cluster.
+type watching interface {
+	Run(ctx context.Context) error
+	Unheard() (since time.Time, why error)
 }
 
 // stamping says what Redis is stamped with, and where, and whether by this process: see [identity.Deps].
@@ -67,7 +73,7 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 	}
 	var err error
 	if c.Redis.Mode == config.RedisCluster {
-		err = d.connectCluster(p, &deps)
+		err = d.connectCluster(p, s, &deps)
 	} else {
 		err = d.connect(p, s, &deps)
 	}
@@ -106,7 +112,8 @@ func (p *process) newDeleting(log eventlog.Output, letters letterStore, freshAsO
 // connect makes the connections to the one Redis server.
 func (d *deleting) connect(p *process, s stamping, deps *invalidator.Deps) error {
 	c := p.config
-	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) error { return d.identity.Look(ctx, c) })
+	var watch *identity.Watch
+	client, err := connect.Redis(c, func(ctx context.Context, c *redis.Conn) error { return watch.Look(ctx, c) })
 	if err != nil {
 		return err
 	}
@@ -114,32 +121,69 @@ func (d *deleting) connect(p *process, s stamping, deps *invalidator.Deps) error
 	p.later("redis", client.Close)
 	looks := client.Looking()
 	p.later("looks at redis", looks.Close)
-	who := identity.Options{
-		Address: connect.RedisName(c), DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
-		Source: c.Source.Name, Window: c.Redis.FailoverWindow,
+	who, what := d.whoRedisWas(p, s)
+	who.Redis, who.Moved = looks, func() { d.moved(client) }
+	if watch, err = identity.New(who, what); err != nil {
+		return err
 	}
-	if c.EventLog.Kind == config.EventLogKafka {
-		who.Source, who.Group = "", c.EventLog.Kafka.Group
-	}
-	d.identity, err = identity.New(identity.Deps{
-		Redis: looks, Moved: d.moved, Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
-		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
-	}, who)
-	if err == nil {
-		d.alongside = append(d.alongside, d.identity.Run)
-	}
-	return err
+	d.identity = watch
+	d.alongside = append(d.alongside, watch.Run)
+	return nil
 }
 
 // connectCluster makes the connections to the nodes of a cluster.
-func (d *deleting) connectCluster(p *process, deps *invalidator.Deps) error {
+func (d *deleting) connectCluster(p *process, s stamping, deps *invalidator.Deps) error {
 	nodes, err := connect.Cluster(p.config)
 	if err != nil {
 		return err
 	}
 	d.cluster, d.named, deps.Cluster = nodes, nodes, nodes
 	p.later("redis", nodes.Close)
+	who, what := d.whoRedisWas(p, s)
+	what.Address = nodes.String()
+	watch, err := identity.NewCluster(who, what, d.masters)
+	if err != nil {
+		return err
+	}
+	nodes.Connected(func(ctx context.Context, address string, c *redis.Conn) error { return watch.Look(ctx, address, c) })
+	d.identity = watch
+	d.alongside = append(d.alongside, watch.Run)
 	return nil
+}
+
+// whoRedisWas is what all that watches Redis works with.
+func (d *deleting) whoRedisWas(p *process, s stamping) (identity.Deps, identity.Options) {
+	c := p.config
+	what := identity.Options{
+		Address: connect.RedisName(c), DB: c.Redis.DB, Prefix: c.Redis.KeyPrefix,
+		Source: c.Source.Name, Window: c.Redis.FailoverWindow,
+	}
+	if c.EventLog.Kind == config.EventLogKafka {
+		what.Source, what.Group = "", c.EventLog.Kafka.Group
+	}
+	return identity.Deps{
+		Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
+		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
+	}, what
+}
+
+// masters are those of the cluster, as the engine has them: what a former owner of a slot acknowledges after a master
+// is listed with it finishes nothing.
+func (d *deleting) masters() (members []identity.Member) {
+	masters, owner := d.engine.Masters()
+	for _, m := range masters {
+		member := identity.Member{ID: m.ID, Address: m.Address, Redis: m.Looking}
+		for slot, n := range owner {
+			if n >= 0 && n == m.Ordinal {
+				member.Slots.Add(uint16(slot))
+			}
+		}
+		if node := m.Node; node != nil {
+			member.Moved = func() { d.moved(node) }
+		}
+		members = append(members, member)
+	}
+	return members
 }
 
 // searched is Redis as a scope sees it.
@@ -150,10 +194,10 @@ func (d *deleting) searched() scope.Redis {
 	return scope.Single{Client: d.redis.Client()}
 }
 
-// moved leaves the server that Redis was.
-func (d *deleting) moved() {
-	d.redis.Leave()
-	d.engine.Moved()
+// moved leaves the server that Redis, or a node of it, was.
+func (d *deleting) moved(was *invalidator.Single) {
+	was.Leave()
+	d.engine.Moved(was)
 }
 
 // shortestD returns the shortest second delete of the mappings; 0 when none has any.
@@ -217,9 +261,7 @@ func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
 	s.Redis = &RedisStatus{Address: d.named.String(), Up: engine.RedisUp, Sentence: engine.Redis}
-	if d.identity != nil {
-		s.unheard, s.unheardWhy = d.identity.Unheard()
-	}
+	s.unheard, s.unheardWhy = d.identity.Unheard()
 	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
 	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue
 	s.InFlight, s.Pending, s.OldestUnfinished = engine.InFlight, engine.Pending, engine.OldestUnfinished.Seconds()

@@ -108,7 +108,7 @@ var mayImport = map[string][]string{
 		"event", "eventlog", "retry", "config/spec", "event/document", "router/query", "router", "router/shape",
 		"router/keyspace",
 	},
-	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry"},
+	"invalidator/identity": {"event", "doubt/alarm", "doubt", "retry", "invalidator/write"},
 	"invalidator": {
 		"credential", "event", "eventlog", "event/asof", "retry", "doubt/alarm", "doubt", "event/latency",
 		"invalidator/write",

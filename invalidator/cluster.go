@@ -26,9 +26,10 @@ type ClusterOptions struct {
 
 // Nodes is a [Cluster] of Redis, each of its nodes a [Single]. It connects when it is first used.
 type Nodes struct {
-	options ClusterOptions
-	asking  sync.WaitGroup
-	reading sync.Mutex // one asks at a time
+	options   ClusterOptions
+	connected func(ctx context.Context, address string, c *redis.Conn) error
+	asking    sync.WaitGroup
+	reading   sync.Mutex // one asks at a time
 
 	mu sync.Mutex
 	// singles are the nodes of the last layout, by id and address.
@@ -74,10 +75,19 @@ func NewNodes(o ClusterOptions) (*Nodes, error) {
 	return c, nil
 }
 
+// Connected has each new connection to a node be given to a function, with the node's address, before it is used, as
+// [SingleOptions].Connected is. It must be called before anything is asked.
+func (c *Nodes) Connected(f func(ctx context.Context, address string, c *redis.Conn) error) {
+	c.connected = f
+}
+
 // node returns a client of the node at an address.
 func (c *Nodes) node(addr string) (*Single, error) {
 	o := c.options.Node
 	o.Address = addr
+	if connected := c.connected; connected != nil {
+		o.Connected = func(ctx context.Context, conn *redis.Conn) error { return connected(ctx, addr, conn) }
+	}
 	return NewSingle(o)
 }
 
@@ -271,6 +281,15 @@ func (c *Nodes) layOut(masters map[string]seenNode) (*Layout, error) {
 				l.Takers[uint16(s)] = n
 			}
 			errs = append(errs, err)
+		}
+	}
+	for id, n := range masters {
+		if looked := c.looks[n.addr]; looked != nil {
+			m := Master{ID: id, Address: n.addr, Looking: looked.client, Node: kept[clusterNode{id, n.addr}], Ordinal: -1}
+			if at, has := ordinals[id]; has {
+				m.Ordinal = at
+			}
+			l.Masters = append(l.Masters, m)
 		}
 	}
 	for key, s := range c.singles {

@@ -29,6 +29,7 @@ type Engine struct {
 	// topology is where keys are sent. cluster says how it changes; nil: it never does.
 	topology atomic.Pointer[topology]
 	cluster  Cluster
+	adopted  atomic.Pointer[Layout] // the last layout of cluster
 	// gentlePace paces the gentle lanes of all nodes together.
 	gentlePace *pacer
 	// readings is how often the topology was read, and readNow has it read again.
@@ -202,11 +203,13 @@ func (e *Engine) Mark(m event.Mark) {
 	}
 }
 
-// Moved says that Redis is another server from now on, and that the connections to the one before have been left. It
+// Moved says that a node is another server from now on, and that the connections to the one before have been left. It
 // may be called by any goroutine.
-func (e *Engine) Moved() {
+func (e *Engine) Moved(r Redis) {
 	for _, n := range e.topology.Load().nodes {
-		n.health.watch.move(e.clock())
+		if n.redis == r {
+			n.health.watch.move(e.clock())
+		}
 	}
 }
 

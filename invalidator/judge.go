@@ -108,10 +108,12 @@ func (s *partitionLoop) awaitMark(u *unit) {
 // visible in about the order in which they come here; one that would be due before its predecessor waits for it.
 func (s *partitionLoop) enqueueDue(u *unit) {
 	l := s.outboxTo(u.node)
-	i := slices.IndexFunc(l.due, func(q *dueQueue) bool { return q.d == u.d && q.class == u.class })
+	i := slices.IndexFunc(l.due, func(q *dueQueue) bool {
+		return q.d == u.d && q.class == u.class && q.asks == u.asks
+	})
 	if i < 0 {
 		i = len(l.due)
-		l.due = append(l.due, &dueQueue{d: u.d, class: u.class})
+		l.due = append(l.due, &dueQueue{d: u.d, class: u.class, asks: u.asks})
 	}
 	if u.queued == 0 {
 		u.queued = s.engine.clock()

@@ -184,7 +184,11 @@ func (c *liveCluster) caughtUp() {
 
 // of returns the slot of a row's key, the node that has it, and another node.
 func (c *liveCluster) of(row int) (slot int, has, other *testbed.RedisServer) {
-	slot = int(write.Names{}.Slot(c.key(row)))
+	return c.slotOf(int(write.Names{}.Slot(c.key(row))))
+}
+
+// slotOf returns a slot, the node that has it, and another node.
+func (c *liveCluster) slotOf(slot int) (is int, has, other *testbed.RedisServer) {
 	for _, m := range c.cluster.Masters {
 		if slices.Contains(c.cluster.Slots(c, m), slot) {
 			has = m
@@ -241,7 +245,17 @@ func TestASlotThatIsBeingMovedServesItsKeys(t *testing.T) {
 			t.Errorf("%d keys are at the node that takes the slot", n)
 		}
 	}
-	if c.log.watermark() == c.fetched {
+	// Other keys, whose changes come later, have their final delete.
+	waiting := c.fetched
+	for row := range 2 {
+		before := c.engine.Acknowledged()
+		c.commit(10 + row)
+		testbed.Eventually(t, time.Minute, "another key is deleted", func() bool { return c.engine.Acknowledged() > before })
+		testbed.Must(t, c.client.Set(t.Context(), c.key(10+row), "old", 0).Err())
+		testbed.Eventually(t, time.Minute, "another key is deleted again",
+			func() bool { return errors.Is(c.client.Get(t.Context(), c.key(10+row)).Err(), redis.Nil) })
+	}
+	if c.log.watermark() >= waiting {
 		t.Error("finished while the slot is being moved")
 	}
 	c.cluster.EndMove(t, slot, has, other)

@@ -77,6 +77,8 @@ type partitionLoop struct {
 type dueQueue struct {
 	d     time.Duration
 	class class
+	// asks says that their slots are being moved, for nobody knows how long: nothing else may wait for them.
+	asks  bool
 	units fifo[*unit]
 }
 

@@ -166,6 +166,7 @@ func (e *Engine) adopt(ctx context.Context, l *Layout, gone *sync.WaitGroup) {
 		n.health.routed = now
 		t.nodes, fresh = append(t.nodes, n), append(fresh, n)
 	}
+	defer e.adopted.Store(l)
 	if same := t.slots.take(l, t.nodes, was, now); same && len(fresh) == 0 && len(t.nodes) == len(was.nodes) {
 		e.read()
 		return
@@ -187,6 +188,16 @@ func (e *Engine) adopt(ctx context.Context, l *Layout, gone *sync.WaitGroup) {
 	e.log.Info("slots of the cluster have other nodes", "cluster", e.cluster.String(), "nodes", len(t.nodes))
 	e.room.changed()
 	e.read()
+}
+
+// Masters returns the masters of the cluster as the engine knows them, and whose each slot is: it sends no key
+// elsewhere. It may be called by any goroutine.
+func (e *Engine) Masters() (masters []Master, owner *[Slots]int16) {
+	l := e.adopted.Load()
+	if l == nil {
+		return nil, nil
+	}
+	return l.Masters, &l.Owner
 }
 
 // read says that the topology was read.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -72,6 +73,19 @@ type Layout struct {
 	Owner [Slots]int16
 	// Takers are the ordinals of the nodes that slots are being moved to.
 	Takers map[uint16]int16
+	// Masters are all that are known, those without slots as well. The engine hands them on only: [Engine.Masters].
+	Masters []Master
+}
+
+// Master is a master of a Redis Cluster.
+type Master struct {
+	// ID is by which name the cluster knows it, Address host:port.
+	ID, Address string
+	// Looking makes a new connection for each look at the server.
+	Looking *redis.Client
+	// Node is where keys are sent, nil if it has no slots; Ordinal is that in [Layout].Nodes.
+	Node    *Single
+	Ordinal int16
 }
 
 // Deps are what an [Engine] works with. Store is required, and either Redis or Cluster.

@@ -38,8 +38,9 @@ var renewing = redis.NewScript(stampScript)
 // stamp is what is known of the stamp.
 type stamp struct {
 	mu sync.Mutex
-	// name tells the key from those of others; "" before it is known.
-	name string
+	// key is where it is; named is set once that is known. "": the server has no slot for one, and holds no key of ours.
+	key   string
+	named bool
 	// leads says that this process moves it, and reign tells one time that it did, or did not, from the others.
 	leads bool
 	reign int
@@ -86,15 +87,24 @@ func (s *stamp) lead(leads bool) bool {
 	return leads
 }
 
-// asked returns the key to ask for, and what it was last known to hold; "" for the key while its name is not known.
-func (w *Watch) asked() (key string, before held) {
+// asked returns the key to ask for, and what it was last known to hold; false while it is not known.
+func (w *Watch) asked() (key string, before held, named bool) {
 	s := &w.stamp
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.name == "" {
-		return "", held{}
+	return s.key, s.now(), s.named
+}
+
+// place says where the stamp is from now on. What was known of another one says nothing of it.
+func (s *stamp) place(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named && s.key == key {
+		return
 	}
-	return w.options.Prefix + StampKey + s.name, s.now()
+	s.key, s.named = key, true
+	s.begun, s.last, s.next = false, "", ""
+	s.reign++
 }
 
 // known returns what the stamp was last known to hold.
@@ -154,7 +164,7 @@ func (w *Watch) renew(ctx context.Context, was known) {
 		place, ok = s.next, true // it was asked for before, and nobody knows whether it was done
 	}
 	held := s.last
-	ok = ok && s.begun && place != held
+	ok = ok && s.begun && place != held && s.key != ""
 	if ok {
 		s.next = place
 	}
@@ -162,7 +172,7 @@ func (w *Watch) renew(ctx context.Context, was known) {
 	if !ok {
 		return
 	}
-	key, _ := w.asked()
+	key, _, _ := w.asked()
 	done, err := renewing.Run(ctx, w.deps.Redis, []string{key}, was.Run, was.Repl, held, place).Bool()
 	w.refused(key, err)
 	s.mu.Lock()

@@ -32,7 +32,7 @@ func (r *rig) finish(place string) {
 }
 
 func (r *rig) stampText() string {
-	key, _ := r.watch.asked()
+	key, _, _ := r.watch.asked()
 	return r.server.Client().Get(r.Context(), key).Val()
 }
 
@@ -101,7 +101,7 @@ func TestAPromotedReplicaSaysWhatItLacks(t *testing.T) {
 func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
-	key, _ := r.watch.asked()
+	key, _, _ := r.watch.asked()
 	dump := r.server.Client().Dump(t.Context(), key).Val()
 	r.finish("b")
 	testbed.Must(t, r.server.Client().RestoreReplace(t.Context(), key, 0, dump).Err())
@@ -276,7 +276,7 @@ func TestAFollowerThatLeadsGoesOnWithTheStamp(t *testing.T) {
 		leader, follower = follower, leader
 	}
 	leader.doubtful("")
-	key, _ := leader.watch.asked()
+	key, _, _ := leader.watch.asked()
 	leader.server.Do(t, "set", key, "b")
 	follower.look()
 	leader.look()
@@ -322,8 +322,8 @@ func TestTheStampIsAskedForOnceItsNameIsKnown(t *testing.T) {
 		t.Error("who Redis is was compared with nobody")
 	}
 	leader, follower := newGroup(t, r.server)
-	one, _ := leader.watch.asked()
-	other, _ := follower.watch.asked()
+	one, _, _ := leader.watch.asked()
+	other, _, _ := follower.watch.asked()
 	if one != "freshet:stamp:g@cluster" || one != other {
 		t.Errorf("the stamps are %s and %s", one, other)
 	}
@@ -392,7 +392,7 @@ func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
 				t.Fatalf("the stamp has moved %d times only", len(places))
 			}
 			r.compare()
-			key, _ := r.watch.asked()
+			key, _, _ := r.watch.asked()
 			server.Do(t, "set", key, places[len(places)/2])
 			r.watch.renew(t.Context(), r.was)
 			r.watch.Look(t.Context(), server.Client())
@@ -413,7 +413,7 @@ func TestWhatAFollowerThatComesLateDeletedIsInDoubt(t *testing.T) {
 		func() bool { return next.Client().DBSize(t.Context()).Val() == 1 })
 	leader.look() // a master has another name once it has a replica
 	follower.look()
-	key, _ := leader.watch.asked()
+	key, _, _ := leader.watch.asked()
 	next.Do(t, "replicaof", "no", "one")
 	leader.server = next
 	leader.look()
@@ -445,7 +445,7 @@ func TestWhatTheOperatorSaysComesOnTopOfTheStamp(t *testing.T) {
 			r.begin()
 			r.finish("a")
 			if c.stamp == "" {
-				key, _ := r.watch.asked()
+				key, _, _ := r.watch.asked()
 				r.server.Do(t, "del", key)
 				r.server.Do(t, "set", "k", "old")
 			}

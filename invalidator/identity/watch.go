@@ -147,15 +147,28 @@ func (w *Watch) hears(err error) {
 // compared by [Watch.Run]. It fails if no answer came, or only half of one: the connection must not be used then, since
 // the answer may come yet, and would be taken for that to somebody else's command.
 func (w *Watch) Look(ctx context.Context, c redis.Cmdable) error {
-	key, before := w.asked()
-	if key == "" {
+	key, before, named := w.asked()
+	if !named {
 		return nil // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
+	}
+	if key == "" {
+		info, err := c.Info(ctx).Result()
+		w.answered(info, err, found{})
+		var answer redis.Error
+		if errors.As(err, &answer) {
+			return nil
+		}
+		return err
 	}
 	pipe := c.Pipeline()
 	info, held := pipe.Info(ctx), pipe.Get(ctx, key)
 	_, _ = pipe.Exec(ctx) // each has its own error
 	err := info.Err()
 	var answer redis.Error
+	if err == nil && (redis.HasErrorPrefix(held.Err(), "CLUSTERDOWN") || redis.HasErrorPrefix(held.Err(), "MOVED")) {
+		w.hears(nil)
+		return nil // it does not know yet what it has to serve: its stamp would be missing from what it says
+	}
 	if lost := held.Err(); err == nil && lost != nil && !errors.As(lost, &answer) {
 		err = lost // only half of the answer came: it is asked again
 	}
@@ -297,18 +310,26 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		w.stamp.confirm(s.stamp)
 		return is, nil
 	}
-	for _, l := range w.lacks(was, s, is, before) {
+	if err := w.doubt(ctx, why, s, w.lacks(was, s, is, before)); err != nil {
+		return is, err
+	}
+	w.stamp.adopt(s.stamp) // durable first: nothing else says how old the data is
+	return is, nil
+}
+
+// doubt records that keys may be back in a Redis. It fails only with ctx.
+func (w *Watch) doubt(ctx context.Context, why string, s seen, lacks []lack) error {
+	for _, l := range lacks {
 		if err := w.deps.Doubts.Record(ctx, doubt.Doubt{
 			Cause: alarm.RedisChanged, Source: w.options.Source, Group: w.options.Group, Subject: w.options.Address,
 			From: l.from,
 			Message: fmt.Sprintf("redis %s is not what it was: %s; it holds %d keys, and those that were deleted %s may be back",
 				w.options.Address, why, s.keys, l.since),
 		}); err != nil {
-			return is, err
+			return err
 		}
 	}
-	w.stamp.adopt(s.stamp) // durable first: nothing else says how old the data is
-	return is, nil
+	return nil
 }
 
 // lack is from where on changes may not have reached a Redis, and the same in words; "" if that is not known.
@@ -377,9 +398,7 @@ func (w *Watch) load(ctx context.Context) (was known, err error) {
 	if was.Stamp == "" {
 		was.Stamp = rand.Text()[:12]
 	}
-	w.stamp.mu.Lock()
-	defer w.stamp.mu.Unlock()
-	w.stamp.name = was.Stamp
+	w.stamp.place(w.options.Prefix + StampKey + was.Stamp)
 	return was, err
 }
 

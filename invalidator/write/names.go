@@ -143,6 +143,9 @@ var crcTable = func() (t [256]uint16) {
 	return t
 }()
 
+// SlotTag returns a hash tag of the slot: what stands between braces in a key that is to lie there.
+func SlotTag(slot uint16) string { return strconv.FormatUint(uint64(slotNumbers()[slot%Slots]), 10) }
+
 // slotNumbers holds for each slot the least number whose decimal text lies in it. It is made when a key with odd
 // braces is met for the first time: some milliseconds.
 var slotNumbers = sync.OnceValue(func() *[Slots]uint32 {

@@ -1,0 +1,228 @@
+package identity
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/doubt/doubttest"
+)
+
+// told is a cluster of which a test says what each master has and answers.
+type told struct {
+	*clusterRig
+	list  []Member
+	watch *Cluster
+}
+
+// answer is what a master answers: who it is, and the stamp that it holds.
+type answer struct {
+	id, slots string
+	server    server
+	stamp     string
+	silent    bool
+}
+
+func newTold(t *testing.T) *told {
+	t.Helper()
+	r := &clusterRig{T: t, facts: &doubttest.Memory{}, book: mustBook(t)}
+	c := &told{clusterRig: r}
+	w, err := NewCluster(Deps{Facts: r.facts, Doubts: r.book}, Options{Address: "the cluster", Source: "shop"},
+		func() []Member { return c.list })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.watch = w
+	c.begin()
+	return c
+}
+
+func (c *told) begin() {
+	c.Helper()
+	c.watch.watched = map[string]*watched{}
+	if err := c.watch.load(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// look is a look at all masters that there are.
+func (c *told) look(answers ...answer) {
+	c.Helper()
+	c.list = nil
+	for _, a := range answers {
+		m := Member{ID: a.id, Address: a.id + ":6379"}
+		if err := m.Slots.UnmarshalText([]byte(a.slots)); err != nil {
+			c.Fatal(err)
+		}
+		c.list = append(c.list, m)
+	}
+	c.watch.follow()
+	for _, a := range answers {
+		if a.silent {
+			continue
+		}
+		w := c.watch.watched[a.id+":6379"].watch
+		_, before, _ := w.asked()
+		w.answers = append(w.answers, seen{a.server, time.Now(), w.stamp.find(before, a.stamp, nil)})
+	}
+	_, fine, err := c.watch.compareAll(c.Context())
+	if err == nil {
+		_, err = c.watch.settle(c.Context(), fine)
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.watch.keep(c.Context())
+}
+
+// holds checks whose data the slots of a master are.
+func (c *told) holds(id, slots string) {
+	c.Helper()
+	n := c.watch.nodes[id]
+	if n == nil {
+		if slots != "none" {
+			c.Fatalf("%s is not known", id)
+		}
+		return
+	}
+	if text, _ := n.Slots.MarshalText(); string(text) != slots {
+		c.Fatalf("%s has the slots %q, want %q", id, text, slots)
+	}
+}
+
+// full is a server that has been up for long, and has keys.
+func full(name string) server {
+	return server{run: "run " + name, repl: "repl " + name, keys: 10, loaded: 5, uptime: time.Hour}
+}
+
+func TestWhatOfAClusterIsInDoubt(t *testing.T) {
+	heir := full("heir")
+	heir.parent = "repl one"
+	orphan := heir
+	orphan.parent = "repl of a time that nobody has seen"
+	empty := full("new")
+	empty.loaded = 0
+	again := full("other")
+	again.run, again.uptime = "run again", 0
+	one, other := answer{"one", "0-9", full("one"), "a", false}, answer{"other", "10-19", full("other"), "b", false}
+	silent := answer{id: "one", slots: "0-9", silent: true}
+	for name, c := range map[string]struct {
+		then [][]answer
+		want []string
+	}{
+		"nothing has changed": {[][]answer{{one, other}}, nil},
+		"a replica is promoted": {
+			[][]answer{{{"heir", "0-9", heir, "a", false}, other}}, []string{"a"},
+		},
+		"a replica is promoted while its master is cut off and answers": {
+			[][]answer{{{"one", "", one.server, "", false}, {"heir", "0-9", heir, "a", false}, other}}, []string{"a"},
+		},
+		"the master that was cut off is seen first": {
+			[][]answer{
+				{{"one", "", one.server, "", false}, {"heir", "0-9", heir, "a", true}, other},
+				{{"one", "", one.server, "", false}, {"heir", "0-9", heir, "a", false}, other},
+			},
+			[]string{"a"},
+		},
+		"a replica is promoted and gets another slot at once": {
+			[][]answer{{{"heir", "0-10", heir, "a", false}, {"other", "11-19", other.server, "b", false}}}, []string{""},
+		},
+		"nobody knows whose replica it was": {
+			[][]answer{{{"heir", "0-9", orphan, "a", false}, other}}, []string{"a"},
+		},
+		"nobody knows whose replica it was, and it has not all slots": {
+			[][]answer{{{"heir", "0-8", orphan, "a", false}, other}}, []string{""},
+		},
+		"a node that was empty gets slots": {
+			[][]answer{{{"one", "0-4", one.server, "a", false}, {"new", "5-9", empty, "", false}, other}}, nil,
+		},
+		"a node that has read data gets slots": {
+			[][]answer{{{"one", "0-4", one.server, "a", false}, {"new", "5-9", full("new"), "", false}, other}}, []string{""},
+		},
+		"a node that has read data has been seen before it gets slots": {
+			[][]answer{
+				{one, {"new", "", full("new"), "", false}, other},
+				{{"one", "0-4", one.server, "a", false}, {"new", "5-9", full("new"), "", false}, other},
+			}, nil,
+		},
+		"slots come from a node that is silent for a while": {
+			[][]answer{
+				{{"one", "", server{}, "", true}, {"other", "0-19", other.server, "b", false}},
+				{{"one", "", one.server, "", false}, {"other", "0-19", other.server, "b", false}},
+			}, nil,
+		},
+		"slots come from a node that has left": {
+			[][]answer{{{"other", "0-19", other.server, "b", false}}}, []string{""},
+		},
+		"slots come from a node that had none any more and has left": {
+			[][]answer{
+				{{"one", "", one.server, "", false}, {"other", "0-19", other.server, "b", false}},
+				{{"other", "0-19", other.server, "b", false}},
+			}, nil,
+		},
+		"a node is silent":        {[][]answer{{silent, other}, {one, other}}, nil},
+		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", false}}}, []string{"b"}},
+		"its stamp is an older one": {
+			[][]answer{{one, {"other", "10-19", other.server, "of before", false}}}, []string{"of before"},
+		},
+		"a node is started again, and has other slots": {
+			[][]answer{{{"one", "0-8", one.server, "a", false}, {"other", "9-19", again, "b", false}}}, []string{""},
+		},
+		"a node without slots is another server, and gets some later": {
+			[][]answer{
+				{one, other, {"new", "", empty, "", false}},
+				{one, other, {"new", "", full("another"), "", false}},
+				{{"one", "0-4", one.server, "a", false}, other, {"new", "5-9", full("another"), "", false}},
+			}, nil,
+		},
+		"a node is another server and has got slots": {
+			[][]answer{
+				{one, other, {"new", "", empty, "", false}},
+				{{"one", "0-4", one.server, "a", false}, other, {"new", "5-9", full("another"), "", false}},
+			},
+			[]string{""},
+		},
+	} {
+		for when, down := range map[string]bool{"": false, ", freshet was down": true} {
+			if down && name == "its stamp is an older one" {
+				continue // it is not kept which one it was
+			}
+			t.Run(name+when, func(t *testing.T) {
+				r := newTold(t)
+				r.look(one, other)
+				r.look(one, other)
+				for _, answers := range c.then {
+					if down {
+						r.begin()
+					}
+					r.look(answers...)
+					r.look(answers...) // the same again is no other doubt
+				}
+				r.doubts(c.want...)
+				for _, a := range c.then[len(c.then)-1] {
+					r.holds(a.id, a.slots)
+				}
+			})
+		}
+	}
+}
+
+// What a node that hangs had when it gave its slots away may never be known.
+func TestANodeThatIsSilentForLongCannotConfirm(t *testing.T) {
+	r := newTold(t)
+	one, other := answer{"one", "0-9", full("one"), "a", false}, answer{"other", "10-19", full("other"), "b", false}
+	r.look(one, other)
+	silent := answer{id: "one", silent: true}
+	other.slots = "0-19"
+	r.look(silent, other)
+	r.doubts()
+	r.holds("other", "10-19")
+	r.watch.nodes["one"].Seen = time.Now().Add(-unwatched)
+	r.look(silent, other)
+	r.doubts("")
+	r.holds("other", "0-19")
+	r.look(silent, other)
+	if l := r.book.List(); l[0].Count != 1 || !slices.Equal(r.moved, nil) {
+		t.Errorf("%+v, left %q", l[0], r.moved)
+	}
+}
