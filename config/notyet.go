@@ -1,55 +1,17 @@
 package config
 
-import (
-	"fmt"
-	"slices"
-	"strings"
+import "slices"
 
-	"github.com/freshet/freshet/config/spec"
-)
-
-// notYet is what the file can say and this version does not do. It is refused, never ignored. What an action of a
-// mapping lacks is refused where the action is read.
-type notYet struct {
-	// words are those of its words that a key must not have.
-	words map[string]string
-	// single are lists that must have no more than one item.
-	single []string
-}
-
-// unbuilt is the one table of what this version does not do. Who builds something deletes its line.
-func unbuilt() notYet {
-	return notYet{
-		words:  map[string]string{"redis.mode": string(RedisCluster)},
-		single: []string{"source.addresses"},
-	}
-}
+// unbuilt are the lists that may have more than one item only in a later version. It is refused, never ignored. Who
+// builds it deletes its line. What an action of a mapping lacks is refused where the action is read.
+func unbuilt() []string { return []string{"source.addresses"} }
 
 // refuseSettings reports the keys that ask for what is not built.
 func (l *loader) refuseSettings() {
-	table := unbuilt()
+	single := unbuilt()
 	for _, k := range l.keys {
-		values := k.get(l.config)
-		switch {
-		case strings.Join(values, ",") == strings.Join(k.def, ","):
-		case refuses(table.words, k.path, values):
-			l.refuse(l.place(k.path), k, values)
-		case slices.Contains(table.single, k.path) && len(values) > 1:
+		if slices.Contains(single, k.path) && len(k.get(l.config)) > 1 {
 			l.Add(l.item(k.path, 1), k.path+": more than one is not supported yet", "leave one")
 		}
 	}
-}
-
-// refuses reports whether a key has the word that it must not have.
-func refuses(words map[string]string, path string, values []string) bool {
-	word, is := words[path]
-	return is && slices.Contains(values, word)
-}
-
-func (l *loader) refuse(at spec.Pos, k key, values []string) {
-	if k.list {
-		l.Add(at, k.path+" is not supported yet", "remove it")
-		return
-	}
-	l.Add(at, fmt.Sprintf("%s: %s is not supported yet", k.path, values[0]), "write "+k.def[0]+", or remove it")
 }
