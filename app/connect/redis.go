@@ -11,8 +11,8 @@ import (
 	"github.com/freshet/freshet/invalidator/scope"
 )
 
-// Redis makes the connections to the one Redis server that there is without a cluster. None is opened yet. Each is handed to connected, if there is one, before it is
-// used.
+// Redis makes the connections to the one Redis server that there is without a cluster. None is opened yet. Each is
+// handed to connected, if there is one, before it is used.
 func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) error) (*invalidator.Single, error) {
 	o := invalidator.SingleOptions{
 		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB,

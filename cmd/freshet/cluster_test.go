@@ -66,7 +66,9 @@ func newClusterSite(t *testing.T, source *testbed.Server, o testbed.ClusterOptio
 }
 
 // clusterKeys are the keys of a product.
-func clusterKeys(id int) []string { return []string{fmt.Sprint("product:", id), fmt.Sprint("price:", id)} }
+func clusterKeys(id int) []string {
+	return []string{fmt.Sprint("product:", id), fmt.Sprint("price:", id)}
+}
 
 // startLoad has products change and readers read until stopLoad.
 func (s *clusterSite) startLoad() {
