@@ -214,6 +214,9 @@ func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
 	s.Redis = &RedisStatus{Address: d.named.String(), Up: engine.RedisUp, Sentence: engine.Redis}
+	if d.cluster != nil {
+		s.Redis.Nodes, s.Redis.Unserved = d.engine.NodeStatus()
+	}
 	if d.identity != nil {
 		s.unheard, s.unheardWhy = d.identity.Unheard()
 	}
