@@ -261,6 +261,9 @@ func (d *deleting) Status(s *Status) {
 	s.FreshAsOf = d.freshAsOf()
 	engine := d.engine.Snapshot()
 	s.Redis = &RedisStatus{Address: d.named.String(), Up: engine.RedisUp, Sentence: engine.Redis}
+	if d.cluster != nil {
+		s.Redis.Nodes, s.Redis.Unserved = d.engine.NodeStatus()
+	}
 	s.unheard, s.unheardWhy = d.identity.Unheard()
 	s.Keys, s.waiting = d.Acknowledged(), engine.Waiting
 	s.RateLimited, s.RebuildQueue = engine.RateLimited, engine.RebuildQueue

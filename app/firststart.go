@@ -1,19 +1,20 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/router/keyspace"
 )
 
@@ -50,11 +51,11 @@ func (p *shared) forgetEverywhere(ctx context.Context, position string) error {
 // later: by then readers will have cached others. An empty Redis is nobody's trouble.
 func (p *shared) firstStart(ctx context.Context, position string, of *operate.Keys) error {
 	c := p.config
-	server, err := connect.Redis(c, nil)
+	redis, closeRedis, err := connect.Searched(c)
 	if err != nil {
 		return err
 	}
-	defer server.Close()
+	defer closeRedis()
 	keys, err := of.All(ctx)
 	if err != nil {
 		keys, err = of.Unasked() // more are blind then, and one doubt too many is better than none
@@ -63,7 +64,7 @@ func (p *shared) firstStart(ctx context.Context, position string, of *operate.Ke
 	defer cancel()
 	address, found := connect.RedisName(c), false
 	if err == nil {
-		found, err = holdsKeys(look, server.Client(), keys, of.Prefix)
+		found, err = holdsKeys(look, redis, keys, of.Prefix)
 	}
 	what := "redis " + address + " holds keys that the mappings can have made"
 	switch {
@@ -95,16 +96,23 @@ func (p *shared) group() string {
 	return p.config.EventLog.Kafka.Group
 }
 
+// errChanged says that keys may have been missed.
+var errChanged = errors.New("it became another server, or slots were moved, meanwhile")
+
 // holdsKeys reports whether a Redis holds a key that the mappings can have made. Of a template that is blind, every key
 // counts that begins as its keys do.
-func holdsKeys(ctx context.Context, rdb *redis.Client, keys *keyspace.Keyspace, prefix string) (found bool, err error) {
+func holdsKeys(ctx context.Context, rdb scope.Redis, keys *keyspace.Keyspace, prefix string) (found bool, err error) {
+	was, err := rdb.Server(ctx)
+	if err != nil {
+		return false, err
+	}
 	var begins []string
 	for _, b := range keys.Blind() {
 		text, _ := b.Action.Key.Constant()
 		begins = append(begins, prefix+text)
 	}
 	for cursor := uint64(0); ; {
-		page, next, err := rdb.Scan(ctx, cursor, "", scanPage).Result()
+		page, next, err := rdb.Scan(ctx, cursor, "", scanPage)
 		if err != nil {
 			return false, err
 		}
@@ -114,8 +122,12 @@ func holdsKeys(ctx context.Context, rdb *redis.Client, keys *keyspace.Keyspace, 
 				return true, nil
 			}
 		}
-		if cursor = next; cursor == 0 {
-			return false, nil
+		if cursor = next; cursor > 0 {
+			continue
 		}
+		if is, err := rdb.Server(ctx); err != nil || is != was {
+			return false, cmp.Or(err, errChanged)
+		}
+		return false, nil
 	}
 }

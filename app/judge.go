@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog"
+	"github.com/freshet/freshet/invalidator"
 )
 
 // behindAfter is how long nothing may have been known to be finished before the state is Behind: room for the second
@@ -120,8 +121,13 @@ func (s *Status) bySource() (State, string) {
 // byRedis judges by what comes after the event log.
 func (s *Status) byRedis() (State, string) {
 	switch {
+	case s.Redis != nil && !s.Redis.Up && s.Redis.someUp():
+		return Behind, s.Redis.Sentence + "; their keys wait and nothing is lost, those of other nodes go on"
 	case s.Redis != nil && !s.Redis.Up:
 		return Behind, s.Redis.Sentence + "; reading pauses and nothing is lost, deletes go on when it is back"
+	case s.Redis != nil && s.Redis.Unserved > 0:
+		return Behind, fmt.Sprintf("no node of %s has %d of its slots, so their keys wait and those of others go on: give "+
+			"them to a node (redis-cli --cluster fix)", s.Redis.Address, s.Redis.Unserved)
 	case s.spare && (s.Source == nil || s.Standby):
 		return Standby, "this process has no partition of the topic, as a rule because the other invalidators of group " +
 			s.group +
@@ -131,6 +137,11 @@ func (s *Status) byRedis() (State, string) {
 		return Behind, stopped
 	}
 	return "", ""
+}
+
+// someUp reports whether some node of a cluster answers.
+func (r *RedisStatus) someUp() bool {
+	return slices.ContainsFunc(r.Nodes, func(n invalidator.NodeStatus) bool { return n.Up })
 }
 
 // byAge judges by how long ago what is finished was committed.

@@ -59,6 +59,28 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"redis away", func(s *Status) { s.Redis = &RedisStatus{Sentence: "redis cache:6379 does not answer"} }, "", Behind,
 				"redis cache:6379 does not answer; reading pauses and nothing is lost",
 			},
+			{
+				"a node of several away", func(s *Status) {
+					s.Redis = &RedisStatus{
+						Sentence: "1 of 2 nodes are away: cache-1:6379 does not answer",
+						Nodes:    []invalidator.NodeStatus{{}, {Up: true}},
+					}
+				}, "", Behind,
+				"1 of 2 nodes are away: cache-1:6379 does not answer; their keys wait and nothing is lost, those of other nodes " +
+					"go on",
+			},
+			{
+				"all nodes away", func(s *Status) {
+					s.Redis = &RedisStatus{Sentence: "2 of 2 nodes are away", Nodes: []invalidator.NodeStatus{{}, {}}}
+				}, "", Behind,
+				"2 of 2 nodes are away; reading pauses and nothing is lost",
+			},
+			{
+				"slots without a node", func(s *Status) {
+					s.Redis = &RedisStatus{Address: "cluster cache-1:6379", Up: true, Unserved: 3}
+				}, "", Behind,
+				"no node of cluster cache-1:6379 has 3 of its slots, so their keys wait",
+			},
 			{"redis away at the start", func(s *Status) {
 				s.FreshAsOf, s.Redis = time.Time{}, &RedisStatus{Sentence: "redis cache:6379 does not answer"}
 			}, "", Behind, "redis cache:6379 does not answer"},
@@ -231,6 +253,22 @@ alarm            dead_letter raised, 5 times, last 2026-01-31T12:00:00` + zone +
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestAStatusPrintsTheNodesOfACluster(t *testing.T) {
+	s := Status{State: Fresh, Redis: &RedisStatus{Sentence: "all 2 nodes answer", Nodes: []invalidator.NodeStatus{
+		{Sentence: "cache-1:6379 answers", Slots: 8000}, {Sentence: "cache-2:6379 is away", Slots: 8384, Moving: 2},
+	}}}
+	var b strings.Builder
+	must(t, s.Print(&b))
+	for _, want := range []string{
+		"node           cache-1:6379 answers (8000 slots)\n",
+		"node           cache-2:6379 is away (8384 slots, of which 2 are being moved)\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator"
 )
 
 // State is how freshet is doing, in one word.
@@ -171,6 +172,9 @@ type RedisStatus struct {
 	Up      bool   `json:"up"`
 	// Sentence says how it is.
 	Sentence string `json:"sentence"`
+	// Nodes are the masters of a cluster; nil without one. Unserved is how many slots no node has.
+	Nodes    []invalidator.NodeStatus `json:"nodes,omitempty"`
+	Unserved int                      `json:"slots_unserved,omitempty"`
 }
 
 // Print writes the status for a human.
@@ -192,6 +196,13 @@ func (s Status) Print(w io.Writer) error {
 	}
 	if s.Redis != nil {
 		line("redis", "%s", s.Redis.Sentence)
+		for _, n := range s.Redis.Nodes {
+			moving := ""
+			if n.Moving > 0 {
+				moving = fmt.Sprintf(", of which %d are being moved", n.Moving)
+			}
+			line("node", "%s (%d slots%s)", n.Sentence, n.Slots, moving)
+		}
 	}
 	if s.Source != nil && !s.Standby {
 		line("since the start", "%d row changes", s.Rows)

@@ -17,6 +17,7 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/router"
 )
@@ -150,7 +151,7 @@ func TestOneKeyOfAMappingIsFoundAmongVeryMany(t *testing.T) {
 	keys, err := of.Unasked()
 	must(t, err)
 	look := func() bool {
-		found, err := holdsKeys(t.Context(), server.Client(), keys, "")
+		found, err := holdsKeys(t.Context(), scope.Single{Client: server.Client()}, keys, "")
 		must(t, err)
 		return found
 	}
@@ -160,6 +161,40 @@ func TestOneKeyOfAMappingIsFoundAmongVeryMany(t *testing.T) {
 	server.Do(t, "SET", "product:1", "v")
 	if !look() {
 		t.Error("the product is not found")
+	}
+}
+
+// Each master has keys of its own. While slots move, a key may be on its way from one that was not looked at yet to one
+// that was.
+func TestAFirstStartLooksAtAllMastersOfACluster(t *testing.T) {
+	cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 2})
+	client := cluster.Client(nil)
+	t.Cleanup(func() { must(t, client.Close()) })
+	doubts := func() []doubt.Doubt {
+		p, keys := firstStarter(t, cluster.Masters[0].Addr, "")
+		p.config.Redis.Mode = config.RedisCluster
+		must(t, p.firstStart(t.Context(), "binlog.000001:4", keys))
+		return p.doubts.List()
+	}
+	if l := doubts(); len(l) != 0 {
+		t.Errorf("of an empty cluster: %+v", l)
+	}
+	seen := map[bool]bool{}
+	for id := 0; len(seen) < 2; id++ {
+		key := fmt.Sprint("product:", id)
+		must(t, client.Set(t.Context(), key, "v", 0).Err())
+		first := cluster.Masters[0].Client().DBSize(t.Context()).Val() > 0
+		if !seen[first] {
+			if l := doubts(); len(l) != 1 || !strings.Contains(l[0].Message, "holds keys that the mappings can have made") {
+				t.Errorf("%s is on the first master: %t; %+v", key, first, l)
+			}
+		}
+		seen[first] = true
+		must(t, client.Del(t.Context(), key).Err())
+	}
+	cluster.BeginMove(t, 0, cluster.Masters[0], cluster.Masters[1])
+	if l := doubts(); len(l) != 1 || !strings.Contains(l[0].Message, "slots were moved") {
+		t.Errorf("while a slot is being moved: %+v", l)
 	}
 }
 

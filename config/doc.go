@@ -9,7 +9,7 @@
 //     do. A package that knows more than this one (the router knows templates and predicates) adds a [Check], so that
 //     one list holds everything.
 //   - Nothing is ignored: unknown keys, duplicate keys, keys without effect, and what this version does not do yet
-//     (see notYet) are problems.
+//     (a server for queries) are problems.
 //   - A value is the text of its YAML scalar: password: 0123 is "0123". The environment goes over the file, the file
 //     over the defaults.
 //   - A [Secret] is printed by nothing but [Secret.Reveal].

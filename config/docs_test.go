@@ -51,12 +51,10 @@ func TestTheDocumentationHasEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got, want []string
-	table := unbuilt()
 	for _, r := range row.FindAllStringSubmatch(string(text), -1) {
 		got = append(got, strings.Join(r[1:5], " | "))
-		_, some := table.words[r[1]]
-		if some != strings.Contains(r[5], "not supported yet") {
-			t.Errorf("%s: whether it is supported is said otherwise: %s", r[1], r[5])
+		if strings.Contains(r[5], "not supported yet") {
+			t.Errorf("%s is supported: %s", r[1], r[5])
 		}
 	}
 	for _, k := range keys() {

@@ -57,7 +57,6 @@ func Parse(file string, data []byte, checks ...Check) (*Config, error) {
 	l.secretSources()
 	l.mappings()
 	l.validate()
-	l.refuseSettings()
 	for _, check := range checks {
 		for _, p := range check(l.config) {
 			l.Add(p.Pos, p.What, p.Do)

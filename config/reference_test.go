@@ -148,17 +148,3 @@ func TestEveryKeyIsInTheReference(t *testing.T) {
 		}
 	}
 }
-
-func TestEveryLineOfTheTableOfWhatIsNotBuiltNamesAKey(t *testing.T) {
-	paths := map[string]bool{}
-	for _, k := range keys() {
-		paths[k.path] = true
-		section, _ := split(k.path)
-		paths[section] = true
-	}
-	for p := range unbuilt().words {
-		if !paths[p] {
-			t.Errorf("%s is no key", p)
-		}
-	}
-}

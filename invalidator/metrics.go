@@ -134,6 +134,7 @@ func (m *metrics) states(e *Engine) {
 		}
 		return 0
 	})
+	m.nodeGauges(e)
 	m.gaugeFunc("in_flight_keys", "Keys fetched and not yet deleted once.",
 		func() float64 { return float64(e.room.inFlight.Load()) })
 	m.gaugeFunc("pending_keys", "Keys deleted once and not finished.",

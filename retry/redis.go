@@ -89,7 +89,10 @@ func redisAnswers() []redisError {
 		{prefix: "ERR wrong number of arguments", class: Fatal},
 		{prefix: "ERR syntax error", class: Fatal},
 		{prefix: "ERR Protocol error", class: Fatal},
-		{prefix: "CROSSSLOT ", class: Fatal},
+		{
+			prefix: "CROSSSLOT ", class: Fatal,
+			advice: "this Redis is part of a cluster: set redis.mode to cluster",
+		},
 		{prefix: "NOPROTO ", class: Fatal},
 		{prefix: "", class: Key},
 	}

@@ -214,6 +214,12 @@ function show(s) {
   rows($("path"), path(s), card, fillCard);
   rows($("figures"), figures(s), figure, fillFigure);
 
+  const nodes = s.redis?.nodes ?? [], unserved = s.redis?.slots_unserved ?? 0;
+  $("nodes").hidden = nodes.length === 0;
+  $("unserved").hidden = unserved === 0;
+  setText($("unserved"), `${several(unserved, "slot has", "slots have")} no node: their keys wait.`);
+  rows($("node-rows"), nodes, tableRow(4), (tr, n) => fillRow(tr, [n.address, count.format(n.slots), count.format(n.moving), n.up ? "answers" : n.sentence]));
+
   const partitions = s.partitions ?? [];
   $("partitions").hidden = partitions.length < 2;
   rows($("partition-rows"), partitions, tableRow(6), (tr, p) => fillRow(tr, [

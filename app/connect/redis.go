@@ -2,15 +2,17 @@ package connect
 
 import (
 	"context"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/invalidator"
+	"github.com/freshet/freshet/invalidator/scope"
 )
 
-// Redis makes the connections to Redis. None is opened yet. Each is handed to connected, if there is one, before it is
-// used.
+// Redis makes the connections to the one Redis server that there is without a cluster. None is opened yet. Each is
+// handed to connected, if there is one, before it is used.
 func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) error) (*invalidator.Single, error) {
 	o := invalidator.SingleOptions{
 		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB,
@@ -42,11 +44,31 @@ func Sentinels(c *config.Config) *invalidator.Sentinels {
 	}
 }
 
-// RedisName names Redis in messages, and in doubts about it: the address, or the name by which sentinels know the
-// master.
+// Searched makes the connections through which keys are looked for: in the one server, or in all masters of a cluster.
+// The caller closes them.
+func Searched(c *config.Config) (redis scope.Redis, closes func() error, err error) {
+	if c.Redis.Mode == config.RedisCluster {
+		nodes, err := Cluster(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &scope.Cluster{Masters: nodes.Masters}, nodes.Close, nil
+	}
+	server, err := Redis(c, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return scope.Single{Client: server.Client()}, server.Close, nil
+}
+
+// RedisName names Redis in messages, and in doubts about it: the address, the name by which sentinels know the master,
+// or the seeds of the cluster.
 func RedisName(c *config.Config) string {
-	if c.Redis.Mode == config.RedisSentinel {
+	switch c.Redis.Mode {
+	case config.RedisSentinel:
 		return c.Redis.MasterName
+	case config.RedisCluster:
+		return "cluster " + strings.Join(c.Redis.Addresses, ",")
 	}
 	return c.Redis.Addresses[0]
 }

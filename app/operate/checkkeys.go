@@ -6,10 +6,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/lint"
 )
@@ -25,7 +25,7 @@ type keyTrial struct {
 // keys that freshet keeps next to it. It asks within a transaction that is discarded: Redis refuses what a user may not
 // do when it is queued, and does nothing of what is
 // (https://redis.io/docs/latest/develop/using-commands/transactions/).
-func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
+func checkKeys(ctx context.Context, c *config.Config, r *Report, rdb *redis.Client, at string) {
 	if len(c.Mappings) == 0 {
 		return
 	}
@@ -34,7 +34,7 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 		r.add(Fail, err.Error(), "")
 		return
 	}
-	at, user := connect.RedisName(c), orDefaultUser(c)
+	user := orDefaultUser(c)
 	conn := rdb.Conn() // all on one connection: another would carry them out
 	defer conn.Close()
 	if err := conn.Do(ctx, "multi").Err(); err != nil {
@@ -55,8 +55,11 @@ func checkKeys(ctx context.Context, rdb *redis.Client, c *config.Config, r *Repo
 	})
 	refused := map[string]bool{}
 	for i, t := range trials {
-		switch err := replies[i].Err(); {
+		err := replies[i].Err()
+		elsewhere, _ := retry.IsRedirection(err)
+		switch {
 		case err == nil || refused[t.rule]:
+		case elsewhere && c.Redis.Mode == config.RedisCluster: // a node looks at the rights first
 		case refusedKey(err):
 			refused[t.rule] = true
 			r.add(Fail, fmt.Sprintf("redis %s: user %s may not touch %s", at, user, t.touched),

@@ -103,7 +103,7 @@ func fixes(t *testing.T, server *testbed.RedisServer, c *config.Config, g Grade)
 	t.Helper()
 	rdb := server.NewClient(&redis.Options{Username: "some", Password: "secret", MaxRetries: -1})
 	var r Report
-	checkKeys(t.Context(), rdb, c, &r)
+	checkKeys(t.Context(), c, &r, rdb, server.Addr)
 	var all []string
 	for _, f := range r.Findings {
 		if f.Grade == g {

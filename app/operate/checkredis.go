@@ -13,11 +13,28 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/retry"
 )
 
+// redisServer is one server that freshet would write to: the only one, or a master of a cluster.
+type redisServer struct {
+	*invalidator.Single
+	rdb *redis.Client
+	at  string // its address
+	// newKey returns a key that nobody has, without redis.key_prefix; "": none can be on this server.
+	newKey func() string
+}
+
+// probeKey begins the keys that are tried. They are under the prefix that freshet uses itself.
+const probeKey = "freshet:check:"
+
 func checkRedis(ctx context.Context, c *config.Config, r *Report) {
+	if c.Redis.Mode == config.RedisCluster {
+		checkCluster(ctx, c, r)
+		return
+	}
 	server, err := connect.Redis(c, nil)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
@@ -27,61 +44,86 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	if c.Redis.Mode == config.RedisSentinel && !checkSentinels(ctx, c, r) {
 		return
 	}
-	rdb := server.Client()
-	if err := rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
-		r.add(Fail, fmt.Sprintf("redis %s: %v", server, err),
-			"is redis.addresses right, is the server up, and are redis.username and password?")
+	checkServer(ctx, c, r, &redisServer{
+		server, server.Client(), server.String(), func() string { return probeKey + rand.Text() },
+	})
+}
+
+func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServer) {
+	if err := s.rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
+		r.add(Fail, fmt.Sprintf("redis %s: %v", s, err), mendPing(c))
 		return
 	}
-	at := server.String()
-	// A key that nobody has, under the prefix that freshet uses: what is asked is whether we may. A user who may only
-	// touch the keys of the mappings is refused this one, which is told of only where no mapping says which those are.
-	probe := c.Redis.KeyPrefix + "freshet:check:" + rand.Text()
-	if err := rdb.Unlink(ctx, probe).Err(); err != nil && !(len(c.Mappings) > 0 && refusedKey(err)) {
-		r.add(Fail, fmt.Sprintf("redis %s refuses UNLINK: %v", at, err), mendUnlink(c, err))
-		return
+	s.at = s.String() // with sentinels it is known by now
+	// A key that nobody has: what is asked is whether we may. A user who may only touch the keys of the mappings is
+	// refused this one, which is told of only where no mapping says which those are.
+	if key := s.newKey(); key != "" {
+		err := s.rdb.Unlink(ctx, c.Redis.KeyPrefix+key).Err()
+		if elsewhere, _ := retry.IsRedirection(err); elsewhere && c.Redis.Mode != config.RedisCluster {
+			isNode(s, r)
+			return
+		}
+		if err != nil && !(len(c.Mappings) > 0 && refusedKey(err)) {
+			r.add(Fail, fmt.Sprintf("redis %s refuses UNLINK: %v", s.at, err), mendUnlink(c, err))
+			return
+		}
 	}
-	defer func() {
-		checkActions(ctx, rdb, c, r)
-		checkKeys(ctx, rdb, c, r)
-	}()
-	info, err := rdb.Info(ctx).Result() // several sections can be named from Redis 7 on only
-	if err != nil {
-		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", at, err),
-			fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
-		return
-	}
-	if c.EventLog.Kind == config.EventLogEmbedded {
-		checkStamp(ctx, rdb, c, r)
-	}
-	v := fields(info)
-	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", at, v["redis_version"], v["role"]), "")
-	checkReplicas(ctx, rdb, v["connected_slaves"], c, r)
-	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
-		r.add(Warn, "maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants to evict",
-			"CONFIG SET maxmemory-policy allkeys-lru")
-	}
-	if message, advice := persistence(v,
-		func(name string) string { return rdb.ConfigGet(ctx, name).Val()[name] }); message != "" {
-		r.add(Warn, fmt.Sprintf("redis %s %s", at, message), advice)
-	}
-	if v["role"] == "slave" {
-		r.add(Fail, fmt.Sprintf("redis %s is a replica", at), "give the address of its master, "+v["master_host"]+":"+
-			v["master_port"])
-	}
-	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < retry.OldestRedis {
-		r.add(Fail, fmt.Sprintf("redis is older than %d.0", retry.OldestRedis), "upgrade it")
+	if checkInfo(ctx, c, r, s) {
+		checkActions(ctx, c, r, s)
+		checkKeys(ctx, c, r, s.rdb, s.at)
 	}
 }
 
+// isNode says that a server is part of a cluster, and is spoken to as if it were not.
+func isNode(s *redisServer, r *Report) {
+	r.add(Fail, fmt.Sprintf("redis %s is a node of a Redis Cluster", s.at),
+		"set redis.mode to cluster, and name some of its nodes in redis.addresses")
+}
+
+// checkInfo looks at what the server says of itself, and reports whether it makes sense to ask for more.
+func checkInfo(ctx context.Context, c *config.Config, r *Report, s *redisServer) bool {
+	info, err := s.rdb.Info(ctx).Result() // several sections can be named from Redis 7 on only
+	if err != nil {
+		r.add(Warn, fmt.Sprintf("redis %s takes UNLINK, but not INFO: %v", s.at, err),
+			fmt.Sprintf("ACL SETUSER %s %s", orDefaultUser(c), plainRights(c)))
+		return true
+	}
+	v := fields(info)
+	if v["cluster_enabled"] == "1" && c.Redis.Mode != config.RedisCluster {
+		isNode(s, r)
+		return false
+	}
+	if c.EventLog.Kind == config.EventLogEmbedded {
+		checkStamp(ctx, c, r, s)
+	}
+	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", s.at, v["redis_version"], v["role"]), "")
+	checkReplicas(ctx, c, r, s, v["connected_slaves"])
+	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
+		r.add(Warn, fmt.Sprintf("redis %s: maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants "+
+			"to evict", s.at), "CONFIG SET maxmemory-policy allkeys-lru")
+	}
+	if message, advice := persistence(v,
+		func(name string) string { return s.rdb.ConfigGet(ctx, name).Val()[name] }); message != "" {
+		r.add(Warn, fmt.Sprintf("redis %s %s", s.at, message), advice)
+	}
+	if v["role"] == "slave" {
+		r.add(Fail, fmt.Sprintf("redis %s is a replica", s.at), "give the address of its master, "+v["master_host"]+":"+
+			v["master_port"])
+	}
+	if major, err := strconv.Atoi(strings.SplitN(v["redis_version"], ".", 2)[0]); err == nil && major < retry.OldestRedis {
+		r.add(Fail, fmt.Sprintf("redis %s is older than %d.0", s.at, retry.OldestRedis), "upgrade it")
+	}
+	return true
+}
+
 // checkReplicas tries whether there are as many replicas as are waited for, and whether they may be.
-func checkReplicas(ctx context.Context, rdb *redis.Client, connected string, c *config.Config, r *Report) {
+func checkReplicas(ctx context.Context, c *config.Config, r *Report, s *redisServer, connected string) {
 	want := c.Redis.WaitReplicas
 	if want == 0 {
 		return
 	}
-	if err := rdb.Wait(ctx, 0, time.Millisecond).Err(); err != nil {
-		r.add(Fail, fmt.Sprintf("redis.wait_replicas is %d, and redis %s refuses WAIT: %v", want, connect.RedisName(c), err),
+	if err := s.rdb.Wait(ctx, 0, time.Millisecond).Err(); err != nil {
+		r.add(Fail, fmt.Sprintf("redis.wait_replicas is %d, and redis %s refuses WAIT: %v", want, s.at, err),
 			fmt.Sprintf("ACL SETUSER %s +wait, or remove redis.wait_replicas", orDefaultUser(c)))
 	}
 	if n, err := strconv.Atoi(connected); err == nil && n <= want {
@@ -89,16 +131,15 @@ func checkReplicas(ctx context.Context, rdb *redis.Client, connected string, c *
 		if n < want {
 			grade, what = Fail, "nothing will ever count as acknowledged"
 		}
-		r.add(grade, fmt.Sprintf("redis.wait_replicas is %d, and redis %s has %d replicas: %s", want, connect.RedisName(c), n,
-			what), "name fewer than there are")
+		r.add(grade, fmt.Sprintf("redis.wait_replicas is %d, and redis %s has %d replicas: %s", want, s.at, n, what), "name fewer than there are")
 	}
 }
 
 // checkStamp tries whether Redis takes the stamp that says how old its data is.
-func checkStamp(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
-	if err := identity.Try(ctx, rdb, c.Redis.KeyPrefix); redis.IsPermissionError(err) {
+func checkStamp(ctx context.Context, c *config.Config, r *Report, s *redisServer) {
+	if err := identity.Try(ctx, s.rdb, c.Redis.KeyPrefix); redis.IsPermissionError(err) {
 		r.add(Warn, fmt.Sprintf("redis %s refuses the key %s…: %v; should it come back with older data, all keys will be forgotten, "+
-			"and not only those that changed since", connect.RedisName(c), c.Redis.KeyPrefix+identity.StampKey, err),
+			"and not only those that changed since", s.at, c.Redis.KeyPrefix+identity.StampKey, err),
 			fmt.Sprintf("ACL SETUSER %s +get +set +eval +evalsha ~%sfreshet:*", orDefaultUser(c), c.Redis.KeyPrefix))
 	}
 }
@@ -123,6 +164,14 @@ func persistence(info map[string]string, setting func(name string) string) (mess
 	return "", ""
 }
 
+func mendPing(c *config.Config) string {
+	if c.Redis.Mode == config.RedisCluster {
+		return "the cluster gives this address for it: can it be reached from here (else see cluster-announce-ip, or " +
+			"cluster-announce-hostname), is it up, and are redis.username and password right?"
+	}
+	return "is redis.addresses right, is the server up, and are redis.username and password?"
+}
+
 func mendUnlink(c *config.Config, err error) string {
 	switch {
 	case redis.IsReadOnlyError(err):
@@ -142,7 +191,10 @@ func refusedKey(err error) bool {
 
 // plainRights are the commands of a freshet that only deletes.
 func plainRights(c *config.Config) string {
-	if c.Redis.DB != 0 {
+	switch {
+	case c.Redis.Mode == config.RedisCluster:
+		return "+ping +info +unlink +asking " + clusterRights
+	case c.Redis.DB != 0:
 		return "+ping +info +select +unlink"
 	}
 	return "+ping +info +unlink"

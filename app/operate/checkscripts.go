@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/event"
@@ -20,7 +19,7 @@ import (
 
 // checkActions tries the actions of the mappings, besides deletes, on a key that nobody has: scripts, and the commands
 // inside them, need rights of their own. Without mappings, as in the file of an invalidator, all of them are tried.
-func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *Report) {
+func checkActions(ctx context.Context, c *config.Config, r *Report, s *redisServer) {
 	wanted := actionsOf(c.Mappings)
 	if len(c.Mappings) == 0 {
 		wanted = []event.Action{
@@ -32,12 +31,6 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 	if len(commands) == 0 {
 		return
 	}
-	single, err := connect.Redis(c, nil)
-	if err != nil {
-		r.add(Fail, err.Error(), "")
-		return
-	}
-	defer single.Close()
 	build, err := write.New(write.Options{Names: write.Names{Prefix: c.Redis.KeyPrefix}})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
@@ -47,8 +40,8 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 	if len(c.Mappings) == 0 {
 		grade = Warn // perhaps no reader asks for it
 	}
-	if missing := missingCommands(ctx, rdb, commands, c.Redis.KeyPrefix); len(missing) > 0 {
-		r.add(grade, fmt.Sprintf("redis %s: user %s may not run %s, in scripts neither", single, orDefaultUser(c),
+	if missing := missingCommands(ctx, s.rdb, commands, c.Redis.KeyPrefix); len(missing) > 0 {
+		r.add(grade, fmt.Sprintf("redis %s: user %s may not run %s, in scripts neither", s.at, orDefaultUser(c),
 			strings.Join(missing, ", ")),
 			fmt.Sprintf("ACL SETUSER %s +%s", orDefaultUser(c), strings.Join(missing, " +")))
 		return
@@ -56,7 +49,11 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 	var may, mayNot []string
 	var first error
 	for _, a := range wanted {
-		if err := tryAction(ctx, single, build, a); err != nil {
+		key := s.newKey()
+		if key == "" {
+			return
+		}
+		if err := tryAction(ctx, s.Single, build, key, a); err != nil {
 			mayNot = append(mayNot, a.String())
 			if first == nil {
 				first = err
@@ -69,7 +66,7 @@ func checkActions(ctx context.Context, rdb *redis.Client, c *config.Config, r *R
 		r.add(OK, "redis takes "+strings.Join(may, ", "), "")
 	}
 	if len(mayNot) > 0 {
-		r.add(grade, fmt.Sprintf("redis %s refuses %s: %v", single, strings.Join(mayNot, ", "), first),
+		r.add(grade, fmt.Sprintf("redis %s refuses %s: %v", s.at, strings.Join(mayNot, ", "), first),
 			fmt.Sprintf("ACL SETUSER %s +@read +@write +evalsha +script|load +time ~%s*", orDefaultUser(c), c.Redis.KeyPrefix))
 	}
 }
@@ -103,7 +100,7 @@ func commandsOf(c *config.Config, actions []event.Action) []string {
 // missingCommands tries each command on a key that nobody has, and returns those that the user may not run. Scripts
 // cannot be asked: they go on without a command that was refused, by deleting what they cannot write.
 func missingCommands(ctx context.Context, rdb *redis.Client, commands []string, prefix string) []string {
-	key := prefix + "freshet:check:" + rand.Text()
+	key := prefix + probeKey + rand.Text()
 	trials := trials(key)
 	replies, _ := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its own error
 		for _, c := range append(slices.Clone(commands), "unlink") {
@@ -158,10 +155,11 @@ func actionsOf(mappings []spec.Mapping) []event.Action {
 }
 
 // tryAction does to a key that nobody has what the action does, and deletes it again.
-func tryAction(ctx context.Context, single *invalidator.Single, build *write.Builder, a event.Action) error {
+func tryAction(ctx context.Context, single *invalidator.Single, build *write.Builder, key string, a event.Action,
+) error {
 	build.Reset()
 	it := write.Item{
-		Key: "freshet:check:" + rand.Text(), Action: a, Intent: event.IntentPut, Source: "check",
+		Key: key, Action: a, Intent: event.IntentPut, Source: "check",
 		Effect: &event.Effect{TTL: time.Minute, In: time.Minute, As: event.FormString}, Now: time.Now(),
 	}
 	switch a {

@@ -78,19 +78,18 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 	if len(parts) == 0 {
 		return found, nil
 	}
-	server, err := connect.Redis(c, nil)
+	redis, closeRedis, err := connect.Searched(c)
 	if err != nil {
 		return nil, err
 	}
-	defer server.Close()
-	client := server.Client()
-	if err := client.Ping(ctx).Err(); err != nil {
-		return nil, fmt.Errorf("redis %s: %w", server, err)
+	defer closeRedis()
+	if _, err := redis.Server(ctx); err != nil {
+		return nil, fmt.Errorf("redis %s: %w", connect.RedisName(c), err)
 	}
 	for _, keys := range parts {
 		here := &Cached{Keys: map[string]int{}}
 		look, err := scope.New(scope.Deps{
-			Redis: scope.Single{Client: client}, Serve: here.take, Log: slog.New(slog.DiscardHandler),
+			Redis: redis, Serve: here.take, Log: slog.New(slog.DiscardHandler),
 		}, scope.Options{Rate: math.MaxInt, Prefix: c.Redis.KeyPrefix})
 		if err != nil {
 			return nil, err

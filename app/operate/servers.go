@@ -17,7 +17,7 @@ func checkServers(ctx context.Context, o canal.Options, r *Report) {
 				"replicate from one another, where source.user may log in")
 			continue
 		}
-		checkServer(&s, r)
+		checkSourceServer(&s, r)
 	}
 	if apart != "" {
 		r.add(Fail, "source.addresses: "+apart, "find out which is the primary, and make the other one its replica; "+
@@ -25,8 +25,8 @@ func checkServers(ctx context.Context, o canal.Options, r *Report) {
 	}
 }
 
-// checkServer looks at one of them.
-func checkServer(s *canal.ServerProbe, r *Report) {
+// checkSourceServer looks at one of them.
+func checkSourceServer(s *canal.ServerProbe, r *Report) {
 	role := "takes writes"
 	switch {
 	case s.Replicates && s.ReadOnly:

@@ -44,8 +44,14 @@ func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
 	} {
 		t.Run(flavor, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, start(t, "--binlog-row-metadata=FULL"), testbed.Redis(t))
+			source := start(t, "--binlog-row-metadata=FULL")
+			d := newDesk(t, source, testbed.Redis(t))
 			for _, name := range names(t) {
+				if name == "cluster" {
+					cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
+					t.Run(name, func(t *testing.T) { newDesk(t, source, cluster.Masters[0], "-c").follow(t, name) })
+					continue
+				}
 				t.Run(name, func(t *testing.T) { d.follow(t, name) })
 			}
 		})
@@ -59,7 +65,8 @@ type desk struct {
 	env   []string
 }
 
-func newDesk(t *testing.T, source *testbed.Server, redis *testbed.RedisServer) *desk {
+// newDesk gives redis-cli the arguments that somebody has in its alias.
+func newDesk(t *testing.T, source *testbed.Server, redis *testbed.RedisServer, args ...string) *desk {
 	t.Helper()
 	bin := t.TempDir()
 	program := func(name, command string) {
@@ -67,7 +74,8 @@ func newDesk(t *testing.T, source *testbed.Server, redis *testbed.RedisServer) *
 	}
 	program("mysql", fmt.Sprintf("%s --no-defaults -h 127.0.0.1 -P %d -u %s", look(t, "mysql", "mariadb"), source.Port,
 		source.User))
-	program("redis-cli", fmt.Sprintf("%s -p %d --no-raw", look(t, "redis-cli"), redis.Port)) // as on a terminal
+	program("redis-cli", fmt.Sprintf("%s -p %d --no-raw %s", look(t, "redis-cli"), redis.Port,
+		strings.Join(args, " "))) // as on a terminal
 	program("freshet", testbed.RaceBinary(t))
 	return &desk{redis: redis, path: bin, env: []string{
 		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),

@@ -187,7 +187,14 @@ func actions() row {
 
 func redis() row {
 	return row{"Redis", [][]panel{{
-		{title: "Redis answers", unit: "short", queries: []query{{`freshet_invalidator_redis_up{$all}`, "{{instance}}"}}},
+		{
+			title:       "Nodes of Redis away",
+			description: "Masters of a cluster, or the one server. Slots: of a cluster, those that no node has.", unit: "short",
+			queries: []query{
+				{`freshet_invalidator_redis_nodes_away{$all}`, "{{instance}}"},
+				{`freshet_invalidator_redis_slots_unserved{$all}`, "{{instance}}, slots without a node"},
+			},
+		},
 		{title: "Round trips", unit: "s", queries: quantiles("freshet_invalidator_round_trip_seconds", "")},
 		{
 			title: "Outages and retried round trips", unit: "short",

@@ -174,6 +174,35 @@ func TestThePageShowsHowThingsStand(t *testing.T) {
 	}
 }
 
+// Each node has a row of its own, which says how it is.
+func TestThePageShowsTheNodesOfACluster(t *testing.T) {
+	s := newShop(t)
+	cluster := testbed.Cluster(t, testbed.ClusterOptions{
+		Masters: 2, Args: []string{"--cluster-require-full-coverage", "no"},
+	})
+	gone := cluster.Masters[1]
+	f := s.start("run", s.reads(), s.embedded(), fmt.Sprintf("redis: {mode: cluster, addresses: [%q]}\n",
+		cluster.Masters[0].Addr))
+	f.await("fresh")
+	b := newBrowser(t)
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")))
+	b.sees("each node has its slots", `document.getElementById("node-rows").children.length === 2 &&
+		Array.from(document.getElementById("node-rows").children).every((tr) => /8.192/.test(tr.children[1].textContent) && tr.children[3].textContent === "answers")`)
+	b.picture("nodes")
+	for _, m := range cluster.Masters {
+		m.Do(t, "cluster", "delslots", "5", "6")
+	}
+	b.sees("slots that no node has", `document.getElementById("unserved").textContent.startsWith("2 slots have no node")`)
+	testbed.Must(t, gone.Kill())
+	b.sees("a node that is away", `/`+gone.Addr+`.*is away since/.test(document.getElementById("node-rows").textContent)`)
+	testbed.Must(t, chromedp.Do(b.ctx, chromedp.EmulateViewport(320, 700)))
+	b.sees("it fits on the narrowest screen", `document.documentElement.scrollWidth <= 320`)
+	b.picture("node-away")
+	if said := b.said(); said != "" {
+		t.Errorf("the console says: %s", said)
+	}
+}
+
 // pageOfAnInvalidator looks at the page of a process that has some of several partitions and no source, while keys are
 // being given up.
 func pageOfAnInvalidator(t *testing.T, f *freshet) {

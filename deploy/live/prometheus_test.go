@@ -151,7 +151,7 @@ func TestARealPrometheusHasDataForEveryExpression(t *testing.T) {
 		fires("FreshetDeadLetters", job, "firing")
 	}
 	t.Run("page", func(t *testing.T) { pageOfAnInvalidator(t, several.freshets[1]) })
-	if alerts := p.Query(t, `ALERTS{alertname=~"FreshetRedisAway|FreshetRebuildsFail"}`); len(alerts) > 0 {
+	if alerts := p.Query(t, `ALERTS{alertname=~"FreshetRedis.*Away|FreshetRedisSlotsUnserved|FreshetRebuildsFail"}`); len(alerts) > 0 {
 		t.Errorf("before anything went wrong: %v", alerts)
 	}
 

@@ -95,8 +95,11 @@ func (c *RedisCluster) AddReplica(t testing.TB, master *RedisServer) *RedisServe
 	t.Helper()
 	s := c.Add(t)
 	Eventually(t, readyTimeout, "a replica of the cluster follows its master", func() bool {
-		_ = s.Client().ClusterReplicate(t.Context(), master.NodeID(t)).Err() // it may not know the master yet
-		return strings.Contains(s.Client().Info(t.Context(), "replication").Val(), "master_link_status:up")
+		info := s.Client().Info(t.Context(), "replication").Val()
+		if !strings.Contains(info, "role:slave") { // asked again, it would begin its link again
+			_ = s.Client().ClusterReplicate(t.Context(), master.NodeID(t)).Err() // it may not know the master yet
+		}
+		return strings.Contains(info, "master_link_status:up")
 	})
 	return s
 }
@@ -149,7 +152,7 @@ func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *RedisServer) {
 	}
 }
 
-// EndMove gives a slot to the server that it is being moved to. Others hear of it from these two.
+// EndMove gives a slot to the server that it is being moved to, and waits until all masters know that.
 func (c *RedisCluster) EndMove(t testing.TB, slot int, from, to *RedisServer) {
 	t.Helper()
 	for {
@@ -158,6 +161,7 @@ func (c *RedisCluster) EndMove(t testing.TB, slot int, from, to *RedisServer) {
 		to.Do(t, "cluster", "setslot", slot, "node", to.NodeID(t))
 		err := from.client.Do(t.Context(), "cluster", "setslot", slot, "node", to.NodeID(t)).Err()
 		if err == nil {
+			c.awaitOwner(t, slot, to)
 			return
 		}
 		var answered redis.Error
@@ -165,6 +169,33 @@ func (c *RedisCluster) EndMove(t testing.TB, slot int, from, to *RedisServer) {
 			t.Fatalf("testbed: slot %d: %v", slot, err)
 		}
 	}
+}
+
+// awaitOwner tells masters of a slot's new owner until all of them agree. Moves that follow each other within the time
+// that an epoch takes to become known can leave a slot of which each of the two believes that the other has it: an old
+// message of the former owner then has the higher epoch. redis-cli tells all masters, too.
+func (c *RedisCluster) awaitOwner(t testing.TB, slot int, to *RedisServer) {
+	t.Helper()
+	id := to.NodeID(t)
+	Eventually(t, readyTimeout, "all masters know who has the slot", func() bool {
+		return !slices.ContainsFunc(c.members, func(s *RedisServer) bool {
+			if !s.IsMaster(t.Context()) || s.ownerOf(t.Context(), slot) == id {
+				return false
+			}
+			_ = s.client.Do(t.Context(), "cluster", "setslot", slot, "node", id).Err() // it may not know that one yet
+			return true
+		})
+	})
+}
+
+// ownerOf returns the name of the node that has a slot, as the server knows it; "": none.
+func (s *RedisServer) ownerOf(ctx context.Context, slot int) string {
+	for _, r := range s.client.ClusterSlots(ctx).Val() {
+		if r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
+			return r.Nodes[0].ID
+		}
+	}
+	return ""
 }
 
 // Move moves slots with their keys, while clients go on.
