@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -167,7 +168,13 @@ func (r *tapeRedis) Do(ctx context.Context, calls []*write.Call) {
 		wait = r.delay(nil)
 	}
 	for i, c := range sentCalls(calls) {
-		text := strings.Join(append([]string{c.script}, c.args...), " ")
+		words := append([]string{c.script}, c.args...)
+		for i, w := range words {
+			if v, ok := readVersion(w); ok {
+				words[i] = v.String()
+			}
+		}
+		text := strings.Join(words, " ")
 		var reply any = int64(1)
 		var err error
 		if r.answerCall != nil {
@@ -309,4 +316,24 @@ func (r *rig) watermark(want int) {
 func aged(b *event.Batch, age time.Duration) *event.Batch {
 	b.Age = age
 	return b
+}
+
+// readVersion reads a version as the guard has it: each number after how many digits more than one it has.
+func readVersion(text string) (v event.Version, ok bool) {
+	var parts [4]uint64
+	for i, digits := range [...]int{1, 1, 2, 1} {
+		if len(text) < digits {
+			return v, false
+		}
+		more, err := strconv.Atoi(text[:digits])
+		if text = text[digits:]; err != nil || len(text) <= more {
+			return v, false
+		}
+		if parts[i], err = strconv.ParseUint(text[:more+1], 10, 64); err != nil {
+			return v, false
+		}
+		text = text[more+1:]
+	}
+	v = event.Version{Epoch: uint32(parts[0]), File: uint32(parts[1]), Pos: parts[2], Row: uint32(parts[3])}
+	return v, text == ""
 }

@@ -153,9 +153,9 @@ const (
 
 // rebuild is rebuild.lua: args are what to do, version, source, window, single or begun, keep, last, ttl, value.
 func (w *world) rebuild(node int, key string, args []string) any {
-	v, err := event.ParseVersion(args[1])
-	if err != nil {
-		panic(err)
+	v, ok := readVersion(args[1])
+	if !ok {
+		panic("no version: " + args[1])
 	}
 	number := func(at int) int64 {
 		n, err := strconv.ParseInt(args[at], 10, 64)
