@@ -170,7 +170,8 @@ func TestAroundKafkaAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
 	reading.Stop(t, patience)
 }
 
-// The old primary is read only and keeps its connections. The new one still has the settings of a replica, which is stopped.
+// The old primary is read only and keeps its connections. The new one is
+// still set up as a replica, and is stopped.
 func TestAPromotedReplicaThatWasOnlyStoppedIsFollowed(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, source *testbed.Server) {
