@@ -69,7 +69,11 @@ func (c *candidate) hasMade(g event.GTID) bool {
 // replicates.
 func (c *candidate) isLeftBehind(other *candidate) bool {
 	switch {
-	case c == other || !other.takesWrites() || !other.has(c):
+	case c == other || !other.has(c):
+		return false
+	case c.readOnly && !c.replicates && !other.readOnly: // the other may still have a replica's settings
+		return !c.has(other)
+	case !other.takesWrites():
 		return false
 	case c.replicates:
 		return !c.info.LogReplicaUpdates

@@ -169,3 +169,27 @@ func TestAroundKafkaAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
 	invalidating.Stop(t, patience)
 	reading.Stop(t, patience)
 }
+
+// The old primary is read only and keeps its connections. The new one is
+// still set up as a replica, and is stopped.
+func TestAPromotedReplicaThatWasOnlyStoppedIsFollowed(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, source *testbed.Server) {
+		p := newPair(t, source)
+		r := p.run()
+		p.awaitFresh()
+		source.Exec(t, "SET GLOBAL read_only = 1")
+		p.hasAll(p.replica)
+		what := "REPLICA"
+		if source.Flavor == testbed.FlavorMariaDB {
+			what = "SLAVE"
+		}
+		p.replica.Exec(t, "STOP "+what, "SET GLOBAL read_only = 0")
+		p.source = p.replica
+		p.replica.Exec(t, "UPDATE shop.product SET price = price + 1000")
+		p.await("the promoted one is read", func(st *app.Status) bool {
+			return st.Source.Address == p.replica.Addr && st.InFlight+st.Pending == 0 && len(p.staleViews()) == 0
+		})
+		r.Stop(t, patience)
+	})
+}
