@@ -71,8 +71,8 @@ func (c *candidate) isLeftBehind(other *candidate) bool {
 	switch {
 	case c == other || !other.has(c):
 		return false
-	case c.readOnly && !c.replicates && !other.readOnly: // the other may still have a replica's settings
-		return !c.has(other)
+	case c.readOnly && !c.replicates && !other.readOnly && other.info.LogReplicaUpdates:
+		return !c.has(other) // the other may still have a replica's settings
 	case !other.takesWrites():
 		return false
 	case c.replicates:

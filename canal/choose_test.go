@@ -84,6 +84,16 @@ func TestWhichServerIsChosen(t *testing.T) {
 			},
 		},
 		{
+			name:   "a primary that is read only is left behind by one that only stopped its replication",
+			passed: a + ":1-10", want: "two",
+			servers: []candidate{
+				mysqlCandidate(t, "one", a+":1-10", func(c *candidate) { c.readOnly = true }),
+				mysqlCandidate(t, "two", a+":1-10,"+b+":1", func(c *candidate) {
+					c.replicates, c.info.LogReplicaUpdates = true, true
+				}),
+			},
+		},
+		{
 			name: "a replica whose binlog has not what it replicates is left behind", passed: a + ":1-10", want: "two",
 			servers: []candidate{
 				mysqlCandidate(t, "one", a+":1-10", func(c *candidate) {
