@@ -221,3 +221,55 @@ func TestAroundKafkaNoKeyOfAClusterIsStale(t *testing.T) {
 	s.strike(members...)
 	s.stopLoad(members...)
 }
+
+// A replica that lacks the last deletes takes the place of its master, while freshet runs or while it does not.
+func TestOnAClusterAPromotedReplicaThatLacksDeletesLeavesNoStaleKey(t *testing.T) {
+	t.Parallel()
+	for name, down := range map[string]bool{"running": false, "down": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			either(t, func(t *testing.T, source *testbed.Server) {
+				s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3, Replicas: 1})
+				r := s.run()
+				s.finished(s.site)
+				master, heir := s.cluster.Masters[1], s.cluster.Replicas[1]
+				for id := range clusterRows {
+					for _, key := range clusterKeys(id) {
+						testbed.Must(t, s.client.Set(t.Context(), key, "old", 0).Err())
+					}
+				}
+				testbed.Eventually(t, patience, "the replica has all", func() bool {
+					return master.Do(t, "wait", 1, 1000) == int64(1)
+				})
+				testbed.Must(t, heir.Pause())
+				master.Do(t, "client", "kill", "type", "replica") // what is on the way is lost, too
+				source.Exec(t, "UPDATE shop.product SET price = price + 1")
+				s.finished(s.site)
+				if down {
+					r.Stop(t, patience)
+				}
+				testbed.Must(t, master.Kill())
+				testbed.Must(t, heir.Resume())
+				testbed.Eventually(t, patience, "the replica takes over", func() bool { return heir.IsMaster(t.Context()) })
+				if down {
+					if heir.Client().DBSize(t.Context()).Val() == 0 {
+						t.Error("the replica lacks nothing")
+					}
+					s.run()
+				}
+				s.cluster.Await(t)
+				testbed.Eventually(t, patience, "no key is of before", func() bool {
+					for id := range clusterRows {
+						for _, key := range clusterKeys(id) {
+							if s.client.Get(t.Context(), key).Val() == "old" {
+								return false
+							}
+						}
+					}
+					return true
+				})
+				s.finished(s.site)
+			})
+		})
+	}
+}
