@@ -56,7 +56,7 @@ func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServe
 	}
 	s.at = s.String() // with sentinels it is known by now
 	// A key that nobody has: what is asked is whether we may. A user who may only touch the keys of the mappings is
-	// refused this one, which is told of only where no mapping says which those are.
+	// refused this one, which is reported only where no mapping says which those are.
 	if key := s.newKey(); key != "" {
 		err := s.rdb.Unlink(ctx, c.Redis.KeyPrefix+key).Err()
 		if elsewhere, _ := retry.IsRedirection(err); elsewhere && c.Redis.Mode != config.RedisCluster {

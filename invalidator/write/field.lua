@@ -6,13 +6,10 @@ local limit, field, value = tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local moved = false
 local mark = redis.pcall('HGET', marks, field)
 
-if op == 'hset' and now <= last and type(mark) == 'string' then
-  local v, s = string.match(mark, '^(%d+) 0 (.*)$')
-  if s == source and v <= version and string.sub(v, 1, #epoch) == epoch
-    and type(redis.pcall('HSET', marks, field, version .. ' 0 ' .. source)) == 'number' then
-    redis.call('PEXPIRE', marks, keep)
-    if type(redis.pcall('HSET', key, field, value)) == 'number' then return 1 end
-  end
+if op == 'hset' and now <= last and confirms(mark)
+  and type(redis.pcall('HSET', marks, field, version .. ' 0 ' .. source)) == 'number' then
+  redis.call('PEXPIRE', marks, keep)
+  if type(redis.pcall('HSET', key, field, value)) == 'number' then return 1 end
 end
 --- guard.lua stands here
 

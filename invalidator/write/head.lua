@@ -11,8 +11,8 @@
 -- forgetting may take effect (ms). Times are Redis' own.
 --
 -- The first lines of a script settle the common case: a mark that confirms, and a newer change of the same source and
--- epoch that is in time. What follows would do the same, but the functions that it is made of are made anew in each call,
--- and that takes longer than all the rest.
+-- epoch that is in time. What follows would do the same, but its functions are made again in each call, and that takes
+-- longer than all the rest.
 local op, version, source, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 local last = tonumber(ARGV[7])
 -- The first digit of a version says how many more than one its epoch has.
@@ -21,3 +21,10 @@ local epoch = string.sub(version, 1, string.byte(version) - 46)
 -- Redis' time in ms. It may be set back, at a failover too.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- confirms says whether a mark confirms, and is of the same source and epoch as the change, and of no newer one.
+local function confirms(mark)
+  if type(mark) ~= 'string' then return false end
+  local v, s = string.match(mark, '^(%d+) 0 (.*)$')
+  return s == source and v <= version and string.sub(v, 1, #epoch) == epoch
+end

@@ -15,19 +15,16 @@ local whole, top, oldtop, mine = have[1], have[2], have[3], have[4]
 -- newer compares two versions of this epoch; none is older than any.
 local function newer(a, b) return a and (not b or a > b) end
 
-if (op == 'sadd' or op == 'zadd') and now <= last and whole and not newer(mine, version) then
-  local v, s = string.match(whole, '^(%d+) 0 (.*)$')
-  if s == source and v <= version and string.sub(v, 1, #epoch) == epoch
-    and (mine or not oldtop and redis.call('HLEN', marks) < limit + 3)
-    and redis.call('EXISTS', key) == 1
-    and type(redis.pcall('HSET', marks, '>', newer(top, version) and top or version, entry, version)) == 'number' then
-    redis.call('PEXPIRE', marks, keep)
-    local done
-    if op == 'sadd' then done = redis.pcall('SADD', key, member) else done = redis.pcall('ZADD', key, score, member) end
-    if type(done) == 'number' then return 1 end
-    redis.call('UNLINK', key) -- it is of another type, or there is no memory
-    return 3
-  end
+if (op == 'sadd' or op == 'zadd') and now <= last and confirms(whole) and not newer(mine, version)
+  and (mine or not oldtop and redis.call('HLEN', marks) < limit + 3)
+  and redis.call('EXISTS', key) == 1
+  and type(redis.pcall('HSET', marks, '>', newer(top, version) and top or version, entry, version)) == 'number' then
+  redis.call('PEXPIRE', marks, keep)
+  local done
+  if op == 'sadd' then done = redis.pcall('SADD', key, member) else done = redis.pcall('ZADD', key, score, member) end
+  if type(done) == 'number' then return 1 end
+  redis.call('UNLINK', key) -- it is of another type, or there is no memory
+  return 3
 end
 --- guard.lua stands here
 

@@ -241,7 +241,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			1,
 		},
 		{
-			"at once: only a member that is no older", "whole and not newer(mine, version)", "whole",
+			"at once: only a member that is no older", "confirms(whole) and not newer(mine, version)", "confirms(whole)",
 			"set",
 			hazards{handover: 0.9, zombie: 0.9},
 			1,

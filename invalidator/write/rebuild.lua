@@ -9,14 +9,11 @@ local key, companion = KEYS[1], KEYS[2]
 local ttl = tonumber(ARGV[8])
 local mark = redis.pcall('GET', companion)
 
-if op == 'set' and now <= last and type(mark) == 'string' then
-  local v, s = string.match(mark, '^(%d+) 0 (.*)$')
-  if s == source and v <= version and string.sub(v, 1, #epoch) == epoch
-    and not redis.pcall('SET', companion, version .. ' 0 ' .. source, 'PX', keep).err then
-    local done
-    if ttl > 0 then done = redis.pcall('SET', key, ARGV[9], 'PX', ARGV[8]) else done = redis.pcall('SET', key, ARGV[9]) end
-    if not done.err then return 1 end
-  end
+if op == 'set' and now <= last and confirms(mark)
+  and not redis.pcall('SET', companion, version .. ' 0 ' .. source, 'PX', keep).err then
+  local done
+  if ttl > 0 then done = redis.pcall('SET', key, ARGV[9], 'PX', ARGV[8]) else done = redis.pcall('SET', key, ARGV[9]) end
+  if not done.err then return 1 end
 elseif op == 'forget' and not mark then
   redis.call('UNLINK', key)
   return 3
