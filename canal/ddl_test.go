@@ -236,6 +236,52 @@ func TestWhatRowsDoNotShowIsAnAlarm(t *testing.T) {
 	})
 }
 
+// A statement names a view, or a table with triggers, and changes rows of tables that it does not name.
+func TestAStatementThatChangesTablesThatItDoesNotName(t *testing.T) {
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.plain (id int primary key)",
+			"create table DB.`b\\` (id int primary key)", "create table DB.watched (id int primary key)",
+			"create trigger DB.copies after insert on DB.watched for each row insert into DB.t values (new.id)")
+		views := newDatabase(t, s, "create view DB.v as select id from "+d.name+".t",
+			"create view DB.v2 as select * from DB.v")
+		o := d.options()
+		o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "t" || table == "") }
+		r := reading(t, newRecorder(), o)
+		r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+		for _, c := range []struct{ statement, about string }{
+			{"insert into DB.plain values (1)", ""},
+			{"insert into DB.`b\\` values (1)", ""},
+			{"insert into DB.watched values (1)", "DB.watched is a table with triggers"},
+			{"insert into VIEWS.v values (2)", "VIEWS.v is a view"},
+			{"update VIEWS.v2, DB.plain set VIEWS.v2.id=3 where VIEWS.v2.id=2", "VIEWS.v2 is a view"},
+			{"insert into DB.PLAIN values (4)", "DB.PLAIN is a table with triggers"},
+			{"insert into DB.t values (5)", "rows of table DB.t were changed"},
+		} {
+			named := strings.NewReplacer("DB", d.name, "VIEWS", views.name, "PLAIN", "plain")
+			if strings.Contains(c.statement, "PLAIN") {
+				d.exec("create trigger DB.late after insert on DB.plain for each row delete from DB.t")
+			}
+			d.exec("set session binlog_format=STATEMENT", named.Replace(c.statement), "set session binlog_format=ROW")
+			end := here(t, s)
+			r.await(t, "the statement", func() bool { return r.pos.File == end.File && r.pos.Pos == end.Pos })
+			var about []string
+			for _, x := range r.doubts.List() {
+				about = append(about, x.Message)
+				if x.Cause != alarm.StatementLogged || len(x.Schemas) > 0 || (len(x.Tables) > 0) != strings.HasPrefix(c.about, "rows") {
+					t.Errorf("%s: %+v", c.statement, x)
+				}
+				if err := r.doubts.Dismiss(t.Context(), x.ID, x.Last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := named.Replace(c.about)
+			if want == "" && len(about) > 0 || want != "" && (len(about) != 1 || !strings.HasPrefix(about[0], want)) {
+				t.Errorf("%s: in doubt: %q, want %q", c.statement, about, want)
+			}
+		}
+	})
+}
+
 func TestWhatHappensToOtherTablesIsNoAlarm(t *testing.T) {
 	onEach(t, func(t *testing.T, s *testbed.Server) {
 		d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.other (id int primary key)")

@@ -2,6 +2,7 @@ package canal
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -223,8 +224,13 @@ func (s *session) pairs(statement string) (map[string]string, error) {
 	return m, nil
 }
 
-// quote writes a string literal that means the same under every sql_mode.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+// quote writes a string literal that means the same under every sql_mode: one of them decides what a backslash means.
+func quote(s string) string {
+	if strings.Contains(s, `\`) {
+		return "_utf8mb4 X'" + hex.EncodeToString([]byte(s)) + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
 
 // isDenied reports whether the server refused who we are or what we may do: nothing that time repairs.
 func isDenied(err error) bool {

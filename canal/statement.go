@@ -33,6 +33,9 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 	}
 	l.open()
 	st := l.tables.parse(h, &q)
+	if st.Verb == ddl.DDL || st.Verb == ddl.Other || st.Unclear {
+		l.tables.opaque = nil
+	}
 	l.tables.cascading.follow(l.tables, &st, q.SQL)
 	if err := l.askKeys(); err != nil {
 		return err
@@ -137,10 +140,21 @@ func (l *loop) written(n ddl.Name) error {
 		}
 	}
 	reached, err := l.tables.reached(n)
-	if err != nil || len(reached) == 0 {
+	if err != nil {
 		return err
 	}
-	return l.record(l.tables.warning(n, reached).doubt)
+	if len(reached) > 0 {
+		if err := l.record(l.tables.warning(n, reached).doubt); err != nil {
+			return err
+		}
+	}
+	what, err := l.tables.opaqueAs(n)
+	if err != nil || what == "" {
+		return err
+	}
+	return l.doubt(alarm.StatementLogged, name+" is a "+what+", and was changed by a statement that the source logged "+
+		"as a statement, so it is not known which rows of which tables changed with it: set binlog_format=ROW (also in "+
+		"sessions that set their own)")
 }
 
 // altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use:

@@ -31,6 +31,7 @@ type tables struct {
 	// cascading knows of which tables the rows are followed although nobody wants them.
 	cascading cascading
 	looks     looks
+	opaque    opaque
 	// unsaved says that the state has changed since the caller was last given it, whatever the tracker says.
 	unsaved bool
 }

@@ -3,6 +3,7 @@ package invalidator
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -207,6 +208,33 @@ func TestAFinalDeleteOverALostConnectionIsRepeated(t *testing.T) {
 			r.Fatalf("deleted %d times, want once more D after Redis was back", n)
 		}
 		r.watermark(1)
+	})
+}
+
+// A Redis that comes and goes says so in the log once a minute, with how often it came back in between.
+func TestARedisThatComesAndGoesDoesNotFillTheLog(t *testing.T) {
+	inBubble(t, Options{}, func(r *rig) {
+		away := func(is bool) {
+			r.redis.set(func() {
+				r.redis.ping = func() error {
+					if is {
+						return errors.New("connection reset by peer")
+					}
+					return nil
+				}
+			})
+			r.pass(2 * time.Second)
+		}
+		for range 30 { // two minutes
+			away(true)
+			away(false)
+		}
+		for i, want := range []string{"repeats=0", "repeats=15"} {
+			said := r.lines.with("redis is back")
+			if len(said) != 2 || !strings.Contains(said[i], want) {
+				t.Fatalf("the log says %q, want two lines, number %d with %s", said, i, want)
+			}
+		}
 	})
 }
 

@@ -26,6 +26,8 @@ const (
 	busyPulse    = time.Millisecond
 	pulsesPerD   = 8
 	restPerD     = 5 // a silence lasts longer than a quarter of D: see late
+	// backEach is how long at least is between two lines that say that Redis is back.
+	backEach = time.Minute
 )
 
 // health knows whether Redis is there. Writers that failed wait in it; its prober, one goroutine, asks Redis for as
@@ -63,8 +65,11 @@ type health struct {
 	since     instant
 	sinceWall time.Time
 	reason    error
-	refused   int
-	again     chan struct{} // closed, and created again, when the refused may try again
+	// said is when the log last said that Redis is back, and repeats how often it came back since without a line.
+	said    instant
+	repeats int
+	refused int
+	again   chan struct{} // closed, and created again, when the refused may try again
 	// routed is since when the topology is as it is: what was sent by another must be split again.
 	routed instant
 
@@ -75,7 +80,7 @@ type health struct {
 
 func newHealth(r Redis, clock func() instant, timeout time.Duration, spans *spans) *health {
 	h := &health{
-		redis: r, clock: clock, watch: newWatch(), timeout: timeout, spans: spans, routed: always,
+		redis: r, clock: clock, watch: newWatch(), timeout: timeout, spans: spans, routed: always, said: always,
 		kick: make(chan struct{}, 1), again: make(chan struct{}),
 	}
 	h.time = newRedisTime(r, clock, timeout, h.stepped)
@@ -96,14 +101,25 @@ func (h *health) setUp() {
 		h.mu.Unlock()
 		return
 	}
-	reason, away := h.reason, h.clock().sub(h.since)
-	h.reason, h.since, h.sinceWall = nil, h.clock(), time.Now()
+	now := h.clock()
+	reason, away := h.reason, now.sub(h.since)
+	repeats, quiet := h.repeats, now < h.said.add(backEach)
+	switch {
+	case reason == nil:
+	case quiet:
+		h.repeats++
+	default:
+		h.said, h.repeats = now, 0
+	}
+	h.reason, h.since, h.sinceWall = nil, now, time.Now()
 	h.isUp.Store(true)
 	h.release()
 	h.mu.Unlock()
-	if reason != nil {
-		h.log.Info("redis is back", "address", h.redis.String(), "away_seconds", away.Seconds())
-	} else {
+	switch {
+	case quiet: // the status says what it does
+	case reason != nil:
+		h.log.Info("redis is back", "address", h.redis.String(), "away_seconds", away.Seconds(), "repeats", repeats)
+	default:
 		h.log.Info("redis answers", "address", h.redis.String())
 	}
 	h.back()

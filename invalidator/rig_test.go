@@ -3,7 +3,6 @@ package invalidator
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -219,10 +218,36 @@ type rig struct {
 	engine *Engine
 	redis  *tapeRedis
 	log    *fakeLog
+	lines  lines // what the engine logs
 	store  *memStore
 	alarms *alarms
 	stop   context.CancelFunc
 	served chan error
+}
+
+// lines are what was logged.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, string(b))
+	return len(b), nil
+}
+
+// with returns the lines that have the words.
+func (l *lines) with(words string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.all {
+		if strings.Contains(s, words) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // inBubble runs a test of the engine on simulated time. Redis has been answering for a minute when it begins.
@@ -238,7 +263,7 @@ func inBubble(t *testing.T, o Options, test func(r *rig)) {
 			o.Retry.Rand = func() float64 { return 0.999999999 }
 		}
 		r.engine = start(t, Deps{
-			Redis: r.redis, Store: r.store, Alarms: r.alarms, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Redis: r.redis, Store: r.store, Alarms: r.alarms, Log: slog.New(slog.NewTextHandler(&r.lines, nil)),
 		}, o)
 		ctx, stop := context.WithCancel(t.Context())
 		r.stop = stop
