@@ -8,12 +8,12 @@ const maxOpaque = 10_000
 // opaque are tables as the source said what a statement that changes them may change besides; see [tables.opaqueAs].
 type opaque map[ddl.Name]string
 
-// opaqueAs says through what a statement that changes a table may change rows of others: it is a view, or has triggers.
-// Empty: the source shows nothing of the kind. A row event names the table of its rows; a statement does not. The source
-// says what it has now. A view or trigger that was dropped before the statement was read is not seen, nor one that
-// freshet has no right to see.
-// Source: MySQL Reference Manual, "The INFORMATION_SCHEMA TRIGGERS Table" (takes the right TRIGGER on the table) and "The
-// INFORMATION_SCHEMA VIEWS Table" (takes any right on the view); the same on MariaDB.
+// opaqueAs says through what a statement that changes a table may change rows of others: it is a view, or has
+// triggers. Empty: the source shows nothing of the kind. A row event names the table of its rows; a statement does not.
+// The source says what it has now. A view or trigger that was dropped before the statement was read is not seen, nor
+// one that freshet has no right to see.
+// Source: MySQL Reference Manual, "The INFORMATION_SCHEMA TRIGGERS Table" (takes the right TRIGGER on the table) and
+// "The INFORMATION_SCHEMA VIEWS Table" (takes any right on the view); the same on MariaDB.
 func (t *tables) opaqueAs(n ddl.Name) (what string, err error) {
 	n = t.name(n)
 	if what, known := t.opaque[n]; known {
