@@ -20,7 +20,7 @@ const clusterRights = "+cluster|nodes +cluster|slots"
 
 // checkCluster looks at the nodes of a Redis Cluster: whether each seed knows it, whether all slots are served, and
 // then at each master as at a single server.
-func checkCluster(ctx context.Context, c *config.Config, r *Report) {
+func checkCluster(ctx context.Context, c *config.Config, cached *sample, r *Report) {
 	if !checkSeeds(ctx, c, r) {
 		return
 	}
@@ -42,7 +42,9 @@ func checkCluster(ctx context.Context, c *config.Config, r *Report) {
 		one := n.(*invalidator.Single) // it is one of ours
 		s := &redisServer{one, one.Client(), one.String(), func() string { return keyOf(c, l, i) }}
 		var of Report
-		checkServer(ctx, c, &of, s)
+		if checkServer(ctx, c, &of, s) {
+			cached.take(ctx, s.rdb)
+		}
 		if err := s.rdb.Do(ctx, "asking").Err(); redis.IsPermissionError(err) {
 			of.add(Warn, fmt.Sprintf("redis %s: user %s may not run asking: while a slot is moved, its keys wait", s.at,
 				orDefaultUser(c)), fmt.Sprintf("ACL SETUSER %s +asking", orDefaultUser(c)))
@@ -53,6 +55,7 @@ func checkCluster(ctx context.Context, c *config.Config, r *Report) {
 			}
 		}
 	}
+	cached.report(c, r)
 }
 
 // checkSeeds asks each of redis.addresses alone for the nodes of the cluster, and reports whether any knows them and

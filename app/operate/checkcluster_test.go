@@ -41,7 +41,7 @@ func allow(t *testing.T, cluster *testbed.RedisCluster, rights ...any) {
 func found(t *testing.T, c *config.Config, g Grade) string {
 	t.Helper()
 	var r Report
-	checkRedis(t.Context(), c, &r)
+	checkRedis(t.Context(), c, nil, &r)
 	var all []string
 	for _, f := range r.Findings {
 		if f.Grade == g {

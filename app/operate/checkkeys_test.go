@@ -86,13 +86,13 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 	c.Redis.Addresses, c.Redis.Password, c.Redis.Timeout = []string{server.Addr}, config.NewSecret("secret"),
 		10*time.Second
 	var r Report
-	checkRedis(t.Context(), c, &r)
+	checkRedis(t.Context(), c, nil, &r)
 	if r.Failed() {
 		t.Errorf("%+v", r.Findings)
 	}
 	c.Mappings = nil
 	r = Report{}
-	checkRedis(t.Context(), c, &r)
+	checkRedis(t.Context(), c, nil, &r)
 	if !r.Failed() {
 		t.Error("without mappings nobody knows whether it is enough")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator"
 	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/retry"
@@ -30,9 +31,11 @@ type redisServer struct {
 // probeKey begins the keys that are tried. They are under the prefix that freshet uses itself.
 const probeKey = "freshet:check:"
 
-func checkRedis(ctx context.Context, c *config.Config, r *Report) {
+// checkRedis looks at Redis, and at what is cached there. tables are those of the source, as far as they are known.
+func checkRedis(ctx context.Context, c *config.Config, tables []*event.Table, r *Report) {
+	cached := newSample(c, tables)
 	if c.Redis.Mode == config.RedisCluster {
-		checkCluster(ctx, c, r)
+		checkCluster(ctx, c, cached, r)
 		return
 	}
 	server, err := connect.Redis(c, nil)
@@ -44,15 +47,19 @@ func checkRedis(ctx context.Context, c *config.Config, r *Report) {
 	if c.Redis.Mode == config.RedisSentinel && !checkSentinels(ctx, c, r) {
 		return
 	}
-	checkServer(ctx, c, r, &redisServer{
+	if checkServer(ctx, c, r, &redisServer{
 		server, server.Client(), server.String(), func() string { return probeKey + rand.Text() },
-	})
+	}) {
+		cached.take(ctx, server.Client())
+		cached.report(c, r)
+	}
 }
 
-func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServer) {
+// checkServer reports whether the server could be asked all.
+func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServer) bool {
 	if err := s.rdb.Ping(ctx).Err(); err != nil && !redis.IsPermissionError(err) {
 		r.add(Fail, fmt.Sprintf("redis %s: %v", s, err), mendPing(c))
-		return
+		return false
 	}
 	s.at = s.String() // with sentinels it is known by now
 	// A key that nobody has: what is asked is whether we may. A user who may only touch the keys of the mappings is
@@ -61,17 +68,19 @@ func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServe
 		err := s.rdb.Unlink(ctx, c.Redis.KeyPrefix+key).Err()
 		if elsewhere, _ := retry.IsRedirection(err); elsewhere && c.Redis.Mode != config.RedisCluster {
 			isNode(s, r)
-			return
+			return false
 		}
 		if err != nil && !(len(c.Mappings) > 0 && refusedKey(err)) {
 			r.add(Fail, fmt.Sprintf("redis %s refuses UNLINK: %v", s.at, err), mendUnlink(c, err))
-			return
+			return false
 		}
 	}
-	if checkInfo(ctx, c, r, s) {
-		checkActions(ctx, c, r, s)
-		checkKeys(ctx, c, r, s.rdb, s.at)
+	if !checkInfo(ctx, c, r, s) {
+		return false
 	}
+	checkActions(ctx, c, r, s)
+	checkKeys(ctx, c, r, s.rdb, s.at)
+	return true
 }
 
 // isNode says that a server is part of a cluster, and is spoken to as if it were not.

@@ -17,7 +17,7 @@ func TestCheckSaysWhatARestartOfRedisBringsBack(t *testing.T) {
 			c.Redis.Password = config.NewSecret("p")
 		}
 		var r Report
-		checkRedis(t.Context(), c, &r)
+		checkRedis(t.Context(), c, nil, &r)
 		var text strings.Builder
 		for _, f := range r.Findings {
 			text.WriteString(f.What + "\n")
@@ -48,7 +48,7 @@ func TestCheckFindsAUserWhoMayNotAskForTheTime(t *testing.T) {
 	c := &config.Config{}
 	c.Redis.Addresses, c.Redis.Username, c.Redis.Password = []string{server.Addr}, "timeless", config.NewSecret("p")
 	var r Report
-	checkRedis(t.Context(), c, &r)
+	checkRedis(t.Context(), c, nil, &r)
 	for _, f := range r.Findings {
 		if strings.Contains(f.What, "user timeless may not run time") && f.Fix == "ACL SETUSER timeless +time" {
 			return

@@ -60,7 +60,7 @@ func TestCheckOfAUserWithTheRightsOfTheDocumentation(t *testing.T) {
 	c.Redis.Password = config.NewSecret("secret")
 	told := func() string {
 		var r Report
-		checkRedis(t.Context(), c, &r)
+		checkRedis(t.Context(), c, nil, &r)
 		var b strings.Builder
 		for _, f := range r.Findings {
 			if f.Grade == Fail {

@@ -7,22 +7,25 @@ import (
 
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
 	"github.com/freshet/freshet/router/lint"
 )
 
-// checkTables holds the mappings against the tables as they are now.
-func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo, r *Report) {
+// checkTables holds the mappings against the tables as they are now, which it returns.
+func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *canal.SourceInfo,
+	r *Report,
+) []*event.Table {
 	route, err := router.New(c.Mappings, router.Options{})
 	if err != nil {
 		r.add(Fail, err.Error(), "")
-		return
+		return nil
 	}
 	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
 	s, err := canal.Inspect(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "")
-		return
+		return nil
 	}
 	for _, p := range route.Unfit(s.Tables) {
 		r.add(Fail, p.Error(), "")
@@ -33,7 +36,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		unique, err := canal.UniqueIndexes(ctx, o, s.Tables)
 		if err != nil {
 			r.add(Fail, err.Error(), "")
-			return
+			return nil
 		}
 		findings = append(findings, lint.Shared(route, s.Tables, unique)...)
 	}
@@ -62,6 +65,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	if len(s.Tables) > 0 {
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
 	}
+	return s.Tables
 }
 
 // checkCascade says what foreign keys change that freshet cannot see.

@@ -18,14 +18,15 @@ import (
 // them.
 func Check(ctx context.Context, c *config.Config) *Report {
 	r := &Report{}
+	var tables []*event.Table
 	if c.HasSource() {
-		checkSource(ctx, c, r)
+		tables = checkSource(ctx, c, r)
 	}
 	if c.EventLog.Kind == config.EventLogKafka {
 		checkKafka(ctx, c, r)
 	}
 	if c.HasRedis() {
-		checkRedis(ctx, c, r)
+		checkRedis(ctx, c, tables, r)
 	}
 	checkSecrets(c, r)
 	return r
@@ -35,25 +36,27 @@ func Check(ctx context.Context, c *config.Config) *Report {
 // position.
 const leastRetention = 72 * time.Hour
 
-func checkSource(ctx context.Context, c *config.Config, r *Report) {
+// checkSource returns the mapped tables, as far as it could ask.
+func checkSource(ctx context.Context, c *config.Config, r *Report) []*event.Table {
 	o := connect.Source(c)
 	info, err := canal.Probe(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
-		return
+		return nil
 	}
 	r.add(OK, fmt.Sprintf("source %s is %s %s, server %s", o.Servers.Current(), info.Flavor, info.Version,
 		info.Server), "")
 	checkServers(ctx, o, r)
 	if !info.LogBin {
 		r.add(Fail, "the source writes no binlog", "start it with log_bin: [mysqld] log-bin=binlog server-id=1")
-		return
+		return nil
 	}
 	checkGrants(c, info, r)
 	checkFills(ctx, c, o, info, r)
 	checkSettings(c, info, r)
-	checkTables(ctx, c, o, info, r)
+	tables := checkTables(ctx, c, o, info, r)
 	checkQueries(ctx, c, r)
+	return tables
 }
 
 // checkFills asks the servers that the application fills its cache from.
