@@ -17,6 +17,8 @@ import (
 type SourceInfo struct {
 	Flavor  event.Flavor
 	Version string
+	// Service is who runs it for us. Known after [Probe] only.
+	Service Service
 	// Server is the server's identity, as in [event.Position].Server: MySQL server_uuid; MariaDB server_uid, where it
 	// has one, and server_id.
 	Server   string
@@ -85,6 +87,9 @@ func Probe(ctx context.Context, o Options) (*SourceInfo, error) {
 		return nil, err
 	}
 	defer s.close()
+	if err := s.proxy(); err != nil {
+		return nil, err
+	}
 	info, err := o.identify(s)
 	if err != nil {
 		return nil, err
@@ -116,6 +121,9 @@ func (o *Options) identify(s *session) (*SourceInfo, error) {
 		return nil, err
 	}
 	info.Version = r[0]
+	if err := imitation(s.address, info.Version, s.conn.GetServerVersion()); err != nil {
+		return nil, err
+	}
 	info.LogBin = r[2] == "1"
 	id, err := strconv.ParseUint(r[1], 10, 32)
 	if err != nil {
@@ -202,7 +210,7 @@ func (s *session) mariaDBGTIDs(info *SourceInfo) error {
 // settings asks for what decides the content of the binlog.
 func (s *session) settings(info *SourceInfo) error {
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'binlog%' OR Variable_name LIKE 'rpl_semi_sync%' " +
-		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir', 'log_replica_updates', 'log_slave_updates', 'wsrep_on', 'sync_binlog', 'innodb_flush_log_at_trx_commit')")
+		"OR Variable_name IN ('expire_logs_days', 'net_write_timeout', 'basedir', 'aurora_version', 'log_replica_updates', 'log_slave_updates', 'wsrep_on', 'sync_binlog', 'innodb_flush_log_at_trx_commit')")
 	if err != nil {
 		return err
 	}
@@ -217,7 +225,8 @@ func (s *session) settings(info *SourceInfo) error {
 	info.SyncBinlog, info.FlushLog = v["sync_binlog"], v["innodb_flush_log_at_trx_commit"]
 	info.TransactionCompression = v["binlog_transaction_compression"] == "ON"
 	info.Retention.fromSettings(v)
-	if strings.HasPrefix(v["basedir"], rdsRoot) {
+	info.Service = serviceOf(info.Version, v)
+	if info.Service == RDS || info.Service == Aurora {
 		info.Retention.fromRDS(s)
 	}
 	// MySQL has renamed them from master to source; MariaDB has not.

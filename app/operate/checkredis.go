@@ -34,6 +34,8 @@ const probeKey = "freshet:check:"
 // checkRedis looks at Redis, and at what is cached there. tables are those of the source, as far as they are known.
 func checkRedis(ctx context.Context, c *config.Config, tables []*event.Table, r *Report) {
 	cached := newSample(c, tables)
+	before := len(r.Findings)
+	defer func() { inService(r.Findings[before:]) }()
 	if c.Redis.Mode == config.RedisCluster {
 		checkCluster(ctx, c, cached, r)
 		return
@@ -75,6 +77,7 @@ func checkServer(ctx context.Context, c *config.Config, r *Report, s *redisServe
 			return false
 		}
 	}
+	checkProduct(ctx, r, s)
 	if !checkInfo(ctx, c, r, s) {
 		return false
 	}

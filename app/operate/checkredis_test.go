@@ -56,3 +56,43 @@ func TestCheckFindsAUserWhoMayNotAskForTheTime(t *testing.T) {
 	}
 	t.Errorf("%+v", r.Findings)
 }
+
+// Where a service runs Redis the commands of operators are unknown, and how a finding is fixed is said in its words.
+func TestCheckSpeaksTheWordsOfAService(t *testing.T) {
+	server := testbed.Redis(t, "--maxmemory", "100mb", "--rename-command", "CONFIG", "")
+	server.Do(t, "acl", "setuser", "some", "on", ">p", "~*", "+@all", "-time")
+	c := &config.Config{}
+	c.Redis.Addresses, c.Redis.Username, c.Redis.Password = []string{server.Addr}, "some", config.NewSecret("p")
+	var r Report
+	checkRedis(t.Context(), c, nil, &r)
+	var text strings.Builder
+	if err := r.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"nobody may run CONFIG there", "add to the access string of user some: +time",
+		"set maxmemory-policy to allkeys-lru in the parameter group",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("want %q in %s", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "ACL SETUSER") || strings.Contains(text.String(), "CONFIG SET") {
+		t.Errorf("what nobody may run: %s", text.String())
+	}
+}
+
+// An Active-Active database is known by a command of its own. Here, one with that name stands in for it.
+func TestCheckRefusesAnActiveActiveDatabase(t *testing.T) {
+	server := testbed.Redis(t, "--rename-command", "DEBUG", "crdt.debug")
+	c := &config.Config{}
+	c.Redis.Addresses = []string{server.Addr}
+	var r Report
+	checkRedis(t.Context(), c, nil, &r)
+	for _, f := range r.Findings {
+		if f.Grade == Fail && strings.Contains(f.What, "Active-Active") {
+			return
+		}
+	}
+	t.Errorf("%+v", r.Findings)
+}

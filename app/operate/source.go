@@ -48,7 +48,14 @@ func checkSource(ctx context.Context, c *config.Config, r *Report) []*event.Tabl
 		info.Server), "")
 	checkServers(ctx, o, r)
 	if !info.LogBin {
-		r.add(Fail, "the source writes no binlog", "start it with log_bin: [mysqld] log-bin=binlog server-id=1")
+		fix := "start it with log_bin: [mysqld] log-bin=binlog server-id=1"
+		switch info.Service {
+		case canal.RDS, canal.CloudSQL:
+			fix = "turn automated backups on, and binary logging with them"
+		case canal.Aurora:
+			fix = set(info, "binlog_format", "ROW") + ", and restart the writer"
+		}
+		r.add(Fail, "the source writes no binlog", fix)
 		return nil
 	}
 	checkGrants(c, info, r)
@@ -91,8 +98,18 @@ func checkFills(ctx context.Context, c *config.Config, o canal.Options, info *ca
 	}
 }
 
-// set returns the statement that sets a global variable for good, as far as the flavor can.
+// set returns how a global variable is set for good: the statement, as far as the flavor can, or where a service has
+// it.
 func set(info *canal.SourceInfo, variable, value string) string {
+	where := map[canal.Service]string{
+		canal.RDS:      "the parameter group of the instance (RDS refuses SET GLOBAL)",
+		canal.Aurora:   "the parameter group of the DB cluster (Aurora refuses SET GLOBAL)",
+		canal.CloudSQL: "the database flags of the instance (Cloud SQL refuses SET GLOBAL)",
+		canal.Azure:    "the server parameters (Azure refuses SET GLOBAL)",
+	}[info.Service]
+	if where != "" {
+		return fmt.Sprintf("set %s = %s in %s", variable, strings.Trim(value, "'"), where)
+	}
 	if info.Flavor == event.MySQL {
 		return fmt.Sprintf("SET PERSIST %s = %s;", variable, value)
 	}
