@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func names(t *testing.T) []string {
 	return all
 }
 
-// Each README, typed word for word, shows what it says, with MySQL and with MariaDB.
+// Each README, typed word for word, shows what it says, with MySQL and with MariaDB. Those with more than one Redis need
+// only one of the two.
 func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
 	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{
 		"mysql":   testbed.MySQL,
@@ -47,9 +49,13 @@ func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
 			source := start(t, "--binlog-row-metadata=FULL")
 			d := newDesk(t, source, testbed.Redis(t))
 			for _, name := range names(t) {
-				if name == "cluster" {
-					cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
-					t.Run(name, func(t *testing.T) { newDesk(t, source, cluster.Masters[0], "-c").follow(t, name) })
+				d := d
+				switch {
+				case name == "cluster" && flavor == "mysql":
+					d = newDesk(t, source, testbed.Cluster(t, testbed.ClusterOptions{Masters: 3}).Masters[0], "-c")
+				case name == "sentinel" && flavor == "mariadb":
+					d = watched(t, source)
+				case name == "cluster", name == "sentinel":
 					continue
 				}
 				t.Run(name, func(t *testing.T) { d.follow(t, name) })
@@ -81,6 +87,37 @@ func newDesk(t *testing.T, source *testbed.Server, redis *testbed.RedisServer, a
 		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"FRESHET_SOURCE_ADDRESSES=" + source.Addr, "FRESHET_REDIS_ADDRESSES=" + redis.Addr,
 	}}
+}
+
+// watched is a desk with a master, a replica, and three sentinels. redis-cli knows them by the ports of the README.
+func watched(t *testing.T, source *testbed.Server) *desk {
+	t.Helper()
+	master := testbed.Redis(t)
+	replica := testbed.Redis(t, "--replicaof", "127.0.0.1", strconv.Itoa(master.Port))
+	all := testbed.Sentinels(t, testbed.SentinelOptions{Name: "mymaster", Master: master}, 3)
+	testbed.Eventually(t, patience, "the sentinels know the replica", func() bool {
+		return !slices.ContainsFunc(all, func(s *testbed.Sentinel) bool {
+			of, err := s.Client().Replicas(t.Context(), "mymaster").Result()
+			return err != nil || len(of) != 1 || of[0]["master-link-status"] != "ok"
+		})
+	})
+	d := newDesk(t, source, master)
+	cli := filepath.Join(d.path, "redis-cli")
+	_, sentinelPort, _ := strings.Cut(all[0].Addr, ":")
+	testbed.Must(t, os.WriteFile(cli, fmt.Appendf(nil, `#!/bin/sh
+for word; do
+  shift
+  case $word in 6380) word=%d ;; 26379) word=%s ;; esac
+  set -- "$@" "$word"
+done
+exec %s -p %d --no-raw "$@"
+`, replica.Port, sentinelPort, look(t, "redis-cli"), master.Port), 0o700))
+	var addresses []string
+	for _, s := range all {
+		addresses = append(addresses, s.Addr)
+	}
+	d.env = append(d.env, "FRESHET_REDIS_ADDRESSES="+strings.Join(addresses, ","))
+	return d
 }
 
 // look returns where a program is.
@@ -169,12 +206,15 @@ type session struct {
 }
 
 // asks are the commands of Redis that change nothing.
-var asks = []string{"EXISTS", "GET", "MGET", "HGET", "HGETALL", "SMEMBERS", "ZRANGE", "TTL", "XRANGE", "XREAD"}
+var asks = []string{"ROLE", "EXISTS", "GET", "MGET", "HGET", "HGETALL", "SMEMBERS", "ZRANGE", "TTL", "XRANGE", "XREAD"}
+
+// options are those of redis-cli that say nothing about the command.
+var options = regexp.MustCompile(`--raw |-p \d+ `)
 
 // do types a command.
 func (s *session) do(c command) {
 	s.t.Helper()
-	words := strings.Fields(strings.ReplaceAll(c.line, "--raw ", ""))
+	words := strings.Fields(options.ReplaceAllString(c.line, ""))
 	switch {
 	case strings.HasPrefix(c.line, "freshet run"):
 		s.freshet = s.start(c.line)

@@ -1,0 +1,14 @@
+DROP DATABASE IF EXISTS example;
+CREATE DATABASE example CHARACTER SET utf8mb4;
+CREATE USER IF NOT EXISTS freshet@'%' IDENTIFIED BY 'freshet';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO freshet@'%';
+GRANT SELECT ON example.* TO freshet@'%';
+USE example;
+
+CREATE TABLE product (
+  id INT PRIMARY KEY,
+  category_id INT NOT NULL,
+  name VARCHAR(40) NOT NULL,
+  price DECIMAL(10,2) NOT NULL
+);
+INSERT INTO product VALUES (17, 3, 'Lamp', 9.90), (18, 3, 'Chair', 49.00);
