@@ -52,7 +52,8 @@ func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
 				d := d
 				switch {
 				case name == "cluster" && flavor == "mysql":
-					d = newDesk(t, source, testbed.Cluster(t, testbed.ClusterOptions{Masters: 3}).Masters[0], "-c")
+					cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
+					d = newDesk(t, source, cluster.Masters[0], "-c")
 				case name == "sentinel" && flavor == "mariadb":
 					d = watched(t, source)
 				case name == "cluster", name == "sentinel":
