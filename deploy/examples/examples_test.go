@@ -37,8 +37,8 @@ func names(t *testing.T) []string {
 	return all
 }
 
-// Each README, typed word for word, shows what it says, with MySQL and with MariaDB. Those with more than one Redis need
-// only one of the two.
+// Each README, typed word for word, shows what it says, with MySQL and with MariaDB. Those with more than one Redis
+// need only one of the two.
 func TestWhatTheReadmesShowIsWhatHappens(t *testing.T) {
 	for flavor, start := range map[string]func(testing.TB, ...string) *testbed.Server{
 		"mysql":   testbed.MySQL,
