@@ -5,12 +5,12 @@ GO ?= go
 MODULES := $(patsubst %/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
 
 # The tools of the checks, at the versions of lint.mod.
-LINT := $(GO) tool -modfile=lint.mod
+LINT := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GO) tool -modfile=lint.mod
 
 # The files whose form lint asks about.
 FORMED = $$(find . -name '*.go' | grep -v /testdata/)
 
-.PHONY: demo demo-kafka test test-freshet test-modules soak bench build servers vet lint staticcheck format
+.PHONY: demo demo-kafka test test-freshet test-clients soak bench build servers vet lint staticcheck format
 
 ## demo: a shop whose cache stays fresh through a kill -9, and a Redis with older data (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
@@ -25,27 +25,38 @@ demo-kafka:
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
-## test: vet, lint and all tests, with the race detector, against real servers
+## test: vet, lint and all tests, freshet with the race detector, against real servers
 test:
 	@$(MAKE) --no-print-directory -j3 servers vet lint
-	@$(MAKE) --no-print-directory -j2 test-modules test-freshet
+	@$(MAKE) --no-print-directory -j2 test-clients test-freshet
 
 # -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
 # packages that take longest are first, so that nothing waits for them in the end. -s -w: no debugger looks at these 60
 # programs, and to link what it needs takes a third of the time that linking takes. -parallel: most tests wait for servers.
-TESTED := $(GO) test -race -count=1 -vet=off -ldflags='-s -w'
+FLAGS := -count=1 -vet=off -ldflags='-s -w' -timeout 40m
+TESTED := $(GO) test -race $(FLAGS)
+
+# Tests whose own program holds nothing of freshet: clients, proxies, checkers. Freshet runs in processes of its own, in
+# proof/e2e with the race detector. What clients do takes three times as long with it; make soak has it there, too.
+CLIENTS := ./proof/e2e ./proof/e2e/suites
+
+# Programs without the race detector are all made this way, also by testbed.Binary, so that each package is compiled once.
+PLAIN := CGO_ENABLED=0 $(GO) test -trimpath $(FLAGS)
 
 test-freshet:
-	$(TESTED) -parallel 4 -timeout 40m ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
+	$(TESTED) -parallel 4 ./cmd/freshet ./canal ./invalidator $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CLIENTS))")
 
-# Next to freshet's own tests, one package at a time: they wait most of the time.
-test-modules:
-	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 -timeout 40m ./...); done
+# Next to freshet's own tests, one package at a time: they wait most of the time. The examples in Go are code for users,
+# with goroutines of their own.
+test-clients:
+	$(PLAIN) -p 1 -parallel 4 $(CLIENTS)
+	@set -e; for m in $(MODULES); do (set -e; cd $$m; \
+		$(PLAIN) -p 1 $$($(GO) list ./... | grep -v /examples/); $(TESTED) -p 1 $$($(GO) list ./... | grep /examples/)); done
 
 ## vet: the compiler's and vet's complaints. -race: what it compiles for that is what the tests need
 vet:
 	$(GO) vet -race ./...
-	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet -race ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && CGO_ENABLED=0 $(GO) vet -trimpath ./...); done
 
 ## lint: the form of the code, and what no main function reaches. lint.mod names the tools and their versions, so that
 ## what they need is not to become what freshet needs
@@ -63,7 +74,7 @@ format:
 
 ## servers: find or install the servers that the tests start (kept in ~/.cache/freshet-testbed)
 servers:
-	$(GO) run ./proof/testbed/cmd/testbed install
+	CGO_ENABLED=0 $(GO) run -trimpath ./proof/testbed/cmd/testbed install
 
 ## soak: the fault suites whole, about two hours (FRESHET_SEED repeats a run)
 soak: servers

@@ -66,10 +66,10 @@ func (g *gapped) down(f func()) {
 	testbed.Must(g.t, g.source.Start(g.t.Context()))
 }
 
-// backUp saves the source's files.
+// backUp saves the source's files, next to them.
 func (g *gapped) backUp() {
 	g.t.Helper()
-	g.saved = filepath.Join(g.t.TempDir(), "saved")
+	g.saved = filepath.Join(g.source.Dir, "saved")
 	g.down(func() { testbed.Must(g.t, os.CopyFS(g.saved, os.DirFS(g.files()))) })
 }
 

@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// Binary builds freshet from this checkout and returns the path of the program. It is cheap
+// Binary builds freshet from this checkout as it is shipped, and returns the path of the program. It is cheap
 // to call from every test: it is built once in a process, and what has not changed is not linked
 // again by the next.
 func Binary(t testing.TB) string {
@@ -93,6 +94,13 @@ func build(ctx context.Context, command string, flags []string) (string, error) 
 	args := append([]string{"build", "-o", linked, "-ldflags=-s -w"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, command)...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOTMPDIR="+target)
+	if slices.Contains(flags, "-race") {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1") // which it needs, whatever these tests were built with
+	} else {
+		// As the Makefile and the Dockerfile build it, and the Makefile all else without the race detector: then each
+		// package is compiled once.
+		cmd.Args, cmd.Env = slices.Insert(cmd.Args, 2, "-trimpath"), append(cmd.Env, "CGO_ENABLED=0")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("testbed: go build %s: %w\n%s", command, err, out)
 	}

@@ -13,9 +13,9 @@
 //	rdb := testbed.Redis(t)
 //	rdb.Client().Set(ctx, "product:1", "old", 0)
 //
-// Every instance belongs to its caller alone: it has its own port, its own data directory under
-// the temporary directory, and it dies with the test, and with the test process even when that
-// is killed. The port stays reserved among all test processes of this user until the
+// Every instance belongs to its caller alone: it has its own port, its own data directory (in memory for tests, where
+// /dev/shm has six gigabytes free, else under the temporary directory), and it dies with the test, and with the test
+// process even when that is killed. The port stays reserved among all test processes of this user until the
 // instance is closed, so that a server can be killed and started again on it.
 //
 // # Kafka

@@ -25,6 +25,8 @@ var mysqlDefaults = append([]string{
 	"--performance-schema-users-size=0", "--performance-schema-hosts-size=0", "--performance-schema-accounts-size=0",
 	"--performance-schema-error-size=0", "--performance-schema-max-memory-classes=0",
 	"--performance-schema-digests-size=0",
+	// It keeps room for as many tables as can be open.
+	"--table-open-cache=200", "--table-definition-cache=400",
 }, mysqlSmall...)
 
 // mariaDBDefaults are the same for MariaDB, with row events, which are not its default.

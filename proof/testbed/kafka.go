@@ -59,7 +59,7 @@ type KafkaOptions struct {
 	// Shared uses the brokers that the environment gives, if it does, instead of private
 	// ones. They cannot be stopped, and others may use them at the same time.
 	Shared bool
-	// Dir is where the cluster's directory is made. Default: the temporary directory.
+	// Dir is where the cluster's directory is made. Default: the temporary directory, or for tests memory.
 	Dir string
 	// Log gets a line about what will be installed, before it is. Default: stderr.
 	Log io.Writer

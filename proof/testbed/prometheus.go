@@ -31,7 +31,7 @@ type PrometheusOptions struct {
 	Files map[string]string
 	// Args are added to the server's command line.
 	Args []string
-	// Dir is where the instance's directory is made. Default: the temporary directory.
+	// Dir is where the instance's directory is made. Default: the temporary directory, or for tests memory.
 	Dir string
 	// Log gets a line about what will be installed, before it is. Default: stderr.
 	Log io.Writer

@@ -46,7 +46,7 @@ type Options struct {
 	// Newest asks for Redis 8 rather than for the Redis of the machine. The databases have one
 	// version each.
 	Newest bool
-	// Dir is where the instance's directory is made. Default: the temporary directory. The
+	// Dir is where the instance's directory is made. Default: the temporary directory, or for tests memory. The
 	// path must be short, a Unix socket's path has at most 107 bytes.
 	Dir string
 	// Log gets a line about what will be installed, before it is. Default: stderr.

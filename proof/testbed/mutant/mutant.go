@@ -18,6 +18,12 @@ import (
 // about seven.
 const share = 16
 
+// With shared and sharedEnv, what a mutant imports is what testbed.Binary has had compiled.
+const (
+	shared    = "-trimpath"
+	sharedEnv = "CGO_ENABLED=0"
+)
+
 // Caught tries the mutants of the package under test, and fails for each that no longer applies, does not compile or is
 // not caught by the test that it names. env are further variables ("NAME=value") for that test. It is run with the same
 // seed every time (FRESHET_SEED=1) and never whole (without FRESHET_SOAK).
@@ -152,9 +158,9 @@ func (b *bench) build(t *testing.T, changed map[string]string) (binary string, e
 		return "", err
 	}
 	binary = filepath.Join(dir, "mutant.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-gcflags=-N -l", "-ldflags=-s -w",
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", shared, "-vet=off", "-gcflags=-N -l", "-ldflags=-s -w",
 		"-overlay="+file, "-o="+binary, ".")
-	cmd.Dir = b.dir
+	cmd.Dir, cmd.Env = b.dir, append(os.Environ(), sharedEnv)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
