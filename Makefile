@@ -25,7 +25,7 @@ demo-kafka:
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/freshet ./cmd/freshet
 
-## test: vet, lint and all tests, freshet with the race detector, against real servers
+## test: vet, lint and all tests, with the race detector, against real servers
 test:
 	@$(MAKE) --no-print-directory -j3 servers vet lint
 	@$(MAKE) --no-print-directory -j2 test-clients test-freshet
@@ -36,27 +36,21 @@ test:
 FLAGS := -count=1 -vet=off -ldflags='-s -w' -timeout 40m
 TESTED := $(GO) test -race $(FLAGS)
 
-# Tests whose own program holds nothing of freshet: clients, proxies, checkers. Freshet runs in processes of its own, in
-# proof/e2e with the race detector. What clients do takes three times as long with it; make soak has it there, too.
+# Tests of clients, which start freshet as processes of its own.
 CLIENTS := ./proof/e2e ./proof/e2e/suites
-
-# Programs without the race detector are all made this way, also by testbed.Binary, so that each package is compiled once.
-PLAIN := CGO_ENABLED=0 $(GO) test -trimpath $(FLAGS)
 
 test-freshet:
 	$(TESTED) -parallel 4 ./cmd/freshet ./canal ./invalidator $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CLIENTS))")
 
-# Next to freshet's own tests, one package at a time: they wait most of the time. The examples in Go are code for users,
-# with goroutines of their own.
+# Next to freshet's own tests, one package at a time: they wait most of the time.
 test-clients:
-	$(PLAIN) -p 1 -parallel 4 $(CLIENTS)
-	@set -e; for m in $(MODULES); do (set -e; cd $$m; \
-		$(PLAIN) -p 1 $$($(GO) list ./... | grep -v /examples/); $(TESTED) -p 1 $$($(GO) list ./... | grep /examples/)); done
+	$(TESTED) -p 1 -parallel 4 $(CLIENTS)
+	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...); done
 
 ## vet: the compiler's and vet's complaints. -race: what it compiles for that is what the tests need
 vet:
 	$(GO) vet -race ./...
-	@set -e; for m in $(MODULES); do (cd $$m && CGO_ENABLED=0 $(GO) vet -trimpath ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet -race ./...); done
 
 ## lint: the form of the code, and what no main function reaches. lint.mod names the tools and their versions, so that
 ## what they need is not to become what freshet needs

@@ -3,8 +3,6 @@ package replay
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"path/filepath"
-	"runtime"
 )
 
 const (
@@ -15,12 +13,6 @@ const (
 	// flagArtificial marks events that are in no file. Source: MySQL's binlog_event.h (LOG_EVENT_ARTIFICIAL_F).
 	flagArtificial = 0x20
 )
-
-// callerDir returns the directory of this package's source.
-func callerDir() (string, string, bool) {
-	_, file, _, ok := runtime.Caller(0)
-	return file, filepath.Dir(file), ok
-}
 
 // event makes one that is in no file.
 func (r *Recording) event(kind byte, position uint32, flags uint16, body []byte) []byte {

@@ -6,12 +6,11 @@
 package replay
 
 import (
+	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -238,14 +237,13 @@ func Nothing(version string) *Recording {
 	return &Recording{Name: "mysql-bin.000001", Version: version, Size: firstEvent}
 }
 
+//go:embed testdata
+var recordings embed.FS
+
 // Load reads a recording of the package's testdata.
 func Load(t testing.TB, name string) *Recording {
 	t.Helper()
-	dir := "testdata"
-	if _, file, ok := callerDir(); ok {
-		dir = filepath.Join(file, "testdata")
-	}
-	data, err := os.ReadFile(filepath.Join(dir, name))
+	data, err := recordings.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
