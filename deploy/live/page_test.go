@@ -255,8 +255,8 @@ func TestThePageTellsTheStoryOfEachDoubt(t *testing.T) {
 	s.source.Exec(t, "UPDATE shop.note SET text = 'b'")
 	s.source.ResetBinlogs(t)
 	s.fill()
+	b := newBrowser(t) // which takes as long as an answer, on a busy machine
 	f = s.start("run", s.reads(), s.deletes(), log, passes)
-	b := newBrowser(t)
 	testbed.Eventually(t, patience, "the page is there", func() bool {
 		return chromedp.Do(b.ctx, chromedp.Navigate(f.url()+"/")) == nil && b.there()
 	})
