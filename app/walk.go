@@ -393,7 +393,7 @@ func (p *walkRun) read(ctx context.Context) error {
 	if p.about.Load() == 0 && p.Where == "" {
 		p.about.Store(p.walk.About(ctx))
 	}
-	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.pace.rows, Bytes: chunkBytes}, c.row)
+	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.pace.next(), Bytes: chunkBytes}, c.row)
 	took := time.Since(asked)
 	if err != nil {
 		return err
