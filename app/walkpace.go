@@ -53,8 +53,8 @@ type walkPace struct {
 // newWalkPace returns the pace for values with a second delete after d or later, at so many keys a second.
 func newWalkPace(d time.Duration, rate int) walkPace {
 	lasts := chunkLasts(d)
-	least := max(1, min(fewRows, int(float64(rate)*lasts.Seconds())))
-	return walkPace{rows: firstRows, least: least, lasts: lasts, fits: mostRows}
+	atOnce := max(1, int(float64(rate)*lasts.Seconds())) // if each row has a key
+	return walkPace{rows: min(firstRows, atOnce), least: min(fewRows, atOnce), lasts: lasts, fits: mostRows}
 }
 
 // next returns how many rows the next chunk has.

@@ -39,6 +39,9 @@ func TestAChunkHasAsManyRowsAsCanBeDealtWithAtOnce(t *testing.T) {
 				if n == 50 {
 					w.pace.failed() // and recovers from it
 				}
+				if n == 0 && rows > max(1, int(float64(x.rate)*chunkLasts(0).Seconds())) {
+					t.Errorf("the first chunk has %d rows, more than can be dealt with at once", rows)
+				}
 				if n > 80 && rows > 1 && (rows < x.least || rows > x.most) {
 					t.Fatalf("chunk %d has %d rows, want %d to %d", n, rows, x.least, x.most)
 				}
