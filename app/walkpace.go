@@ -28,9 +28,9 @@ func chunkLasts(d time.Duration) time.Duration { return min(max(d/8, leastLasts)
 // walkPace settles how many rows the next chunk has, and when it is read: by how long the source took for the last one,
 // and by how long its keys lasted, be it for the rate or because Redis takes no more.
 //
-// Only what the rows cost counts. A busy machine and a long way take their time whatever is asked, and chunks that became
-// smaller for that would read next to nothing, with as many statements. So after a chunk that took long, one row is read,
-// at once when the source has had its rest: what that takes is not for the rows.
+// Only what the rows cost counts. A busy machine and a long way take their time whatever is asked, and chunks that
+// became smaller for that would read next to nothing, with as many statements. So after a chunk that took long one row
+// is read, once the source has had its rest: what that takes is not for the rows.
 type walkPace struct {
 	rows int
 	// least is how many rows a chunk has at least. lasts is how long its keys should last.

@@ -14,24 +14,24 @@ import (
 func TestAChunkHasAsManyRowsAsCanBeDealtWithAtOnce(t *testing.T) {
 	for name, x := range map[string]struct {
 		rate int
-		// any is how long the source takes for a chunk, and as long again the write of how far the walk is. row is how long
-		// the source takes for a row more, and key is what a row has to wait for.
+		// any is how long the source takes for a chunk, and as long again the write of how far the walk is. row is how
+		// long the source takes for a row more, and key is what a row has to wait for.
 		any, row, key time.Duration
 		least, most   int
 	}{
-		"at the default rate":                      {2000, 0, 10 * time.Microsecond, 500 * time.Microsecond, 40, 60},
-		"at a rate of ten":                         {10, 0, 10 * time.Microsecond, 100 * time.Millisecond, 1, 1},
-		"when nothing limits it":                   {1e9, 0, time.Microsecond, 0, mostRows, mostRows},
-		"when the source is slow":                  {1e9, 0, time.Millisecond, 0, 50, 100},
-		"when the source is slower by far":         {1e9, 0, time.Second, 0, fewRows, fewRows},
-		"when Redis is, for large values":          {1e9, 0, 10 * time.Microsecond, time.Millisecond, 20, 26},
-		"when Redis is slower by far":              {1e9, 0, 10 * time.Microsecond, 5 * time.Millisecond, fewRows, fewRows},
-		"when the source is, and the rates":        {500, 0, time.Millisecond, 2 * time.Millisecond, 10, 14},
-		"when the source is far away":              {1e9, time.Second, 0, 0, mostRows, mostRows},
-		"when it is far away, and slow":            {1e9, time.Second, time.Millisecond, 0, 50, 100},
-		"when it is far away, and slower by far":   {1e9, time.Second, time.Second, 0, fewRows, fewRows},
-		"when it is far away, at the default rate": {2000, time.Second, 10 * time.Microsecond, 500 * time.Microsecond, 40, 60},
-		"when it is far away, at a rate of ten":    {10, time.Second, 0, 100 * time.Millisecond, 1, 1},
+		"at the default rate":                    {2000, 0, 10 * time.Microsecond, 500 * time.Microsecond, 40, 60},
+		"at a rate of ten":                       {10, 0, 10 * time.Microsecond, 100 * time.Millisecond, 1, 1},
+		"when nothing limits it":                 {1e9, 0, time.Microsecond, 0, mostRows, mostRows},
+		"when the source is slow":                {1e9, 0, time.Millisecond, 0, 50, 100},
+		"when the source is slower by far":       {1e9, 0, time.Second, 0, fewRows, fewRows},
+		"when Redis is, for large values":        {1e9, 0, 10 * time.Microsecond, time.Millisecond, 20, 26},
+		"when Redis is slower by far":            {1e9, 0, 10 * time.Microsecond, 5 * time.Millisecond, fewRows, fewRows},
+		"when the source is, and the rates":      {500, 0, time.Millisecond, 2 * time.Millisecond, 10, 14},
+		"when the source is far away":            {1e9, time.Second, 0, 0, mostRows, mostRows},
+		"when it is far away, and slow":          {1e9, time.Second, time.Millisecond, 0, 50, 100},
+		"when it is far away, and slower by far": {1e9, time.Second, time.Second, 0, fewRows, fewRows},
+		"when it is far, at the default rate":    {2000, time.Second, 10 * time.Microsecond, 500 * time.Microsecond, 40, 60},
+		"when it is far away, at a rate of ten":  {10, time.Second, 0, 100 * time.Millisecond, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := pacedWalk{T: t, rate: x.rate, any: x.any, row: x.row, key: x.key}

@@ -34,8 +34,8 @@ func liveLane() *lane {
 	return &lane{keys: tripKeys, calls: tripCalls, bytes: tripBytes, pacer: &pacer{}, writers: tripsInFlight}
 }
 
-// gentleLane returns a lane for what belongs to an answer or a warm-up. At a low pace its round trips have no more calls
-// than fall to one, so that they are spread over the time: a reader waits for one at most.
+// gentleLane returns a lane for what belongs to an answer or a warm-up. At a low pace its round trips have fewer calls,
+// so that they are spread over the time: a reader waits for one of them at most.
 func gentleLane(p *pacer) *lane {
 	calls := gentleCalls
 	if p.rate > 0 {

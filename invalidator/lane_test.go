@@ -142,7 +142,8 @@ func TestGentleWorkGoesInSmallRoundTripsOneAtATime(t *testing.T) {
 	}
 }
 
-// Redis takes some 30 µs for a call. At a pace at which it could be asked for each by itself nobody has to wait for ten.
+// Redis takes some 30 µs for a call. At a pace at which it could be asked for each by itself nobody has to wait for
+// ten.
 func TestRoundTripsAreSmallerAtALowPace(t *testing.T) {
 	for rate, most := range map[int]int{1: 1, 2000: 4, 1_000_000_000: 10} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {

@@ -142,8 +142,8 @@ func TestGentleQueriesKeepThePace(t *testing.T) {
 	})
 }
 
-// A table whose query is slow is walked as fast as it allows: nothing piles up in memory, nothing is deleted for want of
-// a query, and the room for keys that changed is left to these.
+// A table whose query is slow is walked as fast as it allows: nothing piles up in memory, nothing is deleted for want
+// of a query, and the room for keys that changed is left to these.
 func TestAWalkWaitsForItsQueries(t *testing.T) {
 	gently(t, Options{QueryWorkers: 1}, 0, func(r *gentleRig) {
 		q, _ := r.taking(100 * ms)
@@ -169,8 +169,8 @@ func TestAWalkWaitsForItsQueries(t *testing.T) {
 	})
 }
 
-// Keys that wait for their final query hold memory for D, which may be long. So a walk by query is held up once it holds
-// its share, and goes on when some are finished.
+// Keys that wait for their final query hold memory for D, which may be long. So a walk by query is held up once it
+// holds its share, and goes on when some are finished.
 func TestAWalkHoldsItsShareOfTheMemory(t *testing.T) {
 	gently(t, Options{MaxMemory: 1 << 20}, 0, func(r *gentleRig) {
 		r.taking(0)
