@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +18,6 @@ import (
 	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
-	"github.com/freshet/freshet/router/keyspace"
 )
 
 // answering answers doubts: it has Redis forget all keys that may be stale, and dismisses what it has answered. One
@@ -104,12 +102,6 @@ func (p *process) newAnswering(d *deleting) (*answering, error) {
 	}, err
 }
 
-// request is keys that an operator names.
-type request struct {
-	keys []string
-	done chan<- error // has room
-}
-
 // byItself reports whether doubts of a cause are answered without being asked: those of which the keys are known to be
 // stale, or may be, once and for all. Where the trouble lasts it has to be ended first, and what may empty a cache that
 // is right for the most part is for an operator to decide.
@@ -146,22 +138,6 @@ func (a *answering) answerOrRedo(ctx context.Context) error {
 	g.Go(func() error { return a.redoAll(ctx) })
 	g.Go(func() error { return a.walkAll(ctx) })
 	return g.Wait()
-}
-
-// forgetAll has keys forgotten by name until ctx ends.
-func (a *answering) forgetAll(ctx context.Context) error {
-	var g errgroup.Group
-	for {
-		select {
-		case <-ctx.Done():
-			return g.Wait()
-		case r := <-a.asked:
-			g.Go(func() error {
-				r.done <- a.forgetNow(ctx, r.keys)
-				return nil
-			})
-		}
-	}
 }
 
 // answerAll answers doubts until ctx ends. Where the engine fails, it says so itself.
@@ -255,90 +231,6 @@ func (a *answering) answer(ctx context.Context, due []doubt.Doubt) (busy time.Du
 	return busy, nil
 }
 
-// part is what doubts are about in the keys of one source.
-type part struct {
-	operate.Learned
-	keys *keyspace.Keyspace
-	// lost are the partitions whose records are lost, if that is all that the doubts are about, and meant says which keys
-	// these can be; nil: any.
-	lost  []int
-	meant func(key string) bool
-	// forgotten is how many keys were.
-	forgotten int64
-}
-
-// part returns what doubts are about in the keys of a source.
-func (a *answering) part(ctx context.Context, l *operate.Learned, due []doubt.Doubt) (*part, error) {
-	keys, err := l.InDoubt(a.prefix, due...)
-	p := &part{Learned: *l, keys: keys}
-	if err != nil || a.spread == nil || due[0].Lost == nil { // of those that are due together, all say it or none
-		return p, err
-	}
-	spread, err := a.spread(ctx, l.Source)
-	if err != nil {
-		return nil, err
-	}
-	var lost []*doubt.Lost
-	for _, d := range due {
-		lost = append(lost, d.Lost)
-		p.lost = append(p.lost, d.Lost.Partition)
-	}
-	slices.Sort(p.lost)
-	p.lost = slices.Compact(p.lost)
-	p.meant = spread.Holds(lost...)
-	return p, nil
-}
-
-// newest returns the newest version of a source that everybody is known to see.
-func (a *answering) newest(source string) func() event.Version {
-	return func() event.Version {
-		v, _ := a.visible(source)
-		return v
-	}
-}
-
-// forgetIn has all keys of a part forgotten, or as many as are by the time that all doubts are dismissed. It returns
-// for how long that went through Redis.
-func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, say func(format string, args ...any),
-) (busy time.Duration, err error) {
-	if len(p.keys.Targets()) == 0 {
-		return 0, nil
-	}
-	var progress scope.Progress
-	var waits atomic.Pointer[string]
-	t := scope.Task{
-		Keys: p.keys, Meant: p.meant, Source: p.Source, At: latest(due), Progress: &progress, Newest: a.newest(p.Source),
-		Finished: func(ctx context.Context) error {
-			return a.finished(ctx, due, func(until string) { waits.Store(&until) })
-		},
-	}
-	operate.Narrow(&t, &due[0])
-	done := make(chan error, 1)
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { done <- a.scope.Run(running, t) }()
-	ticker := time.NewTicker(looksEach)
-	defer ticker.Stop()
-	var meter event.Meter
-	for {
-		select {
-		case now := <-ticker.C:
-			if dismissed(a.doubts, due...) {
-				cancel()
-			}
-			for _, d := range due {
-				a.doubts.Reached(d.ID, sentence(&progress, waits.Load()), scoped(&meter, now, &progress))
-			}
-		case err = <-done:
-			if running.Err() != nil {
-				err = ctx.Err()
-			}
-			p.forgotten = progress.Found.Load()
-			return time.Duration(progress.Busy.Load()), err
-		}
-	}
-}
-
 // dismissed reports whether none of the doubts is there any more: nobody waits for the answer.
 func dismissed(book *doubt.Book, due ...doubt.Doubt) bool {
 	there := book.List()
@@ -380,17 +272,6 @@ func (a *answering) finish(ctx context.Context, d doubt.Doubt, parts []*part) er
 	return a.dismiss(ctx, &d, fmt.Sprintf("%d keys%s forgotten, in two passes over redis", forgotten, ofPartitions(parts)))
 }
 
-// ofPartitions says in which partitions the keys of parts can have been, if not in any.
-func ofPartitions(parts []*part) string {
-	switch {
-	case len(parts[0].lost) == 0:
-		return ""
-	case slices.ContainsFunc(parts, func(p *part) bool { return p.meant == nil }):
-		return ", of any partition since it is not known over how many they were spread, were"
-	}
-	return fmt.Sprintf(" of partitions %s were", numbers(parts[0].lost))
-}
-
 // tell tells other processes that a doubt is stuck. It fails only with ctx.
 func (a *answering) tell(ctx context.Context, id string) error {
 	if !a.shared {
@@ -425,110 +306,4 @@ func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt, answer string) 
 		}
 		return err
 	})
-}
-
-// patience is how long somebody waits for keys that are named to be finished.
-const patience = 20 * time.Second
-
-// forget has keys forgotten that an operator names, without the prefix, and returns how many once all is finished. It
-// goes on when nobody waits for it any more.
-func (a *answering) forget(ctx context.Context, keys []string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	done := make(chan error, 1)
-	select {
-	case a.asked <- request{keys, done}:
-		select {
-		case err := <-done:
-			return len(keys), err
-		case <-ctx.Done():
-		}
-		return 0, fmt.Errorf("not finished within %s: it goes on, and `freshet status` says what it waits for", patience)
-	case <-ctx.Done():
-		return 0, errors.New("freshet is starting, or stopping: try again")
-	}
-}
-
-// forgetNow does the work of forget: each source's keys as the source's mappings say, and the rest with those of the
-// first.
-func (a *answering) forgetNow(ctx context.Context, keys []string) error {
-	sources, err := a.learn(ctx, "")
-	if err != nil {
-		return err
-	}
-	var tasks []scope.Task
-	for _, l := range sources {
-		all, err := keyspace.New(l.Mappings, l.Tables, a.prefix)
-		if err != nil {
-			return err
-		}
-		tasks = append(tasks, scope.Task{
-			Keys: all, Source: l.Source, Progress: &scope.Progress{}, Newest: a.newest(l.Source),
-		})
-	}
-	of := make([][]string, len(tasks))
-	for _, key := range keys {
-		known := false
-		for i := range tasks {
-			mine := false
-			tasks[i].Keys.Match(a.prefix+key, func(*keyspace.Target) { mine = true })
-			if mine {
-				of[i], known = append(of[i], key), true
-			}
-		}
-		if !known {
-			of[0] = append(of[0], key)
-		}
-	}
-	for i, t := range tasks {
-		if len(of[i]) > 0 {
-			err = errors.Join(err, a.scope.Forget(ctx, t, of[i]))
-		}
-	}
-	return err
-}
-
-// latest returns the last place in the binlog that a doubt is about.
-func latest(due []doubt.Doubt) (at event.Version) {
-	for _, d := range due {
-		if d.At.Compare(at) > 0 {
-			at = d.At
-		}
-	}
-	return at
-}
-
-// scoped returns how far the two passes of a scope are; nil while it is between them.
-func scoped(m *event.Meter, now time.Time, p *scope.Progress) *event.Progress {
-	looked, all := min(p.Looked.Load(), p.Keys.Load()), p.Keys.Load()
-	switch p.Stage.Load() {
-	case scope.StageFirst:
-		return m.Take(now, looked, 2*all)
-	case scope.StageSecond:
-		return m.Take(now, all+looked, 2*all)
-	}
-	return nil
-}
-
-// sentence says how far a scope has come, and until when it waits, if that is known.
-func sentence(p *scope.Progress, waits *string) string {
-	all := p.Keys.Load()
-	looked := fmt.Sprintf("%d of about %d keys looked at, %d forgotten", min(p.Looked.Load(), all), all, p.Found.Load())
-	if trouble := p.Trouble.Load(); trouble != nil {
-		return fmt.Sprintf("being answered, and waiting for redis (%v): %s", *trouble, looked)
-	}
-	switch p.Stage.Load() {
-	case scope.StageFirst:
-		return "being answered, first of two passes over redis: " + looked
-	case scope.StageSettling:
-		if waits != nil && *waits != "" {
-			return fmt.Sprintf("being answered: %d keys forgotten; before the second pass it waits until %s", p.Found.Load(),
-				*waits)
-		}
-		return fmt.Sprintf("being answered: %d keys forgotten; the second pass begins once slow readers are over, and older "+
-			"changes are finished", p.Found.Load())
-	case scope.StageSecond:
-		return "being answered, second of two passes over redis: " + looked
-	}
-	return "about to be answered"
 }

@@ -9,13 +9,12 @@ import (
 // The bounds of a chunk.
 const (
 	// firstRows is how many rows the first chunk has, and mostRows how many one has at most. It has no fewer than fewRows
-	// because somebody is slow: so many cost the source one look-up and Redis one round trip, as fewer do, and what takes
-	// its time whatever is asked (a busy machine, a long way) would make the chunks smaller and smaller for nothing.
+	// because somebody is slow: so many cost the source one look-up and Redis one round trip, as fewer do.
 	firstRows, mostRows, fewRows = 100, 5000, 10
 	// chunkBytes is about how large the rows of a chunk are together at most.
 	chunkBytes = 1 << 20
-	// chunkTime is how long the source should take for a chunk at most, and walkRests how many times as long as it took
-	// it is left alone afterwards.
+	// chunkTime is how long the source should take for the rows of a chunk at most, and walkRests how many times as long
+	// as it took for the chunk it is left alone afterwards.
 	chunkTime = 100 * time.Millisecond
 	walkRests = 4
 	// leastLasts and mostLasts bound how long it should take until the keys of a chunk have been handed out.
@@ -28,6 +27,10 @@ func chunkLasts(d time.Duration) time.Duration { return min(max(d/8, leastLasts)
 
 // walkPace settles how many rows the next chunk has, and when it is read: by how long the source took for the last one,
 // and by how long its keys lasted, be it for the rate or because Redis takes no more.
+//
+// Only what the rows cost counts. A busy machine and a long way take their time whatever is asked, and chunks that
+// became smaller for that would read next to nothing, with as many statements. So after a chunk that took long one row
+// is read, once the source has had its rest: what that takes is not for the rows.
 type walkPace struct {
 	rows int
 	// least is how many rows a chunk has at least. lasts is how long its keys should last.
@@ -39,38 +42,79 @@ type walkPace struct {
 	// is none.
 	begun time.Time
 	had   int
+	// fits is of how many rows the keys would have lasted long enough.
+	fits int
+	// slow is how long a chunk took of which it is not known yet whether its rows cost that; 0: it is known of all.
+	slow time.Duration
+	// alone is how long it took to hand out a row that was read alone, for the last time.
+	alone time.Duration
 }
 
 // newWalkPace returns the pace for values with a second delete after d or later, at so many keys a second.
 func newWalkPace(d time.Duration, rate int) walkPace {
 	lasts := chunkLasts(d)
-	least := max(1, min(fewRows, int(float64(rate)*lasts.Seconds())))
-	return walkPace{rows: firstRows, least: least, lasts: lasts}
+	atOnce := max(1, int(float64(rate)*lasts.Seconds())) // if each row has a key
+	return walkPace{rows: min(firstRows, atOnce), least: min(fewRows, atOnce), lasts: lasts, fits: mostRows}
 }
 
-// read takes note of a chunk for which the source took so long, and whose keys are about to be handed out.
+// next returns how many rows the next chunk has.
+func (p *walkPace) next() int {
+	if p.slow > 0 {
+		return 1
+	}
+	return p.rows
+}
+
+// read takes note of the next chunk, for which the source took so long, and whose keys are about to be handed out.
 func (p *walkPace) read(took time.Duration, got *walk.Chunk) {
-	p.begun, p.had = time.Now(), got.Rows
+	p.begun, p.had = time.Now(), p.next()
 	p.rested = p.begun.Add(walkRests * took)
+	switch {
+	case p.slow > 0:
+		p.cost(p.slow - took)
+		p.slow, p.had = 0, 0
+		p.rows = min(p.rows, p.fits)
+	case took > chunkTime && p.rows > 1:
+		p.slow = took
+	default:
+		p.cost(took)
+	}
+	if got.Bytes > chunkBytes && p.had > 0 {
+		p.had = got.Rows // it was cut short
+		p.rows = min(p.rows, got.Rows*chunkBytes/got.Bytes)
+	}
+	p.bound()
+}
+
+// cost takes note of what the rows of a chunk have cost the source.
+func (p *walkPace) cost(took time.Duration) {
 	switch {
 	case took > chunkTime:
 		p.rows /= 2
 	case took < chunkTime/2:
 		p.rows *= 2
 	}
-	if got.Bytes > chunkBytes {
-		p.rows = min(p.rows, got.Rows*chunkBytes/got.Bytes)
-	}
 	p.bound()
 }
 
 // handedOut takes note that the keys of the chunk that was read have had their time.
 func (p *walkPace) handedOut() {
-	if lasted := time.Since(p.begun); !p.begun.IsZero() && lasted > 0 {
-		p.rows = min(p.rows, int(float64(p.had)*p.lasts.Seconds()/lasted.Seconds()))
-		p.bound()
+	if p.begun.IsZero() {
+		return
 	}
+	lasted := time.Since(p.begun)
 	p.begun = time.Time{}
+	if p.had == 0 {
+		p.alone = lasted
+		return
+	}
+	p.fits = mostRows
+	// What is not for the rows may last as long again. If it lasts longer, the values are too old soon.
+	if lasted -= min(p.alone, p.lasts); lasted > 0 {
+		p.fits = int(float64(p.had) * p.lasts.Seconds() / lasted.Seconds())
+	}
+	p.rows = min(p.rows, p.fits)
+	p.bound()
 }
 
 // failed takes note that the source did not answer.

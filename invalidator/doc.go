@@ -64,7 +64,8 @@
 // go to [queryPool]. One run serves all that wait for the same key when it begins, and counts as an action that was
 // sent then. A query that fails has its key forgotten before it is tried again. What waits for queries counts as
 // pending from the start, is bounded in bytes and in time, and is forgotten beyond that (query_wait.go), for slow
-// queries of one mapping must not hold up the keys of any other.
+// queries of one mapping must not hold up the keys of any other. What is served gently waits in a line of its own
+// (query_line.go), and is fetched no faster than it is queried.
 //
 // Keys of a mapping with a rate limit of its own wait for their first action in [pacedKeys], where a later
 // change takes the place of an older one.

@@ -19,7 +19,7 @@ func (s *partitionLoop) fetch(ctx context.Context) {
 
 // takesMore reports whether the partition itself has room.
 func (s *partitionLoop) takesMore() bool {
-	return !s.full.Load() && (s.lane.ahead == 0 || s.held.inFlight.Load() < s.lane.ahead)
+	return !s.full.Load() && !s.holdsItsShare() && (s.lane.ahead == 0 || s.held.inFlight.Load() < s.lane.ahead)
 }
 
 func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
@@ -40,6 +40,9 @@ func (s *partitionLoop) fetchOne(ctx context.Context, split *dedup) error {
 		s.engine.hot.Count(b)
 	}
 	e := newEntry(b, token, groups, t.since, s.engine.clock())
+	if s.gentle {
+		e.awaitQueries()
+	}
 	e.aged = s.engine.aged(b, e.fetched)
 	if !b.Read.IsZero() {
 		e.walked, e.fetched = true, s.engine.instant(b.Read)

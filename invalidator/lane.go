@@ -34,10 +34,15 @@ func liveLane() *lane {
 	return &lane{keys: tripKeys, calls: tripCalls, bytes: tripBytes, pacer: &pacer{}, writers: tripsInFlight}
 }
 
-// gentleLane returns a lane for what belongs to an answer or a warm-up.
+// gentleLane returns a lane for what belongs to an answer or a warm-up. At a low pace its round trips have fewer calls,
+// so that they are spread over the time: a reader waits for one of them at most.
 func gentleLane(p *pacer) *lane {
+	calls := gentleCalls
+	if p.rate > 0 {
+		calls = min(max(p.rate/gentleTrips, 1), gentleCalls)
+	}
 	return &lane{
-		keys: gentleKeys, calls: gentleCalls, bytes: gentleBytes, pacer: p, writers: 1,
+		keys: gentleKeys, calls: calls, bytes: gentleBytes, pacer: p, writers: 1,
 		ahead: gentleAhead, finalsFirst: true,
 	}
 }

@@ -142,6 +142,30 @@ func TestGentleWorkGoesInSmallRoundTripsOneAtATime(t *testing.T) {
 	}
 }
 
+// Redis takes some 30 µs for a call. At a pace at which it could be asked for each by itself nobody has to wait for
+// ten.
+func TestRoundTripsAreSmallerAtALowPace(t *testing.T) {
+	for rate, most := range map[int]int{1: 1, 2000: 4, 1_000_000_000: 10} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			gently(t, Options{GentleRate: rate}, 0, func(r *gentleRig) {
+				log := r.serve(asCounters(prefixed("a", 20, 4, d2)))
+				r.mark(4)
+				r.pass(5 * time.Minute)
+				if log.watermark() != 1 {
+					t.Error("it is not finished")
+				}
+				largest := 0
+				for _, s := range r.trips.of("a") {
+					largest = max(largest, len(s.keys))
+				}
+				if largest != most {
+					t.Errorf("round trips of up to %d calls, want %d", largest, most)
+				}
+			})
+		})
+	}
+}
+
 // A live key waits for the round trip that is under way, and for no other.
 func TestLiveKeysDoNotWaitForGentleOnes(t *testing.T) {
 	gently(t, Options{}, ms, func(r *gentleRig) {

@@ -45,9 +45,8 @@ type partitionLoop struct {
 	nextBox int       // where the search for work begins
 
 	packer     packer
-	out        int   // jobs that are out
-	asked      int   // keys that are out to be rebuilt by query
-	queried    int64 // what is held by those that are to be
+	out        int // jobs that are out
+	asked      int // keys that are out to be rebuilt by query
 	parkerBusy bool
 	free       []*job
 	timer      *time.Timer
@@ -68,6 +67,7 @@ type partitionLoop struct {
 	done     atomic.Int64 // the commit time of the last transaction below the watermark, in Unix ns; 0: unknown
 	unmarked atomic.Int64 // keys that wait for a mark
 	troubled atomic.Int64 // keys in trouble that are not parked yet
+	queried  atomic.Int64 // what is held by keys that must be rebuilt by query, in bytes
 	limited  atomic.Int64 // keys that wait because of their mapping's rate limit
 	answers  inbox        // from those who rebuild by query
 }
@@ -119,7 +119,9 @@ func (s *partitionLoop) run() error {
 	helpers.Wait()
 	s.timer.Stop()
 	s.takeParked()
-	s.engine.queries.held.Add(-s.queried)
+	if !s.gentle {
+		s.engine.queries.held.Add(-s.queried.Load())
+	}
 	s.engine.room.give(load{s.held.inFlight.Load(), s.held.pending.Load(), s.held.bytes.Load()})
 	return err
 }

@@ -25,13 +25,14 @@ type queryPool struct {
 	more      chan struct{}
 	// waiting is how many keys wait for a run to begin.
 	waiting atomic.Int64
-	// held is about how many bytes all hold that must be rebuilt by query, and most how many it may be.
+	// held is about how many bytes all hold that must be rebuilt by query, without what is served gently. most is how
+	// many that may be, and what each partition may hold that is served gently.
 	held atomic.Int64
 	most int64
 
 	mu   sync.Mutex
 	runs map[runKey]*queryRun
-	line fifo[*queryRun] // those that have keys and are not under way
+	line queryLine // those that have keys and are not under way
 }
 
 // runKey is what keys must have in common for one run to serve them.
@@ -48,6 +49,11 @@ type queryRun struct {
 	// serves are those that the run under way serves; cancel ends it.
 	serves []waiter
 	cancel context.CancelFunc
+	// turn is the line that it stands in, and stood how often it has been put into one.
+	turn  turn
+	stood int
+	// gentle says that the run under way was taken from a gentle line.
+	gentle bool
 }
 
 // waiter is a key of a unit that waits for a run.
@@ -92,6 +98,7 @@ func newQueryPool(e *Engine, r Rebuilder) *queryPool {
 	return &queryPool{
 		engine: e, rebuilder: r, more: make(chan struct{}, 1), runs: map[runKey]*queryRun{},
 		most: max(e.options.MaxMemory/queryShare, 1),
+		line: queryLine{pacer: e.gentlePace, most: max(e.options.QueryWorkers/2, 1)},
 	}
 }
 
@@ -111,15 +118,21 @@ func (q *queryPool) ask(s *partitionLoop, u *unit) {
 func (q *queryPool) enqueue(w waiter) {
 	k := w.key()
 	r := q.runs[k]
-	if r == nil {
+	isNew := r == nil
+	if isNew {
 		r = &queryRun{key: k, since: never}
 		q.runs[k] = r
-		q.line.push(r)
 	} else {
 		q.engine.metrics.joined.Inc()
 	}
 	r.waiting = append(r.waiting, w)
-	r.since = min(r.since, q.engine.clock())
+	t := w.turn()
+	if t == liveTurn {
+		r.since = min(r.since, q.engine.clock())
+	}
+	if isNew || r.turn != noTurn && t < r.turn {
+		q.line.put(r, t)
+	}
 }
 
 func (w waiter) key() runKey {
@@ -132,25 +145,25 @@ func (w waiter) key() runKey {
 	return k
 }
 
-// next takes the run that has waited longest; nil when ctx ended.
+// next takes the run whose turn it is; nil when ctx ended.
 func (q *queryPool) next(ctx context.Context) *queryRun {
 	for {
 		q.mu.Lock()
-		for q.line.len() > 0 {
-			r := q.line.pop()
-			if len(r.waiting) == 0 { // withdrawn
-				delete(q.runs, r.key)
-				continue
-			}
-			if q.line.len() > 0 {
-				wake(q.more)
-			}
-			q.mu.Unlock()
-			return r
+		r, ready := q.line.take(q.engine.clock(), q.runs)
+		if r != nil && !q.line.isEmpty() {
+			wake(q.more)
 		}
 		q.mu.Unlock()
+		if r != nil {
+			return r
+		}
+		var paced <-chan time.Time
+		if ready != never {
+			paced = time.After(ready.sub(q.engine.clock()))
+		}
 		select {
 		case <-q.more:
+		case <-paced:
 		case <-ctx.Done():
 			return nil
 		}
@@ -172,14 +185,19 @@ func (q *queryPool) end(r *queryRun) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r.serves, r.cancel = nil, nil
+	q.line.ended(r)
+	wake(q.more)
 	delete(q.runs, r.key)
 	if len(r.waiting) == 0 {
 		return
 	}
 	r.key = r.waiting[0].key() // not to hold on to the text of a batch that is finished
 	q.runs[r.key] = r
-	q.line.push(r)
-	wake(q.more)
+	t := noTurn
+	for _, w := range r.waiting {
+		t = min(t, w.turn())
+	}
+	q.line.put(r, t)
 }
 
 // withdraw takes back the keys of a partition that ends, and returns how many had not begun. A run under way that

@@ -13,6 +13,9 @@ import (
 // fetching, nor the watermark, which everything that comes later waits for. So there are two bounds on what waits, in
 // bytes and in time. Beyond them a key forgoes its query: it is forgotten, as if its mapping said delete, and the
 // application reads for itself.
+//
+// What is served gently forgoes none: it is not stale, so it may wait for long. Its partition fetches no more instead
+// ([partitionLoop.takesMore]).
 
 const (
 	// queryShare is the share of [Options].MaxMemory, as a divisor, that all keys may hold that are to be rebuilt by
@@ -32,12 +35,13 @@ func (q *queryPool) expire(ctx context.Context) {
 	}
 }
 
-// overdue takes out of the line all that wait for a run which a key has waited for since then or before.
+// overdue takes out of the line all that wait for a run which a key that changed has waited for since then or before.
 func (q *queryPool) overdue(then instant) (answers []queryResult) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range q.line.len() {
-		r := q.line.at(i)
+	live := &q.line.runs[liveTurn]
+	for i := range live.len() {
+		r := live.at(i).run
 		if r.since > then {
 			continue
 		}
@@ -91,16 +95,22 @@ func (q *queryPool) isSpoiled(r *queryRun) bool {
 	return r.spoiled
 }
 
+// holdsItsShare reports whether a partition that is served gently holds as much as it may of what must be rebuilt by
+// query: it waits, and forgoes nothing. Any goroutine may ask.
+func (s *partitionLoop) holdsItsShare() bool {
+	return s.gentle && s.queried.Load() >= s.engine.queries.most
+}
+
 // admit lets a unit wait for its queries, if there is room for it.
 func (s *partitionLoop) admit(u *unit) {
 	b := u.entry.batch
 	bytes := u.extra() + int64(b.Bytes())*int64(u.size)/int64(b.Len())
-	if !s.engine.queries.take(bytes) {
+	if !s.gentle && !s.engine.queries.take(bytes) {
 		s.forgo(u)
 		return
 	}
 	u.queried = bytes
-	s.queried += bytes
+	s.queried.Add(bytes)
 	s.awaitVisible(u)
 }
 
@@ -109,8 +119,12 @@ func (s *partitionLoop) released(u *unit) {
 	if u.queried == 0 {
 		return
 	}
-	s.engine.queries.held.Add(-u.queried)
-	s.queried -= u.queried
+	s.queried.Add(-u.queried)
+	if s.gentle {
+		s.engine.room.changed() // it may fetch again
+	} else {
+		s.engine.queries.held.Add(-u.queried)
+	}
 	u.queried = 0
 }
 

@@ -18,10 +18,12 @@ const (
 	// A round trip of calls, each of which does more: so many calls and bytes at most, but for an item of more.
 	tripCalls = 500
 	tripBytes = 1 << 20
-	// A round trip of the gentle lane, of which one is under way: what takes Redis some 0.2 ms.
+	// A round trip of the gentle lane, of which one is under way: what takes Redis some 0.2 ms, 10 calls of the guard or
+	// 100 deletes. At a pace there are so many round trips of calls in a second.
 	gentleKeys  = 100
 	gentleCalls = 10
 	gentleBytes = 64 << 10
+	gentleTrips = 1000
 	// gentleAhead is how many keys a partition on it fetches ahead. What waits for long is too old to be written.
 	gentleAhead = 1000
 )

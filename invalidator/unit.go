@@ -222,6 +222,13 @@ func (u *unit) extra() int64 {
 	return n * int64(u.size)
 }
 
+// awaitQueries has the keys that wait for queries count as in flight, as all do where nothing is fetched far ahead.
+func (e *entry) awaitQueries() {
+	for i := range e.units {
+		e.units[i].paced = false
+	}
+}
+
 // load returns what the entry begins with. Keys that are paced by themselves, or wait for queries, wait for as long as
 // it takes, so they count as pending: they must not hold up others as what is in flight does.
 func (e *entry) load() load {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/e2e/oracle"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -331,6 +332,44 @@ func TestACacheIsFilledByHand(t *testing.T) {
 		}
 		if code := r.Stop(t, patience); code != exitDone {
 			t.Errorf("exit code %d", code)
+		}
+	})
+}
+
+// walkedSlowly is a mapping with a query that takes so many seconds.
+const walkedSlowly = `
+  - table: shop.product
+    keys: ["product:{id}"]
+    second_delete: 1s
+    rebuild: {query: "SELECT id, price, SLEEP(%g) AS slept FROM shop.product WHERE id = :id"}
+`
+
+// A warm-up has thousands of keys whose query is slow. A row that changes is queried before these; and all of them are
+// queried in the end.
+func TestAWarmUpByQueryLeavesTheQueriesToChanges(t *testing.T) {
+	t.Parallel()
+	either(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		s.mappings = fmt.Sprintf(walkedSlowly, 0.02)
+		s.fill(5000)
+		s.run()
+		s.warmed(50, "shop.product", "id < 50")
+		s.ask("warm", "--table", "shop.product")
+		s.await("rows are walked", func(st *app.Status) bool { return len(st.WarmUps) == 1 && st.WarmUps[0].Rows > 500 })
+		testbed.Eventually(t, patience, "the value of a row that changes is written", func() bool {
+			source.Exec(t, "UPDATE shop.product SET price = 9 - price WHERE id = 4999") // the first change deletes its key
+			changed := time.Now()
+			s.await("the change is finished", func(st *app.Status) bool { return st.FreshAsOf.After(changed) })
+			return s.values("product:4999")["product:4999"] != ""
+		})
+		st := s.status()
+		if len(st.WarmUps) != 1 || st.WarmUps[0].Rows > 4900 {
+			t.Errorf("the change has waited for the warm-up: %+v", st.WarmUps)
+		}
+		for _, a := range st.Alarms {
+			if a.Kind == alarm.RebuildForgone {
+				t.Errorf("keys are deleted for want of a query: %s", a.Message)
+			}
 		}
 	})
 }

@@ -64,9 +64,16 @@ func (s *Scope) Take(ctx context.Context, n int) error {
 	if at.Before(s.paced) {
 		at = s.paced
 	}
-	s.paced = at.Add(time.Duration(n) * time.Second / time.Duration(s.options.Rate))
+	takes := time.Duration(n) * time.Second / time.Duration(s.options.Rate)
+	s.paced = at.Add(takes)
 	s.mu.Unlock()
-	return retry.Sleep(ctx, time.Until(at))
+	err := retry.Sleep(ctx, time.Until(at))
+	if err != nil { // nothing is forgotten, so others need not wait for it
+		s.mu.Lock()
+		s.paced = s.paced.Add(-takes)
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // New returns a scope. It asks nothing before [Scope.Run].

@@ -22,7 +22,7 @@ const (
 	// readRate is how many GETs a second a reader of Redis makes.
 	readRate = 500
 	// page is the COUNT of the SCANs that freshet is compared with. It is freshet's, too.
-	page = 500
+	page = 200
 	// block is how many keys an MSET makes, or an EXISTS asks for.
 	block = 500
 )
