@@ -28,8 +28,8 @@ func (w waiter) turn() turn {
 const liveRuns = 15
 
 // queryLine is where runs wait for a worker, live and gentle ones apart: a walk may have thousands in line, and a
-// change must not wait for these. Gentle ones keep the pace of the gentle lane, and half of the workers are left to live
-// ones. The pool's lock protects it.
+// change must not wait for these. Gentle ones keep the pace of the gentle lane, and half of the workers are left to
+// live ones. The pool's lock protects it.
 type queryLine struct {
 	runs [queryTurns]fifo[inLine]
 	// pacer paces gentle runs, and at most so many of them are under way; gentle is how many are.

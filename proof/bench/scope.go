@@ -109,7 +109,15 @@ func (c cached) check(ctx context.Context, rdb *redis.Client) error {
 	if err != nil {
 		return err
 	}
-	if others := size - left; left > 0 || others != int64(c.all-c.mapped) {
+	own := int64(0) // freshet keeps a stamp for each source that it has read
+	stamps := rdb.Scan(ctx, 0, "freshet:stamp:*", 10_000).Iterator()
+	for stamps.Next(ctx) {
+		own++
+	}
+	if err := stamps.Err(); err != nil {
+		return err
+	}
+	if others := size - left - own; left > 0 || others != int64(c.all-c.mapped) {
 		return fmt.Errorf("%w: %d keys of rows are left, and of %d others %d", errInvalid, left, c.all-c.mapped, others)
 	}
 	return nil
