@@ -10,6 +10,7 @@ import (
 
 // view is what one node of a cluster says about all of them (CLUSTER NODES).
 type view struct {
+	asked string // the address of the one that says it
 	nodes []seenNode
 }
 
@@ -40,7 +41,7 @@ func parseView(nodes string, called []redis.ClusterSlot, asked string) view {
 			names[n.ID] = at(n.Addr, host)
 		}
 	}
-	var v view
+	v := view{asked: asked}
 	for line := range strings.Lines(nodes) {
 		n, ok := parseNode(strings.Fields(line), host)
 		if !ok {
