@@ -55,12 +55,13 @@ func parseView(nodes string, called []redis.ClusterSlot, asked string) view {
 	return v
 }
 
-// at returns host:port with the host that was asked where there is none.
+// at returns host:port with the host that was asked where there is none. An IPv6 address may lack its brackets.
 func at(addr, asked string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" || port == "0" {
+	colon := strings.LastIndexByte(addr, ':')
+	if colon < 0 || addr[colon+1:] == "" || addr[colon+1:] == "0" {
 		return ""
 	}
+	host, port := strings.Trim(addr[:colon], "[]"), addr[colon+1:]
 	if host == "" || host == "?" {
 		host = asked
 	}

@@ -21,6 +21,7 @@ type kin struct {
 func (k *kin) of(views []view) (ours []view, strangers []string, err error) {
 	var foreign [][]view
 	best, most := -1, 0
+	slices.SortFunc(views, func(a, b view) int { return strings.Compare(a.asked, b.asked) }) // the words are the same each time
 	groups := related(views)
 	for i, g := range groups {
 		if known := g.count(k.ids); known > most {

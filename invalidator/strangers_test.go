@@ -42,6 +42,7 @@ func TestNodesOfAnotherClusterAreLeftOut(t *testing.T) {
 	}{
 		"one":                                {[][]view{{a, b}}, []string{"a1:6379", "a2:6379"}, nil, ""},
 		"two, and none is known":             {[][]view{{a, other}}, nil, nil, "b1:6379 is a node of another cluster than a1:6379"},
+		"two, in another order":              {[][]view{{other, a}}, nil, nil, "b1:6379 is a node of another cluster than a1:6379"},
 		"another one comes":                  {[][]view{{a}, {other, a, b}}, []string{"a1:6379", "a2:6379"}, []string{"b1:6379"}, ""},
 		"another one answers alone":          {[][]view{{a}, {other, a}, {other}}, nil, nil, "none answers"},
 		"a node without slots answers alone": {[][]view{{a, alone}, {saying("-x2")}}, nil, nil, "none answers"},
