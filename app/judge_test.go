@@ -30,7 +30,8 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 		}
 		now := time.Now()
 		moving := &RedisStatus{
-			Address: "cluster cache-1:6379", Up: true, Nodes: []invalidator.NodeStatus{{Up: true, Moving: 1}, {Up: true, Moving: 2}},
+			Address: "cluster cache-1:6379", Up: true,
+			Nodes: []invalidator.NodeStatus{{Up: true, Moving: 1}, {Up: true, Moving: 2}},
 		}
 		well := Status{
 			FreshAsOf:     now.Add(-300 * time.Millisecond),

@@ -83,7 +83,8 @@ func FuzzParseView(f *testing.F) {
 // CLUSTER NODES has addresses of IPv6 without brackets, and CLUSTER SLOTS lacks the masters that have no slots.
 func TestAMasterWithoutSlotsIsFoundByIPv6(t *testing.T) {
 	for line, want := range map[string]string{
-		"fd00::7:6379@16379,a.example,shard-id=x": "[fd00::7]:6379", "::1:6379@16379": "[::1]:6379", ":6379@16379": "asked:6379",
+		"fd00::7:6379@16379,a.example,shard-id=x": "[fd00::7]:6379",
+		"::1:6379@16379": "[::1]:6379", ":6379@16379": "asked:6379",
 		"10.0.0.1:6379@16379": "10.0.0.1:6379", ":0@0": "",
 	} {
 		v := parseView("aaa "+line+" master - 0 0 1 connected", nil, "asked:7")

@@ -9,19 +9,21 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 )
 
-// kin is what is known of the cluster that is followed, to tell its nodes from those of another: a seed may be of another
-// cluster by mistake, or an address may have been given to a node of one.
+// kin is what is known of the cluster that is followed, to tell its nodes from those of another: a seed may be of
+// another cluster by mistake, or an address may have been given to a node of one.
 type kin struct {
 	// ids are the nodes that the last reading listed, and strangers those that were of another cluster.
 	ids, strangers map[string]bool
 }
 
 // of returns the views that are of one cluster: that of the reading before, or the only one. Nodes without slots, of
-// which that one knows nothing, are left in: nothing is sent to them. strangers are the addresses of the nodes of others.
+// which that one knows nothing, are left in: nothing is sent to them. strangers are the addresses of the nodes of
+// others.
 func (k *kin) of(views []view) (ours []view, strangers []string, err error) {
 	var foreign [][]view
 	best, most := -1, 0
-	slices.SortFunc(views, func(a, b view) int { return strings.Compare(a.asked, b.asked) }) // the words are the same each time
+	// The words of an error are the same each time.
+	slices.SortFunc(views, func(a, b view) int { return strings.Compare(a.asked, b.asked) })
 	groups := related(views)
 	for i, g := range groups {
 		if known := g.count(k.ids); known > most {

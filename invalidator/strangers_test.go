@@ -77,7 +77,8 @@ func TestNodesOfAnotherClusterAreLeftOut(t *testing.T) {
 }
 
 func TestASeedOfAnotherClusterGetsNoKeys(t *testing.T) {
-	ours, other := testbed.Cluster(t, testbed.ClusterOptions{Masters: 2}), testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
+	ours := testbed.Cluster(t, testbed.ClusterOptions{Masters: 2})
+	other := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
 	nodes, err := NewNodes(ClusterOptions{Seeds: []string{ours.Masters[0].Addr, other.Masters[0].Addr}})
 	testbed.Must(t, err)
 	defer func() { testbed.Must(t, nodes.Close()) }()
@@ -112,8 +113,17 @@ func TestWhatIsWrongWithAClusterIsAnAlarmWhenItComesOrChanges(t *testing.T) {
 		is                  *Layout
 		unserved, strangers int
 	}{
-		{whole, 0, 0}, {lacks(3), 1, 0}, {lacks(3), 1, 0}, {lacks(4), 2, 0}, {whole, 2, 0}, {lacks(4), 3, 0},
-		{lacks(0, "x"), 3, 1}, {lacks(0, "x"), 3, 1}, {lacks(0, "x", "y"), 3, 2}, {whole, 3, 2}, {lacks(0, "x"), 3, 3},
+		{whole, 0, 0},
+		{lacks(3), 1, 0},
+		{lacks(3), 1, 0},
+		{lacks(4), 2, 0},
+		{whole, 2, 0},
+		{lacks(4), 3, 0},
+		{lacks(0, "x"), 3, 1},
+		{lacks(0, "x"), 3, 1},
+		{lacks(0, "x", "y"), 3, 2},
+		{whole, 3, 2},
+		{lacks(0, "x"), 3, 3},
 	} {
 		o.report(c.is)
 		if u, s := got.count(alarm.RedisSlotsUnserved), got.count(alarm.RedisStranger); u != c.unserved || s != c.strangers {

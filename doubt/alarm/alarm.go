@@ -36,7 +36,8 @@ const (
 	RedisChanged Kind = "redis_changed"
 	// RedisMoved: the keys are looked for in another database of Redis than before, or under another prefix.
 	RedisMoved Kind = "redis_moved"
-	// RedisSplit: two invalidators of a group work on two Redis servers or clusters, so that each gets a part of the deletes.
+	// RedisSplit: two invalidators of a group work on two Redis servers or clusters, so that each gets a part of the
+	// deletes.
 	RedisSplit Kind = "redis_split"
 	// RedisStranger: an address of a Redis Cluster leads to a node of another cluster. Nothing is sent to that one.
 	RedisStranger Kind = "redis_stranger"

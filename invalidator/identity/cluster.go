@@ -207,8 +207,8 @@ func (c *Cluster) follow() {
 	c.listed = time.Now()
 }
 
-// compareAll compares all that was answered. fine are those that have answered, by ID, and were asked after it was known
-// who has which slots. It fails only with ctx.
+// compareAll compares all that was answered. fine are those that have answered, by ID, and were asked after it was
+// known which slots are whose. It fails only with ctx.
 func (c *Cluster) compareAll(ctx context.Context) (changed bool, fine map[string]bool, err error) {
 	fine = map[string]bool{}
 	for _, m := range c.watched {

@@ -21,10 +21,17 @@ type answer struct {
 	id, slots string
 	server    server
 	stamp     string
-	silent    bool
-	// early: it was asked before it was known who has which slots now.
-	early bool
+	how       how
 }
+
+// how a master answers: silent does not, and early was asked before it was known who has which slots now.
+type how int
+
+const (
+	heard how = iota
+	silent
+	early
+)
 
 func newTold(t *testing.T) *told {
 	t.Helper()
@@ -59,20 +66,20 @@ func (c *told) look(answers ...answer) {
 		}
 		c.list = append(c.list, m)
 	}
-	early, askedOf := time.Now(), map[string]held{}
+	began, askedOf := time.Now(), map[string]held{}
 	for addr, w := range c.watch.watched {
 		_, askedOf[addr], _ = w.watch.asked()
 	}
 	c.watch.follow()
 	for _, a := range answers {
-		if a.silent {
+		if a.how == silent {
 			continue
 		}
 		asked, addr := time.Now(), a.id+":6379"
 		w := c.watch.watched[addr].watch
 		_, before, _ := w.asked()
-		if a.early {
-			asked, before = early, askedOf[addr]
+		if a.how == early {
+			asked, before = began, askedOf[addr]
 		}
 		w.answers = append(w.answers, seen{a.server, asked, time.Now(), w.stamp.find(before, a.stamp, nil)})
 	}
@@ -115,87 +122,87 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 	empty.loaded = 0
 	again := full("other")
 	again.run, again.uptime = "run again", 0
-	one, other := answer{"one", "0-9", full("one"), "a", false, false}, answer{"other", "10-19", full("other"), "b", false, false}
-	silent := answer{id: "one", slots: "0-9", silent: true}
+	one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
+	quiet := answer{id: "one", slots: "0-9", how: silent}
 	for name, c := range map[string]struct {
 		then [][]answer
 		want []string
 	}{
 		"nothing has changed": {[][]answer{{one, other}}, nil},
 		"a replica is promoted": {
-			[][]answer{{{"heir", "0-9", heir, "a", false, false}, other}}, []string{"a"},
+			[][]answer{{{"heir", "0-9", heir, "a", heard}, other}}, []string{"a"},
 		},
 		"a replica is promoted while its master is cut off and answers": {
-			[][]answer{{{"one", "", one.server, "", false, false}, {"heir", "0-9", heir, "a", false, false}, other}}, []string{"a"},
+			[][]answer{{{"one", "", one.server, "", heard}, {"heir", "0-9", heir, "a", heard}, other}}, []string{"a"},
 		},
 		"the master that was cut off is seen first": {
 			[][]answer{
-				{{"one", "", one.server, "", false, false}, {"heir", "0-9", heir, "a", true, false}, other},
-				{{"one", "", one.server, "", false, false}, {"heir", "0-9", heir, "a", false, false}, other},
+				{{"one", "", one.server, "", heard}, {"heir", "0-9", heir, "a", silent}, other},
+				{{"one", "", one.server, "", heard}, {"heir", "0-9", heir, "a", heard}, other},
 			},
 			[]string{"a"},
 		},
 		"a replica is promoted and gets another slot at once": {
-			[][]answer{{{"heir", "0-10", heir, "a", false, false}, {"other", "11-19", other.server, "b", false, false}}}, []string{""},
+			[][]answer{{{"heir", "0-10", heir, "a", heard}, {"other", "11-19", other.server, "b", heard}}}, []string{""},
 		},
 		"nobody knows whose replica it was": {
-			[][]answer{{{"heir", "0-9", orphan, "a", false, false}, other}}, []string{"a"},
+			[][]answer{{{"heir", "0-9", orphan, "a", heard}, other}}, []string{"a"},
 		},
 		"nobody knows whose replica it was, and it has not all slots": {
-			[][]answer{{{"heir", "0-8", orphan, "a", false, false}, other}}, []string{""},
+			[][]answer{{{"heir", "0-8", orphan, "a", heard}, other}}, []string{""},
 		},
 		"a node that was empty gets slots": {
-			[][]answer{{{"one", "0-4", one.server, "a", false, false}, {"new", "5-9", empty, "", false, false}, other}}, nil,
+			[][]answer{{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", empty, "", heard}, other}}, nil,
 		},
 		"a node that has read data gets slots": {
-			[][]answer{{{"one", "0-4", one.server, "a", false, false}, {"new", "5-9", full("new"), "", false, false}, other}}, []string{""},
+			[][]answer{{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", full("new"), "", heard}, other}}, []string{""},
 		},
 		"a node that has read data has been seen before it gets slots": {
 			[][]answer{
-				{one, {"new", "", full("new"), "", false, false}, other},
-				{{"one", "0-4", one.server, "a", false, false}, {"new", "5-9", full("new"), "", false, false}, other},
+				{one, {"new", "", full("new"), "", heard}, other},
+				{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", full("new"), "", heard}, other},
 			}, nil,
 		},
 		"slots come from a node that is silent for a while": {
 			[][]answer{
-				{{"one", "", server{}, "", true, false}, {"other", "0-19", other.server, "b", false, false}},
-				{{"one", "", one.server, "", false, false}, {"other", "0-19", other.server, "b", false, false}},
+				{{"one", "", server{}, "", silent}, {"other", "0-19", other.server, "b", heard}},
+				{{"one", "", one.server, "", heard}, {"other", "0-19", other.server, "b", heard}},
 			}, nil,
 		},
 		"slots come from a node that has left, and had answered before they went": {
 			[][]answer{
-				{{"one", "", one.server, "", false, true}, {"other", "0-19", other.server, "b", false, false}},
-				{{"other", "0-19", other.server, "b", false, false}},
+				{{"one", "", one.server, "", early}, {"other", "0-19", other.server, "b", heard}},
+				{{"other", "0-19", other.server, "b", heard}},
 			}, []string{""},
 		},
 		"slots come from a node that has left": {
-			[][]answer{{{"other", "0-19", other.server, "b", false, false}}}, []string{""},
+			[][]answer{{{"other", "0-19", other.server, "b", heard}}}, []string{""},
 		},
 		"slots come from a node that had none any more and has left": {
 			[][]answer{
-				{{"one", "", one.server, "", false, false}, {"other", "0-19", other.server, "b", false, false}},
-				{{"other", "0-19", other.server, "b", false, false}},
+				{{"one", "", one.server, "", heard}, {"other", "0-19", other.server, "b", heard}},
+				{{"other", "0-19", other.server, "b", heard}},
 			}, nil,
 		},
-		"a node is silent":        {[][]answer{{silent, other}, {one, other}}, nil},
-		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", false, false}}}, []string{"b"}},
+		"a node is silent":        {[][]answer{{quiet, other}, {one, other}}, nil},
+		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", heard}}}, []string{"b"}},
 		"its stamp is an older one": {
-			[][]answer{{one, {"other", "10-19", other.server, "of before", false, false}}}, []string{"of before"},
+			[][]answer{{one, {"other", "10-19", other.server, "of before", heard}}}, []string{"of before"},
 		},
 		"a node is started again, and has other slots": {
-			[][]answer{{{"one", "0-8", one.server, "a", false, false}, {"other", "9-19", again, "b", false, false}}}, []string{""},
+			[][]answer{{{"one", "0-8", one.server, "a", heard}, {"other", "9-19", again, "b", heard}}}, []string{""},
 		},
 		"a node without slots is another server, and gets some later": {
 			[][]answer{
-				{one, other, {"new", "", empty, "", false, false}},
-				{one, other, {"new", "", full("another"), "", false, false}},
-				{{"one", "0-4", one.server, "a", false, false}, other, {"new", "5-9", full("another"), "", false, false}},
+				{one, other, {"new", "", empty, "", heard}},
+				{one, other, {"new", "", full("another"), "", heard}},
+				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", full("another"), "", heard}},
 			}, nil,
 		},
 		"a node is another server and has got slots": {
 			[][]answer{
-				{one, other, {"new", "", empty, "", false, false}},
-				{{"one", "0-4", one.server, "a", false, false}, other, {"new", "5-9", full("another"), "", false, false}},
+				{one, other, {"new", "", empty, "", heard}},
+				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", full("another"), "", heard}},
 			},
 			[]string{""},
 		},
@@ -227,18 +234,18 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 // What a node that hangs had when it gave its slots away may never be known.
 func TestANodeThatIsSilentForLongCannotConfirm(t *testing.T) {
 	r := newTold(t)
-	one, other := answer{"one", "0-9", full("one"), "a", false, false}, answer{"other", "10-19", full("other"), "b", false, false}
+	one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
 	r.look(one, other)
-	silent := answer{id: "one", silent: true}
+	quiet := answer{id: "one", how: silent}
 	other.slots = "0-19"
-	r.look(silent, other)
+	r.look(quiet, other)
 	r.doubts()
 	r.holds("other", "10-19")
 	r.watch.nodes["one"].Seen = time.Now().Add(-unwatched)
-	r.look(silent, other)
+	r.look(quiet, other)
 	r.doubts("")
 	r.holds("other", "0-19")
-	r.look(silent, other)
+	r.look(quiet, other)
 	if l := r.book.List(); l[0].Count != 1 || !slices.Equal(r.moved, nil) {
 		t.Errorf("%+v, left %q", l[0], r.moved)
 	}
@@ -251,10 +258,10 @@ func TestAStampCountsOnlyWhereItIsNow(t *testing.T) {
 	other := answer{id: "other", slots: "0 10-19", server: full("other"), stamp: "b"}
 	r.look(one, other)
 	r.look(one, other)
-	r.look(answer{id: "one", slots: "0-9", silent: true}, answer{id: "other", slots: "10-19", silent: true})
+	r.look(answer{id: "one", slots: "0-9", how: silent}, answer{id: "other", slots: "10-19", how: silent})
 	again := full("one")
 	again.run, again.uptime = "run again", 0
-	r.look(answer{id: "one", slots: "1-9", server: again, stamp: "b", early: true}, other)
+	r.look(answer{id: "one", slots: "1-9", server: again, stamp: "b", how: early}, other)
 	r.doubts("")
 }
 
@@ -277,7 +284,8 @@ func TestTwoInvalidatorsOfAGroupOnTwoClustersAreADoubt(t *testing.T) {
 				if err := r.watch.watchRival(t.Context(), &rv, true); err != nil {
 					t.Fatal(err)
 				}
-				if d := r.book.List(); len(d) != doubts || doubts > 0 && (d[0].Cause != alarm.RedisSplit || d[0].Group != "freshet") {
+				d := r.book.List()
+				if len(d) != doubts || doubts > 0 && (d[0].Cause != alarm.RedisSplit || d[0].Group != "freshet") {
 					t.Fatalf("after %s: %+v", after, d)
 				}
 			}

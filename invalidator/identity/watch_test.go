@@ -233,7 +233,8 @@ func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
 	info, err := other.Client().Info(t.Context()).Result()
 	testbed.Must(t, err)
 	// It has been running for long.
-	r.watch.answered(time.Now(), strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1), nil, found{is: absent})
+	info = strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1)
+	r.watch.answered(time.Now(), info, nil, found{is: absent})
 	r.look() // by a connection that is still to the first: both were seen
 	r.doubtful("another server answers")
 }
