@@ -144,22 +144,41 @@ func (r *RedisStatus) someUp() bool {
 	return slices.ContainsFunc(r.Nodes, func(n invalidator.NodeStatus) bool { return n.Up })
 }
 
+// moving says that slots of a cluster are being moved; "" if none are.
+func (r *RedisStatus) moving() string {
+	slots := 0
+	if r != nil {
+		for _, n := range r.Nodes {
+			slots += n.Moving
+		}
+	}
+	if slots == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d slots of %s are being moved, so some of their keys wait until that is over (if nobody moves them: "+
+		"redis-cli --cluster fix)", slots, r.Address)
+}
+
 // byAge judges by how long ago what is finished was committed.
 func (s *Status) byAge() (State, string) {
 	age := time.Since(s.FreshAsOf)
+	moving := s.Redis.moving()
+	held := join(s.heldBack(), moving)
 	switch {
 	case s.unloaded:
 		return Starting, "reading from Kafka what is in doubt"
+	case s.FreshAsOf.IsZero() && moving != "":
+		return Starting, "reading what was committed while freshet was away: " + moving
 	case s.FreshAsOf.IsZero():
 		return Starting, "reading what was committed while freshet was away"
 	case age <= s.behindAfter:
 		return "", ""
 	case s.waiting != "":
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s, so reading waits",
-			age.Round(time.Second), s.waiting)
-	case s.heldBack() != "":
+			age.Round(time.Second), join(s.waiting, moving))
+	case held != "":
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s; catching up",
-			age.Round(time.Second), s.heldBack())
+			age.Round(time.Second), held)
 	}
 	return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished; catching up", age.Round(time.Second))
 }

@@ -29,6 +29,10 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 			t.Errorf("behind after %s", after)
 		}
 		now := time.Now()
+		moving := &RedisStatus{
+			Address: "cluster cache-1:6379", Up: true,
+			Nodes: []invalidator.NodeStatus{{Up: true, Moving: 1}, {Up: true, Moving: 2}},
+		}
 		well := Status{
 			FreshAsOf:     now.Add(-300 * time.Millisecond),
 			Source:        &SourceStatus{Address: "db:3306", Connected: true},
@@ -98,6 +102,24 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"", Behind,
 				": 5 keys wait for the rate_limit of their mapping, 7 keys wait for a query to begin; catching up",
 			},
+			{
+				"slots are being moved", func(s *Status) {
+					s.FreshAsOf, s.Redis = now.Add(-27*time.Second), moving
+				}, "", Behind,
+				"is known to be finished: 3 slots of cluster cache-1:6379 are being moved, so some of their keys wait until that is " +
+					"over (if nobody moves them: redis-cli --cluster fix); catching up",
+			},
+			{
+				"slots are being moved for so long that reading waits", func(s *Status) {
+					s.FreshAsOf, s.Redis = now.Add(-27*time.Second), moving
+				}, "too many keys are pending", Behind,
+				"is known to be finished: too many keys are pending, 3 slots of cluster cache-1:6379 are being moved",
+			},
+			{
+				"slots are being moved at the start", func(s *Status) { s.FreshAsOf, s.Redis = time.Time{}, moving }, "", Starting,
+				"reading what was committed while freshet was away: 3 slots of cluster cache-1:6379 are being moved",
+			},
+			{"slots are being moved for a moment", func(s *Status) { s.Redis = moving }, "", Fresh, "until 300ms ago"},
 			{"rate limited for a moment", func(s *Status) { s.RateLimited = 5 }, "", Fresh, "until 300ms ago"},
 			{
 				"held up", func(s *Status) { s.FreshAsOf = now.Add(-time.Minute) }, "the store is full", Behind,

@@ -40,6 +40,7 @@ type Nodes struct {
 	looks map[string]*look
 	// said is what each master has said of itself last.
 	said map[string]seenNode
+	kin  kin
 }
 
 type clusterNode struct{ id, addr string }
@@ -147,10 +148,18 @@ func (c *Nodes) Layout(ctx context.Context) (*Layout, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	views, strangers, err := c.kin.of(views)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.follow(views); err != nil {
 		return nil, err
 	}
-	return c.layOut(agree(views, c.said))
+	l, err := c.layOut(agree(views, c.said))
+	if l != nil {
+		l.Strangers = strangers
+	}
+	return l, err
 }
 
 // ask returns what the nodes say that answer in time, and what the others failed with.

@@ -10,6 +10,7 @@ import (
 
 // view is what one node of a cluster says about all of them (CLUSTER NODES).
 type view struct {
+	asked string // the address of the one that says it
 	nodes []seenNode
 }
 
@@ -40,7 +41,7 @@ func parseView(nodes string, called []redis.ClusterSlot, asked string) view {
 			names[n.ID] = at(n.Addr, host)
 		}
 	}
-	var v view
+	v := view{asked: asked}
 	for line := range strings.Lines(nodes) {
 		n, ok := parseNode(strings.Fields(line), host)
 		if !ok {
@@ -54,12 +55,13 @@ func parseView(nodes string, called []redis.ClusterSlot, asked string) view {
 	return v
 }
 
-// at returns host:port with the host that was asked where there is none.
+// at returns host:port with the host that was asked where there is none. An IPv6 address may lack its brackets.
 func at(addr, asked string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" || port == "0" {
+	colon := strings.LastIndexByte(addr, ':')
+	if colon < 0 || addr[colon+1:] == "" || addr[colon+1:] == "0" {
 		return ""
 	}
+	host, port := strings.Trim(addr[:colon], "[]"), addr[colon+1:]
 	if host == "" || host == "?" {
 		host = asked
 	}

@@ -79,3 +79,17 @@ func FuzzParseView(f *testing.F) {
 		_ = c.Close()
 	})
 }
+
+// CLUSTER NODES has addresses of IPv6 without brackets, and CLUSTER SLOTS lacks the masters that have no slots.
+func TestAMasterWithoutSlotsIsFoundByIPv6(t *testing.T) {
+	for line, want := range map[string]string{
+		"fd00::7:6379@16379,a.example,shard-id=x": "[fd00::7]:6379",
+		"::1:6379@16379": "[::1]:6379", ":6379@16379": "asked:6379",
+		"10.0.0.1:6379@16379": "10.0.0.1:6379", ":0@0": "",
+	} {
+		v := parseView("aaa "+line+" master - 0 0 1 connected", nil, "asked:7")
+		if got := v.nodes[0].addr; got != want {
+			t.Errorf("%s is at %q, want %q", line, got, want)
+		}
+	}
+}

@@ -35,12 +35,14 @@ type Engine struct {
 	// readings is how often the topology was read, and readNow has it read again.
 	readings atomic.Uint64
 	readNow  chan struct{}
-	room     *room
-	pacer    *pacer
-	pacers   pacers
-	queries  *queryPool
-	hot      Hot
-	marks    *marks
+	// unread is why the topology could not be read, the last time that it could not.
+	unread  atomic.Pointer[string]
+	room    *room
+	pacer   *pacer
+	pacers  pacers
+	queries *queryPool
+	hot     Hot
+	marks   *marks
 	// stored tells the retrier that keys were parked.
 	stored chan struct{}
 	// repeating is set while parked keys wait for a delete that is repeated because of a silence.

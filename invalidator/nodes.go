@@ -91,7 +91,11 @@ func (e *Engine) state() (up bool, sentence string) {
 		return t.nodes[0].health.state()
 	}
 	if len(t.nodes) == 0 {
-		return false, fmt.Sprintf("%s has not said yet which node has which keys", e.cluster)
+		why := ""
+		if said := e.unread.Load(); said != nil {
+			why = " (" + *said + ")"
+		}
+		return false, fmt.Sprintf("%s has not said yet which node has which keys%s", e.cluster, why)
 	}
 	var away []string
 	for _, n := range t.nodes {
@@ -111,17 +115,21 @@ const (
 	readLeast = 50 * time.Millisecond
 )
 
+// inLine is an error, or several, as a clause.
+func inLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
 // readAgain has the topology read soon.
 func (e *Engine) readAgain() { wake(e.readNow) }
 
 // follow reads the topology again and again, and ends all nodes when ctx ends.
 func (e *Engine) follow(ctx context.Context) {
 	var gone sync.WaitGroup
+	odd := oddities{alarms: e.alarms, cluster: e.cluster.String()}
 	loop := retry.Loop{
 		Backoff: retry.Backoff{Min: readLeast, Max: readEvery},
 		Reporter: &retry.Reporter{Failed: func(err error) {
-			e.alarms.Raise(alarm.RedisAway, fmt.Sprintf("no node of %s says which node has which keys (%v): keys go where "+
-				"they went before", e.cluster, err))
+			e.alarms.Raise(alarm.RedisAway, fmt.Sprintf("no node of %s says which node has which keys (%s): keys go where "+
+				"they went before", e.cluster, inLine(err)))
 		}},
 	}
 	for ctx.Err() == nil {
@@ -129,7 +137,10 @@ func (e *Engine) follow(ctx context.Context) {
 		if l, err := e.cluster.Layout(ctx); err == nil {
 			loop.Succeeded()
 			e.adopt(ctx, l, &gone)
+			odd.report(l)
 		} else if ctx.Err() == nil {
+			why := inLine(err)
+			e.unread.Store(&why)
 			wait = loop.Failed(err)
 		}
 		if retry.Sleep(ctx, min(wait, readLeast)) != nil {

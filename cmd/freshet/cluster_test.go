@@ -27,6 +27,7 @@ type clusterSite struct {
 	lasts  context.Context
 	stop   context.CancelFunc
 	filled atomic.Int64 // by readers
+	hot    int          // so many of the products are changed by the load
 }
 
 // clusterRows is how many products change, and clusterD the second delete: readers keep to it.
@@ -37,7 +38,7 @@ const (
 
 func newClusterSite(t *testing.T, source *testbed.Server, o testbed.ClusterOptions) *clusterSite {
 	t.Helper()
-	s := &clusterSite{site: newSite(t, source), cluster: testbed.Cluster(t, o)}
+	s := &clusterSite{site: newSite(t, source), cluster: testbed.Cluster(t, o), hot: clusterRows}
 	// Of the seeds one is not there.
 	s.redisAt = []string{"127.0.0.1:1", s.cluster.Masters[0].Addr, s.cluster.Masters[1].Addr}
 	s.redisMore = ", mode: cluster"
@@ -75,7 +76,7 @@ func (s *clusterSite) startLoad() {
 	s.load.Go(func() {
 		for s.lasts.Err() == nil {
 			_, err := s.source.DB().ExecContext(s.lasts, "UPDATE shop.product SET price = price + 1 WHERE id IN (?, ?)",
-				rand.IntN(clusterRows), rand.IntN(clusterRows))
+				rand.IntN(s.hot), rand.IntN(s.hot))
 			if err != nil && s.lasts.Err() == nil {
 				s.t.Error(err)
 				return

@@ -36,8 +36,13 @@ const (
 	RedisChanged Kind = "redis_changed"
 	// RedisMoved: the keys are looked for in another database of Redis than before, or under another prefix.
 	RedisMoved Kind = "redis_moved"
-	// RedisSplit: two invalidators of a group work on two Redis servers, so that each gets a part of the deletes.
+	// RedisSplit: two invalidators of a group work on two Redis servers or clusters, so that each gets a part of the
+	// deletes.
 	RedisSplit Kind = "redis_split"
+	// RedisStranger: an address of a Redis Cluster leads to a node of another cluster. Nothing is sent to that one.
+	RedisStranger Kind = "redis_stranger"
+	// RedisSlotsUnserved: no node of a Redis Cluster has some of its slots, so their keys wait.
+	RedisSlotsUnserved Kind = "redis_slots_unserved"
 	// XAUnread: an XA transaction was committed whose rows came before reading began.
 	XAUnread Kind = "xa_unread"
 	// ColumnAbsent: a row image lacked a column that a key needs, so that key could not be named.
@@ -125,6 +130,8 @@ func Kinds() []Kind {
 		RedisChanged,
 		RedisMoved,
 		RedisSplit,
+		RedisStranger,
+		RedisSlotsUnserved,
 		DefinitionChanged,
 		EventUndecodable,
 		ColumnAbsent,

@@ -50,9 +50,11 @@ type Cluster struct {
 	// watched are the masters of the last look, by address.
 	watched map[string]*watched
 
-	// Only Run uses these. nodes are what is known of those that were seen, by ID.
-	nodes map[string]*lineage
-	stamp string
+	// Only Run uses these. nodes are what is known of those that were seen, by ID; listed is when it was last known
+	// who has which slots.
+	nodes  map[string]*lineage
+	stamp  string
+	listed time.Time
 }
 
 // watched is a master that is watched.
@@ -120,6 +122,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx ended
 	}
 	kept := time.Time{}
+	var other rival
 	ticker := time.NewTicker(asks)
 	defer ticker.Stop()
 	for {
@@ -133,7 +136,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.news:
 			changed, _, err = c.compareAll(ctx)
 		case <-ticker.C:
-			changed, err = c.look(ctx)
+			if changed, err = c.look(ctx); err == nil {
+				err = c.watchRival(ctx, &other, !kept.IsZero())
+			}
 		}
 		if err != nil {
 			return nil //nolint:nilerr // ctx ended
@@ -199,14 +204,16 @@ func (c *Cluster) follow() {
 		w.watch.stamp.place(m.Slots.stampKey(c.options.Prefix, c.stamp))
 		c.watched[m.Address] = &watched{m, w.watch}
 	}
+	c.listed = time.Now()
 }
 
-// compareAll compares all that was answered. fine are those that have answered, by ID. It fails only with ctx.
+// compareAll compares all that was answered. fine are those that have answered, by ID, and were asked after it was
+// known which slots are whose. It fails only with ctx.
 func (c *Cluster) compareAll(ctx context.Context) (changed bool, fine map[string]bool, err error) {
 	fine = map[string]bool{}
 	for _, m := range c.watched {
 		for _, s := range m.watch.take() {
-			fine[m.ID] = true
+			fine[m.ID] = fine[m.ID] || !s.asked.Before(c.listed)
 			differs, err := c.compare(ctx, m, s)
 			if err != nil {
 				return changed, fine, err
@@ -219,6 +226,9 @@ func (c *Cluster) compareAll(ctx context.Context) (changed bool, fine map[string
 
 // compare records what is in doubt about a master, and takes note of who it is. It fails only with ctx.
 func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool, err error) {
+	if s.stamp.before.key != m.watch.stamp.known().key {
+		s.stamp = found{before: s.stamp.before} // it is elsewhere by now: what was there may be another master's
+	}
 	is := &lineage{known: known{Run: s.run, Repl: s.repl, Seen: s.at}, held: s.stamp.text}
 	was, former := c.nodes[m.ID], ""
 	if was == nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
 )
 
@@ -20,8 +21,17 @@ type answer struct {
 	id, slots string
 	server    server
 	stamp     string
-	silent    bool
+	how       how
 }
+
+// how a master answers: silent does not, and early was asked before it was known who has which slots now.
+type how int
+
+const (
+	heard how = iota
+	silent
+	early
+)
 
 func newTold(t *testing.T) *told {
 	t.Helper()
@@ -56,14 +66,22 @@ func (c *told) look(answers ...answer) {
 		}
 		c.list = append(c.list, m)
 	}
+	began, askedOf := time.Now(), map[string]held{}
+	for addr, w := range c.watch.watched {
+		_, askedOf[addr], _ = w.watch.asked()
+	}
 	c.watch.follow()
 	for _, a := range answers {
-		if a.silent {
+		if a.how == silent {
 			continue
 		}
-		w := c.watch.watched[a.id+":6379"].watch
+		asked, addr := time.Now(), a.id+":6379"
+		w := c.watch.watched[addr].watch
 		_, before, _ := w.asked()
-		w.answers = append(w.answers, seen{a.server, time.Now(), w.stamp.find(before, a.stamp, nil)})
+		if a.how == early {
+			asked, before = began, askedOf[addr]
+		}
+		w.answers = append(w.answers, seen{a.server, asked, time.Now(), w.stamp.find(before, a.stamp, nil)})
 	}
 	_, fine, err := c.watch.compareAll(c.Context())
 	if err == nil {
@@ -104,81 +122,87 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 	empty.loaded = 0
 	again := full("other")
 	again.run, again.uptime = "run again", 0
-	one, other := answer{"one", "0-9", full("one"), "a", false}, answer{"other", "10-19", full("other"), "b", false}
-	silent := answer{id: "one", slots: "0-9", silent: true}
+	one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
+	quiet := answer{id: "one", slots: "0-9", how: silent}
 	for name, c := range map[string]struct {
 		then [][]answer
 		want []string
 	}{
 		"nothing has changed": {[][]answer{{one, other}}, nil},
 		"a replica is promoted": {
-			[][]answer{{{"heir", "0-9", heir, "a", false}, other}}, []string{"a"},
+			[][]answer{{{"heir", "0-9", heir, "a", heard}, other}}, []string{"a"},
 		},
 		"a replica is promoted while its master is cut off and answers": {
-			[][]answer{{{"one", "", one.server, "", false}, {"heir", "0-9", heir, "a", false}, other}}, []string{"a"},
+			[][]answer{{{"one", "", one.server, "", heard}, {"heir", "0-9", heir, "a", heard}, other}}, []string{"a"},
 		},
 		"the master that was cut off is seen first": {
 			[][]answer{
-				{{"one", "", one.server, "", false}, {"heir", "0-9", heir, "a", true}, other},
-				{{"one", "", one.server, "", false}, {"heir", "0-9", heir, "a", false}, other},
+				{{"one", "", one.server, "", heard}, {"heir", "0-9", heir, "a", silent}, other},
+				{{"one", "", one.server, "", heard}, {"heir", "0-9", heir, "a", heard}, other},
 			},
 			[]string{"a"},
 		},
 		"a replica is promoted and gets another slot at once": {
-			[][]answer{{{"heir", "0-10", heir, "a", false}, {"other", "11-19", other.server, "b", false}}}, []string{""},
+			[][]answer{{{"heir", "0-10", heir, "a", heard}, {"other", "11-19", other.server, "b", heard}}}, []string{""},
 		},
 		"nobody knows whose replica it was": {
-			[][]answer{{{"heir", "0-9", orphan, "a", false}, other}}, []string{"a"},
+			[][]answer{{{"heir", "0-9", orphan, "a", heard}, other}}, []string{"a"},
 		},
 		"nobody knows whose replica it was, and it has not all slots": {
-			[][]answer{{{"heir", "0-8", orphan, "a", false}, other}}, []string{""},
+			[][]answer{{{"heir", "0-8", orphan, "a", heard}, other}}, []string{""},
 		},
 		"a node that was empty gets slots": {
-			[][]answer{{{"one", "0-4", one.server, "a", false}, {"new", "5-9", empty, "", false}, other}}, nil,
+			[][]answer{{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", empty, "", heard}, other}}, nil,
 		},
 		"a node that has read data gets slots": {
-			[][]answer{{{"one", "0-4", one.server, "a", false}, {"new", "5-9", full("new"), "", false}, other}}, []string{""},
+			[][]answer{{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", full("new"), "", heard}, other}}, []string{""},
 		},
 		"a node that has read data has been seen before it gets slots": {
 			[][]answer{
-				{one, {"new", "", full("new"), "", false}, other},
-				{{"one", "0-4", one.server, "a", false}, {"new", "5-9", full("new"), "", false}, other},
+				{one, {"new", "", full("new"), "", heard}, other},
+				{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", full("new"), "", heard}, other},
 			}, nil,
 		},
 		"slots come from a node that is silent for a while": {
 			[][]answer{
-				{{"one", "", server{}, "", true}, {"other", "0-19", other.server, "b", false}},
-				{{"one", "", one.server, "", false}, {"other", "0-19", other.server, "b", false}},
+				{{"one", "", server{}, "", silent}, {"other", "0-19", other.server, "b", heard}},
+				{{"one", "", one.server, "", heard}, {"other", "0-19", other.server, "b", heard}},
 			}, nil,
 		},
+		"slots come from a node that has left, and had answered before they went": {
+			[][]answer{
+				{{"one", "", one.server, "", early}, {"other", "0-19", other.server, "b", heard}},
+				{{"other", "0-19", other.server, "b", heard}},
+			}, []string{""},
+		},
 		"slots come from a node that has left": {
-			[][]answer{{{"other", "0-19", other.server, "b", false}}}, []string{""},
+			[][]answer{{{"other", "0-19", other.server, "b", heard}}}, []string{""},
 		},
 		"slots come from a node that had none any more and has left": {
 			[][]answer{
-				{{"one", "", one.server, "", false}, {"other", "0-19", other.server, "b", false}},
-				{{"other", "0-19", other.server, "b", false}},
+				{{"one", "", one.server, "", heard}, {"other", "0-19", other.server, "b", heard}},
+				{{"other", "0-19", other.server, "b", heard}},
 			}, nil,
 		},
-		"a node is silent":        {[][]answer{{silent, other}, {one, other}}, nil},
-		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", false}}}, []string{"b"}},
+		"a node is silent":        {[][]answer{{quiet, other}, {one, other}}, nil},
+		"a node is started again": {[][]answer{{one, {"other", "10-19", again, "b", heard}}}, []string{"b"}},
 		"its stamp is an older one": {
-			[][]answer{{one, {"other", "10-19", other.server, "of before", false}}}, []string{"of before"},
+			[][]answer{{one, {"other", "10-19", other.server, "of before", heard}}}, []string{"of before"},
 		},
 		"a node is started again, and has other slots": {
-			[][]answer{{{"one", "0-8", one.server, "a", false}, {"other", "9-19", again, "b", false}}}, []string{""},
+			[][]answer{{{"one", "0-8", one.server, "a", heard}, {"other", "9-19", again, "b", heard}}}, []string{""},
 		},
 		"a node without slots is another server, and gets some later": {
 			[][]answer{
-				{one, other, {"new", "", empty, "", false}},
-				{one, other, {"new", "", full("another"), "", false}},
-				{{"one", "0-4", one.server, "a", false}, other, {"new", "5-9", full("another"), "", false}},
+				{one, other, {"new", "", empty, "", heard}},
+				{one, other, {"new", "", full("another"), "", heard}},
+				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", full("another"), "", heard}},
 			}, nil,
 		},
 		"a node is another server and has got slots": {
 			[][]answer{
-				{one, other, {"new", "", empty, "", false}},
-				{{"one", "0-4", one.server, "a", false}, other, {"new", "5-9", full("another"), "", false}},
+				{one, other, {"new", "", empty, "", heard}},
+				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", full("another"), "", heard}},
 			},
 			[]string{""},
 		},
@@ -210,19 +234,75 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 // What a node that hangs had when it gave its slots away may never be known.
 func TestANodeThatIsSilentForLongCannotConfirm(t *testing.T) {
 	r := newTold(t)
-	one, other := answer{"one", "0-9", full("one"), "a", false}, answer{"other", "10-19", full("other"), "b", false}
+	one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
 	r.look(one, other)
-	silent := answer{id: "one", silent: true}
+	quiet := answer{id: "one", how: silent}
 	other.slots = "0-19"
-	r.look(silent, other)
+	r.look(quiet, other)
 	r.doubts()
 	r.holds("other", "10-19")
 	r.watch.nodes["one"].Seen = time.Now().Add(-unwatched)
-	r.look(silent, other)
+	r.look(quiet, other)
 	r.doubts("")
 	r.holds("other", "0-19")
-	r.look(silent, other)
+	r.look(quiet, other)
 	if l := r.book.List(); l[0].Count != 1 || !slices.Equal(r.moved, nil) {
 		t.Errorf("%+v, left %q", l[0], r.moved)
+	}
+}
+
+// What was read where the stamp was for a moment, with a slot of another master, speaks of that one's data.
+func TestAStampCountsOnlyWhereItIsNow(t *testing.T) {
+	r := newTold(t)
+	one := answer{id: "one", slots: "1-9", server: full("one"), stamp: "a"}
+	other := answer{id: "other", slots: "0 10-19", server: full("other"), stamp: "b"}
+	r.look(one, other)
+	r.look(one, other)
+	r.look(answer{id: "one", slots: "0-9", how: silent}, answer{id: "other", slots: "10-19", how: silent})
+	again := full("one")
+	again.run, again.uptime = "run again", 0
+	r.look(answer{id: "one", slots: "1-9", server: again, stamp: "b", how: early}, other)
+	r.doubts("")
+}
+
+// Each cluster gets a part of the deletes then.
+func TestTwoInvalidatorsOfAGroupOnTwoClustersAreADoubt(t *testing.T) {
+	for name, other := range map[string]string{
+		"two clusters":       `{"run_id":"cluster","nodes":{"b1":{"run_id":"x"},"b2":{"run_id":"y"}}}`,
+		"a cluster and none": `{"run_id":"single"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTold(t)
+			r.watch.options.Group, r.watch.options.Source = "freshet", ""
+			r.begin()
+			r.look(answer{id: "a1", slots: "0-9", server: full("a1")}, answer{id: "a2", slots: "10-19", server: full("a2")})
+			var rv rival
+			start := time.Now()
+			look := func(after time.Duration, doubts int) {
+				t.Helper()
+				r.watch.nodes["a1"].Seen = start.Add(after)
+				if err := r.watch.watchRival(t.Context(), &rv, true); err != nil {
+					t.Fatal(err)
+				}
+				d := r.book.List()
+				if len(d) != doubts || doubts > 0 && (d[0].Cause != alarm.RedisSplit || d[0].Group != "freshet") {
+					t.Fatalf("after %s: %+v", after, d)
+				}
+			}
+			keep := func(text string) {
+				if err := r.facts.SetFact(t.Context(), r.watch.fact(), []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			look(time.Minute, 0) // ours is kept
+			keep(other)
+			look(time.Minute, 0)
+			look(time.Minute+rivalAfter-time.Second, 0)
+			keep(`{"run_id":"cluster","nodes":{"a2":{"run_id":"x"},"new":{"run_id":"y"}}}`) // a node was added, and another is gone
+			look(time.Minute+rivalAfter, 0)
+			keep(other)
+			look(2*time.Minute, 0)
+			look(2*time.Minute+rivalAfter, 1)
+		})
 	}
 }

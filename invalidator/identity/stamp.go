@@ -69,10 +69,11 @@ type found struct {
 	before held
 }
 
-// held is what a stamp was known to hold, and in which reign.
+// held is what a stamp was known to hold, in which reign and where.
 type held struct {
 	text  string
 	reign int
+	key   string
 }
 
 // lead takes note of whether this process moves the stamp, and returns it. What it knew before says nothing then:
@@ -115,7 +116,7 @@ func (s *stamp) known() held {
 }
 
 // now is known for the caller that has the lock.
-func (s *stamp) now() held { return held{s.last, s.reign} }
+func (s *stamp) now() held { return held{s.last, s.reign, s.key} }
 
 // find returns what a server answered that was asked for the stamp when it was last known to hold before.
 func (s *stamp) find(before held, text string, err error) found {

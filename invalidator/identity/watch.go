@@ -92,7 +92,8 @@ type Watch struct {
 // seen is a server that answered at a time.
 type seen struct {
 	server
-	at time.Time
+	// asked is when it was asked, and at when it answered.
+	asked, at time.Time
 	// stamp is the one that it held.
 	stamp found
 }
@@ -147,13 +148,14 @@ func (w *Watch) hears(err error) {
 // compared by [Watch.Run]. It fails if no answer came, or only half of one: the connection must not be used then, since
 // the answer may come yet, and would be taken for that to somebody else's command.
 func (w *Watch) Look(ctx context.Context, c redis.Cmdable) error {
+	began := time.Now()
 	key, before, named := w.asked()
 	if !named {
 		return nil // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
 	}
 	if key == "" {
 		info, err := c.Info(ctx).Result()
-		w.answered(info, err, found{})
+		w.answered(began, info, err, found{})
 		var answer redis.Error
 		if errors.As(err, &answer) {
 			return nil
@@ -173,15 +175,15 @@ func (w *Watch) Look(ctx context.Context, c redis.Cmdable) error {
 		err = lost // only half of the answer came: it is asked again
 	}
 	w.refused(key, held.Err())
-	w.answered(info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
+	w.answered(began, info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
 	if errors.As(err, &answer) {
 		return nil
 	}
 	return err
 }
 
-// answered takes what Redis has answered.
-func (w *Watch) answered(info string, err error, held found) {
+// answered takes what Redis has answered that was asked at a time.
+func (w *Watch) answered(asked time.Time, info string, err error, held found) {
 	s, ok := parse(info, w.options.DB)
 	var refused redis.Error
 	switch {
@@ -205,9 +207,9 @@ func (w *Watch) answered(info string, err error, held found) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.answers); n > 0 && w.answers[n-1].run == s.run && w.answers[n-1].repl == s.repl {
-		w.answers[n-1] = seen{s, time.Now(), held}
+		w.answers[n-1] = seen{s, asked, time.Now(), held}
 	} else if n < maxSeen {
-		w.answers = append(w.answers, seen{s, time.Now(), held})
+		w.answers = append(w.answers, seen{s, asked, time.Now(), held})
 	}
 	select {
 	case w.news <- struct{}{}:

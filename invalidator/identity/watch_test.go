@@ -233,7 +233,8 @@ func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
 	info, err := other.Client().Info(t.Context()).Result()
 	testbed.Must(t, err)
 	// It has been running for long.
-	r.watch.answered(strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1), nil, found{is: absent})
+	info = strings.Replace(info, "uptime_in_seconds:", "uptime_in_seconds:99", 1)
+	r.watch.answered(time.Now(), info, nil, found{is: absent})
 	r.look() // by a connection that is still to the first: both were seen
 	r.doubtful("another server answers")
 }
@@ -277,9 +278,9 @@ func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
 	defer func() { testbed.Must(t, c.Close()) }()
 	for range 3 {
 		r.watch.Look(t.Context(), c)
-		r.watch.answered("# Server\r\nredis_version:7.0.0\r\n", nil, found{})
+		r.watch.answered(time.Now(), "# Server\r\nredis_version:7.0.0\r\n", nil, found{})
 	}
-	r.watch.answered("", errors.New("i/o timeout"), found{}) // nothing to be said
+	r.watch.answered(time.Now(), "", errors.New("i/o timeout"), found{}) // nothing to be said
 	if a := r.alarms.Records(); len(a) != 1 || a[0].Kind != alarm.RedisUnknown || a[0].Count != 1 ||
 		!strings.Contains(a[0].Message, "does not say who it is") {
 		t.Errorf("alarms: %+v", a)
@@ -319,10 +320,10 @@ func TestItIsKnownThatNoNewConnectionComesAbout(t *testing.T) {
 				{"run_id:a\r\nuptime_in_seconds:0\r\nloading:1\r\n", nil, "the server there is still loading its data"},
 				{"run_id:b\r\nuptime_in_seconds:9\r\nrole:slave\r\n", nil, "the server there is a replica"},
 			} {
-				w.answered(says, nil, found{})
+				w.answered(time.Now(), says, nil, found{})
 				unheard(0, "")
 				for range unheardFor / time.Second {
-					w.answered(then.says, then.err, found{})
+					w.answered(time.Now(), then.says, then.err, found{})
 					time.Sleep(time.Second)
 				}
 				unheard(0, "")
@@ -336,7 +337,7 @@ func TestItIsKnownThatNoNewConnectionComesAbout(t *testing.T) {
 func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
 	r := newRig(t, testbed.Redis(t))
 	r.look()
-	r.watch.answered("run_id:b\r\nuptime_in_seconds:0\r\nrole:master\r\nloading:1\r\n", nil, found{})
+	r.watch.answered(time.Now(), "run_id:b\r\nuptime_in_seconds:0\r\nrole:master\r\nloading:1\r\n", nil, found{})
 	if len(r.watch.take()) != 0 {
 		t.Error("an empty Redis was seen, and it is only reading")
 	}
