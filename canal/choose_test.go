@@ -151,7 +151,8 @@ func TestWhichServerIsChosen(t *testing.T) {
 
 func TestMariaDBsNumbersDoNotSayWhoseTheyAre(t *testing.T) {
 	maria := func(server uint32, replicated string, last ...uint64) *candidate {
-		c := &candidate{info: &SourceInfo{Flavor: event.MariaDB, Server: fmt.Sprint(server), ServerID: server}, logged: map[origin]uint64{}}
+		info := &SourceInfo{Flavor: event.MariaDB, Server: fmt.Sprint(server), ServerID: server}
+		c := &candidate{info: info, logged: map[origin]uint64{}}
 		for i, n := range last {
 			c.logged[origin{0, uint32(i + 1)}] = n
 		}

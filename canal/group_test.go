@@ -36,8 +36,7 @@ func newGroup(t *testing.T, members int) (all []*testbed.Server) {
 }
 
 // TestAMemberThatHasLeftItsGroup reads the primary of a group, which leaves the group and keeps its connections.
-// Another member takes writes: what was read is not all until the former primary is gone, and the stream goes to another
-// member.
+// Another member takes writes: what was read is not all until the former primary is gone, and another member is read.
 func TestAMemberThatHasLeftItsGroup(t *testing.T) {
 	if !testbed.Soak() {
 		return // the rule is shown by TestWhatIsApart, and three servers are much

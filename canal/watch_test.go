@@ -271,7 +271,8 @@ func TestWhatIsApart(t *testing.T) {
 	}
 }
 
-// TestAnErrorIsTheSameWithoutOurPort has several servers answer nothing: an alarm that comes again is known by its words.
+// TestAnErrorIsTheSameWithoutOurPort has several servers answer nothing: an alarm that comes again is known by its
+// words.
 func TestAnErrorIsTheSameWithoutOurPort(t *testing.T) {
 	lines := func(port string) error {
 		return errors.Join(errors.New("source db-1:3306: read tcp 10.0.0.5:"+port+"->10.0.0.7:3306: i/o timeout"),
