@@ -294,7 +294,7 @@ func (r *reading) status(s *Status) {
 	s.Source = &SourceStatus{
 		Name: r.config.Source.Name, Address: r.servers.Current(), Flavor: current.Flavor, Server: source.Server,
 		Connected: source.Connected, Position: written(source.File, source.Pos),
-		FillFrom: source.Fills,
+		Apart: source.Apart, FillFrom: source.Fills,
 	}
 	s.Checkpoint = &CheckpointStatus{
 		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(),

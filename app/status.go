@@ -153,6 +153,9 @@ type SourceStatus struct {
 	Connected bool         `json:"connected"`
 	// Position is how far it has been read: file:position.
 	Position string `json:"position,omitempty"`
+	// Apart is the address of another server of the source on which is written what does not come to this one, so that
+	// keys of it stay stale; "": none is known.
+	Apart string `json:"apart,omitempty"`
 	// FillFrom are the servers that the application fills its cache from, where that is not the source alone.
 	FillFrom []canal.FillServer `json:"fill_from,omitempty"`
 }

@@ -33,8 +33,9 @@ type candidate struct {
 	// purged says that its binlog begins after the position.
 	purged bool
 	// readOnly says that it takes no writes of applications; replicates that it gets transactions from another server, or
-	// may.
-	readOnly, replicates bool
+	// may; stopped that it surely gets none, though it has the settings of a replica; member that it is set up as one of
+	// a group of MySQL's.
+	readOnly, replicates, stopped, member bool
 }
 
 // holds reports whether the server has all that was passed.
@@ -45,6 +46,9 @@ func (c *candidate) takesWrites() bool { return c.err == nil && !c.readOnly && !
 
 // has reports whether the server has all that the other has executed.
 func (c *candidate) has(other *candidate) bool {
+	if c.info.Flavor != other.info.Flavor {
+		return false
+	}
 	if c.info.Flavor == event.MySQL {
 		rest := other.info.Executed.Subtract(&c.info.Executed)
 		return rest.IsEmpty()
@@ -61,25 +65,38 @@ func (c *candidate) has(other *candidate) bool {
 // writes in a domain give the same ones. A server has it if it has logged it, or a later one of the server that made
 // it, or has replicated so far.
 func (c *candidate) hasMade(g event.GTID) bool {
-	return c.logged[origin{g.Domain, g.Server}] >= g.Number || c.info.Replicated.Contains(g)
+	return c.logged[origin{g.Domain, g.Server}] >= g.Number || c.hasReplicated(g)
 }
 
-// isLeftBehind reports whether the server will never say what is written on the other one, which has all that it has.
-// It is what a failover leaves of a primary that was not set up as a replica, or a replica without a binlog of what it
-// replicates.
+// hasReplicated reports whether MariaDB's gtid_slave_pos is beyond a transaction. It says nothing where the server has
+// made its last transaction itself: MASTER_DEMOTE_TO_SLAVE puts that there.
+func (c *candidate) hasReplicated(g event.GTID) (has bool) {
+	c.info.Replicated.Each(func(r event.GTIDRange) {
+		own := r.First.Server == c.info.ServerID && c.logged[origin{r.First.Domain, r.First.Server}] >= r.Last
+		has = has || r.First.Domain == g.Domain && r.Last >= g.Number && !own
+	})
+	return has
+}
+
+// isLeftBehind reports whether the server will never say what is written on the other one. It is what a failover leaves
+// of a primary that was not set up as a replica, or a replica without a binlog of what it replicates. Of two that take
+// writes, the one that lacks something is left behind by one that lacks nothing.
 func (c *candidate) isLeftBehind(other *candidate) bool {
 	switch {
-	case c == other || !other.has(c):
+	case c.info.Server == other.info.Server: // it may have two names
 		return false
-	case c.readOnly && !c.replicates && !other.readOnly && other.info.LogReplicaUpdates:
+	case c.isFenced() && !other.readOnly && other.info.LogReplicaUpdates:
 		return !c.has(other) // the other may still have a replica's settings
 	case !other.takesWrites():
 		return false
 	case c.replicates:
 		return !c.info.LogReplicaUpdates
 	}
-	return !c.has(other)
+	return other.has(c) && !c.has(other)
 }
+
+// isFenced reports whether nothing is written on the server at all.
+func (c *candidate) isFenced() bool { return c.readOnly && !c.replicates }
 
 // look asks all servers, at the same time, what they have of a position. The answers are in the order of the addresses.
 func (o *Options) look(ctx context.Context, p *event.Position) []candidate {
@@ -138,7 +155,8 @@ func (c *candidate) compare(s *session, p *event.Position) error {
 		return err
 	}
 	c.readOnly = r[0] != "0" && r[0] != "OFF"
-	c.replicates = s.replicates(c.info.Flavor)
+	c.replicates, c.stopped = s.replicates(c.info.Flavor), s.stopped(c.info.Flavor)
+	c.member = s.inGroup()
 	if c.info.Flavor == event.MySQL {
 		c.lacks = p.GTIDs.Subtract(&c.info.Executed)
 		purged := c.info.Purged.Subtract(&p.GTIDs)
@@ -231,10 +249,11 @@ func (l *loop) passed() event.Position {
 func (l *loop) connectAny(ctx context.Context) error {
 	p := l.passed()
 	seen := l.o.look(ctx, &p)
-	if err := withoutGTIDs(seen); err != nil && !l.reconnect.stood {
+	if err := errors.Join(withoutGTIDs(seen), mixed(seen)); err != nil && !l.reconnect.stood {
 		return err
 	}
 	order, wait := choice(seen, &p)
+	slices.SortStableFunc(order, l.reconnect.refusedLast)
 	if len(order) == 0 && l.gap != nil { // no server has all, which may be why there is a gap
 		seen = l.o.look(ctx, &event.Position{})
 		order, wait = choice(seen, &event.Position{})
@@ -275,6 +294,23 @@ func withoutGTIDs(seen []candidate) error {
 	return seen[i].err
 }
 
+// mixed returns an error if one of the servers is MySQL and another MariaDB: neither will ever have what the other has.
+func mixed(seen []candidate) error {
+	var first *candidate
+	for i := range seen {
+		switch c := &seen[i]; {
+		case c.err != nil:
+		case first == nil:
+			first = c
+		case c.info.Flavor != first.info.Flavor:
+			return fmt.Errorf("source.addresses: %s is %s, and %s is %s: servers of one source replicate from one another, so "+
+				"leave out the one that does not belong to it, or say with source.flavor which do", first.address,
+				first.info.Flavor, c.address, c.info.Flavor)
+		}
+	}
+	return nil
+}
+
 // behind returns an error that waits for a server that answers and lacks something. One that takes writes is what
 // applications fill the cache from already.
 func (l *loop) behind(seen []candidate, p *event.Position) error {
@@ -295,51 +331,6 @@ func (l *loop) behind(seen []candidate, p *event.Position) error {
 			"all that was read; "+waits.Error())
 	}
 	return waits
-}
-
-// lookAtServers is how often the servers that are not read are looked at.
-const lookAtServers = 5 * time.Second
-
-// watchServers looks whether the server that is read is still the one to read, and whether two take writes, until ctx
-// ends. A server that is left behind keeps its connection and says nothing: another one is chosen.
-func (c *Canal) watchServers(ctx context.Context) {
-	if !c.o.Servers.several() || c.o.Follow {
-		return
-	}
-	t := time.NewTicker(lookAtServers)
-	defer t.Stop()
-	left := 0
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		seen := c.o.look(ctx, &event.Position{})
-		if a, b, is := split(seen); is {
-			c.o.Alarms.Raise(alarm.SourceSplit, "source "+c.o.Source+": "+splitWords(a, b)+"; only "+
-				c.o.Servers.Current()+" is read, so keys of what is written on the other one stay stale")
-		}
-		if !c.isLeftBehind(seen) {
-			left = 0
-			continue
-		}
-		if left++; left > 1 { // the answers are not of one moment
-			c.o.Logger.Warn("the server that is read does not get what is written on another one: another is chosen",
-				"source", c.o.Source, "address", c.o.Servers.Current())
-			left = 0
-			if cut := c.cut.Load(); cut != nil {
-				(*cut)()
-			}
-		}
-	}
-}
-
-// isLeftBehind reports whether the server that is read is left behind by another one.
-func (c *Canal) isLeftBehind(seen []candidate) bool {
-	server, _ := c.vis.stream()
-	i := slices.IndexFunc(seen, func(c candidate) bool { return c.err == nil && c.info.Server == server })
-	return i >= 0 && slices.ContainsFunc(seen, func(o candidate) bool { return o.err == nil && seen[i].isLeftBehind(&o) })
 }
 
 // words returns the addresses in a sentence.

@@ -94,6 +94,21 @@ func TestWhichServerIsChosen(t *testing.T) {
 			},
 		},
 		{
+			name:   "a primary that is read only is left behind though it has transactions of its own",
+			passed: a + ":1-10", want: "two",
+			servers: []candidate{
+				mysqlCandidate(t, "one", a+":1-11", func(c *candidate) { c.readOnly = true }),
+				mysqlCandidate(t, "two", a+":1-10,"+b+":1", nil),
+			},
+		},
+		{
+			name: "but not if those were read", passed: a + ":1-11", want: "one",
+			servers: []candidate{
+				mysqlCandidate(t, "one", a+":1-11", func(c *candidate) { c.readOnly = true }),
+				mysqlCandidate(t, "two", a+":1-10,"+b+":1", nil),
+			},
+		},
+		{
 			name: "a replica whose binlog has not what it replicates is left behind", passed: a + ":1-10", want: "two",
 			servers: []candidate{
 				mysqlCandidate(t, "one", a+":1-10", func(c *candidate) {
@@ -136,7 +151,8 @@ func TestWhichServerIsChosen(t *testing.T) {
 
 func TestMariaDBsNumbersDoNotSayWhoseTheyAre(t *testing.T) {
 	maria := func(server uint32, replicated string, last ...uint64) *candidate {
-		c := &candidate{info: &SourceInfo{Flavor: event.MariaDB, Server: fmt.Sprint(server)}, logged: map[origin]uint64{}}
+		info := &SourceInfo{Flavor: event.MariaDB, Server: fmt.Sprint(server), ServerID: server}
+		c := &candidate{info: info, logged: map[origin]uint64{}}
 		for i, n := range last {
 			c.logged[origin{0, uint32(i + 1)}] = n
 		}
@@ -156,6 +172,12 @@ func TestMariaDBsNumbersDoNotSayWhoseTheyAre(t *testing.T) {
 	if left := maria(1, "", 100); promoted.has(left) != true || !left.isLeftBehind(promoted) {
 		t.Error("a primary whose transactions the promoted replica all has is not left behind")
 	}
+	if demoted := maria(1, "0-1-107", 107); demoted.hasMade(event.GTID{Domain: 0, Server: 2, Number: 105}) {
+		t.Error("a primary that was made a replica has what another one made, by the number of its own transaction")
+	}
+	if restored := maria(1, "0-1-107"); !restored.hasMade(event.GTID{Domain: 0, Server: 2, Number: 105}) {
+		t.Error("a server that was restored from a backup of its replica lacks what is in it")
+	}
 	if plain := maria(3, "0-1-104"); !plain.has(maria(1, "", 104)) { // it does not log what it replicates
 		t.Error("a replica does not have what it has replicated")
 	}
@@ -166,6 +188,14 @@ func TestSeveralServersNeedGTIDs(t *testing.T) {
 	_, port, _ := strings.Cut(s.Addr, ":")
 	r := reading(t, newRecorder(), Options{Servers: NewServers(s.Addr, "localhost:"+port)})
 	if err := r.wait(); !errors.Is(err, errNoGTIDs) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestServersOfOneSourceAreOfOneFamily(t *testing.T) {
+	one, two := shared[0].get(t), shared[2].get(t)
+	r := reading(t, newRecorder(), Options{Servers: NewServers(two.Addr, one.Addr)})
+	if err := r.wait(); err == nil || !strings.Contains(err.Error(), "replicate from one another") {
 		t.Errorf("error %v", err)
 	}
 }

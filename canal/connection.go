@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"regexp"
 	"strings"
 	"time"
 
@@ -310,11 +310,11 @@ type progress struct {
 
 func (l *loop) progress() progress { return progress{l.done, l.last} }
 
+// ownPort is our end of a connection in the words of package net: read tcp 10.0.0.5:51808->10.0.0.7:3306.
+var ownPort = regexp.MustCompile(`\b(tcp|tcp4|tcp6) \S+->`)
+
 // words is an error in one line, the same each time that it comes: without our own port.
 func words(err error) string {
-	var e *net.OpError
-	if errors.As(err, &e) {
-		return e.Op + ": " + e.Err.Error()
-	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return ownPort.ReplaceAllString(text, "$1 ")
 }

@@ -344,6 +344,27 @@ func (s *session) replicates(f event.Flavor) bool {
 	return f != event.MariaDB || err != nil || v["slaves_running"] != "0" || s.inCluster()
 }
 
+// stopped reports whether the server surely gets no transactions from another one at present, though it is set up to.
+func (s *session) stopped(f event.Flavor) bool {
+	rows, known := s.replication(f)
+	for _, r := range rows {
+		for _, thread := range []string{
+			"replica_io_running", "replica_sql_running", "slave_io_running", "slave_sql_running",
+		} {
+			if is := r[thread]; is != "" && is != "No" {
+				return false
+			}
+		}
+	}
+	return known && len(rows) > 0 && !s.inCluster()
+}
+
+// inGroup reports whether the server is set up as a member of a group of MySQL's.
+func (s *session) inGroup() bool {
+	v, err := s.pairs("SHOW GLOBAL VARIABLES LIKE 'group_replication_group_name'")
+	return err == nil && v["group_replication_group_name"] != ""
+}
+
 // inCluster reports whether the server is a member of a group of MySQL's, or of a Galera cluster.
 func (s *session) inCluster() bool {
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('group_replication_group_name', 'wsrep_on')")

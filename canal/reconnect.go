@@ -37,6 +37,8 @@ type reconnect struct {
 	attempts retry.Loop
 	// stuck counts refusals in a row.
 	stuck int
+	// refusedBy are the addresses of servers that have refused since anything was read: others are asked first.
+	refusedBy map[string]bool
 	// patience is a factor of the allowed silence; 0 is 1.
 	patience int
 	// since is since when the source has not been read, or, while it is read, since when it has been.
@@ -48,7 +50,7 @@ type reconnect struct {
 }
 
 func (l *loop) newReconnect() *reconnect {
-	return &reconnect{attempts: retry.Loop{
+	return &reconnect{refusedBy: map[string]bool{}, attempts: retry.Loop{
 		Backoff: retry.Backoff{Min: firstRetry, Max: lastRetry},
 		Reporter: &retry.Reporter{
 			Failed: func(err error) {
@@ -84,6 +86,7 @@ func (r *reconnect) ended() {
 func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) error {
 	if moved {
 		r.stuck = 0
+		clear(r.refusedBy)
 	}
 	if !r.stood && !isPassing(err) {
 		if isDenied(err) {
@@ -97,6 +100,9 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 	if !isRefusal(err) && !isDoubtful(err) {
 		return nil
 	}
+	if isRefusal(err) {
+		r.refusedBy[l.o.Servers.Current()] = true
+	}
 	if r.stuck++; r.stuck < giveUpAfter {
 		return nil
 	}
@@ -107,6 +113,17 @@ func (r *reconnect) judge(ctx context.Context, l *loop, err error, moved bool) e
 		return err
 	}
 	return &EventError{File: l.done.file, Pos: l.done.pos, Err: err} // found in a look ahead
+}
+
+// refusedLast compares two servers that could be read.
+func (r *reconnect) refusedLast(a, b *candidate) int {
+	switch refused := r.refusedBy; {
+	case refused[a.address] == refused[b.address]:
+		return 0
+	case refused[a.address]:
+		return 1
+	}
+	return -1
 }
 
 // refused makes an error of the server's refusal to send the binlog from our position.

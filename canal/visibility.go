@@ -57,6 +57,9 @@ type visibility struct {
 	lag   time.Duration
 	// unknown says that it is not known yet which servers these are, so that nothing is confirmed.
 	unknown bool
+	// apart is the address of another server on which is written what does not come down the stream, so that all that was
+	// read is not all; "": there is none.
+	apart string
 	// news says that they have confirmed something since the last conclusion, at the time made.
 	news bool
 	made time.Time
@@ -76,10 +79,19 @@ func (v *visibility) begin(server string, epoch uint32) {
 	if v.server == server && v.epoch == epoch {
 		return
 	}
-	v.server, v.epoch = server, epoch
+	v.server, v.epoch, v.apart = server, epoch, ""
 	v.answers, v.unread, v.seen = nil, nil, 0
 	for _, f := range v.fills {
 		f.reset()
+	}
+}
+
+// setApart takes note of a server on which is written what does not come to this one; "": there is none.
+func (v *visibility) setApart(server, apart string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.server == server {
+		v.apart = apart
 	}
 }
 
@@ -312,7 +324,7 @@ func (v *visibility) judge() conclusion {
 	out := conclusion{version: v.confirmed, server: v.server, made: v.made, news: v.news}
 	v.news = false
 	if v.unread != nil && v.hasRead(v.unread) {
-		out.read, out.made = true, v.unread.made
+		out.read, out.made = v.apart == "", v.unread.made
 		v.unread = nil
 	}
 	return out

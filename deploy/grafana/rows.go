@@ -282,6 +282,16 @@ func binlog() row {
 			title: "Batches not confirmed", unit: "short",
 			queries: []query{{`freshet_source_unconfirmed_batches{$all}`, "{{instance}}"}},
 		},
+	}, {
+		{
+			title: "Server that is read", description: "Which of source.addresses the binlog comes from: another one after a " +
+				"failover.", unit: "short",
+			queries: []query{{`max by (server) (freshet_source_streamed{$all})`, "{{server}}"}},
+		},
+		{
+			title: "Two servers are written to", description: "The alarm source_split: only one of them is read.", unit: "short",
+			queries: []query{{`sum by (instance) (increase(freshet_alarms_total{$all, kind="source_split"}[$__rate_interval]))`, "{{instance}}"}},
+		},
 	}}}
 }
 

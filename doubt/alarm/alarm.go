@@ -83,9 +83,10 @@ const (
 	// SourceAway: the source cannot be reached.
 	SourceAway Kind = "source_away"
 	// SourceBehind: another server answers for the source, and does not yet hold all that was read from the one before;
-	// or without GTIDs, nobody can know.
+	// or without GTIDs, nobody can know. Also: the replica that is read has long lacked what is written elsewhere.
 	SourceBehind Kind = "source_behind"
-	// SourceSplit: two servers of one source take writes, and each has transactions that the other lacks.
+	// SourceSplit: two servers of one source take writes, and each has transactions that the other lacks, or what is
+	// written on one can never come to the one that is read.
 	SourceSplit Kind = "source_split"
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
 	// cached from it may be stale.

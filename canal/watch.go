@@ -1,0 +1,186 @@
+package canal
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
+)
+
+const (
+	// lookAtServers is how often the servers that are not read are looked at.
+	lookAtServers = 5 * time.Second
+	// lateAfter is how long a replica that is read may lack what another server has before it is an alarm.
+	lateAfter = 30 * time.Second
+)
+
+// watcher looks at all servers while one of them is read: whether that is still the one to read, whether two take
+// writes, and whether what is written on another one comes down the stream.
+type watcher struct {
+	*Canal
+	// before is what was seen at the look before.
+	before []candidate
+	// left counts the looks in a row at which the server that is read was left behind.
+	left int
+	// promoted are the addresses of servers that have the settings of a replica, and make transactions themselves.
+	promoted map[string]bool
+	// since is since when the server that is read lacks what is written on another one; zero: it does not.
+	since time.Time
+}
+
+// watchServers looks until ctx ends.
+func (c *Canal) watchServers(ctx context.Context) {
+	if !c.o.Servers.several() || c.o.Follow {
+		return
+	}
+	w := &watcher{Canal: c, promoted: map[string]bool{}}
+	t := time.NewTicker(lookAtServers)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		w.judge(c.o.look(ctx, &event.Position{}))
+	}
+}
+
+// judge draws the conclusions from a look.
+func (w *watcher) judge(seen []candidate) {
+	defer func() { w.before = seen }()
+	if a, b, is := split(seen); is {
+		w.o.Alarms.Raise(alarm.SourceSplit, "source "+w.o.Source+": "+splitWords(a, b)+"; only "+
+			w.o.Servers.Current()+" is read, so keys of what is written on the other one stay stale")
+	}
+	server, _ := w.vis.stream()
+	i := slices.IndexFunc(seen, func(c candidate) bool { return c.err == nil && c.info.Server == server })
+	if i < 0 {
+		w.left = 0
+		return
+	}
+	c := &seen[i]
+	w.leave(c, seen)
+	w.apart(c, seen)
+}
+
+// leave has another server chosen if the one that is read is left behind: it keeps its connection and says nothing.
+func (w *watcher) leave(c *candidate, seen []candidate) {
+	if !slices.ContainsFunc(seen, func(o candidate) bool { return o.err == nil && c.isLeftBehind(&o) && o.has(c) }) {
+		w.left = 0
+		return
+	}
+	if w.left++; w.left > 1 { // the answers are not of one moment
+		w.o.Logger.Warn("the server that is read does not get what is written on another one: another is chosen",
+			"source", w.o.Source, "address", w.o.Servers.Current())
+		w.left = 0
+		if cut := w.cut.Load(); cut != nil {
+			(*cut)()
+		}
+	}
+}
+
+// apart looks for a server on which is written what does not come to the one that is read. Until it does, nothing that
+// was read is all that there is.
+func (w *watcher) apart(c *candidate, seen []candidate) {
+	was := w.was(c)
+	if was == nil {
+		w.since = time.Time{}
+		return
+	}
+	apart, unknown := "", false
+	for i := range seen {
+		o := &seen[i]
+		before := w.was(o)
+		if o.err != nil || before == nil {
+			unknown = true
+			continue
+		}
+		if o.info.Server == c.info.Server {
+			continue
+		}
+		w.promoted[o.address] = o.replicates && !o.readOnly && (o.stopped || c.isFenced()) &&
+			(w.promoted[o.address] || o.wrote(before, c))
+		writes := o.takesWrites() || w.promoted[o.address] || o.member && !o.readOnly
+		lacks, lost := writes && !c.has(before), o.takesWrites() && o.hasLost(was)
+		if lacks || lost {
+			apart = o.address
+			w.sayApart(c, o, lost)
+		}
+	}
+	switch {
+	case apart != "":
+		if w.since.IsZero() {
+			w.since = time.Now()
+		}
+		w.vis.setApart(c.info.Server, apart)
+	case !unknown: // one that does not answer may still have what is lacking
+		w.since = time.Time{}
+		w.vis.setApart(c.info.Server, "")
+	}
+}
+
+// was returns what the same server said at the look before; nil if it did not answer.
+func (w *watcher) was(c *candidate) *candidate {
+	i := slices.IndexFunc(w.before, func(b candidate) bool { return b.address == c.address })
+	if i < 0 || c.err != nil || w.before[i].err != nil || w.before[i].info.Server != c.info.Server {
+		return nil
+	}
+	return &w.before[i]
+}
+
+// sayApart raises the alarm, at the second look at the earliest: a server that is left may be no more by then. A
+// replica may lag for a while.
+func (w *watcher) sayApart(c, o *candidate, lost bool) {
+	switch {
+	case w.since.IsZero() || w.left > 0 || !lost && c.replicates && time.Since(w.since) < lateAfter:
+	case lost:
+		w.o.Alarms.Raise(alarm.SourceSplit, "source "+w.o.Source+": "+o.name()+" takes writes, and has lost transactions "+
+			"of its own that "+c.name()+" has, which is read: its binlog was begun again, or it crashed without having synced "+
+			"it; replicas cannot go on there, so keys of what is written on it stay stale")
+	case c.replicates:
+		w.o.Alarms.Raise(alarm.SourceBehind, "source "+w.o.Source+": "+c.name()+", which is read and is a replica, lacks "+
+			"what is written on "+o.name()+": its replication has stopped or lags, and keys of what it lacks stay stale "+
+			"until it has that")
+	default:
+		w.o.Alarms.Raise(alarm.SourceSplit, "source "+w.o.Source+": transactions are made on "+o.name()+" that do not come "+
+			"to "+c.name()+", and only that one is read, so keys of what is written on the other one stay stale: find out "+
+			"which is the primary, and make the other one its replica")
+	}
+}
+
+// name is the server in a sentence.
+func (c *candidate) name() string { return c.address + " (" + c.info.Server + ")" }
+
+// wrote reports whether the server has transactions that are newer than it was before, and that the other has not.
+func (c *candidate) wrote(before, other *candidate) bool {
+	if c.info.Flavor == event.MySQL {
+		rest := c.info.Executed.Subtract(&before.info.Executed)
+		rest = rest.Subtract(&other.info.Executed)
+		return !rest.IsEmpty()
+	}
+	for o, last := range c.logged {
+		if before.logged[o] < last && !other.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasLost reports whether the server lacks transactions that it has made itself, which the other had before.
+func (c *candidate) hasLost(other *candidate) bool {
+	if c.info.Flavor == event.MySQL {
+		lost := c.info.own(&other.info.Executed)
+		lost = lost.Subtract(&c.info.Executed)
+		lost = lost.Subtract(&c.info.Owned)
+		return !lost.IsEmpty()
+	}
+	for o, last := range other.logged {
+		if o.server == c.info.ServerID && !c.hasMade(event.GTID{Domain: o.domain, Server: o.server, Number: last}) {
+			return true
+		}
+	}
+	return false
+}
