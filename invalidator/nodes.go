@@ -115,8 +115,8 @@ const (
 	readLeast = 50 * time.Millisecond
 )
 
-// inLine is an error, or several, as a clause.
-func inLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// asClause is an error, or several, as a clause.
+func asClause(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // readAgain has the topology read soon.
 func (e *Engine) readAgain() { wake(e.readNow) }
@@ -129,7 +129,7 @@ func (e *Engine) follow(ctx context.Context) {
 		Backoff: retry.Backoff{Min: readLeast, Max: readEvery},
 		Reporter: &retry.Reporter{Failed: func(err error) {
 			e.alarms.Raise(alarm.RedisAway, fmt.Sprintf("no node of %s says which node has which keys (%s): keys go where "+
-				"they went before", e.cluster, inLine(err)))
+				"they went before", e.cluster, asClause(err)))
 		}},
 	}
 	for ctx.Err() == nil {
@@ -139,7 +139,7 @@ func (e *Engine) follow(ctx context.Context) {
 			e.adopt(ctx, l, &gone)
 			odd.report(l)
 		} else if ctx.Err() == nil {
-			why := inLine(err)
+			why := asClause(err)
 			e.unread.Store(&why)
 			wait = loop.Failed(err)
 		}
