@@ -89,7 +89,11 @@ func (c *Nodes) node(addr string) (*Single, error) {
 	if connected := c.connected; connected != nil {
 		o.Connected = func(ctx context.Context, conn *redis.Conn) error { return connected(ctx, addr, conn) }
 	}
-	return NewSingle(o)
+	s, err := NewSingle(o)
+	if err == nil {
+		s.slots.Store(true)
+	}
+	return s, err
 }
 
 func (c *Nodes) lookAt(addr string) (*look, error) {

@@ -100,7 +100,7 @@ func TestAFailedQueryDeletesTheKeyAndIsTriedAgain(t *testing.T) {
 		r.redis.set(func() { failing = false })
 		r.pass(time.Second)
 		r.watermark(1)
-		if len(q.tape) != 2 || !strings.Contains(r.redis.calls[4], "set 1/1/4/1") {
+		if len(q.tape) != 2 || !hasWords(r.redis.calls[4], "set 1/1/4/1") {
 			r.Fatalf("%q %q", q.tape, r.redis.calls)
 		}
 	})
@@ -133,7 +133,7 @@ func TestAnUnknownQueryIsNotTriedAgain(t *testing.T) {
 		}
 		r.calls("acquire", "rebuild a forget", "release")
 		r.pass(time.Minute)
-		if parked, dead := r.store.counts(); parked+dead != 0 || !strings.Contains(r.lastCall(), "forget 1/1/4/1") {
+		if parked, dead := r.store.counts(); parked+dead != 0 || !hasWords(r.lastCall(), "forget 1/1/4/1") {
 			r.Fatalf("%d parked, %d dead, at last %s", parked, dead, r.lastCall())
 		}
 	})

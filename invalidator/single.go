@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,6 +45,8 @@ type Single struct {
 	options SingleOptions
 	client  *redis.Client
 	kept    chan *sticky // connections for deletes that nobody uses
+	// slots says that it is a node of a cluster, or refuses what has keys of several slots all the same.
+	slots atomic.Bool
 }
 
 // The buffers of a connection: a round trip of full commands goes out in few writes, and its replies are tiny.
@@ -131,36 +134,58 @@ func (s *Single) Do(ctx context.Context, calls []*write.Call) {
 
 func isNoScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// do sends the calls in one round trip.
+// do sends the calls in one round trip, several in one where they can share it. Those that Redis refused together are
+// sent once more, each alone, for an answer of its own.
 func (s *Single) do(ctx context.Context, calls []*write.Call) {
+	packed := write.Pack(calls, s.slots.Load())
+	s.exchange(ctx, packed)
+	var refused []*write.Call
+	for _, p := range packed {
+		err := p.Calls[0].Err
+		var answer redis.Error
+		if len(p.Calls) == 1 || !errors.As(err, &answer) || isNoScript(err) {
+			continue
+		}
+		if redis.HasErrorPrefix(err, "CROSSSLOT") {
+			s.slots.Store(true)
+		}
+		refused = append(refused, p.Calls...)
+	}
+	if len(refused) > 0 {
+		s.exchange(ctx, write.Alone(refused))
+	}
+}
+
+// exchange sends commands in one round trip, and gives each call its answer.
+func (s *Single) exchange(ctx context.Context, packed []write.Packed) {
 	pipe := s.client.Pipeline()
-	replies := make([]*redis.Cmd, len(calls))
-	for i, c := range calls {
-		queueAsking(ctx, pipe, c.Asking)
-		replies[i] = redis.NewCmd(ctx, c.Args...)
+	replies := make([]*redis.Cmd, len(packed))
+	for i, p := range packed {
+		queueAsking(ctx, pipe, p.Calls[0].Asking)
+		replies[i] = redis.NewCmd(ctx, p.Args...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
 	waited := s.waitIn(ctx, pipe)
-	_, err := pipe.Exec(ctx)
-	answered := false
-	for i, c := range calls {
-		c.Reply, c.Err = replies[i].Result()
-		answered = answered || c.Err != nil || c.Reply != nil
-		if errors.Is(c.Err, redis.Nil) {
-			c.Reply, c.Err = nil, nil
-		}
+	_, failed := pipe.Exec(ctx)
+	if isOf(failed, waited) || slices.ContainsFunc(replies, isAnswered) { // as in Unlink
+		failed = nil
 	}
-	if err != nil && !answered && !isOf(err, waited) { // as in Unlink
-		for _, c := range calls {
-			c.Err = err
+	for i, p := range packed {
+		reply, err := replies[i].Result()
+		if errors.Is(err, redis.Nil) {
+			reply, err = nil, nil
 		}
-	}
-	for _, c := range calls {
-		if c.Err == nil {
-			c.Err = s.unreplicated(waited)
+		if failed != nil {
+			err = failed
 		}
+		if err == nil {
+			err = s.unreplicated(waited)
+		}
+		p.Answer(reply, err)
 	}
 }
+
+func isAnswered(c *redis.Cmd) bool { return c.Err() != nil || c.Val() != nil }
 
 // queueAsking has the next command of a pipeline served by the node that its slot is being moved to.
 func queueAsking(ctx context.Context, pipe redis.Pipeliner, asking bool) {

@@ -151,11 +151,11 @@ const (
 	isForgotten
 )
 
-// rebuild is rebuild.lua: args are what to do, version, source, window, single or begun, keep, last, ttl, value.
+// rebuild is rebuild.lua: args are what to do, source, window, single or begun, keep, last, ttl, version, value.
 func (w *world) rebuild(node int, key string, args []string) any {
-	v, ok := readVersion(args[1])
+	v, ok := readVersion(args[7])
 	if !ok {
-		panic("no version: " + args[1])
+		panic("no version: " + args[7])
 	}
 	number := func(at int) int64 {
 		n, err := strconv.ParseInt(args[at], 10, 64)
@@ -164,11 +164,11 @@ func (w *world) rebuild(node int, key string, args []string) any {
 		}
 		return n
 	}
-	single, now := args[4] == "1", w.redisTime(node)
+	single, now := args[3] == "1", w.redisTime(node)
 	old, marked := w.guards[key]
 	_, cached := w.cache[key]
 	isOld := marked && old.version.Compare(v) > 0
-	if args[0] == "forget" || (args[0] == "yield" || now > number(6)) && !isOld {
+	if args[0] == "forget" || (args[0] == "yield" || now > number(5)) && !isOld {
 		delete(w.cache, key)
 		switch {
 		case isOld || !marked:
@@ -186,7 +186,7 @@ func (w *world) rebuild(node int, key string, args []string) any {
 		left.since = now
 	case isOld:
 		return int64(isOlder)
-	case old.since <= number(4) || now-old.since >= number(3):
+	case old.since <= number(3) || now-old.since >= number(2):
 	default:
 		left.since = old.since
 	}

@@ -173,26 +173,38 @@ func (b *Builder) script(s *Script, key string, args int, more ...string) *Call 
 
 var digits = [...]string{"0", "1", "2", "3"}
 
-// guarded adds what all scripts with a guard take first: [guardArgs] arguments.
-func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration) {
-	c.add(op, b.ordered(it.Version), it.Source, b.millis(ConfirmsAfter(it.D)))
+// guarded adds what all scripts with a guard take for all keys of a call, and the version with which begins what they
+// take for each. ttl is the longest that the value may live, and more what the script has for itself.
+func (b *Builder) guarded(c *Call, op string, it *Item, ttl time.Duration, more string) {
+	c.keys = len(c.words) - beforeKeys
+	until, begun := it.Until-it.Until%roundUntil, it.Begun
+	if op == opForget || op == opYield || op == opPurge {
+		until, begun = 0, 0 // nothing of it is asked for
+	}
+	c.add(op, it.Source, b.millis(ConfirmsAfter(it.D)))
 	if it.D == 0 {
 		c.add("1")
 	} else {
-		c.add(b.number(it.Begun))
+		c.add(b.number(begun))
 	}
 	keep := foreverTTL
 	if ttl > 0 {
 		keep = max(leastTTL, ttl)
 	}
-	c.add(b.millis(max(keep, ttl+2*it.D+finalSlack)), b.number(it.Until))
+	c.add(b.millis(max(keep, ttl+2*it.D+finalSlack)), b.number(until), more, b.ordered(it.Version))
 }
 
-// finalSlack is how much longer than its value, and D twice, a companion is kept, so that the final action finds what
-// the first one has begun: it follows D after its change became known to be visible, and that takes a while.
-const finalSlack = time.Minute
-
-const guardArgs = 7
+const (
+	// finalSlack is how much longer than its value, and D twice, a companion is kept, so that the final action finds
+	// what the first one has begun: it follows D after its change became known to be visible, and that takes a while.
+	finalSlack = time.Minute
+	// roundUntil is to how many ms [Item].Until is rounded down. Changes that became visible shortly after one another
+	// have the same then, and can share a call.
+	roundUntil = 100
+	// beforeKeys are the words of a call before its keys, guardArgs what follows these up to the version.
+	beforeKeys = 3
+	guardArgs  = 7
+)
 
 // opForget is the forgetting of all scripts with a guard. opYield and opPurge leave the version that the guard has; and
 // opYield leaves what the guard knows to be newer.
@@ -265,11 +277,21 @@ func (b *Builder) counted(n uint64, digits int) {
 	}
 }
 
-// ttl draws how long a value lives; 0: forever.
-func (b *Builder) ttl(e *event.Effect) time.Duration {
+// lives says how long a value lives: for the time ttl, or if there is jitter up to the time most, and each draws its
+// own. 0: forever.
+type lives struct {
+	ttl, most time.Duration
+}
+
+// lives draws how long a value of an effect lives.
+func (b *Builder) lives(e *event.Effect) lives {
 	if e.TTL <= 0 || e.Jitter <= 0 {
-		return max(0, e.TTL)
+		return lives{ttl: max(0, e.TTL), most: max(0, e.TTL)}
 	}
 	share := float64(b.random()>>11) / (1 << 52) // 0 to 2
-	return max(time.Millisecond, e.TTL+time.Duration((share-1)*min(1, e.Jitter)*float64(e.TTL)))
+	off := min(1, e.Jitter) * float64(e.TTL)
+	return lives{max(time.Millisecond, e.TTL+time.Duration((share-1)*off)), e.TTL + time.Duration(off)}
 }
+
+// isOwn says that the value may live for another time than others of its effect.
+func (l lives) isOwn() bool { return l.ttl != l.most }

@@ -19,6 +19,10 @@ type Call struct {
 
 	words []string
 	args  []any // pointers to all of words' capacity
+	// keys is how many keys a call has that may share one with others: see [Pack]. 0: it goes alone.
+	keys int
+	// subject is the word that names a part of its key; 0: it is about the key as a whole.
+	subject int
 }
 
 // Bytes returns about how many bytes the call sends.
@@ -40,6 +44,7 @@ func (c *Call) begin(n int) {
 		}
 	}
 	c.words, c.Args, c.Script, c.Asking, c.Reply, c.Err = c.words[:0], nil, nil, false, nil, nil
+	c.keys, c.subject = 0, 0
 }
 
 func (c *Call) add(words ...string) {

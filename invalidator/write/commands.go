@@ -37,7 +37,11 @@ func Commands(a event.Action, query bool) []string {
 		commands = append(commands, "evalsha", "script|load")
 	}
 	for _, script := range run {
-		for _, call := range regexp.MustCompile(inScripts).FindAllStringSubmatch(script.Source, -1) {
+		source := script.Source
+		if script.several != nil {
+			source += script.several.Source
+		}
+		for _, call := range regexp.MustCompile(inScripts).FindAllStringSubmatch(source, -1) {
 			commands = append(commands, strings.ToLower(call[1]))
 		}
 	}

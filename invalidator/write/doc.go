@@ -6,7 +6,7 @@
 // there. A cache may forget.
 //
 // A [Builder] belongs to one goroutine, and its calls are valid until it is reset. [Names] and the scripts are only
-// read.
+// read. [Pack] puts calls that are alike into one of several keys, which does what they would do one after the other.
 //
 // # The guard
 //

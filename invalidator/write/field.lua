@@ -1,12 +1,38 @@
--- field sets or removes one field of a hash.
+-- field sets or removes fields of hashes.
 -- KEYS: hash, marks of its fields, the generation of marks before.
--- ARGV after the guard's: fields that a generation holds, field, value.
-local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
-local limit, field, value = tonumber(ARGV[8]), ARGV[9], ARGV[10]
+-- ARGV, for all: fields that a generation holds. For each: field, and value if there is one.
+--- several keys
+if op == 'hset' and now <= last then
+  local from = 1
+  while from <= n do -- as many fields of one hash as there are next to each other
+    local key, marks = KEYS[3 * from - 2], KEYS[3 * from - 1]
+    local fields = {}
+    while KEYS[3 * (from + #fields) - 2] == key do fields[#fields + 1] = ARGV[9 + (from + #fields - 1) * words] end
+    if not fields[2] then break end -- one is done sooner below
+    local have = redis.pcall('HMGET', marks, unpack(fields))
+    local noted, values = {}, {}
+    for i, field in ipairs(fields) do
+      local of = 8 + (from + i - 2) * words
+      if not confirms(have[i], ARGV[of]) then break end
+      noted[2 * i - 1], noted[2 * i] = field, ARGV[of] .. ' 0 ' .. source
+      values[2 * i - 1], values[2 * i] = field, ARGV[of + 2]
+    end
+    if not noted[1] or type(redis.pcall('HSET', marks, unpack(noted))) ~= 'number' then break end
+    redis.call('PEXPIRE', marks, keep)
+    if type(redis.pcall('HSET', key, unpack(values))) ~= 'number' then break end
+    for at = from, from + #noted / 2 - 1 do done, replies[at] = at, 1 end
+    if #noted < 2 * #fields then break end
+    from = from + #fields
+  end
+end
+--- one key
+local key, marks, before = KEYS[3 * at - 2], KEYS[3 * at - 1], KEYS[3 * at]
+local first = 8 + (at - 1) * words
+local limit, version, field, value = tonumber(ARGV[7]), ARGV[first], ARGV[first + 1], ARGV[first + 2]
 local moved = false
 local mark = redis.pcall('HGET', marks, field)
 
-if op == 'hset' and now <= last and confirms(mark)
+if op == 'hset' and now <= last and confirms(mark, version)
   and type(redis.pcall('HSET', marks, field, version .. ' 0 ' .. source)) == 'number' then
   redis.call('PEXPIRE', marks, keep)
   if type(redis.pcall('HSET', key, field, value)) == 'number' then return 1 end

@@ -1,6 +1,6 @@
 -- The guard: what decides in all other cases, in the scripts that write values. What is above it is in head.lua.
 local OLDER, WRITTEN, REMOVED, FORGOTTEN, ABSENT = 0, 1, 2, 3, 4
-local window, single, begun = tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[5])
+local window, single, begun = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[4])
 
 local function text(v, since)
   return v .. ' ' .. string.format('%.0f', since) .. ' ' .. source

@@ -17,23 +17,22 @@ func (b *Builder) appendHash(calls []*Call, it *Item) []*Call {
 		// Redis has no empty hash. A row whose columns are all NULL is known to be nothing, as a row that is gone is.
 		return append(calls, b.drop(it))
 	}
-	ttl := b.ttl(it.Effect)
+	l := b.lives(it.Effect)
 	if it.Effect.ExpireAt > 0 {
 		fields++
 	}
 	if fields <= inlineFields && bytes <= inlineBytes {
-		c := b.rebuild(it, "hash", ttl, 2*fields)
+		c := b.rebuild(it, "hash", l, 2*fields)
 		for p := b.pairs(it); p.next(); {
 			c.add(p.name, p.value)
 		}
-		return append(calls, c)
+		return append(calls, b.ends(c, l))
 	}
-	return b.appendStaged(calls, it, fields)
+	return b.appendStaged(calls, it, fields, l)
 }
 
 // appendStaged appends the calls that put a large hash together, and then the one that decides on it.
-func (b *Builder) appendStaged(calls []*Call, it *Item, fields int) []*Call {
-	ttl := b.ttl(it.Effect)
+func (b *Builder) appendStaged(calls []*Call, it *Item, fields int, l lives) []*Call {
 	temporary := b.temporary(it)
 	names := make(map[string]struct{}, fields)
 	var c *Call
@@ -56,9 +55,10 @@ func (b *Builder) appendStaged(calls []*Call, it *Item, fields int) []*Call {
 		room--
 		bytes += len(p.name) + len(p.value)
 	}
-	c = b.rebuild(it, "swap", ttl, 1, temporary)
+	c = b.rebuild(it, "swap", l, 1, temporary)
 	c.add(b.number(int64(len(names))))
-	return append(calls, c)
+	c.keys = 0 // it goes alone: its script takes another key
+	return append(calls, b.ends(c, l))
 }
 
 // temporary names a key next to the item's that nobody else uses.

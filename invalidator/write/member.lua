@@ -1,21 +1,55 @@
--- member adds or removes one member of a set or sorted set.
+-- member adds members to sets or sorted sets, or removes them.
 -- KEYS: set, marks of its members, the generation of marks before.
--- ARGV after the guard's: members that a generation holds, member, score.
+-- ARGV, for all: members that a generation holds. For each: member, and score if there is one.
 --
 -- The marks are versions: '=' .. member → the change that the member was last written for. Next to them stand
 --   '<'  the mark of the whole: a change older than it may have been followed by a newer one that is not marked
 --   '>'  the newest version in this generation
 --   '|'  the newest version in the generation before, while that must be there
-local key, marks, before = KEYS[1], KEYS[2], KEYS[3]
-local limit, member, score = tonumber(ARGV[8]), ARGV[9], ARGV[10]
+-- newer compares two versions of this epoch; none is older than any.
+local function newer(a, b) return a and (not b or a > b) end
+--- several keys
+if (op == 'sadd' or op == 'zadd') and now <= last then
+  local from, limit = 1, tonumber(ARGV[7])
+  while from <= n do -- as many members of one set as there are next to each other
+    local key, marks = KEYS[3 * from - 2], KEYS[3 * from - 1]
+    local asked = {'<', '>', '|'}
+    while KEYS[3 * (from + #asked) - 11] == key do
+      asked[#asked + 1] = '=' .. ARGV[9 + (from + #asked - 4) * words]
+    end
+    if not asked[5] then break end -- one is done sooner below
+    local have = redis.pcall('HMGET', marks, unpack(asked))
+    local whole, top, room = have[1], have[2], 0
+    if not top or redis.call('EXISTS', key) == 0 then break end
+    if not have[3] then room = limit + 3 - redis.call('HLEN', marks) end
+    local noted, members = {'>', top}, {}
+    for i = 4, #asked do
+      local of = 8 + (from + i - 5) * words
+      local version, mine = ARGV[of], have[i]
+      if not mine then room = room - 1 end
+      if not confirms(whole, version) or newer(mine, version) or not mine and room < 0 then break end
+      if newer(version, noted[2]) then noted[2] = version end
+      noted[#noted + 1], noted[#noted + 2] = asked[i], version
+      if op == 'zadd' then members[#members + 1] = ARGV[of + 2] end
+      members[#members + 1] = ARGV[of + 1]
+    end
+    if not members[1] or type(redis.pcall('HSET', marks, unpack(noted))) ~= 'number' then break end
+    redis.call('PEXPIRE', marks, keep)
+    if type(redis.pcall(op == 'sadd' and 'SADD' or 'ZADD', key, unpack(members))) ~= 'number' then break end
+    for at = from, from + #noted / 2 - 2 do done, replies[at] = at, 1 end
+    if #noted / 2 + 2 < #asked then break end
+    from = from + #asked - 3
+  end
+end
+--- one key
+local key, marks, before = KEYS[3 * at - 2], KEYS[3 * at - 1], KEYS[3 * at]
+local first, limit = 8 + (at - 1) * words, tonumber(ARGV[7])
+local version, member, score = ARGV[first], ARGV[first + 1], ARGV[first + 2]
 local entry = '=' .. member
 local have = redis.pcall('HMGET', marks, '<', '>', '|', entry)
 local whole, top, oldtop, mine = have[1], have[2], have[3], have[4]
 
--- newer compares two versions of this epoch; none is older than any.
-local function newer(a, b) return a and (not b or a > b) end
-
-if (op == 'sadd' or op == 'zadd') and now <= last and confirms(whole) and not newer(mine, version)
+if (op == 'sadd' or op == 'zadd') and now <= last and confirms(whole, version) and not newer(mine, version)
   and (mine or not oldtop and redis.call('HLEN', marks) < limit + 3)
   and redis.call('EXISTS', key) == 1
   and type(redis.pcall('HSET', marks, '>', newer(top, version) and top or version, entry, version)) == 'number' then

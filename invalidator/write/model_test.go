@@ -21,7 +21,12 @@ func replaced(t testing.TB, in *scripts, old, with string) *scripts {
 		if strings.Contains(s.Source, old) {
 			found = true
 		}
-		return newScript(s.Name, strings.ReplaceAll(s.Source, old, with))
+		r := newScript(s.Name, strings.ReplaceAll(s.Source, old, with))
+		if s.several != nil {
+			found = found || strings.Contains(s.several.Source, old)
+			r.several = newScript(s.Name, strings.ReplaceAll(s.several.Source, old, with))
+		}
+		return r
 	}
 	out := &scripts{rebuild: edit(in.rebuild), stage: edit(in.stage), field: edit(in.field), member: edit(in.member)}
 	if !found {

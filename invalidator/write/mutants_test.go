@@ -152,8 +152,8 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 		},
 		{
 			"half a hash is not swapped in",
-			"if redis.pcall('HLEN', KEYS[3]) ~= tonumber(ARGV[9]) then return {err = 'incomplete'} end",
-			"if redis.call('EXISTS', KEYS[3]) == 0 then return {err = 'incomplete'} end",
+			"if redis.pcall('HLEN', temporary) ~= tonumber(value) then return {err = 'incomplete'} end",
+			"if redis.call('EXISTS', temporary) == 0 then return {err = 'incomplete'} end",
 			"hash",
 			hazards{torn: 0.5},
 			3,
@@ -241,7 +241,7 @@ func TestEveryRuleOfTheGuardIsNeeded(t *testing.T) {
 			1,
 		},
 		{
-			"at once: only a member that is no older", "confirms(whole) and not newer(mine, version)", "confirms(whole)",
+			"at once: only a member that is no older", "confirms(whole, version) and not newer(mine, version)", "confirms(whole, version)",
 			"set",
 			hazards{handover: 0.9, zombie: 0.9},
 			1,

@@ -36,19 +36,28 @@ func newRig(t testing.TB, server *testbed.RedisServer, o Options) *rig {
 
 // send sends the calls in one round trip, and again those whose script was missing, as the engine does.
 func send(ctx context.Context, client redis.UniversalClient, calls []*Call) {
+	sendPacked(ctx, client, Alone(calls))
+}
+
+func sendPacked(ctx context.Context, client redis.UniversalClient, packed []Packed) {
 	for range 2 {
 		pipe := client.Pipeline()
-		replies := make([]*redis.Cmd, len(calls))
-		for i, c := range calls {
-			replies[i] = pipe.Do(ctx, c.Args...)
+		replies := make([]*redis.Cmd, len(packed))
+		for i, p := range packed {
+			replies[i] = pipe.Do(ctx, p.Args...)
 		}
 		_, _ = pipe.Exec(ctx)
 		missing := false
-		for i, c := range calls {
-			c.Reply, c.Err = replies[i].Result()
-			if c.Err != nil && strings.HasPrefix(c.Err.Error(), "NOSCRIPT") {
+		for i, p := range packed {
+			reply, err := replies[i].Result()
+			p.Answer(reply, err)
+			if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 				missing = true
-				client.ScriptLoad(ctx, c.Script.Source)
+				script := p.Calls[0].Script
+				client.ScriptLoad(ctx, script.Source)
+				if script.several != nil {
+					client.ScriptLoad(ctx, script.several.Source)
+				}
 			}
 		}
 		if !missing {

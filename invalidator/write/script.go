@@ -4,12 +4,15 @@ import (
 	"crypto/sha1" // Redis names scripts by it
 	_ "embed"
 	"encoding/hex"
+	"strconv"
 	"strings"
 )
 
 // Script is a Lua script that Redis runs by the SHA-1 of its source.
 type Script struct {
 	Name, Source, SHA string
+	// several does the same to several keys; nil: there is none.
+	several *Script
 }
 
 // The sources of the scripts.
@@ -18,6 +21,8 @@ var (
 	headSource string
 	//go:embed guard.lua
 	guardSource string
+	//go:embed several.lua
+	severalSource string
 	//go:embed rebuild.lua
 	rebuildSource string
 	//go:embed stage.lua
@@ -49,10 +54,10 @@ var theScripts = newScripts()
 // newScripts makes the scripts.
 func newScripts() *scripts {
 	return &scripts{
-		rebuild: newScript("rebuild", guarded(rebuildSource)),
+		rebuild: newGuarded("rebuild", rebuildSource, 2),
 		stage:   newScript("stage", stageSource),
-		field:   newScript("field", guarded(fieldSource)),
-		member:  newScript("member", guarded(memberSource)),
+		field:   newGuarded("field", fieldSource, 3),
+		member:  newGuarded("member", memberSource, 3),
 		expire:  newScript("expire", expireSource),
 		incr:    newScript("incr", incrSource),
 		acquire: newScript("acquire", acquireSource),
@@ -61,10 +66,21 @@ func newScripts() *scripts {
 	}
 }
 
-// guarded returns a script that compares versions: the guard stands where its source says, after its first lines.
-func guarded(source string) string {
+// newGuarded returns a script that compares versions, and its other one for several keys. In KEYS each key stands with
+// so many names in all. The source says what both have in common, what the second one does with several keys at once,
+// and what is done to one key: first lines, the guard, and the rest.
+func newGuarded(name, source string, names int) *Script {
+	common, source, _ := strings.Cut(source, "--- several keys\n")
+	several, source, _ := strings.Cut(source, "--- one key\n")
 	first, rest, _ := strings.Cut(source, "--- guard.lua stands here\n")
-	return headSource + first + guardSource + rest
+	one := first + guardSource + rest
+	s := newScript(name, headSource+common+"local at, words = 1, #ARGV - 7\n"+one)
+	frame := strings.NewReplacer(
+		"EACH", strconv.Itoa(names), "--- the script's own lines stand here\n", several,
+		"--- what is done to one key stands here\n", one,
+	)
+	s.several = newScript(name, headSource+common+frame.Replace(severalSource))
+	return s
 }
 
 func newScript(name, source string) *Script {
@@ -75,5 +91,8 @@ func newScript(name, source string) *Script {
 // Scripts returns all scripts, to be loaded before they are needed or when one is missing.
 func Scripts() []*Script {
 	s := theScripts
-	return []*Script{s.rebuild, s.stage, s.field, s.member, s.expire, s.incr, s.acquire, s.renew, s.release}
+	return []*Script{
+		s.rebuild, s.rebuild.several, s.stage, s.field, s.field.several, s.member, s.member.several, s.expire, s.incr,
+		s.acquire, s.renew, s.release,
+	}
 }

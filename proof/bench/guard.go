@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -151,14 +152,20 @@ func (g *guarded) writeGuarded(ctx context.Context, rdb *redis.Client, v event.V
 	if err != nil {
 		return err
 	}
-	p := rdb.Pipeline()
+	var calls []*write.Call
 	for id := from; id < to; id++ {
 		it := g.item(id)
 		it.Intent, it.Source, it.Version, it.Now = event.IntentPut, "bench", v, time.Now()
-		for _, c := range b.Append(nil, &it) {
-			p.Do(ctx, c.Args...)
-		}
+		it.Until = inTime
+		calls = b.Append(calls, &it)
+	}
+	p := rdb.Pipeline()
+	for _, together := range write.Pack(calls, false) {
+		p.Do(ctx, together.Args...)
 	}
 	_, err = p.Exec(ctx)
 	return err
 }
+
+// inTime is an [write.Item].Until that does not come: what comes too late is forgotten, and not written.
+const inTime = math.MaxInt64

@@ -1,0 +1,315 @@
+package invalidator
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/proof/testbed"
+	"github.com/freshet/freshet/proof/testbed/proxy"
+	"github.com/freshet/freshet/retry"
+)
+
+// together are calls to a real server that may share one.
+type together struct {
+	*testing.T
+	server *testbed.RedisServer
+	redis  *Single
+	b      *write.Builder
+	pos    uint64
+}
+
+func newTogether(t *testing.T, server *testbed.RedisServer, o SingleOptions) *together {
+	t.Helper()
+	b, err := write.New(write.Options{})
+	testbed.Must(t, err)
+	return &together{T: t, server: server, redis: single(t, o), b: b, pos: 4}
+}
+
+func (g *together) item(key, value string) *write.Item {
+	return &write.Item{
+		Key: key, Action: event.ActionRebuild, Intent: event.IntentPut, Effect: &event.Effect{As: event.FormString},
+		Fields: event.AppendField(nil, value), Source: "s", Version: event.Version{Epoch: 1, File: 1, Pos: g.pos},
+		D: time.Second, Until: 1 << 60,
+	}
+}
+
+func asSome(server *testbed.RedisServer) SingleOptions {
+	return SingleOptions{Address: server.Addr, Username: "some", Password: credential.Text("secret")}
+}
+
+// known has freshet know the keys: their companions confirm.
+func (g *together) known(keys ...string) {
+	for _, k := range keys {
+		g.server.Do(g.T, "set", write.Names{}.Version(k), "010100800 0 s")
+		g.server.Do(g.T, "set", k, "old")
+	}
+	g.pos = 9
+}
+
+// do sends the items' calls in one round trip, and returns what became of each.
+func (g *together) do(items ...*write.Item) (outcomes []write.Outcome, errs []error) {
+	g.b.Reset()
+	var calls []*write.Call
+	for _, it := range items {
+		calls = g.b.Append(calls, it)
+	}
+	g.redis.Do(g.Context(), calls)
+	for i, it := range items {
+		o, err := g.b.Outcome(it, calls[i:i+1])
+		outcomes, errs = append(outcomes, o), append(errs, err)
+	}
+	return outcomes, errs
+}
+
+// scripts returns how many scripts have been called since it was asked last.
+func (g *together) scripts() (n int) {
+	g.Helper()
+	stats := g.server.Client().InfoMap(g.Context(), "commandstats").Val()
+	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d,", &n)
+	var refused int
+	text := stats["Commandstats"]["cmdstat_evalsha"]
+	for i := range text {
+		if _, err := fmt.Sscanf(text[i:], "rejected_calls=%d,", &refused); err == nil {
+			break
+		}
+	}
+	g.server.Do(g.T, "config", "resetstat")
+	return n + refused
+}
+
+func keysOf(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("k:%d", i))
+	}
+	return keys
+}
+
+func (g *together) items(keys []string) (items []*write.Item) {
+	for _, k := range keys {
+		items = append(items, g.item(k, "new "+k))
+	}
+	return items
+}
+
+func (g *together) written(keys []string, outcomes []write.Outcome, errs []error) {
+	g.Helper()
+	for i, k := range keys {
+		if have := g.server.Client().Get(g.Context(), k).Val(); outcomes[i] != write.Written || errs[i] != nil ||
+			have != "new "+k {
+			g.Errorf("%s: %s, %v, holds %q", k, outcomes[i], errs[i], have)
+		}
+	}
+}
+
+func TestCallsThatFollowOneAnotherShareAScript(t *testing.T) {
+	server := testbed.Redis(t)
+	g := newTogether(t, server, SingleOptions{Address: server.Addr})
+	keys := keysOf(20)
+	g.known(keys...)
+	for range 2 { // the second time after the scripts were lost
+		server.Do(t, "script", "flush")
+		outcomes, errs := g.do(g.items(keys)...)
+		g.written(keys, outcomes, errs)
+	}
+	g.scripts()
+	outcomes, errs := g.do(g.items(keys)...)
+	g.written(keys, outcomes, errs)
+	if n := g.scripts(); n != 2 {
+		t.Errorf("%d scripts for %d keys", n, len(keys))
+	}
+	// A key that nothing is known of is forgotten, and no other.
+	server.Do(t, "unlink", write.Names{}.Version(keys[7]))
+	outcomes, errs = g.do(g.items(keys)...)
+	for i := range keys {
+		want := write.Written
+		if i == 7 {
+			want = write.Forgotten
+		}
+		if errs[i] != nil || outcomes[i] != want {
+			t.Errorf("%s: %s, %v", keys[i], outcomes[i], errs[i])
+		}
+	}
+	if n := g.scripts(); n != 2 {
+		t.Errorf("%d scripts for %d keys", n, len(keys))
+	}
+}
+
+// A script that fails half-way has done a part, and its error does not say which. What it holds is sent again, each
+// call alone: so that each has its own answer, and none of the others is in trouble.
+func TestACallThatFailsHalfWayFailsForItsOwnKeyOnly(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~*", "+@all", "-unlink")
+	g := newTogether(t, server, asSome(server))
+	keys := keysOf(5)
+	g.known(keys...)
+	server.Do(t, "unlink", write.Names{}.Version(keys[2])) // nothing is known of it, so it must be removed
+	g.do(g.items(keys)...)                                 // loads the scripts
+	g.pos++
+	g.scripts()
+	outcomes, errs := g.do(g.items(keys)...)
+	if n := g.scripts(); n != 1+len(keys) {
+		t.Errorf("%d scripts, want one for all and one each", n)
+	}
+	if retry.ClassifyRedis(errs[2]) == retry.None {
+		t.Errorf("%s: %s, %v", keys[2], outcomes[2], errs[2])
+	}
+	others := append(keysOf(2), keys[3:]...)
+	g.written(others, append(outcomes[:2:2], outcomes[3:]...), append(errs[:2:2], errs[3:]...))
+}
+
+func TestAKeyThatMayNotBeTouchedHoldsUpNoneOfItsCall(t *testing.T) {
+	server := testbed.Redis(t)
+	server.Do(t, "acl", "setuser", "some", "on", ">secret", "~k:*", "~freshet:*", "+@all")
+	g := newTogether(t, server, asSome(server))
+	keys := []string{"k:0", "forbidden", "k:1"}
+	g.known(keys...)
+	outcomes, errs := g.do(g.items(keys)...)
+	if retry.ClassifyRedis(errs[1]) != retry.Key {
+		t.Errorf("%s, %v", outcomes[1], errs[1])
+	}
+	g.written([]string{"k:0", "k:1"}, []write.Outcome{outcomes[0], outcomes[2]}, []error{errs[0], errs[2]})
+}
+
+func TestWhatRedisRefusesIsRefusedToEachCall(t *testing.T) {
+	server := testbed.Redis(t)
+	g := newTogether(t, server, SingleOptions{Address: server.Addr})
+	keys := keysOf(3)
+	g.known(keys...)
+	g.do(g.items(keys)...)
+	for _, refuses := range [][2][]any{
+		{{"replicaof", "127.0.0.1", "1"}, {"replicaof", "no", "one"}},
+		{{"config", "set", "min-replicas-to-write", "1"}, {"config", "set", "min-replicas-to-write", "0"}},
+	} {
+		server.Do(t, refuses[0]...)
+		_, errs := g.do(g.items(keys)...)
+		for i, err := range errs {
+			if retry.ClassifyRedis(err) != retry.Away {
+				t.Errorf("%v, %s: %v", refuses[0], keys[i], err)
+			}
+		}
+		server.Do(t, refuses[1]...)
+		outcomes, errs := g.do(g.items(keys)...)
+		g.written(keys, outcomes, errs)
+	}
+}
+
+// Nobody knows what became of a call without an answer. To carry it out again is harmless.
+func TestACallOfSeveralWithoutAnAnswerIsNotAnswered(t *testing.T) {
+	server := testbed.Redis(t)
+	p := proxy.StartRESP(t, server.Addr)
+	g := newTogether(t, server, SingleOptions{Address: p.Addr()})
+	keys := keysOf(5)
+	g.known(keys...)
+	g.do(g.items(keys)...) // loads the scripts
+	for _, action := range []proxy.Action{proxy.DropReply, proxy.DropCommand} {
+		g.pos++
+		p.OnCommand(func(proxy.Command) proxy.Action { return action })
+		_, errs := g.do(g.items(keys)...)
+		for i, err := range errs {
+			if retry.ClassifyRedis(err) != retry.Away {
+				t.Errorf("%s: %v", keys[i], err)
+			}
+		}
+		p.OnCommand(nil)
+		outcomes, errs := g.do(g.items(keys)...)
+		g.written(keys, outcomes, errs)
+	}
+}
+
+// A node of a cluster takes a call of keys of one slot only. So does a server that has slots without saying so.
+func TestInAClusterCallsOfOneKeyShareAScript(t *testing.T) {
+	cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
+	server := cluster.Masters[0]
+	var keys []string
+	for _, slot := range cluster.Slots(t, server)[:3] {
+		keys = append(keys, fmt.Sprintf("{%s}:k", write.SlotTag(uint16(slot))))
+	}
+	fields := func(g *together) (items []*write.Item) {
+		for _, f := range []string{"a", "b", "c"} {
+			it := g.item("{"+write.SlotTag(uint16(cluster.Slots(t, server)[0]))+"}:h", "")
+			it.Action, it.Fields = event.ActionHash, event.AppendField(event.AppendField(nil, f), "v")
+			items = append(items, it)
+		}
+		return items
+	}
+	nodes, err := NewNodes(ClusterOptions{Seeds: []string{server.Addr}})
+	testbed.Must(t, err)
+	defer func() { testbed.Must(t, nodes.Close()) }()
+	node, err := nodes.node(server.Addr)
+	testbed.Must(t, err)
+	defer func() { testbed.Must(t, node.Close()) }()
+	g := newTogether(t, server, SingleOptions{Address: server.Addr})
+	unaware := g.redis
+	for name, c := range map[string]struct {
+		redis       *Single
+		first, then int
+	}{
+		"a node":            {node, 3, 3},
+		"a server unawares": {unaware, 1 + 3, 3},
+	} {
+		g.redis = c.redis
+		g.known(keys...)
+		g.do(g.items(keys[:1])...)
+		g.do(fields(g)...) // loads the scripts
+		g.redis.slots.Store(c.redis == node)
+		for _, want := range []int{c.first, c.then} {
+			g.scripts()
+			outcomes, errs := g.do(g.items(keys)...)
+			g.written(keys, outcomes, errs)
+			if n := g.scripts(); n != want {
+				t.Errorf("%s: %d scripts for %d keys, want %d", name, n, len(keys), want)
+			}
+		}
+		_, errs := g.do(fields(g)...)
+		if n := g.scripts(); n != 1 || errs[0] != nil || errs[2] != nil {
+			t.Errorf("%s: %d scripts for fields of one hash; %v", name, n, errs)
+		}
+	}
+}
+
+// As for one key: the call took effect and its reply was lost, or it was lost itself, at every write.
+func TestAReplyLostOfACallOfSeveralLosesNothing(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.DropReply, proxy.DropCommand} {
+		l := newLive(t, "", "")
+		for at := 1; ; at++ {
+			var hit atomic.Bool
+			l.proxy.Forget()
+			l.proxy.OnCommand(func(c proxy.Command) proxy.Action {
+				if c.N == at {
+					hit.Store(true)
+					return action
+				}
+				return proxy.Forward
+			})
+			var things []thing
+			value := fmt.Sprintf("value %d", at)
+			for i := range 4 {
+				key := fmt.Sprintf("k:%d:%d", at, i)
+				l.server.Do(t, "set", key, "old")
+				things = append(things, put(key, value))
+			}
+			l.do(things...)
+			l.proxy.OnCommand(nil)
+			for _, th := range things {
+				got := l.server.Client().Get(t.Context(), th.key).Val()
+				if got != value && (!hit.Load() || got != "") {
+					t.Errorf("with write %d lost: %s is %q, want %q", at, th.key, got, value)
+				}
+			}
+			if !hit.Load() {
+				if at < 3 {
+					t.Fatalf("there are only %d writes: two actions were expected", at-1)
+				}
+				break
+			}
+		}
+		if parks := l.store.parkCount(); parks != 0 {
+			t.Errorf("parked %d times for it", parks)
+		}
+	}
+}
