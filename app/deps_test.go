@@ -120,6 +120,7 @@ var mayImport = map[string][]string{
 	// Tests, demo and benchmark look at freshet from outside.
 	"proof/testbed/internal/port": nil,
 	"proof/testbed/mutant":        nil,
+	"proof/testbed/replay":        nil,
 	"proof/testbed/proxy":         {"proof/testbed/internal/port"},
 	"proof/testbed":               {"proof/testbed/internal/port", "proof/testbed/proxy"},
 	"proof/testbed/cmd/testbed":   {"proof/testbed", "proof/testbed/internal/port", "proof/testbed/proxy"},

@@ -124,7 +124,8 @@ func trials(key string) map[string][]any {
 	return map[string][]any{
 		"del": {"del", key}, "evalsha": {"evalsha", strings.Repeat("0", 40), "1", key}, "exists": {"exists", key},
 		"get": {"get", key}, "hdel": {"hdel", key, "f"}, "hexists": {"hexists", key, "f"}, "hget": {"hget", key, "f"},
-		"hlen": {"hlen", key}, "hmget": {"hmget", key, "f"}, "hset": {"hset", key, "f", "1"}, "incr": {"incr", key},
+		"hlen": {"hlen", key}, "hmget": {"hmget", key, "f"}, "mget": {"mget", key}, "mset": {"mset", key, "1"},
+		"hset": {"hset", key, "f", "1"}, "incr": {"incr", key},
 		"persist": {"persist", key}, "pexpire": {"pexpire", key, "1000"}, "pttl": {"pttl", key},
 		"publish": {"publish", key, "1"},
 		"rename":  {"rename", key, key}, "sadd": {"sadd", key, "m"}, "script|load": {"script", "load", "return 1"},
