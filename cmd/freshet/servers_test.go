@@ -116,8 +116,17 @@ func (p *pair) failOver(reader, deletes *site) {
 	testbed.Eventually(t, patience, "the new one is read on", func() bool { return reader.rows() > before+100 })
 	writers()
 	p.source.Exec(t, "UPDATE shop.product SET price = price + 1")
+	var left string
+	defer func() {
+		if t.Failed() {
+			t.Logf("in the end: %s", left)
+		}
+	}()
 	deletes.await("all is finished", func(st *app.Status) bool {
-		return st.InFlight+st.Pending == 0 && st.RebuildQueue == 0 && len(p.staleViews()) == 0
+		stale := p.staleViews()
+		left = fmt.Sprintf("in flight %d, pending %d, for queries %d, stale %q, source %+v", st.InFlight, st.Pending,
+			st.RebuildQueue, stale, st.Source)
+		return st.InFlight+st.Pending == 0 && st.RebuildQueue == 0 && len(stale) == 0
 	})
 	stop()
 	if stale := p.stalePrices(); len(stale) > 0 {
