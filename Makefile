@@ -10,7 +10,7 @@ LINT := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GO) tool -modfile=lint.mo
 # The files whose form lint asks about.
 FORMED = $$(find . -name '*.go' | grep -v /testdata/)
 
-.PHONY: demo demo-kafka test test-freshet test-clients soak bench build servers vet lint staticcheck format
+.PHONY: demo demo-kafka test test-freshet test-modules soak bench build servers vet lint staticcheck format
 
 ## demo: a shop whose cache stays fresh through a kill -9, and a Redis with older data (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
@@ -28,7 +28,7 @@ build:
 ## test: vet, lint and all tests, with the race detector, against real servers
 test:
 	@$(MAKE) --no-print-directory -j3 servers vet lint
-	@$(MAKE) --no-print-directory -j2 test-clients test-freshet
+	@$(MAKE) --no-print-directory -j2 test-modules test-freshet
 
 # -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
 # packages that take longest are first, so that nothing waits for them in the end. -s -w: no debugger looks at these 60
@@ -36,15 +36,11 @@ test:
 FLAGS := -count=1 -vet=off -ldflags='-s -w' -timeout 40m
 TESTED := $(GO) test -race $(FLAGS)
 
-# Tests of clients, which start freshet as processes of its own.
-CLIENTS := ./proof/e2e ./proof/e2e/suites
-
 test-freshet:
-	$(TESTED) -parallel 4 ./cmd/freshet ./canal ./invalidator $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CLIENTS))")
+	$(TESTED) -parallel 4 ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
 
 # Next to freshet's own tests, one package at a time: they wait most of the time.
-test-clients:
-	$(TESTED) -p 1 -parallel 4 $(CLIENTS)
+test-modules:
 	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...); done
 
 ## vet: the compiler's and vet's complaints. -race: what it compiles for that is what the tests need
