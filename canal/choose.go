@@ -32,10 +32,9 @@ type candidate struct {
 	lacks event.GTIDSet
 	// purged says that its binlog begins after the position.
 	purged bool
-	// readOnly says that it takes no writes of applications; replicates that it gets transactions from another server, or
-	// may; stopped that it surely gets none, though it has the settings of a replica; member that it is set up as one of
-	// a group of MySQL's.
-	readOnly, replicates, stopped, member bool
+	// readOnly says that it takes no writes of applications.
+	readOnly bool
+	standing
 }
 
 // holds reports whether the server has all that was passed.
@@ -155,8 +154,7 @@ func (c *candidate) compare(s *session, p *event.Position) error {
 		return err
 	}
 	c.readOnly = r[0] != "0" && r[0] != "OFF"
-	c.replicates, c.stopped = s.replicates(c.info.Flavor), s.stopped(c.info.Flavor)
-	c.member = s.inGroup()
+	c.standing = s.standing(c.info.Flavor)
 	if c.info.Flavor == event.MySQL {
 		c.lacks = p.GTIDs.Subtract(&c.info.Executed)
 		purged := c.info.Purged.Subtract(&p.GTIDs)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -333,40 +334,33 @@ func (s span) with(at time.Time) span {
 	return s
 }
 
-// replicates reports whether the server gets transactions from another one, or may. A user that may not ask MariaDB for
-// its replicas' threads, as ours need not, sees how many run.
-func (s *session) replicates(f event.Flavor) bool {
+// standing is how a server stands to others: replicates says that it gets transactions from another one, or may; stopped
+// that it surely gets none at present, though it is set up to; member that it is set up as one of a group of MySQL's.
+type standing struct{ replicates, stopped, member bool }
+
+// replicates is that of [session.standing].
+func (s *session) replicates(f event.Flavor) bool { return s.standing(f).replicates }
+
+// standing asks how the server stands to others. A user that may not ask MariaDB for its replicas' threads, as ours need
+// not, sees how many run.
+func (s *session) standing(f event.Flavor) (is standing) {
 	rows, known := s.replication(f)
-	if known {
-		return len(rows) > 0 || s.inCluster()
-	}
-	v, err := s.pairs("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
-	return f != event.MariaDB || err != nil || v["slaves_running"] != "0" || s.inCluster()
-}
-
-// stopped reports whether the server surely gets no transactions from another one at present, though it is set up to.
-func (s *session) stopped(f event.Flavor) bool {
-	rows, known := s.replication(f)
-	for _, r := range rows {
-		for _, thread := range []string{
-			"replica_io_running", "replica_sql_running", "slave_io_running", "slave_sql_running",
-		} {
-			if is := r[thread]; is != "" && is != "No" {
-				return false
-			}
-		}
-	}
-	return known && len(rows) > 0 && !s.inCluster()
-}
-
-// inGroup reports whether the server is set up as a member of a group of MySQL's.
-func (s *session) inGroup() bool {
-	v, err := s.pairs("SHOW GLOBAL VARIABLES LIKE 'group_replication_group_name'")
-	return err == nil && v["group_replication_group_name"] != ""
-}
-
-// inCluster reports whether the server is a member of a group of MySQL's, or of a Galera cluster.
-func (s *session) inCluster() bool {
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('group_replication_group_name', 'wsrep_on')")
-	return err != nil || v["group_replication_group_name"] != "" || v["wsrep_on"] == "ON"
+	is.member = v["group_replication_group_name"] != ""
+	inCluster := err != nil || is.member || v["wsrep_on"] == "ON" // of Galera
+	if known {
+		is.replicates = len(rows) > 0 || inCluster
+		is.stopped = len(rows) > 0 && !inCluster && !slices.ContainsFunc(rows, isRunning)
+		return is
+	}
+	v, err = s.pairs("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+	is.replicates = f != event.MariaDB || err != nil || v["slaves_running"] != "0" || inCluster
+	return is
+}
+
+// isRunning reports whether a thread of a replica runs, or is about to.
+func isRunning(status map[string]string) bool {
+	return slices.ContainsFunc(
+		[]string{"replica_io_running", "replica_sql_running", "slave_io_running", "slave_sql_running"},
+		func(thread string) bool { return status[thread] != "" && status[thread] != "No" })
 }
