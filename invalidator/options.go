@@ -79,6 +79,16 @@ type Layout struct {
 	Masters []Master
 }
 
+// Unserved returns how many slots no node has.
+func (l *Layout) Unserved() (n int) {
+	for _, owner := range l.Owner {
+		if owner < 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Master is a master of a Redis Cluster.
 type Master struct {
 	// ID is by which name the cluster knows it, Address host:port.

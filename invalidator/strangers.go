@@ -3,6 +3,7 @@ package invalidator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ type kin struct {
 // which that one knows nothing, are left in: nothing is sent to them. strangers are the addresses of the nodes of
 // others.
 func (k *kin) of(views []view) (ours []view, strangers []string, err error) {
-	var foreign [][]view
+	var foreign []relatives
 	best, most := -1, 0
 	// The words of an error are the same each time.
 	slices.SortFunc(views, func(a, b view) int { return strings.Compare(a.asked, b.asked) })
@@ -34,37 +35,31 @@ func (k *kin) of(views []view) (ours []view, strangers []string, err error) {
 		if !g.hasSlots() || i == best {
 			ours = append(ours, g.views...)
 		} else {
-			foreign = append(foreign, g.views)
+			foreign = append(foreign, g)
 		}
 	}
 	switch {
 	case best >= 0:
 	case len(foreign) > 1:
 		return nil, nil, fmt.Errorf("%s is a node of another cluster than %s: name nodes of one in redis.addresses",
-			foreign[1][0].asked, foreign[0][0].asked)
-	case len(foreign) == 1 && k.areStrangers(foreign[0]), len(foreign) == 0 && len(k.ids) > 0:
+			foreign[1].views[0].asked, foreign[0].views[0].asked)
+	case len(foreign) == 1 && foreign[0].count(k.strangers) > 0, len(foreign) == 0 && len(k.ids) > 0:
 		return nil, nil, errors.New("of the nodes that are known of the cluster none answers")
 	default: // the first reading, or all nodes were made new
 		ours, foreign = views, nil
 	}
 	k.ids = idsOf(ours)
 	if len(foreign) > 0 {
-		k.strangers = idsOf(slices.Concat(foreign...))
+		k.strangers = map[string]bool{}
 	}
-	for _, v := range slices.Concat(foreign...) {
-		strangers = append(strangers, v.asked)
+	for _, g := range foreign {
+		maps.Copy(k.strangers, g.ids)
+		for _, v := range g.views {
+			strangers = append(strangers, v.asked)
+		}
 	}
 	slices.Sort(strangers)
 	return ours, strangers, nil
-}
-
-func (k *kin) areStrangers(views []view) bool {
-	for id := range idsOf(views) {
-		if k.strangers[id] {
-			return true
-		}
-	}
-	return false
 }
 
 func idsOf(views []view) map[string]bool {
@@ -92,9 +87,7 @@ func related(views []view) (groups []relatives) {
 				return false
 			}
 			g.views = append(g.views, o.views...)
-			for id := range o.ids {
-				g.ids[id] = true
-			}
+			maps.Copy(g.ids, o.ids)
 			return true
 		})
 		groups = append(groups, g)
@@ -127,12 +120,7 @@ type oddities struct {
 }
 
 func (o *oddities) report(l *Layout) {
-	unserved := 0
-	for _, n := range l.Owner {
-		if n < 0 {
-			unserved++
-		}
-	}
+	unserved := l.Unserved()
 	if unserved > 0 && unserved != o.unserved {
 		o.alarms.Raise(alarm.RedisSlotsUnserved, fmt.Sprintf("no node of %s has %d of its slots: their keys wait, and those of "+
 			"others go on unless the cluster refuses all; give the slots to a node (redis-cli --cluster fix)", o.cluster, unserved))

@@ -134,12 +134,7 @@ func checkSlots(c *config.Config, r *Report, l *invalidator.Layout) {
 		names = append(names, n.String())
 	}
 	r.add(OK, fmt.Sprintf("the redis cluster has %d masters with slots: %s", len(names), strings.Join(names, ", ")), "")
-	nobody, moving := 0, len(l.Takers)
-	for _, n := range l.Owner {
-		if n < 0 {
-			nobody++
-		}
-	}
+	nobody, moving := l.Unserved(), len(l.Takers)
 	if nobody > 0 {
 		r.add(Fail, fmt.Sprintf("no node of the redis cluster serves %d of its %d slots: their keys wait", nobody,
 			invalidator.Slots), fmt.Sprintf("redis-cli --cluster fix %s", c.Redis.Addresses[0]))
