@@ -23,7 +23,11 @@ type Found struct {
 }
 
 // Report is all that `freshet check` found.
-type Report struct{ Findings []Found }
+type Report struct {
+	Findings []Found
+	// service says that a service runs Redis, or a node of it.
+	service bool
+}
 
 func (r *Report) add(g Grade, what, fix string) {
 	r.Findings = append(r.Findings, Found{g, what, fix})

@@ -49,6 +49,7 @@ func checkCluster(ctx context.Context, c *config.Config, cached *sample, r *Repo
 			of.add(Warn, fmt.Sprintf("redis %s: user %s may not run asking: while a slot is moved, its keys wait", s.at,
 				orDefaultUser(c)), fmt.Sprintf("ACL SETUSER %s +asking", orDefaultUser(c)))
 		}
+		r.service = r.service || of.service
 		for _, f := range of.Findings {
 			if !slices.Contains(r.Findings, f) { // what is said of all of them is said once
 				r.Findings = append(r.Findings, f)

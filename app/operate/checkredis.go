@@ -35,7 +35,11 @@ const probeKey = "freshet:check:"
 func checkRedis(ctx context.Context, c *config.Config, tables []*event.Table, r *Report) {
 	cached := newSample(c, tables)
 	before := len(r.Findings)
-	defer func() { inService(r.Findings[before:]) }()
+	defer func() {
+		if r.service {
+			inService(r.Findings[before:])
+		}
+	}()
 	if c.Redis.Mode == config.RedisCluster {
 		checkCluster(ctx, c, cached, r)
 		return

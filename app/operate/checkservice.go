@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// serviceRuns is what is said of a Redis in which nobody may run CONFIG.
-const serviceRuns = "nobody may run CONFIG there, as where a service runs it"
-
 // checkProduct looks whether a service runs the server, and whether it is a product whose writes are not ours alone.
 //
 // A service such as ElastiCache takes the commands of operators away: they are unknown then, and not forbidden.
@@ -18,7 +15,8 @@ const serviceRuns = "nobody may run CONFIG there, as where a service runs it"
 // It was not tried.
 func checkProduct(ctx context.Context, r *Report, s *redisServer) {
 	if err := s.rdb.ConfigGet(ctx, "save").Err(); err != nil && strings.Contains(err.Error(), "unknown command") {
-		r.add(OK, fmt.Sprintf("redis %s: %s", s.at, serviceRuns), "")
+		r.service = true
+		r.add(OK, fmt.Sprintf("redis %s: nobody may run CONFIG there, as where a service runs it", s.at), "")
 	}
 	known, err := s.rdb.Do(ctx, "command", "info", "crdt.debug").Slice()
 	if err == nil && len(known) == 1 && known[0] != nil {
@@ -33,16 +31,9 @@ var (
 	configSet  = regexp.MustCompile(`CONFIG SET (\S+) (\S+)`)
 )
 
-// inService says in the words of a service how findings are fixed, if one runs Redis: there, rights are access strings
-// of users, and settings are in parameter groups.
+// inService says in the words of a service how findings are fixed: there, rights are access strings of users, and
+// settings are in parameter groups.
 func inService(all []Found) {
-	is := false
-	for _, f := range all {
-		is = is || strings.Contains(f.What, serviceRuns)
-	}
-	if !is {
-		return
-	}
 	for i := range all {
 		all[i].Fix = aclSetUser.ReplaceAllString(all[i].Fix, "add to the access string of user $1: ")
 		all[i].Fix = configSet.ReplaceAllString(all[i].Fix, "set $1 to $2 in the parameter group")

@@ -99,6 +99,14 @@ func (s *Source) Unanswered() []string {
 	return append([]string(nil), s.unanswered...)
 }
 
+// unknown takes note of a question without an answer, and returns the error that is the answer.
+func (s *Source) unknown(q string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unanswered = append(s.unanswered, q)
+	return fmt.Errorf("the recording does not answer %q", q)
+}
+
 // session is one connection.
 type session struct {
 	server.EmptyHandler
@@ -122,10 +130,7 @@ func (h *session) HandleQuery(q string) (*mysql.Result, error) {
 	}
 	names, rows, ok := h.source.answer(q)
 	if !ok {
-		h.source.mu.Lock()
-		h.source.unanswered = append(h.source.unanswered, q)
-		h.source.mu.Unlock()
-		return nil, fmt.Errorf("the recording does not answer %q", q)
+		return nil, h.source.unknown(q)
 	}
 	r, err := mysql.BuildSimpleTextResultset(names, rows)
 	return mysql.NewResult(r), err
@@ -140,10 +145,7 @@ func (h *session) HandleStmtPrepare(q string) (params, columns int, _ any, err e
 func (h *session) HandleStmtExecute(_ any, q string, args []any) (*mysql.Result, error) {
 	names, rows, ok := h.source.describe(q, args)
 	if !ok {
-		h.source.mu.Lock()
-		h.source.unanswered = append(h.source.unanswered, q)
-		h.source.mu.Unlock()
-		return nil, fmt.Errorf("the recording does not answer %q", q)
+		return nil, h.source.unknown(q)
 	}
 	r, err := mysql.BuildSimpleBinaryResultset(names, rows)
 	return mysql.NewResult(r), err
