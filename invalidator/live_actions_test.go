@@ -297,6 +297,24 @@ func TestWithoutMemoryKeysAreDeletedInstead(t *testing.T) {
 
 // The command took effect and its reply was lost, or it was lost itself, at every write of a value and its notice.
 func TestAReplyLostAtAnyWriteOfAValueLosesNothing(t *testing.T) {
+	atEachWrite(t, 4, "two actions and two notices", func(l *live, at int) (check func(lost bool)) {
+		key, value := fmt.Sprintf("k:%d", at), fmt.Sprintf("value %d", at)
+		l.server.Do(t, "set", key, "old")
+		l.do(thing{key, event.ActionRebuild, event.IntentPut, &event.Effect{Publish: true}, []string{"changes", "x", value}})
+		return func(lost bool) {
+			// What is sent again when it could have been the final action forgets, for a newer one may have come
+			// between: so where one was lost there is nothing, or the value.
+			got := l.server.Client().Get(t.Context(), key).Val()
+			if got != value && (!lost || got != "") {
+				t.Errorf("with write %d lost: %s is %q, want %q", at, key, got, value)
+			}
+		}
+	})
+}
+
+// atEachWrite loses the first write of what do does, or its reply, then the second in another round, until a round has
+// no such write any more. do returns what looks at the result. There must be least writes, which words name.
+func atEachWrite(t *testing.T, least int, words string, do func(l *live, at int) (check func(lost bool))) {
 	for _, action := range []proxy.Action{proxy.DropReply, proxy.DropCommand} {
 		l := newLive(t, "", "")
 		for at := 1; ; at++ {
@@ -309,19 +327,12 @@ func TestAReplyLostAtAnyWriteOfAValueLosesNothing(t *testing.T) {
 				}
 				return proxy.Forward
 			})
-			key, value := fmt.Sprintf("k:%d", at), fmt.Sprintf("value %d", at)
-			l.server.Do(t, "set", key, "old")
-			l.do(thing{key, event.ActionRebuild, event.IntentPut, &event.Effect{Publish: true}, []string{"changes", "x", value}})
+			check := do(l, at)
 			l.proxy.OnCommand(nil)
-			// What is sent again when it could have been the final action forgets, for a newer one may have come
-			// between: so where one was lost there is nothing, or the value.
-			got := l.server.Client().Get(t.Context(), key).Val()
-			if got != value && (!hit.Load() || got != "") {
-				t.Errorf("with write %d lost: %s is %q, want %q", at, key, got, value)
-			}
+			check(hit.Load())
 			if !hit.Load() {
-				if at < 5 {
-					t.Fatalf("there are only %d writes: two actions and two notices were expected", at-1)
+				if at <= least {
+					t.Fatalf("there are only %d writes: %s were expected", at-1, words)
 				}
 				break
 			}

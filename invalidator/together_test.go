@@ -2,7 +2,6 @@ package invalidator
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,42 +273,22 @@ func TestInAClusterCallsOfOneKeyShareAScript(t *testing.T) {
 
 // As for one key: the call took effect and its reply was lost, or it was lost itself, at every write.
 func TestAReplyLostOfACallOfSeveralLosesNothing(t *testing.T) {
-	for _, action := range []proxy.Action{proxy.DropReply, proxy.DropCommand} {
-		l := newLive(t, "", "")
-		for at := 1; ; at++ {
-			var hit atomic.Bool
-			l.proxy.Forget()
-			l.proxy.OnCommand(func(c proxy.Command) proxy.Action {
-				if c.N == at {
-					hit.Store(true)
-					return action
-				}
-				return proxy.Forward
-			})
-			var things []thing
-			value := fmt.Sprintf("value %d", at)
-			for i := range 4 {
-				key := fmt.Sprintf("k:%d:%d", at, i)
-				l.server.Do(t, "set", key, "old")
-				things = append(things, put(key, value))
-			}
-			l.do(things...)
-			l.proxy.OnCommand(nil)
+	atEachWrite(t, 2, "two actions", func(l *live, at int) (check func(lost bool)) {
+		var things []thing
+		value := fmt.Sprintf("value %d", at)
+		for i := range 4 {
+			key := fmt.Sprintf("k:%d:%d", at, i)
+			l.server.Do(t, "set", key, "old")
+			things = append(things, put(key, value))
+		}
+		l.do(things...)
+		return func(lost bool) {
 			for _, th := range things {
 				got := l.server.Client().Get(t.Context(), th.key).Val()
-				if got != value && (!hit.Load() || got != "") {
+				if got != value && (!lost || got != "") {
 					t.Errorf("with write %d lost: %s is %q, want %q", at, th.key, got, value)
 				}
 			}
-			if !hit.Load() {
-				if at < 3 {
-					t.Fatalf("there are only %d writes: two actions were expected", at-1)
-				}
-				break
-			}
 		}
-		if parks := l.store.parkCount(); parks != 0 {
-			t.Errorf("parked %d times for it", parks)
-		}
-	}
+	})
 }
