@@ -334,15 +334,16 @@ func (s span) with(at time.Time) span {
 	return s
 }
 
-// standing is how a server stands to others: replicates says that it gets transactions from another one, or may; stopped
-// that it surely gets none at present, though it is set up to; member that it is set up as one of a group of MySQL's.
+// standing is how a server stands to others: replicates says that it gets transactions from another one, or may;
+// stopped that it surely gets none at present, though it is set up to; member that it is set up as one of a group of
+// MySQL's.
 type standing struct{ replicates, stopped, member bool }
 
 // replicates is that of [session.standing].
 func (s *session) replicates(f event.Flavor) bool { return s.standing(f).replicates }
 
-// standing asks how the server stands to others. A user that may not ask MariaDB for its replicas' threads, as ours need
-// not, sees how many run.
+// standing asks how the server stands to others. A user that may not ask MariaDB for its replicas' threads, as ours
+// need not, sees how many run.
 func (s *session) standing(f event.Flavor) (is standing) {
 	rows, known := s.replication(f)
 	v, err := s.pairs("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('group_replication_group_name', 'wsrep_on')")
@@ -362,5 +363,6 @@ func (s *session) standing(f event.Flavor) (is standing) {
 func isRunning(status map[string]string) bool {
 	return slices.ContainsFunc(
 		[]string{"replica_io_running", "replica_sql_running", "slave_io_running", "slave_sql_running"},
-		func(thread string) bool { return status[thread] != "" && status[thread] != "No" })
+		func(thread string) bool { return status[thread] != "" && status[thread] != "No" },
+	)
 }

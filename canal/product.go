@@ -10,7 +10,7 @@ import (
 // SingleStore. None was tried: real servers with such versions stand in for them.
 var imitations = []struct{ part, name, why string }{
 	{"TiDB", "TiDB", "it has no binlog of MySQL's kind"},
-	{"Vitess", "Vitess (or PlanetScale)", "vtgate has no binlog; the shards behind it have one each, and their rows move " +
+	{"Vitess", "Vitess (or PlanetScale)", "vtgate has no binlog; its shards have one each, and their rows move " +
 		"between them"},
 	{"SingleStore", "SingleStore", "it has no binlog of MySQL's kind"},
 	{"MemSQL", "SingleStore", "it has no binlog of MySQL's kind"},

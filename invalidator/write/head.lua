@@ -26,7 +26,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- confirms says whether a mark confirms, and is of the same source and epoch as a change, and of no newer one. Of digits
--- that are not before those of the epoch, nor behind a version of it, the first ones are the epoch's.
+-- that come neither before those of the epoch nor after a version of it, the first ones are the epoch's.
 local match = string.match
 local function confirms(mark, version)
   if type(mark) ~= 'string' then return false end
