@@ -112,7 +112,7 @@ func (s *site) config() string {
 	} else {
 		fmt.Fprintf(&b, "eventlog: {kind: kafka, kafka: {%s}}\n", s.kafka)
 	}
-	fmt.Fprintf(&b, "invalidator: {second_delete: 100ms}\nadmin: {listen: %q, token: %q}\n%s", s.listen, s.token, s.extra)
+	fmt.Fprintf(&b, "invalidator: {second_delete: 200ms}\nadmin: {listen: %q, token: %q}\n%s", s.listen, s.token, s.extra)
 	return b.String()
 }
 

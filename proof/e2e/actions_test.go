@@ -238,7 +238,7 @@ func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
 	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
-		r.cfg.d, r.cfg.mappings = "50ms", actionMappings
+		r.cfg.d, r.cfg.mappings = loadD, actionMappings
 		r.cfg.start = r.placeNow()
 		r.source.Exec(t, actionSchema...)
 		b := newBazaar(r, 1)

@@ -81,7 +81,7 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
-		r.cfg.d = "50ms"
+		r.cfg.d = loadD
 		// From before the tables were made: under the servers' default row metadata, columns that were altered behind
 		// the start are only known when the binlog says how it all began.
 		r.cfg.start = r.placeNow()
