@@ -165,11 +165,11 @@ func (s *fillServer) has() (event.GTIDSet, error) {
 		return set, nil
 	}
 	s.ownAt, s.own = time.Now(), event.GTIDSet{}
-	at, err := s.session.snapshot()
+	v, err := s.session.snapshot()
 	if err != nil { // it has no binlog
 		return replicated, nil
 	}
-	if s.own, err = s.session.gtidPos(at); err == nil {
+	if s.own, err = s.session.gtidPos(v.at); err == nil {
 		replicated.Union(&s.own)
 	}
 	return replicated, err

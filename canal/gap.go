@@ -114,11 +114,11 @@ func (e *behindError) Error() string {
 func checkBehind(s *session, info *SourceInfo, p *event.Position) error {
 	visible := info.Executed
 	if info.Flavor == event.MariaDB {
-		at, err := s.snapshot()
+		v, err := s.snapshot()
 		if err != nil {
 			return err
 		}
-		if visible, err = s.gtidPos(at); err != nil {
+		if visible, err = s.gtidPos(v.at); err != nil {
 			return err
 		}
 		visible.Union(&info.Replicated)

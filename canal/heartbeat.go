@@ -54,14 +54,16 @@ type heart struct {
 
 	flavor event.Flavor
 	byGTID bool // MySQL with GTIDs
-	// past are ends of the binlog of a heartbeat ago and less, oldest first: MySQL without GTIDs.
+	// past are ends of the binlog that are not known to be visible yet, oldest first: MySQL without GTIDs, and MariaDB.
 	past []pastEnd
-	big  bool
-	// last is the answer before, and set what of it was executed: neither goes back, unless the binlog was begun again.
+	// first is the first place in a file at which MariaDB was said to have ended a transaction.
+	first binlogPos
+	big   bool
+	// last is the answer before, and set what of it was executed: none goes back, unless the binlog was begun again.
 	last struct {
-		end  binlogPos
-		text string
-		set  event.GTIDSet
+		place, end binlogPos
+		text       string
+		set        event.GTIDSet
 	}
 	// cut ends the dump.
 	cut func()
@@ -71,8 +73,9 @@ type heart struct {
 }
 
 type pastEnd struct {
-	asked time.Time
-	end   binlogPos
+	asked  time.Time
+	end    binlogPos
+	groups uint64 // MariaDB's group commits by then
 }
 
 func newHeart(c *Canal, p *event.Position, info *SourceInfo) *heart {
@@ -101,7 +104,7 @@ func (h *heart) run(ctx context.Context) {
 			s, server, err = h.connect(ctx)
 		}
 		if err == nil {
-			err = h.beat(s, server)
+			err = h.beat(ctx, s, server)
 		}
 		if err != nil && ctx.Err() == nil {
 			h.m.asks.failed.Inc()
@@ -171,26 +174,22 @@ func (h *heart) connect(ctx context.Context) (*session, string, error) {
 		s.close()
 		return nil, "", err
 	}
-	h.past, h.whole = nil, false
-	h.last.end, h.last.text, h.last.set = binlogPos{}, "", event.GTIDSet{}
+	h.past, h.first, h.whole = nil, binlogPos{}, false
+	h.last.place, h.last.end, h.last.text, h.last.set = binlogPos{}, binlogPos{}, "", event.GTIDSet{}
 	h.flavor, h.byGTID = info.Flavor, info.Flavor == event.MySQL && info.GTID
 	return s, info.Server, nil
 }
 
 // beat asks once, and passes on the mark that follows.
-func (h *heart) beat(s *session, server string) error {
+func (h *heart) beat(ctx context.Context, s *session, server string) error {
 	of, epoch := h.vis.stream()
 	if server != of {
 		return fmt.Errorf("%s answers, but the stream comes from %s", server, of)
 	}
 	a := answer{server: server, epoch: epoch, made: time.Now()}
-	if err := h.ask(s, &a); err != nil {
+	if err := h.ask(ctx, s, &a); err != nil {
 		return err
 	}
-	if a.end.compare(h.last.end) < 0 {
-		return h.wentBack()
-	}
-	h.last.end = a.end
 	a.received = time.Now()
 	h.m.asks.answered.Inc()
 	v, ok := h.vis.take(a)
@@ -201,14 +200,23 @@ func (h *heart) beat(s *session, server string) error {
 }
 
 // ask fills in the answer.
-func (h *heart) ask(s *session, a *answer) error {
+func (h *heart) ask(ctx context.Context, s *session, a *answer) error {
 	switch {
 	case h.byGTID:
 		return h.askGTIDs(s, a)
 	case h.flavor == event.MariaDB:
-		return h.askSnapshot(s, a)
+		return h.askSnapshot(ctx, s, a)
 	}
 	return h.askPast(s, a)
+}
+
+// goesOn takes note of a place that never goes back.
+func (h *heart) goesOn(last *binlogPos, to binlogPos) error {
+	if to.compare(*last) < 0 {
+		return h.wentBack()
+	}
+	*last = to
+	return nil
 }
 
 // wentBack ends the dump: a server whose binlog is deleted under its readers may leave them waiting at the end of a
@@ -247,40 +255,21 @@ func (h *heart) askGTIDs(s *session, a *answer) error {
 	return nil
 }
 
-// askSnapshot: MariaDB's snapshot position moves only when a commit is visible. What was handed over under another
-// server's positions is found by GTID.
-func (h *heart) askSnapshot(s *session, a *answer) error {
-	at, err := s.snapshot()
-	if err != nil {
-		return err
-	}
-	a.place, a.end = at, at
-	if h.vis.foreign() {
-		if a.gtids, err = s.gtidPos(at); err != nil {
-			return err
-		}
-		a.named, a.whole = true, true
-	}
-	return nil
-}
-
 // askPast: MySQL without GTIDs does not tell what is visible. The end of the binlog as it was a heartbeat ago is the
 // best that can be had, and only while no commit waits for a semi-synchronous replica.
 func (h *heart) askPast(s *session, a *answer) error {
-	file, pos, err := s.logStatus(h.flavor)
-	if err != nil {
+	var err error
+	if a.end, err = s.end(h.flavor); err != nil {
 		return err
 	}
-	if a.end, err = binlogPosOf(file, pos); err != nil {
+	if err = h.goesOn(&h.last.end, a.end); err != nil {
 		return err
 	}
 	waiting, err := s.pairs("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
 	if err != nil {
 		return err
 	}
-	if h.past = append(h.past, pastEnd{a.made, a.end}); len(h.past) > maxPast {
-		h.past = slices.Delete(h.past, 1, 2)
-	}
+	h.remember(pastEnd{asked: a.made, end: a.end})
 	for _, n := range waiting {
 		if n != "0" {
 			return nil // what is visible is not known
@@ -291,6 +280,13 @@ func (h *heart) askPast(s *session, a *answer) error {
 		h.past = h.past[1:]
 	}
 	return nil
+}
+
+// remember keeps an end of the binlog until it is known to be visible.
+func (h *heart) remember(p pastEnd) {
+	if h.past = append(h.past, p); len(h.past) > maxPast {
+		h.past = slices.Delete(h.past, 1, 2)
+	}
 }
 
 // mark hands out a mark.

@@ -119,7 +119,12 @@ func (l *loop) event(ev []byte) error {
 	// Where the event begins, by its own word on the end where it gives it: the server may have left out others.
 	begin.pos = l.at.pos - uint64(h.Size)
 	l.begin = begin
-	return l.dispatch(h, body)
+	open := l.tx.open
+	err = l.dispatch(h, body)
+	if !open && !l.tx.open {
+		l.vis.passed(l.at)
+	}
+	return err
 }
 
 // dispatch handles an event that stands in the file, or in a TRANSACTION_PAYLOAD in the file.

@@ -274,6 +274,15 @@ func (s *session) logStatus(f event.Flavor) (file string, pos uint64, err error)
 	return r[0], pos, err
 }
 
+// end returns where the binlog ends.
+func (s *session) end(f event.Flavor) (binlogPos, error) {
+	file, pos, err := s.logStatus(f)
+	if err != nil {
+		return binlogPos{}, err
+	}
+	return binlogPosOf(file, pos)
+}
+
 func logStatusStatements(f event.Flavor) []string {
 	if f == event.MariaDB {
 		return []string{"SHOW MASTER STATUS"}

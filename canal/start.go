@@ -134,7 +134,7 @@ func (o *Options) startPosition(ctx context.Context, s *session, info *SourceInf
 // sees yet.
 func (o *Options) startNow(s *session, info *SourceInfo, p *event.Position) error {
 	if info.Flavor == event.MariaDB {
-		at, err := s.snapshot()
+		at, err := s.visible()
 		if err != nil {
 			return err
 		}
@@ -174,29 +174,4 @@ func startEarliest(s *session, info *SourceInfo, p *event.Position) error {
 		p.GTIDs = info.Purged.Clone()
 	}
 	return err
-}
-
-// snapshot asks MariaDB where in its binlog the last commit ends that everybody can read. gtid_binlog_pos and SHOW
-// MASTER STATUS are ahead of it: they hold a commit that waits for a semi-synchronous replica.
-func (s *session) snapshot() (binlogPos, error) {
-	v, err := s.pairs("SHOW STATUS LIKE 'Binlog_snapshot_%'")
-	if err != nil {
-		return binlogPos{}, err
-	}
-	file := v["binlog_snapshot_file"]
-	pos, err := strconv.ParseUint(v["binlog_snapshot_position"], 10, 64)
-	if err != nil || file == "" {
-		return binlogPos{}, fmt.Errorf("binlog_snapshot_file %q, binlog_snapshot_position %q: want a place in the binlog",
-			file, v["binlog_snapshot_position"])
-	}
-	return binlogPosOf(file, pos)
-}
-
-// gtidPos asks MariaDB for the GTIDs at a place of its binlog.
-func (s *session) gtidPos(at binlogPos) (event.GTIDSet, error) {
-	r, err := s.row("SELECT BINLOG_GTID_POS(" + quote(at.file) + "," + strconv.FormatUint(at.pos, 10) + ")")
-	if err != nil {
-		return event.GTIDSet{}, err
-	}
-	return event.ParseGTIDSet(event.MariaDB, r[0])
 }

@@ -78,7 +78,9 @@ func (l *loop) format(h binlog.Header) error {
 	if l.at.pos != firstEvent || h.LogPos == 0 {
 		return nil
 	}
-	return l.pass(h.Size, h.LogPos)
+	err := l.pass(h.Size, h.LogPos)
+	l.vis.passed(l.at)
+	return err
 }
 
 // pass moves over an event.

@@ -15,6 +15,8 @@ const (
 	maxRequirements = 8192
 	// maxAnswers bounds the answers that are kept for telling a batch's age.
 	maxAnswers = 64
+	// maxBare bounds the places that are known to end no transaction. A file of the binlog has two or three.
+	maxBare = 64
 	// unseenAfter is how long something may wait to be confirmed before it is an alarm.
 	unseenAfter = 30 * time.Second
 )
@@ -41,6 +43,11 @@ type visibility struct {
 	readGTIDs, before event.GTIDSet
 	// finished says that all changes of before were finished by an earlier run. Else they may not have been, or not read.
 	finished bool
+	// bare are the last places read at which an event ends that belongs to no transaction.
+	bare []binlogPos
+	// wanted is a place that the heartbeat waits for the loop to reach; zero: none. reached says that it has; capacity 1.
+	wanted  binlogPos
+	reached chan struct{}
 	// wake tells the heartbeat that there is something to ask for, or to say; capacity 1.
 	wake chan struct{}
 	// drained says that the queue has become empty; capacity 1.
@@ -68,6 +75,7 @@ type visibility struct {
 func newVisibility(spacing, lag time.Duration) *visibility {
 	return &visibility{
 		spacing: spacing, lag: lag, wake: make(chan struct{}, 1), drained: make(chan struct{}, 1),
+		reached: make(chan struct{}, 1),
 	}
 }
 
@@ -227,6 +235,14 @@ func (v *visibility) handed(p binlogPos, epoch uint32, gtids []event.GTIDRange) 
 	if v.unread != nil && v.hasRead(v.unread) {
 		signal(v.wake)
 	}
+	if !v.wanted.isZero() && v.isPast(v.wanted) {
+		signal(v.reached)
+	}
+}
+
+// isPast reports whether the loop has handed over all before a place of the stream's server.
+func (v *visibility) isPast(at binlogPos) bool {
+	return v.readEpoch == v.epoch && v.read.compare(at) >= 0
 }
 
 // hasRead reports whether all that the source held when it gave the answer has been handed over.
