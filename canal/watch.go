@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
@@ -44,26 +45,45 @@ func (c *Canal) watchServers(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		w.judge(c.o.look(ctx, &event.Position{}))
+		if w.judge(ctx, c.o.look(ctx, &event.Position{})) != nil {
+			return // only ctx can stop it
+		}
 	}
 }
 
-// judge draws the conclusions from a look.
-func (w *watcher) judge(seen []candidate) {
+// judge draws the conclusions from a look. It fails only with ctx.
+func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	defer func() { w.before = seen }()
-	if a, b, is := split(seen); is {
-		w.o.Alarms.Raise(alarm.SourceSplit, "source "+w.o.Source+": "+splitWords(a, b)+"; only "+
-			w.o.Servers.Current()+" is read, so keys of what is written on the other one stay stale")
-	}
 	server, _ := w.vis.stream()
+	if a, b, is := split(seen); is {
+		other := a
+		if a.info.Server == server {
+			other = b
+		}
+		err := w.doubtSplit(ctx, other, splitWords(a, b)+"; only "+w.o.Servers.Current()+" is read, so keys of what is written "+
+			"on the other one stay stale")
+		if err != nil {
+			return err
+		}
+	}
 	i := slices.IndexFunc(seen, func(c candidate) bool { return c.err == nil && c.info.Server == server })
 	if i < 0 {
 		w.left = 0
-		return
+		return nil
 	}
 	c := &seen[i]
 	w.leave(c, seen)
-	w.apart(c, seen)
+	return w.apart(ctx, c, seen)
+}
+
+// doubtSplit records that two servers take writes, of which other is not read. It is a doubt: when one of them gives its
+// transactions up, what was cached from it stays.
+func (w *watcher) doubtSplit(ctx context.Context, other *candidate, what string) error {
+	return w.o.Doubts.Record(ctx, doubt.Doubt{
+		Cause: alarm.SourceSplit, Source: w.o.Source, Subject: other.address,
+		Message: "source " + w.o.Source + ": " + what + ". Once one of them is a replica of the other, have all keys forgotten " +
+			"(`freshet doubts answer`)",
+	})
 }
 
 // leave has another server chosen if the one that is read is left behind: it keeps its connection and says nothing.
@@ -84,11 +104,11 @@ func (w *watcher) leave(c *candidate, seen []candidate) {
 
 // apart looks for a server on which is written what does not come to the one that is read. Until it does, nothing that
 // was read is all that there is.
-func (w *watcher) apart(c *candidate, seen []candidate) {
+func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate) error {
 	was := w.was(c)
 	if was == nil {
 		w.since = time.Time{}
-		return
+		return nil
 	}
 	apart, unknown := "", false
 	for i := range seen {
@@ -107,7 +127,9 @@ func (w *watcher) apart(c *candidate, seen []candidate) {
 		lacks, lost := writes && !c.has(before), o.takesWrites() && o.hasLost(was)
 		if lacks || lost {
 			apart = o.address
-			w.sayApart(c, o, lost)
+			if err := w.sayApart(ctx, c, o, lost); err != nil {
+				return err
+			}
 		}
 	}
 	switch {
@@ -120,6 +142,7 @@ func (w *watcher) apart(c *candidate, seen []candidate) {
 		w.since = time.Time{}
 		w.vis.setApart(c.info.Server, "")
 	}
+	return nil
 }
 
 // was returns what the same server said at the look before; nil if it did not answer.
@@ -131,13 +154,13 @@ func (w *watcher) was(c *candidate) *candidate {
 	return &w.before[i]
 }
 
-// sayApart raises the alarm, at the second look at the earliest: a server that is left may be no more by then. A
-// replica may lag for a while.
-func (w *watcher) sayApart(c, o *candidate, lost bool) {
+// sayApart says so, at the second look at the earliest: a server that is left may be no more by then. A replica may lag
+// for a while. It fails only with ctx.
+func (w *watcher) sayApart(ctx context.Context, c, o *candidate, lost bool) error {
 	switch {
 	case w.since.IsZero() || w.left > 0 || !lost && c.replicates && time.Since(w.since) < lateAfter:
 	case lost:
-		w.o.Alarms.Raise(alarm.SourceSplit, "source "+w.o.Source+": "+o.name()+" takes writes, and has lost transactions "+
+		return w.doubtSplit(ctx, o, o.name()+" takes writes, and has lost transactions "+
 			"of its own that "+c.name()+" has, which is read: its binlog was begun again, or it crashed without having synced "+
 			"it; replicas cannot go on there, so keys of what is written on it stay stale")
 	case c.replicates:
@@ -145,10 +168,11 @@ func (w *watcher) sayApart(c, o *candidate, lost bool) {
 			"what is written on "+o.name()+": its replication has stopped or lags, and keys of what it lacks stay stale "+
 			"until it has that")
 	default:
-		w.o.Alarms.Raise(alarm.SourceSplit, "source "+w.o.Source+": transactions are made on "+o.name()+" that do not come "+
-			"to "+c.name()+", and only that one is read, so keys of what is written on the other one stay stale: find out "+
-			"which is the primary, and make the other one its replica")
+		return w.doubtSplit(ctx, o, "transactions are made on "+o.name()+" that do not come to "+c.name()+
+			", and only that one is read, so keys of what is written on the other one stay stale: find out which is the "+
+			"primary, and make the other one its replica")
 	}
+	return nil
 }
 
 // name is the server in a sentence.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
@@ -129,6 +130,11 @@ func TestAPromotedServerWithAReplicasSettings(t *testing.T) {
 			d2.exec(fmt.Sprintf("insert into DB.t values (%d)", id))
 			return r.alarmed(alarm.SourceSplit)
 		})
+		// One of them will give its transactions up, and what was cached from it stays.
+		if all := r.doubts.List(); len(all) != 1 || all[0].Cause != alarm.SourceSplit || all[0].Subject != p.second.Addr ||
+			!all[0].EveryTable() {
+			t.Errorf("doubts %+v", all)
+		}
 		r.await(t, "that is not all", r.notAll)
 	})
 }
@@ -248,12 +254,16 @@ func TestWhatIsApart(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			board := newBoard(t, quietLogger(t))
-			c := &Canal{o: Options{Alarms: board, Servers: NewServers(a, b), Logger: quietLogger(t)}, vis: newVisibility(0, 0)}
+			doubts, err := doubt.New(nil, board, nil)
+			testbed.Must(t, err)
+			o := Options{Alarms: board, Doubts: doubts, Servers: NewServers(a, b), Logger: quietLogger(t)}
+			c := &Canal{o: o, vis: newVisibility(0, 0)}
 			c.vis.begin(a, 1)
 			w := &watcher{Canal: c, promoted: map[string]bool{}}
 			got := ""
 			for _, l := range x.looks {
-				w.judge([]candidate{mysqlCandidate(t, a, l.first, x.first), mysqlCandidate(t, b, l.second, x.second)})
+				seen := []candidate{mysqlCandidate(t, a, l.first, x.first), mysqlCandidate(t, b, l.second, x.second)}
+				testbed.Must(t, w.judge(t.Context(), seen))
 				out, ok := c.vis.take(answer{server: a, epoch: 1, named: true, whole: true})
 				if !ok || out.read != (c.vis.apart == "") {
 					t.Errorf("a mark says %v of all that was read, and apart is %q", out.read, c.vis.apart)

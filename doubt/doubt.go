@@ -145,6 +145,7 @@ func Causes() []alarm.Kind {
 		alarm.DefinitionChanged,
 		alarm.EventUndecodable,
 		alarm.ServerBehind,
+		alarm.SourceSplit,
 		alarm.FillServerLeftOut,
 		alarm.SourceShared,
 		alarm.XAKeysUnknown,
