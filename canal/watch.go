@@ -60,8 +60,8 @@ func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 		if a.info.Server == server {
 			other = b
 		}
-		err := w.doubtSplit(ctx, other, splitWords(a, b)+"; only "+w.o.Servers.Current()+" is read, so keys of what is written "+
-			"on the other one stay stale")
+		err := w.doubtSplit(ctx, other, splitWords(a, b)+"; only "+w.o.Servers.Current()+
+			" is read, so keys of what is written on the other one stay stale")
 		if err != nil {
 			return err
 		}
@@ -76,13 +76,13 @@ func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	return w.apart(ctx, c, seen)
 }
 
-// doubtSplit records that two servers take writes, of which other is not read. It is a doubt: when one of them gives its
-// transactions up, what was cached from it stays.
+// doubtSplit records that two servers take writes, of which other is not read. It is a doubt: when one of them gives
+// its transactions up, what was cached from it stays.
 func (w *watcher) doubtSplit(ctx context.Context, other *candidate, what string) error {
 	return w.o.Doubts.Record(ctx, doubt.Doubt{
 		Cause: alarm.SourceSplit, Source: w.o.Source, Subject: other.address,
-		Message: "source " + w.o.Source + ": " + what + ". Once one of them is a replica of the other, have all keys forgotten " +
-			"(`freshet doubts answer`)",
+		Message: "source " + w.o.Source + ": " + what + ". Once one of them is a replica of the other, have all keys " +
+			"forgotten (`freshet doubts answer`)",
 	})
 }
 

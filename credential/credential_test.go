@@ -148,12 +148,13 @@ func gone(t *testing.T, pid int) {
 func TestACommandIsKilledWithAllThatItStarted(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
-		// cancel ends the wait; otherwise the command's time does.
-		cancel bool
-		want   string
+		// cancel ends the wait, and late the time of the login; otherwise the command's time does.
+		cancel, late bool
+		want         string
 	}{
 		"its time is over":          {script: "sleep 300 & echo $! > %s; echo waiting >&2; wait", want: "had not ended after 100ms: waiting"},
 		"nobody waits for it":       {script: "sleep 300 & echo $! > %s; wait", cancel: true, want: "context canceled"},
+		"the login takes too long":  {script: "sleep 300 & echo $! > %s; wait", late: true, want: "was still running when"},
 		"it left something running": {script: "sleep 300 >/dev/null 2>&1 & echo $! > %s; echo fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +162,10 @@ func TestACommandIsKilledWithAllThatItStarted(t *testing.T) {
 			s := shell(fmt.Sprintf(c.script, pid))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			if c.late {
+				ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+			}
 			if strings.Contains(c.want, "100ms") {
 				s.command.timeout = 100 * time.Millisecond
 			}

@@ -93,15 +93,18 @@ func IsUnread(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Read returns the secret as it is now. The error is an [Error], or the context's.
+// Read returns the secret as it is now. The error is an [Error], or that of a canceled context.
 func (s *Source) Read(ctx context.Context) (string, error) {
 	switch {
 	case s == nil:
 		return "", nil
 	case s.command != nil:
 		text, err := s.command.read(ctx)
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil || errors.Is(ctx.Err(), context.Canceled):
 			return text, err
+		case ctx.Err() != nil:
+			err = fmt.Errorf("was still running when the time for the login was over: %w", ctx.Err())
 		}
 		return "", &Error{
 			Key: s.key, What: "the command " + s.command.words[0] + " " + err.Error(),
