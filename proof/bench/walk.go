@@ -20,8 +20,11 @@ const (
 	// pacedRows.
 	walkRows  = 10_000_000
 	pacedRows = 100_000
-	// bareChunk is how many rows the bare walk reads at a time.
-	bareChunk = 5000
+	// bareChunk is how many rows the bare walk reads at a time; pacedChunk and pacedEach are those of one that keeps to
+	// the default rate of 2,000 a second.
+	bareChunk  = 5000
+	pacedChunk = 20
+	pacedEach  = 10 * time.Millisecond
 )
 
 // walked is a table whose rows are written to an empty Redis, except for keys that no row is about, which are read
@@ -39,7 +42,7 @@ const rebuiltProducts = `  - table: shop.product
 
 // walkSection measures what it takes to fill the cache from a table, and what readers of Redis notice of it.
 func (b *benchmark) walkSection() *section {
-	const quiet, bare = "quiet", "bare SELECT and SET"
+	const quiet, bare, paced = "quiet", "bare SELECT and SET", "bare, 2,000 rows/s"
 	w := walked{rows: max(2000, int(walkRows*b.scale)), others: cached{all: bystanders}}
 	slow := w
 	slow.rows = min(w.rows, max(pacedRows, 2000))
@@ -50,8 +53,9 @@ func (b *benchmark) walkSection() *section {
 		setup: func(ctx context.Context, b *benchmark) error { return b.ownRedis(ctx) },
 		contenders: []*contender{
 			w.quiet(quiet),
-			w.bare(bare, quiet),
+			w.bare(bare, quiet, 0),
 			w.warm("freshet warm, unlimited", "scope_rate: 1000000000\n", "", reference{of: quiet}, bare),
+			slow.bare(paced, quiet, pacedEach),
 			slow.warm("freshet warm, default rate", "", "id <= "+strconv.Itoa(slow.rows),
 				reference{quiet, "≤ 1.5"}, ""),
 		},
@@ -94,8 +98,9 @@ func (w walked) quiet(name string) *contender {
 	}}
 }
 
-// bare reads the table along its primary key and sets all values, over one connection each and without any guard.
-func (w walked) bare(name, quiet string) *contender {
+// bare reads the table along its primary key and sets all values, over one connection each and without any guard: as
+// fast as it can, or some rows in each time of a length.
+func (w walked) bare(name, quiet string, each time.Duration) *contender {
 	return &contender{name: name, run: func(ctx context.Context, b *benchmark) ([]measure, error) {
 		source, err := w.open(ctx, b)
 		if err != nil {
@@ -104,7 +109,7 @@ func (w walked) bare(name, quiet string) *contender {
 		var took time.Duration
 		ms, err := w.others.during(ctx, b, func(ctx context.Context) error {
 			begin := time.Now()
-			err := selectAndSet(ctx, source.DB(), b.redis.Client())
+			err := selectAndSet(ctx, source.DB(), b.redis.Client(), w.rows, each)
 			took = time.Since(begin)
 			return err
 		})
@@ -119,11 +124,19 @@ func (w walked) bare(name, quiet string) *contender {
 	}}
 }
 
-// selectAndSet writes the JSON of all rows.
-func selectAndSet(ctx context.Context, db *sql.DB, rdb *redis.Client) error {
-	for after := 0; ; {
-		rows, err := db.QueryContext(ctx, "SELECT id, sku, name, price FROM shop.product WHERE id > ? ORDER BY id LIMIT ?",
-			after, bareChunk)
+// selectAndSet writes the JSON of rows, up to the last one.
+func selectAndSet(ctx context.Context, db *sql.DB, rdb *redis.Client, last int, each time.Duration) error {
+	chunk := bareChunk
+	if each > 0 {
+		chunk = pacedChunk
+	}
+	begin := time.Now()
+	for after, chunks := 0, 0; ; chunks++ {
+		if err := pause(ctx, time.Until(begin.Add(time.Duration(chunks)*each))); err != nil {
+			return err
+		}
+		rows, err := db.QueryContext(ctx, "SELECT id, sku, name, price FROM shop.product WHERE id > ? AND id <= ? ORDER BY id "+
+			"LIMIT ?", after, last, chunk)
 		if err != nil {
 			return err
 		}
