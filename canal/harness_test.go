@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) {
 	// The tests wait for servers and heartbeats most of the time, not for processors.
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	code := m.Run()
+	code := testbed.WithServers(m).Run()
 	for _, s := range shared {
 		if s.server != nil {
 			s.server.Close()

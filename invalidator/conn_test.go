@@ -80,6 +80,7 @@ func useAll(t *testing.T, s *Single) {
 
 // Servers and proxies close what is unused. Nothing that is asked of Redis then fails, over TLS either.
 func TestConnectionsThatRedisHasClosedAreNotUsed(t *testing.T) {
+	t.Parallel()
 	server, addr, config := redisOverTLS(t, "--timeout", "1")
 	for name, o := range map[string]SingleOptions{
 		"plain": {Address: server.Addr}, "TLS": {Address: addr, TLS: credentialtest.Fixed(config)},

@@ -36,6 +36,7 @@ func (c *liveCluster) routed(key string, to *testbed.RedisServer) {
 
 // Each action is done while the slot of its key is being moved, before and after.
 func TestEveryActionWhileSlotsMove(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 2}, 0)
 	r, ctx := c.client, t.Context()
 	sub := r.Subscribe(ctx, "changes")
@@ -149,6 +150,7 @@ func TestEveryActionWhileSlotsMove(t *testing.T) {
 
 // Two masters have two clocks: a mark by that of the former owner may seem older than it is.
 func TestNoValueIsWrittenForAWhileAfterItsSlotHasMoved(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 2}, 0)
 	n := 0
 	put := func() string {
@@ -177,6 +179,7 @@ func TestNoValueIsWrittenForAWhileAfterItsSlotHasMoved(t *testing.T) {
 
 // What is parked is tried where its slot is then.
 func TestAParkedKeyIsDeletedWhereItsSlotIs(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 2}, 0)
 	for _, m := range c.cluster.Masters {
 		m.Do(t, "acl", "setuser", "default", "resetkeys", "~fine", "~freshet:*")

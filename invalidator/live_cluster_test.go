@@ -200,6 +200,7 @@ func (c *liveCluster) slotOf(slot int) (is int, has, other *testbed.RedisServer)
 }
 
 func TestSlotsMoveWhileKeysChange(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 3}, 0)
 	c.startLoad()
 	c.caughtUp()
@@ -228,6 +229,7 @@ func TestSlotsMoveWhileKeysChange(t *testing.T) {
 }
 
 func TestASlotThatIsBeingMovedServesItsKeys(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 3}, 0)
 	c.commit(1)
 	c.caughtUp()
@@ -263,6 +265,7 @@ func TestASlotThatIsBeingMovedServesItsKeys(t *testing.T) {
 }
 
 func TestMastersFailOverWhileKeysChange(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 3, Replicas: 1}, 1)
 	c.startLoad()
 	c.caughtUp()
@@ -278,6 +281,7 @@ func TestMastersFailOverWhileKeysChange(t *testing.T) {
 
 // Nobody takes over, and the cluster serves the slots of the others.
 func TestANodeThatIsAwayStopsItsOwnKeysOnly(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{
 		Masters: 3, Args: []string{"--cluster-require-full-coverage", "no"},
 	}, 0)
@@ -313,6 +317,7 @@ func TestANodeThatIsAwayStopsItsOwnKeysOnly(t *testing.T) {
 
 // By default a cluster that lacks a node serves nothing at all.
 func TestAClusterThatIsDownIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 3}, 0)
 	c.startLoad()
 	c.caughtUp()

@@ -53,6 +53,7 @@ func (p *printed) ran() int {
 // A command of Redis waits for its own time only. The connection that it asked for is made all the same, and serves a
 // later one.
 func TestAPasswordMayTakeLongerThanACommandOfRedis(t *testing.T) {
+	t.Parallel()
 	server := testbed.Redis(t)
 	server.Do(t, "config", "set", "requirepass", "secret")
 	password := newPrinted(t, "secret", "sleep 2;")
@@ -111,6 +112,7 @@ func TestLooksAtRedisRunTheCommandOnlyWhenItsPasswordIsRefused(t *testing.T) {
 }
 
 func TestSentinelsAreAskedWithTheirPasswordAsItIsNow(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t, testbed.SentinelOptions{Name: "shop", Password: "one"}, 1)
 	password := newPrinted(t, "one", "")
 	s := &Sentinels{Name: "shop", Addresses: r.addresses(), Password: password.source, Timeout: 20 * time.Second}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestEachNodeSaysHowItIsAndHowManySlotsItHas(t *testing.T) {
+	t.Parallel()
 	c := newLiveCluster(t, testbed.ClusterOptions{
 		Masters: 2, Args: []string{"--cluster-require-full-coverage", "no"},
 	}, 0)

@@ -48,6 +48,7 @@ func sends(t *testing.T, s *Single) map[string]func() error {
 }
 
 func TestWhatReplicasDoNotHaveIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
 	master, replica := withReplica(t)
 	s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: 4 * time.Second})
 	for name, send := range sends(t, s) {
@@ -66,6 +67,7 @@ func TestWhatReplicasDoNotHaveIsNotAcknowledged(t *testing.T) {
 }
 
 func TestAPromotedReplicaHasWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	master, replica := withReplica(t)
 	s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: time.Minute})
 	master.Do(t, "set", "a", "1")
@@ -78,6 +80,7 @@ func TestAPromotedReplicaHasWhatWasAcknowledged(t *testing.T) {
 
 // The user may not run WAIT, which is about all commands and none of them.
 func TestAWaitThatIsRefusedParksNoKey(t *testing.T) {
+	t.Parallel()
 	master, _ := withReplica(t)
 	master.Do(t, "acl", "setuser", "some", "on", ">secret", "~ok*", "+@all", "-wait")
 	s := single(t, SingleOptions{

@@ -64,6 +64,7 @@ func (r *replicated) failOver(t *testing.T, name string) {
 }
 
 func TestWritesFollowTheMasterThatTheSentinelsKnow(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t, testbed.SentinelOptions{Name: "shop"}, 3)
 	of := &Sentinels{Name: "shop", Addresses: r.addresses(), Timeout: 10 * time.Second}
 	s := single(t, SingleOptions{Sentinels: of, Timeout: 10 * time.Second})
@@ -90,6 +91,7 @@ func TestWritesFollowTheMasterThatTheSentinelsKnow(t *testing.T) {
 }
 
 func TestASentinelThatIsGoneOrHungIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t, testbed.SentinelOptions{Name: "shop", Password: "secret"}, 3)
 	s := &Sentinels{Name: "shop", Addresses: r.addresses(), Password: credential.Text("secret"), Timeout: 20 * time.Second}
 	testbed.Must(t, r.sentinels[0].Kill())
@@ -188,6 +190,7 @@ func saySentinel(c net.Conn, b believed) {
 }
 
 func TestWhatIsWrongWithSentinelsIsSaid(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t, testbed.SentinelOptions{Name: "shop", Password: "secret"}, 1)
 	for name, c := range map[string]struct {
 		s    Sentinels

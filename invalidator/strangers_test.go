@@ -77,6 +77,7 @@ func TestNodesOfAnotherClusterAreLeftOut(t *testing.T) {
 }
 
 func TestASeedOfAnotherClusterGetsNoKeys(t *testing.T) {
+	t.Parallel()
 	ours := testbed.Cluster(t, testbed.ClusterOptions{Masters: 2})
 	other := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
 	nodes, err := NewNodes(ClusterOptions{Seeds: []string{ours.Masters[0].Addr, other.Masters[0].Addr}})

@@ -222,6 +222,7 @@ func TestACallOfSeveralWithoutAnAnswerIsNotAnswered(t *testing.T) {
 
 // A node of a cluster takes a call of keys of one slot only. So does a server that has slots without saying so.
 func TestInAClusterCallsOfOneKeyShareAScript(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
 	server := cluster.Masters[0]
 	var keys []string

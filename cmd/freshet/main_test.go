@@ -14,7 +14,7 @@ import (
 // TestMain lets the scripts, and the tests that start freshet as a process of its own, run this very test binary
 // under the name freshet.
 func TestMain(m *testing.M) {
-	testscript.Main(leakTested{testbed.WithKafka(m)}, map[string]func(){"freshet": main})
+	testscript.Main(leakTested{testbed.WithKafka(testbed.WithServers(m))}, map[string]func(){"freshet": main})
 }
 
 // leakTested are tests that must leave no goroutine behind.

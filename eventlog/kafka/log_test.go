@@ -131,6 +131,7 @@ func (l *lives) open(t *testing.T) logtest.Opened {
 }
 
 func TestTheLogConforms(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Proxied: true})
 	line := cluster.Broker(1).Proxy
 	logtest.Run(t, func(t *testing.T) logtest.Harness {

@@ -128,6 +128,7 @@ func (r *clusterRig) fill() {
 func (r *clusterRig) has(n int) []int { return r.cluster.Slots(r, r.cluster.Masters[n]) }
 
 func TestANodeOfAClusterThatReadsBackAnOldSnapshotSaysHowOldItIs(t *testing.T) {
+	t.Parallel()
 	for name, down := range map[string]bool{"freshet runs": false, "freshet is down": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newClusterRig(t, testbed.ClusterOptions{Masters: 3})
@@ -155,6 +156,7 @@ func TestANodeOfAClusterThatReadsBackAnOldSnapshotSaysHowOldItIs(t *testing.T) {
 }
 
 func TestAPromotedReplicaOfAClusterIsInDoubt(t *testing.T) {
+	t.Parallel()
 	for name, down := range map[string]bool{"freshet runs": false, "freshet is down": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newClusterRig(t, testbed.ClusterOptions{Masters: 3, Replicas: 1})
@@ -196,6 +198,7 @@ func TestAPromotedReplicaOfAClusterIsInDoubt(t *testing.T) {
 
 // Nodes come and go, and slots move, with keys in them and without.
 func TestSlotsThatMoveAreNoDoubt(t *testing.T) {
+	t.Parallel()
 	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2, Args: []string{"--appendonly", "yes"}})
 	r.fill()
 	r.finish("a")
@@ -230,6 +233,7 @@ func TestSlotsThatMoveAreNoDoubt(t *testing.T) {
 
 // Nobody knows what the node that is gone was when it gave its slots away.
 func TestSlotsOfANodeThatIsGoneAreInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newClusterRig(t, testbed.ClusterOptions{Masters: 3})
 	r.fill()
 	r.finish("a")
@@ -249,6 +253,7 @@ func TestSlotsOfANodeThatIsGoneAreInDoubt(t *testing.T) {
 
 // A stamp that came with a slot says nothing of the other data of the node.
 func TestAStampThatCameWithASlotSaysNothing(t *testing.T) {
+	t.Parallel()
 	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
 	r.fill()
 	r.finish("a")
@@ -269,6 +274,7 @@ func TestAStampThatCameWithASlotSaysNothing(t *testing.T) {
 }
 
 func TestTheStampOfAPrefixWithAHashTagIsInItsSlot(t *testing.T) {
+	t.Parallel()
 	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
 	r.prefix = "{shop}:"
 	r.begin()
@@ -280,6 +286,7 @@ func TestTheStampOfAPrefixWithAHashTagIsInItsSlot(t *testing.T) {
 }
 
 func TestASingleRedisThatBecameAClusterIsInDoubtAndBack(t *testing.T) {
+	t.Parallel()
 	r := newClusterRig(t, testbed.ClusterOptions{Masters: 2})
 	single := newRig(t, testbed.Redis(t))
 	single.facts = r.facts

@@ -45,6 +45,7 @@ func (r *rig) since(place string) {
 }
 
 func TestAnOldSnapshotSaysHowOldItIs(t *testing.T) {
+	t.Parallel()
 	both(t, func(r *rig) {
 		r.finish("a")
 		r.server.Do(r, "save")
@@ -56,6 +57,7 @@ func TestAnOldSnapshotSaysHowOldItIs(t *testing.T) {
 }
 
 func TestAnOldSnapshotSaysHowOldItIsAlsoIfFreshetWasDown(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	r.server.Do(t, "save")
@@ -67,6 +69,7 @@ func TestAnOldSnapshotSaysHowOldItIsAlsoIfFreshetWasDown(t *testing.T) {
 }
 
 func TestALogThatWasCutOffSaysHowFarItGoes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t, "--appendonly", "yes"))
 	r.finish("a")
 	files, err := filepath.Glob(filepath.Join(r.server.Dir, "appendonlydir", "*.incr.aof"))
@@ -82,6 +85,7 @@ func TestALogThatWasCutOffSaysHowFarItGoes(t *testing.T) {
 }
 
 func TestAPromotedReplicaSaysWhatItLacks(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	replica := testbed.Redis(t)
 	r.finish("a")
@@ -99,6 +103,7 @@ func TestAPromotedReplicaSaysWhatItLacks(t *testing.T) {
 
 // INFO says nothing about it.
 func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	key, _, _ := r.watch.asked()
@@ -116,6 +121,7 @@ func TestDataThatGoesBackUnderARunningServerIsNoticed(t *testing.T) {
 
 // Connections that are made while the doubt is being recorded find the same.
 func TestOlderDataIsRecordedOnceHoweverManyConnectionsFindIt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	r.server.Do(t, "save")
@@ -137,6 +143,7 @@ func TestOlderDataIsRecordedOnceHoweverManyConnectionsFindIt(t *testing.T) {
 }
 
 func TestAStampThatIsGoneIsNoDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	r.server.Do(t, "flushall")
@@ -148,6 +155,7 @@ func TestAStampThatIsGoneIsNoDoubt(t *testing.T) {
 }
 
 func TestWithoutAStampNobodyKnowsHowOldTheDataIs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.server.Do(t, "set", "k", "old")
 	r.server.Do(t, "save")
@@ -160,6 +168,7 @@ func TestWithoutAStampNobodyKnowsHowOldTheDataIs(t *testing.T) {
 // What has not been finished since is not said to be, and the stamp of a Redis that was not looked at is not written
 // over.
 func TestAStampIsMovedOnTheServerOnlyThatWasLookedAt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.finish("a")
 	r.server.Do(t, "save")
@@ -176,6 +185,7 @@ func TestAStampIsMovedOnTheServerOnlyThatWasLookedAt(t *testing.T) {
 }
 
 func TestTwoFreshetsInOneRedisHaveTwoStamps(t *testing.T) {
+	t.Parallel()
 	server := testbed.Redis(t)
 	one, other := newRig(t, server), newRig(t, server)
 	for _, place := range []string{"a", "b", "c"} {
@@ -187,6 +197,7 @@ func TestTwoFreshetsInOneRedisHaveTwoStamps(t *testing.T) {
 }
 
 func TestARedisThatRefusesTheStampIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.server.Do(t, "acl", "setuser", "some", "on", ">p", "~product:*", "+@all")
 	c := r.server.NewClient(&redis.Options{Username: "some", Password: "p"})
@@ -226,6 +237,7 @@ func newGroup(t *testing.T, server *testbed.RedisServer) (leader, follower *rig)
 
 // Whatever the other moves, a follower finds nothing wrong, and writes nothing.
 func TestAFollowerOnlyReadsTheStamp(t *testing.T) {
+	t.Parallel()
 	leader, follower := newGroup(t, testbed.Redis(t))
 	follower.finished = "of the follower"
 	follower.look()
@@ -243,6 +255,7 @@ func TestAFollowerOnlyReadsTheStamp(t *testing.T) {
 }
 
 func TestAFollowerSaysHowOldTheDataIs(t *testing.T) {
+	t.Parallel()
 	leader, follower := newGroup(t, testbed.Redis(t))
 	leader.finish("a")
 	leader.server.Do(t, "save")
@@ -265,6 +278,7 @@ func TestAFollowerSaysHowOldTheDataIs(t *testing.T) {
 
 // The stamp has moved while it followed, and it goes on from there.
 func TestAFollowerThatLeadsGoesOnWithTheStamp(t *testing.T) {
+	t.Parallel()
 	leader, follower := newGroup(t, testbed.Redis(t))
 	leader.finish("a")
 	follower.look()
@@ -285,6 +299,7 @@ func TestAFollowerThatLeadsGoesOnWithTheStamp(t *testing.T) {
 
 // What it read while it followed, it does not take for what it has put there.
 func TestWhatAFollowerHasReadIsNotCompared(t *testing.T) {
+	t.Parallel()
 	leader, follower := newGroup(t, testbed.Redis(t))
 	leader.finish("a")
 	follower.look()
@@ -301,6 +316,7 @@ func TestWhatAFollowerHasReadIsNotCompared(t *testing.T) {
 
 // A leader that was stopped asks for a place that it found before. Another has moved the stamp since.
 func TestALeaderThatWasStoppedMovesNoStampThatAnotherHasMoved(t *testing.T) {
+	t.Parallel()
 	leader, next := newGroup(t, testbed.Redis(t))
 	leader.finish("a")
 	next.follows = false
@@ -314,6 +330,7 @@ func TestALeaderThatWasStoppedMovesNoStampThatAnotherHasMoved(t *testing.T) {
 
 // All members of a group have one stamp, and what they are called says which.
 func TestTheStampIsAskedForOnceItsNameIsKnown(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	w, err := New(r.watch.deps, r.watch.options)
 	testbed.Must(t, err)
@@ -357,6 +374,7 @@ func (l lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 // Whatever is lost on the way, nothing is in doubt as long as Redis holds what it held, and it is once it does not.
 func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
+	t.Parallel()
 	server := testbed.Redis(t)
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -405,6 +423,7 @@ func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
 // A follower that comes to another server after the leader has deleted keys on the former one meanwhile. The leader may
 // have answered its own doubt by then, and moved the stamp of the new server on.
 func TestWhatAFollowerThatComesLateDeletedIsInDoubt(t *testing.T) {
+	t.Parallel()
 	leader, follower := newGroup(t, testbed.Redis(t))
 	leader.finish("a")
 	former, next := leader.server, testbed.Redis(t)
@@ -432,6 +451,7 @@ func TestWhatAFollowerThatComesLateDeletedIsInDoubt(t *testing.T) {
 // The data may be older than the time that the operator says, and what was deleted within it may be a key of a change
 // of long before.
 func TestWhatTheOperatorSaysComesOnTopOfTheStamp(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		stamp string
 		want  []string

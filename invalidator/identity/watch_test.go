@@ -119,6 +119,7 @@ func both(t *testing.T, run func(r *rig)) {
 }
 
 func TestARedisThatReadsBackAnOldSnapshotIsInDoubt(t *testing.T) {
+	t.Parallel()
 	both(t, func(r *rig) {
 		r.server.Do(r, "set", "k", "old")
 		r.look()
@@ -140,6 +141,7 @@ func TestARedisThatReadsBackAnOldSnapshotIsInDoubt(t *testing.T) {
 }
 
 func TestARestartWhileFreshetIsDownIsNoticed(t *testing.T) {
+	t.Parallel()
 	both(t, func(r *rig) {
 		r.server.Do(r, "set", "k", "old")
 		r.look()
@@ -152,6 +154,7 @@ func TestARestartWhileFreshetIsDownIsNoticed(t *testing.T) {
 }
 
 func TestARedisThatBeginsWithNothingIsNoDoubt(t *testing.T) {
+	t.Parallel()
 	both(t, func(r *rig) {
 		r.server.Do(r, "set", "k", "old")
 		r.look()
@@ -166,6 +169,7 @@ func TestARedisThatBeginsWithNothingIsNoDoubt(t *testing.T) {
 }
 
 func TestARedisThatReadItsLogBackIsInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t, "--appendonly", "yes"))
 	r.server.Do(t, "set", "k", "old")
 	r.look()
@@ -189,6 +193,7 @@ func TestARedisOfBefore7SaysNotWhatItReadSoAnyKeyIsADoubt(t *testing.T) {
 }
 
 func TestAPromotedReplicaIsInDoubt(t *testing.T) {
+	t.Parallel()
 	both(t, func(r *rig) {
 		master, replica := r.server, testbed.Redis(r)
 		if strings.HasPrefix(master.Version, "8") {
@@ -213,6 +218,7 @@ func TestAPromotedReplicaIsInDoubt(t *testing.T) {
 }
 
 func TestAMasterThatFollowedAnotherMeanwhileIsInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	other := testbed.Redis(t)
 	other.Do(t, "set", "k", "of another")
@@ -226,6 +232,7 @@ func TestAMasterThatFollowedAnotherMeanwhileIsInDoubt(t *testing.T) {
 }
 
 func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.look()
 	other := testbed.Redis(t)
@@ -241,6 +248,7 @@ func TestAnotherServerAtTheSameAddressIsInDoubt(t *testing.T) {
 
 // What is cached under another prefix, or in another database, was never deleted.
 func TestAnotherPlaceInTheSameRedisIsInDoubt(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, want string
 		move       func(r *rig)
@@ -271,6 +279,7 @@ func TestAnotherPlaceInTheSameRedisIsInDoubt(t *testing.T) {
 }
 
 func TestARedisThatDoesNotSayWhoItIsIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.server.Do(t, "set", "k", "1")
 	r.server.Do(t, "acl", "setuser", "some", "on", ">p", "~*", "+@all", "-info")
@@ -335,6 +344,7 @@ func TestItIsKnownThatNoNewConnectionComesAbout(t *testing.T) {
 }
 
 func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.look()
 	r.watch.answered(time.Now(), "run_id:b\r\nuptime_in_seconds:0\r\nrole:master\r\nloading:1\r\n", nil, found{})
@@ -345,6 +355,7 @@ func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
 
 // The doubt comes before what is kept: a crash between them finds the change once more.
 func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.Redis(t))
 	r.server.Do(t, "set", "k", "old")
 	r.look()
@@ -368,6 +379,7 @@ func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
 
 // Each Redis gets a part of the deletes then.
 func TestTwoInvalidatorsOfAGroupOnTwoRedisAreADoubt(t *testing.T) {
+	t.Parallel()
 	w, err := New(Deps{
 		Redis: testbed.Redis(t).Client(), Facts: &doubttest.Memory{}, Doubts: mustBook(t),
 	}, Options{Address: "redis:6379", Group: "freshet"})

@@ -27,6 +27,7 @@ func (m *moving) Scan(ctx context.Context, cursor uint64, glob string, count int
 
 // A slot goes to a node that the pass has searched, from one that it has not: what it holds is found all the same.
 func TestAScopeFindsKeysOfAllMastersWhileSlotsMove(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Cluster(t, testbed.ClusterOptions{Masters: 3})
 	nodes, err := invalidator.NewNodes(invalidator.ClusterOptions{Seeds: []string{cluster.Masters[1].Addr}})
 	testbed.Must(t, err)

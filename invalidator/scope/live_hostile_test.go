@@ -17,6 +17,7 @@ import (
 
 // What only looks like cache stays as it is, byte for byte.
 func TestWhatIsNoCacheIsUntouched(t *testing.T) {
+	t.Parallel()
 	n := 25_000
 	if os.Getenv("FRESHET_SOAK") != "" {
 		n = 250_000
@@ -66,6 +67,7 @@ func TestWhatIsNoCacheIsUntouched(t *testing.T) {
 
 // A scope that may not run SCAN says so, and waits until it may.
 func TestAScopeWaitsForTheRightToScan(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{user: "some", password: "secret"})
 	l.server.Do(t, "acl", "setuser", "some", "-scan")
 	l.set("product:1")
@@ -89,6 +91,7 @@ func TestAScopeWaitsForTheRightToScan(t *testing.T) {
 
 // What is for display, and which server answers, is not worth waiting for where Redis does not tell.
 func TestAScopeDoesWithoutWhatRedisDoesNotTell(t *testing.T) {
+	t.Parallel()
 	for name, refuse := range map[string]func(t *testing.T) setting{
 		"no right": func(t *testing.T) setting {
 			s := testbed.Redis(t)
@@ -118,6 +121,7 @@ func TestAScopeDoesWithoutWhatRedisDoesNotTell(t *testing.T) {
 // Redis refuses the probe's key, and all others: they are parked, as all keys in trouble, and D is waited for all the
 // same.
 func TestKeysThatRedisRefusesAreParked(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{user: "some", password: "secret"})
 	l.set("product:1")
 	l.server.Do(t, "acl", "setuser", "some", "resetkeys", "~other:*")
@@ -142,6 +146,7 @@ func TestKeysThatRedisRefusesAreParked(t *testing.T) {
 
 // Redis is started again between two pages of each pass, and what comes back is as stale as before.
 func TestARedisThatWasStartedAgainIsLookedAtAsAWhole(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{server: testbed.Redis(t, "--appendonly", "yes", "--appendfsync", "always")})
 	l.server.Do(t, "debug", "populate", 5000, "product", 3)
 	l.server.Do(t, "bgrewriteaof")
@@ -187,6 +192,7 @@ func (r *restarting) Scan(ctx context.Context, cursor uint64, glob string, count
 }
 
 func TestAScopeIsOfItsDatabase(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{db: 3})
 	l.set("product:1")
 	l.server.Do(t, "set", "product:1", "of database 0")
@@ -202,6 +208,7 @@ func TestAScopeIsOfItsDatabase(t *testing.T) {
 
 // An engine that ends in the middle of a scope has not done it.
 func TestAnEngineThatEndsHasNotDoneTheScope(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]int{"before the first pass": 0, "before the probe": 1, "before the second pass": 2} {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t, setting{})
@@ -222,6 +229,7 @@ func TestAnEngineThatEndsHasNotDoneTheScope(t *testing.T) {
 
 // A large hash is asked for page by page of a real server.
 func TestTheFieldsOfALargeHashAreForgotten(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	const n = 3000
 	pairs := make([]any, 0, 4*n)
@@ -250,6 +258,7 @@ func TestTheFieldsOfALargeHashAreForgotten(t *testing.T) {
 
 // A counter is raised, and the probe does not begin it again: a generation must not come twice.
 func TestACounterIsRaised(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	testbed.Must(t, l.scopes.Set(t.Context(), "g:1", 5, 0).Err())
 	l.mark(10)
@@ -263,6 +272,7 @@ func TestACounterIsRaised(t *testing.T) {
 // The data of a server may become another's while it runs: it was made a replica, and a master again. What came with it
 // lies before the cursor as well as after it.
 func TestAServerThatTookAnothersDataIsLookedAtAsAWhole(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	other := testbed.Redis(t, "--repl-diskless-sync-delay", "0")
 	l.server.Do(t, "debug", "populate", 10_000, "other", 3)

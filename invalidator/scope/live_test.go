@@ -17,6 +17,7 @@ import (
 // A reader that has read the old row before everybody could see the change may fill the cache when the first pass has
 // looked there. The second finds it.
 func TestWhatASlowReaderFillsBetweenThePassesIsFound(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	l.set("product:7", "product:8")
 	l.began = func(n int) {
@@ -37,6 +38,7 @@ func TestWhatASlowReaderFillsBetweenThePassesIsFound(t *testing.T) {
 
 // A reader may take D from when everybody could see the place.
 func TestTheSecondPassBeginsDAfterTheMark(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	settling, last := l.stages()
 	done := l.start(&Task{Keys: product(t, ""), Source: "s", At: place(10), Newest: l.newest}, Options{})
@@ -51,6 +53,7 @@ func TestTheSecondPassBeginsDAfterTheMark(t *testing.T) {
 
 // While Redis hangs, what readers write waits with it: they may take D from when it is back.
 func TestTheSecondPassBeginsDAfterRedisIsBack(t *testing.T) {
+	t.Parallel()
 	const d = 10 * time.Second // so that Redis is paused well before it has passed
 	l := newLive(t, setting{})
 	settling, last := l.stages()
@@ -100,6 +103,7 @@ func (l *live) unmarked(done <-chan error) {
 
 // What is not yet known to be visible holds the second pass up, and an older mark does not end that.
 func TestTheSecondPassWaitsForTheMarkOfThePlace(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	l.mark(9)
 	settling, _ := l.stages()
@@ -113,6 +117,7 @@ func TestTheSecondPassWaitsForTheMarkOfThePlace(t *testing.T) {
 
 // Without a place it is what readers read before now, whatever the marks have long said.
 func TestWithoutAPlaceTheSecondPassWaitsForD(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	l.mark(100)
 	var first, second time.Time
@@ -142,6 +147,7 @@ func rebuilt(t testing.TB) *keyspace.Keyspace {
 }
 
 func TestValuesOfOlderChangesGoAndDoNotComeBack(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	w := l.log()
 	w.put("product:1", "older", 5)
@@ -167,6 +173,7 @@ func TestValuesOfOlderChangesGoAndDoNotComeBack(t *testing.T) {
 
 // A backlog may hold values of changes before the place, of keys that neither pass can find.
 func TestAnOlderValueOfABacklogIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, setting{})
 	w := l.log()
 	l.mark(10)

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -274,19 +272,6 @@ func (c *KafkaCluster) DeleteTopic(t testing.TB, name string) {
 			return nil
 		})
 	})
-}
-
-// DeleteRecords deletes the records of a partition below an offset, as retention would: the
-// log starts there afterwards.
-func (c *KafkaCluster) DeleteRecords(t testing.TB, topic string, partition int, before int64) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "offsets.json")
-	Must(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":%d,"offset":%d}]}`,
-		topic, partition, before), 0o644))
-	out := c.Tool(t, "org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", file)
-	if !strings.Contains(out, "low_watermark") {
-		t.Fatalf("testbed: kafka: delete records of %s/%d below %d: %s", topic, partition, before, out)
-	}
 }
 
 // Tool runs one of Kafka's command-line tools, given by its class, for example

@@ -82,14 +82,14 @@ type Server struct {
 // the server's default unless args say otherwise. It ends with the test.
 func MySQL(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return forTest(t, StartMySQL, Options{Args: args})
+	return lend(t, FlavorMySQL, StartMySQL, Options{Args: args})
 }
 
 // MariaDB starts a private MariaDB server for the test, with row events in its binlog. It ends
 // with the test.
 func MariaDB(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return forTest(t, StartMariaDB, Options{Args: args})
+	return lend(t, FlavorMariaDB, StartMariaDB, Options{Args: args})
 }
 
 // SharedMySQL is the server that FRESHET_TEST_MYSQL names, or a private one. Take names that

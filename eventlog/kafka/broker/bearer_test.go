@@ -54,6 +54,7 @@ func tokens(t *testing.T, first string) (login *Login, file, runs string) {
 }
 
 func TestTokensOfABroker(t *testing.T) {
+	t.Parallel()
 	cluster := bearers(t)
 	t.Run("sessions end with their tokens and are renewed", func(t *testing.T) { shortTokens(t, cluster) })
 	t.Run("a token that is refused is read again", func(t *testing.T) { refusedTokens(t, cluster) })
@@ -242,6 +243,7 @@ func TestWhomATokenIsFor(t *testing.T) {
 
 // Passwords for SCRAM are changed while records are produced, and all connections are cut each time.
 func TestRotationsOfAPasswordLoseNoRecord(t *testing.T) {
+	t.Parallel()
 	const user = "alice"
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Proxied: true, Users: map[string]string{user: "old-" + secret}})
 	file := filepath.Join(t.TempDir(), "password")
@@ -294,6 +296,7 @@ func TestRotationsOfAPasswordLoseNoRecord(t *testing.T) {
 // A certificate that is exchanged on disk, and the authority to trust, count from the next connection on, with the same
 // client.
 func TestCertificatesExchangedOnDiskCountAtTheNextConnection(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{TLS: true, ClientCerts: true})
 	dir := t.TempDir()
 	other := newAuthority(t, "other")

@@ -9,9 +9,16 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// TestLeadersThatGo plays a cluster's life to one client. Each part says how long it may stay blind.
-func TestLeadersThatGo(t *testing.T) {
+// TestAClusterOfThree has one cluster, since that takes three brokers to start. Its leaders move last.
+func TestAClusterOfThree(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3})
+	t.Run("partitions of several leaders", func(t *testing.T) { severalLeaders(t, cluster) })
+	t.Run("leaders that go", func(t *testing.T) { leadersThatGo(t, cluster) })
+}
+
+// leadersThatGo plays a cluster's life to one client. Each part says how long it may stay blind.
+func leadersThatGo(t *testing.T, cluster *testbed.KafkaCluster) {
 	c := client(t, Options{Brokers: cluster.Brokers(), Timeout: 2 * time.Second})
 	name := cluster.Topic(t, cluster.NewTopicName(t), 1)
 	// until tries again at once until it succeeds. How long that takes is logged.

@@ -276,6 +276,7 @@ func TestAQuotaIsKept(t *testing.T) {
 
 // A broker whose quota is used up withholds its answer, which must not pass for an error, nor for an end.
 func TestAQuotaOfFetchesIsKept(t *testing.T) {
+	t.Parallel()
 	name := names(t).Topic
 	free, c := client(t, Options{}), client(t, Options{ClientID: name})
 	must(t, c.Ensure(t.Context(), []Topic{{Name: name, Partitions: 2}}, true))

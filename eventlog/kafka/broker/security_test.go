@@ -118,6 +118,7 @@ func login(t *testing.T, mechanism, user, password string) *Login {
 
 // TestAGuardedBroker asks one broker that demands TLS, a login and rights.
 func TestAGuardedBroker(t *testing.T) {
+	t.Parallel()
 	ours := newAuthority(t, "ours")
 	cluster := guarded(t, ours)
 	t.Run("a refused client learns why", func(t *testing.T) { refusals(t, cluster, ours) })

@@ -95,9 +95,8 @@ func TestTheFirstPartitionOfAFullAnswerComes(t *testing.T) {
 	}
 }
 
-// A request goes to the broker that leads its first partition. Others have to be asked for elsewhere.
-func TestPartitionsOfSeveralLeaders(t *testing.T) {
-	cluster := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3})
+// severalLeaders: a request goes to the broker that leads its first partition. Others have to be asked for elsewhere.
+func severalLeaders(t *testing.T, cluster *testbed.KafkaCluster) {
 	c := client(t, Options{Brokers: cluster.Brokers(), Timeout: 5 * time.Second})
 	name := cluster.Topic(t, cluster.NewTopicName(t), 3)
 	for partition := range 3 {

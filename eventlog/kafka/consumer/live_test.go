@@ -382,6 +382,7 @@ func TestAnAlarmComesBeforeRetentionBites(t *testing.T) {
 }
 
 func TestReadingGoesOnWhenTheBrokerComesBack(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t)
 	r := newRigOn(t, cluster, 1)
 	r.series(0, 1, 3)
@@ -412,6 +413,7 @@ func TestReadingGoesOnWhenTheBrokerComesBack(t *testing.T) {
 
 // Each broker is asked for the partitions that it leads, also after they have moved and one has died.
 func TestPartitionsAreReadWhereverTheirLeadersGo(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3})
 	r := newRigOn(t, cluster, 6)
 	a := r.work(true)

@@ -60,6 +60,7 @@ func skipped(t *testing.T, w *worker, board *alarm.Board, loss Loss) {
 }
 
 func TestRecordsThatRetentionDeletedFirstAreLost(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	r.series(0, 1, 2)
 	r.finish(2)
@@ -89,6 +90,7 @@ func TestRecordsThatRetentionDeletedFirstAreLost(t *testing.T) {
 }
 
 func TestAGroupWithoutOffsetsOnAnOldTopicHasLostRecords(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	r.series(0, 1, 3)
 	r.cluster.DeleteRecords(t, r.names.Topic, 0, 3) // nothing is left
@@ -105,6 +107,7 @@ func TestAGroupWithoutOffsetsOnAnOldTopicHasLostRecords(t *testing.T) {
 }
 
 func TestANewGroupOnATopicThatIsWholeIsNoLoss(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	w := r.work(true)
 	eventually(t, "the partition", func() bool { return len(w.consumer.Lags()) == 1 })
@@ -118,6 +121,7 @@ func TestANewGroupOnATopicThatIsWholeIsNoLoss(t *testing.T) {
 }
 
 func TestATopicThatWasMadeAnewHasLostRecords(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	r.series(0, 1, 5)
 	r.finish(5)
@@ -172,6 +176,7 @@ func TestATopicThatWasMadeAnewIsNotTakenForANewOne(t *testing.T) {
 }
 
 func TestATopicThatIsMadeAnewWhileItIsReadHasLostRecords(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	r.series(0, 1, 5)
 	w := r.work(true)
@@ -222,6 +227,7 @@ func TestANewLeaderThatKnowsOfMoreIsALoss(t *testing.T) {
 }
 
 func TestRecordsThatAreDeletedWhileTheyWaitAreLost(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Properties: []string{"log.retention.check.interval.ms=100"}})
 	// A segment for each record or two, so that retention by size has something to delete.
 	r := newRigOn(t, cluster, 1, "segment.bytes=1048576", "retention.bytes=2000000", "file.delete.delay.ms=100")
@@ -258,6 +264,7 @@ func TestRecordsThatAreDeletedWhileTheyWaitAreLost(t *testing.T) {
 
 // What is passed over while it is read is passed over once, and reading goes on where the log begins then.
 func TestWhatIsLostWhileItIsReadIsPassedOverOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1)
 	r.big(0, 1, 12)
 	release := make(chan struct{})

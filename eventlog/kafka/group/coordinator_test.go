@@ -117,6 +117,7 @@ func (b *bareMember) committed(partition int) int64 {
 // From the moment that all have joined it takes none of that generation, so that what a next owner then reads stays as
 // it is. No page promises it; in Kafka's code it is ClassicGroup.validateOffsetCommit.
 func TestTheCoordinatorTakesCommitsOfAGenerationUntilAllHaveJoinedTheNextOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 1)
 	a, late, b := r.bare(), r.bare(), r.bare()
 	a.introduce()

@@ -89,6 +89,7 @@ func killedAndBack(t *testing.T) bool {
 }
 
 func TestAPartitionThatMovesIsRevokedAndItsLateCommitChangesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 2)
 	look := r.bare()
 	release := make(chan struct{})
@@ -133,6 +134,7 @@ func TestAPartitionThatMovesIsRevokedAndItsLateCommitChangesNothing(t *testing.T
 }
 
 func TestAMemberThatIsThrownOutGivesUpAll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 3)
 	look := r.bare()
 	a := r.join(Options{Keep: true}, nil)

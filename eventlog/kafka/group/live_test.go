@@ -15,6 +15,7 @@ import (
 )
 
 func TestPartitionsAreSharedAndTheirOffsetsHandedOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 4, 1)
 	// What is committed while the work is wound up counts too.
 	a := r.join(Options{}, func(c *Assignment) error {
@@ -47,6 +48,7 @@ func TestPartitionsAreSharedAndTheirOffsetsHandedOver(t *testing.T) {
 }
 
 func TestAMemberThatDiesIsSucceededAndComesBackAsAStandby(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 1)
 	a := r.join(Options{}, nil)
 	a.began(1)[0].Commit(41, "a")
@@ -78,6 +80,7 @@ func TestAMemberThatDiesIsSucceededAndComesBackAsAStandby(t *testing.T) {
 }
 
 func TestAHandleThatTakesTooLongHoldsUpOnlyItself(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 2)
 	release := make(chan struct{})
 	a := r.join(Options{Drain: time.Second}, func(c *Assignment) error {
@@ -134,6 +137,7 @@ func TestTheFirstErrorOfAHandleEndsTheMember(t *testing.T) {
 }
 
 func TestPartitionsThatAreAddedAreShared(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 1)
 	a := r.join(Options{}, nil)
 	a.began(1)
@@ -143,6 +147,7 @@ func TestPartitionsThatAreAddedAreShared(t *testing.T) {
 }
 
 func TestAGroupOutlivesItsBroker(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t)
 	p := newPair(newRig(t, cluster, 4))
 	p.settle()
@@ -153,6 +158,7 @@ func TestAGroupOutlivesItsBroker(t *testing.T) {
 }
 
 func TestAGroupOutlivesItsCoordinator(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3})
 	r := newRig(t, cluster, 4)
 	p := newPair(r)

@@ -31,6 +31,7 @@ func (i *interrupter) Handle(ctx context.Context, r slog.Record) error {
 // A topic is made just after the partitions were shared out without it, and before anybody watches it: nothing changes
 // any more that the library would see.
 func TestATopicThatIsMadeWhileNothingIsSharedOutIsShared(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 3)
 	late := r.group + ".late"
 	r.topics = append(r.topics, late)
@@ -54,6 +55,7 @@ func TestATopicThatIsMadeWhileNothingIsSharedOutIsShared(t *testing.T) {
 
 // Kafka's own default is to create a topic that somebody asks about, and the library says nothing against it.
 func TestATopicThatIsMissingIsNotCreatedByAskingForIt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testbed.SharedKafka(t), 3)
 	there := r.topics[0]
 	for i := range 40 { // more than the library sends in one go

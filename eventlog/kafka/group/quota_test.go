@@ -19,6 +19,7 @@ import (
 // changed. The next heartbeat is that late, which is far from the 5 s after which a member gives up. Source:
 // https://cwiki.apache.org/confluence/display/KAFKA/KIP-219, KIP-124.
 func TestAMemberWhoseRequestsAreThrottledStaysInItsGroup(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.SharedKafka(t)
 	r := newRig(t, cluster, 3)
 	line := proxy.StartKafka(t, cluster.Brokers()[0])

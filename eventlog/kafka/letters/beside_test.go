@@ -10,6 +10,7 @@ import (
 // A topic that takes nothing, for instance since its partition has no leader, holds up what goes to others no longer
 // than it takes to find out.
 func TestATopicInTroubleHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start(r.store().Topics()[0])
 	r.park(p.Store, entry(1, time.Second), entry(2, time.Second))

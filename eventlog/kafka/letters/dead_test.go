@@ -38,6 +38,7 @@ func (r *rig) bury(s *Store, offset int64, value []byte) {
 }
 
 func TestARecordThatCannotBeReadIsKeptWholeAndReplayed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	s := r.store() // which can read none
 	large := "shop.cart " + strings.Repeat(strings.Repeat("x", 50_000)+" ", 20) + "cart:\xff\x00last"
@@ -101,6 +102,7 @@ func TestARecordThatCannotBeReadIsKeptWholeAndReplayed(t *testing.T) {
 }
 
 func TestWhatIsNoParkedKeyIsBuriedAndStopsNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	topic := p.Topics()[1]
@@ -134,6 +136,7 @@ func TestWhatIsNoParkedKeyIsBuriedAndStopsNothing(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestALetterThatCannotBeReadIsListedAndPurged(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	s := r.store()
 	_, err := r.client.Produce(t.Context(), s.dead, 0, broker.Record{Key: []byte("foreign/1"), Value: []byte("what?")})
@@ -151,6 +154,7 @@ func TestALetterThatCannotBeReadIsListedAndPurged(t *testing.T) {
 }
 
 func TestThousandsOfLettersAreCountedListedReplayedAndPurged(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,6 +215,7 @@ func TestThousandsOfLettersAreCountedListedReplayedAndPurged(t *testing.T) {
 
 // TestMoreLettersThanOneReadingFindsAreFoundInOrder reads the topic two letters at a time.
 func TestMoreLettersThanOneReadingFindsAreFoundInOrder(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	s := r.store()
 	var entries []retry.Entry
@@ -238,6 +243,7 @@ func TestMoreLettersThanOneReadingFindsAreFoundInOrder(t *testing.T) {
 }
 
 func TestARecordIsKeptInPartsThatTheTopicTakes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{Parse: parse})
 	r.o.Group += "small"
 	s := r.store()
@@ -252,6 +258,7 @@ func TestARecordIsKeptInPartsThatTheTopicTakes(t *testing.T) {
 }
 
 func TestLettersThatAreLostWithTheirTopicAreADoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -57,6 +57,7 @@ func (m *member) settleAll(t *testing.T, n int) {
 }
 
 func TestTheMembersOfAGroupShareTheTopicsAndTakeOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	a := r.join(t)
 	a.wait(func() bool { return len(a.windows) == 3 })
@@ -86,6 +87,7 @@ func TestTheMembersOfAGroupShareTheTopicsAndTakeOver(t *testing.T) {
 }
 
 func TestFinishedKeysAreRemovedFromTheTopicsAndNoOthers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{TrimEvery: time.Millisecond})
 	topic := r.store().Topics()[0]
 	a := r.join(t)
@@ -121,6 +123,7 @@ func TestFinishedKeysAreRemovedFromTheTopicsAndNoOthers(t *testing.T) {
 
 // kafka-consumer-groups.sh --reset-offsets --all-topics sets those of the retry topics too.
 func TestAnOffsetOfParkedKeysThatAnotherProgramHasSetIsADoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	topic := r.store().Topics()[0]
 	a := r.join(t)

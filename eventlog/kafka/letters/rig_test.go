@@ -166,7 +166,7 @@ func (p *process) seen() {
 // wait asks until ready, which is called with the store's lock.
 func (p *process) wait(ready func() bool) {
 	p.rig.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestParkedKeysThatTheBrokersLostAreNoticed(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		committed, below int64
 		says             string
@@ -67,6 +68,7 @@ func TestParkedKeysThatTheBrokersLostAreNoticed(t *testing.T) {
 }
 
 func TestKeysThatAreLostWhileServingAreNoticed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{Window: 1})
 	s := r.store()
 	topic := s.Topics()[0]
@@ -88,6 +90,7 @@ func TestKeysThatAreLostWhileServingAreNoticed(t *testing.T) {
 // The offsets that follow mean other keys, also when there are as many again before it is noticed where the topic
 // begins.
 func TestARetryTopicThatIsMadeAnewWhileItIsServedIsReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	s := r.store()
 	topic := s.Topics()[0]
@@ -103,6 +106,7 @@ func TestARetryTopicThatIsMadeAnewWhileItIsServedIsReadFromItsBeginning(t *testi
 }
 
 func TestATopicOfNobodysIsNotServed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	s := r.store()
 	for _, topic := range []string{r.o.Topic, s.dead, r.o.Topic + ".other.retry.10s", r.o.Topic + "." + r.o.Group +
@@ -114,6 +118,7 @@ func TestATopicOfNobodysIsNotServed(t *testing.T) {
 }
 
 func TestKeysOfADelayThatIsConfiguredNoMoreAreServed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{Delays: []time.Duration{30 * time.Second, 5 * time.Minute}})
 	old := r.store()
 	r.park(old, entry(1, 30*time.Second), entry(2, 5*time.Minute))
@@ -164,6 +169,7 @@ func (c cuttable) Write(b []byte) (int, error) {
 
 // TestKafkaAwayIsSaidAndWaitedOut: for longer than a store waits by itself.
 func TestKafkaAwayIsSaidAndWaitedOut(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	r.park(r.store(), entry(1, time.Second))
 	var away atomic.Bool

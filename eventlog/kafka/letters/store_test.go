@@ -12,6 +12,7 @@ import (
 )
 
 func TestTheStoreIsAsEveryStoreIs(t *testing.T) {
+	t.Parallel()
 	retrytest.Run(t, func(t *testing.T) retrytest.Rig {
 		r := newRig(t, Options{})
 		var p *process
@@ -70,6 +71,7 @@ func (s *Store) sound(t testing.TB) {
 // TestAKeyGoesThroughAllDelaysToADeadLetterAndBack is the whole way of a key that Redis refuses, as the engine asks
 // for it: the delay after an attempt is reckoned before the store is asked to keep it.
 func TestAKeyGoesThroughAllDelaysToADeadLetterAndBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	policy := retry.Policy{MaxAttempts: 6, ParkAfter: 2, ParkDelays: r.o.Delays}
@@ -115,6 +117,7 @@ func TestAKeyGoesThroughAllDelaysToADeadLetterAndBack(t *testing.T) {
 }
 
 func TestACrashBetweenProducingAndCommittingRepeatsADelete(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	r.park(p.Store, entry(1, time.Second), entry(2, time.Second))
@@ -132,6 +135,7 @@ func TestACrashBetweenProducingAndCommittingRepeatsADelete(t *testing.T) {
 }
 
 func TestOnlyWhatIsFinishedWithoutAHoleIsCommitted(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	for n := range 6 {
@@ -157,6 +161,7 @@ func TestOnlyWhatIsFinishedWithoutAHoleIsCommitted(t *testing.T) {
 }
 
 func TestARevokedPartitionIsPassedOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	r.park(p.Store, entry(1, time.Second), entry(2, time.Second), entry(3, time.Minute))
@@ -187,6 +192,7 @@ func TestARevokedPartitionIsPassedOver(t *testing.T) {
 }
 
 func TestTwoOwnersTryWhatEitherParks(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	topics := r.store().Topics()
 	a, b := r.start(topics[0]), r.start(topics[1], topics[2])
@@ -215,6 +221,7 @@ func TestTwoOwnersTryWhatEitherParks(t *testing.T) {
 }
 
 func TestAWindowIsBoundedAndMovesOn(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{"entries": {Window: 10}, "bytes": {WindowBytes: 10 * (itemBytes + 100)}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, o)
@@ -250,6 +257,7 @@ func TestAWindowIsBoundedAndMovesOn(t *testing.T) {
 }
 
 func TestOneDeleteServesAllEntriesOfAKey(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, Options{})
 	p := r.start()
 	var entries []retry.Entry

@@ -148,6 +148,7 @@ func incompressible(n int) string {
 }
 
 func TestPartitionsAreAddedToARealTopic(t *testing.T) {
+	t.Parallel()
 	g := newRig(t, testbed.SharedKafka(t), 2)
 	r := run(t, g.client, Options{Topics: g.names, Refresh: 100 * time.Millisecond})
 	before, after := load(1, 100), load(101, 100)
@@ -197,6 +198,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func TestATopicThatIsMadeAgainIsNoticedOnARealBroker(t *testing.T) {
+	t.Parallel()
 	g := newRig(t, testbed.SharedKafka(t), 2)
 	r := run(t, g.client, Options{Topics: g.names})
 	r.append(load(1, 100)...)
@@ -215,6 +217,7 @@ func TestATopicThatIsMadeAgainIsNoticedOnARealBroker(t *testing.T) {
 
 // What is under way when a broker dies, stops or hangs is produced again when it is back, in order.
 func TestTheLogIsWholeAfterABrokersRestart(t *testing.T) {
+	t.Parallel()
 	c := testbed.Kafka(t)
 	g := newRig(t, c, 3)
 	b := c.Broker(1)

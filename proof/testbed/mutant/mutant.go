@@ -32,6 +32,7 @@ const (
 // run, chosen by FRESHET_SEED or at random; with FRESHET_SOAK all are.
 func Caught(t *testing.T, env ...string) {
 	t.Helper()
+	t.Parallel() // with tests that wait
 	all, err := load(filepath.Join("testdata", "mutants"))
 	if err != nil {
 		t.Fatal(err)
