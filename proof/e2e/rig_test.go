@@ -50,6 +50,7 @@ type configuration struct {
 	start    string // source.start
 	dir      string // eventlog.dir
 	redis    string // more of redis
+	login    string // who freshet is at the source
 	extra    string // more top-level keys
 	mappings string
 }
@@ -107,7 +108,7 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	r.listen = l.Addr().String()
 	l.Close()
 	r.client = admin.NewClient("http://"+r.listen, adminToken, nil)
-	r.cfg = configuration{d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
+	r.cfg = configuration{login: "user: root", d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
 	r.file = filepath.Join(t.TempDir(), "freshet.yaml")
 	t.Cleanup(func() {
 		if r.proc != nil {
@@ -117,15 +118,34 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	return r
 }
 
+// rights are those that the documentation names, besides SELECT on the tables that are read.
+var rights = map[testbed.Flavor]string{
+	testbed.FlavorMySQL:   "REPLICATION SLAVE, REPLICATION CLIENT",
+	testbed.FlavorMariaDB: "REPLICATION SLAVE, BINLOG MONITOR",
+}
+
+// mayRead has freshet log in as a user who has the rights that the documentation names, and may read these tables.
+func (r *rig) mayRead(tables ...string) {
+	r.t.Helper()
+	statements := []string{
+		"CREATE USER freshet@'%' IDENTIFIED BY 'a secret'", "GRANT " + rights[r.source.Flavor] + " ON *.* TO freshet@'%'",
+	}
+	for _, t := range tables {
+		statements = append(statements, "GRANT SELECT ON "+t+" TO freshet@'%'")
+	}
+	r.source.Exec(r.t, statements...)
+	r.cfg.login = "user: freshet, password: a secret"
+}
+
 // configure writes the configuration file.
 func (r *rig) configure() {
 	r.t.Helper()
-	text := fmt.Sprintf(`source: {addresses: [%q], user: root, start: %q, heartbeat: 200ms}
+	text := fmt.Sprintf(`source: {addresses: [%q], %s, start: %q, heartbeat: 200ms}
 redis: {addresses: [%q]%s}
 eventlog: {dir: %q}
 invalidator: {second_delete: %s}
 admin: {listen: %q, token: %q}
-%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
+%s%s`, r.binlog.Addr(), r.cfg.login, r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
 		r.cfg.mappings)
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
