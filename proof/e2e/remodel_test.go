@@ -232,28 +232,10 @@ func (r *remodel) quieten() {
 	r.t.Helper()
 	testbed.Must(r.t, r.writers.stop())
 	r.finish(3 * time.Minute)
-	asked := map[string]bool{}
-	testbed.Eventually(r.t, 3*time.Minute, "no doubt is left", func() bool {
-		all, err := r.client.ListDoubts(r.t.Context())
-		testbed.Must(r.t, err)
-		for i := range all {
-			d := &all[i]
-			if !asked[d.ID] && slices.Contains(answeredOnRequest, d.Cause) {
-				testbed.Must(r.t, r.client.AnswerDoubt(r.t.Context(), d.ID))
-				asked[d.ID] = true
-			}
-			if d.Stuck {
-				r.t.Fatalf("nobody can answer %+v", *d)
-			}
-		}
-		return len(all) == 0
-	})
+	r.await("answer what is in doubt", 3*time.Minute, func(s status) bool { return len(s.Doubts) == 0 })
 	testbed.Must(r.t, r.readers.stop())
 	r.finish(3 * time.Minute)
 }
-
-// answeredOnRequest are the causes that freshet does not answer by itself.
-var answeredOnRequest = []string{"mapping_unfit", "event_undecodable"}
 
 // noComplaints fails the test for faults in the log.
 func (r *remodel) noComplaints() {
@@ -301,8 +283,7 @@ func (w *seenDoubts) wrong(tables []*modelled) (all []string) {
 			all = append(all, fmt.Sprintf("a doubt that names no table: %s: %s", d.Cause, d.Message))
 		}
 		for _, name := range d.Tables {
-			i := slices.IndexFunc(tables, func(m *modelled) bool { return m.owns(name) })
-			if i < 0 || !slices.Contains(tables[i].doubts, d.Cause) {
+			if !slices.ContainsFunc(tables, func(m *modelled) bool { return m.owns(name) && slices.Contains(m.doubts, d.Cause) }) {
 				all = append(all, fmt.Sprintf("a doubt that nothing gives cause to: %s of %q: %s", d.Cause, d.Tables, d.Message))
 			}
 		}
