@@ -37,6 +37,9 @@ type remodel struct {
 type modelled struct {
 	*change
 	name string // of the table in shop, and what its keys begin with
+	// unread says that rows of before the change may be the first of the table that freshet reads, and that it reads them
+	// after the change: where the binlog names no columns, nobody knows what they were.
+	unread bool
 }
 
 func (t *modelled) full() string { return "shop." + t.name }
@@ -88,6 +91,7 @@ func TestSchemaChangesUnderLoadLeaveNoKeyStale(t *testing.T) {
 		t.Run(s.flavor+" "+s.metadata, func(t *testing.T) {
 			source := s.start(t, "--binlog-row-metadata="+s.metadata)
 			r := newRemodel(t, source)
+			r.names = s.metadata == "FULL"
 			for batch := range slices.Chunk(r.chosen(), 6) {
 				r.changeAll(batch)
 			}
@@ -131,7 +135,7 @@ func (r *remodel) chosen() []*modelled {
 		return slices.DeleteFunc(all, func(m *modelled) bool { return !only.MatchString(m.change.name) })
 	}
 	if !testbed.Soak() {
-		tool := slices.IndexFunc(all, func(m *modelled) bool { return m.run != nil })
+		tool := slices.IndexFunc(all, (*modelled).byTool)
 		all[0], all[tool] = all[tool], all[0]
 		all = all[:5]
 	}
@@ -156,9 +160,6 @@ func (r *remodel) changeAll(tables []*modelled) {
 		return true
 	})
 	r.noComplaints()
-	if r.t.Failed() {
-		r.t.FailNow()
-	}
 }
 
 // change has the change of a table come. Half of the time freshet gets to read of it only when it is over, so that
@@ -169,6 +170,10 @@ func (r *remodel) change(m *modelled) {
 	late := r.rnd.IntN(2) == 0
 	if late {
 		r.late++
+		if m.unread = !r.names && r.rnd.IntN(2) == 0; !m.unread {
+			r.source.Exec(r.t, m.in(twoRows))
+			r.finish(3 * time.Minute)
+		}
 		r.binlog.HoldAfter(0)
 	}
 	conn, err := r.source.DB().Conn(r.t.Context())
@@ -188,7 +193,8 @@ func (r *remodel) change(m *modelled) {
 	if late {
 		r.binlog.Release()
 	}
-	r.t.Logf("%s: %s, read late: %v", m.change.name, time.Since(began).Round(time.Millisecond), late)
+	r.t.Logf("%s: %s, read late: %v, unknown till then: %v", m.change.name, time.Since(began).Round(time.Millisecond), late,
+		m.unread)
 }
 
 // resetSession undoes what changes set: the connection goes back to where clients take theirs from.
@@ -283,13 +289,23 @@ func (w *seenDoubts) wrong(tables []*modelled) (all []string) {
 			all = append(all, fmt.Sprintf("a doubt that names no table: %s: %s", d.Cause, d.Message))
 		}
 		for _, name := range d.Tables {
-			if !slices.ContainsFunc(tables, func(m *modelled) bool { return m.owns(name) && slices.Contains(m.doubts, d.Cause) }) {
+			if !slices.ContainsFunc(tables, func(m *modelled) bool { return m.owns(name) && m.mayHave(d.Cause) }) {
 				all = append(all, fmt.Sprintf("a doubt that nothing gives cause to: %s of %q: %s", d.Cause, d.Tables, d.Message))
 			}
 		}
 		delete(w.seen, id)
 	}
 	return all
+}
+
+// mayHave reports whether the change gives cause to a doubt.
+func (t *modelled) mayHave(cause string) bool {
+	return slices.Contains(t.doubts, cause) || t.unread && cause == "event_undecodable"
+}
+
+// byTool reports whether it is one of the tools that changes the table.
+func (t *modelled) byTool() bool {
+	return strings.HasPrefix(t.change.name, "gh-ost") || strings.HasPrefix(t.change.name, "pt-osc")
 }
 
 // owns reports whether a table is the one that is mapped, or one that the change makes for a while.
