@@ -188,7 +188,7 @@ func keysChange() []change {
 // partsChange are partitions.
 func partsChange() []change {
 	ranges := "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (25), " +
-		"PARTITION p2 VALUES LESS THAN (1000))"
+		"PARTITION p2 VALUES LESS THAN (10000))"
 	return []change{
 		{name: "partitions come and go", do: []string{
 			"ALTER TABLE TABLE1 PARTITION BY HASH (id) PARTITIONS 3", "ALTER TABLE TABLE1 ADD PARTITION PARTITIONS 2",
