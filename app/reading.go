@@ -66,7 +66,7 @@ type reading struct {
 func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, xa xaStore) (*reading, error) {
 	c := p.config
 	r := &reading{shared: p.shared, registry: prometheus.NewRegistry(), saved: at, log: log, allSaved: make(chan struct{})}
-	troubles := &troubles{alarms: p.alarms, doubts: p.doubts, source: c.Source.Name}
+	troubles := &troubles{alarms: p.alarms, doubts: p.doubts, source: c.Source.Name, heals: true}
 	route, err := router.New(c.Mappings, router.Options{Reporter: troubles, Registerer: r.registry})
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	}
 	troubles.seen = r.definitions
 	p.doubts.Describe(r.definitions.describe)
-	if err := r.compareMappings(ctx, route, o); err != nil {
+	if err := r.compareMappings(ctx, route, o, troubles); err != nil {
 		return nil, err
 	}
 	r.keys = &operate.Keys{
@@ -99,9 +99,9 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 // compareMappings holds the mappings against the live tables, and says so when they are not those that the checkpoint
 // was written under. Mappings that are new to this checkpoint must fit; later, a table that was altered meanwhile stops
 // only what it touches, with an alarm, because rows from before may be waiting in the binlog.
-func (r *reading) compareMappings(ctx context.Context, route *router.Router, o canal.Options) error {
+func (r *reading) compareMappings(ctx context.Context, route *router.Router, o canal.Options, t *troubles) error {
 	hash, last := r.config.MappingsHash(), r.saved.Mappings()
-	if err := r.fitTables(ctx, route, o, last != hash); err != nil || last == hash {
+	if err := r.fitTables(ctx, route, o, last != hash, t); err != nil || last == hash {
 		return err
 	}
 	if last != "" {
@@ -165,35 +165,64 @@ func (r *reading) inspect(ctx context.Context) ([]*event.Table, error) {
 	return s.Tables, nil
 }
 
+// misfit is what keeps a mapping from working with a table; with none, if table is nil.
+type misfit struct {
+	table *event.Table
+	spec.Problem
+}
+
+func (m misfit) Error() string {
+	if m.table == nil {
+		return m.Problem.Error()
+	}
+	return fmt.Sprintf("table %s: %s", m.table, m.Problem)
+}
+
+// misfits returns what keeps mappings from working with these tables, which are all that they are for.
+func misfits(route *router.Router, tables []*event.Table) (all []misfit) {
+	for _, p := range route.Missing(tables) {
+		all = append(all, misfit{Problem: p})
+	}
+	for _, t := range tables {
+		_, err := route.Bind(t)
+		var problems spec.Problems
+		if errors.As(err, &problems) {
+			for _, p := range problems {
+				all = append(all, misfit{t, p})
+			}
+		}
+	}
+	return all
+}
+
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
 // which tries again forever.
-func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool) error {
-	found, err := lasting(ctx, must, func() ([]spec.Problem, error) {
+func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool, t *troubles) error {
+	var tables []*event.Table
+	found, err := lasting(ctx, must, func() ([]misfit, error) {
 		s, err := canal.Inspect(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		r.definitions.addAll(s.Tables)
-		return route.Unfit(s.Tables), nil
+		tables = s.Tables
+		r.definitions.addAll(tables)
+		return misfits(route, tables), nil
 	})
 	if err != nil {
 		r.options.Log.Warn("the mapped tables cannot be looked at", "error", err)
 		return nil
 	}
-	var problems spec.Problems
-	for _, f := range found {
-		if !must {
-			if err := r.doubts.Record(ctx, unfitDoubt(r.config.Source.Name, f.Error())); err != nil {
-				return err
-			}
-			continue
+	if must {
+		var problems spec.Problems
+		for _, f := range found {
+			problems = append(problems, f.Problem)
 		}
-		problems = append(problems, f)
+		if len(problems) > 0 {
+			return problems
+		}
+		return nil
 	}
-	if len(problems) > 0 {
-		return problems
-	}
-	return nil
+	return t.fitAll(ctx, tables, found)
 }
 
 // fitLooks is how often tables are looked at before what does not fit counts, and fitPause how long lies between.
@@ -204,13 +233,13 @@ const (
 
 // lasting returns those of the problems that a look finds which the next ones find too: while DDL is under way, a
 // table, or a column, may be missing for a moment. A caller that waits for an answer gets the first.
-func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)) ([]spec.Problem, error) {
+func lasting[P error](ctx context.Context, once bool, look func() ([]P, error)) ([]P, error) {
 	found, err := look()
 	for n := 1; n < fitLooks && !once && err == nil && len(found) > 0; n++ {
 		if retry.Sleep(ctx, fitPause) != nil {
 			return nil, ctx.Err()
 		}
-		var now []spec.Problem
+		var now []P
 		if now, err = look(); err != nil {
 			if ctx.Err() == nil {
 				return found, nil // better a doubt too many than none
@@ -221,7 +250,7 @@ func lasting(ctx context.Context, once bool, look func() ([]spec.Problem, error)
 		for _, p := range now {
 			still[p.Error()] = true
 		}
-		found = slices.DeleteFunc(found, func(p spec.Problem) bool { return !still[p.Error()] })
+		found = slices.DeleteFunc(found, func(p P) bool { return !still[p.Error()] })
 	}
 	return found, err
 }

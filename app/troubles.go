@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config/spec"
@@ -31,6 +32,8 @@ type troubles struct {
 	unnamed int
 	// seen takes each definition of a mapped table; nil: nobody wants them.
 	seen *definitions
+	// heals says that the rows are those of the live stream: a definition that is right ends what is in doubt of its table.
+	heals bool
 }
 
 // maxGathered bounds what is gathered for one batch; beyond it, tables are left out, which means all.
@@ -116,26 +119,102 @@ func (t *troubles) binding(bind func(*event.Table) ([]event.Need, error)) canal.
 			t.seen.add(table)
 		}
 		var problems spec.Problems
-		if !errors.As(err, &problems) {
+		if err != nil && !errors.As(err, &problems) {
 			return needs, err
 		}
-		for _, p := range problems {
-			if err := t.unfit(ctx, fmt.Sprintf("table %s: %s", table, p)); err != nil {
-				return needs, err
-			}
-		}
-		return needs, nil
+		return needs, t.fit(ctx, table, problems)
 	}
 }
 
-// unfit records that a mapping cannot be used with a table.
-func (t *troubles) unfit(ctx context.Context, what string) error {
-	return t.doubts.Record(ctx, unfitDoubt(t.source, what))
+// fit records which mappings cannot be used with a definition of a table, and has the doubts about the table answered
+// that are over with it.
+func (t *troubles) fit(ctx context.Context, table *event.Table, problems spec.Problems) error {
+	unfit := map[string]bool{}
+	for _, p := range problems {
+		d := unfitDoubt(t.source, table, p).Named()
+		unfit[d.ID] = true
+		if err := t.unfit(ctx, d); err != nil {
+			return err
+		}
+	}
+	if !t.heals {
+		return nil
+	}
+	for _, d := range t.doubts.List() {
+		if t.over(&d, table) && !unfit[d.ID] {
+			if err := t.heal(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func unfitDoubt(source, what string) doubt.Doubt {
+// fitAll is fit for all tables, with what does not fit them. Where a mapping has no table, there is none to name.
+func (t *troubles) fitAll(ctx context.Context, tables []*event.Table, found []misfit) error {
+	of := map[string]spec.Problems{}
+	for _, f := range found {
+		if f.table != nil {
+			of[f.table.String()] = append(of[f.table.String()], f.Problem)
+			continue
+		}
+		err := t.doubts.Record(ctx, doubt.Doubt{
+			Cause: alarm.MappingUnfit, Source: t.source, Subject: f.Error(), Message: f.Error() +
+				"; the keys of this mapping are not deleted meanwhile: clear them once it is fixed",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, table := range tables {
+		if err := t.fit(ctx, table, of[table.String()]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unfit records that a mapping cannot be used with a definition. If the doubt is being answered, it was over and begins
+// again: the answer that is under way must not end it.
+func (t *troubles) unfit(ctx context.Context, d doubt.Doubt) error {
+	d.At = t.place
+	for _, is := range t.doubts.List() {
+		if is.ID == d.ID && is.Asked {
+			if err := t.doubts.Dismiss(ctx, d.ID, time.Time{}); err != nil && !errors.Is(err, doubt.ErrUnknown) {
+				return err
+			}
+		}
+	}
+	return t.doubts.Record(ctx, d)
+}
+
+// over reports whether a doubt lasts no longer than the definition of a table that was before, and nobody has asked for
+// its answer since it came last.
+func (t *troubles) over(d *doubt.Doubt, table *event.Table) bool {
+	return (d.Cause == alarm.MappingUnfit || d.Cause == alarm.EventUndecodable) && d.Source == t.source &&
+		len(d.Tables) == 1 && d.Tables[0] == table.String() && (!d.Asked || d.Last.After(d.AskedAt))
+}
+
+// heal has a doubt answered that is over: up to here, changes of its table were passed over. The doubt comes once more
+// for that, so that the answer is about this place.
+func (t *troubles) heal(ctx context.Context, d doubt.Doubt) error {
+	if t.place.Compare(d.At) > 0 {
+		d.At = t.place
+	}
+	if err := t.doubts.Record(ctx, d); err != nil {
+		return err
+	}
+	err := t.doubts.Ask(ctx, d.ID)
+	if errors.Is(err, doubt.ErrUnknown) { // somebody has dismissed it
+		return nil
+	}
+	return err
+}
+
+func unfitDoubt(source string, table *event.Table, problem error) doubt.Doubt {
+	what := fmt.Sprintf("table %s: %s", table, problem)
 	return doubt.Doubt{
-		Cause: alarm.MappingUnfit, Source: source, Subject: what, Message: what +
-			"; the keys of this mapping are not deleted meanwhile: clear them once it is fixed",
+		Cause: alarm.MappingUnfit, Source: source, Tables: []string{table.String()}, Subject: what, Message: what +
+			"; the keys of this mapping are not deleted meanwhile, and those of the table are forgotten once it fits",
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
@@ -297,5 +300,64 @@ func TestABurstOfCascadesIsOneDoubt(t *testing.T) {
 	l := kept.List()
 	if puts != 1 || len(l) != 1 || l[0].At != version(1, 1, 100+rows-1, 0) || len(log.batches) != 1 {
 		t.Errorf("%d puts, %+v, %d batches", puts, l, len(log.batches))
+	}
+}
+
+// What is in doubt of a table because its rows could not be used is answered once a definition comes under which they
+// can be: by itself, and for this table alone. An answer that is asked for does not end what begins again.
+func TestATableThatFitsAgainIsForgottenByItself(t *testing.T) {
+	x := troubles{doubts: book(t, nil), source: "shop", heals: true}
+	bind := func(table *event.Table, problems spec.Problems) {
+		t.Helper()
+		_, err := x.binding(func(*event.Table) ([]event.Need, error) {
+			if problems == nil {
+				return nil, nil
+			}
+			return nil, problems
+		})(t.Context(), table)
+		must(t, err)
+	}
+	asked := func() (all []string) {
+		for _, d := range x.doubts.List() {
+			if d.Asked {
+				all = append(all, fmt.Sprintf("%s %v %d", d.Cause, d.Tables, d.At.Pos))
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	other := &event.Table{Schema: "shop", Name: "other"}
+	noSKU := spec.Problems{{What: "no column sku"}}
+	bind(product, noSKU)
+	bind(other, noSKU)
+	x.begin(version(1, 1, 100, 1))
+	if bind(product, noSKU); asked() != nil || len(x.doubts.List()) != 2 {
+		t.Fatalf("answered while the mapping does not fit: %+v", x.doubts.List())
+	}
+	x.begin(version(1, 1, 200, 1))
+	if bind(product, nil); !slices.Equal(asked(), []string{"mapping_unfit [shop.product] 200"}) {
+		t.Fatalf("once it fits: answered %v of %+v", asked(), x.doubts.List())
+	}
+	if bind(product, noSKU); asked() != nil || len(x.doubts.List()) != 2 {
+		t.Fatalf("it does not fit again: answered %v of %+v", asked(), x.doubts.List())
+	}
+	unread := doubt.Doubt{Cause: alarm.EventUndecodable, Source: "shop", Tables: []string{"shop.product"}}
+	must(t, x.doubts.Record(t.Context(), unread))
+	x.heals = false // changes that are done again, from the past
+	if bind(product, nil); asked() != nil {
+		t.Fatalf("answered by what is over: %v", asked())
+	}
+	x.heals = true
+	bind(product, nil)
+	if want := []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.product] 200"}; !slices.Equal(asked(), want) {
+		t.Fatalf("answered %v, want %v", asked(), want)
+	}
+	before := x.doubts.List()
+	if bind(product, nil); !reflect.DeepEqual(before, x.doubts.List()) {
+		t.Errorf("asked for once more: %+v", x.doubts.List())
+	}
+	must(t, x.fitAll(t.Context(), []*event.Table{product, other}, []misfit{{Problem: noSKU[0]}, {product, noSKU[0]}}))
+	if want := []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.other] 200"}; !slices.Equal(asked(), want) {
+		t.Errorf("at a start: answered %v, want %v", asked(), want)
 	}
 }

@@ -108,6 +108,6 @@ func (l *loop) passOver(te *binlog.TableError) error {
 		l.troubles[name] = t
 	}
 	return l.doubt(alarm.EventUndecodable, "rows of table "+name+" could not be read at "+t.since.String()+" of source "+
-		l.o.Source+": "+t.why+". Keys of the table may be stale: clear them. All other tables are read on, and this one "+
-		"from where it can be again", of...)
+		l.o.Source+": "+t.why+". Keys of the table may be stale. All other tables are read on, and this one from where it can "+
+		"be again; its keys are forgotten with its next definition that can be read", of...)
 }

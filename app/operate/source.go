@@ -206,16 +206,10 @@ func orNone(s string) string {
 
 var granted = regexp.MustCompile(`(?i)^GRANT (.*?) ON \*\.\* `)
 
-// checkGrants looks for the rights that reading the binlog takes. SELECT on the tables is seen by looking at them.
+// checkGrants looks for the rights that reading the binlog takes, and says what the user does not see without others.
+// SELECT on the tables is seen by looking at them.
 func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) {
-	have := map[string]bool{}
-	for _, g := range info.Grants {
-		if m := granted.FindStringSubmatch(g); m != nil {
-			for right := range strings.SplitSeq(m[1], ",") {
-				have[strings.ToUpper(strings.TrimSpace(right))] = true
-			}
-		}
-	}
+	have := rightsOf(info.Grants)
 	if have["ALL PRIVILEGES"] {
 		r.add(OK, fmt.Sprintf("user %s has all rights", c.Source.User), "")
 		return
@@ -238,4 +232,42 @@ func checkGrants(c *config.Config, info *canal.SourceInfo, r *Report) {
 		return
 	}
 	r.add(OK, fmt.Sprintf("user %s may read the binlog", c.Source.User), "")
+	for _, u := range blindSpots(info.Flavor, have, len(c.Source.Addresses) > 1) {
+		r.add(OK, fmt.Sprintf("user %s has no right %s: %s", c.Source.User, u.right, u.then), "")
+	}
+}
+
+// rightsOf returns the rights on everything that grants give, as SHOW GRANTS prints them.
+func rightsOf(grants []string) map[string]bool {
+	have := map[string]bool{}
+	for _, g := range grants {
+		if m := granted.FindStringSubmatch(g); m != nil {
+			for right := range strings.SplitSeq(m[1], ",") {
+				have[strings.ToUpper(strings.TrimSpace(right))] = true
+			}
+		}
+	}
+	return have
+}
+
+// without is what follows if a user has no right.
+type without struct{ right, then string }
+
+// blindSpots returns the rights that reading does not take, and what is not seen without them.
+func blindSpots(flavor event.Flavor, have map[string]bool, several bool) (all []without) {
+	if flavor == event.MySQL && !have["XA_RECOVER_ADMIN"] {
+		all = append(all, without{
+			"XA_RECOVER_ADMIN", "an XA transaction that is committed soon after a start of freshet leaves a doubt",
+		})
+	}
+	monitors := have["SLAVE MONITOR"] || have["REPLICA MONITOR"] || have["SUPER"]
+	if flavor == event.MariaDB && several && !monitors {
+		all = append(all, without{"SLAVE MONITOR", "a replica that is stopped counts as a primary"})
+	}
+	if !have["TRIGGER"] {
+		all = append(all, without{
+			"TRIGGER on *.*", "if a session logs its changes as statements, those that triggers make in mapped tables are not seen",
+		})
+	}
+	return all
 }

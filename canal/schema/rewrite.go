@@ -23,7 +23,7 @@ func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) 
 		if c.Kind != ddl.DropColumn && !strings.EqualFold(c.Old, c.Column.Name) && leaves(a, c.Column.Name) {
 			return c.Column.Name // another column has had the name up to here
 		}
-		if c.Kind != ddl.ChangeColumn {
+		if c.Kind != ddl.ChangeColumn || c.If && e.status == known && e.def.find(c.Old) < 0 {
 			continue
 		}
 		old := column{typ: typeOf(c.Old)}

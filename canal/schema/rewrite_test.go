@@ -67,3 +67,24 @@ func TestATypeThatHoldsAllThatAnotherDidRewritesNothing(t *testing.T) {
 		}
 	}
 }
+
+// IF EXISTS says that the column may not be there. Then nothing is rewritten, if that is known.
+func TestAColumnThatIsNotThereIsNotRewritten(t *testing.T) {
+	f := &fakeSource{tables: now(), mariaDB: true, log: []string{"ALTER TABLE a MODIFY COLUMN IF EXISTS z INT FIRST"}}
+	tr := tracker(t, f)
+	a := f.parse(f.log[0]).Actions[0].Alter
+	rewritten := func() string {
+		return tr.Rewrites(ddl.Name{Schema: "shop", Table: "a"}, a, func(string) string { return "" })
+	}
+	if got := rewritten(); got != "z" {
+		t.Errorf("of a table of which nothing is known: %q", got)
+	}
+	apply(f, tr, "CREATE TABLE a (id INT)")
+	if got := rewritten(); got != "" {
+		t.Errorf("of a table without the column: %q", got)
+	}
+	apply(f, tr, "DROP TABLE a", "CREATE TABLE a (id INT, z BIGINT)")
+	if got := rewritten(); got != "z" {
+		t.Errorf("of a table with the column: %q", got)
+	}
+}

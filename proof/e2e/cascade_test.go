@@ -272,6 +272,7 @@ func TestForeignKeysLeaveNoKeyStale(t *testing.T) {
 func cascadesEmbedded(t *testing.T, source *testbed.Server, seed uint64, may string, answers bool) compared {
 	t.Helper()
 	r := newRig(t, source, strings.Fields("--user freshet on >secret ~* &* "+may)...)
+	r.mayRead("archive.*")
 	r.cfg.redis = ", username: freshet, password: secret"
 	r.cfg.d, r.cfg.mappings = loadD, cascadeMappings
 	r.source.Exec(t, cascadeSchema...)
@@ -298,6 +299,7 @@ func cascadesEmbedded(t *testing.T, source *testbed.Server, seed uint64, may str
 func cascadesAroundKafka(t *testing.T, source *testbed.Server, seed uint64) compared {
 	t.Helper()
 	f := newFleetFor(t, loadD, cascadeMappings, source, testbed.SharedKafka(t), 2, 2)
+	f.mayRead("archive.*")
 	f.source.Exec(t, cascadeSchema...)
 	f.start()
 	l := startCascades(f.rig, seed)

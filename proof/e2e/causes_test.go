@@ -145,6 +145,7 @@ var rightsOf = map[bool]string{true: "+@all", false: "+@all -scan -info"}
 func (u *unrest) rig(answers bool) *rig {
 	u.t.Helper()
 	r := newRig(u.t, u.source, strings.Fields("--user freshet on >secret ~* &* "+rightsOf[answers])...)
+	r.mayRead("depot.*")
 	r.cfg.redis, r.cfg.d, r.cfg.mappings = ", username: freshet, password: secret", loadD, u.mappings(notCounting)
 	return r
 }

@@ -122,9 +122,9 @@ func (f *fleet) inKafka(group string) string {
 
 // fromSource is the part about a reader's source.
 func (r *rig) fromSource(name string) string {
-	return fmt.Sprintf("source: {name: %s, addresses: [%q], user: root, heartbeat: 200ms}\ninvalidator: {second_delete: "+
+	return fmt.Sprintf("source: {name: %s, addresses: [%q], %s, heartbeat: 200ms}\ninvalidator: {second_delete: "+
 		"%s}\n%s",
-		name, r.binlog.Addr(), r.cfg.d, r.cfg.mappings)
+		name, r.binlog.Addr(), r.cfg.login, r.cfg.d, r.cfg.mappings)
 }
 
 // toRedis is the part about an invalidator's Redis.

@@ -22,8 +22,8 @@ func TestAHugeTransactionPassesThroughKafkaThoughItIsAwayInBetween(t *testing.T)
 	hugeTx(f.rig, rows)
 	reader, invalidator := f.prepare("reader", "reader"), f.prepare("invalidator", "invalidator")
 	reader.write(f.inKafka("unused"),
-		fmt.Sprintf("source: {addresses: [%q], user: root, start: %q, heartbeat: 200ms}\ninvalidator: {second_delete: 2s}\n",
-			f.binlog.Addr(), start),
+		fmt.Sprintf("source: {addresses: [%q], %s, start: %q, heartbeat: 200ms}\ninvalidator: {second_delete: 2s}\n",
+			f.binlog.Addr(), f.cfg.login, start),
 		strings.Replace(mappings, `      - "product:{id}"`, `      - "product:{id}"`+"\n"+`      - "name:{name}"`, 1))
 	// Straight to Redis: a log of millions of commands is nobody's evidence. What was there must be gone.
 	invalidator.write(f.inKafka("g"+f.topic[len(f.topic)-8:]),

@@ -67,6 +67,7 @@ func (tr *trial) begin() *trial {
 func embedded(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
 	t.Helper()
 	r := newRig(t, source)
+	r.mayRead("*.*")
 	r.cfg.mappings = w.YAML()
 	r.configure()
 	return (&trial{rig: r, freshets: []*rig{r}, world: w}).begin()
@@ -75,6 +76,7 @@ func embedded(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
 func throughKafka(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
 	t.Helper()
 	f := newFleetFor(t, "150ms", w.YAML(), source, testbed.SharedKafka(t), 1, 1)
+	f.mayRead("*.*")
 	return (&trial{rig: f.rig, freshets: []*rig{f.readers[0], f.invalidators[0]}, world: w}).begin()
 }
 

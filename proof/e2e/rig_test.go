@@ -50,6 +50,7 @@ type configuration struct {
 	start    string // source.start
 	dir      string // eventlog.dir
 	redis    string // more of redis
+	login    string // who freshet is at the source
 	extra    string // more top-level keys
 	mappings string
 }
@@ -108,6 +109,7 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	l.Close()
 	r.client = admin.NewClient("http://"+r.listen, adminToken, nil)
 	r.cfg = configuration{d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
+	r.mayRead("shop.*")
 	r.file = filepath.Join(t.TempDir(), "freshet.yaml")
 	t.Cleanup(func() {
 		if r.proc != nil {
@@ -117,15 +119,46 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	return r
 }
 
+// documentedRights returns the rights on everything that docs/configuration.md asks for.
+func documentedRights(t *testing.T, flavor testbed.Flavor) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/configuration.md")
+	testbed.Must(t, err)
+	_, section, _ := strings.Cut(string(page), "### Rights of the user")
+	_, section, _ = strings.Cut(section, map[testbed.Flavor]string{
+		testbed.FlavorMySQL: "On MySQL:", testbed.FlavorMariaDB: "On MariaDB:",
+	}[flavor])
+	_, section, found := strings.Cut(section, "GRANT ")
+	rights, _, _ := strings.Cut(section, " ON *.*")
+	if !found || !strings.Contains(rights, "REPLICATION SLAVE") {
+		t.Fatalf("docs/configuration.md has no rights for %s: %q", flavor, rights)
+	}
+	return rights
+}
+
+// mayRead has freshet log in as a user who has the rights that the documentation asks for, and may read these tables.
+func (r *rig) mayRead(tables ...string) {
+	r.t.Helper()
+	statements := []string{
+		"CREATE USER IF NOT EXISTS freshet@'%' IDENTIFIED BY 'a secret'",
+		"GRANT " + documentedRights(r.t, r.source.Flavor) + " ON *.* TO freshet@'%'",
+	}
+	for _, t := range tables {
+		statements = append(statements, "GRANT SELECT ON "+t+" TO freshet@'%'")
+	}
+	r.source.Exec(r.t, statements...)
+	r.cfg.login = "user: freshet, password: a secret"
+}
+
 // configure writes the configuration file.
 func (r *rig) configure() {
 	r.t.Helper()
-	text := fmt.Sprintf(`source: {addresses: [%q], user: root, start: %q, heartbeat: 200ms}
+	text := fmt.Sprintf(`source: {addresses: [%q], %s, start: %q, heartbeat: 200ms}
 redis: {addresses: [%q]%s}
 eventlog: {dir: %q}
 invalidator: {second_delete: %s}
 admin: {listen: %q, token: %q}
-%s%s`, r.binlog.Addr(), r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
+%s%s`, r.binlog.Addr(), r.cfg.login, r.cfg.start, r.resp.Addr(), r.cfg.redis, r.cfg.dir, r.cfg.d, r.listen, adminToken, r.cfg.extra,
 		r.cfg.mappings)
 	testbed.Must(r.t, os.WriteFile(r.file, []byte(text), 0o600))
 }
