@@ -19,7 +19,7 @@ import (
 // actionRows is how many products change.
 const actionRows = 40
 
-// everyAction is a mapping for each, with clusterD.
+// everyAction is a mapping for each, with busyD.
 func everyAction() string {
 	var b strings.Builder
 	for _, does := range []string{
@@ -33,7 +33,7 @@ func everyAction() string {
 		`incr: "gen:{id}"`,
 		`keys: ["note:{id}"], publish: {channel: changed, message: "{id}"}, stream: {key: changes, maxlen: 100000}`,
 	} {
-		fmt.Fprintf(&b, "\n  - {table: shop.product, second_delete: %s, %s}", clusterD, does)
+		fmt.Fprintf(&b, "\n  - {table: shop.product, second_delete: %s, %s}", busyD, does)
 	}
 	return b.String()
 }
