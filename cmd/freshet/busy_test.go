@@ -99,7 +99,7 @@ func (s *busySite) startLoad() {
 				s.t.Error(err)
 				return
 			}
-			rest(lasts, 10*time.Millisecond)
+			rest(lasts, time.Duration(len(s.forms))*5*time.Millisecond)
 		}
 	})
 	for range 6 {
@@ -149,6 +149,12 @@ func (s *busySite) finished(by ...*site) {
 	s.t.Helper()
 	now := time.Now()
 	for _, p := range by {
+		defer func() {
+			if s.t.Failed() {
+				_, said := p.get("/status")
+				s.t.Log(said)
+			}
+		}()
 		p.await("all is finished", func(st *app.Status) bool { return st.State == app.Fresh && st.FreshAsOf.After(now) })
 	}
 }

@@ -38,6 +38,15 @@ func newClusterSite(t *testing.T, source *testbed.Server, o testbed.ClusterOptio
 	return s
 }
 
+// ownerIn returns the slot of a key, and which of the masters has it.
+func ownerIn(t *testing.T, c *testbed.RedisCluster, key string) (slot, master int) {
+	t.Helper()
+	slot = int(c.Masters[0].Client().ClusterKeySlot(t.Context(), key).Val())
+	return slot, slices.IndexFunc(c.Masters, func(m *testbed.RedisServer) bool {
+		return slices.Contains(c.Slots(t, m), slot)
+	})
+}
+
 // clusterKeys are the keys of a product.
 func clusterKeys(id int) []string {
 	return []string{fmt.Sprint("product:", id), fmt.Sprint("price:", id)}
@@ -150,4 +159,44 @@ func TestOnAClusterAPromotedReplicaThatLacksDeletesLeavesNoStaleKey(t *testing.T
 			})
 		})
 	}
+}
+
+// A master that has given a slot away comes back with data of before, and the slot comes back as well. Nobody could
+// delete the old keys of that slot meanwhile.
+func TestOnAClusterASlotThatComesBackBringsNoStaleKey(t *testing.T) {
+	t.Parallel()
+	either(t, func(t *testing.T, source *testbed.Server) {
+		s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3})
+		s.run()
+		s.finished(s.site)
+		const id = 7
+		key := fmt.Sprint("product:", id)
+		testbed.Must(t, s.client.Set(t.Context(), key, "old", 0).Err())
+		slot, has := ownerIn(t, s.cluster, key)
+		former, owner := s.cluster.Masters[has], s.cluster.Masters[(has+1)%3]
+		former.Do(t, "save")
+		s.cluster.Move(t, former, owner, slot)
+		s.write(id)
+		testbed.Eventually(t, patience, "the key is deleted at the new owner", func() bool {
+			n, err := owner.Client().Exists(t.Context(), key).Result()
+			return err == nil && n == 0
+		})
+		s.finished(s.site)
+		testbed.Must(t, former.Kill())
+		testbed.Must(t, former.Start(t.Context()))
+		s.cluster.Await(t)
+		s.await("that the data is older is noticed", func(st *app.Status) bool {
+			return len(st.Doubts)+len(st.EndedDoubts) > 0
+		})
+		s.finished(s.site)
+		if n := former.Do(t, "cluster", "countkeysinslot", slot); n == int64(0) {
+			t.Fatal("the former owner has no old key")
+		}
+		s.cluster.Move(t, owner, former, slot)
+		testbed.Eventually(t, patience, "the old key is deleted", func() bool {
+			n, err := former.Client().Exists(t.Context(), key).Result()
+			return err == nil && n == 0
+		})
+		s.finished(s.site)
+	})
 }

@@ -40,17 +40,38 @@ func field(name string, of func(id int) (key, field string)) form {
 }
 
 // row is a product as it was read.
-type row struct{ id, price, shelf string }
+type row struct {
+	id    int
+	price string
+}
+
+// scored is the product in a sorted set.
+func (r row) scored() redis.Z {
+	score, err := strconv.ParseFloat(r.price, 64)
+	if err != nil {
+		panic(err)
+	}
+	return redis.Z{Score: score, Member: r.id}
+}
+
+// shelf is where the product is, as the column of that name has it.
+func (r row) shelf() int {
+	price, err := strconv.Atoi(r.price)
+	if err != nil {
+		panic(err)
+	}
+	return price % shelves
+}
 
 func (s *busySite) rows(ctx context.Context) (rows []row, err error) {
-	result, err := s.source.DB().QueryContext(ctx, "SELECT id, price, shelf FROM shop.product")
+	result, err := s.source.DB().QueryContext(ctx, "SELECT id, price FROM shop.product")
 	if err != nil {
 		return nil, err
 	}
 	defer result.Close()
 	for result.Next() {
 		var r row
-		if err := result.Scan(&r.id, &r.price, &r.shelf); err != nil {
+		if err := result.Scan(&r.id, &r.price); err != nil {
 			return nil, err
 		}
 		rows = append(rows, r)
@@ -72,11 +93,7 @@ func (s *busySite) board() form {
 			}
 			var members []redis.Z
 			for _, r := range rows {
-				score, err := strconv.ParseFloat(r.price, 64)
-				if err != nil {
-					return err
-				}
-				members = append(members, redis.Z{Score: score, Member: r.id})
+				members = append(members, r.scored())
 			}
 			return rdb.ZAdd(ctx, "board", members...).Err()
 		},
@@ -98,8 +115,9 @@ func (s *busySite) shelf() form {
 	return form{
 		name: "shelf",
 		fill: func(ctx context.Context, rdb redis.Cmdable, id int, _ string) error {
-			shelf := strconv.Itoa(id % shelves) // whichever
-			if n, err := rdb.Exists(ctx, "shelf:"+shelf).Result(); n != 0 || err != nil {
+			shelf := id % shelves // whichever
+			key := fmt.Sprint("shelf:", shelf)
+			if n, err := rdb.Exists(ctx, key).Result(); n != 0 || err != nil {
 				return err
 			}
 			rows, err := s.rows(ctx)
@@ -108,14 +126,14 @@ func (s *busySite) shelf() form {
 			}
 			var members []any
 			for _, r := range rows {
-				if r.shelf == shelf {
+				if r.shelf() == shelf {
 					members = append(members, r.id)
 				}
 			}
 			if len(members) == 0 {
 				return nil
 			}
-			return rdb.SAdd(ctx, "shelf:"+shelf, members...).Err()
+			return rdb.SAdd(ctx, key, members...).Err()
 		},
 		held: heldOnShelf,
 	}
@@ -124,11 +142,7 @@ func (s *busySite) shelf() form {
 // heldOnShelf returns the price if the product is on its shelf, nothing if that shelf is not there, and else what is
 // wrong.
 func heldOnShelf(ctx context.Context, rdb redis.Cmdable, id int, price string) (string, error) {
-	of, err := strconv.Atoi(price)
-	if err != nil {
-		return "", err
-	}
-	of %= shelves
+	of := row{id, price}.shelf()
 	there, wrong := false, []string(nil)
 	for shelf := range shelves {
 		key := fmt.Sprint("shelf:", shelf)

@@ -17,7 +17,7 @@ type struck struct {
 	*busySite
 	chance  *rand.Rand
 	freshet *testbed.Running
-	began   time.Time
+	began   time.Time // the load, for the last time
 }
 
 // newStruck starts freshet. Half of the rows are left to the strikes: a later change of the same row would delete what
@@ -25,7 +25,7 @@ type struck struct {
 func newStruck(t *testing.T, l *busySite) *struck {
 	t.Helper()
 	l.hot = busyRows / 2
-	return &struck{busySite: l, chance: testbed.Seeded(t), freshet: l.run(), began: time.Now()}
+	return &struck{busySite: l, chance: testbed.Seeded(t), freshet: l.run()}
 }
 
 // strike has one strike after the other, in an order of chance: one in make test. After each, settle has Redis work as
@@ -34,6 +34,7 @@ func (s *struck) strike(strikes map[string]func(), settle func()) {
 	s.t.Helper()
 	names := slices.Sorted(maps.Keys(strikes))
 	for range testbed.Cut(1, 30) {
+		s.began = time.Now()
 		s.startLoad()
 		s.fillUp()
 		name := names[s.chance.IntN(len(names))]
