@@ -265,8 +265,8 @@ func TestExpireShortensAndNeverLengthens(t *testing.T) {
 	})
 }
 
-// A counter may be an older one: of data that Redis came back with, or of a replica that was promoted. A reader that has
-// read the later one before, and stores a page of then, must not find that its generation comes again.
+// A counter may be an older one: of data that Redis came back with, or of a replica that was promoted. A reader that
+// has read the later one before, and stores a page of then, must not find that its generation comes again.
 func TestACounterOfBeforeDoesNotComeToAGenerationOfBeforeAgain(t *testing.T) {
 	both(t, func(r *rig) {
 		it := &Item{Key: "k", Action: event.ActionIncr}
