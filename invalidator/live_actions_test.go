@@ -258,7 +258,7 @@ func TestAKeyOfAnotherTypeIsReplacedNotTrouble(t *testing.T) {
 func TestAParkedCounterIsRaisedNotRemoved(t *testing.T) {
 	l := newLive(t, "some", "secret")
 	c := l.server.Client()
-	testbed.Must(t, c.Set(t.Context(), "gen", 41, 0).Err())
+	testbed.Must(t, c.Set(t.Context(), "gen", 41, time.Hour).Err())
 	l.do(thing{"gen", event.ActionIncr, event.IntentForget, nil, nil})
 	if parked, _ := l.store.counts(); parked != 1 || c.Get(t.Context(), "gen").Val() != "41" {
 		t.Fatalf("%d parked, the counter is %s", parked, c.Get(t.Context(), "gen").Val())
@@ -268,8 +268,9 @@ func TestAParkedCounterIsRaisedNotRemoved(t *testing.T) {
 		parked, _ := l.store.counts()
 		return parked == 0
 	})
-	if n, err := c.Get(t.Context(), "gen").Int(); n < 42 || n > 1000 {
-		t.Errorf("the counter is %d, %v: want it raised", n, err)
+	n, err := c.Get(t.Context(), "gen").Int64()
+	if left := c.TTL(t.Context(), "gen").Val(); n <= 41 || err != nil || left <= 0 {
+		t.Errorf("the counter is %d, %v, and lives for %s: want it raised, and not removed", n, err, left)
 	}
 }
 

@@ -1,15 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,28 +11,15 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// clusterSite is a site whose Redis is a cluster, with a load on it.
+// clusterSite is a site under load whose Redis is a cluster.
 type clusterSite struct {
-	*site
+	*busySite
 	cluster *testbed.RedisCluster
-	client  *redis.ClusterClient
-
-	load   sync.WaitGroup
-	lasts  context.Context
-	stop   context.CancelFunc
-	filled atomic.Int64 // by readers
-	hot    int          // so many of the products are changed by the load
 }
-
-// clusterRows is how many products change, and clusterD the second delete: readers keep to it.
-const (
-	clusterRows = 150
-	clusterD    = time.Second
-)
 
 func newClusterSite(t *testing.T, source *testbed.Server, o testbed.ClusterOptions) *clusterSite {
 	t.Helper()
-	s := &clusterSite{site: newSite(t, source), cluster: testbed.Cluster(t, o), hot: clusterRows}
+	s := &clusterSite{busySite: newBusySite(t, newSite(t, source)), cluster: testbed.Cluster(t, o)}
 	// Of the seeds one is not there.
 	s.redisAt = []string{"127.0.0.1:1", s.cluster.Masters[0].Addr, s.cluster.Masters[1].Addr}
 	s.redisMore = ", mode: cluster"
@@ -48,122 +29,27 @@ func newClusterSite(t *testing.T, source *testbed.Server, o testbed.ClusterOptio
     keys: ["price:{id}"]
     rebuild: {from: row, as: string, value: "{price}"}
     second_delete: %[1]s
-`, clusterD)
-	for id := range clusterRows {
-		s.write(id)
-	}
+`, busyD)
 	var seeds []string
 	for _, m := range slices.Concat(s.cluster.Masters, s.cluster.Replicas) {
 		seeds = append(seeds, m.Addr)
 	}
-	s.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: seeds, ContextTimeoutEnabled: true, DialerRetries: 1})
-	t.Cleanup(func() { testbed.Must(t, s.client.Close()) })
-	s.lasts, s.stop = context.WithCancel(t.Context())
-	t.Cleanup(func() {
-		s.stop()
-		s.load.Wait()
-	})
+	s.through(redis.NewClusterClient(&redis.ClusterOptions{Addrs: seeds, ContextTimeoutEnabled: true, DialerRetries: 1}))
 	return s
+}
+
+// ownerIn returns the slot of a key, and which of the masters has it.
+func ownerIn(t *testing.T, c *testbed.RedisCluster, key string) (slot, master int) {
+	t.Helper()
+	slot = int(c.Masters[0].Client().ClusterKeySlot(t.Context(), key).Val())
+	return slot, slices.IndexFunc(c.Masters, func(m *testbed.RedisServer) bool {
+		return slices.Contains(c.Slots(t, m), slot)
+	})
 }
 
 // clusterKeys are the keys of a product.
 func clusterKeys(id int) []string {
 	return []string{fmt.Sprint("product:", id), fmt.Sprint("price:", id)}
-}
-
-// startLoad has products change and readers read until stopLoad.
-func (s *clusterSite) startLoad() {
-	s.load.Go(func() {
-		for s.lasts.Err() == nil {
-			_, err := s.source.DB().ExecContext(s.lasts, "UPDATE shop.product SET price = price + 1 WHERE id IN (?, ?)",
-				rand.IntN(s.hot), rand.IntN(s.hot))
-			if err != nil && s.lasts.Err() == nil {
-				s.t.Error(err)
-				return
-			}
-			rest(s.lasts, 10*time.Millisecond)
-		}
-	})
-	for range 6 {
-		s.load.Go(func() {
-			for s.lasts.Err() == nil {
-				s.fill(rand.IntN(clusterRows))
-			}
-		})
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// fill is one reader: what it has read is in the cache before D is over, or never.
-func (s *clusterSite) fill(id int) {
-	ctx, cancel := context.WithTimeout(s.lasts, clusterD*3/4)
-	defer cancel()
-	price, err := s.price(ctx, id)
-	if err != nil {
-		return
-	}
-	rest(ctx, time.Duration(rand.Int64N(int64(clusterD/2))))
-	for _, key := range clusterKeys(id) {
-		if s.client.SetNX(ctx, key, price, 0).Err() == nil {
-			s.filled.Add(1)
-		}
-	}
-}
-
-func (s *clusterSite) price(ctx context.Context, id int) (price string, err error) {
-	err = s.source.DB().QueryRowContext(ctx, "SELECT price FROM shop.product WHERE id = ?", id).Scan(&price)
-	return price, err
-}
-
-// finished waits until all that is committed now is finished.
-func (s *clusterSite) finished(by ...*site) {
-	s.t.Helper()
-	now := time.Now()
-	for _, p := range by {
-		p.await("all is finished", func(st *app.Status) bool { return st.State == app.Fresh && st.FreshAsOf.After(now) })
-	}
-}
-
-// stopLoad ends the load, waits until all changes are finished, and compares what is cached with the rows.
-func (s *clusterSite) stopLoad(by ...*site) {
-	s.t.Helper()
-	s.stop()
-	s.load.Wait()
-	s.finished(by...)
-	if s.filled.Load() == 0 {
-		s.t.Error("no reader has filled anything")
-	}
-	held := 0
-	for id := range clusterRows {
-		want, err := s.price(s.t.Context(), id)
-		testbed.Must(s.t, err)
-		for _, key := range clusterKeys(id) {
-			got, err := s.client.Get(s.t.Context(), key).Result()
-			switch {
-			case errors.Is(err, redis.Nil):
-			case err != nil:
-				s.t.Errorf("%s: %v", key, err)
-			case got != want:
-				s.t.Errorf("%s holds %s, its row %s", key, got, want)
-			default:
-				held++
-			}
-		}
-	}
-	if held == 0 {
-		s.t.Error("nothing is cached, so nothing is shown")
-	}
-	for _, p := range by {
-		if st := p.status(); st == nil || st.Parked+st.DeadLetters != 0 {
-			s.t.Errorf("keys in trouble: %+v", st)
-		}
-	}
 }
 
 // strike has slots move, kills a master for good until its replica has its place, and stops another for a while.
@@ -234,7 +120,7 @@ func TestOnAClusterAPromotedReplicaThatLacksDeletesLeavesNoStaleKey(t *testing.T
 				r := s.run()
 				s.finished(s.site)
 				master, heir := s.cluster.Masters[1], s.cluster.Replicas[1]
-				for id := range clusterRows {
+				for id := range busyRows {
 					for _, key := range clusterKeys(id) {
 						testbed.Must(t, s.client.Set(t.Context(), key, "old", 0).Err())
 					}
@@ -260,7 +146,7 @@ func TestOnAClusterAPromotedReplicaThatLacksDeletesLeavesNoStaleKey(t *testing.T
 				}
 				s.cluster.Await(t)
 				testbed.Eventually(t, patience, "no key is of before", func() bool {
-					for id := range clusterRows {
+					for id := range busyRows {
 						for _, key := range clusterKeys(id) {
 							if s.client.Get(t.Context(), key).Val() == "old" {
 								return false
@@ -273,4 +159,44 @@ func TestOnAClusterAPromotedReplicaThatLacksDeletesLeavesNoStaleKey(t *testing.T
 			})
 		})
 	}
+}
+
+// A master that has given a slot away comes back with data of before, and the slot comes back as well. Nobody could
+// delete the old keys of that slot meanwhile.
+func TestOnAClusterASlotThatComesBackBringsNoStaleKey(t *testing.T) {
+	t.Parallel()
+	either(t, func(t *testing.T, source *testbed.Server) {
+		s := newClusterSite(t, source, testbed.ClusterOptions{Masters: 3})
+		s.run()
+		s.finished(s.site)
+		const id = 7
+		key := fmt.Sprint("product:", id)
+		testbed.Must(t, s.client.Set(t.Context(), key, "old", 0).Err())
+		slot, has := ownerIn(t, s.cluster, key)
+		former, owner := s.cluster.Masters[has], s.cluster.Masters[(has+1)%3]
+		former.Do(t, "save")
+		s.cluster.Move(t, former, owner, slot)
+		s.write(id)
+		testbed.Eventually(t, patience, "the key is deleted at the new owner", func() bool {
+			n, err := owner.Client().Exists(t.Context(), key).Result()
+			return err == nil && n == 0
+		})
+		s.finished(s.site)
+		testbed.Must(t, former.Kill())
+		testbed.Must(t, former.Start(t.Context()))
+		s.cluster.Await(t)
+		s.await("that the data is older is noticed", func(st *app.Status) bool {
+			return len(st.Doubts)+len(st.EndedDoubts) > 0
+		})
+		s.finished(s.site)
+		if n := former.Do(t, "cluster", "countkeysinslot", slot); n == int64(0) {
+			t.Fatal("the former owner has no old key")
+		}
+		s.cluster.Move(t, owner, former, slot)
+		testbed.Eventually(t, patience, "the old key is deleted", func() bool {
+			n, err := former.Client().Exists(t.Context(), key).Result()
+			return err == nil && n == 0
+		})
+		s.finished(s.site)
+	})
 }

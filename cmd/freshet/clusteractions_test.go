@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 // actionRows is how many products change.
 const actionRows = 40
 
-// everyAction is a mapping for each, with clusterD.
+// everyAction is a mapping for each, with busyD.
 func everyAction() string {
 	var b strings.Builder
 	for _, does := range []string{
@@ -33,7 +32,7 @@ func everyAction() string {
 		`incr: "gen:{id}"`,
 		`keys: ["note:{id}"], publish: {channel: changed, message: "{id}"}, stream: {key: changes, maxlen: 100000}`,
 	} {
-		fmt.Fprintf(&b, "\n  - {table: shop.product, second_delete: %s, %s}", clusterD, does)
+		fmt.Fprintf(&b, "\n  - {table: shop.product, second_delete: %s, %s}", busyD, does)
 	}
 	return b.String()
 }
@@ -75,10 +74,7 @@ func TestOnAClusterEveryActionIsDoneWhileSlotsMove(t *testing.T) {
 	for _, key := range []string{
 		"prices", "ids", "board", "changes", "price:1", "asked:2", "gen:3", "note:4", "banner:5",
 	} {
-		slot := int(s.cluster.Masters[0].Client().ClusterKeySlot(ctx, key).Val())
-		has := slices.IndexFunc(s.cluster.Masters, func(m *testbed.RedisServer) bool {
-			return slices.Contains(s.cluster.Slots(t, m), slot)
-		})
+		slot, has := ownerIn(s.t, s.cluster, key)
 		s.cluster.Move(t, s.cluster.Masters[has], s.cluster.Masters[(has+1)%3], slot)
 	}
 	changes.Wait()

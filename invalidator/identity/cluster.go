@@ -22,6 +22,8 @@ import (
 //   - A slot may come from a master that was not what it had been when it gave the slot away. So a slot is another's
 //     from when its former owner was looked at, after it had gone, and was what it was. If that owner can not be
 //     looked at any more, what is in the slot is in doubt.
+//   - A master that comes back with older data has again what it had in slots that it has given away. It is in doubt if
+//     it gets one of them back.
 //
 // A doubt about one node is answered for all keys, as that about a single Redis is.
 
@@ -61,15 +63,6 @@ type Cluster struct {
 type watched struct {
 	Member
 	watch *Watch
-}
-
-// lineage is what is known of a master, and of the data that it has.
-type lineage struct {
-	known
-	// Slots are those whose data was the master's when all was last known to be well.
-	Slots SlotSet `json:"slots"`
-	// held is the stamp that this process has last seen in it.
-	held string
 }
 
 // NewCluster returns a watch of a cluster. Of d, Redis and Moved are not used. It asks nothing before [Cluster.Run].
@@ -241,7 +234,7 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 		c.nodes[m.ID] = is
 		return true, nil
 	}
-	is.Slots = was.Slots
+	is.Slots, is.Gave, is.Old = was.Slots, was.Gave, was.Old
 	if s.stamp.is == unsure && is.Run == was.Run {
 		is.held = was.held
 	}
@@ -252,6 +245,7 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 	if why == "" && s.stamp.is == another && m.watch.stamp.known() == s.stamp.before {
 		why = "the stamp that freshet keeps in it is an older one"
 	}
+	is.cameBack(why, was, s, &m.Slots)
 	switch {
 	case why == "" || is.Slots.isEmpty() && m.Slots.isEmpty():
 		m.watch.stamp.confirm(s.stamp)
@@ -293,6 +287,9 @@ func (c *Cluster) meet(ctx context.Context, m *watched, s seen, is *lineage) err
 	}
 	if is.Slots.isEmpty() || s.keys == 0 || s.loaded == 0 && s.parent == "" {
 		is.Slots = SlotSet{}
+		if m.Slots.isEmpty() && s.keys != 0 && (s.loaded != 0 || s.parent != "") {
+			is.Old.fill()
+		}
 		m.watch.stamp.confirm(s.stamp)
 		return nil
 	}
@@ -304,7 +301,7 @@ func (c *Cluster) meet(ctx context.Context, m *watched, s seen, is *lineage) err
 		return err
 	}
 	for _, n := range c.nodes {
-		n.Slots = n.Slots.without(&is.Slots)
+		n.give(n.Slots.and(&is.Slots))
 	}
 	m.watch.stamp.adopt(s.stamp)
 	return nil
@@ -337,12 +334,18 @@ func (c *Cluster) settle(ctx context.Context, fine map[string]bool) (changed boo
 					return changed, err
 				}
 			}
-			from.Slots = from.Slots.without(&came)
+			from.give(came)
 		}
-		if !gained.isEmpty() {
-			is.Slots.add(&gained)
-			changed = true
+		if gained.isEmpty() {
+			continue
 		}
+		if old := gained.and(&is.Old); !old.isEmpty() {
+			if err := c.regained(ctx, m, old.Len()); err != nil {
+				return changed, err
+			}
+		}
+		is.gain(gained)
+		changed = true
 	}
 	for id, n := range c.nodes {
 		if n.Slots.isEmpty() && !listed[id] {

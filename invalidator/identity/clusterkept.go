@@ -80,6 +80,15 @@ func (c *Cluster) lost(ctx context.Context, m *watched, from *lineage, slots int
 	})
 }
 
+// regained records that a master has got slots of which it may have old keys.
+func (c *Cluster) regained(ctx context.Context, m *watched, slots int) error {
+	return c.record(ctx, doubt.Doubt{
+		Cause: alarm.RedisChanged, Subject: m.watch.options.Address,
+		Message: fmt.Sprintf("redis %s has got %d slots that another master had, and may have kept old keys in them: it came "+
+			"back with data of before it gave them away, or brought data of its own", m.watch.options.Address, slots),
+	})
+}
+
 func (c *Cluster) record(ctx context.Context, d doubt.Doubt) error {
 	d.Source, d.Group = c.options.Source, c.options.Group
 	return c.deps.Doubts.Record(ctx, d)

@@ -122,6 +122,10 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 	empty.loaded = 0
 	again := full("other")
 	again.run, again.uptime = "run again", 0
+	cleared := again
+	cleared.keys, cleared.loaded = 0, 0
+	none := empty
+	none.keys = 0
 	one, other := answer{"one", "0-9", full("one"), "a", heard}, answer{"other", "10-19", full("other"), "b", heard}
 	quiet := answer{id: "one", slots: "0-9", how: silent}
 	for name, c := range map[string]struct {
@@ -161,7 +165,7 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 			[][]answer{
 				{one, {"new", "", full("new"), "", heard}, other},
 				{{"one", "0-4", one.server, "a", heard}, {"new", "5-9", full("new"), "", heard}, other},
-			}, nil,
+			}, []string{""},
 		},
 		"slots come from a node that is silent for a while": {
 			[][]answer{
@@ -197,6 +201,47 @@ func TestWhatOfAClusterIsInDoubt(t *testing.T) {
 				{one, other, {"new", "", empty, "", heard}},
 				{one, other, {"new", "", full("another"), "", heard}},
 				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", full("another"), "", heard}},
+			}, []string{""},
+		},
+		"an empty node has been seen, and keys come to it before their slots do": {
+			[][]answer{
+				{one, other, {"new", "", none, "", heard}},
+				{one, other, {"new", "", empty, "", heard}},
+				{{"one", "0-4", one.server, "a", heard}, other, {"new", "5-9", empty, "", heard}},
+			}, nil,
+		},
+		"a slot goes and comes back": {
+			[][]answer{
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", other.server, "b", heard}},
+				{one, other},
+			}, nil,
+		},
+		"a slot goes, a master comes back with older data, and so does the slot": {
+			[][]answer{
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", other.server, "b", heard}},
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", again, "b", heard}},
+				{one, {"other", "10-19", again, "b", heard}},
+			}, []string{"b", ""},
+		},
+		"a slot goes, a replica is promoted, and the slot comes back": {
+			[][]answer{
+				{{"one", "0-8", one.server, "a", heard}, {"other", "9-19", other.server, "b", heard}},
+				{{"heir", "0-8", heir, "a", heard}, {"other", "9-19", other.server, "b", heard}},
+				{{"heir", "0-9", heir, "a", heard}, other},
+			}, []string{"a", ""},
+		},
+		"a slot goes, a master comes back with older data, and another slot comes": {
+			[][]answer{
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", other.server, "b", heard}},
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", again, "b", heard}},
+				{{"one", "0-8 10", one.server, "a", heard}, {"other", "9 11-19", again, "b", heard}},
+			}, []string{"b"},
+		},
+		"a slot goes, a master comes back without data, and so does the slot": {
+			[][]answer{
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", other.server, "b", heard}},
+				{{"one", "0-10", one.server, "a", heard}, {"other", "11-19", cleared, "b", heard}},
+				{one, {"other", "10-19", cleared, "b", heard}},
 			}, nil,
 		},
 		"a node is another server and has got slots": {

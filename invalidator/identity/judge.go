@@ -37,10 +37,16 @@ func suspicion(was known, s server, now time.Time) string {
 	case s.parent != "" && s.parent == was.Repl:
 		return "a replica has taken the place of its master, and may lack the last deletes, since Redis replicates without " +
 			"waiting"
-	case s.loaded == 0 && s.parent == "" && s.uptime <= now.Sub(was.Seen)+tick:
+	case s.loaded == 0 && s.parent == "" && !stranger(was, s, now):
 		return "" // it was started since, and began with nothing
-	case s.uptime <= now.Sub(was.Seen)+tick:
+	case !stranger(was, s, now):
 		return "it was restarted, and has read back what it had saved, which may be from before the last deletes"
 	}
 	return "another server answers at this address, and nothing says that the deletes reached it"
+}
+
+// stranger reports whether s has data of which nothing is known: it is neither the server that it was, nor was its
+// replica, nor has been started since.
+func stranger(was known, s server, now time.Time) bool {
+	return was.Run != s.run && (s.parent == "" || s.parent != was.Repl) && s.uptime > now.Sub(was.Seen)+tick
 }

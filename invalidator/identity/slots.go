@@ -48,6 +48,12 @@ func (s *SlotSet) add(o *SlotSet) {
 	}
 }
 
+func (s *SlotSet) fill() {
+	for i := range s {
+		s[i] = ^uint64(0)
+	}
+}
+
 // MarshalText implements [encoding.TextMarshaler]: 0-5460 7000.
 func (s SlotSet) MarshalText() ([]byte, error) {
 	var text []byte

@@ -265,6 +265,35 @@ func TestExpireShortensAndNeverLengthens(t *testing.T) {
 	})
 }
 
+// A counter may be an older one: of data that Redis came back with, or of a replica that was promoted. A reader that
+// has read the later one before, and stores a page of then, must not find that its generation comes again.
+func TestACounterOfBeforeDoesNotComeToAGenerationOfBeforeAgain(t *testing.T) {
+	both(t, func(r *rig) {
+		it := &Item{Key: "k", Action: event.ActionIncr}
+		for _, of := range []int64{1, r.client.Time(r.Context()).Val().Add(-time.Minute).UnixMilli()} {
+			r.redis("set", "k", of, "ex", 3600)
+			for range 5 {
+				r.do(it)
+			}
+			later, err := r.client.Get(r.Context(), "k").Int64()
+			if err != nil {
+				r.Error(err)
+			}
+			for r.client.Time(r.Context()).Val().UnixMilli() <= later {
+				continue // it was raised more than a thousand times a second
+			}
+			r.redis("set", "k", of, "keepttl")
+			r.do(it)
+			if is, err := r.client.Get(r.Context(), "k").Int64(); is <= later || err != nil {
+				r.Errorf("the counter of before was %d later, and is %d, %v", later, is, err)
+			}
+			if left := r.redis("ttl", "k").(int64); left <= 0 {
+				r.Errorf("its time to live is %d", left)
+			}
+		}
+	})
+}
+
 func TestACounterBeginsAtRedisTimeAndRises(t *testing.T) {
 	both(t, func(r *rig) {
 		it := &Item{Key: "k", Action: event.ActionIncr}
@@ -284,8 +313,13 @@ func TestACounterBeginsAtRedisTimeAndRises(t *testing.T) {
 		if after := now(); first < before || first > after {
 			r.Errorf("%d is not between %d and %d", first, before, after)
 		}
-		if r.do(it); read() != first+1 {
+		if r.do(it); read() <= first {
 			r.Errorf("%d follows %d", read(), first)
+		}
+		const high = 99_999_999_999_999 // no clock begins there
+		r.redis("set", "k", high)
+		if r.do(it); read() != high+1 {
+			r.Errorf("%d follows %d", read(), high)
 		}
 		for _, words := range [][]any{{"set", "k", "text"}, {"set", "k", "9223372036854775807"}, {"sadd", "k", "m"}} {
 			r.redis("unlink", "k")

@@ -28,21 +28,39 @@ const (
 
 // bare reads the binlog from its first file to the end, and returns how long that took. It must have seen so many rows.
 func bare(ctx context.Context, source *testbed.Server, target string, rows int) (time.Duration, error) {
+	w := newKeyWriters()
+	run := func(ctx context.Context, g *errgroup.Group) {
+		for range bareWriters {
+			g.Go(func() error { return w.unlinkAll(ctx, target) })
+		}
+	}
+	return bareTo(ctx, source, w, run, rows)
+}
+
+// keySink takes the keys that the bare probe finds.
+type keySink interface {
+	// send takes keys as long as there are at least n, and returns the others.
+	send(ctx context.Context, keys []string, n int) ([]string, error)
+	// close says that no more come.
+	close()
+}
+
+// bareTo is bare with a sink, whose goroutines run starts.
+func bareTo(
+	ctx context.Context, source *testbed.Server, to keySink, run func(context.Context, *errgroup.Group), rows int,
+) (time.Duration, error) {
 	d, err := openDump(source)
 	if err != nil {
 		return 0, err
 	}
-	w := newKeyWriters()
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, d.close)()
 	defer d.close()
-	for range bareWriters {
-		g.Go(func() error { return w.unlinkAll(ctx, target) })
-	}
+	run(ctx, g)
 	start := time.Now()
-	p := bareProbe{dump: d, writers: w, wanted: map[uint64]*layout{}}
+	p := bareProbe{dump: d, writers: to, wanted: map[uint64]*layout{}}
 	g.Go(func() error {
-		defer close(w.full)
+		defer to.close()
 		return p.read(ctx)
 	})
 	err = g.Wait()
@@ -96,10 +114,12 @@ func (w keyWriters) send(ctx context.Context, keys []string, n int) ([]string, e
 	return keys, nil
 }
 
+func (w keyWriters) close() { close(w.full) }
+
 type bareProbe struct {
 	dump    *dump
 	seen    int // rows
-	writers keyWriters
+	writers keySink
 	wanted  map[uint64]*layout // nil for tables that are not the benchmark's
 	keys    []string
 	key     []byte

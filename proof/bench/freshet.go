@@ -21,6 +21,7 @@ type setting struct {
 	start        string   // empty: now
 	secondDelete string   // empty: none
 	mappings     string   // empty: productKeys
+	redis        string   // as the configuration has it; empty: the one that all sections share
 	more         string   // further lines of the configuration
 }
 
@@ -62,9 +63,12 @@ func (b *benchmark) kafkaLog(ctx context.Context, topic, more string) (string, e
 // command returns freshet run as users run it, with a configuration, and a store or a source's name, of its own, so
 // that it begins where its start says.
 func (b *benchmark) command(ctx context.Context, s setting, flags ...string) (*exec.Cmd, error) {
-	rdb, err := b.redisServer(ctx)
-	if err != nil {
-		return nil, err
+	if s.redis == "" {
+		rdb, err := b.redisServer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.redis = fmt.Sprintf("{addresses: [%q]}", rdb.Addr)
 	}
 	dir, err := os.MkdirTemp(b.dir, "run")
 	if err != nil {
@@ -78,13 +82,13 @@ func (b *benchmark) command(ctx context.Context, s setting, flags ...string) (*e
 		return nil, err
 	}
 	text := fmt.Sprintf(`source: {name: %q, addresses: [%q], user: root, start: %q}
-redis: {addresses: [%q]}
+redis: %s
 eventlog: %s
 admin: {listen: none}
 log: {level: warn}
 invalidator: {second_delete: %s}
 %smappings:
-%s`, filepath.Base(dir), s.source.Addr, orElse(s.start, "now"), rdb.Addr, log, orElse(s.secondDelete, "none"), s.more, orElse(s.mappings, productKeys))
+%s`, filepath.Base(dir), s.source.Addr, orElse(s.start, "now"), s.redis, log, orElse(s.secondDelete, "none"), s.more, orElse(s.mappings, productKeys))
 	file := filepath.Join(dir, "freshet.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

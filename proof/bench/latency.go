@@ -147,7 +147,7 @@ func (b *benchmark) watched(ctx context.Context, f func(*testbed.Server, *watch)
 	if err := b.populate(ctx); err != nil {
 		return err
 	}
-	w, err := newWatch(ctx, b.redis.Client(), "product:", b.workload.rows)
+	w, err := newWatch(ctx, "product:", b.workload.rows, b.redis.Client())
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,8 @@ func (b *benchmark) sections() []*section {
 		b.backlogSection(),
 		b.liveSection(),
 		b.kafkaSection(),
+		b.clusterSection(),
+		b.clusterStoppedSection(),
 	}, b.decodeSections(), []*section{
 		b.latencySection(),
 		b.latencyBigSection(),

@@ -137,9 +137,21 @@ func (m memoryRun) run(ctx context.Context, b *benchmark, cmd *exec.Cmd, listen 
 
 // hang waits until nothing is read any more because a cap is reached, and stops Redis for a while.
 func (m memoryRun) hang(ctx context.Context, b *benchmark, listen string) error {
+	if err := awaitPaused(ctx, listen); err != nil {
+		return err
+	}
+	if err := b.redis.Pause(); err != nil {
+		return err
+	}
+	err := pause(ctx, m.away)
+	return errors.Join(err, b.redis.Resume())
+}
+
+// awaitPaused waits until keys wait, and nothing has changed for a while.
+func awaitPaused(ctx context.Context, listen string) error {
 	const still = time.Second
 	var last progress
-	for since := time.Now(); last.Pending == 0 || time.Since(since) < still; {
+	for since := time.Now(); last.Pending+last.InFlight == 0 || time.Since(since) < still; {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%w: the queues were never full", errInvalid)
 		}
@@ -147,11 +159,7 @@ func (m memoryRun) hang(ctx context.Context, b *benchmark, listen string) error 
 			last, since = now, time.Now()
 		}
 	}
-	if err := b.redis.Pause(); err != nil {
-		return err
-	}
-	err := pause(ctx, m.away)
-	return errors.Join(err, b.redis.Resume())
+	return nil
 }
 
 // progress is what a running freshet says of its work.

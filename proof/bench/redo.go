@@ -178,7 +178,7 @@ func (s setBack) latency(ctx context.Context, b *benchmark, f *forgetting, again
 	if err := pipeline(ctx, rdb, key, 1, s.spared); err != nil {
 		return nil, err
 	}
-	w, err := newWatch(ctx, rdb, "product:", s.spared)
+	w, err := newWatch(ctx, "product:", s.spared, rdb)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func rebalance(ctx context.Context, f *fleet, length time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWatch(ctx, f.redis[0].Client(), "product:", f.b.workload.rows)
+	w, err := newWatch(ctx, "product:", f.b.workload.rows, f.redis[0].Client())
 	if err != nil {
 		return nil, err
 	}

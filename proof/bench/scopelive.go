@@ -135,7 +135,7 @@ func (c cached) latency(ctx context.Context, b *benchmark, p pace, scoped bool) 
 	if err := pipeline(ctx, rdb, live, 1, rows+1); err != nil {
 		return nil, err
 	}
-	w, err := newWatch(ctx, rdb, prefix, rows)
+	w, err := newWatch(ctx, prefix, rows, rdb)
 	if err != nil {
 		return nil, err
 	}

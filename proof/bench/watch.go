@@ -16,26 +16,43 @@ import (
 type watch struct {
 	begin time.Time
 	gone  []atomic.Int64 // by the row's id: nanoseconds after begin, 0 while the key is there
+	on    []*watchedServer
+}
+
+// watchedServer is one server, of one or more, that a watch listens to.
+type watchedServer struct {
 	rdb   *redis.Client
 	sub   *redis.PubSub
 	ended chan error
 }
 
-// newWatch begins to watch the keys of the rows 1 to rows: the prefix and the row's id. Close it.
-func newWatch(ctx context.Context, rdb *redis.Client, prefix string, rows int) (*watch, error) {
-	w := &watch{begin: time.Now(), gone: make([]atomic.Int64, rows+1), rdb: rdb, ended: make(chan error, 1)}
+// newWatch begins to watch the keys of the rows 1 to rows: the prefix and the row's id. They are on one server, or on
+// several. Close it.
+func newWatch(ctx context.Context, prefix string, rows int, on ...*redis.Client) (*watch, error) {
+	w := &watch{begin: time.Now(), gone: make([]atomic.Int64, rows+1)}
+	for _, rdb := range on {
+		if err := w.listen(ctx, rdb, prefix); err != nil {
+			return nil, errors.Join(err, w.close(ctx))
+		}
+	}
+	return w, nil
+}
+
+func (w *watch) listen(ctx context.Context, rdb *redis.Client, prefix string) error {
 	if err := rdb.ConfigSet(ctx, "notify-keyspace-events", "Eg").Err(); err != nil {
-		return nil, err
+		return err
 	}
-	w.sub = rdb.Subscribe(ctx, "__keyevent@0__:del")
-	if _, err := w.sub.Receive(ctx); err != nil { // the subscription's confirmation
-		return nil, errors.Join(err, w.sub.Close())
+	sub := rdb.Subscribe(ctx, "__keyevent@0__:del")
+	if _, err := sub.Receive(ctx); err != nil { // the subscription's confirmation
+		return errors.Join(err, sub.Close())
 	}
+	one := &watchedServer{rdb: rdb, sub: sub, ended: make(chan error, 1)}
+	w.on = append(w.on, one)
 	go func() {
 		for {
-			m, err := w.sub.ReceiveMessage(ctx)
+			m, err := sub.ReceiveMessage(ctx)
 			if err != nil {
-				w.ended <- err
+				one.ended <- err
 				return
 			}
 			at := int64(time.Since(w.begin))
@@ -44,13 +61,16 @@ func newWatch(ctx context.Context, rdb *redis.Client, prefix string, rows int) (
 			}
 		}
 	}()
-	return w, nil
+	return nil
 }
 
-func (w *watch) close(ctx context.Context) error {
-	err := w.sub.Close()
-	<-w.ended
-	return errors.Join(err, w.rdb.ConfigSet(context.WithoutCancel(ctx), "notify-keyspace-events", "").Err())
+func (w *watch) close(ctx context.Context) (err error) {
+	for _, one := range w.on {
+		err = errors.Join(err, one.sub.Close())
+		<-one.ended
+		err = errors.Join(err, one.rdb.ConfigSet(context.WithoutCancel(ctx), "notify-keyspace-events", "").Err())
+	}
+	return err
 }
 
 func (w *watch) isGone(id int) bool { return w.gone[id].Load() != 0 }

@@ -22,6 +22,8 @@ type SentinelOptions struct {
 	Quorum int
 	// Password is what clients and other sentinels must give; empty: none.
 	Password string
+	// MasterUser and MasterPassword are what it logs in with at the master and its replicas; empty: it does not.
+	MasterUser, MasterPassword string
 }
 
 // Sentinel is a running Redis Sentinel.
@@ -80,6 +82,9 @@ func StartSentinel(ctx context.Context, o SentinelOptions) (*Sentinel, error) {
 		held.Port, s.Dir, o.Name, o.Master.Port, o.Quorum, o.Name, o.Name)
 	if o.Password != "" {
 		text += fmt.Sprintf("requirepass %s\n", o.Password)
+	}
+	if o.MasterUser != "" {
+		text += fmt.Sprintf("sentinel auth-user %s %s\nsentinel auth-pass %s %s\n", o.Name, o.MasterUser, o.Name, o.MasterPassword)
 	}
 	file := filepath.Join(s.Dir, "sentinel.conf") // it writes down there what it has learned
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
