@@ -42,7 +42,7 @@ test-freshet:
 test-modules:
 	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...); done
 
-## versions: what speaks to the servers most, with the versions that FRESHET_TEST_MARIADB_HOME, FRESHET_TEST_REDIS_HOME and
+## versions: what speaks to the servers most, on the versions that FRESHET_TEST_MARIADB_HOME, FRESHET_TEST_REDIS_HOME and
 ## FRESHET_TEST_MYSQL_HOME name
 versions:
 	$(TESTED) -parallel 4 -skip Mutant ./canal/... ./invalidator/... ./app/operate ./proof/e2e
