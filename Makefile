@@ -10,7 +10,7 @@ LINT := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GO) tool -modfile=lint.mo
 # The files whose form lint asks about.
 FORMED = $$(find . -name '*.go' | grep -v /testdata/)
 
-.PHONY: demo demo-kafka test test-freshet test-modules soak bench build servers vet lint staticcheck format
+.PHONY: demo demo-kafka test versions test-freshet test-modules soak bench build servers vet lint staticcheck format
 
 ## demo: a shop whose cache stays fresh through a kill -9, and a Redis with older data (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
@@ -42,6 +42,11 @@ test-freshet:
 # Next to freshet's own tests, one package at a time: they wait most of the time.
 test-modules:
 	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...); done
+
+## versions: what speaks to the servers most, on the versions that FRESHET_TEST_MARIADB_HOME, FRESHET_TEST_REDIS_HOME and
+## FRESHET_TEST_MYSQL_HOME name
+versions:
+	$(TESTED) -parallel 4 -skip Mutant ./canal/... ./invalidator/... ./app/operate ./proof/e2e
 
 ## vet: the compiler's and vet's complaints. -race: what it compiles for that is what the tests need
 vet:

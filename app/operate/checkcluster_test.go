@@ -72,7 +72,7 @@ func TestCheckLooksAtEachNodeOfACluster(t *testing.T) {
 	ok := found(t, c, OK)
 	says(t, ok, "the redis cluster has 3 masters with slots: ", "redis takes rebuild, hash")
 	for _, addr := range at {
-		says(t, ok, "redis "+addr+" is version ")
+		says(t, ok, "redis "+addr+" is ")
 	}
 	if n := strings.Count(ok, "redis takes rebuild"); n != 1 {
 		t.Errorf("what is so of all nodes is said %d times: %s", n, ok)

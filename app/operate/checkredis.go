@@ -112,7 +112,9 @@ func checkInfo(ctx context.Context, c *config.Config, r *Report, s *redisServer)
 	if c.EventLog.Kind == config.EventLogEmbedded {
 		checkStamp(ctx, c, r, s)
 	}
-	r.add(OK, fmt.Sprintf("redis %s is version %s, a %s, and takes UNLINK", s.at, v["redis_version"], v["role"]), "")
+	product, version := redisProduct(v)
+	r.add(OK, fmt.Sprintf("redis %s is %s %s, a %s, and takes UNLINK%s", s.at, product, version, v["role"],
+		untried(product, version)), "")
 	checkReplicas(ctx, c, r, s, v["connected_slaves"])
 	if policy := v["maxmemory_policy"]; policy == "noeviction" && v["maxmemory"] != "0" {
 		r.add(Warn, fmt.Sprintf("redis %s: maxmemory_policy is noeviction: when Redis is full your fills fail; a cache wants "+

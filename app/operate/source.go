@@ -44,8 +44,7 @@ func checkSource(ctx context.Context, c *config.Config, r *Report) []*event.Tabl
 		r.add(Fail, err.Error(), "is source.addresses right, is the server up, and may source.user log in from here?")
 		return nil
 	}
-	r.add(OK, fmt.Sprintf("source %s is %s %s, server %s", o.Servers.Current(), info.Flavor, info.Version,
-		info.Server), "")
+	r.add(OK, fmt.Sprintf("source %s is %s", o.Servers.Current(), sourceLine(info)), "")
 	checkServers(ctx, o, r)
 	if !info.LogBin {
 		fix := "start it with log_bin: [mysqld] log-bin=binlog server-id=1"

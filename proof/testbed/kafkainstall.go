@@ -196,5 +196,5 @@ func initKafka(ctx context.Context, p *program, dir string) error {
 	}
 	defer os.Remove(file)
 	argv := append([]string{}, p.argv...)
-	return initialise(ctx, append(argv, "kafka.tools.StorageTool", "format", "-t", kafkaUUID(), "-c", file))
+	return initialise(ctx, append(argv, "kafka.tools.StorageTool", "format", "-t", kafkaUUID(), "-c", file), nil)
 }

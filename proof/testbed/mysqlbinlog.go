@@ -21,7 +21,7 @@ func MySQLBinlog(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProgram(ctx, "mysqlbinlog", append(sidLoader(root), root+"/usr/bin/mysqlbinlog"), nil)
+	p, err := newProgram(ctx, "mysqlbinlog", append(systemLoader(root), root+"/usr/bin/mysqlbinlog"), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func MySQLSuites(ctx context.Context, scratch string) (*Suites, error) {
 	base := dir + "/usr/lib/mysql-test"
 	s := &Suites{
 		base: base, main: "t", scratch: scratch, mysql: true,
-		runner: append(sidLoader(root), base+"/bin/mysqltest", "--no-defaults"),
+		runner: append(systemLoader(root), base+"/bin/mysqltest", "--no-defaults"),
 	}
 	return s, s.scratches()
 }

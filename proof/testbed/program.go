@@ -15,6 +15,7 @@ type program struct {
 	name    string   // mysqld, mariadbd, redis-server
 	argv    []string // how to call it, before any option
 	args    []string // options that say where its files are
+	home    string   // the directory that its bin or sbin is in; "": as on this machine
 	version string   // as it says itself: 9.7.4, 10.11.19, 7.0.15
 
 	// initData makes a new data directory; nil where none is needed.
@@ -56,32 +57,39 @@ func missing(program, variable string) func(why error) error {
 	}
 }
 
-// mysql finds MySQL: on PATH, unless that is MariaDB's link; else in the sid directory.
+// mysql finds MySQL: where the user names it, on PATH unless that is MariaDB's link, else in the sid directory.
 func (in *installer) mysql(ctx context.Context) (*program, error) {
-	if path, ok := lookPath("mysqld"); ok {
-		out, err := exec.CommandContext(ctx, path, "--version").Output()
-		if err == nil && !strings.Contains(string(out), "MariaDB") {
-			p, err := newProgram(ctx, "mysqld", []string{path}, nil)
-			if err == nil {
-				p.initData = initMySQL
-			}
-			return p, err
+	p, err := named(ctx, EnvMySQLHome, "mysqld", "mysqld")
+	if p == nil && err == nil {
+		p = mysqlOnPath(ctx)
+	}
+	if p == nil && err == nil {
+		var root string
+		if root, err = in.sidDir(ctx, "mysqld", EnvMySQL); err == nil {
+			p, err = programIn(ctx, root, "mysqld", "mysqld")
 		}
 	}
-	root, err := in.sidDir(ctx, "mysqld", EnvMySQL)
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProgram(ctx, "mysqld", append(sidLoader(root), root+"/usr/sbin/mysqld"), []string{
-		"--basedir=" + root + "/usr",
-		"--plugin-dir=" + root + "/usr/lib/mysql/plugin",
-		"--lc-messages-dir=" + root + "/usr/share/mysql",
-		"--character-sets-dir=" + root + "/usr/share/mysql/charsets",
-	})
-	if err == nil {
-		p.initData = initMySQL
+	if p.home != "" {
+		p.args = databaseFiles(p.home)
 	}
-	return p, err
+	p.initData = initMySQL
+	return p, nil
+}
+
+// mysqlOnPath finds MySQL on PATH; nil: it is not there, or what has its name is MariaDB.
+func mysqlOnPath(ctx context.Context) *program {
+	path, ok := lookPath("mysqld")
+	if !ok {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil || strings.Contains(string(out), "MariaDB") {
+		return nil
+	}
+	return &program{name: "mysqld", argv: []string{path}, version: versionPattern.FindString(string(out))}
 }
 
 // sidDir returns the directory with Debian sid, and makes it first if need be.
@@ -100,19 +108,14 @@ func (in *installer) sidDir(ctx context.Context, name, variable string) (string,
 	})
 }
 
-// sidLoader calls a program in the sid directory with that system's own libraries. Unlike
-// chroot it needs neither root nor mounts, and the program sees this machine's files.
-func sidLoader(root string) []string {
-	loader, _ := filepath.Glob(root + "/usr/lib/*/ld-linux-*.so.*")
-	if len(loader) == 0 {
-		return nil // then the program's own start says what is wrong
-	}
-	libs := filepath.Dir(loader[0])
-	return []string{loader[0], "--library-path", libs + ":" + root + "/usr/lib/mysql/private"}
-}
-
-// mariadb finds MariaDB on PATH, where it is installed if need be.
+// mariadb finds MariaDB: where the user names it, else on PATH, where it is installed if need be.
 func (in *installer) mariadb(ctx context.Context) (*program, error) {
+	if p, err := named(ctx, EnvMariaDBHome, "mariadbd", "mariadbd"); p != nil || err != nil {
+		if err == nil {
+			p.args, p.initData = databaseFiles(p.home), bootstrapMariaDB
+		}
+		return p, err
+	}
 	present := func() bool {
 		_, server := lookPath("mariadbd")
 		_, install := lookPath("mariadb-install-db")
@@ -133,9 +136,12 @@ func (in *installer) mariadb(ctx context.Context) (*program, error) {
 	return p, err
 }
 
-// redis finds Redis on PATH, else redis-check-rdb, which is the same program and serves when
-// it is called by the name redis-server.
+// redis finds Redis or Valkey where the user names it, Redis on PATH, else redis-check-rdb, which is the same program and
+// serves when it is called by the name redis-server.
 func (in *installer) redis(ctx context.Context) (*program, error) {
+	if p, err := named(ctx, EnvRedisHome, "redis-server", "redis-server", "valkey-server"); p != nil || err != nil {
+		return p, err
+	}
 	if path, ok := lookPath("redis-server"); ok {
 		return newProgram(ctx, "redis-server", []string{path}, nil)
 	}
@@ -160,9 +166,7 @@ func (in *installer) redis8(ctx context.Context) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Called through the loader, the program does not see the name of the link: it goes by argv[0].
-	loader := append(sidLoader(root), "--argv0", "redis-server")
-	return newProgram(ctx, "redis-server", append(loader, root+"/usr/bin/redis-server"), nil)
+	return programIn(ctx, root, "redis-server", "redis-server")
 }
 
 // redisLink makes the link by whose name redis-check-rdb becomes the server.

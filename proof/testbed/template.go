@@ -106,7 +106,7 @@ func initMySQL(ctx context.Context, p *program, dir string) error {
 	argv = append(argv, "--no-defaults", "--initialize-insecure", "--datadir="+dir, "--init-file="+initFile)
 	argv = append(argv, p.args...)
 	argv = append(argv, mysqlSmall...)
-	return initialise(ctx, append(argv, asUser()...))
+	return initialise(ctx, append(argv, asUser()...), nil)
 }
 
 // initMariaDB makes a MariaDB data directory with a root user without password.
@@ -118,11 +118,14 @@ func initMariaDB(ctx context.Context, _ *program, dir string) error {
 		"--datadir=" + dir,
 	}
 	argv = append(argv, mariaDBSmall...)
-	return initialise(ctx, append(argv, asUser()...))
+	return initialise(ctx, append(argv, asUser()...), nil)
 }
 
-func initialise(ctx context.Context, argv []string) error {
-	if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+// initialise runs what makes a data directory; it reads the statements, if there are any.
+func initialise(ctx context.Context, argv []string, statements io.Reader) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin = statements
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("testbed: %s: %w\n%s", strings.Join(argv, " "), err, lastBytes(out, logTailBytes))
 	}
 	return nil
