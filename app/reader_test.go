@@ -218,7 +218,8 @@ func TestAMappingThatDoesNotFitATableStopsOnlyItself(t *testing.T) {
 		t.Errorf("needs %v, %v", needs, err)
 	}
 	records := r.troubles.doubts.List()
-	if len(records) != 1 || records[0].Cause != alarm.MappingUnfit || !slices.Equal(records[0].Tables, []string{"shop.product"}) ||
+	if len(records) != 1 || records[0].Cause != alarm.MappingUnfit ||
+		!slices.Equal(records[0].Tables, []string{"shop.product"}) ||
 		!strings.Contains(records[0].Message, "table shop.product") ||
 		!strings.Contains(records[0].Message, "no column sku") {
 		t.Errorf("alarms %+v", records)

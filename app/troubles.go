@@ -32,7 +32,8 @@ type troubles struct {
 	unnamed int
 	// seen takes each definition of a mapped table; nil: nobody wants them.
 	seen *definitions
-	// heals says that the rows are those of the live stream: a definition that is right ends what is in doubt of its table.
+	// heals says that the rows are those of the live stream: a definition that is right ends what is in doubt of its
+	// table.
 	heals bool
 }
 

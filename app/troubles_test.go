@@ -349,7 +349,8 @@ func TestATableThatFitsAgainIsForgottenByItself(t *testing.T) {
 	}
 	x.heals = true
 	bind(product, nil)
-	if want := []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.product] 200"}; !slices.Equal(asked(), want) {
+	want := []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.product] 200"}
+	if !slices.Equal(asked(), want) {
 		t.Fatalf("answered %v, want %v", asked(), want)
 	}
 	before := x.doubts.List()
@@ -357,7 +358,8 @@ func TestATableThatFitsAgainIsForgottenByItself(t *testing.T) {
 		t.Errorf("asked for once more: %+v", x.doubts.List())
 	}
 	must(t, x.fitAll(t.Context(), []*event.Table{product, other}, []misfit{{Problem: noSKU[0]}, {product, noSKU[0]}}))
-	if want := []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.other] 200"}; !slices.Equal(asked(), want) {
+	want = []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.other] 200"}
+	if !slices.Equal(asked(), want) {
 		t.Errorf("at a start: answered %v, want %v", asked(), want)
 	}
 }

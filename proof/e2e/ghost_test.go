@@ -18,8 +18,9 @@ import (
 )
 
 // ghost does to a table what gh-ost does, statement by statement, as its v1.1.9 does (go/logic/applier.go,
-// go/sql/builder.go): it reads the changes of the table from the binlog and applies them to a copy, which then takes the
-// name of the table while two sessions hold it. v1.1.7 and older write the copy's rows with REPLACE: either is chosen.
+// go/sql/builder.go): it reads the changes of the table from the binlog and applies them to a copy, which then
+// takes the name of the table while two sessions hold it. v1.1.7 and older write the copy's rows with REPLACE:
+// either is chosen.
 type ghost struct {
 	*alteration
 	of, copy, log, old string // the tables, as gh-ost quotes them
@@ -219,8 +220,8 @@ func (g *ghost) values(row []any) (all []any) {
 	return all
 }
 
-// cutOver swaps the tables: one session locks the table and a magic one of the name that the table will get, another one
-// waits for it with the RENAME, and the first one then drops the magic table and unlocks.
+// cutOver swaps the tables: one session locks the table and a magic one of the name that the table will get, another
+// one waits for it with the RENAME, and the first one then drops the magic table and unlocks.
 func (g *ghost) cutOver() {
 	g.t.Helper()
 	ctx, db := g.t.Context(), g.source.DB()

@@ -7,9 +7,9 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// copyWithTriggers returns what runs pt-online-schema-change with --alter, statement by statement, as version 3.5.7 does
-// (bin/pt-online-schema-change): triggers write to the copy what clients write to the table, rows are copied in chunks,
-// and then the copy takes the name.
+// copyWithTriggers returns what runs pt-online-schema-change with --alter, statement by statement, as version
+// 3.5.7 does (bin/pt-online-schema-change): triggers write to the copy what clients write to the table, rows are
+// copied in chunks, and then the copy takes the name.
 func copyWithTriggers(alter string, columns ...string) func(*alteration) {
 	return func(a *alteration) {
 		a.t.Helper()

@@ -41,8 +41,8 @@ type remodel struct {
 type modelled struct {
 	*change
 	name string // of the table in shop, and what its keys begin with
-	// unread says that rows of before the change may be the first of the table that freshet reads, and that it may read them
-	// after the change: where the binlog names no columns, nobody knows then what they were.
+	// unread says that rows of before the change may be the first of the table that freshet reads, and that it may read
+	// them after the change: where the binlog names no columns, nobody knows then what they were.
 	unread bool
 }
 
@@ -203,8 +203,8 @@ func (r *remodel) change(m *modelled) {
 	if late {
 		r.binlog.Release()
 	}
-	r.t.Logf("%s: %s, read late: %v, unknown till then: %v", m.change.name, time.Since(began).Round(time.Millisecond), late,
-		m.unread)
+	took := time.Since(began).Round(time.Millisecond)
+	r.t.Logf("%s: %s, read late: %v, unknown till then: %v", m.change.name, took, late, m.unread)
 }
 
 // resetSession undoes what changes set: the connection goes back to where clients take theirs from.
@@ -222,8 +222,8 @@ type alteration struct {
 	conn  *sql.Conn
 }
 
-// do runs a statement; one that begins with ! may be refused. While clients replace rows, MySQL may find a key twice that
-// it makes online: then it is made again.
+// do runs a statement; one that begins with ! may be refused. While clients replace rows, MySQL may find a key twice
+// that it makes online: then it is made again.
 func (a *alteration) do(statement string) {
 	a.t.Helper()
 	s := strings.TrimPrefix(statement, "!")

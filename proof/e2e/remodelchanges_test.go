@@ -280,7 +280,8 @@ func tablesSwap() []change {
 func standIns() []change {
 	return []change{
 		{name: "nothing done", do: []string{
-			"CREATE TABLE IF NOT EXISTS TABLE1 (" + reversed + modelKeys + ")", "CREATE TABLE TABLE1_k (" + reversed + modelKeys + ")",
+			"CREATE TABLE IF NOT EXISTS TABLE1 (" + reversed + modelKeys + ")",
+			"CREATE TABLE TABLE1_k (" + reversed + modelKeys + ")",
 			"CREATE TABLE IF NOT EXISTS TABLE1 LIKE TABLE1_k", "CREATE TABLE IF NOT EXISTS TABLE1 SELECT b, a FROM TABLE1_k",
 			"DROP TABLE TABLE1_k", "DROP TABLE IF EXISTS TABLE1_k", "!ALTER TABLE TABLE1 DROP COLUMN y",
 			"!CREATE TABLE TABLE1 (id INT)",

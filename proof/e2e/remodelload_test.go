@@ -92,7 +92,8 @@ func (r *remodel) statement(rnd *rand.Rand) string {
 	return "REPLACE " + into + row(id)
 }
 
-// read is cache-aside, slow on purpose. A value that is there must be of the right columns, whoever wrote it.
+// read is cache-aside, slow on purpose. A value that is there must be of the right columns, both from freshet and
+// from readers.
 func (r *remodel) read(ctx context.Context, m *modelled, rnd *rand.Rand) error {
 	key := fmt.Sprintf("%s:%d", m.name, 1+rnd.IntN(modelRows))
 	if rnd.IntN(4) == 0 {
