@@ -8,9 +8,10 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// From 11.7 on MariaDB makes a binlog file of its own of a transaction that is larger than binlog_large_commit_threshold
-// (MDEV-32014): it renames the file in which it kept the events, and fills the room before them. The positions that we add
-// up are still the server's, and a reader that begins in or after such a file finds its place.
+// From 11.7 on MariaDB makes a binlog file of its own of a transaction that is larger than
+// binlog_large_commit_threshold (MDEV-32014): it renames the file in which it kept the events, and fills the room
+// before them. The positions that we add up are still the server's, and a reader that begins in or after such a file
+// finds its place.
 func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const rows = 12_000
@@ -52,7 +53,8 @@ func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 			t.Fatalf("from %v: %v", e, err)
 		}
 		rest := late.texts()
-		if got, want := strings.Join(rest, "\n"), strings.Join(tail(texts, len(texts)-rowsBefore(r.recorder, i+1)), "\n"); got != want {
+		want := tail(texts, len(texts)-rowsBefore(r.recorder, i+1))
+		if strings.Join(rest, "\n") != strings.Join(want, "\n") {
 			t.Errorf("from %s: %d rows, which are others than those that follow", p.String(), len(rest))
 		}
 	}

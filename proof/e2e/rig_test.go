@@ -22,7 +22,7 @@ import (
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(testbed.WithServers(m))) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testbed.WithKafka(m)) }
 
 // rig is a database, a Redis, proxies in front of both, and freshet between the proxies.
 type rig struct {

@@ -18,8 +18,8 @@
 // process even when that is killed. The port stays reserved among all test processes of this user until the
 // instance is closed, so that a server can be killed and started again on it.
 //
-// In a package whose TestMain says [WithServers], tests have MySQL and MariaDB servers one after the other, each as if it
-// had just been started: what cannot be undone for sure costs a start.
+// In a package whose TestMain says [WithServers], tests have MySQL and MariaDB servers one after the other, each as
+// if it had just been started: what cannot be undone for sure costs a start.
 //
 // # Kafka
 //
