@@ -38,8 +38,8 @@ func sourceLine(info *canal.SourceInfo) string {
 	return fmt.Sprintf("%s %s, server %s%s", info.Flavor, info.Version, info.Server, untried(product, number))
 }
 
-// redisProduct returns which product a server is, by what it says of itself, and its version. Valkey calls itself a Redis
-// 7.2 for the sake of older clients.
+// redisProduct returns which product a server is, by what it says of itself, and its version. Valkey calls itself a
+// Redis 7.2 for the sake of older clients.
 func redisProduct(v map[string]string) (product, version string) {
 	if version := v["valkey_version"]; version != "" {
 		return "Valkey", version

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// The variables by which a user names another version of a server: the directory that it was unpacked or built in. That
-// may be a system of its own, such as debootstrap makes, which needs no chroot. All private servers of that kind are then
-// started from there. One that does not start fails the test: no other is looked for.
+// The variables by which a user names another version of a server: the directory that it was unpacked or built in.
+// That may be a system of its own, such as debootstrap makes, which needs no chroot. All private servers of that
+// kind are then started from there. One that does not start fails the test: no other is looked for.
 const (
 	EnvMySQLHome   = "FRESHET_TEST_MYSQL_HOME"
 	EnvMariaDBHome = "FRESHET_TEST_MARIADB_HOME"
@@ -35,8 +35,8 @@ func named(ctx context.Context, variable, name string, files ...string) (*progra
 	return p, nil
 }
 
-// programIn finds a program, by any of its file names, in a directory that is laid out as / or as /usr is, or that holds
-// the program itself. A system of its own is run by its own loader, with its own libraries: unlike chroot that needs
+// programIn finds a program, by any of its file names, in a directory that is laid out as / or as /usr is, or that
+// holds the program itself. A system of its own is run by its own loader, with its own libraries: unlike chroot that needs
 // neither root nor mounts, and the program sees this machine's files.
 func programIn(ctx context.Context, home, name string, files ...string) (*program, error) {
 	for _, dir := range []string{"usr/sbin", "usr/bin", "sbin", "bin", "libexec", "src", ""} {

@@ -136,8 +136,8 @@ func (in *installer) mariadb(ctx context.Context) (*program, error) {
 	return p, err
 }
 
-// redis finds Redis or Valkey where the user names it, Redis on PATH, else redis-check-rdb, which is the same program and
-// serves when it is called by the name redis-server.
+// redis finds Redis or Valkey where the user names it, Redis on PATH, else redis-check-rdb, which is the same program
+// and serves when it is called by the name redis-server.
 func (in *installer) redis(ctx context.Context) (*program, error) {
 	if p, err := named(ctx, EnvRedisHome, "redis-server", "redis-server", "valkey-server"); p != nil || err != nil {
 		return p, err
