@@ -9,8 +9,9 @@ import (
 )
 
 // From 11.7 on MariaDB makes a binlog file of its own of a transaction that is larger than
-// binlog_large_commit_threshold (MDEV-32014): it renames the file in which it kept the events, and fills the room before them. The positions that we
-// add up are still the server's, and a reader that begins in or after such a file finds its place.
+// binlog_large_commit_threshold (MDEV-32014): it renames the file in which it kept the events, and fills the room
+// before them. The positions that we add up are still the server's, and a reader that begins in or after such a file
+// finds its place.
 func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const rows = 12_000

@@ -36,8 +36,8 @@ func named(ctx context.Context, variable, name string, files ...string) (*progra
 }
 
 // programIn finds a program, by any of its file names, in a directory that is laid out as / or as /usr is, or that
-// holds the program itself. A system of its own is run by its own loader, with its own libraries: unlike chroot that needs
-// neither root nor mounts, and the program sees this machine's files.
+// holds the program itself. A system of its own is run by its own loader, with its own libraries: unlike chroot that
+// needs neither root nor mounts, and the program sees this machine's files.
 func programIn(ctx context.Context, home, name string, files ...string) (*program, error) {
 	for _, dir := range []string{"usr/sbin", "usr/bin", "sbin", "bin", "libexec", "src", ""} {
 		for _, file := range files {
