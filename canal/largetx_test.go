@@ -2,7 +2,7 @@ package canal
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/freshet/freshet/proof/testbed"
@@ -26,7 +26,8 @@ func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 	end := here(t, s)
 	own := s.QueryText(t, "select count(*) from information_schema.system_variables where "+
 		"variable_name = 'BINLOG_LARGE_COMMIT_THRESHOLD'")
-	if files := s.QueryText(t, "select substring_index(?, '.', -1) - substring_index(?, '.', -1)", end.File, began.File); (files > "2") != (own == "1") {
+	files := s.QueryText(t, "select substring_index(?, '.', -1) - substring_index(?, '.', -1)", end.File, began.File)
+	if (files > "2") != (own == "1") {
 		t.Fatalf("%s: the binlog has moved on by %s files", s.Version, files)
 	}
 	o := d.options()
@@ -54,7 +55,7 @@ func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 		}
 		rest := late.texts()
 		want := tail(texts, len(texts)-rowsBefore(r.recorder, i+1))
-		if strings.Join(rest, "\n") != strings.Join(want, "\n") {
+		if !slices.Equal(rest, want) {
 			t.Errorf("from %s: %d rows, which are others than those that follow", p.String(), len(rest))
 		}
 	}

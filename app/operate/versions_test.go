@@ -36,7 +36,8 @@ func TestCheckNamesVersionsThatWereNotTried(t *testing.T) {
 	}{
 		{map[string]string{"redis_version": "7.0.15"}, "Redis 7.0.15"},
 		{map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "9.1.2"}, "Valkey 9.1.2"},
-		{map[string]string{"redis_version": "7.2.4"}, "Redis 7.2.4; it was not tried, the tests run on Redis 7.0, 8.0 (docs/versions.md)"},
+		{map[string]string{"redis_version": "7.2.4"}, "Redis 7.2.4" +
+			"; it was not tried, the tests run on Redis 7.0, 8.0 (docs/versions.md)"},
 	} {
 		product, version := redisProduct(c.info)
 		if got := product + " " + version + untried(product, version); got != c.want {

@@ -10,8 +10,8 @@ import (
 )
 
 // The variables by which a user names another version of a server: the directory that it was unpacked or built in.
-// That may be a system of its own, such as debootstrap makes, which needs no chroot. All private servers of that kind
-// are then started from there. One that does not start fails the test: no other is looked for.
+// That may be a system of its own, such as debootstrap makes, which needs no chroot. All private servers of that
+// kind are then started from there. One that does not start fails the test: no other is looked for.
 const (
 	EnvMySQLHome   = "FRESHET_TEST_MYSQL_HOME"
 	EnvMariaDBHome = "FRESHET_TEST_MARIADB_HOME"
