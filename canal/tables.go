@@ -230,6 +230,9 @@ func (t *tables) charset(collation uint16) *charset.Charset {
 
 // parse reads a statement.
 func (t *tables) parse(h binlog.Header, q *binlog.Query) ddl.Statement {
+	if q.NotDone {
+		return ddl.Statement{Verb: ddl.Other}
+	}
 	server, _ := t.collations.ByID(uint32(q.ServerCharset))
 	st := ddl.Parse(q.SQL, &ddl.Session{
 		Schema: q.Schema, SQLMode: q.SQLMode, Charset: t.charset(q.Charset), ServerCharset: server.Charset,

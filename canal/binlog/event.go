@@ -46,7 +46,10 @@ type Query struct {
 	ServerCharset uint16
 	// ErrorCode is the error that the statement ended with on the source; 0: none.
 	ErrorCode uint16
-	ThreadID  uint32
+	// NotDone says that an ALTER TABLE only begins here, or has failed: with binlog_alter_two_phase, MariaDB logs it
+	// when it begins, and once more when it is done or has failed.
+	NotDone  bool
+	ThreadID uint32
 }
 
 // Bits of [Query].SQLMode that change how a statement is read. They are the same on MySQL and MariaDB.

@@ -13,6 +13,22 @@ const (
 	varCharset    = 4
 	varTimeZone   = 5
 	varCatalog    = 6
+	varTimeNames  = 7
+	varCollation  = 8
+	varTableMaps  = 9
+	varWritten    = 10
+	varInvoker    = 11
+	// MariaDB's own.
+	varMicroseconds = 128
+	varXID          = 129
+	varPhase        = 130
+)
+
+// The bits of varPhase that say that nothing is done yet, or that it was undone.
+// Source: MariaDB's log_event.h (Gtid_log_event::FL_START_ALTER_E1, FL_ROLLBACK_ALTER_E1).
+const (
+	phaseStart    = 1 << 1
+	phaseRollback = 1 << 3
 )
 
 // ParseQuery reads the body of a QUERY, of an EXECUTE_LOAD_QUERY, or of MariaDB's QUERY_COMPRESSED. The query's slices
@@ -75,6 +91,19 @@ func (q *Query) readVars(b []byte) {
 				q.Charset = binary.LittleEndian.Uint16(s)
 				q.ServerCharset = binary.LittleEndian.Uint16(s[4:]) // after collation_connection
 			}
+		case varTimeNames, varCollation:
+			c.skip(2)
+		case varTableMaps, varXID:
+			c.skip(8)
+		case varWritten:
+			c.skip(4)
+		case varInvoker: // user and host
+			c.skip(int(c.u8()))
+			c.skip(int(c.u8()))
+		case varMicroseconds:
+			c.skip(3)
+		case varPhase:
+			q.NotDone = c.u8()&(phaseStart|phaseRollback) != 0
 			return
 		default:
 			return

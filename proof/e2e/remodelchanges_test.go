@@ -54,6 +54,10 @@ var (
 	unseen    = []string{"definition_changed", "event_undecodable"}
 )
 
+// unread is what remains where a statement does not say what the columns are, and the table has others by the time that
+// the source is asked.
+var unread = []string{"event_undecodable"}
+
 // modelChanges are all changes that a kind of server knows.
 func modelChanges(flavor testbed.Flavor) []*change {
 	var all []*change
@@ -267,7 +271,7 @@ func tablesSwap() []change {
 			"DROP TABLE IF EXISTS TABLE1, TABLE1_none", "CREATE TABLE IF NOT EXISTS TABLE1 (" + modelColumns + modelKeys + ")",
 		}},
 		{name: "truncated", doubts: goes, do: []string{"TRUNCATE TABLE1", "ALTER TABLE TABLE1 MODIFY n INT NOT NULL DEFAULT 0 FIRST"}},
-		{name: "replaced", only: testbed.FlavorMariaDB, doubts: goes, do: []string{
+		{name: "replaced", only: testbed.FlavorMariaDB, doubts: append(unread, goes...), do: []string{
 			"CREATE OR REPLACE TABLE TABLE1 (" + reversed + modelKeys + ")", "CREATE TABLE TABLE1_k LIKE TABLE1",
 			"ALTER TABLE TABLE1_k MODIFY x VARCHAR(20) NOT NULL DEFAULT 'x0' FIRST", "CREATE OR REPLACE TABLE TABLE1 LIKE TABLE1_k",
 			"CREATE OR REPLACE TABLE TABLE1 (PRIMARY KEY (id)) SELECT b, a, id, x, n, c FROM TABLE1_k",
