@@ -256,7 +256,7 @@ func TestTheStreamFollowsAFailover(t *testing.T) {
 		if at := o.Servers.Current(); at != p.second.Addr {
 			t.Errorf("questions go to %s", at)
 		}
-		if doubts := r.doubts.List(); len(doubts) != 0 {
+		if doubts := r.doubts.List(); len(doubts) != 1 || doubts[0].Cause != alarm.SourceSplit {
 			t.Errorf("doubts %+v", doubts)
 		}
 	})

@@ -122,10 +122,14 @@ func TestNowIsWhatEverybodySees(t *testing.T) {
 				return err == nil && n == 1
 			})
 			r := reading(t, newRecorder(), d.options())
-			r.wantRows(d, "insert DB.t (2)")
+			want := []string{"insert DB.t (2)"}
+			if s.Flavor == testbed.FlavorMariaDB { // nobody knows what it is while one waits: it begins with the file before
+				want = []string{"insert DB.t (1)", "insert DB.t (2)"}
+			}
+			r.wantRows(d, want...)
 			testbed.Must(t, s.ReleaseCommits(t.Context()))
 			testbed.Must(t, <-committed)
-			r.await(t, "a mark over it", func() bool { return r.marked(r.rows[0].version) })
+			r.await(t, "a mark over it", func() bool { return r.marked(r.rows[len(want)-1].version) })
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/app"
+	"github.com/freshet/freshet/invalidator/identity"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -174,6 +175,10 @@ func TestOnAClusterASlotThatComesBackBringsNoStaleKey(t *testing.T) {
 		testbed.Must(t, s.client.Set(t.Context(), key, "old", 0).Err())
 		slot, has := ownerIn(t, s.cluster, key)
 		former, owner := s.cluster.Masters[has], s.cluster.Masters[(has+1)%3]
+		testbed.Eventually(t, patience, "the master was looked at: slots that it gave away before are not known", func() bool {
+			stamps, err := former.Client().Keys(t.Context(), "*"+identity.StampKey+"*").Result()
+			return err == nil && len(stamps) > 0
+		})
 		former.Do(t, "save")
 		s.cluster.Move(t, former, owner, slot)
 		s.write(id)

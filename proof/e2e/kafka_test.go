@@ -127,6 +127,7 @@ func TestSourcesShareATopicAndFailApart(t *testing.T) {
 	f := newFleet(t, testbed.MySQL(t), testbed.SharedKafka(t), 0, 2)
 	g := *f.rig
 	g.source = testbed.MariaDB(t)
+	g.mayRead("shop.*")
 	g.binlog = proxy.StartBinlog(t, g.source.Addr)
 	var journals [2]journal
 	for i, r := range []*rig{f.rig, &g} {
