@@ -165,48 +165,18 @@ func (r *reading) inspect(ctx context.Context) ([]*event.Table, error) {
 	return s.Tables, nil
 }
 
-// misfit is what keeps a mapping from working with a table; with none, if table is nil.
-type misfit struct {
-	table *event.Table
-	spec.Problem
-}
-
-func (m misfit) Error() string {
-	if m.table == nil {
-		return m.Problem.Error()
-	}
-	return fmt.Sprintf("table %s: %s", m.table, m.Problem)
-}
-
-// misfits returns what keeps mappings from working with these tables, which are all that they are for.
-func misfits(route *router.Router, tables []*event.Table) (all []misfit) {
-	for _, p := range route.Missing(tables) {
-		all = append(all, misfit{Problem: p})
-	}
-	for _, t := range tables {
-		_, err := route.Bind(t)
-		var problems spec.Problems
-		if errors.As(err, &problems) {
-			for _, p := range problems {
-				all = append(all, misfit{t, p})
-			}
-		}
-	}
-	return all
-}
-
 // fitTables looks whether the mappings fit the tables as they are now. A source that cannot be asked is left to canal,
 // which tries again forever.
 func (r *reading) fitTables(ctx context.Context, route *router.Router, o canal.Options, must bool, t *troubles) error {
 	var tables []*event.Table
-	found, err := lasting(ctx, must, func() ([]misfit, error) {
+	found, err := lasting(ctx, must, func() ([]router.Misfit, error) {
 		s, err := canal.Inspect(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		tables = s.Tables
 		r.definitions.addAll(tables)
-		return misfits(route, tables), nil
+		return route.Unfit(tables), nil
 	})
 	if err != nil {
 		r.options.Log.Warn("the mapped tables cannot be looked at", "error", err)

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -132,7 +131,7 @@ func (t *troubles) binding(bind func(*event.Table) ([]event.Need, error)) canal.
 func (t *troubles) fit(ctx context.Context, table *event.Table, problems spec.Problems) error {
 	unfit := map[string]bool{}
 	for _, p := range problems {
-		d := unfitDoubt(t.source, table, p).Named()
+		d := unfitDoubt(t.source, router.Misfit{Table: table, Problem: p}).Named()
 		unfit[d.ID] = true
 		if err := t.unfit(ctx, d); err != nil {
 			return err
@@ -151,19 +150,15 @@ func (t *troubles) fit(ctx context.Context, table *event.Table, problems spec.Pr
 	return nil
 }
 
-// fitAll is fit for all tables, with what does not fit them. Where a mapping has no table, there is none to name.
-func (t *troubles) fitAll(ctx context.Context, tables []*event.Table, found []misfit) error {
+// fitAll is fit for all tables, with what does not fit them.
+func (t *troubles) fitAll(ctx context.Context, tables []*event.Table, found []router.Misfit) error {
 	of := map[string]spec.Problems{}
 	for _, f := range found {
-		if f.table != nil {
-			of[f.table.String()] = append(of[f.table.String()], f.Problem)
+		if f.Table != nil {
+			of[f.Table.String()] = append(of[f.Table.String()], f.Problem)
 			continue
 		}
-		err := t.doubts.Record(ctx, doubt.Doubt{
-			Cause: alarm.MappingUnfit, Source: t.source, Subject: f.Error(), Message: f.Error() +
-				"; the keys of this mapping are not deleted meanwhile: clear them once it is fixed",
-		})
-		if err != nil {
+		if err := t.doubts.Record(ctx, unfitDoubt(t.source, f)); err != nil {
 			return err
 		}
 	}
@@ -212,10 +207,16 @@ func (t *troubles) heal(ctx context.Context, d doubt.Doubt) error {
 	return err
 }
 
-func unfitDoubt(source string, table *event.Table, problem error) doubt.Doubt {
-	what := fmt.Sprintf("table %s: %s", table, problem)
-	return doubt.Doubt{
-		Cause: alarm.MappingUnfit, Source: source, Tables: []string{table.String()}, Subject: what, Message: what +
-			"; the keys of this mapping are not deleted meanwhile, and those of the table are forgotten once it fits",
+// unfitDoubt is about one table, or, where no table matches, about none by name: then nothing shows that it is over.
+func unfitDoubt(source string, m router.Misfit) doubt.Doubt {
+	what := m.Error()
+	d := doubt.Doubt{Cause: alarm.MappingUnfit, Source: source, Subject: what}
+	if m.Table == nil {
+		d.Message = what + "; the keys of this mapping are not deleted meanwhile: clear them once it is fixed"
+		return d
 	}
+	d.Tables = []string{m.Table.String()}
+	d.Message = what + "; the keys of this mapping are not deleted meanwhile, and those of the table are forgotten once " +
+		"it fits"
+	return d
 }

@@ -357,7 +357,8 @@ func TestATableThatFitsAgainIsForgottenByItself(t *testing.T) {
 	if bind(product, nil); !reflect.DeepEqual(before, x.doubts.List()) {
 		t.Errorf("asked for once more: %+v", x.doubts.List())
 	}
-	must(t, x.fitAll(t.Context(), []*event.Table{product, other}, []misfit{{Problem: noSKU[0]}, {product, noSKU[0]}}))
+	found := []router.Misfit{{Problem: noSKU[0]}, {Table: product, Problem: noSKU[0]}}
+	must(t, x.fitAll(t.Context(), []*event.Table{product, other}, found))
 	want = []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.other] 200"}
 	if !slices.Equal(asked(), want) {
 		t.Errorf("at a start: answered %v, want %v", asked(), want)

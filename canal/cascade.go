@@ -104,11 +104,7 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 		return err
 	}
 	// Afterwards: what the answer knows stands before this place.
-	file, pos, err := s.logStatus(info.Flavor)
-	if err != nil {
-		return err
-	}
-	until, err := binlogPosOf(file, pos)
+	until, err := s.end(info.Flavor)
 	if err != nil {
 		return err
 	}

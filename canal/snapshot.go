@@ -13,7 +13,7 @@ import (
 // snapshot is what MariaDB says of its last commit.
 type snapshot struct {
 	// at is where in its binlog the last commit ends that everybody can read: if it is the end of a transaction. MariaDB
-	// sets it also when it begins a file, and when it writes a BINLOG_CHECKPOINT: then it may be behind a commit that
+	// sets it also when it begins a file, and when it writes a BINLOG_CHECKPOINT: then it may stand after a commit that
 	// waits for a semi-synchronous replica. Once that commit ends, the new file's name stands next to its position in
 	// the old one, until the next commit.
 	at binlogPos
@@ -122,7 +122,7 @@ func (h *heart) ends(ctx context.Context, at binlogPos) bool {
 
 // askEarlier says what of earlier answers of MariaDB is visible by now: what a heartbeat ago was the end of the binlog,
 // if no commit waits; or what was said two group commits ago: at most one group waits for a replica, and another one
-// behind it, and no third one is written before the first has ended.
+// after it, and no third one is written before the first has ended.
 func (h *heart) askEarlier(s *session, a *answer, v snapshot) error {
 	a.end = v.at
 	if v.waiting == 0 {
@@ -190,4 +190,12 @@ func (v *visibility) endsAt(ctx context.Context, at binlogPos, d time.Duration) 
 	}
 	v.wanted = binlogPos{}
 	return v.isPast(at) && !slices.Contains(v.bare, at)
+}
+
+// foreign reports whether the first requirement that the source has not confirmed is of an earlier epoch, or has no
+// position, so that a position does not tell.
+func (v *visibility) foreign() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seen < len(v.queue) && (v.queue[v.seen].last.Epoch != v.epoch || v.queue[v.seen].need.isZero())
 }

@@ -111,7 +111,7 @@ func snapshotNow(t *testing.T, d *database) binlogPos {
 	return at
 }
 
-// Two groups of commits may be written that are not visible: one that waits for a replica, and one behind it.
+// Two groups of commits may be written that are not visible: one that waits for a replica, and one after it.
 func TestWhatMariaDBSaidIsVisibleTwoGroupsLater(t *testing.T) {
 	h := &heart{o: &Options{Heartbeat: time.Hour}}
 	ask := func(pos, groups uint64) uint64 {

@@ -393,11 +393,3 @@ func (v *visibility) unconfirmed() int {
 	defer v.mu.Unlock()
 	return len(v.queue)
 }
-
-// foreign reports whether the first requirement that the source has not confirmed is of an earlier epoch, or has no
-// position, so that a position does not tell.
-func (v *visibility) foreign() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.seen < len(v.queue) && (v.queue[v.seen].last.Epoch != v.epoch || v.queue[v.seen].need.isZero())
-}

@@ -199,17 +199,35 @@ func (r *Router) Queries() []Query {
 	return all
 }
 
+// Misfit is what keeps a mapping from working with a table. Table is nil where no table matches the mapping.
+type Misfit struct {
+	Table *event.Table
+	spec.Problem
+}
+
+// Error names the table, if there is one.
+func (m Misfit) Error() string {
+	if m.Table == nil {
+		return m.Problem.Error()
+	}
+	return fmt.Sprintf("table %s: %s", m.Table, m.Problem)
+}
+
 // Unfit returns what keeps mappings from working with these tables, which are all that they are for.
-func (r *Router) Unfit(tables []*event.Table) spec.Problems {
-	problems := r.Missing(tables)
+func (r *Router) Unfit(tables []*event.Table) (all []Misfit) {
+	for _, p := range r.Missing(tables) {
+		all = append(all, Misfit{Problem: p})
+	}
 	for _, t := range tables {
 		_, err := r.Bind(t)
-		var ps spec.Problems
-		if errors.As(err, &ps) {
-			problems = append(problems, ps...)
+		var problems spec.Problems
+		if errors.As(err, &problems) {
+			for _, p := range problems {
+				all = append(all, Misfit{t, p})
+			}
 		}
 	}
-	return problems
+	return all
 }
 
 // Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.

@@ -28,7 +28,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		return nil
 	}
 	for _, p := range route.Unfit(s.Tables) {
-		r.add(Fail, p.Error(), "")
+		r.add(Fail, p.Problem.Error(), "")
 	}
 	findings := append(lint.Remarks(route), lint.Check(route, s.Tables...)...)
 	writes := lint.Writes(route)
