@@ -99,23 +99,7 @@ func (s *busySite) boardUnderTag(key func(tag string) string) tagged {
 	return tagged{
 		name: "board",
 		fill: func(ctx context.Context, rdb redis.Cmdable, tag string, _ int, _ string) error {
-			if n, err := rdb.Exists(ctx, key(tag)).Result(); n != 0 || err != nil {
-				return err
-			}
-			rows, err := s.rows(ctx)
-			if err != nil {
-				return err
-			}
-			var members []redis.Z
-			for _, r := range rows {
-				if tagOf(r.id, r.price) == tag {
-					members = append(members, r.scored())
-				}
-			}
-			if len(members) == 0 {
-				return nil
-			}
-			return rdb.ZAdd(ctx, key(tag), members...).Err()
+			return s.fillBoard(ctx, rdb, key(tag), func(r row) bool { return tagOf(r.id, r.price) == tag })
 		},
 		ask: func(ctx context.Context, rdb redis.Pipeliner, tag string, id int) func() (string, error) {
 			score := rdb.ZScore(ctx, key(tag), strconv.Itoa(id))

@@ -84,18 +84,7 @@ func (s *busySite) board() form {
 	return form{
 		name: "board",
 		fill: func(ctx context.Context, rdb redis.Cmdable, _ int, _ string) error {
-			if n, err := rdb.Exists(ctx, "board").Result(); n != 0 || err != nil {
-				return err
-			}
-			rows, err := s.rows(ctx)
-			if err != nil {
-				return err
-			}
-			var members []redis.Z
-			for _, r := range rows {
-				members = append(members, r.scored())
-			}
-			return rdb.ZAdd(ctx, "board", members...).Err()
+			return s.fillBoard(ctx, rdb, "board", func(row) bool { return true })
 		},
 		held: func(ctx context.Context, rdb redis.Cmdable, id int, _ string) (string, error) {
 			if n, err := rdb.Exists(ctx, "board").Result(); n == 0 || err != nil {
@@ -108,6 +97,27 @@ func (s *busySite) board() form {
 			return strconv.FormatFloat(score, 'f', -1, 64), err
 		},
 	}
+}
+
+// fillBoard writes a sorted set of some of the rows, if it is not there and has any.
+func (s *busySite) fillBoard(ctx context.Context, rdb redis.Cmdable, key string, has func(row) bool) error {
+	if n, err := rdb.Exists(ctx, key).Result(); n != 0 || err != nil {
+		return err
+	}
+	rows, err := s.rows(ctx)
+	if err != nil {
+		return err
+	}
+	var members []redis.Z
+	for _, r := range rows {
+		if has(r) {
+			members = append(members, r.scored())
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	return rdb.ZAdd(ctx, key, members...).Err()
 }
 
 // shelf is the form of a set of the products with the same shelf, which is filled as a whole.
