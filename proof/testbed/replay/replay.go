@@ -132,8 +132,24 @@ func (h *session) HandleQuery(q string) (*mysql.Result, error) {
 	if !ok {
 		return nil, h.source.unknown(q)
 	}
-	r, err := mysql.BuildSimpleTextResultset(names, rows)
-	return mysql.NewResult(r), err
+	return mysql.NewResult(textual(names, rows)), nil
+}
+
+// textual is a result in the text protocol. The library's own [mysql.BuildSimpleTextResultset] takes one from a pool, and
+// sends the columns of whoever had it before: a client in this process.
+func textual(names []string, rows [][]any) *mysql.Resultset {
+	r := &mysql.Resultset{}
+	for _, name := range names {
+		r.Fields = append(r.Fields, &mysql.Field{Name: []byte(name), Charset: 33, Type: mysql.MYSQL_TYPE_VAR_STRING})
+	}
+	for _, values := range rows {
+		var row []byte
+		for _, v := range values {
+			row = append(row, mysql.PutLengthEncodedString([]byte(text(v)))...)
+		}
+		r.RowDatas = append(r.RowDatas, row)
+	}
+	return r
 }
 
 // HandleStmtPrepare implements [server.Handler]. What is asked in this way is asked about tables.
