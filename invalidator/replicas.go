@@ -4,37 +4,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/freshet/freshet/invalidator/write"
 )
 
 // Redis replicates without waiting: a replica that is promoted may lack what its master has acknowledged. WAIT waits
-// for the replicas to acknowledge all that was written on its connection before it
-// (https://redis.io/docs/latest/commands/wait/), so one at the end of a pipeline is enough.
+// for the replicas to acknowledge what was written on its connection before it
+// (https://redis.io/docs/latest/commands/wait/), so one at the end of a pipeline is enough. But a delete that finds
+// nothing writes nothing, and the one that found the key may have been sent on another connection, whose WAIT failed.
+// Redis up to 7 waits for all that any connection has written, Redis 8 and Valkey 9 do not. So something is written
+// just before each WAIT: a replica that has this has all before it.
 
-// waitIn adds a WAIT to a pipeline, if replicas are waited for; nil: they are not.
-func (s *Single) waitIn(ctx context.Context, pipe redis.Pipeliner) *redis.IntCmd {
+// WaitedKey is the key that is written before a WAIT; in a cluster each slot has its own, whose name begins with it.
+func WaitedKey(prefix string) string { return write.Names{Prefix: prefix}.Waited("") }
+
+// waiting is a WAIT in a pipeline, and the write before it.
+type waiting struct {
+	written *redis.StatusCmd
+	replied *redis.IntCmd
+}
+
+// waitedKept is how long the key is kept that is written before a WAIT.
+const waitedKept = time.Minute
+
+// waitIn adds a WAIT to a pipeline, if replicas are waited for; nil: they are not. In a cluster the write before it
+// goes to the slot of a key that the pipeline is about, as ASKING does if that is sent before the key's own command.
+func (s *Single) waitIn(ctx context.Context, pipe redis.Pipeliner, key string, asking bool) *waiting {
 	if s.options.WaitReplicas == 0 {
 		return nil
 	}
-	wait := redis.NewIntCmd(ctx, "wait", s.options.WaitReplicas, (s.options.Timeout / 2).Milliseconds())
-	_ = pipe.Process(ctx, wait) // only queues
-	return wait
+	o := &s.options
+	w := &waiting{replied: redis.NewIntCmd(ctx, "wait", o.WaitReplicas, (o.Timeout / 2).Milliseconds())}
+	if key != "" { // what is about no key has nothing that replicas could lack
+		if !s.slots.Load() {
+			key = ""
+		}
+		queueAsking(ctx, pipe, asking)
+		w.written = pipe.Set(ctx, write.Names{Prefix: o.KeyPrefix}.Waited(key), 1, waitedKept)
+	}
+	_ = pipe.Process(ctx, w.replied) // only queues
+	return w
 }
 
-// isOf reports whether the error of a pipeline is that of its WAIT.
-func isOf(err error, wait *redis.IntCmd) bool {
-	return wait != nil && wait.Err() != nil && errors.Is(err, wait.Err())
+// made reports whether the error of a pipeline is that of its WAIT, or of the write before it.
+func (w *waiting) made(err error) bool {
+	return w != nil && (w.written != nil && w.written.Err() != nil && errors.Is(err, w.written.Err()) ||
+		w.replied.Err() != nil && errors.Is(err, w.replied.Err()))
 }
 
 // unreplicated returns why the commands before a WAIT do not count as acknowledged, though Redis has answered them;
 // nil: they do. As for a Redis that is away, they are sent again until they are. An answer to WAIT is none to them, so
 // the error holds it as text.
-func (s *Single) unreplicated(wait *redis.IntCmd) error {
-	if wait == nil {
+func (s *Single) unreplicated(w *waiting) error {
+	if w == nil {
 		return nil
 	}
-	switch n, err := wait.Result(); {
+	if w.written != nil && w.written.Err() != nil {
+		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): SET %v: %s",
+			s.options.WaitReplicas, w.written.Args()[1], w.written.Err().Error())
+	}
+	switch n, err := w.replied.Result(); {
 	case err != nil:
 		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): WAIT: %s",
 			s.options.WaitReplicas, err.Error())

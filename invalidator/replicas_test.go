@@ -66,6 +66,59 @@ func TestWhatReplicasDoNotHaveIsNotAcknowledged(t *testing.T) {
 	}
 }
 
+// The delete that finds the key is sent on one connection, and once more on another one, where it finds nothing. WAIT
+// waits there for no write of that connection: Redis 7 waits all the same, Redis 8 and Valkey 9 do not. So one is
+// made, with the key that this looks for.
+func TestADeleteThatIsSentAgainIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	master, replica := withReplica(t)
+	another := func(slots bool) *Single {
+		s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: 4 * time.Second, KeyPrefix: "shop:"})
+		s.slots.Store(slots)
+		return s
+	}
+	for name, c := range map[string]struct {
+		slots   bool
+		written string
+	}{
+		"one server":        {false, "shop:freshet:wait"},
+		"node of a cluster": {true, "shop:freshet:wait:{" + write.SlotTag(write.Names{}.Slot("a")) + "}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			master.Do(t, "del", c.written)
+			for key, send := range sends(t, another(c.slots)) {
+				testbed.Eventually(t, 2*time.Minute, "the replica acknowledges "+key, func() bool { return send() == nil })
+			}
+			if ttl := master.Client().PTTL(t.Context(), c.written).Val(); ttl <= 0 || ttl > time.Minute {
+				t.Errorf("%s is there for %s, want a minute at most", c.written, ttl)
+			}
+			master.Do(t, "mset", "a", "1", "b", "1")
+			testbed.Must(t, replica.Pause())
+			first, again := sends(t, another(c.slots))["deletes"](), sends(t, another(c.slots))["deletes"]()
+			testbed.Must(t, replica.Resume())
+			if first == nil || again == nil || !strings.Contains(again.Error(), "0 of 1 replicas") {
+				t.Errorf("while the replica hangs: %v, and sent again: %v", first, again)
+			}
+		})
+	}
+}
+
+// The user may not write the key: whether replicas have the delete is not known.
+func TestAWaitWithoutAWriteBeforeItCountsForNothing(t *testing.T) {
+	t.Parallel()
+	master, _ := withReplica(t)
+	master.Do(t, "acl", "setuser", "some", "on", ">secret", "~ok*", "+@all")
+	s := single(t, SingleOptions{
+		Address: master.Addr, Username: "some", Password: credential.Text("secret"), WaitReplicas: 1, Timeout: time.Minute,
+	})
+	c := commandsOf("ok")
+	s.Unlink(t.Context(), c)
+	err := c[0].Err
+	if retry.ClassifyRedis(err) != retry.Away || !strings.Contains(err.Error(), "SET freshet:wait: NOPERM") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAPromotedReplicaHasWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	master, replica := withReplica(t)

@@ -28,6 +28,8 @@ type SingleOptions struct {
 	DB       int
 	// Timeout bounds connecting, and every read and write. Default 1 s.
 	Timeout time.Duration
+	// KeyPrefix stands before the keys that freshet keeps for itself.
+	KeyPrefix string
 	// WaitReplicas is how many replicas must have acknowledged what is sent for it to count as acknowledged; 0: none.
 	// They have half of Timeout for that, and their time counts as Redis' own: a reply that they hold up is a late one.
 	WaitReplicas int
@@ -165,9 +167,10 @@ func (s *Single) exchange(ctx context.Context, packed []write.Packed) {
 		replies[i] = redis.NewCmd(ctx, p.Args...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
-	waited := s.waitIn(ctx, pipe)
+	keyed := packed[max(0, slices.IndexFunc(packed, func(p write.Packed) bool { return p.Calls[0].Key() != "" }))].Calls[0]
+	waited := s.waitIn(ctx, pipe, keyed.Key(), keyed.Asking)
 	_, failed := pipe.Exec(ctx)
-	if isOf(failed, waited) || slices.ContainsFunc(replies, isAnswered) { // as in Unlink
+	if waited.made(failed) || slices.ContainsFunc(replies, isAnswered) { // as in Unlink
 		failed = nil
 	}
 	for i, p := range packed {

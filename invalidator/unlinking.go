@@ -60,14 +60,14 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
 		_ = pipe.Process(ctx, replies[i]) // only queues
 	}
-	waited := s.waitIn(ctx, pipe)
+	waited := s.waitIn(ctx, pipe, commands[0].Key(0), commands[0].Asking)
 	_, err := pipe.Exec(ctx)
 	failed := false
 	for i, c := range commands {
 		c.Found, c.Err = replies[i].Result()
 		failed = failed || c.Err != nil
 	}
-	if err != nil && !failed && !isOf(err, waited) {
+	if err != nil && !failed && !waited.made(err) {
 		// Redis refused the connection (NOAUTH, WRONGPASS, LOADING while it was set up): go-redis tells that by
 		// the pipeline's error alone, and leaves the commands, which were never sent, as if they had passed.
 		for _, c := range commands {

@@ -17,7 +17,7 @@ func Redis(c *config.Config, connected func(ctx context.Context, c *redis.Conn) 
 	o := invalidator.SingleOptions{
 		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB,
 		Timeout: c.Redis.Timeout, TLS: c.Redis.TLS.Client("redis.tls"), Connected: connected,
-		WaitReplicas: c.Redis.WaitReplicas,
+		WaitReplicas: c.Redis.WaitReplicas, KeyPrefix: c.Redis.KeyPrefix,
 	}
 	if c.Redis.Mode == config.RedisSentinel {
 		o.Sentinels = Sentinels(c)
@@ -32,6 +32,7 @@ func Cluster(c *config.Config) (*invalidator.Nodes, error) {
 	return invalidator.NewNodes(invalidator.ClusterOptions{Seeds: c.Redis.Addresses, Node: invalidator.SingleOptions{
 		Username: c.Redis.Username, Password: c.Redis.Password.Source(), DB: c.Redis.DB, Timeout: c.Redis.Timeout,
 		TLS: c.Redis.TLS.Client("redis.tls"), WaitReplicas: c.Redis.WaitReplicas,
+		KeyPrefix: c.Redis.KeyPrefix,
 	}})
 }
 

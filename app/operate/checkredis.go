@@ -144,6 +144,13 @@ func checkReplicas(ctx context.Context, c *config.Config, r *Report, s *redisSer
 		r.add(Fail, fmt.Sprintf("redis.wait_replicas is %d, and redis %s refuses WAIT: %v", want, s.at, err),
 			fmt.Sprintf("ACL SETUSER %s +wait, or remove redis.wait_replicas", orDefaultUser(c)))
 	}
+	// What the write's answer is else says nothing: in a cluster the key may be another node's.
+	key := invalidator.WaitedKey(c.Redis.KeyPrefix)
+	if err := s.rdb.SetXX(ctx, key, 1, time.Minute).Err(); redis.IsPermissionError(err) {
+		r.add(Fail, fmt.Sprintf("redis.wait_replicas is %d, and redis %s refuses SET %s, which is written before each WAIT: %v",
+			want, s.at, key, err),
+			fmt.Sprintf("ACL SETUSER %s +set ~%sfreshet:*, or remove redis.wait_replicas", orDefaultUser(c), c.Redis.KeyPrefix))
+	}
 	if n, err := strconv.Atoi(connected); err == nil && n <= want {
 		grade, what := Warn, "while one of them is away, nothing counts as acknowledged"
 		if n < want {

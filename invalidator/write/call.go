@@ -105,6 +105,17 @@ func (m *memory) reset() {
 	}
 }
 
+// Key returns a key that the call is about, as it is in Redis; "": it is about none.
+func (c *Call) Key() string {
+	switch {
+	case c.Script != nil:
+		return c.words[beforeKeys]
+	case c.words[0] == "publish":
+		return ""
+	}
+	return c.words[1]
+}
+
 // Stream returns the key of the stream that the call adds to. It may lie in another slot than the key that it tells of.
 func (c *Call) Stream() (key string, ok bool) {
 	if c.Script != nil || len(c.words) < 2 || c.words[0] != "xadd" {

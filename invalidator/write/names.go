@@ -50,6 +50,16 @@ func (n Names) Lock(key string) string { return string(n.Append(nil, KindLock, k
 // Version returns the name of the companion of a rebuilt key.
 func (n Names) Version(key string) string { return string(n.Append(nil, KindVersion, key)) }
 
+// Waited returns the name of the key that is written before replicas are waited for. In a cluster it lies in the slot
+// of a key, as that is in Redis; without one, and with a prefix that has a hash tag, there is one for all.
+func (n Names) Waited(key string) string {
+	name := n.Prefix + reserved + "wait"
+	if key == "" || strings.Contains(n.Prefix, "{") {
+		return name
+	}
+	return name + ":{" + SlotTag(slot(key)) + "}"
+}
+
 // Append appends the name of the kind for the key, which is without the prefix.
 func (n Names) Append(dst []byte, kind Kind, key string) []byte {
 	dst = append(dst, n.Prefix...)

@@ -135,8 +135,8 @@ func (h *session) HandleQuery(q string) (*mysql.Result, error) {
 	return mysql.NewResult(textual(names, rows)), nil
 }
 
-// textual is a result in the text protocol. The library's own [mysql.BuildSimpleTextResultset] takes one from a pool, and
-// sends the columns of whoever had it before: a client in this process.
+// textual is a result in the text protocol. The library's own [mysql.BuildSimpleTextResultset] takes one from a pool,
+// and sends the columns that a client in this process had in it.
 func textual(names []string, rows [][]any) *mysql.Resultset {
 	r := &mysql.Resultset{}
 	for _, name := range names {
