@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,16 @@ mappings: [{table: shop.product, keys: ["product:{id}"]}]
 	if r.Failed() {
 		t.Errorf("%+v", r.Findings)
 	}
+	c.Redis.WaitReplicas = 1
+	for _, fix := range []string{"ACL SETUSER some +wait,", "ACL SETUSER some +set ~freshet:*,"} {
+		r = Report{}
+		checkRedis(t.Context(), c, nil, &r)
+		if !slices.ContainsFunc(r.Findings, func(f Found) bool { return f.Grade == Fail && strings.HasPrefix(f.Fix, fix) }) {
+			t.Errorf("replicas are waited for: no finding says %q: %+v", fix, r.Findings)
+		}
+		server.Do(t, "acl", "setuser", "some", "+wait", "+set")
+	}
+	c.Redis.WaitReplicas = 0
 	c.Mappings = nil
 	r = Report{}
 	checkRedis(t.Context(), c, nil, &r)
