@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,18 +74,24 @@ func forTest[P closer](t testing.TB, start func(string) (P, error), target strin
 }
 
 func newProxy(target string, clientEnds bool, inspect func() (toServer, toClient stream)) (*Proxy, error) {
-	held, err := port.Reserve()
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{clientEnds: clientEnds, held: held, inspect: inspect, links: make(map[*link]struct{})}
+	p := &Proxy{clientEnds: clientEnds, inspect: inspect, links: make(map[*link]struct{})}
 	p.Aim(target)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.Resume(); err != nil {
-		p.Close()
-		return nil, err
+	for left := 10; ; left-- {
+		held, err := port.Reserve()
+		if err != nil {
+			return nil, err
+		}
+		p.held = held
+		if err = p.Resume(); err == nil {
+			return p, nil
+		}
+		held.Release()
+		if left == 0 || !errors.Is(err, syscall.EADDRINUSE) { // else somebody took it who asks nobody
+			p.cancel()
+			return nil, err
+		}
 	}
-	return p, nil
 }
 
 // Addr is where clients connect.
