@@ -5,6 +5,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/freshet/freshet/invalidator/write"
 )
 
@@ -58,8 +60,10 @@ type Command struct {
 	// Asking sends ASKING before it: the slot of its key is being moved to the node.
 	Asking bool
 
-	keys []string
-	args []any // the command's name, then pointers to all of keys' capacity
+	keys  []string
+	args  []any         // the command's name, then pointers to all of keys' capacity
+	reply *redis.IntCmd // to args for as many keys as it was last sent with
+	sent  int
 }
 
 // newCommand returns a command for up to n keys.
@@ -81,6 +85,16 @@ func (c *Command) Key(i int) string { return c.keys[i] }
 // Args returns the command as it is sent: a string, then a *string for each key. It is valid until the command is
 // filled again.
 func (c *Command) Args() []any { return c.args[:1+len(c.keys)] }
+
+// queue returns the command for go-redis to send, and to put its reply in.
+func (c *Command) queue() *redis.IntCmd {
+	if c.reply == nil || c.sent != len(c.keys) {
+		c.reply, c.sent = redis.NewIntCmd(context.Background(), c.Args()...), len(c.keys) // only Clone needs a context
+	}
+	c.reply.SetVal(0)
+	c.reply.SetErr(nil)
+	return c.reply
+}
 
 func (c *Command) full() bool { return len(c.keys) == cap(c.keys) }
 

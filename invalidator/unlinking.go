@@ -47,24 +47,25 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 	// A single command, as in quiet times: a pipeline would cost more.
 	if len(commands) == 1 && s.options.WaitReplicas == 0 && !commands[0].Asking {
 		c := commands[0]
-		reply := redis.NewIntCmd(ctx, c.Args()...)
-		_ = conn.Process(ctx, reply)
-		c.Found, c.Err = reply.Result()
+		_ = conn.Process(ctx, c.queue())
+		c.Found, c.Err = c.reply.Result()
 		s.release(conn, c.Err == nil)
 		return
 	}
 	pipe := conn.Pipeline()
-	replies := make([]*redis.IntCmd, len(commands))
-	for i, c := range commands {
-		queueAsking(ctx, pipe, c.Asking)
-		replies[i] = redis.NewIntCmd(ctx, c.Args()...)
-		_ = pipe.Process(ctx, replies[i]) // only queues
+	queued := make([]redis.Cmder, 0, len(commands)+4)
+	for _, c := range commands {
+		if c.Asking {
+			queued = append(queued, redis.NewStatusCmd(ctx, "asking"))
+		}
+		queued = append(queued, c.queue())
 	}
+	_ = pipe.BatchProcess(ctx, queued...) // only queues
 	waited := s.waitIn(ctx, pipe, commands[0].Key(0), commands[0].Asking)
 	_, err := pipe.Exec(ctx)
 	failed := false
-	for i, c := range commands {
-		c.Found, c.Err = replies[i].Result()
+	for _, c := range commands {
+		c.Found, c.Err = c.reply.Result()
 		failed = failed || c.Err != nil
 	}
 	if err != nil && !failed && !waited.made(err) {
