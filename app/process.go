@@ -20,6 +20,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event/latency"
+	"github.com/freshet/freshet/retry"
 )
 
 // shared is what both halves of a process are given.
@@ -143,7 +144,7 @@ func (p *process) buildAdmin() error {
 	if c.Listen == "" && c.MetricsListen == "" {
 		return nil
 	}
-	tls, err := c.TLS.Server("admin.tls")
+	tls, err := c.TLS.Server("admin.tls", p.certificateRead())
 	if err != nil {
 		return err
 	}
@@ -180,6 +181,24 @@ func (p *process) buildAdmin() error {
 	p.observers = append(p.observers, server.Run)
 	p.later("the listeners", server.Close) // in case that what follows fails, so that they are never run
 	return nil
+}
+
+// certificateRead returns what says whether the files of the listeners' certificate can be read.
+func (p *process) certificateRead() func(error) {
+	log := p.options.Log
+	loop := retry.Loop{Reporter: &retry.Reporter{
+		Failed: func(err error) {
+			log.Warn("the listeners go on with the certificate of before: its files cannot be read", "error", err)
+		},
+		Recovered: func(time.Duration) { log.Info("the files of the listeners' certificate can be read again") },
+	}}
+	return func(err error) {
+		if err != nil {
+			loop.Failed(err)
+			return
+		}
+		loop.Succeeded()
+	}
 }
 
 // forget has keys forgotten that an operator names.

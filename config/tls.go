@@ -5,7 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/freshet/freshet/credential"
 )
@@ -91,8 +91,8 @@ type ServerTLS struct {
 
 // Server returns the settings to listen with, nil when TLS is disabled. The files are read again for each connection,
 // so that a certificate can be exchanged; as long as they cannot be read, what was read last is used. section is the
-// path of the keys, for errors.
-func (t ServerTLS) Server(section string) (*tls.Config, error) {
+// path of the keys, for errors. again is given the outcome of each later reading, one at a time.
+func (t ServerTLS) Server(section string, again func(error)) (*tls.Config, error) {
 	if t.Mode == TLSDisabled || t.Mode == "" {
 		return nil, nil
 	}
@@ -100,14 +100,17 @@ func (t ServerTLS) Server(section string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last atomic.Pointer[tls.Config]
-	last.Store(first)
-	c := first.Clone()
+	last, c := first, first.Clone()
+	var mu sync.Mutex
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		if now, err := t.read(section); err == nil {
-			last.Store(now)
+		mu.Lock()
+		defer mu.Unlock()
+		now, err := t.read(section)
+		if err == nil {
+			last = now
 		}
-		return last.Load(), nil
+		again(err)
+		return last, nil
 	}
 	return c, nil
 }

@@ -90,11 +90,11 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 	cert, key := authority(t)
 	other, _ := authority(t)
 	c := mustParse(t, minimal+"admin: {tls: {mode: required, cert_file: "+cert+", key_file: "+key+"}}\n")
-	server, err := c.Admin.TLS.Server("admin.tls")
+	server, err := c.Admin.TLS.Server("admin.tls", func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutual, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: cert}.Server("admin.tls")
+	mutual, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: cert}.Server("admin.tls", func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 
 func TestDisabledTLSHasNoSettings(t *testing.T) {
 	c := mustParse(t, minimal)
-	server, err := c.Admin.TLS.Server("admin.tls")
+	server, err := c.Admin.TLS.Server("admin.tls", func(error) {})
 	if c.Source.TLS.Client("source.tls") != nil || server != nil || err != nil {
 		t.Error(server, err)
 	}
@@ -137,7 +137,7 @@ func TestTLSSettingsNameTheFileThatIsWrong(t *testing.T) {
 	cert, key := authority(t)
 	listen := func(cert, key, ca string) func() (*tls.Config, error) {
 		return func() (*tls.Config, error) {
-			return ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: ca}.Server("tls")
+			return ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: ca}.Server("tls", func(error) {})
 		}
 	}
 	for want, settings := range map[string]func() (*tls.Config, error){
@@ -178,7 +178,7 @@ func TestCertificatesAreReadAgainAtEachConnection(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	server, err := ServerTLS{
 		Mode: TLSRequired, CertFile: at("cert"), KeyFile: at("key"), ClientCAFile: at("clients"),
-	}.Server("admin.tls")
+	}.Server("admin.tls", func(error) {})
 	if server != nil || !credential.IsUnread(err) {
 		t.Fatalf("before there are any files: %v", err)
 	}
@@ -187,9 +187,10 @@ func TestCertificatesAreReadAgainAtEachConnection(t *testing.T) {
 	} {
 		copyFile(t, at(to), from)
 	}
+	var said error
 	if server, err = (ServerTLS{
 		Mode: TLSRequired, CertFile: at("cert"), KeyFile: at("key"), ClientCAFile: at("clients"),
-	}).Server("admin.tls"); err != nil {
+	}).Server("admin.tls", func(err error) { said = err }); err != nil {
 		t.Fatal(err)
 	}
 	client := TLS{
@@ -209,8 +210,14 @@ func TestCertificatesAreReadAgainAtEachConnection(t *testing.T) {
 	try("at first", true)
 	copyFile(t, at("cert"), second)
 	try("with half of the listener's new pair", true)
+	if !credential.IsUnread(said) || !strings.Contains(said.Error(), "admin.tls.cert_file: ") {
+		t.Errorf("half of the listener's new pair: it says %v", said)
+	}
 	copyFile(t, at("key"), secondKey)
 	try("with a new certificate of the listener", false)
+	if said != nil {
+		t.Errorf("the new pair: it says %v", said)
+	}
 	copyFile(t, at("ca"), second)
 	try("with the new authority of the client", true)
 	copyFile(t, at("clients"), second)
@@ -263,7 +270,7 @@ func TestAFileOfTLSThatIsNoPlainOneOrTooLargeIsAnError(t *testing.T) {
 				t.Errorf("%v, want %q", err, start)
 			}
 		}
-		_, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: path}.Server("admin.tls")
+		_, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: path}.Server("admin.tls", func(error) {})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
