@@ -90,11 +90,12 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 	cert, key := authority(t)
 	other, _ := authority(t)
 	c := mustParse(t, minimal+"admin: {tls: {mode: required, cert_file: "+cert+", key_file: "+key+"}}\n")
-	server, err := c.Admin.TLS.Server("admin.tls", func(error) {})
+	server, err := c.Admin.TLS.Server("admin.tls", ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutual, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: cert}.Server("admin.tls", func(error) {})
+	asking := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: cert}
+	mutual, err := asking.Server("admin.tls", ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestTLSSettingsProtectAsFarAsTheirModeSays(t *testing.T) {
 
 func TestDisabledTLSHasNoSettings(t *testing.T) {
 	c := mustParse(t, minimal)
-	server, err := c.Admin.TLS.Server("admin.tls", func(error) {})
+	server, err := c.Admin.TLS.Server("admin.tls", ignore)
 	if c.Source.TLS.Client("source.tls") != nil || server != nil || err != nil {
 		t.Error(server, err)
 	}
@@ -137,7 +138,7 @@ func TestTLSSettingsNameTheFileThatIsWrong(t *testing.T) {
 	cert, key := authority(t)
 	listen := func(cert, key, ca string) func() (*tls.Config, error) {
 		return func() (*tls.Config, error) {
-			return ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: ca}.Server("tls", func(error) {})
+			return ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: ca}.Server("tls", ignore)
 		}
 	}
 	for want, settings := range map[string]func() (*tls.Config, error){
@@ -178,7 +179,7 @@ func TestCertificatesAreReadAgainAtEachConnection(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	server, err := ServerTLS{
 		Mode: TLSRequired, CertFile: at("cert"), KeyFile: at("key"), ClientCAFile: at("clients"),
-	}.Server("admin.tls", func(error) {})
+	}.Server("admin.tls", ignore)
 	if server != nil || !credential.IsUnread(err) {
 		t.Fatalf("before there are any files: %v", err)
 	}
@@ -270,9 +271,12 @@ func TestAFileOfTLSThatIsNoPlainOneOrTooLargeIsAnError(t *testing.T) {
 				t.Errorf("%v, want %q", err, start)
 			}
 		}
-		_, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: path}.Server("admin.tls", func(error) {})
+		_, err := ServerTLS{Mode: TLSRequired, CertFile: cert, KeyFile: key, ClientCAFile: path}.Server("admin.tls", ignore)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
+
+// ignore is for listeners whose files nobody exchanges.
+func ignore(error) {}
