@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +60,10 @@ func anchors(page string) map[string]bool {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	pages := files(t, ".md")
+	pages, headings := files(t, ".md"), map[string]map[string]bool{}
+	for name, page := range pages {
+		headings[name] = anchors(page)
+	}
 	n := 0
 	for name, page := range pages {
 		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
@@ -75,7 +79,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join("..", target)); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
-			} else if !anchors(pages[target])[anchor] {
+			} else if !headings[target][anchor] && anchor != "" {
 				t.Errorf("%s links to %s, and there is no such heading", name, m[1])
 			}
 		}
@@ -373,8 +377,9 @@ func TestThePagesAreInPlainEnglish(t *testing.T) {
 		}
 		blank := func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
 		page = lag.ReplaceAllStringFunc(quoted.ReplaceAllStringFunc(page, blank), blank)
+		lower := strings.ToLower(page)
 		for _, turn := range turns {
-			for _, found := range turn.in(page) {
+			for _, found := range turn.in(page, lower) {
 				t.Errorf("%s:%s: write %s", name, found, turn.instead)
 			}
 		}
@@ -387,19 +392,43 @@ func TestCodeIsFreeOfOldWords(t *testing.T) {
 		if name == "docs/docs_test.go" {
 			continue
 		}
+		lower := strings.ToLower(code)
 		for _, turn := range turns {
 			if !turn.one {
 				continue
 			}
-			for _, found := range turn.in(code) {
+			for _, found := range turn.in(code, lower) {
 				t.Errorf("%s:%s: write %s", name, found, turn.instead)
 			}
 		}
 	}
 }
 
-// in returns where the turn is in a text: its lines, and what they say.
-func (turn *turn) in(text string) (found []string) {
+// needed returns the longest text that all matches of an expression have, or "".
+func needed(r *syntax.Regexp) (longest string) {
+	switch r.Op {
+	case syntax.OpLiteral:
+		return strings.ToLower(string(r.Rune))
+	case syntax.OpConcat, syntax.OpCapture:
+		for _, part := range r.Sub {
+			if text := needed(part); len(text) > len(longest) {
+				longest = text
+			}
+		}
+	}
+	return longest
+}
+
+// in returns where the turn is in a text: its lines, and what they say. lower is the text in lower case: to look for a
+// part of the turn in it first takes a tenth of the time.
+func (turn *turn) in(text, lower string) (found []string) {
+	parsed, err := syntax.Parse(turn.phrase, syntax.Perl)
+	if err != nil {
+		panic(err)
+	}
+	if !strings.Contains(lower, needed(parsed)) {
+		return nil
+	}
 	for _, at := range regexp.MustCompile("(?i)"+turn.phrase).FindAllStringIndex(text, -1) {
 		found = append(found, fmt.Sprintf("%d: %q", 1+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]]))
 	}
