@@ -54,9 +54,9 @@ func (c *Canal) watchServers(ctx context.Context) {
 func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	defer func() { w.before = seen }()
 	server, _ := w.vis.stream()
-	apart, err := w.doubtIfSplit(ctx, seen, server, w.o.Servers.Current())
+	split, err := w.doubtIfSplit(ctx, seen, server, w.o.Servers.Current())
 	if err == nil {
-		err = w.doubtEndOfSplit(ctx, seen, apart)
+		err = w.doubtEndOfSplit(ctx, seen, split)
 	}
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	}
 	c := &seen[i]
 	w.leave(c, seen)
-	return w.apart(ctx, c, seen, apart)
+	return w.apart(ctx, c, seen, split)
 }
 
 // leave has another server chosen if the one that is read is left behind: it keeps its connection and says nothing.
@@ -88,17 +88,17 @@ func (w *watcher) leave(c *candidate, seen []candidate) {
 }
 
 // apart looks for a server on which is written what does not come to the one that is read. Until it does, nothing that
-// was read is all that there is. apart is the address of one that is known to be such.
-func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate, apart string) error {
+// was read is all that there is. split is the address of one that is known to be such, and in doubt; "": there is none.
+func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate, split string) error {
 	was := w.was(c)
 	if was == nil {
 		w.since = time.Time{}
-		if apart != "" {
-			w.vis.setApart(c.info.Server, apart)
+		if split != "" {
+			w.vis.setApart(c.info.Server, split)
 		}
 		return nil
 	}
-	unknown := false
+	apart, unknown := split, false
 	for i := range seen {
 		o := &seen[i]
 		before := w.was(o)
@@ -113,7 +113,7 @@ func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate, apa
 			(w.promoted[o.address] || o.wrote(before, c))
 		writes := o.takesWrites() || w.promoted[o.address] || o.member && !o.readOnly
 		lacks, lost := writes && !c.has(before), o.takesWrites() && o.hasLost(was)
-		if lacks || lost {
+		if (lacks || lost) && o.address != split {
 			apart = o.address
 			if err := w.sayApart(ctx, c, o, lost); err != nil {
 				return err
