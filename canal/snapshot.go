@@ -166,10 +166,10 @@ func (h *heart) hear(v snapshot) {
 	}
 }
 
-// askEarlier says what of earlier answers of MariaDB is visible by now: what was the end of the binlog, if no commit was
-// seen to wait for a heartbeat since; or what was said two group commits ago: at most one group waits for a replica, and
-// another one after it, and no third one is written before the first has ended. When the first ends, nobody waits for
-// the moment that it takes the next one to begin to.
+// askEarlier says what of earlier answers of MariaDB is visible by now: what was the end of the binlog, if no commit
+// was seen to wait for a heartbeat since; or what was said two group commits ago: at most one group waits for a
+// replica, and another one after it, and no third one is written before the first has ended. When the first has ended,
+// nobody waits until the next one begins to.
 func (h *heart) askEarlier(a *answer, v snapshot) {
 	waits := h.past[:0]
 	for _, p := range h.past {

@@ -168,9 +168,9 @@ func TestMariaDBsCommitsAreNotVisibleBetweenTwoWaits(t *testing.T) {
 	}
 }
 
-// TestMariaDBsBinlogIsBegunAgainBetweenTwoQuestions has nothing but the end of the binlog be known when that is deleted,
-// as on a server on which nothing is written, and a commit come before the next question. Its place in the new file is
-// one that the stream has passed in the old one.
+// TestMariaDBsBinlogIsBegunAgainBetweenTwoQuestions has nothing but the end of the binlog be known when that is
+// deleted, as on a server on which nothing is written, and a commit come before the next question. Its place in the new
+// file is one that the stream has passed in the old one.
 func TestMariaDBsBinlogIsBegunAgainBetweenTwoQuestions(t *testing.T) {
 	t.Parallel()
 	server := testbed.MariaDB(t)

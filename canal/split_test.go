@@ -9,8 +9,8 @@ import (
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// TestASplitIsSeenBeforeAnythingIsRead has two servers take writes while nobody reads them. It is in doubt when the first
-// step is handed out, and all that is read is not all, before anybody has looked at the servers again.
+// TestASplitIsSeenBeforeAnythingIsRead has two servers take writes while nobody reads them. It is in doubt when the
+// first step is handed out, and all that is read is not all, before anybody has looked at the servers again.
 func TestASplitIsSeenBeforeAnythingIsRead(t *testing.T) {
 	onPairs(t, func(t *testing.T, p *replicas) {
 		d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
@@ -39,8 +39,8 @@ func TestASplitIsSeenBeforeAnythingIsRead(t *testing.T) {
 	})
 }
 
-// TestASplitIsInDoubtOnceMoreWhenItEnds has an operator end the doubt while two servers take writes: what is cached from
-// the other one until it gives its transactions up is in doubt all the same.
+// TestASplitIsInDoubtOnceMoreWhenItEnds has an operator end the doubt while two servers take writes: what is cached
+// from the other one until it gives its transactions up is in doubt all the same.
 func TestASplitIsInDoubtOnceMoreWhenItEnds(t *testing.T) {
 	const a = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 	const b = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"

@@ -5,8 +5,8 @@ import "strings"
 // maxCalls bounds the names of a statement that are looked at: no statement calls as many functions.
 const maxCalls = 256
 
-// calls returns what a statement may call: names that an opening parenthesis follows, whatever they are, each once. more
-// says that there are more than can be looked at.
+// calls returns what a statement may call: names that an opening parenthesis follows, whatever they are, each once.
+// more says that there are more than can be looked at.
 func calls(sql []byte, s *Session) (names []Name, more bool) {
 	p, seen := newParser(sql, s), map[Name]bool{}
 	for p.tok.kind != endOfText && p.tok.kind != broken {
@@ -42,8 +42,8 @@ func selects(sql []byte, s *Session) bool {
 	return false
 }
 
-// Routine says what the body of a stored routine does: whether it changes rows itself, or may, and what it may call. s is
-// the session that it was made in.
+// Routine says what the body of a stored routine does: whether it changes rows itself, or may, and what it may call. s
+// is the session that it was made in.
 func Routine(body []byte, s *Session) (writes bool, called []Name) {
 	var before token
 	p := newParser(body, s)
