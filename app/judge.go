@@ -167,15 +167,15 @@ func (s *Status) byAge() (State, string) {
 	switch {
 	case s.unloaded:
 		return Starting, "reading from Kafka what is in doubt"
+	case s.Source != nil && s.Source.Apart != "": // as of when that is, nobody knows
+		return Behind, fmt.Sprintf("what is written on %s does not come to %s, which is read; the alarm of the source says what "+
+			"to do", s.Source.Apart, s.Source.Address)
 	case s.FreshAsOf.IsZero() && moving != "":
 		return Starting, "reading what was committed while freshet was away: " + moving
 	case s.FreshAsOf.IsZero():
 		return Starting, "reading what was committed while freshet was away"
 	case age <= s.behindAfter:
 		return "", ""
-	case s.Source != nil && s.Source.Apart != "":
-		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: what is written on %s does not come to "+
-			"%s, which is read; the alarm of the source says what to do", age.Round(time.Second), s.Source.Apart, s.Source.Address)
 	case s.waiting != "":
 		return Behind, fmt.Sprintf("nothing newer than %s ago is known to be finished: %s, so reading waits",
 			age.Round(time.Second), join(s.waiting, moving))

@@ -94,6 +94,18 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"nothing newer than 27s ago is known to be finished; catching up",
 			},
 			{
+				"another server takes writes", func(s *Status) {
+					s.Source = &SourceStatus{Address: "db-1:3306", Connected: true, Apart: "db-2:3306"}
+				}, "", Behind,
+				"what is written on db-2:3306 does not come to db-1:3306, which is read",
+			},
+			{
+				"another server takes writes at the start", func(s *Status) {
+					s.Source, s.FreshAsOf = &SourceStatus{Address: "db-1:3306", Connected: true, Apart: "db-2:3306"}, time.Time{}
+				}, "", Behind,
+				"what is written on db-2:3306 does not come to db-1:3306, which is read",
+			},
+			{
 				"rate limited", func(s *Status) { s.FreshAsOf, s.RateLimited = now.Add(-27*time.Second), 5 }, "", Behind,
 				"nothing newer than 27s ago is known to be finished: 5 keys wait for the rate_limit of their mapping; catching up",
 			},

@@ -59,6 +59,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		return err
 	}
 	l.vis.begin(l.server, l.epoch)
+	if l.apart != "" {
+		l.vis.setApart(l.server, l.apart)
+	}
 	if err := l.aim(s, info); err != nil {
 		return err
 	}

@@ -222,19 +222,6 @@ func choice(seen []candidate, p *event.Position) (order []*candidate, wait bool)
 	return slices.Concat(order, purged, last), wait
 }
 
-// split returns two servers that both take writes and of which neither has all that the other has.
-func split(seen []candidate) (a, b *candidate, is bool) {
-	for i := range seen {
-		for j := range seen[:i] {
-			a, b := &seen[j], &seen[i]
-			if a.takesWrites() && b.takesWrites() && a.info.Server != b.info.Server && !a.has(b) && !b.has(a) {
-				return a, b, true
-			}
-		}
-	}
-	return nil, nil, false
-}
-
 // passed is the position that a server must have all of.
 func (l *loop) passed() event.Position {
 	if l.server == "" {
@@ -247,7 +234,8 @@ func (l *loop) passed() event.Position {
 func (l *loop) connectAny(ctx context.Context) error {
 	p := l.passed()
 	seen := l.o.look(ctx, &p)
-	if err := errors.Join(withoutGTIDs(seen), mixed(seen)); err != nil && !l.reconnect.stood {
+	err := errors.Join(withoutGTIDs(seen), mixed(seen))
+	if err != nil && !l.reconnect.stood {
 		return err
 	}
 	order, wait := choice(seen, &p)
@@ -259,6 +247,9 @@ func (l *loop) connectAny(ctx context.Context) error {
 	var gap error
 	errs := []error{unanswered(seen)}
 	for _, c := range order {
+		if l.apart, err = l.doubtIfSplit(ctx, seen, c.info.Server, c.address); err != nil {
+			return err
+		}
 		err := l.connectTo(ctx, c.address)
 		if err == nil || l.fatal != nil {
 			return err

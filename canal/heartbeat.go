@@ -76,6 +76,7 @@ type pastEnd struct {
 	asked  time.Time
 	end    binlogPos
 	groups uint64 // MariaDB's group commits by then
+	quiet  bool   // no commit was seen to wait for a replica since, nor then; on MariaDB
 }
 
 func newHeart(c *Canal, p *event.Position, info *SourceInfo) *heart {

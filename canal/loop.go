@@ -41,6 +41,8 @@ type loop struct {
 	lost event.GTID
 	// lagging is the server that answers and lacks what we have passed, once that is a doubt; "" while none does.
 	lagging string
+	// apart is the address of a server that takes writes next to the one that is connected to; "": there is none.
+	apart string
 	// troubles are the tables of which rows could not be read, by schema.table. suspect is the last event that may have
 	// been damaged on its way.
 	troubles map[string]unreadable

@@ -1,6 +1,9 @@
 package canal
 
-import "github.com/freshet/freshet/canal/ddl"
+import (
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
+)
 
 // maxOpaque bounds how many answers are kept.
 const maxOpaque = 10_000
@@ -31,6 +34,55 @@ func (t *tables) opaqueAs(n ddl.Name) (what string, err error) {
 	}
 	t.opaque[n] = what
 	return what, nil
+}
+
+// opaqueCall returns the first of the names that is that of a stored function which may change rows; zero: the source
+// shows none. It shows a function to whom may execute it, and what it does to whom may see that.
+func (t *tables) opaqueCall(names []ddl.Name) (is ddl.Name, err error) {
+	for _, n := range names {
+		changes, known := t.functions[n]
+		if !known {
+			err = t.ask(t.l.ctx, func(s *session, _ *history) error {
+				changes, err = s.changesRows(n, map[ddl.Name]bool{}, t.l.flavor == event.MariaDB)
+				return err
+			})
+			if err != nil {
+				return is, err
+			}
+			if t.functions == nil || len(t.functions) >= maxOpaque {
+				t.functions = map[ddl.Name]bool{}
+			}
+			t.functions[n] = changes
+		}
+		if changes {
+			return n, nil
+		}
+	}
+	return is, nil
+}
+
+// changesRows reports whether a name is that of a stored function that may change rows, or one that it calls may. Where
+// the source does not show what it does, that counts which its author says.
+// Source: MySQL Reference Manual, "The INFORMATION_SCHEMA ROUTINES Table"; the same on MariaDB.
+func (s *session) changesRows(n ddl.Name, seen map[ddl.Name]bool, mariaDB bool) (bool, error) {
+	if seen[n] {
+		return false, nil
+	}
+	seen[n] = true
+	found, err := s.rows("SELECT IFNULL(ROUTINE_DEFINITION, ''), SQL_DATA_ACCESS FROM information_schema.ROUTINES WHERE " +
+		"ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_SCHEMA = " + quote(n.Schema) + " AND ROUTINE_NAME = " + quote(n.Table))
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	body, says := found[0][0], found[0][1]
+	if body == "" {
+		return says != "NO SQL" && says != "READS SQL DATA", nil
+	}
+	writes, called := ddl.Routine([]byte(body), &ddl.Session{Schema: []byte(n.Schema), MariaDB: mariaDB})
+	for i := 0; i < len(called) && !writes && err == nil; i++ {
+		writes, err = s.changesRows(called[i], seen, mariaDB)
+	}
+	return writes, err
 }
 
 func (s *session) opaqueAs(n ddl.Name) (string, error) {

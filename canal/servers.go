@@ -188,9 +188,3 @@ func ProbeServers(ctx context.Context, o Options) (all []ServerProbe, apart stri
 	}
 	return all, apart
 }
-
-// splitWords says that two servers take writes apart from one another.
-func splitWords(a, b *candidate) string {
-	return "two servers take writes, and each has transactions that the other lacks: " + a.address + " (" +
-		a.info.Server + ") and " + b.address + " (" + b.info.Server + ")"
-}

@@ -92,11 +92,12 @@ func (h *heart) askSnapshot(ctx context.Context, s *session, a *answer) error {
 	if err != nil {
 		return err
 	}
+	h.hear(v)
 	if h.ends(ctx, v.at) {
 		a.place, a.end = v.at, v.at
-		err = h.goesOn(&h.last.place, v.at)
-	} else {
-		err = h.askEarlier(s, a, v)
+		err = h.goesOnAt(s, v)
+	} else if err = h.askEnd(s, a, &v); err == nil {
+		h.askEarlier(a, v)
 	}
 	if err != nil || a.place.isZero() || !h.vis.foreign() {
 		return err
@@ -120,36 +121,68 @@ func (h *heart) ends(ctx context.Context, at binlogPos) bool {
 	return h.first != at
 }
 
-// askEarlier says what of earlier answers of MariaDB is visible by now: what a heartbeat ago was the end of the binlog,
-// if no commit waits; or what was said two group commits ago: at most one group waits for a replica, and another one
-// after it, and no third one is written before the first has ended.
-func (h *heart) askEarlier(s *session, a *answer, v snapshot) error {
-	a.end = v.at
-	if v.waiting == 0 {
-		var err error
-		if a.end, err = s.end(event.MariaDB); err != nil {
-			return err
+// goesOnAt takes note of a place that is visible. If the binlog ended beyond it before, as it does while a commit is
+// under way, it still does, or it was begun again.
+func (h *heart) goesOnAt(s *session, v snapshot) error {
+	if v.waiting == 0 && v.at.compare(h.last.end) < 0 {
+		end, err := s.end(event.MariaDB)
+		if err == nil {
+			err = h.goesOn(&h.last.end, end)
 		}
-		if a.end.compare(h.last.place) < 0 {
-			return h.wentBack()
-		}
-		if err = h.goesOn(&h.last.end, a.end); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return h.goesOn(&h.last.place, v.at)
+}
+
+// askEnd asks where the binlog ends, and then again how many groups are visible: any number of them may have been
+// written since the first answer. While commits wait, somebody who begins a file may hold that question up, and the
+// first answer has to do.
+func (h *heart) askEnd(s *session, a *answer, v *snapshot) error {
+	a.end = v.at
+	if v.waiting > 0 {
+		return nil
+	}
+	var err error
+	if a.end, err = s.end(event.MariaDB); err != nil {
+		return err
+	}
+	if a.end.compare(h.last.place) < 0 {
+		return h.wentBack()
+	}
+	if err = h.goesOn(&h.last.end, a.end); err != nil {
+		return err
+	}
+	*v, err = s.snapshot()
+	h.hear(*v)
+	return err
+}
+
+// hear takes note of commits that wait.
+func (h *heart) hear(v snapshot) {
+	for i := range h.past {
+		h.past[i].quiet = h.past[i].quiet && v.waiting == 0
+	}
+}
+
+// askEarlier says what of earlier answers of MariaDB is visible by now: what was the end of the binlog, if no commit
+// was seen to wait for a heartbeat since; or what was said two group commits ago: at most one group waits for a
+// replica, and another one after it, and no third one is written before the first has ended. When the first has ended,
+// nobody waits until the next one begins to.
+func (h *heart) askEarlier(a *answer, v snapshot) {
 	waits := h.past[:0]
 	for _, p := range h.past {
 		switch {
 		case p.end.compare(a.end) > 0: // of the file before
-		case v.waiting == 0 && a.made.Sub(p.asked) >= h.o.Heartbeat, v.groups >= p.groups+2:
+		case p.quiet && a.made.Sub(p.asked) >= h.o.Heartbeat, v.groups >= p.groups+2:
 			a.place = later(a.place, later(p.end, h.last.place))
 		default:
 			waits = append(waits, p)
 		}
 	}
 	h.past = waits
-	h.remember(pastEnd{a.made, a.end, v.groups})
-	return nil
+	h.remember(pastEnd{a.made, a.end, v.groups, v.waiting == 0})
 }
 
 func later(a, b binlogPos) binlogPos {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -116,8 +117,8 @@ func TestWhatMariaDBSaidIsVisibleTwoGroupsLater(t *testing.T) {
 	h := &heart{o: &Options{Heartbeat: time.Hour}}
 	ask := func(pos, groups uint64) uint64 {
 		t.Helper()
-		a := answer{made: time.Now()}
-		testbed.Must(t, h.askEarlier(nil, &a, snapshot{at: at(pos), groups: groups, waiting: 1}))
+		a := answer{made: time.Now(), end: at(pos)}
+		h.askEarlier(&a, snapshot{groups: groups, waiting: 1})
 		return a.place.pos
 	}
 	for _, c := range []struct{ pos, groups, want uint64 }{
@@ -133,5 +134,66 @@ func TestWhatMariaDBSaidIsVisibleTwoGroupsLater(t *testing.T) {
 		if got := ask(c.pos, c.groups); got != c.want {
 			t.Errorf("at %d, %d groups: %d is visible, want %d", c.pos, c.groups, got, c.want)
 		}
+	}
+}
+
+// A group of commits is written while the one before waits for a replica. Between the two nobody waits, and neither did
+// when it was not yet known that they would.
+func TestMariaDBsCommitsAreNotVisibleBetweenTwoWaits(t *testing.T) {
+	h := &heart{o: &Options{Heartbeat: time.Second}}
+	began := time.Now()
+	for _, c := range []struct {
+		tenths       int
+		waiting, pos uint64
+		want         uint64
+	}{
+		{0, 0, 200, 0}, // both are written
+		{2, 1, 100, 0}, // the first one waits, as a place before it says
+		{12, 0, 200, 0},
+		{13, 1, 150, 0}, // the second one does
+		{30, 0, 200, 0},
+		{39, 0, 200, 0},
+		{40, 0, 200, 200},
+	} {
+		a := answer{made: began.Add(time.Duration(c.tenths) * 100 * time.Millisecond), end: at(c.pos)}
+		v := snapshot{groups: 7, waiting: c.waiting}
+		h.hear(v)
+		if c.waiting > 0 { // the place is the end of a transaction
+			continue
+		}
+		h.askEarlier(&a, v)
+		if a.place.pos != c.want {
+			t.Errorf("after %d tenths of a second: %d is visible, want %d", c.tenths, a.place.pos, c.want)
+		}
+	}
+}
+
+// TestMariaDBsBinlogIsBegunAgainBetweenTwoQuestions has nothing but the end of the binlog be known when that is
+// deleted, as on a server on which nothing is written, and a commit come before the next question. Its place in the new
+// file is one that the stream has passed in the old one.
+func TestMariaDBsBinlogIsBegunAgainBetweenTwoQuestions(t *testing.T) {
+	t.Parallel()
+	server := testbed.MariaDB(t)
+	d := newDatabase(t, server, "create table DB.t (id int primary key)")
+	for id := range 9 {
+		d.exec(fmt.Sprintf("insert into DB.t values (%d)", id))
+	}
+	o := Options{Address: server.Addr, User: "root", Heartbeat: time.Second}
+	o, err := o.withDefaults()
+	testbed.Must(t, err)
+	s, err := o.connect(t.Context(), time.Minute)
+	testbed.Must(t, err)
+	defer s.close()
+	cut := 0
+	h := &heart{o: &o, vis: newVisibility(0, 0), cut: func() { cut++ }, flavor: event.MariaDB}
+	h.vis.read, err = s.end(event.MariaDB)
+	testbed.Must(t, err)
+	ask := func() error { return h.askSnapshot(t.Context(), s, &answer{made: time.Now()}) }
+	for range 2 { // the first end of a transaction that is heard of does not count
+		testbed.Must(t, ask())
+	}
+	d.exec("reset master", "insert into DB.t values (11)")
+	if err := ask(); err == nil || cut != 1 {
+		t.Errorf("it answers %v, and the stream is cut %d times", err, cut)
 	}
 }

@@ -34,7 +34,7 @@ func (l *loop) query(h binlog.Header, body []byte) error {
 	l.open()
 	st := l.tables.parse(h, &q)
 	if st.Verb == ddl.DDL || st.Verb == ddl.Other || st.Unclear {
-		l.tables.opaque = nil
+		l.tables.opaque, l.tables.functions = nil, nil
 	}
 	l.tables.cascading.follow(l.tables, &st, q.SQL)
 	if err := l.askKeys(); err != nil {
@@ -115,8 +115,8 @@ func (l *loop) unseen(st *ddl.Statement) error {
 			return err
 		}
 	}
-	if !st.Unclear {
-		return nil
+	if err := l.called(st); err != nil || !st.Unclear {
+		return err
 	}
 	l.m.statements.WithLabelValues(statementUnclear).Inc()
 	if st.Schema != "" && !l.tables.follows(st.Schema, "") {
@@ -155,6 +155,17 @@ func (l *loop) written(n ddl.Name) error {
 	return l.doubt(alarm.StatementLogged, name+" is a "+what+", and was changed by a statement that the source logged "+
 		"as a statement, so it is not known which rows of which tables changed with it: set binlog_format=ROW (also in "+
 		"sessions that set their own)")
+}
+
+// called records a doubt if a statement calls a function that may change rows of tables which nothing names.
+func (l *loop) called(st *ddl.Statement) error {
+	n, err := l.tables.opaqueCall(st.Calls)
+	if err != nil || n.Table == "" {
+		return err
+	}
+	return l.doubt(alarm.StatementLogged, n.String()+" is a function that may change rows, and was called by a statement that "+
+		"the source logged as a statement, so it is not known which rows of which tables changed with it: set "+
+		"binlog_format=ROW (also in sessions that set their own)")
 }
 
 // altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use:

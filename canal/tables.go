@@ -32,6 +32,8 @@ type tables struct {
 	cascading cascading
 	looks     looks
 	opaque    opaque
+	// functions are names as the source said whether they are those of functions that may change rows.
+	functions map[ddl.Name]bool
 	// unsaved says that the state has changed since the caller was last given it, whatever the tracker says.
 	unsaved bool
 }

@@ -103,6 +103,13 @@ func (v *visibility) setApart(server, apart string) {
 	}
 }
 
+// writtenApart returns what setApart took note of.
+func (v *visibility) writtenApart() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.apart
+}
+
 // base queues the requirement on what was there before the run, which before is all of. finished says that an earlier
 // run has finished it.
 func (v *visibility) base(c requirement, before event.GTIDSet, finished bool) {

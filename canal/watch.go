@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
@@ -27,6 +26,9 @@ type watcher struct {
 	left int
 	// promoted are the addresses of servers that have the settings of a replica, and make transactions themselves.
 	promoted map[string]bool
+	// splitFrom is the address of a server that took writes at the last look at which it answered, which did not come to
+	// the one that is read; "": there is none.
+	splitFrom string
 	// since is since when the server that is read lacks what is written on another one; zero: it does not.
 	since time.Time
 }
@@ -36,17 +38,14 @@ func (c *Canal) watchServers(ctx context.Context) {
 	if !c.o.Servers.several() || c.o.Follow {
 		return
 	}
-	w := &watcher{Canal: c, promoted: map[string]bool{}}
+	w := &watcher{Canal: c, promoted: map[string]bool{}, splitFrom: c.vis.writtenApart()}
 	t := time.NewTicker(lookAtServers)
 	defer t.Stop()
-	for {
+	for w.judge(ctx, c.o.look(ctx, &event.Position{})) == nil { // only ctx can stop it
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-		}
-		if w.judge(ctx, c.o.look(ctx, &event.Position{})) != nil {
-			return // only ctx can stop it
 		}
 	}
 }
@@ -55,16 +54,12 @@ func (c *Canal) watchServers(ctx context.Context) {
 func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	defer func() { w.before = seen }()
 	server, _ := w.vis.stream()
-	if a, b, is := split(seen); is {
-		other := a
-		if a.info.Server == server {
-			other = b
-		}
-		err := w.doubtSplit(ctx, other, splitWords(a, b)+"; only "+w.o.Servers.Current()+
-			" is read, so keys of what is written on the other one stay stale")
-		if err != nil {
-			return err
-		}
+	split, err := w.doubtIfSplit(ctx, seen, server, w.o.Servers.Current())
+	if err == nil {
+		err = w.doubtEndOfSplit(ctx, seen, split)
+	}
+	if err != nil {
+		return err
 	}
 	i := slices.IndexFunc(seen, func(c candidate) bool { return c.err == nil && c.info.Server == server })
 	if i < 0 {
@@ -73,17 +68,7 @@ func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	}
 	c := &seen[i]
 	w.leave(c, seen)
-	return w.apart(ctx, c, seen)
-}
-
-// doubtSplit records that two servers take writes, of which other is not read. It is a doubt: when one of them gives
-// its transactions up, what was cached from it stays.
-func (w *watcher) doubtSplit(ctx context.Context, other *candidate, what string) error {
-	return w.o.Doubts.Record(ctx, doubt.Doubt{
-		Cause: alarm.SourceSplit, Source: w.o.Source, Subject: other.address,
-		Message: "source " + w.o.Source + ": " + what + ". Once one of them is a replica of the other, have all keys " +
-			"forgotten (`freshet doubts answer`)",
-	})
+	return w.apart(ctx, c, seen, split)
 }
 
 // leave has another server chosen if the one that is read is left behind: it keeps its connection and says nothing.
@@ -103,14 +88,17 @@ func (w *watcher) leave(c *candidate, seen []candidate) {
 }
 
 // apart looks for a server on which is written what does not come to the one that is read. Until it does, nothing that
-// was read is all that there is.
-func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate) error {
+// was read is all that there is. split is the address of one that is known to be such, and in doubt; "": there is none.
+func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate, split string) error {
 	was := w.was(c)
 	if was == nil {
 		w.since = time.Time{}
+		if split != "" {
+			w.vis.setApart(c.info.Server, split)
+		}
 		return nil
 	}
-	apart, unknown := "", false
+	apart, unknown := split, false
 	for i := range seen {
 		o := &seen[i]
 		before := w.was(o)
@@ -125,7 +113,7 @@ func (w *watcher) apart(ctx context.Context, c *candidate, seen []candidate) err
 			(w.promoted[o.address] || o.wrote(before, c))
 		writes := o.takesWrites() || w.promoted[o.address] || o.member && !o.readOnly
 		lacks, lost := writes && !c.has(before), o.takesWrites() && o.hasLost(was)
-		if lacks || lost {
+		if (lacks || lost) && o.address != split {
 			apart = o.address
 			if err := w.sayApart(ctx, c, o, lost); err != nil {
 				return err
@@ -160,7 +148,7 @@ func (w *watcher) sayApart(ctx context.Context, c, o *candidate, lost bool) erro
 	switch {
 	case w.since.IsZero() || w.left > 0 || !lost && c.replicates && time.Since(w.since) < lateAfter:
 	case lost:
-		return w.doubtSplit(ctx, o, o.name()+" takes writes, and has lost transactions "+
+		return w.doubtSplit(ctx, o.address, o.name()+" takes writes, and has lost transactions "+
 			"of its own that "+c.name()+" has, which is read: its binlog was begun again, or it crashed without having synced "+
 			"it; replicas cannot go on there, so keys of what is written on it stay stale")
 	case c.replicates:
@@ -168,7 +156,7 @@ func (w *watcher) sayApart(ctx context.Context, c, o *candidate, lost bool) erro
 			"what is written on "+o.name()+": its replication has stopped or lags, and keys of what it lacks stay stale "+
 			"until it has that")
 	default:
-		return w.doubtSplit(ctx, o, "transactions are made on "+o.name()+" that do not come to "+c.name()+
+		return w.doubtSplit(ctx, o.address, "transactions are made on "+o.name()+" that do not come to "+c.name()+
 			", and only that one is read, so keys of what is written on the other one stay stale: find out which is the "+
 			"primary, and make the other one its replica")
 	}

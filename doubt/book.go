@@ -161,7 +161,7 @@ func (b *Book) note(d Doubt) (id string, durable bool) {
 	// How far changes were done again counts for as long as Last is what it was then. And where groups settle the doubt,
 	// a place that they do not know of must not be lost with this process; nor that more records are lost than they know.
 	at := d.From != "" || wider || b.shared != nil && !d.At.IsZero()
-	if durable = !at && !e.put.IsZero() && time.Since(e.put) <= again; durable {
+	if durable = !at && !e.ending && !e.put.IsZero() && time.Since(e.put) <= again; durable {
 		raise(b.repeated)
 	}
 	return d.ID, durable
@@ -312,6 +312,13 @@ func (b *Book) say(d *Doubt, answer string, stuck bool) {
 	}
 }
 
+// goesOn says that nobody drops what is kept of a doubt any more.
+func (b *Book) goesOn(e *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.ending = false
+}
+
 // remove removes a doubt. If it concerns all groups, and not all are meant, it is settled for ours.
 func (b *Book) remove(ctx context.Context, id string, seen time.Time, all bool) error {
 	done, err := b.turn(ctx)
@@ -323,7 +330,8 @@ func (b *Book) remove(ctx context.Context, id string, seen time.Time, all bool) 
 	e := b.doubts[id]
 	var d Doubt
 	if e != nil {
-		d = e.Doubt
+		d, e.ending = e.Doubt, true
+		defer b.goesOn(e)
 	}
 	b.mu.Unlock()
 	switch {

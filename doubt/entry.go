@@ -15,6 +15,8 @@ type entry struct {
 	put time.Time
 	// behind: it has come since, so that it must be put.
 	behind bool
+	// ending: what is kept of it may be dropped at any moment, so it does not keep what comes.
+	ending bool
 }
 
 // renew makes a new doubt of what came last, since the one before is dismissed. The caller has the lock.

@@ -17,6 +17,11 @@ func Parse(sql []byte, s *Session) Statement {
 	}
 	p := newParser(sql, s)
 	st := p.statement()
+	if st.Verb == DML || len(st.Actions) > 0 && st.Actions[0].Op == OpCreate && selects(sql, s) {
+		var more bool
+		st.Calls, more = calls(sql, s)
+		st.Unclear = st.Unclear || more
+	}
 	if st.Unclear {
 		st.Schema = p.schema()
 	}

@@ -67,6 +67,9 @@ type Statement struct {
 	Schema string
 	// Actions is what it does to each table, in the order in which it happens.
 	Actions []Action
+	// Calls are the names that may be those of functions which a statement calls that was logged with the rows that it
+	// changed: keywords and tables may be among them.
+	Calls []Name
 }
 
 // Op is what is done to a table, or to a schema.
