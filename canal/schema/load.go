@@ -200,7 +200,10 @@ const versionedType = "SYSTEM VERSIONED"
 
 // load adds a column: COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME and GENERATION_EXPRESSION.
 func (d *definition) load(r []string) {
-	d.columns = append(d.columns, column{name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2])})
+	d.columns = append(d.columns, column{
+		name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2]),
+		computed: r[3] != "" && r[3] != "ROW START" && r[3] != "ROW END",
+	})
 	if d.rowEnd != "" && r[3] == "ROW END" {
 		d.rowEnd = r[0]
 	}
