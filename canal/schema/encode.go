@@ -163,7 +163,8 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 	for i, d := range s.Definitions {
 		defs[i] = &definition{charset: charsets{d.Charset, d.Collation}, rowEnd: d.RowEnd}
 		for _, c := range d.Columns {
-			defs[i].columns = append(defs[i].columns, column{c.Name, c.Type, c.Text, charsets{c.Charset, c.Collation}, c.Computed})
+			cs := charsets{c.Charset, c.Collation}
+			defs[i].columns = append(defs[i].columns, column{c.Name, c.Type, c.Text, cs, c.Computed})
 		}
 	}
 	for _, c := range s.Schemas {
