@@ -28,8 +28,8 @@ func (computedTable) Define(m *TableMap) (*Definition, error) {
 	return d, err
 }
 
-// MariaDB's bytes of UPDATE t1 SET a = 7 and of a DELETE, in a table (id INT PRIMARY KEY, a INT, v INT AS (a*3) VIRTUAL,
-// s INT AS (a*5) STORED, b INT), captured from servers of the versions named. What an image lacks is absent, and never
+// Bytes of UPDATE t1 SET a = 7 and of a DELETE, captured from MariaDB servers of the versions named, in a table (id INT
+// PRIMARY KEY, a INT, v INT AS (a*3) VIRTUAL, s INT AS (a*5) STORED, b INT). What an image lacks is absent, and never
 // what the image before has, if an expression makes it: the new key would stay without a word.
 func TestAComputedColumnThatAnImageLacksIsAbsent(t *testing.T) {
 	const tableMap = "030000000000010001640002743100050303030303001e010100040b0269640161017601730162080100"

@@ -81,7 +81,8 @@ func (t *Tracker) markComputed(e *entry, d *binlog.Definition) {
 	for i := range d.Columns {
 		c := &d.Table.Columns[i]
 		at := e.def.find(c.Name)
-		d.Columns[i].Computed = !c.Hidden && (at < 0 || e.def.columns[at].computed)
+		c.Computed = at >= 0 && e.def.columns[at].computed
+		d.Columns[i].Computed = c.Computed || at < 0 && !c.Hidden
 	}
 }
 
