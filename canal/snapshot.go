@@ -94,7 +94,9 @@ func (h *heart) askSnapshot(ctx context.Context, s *session, a *answer) error {
 	}
 	if h.ends(ctx, v.at) {
 		a.place, a.end = v.at, v.at
-		err = h.goesOn(&h.last.place, v.at)
+		if err = h.goesOn(&h.last.place, v.at); err == nil {
+			err = h.reaches(s, v)
+		}
 	} else {
 		err = h.askEarlier(s, a, v)
 	}
@@ -106,6 +108,20 @@ func (h *heart) askSnapshot(ctx context.Context, s *session, a *answer) error {
 	}
 	a.named, a.whole = true, true
 	return nil
+}
+
+// reaches takes note that the binlog has been begun again if its snapshot place is before an end that it had: there may
+// be a commit in between that nobody sees yet, and there may be nothing any more. While a commit waits that is not
+// asked: the server may not answer.
+func (h *heart) reaches(s *session, v snapshot) error {
+	if v.waiting > 0 || v.at.compare(h.last.end) >= 0 {
+		return nil
+	}
+	end, err := s.end(event.MariaDB)
+	if err != nil {
+		return err
+	}
+	return h.goesOn(&h.last.end, end)
 }
 
 // ends reports whether a transaction ends at MariaDB's snapshot place, and waits a little for the stream to get there.

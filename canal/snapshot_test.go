@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -133,5 +134,37 @@ func TestWhatMariaDBSaidIsVisibleTwoGroupsLater(t *testing.T) {
 		if got := ask(c.pos, c.groups); got != c.want {
 			t.Errorf("at %d, %d groups: %d is visible, want %d", c.pos, c.groups, got, c.want)
 		}
+	}
+}
+
+// The binlog of MariaDB 11.8 can be deleted while its dump waits at the end of a file, and the dump goes on to wait. The
+// snapshot place is then one that was read long ago.
+func TestABinlogThatWasBegunAgainIsNoticedThoughTheDumpGoesOn(t *testing.T) {
+	t.Parallel()
+	server := testbed.MariaDB(t)
+	d := newDatabase(t, server, "create table DB.t (id int primary key)")
+	for id := range 9 {
+		d.exec(fmt.Sprintf("insert into DB.t values (%d)", id))
+	}
+	o := d.options()
+	o.User, o.Logger = "root", quietLogger(t)
+	o, err := o.withDefaults()
+	testbed.Must(t, err)
+	s, err := o.connect(t.Context(), time.Minute)
+	testbed.Must(t, err)
+	defer s.close()
+	end, err := s.end(event.MariaDB)
+	testbed.Must(t, err)
+	cuts := 0
+	h := &heart{o: &o, flavor: event.MariaDB, vis: newVisibility(0, 0), cut: func() { cuts++ }}
+	h.vis.base(requirement{need: end}, event.GTIDSet{}, true)
+	ask := func() error { return h.askSnapshot(t.Context(), s, &answer{made: time.Now()}) }
+	for range 3 {
+		testbed.Must(t, ask())
+	}
+	server.ResetBinlogs(t)
+	d.exec("insert into DB.t values (10)")
+	if err := ask(); err == nil || cuts != 1 {
+		t.Errorf("the binlog ended at %s, and was begun again: %v, the dump was ended %d times", end, err, cuts)
 	}
 }
