@@ -137,8 +137,8 @@ func TestWhatMariaDBSaidIsVisibleTwoGroupsLater(t *testing.T) {
 	}
 }
 
-// The binlog of MariaDB 11.8 can be deleted while its dump waits at the end of a file, and the dump goes on to wait. The
-// snapshot place is then one that was read long ago.
+// The binlog of MariaDB 11.8 can be deleted while its dump waits at the end of a file, and the dump goes on to wait.
+// The snapshot place is then one that was read long ago.
 func TestABinlogThatWasBegunAgainIsNoticedThoughTheDumpGoesOn(t *testing.T) {
 	t.Parallel()
 	server := testbed.MariaDB(t)
