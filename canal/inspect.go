@@ -54,7 +54,7 @@ func (s *session) wantedTables(o *Options, out *Schema) error {
 		return err
 	}
 	rows, err := s.rows("SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, " +
-		"COALESCE(c.COLLATION_NAME, '') " +
+		"COALESCE(c.COLLATION_NAME, ''), COALESCE(c.GENERATION_EXPRESSION, ''), VERSION() " +
 		"FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME) " +
 		"WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') " +
 		"ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION")
@@ -71,7 +71,7 @@ func (s *session) wantedTables(o *Options, out *Schema) error {
 		}
 		t.Columns = append(t.Columns, event.Column{
 			Name: r[2], Type: r[4], Class: schema.ClassOf(r[3], r[5]), Unsigned: strings.Contains(r[4], "unsigned"),
-			Collation: r[5],
+			Collation: r[5], Computed: strings.Contains(r[7], "MariaDB") && schema.Computed(r[6]),
 		})
 	}
 	return nil

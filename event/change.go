@@ -121,6 +121,9 @@ type Column struct {
 	// have it all the same (MariaDB's system versioning, and its unique keys over BLOBs). It is none of the row's
 	// values.
 	Hidden bool
+	// Computed says that an expression makes the column's values, on MariaDB: some of its versions leave such a column out
+	// of row images, whatever binlog_row_image is.
+	Computed bool
 }
 
 // IsYear reports whether the column is a YEAR, the one temporal type that is a number.

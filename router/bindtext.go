@@ -108,12 +108,18 @@ func (b *binder) column(p *part, k *textPlan, n *Node) bool {
 		}
 	}
 	p.lacking = spec.Sentence(at.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, column.Name, k.lost),
-		fullImage)
+		imageAdvice(column))
 	return true
 }
 
-// fullImage is what to do when row images lack columns.
-const fullImage = "set binlog_row_image=FULL, in every session that writes to the table"
+// imageAdvice is what to do when row images lack a column.
+func imageAdvice(c *event.Column) string {
+	if c.Computed {
+		return "take the columns that it is computed from, or a plain one that a BEFORE trigger fills, since MariaDB 11.8 " +
+			"leaves computed columns out of row images; older versions need binlog_row_image=FULL"
+	}
+	return "set binlog_row_image=FULL, in every session that writes to the table"
+}
 
 // check returns what is wrong with a column in a template of the role.
 func (r role) check(c *event.Column) *fault {

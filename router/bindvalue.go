@@ -42,7 +42,7 @@ func (b *binder) rebuilt(r *rebuild, lost string) *rowPlan {
 	for _, c := range p.columns {
 		p.lacking = append(p.lacking,
 			spec.Sentence(r.spec.Pos.String(), fmt.Sprintf("a row image of %s lacks column %s, %s", b.t, c.Name, lost),
-				fullImage))
+				imageAdvice(c)))
 	}
 	b.columns = append(b.columns, p.slots)
 	return p

@@ -43,7 +43,8 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	for _, f := range findings {
 		r.add(Warn, f.String(), "")
 	}
-	if !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" && len(writes) > 0 {
+	checkComputed(info, route, s.Tables, r)
+	if !wholeImages(info) && len(writes) > 0 {
 		var names []string
 		for _, w := range writes {
 			names = append(names, w.What)

@@ -123,7 +123,7 @@ func checkSettings(c *config.Config, info *canal.SourceInfo, r *Report) {
 			"stay stale", info.BinlogFormat),
 			set(info, "binlog_format", "'ROW'")+"  -- sessions that are open keep the old format: let them reconnect")
 	}
-	if !strings.EqualFold(info.RowImage, "FULL") && info.RowImage != "" {
+	if !wholeImages(info) {
 		r.add(Warn, fmt.Sprintf("binlog_row_image is %s: a key of a column that is neither in the primary key nor changed "+
 			"cannot be named; it raises an alarm", info.RowImage),
 			set(info, "binlog_row_image", "'FULL'"))

@@ -51,6 +51,10 @@ type Attributes struct {
 	// RowEnd marks the column that says until when a row held, of a table with MariaDB's system versioning. Rows that
 	// hold no more are then not handed on, and one that ceases to hold is a DELETE, though it is logged as an UPDATE.
 	RowEnd bool
+	// Computed says that an expression makes the column's values, or that it is not known whether one does, on a server
+	// that leaves such a column out of the image after an UPDATE though it may have changed: its value there is then
+	// [event.Absent], and not that of the image before.
+	Computed bool
 	// Unknown, when not nil, says why the text of the column's values is not known, though its values can be
 	// compared. Where the text is needed, values are [event.Absent], and it is the error of [Decoder.Rows].
 	Unknown error

@@ -39,8 +39,9 @@ type imagePlan struct {
 	steps []step
 	// columns are those that are present, in order, for a row with NULLs.
 	columns []presentColumn
-	// absent are the needs that the image does not have.
-	absent []int32
+	// absent are the needs that the image does not have. unchanged are those of them that, in the image after an UPDATE,
+	// have the values of the image before.
+	absent, unchanged []int32
 }
 
 type presentColumn struct {
@@ -249,6 +250,11 @@ func (p *tablePlan) compile(present []byte) *imagePlan {
 		if present[i/8]&(1<<(i%8)) == 0 {
 			if need >= 0 {
 				ip.absent = append(ip.absent, need)
+				// MariaDB 11.4 with binlog_row_image=FULL_NODUP logs a VIRTUAL column before an UPDATE, and leaves it out
+				// after it though what it is made of has changed. Observed on 11.4.5.
+				if c.attributes == nil || !c.attributes.Computed {
+					ip.unchanged = append(ip.unchanged, need)
+				}
 			}
 			continue
 		}

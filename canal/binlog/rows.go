@@ -117,7 +117,7 @@ func (r *rowReader) row() error {
 		return err
 	}
 	if !r.counts {
-		for _, need := range r.after.absent {
+		for _, need := range r.after.unchanged {
 			p.after[need] = p.before[need]
 		}
 		r.dropDiffs(diffs)

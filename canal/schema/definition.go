@@ -27,6 +27,8 @@ type column struct {
 	// charset is empty for columns without one, and, with text, where it is not known.
 	text bool
 	charsets
+	// computed: an expression makes its values.
+	computed bool
 }
 
 // definition is what a table is defined as. It is never changed.
@@ -156,7 +158,7 @@ func (d charsets) with(c ddl.CharsetClause, own charsets) charsets {
 // define returns the column that a statement defines in a table with the default character set d. False: what it is
 // cannot be known.
 func define(c ddl.Column, d charsets) (column, bool) {
-	out := column{name: c.Name}
+	out := column{name: c.Name, computed: c.Generated}
 	if !c.Type.HasCharset() {
 		out.typ = c.Type.String()
 		return out, out.typ != ""

@@ -68,7 +68,22 @@ func (t *Tracker) describe(m *binlog.TableMap, e *entry) (*binlog.Definition, er
 	}
 	t.markRowEnd(m, e, d)
 	t.markHidden(e, d)
+	t.markComputed(e, d)
 	return d, nil
+}
+
+// markComputed marks the columns that MariaDB may leave out of a row image though they have changed: those that an
+// expression makes. What is not known of a column may be one.
+func (t *Tracker) markComputed(e *entry, d *binlog.Definition) {
+	if !t.o.MariaDB {
+		return
+	}
+	for i := range d.Columns {
+		c := &d.Table.Columns[i]
+		at := e.def.find(c.Name)
+		c.Computed = at >= 0 && e.def.columns[at].computed
+		d.Columns[i].Computed = c.Computed || at < 0 && !c.Hidden
+	}
 }
 
 // markHidden marks the columns that rows have and information_schema does not show.

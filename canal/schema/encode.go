@@ -54,6 +54,7 @@ type stateColumn struct {
 	Text      bool   `json:"x,omitempty"`
 	Charset   string `json:"cs,omitempty"`
 	Collation string `json:"co,omitempty"`
+	Computed  bool   `json:"g,omitempty"`
 }
 
 const (
@@ -133,7 +134,7 @@ func (s *sharing) one(d *definition) *definition {
 	}
 	out := stateDefinition{Charset: d.charset.charset, Collation: d.charset.collation, RowEnd: d.rowEnd}
 	for _, c := range d.columns {
-		out.Columns = append(out.Columns, stateColumn{c.name, c.typ, c.text, c.charset, c.collation})
+		out.Columns = append(out.Columns, stateColumn{c.name, c.typ, c.text, c.charset, c.collation, c.computed})
 	}
 	key := string(mustMarshal(out))
 	if same := s.equal[key]; same != nil {
@@ -162,7 +163,8 @@ func Decode(b []byte, o Options) (*Tracker, error) {
 	for i, d := range s.Definitions {
 		defs[i] = &definition{charset: charsets{d.Charset, d.Collation}, rowEnd: d.RowEnd}
 		for _, c := range d.Columns {
-			defs[i].columns = append(defs[i].columns, column{c.Name, c.Type, c.Text, charsets{c.Charset, c.Collation}})
+			cs := charsets{c.Charset, c.Collation}
+			defs[i].columns = append(defs[i].columns, column{c.Name, c.Type, c.Text, cs, c.Computed})
 		}
 	}
 	for _, c := range s.Schemas {

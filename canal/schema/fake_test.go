@@ -31,6 +31,8 @@ type fakeSource struct {
 	denied  bool
 	// kind is the TABLE_TYPE of all tables; "": BASE TABLE. failing is a question that fails.
 	kind, failing string
+	// expressions are those that make a column, by schema.table.column.
+	expressions map[string]string
 }
 
 func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
@@ -69,7 +71,7 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 		var out [][]any
 		for _, a := range args[1:] {
 			for _, c := range f.tables[fmt.Sprint(args[0], ".", a)] {
-				out = append(out, []any{c[0], c[1], c[2], "", a})
+				out = append(out, []any{c[0], c[1], c[2], f.expressions[fmt.Sprint(args[0], ".", a, ".", c[0])], a})
 			}
 		}
 		return rows(out...)

@@ -198,9 +198,18 @@ func (l *loader) definitions(schema string, tables []ddl.Name) (map[string]*defi
 // versionedType is the TABLE_TYPE of a table with system versioning. Observed on MariaDB 10.11.
 const versionedType = "SYSTEM VERSIONED"
 
+// Computed reports whether GENERATION_EXPRESSION says that an expression makes a column's values: those of system
+// versioning are none.
+func Computed(expression string) bool {
+	return expression != "" && expression != "ROW START" && expression != "ROW END"
+}
+
 // load adds a column: COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME and GENERATION_EXPRESSION.
 func (d *definition) load(r []string) {
-	d.columns = append(d.columns, column{name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2])})
+	d.columns = append(d.columns, column{
+		name: r[0], typ: r[1], text: r[2] != "", charsets: loadedCharset(r[2]),
+		computed: Computed(r[3]),
+	})
 	if d.rowEnd != "" && r[3] == "ROW END" {
 		d.rowEnd = r[0]
 	}

@@ -305,8 +305,9 @@ type status struct {
 	Parked      int `json:"parked"`
 	DeadLetters int `json:"dead_letters"`
 	Alarms      []struct {
-		Kind string    `json:"kind"`
-		Last time.Time `json:"last"`
+		Kind    string    `json:"kind"`
+		Message string    `json:"message"`
+		Last    time.Time `json:"last"`
 	} `json:"alarms"`
 	Doubts []json.RawMessage `json:"doubts"`
 }

@@ -75,9 +75,14 @@ func (c *change) alike() bool {
 	return true
 }
 
+// takes reports whether the mapping is for changes of this kind.
+func (m *mapping) takes(op string) bool {
+	return m.events == nil || slices.Contains(m.events, strings.ToLower(op))
+}
+
 // verdict applies docs/mappings.md, "Which changes count".
 func (m *mapping) verdict(c *change) verdict {
-	if m.events != nil && !strings.Contains(strings.Join(m.events, " "), strings.ToLower(c.op)) {
+	if !m.takes(c.op) {
 		return no
 	}
 	if m.when != nil {
@@ -129,11 +134,7 @@ func (m *mapping) touched(c *change) verdict {
 func (m *mapping) counting() []*column {
 	all := append([]*column(nil), m.columns...)
 	for _, k := range m.keys {
-		for _, p := range k {
-			if p.of != nil {
-				all = append(all, p.of)
-			}
-		}
+		all = append(all, k.needs()...)
 	}
 	return all
 }

@@ -28,6 +28,7 @@ type World struct {
 	may       map[string]*Key   // of what was prepared
 	did       []string
 	doubted   map[string]bool
+	leftOut   leftOut
 }
 
 // New draws tables in a schema of their own, and mappings for them.
@@ -219,11 +220,12 @@ func (w *World) add(keys map[string]*Key, c *change, most verdict) {
 		if !slices.ContainsFunc(m.tables, func(t *table) bool { return t.name == c.of.name }) {
 			continue
 		}
-		v := min(m.verdict(c), most)
+		v := min(w.open(m, c, m.verdict(c)), most)
 		if v == no {
 			continue
 		}
 		for _, t := range m.keys {
+			v := w.unnamed(t, c, v)
 			for _, image := range []row{c.old, c.after} {
 				if image == nil {
 					continue
