@@ -95,6 +95,13 @@ func (d Doubt) Named() Doubt {
 	return d
 }
 
+// Clone returns a copy whose lists the caller may change. What they hold of definitions is that of d.
+func (d Doubt) Clone() Doubt {
+	d.Tables, d.Schemas, d.Templates = slices.Clone(d.Tables), slices.Clone(d.Schemas), slices.Clone(d.Templates)
+	d.Definitions = slices.Clone(d.Definitions)
+	return d
+}
+
 // EveryTable reports whether the doubt is about keys of every mapped table.
 func (d *Doubt) EveryTable() bool { return len(d.Tables)+len(d.Schemas) == 0 }
 

@@ -17,6 +17,8 @@ type entry struct {
 	behind bool
 	// ending: what is kept of it may be dropped at any moment, so it does not keep what comes.
 	ending bool
+	// kept are the definitions that a keeper has returned last: they are among the doubt's own.
+	kept []*event.Table
 }
 
 // renew makes a new doubt of what came last, since the one before is dismissed. The caller has the lock.
@@ -37,6 +39,14 @@ func (e *entry) define(tables []*event.Table) {
 	}
 	if news {
 		e.Definitions = newest(all)
+	}
+}
+
+// merge is define for what a keeper returns. It returns the same again and again.
+func (e *entry) merge(tables []*event.Table) {
+	if !slices.Equal(e.kept, tables) {
+		e.define(tables)
+		e.kept = tables
 	}
 }
 

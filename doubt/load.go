@@ -117,7 +117,7 @@ func (b *Book) merge(kept []Doubt, shared *sharing) {
 		e := b.doubts[d.ID]
 		switch {
 		case e == nil:
-			b.doubts[d.ID] = &entry{Doubt: d, put: now}
+			b.doubts[d.ID] = &entry{Doubt: d, put: now, kept: d.Definitions}
 			continue
 		case e.put.IsZero(): // it came while what is kept was not known yet
 			e.Count += d.Count
@@ -146,7 +146,7 @@ func (b *Book) merge(kept []Doubt, shared *sharing) {
 			e.behind = true
 			raise(b.repeated)
 		}
-		e.define(d.Definitions)
+		e.merge(d.Definitions)
 		if d.Since.Before(e.Since) {
 			e.Since = d.Since
 		}

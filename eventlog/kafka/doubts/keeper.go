@@ -83,8 +83,12 @@ func (k *Keeper) Doubts(ctx context.Context) ([]doubt.Doubt, error) {
 		if !is || r.value == nil {
 			continue
 		}
-		d := k.parse(string(id), r)
-		if k.o.Concerns == nil || k.o.Concerns(&d) {
+		if r.doubt == nil { // all of them are asked for whenever one has come
+			d := k.parse(string(id), r)
+			r.doubt = &d
+			k.view.kept[key] = r
+		}
+		if d := r.doubt.Clone(); k.o.Concerns == nil || k.o.Concerns(&d) {
 			out = append(out, d)
 		}
 	}

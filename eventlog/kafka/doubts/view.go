@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
@@ -29,6 +30,8 @@ type kept struct {
 	offset int64
 	value  []byte // nil: it removes the key; kept until what was written before it has been read
 	at     time.Time
+	// doubt is what the value says, once it was asked for. It is not changed any more.
+	doubt *doubt.Doubt
 }
 
 func newView() *view { return &view{kept: map[string]kept{}} }
@@ -57,7 +60,7 @@ func (v *view) apply(offset int64, key string, value []byte, at time.Time) bool 
 		v.left = true
 		return true
 	}
-	v.size, v.kept[key] = size, kept{offset, bytes.Clone(value), at}
+	v.size, v.kept[key] = size, kept{offset: offset, value: bytes.Clone(value), at: at}
 	return value != nil || old.value != nil
 }
 
