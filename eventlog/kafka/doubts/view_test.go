@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
@@ -57,5 +58,27 @@ func TestWhatIsRemovedIsNotLacking(t *testing.T) {
 	fresh.read(1, "doubt/b", "")
 	if got := fresh.lacks(known); !slices.Equal(got, []string{"doubt/c", "fact/d"}) {
 		t.Fatal(got)
+	}
+}
+
+// All doubts are asked for whenever one of them comes, in each process.
+func TestADoubtThatIsKeptIsReadOnce(t *testing.T) {
+	k := &Keeper{view: newView(), loaded: make(chan struct{})}
+	close(k.loaded)
+	kept := func() *event.Table {
+		t.Helper()
+		all, err := k.Doubts(t.Context())
+		must(t, err)
+		return all[0].Definitions[0]
+	}
+	k.view.read(1, "doubt/a", `{"id": "a", "definitions": [{"name": "t"}]}`)
+	first := kept()
+	k.view.read(2, "doubt/b", "")
+	if kept() != first {
+		t.Error("it was read again though it has not changed")
+	}
+	k.view.read(3, "doubt/a", `{"id": "a", "definitions": [{"name": "u"}]}`)
+	if is := kept(); is.Name != "u" {
+		t.Errorf("it has changed, and its definition is that of %q", is.Name)
 	}
 }
