@@ -65,6 +65,11 @@ type heart struct {
 		text       string
 		set        event.GTIDSet
 	}
+	// still is up to where has been read, and since when that is all.
+	still struct {
+		at    binlogPos
+		since time.Time
+	}
 	// cut ends the dump.
 	cut func()
 	// lastMark is when a mark was last sent.
@@ -253,7 +258,25 @@ func (h *heart) askGTIDs(s *session, a *answer) error {
 	}
 	a.named, a.whole = true, h.whole
 	a.gtids = set.Subtract(&h.base)
-	return nil
+	return h.reaches(s)
+}
+
+// reaches asks where the binlog ends if for three heartbeats nothing has been read, though there is more. It may have
+// been begun again, and its GTIDs put back, between two questions: then the dump waits where there is no file any more.
+func (h *heart) reaches(s *session) error {
+	read, lacks := h.vis.lacks()
+	if !lacks || read != h.still.at {
+		h.still.at, h.still.since = read, time.Now()
+		return nil
+	}
+	if time.Since(h.still.since) < h.o.silence() {
+		return nil
+	}
+	h.still.since = time.Now()
+	if end, err := s.end(h.flavor); err != nil || end.compare(read) >= 0 { // one who may not ask is none the wiser
+		return nil
+	}
+	return h.wentBack()
 }
 
 // askPast: MySQL without GTIDs does not tell what is visible. The end of the binlog as it was a heartbeat ago is the

@@ -261,6 +261,13 @@ func (v *visibility) hasRead(a *answer) bool {
 	return rest.IsEmpty()
 }
 
+// lacks returns up to where was read, if that is not all that the source held when it last answered.
+func (v *visibility) lacks() (read binlogPos, is bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.read, v.readEpoch == v.epoch && v.unread != nil && !v.hasRead(v.unread)
+}
+
 // signal wakes what waits for the channel; it does not block.
 func signal(c chan struct{}) {
 	select {

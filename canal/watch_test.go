@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -292,5 +293,40 @@ func TestAnErrorIsTheSameWithoutOurPort(t *testing.T) {
 		"source db-2:3306: dial tcp 10.0.0.8:3306: connect: connection refused"
 	if one, two := words(lines("51808")), words(lines("51826")); one != want || two != want {
 		t.Errorf("%s\n%s", one, two)
+	}
+}
+
+// TestMySQLsBinlogIsBegunAgainWithItsGTIDs has the binlog be deleted, and what had been executed be put back, between two
+// questions. The dump goes on to wait at the end of a file that is no more.
+func TestMySQLsBinlogIsBegunAgainWithItsGTIDs(t *testing.T) {
+	t.Parallel()
+	server := testbed.MySQL(t)
+	d := newDatabase(t, server, "create table DB.t (id int primary key)")
+	o := Options{Address: server.Addr, User: "root", Heartbeat: time.Second}
+	o, err := o.withDefaults()
+	testbed.Must(t, err)
+	s, err := o.connect(t.Context(), time.Minute)
+	testbed.Must(t, err)
+	defer s.close()
+	cuts := 0
+	h := &heart{o: &o, vis: newVisibility(0, 0), cut: func() { cuts++ }, flavor: event.MySQL, byGTID: true}
+	h.vis.read, err = s.end(event.MySQL)
+	testbed.Must(t, err)
+	h.base, err = event.ParseGTIDSet(event.MySQL, server.GTIDs(t))
+	testbed.Must(t, err)
+	ask := func() error {
+		h.still.since = time.Now().Add(-o.silence()) // nothing has been read for so long
+		a := answer{made: time.Now()}
+		err := h.askGTIDs(s, &a)
+		h.vis.take(a)
+		return err
+	}
+	d.exec("insert into DB.t values (1)")
+	for range 3 { // the stream reads nothing of it, and there is more
+		testbed.Must(t, ask())
+	}
+	d.exec("reset binary logs and gtids", "set global gtid_purged='"+server.GTIDs(t)+"'")
+	if err := ask(); err == nil || cuts != 1 {
+		t.Errorf("the binlog was begun again: %v, the dump was ended %d times", err, cuts)
 	}
 }
