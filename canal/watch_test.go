@@ -296,8 +296,8 @@ func TestAnErrorIsTheSameWithoutOurPort(t *testing.T) {
 	}
 }
 
-// TestMySQLsBinlogIsBegunAgainWithItsGTIDs has the binlog be deleted, and what had been executed be put back, between two
-// questions. The dump goes on to wait at the end of a file that is no more.
+// TestMySQLsBinlogIsBegunAgainWithItsGTIDs has the binlog be deleted, and what had been executed be put back, between
+// two questions. The dump goes on to wait at the end of a file that is no more.
 func TestMySQLsBinlogIsBegunAgainWithItsGTIDs(t *testing.T) {
 	t.Parallel()
 	server := testbed.MySQL(t)
