@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/proof/testbed/internal/port"
 	"github.com/freshet/freshet/proof/testbed/proxy"
@@ -263,6 +264,14 @@ func sharedKafka(ctx context.Context, o KafkaOptions, addrs []string) (*KafkaClu
 	var errs []error
 	for _, addr := range addrs {
 		m, err := kafkaMetadata(ctx, addr)
+		// On a busy machine it may not have said for a moment that it is there, and then none is listed.
+		for give := time.Now().Add(time.Minute); err == nil && len(m.Brokers) == 0 && time.Now().Before(give); {
+			time.Sleep(100 * time.Millisecond)
+			m, err = kafkaMetadata(ctx, addr)
+		}
+		if err == nil && len(m.Brokers) == 0 {
+			err = errors.New("it lists no broker")
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("testbed: shared Kafka %s: %w", addr, err))
 			continue

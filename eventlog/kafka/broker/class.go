@@ -100,6 +100,10 @@ func Classify(err error) Class {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, errClosed), errors.Is(err, kafka.ErrGroupClosed):
 		return Ended
+	case errors.Is(err, kafka.InvalidReplicationFactor) && strings.Contains(err.Error(), "fenced"):
+		// "All brokers are currently fenced": the controller has not heard of them for a moment, as when they start. That
+		// they are too few it says in other words. Source: Apache Kafka, StripedReplicaPlacer.java.
+		return Transient
 	case errors.As(err, &code):
 		return classifyCode(code)
 	case errors.Is(err, protocol.ErrNoTopic), errors.Is(err, protocol.ErrNoPartition):

@@ -58,6 +58,10 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		{protocol.NewErrNoPartition("t", 3), Missing},
 		{kafka.GroupIdNotFound, Missing},
 		{fmt.Errorf("%w: too large by far", kafka.MessageSizeTooLarge), Rejected},
+		{fmt.Errorf("%w: Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+			kafka.InvalidReplicationFactor), Transient},
+		{fmt.Errorf("%w: Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached "+
+			"because only 1 broker(s) are registered.", kafka.InvalidReplicationFactor), Rejected},
 		{kafka.MessageTooLargeError{}, Rejected},
 		{kafka.RecordListTooLarge, Rejected},
 		{kafka.InvalidRecord, Rejected},
