@@ -279,6 +279,13 @@ func (h *heart) reaches(s *session) error {
 	return h.wentBack()
 }
 
+// lacks returns up to where was read, if that is not all that the source held when it last answered.
+func (v *visibility) lacks() (read binlogPos, is bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.read, v.readEpoch == v.epoch && v.unread != nil && !v.hasRead(v.unread)
+}
+
 // askPast: MySQL without GTIDs does not tell what is visible. The end of the binlog as it was a heartbeat ago is the
 // best that can be had, and only while no commit waits for a semi-synchronous replica.
 func (h *heart) askPast(s *session, a *answer) error {

@@ -178,22 +178,30 @@ func TestMariaDBsBinlogIsBegunAgainBetweenTwoQuestions(t *testing.T) {
 	for id := range 9 {
 		d.exec(fmt.Sprintf("insert into DB.t values (%d)", id))
 	}
-	o := Options{Address: server.Addr, User: "root", Heartbeat: time.Second}
-	o, err := o.withDefaults()
-	testbed.Must(t, err)
-	s, err := o.connect(t.Context(), time.Minute)
-	testbed.Must(t, err)
-	defer s.close()
-	cut := 0
-	h := &heart{o: &o, vis: newVisibility(0, 0), cut: func() { cut++ }, flavor: event.MariaDB}
-	h.vis.read, err = s.end(event.MariaDB)
-	testbed.Must(t, err)
+	h, s, cuts := asking(t, server, event.MariaDB)
 	ask := func() error { return h.askSnapshot(t.Context(), s, &answer{made: time.Now()}) }
 	for range 2 { // the first end of a transaction that is heard of does not count
 		testbed.Must(t, ask())
 	}
 	d.exec("reset master", "insert into DB.t values (11)")
-	if err := ask(); err == nil || cut != 1 {
-		t.Errorf("it answers %v, and the stream is cut %d times", err, cut)
+	if err := ask(); err == nil || *cuts != 1 {
+		t.Errorf("it answers %v, and the stream is cut %d times", err, *cuts)
 	}
+}
+
+// asking returns a heart that has read all of a server's binlog, with a connection, and how often it has ended the
+// dump.
+func asking(t *testing.T, server *testbed.Server, f event.Flavor) (h *heart, s *session, cuts *int) {
+	t.Helper()
+	o := Options{Address: server.Addr, User: "root", Heartbeat: time.Second}
+	o, err := o.withDefaults()
+	testbed.Must(t, err)
+	s, err = o.connect(t.Context(), time.Minute)
+	testbed.Must(t, err)
+	t.Cleanup(s.close)
+	cuts = new(int)
+	h = &heart{o: &o, vis: newVisibility(0, 0), cut: func() { *cuts++ }, flavor: f}
+	h.vis.read, err = s.end(f)
+	testbed.Must(t, err)
+	return h, s, cuts
 }

@@ -70,3 +70,19 @@ func (w *watcher) doubtEndOfSplit(ctx context.Context, seen []candidate, now str
 	w.splitFrom = now
 	return nil
 }
+
+// setApart takes note of a server on which is written what does not come to this one; "": there is none.
+func (v *visibility) setApart(server, apart string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.server == server {
+		v.apart = apart
+	}
+}
+
+// writtenApart returns what setApart took note of.
+func (v *visibility) writtenApart() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.apart
+}

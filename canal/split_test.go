@@ -44,13 +44,7 @@ func TestASplitIsSeenBeforeAnythingIsRead(t *testing.T) {
 func TestASplitIsInDoubtOnceMoreWhenItEnds(t *testing.T) {
 	const a = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 	const b = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"
-	board := newBoard(t, quietLogger(t))
-	doubts, err := doubt.New(nil, board, nil)
-	testbed.Must(t, err)
-	o := Options{Alarms: board, Doubts: doubts, Servers: NewServers(a, b), Logger: quietLogger(t)}
-	c := &Canal{o: o, vis: newVisibility(0, 0)}
-	c.vis.begin(a, 1)
-	w := &watcher{Canal: c, promoted: map[string]bool{}}
+	w, doubts := watching(t, a, b)
 	away := func(c *candidate) { c.err = errors.New("it is away") }
 	replica := func(c *candidate) { c.replicates, c.readOnly = true, true }
 	for i, x := range []struct {
@@ -68,8 +62,8 @@ func TestASplitIsInDoubtOnceMoreWhenItEnds(t *testing.T) {
 		other := mysqlCandidate(t, b, a+":1-5,"+b+":1", x.second)
 		testbed.Must(t, w.judge(t.Context(), []candidate{mysqlCandidate(t, a, a+":1-9", nil), other}))
 		all := doubts.List()
-		if len(all) != x.doubts || c.vis.apart != x.apart {
-			t.Errorf("look %d: doubts %+v, want %d; apart %q, want %q", i, all, x.doubts, c.vis.apart, x.apart)
+		if len(all) != x.doubts || w.vis.apart != x.apart {
+			t.Errorf("look %d: doubts %+v, want %d; apart %q, want %q", i, all, x.doubts, w.vis.apart, x.apart)
 		}
 		if x.dismissed && len(all) > 0 {
 			testbed.Must(t, doubts.Dismiss(t.Context(), all[0].ID, all[0].Last))

@@ -94,22 +94,6 @@ func (v *visibility) begin(server string, epoch uint32) {
 	}
 }
 
-// setApart takes note of a server on which is written what does not come to this one; "": there is none.
-func (v *visibility) setApart(server, apart string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.server == server {
-		v.apart = apart
-	}
-}
-
-// writtenApart returns what setApart took note of.
-func (v *visibility) writtenApart() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.apart
-}
-
 // base queues the requirement on what was there before the run, which before is all of. finished says that an earlier
 // run has finished it.
 func (v *visibility) base(c requirement, before event.GTIDSet, finished bool) {
@@ -259,13 +243,6 @@ func (v *visibility) hasRead(a *answer) bool {
 	}
 	rest := a.gtids.Subtract(&v.readGTIDs)
 	return rest.IsEmpty()
-}
-
-// lacks returns up to where was read, if that is not all that the source held when it last answered.
-func (v *visibility) lacks() (read binlogPos, is bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.read, v.readEpoch == v.epoch && v.unread != nil && !v.hasRead(v.unread)
 }
 
 // signal wakes what waits for the channel; it does not block.

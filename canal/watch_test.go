@@ -193,6 +193,18 @@ func TestAServerWithTwoNamesIsNotLeftBehindByItself(t *testing.T) {
 	}
 }
 
+// watching returns what looks at two servers, of which a is read.
+func watching(t *testing.T, a, b string) (*watcher, *doubt.Book) {
+	t.Helper()
+	board := newBoard(t, quietLogger(t))
+	doubts, err := doubt.New(nil, board, nil)
+	testbed.Must(t, err)
+	o := Options{Alarms: board, Doubts: doubts, Servers: NewServers(a, b), Logger: quietLogger(t)}
+	c := &Canal{o: o, vis: newVisibility(0, 0)}
+	c.vis.begin(a, 1)
+	return &watcher{Canal: c, promoted: map[string]bool{}}, doubts
+}
+
 // TestWhatIsApart has looks follow one another.
 func TestWhatIsApart(t *testing.T) {
 	const a = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
@@ -254,25 +266,19 @@ func TestWhatIsApart(t *testing.T) {
 		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			board := newBoard(t, quietLogger(t))
-			doubts, err := doubt.New(nil, board, nil)
-			testbed.Must(t, err)
-			o := Options{Alarms: board, Doubts: doubts, Servers: NewServers(a, b), Logger: quietLogger(t)}
-			c := &Canal{o: o, vis: newVisibility(0, 0)}
-			c.vis.begin(a, 1)
-			w := &watcher{Canal: c, promoted: map[string]bool{}}
+			w, _ := watching(t, a, b)
 			got := ""
 			for _, l := range x.looks {
 				seen := []candidate{mysqlCandidate(t, a, l.first, x.first), mysqlCandidate(t, b, l.second, x.second)}
 				testbed.Must(t, w.judge(t.Context(), seen))
-				out, ok := c.vis.take(answer{server: a, epoch: 1, named: true, whole: true})
-				if !ok || out.read != (c.vis.apart == "") {
-					t.Errorf("a mark says %v of all that was read, and apart is %q", out.read, c.vis.apart)
+				out, ok := w.vis.take(answer{server: a, epoch: 1, named: true, whole: true})
+				if !ok || out.read != (w.vis.apart == "") {
+					t.Errorf("a mark says %v of all that was read, and apart is %q", out.read, w.vis.apart)
 				}
 				got += map[bool]string{true: "-", false: "+"}[out.read]
 			}
 			var kinds []string
-			for _, r := range board.Records() {
+			for _, r := range w.o.Alarms.Records() {
 				kinds = append(kinds, string(r.Kind))
 			}
 			if got != x.want || strings.Join(kinds, " ") != string(x.alarm) {
@@ -302,20 +308,13 @@ func TestMySQLsBinlogIsBegunAgainWithItsGTIDs(t *testing.T) {
 	t.Parallel()
 	server := testbed.MySQL(t)
 	d := newDatabase(t, server, "create table DB.t (id int primary key)")
-	o := Options{Address: server.Addr, User: "root", Heartbeat: time.Second}
-	o, err := o.withDefaults()
-	testbed.Must(t, err)
-	s, err := o.connect(t.Context(), time.Minute)
-	testbed.Must(t, err)
-	defer s.close()
-	cuts := 0
-	h := &heart{o: &o, vis: newVisibility(0, 0), cut: func() { cuts++ }, flavor: event.MySQL, byGTID: true}
-	h.vis.read, err = s.end(event.MySQL)
-	testbed.Must(t, err)
+	h, s, cuts := asking(t, server, event.MySQL)
+	h.byGTID = true
+	var err error
 	h.base, err = event.ParseGTIDSet(event.MySQL, server.GTIDs(t))
 	testbed.Must(t, err)
 	ask := func() error {
-		h.still.since = time.Now().Add(-o.silence()) // nothing has been read for so long
+		h.still.since = time.Now().Add(-h.o.silence()) // nothing has been read for so long
 		a := answer{made: time.Now()}
 		err := h.askGTIDs(s, &a)
 		h.vis.take(a)
@@ -326,7 +325,7 @@ func TestMySQLsBinlogIsBegunAgainWithItsGTIDs(t *testing.T) {
 		testbed.Must(t, ask())
 	}
 	d.exec("reset binary logs and gtids", "set global gtid_purged='"+server.GTIDs(t)+"'")
-	if err := ask(); err == nil || cuts != 1 {
-		t.Errorf("the binlog was begun again: %v, the dump was ended %d times", err, cuts)
+	if err := ask(); err == nil || *cuts != 1 {
+		t.Errorf("the binlog was begun again: %v, the dump was ended %d times", err, *cuts)
 	}
 }

@@ -103,9 +103,9 @@ func (t ServerTLS) Server(section string, again func(error)) (*tls.Config, error
 	last, c := first, first.Clone()
 	var mu sync.Mutex
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now, err := t.read(section)
 		mu.Lock()
 		defer mu.Unlock()
-		now, err := t.read(section)
 		if err == nil {
 			last = now
 		}

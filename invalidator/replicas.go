@@ -62,14 +62,15 @@ func (s *Single) unreplicated(w *waiting) error {
 	if w == nil {
 		return nil
 	}
-	if w.written != nil && w.written.Err() != nil {
-		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): SET %v: %s",
-			s.options.WaitReplicas, w.written.Args()[1], w.written.Err().Error())
+	unknown := func(command string, err error) error {
+		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): %s: %s", s.options.WaitReplicas,
+			command, err.Error())
 	}
 	switch n, err := w.replied.Result(); {
+	case w.written != nil && w.written.Err() != nil:
+		return unknown(fmt.Sprint("SET ", w.written.Args()[1]), w.written.Err())
 	case err != nil:
-		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): WAIT: %s",
-			s.options.WaitReplicas, err.Error())
+		return unknown("WAIT", err)
 	case n < int64(s.options.WaitReplicas):
 		return fmt.Errorf("%d of %d replicas have acknowledged it within %s (redis.wait_replicas)", n, s.options.WaitReplicas,
 			s.options.Timeout/2)

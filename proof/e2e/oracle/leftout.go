@@ -26,7 +26,8 @@ func (w *World) MayLack(name string) bool {
 	})
 }
 
-// Owed returns the tables of which a doubt must have told since it was called before, after [World.Expect].
+// Owed returns the tables about which a doubt must have been recorded since its last call. It is called after
+// [World.Expect].
 func (w *World) Owed() []string {
 	all := slices.Sorted(maps.Keys(w.leftOut.owed))
 	clear(w.leftOut.owed)
@@ -40,7 +41,7 @@ func (w *World) lacks(t *table, needs []*column) bool {
 	})
 }
 
-// open is the verdict on a change of which a mapping is not told all that it asks for: it may count.
+// open is the verdict on a change of which a mapping does not get all that it asks for: it may count.
 func (w *World) open(m *mapping, c *change, v verdict) verdict {
 	var asked []*column
 	if m.when != nil {
