@@ -31,7 +31,7 @@ type cascading struct {
 	// denied are parents that nobody wants and that we may see, but not read.
 	denied map[ddl.Name]bool
 	// due: the server must be asked before more is read. The statement that is the reason may still be under way in
-	// altered, and says that it has made made.
+	// altered, which it alters or drops, and says that it has made made.
 	due     bool
 	altered []ddl.Name
 	made    []foreignKey
@@ -203,6 +203,12 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 			}
 		case ddl.OpRename:
 			c.altered = append(c.altered, a.To)
+		case ddl.OpDrop, ddl.OpDropSchema:
+			for n := range c.named {
+				if n == a.Table || n.Schema == a.Table.Schema && a.Table.Table == "" {
+					c.altered = append(c.altered, n)
+				}
+			}
 		}
 	}
 }

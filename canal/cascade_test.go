@@ -251,6 +251,33 @@ func TestAForeignKeyThatIsGoneCountsForRowsOfBefore(t *testing.T) {
 	}
 }
 
+// TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept holds DROP between the event that the stream shows and the moment
+// in which the server gives up the foreign key.
+func TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept(t *testing.T) {
+	t.Parallel()
+	for _, k := range silentServers {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, k.start(t, k.args...), family...)
+			r := readFamily(t, d, newRecorder())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			d.exec(append(filled(1), "create database DBx",
+				"create table DBx.wx (id int primary key, foreign key (id) references DB.p (id) on delete cascade)")...)
+			for _, drop := range []string{"drop table DB.wgrand", "drop database DBx"} {
+				testbed.Must(t, d.HoldCommits(t.Context(), time.Second))
+				d.exec(drop)
+				if got := r.doubted(); got != "" {
+					t.Errorf("in doubt after %s: %q", drop, got)
+				}
+			}
+			d.exec("delete from DB.p where id=1")
+			if got := r.doubted(); got != "wchild wfar" {
+				t.Errorf("in doubt: %q", got)
+			}
+		})
+	}
+}
+
 // TestAParentThatMayNotBeReadCountsForEachChange has a user who may see only what is mapped.
 func TestAParentThatMayNotBeReadCountsForEachChange(t *testing.T) {
 	t.Parallel()

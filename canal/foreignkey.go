@@ -60,9 +60,9 @@ func atLeast(version string, major, minor int) bool {
 	return err == nil && err2 == nil && (x > major || x == major && y >= minor)
 }
 
-// awaitTables waits until no statement is under way that alters one of the tables. The servers write it into the
-// binlog before they give up the table, so the stream may be ahead of what they say. Tables that we may not read, or
-// that are gone, are not waited for.
+// awaitTables waits until no statement is under way that alters or drops one of the tables. The servers write it into
+// the binlog before they give up the table, so the stream may be ahead of what they say. Tables that we may not read,
+// or that are gone, are not waited for.
 func (s *session) awaitTables(names []ddl.Name) error {
 	if len(names) == 0 {
 		return nil

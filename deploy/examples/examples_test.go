@@ -212,6 +212,10 @@ var asks = []string{"ROLE", "EXISTS", "GET", "MGET", "HGET", "HGETALL", "SMEMBER
 // options are those of redis-cli that say nothing about the command.
 var options = regexp.MustCompile(`--raw |-p \d+ `)
 
+// cutOff is how a command ends whose connection is ended by Redis: a sentinel has all clients of a server connect again
+// when it gives it another part.
+var cutOff = regexp.MustCompile(`Connection reset by peer|Server closed the connection`)
+
 // do types a command.
 func (s *session) do(c command) {
 	s.t.Helper()
@@ -227,7 +231,11 @@ func (s *session) do(c command) {
 	case words[0] == "redis-cli" && slices.Contains(asks, words[1]), strings.Contains(c.line, "freshet status"):
 		have, want := "", strings.Join(c.output, "\n")
 		testbed.Eventually(s.t, patience, fmt.Sprintf("%s shows\n%s", c.line, want), func() bool {
-			now := s.run(c.line)
+			now, err := s.try(c.line)
+			if err != nil && cutOff.MatchString(err.Error()) {
+				return false
+			}
+			testbed.Must(s.t, err)
 			if now != have {
 				s.t.Logf("%s\n%s", c.line, now)
 			}
@@ -250,6 +258,13 @@ func (s *session) start(line string) *testbed.Running {
 // run runs a line to its end and returns what it wrote.
 func (s *session) run(line string) string {
 	s.t.Helper()
+	out, err := s.try(line)
+	testbed.Must(s.t, err)
+	return out
+}
+
+// try is run, and returns the line's error.
+func (s *session) try(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
@@ -258,9 +273,9 @@ func (s *session) run(line string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		s.t.Fatalf("%s: %v\n%s%s", line, err, out, stderr.String())
+		return "", fmt.Errorf("%s: %w\n%s%s", line, err, out, stderr.String())
 	}
-	return strings.TrimSuffix(string(out), "\n")
+	return strings.TrimSuffix(string(out), "\n"), nil
 }
 
 // awaitWritten waits until the newest command with a terminal of its own has written lines.
