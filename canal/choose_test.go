@@ -212,7 +212,7 @@ func (p *replicas) takeOver() {
 func TestTheStreamFollowsAFailover(t *testing.T) {
 	onPairs(t, func(t *testing.T, p *replicas) {
 		d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		p.replicate()
 		p.second.Exec(t, "set global read_only=1")
 		o := d.options()
@@ -242,7 +242,7 @@ func TestTheStreamFollowsAFailover(t *testing.T) {
 		if at := o.Servers.Current(); at != p.second.Addr {
 			t.Errorf("questions go to %s", at)
 		}
-		info, err := Probe(t.Context(), withUser(o))
+		info, err := Probe(t.Context(), o)
 		if err != nil || r.marks[len(r.marks)-1].Server != info.Server {
 			t.Errorf("the marks are of %s, the questions answered by %+v, %v", r.marks[len(r.marks)-1].Server, info, err)
 		}
@@ -276,7 +276,7 @@ func TestAServerThatIsLeftBehindIsLeft(t *testing.T) {
 		p.replicate()
 		p.first.Exec(t, "set global read_only=1")
 		p.takeOver()
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		d2.exec("insert into DB.t values (2)")
 		r.wantRows(d, "insert DB.t (1)", "insert DB.t (2)")
 		r.await(t, "a mark over both", func() bool { return r.marked(r.rows[1].version) })
@@ -284,11 +284,6 @@ func TestAServerThatIsLeftBehindIsLeft(t *testing.T) {
 			t.Errorf("alarms %+v, questions go to %s", r.board.Records(), o.Servers.Current())
 		}
 	})
-}
-
-func withUser(o Options) Options {
-	o.User = "root"
-	return o
 }
 
 // TestQuestionsGoWhereTheMarksAreOf asks in a process that does not read: the marks of another one name the server.

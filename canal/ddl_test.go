@@ -244,6 +244,7 @@ func TestAStatementThatChangesTablesThatItDoesNotName(t *testing.T) {
 			"create trigger DB.copies after insert on DB.watched for each row insert into DB.t values (new.id)")
 		views := newDatabase(t, s, "create view DB.v as select id from "+d.name+".t",
 			"create view DB.v2 as select * from DB.v")
+		d.allow("trigger", d.readable())
 		o := d.options()
 		o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "t" || table == "") }
 		r := reading(t, newRecorder(), o)

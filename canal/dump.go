@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -140,9 +141,21 @@ func (s *session) command(b []byte) error {
 // that the server does not yet know to be dead counts as taken too; a configured one is used whatever the others
 // are called, since the operator has chosen it.
 func (o *Options) freeServerID(info *SourceInfo, taken []uint32) uint32 {
-	for n := 0; ; n++ {
-		id := o.serverID(n)
-		if o.ServerID != 0 || (id != info.ServerID && !slices.Contains(taken, id)) {
+	switch {
+	case o.ServerID != 0:
+		return o.ServerID
+	case o.drawn != info.ServerID && !slices.Contains(taken, o.drawn):
+		return o.drawn
+	}
+	return drawServerID(append(taken, info.ServerID))
+}
+
+// drawServerID returns a server id that is not taken, by chance: MariaDB does not say which ones replicas have to a user
+// with the documented rights, and a second dump under an id ends the first one. It is far from the small numbers that
+// people give.
+func drawServerID(taken []uint32) uint32 {
+	for {
+		if id := rand.Uint32() | 1<<30; !slices.Contains(taken, id) {
 			return id
 		}
 	}

@@ -109,7 +109,7 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 			r = reading(t, startAt(r.pos), o)
 		}
 		p.replicate()
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		d2.exec("insert into DB.t values (3)")
 		r.wantRows(d, "insert DB.t (3)")
 		if v := r.rows[0].version; v.Epoch != 2 {
@@ -141,7 +141,7 @@ func TestAServerThatHoldsAllIsNoDoubt(t *testing.T) {
 		p.replicate()
 		e.use(p.second.Addr)
 		line.Cut()
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		d2.exec("insert into DB.t values (3)")
 		r.wantRows(d, "insert DB.t (2)", "insert DB.t (3)")
 		r.await(t, "a mark over both", func() bool { return r.marked(r.rows[1].version) })
@@ -185,7 +185,7 @@ func TestARestartRightAfterAFailoverKnowsWhereItIs(t *testing.T) {
 		}
 		// And it goes on there in the same epoch.
 		r3 := reading(t, startAt(r2.pos), o)
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		d2.exec("insert into DB.t values (2)")
 		r3.wantRows(d, "insert DB.t (2)")
 		r3.await(t, "a mark over it", func() bool { return r3.marked(r3.rows[0].version) })

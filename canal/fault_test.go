@@ -236,9 +236,9 @@ func TestTwoReadersOfOneNameDoNotStarveOneAnother(t *testing.T) {
 		r.await(t, "five rows", func() bool { return len(r.rows) == 5 })
 	}
 	info := &SourceInfo{ServerID: 5}
-	o := Options{Source: "x"}
+	o := Options{Source: "x", drawn: 1 << 30}
 	first := o.freeServerID(info, nil)
-	if again := o.freeServerID(info, []uint32{first}); again == first || again == 0 {
+	if again := o.freeServerID(info, []uint32{first}); first != o.drawn || again == first || again == 0 {
 		t.Errorf("a name that is taken, %d, was chosen again", again)
 	}
 	o.ServerID = 7

@@ -155,7 +155,8 @@ func TestAnotherServerWithOurTransactionsRaisesTheEpoch(t *testing.T) {
 				return len(r.rows) == 1 && len(r.marks) > 0 && r.marked(r.rows[0].version)
 			})
 			executed := first.GTIDs(t)
-			d2 := &database{second, t, d.name}
+			d2 := d.on(second)
+			d2.exec(append([]string{"set sql_log_bin=0"}, append(second.Grants(t, d2.readable()), "set sql_log_bin=1")...)...)
 			if name == "MySQL" {
 				d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)",
 					"insert into DB.t values (1)", "set global gtid_purged='"+executed+"'", "set sql_log_bin=1")
@@ -211,7 +212,8 @@ func TestATransactionThatTheServerLostIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	first, second := testbed.MySQL(t, "--binlog-row-metadata=FULL"), testbed.MySQL(t, "--binlog-row-metadata=FULL")
 	d := newDatabase(t, first, "create table DB.t (id int primary key)")
-	d2 := &database{second, t, d.name}
+	d2 := d.on(second)
+	d2.exec(append([]string{"set sql_log_bin=0"}, append(second.Grants(t, d2.readable()), "set sql_log_bin=1")...)...)
 	executed := first.GTIDs(t)
 	d2.exec("set sql_log_bin=0", "create database DB", "create table DB.t (id int primary key)",
 		"set global gtid_purged='"+executed+"'", "set sql_log_bin=1")

@@ -52,7 +52,7 @@ func TestAMemberThatHasLeftItsGroup(t *testing.T) {
 	testbed.Eventually(t, patience, "another primary", func() bool {
 		for _, s := range all[1:] {
 			if s.QueryText(t, "select @@super_read_only") == "0" {
-				(&database{s, t, d.name}).exec("insert into DB.t values (2)")
+				d.on(s).exec("insert into DB.t values (2)")
 				return true
 			}
 		}

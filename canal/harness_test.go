@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -72,17 +73,30 @@ var databases atomic.Int32
 // database is a test's own database on a shared server.
 type database struct {
 	*testbed.Server
-	t    testing.TB
-	name string
+	t              testing.TB
+	name           string
+	user, password string // who may read it, and has the documented rights
 }
 
 // newDatabase makes a database; "DB" in statements stands for its name.
 func newDatabase(t testing.TB, s *testbed.Server, statements ...string) *database {
 	t.Helper()
-	d := &database{s, t, fmt.Sprintf("d%d", databases.Add(1))}
+	d := &database{Server: s, t: t, name: fmt.Sprintf("d%d", databases.Add(1))}
+	d.user, d.password = s.MayRead(t, d.readable())
 	d.exec("create database DB")
 	d.exec(statements...)
 	return d
+}
+
+// readable are the tables that freshet may read: also those of databases that tests make next to it.
+func (d *database) readable() string { return "`" + d.name + "%`.*" }
+
+// allow gives freshet more rights than the documented ones that it needs, such as those on what statements call.
+func (d *database) allow(rights, on string) { d.exec("grant " + rights + " on " + on + " to " + d.user + "@'%'") }
+
+// on is the database of that name on another server, with the same users.
+func (d *database) on(s *testbed.Server) *database {
+	return &database{Server: s, t: d.t, name: d.name, user: d.user, password: d.password}
 }
 
 func (d *database) exec(statements ...string) {
@@ -96,7 +110,10 @@ func (d *database) exec(statements ...string) {
 
 // options read the database's server, and this database only.
 func (d *database) options() Options {
-	return Options{Address: d.Addr, Wanted: func(schema, _ string) bool { return schema == d.name }}
+	return Options{
+		Address: d.Addr, User: d.user, Password: credential.Text(d.password),
+		Wanted: func(schema, _ string) bool { return schema == d.name },
+	}
 }
 
 // onEach runs a test on each kind of server.

@@ -91,7 +91,7 @@ func TestAReplicaIsNoOtherDatabase(t *testing.T) {
 		// Another process looks once it has been promoted.
 		looks.p = readUpTo(t, p.first, looks.p)
 		p.promote()
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		d2.exec("insert into DB.t values (4)")
 		promoted := standsBy(t, p.second)
 		promoted.p = looks.p
@@ -276,7 +276,8 @@ func TestAReplicaOfAnotherDatabaseIsFound(t *testing.T) {
 func TestAnotherDatabaseIsNotReadFromTheCheckpointOfTheFirst(t *testing.T) {
 	onTwo(t, func(t *testing.T, _ string, first, second *testbed.Server) {
 		d, p := longAgo(t, first)
-		other := &database{second, t, d.name}
+		other := d.on(second)
+		second.MayRead(t, other.readable())
 		other.exec("create database DB", "create table DB.t (id int primary key)", "insert into DB.t values (1)",
 			"insert into DB.t values (2)")
 		for range 2 {

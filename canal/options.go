@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -52,9 +50,10 @@ type Options struct {
 	TLSOptional bool
 	// Flavor is what the server must be; "": whatever it says that it is.
 	Flavor event.Flavor
-	// ServerID is what we call ourselves among the source's replicas; it must differ from theirs. 0: derived from
-	// host and process, and another one if that is taken.
+	// ServerID is what we call ourselves among the source's replicas; it must differ from theirs. 0: one is drawn for
+	// each canal, and another one if that is taken.
 	ServerID uint32
+	drawn    uint32
 	// Start is where a first start begins: "now" (also ""), "earliest", "gtid:<set>" or "<file>:<position>".
 	Start string
 	// Heartbeat is how often the source is asked what everybody can read, and how often an idle source says that
@@ -136,6 +135,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Source == "" {
 		o.Source = DefaultSource
 	}
+	o.drawn = drawServerID(nil)
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
 	}
@@ -167,20 +167,6 @@ func (o *Options) wanted(fold bool, schema, table string) bool {
 
 // silence is how long the source may say nothing.
 func (o *Options) silence() time.Duration { return max(3*o.Heartbeat, minSilence) }
-
-// serverID returns what to call ourselves at the n-th attempt.
-func (o *Options) serverID(n int) uint32 {
-	if o.ServerID != 0 {
-		return o.ServerID
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "freshet/%s/%d/%s/%d", host, os.Getpid(), o.Source, n)
-	return h.Sum32() | 1<<30 // far from the small numbers that people give
-}
 
 // earliest is the start at the oldest binlog that the source has.
 const earliest = "earliest"

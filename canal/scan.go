@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -31,12 +29,8 @@ func (o *Options) scan(ctx context.Context, info *SourceInfo, from binlogPos,
 		return err
 	}
 	defer s.close()
-	// A second dump by the same name would end the first, be it our own or another scan's: a scan lasts for moments, so
-	// a random one serves.
-	id := rand.Uint32() | 1<<30
-	for id == info.ServerID || id == o.ServerID || slices.Contains(s.replicas(info), id) {
-		id = rand.Uint32() | 1<<30
-	}
+	// A second dump by the same name would end the first, be it our own or another scan's.
+	id := drawServerID(append(s.replicas(info), info.ServerID, o.ServerID, o.drawn))
 	if from.pos >= 1<<32 {
 		from.pos = firstEvent // the command has 32 bits only
 	}

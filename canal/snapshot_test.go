@@ -76,7 +76,6 @@ func testSnapshotPlace(t *testing.T, d *database, checkpoint bool) {
 		var late *running
 		if checkpoint { // FLUSH BINARY LOGS lets nobody ask where the binlog ends
 			o := d.options()
-			o.User = "root"
 			now, err := Locate(t.Context(), o, "now")
 			testbed.Must(t, err)
 			late = reading(t, startAt(now), d.options())

@@ -20,7 +20,7 @@ func TestASplitIsSeenBeforeAnythingIsRead(t *testing.T) {
 		begin := here(t, p.first)
 		d.exec("insert into DB.t values (1)")
 		d2.exec("insert into DB.t values (100)")
-		o.User, o.Logger, o.Alarms = "root", quietLogger(t), newBoard(t, quietLogger(t))
+		o.Logger, o.Alarms = quietLogger(t), newBoard(t, quietLogger(t))
 		var err error
 		o.Doubts, err = doubt.New(nil, o.Alarms, nil)
 		testbed.Must(t, err)

@@ -21,7 +21,7 @@ func newRange(t *testing.T, d *database, from, to event.Position) *rangeOf {
 	t.Helper()
 	rec := startAt(from)
 	o := d.options()
-	o.User, o.Logger, o.Alarms = "root", quietLogger(t), newBoard(t, quietLogger(t))
+	o.Logger, o.Alarms = quietLogger(t), newBoard(t, quietLogger(t))
 	c, err := New(o, binding(rec), rec)
 	testbed.Must(t, err)
 	t.Cleanup(c.Close)

@@ -18,7 +18,6 @@ func TestUniqueIndexesAreAskedFor(t *testing.T) {
 		t1 := &event.Table{Schema: d.name, Name: "t"}
 		u := &event.Table{Schema: d.name, Name: "u"}
 		o := d.options()
-		o.User = "root"
 		got, err := UniqueIndexes(t.Context(), o, []*event.Table{t1, u})
 		if err != nil {
 			t.Fatal(err)

@@ -153,7 +153,7 @@ func TestAnotherServerWhoseTablesDifferIsADoubt(t *testing.T) {
 			r.await(t, "the rows", func() bool { return len(r.rows) == 2 })
 			p.replicate()
 			p.hold()
-			d2 := &database{p.second, t, d.name}
+			d2 := d.on(p.second)
 			d2.exec(unlogged("alter table DB.t modify column b int first")...)
 			e.use(p.second.Addr)
 			line.Cut()

@@ -150,7 +150,6 @@ func TestASystemVersionedTableIsThere(t *testing.T) {
 	d := newDatabase(t, shared[2].get(t), "create table DB.t (id int primary key)",
 		"alter table DB.t add system versioning")
 	o := d.options()
-	o.User = "root"
 	s, err := Inspect(t.Context(), o)
 	testbed.Must(t, err)
 	if len(s.Tables) != 1 || s.Tables[0].Name != "t" {

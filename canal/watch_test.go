@@ -16,9 +16,12 @@ import (
 
 // both returns options that read the first server and then the second one, and the database on the second one.
 func (p *replicas) both(d *database) (Options, *database) {
+	if d.Flavor == testbed.FlavorMariaDB {
+		d.allow("slave monitor", "*.*")
+	}
 	o := d.options()
 	o.Address, o.Servers = "", NewServers(p.first.Addr, p.second.Addr)
-	return o, &database{p.second, p.t, d.name}
+	return o, d.on(p.second)
 }
 
 // notAll reports whether marks say for a while that what was read is not all. It needs the lock.

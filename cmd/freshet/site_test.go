@@ -80,9 +80,10 @@ type site struct {
 func newSite(t *testing.T, source *testbed.Server) *site {
 	t.Helper()
 	source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
+	user, password := source.MayRead(t, "shop.*")
 	return &site{
 		t: t, source: source, redis: testbed.Redis(t), dir: filepath.Join(t.TempDir(), "data"),
-		listen: testbed.FreeAddress(t), user: source.User, password: source.Password, token: "hush-hush-hush",
+		listen: testbed.FreeAddress(t), user: user, password: password, token: "hush-hush-hush",
 		keys: []string{"product:{id}"},
 	}
 }
@@ -112,7 +113,7 @@ func (s *site) config() string {
 	} else {
 		fmt.Fprintf(&b, "eventlog: {kind: kafka, kafka: {%s}}\n", s.kafka)
 	}
-	fmt.Fprintf(&b, "invalidator: {second_delete: 200ms}\nadmin: {listen: %q, token: %q}\n%s", s.listen, s.token, s.extra)
+	fmt.Fprintf(&b, "invalidator: {second_delete: 800ms}\nadmin: {listen: %q, token: %q}\n%s", s.listen, s.token, s.extra)
 	return b.String()
 }
 

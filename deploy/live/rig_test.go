@@ -58,28 +58,29 @@ func (s *shop) start(command string, sections ...string) *freshet {
 
 // The sections of a configuration.
 func (s *shop) reads() string {
+	user, password := s.source.MayRead(s.t, "shop.*")
 	return fmt.Sprintf(`source: {name: shop, addresses: [%q], user: %q, password: %q, heartbeat: 200ms,
   fill_from: [%q]}
 mappings:
   - table: shop.product
     keys: ["product:{id}", "category:{category_id}:products"]
-    second_delete: 100ms
+    second_delete: 500ms
   - table: shop.note
     keys: ["note:{id}"]
-    second_delete: 100ms
+    second_delete: 500ms
   - table: shop.product
     keys: ["product:{id}:price"]
     rebuild: {query: "SELECT price FROM shop.product WHERE id = :id", as: hash, ttl: 1h}
     publish: {channel: price-changed, message: "{id}"}
-    second_delete: 100ms
+    second_delete: 500ms
     rate_limit: 500
-`, s.source.Addr, s.source.User, s.source.Password, s.source.Addr)
+`, s.source.Addr, user, password, s.source.Addr)
 }
 
 // deletes gives keys in trouble up soon.
 func (s *shop) deletes() string {
 	return fmt.Sprintf(`redis: {addresses: [%q]}
-invalidator: {second_delete: 100ms}
+invalidator: {second_delete: 500ms}
 retry: {max_attempts: 2, park_after: 1, park_delays: [1s], min_backoff: 10ms}
 `, s.redis.Addr)
 }

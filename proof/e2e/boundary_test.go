@@ -75,8 +75,8 @@ func mix(r *rig, j *journal, rounds int) {
 }
 
 // Killed at every boundary of the stream, freshet loses no change: it is started afresh at the same place, the
-// proxy lets n events pass and nothing more, freshet dies by SIGKILL, and then it is started again. The number of
-// kills must be the number of events that the whole stream has.
+// proxy lets n events pass and nothing more, freshet dies by SIGKILL, and then it is started again. In a soak the number
+// of kills must be the number of events that the whole stream has.
 func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)
@@ -107,8 +107,9 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 		if events < 30 {
 			t.Fatalf("the stream has only %d events", events)
 		}
+		step := testbed.Cut(3, 1) // each run begins elsewhere
 		kills := 0
-		for n := 1; n <= events; n++ {
+		for n := 1 + rnd.IntN(step); n <= events; n += step {
 			attempt(fmt.Sprint(n), func() {
 				r.killAfter(n, events, rnd)
 				kills++
@@ -116,7 +117,7 @@ func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 			r.kill()
 		}
 		t.Logf("%d kills at %d events", kills, events)
-		if kills != events {
+		if kills < events/step {
 			t.Fatalf("%d kills at %d events", kills, events)
 		}
 	})

@@ -79,7 +79,7 @@ func embedded(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
 
 func throughKafka(t *testing.T, source *testbed.Server, w *oracle.World) *trial {
 	t.Helper()
-	f := newFleetFor(t, "150ms", w.YAML(), source, testbed.SharedKafka(t), 1, 1)
+	f := newFleetFor(t, "600ms", w.YAML(), source, testbed.SharedKafka(t), 1, 1)
 	f.mayRead("*.*")
 	return (&trial{rig: f.rig, freshets: []*rig{f.readers[0], f.invalidators[0]}, world: w}).begin()
 }

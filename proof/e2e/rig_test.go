@@ -108,7 +108,7 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	r.listen = l.Addr().String()
 	l.Close()
 	r.client = admin.NewClient("http://"+r.listen, adminToken, nil)
-	r.cfg = configuration{d: "150ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
+	r.cfg = configuration{d: "600ms", start: "now", dir: filepath.Join(t.TempDir(), "data"), mappings: mappings}
 	r.mayRead("shop.*")
 	r.file = filepath.Join(t.TempDir(), "freshet.yaml")
 	t.Cleanup(func() {
@@ -119,35 +119,11 @@ func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {
 	return r
 }
 
-// documentedRights returns the rights on everything that docs/configuration.md asks for.
-func documentedRights(t *testing.T, flavor testbed.Flavor) string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/configuration.md")
-	testbed.Must(t, err)
-	_, section, _ := strings.Cut(string(page), "### Rights of the user")
-	_, section, _ = strings.Cut(section, map[testbed.Flavor]string{
-		testbed.FlavorMySQL: "On MySQL:", testbed.FlavorMariaDB: "On MariaDB:",
-	}[flavor])
-	_, section, found := strings.Cut(section, "GRANT ")
-	rights, _, _ := strings.Cut(section, " ON *.*")
-	if !found || !strings.Contains(rights, "REPLICATION SLAVE") {
-		t.Fatalf("docs/configuration.md has no rights for %s: %q", flavor, rights)
-	}
-	return rights
-}
-
 // mayRead has freshet log in as a user who has the rights that the documentation asks for, and may read these tables.
 func (r *rig) mayRead(tables ...string) {
 	r.t.Helper()
-	statements := []string{
-		"CREATE USER IF NOT EXISTS freshet@'%' IDENTIFIED BY 'a secret'",
-		"GRANT " + documentedRights(r.t, r.source.Flavor) + " ON *.* TO freshet@'%'",
-	}
-	for _, t := range tables {
-		statements = append(statements, "GRANT SELECT ON "+t+" TO freshet@'%'")
-	}
-	r.source.Exec(r.t, statements...)
-	r.cfg.login = "user: freshet, password: a secret"
+	user, password := r.source.MayRead(r.t, tables...)
+	r.cfg.login = fmt.Sprintf("user: %s, password: %s", user, password)
 }
 
 // configure writes the configuration file.
