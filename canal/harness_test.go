@@ -92,7 +92,9 @@ func newDatabase(t testing.TB, s *testbed.Server, statements ...string) *databas
 func (d *database) readable() string { return "`" + d.name + "%`.*" }
 
 // allow gives freshet more rights than the documented ones that it needs, such as those on what statements call.
-func (d *database) allow(rights, on string) { d.exec("grant " + rights + " on " + on + " to " + d.user + "@'%'") }
+func (d *database) allow(rights, on string) {
+	d.exec("grant " + rights + " on " + on + " to " + d.user + "@'%'")
+}
 
 // on is the database of that name on another server, with the same users.
 func (d *database) on(s *testbed.Server) *database {
