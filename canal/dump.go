@@ -150,9 +150,9 @@ func (o *Options) freeServerID(info *SourceInfo, taken []uint32) uint32 {
 	return drawServerID(append(taken, info.ServerID))
 }
 
-// drawServerID returns a server id that is not taken, by chance: MariaDB does not say which ones replicas have to a user
-// with the documented rights, and a second dump under an id ends the first one. It is far from the small numbers that
-// people give.
+// drawServerID returns a server id that is not taken, by chance: MariaDB does not say which ones replicas have to a
+// user with the documented rights, and a second dump under an id ends the first one. It is far from the small numbers
+// that people give.
 func drawServerID(taken []uint32) uint32 {
 	for {
 		if id := rand.Uint32() | 1<<30; !slices.Contains(taken, id) {

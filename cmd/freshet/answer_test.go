@@ -188,6 +188,7 @@ func TestTheKeysOfNamesWithDotsAreForgotten(t *testing.T) {
 	s := newSite(t, testbed.MariaDB(t))
 	s.mappings = "[{table: '`my.shop`.`pro.duct`', keys: ['product:{id}']}]"
 	s.source.Exec(t, "CREATE DATABASE `my.shop`", "CREATE TABLE `my.shop`.`pro.duct` (id INT PRIMARY KEY)")
+	s.source.MayRead(t, "`my.shop`.*")
 	s.run()
 	s.cache("product:7")
 	s.answered("TRUNCATE `my.shop`.`pro.duct`")
@@ -345,6 +346,7 @@ func TestATableOfAPatternThatNobodyKnowsAnyMoreStaysInDoubt(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, testbed.MariaDB(t))
 			s.mappings = `[{table: "shop*.product", keys: ["{schema}:product:{id}"]}]`
+			s.source.MayRead(t, "`shop%`.*")
 			create := func(schema string) {
 				s.source.Exec(t, "CREATE DATABASE "+schema, "CREATE TABLE "+schema+".product (id INT PRIMARY KEY)")
 			}
@@ -372,6 +374,7 @@ func TestADoubtAboutOneTableIsNoneAboutAnotherMapping(t *testing.T) {
 		s := newSite(t, source)
 		s.source.Exec(t, "CREATE TABLE shop.review (id INT PRIMARY KEY)", "CREATE DATABASE `my.shop`",
 			"CREATE TABLE `my.shop`.product (id INT PRIMARY KEY)")
+		s.source.MayRead(t, "`my.shop`.*")
 		s.mappings = `[{table: "*.product", keys: ["{schema}:product:{id}"]}, {table: shop.review, keys: ["review:{id}"]}]`
 		s.run()
 		all := []string{"review:1", "shop:product:1", "my.shop:product:1"}

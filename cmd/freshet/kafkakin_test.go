@@ -22,6 +22,7 @@ func TestTwoDatabasesUnderOneNameAreNotFresh(t *testing.T) {
 			first := newSite(t, start()).around(t, kafka)
 			second := *first
 			second.source = start()
+			second.source.MayRead(t, "shop.*")
 			second.source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.product (id INT PRIMARY KEY, price INT NOT NULL)")
 			reader, invalidator, other := first.part("reader"), first.part("invalidator"), second.part("reader")
 			reading, deleting := reader.start("reader"), invalidator.start("invalidator")

@@ -26,6 +26,7 @@ func newSources(t *testing.T, kafka *testbed.KafkaCluster) *sources {
 	s.source.Exec(t, "CREATE DATABASE crm", "CREATE TABLE crm.user (id INT PRIMARY KEY, price INT NOT NULL)",
 		fmt.Sprintf("INSERT INTO shop.product SELECT seq, 1 FROM shop.seq_1_to_%d", numbered),
 		"INSERT INTO crm.user SELECT * FROM shop.product")
+	s.source.MayRead(t, "crm.*")
 	s.extra = passGaps
 	all := &sources{site: s.part("invalidator"), shop: s.part("reader"), crm: s.part("reader")}
 	all.crm.env = append(all.crm.env, "FRESHET_SOURCE_NAME=crm")

@@ -74,9 +74,9 @@ func mix(r *rig, j *journal, rounds int) {
 	}
 }
 
-// Killed at every boundary of the stream, freshet loses no change: it is started afresh at the same place, the
-// proxy lets n events pass and nothing more, freshet dies by SIGKILL, and then it is started again. In a soak the number
-// of kills must be the number of events that the whole stream has.
+// Killed at every boundary of the stream, freshet loses no change: it is started afresh at the same place, the proxy
+// lets n events pass and nothing more, freshet dies by SIGKILL, and then it is started again. In a soak the number of
+// kills must be the number of events that the whole stream has.
 func TestKilledAtEveryEventBoundaryItLosesNothing(t *testing.T) {
 	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)

@@ -150,3 +150,41 @@ func TestAFetchAsksForLessOfWhatIsCompressedWell(t *testing.T) {
 		t.Fatalf("asks for %d of a quiet partition", ask)
 	}
 }
+
+// A leader that has just begun knows of nothing that everybody can see. If it ends by then, all that is known is what
+// the one before has said.
+func TestTheFirstMarkOfALeaderHidesNoneThatSaysMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNewest()
+		at := func(term, pos uint64) event.Mark {
+			return event.Mark{Source: "s", Term: term, Version: event.Version{Epoch: 1, File: 1, Pos: pos}}
+		}
+		for _, m := range []event.Mark{
+			at(1, 50), at(1, 100), at(2, 0), at(2, 10), at(2, 5), at(1, 200), at(3, 0), at(3, 20), at(4, 0), at(4, 0),
+		} {
+			n.put(m)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { n.deliver(ctx); close(done) }()
+		for _, want := range []event.Mark{at(1, 100), at(3, 20), at(4, 0)} {
+			if got := <-n.out; got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+		synctest.Wait()
+		n.put(at(4, 100))
+		if got := <-n.out; got != at(4, 100) {
+			t.Errorf("got %+v", got)
+		}
+		for term := range uint64(100) {
+			n.put(at(10+term, 1000-term))
+		}
+		synctest.Wait()
+		if waiting := len(n.marks["s"]); waiting != maxWaiting {
+			t.Errorf("%d marks wait", waiting)
+		}
+		cancel()
+		<-done
+	})
+}

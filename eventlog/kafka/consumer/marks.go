@@ -13,33 +13,40 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
-// newest holds the newest mark of each source for a slow receiver, in the order in which their sources came.
+// newest holds the newest mark of each source for a slow receiver, in the order in which their sources came; and those
+// of leaders before that say more: the first marks of a leader know of nothing that is visible yet.
 type newest struct {
 	out chan event.Mark
 
 	mu    sync.Mutex
 	order []string
-	marks map[string]event.Mark
-	more  chan struct{} // raised when there is something to deliver
+	marks map[string][]event.Mark // oldest first: their terms rise, their versions fall
+	more  chan struct{}           // raised when there is something to deliver
 }
+
+// maxWaiting is how many marks of a source wait at most. There are more than two only where leaders began further back
+// one after the other.
+const maxWaiting = 8
 
 func newNewest() *newest {
-	return &newest{out: make(chan event.Mark), marks: map[string]event.Mark{}, more: make(chan struct{}, 1)}
+	return &newest{out: make(chan event.Mark), marks: map[string][]event.Mark{}, more: make(chan struct{}, 1)}
 }
 
-// put replaces what waits of the same source, unless that is of a newer leader, or says more: a mark that was produced
-// twice may come again after those that came after it.
+// put replaces what waits of the same source and does not say more. A mark of an older leader than the newest is left
+// out, and one that says less than that of the same leader: it was produced twice, and may come again after those that
+// came after it.
 func (n *newest) put(m event.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	old, waits := n.marks[m.Source]
-	if waits && (m.Term < old.Term || m.Term == old.Term && m.Version.Compare(old.Version) < 0) {
+	wait := n.marks[m.Source]
+	if len(wait) == 0 {
+		n.order = append(n.order, m.Source)
+	} else if last := wait[len(wait)-1]; m.Term < last.Term || m.Term == last.Term && m.Version.Compare(last.Version) < 0 {
 		return
 	}
-	if !waits {
-		n.order = append(n.order, m.Source)
-	}
-	n.marks[m.Source] = m
+	wait = slices.DeleteFunc(wait, func(old event.Mark) bool { return old.Version.Compare(m.Version) <= 0 })
+	wait = append(wait, m)
+	n.marks[m.Source] = wait[max(0, len(wait)-maxWaiting):]
 	raise(n.more)
 }
 
@@ -58,16 +65,18 @@ func (n *newest) first() (event.Mark, bool) {
 	if len(n.order) == 0 {
 		return event.Mark{}, false
 	}
-	return n.marks[n.order[0]], true
+	return n.marks[n.order[0]][0], true
 }
 
-// delivered takes away the mark that was handed over, unless a newer one has taken its place: that one waits for its
-// source's next turn.
+// delivered takes away the mark that was handed over, unless a newer one has taken its place. What is left waits for
+// its source's next turn.
 func (n *newest) delivered(m event.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.order = slices.Delete(n.order, 0, 1)
-	if n.marks[m.Source] == m {
+	wait := slices.DeleteFunc(n.marks[m.Source], func(old event.Mark) bool { return old == m })
+	n.marks[m.Source] = wait
+	if len(wait) == 0 {
 		delete(n.marks, m.Source)
 	} else {
 		n.order = append(n.order, m.Source)
@@ -116,7 +125,7 @@ func (c *Consumer) readMarks(ctx context.Context) {
 				c.mark(&f.Records[i])
 			}
 		case broker.Classify(err) == broker.OutOfRange:
-			known = false // compacted, or created again; each source's next mark says all that its old ones said
+			known = false // compacted, or created again; the next marks of each source say all that its old ones said
 			_ = loop.Wait(ctx, err)
 		default:
 			_ = loop.Wait(ctx, err)
