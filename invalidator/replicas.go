@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/retry"
 )
 
 // Redis replicates without waiting: a replica that is promoted may lack what its master has acknowledged. WAIT waits
@@ -57,7 +58,7 @@ func (w *waiting) made(err error) bool {
 
 // unreplicated returns why the commands before a WAIT do not count as acknowledged, though Redis has answered them;
 // nil: they do. As for a Redis that is away, they are sent again until they are. An answer to WAIT is none to them, so
-// the error holds it as text.
+// the error holds it as text. Where the key before it is another node's, the node is not away: they stray.
 func (s *Single) unreplicated(w *waiting) error {
 	if w == nil {
 		return nil
@@ -67,6 +68,8 @@ func (s *Single) unreplicated(w *waiting) error {
 			command, err.Error())
 	}
 	switch n, err := w.replied.Result(); {
+	case w.written != nil && isRedirected(w.written.Err()):
+		return fmt.Errorf("%w: SET %s: %s", errRerouted, w.written.Args()[1], w.written.Err())
 	case w.written != nil && w.written.Err() != nil:
 		return unknown(fmt.Sprint("SET ", w.written.Args()[1]), w.written.Err())
 	case err != nil:
@@ -76,4 +79,9 @@ func (s *Single) unreplicated(w *waiting) error {
 			s.options.Timeout/2)
 	}
 	return nil
+}
+
+func isRedirected(err error) bool {
+	redirected, _ := retry.IsRedirection(err)
+	return redirected
 }

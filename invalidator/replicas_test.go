@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
@@ -149,4 +150,26 @@ func TestAWaitThatIsRefusedParksNoKey(t *testing.T) {
 	if err := sends(t, s)["a script"](); retry.ClassifyRedis(err) != retry.Key { // it touches another key
 		t.Errorf("the script's own refusal is lost: %v", err)
 	}
+}
+
+// A slot is being moved, and its node still has a key of it. That the key of the WAIT is at the other node, or will be,
+// does not mean that the first one is away.
+func TestAWaitInASlotThatIsBeingMovedIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 3, Replicas: 1}, 1)
+	const row = 1
+	c.commit(row)
+	c.caughtUp()
+	slot, has, other := c.of(row)
+	has.Do(t, "set", c.key(row), "old")
+	has.Do(t, "del", write.Names{}.Waited(c.key(row)))
+	c.cluster.BeginMove(t, slot, has, other)
+	away, before := c.alarms.count(alarm.RedisAway), c.engine.Acknowledged()
+	c.commit(row)
+	testbed.Eventually(t, time.Minute, "the key is acknowledged", func() bool { return c.engine.Acknowledged() > before })
+	if n := c.alarms.count(alarm.RedisAway) - away; n != 0 {
+		t.Errorf("redis was said to be away %d times", n)
+	}
+	c.cluster.EndMove(t, slot, has, other)
+	c.caughtUp()
 }
