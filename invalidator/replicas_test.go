@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/freshet/freshet/credential"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/invalidator/write"
@@ -172,4 +174,37 @@ func TestAWaitInASlotThatIsBeingMovedIsNoAbsence(t *testing.T) {
 	}
 	c.cluster.EndMove(t, slot, has, other)
 	c.caughtUp()
+}
+
+// Deletes need no memory, and make room for others: the key before a WAIT must not hold them up.
+func TestARedisWithoutMemoryTakesDeletesThatReplicasAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	master, replica := withReplica(t)
+	s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: 4 * time.Second})
+	send := sends(t, s)
+	testbed.Eventually(t, 2*time.Minute, "the replica acknowledges", func() bool { return send["a delete"]() == nil })
+	master.Do(t, "config", "set", "maxmemory-policy", "noeviction")
+	master.Do(t, "config", "set", "maxmemory", "1")
+	if err := master.Client().Set(t.Context(), "a", "1", 0).Err(); !redis.IsOOMError(err) {
+		t.Fatalf("there is memory: %v", err)
+	}
+	b, err := write.New(write.Options{})
+	testbed.Must(t, err)
+	script := b.Release(b.Lock("a", 0))
+	send["a script"] = func() error {
+		s.Do(t.Context(), []*write.Call{script})
+		return script.Err
+	}
+	for name, send := range send {
+		if err := send(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		testbed.Must(t, replica.Pause())
+		err := send()
+		testbed.Must(t, replica.Resume())
+		if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("%s, while the replica hangs: %v", name, err)
+		}
+		testbed.Eventually(t, 2*time.Minute, "the replica acknowledges again", func() bool { return send() == nil })
+	}
 }
