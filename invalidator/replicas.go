@@ -59,8 +59,8 @@ func (s *Single) queueWait(ctx context.Context, pipe redis.Pipeliner, w *waiting
 	_ = pipe.Process(ctx, w.replied) // only queues
 }
 
-// writesBeyond sets a key for some ms, also where Redis is at its maxmemory and may evict nothing. Redis knows that flag
-// from version 7 on.
+// writesBeyond sets a key for some ms, also where Redis is at its maxmemory and may evict nothing. Redis knows that
+// flag from version 7 on.
 const writesBeyond = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])"
 
 // despite makes the write before a WAIT, and then that, once more if Redis had no memory for it.

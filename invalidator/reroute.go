@@ -76,8 +76,8 @@ func (s *partitionLoop) reroute(u *unit) {
 	}
 }
 
-// setUnsentApart takes the keys of a unit that are in no job yet out of it, and returns them as a unit of their own. The
-// others stay where they are: a writer may be reading them, and what comes back names them by their places.
+// setUnsentApart takes the keys of a unit that are in no job yet out of it, and returns them as a unit of their own.
+// The others stay where they are: a writer may be reading them, and what comes back names them by their places.
 func (s *partitionLoop) setUnsentApart(u *unit) *unit {
 	idx := make([]uint32, u.size-u.next)
 	for i := range idx {

@@ -411,8 +411,8 @@ func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
 	}
 }
 
-// A sentinel and a former master that are cut off from all others go on as if nothing had happened. What waits for Redis
-// may use that master, but it is not known to be the one.
+// A sentinel and a former master that are cut off from all others go on as if nothing had happened. What waits for
+// Redis may use that master, but it is not known to be the one.
 func TestWhatFewSentinelsSayIsNotSure(t *testing.T) {
 	t.Parallel()
 	server := testbed.Redis(t)
