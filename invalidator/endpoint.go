@@ -77,18 +77,21 @@ func (e *endpoint) patience() time.Duration {
 // counted is connect for connections that the engine uses.
 func (e *endpoint) counted(ctx context.Context, _, _ string) (net.Conn, error) {
 	e.dials.Add(1)
-	return e.connect(ctx, e.password.Try), nil
+	return e.connect(ctx, e.password.Try, (*Sentinels).Master), nil
 }
 
 // look is connect for a look at the server, which there is every second: a command for the password is only run when
-// what it printed before is refused.
+// what it printed before is refused. It says whether the server is still the one, so it wants to be sure of that.
 func (e *endpoint) look(ctx context.Context, _, _ string) (net.Conn, error) {
-	return e.connect(ctx, e.password.Seldom), nil
+	return e.connect(ctx, e.password.Seldom, (*Sentinels).Surely), nil
 }
 
-// connect makes a connection to where Redis is now, and logs in with what try reads. A failure is returned as a
-// [failedConn].
-func (e *endpoint) connect(ctx context.Context, try tryLogin) net.Conn {
+// finding asks sentinels where the master is: [Sentinels.Master] or [Sentinels.Surely].
+type finding func(s *Sentinels, ctx context.Context) (addr string, err error)
+
+// connect makes a connection to where Redis is now, by what find says if there are sentinels, and logs in with what try
+// reads. A failure is returned as a [failedConn].
+func (e *endpoint) connect(ctx context.Context, try tryLogin, find finding) net.Conn {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -97,7 +100,7 @@ func (e *endpoint) connect(ctx context.Context, try tryLogin) net.Conn {
 	e.mu.Unlock()
 	addr, err := e.addr, error(nil)
 	if e.sentinels != nil {
-		if addr, err = e.sentinels.Master(ctx); err != nil {
+		if addr, err = find(e.sentinels, ctx); err != nil {
 			return failedConn{err: err}
 		}
 	}

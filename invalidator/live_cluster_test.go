@@ -54,6 +54,12 @@ const clusterRows = 200
 
 func newLiveCluster(t *testing.T, o testbed.ClusterOptions, replicas int) *liveCluster {
 	t.Helper()
+	return newLiveClusterWith(t, o, replicas, Options{})
+}
+
+func newLiveClusterWith(t *testing.T, o testbed.ClusterOptions, replicas int, options Options) *liveCluster {
+	t.Helper()
+	options.ShortestD = clusterD
 	c := &liveCluster{
 		live:    &live{T: t, log: newFakeLog(), store: &memStore{}, alarms: &alarms{}, served: make(chan error, 1), pos: 4},
 		cluster: testbed.Cluster(t, o),
@@ -69,7 +75,7 @@ func newLiveCluster(t *testing.T, o testbed.ClusterOptions, replicas int) *liveC
 	t.Cleanup(func() { testbed.Must(t, nodes.Close()) })
 	c.engine = start(t, Deps{
 		Cluster: nodes, Store: c.store, Alarms: c.alarms, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}, Options{ShortestD: clusterD})
+	}, options)
 	caughtUp(c.engine)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { c.served <- c.engine.Serve(ctx, c.log) }()

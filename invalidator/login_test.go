@@ -197,7 +197,7 @@ func TestWhatAServerAnswersToALogin(t *testing.T) {
 			s := single(t, SingleOptions{
 				Address: addr, Username: c.user, Password: credential.Text("p w\r\n"), Timeout: 20 * time.Second,
 			})
-			made := s.connect(t.Context(), s.password.Try)
+			made := s.connect(t.Context(), s.password.Try, (*Sentinels).Master)
 			defer made.Close()
 			_, isFailed := made.(failedConn)
 			_, err := made.Write(nil)
@@ -241,7 +241,7 @@ func TestALoginEndsWithItsContext(t *testing.T) {
 	s := single(t, SingleOptions{Address: l.Addr().String(), Password: credential.Text("p"), Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, failed := s.connect(ctx, s.password.Try).(failedConn); !failed {
+	if _, failed := s.connect(ctx, s.password.Try, (*Sentinels).Master).(failedConn); !failed {
 		t.Error("it is logged in")
 	}
 }

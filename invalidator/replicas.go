@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/invalidator/write"
+	"github.com/freshet/freshet/retry"
 )
 
 // Redis replicates without waiting: a replica that is promoted may lack what its master has acknowledged. WAIT waits
@@ -16,14 +17,17 @@ import (
 // (https://redis.io/docs/latest/commands/wait/), so one at the end of a pipeline is enough. But a delete that finds
 // nothing writes nothing, and the one that found the key may have been sent on another connection, whose WAIT failed.
 // Redis up to 7 waits for all that any connection has written, Redis 8 and Valkey 9 do not. So something is written
-// just before each WAIT: a replica that has this has all before it.
+// just before each WAIT: a replica that has this has all before it. Where Redis has no memory for that, a script writes
+// it, which is allowed to go beyond: deletes need none, and make room.
 
 // WaitedKey is the key that is written before a WAIT; in a cluster each slot has its own, whose name begins with it.
 func WaitedKey(prefix string) string { return write.Names{Prefix: prefix}.Waited("") }
 
-// waiting is a WAIT in a pipeline, and the write before it.
+// waiting is a WAIT in a pipeline, and the write of a key before it.
 type waiting struct {
-	written *redis.StatusCmd
+	key     string
+	asking  bool
+	written redis.Cmder // nil: there is none
 	replied *redis.IntCmd
 }
 
@@ -37,16 +41,38 @@ func (s *Single) waitIn(ctx context.Context, pipe redis.Pipeliner, key string, a
 		return nil
 	}
 	o := &s.options
-	w := &waiting{replied: redis.NewIntCmd(ctx, "wait", o.WaitReplicas, (o.Timeout / 2).Milliseconds())}
+	w := &waiting{asking: asking}
 	if key != "" { // what is about no key has nothing that replicas could lack
 		if !s.slots.Load() {
 			key = ""
 		}
+		w.key = write.Names{Prefix: o.KeyPrefix}.Waited(key)
 		queueAsking(ctx, pipe, asking)
-		w.written = pipe.Set(ctx, write.Names{Prefix: o.KeyPrefix}.Waited(key), 1, waitedKept)
+		w.written = pipe.Set(ctx, w.key, 1, waitedKept)
 	}
-	_ = pipe.Process(ctx, w.replied) // only queues
+	s.queueWait(ctx, pipe, w)
 	return w
+}
+
+func (s *Single) queueWait(ctx context.Context, pipe redis.Pipeliner, w *waiting) {
+	w.replied = redis.NewIntCmd(ctx, "wait", s.options.WaitReplicas, (s.options.Timeout / 2).Milliseconds())
+	_ = pipe.Process(ctx, w.replied) // only queues
+}
+
+// writesBeyond sets a key for some ms, also where Redis is at its maxmemory and may evict nothing. Redis knows that
+// flag from version 7 on.
+const writesBeyond = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])"
+
+// despite makes the write before a WAIT, and then that, once more if Redis had no memory for it.
+func (s *Single) despite(ctx context.Context, w *waiting) {
+	if w == nil || w.written == nil || retry.ClassifyRedis(w.written.Err()) != retry.Memory {
+		return
+	}
+	pipe := s.client.Pipeline()
+	queueAsking(ctx, pipe, w.asking)
+	w.written = pipe.Eval(ctx, writesBeyond, []string{w.key}, waitedKept.Milliseconds())
+	s.queueWait(ctx, pipe, w)
+	_, _ = pipe.Exec(ctx) // each has its own error
 }
 
 // made reports whether the error of a pipeline is that of its WAIT, or of the write before it.
@@ -57,7 +83,7 @@ func (w *waiting) made(err error) bool {
 
 // unreplicated returns why the commands before a WAIT do not count as acknowledged, though Redis has answered them;
 // nil: they do. As for a Redis that is away, they are sent again until they are. An answer to WAIT is none to them, so
-// the error holds it as text.
+// the error holds it as text. Where the key before it is another node's, the node is not away: they stray.
 func (s *Single) unreplicated(w *waiting) error {
 	if w == nil {
 		return nil
@@ -67,8 +93,10 @@ func (s *Single) unreplicated(w *waiting) error {
 			command, err.Error())
 	}
 	switch n, err := w.replied.Result(); {
+	case w.written != nil && isRedirected(w.written.Err()):
+		return fmt.Errorf("%w: SET %s: %s", errRerouted, w.key, w.written.Err())
 	case w.written != nil && w.written.Err() != nil:
-		return unknown(fmt.Sprint("SET ", w.written.Args()[1]), w.written.Err())
+		return unknown("SET "+w.key, w.written.Err())
 	case err != nil:
 		return unknown("WAIT", err)
 	case n < int64(s.options.WaitReplicas):
@@ -76,4 +104,9 @@ func (s *Single) unreplicated(w *waiting) error {
 			s.options.Timeout/2)
 	}
 	return nil
+}
+
+func isRedirected(err error) bool {
+	redirected, _ := retry.IsRedirection(err)
+	return redirected
 }

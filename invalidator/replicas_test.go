@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/freshet/freshet/credential"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/invalidator/write"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/retry"
@@ -148,5 +151,60 @@ func TestAWaitThatIsRefusedParksNoKey(t *testing.T) {
 	}
 	if err := sends(t, s)["a script"](); retry.ClassifyRedis(err) != retry.Key { // it touches another key
 		t.Errorf("the script's own refusal is lost: %v", err)
+	}
+}
+
+// A slot is being moved, and its node still has a key of it. That the key of the WAIT is at the other node, or will be,
+// does not mean that the first one is away.
+func TestAWaitInASlotThatIsBeingMovedIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	c := newLiveCluster(t, testbed.ClusterOptions{Masters: 3, Replicas: 1}, 1)
+	const row = 1
+	c.commit(row)
+	c.caughtUp()
+	slot, has, other := c.of(row)
+	has.Do(t, "set", c.key(row), "old")
+	has.Do(t, "del", write.Names{}.Waited(c.key(row)))
+	c.cluster.BeginMove(t, slot, has, other)
+	away, before := c.alarms.count(alarm.RedisAway), c.engine.Acknowledged()
+	c.commit(row)
+	testbed.Eventually(t, time.Minute, "the key is acknowledged", func() bool { return c.engine.Acknowledged() > before })
+	if n := c.alarms.count(alarm.RedisAway) - away; n != 0 {
+		t.Errorf("redis was said to be away %d times", n)
+	}
+	c.cluster.EndMove(t, slot, has, other)
+	c.caughtUp()
+}
+
+// Deletes need no memory, and make room for others: the key before a WAIT must not hold them up.
+func TestARedisWithoutMemoryTakesDeletesThatReplicasAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	master, replica := withReplica(t)
+	s := single(t, SingleOptions{Address: master.Addr, WaitReplicas: 1, Timeout: 4 * time.Second})
+	send := sends(t, s)
+	testbed.Eventually(t, 2*time.Minute, "the replica acknowledges", func() bool { return send["a delete"]() == nil })
+	master.Do(t, "config", "set", "maxmemory-policy", "noeviction")
+	master.Do(t, "config", "set", "maxmemory", "1")
+	if err := master.Client().Set(t.Context(), "a", "1", 0).Err(); !redis.IsOOMError(err) {
+		t.Fatalf("there is memory: %v", err)
+	}
+	b, err := write.New(write.Options{})
+	testbed.Must(t, err)
+	script := b.Release(b.Lock("a", 0))
+	send["a script"] = func() error {
+		s.Do(t.Context(), []*write.Call{script})
+		return script.Err
+	}
+	for name, send := range send {
+		if err := send(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		testbed.Must(t, replica.Pause())
+		err := send()
+		testbed.Must(t, replica.Resume())
+		if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("%s, while the replica hangs: %v", name, err)
+		}
+		testbed.Eventually(t, 2*time.Minute, "the replica acknowledges again", func() bool { return send() == nil })
 	}
 }

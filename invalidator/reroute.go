@@ -36,6 +36,9 @@ func (s *partitionLoop) isOutdated(u *unit) bool { return u.routed != s.topo.sin
 // counts no more.
 func (s *partitionLoop) reroute(u *unit) {
 	s.rouse(u)
+	if u.next > 0 {
+		u = s.setUnsentApart(u)
+	}
 	type place struct {
 		node        *node
 		moved, asks bool
@@ -71,6 +74,26 @@ func (s *partitionLoop) reroute(u *unit) {
 		part.node, part.routed, part.asks = places[n].node, s.topo.since, places[n].asks
 		s.requeue(part)
 	}
+}
+
+// setUnsentApart takes the keys of a unit that are in no job yet out of it, and returns them as a unit of their own.
+// The others stay where they are: a writer may be reading them, and what comes back names them by their places.
+func (s *partitionLoop) setUnsentApart(u *unit) *unit {
+	idx := make([]uint32, u.size-u.next)
+	for i := range idx {
+		idx[i] = uint32(u.ordinal(u.next + i))
+	}
+	unsent := s.part(u, idx, int64(u.size))
+	if u.trouble != nil {
+		t := *u.trouble
+		t.errors = t.errors[u.next:]
+		unsent.trouble = &t
+		u.trouble.errors = u.trouble.errors[:u.next]
+	}
+	if u.size = u.next; u.out == 0 {
+		s.judge(u) // all of it has come back
+	}
+	return unsent
 }
 
 // requeue puts a unit that has found its node where it has to wait next.

@@ -61,14 +61,32 @@ const grace = 500 * time.Millisecond
 // off from the others still names the former master. It waits for at most half of Timeout, and after the first answer
 // for at most grace. A password that must be read first has its own time.
 func (s *Sentinels) Master(ctx context.Context) (addr string, err error) {
+	addr, _, err = s.find(ctx)
+	return addr, err
+}
+
+// Surely is Master for who must not take a former master for the present one. It fails while so many sentinels do not
+// answer that they may have made another server the master: that takes more than half of all
+// (https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/#quorum).
+func (s *Sentinels) Surely(ctx context.Context) (addr string, err error) {
+	addr, silent, err := s.find(ctx)
+	if err == nil && 2*len(silent) > len(s.Addresses) {
+		err = fmt.Errorf("%d of %d sentinels do not answer, and may have made another server the master: %s", len(silent),
+			len(s.Addresses), errors.Join(silent...).Error())
+	}
+	return addr, err
+}
+
+// find returns where the master is, and why sentinels do not say so.
+func (s *Sentinels) find(ctx context.Context) (addr string, silent []error, err error) {
 	err = s.Password.Seldom(ctx, func(password string) error {
-		addr, err = s.master(ctx, password)
+		addr, silent, err = s.master(ctx, password)
 		return err
 	}, func(err error) bool {
 		var e *unknownMaster
 		return errors.As(err, &e) && e.refused
 	})
-	return addr, err
+	return addr, silent, err
 }
 
 // unknownMaster says that no sentinel has named the master. It holds what they answered as text, since an answer of a
@@ -85,7 +103,7 @@ func (e *unknownMaster) Error() string { return e.text }
 func (s *Sentinels) patience() time.Duration { return s.timeout() + s.Password.Patience() }
 
 // master asks all sentinels once.
-func (s *Sentinels) master(ctx context.Context, password string) (string, error) {
+func (s *Sentinels) master(ctx context.Context, password string) (addr string, failed []error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout()/2)
 	defer cancel()
 	answers := make(chan believed, len(s.Addresses))
@@ -93,7 +111,6 @@ func (s *Sentinels) master(ctx context.Context, password string) (string, error)
 		go func() { answers <- s.ask(ctx, a, password) }()
 	}
 	var newest believed
-	var failed []error
 	votes := map[believed]int{}
 	for range s.Addresses { // each goroutine is waited for: they end with ctx
 		b := <-answers
@@ -112,12 +129,12 @@ func (s *Sentinels) master(ctx context.Context, password string) (string, error)
 		}
 	}
 	if newest.addr == "" {
-		return "", &unknownMaster{
+		return "", failed, &unknownMaster{
 			text:    fmt.Sprintf("no sentinel says where the master %s is: %s", s.Name, errors.Join(failed...).Error()),
 			refused: slices.ContainsFunc(failed, redis.IsAuthError),
 		}
 	}
-	return newest.addr, nil
+	return newest.addr, failed, nil
 }
 
 func (s *Sentinels) timeout() time.Duration {

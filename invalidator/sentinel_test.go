@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -393,7 +394,7 @@ func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := newPlace(t, secured)
 			s := single(t, SingleOptions{Address: at.addr, TLS: credentialtest.Fixed(at.tls), Timeout: time.Minute})
-			c := s.connect(t.Context(), s.password.Try)
+			c := s.connect(t.Context(), s.password.Try, (*Sentinels).Master)
 			defer c.Close()
 			s.Leave()
 			_, read := c.Read(make([]byte, 1))
@@ -405,6 +406,43 @@ func TestNothingThatFailsOnALeftConnectionIsNews(t *testing.T) {
 				if !isNoNews(err) {
 					t.Errorf("%s says %v", what, err)
 				}
+			}
+		})
+	}
+}
+
+// A sentinel and a former master that are cut off from all others go on as if nothing had happened. What waits for
+// Redis may use that master, but it is not known to be the one.
+func TestWhatFewSentinelsSayIsNotSure(t *testing.T) {
+	t.Parallel()
+	server := testbed.Redis(t)
+	named, silent := believed{addr: server.Addr, epoch: 3}, believed{err: errors.New("no")}
+	for name, c := range map[string]struct {
+		says []believed
+		want string // in the error; "": it is sure
+	}{
+		"all answer":   {[]believed{named, named, named}, ""},
+		"two of three": {[]believed{named, silent, named}, ""},
+		"one of two":   {[]believed{silent, named}, ""},
+		"the only one": {[]believed{named}, ""},
+		"one of three": {[]believed{silent, named, silent}, "2 of 3 sentinels do not answer"},
+		"two of five":  {[]believed{silent, named, named, silent, silent}, "3 of 5 sentinels do not answer"},
+		"none":         {[]believed{silent, silent}, "no sentinel says where the master shop is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sentinels := &Sentinels{Name: "shop", Timeout: time.Minute}
+			for _, b := range c.says {
+				sentinels.Addresses = append(sentinels.Addresses, sayingSentinel(t, b))
+			}
+			s := single(t, SingleOptions{Sentinels: sentinels, Timeout: time.Minute})
+			if err := s.Ping(t.Context()); (err == nil) != slices.Contains(c.says, named) {
+				t.Errorf("a command: %v", err)
+			}
+			looking := s.Looking()
+			defer func() { testbed.Must(t, looking.Close()) }()
+			err := looking.Ping(t.Context()).Err()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("a look: %v; want %q", err, c.want)
 			}
 		})
 	}

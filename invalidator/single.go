@@ -173,6 +173,7 @@ func (s *Single) exchange(ctx context.Context, packed []write.Packed) {
 	if waited.made(failed) || slices.ContainsFunc(replies, isAnswered) { // as in Unlink
 		failed = nil
 	}
+	s.despite(ctx, waited)
 	for i, p := range packed {
 		reply, err := replies[i].Result()
 		if errors.Is(err, redis.Nil) {

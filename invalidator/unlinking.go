@@ -76,6 +76,7 @@ func (s *Single) Unlink(ctx context.Context, commands []*Command) {
 		}
 	}
 	s.release(conn, err == nil && !failed)
+	s.despite(ctx, waited)
 	for _, c := range commands {
 		if c.Err == nil {
 			c.Err = s.unreplicated(waited)

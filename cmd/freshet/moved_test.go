@@ -200,6 +200,33 @@ func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
 	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
 }
 
+// The sentinel that answers may be cut off with a former master, while the others have made another server the master.
+func TestTheStateIsNotFreshWhileMostSentinelsAreSilent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testbed.MySQL(t))
+	const name = "shop-cache"
+	sentinels := testbed.Sentinels(t, testbed.SentinelOptions{Name: name, Master: s.redis}, 3)
+	for _, one := range sentinels {
+		s.redisAt = append(s.redisAt, one.Addr)
+	}
+	s.redisMore = ", mode: sentinel, master_name: " + name
+	s.run()
+	s.stamped()
+	for _, one := range sentinels[:2] {
+		testbed.Must(t, one.Pause())
+	}
+	s.await("freshet says that it does not know", func(st *app.Status) bool {
+		return st.State == app.Doubtful && strings.Contains(st.Sentence, "2 of 3 sentinels do not answer")
+	})
+	s.cache("product:1")
+	s.write(1) // it works on all the same
+	s.gone("product:1")
+	for _, one := range sentinels[:2] {
+		testbed.Must(t, one.Resume())
+	}
+	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
+}
+
 func TestANameThatNoSentinelKnowsIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MariaDB(t))

@@ -161,7 +161,8 @@ func (c *Cluster) look(ctx context.Context) (changed bool, err error) {
 			if was := c.nodes[m.ID]; was != nil {
 				m.watch.renew(asked, was.known)
 			}
-			_ = m.watch.Look(asked, m.Redis) // it is noted
+			why, _ := m.watch.look(asked, m.Redis)
+			m.watch.hears(why)
 		})
 	}
 	looking.Wait()

@@ -133,7 +133,7 @@ func (w *Watch) Unheard() (since time.Time, why error) {
 	return w.heard, w.unheard
 }
 
-// hears takes note of whether a new connection led to a Redis that takes writes.
+// hears takes note of whether a connection of Run's own led to a Redis that takes writes.
 func (w *Watch) hears(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,63 +145,65 @@ func (w *Watch) hears(err error) {
 // Look asks Redis who it is, and which stamp it holds, over c: a new connection, before it is used. What it answers is
 // compared by [Watch.Run]. It fails if no answer came, or only half of one: the connection must not be used then, since
 // the answer may come yet, and would be taken for that to somebody else's command.
+//
+// That c leads to a Redis which takes writes does not say that no other one has its place: where sentinels say where it
+// is, a connection that is needed is made by what any of them says.
 func (w *Watch) Look(ctx context.Context, c redis.Cmdable) error {
+	_, err := w.look(ctx, c)
+	return err
+}
+
+// look is Look. It also returns why c does not lead to a Redis that takes writes; nil: it does.
+func (w *Watch) look(ctx context.Context, c redis.Cmdable) (why, err error) {
 	began := time.Now()
 	key, before, named := w.asked()
 	if !named {
-		return nil // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
+		return nil, nil // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
 	}
+	var answer redis.Error
 	if key == "" {
 		info, err := c.Info(ctx).Result()
-		w.answered(began, info, err, found{})
-		var answer redis.Error
-		if errors.As(err, &answer) {
-			return nil
+		if why = w.answered(began, info, err, found{}); errors.As(err, &answer) {
+			err = nil
 		}
-		return err
+		return why, err
 	}
 	pipe := c.Pipeline()
 	info, held := pipe.Info(ctx), pipe.Get(ctx, key)
 	_, _ = pipe.Exec(ctx) // each has its own error
-	err := info.Err()
-	var answer redis.Error
+	err = info.Err()
 	if err == nil && (redis.HasErrorPrefix(held.Err(), "CLUSTERDOWN") || redis.HasErrorPrefix(held.Err(), "MOVED")) {
-		w.hears(nil)
-		return nil // it does not know yet what it has to serve: its stamp would be missing from what it says
+		return nil, nil // it does not know yet what it has to serve: its stamp would be missing from what it says
 	}
 	if lost := held.Err(); err == nil && lost != nil && !errors.As(lost, &answer) {
 		err = lost // only half of the answer came: it is asked again
 	}
 	w.refused(key, held.Err())
-	w.answered(began, info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
+	why = w.answered(began, info.Val(), err, w.stamp.find(before, held.Val(), held.Err()))
 	if errors.As(err, &answer) {
-		return nil
+		err = nil
 	}
-	return err
+	return why, err
 }
 
-// answered takes what Redis has answered that was asked at a time.
-func (w *Watch) answered(asked time.Time, info string, err error, held found) {
+// answered takes what Redis has answered that was asked at a time. It returns why that is no Redis that takes writes;
+// nil: it is one.
+func (w *Watch) answered(asked time.Time, info string, err error, held found) (why error) {
 	s, ok := parse(info, w.options.DB)
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused) && retry.ClassifyRedis(err) != retry.None, err == nil && !ok:
-		w.hears(nil)
 		w.silent(err)
-		return
+		return nil
 	case err != nil:
-		w.hears(err)
-		return
+		return err
 	}
 	switch { // what it holds may still change, and nobody may write to it
 	case s.loading:
-		w.hears(errors.New("the server there is still loading its data"))
-		return
+		return errors.New("the server there is still loading its data")
 	case s.replica:
-		w.hears(errors.New("the server there is a replica"))
-		return
+		return errors.New("the server there is a replica")
 	}
-	w.hears(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.answers); n > 0 && w.answers[n-1].run == s.run && w.answers[n-1].repl == s.repl {
@@ -213,6 +215,7 @@ func (w *Watch) answered(asked time.Time, info string, err error, held found) {
 	case w.news <- struct{}{}:
 	default:
 	}
+	return nil
 }
 
 // silent says once that Redis does not say who it is.
@@ -262,7 +265,8 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-ticker.C:
 			asked, cancel := context.WithTimeout(ctx, 2*asks)
 			w.renew(asked, was)
-			w.Look(asked, w.deps.Redis)
+			why, _ := w.look(asked, w.deps.Redis)
+			w.hears(why)
 			cancel()
 			if err := w.watchRival(ctx, &other, was, kept); err != nil {
 				return nil //nolint:nilerr // ctx ended

@@ -329,10 +329,10 @@ func TestItIsKnownThatNoNewConnectionComesAbout(t *testing.T) {
 				{"run_id:a\r\nuptime_in_seconds:0\r\nloading:1\r\n", nil, "the server there is still loading its data"},
 				{"run_id:b\r\nuptime_in_seconds:9\r\nrole:slave\r\n", nil, "the server there is a replica"},
 			} {
-				w.answered(time.Now(), says, nil, found{})
+				w.hears(w.answered(time.Now(), says, nil, found{}))
 				unheard(0, "")
 				for range unheardFor / time.Second {
-					w.answered(time.Now(), then.says, then.err, found{})
+					w.hears(w.answered(time.Now(), then.says, then.err, found{}))
 					time.Sleep(time.Second)
 				}
 				unheard(0, "")
@@ -423,4 +423,21 @@ func mustBook(t *testing.T) *doubt.Book {
 	b, err := doubt.New(nil, nil, nil)
 	testbed.Must(t, err)
 	return b
+}
+
+// What needs Redis is connected by what any of the sentinels says, so that it goes on when most of them are away.
+func TestAConnectionThatIsNeededProvesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testbed.Redis(t))
+	w := r.watch
+	w.mu.Lock()
+	w.heard = time.Now().Add(-time.Minute)
+	w.mu.Unlock()
+	testbed.Must(t, w.Look(t.Context(), r.server.Client()))
+	if since, _ := w.Unheard(); since.IsZero() {
+		t.Error("it is taken for proof that no other server has the place of Redis")
+	}
+	if len(w.take()) != 1 {
+		t.Error("it is not compared")
+	}
 }
