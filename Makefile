@@ -32,12 +32,13 @@ test:
 
 # -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
 # packages that take longest are first, so that nothing waits for them in the end. -s -w: no debugger looks at these 60
-# programs, and to link what it needs takes a third of the time that linking takes. -parallel: most tests wait for servers.
+# programs, and to link what it needs takes a third of the time that linking takes. -parallel: tests wait for servers, and more
+# of them at a time than this wait for each other's processes: then what must come within a second is late.
 # GORACE: each of these programs waits in the end for what another thread may have to report: 0.1 s instead of a second.
 TESTED := GORACE=atexit_sleep_ms=100 $(GO) test -race -count=1 -vet=off -ldflags='-s -w' -timeout 40m
 
 test-freshet:
-	$(TESTED) -parallel 4 ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
+	$(TESTED) -parallel 3 ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
 
 # Next to freshet's own tests, one package at a time: they wait most of the time.
 test-modules:

@@ -38,7 +38,8 @@ func (s *Server) documentedRights(t testing.TB) string {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "configuration.md"))
 	Must(t, err)
 	_, section, _ := strings.Cut(string(page), "### Rights of the user")
-	_, section, _ = strings.Cut(section, map[Flavor]string{FlavorMySQL: "On MySQL:", FlavorMariaDB: "On MariaDB:"}[s.Flavor])
+	begin := map[Flavor]string{FlavorMySQL: "On MySQL:", FlavorMariaDB: "On MariaDB:"}
+	_, section, _ = strings.Cut(section, begin[s.Flavor])
 	_, section, found := strings.Cut(section, "GRANT ")
 	rights, _, _ := strings.Cut(section, " ON *.*")
 	if !found || !strings.Contains(rights, "REPLICATION SLAVE") {
