@@ -205,6 +205,7 @@ func (l *loop) record(d doubt.Doubt) error {
 	}
 	l.doubted = l.version(0)
 	d.Source, d.At = l.o.Source, l.doubted
+	l.tx.doubt(d.Tables)
 	return l.o.Doubts.Record(l.ctx, d)
 }
 
