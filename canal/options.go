@@ -104,6 +104,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics freshet_source_*. Nil: they are kept, but registered nowhere.
 	Registerer prometheus.Registerer
+
+	// briefly says that connections are made often, and end at once.
+	briefly bool
 }
 
 // withDefaults returns the options filled in, or all that is wrong with them.
