@@ -167,6 +167,9 @@ func (s *Status) byAge() (State, string) {
 	switch {
 	case s.unloaded:
 		return Starting, "reading from Kafka what is in doubt"
+	case s.Source != nil && s.Source.Apart != "" && s.Source.Apart == s.Source.Address:
+		return Behind, fmt.Sprintf("the address %s leads to another server than the one that is read, which lacks what is "+
+			"written there: that is read in a moment, if it has all that was read", s.Source.Address)
 	case s.Source != nil && s.Source.Apart != "": // as of when that is, nobody knows
 		return Behind, fmt.Sprintf("what is written on %s does not come to %s, which is read; the alarm of the source says what "+
 			"to do", s.Source.Apart, s.Source.Address)

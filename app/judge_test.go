@@ -100,6 +100,12 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"what is written on db-2:3306 does not come to db-1:3306, which is read",
 			},
 			{
+				"the address leads to another server", func(s *Status) {
+					s.Source = &SourceStatus{Address: "db-1:3306", Connected: true, Apart: "db-1:3306"}
+				}, "", Behind,
+				"the address db-1:3306 leads to another server than the one that is read",
+			},
+			{
 				"another server takes writes at the start", func(s *Status) {
 					s.Source, s.FreshAsOf = &SourceStatus{Address: "db-1:3306", Connected: true, Apart: "db-2:3306"}, time.Time{}
 				}, "", Behind,

@@ -164,6 +164,9 @@ func (r *reader) end(ctx context.Context, s *canal.Step) error {
 		// The rows' keys are deleted now as well, and nothing is written under them: which is too early to be of use but
 		// keeps the path the same for all rows, and is right where XA COMMIT … ONE PHASE follows. Those actions that count
 		// come with XA COMMIT.
+		if len(s.Doubted) > 0 {
+			r.xa.doubt(s.Tx, s.Version, s.Doubted)
+		}
 		err = r.xa.seal(s.Tx)
 	case canal.XACommitted:
 		if err = r.recall(ctx, s); err == nil {

@@ -73,7 +73,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	}
 	o := p.source()
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
-	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	o.Wanted, o.WantedFolded, o.Uses = route.Wants, route.WantsFolded, route.Uses
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
 	r.definitions = newDefinitions(p.facts, c.Source.Name, p.options.Log, route.Mappings())
 	if err := r.definitions.load(ctx); err != nil {

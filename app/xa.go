@@ -107,7 +107,7 @@ func (x *xaMemory) begin(tx *event.Tx, first event.Version) {
 	x.open = x.store.Begin(tx.XID, first)
 }
 
-// doubt notes tables of which rows change that have no events, when the transaction is committed.
+// doubt notes tables of which rows change, when the transaction is committed, whose keys are not known; "": any.
 func (x *xaMemory) doubt(tx *event.Tx, v event.Version, tables []string) {
 	x.begin(tx, v)
 	for _, t := range tables {

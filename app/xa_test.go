@@ -537,3 +537,30 @@ func TestWhatAnXATransactionCascadesToIsInDoubtWhenItIsCommitted(t *testing.T) {
 		must(t, s.Close())
 	}
 }
+
+// So is what statements in it have changed, which nobody sees before.
+func TestWhatIsInDoubtAtXAPrepareIsSoAgainWhenItIsCommitted(t *testing.T) {
+	for _, about := range [][]string{{"shop.item", "shop.product"}, {""}} {
+		s := openStore(t, t.TempDir())
+		r, _ := xaReader(t, s)
+		r.doubts = r.troubles.doubts
+		tx := &event.Tx{XID: xid}
+		must(t, r.end(t.Context(), &canal.Step{
+			Kind: canal.Prepared, Tx: tx, Version: version(1, 1, 200, 0), End: end(250), Doubted: about,
+		}))
+		must(t, r.Flush())
+		if d := r.doubts.List(); len(d) != 0 {
+			t.Errorf("when it is prepared: %+v", d)
+		}
+		must(t, r.Resolve(true, tx, version(1, 1, 500, 0), end(550)))
+		want := about
+		if about[0] == "" {
+			want = nil
+		}
+		if d := r.doubts.List(); len(d) != 1 || d[0].Cause != alarm.XAKeysUnknown || !slices.Equal(d[0].Tables, want) ||
+			d[0].At != version(1, 1, 500, 0) {
+			t.Errorf("when it is committed: %+v, want %q in doubt", d, want)
+		}
+		must(t, s.Close())
+	}
+}

@@ -37,8 +37,9 @@ type cascading struct {
 	made    []foreignKey
 	// unsaved: what is saved with the position is out of date.
 	unsaved bool
-	// ofStatements are the parents on a server that is not silent, once a statement has asked for them: what such a server
-	// changes with the rows of a statement that it logs as one has no row events either.
+	// ofStatements are tables, as parents, on a server that is not silent, once a statement has asked for them: what such
+	// a server changes with the rows of a statement that it logs as one has no row events either. Each is asked for when a
+	// statement changes it: DDL that the statement has waited for is complete then, and other DDL need not be.
 	ofStatements map[ddl.Name]*parent
 	// silent: the server changes rows without row events. blind: nothing was saved with the position, so that nobody
 	// knows which foreign keys there were, until the stream has reached until.
@@ -346,25 +347,39 @@ func (l *loop) warnUnread(n ddl.Name) {
 // reached returns the wanted tables whose rows foreign keys change with those that a statement changes in a table.
 func (t *tables) reached(n ddl.Name) ([]string, error) {
 	c := &t.cascading
-	parents := c.parents
+	p := c.parents[n]
 	if !c.silent && !t.l.o.IgnoreCascades {
-		if c.ofStatements == nil {
-			err := t.ask(t.l.ctx, func(s *session, _ *history) error {
-				keys, err := s.foreignKeys(t.name)
-				c.ofStatements = parentsOf(keys, t.wantsName)
-				return err
-			})
-			if err != nil {
-				c.ofStatements = nil
-				return nil, err
-			}
+		var err error
+		if p, err = t.parentOfStatements(n); err != nil {
+			return nil, err
 		}
-		parents = c.ofStatements
 	}
-	if p := parents[n]; p != nil {
-		return p.all(), nil
+	if p == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return p.all(), nil
+}
+
+// parentOfStatements returns a table as a parent, on a server that is not silent; nil: it is none.
+func (t *tables) parentOfStatements(n ddl.Name) (p *parent, err error) {
+	c := &t.cascading
+	p, known := c.ofStatements[n]
+	if known {
+		return p, nil
+	}
+	err = t.ask(t.l.ctx, func(s *session, _ *history) error {
+		keys, err := s.foreignKeys(t.name)
+		p = parentsOf(keys, t.wantsName)[n]
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.ofStatements == nil || len(c.ofStatements) >= maxOpaque {
+		c.ofStatements = map[ddl.Name]*parent{}
+	}
+	c.ofStatements[n] = p
+	return p, nil
 }
 
 // askKeys asks for the foreign keys, if that is due.

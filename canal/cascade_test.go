@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -275,6 +276,44 @@ func TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept(t *testing.T) {
 				t.Errorf("in doubt: %q", got)
 			}
 		})
+	}
+}
+
+// TestAForeignKeyIsAskedForWithEachTableThatStatementsChange holds the statement that makes a foreign key, so that it
+// stands in the binlog and is not there yet, while another statement has the server be asked.
+func TestAForeignKeyIsAskedForWithEachTableThatStatementsChange(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, testbed.MySQL(t, "--binlog-row-metadata=FULL"), "create table DB.p (id int primary key)",
+		"create table DB.q (id int primary key)", "create table DB.wchild (id int primary key)",
+		"create table DB.wsync (id int primary key auto_increment)",
+		"create table DB.wother (id int primary key, foreign key (id) references DB.q (id) on delete cascade)",
+		"insert into DB.p values (1)", "insert into DB.q values (1)", "insert into DB.wchild values (1)")
+	r := readFamily(t, d, startAt(here(t, d.Server)))
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	testbed.Must(t, d.HoldCommits(t.Context(), time.Minute))
+	held := make(chan error, 2)
+	for i, statements := range [][]string{
+		{"alter table DB.wchild add foreign key (id) references DB.p (id) on delete cascade"},
+		{"set session binlog_format=STATEMENT", "delete from DB.q where id=1", "set session binlog_format=ROW"},
+	} {
+		for j := range statements {
+			statements[j] = strings.ReplaceAll(statements[j], "DB", d.name)
+		}
+		var commits int
+		r.ask(func() bool { commits = r.commits; return true })
+		go func() { held <- d.ExecContext(context.Background(), statements...) }()
+		r.await(t, fmt.Sprintf("statement %d", i), func() bool { return r.commits > commits })
+	}
+	testbed.Must(t, d.ReleaseCommits(t.Context()))
+	for range 2 {
+		testbed.Must(t, <-held)
+	}
+	if got := r.doubted(); got != "wother" {
+		t.Errorf("in doubt: %q", got)
+	}
+	d.exec("set session binlog_format=STATEMENT", "delete from DB.p where id=1", "set session binlog_format=ROW")
+	if got := r.doubted(); got != "wchild" {
+		t.Errorf("in doubt after a row of the new parent was deleted: %q", got)
 	}
 }
 

@@ -103,6 +103,10 @@ func (l *loop) advance() error {
 	ev, err := l.dump.events.next()
 	if errors.Is(err, errWouldWait) {
 		l.tables.looks.waits()
+		if l.quiet {
+			l.vis.isQuiet()
+			l.quiet = false
+		}
 		l.step.Kind = Idle
 		return nil
 	}

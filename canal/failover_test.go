@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 	"github.com/freshet/freshet/proof/testbed/proxy"
 )
@@ -149,6 +151,70 @@ func TestAServerThatHoldsAllIsNoDoubt(t *testing.T) {
 			t.Errorf("doubts %+v, alarms %+v", doubts, r.board.Records())
 		}
 	})
+}
+
+// TestAnAddressThatLeadsToAnotherServerIsFollowed has the one address lead to another server, as a name does after a
+// failover, while the one before still answers on the connections that there are.
+func TestAnAddressThatLeadsToAnotherServerIsFollowed(t *testing.T) {
+	onPairs(t, func(t *testing.T, p *replicas) {
+		d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
+		o := d.options()
+		var e elsewhere
+		o.Dial = e.dial
+		r := reading(t, startAt(here(t, p.first)), o)
+		d.exec("insert into DB.t values (1)")
+		r.await(t, "the row and a mark over it", func() bool { return len(r.rows) == 1 && r.marked(r.rows[0].version) })
+		p.replicate()
+		p.hold()
+		e.use(p.second.Addr)
+		d2 := &database{p.second, t, d.name}
+		d2.exec("insert into DB.t values (2)")
+		r.wantRows(d, "insert DB.t (1)", "insert DB.t (2)")
+		r.await(t, "a mark over both", func() bool { return r.marked(r.rows[1].version) })
+		if n := len(r.raises); n != 1 || len(r.doubts.List()) != 0 {
+			t.Errorf("raised %v, in doubt %+v", r.raises, r.doubts.List())
+		}
+	})
+}
+
+// TestAServerThatLacksNothingIsReadOnWhereverTheAddressLeads has the address lead to a replica, as that of a balancer
+// does, and then to a server that makes transactions of its own.
+func TestAServerThatLacksNothingIsReadOnWhereverTheAddressLeads(t *testing.T) {
+	set := func(text string) event.GTIDSet {
+		s, err := event.ParseGTIDSet(event.MySQL, text)
+		testbed.Must(t, err)
+		return s
+	}
+	const uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562:"
+	cuts := 0
+	cut := context.CancelFunc(func() { cuts++ })
+	c := &Canal{o: Options{Logger: quietLogger(t)}, vis: newVisibility(0, 0)}
+	c.cut.Store(&cut)
+	c.vis.server, c.vis.before = "first", set(uuid+"1-9")
+	w := &turned{Canal: c}
+	for i, look := range []struct {
+		server, has, apart string
+		cuts               int
+	}{
+		{"second", "1-9", "", 0},
+		{"second", "1-9", "", 0},
+		{"second", "1-10", "", 0}, // it may be on its way
+		{"first", "1-10", "", 0},
+		{"second", "1-11", "", 0},
+		{"second", "1-12", "at", 0},
+		{"first", "1-12", "", 0},
+		{"second", "1-12", "", 0},
+		{"third", "1-13", "", 0},
+		{"third", "1-13", "at", 0},
+		{"third", "1-14", "at", 1},
+		{"third", "1-14", "at", 1},
+		{"third", "1-14", "at", 2}, // it could not be read then
+	} {
+		w.judge("at", &SourceInfo{Server: look.server, GTID: true, Executed: set(uuid + look.has)})
+		if got := c.vis.writtenApart(); got != look.apart || cuts != look.cuts {
+			t.Errorf("look %d: %q is apart, want %q; the dump was ended %d times", i, got, look.apart, cuts)
+		}
+	}
 }
 
 // TestARestartRightAfterAFailoverKnowsWhereItIs ends the run when another server, whose binlog has a lower number, has

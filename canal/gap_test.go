@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
@@ -204,6 +205,51 @@ func TestABinlogThatBeginsAnewRaisesTheEpoch(t *testing.T) {
 		t.Errorf("version %s, raised %v", v, r.raises)
 	}
 	r.await(t, "a mark over it", func() bool { return r.marked(r.rows[0].version) })
+}
+
+// TestABinlogThatBeginsAnewUnderAReaderIsReadOn does so while it is read, with less in the new file than had been read
+// of the old one, and with more.
+func TestABinlogThatBeginsAnewUnderAReaderIsReadOn(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string]int{"less": 1, "more": 60} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := testbed.MySQL(t, "--binlog-row-metadata=FULL")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)")
+			d.exec("reset binary logs and gtids")
+			for i := range 20 {
+				d.exec(fmt.Sprintf("insert into DB.t values (%d)", i))
+			}
+			o := d.options()
+			o.Heartbeat = time.Second
+			r := reading(t, startAt(here(t, s)), o)
+			d.exec("insert into DB.t values (100)")
+			r.wantRows(d, "insert DB.t (100)")
+			r.await(t, "a mark over it", func() bool { return r.marked(r.rows[0].version) })
+			statements := []string{"reset binary logs and gtids", "set global gtid_purged='" + s.GTIDs(t) + "'"}
+			want := []string{"insert DB.t (100)"}
+			for i := range more {
+				statements = append(statements, fmt.Sprintf("insert into DB.t values (%d)", 200+i))
+				want = append(want, fmt.Sprintf("insert DB.t (%d)", 200+i))
+			}
+			d.exec(statements...)
+			r.wantRows(d, want...)
+			r.await(t, "a mark over all", func() bool { return r.marked(r.rows[more].version) })
+		})
+	}
+}
+
+// TestTransactionsThatAreInNoBinlogAreAGap gives a server GTIDs of transactions that it has not executed, as a dump of
+// another server does that is loaded into it: its rows are in no binlog.
+func TestTransactionsThatAreInNoBinlogAreAGap(t *testing.T) {
+	t.Parallel()
+	s := testbed.MySQL(t, "--binlog-row-metadata=FULL")
+	d := newDatabase(t, s, "create table DB.t (id int primary key)")
+	r := reading(t, startAt(here(t, s)), d.options())
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	d.exec("set sql_log_bin=0", "set global gtid_purged='+3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5'",
+		"insert into DB.t values (1)", "set sql_log_bin=1")
+	r.wantGap("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")
 }
 
 // TestATransactionThatTheServerLostIsNotWaitedFor breaks the connection within a transaction and comes back to a

@@ -65,10 +65,12 @@ type heart struct {
 		text       string
 		set        event.GTIDSet
 	}
-	// still is up to where has been read, and since when that is all.
+	// still is up to where has been read, since when that is all though the source has more, and how often the stream had
+	// had nothing by then.
 	still struct {
 		at    binlogPos
 		since time.Time
+		quiet int
 	}
 	// cut ends the dump.
 	cut func()
@@ -258,32 +260,42 @@ func (h *heart) askGTIDs(s *session, a *answer) error {
 	}
 	a.named, a.whole = true, h.whole
 	a.gtids = set.Subtract(&h.base)
-	return h.reaches(s)
+	return h.reaches()
 }
 
-// reaches asks where the binlog ends if for three heartbeats nothing has been read, though there is more. It may have
-// been begun again, and its GTIDs put back, between two questions: then the dump waits where there is no file any more.
-func (h *heart) reaches(s *session) error {
-	read, lacks := h.vis.lacks()
+// reaches ends the dump if it goes on to say that there is nothing more, and the source says that it has more. What is
+// lacking will not come down it: the binlog was begun again, and its GTIDs put back, between two questions, so that the
+// dump waits where there is no file any more; or GTIDs were added (gtid_purged) of transactions that are in no binlog.
+// Which of them it is, and what is lost, is found out when the next dump is begun.
+func (h *heart) reaches() error {
+	read, quiet, lacks := h.vis.lacks()
 	if !lacks || read != h.still.at {
-		h.still.at, h.still.since = read, time.Now()
+		h.still.at, h.still.since, h.still.quiet = read, time.Now(), quiet
 		return nil
 	}
-	if time.Since(h.still.since) < h.o.silence() {
+	if time.Since(h.still.since) < h.o.silence() || quiet-h.still.quiet < 2 {
 		return nil
 	}
-	h.still.since = time.Now()
-	if end, err := s.end(h.flavor); err != nil || end.compare(read) >= 0 { // one who may not ask is none the wiser
-		return nil
-	}
-	return h.wentBack()
+	h.still.since, h.still.quiet = time.Now(), quiet
+	h.o.Logger.Warn("the source has transactions that do not come down its binlog dump: another one is begun", "source",
+		h.o.Source)
+	h.cut()
+	return errors.New("the source has transactions that do not come down its binlog dump")
 }
 
-// lacks returns up to where was read, if that is not all that the source held when it last answered.
-func (v *visibility) lacks() (read binlogPos, is bool) {
+// lacks returns up to where was read, and how often the stream has had nothing so far, if what was read is not all that
+// the source held when it last answered.
+func (v *visibility) lacks() (read binlogPos, quiet int, is bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.read, v.readEpoch == v.epoch && v.unread != nil && !v.hasRead(v.unread)
+	return v.read, v.quiet, v.readEpoch == v.epoch && v.unread != nil && !v.hasRead(v.unread)
+}
+
+// isQuiet takes note that the source has said in the stream that it has nothing more to send.
+func (v *visibility) isQuiet() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.quiet++
 }
 
 // askPast: MySQL without GTIDs does not tell what is visible. The end of the binlog as it was a heartbeat ago is the

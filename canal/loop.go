@@ -69,6 +69,7 @@ type loop struct {
 	from     uint64    // what begins before it in the first file is not wanted
 	fresh    bool      // no transaction has come yet
 	replayed bool      // rows that were handed out may come again
+	quiet    bool      // the last event said that there is nothing more to send
 	tx       transaction
 	payload  *binlog.Payload // the TRANSACTION_PAYLOAD that is being taken apart; nil: none is
 	out      rowsEvent
@@ -100,6 +101,7 @@ func (l *loop) event(ev []byte) error {
 	}
 	l.events++
 	l.step.Size += len(ev)
+	l.quiet = false
 	begin := l.at
 	switch {
 	case h.Type == binlog.TypeRotate:

@@ -82,6 +82,8 @@ type Options struct {
 	// WantedFolded is asked instead of Wanted where the server compares names without letter case (its
 	// lower_case_table_names is not 0). Nil: Wanted is.
 	WantedFolded func(schema, table string) bool
+	// Uses reports whether a column of a table is used, of which only the name counts. Nil: each is.
+	Uses func(t *event.Table, column string) bool
 	// IgnoreCascades leaves alone what foreign keys change without row events.
 	IgnoreCascades bool
 	// Dial makes the connections. Default: a net.Dialer.
@@ -101,6 +103,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics freshet_source_*. Nil: they are kept, but registered nowhere.
 	Registerer prometheus.Registerer
+
+	// briefly says that connections are made often, and end at once.
+	briefly bool
 }
 
 // withDefaults returns the options filled in, or all that is wrong with them.
@@ -147,6 +152,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.WantedFolded == nil {
 		o.WantedFolded = o.Wanted
+	}
+	if o.Uses == nil {
+		o.Uses = func(*event.Table, string) bool { return true }
 	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext

@@ -65,6 +65,9 @@ func (c *Canal) give(step *Step, s sink, row func(*event.Change) error) error {
 	case Committed:
 		return s.Commit(step.Tx, step.End)
 	case Prepared:
+		if r, is := s.(*recorder); is {
+			r.note(func() { r.doubted = append(r.doubted, step.Doubted...) })
+		}
 		return s.Prepare(step.Tx, step.End)
 	case XACommitted:
 		known, err := s.Recall(step.Tx, step.Version)
@@ -130,6 +133,7 @@ type recorder struct {
 	rows     []change
 	ends     []event.End
 	prepares []string // xids
+	doubted  []string // tables, by XA PREPARE
 	// remembered are the xids of rows; committing: an XA COMMIT is under way.
 	remembered []string
 	committing bool

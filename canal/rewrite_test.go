@@ -1,11 +1,15 @@
 package canal
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
 )
 
@@ -26,6 +30,8 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 		{"moved", "n int, m int", "drop column m, change n m int", true},
 		{"computed", "n int, m int as (n+1) stored", "modify m int as (n+2) stored", true},
 		{"gone", "n int", "drop column n", true},
+		{"named", "n int", "change n m int", true},
+		{"renamed", "n int", "rename column n to m", true},
 		{"narrow", "n varchar(9) character set utf8mb4", "convert to character set latin1", true},
 
 		{
@@ -34,8 +40,6 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 				"modify v varchar(50) not null, modify c varchar(3), modify e enum('a','b') comment 'c', modify x mediumtext",
 			false,
 		},
-		{"named", "n int", "change n m int", false},
-		{"renamed", "n int", "rename column n to m", false},
 		{"grown", "n int", "add column m int default 3 first", false},
 		{"keyed", "n int, m int", "add index (n), alter column m set default 5, comment 'x'", false},
 		{"unicode", "n varchar(9) character set latin1", "convert to character set utf8mb4", false},
@@ -84,5 +88,71 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 				t.Errorf("in doubt\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 		})
+	}
+}
+
+// A column that is used goes, or gets another name, and another one takes its place, before any row of the table has
+// been read.
+func TestAColumnThatGoesBeforeItsTableIsReadIsADoubt(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.last (id int primary key)")
+		for _, table := range []string{"gone", "named", "grown", "unused"} {
+			d.exec("create table DB."+table+" (id int primary key, n int)", "insert into DB."+table+" values (1,1)")
+		}
+		o := d.options()
+		o.Uses = func(t *event.Table, column string) bool {
+			return t.Schema == d.name && t.Name != "unused" && column == "n"
+		}
+		r := reading(t, startAt(here(t, s)), o)
+		r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+		d.exec("alter table DB.gone drop column n", "alter table DB.gone add column n int default 5",
+			"alter table DB.named rename column n to m", "alter table DB.named add column n int default 5",
+			"alter table DB.grown add column m int default 5", "alter table DB.grown drop column m",
+			"alter table DB.unused drop column n", "insert into DB.last values (1)")
+		r.wantRows(d, "insert DB.last (1)")
+		var got []string
+		for _, x := range r.doubts.List() {
+			got = append(got, string(x.Cause)+" "+strings.Join(x.Tables, " "))
+		}
+		slices.Sort(got)
+		want := []string{
+			string(alarm.StatementLogged) + " " + d.name + ".gone", string(alarm.StatementLogged) + " " + d.name + ".named",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in doubt: %q, want %q", got, want)
+		}
+	})
+}
+
+// An ALTER TABLE of which a clause is not known may have done anything to the values of the table.
+func TestAnAlterThatCannotBeReadWholeIsADoubt(t *testing.T) {
+	for text, want := range map[string]string{
+		"ALTER TABLE wanted ADD INDEX (n), FROBNICATE n, MODIFY n TINYINT": "[shop.wanted]",
+		"ALTER TABLE wanted ADD INDEX (n)":                                 "",
+		"ALTER TABLE other FROBNICATE n":                                   "",
+	} {
+		board := newBoard(t, quietLogger(t))
+		doubts, err := doubt.New(nil, board, nil)
+		testbed.Must(t, err)
+		c, err := New(Options{
+			Address: "nowhere:1", User: "nobody", Alarms: board, Doubts: doubts,
+			Wanted: func(schema, table string) bool { return schema == "shop" && table != "other" },
+		}, binding(newRecorder()), newRecorder())
+		testbed.Must(t, err)
+		l := c.loop
+		l.ctx = t.Context()
+		testbed.Must(t, l.tables.restore(nil))
+		st := ddl.Parse([]byte(text), &ddl.Session{Schema: []byte("shop")})
+		testbed.Must(t, l.unseen(&st))
+		got := ""
+		for _, x := range doubts.List() {
+			if got += fmt.Sprint(x.Tables); x.Cause != alarm.StatementLogged {
+				t.Errorf("%s: %+v", text, x)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q is in doubt, want %q", text, got, want)
+		}
 	}
 }

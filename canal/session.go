@@ -108,7 +108,7 @@ func (o *Options) connectOnce(ctx context.Context, address string, secure bool) 
 		s.stop = context.AfterFunc(ctx, func() { c.Close() })
 		return s.link, nil
 	}
-	at := login.Server{Address: address, User: o.User, Password: o.Password}
+	at := login.Server{Address: address, User: o.User, Password: o.Password, Briefly: o.briefly}
 	if secure {
 		at.TLS = named(o.TLS, address)
 	}

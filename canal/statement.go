@@ -101,7 +101,7 @@ func (l *loop) unseen(st *ddl.Statement) error {
 		case a.Op == ddl.OpRename && (l.wants(a.Table) || l.wants(a.To)):
 			err = l.removed(a.Op.String()+" of table "+name+" to "+a.To.String(),
 				doubt.Doubt{Tables: []string{name, a.To.String()}})
-		case a.Op == ddl.OpAlter && !a.Rows && !a.Unclear:
+		case a.Op == ddl.OpAlter && !a.Rows:
 			err = l.altered(a)
 		case a.Op == ddl.OpWrite:
 			err = l.written(a.Table)
@@ -169,20 +169,24 @@ func (l *loop) called(st *ddl.Statement) error {
 }
 
 // altered records a doubt if an ALTER TABLE may have given rows other values, or takes a column that the mappings use:
-// what was cached under it, or with it, stays.
+// what was cached under it, or with it, stays. One that could not be read whole may do either; so may one in a session
+// with temporary tables, which may be about one of them.
 func (l *loop) altered(a *ddl.Action) error {
 	if !l.wants(a.Table) {
 		return nil
 	}
-	column := l.tables.rewrites(a)
-	if column == "" {
+	name, what := a.Table.String(), ""
+	if a.Unclear {
+		what = " is not known whole: it may have changed any column"
+	} else if column := l.tables.rewrites(a); column != "" {
+		what = " changed column " + column
+	}
+	if what == "" {
 		return nil
 	}
-	name := a.Table.String()
 	l.m.statements.WithLabelValues(statementRows).Inc()
-	return l.doubt(alarm.StatementLogged, "ALTER TABLE "+name+" changed column "+column+
-		": values of it may be others than "+
-		"they were, or gone, and the source logs no rows for that", name)
+	return l.doubt(alarm.StatementLogged, "ALTER TABLE "+name+what+": values may be others than they were, or gone, and the "+
+		"source logs no rows for that", name)
 }
 
 // removed records that rows went without row events. d has the names.
@@ -205,6 +209,7 @@ func (l *loop) record(d doubt.Doubt) error {
 	}
 	l.doubted = l.version(0)
 	d.Source, d.At = l.o.Source, l.doubted
+	l.tx.doubt(d.Tables)
 	return l.o.Doubts.Record(l.ctx, d)
 }
 

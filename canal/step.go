@@ -53,6 +53,9 @@ type Step struct {
 	// with these, and that have no row events. They must be durable before a position passes the transaction's End.
 	// Where that is an XA transaction, what they are about is changed when it is committed.
 	Cascaded []doubt.Doubt
+	// Doubted is of Prepared: the tables of doubts that the transaction has given rise to, but for those in Cascaded; "":
+	// every mapped table. They are durable, and what they are about is changed once more when it is committed.
+	Doubted []string
 	// Each calls f for each row change of Rows, which is valid only during the call. It returns f's error, which ends it,
 	// and no other: what is wrong with the event is the next step's concern. An event over which f panics is passed over,
 	// once it is durable that its table is in doubt.

@@ -194,26 +194,23 @@ func (t *tables) newState() []byte {
 	return t.tracker.Encode()
 }
 
-// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops though the caller
-// uses it.
+// rewrites returns a column of which an ALTER TABLE may have changed the values, or that it drops, or gives another
+// name, though the caller uses it: a later statement may add another column of that name.
 func (t *tables) rewrites(a *ddl.Action) string {
-	d := t.kept.of(a.Table)
-	find := func(column string) int {
-		if d == nil {
-			return -1
-		}
-		return slices.IndexFunc(d.Table.Columns, func(c event.Column) bool { return strings.EqualFold(c.Name, column) })
-	}
+	n := &event.Table{Schema: a.Table.Schema, Name: a.Table.Table, FoldNames: t.fold}
 	for i := range a.Alter.Clauses {
 		c := &a.Alter.Clauses[i]
-		at := find(c.Old)
-		if c.Kind == ddl.DropColumn && at >= 0 &&
-			slices.ContainsFunc(d.Needs, func(n event.Need) bool { return n.Column == at }) {
+		goes := c.Kind == ddl.DropColumn || c.Kind != ddl.AddColumn && !strings.EqualFold(c.Old, c.Column.Name)
+		if goes && t.l.o.Uses(n, c.Old) {
 			return c.Old
 		}
 	}
+	d := t.kept.of(a.Table)
 	return t.tracker.Rewrites(a.Table, a.Alter, func(column string) string {
-		if at := find(column); at >= 0 {
+		if d == nil {
+			return ""
+		}
+		if at := d.Table.Column(column); at >= 0 {
 			return d.Table.Columns[at].Type
 		}
 		return ""

@@ -46,6 +46,7 @@ func (l *loop) heartbeat(h binlog.Header, body []byte) error {
 	if l.tx.open || string(b.File) != l.at.file {
 		return nil
 	}
+	l.quiet = true
 	if b.Wide {
 		l.at.pos = max(l.at.pos, b.Pos)
 	} else {

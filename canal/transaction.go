@@ -2,6 +2,7 @@ package canal
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
@@ -22,6 +23,26 @@ type transaction struct {
 	announced, standalone bool
 	// noted: the pending requirement holds it.
 	noted bool
+	// doubted are the tables of the doubts that it has given rise to, if it is an XA transaction; "": all.
+	doubted []string
+}
+
+// maxDoubted bounds how many tables of one transaction are named.
+const maxDoubted = 100
+
+// doubt takes note of a doubt in an XA transaction: nobody sees what it is about before that is committed.
+func (t *transaction) doubt(tables []string) {
+	if t.XID == "" {
+		return
+	}
+	if len(tables) == 0 || len(t.doubted) >= maxDoubted {
+		tables, t.doubted = []string{""}, nil
+	}
+	for _, name := range tables {
+		if !slices.Contains(t.doubted, name) && !slices.Contains(t.doubted, "") {
+			t.doubted = append(t.doubted, name)
+		}
+	}
 }
 
 // beginGroup handles the GTID event that begins a transaction.
@@ -127,8 +148,9 @@ func (l *loop) finish(h binlog.Header, how Kind) (err error) {
 		l.pend.end[0] = event.GTIDRange{First: t.GTID, Last: t.GTID.Number}
 		end.GTIDs = l.pend.end[:]
 	}
-	if how == Prepared {
+	if step.Doubted = nil; how == Prepared {
 		l.xa.prepare(t.XID, t.GTID, l.at)
+		step.Doubted = t.doubted
 	}
 	if l.tables.cascading.passed(l.tables, l.at) {
 		l.dec.Forget()

@@ -43,6 +43,8 @@ type visibility struct {
 	readGTIDs, before event.GTIDSet
 	// finished says that all changes of before were finished by an earlier run. Else they may not have been, or not read.
 	finished bool
+	// quiet counts how often the source has said in the stream that it has nothing more to send.
+	quiet int
 	// bare are the last places read at which an event ends that belongs to no transaction.
 	bare []binlogPos
 	// wanted is a place that the heartbeat waits for the loop to reach; zero: none. reached says that it has; capacity 1.

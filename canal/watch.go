@@ -20,6 +20,8 @@ const (
 // writes, and whether what is written on another one comes down the stream.
 type watcher struct {
 	*Canal
+	// turned is about the address that is read.
+	turned turned
 	// before is what was seen at the look before.
 	before []candidate
 	// left counts the looks in a row at which the server that is read was left behind.
@@ -35,7 +37,11 @@ type watcher struct {
 
 // watchServers looks until ctx ends.
 func (c *Canal) watchServers(ctx context.Context) {
-	if !c.o.Servers.several() || c.o.Follow {
+	switch {
+	case c.o.Follow:
+		return
+	case !c.o.Servers.several():
+		c.watchAddress(ctx)
 		return
 	}
 	w := &watcher{Canal: c, promoted: map[string]bool{}, splitFrom: c.vis.writtenApart()}
@@ -64,11 +70,24 @@ func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	i := slices.IndexFunc(seen, func(c candidate) bool { return c.err == nil && c.info.Server == server })
 	if i < 0 {
 		w.left = 0
+		w.turn(seen)
 		return nil
 	}
+	w.turned = turned{}
 	c := &seen[i]
 	w.leave(c, seen)
 	return w.apart(ctx, c, seen, split)
+}
+
+// turn looks whether the address that is read leads to another server. No address leads to the one that is read.
+func (w *watcher) turn(seen []candidate) {
+	at := w.o.Servers.Current()
+	w.turned.Canal = w.Canal
+	for i := range seen {
+		if c := &seen[i]; c.address == at && c.err == nil {
+			w.turned.judge(at, c.info)
+		}
+	}
 }
 
 // leave has another server chosen if the one that is read is left behind: it keeps its connection and says nothing.

@@ -3,6 +3,7 @@ package canal
 import (
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +144,30 @@ func TestTheStateOfXASurvives(t *testing.T) {
 	}
 	if _, _, err = splitState([]byte("xa {"), "mysql"); err == nil {
 		t.Error("a damaged state is taken")
+	}
+}
+
+// A statement that is logged as one in an XA transaction changes rows that nobody sees before XA COMMIT, which names no
+// table: what is in doubt comes with XA PREPARE, so that it is so again then.
+func TestAStatementInAnXATransactionIsInDoubtWhenItIsCommitted(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "--binlog-format=STATEMENT")
+			d := newDatabase(t, s, "create table DB.t (id int primary key)", "create table DB.u (id int primary key)")
+			r := reading(t, startAt(here(t, s)), d.options())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			inXA(t, d, "'s'", "insert into DB.t values (1)", "insert into DB.u values (1)", "insert into DB.t values (2)")
+			r.await(t, "XA PREPARE", func() bool { return len(r.prepares) == 1 })
+			d.exec("xa commit 's'")
+			r.await(t, "XA COMMIT", func() bool { return len(r.resolves) == 1 })
+			want := []string{d.name + ".t", d.name + ".u"}
+			if !slices.Equal(r.doubted, want) {
+				t.Errorf("with XA PREPARE %q are in doubt, want %q", r.doubted, want)
+			}
+		})
 	}
 }

@@ -154,6 +154,38 @@ func TestWantsGoesByTheNameAlone(t *testing.T) {
 	}
 }
 
+// A column counts if a mapping of its table names it anywhere, or makes a value of all columns.
+func TestUsesGoesByAllThatAMappingNames(t *testing.T) {
+	text := func(s string) spec.Text { return spec.Text{Value: s} }
+	row := func(as event.Form, value string, columns ...spec.Text) *spec.Rebuild {
+		return &spec.Rebuild{FromRow: true, As: as, Value: text(value), Columns: columns}
+	}
+	r, err := New([]spec.Mapping{
+		{
+			Table: text("shop.a"), Keys: []spec.Text{text("a:{Id}")}, When: text(`row.state == "x"`),
+			Columns: []spec.Text{text("b")},
+		},
+		{Table: text("shop.some"), Keys: []spec.Text{text("s:{id}")}, Rebuild: row(event.FormJSON, "", text("c as d"))},
+		{Table: text("shop.text"), Keys: []spec.Text{text("t:{id}")}, Rebuild: row(event.FormString, "{e|md5}")},
+		{Table: text("shop.all_*"), Keys: []spec.Text{text("w:{id}")}, Rebuild: row(event.FormJSON, "")},
+	}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"a.id": true, "a.STATE": true, "a.b": true, "a.c": false, "some.c": true, "some.d": false, "some.e": false,
+		"text.e": true, "text.c": false, "all_of.anything": true, "other.id": false, "A.id": false,
+	} {
+		table, column, _ := strings.Cut(name, ".")
+		if got := r.Uses(&event.Table{Schema: "shop", Name: table}, column); got != want {
+			t.Errorf("Uses(%s) = %v", name, got)
+		}
+	}
+	if !r.Uses(&event.Table{Schema: "SHOP", Name: "A", FoldNames: true}, "ID") {
+		t.Error("names that compare without letter case do not match")
+	}
+}
+
 func TestMissingNamesMappingsWithoutATable(t *testing.T) {
 	r := mustNew(t, spectest.Keys("a"), spectest.Keys("b").On("shop.prodcut"), spectest.Keys("c").On("crm.*"))
 	got := r.Missing([]*event.Table{spectest.Product()})

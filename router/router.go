@@ -167,6 +167,23 @@ func (r *Router) WantsFolded(schema, table string) bool {
 	return r.folded.want(strings.ToLower(schema), strings.ToLower(table))
 }
 
+// Uses reports whether any mapping uses a column of a table, of which only the name counts: it names the column, or
+// makes a value of the whole row. It may be called from any goroutine.
+func (r *Router) Uses(t *event.Table, column string) bool {
+	is := func(name string) bool { return strings.EqualFold(name, column) }
+	return slices.ContainsFunc(r.mappings, func(m *Mapping) bool {
+		return m.Matches(t) && (m.wholeRow() || slices.ContainsFunc(m.Columns(), is))
+	})
+}
+
+// wholeRow reports whether the mapping makes a value of all columns.
+func (m *Mapping) wholeRow() bool {
+	return slices.ContainsFunc(m.Actions, func(a Action) bool {
+		r := a.rebuild
+		return r != nil && r.spec.FromRow && r.spec.As != event.FormString && len(r.columns) == 0
+	})
+}
+
 // Matches reports whether the mapping is for the table. A table without a name stands for any of its schema.
 func (m *Mapping) Matches(t *event.Table) bool {
 	if t.FoldNames {
