@@ -167,7 +167,7 @@ func TestAnAddressThatLeadsToAnotherServerIsFollowed(t *testing.T) {
 		p.replicate()
 		p.hold()
 		e.use(p.second.Addr)
-		d2 := &database{p.second, t, d.name}
+		d2 := d.on(p.second)
 		d2.exec("insert into DB.t values (2)")
 		r.wantRows(d, "insert DB.t (1)", "insert DB.t (2)")
 		r.await(t, "a mark over both", func() bool { return r.marked(r.rows[1].version) })
