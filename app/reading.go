@@ -71,6 +71,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	if err != nil {
 		return nil, err
 	}
+	troubles.mappings = route.Mappings()
 	o := p.source()
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
 	o.Wanted, o.WantedFolded, o.Uses = route.Wants, route.WantsFolded, route.Uses

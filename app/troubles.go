@@ -5,8 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
@@ -34,6 +36,8 @@ type troubles struct {
 	// heals says that the rows are those of the live stream: a definition that is right ends what is in doubt of its
 	// table.
 	heals bool
+	// mappings are those of the router.
+	mappings []*router.Mapping
 }
 
 // maxGathered bounds what is gathered for one batch; beyond it, tables are left out, which means all.
@@ -184,11 +188,21 @@ func (t *troubles) unfit(ctx context.Context, d doubt.Doubt) error {
 	return t.doubts.Record(ctx, d)
 }
 
-// over reports whether a doubt lasts no longer than the definition of a table that was before, and nobody has asked for
-// its answer since it came last.
+// over reports whether a doubt lasts no longer than the definition of a table that was before, or than there was no
+// table for a mapping, and nobody has asked for its answer since it came last.
 func (t *troubles) over(d *doubt.Doubt, table *event.Table) bool {
-	return (d.Cause == alarm.MappingUnfit || d.Cause == alarm.EventUndecodable) && d.Source == t.source &&
-		len(d.Tables) == 1 && d.Tables[0] == table.String() && (!d.Asked || d.Last.After(d.AskedAt))
+	if d.Source != t.source || d.Asked && !d.Last.After(d.AskedAt) {
+		return false
+	}
+	switch {
+	case d.Cause == alarm.MappingUnfit && len(d.Tables) == 0:
+		return slices.ContainsFunc(t.mappings, func(m *router.Mapping) bool {
+			return m.Matches(table) && strings.Contains(d.Subject, m.Unmatched())
+		})
+	case d.Cause == alarm.MappingUnfit, d.Cause == alarm.EventUndecodable:
+		return len(d.Tables) == 1 && d.Tables[0] == table.String()
+	}
+	return false
 }
 
 // heal has a doubt answered that is over: up to here, changes of its table were passed over. The doubt comes once more
@@ -207,12 +221,13 @@ func (t *troubles) heal(ctx context.Context, d doubt.Doubt) error {
 	return err
 }
 
-// unfitDoubt is about one table, or, where no table matches, about none by name: then nothing shows that it is over.
+// unfitDoubt is about one table, or, where no table matches, about the templates of the mapping.
 func unfitDoubt(source string, m router.Misfit) doubt.Doubt {
 	what := m.Error()
 	d := doubt.Doubt{Cause: alarm.MappingUnfit, Source: source, Subject: what}
 	if m.Table == nil {
-		d.Message = what + "; the keys of this mapping are not deleted meanwhile: clear them once it is fixed"
+		d.Templates = operate.Templates(m.Mapping)
+		d.Message = what + "; the keys of this mapping are not deleted meanwhile, and are forgotten once there is such a table"
 		return d
 	}
 	d.Tables = []string{m.Table.String()}

@@ -357,10 +357,60 @@ func TestATableThatFitsAgainIsForgottenByItself(t *testing.T) {
 	if bind(product, nil); !reflect.DeepEqual(before, x.doubts.List()) {
 		t.Errorf("asked for once more: %+v", x.doubts.List())
 	}
-	found := []router.Misfit{{Problem: noSKU[0]}, {Table: product, Problem: noSKU[0]}}
+	found := []router.Misfit{{Table: product, Problem: noSKU[0]}}
 	must(t, x.fitAll(t.Context(), []*event.Table{product, other}, found))
 	want = []string{"event_undecodable [shop.product] 200", "mapping_unfit [shop.other] 200"}
 	if !slices.Equal(asked(), want) {
 		t.Errorf("at a start: answered %v, want %v", asked(), want)
+	}
+}
+
+// A mapping that no table matches is in doubt, for its templates alone, until there is one: with its first row, or at
+// the next start.
+func TestAMappingThatATableComesForIsForgottenByItself(t *testing.T) {
+	text := func(s string) spec.Text { return spec.Text{Value: s} }
+	route, err := router.New([]spec.Mapping{
+		{Table: text("shop.product"), Keys: []spec.Text{text("product:{id}")}},
+		{Table: text("shop.gone_*"), Keys: []spec.Text{text("gone:{id}"), text("all")}},
+		{Table: text("shop.lost"), Keys: []spec.Text{text("product:{id}")}},
+	}, router.Options{})
+	must(t, err)
+	x := troubles{doubts: book(t, nil), source: "shop", heals: true, mappings: route.Mappings()}
+	table := func(name string) *event.Table {
+		return &event.Table{Schema: "shop", Name: name, Columns: []event.Column{{Name: "id", Class: event.ClassInt}}}
+	}
+	product, gone, lost := table("product"), table("gone_1"), table("lost")
+	start := func(tables ...*event.Table) { must(t, x.fitAll(t.Context(), tables, route.Unfit(tables))) }
+	asked := func() (all []string) {
+		for _, d := range x.doubts.List() {
+			if d.Cause != alarm.MappingUnfit || !d.EveryTable() {
+				t.Errorf("in doubt: %+v", d)
+			}
+			if d.Asked {
+				all = append(all, strings.Join(d.Templates, " "))
+			}
+		}
+		return all
+	}
+	start(product)
+	if list := x.doubts.List(); len(list) != 2 || asked() != nil {
+		t.Fatalf("at a start: in doubt %+v", list)
+	}
+	bind := x.binding(func(*event.Table) ([]event.Need, error) { return nil, nil })
+	for _, c := range []struct {
+		table *event.Table
+		want  []string
+	}{
+		{product, nil}, {gone, []string{"all gone:{id}"}}, {gone, []string{"all gone:{id}"}},
+	} {
+		_, err := bind(t.Context(), c.table)
+		must(t, err)
+		if got := asked(); !slices.Equal(got, c.want) {
+			t.Errorf("after a row of %s: %q is answered, want %q", c.table, got, c.want)
+		}
+	}
+	start(product, gone, lost)
+	if got := asked(); len(got) != 2 {
+		t.Errorf("at the next start: %q is answered", got)
 	}
 }

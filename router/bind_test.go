@@ -186,15 +186,18 @@ func TestUsesGoesByAllThatAMappingNames(t *testing.T) {
 	}
 }
 
-func TestMissingNamesMappingsWithoutATable(t *testing.T) {
+func TestUnfitNamesMappingsWithoutATable(t *testing.T) {
 	r := mustNew(t, spectest.Keys("a"), spectest.Keys("b").On("shop.prodcut"), spectest.Keys("c").On("crm.*"))
-	got := r.Missing([]*event.Table{spectest.Product()})
+	var got []string
+	for _, m := range r.Unfit([]*event.Table{spectest.Product()}) {
+		got = append(got, m.Error())
+	}
 	want := `f.yaml:1:10: no table matches "shop.prodcut": did you mean "shop.product"?
 f.yaml:1:10: no table matches "crm.*": create it, grant SELECT on it, or remove the mapping; names are case-sensitive`
-	if diff := cmp.Diff(want, got.Error()); diff != "" {
+	if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
 		t.Error(diff)
 	}
-	if got := mustNew(t, spectest.Keys("a")).Missing([]*event.Table{spectest.Product()}); len(got) != 0 {
+	if got := mustNew(t, spectest.Keys("a")).Unfit([]*event.Table{spectest.Product()}); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }

@@ -156,7 +156,7 @@ func TestPatternsMatchWithoutLetterCaseWhereTheSourceDoes(t *testing.T) {
 		if needs, _ := r.Bind(table); needs != nil || r.Wants(c.schema, c.table) {
 			t.Errorf("%s matches %s.%s, byte by byte", c.pattern, c.schema, c.table)
 		}
-		if len(r.Missing([]*event.Table{table})) == 0 {
+		if len(r.Unfit([]*event.Table{table})) == 0 {
 			t.Errorf("%s is not missing among %s", c.pattern, table)
 		}
 		folded := *table
@@ -165,7 +165,7 @@ func TestPatternsMatchWithoutLetterCaseWhereTheSourceDoes(t *testing.T) {
 			!r.WantsFolded(c.schema, "") {
 			t.Errorf("%s does not match %s.%s without letter case (%v)", c.pattern, c.schema, c.table, err)
 		}
-		if missing := r.Missing([]*event.Table{&folded}); len(missing) > 0 {
+		if missing := r.Unfit([]*event.Table{&folded}); len(missing) > 0 {
 			t.Error(missing)
 		}
 	}

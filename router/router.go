@@ -216,9 +216,11 @@ func (r *Router) Queries() []Query {
 	return all
 }
 
-// Misfit is what keeps a mapping from working with a table. Table is nil where no table matches the mapping.
+// Misfit is what keeps a mapping from working with a table. Table is nil where no table matches the mapping, which
+// Mapping is then.
 type Misfit struct {
-	Table *event.Table
+	Table   *event.Table
+	Mapping *Mapping
 	spec.Problem
 }
 
@@ -232,23 +234,21 @@ func (m Misfit) Error() string {
 
 // Unfit returns what keeps mappings from working with these tables, which are all that they are for.
 func (r *Router) Unfit(tables []*event.Table) (all []Misfit) {
-	for _, p := range r.Missing(tables) {
-		all = append(all, Misfit{Problem: p})
-	}
+	all = r.missing(tables)
 	for _, t := range tables {
 		_, err := r.Bind(t)
 		var problems spec.Problems
 		if errors.As(err, &problems) {
 			for _, p := range problems {
-				all = append(all, Misfit{t, p})
+				all = append(all, Misfit{Table: t, Problem: p})
 			}
 		}
 	}
 	return all
 }
 
-// Missing returns a problem for each mapping that matches none of the tables, which are all that the source has.
-func (r *Router) Missing(tables []*event.Table) spec.Problems {
+// missing returns a problem for each mapping that matches none of the tables, in the order of their places.
+func (r *Router) missing(tables []*event.Table) (all []Misfit) {
 	var names []string
 	advice := "create it, grant SELECT on it, or remove the mapping; names are case-sensitive"
 	for _, t := range tables {
@@ -257,12 +257,17 @@ func (r *Router) Missing(tables []*event.Table) spec.Problems {
 			advice = "create it, grant SELECT on it, or remove the mapping"
 		}
 	}
-	var problems spec.Collector
 	for _, m := range r.mappings {
 		if !slices.ContainsFunc(tables, m.Matches) {
-			problems.Add(m.Spec.Table.Pos, "no table matches "+spec.Quote(m.Spec.Table.Value),
-				spec.Suggest(m.Spec.Table.Value, names, advice))
+			all = append(all, Misfit{Mapping: m, Problem: spec.Problem{
+				Pos: m.Spec.Table.Pos, What: m.Unmatched(), Do: spec.Suggest(m.Spec.Table.Value, names, advice),
+			}})
 		}
 	}
-	return problems.Problems()
+	slices.SortStableFunc(all, func(a, b Misfit) int { return a.Pos.Compare(b.Pos) })
+	// An alias in the configuration stands for the same place.
+	return slices.CompactFunc(all, func(a, b Misfit) bool { return a.Problem == b.Problem })
 }
+
+// Unmatched is what is wrong where no table matches the mapping.
+func (m *Mapping) Unmatched() string { return "no table matches " + spec.Quote(m.Spec.Table.Value) }

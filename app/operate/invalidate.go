@@ -236,7 +236,7 @@ func (c *chooser) tables(names []string) (tables []string, err error) {
 		for _, m := range c.mappings {
 			if m.Matches(t) {
 				known = true
-				c.of = append(c.of, templates(m)...)
+				c.of = append(c.of, Templates(m)...)
 			}
 		}
 		if !known {
@@ -258,7 +258,7 @@ func (c *chooser) tables(names []string) (tables []string, err error) {
 func (c *chooser) templates(names []string, numbers []int) (chosen []string, err error) {
 	var all []string
 	for _, m := range c.mappings {
-		all = append(all, templates(m)...)
+		all = append(all, Templates(m)...)
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -273,13 +273,13 @@ func (c *chooser) templates(names []string, numbers []int) (chosen []string, err
 		if n < 1 || n > len(c.mappings) {
 			return nil, unfit("there is no mapping %d: the configuration has 1 to %d, in its order", n, len(c.mappings))
 		}
-		chosen = append(chosen, templates(c.mappings[n-1])...)
+		chosen = append(chosen, Templates(c.mappings[n-1])...)
 	}
 	return chosen, nil
 }
 
-// templates returns the templates of all keys of a mapping.
-func templates(m *router.Mapping) (all []string) {
+// Templates returns the templates of all keys of a mapping.
+func Templates(m *router.Mapping) (all []string) {
 	for i := range m.Actions {
 		all = append(all, m.Actions[i].Key.Text.Value)
 	}

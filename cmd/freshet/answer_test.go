@@ -437,3 +437,27 @@ func TestTheKeysOfATableThatWasAlteredWhileFreshetWasDownAreForgotten(t *testing
 		})
 	}
 }
+
+// A mapped table that is gone at a start is in doubt until there is one again.
+func TestAMappingIsInDoubtUntilThereIsATableForIt(t *testing.T) {
+	t.Parallel()
+	either(t, func(t *testing.T, source *testbed.Server) {
+		s := newSite(t, source)
+		const create = "CREATE TABLE shop.late (id INT PRIMARY KEY)"
+		source.Exec(t, create)
+		s.mappings = `[{table: shop.product, keys: ["product:{id}"]}, {table: shop.late, keys: ["late:{id}"]}]`
+		r := s.run()
+		r.Stop(t, patience)
+		source.Exec(t, "DROP TABLE shop.late")
+		s.cache("late:7")
+		s.cache("product:7")
+		s.start("run")
+		s.await("the mapping is in doubt, and nothing else any more", func(st *app.Status) bool {
+			return st.State == app.Doubtful && len(st.Doubts) == 1 && st.Doubts[0].Cause == alarm.MappingUnfit
+		})
+		source.Exec(t, create, "INSERT INTO shop.late VALUES (1)")
+		s.gone("late:7")
+		s.freshAgain()
+		s.kept("product:7")
+	})
+}

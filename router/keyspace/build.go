@@ -151,9 +151,7 @@ func find(m *router.Mapping, name string, t *event.Table) (*event.Column, string
 	return &t.Columns[i], ""
 }
 
-func noTable(m *router.Mapping) string {
-	return "no table matches " + spec.Quote(m.Spec.Table.Value) + " now"
-}
+func noTable(m *router.Mapping) string { return m.Unmatched() + " now" }
 
 func noTables(t *event.Table) string {
 	return "nobody knows which tables schema " + spec.Quote(t.Schema) + " had"

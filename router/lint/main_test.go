@@ -51,7 +51,6 @@ func TestARouterCanBeCheckedWhileItRoutes(t *testing.T) {
 			Shared(r, []*event.Table{spectest.Product()}, nil)
 			Remarks(r)
 			Touches(r)
-			r.Missing([]*event.Table{spectest.Product()})
 			r.Wants("shop", "other")
 		}
 	}()
