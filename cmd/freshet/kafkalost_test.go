@@ -205,8 +205,12 @@ func TestOnlyKeysOfThePartitionThatLostRecordsAreForgotten(t *testing.T) {
 						continue
 					}
 					stays := id > 20 && !c.unkept && !lost(key)
-					if s.cached("app:"+key) != stays {
-						t.Errorf("%s: is cached: %t", key, !stays)
+					is := s.cached("app:" + key)
+					if kind == "prices" && id <= 20 { // these change: they may have been written again
+						is = s.redis.Client().HGet(t.Context(), "app:"+key, "now").Val() == "old"
+					}
+					if is != stays {
+						t.Errorf("%s: is cached: %t", key, is)
 					}
 					if stays {
 						stay++
