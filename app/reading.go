@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
@@ -74,7 +75,7 @@ func (p *process) newReading(ctx context.Context, log eventlog.Input, at saved, 
 	troubles.mappings = route.Mappings()
 	o := p.source()
 	o.Term, o.UntilCaughtUp = at.Term(), p.options.UntilCaughtUp
-	o.Wanted, o.WantedFolded, o.Uses = route.Wants, route.WantsFolded, route.Uses
+	connect.Routed(&o, route)
 	o.Alarms, o.Doubts, o.Logger, o.Registerer = p.alarms, p.doubts, p.options.Log, r.registry
 	r.definitions = newDefinitions(p.facts, c.Source.Name, p.options.Log, route.Mappings())
 	if err := r.definitions.load(ctx); err != nil {

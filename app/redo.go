@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -238,7 +239,7 @@ func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
 	o.ServerID = 0                 // the one of the configuration is the live stream's
 	o.FillFrom, o.FillLag = nil, 0 // it is the live stream's marks that count
 	o.Term, o.UntilCaughtUp = r.live.saved.Term(), true
-	o.Wanted, o.WantedFolded, o.Uses = route.Wants, route.WantsFolded, route.Uses
+	connect.Routed(&o, route)
 	o.Alarms, o.Doubts, o.Logger = r.alarms, r.doubts, r.options.Log
 	if run.source, err = canal.New(o, troubles.binding(route.Bind), run.cp); err != nil {
 		return nil, err

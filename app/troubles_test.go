@@ -222,7 +222,7 @@ mappings:%s
 	route, err := router.New(c.Mappings, router.Options{})
 	must(t, err)
 	o := connect.Source(c)
-	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	connect.Routed(&o, route)
 	board, err := alarm.New(slog.New(slog.DiscardHandler), nil)
 	must(t, err)
 	return &shared{alarms: board, doubts: book(t, board), config: c},

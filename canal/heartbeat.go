@@ -230,10 +230,14 @@ func (h *heart) goesOn(last *binlogPos, to binlogPos) error {
 // wentBack ends the dump: a server whose binlog is deleted under its readers may leave them waiting at the end of a
 // file that is no more. What became of it is found out when the next one is begun.
 func (h *heart) wentBack() error {
-	h.o.Logger.Warn("the source's binlog has gone back while it was read: it was deleted and begun again", "source",
-		h.o.Source)
+	return h.endDump("the source's binlog has gone back while it was read: it was deleted and begun again")
+}
+
+// endDump has another dump begun, and says why.
+func (h *heart) endDump(why string) error {
+	h.o.Logger.Warn(why, "source", h.o.Source)
 	h.cut()
-	return errors.New("the source's binlog has gone back")
+	return errors.New(why)
 }
 
 // askGTIDs: MySQL's gtid_executed moves only when a commit is visible, even while semi-synchronous replication holds
@@ -277,10 +281,7 @@ func (h *heart) reaches() error {
 		return nil
 	}
 	h.still.since, h.still.quiet = time.Now(), quiet
-	h.o.Logger.Warn("the source has transactions that do not come down its binlog dump: another one is begun", "source",
-		h.o.Source)
-	h.cut()
-	return errors.New("the source has transactions that do not come down its binlog dump")
+	return h.endDump("the source has transactions that do not come down its binlog dump: another one is begun")
 }
 
 // lacks returns up to where was read, and how often the stream has had nothing so far, if what was read is not all that

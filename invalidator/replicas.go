@@ -92,11 +92,16 @@ func (s *Single) unreplicated(w *waiting) error {
 		return fmt.Errorf("it is not known whether %d replicas have it (redis.wait_replicas): %s: %s", s.options.WaitReplicas,
 			command, err.Error())
 	}
+	var unwritten error
+	if w.written != nil {
+		unwritten = w.written.Err()
+	}
+	redirected, _ := retry.IsRedirection(unwritten)
 	switch n, err := w.replied.Result(); {
-	case w.written != nil && isRedirected(w.written.Err()):
-		return fmt.Errorf("%w: SET %s: %s", errRerouted, w.key, w.written.Err())
-	case w.written != nil && w.written.Err() != nil:
-		return unknown("SET "+w.key, w.written.Err())
+	case redirected:
+		return fmt.Errorf("%w: SET %s: %s", errRerouted, w.key, unwritten.Error())
+	case unwritten != nil:
+		return unknown("SET "+w.key, unwritten)
 	case err != nil:
 		return unknown("WAIT", err)
 	case n < int64(s.options.WaitReplicas):
@@ -104,9 +109,4 @@ func (s *Single) unreplicated(w *waiting) error {
 			s.options.Timeout/2)
 	}
 	return nil
-}
-
-func isRedirected(err error) bool {
-	redirected, _ := retry.IsRedirection(err)
-	return redirected
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/router"
 )
 
 // Source returns how to reach the source, and what to read of it.
@@ -24,6 +25,11 @@ func Source(c *config.Config) canal.Options {
 		o.Flavor = event.Flavor(c.Source.Flavor)
 	}
 	return o
+}
+
+// Routed has a stream give what the mappings of a router name, and no more.
+func Routed(o *canal.Options, r *router.Router) {
+	o.Wanted, o.WantedFolded, o.Uses = r.Wants, r.WantsFolded, r.Uses
 }
 
 // LongestD returns the longest second delete of a configuration; 0: all have `none`.

@@ -32,7 +32,7 @@ mappings:
 		t.Fatal(err)
 	}
 	o := connect.Source(c)
-	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	connect.Routed(&o, route)
 	s, err := canal.Inspect(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

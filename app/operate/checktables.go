@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/canal"
 	"github.com/freshet/freshet/config"
 	"github.com/freshet/freshet/event"
@@ -21,7 +22,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 		r.add(Fail, err.Error(), "")
 		return nil
 	}
-	o.Wanted, o.WantedFolded = route.Wants, route.WantsFolded
+	connect.Routed(&o, route)
 	s, err := canal.Inspect(ctx, o)
 	if err != nil {
 		r.add(Fail, err.Error(), "")

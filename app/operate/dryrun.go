@@ -127,7 +127,7 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 	if err != nil {
 		return nil, err
 	}
-	o.Wanted, o.WantedFolded, o.Uses = route.Wants, route.WantsFolded, route.Uses
+	connect.Routed(&o, route)
 	o.ServerID, o.UntilCaughtUp = 0, true // the one of the configuration is the live stream's
 	source, err := canal.New(o, func(_ context.Context, t *event.Table) ([]event.Need, error) { return route.Bind(t) },
 		checkpoint.New("the dry run", unsaved{}, checkpoint.Loaded{Position: at}))
@@ -246,7 +246,7 @@ func inspect(ctx context.Context, c *config.Config) (*Learned, error) {
 		return nil, err
 	}
 	o := connect.Source(c)
-	o.Wanted, o.WantedFolded, o.Uses = route.Wants, route.WantsFolded, route.Uses
+	connect.Routed(&o, route)
 	keys := Keys{Mappings: route.Mappings(), Source: o}
 	return keys.Learn(ctx, c.Source.Name)
 }

@@ -63,19 +63,20 @@ func once(ctx context.Context, command string, flags []string) (path string, err
 	return path, nil
 }
 
-// moduleRoot returns this module's directory, also to the modules within it, which replace it by its directory.
-func moduleRoot(ctx context.Context) (string, error) {
-	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/freshet/freshet").Output()
+// moduleRoot returns this module's directory, also to the modules within it, which replace it by its directory. It asks
+// the go command once for a process.
+var moduleRoot = sync.OnceValues(func() (string, error) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/freshet/freshet").Output()
 	if err != nil {
 		return "", fmt.Errorf("testbed: go list -m github.com/freshet/freshet: %w", err)
 	}
 	return strings.TrimSpace(string(dir)), nil
-}
+})
 
 // build puts the program into the cache directory, under a name of its own for each checkout
 // and flags: it must outlive this process's temporary directories, and none may be left.
 func build(ctx context.Context, command string, flags []string) (string, error) {
-	root, err := moduleRoot(ctx)
+	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// MayRead makes the user freshet, who has the rights on everything that docs/configuration.md asks for, and may read
-// these tables ("shop.product", "shop.*"). Another call adds tables.
+// MayRead makes the user freshet, with the rights on everything that docs/configuration.md asks for, and the right to
+// read these tables ("shop.product", "shop.*"). Another call adds tables.
 func (s *Server) MayRead(t testing.TB, tables ...string) (user, password string) {
 	t.Helper()
 	s.Exec(t, s.Grants(t, tables...)...)
@@ -33,7 +33,7 @@ func (s *Server) Grants(t testing.TB, tables ...string) []string {
 // documentedRights returns the rights on everything that docs/configuration.md asks for.
 func (s *Server) documentedRights(t testing.TB) string {
 	t.Helper()
-	root, err := moduleRoot(t.Context())
+	root, err := moduleRoot()
 	Must(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "configuration.md"))
 	Must(t, err)
