@@ -54,6 +54,9 @@ type answering struct {
 	redo redoer
 	// walks returns what reads the rows of a source, or says why nothing does here.
 	walks func(source string) (*walking, error)
+	// together waits until all processes that share a Redis work on the same one, before a doubt about that ends. nil:
+	// there is one process.
+	together func(ctx context.Context, d *doubt.Doubt) error
 	// given keeps what is answered; nil with the embedded log, where all is read again.
 	given *trail
 
@@ -286,6 +289,11 @@ func (a *answering) dismiss(ctx context.Context, d *doubt.Doubt, answer string) 
 	settle := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
 		a.doubts.Say(d.ID, "it is answered, and that cannot be saved; trying again: "+err.Error())
 	}}}
+	if a.together != nil && d.Cause == alarm.RedisChanged {
+		if err := a.together(ctx, d); err != nil {
+			return err
+		}
+	}
 	kept := false
 	return settle.Do(ctx, func() error {
 		if !kept {

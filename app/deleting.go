@@ -53,14 +53,16 @@ type deleting struct {
 type watching interface {
 	Run(ctx context.Context) error
 	Unheard() (since time.Time, why error)
+	// With Kafka they are a kafka.Redis.
+	On() string
+	TakeOver(ctx context.Context, part, on string, at time.Time) error
 }
 
 // stamping says what Redis is stamped with, and where, and whether by this process: see [identity.Deps].
 type stamping struct {
-	place   func() (string, bool)
-	leads   func() bool
-	earlier func(a, b string) string
-	name    func(ctx context.Context) (string, error)
+	place func() (string, bool)
+	leads func() bool
+	name  func(ctx context.Context) (string, error)
 }
 
 // newDeleting makes the engine and its Redis.
@@ -162,7 +164,7 @@ func (d *deleting) whoRedisWas(p *process, s stamping) (identity.Deps, identity.
 		what.Source, what.Group = "", c.EventLog.Kafka.Group
 	}
 	return identity.Deps{
-		Place: s.place, Leads: s.leads, Earlier: s.earlier, Name: s.name,
+		Place: s.place, Leads: s.leads, Name: s.name,
 		Facts: p.facts, Doubts: p.doubts, Alarms: p.alarms, Log: p.options.Log,
 	}, what
 }

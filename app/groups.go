@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -36,6 +37,11 @@ type groupAnswers struct {
 	// walk reads the rows of the source that the configuration has, and warming fills the cache from them.
 	walk    *walking
 	warming *warming
+	// on returns on which Redis this process works (see [kafka.Redis]), and redis is its name for people. straggler is who
+	// works on another one; nil: nobody, as far as is known.
+	on        func() string
+	redis     string
+	straggler atomic.Pointer[straggler]
 	// settled is up to where all was finished when that was last asked; nil: it is not known.
 	settled atomic.Pointer[settled]
 }
@@ -65,7 +71,8 @@ func (p *process) buildGroupAnswers(g *groupAnswers, d *deleting, log *kafka.Log
 		return err
 	}
 	a.ready, a.learn, a.finished, a.shared, a.spread = g.ready, g.learn, g.await, true, g.spread
-	a.given, a.held = &trail{facts: g.facts, group: g.group}, d.letters.Held
+	a.given, a.held, a.together = &trail{facts: g.facts, group: g.group}, d.letters.Held, g.together
+	g.on, g.redis = d.identity.On, connect.RedisName(p.config)
 	g.answering = a
 	g.redo = &groupRedo{
 		log: g.log, ends: g.ends, facts: g.facts, doubts: p.doubts, given: a.given, group: g.group,
@@ -139,7 +146,7 @@ func (g *groupAnswers) of(source string) *answering {
 	a := &answering{
 		doubts: g.doubts, scope: g.scope, ready: g.ready, learn: g.learn, visible: g.visible, finished: g.await,
 		spread: g.spread, shared: g.shared, prefix: g.prefix, log: g.answering.log, given: g.given,
-		scoped: map[string]time.Time{}, walks: g.walks,
+		together: g.together, scoped: map[string]time.Time{}, walks: g.walks,
 		mine: func(d *doubt.Doubt) bool { return d.Source == source },
 	}
 	if source == "" {

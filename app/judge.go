@@ -201,6 +201,9 @@ func (s *Status) byDoubt() (State, string) {
 		return Doubtful, fmt.Sprintf("it is not known since %s ago whether redis %s is still the same server: deletes are "+
 			"acknowledged on connections of before, and no new one can be used (%v), so another server may have taken its place",
 			time.Since(s.unheard).Round(time.Second), s.Redis.Address, s.unheardWhy)
+	case s.late != "":
+		return Doubtful, fmt.Sprintf("the last work on partition %s was done on another server than redis %s: the invalidator "+
+			"that has it has not come to this one yet", s.late, s.Redis.Address)
 	case s.uncounted:
 		return Starting, "reading from Kafka which keys were given up"
 	case s.DeadLetters > 0:

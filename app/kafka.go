@@ -75,11 +75,12 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 		return nil, err
 	}
 	g := p.newGroupAnswers(log, b)
-	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, stamping{g.place, g.leads.Load, earlierPlace, b.stampName})
+	d, err := p.newDeleting(log, log.Letters(), log.FreshAsOf, stamping{g.place, g.leads.Load, b.stampName})
 	if err != nil {
 		return nil, err
 	}
-	p.invalidator = &consuming{deleting: d, brokers: b}
+	log.WorkOn(d.identity)
+	p.invalidator = &consuming{deleting: d, brokers: b, answers: g}
 	return log, p.buildGroupAnswers(g, d, log)
 }
 
@@ -87,6 +88,13 @@ func (p *process) buildConsumer(b *brokers) (*kafka.Log, error) {
 type consuming struct {
 	*deleting
 	brokers *brokers
+	answers *groupAnswers
+}
+
+// Status implements invalidatorHalf.
+func (c *consuming) Status(s *Status) {
+	c.deleting.Status(s)
+	s.late = c.answers.late()
 }
 
 // Run implements invalidatorHalf.

@@ -50,11 +50,15 @@ func (g *groupAnswers) inDoubt() bool {
 // keepSettled keeps it known up to where the group has finished all for good, until ctx ends.
 func (g *groupAnswers) keepSettled(ctx context.Context) {
 	defer g.settled.Store(nil)
+	defer g.straggler.Store(nil)
 	var failed string
 	for retry.Sleep(ctx, settledEach) == nil {
 		s, err := g.askSettled(ctx, g.settled.Load())
 		if s != nil {
 			g.settled.Store(s)
+		}
+		if err == nil {
+			err = g.recordSplit(ctx)
 		}
 		switch {
 		case err == nil:
@@ -75,6 +79,9 @@ func (g *groupAnswers) askSettled(ctx context.Context, last *settled) (*settled,
 	at, err := g.log.Reached(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if g.elsewhere(&at) {
+		return nil, nil
 	}
 	if last != nil { // what was finished for good stays so, and at rest there is nothing more to ask
 		if text, err := g.placeText(ctx, at); err == nil && text == last.text {
@@ -102,29 +109,4 @@ func (g *groupAnswers) placeText(ctx context.Context, at kafka.Place) (string, e
 	}
 	text, err := json.Marshal(groupPlace{at, given.Number})
 	return string(text), err
-}
-
-// earlierPlace returns what a stamp says that is before both: a itself, if that is.
-func earlierPlace(a, b string) string {
-	var is, other groupPlace
-	if json.Unmarshal([]byte(a), &is) != nil || json.Unmarshal([]byte(b), &other) != nil || other.Partitions == nil {
-		return a
-	}
-	before := other.Answered < is.Answered
-	is.Answered = min(is.Answered, other.Answered)
-	for n, at := range is.Partitions {
-		switch o, begun := other.Partitions[n]; {
-		case !begun:
-			delete(is.Partitions, n) // from its beginning on
-			before = true
-		case o.Offset < at.Offset:
-			is.Partitions[n] = o
-			before = true
-		}
-	}
-	text, err := json.Marshal(&is)
-	if !before || err != nil {
-		return a
-	}
-	return string(text)
 }

@@ -110,6 +110,8 @@ type circumstances struct {
 	unreadable          error
 	// deaf is since when it cannot be heard what is in doubt; zero: it can be.
 	deaf time.Time
+	// late is a partition whose last work the group has done on another Redis; "": there is none.
+	late string
 	// unheard is since when no new connection to Redis has come about, and unheardWhy why; zero: one has lately.
 	unheard    time.Time
 	unheardWhy error

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,14 +104,26 @@ type askedGroup struct {
 	groupLog
 	offset int64
 	parked bool
+	// on says on which Redis partitions were worked on last.
+	mu sync.Mutex
+	on map[string]string
 	// asked is what was asked for, in its order.
 	asked []string
 }
 
 // Reached implements groupLog.
 func (g *askedGroup) Reached(context.Context) (kafka.Place, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.asked = append(g.asked, "reached")
-	return kafka.Place{Partitions: map[int]consumer.Reached{0: {Offset: g.offset}}}, nil
+	return kafka.Place{Partitions: map[int]consumer.Reached{0: {Offset: g.offset}}, On: maps.Clone(g.on)}, nil
+}
+
+// workOn says on which Redis a partition was worked on last.
+func (g *askedGroup) workOn(partition, redis string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.on[partition] = redis
 }
 
 // Parked implements groupLog.
@@ -125,7 +139,7 @@ func TestTheGroupsPlaceIsKnownOnceNothingBeforeItIsLeft(t *testing.T) {
 	must(t, book.Load(t.Context()))
 	log, held := &askedGroup{}, retry.Held{Counted: true}
 	g := &groupAnswers{
-		log: log, group: "g",
+		log: log, group: "g", on: func() string { return "here" },
 		answering: &answering{
 			doubts: book, given: &trail{facts: facts, group: "g"}, log: slog.New(slog.DiscardHandler),
 			held: func() (retry.Held, error) { return held, nil },
@@ -183,6 +197,15 @@ func TestTheGroupsPlaceIsKnownOnceNothingBeforeItIsLeft(t *testing.T) {
 	must(t, book.Dismiss(t.Context(), book.List()[0].ID, time.Time{}))
 	if _, ok := g.place(); !ok {
 		t.Error("no place")
+	}
+	// Another member is still on the former Redis: what it has finished, this one lacks.
+	log.offset, log.on = 6, map[string]string{"t/0": "here", "t/1": "there"}
+	if is := ask("reached"); is != "" || g.late() != "t/1" {
+		t.Errorf("a stamp says %q, late is %q", is, g.late())
+	}
+	log.workOn("t/1", "here")
+	if is := ask("reached parked"); is != `{"partitions":{"0":{"offset":6}},"answered":1}` || g.late() != "" {
+		t.Errorf("a stamp says %q, late is %q", is, g.late())
 	}
 	g.leads.Store(false)
 	if text, ok := g.place(); ok {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,6 +76,20 @@ func unfinished(topic, group string, ends map[int]int64, committed map[int]broke
 type Place struct {
 	// Partitions are those that the group has begun.
 	Partitions map[int]consumer.Reached `json:"partitions"`
+	// On says on which Redis the group has done its last work, for the partitions of all its topics of which that is
+	// known, by topic/partition.
+	On map[string]string `json:"-"`
+}
+
+// Elsewhere returns a partition that was worked on last on another Redis than on, and on which; "" if none was, or on
+// is "".
+func (p *Place) Elsewhere(on string) (partition, redis string) {
+	for _, partition := range slices.Sorted(maps.Keys(p.On)) {
+		if redis := p.On[partition]; on != "" && redis != on {
+			return partition, redis
+		}
+	}
+	return "", ""
 }
 
 // ParsePlace reads a place that was written as JSON.
@@ -116,9 +131,20 @@ func (l *Log) Span(partition int, from consumer.Reached, end int64) *consumer.Sp
 
 // Reached returns how far the group has come, as the brokers say: everything before it is finished, or parked.
 func (l *Log) Reached(ctx context.Context) (Place, error) {
-	p := Place{Partitions: map[int]consumer.Reached{}}
-	committed, err := l.client.GroupOffsets(ctx, l.o.Group, l.o.Topic)
-	for n, c := range committed {
+	p := Place{Partitions: map[int]consumer.Reached{}, On: map[string]string{}}
+	topics, err := l.retryTopics(ctx)
+	if err != nil {
+		return p, err
+	}
+	all, err := l.client.OffsetsOfAll(ctx, l.o.Group, append(topics, l.o.Topic)...)
+	for topic, committed := range all {
+		for n, c := range committed {
+			if c.On.Redis != "" {
+				p.On[topicPartition{topic, n}.String()] = c.On.Redis
+			}
+		}
+	}
+	for n, c := range all[l.o.Topic] {
 		p.Partitions[n] = consumer.Reached{Offset: c.Offset, Seen: c.Metadata}
 	}
 	return p, err
@@ -126,6 +152,7 @@ func (l *Log) Reached(ctx context.Context) (Place, error) {
 
 // retries are the retry topics of a group, as they were some time ago.
 type retries struct {
+	mu     sync.Mutex
 	topics []string
 	looked time.Time
 }
@@ -133,16 +160,33 @@ type retries struct {
 // retriesEvery is how often it is looked which retry topics there are: that changes with retry.park_delays only.
 const retriesEvery = time.Minute
 
-// Parked reports whether any key of the group is parked, in any process, as the brokers say. It is called by one
-// goroutine at a time.
-func (l *Log) Parked(ctx context.Context) (bool, error) {
+// retryTopics returns the retry topics that there are, those of delays that are not configured any more as well. One of
+// them that was deleted, as it may be, holds nothing.
+func (l *Log) retryTopics(ctx context.Context) (there []string, err error) {
+	l.retries.mu.Lock()
+	defer l.retries.mu.Unlock()
 	if time.Since(l.retries.looked) >= retriesEvery {
 		former, err := l.former(ctx)
 		if err != nil {
-			return true, err
+			return nil, err
 		}
-		l.retries = retries{append(former, l.letters.Topics()...), time.Now()}
+		l.retries.topics, l.retries.looked = append(former, l.letters.Topics()...), time.Now()
 	}
+	for _, topic := range l.retries.topics {
+		_, err := l.client.Partitions(ctx, topic)
+		switch {
+		case broker.Classify(err) == broker.Missing:
+		case err != nil:
+			return nil, err
+		default:
+			there = append(there, topic)
+		}
+	}
+	return there, nil
+}
+
+// Parked reports whether any key of the group is parked, in any process, as the brokers say.
+func (l *Log) Parked(ctx context.Context) (bool, error) {
 	return parked(func() (map[topicPartition]int64, error) { return l.retryEnds(ctx) },
 		func(at topicPartition) (int64, error) {
 			committed, err := l.client.GroupOffsets(ctx, l.o.Group, at.topic)
@@ -174,15 +218,18 @@ type topicPartition struct {
 	partition int
 }
 
-// retryEnds returns where the partitions of the retry topics end. One that was deleted, as those of delays that are not
-// configured any more may be, holds nothing.
+// String returns topic/partition.
+func (t topicPartition) String() string { return fmt.Sprintf("%s/%d", t.topic, t.partition) }
+
+// retryEnds returns where the partitions of the retry topics end.
 func (l *Log) retryEnds(ctx context.Context) (map[topicPartition]int64, error) {
 	ends := map[topicPartition]int64{}
-	for _, topic := range l.retries.topics {
+	topics, err := l.retryTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, topic := range topics {
 		n, err := l.client.Partitions(ctx, topic)
-		if broker.Classify(err) == broker.Missing {
-			continue
-		}
 		if err != nil {
 			return nil, err
 		}

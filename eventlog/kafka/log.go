@@ -66,6 +66,7 @@ type Log struct {
 
 	resting resting
 	lead    func(ctx context.Context) error // nil: there is nothing to do once for the group
+	redis   Redis                           // nil: nobody says on which Redis the work is done
 	retries retries
 }
 
@@ -169,6 +170,7 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		return lost
 	})
 	err := l.join(ctx, func(ctx context.Context, c *group.Assignment) error {
+		defer l.takeOver(ctx, c)()
 		if c.Topic != l.o.Topic {
 			return l.letters.Serve(ctx, c)
 		}

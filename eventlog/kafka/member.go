@@ -28,6 +28,7 @@ func (l *Log) join(ctx context.Context, handle group.Handle) error {
 		ours := append([]string{l.o.Topic}, l.letters.Topics()...)
 		m, err := group.New(l.client, group.Options{
 			ID: l.o.Group, Topics: append(former, ours...), Session: l.o.Session, Log: l.o.Log, Keep: true,
+			On:         l.worksOn,
 			Generation: func(assigned map[string][]int) { l.standby.Store(len(assigned[l.o.Topic]) == 0) },
 		})
 		if err != nil {

@@ -115,7 +115,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx ended
 	}
 	kept := time.Time{}
-	var other rival
 	ticker := time.NewTicker(asks)
 	defer ticker.Stop()
 	for {
@@ -129,9 +128,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.news:
 			changed, _, err = c.compareAll(ctx)
 		case <-ticker.C:
-			if changed, err = c.look(ctx); err == nil {
-				err = c.watchRival(ctx, &other, !kept.IsZero())
-			}
+			changed, err = c.look(ctx)
 		}
 		if err != nil {
 			return nil //nolint:nilerr // ctx ended
@@ -193,6 +190,9 @@ func (c *Cluster) follow() {
 				deps: d, options: o, news: c.news, stamp: stamp{leads: d.Leads == nil}, heard: time.Now(),
 				unheard: errors.New("none was tried"),
 			}}
+			if is := c.nodes[m.ID]; is != nil {
+				w.watch.worksOn(is.Run)
+			}
 		}
 		w.watch.deps.Redis = m.Redis
 		w.watch.stamp.place(m.Slots.stampKey(c.options.Prefix, c.stamp))
@@ -212,6 +212,7 @@ func (c *Cluster) compareAll(ctx context.Context) (changed bool, fine map[string
 			if err != nil {
 				return changed, fine, err
 			}
+			m.watch.worksOn(s.run)
 			changed = changed || differs
 		}
 	}
@@ -223,7 +224,7 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 	if s.stamp.before.key != m.watch.stamp.known().key {
 		s.stamp = found{before: s.stamp.before} // it is elsewhere by now: what was there may be another master's
 	}
-	is := &lineage{known: known{Run: s.run, Repl: s.repl, Seen: s.at}, held: s.stamp.text}
+	is := &lineage{known: known{Run: s.run, Repl: s.repl, Seen: s.at}}
 	was, former := c.nodes[m.ID], ""
 	if was == nil {
 		was, former = c.former(m, s)
@@ -236,9 +237,6 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 		return true, nil
 	}
 	is.Slots, is.Gave, is.Old = was.Slots, was.Gave, was.Old
-	if s.stamp.is == unsure && is.Run == was.Run {
-		is.held = was.held
-	}
 	if is.Run != was.Run && former == "" {
 		m.watch.deps.Moved() // first: the doubt is about all that was acknowledged before it
 	}
@@ -254,7 +252,7 @@ func (c *Cluster) compare(ctx context.Context, m *watched, s seen) (changed bool
 		if is.Slots != m.Slots {
 			s.stamp = found{before: s.stamp.before} // it may have come with a slot
 		}
-		if err := m.watch.doubt(ctx, why, s, m.watch.lacks(was.known, s, is.known, was.held)); err != nil {
+		if err := m.watch.doubt(ctx, why, s, m.watch.lacks(was.known, s)); err != nil {
 			return false, err
 		}
 		m.watch.stamp.adopt(s.stamp)
@@ -298,7 +296,7 @@ func (c *Cluster) meet(ctx context.Context, m *watched, s seen, is *lineage) err
 		s.stamp = found{before: s.stamp.before}
 	}
 	why := "it has slots of another master, and nothing says that the deletes reached it"
-	if err := m.watch.doubt(ctx, why, s, m.watch.lacks(known{Seen: s.at}, s, is.known, "")); err != nil {
+	if err := m.watch.doubt(ctx, why, s, m.watch.lacks(known{Seen: s.at}, s)); err != nil {
 		return err
 	}
 	for _, n := range c.nodes {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
 )
 
@@ -308,46 +307,4 @@ func TestAStampCountsOnlyWhereItIsNow(t *testing.T) {
 	again.run, again.uptime = "run again", 0
 	r.look(answer{id: "one", slots: "1-9", server: again, stamp: "b", how: early}, other)
 	r.doubts("")
-}
-
-// Each cluster gets a part of the deletes then.
-func TestTwoInvalidatorsOfAGroupOnTwoClustersAreADoubt(t *testing.T) {
-	for name, other := range map[string]string{
-		"two clusters":       `{"run_id":"cluster","nodes":{"b1":{"run_id":"x"},"b2":{"run_id":"y"}}}`,
-		"a cluster and none": `{"run_id":"single"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newTold(t)
-			r.watch.options.Group, r.watch.options.Source = "freshet", ""
-			r.begin()
-			r.look(answer{id: "a1", slots: "0-9", server: full("a1")}, answer{id: "a2", slots: "10-19", server: full("a2")})
-			var rv rival
-			start := time.Now()
-			look := func(after time.Duration, doubts int) {
-				t.Helper()
-				r.watch.nodes["a1"].Seen = start.Add(after)
-				if err := r.watch.watchRival(t.Context(), &rv, true); err != nil {
-					t.Fatal(err)
-				}
-				d := r.book.List()
-				if len(d) != doubts || doubts > 0 && (d[0].Cause != alarm.RedisSplit || d[0].Group != "freshet") {
-					t.Fatalf("after %s: %+v", after, d)
-				}
-			}
-			keep := func(text string) {
-				if err := r.facts.SetFact(t.Context(), r.watch.fact(), []byte(text)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			look(time.Minute, 0) // ours is kept
-			keep(other)
-			look(time.Minute, 0)
-			look(time.Minute+rivalAfter-time.Second, 0)
-			keep(`{"run_id":"cluster","nodes":{"a2":{"run_id":"x"},"new":{"run_id":"y"}}}`) // a node was added, and another is gone
-			look(time.Minute+rivalAfter, 0)
-			keep(other)
-			look(2*time.Minute, 0)
-			look(2*time.Minute+rivalAfter, 1)
-		})
-	}
 }

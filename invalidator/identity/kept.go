@@ -32,6 +32,7 @@ func (w *Watch) load(ctx context.Context) (was known, err error) {
 		was.Stamp = rand.Text()[:12]
 	}
 	w.stamp.place(w.options.Prefix + StampKey + was.Stamp)
+	w.worksOn(was.Run)
 	return was, err
 }
 

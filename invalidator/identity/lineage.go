@@ -10,8 +10,6 @@ type lineage struct {
 	// the slot.
 	Gave SlotSet `json:"gave,omitzero"`
 	Old  SlotSet `json:"old,omitzero"`
-	// held is the stamp that this process has last seen in it.
-	held string
 }
 
 // cameBack takes note of what a master has in slots that are not its own, if it is suspected of older data. It is was

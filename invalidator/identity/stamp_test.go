@@ -420,34 +420,6 @@ func TestLostRepliesAreNoDoubtAndHideNone(t *testing.T) {
 	}
 }
 
-// A follower that comes to another server after the leader has deleted keys on the former one meanwhile. The leader may
-// have answered its own doubt by then, and moved the stamp of the new server on.
-func TestWhatAFollowerThatComesLateDeletedIsInDoubt(t *testing.T) {
-	t.Parallel()
-	leader, follower := newGroup(t, testbed.Redis(t))
-	leader.finish("a")
-	former, next := leader.server, testbed.Redis(t)
-	next.Do(t, "replicaof", "127.0.0.1", former.Port)
-	testbed.Eventually(t, 2*time.Minute, "the replica follows",
-		func() bool { return next.Client().DBSize(t.Context()).Val() == 1 })
-	leader.look() // a master has another name once it has a replica
-	follower.look()
-	key, _, _ := leader.watch.asked()
-	next.Do(t, "replicaof", "no", "one")
-	leader.server = next
-	leader.look()
-	leader.since("a")
-	testbed.Must(t, leader.book.Answered(t.Context(), leader.book.List()[0].ID, leader.book.List()[0].Last, "done"))
-	leader.finish("b")
-	follower.look() // still at the former one
-	if got := former.Client().Get(t.Context(), key).Val(); got != "a" {
-		t.Fatalf("the stamp of the former server says %q", got)
-	}
-	follower.server = next
-	follower.look()
-	follower.since("a") // and not from the "b" that the leader has put there
-}
-
 // The data may be older than the time that the operator says, and what was deleted within it may be a key of a change
 // of long before.
 func TestWhatTheOperatorSaysComesOnTopOfTheStamp(t *testing.T) {

@@ -30,8 +30,6 @@ type Deps struct {
 	// Leads reports whether this process moves the stamp, of several that share a Redis. It must not block. nil: there
 	// are no others.
 	Leads func() bool
-	// Earlier returns a place that is before both, each as Place returns it. nil: there are no other processes.
-	Earlier func(a, b string) string
 	// Name returns what tells the stamp from those of others: the same in all processes that share it. nil: it is drawn,
 	// and kept with who Redis was.
 	Name func(ctx context.Context) (string, error)
@@ -74,12 +72,12 @@ type Watch struct {
 	news    chan struct{} // wakes Run; it holds one
 
 	stamp stamp
-	// held is the stamp that the Redis which is known held when it was last looked at. Only Run uses it.
-	held string
 
 	mu sync.Mutex
 	// answers wait to be compared: the last of each server.
 	answers []seen
+	// on is what On returns.
+	on string
 	// mute is set once it was said that Redis does not say who it is.
 	mute bool
 	// heard is when a new connection last led to a Redis that takes writes, and unheard why none has since.
@@ -206,6 +204,9 @@ func (w *Watch) answered(asked time.Time, info string, err error, held found) (w
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.on != "" && w.on != s.run {
+		w.on = notSure // before the connection is used
+	}
 	if n := len(w.answers); n > 0 && w.answers[n-1].run == s.run && w.answers[n-1].repl == s.repl {
 		w.answers[n-1] = seen{s, asked, time.Now(), held}
 	} else if n < maxSeen {
@@ -243,7 +244,6 @@ func (w *Watch) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx ended
 	}
 	kept := was
-	var other rival
 	ticker := time.NewTicker(asks)
 	defer ticker.Stop()
 	for {
@@ -251,6 +251,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			if was, err = w.compare(ctx, was, s); err != nil {
 				return nil //nolint:nilerr // ctx ended
 			}
+			w.worksOn(was.Run)
 			if was.Run != kept.Run || was.Repl != kept.Repl || was.Place != kept.Place || was.Seen.Sub(kept.Seen) >= keeps {
 				if w.keep(ctx, was) {
 					kept = was
@@ -268,9 +269,6 @@ func (w *Watch) Run(ctx context.Context) error {
 			why, _ := w.look(asked, w.deps.Redis)
 			w.hears(why)
 			cancel()
-			if err := w.watchRival(ctx, &other, was, kept); err != nil {
-				return nil //nolint:nilerr // ctx ended
-			}
 		}
 	}
 }
@@ -286,10 +284,6 @@ func (w *Watch) take() []seen {
 // compare records what is in doubt, and returns who Redis is known to be from now on. It fails only with ctx.
 func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 	is := known{Run: s.run, Repl: s.repl, Seen: s.at, Place: w.options.place(), Stamp: was.Stamp}
-	before := w.held
-	if s.stamp.is != unsure || is.Run != was.Run {
-		w.held = s.stamp.text
-	}
 	if was.Run == "" {
 		w.stamp.confirm(s.stamp)
 		return is, nil
@@ -314,7 +308,7 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 		w.stamp.confirm(s.stamp)
 		return is, nil
 	}
-	if err := w.doubt(ctx, why, s, w.lacks(was, s, is, before)); err != nil {
+	if err := w.doubt(ctx, why, s, w.lacks(was, s)); err != nil {
 		return is, err
 	}
 	w.stamp.adopt(s.stamp) // durable first: nothing else says how old the data is
@@ -339,11 +333,11 @@ func (w *Watch) doubt(ctx context.Context, why string, s seen, lacks []lack) err
 // lack is from where on changes may not have reached a Redis, and the same in words; "" if that is not known.
 type lack struct{ from, since string }
 
-// lacks returns what a Redis may lack. before is the stamp that this process has seen in the former one.
+// lacks returns what a Redis may lack.
 //
 // What the operator says about the time comes on top of what the stamp says: data may be older than that, and what was
 // finished within it may be a change of long before, from a backlog or from keys in trouble. The stamp knows of both.
-func (w *Watch) lacks(was known, s seen, is known, before string) (all []lack) {
+func (w *Watch) lacks(was known, s seen) (all []lack) {
 	if w.options.Window > 0 {
 		from := was.Seen.Add(-w.options.Window).UTC().Format(time.RFC3339)
 		all = append(all, lack{from, "after " + from + " (redis.failover_window)"})
@@ -354,13 +348,7 @@ func (w *Watch) lacks(was known, s seen, is known, before string) (all []lack) {
 		}
 		return all
 	}
-	from := s.stamp.text
-	if w.deps.Earlier != nil && before != "" && is.Run != was.Run {
-		// Others may have been at the new server for some time, and moved its stamp, while this one deleted keys on the
-		// former one alone. They moved the stamp of that one no more.
-		from = w.deps.Earlier(from, before)
-	}
-	return append(all, lack{from, "after its data was saved or copied"})
+	return append(all, lack{s.stamp.text, "after its data was saved or copied"})
 }
 
 // moved records that the keys are looked for in another place than before.

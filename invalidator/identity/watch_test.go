@@ -62,7 +62,6 @@ func (r *rig) begin() {
 	if r.group != "" {
 		o.Source, o.Group = "", r.group
 		d.Leads = func() bool { return !r.follows }
-		d.Earlier = func(a, b string) string { return min(a, b) }
 		d.Name = func(context.Context) (string, error) { return r.group + "@cluster", nil }
 	}
 	w, err := New(d, o)
@@ -88,6 +87,7 @@ func (r *rig) compare() {
 		is, err := r.watch.compare(r.Context(), r.was, s)
 		testbed.Must(r, err)
 		r.was = is
+		r.watch.worksOn(is.Run)
 		r.watch.keep(r.Context(), is)
 	}
 }
@@ -375,47 +375,6 @@ func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
 	}
 	stop()
 	testbed.Must(t, <-ran)
-}
-
-// Each Redis gets a part of the deletes then.
-func TestTwoInvalidatorsOfAGroupOnTwoRedisAreADoubt(t *testing.T) {
-	t.Parallel()
-	w, err := New(Deps{
-		Redis: testbed.Redis(t).Client(), Facts: &doubttest.Memory{}, Doubts: mustBook(t),
-	}, Options{Address: "redis:6379", Group: "freshet"})
-	testbed.Must(t, err)
-	start := time.Now()
-	ours := known{Run: "ours", Seen: start}
-	var r rival
-	look := func(after time.Duration) {
-		t.Helper()
-		ours.Seen = start.Add(after)
-		testbed.Must(t, w.watchRival(t.Context(), &r, ours, ours))
-	}
-	doubts := func() []doubt.Doubt { return w.deps.Doubts.(*doubt.Book).List() }
-	w.keep(t.Context(), ours)
-	look(time.Second)
-	look(time.Minute)
-	w.keep(t.Context(), known{Run: "theirs", Seen: start})
-	look(time.Minute)
-	look(time.Minute + rivalAfter - time.Second)
-	w.keep(t.Context(), ours) // they have come to ours, as at a failover
-	look(time.Minute + rivalAfter)
-	w.keep(t.Context(), known{Run: "theirs", Seen: start})
-	look(time.Minute + rivalAfter + time.Second)
-	if d := doubts(); len(d) != 0 {
-		t.Fatalf("a false doubt: %s", d[0].Message)
-	}
-	look(2 * time.Minute)
-	if d := doubts(); len(d) != 1 || d[0].Cause != alarm.RedisSplit || d[0].Group != "freshet" ||
-		!strings.Contains(d[0].Message, "another invalidator of group freshet works on another Redis") {
-		t.Fatalf("doubts: %+v", d)
-	}
-	look(2*time.Minute + time.Second)
-	look(3 * time.Minute)
-	if d := doubts(); len(d) != 1 || d[0].Count != 2 {
-		t.Fatalf("doubts: %+v", d)
-	}
 }
 
 func mustBook(t *testing.T) *doubt.Book {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +22,8 @@ const (
 	// slowChanges are.
 	redoChanges = 10_000_000
 	slowChanges = 200_000
+	// liveChanges is how many row changes freshet is behind when it catches up while others are done again.
+	liveChanges = 3_000_000
 	// bystanders is how many keys there are in Redis that no change is about. Half of them are read.
 	bystanders = 100_000
 	// defaultRate is that of scope_rate, in keys a second.
@@ -53,6 +56,7 @@ func (b *benchmark) setBacks() (s, slow setBack) {
 // redoSection measures what it takes to do changes again, and what readers and live changes notice of it.
 func (b *benchmark) redoSection() *section {
 	const quiet, first, still = "quiet", "catching up with them", "deletes, no redo"
+	const alone = "catching up with others, no redo"
 	s, slow := b.setBacks()
 	return &section{
 		name: "redo",
@@ -66,6 +70,8 @@ func (b *benchmark) redoSection() *section {
 			slow.again("redo, default rate", "", reference{quiet, "≤ 1.5"}, ""),
 			slow.live(still, false, ""),
 			slow.live("deletes during a redo", true, still),
+			slow.behind(alone, false, "", int(liveChanges*b.scale)),
+			slow.behind("catching up with others during a redo", true, alone, int(liveChanges*b.scale)),
 		},
 		rounds: 1, noWarmUp: true,
 	}
@@ -168,6 +174,64 @@ func (s setBack) live(name string, again bool, still string) *contender {
 		})
 		return m, err
 	}}
+}
+
+// behind measures how fast the live stream catches up with so many changes, with or without a redo at the same time.
+// freshet is stopped while they are made.
+func (s setBack) behind(name string, again bool, alone string, changes int) *contender {
+	return &contender{name: name, run: func(ctx context.Context, b *benchmark) (m []measure, err error) {
+		if err := s.open(ctx, b); err != nil {
+			return nil, err
+		}
+		err = b.whileForgetting(ctx, setting{source: s.source}, func(ctx context.Context, f *forgetting) error {
+			if _, err := s.outdate(ctx, b, f); err != nil {
+				return err
+			}
+			if again {
+				if err := errors.Join(b.restartRedis(ctx), f.doubted(ctx)); err != nil {
+					return err
+				}
+			}
+			made, took, err := s.catchUp(ctx, b, f, changes)
+			if err != nil {
+				return err
+			}
+			m = []measure{
+				{name: "s", value: took.Seconds()},
+				{name: "changes/s", value: float64(made) / took.Seconds(), of: alone},
+			}
+			if all, err := f.client.ListDoubts(ctx); err != nil || again != slices.ContainsFunc(all, older) {
+				return errors.Join(err, fmt.Errorf("%w: the redo was over before the live stream had caught up", errInvalid))
+			}
+			return nil
+		})
+		return m, err
+	}}
+}
+
+// catchUp has freshet be so many changes behind, and returns how long it takes it to finish them.
+func (s setBack) catchUp(ctx context.Context, b *benchmark, f *forgetting, changes int,
+) (made int, took time.Duration, err error) {
+	const last = 1
+	if err := b.redis.Client().Set(ctx, "product:"+strconv.Itoa(last), "cached", 0).Err(); err != nil {
+		return 0, 0, err
+	}
+	if err := syscall.Kill(f.pid, syscall.SIGSTOP); err != nil {
+		return 0, 0, err
+	}
+	s.changes = changes
+	if made, err = s.change(ctx); err == nil {
+		_, err = s.source.DB().ExecContext(ctx, touch(last))
+	}
+	begin := time.Now()
+	if err := errors.Join(err, syscall.Kill(f.pid, syscall.SIGCONT)); err != nil {
+		return 0, 0, err
+	}
+	err = until(ctx, 5*goneWithin, "the live stream has caught up", func() (bool, error) {
+		n, err := b.redis.Client().Exists(ctx, "product:"+strconv.Itoa(last)).Result()
+		return n == 0, err
+	})
+	return made, time.Since(begin), err
 }
 
 // latency returns the latencies in milliseconds of what was committed after the warm-up, and before the redo was over

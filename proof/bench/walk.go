@@ -81,7 +81,7 @@ func (w walked) open(ctx context.Context, b *benchmark) (*testbed.Server, error)
 		return nil, err
 	}
 	rdb := b.redis.Client()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
+	if err := rdb.FlushAllAsync(ctx).Err(); err != nil {
 		return nil, err
 	}
 	return source, w.others.make(ctx, rdb, w.others.all)

@@ -11,8 +11,9 @@ import (
 type Committed struct {
 	// Offset is that of the next record to process.
 	Offset int64
-	// Metadata is what was committed with it.
+	// Metadata is what was committed with it, and On on which Redis all before it was done.
 	Metadata string
+	On       WorkedOn
 }
 
 // GroupMembers returns how many members a consumer group has: 0 when it has none, or does not exist. A member that
@@ -38,27 +39,38 @@ func (c *Client) GroupMembers(ctx context.Context, group string) (int, error) {
 
 // GroupOffsets returns how far a group has come in a topic, by partition. A partition without a commit is left out.
 func (c *Client) GroupOffsets(ctx context.Context, group, topic string) (map[int]Committed, error) {
-	n, err := c.Partitions(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	partitions := make([]int, n)
-	for i := range partitions {
-		partitions[i] = i
+	all, err := c.OffsetsOfAll(ctx, group, topic)
+	return all[topic], err
+}
+
+// OffsetsOfAll is GroupOffsets for several topics, by one request.
+func (c *Client) OffsetsOfAll(ctx context.Context, group string, topics ...string,
+) (map[string]map[int]Committed, error) {
+	asked, committed := map[string][]int{}, map[string]map[int]Committed{}
+	for _, topic := range topics {
+		n, err := c.Partitions(ctx, topic)
+		if err != nil {
+			return nil, err
+		}
+		committed[topic] = map[int]Committed{}
+		for i := range n {
+			asked[topic] = append(asked[topic], i)
+		}
 	}
 	attempt, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	committed := map[int]Committed{}
-	res, err := c.kafka.OffsetFetch(attempt,
-		&kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
+	res, err := c.kafka.OffsetFetch(attempt, &kafka.OffsetFetchRequest{GroupID: group, Topics: asked})
 	if err == nil {
 		err = res.Error
-		for _, p := range res.Topics[topic] {
-			switch {
-			case p.Error != nil:
-				err = p.Error
-			case p.CommittedOffset >= 0:
-				committed[p.Partition] = Committed{p.CommittedOffset, p.Metadata}
+		for topic, partitions := range res.Topics {
+			for _, p := range partitions {
+				switch {
+				case p.Error != nil:
+					err = p.Error
+				case p.CommittedOffset >= 0:
+					metadata, on := CutWorkedOn(p.Metadata)
+					committed[topic][p.Partition] = Committed{p.CommittedOffset, metadata, on}
+				}
 			}
 		}
 	}

@@ -362,7 +362,7 @@ func TestMembersAndOffsetsOfAGroup(t *testing.T) {
 	must(t, err)
 	must(t, res.Topics[name][0].Error)
 	got, err := c.GroupOffsets(t.Context(), name, name)
-	if err != nil || len(got) != 1 || got[1] != (Committed{17, "seventeen"}) {
+	if err != nil || len(got) != 1 || got[1] != (Committed{Offset: 17, Metadata: "seventeen"}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	must(t, group.Close())

@@ -12,8 +12,12 @@ import (
 	"github.com/freshet/freshet/eventlog/kafka/record"
 )
 
-// maxMetadata is how much text goes with a commit: the default of the brokers' offset.metadata.max.bytes.
-const maxMetadata = 4096
+// maxMetadata is how much text goes with a commit: with [broker.WorkedOn] no more than the default of the brokers'
+// offset.metadata.max.bytes, which is what is read.
+const (
+	maxMetadata = maxRead - broker.MaxWorkedOn
+	maxRead     = 4096
+)
 
 // maxSources bounds how many sources a chain remembers in one partition; the least recent is forgotten. It is far more
 // than the text with a commit holds.
@@ -168,7 +172,7 @@ func (c *chain) encode() string {
 func parseChain(metadata string) chain {
 	var c chain
 	parts := strings.Split(metadata, ";")
-	if parts[0] != signature || len(metadata) > maxMetadata {
+	if parts[0] != signature || len(metadata) > maxRead {
 		return c
 	}
 	for _, part := range slices.Backward(parts[1:]) { // the most recent last

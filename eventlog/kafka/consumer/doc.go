@@ -10,8 +10,10 @@
 // A record becomes one [event.Batch], and its token is its offset. With each commit goes, as the commit's metadata,
 // what was last seen of each source in the partition, so that the next owner can tell whether a record is missing:
 //
-//	freshet1;SOURCE,TERM,SEQ,EPOCH/FILE/POS/ROW;…      the most recent source first, at most 4096 bytes
+//	freshet1;SOURCE,TERM,SEQ,EPOCH/FILE/POS/ROW;…      the most recent source first, at most 3072 bytes
 //	freshet1;lost,LOSS,WHAT;SOURCE,…                   once the partition is stopped
+//
+// Package group adds on which Redis the work was done.
 //
 // What is guaranteed:
 //

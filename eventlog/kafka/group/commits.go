@@ -26,6 +26,7 @@ type commits struct {
 	timeout time.Duration // of one request
 	log     *slog.Logger
 	explain func(context.Context, error) error
+	on      func() string
 
 	mu         sync.Mutex
 	generation int
@@ -43,7 +44,7 @@ type commits struct {
 
 func (r *run) newCommits() *commits {
 	c := &commits{
-		client: r.client.Kafka(), group: r.o.ID, timeout: r.o.Session / 5, log: r.o.Log,
+		client: r.client.Kafka(), group: r.o.ID, timeout: r.o.Session / 5, log: r.o.Log, on: r.o.On,
 		explain:     func(ctx context.Context, err error) error { return r.explain(ctx, "commit the offsets of", err) },
 		assignments: map[*Assignment]*progress{}, more: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 	}
@@ -64,6 +65,8 @@ func (c *commits) newReporter() *retry.Reporter {
 type progress struct {
 	offset   int64
 	metadata string
+	on       broker.WorkedOn
+	ours     bool // on is what we work on; else it is what the owner before has worked on
 	sent     bool // the brokers have it
 	bare     bool // they take the first part of its metadata only
 }
@@ -73,7 +76,9 @@ func (c *commits) add(assignment *Assignment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	assignment.commits = c
-	c.assignments[assignment] = &progress{offset: assignment.Offset, metadata: assignment.Metadata, sent: true}
+	c.assignments[assignment] = &progress{
+		offset: assignment.Offset, metadata: assignment.Metadata, on: assignment.On, sent: true,
+	}
 }
 
 // forget takes none of an assignment any more.
@@ -108,6 +113,25 @@ func (c *commits) set(assignment *Assignment, offset int64, metadata string, rew
 	}
 	p.offset, p.metadata, p.sent = offset, metadata, false
 	c.raise()
+}
+
+// takeOver has the commits of an assignment say what we work on.
+func (c *commits) takeOver(assignment *Assignment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.assignments[assignment]
+	if p == nil {
+		return
+	}
+	p.ours = true
+	if c.moves(p, c.on()) {
+		c.raise()
+	}
+}
+
+// moves reports whether a commit has to say another Redis than it did.
+func (*commits) moves(p *progress, on string) bool {
+	return p.ours && on != "" && on != p.on.Redis && p.offset >= 0
 }
 
 // run sends what was gathered, until ctx ends. While there is nothing to send it sleeps: a process at rest is not
@@ -181,6 +205,7 @@ type attempt struct {
 	assignment *Assignment
 	offset     int64
 	metadata   string
+	on         string
 }
 
 func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]attempt) {
@@ -190,19 +215,28 @@ func (c *commits) request() (*kafka.OffsetCommitRequest, map[string]map[int]atte
 		GroupID: c.group, GenerationID: c.generation, MemberID: c.member, Topics: map[string][]kafka.OffsetCommit{},
 	}
 	sent := map[string]map[int]attempt{}
+	// It is asked after all that is sent was finished: what is done from now on may be done elsewhere.
+	on := broker.WorkedOn{Redis: c.on(), At: time.Now()}
 	for assignment, p := range c.assignments {
+		if p.sent && c.moves(p, on.Redis) {
+			p.sent = false
+		}
 		if p.sent || c.out {
 			continue
+		}
+		if p.ours && on.Redis != "" {
+			p.on = on
 		}
 		o := kafka.OffsetCommit{Partition: assignment.Partition, Offset: p.offset, Metadata: p.metadata}
 		if p.bare {
 			o.Metadata, _, _ = strings.Cut(p.metadata, ";")
 		}
+		o.Metadata = p.on.AddTo(o.Metadata)
 		req.Topics[assignment.Topic] = append(req.Topics[assignment.Topic], o)
 		if sent[assignment.Topic] == nil {
 			sent[assignment.Topic] = map[int]attempt{}
 		}
-		sent[assignment.Topic][assignment.Partition] = attempt{assignment, p.offset, p.metadata}
+		sent[assignment.Topic][assignment.Partition] = attempt{assignment, p.offset, p.metadata, p.on.Redis}
 	}
 	return req, sent
 }
@@ -230,7 +264,7 @@ func (c *commits) settle(req *kafka.OffsetCommitRequest, res *kafka.OffsetCommit
 			case p == nil: // forgotten while the request was under way
 			case r.Error == nil:
 				// It may have moved on while the request was under way, or have more to say of the same offset.
-				p.sent = p.offset == a.offset && p.metadata == a.metadata
+				p.sent = p.offset == a.offset && p.metadata == a.metadata && p.on.Redis == a.on
 			case errors.Is(r.Error, kafka.OffsetMetadataTooLarge) && !p.bare:
 				p.bare = true
 				c.log.Warn("the brokers do not take all metadata of a commit (offset.metadata.max.bytes); committed with its "+

@@ -14,6 +14,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/offsetcommit"
+
+	"github.com/freshet/freshet/eventlog/kafka/broker"
 )
 
 // coordinator is a broker's side of commits: it answers each request by the next of its answers, with success when
@@ -63,7 +65,7 @@ func generationOf(t *testing.T, c *coordinator) (*commits, []*Assignment, *strin
 		client: &kafka.Client{Addr: kafka.TCP("x:1"), Transport: c}, group: "g", timeout: time.Second,
 		log: slog.New(slog.NewTextHandler(&out, nil)), assignments: map[*Assignment]*progress{}, more: make(chan struct{}, 1),
 		sending: make(chan struct{}, 1),
-		explain: func(_ context.Context, err error) error { return err },
+		explain: func(_ context.Context, err error) error { return err }, on: func() string { return "" },
 	}
 	commits.attempts.Reporter = commits.newReporter()
 	assignments := []*Assignment{{Topic: "t", Partition: 0, Offset: 10}, {Topic: "t", Partition: 1, Offset: 10}}
@@ -193,6 +195,68 @@ func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 			c.expect(t)
 		})
 	}
+}
+
+// Who takes a partition over finds out from it what may be missing.
+func TestACommitSaysOnWhichRedisTheWorkWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{}
+		commits, assignments, _ := generationOf(t, c)
+		on := "R1"
+		commits.on = func() string { return on }
+		start := time.Now().UnixMilli()
+		said := func(at int64, what, redis string, after time.Duration) string {
+			return fmt.Sprintf("0 at %d %q", at, fmt.Sprintf("%s;redis,%s,%d", what, redis, start+after.Milliseconds()))
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			c.expect(t, want...)
+			c.stored = nil
+		}
+		taken := assignments[0]
+		commits.assignments[taken].on = broker.WorkedOn{Redis: "R0", At: time.UnixMilli(start)}
+		taken.Commit(20, "a")
+		commits.send(t.Context())
+		expect(said(20, "a", "R0", 0)) // it is not known yet what R1 lacks
+		time.Sleep(time.Second)
+		taken.TakeOver()
+		if len(commits.more) != 1 {
+			t.Error("nobody is woken to say it")
+		}
+		commits.send(t.Context())
+		expect(said(20, "a", "R1", time.Second))
+		time.Sleep(time.Second)
+		<-commits.more
+		taken.TakeOver()
+		commits.send(t.Context())
+		expect() // it has been said
+		on = ""
+		taken.Commit(21, "b")
+		commits.send(t.Context())
+		expect(said(21, "b", "R1", time.Second)) // as it was
+		on = "R2"
+		c.answers = append(c.answers, func(int32) kafka.Error {
+			on = "R3" // while the request is under way
+			return 0
+		})
+		taken.TakeOver()
+		commits.send(t.Context())
+		expect(said(21, "b", "R2", 2*time.Second))
+		taken.TakeOver()
+		c.answers = append(c.answers, always(kafka.OffsetMetadataTooLarge))
+		taken.Commit(22, "first;more")
+		commits.send(t.Context())
+		commits.send(t.Context())
+		expect(said(22, "first", "R3", 2*time.Second))
+		assignments[1].TakeOver()
+		commits.send(t.Context())
+		expect(fmt.Sprintf("1 at 10 %q", fmt.Sprintf(";redis,R3,%d", start+2000)))
+		none := &Assignment{Topic: "t", Partition: 2, Offset: -1}
+		commits.add(none)
+		none.TakeOver()
+		commits.send(t.Context())
+		expect() // there is nothing to commit
+	})
 }
 
 // Its first part says whose the commit is.

@@ -220,8 +220,9 @@ func (r *run) committed(ctx context.Context, owned map[string][]int) ([]*Assignm
 			if f.Error != nil {
 				return nil, fmt.Errorf("%s/%d: %w", topic, p, f.Error)
 			}
+			metadata, on := broker.CutWorkedOn(f.Metadata)
 			assignments = append(assignments, &Assignment{
-				Topic: topic, Partition: p, Offset: max(f.CommittedOffset, -1), Metadata: f.Metadata,
+				Topic: topic, Partition: p, Offset: max(f.CommittedOffset, -1), Metadata: metadata, On: on,
 			})
 		}
 	}

@@ -37,6 +37,9 @@ type Options struct {
 	// again. It is for work that may be done twice: until this member hears which of its partitions are somebody
 	// else's, two work on them, for two sessions at the most after the generation has ended.
 	Keep bool
+	// On returns the name of the Redis on which all was done that is committed, but for what is in doubt: see
+	// [broker.WorkedOn]; "": it is not known. It must not block. Default: it is never known.
+	On func() string
 	// Generation is called when a generation begins, with the partitions of each topic that this member was given: none
 	// when there are more members than partitions. It must not block, nor change them. Default: nobody is told.
 	Generation func(assigned map[string][]int)
@@ -65,6 +68,9 @@ func New(c *broker.Client, o Options) (*Member, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.On == nil {
+		o.On = func() string { return "" }
 	}
 	if o.Generation == nil {
 		o.Generation = func(map[string][]int) {}
