@@ -166,9 +166,10 @@ func (d *unsure) defines(ctx context.Context, rnd *rand.Rand) {
 			d.try(ctx, "rename", "RENAME TABLE shop.product TO shop.tmp, shop.copy TO shop.product, shop.tmp TO shop.copy")
 		case 3:
 			d.try(ctx, "drop", "DROP TABLE shop."+table)
-			for ctx.Err() == nil && d.source.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS shop."+table+
-				" (id INT PRIMARY KEY, price INT NOT NULL)") != nil {
-				pause(ctx, 10*time.Millisecond)
+			// Also once the load is over: what comes then looks for the table.
+			for d.source.ExecContext(d.t.Context(), "CREATE TABLE IF NOT EXISTS shop."+table+
+				" (id INT PRIMARY KEY, price INT NOT NULL)") != nil && d.t.Context().Err() == nil {
+				pause(d.t.Context(), 10*time.Millisecond)
 			}
 		case 4:
 			of := "BIGINT"
