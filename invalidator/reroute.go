@@ -84,6 +84,7 @@ func (s *partitionLoop) setUnsentApart(u *unit) *unit {
 		idx[i] = uint32(u.ordinal(u.next + i))
 	}
 	unsent := s.part(u, idx, int64(u.size))
+	unsent.begin()
 	if u.trouble != nil {
 		t := *u.trouble
 		t.errors = t.errors[u.next:]

@@ -117,6 +117,69 @@ func TestWhatIsPartlySentWhenSlotsMoveIsDoneWholly(t *testing.T) {
 	}
 }
 
+// A node serves some keys of a unit no more. The others have been deleted once, and no more than that: that they come
+// after one that strays makes no difference.
+func TestWhatStaysWhereOthersStrayHasItsFinalDelete(t *testing.T) {
+	for name, strays := range map[string][]bool{
+		"the first strays": {true, false}, "the last strays": {false, true}, "all but one stray": {true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &twoTapes{}
+				for i := range c.nodes {
+					c.nodes[i] = &tapeRedis{
+						begin:  time.Now(),
+						delay:  func([]string) time.Duration { return time.Millisecond },
+						answer: func(keys []string) error { return c.answer(i, keys[0]) },
+					}
+				}
+				log := newFakeLog()
+				e := start(t, Deps{Cluster: c, Log: slog.New(slog.DiscardHandler)}, Options{})
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- e.Serve(ctx, log) }()
+				<-time.After(time.Minute + 10*time.Millisecond) // the topology is not read in that moment
+				caughtUp(e)
+
+				const every, d = 2, time.Second
+				var keys []string
+				for i := 0; len(keys) < len(strays); i++ {
+					key := fmt.Sprintf("row:%d", i)
+					if slot := (write.Names{}).Slot(key); slot%every == 0 == strays[len(keys)] {
+						keys = append(keys, key)
+					}
+				}
+				c.every.Store(every) // nobody has said so yet
+				log.batches <- batchOf(4, d, keys...)
+				<-time.After(d / 10)
+				e.Mark(markAt(4))
+				<-time.After(time.Minute)
+				synctest.Wait()
+				for i, key := range keys {
+					node := c.nodes[0]
+					if strays[i] {
+						node = c.nodes[1]
+					}
+					n := 0
+					node.set(func() {
+						for _, line := range node.tape {
+							n += strings.Count(line+" ", " "+key+" ")
+						}
+					})
+					if want := 2; n < want && !strays[i] || n == 0 {
+						t.Errorf("%s was deleted %d times, want %d: %v, %v", key, n, want, c.nodes[0].tape, c.nodes[1].tape)
+					}
+				}
+				if log.watermark() != 1 {
+					t.Error("the batch is not finished")
+				}
+				stop()
+				testbed.Must(t, <-served)
+			})
+		})
+	}
+}
+
 // sent returns to how many keys something was done.
 func (c *twoTapes) sent(what string) int {
 	keys := map[string]bool{}

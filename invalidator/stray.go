@@ -189,14 +189,14 @@ func (s *partitionLoop) divide(u *unit, parts []int, n int) []*unit {
 	return units
 }
 
-// part makes a unit of some of another's keys, of which there are so many in all.
+// part makes a unit of some of another's keys, of which there are so many in all. They have been answered as those of the
+// other have: a unit without an answer would count as finished.
 func (s *partitionLoop) part(u *unit, idx []uint32, of int64) *unit {
 	part := &unit{
 		entry: u.entry, d: u.d, node: u.node, routed: u.routed, moved: u.moved, asks: u.asks, class: u.class,
 		known: u.known, queued: u.queued, first: u.first, deleted: u.deleted, final: u.final, paced: u.paced,
-		forget: u.forget, idx: idx, size: len(idx),
+		forget: u.forget, idx: idx, size: len(idx), sent: u.sent, replied: u.replied, slowest: u.slowest,
 	}
-	part.begin()
 	part.queried = u.queried * int64(part.size) / of
 	u.queried -= part.queried
 	more := unitBytes + int64(4*cap(idx)) + s.shareAbsorbed(u, part)
