@@ -137,7 +137,11 @@ func (k *walked) what() string {
 }
 
 // meter takes how far the walk is. One goroutine at a time calls it.
-func (k *walked) meter() { k.progress.Store(k.meters.Take(time.Now(), k.rows.Load(), k.about.Load())) }
+func (k *walked) meter() {
+	p := k.meters.Take(time.Now(), k.rows.Load(), k.about.Load())
+	p.Keys = k.keys.Load()
+	k.progress.Store(p)
+}
 
 // reached returns up to where everything is finished.
 func (k *walked) reached() walk.Place {

@@ -138,6 +138,9 @@ func DryWalk(ctx context.Context, c *config.Config, name, where string, forget b
 		return nil, err
 	}
 	defer rows.Close()
+	if where == "" {
+		p.Keys.Store(rows.About(ctx))
+	}
 	found := &Cached{Keys: map[string]int{}}
 	var b event.Batch
 	for {
