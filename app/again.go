@@ -28,7 +28,8 @@ type again struct {
 	ended           bool
 	last, committed eventlog.Token
 	taken           atomic.Int64
-	// first and newest are the places in the binlog of the first change that was taken, and of the last one; nil: none was.
+	// first and newest are the places in the binlog of the first change that was taken, and of the last one; nil: there is
+	// none yet.
 	first, newest atomic.Pointer[event.Version]
 }
 

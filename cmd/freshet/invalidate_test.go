@@ -161,7 +161,7 @@ func TestTheEndOfADoubtIsWaitedFor(t *testing.T) {
 	<-done
 }
 
-// Whoever waits, such as a deployment, must not take a dismissal for an answer.
+// A deployment that waits must not take a dismissal for an answer.
 func TestADoubtThatIsDismissedWhileItIsWaitedForIsNotAnswered(t *testing.T) {
 	c := newCounter(t)
 	done := c.whenAsked(func(d doubt.Doubt) error { return c.book.Dismiss(t.Context(), d.ID, d.Last) })

@@ -2,8 +2,8 @@
 // into the Redis keys that it makes stale, and deletes those keys.
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the position in the binlog is lost, or records that
-// Kafka should hold, 4 what --wait waited for was dismissed before it was answered. A supervisor must not restart freshet
-// after 2 and 3: somebody has to act first.
+// Kafka should hold, 4 what --wait waited for was dismissed before it was answered. A supervisor must not restart
+// freshet after 2 and 3: somebody has to act first.
 package main
 
 import (
