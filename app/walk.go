@@ -113,7 +113,8 @@ type walked struct {
 	version      event.Version
 }
 
-// resume takes over how far an earlier life of the walk had come. One of an earlier version did not count what it passed.
+// resume takes over how far an earlier life of the walk had come. One of an earlier version did not count what it has
+// passed over.
 func (k *walked) resume(rows, keys, passed int64) {
 	k.rows.Store(rows)
 	k.keys.Store(keys)
