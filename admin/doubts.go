@@ -40,6 +40,23 @@ type Doubt struct {
 	Progress *event.Progress `json:"progress,omitempty"`
 }
 
+// EndedDoubt is how a doubt ended that is there no more.
+type EndedDoubt struct {
+	ID string `json:"id"`
+	// Last is when it came last, and Ended when it ended. How is one of the constants below. Answer says how its answer
+	// ended, or how far that was.
+	Last   time.Time `json:"last"`
+	Ended  time.Time `json:"ended"`
+	How    string    `json:"how"`
+	Answer string    `json:"answer,omitempty"`
+}
+
+// How a doubt ends.
+const (
+	DoubtAnswered  = "answered"
+	DoubtDismissed = "dismissed"
+)
+
 // Doubts are what is in doubt, wherever it is kept. [Client] is one as well.
 type Doubts interface {
 	// ListDoubts returns all, oldest first.
@@ -49,6 +66,8 @@ type Doubts interface {
 	DismissDoubt(ctx context.Context, id string, seen time.Time) error
 	// AnswerDoubt has one answered that is not answered by itself. It fails with [ErrNoDoubt].
 	AnswerDoubt(ctx context.Context, id string) error
+	// EndedDoubt returns how one ended last. It fails with [ErrNoDoubt] if that is not known.
+	EndedDoubt(ctx context.Context, id string) (EndedDoubt, error)
 }
 
 // The errors of [Doubts].
@@ -92,6 +111,19 @@ func (s *Server) showDoubt(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	fail(w, http.StatusNotFound, fmt.Sprintf("there is no doubt %q", r.PathValue("id")))
+}
+
+func (s *Server) endedDoubt(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	e, err := s.deps.Doubts.EndedDoubt(r.Context(), id)
+	switch {
+	case errors.Is(err, ErrNoDoubt):
+		fail(w, http.StatusNotFound, fmt.Sprintf("it is not known here how doubt %q ended", id))
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err.Error())
+	default:
+		reply(w, e)
+	}
 }
 
 func (s *Server) dismissDoubt(w http.ResponseWriter, r *http.Request) {
@@ -150,4 +182,14 @@ func (c *Client) DismissDoubt(ctx context.Context, id string, seen time.Time) er
 // AnswerDoubt implements [Doubts].
 func (c *Client) AnswerDoubt(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/doubts/"+url.PathEscape(id)+"/answer", nil, &Counted{})
+}
+
+// EndedDoubt implements [Doubts].
+func (c *Client) EndedDoubt(ctx context.Context, id string) (e EndedDoubt, err error) {
+	err = c.call(ctx, http.MethodGet, "/doubts/"+url.PathEscape(id)+"/ended", nil, &e)
+	var r *refusal
+	if errors.As(err, &r) && r.code == http.StatusNotFound { // an earlier version does not know either
+		err = fmt.Errorf("%w: %w", ErrNoDoubt, err)
+	}
+	return e, err
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,6 +36,31 @@ func (f *fakeDoubts) AnswerDoubt(_ context.Context, id string) error {
 	}
 	f.all[i].Asked = true
 	return nil
+}
+
+func (f *fakeDoubts) EndedDoubt(_ context.Context, id string) (EndedDoubt, error) {
+	switch id {
+	case "e5":
+		return EndedDoubt{ID: id, Last: noon, Ended: noon, How: DoubtDismissed, Answer: "first of two passes"}, nil
+	case "broken":
+		return EndedDoubt{}, errors.New("no broker answers")
+	}
+	return EndedDoubt{}, ErrNoDoubt
+}
+
+func TestHowADoubtEndedIsShown(t *testing.T) {
+	c := NewClient(start(t, Options{}).url, "", nil)
+	if e, err := c.EndedDoubt(t.Context(), "e5"); err != nil || e != (EndedDoubt{
+		ID: "e5", Last: noon, Ended: noon, How: DoubtDismissed, Answer: "first of two passes",
+	}) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := c.EndedDoubt(t.Context(), "x/y"); !errors.Is(err, ErrNoDoubt) {
+		t.Error(err)
+	}
+	if _, err := c.EndedDoubt(t.Context(), "broken"); err == nil || errors.Is(err, ErrNoDoubt) {
+		t.Error(err)
+	}
 }
 
 func TestADoubtIsAnsweredForWhoHoldsTheToken(t *testing.T) {

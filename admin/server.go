@@ -182,6 +182,7 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("POST /dlq/purge", s.change(s.purgeLetters))
 	mux.HandleFunc("GET /doubts", s.listDoubts) // no key names, and /status shows them too
 	mux.HandleFunc("GET /doubts/{id}", s.showDoubt)
+	mux.HandleFunc("GET /doubts/{id}/ended", s.endedDoubt)
 	mux.HandleFunc("POST /doubts/{id}/dismiss", s.change(s.dismissDoubt))
 	mux.HandleFunc("POST /doubts/{id}/answer", s.change(s.answerDoubt))
 	mux.HandleFunc("POST /invalidate", s.change(s.invalidate))

@@ -28,6 +28,9 @@ type again struct {
 	ended           bool
 	last, committed eventlog.Token
 	taken           atomic.Int64
+	// first and newest are the places in the binlog of the first change that was taken, and of the last one; nil: there is
+	// none yet.
+	first, newest atomic.Pointer[event.Version]
 }
 
 // ID implements [eventlog.Partition].
@@ -47,6 +50,11 @@ func (p *again) Fetch(ctx context.Context) (*event.Batch, eventlog.Token, error)
 	}
 	p.last = t
 	p.taken.Add(int64(b.Len()))
+	if b.Len() > 0 {
+		first, newest := b.Version(0), b.Version(b.Len()-1)
+		p.first.CompareAndSwap(nil, &first)
+		p.newest.Store(&newest)
+	}
 	return b, t, nil
 }
 

@@ -160,6 +160,8 @@ type redo struct {
 	log    *embedded.Log
 	cp     *checkpoint.Checkpoint
 	keys   again
+	// extent is how long the binlog was when it began.
+	extent canal.Extent
 }
 
 // run implements redoer.
@@ -228,6 +230,9 @@ func (r *redoing) build(ctx context.Context, d *doubt.Doubt) (*redo, error) {
 	}
 	run := &redo{cp: checkpoint.New("the redo", redone{r, d}, checkpoint.Loaded{Position: at}), keys: again{take: r.take}}
 	if run.log, err = embedded.NewLog(embedded.LogOptions{}); err != nil {
+		return nil, err
+	}
+	if run.extent, err = canal.Measure(ctx, o); err != nil {
 		return nil, err
 	}
 	troubles := &troubles{alarms: r.alarms, doubts: r.doubts, source: r.config.Source.Name, seen: r.live.definitions}
@@ -333,8 +338,14 @@ func (r redone) WritePosition(w checkpoint.Write) error {
 // WriteMappings implements [checkpoint.Storage].
 func (redone) WriteMappings(string) error { return nil }
 
-// reached returns how many keys were forgotten. How many there are is not known.
-func (r *redo) reached() (done, of int64) { return r.keys.taken.Load(), 0 }
+// reached returns how many keys were forgotten. In all there are as many more as there are bytes in the binlog.
+func (r *redo) reached() (done, of, keys int64) {
+	keys = r.keys.taken.Load()
+	if first, newest := r.keys.first.Load(), r.keys.newest.Load(); newest != nil {
+		of = event.AllAt(r.extent.Share(*first, *newest), keys)
+	}
+	return keys, of, keys
+}
 
 // sentence says how far a redo is; "": there is nothing new to say.
 func (r *redo) sentence() string {
@@ -347,10 +358,10 @@ func (r *redo) sentence() string {
 }
 
 // underWay is a redo that says how far it is: in a sentence, "" for nothing new, and how much is done of how much, 0
-// for not known.
+// for not known, and how many keys that were.
 type underWay interface {
 	sentence() string
-	reached() (done, of int64)
+	reached() (done, of, keys int64)
 }
 
 // report says of a doubt how far its redo is, until ctx ends, or the doubt is dismissed: it calls stop with
@@ -364,8 +375,9 @@ func report(ctx context.Context, book *doubt.Book, d *doubt.Doubt, is underWay, 
 			stop(errDismissed)
 			return
 		}
-		done, of := is.reached()
+		done, of, keys := is.reached()
 		p := meter.Take(time.Now(), done, of)
+		p.Keys = keys
 		if s := is.sentence(); s != "" {
 			book.Reached(d.ID, s, p)
 		}

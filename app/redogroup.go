@@ -312,7 +312,9 @@ func (p *rereading) keepReached(ctx context.Context) {
 }
 
 // reached returns how many offsets were fetched, of all.
-func (p *rereading) reached() (done, of int64) { return p.all - p.left.Load(), p.all }
+func (p *rereading) reached() (done, of, keys int64) {
+	return p.all - p.left.Load(), p.all, p.taken.Load()
+}
 
 // sentence says how far the redo is.
 func (p *rereading) sentence() string {

@@ -122,13 +122,17 @@ func latest(due []doubt.Doubt) (at event.Version) {
 // scoped returns how far the two passes of a scope are; nil while it is between them.
 func scoped(m *event.Meter, now time.Time, p *scope.Progress) *event.Progress {
 	looked, all := min(p.Looked.Load(), p.Keys.Load()), p.Keys.Load()
+	var far *event.Progress
 	switch p.Stage.Load() {
 	case scope.StageFirst:
-		return m.Take(now, looked, 2*all)
+		far = m.Take(now, looked, 2*all)
 	case scope.StageSecond:
-		return m.Take(now, all+looked, 2*all)
+		far = m.Take(now, all+looked, 2*all)
+	default:
+		return nil
 	}
-	return nil
+	far.Keys = p.Found.Load()
+	return far
 }
 
 // sentence says how far a scope has come, and until when it waits, if that is known.

@@ -95,8 +95,9 @@ type walked struct {
 	// handing is asked before the keys of rows up to a place are handed out, at a version. It fails if they must not be.
 	// nil: nobody needs to know.
 	handing func(ctx context.Context) error
-	// rows and keys are how many were handed to the engine.
-	rows, keys atomic.Int64
+	// rows and keys are how many were handed to the engine. passed is how many rows of the table were passed over, those
+	// included that do not meet the condition.
+	rows, keys, passed atomic.Int64
 	// about is how many rows the source thinks that there are; 0: it is not known. progress is how far the walk was when
 	// it was last looked at.
 	about    atomic.Int64
@@ -110,6 +111,14 @@ type walked struct {
 	// version.
 	done, handed walk.Place
 	version      event.Version
+}
+
+// resume takes over how far an earlier life of the walk had come. One of an earlier version did not count what it has
+// passed over.
+func (k *walked) resume(rows, keys, passed int64) {
+	k.rows.Store(rows)
+	k.keys.Store(keys)
+	k.passed.Store(max(rows, passed))
 }
 
 // hands takes note that keys are about to be handed out.
@@ -137,7 +146,11 @@ func (k *walked) what() string {
 }
 
 // meter takes how far the walk is. One goroutine at a time calls it.
-func (k *walked) meter() { k.progress.Store(k.meters.Take(time.Now(), k.rows.Load(), k.about.Load())) }
+func (k *walked) meter() {
+	p := k.meters.Take(time.Now(), k.passed.Load(), k.about.Load())
+	p.Keys = k.keys.Load()
+	k.progress.Store(p)
+}
 
 // reached returns up to where everything is finished.
 func (k *walked) reached() walk.Place {

@@ -120,3 +120,16 @@ mappings: [{table: shop.product, keys: ["product:{id}"], rebuild: {query: "SELEC
 		t.Errorf("%v, served: %v", err, served)
 	}
 }
+
+// A condition that few rows meet says nothing about how far the walk is.
+func TestAWalkIsAsFarAsTheRowsThatItHasPassed(t *testing.T) {
+	t.Parallel()
+	var k walked
+	k.resume(3, 6, 0) // what an earlier version has kept
+	k.about.Store(1000)
+	k.passed.Add(497)
+	k.meter()
+	if p := k.progress.Load(); p.Done != 500 || p.Of != 1000 || p.Keys != 6 {
+		t.Errorf("%+v", p)
+	}
+}

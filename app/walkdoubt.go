@@ -134,6 +134,8 @@ type walkedFor struct {
 	Place walk.Place `json:"place"`
 	Rows  int64      `json:"rows"`
 	Keys  int64      `json:"keys"`
+	// Passed is how many rows were passed over, those included that do not meet the condition.
+	Passed int64 `json:"passed,omitempty"`
 }
 
 // walkFact is the name under which that is kept.
@@ -156,12 +158,13 @@ func (a *answering) walkOf(ctx context.Context, w *walking, due []doubt.Doubt, w
 	if i := slices.IndexFunc(walks, func(k *walked) bool { return tables(k) == at.Table }); i >= 0 {
 		walks = walks[i:]
 		walks[0].from, walks[0].done = at.Place, at.Place
-		walks[0].rows.Store(at.Rows)
-		walks[0].keys.Store(at.Keys)
+		walks[0].resume(at.Rows, at.Keys, at.Passed)
 	}
 	for _, k := range walks {
 		err := a.walkTable(ctx, w, due, k, func() error {
-			return keepPlace(ctx, w.facts, w.walkFact(), of, walkedFor{tables(k), k.reached(), k.rows.Load(), k.keys.Load()})
+			return keepPlace(ctx, w.facts, w.walkFact(), of, walkedFor{
+				tables(k), k.reached(), k.rows.Load(), k.keys.Load(), k.passed.Load(),
+			})
 		})
 		if k.Where == "" && walk.IsMissing(err) {
 			continue // a table that is gone has no rows

@@ -167,7 +167,7 @@ func (p *walkRun) read(ctx context.Context) error {
 		route: p.route, tx: event.Tx{}, version: m.Version,
 		like: event.Batch{Source: source, Term: m.Term, Leftover: p.Forget, Read: asked},
 	}
-	if p.about.Load() == 0 && p.Where == "" {
+	if p.about.Load() == 0 {
 		p.about.Store(p.walk.About(ctx))
 	}
 	got, err := p.walk.Chunk(ctx, walk.Size{Rows: p.pace.next(), Bytes: chunkBytes}, c.row)
@@ -182,6 +182,7 @@ func (p *walkRun) read(ctx context.Context) error {
 	}
 	p.chunk, p.place, p.last = c.batches, got.Place, got.Last
 	p.walked.rows.Add(int64(got.Rows))
+	p.walked.passed.Add(int64(got.Passed))
 	p.metrics.rows.WithLabelValues(p.what()).Add(float64(got.Rows))
 	p.pace.read(took, &got)
 	return nil

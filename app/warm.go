@@ -58,11 +58,13 @@ type warmUp struct {
 // warmState is how far warm-ups are.
 type warmState struct {
 	// ID and Asked say which is under way, Rows, Keys and Place how far all of it is finished, and Answer how it is going.
-	ID    string     `json:"id,omitempty"`
-	Asked time.Time  `json:"asked,omitzero"`
-	Rows  int64      `json:"rows,omitempty"`
-	Keys  int64      `json:"keys,omitempty"`
-	Place walk.Place `json:"place,omitzero"`
+	ID    string    `json:"id,omitempty"`
+	Asked time.Time `json:"asked,omitzero"`
+	Rows  int64     `json:"rows,omitempty"`
+	Keys  int64     `json:"keys,omitempty"`
+	// Passed is how many rows were passed over, those included that do not meet the condition.
+	Passed int64      `json:"passed,omitempty"`
+	Place  walk.Place `json:"place,omitzero"`
 	// Handed is up to which rows keys may have been begun, with versions up to Version.
 	Handed  walk.Place    `json:"handed,omitzero"`
 	Version event.Version `json:"version,omitzero"`
@@ -213,8 +215,7 @@ func (w *warming) first() (t warmUp, k *walked) {
 	if w.state.is(&t) {
 		k.from, k.done = w.state.Place, w.state.Place
 		k.handed, k.version, k.least = w.state.Handed, w.state.Version, w.state.Version
-		k.rows.Store(w.state.Rows)
-		k.keys.Store(w.state.Keys)
+		k.resume(w.state.Rows, w.state.Keys, w.state.Passed)
 	}
 	k.handing = func(ctx context.Context) error {
 		switch wanted, err := w.save(ctx, &t, k); {
@@ -359,8 +360,8 @@ func (w *warming) save(ctx context.Context, t *warmUp, k *walked) (wanted bool, 
 	there := slices.ContainsFunc(w.tasks, func(o warmUp) bool { return o.ID == t.ID && o.Asked.Equal(t.Asked) })
 	wanted = slices.Contains(w.tasks, *t)
 	state := warmState{
-		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Answer: k.going(),
-		Progress: k.progress.Load(), Ended: w.state.Ended,
+		ID: t.ID, Asked: t.Asked, Rows: k.rows.Load(), Keys: k.keys.Load(), Passed: k.passed.Load(),
+		Answer: k.going(), Progress: k.progress.Load(), Ended: w.state.Ended,
 	}
 	k.mu.Lock()
 	state.Place, state.Handed, state.Version = k.done, k.handed, k.version

@@ -53,6 +53,7 @@ func TestAWarmUpGoesOnInAnotherMember(t *testing.T) {
 	}
 	k.rows.Store(70)
 	k.keys.Store(140)
+	k.passed.Store(900)
 	k.done = walk.Place{Key: []string{"id"}, After: []string{"50"}}
 	why := "it is away"
 	k.trouble.Store(&why)
@@ -68,7 +69,8 @@ func TestAWarmUpGoesOnInAnotherMember(t *testing.T) {
 	}
 	must(t, heir.endCancelled(t.Context()))
 	of, resumed := heir.first()
-	if of != task || resumed.from.After[0] != "50" || resumed.rows.Load() != 70 || resumed.reached().After[0] != "50" {
+	if of != task || resumed.from.After[0] != "50" || resumed.rows.Load() != 70 || resumed.passed.Load() != 900 ||
+		resumed.reached().After[0] != "50" {
 		t.Errorf("the next member begins %+v at %+v", of, resumed.from)
 	}
 	// The same that is asked for again is another one, from the beginning.

@@ -542,9 +542,16 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 	must(t, err)
 	_, other, _ := strings.Cut(string(rules), "alert: FreshetAlarm\n")
 	other, _, _ = strings.Cut(other, "\n        for:")
+	_, causes, _ := strings.Cut(string(page), "\n## Causes\n")
+	causes, todo, _ := strings.Cut(causes, "\n### What to do\n")
+	todo, _, _ = strings.Cut(todo, "\n### ")
 	for _, c := range doubt.Causes() {
-		if !strings.Contains(string(page), "| `"+string(c)+"` |") {
+		row := "\n| `" + string(c) + "` | "
+		if !strings.Contains(causes, row) {
 			t.Errorf("docs/doubts.md does not say what %s is", c)
+		}
+		if strings.Count(todo, row) != 1 {
+			t.Errorf("docs/doubts.md does not say what to do about %s", c)
 		}
 		if c != alarm.RecordUnreadable && !strings.Contains(other, string(c)+"|") {
 			t.Errorf("FreshetAlarm is raised for %s too, besides FreshetDoubt", c)

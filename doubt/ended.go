@@ -1,9 +1,14 @@
 package doubt
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,8 +26,14 @@ const (
 	HowDismissed = "dismissed"
 )
 
-// mostEnded is how many doubts are remembered that have ended.
-const mostEnded = 10
+const (
+	// mostEnded is how many doubts are remembered that have ended, and mostShown how many of them [Book.Ended] returns:
+	// one answer can end many doubts at once, and somebody may wait for each of them.
+	mostEnded = 200
+	mostShown = 10
+	// endedFact and the doubt's ID, a slash and the group is the name of a fact: how the doubt ended there.
+	endedFact = "ended/"
+)
 
 // Dismiss removes a doubt for good, or with [Book.Share] for the group of this process: an operator has seen to it. It
 // returns [ErrUnknown] if there is none with this ID, and [ErrCameAgain] if its Last is after seen, the Last that the
@@ -52,11 +63,16 @@ func (b *Book) end(ctx context.Context, id string, seen time.Time, how func(e *E
 		is.Doubt = e.Doubt
 	}
 	b.mu.Unlock()
+	is.Ended, is.Definitions, is.Where, is.Stuck = time.Now().UTC().Round(0), nil, "", false
+	how(&is)
+	if is.ID != "" { // before it is gone, for those who look at it in other processes
+		if err := b.keepEnded(ctx, &is); err != nil {
+			return err
+		}
+	}
 	if err := b.remove(ctx, id, seen, all); err != nil {
 		return err
 	}
-	is.Ended, is.Definitions, is.Where, is.Stuck = time.Now().UTC().Round(0), nil, "", false
-	how(&is)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = append(b.ended[max(0, len(b.ended)+1-mostEnded):], is)
@@ -70,7 +86,89 @@ func (b *Book) Ended() []Ended {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := slices.Clone(b.ended)
+	out := slices.Clone(b.ended[max(0, len(b.ended)-mostShown):])
 	slices.Reverse(out)
 	return out
+}
+
+// Ending returns how the doubt with this ID ended last, for the group of this process; for a process without a group,
+// for any, and if one of them has dismissed it, that. It returns [ErrUnknown] if that is not known: what
+// [Book.Ended] returns is known, and with [Book.Share] also what other processes of the group have seen to.
+func (b *Book) Ending(ctx context.Context, id string) (Ended, error) {
+	unknown := fmt.Errorf("%w: how %q ended is not known", ErrUnknown, id)
+	if b == nil {
+		return Ended{}, unknown
+	}
+	all, err := b.keptEndings(ctx, endedFact+id+"/")
+	if err != nil {
+		return Ended{}, err
+	}
+	b.mu.Lock()
+	all = append(all, b.ended...)
+	b.mu.Unlock()
+	all = slices.DeleteFunc(all, func(e Ended) bool { return e.ID != id })
+	if len(all) == 0 {
+		return Ended{}, unknown
+	}
+	return slices.MaxFunc(all, func(x, y Ended) int {
+		return cmp.Or(x.Last.Compare(y.Last), strings.Compare(x.How, y.How), x.Ended.Compare(y.Ended))
+	}), nil
+}
+
+// keepEnded keeps how a doubt ends, where other processes look after the same doubts.
+func (b *Book) keepEnded(ctx context.Context, e *Ended) error {
+	if b.shared == nil {
+		return nil
+	}
+	kept := *e
+	kept.Doubt = Doubt{ID: e.ID, Cause: e.Cause, Since: e.Since, Last: e.Last, Count: e.Count, Answer: e.Answer}
+	text, err := json.Marshal(kept)
+	if err == nil {
+		err = b.shared.facts.SetFact(ctx, b.endedName(e.ID), text)
+	}
+	if err != nil {
+		return fmt.Errorf("keep how doubt %s ended: %w", e.ID, err)
+	}
+	return b.dropOldEndings(ctx)
+}
+
+// dropOldEndings drops the oldest of what this group has kept, if it is more than is remembered.
+func (b *Book) dropOldEndings(ctx context.Context) error {
+	facts, err := b.shared.facts.FactsUnder(ctx, endedFact)
+	maps.DeleteFunc(facts, func(name string, _ []byte) bool { return !strings.HasSuffix(name, "/"+b.shared.group) })
+	if len(facts) <= mostEnded {
+		return err
+	}
+	at := map[string]time.Time{}
+	for name, text := range facts {
+		var e Ended
+		_ = json.Unmarshal(text, &e) // what cannot be read is the oldest
+		at[name] = e.Ended
+	}
+	names := slices.SortedFunc(maps.Keys(at), func(x, y string) int { return at[x].Compare(at[y]) })
+	errs := []error{err}
+	for _, name := range names[:len(names)-mostEnded] {
+		errs = append(errs, b.shared.facts.DropFact(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Book) endedName(id string) string { return endedFact + id + "/" + b.shared.group }
+
+// keptEndings returns what the group of this process has kept under names that begin with prefix, and what was
+// dismissed for all groups; for a process without a group, what all have kept.
+func (b *Book) keptEndings(ctx context.Context, prefix string) (all []Ended, err error) {
+	if b.shared == nil {
+		return nil, nil
+	}
+	facts, err := b.shared.facts.FactsUnder(ctx, prefix)
+	for name, text := range facts {
+		var e Ended
+		_, group, _ := strings.Cut(strings.TrimPrefix(name, endedFact), "/")
+		mine := group == "" || b.shared.group == "" || group == b.shared.group
+		if mine && json.Unmarshal(text, &e) == nil {
+			all = append(all, e)
+		}
+	}
+	return all, err
 }

@@ -1,6 +1,7 @@
 package doubt_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -33,5 +34,78 @@ func TestHowDoubtsEndedIsRemembered(t *testing.T) {
 	}
 	if err := b.Dismiss(t.Context(), ended[0].ID, time.Time{}); err == nil || len(b.Ended()) != 10 {
 		t.Errorf("%v, %+v", err, b.Ended())
+	}
+}
+
+func TestEachDoubtThatEndedWithManyOthersSaysHow(t *testing.T) {
+	b, _ := open(t, &doubttest.Memory{})
+	var ids []string
+	for i := range 100 {
+		d := truncated(fmt.Sprintf("shop.t%d", i)).Named()
+		ids = append(ids, d.ID)
+		must(t, b.Record(t.Context(), d))
+		must(t, b.Answered(t.Context(), d.ID, time.Time{}, "3 keys forgotten"))
+	}
+	for _, id := range ids {
+		if e, err := b.Ending(t.Context(), id); err != nil || e.How != doubt.HowAnswered {
+			t.Fatalf("%s: %+v, %v", id, e, err)
+		}
+	}
+	must(t, b.Record(t.Context(), truncated("shop.t0")))
+	must(t, b.Dismiss(t.Context(), ids[0], time.Time{}))
+	if e, err := b.Ending(t.Context(), ids[0]); err != nil || e.How != doubt.HowDismissed {
+		t.Errorf("after it came again and was dismissed: %+v, %v", e, err)
+	}
+	if _, err := b.Ending(t.Context(), "x"); !errors.Is(err, doubt.ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+// Any invalidator of a group may be asked, and any reader: also one that has not seen to the doubt, or was restarted.
+func TestHowADoubtEndedIsKnownInOtherProcesses(t *testing.T) {
+	g := newGroups(t)
+	id := g.eu.List()[0].ID
+	last := g.eu.List()[0].Last
+	must(t, g.eu.Answered(t.Context(), id, last, "3 keys forgotten"))
+	must(t, g.us.Dismiss(t.Context(), id, last))
+	for group, want := range map[string]string{"eu": doubt.HowAnswered, "us": doubt.HowDismissed, "": doubt.HowDismissed} {
+		if e, err := member(t, g.Memory, group).Ending(t.Context(), id); err != nil || e.How != want || !e.Last.Equal(last) {
+			t.Errorf("group %q: %+v, %v; want %s", group, e, err, want)
+		}
+	}
+	if e, err := member(t, g.Memory, "eu").Ending(t.Context(), id); err != nil || e.Answer != "3 keys forgotten" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := member(t, g.Memory, "ap").Ending(t.Context(), id); !errors.Is(err, doubt.ErrUnknown) {
+		t.Errorf("a group that has not settled it: %v", err)
+	}
+
+	// A reader dismisses for all groups.
+	must(t, g.reader.Record(t.Context(), placed("shop.other")))
+	g.load(t)
+	id = g.eu.List()[0].ID
+	must(t, g.reader.Dismiss(t.Context(), id, time.Time{}))
+	if e, err := g.eu.Ending(t.Context(), id); err != nil || e.How != doubt.HowDismissed {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestOnlySoMuchIsKeptOfDoubtsThatEnded(t *testing.T) {
+	m := &doubttest.Memory{}
+	eu, us := member(t, m, "eu"), member(t, m, "us")
+	for i := range 210 {
+		for _, b := range []*doubt.Book{eu, us} {
+			d := truncated(fmt.Sprintf("shop.t%d", i))
+			d.Source, d.Group = "", "eu"
+			if b == us {
+				d.Group = "us"
+			}
+			d = d.Named()
+			must(t, b.Record(t.Context(), d))
+			must(t, b.Answered(t.Context(), d.ID, time.Time{}, "3 keys forgotten"))
+		}
+	}
+	if all, err := m.FactsUnder(t.Context(), "ended/"); err != nil || len(all) != 400 {
+		t.Errorf("%d, %v", len(all), err)
 	}
 }

@@ -11,6 +11,8 @@ type Progress struct {
 	// Done is how much is done, and Of about how much there is in all; 0: that is not known.
 	Done int64 `json:"done"`
 	Of   int64 `json:"of,omitempty"`
+	// Keys is how many keys were found or forgotten, as far as that is counted.
+	Keys int64 `json:"keys,omitempty"`
 	// PerSecond is how much was done in a second of the last half minute, and Left about how many seconds the rest takes
 	// at that pace; 0: neither is known.
 	PerSecond float64 `json:"per_second,omitempty"`
@@ -47,6 +49,14 @@ func (p *Progress) String() string {
 		s += ", about " + left.String() + " left"
 	}
 	return s
+}
+
+// AllAt returns about how much there is in all, if done is that share of it; 0: that is not known.
+func AllAt(share float64, done int64) int64 {
+	if share <= 0 || done <= 0 {
+		return 0
+	}
+	return max(done, int64(float64(done)/share))
 }
 
 // Meter makes a [Progress] of counts. The zero Meter is ready. It is for one goroutine at a time.

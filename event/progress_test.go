@@ -5,6 +5,18 @@ import (
 	"time"
 )
 
+func TestOfAShareAllIsKnown(t *testing.T) {
+	for _, c := range []struct {
+		share float64
+		done  int64
+		want  int64
+	}{{0.25, 100, 400}, {1, 100, 100}, {0, 100, 0}, {0.5, 0, 0}, {0.999, 3, 3}} {
+		if got := AllAt(c.share, c.done); got != c.want {
+			t.Errorf("%v of it is %d: %d, want %d", c.share, c.done, got, c.want)
+		}
+	}
+}
+
 func TestProgressSaysPaceAndTimeLeft(t *testing.T) {
 	var m Meter
 	start := time.Now()

@@ -59,6 +59,15 @@ func (b Book) AnswerDoubt(ctx context.Context, id string) error {
 	return err
 }
 
+// EndedDoubt implements admin.Doubts.
+func (b Book) EndedDoubt(ctx context.Context, id string) (admin.EndedDoubt, error) {
+	e, err := b().Ending(ctx, id)
+	if errors.Is(err, doubt.ErrUnknown) {
+		return admin.EndedDoubt{}, fmt.Errorf("%w: %s", admin.ErrNoDoubt, id)
+	}
+	return admin.EndedDoubt{ID: e.ID, Last: e.Last, Ended: e.Ended, How: e.How, Answer: e.Answer}, err
+}
+
 // Doubts are the doubts of a freshet that does not run.
 type Doubts struct {
 	Book

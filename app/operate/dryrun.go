@@ -135,8 +135,13 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 		return nil, err
 	}
 	defer source.Close()
+	extent, err := canal.Measure(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	found := &Cached{Keys: map[string]int{}}
 	var b event.Batch
+	var first *event.Version
 	for {
 		step, err := source.Next(ctx)
 		if err == io.EOF {
@@ -151,7 +156,11 @@ func dryRedo(ctx context.Context, c *config.Config, since string, p *scope.Progr
 		}
 		err = step.Each(func(change *event.Change) error {
 			route.Route(&b, change)
-			p.Looked.Add(1)
+			if first == nil {
+				v := change.Version
+				first = &v
+			}
+			p.Keys.Store(event.AllAt(extent.Share(*first, change.Version), p.Looked.Add(1)))
 			p.Found.Add(int64(b.Len()))
 			found.count(&b)
 			b.Reset()
@@ -176,12 +185,15 @@ func dryTopic(ctx context.Context, c *config.Config, since string, p *scope.Prog
 		if err != nil {
 			return err
 		}
-		for _, n := range slices.Sorted(maps.Keys(place.Partitions)) {
-			end, err := client.End(ctx, topic, n)
-			if err != nil {
+		ends := map[int]int64{}
+		for n, at := range place.Partitions {
+			if ends[n], err = client.End(ctx, topic, n); err != nil {
 				return err
 			}
-			span := consumer.NewSpan(client, topic, n, place.Partitions[n], end)
+			p.Keys.Add(max(0, ends[n]-at.Offset))
+		}
+		for _, n := range slices.Sorted(maps.Keys(place.Partitions)) {
+			span := consumer.NewSpan(client, topic, n, place.Partitions[n], ends[n])
 			for {
 				b, err := span.Next(ctx)
 				if err == io.EOF {

@@ -138,12 +138,12 @@ func DryWalk(ctx context.Context, c *config.Config, name, where string, forget b
 		return nil, err
 	}
 	defer rows.Close()
+	p.Keys.Store(rows.About(ctx))
 	found := &Cached{Keys: map[string]int{}}
 	var b event.Batch
 	for {
 		got, err := rows.Chunk(ctx, walk.Size{Rows: dryRows, Bytes: dryBytes}, func(t *event.Table, v []event.Value) error {
 			route.Route(&b, &event.Change{Table: t, Tx: &event.Tx{}, After: v, Op: event.Insert})
-			p.Looked.Add(1)
 			p.Found.Add(int64(b.Len()))
 			found.count(&b)
 			b.Reset()
@@ -152,6 +152,7 @@ func DryWalk(ctx context.Context, c *config.Config, name, where string, forget b
 		if err != nil {
 			return nil, fmt.Errorf("rows are read: %w", err)
 		}
+		p.Looked.Add(int64(got.Passed))
 		if got.Last {
 			return found, nil
 		}

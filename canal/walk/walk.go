@@ -44,6 +44,9 @@ type Size struct{ Rows, Bytes int }
 type Chunk struct {
 	// Rows is how many rows were handed out, and Bytes about how large they were.
 	Rows, Bytes int
+	// Passed is how many rows it has passed over, those included that do not meet the condition; it may be more than is
+	// counted.
+	Passed int
 	// Last says that no rows are left.
 	Last bool
 	// Place is where the walk goes on.
@@ -107,6 +110,9 @@ func (w *Walk) Chunk(ctx context.Context, size Size, each func(t *event.Table, v
 		return c, err
 	}
 	c, err = w.rows(end, size.Bytes, each)
+	if c.Passed = c.Rows; end != nil && slices.Equal(c.Place.After, end) {
+		c.Passed = max(c.Rows, size.Rows)
+	}
 	if err == nil {
 		w.place = c.Place
 	}

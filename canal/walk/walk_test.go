@@ -174,6 +174,9 @@ func chunkReadsItsRows(t *testing.T, source *testbed.Server) {
 		if n := read(t, source) - before - 2*asking; n > 3000 { // of 40,000
 			t.Errorf("where %q: %d rows were read for a chunk of %d", where, n, c.Rows)
 		}
+		if c.Passed != 100 { // how far the walk is, though no row met the condition
+			t.Errorf("where %q: it says that it has passed over %d rows", where, c.Passed)
+		}
 	}
 }
 

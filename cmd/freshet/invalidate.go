@@ -16,6 +16,7 @@ import (
 	"github.com/freshet/freshet/admin"
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config"
+	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/scope"
 )
 
@@ -169,12 +170,13 @@ func (c *cli) dry(would string, look func(cfg *config.Config, now *scope.Progres
 		done <- err
 	}()
 	p := progress{out: c.stderr, width: width(c.stderr)}
+	var meter event.Meter
 	ticker := time.NewTicker(looksEach)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-ticker.C:
-			p.say(looked(&now))
+		case at := <-ticker.C:
+			p.reached(looked(&meter, at, &now))
 		case err := <-done:
 			p.end()
 			if err != nil {
@@ -186,11 +188,13 @@ func (c *cli) dry(would string, look func(cfg *config.Config, now *scope.Progres
 }
 
 // looked says how far a dry run is.
-func looked(p *scope.Progress) string {
-	if p.Keys.Load() == 0 {
-		return fmt.Sprintf("%d looked at, %d keys found", p.Looked.Load(), p.Found.Load())
+func looked(m *event.Meter, at time.Time, p *scope.Progress) (string, *event.Progress) {
+	far := m.Take(at, p.Looked.Load(), p.Keys.Load())
+	far.Keys = p.Found.Load()
+	if far.Of == 0 {
+		return fmt.Sprintf("%d looked at, %d keys found", far.Done, far.Keys), far
 	}
-	return fmt.Sprintf("%d of about %d keys looked at, %d found", p.Looked.Load(), p.Keys.Load(), p.Found.Load())
+	return fmt.Sprintf("%d of about %d looked at, %d keys found", far.Done, far.Of, far.Keys), far
 }
 
 // printFound prints what a dry run has found. Examples are quoted, since keys can hold any bytes.

@@ -135,22 +135,43 @@ func TestHowADoubtIsAnsweredIsShownEverywhere(t *testing.T) {
 	shows(` +"stuck": true,?`, "doubts", "list", "--json")
 }
 
-func TestTheEndOfADoubtIsWaitedFor(t *testing.T) {
-	c := newCounter(t)
-	done := make(chan struct{})
+// whenAsked calls do with the doubt that there is, once its answer is asked for.
+func (c *counter) whenAsked(do func(d doubt.Doubt) error) (done chan struct{}) {
+	done = make(chan struct{})
 	go func() {
 		defer close(done)
 		id := c.recorded()
 		c.book.Say(id, "first of two passes")
-		testbed.Eventually(t, patience, "its answer is asked for", func() bool { return c.book.List()[0].Asked })
-		if err := c.book.Dismiss(t.Context(), id, c.book.List()[0].Last); err != nil {
-			t.Error(err)
+		testbed.Eventually(c.t, patience, "its answer is asked for", func() bool { return c.book.List()[0].Asked })
+		if err := do(c.book.List()[0]); err != nil {
+			c.t.Error(err)
 		}
 	}()
+	return done
+}
+
+func TestTheEndOfADoubtIsWaitedFor(t *testing.T) {
+	c := newCounter(t)
+	done := c.whenAsked(func(d doubt.Doubt) error {
+		return c.book.Answered(t.Context(), d.ID, d.Last, "3 keys forgotten, in two passes over redis")
+	})
 	testbed.Must(t, c.book.Record(t.Context(), doubt.Doubt{Cause: alarm.FirstStart, Message: "keys were cached before"}))
 	id := c.recorded()
-	c.says("doubt "+id+" is answered\n", "doubts", "answer", id, "--wait")
+	c.says("doubt "+id+" is answered: 3 keys forgotten, in two passes over redis\n", "doubts", "answer", id, "--wait")
 	<-done
+}
+
+// A deployment that waits must not take a dismissal for an answer.
+func TestADoubtThatIsDismissedWhileItIsWaitedForIsNotAnswered(t *testing.T) {
+	c := newCounter(t)
+	done := c.whenAsked(func(d doubt.Doubt) error { return c.book.Dismiss(t.Context(), d.ID, d.Last) })
+	testbed.Must(t, c.book.Record(t.Context(), doubt.Doubt{Cause: alarm.FirstStart, Message: "keys were cached before"}))
+	code, stdout, stderr := c.asks("doubts", "answer", c.recorded(), "--wait")
+	<-done
+	if code != exitEnded || stdout != "" || !strings.Contains(stderr,
+		"was dismissed before it was answered (so far: first of two passes): not all that it is about was forgotten") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
 }
 
 func TestADoubtThatCannotBeAnsweredIsNotWaitedFor(t *testing.T) {

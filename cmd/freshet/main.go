@@ -2,7 +2,8 @@
 // into the Redis keys that it makes stale, and deletes those keys.
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the position in the binlog is lost, or records that
-// Kafka should hold. A supervisor must not restart freshet after 2 and 3: somebody has to act first.
+// Kafka should hold, 4 what --wait waited for was dismissed before it was answered. A supervisor must not restart
+// freshet after 2 and 3: somebody has to act first.
 package main
 
 import (
@@ -28,6 +29,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 	exitGap    = 3
+	exitEnded  = 4
 )
 
 func main() { os.Exit(Main()) }
@@ -80,6 +82,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, retry.ErrHalt):
 		return exitGap
+	case errors.Is(err, errDismissed):
+		return exitEnded
 	}
 	return exitFailed
 }

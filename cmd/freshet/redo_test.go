@@ -228,7 +228,7 @@ func TestAnOperatorHasChangesDoneAgain(t *testing.T) {
 		if n := o.left(); n != changed+untouched {
 			t.Errorf("%d keys are left after a dry run", n)
 		}
-		if out := o.ask("redo", "--since", since, "--wait"); !strings.HasSuffix(out, "is answered\n") {
+		if out := o.ask("redo", "--since", since, "--wait"); !strings.Contains(out, " is answered: ") {
 			t.Error(out)
 		}
 		if n := o.left(); n != untouched {

@@ -33,7 +33,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 stale, and deletes those keys, so that cache and database become consistent again after every failure.
 
 Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration,
-3 the position in the binlog is lost, or records that Kafka should hold (do not restart: act first).`,
+3 the position in the binlog is lost, or records that Kafka should hold (do not restart: act first),
+4 what --wait waited for was dismissed before it was answered.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},

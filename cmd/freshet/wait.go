@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,45 +47,76 @@ func (c *cli) asked(ctx context.Context, id string, running, wait bool) error {
 		return err
 	}
 	p := progress{out: c.stderr, width: width(c.stderr)}
-	err = waitFor(ctx, client, id, p.reached)
+	answer, err := waitFor(ctx, client, id, p.reached)
 	p.end()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "doubt %s is answered\n", id)
+	_, err = fmt.Fprintf(c.stdout, "doubt %s is answered: %s\n", id, answer)
 	return err
 }
 
-// waitFor returns once there is no doubt with this id any more, and fails if it cannot be answered. It hands how far
-// that is to say.
+// errDismissed is what waiting for an answer ends with that will not be given: the doubt was dismissed.
+var errDismissed = errors.New("dismissed before it was answered")
+
+// waitFor returns once a doubt is answered, with how. It fails if it cannot be, and with errDismissed if it was
+// dismissed. It hands how far that is to say.
 func waitFor(ctx context.Context, doubts admin.Doubts, id string, reached func(text string, far *event.Progress),
-) error {
+) (string, error) {
 	say := func(text string) { reached(text, nil) }
 	answered := time.Now()
+	var seen time.Time // the Last that it had
 	for {
 		all, err := doubts.ListDoubts(ctx)
 		i := slices.IndexFunc(all, func(d admin.Doubt) bool { return d.ID == id })
+		var e admin.EndedDoubt
+		if err == nil && i < 0 {
+			if e, err = doubts.EndedDoubt(ctx, id); errors.Is(err, admin.ErrNoDoubt) {
+				return "", howUnknown(id)
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
-			return stoppedWaiting(ctx, id)
+			return "", stoppedWaiting(ctx, id)
 		case err != nil && time.Since(answered) > away:
-			return err
+			return "", err
 		case err != nil:
 			say("freshet does not answer; trying again: " + oneLine(err.Error()))
 		case i < 0:
-			return nil
+			return ended(&e, seen)
 		case all[i].Stuck:
-			return fmt.Errorf("doubt %s cannot be answered: %s", id, oneLine(all[i].Answer))
+			return "", fmt.Errorf("doubt %s cannot be answered: %s", id, oneLine(all[i].Answer))
 		default:
+			seen = all[i].Last
 			reached(cmp.Or(oneLine(all[i].Answer), "waiting for its answer"), all[i].Progress)
 		}
 		if err == nil {
 			answered = time.Now()
 		}
 		if retry.Sleep(ctx, looksEach) != nil {
-			return stoppedWaiting(ctx, id)
+			return "", stoppedWaiting(ctx, id)
 		}
 	}
+}
+
+// ended says how a doubt ended that had come last at a time, or later.
+func ended(e *admin.EndedDoubt, seen time.Time) (string, error) {
+	switch {
+	case e.Last.Before(seen): // that was the doubt of this name before
+		return "", howUnknown(e.ID)
+	case e.How == admin.DoubtAnswered:
+		return oneLine(e.Answer), nil
+	}
+	so := ""
+	if e.Answer != "" {
+		so = " (so far: " + oneLine(e.Answer) + ")"
+	}
+	return "", fmt.Errorf("doubt %s was %w%s: not all that it is about was forgotten", e.ID, errDismissed, so)
+}
+
+func howUnknown(id string) error {
+	return fmt.Errorf("doubt %s has ended, and it is not known whether it was answered or dismissed: freshet was restarted "+
+		"meanwhile, and its log says so", id)
 }
 
 func stoppedWaiting(ctx context.Context, id string) error {
@@ -103,10 +135,18 @@ type progress struct {
 // barWidth is how wide a bar is, in characters, and leastForBar how wide a terminal has to be for one.
 const barWidth, leastForBar = 20, 60
 
-// reached says text with how far something is: its pace and how long the rest takes, and on a terminal a bar.
+// reached says text with how far something is: its pace, how long the rest takes and how many keys there were, and on a
+// terminal a bar. The numbers come first, so that a narrow terminal has them.
 func (p *progress) reached(text string, far *event.Progress) {
-	if pace := far.String(); pace != "" {
-		text = pace + "; " + text
+	numbers := far.String()
+	if far != nil && far.Keys > 0 && p.width > 0 { // elsewhere the whole text can be read
+		if numbers != "" {
+			numbers += ", "
+		}
+		numbers += fmt.Sprintf("%d keys", far.Keys)
+	}
+	if numbers != "" {
+		text = numbers + "; " + text
 	}
 	if share, known := far.Share(); known && p.width >= leastForBar {
 		done := int(share * barWidth)

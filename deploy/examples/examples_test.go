@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/freshet/freshet/proof/testbed"
 )
@@ -362,13 +361,5 @@ func TestTheSchedulesRunWhatTheReadmeShows(t *testing.T) {
 		if text := read(name); !strings.Contains(plain.Replace(text), plain.Replace(command)) {
 			t.Errorf("%s does not run: %s", name, command)
 		}
-	}
-	var job struct {
-		Kind string
-		Spec struct{ Schedule string }
-	}
-	testbed.Must(t, yaml.Unmarshal([]byte(read("cronjob.yaml")), &job))
-	if job.Kind != "CronJob" || job.Spec.Schedule == "" {
-		t.Errorf("cronjob.yaml is %+v", job)
 	}
 }

@@ -76,7 +76,7 @@ func (s *stage) sections(role string) string {
 	} else {
 		fmt.Fprintf(&text, "eventlog:\n  kind: kafka\n  kafka: {brokers: [%q]}\n", s.cluster.Brokers()[0])
 	}
-	if s.cluster == nil {
+	if role != "reader" {
 		text.WriteString("scope_rate: 20000   # keys a second, so that a short demo sees the end of it\n")
 	}
 	if role != "invalidator" { // D travels with the keys
@@ -160,9 +160,9 @@ type status struct {
 
 // suspicion is a doubt of freshet.
 type suspicion struct {
+	ID      string `json:"id"`
 	Cause   string `json:"cause"`
 	Message string `json:"message"`
-	Answer  string `json:"answer"` // how far its answer is
 }
 
 // older returns the doubt about a Redis that came back with older data; nil if there is none.

@@ -1,11 +1,11 @@
 // Command demo shows freshet at work: a small shop on a private MariaDB and a private Redis, writers, cache-aside
-// readers that are slow on purpose, and freshet as a process of its own that is killed with -9 half-way and started
-// again. Then Redis is killed, and comes back with the data of a snapshot that was saved early: freshet does all
-// changes since then once more. Products and lists are deleted when they change; prices are written again. At the end
+// readers that are slow on purpose, and freshet as a process of its own. Half-way Redis is killed, and comes back with
+// the data of a snapshot that was saved early: freshet does all changes since then once more. Later freshet is killed
+// with -9 and started again. Products and lists are deleted when they change; prices are written again. At the end
 // every cached key is compared with its row.
 //
 // With DEMO_KAFKA=1 there is an Apache Kafka broker too, and freshet is a reader and two invalidators; each of the four
-// is killed with -9 once, in turn. Redis is not: with Kafka freshet does not do changes again yet.
+// is killed with -9 once, in turn, two of them before Redis and two after it.
 //
 // It is steered by environment variables: DEMO_SECONDS (default 30, with Kafka 90; 0 means until Ctrl-C),
 // DEMO_WITHOUT=1 (the same load without freshet) and DEMO_SINGLE=1 (freshet that waits for no slow reader). The exit
@@ -153,7 +153,6 @@ func (s *stage) startFreshets(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("Kafka %s on %s\n", s.cluster.Version, s.cluster.Brokers()[0])
-		fmt.Println("Redis is not sent back to older data: with Kafka, freshet does not do changes again yet")
 		roles = [][2]string{
 			{"reader", "freshet reader"},
 			{"invalidator", "freshet invalidator 1"},

@@ -14,17 +14,38 @@ type blow struct {
 	takes time.Duration
 }
 
-// strike deals all blows, in turn, spread over the demo's duration.
+// strike deals all blows, in turn, spread over the demo's duration: Redis is sent back half-way.
 func (s *stage) strike(ctx, working context.Context) error {
-	blows := s.blows()
-	pause := 15 * time.Second
-	if s.duration > 0 {
-		rest := s.duration
-		for _, b := range blows {
-			rest -= b.takes
-		}
-		pause = rest / time.Duration(len(blows)+1)
+	before, halfWay, after := s.blows()
+	middle := time.Now().Add(s.duration / 2)
+	if err := deal(ctx, working, s.pause(before), before); err != nil {
+		return err
 	}
+	if s.duration > 0 {
+		wait(working, time.Until(middle))
+	} else {
+		wait(working, s.pause(nil))
+	}
+	if err := deal(ctx, working, 0, halfWay); err != nil {
+		return err
+	}
+	return deal(ctx, working, s.pause(slices.Concat(halfWay, after)), after)
+}
+
+// pause returns how long to wait before each of the blows of half of the demo's duration.
+func (s *stage) pause(blows []blow) time.Duration {
+	if s.duration == 0 {
+		return 15 * time.Second
+	}
+	rest := s.duration / 2
+	for _, b := range blows {
+		rest -= b.takes
+	}
+	return rest / time.Duration(len(blows)+1)
+}
+
+// deal deals blows, with a pause before each.
+func deal(ctx, working context.Context, pause time.Duration, blows []blow) error {
 	for _, b := range blows {
 		wait(working, pause)
 		if working.Err() != nil {
@@ -37,24 +58,26 @@ func (s *stage) strike(ctx, working context.Context) error {
 	return nil
 }
 
-// blows are those of this demo.
-func (s *stage) blows() (all []blow) {
+// blows are those of this demo: what is done to Redis, and what before and after that.
+func (s *stage) blows() (before, halfWay, after []blow) {
 	takeover := 2 * time.Second
 	if s.kafka {
 		takeover = 12 * time.Second // a session of the consumer group: nobody knows before that a member is dead
 	}
+	var parts []blow
 	for _, f := range s.freshets {
-		all = append(all, blow{killed(f.name, f.kill, f.start), takeover})
+		parts = append(parts, blow{killed(f.name, f.kill, f.start), takeover})
 	}
-	switch {
-	case s.cluster != nil:
+	if s.cluster != nil {
 		b := s.cluster.Broker(1)
-		all = append(all, blow{killed("the Kafka broker", b.Kill, b.Start), takeover})
-	case s.redis.Dir != "": // it is the demo's own, and can be killed
-		all = slices.Insert(all, 0, blow{s.save, 0})
-		all = append(all, blow{s.sendBack, takeover})
+		parts = append(parts, blow{killed("the Kafka broker", b.Kill, b.Start), takeover})
 	}
-	return all
+	before, after = parts[:len(parts)/2], parts[len(parts)/2:]
+	if s.redis.Dir != "" { // it is the demo's own, and can be killed
+		before = slices.Insert(slices.Clone(before), 0, blow{s.save, 0})
+		halfWay = []blow{{s.sendBack, takeover + 2*time.Second}}
+	}
+	return before, halfWay, after
 }
 
 // killed kills a part with -9, and starts it again two seconds later.
@@ -92,7 +115,7 @@ func (s *stage) sendBack(ctx, working context.Context) error {
 	if err := killed("redis", kill, start)(ctx, working); err != nil {
 		return err
 	}
-	return s.freshets[0].tell(ctx)
+	return s.freshets[len(s.freshets)-1].tell(ctx) // with Kafka, an invalidator: a reader has no Redis
 }
 
 // unlessAway runs f. An error of f is none while Redis is away.
@@ -128,7 +151,10 @@ func (f *freshet) tell(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	fmt.Printf("*** the doubt is gone after %s. Just before, it was %s\n",
-		time.Since(began).Round(100*time.Millisecond), last.Answer)
+	e, err := f.client.EndedDoubt(ctx, last.ID)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("*** the doubt is %s after %s: %s\n", e.How, time.Since(began).Round(100*time.Millisecond), e.Answer)
 	return nil
 }
