@@ -18,10 +18,10 @@ const asksBehindEach = time.Second
 
 // behind knows since when the server that is read has all that was read.
 //
-// A server that took over and lags shows its readers what was before changes whose keys have been deleted for good, and
-// they fill the cache with that. What they saw is not known: it may have lacked more before it was first asked. So all
-// keys are in doubt. They are forgotten once a server that lacks nothing has been read for as long as a reader may take:
-// sooner, readers would cache the same once more.
+// A server that took over and lags shows its readers what was before changes whose keys have been deleted for good,
+// and they fill the cache with that. What they saw is not known: it may have lacked more before it was first asked. So
+// all keys are in doubt. They are forgotten once a server that lacks nothing has been read for as long as a reader may
+// take: sooner, readers would cache the same once more.
 type behind struct {
 	// whole is since when; nil: it lacks something, or nothing is read yet.
 	whole atomic.Pointer[time.Time]

@@ -56,7 +56,9 @@ func (o *takenOver) takeOver(seen *site) (stop func()) {
 	for id := range behindProducts {
 		o.gone(fmt.Sprintf("product:%d", id))
 	}
-	seen.await("all is finished", func(st *app.Status) bool { return st.State == app.Fresh && st.InFlight+st.Pending == 0 })
+	seen.await("all is finished", func(st *app.Status) bool {
+		return st.State == app.Fresh && st.InFlight+st.Pending == 0
+	})
 	o.between.Aim(o.replica.Addr)
 	o.between.Reset()
 	stop = o.fillFrom(o.replica, behindProducts)
