@@ -5,10 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/app/operate"
+	"github.com/freshet/freshet/config/spec"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/invalidator/scope"
 	"github.com/freshet/freshet/router"
+	"github.com/freshet/freshet/router/keyspace"
 )
 
 // lackingRouter makes a key from each row, and lacks a column for those at some positions: it reports that, and makes
@@ -16,12 +20,12 @@ import (
 type lackingRouter struct {
 	fakeRouter
 	lacks   map[uint64]bool
-	reports func(kind router.Trouble, table, message string)
+	reports func(kind router.Trouble, table, template, message string)
 }
 
 func (r *lackingRouter) Route(b *event.Batch, c *event.Change) {
 	if r.lacks[c.Version.Pos] {
-		r.reports(router.ColumnAbsent, c.Table.String(), "a sentence")
+		r.reports(router.ColumnAbsent, c.Table.String(), "price:{price}", "a sentence")
 		return
 	}
 	r.fakeRouter.Route(b, c)
@@ -78,5 +82,45 @@ func TestAKeyThatARowImageCannotNameIsForgottenByItself(t *testing.T) {
 	}
 	if due := a.due(); len(due) != 1 || due[0].Cause != alarm.ColumnAbsent {
 		t.Errorf("%+v", due)
+	}
+}
+
+// A row may lack a column of several keys. One scope finds all of them, and no keys of other templates.
+func TestDoubtsAboutTemplatesOfATableAreAnsweredTogether(t *testing.T) {
+	b := book(t, nil)
+	a := &answering{doubts: b, mine: func(*doubt.Doubt) bool { return true }, scoped: map[string]time.Time{}}
+	record := func(d doubt.Doubt) {
+		d.Message = "a sentence"
+		must(t, b.Record(t.Context(), d))
+	}
+	product, stock := []string{"shop.product"}, []string{"shop.stock"}
+	record(doubt.Doubt{Cause: alarm.ColumnAbsent, Tables: product, Templates: []string{"price:{price}"}})
+	record(doubt.Doubt{Cause: alarm.ColumnAbsent, Tables: product, Templates: []string{"name:{name}"}})
+	record(doubt.Doubt{Cause: alarm.ColumnAbsent, Tables: stock, Templates: []string{"price:{price}"}})
+	record(doubt.Doubt{Cause: alarm.ByHand, Tables: product, Templates: []string{"price:{price}"}, Pattern: "*7"})
+	record(doubt.Doubt{Cause: alarm.TruncatedTable, Tables: product})
+	var got []string
+	for len(a.due()) > 0 {
+		due := a.due()
+		var task scope.Task
+		operate.Narrow(&task, due...)
+		what := task.Pattern
+		for _, template := range []string{"price:{price}", "name:{name}", "product:{id}"} {
+			action := router.Action{Key: &router.Template{Text: spec.Text{Value: template}}}
+			if task.Only == nil || task.Only(&keyspace.Target{Action: &action}) {
+				what += " " + template
+			}
+		}
+		got = append(got, due[0].Tables[0]+what)
+		for _, d := range due {
+			must(t, b.Dismiss(t.Context(), d.ID, d.Last))
+		}
+	}
+	want := []string{
+		"shop.product price:{price} name:{name}", "shop.stock price:{price}", "shop.product*7 price:{price}",
+		"shop.product price:{price} name:{name} product:{id}",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("answered\n%q, want\n%q", got, want)
 	}
 }

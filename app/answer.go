@@ -169,19 +169,28 @@ func (a *answering) open() []doubt.Doubt {
 	})
 }
 
-// due returns the doubts that one scope can answer now: one that is about some templates or keys only is answered
-// alone, and those about lost records of some partitions are together, after the others.
+// due returns the doubts that one scope can answer now: one that is about a pattern is answered alone, one about some
+// templates with others about templates of the same tables, and those about lost records of some partitions are
+// together, after the others.
 func (a *answering) due() []doubt.Doubt {
 	due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return a.byRedo(d) || a.byWalk(d) })
-	alone := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
-	if i := slices.IndexFunc(due, alone); i >= 0 {
-		return due[i : i+1]
+	narrow := func(d doubt.Doubt) bool { return d.Pattern != "" || len(d.Templates) > 0 }
+	if i := slices.IndexFunc(due, narrow); i >= 0 {
+		first := due[i]
+		return slices.DeleteFunc(due, func(d doubt.Doubt) bool { return d.ID != first.ID && !alike(&first, &d) })
 	}
 	lost := func(d doubt.Doubt) bool { return d.Lost != nil }
 	if slices.ContainsFunc(due, func(d doubt.Doubt) bool { return !lost(d) }) {
 		return slices.DeleteFunc(due, lost)
 	}
 	return due
+}
+
+// alike reports whether two doubts are about templates of the same tables, and nothing else tells their keys apart.
+func alike(a, b *doubt.Doubt) bool {
+	some := func(d *doubt.Doubt) bool { return len(d.Templates) > 0 && d.Pattern == "" && d.Lost == nil }
+	return some(a) && some(b) && a.Source == b.Source && slices.Equal(a.Tables, b.Tables) &&
+		slices.Equal(a.Schemas, b.Schemas)
 }
 
 // answer answers doubts by one scope, and returns for how long that went through Redis. It fails only with ctx, or when

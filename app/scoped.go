@@ -71,7 +71,7 @@ func (a *answering) forgetIn(ctx context.Context, p *part, due []doubt.Doubt, sa
 			return a.finished(ctx, due, func(until string) { waits.Store(&until) })
 		},
 	}
-	operate.Narrow(&t, &due[0])
+	operate.Narrow(&t, due...)
 	done := make(chan error, 1)
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -26,8 +27,8 @@ type troubles struct {
 	source string
 	// group is the group of invalidators whose Redis alone is in doubt; "": every one is.
 	group string
-	// gathered are those since the last batch; a message stands for its kind and its table.
-	gathered map[string]doubt.Doubt
+	// gathered are those since the last batch.
+	gathered map[trouble]doubt.Doubt
 	// place is where the present row stands; zero: in no binlog. unnamed counts the rows that lacked a column of a key.
 	place   event.Version
 	unnamed int
@@ -40,21 +41,28 @@ type troubles struct {
 	mappings []*router.Mapping
 }
 
+// trouble names what is gathered: a message stands for its kind and its table. A column may be lacking in several keys.
+type trouble struct{ message, template string }
+
+func (t trouble) compare(o trouble) int {
+	return cmp.Or(cmp.Compare(t.message, o.message), cmp.Compare(t.template, o.template))
+}
+
 // maxGathered bounds what is gathered for one batch; beyond it, tables are left out, which means all.
 const maxGathered = 1000
 
 // Report implements router.Reporter.
-func (t *troubles) Report(kind router.Trouble, table, message string) {
+func (t *troubles) Report(kind router.Trouble, table, template, message string) {
 	switch kind {
 	case router.ValueTooLarge, router.ValueUnfit:
 		t.alarms.Raise(alarm.ValueLost, message) // its key was deleted
 	case router.PredicateFailed:
 		t.alarms.Raise(alarm.PredicateFailed, message) // and counted as true
 	case router.KeyTooLong:
-		t.gather(alarm.KeyTooLong, table, message)
+		t.gather(alarm.KeyTooLong, table, template, message)
 	default:
 		t.unnamed++
-		t.gather(alarm.ColumnAbsent, table, message)
+		t.gather(alarm.ColumnAbsent, table, template, message)
 	}
 }
 
@@ -74,30 +82,33 @@ func (t *troubles) lacked(unnamed int) bool { return t != nil && t.unnamed > unn
 // place.
 func (t *troubles) cascaded(d *doubt.Doubt) {
 	if t.gathered == nil {
-		t.gathered = map[string]doubt.Doubt{}
+		t.gathered = map[trouble]doubt.Doubt{}
 	}
-	t.gathered[d.Message] = *d
+	t.gathered[trouble{message: d.Message}] = *d
 }
 
-func (t *troubles) gather(cause alarm.Kind, table, message string) {
-	if d, known := t.gathered[message]; known {
+// gather takes trouble that leaves keys of a template stale.
+func (t *troubles) gather(cause alarm.Kind, table, template, message string) {
+	is := trouble{message, template}
+	if d, known := t.gathered[is]; known {
 		d.At = t.place
-		t.gathered[message] = d
+		t.gathered[is] = d
 		return
 	}
 	d := doubt.Doubt{
-		Cause: cause, Source: t.source, Group: t.group, Tables: []string{table}, At: t.place, Message: message,
+		Cause: cause, Source: t.source, Group: t.group, Tables: []string{table}, Templates: []string{template},
+		At: t.place, Message: message,
 	}
 	if cause != alarm.ColumnAbsent { // which freshet answers
-		d.Message += ": clear the keys of the table"
+		d.Message += ": clear the keys of " + template
 	}
 	if len(t.gathered) >= maxGathered {
-		message, d.Tables = string(cause), nil
+		is, d.Tables, d.Templates = trouble{message: string(cause)}, nil, nil
 	}
 	if t.gathered == nil {
-		t.gathered = map[string]doubt.Doubt{}
+		t.gathered = map[trouble]doubt.Doubt{}
 	}
-	t.gathered[message] = d
+	t.gathered[is] = d
 }
 
 // record makes what was gathered durable.
@@ -105,8 +116,8 @@ func (t *troubles) record(ctx context.Context) error {
 	if t == nil || len(t.gathered) == 0 {
 		return nil
 	}
-	for _, message := range slices.Sorted(maps.Keys(t.gathered)) {
-		if err := t.doubts.Record(ctx, t.gathered[message]); err != nil {
+	for _, is := range slices.SortedFunc(maps.Keys(t.gathered), trouble.compare) {
+		if err := t.doubts.Record(ctx, t.gathered[is]); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ func TestWhatLeavesAKeyStaleIsInDoubtAndTheRestIsNot(t *testing.T) {
 		router.ValueTooLarge: "", router.ValueUnfit: "", router.PredicateFailed: "",
 	} {
 		x := troubles{alarms: board, doubts: book(t, board), source: "shop"}
-		x.Report(kind, "shop.product", "a sentence")
+		x.Report(kind, "shop.product", "product:{id}", "a sentence")
 		must(t, x.record(t.Context()))
 		l := x.doubts.List()
 		if want == "" {
@@ -42,7 +42,8 @@ func TestWhatLeavesAKeyStaleIsInDoubtAndTheRestIsNot(t *testing.T) {
 			}
 			continue
 		}
-		if len(l) != 1 || l[0].Cause != want || l[0].Source != "shop" || l[0].Tables[0] != "shop.product" {
+		if len(l) != 1 || l[0].Cause != want || l[0].Source != "shop" || l[0].Tables[0] != "shop.product" ||
+			!slices.Equal(l[0].Templates, []string{"product:{id}"}) {
 			t.Errorf("%d: %+v", kind, l)
 		}
 	}
@@ -50,15 +51,21 @@ func TestWhatLeavesAKeyStaleIsInDoubtAndTheRestIsNot(t *testing.T) {
 
 func TestAMillionRowsWithTheSameTroubleCostNothing(t *testing.T) {
 	x := troubles{doubts: book(t, nil), source: "shop"}
-	x.Report(router.ColumnAbsent, "shop.product", "a sentence")
-	if n := testing.AllocsPerRun(1000, func() { x.Report(router.ColumnAbsent, "shop.product", "a sentence") }); n > 0 {
+	x.Report(router.ColumnAbsent, "shop.product", "product:{id}", "a sentence")
+	if n := testing.AllocsPerRun(1000, func() {
+		x.Report(router.ColumnAbsent, "shop.product", "product:{id}", "a sentence")
+	}); n > 0 {
 		t.Errorf("%v allocations for a row", n)
 	}
 	for i := range 10 * maxGathered {
-		x.Report(router.ColumnAbsent, "shop.product", fmt.Sprint("sentence ", i))
+		x.Report(router.ColumnAbsent, "shop.product", "product:{id}", fmt.Sprint("sentence ", i))
 	}
 	if len(x.gathered) > maxGathered+1 {
 		t.Errorf("%d gathered", len(x.gathered))
+	}
+	all := x.gathered[trouble{message: string(alarm.ColumnAbsent)}]
+	if all.Message == "" || len(all.Tables)+len(all.Templates) > 0 {
+		t.Errorf("what is too much is not about all keys: %+v", all)
 	}
 }
 
@@ -73,7 +80,7 @@ func TestABatchIsNotHandedOnBeforeItsDoubtsAreDurable(t *testing.T) {
 	}}, nil, nil)
 	must(t, err)
 	r.troubles.doubts = kept
-	r.troubles.Report(router.ColumnAbsent, "shop.product", "a sentence")
+	r.troubles.Report(router.ColumnAbsent, "shop.product", "product:{id}", "a sentence")
 	must(t, r.Row(row(100, "")))
 	must(t, r.Commit(&event.Tx{}, end(100)))
 	must(t, r.Flush())
@@ -82,7 +89,7 @@ func TestABatchIsNotHandedOnBeforeItsDoubtsAreDurable(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.troubles.Report(router.ColumnAbsent, "shop.other", "another")
+	r.troubles.Report(router.ColumnAbsent, "shop.other", "other:{id}", "another")
 	must(t, r.Row(row(200, "")))
 	must(t, r.Commit(&event.Tx{}, end(200)))
 	if err := r.flush(gone); !errors.Is(err, context.Canceled) || len(log.batches) != 1 {

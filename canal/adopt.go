@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/freshet/freshet/doubt"
-	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 )
 
@@ -49,7 +47,7 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if err != nil {
 		return err
 	}
-	l.lagging = ""
+	l.caughtUp()
 	if l.server != info.Server {
 		if err := l.raise(info.Server, "another server answers ("+info.Server+" instead of "+l.server+")"); err != nil {
 			return err
@@ -85,34 +83,6 @@ func (l *loop) checkForeign(ctx context.Context, s *session, info *SourceInfo, p
 		}
 	}
 	return err
-}
-
-// lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it
-// asked again. A reader that fills the cache from it now sees what was before them, though the deletes that they called
-// for are done.
-func (l *loop) lags(behind *behindError) error {
-	l.o.Alarms.Raise(alarm.SourceBehind, "source "+l.o.Source+": "+behind.Error()+"; if it never will, clear the mapped "+
-		"keys in Redis and choose where to go on with `freshet position set … --skip`")
-	if l.lagging == behind.server {
-		return behind
-	}
-	missing := shortened(behind.missing.String())
-	until := ""
-	if !l.committed.IsZero() {
-		until = ", the last of which was committed at " + l.committed.UTC().Format(time.RFC3339)
-	}
-	err := l.o.Doubts.Record(l.ctx, doubt.Doubt{
-		Cause: alarm.ServerBehind, Source: l.o.Source, Subject: behind.server,
-		Message: "source " + l.o.Source + ": server " + behind.server + " answers instead of " + behind.was +
-			" and lacked, " +
-			"when it first did, transactions whose keys were deleted already (" + missing + until + "): what was cached from " +
-			"it before it had them is stale; clear the keys of the rows that they changed, or all mapped keys",
-	})
-	if err != nil {
-		return err
-	}
-	l.lagging = behind.server
-	return behind
 }
 
 // maxMissing bounds the list of transactions in a message, in bytes.

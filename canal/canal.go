@@ -26,6 +26,7 @@ type Canal struct {
 
 	// reading gets the heartbeat once reading has begun; capacity 1.
 	reading chan *heart
+	lag     behind
 	// cut ends the dump that is being read, so that another is begun; nil before the first one.
 	cut atomic.Pointer[context.CancelFunc]
 }

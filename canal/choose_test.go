@@ -243,8 +243,11 @@ func TestTheStreamFollowsAFailover(t *testing.T) {
 			t.Errorf("questions go to %s", at)
 		}
 		info, err := Probe(t.Context(), o)
-		if err != nil || r.marks[len(r.marks)-1].Server != info.Server {
-			t.Errorf("the marks are of %s, the questions answered by %+v, %v", r.marks[len(r.marks)-1].Server, info, err)
+		r.mu.Lock()
+		of := r.marks[len(r.marks)-1].Server
+		r.mu.Unlock()
+		if err != nil || of != info.Server {
+			t.Errorf("the marks are of %s, the questions answered by %+v, %v", of, info, err)
 		}
 
 		testbed.Must(t, p.first.Start(t.Context()))

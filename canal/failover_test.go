@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/proof/testbed"
@@ -104,6 +106,10 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 			if !r.alarmed(alarm.SourceBehind) || len(r.done) > 0 {
 				t.Fatalf("alarmed %v", r.board.Records())
 			}
+			testbed.Must(t, r.canal.answerBehind(t.Context()))
+			if d := r.doubts.List(); len(d) != 1 || d[0].Asked {
+				t.Fatalf("while its readers see what was before: %+v", d)
+			}
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +131,61 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 		if !strings.Contains(doubts[0].Message, lacking) {
 			t.Errorf("%q does not name %s", doubts[0].Message, lacking)
 		}
+		testbed.Eventually(t, patience, "it is answered", func() bool { return r.doubts.List()[0].Asked })
 	})
+}
+
+// TestAServerThatIsBehindAgainIsInDoubtAgain has the address lead to a replica twice, which lacks something each time.
+// The second time the first doubt is still being answered, which is too early for what readers cache now.
+func TestAServerThatIsBehindAgainIsInDoubtAgain(t *testing.T) {
+	onPairs(t, func(t *testing.T, p *replicas) {
+		d := newDatabase(t, p.first, "create table DB.t (id int primary key)")
+		line := proxy.Start(t, p.first.Addr)
+		o := d.options()
+		o.Address = line.Addr()
+		r := reading(t, startAt(here(t, p.first)), o)
+		for n := 1; n <= 2; n++ {
+			p.replicate()
+			p.hold()
+			d.exec(fmt.Sprintf("insert into DB.t values (%d)", n))
+			r.await(t, "the row", func() bool { return len(r.rows) == n })
+			line.Aim(p.second.Addr)
+			line.Reset()
+			testbed.Eventually(t, patience, "a doubt", func() bool { return len(r.doubts.List()) == n })
+			testbed.Must(t, r.canal.answerBehind(t.Context()))
+			for i, is := range r.doubts.List() {
+				if last := i == n-1; is.Cause != alarm.ServerBehind || is.Asked == last {
+					t.Fatalf("time %d: doubt %d of %+v", n, i, r.doubts.List())
+				}
+			}
+			// The server before is back, so that nothing lacks any more.
+			line.Aim(p.first.Addr)
+			testbed.Eventually(t, patience, "it is answered", func() bool { return r.doubts.List()[n-1].Asked })
+		}
+	})
+}
+
+// A reader that has read a row before the server had all may still put it into the cache for a while.
+func TestADoubtAboutAServerThatWasBehindWaitsForItsReaders(t *testing.T) {
+	logger := quietLogger(t)
+	book, err := doubt.New(nil, newBoard(t, logger), nil)
+	testbed.Must(t, err)
+	testbed.Must(t, book.Record(t.Context(), doubt.Doubt{Cause: alarm.ServerBehind, Source: "shop", Subject: "b"}))
+	c := &Canal{o: Options{Source: "shop", Doubts: book, FillSettles: time.Hour, Logger: logger}}
+	asked := func() bool {
+		testbed.Must(t, c.answerBehind(t.Context()))
+		return book.List()[0].Asked
+	}
+	if asked() {
+		t.Error("it is answered though nothing is read")
+	}
+	just, long := time.Now(), time.Now().Add(-2*time.Hour)
+	if c.lag.whole.Store(&just); asked() {
+		t.Error("it is answered as soon as a server that lacks nothing is read")
+	}
+	if c.lag.whole.Store(&long); !asked() {
+		t.Error("it is not answered")
+	}
 }
 
 // TestAServerThatHoldsAllIsNoDoubt fails over to a replica that lacks nothing.

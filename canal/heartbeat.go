@@ -35,6 +35,7 @@ func (c *Canal) Watch(ctx context.Context, mark func(event.Mark)) {
 			alongside.Go(func() { c.watchRetention(ctx) })
 		}
 		alongside.Go(func() { c.watchFills(ctx) })
+		alongside.Go(func() { c.watchBehind(ctx) })
 		alongside.Go(func() { c.watchServers(ctx) })
 		h.marks = mark
 		h.run(ctx)

@@ -67,7 +67,7 @@ type Options struct {
 	FillNames bool
 	// FillTimeout is how long one of them may be silent, or lack a change that the source has, before it is left out: a
 	// doubt ([alarm.FillServerLeftOut]) until it is back, has all, and readers are over that take FillSettles at most from
-	// reading to writing. Default: 30 s.
+	// reading to writing. Default: 30 s. Readers of a server that took over and lagged are waited for in the same way.
 	FillTimeout, FillSettles time.Duration
 	// Logged says that what is before the checkpoint is in an event log, and need not be finished.
 	Logged bool

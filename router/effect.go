@@ -159,7 +159,7 @@ func (x *run) image(a *act, image []event.Value, intent event.Intent) {
 	if any && f.doubted {
 		x.u.meters.forgotten[f.why].Inc()
 		if f.told != "" {
-			x.tell(f.trouble, f.told)
+			x.tell(f.trouble, a, f.told)
 		}
 	}
 	x.fill.fields = f.fields
@@ -359,19 +359,19 @@ func (p *rowPlan) parameters(dst []byte, values []event.Value) []byte {
 func (x *run) notify(f *filling, a *act, image []event.Value) {
 	if a.channel != nil {
 		from := len(f.fields)
-		if !x.notice(f, a.channel, image) || !x.notice(f, a.message, image) {
+		if !x.notice(f, a, a.channel, image) || !x.notice(f, a, a.message, image) {
 			f.fields = event.AppendNull(event.AppendNull(f.fields[:from]))
 		}
 	}
 	if a.stream != nil {
 		from := len(f.fields)
-		if !x.notice(f, a.stream, image) {
+		if !x.notice(f, a, a.stream, image) {
 			f.fields = event.AppendNull(f.fields[:from])
 		}
 	}
 }
 
-func (x *run) notice(f *filling, k *textPlan, image []event.Value) bool {
+func (x *run) notice(f *filling, a *act, k *textPlan, image []event.Value) bool {
 	text, out, at := k.render(x.fill.value[:0], image, 0)
 	x.fill.value = text
 	if out == made {
@@ -383,7 +383,7 @@ func (x *run) notice(f *filling, k *textPlan, image []event.Value) bool {
 		var t Trouble
 		var told string
 		if why, t, told = doubtOf(k, out, at); told != "" {
-			x.tell(t, told)
+			x.tell(t, a, told)
 		}
 	}
 	x.u.meters.unsent[why].Inc()

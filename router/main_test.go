@@ -133,7 +133,7 @@ func batchKeys(b *event.Batch) []string {
 // heard is a Reporter that keeps what it is told.
 type heard []string
 
-func (h *heard) Report(t Trouble, _, message string) {
+func (h *heard) Report(t Trouble, _, _, message string) {
 	*h = append(*h, fmt.Sprintf("%d %s", t, message))
 }
 

@@ -73,7 +73,7 @@ func (x *run) rule() {
 	v, err := x.admit()
 	if err != nil {
 		u.meters.failed.Inc()
-		x.tell(PredicateFailed, u.failed)
+		x.tell(PredicateFailed, nil, u.failed)
 	}
 	if x.trace != nil {
 		x.trace.Rule(u.Mapping, v.label(), err)
@@ -294,21 +294,27 @@ func (x *run) missed(a *act, k *textPlan, out outcome, at int, image []event.Val
 		u.meters.null.Inc()
 	case tooLong:
 		u.meters.long.Inc()
-		x.tell(KeyTooLong, k.long)
+		x.tell(KeyTooLong, a, k.long)
 	case unnamed:
 		// Bind has said why.
 		u.meters.absent.Inc()
 	default:
 		u.meters.absent.Inc()
-		x.tell(ColumnAbsent, k.parts[at].lacking)
+		x.tell(ColumnAbsent, a, k.parts[at].lacking)
 	}
 	if x.trace != nil {
 		x.trace.Missed(x.step(a, image), k.why(out, at))
 	}
 }
 
-func (x *run) tell(t Trouble, message string) {
-	if x.report != nil {
-		x.report.Report(t, x.p.name, message)
+// tell reports trouble with an action; nil: with a whole mapping.
+func (x *run) tell(t Trouble, a *act, message string) {
+	if x.report == nil {
+		return
 	}
+	template := ""
+	if a != nil {
+		template = a.Key.Text.Value
+	}
+	x.report.Report(t, x.p.name, template, message)
 }

@@ -20,10 +20,11 @@ const (
 	ValueUnfit
 )
 
-// Reporter takes trouble, once for each row that has it, on the goroutine of Route. The table is schema.table. The
-// message is a whole sentence for the operator, the same for the same trouble, and holds no value of a row.
+// Reporter takes trouble, once for each row that has it, on the goroutine of Route. The table is schema.table, and the
+// template that of the key which the trouble is about; "": it is about no one key. The message is a whole sentence for
+// the operator, the same for the same trouble, and holds no value of a row.
 type Reporter interface {
-	Report(t Trouble, table, message string)
+	Report(t Trouble, table, template, message string)
 }
 
 // MaxKey is the longest key that a template makes, in bytes. It bounds the memory of one row: a text column may

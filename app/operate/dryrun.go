@@ -95,7 +95,7 @@ func DryRun(ctx context.Context, c *config.Config, s admin.Scope, p *scope.Progr
 			return nil, err
 		}
 		t := scope.Task{Keys: keys, Progress: p}
-		Narrow(&t, &d)
+		Narrow(&t, d)
 		if err := look.Look(ctx, t); err != nil {
 			return nil, err
 		}

@@ -11,10 +11,13 @@ import (
 	"github.com/freshet/freshet/router/keyspace"
 )
 
-// Narrow narrows a task to the templates and the pattern of a doubt, if it has any.
-func Narrow(t *scope.Task, d *doubt.Doubt) {
-	if d.Pattern != "" || len(d.Templates) > 0 {
-		t.Pattern, t.Only = d.Pattern, func(t *keyspace.Target) bool { return KeyInDoubt(d, t.Action) }
+// Narrow narrows a task to the templates and the pattern of a doubt, if it has any, or to the templates of several.
+func Narrow(t *scope.Task, of ...doubt.Doubt) {
+	if d := &of[0]; d.Pattern == "" && len(d.Templates) == 0 {
+		return
+	}
+	t.Pattern, t.Only = of[0].Pattern, func(t *keyspace.Target) bool {
+		return slices.ContainsFunc(of, func(d doubt.Doubt) bool { return KeyInDoubt(&d, t.Action) })
 	}
 }
 

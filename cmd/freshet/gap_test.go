@@ -168,34 +168,37 @@ var gapSources = []database{
 	{"mariadb", func(t *testing.T) *testbed.Server { return testbed.MariaDB(t, losesWide...) }},
 }
 
+// losses are what the source may lose while freshet is away.
+var losses = map[string]func(g *gapped){
+	"purged": func(g *gapped) {
+		g.change()
+		g.source.PurgeBinlogs(g.t)
+	},
+	"begun again": func(g *gapped) {
+		g.change()
+		g.source.ResetBinlogs(g.t)
+		for id := range rowsBefore { // its GTIDs, and its places, are those of other transactions now
+			g.write(1000 + id)
+			g.write(1000 + id)
+		}
+	},
+	"restored": func(g *gapped) { g.restore() },
+	"events lost": func(g *gapped) {
+		g.loseEvents()
+		g.source.Exec(g.t, "FLUSH BINARY LOGS")
+	},
+	"crashed": func(g *gapped) { g.crash() },
+	"damaged": func(g *gapped) {
+		g.damage()
+		g.source.Exec(g.t, "FLUSH BINARY LOGS")
+	},
+}
+
 // Whatever the source has lost while freshet was away: every key that may be stale is forgotten, those of rows that are
 // gone included, and reading goes on.
 func TestAGapIsAnsweredByForgettingAllKeys(t *testing.T) {
 	t.Parallel()
-	for what, lose := range map[string]func(g *gapped){
-		"purged": func(g *gapped) {
-			g.change()
-			g.source.PurgeBinlogs(g.t)
-		},
-		"begun again": func(g *gapped) {
-			g.change()
-			g.source.ResetBinlogs(g.t)
-			for id := range rowsBefore { // its GTIDs, and its places, are those of other transactions now
-				g.write(1000 + id)
-				g.write(1000 + id)
-			}
-		},
-		"restored": func(g *gapped) { g.restore() },
-		"events lost": func(g *gapped) {
-			g.loseEvents()
-			g.source.Exec(g.t, "FLUSH BINARY LOGS")
-		},
-		"crashed": func(g *gapped) { g.crash() },
-		"damaged": func(g *gapped) {
-			g.damage()
-			g.source.Exec(g.t, "FLUSH BINARY LOGS")
-		},
-	} {
+	for what, lose := range losses {
 		for _, source := range testbed.Some(t, gapSources) {
 			t.Run(what+"/"+source.name, func(t *testing.T) {
 				t.Parallel()

@@ -89,7 +89,7 @@ const (
 	// written on one can never come to the one that is read.
 	SourceSplit Kind = "source_split"
 	// ServerBehind: another server answered for the source and lacked transactions that were finished, so what was
-	// cached from it may be stale.
+	// cached from it may be stale. It is answered once a server that lacks nothing is read.
 	ServerBehind Kind = "server_behind"
 	// FillServerLeftOut: a server that the application fills its cache from was silent or late, so that changes were
 	// finished without it: what its readers cached since may be stale.
