@@ -27,6 +27,7 @@ type fakeSource struct {
 	// scans counts how often the binlog was looked through.
 	scans   int
 	mariaDB bool
+	sqlMode uint64
 	scanErr error
 	denied  bool
 	// kind is the TABLE_TYPE of all tables; "": BASE TABLE. failing is a question that fails.
@@ -112,7 +113,9 @@ func (f *fakeSource) DDLBetween(_ context.Context, from, to BinlogPos, touches f
 }
 
 func (f *fakeSource) parse(sql string) ddl.Statement {
-	return ddl.Parse([]byte(sql), &ddl.Session{Schema: []byte("shop"), MariaDB: f.mariaDB, ServerCharset: "utf8mb4"})
+	return ddl.Parse([]byte(sql), &ddl.Session{
+		Schema: []byte("shop"), MariaDB: f.mariaDB, ServerCharset: "utf8mb4", SQLMode: f.sqlMode,
+	})
 }
 
 // tracker returns a tracker that wants the tables shop.a and shop.b.
