@@ -55,7 +55,7 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 			return err
 		}
 	}
-	if err := l.doubtLacks(s, info); err != nil {
+	if err := l.doubtLacks(l.ctx, s, info, false); err != nil {
 		return err
 	}
 	l.vis.begin(l.server, l.epoch)
