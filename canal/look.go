@@ -135,8 +135,8 @@ func (t *tables) regain() error {
 			}
 			return nil
 		})
-		if err != nil {
-			return err
+		if err != nil { // there is nothing that has to be known now
+			t.l.o.Logger.Debug("it is not known whether tables may be read by now", "source", t.l.o.Source, "error", err)
 		}
 	}
 	now := k.now()
