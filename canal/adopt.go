@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/event"
@@ -11,6 +12,7 @@ import (
 
 // adopt takes the server that answers as the source, if it can go on from our position.
 func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
+	l.serverID = info.ServerID
 	if err := l.tables.adopt(ctx, s, info); err != nil {
 		return err
 	}
@@ -19,6 +21,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	}
 	if l.server == "" {
 		if err := l.found(ctx, s, info); err != nil {
+			return err
+		}
+		if err := l.tables.cascading.keepHidden(l.tables, s); err != nil {
 			return err
 		}
 		if err := l.askXA(s, info); err != nil {
@@ -53,7 +58,7 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 			return err
 		}
 	}
-	if err := l.doubtLacks(s, info); err != nil {
+	if err := l.doubtLacks(l.ctx, s, info, false); err != nil {
 		return err
 	}
 	l.vis.begin(l.server, l.epoch)
@@ -224,24 +229,25 @@ func (l *loop) beginAt(p *event.Position, info *SourceInfo, finished bool) error
 		return err
 	}
 	l.xa = x
-	keys, definitions, err := splitKeys(definitions)
+	now, past, definitions, err := splitKeys(definitions)
 	if err != nil {
 		return err
 	}
-	l.tables.cascading.blind = len(p.State) == 0
-	l.tables.cascading.remember(keys)
-	l.tables.cascading.rebuild(l.tables)
+	c := &l.tables.cascading
+	c.blind, c.saved = len(p.State) == 0, now
+	c.remember(slices.Concat(now, past))
+	c.rebuild(l.tables)
 	if err := l.tables.restore(definitions); err != nil {
 		return err
 	}
 	// What an earlier run has read is confirmed once all before the position is visible. MySQL's answers say whether
 	// they hold all that was executed before; MariaDB's are places, and GTIDs where the position is no place.
-	c := requirement{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
+	need := requirement{last: event.Version{Epoch: l.epoch, File: l.done.number, Pos: l.done.pos}, need: l.done}
 	if l.flavor == event.MariaDB && l.done.isZero() {
 		had := l.gtids.Clone()
-		c.more = &had
+		need.more = &had
 	}
-	l.vis.base(c, l.gtids.Clone(), finished)
+	l.vis.base(need, l.gtids.Clone(), finished)
 	return nil
 }
 

@@ -136,7 +136,7 @@ func (p *player) refer(column string) {
 	p.tables.cascading.take(p.tables, []foreignKey{{
 		Name: "k", Child: ddl.Name{Schema: "shop", Table: "item"}, Parent: ddl.Name{Schema: "shop", Table: "product"},
 		Columns: []string{"of"}, Referenced: []string{column}, OnDelete: cascades, OnUpdate: cascades,
-	}}, binlogPos{})
+	}}, nil, binlogPos{})
 	p.dec.Forget()
 }
 

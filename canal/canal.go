@@ -23,6 +23,8 @@ type Canal struct {
 
 	mu    sync.Mutex
 	first time.Time // when the first byte of a dump came
+	// lacking is what the binlog was known to lack when that was last looked at.
+	lacking map[string]bool
 
 	// reading gets the heartbeat once reading has begun; capacity 1.
 	reading chan *heart

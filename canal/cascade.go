@@ -1,8 +1,6 @@
 package canal
 
 import (
-	"bytes"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -18,23 +16,28 @@ import (
 //
 // The foreign keys are asked for on each connection, and after each DDL that may concern one. The answer is about the
 // present, and the stream may be behind: so what was known before counts too, until the stream has reached the end
-// that the binlog had then. What is known is saved with the position.
+// that the binlog had then. What the server hides by then stays as the statements leave it, see hiddenkeys.go. What is
+// known is saved with the position.
 type cascading struct {
+	// now are those that there are, whether they lead to a wanted table or not: with one that is made later they may, and
+	// be dropped before the stream is there.
 	now []foreignKey
 	// past are those that counted before, and are not among now. They count until the place until.
 	past  []foreignKey
 	until binlogPos
-	// parents is what follows from both.
+	// saved are those that there were when the position was saved, until it is known which of them the server hides.
+	saved []foreignKey
+	// parents is what follows from now and past.
 	parents map[ddl.Name]*parent
 	// named are their parents and children, as far as they matter, and schemas those of them: DDL on one may change them.
 	named, schemas map[ddl.Name]bool
-	// denied are parents that nobody wants and that we may see, but not read.
-	denied map[ddl.Name]bool
 	// due: the server must be asked before more is read. The statement that is the reason may still be under way in
 	// altered, which it alters or drops, and says that it has made made.
 	due     bool
 	altered []ddl.Name
 	made    []foreignKey
+	// unlisted are wanted tables that we may not read, and that the present connection has given a doubt about.
+	unlisted map[ddl.Name]bool
 	// unsaved: what is saved with the position is out of date.
 	unsaved bool
 	// ofStatements are tables, as parents, on a server that is not silent, once a statement has asked for them: what such
@@ -44,6 +47,8 @@ type cascading struct {
 	// silent: the server changes rows without row events. blind: nothing was saved with the position, so that nobody
 	// knows which foreign keys there were, until the stream has reached until.
 	silent, blind bool
+	// elsewhere: transactions of other servers come down the present connection. They may not have logged theirs.
+	elsewhere bool
 
 	// of is what is looked at in the rows of each definition of a parent; last is that of the table that was asked for
 	// last.
@@ -87,146 +92,6 @@ func (c *cascading) isParent(n ddl.Name) bool {
 		return c.schemas[n]
 	}
 	return c.parents[n] != nil
-}
-
-// ask asks the server for its foreign keys.
-func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
-	var keys []foreignKey
-	silent, err := s.silent(info)
-	// What the source of a replica has not logged has no events in the replica's binlog, which could log it.
-	c.silent = (silent || err == nil && s.replicates(info.Flavor)) && !t.l.o.IgnoreCascades
-	if err == nil && c.silent {
-		if err = s.awaitTables(c.altered); err == nil {
-			keys, err = s.foreignKeys(t.name)
-			keys = append(keys, missing(c.made, keys)...)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	// Afterwards: what the answer knows stands before this place.
-	until, err := s.end(info.Flavor)
-	if err != nil {
-		return err
-	}
-	c.take(t, relevant(keys, t.wantsName), until)
-	c.due, c.altered, c.made, c.ofStatements = false, nil, nil, nil
-	return nil
-}
-
-// take takes an answer that knows all up to a place in the binlog, together with what is gone by then.
-func (c *cascading) take(t *tables, keys []foreignKey, until binlogPos) {
-	was := slices.Concat(c.now, c.past)
-	now := slices.DeleteFunc(slices.Clone(keys), foreignKey.gone)
-	c.unsaved = c.unsaved || !reflect.DeepEqual(c.now, now)
-	c.now, c.past, c.until = now, nil, until
-	c.remember(slices.DeleteFunc(keys, func(k foreignKey) bool { return !k.gone() }))
-	c.unsaved = c.unsaved || len(c.past) > 0
-	c.remember(was)
-	c.rebuild(t)
-}
-
-// remember has foreign keys count that there were before.
-func (c *cascading) remember(keys []foreignKey) {
-	for i := range keys {
-		same := func(k foreignKey) bool { return reflect.DeepEqual(k, keys[i]) }
-		if !slices.ContainsFunc(c.now, same) && !slices.ContainsFunc(c.past, same) {
-			c.past = append(c.past, keys[i])
-		}
-	}
-}
-
-// passed forgets the foreign keys of the past, and reports whether that was something, once the stream is at the place
-// where the server was asked.
-func (c *cascading) passed(t *tables, at binlogPos) bool {
-	c.blind = c.blind && at.compare(c.until) < 0
-	if len(c.past) == 0 || at.compare(c.until) < 0 {
-		return false
-	}
-	c.past, c.unsaved = nil, true
-	c.rebuild(t)
-	return true
-}
-
-// rebuild makes what follows from the foreign keys.
-func (c *cascading) rebuild(t *tables) {
-	all := slices.Concat(c.now, c.past)
-	c.parents = parentsOf(all, t.wantsName)
-	c.named, c.schemas = map[ddl.Name]bool{}, map[ddl.Name]bool{}
-	for i := range all {
-		for _, n := range []ddl.Name{all[i].Parent, all[i].Child} {
-			c.named[n] = true
-			c.schemas[ddl.Name{Schema: n.Schema}] = true
-		}
-	}
-	c.denied = map[ddl.Name]bool{}
-	c.of, c.lastTable = map[*event.Table]*lookout{}, nil
-}
-
-// deny finds out which parents we may not read, so that their definitions are not asked for any more, and reports
-// whether there are some.
-func (c *cascading) deny(t *tables, s *session) bool {
-	if s.waitBriefly() != nil {
-		return false
-	}
-	for n := range c.parents {
-		if !t.wantsName(n) && tableDenied(s.touch(n)) {
-			c.denied[n] = true
-		}
-	}
-	return len(c.denied) > 0
-}
-
-// relevant returns the foreign keys through which a change of a row can reach a wanted table.
-func relevant(keys []foreignKey, wanted func(ddl.Name) bool) []foreignKey {
-	parents := parentsOf(keys, wanted)
-	return slices.DeleteFunc(keys, func(k foreignKey) bool { return parents[k.Parent] == nil })
-}
-
-// follow takes note of a statement: the server must be asked again if foreign keys that matter may have come or gone
-// with it.
-func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
-	if st.Verb != ddl.DDL && !st.Unclear {
-		return
-	}
-	c.due, c.ofStatements = c.due || st.Unclear, nil
-	for i := range st.Actions {
-		a := &st.Actions[i]
-		if a.Op == ddl.OpWrite || !c.concerns(t, a, sql) {
-			continue
-		}
-		c.due = true
-		switch a.Op {
-		case ddl.OpCreate, ddl.OpAlter:
-			c.altered = append(c.altered, a.Table)
-			for _, parent := range a.ForeignKeys.Parents {
-				c.made = append(c.made, goneKey(a.Table, t.name(parent)))
-			}
-		case ddl.OpRename:
-			c.altered = append(c.altered, a.To)
-		case ddl.OpDrop, ddl.OpDropSchema:
-			for n := range c.named {
-				if n == a.Table || n.Schema == a.Table.Schema && a.Table.Table == "" {
-					c.altered = append(c.altered, n)
-				}
-			}
-		}
-	}
-}
-
-// concerns reports whether what a statement does to a table may make, change or remove a foreign key that matters: it
-// has one already, or is wanted and gets one, perhaps with its name. What is between a wanted table and others matters
-// once the wanted one refers to it.
-func (c *cascading) concerns(t *tables, a *ddl.Action, sql []byte) bool {
-	switch {
-	case a.Table.Table == "":
-		return c.schemas[a.Table]
-	case c.named[a.Table], c.named[a.To]:
-		return true
-	case a.Op == ddl.OpRename:
-		return t.wantsName(a.To)
-	}
-	return t.wantsName(a.Table) && bytes.Contains(bytes.ToLower(sql), []byte("references"))
 }
 
 // watch says what to look at in the rows under a definition, which is wanted or not, and adds to its needs what that
@@ -380,14 +245,4 @@ func (t *tables) parentOfStatements(n ddl.Name) (p *parent, err error) {
 	}
 	c.ofStatements[n] = p
 	return p, nil
-}
-
-// askKeys asks for the foreign keys, if that is due.
-func (l *loop) askKeys() error {
-	if !l.tables.cascading.due {
-		return nil
-	}
-	return l.tables.ask(l.ctx, func(s *session, h *history) error {
-		return l.tables.cascading.ask(l.tables, s, h.info)
-	})
 }

@@ -243,11 +243,10 @@ func TestTheStreamFollowsAFailover(t *testing.T) {
 			t.Errorf("questions go to %s", at)
 		}
 		info, err := Probe(t.Context(), o)
-		r.mu.Lock()
-		of := r.marks[len(r.marks)-1].Server
-		r.mu.Unlock()
-		if err != nil || of != info.Server {
-			t.Errorf("the marks are of %s, the questions answered by %+v, %v", of, info, err)
+		var marked string
+		r.ask(func() bool { marked = r.marks[len(r.marks)-1].Server; return true })
+		if err != nil || marked != info.Server {
+			t.Errorf("the marks are of %s, the questions answered by %+v, %v", marked, info, err)
 		}
 
 		testbed.Must(t, p.first.Start(t.Context()))

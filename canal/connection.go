@@ -82,6 +82,9 @@ func (l *loop) settle() error {
 		if err := l.tables.look(end); err != nil {
 			return err
 		}
+		if err := l.tables.regain(); err != nil {
+			return err
+		}
 	}
 	if end {
 		return errCaughtUp

@@ -311,12 +311,25 @@ func parentsOf(keys []foreignKey, wanted func(ddl.Name) bool) map[ddl.Name]*pare
 // keysMark begins the part of a state that says which foreign keys there were.
 const keysMark = "keys "
 
+// keptKey is a foreign key in a state. Past says that it was gone when the server was asked.
+type keptKey struct {
+	foreignKey
+	Past bool `json:",omitempty"`
+}
+
 // joinKeys puts foreign keys before a state; none: nothing.
-func joinKeys(keys []foreignKey, state []byte) ([]byte, error) {
-	if len(keys) == 0 {
+func joinKeys(now, past []foreignKey, state []byte) ([]byte, error) {
+	if len(now)+len(past) == 0 {
 		return state, nil
 	}
-	line, err := json.Marshal(keys)
+	kept := make([]keptKey, 0, len(now)+len(past))
+	for _, k := range now {
+		kept = append(kept, keptKey{foreignKey: k})
+	}
+	for _, k := range past {
+		kept = append(kept, keptKey{k, true})
+	}
+	line, err := json.Marshal(kept)
 	if err != nil {
 		return nil, err
 	}
@@ -324,14 +337,22 @@ func joinKeys(keys []foreignKey, state []byte) ([]byte, error) {
 }
 
 // splitKeys takes apart what joinKeys put together.
-func splitKeys(state []byte) (keys []foreignKey, rest []byte, err error) {
+func splitKeys(state []byte) (now, past []foreignKey, rest []byte, err error) {
 	text, marked := strings.CutPrefix(string(state), keysMark)
 	if !marked {
-		return nil, state, nil
+		return nil, nil, state, nil
 	}
 	line, after, _ := strings.Cut(text, "\n")
-	if err := json.Unmarshal([]byte(line), &keys); err != nil {
-		return nil, nil, fmt.Errorf("foreign keys in the checkpoint: %w", err)
+	var kept []keptKey
+	if err := json.Unmarshal([]byte(line), &kept); err != nil {
+		return nil, nil, nil, fmt.Errorf("foreign keys in the checkpoint: %w", err)
 	}
-	return keys, []byte(after), nil
+	for _, k := range kept {
+		if k.Past {
+			past = append(past, k.foreignKey)
+		} else {
+			now = append(now, k.foreignKey)
+		}
+	}
+	return now, past, []byte(after), nil
 }

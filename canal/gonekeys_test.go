@@ -89,6 +89,29 @@ func TestAReplicaOfAServerThatDoesNotLogWhatForeignKeysChange(t *testing.T) {
 	r.wantDoubted("of its own, which has events", "")
 }
 
+// A MySQL becomes a replica of one that does not log what foreign keys change, while it is read.
+func TestAServerThatBecomesAReplicaWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	source, replica := testbed.MySQL(t, "--innodb-native-foreign-keys=ON"), testbed.MySQL(t)
+	d := newDatabase(t, replica, couple(coupled)...)
+	r := readFamily(t, d, newRecorder())
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	d.exec("delete from DB.p where id=1")
+	r.wantDoubted("of its own, which has events", "")
+	of := d.on(source)
+	of.exec(append(append([]string{"set sql_log_bin=0", "create database DB"}, couple(coupled)...),
+		"delete from DB.p where id=1", "set sql_log_bin=1")...)
+	replicate(t, replica, source)
+	of.exec("delete from DB.p where id=2")
+	testbed.Eventually(t, patience, "the replica has all", func() bool {
+		return replica.QueryText(t, "select gtid_subset(?, @@gtid_executed)", source.GTIDs(t)) == "1"
+	})
+	r.wantDoubted("of its source", "wc")
+	replica.Exec(t, "stop replica", "reset replica all")
+	d.exec("delete from DB.p where id=3")
+	r.wantDoubted("of its own again", "")
+}
+
 // What it logs as a statement has no events, whatever it does with foreign keys.
 func TestAStatementOnAServerThatLogsWhatForeignKeysChange(t *testing.T) {
 	t.Parallel()

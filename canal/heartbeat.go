@@ -33,6 +33,7 @@ func (c *Canal) Watch(ctx context.Context, mark func(event.Mark)) {
 		defer alongside.Wait()
 		if !c.o.UntilCaughtUp { // what ends by itself does not last until anything is purged
 			alongside.Go(func() { c.watchRetention(ctx) })
+			alongside.Go(func() { c.watchLacks(ctx) })
 		}
 		alongside.Go(func() { c.watchFills(ctx) })
 		alongside.Go(func() { c.watchBehind(ctx) })

@@ -1,8 +1,10 @@
 package canal
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
@@ -141,16 +143,68 @@ func (i *SourceInfo) replicaUpdates() string {
 	return "log_replica_updates"
 }
 
-// doubtLacks records that the binlog of the server that answers has not all changes.
-func (l *loop) doubtLacks(s *session, info *SourceInfo) error {
-	for _, lack := range l.o.lacks(s, info) {
-		err := l.o.Doubts.Record(l.ctx, doubt.Doubt{
-			Cause: alarm.BinlogIncomplete, Source: l.o.Source, Subject: lack.Setting,
-			Message: "source " + l.o.Source + ": " + lack.What + ", so their keys stay stale: " + lack.Do,
+// doubtLacks records that the binlog of the server that answers has not all changes. Later looks record only what has
+// been set since.
+func (c *Canal) doubtLacks(ctx context.Context, s *session, info *SourceInfo, later bool) error {
+	lacks := c.o.lacks(s, info)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.lacking
+	c.lacking = map[string]bool{}
+	for _, lack := range lacks {
+		c.lacking[lack.What] = true
+		if later && was[lack.What] {
+			continue
+		}
+		err := c.o.Doubts.Record(ctx, doubt.Doubt{
+			Cause: alarm.BinlogIncomplete, Source: c.o.Source, Subject: lack.Setting,
+			Message: "source " + c.o.Source + ": " + lack.What + ", so their keys stay stale: " + lack.Do,
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lookAtLacks is how often it is looked whether the source was set so that its binlog lacks changes.
+const lookAtLacks = time.Minute
+
+// watchLacks looks until ctx ends: a server becomes a replica, or gets a filter, while it is read.
+func (c *Canal) watchLacks(ctx context.Context) {
+	if c.o.Follow {
+		return
+	}
+	t := time.NewTicker(lookAtLacks)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := c.lookForLacks(ctx); err != nil && ctx.Err() == nil {
+			c.o.Logger.Debug("it is not known whether the binlog lacks changes", "source", c.o.Source, "error", err)
+		}
+	}
+}
+
+// lookForLacks looks once, on a connection of its own.
+func (c *Canal) lookForLacks(ctx context.Context) error {
+	s, err := c.o.connect(ctx, queryTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.quit()
+	info, err := c.o.identify(s)
+	if err == nil {
+		err = s.settings(info)
+	}
+	if err != nil {
+		return err
+	}
+	if read, _ := c.vis.stream(); info.Server != read {
+		return nil // which is found elsewhere
+	}
+	return c.doubtLacks(ctx, s, info, true)
 }

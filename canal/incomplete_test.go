@@ -150,3 +150,44 @@ func TestAReplicaThatDoesNotLogWhatItReplicatesIsFound(t *testing.T) {
 		})
 	}
 }
+
+// A server is given a filter while it is read. What was known when the connection was made is not said again.
+func TestABinlogThatBecomesIncompleteIsADoubt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		start  func(testing.TB, ...string) *testbed.Server
+		filter []string
+	}{
+		"MySQL": {testbed.MySQL, []string{
+			"stop replica sql_thread", "change replication filter replicate_ignore_table=(shop.review)", "start replica sql_thread",
+		}},
+		"MariaDB": {testbed.MariaDB, []string{
+			"stop slave", "set global replicate_ignore_table='shop.review'", "start slave",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, s := c.start(t), c.start(t, "--binlog-ignore-db=shop", "--log-slave-updates=ON")
+			s.Exec(t, "create database shop", "create table shop.product (id int primary key)")
+			replicate(t, s, primary)
+			r := reading(t, startAt(here(t, s)), shopOptions(s))
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			look := func(want string) {
+				t.Helper()
+				testbed.Must(t, r.canal.lookForLacks(t.Context()))
+				var got []string
+				for _, d := range r.doubts.List() {
+					got = append(got, fmt.Sprint(d.Subject, " ", d.Count))
+				}
+				slices.Sort(got)
+				if got := strings.Join(got, ", "); got != want {
+					t.Errorf("in doubt: %s, want %s", got, want)
+				}
+			}
+			look("binlog-ignore-db 1")
+			s.Exec(t, c.filter...)
+			look("binlog-ignore-db 1, replicate_ignore_table 1")
+			look("binlog-ignore-db 1, replicate_ignore_table 1")
+		})
+	}
+}

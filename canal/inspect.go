@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/canal/schema"
 	"github.com/freshet/freshet/event"
 )
@@ -102,4 +103,50 @@ func (s *session) cascades(o *Options, out *Schema) error {
 	}
 	slices.SortFunc(out.Cascades, func(a, b Cascade) int { return strings.Compare(a.Parent, b.Parent) })
 	return nil
+}
+
+// Elsewhere is a wanted table whose rows are in other tables.
+type Elsewhere struct{ Table, Engine string }
+
+// Unseen asks the source for wanted tables that our user may see and not read, and for those of which rows may change
+// under the names of other tables.
+// Source: MySQL Reference Manual, "Alternative Storage Engines"; MariaDB, "Storage Engines". A row event has the name
+// of the table that the statement names: observed for MERGE on MySQL 9.7 and MariaDB 10.11.
+func Unseen(ctx context.Context, o Options) (denied []string, elsewhere []Elsewhere, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, nil, err
+	}
+	s, err := o.connect(ctx, queryTimeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.close()
+	fold, err := s.foldsNames()
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := s.rows("SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES " +
+		"WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', " +
+		"'performance_schema', 'sys') ORDER BY 1, 2")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range rows {
+		n := ddl.Name{Schema: r[0], Table: r[1]}
+		if !o.wanted(fold, n.Schema, n.Table) {
+			continue
+		}
+		no, err := s.denied(n)
+		if err != nil {
+			return nil, nil, err
+		}
+		if no {
+			denied = append(denied, n.String())
+		}
+		switch strings.ToUpper(r[2]) {
+		case "MRG_MYISAM", "FEDERATED", "CONNECT", "SPIDER":
+			elsewhere = append(elsewhere, Elsewhere{n.String(), r[2]})
+		}
+	}
+	return denied, elsewhere, nil
 }

@@ -16,6 +16,8 @@ const (
 	lookShare = 10
 	// presentFor is for how long after the source had nothing more to send what comes counts as the present.
 	presentFor = time.Second
+	// regainEach is the default of [Options].regainEach.
+	regainEach = 10 * time.Second
 	// lookAfter is how long a look is put off while the source has always more to send. In the past a look may have to
 	// go through all of the binlog that is still to come; in the present there is next to none.
 	lookAfter = time.Minute
@@ -28,6 +30,8 @@ type looks struct {
 	waited, next time.Time
 	// since is since when a table must be looked at; zero: none is.
 	since time.Time
+	// regain is when tables that we may not read may be tried again.
+	regain time.Time
 }
 
 func (k *looks) waits() { k.waited = k.now() }
@@ -105,4 +109,42 @@ func (t *tables) compare(at binlogPos, m *binlog.TableMap) (found bool, err erro
 			})
 	})
 	return found, err
+}
+
+// regain tries, between transactions and now and then, the tables that we may not read: the right may be there by now.
+// Their rows are then read from where they come next.
+func (t *tables) regain() error {
+	k := &t.looks
+	begun := k.now()
+	if t.l.tx.open || begun.Before(k.regain) {
+		return nil
+	}
+	denied := t.tracker.Denied()
+	found := false
+	if len(denied) > 0 {
+		err := t.ask(t.l.ctx, func(s *session, _ *history) error {
+			for _, n := range denied {
+				no, err := s.denied(n)
+				if err != nil {
+					return err
+				}
+				if !no {
+					found = true
+					t.tracker.Allowed(n)
+				}
+			}
+			return nil
+		})
+		if err != nil { // there is nothing that has to be known now
+			t.l.o.Logger.Debug("it is not known whether tables may be read by now", "source", t.l.o.Source, "error", err)
+		}
+	}
+	now := k.now()
+	k.regain = now.Add(max(t.l.o.regainEach, lookShare*now.Sub(begun)))
+	if !found {
+		return nil
+	}
+	t.l.dec.Forget()
+	t.cascading.due = true // the server lists its foreign keys now
+	return t.l.askKeys()
 }

@@ -31,6 +31,8 @@ type loop struct {
 	last   event.Version // of the last row
 	target target
 	pend   pending
+	// serverID is the server_id of the server that is connected to.
+	serverID uint32
 	// doubted is where the last doubt, or XA COMMIT, is that no batch has covered yet; zero: there is none. It has no
 	// keys as a rule, and a mark must cover it all the same.
 	doubted event.Version

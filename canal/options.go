@@ -106,6 +106,8 @@ type Options struct {
 
 	// briefly says that connections are made often, and end at once.
 	briefly bool
+	// regainEach is how long at least is between two attempts to read tables that we may not read. Default: 10 s.
+	regainEach time.Duration
 }
 
 // withDefaults returns the options filled in, or all that is wrong with them.
@@ -143,6 +145,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.drawn = drawServerID(nil)
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
+	}
+	if o.regainEach == 0 {
+		o.regainEach = regainEach
 	}
 	if o.FillTimeout == 0 {
 		o.FillTimeout = DefaultFillTimeout

@@ -32,12 +32,14 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 		{"gone", "n int", "drop column n", true},
 		{"named", "n int", "change n m int", true},
 		{"renamed", "n int", "rename column n to m", true},
+		{"filled_in", "n int", "modify n int not null", true},
+		{"unique_now", "n int", "drop primary key, add primary key (n)", true},
 		{"narrow", "n varchar(9) character set utf8mb4", "convert to character set latin1", true},
 
 		{
 			"wider", "n int, d decimal(5,2), v varchar(5), c char(3), e enum('a'), x text",
 			"modify n bigint first, modify d decimal(9,2), " +
-				"modify v varchar(50) not null, modify c varchar(3), modify e enum('a','b') comment 'c', modify x mediumtext",
+				"modify v varchar(50), modify c varchar(3), modify e enum('a','b') comment 'c', modify x mediumtext",
 			false,
 		},
 		{"grown", "n int", "add column m int default 3 first", false},
@@ -89,6 +91,37 @@ func TestAnAlterThatChangesValuesIsADoubt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A table loses its rows with its engine, or with the tables that it is made of.
+func TestAnAlterThatTakesAllRowsIsADoubt(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *testbed.Server) {
+		d := newDatabase(t, s, "create table DB.last (id int primary key)", "create table DB.kept (id int primary key)",
+			"create table DB.hole (id int primary key)", "create table DB.a (id int, key (id)) engine=MyISAM",
+			"create table DB.b (id int, key (id)) engine=MyISAM",
+			"create table DB.merged (id int, key (id)) engine=MERGE union=(DB.a)")
+		r := reading(t, startAt(here(t, s)), d.options())
+		r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+		want := d.name + ".merged"
+		d.exec("insert into DB.hole values (1)", "alter table DB.merged union=(DB.b)", "alter table DB.kept engine=innodb")
+		if s.QueryText(t, "select count(*) from information_schema.engines where engine='BLACKHOLE' and support<>'NO'") != "0" {
+			d.exec("alter table DB.hole engine = Blackhole")
+			want = d.name + ".hole " + want
+		}
+		d.exec("insert into DB.last values (1)")
+		r.await(t, "the last row", func() bool { return slices.Contains(r.texts(), "insert "+d.name+".last (1)") })
+		var got []string
+		for _, x := range r.doubts.List() {
+			if x.Cause == alarm.TruncatedTable {
+				got = append(got, x.Tables...)
+			}
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("in doubt: %s, want %s", got, want)
+		}
+	})
 }
 
 // A column that is used goes, or gets another name, and another one takes its place, before any row of the table has

@@ -30,6 +30,7 @@ const (
 	errAccessDenied         = 1045
 	errHostNotPrivileged    = 1130
 	errTableDenied          = 1142
+	errColumnDenied         = 1143
 	errUnknownVariable      = 1193
 	errLockWait             = 1205
 	errSpecificAccessDenied = 1227

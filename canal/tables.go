@@ -48,11 +48,6 @@ func (t *tables) follows(schema, table string) bool {
 	return t.wants(schema, table) || t.cascading.isParent(t.name(ddl.Name{Schema: schema, Table: table}))
 }
 
-// knows reports whether the definition of the table is followed.
-func (t *tables) knows(schema, table string) bool {
-	return t.follows(schema, table) && !t.cascading.denied[t.name(ddl.Name{Schema: schema, Table: table})]
-}
-
 // wants reports whether any mapping names the table, or without a table, any of the schema. The name of one is compared
 // as the server compares it.
 func (t *tables) wants(schema, table string) bool {
@@ -90,6 +85,11 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 		return nil, err
 	}
 	wanted := t.wants(m.Schema, m.Name)
+	if wanted {
+		if err := t.unlisted(t.name(ddl.Name{Schema: m.Schema, Table: m.Name})); err != nil {
+			return nil, err
+		}
+	}
 	if d.Doubt != "" && wanted {
 		if err := t.l.doubtful(d.Table.String(), d.Doubt); err != nil {
 			return nil, err
@@ -118,11 +118,7 @@ func (t *tables) Define(m *binlog.TableMap) (*binlog.Definition, error) {
 // resolve asks the source about tables whose columns are in doubt.
 func (t *tables) resolve(ctx context.Context, at binlogPos, m *binlog.TableMap) (d *binlog.Definition, err error) {
 	err = t.ask(ctx, func(s *session, h *history) error {
-		place := schema.BinlogPos{File: at.file, Pos: at.pos}
-		d, err = t.tracker.Resolve(ctx, s.conn, h, place, m)
-		if tableDenied(err) && t.cascading.deny(t, s) {
-			d, err = t.tracker.Resolve(ctx, s.conn, h, place, m)
-		}
+		d, err = t.tracker.Resolve(ctx, s.conn, h, schema.BinlogPos{File: at.file, Pos: at.pos}, m)
 		return err
 	})
 	return d, err
@@ -149,6 +145,7 @@ func (t *tables) ask(ctx context.Context, f func(s *session, h *history) error) 
 func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	t.check.begin(info.Server, t.l.done)
 	t.looks.since = time.Time{} // the ids were those of the connection before
+	t.cascading.unlisted, t.cascading.elsewhere = nil, false
 	fold, err := s.foldsNames()
 	if err != nil {
 		return err
@@ -174,7 +171,7 @@ func (t *tables) adopt(ctx context.Context, s *session, info *SourceInfo) error 
 // restore takes over the state that was saved with a position; none: nothing is known yet.
 func (t *tables) restore(state []byte) error {
 	o := schema.Options{
-		Wanted: t.knows, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
+		Wanted: t.follows, MariaDB: t.l.flavor == event.MariaDB, FoldNames: t.fold, Collations: t.collations,
 	}
 	var err error
 	if len(state) == 0 {

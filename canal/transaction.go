@@ -54,6 +54,9 @@ func (l *loop) beginGroup(h binlog.Header, body []byte) error {
 	if l.tx.open {
 		l.abandon()
 	}
+	if err := l.fromElsewhere(h.ServerID); err != nil {
+		return err
+	}
 	if l.fresh {
 		if err := l.firstOf(g.GTID); err != nil {
 			return err

@@ -96,6 +96,11 @@ func TestAnUpdateCountsOnlyIfOneOfItsColumnsChanged(t *testing.T) {
 	if got := f.keys(); len(got) != 2 {
 		t.Errorf("insert and delete: %q, want both", got)
 	}
+	f = newFeed(t, mustNew(t, spectest.Keys("{id}").Of("name")), spectest.Product())
+	f.change(row{"id": 1}, row{"id": 1, "price": dec("2.00")})
+	if got := f.keys(); len(got) == 0 {
+		t.Error("a named column that both images lack does not count")
+	}
 }
 
 func TestNullMakesNoKeyAndIsCounted(t *testing.T) {

@@ -64,6 +64,7 @@ func checkTables(ctx context.Context, c *config.Config, o canal.Options, info *c
 	for i := range s.Cascades {
 		checkCascade(&s.Cascades[i], c.OnCascade, r)
 	}
+	checkUnseen(ctx, o, r)
 	if len(s.Tables) > 0 {
 		r.add(OK, fmt.Sprintf("%d mapped tables are there", len(s.Tables)), "")
 	}
@@ -83,5 +84,22 @@ func checkCascade(f *canal.Cascade, on config.CascadePolicy, r *Report) {
 		r.add(Warn, "the user may not read "+f.Parent+": without binlog_row_metadata=FULL each change of its rows counts as one "+
 			"that foreign keys refer to, and foreign keys that change its own rows are not seen",
 			"GRANT SELECT ON "+f.Parent+" TO the user in source.user")
+	}
+}
+
+// checkUnseen names the mapped tables that the user may not read, and those whose rows are in others.
+func checkUnseen(ctx context.Context, o canal.Options, r *Report) {
+	denied, elsewhere, err := canal.Unseen(ctx, o)
+	if err != nil {
+		r.add(Fail, err.Error(), "")
+		return
+	}
+	for _, t := range denied {
+		r.add(Fail, "the user may not read mapped table "+t+": without binlog_row_metadata=FULL its rows cannot be read, and "+
+			"foreign keys that change them are not seen", "GRANT SELECT ON "+t+" TO the user in source.user")
+	}
+	for _, t := range elsewhere {
+		r.add(Warn, fmt.Sprintf("mapped table %s has the engine %s, so its rows are in other tables: what changes there is not in "+
+			"the binlog under its name, and its keys stay stale", t.Table, t.Engine), "map the tables that hold the rows")
 	}
 }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -78,5 +79,47 @@ mappings:
 			!strings.Contains(got, "may not read shop.customer") || !strings.Contains(got, then) {
 			t.Errorf("on_cascade %s: %s", on, got)
 		}
+	}
+}
+
+// A mapped table that the user may see and not read is said to be one, and so is one whose rows are in others.
+func TestCheckNamesMappedTablesOfWhichNotAllIsSeen(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL": testbed.MySQL, "MariaDB": testbed.MariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := start(t)
+			source.Exec(t, "CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY) ENGINE=MyISAM",
+				"CREATE TABLE shop.product (id INT PRIMARY KEY)", "CREATE TABLE shop.review (id INT PRIMARY KEY)",
+				"CREATE TABLE shop.log (id INT PRIMARY KEY)", "CREATE TABLE shop.secret (id INT PRIMARY KEY)",
+				"CREATE TABLE shop.merged (id INT, KEY (id)) ENGINE=MERGE UNION=(shop.a)",
+				"CREATE USER few@'%' IDENTIFIED BY 'few'", "GRANT SELECT ON shop.product TO few@'%'",
+				"GRANT TRIGGER ON shop.* TO few@'%'", "GRANT UPDATE ON shop.log TO few@'%'",
+				"GRANT SELECT ON shop.merged TO few@'%'")
+			c, err := config.Parse("freshet.yaml", []byte(`
+source: {addresses: ["`+source.Addr+`"], user: few, password: few}
+redis: {addresses: ["127.0.0.1:1"]}
+mappings:
+  - {table: shop.product, keys: ["product:{id}"]}
+  - {table: shop.review, keys: ["review:{id}"]}
+  - {table: shop.log, keys: ["log:{id}"]}
+  - {table: shop.merged, keys: ["merged:{id}"]}
+`), CheckMappings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r Report
+			checkSource(t.Context(), c, &r)
+			var found []string
+			for _, f := range r.Findings {
+				if strings.Contains(f.What, "may not read mapped") || strings.Contains(f.What, "rows are in other tables") {
+					found = append(found, fmt.Sprint(f.Grade, " ", f.What, " ", f.Fix))
+				}
+			}
+			if len(found) != 3 || !strings.Contains(found[0], "GRANT SELECT ON shop.log") ||
+				!strings.Contains(found[1], "GRANT SELECT ON shop.review") || !strings.Contains(found[2], "shop.merged") {
+				t.Errorf("found\n%s", strings.Join(found, "\n"))
+			}
+		})
 	}
 }

@@ -1,10 +1,14 @@
 package ddl
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // alterTable reads ALTER TABLE from its IF EXISTS on.
 func (p *parser) alterTable(st *Statement) bool {
-	a := Action{Op: OpAlter, Alter: &Alter{}, If: p.ifExists()}
+	lax := !p.session.has(modeStrictTransTables | modeStrictAllTables)
+	a := Action{Op: OpAlter, Alter: &Alter{Lax: lax}, If: p.ifExists()}
 	var ok bool
 	if a.Table, ok = p.name(); !ok {
 		return false
@@ -74,8 +78,29 @@ func (r *alterReader) clause() bool {
 	case "EXCHANGE":
 		r.advance()
 		return r.exchange()
+	case "ENGINE", "UNION":
+		r.action.Rows = r.action.Rows || r.leavesRows(k)
 	}
 	return r.tableOption()
+}
+
+// leavesRows reports whether an option of ALTER TABLE leaves the table without the rows that it had: an engine that
+// keeps none of its own, or other tables that it is made of.
+// Source: MySQL Reference Manual, "Alternative Storage Engines"; MariaDB, "Storage Engines". Observed on MySQL 9.7 and
+// MariaDB 10.11.
+func (r *alterReader) leavesRows(option string) bool {
+	if option == "UNION" {
+		return true
+	}
+	p := *r.parser
+	p.advance()
+	p.acceptSymbol('=')
+	name, _ := p.label()
+	switch strings.ToUpper(name) {
+	case "BLACKHOLE", "MERGE", "MRG_MYISAM", "FEDERATED":
+		return true
+	}
+	return false
 }
 
 // toComma moves to the comma after the clause, or to the end.
@@ -129,7 +154,7 @@ func (r *alterReader) add() bool {
 		return true
 	}
 	if !isColumn && !r.atColumn() {
-		return r.toComma()
+		return r.key()
 	}
 	name, ok := r.identifier()
 	if !ok {
@@ -139,6 +164,17 @@ func (r *alterReader) add() bool {
 	c.Column, ok = r.column(name, &c)
 	r.emit(c)
 	return ok
+}
+
+// key reads what ADD adds that is no column, and takes note of a primary key.
+func (r *alterReader) key() bool {
+	for !r.atEnd() && !r.atSymbol(',') {
+		r.action.Alter.AddsPrimaryKey = r.action.Alter.AddsPrimaryKey || r.at("PRIMARY")
+		if !r.skip() {
+			return false
+		}
+	}
+	return true
 }
 
 // drop reads DROP: a column, or something else.

@@ -324,6 +324,8 @@ func (p *parser) column(name string, place *Clause) (Column, bool) {
 	for !p.atSymbol(',') && !p.atSymbol(')') && !p.atEnd() {
 		ok = true
 		switch {
+		case p.acceptPair("NOT", "NULL"), p.acceptPair("PRIMARY", "KEY"):
+			c.NotNull = true
 		case p.acceptPair("ROW", "END"):
 			c.RowEnd = true
 		case p.at("AS"):

@@ -22,7 +22,7 @@ type Session struct {
 	Failed bool
 }
 
-// Bits of sql_mode that change how a statement is read.
+// Bits of sql_mode that change how a statement is read, or what it does to values.
 // Source: MySQL's query_event documentation (Q_SQL_MODE_CODE), system_variables.h; MariaDB's sql_class.h.
 const (
 	modeRealAsFloat        = 1 << 0
@@ -31,6 +31,8 @@ const (
 	modeMSSQL              = 1 << 10
 	modeMaxDB              = 1 << 12
 	modeNoBackslashEscapes = 1 << 20
+	modeStrictTransTables  = 1 << 21
+	modeStrictAllTables    = 1 << 22
 )
 
 func (s *Session) has(mode uint64) bool { return s.SQLMode&mode != 0 }

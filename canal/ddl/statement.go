@@ -161,6 +161,8 @@ type Column struct {
 	RowEnd bool
 	// Generated says that an expression makes the column's values.
 	Generated bool
+	// NotNull says NOT NULL or PRIMARY KEY.
+	NotNull bool
 	// versioned says WITH SYSTEM VERSIONING, which makes the table a versioned one.
 	versioned bool
 }
@@ -172,6 +174,10 @@ type Alter struct {
 	Charset CharsetClause
 	// Convert says that text columns are converted to Charset as well.
 	Convert bool
+	// Lax says that the session was not strict: the statement gives a column that becomes NOT NULL another value for NULL.
+	Lax bool
+	// AddsPrimaryKey says ADD PRIMARY KEY, whose columns become NOT NULL.
+	AddsPrimaryKey bool
 	// AddsVersioning and DropsVersioning say ADD and DROP SYSTEM VERSIONING.
 	AddsVersioning, DropsVersioning bool
 }

@@ -136,6 +136,10 @@ func TestAlterTable(t *testing.T) {
 			"ddl; alter d.t",
 		},
 		{"ALTER TABLE t ENGINE = InnoDB ROW_FORMAT=DYNAMIC, KEY_BLOCK_SIZE 8", "ddl; alter d.t"},
+		{"ALTER TABLE t COMMENT 'x', ENGINE=Blackhole", "ddl; alter d.t rows"},
+		{"ALTER TABLE t ENGINE 'MRG_MyISAM' UNION=(a,b)", "ddl; alter d.t rows"},
+		{"ALTER TABLE t UNION (`a`, s.b) INSERT_METHOD=LAST", "ddl; alter d.t rows"},
+		{"ALTER TABLE t ADD COLUMN engine INT, ADD `union` INT", "ddl; alter d.t [add engine int] [add union int]"},
 		{"ALTER TABLE t ORDER BY a, b DESC", "ddl; alter d.t"},
 		{"ALTER TABLE t DISABLE KEYS", "ddl; alter d.t"},
 		{

@@ -135,7 +135,11 @@ func (t *Tracker) complete(m *binlog.TableMap, e *entry, d *binlog.Definition) b
 			continue
 		}
 		all = false
-		if numeric(mc.Type) {
+		switch {
+		case !numeric(mc.Type):
+		case e.why != nil:
+			d.Columns[i].Unknown = fmt.Errorf("whether it is zero-filled, or how many decimals it has, is not known: %w", e.why)
+		default:
 			d.Columns[i].Unknown = errors.New("the table was altered since these rows were written, and neither the binlog " +
 				"nor " +
 				"the table as it is now tells whether the column was zero-filled then, or how many decimals it had")

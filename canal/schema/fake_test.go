@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,8 +28,10 @@ type fakeSource struct {
 	// scans counts how often the binlog was looked through.
 	scans   int
 	mariaDB bool
+	sqlMode uint64
 	scanErr error
-	denied  bool
+	// denied are tables that may not be read; all: none may.
+	denied []string
 	// kind is the TABLE_TYPE of all tables; "": BASE TABLE. failing is a question that fails.
 	kind, failing string
 	// expressions are those that make a column, by schema.table.column.
@@ -52,11 +55,12 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 			out = append(out, []any{s, t})
 		}
 		return rows(out...)
-	case strings.HasPrefix(query, "SELECT 1 FROM"):
-		if f.denied {
+	case strings.HasPrefix(query, "SELECT * FROM"):
+		name := strings.NewReplacer("SELECT * FROM ", "", " LIMIT 0", "", "`", "").Replace(query)
+		if slices.Contains(f.denied, name) || slices.Contains(f.denied, "all") {
 			return nil, mysql.NewDefaultError(errTableDenied, "SELECT", "u", "h", "t")
 		}
-		if f.tables[strings.NewReplacer("SELECT 1 FROM ", "", " LIMIT 0", "", "`", "").Replace(query)] == nil {
+		if f.tables[name] == nil {
 			return nil, mysql.NewDefaultError(errNoSuchTable, "s", "t")
 		}
 	case strings.Contains(query, "SELECT TABLE_COLLATION"):
@@ -112,7 +116,9 @@ func (f *fakeSource) DDLBetween(_ context.Context, from, to BinlogPos, touches f
 }
 
 func (f *fakeSource) parse(sql string) ddl.Statement {
-	return ddl.Parse([]byte(sql), &ddl.Session{Schema: []byte("shop"), MariaDB: f.mariaDB, ServerCharset: "utf8mb4"})
+	return ddl.Parse([]byte(sql), &ddl.Session{
+		Schema: []byte("shop"), MariaDB: f.mariaDB, ServerCharset: "utf8mb4", SQLMode: f.sqlMode,
+	})
 }
 
 // tracker returns a tracker that wants the tables shop.a and shop.b.

@@ -28,6 +28,7 @@ const (
 	errNoSuchTable   = 1146
 	errBadDatabase   = 1049
 	errTableDenied   = 1142
+	errColumnDenied  = 1143
 	errBadField      = 1054
 	errSyntax        = 1064
 	errViewInvalid   = 1356
@@ -113,7 +114,14 @@ func loadedCharset(collation string) charsets {
 	return charsets{ddl.CharsetOf(collation), collation}
 }
 
-// table returns the definition of a table as it is now, nil if it does not exist.
+// denied reports whether the server has said that we may not read a table, or not all of its columns.
+func denied(err error) bool {
+	var e *mysql.MyError
+	return errors.As(err, &e) && (e.Code == errTableDenied || e.Code == errColumnDenied)
+}
+
+// table returns the definition of a table as it is now, nil if it does not exist. The error is [denied] if we may not
+// read it, whether it exists or not.
 //
 // It reads under a metadata lock, which a SELECT takes until the end of its transaction. No ALTER TABLE, RENAME or
 // DROP is under way then: it has either not begun to change the table, or it is complete and stands in the binlog,
@@ -131,15 +139,16 @@ func (l *loader) table(n ddl.Name) (*definition, error) {
 }
 
 func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
-	if _, err := l.query("SELECT 1 FROM " + quote(n.Schema) + "." + quote(n.Table) + " LIMIT 0"); err != nil {
+	// All columns: of those that we may not read the server would not show that they are there.
+	if _, err := l.query("SELECT * FROM " + quote(n.Schema) + "." + quote(n.Table) + " LIMIT 0"); err != nil {
 		var e *mysql.MyError
 		if errors.As(err, &e) {
 			switch e.Code {
 			case errNoSuchTable, errBadDatabase, errViewInvalid, errUnknownTable, errNoSuchTableIn:
 				return nil, nil
-			case errTableDenied:
-				err = fmt.Errorf("%w; GRANT SELECT ON %s.%s to the user that freshet connects as", err, quote(n.Schema),
-					quote(n.Table))
+			case errTableDenied, errColumnDenied:
+				err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s.%s to "+
+					"that user (%w)", quote(n.Schema), quote(n.Table), e)
 			}
 		}
 		return nil, err

@@ -41,8 +41,9 @@ type Scanner interface {
 // every statement that was applied and before every other. It asks about all tables that are wanted, in one pass, and
 // returns the definition under m. m may be nil, before anything is read.
 //
-// The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. Other
-// errors are those of conn and scan, or say that a right is missing.
+// The error wraps [ErrUnknownSchema] when the columns under m cannot be found out: going on would be guessing. So it is
+// where we may not read the table. Another one that we may not read stays in doubt, and keeps none from being known.
+// Other errors are those of conn and scan.
 func (t *Tracker) Resolve(ctx context.Context, conn Conn, scan Scanner, at BinlogPos,
 	m *binlog.TableMap,
 ) (*binlog.Definition, error) {
@@ -94,8 +95,10 @@ type resolution struct {
 
 // doubtful is a table in doubt.
 type doubtful struct {
-	// now is what the server says; nil: the table does not exist now.
+	// now is what the server says; nil: the table does not exist now, or may not be read.
 	now *definition
+	// denied is the server's word that it may not be read.
+	denied error
 	// by is the last thing that was undone, or the one that could not be.
 	by ddl.Op
 	history
@@ -134,22 +137,36 @@ func (r *resolution) ask(l *loader) error {
 		r.schemas[r.t.key(ddl.Name{Schema: name}).Schema] = cs
 	}
 	r.tables = map[ddl.Name]*doubtful{}
-	if r.mine.Table != "" {
-		r.tables[r.mine] = &doubtful{}
+	if r.m != nil { // also if the server does not list it: it says whether it is gone, or may not be seen
+		names = append(names, ddl.Name{Schema: r.m.Schema, Table: r.m.Name})
 	}
 	for _, n := range names {
-		key := r.t.key(n)
-		if s := r.t.get(key).status; s == known || r.named && key != r.mine && (s == partial || s == hinted && !r.looks()) {
-			continue
+		if key := r.t.key(n); r.tables[key] == nil && r.asks(key) {
+			d, err := l.table(n)
+			if err != nil && !denied(err) {
+				return err
+			}
+			r.tables[key] = &doubtful{now: d, denied: err}
 		}
-		d, err := l.table(n)
-		if err != nil {
-			return err
-		}
-		r.tables[key] = &doubtful{now: d}
 	}
 	r.end, err = l.end()
 	return err
+}
+
+// asks reports whether the server is asked for a table.
+func (r *resolution) asks(n ddl.Name) bool {
+	if n == r.mine {
+		return true
+	}
+	switch r.t.get(n).status {
+	case known, unknown:
+		return false
+	case partial:
+		return !r.named
+	case hinted:
+		return !r.named || r.looks()
+	}
+	return true
 }
 
 // looks reports whether what the TABLE_MAP says does not do.
@@ -234,7 +251,7 @@ func (r *resolution) noteSchema(name string, a *ddl.Action) {
 // settle says what has become known of a table and its schema.
 func (r *resolution) settle(n ddl.Name, d *doubtful) {
 	if !r.looked {
-		e := entry{status: hinted, def: d.now}
+		e := entry{status: hinted, def: d.now, why: d.denied}
 		if e.def == nil {
 			e.def = &definition{}
 		}
@@ -255,7 +272,9 @@ func (r *resolution) settle(n ddl.Name, d *doubtful) {
 				}
 			}
 		}
-		r.t.set(n, entry{status: partial, def: def})
+		r.t.set(n, entry{status: partial, def: def, why: d.denied})
+	case d.denied != nil && n != r.mine && r.t.get(n).status == doubt:
+		r.t.set(n, entry{status: unknown, why: d.denied}) // until its rows come
 	}
 }
 
@@ -275,13 +294,17 @@ func (r *resolution) incomplete() (*binlog.Definition, error) {
 	if e.status != partial {
 		e.def = &definition{} // the rows contradict the server, so nothing that it says can be trusted
 	}
-	r.t.set(r.mine, entry{status: partial, def: e.def, of: r.m})
+	r.t.set(r.mine, entry{status: partial, def: e.def, of: r.m, why: r.tables[r.mine].denied})
 	return r.t.Describe(r.m)
 }
 
 // unknown returns the error for a table that stays in doubt.
 func (r *resolution) unknown(doubt error) error {
 	d := r.tables[r.mine]
+	if d.denied != nil {
+		return fmt.Errorf("%w: %w (with binlog_row_metadata=FULL on the source, the binlog names them)", ErrUnknownSchema,
+			d.denied)
+	}
 	var why string
 	var mismatch *binlog.MismatchError
 	switch {
@@ -289,7 +312,7 @@ func (r *resolution) unknown(doubt error) error {
 		why = "nothing in the binlog altered it since, but what the source says of it now is not what its rows say: " +
 			mismatch.Reason
 	case d.now == nil:
-		why = "it does not exist on the source any more, or the user that freshet connects as has no right to see it"
+		why = "it does not exist on the source any more"
 	case d.lost:
 		why = "a statement behind that place, which may have altered it, could not be read"
 	default:

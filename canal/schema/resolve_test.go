@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -167,7 +168,6 @@ func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
 			&fakeSource{tables: now(), log: []string{"COMMIT"}, scanErr: errFake},
 			"look through the binlog from binlog.000001:0 to binlog.000001:1: fake",
 		},
-		{&fakeSource{tables: now(), denied: true}, "GRANT SELECT ON `shop`.`"},
 	} {
 		_, err := resolve(t, e.f, tracker(t, e.f), 0, tableMap("a", long))
 		if err == nil || errors.Is(err, ErrUnknownSchema) || !strings.Contains(err.Error(), e.want) {
@@ -178,6 +178,70 @@ func TestErrorsOfTheSourceAreHandedOn(t *testing.T) {
 	if _, err := resolve(t, f, tracker(t, f), 7, tableMap("a", long)); err == nil ||
 		!strings.Contains(err.Error(), "ends at binlog.000001:0, before") {
 		t.Errorf("a source that is behind: %v", err)
+	}
+}
+
+// A table that may not be read is not known, and says why. All others are, and it is asked for again only once it may
+// be read.
+func TestATableThatMayNotBeReadKeepsNoOtherFromBeingKnown(t *testing.T) {
+	for _, hasNames := range []bool{false, true} {
+		f := &fakeSource{tables: now(), denied: []string{"shop.b"}, log: []string{"COMMIT"}}
+		f.tables["shop.b"] = [][3]string{{"id", "int(11) unsigned", ""}}
+		tr := tracker(t, f)
+		a, b := tableMap("a", long, long, long), unsigned(tableMap("b", long), 0)
+		if hasNames {
+			named(a, "id", "title", "price")
+			named(b, "id")
+		}
+		if d, err := resolve(t, f, tr, 0, a); err != nil || names(d) != "id title price" {
+			t.Fatalf("another one: %v", err)
+		}
+		if !hasNames && (len(tr.Denied()) != 1 || !tr.IsDenied(ddl.Name{Schema: "shop", Table: "b"})) {
+			t.Errorf("may not be read: %v", tr.Denied())
+		}
+		d, err := resolve(t, f, tr, 0, b)
+		why := fmt.Sprint(err)
+		if hasNames && err == nil {
+			why = fmt.Sprint(d.Columns[0].Unknown)
+		} else if !errors.Is(err, ErrUnknownSchema) {
+			t.Errorf("got %v, %v", d, err)
+		}
+		if !strings.Contains(why, "GRANT SELECT ON `shop`.`b`") {
+			t.Errorf("it says %s", why)
+		}
+		if _, again := tr.Describe(b); fmt.Sprint(again) != fmt.Sprint(err) {
+			t.Errorf("the second time: %v", again)
+		}
+		if _, err := resolve(t, f, tr, 0, tableMap("z", long)); errors.Is(err, ErrDoubt) || len(tr.Denied()) != 1 {
+			t.Errorf("another table: %v, may not be read: %v", err, tr.Denied())
+		}
+		f.denied = nil
+		for _, n := range tr.Denied() {
+			tr.Allowed(n)
+		}
+		if _, err := tr.Describe(b); !errors.Is(err, ErrDoubt) {
+			t.Errorf("once it may be read: %v", err)
+		}
+		if d, err := resolve(t, f, tr, 0, b); err != nil || d.Columns[0].Unknown != nil || len(tr.Denied()) != 0 {
+			t.Errorf("once it was asked for: %v, %v", d, err)
+		}
+	}
+}
+
+// What the binlog says of a table that may not be read counts: it was made after the place of the stream.
+func TestATableThatMayNotBeReadIsNotTakenForAbsent(t *testing.T) {
+	f := &fakeSource{tables: now(), denied: []string{"shop.b"}, log: []string{"COMMIT"}}
+	tr := tracker(t, f)
+	if _, err := resolve(t, f, tr, 0, tableMap("a", long, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	apply(f, tr, "CREATE TABLE IF NOT EXISTS b (x INT)")
+	if d, err := tr.Describe(tableMap("b", long)); !errors.Is(err, ErrDoubt) && !errors.Is(err, ErrUnknownSchema) {
+		t.Errorf("it is known as %v, %v", d, err)
+	}
+	apply(f, tr, "DROP TABLE b", "CREATE TABLE b (y INT)")
+	if d, err := tr.Describe(tableMap("b", long)); err != nil || names(d) != "y" {
+		t.Errorf("once it is made: %v, %v", d, err)
 	}
 }
 

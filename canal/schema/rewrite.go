@@ -33,9 +33,12 @@ func (t *Tracker) Rewrites(n ddl.Name, a *ddl.Alter, typeOf func(column string) 
 			}
 		}
 		now, ok := define(c.Column, table)
-		if c.Column.Generated || !ok || !t.keeps(&old, &now) {
+		if c.Column.Generated || c.Column.NotNull && a.Lax || !ok || !t.keeps(&old, &now) {
 			return c.Old
 		}
+	}
+	if a.AddsPrimaryKey && a.Lax {
+		return "(of the primary key)"
 	}
 	if !a.Convert || full(a.Charset.Charset) {
 		return ""

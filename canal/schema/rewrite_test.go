@@ -49,7 +49,9 @@ func TestATypeThatHoldsAllThatAnotherDidRewritesNothing(t *testing.T) {
 		{"float(7,3)", "float(7,3)", false},
 		{"json", "json", false},
 	} {
-		f := &fakeSource{tables: now(), log: []string{"ALTER TABLE a MODIFY n " + e.now + " NOT NULL FIRST"}}
+		f := &fakeSource{
+			tables: now(), log: []string{"ALTER TABLE a MODIFY n " + e.now + " NOT NULL FIRST"}, sqlMode: strictTransTables,
+		}
 		tr := tracker(t, f)
 		st := f.parse(f.log[0])
 		unknown := func(string) string { return "" }
@@ -64,6 +66,41 @@ func TestATypeThatHoldsAllThatAnotherDidRewritesNothing(t *testing.T) {
 		apply(f, tr, "CREATE TABLE a (id INT, n "+e.old+")")
 		if got := tr.Rewrites(n, st.Actions[0].Alter, unknown) != ""; got != e.rewrites {
 			t.Errorf("%s to %s: %v", e.old, e.now, got)
+		}
+	}
+}
+
+// strictTransTables is STRICT_TRANS_TABLES.
+const strictTransTables = 1 << 21
+
+// A session that is not strict makes another value of NULL where a column becomes NOT NULL. In a strict one the
+// statement fails.
+func TestAColumnThatBecomesNotNullIsRewrittenUnlessTheSessionIsStrict(t *testing.T) {
+	for _, e := range []struct {
+		clause   string
+		sqlMode  uint64
+		rewrites string
+	}{
+		{"MODIFY n INT NOT NULL", 0, "n"},
+		{"CHANGE n n INT NOT NULL DEFAULT 5", 0, "n"},
+		{"MODIFY n INT PRIMARY KEY", 0, "n"},
+		{"ADD PRIMARY KEY (n)", 0, "(of the primary key)"},
+		{"ADD CONSTRAINT x PRIMARY KEY (n), ADD m INT", 0, "(of the primary key)"},
+		{"ADD UNIQUE KEY (n), ADD `primary` INT", 0, ""},
+		{"ADD PRIMARY KEY (n)", strictTransTables, ""},
+		{"MODIFY n INT NULL", 0, ""},
+		{"MODIFY n INT CHECK (n IS NOT NULL)", 0, ""},
+		{"ADD m INT NOT NULL", 0, ""},
+		{"MODIFY n INT NOT NULL", strictTransTables, ""},
+		{"MODIFY n INT NOT NULL", 1 << 22, ""}, // STRICT_ALL_TABLES
+	} {
+		f := &fakeSource{tables: now(), sqlMode: e.sqlMode}
+		tr := tracker(t, f)
+		apply(f, tr, "CREATE TABLE a (id INT, n INT)")
+		st := f.parse("ALTER TABLE a " + e.clause)
+		got := tr.Rewrites(ddl.Name{Schema: "shop", Table: "a"}, st.Actions[0].Alter, func(string) string { return "" })
+		if got != e.rewrites {
+			t.Errorf("%s with sql_mode %d: %q, want %q", e.clause, e.sqlMode, got, e.rewrites)
 		}
 	}
 }

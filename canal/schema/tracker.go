@@ -63,7 +63,7 @@ const (
 	hinted
 	// partial is the definition of some columns, by name: good only where names come with the events.
 	partial
-	// unknown: the server was asked, and what the columns were is written nowhere.
+	// unknown: the server was asked, and what the columns were is written nowhere, or we may not read the table.
 	unknown
 )
 
@@ -76,7 +76,7 @@ type entry struct {
 	// of, of a partial or unknown one, is the TABLE_MAP for which the server was asked: it is not asked again for the
 	// same.
 	of *binlog.TableMap
-	// why is the error of an unknown one.
+	// why is the error of an unknown one; of a hinted or partial one it says that we may not read the table.
 	why error
 	// other is its place in [Tracker.others]; nil for what is wanted and defined.
 	other *list.Element
@@ -187,6 +187,33 @@ func (t *Tracker) Retry() {
 		case partial:
 			e.of = nil
 		}
+	}
+}
+
+// Denied returns the tables of which less is known than could be, because we may not read them.
+func (t *Tracker) Denied() (all []ddl.Name) {
+	for n, e := range t.tables {
+		if denied(e.why) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// IsDenied reports whether a table is one of them.
+func (t *Tracker) IsDenied(n ddl.Name) bool {
+	e := t.tables[t.key(n)]
+	return e != nil && denied(e.why)
+}
+
+// Allowed has the server asked again about one of them: we may read it by now.
+func (t *Tracker) Allowed(n ddl.Name) {
+	switch e := t.tables[n]; {
+	case e == nil:
+	case e.status == partial:
+		e.of, e.why = nil, nil
+	default:
+		t.doubt(n)
 	}
 }
 

@@ -46,7 +46,10 @@ func (d *doubtful) before(n ddl.Name, t *Tracker) (status, *definition) {
 		return doubt, nil
 	}
 	s, def := known, d.now
-	if def == nil {
+	switch {
+	case d.denied != nil:
+		s = doubt
+	case def == nil:
 		s = absent
 	}
 	for _, a := range slices.Backward(d.actions) {

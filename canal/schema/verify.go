@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/go-mysql-org/go-mysql/mysql"
-
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 )
@@ -188,7 +186,7 @@ func (v *verification) read(names []ddl.Name) (map[ddl.Name]*doubtful, error) {
 	out := make(map[ddl.Name]*doubtful, len(names))
 	for _, n := range names {
 		d, err := v.l.table(n)
-		if e := (*mysql.MyError)(nil); errors.As(err, &e) && e.Code == errTableDenied {
+		if denied(err) {
 			continue
 		}
 		if err != nil {

@@ -155,7 +155,7 @@ func TestNothingIsTakenOverBeforeItIsRecorded(t *testing.T) {
 }
 
 func TestTablesThatMayNotBeReadAreLeftAsTheyAre(t *testing.T) {
-	f := &fakeSource{tables: now(), denied: true}
+	f := &fakeSource{tables: now(), denied: []string{"all"}}
 	tr := tracker(t, f)
 	apply(f, tr, "CREATE TABLE a (title INT, id INT, price INT)", "CREATE TABLE b (x INT)")
 	delete(f.tables, "shop.b")

@@ -58,7 +58,7 @@ func (s *Source) answer(q string) (names []string, rows [][]any, ok bool) {
 			rows = append(rows, []any{t.Schema, cmp.Or(t.Collation, "utf8_general_ci")})
 		}
 		return []string{"SCHEMA_NAME", "DEFAULT_COLLATION_NAME"}, rows, true
-	case strings.HasPrefix(q, "SELECT 1 FROM `"):
+	case strings.HasPrefix(q, "SELECT 1 FROM `"), strings.HasPrefix(q, "SELECT * FROM `"):
 	case strings.HasPrefix(q, "SHOW GLOBAL STATUS"):
 		return []string{"Variable_name", "Value"}, nil, true
 	case q == "XA RECOVER", strings.HasPrefix(q, "SHOW REPLICA"), strings.HasPrefix(q, "SHOW SLAVE"),

@@ -1,0 +1,196 @@
+package canal
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+
+	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/event"
+)
+
+// ask asks the server for its foreign keys.
+func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
+	var keys, gone []foreignKey
+	silent, err := s.silent(info)
+	// What the source of a replica has not logged has no events in the replica's binlog, which could log it. Events say
+	// whether it was logged, so that a server which logs all gives no doubt.
+	c.silent = (silent || c.elsewhere || err == nil && s.replicates(info.Flavor)) && !t.l.o.IgnoreCascades
+	if err == nil && c.silent {
+		if err = s.awaitTables(c.altered); err == nil {
+			keys, gone, err = c.present(t, s)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// Afterwards: what the answer knows stands before this place.
+	until, err := s.end(info.Flavor)
+	if err != nil {
+		return err
+	}
+	c.take(t, keys, gone, until)
+	c.due, c.altered, c.made, c.ofStatements = false, nil, nil, nil
+	return nil
+}
+
+// present returns the foreign keys that there are, and those that are gone again, though statements say that they have
+// made them.
+func (c *cascading) present(t *tables, s *session) (keys, gone []foreignKey, err error) {
+	if keys, err = s.foreignKeys(t.name); err != nil {
+		return nil, nil, err
+	}
+	gone = missing(c.made, keys)
+	hidden, err := s.hidden(slices.Concat(c.now, gone), keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	gone = slices.DeleteFunc(gone, func(k foreignKey) bool { return contains(hidden, &k) })
+	if keys = append(keys, hidden...); len(keys) > maxKeys {
+		keys = relevant(keys, t.wantsName)
+	}
+	return keys, gone, nil
+}
+
+// maxKeys is up to how many foreign keys those are known, too, that lead to no wanted table.
+const maxKeys = 5000
+
+// take takes an answer that knows all up to a place in the binlog, together with what is gone by then.
+func (c *cascading) take(t *tables, keys, gone []foreignKey, until binlogPos) {
+	was := slices.Concat(c.now, c.past)
+	c.unsaved = c.unsaved || !reflect.DeepEqual(c.now, keys)
+	c.now, c.past, c.until = keys, nil, until
+	c.remember(gone)
+	c.unsaved = c.unsaved || len(c.past) > 0
+	c.remember(was)
+	c.rebuild(t)
+}
+
+// remember has foreign keys count that there were before.
+func (c *cascading) remember(keys []foreignKey) {
+	of := map[ddl.Name][]foreignKey{}
+	for _, there := range [][]foreignKey{c.now, c.past} {
+		for _, k := range there {
+			of[k.Child] = append(of[k.Child], k)
+		}
+	}
+	for _, k := range keys {
+		if !contains(of[k.Child], &k) {
+			c.past, of[k.Child] = append(c.past, k), append(of[k.Child], k)
+		}
+	}
+}
+
+// contains reports whether a foreign key is one of several, as it is.
+func contains(keys []foreignKey, key *foreignKey) bool {
+	return slices.ContainsFunc(keys, func(k foreignKey) bool { return k.Child == key.Child && reflect.DeepEqual(k, *key) })
+}
+
+// passed forgets the foreign keys of the past, and reports whether that was something, once the stream is at the place
+// where the server was asked.
+func (c *cascading) passed(t *tables, at binlogPos) bool {
+	c.blind = c.blind && at.compare(c.until) < 0
+	if len(c.past) == 0 || at.compare(c.until) < 0 {
+		return false
+	}
+	c.past, c.unsaved = nil, true
+	c.rebuild(t)
+	return true
+}
+
+// rebuild makes what follows from the foreign keys.
+func (c *cascading) rebuild(t *tables) {
+	all := slices.Concat(c.now, c.past)
+	c.parents = parentsOf(all, t.wantsName)
+	c.named, c.schemas = map[ddl.Name]bool{}, map[ddl.Name]bool{}
+	for i := range all {
+		if c.parents[all[i].Parent] == nil {
+			continue
+		}
+		for _, n := range []ddl.Name{all[i].Parent, all[i].Child} {
+			c.named[n] = true
+			c.schemas[ddl.Name{Schema: n.Schema}] = true
+		}
+	}
+	c.of, c.lastTable = map[*event.Table]*lookout{}, nil
+}
+
+// relevant returns the foreign keys through which a change of a row can reach a wanted table.
+func relevant(keys []foreignKey, wanted func(ddl.Name) bool) []foreignKey {
+	parents := parentsOf(keys, wanted)
+	return slices.DeleteFunc(keys, func(k foreignKey) bool { return parents[k.Parent] == nil })
+}
+
+// follow takes note of a statement: the server must be asked again if foreign keys that matter may have come or gone
+// with it.
+func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
+	if st.Verb != ddl.DDL && !st.Unclear {
+		return
+	}
+	c.due, c.ofStatements = c.due || st.Unclear, nil
+	for i := range st.Actions {
+		a := &st.Actions[i]
+		if a.Op == ddl.OpWrite {
+			continue
+		}
+		c.apply(a)
+		var made []foreignKey
+		for _, parent := range a.ForeignKeys.Parents {
+			made = append(made, goneKey(a.Table, t.name(parent)))
+		}
+		if !c.concerns(t, a, sql) {
+			c.note(made)
+			continue
+		}
+		c.due, c.made = true, append(c.made, made...)
+		switch a.Op {
+		case ddl.OpCreate, ddl.OpAlter:
+			c.altered = append(c.altered, a.Table)
+		case ddl.OpRename:
+			c.altered = append(c.altered, a.To)
+		case ddl.OpDrop, ddl.OpDropSchema:
+			for n := range c.named {
+				if n == a.Table || n.Schema == a.Table.Schema && a.Table.Table == "" {
+					c.altered = append(c.altered, n)
+				}
+			}
+		}
+	}
+}
+
+// concerns reports whether what a statement does to a table may make, change or remove a foreign key that matters: it
+// has one already, or is wanted and gets one, perhaps with its name. What is between a wanted table and others matters
+// once the wanted one refers to it.
+func (c *cascading) concerns(t *tables, a *ddl.Action, sql []byte) bool {
+	switch {
+	case a.Table.Table == "":
+		return c.schemas[a.Table]
+	case c.named[a.Table], c.named[a.To]:
+		return true
+	case a.Op == ddl.OpRename:
+		return t.wantsName(a.To)
+	}
+	return t.wantsName(a.Table) && bytes.Contains(bytes.ToLower(sql), []byte("references"))
+}
+
+// askKeys asks for the foreign keys, if that is due.
+func (l *loop) askKeys() error {
+	if !l.tables.cascading.due {
+		return nil
+	}
+	return l.tables.ask(l.ctx, func(s *session, h *history) error {
+		return l.tables.cascading.ask(l.tables, s, h.info)
+	})
+}
+
+// fromElsewhere takes note of a transaction that another server has made: the one that is read has become a replica
+// since it was asked, or was one when it wrote this. From here on foreign keys matter.
+func (l *loop) fromElsewhere(id uint32) error {
+	c := &l.tables.cascading
+	if id == l.serverID || l.serverID == 0 || c.silent || c.elsewhere || l.o.IgnoreCascades {
+		return nil
+	}
+	c.elsewhere, c.due, c.blind = true, true, true
+	l.dec.Forget()
+	return l.askKeys()
+}
