@@ -5,12 +5,22 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+)
+
+const (
+	// lockWait is for how many seconds a table that is being altered is waited for, and lockAgain for how many once more:
+	// nothing is read meanwhile.
+	lockWait  = 10
+	lockAgain = 1
+	// heldFor is how long after that it is looked at once more.
+	heldFor = 30 * time.Second
 )
 
 // cascading knows which row changes have the server change rows of wanted tables without row events: foreign keys do
@@ -35,6 +45,10 @@ type cascading struct {
 	due     bool
 	altered []ddl.Name
 	made    []foreignKey
+	// held: a table of altered is locked, so that the answer may be of before the statement. Nothing of the past is
+	// forgotten until the server is asked again, which it is from again on.
+	held  bool
+	again time.Time
 	// unsaved: what is saved with the position is out of date.
 	unsaved bool
 	// ofStatements are tables, as parents, on a server that is not silent, once a statement has asked for them: what such
@@ -95,8 +109,9 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	silent, err := s.silent(info)
 	// What the source of a replica has not logged has no events in the replica's binlog, which could log it.
 	c.silent = (silent || err == nil && s.replicates(info.Flavor)) && !t.l.o.IgnoreCascades
+	held := false
 	if err == nil && c.silent {
-		if err = s.awaitTables(c.altered); err == nil {
+		if held, err = s.awaitTables(c.altered, c.patience()); err == nil {
 			keys, err = s.foreignKeys(t.name)
 			keys = append(keys, missing(c.made, keys)...)
 		}
@@ -110,8 +125,24 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 		return err
 	}
 	c.take(t, relevant(keys, t.wantsName), until)
-	c.due, c.altered, c.made, c.ofStatements = false, nil, nil, nil
+	c.due, c.ofStatements = false, nil
+	if held && !c.held {
+		t.l.o.Logger.Warn("a table is locked that a statement has altered or dropped: those foreign keys count that there were, "+
+			"until the server can be asked which there are now", "source", t.l.o.Source)
+	}
+	if c.held = held; !held {
+		c.altered, c.made = nil, nil
+	}
+	c.again = time.Now().Add(heldFor)
 	return nil
+}
+
+// patience is for how many seconds a table is waited for that has been altered.
+func (c *cascading) patience() int {
+	if c.held {
+		return lockAgain
+	}
+	return lockWait
 }
 
 // take takes an answer that knows all up to a place in the binlog, together with what is gone by then.
@@ -139,6 +170,9 @@ func (c *cascading) remember(keys []foreignKey) {
 // passed forgets the foreign keys of the past, and reports whether that was something, once the stream is at the place
 // where the server was asked.
 func (c *cascading) passed(t *tables, at binlogPos) bool {
+	if c.held {
+		return false
+	}
 	c.blind = c.blind && at.compare(c.until) < 0
 	if len(c.past) == 0 || at.compare(c.until) < 0 {
 		return false
@@ -166,7 +200,7 @@ func (c *cascading) rebuild(t *tables) {
 // deny finds out which parents we may not read, so that their definitions are not asked for any more, and reports
 // whether there are some.
 func (c *cascading) deny(t *tables, s *session) bool {
-	if s.waitBriefly() != nil {
+	if s.waitFor(lockWait) != nil {
 		return false
 	}
 	for n := range c.parents {
@@ -198,18 +232,33 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 		c.due = true
 		switch a.Op {
 		case ddl.OpCreate, ddl.OpAlter:
-			c.altered = append(c.altered, a.Table)
+			c.alters(a.Table)
 			for _, parent := range a.ForeignKeys.Parents {
-				c.made = append(c.made, goneKey(a.Table, t.name(parent)))
+				c.makes(goneKey(a.Table, t.name(parent)))
 			}
 		case ddl.OpRename:
-			c.altered = append(c.altered, a.To)
+			c.alters(a.To)
+			c.makes(c.renamed(a.Table, a.To)...)
 		case ddl.OpDrop, ddl.OpDropSchema:
 			for n := range c.named {
 				if n == a.Table || n.Schema == a.Table.Schema && a.Table.Table == "" {
-					c.altered = append(c.altered, n)
+					c.alters(n)
 				}
 			}
+		}
+	}
+}
+
+func (c *cascading) alters(n ddl.Name) {
+	if !slices.Contains(c.altered, n) {
+		c.altered = append(c.altered, n)
+	}
+}
+
+func (c *cascading) makes(keys ...foreignKey) {
+	for _, k := range keys {
+		if len(missing([]foreignKey{k}, c.made)) > 0 {
+			c.made = append(c.made, k)
 		}
 	}
 }
@@ -390,4 +439,16 @@ func (l *loop) askKeys() error {
 	return l.tables.ask(l.ctx, func(s *session, h *history) error {
 		return l.tables.cascading.ask(l.tables, s, h.info)
 	})
+}
+
+// askKeysAgain asks, between transactions, for what could not be asked for while a table was locked, once it is time.
+func (l *loop) askKeysAgain() error {
+	c := &l.tables.cascading
+	if !c.held || l.tx.open || time.Now().Before(c.again) {
+		return nil
+	}
+	c.due = true
+	err := l.askKeys()
+	l.dec.Forget() // what is looked at in rows is another by now
+	return err
 }
