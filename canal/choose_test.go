@@ -243,8 +243,10 @@ func TestTheStreamFollowsAFailover(t *testing.T) {
 			t.Errorf("questions go to %s", at)
 		}
 		info, err := Probe(t.Context(), o)
-		if err != nil || r.marks[len(r.marks)-1].Server != info.Server {
-			t.Errorf("the marks are of %s, the questions answered by %+v, %v", r.marks[len(r.marks)-1].Server, info, err)
+		var of string
+		r.ask(func() bool { of = r.marks[len(r.marks)-1].Server; return true })
+		if err != nil || of != info.Server {
+			t.Errorf("the marks are of %s, the questions answered by %+v, %v", of, info, err)
 		}
 
 		testbed.Must(t, p.first.Start(t.Context()))
