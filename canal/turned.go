@@ -12,7 +12,7 @@ const (
 	turnedAfter = 2
 	// turnedBack is after how many looks in a row that lead to the server that is read what it lacks of another one is not
 	// waited for any more.
-	turnedBack = 6
+	turnedBack = 12
 	// unheardAfter is how many looks in a row must fail before nobody knows any more where the address leads.
 	unheardAfter = 3
 	// maxTurned is of how many other servers it is remembered what they had: more than an address leads to.
@@ -82,7 +82,7 @@ func (w *turned) found(ctx context.Context, address string, info *SourceInfo, er
 	if w.fails++; w.fails < unheardAfter {
 		return nil
 	}
-	if w.fails == unheardAfter {
+	if w.fails == unheardAfter && w.n.connected.Load() {
 		w.o.Logger.Warn("no new connection to the source comes about, so another server may have taken the place of the one "+
 			"that is read", "source", w.o.Source, "address", address, "error", words(err))
 	}
@@ -141,6 +141,9 @@ func (w *turned) lacking(read string) (server string) {
 // something. If that stays so, what was cached from the other one is in doubt. It fails only with ctx.
 func (w *turned) leadsBack(ctx context.Context, address, read, other string) error {
 	w.vis.setApart(read, address)
+	if _, _, behind := w.vis.lacks(); behind { // it may come down the stream yet
+		return nil
+	}
 	if w.back++; w.back < turnedBack {
 		return nil
 	}

@@ -123,12 +123,20 @@ func TestAnAddressThatLeadsBackIsInDoubt(t *testing.T) {
 		t.Run(fmt.Sprintf("what is written there is lost: %t", lost), func(t *testing.T) {
 			w, doubts := watching(t, first, second)
 			w.turned.Canal = w.Canal
-			w.vis.before = set(first + ":1-9")
+			w.vis.before, w.vis.readEpoch = set(first+":1-9"), 1
 			look := func(server string, executed string) {
 				t.Helper()
 				testbed.Must(t, w.turned.judge(t.Context(), "at", &SourceInfo{Server: server, GTID: true, Executed: set(executed)}))
 			}
 			look(second, first+":1-9,"+second+":1")
+			w.vis.unread = &answer{gtids: set(first + ":1-10")} // what it has itself was not read
+			for range 2 * turnedBack {
+				look(first, first+":1-10")
+			}
+			if w.vis.writtenApart() == "" || len(doubts.List()) != 0 {
+				t.Fatalf("while there is more to read: %q is apart, in doubt %+v", w.vis.writtenApart(), doubts.List())
+			}
+			w.vis.unread = nil
 			for i := range turnedBack {
 				look(first, first+":1-9")
 				if last := i == turnedBack-1; (w.vis.writtenApart() != "") != !last || (len(doubts.List()) > 0) != last {
