@@ -238,7 +238,13 @@ func TestALookThatFailsSaysNothing(t *testing.T) {
 		err     error
 		unheard string
 	}{
-		{failed, ""}, {failed, ""}, {nil, ""}, {failed, ""}, {failed, ""}, {failed, "refused"}, {failed, "refused"},
+		{failed, ""},
+		{failed, ""},
+		{nil, ""},
+		{failed, ""},
+		{failed, ""},
+		{failed, "refused"},
+		{failed, "refused"},
 		{nil, ""},
 	} {
 		testbed.Must(t, w.turned.found(t.Context(), "at", &SourceInfo{Server: "at", GTID: true}, look.err))
