@@ -173,6 +173,9 @@ func (s *Status) byAge() (State, string) {
 	case s.Source != nil && s.Source.Apart != "": // as of when that is, nobody knows
 		return Behind, fmt.Sprintf("what is written on %s does not come to %s, which is read; the alarm of the source says what "+
 			"to do", s.Source.Apart, s.Source.Address)
+	case s.Source != nil && s.Source.Unheard != "": // nor which server that is by now
+		return Behind, fmt.Sprintf("no new connection to the source %s comes about (%s), so another server may have taken the "+
+			"place of the one that is read: let freshet connect", s.Source.Address, s.Source.Unheard)
 	case s.FreshAsOf.IsZero() && moving != "":
 		return Starting, "reading what was committed while freshet was away: " + moving
 	case s.FreshAsOf.IsZero():

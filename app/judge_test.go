@@ -106,6 +106,12 @@ func TestTheStateIsAWordAndASentence(t *testing.T) {
 				"the address db-1:3306 leads to another server than the one that is read",
 			},
 			{
+				"no new connection to the source", func(s *Status) {
+					s.Source = &SourceStatus{Address: "db-1:3306", Connected: true, Unheard: "i/o timeout"}
+				}, "", Behind,
+				"no new connection to the source db-1:3306 comes about (i/o timeout)",
+			},
+			{
 				"another server takes writes at the start", func(s *Status) {
 					s.Source, s.FreshAsOf = &SourceStatus{Address: "db-1:3306", Connected: true, Apart: "db-2:3306"}, time.Time{}
 				}, "", Behind,

@@ -295,7 +295,7 @@ func (r *reading) status(s *Status) {
 	s.Source = &SourceStatus{
 		Name: r.config.Source.Name, Address: r.servers.Current(), Flavor: current.Flavor, Server: source.Server,
 		Connected: source.Connected, Position: written(source.File, source.Pos),
-		Apart: source.Apart, FillFrom: source.Fills,
+		Apart: source.Apart, Unheard: source.Unheard, FillFrom: source.Fills,
 	}
 	s.Checkpoint = &CheckpointStatus{
 		Position: durable.String(), File: written(durable.File, durable.Pos), Epoch: durable.Epoch, Term: r.saved.Term(),

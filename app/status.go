@@ -158,6 +158,9 @@ type SourceStatus struct {
 	// Apart is the address of another server of the source on which is written what does not come to this one, so that
 	// keys of it stay stale; "": none is known.
 	Apart string `json:"apart,omitempty"`
+	// Unheard is why no new connection to the source has come about for some time, so that another server may have taken
+	// its place unnoticed; "": one has.
+	Unheard string `json:"unheard,omitempty"`
 	// FillFrom are the servers that the application fills its cache from, where that is not the source alone.
 	FillFrom []canal.FillServer `json:"fill_from,omitempty"`
 }

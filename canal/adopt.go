@@ -65,6 +65,9 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if l.apart != "" {
 		l.vis.setApart(l.server, l.apart)
 	}
+	if err := l.askLogged(s); err != nil {
+		return err
+	}
 	if err := l.aim(s, info); err != nil {
 		return err
 	}
@@ -73,6 +76,18 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 		l.Canal.reading <- newHeart(l.Canal, &p, info)
 	}
 	return nil
+}
+
+// askLogged asks MariaDB what its binlog has, where it matters which server an address leads to.
+func (l *loop) askLogged(s *session) error {
+	if l.flavor != event.MariaDB || l.o.Follow || l.o.Servers.several() {
+		return nil
+	}
+	logged, err := s.binlogState()
+	if err == nil {
+		l.vis.setLogged(logged)
+	}
+	return err
 }
 
 // checkForeign returns a [*ForeignError] if another server answers and has another database, once that is a doubt.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
@@ -16,8 +17,9 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 	// What the source of a replica has not logged has no events in the replica's binlog, which could log it. Events say
 	// whether it was logged, so that a server which logs all gives no doubt.
 	c.silent = (silent || c.elsewhere || err == nil && s.replicates(info.Flavor)) && !t.l.o.IgnoreCascades
+	held := false
 	if err == nil && c.silent {
-		if err = s.awaitTables(c.altered); err == nil {
+		if held, err = s.awaitTables(c.altered, c.patience()); err == nil {
 			keys, gone, err = c.present(t, s)
 		}
 	}
@@ -30,8 +32,24 @@ func (c *cascading) ask(t *tables, s *session, info *SourceInfo) error {
 		return err
 	}
 	c.take(t, keys, gone, until)
-	c.due, c.altered, c.made, c.ofStatements = false, nil, nil, nil
+	c.due, c.ofStatements = false, nil
+	if held && !c.held {
+		t.l.o.Logger.Warn("a table is locked that a statement has altered or dropped: those foreign keys count that there were, "+
+			"until the server can be asked which there are now", "source", t.l.o.Source)
+	}
+	if c.held = held; !held {
+		c.altered, c.made = nil, nil
+	}
+	c.again = time.Now().Add(heldFor)
 	return nil
+}
+
+// patience is for how many seconds a table is waited for that has been altered.
+func (c *cascading) patience() int {
+	if c.held {
+		return lockAgain
+	}
+	return lockWait
 }
 
 // present returns the foreign keys that there are, and those that are gone again, though statements say that they have
@@ -89,6 +107,9 @@ func contains(keys []foreignKey, key *foreignKey) bool {
 // passed forgets the foreign keys of the past, and reports whether that was something, once the stream is at the place
 // where the server was asked.
 func (c *cascading) passed(t *tables, at binlogPos) bool {
+	if c.held {
+		return false
+	}
 	c.blind = c.blind && at.compare(c.until) < 0
 	if len(c.past) == 0 || at.compare(c.until) < 0 {
 		return false
@@ -133,8 +154,11 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 		if a.Op == ddl.OpWrite {
 			continue
 		}
-		c.apply(a)
 		var made []foreignKey
+		if a.Op == ddl.OpRename {
+			made = c.renamed(a.Table, a.To)
+		}
+		c.apply(a)
 		for _, parent := range a.ForeignKeys.Parents {
 			made = append(made, goneKey(a.Table, t.name(parent)))
 		}
@@ -142,18 +166,33 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 			c.note(made)
 			continue
 		}
-		c.due, c.made = true, append(c.made, made...)
+		c.due = true
+		c.makes(made...)
 		switch a.Op {
 		case ddl.OpCreate, ddl.OpAlter:
-			c.altered = append(c.altered, a.Table)
+			c.alters(a.Table)
 		case ddl.OpRename:
-			c.altered = append(c.altered, a.To)
+			c.alters(a.To)
 		case ddl.OpDrop, ddl.OpDropSchema:
 			for n := range c.named {
 				if n == a.Table || n.Schema == a.Table.Schema && a.Table.Table == "" {
-					c.altered = append(c.altered, n)
+					c.alters(n)
 				}
 			}
+		}
+	}
+}
+
+func (c *cascading) alters(n ddl.Name) {
+	if !slices.Contains(c.altered, n) {
+		c.altered = append(c.altered, n)
+	}
+}
+
+func (c *cascading) makes(keys ...foreignKey) {
+	for _, k := range keys {
+		if len(missing([]foreignKey{k}, c.made)) > 0 {
+			c.made = append(c.made, k)
 		}
 	}
 }
@@ -193,4 +232,16 @@ func (l *loop) fromElsewhere(id uint32) error {
 	c.elsewhere, c.due, c.blind = true, true, true
 	l.dec.Forget()
 	return l.askKeys()
+}
+
+// askKeysAgain asks, between transactions, for what could not be asked for while a table was locked, once it is time.
+func (l *loop) askKeysAgain() error {
+	c := &l.tables.cascading
+	if !c.held || l.tx.open || time.Now().Before(c.again) {
+		return nil
+	}
+	c.due = true
+	err := l.askKeys()
+	l.dec.Forget() // what is looked at in rows is another by now
+	return err
 }

@@ -80,6 +80,8 @@ type Stats struct {
 	// Apart is the address of another server of the source on which is written what does not come to this one; "": none
 	// is known.
 	Apart string `json:"apart,omitempty"`
+	// Unheard is why no new connection to the source has come about for some time; "": one has.
+	Unheard string `json:"unheard,omitempty"`
 	// Unconfirmed counts batches that the source, or a fill server, has not yet said to be visible.
 	Unconfirmed int `json:"unconfirmed"`
 	// Fills are the servers that the application fills its cache from (source.fill_from), in the order in which they were
@@ -98,7 +100,7 @@ func (c *Canal) Stats() Stats {
 	}
 	c.vis.mu.Lock()
 	s.Server, s.Epoch = c.vis.server, c.vis.epoch
-	s.Apart = c.vis.apart
+	s.Apart, s.Unheard = c.vis.apart, c.vis.unheard
 	s.File, s.Pos, s.Unconfirmed = c.vis.read.file, c.vis.read.pos, len(c.vis.queue)
 	for _, f := range c.vis.fills {
 		s.Fills = append(s.Fills, f.stats(c.vis.seen))

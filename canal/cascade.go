@@ -3,12 +3,22 @@ package canal
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+)
+
+const (
+	// lockWait is for how many seconds a table that is being altered is waited for, and lockAgain for how many once more:
+	// nothing is read meanwhile.
+	lockWait  = 10
+	lockAgain = 1
+	// heldFor is how long after that it is looked at once more.
+	heldFor = 30 * time.Second
 )
 
 // cascading knows which row changes have the server change rows of wanted tables without row events: foreign keys do
@@ -38,6 +48,10 @@ type cascading struct {
 	made    []foreignKey
 	// unlisted are wanted tables that we may not read, and that the present connection has given a doubt about.
 	unlisted map[ddl.Name]bool
+	// held: a table of altered is locked, so that the answer may be of before the statement. Nothing of the past is
+	// forgotten until the server is asked again, which it is from again on.
+	held  bool
+	again time.Time
 	// unsaved: what is saved with the position is out of date.
 	unsaved bool
 	// ofStatements are tables, as parents, on a server that is not silent, once a statement has asked for them: what such

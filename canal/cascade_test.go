@@ -279,6 +279,84 @@ func TestAForeignKeyOfATableThatIsBeingDroppedIsNotKept(t *testing.T) {
 	}
 }
 
+// TestATableThatIsLockedHoldsUpNoOther locks a table that was dropped and made again, as mysqldump does for as long as
+// it takes to fill it.
+func TestATableThatIsLockedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for _, k := range silentServers[1:3] {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, k.start(t, k.args...), family...)
+			r := readFamily(t, d, newRecorder())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			c, err := d.DB().Conn(t.Context())
+			testbed.Must(t, err)
+			defer c.Close()
+			dump := func(statements ...string) {
+				t.Helper()
+				for _, s := range statements {
+					_, err := c.ExecContext(t.Context(), strings.ReplaceAll(s, "DB", d.name))
+					testbed.Must(t, err)
+				}
+			}
+			dump("drop table DB.wgrand", "create table DB.wgrand (id int primary key, c int, "+
+				"constraint grand foreign key (c) references DB.mid (id) on delete set null)", "lock tables DB.wgrand write")
+			d.exec("insert into DB.alone values (1,1)")
+			if got := r.doubted(); got != "" { // waits for another table
+				t.Errorf("in doubt: %q", got)
+			}
+			if n := r.connects(); n != 1 {
+				t.Errorf("%d connections, want the one that it began with", n)
+			}
+			dump("unlock tables")
+			d.exec(filled(1)[0], filled(1)[1], filled(1)[3], "insert into DB.wgrand values (1,1)",
+				"delete from DB.mid where id=1")
+			if got := r.doubted(); got != "wfar wgrand" {
+				t.Errorf("in doubt after a row of the new parent was deleted: %q", got)
+			}
+			testbed.Eventually(t, patience, "the foreign key of before is forgotten", func() bool {
+				d.exec("insert into DB.wchild values (2,1,0)", "delete from DB.wchild where id=2")
+				return r.doubted() == ""
+			})
+			d.exec(filled(3)[0], filled(3)[3], "delete from DB.mid where id=3")
+			if got := r.doubted(); got != "wfar wgrand" {
+				t.Errorf("in doubt once the server was asked again: %q", got)
+			}
+		})
+	}
+}
+
+// TestAForeignKeyThatIsBeingMadeForLongCounts holds the statement that makes a foreign key for longer than is waited
+// for.
+func TestAForeignKeyThatIsBeingMadeForLongCounts(t *testing.T) {
+	t.Parallel()
+	for _, k := range silentServers[1:3] {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, k.start(t, k.args...), couple("")...)
+			r := readFamily(t, d, newRecorder())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			testbed.Must(t, d.HoldCommits(t.Context(), time.Hour))
+			held := make(chan error, 2)
+			for i, statement := range []string{
+				"alter table DB.wc add constraint c foreign key (p) references DB.p (id) on delete cascade",
+				"insert into DB.wsync values ()",
+			} {
+				var commits int
+				r.ask(func() bool { commits = r.commits; return true })
+				go func() { held <- d.ExecContext(context.Background(), strings.ReplaceAll(statement, "DB", d.name)) }()
+				r.await(t, fmt.Sprintf("statement %d", i), func() bool { return r.commits > commits })
+			}
+			testbed.Must(t, d.ReleaseCommits(t.Context()))
+			for range 2 {
+				testbed.Must(t, <-held)
+			}
+			d.exec("delete from DB.p where id=1")
+			r.wantDoubted("after a row of the new parent was deleted", "wc")
+		})
+	}
+}
+
 // TestAForeignKeyIsAskedForWithEachTableThatStatementsChange holds the statement that makes a foreign key, so that it
 // stands in the binlog and is not there yet, while another statement has the server be asked.
 func TestAForeignKeyIsAskedForWithEachTableThatStatementsChange(t *testing.T) {

@@ -79,7 +79,7 @@ func (l *loop) settle() error {
 	}
 	if l.handed {
 		l.handed = false
-		if err := l.tables.look(end); err != nil {
+		if err := errors.Join(l.tables.look(end), l.askKeysAgain()); err != nil {
 			return err
 		}
 		if err := l.tables.regain(); err != nil {

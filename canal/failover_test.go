@@ -250,27 +250,32 @@ func TestAServerThatLacksNothingIsReadOnWhereverTheAddressLeads(t *testing.T) {
 	cut := context.CancelFunc(func() { cuts++ })
 	c := &Canal{o: Options{Logger: quietLogger(t)}, vis: newVisibility(0, 0)}
 	c.cut.Store(&cut)
-	c.vis.server, c.vis.before = "first", set(uuid+"1-9")
+	c.n.connected.Store(true)
+	c.vis.server = "first"
 	w := &turned{Canal: c}
 	for i, look := range []struct {
-		server, has, apart string
-		cuts               int
+		server, has, read, apart string
+		cuts                     int
 	}{
-		{"second", "1-9", "", 0},
-		{"second", "1-9", "", 0},
-		{"second", "1-10", "", 0}, // it may be on its way
-		{"first", "1-10", "", 0},
-		{"second", "1-11", "", 0},
-		{"second", "1-12", "at", 0},
-		{"first", "1-12", "", 0},
-		{"second", "1-12", "", 0},
-		{"third", "1-13", "", 0},
-		{"third", "1-13", "at", 0},
-		{"third", "1-14", "at", 1},
-		{"third", "1-14", "at", 1},
-		{"third", "1-14", "at", 2}, // it could not be read then
+		{"second", "1-9", "1-9", "", 0},
+		{"second", "1-10", "1-9", "", 0}, // it may be on its way
+		{"first", "1-10", "1-10", "", 0},
+		{"second", "1-11", "1-10", "", 0},
+		{"second", "1-12", "1-11", "", 0}, // a little more each time, as of a replica that lags
+		{"second", "1-12", "1-11", "at", 0},
+		{"first", "1-12", "1-12", "", 0},
+		{"second", "1-13", "1-12", "", 0},
+		{"first", "1-14", "1-12", "at", 0}, // while the name moves, it leads to either by turns
+		{"second", "1-14", "1-12", "at", 0},
+		{"first", "1-14", "1-12", "at", 0},
+		{"second", "1-15", "1-12", "at", 1},
+		{"second", "1-15", "1-12", "at", 1},
+		{"third", "1-15", "1-12", "at", 2}, // it could not be read then
+		{"third", "1-15", "1-15", "", 2},
 	} {
-		w.judge("at", &SourceInfo{Server: look.server, GTID: true, Executed: set(uuid + look.has)})
+		c.vis.before = set(uuid + look.read)
+		info := &SourceInfo{Server: look.server, GTID: true, Executed: set(uuid + look.has)}
+		testbed.Must(t, w.judge(t.Context(), "at", info))
 		if got := c.vis.writtenApart(); got != look.apart || cuts != look.cuts {
 			t.Errorf("look %d: %q is apart, want %q; the dump was ended %d times", i, got, look.apart, cuts)
 		}

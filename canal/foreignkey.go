@@ -60,27 +60,34 @@ func atLeast(version string, major, minor int) bool {
 	return err == nil && err2 == nil && (x > major || x == major && y >= minor)
 }
 
-// awaitTables waits until no statement is under way that alters or drops one of the tables. The servers write it into
-// the binlog before they give up the table, so the stream may be ahead of what they say. Tables that we may not read,
-// or that are gone, are not waited for.
-func (s *session) awaitTables(names []ddl.Name) error {
+// awaitTables waits until no statement is under way that alters or drops one of the tables, and reports whether one may
+// still be. The servers write it into the binlog before they give up the table, so the stream may be ahead of what they
+// say. A table may be locked for hours, though, and by others than such a statement (LOCK TABLES): it is waited for so
+// many seconds. Tables that we may not read, or that are gone, are not waited for.
+func (s *session) awaitTables(names []ddl.Name, seconds int) (held bool, err error) {
 	if len(names) == 0 {
-		return nil
+		return false, nil
 	}
-	if err := s.waitBriefly(); err != nil {
-		return err
+	if err := s.waitFor(seconds); err != nil {
+		return false, err
 	}
 	for _, n := range names {
 		err := s.touch(n)
-		if e, refused := retry.ServerError(err); err != nil && (!refused || e.Code == errLockWait) {
-			return err
+		e, refused := retry.ServerError(err)
+		if err != nil && !refused {
+			return false, err
+		}
+		if err != nil && e.Code == errLockWait {
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }
 
-// waitBriefly bounds the waits for tables that are being altered.
-func (s *session) waitBriefly() error { return s.exec("SET SESSION lock_wait_timeout = 10") }
+// waitFor bounds the waits for tables that are being altered.
+func (s *session) waitFor(seconds int) error {
+	return s.exec("SET SESSION lock_wait_timeout = " + strconv.Itoa(seconds))
+}
 
 // touch reads nothing of a table, for which it waits until nobody alters it.
 func (s *session) touch(n ddl.Name) error {

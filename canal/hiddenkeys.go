@@ -51,7 +51,7 @@ func (k *foreignKey) keyName() keyName {
 
 // denied reports whether we may not read a table, or not all of its columns, be it there or not.
 func (s *session) denied(n ddl.Name) (bool, error) {
-	err := s.waitBriefly()
+	err := s.waitFor(lockWait)
 	if err == nil {
 		err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
 	}

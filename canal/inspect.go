@@ -93,7 +93,7 @@ func (s *session) cascades(o *Options, out *Schema) error {
 	}
 	keys, err := s.foreignKeys(t.name)
 	if err == nil {
-		err = s.waitBriefly()
+		err = s.waitFor(lockWait)
 	}
 	if err != nil {
 		return err

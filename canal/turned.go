@@ -7,18 +7,29 @@ import (
 	"github.com/freshet/freshet/event"
 )
 
-// turnedAfter is at how many looks in a row something must lack of the server that an address leads to, before that is
-// read.
-const turnedAfter = 2
+const (
+	// turnedAfter is at how many looks something must lack of the server that an address leads to, before that is read.
+	turnedAfter = 2
+	// turnedBack is after how many looks in a row that lead to the server that is read what it lacks of another one is not
+	// waited for any more.
+	turnedBack = 12
+	// unheardAfter is how many looks in a row must fail before nobody knows any more where the address leads.
+	unheardAfter = 3
+	// maxTurned is of how many other servers it is remembered what they had: more than an address leads to.
+	maxTurned = 16
+)
 
 // turned knows whether the address that is read leads to another server by now, as a name or a virtual IP does after a
 // failover. The server before may still answer on the connections that there are, and would be read forever. Where all
-// that is written on the other one comes to it, as it does to one replica of several, it is read on.
+// that is written on the other one comes to it, as it does to one replica of several, it is read on. While a name
+// moves, it may lead to either of them by turns.
 type turned struct {
 	*Canal
-	to    string        // the other server
-	had   event.GTIDSet // what that had at the look before
-	looks int           // in a row, at which the stream lacked something of that
+	to    string                   // the server of the last look
+	had   map[string]event.GTIDSet // what other servers had at a look that led to them, and had not come down the stream yet
+	looks int                      // that led to another server of which the stream lacked something
+	back  int                      // looks in a row since then that led to the one that is read
+	fails int                      // looks in a row that failed
 }
 
 // watchAddress looks at the one address until ctx ends.
@@ -31,49 +42,146 @@ func (c *Canal) watchAddress(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			w.look(ctx)
+			if w.look(ctx) != nil {
+				return // only ctx can stop what it does
+			}
 		}
 	}
 }
 
-// look finds out where a new connection leads to. One that fails says nothing.
-func (w *turned) look(ctx context.Context) {
-	address, o := w.o.Servers.Current(), w.o
+// look finds out where a new connection leads to. It fails only with ctx.
+func (w *turned) look(ctx context.Context) error {
+	address := w.o.Servers.Current()
+	info, err := w.ask(ctx, address)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return w.found(ctx, address, info, err)
+}
+
+// ask asks the server that an address leads to who it is.
+func (w *turned) ask(ctx context.Context, address string) (*SourceInfo, error) {
+	o := w.o
 	o.briefly = true
 	s, err := o.connectTo(ctx, address, lookTimeout)
 	if err != nil {
-		return
+		return nil, err
 	}
 	defer s.quit()
-	if info, err := o.identify(s); err == nil {
-		w.judge(address, info)
-	}
+	return o.identify(s)
 }
 
-// judge takes note of the server that the address leads to.
-func (w *turned) judge(address string, info *SourceInfo) {
-	read, _ := w.vis.stream()
-	lacks := false
-	if info.Server != read && info.Server == w.to {
-		rest := w.vis.target()
-		rest = w.had.Subtract(&rest)
-		lacks = !info.GTID || !rest.IsEmpty() // without GTIDs nobody knows
+// found takes note of what a look has found. One that fails says nothing; but after several, the server that is read
+// may have been replaced, and nobody would know. It fails only with ctx.
+func (w *turned) found(ctx context.Context, address string, info *SourceInfo, err error) error {
+	if err == nil {
+		w.fails = 0
+		w.vis.setUnheard("")
+		return w.judge(ctx, address, info)
 	}
-	w.to, w.had = info.Server, info.Executed
-	if !lacks {
-		if w.looks > 0 {
+	if w.fails++; w.fails < unheardAfter {
+		return nil
+	}
+	if w.fails == unheardAfter && w.n.connected.Load() {
+		w.o.Logger.Warn("no new connection to the source comes about, so another server may have taken the place of the one "+
+			"that is read", "source", w.o.Source, "address", address, "error", words(err))
+	}
+	w.vis.setUnheard(words(err))
+	return nil
+}
+
+// judge takes note of the server that the address leads to. It fails only with ctx.
+func (w *turned) judge(ctx context.Context, address string, info *SourceInfo) error {
+	read, _ := w.vis.stream()
+	lacking := w.lacking(read)
+	unknown := !info.GTID && info.Server != read && info.Server == w.to // without GTIDs nobody knows
+	if w.to = info.Server; info.Server != read && len(w.had) < maxTurned {
+		w.had[info.Server] = info.Executed
+	}
+	switch {
+	case lacking == "" && !unknown:
+		if w.looks+w.back > 0 {
 			w.vis.setApart(read, "")
 		}
-		w.looks = 0
-		return
+		w.looks, w.back = 0, 0
+		return nil
+	case info.Server == read:
+		return w.leadsBack(ctx, address, read, lacking)
 	}
+	w.back = 0
 	w.vis.setApart(read, address)
-	if w.looks++; w.looks%turnedAfter != 0 {
-		return
+	w.looks++
+	if w.looks%turnedAfter != 0 || !w.n.connected.Load() { // a dump that is being begun may take longer than looks do
+		return nil
 	}
 	w.o.Logger.Warn("the address leads to another server than the one that is read, which lacks what is written there: that "+
 		"is read from now on", "source", w.o.Source, "address", address, "server", info.Server, "was", read)
 	if cut := w.cut.Load(); cut != nil {
 		(*cut)()
 	}
+	return nil
+}
+
+// lacking returns another server of which something has not come down the stream; "": there is none.
+func (w *turned) lacking(read string) (server string) {
+	if w.had == nil {
+		w.had = map[string]event.GTIDSet{}
+	}
+	for other, had := range w.had {
+		if other == read || !w.vis.misses(&had) {
+			delete(w.had, other)
+		} else {
+			server = other
+		}
+	}
+	return server
+}
+
+// leadsBack takes note of a look that leads to the server that is read, after one has led to another of which it lacks
+// something. If that stays so, what was cached from the other one is in doubt. It fails only with ctx.
+func (w *turned) leadsBack(ctx context.Context, address, read, other string) error {
+	w.vis.setApart(read, address)
+	if _, _, behind := w.vis.lacks(); behind { // it may come down the stream yet
+		return nil
+	}
+	if w.back++; w.back < turnedBack {
+		return nil
+	}
+	err := w.doubtSplit(ctx, address, "the address "+address+" led to server "+other+" for a time, which has "+
+		"transactions that do not come to "+read+", to which it leads now, so keys of what was written there may be stale")
+	if err == nil {
+		clear(w.had)
+		w.looks, w.back = 0, 0
+		w.vis.setApart(read, "")
+	}
+	return err
+}
+
+// misses reports whether transactions that another server had have not come down the stream. MariaDB's numbers do not
+// say whose they are: a server that was promoted without the last ones gives the same numbers to others.
+func (v *visibility) misses(had *event.GTIDSet) (is bool) {
+	all := v.target()
+	if rest := had.Subtract(&all); !rest.IsEmpty() {
+		return true
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	had.Each(func(r event.GTIDRange) {
+		is = is || v.logged != nil && v.logged[origin{r.First.Domain, r.First.Server}] < r.Last
+	})
+	return is
+}
+
+// setLogged takes note of what the binlog of MariaDB has of each origin.
+func (v *visibility) setLogged(logged map[origin]uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.logged = logged
+}
+
+// setUnheard takes note of why no new connection to the source comes about; "": one does.
+func (v *visibility) setUnheard(why string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.unheard = why
 }

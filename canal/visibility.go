@@ -69,6 +69,12 @@ type visibility struct {
 	// apart is the address of another server on which is written what does not come down the stream, so that all that was
 	// read is not all; "": there is none.
 	apart string
+	// unheard is why no new connection to the source has come about for some time, so that another server may have taken
+	// its place; "": one has.
+	unheard string
+	// logged is what MariaDB's binlog had of each origin when the connection was made, and what was read since; nil on
+	// others, and where nobody asks for it.
+	logged map[origin]uint64
 	// news says that they have confirmed something since the last conclusion, at the time made.
 	news bool
 	made time.Time
@@ -89,7 +95,7 @@ func (v *visibility) begin(server string, epoch uint32) {
 	if v.server == server && v.epoch == epoch {
 		return
 	}
-	v.server, v.epoch, v.apart = server, epoch, ""
+	v.server, v.epoch, v.apart, v.unheard, v.logged = server, epoch, "", "", nil
 	v.answers, v.unread, v.seen = nil, nil, 0
 	for _, f := range v.fills {
 		f.reset()
@@ -224,6 +230,9 @@ func (v *visibility) handed(p binlogPos, epoch uint32, gtids []event.GTIDRange) 
 	v.read, v.readEpoch = p, epoch
 	for _, r := range gtids {
 		v.readGTIDs.AddRange(r)
+		if v.logged != nil {
+			v.logged[origin{r.First.Domain, r.First.Server}] = r.Last
+		}
 	}
 	if v.unread != nil && v.hasRead(v.unread) {
 		signal(v.wake)
@@ -333,7 +342,7 @@ func (v *visibility) judge() conclusion {
 	out := conclusion{version: v.confirmed, server: v.server, made: v.made, news: v.news}
 	v.news = false
 	if v.unread != nil && v.hasRead(v.unread) {
-		out.read, out.made = v.apart == "", v.unread.made
+		out.read, out.made = v.apart == "" && v.unheard == "", v.unread.made
 		v.unread = nil
 	}
 	return out

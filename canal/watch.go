@@ -70,24 +70,25 @@ func (w *watcher) judge(ctx context.Context, seen []candidate) error {
 	i := slices.IndexFunc(seen, func(c candidate) bool { return c.err == nil && c.info.Server == server })
 	if i < 0 {
 		w.left = 0
-		w.turn(seen)
-		return nil
+		return w.turn(ctx, seen)
 	}
 	w.turned = turned{}
+	w.vis.setUnheard("")
 	c := &seen[i]
 	w.leave(c, seen)
 	return w.apart(ctx, c, seen, split)
 }
 
 // turn looks whether the address that is read leads to another server. No address leads to the one that is read.
-func (w *watcher) turn(seen []candidate) {
+func (w *watcher) turn(ctx context.Context, seen []candidate) error {
 	at := w.o.Servers.Current()
 	w.turned.Canal = w.Canal
 	for i := range seen {
-		if c := &seen[i]; c.address == at && c.err == nil {
-			w.turned.judge(at, c.info)
+		if c := &seen[i]; c.address == at {
+			return w.turned.found(ctx, at, c.info, c.err)
 		}
 	}
+	return nil
 }
 
 // leave has another server chosen if the one that is read is left behind: it keeps its connection and says nothing.
@@ -96,7 +97,8 @@ func (w *watcher) leave(c *candidate, seen []candidate) {
 		w.left = 0
 		return
 	}
-	if w.left++; w.left > 1 { // the answers are not of one moment
+	w.left++
+	if w.left > 1 && w.n.connected.Load() { // the answers are not of one moment, and to begin a dump may take longer
 		w.o.Logger.Warn("the server that is read does not get what is written on another one: another is chosen",
 			"source", w.o.Source, "address", w.o.Servers.Current())
 		w.left = 0
