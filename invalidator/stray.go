@@ -189,8 +189,8 @@ func (s *partitionLoop) divide(u *unit, parts []int, n int) []*unit {
 	return units
 }
 
-// part makes a unit of some of another's keys, of which there are so many in all. They have been answered as those of the
-// other have: a unit without an answer would count as finished.
+// part makes a unit of some of another's keys, of which there are so many in all. They have been answered as those of
+// the other have: a unit without an answer would count as finished.
 func (s *partitionLoop) part(u *unit, idx []uint32, of int64) *unit {
 	part := &unit{
 		entry: u.entry, d: u.d, node: u.node, routed: u.routed, moved: u.moved, asks: u.asks, class: u.class,

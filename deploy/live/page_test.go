@@ -255,8 +255,8 @@ func TestThePageTellsTheStoryOfEachDoubt(t *testing.T) {
 	for _, kind := range logs {
 		t.Run(kind, func(t *testing.T) {
 			s := newShop(t)
-			s.source.Exec(t, "INSERT INTO shop.note WITH RECURSIVE n (id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id < 499) "+
-				"SELECT id, 'a' FROM n")
+			s.source.Exec(t, "INSERT INTO shop.note WITH RECURSIVE n (id) AS "+
+				"(SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id < 499) SELECT id, 'a' FROM n")
 			log, k, topic := s.embedded(), (*testbed.KafkaCluster)(nil), ""
 			if kind == "kafka" {
 				k = testbed.SharedKafka(t)
