@@ -243,8 +243,8 @@ func TestKeysAreShownToWhoHoldsTheToken(t *testing.T) {
 		`document.getElementById("hot-ask").hidden && /^category:/.test(document.getElementById("hot-key-rows").textContent)`)
 }
 
-// The page says what is in doubt while that is answered, and how it ended. One freshet is put through a gap, a TRUNCATE,
-// a Redis with older data and, with Kafka, a partition that loses records, one after the other.
+// The page says what is in doubt while that is answered, and how it ended. One freshet is put through a gap, a
+// TRUNCATE, a Redis with older data and, with Kafka, a partition that loses records, one after the other.
 func TestThePageTellsTheStoryOfEachDoubt(t *testing.T) {
 	logs := []string{"kafka"}
 	if testbed.Soak() {
