@@ -154,11 +154,8 @@ func (c *cascading) follow(t *tables, st *ddl.Statement, sql []byte) {
 		if a.Op == ddl.OpWrite {
 			continue
 		}
-		var made []foreignKey
-		if a.Op == ddl.OpRename {
-			made = c.renamed(a.Table, a.To)
-		}
 		c.apply(a)
+		var made []foreignKey
 		for _, parent := range a.ForeignKeys.Parents {
 			made = append(made, goneKey(a.Table, t.name(parent)))
 		}

@@ -21,22 +21,6 @@ func goneKey(child, parent ddl.Name) foreignKey {
 // gone reports whether it is a goneKey.
 func (k foreignKey) gone() bool { return k.Name == "" }
 
-// renamed returns what becomes of the foreign keys of a table that gets another name, as far as they are known.
-func (c *cascading) renamed(from, to ddl.Name) (all []foreignKey) {
-	name := func(n ddl.Name) ddl.Name {
-		if n == from {
-			return to
-		}
-		return n
-	}
-	for _, k := range slices.Concat(c.now, c.past, c.made) {
-		if k.Child == from || k.Parent == from {
-			all = append(all, goneKey(name(k.Child), name(k.Parent)))
-		}
-	}
-	return all
-}
-
 // missing returns those that statements say they have made, and of which the server has none between these tables: they
 // are gone again, and counted until then.
 func missing(made, keys []foreignKey) (all []foreignKey) {
