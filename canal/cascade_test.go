@@ -326,6 +326,34 @@ func TestATableThatIsLockedHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// TestAFirstStartIsNotHeldUpByATableThatIsLocked has one table locked while the columns of all are asked for.
+func TestAFirstStartIsNotHeldUpByATableThatIsLocked(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
+		"MySQL":   testbed.MySQL,
+		"MariaDB": testbed.MariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, start(t), "create table DB.t (id int primary key)",
+				"create table DB.locked (id int primary key)")
+			c, err := d.DB().Conn(t.Context())
+			testbed.Must(t, err)
+			defer c.Close()
+			_, err = c.ExecContext(t.Context(), "lock tables "+d.name+".locked write")
+			testbed.Must(t, err)
+			r := reading(t, newRecorder(), d.options())
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			d.exec("insert into DB.t values (1)")
+			r.wantRows(d, "insert DB.t (1)")
+			_, err = c.ExecContext(t.Context(), "unlock tables")
+			testbed.Must(t, err)
+			d.exec("insert into DB.locked values (2)")
+			r.wantRows(d, "insert DB.t (1)", "insert DB.locked (2)")
+		})
+	}
+}
+
 // TestAForeignKeyThatIsBeingMadeForLongCounts holds the statement that makes a foreign key for longer than is waited
 // for.
 func TestAForeignKeyThatIsBeingMadeForLongCounts(t *testing.T) {

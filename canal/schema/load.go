@@ -33,6 +33,7 @@ const (
 	errSyntax        = 1064
 	errViewInvalid   = 1356
 	errUnknownTable  = 1109
+	errLockWait      = 1205
 	errNoSuchTableIn = 1932
 )
 
@@ -118,6 +119,12 @@ func loadedCharset(collation string) charsets {
 func denied(err error) bool {
 	var e *mysql.MyError
 	return errors.As(err, &e) && (e.Code == errTableDenied || e.Code == errColumnDenied)
+}
+
+// isLocked reports whether the server has said that somebody has locked a table for longer than is waited for.
+func isLocked(err error) bool {
+	var e *mysql.MyError
+	return errors.As(err, &e) && e.Code == errLockWait
 }
 
 // table returns the definition of a table as it is now, nil if it does not exist. The error is [denied] if we may not

@@ -143,6 +143,9 @@ func (r *resolution) ask(l *loader) error {
 	for _, n := range names {
 		if key := r.t.key(n); r.tables[key] == nil && r.asks(key) {
 			d, err := l.table(n)
+			if isLocked(err) && key != r.mine {
+				continue // it may be locked for hours, and stays in doubt
+			}
 			if err != nil && !denied(err) {
 				return err
 			}
