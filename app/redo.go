@@ -126,7 +126,7 @@ func (a *answering) askUnread(ctx context.Context, of *doubt.Doubt) error {
 		if d.Cause != alarm.EventUndecodable || !a.mine(&d) || d.Last.Before(of.Last) {
 			continue
 		}
-		if err := a.doubts.Ask(ctx, d.ID); err != nil && !errors.Is(err, doubt.ErrUnknown) {
+		if err := a.doubts.Insist(ctx, d.ID); err != nil {
 			return err
 		}
 	}

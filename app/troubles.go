@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
 
@@ -191,12 +192,25 @@ func (t *troubles) unfit(ctx context.Context, d doubt.Doubt) error {
 	d.At = t.place
 	for _, is := range t.doubts.List() {
 		if is.ID == d.ID && is.Asked {
-			if err := t.doubts.Dismiss(ctx, d.ID, time.Time{}); err != nil && !errors.Is(err, doubt.ErrUnknown) {
+			if err := t.dismiss(ctx, d.ID); err != nil {
 				return err
 			}
 		}
 	}
 	return t.doubts.Record(ctx, d)
+}
+
+// dismiss dismisses a doubt. It fails only with ctx.
+func (t *troubles) dismiss(ctx context.Context, id string) error {
+	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
+		t.alarms.Raise(alarm.StoreFailed, "a doubt that begins again cannot be saved, so reading waits: "+err.Error())
+	}}}
+	return keep.Do(ctx, func() error {
+		if err := t.doubts.Dismiss(ctx, id, time.Time{}); !errors.Is(err, doubt.ErrUnknown) {
+			return err
+		}
+		return nil
+	})
 }
 
 // over reports whether a doubt lasts no longer than the definition of a table that was before, or than there was no
@@ -225,11 +239,7 @@ func (t *troubles) heal(ctx context.Context, d doubt.Doubt) error {
 	if err := t.doubts.Record(ctx, d); err != nil {
 		return err
 	}
-	err := t.doubts.Ask(ctx, d.ID)
-	if errors.Is(err, doubt.ErrUnknown) { // somebody has dismissed it
-		return nil
-	}
-	return err
+	return t.doubts.Insist(ctx, d.ID)
 }
 
 // unfitDoubt is about one table, or, where no table matches, about the templates of the mapping.

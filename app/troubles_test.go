@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/freshet/freshet/app/connect"
 	"github.com/freshet/freshet/app/operate"
@@ -308,6 +309,31 @@ func TestABurstOfCascadesIsOneDoubt(t *testing.T) {
 	if puts != 1 || len(l) != 1 || l[0].At != version(1, 1, 100+rows-1, 0) || len(log.batches) != 1 {
 		t.Errorf("%d puts, %+v, %d batches", puts, l, len(log.batches))
 	}
+}
+
+// What is said of doubts while definitions come is kept once that can be: brokers that choose a leader do not end the
+// reader.
+func TestAKeeperThatIsAwayDoesNotEndTheReaderOfATableThatFitsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, away := &doubttest.Memory{}, 0
+		m.Fail = func(context.Context, string, string) error {
+			if away > 0 {
+				away--
+				return errors.New("not the leader for the partition")
+			}
+			return nil
+		}
+		b, err := doubt.New(m, nil, nil)
+		must(t, err)
+		x := troubles{doubts: b, source: "shop", heals: true}
+		for _, problems := range []spec.Problems{{{What: "no column sku"}}, nil, {{What: "no column sku"}}, nil} {
+			away = 3
+			must(t, x.fit(t.Context(), product, problems))
+		}
+		if all := b.List(); len(all) != 1 || !all[0].Asked {
+			t.Errorf("in doubt: %+v", all)
+		}
+	})
 }
 
 // What is in doubt of a table because its rows could not be used is answered once a definition comes under which they

@@ -2,7 +2,6 @@ package canal
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -125,17 +124,8 @@ func (w *fills) resolve(ctx context.Context) (found map[string]string, whole boo
 
 // askFor has doubts answered. It fails only with ctx.
 func (w *fills) askFor(ctx context.Context, due []doubt.Doubt) error {
-	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
-		w.o.Alarms.Raise(alarm.StoreFailed, "that a doubt can be answered now cannot be saved: "+err.Error())
-	}}}
 	for _, d := range due {
-		err := keep.Do(ctx, func() error {
-			if err := w.o.Doubts.Ask(ctx, d.ID); !errors.Is(err, doubt.ErrUnknown) {
-				return err
-			}
-			return nil // dismissed meanwhile
-		})
-		if err != nil {
+		if err := w.o.Doubts.Insist(ctx, d.ID); err != nil {
 			return err
 		}
 	}

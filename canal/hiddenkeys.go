@@ -1,7 +1,6 @@
 package canal
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -230,7 +229,7 @@ func (t *tables) listed(d doubt.Doubt) error {
 		if err := t.l.record(d); err != nil {
 			return err
 		}
-		if err := t.l.o.Doubts.Ask(t.l.ctx, d.ID); !errors.Is(err, doubt.ErrUnknown) { // else it was dismissed meanwhile
+		if err := t.l.o.Doubts.Insist(t.l.ctx, d.ID); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package doubt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -278,6 +279,20 @@ func (b *Book) Ask(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
 	return b.put(ctx, id)
+}
+
+// Insist is [Book.Ask] for a caller that nobody waits for: if the answer cannot be asked for durably it tries again,
+// with an alarm, until ctx ends; then it returns ctx's error. A doubt that was dismissed meanwhile is no error.
+func (b *Book) Insist(ctx context.Context, id string) error {
+	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
+		b.alarms.Raise(alarm.StoreFailed, "that a doubt can be answered now cannot be saved: "+err.Error())
+	}}}
+	return keep.Do(ctx, func() error {
+		if err := b.Ask(ctx, id); !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		return nil
+	})
 }
 
 // Say sets how a doubt is being answered, if it is still there.

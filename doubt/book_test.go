@@ -199,6 +199,31 @@ func TestRecordGivesUpOnlyWithItsContext(t *testing.T) {
 	})
 }
 
+func TestWhoInsistsOnAnAnswerAsksUntilThatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := 0
+		m := &doubttest.Memory{}
+		b, _ := open(t, m)
+		must(t, b.Record(t.Context(), truncated("shop.a")))
+		m.Fail = func(_ context.Context, op, _ string) error {
+			if op == "put" && refused < 3 {
+				refused++
+				return errors.New("not the leader for the partition")
+			}
+			return nil
+		}
+		id := b.List()[0].ID
+		must(t, b.Insist(t.Context(), id))
+		kept, err := m.Doubts(t.Context())
+		must(t, err)
+		if refused != 3 || len(kept) != 1 || !kept[0].Asked {
+			t.Errorf("refused %d times, kept %+v", refused, kept)
+		}
+		must(t, b.Dismiss(t.Context(), id, time.Time{}))
+		must(t, b.Insist(t.Context(), id))
+	})
+}
+
 func TestADoubtThatIsRecordedBeforeTheBookIsLoadedJoinsWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &doubttest.Memory{}
