@@ -15,6 +15,7 @@ import (
 
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/eventlog/kafka/leader"
 	"github.com/freshet/freshet/retry"
@@ -259,10 +260,32 @@ func (d *definitions) describe(what *doubt.Doubt) {
 	if what.EveryTable() {
 		return
 	}
+	if what.Cause == alarm.TruncatedTable && len(what.Tables) == 2 {
+		d.alike(what.Tables[0], what.Tables[1])
+	}
 	for _, t := range d.all() {
 		if len(what.Definitions) < maxDefinitions && operate.TableInDoubt(what, t) {
 			what.Definitions = append(what.Definitions, t)
 		}
+	}
+}
+
+// alike has a table of which no definition is known have those of another one: it was renamed, or a partition of it
+// exchanged. The name may be gone again before a row shows what it had.
+func (d *definitions) alike(a, b string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.of[a]) == 0 {
+		a, b = b, a
+	}
+	schema, name, ok := strings.Cut(b, ".")
+	if len(d.of[a]) == 0 || len(d.of[b]) > 0 || !ok {
+		return
+	}
+	for _, t := range d.of[a] {
+		is := *t
+		is.Schema, is.Name = schema, name
+		d.of[b], d.dirty = append(d.of[b], &is), true
 	}
 }
 

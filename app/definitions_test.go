@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/config/spec/spectest"
+	"github.com/freshet/freshet/doubt"
+	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/doubt/doubttest"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/router"
@@ -63,6 +66,39 @@ func TestWhatAFormerLeaderKeepsOfItsTablesDoesNotStay(t *testing.T) {
 	must(t, former.refresh(t.Context()))
 	must(t, leading.refresh(t.Context()))
 	if all := knows(t, facts); !all["review"] || len(all) != 2 {
+		t.Error(all)
+	}
+}
+
+// A table that has another name for a moment: no row shows what it had then.
+func TestATableThatIsRenamedHasTheColumnsThatItHad(t *testing.T) {
+	facts := &doubttest.Memory{}
+	d := newDefining(t, facts, "{table}:{id}")
+	must(t, d.refresh(t.Context()))
+	for _, tables := range [][]string{{"shop.product", "shop.product_2"}, {"shop.product_3", "shop.product_2"}} {
+		what := doubt.Doubt{Cause: alarm.TruncatedTable, Tables: tables}
+		d.describe(&what)
+		if len(what.Definitions) != 2 {
+			t.Errorf("%v: %+v", tables, what.Definitions)
+		}
+		for _, is := range what.Definitions {
+			if !slices.Contains(tables, is.String()) || is.Column("id") < 0 {
+				t.Errorf("%v: %+v", tables, is)
+			}
+		}
+	}
+	for _, other := range []doubt.Doubt{
+		{Cause: alarm.RowsCascaded, Tables: []string{"shop.product", "shop.job"}},
+		{Cause: alarm.TruncatedTable, Tables: []string{"shop.far", "shop.near"}},
+	} {
+		n := len(other.Definitions)
+		d.describe(&other)
+		if d.of["shop.job"] != nil || d.of["shop.far"] != nil || n != 0 {
+			t.Errorf("%+v", other)
+		}
+	}
+	must(t, d.keep(t.Context()))
+	if all := knows(t, facts); !all["product_2"] || !all["product_3"] {
 		t.Error(all)
 	}
 }
