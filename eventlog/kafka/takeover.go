@@ -36,7 +36,7 @@ func (l *Log) worksOn() string {
 }
 
 // takeOverEach is how often it is looked whether this process has come to another Redis.
-const takeOverEach = time.Second
+const takeOverEach = 2 * time.Second
 
 // takeOver has the commits of an assignment say on which Redis the work is done, until ctx ends or the function is
 // called that it returns. They say so once it is recorded what is missing there.
