@@ -261,7 +261,7 @@ func (d *definitions) describe(what *doubt.Doubt) {
 		return
 	}
 	if what.Cause == alarm.TruncatedTable && len(what.Tables) == 2 {
-		d.alike(what.Tables[0], what.Tables[1])
+		d.renamed(what.Tables[0], what.Tables[1])
 	}
 	for _, t := range d.all() {
 		if len(what.Definitions) < maxDefinitions && operate.TableInDoubt(what, t) {
@@ -270,9 +270,9 @@ func (d *definitions) describe(what *doubt.Doubt) {
 	}
 }
 
-// alike has a table of which no definition is known have those of another one: it was renamed, or a partition of it
+// renamed has a table of which no definition is known have those of another one: it was renamed, or a partition of it
 // exchanged. The name may be gone again before a row shows what it had.
-func (d *definitions) alike(a, b string) {
+func (d *definitions) renamed(a, b string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.of[a]) == 0 {

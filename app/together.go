@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/doubt"
@@ -96,18 +97,15 @@ func (g *groupAnswers) together(ctx context.Context, d *doubt.Doubt) error {
 		if err := retry.Sleep(ctx, asksEach); err != nil {
 			return err
 		}
-		if dismissed(g.doubts, *d) || g.cameAgain(d) {
+		if !g.waited(d) {
 			return nil
 		}
 	}
 }
 
-// cameAgain reports whether a doubt has come again since.
-func (g *groupAnswers) cameAgain(d *doubt.Doubt) bool {
-	for _, is := range g.doubts.List() {
-		if is.ID == d.ID && !is.Last.Equal(d.Last) {
-			return true
-		}
-	}
-	return false
+// waited reports whether somebody still waits for the answer to a doubt: it was neither dismissed nor has it come again.
+func (g *groupAnswers) waited(d *doubt.Doubt) bool {
+	return slices.ContainsFunc(g.doubts.List(), func(is doubt.Doubt) bool {
+		return is.ID == d.ID && is.Last.Equal(d.Last)
+	})
 }

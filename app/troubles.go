@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/freshet/freshet/app/operate"
 	"github.com/freshet/freshet/canal"
@@ -15,7 +14,6 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
-	"github.com/freshet/freshet/retry"
 	"github.com/freshet/freshet/router"
 )
 
@@ -192,25 +190,12 @@ func (t *troubles) unfit(ctx context.Context, d doubt.Doubt) error {
 	d.At = t.place
 	for _, is := range t.doubts.List() {
 		if is.ID == d.ID && is.Asked {
-			if err := t.dismiss(ctx, d.ID); err != nil {
+			if err := t.doubts.Restart(ctx, d.ID); err != nil {
 				return err
 			}
 		}
 	}
 	return t.doubts.Record(ctx, d)
-}
-
-// dismiss dismisses a doubt. It fails only with ctx.
-func (t *troubles) dismiss(ctx context.Context, id string) error {
-	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
-		t.alarms.Raise(alarm.StoreFailed, "a doubt that begins again cannot be saved, so reading waits: "+err.Error())
-	}}}
-	return keep.Do(ctx, func() error {
-		if err := t.doubts.Dismiss(ctx, id, time.Time{}); !errors.Is(err, doubt.ErrUnknown) {
-			return err
-		}
-		return nil
-	})
 }
 
 // over reports whether a doubt lasts no longer than the definition of a table that was before, or than there was no

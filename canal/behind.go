@@ -107,8 +107,7 @@ func (c *Canal) answerBehind(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	w := &fills{o: &c.o}
-	if err := w.askFor(ctx, due); err != nil {
+	if err := c.o.askFor(ctx, due); err != nil {
 		return err
 	}
 	c.o.Logger.Info("the server that is read has all that another one lacked: all keys are forgotten", "source", c.o.Source)

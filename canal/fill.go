@@ -82,7 +82,7 @@ func (c *Canal) watchFills(ctx context.Context) {
 // gone has the doubts answered about servers that are no fill servers any more, once their readers are over.
 func (w *fills) gone(ctx context.Context, is func(address string) bool) {
 	if due := owed(w.about(is)); len(due) > 0 && retry.Sleep(ctx, w.o.FillSettles) == nil {
-		_ = w.askFor(ctx, due) // only ctx can stop it
+		_ = w.o.askFor(ctx, due) // only ctx can stop it
 	}
 }
 
@@ -123,9 +123,9 @@ func (w *fills) resolve(ctx context.Context) (found map[string]string, whole boo
 }
 
 // askFor has doubts answered. It fails only with ctx.
-func (w *fills) askFor(ctx context.Context, due []doubt.Doubt) error {
+func (o *Options) askFor(ctx context.Context, due []doubt.Doubt) error {
 	for _, d := range due {
-		if err := w.o.Doubts.Insist(ctx, d.ID); err != nil {
+		if err := o.Doubts.Insist(ctx, d.ID); err != nil {
 			return err
 		}
 	}

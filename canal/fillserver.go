@@ -386,7 +386,7 @@ func (s *fillServer) isOut() bool {
 
 // answered has the doubts about the server answered.
 func (s *fillServer) answered(ctx context.Context) error {
-	if err := s.askFor(ctx, s.owed()); err != nil {
+	if err := s.o.askFor(ctx, s.owed()); err != nil {
 		return err
 	}
 	s.o.Logger.Info("a fill server has all that it lacked: the changes since it was left out are done again",

@@ -9,6 +9,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // Lack is a reason for which changes of mapped tables are not in the source's binlog, now and as long as it is set so.
@@ -175,14 +176,7 @@ func (c *Canal) watchLacks(ctx context.Context) {
 	if c.o.Follow {
 		return
 	}
-	t := time.NewTicker(lookAtLacks)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for retry.Sleep(ctx, lookAtLacks) == nil {
 		if err := c.lookForLacks(ctx); err != nil && ctx.Err() == nil {
 			c.o.Logger.Debug("it is not known whether the binlog lacks changes", "source", c.o.Source, "error", err)
 		}

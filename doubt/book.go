@@ -109,10 +109,7 @@ func (b *Book) Record(ctx context.Context, d Doubt) error {
 	if durable {
 		return nil
 	}
-	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
-		b.alarms.Raise(alarm.StoreFailed, "a doubt cannot be saved, so the work that caused it waits: "+err.Error())
-	}}}
-	return keep.Do(ctx, func() error {
+	return b.insist(ctx, "a doubt cannot be saved, so the work that caused it waits", func() error {
 		if !b.Loaded() {
 			if err := b.Load(ctx); err != nil {
 				return err
@@ -284,15 +281,30 @@ func (b *Book) Ask(ctx context.Context, id string) error {
 // Insist is [Book.Ask] for a caller that nobody waits for: if the answer cannot be asked for durably it tries again,
 // with an alarm, until ctx ends; then it returns ctx's error. A doubt that was dismissed meanwhile is no error.
 func (b *Book) Insist(ctx context.Context, id string) error {
-	keep := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
-		b.alarms.Raise(alarm.StoreFailed, "that a doubt can be answered now cannot be saved: "+err.Error())
-	}}}
-	return keep.Do(ctx, func() error {
-		if err := b.Ask(ctx, id); !errors.Is(err, ErrUnknown) {
-			return err
-		}
+	return b.insist(ctx, "that a doubt can be answered now cannot be saved",
+		func() error { return unlessGone(b.Ask(ctx, id)) })
+}
+
+// Restart dismisses a doubt that begins again, in the way of [Book.Insist].
+func (b *Book) Restart(ctx context.Context, id string) error {
+	return b.insist(ctx, "a doubt that begins again cannot be saved, so reading waits",
+		func() error { return unlessGone(b.Dismiss(ctx, id, time.Time{})) })
+}
+
+// unlessGone returns the error of what was to be done with a doubt, unless that is not there any more.
+func unlessGone(err error) error {
+	if errors.Is(err, ErrUnknown) {
 		return nil
-	})
+	}
+	return err
+}
+
+// insist tries until something is durable, with an alarm, or ctx ends. It fails only with ctx.
+func (b *Book) insist(ctx context.Context, failed string, keep func() error) error {
+	loop := retry.Loop{Backoff: retry.Backoff{Max: 5 * time.Second}, Reporter: &retry.Reporter{Failed: func(err error) {
+		b.alarms.Raise(alarm.StoreFailed, failed+": "+err.Error())
+	}}}
+	return loop.Do(ctx, keep)
 }
 
 // Say sets how a doubt is being answered, if it is still there.

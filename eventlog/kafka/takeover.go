@@ -11,15 +11,15 @@ import (
 
 // When Redis fails over, the members of a group notice that one after the other. One that has not yet goes on deleting
 // on the former Redis, and what it commits counts as finished for all. If it is killed then, nobody would know what the
-// new Redis lacks. So each commit says on which Redis the work was done. Who takes a partition over compares that with
-// its own, and who leads the group waits until all say the same.
+// new Redis lacks. So each commit says on which Redis the work was done. The process that takes a partition
+// over compares that with its own, and the leader waits until all say the same.
 
 // Redis is what this process works on.
 type Redis interface {
 	// On returns the name of the Redis on which all was done that is finished, but for what is in doubt (see
 	// [broker.WorkedOn]); "": it is not known. It must not block.
 	On() string
-	// TakeOver is told of a partition whose last work was done on a Redis, and committed at a time. It records what may be
+	// TakeOver takes note of a partition whose last work was done on a Redis, and committed at a time. It records what may be
 	// missing for that on the one that On names. What it has recorded is durable when it returns nil.
 	TakeOver(ctx context.Context, partition, redis string, at time.Time) error
 }

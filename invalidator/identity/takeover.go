@@ -77,7 +77,7 @@ func Apart(a, b string) bool {
 	return !slices.ContainsFunc(strings.Split(a, "."), func(s string) bool { return slices.Contains(others, s) })
 }
 
-// TakeOver is told that this process goes on with a part of the work that was done last on a Redis with a name, and
+// TakeOver takes note that this process goes on with a part of the work that was done last on a Redis with a name, and
 // finished at a time. It records what the Redis of On may lack of it. It fails while that is not known, and with ctx.
 func (w *Watch) TakeOver(ctx context.Context, part, on string, at time.Time) error {
 	return w.tookOver(ctx, w.deps.Redis, func(s server) string {

@@ -153,8 +153,10 @@ func (s setBack) again(name, rate string, quiet reference, first string) *conten
 	}}
 }
 
-// live measures from commit to key gone, with or without a redo at the same time that is about other rows.
-func (s setBack) live(name string, again bool, still string) *contender {
+// alongside measures something else while changes are done again at the same time, or without that.
+func (s setBack) alongside(name string, again bool,
+	measures func(ctx context.Context, b *benchmark, f *forgetting) ([]measure, error),
+) *contender {
 	return &contender{name: name, run: func(ctx context.Context, b *benchmark) (m []measure, err error) {
 		if err := s.open(ctx, b); err != nil {
 			return nil, err
@@ -168,45 +170,37 @@ func (s setBack) live(name string, again bool, still string) *contender {
 					return err
 				}
 			}
-			ms, err := s.latency(ctx, b, f, again)
-			m = percentiles(ms, reference{of: still})
+			var err error
+			m, err = measures(ctx, b, f)
 			return err
 		})
 		return m, err
 	}}
 }
 
-// behind measures how fast the live stream catches up with so many changes, with or without a redo at the same time.
-// freshet is stopped while they are made.
+// live measures from commit to key gone, of other rows than those of the redo.
+func (s setBack) live(name string, again bool, still string) *contender {
+	return s.alongside(name, again, func(ctx context.Context, b *benchmark, f *forgetting) ([]measure, error) {
+		ms, err := s.latency(ctx, b, f, again)
+		return percentiles(ms, reference{of: still}), err
+	})
+}
+
+// behind measures how fast the live stream catches up with so many changes. freshet is stopped while they are made.
 func (s setBack) behind(name string, again bool, alone string, changes int) *contender {
-	return &contender{name: name, run: func(ctx context.Context, b *benchmark) (m []measure, err error) {
-		if err := s.open(ctx, b); err != nil {
+	return s.alongside(name, again, func(ctx context.Context, b *benchmark, f *forgetting) ([]measure, error) {
+		made, took, err := s.catchUp(ctx, b, f, changes)
+		if err != nil {
 			return nil, err
 		}
-		err = b.whileForgetting(ctx, setting{source: s.source}, func(ctx context.Context, f *forgetting) error {
-			if _, err := s.outdate(ctx, b, f); err != nil {
-				return err
-			}
-			if again {
-				if err := errors.Join(b.restartRedis(ctx), f.doubted(ctx)); err != nil {
-					return err
-				}
-			}
-			made, took, err := s.catchUp(ctx, b, f, changes)
-			if err != nil {
-				return err
-			}
-			m = []measure{
-				{name: "s", value: took.Seconds()},
-				{name: "changes/s", value: float64(made) / took.Seconds(), of: alone},
-			}
-			if all, err := f.client.ListDoubts(ctx); err != nil || again != slices.ContainsFunc(all, older) {
-				return errors.Join(err, fmt.Errorf("%w: the redo was over before the live stream had caught up", errInvalid))
-			}
-			return nil
-		})
-		return m, err
-	}}
+		if all, err := f.client.ListDoubts(ctx); err != nil || again != slices.ContainsFunc(all, older) {
+			return nil, errors.Join(err, fmt.Errorf("%w: the redo was over before the live stream had caught up", errInvalid))
+		}
+		return []measure{
+			{name: "s", value: took.Seconds()},
+			{name: "changes/s", value: float64(made) / took.Seconds(), of: alone},
+		}, nil
+	})
 }
 
 // catchUp has freshet be so many changes behind, and returns how long it takes it to finish them.

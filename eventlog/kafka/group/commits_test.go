@@ -197,7 +197,7 @@ func TestNothingIsCommittedForAnotherGeneration(t *testing.T) {
 	}
 }
 
-// Who takes a partition over finds out from it what may be missing.
+// The process that takes a partition over finds out from it what may be missing.
 func TestACommitSaysOnWhichRedisTheWorkWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &coordinator{}
