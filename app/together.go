@@ -103,7 +103,8 @@ func (g *groupAnswers) together(ctx context.Context, d *doubt.Doubt) error {
 	}
 }
 
-// waited reports whether somebody still waits for the answer to a doubt: it was neither dismissed nor has it come again.
+// waited reports whether somebody still waits for the answer to a doubt: it was neither dismissed nor has it come
+// again.
 func (g *groupAnswers) waited(d *doubt.Doubt) bool {
 	return slices.ContainsFunc(g.doubts.List(), func(is doubt.Doubt) bool {
 		return is.ID == d.ID && is.Last.Equal(d.Last)

@@ -19,8 +19,8 @@ type Redis interface {
 	// On returns the name of the Redis on which all was done that is finished, but for what is in doubt (see
 	// [broker.WorkedOn]); "": it is not known. It must not block.
 	On() string
-	// TakeOver takes note of a partition whose last work was done on a Redis, and committed at a time. It records what may be
-	// missing for that on the one that On names. What it has recorded is durable when it returns nil.
+	// TakeOver takes note of a partition whose last work was done on a Redis, and committed at a time. It records what may
+	// be missing for that on the one that On names. What it has recorded is durable when it returns nil.
 	TakeOver(ctx context.Context, partition, redis string, at time.Time) error
 }
 
