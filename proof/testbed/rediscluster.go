@@ -158,6 +158,7 @@ func (c *RedisCluster) EndMove(t testing.TB, slot int, from, to *RedisServer) {
 	for {
 		// A key that was made there meanwhile is moved as well.
 		c.MoveKeys(t, slot, from, to)
+		c.awaitEpochs(t)
 		to.Do(t, "cluster", "setslot", slot, "node", to.NodeID(t))
 		err := from.client.Do(t.Context(), "cluster", "setslot", slot, "node", to.NodeID(t)).Err()
 		if err == nil {
@@ -171,9 +172,39 @@ func (c *RedisCluster) EndMove(t testing.TB, slot int, from, to *RedisServer) {
 	}
 }
 
-// awaitOwner tells masters of a slot's new owner until all of them agree. Moves that follow each other within the time
-// that an epoch takes to become known can leave a slot of which each of the two believes that the other has it: an old
-// message of the former owner then has the higher epoch. redis-cli tells all masters, too.
+// awaitEpochs waits until each master knows the present epochs of all others. One that is given a slot raises its own
+// only above those that it knows: a message which the former owner sent before, with a higher one, would take the slot
+// back. Then each of the two believes for good that the other has it.
+func (c *RedisCluster) awaitEpochs(t testing.TB) {
+	t.Helper()
+	Eventually(t, readyTimeout, "all masters know each other's epochs", func() bool {
+		known, own := []map[string]string{}, map[string]string{}
+		for _, s := range c.members {
+			if !s.IsMaster(t.Context()) {
+				continue
+			}
+			epochs := map[string]string{}
+			for line := range strings.Lines(s.client.ClusterNodes(t.Context()).Val()) {
+				f := strings.Fields(line) // id, address, flags, its master, ping, pong, epoch, …
+				epochs[f[0]] = f[6]
+				if strings.Contains(f[2], "myself") {
+					own[f[0]] = f[6]
+				}
+			}
+			known = append(known, epochs)
+		}
+		return !slices.ContainsFunc(known, func(epochs map[string]string) bool {
+			for id, epoch := range own {
+				if epochs[id] != epoch {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+
+// awaitOwner tells masters of a slot's new owner until all of them agree, as redis-cli does.
 func (c *RedisCluster) awaitOwner(t testing.TB, slot int, to *RedisServer) {
 	t.Helper()
 	id := to.NodeID(t)
