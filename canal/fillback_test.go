@@ -133,7 +133,7 @@ func TestAnAnswerThatIsAskedForWhileTheServerIsOutBeginsAgain(t *testing.T) {
 	testbed.Must(t, p.doubts.Ask(t.Context(), is().ID))
 	asked := is()
 	p.replica.Exec(t, "START REPLICA")
-	testbed.Eventually(t, time.Minute, "it has come again, and is to be answered", func() bool {
+	testbed.Eventually(t, time.Minute, "it has come again, and an answer was asked for", func() bool {
 		return is().Last.After(asked.AskedAt) && is().AskedAt.After(is().Last)
 	})
 }

@@ -215,8 +215,8 @@ func (e *Engine) Moved(r Redis) {
 	}
 }
 
-// Answered returns when the last command was sent that a node has answered; zero: it has answered none. It may be called
-// by any goroutine.
+// Answered returns when the last command was sent that a node has answered; zero: it has answered none. It may be
+// called by any goroutine.
 func (e *Engine) Answered(r Redis) time.Time {
 	for _, n := range e.topology.Load().nodes {
 		if n.redis == r {
