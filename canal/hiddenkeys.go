@@ -54,11 +54,10 @@ func (s *session) denied(n ddl.Name) (bool, error) {
 	if err == nil {
 		err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
 	}
-	e, refused := retry.ServerError(err)
-	if err != nil && !refused {
+	if _, refused := retry.ServerError(err); err != nil && !refused {
 		return false, err
 	}
-	return refused && (e.Code == errTableDenied || e.Code == errColumnDenied), nil
+	return retry.IsTableDenied(err), nil
 }
 
 // keepHidden has those of the saved foreign keys count as present that the server hides.

@@ -29,10 +29,7 @@ const (
 	errDBAccessDenied       = 1044
 	errAccessDenied         = 1045
 	errHostNotPrivileged    = 1130
-	errTableDenied          = 1142
-	errColumnDenied         = 1143
 	errUnknownVariable      = 1193
-	errLockWait             = 1205
 	errSpecificAccessDenied = 1227
 )
 
