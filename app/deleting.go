@@ -125,6 +125,7 @@ func (d *deleting) connect(p *process, s stamping, deps *invalidator.Deps) error
 	p.later("looks at redis", looks.Close)
 	who, what := d.whoRedisWas(p, s)
 	who.Redis, who.Moved = looks, func() { d.moved(client) }
+	who.Answered = func() time.Time { return d.engine.Answered(client) }
 	if watch, err = identity.New(who, what); err != nil {
 		return err
 	}

@@ -313,7 +313,7 @@ func (w *warming) end(ctx context.Context, t *warmUp, k *walked, done bool, answ
 	w.mu.Unlock()
 	e := EndedWarmUp{
 		WarmUp: WarmUp{ID: t.ID, Table: t.Table, Some: t.Where != "", Asked: t.Asked, Answer: answer},
-		Ended:  time.Now().UTC(), Done: done,
+		Ended:  time.Now().UTC(), Done: done, Cancelled: t.Cancelled,
 	}
 	if state.is(t) {
 		e.Rows, e.Keys = state.Rows, state.Keys

@@ -26,8 +26,9 @@ type WarmUp struct {
 type EndedWarmUp struct {
 	WarmUp
 	Ended time.Time `json:"ended"`
-	// Done says that all rows were read. Else it was cancelled, or could not go on: Answer says why.
-	Done bool `json:"done"`
+	// Done says that all rows were read. Else it was Cancelled, or could not go on: Answer says why.
+	Done      bool `json:"done"`
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // show returns what is shown of a task. The caller holds mu.

@@ -19,13 +19,16 @@ func (l *loop) adopt(ctx context.Context, s *session, info *SourceInfo) error {
 	if err := l.tables.cascading.ask(l.tables, s, info); err != nil {
 		return err
 	}
-	if l.server == "" {
+	first := l.server == ""
+	if first {
 		if err := l.found(ctx, s, info); err != nil {
 			return err
 		}
-		if err := l.tables.cascading.keepHidden(l.tables, s); err != nil {
-			return err
-		}
+	}
+	if err := l.tables.cascading.keepHidden(l.tables, s); err != nil {
+		return err
+	}
+	if first {
 		if err := l.askXA(s, info); err != nil {
 			return err
 		}

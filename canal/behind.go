@@ -27,6 +27,7 @@ type behind struct {
 	whole atomic.Pointer[time.Time]
 	// recording is held while a doubt is recorded, or had answered: none is answered because of what was before it.
 	recording sync.Mutex
+	doubts    postponed
 }
 
 // lags notes that the server that answers lacks transactions that were handed on, and returns the error that has it
@@ -66,7 +67,11 @@ func (l *loop) doubtBehind(is *behindError) error {
 	for n := 2; l.answers(&d); n++ {
 		d.Subject = fmt.Sprintf("%s (%d)", is.server, n)
 	}
-	return l.o.Doubts.Record(l.ctx, d)
+	if err := l.o.Doubts.Record(l.ctx, d); err != nil {
+		return err
+	}
+	l.lag.doubts.add(d)
+	return nil
 }
 
 // answers reports whether a doubt is there, and somebody has asked for the answer.
@@ -98,16 +103,19 @@ func (c *Canal) watchBehind(ctx context.Context) {
 func (c *Canal) answerBehind(ctx context.Context) error {
 	c.lag.recording.Lock()
 	defer c.lag.recording.Unlock()
+	if err := c.lag.doubts.keep(ctx, &c.o); err != nil {
+		return err
+	}
 	if whole := c.lag.whole.Load(); whole == nil || time.Since(*whole) < c.o.FillSettles {
 		return nil
 	}
-	due := slices.DeleteFunc(owed(c.o.Doubts.List()), func(d doubt.Doubt) bool {
+	due := c.lag.doubts.owed(slices.DeleteFunc(c.o.Doubts.List(), func(d doubt.Doubt) bool {
 		return d.Cause != alarm.ServerBehind || d.Source != c.o.Source
-	})
+	}))
 	if len(due) == 0 {
 		return nil
 	}
-	if err := c.o.askFor(ctx, due); err != nil {
+	if err := c.lag.doubts.answer(ctx, &c.o, due); err != nil {
 		return err
 	}
 	c.o.Logger.Info("the server that is read has all that another one lacked: all keys are forgotten", "source", c.o.Source)

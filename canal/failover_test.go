@@ -188,6 +188,49 @@ func TestADoubtAboutAServerThatWasBehindWaitsForItsReaders(t *testing.T) {
 	}
 }
 
+// An operator asks for the answer too early, or has dismissed the doubt.
+func TestAnAnswerBeforeTheServerHasAllIsNotTheLast(t *testing.T) {
+	logger := quietLogger(t)
+	book, err := doubt.New(nil, newBoard(t, logger), nil)
+	testbed.Must(t, err)
+	d := doubt.Doubt{Cause: alarm.ServerBehind, Source: "shop", Subject: "b"}.Named()
+	record := func(c *Canal) {
+		testbed.Must(t, book.Record(t.Context(), d))
+		c.lag.doubts.add(d)
+	}
+	c := &Canal{o: Options{Source: "shop", Doubts: book, FillSettles: time.Hour, Logger: logger}}
+	record(c)
+	testbed.Must(t, book.Ask(t.Context(), d.ID))
+	testbed.Must(t, book.Answered(t.Context(), d.ID, time.Time{}, "forgotten"))
+	testbed.Must(t, c.answerBehind(t.Context()))
+	if l := book.List(); len(l) != 1 || l[0].Asked {
+		t.Fatalf("it was answered while the server lags: %+v", l)
+	}
+	testbed.Must(t, book.Ask(t.Context(), d.ID))
+	long := time.Now().Add(-2 * time.Hour)
+	c.lag.whole.Store(&long)
+	testbed.Must(t, c.answerBehind(t.Context()))
+	is := book.List()[0]
+	if is.Count != 2 || !is.AskedAt.After(is.Last) {
+		t.Errorf("it does not begin again: %+v", is)
+	}
+	testbed.Must(t, c.answerBehind(t.Context()))
+	if again := book.List()[0]; again.Count != 2 || !again.AskedAt.Equal(is.AskedAt) {
+		t.Errorf("it begins once more: %+v", again)
+	}
+	testbed.Must(t, book.Answered(t.Context(), d.ID, is.Last, "forgotten"))
+	testbed.Must(t, c.answerBehind(t.Context()))
+	if l := book.List(); len(l) != 0 {
+		t.Errorf("it was answered, and is there again: %+v", l)
+	}
+	record(c)
+	testbed.Must(t, book.Dismiss(t.Context(), d.ID, time.Time{}))
+	testbed.Must(t, c.answerBehind(t.Context()))
+	if l := book.List(); len(l) != 0 {
+		t.Errorf("it was dismissed, and is there again: %+v", l)
+	}
+}
+
 // TestAServerThatHoldsAllIsNoDoubt fails over to a replica that lacks nothing.
 func TestAServerThatHoldsAllIsNoDoubt(t *testing.T) {
 	onPairs(t, func(t *testing.T, p *replicas) {

@@ -81,8 +81,8 @@ func (c *Canal) watchFills(ctx context.Context) {
 
 // gone has the doubts answered about servers that are no fill servers any more, once their readers are over.
 func (w *fills) gone(ctx context.Context, is func(address string) bool) {
-	if due := owed(w.about(is)); len(due) > 0 && retry.Sleep(ctx, w.o.FillSettles) == nil {
-		_ = w.o.askFor(ctx, due) // only ctx can stop it
+	if len(w.about(is)) > 0 && retry.Sleep(ctx, w.o.FillSettles) == nil {
+		_ = (&postponed{}).answer(ctx, w.o, w.about(is)) // only ctx can stop it
 	}
 }
 
@@ -91,11 +91,6 @@ func (w *fills) about(is func(address string) bool) []doubt.Doubt {
 	return slices.DeleteFunc(w.o.Doubts.List(), func(d doubt.Doubt) bool {
 		return d.Cause != alarm.FillServerLeftOut || d.Source != w.o.Source || !is(d.Subject)
 	})
-}
-
-// owed returns those of doubts that nobody has asked to be answered.
-func owed(all []doubt.Doubt) []doubt.Doubt {
-	return slices.DeleteFunc(all, func(d doubt.Doubt) bool { return d.Asked })
 }
 
 // resolve returns the addresses of the fill servers, each with the name that leads to it. A name that leads nowhere is
@@ -120,16 +115,6 @@ func (w *fills) resolve(ctx context.Context) (found map[string]string, whole boo
 		}
 	}
 	return found, whole
-}
-
-// askFor has doubts answered. It fails only with ctx.
-func (o *Options) askFor(ctx context.Context, due []doubt.Doubt) error {
-	for _, d := range due {
-		if err := o.Doubts.Insist(ctx, d.ID); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // FillProbe is what a fill server says of itself.

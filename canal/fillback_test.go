@@ -121,6 +121,39 @@ func TestTheDoubtStaysWhileTheServerIsOut(t *testing.T) {
 	}
 }
 
+// An operator asks for the answer while the server is out, and it is back before that is given.
+func TestAnAnswerThatIsAskedForWhileTheServerIsOutBeginsAgain(t *testing.T) {
+	t.Parallel()
+	p := withReplica(t, false, func(o *Options) { o.FillTimeout = time.Second })
+	p.whole(t)
+	p.replica.Exec(t, "STOP REPLICA")
+	p.d.exec("insert into DB.t values (1)")
+	p.doubted(t, "it is left out")
+	is := func() doubt.Doubt { return p.doubts.List()[0] }
+	testbed.Must(t, p.doubts.Ask(t.Context(), is().ID))
+	asked := is()
+	p.replica.Exec(t, "START REPLICA")
+	testbed.Eventually(t, time.Minute, "it has come again, and is to be answered", func() bool {
+		return is().Last.After(asked.AskedAt) && is().AskedAt.After(is().Last)
+	})
+}
+
+// The answer is given while the server is back, and its readers are not over.
+func TestAnAnswerWhileReadersOfTheServerAreNotOverIsNotTheLast(t *testing.T) {
+	t.Parallel()
+	p := withReplica(t, false, func(o *Options) { o.FillTimeout, o.FillSettles = time.Second, time.Hour })
+	p.whole(t)
+	p.replica.Exec(t, "STOP REPLICA")
+	p.d.exec("insert into DB.t values (1)")
+	p.doubted(t, "it is left out")
+	d := p.doubts.List()[0]
+	testbed.Must(t, p.doubts.Ask(t.Context(), d.ID))
+	p.replica.Exec(t, "START REPLICA")
+	p.whole(t)
+	testbed.Must(t, p.doubts.Answered(t.Context(), d.ID, d.Last, "forgotten"))
+	p.doubted(t, "it is in doubt again")
+}
+
 // A server that was left out because it was away, and was restored meanwhile, lacks more than what it was left out for.
 func TestAServerThatWasRestoredWhileItWasOut(t *testing.T) {
 	t.Parallel()

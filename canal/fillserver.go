@@ -39,6 +39,7 @@ type fillServer struct {
 	since  time.Time
 	why    string
 	passed event.Version
+	doubts postponed
 }
 
 func (w *fills) server(address, name string) *fillServer {
@@ -297,6 +298,9 @@ func (s *fillServer) wentBack(ctx context.Context, has event.GTIDSet) error {
 
 // judge leaves the server out if it has been silent or late for too long, and waits for it again once it is back.
 func (s *fillServer) judge(ctx context.Context) error {
+	if err := s.doubts.keep(ctx, s.o); err != nil {
+		return err
+	}
 	silent := s.vis.silentFor(s.view)
 	if c, lacks := s.vis.fillLacks(s.view); lacks {
 		// By which clock a change was committed is not known; by ours it was handed over later.
@@ -341,6 +345,7 @@ func (s *fillServer) out(ctx context.Context, since time.Time, why string) error
 	if err := s.o.Doubts.Record(ctx, d); err != nil {
 		return err
 	}
+	s.doubts.add(d)
 	s.m.fillIn.WithLabelValues(s.view.address).Set(0)
 	was := s.isOut()
 	passed := s.vis.leaveOut(s.view, true)
@@ -352,8 +357,8 @@ func (s *fillServer) out(ctx context.Context, since time.Time, why string) error
 	return nil
 }
 
-// owed returns the doubts about the server that nobody has asked to be answered.
-func (s *fillServer) owed() []doubt.Doubt { return owed(s.about(s.isMine)) }
+// owed returns the doubts about the server of which nobody has asked for the answer since it was back.
+func (s *fillServer) owed() []doubt.Doubt { return s.doubts.owed(s.about(s.isMine)) }
 
 func (s *fillServer) isMine(address string) bool { return address == s.view.address }
 
@@ -386,7 +391,7 @@ func (s *fillServer) isOut() bool {
 
 // answered has the doubts about the server answered.
 func (s *fillServer) answered(ctx context.Context) error {
-	if err := s.o.askFor(ctx, s.owed()); err != nil {
+	if err := s.doubts.answer(ctx, s.o, s.owed()); err != nil {
 		return err
 	}
 	s.o.Logger.Info("a fill server has all that it lacked: the changes since it was left out are done again",

@@ -14,7 +14,8 @@ import (
 // gone if we may read the table. If we may not, a right was taken away, or another server answers that gives fewer; and
 // nothing but a statement in the binlog says that the foreign key is gone.
 
-// hidden returns those of the known foreign keys that the server does not list, and whose child we may not read.
+// hidden returns those of the known foreign keys that the server does not list, and whose child we may not read, as far
+// as it says.
 func (s *session) hidden(known, listed []foreignKey) (all []foreignKey, err error) {
 	is := map[keyName]bool{}
 	for i := range listed {
@@ -22,18 +23,18 @@ func (s *session) hidden(known, listed []foreignKey) (all []foreignKey, err erro
 		is[k.keyName()] = true
 		is[keyName{k.Child.Schema, k.Child.Table, k.Parent.String()}] = true // as one of statements
 	}
-	denied := map[ddl.Name]bool{}
+	hides := map[ddl.Name]bool{}
 	for i := range known {
 		k := &known[i]
 		if is[k.keyName()] {
 			continue
 		}
-		if _, asked := denied[k.Child]; !asked {
-			if denied[k.Child], err = s.denied(k.Child); err != nil {
+		if _, asked := hides[k.Child]; !asked {
+			if hides[k.Child], err = s.hides(k.Child); err != nil {
 				return nil, err
 			}
 		}
-		if denied[k.Child] {
+		if hides[k.Child] {
 			all = append(all, *k)
 		}
 	}
@@ -50,26 +51,41 @@ func (k *foreignKey) keyName() keyName {
 
 // denied reports whether we may not read a table, or not all of its columns, be it there or not.
 func (s *session) denied(n ddl.Name) (bool, error) {
-	err := s.waitFor(lockWait)
-	if err == nil {
+	refused, err := s.tried(n)
+	return retry.IsTableDenied(refused), err
+}
+
+// hides reports whether a table may have foreign keys that the server does not list: unless it says that we may read
+// all of it, or that it is not there. While it is locked, it says neither.
+func (s *session) hides(n ddl.Name) (bool, error) {
+	refused, err := s.tried(n)
+	return refused != nil && !retry.IsNoTable(refused), err
+}
+
+// tried returns how the server refuses all columns of a table; nil: it does not.
+func (s *session) tried(n ddl.Name) (refused, err error) {
+	if err = s.waitFor(lockWait); err == nil {
 		err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
 	}
-	if _, refused := retry.ServerError(err); err != nil && !refused {
-		return false, err
+	if _, is := retry.ServerError(err); is {
+		return err, nil
 	}
-	return retry.IsTableDenied(err), nil
+	return nil, err
 }
 
 // keepHidden has those of the saved foreign keys count as present that the server hides.
 func (c *cascading) keepHidden(t *tables, s *session) error {
 	saved := c.saved
-	c.saved = nil
 	if len(saved) == 0 || !c.silent {
+		c.saved = nil
 		return nil
 	}
 	hidden, err := s.hidden(saved, c.now)
-	if err != nil || len(hidden) == 0 {
-		return err
+	if err != nil {
+		return err // they are asked about on the next connection
+	}
+	if c.saved = nil; len(hidden) == 0 {
+		return nil
 	}
 	c.now, c.unsaved = append(c.now, hidden...), true
 	c.past = slices.DeleteFunc(c.past, func(k foreignKey) bool { return contains(hidden, &k) })

@@ -1,6 +1,7 @@
 package canal
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -176,4 +177,77 @@ func TestForeignKeysAreFollowedOverStatements(t *testing.T) {
 			t.Errorf("%s: %q, want %q", statement, got, want)
 		}
 	}
+}
+
+// The right to a child is taken away while nobody reads, but for some columns, and the child is locked when the server
+// is asked: it does not say then that the others may not be read.
+func TestAForeignKeyIsHiddenWhileItsTableIsLocked(t *testing.T) {
+	t.Parallel()
+	for _, k := range silentServers {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, k.start(t, k.args...), couple(coupled)...)
+			o := d.few("select on p", "select on wc", "select on wsync")
+			o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
+			rec := newRecorder()
+			r := &cascadeReader{reading(t, rec, o), d}
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			r.synced()
+			testbed.Must(t, r.stop())
+			d.exec(d.revoke("select on wc"), d.grant("select (id) on wc"))
+			c, err := d.DB().Conn(t.Context())
+			testbed.Must(t, err)
+			defer c.Close()
+			_, err = c.ExecContext(t.Context(), "lock tables "+d.name+".wc write, "+d.name+".p write")
+			testbed.Must(t, err)
+			r = &cascadeReader{reading(t, startAt(rec.pos), o), d}
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			_, err = c.ExecContext(t.Context(), "unlock tables")
+			testbed.Must(t, err)
+			r.synced()
+			d.exec("delete from DB.p where id=1")
+			r.wantDoubted("once it is unlocked", "wc")
+		})
+	}
+}
+
+// The connection is lost while it is found out what the server hides.
+func TestAForeignKeyIsHiddenThoughTheConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	for _, k := range silentServers {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, k.start(t, k.args...), couple(coupled)...)
+			o := d.few("select on p", "select on wc", "select on wsync")
+			o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
+			rec := newRecorder()
+			r := &cascadeReader{reading(t, rec, o), d}
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			r.synced()
+			testbed.Must(t, r.stop())
+			d.exec(d.revoke("select on wc"), d.grant("select (id) on wc"))
+			c, err := d.DB().Conn(t.Context())
+			testbed.Must(t, err)
+			defer c.Close()
+			_, err = c.ExecContext(t.Context(), "lock tables "+d.name+".wc write")
+			testbed.Must(t, err)
+			r = &cascadeReader{reading(t, startAt(rec.pos), o), d}
+			testbed.Eventually(t, patience, "it is asked whether the table may be read", func() bool {
+				var id int
+				return d.DB().QueryRow("SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT * FROM `"+
+					d.name+"`.`wc`%'").Scan(&id) == nil && killed(d, id)
+			})
+			_, err = c.ExecContext(t.Context(), "unlock tables")
+			testbed.Must(t, err)
+			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+			r.synced()
+			d.exec("delete from DB.p where id=1")
+			r.wantDoubted("once it is connected again", "wc")
+		})
+	}
+}
+
+func killed(d *database, id int) bool {
+	_, err := d.DB().Exec(fmt.Sprint("KILL ", id))
+	return err == nil
 }

@@ -63,6 +63,9 @@ func (b *Book) end(ctx context.Context, id string, seen time.Time, how func(e *E
 		is.Doubt = e.Doubt
 	}
 	b.mu.Unlock()
+	if !seen.IsZero() && is.Last.After(seen) { // it has come again, and will be there still
+		is.Last = seen
+	}
 	is.Ended, is.Definitions, is.Where, is.Stuck = time.Now().UTC().Round(0), nil, "", false
 	how(&is)
 	if is.ID != "" { // before it is gone, for those who look at it in other processes
@@ -93,11 +96,17 @@ func (b *Book) Ended() []Ended {
 
 // Ending returns how the doubt with this ID ended last, for the group of this process; for a process without a group,
 // for any, and if one of them has dismissed it, that. It returns [ErrUnknown] if that is not known: what
-// [Book.Ended] returns is known, and with [Book.Share] also what other processes of the group have seen to.
+// [Book.Ended] returns is known, and with [Book.Share] also what other processes of the group have seen to. It fails if
+// the doubt has come again since, in whatever process.
 func (b *Book) Ending(ctx context.Context, id string) (Ended, error) {
 	unknown := fmt.Errorf("%w: how %q ended is not known", ErrUnknown, id)
 	if b == nil {
 		return Ended{}, unknown
+	}
+	if b.shared != nil {
+		if err := b.Refresh(ctx); err != nil {
+			return Ended{}, err
+		}
 	}
 	all, err := b.keptEndings(ctx, endedFact+id+"/")
 	if err != nil {
@@ -110,9 +119,13 @@ func (b *Book) Ending(ctx context.Context, id string) (Ended, error) {
 	if len(all) == 0 {
 		return Ended{}, unknown
 	}
-	return slices.MaxFunc(all, func(x, y Ended) int {
+	e := slices.MaxFunc(all, func(x, y Ended) int {
 		return cmp.Or(x.Last.Compare(y.Last), strings.Compare(x.How, y.How), x.Ended.Compare(y.Ended))
-	}), nil
+	})
+	if slices.ContainsFunc(b.List(), func(d Doubt) bool { return d.ID == id && d.Last.After(e.Last) }) {
+		return Ended{}, fmt.Errorf("doubt %s has not ended: it has come again", id)
+	}
+	return e, nil
 }
 
 // keepEnded keeps how a doubt ends, where other processes look after the same doubts.

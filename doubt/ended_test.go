@@ -90,6 +90,25 @@ func TestHowADoubtEndedIsKnownInOtherProcesses(t *testing.T) {
 	}
 }
 
+// The doubt has come again since, which the process that is asked has not heard of yet: it is not over.
+func TestADoubtThatHasComeAgainInAnotherProcessHasNotEnded(t *testing.T) {
+	g := newGroups(t)
+	d := truncated("shop.by_hand")
+	d.Source, d.Group = "", "eu"
+	d = d.Named()
+	must(t, g.eu.Record(t.Context(), d))
+	must(t, g.eu.Answered(t.Context(), d.ID, time.Time{}, "3 keys forgotten"))
+	other := member(t, g.Memory, "eu")
+	must(t, g.eu.Record(t.Context(), d))
+	if e, err := other.Ending(t.Context(), d.ID); err == nil || errors.Is(err, doubt.ErrUnknown) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	must(t, g.eu.Answered(t.Context(), d.ID, time.Time{}, "no keys forgotten"))
+	if e, err := other.Ending(t.Context(), d.ID); err != nil || e.Answer != "no keys forgotten" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 func TestOnlySoMuchIsKeptOfDoubtsThatEnded(t *testing.T) {
 	m := &doubttest.Memory{}
 	eu, us := member(t, m, "eu"), member(t, m, "us")

@@ -215,6 +215,19 @@ func (e *Engine) Moved(r Redis) {
 	}
 }
 
+// Answered returns when the last command was sent that a node has answered; zero: it has answered none. It may be called
+// by any goroutine.
+func (e *Engine) Answered(r Redis) time.Time {
+	for _, n := range e.topology.Load().nodes {
+		if n.redis == r {
+			if seen := n.health.watch.lastSeen(); seen != always {
+				return e.start.Add(time.Duration(seen))
+			}
+		}
+	}
+	return time.Time{}
+}
+
 // Visible returns the newest version of a source that everybody is known to see: zero if nothing was read of it yet.
 // False: no mark of it has come. It may be called by any goroutine.
 func (e *Engine) Visible(source string) (event.Version, bool) {

@@ -106,3 +106,10 @@ func (w *watch) quietFor(now instant) time.Duration {
 	defer w.mu.Unlock()
 	return now.sub(w.seen)
 }
+
+// lastSeen returns when the latest of the answered commands was sent.
+func (w *watch) lastSeen() instant {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}

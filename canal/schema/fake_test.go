@@ -61,7 +61,7 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 			return nil, mysql.NewDefaultError(mysql.ER_TABLEACCESS_DENIED_ERROR, "SELECT", "u", "h", "t")
 		}
 		if f.tables[name] == nil {
-			return nil, mysql.NewDefaultError(errNoSuchTable, "s", "t")
+			return nil, mysql.NewDefaultError(mysql.ER_NO_SUCH_TABLE, "s", "t")
 		}
 	case strings.Contains(query, "SELECT TABLE_COLLATION"):
 		var out [][]any

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -27,17 +26,9 @@ const lockWait = "10"
 
 // Error numbers. Source: MySQL Server Error Message Reference; the same on MariaDB.
 const (
-	errNoSuchTable   = 1146
-	errBadDatabase   = 1049
-	errBadField      = 1054
-	errSyntax        = 1064
-	errViewInvalid   = 1356
-	errUnknownTable  = 1109
-	errNoSuchTableIn = 1932
+	errBadField = 1054
+	errSyntax   = 1064
 )
-
-// noTable are those that say that a table does not exist.
-var noTable = []uint16{errNoSuchTable, errBadDatabase, errViewInvalid, errUnknownTable, errNoSuchTableIn}
 
 // loader asks a server for what its tables are now.
 type loader struct {
@@ -138,11 +129,11 @@ func (l *loader) table(n ddl.Name) (*definition, error) {
 func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 	// All columns: of those that we may not read the server would not show that they are there.
 	if _, err := l.query("SELECT * FROM " + quote(n.Schema) + "." + quote(n.Table) + " LIMIT 0"); err != nil {
-		e, answered := retry.ServerError(err)
 		switch {
-		case answered && slices.Contains(noTable, e.Code):
+		case retry.IsNoTable(err):
 			return nil, nil
 		case retry.IsTableDenied(err):
+			e, _ := retry.ServerError(err)
 			err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s.%s to "+
 				"that user (%w)", quote(n.Schema), quote(n.Table), e)
 		}

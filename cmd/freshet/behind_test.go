@@ -141,3 +141,24 @@ func TestAroundKafkaWhatWasCachedFromAServerThatLagsIsForgotten(t *testing.T) {
 		o.kept("other:1")
 	})
 }
+
+// Somebody asks for the answer while the server lags: readers cache the same once more.
+func TestAnAnswerThatIsAskedForWhileAServerLagsIsNotTheLast(t *testing.T) {
+	t.Parallel()
+	either(t, func(t *testing.T, source *testbed.Server) {
+		o := newTakenOver(newSite(t, source))
+		o.run()
+		o.cache("other:1")
+		stop := o.takeOver(o.site)
+		id := o.status().Doubts[0].ID
+		o.ask("doubts", "answer", id)
+		o.await("it is answered, and in doubt again", func(st *app.Status) bool {
+			return behindIn(st) && slices.ContainsFunc(st.EndedDoubts, func(d doubt.Ended) bool { return d.ID == id })
+		})
+		testbed.Eventually(t, patience, "readers have cached the same once more", func() bool {
+			return len(o.stalePrices()) == behindProducts
+		})
+		o.catchUp(stop, o.site)
+		o.kept("other:1")
+	})
+}

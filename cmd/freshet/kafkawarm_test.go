@@ -192,7 +192,8 @@ func TestRowsAreReadAroundKafka(t *testing.T) {
 	other.ask("warm", "--cancel", id)
 	for _, m := range w.members {
 		m.await("it was cancelled", func(st *app.Status) bool {
-			return len(st.WarmUps) == 0 && !st.EndedWarmUps[0].Done && st.EndedWarmUps[0].Answer == "it was cancelled"
+			e := st.EndedWarmUps
+			return len(st.WarmUps) == 0 && !e[0].Done && e[0].Cancelled && e[0].Answer == "it was cancelled"
 		})
 	}
 	other.refused(exitFailed, []string{"no such warm-up"}, "warm", "--cancel", id)

@@ -82,7 +82,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, retry.ErrHalt):
 		return exitGap
-	case errors.Is(err, errDismissed):
+	case errors.Is(err, errDismissed), errors.Is(err, errCancelled):
 		return exitEnded
 	}
 	return exitFailed

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -202,12 +203,21 @@ func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
 	between := proxy.Start(t, s.redis.Addr)
 	s.redisAt = []string{between.Addr()}
 	s.run()
+	s.unheard(between)
+	between.Aim(s.redis.Addr)
+	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
+}
+
+// unheard has the address of Redis lead nowhere, while the connections that there are go on, until freshet says that it
+// does not know where it leads.
+func (s *site) unheard(between *proxy.Proxy) {
+	s.t.Helper()
 	// So much at once that there are connections enough for all that comes later.
-	s.source.Exec(t, "INSERT INTO shop.product (id, price) WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n "+
-		"WHERE id < 1000) SELECT id, 1 FROM n", "INSERT INTO shop.product SELECT 1000 * a.id + b.id, 1 FROM shop.product a, "+
-		"shop.product b WHERE a.id <= 50")
+	s.source.Exec(s.t, "INSERT INTO shop.product (id, price) WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 "+
+		"FROM n WHERE id < 1000) SELECT id, 1 FROM n", "INSERT INTO shop.product SELECT 1000 * a.id + b.id, 1 FROM "+
+		"shop.product a, shop.product b WHERE a.id <= 50")
 	s.stamped()
-	nowhere := testbed.FreeAddress(t)
+	nowhere := testbed.FreeAddress(s.t)
 	between.Aim(nowhere)
 	s.await("freshet says that it does not know", func(st *app.Status) bool {
 		// On a busy machine one of the connections may time out. Then redis is away, and freshet needs new ones.
@@ -218,8 +228,40 @@ func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
 		}
 		return st.State == app.Doubtful && strings.Contains(st.Sentence, "whether redis "+between.Addr()+" is still the same")
 	})
-	between.Aim(s.redis.Addr)
-	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
+}
+
+// The next server begins with nothing, and readers fill it. freshet cannot look at it yet, and goes on deleting on the
+// former one over the connections that it has.
+func TestARedisThatBeganWhileTheFormerOneStillAnsweredIsInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testbed.MySQL(t))
+	former := s.redis
+	between := proxy.Start(t, former.Addr)
+	s.redisAt = []string{between.Addr()}
+	s.run()
+	s.unheard(between)
+	s.cache("product:1")
+	next := testbed.Redis(t)
+	s.redis = next
+	s.cache("product:1")
+	s.cache("other:1")
+	// By now it has been there for longer than its uptime, in whole seconds, may be wrong.
+	testbed.Eventually(t, patience, "the next server has been there for some seconds", func() bool {
+		at, err := strconv.Atoi(offset(next.Client().Info(t.Context(), "server").Val(), "uptime_in_seconds:"))
+		return err == nil && at >= 3
+	})
+	s.write(1)
+	s.await("it is deleted on the former one", func(st *app.Status) bool {
+		n, err := former.Client().Exists(t.Context(), "product:1").Result()
+		return err == nil && n == 0 && st.InFlight+st.Pending == 0
+	})
+	if !s.cached("product:1") {
+		t.Fatal("it was deleted on the next one")
+	}
+	between.Aim(next.Addr)
+	s.gone("product:1")
+	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh && len(st.Doubts) == 0 })
+	s.kept("other:1")
 }
 
 // The sentinel that answers may be cut off with a former master, while the others have made another server the master.

@@ -34,7 +34,7 @@ stale, and deletes those keys, so that cache and database become consistent agai
 
 Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration,
 3 the position in the binlog is lost, or records that Kafka should hold (do not restart: act first),
-4 what --wait waited for was dismissed before it was answered.`,
+4 what --wait waited for was dismissed before it was answered, or cancelled before it was done.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/freshet/freshet/admin"
+	"github.com/freshet/freshet/app"
 	"github.com/freshet/freshet/event"
 	"github.com/freshet/freshet/invalidator/scope"
 )
@@ -101,6 +102,21 @@ func TestADoubtThatWasDismissedWasNotAnswered(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAWarmUpThatWasCancelledIsNotDone(t *testing.T) {
+	e := app.EndedWarmUp{WarmUp: app.WarmUp{ID: "a1", Answer: "12 rows read"}, Done: true}
+	if answer, err := warmed(&e); err != nil || answer != "12 rows read" {
+		t.Errorf("%q, %v", answer, err)
+	}
+	e.Done = false
+	if _, err := warmed(&e); exitCode(err) != exitFailed || !strings.Contains(err.Error(), "12 rows read") {
+		t.Error(err)
+	}
+	e.Cancelled = true
+	if _, err := warmed(&e); exitCode(err) != exitEnded {
+		t.Error(err)
+	}
 }
 
 // What is known is about the doubt of this name that was there before, or nothing is: that is no answer.

@@ -105,6 +105,20 @@ func (c *cli) warm(ctx context.Context, w admin.WarmUp, wait bool) error {
 	return err
 }
 
+// errCancelled is what waiting for a warm-up ends with that somebody has ended.
+var errCancelled = errors.New("cancelled before its last row")
+
+// warmed says how a warm-up ended.
+func warmed(e *app.EndedWarmUp) (string, error) {
+	switch {
+	case e.Done:
+		return e.Answer, nil
+	case e.Cancelled:
+		return "", fmt.Errorf("warm-up %s was %w", e.ID, errCancelled)
+	}
+	return "", fmt.Errorf("warm-up %s has ended before its last row: %s", e.ID, oneLine(e.Answer))
+}
+
 // waitForWarmUp returns once a warm-up is done, with how it ended, and fails if it ended otherwise.
 func waitForWarmUp(ctx context.Context, client *admin.Client, id string, reached func(text string, far *event.Progress),
 ) (string, error) {
@@ -128,10 +142,8 @@ func waitForWarmUp(ctx context.Context, client *admin.Client, id string, reached
 		case under >= 0:
 			w := &s.WarmUps[under]
 			reached(fmt.Sprintf("%s: %d rows read, %d keys", oneLine(w.Answer), w.Rows, w.Keys), w.Progress)
-		case ended >= 0 && s.EndedWarmUps[ended].Done:
-			return s.EndedWarmUps[ended].Answer, nil
 		case ended >= 0:
-			return "", fmt.Errorf("warm-up %s has ended before its last row: %s", id, oneLine(s.EndedWarmUps[ended].Answer))
+			return warmed(&s.EndedWarmUps[ended])
 		case s.Started.After(began):
 			return "", errors.New("freshet was restarted, and the warm-up has ended meanwhile: its log says how")
 		default:

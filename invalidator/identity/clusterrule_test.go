@@ -80,7 +80,9 @@ func (c *told) look(answers ...answer) {
 		if a.how == early {
 			asked, before = began, askedOf[addr]
 		}
-		w.answers = append(w.answers, seen{a.server, asked, time.Now(), w.stamp.find(before, a.stamp, nil)})
+		w.answers = append(w.answers, seen{
+			server: a.server, asked: asked, at: time.Now(), stamp: w.stamp.find(before, a.stamp, nil),
+		})
 	}
 	_, fine, err := c.watch.compareAll(c.Context())
 	if err == nil {

@@ -20,6 +20,15 @@ const (
 	tick = time.Second
 )
 
+// until returns what is known of the server before s, seen as long as it was at work: connections of before may go on
+// while no new one comes about, and s may have been there for long then.
+func (k known) until(s seen) known {
+	if k.Run != s.run && s.worked.After(k.Seen) {
+		k.Seen = s.worked
+	}
+	return k
+}
+
 // suspicion says in a clause why keys that had been deleted may be back in s; "" if they cannot be.
 func suspicion(was known, s server, now time.Time) string {
 	switch {

@@ -32,8 +32,20 @@ func (w *Watch) load(ctx context.Context) (was known, err error) {
 		was.Stamp = rand.Text()[:12]
 	}
 	w.stamp.place(w.options.Prefix + StampKey + was.Stamp)
+	w.leaveUnlooked()
 	w.worksOn(was.Run)
 	return was, err
+}
+
+// leaveUnlooked leaves the connections that nobody has looked at: they may lead to another server than those that are
+// made from now on.
+func (w *Watch) leaveUnlooked() {
+	w.mu.Lock()
+	unlooked := w.unlooked
+	w.mu.Unlock()
+	if unlooked {
+		w.deps.Moved()
+	}
 }
 
 // keep has the identity kept, and reports whether it is. What is not kept is tried again a second later.

@@ -20,6 +20,10 @@ import (
 // notSure is the name of Redis while a connection leads to a server of which nothing is recorded yet.
 const notSure = "~"
 
+// apart is by how much the clocks of two processes may differ, at the most, together with what an uptime in whole
+// seconds leaves open: so much later than the last work on another server Redis must have begun with nothing.
+const apart = 5 * time.Second
+
 // maxName is how long the name of a cluster is: beyond it a hash stands for the names of its servers.
 const maxName = 900
 
@@ -81,7 +85,7 @@ func Apart(a, b string) bool {
 // finished at a time. It records what the Redis of On may lack of it. It fails while that is not known, and with ctx.
 func (w *Watch) TakeOver(ctx context.Context, part, on string, at time.Time) error {
 	return w.tookOver(ctx, w.deps.Redis, func(s server) string {
-		if suspicion(known{Run: on, Seen: at}, s, time.Now()) == "" {
+		if suspicion(known{Run: on, Seen: at.Add(apart)}, s, time.Now()) == "" {
 			return ""
 		}
 		return lateFor(part)

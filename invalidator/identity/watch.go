@@ -23,6 +23,9 @@ type Deps struct {
 	// Moved is called when another server answers than before, and returns once nothing goes to that one any more: what
 	// it acknowledges later would be in no doubt. nil: nobody needs to know.
 	Moved func()
+	// Answered returns when a command was sent that Redis has answered, over any connection that was looked at; zero: none
+	// was. It must not block. nil: nobody knows.
+	Answered func() time.Time
 	// Place returns up to where in the log everything is finished, in the form of [doubt.Doubt].From; false if that is
 	// not to be stamped now, because keys of before that place may still be stale. It must not block. nil: Redis gets no
 	// stamp.
@@ -78,6 +81,8 @@ type Watch struct {
 	answers []seen
 	// on is what On returns.
 	on string
+	// unlooked says that a connection was used before it was known who Redis was, so that nobody has looked at it.
+	unlooked bool
 	// mute is set once it was said that Redis does not say who it is.
 	mute bool
 	// heard is when a new connection last led to a Redis that takes writes, and unheard why none has since.
@@ -90,6 +95,8 @@ type seen struct {
 	server
 	// asked is when it was asked, and at when it answered.
 	asked, at time.Time
+	// worked is when the server before was last at work, before this one was used.
+	worked time.Time
 	// stamp is the one that it held.
 	stamp found
 }
@@ -155,8 +162,13 @@ func (w *Watch) Look(ctx context.Context, c redis.Cmdable) error {
 func (w *Watch) look(ctx context.Context, c redis.Cmdable) (why, err error) {
 	began := time.Now()
 	key, before, named := w.asked()
-	if !named {
-		return nil, nil // what it says would be half of the truth: it is asked again by Run, once that knows who Redis was
+	if !named { // what it says would be half of the truth
+		w.mu.Lock()
+		w.unlooked = true // it is left once it is known who Redis was
+		w.mu.Unlock()
+		if key, before, named = w.asked(); !named {
+			return nil, nil
+		}
 	}
 	var answer redis.Error
 	if key == "" {
@@ -202,15 +214,20 @@ func (w *Watch) answered(asked time.Time, info string, err error, held found) (w
 	case s.replica:
 		return errors.New("the server there is a replica")
 	}
+	is := seen{server: s, asked: asked, at: time.Now(), stamp: held}
+	if w.deps.Answered != nil {
+		is.worked = w.deps.Answered()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.on != "" && w.on != s.run {
 		w.on = notSure // before the connection is used
 	}
 	if n := len(w.answers); n > 0 && w.answers[n-1].run == s.run && w.answers[n-1].repl == s.repl {
-		w.answers[n-1] = seen{s, asked, time.Now(), held}
+		is.worked = w.answers[n-1].worked // by now it may be this one that is at work
+		w.answers[n-1] = is
 	} else if n < maxSeen {
-		w.answers = append(w.answers, seen{s, asked, time.Now(), held})
+		w.answers = append(w.answers, is)
 	}
 	select {
 	case w.news <- struct{}{}:
@@ -296,7 +313,7 @@ func (w *Watch) compare(ctx context.Context, was known, s seen) (known, error) {
 			return is, err
 		}
 	}
-	why := suspicion(was, s.server, s.at)
+	why := suspicion(was.until(s), s.server, s.at)
 	switch {
 	case why == "" && s.stamp.is == another && w.stamp.known() == s.stamp.before: // else asked before that was found
 		why = "the stamp that freshet keeps in it is an older one"

@@ -353,6 +353,57 @@ func TestWhileRedisReadsItsDataNothingIsSettled(t *testing.T) {
 	}
 }
 
+// While no new connection comes about, deletes go to the former server, over those that there are. The next one may
+// have been filled meanwhile.
+func TestARedisThatBeginsWhileTheFormerOneIsAtWorkIsInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		atWork time.Duration // how long ago it was
+		want   string
+	}{
+		"it began after that": {80 * time.Second, ""}, "it began before": {30 * time.Second, "another server answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, testbed.Redis(t))
+			r.look()
+			r.was.Seen = time.Now().Add(-90 * time.Second)
+			worked := time.Now().Add(-c.atWork)
+			r.watch.deps.Answered = func() time.Time { return worked }
+			for range 2 {
+				why := r.watch.answered(time.Now(), "run_id:b\r\nuptime_in_seconds:60\r\nrole:master\r\n"+
+					"rdb_last_load_keys_loaded:0\r\naof_enabled:0\r\ndb0:keys=1\r\n", nil, found{})
+				testbed.Must(t, why)
+				worked = time.Now() // that is the next one
+			}
+			r.compare()
+			r.doubtful(c.want)
+		})
+	}
+}
+
+// A connection that was used before it was known who Redis was may lead to another server than those that are looked
+// at.
+func TestAConnectionThatNobodyHasLookedAtIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, looks := range []bool{true, false} {
+		client, left := testbed.Redis(t).Client(), 0
+		w, err := New(Deps{
+			Redis: client, Facts: &doubttest.Memory{}, Doubts: mustBook(t), Moved: func() { left++ },
+		}, Options{})
+		testbed.Must(t, err)
+		if looks {
+			testbed.Must(t, w.Look(t.Context(), client))
+		}
+		_, err = w.load(t.Context())
+		testbed.Must(t, err)
+		testbed.Must(t, w.Look(t.Context(), client))
+		if looks != (left == 1) {
+			t.Errorf("there was one: %v, and connections were left %d times", looks, left)
+		}
+	}
+}
+
 // The doubt comes before what is kept: a crash between them finds the change once more.
 func TestRunKeepsWhoRedisIsAfterTheDoubtIsRecorded(t *testing.T) {
 	t.Parallel()
