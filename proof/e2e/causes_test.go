@@ -49,12 +49,13 @@ type unrest struct {
 	refused, written   atomic.Int64
 	// configure starts what reads the source with other mappings.
 	configure func(mappings string)
-	// anew gives freshet, while it is down, a place of its own where it finds nothing that it has kept.
-	anew func()
+	// forget gives freshet, while it is down, a place of its own where it finds nothing that it has kept.
+	forget func()
 }
 
 // Everything that leaves keys stale without a row event, under load: each cause that statements have, then those of
-// servers, and a changed mapping. In the end of each no key is stale, not even those of rows that are gone.
+// servers, of operators, and of a configuration. In the end of each no key is stale, not even those of rows that are
+// gone.
 //
 // What shows that the test can fail is the same load with a Redis where freshet cannot answer.
 func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
@@ -66,7 +67,8 @@ func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
 	}
 	var settings []setting
 	for _, log := range []string{"embedded", "kafka"} {
-		settings = append(settings, setting{log, testbed.MySQL, append([]string{"--innodb-native-foreign-keys=ON"}, losesWide...)},
+		settings = append(settings,
+			setting{log, testbed.MySQL, append([]string{"--innodb-native-foreign-keys=ON"}, losesWide...)},
 			setting{log, testbed.MariaDB, losesWide})
 	}
 	for _, p := range testbed.Some(t, settings) {
@@ -82,8 +84,9 @@ func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
 			}
 			t.Cleanup(func() { _, _, _ = u.writers.stop(), u.answering.readers.stop(), u.passing.readers.stop() })
 			u.statements()
-			order := u.rnd.Perm(len(happenings))
-			for _, i := range named(order, order[:testbed.Cut(3, len(order))], func(i int) string { return happenings[i].table }) {
+			all := u.rnd.Perm(len(happenings))
+			some := named(all, all[:testbed.Cut(3, len(all))], func(i int) string { return happenings[i].table })
+			for _, i := range some {
 				u.happening(happenings[i], u.rows[i])
 			}
 			for _, p := range u.processes() {
@@ -95,7 +98,8 @@ func TestEachCauseOfADoubtUnderLoadLeavesNoKeyStale(t *testing.T) {
 	}
 }
 
-// named returns those of all whose name FRESHET_CAUSES is a regular expression for, and without it those that are drawn.
+// named returns those of all whose name FRESHET_CAUSES, a regular expression, matches, and without it those that are
+// drawn.
 func named[T any](all, drawn []T, name func(T) string) []T {
 	only := os.Getenv("FRESHET_CAUSES")
 	if only == "" {
@@ -187,7 +191,7 @@ func (u *unrest) embedded() {
 			r.run()
 		}
 	}
-	u.anew = func() {
+	u.forget = func() {
 		for _, r := range u.reading {
 			r.cfg.dir = filepath.Join(u.t.TempDir(), "data")
 			r.configure()
@@ -225,7 +229,7 @@ func (u *unrest) aroundKafka() {
 		write()
 		reader.launch(reader.role)
 	}
-	u.anew = func() {
+	u.forget = func() {
 		f.topic = f.kafka.NewTopicName(u.t)
 		write()
 	}

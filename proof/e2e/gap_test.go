@@ -96,7 +96,7 @@ func (g *gappy) goOn() {
 	r := g.r
 	r.t.Helper()
 	if g.answers {
-		r.await("put all keys in doubt", 3*time.Minute, func(s status) bool { return s.hasSaid("binlog_gap", g.lost) })
+		r.awaitAlarm("binlog_gap", g.lost)
 		return
 	}
 	<-r.proc.exited

@@ -44,8 +44,9 @@ var happenings = []happening{
 	},
 	{table: "redis_is_older", happen: (*unrest).redisGoesBack},
 	{table: "mapping_changed", happen: (*unrest).changeMapping},
+	{table: "columns_swapped", happen: (*unrest).swapColumns},
 	{table: "position_skipped", happen: (*unrest).skip},
-	{table: "first_start", happen: (*unrest).startAnew},
+	{table: "first_start", happen: (*unrest).startAgain},
 	{table: "by_hand", happen: (*unrest).pastTheBinlog},
 }
 
@@ -163,15 +164,15 @@ func (u *unrest) skip(t *shelved) {
 	u.answer("position_skipped")
 }
 
-// startAnew has freshet start where it finds nothing that it has kept, with a Redis full of keys.
-func (u *unrest) startAnew(t *shelved) {
+// startAgain has freshet start where it finds nothing that it has kept, with a Redis full of keys.
+func (u *unrest) startAgain(t *shelved) {
 	u.t.Helper()
 	u.cacheLast(t)
 	for _, p := range u.processes() {
 		p.stop()
 	}
 	u.remove(t)
-	u.anew()
+	u.forget()
 	started := time.Now()
 	for _, s := range u.shelves() { // a reader asks those groups that it knows of
 		if !slices.Contains(u.reading, s.rig) {
@@ -193,6 +194,18 @@ func (u *unrest) pastTheBinlog(t *shelved) {
 		"SET sql_log_bin = 1")
 	if said, code := u.answering.ask("invalidate", "--table", t.full(), "--wait"); code != 0 {
 		u.t.Fatalf("the keys are not forgotten: %s", said)
+	}
+}
+
+// swapColumns has two columns swap their names, of which the binlog has nothing.
+func (u *unrest) swapColumns(t *shelved) {
+	u.t.Helper()
+	u.cacheLast(t)
+	altered := time.Now()
+	u.source.Exec(u.t, "SET sql_log_bin = 0",
+		"ALTER TABLE "+t.full()+" CHANGE v w INT NOT NULL DEFAULT 0, CHANGE w v INT NOT NULL", "SET sql_log_bin = 1")
+	for _, r := range u.reading {
+		r.awaitAlarm("definition_changed", altered)
 	}
 }
 

@@ -59,8 +59,8 @@ func (u *unrest) unseen(do func()) {
 	}
 }
 
-// giveNumbersAgain has the source begin its binlog again, and give all numbers of transactions, and all places in files,
-// to others.
+// giveNumbersAgain has the source begin its binlog again, and give all numbers of transactions, and all places in
+// files, to others.
 func (u *unrest) giveNumbersAgain(t *shelved, before place) {
 	u.t.Helper()
 	given := u.given()

@@ -146,7 +146,7 @@ func (s *lossy) goOn() {
 	s.answering.launch("invalidator")
 	s.passing.launch("invalidator", "--skip-lost")
 	for _, m := range []*rig{s.answering, s.passing} {
-		m.await("see that records are lost", 3*time.Minute, func(st status) bool { return st.hasSaid("records_lost", s.since) })
+		m.awaitAlarm("records_lost", s.since)
 	}
 }
 

@@ -40,8 +40,8 @@ func TestARedisThatComesBackWithOlderDataLeavesNoKeyStale(t *testing.T) {
 	leavesNoKeyStale(t, "mysql", newOlder)
 }
 
-// The same with two invalidators, one of which is killed each time after Redis went back: at times the one that does the
-// changes again.
+// The same with two invalidators, one of which is killed each time after Redis went back: at times the one that does
+// the changes again.
 func TestAroundKafkaARedisWithOlderDataLeavesNoKeyStale(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
 	leavesNoKeyStale(t, "mariadb", func(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older {
