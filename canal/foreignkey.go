@@ -73,11 +73,10 @@ func (s *session) awaitTables(names []ddl.Name, seconds int) (held bool, err err
 	}
 	for _, n := range names {
 		err := s.touch(n)
-		e, refused := retry.ServerError(err)
-		if err != nil && !refused {
+		if _, refused := retry.ServerError(err); err != nil && !refused {
 			return false, err
 		}
-		if err != nil && e.Code == errLockWait {
+		if retry.IsLockWait(err) {
 			return true, nil
 		}
 	}
@@ -92,12 +91,6 @@ func (s *session) waitFor(seconds int) error {
 // touch reads nothing of a table, for which it waits until nobody alters it.
 func (s *session) touch(n ddl.Name) error {
 	return s.exec("SELECT 1 FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
-}
-
-// tableDenied reports whether the server says that we may not read a table.
-func tableDenied(err error) bool {
-	e, refused := retry.ServerError(err)
-	return refused && e.Code == errTableDenied
 }
 
 // foreignKeys asks for those that change rows. Only those of tables are listed on which we have some right.

@@ -51,26 +51,26 @@ func (k *foreignKey) keyName() keyName {
 
 // denied reports whether we may not read a table, or not all of its columns, be it there or not.
 func (s *session) denied(n ddl.Name) (bool, error) {
-	code, err := s.tried(n)
-	return code == errTableDenied || code == errColumnDenied, err
+	refused, err := s.tried(n)
+	return retry.IsTableDenied(refused), err
 }
 
 // hides reports whether a table may have foreign keys that the server does not list: unless it says that we may read
 // all of it, or that it is not there. While it is locked, it says neither.
 func (s *session) hides(n ddl.Name) (bool, error) {
-	code, err := s.tried(n)
-	return code != 0 && code != errNoSuchTable && code != errNoSuchSchema, err
+	refused, err := s.tried(n)
+	return refused != nil && !retry.IsNoTable(refused), err
 }
 
-// tried returns with which number the server refuses all columns of a table; 0: it does not.
-func (s *session) tried(n ddl.Name) (code uint16, err error) {
+// tried returns how the server refuses all columns of a table; nil: it does not.
+func (s *session) tried(n ddl.Name) (refused, err error) {
 	if err = s.waitFor(lockWait); err == nil {
 		err = s.exec("SELECT * FROM " + identifier(n.Schema) + "." + identifier(n.Table) + " LIMIT 0")
 	}
-	if e, refused := retry.ServerError(err); refused {
-		return e.Code, nil
+	if _, is := retry.ServerError(err); is {
+		return err, nil
 	}
-	return 0, err
+	return nil, err
 }
 
 // keepHidden has those of the saved foreign keys count as present that the server hides.

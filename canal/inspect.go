@@ -8,6 +8,7 @@ import (
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/canal/schema"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // Cascade says that foreign keys have the server change rows of wanted tables without row events.
@@ -99,7 +100,7 @@ func (s *session) cascades(o *Options, out *Schema) error {
 		return err
 	}
 	for n, p := range parentsOf(keys, t.wantsName) {
-		out.Cascades = append(out.Cascades, Cascade{n.String(), p.all(), tableDenied(s.touch(n))})
+		out.Cascades = append(out.Cascades, Cascade{n.String(), p.all(), retry.IsTableDenied(s.touch(n))})
 	}
 	slices.SortFunc(out.Cascades, func(a, b Cascade) int { return strings.Compare(a.Parent, b.Parent) })
 	return nil

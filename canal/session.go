@@ -28,13 +28,8 @@ const (
 const (
 	errDBAccessDenied       = 1044
 	errAccessDenied         = 1045
-	errNoSuchSchema         = 1049
 	errHostNotPrivileged    = 1130
-	errTableDenied          = 1142
-	errColumnDenied         = 1143
-	errNoSuchTable          = 1146
 	errUnknownVariable      = 1193
-	errLockWait             = 1205
 	errSpecificAccessDenied = 1227
 )
 

@@ -47,6 +47,27 @@ func ServerError(err error) (*mysql.MyError, bool) {
 	return e, errors.As(err, &e)
 }
 
+// IsTableDenied reports whether the server says that we may not read a table, or not all of its columns. It says so
+// whether the table is there or not.
+func IsTableDenied(err error) bool {
+	e, is := ServerError(err)
+	return is && (e.Code == 1142 || e.Code == 1143) // ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR
+}
+
+// IsNoTable reports whether the server says that a table does not exist.
+func IsNoTable(err error) bool {
+	e, is := ServerError(err)
+	// ER_BAD_DB_ERROR, ER_UNKNOWN_TABLE, ER_NO_SUCH_TABLE, ER_VIEW_INVALID, ER_NO_SUCH_TABLE_IN_ENGINE
+	return is && slices.Contains([]uint16{1049, 1109, 1146, 1356, 1932}, e.Code)
+}
+
+// IsLockWait reports whether the server says that a lock was waited for as long as the session waits: somebody alters
+// the table, or has locked it.
+func IsLockWait(err error) bool {
+	e, is := ServerError(err)
+	return is && e.Code == 1205 // ER_LOCK_WAIT_TIMEOUT
+}
+
 // EndsSession reports whether the server ends the session with this error of its own: it shuts down, somebody has
 // killed the session, or it was idle for too long.
 func EndsSession(e *mysql.MyError) bool {

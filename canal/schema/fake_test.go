@@ -58,10 +58,10 @@ func (f *fakeSource) Execute(query string, args ...any) (*mysql.Result, error) {
 	case strings.HasPrefix(query, "SELECT * FROM"):
 		name := strings.NewReplacer("SELECT * FROM ", "", " LIMIT 0", "", "`", "").Replace(query)
 		if slices.Contains(f.denied, name) || slices.Contains(f.denied, "all") {
-			return nil, mysql.NewDefaultError(errTableDenied, "SELECT", "u", "h", "t")
+			return nil, mysql.NewDefaultError(mysql.ER_TABLEACCESS_DENIED_ERROR, "SELECT", "u", "h", "t")
 		}
 		if f.tables[name] == nil {
-			return nil, mysql.NewDefaultError(errNoSuchTable, "s", "t")
+			return nil, mysql.NewDefaultError(mysql.ER_NO_SUCH_TABLE, "s", "t")
 		}
 	case strings.Contains(query, "SELECT TABLE_COLLATION"):
 		var out [][]any

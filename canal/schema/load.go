@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/retry"
 )
 
 // Conn is a connection to the source. go-mysql's client.Conn is one. The functions of this package set the character
@@ -25,16 +26,8 @@ const lockWait = "10"
 
 // Error numbers. Source: MySQL Server Error Message Reference; the same on MariaDB.
 const (
-	errNoSuchTable   = 1146
-	errBadDatabase   = 1049
-	errTableDenied   = 1142
-	errColumnDenied  = 1143
-	errBadField      = 1054
-	errSyntax        = 1064
-	errViewInvalid   = 1356
-	errUnknownTable  = 1109
-	errLockWait      = 1205
-	errNoSuchTableIn = 1932
+	errBadField = 1054
+	errSyntax   = 1064
 )
 
 // loader asks a server for what its tables are now.
@@ -115,20 +108,8 @@ func loadedCharset(collation string) charsets {
 	return charsets{ddl.CharsetOf(collation), collation}
 }
 
-// denied reports whether the server has said that we may not read a table, or not all of its columns.
-func denied(err error) bool {
-	var e *mysql.MyError
-	return errors.As(err, &e) && (e.Code == errTableDenied || e.Code == errColumnDenied)
-}
-
-// isLocked reports whether the server has said that somebody has locked a table for longer than is waited for.
-func isLocked(err error) bool {
-	var e *mysql.MyError
-	return errors.As(err, &e) && e.Code == errLockWait
-}
-
-// table returns the definition of a table as it is now, nil if it does not exist. The error is [denied] if we may not
-// read it, whether it exists or not.
+// table returns the definition of a table as it is now, nil if it does not exist. If we may not read it, the error says
+// so ([retry.IsTableDenied]), whether it exists or not.
 //
 // It reads under a metadata lock, which a SELECT takes until the end of its transaction. No ALTER TABLE, RENAME or
 // DROP is under way then: it has either not begun to change the table, or it is complete and stands in the binlog,
@@ -148,15 +129,13 @@ func (l *loader) table(n ddl.Name) (*definition, error) {
 func (l *loader) lockedTable(n ddl.Name) (*definition, error) {
 	// All columns: of those that we may not read the server would not show that they are there.
 	if _, err := l.query("SELECT * FROM " + quote(n.Schema) + "." + quote(n.Table) + " LIMIT 0"); err != nil {
-		var e *mysql.MyError
-		if errors.As(err, &e) {
-			switch e.Code {
-			case errNoSuchTable, errBadDatabase, errViewInvalid, errUnknownTable, errNoSuchTableIn:
-				return nil, nil
-			case errTableDenied, errColumnDenied:
-				err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s.%s to "+
-					"that user (%w)", quote(n.Schema), quote(n.Table), e)
-			}
+		switch {
+		case retry.IsNoTable(err):
+			return nil, nil
+		case retry.IsTableDenied(err):
+			e, _ := retry.ServerError(err)
+			err = fmt.Errorf("the user that freshet connects as may not read it, if it is still there: GRANT SELECT ON %s.%s to "+
+				"that user (%w)", quote(n.Schema), quote(n.Table), e)
 		}
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 // BinlogPos is a place in the binlog of the server that is read: the end of a transaction or the beginning of one.
@@ -143,10 +144,10 @@ func (r *resolution) ask(l *loader) error {
 	for _, n := range names {
 		if key := r.t.key(n); r.tables[key] == nil && r.asks(key) {
 			d, err := l.table(n)
-			if isLocked(err) && key != r.mine {
+			if retry.IsLockWait(err) && key != r.mine {
 				continue // it may be locked for hours, and stays in doubt
 			}
-			if err != nil && !denied(err) {
+			if err != nil && !retry.IsTableDenied(err) {
 				return err
 			}
 			r.tables[key] = &doubtful{now: d, denied: err}

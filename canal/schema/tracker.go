@@ -8,6 +8,7 @@ import (
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/charset"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/retry"
 )
 
 // MaxOthers is how many tables are followed in addition to those that are wanted: the ones that were touched last.
@@ -193,7 +194,7 @@ func (t *Tracker) Retry() {
 // Denied returns the tables of which less is known than could be, because we may not read them.
 func (t *Tracker) Denied() (all []ddl.Name) {
 	for n, e := range t.tables {
-		if denied(e.why) {
+		if retry.IsTableDenied(e.why) {
 			all = append(all, n)
 		}
 	}
@@ -203,7 +204,7 @@ func (t *Tracker) Denied() (all []ddl.Name) {
 // IsDenied reports whether a table is one of them.
 func (t *Tracker) IsDenied(n ddl.Name) bool {
 	e := t.tables[t.key(n)]
-	return e != nil && denied(e.why)
+	return e != nil && retry.IsTableDenied(e.why)
 }
 
 // Allowed has the server asked again about one of them: we may read it by now.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/canal/binlog"
 	"github.com/freshet/freshet/canal/ddl"
+	"github.com/freshet/freshet/retry"
 )
 
 const (
@@ -186,7 +187,7 @@ func (v *verification) read(names []ddl.Name) (map[ddl.Name]*doubtful, error) {
 	out := make(map[ddl.Name]*doubtful, len(names))
 	for _, n := range names {
 		d, err := v.l.table(n)
-		if denied(err) {
+		if retry.IsTableDenied(err) {
 			continue
 		}
 		if err != nil {

@@ -98,6 +98,13 @@ func TestKeysAreForgottenByHand(t *testing.T) {
 		"for example\nwould forget 3 keys\n" {
 		t.Errorf("a dry run: %s", got)
 	}
+	for id := 100; id < 125; id++ {
+		s.cache(fmt.Sprintf("product:%d", id))
+	}
+	out := s.ask("invalidate", "--all", "--dry-run")
+	if shown := strings.Count(out, "\n  \""); shown != 20 || !strings.HasPrefix(out, "would forget 28 keys\n") {
+		t.Errorf("a dry run shows %d keys: %s", shown, out)
+	}
 	if out := s.ask("invalidate", "product:1", "stray"); out != "forgot 2 keys\n" {
 		t.Errorf("by name: %s", out)
 	}

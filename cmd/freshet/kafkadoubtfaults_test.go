@@ -29,6 +29,7 @@ type unsure struct {
 	members    []*member
 	partitions int
 	sites      []*site // one of each group
+	values     bool    // freshet writes them
 
 	stop    context.CancelFunc
 	working sync.WaitGroup
@@ -65,7 +66,8 @@ func newUnsure(t *testing.T, source *testbed.Server, values bool) *unsure {
 	for _, table := range unsureTables[1:] {
 		s.source.Exec(t, "CREATE TABLE shop."+table+" (id INT PRIMARY KEY, price INT NOT NULL)")
 	}
-	d := &unsure{site: s, kafka: kafka, rnd: rand.New(rand.NewPCG(seed, 1)), partitions: topicPartitions}
+	s.readsRows = true
+	d := &unsure{site: s, kafka: kafka, rnd: rand.New(rand.NewPCG(seed, 1)), partitions: topicPartitions, values: values}
 	other := s.otherGroup()
 	other.redisMore = `, key_prefix: "eu:"`
 	d.sites = []*site{s, other}
@@ -213,7 +215,7 @@ func (d *unsure) lasts() time.Duration {
 func (d *unsure) hurt() string {
 	m := d.members[d.rnd.IntN(len(d.members))]
 	what := m.role + " of " + m.listen
-	switch d.rnd.IntN(12) {
+	switch d.rnd.IntN(16) {
 	case 9:
 		d.kafka.DeleteTopic(d.t, d.topic+".doubts")
 		return "the topic of doubts is deleted"
@@ -224,13 +226,24 @@ func (d *unsure) hurt() string {
 		}
 		return fmt.Sprintf("the topic has %d partitions", d.partitions)
 	case 11:
-		for _, m := range d.members {
-			if m.role != "reader" {
-				r := m.start("invalidate", "--all")
-				d.t.Logf("invalidate --all: %d", r.Wait(d.t, patience))
-			}
+		return d.ask("invalidate", "--all")
+	case 12:
+		s, later := d.sites[d.rnd.IntN(2)], d.lasts()
+		s.redis.Do(d.t, "save")
+		<-time.After(later)
+		testbed.Must(d.t, s.redis.Kill())
+		testbed.Must(d.t, s.redis.Start(context.Background()))
+		return fmt.Sprintf("a redis goes back by %s", later)
+	case 13:
+		return d.ask("redo", "--since", fmt.Sprintf("%ds", 1+d.rnd.IntN(60)))
+	case 14:
+		table := "shop." + unsureTables[d.rnd.IntN(3)]
+		return d.ask("invalidate", "--table", table, "--where", fmt.Sprintf("id < %d", d.rnd.IntN(unsureRows)))
+	case 15:
+		if d.values {
+			return d.ask("warm", "--table", "shop."+unsureTables[d.rnd.IntN(3)])
 		}
-		return "all is forgotten by hand"
+		return d.ask("invalidate", "--pattern", "*1*")
 	case 0, 1, 2:
 		m.run.Kill9()
 		down := time.Duration(0)
@@ -269,6 +282,18 @@ func (d *unsure) hurt() string {
 		testbed.Must(d.t, d.source.Resume())
 		return fmt.Sprintf("the source hangs for %s", last)
 	}
+}
+
+// ask gives an order to all invalidators, which need not have carried it out then.
+func (d *unsure) ask(words ...string) string {
+	what := strings.Join(words, " ")
+	for _, m := range d.members {
+		if m.role != "reader" {
+			r := m.start(words...)
+			d.t.Logf("%s: %d", what, r.Wait(d.t, patience))
+		}
+	}
+	return what
 }
 
 // settled waits until all processes say that all is well.

@@ -66,7 +66,7 @@ type Log struct {
 
 	resting resting
 	lead    func(ctx context.Context) error // nil: there is nothing to do once for the group
-	redis   Redis                           // nil: nobody says on which Redis the work is done
+	worked  *worked                         // nil: nobody says on which Redis the work is done
 	retries retries
 }
 
@@ -169,6 +169,12 @@ func (l *Log) Consume(ctx context.Context, handle func(context.Context, eventlog
 		}
 		return lost
 	})
+	if l.worked != nil {
+		background.Go(func() error {
+			l.worked.watch(ctx)
+			return nil
+		})
+	}
 	err := l.join(ctx, func(ctx context.Context, c *group.Assignment) error {
 		defer l.takeOver(ctx, c)()
 		if c.Topic != l.o.Topic {

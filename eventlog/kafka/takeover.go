@@ -25,44 +25,80 @@ type Redis interface {
 }
 
 // WorkOn has the commits say on which Redis the work is done. It is called before [Log.Consume].
-func (l *Log) WorkOn(r Redis) { l.redis = r }
+func (l *Log) WorkOn(r Redis) { l.worked = &worked{Redis: r, changed: make(chan struct{})} }
 
 // worksOn is [Redis.On].
 func (l *Log) worksOn() string {
-	if l.redis == nil {
+	if l.worked == nil {
 		return ""
 	}
-	return l.redis.On()
+	return l.worked.On()
 }
 
-// takeOverEach is how often it is looked whether this process has come to another Redis.
-const takeOverEach = 2 * time.Second
+// lookEach is how often it is looked whether this process has come to another Redis. It is also the pause after a
+// partition could not be taken over.
+const lookEach = 2 * time.Second
+
+// worked is the Redis that this process works on. One goroutine looks whether it has come to another one, for all
+// assignments: a process at rest is not woken for each of them.
+type worked struct {
+	Redis
+
+	mu      sync.Mutex
+	name    string        // when it was last looked
+	changed chan struct{} // closed once there is another name
+}
+
+// watch looks for another name until ctx ends.
+func (w *worked) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		if on := w.On(); on != w.name {
+			close(w.changed)
+			w.name, w.changed = on, make(chan struct{})
+		}
+		w.mu.Unlock()
+		_ = retry.Sleep(ctx, lookEach)
+	}
+}
+
+// now returns the name, and what is closed once there is another one.
+func (w *worked) now() (name string, changed <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.name, w.changed
+}
 
 // takeOver has the commits of an assignment say on which Redis the work is done, until ctx ends or the function is
 // called that it returns. They say so once it is recorded what is missing there.
 func (l *Log) takeOver(ctx context.Context, c *group.Assignment) (stop func()) {
-	if l.redis == nil {
+	if l.worked == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var taking sync.WaitGroup
 	taking.Go(func() {
 		ours := c.On.Redis == "" // nobody has said it
-		for failed := false; ; {
-			on := l.redis.On()
+		for failed := false; ctx.Err() == nil; {
+			on, changed := l.worked.now()
 			if on != "" && !ours {
 				err := l.tookOver(ctx, c, on)
-				if ours = err == nil; err != nil && !failed && ctx.Err() == nil {
+				if ours = err == nil; !ours {
+					if !failed && ctx.Err() == nil {
+						l.o.Log.Warn("it cannot be recorded yet what redis may lack of a partition's last work; trying again", "topic", c.Topic,
+							"partition", c.Partition, "error", err)
+					}
 					failed = true
-					l.o.Log.Warn("it cannot be recorded yet what redis may lack of a partition's last work; trying again", "topic", c.Topic,
-						"partition", c.Partition, "error", err)
+					_ = retry.Sleep(ctx, lookEach)
+					continue
 				}
 			}
-			if on != "" && ours {
+			if on != "" {
 				c.TakeOver()
 			}
-			if retry.Sleep(ctx, takeOverEach) != nil {
-				return
+			select {
+			case <-changed:
+			case <-ctx.Done():
 			}
 		}
 	})
@@ -77,5 +113,5 @@ func (l *Log) tookOver(ctx context.Context, c *group.Assignment, on string) erro
 	if c.On.Redis == on {
 		return nil
 	}
-	return l.redis.TakeOver(ctx, topicPartition{c.Topic, c.Partition}.String(), c.On.Redis, c.On.At)
+	return l.worked.TakeOver(ctx, topicPartition{c.Topic, c.Partition}.String(), c.On.Redis, c.On.At)
 }

@@ -28,11 +28,6 @@ func (b *benchmark) mysql(ctx context.Context) (*testbed.Server, error) {
 	return b.source(ctx, "the workload on MySQL", testbed.StartMySQL, b.workload.load)
 }
 
-// mariadb is mysql for MariaDB.
-func (b *benchmark) mariadb(ctx context.Context) (*testbed.Server, error) {
-	return b.source(ctx, "the workload on MariaDB", testbed.StartMariaDB, b.workload.load)
-}
-
 // liveMySQL returns a MySQL server with the workload's table and rows, for sections that write. All of them share it:
 // they leave shop.product's rows 1 to workload.rows there, and have freshet start at "now".
 func (b *benchmark) liveMySQL(ctx context.Context) (*testbed.Server, error) {

@@ -96,14 +96,7 @@ func (g *gappy) goOn() {
 	r := g.r
 	r.t.Helper()
 	if g.answers {
-		r.await("put all keys in doubt", 3*time.Minute, func(s status) bool {
-			for _, a := range s.Alarms {
-				if a.Kind == "binlog_gap" && a.Last.After(g.lost) {
-					return true
-				}
-			}
-			return false
-		})
+		r.awaitAlarm("binlog_gap", g.lost)
 		return
 	}
 	<-r.proc.exited

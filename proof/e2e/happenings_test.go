@@ -1,26 +1,55 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/proof/testbed"
 )
 
-// happening is what happens to servers, or to the configuration, and leaves keys of one table stale.
+// happening is what happens to servers, to the configuration, or by the hand of an operator, and leaves keys of one
+// table stale.
 type happening struct {
 	table  string
 	happen func(u *unrest, t *shelved)
+	// keys and options are those of the table.
+	keys, options string
+	// make makes what else there must be.
+	make []string
+	// unnamed says that freshet notices only where the binlog names no columns.
+	unnamed bool
 }
 
 var happenings = []happening{
-	{"purged", func(u *unrest, t *shelved) { u.losing(t, func(place) { u.source.PurgeBinlogs(u.t) }) }},
-	{"begun_again", func(u *unrest, t *shelved) { u.losing(t, func(place) { u.source.ResetBinlogs(u.t) }) }},
-	{"damaged", func(u *unrest, t *shelved) { u.losing(t, u.damage) }},
-	{"redis_is_older", (*unrest).redisGoesBack},
-	{"mapping_changed", (*unrest).changeMapping},
+	{table: "purged", happen: losing(func(u *unrest, t *shelved, _ place) {
+		u.remove(t)
+		u.source.PurgeBinlogs(u.t)
+	})},
+	{table: "begun_again", happen: losing(func(u *unrest, t *shelved, _ place) {
+		u.remove(t)
+		u.source.ResetBinlogs(u.t)
+	})},
+	{table: "numbers_again", happen: losing((*unrest).giveNumbersAgain)},
+	{table: "damaged", happen: losing((*unrest).damage)},
+	{table: "events_lost", happen: losing((*unrest).loseEvents), options: "ENGINE = MyISAM"},
+	{table: "crashed", happen: (*unrest).crash},
+	{table: "restored", happen: (*unrest).restore},
+	{table: "prepared_unread", happen: (*unrest).commitUnread},
+	{
+		table: "prepared_unknown", happen: (*unrest).commitUnknown,
+		keys: ", FOREIGN KEY (w) REFERENCES shop.host_of_rows (id) ON DELETE CASCADE",
+		make: []string{
+			"CREATE TABLE shop.host_of_rows (id INT PRIMARY KEY)", "INSERT INTO shop.host_of_rows VALUES (0), (1)",
+		},
+	},
+	{table: "redis_is_older", happen: (*unrest).redisGoesBack},
+	{table: "mapping_changed", happen: (*unrest).changeMapping},
+	{table: "columns_swapped", happen: (*unrest).swapColumns, unnamed: true},
+	{table: "position_skipped", happen: (*unrest).skip},
+	{table: "first_start", happen: (*unrest).startAgain},
+	{table: "by_hand", happen: (*unrest).pastTheBinlog},
 }
 
 // happening has one thing happen under load.
@@ -35,63 +64,42 @@ func (u *unrest) happening(h happening, t *shelved) {
 	u.stale(h.table, t)
 }
 
-// remove deletes the rows that nobody else writes.
+// remove deletes the rows that nobody else writes, and lets clients go on for a while.
 func (u *unrest) remove(t *shelved) {
 	u.t.Helper()
 	u.source.Exec(u.t, fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last))
-}
-
-// place is where an event of the binlog ends.
-type place struct {
-	file string
-	pos  uint64
-}
-
-// losing has changes lost that nobody has read. lose is called with the place of an event that comes before them, and
-// that nobody has read either.
-func (u *unrest) losing(t *shelved, lose func(place)) {
-	u.t.Helper()
-	u.cacheLast(t)
-	for _, r := range u.reading {
-		r.binlog.Cut()
-	}
-	u.source.Exec(u.t, fmt.Sprintf("REPLACE INTO %s (id, v) VALUES (0, 0)", t.full()))
-	var before place
-	before.file, before.pos = u.source.BinlogPosition(u.t)
-	u.remove(t)
 	<-time.After(time.Duration(u.rnd.IntN(1000)) * time.Millisecond)
-	lose(before)
-	lost := time.Now()
-	for _, r := range u.reading {
-		testbed.Must(u.t, r.binlog.Resume())
-	}
-	for _, r := range u.reading {
-		r.awaitAlarm("binlog_gap", lost)
-	}
 }
 
 // awaitAlarm waits until something has been wrong since.
 func (r *rig) awaitAlarm(kind string, since time.Time) {
 	r.t.Helper()
-	r.await("say "+kind, 3*time.Minute, func(s status) bool {
-		for _, a := range s.Alarms {
-			if a.Kind == kind && a.Last.After(since) {
-				return true
-			}
-		}
-		return false
-	})
+	r.await("say "+kind, 3*time.Minute, func(s status) bool { return s.hasSaid(kind, since) })
 }
 
-// damage makes one event of the binlog unreadable: its checksum is wrong.
-func (u *unrest) damage(at place) {
-	u.t.Helper()
-	f, err := os.OpenFile(filepath.Join(u.source.Dir, "data", at.file), os.O_WRONLY, 0)
-	testbed.Must(u.t, err)
-	_, err = f.WriteAt([]byte("oops"), int64(at.pos)-4)
-	testbed.Must(u.t, err)
-	testbed.Must(u.t, f.Close())
-	u.source.Exec(u.t, "FLUSH BINARY LOGS")
+// hasSaid reports whether something has been wrong since.
+func (s *status) hasSaid(kind string, since time.Time) bool {
+	for _, a := range s.Alarms {
+		if a.Kind == kind && a.Last.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasSaid is that of the status, if there is one.
+func (r *rig) hasSaid(kind string, since time.Time) bool {
+	raw, err := r.client.Status(r.t.Context())
+	var s status
+	return err == nil && json.Unmarshal(raw, &s) == nil && s.hasSaid(kind, since)
+}
+
+// away has errors of clients be expected, or not any more.
+func (u *unrest) away(are bool) {
+	u.clients.away.Store(are)
+	for _, s := range u.shelves() {
+		s.clients.away.Store(are)
+	}
 }
 
 // redisGoesBack has each Redis come back with data from before rows were deleted.
@@ -120,10 +128,96 @@ func (u *unrest) changeMapping(t *shelved) {
 	u.source.Exec(u.t, fmt.Sprintf("UPDATE %s SET v = v + 1000 WHERE id >= %d", t.full(), last))
 	u.finish()
 	u.configure(u.mappings(""))
-	u.answering.await("doubt the keys of the mapping", 3*time.Minute, func(s status) bool { return len(s.Doubts) == 1 })
-	doubts, err := u.answering.client.ListDoubts(u.t.Context())
-	testbed.Must(u.t, err)
-	if said, code := u.answering.ask("doubts", "answer", doubts[0].ID); code != 0 {
+	u.answer("mappings_changed")
+}
+
+// answer has an operator have the keys forgotten that are in doubt for a cause.
+func (u *unrest) answer(cause string) {
+	u.t.Helper()
+	var id string
+	testbed.Eventually(u.t, 3*time.Minute, cause+" is in doubt", func() bool {
+		doubts, err := u.answering.client.ListDoubts(u.t.Context())
+		for _, d := range doubts {
+			if d.Cause == cause {
+				id = d.ID
+			}
+		}
+		return err == nil && id != ""
+	})
+	if said, code := u.answering.ask("doubts", "answer", id); code != 0 {
 		u.t.Fatalf("no answer is asked for: %s", said)
 	}
+}
+
+// skip has an operator leave out changes that were committed while nobody read, and then have their keys forgotten.
+func (u *unrest) skip(t *shelved) {
+	u.t.Helper()
+	u.cacheLast(t)
+	for _, r := range u.reading {
+		r.stop()
+	}
+	u.remove(t)
+	for _, r := range u.reading {
+		if said, code := r.ask("position", "set", "now", "--skip"); code != 0 {
+			u.t.Fatalf("the position is not set: %s", said)
+		}
+		r.launchAgain()
+	}
+	u.answer("position_skipped")
+}
+
+// startAgain has freshet start where it finds nothing that it has kept, with a Redis full of keys.
+func (u *unrest) startAgain(t *shelved) {
+	u.t.Helper()
+	u.cacheLast(t)
+	for _, p := range u.processes() {
+		p.stop()
+	}
+	u.remove(t)
+	u.forget()
+	started := time.Now()
+	for _, s := range u.shelves() { // a reader asks those groups that it knows of
+		if !slices.Contains(u.reading, s.rig) {
+			s.launchAgain()
+			s.await("have partitions", 3*time.Minute, func(s status) bool { return len(s.Partitions) > 0 })
+		}
+	}
+	for _, r := range u.reading {
+		r.launchAgain()
+		r.awaitAlarm("first_start", started)
+	}
+}
+
+// pastTheBinlog changes rows of which the binlog has nothing. An operator knows, and has their keys forgotten.
+func (u *unrest) pastTheBinlog(t *shelved) {
+	u.t.Helper()
+	u.cacheLast(t)
+	u.source.Exec(u.t, "SET sql_log_bin = 0", fmt.Sprintf("DELETE FROM %s WHERE id >= %d", t.full(), last),
+		"SET sql_log_bin = 1")
+	if said, code := u.answering.ask("invalidate", "--table", t.full(), "--wait"); code != 0 {
+		u.t.Fatalf("the keys are not forgotten: %s", said)
+	}
+}
+
+// swapColumns has two columns swap their names, of which the binlog has nothing. Where the binlog names columns, rows
+// are read under the right names all the same, and nothing is in doubt: what was cached before stays.
+func (u *unrest) swapColumns(t *shelved) {
+	u.t.Helper()
+	u.cacheLast(t)
+	altered := time.Now()
+	u.source.Exec(u.t, "SET sql_log_bin = 0",
+		"ALTER TABLE "+t.full()+" CHANGE v w INT NOT NULL DEFAULT 0, CHANGE w v INT NOT NULL", "SET sql_log_bin = 1")
+	for _, r := range u.reading {
+		r.awaitAlarm("definition_changed", altered)
+	}
+}
+
+// launchAgain starts a process that was stopped.
+func (r *rig) launchAgain() {
+	r.t.Helper()
+	if r.role == "" {
+		r.run()
+		return
+	}
+	r.launch(r.role)
 }

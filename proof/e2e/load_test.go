@@ -33,6 +33,7 @@ const (
 // the proxy holds freshet's commands only.
 type load struct {
 	r                *rig
+	into             atomic.Pointer[testbed.RedisServer] // where readers find and put values
 	journal          journal
 	writers, readers flock
 	writes           atomic.Int64
@@ -73,6 +74,7 @@ func (l *load) start(writers, readers int, seed uint64) {
 
 // fill begins to read, with so many readers.
 func (l *load) fill(readers int, seed uint64) {
+	l.into.Store(l.r.redis)
 	l.readers.start(readers, func(ctx context.Context, i int) error {
 		rnd := rand.New(rand.NewPCG(seed, uint64(100+i)))
 		return l.loop(ctx, func() error { return l.read(ctx, rnd) })
@@ -167,7 +169,7 @@ func (l *load) read(ctx context.Context, rnd *rand.Rand) error {
 	if rnd.IntN(10) == 0 {
 		key = fmt.Sprintf("category:%d:products", rnd.IntN(20))
 	}
-	rdb := l.r.redis.Client()
+	rdb := l.into.Load().Client()
 	err := rdb.Get(ctx, key).Err()
 	if !errors.Is(err, redis.Nil) {
 		return err

@@ -146,14 +146,7 @@ func (s *lossy) goOn() {
 	s.answering.launch("invalidator")
 	s.passing.launch("invalidator", "--skip-lost")
 	for _, m := range []*rig{s.answering, s.passing} {
-		m.await("see that records are lost", 3*time.Minute, func(st status) bool {
-			for _, a := range st.Alarms {
-				if a.Kind == "records_lost" && a.Last.After(s.since) {
-					return true
-				}
-			}
-			return false
-		})
+		m.awaitAlarm("records_lost", s.since)
 	}
 }
 

@@ -1,9 +1,9 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,85 +15,95 @@ import (
 // doomed is how many rows are deleted for good between the snapshot and the restart, in each round.
 const doomed = 100
 
-// older is a load whose Redis saves snapshots by itself while all goes on, and comes back with one of them.
+// older is a load whose Redis comes back with data from before.
 type older struct {
 	*load
 	rnd *rand.Rand
+	way way
+	// args are those of Redis.
+	args []string
 	// answers says that freshet does something about it.
 	answers bool
-	// restarted is when Redis was killed last.
-	restarted time.Time
+	// wentBack is when Redis went back last.
+	wentBack time.Time
 	// seen is the process whose status says what is in doubt, and fleet all of them; nil: there are no others.
 	seen  *rig
 	fleet *fleet
 }
 
-// Redis is killed under load, again and again, and starts from a snapshot that it had saved some time before: at times
-// before freshet is through with the restart before. In the end no key is stale, not even those of rows that are gone.
+// Redis goes back under load, again and again, in each way that there is: at times before freshet is through with the
+// time before, and every other time while freshet is down. In the end no key is stale, not even those of rows that are
+// gone.
 //
 // A Redis that refuses INFO to freshet is what shows that the test can fail: then freshet does not notice it.
 func TestARedisThatComesBackWithOlderDataLeavesNoKeyStale(t *testing.T) {
 	leavesNoKeyStale(t, "mysql", newOlder)
 }
 
-// The same with two invalidators, one of which is killed after each restart of Redis: at times the one that does the
-// changes again.
+// The same with two invalidators, one of which is killed each time after Redis went back: at times the one that does
+// the changes again.
 func TestAroundKafkaARedisWithOlderDataLeavesNoKeyStale(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
-	leavesNoKeyStale(t, "mariadb", func(t *testing.T, source *testbed.Server, seed uint64, may string) *older {
-		return newOlderFleet(t, source, kafka, seed, may)
+	leavesNoKeyStale(t, "mariadb", func(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older {
+		return newOlderFleet(t, source, kafka, seed, redis...)
 	})
 }
 
 // leavesNoKeyStale sends Redis back under load, with and without an answer to that.
 func leavesNoKeyStale(t *testing.T, flavor string,
-	build func(t *testing.T, source *testbed.Server, seed uint64, may string) *older,
+	build func(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older,
 ) {
 	oneFlavor(t, flavor, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		seed := testbed.Seeded(t).Uint64()
-		var mu sync.Mutex
-		found := map[bool]compared{}
-		t.Run("both", func(t *testing.T) {
-			for answers, may := range map[bool]string{true: "+@all", false: "+@all -info"} {
-				t.Run(fmt.Sprintf("answers %t", answers), func(t *testing.T) {
-					t.Parallel()
-					o := build(t, start(t), seed, may)
-					o.answers = answers
-					o.run(testbed.Cut(2, 10))
-					mu.Lock()
-					defer mu.Unlock()
-					found[answers] = o.settle()
+		for _, w := range named(waysBack, testbed.Some(t, waysBack), func(w way) string { return w.name }) {
+			t.Run(w.name, func(t *testing.T) {
+				seed := testbed.Seeded(t).Uint64()
+				var mu sync.Mutex
+				found := map[bool]compared{}
+				t.Run("both", func(t *testing.T) {
+					for answers, may := range map[bool]string{true: "+@all", false: "+@all -info"} {
+						t.Run(fmt.Sprintf("answers %t", answers), func(t *testing.T) {
+							t.Parallel()
+							args := strings.Fields(w.args + " --user freshet on >secret ~* &* " + may)
+							o := build(t, start(t), seed, args...)
+							o.answers, o.way, o.args = answers, w, args
+							o.run(testbed.Cut(w.cut, w.soak))
+							mu.Lock()
+							defer mu.Unlock()
+							found[answers] = o.settle()
+						})
+					}
 				})
-			}
-		})
-		with, without := found[true], found[false]
-		t.Logf("with the answer %s; without it %s", with, without)
-		if without.gone == 0 {
-			t.Error("without the answer nothing is stale either, so nothing is shown")
+				with, without := found[true], found[false]
+				t.Logf("with the answer %s; without it %s", with, without)
+				if without.gone == 0 {
+					t.Error("without the answer nothing is stale either, so nothing is shown")
+				}
+			})
 		}
 	})
 }
 
-// newOlder is a load, and freshet with the rights in Redis that are given.
-func newOlder(t *testing.T, source *testbed.Server, seed uint64, may string) *older {
+// newOlder is a load, and freshet.
+func newOlder(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older {
 	t.Helper()
-	r := newOlderRig(t, source, may)
+	r := newOlderRig(t, source, redis...)
 	return &older{load: r.load(seed), rnd: rand.New(rand.NewPCG(seed, 2)), seen: r}
 }
 
-func newOlderRig(t *testing.T, source *testbed.Server, may string) *rig {
+func newOlderRig(t *testing.T, source *testbed.Server, redis ...string) *rig {
 	t.Helper()
-	r := newRig(t, source, strings.Fields("--save 1 1 --user freshet on >secret ~* &* "+may)...)
+	r := newRig(t, source, redis...)
 	r.cfg.redis = ", username: freshet, password: secret"
-	// An answer takes seconds, so that Redis can be killed again meanwhile.
+	// An answer takes seconds, so that Redis can go back again meanwhile.
 	r.cfg.extra = fmt.Sprintf("scope_rate: %d\n", testbed.Cut(500, 5000))
 	return r
 }
 
 // newOlderFleet is newOlder around Kafka.
-func newOlderFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaCluster, seed uint64, may string) *older {
+func newOlderFleet(t *testing.T, source *testbed.Server, kafka *testbed.KafkaCluster, seed uint64, redis ...string,
+) *older {
 	t.Helper()
-	r := newOlderRig(t, source, may)
+	r := newOlderRig(t, source, redis...)
 	r.cfg.d = loadD
 	r.source.DB().SetMaxOpenConns(40)
 	r.source.DB().SetMaxIdleConns(40)
@@ -117,15 +127,17 @@ func (o *older) finish() {
 func (o *older) run(rounds int) {
 	o.r.t.Helper()
 	o.doom(rounds)
+	down := o.rnd.IntN(2) == 0
 	for n := range rounds {
 		o.finish()
 		from := products + 1 + n*doomed
-		o.cache(from)
-		o.awaitSnapshot()
+		o.cacheRows(from, doomed)
+		goBack := o.way.keep(o)
 		o.remove(from)
 		o.finish() // so that nothing will delete their keys again
 		<-time.After(time.Duration(o.rnd.IntN(1000)) * time.Millisecond)
-		o.restart()
+		o.goBack(goBack, down)
+		down = !down
 		if n == rounds-1 {
 			return
 		}
@@ -137,6 +149,25 @@ func (o *older) run(rounds int) {
 		o.away.Store(false)
 		if n > 0 && o.rnd.IntN(2) == 0 {
 			o.awaitAnswer()
+		}
+	}
+}
+
+// goBack has Redis go back, if need be while those are down that delete keys.
+func (o *older) goBack(goBack func(), down bool) {
+	o.r.t.Helper()
+	o.r.t.Logf("redis goes back, and freshet is down: %t", down)
+	if down {
+		for _, m := range o.deleting() {
+			m.kill()
+		}
+	}
+	o.away.Store(true)
+	o.wentBack = time.Now()
+	goBack()
+	if down {
+		for _, m := range o.deleting() {
+			m.launchAgain()
 		}
 	}
 }
@@ -169,26 +200,6 @@ func (l *load) cacheRows(from, n int) {
 	}
 }
 
-// awaitSnapshot waits until Redis has saved a snapshot that was begun after now, and has it save no other.
-func (o *older) awaitSnapshot() {
-	o.r.t.Helper()
-	ctx, rdb := o.r.t.Context(), o.r.redis.Client()
-	saved := func() int64 {
-		at, err := rdb.LastSave(ctx).Result()
-		testbed.Must(o.r.t, err)
-		return at
-	}
-	for range 2 { // the first may have been under way
-		before := saved()
-		testbed.Eventually(o.r.t, 3*time.Minute, "redis saves a snapshot", func() bool { return saved() != before })
-	}
-	testbed.Must(o.r.t, rdb.ConfigSet(ctx, "save", "").Err())
-	testbed.Eventually(o.r.t, 3*time.Minute, "redis saves no more", func() bool {
-		info, err := rdb.Info(ctx, "persistence").Result()
-		return err == nil && strings.Contains(info, "rdb_bgsave_in_progress:0")
-	})
-}
-
 // remove deletes the rows that are doomed.
 func (l *load) remove(from int) {
 	l.r.t.Helper()
@@ -199,29 +210,23 @@ func (l *load) remove(from int) {
 	}))
 }
 
-// restart kills Redis and starts it with the snapshot.
-func (o *older) restart() {
-	o.r.t.Helper()
-	o.away.Store(true)
-	o.restarted = time.Now()
-	testbed.Must(o.r.t, o.r.redis.Kill())
-	testbed.Must(o.r.t, o.r.redis.Start(context.Background()))
-}
-
-// awaitDoubt waits until freshet has noticed the last restart.
+// awaitDoubt waits until freshet has noticed that Redis went back last. If it was down, one of its processes does.
 func (o *older) awaitDoubt() {
 	o.r.t.Helper()
 	if !o.answers {
 		return
 	}
-	o.seen.await("doubt what redis holds", 3*time.Minute, func(s status) bool {
-		for _, a := range s.Alarms {
-			if a.Kind == "redis_changed" && a.Last.After(o.restarted) {
-				return true
-			}
-		}
-		return false
+	testbed.Eventually(o.r.t, 3*time.Minute, "freshet doubts what redis holds", func() bool {
+		return slices.ContainsFunc(o.deleting(), func(m *rig) bool { return m.hasSaid("redis_changed", o.wentBack) })
 	})
+}
+
+// deleting are the processes that delete keys.
+func (o *older) deleting() []*rig {
+	if o.fleet != nil {
+		return o.fleet.invalidators
+	}
+	return []*rig{o.r}
 }
 
 // awaitAnswer waits until freshet has nothing in doubt any more.
@@ -250,6 +255,7 @@ func (o *older) settle() compared {
 	o.finish()
 	o.awaitAnswer()
 	o.stop()
+	o.forgetOthers()
 	found := r.compareCache()
 	if o.answers {
 		o.journal.verify(r, time.Time{})

@@ -24,6 +24,8 @@ type SentinelOptions struct {
 	Password string
 	// MasterUser and MasterPassword are what it logs in with at the master and its replicas; empty: it does not.
 	MasterUser, MasterPassword string
+	// Text is its configuration, without port and directory; empty: what the others say.
+	Text string
 }
 
 // Sentinel is a running Redis Sentinel.
@@ -77,9 +79,11 @@ func StartSentinel(ctx context.Context, o SentinelOptions) (*Sentinel, error) {
 	s.client = redis.NewSentinelClient(&redis.Options{
 		Addr: s.Addr, Password: o.Password, MaxRetries: -1, ContextTimeoutEnabled: true,
 	})
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d %d\n"+
-		"sentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n",
-		held.Port, s.Dir, o.Name, o.Master.Port, o.Quorum, o.Name, o.Name)
+	if o.Text == "" {
+		o.Text = fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d\nsentinel down-after-milliseconds %s 1000\n"+
+			"sentinel failover-timeout %s 5000\n", o.Name, o.Master.Port, o.Quorum, o.Name, o.Name)
+	}
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n%s", held.Port, s.Dir, o.Text)
 	if o.Password != "" {
 		text += fmt.Sprintf("requirepass %s\n", o.Password)
 	}
