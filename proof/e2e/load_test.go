@@ -96,7 +96,9 @@ func (f *flock) start(n int, do func(ctx context.Context, i int) error) {
 }
 
 func (f *flock) stop() error {
-	f.cancel()
+	if f.cancel != nil { // else none was started
+		f.cancel()
+	}
 	return f.group.Wait()
 }
 
