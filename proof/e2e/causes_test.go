@@ -350,6 +350,13 @@ func (u *unrest) quieten() {
 	testbed.Must(u.t, u.writers.stop())
 	u.finish()
 	u.answering.await("answer what is in doubt", 3*time.Minute, func(s status) bool { return len(s.Doubts) == 0 })
+	// An answer may just have forgotten all keys: then there would be nothing to look at.
+	testbed.Eventually(u.t, 3*time.Minute, "readers cache something", func() bool {
+		return slices.ContainsFunc(u.tables(), func(t *shelved) bool {
+			keys, err := u.answering.redis.Client().Keys(u.t.Context(), t.name+":*").Result()
+			return err == nil && len(keys) > 0
+		})
+	})
 	for _, s := range u.shelves() {
 		testbed.Must(u.t, s.readers.stop())
 	}
