@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"canal/charset/internal/generate": nil,
 	"canal/binlog":                    {"event", "event/float", "canal/charset"},
 	"canal/ddl":                       {"event", "canal/charset"},
-	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl"},
+	"canal/schema":                    {"event", "event/float", "canal/binlog", "canal/charset", "canal/ddl", "retry"},
 	"canal/walk": {
 		"event", "event/float", "retry", "canal/binlog", "canal/charset", "canal/ddl", "canal/schema",
 	},
