@@ -2,6 +2,7 @@ package canal
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -43,13 +44,15 @@ func (p *postponed) keep(ctx context.Context, o *Options) error {
 		if isIn(o.Doubts.List(), id) {
 			continue
 		}
-		if e, err := o.Doubts.Ending(ctx, id); err == nil && e.How == doubt.HowAnswered {
+		e, err := o.Doubts.Ending(ctx, id)
+		switch {
+		case err == nil && e.How == doubt.HowAnswered:
 			if err := o.Doubts.Record(ctx, d); err != nil {
 				return err
 			}
-			continue
-		}
-		delete(p.open, id)
+		case err == nil, errors.Is(err, doubt.ErrUnknown):
+			delete(p.open, id)
+		} // else it is asked for again: it is not known now, or the doubt has come again
 	}
 	return nil
 }
