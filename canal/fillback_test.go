@@ -121,14 +121,20 @@ func TestTheDoubtStaysWhileTheServerIsOut(t *testing.T) {
 	}
 }
 
-// An operator asks for the answer while the server is out, and it is back before that is given.
-func TestAnAnswerThatIsAskedForWhileTheServerIsOutBeginsAgain(t *testing.T) {
-	t.Parallel()
-	p := withReplica(t, false, func(o *Options) { o.FillTimeout = time.Second })
+// leftOut waits until the server is left out, because it is stopped.
+func (p *followed) leftOut(t *testing.T) {
+	t.Helper()
 	p.whole(t)
 	p.replica.Exec(t, "STOP REPLICA")
 	p.d.exec("insert into DB.t values (1)")
 	p.doubted(t, "it is left out")
+}
+
+// An operator asks for the answer while the server is out, and it is back before that is given.
+func TestAnAnswerThatIsAskedForWhileTheServerIsOutBeginsAgain(t *testing.T) {
+	t.Parallel()
+	p := withReplica(t, false, func(o *Options) { o.FillTimeout = time.Second })
+	p.leftOut(t)
 	is := func() doubt.Doubt { return p.doubts.List()[0] }
 	testbed.Must(t, p.doubts.Ask(t.Context(), is().ID))
 	asked := is()
@@ -142,10 +148,7 @@ func TestAnAnswerThatIsAskedForWhileTheServerIsOutBeginsAgain(t *testing.T) {
 func TestAnAnswerWhileReadersOfTheServerAreNotOverIsNotTheLast(t *testing.T) {
 	t.Parallel()
 	p := withReplica(t, false, func(o *Options) { o.FillTimeout, o.FillSettles = time.Second, time.Hour })
-	p.whole(t)
-	p.replica.Exec(t, "STOP REPLICA")
-	p.d.exec("insert into DB.t values (1)")
-	p.doubted(t, "it is left out")
+	p.leftOut(t)
 	d := p.doubts.List()[0]
 	testbed.Must(t, p.doubts.Ask(t.Context(), d.ID))
 	p.replica.Exec(t, "START REPLICA")

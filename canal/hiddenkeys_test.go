@@ -59,6 +59,38 @@ func TestAForeignKeyOfATableThatMayNoLongerBeReadCounts(t *testing.T) {
 	}
 }
 
+// readForAWhile reads as a user who may read the family, and returns what goes on from there.
+func readForAWhile(t *testing.T, d *database) (goOn func() *cascadeReader) {
+	t.Helper()
+	o := d.few("select on p", "select on wc", "select on wsync")
+	o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
+	rec := newRecorder()
+	r := &cascadeReader{reading(t, rec, o), d}
+	r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
+	r.synced()
+	testbed.Must(t, r.stop())
+	return func() *cascadeReader { return &cascadeReader{reading(t, startAt(rec.pos), o), d} }
+}
+
+// lock locks tables until the function is called that it returns.
+func lock(t *testing.T, d *database, tables ...string) (unlock func()) {
+	t.Helper()
+	c, err := d.DB().Conn(t.Context())
+	testbed.Must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	var all []string
+	for _, name := range tables {
+		all = append(all, d.name+"."+name+" write")
+	}
+	_, err = c.ExecContext(t.Context(), "lock tables "+strings.Join(all, ", "))
+	testbed.Must(t, err)
+	return func() {
+		t.Helper()
+		_, err := c.ExecContext(t.Context(), "unlock tables")
+		testbed.Must(t, err)
+	}
+}
+
 // The right is taken away while nobody reads.
 func TestAForeignKeyIsHiddenWhileNobodyReads(t *testing.T) {
 	t.Parallel()
@@ -66,15 +98,9 @@ func TestAForeignKeyIsHiddenWhileNobodyReads(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, k.start(t, k.args...), couple(coupled)...)
-			o := d.few("select on p", "select on wc", "select on wsync")
-			o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
-			rec := newRecorder()
-			r := &cascadeReader{reading(t, rec, o), d}
-			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-			r.synced()
-			testbed.Must(t, r.stop())
+			goOn := readForAWhile(t, d)
 			d.exec(d.revoke("select on wc"), "delete from DB.p where id=1")
-			r = &cascadeReader{reading(t, startAt(rec.pos), o), d}
+			r := goOn()
 			r.wantDoubted("from before", "wc")
 			d.exec("delete from DB.p where id=2")
 			r.wantDoubted("from now on", "wc")
@@ -187,23 +213,12 @@ func TestAForeignKeyIsHiddenWhileItsTableIsLocked(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, k.start(t, k.args...), couple(coupled)...)
-			o := d.few("select on p", "select on wc", "select on wsync")
-			o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
-			rec := newRecorder()
-			r := &cascadeReader{reading(t, rec, o), d}
-			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-			r.synced()
-			testbed.Must(t, r.stop())
+			goOn := readForAWhile(t, d)
 			d.exec(d.revoke("select on wc"), d.grant("select (id) on wc"))
-			c, err := d.DB().Conn(t.Context())
-			testbed.Must(t, err)
-			defer c.Close()
-			_, err = c.ExecContext(t.Context(), "lock tables "+d.name+".wc write, "+d.name+".p write")
-			testbed.Must(t, err)
-			r = &cascadeReader{reading(t, startAt(rec.pos), o), d}
+			unlock := lock(t, d, "wc", "p")
+			r := goOn()
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-			_, err = c.ExecContext(t.Context(), "unlock tables")
-			testbed.Must(t, err)
+			unlock()
 			r.synced()
 			d.exec("delete from DB.p where id=1")
 			r.wantDoubted("once it is unlocked", "wc")
@@ -218,27 +233,16 @@ func TestAForeignKeyIsHiddenThoughTheConnectionIsLost(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, k.start(t, k.args...), couple(coupled)...)
-			o := d.few("select on p", "select on wc", "select on wsync")
-			o.Wanted = func(schema, table string) bool { return schema == d.name && (table == "" || table[0] == 'w') }
-			rec := newRecorder()
-			r := &cascadeReader{reading(t, rec, o), d}
-			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
-			r.synced()
-			testbed.Must(t, r.stop())
+			goOn := readForAWhile(t, d)
 			d.exec(d.revoke("select on wc"), d.grant("select (id) on wc"))
-			c, err := d.DB().Conn(t.Context())
-			testbed.Must(t, err)
-			defer c.Close()
-			_, err = c.ExecContext(t.Context(), "lock tables "+d.name+".wc write")
-			testbed.Must(t, err)
-			r = &cascadeReader{reading(t, startAt(rec.pos), o), d}
+			unlock := lock(t, d, "wc")
+			r := goOn()
 			testbed.Eventually(t, patience, "it is asked whether the table may be read", func() bool {
 				var id int
 				return d.DB().QueryRow("SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT * FROM `"+
 					d.name+"`.`wc`%'").Scan(&id) == nil && killed(d, id)
 			})
-			_, err = c.ExecContext(t.Context(), "unlock tables")
-			testbed.Must(t, err)
+			unlock()
 			r.await(t, "a first mark", func() bool { return len(r.marks) > 0 })
 			r.synced()
 			d.exec("delete from DB.p where id=1")

@@ -291,7 +291,7 @@ func (b *Book) Restart(ctx context.Context, id string) error {
 		func() error { return unlessGone(b.Dismiss(ctx, id, time.Time{})) })
 }
 
-// unlessGone returns the error of what was to be done with a doubt, unless that is not there any more.
+// unlessGone returns an error of a change to a doubt, but for that which says that the doubt is not there any more.
 func unlessGone(err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return nil

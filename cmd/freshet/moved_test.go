@@ -41,6 +41,15 @@ func offset(info, name string) string {
 	return value
 }
 
+// runAtAnAddress runs freshet, for which Redis is at an address that can move.
+func (s *site) runAtAnAddress() *proxy.Proxy {
+	s.t.Helper()
+	between := proxy.Start(s.t, s.redis.Addr)
+	s.redisAt = []string{between.Addr()}
+	s.run()
+	return between
+}
+
 // A name, a virtual address or a managed primary endpoint moves, and the former server goes on answering on the
 // connections that it has: it was cut off from the others, and does not know yet. What it acknowledges counts for
 // nothing.
@@ -48,9 +57,7 @@ func TestDeletesFollowAnAddressThatMovesWhileTheFormerServerStillAnswers(t *test
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	former := s.redis
-	between := proxy.Start(t, former.Addr)
-	s.redisAt = []string{between.Addr()}
-	s.run()
+	between := s.runAtAnAddress()
 	for id := range 20 {
 		s.cache(fmt.Sprintf("product:%d", id))
 	}
@@ -200,9 +207,7 @@ func TestAroundKafkaNoKeyIsStaleIfOneInvalidatorFollowsAnAddressLate(t *testing.
 func TestTheStateIsNotFreshWhileNoNewConnectionToRedisComesAbout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
-	between := proxy.Start(t, s.redis.Addr)
-	s.redisAt = []string{between.Addr()}
-	s.run()
+	between := s.runAtAnAddress()
 	s.unheard(between)
 	between.Aim(s.redis.Addr)
 	s.await("freshet is fresh again", func(st *app.Status) bool { return st.State == app.Fresh })
@@ -236,9 +241,7 @@ func TestARedisThatBeganWhileTheFormerOneStillAnsweredIsInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testbed.MySQL(t))
 	former := s.redis
-	between := proxy.Start(t, former.Addr)
-	s.redisAt = []string{between.Addr()}
-	s.run()
+	between := s.runAtAnAddress()
 	s.unheard(between)
 	s.cache("product:1")
 	next := testbed.Redis(t)
