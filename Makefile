@@ -10,7 +10,7 @@ LINT := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GO) tool -modfile=lint.mo
 # The files whose form lint asks about.
 FORMED = $$(find . -name '*.go' | grep -v /testdata/)
 
-.PHONY: demo demo-kafka test versions test-freshet test-modules soak bench build servers vet lint staticcheck format
+.PHONY: demo demo-kafka test versions test-busy test-waiting soak bench build servers vet lint staticcheck format
 
 ## demo: a shop whose cache stays fresh through a kill -9, and a Redis with older data (DEMO_SECONDS, DEMO_WITHOUT=1, DEMO_SINGLE=1)
 demo:
@@ -28,26 +28,30 @@ build:
 ## test: vet, lint and all tests, with the race detector, against real servers
 test:
 	@$(MAKE) --no-print-directory -j3 servers vet lint
-	@$(MAKE) --no-print-directory -j2 test-modules test-freshet
+	@$(MAKE) --no-print-directory -j2 test-busy test-waiting
 
-# -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. The
-# packages that take longest are first, so that nothing waits for them in the end. -s -w: no debugger looks at these 60
-# programs, and to link what it needs takes a third of the time that linking takes. -parallel: tests wait for servers, and more
-# of them at a time than this wait for each other's processes: then what must come within a second is late.
+# -count=1: what is tested as a built program is not seen by the test cache. -vet=off: the target vet has seen all. -s -w:
+# no debugger looks at these 60 programs, and to link what it needs takes a third of the time that linking takes.
+# -parallel: tests wait for servers, and more of them at a time than this wait for each other's processes: then what must
+# come within a second is late.
 # GORACE: each of these programs waits in the end for what another thread may have to report: 0.1 s instead of a second.
-TESTED := GORACE=atexit_sleep_ms=100 $(GO) test -race -count=1 -vet=off -ldflags='-s -w' -timeout 40m
+TESTED := GORACE=atexit_sleep_ms=100 $(GO) test -race -count=1 -vet=off -ldflags='-s -w' -timeout 40m -parallel 3
 
-test-freshet:
-	$(TESTED) -parallel 3 ./proof/e2e ./cmd/freshet ./canal ./invalidator ./proof/e2e/... ./...
+# What waits most of the time runs one package at a time next to the others, two at a time. The packages that take longest
+# are first, so that nothing waits for them in the end.
+WAITING := invalidator|eventlog
 
-# Next to freshet's own tests, one package at a time: they wait most of the time.
-test-modules:
+test-busy:
+	$(TESTED) -p 2 ./proof/e2e ./cmd/freshet ./canal ./proof/e2e/... $$($(GO) list ./... | grep -vE '/freshet/($(WAITING))')
+
+test-waiting:
 	@set -e; for m in $(MODULES); do (cd $$m && $(TESTED) -p 1 ./...); done
+	$(TESTED) -p 1 $$($(GO) list ./... | grep -E '/freshet/($(WAITING))')
 
 ## versions: what speaks to the servers most, on the versions that FRESHET_TEST_MARIADB_HOME, FRESHET_TEST_REDIS_HOME and
 ## FRESHET_TEST_MYSQL_HOME name
 versions:
-	$(TESTED) -parallel 4 -skip Mutant ./canal/... ./invalidator/... ./app/operate ./proof/e2e
+	$(TESTED) -skip Mutant ./canal/... ./invalidator/... ./app/operate ./proof/e2e
 
 ## vet: the compiler's and vet's complaints. -race: what it compiles for that is what the tests need
 vet:

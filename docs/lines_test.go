@@ -4,6 +4,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -39,14 +40,28 @@ func TestALongLineIsExcusedByALongString(t *testing.T) {
 
 // tooLong returns the numbers of the lines that are too long.
 func tooLong(text string) (numbers []int) {
+	for i, line := range strings.Split(text, "\n") {
+		if len(line) > longestLine && utf8.RuneCountInString(aligned.ReplaceAllString(line, " ")) > longestLine {
+			numbers = append(numbers, i+1)
+		}
+	}
+	if numbers == nil {
+		return nil
+	}
+	excused := excused(text)
+	return slices.DeleteFunc(numbers, func(n int) bool { return excused[n] })
+}
+
+// excused returns the lines that have a part of a long string, or of the output of an example.
+func excused(text string) map[int]bool {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	s.Init(file, []byte(text), nil, scanner.ScanComments)
-	excused := map[int]bool{}
+	lines := map[int]bool{}
 	for {
 		pos, tok, lit := s.Scan()
 		if tok == token.EOF {
-			break
+			return lines
 		}
 		output := tok == token.COMMENT && strings.HasPrefix(lit, "// Output:") // of an example
 		if !output && (tok != token.STRING || len(lit) < longString) {
@@ -54,13 +69,7 @@ func tooLong(text string) (numbers []int) {
 		}
 		first := file.Line(pos)
 		for n := range 1 + strings.Count(lit, "\n") {
-			excused[first+n] = true
+			lines[first+n] = true
 		}
 	}
-	for i, line := range strings.Split(text, "\n") {
-		if utf8.RuneCountInString(aligned.ReplaceAllString(line, " ")) > longestLine && !excused[i+1] {
-			numbers = append(numbers, i+1)
-		}
-	}
-	return numbers
 }

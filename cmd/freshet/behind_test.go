@@ -107,7 +107,7 @@ func TestWhatWasCachedFromAServerThatLagsIsForgotten(t *testing.T) {
 	for what, restarts := range map[string]bool{"freshet runs on": false, "freshet is killed meanwhile": true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			both(t, func(t *testing.T, source *testbed.Server) {
+			either(t, func(t *testing.T, source *testbed.Server) {
 				o := newTakenOver(newSite(t, source))
 				r := o.run()
 				o.cache("other:1")

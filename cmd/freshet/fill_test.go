@@ -139,7 +139,7 @@ func (s *site) filledFromReplica(timeout string) *testbed.Server {
 // Readers fill from a replica that lags by some seconds: the final delete has to wait for it.
 func TestTheFinalDeleteWaitsForTheServersThatReadersFillFrom(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		const products = 20
 		for _, named := range []bool{false, true} {
 			s := newSite(t, source)
@@ -198,7 +198,7 @@ func (s *site) leftOut(replica *testbed.Server) {
 
 func TestAFillServerThatIsLeftOutAndComesBack(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		given := time.Now() // another test may have had it before: its binlog begins here
 		s := newSite(t, source)
 		replica := s.filledFromReplica("1s")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,13 +48,6 @@ const unsureRows = 40
 
 func newUnsure(t *testing.T, source *testbed.Server, values bool) *unsure {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("FRESHET_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		testbed.Must(t, err)
-		seed = n
-	}
-	t.Logf("seed %d (set FRESHET_SEED to repeat)", seed)
 	kafka := testbed.Kafka(t)
 	s := newSite(t, source).around(t, kafka)
 	s.mappings = fmt.Sprintf(`[{table: "shop.*", keys: ["{table}:{id}"], second_delete: %s}]`, faultsD)
@@ -67,7 +59,7 @@ func newUnsure(t *testing.T, source *testbed.Server, values bool) *unsure {
 		s.source.Exec(t, "CREATE TABLE shop."+table+" (id INT PRIMARY KEY, price INT NOT NULL)")
 	}
 	s.readsRows = true
-	d := &unsure{site: s, kafka: kafka, rnd: rand.New(rand.NewPCG(seed, 1)), partitions: topicPartitions, values: values}
+	d := &unsure{site: s, kafka: kafka, rnd: testbed.Seeded(t), partitions: topicPartitions, values: values}
 	other := s.otherGroup()
 	other.redisMore = `, key_prefix: "eu:"`
 	d.sites = []*site{s, other}

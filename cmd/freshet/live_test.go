@@ -18,7 +18,7 @@ import (
 
 func TestARunningFreshetTellsHowItIsAndStopsWhenItIsTold(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		s := newSite(t, source)
 		metrics := testbed.FreeAddress(t)
 		s.env = []string{"FRESHET_ADMIN_METRICS_LISTEN=" + metrics}

@@ -153,7 +153,7 @@ func (p *pair) failOver(reader, deletes *site) {
 // the end.
 func TestAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		p := newPair(t, source)
 		if out := p.ask("check"); !strings.Contains(out, p.replica.Addr+" is server ") ||
 			!strings.Contains(out, "and is a replica, read only") {
@@ -191,7 +191,7 @@ func TestAroundKafkaAFailoverBetweenTwoAddressesLeavesNoStaleKey(t *testing.T) {
 // still set up as a replica, and is stopped.
 func TestAPromotedReplicaThatWasOnlyStoppedIsFollowed(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, source *testbed.Server) {
+	either(t, func(t *testing.T, source *testbed.Server) {
 		p := newPair(t, source)
 		r := p.run()
 		p.awaitFresh()

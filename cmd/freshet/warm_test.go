@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,12 +56,7 @@ func TestWalkedRowsAreThoseOfTheBinlog(t *testing.T) {
 		source.Exec(t, "SET sql_mode = ''", "CREATE TABLE shop.wide (id INT PRIMARY KEY, touched INT, "+strings.Join(definitions, ", ")+
 			") ROW_FORMAT=DYNAMIC")
 		const rows = 40
-		seed := uint64(time.Now().UnixNano())
-		if text := os.Getenv("FRESHET_SEED"); text != "" {
-			seed, _ = strconv.ParseUint(text, 10, 64)
-		}
-		t.Logf("FRESHET_SEED=%d", seed)
-		r := rand.New(rand.NewPCG(seed, 1))
+		r := testbed.Seeded(t)
 		for id := range rows {
 			var literals []string
 			for _, c := range columns {

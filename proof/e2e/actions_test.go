@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -78,68 +76,9 @@ func (b *bazaar) verifyShapes(counts map[string]int) {
 
 func (b *bazaar) finish() { b.r.t.Helper(); b.r.finish(3 * time.Minute) }
 
-// Killed at random under load, again and again, it leaves every value as its rows are.
-func TestKilledAtRandomUnderLoadEveryActionIsDone(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := testbed.Seeded(t)
-		b := bazaarRig(t, start(t), rnd.Uint64())
-		kills := testbed.Cut(6, 150)
-		for range kills {
-			<-time.After(time.Duration(20+rnd.IntN(testbed.Cut(1200, 1200))) * time.Millisecond)
-			b.r.kill()
-			if rnd.IntN(3) == 0 {
-				<-time.After(time.Duration(rnd.IntN(500)) * time.Millisecond)
-			}
-			b.r.launch()
-		}
-		t.Logf("%d kills", kills)
-		b.settle(b.finish, false)
-		b.r.stop()
-	})
-}
-
-// Whatever stops, hangs or is cut under load, every value is in the end as its rows are.
-func TestFaultsOfServersAndLinesUnderLoadLeaveEveryValueRight(t *testing.T) {
-	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := testbed.Seeded(t)
-		b := bazaarRig(t, start(t, "--sync-binlog=1"), rnd.Uint64())
-		for range testbed.Cut(1, 4) {
-			for _, i := range rnd.Perm(len(faults)) {
-				f := faults[i]
-				t.Log(f.name)
-				b.load.away.Store(f.server)
-				testbed.Must(t, f.begin(b.r))
-				<-time.After(f.brief + time.Duration(rnd.Int64N(int64(testbed.Cut(500*time.Millisecond, 4*time.Second)))))
-				testbed.Must(t, f.end(b.r))
-				b.r.finishUnderLoad()
-				b.load.away.Store(false)
-			}
-		}
-		b.settle(b.finish, true)
-		b.r.stop()
-	})
-}
-
-// Each reply of Redis to a script or a command is lost once, after it took effect: what is done again is harmless.
-func TestEveryReplyOfRedisLostOnceLeavesEveryValueRight(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		b := bazaarRig(t, start(t), testbed.Seeded(t).Uint64())
-		l := loser{lost: map[string]bool{}}
-		b.r.resp.OnCommand(l.lose)
-		<-time.After(testbed.Cut(3*time.Second, 20*time.Second))
-		b.r.resp.OnCommand(nil)
-		t.Logf("%d replies lost", l.n())
-		if l.n() < 10 {
-			t.Fatalf("only %d replies were lost", l.n())
-		}
-		b.settle(b.finish, false)
-		b.r.stop()
-	})
-}
-
 // After its position was set back, freshet does everything since again, and every value is in the end as its rows are.
 func TestAfterARewindEveryValueIsRight(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)
 		b := bazaarRig(t, start(t), rnd.Uint64())
 		places := []string{b.r.placeNow()}
@@ -165,10 +104,10 @@ func (r *rig) rewind(rnd *rand.Rand, places *[]string) {
 	r.launch()
 }
 
-// Two readers and two invalidators around Kafka are killed and stopped in turn, so that leaders change and partitions
-// move, and every value is in the end as its rows are.
-func TestAFleetAroundKafkaDoesEveryAction(t *testing.T) {
-	t.Parallel()
+// aFleetDoesEveryAction kills and stops two readers and two invalidators around Kafka in turn, so that leaders change
+// and partitions move, and every value is in the end as its rows are.
+func aFleetDoesEveryAction(t *testing.T) {
+	t.Helper()
 	rnd := testbed.Seeded(t)
 	f := newFleetFor(t, actionsD, actionMappings, testbed.MySQL(t), testbed.SharedKafka(t), 2, 2)
 	f.source.DB().SetMaxOpenConns(40)
@@ -229,53 +168,6 @@ func (b *bazaar) bazaarMix(rnd *rand.Rand, n int) {
 			testbed.Must(b.r.t, b.transact(func(x *tx) error { return b.change(x, rnd, kind) }))
 		}
 	}
-}
-
-// Killed at every boundary of the stream, freshet leaves every value as its rows are: it is started afresh at the same
-// place, over a Redis that holds what an application may have read in between, the proxy lets n events pass and nothing
-// more, freshet dies by SIGKILL, and is started again.
-func TestKilledAtEveryEventBoundaryEveryActionIsDone(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
-		rnd := testbed.Seeded(t)
-		r := newRig(t, start(t))
-		r.cfg.d, r.cfg.mappings = loadD, actionMappings
-		r.cfg.start = r.placeNow()
-		r.source.Exec(t, actionSchema...)
-		b := newBazaar(r, 1)
-		b.few = true
-		b.bazaarMix(rand.New(rand.NewPCG(rnd.Uint64(), 1)), testbed.Cut(1, 3))
-		keys := b.changed()
-		dir := t.TempDir()
-		attempt := func(name string, strike func()) {
-			t.Helper()
-			r.cfg.dir = filepath.Join(dir, name)
-			r.configure()
-			b.poison(keys, rnd)
-			r.resp.Forget()
-			began := time.Now()
-			strike()
-			r.run()
-			r.finish(3 * time.Minute)
-			b.load.journal.verify(r, began)
-			b.verifyChanged(keys)
-		}
-		attempt("whole", r.binlog.Restart)
-		r.kill()
-		events := r.binlog.Events()
-		if events < 30 {
-			t.Fatalf("the stream has only %d events", events)
-		}
-		step := testbed.Cut(12, 1) // each run begins elsewhere
-		kills := 0
-		for n := 1 + rnd.IntN(step); n <= events; n += step {
-			attempt(fmt.Sprint(n), func() {
-				r.killAfter(n, events, rnd)
-				kills++
-			})
-			r.kill()
-		}
-		t.Logf("%d kills at %d events", kills, events)
-	})
 }
 
 // changed returns the keys that the journal knows, each once.

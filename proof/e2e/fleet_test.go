@@ -329,9 +329,23 @@ func hurts() []hurt {
 }
 
 // Whatever of reader, invalidator, broker and line is killed, hangs, is cut or moves under load, nothing is lost and
-// nothing stays stale.
+// nothing stays stale. Both suites run in a soak, and else one of them, by chance.
 func TestAFleetAroundKafkaLosesNothing(t *testing.T) {
 	t.Parallel()
+	for _, suite := range testbed.Some(t, []struct {
+		name string
+		run  func(*testing.T)
+	}{{"deletes", aFleetDeletes}, {"actions", aFleetDoesEveryAction}}) {
+		t.Run(suite.name, func(t *testing.T) {
+			t.Parallel()
+			suite.run(t)
+		})
+	}
+}
+
+// aFleetDeletes has a cluster of three brokers, which are hurt too.
+func aFleetDeletes(t *testing.T) {
+	t.Helper()
 	rnd := testbed.Seeded(t)
 	kafka := testbed.Kafka(t, testbed.KafkaOptions{Brokers: 3, Proxied: true})
 	f := newFleet(t, testbed.MySQL(t), kafka, 2, 2)

@@ -135,7 +135,7 @@ func quietBazaar(r *rig, seed uint64) *bazaar {
 
 // Killed and replaying again and again, freshet never writes an older value over a newer one.
 func TestNoReplayReplacesANewerValue(t *testing.T) {
-	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d, r.cfg.mappings = actionsD, actionMappings
@@ -156,7 +156,7 @@ func TestNoReplayReplacesANewerValue(t *testing.T) {
 
 // Set back to an earlier position, freshet deletes what it knows nothing of any more; older values do not come back.
 func TestNoRewindReplacesANewerValue(t *testing.T) {
-	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rnd := testbed.Seeded(t)
 		r := newRig(t, start(t))
 		r.cfg.d, r.cfg.mappings = actionsD, actionMappings

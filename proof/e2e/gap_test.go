@@ -25,7 +25,7 @@ type gappy struct {
 //
 // What shows that the test can fail is a freshet that halts, and an operator who goes on without clearing the cache.
 func TestABinlogThatIsLostUnderLoadLeavesNoKeyStale(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		seed := testbed.Seeded(t).Uint64()
 		withAndWithout(t, func(t *testing.T, answers bool) compared {
 			g := newGappy(t, start(t), seed, answers)
@@ -35,13 +35,18 @@ func TestABinlogThatIsLostUnderLoadLeavesNoKeyStale(t *testing.T) {
 	})
 }
 
-// withAndWithout has the same happen with an answer of freshet to it and without one. Without it keys must be stale.
+// withAndWithout has the same happen with an answer of freshet to it and without one. Without it keys must be stale. A
+// cut leaves out the second two times of three.
 func withAndWithout(t *testing.T, run func(t *testing.T, answers bool) compared) {
 	t.Helper()
 	var mu sync.Mutex
 	found := map[bool]compared{}
+	both := testbed.Soak() || testbed.Seeded(t).IntN(3) == 0
 	t.Run("both", func(t *testing.T) {
 		for _, answers := range []bool{true, false} {
+			if !answers && !both {
+				continue
+			}
 			t.Run(fmt.Sprintf("answers %t", answers), func(t *testing.T) {
 				t.Parallel()
 				is := run(t, answers)
@@ -53,7 +58,7 @@ func withAndWithout(t *testing.T, run func(t *testing.T, answers bool) compared)
 	})
 	with, without := found[true], found[false]
 	t.Logf("with the answer %s; without it %s", with, without)
-	if without.gone == 0 {
+	if both && without.gone == 0 {
 		t.Error("without the answer nothing is stale either, so nothing is shown")
 	}
 }

@@ -37,7 +37,7 @@ func hugeTx(r *rig, n int) {
 // A transaction with far more keys than max_pending passes in bounded memory, without help from GOMEMLIMIT, and each
 // of its keys is deleted.
 func TestAHugeTransactionPassesInBoundedMemory(t *testing.T) {
-	oneFlavor(t, "mysql", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rows := testbed.Cut(300_000, 5_000_000)
 		r := newRig(t, start(t, "--max-binlog-size=1G"))
 		r.fast = true
@@ -133,7 +133,7 @@ func (r *rig) resident() int {
 // Redis stops in the middle of a huge transaction for longer than the server's net_write_timeout, so that the server
 // gives the stream up. freshet goes on from where it was: the transaction gets through.
 func TestRedisStopsInTheMiddleOfAHugeTransaction(t *testing.T) {
-	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		rows := testbed.Cut(400_000, 5_000_000)
 		pause := testbed.Cut(8*time.Second, 3*time.Minute)
 		args := []string{"--max-binlog-size=1G"}

@@ -37,7 +37,7 @@ type lossy struct {
 //
 // What shows that the test can fail is a group that goes on with --skip-lost, and nobody clears its cache.
 func TestRecordsThatAreLostUnderLoadLeaveNoKeyStale(t *testing.T) {
-	oneFlavor(t, "mariadb", func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		s := newLossy(t, start(t), testbed.Seeded(t).Uint64())
 		s.run(testbed.Cut(1, 8))
 		s.settle()

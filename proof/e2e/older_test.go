@@ -36,23 +36,23 @@ type older struct {
 //
 // A Redis that refuses INFO to freshet is what shows that the test can fail: then freshet does not notice it.
 func TestARedisThatComesBackWithOlderDataLeavesNoKeyStale(t *testing.T) {
-	leavesNoKeyStale(t, "mysql", newOlder)
+	leavesNoKeyStale(t, newOlder)
 }
 
 // The same with two invalidators, one of which is killed each time after Redis went back: at times the one that does
 // the changes again.
 func TestAroundKafkaARedisWithOlderDataLeavesNoKeyStale(t *testing.T) {
 	kafka := testbed.SharedKafka(t)
-	leavesNoKeyStale(t, "mariadb", func(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older {
+	leavesNoKeyStale(t, func(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older {
 		return newOlderFleet(t, source, kafka, seed, redis...)
 	})
 }
 
 // leavesNoKeyStale sends Redis back under load, with and without an answer to that.
-func leavesNoKeyStale(t *testing.T, flavor string,
+func leavesNoKeyStale(t *testing.T,
 	build func(t *testing.T, source *testbed.Server, seed uint64, redis ...string) *older,
 ) {
-	oneFlavor(t, flavor, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		for _, w := range named(waysBack, testbed.Some(t, waysBack), func(w way) string { return w.name }) {
 			t.Run(w.name, func(t *testing.T) {
 				seed := testbed.Seeded(t).Uint64()

@@ -25,7 +25,7 @@ func TestTriggersSayWhatIsDeleted(t *testing.T) {
 		r = testbed.Seeded(t)
 	}
 	seeds := map[testbed.Flavor]uint64{testbed.FlavorMySQL: r.Uint64(), testbed.FlavorMariaDB: r.Uint64()}
-	flavors(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
+	oneFlavor(t, func(t *testing.T, start func(testing.TB, ...string) *testbed.Server) {
 		source := start(t, "--log-bin-trust-function-creators=1")
 		leavesOut := leavesGeneratedOut(t, source)
 		r := rand.New(rand.NewPCG(seeds[source.Flavor], 2))

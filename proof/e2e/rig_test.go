@@ -67,33 +67,21 @@ mappings:
       - "note:{id}"
 `
 
-// flavors runs a test on MySQL and on MariaDB, side by side: most of the time they wait.
-func flavors(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
-	t.Parallel()
-	for name, start := range map[string]func(testing.TB, ...string) *testbed.Server{
-		"mysql":   testbed.MySQL,
-		"mariadb": testbed.MariaDB,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f(t, start)
-		})
-	}
+// starts start a server of each flavor.
+var starts = map[string]func(testing.TB, ...string) *testbed.Server{
+	"mysql":   testbed.MySQL,
+	"mariadb": testbed.MariaDB,
 }
 
-// oneFlavor runs a test on MySQL and on MariaDB in a soak, and else on the one that is named. Where two suites do the
-// same to freshet, once with deletes and once with all actions, a cut runs them on different ones.
-func oneFlavor(t *testing.T, name string, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
-	if testbed.Soak() {
-		flavors(t, f)
-		return
-	}
+// oneFlavor runs a test on MySQL and on MariaDB in a soak, side by side, and else on one of them, by chance.
+func oneFlavor(t *testing.T, f func(t *testing.T, start func(testing.TB, ...string) *testbed.Server)) {
 	t.Parallel()
-	start := map[string]func(testing.TB, ...string) *testbed.Server{
-		"mysql":   testbed.MySQL,
-		"mariadb": testbed.MariaDB,
-	}[name]
-	t.Run(name, func(t *testing.T) { f(t, start) })
+	for _, name := range testbed.Some(t, []string{"mysql", "mariadb"}) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, starts[name])
+		})
+	}
 }
 
 func newRig(t *testing.T, source *testbed.Server, redisArgs ...string) *rig {

@@ -1,9 +1,11 @@
 package testbed
 
 import (
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -19,19 +21,31 @@ func Cut[T any](short, whole T) T {
 	return short
 }
 
-// Seeded returns a test's source of chance. Its seed is another one each time, unless FRESHET_SEED gives it, and is
-// logged.
+// seeds is the seed of this process, and how often each test has asked for it.
+var seeds = struct {
+	sync.Mutex
+	seed  uint64
+	asked map[string]uint64
+}{seed: uint64(time.Now().UnixNano()), asked: map[string]uint64{}}
+
+// Seeded returns a test's source of chance: another one for each test, and for each time that it asks. The seed of all
+// of them is another one each time, unless FRESHET_SEED gives it, and is logged.
 func Seeded(t testing.TB) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
+	seeds.Lock()
+	defer seeds.Unlock()
 	if s := os.Getenv("FRESHET_SEED"); s != "" {
 		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+		if seeds.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			t.Fatalf("FRESHET_SEED=%s: %v", s, err)
 		}
 	}
-	t.Logf("seed %d (set FRESHET_SEED to repeat)", seed)
-	return rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d (set FRESHET_SEED to repeat)", seeds.seed)
+	h := fnv.New64a()
+	h.Write([]byte(t.Name()))
+	nth := seeds.asked[t.Name()]
+	seeds.asked[t.Name()]++
+	return rand.New(rand.NewPCG(seeds.seed, h.Sum64()+nth))
 }
 
 // Some returns all in a soak, and else one, by chance: FRESHET_SEED repeats it.
