@@ -18,8 +18,8 @@
 // Each key template of a mapping is an act: a plain delete, or an action with an [event.Effect] that New made once and
 // all batches share. An action that writes puts what the after-image holds and removes what only the before-image
 // named; everything in doubt is forgotten. Files: parse.go reads them, bind.go, bindtext.go and bindvalue.go compile
-// them, route.go decides whether a mapping applies and makes plain deletes, effect.go makes all else, once.go keeps
-// counters to one increment a transaction.
+// them, admit.go decides whether a mapping applies, route.go makes the keys and effect.go the values that go with them,
+// once.go keeps counters to one increment a transaction.
 //
 // # Guarantees
 //

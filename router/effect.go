@@ -78,94 +78,6 @@ func (f *filling) doubtLabel() string {
 	return f.why.label()
 }
 
-// effects makes the invalidations of actions that share an effect: those of all keys of a mapping. The row after the
-// change comes first, for all of them: what it holds is written where a key, field or member of the row before the
-// change would be removed, also if another template made that one.
-func (x *run) effects(acts []act) {
-	if x.c.Op != event.Delete {
-		for i := range acts {
-			x.image(&acts[i], x.c.After, x.intent(&acts[i], false))
-		}
-	}
-	for i := range acts {
-		if a := &acts[i]; x.c.Op == event.Delete || x.c.Op == event.Update && !same(a.identity, x.c) {
-			x.image(a, x.c.Before, x.intent(a, true))
-		}
-	}
-}
-
-// intent says what the action does for an image, if nothing is in doubt.
-func (x *run) intent(a *act, old bool) event.Intent {
-	switch {
-	case !a.Writes():
-		return event.IntentForget
-	case a.Effect.Query != "":
-		return event.IntentPut // what there is now is for the query to say
-	case old:
-		return event.IntentRemove
-	case a.Kind == event.ActionZSet && a.value == nil && x.after == event.IntentPut:
-		// The row is there, and its score is not known: with the member taken out, the board would lack it.
-		return event.IntentForget
-	}
-	return x.after
-}
-
-// image makes the invalidations of one image: those of all copies of the key, or none.
-func (x *run) image(a *act, image []event.Value, intent event.Intent) {
-	f := filling{action: a.Kind, intent: intent, effect: a.Effect, fields: x.fill.fields[:0]}
-	if a.Kind == event.ActionHash && a.value == nil {
-		f.effect = nil // the field is only ever removed: that commutes, and without an effect it is not guarded
-	}
-	if a.Writes() && intent == event.IntentForget && (a.Kind != event.ActionZSet || a.value != nil) {
-		f.doubt(inDoubt, PredicateFailed, "") // admit has said it
-	}
-	if !x.complete(&f, a, image) {
-		return
-	}
-	any := false
-	for i := range a.key.copies {
-		text := x.b.Text()
-		from := len(text)
-		text, out, at := a.key.render(text, image, i)
-		key := len(text) - from
-		if out == made && len(text)+len(f.fields) > maxText {
-			out = tooLong
-		}
-		if out != made {
-			x.missed(a, a.key, out, at, image)
-			break
-		}
-		text = append(text, f.fields...)
-		d := &identity{action: f.action, effect: f.effect, key: text[from : from+key], mark: f.fields[:f.mark]}
-		if a.Kind == event.ActionIncr && x.once.has(d.key, x.u.d) {
-			continue
-		}
-		if same := x.row.find(x.b, d); same >= 0 {
-			x.merge(a, image, same)
-			continue
-		}
-		o := x.origin()
-		x.b.AddItem(event.Item{
-			Text: text, Key: key, Row: x.c.Version.Row, Action: f.action, Intent: f.intent,
-			Effect: f.effect,
-		})
-		x.b.Invalidations[x.b.Len()-1].Origin = o
-		x.row.added(x.b)
-		if x.trace != nil {
-			x.trace.Added(x.step(a, image), f.doubtLabel())
-		}
-		any = true
-	}
-	if any && f.doubted {
-		x.u.meters.forgotten[f.why].Inc()
-		if f.told != "" {
-			x.tell(f.trouble, a, f.told)
-		}
-	}
-	x.fill.fields = f.fields
-	x.fill.trim()
-}
-
 // complete makes the fields. False: the row makes none of it.
 func (x *run) complete(f *filling, a *act, image []event.Value) bool {
 	switch a.Kind {
@@ -184,14 +96,22 @@ func (x *run) complete(f *filling, a *act, image []event.Value) bool {
 	return true
 }
 
+// text makes a text of the row as the next of the fields. If it cannot be made, the fields stay as they are, and at is
+// the part of the text that is the reason.
+func (x *run) text(f *filling, k *textPlan, image []event.Value) (out outcome, at int) {
+	x.fill.value, out, at = k.render(x.fill.value[:0], image, 0)
+	if out == made {
+		f.fields = event.AppendField(f.fields, x.fill.value)
+	}
+	return out, at
+}
+
 // field makes the field of a hash, or the member. Where it is not known, but the key is, the whole key is forgotten.
 // Where it is NULL there is none.
 func (x *run) field(f *filling, a *act, image []event.Value) bool {
-	text, out, at := a.field.render(x.fill.value[:0], image, 0)
-	x.fill.value = text
+	out, at := x.text(f, a.field, image)
 	switch out {
 	case made:
-		f.fields = event.AppendField(f.fields, text)
 		f.mark = len(f.fields)
 		return true
 	case isNull:
@@ -221,11 +141,8 @@ func (x *run) hashValue(f *filling, a *act, image []event.Value) bool {
 	if f.intent != event.IntentPut {
 		return true
 	}
-	text, out, at := a.value.render(x.fill.value[:0], image, 0)
-	x.fill.value = text
-	switch out {
+	switch out, at := x.text(f, a.value, image); out {
 	case made:
-		f.fields = event.AppendField(f.fields, text)
 	case isNull:
 		f.intent = event.IntentRemove
 	default:
@@ -240,14 +157,11 @@ func (x *run) score(f *filling, a *act, image []event.Value) bool {
 	if f.intent != event.IntentPut {
 		return true
 	}
-	text, out, at := a.value.render(x.fill.value[:0], image, 0)
-	x.fill.value = text
-	switch {
+	switch out, at := x.text(f, a.value, image); {
 	case out == isNull:
 		f.intent = event.IntentRemove
 		return true
-	case out == made && isNumber(text):
-		f.fields = event.AppendField(f.fields, text)
+	case out == made && isNumber(x.fill.value):
 		return true
 	case out == made:
 		f.doubt(noScore, ValueUnfit, a.unfit)
@@ -276,11 +190,8 @@ func (x *run) rebuild(f *filling, a *act, image []event.Value) {
 	notices := len(f.fields)
 	switch {
 	case a.value != nil:
-		text, out, at := a.value.render(x.fill.value[:0], image, 0)
-		x.fill.value = text
-		switch out {
+		switch out, at := x.text(f, a.value, image); out {
 		case made:
-			f.fields = event.AppendField(f.fields, text)
 		case isNull:
 			f.doubt(valueNull, 0, "")
 		default:
@@ -372,10 +283,8 @@ func (x *run) notify(f *filling, a *act, image []event.Value) {
 }
 
 func (x *run) notice(f *filling, a *act, k *textPlan, image []event.Value) bool {
-	text, out, at := k.render(x.fill.value[:0], image, 0)
-	x.fill.value = text
+	out, at := x.text(f, k, image)
 	if out == made {
-		f.fields = event.AppendField(f.fields, text)
 		return true
 	}
 	why := valueNull

@@ -1,28 +1,6 @@
 package router
 
-import (
-	"errors"
-
-	"github.com/freshet/freshet/event"
-)
-
-// verdict says whether a mapping is for a row change, or what it asks for that the change has not.
-type verdict uint8
-
-const (
-	wrongEvent verdict = iota
-	unchanged
-	predicateFalse
-	admitted
-)
-
-// label is the verdict's value of the metric label `by`; empty for admitted.
-func (v verdict) label() string {
-	return [...]string{"events", "columns", "when", ""}[v]
-}
-
-// errDoubtful stands for a predicate that cannot be evaluated for any row of the table.
-var errDoubtful = errors.New("it reads a column that the table lacks")
+import "github.com/freshet/freshet/event"
 
 // Route appends the invalidations of one row change to the batch: mapping by mapping, key by key, the row before
 // the change first. The change's table must have been given to [Router.Bind], and its images hold the columns that
@@ -116,101 +94,6 @@ func (x *run) deletes(a *act) {
 	}
 }
 
-// admit decides whether the mapping is for the change, and what an action that writes does with the after-image. An
-// error says that the predicate could not be evaluated, which counts as true, and as a reason to write nothing.
-func (x *run) admit() (verdict, error) {
-	u, c := x.u, x.c
-	switch {
-	case !u.Events[c.Op&3]:
-		return wrongEvent, nil
-	case c.Op == event.Update && !u.all && !u.changed(c) && !x.turned():
-		return unchanged, nil
-	case u.predicate != nil:
-		return x.asks()
-	}
-	x.after = event.IntentPut
-	return admitted, nil
-}
-
-// turned reports whether the predicate may say something else of the row as it is than of the row as it was, each on
-// its own: the row came to, or ceased to be, what the mapping is about, whichever of the columns it names changed. What
-// cannot be evaluated may have turned.
-func (x *run) turned() bool {
-	u, c := x.u, x.c
-	switch {
-	case u.predicate == nil || !u.doubtful && same(u.reads, c):
-		return false
-	case u.doubtful:
-		return true
-	}
-	was, err := u.predicate.alone(&x.machine, c.Before, u.reads)
-	if err != nil {
-		return true
-	}
-	is, err := u.predicate.alone(&x.machine, c.After, u.reads)
-	return err != nil || was != is
-}
-
-// asks is admit for a mapping with a predicate.
-func (x *run) asks() (verdict, error) {
-	u := x.u
-	x.after = event.IntentForget
-	if u.doubtful {
-		return admitted, errDoubtful
-	}
-	yes, err := u.predicate.eval(&x.machine, x.c, u.reads)
-	if !u.Writes || err != nil {
-		return verdictOf(yes), err
-	}
-	return x.membership(yes)
-}
-
-func verdictOf(yes bool) verdict {
-	if yes {
-		return admitted
-	}
-	return predicateFalse
-}
-
-// membership decides for a mapping that writes. What such a mapping keeps is the set of rows for which the predicate
-// holds on their own, without an old row. The after-image is written only if it is one of them. And a row that was one
-// and no longer is counts, though the predicate, which sees both images, is false: row.status == 'live' is false when a
-// live row becomes a draft, and in every DELETE.
-func (x *run) membership(yes bool) (verdict, error) {
-	u, c := x.u, x.c
-	x.after = event.IntentRemove
-	var err error
-	switch c.Op {
-	case event.Insert: // the predicate saw the after-image alone
-		if yes {
-			x.after = event.IntentPut
-		}
-		return verdictOf(yes), nil
-	case event.Update:
-		var is bool
-		if is, err = u.predicate.alone(&x.machine, c.After, u.reads); err != nil {
-			x.after = event.IntentForget
-		} else if is {
-			x.after = event.IntentPut
-		}
-	}
-	if yes || x.after == event.IntentPut {
-		return verdictOf(yes), err
-	}
-	was, wrong := u.predicate.alone(&x.machine, c.Before, u.reads)
-	return verdictOf(was || err != nil), errors.Join(err, wrong)
-}
-
-// changed reports whether a column that the mapping looks at may have changed.
-func (u *rule) changed(c *event.Change) bool {
-	for _, s := range u.compare {
-		if !c.Before[s].Same(&c.After[s]) {
-			return true
-		}
-	}
-	return false
-}
-
 // same reports whether both images of a change surely hold the same in these columns.
 func same(slots []int, c *event.Change) bool {
 	for _, s := range slots {
@@ -251,6 +134,94 @@ func (x *run) delete(a *act, image []event.Value) {
 			x.trace.Added(x.step(a, image), "")
 		}
 	}
+}
+
+// effects makes the invalidations of actions that share an effect: those of all keys of a mapping. The row after the
+// change comes first, for all of them: what it holds is written where a key, field or member of the row before the
+// change would be removed, also if another template made that one.
+func (x *run) effects(acts []act) {
+	if x.c.Op != event.Delete {
+		for i := range acts {
+			x.image(&acts[i], x.c.After, x.intent(&acts[i], false))
+		}
+	}
+	for i := range acts {
+		if a := &acts[i]; x.c.Op == event.Delete || x.c.Op == event.Update && !same(a.identity, x.c) {
+			x.image(a, x.c.Before, x.intent(a, true))
+		}
+	}
+}
+
+// intent says what the action does for an image, if nothing is in doubt.
+func (x *run) intent(a *act, old bool) event.Intent {
+	switch {
+	case !a.Writes():
+		return event.IntentForget
+	case a.Effect.Query != "":
+		return event.IntentPut // what there is now is for the query to say
+	case old:
+		return event.IntentRemove
+	case a.Kind == event.ActionZSet && a.value == nil && x.after == event.IntentPut:
+		// The row is there, and its score is not known: with the member taken out, the board would lack it.
+		return event.IntentForget
+	}
+	return x.after
+}
+
+// image makes the invalidations of one image: those of all copies of the key, or none.
+func (x *run) image(a *act, image []event.Value, intent event.Intent) {
+	f := filling{action: a.Kind, intent: intent, effect: a.Effect, fields: x.fill.fields[:0]}
+	if a.Kind == event.ActionHash && a.value == nil {
+		f.effect = nil // the field is only ever removed: that commutes, and without an effect it is not guarded
+	}
+	if a.Writes() && intent == event.IntentForget && (a.Kind != event.ActionZSet || a.value != nil) {
+		f.doubt(inDoubt, PredicateFailed, "") // admit has said it
+	}
+	if !x.complete(&f, a, image) {
+		return
+	}
+	any := false
+	for i := range a.key.copies {
+		text := x.b.Text()
+		from := len(text)
+		text, out, at := a.key.render(text, image, i)
+		key := len(text) - from
+		if out == made && len(text)+len(f.fields) > maxText {
+			out = tooLong
+		}
+		if out != made {
+			x.missed(a, a.key, out, at, image)
+			break
+		}
+		text = append(text, f.fields...)
+		d := &identity{action: f.action, effect: f.effect, key: text[from : from+key], mark: f.fields[:f.mark]}
+		if a.Kind == event.ActionIncr && x.once.has(d.key, x.u.d) {
+			continue
+		}
+		if same := x.row.find(x.b, d); same >= 0 {
+			x.merge(a, image, same)
+			continue
+		}
+		o := x.origin()
+		x.b.AddItem(event.Item{
+			Text: text, Key: key, Row: x.c.Version.Row, Action: f.action, Intent: f.intent,
+			Effect: f.effect,
+		})
+		x.b.Invalidations[x.b.Len()-1].Origin = o
+		x.row.added(x.b)
+		if x.trace != nil {
+			x.trace.Added(x.step(a, image), f.doubtLabel())
+		}
+		any = true
+	}
+	if any && f.doubted {
+		x.u.meters.forgotten[f.why].Inc()
+		if f.told != "" {
+			x.tell(f.trouble, a, f.told)
+		}
+	}
+	x.fill.fields = f.fields
+	x.fill.trim()
 }
 
 // merge gives an invalidation that another one is the same as the larger second delete of both.
@@ -317,4 +288,10 @@ func (x *run) tell(t Trouble, a *act, message string) {
 		template = a.Key.Text.Value
 	}
 	x.report.Report(t, x.p.name, template, message)
+}
+
+// step is an action over an image, as a tracer is given it.
+func (x *run) step(a *act, image []event.Value) Step {
+	old := x.c.Op == event.Update && len(image) > 0 && &image[0] == &x.c.Before[0] && !same(a.identity, x.c)
+	return Step{Mapping: x.u.Mapping, Action: a.Action, Old: old}
 }

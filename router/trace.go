@@ -1,10 +1,6 @@
 package router
 
-import (
-	"fmt"
-
-	"github.com/freshet/freshet/event"
-)
+import "fmt"
 
 // Tracer records what Route makes from a row change, while it does, and why it makes no more: for explanations.
 type Tracer interface {
@@ -26,11 +22,6 @@ type Step struct {
 	Action  *Action
 	// Old says that the image is the row before an UPDATE, and that the row after it has another key.
 	Old bool
-}
-
-func (x *run) step(a *act, image []event.Value) Step {
-	old := x.c.Op == event.Update && len(image) > 0 && &image[0] == &x.c.Before[0] && !same(a.identity, x.c)
-	return Step{Mapping: x.u.Mapping, Action: a.Action, Old: old}
 }
 
 // why says in words why a text was not made.
