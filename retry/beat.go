@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// begun is when this process began. Its beats are whole seconds after that, so they are not those of other processes: a
-// server is not asked by all of them at once.
+// begun is when this process began. Its beats are whole seconds after that, so they are not those of other processes,
+// and a server is not asked by all of them at once.
 var begun = time.Now()
 
 // ToBeat returns how long to wait before what is done every so often, in whole seconds: that long, or up to a second
-// less if the last time was between two beats. Then all that waits so does its work at the same moments. A process at
-// rest costs what waking it up costs, whatever is done then, and it is woken once instead of for each of them. Any other
+// less if the last time was between two beats. So all that waits does its work at the same moments. A process at rest
+// costs what waking it up costs, whatever is done then, and it is woken once instead of for each of them. Any other
 // time is returned as it is.
 func ToBeat(every time.Duration) time.Duration {
 	if every < time.Second || every%time.Second != 0 {
