@@ -145,9 +145,9 @@ func (a *answering) answerOrRedo(ctx context.Context) error {
 
 // answerAll answers doubts until ctx ends. Where the engine fails, it says so itself.
 func (a *answering) answerAll(ctx context.Context) error {
-	wait := looksEach
+	wait := retry.ToBeat(looksEach)
 	for retry.Sleep(ctx, wait) == nil {
-		wait = looksEach
+		wait = retry.ToBeat(looksEach)
 		if due := a.due(); len(due) > 0 {
 			busy, err := a.answer(ctx, due)
 			if err != nil && ctx.Err() == nil {

@@ -98,7 +98,7 @@ func (d *definitions) load(ctx context.Context) error {
 
 // run keeps what is new until ctx ends.
 func (d *definitions) run(ctx context.Context) error {
-	for retry.Sleep(ctx, keepsEach) == nil {
+	for retry.Beat(ctx, keepsEach) == nil {
 		if d.ask != nil && time.Since(d.asked()) > asksForAllEach {
 			_ = d.look(ctx) // the reader says what keeps it from its source
 		}

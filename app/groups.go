@@ -129,7 +129,7 @@ func (g *groupAnswers) lead(ctx context.Context) error {
 	})
 	all.Go(func() error { return g.warming.runAll(ctx) })
 	answered := map[string]bool{}
-	for retry.Sleep(ctx, looksEach) == nil {
+	for retry.Beat(ctx, looksEach) == nil {
 		for _, d := range g.doubts.List() {
 			if !answered[d.Source] {
 				answered[d.Source] = true
@@ -171,7 +171,7 @@ func (g *groupAnswers) walks(source string) (*walking, error) {
 
 // follow says of the doubts that another member answers that it does, until ctx ends.
 func (g *groupAnswers) follow(ctx context.Context) error {
-	for retry.Sleep(ctx, looksEach) == nil {
+	for retry.Beat(ctx, looksEach) == nil {
 		if g.leads.Load() {
 			continue
 		}
@@ -268,7 +268,7 @@ const loggedFact = "logged/"
 // topic has everything, as long as they wait for that, and drops the doubts that all of them have settled.
 func (r *reading) share(ctx context.Context) error {
 	var failed string
-	for retry.Sleep(ctx, looksEach) == nil {
+	for retry.Beat(ctx, looksEach) == nil {
 		err := r.keepLogged(ctx)
 		if err == nil {
 			err = r.doubts.Release(ctx, r.config.Source.Name)

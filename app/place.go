@@ -52,7 +52,7 @@ func (g *groupAnswers) keepSettled(ctx context.Context) {
 	defer g.settled.Store(nil)
 	defer g.straggler.Store(nil)
 	var failed string
-	for retry.Sleep(ctx, settledEach) == nil {
+	for retry.Beat(ctx, settledEach) == nil {
 		s, err := g.askSettled(ctx, g.settled.Load())
 		if s != nil {
 			g.settled.Store(s)

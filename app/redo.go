@@ -77,7 +77,7 @@ func (a *answering) redoAll(ctx context.Context) error {
 		return nil
 	}
 	again := retry.Loop{Backoff: retry.Backoff{Min: time.Second, Max: time.Minute}}
-	for retry.Sleep(ctx, looksEach) == nil {
+	for retry.Beat(ctx, looksEach) == nil {
 		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byRedo(d) })
 		if len(due) == 0 || !a.redo.ready() {
 			continue

@@ -19,7 +19,7 @@ func (a *answering) byWalk(d doubt.Doubt) bool { return d.Where != "" }
 
 // walkAll answers the doubts about rows that meet a condition, one after the other, until ctx ends.
 func (a *answering) walkAll(ctx context.Context) error {
-	for retry.Sleep(ctx, looksEach) == nil {
+	for retry.Beat(ctx, looksEach) == nil {
 		due := slices.DeleteFunc(a.open(), func(d doubt.Doubt) bool { return !a.byWalk(d) })
 		if len(due) == 0 {
 			continue

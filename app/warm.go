@@ -127,7 +127,7 @@ func (w *warming) load(ctx context.Context) error {
 func (w *warming) follow(ctx context.Context) error {
 	for {
 		_ = w.load(ctx) // who carries them out says what is wrong
-		if retry.Sleep(ctx, looksEach) != nil {
+		if retry.Beat(ctx, looksEach) != nil {
 			return nil
 		}
 	}
@@ -233,7 +233,7 @@ func (w *warming) first() (t warmUp, k *walked) {
 // runAll carries out warm-ups until ctx ends.
 func (w *warming) runAll(ctx context.Context) error {
 	defer w.rest()
-	for retry.Sleep(ctx, looksEach) == nil {
+	for retry.Beat(ctx, looksEach) == nil {
 		if err := w.endCancelled(ctx); err != nil {
 			w.options.Log.Warn("it cannot be read which warm-ups were asked for; trying again", "error", err)
 			continue

@@ -92,7 +92,7 @@ func (c *Canal) watchBehind(ctx context.Context) {
 	if c.o.Follow {
 		return
 	}
-	for retry.Sleep(ctx, asksBehindEach) == nil {
+	for retry.Beat(ctx, asksBehindEach) == nil {
 		if c.answerBehind(ctx) != nil {
 			return // only ctx can stop it
 		}

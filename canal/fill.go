@@ -69,7 +69,7 @@ func (c *Canal) watchFills(ctx context.Context) {
 			delete(known, address)
 			g.Go(func() { w.gone(ctx, func(other string) bool { return other == address }) })
 		}
-		if retry.Sleep(ctx, resolveEach) != nil {
+		if retry.Beat(ctx, resolveEach) != nil {
 			break
 		}
 		found, whole = w.resolve(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 const (
@@ -125,7 +126,8 @@ func (h *heart) run(ctx context.Context) {
 			s = nil
 		}
 		h.complain()
-		wait = time.Until(asked.Add(h.period(err)))
+		period := h.period(err)
+		wait = min(time.Until(asked.Add(period)), retry.ToBeat(period))
 	}
 }
 

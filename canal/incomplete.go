@@ -176,7 +176,7 @@ func (c *Canal) watchLacks(ctx context.Context) {
 	if c.o.Follow {
 		return
 	}
-	for retry.Sleep(ctx, lookAtLacks) == nil {
+	for retry.Beat(ctx, lookAtLacks) == nil {
 		if err := c.lookForLacks(ctx); err != nil && ctx.Err() == nil {
 			c.o.Logger.Debug("it is not known whether the binlog lacks changes", "source", c.o.Source, "error", err)
 		}

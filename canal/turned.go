@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 const (
@@ -35,13 +36,14 @@ type turned struct {
 // watchAddress looks at the one address until ctx ends.
 func (c *Canal) watchAddress(ctx context.Context) {
 	w := &turned{Canal: c}
-	t := time.NewTicker(lookAtServers)
-	defer t.Stop()
+	due := time.NewTimer(retry.ToBeat(lookAtServers))
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-due.C:
+			due.Reset(retry.ToBeat(lookAtServers))
 			if w.look(ctx) != nil {
 				return // only ctx can stop what it does
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/event"
+	"github.com/freshet/freshet/retry"
 )
 
 const (
@@ -45,13 +46,14 @@ func (c *Canal) watchServers(ctx context.Context) {
 		return
 	}
 	w := &watcher{Canal: c, promoted: map[string]bool{}, splitFrom: c.vis.writtenApart()}
-	t := time.NewTicker(lookAtServers)
-	defer t.Stop()
+	due := time.NewTimer(retry.ToBeat(lookAtServers))
+	defer due.Stop()
 	for w.judge(ctx, c.o.look(ctx, &event.Position{})) == nil { // only ctx can stop it
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-due.C:
+			due.Reset(retry.ToBeat(lookAtServers))
 		}
 	}
 }

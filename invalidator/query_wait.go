@@ -30,7 +30,7 @@ const (
 
 // expire takes keys out of the line that have waited for their query for too long. It returns when ctx ends.
 func (q *queryPool) expire(ctx context.Context) {
-	for retry.Sleep(ctx, staleCheck) == nil {
+	for retry.Beat(ctx, staleCheck) == nil {
 		deliver(q.overdue(q.engine.clock().add(-staleFor)))
 	}
 }

@@ -7,6 +7,8 @@
 // place, then parked in a [Store] for longer and longer, at last a dead letter. The package does no I/O and does not
 // know which stage calls it; stores are implemented elsewhere.
 //
+// What is done once a second, or once in some seconds, keeps the beats of the process ([Beat]).
+//
 // What it guarantees: no error is without a class. One that is not known is classed so that nothing is lost: an
 // unknown error of a connection as the server's, an unknown answer of Redis as the one key's, which is bounded by
 // the store, and an unknown answer of the source as one that an operator must see.

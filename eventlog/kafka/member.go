@@ -9,6 +9,7 @@ import (
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
 	"github.com/freshet/freshet/eventlog/kafka/group"
+	"github.com/freshet/freshet/retry"
 )
 
 // join is a member of the group until ctx ends or handle fails.
@@ -67,18 +68,11 @@ const topicsEvery = 2 * time.Second
 // nobody works until somebody has made it again.
 func (l *Log) watchTopics(ctx context.Context, ours, former []string) {
 	defer l.missing.Store(false)
-	t := time.NewTicker(topicsEvery)
-	defer t.Stop()
 	gone := func(topic string) bool {
 		_, err := l.client.Partitions(ctx, topic)
 		return broker.Classify(err) == broker.Missing
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for retry.Beat(ctx, topicsEvery) == nil {
 		for _, topic := range former {
 			if gone(topic) {
 				l.o.Log.Info("a topic of a delay that is not configured any more is gone: joining the group without it", "topic",

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/retry"
 )
 
 // In a Redis Cluster each master is watched as a single Redis is, with a stamp of its own. What is particular:
@@ -115,8 +116,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx ended
 	}
 	kept := time.Time{}
-	ticker := time.NewTicker(asks)
-	defer ticker.Stop()
+	due := time.NewTimer(retry.ToBeat(asks))
+	defer due.Stop()
 	for {
 		changed, err := false, error(nil)
 		select {
@@ -127,7 +128,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 			return nil
 		case <-c.news:
 			changed, _, err = c.compareAll(ctx)
-		case <-ticker.C:
+		case <-due.C:
+			due.Reset(retry.ToBeat(asks))
 			changed, err = c.look(ctx)
 		}
 		if err != nil {

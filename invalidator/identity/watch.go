@@ -261,8 +261,8 @@ func (w *Watch) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // ctx ended
 	}
 	kept := was
-	ticker := time.NewTicker(asks)
-	defer ticker.Stop()
+	due := time.NewTimer(retry.ToBeat(asks))
+	defer due.Stop()
 	for {
 		for _, s := range w.take() {
 			if was, err = w.compare(ctx, was, s); err != nil {
@@ -280,7 +280,8 @@ func (w *Watch) Run(ctx context.Context) error {
 			w.last(was, kept)
 			return nil
 		case <-w.news:
-		case <-ticker.C:
+		case <-due.C:
+			due.Reset(retry.ToBeat(asks))
 			asked, cancel := context.WithTimeout(ctx, 2*asks)
 			w.renew(asked, was)
 			why, _ := w.look(asked, w.deps.Redis)

@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
 	"github.com/freshet/freshet/eventlog/kafka/broker"
+	"github.com/freshet/freshet/retry"
 )
 
 // Lag is how far a partition is behind.
@@ -80,8 +81,8 @@ const (
 // watch keeps the ends of the partitions true while they have no room, and known who leads them; it raises an alarm
 // before retention deletes what is not finished.
 func (c *Consumer) watch(ctx context.Context) {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
+	due := time.NewTimer(retry.ToBeat(watchEvery))
+	defer due.Stop()
 	var asked time.Time
 	for {
 		if time.Since(asked) >= settingsEvery {
@@ -95,7 +96,8 @@ func (c *Consumer) watch(ctx context.Context) {
 			c.watchPartition(ctx, p)
 		}
 		select {
-		case <-t.C:
+		case <-due.C:
+			due.Reset(retry.ToBeat(watchEvery))
 		case <-ctx.Done():
 			return
 		}

@@ -293,7 +293,7 @@ func (l *Leader) attempt(ctx context.Context) (*Checkpoint, error) {
 
 // watch looks whether another leader has written, until ctx ends; it returns why the reign is over.
 func (l *Leader) watch(ctx context.Context, r *reign) error {
-	t := time.NewTicker(l.o.Watch)
+	t := time.NewTimer(retry.ToBeat(l.o.Watch))
 	defer t.Stop()
 	for {
 		select {
@@ -302,6 +302,7 @@ func (l *Leader) watch(ctx context.Context, r *reign) error {
 		case <-r.ended: // a write has met the successor
 			return r.watch(ctx)
 		case <-t.C:
+			t.Reset(retry.ToBeat(l.o.Watch))
 			// Brokers that are away end no reign: whether we are cut off, the group tells.
 			if err := r.watch(ctx); errors.Is(err, ErrDeposed) || errors.Is(err, errRecreated) {
 				return err

@@ -15,16 +15,9 @@ const topicEvery = 2 * time.Second
 // watchTopic tells of a checkpoint topic that is not there any more, until ctx ends: the group then gives the source to
 // nobody, which looks to each reader as if it were given to another.
 func (l *Leader) watchTopic(ctx context.Context, s *seat) {
-	look := retry.Loop{Reporter: l.o.Reporter} // paced by the ticker
+	look := retry.Loop{Reporter: l.o.Reporter} // paced by the beat
 	defer look.Stop()
-	t := time.NewTicker(topicEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for retry.Beat(ctx, topicEvery) == nil {
 		missing := false
 		if is, _, _ := s.get(); is != seated {
 			_, err := l.client.Partitions(ctx, l.name())

@@ -3,12 +3,12 @@ package producer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet/freshet/doubt"
 	"github.com/freshet/freshet/doubt/alarm"
+	"github.com/freshet/freshet/retry"
 )
 
 // mostDoubt is how many times in a row the topic must have fewer partitions than it had to be believed: a broker that
@@ -20,14 +20,7 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 	leaders := p.leaders(ctx)
 	n := len(leaders)
 	p.open(ctx, g, 0, leaders)
-	tick := time.NewTicker(p.o.Refresh)
-	defer tick.Stop()
-	for fewer := 0; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for fewer := 0; retry.Beat(ctx, p.o.Refresh) == nil; {
 		leaders, err := p.client.Leaders(ctx, p.o.Topics.Topic)
 		now := len(leaders)
 		switch {
@@ -51,6 +44,7 @@ func (p *Producer) watch(ctx context.Context, g *errgroup.Group) error {
 			}
 		}
 	}
+	return nil
 }
 
 // leaders asks who leads the partitions until it is told, or ctx ends.
