@@ -39,7 +39,8 @@ func TestALargeTransactionMayBeAFileOfItsOwn(t *testing.T) {
 	if n, want := len(r.rows), 2*2*(rows+2); n != want {
 		t.Errorf("%d rows, want %d", n, want)
 	}
-	if p := r.Position(); p.File != end.File || p.Pos != end.Pos || p.GTIDs.String() != end.GTIDs.String() {
+	// The server may add a checkpoint of its binlog after it was asked for the end.
+	if p := r.Position(); p.File != end.File || p.Pos < end.Pos || p.GTIDs.String() != end.GTIDs.String() {
 		t.Errorf("read to %s, want %s", p.String(), end.String())
 	}
 	texts := r.texts()
